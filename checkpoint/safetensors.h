@@ -1,0 +1,48 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/ordered_dict.h>
+
+#include <map>
+#include <string>
+
+namespace ddp {
+
+/// Tensors by name, in an order that files keep; a copy shares the tensors.
+using StateDict = torch::OrderedDict<std::string, at::Tensor>;
+
+/// What a safetensors file says about itself, such as {"format": "pt"}.
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+/// The content of a safetensors file; its tensors are on the CPU.
+struct SafetensorsFile {
+  StateDict tensors;
+  SafetensorsMetadata metadata;
+};
+
+/// Writes `tensors` to the file at `path`, which is replaced as a whole or not
+/// at all.
+///
+/// Tensors may have any shape, strides and device; of dtypes those that the
+/// format and LibTorch share: floating point of 64, 32, 16 (also bfloat16) and
+/// 8 bits (e4m3fn, e5m2), integers, bool, and complex of two 32-bit floats.
+/// Throws `c10::TypeError` for another and for sparse tensors, `c10::Error`
+/// where the file cannot be written. Not collective.
+///
+/// The format is that of https://github.com/huggingface/safetensors, so that
+/// Python reads the file. In it is a digest (XXH3 of 64 bits over header and
+/// data), as the metadata entry "ddp.xxh3".
+void write_safetensors(
+    const std::string& path,
+    const StateDict& tensors,
+    const SafetensorsMetadata& metadata = {});
+
+/// Reads the safetensors file at `path`, written by this library or another.
+///
+/// The header is checked before memory is allocated, and the digest of a file
+/// that `write_safetensors` wrote against its content: a truncated, damaged or
+/// malformed file throws `c10::Error` that names it, what was seen and what was
+/// expected. Not collective.
+SafetensorsFile read_safetensors(const std::string& path);
+
+} // namespace ddp

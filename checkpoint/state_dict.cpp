@@ -1,0 +1,55 @@
+#include <checkpoint/state_dict.h>
+#include <ddp/wrapped_module.h>
+#include <torch/nn/module.h>
+
+namespace ddp::detail {
+namespace {
+
+void append(
+    const torch::OrderedDict<std::string, at::Tensor>& tensors,
+    const std::string& prefix,
+    StateDict& state) {
+  for (const auto& item : tensors) {
+    if (item.value().defined()) {
+      state.insert(prefix + item.key(), item.value());
+    }
+  }
+}
+
+void append_module(
+    const torch::nn::Module& module,
+    const std::string& prefix,
+    StateDict& state) {
+  const auto& plain = unwrapped(module);
+  append(plain.named_parameters(/*recurse=*/false), prefix, state);
+  append(plain.named_buffers(/*recurse=*/false), prefix, state);
+  for (const auto& child : plain.named_children()) {
+    append_module(*child.value(), prefix + child.key() + ".", state);
+  }
+}
+
+} // namespace
+
+const torch::nn::Module& unwrapped(const torch::nn::Module& module) {
+  const auto* plain = &module;
+  while (const auto* wrapper = dynamic_cast<const WrappedModule*>(plain)) {
+    plain = &wrapper->wrapped();
+  }
+  return *plain;
+}
+
+torch::nn::Module& unwrapped(torch::nn::Module& module) {
+  auto* plain = &module;
+  while (auto* wrapper = dynamic_cast<WrappedModule*>(plain)) {
+    plain = &wrapper->wrapped();
+  }
+  return *plain;
+}
+
+StateDict named_state(const torch::nn::Module& module) {
+  StateDict state;
+  append_module(module, "", state);
+  return state;
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,19 @@
+# `cmake --install`: libraries, headers, ddprun and the package that
+# find_package(ddp) reads.
+include(CMakePackageConfigHelpers)
+set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddp)
+
+install(TARGETS ddp EXPORT ddpTargets)
+install(TARGETS ddprun)
+install(DIRECTORY ddp samplers checkpoint DESTINATION ${DDP_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h"
+  PATTERN "detail" EXCLUDE PATTERN "backends" EXCLUDE)
+install(EXPORT ddpTargets NAMESPACE ddp:: DESTINATION ${_package_dir})
+configure_package_config_file(cmake/ddpConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/ddpConfig.cmake INSTALL_DESTINATION ${_package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/ddpConfigVersion.cmake
+  COMPATIBILITY SameMajorVersion)
+install(FILES
+  ${PROJECT_BINARY_DIR}/ddpConfig.cmake ${PROJECT_BINARY_DIR}/ddpConfigVersion.cmake
+  cmake/DdpTorch.cmake
+  DESTINATION ${_package_dir})

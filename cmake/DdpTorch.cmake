@@ -1,0 +1,94 @@
+# Finds LibTorch and defines `ddp::torch`. Sets DDP_TORCH_PREFIX,
+# DDP_TORCH_VERSION, DDP_TORCH_CUDA (whether ddp::torch includes CUDA),
+# DDP_CXX_STANDARD and DDP_BACKENDS.
+#
+# LibTorch's own TorchConfig.cmake stops with an error where a CUDA build of
+# LibTorch meets a machine without a CUDA toolkit, or with another one. This
+# module reads the same folder but links torch_cpu and c10 alone there, which
+# is all that training on CPUs needs. A project that has called
+# find_package(Torch) before keeps its own targets.
+
+if(TARGET ddp::torch)
+  return()
+endif()
+
+if(Torch_DIR)
+  cmake_path(ABSOLUTE_PATH Torch_DIR NORMALIZE OUTPUT_VARIABLE _ddp_torch_dir)
+else()
+  string(REPLACE ":" ";" _ddp_env_prefixes "$ENV{CMAKE_PREFIX_PATH}")
+  find_path(DDP_TORCH_CONFIG_DIR TorchConfig.cmake
+    PATHS $ENV{Torch_DIR} ${CMAKE_PREFIX_PATH} ${_ddp_env_prefixes}
+    PATH_SUFFIXES share/cmake/Torch)
+  set(_ddp_torch_dir "${DDP_TORCH_CONFIG_DIR}")
+endif()
+if(NOT EXISTS "${_ddp_torch_dir}/TorchConfig.cmake")
+  message(FATAL_ERROR
+    "ddp: LibTorch was not found. Unpack LibTorch, or `pip install torch`, and "
+    "point at it: -DCMAKE_PREFIX_PATH=<folder>/torch or "
+    "-DTorch_DIR=<folder>/torch/share/cmake/Torch")
+endif()
+cmake_path(SET DDP_TORCH_PREFIX NORMALIZE "${_ddp_torch_dir}/../../..")
+string(REGEX REPLACE "/$" "" DDP_TORCH_PREFIX "${DDP_TORCH_PREFIX}")
+
+file(STRINGS "${_ddp_torch_dir}/TorchConfigVersion.cmake" _ddp_version_line
+  REGEX "set\\(PACKAGE_VERSION ")
+string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" DDP_TORCH_VERSION "${_ddp_version_line}")
+set(DDP_CXX_STANDARD cxx_std_17)
+if(DDP_TORCH_VERSION VERSION_GREATER_EQUAL 2.13) # its headers ask for C++20
+  set(DDP_CXX_STANDARD cxx_std_20)
+endif()
+
+# The CUDA major that this LibTorch was built for, read off the library that
+# carries it: neither the wheel nor the zip says so in CMake's language before
+# a toolkit is there.
+set(DDP_TORCH_CUDA OFF)
+set(_ddp_cuda_note "")
+set(_ddp_c10_cuda "${DDP_TORCH_PREFIX}/lib/libc10_cuda.so")
+if(NOT DEFINED DDP_WITH_CUDA)
+  set(DDP_WITH_CUDA ON)
+endif()
+if(NOT DDP_WITH_CUDA)
+  set(_ddp_cuda_note "DDP_WITH_CUDA is off")
+elseif(NOT EXISTS "${_ddp_c10_cuda}")
+  set(_ddp_cuda_note "this LibTorch has no CUDA")
+else()
+  file(STRINGS "${_ddp_c10_cuda}" _ddp_cudart REGEX "libcudart\\.so\\.[0-9]+")
+  string(REGEX MATCH "libcudart\\.so\\.([0-9]+)" _ddp_cudart "${_ddp_cudart}")
+  set(_ddp_cuda_major "${CMAKE_MATCH_1}")
+  find_package(CUDAToolkit QUIET)
+  find_path(DDP_NCCL_INCLUDE_DIR nccl.h
+    PATHS "${DDP_TORCH_PREFIX}/../nvidia/nccl/include" NO_DEFAULT_PATH)
+  find_path(DDP_NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  if(NOT CUDAToolkit_FOUND)
+    set(_ddp_cuda_note "no CUDA toolkit was found; for GPUs install CUDA ${_ddp_cuda_major} and put nvcc on PATH")
+  elseif(NOT CUDAToolkit_VERSION_MAJOR EQUAL _ddp_cuda_major)
+    set(_ddp_cuda_note "the CUDA toolkit is ${CUDAToolkit_VERSION} and LibTorch was built for CUDA ${_ddp_cuda_major}; for GPUs install CUDA ${_ddp_cuda_major}, or point -DCUDAToolkit_ROOT at it")
+  elseif(NOT DDP_NCCL_INCLUDE_DIR)
+    set(_ddp_cuda_note "nccl.h was not found; for GPUs install libnccl-dev, or point -DDDP_NCCL_INCLUDE_DIR at its folder")
+  else()
+    set(DDP_TORCH_CUDA ON)
+  endif()
+endif()
+
+add_library(ddp::torch INTERFACE IMPORTED GLOBAL)
+target_include_directories(ddp::torch SYSTEM INTERFACE
+  "${DDP_TORCH_PREFIX}/include"
+  "${DDP_TORCH_PREFIX}/include/torch/csrc/api/include")
+target_link_directories(ddp::torch INTERFACE "${DDP_TORCH_PREFIX}/lib")
+find_package(Threads REQUIRED)
+target_link_libraries(ddp::torch INTERFACE
+  "${DDP_TORCH_PREFIX}/lib/libtorch_cpu.so" "${DDP_TORCH_PREFIX}/lib/libc10.so"
+  Threads::Threads)
+
+set(DDP_BACKENDS "gloo (CPU)")
+if(DDP_TORCH_CUDA)
+  # Nothing in a program names a symbol of torch_cuda; it registers itself when
+  # it is loaded, so the linker must not drop it.
+  target_link_libraries(ddp::torch INTERFACE
+    -Wl,--no-as-needed "${DDP_TORCH_PREFIX}/lib/libtorch_cuda.so" -Wl,--as-needed
+    "${_ddp_c10_cuda}" CUDA::cudart)
+  target_include_directories(ddp::torch SYSTEM INTERFACE "${DDP_NCCL_INCLUDE_DIR}")
+  string(APPEND DDP_BACKENDS ", nccl (CUDA ${CUDAToolkit_VERSION})")
+else()
+  string(APPEND DDP_BACKENDS "; no nccl: ${_ddp_cuda_note}")
+endif()

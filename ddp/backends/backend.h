@@ -1,0 +1,26 @@
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <string>
+
+namespace c10d {
+class Backend;
+class Store;
+} // namespace c10d
+
+namespace ddp::backends {
+
+/// What a backend needs to connect the ranks of one group.
+struct BackendOptions {
+  /// Keys of this group alone.
+  c10::intrusive_ptr<c10d::Store> store;
+  int rank = 0;
+  int size = 1;
+  std::chrono::milliseconds timeout{};
+  /// The address of this host that the other ranks can reach.
+  std::string address;
+};
+
+} // namespace ddp::backends

@@ -1,0 +1,27 @@
+#include <ddp/backends/nccl.h>
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+namespace ddp::backends::nccl {
+
+bool available() {
+  return false;
+}
+
+UsableGpus usable_gpus() {
+  return {{}, "this build of ddp has no CUDA"};
+}
+
+c10::intrusive_ptr<c10d::Backend> create(
+    const BackendOptions& /*options*/,
+    c10::Device device) {
+  TORCH_CHECK(
+      false,
+      "backend nccl for device ",
+      device,
+      ": this build of ddp has no CUDA. Build it where the CUDA toolkit of "
+      "LibTorch's version is installed, or use backend gloo");
+}
+
+} // namespace ddp::backends::nccl

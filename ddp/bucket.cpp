@@ -1,0 +1,62 @@
+#include <ddp/bucket.h>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+namespace ddp {
+namespace {
+
+at::Tensor allocate(
+    int64_t numel,
+    const at::TensorOptions& options,
+    const ProcessGroup& group) {
+  if (const auto c10d_group = group.c10d()) {
+    const auto device = options.device();
+    const auto backend = c10d_group->getBackend(device.type());
+    if (backend->supportsTensorAlloc(device.index())) {
+      return backend->allocateTensor(numel, options).zero_();
+    }
+  }
+  return at::zeros({numel}, options);
+}
+
+/// The gradient has its parameter's strides where those are without gaps or
+/// overlaps (LibTorch's gradient layout contract), so that optimizers walk both
+/// in the same order. To autograd it is no view: zero_grad() detaches gradients
+/// in place, which views do not allow.
+at::Tensor slice_for(
+    const at::Tensor& flat,
+    int64_t offset,
+    const at::Tensor& parameter) {
+  const auto view = parameter.is_non_overlapping_and_dense()
+      ? flat.as_strided(parameter.sizes(), parameter.strides(), offset)
+      : flat.narrow(0, offset, parameter.numel()).view(parameter.sizes());
+  return view.variable_data();
+}
+
+} // namespace
+
+Bucket make_bucket(
+    const std::vector<at::Tensor>& parameters,
+    BucketIndices indices,
+    const ProcessGroup& group) {
+  at::NoGradGuard no_grad;
+  int64_t numel = 0;
+  for (const size_t index : indices) {
+    numel += parameters[index].numel();
+  }
+  const auto options =
+      parameters[indices.front()].options().requires_grad(false);
+  Bucket bucket;
+  bucket.flat = allocate(numel, options, group);
+  int64_t offset = 0;
+  for (const size_t index : indices) {
+    bucket.views.push_back(slice_for(bucket.flat, offset, parameters[index]));
+    offset += parameters[index].numel();
+  }
+  bucket.pending = indices.size();
+  bucket.indices = std::move(indices);
+  return bucket;
+}
+
+} // namespace ddp

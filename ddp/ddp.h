@@ -1,0 +1,14 @@
+#pragma once
+
+/// Everything: `#include <ddp/ddp.h>`.
+
+#include <checkpoint/checkpoint.h>
+#include <ddp/distributed_data_parallel.h>
+#include <ddp/module_state.h>
+#include <ddp/process_group.h>
+#include <ddp/process_group_options.h>
+#include <ddp/reducer.h>
+#include <ddp/reducer_options.h>
+#include <ddp/seed.h>
+#include <ddp/verification.h>
+#include <samplers/distributed_sampler.h>

@@ -1,0 +1,172 @@
+#include <ddp/detail/host.h>
+
+#include <c10/util/Exception.h>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+namespace ddp::detail {
+namespace {
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+AddressList lookup(
+    const std::string& host,
+    const std::string& port,
+    int flags,
+    int& status) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* list = nullptr;
+  const char* service = port.empty() ? nullptr : port.c_str();
+  status = getaddrinfo(host.c_str(), service, &hints, &list);
+  return AddressList(list, &freeaddrinfo);
+}
+
+std::string numeric(const sockaddr* address, socklen_t length) {
+  std::array<char, NI_MAXHOST> text{};
+  getnameinfo(
+      address, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+  return text.data();
+}
+
+bool is_loopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
+    return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
+  }
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
+  return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
+} // namespace
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string host_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::array<char, 64> network{};
+  if (readlink("/proc/self/ns/net", network.data(), network.size() - 1) < 0) {
+    network[0] = '\0';
+  }
+  return host_name() + " " + boot + " " + network.data();
+}
+
+ResolvedAddress resolve(
+    const std::string& host,
+    std::chrono::milliseconds timeout) {
+  const auto patience =
+      std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(10));
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    int status = 0;
+    const auto list = lookup(host, "", 0, status);
+    if (status == 0) {
+      return {
+          numeric(list->ai_addr, list->ai_addrlen), is_loopback(list->ai_addr)};
+    }
+    const bool may_recover = status == EAI_AGAIN &&
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(500) <
+            deadline;
+    TORCH_CHECK_WITH(
+        DistNetworkError,
+        may_recover,
+        "MASTER_ADDR '",
+        host,
+        "' does not resolve on host ",
+        host_name(),
+        ": ",
+        gai_strerror(status),
+        ". Set MASTER_ADDR to the name or address of rank 0's host");
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+}
+
+std::string address_towards(const std::string& address, int64_t port) {
+  int status = 0;
+  const auto list =
+      lookup(address, std::to_string(port), AI_NUMERICHOST, status);
+  if (status != 0) {
+    return address;
+  }
+  // Connecting a datagram socket asks the routing table and sends nothing.
+  const int fd = socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_storage own{};
+  socklen_t length = sizeof(own);
+  auto* generic = reinterpret_cast<sockaddr*>(&own);
+  const bool known = fd >= 0 &&
+      connect(fd, list->ai_addr, list->ai_addrlen) == 0 &&
+      getsockname(fd, generic, &length) == 0;
+  if (fd >= 0) {
+    close(fd);
+  }
+  return known ? numeric(generic, length) : address;
+}
+
+int listen_at(const std::string& address, int64_t port) {
+  int status = 0;
+  const auto list =
+      lookup(address, std::to_string(port), AI_NUMERICHOST, status);
+  int fd = -1;
+  if (status == 0) {
+    fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  }
+  if (fd < 0 || bind(fd, list->ai_addr, list->ai_addrlen) != 0 ||
+      listen(fd, SOMAXCONN) != 0) {
+    const std::string reason = std::strerror(errno);
+    if (fd >= 0) {
+      close(fd);
+    }
+    TORCH_CHECK_WITH(
+        DistNetworkError,
+        false,
+        "rank 0 cannot listen at ",
+        address,
+        " port ",
+        port,
+        ": ",
+        reason,
+        ". If another job uses the port, set MASTER_PORT to a free one");
+  }
+  return fd;
+}
+
+bool adopt_listener(int descriptor, int64_t port) {
+  int listening = 0;
+  socklen_t length = sizeof(listening);
+  sockaddr_storage own{};
+  socklen_t own_length = sizeof(own);
+  if (getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) !=
+          0 ||
+      !listening ||
+      getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &own_length) !=
+          0) {
+    return false;
+  }
+  // The port is at the same place in both families.
+  const auto bound = ntohs(reinterpret_cast<sockaddr_in*>(&own)->sin_port);
+  return bound == port && fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0;
+}
+
+} // namespace ddp::detail

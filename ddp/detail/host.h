@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace ddp::detail {
+
+/// This machine's name, for messages.
+std::string host_name();
+
+/// Text that is equal for exactly those processes that can reach each other
+/// over the loopback interface: boot, host name and network namespace.
+std::string host_identity();
+
+/// Numeric addresses and socket of the point where the ranks meet.
+struct ResolvedAddress {
+  std::string address;
+  bool loopback = false;
+};
+
+/// Resolves a host name. A name that does not exist is an error at once; while
+/// a name server does not answer, it is asked again for up to 10 s, or
+/// `timeout` if that is less. Throws `c10::DistNetworkError`.
+ResolvedAddress resolve(
+    const std::string& host,
+    std::chrono::milliseconds timeout);
+
+/// The address by which this host reaches `address`, and so is reached from
+/// there. Sends nothing.
+std::string address_towards(const std::string& address, int64_t port);
+
+/// A socket that listens at a numeric address. Throws `c10::DistNetworkError`.
+int listen_at(const std::string& address, int64_t port);
+
+/// Takes over a listening socket that was inherited: checks that it is one,
+/// bound to `port`, and keeps later child processes from inheriting it. Returns
+/// whether the descriptor is good.
+bool adopt_listener(int descriptor, int64_t port);
+
+} // namespace ddp::detail

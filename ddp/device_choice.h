@@ -1,0 +1,46 @@
+#pragma once
+
+#include <c10/core/Device.h>
+#include <ddp/process_group_options.h>
+#include <ddp/rendezvous.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddp {
+
+/// A rank's place among the ranks of its host.
+struct LocalPlace {
+  int64_t rank = 0;
+  int64_t size = 1;
+};
+
+/// Finds a rank's place by comparing hosts. `given` is the launcher's word on
+/// the local rank, which counts where it is there: it may know of containers
+/// that look like one host or like several.
+LocalPlace local_place(
+    const std::vector<Member>& members,
+    int64_t rank,
+    std::optional<int64_t> given);
+
+struct DeviceChoice {
+  c10::Device device = c10::Device(c10::kCPU);
+  /// "gloo" or "nccl".
+  std::string backend = "gloo";
+  /// Why the CPU was taken, in one line, where nobody asked for it.
+  std::string note;
+};
+
+/// Chooses backend and device from what all ranks know, so that all choose the
+/// same kind: the GPUs if the program wants or allows them and each rank can
+/// have one of its own, else the CPU. `options` must be complete (see
+/// `complete_options`) and equal on all ranks. Throws `c10::ValueError` where a
+/// GPU was asked for that is not there.
+DeviceChoice choose_device(
+    const ProcessGroupOptions& options,
+    const std::vector<Member>& members,
+    int64_t rank,
+    std::optional<int64_t> given_local_rank);
+
+} // namespace ddp

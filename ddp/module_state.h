@@ -1,0 +1,44 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ddp/process_group.h>
+
+#include <string>
+#include <vector>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace ddp {
+
+/// Tensors with the names that messages use, in the same order on all ranks.
+struct NamedTensors {
+  std::vector<std::string> names;
+  std::vector<at::Tensor> tensors;
+};
+
+/// The parameters of a module in registration order, each once however often it
+/// is registered; frozen ones too if asked for.
+NamedTensors unique_parameters(
+    const torch::nn::Module& module,
+    bool include_frozen = true);
+
+/// The buffers of a module in registration order, each once.
+NamedTensors unique_buffers(const torch::nn::Module& module);
+
+/// Gives every rank rank 0's values, in place, a few large messages for many
+/// small tensors. Shapes and dtypes must agree over ranks. Autograd does not
+/// see the change: a forward before it may still be differentiated after it.
+/// Collective.
+void broadcast_tensors(
+    const std::vector<at::Tensor>& tensors,
+    const ProcessGroup& group);
+
+/// Gives every rank rank 0's parameters, frozen ones too, and buffers.
+/// Collective.
+void broadcast_module_state(
+    torch::nn::Module& module,
+    const ProcessGroup& group);
+
+} // namespace ddp

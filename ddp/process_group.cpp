@@ -1,0 +1,328 @@
+#include <ddp/process_group.h>
+
+#include <ddp/detail/host.h>
+#include <ddp/detail/process_group_impl.h>
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+#include <cstring>
+
+namespace ddp {
+namespace {
+
+using detail::host_name;
+
+std::string reason(const std::exception& error) {
+  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+  return c10_error ? c10_error->what_without_backtrace() : error.what();
+}
+
+/// Runs a collective and says, where it fails, which one on which rank.
+template <typename Function>
+auto guarded(
+    const ProcessGroup::Impl& group,
+    const char* operation,
+    Function&& function) {
+  TORCH_CHECK(!group.shut_down, operation, ": the process group was shut down");
+  try {
+    return function();
+  } catch (const std::exception& error) {
+    C10_THROW_ERROR(
+        DistBackendError,
+        c10::str(
+            "rank ",
+            group.rank,
+            " of ",
+            group.size,
+            " on host ",
+            host_name(),
+            ": ",
+            operation,
+            " over ",
+            group.backend,
+            " failed (has another rank ended, or called something else?): ",
+            reason(error)));
+  }
+}
+
+c10d::ReduceOp to_c10d(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kMin:
+      return c10d::ReduceOp::MIN;
+    case ReduceOp::kMax:
+      return c10d::ReduceOp::MAX;
+    default: // a mean is a sum, divided afterwards
+      return c10d::ReduceOp::SUM;
+  }
+}
+
+c10::intrusive_ptr<c10d::Work> start_all_reduce(
+    const ProcessGroup::Impl& group,
+    at::Tensor& tensor,
+    ReduceOp op) {
+  std::vector<at::Tensor> tensors{tensor};
+  c10d::AllreduceOptions options;
+  options.reduceOp = to_c10d(op);
+  return group.group->allreduce(tensors, options);
+}
+
+c10::intrusive_ptr<c10d::Work> start_broadcast(
+    const ProcessGroup::Impl& group,
+    at::Tensor& tensor,
+    int64_t root) {
+  std::vector<at::Tensor> tensors{tensor};
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  return group.group->broadcast(tensors, options);
+}
+
+void check_root(const ProcessGroup::Impl& group, int64_t root) {
+  TORCH_CHECK_VALUE(
+      root >= 0 && root < group.size,
+      "broadcast: root ",
+      root,
+      " is not a rank of a group of ",
+      group.size);
+}
+
+/// Runs `operation` on `tensor`, or on a contiguous copy that is written back:
+/// backends take contiguous tensors only.
+template <typename Operation>
+void in_place(const at::Tensor& tensor, Operation&& operation) {
+  at::NoGradGuard no_grad;
+  auto contiguous = tensor.contiguous();
+  operation(contiguous);
+  if (!contiguous.is_same(tensor)) {
+    tensor.copy_(contiguous);
+  }
+}
+
+/// What must agree between the tensors of an all-gather, in one number.
+int64_t gather_signature(const at::Tensor& tensor) {
+  uint64_t hash = 1469598103934665603ULL;
+  const auto mix = [&](int64_t value) {
+    hash = (hash ^ static_cast<uint64_t>(value)) * 1099511628211ULL;
+  };
+  mix(static_cast<int64_t>(tensor.scalar_type()));
+  for (const auto size : tensor.sizes().slice(1)) {
+    mix(size);
+  }
+  return static_cast<int64_t>(hash);
+}
+
+std::vector<at::Tensor> gather_equal(
+    const ProcessGroup::Impl& group,
+    const at::Tensor& tensor) {
+  std::vector<at::Tensor> inputs{tensor.contiguous()};
+  std::vector<std::vector<at::Tensor>> outputs(1);
+  for (int64_t r = 0; r < group.size; ++r) {
+    outputs[0].push_back(at::empty_like(inputs[0]));
+  }
+  if (tensor.numel() > 0) {
+    group.group->allgather(outputs, inputs)->wait();
+  }
+  return outputs[0];
+}
+
+/// All-gather of tensors with at least one dimension, by padding to the
+/// longest.
+std::vector<at::Tensor> gather_uneven(
+    const ProcessGroup::Impl& group,
+    const at::Tensor& tensor) {
+  const auto header =
+      at::tensor({tensor.size(0), gather_signature(tensor)}, at::kLong);
+  const auto headers = gather_equal(group, header);
+  int64_t longest = 0;
+  for (int64_t r = 0; r < group.size; ++r) {
+    TORCH_CHECK_VALUE(
+        headers[r][1].item<int64_t>() == header[1].item<int64_t>(),
+        "all_gather: dtype or trailing sizes on rank ",
+        r,
+        " differ from this rank's ",
+        tensor.scalar_type(),
+        " ",
+        tensor.sizes());
+    longest = std::max(longest, headers[r][0].item<int64_t>());
+  }
+  auto sizes = tensor.sizes().vec();
+  sizes[0] = longest;
+  auto padded = tensor.new_zeros(sizes);
+  padded.narrow(0, 0, tensor.size(0)).copy_(tensor);
+  auto gathered = gather_equal(group, padded);
+  for (int64_t r = 0; r < group.size; ++r) {
+    const auto length = headers[r][0].item<int64_t>();
+    if (length < longest) {
+      gathered[r] = gathered[r].narrow(0, 0, length).clone();
+    }
+  }
+  return gathered;
+}
+
+at::Tensor to_bytes(const std::string& text) {
+  auto bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
+  std::memcpy(bytes.data_ptr(), text.data(), text.size());
+  return bytes;
+}
+
+std::string to_string(const at::Tensor& bytes) {
+  return std::string(
+      static_cast<const char*>(bytes.const_data_ptr()), bytes.numel());
+}
+
+} // namespace
+
+Work::Work(c10::intrusive_ptr<c10d::Work> work) : work_(std::move(work)) {}
+Work::Work(Work&&) noexcept = default;
+Work& Work::operator=(Work&&) noexcept = default;
+Work::~Work() = default;
+
+void Work::wait() {
+  if (work_) {
+    work_->wait();
+    work_.reset();
+  }
+}
+
+ProcessGroup::ProcessGroup() : impl_(std::make_shared<Impl>()) {}
+ProcessGroup::ProcessGroup(std::shared_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+
+int64_t ProcessGroup::rank() const {
+  return impl_->rank;
+}
+int64_t ProcessGroup::size() const {
+  return impl_->size;
+}
+int64_t ProcessGroup::local_rank() const {
+  return impl_->local_rank;
+}
+int64_t ProcessGroup::local_size() const {
+  return impl_->local_size;
+}
+c10::Device ProcessGroup::device() const {
+  return impl_->device;
+}
+const std::string& ProcessGroup::backend() const {
+  return impl_->backend;
+}
+std::chrono::milliseconds ProcessGroup::timeout() const {
+  return impl_->timeout;
+}
+c10::intrusive_ptr<c10d::Store> ProcessGroup::store() const {
+  return impl_->store;
+}
+c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::c10d() const {
+  return impl_->group;
+}
+
+void ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) const {
+  TORCH_CHECK_VALUE(
+      op != ReduceOp::kMean || tensor.is_floating_point() ||
+          tensor.is_complex(),
+      "all_reduce: the mean of ",
+      tensor.scalar_type(),
+      " tensors is not defined; reduce with kSum");
+  guarded(*impl_, "all_reduce", [&] {
+    if (!impl_->group) {
+      return;
+    }
+    in_place(tensor, [&](at::Tensor& contiguous) {
+      start_all_reduce(*impl_, contiguous, op)->wait();
+      if (op == ReduceOp::kMean) {
+        contiguous.div_(impl_->size);
+      }
+    });
+  });
+}
+
+Work ProcessGroup::all_reduce_async(at::Tensor tensor, ReduceOp op) const {
+  TORCH_CHECK_VALUE(
+      op != ReduceOp::kMean,
+      "all_reduce_async: kMean needs a division when the sum is there; use "
+      "kSum and divide after wait()");
+  TORCH_CHECK_VALUE(
+      tensor.is_contiguous(), "all_reduce_async: the tensor is not contiguous");
+  return guarded(*impl_, "all_reduce_async", [&] {
+    return impl_->group ? Work(start_all_reduce(*impl_, tensor, op)) : Work();
+  });
+}
+
+std::vector<at::Tensor> ProcessGroup::all_gather(
+    const at::Tensor& tensor) const {
+  return guarded(*impl_, "all_gather", [&]() -> std::vector<at::Tensor> {
+    at::NoGradGuard no_grad;
+    if (!impl_->group) {
+      return {tensor.detach().clone()};
+    }
+    if (tensor.dim() > 0) {
+      return gather_uneven(*impl_, tensor);
+    }
+    auto gathered = gather_uneven(*impl_, tensor.reshape({1}));
+    for (auto& scalar : gathered) {
+      scalar = scalar.reshape({});
+    }
+    return gathered;
+  });
+}
+
+std::vector<std::string> ProcessGroup::all_gather(
+    const std::string& text) const {
+  std::vector<std::string> texts;
+  for (const auto& bytes : all_gather(to_bytes(text))) {
+    texts.push_back(to_string(bytes));
+  }
+  return texts;
+}
+
+void ProcessGroup::broadcast(at::Tensor tensor, int64_t root) const {
+  check_root(*impl_, root);
+  guarded(*impl_, "broadcast", [&] {
+    if (impl_->group && tensor.numel() > 0) {
+      in_place(tensor, [&](at::Tensor& contiguous) {
+        start_broadcast(*impl_, contiguous, root)->wait();
+      });
+    }
+  });
+}
+
+Work ProcessGroup::broadcast_async(at::Tensor tensor, int64_t root) const {
+  check_root(*impl_, root);
+  TORCH_CHECK_VALUE(
+      tensor.is_contiguous(), "broadcast_async: the tensor is not contiguous");
+  return guarded(*impl_, "broadcast_async", [&] {
+    return impl_->group ? Work(start_broadcast(*impl_, tensor, root)) : Work();
+  });
+}
+
+std::string ProcessGroup::broadcast(const std::string& text, int64_t root)
+    const {
+  auto length = at::tensor({static_cast<int64_t>(text.size())}, at::kLong);
+  broadcast(length, root);
+  auto bytes = rank() == root ? to_bytes(text)
+                              : at::empty({length.item<int64_t>()}, at::kByte);
+  broadcast(bytes, root);
+  return to_string(bytes);
+}
+
+void ProcessGroup::barrier() const {
+  guarded(*impl_, "barrier", [&] {
+    if (impl_->group) {
+      // Over CPU tensors, so that no GPU has to be idle for it.
+      auto token = at::zeros({1});
+      start_all_reduce(*impl_, token, ReduceOp::kSum)->wait();
+    }
+  });
+}
+
+void ProcessGroup::shutdown() {
+  if (impl_->shut_down) {
+    return;
+  }
+  barrier();
+  impl_->shut_down = true;
+  impl_->group.reset();
+  impl_->store.reset();
+}
+
+} // namespace ddp

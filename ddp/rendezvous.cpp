@@ -1,0 +1,311 @@
+#include <ddp/rendezvous.h>
+
+#include <c10/util/Exception.h>
+#include <ddp/detail/host.h>
+#include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <algorithm>
+#include <random>
+#include <sstream>
+#include <thread>
+
+namespace ddp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+// Two store requests cost about 30 us each; this keeps rank 0's polling below
+// a percent of a core while it waits.
+constexpr auto kPollInterval = std::chrono::milliseconds(10);
+
+std::string random_name() {
+  std::random_device device;
+  std::ostringstream text;
+  text << std::hex << device() << device();
+  return text.str();
+}
+
+void set(const StorePtr& store, const std::string& key, const std::string& v) {
+  store->set(key, std::vector<uint8_t>(v.begin(), v.end()));
+}
+
+std::string get(const StorePtr& store, const std::string& key) {
+  const auto bytes = store->get(key);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+json to_json(const Member& member) {
+  return {
+      {"host", member.host},
+      {"gpus", member.gpus},
+      {"gpu_note", member.gpu_note}};
+}
+
+Member to_member(const json& value) {
+  return {value.at("host"), value.at("gpus"), value.at("gpu_note")};
+}
+
+std::string seconds(std::chrono::milliseconds duration) {
+  std::ostringstream text;
+  text << std::chrono::duration<double>(duration).count() << " s";
+  return text.str();
+}
+
+StorePtr connect(
+    const LaunchEnvironment& environment,
+    std::chrono::milliseconds timeout) {
+  const auto master = detail::resolve(environment.master_addr, timeout);
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(environment.master_port);
+  options.isServer = environment.rank == 0 && !environment.launcher_hosts_store;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  if (options.isServer) {
+    const auto inherited = environment.store_descriptor;
+    if (inherited &&
+        detail::adopt_listener(*inherited, environment.master_port)) {
+      options.masterListenFd = *inherited;
+    } else if (master.loopback) {
+      // Left to itself the store listens on all interfaces.
+      options.masterListenFd =
+          detail::listen_at(master.address, environment.master_port);
+    }
+  }
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(master.address, options);
+  } catch (const std::exception& error) {
+    const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+    TORCH_CHECK_WITH(
+        DistNetworkError,
+        false,
+        "rank ",
+        environment.rank,
+        " of ",
+        environment.world_size,
+        options.isServer ? " could not serve the store at "
+                         : " could not reach rank 0's store at ",
+        environment.master_addr,
+        ":",
+        environment.master_port,
+        " within ",
+        seconds(timeout),
+        options.isServer ? "" : " (is rank 0 missing, or MASTER_PORT wrong?)",
+        ": ",
+        c10_error ? c10_error->what_without_backtrace() : error.what());
+  }
+}
+
+/// One rank's side of the meeting; see the header for the protocol.
+class Meeting {
+ public:
+  Meeting(
+      const LaunchEnvironment& environment,
+      std::chrono::milliseconds timeout)
+      : rank_(environment.rank),
+        size_(environment.world_size),
+        timeout_(timeout),
+        deadline_(Clock::now() + timeout),
+        where_(
+            environment.master_addr + ":" +
+            std::to_string(environment.master_port)),
+        lobby_(c10::make_intrusive<c10d::PrefixStore>(
+            environment.attempt,
+            connect(environment, timeout))) {}
+
+  Rendezvous host(const Member& self) {
+    enter(random_name());
+    std::vector<json> members(size_);
+    members[0] = to_json(self);
+    std::vector<std::string> answered(size_);
+    std::vector<bool> present(size_, false);
+    present[0] = true;
+    for (int64_t missing = size_ - 1; missing > 0;) {
+      for (int64_t r = 1; r < size_; ++r) {
+        if (present[r]) {
+          continue;
+        }
+        answer(r, answered[r]);
+        if (room_->check({joined(r)})) {
+          members[r] = json::parse(get(room_, joined(r)));
+          present[r] = true;
+          --missing;
+        }
+      }
+      if (missing > 0 && Clock::now() > deadline_) {
+        dismiss(present);
+      }
+      if (missing > 0) {
+        std::this_thread::sleep_for(kPollInterval);
+      }
+    }
+    set(room_, "members", json({{"members", members}}).dump());
+    return result(members);
+  }
+
+  Rendezvous join(const Member& self) {
+    const auto number = random_name();
+    set(lobby_, "hello/" + std::to_string(rank_), number);
+    if (!wait(lobby_, "answer/" + number)) {
+      fail({0});
+    }
+    enter(get(lobby_, "answer/" + number));
+    set(room_, joined(rank_), to_json(self).dump());
+    if (!wait(room_, "members")) {
+      fail(absent());
+    }
+    const auto outcome = json::parse(get(room_, "members"));
+    if (outcome.contains("missing")) {
+      set(room_, dismissed(rank_), "");
+      fail(outcome.at("missing").get<std::vector<int64_t>>());
+    }
+    return result(outcome.at("members").get<std::vector<json>>());
+  }
+
+ private:
+  static std::string joined(int64_t rank) {
+    return "joined/" + std::to_string(rank);
+  }
+
+  static std::string dismissed(int64_t rank) {
+    return "dismissed/" + std::to_string(rank);
+  }
+
+  /// Tells the ranks that came who did not, and gives them a moment to read it:
+  /// the store ends with this process.
+  [[noreturn]] void dismiss(const std::vector<bool>& present) const {
+    const auto missing = absent(present);
+    set(room_, "members", json({{"missing", missing}}).dump());
+    std::vector<std::string> readers;
+    for (int64_t r = 1; r < size_; ++r) {
+      if (present[r]) {
+        readers.push_back(dismissed(r));
+      }
+    }
+    const auto patience = Clock::now() + std::chrono::seconds(2);
+    while (!readers.empty() && !room_->check(readers) &&
+           Clock::now() < patience) {
+      std::this_thread::sleep_for(kPollInterval);
+    }
+    fail(missing);
+  }
+
+  void enter(const std::string& attempt) {
+    attempt_ = attempt;
+    room_ = c10::make_intrusive<c10d::PrefixStore>(attempt, lobby_);
+  }
+
+  /// Tells rank `r` the attempt's name if it shows a number not seen before.
+  void answer(int64_t r, std::string& answered) {
+    const auto key = "hello/" + std::to_string(r);
+    if (!lobby_->check({key})) {
+      return;
+    }
+    const auto number = get(lobby_, key);
+    if (number != answered) {
+      set(lobby_, "answer/" + number, attempt_);
+      answered = number;
+    }
+  }
+
+  bool wait(const StorePtr& store, const std::string& key) const {
+    try {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+          deadline_ - Clock::now());
+      store->wait({key}, std::max(left, std::chrono::milliseconds(1)));
+      return true;
+    } catch (const std::exception& error) {
+      TORCH_CHECK_WITH(
+          DistStoreError,
+          Clock::now() >= deadline_,
+          "rank ",
+          rank_,
+          " of ",
+          size_,
+          " lost the store at ",
+          where_,
+          " while the ranks met (did rank 0 or the launcher end?): ",
+          error.what());
+      return false;
+    }
+  }
+
+  std::vector<int64_t> absent(const std::vector<bool>& present) const {
+    std::vector<int64_t> ranks;
+    for (int64_t r = 0; r < size_; ++r) {
+      if (!present[r]) {
+        ranks.push_back(r);
+      }
+    }
+    return ranks;
+  }
+
+  /// Who has not joined, as far as this rank can still ask.
+  std::vector<int64_t> absent() const {
+    std::vector<bool> present(size_, true);
+    try {
+      for (int64_t r = 1; r < size_; ++r) {
+        present[r] = room_->check({joined(r)});
+      }
+    } catch (const std::exception&) {
+      return {0}; // the store went with rank 0
+    }
+    return absent(present);
+  }
+
+  [[noreturn]] void fail(const std::vector<int64_t>& missing) const {
+    std::ostringstream ranks;
+    for (size_t i = 0; i < missing.size(); ++i) {
+      ranks << (i ? ", " : "") << missing[i];
+    }
+    C10_THROW_ERROR(
+        DistStoreError,
+        c10::str(
+            "rank ",
+            rank_,
+            " of ",
+            size_,
+            " waited ",
+            seconds(timeout_),
+            " at ",
+            where_,
+            " for rank",
+            missing.size() == 1 ? " " : "s ",
+            ranks.str(),
+            ", which did not come. Were all ",
+            size_,
+            " processes started, with the same MASTER_ADDR and MASTER_PORT?"));
+  }
+
+  Rendezvous result(const std::vector<json>& members) const {
+    Rendezvous outcome{room_, {}};
+    for (const auto& member : members) {
+      outcome.members.push_back(to_member(member));
+    }
+    return outcome;
+  }
+
+  int64_t rank_;
+  int64_t size_;
+  std::chrono::milliseconds timeout_;
+  Clock::time_point deadline_;
+  std::string where_;
+  StorePtr lobby_; // keys of every attempt
+  std::string attempt_;
+  StorePtr room_; // keys of this attempt
+};
+
+} // namespace
+
+Rendezvous rendezvous(
+    const LaunchEnvironment& environment,
+    const Member& self,
+    std::chrono::milliseconds timeout) {
+  Meeting meeting(environment, timeout);
+  return environment.rank == 0 ? meeting.host(self) : meeting.join(self);
+}
+
+} // namespace ddp

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+#include <ddp/environment.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace c10d {
+class Store;
+}
+
+namespace ddp {
+
+/// What each rank tells the others when they meet.
+struct Member {
+  /// Equal for the ranks of one host; see `detail::host_identity`.
+  std::string host;
+  /// The GPUs this process may use, by bus address, in CUDA's order.
+  std::vector<std::string> gpus;
+  /// Why there are none, if so.
+  std::string gpu_note;
+};
+
+/// The outcome of a meeting, the same on all ranks.
+struct Rendezvous {
+  /// Keys of this attempt alone.
+  c10::intrusive_ptr<c10d::Store> store;
+  /// By rank.
+  std::vector<Member> members;
+};
+
+/// Brings the ranks of a job together at its key-value store and exchanges what
+/// they tell of themselves. Collective. Throws `c10::Error` naming the missing
+/// ranks on each rank that came, once `timeout` has passed since it came.
+///
+/// A store may outlive an attempt to run the job (torchrun keeps one for all
+/// restarts), so its keys may speak of ranks that are dead. Each process draws
+/// a number of its own; rank 0 answers the number it finds with the name of the
+/// attempt that it drew itself. An old number is answered in vain, and a rank
+/// that waits for the answer to its own cannot end up in an old attempt.
+Rendezvous rendezvous(
+    const LaunchEnvironment& environment,
+    const Member& self,
+    std::chrono::milliseconds timeout);
+
+} // namespace ddp

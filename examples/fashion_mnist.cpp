@@ -1,0 +1,155 @@
+// Trains a small convolutional net on Fashion-MNIST, data-parallel.
+// Run: ddprun --nproc-per-node 2 fashion_mnist --epochs 2
+
+#include "fashion_mnist_data.h"
+#include "progress.h"
+
+#include <ddp/ddp.h>
+#include <torch/torch.h>
+
+#include <CLI/CLI.hpp>
+
+#include <cinttypes>
+#include <cstdio>
+#include <filesystem>
+
+struct Net : torch::nn::Module {
+  torch::nn::Conv2d conv1{nullptr}, conv2{nullptr};
+  torch::nn::BatchNorm2d norm1{nullptr}, norm2{nullptr};
+  torch::nn::Linear hidden{nullptr}, output{nullptr};
+
+  Net() {
+    using torch::nn::Conv2d;
+    using torch::nn::Conv2dOptions;
+    conv1 =
+        register_module("conv1", Conv2d(Conv2dOptions(1, 16, 3).padding(1)));
+    norm1 = register_module("norm1", torch::nn::BatchNorm2d(16));
+    conv2 =
+        register_module("conv2", Conv2d(Conv2dOptions(16, 32, 3).padding(1)));
+    norm2 = register_module("norm2", torch::nn::BatchNorm2d(32));
+    hidden = register_module("hidden", torch::nn::Linear(32 * 7 * 7, 128));
+    output = register_module("output", torch::nn::Linear(128, 10));
+  }
+
+  torch::Tensor forward(torch::Tensor x) {
+    x = torch::max_pool2d(torch::relu(norm1(conv1(x))), 2);
+    x = torch::max_pool2d(torch::relu(norm2(conv2(x))), 2);
+    return output(torch::relu(hidden(x.flatten(1))));
+  }
+};
+
+struct Arguments {
+  std::string data = "/usr/share/datasets/fashion-mnist";
+  std::string checkpoint = "fashion_mnist.safetensors";
+  int64_t epochs = 2;
+  int64_t batch_size = 64;
+  int64_t train_images = 0;
+  double learning_rate = 1e-3;
+  uint64_t seed = 0;
+};
+
+/// Accuracy over the test images, each seen by exactly one rank.
+double evaluate(Net& net, const FashionMnist& test, ddp::ProcessGroup& group) {
+  torch::NoGradGuard no_grad;
+  net.eval();
+  auto correct = torch::zeros({1}, torch::kLong);
+  const int64_t total = test.labels().size(0);
+  const auto images = test.images().slice(0, group.rank(), total, group.size());
+  const auto labels = test.labels().slice(0, group.rank(), total, group.size());
+  for (int64_t at = 0; at < images.size(0); at += 1000) {
+    const auto batch = images.slice(0, at, at + 1000).to(group.device());
+    const auto guess = net.forward(batch).argmax(1).cpu();
+    correct += guess.eq(labels.slice(0, at, at + 1000)).sum();
+  }
+  group.all_reduce(correct);
+  net.train();
+  return correct.item<double>() / static_cast<double>(total);
+}
+
+void train(const Arguments& arguments) {
+  auto group = ddp::init_process_group();
+  ddp::manual_seed(arguments.seed, group);
+  auto net = std::make_shared<Net>();
+  net->to(group.device());
+  ddp::Reducer reducer(net, group);
+  torch::optim::Adam optimizer(net->parameters(), arguments.learning_rate);
+
+  FashionMnist train_set(arguments.data, FashionMnist::Part::kTrain);
+  FashionMnist test_set(arguments.data, FashionMnist::Part::kTest);
+  auto count = static_cast<int64_t>(*train_set.size());
+  if (arguments.train_images > 0) {
+    count = std::min(count, arguments.train_images);
+  }
+  ddp::DistributedSampler sampler(
+      count, group, ddp::SamplerOptions().seed(arguments.seed));
+  auto loader = torch::data::make_data_loader(
+      train_set.map(torch::data::transforms::Stack<>()),
+      sampler,
+      torch::data::DataLoaderOptions(arguments.batch_size));
+
+  const bool speaker = group.rank() == 0;
+  if (speaker) {
+    std::printf(
+        "%" PRId64 " ranks, backend %s, device %s, %" PRId64 " images\n",
+        group.size(),
+        group.backend().c_str(),
+        group.device().str().c_str(),
+        count);
+  }
+  for (int64_t epoch = 0; epoch < arguments.epochs; ++epoch) {
+    sampler.set_epoch(epoch);
+    const int64_t share = static_cast<int64_t>(sampler.size());
+    Progress progress(
+        "epoch " + std::to_string(epoch + 1), share * group.size(), !speaker);
+    int64_t done = 0;
+    for (auto& batch : *loader) {
+      optimizer.zero_grad();
+      const auto guess = net->forward(batch.data.to(group.device()));
+      const auto loss = torch::nn::functional::cross_entropy(
+          guess, batch.target.to(group.device()));
+      loss.backward(); // gradients are averaged here
+      optimizer.step();
+      done += batch.data.size(0);
+      progress.update(done * group.size(), loss.item<double>());
+    }
+    const double accuracy = evaluate(*net, test_set, group);
+    if (speaker) {
+      std::printf(
+          "epoch %" PRId64 ": test accuracy %.2f %%\n",
+          epoch + 1,
+          100 * accuracy);
+      std::fflush(stdout);
+    }
+  }
+  ddp::save_checkpoint(arguments.checkpoint, *net, group);
+  ddp::verify_same_parameters(*net, group);
+  if (speaker) {
+    std::printf(
+        "checkpoint: %s\nparameters: hash %016" PRIx64 ", equal on all ranks\n",
+        std::filesystem::absolute(arguments.checkpoint).c_str(),
+        ddp::parameter_hash(*net));
+  }
+}
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app("Trains a small net on Fashion-MNIST, data-parallel.");
+  app.add_option("--data", arguments.data, "folder of the four files");
+  app.add_option("--epochs", arguments.epochs);
+  app.add_option("--batch-size", arguments.batch_size, "images per rank");
+  app.add_option("--lr", arguments.learning_rate, "learning rate");
+  app.add_option("--seed", arguments.seed);
+  app.add_option("--checkpoint", arguments.checkpoint, "file to write");
+  app.add_option("--train-images", arguments.train_images, "use the first N");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    train(arguments);
+  } catch (const c10::Error& error) {
+    std::fprintf(stderr, "error: %s\n", error.what_without_backtrace());
+    return 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+namespace ddp {
+
+/// Owns a file descriptor; closes it when destroyed. -1 stands for none.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~FileDescriptor() {
+    reset();
+  }
+
+  int get() const {
+    return fd_;
+  }
+  explicit operator bool() const {
+    return fd_ >= 0;
+  }
+
+  /// Closes the descriptor now.
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+/// The two ends of a pipe, neither of which outlives an exec.
+struct Pipe {
+  FileDescriptor read_end;
+  FileDescriptor write_end;
+};
+
+/// Opens a pipe with O_CLOEXEC on both ends. Throws std::system_error.
+Pipe make_pipe();
+
+/// Passes a system call's result through; throws std::system_error with `what`
+/// and errno where it is -1.
+int check_call(int result, const char* what);
+
+/// Writes all of `text`, waiting where the descriptor takes no more, also where
+/// somebody made it non-blocking. Returns 0 or the errno that stopped it.
+int write_all(int fd, std::string_view text);
+
+} // namespace ddp

@@ -1,0 +1,61 @@
+#include <launcher/front.h>
+
+#include <csignal>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <launcher/agent.h>
+#include <launcher/descendants.h>
+#include <launcher/launch_error.h>
+#include <launcher/signals.h>
+
+namespace ddp {
+namespace {
+
+// Passes signals on until the agent ends; its wait status.
+int wait_for_agent(pid_t agent) {
+  const sigset_t signals = handled_signals();
+  for (;;) {
+    const int signal = sigwaitinfo(&signals, nullptr);
+    int status = 0;
+    if (signal == SIGCHLD) {
+      if (waitpid(agent, &status, WNOHANG) == agent) {
+        return status;
+      }
+    } else if (signal > 0) {
+      kill(agent, signal);
+    }
+  }
+}
+
+} // namespace
+
+int run_front(Job& job) {
+  take_signals();
+  // A shell that turned into ddprun (exec) leaves it children that are not
+  // ours.
+  const std::vector<pid_t> not_ours = child_processes();
+  become_subreaper();
+  Pipe lifeline = make_pipe();
+  const pid_t agent = check_call(fork(), "cannot fork the agent");
+  if (agent == 0) {
+    lifeline.write_end.reset();
+    agent_main(job, std::move(lifeline.read_end));
+  }
+  lifeline.read_end.reset();
+  job.listener.socket.reset();
+  const int status = wait_for_agent(agent);
+  end_descendants(not_ours); // where the agent could not
+  if (!WIFSIGNALED(status)) {
+    return WEXITSTATUS(status);
+  }
+  const std::string news = "ddprun: the agent (pid " + std::to_string(agent) +
+      ") was killed by " + describe_signal(WTERMSIG(status)) +
+      "; all ranks were ended\n";
+  write_all(STDERR_FILENO, news);
+  return kExitSignalBase + WTERMSIG(status);
+}
+
+} // namespace ddp

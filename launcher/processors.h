@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+namespace ddp {
+
+/// How many CPUs this process may run on (sched_getaffinity), at least 1.
+int available_cpus();
+
+/// How many GPUs a process started here would see: the entries nvidia0,
+/// nvidia1, ... of `device_folder`, as CUDA_VISIBLE_DEVICES selects them
+/// (`selection`, null where it is unset; the list ends at the first index that
+/// is not there, as in CUDA). Creates no CUDA context.
+int visible_gpus(
+    const char* selection,
+    const std::string& device_folder = "/dev");
+
+} // namespace ddp

@@ -1,0 +1,94 @@
+#include <tests/support/catch.h>
+
+#include <ddp/bucket_assignment.h>
+
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <numeric>
+#include <random>
+
+namespace {
+
+using Buckets = std::vector<ddp::BucketIndices>;
+
+at::Tensor floats(int64_t count) {
+  return torch::empty({count}, torch::kFloat);
+}
+at::Tensor doubles(int64_t count) {
+  return torch::empty({count}, torch::kDouble);
+}
+
+/// In registration order, buckets sorted by their first index.
+Buckets assign(
+    const std::vector<at::Tensor>& tensors,
+    const std::vector<int64_t>& limits) {
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  auto buckets = ddp::assign_buckets(tensors, limits, order);
+  std::sort(buckets.begin(), buckets.end());
+  return buckets;
+}
+
+} // namespace
+
+// The vectors of upstream's ComputeBucketAssignmentTest.
+
+TEST_CASE("a tensor above the limit closes its bucket") {
+  REQUIRE(
+      assign({floats(100), floats(200), floats(100), floats(50)}, {400}) ==
+      Buckets{{0}, {1}, {2}, {3}});
+}
+
+TEST_CASE("each dtype fills buckets of its own") {
+  REQUIRE(
+      assign(
+          {floats(50),
+           doubles(25),
+           floats(50),
+           doubles(25),
+           floats(50),
+           doubles(25)},
+          {400}) == Buckets{{0, 2}, {1, 3}, {4}, {5}});
+}
+
+TEST_CASE("the last limit repeats") {
+  REQUIRE(
+      assign({floats(10), floats(10), floats(10), floats(10)}, {40, 80}) ==
+      Buckets{{0}, {1, 2}, {3}});
+}
+
+TEST_CASE("each dtype goes through the limits") {
+  REQUIRE(
+      assign(
+          {floats(50),
+           doubles(25),
+           floats(50),
+           doubles(25),
+           floats(50),
+           doubles(25)},
+          {200, 400}) == Buckets{{0}, {1}, {2, 4}, {3, 5}});
+}
+
+TEST_CASE("the given order is kept") {
+  REQUIRE(
+      ddp::assign_buckets(
+          {floats(10), floats(10), floats(10)}, {80}, {2, 0, 1}) ==
+      Buckets{{2, 0}, {1}});
+}
+
+TEST_CASE("the assignment equals c10d's on random models") {
+  // c10d's function is the oracle; its own order for what is left over is that
+  // of a hash table, so leftovers are compared as sets.
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 200; ++trial) {
+    std::vector<at::Tensor> tensors;
+    for (int i = 0; i < 1 + static_cast<int>(random() % 30); ++i) {
+      const auto count = static_cast<int64_t>(random() % 200);
+      tensors.push_back(random() % 3 ? floats(count) : doubles(count));
+    }
+    auto expected = std::get<0>(
+        c10d::compute_bucket_assignment_by_size(tensors, {100, 700}));
+    std::sort(expected.begin(), expected.end());
+    REQUIRE(assign(tensors, {100, 700}) == expected);
+  }
+}

@@ -1,0 +1,211 @@
+#include <checkpoint/checkpoint.h>
+#include <checkpoint/safetensors.h>
+#include <checkpoint/state_dict.h>
+#include <ddp/wrapped_module.h>
+#include <tests/support/catch.h>
+#include <tests/support/temporary_folder.h>
+
+#include <algorithm>
+
+using ddp::test::read_text;
+using ddp::test::TemporaryFolder;
+using ddp::test::write_text;
+
+namespace {
+
+using ddp::load_checkpoint;
+using ddp::save_checkpoint;
+using ddp::StateDict;
+
+struct Net : torch::nn::Module {
+  explicit Net(int64_t width = 3) {
+    conv = register_module("conv", torch::nn::Conv2d(1, width, 3));
+    norm = register_module("norm", torch::nn::BatchNorm2d(width));
+    scale = register_parameter("scale", torch::rand({width}));
+    steps = register_buffer("steps", torch::randint(100, {}, torch::kLong));
+    norm->running_mean.uniform_();
+  }
+  torch::nn::Conv2d conv{nullptr};
+  torch::nn::BatchNorm2d norm{nullptr};
+  torch::Tensor scale, steps;
+};
+
+struct Wrapper : torch::nn::Module, ddp::WrappedModule {
+  explicit Wrapper(std::shared_ptr<torch::nn::Module> inner)
+      : inner_(register_module("module", std::move(inner))) {}
+  torch::nn::Module& wrapped() override {
+    return *inner_;
+  }
+  const torch::nn::Module& wrapped() const override {
+    return *inner_;
+  }
+  std::shared_ptr<torch::nn::Module> inner_;
+};
+
+// A net with a parameter of its own and a child that is called `module`.
+struct Tricky : torch::nn::Module {
+  Tricky() {
+    register_parameter("weight", torch::rand({2}));
+    register_module("module", torch::nn::Linear(2, 2));
+  }
+};
+
+StateDict copy_of(const torch::nn::Module& module) {
+  StateDict copy;
+  for (const auto& item : ddp::detail::named_state(module)) {
+    copy.insert(item.key(), item->detach().clone());
+  }
+  return copy;
+}
+
+bool equal(const StateDict& a, const StateDict& b) {
+  return a.keys() == b.keys() &&
+      std::all_of(a.begin(), a.end(), [&](const auto& item) {
+           return torch::equal(item.value(), b[item.key()]);
+         });
+}
+
+StateDict prefixed(const StateDict& state, const std::string& prefix) {
+  StateDict result;
+  for (const auto& item : state) {
+    result.insert(prefix + item.key(), item.value());
+  }
+  return result;
+}
+
+// What loading says, empty if nothing.
+std::string complaint(const std::string& path, torch::nn::Module& module) {
+  try {
+    load_checkpoint(path, module);
+    return "";
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+}
+
+} // namespace
+
+TEST_CASE("A checkpoint brings a module back", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "net.safetensors";
+  const Net saved;
+  Net loaded;
+  REQUIRE_FALSE(equal(copy_of(loaded), copy_of(saved)));
+  save_checkpoint(path, saved);
+  const auto weight = loaded.conv->weight;
+  load_checkpoint(path, loaded);
+  CHECK(equal(copy_of(loaded), copy_of(saved)));
+  CHECK(weight.is_same(loaded.conv->weight));
+  CHECK(weight.requires_grad());
+  CHECK(torch::equal(weight, saved.conv->weight));
+  CHECK(folder.names() == std::set<std::string>{"net.safetensors"});
+  CHECK(ddp::read_safetensors(path).metadata.at("format") == "pt");
+}
+
+TEST_CASE("A wrapper and its module have the same checkpoint", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const auto net = std::make_shared<Net>();
+  save_checkpoint(folder / "plain.safetensors", *net);
+  const Wrapper wrapper(net);
+  save_checkpoint(folder / "wrapped.safetensors", wrapper);
+  CHECK(
+      read_text(folder / "plain.safetensors") ==
+      read_text(folder / "wrapped.safetensors"));
+  Wrapper other(std::make_shared<Wrapper>(std::make_shared<Net>()));
+  load_checkpoint(folder / "plain.safetensors", other);
+  CHECK(equal(copy_of(other), copy_of(*net)));
+}
+
+TEST_CASE("A checkpoint of Python's wrapper loads", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  const Net net;
+  ddp::write_safetensors(path, prefixed(copy_of(net), "module.module."));
+  Net loaded;
+  load_checkpoint(path, loaded);
+  CHECK(equal(copy_of(loaded), copy_of(net)));
+
+  const Tricky tricky;
+  for (const std::string prefix : {"", "module.", "module.module."}) {
+    ddp::write_safetensors(path, prefixed(copy_of(tricky), prefix));
+    Tricky again;
+    load_checkpoint(path, again);
+    CHECK(equal(copy_of(again), copy_of(tricky)));
+  }
+}
+
+TEST_CASE("load_checkpoint lists all that does not fit", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  Net net(3);
+  const auto before = copy_of(net);
+  StateDict state;
+  for (const auto& item : copy_of(Net(5))) {
+    state.insert(item.key(), item.value());
+  }
+  state.erase("norm.bias");
+  state.erase("steps");
+  state.insert("steps", torch::tensor(1.5));
+  state.insert("head.weight", torch::ones(2));
+  ddp::write_safetensors(path, state);
+  const auto message = complaint(path, net);
+  CHECK_THAT(
+      message,
+      ContainsSubstring("load_checkpoint on rank 0 of 1") &&
+          ContainsSubstring(path) &&
+          ContainsSubstring("missing in the file: norm.bias") &&
+          ContainsSubstring("unexpected in the file: head.weight") &&
+          ContainsSubstring(
+              "wrong shape: conv.weight is [5, 1, 3, 3] in the file, "
+              "[3, 1, 3, 3] in the module") &&
+          ContainsSubstring("wrong shape: scale is [5]") &&
+          ContainsSubstring(
+              "wrong dtype: steps is Float in the file, Long in the module"));
+  CHECK(equal(copy_of(net), before));
+}
+
+TEST_CASE("load_checkpoint converts to the module's dtype", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  const Net net;
+  save_checkpoint(path, net);
+  Net loaded;
+  loaded.to(torch::kDouble);
+  load_checkpoint(path, loaded);
+  CHECK(loaded.scale.scalar_type() == torch::kDouble);
+  CHECK(torch::equal(loaded.scale, net.scale.to(torch::kDouble)));
+  CHECK(torch::equal(loaded.steps, net.steps));
+}
+
+TEST_CASE("A damaged checkpoint leaves the module alone", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  save_checkpoint(path, Net());
+  auto text = read_text(path);
+  text.back() = static_cast<char>(text.back() ^ 4);
+  write_text(path, text);
+  Net net;
+  const auto before = copy_of(net);
+  CHECK_THAT(complaint(path, net), ContainsSubstring("damaged"));
+  CHECK_THAT(
+      complaint(folder / "no.safetensors", net),
+      ContainsSubstring("no.safetensors") && ContainsSubstring("No such file"));
+  CHECK(equal(copy_of(net), before));
+}
+
+TEST_CASE("save_checkpoint says why it cannot", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const Net net;
+  CHECK_THROWS_WITH(
+      save_checkpoint(folder / "no/a.safetensors", net),
+      ContainsSubstring("save_checkpoint on rank 0 of 1") &&
+          ContainsSubstring("no/a.safetensors") &&
+          ContainsSubstring("create the folder"));
+  for (const std::string name : {"a.pth", "a", "a.safetensors/b", ""}) {
+    CHECK_THROWS_AS(save_checkpoint(folder / name, net), c10::ValueError);
+    CHECK_THROWS_WITH(
+        save_checkpoint(folder / name, net),
+        ContainsSubstring("only .safetensors is supported"));
+  }
+  CHECK(folder.names().empty());
+}

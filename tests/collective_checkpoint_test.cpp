@@ -1,0 +1,135 @@
+#include <tests/support/catch.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+
+#include <checkpoint/checkpoint.h>
+#include <ddp/distributed_data_parallel.h>
+
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+using ddp::ProcessGroup;
+using ddp::test::BranchNet;
+using ddp::test::Command;
+using ddp::test::RankOptions;
+using ddp::test::ranks;
+using ddp::test::TemporaryFolder;
+
+namespace {
+
+/// The folder that the test's first process made, known to its ranks as well.
+struct SharedFolder {
+  SharedFolder() {
+    if (!std::getenv("DDP_TEST_FOLDER")) {
+      own = std::make_unique<TemporaryFolder>();
+      setenv("DDP_TEST_FOLDER", (*own / "").c_str(), 1);
+    }
+    path = std::getenv("DDP_TEST_FOLDER");
+  }
+  ~SharedFolder() {
+    if (own) {
+      unsetenv("DDP_TEST_FOLDER");
+    }
+  }
+  std::unique_ptr<TemporaryFolder> own;
+  std::string path;
+};
+
+} // namespace
+
+TEST_CASE("what rank 0 saves, every rank loads, wrapped or not") {
+  const SharedFolder folder;
+  ranks(3, [&](ProcessGroup group) {
+    const auto path = folder.path + "net.safetensors";
+    torch::manual_seed(group.rank());
+    auto net = std::make_shared<BranchNet>();
+    ddp::DistributedDataParallel<BranchNet> model(net, group);
+    // A rank of its own mind: rank 0's values are what is saved.
+    if (group.rank() != 0) {
+      torch::NoGradGuard no_grad;
+      net->stem->weight.zero_();
+    }
+    ddp::save_checkpoint(path, *model, group);
+    REQUIRE(std::filesystem::exists(path)); // on every rank, at once
+    auto other = std::make_shared<BranchNet>();
+    ddp::load_checkpoint(path, *other, group);
+    torch::manual_seed(0);
+    const BranchNet expected;
+    for (size_t i = 0; i < expected.parameters().size(); ++i) {
+      REQUIRE(other->parameters()[i].equal(expected.parameters()[i]));
+    }
+    ddp::load_checkpoint(path, *model, group);
+    REQUIRE(net->stem->weight.equal(expected.stem->weight));
+  });
+}
+
+TEST_CASE("every rank throws rank 0's reason") {
+  const SharedFolder folder;
+  ranks(3, [&](ProcessGroup group) {
+    auto net = std::make_shared<BranchNet>();
+    REQUIRE_THROWS_WITH(
+        ddp::save_checkpoint(
+            folder.path + "no/such/net.safetensors", *net, group),
+        ContainsSubstring("No such file or directory"));
+    REQUIRE_THROWS_WITH(
+        ddp::load_checkpoint(folder.path + "none.safetensors", *net, group),
+        ContainsSubstring("none.safetensors"));
+    const auto path = folder.path + "short.safetensors";
+    ddp::save_checkpoint(path, *net, group);
+    group.barrier();
+    if (group.rank() == 0) {
+      std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+    }
+    group.barrier();
+    const auto before = net->stem->weight.clone();
+    REQUIRE_THROWS_WITH(
+        ddp::load_checkpoint(path, *net, group),
+        ContainsSubstring("truncated"));
+    REQUIRE(net->stem->weight.equal(before));
+  });
+}
+
+TEST_CASE("kill -9 of rank 0 while it saves leaves the old file, whole") {
+  const SharedFolder folder;
+  const auto path = folder.path + "net.safetensors";
+  RankOptions options;
+  options.expected_exit_codes = {137, 0};
+  for (int round = 0; round < 5; ++round) {
+    setenv("DDP_TEST_ROUND", std::to_string(round).c_str(), 1);
+    ranks(
+        2,
+        [&] {
+          auto group = ddp::init_process_group();
+          // 64 MiB, so that the write takes long enough to be hit.
+          auto net = std::make_shared<torch::nn::LinearImpl>(4096, 4096);
+          ddp::save_checkpoint(path, *net, group);
+          group.barrier();
+          if (group.rank() == 0) { // ends itself in the middle of a save
+            const int delay = std::stoi(std::getenv("DDP_TEST_ROUND"));
+            struct sigaction die {};
+            die.sa_handler = [](int) { kill(getpid(), SIGKILL); };
+            sigaction(SIGALRM, &die, nullptr);
+            itimerval when{{0, 0}, {0, 1000 + 9000 * delay}};
+            setitimer(ITIMER_REAL, &when, nullptr);
+          }
+          REQUIRE_THROWS([&] {
+            for (;;) {
+              ddp::save_checkpoint(path, *net, group);
+            }
+          }());
+        },
+        options);
+    auto net = std::make_shared<torch::nn::LinearImpl>(4096, 4096);
+    ddp::load_checkpoint(path, *net); // checks the digest
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path)) {
+      INFO(entry.path());
+      ++files;
+    }
+    REQUIRE(files == 1);
+  }
+}

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Installs a build, moves what was installed, and builds and runs this project
+# against it. Usage: run_consumer.sh BUILD_FOLDER
+set -euo pipefail
+build=$(realpath -- "$1")
+source=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
+work=$(mktemp -d -t 'ddp consumer XXXXXX')
+trap 'rm -rf -- "$work"' EXIT
+
+# The package has to find itself wherever it is put.
+cmake --install "$build" --prefix "$work/first" >/dev/null
+mv -- "$work/first" "$work/prefix"
+
+if grep -rIlF -e "$build" "$work/prefix"; then
+  echo "the installed files above name the build folder $build"
+  exit 1
+fi
+
+CMAKE_PREFIX_PATH=$work/prefix cmake -S "$source" -B "$work/build" -G Ninja
+cmake --build "$work/build"
+"$work/build/consumer" 1 "$work/model.safetensors"
+"$work/prefix/bin/ddprun" --nproc-per-node 2 \
+  "$work/build/consumer" 2 "$work/model.safetensors"
+
+# Were it not to compare, the runs above would say nothing.
+if "$work/build/consumer" 2 "$work/model.safetensors" 2>/dev/null; then
+  echo 'the program passed with a world size that it does not have'
+  exit 1
+fi

@@ -1,0 +1,238 @@
+#include <ddp/process_group.h>
+#include <samplers/distributed_sampler.h>
+#include <tests/support/catch.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <sstream>
+
+namespace {
+
+using ddp::DistributedSampler;
+using ddp::SamplerOptions;
+using Indices = std::vector<size_t>;
+
+Indices drain(DistributedSampler& sampler, size_t batch_size = 7) {
+  Indices all;
+  while (const auto batch = sampler.next(batch_size)) {
+    all.insert(all.end(), batch->begin(), batch->end());
+  }
+  return all;
+}
+
+Indices epoch_of(DistributedSampler& sampler, int64_t epoch) {
+  sampler.set_epoch(epoch);
+  sampler.reset();
+  return drain(sampler);
+}
+
+struct Numbers : torch::data::datasets::Dataset<Numbers, size_t> {
+  explicit Numbers(size_t count) : count_(count) {}
+  size_t get(size_t index) override {
+    return index;
+  }
+  std::optional<size_t> size() const override {
+    return count_;
+  }
+  size_t count_;
+};
+
+template <typename Loader>
+Indices drain_loader(Loader& loader) {
+  Indices all;
+  for (auto& batch : loader) {
+    all.insert(all.end(), batch.begin(), batch.end());
+  }
+  return all;
+}
+
+} // namespace
+
+TEST_CASE("DistributedSampler draws Python's indices", "[sampler]") {
+  const auto plain = SamplerOptions().shuffle(false);
+  struct Case {
+    size_t size;
+    int64_t world, rank;
+    SamplerOptions options;
+    int64_t epoch;
+    Indices expected;
+  };
+  const std::vector<Case> cases{
+      {10, 3, 0, {}, 0, {4, 5, 0, 2}},
+      {10, 3, 0, {}, 1, {5, 2, 9, 4}},
+      {10, 3, 0, {}, 2, {8, 5, 0, 3}},
+      {10, 3, 0, SamplerOptions().seed(2), 0, {8, 5, 0, 3}},
+      {10, 3, 0, SamplerOptions().drop_last(true), 0, {4, 5, 0}},
+      {7, 3, 0, plain, 0, {0, 3, 6}},
+      {7, 3, 1, plain, 0, {1, 4, 0}},
+      {7, 3, 2, plain, 4, {2, 5, 1}},
+      {7, 3, 1, SamplerOptions(plain).drop_last(true), 0, {1, 4}},
+      {2, 5, 2, plain, 0, {0}},
+      {2, 5, 3, plain, 0, {1}},
+      {2, 5, 4, plain, 0, {0}},
+      {2, 5, 0, SamplerOptions(plain).drop_last(true), 0, {}},
+      {0, 3, 1, {}, 0, {}},
+      {6, 1, 0, plain, 0, {0, 1, 2, 3, 4, 5}},
+  };
+  for (const auto& c : cases) {
+    DistributedSampler sampler(c.size, c.world, c.rank, c.options);
+    INFO(c.size << " samples, rank " << c.rank << " of " << c.world);
+    REQUIRE(sampler.size() == c.expected.size());
+    REQUIRE(epoch_of(sampler, c.epoch) == c.expected);
+  }
+}
+
+TEST_CASE("DistributedSampler equals the live Python sampler", "[sampler]") {
+  const char* python = std::getenv("DDP_PYTHON");
+  if (python == nullptr) {
+    WARN("skipped: DDP_PYTHON names no interpreter that has torch");
+    return;
+  }
+  const auto script = std::filesystem::path(__FILE__).parent_path() /
+      "parity/sampler_indices.py";
+  const auto command =
+      "'" + std::string(python) + "' '" + script.string() + "'";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  char* line = nullptr;
+  size_t capacity = 0;
+  size_t cases = 0, wrong = 0;
+  while (::getline(&line, &capacity, pipe) > 0) {
+    std::istringstream words(line);
+    size_t size = 0;
+    int64_t world = 0, rank = 0, epoch = 0;
+    uint64_t seed = 0;
+    bool shuffle = false, drop_last = false;
+    words >> size >> world >> rank >> shuffle >> drop_last >> seed >> epoch;
+    Indices expected;
+    for (size_t index = 0; words >> index;) {
+      expected.push_back(index);
+    }
+    DistributedSampler sampler(
+        size,
+        world,
+        rank,
+        SamplerOptions().shuffle(shuffle).drop_last(drop_last).seed(seed));
+    const bool right = epoch_of(sampler, epoch) == expected &&
+        sampler.size() == expected.size();
+    if (!right && wrong++ == 0) {
+      FAIL_CHECK("first difference: " << line);
+    }
+    ++cases;
+  }
+  ::free(line);
+  CHECK(::pclose(pipe) == 0);
+  CHECK(cases > 10000);
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("DistributedSampler refuses a rank that is none", "[sampler]") {
+  CHECK_THROWS_WITH(
+      DistributedSampler(10, 4, 4),
+      ContainsSubstring(
+          "Invalid rank 4, rank should be in the interval [0, 3]"));
+  CHECK_THROWS_AS(DistributedSampler(10, 4, -1), c10::ValueError);
+  CHECK_THROWS_AS(DistributedSampler(10, 0, 0), c10::ValueError);
+  CHECK_THROWS_WITH(
+      DistributedSampler(10, -2, 0), ContainsSubstring("num_replicas is -2"));
+}
+
+TEST_CASE("DistributedSampler takes the rank from a group", "[sampler]") {
+  DistributedSampler sampler(
+      5, ddp::ProcessGroup(), SamplerOptions().shuffle(false));
+  CHECK(drain(sampler) == Indices{0, 1, 2, 3, 4});
+}
+
+TEST_CASE("DistributedSampler leaves the global random state", "[sampler]") {
+  torch::manual_seed(1);
+  const auto expected = torch::rand({4});
+  torch::manual_seed(1);
+  DistributedSampler sampler(100, 2, 0);
+  epoch_of(sampler, 3);
+  CHECK(torch::equal(torch::rand({4}), expected));
+  torch::manual_seed(2);
+  CHECK(epoch_of(sampler, 3) == epoch_of(sampler, 3));
+}
+
+TEST_CASE("DistributedSampler cuts its order into batches", "[sampler]") {
+  DistributedSampler sampler(10, 2, 1, SamplerOptions().shuffle(false));
+  CHECK(sampler.next(2) == Indices{1, 3});
+  CHECK(sampler.next(2) == Indices{5, 7});
+  CHECK(sampler.next(2) == Indices{9});
+  CHECK_FALSE(sampler.next(2).has_value());
+  sampler.reset(4);
+  CHECK(sampler.size() == 2);
+  CHECK(drain(sampler) == Indices{1, 3});
+}
+
+TEST_CASE("DistributedSampler keeps the order until reset", "[sampler]") {
+  DistributedSampler sampler(10, 3, 0);
+  sampler.set_epoch(1);
+  CHECK(sampler.epoch() == 1);
+  CHECK(drain(sampler) == Indices{4, 5, 0, 2});
+  sampler.reset();
+  CHECK(drain(sampler) == Indices{5, 2, 9, 4});
+}
+
+TEST_CASE("DistributedSampler saves its epoch and position", "[sampler]") {
+  DistributedSampler sampler(100, 3, 1);
+  sampler.set_epoch(6);
+  sampler.reset();
+  sampler.next(10);
+  sampler.set_epoch(7); // for the order after the current one
+  torch::serialize::OutputArchive out;
+  sampler.save(out);
+  std::stringstream bytes;
+  out.save_to(bytes);
+
+  const auto text = bytes.str();
+  torch::serialize::InputArchive in;
+  in.load_from(text.data(), text.size());
+  DistributedSampler resumed(100, 3, 1);
+  resumed.load(in);
+  CHECK(resumed.epoch() == 6);
+  CHECK(drain(resumed) == drain(sampler));
+
+  DistributedSampler smaller(20, 3, 1);
+  CHECK_THROWS_WITH(
+      smaller.load(in), ContainsSubstring("the saved position is 10"));
+}
+
+TEST_CASE("DistributedSampler in a DataLoader covers the data", "[sampler]") {
+  constexpr size_t kSize = 103;
+  constexpr int64_t kWorld = 4;
+  std::vector<Indices> epochs;
+  for (int64_t epoch = 0; epoch < 2; ++epoch) {
+    Indices all;
+    for (int64_t rank = 0; rank < kWorld; ++rank) {
+      DistributedSampler sampler(kSize, kWorld, rank);
+      auto loader = torch::data::make_data_loader(
+          Numbers(kSize),
+          sampler,
+          torch::data::DataLoaderOptions(8).workers(2).enforce_ordering(true));
+      if (epoch > 0) {
+        drain_loader(*loader); // the loader and its sampler's copy live on
+      }
+      sampler.set_epoch(epoch);
+      const auto seen = drain_loader(*loader);
+      CHECK(seen.size() == sampler.size());
+      sampler.reset();
+      CHECK(seen == drain(sampler));
+      all.insert(all.end(), seen.begin(), seen.end());
+    }
+    epochs.push_back(all);
+    CHECK(std::set<size_t>(all.begin(), all.end()).size() == kSize);
+  }
+  CHECK(epochs[0] != epochs[1]);
+}
+
+TEST_CASE("DistributedSampler moved into a loader takes epochs", "[sampler]") {
+  DistributedSampler sampler(10, 3, 0);
+  auto loader = torch::data::make_data_loader(
+      Numbers(10), std::move(sampler), torch::data::DataLoaderOptions(2));
+  sampler.set_epoch(2); // NOLINT(bugprone-use-after-move): a move is a copy
+  CHECK(drain_loader(*loader) == Indices{8, 5, 0, 3});
+}

@@ -1,0 +1,161 @@
+// The same program under every way to start it.
+
+#include <tests/support/catch.h>
+#include <tests/support/process.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <map>
+
+using ddp::test::Command;
+using ddp::test::Outcome;
+using ddp::test::TemporaryFolder;
+using Environment = std::map<std::string, std::string>;
+
+namespace {
+
+constexpr auto kLong = std::chrono::seconds(180);
+constexpr const char* kData = "/usr/share/datasets/fashion-mnist";
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::vector<std::string> operator+(
+    std::vector<std::string> list,
+    const std::vector<std::string>& more) {
+  list.insert(list.end(), more.begin(), more.end());
+  return list;
+}
+
+std::vector<std::string> program(const TemporaryFolder& folder) {
+  return {
+      variable("DDP_EXAMPLES") + "/fashion_mnist",
+      "--epochs",
+      "1",
+      "--train-images",
+      "600",
+      "--checkpoint",
+      folder / "net.safetensors"};
+}
+
+const Environment kPlain{{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}};
+
+bool have_data() {
+  const bool there = std::filesystem::exists(kData);
+  if (!there) {
+    std::cout << "[skipped] no data in " << kData << "\n";
+  }
+  return there;
+}
+
+/// The hash of the trained parameters, from the program's output.
+std::string hash(const Outcome& outcome) {
+  INFO(outcome.output);
+  REQUIRE(!outcome.hung);
+  REQUIRE(outcome.exit_code == 0);
+  const auto at = outcome.output.find("hash ");
+  REQUIRE(at != std::string::npos);
+  return outcome.output.substr(at + 5, 16);
+}
+
+std::string trained_by(const std::vector<std::string>& launcher) {
+  const TemporaryFolder folder;
+  return hash(run(Command{launcher + program(folder), kPlain}, kLong));
+}
+
+std::vector<Outcome> by_hand(int size) {
+  const TemporaryFolder folder;
+  const auto port = std::to_string(ddp::test::free_port());
+  std::vector<Command> commands;
+  for (int rank = 0; rank < size; ++rank) {
+    auto environment = kPlain;
+    environment["RANK"] = std::to_string(rank);
+    environment["WORLD_SIZE"] = std::to_string(size);
+    environment["MASTER_ADDR"] = "127.0.0.1";
+    environment["MASTER_PORT"] = port;
+    commands.push_back({program(folder), environment});
+  }
+  return run(commands, kLong);
+}
+
+} // namespace
+
+TEST_CASE("ddprun, torchrun and plain variables give the same training") {
+  if (!have_data()) {
+    return;
+  }
+  const auto expected =
+      trained_by({variable("DDPRUN"), "--nproc-per-node", "3"});
+  const auto outcomes = by_hand(3);
+  REQUIRE(hash(outcomes[0]) == expected);
+  REQUIRE(outcomes[1].exit_code == 0);
+  const auto python = variable("DDP_PYTHON");
+  if (python.empty()) {
+    std::cout << "no DDP_PYTHON: torchrun is not tried\n";
+    return;
+  }
+  const auto torchrun =
+      std::filesystem::path(python).parent_path() / "torchrun";
+  REQUIRE(
+      trained_by({torchrun.string(), "--no-python", "--nproc-per-node", "3"}) ==
+      expected);
+  REQUIRE(
+      trained_by(
+          {torchrun.string(),
+           "--standalone",
+           "--no-python",
+           "--nproc-per-node",
+           "3"}) == expected);
+}
+
+TEST_CASE("alone, the same program is a group of one") {
+  if (have_data()) {
+    REQUIRE(
+        trained_by({"env"}) ==
+        trained_by({variable("DDPRUN"), "--nproc-per-node", "1"}));
+  }
+}
+
+TEST_CASE("torchrun's restart starts a clean attempt") {
+  // torchrun keeps one store for all attempts; most of its restarts of gloo
+  // programs fail on the keys of the attempt before.
+  const auto python = variable("DDP_PYTHON");
+  if (python.empty()) {
+    std::cout << "[skipped] DDP_PYTHON names no Python that has torch\n";
+    return;
+  }
+  const auto torchrun =
+      std::filesystem::path(python).parent_path() / "torchrun";
+  for (const char* standalone : {"--standalone", "--master-port=29741"}) {
+    const auto outcome = run(
+        Command{
+            {torchrun.string(),
+             standalone,
+             "--no-python",
+             "--max-restarts=2",
+             "--nproc-per-node=3",
+             variable("DDP_PROGRAMS") + "/fails_twice"},
+            kPlain},
+        kLong);
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    REQUIRE_THAT(outcome.output, ContainsSubstring("attempt 2: sum 3"));
+  }
+}
+
+TEST_CASE("an unlucky start of the example is one clear line") {
+  const TemporaryFolder folder;
+  const auto outcome = run(
+      Command{
+          program(folder) + std::vector<std::string>{"--data", "/no/where"},
+          kPlain},
+      kLong);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 1);
+  REQUIRE_THAT(
+      outcome.output,
+      ContainsSubstring("apt-get install dataset-fashion-mnist"));
+}

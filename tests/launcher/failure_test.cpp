@@ -1,0 +1,159 @@
+// How a job ends when something in it dies.
+#include <tests/support/catch_plain.h>
+
+#include <chrono>
+#include <csignal>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <tests/launcher/launched_job.h>
+
+using namespace ddp::test;
+using Clock = std::chrono::steady_clock;
+
+TEST_CASE("a job that succeeds leaves nothing", "[failure]") {
+  LaunchedJob job({"--nproc-per-node", "4", WORKER_PATH, "family", "0"});
+  CHECK(job.wait() == 0);
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("the first rank that fails ends all", "[failure]") {
+  const auto before = Clock::now();
+  LaunchedJob job(
+      {"--nproc-per-node", "4", WORKER_PATH, "fail", "2", "3"},
+      {{"OMP_NUM_THREADS=1"}, "", false, nullptr});
+  CHECK(job.wait() == 3);
+  CHECK(Clock::now() - before < std::chrono::seconds(10));
+  CHECK(lines_of(job.err()).size() == 1);
+  CHECK_THAT(job.err(), ContainsSubstring("ddprun: rank 2 (pid "));
+  CHECK_THAT(job.err(), ContainsSubstring(") exited with code 3 after "));
+  CHECK_THAT(job.err(), ContainsSubstring("; stopping the other ranks\n"));
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("a signal that kills a rank is named", "[failure]") {
+  const int signal = GENERATE(SIGKILL, SIGSEGV, SIGTERM);
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "2",
+       WORKER_PATH,
+       "die",
+       "1",
+       std::to_string(signal)});
+  CHECK(job.wait() == 128 + signal);
+  CHECK_THAT(
+      job.err(),
+      ContainsSubstring(
+          "was killed by signal " + std::to_string(signal) + " ("));
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("a lone rank's code is ddprun's", "[failure]") {
+  LaunchedJob job({WORKER_PATH, "fail", "0", "255"});
+  CHECK(job.wait() == 255);
+  CHECK(count_of(job.err(), "stopping the other ranks") == 0);
+}
+
+TEST_CASE("of two failures the earlier is reported", "[failure]") {
+  LaunchedJob job({"--nproc-per-node", "4", WORKER_PATH, "wait"});
+  const pid_t later = job.worker(1);
+  const pid_t earlier = job.worker(3);
+  const pid_t agent = job.agent();
+  REQUIRE(kill(agent, SIGSTOP) == 0); // finds both dead at once
+  kill(earlier, SIGKILL);
+  wait_for_death(earlier);
+  kill(later, SIGSEGV);
+  wait_for_death(later);
+  REQUIRE(kill(agent, SIGCONT) == 0);
+  CHECK(job.wait() == 128 + SIGKILL);
+  CHECK_THAT(job.err(), ContainsSubstring("ddprun: rank 3 "));
+  CHECK(count_of(job.err(), "rank 1") == 0);
+}
+
+TEST_CASE("ranks that do not stop are killed after the grace", "[failure]") {
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "3",
+       "--grace",
+       "0.3",
+       WORKER_PATH,
+       "ignore-term",
+       "1",
+       "4"});
+  job.wait_for_output("ready", 3);
+  const auto before = Clock::now();
+  REQUIRE(kill(job.worker(1), SIGUSR1) == 0);
+  CHECK(job.wait() == 4);
+  const auto took = Clock::now() - before;
+  CHECK(took >= std::chrono::milliseconds(300));
+  CHECK(took < std::chrono::seconds(10));
+  CHECK_THAT(job.err(), ContainsSubstring("killed now: rank 0, 2\n"));
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("a stopped rank dies with the others", "[failure]") {
+  LaunchedJob job({"--nproc-per-node", "2", WORKER_PATH, "wait"});
+  const pid_t stopped = job.worker(0);
+  kill(stopped, SIGSTOP);
+  kill(job.worker(1), SIGKILL);
+  CHECK(job.wait() == 128 + SIGKILL); // well before the grace of 30 s
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("a failed rank's family goes too", "[failure]") {
+  LaunchedJob job({"--nproc-per-node", "2", WORKER_PATH, "family", "6"});
+  CHECK(job.wait() == 6);
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("kill -9 of the front leaves nothing", "[failure]") {
+  LaunchedJob job({"--nproc-per-node", "4", WORKER_PATH, "family"});
+  job.wait_for_output("ready", 4);
+  job.send(SIGKILL);
+  CHECK(job.wait_unread() == -SIGKILL);
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("kill -9 of the agent leaves nothing", "[failure]") {
+  LaunchedJob job({"--nproc-per-node", "4", WORKER_PATH, "family"});
+  job.wait_for_output("ready", 4);
+  REQUIRE(kill(job.agent(), SIGKILL) == 0);
+  CHECK(job.wait() == 128 + SIGKILL);
+  CHECK_THAT(job.err(), ContainsSubstring("the agent (pid "));
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("kill -9 of a rank leaves nothing", "[failure]") {
+  LaunchedJob job(
+      {"--nproc-per-node", "4", "--grace", "0.1", WORKER_PATH, "family"});
+  job.wait_for_output("ready", 4);
+  kill(job.worker(2), SIGKILL);
+  CHECK(job.wait() == 128 + SIGKILL);
+  CHECK_THAT(job.err(), ContainsSubstring("ddprun: rank 2 "));
+  CHECK(job.leaves_nothing());
+}
+
+// A shell that starts a server and then turns into ddprun: `serve & exec
+// ddprun`.
+TEST_CASE("children that ddprun inherited are left alone", "[failure]") {
+  const ddp::Pipe news = ddp::make_pipe();
+  JobSetup setup;
+  setup.before_exec = [&] {
+    const pid_t server = fork();
+    if (server == 0) {
+      dup2(open("/dev/null", O_RDWR), STDOUT_FILENO);
+      dup2(STDOUT_FILENO, STDERR_FILENO);
+      execlp("sleep", "sleep", "60", nullptr);
+    }
+    static_cast<void>(!write(news.write_end.get(), &server, sizeof server));
+  };
+  LaunchedJob job({WORKER_PATH, "family", "0"}, setup);
+  CHECK(job.wait() == 0);
+  pid_t server = -1;
+  REQUIRE(read(news.read_end.get(), &server, sizeof server) == sizeof server);
+  CHECK(kill(server, 0) == 0);
+  kill(server, SIGKILL);
+  CHECK(job.leaves_nothing());
+}

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include <launcher/file_descriptor.h>
+
+namespace ddp::test {
+
+/// How a test starts ddprun.
+struct JobSetup {
+  /// "NAME=value" to set, "NAME" to unset.
+  std::vector<std::string> environment;
+  std::string stdin_text;
+  /// One terminal for its standard input, output and error; else pipes.
+  bool terminal = false;
+  /// Runs in the child just before ddprun does.
+  std::function<void()> before_exec;
+};
+
+/// A ddprun under test. All its processes carry a mark in their environment by
+/// which those that outlive it are found. Every wait has a deadline, after
+/// which the calls throw.
+class LaunchedJob {
+ public:
+  /// Starts `ddprun arguments...`.
+  explicit LaunchedJob(
+      const std::vector<std::string>& arguments,
+      const JobSetup& setup = {});
+
+  /// Kills whatever is left.
+  ~LaunchedJob();
+
+  pid_t pid() const {
+    return pid_;
+  }
+  pid_t agent() const;
+
+  /// The pid that the worker of this rank said it has.
+  pid_t worker(int rank);
+
+  void send(int signal) const;
+
+  /// Reads until the output (or at a terminal, all it shows) has this text
+  /// `count` times.
+  void wait_for_output(const std::string& text, int count = 1);
+
+  /// Reads to the end and waits for ddprun: its exit code, or -signal.
+  int wait();
+
+  /// Waits for ddprun without reading what it writes.
+  int wait_unread();
+
+  /// Whether all its processes are gone within five seconds.
+  bool leaves_nothing() const;
+
+  /// Waits until half of what the pipe can hold of its output is unread.
+  void wait_until_half_full() const;
+
+  void close_output();
+
+  /// Types at its terminal.
+  void type(const std::string& text) const;
+
+  const std::string& out() const {
+    return out_;
+  }
+  const std::string& err() const {
+    return err_;
+  }
+
+ private:
+  void start(const std::vector<std::string>&, const JobSetup&);
+  bool read_some(std::chrono::steady_clock::time_point deadline);
+
+  std::string mark_;
+  pid_t pid_ = -1;
+  FileDescriptor out_pipe_;
+  FileDescriptor err_pipe_;
+  std::string out_;
+  std::string err_;
+};
+
+/// Waits until this process is dead (a zombie counts); throws after 5 s.
+void wait_for_death(pid_t pid);
+
+/// The lines of `text`, in order.
+std::vector<std::string> lines_of(const std::string& text);
+
+/// How often `part` occurs in `text`.
+int count_of(const std::string& text, const std::string& part);
+
+} // namespace ddp::test

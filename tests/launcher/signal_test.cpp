@@ -1,0 +1,81 @@
+// What ddprun does with the signals it is sent.
+#include <tests/support/catch_plain.h>
+
+#include <chrono>
+#include <csignal>
+
+#include <signal.h>
+
+#include <tests/launcher/launched_job.h>
+
+using namespace ddp::test;
+using Clock = std::chrono::steady_clock;
+
+TEST_CASE("signals that end the job reach the ranks as sent", "[signal]") {
+  const int signal = GENERATE(SIGTERM, SIGINT, SIGHUP, SIGQUIT);
+  CAPTURE(signal);
+  LaunchedJob job({"--nproc-per-node", "3", WORKER_PATH, "tell-signals"});
+  job.wait_for_output("ready", 3);
+  job.send(signal);
+  CHECK(job.wait() == 128 + signal); // although every rank exits with 0
+  CHECK(count_of(job.out(), "got " + std::to_string(signal) + "\n") == 3);
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("USR1 and USR2 are passed on and end nothing", "[signal]") {
+  LaunchedJob job({"--nproc-per-node", "2", WORKER_PATH, "tell-signals"});
+  job.wait_for_output("ready", 2);
+  for (int signal : {SIGUSR1, SIGUSR2, SIGUSR1}) {
+    const std::string news = "got " + std::to_string(signal) + "\n";
+    const int before = count_of(job.out(), news);
+    job.send(signal);
+    job.wait_for_output(news, before + 2);
+  }
+  job.send(SIGTERM);
+  CHECK(job.wait() == 128 + SIGTERM);
+}
+
+TEST_CASE("ranks deaf to SIGTERM are killed after the grace", "[signal]") {
+  LaunchedJob job(
+      {"--nproc-per-node", "2", "--grace", "0.3", WORKER_PATH, "ignore-term"});
+  job.wait_for_output("ready", 2);
+  const auto before = Clock::now();
+  job.send(SIGTERM);
+  CHECK(job.wait() == 128 + SIGTERM);
+  CHECK(Clock::now() - before >= std::chrono::milliseconds(300));
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("a second signal kills at once", "[signal]") {
+  LaunchedJob job({"--nproc-per-node", "2", WORKER_PATH, "ignore-term"});
+  job.wait_for_output("ready", 2);
+  job.send(SIGTERM);
+  job.wait_for_output("stopping all ranks on signal 15");
+  job.send(SIGINT);
+  CHECK(job.wait() == 128 + SIGTERM); // well before the grace of 30 s
+  CHECK_THAT(job.err(), ContainsSubstring("killing all ranks"));
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("stopped ranks hear the signal", "[signal]") {
+  LaunchedJob job({"--nproc-per-node", "2", WORKER_PATH, "tell-signals"});
+  kill(job.worker(0), SIGSTOP);
+  kill(job.worker(1), SIGSTOP);
+  job.send(SIGTERM);
+  CHECK(job.wait() == 128 + SIGTERM);
+  CHECK(count_of(job.out(), "got 15\n") == 2);
+}
+
+TEST_CASE("an ignored SIGHUP stays ignored", "[signal]") {
+  JobSetup setup;
+  setup.before_exec = [] { std::signal(SIGHUP, SIG_IGN); }; // nohup
+  LaunchedJob job(
+      {"--nproc-per-node", "2", WORKER_PATH, "tell-signals"}, setup);
+  job.wait_for_output("ready", 2);
+  job.send(SIGHUP);
+  job.send(SIGUSR1);
+  job.wait_for_output("got " + std::to_string(SIGUSR1), 2);
+  job.send(SIGTERM);
+  CHECK(job.wait() == 128 + SIGTERM);
+  CHECK(count_of(job.out(), "got 1\n") == 0);
+}

@@ -1,0 +1,281 @@
+// What a rank starts with.
+#include <tests/support/catch_plain.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <launcher/listener.h>
+#include <launcher/processors.h>
+#include <tests/launcher/launched_job.h>
+
+using namespace ddp;
+using namespace ddp::test;
+using Texts = std::vector<std::string>;
+
+namespace {
+
+// The values that all ranks printed for a variable.
+std::set<std::string> values(const LaunchedJob& job, const std::string& name) {
+  std::set<std::string> found;
+  for (const std::string& line : lines_of(job.out())) {
+    const size_t at = line.find(name);
+    const bool whole = at != std::string::npos &&
+        (at == 0 || line[at - 1] == ' ') && line.size() > at + name.size();
+    if (whole) {
+      found.insert(line.substr(at + name.size() + 1));
+    }
+  }
+  return found;
+}
+
+} // namespace
+
+TEST_CASE("each rank gets torchrun's environment", "[start]") {
+  const int ranks = GENERATE(1, 2, 4, 16);
+  CAPTURE(ranks);
+  const std::string n = std::to_string(ranks);
+  LaunchedJob job(
+      {"--nproc-per-node",
+       n,
+       WORKER_PATH,
+       "environment",
+       "RANK",
+       "LOCAL_RANK",
+       "WORLD_SIZE",
+       "LOCAL_WORLD_SIZE",
+       "GROUP_RANK",
+       "GROUP_WORLD_SIZE",
+       "ROLE_NAME",
+       "ROLE_RANK",
+       "ROLE_WORLD_SIZE",
+       "MASTER_ADDR",
+       "MASTER_PORT",
+       "TORCHELASTIC_RESTART_COUNT",
+       "TORCHELASTIC_MAX_RESTARTS",
+       "TORCHELASTIC_RUN_ID",
+       "TORCHELASTIC_USE_AGENT_STORE",
+       "DDP_TTY"},
+      {{"RANK=77", "WORLD_SIZE=78", "MASTER_PORT=1", "DDP_TTY=1"},
+       "",
+       false,
+       nullptr});
+  CHECK(job.wait() == 0);
+  std::set<std::string> all_ranks;
+  for (int rank = 0; rank < ranks; ++rank) {
+    all_ranks.insert(std::to_string(rank));
+  }
+  using Values = std::set<std::string>;
+  CHECK(values(job, "RANK") == all_ranks);
+  CHECK(values(job, "LOCAL_RANK") == all_ranks);
+  CHECK(values(job, "ROLE_RANK") == all_ranks);
+  for (const char* name :
+       {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"}) {
+    CHECK(values(job, name) == Values{n});
+  }
+  CHECK(values(job, "GROUP_RANK") == Values{"0"});
+  CHECK(values(job, "GROUP_WORLD_SIZE") == Values{"1"});
+  CHECK(values(job, "ROLE_NAME") == Values{"default"});
+  CHECK(values(job, "MASTER_ADDR") == Values{"127.0.0.1"});
+  CHECK(values(job, "TORCHELASTIC_RESTART_COUNT") == Values{"0"});
+  CHECK(values(job, "TORCHELASTIC_MAX_RESTARTS") == Values{"0"});
+  CHECK(values(job, "TORCHELASTIC_USE_AGENT_STORE") == Values{"False"});
+  const Values ports = values(job, "MASTER_PORT");
+  REQUIRE(ports.size() == 1);
+  CHECK(std::stoi(*ports.begin()) > 1023);
+  CHECK(values(job, "TORCHELASTIC_RUN_ID").size() == 1);
+  CHECK(count_of(job.out(), "DDP_TTY is unset") == ranks);
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("OMP_NUM_THREADS is shared out where it is unset", "[start]") {
+  LaunchedJob several(
+      {"--nproc-per-node=2", WORKER_PATH, "environment", "OMP_NUM_THREADS"});
+  CHECK(several.wait() == 0);
+  const std::string share = std::to_string(std::max(1, available_cpus() / 2));
+  CHECK(count_of(several.out(), "OMP_NUM_THREADS=" + share + "\n") == 2);
+  CHECK(count_of(several.err(), "OMP_NUM_THREADS") == 1);
+
+  LaunchedJob set(
+      {"--nproc-per-node=2", WORKER_PATH, "environment", "OMP_NUM_THREADS"},
+      {{"OMP_NUM_THREADS=5"}, "", false, nullptr});
+  CHECK(set.wait() == 0);
+  CHECK(count_of(set.out(), "OMP_NUM_THREADS=5\n") == 2);
+  CHECK(set.err().empty());
+
+  LaunchedJob one({WORKER_PATH, "environment", "OMP_NUM_THREADS"});
+  CHECK(one.wait() == 0);
+  CHECK(one.out() == "OMP_NUM_THREADS is unset\n");
+}
+
+TEST_CASE("only rank 0 inherits the store's socket", "[start]") {
+  JobSetup setup;
+  setup.before_exec = [] { // what a careless parent leaves open
+    static_cast<void>(open("/dev/zero", O_RDONLY));
+  };
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "4",
+       "sh",
+       "-c",
+       WORKER_PATH
+       " environment RANK MASTER_PORT DDP_STORE_FD; exec " WORKER_PATH
+       " descriptors"},
+      setup);
+  CHECK(job.wait() == 0);
+  std::string port;
+  std::string store;
+  for (const std::string& line : lines_of(job.out())) {
+    const auto value_of = [&](const std::string& name) {
+      return line.rfind("[0] " + name, 0) == 0 ? line.substr(4 + name.size())
+                                               : "";
+    };
+    port += value_of("MASTER_PORT=");
+    store += value_of("DDP_STORE_FD=");
+  }
+  REQUIRE_FALSE(port.empty());
+  REQUIRE_FALSE(store.empty());
+  const auto lines = lines_of(job.out());
+  const std::set<std::string> found(lines.begin(), lines.end());
+  CHECK(found.count("[0] descriptors: " + store + "=listens:" + port) == 1);
+  for (const std::string rank : {"1", "2", "3"}) {
+    CHECK(found.count("[" + rank + "] descriptors:") == 1);
+    CHECK(found.count("[" + rank + "] DDP_STORE_FD is unset") == 1);
+  }
+}
+
+TEST_CASE("the port can be chosen, and is said to be taken", "[start]") {
+  const Listener taken = listen_on("127.0.0.1", 0);
+  const std::string port = std::to_string(taken.port);
+  LaunchedJob refused({"--master-port", port, WORKER_PATH, "state"});
+  CHECK(refused.wait() == 125);
+  CHECK(refused.out().empty());
+  CHECK_THAT(
+      refused.err(), ContainsSubstring("cannot listen on 127.0.0.1:" + port));
+}
+
+TEST_CASE("the launcher keeps no copy of rank 0's socket", "[start]") {
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "2",
+       "sh",
+       "-c",
+       WORKER_PATH " environment MASTER_PORT; exec " WORKER_PATH " wait"});
+  job.wait_for_output("ready", 2);
+  const std::string key = "MASTER_PORT=";
+  const int port =
+      std::stoi(job.out().substr(job.out().find(key) + key.size()));
+  CHECK_THROWS(listen_on("127.0.0.1", port));
+  CHECK(kill(job.agent(), SIGSTOP) == 0); // holds what it holds
+  const pid_t first = job.worker(0);
+  kill(first, SIGKILL);
+  wait_for_death(first);
+  CHECK(listen_on("127.0.0.1", port).port == port);
+  CHECK(kill(job.agent(), SIGCONT) == 0);
+  CHECK(job.wait() == 128 + SIGKILL);
+}
+
+TEST_CASE("ranks start with a clean state", "[start]") {
+  JobSetup setup;
+  setup.stdin_text = "not for the ranks";
+  setup.before_exec = [] {
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, nullptr);
+  };
+  LaunchedJob job({"--nproc-per-node", "2", WORKER_PATH, "state"}, setup);
+  CHECK(job.wait() == 0);
+  for (const char* line :
+       {"SigBlk: 0000000000000000\n",
+        "SigIgn: 0000000000000000\n",
+        "stdin /dev/null\n",
+        "own session\n",
+        "own group\n"}) {
+    CAPTURE(line, job.out());
+    CHECK(count_of(job.out(), line) == 2);
+  }
+}
+
+TEST_CASE("closed standard descriptors do no harm", "[start]") {
+  JobSetup setup;
+  setup.before_exec = [] {
+    close(0);
+    close(2);
+  };
+  LaunchedJob job({"--nproc-per-node", "2", WORKER_PATH, "descriptors"}, setup);
+  CHECK(job.wait() == 0);
+  CHECK(count_of(job.out(), "listens") == 1);
+  CHECK(count_of(job.out(), "[1] descriptors:\n") == 1);
+}
+
+TEST_CASE("the program's arguments are its own", "[start]") {
+  const Texts arguments = {
+      "--help", "--nproc-per-node", "7", "--", "", "a b", "-x"};
+  for (const Texts& separator : {Texts{}, Texts{"--"}}) {
+    Texts command = {"--no-python", "--nproc_per_node=1"};
+    command.insert(command.end(), separator.begin(), separator.end());
+    command.insert(command.end(), {WORKER_PATH, "arguments"});
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    LaunchedJob job(command);
+    CHECK(job.wait() == 0);
+    std::string expected;
+    for (const std::string& argument : arguments) {
+      expected += "<" + argument + ">\n";
+    }
+    CHECK(job.out() == expected);
+  }
+}
+
+TEST_CASE("a program that cannot run is named", "[start]") {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() /
+      ("ddprun-programs-" + std::to_string(getpid()));
+  fs::create_directory(folder);
+  std::ofstream(folder / "plain") << "text\n";
+  std::ofstream(folder / "orphan") << "#!/no/such/interpreter\n";
+  std::ofstream(folder / "script") << "echo no\n"; // no #! line
+  std::ofstream(folder / "garbage") << std::string(
+      "\x7f"
+      "ELF\0\1\2",
+      7);
+  for (const char* name : {"orphan", "script", "garbage"}) {
+    fs::permissions(folder / name, fs::perms::owner_all);
+  }
+  const auto run = [&](const std::string& program, int code) {
+    LaunchedJob job(
+        {"--nproc-per-node", "4", program, "x"},
+        {{"PATH=" + folder.string(), "OMP_NUM_THREADS=1"}, "", false, nullptr});
+    CAPTURE(program, job.err());
+    CHECK(job.wait() == code);
+    CHECK(lines_of(job.err()).size() == 1);
+    CHECK_THAT(job.err(), ContainsSubstring(program));
+    CHECK(job.out().empty());
+    CHECK(job.leaves_nothing());
+  };
+  run("nowhere", 127);
+  run("./no/where", 127);
+  run((folder / "orphan").string(), 127);
+  run("plain", 126);
+  run((folder / "plain").string(), 126);
+  run(folder.string(), 126);
+  run("garbage", 126);
+  run("script", 126);
+  fs::remove_all(folder);
+}
+
+TEST_CASE("wrong usage exits with 2", "[start]") {
+  LaunchedJob job({"--nproc-per-node", "none", WORKER_PATH});
+  CHECK(job.wait() == 2);
+  CHECK(lines_of(job.err()).size() == 1);
+  LaunchedJob help({"--help"});
+  CHECK(help.wait() == 0);
+  CHECK_THAT(help.out(), ContainsSubstring("--grace"));
+}

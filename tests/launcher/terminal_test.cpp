@@ -1,0 +1,77 @@
+// ddprun at a terminal.
+#include <tests/support/catch_plain.h>
+
+#include <csignal>
+
+#include <tests/launcher/launched_job.h>
+
+using namespace ddp::test;
+
+namespace {
+
+// The lines that a terminal shows after this text.
+std::vector<std::string> shown(const std::string& text) {
+  std::vector<std::string> lines = {""};
+  size_t column = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\r') {
+      column = 0;
+    } else if (text[i] == '\n') {
+      lines.emplace_back();
+    } else if (text.compare(i, 3, "\x1b[K") == 0) {
+      lines.back().resize(column);
+      i += 2;
+    } else {
+      lines.back().resize(std::max(lines.back().size(), column + 1), ' ');
+      lines.back()[column++] = text[i];
+    }
+  }
+  return lines;
+}
+
+JobSetup at_terminal() {
+  return {{"OMP_NUM_THREADS=1"}, "", true, nullptr};
+}
+
+} // namespace
+
+TEST_CASE("rank 0 is told of the terminal", "[terminal]") {
+  LaunchedJob job(
+      {"--nproc-per-node", "2", WORKER_PATH, "environment", "DDP_TTY"},
+      at_terminal());
+  CHECK(job.wait() == 0);
+  CHECK(count_of(job.out(), "[0] DDP_TTY=1") == 1);
+  CHECK(count_of(job.out(), "[1] DDP_TTY is unset") == 1);
+}
+
+TEST_CASE("rank 0's progress stays below the others' lines", "[terminal]") {
+  LaunchedJob job(
+      {"--nproc-per-node", "2", WORKER_PATH, "progress"}, at_terminal());
+  job.wait_for_output("[0] 20%");
+  const pid_t other = job.worker(1);
+  kill(other, SIGUSR1);
+  job.wait_for_output("[1] hello");
+  const auto now = shown(job.out());
+  REQUIRE(now.size() == 3);
+  CHECK(now[0] == "[1] ready 1 " + std::to_string(other));
+  CHECK(now[1] == "[1] hello");
+  CHECK(now[2] == "[0] 20%");
+  job.send(SIGUSR2);
+  CHECK(job.wait() == 0);
+  const auto last = shown(job.out());
+  REQUIRE(last.size() == 4);
+  CHECK(last[1] == "[1] hello");
+  CHECK(last[2] == "[0] done");
+  CHECK(last[3].empty());
+}
+
+TEST_CASE("^C is passed on once", "[terminal]") {
+  LaunchedJob job(
+      {"--nproc-per-node", "2", WORKER_PATH, "tell-signals"}, at_terminal());
+  job.wait_for_output("ready", 2);
+  job.type("\x03");
+  CHECK(job.wait() == 128 + SIGINT);
+  CHECK(count_of(job.out(), "got 2") == 2);
+  CHECK(count_of(job.out(), "killing all ranks") == 0);
+  CHECK(job.leaves_nothing());
+}

@@ -1,0 +1,261 @@
+// A rank that behaves as the launcher's tests ask: worker MODE [ARGUMENT...].
+// It says "ready <rank> <pid>" where it waits for the test.
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <dirent.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+int my_rank() {
+  return std::atoi(std::getenv("RANK"));
+}
+
+void write_text(const std::string& text, int fd = STDOUT_FILENO) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t size = write(fd, text.data() + done, text.size() - done);
+    if (size <= 0) {
+      _exit(99);
+    }
+    done += static_cast<size_t>(size);
+  }
+}
+
+void say_ready() {
+  write_text(
+      "ready " + std::to_string(my_rank()) + " " + std::to_string(getpid()) +
+      "\n");
+}
+
+[[noreturn]] void wait_for_ever() {
+  for (;;) {
+    pause();
+  }
+}
+
+sigset_t waited_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+    sigaddset(&set, signal);
+  }
+  return set;
+}
+
+int take_signal() {
+  const sigset_t set = waited_signals();
+  int signal = 0;
+  sigwait(&set, &signal);
+  return signal;
+}
+
+int print_environment(const Arguments& names) {
+  std::string text;
+  for (const std::string& name : names) {
+    const char* value = std::getenv(name.c_str());
+    text += name + (value ? "=" + std::string(value) : " is unset") + "\n";
+  }
+  write_text(text);
+  return 0;
+}
+
+int print_arguments(const Arguments& arguments) {
+  for (const std::string& each : arguments) {
+    write_text("<" + each + ">\n");
+  }
+  return 0;
+}
+
+// Each inherited descriptor but 0, 1 and 2; a listening socket with its port.
+int print_descriptors(const Arguments&) {
+  std::string text = "descriptors:";
+  DIR* folder = opendir("/proc/self/fd");
+  while (const dirent* entry = readdir(folder)) {
+    const int fd = std::atoi(entry->d_name);
+    if (fd <= STDERR_FILENO || fd == dirfd(folder)) {
+      continue;
+    }
+    sockaddr_in address{};
+    socklen_t size = sizeof address;
+    int listens = 0;
+    socklen_t listens_size = sizeof listens;
+    getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_size);
+    getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+    text += " " + std::to_string(fd) + (listens ? "=listens:" : "=") +
+        std::to_string(ntohs(address.sin_port));
+  }
+  closedir(folder);
+  write_text(text + "\n");
+  return 0;
+}
+
+// What a rank starts with: sessions, signals, standard input.
+int print_state(const Arguments&) {
+  std::string text;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("SigBlk", 0) == 0 || line.rfind("SigIgn", 0) == 0) {
+      line.replace(line.find('\t'), 1, " ");
+      text += line + "\n";
+    }
+  }
+  char link[64] = {};
+  const ssize_t size = readlink("/proc/self/fd/0", link, sizeof link - 1);
+  text += "stdin " + std::string(link, static_cast<size_t>(size)) + "\n";
+  text += getsid(0) == getpid() ? "own session\n" : "shared session\n";
+  text += getpgrp() == getpid() ? "own group\n" : "shared group\n";
+  write_text(text);
+  return 0;
+}
+
+// fail RANK CODE: that rank exits; the others wait.
+int fail(const Arguments& arguments) {
+  if (my_rank() == std::stoi(arguments.at(0))) {
+    return std::stoi(arguments.at(1));
+  }
+  wait_for_ever();
+}
+
+// die RANK SIGNAL: that rank is killed; the others wait.
+int die(const Arguments& arguments) {
+  if (my_rank() == std::stoi(arguments.at(0))) {
+    std::signal(std::stoi(arguments.at(1)), SIG_DFL); // no sanitizer's report
+    raise(std::stoi(arguments.at(1)));
+  }
+  wait_for_ever();
+}
+
+int wait_for_death(const Arguments&) {
+  say_ready();
+  wait_for_ever();
+}
+
+// ignore-term [RANK CODE]: nothing but SIGKILL ends it. That rank exits once
+// it is sent SIGUSR1.
+int ignore_term(const Arguments& arguments) {
+  std::signal(SIGTERM, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
+  say_ready();
+  if (!arguments.empty() && my_rank() == std::stoi(arguments.at(0))) {
+    while (take_signal() != SIGUSR1) {
+    }
+    return std::stoi(arguments.at(1));
+  }
+  wait_for_ever();
+}
+
+// Says which signals come, until one that is neither USR1 nor USR2.
+int tell_signals(const Arguments&) {
+  say_ready();
+  for (;;) {
+    const int signal = take_signal();
+    write_text("got " + std::to_string(signal) + "\n");
+    if (signal != SIGUSR1 && signal != SIGUSR2) {
+      return 0;
+    }
+  }
+}
+
+// Leaves a child and a daemon, both deaf to polite signals.
+void start_family() {
+  std::signal(SIGTERM, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
+  if (fork() == 0) {
+    wait_for_ever();
+  }
+  if (fork() == 0) {
+    setsid();
+    if (fork() == 0) {
+      wait_for_ever();
+    }
+    _exit(0);
+  }
+}
+
+// family CODE: leaves a family and exits. family: leaves one and waits.
+int family(const Arguments& arguments) {
+  start_family();
+  if (!arguments.empty()) {
+    return std::stoi(arguments.at(0));
+  }
+  say_ready();
+  wait_for_ever();
+}
+
+// lines COUNT: numbered lines on both streams, in awkward pieces.
+int lines(const Arguments& arguments) {
+  const int count = std::stoi(arguments.at(0));
+  for (int i = 0; i < count; ++i) {
+    const std::string line = "rank " + std::to_string(my_rank()) + " line " +
+        std::to_string(i) + " " + std::string(static_cast<size_t>(i % 97), 'x');
+    const int fd = i % 2 ? STDERR_FILENO : STDOUT_FILENO;
+    const size_t cut = line.size() / 2;
+    write_text(line.substr(0, cut), fd);
+    write_text(line.substr(cut) + " end\n", fd);
+  }
+  return 0;
+}
+
+int flood(const Arguments&) {
+  const std::string text(1023, 'x');
+  for (;;) {
+    write_text(text + "\n");
+  }
+}
+
+// Rank 0 draws a progress bar, rank 1 prints a line when sent SIGUSR1; both
+// end at SIGUSR2, rank 0 with a last line.
+int progress(const Arguments&) {
+  const bool draws = my_rank() == 0;
+  if (draws) {
+    write_text("10%\r20%\r");
+  } else {
+    say_ready();
+  }
+  while (take_signal() != SIGUSR2) {
+    write_text(draws ? "30%\r" : "hello\n");
+  }
+  if (draws) {
+    write_text("done\n");
+  }
+  return 0;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  const std::map<std::string, std::function<int(const Arguments&)>> modes = {
+      {"environment", print_environment},
+      {"arguments", print_arguments},
+      {"descriptors", print_descriptors},
+      {"state", print_state},
+      {"fail", fail},
+      {"die", die},
+      {"wait", wait_for_death},
+      {"ignore-term", ignore_term},
+      {"tell-signals", tell_signals},
+      {"family", family},
+      {"lines", lines},
+      {"flood", flood},
+      {"progress", progress}};
+  const std::string mode = argc > 1 ? argv[1] : "";
+  if (mode == "tell-signals" || mode == "progress" || mode == "ignore-term") {
+    const sigset_t set = waited_signals();
+    sigprocmask(SIG_BLOCK, &set, nullptr);
+  }
+  return modes.at(mode)(Arguments(argv + 2, argv + argc));
+}

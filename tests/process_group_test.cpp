@@ -1,0 +1,205 @@
+#include <tests/support/catch.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/process_group.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+
+using ddp::ProcessGroup;
+using ddp::ReduceOp;
+using ddp::test::ranks;
+
+TEST_CASE("a group of one needs no launcher and changes nothing") {
+  unsetenv("RANK");
+  unsetenv("WORLD_SIZE");
+  auto group =
+      ddp::init_process_group(ddp::ProcessGroupOptions().device(torch::kCPU));
+  REQUIRE(group.size() == 1);
+  REQUIRE(group.rank() == 0);
+  auto tensor = torch::arange(3.0);
+  group.all_reduce(tensor, ReduceOp::kMean);
+  group.broadcast(tensor);
+  group.all_reduce_async(tensor).wait();
+  group.barrier();
+  REQUIRE(tensor.equal(torch::arange(3.0)));
+  REQUIRE(group.all_gather(tensor).at(0).equal(tensor));
+  REQUIRE(group.broadcast(std::string("x")) == "x");
+  group.shutdown();
+}
+
+TEST_CASE("all_reduce adds, averages and finds extremes") {
+  for (const int size : {3, 4}) {
+    ranks(size, [size](ProcessGroup group) {
+      const auto mine = torch::full({2, 3}, 1.0 + group.rank());
+      const double sum = size * (size + 1) / 2.0;
+      const std::map<ReduceOp, double> expected{
+          {ReduceOp::kSum, sum},
+          {ReduceOp::kMean, sum / size},
+          {ReduceOp::kMin, 1.0},
+          {ReduceOp::kMax, static_cast<double>(size)}};
+      for (const auto& [op, value] : expected) {
+        auto tensor = mine.clone();
+        group.all_reduce(tensor, op);
+        REQUIRE(tensor.eq(value).all().item<bool>());
+      }
+      auto transposed = mine.clone().t();
+      group.all_reduce(transposed);
+      REQUIRE(transposed.eq(sum).all().item<bool>());
+      auto scalar = torch::tensor(group.rank());
+      group.all_reduce(scalar);
+      REQUIRE(scalar.item<int64_t>() == size * (size - 1) / 2);
+      REQUIRE_THROWS_AS(
+          group.all_reduce(scalar, ReduceOp::kMean), c10::ValueError);
+      auto later = mine.clone();
+      auto work = group.all_reduce_async(later);
+      work.wait();
+      REQUIRE(later.eq(sum).all().item<bool>());
+    });
+  }
+}
+
+TEST_CASE("all_gather takes uneven tensors, scalars and strings") {
+  ranks(3, [](ProcessGroup group) {
+    const auto rank = group.rank(); // rank 0 has nothing to give
+    const auto gathered = group.all_gather(torch::full({rank, 2}, rank));
+    for (int64_t r = 0; r < 3; ++r) {
+      REQUIRE(gathered[r].equal(torch::full({r, 2}, r)));
+    }
+    const auto scalars = group.all_gather(torch::tensor(10.0 * rank));
+    REQUIRE(scalars[2].dim() == 0);
+    REQUIRE(scalars[2].item<double>() == 20.0);
+    const auto texts = group.all_gather(std::string(rank, 'x'));
+    REQUIRE(texts == std::vector<std::string>{"", "x", "xx"});
+    const auto wrong = rank == 1 ? torch::zeros({2, 3}) : torch::zeros({2, 2});
+    REQUIRE_THROWS_WITH(
+        group.all_gather(wrong), ContainsSubstring("trailing sizes"));
+  });
+}
+
+TEST_CASE("broadcast sends tensors and strings from any root") {
+  ranks(3, [](ProcessGroup group) {
+    auto tensor = torch::full({5}, group.rank());
+    group.broadcast(tensor, 2);
+    REQUIRE(tensor.eq(2).all().item<bool>());
+    const auto text = group.broadcast(
+        group.rank() == 1 ? std::string("a\0b", 3) : "ignored", 1);
+    REQUIRE(text == std::string("a\0b", 3));
+    REQUIRE(group.broadcast(std::string(), 0).empty());
+    REQUIRE_THROWS_AS(group.broadcast(tensor, 3), c10::ValueError);
+  });
+}
+
+TEST_CASE("a duplicate's collectives do not mix with the original's") {
+  ranks(3, [](ProcessGroup group) {
+    const auto other = group.duplicate();
+    auto first = torch::ones({1});
+    auto second = torch::full({1}, 10.0);
+    // Started in another order on rank 0: on one communicator the two would
+    // be taken for each other.
+    ddp::Work a, b;
+    if (group.rank() == 0) {
+      a = group.all_reduce_async(first);
+      b = other.all_reduce_async(second);
+    } else {
+      b = other.all_reduce_async(second);
+      a = group.all_reduce_async(first);
+    }
+    a.wait();
+    b.wait();
+    REQUIRE(first.item<double>() == 3);
+    REQUIRE(second.item<double>() == 30);
+  });
+}
+
+TEST_CASE("local ranks are found where nobody gives them") {
+  ranks(3, [](ProcessGroup group) {
+    REQUIRE(group.local_rank() == group.rank());
+    REQUIRE(group.local_size() == 3);
+  });
+}
+
+TEST_CASE("a group that the program has already is used") {
+  ranks(3, [](ProcessGroup group) {
+    const auto handed = ProcessGroup::from_c10d(group.c10d());
+    REQUIRE(handed.rank() == group.rank());
+    REQUIRE(handed.local_size() == 3);
+    auto tensor = torch::ones({1});
+    handed.all_reduce(tensor);
+    REQUIRE(tensor.item<double>() == 3);
+  });
+}
+
+TEST_CASE("ranks may leave in any order, the store's host first") {
+  ddp::test::RankOptions options;
+  for (int round = 0; round < 3; ++round) {
+    ranks(
+        4,
+        [] {
+          auto group = ddp::init_process_group();
+          if (group.rank() != 0) { // long enough for rank 0 to be gone
+            const auto parent = getppid();
+            REQUIRE(parent > 0);
+            std::this_thread::sleep_for(std::chrono::milliseconds(200));
+          }
+        },
+        options);
+  }
+}
+
+TEST_CASE("shutdown ends the group in all copies") {
+  ranks(3, [](ProcessGroup group) {
+    auto copy = group;
+    group.shutdown();
+    group.shutdown();
+    auto tensor = torch::ones({1});
+    REQUIRE_THROWS_WITH(
+        copy.all_reduce(tensor), ContainsSubstring("was shut down"));
+  });
+}
+
+TEST_CASE("a peer that dies makes the others fail at once, by name") {
+  ddp::test::RankOptions options;
+  options.expected_exit_codes = {0, 137, 0};
+  const auto outcomes = ranks(
+      3,
+      [] {
+        auto group = ddp::init_process_group();
+        if (group.rank() == 1) {
+          raise(SIGKILL);
+        }
+        auto tensor = torch::ones({1 << 20});
+        REQUIRE_THROWS_WITH(
+            [&] {
+              for (int i = 0; i < 3; ++i) {
+                group.all_reduce(tensor);
+              }
+            }(),
+            ContainsSubstring(
+                "rank " + std::to_string(group.rank()) + " of 3 on host") &&
+                ContainsSubstring("all_reduce over gloo failed"));
+      },
+      options);
+  for (const auto& outcome : outcomes) {
+    REQUIRE(outcome.seconds.count() < 20);
+  }
+}
+
+TEST_CASE("a collective that a rank does not join ends at the timeout") {
+  ranks(
+      3,
+      [] {
+        auto group = ddp::init_process_group(
+            ddp::ProcessGroupOptions().timeout(std::chrono::seconds(4)));
+        auto tensor = torch::ones({1});
+        if (group.rank() != 2) {
+          REQUIRE_THROWS_AS(group.all_reduce(tensor), c10::DistBackendError);
+        } else {
+          std::this_thread::sleep_for(std::chrono::seconds(7));
+        }
+      },
+      ddp::test::RankOptions());
+}

@@ -1,0 +1,145 @@
+#include <tests/support/catch.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/detail/host.h>
+#include <ddp/process_group.h>
+#include <ddp/rendezvous.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+using ddp::test::RankOptions;
+using ddp::test::ranks;
+
+namespace {
+
+ddp::ProcessGroupOptions short_wait() {
+  return ddp::ProcessGroupOptions().timeout(std::chrono::seconds(5));
+}
+
+int64_t own_rank() {
+  return std::stoll(std::getenv("RANK"));
+}
+
+} // namespace
+
+TEST_CASE("ranks that never come are named on every rank that did") {
+  const auto outcomes = ranks(
+      2,
+      [] {
+        // Ranks 1 and 3 of four; the world is larger than what is started.
+        const auto rank = own_rank() * 2;
+        const auto options = short_wait().world_size(4).rank(rank);
+        REQUIRE_THROWS_WITH(
+            ddp::init_process_group(options),
+            ContainsSubstring("for ranks 1, 3, which did not come"));
+      },
+      RankOptions());
+  for (const auto& outcome : outcomes) {
+    REQUIRE(outcome.seconds.count() < 15);
+  }
+}
+
+TEST_CASE("a rank 0 that never comes is named") {
+  ranks(
+      1,
+      [] {
+        REQUIRE_THROWS_WITH(
+            ddp::init_process_group(short_wait().world_size(2).rank(1)),
+            ContainsSubstring("is rank 0 missing"));
+      },
+      RankOptions());
+}
+
+TEST_CASE("a host that does not resolve is an error at once") {
+  const auto start = std::chrono::steady_clock::now();
+  REQUIRE_THROWS_WITH(
+      ddp::init_process_group(ddp::ProcessGroupOptions()
+                                  .device(torch::kCPU)
+                                  .rank(1)
+                                  .world_size(2)
+                                  .master_addr("no-such-host.invalid")
+                                  .master_port(29500)),
+      ContainsSubstring("MASTER_ADDR 'no-such-host.invalid' does not resolve"));
+  REQUIRE(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+}
+
+TEST_CASE("a port in use is an error that says what to do") {
+  const int port = ddp::test::free_port();
+  const int other = ddp::detail::listen_at("127.0.0.1", port);
+  REQUIRE_THROWS_WITH(
+      ddp::init_process_group(ddp::ProcessGroupOptions()
+                                  .device(torch::kCPU)
+                                  .rank(0)
+                                  .world_size(2)
+                                  .master_addr("127.0.0.1")
+                                  .master_port(port)),
+      ContainsSubstring("set MASTER_PORT to a free one"));
+  close(other);
+}
+
+TEST_CASE("on one host the store listens on the loopback interface only") {
+  ranks(
+      2,
+      [] {
+        auto group = ddp::init_process_group();
+        // All interfaces would be the address 00000000 in this table.
+        std::ifstream table("/proc/net/tcp");
+        std::string text(
+            (std::istreambuf_iterator<char>(table)),
+            std::istreambuf_iterator<char>());
+        char entry[32];
+        const auto port = std::stoi(std::getenv("MASTER_PORT"));
+        std::snprintf(entry, sizeof(entry), "0100007F:%04X", port);
+        REQUIRE_THAT(text, ContainsSubstring(entry));
+        std::snprintf(entry, sizeof(entry), "00000000:%04X", port);
+        REQUIRE(text.find(entry) == std::string::npos);
+        group.barrier();
+      },
+      RankOptions());
+}
+
+TEST_CASE("a launcher's store is used by all ranks, attempt after attempt") {
+  // As torchrun does: one store for all attempts, whose keys stay. The second
+  // attempt must not read what the first has left, restart count or not.
+  for (const char* nodes : {"1", "2"}) {
+    const int port = ddp::test::free_port();
+    c10::intrusive_ptr<c10d::Store> store;
+    if (!std::getenv("DDP_TEST_CALL")) {
+      c10d::TCPStoreOptions options;
+      options.port = static_cast<uint16_t>(port);
+      options.isServer = true;
+      options.waitWorkers = false;
+      store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    }
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      RankOptions options;
+      options.environment = {
+          {"MASTER_PORT", std::to_string(port)},
+          {"GROUP_WORLD_SIZE", nodes},
+          {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+          {"TORCHELASTIC_RESTART_COUNT", std::to_string(attempt)}};
+      options.expected_exit_codes = {0, attempt < 2 ? 9 : 0, 0};
+      options.timeout = std::chrono::seconds(30);
+      ranks(
+          3,
+          [attempt] {
+            auto group = ddp::init_process_group();
+            if (attempt < 2 && group.rank() == 1) {
+              _exit(9);
+            }
+            if (attempt == 2) {
+              auto tensor = torch::ones({1});
+              group.all_reduce(tensor);
+              REQUIRE(tensor.item<double>() == 3);
+            }
+          },
+          options);
+    }
+  }
+}

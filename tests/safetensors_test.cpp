@@ -1,0 +1,369 @@
+#include <checkpoint/safetensors.h>
+#include <tests/support/catch.h>
+#include <tests/support/temporary_folder.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <sstream>
+
+using ddp::test::read_text;
+using ddp::test::TemporaryFolder;
+using ddp::test::write_text;
+
+namespace {
+
+using ddp::read_safetensors;
+using ddp::StateDict;
+using ddp::write_safetensors;
+
+const std::vector<std::pair<std::string, torch::Dtype>> kDtypes{
+    {"F64", torch::kFloat64},
+    {"F32", torch::kFloat32},
+    {"F16", torch::kFloat16},
+    {"BF16", torch::kBFloat16},
+    {"F8_E4M3", torch::kFloat8_e4m3fn},
+    {"F8_E5M2", torch::kFloat8_e5m2},
+    {"I64", torch::kInt64},
+    {"I32", torch::kInt32},
+    {"I16", torch::kInt16},
+    {"I8", torch::kInt8},
+    {"U64", torch::kUInt64},
+    {"U32", torch::kUInt32},
+    {"U16", torch::kUInt16},
+    {"U8", torch::kUInt8},
+    {"BOOL", torch::kBool},
+    {"C64", torch::kComplexFloat},
+};
+
+StateDict every_dtype() {
+  StateDict tensors;
+  for (const auto& [name, dtype] : kDtypes) {
+    tensors.insert(name, torch::arange(6).reshape({2, 3}).to(dtype));
+  }
+  return tensors;
+}
+
+std::string bytes_of(const torch::Tensor& tensor) {
+  const auto plain = tensor.resolve_conj().resolve_neg().contiguous();
+  const auto* data = static_cast<const char*>(plain.const_data_ptr());
+  return {data, data + plain.nbytes()};
+}
+
+void require_equal(const StateDict& seen, const StateDict& expected) {
+  REQUIRE(seen.keys() == expected.keys());
+  for (const auto& item : expected) {
+    INFO(item.key());
+    const auto& tensor = seen[item.key()];
+    REQUIRE(tensor.scalar_type() == item->scalar_type());
+    REQUIRE(tensor.sizes() == item->sizes());
+    REQUIRE(bytes_of(tensor) == bytes_of(item.value()));
+  }
+}
+
+// A file of this header and data, as any program might write it.
+void write_file(
+    const std::string& path,
+    const std::string& header,
+    const std::string& data) {
+  const uint64_t size = header.size();
+  std::string text(reinterpret_cast<const char*>(&size), sizeof(size));
+  write_text(path, text + header + data);
+}
+
+// What reading the file says, empty if nothing.
+std::string complaint(const std::string& path) {
+  try {
+    read_safetensors(path);
+    return "";
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+}
+
+std::string entry(
+    const std::string& name,
+    const std::string& dtype,
+    const std::string& shape,
+    const std::string& offsets) {
+  return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape +
+      ",\"data_offsets\":" + offsets + "}";
+}
+
+// A file of 1 to 2 hundred bytes of header and few of data.
+std::string small_file(const TemporaryFolder& folder) {
+  const auto path = folder / "small.safetensors";
+  StateDict tensors;
+  tensors.insert("w", torch::tensor({1.5F, -2.0F}));
+  tensors.insert("n", torch::tensor(7, torch::kInt16));
+  write_safetensors(path, tensors, {{"format", "pt"}});
+  return path;
+}
+
+std::string run_python(const std::string& arguments) {
+  const auto script = std::filesystem::path(__FILE__).parent_path() /
+      "parity/safetensors_check.py";
+  const auto command = "'" + std::string(std::getenv("DDP_PYTHON")) + "' '" +
+      script.string() + "' " + arguments;
+  FILE* pipe = ::popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::string output;
+  for (int c = 0; (c = ::fgetc(pipe)) != EOF;) {
+    output.push_back(static_cast<char>(c));
+  }
+  REQUIRE(::pclose(pipe) == 0);
+  return output;
+}
+
+std::string hex(const std::string& bytes) {
+  std::ostringstream text;
+  for (const unsigned char byte : bytes) {
+    text << "0123456789abcdef"[byte / 16] << "0123456789abcdef"[byte % 16];
+  }
+  return text.str();
+}
+
+} // namespace
+
+TEST_CASE("safetensors keeps every dtype, bit by bit", "[safetensors]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  auto tensors = every_dtype();
+  tensors.insert(
+      "odd",
+      torch::tensor(
+          {std::numeric_limits<float>::quiet_NaN(),
+           -0.0F,
+           std::numeric_limits<float>::infinity(),
+           std::numeric_limits<float>::denorm_min()}));
+  const ddp::SafetensorsMetadata metadata{{"format", "pt"}, {"\"ü\n", "\\"}};
+  write_safetensors(path, tensors, metadata);
+  const auto file = read_safetensors(path);
+  require_equal(file.tensors, tensors);
+  CHECK(file.metadata == metadata);
+  CHECK(folder.names() == std::set<std::string>{"a.safetensors"});
+
+  write_safetensors(path, file.tensors, file.metadata);
+  require_equal(read_safetensors(path).tensors, tensors);
+}
+
+TEST_CASE("safetensors keeps every kind of shape", "[safetensors]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  const auto base = torch::arange(24, torch::kFloat).reshape({4, 6});
+  StateDict tensors;
+  tensors.insert("transposed", base.t());
+  tensors.insert("strided", base.slice(1, 1, 6, 2));
+  tensors.insert("expanded", torch::ones({1, 2}).expand({3, 2}));
+  tensors.insert("same storage", base);
+  tensors.insert("again", base);
+  tensors.insert("scalar", torch::tensor(3));
+  tensors.insert("empty", torch::empty({0}));
+  tensors.insert("empty too", torch::empty({2, 0, 3}, torch::kLong));
+  tensors.insert("conjugate", torch::complex(base, base).conj());
+  tensors.insert("negative", torch::imag(torch::complex(base, base).conj()));
+  tensors.insert("requires grad", torch::ones({2}).requires_grad_());
+  tensors.insert("", torch::ones({1}));
+  tensors.insert("\"\\\n", torch::ones({1}, torch::kByte));
+  write_safetensors(path, tensors);
+  require_equal(read_safetensors(path).tensors, tensors);
+
+  write_safetensors(path, StateDict());
+  CHECK(read_safetensors(path).tensors.is_empty());
+}
+
+TEST_CASE("safetensors refuses what the format has not", "[safetensors]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  const auto refused = [&](const std::string& name,
+                           const torch::Tensor& value) {
+    StateDict tensors;
+    tensors.insert(name, value);
+    try {
+      write_safetensors(path, tensors);
+      return std::string();
+    } catch (const c10::Error& error) {
+      return std::string(error.what_without_backtrace());
+    }
+  };
+  CHECK_THAT(
+      refused("layer.w", torch::zeros(2, torch::kComplexDouble)),
+      ContainsSubstring("layer.w") && ContainsSubstring("ComplexDouble"));
+  CHECK_THAT(
+      refused(
+          "q", torch::quantize_per_tensor(torch::ones(2), 1, 0, torch::kQInt8)),
+      ContainsSubstring("'q' has dtype QInt8"));
+  CHECK_THAT(
+      refused("s", torch::eye(3).to_sparse()),
+      ContainsSubstring("'s' has layout Sparse"));
+  CHECK_THAT(refused("u", {}), ContainsSubstring("'u' is undefined"));
+  CHECK_THAT(
+      refused("__metadata__", torch::ones(1)),
+      ContainsSubstring("may be called"));
+  CHECK_THAT(refused("\xff", torch::ones(1)), ContainsSubstring("UTF-8"));
+  CHECK(folder.names().empty());
+}
+
+TEST_CASE("safetensors reads other programs' files", "[safetensors]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  write_file(
+      path,
+      "{" + entry("b", "U8", "[2]", "[4,6]") + ",\n" +
+          entry("a", "F32", "[]", "[0,4]") + ",\"__metadata__\":{}}  ",
+      std::string("\0\0\x80\x3f\x07\x08", 6));
+  const auto file = read_safetensors(path);
+  CHECK(file.tensors.keys() == std::vector<std::string>{"b", "a"});
+  CHECK(file.tensors["a"].item<float>() == 1);
+  CHECK(file.tensors["b"][1].item<int>() == 8);
+  // Our metadata in a file that another program changed and wrote.
+  write_file(
+      path,
+      "{\"__metadata__\":{\"ddp.xxh3\":\"0123456789abcdef\"}," +
+          entry("a", "U8", "[1]", "[0,1]") + "}",
+      "x");
+  CHECK(read_safetensors(path).metadata.empty());
+}
+
+TEST_CASE("safetensors says what is wrong with a file", "[safetensors]") {
+  struct Case {
+    std::string header, data, expected;
+  };
+  const auto one = entry("a", "U8", "[2]", "[0,2]");
+  const std::vector<Case> cases{
+      {"", "", "does not start with '{'"},
+      {" {}", "", "does not start with '{'"},
+      {"{", "", "no JSON"},
+      {"{} x", "", "no JSON"},
+      {"{\"\xff\":1}", "", "no JSON"},
+      {std::string(100000, '{'), "", "no JSON"},
+      {"{\"a\":" + std::string(100000, '[') + "}", "", "no JSON"},
+      {"{" + one + "," + one + "}", "ab", "the key 'a' twice"},
+      {"{\"__metadata__\":{\"k\":\"\",\"k\":\"\"}}", "", "'k' twice"},
+      {"{\"__metadata__\":{\"k\":1}}", "", "'k' the value 1, expected a str"},
+      {"{\"__metadata__\":[]}", "", "is no object"},
+      {"{\"a\":3}", "", "tensor 'a': it is described by 3"},
+      {"{\"a\":{}}", "", "no string 'dtype'"},
+      {"{" + entry("a", "F7", "[]", "[0,1]") + "}", "x", "dtype is 'F7'"},
+      {"{" + entry("a", "U8", "2", "[0,2]") + "}", "ab", "no array 'shape'"},
+      {"{" + entry("a", "U8", "[-1]", "[0,2]") + "}", "ab", "-1 where an int"},
+      {"{" + entry("a", "U8", "[2.0]", "[0,2]") + "}", "ab", "2.0 where an"},
+      {"{" + entry("a", "U8", "[1e400]", "[0,2]") + "}", "ab", "no JSON"},
+      {"{" + entry("a", "U8", "[18446744073709551615]", "[0,2]") + "}",
+       "ab",
+       "more than 63 bits"},
+      {"{" + entry("a", "F64", "[4294967296,4294967296]", "[0,2]") + "}",
+       "ab",
+       "more elements than"},
+      {"{" + entry("a", "U8", "[0,9223372036854775807,4]", "[0,0]") + "}",
+       "",
+       "more elements than"},
+      {"{" + entry("a", "U8", "[2]", "[0]") + "}", "ab", "expected [begin"},
+      {"{" + entry("a", "U8", "[2]", "[2,0]") + "}", "ab", "take 2 bytes"},
+      {"{" + entry("a", "U8", "[3]", "[0,2]") + "}", "ab", "take 3 bytes"},
+      {"{" + entry("a", "U8", "[1]", "[1,2]") + "}", "ab", "begins at byte 1"},
+      {"{" + one + "," + entry("b", "U8", "[1]", "[1,2]") + "}",
+       "ab",
+       "begins at byte 1 of the data, but what precedes it ends at 2"},
+      {"{" + one + "}",
+       "a",
+       "truncated: the header describes 2 bytes of data, the file has 1"},
+      {"{" + one + "}",
+       "abc",
+       "the header describes 2 bytes of data, the file has 3"},
+  };
+  const TemporaryFolder folder;
+  const auto path = folder / "bad.safetensors";
+  for (const auto& c : cases) {
+    write_file(path, c.header, c.data);
+    INFO(c.header.substr(0, 200));
+    CHECK_THAT(
+        complaint(path),
+        ContainsSubstring(c.expected) && ContainsSubstring(path));
+  }
+  write_text(path, "1234567");
+  CHECK_THAT(complaint(path), ContainsSubstring("truncated: it has 7 bytes"));
+  write_text(path, std::string("\x10\0\0\0\0\0\0\0{}", 10));
+  CHECK_THAT(complaint(path), ContainsSubstring("16 bytes of header follow"));
+  write_text(path, std::string(20, 'x'));
+  CHECK_THAT(complaint(path), ContainsSubstring("the format allows 100000000"));
+  CHECK_THAT(complaint(folder / "no"), ContainsSubstring("No such file"));
+  CHECK_THAT(complaint(folder.path()), ContainsSubstring("directory"));
+}
+
+TEST_CASE("safetensors notices every truncation", "[safetensors]") {
+  const TemporaryFolder folder;
+  const auto path = small_file(folder);
+  const auto whole = read_text(path);
+  for (size_t size = 0; size < whole.size(); ++size) {
+    write_text(path, whole.substr(0, size));
+    INFO(size << " of " << whole.size() << " bytes");
+    REQUIRE_THAT(complaint(path), ContainsSubstring("truncated"));
+  }
+  write_text(path, whole + 'x');
+  CHECK_FALSE(complaint(path).empty());
+  write_text(path, whole);
+  CHECK(complaint(path).empty());
+}
+
+TEST_CASE("safetensors notices every flipped bit", "[safetensors]") {
+  const TemporaryFolder folder;
+  const auto path = small_file(folder);
+  const auto whole = read_text(path);
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    auto damaged = whole;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    write_text(path, damaged);
+    INFO("bit " << bit % 8 << " of byte " << bit / 8);
+    REQUIRE_THAT(complaint(path), ContainsSubstring(path));
+  }
+}
+
+TEST_CASE("safetensors notices bits flipped in large data", "[safetensors]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  StateDict tensors;
+  tensors.insert("w", torch::rand({1000, 100}));
+  write_safetensors(path, tensors);
+  auto text = read_text(path);
+  for (size_t i = 0; i < 50; ++i) {
+    auto damaged = text;
+    auto& byte = damaged[text.size() - 1 - 7919 * i];
+    byte = static_cast<char>(byte ^ (1 << i % 8));
+    write_text(path, damaged);
+    REQUIRE_THAT(complaint(path), ContainsSubstring("damaged"));
+  }
+}
+
+TEST_CASE("safetensors agrees with Python", "[safetensors]") {
+  if (std::getenv("DDP_PYTHON") == nullptr) {
+    WARN("skipped: DDP_PYTHON names no interpreter that has torch");
+    return;
+  }
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  run_python("write '" + path + "'");
+  const auto file = read_safetensors(path);
+  require_equal(file.tensors, every_dtype());
+  CHECK(file.metadata == ddp::SafetensorsMetadata{{"by", "Python"}});
+
+  auto tensors = every_dtype();
+  tensors.insert("empty", torch::empty({0, 2}));
+  tensors.insert("scalar", torch::tensor(2.5));
+  write_safetensors(path, tensors, {{"by", "C++"}});
+  std::ostringstream expected;
+  const auto line = [&](const std::string& name, const std::string& dtype) {
+    expected << name << ' ' << dtype;
+    for (const auto size : tensors[name].sizes()) {
+      expected << ' ' << size;
+    }
+    expected << ' ' << hex(bytes_of(tensors[name])) << '\n';
+  };
+  for (const auto& [name, dtype] : kDtypes) {
+    line(name, name);
+  }
+  line("empty", "F32");
+  line("scalar", "F32");
+  expected << "by C++\n";
+  CHECK(run_python("read '" + path + "'") == expected.str());
+}

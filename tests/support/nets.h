@@ -1,0 +1,50 @@
+#pragma once
+
+#include <torch/torch.h>
+
+namespace ddp::test {
+
+/// Layers of uneven sizes, the largest above the first bucket's default cap.
+struct UnevenNet : torch::nn::Module {
+  torch::nn::Linear first{nullptr}, wide{nullptr}, last{nullptr};
+
+  UnevenNet() {
+    first = register_module("first", torch::nn::Linear(7, 513));
+    wide = register_module("wide", torch::nn::Linear(513, 701));
+    last = register_module("last", torch::nn::Linear(701, 3));
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    return last(torch::relu(wide(torch::relu(first(x)))));
+  }
+};
+
+/// Two branches, of which a forward takes one.
+struct BranchNet : torch::nn::Module {
+  torch::nn::Linear stem{nullptr}, left{nullptr}, right{nullptr},
+      never{nullptr};
+
+  BranchNet() {
+    stem = register_module("stem", torch::nn::Linear(4, 8));
+    left = register_module("left", torch::nn::Linear(8, 2));
+    right = register_module("right", torch::nn::Linear(8, 2));
+    never = register_module("never", torch::nn::Linear(8, 2));
+  }
+  torch::Tensor forward(torch::Tensor x, bool go_left) {
+    x = torch::relu(stem(x));
+    return go_left ? left(x) : right(x);
+  }
+};
+
+/// Copies parameters by value into a module of the same shape.
+inline void copy_parameters(
+    const torch::nn::Module& from,
+    torch::nn::Module& to) {
+  torch::NoGradGuard no_grad;
+  const auto source = from.parameters();
+  auto target = to.parameters();
+  for (size_t i = 0; i < source.size(); ++i) {
+    target[i].copy_(source[i]);
+  }
+}
+
+} // namespace ddp::test

@@ -1,0 +1,163 @@
+#include <tests/support/process.h>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <stdexcept>
+
+namespace ddp::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+[[noreturn]] void become(const Command& command) {
+  for (const auto& [name, value] : command.environment) {
+    value.empty() ? unsetenv(name.c_str())
+                  : setenv(name.c_str(), value.c_str(), 1);
+  }
+  std::vector<char*> arguments;
+  for (const auto& argument : command.arguments) {
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  }
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  _exit(127);
+}
+
+} // namespace
+
+Process::Process(const Command& command) : start_(Clock::now()) {
+  int pipe_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
+    throw std::runtime_error("pipe2");
+  }
+  pid_ = fork();
+  if (pid_ == 0) {
+    setpgid(0, 0);
+    dup2(pipe_ends[1], STDOUT_FILENO);
+    dup2(pipe_ends[1], STDERR_FILENO);
+    become(command);
+  }
+  close(pipe_ends[1]);
+  output_ = pipe_ends[0];
+}
+
+Process::Process(Process&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)),
+      output_(std::exchange(other.output_, -1)),
+      text_(std::move(other.text_)),
+      start_(other.start_) {}
+
+Process::~Process() {
+  if (pid_ > 0) {
+    kill(-pid_, SIGKILL);
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  if (output_ >= 0) {
+    close(output_);
+  }
+}
+
+void Process::signal(int number) const {
+  kill(pid_, number);
+}
+
+bool Process::read_some(std::chrono::milliseconds patience) {
+  pollfd ready{output_, POLLIN, 0};
+  if (poll(&ready, 1, static_cast<int>(patience.count())) <= 0) {
+    return true;
+  }
+  char buffer[4096];
+  const auto count = read(output_, buffer, sizeof(buffer));
+  if (count > 0) {
+    text_.append(buffer, static_cast<size_t>(count));
+  }
+  return count > 0;
+}
+
+bool Process::wait_for(const std::string& text, std::chrono::seconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  while (text_.find(text) == std::string::npos) {
+    if (Clock::now() > deadline || !read_some(std::chrono::milliseconds(50))) {
+      return text_.find(text) != std::string::npos;
+    }
+  }
+  return true;
+}
+
+Outcome Process::finish(std::chrono::seconds timeout) {
+  Outcome outcome;
+  auto deadline = start_ + timeout;
+  // A child of the program may hold the pipe open after it: ask for both.
+  bool open = true;
+  int status = 0;
+  for (;;) {
+    if (open) {
+      open = read_some(std::chrono::milliseconds(20));
+    } else {
+      usleep(2000);
+    }
+    if (waitpid(pid_, &status, WNOHANG) == pid_) {
+      break;
+    }
+    if (Clock::now() > deadline) {
+      kill(pid_, outcome.hung ? SIGKILL : SIGABRT);
+      outcome.hung = true;
+      deadline = Clock::now() + std::chrono::seconds(5);
+    }
+  }
+  outcome.seconds = Clock::now() - start_;
+  pid_ = -1;
+  for (size_t before = 0; open && before != text_.size();) {
+    before = text_.size();
+    open = read_some(std::chrono::milliseconds(20));
+  }
+  outcome.output = text_;
+  outcome.exit_code =
+      WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return outcome;
+}
+
+std::vector<Outcome> run(
+    const std::vector<Command>& commands,
+    std::chrono::seconds timeout) {
+  std::vector<Process> processes;
+  processes.reserve(commands.size());
+  for (const auto& command : commands) {
+    processes.emplace_back(command);
+  }
+  std::vector<Outcome> outcomes;
+  for (auto& process : processes) {
+    outcomes.push_back(process.finish(timeout));
+  }
+  return outcomes;
+}
+
+Outcome run(const Command& command, std::chrono::seconds timeout) {
+  return Process(command).finish(timeout);
+}
+
+int free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (bind(fd, generic, length) != 0 ||
+      getsockname(fd, generic, &length) != 0) {
+    throw std::runtime_error("no free port");
+  }
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+} // namespace ddp::test

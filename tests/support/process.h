@@ -1,0 +1,73 @@
+#pragma once
+
+#include <tests/support/temporary_folder.h>
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ddp::test {
+
+/// A program to run, with variables set (or, where empty, unset) on top of this
+/// process's environment.
+struct Command {
+  std::vector<std::string> arguments;
+  std::map<std::string, std::string> environment;
+};
+
+/// How a program ended.
+struct Outcome {
+  /// Exit code, or 128 + signal.
+  int exit_code = -1;
+  /// What it wrote to stdout and stderr.
+  std::string output;
+  /// The deadline passed; it was sent SIGABRT and then SIGKILL.
+  bool hung = false;
+  std::chrono::duration<double> seconds{};
+};
+
+/// A running program in a process group of its own.
+class Process {
+ public:
+  explicit Process(const Command& command);
+  Process(Process&&) noexcept;
+  Process& operator=(Process&&) = delete;
+  /// Kills it, if it still runs.
+  ~Process();
+
+  pid_t pid() const {
+    return pid_;
+  }
+  void signal(int number) const;
+
+  /// Waits until `text` is in the output; false if the program ends or
+  /// `timeout` passes before that.
+  bool wait_for(const std::string& text, std::chrono::seconds timeout);
+
+  /// Waits for the end.
+  Outcome finish(std::chrono::seconds timeout);
+
+ private:
+  /// Reads what there is, for at most `patience`; false at the end of output.
+  bool read_some(std::chrono::milliseconds patience);
+
+  pid_t pid_ = -1;
+  int output_ = -1;
+  std::string text_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+/// Runs all commands at once and waits for all.
+std::vector<Outcome> run(
+    const std::vector<Command>& commands,
+    std::chrono::seconds timeout);
+
+Outcome run(const Command& command, std::chrono::seconds timeout);
+
+/// A TCP port that was free a moment ago.
+int free_port();
+
+} // namespace ddp::test

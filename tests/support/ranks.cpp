@@ -1,0 +1,101 @@
+#include <tests/support/catch.h>
+#include <tests/support/ranks.h>
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+
+namespace ddp::test {
+namespace {
+
+/// Counts the calls within one test case, alike in all processes.
+int call_number(const std::string& test) {
+  static std::map<std::string, int> calls;
+  return calls[test]++;
+}
+
+/// Runs the body in a rank's process and ends it.
+[[noreturn]] void be_a_rank(const std::function<void()>& body) {
+  int code = 1;
+  try {
+    body();
+    code = 0;
+  } catch (const c10::Error& error) {
+    std::cerr << "rank threw: " << error.what_without_backtrace() << "\n";
+  } catch (const std::exception& error) {
+    std::cerr << "rank threw: " << error.what() << "\n";
+  } catch (...) { // a failed REQUIRE; Catch has shown it
+    std::cerr << "rank failed an assertion\n";
+  }
+  std::cout.flush();
+  std::cerr.flush();
+  std::fflush(nullptr);
+  _exit(code);
+}
+
+/// A test's name as a filter that matches it alone.
+std::string escaped(const std::string& name) {
+  std::string result;
+  for (const char c : name) {
+    if (c == ',' || c == '[' || c == '\\') {
+      result += '\\';
+    }
+    result += c;
+  }
+  return result;
+}
+
+std::string own_path() {
+  char path[4096];
+  const auto length = readlink("/proc/self/exe", path, sizeof(path));
+  REQUIRE(length > 0);
+  return std::string(path, static_cast<size_t>(length));
+}
+
+} // namespace
+
+std::vector<Outcome> ranks(
+    int size,
+    const std::function<void()>& body,
+    const RankOptions& options) {
+  const std::string test = Catch::getResultCapture().getCurrentTestName();
+  const auto call = std::to_string(call_number(test));
+  if (const char* wanted = std::getenv("DDP_TEST_CALL")) {
+    if (call != wanted) {
+      return {};
+    }
+    be_a_rank(body);
+  }
+  std::vector<Command> commands;
+  const auto port = std::to_string(free_port());
+  for (int rank = 0; rank < size; ++rank) {
+    Command command{{own_path(), escaped(test)}, options.environment};
+    auto& variables = command.environment;
+    variables.insert({"RANK", std::to_string(rank)});
+    variables.insert({"WORLD_SIZE", std::to_string(size)});
+    variables.insert({"MASTER_ADDR", "127.0.0.1"});
+    variables.insert({"MASTER_PORT", port});
+    variables.insert({"OMP_NUM_THREADS", "1"});
+    variables.insert({"DDP_BACKEND", "gloo"});
+    variables["DDP_TEST_CALL"] = call;
+    commands.push_back(command);
+  }
+  const auto outcomes = run(commands, options.timeout);
+  for (int rank = 0; rank < size; ++rank) {
+    const auto& outcome = outcomes[rank];
+    const auto& expected = options.expected_exit_codes;
+    INFO("rank " << rank << " of " << size << ":\n" << outcome.output);
+    REQUIRE(!outcome.hung);
+    REQUIRE(outcome.exit_code == (expected.empty() ? 0 : expected[rank]));
+  }
+  return outcomes;
+}
+
+void ranks(int size, const std::function<void(ProcessGroup)>& body) {
+  ranks(
+      size, [&] { body(init_process_group()); }, RankOptions());
+}
+
+} // namespace ddp::test

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <ddp/process_group.h>
+#include <tests/support/process.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ddp::test {
+
+/// How the ranks of a multi-process test run.
+struct RankOptions {
+  std::map<std::string, std::string> environment;
+  std::chrono::seconds timeout{60};
+  /// Each rank's own exit code; empty: all 0.
+  std::vector<int> expected_exit_codes;
+};
+
+/// Runs `body` on `size` ranks and checks that each passes in time.
+///
+/// Each rank is a process of its own: this program started again, with the
+/// environment that a launcher would give it, to run the same test case up to
+/// the same call. There `body` runs and the process ends, so that code after
+/// the call runs in the first process only. (A test with several calls: a rank
+/// of a later one passes the earlier calls, which then return nothing.) Failed
+/// assertions of a rank are shown with its output; one that hangs says where.
+/// Returns how the ranks ended.
+std::vector<Outcome> ranks(
+    int size,
+    const std::function<void()>& body,
+    const RankOptions& options = {});
+
+/// The same with a group formed.
+void ranks(int size, const std::function<void(ProcessGroup)>& body);
+
+} // namespace ddp::test
