@@ -1,5 +1,7 @@
 #include <ddp/detail/reducer_impl.h>
 
+#include <ddp/detail/scaled_copy.h>
+
 #include <ATen/ATen.h>
 #include <ATen/ScalarOps.h>
 #include <torch/csrc/autograd/engine.h>
@@ -216,8 +218,7 @@ void Reducer::Impl::contribute(Parameter& parameter) {
       " has a graph (create_graph), which is not supported");
   parameter.scaled = !lies_in_slice(parameter);
   if (parameter.scaled) {
-    at::NoGradGuard no_grad;
-    at::mul_out(parameter.view, grad, factor_);
+    detail::scaled_copy(parameter.view, grad, factor_);
     grad = parameter.view;
   }
 }

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace ddp::detail {
+
+/// Sets `target` to `source` times `factor`, tensors of one shape, dtype and
+/// device, `factor` a wrapped number. The same bits as `at::mul_out`, whose
+/// dispatch costs several times what multiplying a small gradient does.
+void scaled_copy(
+    at::Tensor& target,
+    const at::Tensor& source,
+    const at::Tensor& factor);
+
+} // namespace ddp::detail
