@@ -136,9 +136,9 @@ int main(int argc, char** argv) {
       steps);
   for (size_t i = 0; i < cases.size(); ++i) {
     const auto& base = cases[i - i % 3].microseconds;
-    std::vector<double> extra;
-    for (int s = 0; s < steps; ++s) {
-      extra.push_back((cases[i].microseconds[s] - base[s]) / parameters);
+    std::vector<double> extra(base.size());
+    for (size_t s = 0; s < extra.size(); ++s) {
+      extra[s] = (cases[i].microseconds[s] - base[s]) / parameters;
     }
     std::printf(
         "%-20s backward %8.0f us   over plain %6.2f us per parameter "

@@ -171,9 +171,9 @@ ProcessGroup ProcessGroup::from_c10d(
   impl->group = group;
   ProcessGroup result(impl);
   const auto hosts = result.all_gather(detail::host_identity());
-  std::vector<Member> members;
-  for (const auto& host : hosts) {
-    members.push_back({host, {}, ""});
+  std::vector<Member> members(hosts.size());
+  for (size_t r = 0; r < hosts.size(); ++r) {
+    members[r].host = hosts[r];
   }
   const auto place = local_place(members, impl->rank, std::nullopt);
   impl->local_rank = place.rank;

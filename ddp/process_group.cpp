@@ -4,6 +4,7 @@
 #include <ddp/detail/process_group_impl.h>
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
 #include <cstring>

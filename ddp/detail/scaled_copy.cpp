@@ -1,6 +1,7 @@
 #include <ddp/detail/scaled_copy.h>
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 namespace ddp::detail {
 namespace {

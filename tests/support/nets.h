@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/process_group.h>
 #include <torch/torch.h>
 
 namespace ddp::test {
@@ -34,6 +35,15 @@ struct BranchNet : torch::nn::Module {
     return go_left ? left(x) : right(x);
   }
 };
+
+/// A different batch on each rank and in each step.
+inline torch::Tensor batch(
+    const ProcessGroup& group,
+    int64_t step,
+    int64_t width) {
+  torch::manual_seed(1000 * step + group.rank());
+  return torch::randn({5, width});
+}
 
 /// Copies parameters by value into a module of the same shape.
 inline void copy_parameters(
