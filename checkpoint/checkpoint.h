@@ -18,6 +18,9 @@ namespace ddp {
 /// give the same file. The format goes by the extension: `.safetensors`, which
 /// Python reads with `safetensors.torch.load_file`.
 ///
+/// Without a group the calling process alone writes; where there are several,
+/// each would write the same file.
+///
 /// Collective: every rank returns when the file is on the disk, or throws
 /// `c10::Error` with rank 0's reason. The write has to end within the group's
 /// timeout. Throws `c10::ValueError` for another extension.

@@ -7,7 +7,12 @@ install(TARGETS ddp EXPORT ddpTargets)
 install(TARGETS ddprun)
 install(DIRECTORY ddp samplers checkpoint DESTINATION ${DDP_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h"
-  PATTERN "detail" EXCLUDE PATTERN "backends" EXCLUDE)
+  PATTERN "detail" EXCLUDE PATTERN "backends" EXCLUDE
+  # How it is made, and no interface:
+  PATTERN "bucket.h" EXCLUDE PATTERN "device_choice.h" EXCLUDE
+  PATTERN "environment.h" EXCLUDE PATTERN "rendezvous.h" EXCLUDE
+  PATTERN "atomic_file.h" EXCLUDE PATTERN "name_matching.h" EXCLUDE
+  PATTERN "safetensors_header.h" EXCLUDE)
 install(EXPORT ddpTargets NAMESPACE ddp:: DESTINATION ${_package_dir})
 configure_package_config_file(cmake/ddpConfig.cmake.in
   ${PROJECT_BINARY_DIR}/ddpConfig.cmake INSTALL_DESTINATION ${_package_dir})

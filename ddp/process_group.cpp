@@ -7,6 +7,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace ddp {
@@ -28,6 +29,8 @@ auto guarded(
   TORCH_CHECK(!group.shut_down, operation, ": the process group was shut down");
   try {
     return function();
+  } catch (const c10::ValueError&) { // the caller's mistake, said already
+    throw;
   } catch (const std::exception& error) {
     C10_THROW_ERROR(
         DistBackendError,
@@ -173,14 +176,17 @@ std::string to_string(const at::Tensor& bytes) {
 
 } // namespace
 
-Work::Work(c10::intrusive_ptr<c10d::Work> work) : work_(std::move(work)) {}
+Work::Work(
+    std::shared_ptr<ProcessGroup::Impl> group,
+    c10::intrusive_ptr<c10d::Work> work)
+    : group_(std::move(group)), work_(std::move(work)) {}
 Work::Work(Work&&) noexcept = default;
 Work& Work::operator=(Work&&) noexcept = default;
 Work::~Work() = default;
 
 void Work::wait() {
   if (work_) {
-    work_->wait();
+    guarded(*group_, "waiting for a collective", [&] { work_->wait(); });
     work_.reset();
   }
 }
@@ -245,7 +251,8 @@ Work ProcessGroup::all_reduce_async(at::Tensor tensor, ReduceOp op) const {
   TORCH_CHECK_VALUE(
       tensor.is_contiguous(), "all_reduce_async: the tensor is not contiguous");
   return guarded(*impl_, "all_reduce_async", [&] {
-    return impl_->group ? Work(start_all_reduce(*impl_, tensor, op)) : Work();
+    return impl_->group ? Work(impl_, start_all_reduce(*impl_, tensor, op))
+                        : Work();
   });
 }
 
@@ -292,7 +299,8 @@ Work ProcessGroup::broadcast_async(at::Tensor tensor, int64_t root) const {
   TORCH_CHECK_VALUE(
       tensor.is_contiguous(), "broadcast_async: the tensor is not contiguous");
   return guarded(*impl_, "broadcast_async", [&] {
-    return impl_->group ? Work(start_broadcast(*impl_, tensor, root)) : Work();
+    return impl_->group ? Work(impl_, start_broadcast(*impl_, tensor, root))
+                        : Work();
   });
 }
 

@@ -23,24 +23,7 @@ namespace ddp {
 /// size, for floating-point and complex tensors.
 enum class ReduceOp { kSum, kMean, kMin, kMax };
 
-/// A collective that is under way.
-class Work {
- public:
-  /// One that is complete already.
-  Work() = default;
-  explicit Work(c10::intrusive_ptr<c10d::Work> work);
-  Work(Work&&) noexcept;
-  Work& operator=(Work&&) noexcept;
-  ~Work();
-
-  /// Blocks until the tensors may be used: on CPU until they hold the result,
-  /// on CUDA it lets the current stream wait. Throws `c10::Error` if the
-  /// collective failed or the group's timeout passed.
-  void wait();
-
- private:
-  c10::intrusive_ptr<c10d::Work> work_;
-};
+class Work;
 
 /// The processes that train together, and this process's place among them.
 ///
@@ -80,10 +63,12 @@ class ProcessGroup {
   std::chrono::milliseconds timeout() const;
 
   /// The key-value store the ranks met at, under a prefix of this group's own;
-  /// null for a group of one.
+  /// null for a group of one. To use it include
+  /// <torch/csrc/distributed/c10d/Store.hpp>.
   c10::intrusive_ptr<c10d::Store> store() const;
 
-  /// The group as LibTorch knows it; null for a group of one.
+  /// The group as LibTorch knows it; null for a group of one. To use it include
+  /// <torch/csrc/distributed/c10d/ProcessGroup.hpp>.
   c10::intrusive_ptr<c10d::ProcessGroup> c10d() const;
 
   /// Replaces `tensor` (any shape) on every rank by the reduction over ranks.
@@ -114,12 +99,13 @@ class ProcessGroup {
   void barrier() const;
 
   /// A group of the same ranks whose collectives cannot mix with this one's: a
-  /// communicator of its own. Collective.
+  /// communicator of its own. A group from `from_c10d` cannot be connected anew
+  /// and returns itself. Collective.
   ProcessGroup duplicate() const;
 
   /// Waits for every rank and closes the connections; the group is of no use
-  /// afterwards, in any copy. Optional: ranks may also just leave `main`, in
-  /// any order. Collective.
+  /// afterwards, in any copy, though duplicates and Reducers go on. Optional:
+  /// ranks may also just leave `main`, in any order. Collective.
   void shutdown();
 
   struct Impl;
@@ -129,10 +115,35 @@ class ProcessGroup {
   std::shared_ptr<Impl> impl_;
 };
 
+/// A collective that is under way.
+class Work {
+ public:
+  /// One that is complete already.
+  Work() = default;
+  Work(Work&&) noexcept;
+  Work& operator=(Work&&) noexcept;
+  ~Work();
+
+  /// Blocks until the tensors may be used: on CPU until they hold the result,
+  /// on CUDA it lets the current stream wait. Throws `c10::Error`, as the
+  /// group's collectives do.
+  void wait();
+
+ private:
+  friend class ProcessGroup;
+  Work(
+      std::shared_ptr<ProcessGroup::Impl> group,
+      c10::intrusive_ptr<c10d::Work> work);
+
+  std::shared_ptr<ProcessGroup::Impl> group_;
+  c10::intrusive_ptr<c10d::Work> work_;
+};
+
 /// Forms the group of the processes that a launcher started: ddprun, torchrun,
 /// or anything that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Without
-/// a launcher it returns a group of one. Collective; blocks until all ranks
-/// have come or the timeout has passed, then every rank that did come throws
+/// a launcher it returns a group of one. Call it once per process;
+/// `duplicate()` makes further groups. Collective; blocks until all ranks have
+/// come or the timeout has passed, then every rank that did come throws
 /// `c10::Error` with the ranks that are missing. Throws `c10::ValueError` where
 /// options or environment contradict each other or cannot be read.
 ProcessGroup init_process_group(const ProcessGroupOptions& options = {});

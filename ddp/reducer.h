@@ -22,9 +22,16 @@ namespace ddp {
 /// loop as it is: when `backward()` returns, each parameter's `grad()` is the
 /// mean over ranks of what the ranks computed. Gradients are collected in
 /// buckets, and a bucket's all-reduce runs while backward goes on. Every rank
-/// must run the same number of backward passes; within one, ranks may use
-/// different parameters: who did not use one contributes zero, and what no rank
-/// used keeps its gradient as it was.
+/// must run the same number of backward passes, and each has to reach at least
+/// one parameter. Beyond that ranks may use different parameters: who has no
+/// gradient contributes zero, and where no rank has one there is none. A
+/// gradient that was there before is part of what is averaged.
+///
+/// Attach after the module was moved to its device and dtype: a parameter that
+/// is converted later is off the Reducer, as is one that is unfrozen later.
+/// Buffers (the statistics of batch-norm) stay each rank's own: give every rank
+/// rank 0's before evaluating or saving by `broadcast_module_state`, or in each
+/// forward by `DistributedDataParallel`.
 ///
 /// After a backward the gradients are slices of the buckets. Optimizers,
 /// clipping and `zero_grad()` work on them as on any gradient; one that has to

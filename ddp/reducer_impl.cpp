@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -53,15 +54,37 @@ std::vector<size_t> counting(size_t count) {
 }
 
 /// What a rank contributes that has no gradient. Minus zero is the identity of
-/// floating-point addition: it changes no other rank's value, and the sum is
-/// minus zero in all elements exactly if no rank had a gradient (or all had
-/// nothing but minus zeros, where having one changes nothing). So the ranks
-/// learn what nobody used without a message of its own.
+/// floating-point addition: it changes no other rank's value, and where the sum
+/// is minus zero in all elements no rank had a gradient. So the ranks learn
+/// what nobody used without a message of its own. For that the first element of
+/// a real gradient may not be minus zero; `show` makes it plus zero.
 constexpr double kNothing = -0.0;
 
 bool is_nothing(const at::Tensor& view) {
   const auto real = view.is_complex() ? at::view_as_real(view) : view;
   return real.eq(0).logical_and(at::signbit(real)).all().item<bool>();
+}
+
+template <typename Real>
+void show_as(const at::Tensor& view) {
+  auto* first = view.mutable_data_ptr<Real>();
+  if (*first == 0) {
+    *first = 0;
+  }
+}
+
+/// Makes a gradient on the CPU tell itself from `kNothing`.
+void show(const at::Tensor& view) {
+  if (view.numel() == 0) {
+    return;
+  }
+  if (view.scalar_type() == at::kFloat) {
+    show_as<float>(view);
+  } else if (view.scalar_type() == at::kDouble) {
+    show_as<double>(view);
+  } else {
+    view.as_strided({1}, {1}).add_(0.0);
+  }
 }
 
 } // namespace
@@ -150,31 +173,34 @@ void Reducer::Impl::build_buckets(std::vector<BucketIndices> indices) {
   }
 }
 
-/// Lays the buckets out in the order in which rank 0's gradients came, so that
-/// the first bucket is complete first.
+/// Starts to learn the order in which rank 0's gradients came.
+void Reducer::Impl::agree_on_order() {
+  order_ = at::empty({static_cast<int64_t>(parameters_.size())}, at::kLong);
+  std::copy(
+      ready_order_.begin(),
+      ready_order_.end(),
+      order_.mutable_data_ptr<int64_t>());
+  order_work_ = group_.broadcast_async(order_);
+}
+
+/// Lays the buckets out in that order, so that the first is complete first.
 void Reducer::Impl::rebuild_buckets() {
-  auto order = at::empty({static_cast<int64_t>(parameters_.size())}, at::kLong);
-  auto* values = order.mutable_data_ptr<int64_t>();
-  std::copy(ready_order_.begin(), ready_order_.end(), values);
-  group_.broadcast(order);
+  order_work_.wait();
+  const auto* order = order_.const_data_ptr<int64_t>();
   std::vector<at::Tensor> tensors;
   for (const auto& parameter : parameters_) {
     tensors.push_back(parameter.tensor);
   }
   build_buckets(assign_buckets(
-      tensors,
-      rebuilt_limits(options_),
-      {values, values + parameters_.size()}));
+      tensors, rebuilt_limits(options_), {order, order + tensors.size()}));
   rebuilt_ = true;
 }
 
 void Reducer::Impl::on_gradient(size_t index) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  auto& parameter = parameters_[index];
-  parameter.used = true;
   if (no_sync_depth > 0) {
     return;
   }
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (backward_ == -1) {
     begin();
   }
@@ -185,63 +211,29 @@ void Reducer::Impl::on_gradient(size_t index) {
       "backward runs inside backward (activation checkpointing), which is not "
       "supported");
   TORCH_CHECK(
-      !parameter.ready,
+      parameters_[index].share == Share::kPending,
       "the gradient of ",
-      parameter.name,
+      parameters_[index].name,
       " came twice in one backward, and the first may be reduced already");
-  contribute(parameter);
-  mark_ready(index);
+  contribute(index);
 }
 
 void Reducer::Impl::begin() {
   backward_ = autograd::get_current_graph_task_id();
   next_ = 0;
-  autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
+  // In two steps, so that where several Reducers share a backward all have
+  // started their last buckets before one waits.
+  autograd::Engine::get_default_engine().queue_callback([this] {
+    contribute_rest();
+    autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
+  });
 }
 
-/// Brings the gradient into its slice, and the slice into the gradient's place.
-void Reducer::Impl::contribute(Parameter& parameter) {
-  at::Tensor& grad = parameter.tensor.mutable_grad();
-  if (!grad.defined()) { // autograd had only undefined gradients to add
-    parameter.used = false;
-    contribute_nothing(parameter);
-    return;
-  }
-  TORCH_CHECK(
-      grad.layout() == at::kStrided,
-      "the gradient of ",
-      parameter.name,
-      " is sparse, which is not supported");
-  TORCH_CHECK(
-      !grad.requires_grad(),
-      "the gradient of ",
-      parameter.name,
-      " has a graph (create_graph), which is not supported");
-  parameter.scaled = !lies_in_slice(parameter);
-  if (parameter.scaled) {
-    detail::scaled_copy(parameter.view, grad, factor_);
-    grad = parameter.view;
-  }
-}
-
-bool Reducer::Impl::lies_in_slice(const Parameter& parameter) {
-  const at::Tensor& grad = parameter.tensor.grad();
-  return grad.defined() && parameter.view.defined() &&
-      grad.is_alias_of(parameter.view);
-}
-
-void Reducer::Impl::contribute_nothing(Parameter& parameter) {
-  at::NoGradGuard no_grad;
-  if (lies_in_slice(parameter)) {
-    parameter.kept = parameter.view.clone();
-  }
-  parameter.view.fill_(kNothing);
-  parameter.scaled = true;
-}
-
-void Reducer::Impl::mark_ready(size_t index) {
+/// Adds what this rank has of a parameter's gradient to its bucket, and starts
+/// the buckets that are complete, in order.
+void Reducer::Impl::contribute(size_t index) {
   auto& parameter = parameters_[index];
-  parameter.ready = true;
+  copy_or_keep(parameter);
   if (!rebuilt_) {
     ready_order_.push_back(index);
   }
@@ -252,67 +244,134 @@ void Reducer::Impl::mark_ready(size_t index) {
   }
 }
 
+/// Brings the gradient into its slice, and the slice into the gradient's place.
+void Reducer::Impl::copy_or_keep(Parameter& parameter) {
+  at::Tensor& grad = parameter.tensor.mutable_grad();
+  if (!grad.defined()) {
+    parameter.share = Share::kNothing;
+    return;
+  }
+  TORCH_CHECK(
+      grad.layout() == at::kStrided,
+      "the gradient of ",
+      parameter.name,
+      " is sparse, which is not supported");
+  TORCH_CHECK(
+      grad.scalar_type() == parameter.view.scalar_type() &&
+          grad.device() == parameter.view.device() &&
+          grad.sizes() == parameter.view.sizes(),
+      "the gradient of ",
+      parameter.name,
+      " is ",
+      grad.toString(),
+      " ",
+      grad.sizes(),
+      ", but when the Reducer was constructed the parameter was ",
+      parameter.view.toString(),
+      " ",
+      parameter.view.sizes(),
+      ": move or convert the module before that");
+  TORCH_CHECK(
+      !grad.requires_grad(),
+      "the gradient of ",
+      parameter.name,
+      " has a graph (create_graph), which is not supported");
+  if (lies_in_slice(parameter)) {
+    parameter.share = Share::kUnscaled;
+  } else {
+    detail::scaled_copy(parameter.view, grad, factor_);
+    grad = parameter.view;
+    parameter.share = Share::kScaled;
+  }
+}
+
+bool Reducer::Impl::lies_in_slice(const Parameter& parameter) {
+  const at::Tensor& grad = parameter.tensor.grad();
+  return grad.defined() && parameter.view.defined() &&
+      grad.is_alias_of(parameter.view);
+}
+
 void Reducer::Impl::launch(Bucket& bucket) {
-  scale(bucket);
   if (bucket.flat.numel() > 0) {
+    const at::NoGradGuard no_grad;
+    scale(bucket);
+    mark_absent(bucket);
     bucket.work = group_.all_reduce_async(bucket.flat);
   }
 }
 
 /// Scales what no hook has scaled: gradients that autograd added up in place.
 void Reducer::Impl::scale(Bucket& bucket) {
-  at::NoGradGuard no_grad;
-  size_t unscaled = 0;
-  for (const size_t index : bucket.indices) {
-    unscaled += !parameters_[index].scaled;
-  }
-  if (unscaled == bucket.indices.size()) {
+  const auto unscaled = [this](size_t index) {
+    return parameters_[index].share == Share::kUnscaled;
+  };
+  const auto& indices = bucket.indices;
+  if (std::all_of(indices.begin(), indices.end(), unscaled)) {
     bucket.flat.mul_(factor_); // one pass for all
     return;
   }
-  for (const size_t index : bucket.indices) {
-    if (unscaled > 0 && !parameters_[index].scaled) {
+  for (const size_t index : indices) {
+    if (unscaled(index)) {
       parameters_[index].view.mul_(factor_);
     }
   }
 }
 
-void Reducer::Impl::finish() {
+/// Makes what is there and what is not tell itself apart.
+void Reducer::Impl::mark_absent(Bucket& bucket) {
+  const bool on_cpu = bucket.flat.is_cpu();
+  if (!on_cpu) {
+    bucket.flat.add_(0.0); // `show` for all at once
+  }
+  for (const size_t index : bucket.indices) {
+    const auto& parameter = parameters_[index];
+    if (parameter.share == Share::kNothing) {
+      parameter.view.fill_(kNothing);
+    } else if (on_cpu) {
+      show(parameter.view);
+    }
+  }
+}
+
+/// At the end of backward: contributes for parameters that it did not reach.
+/// What lies there from before is the rank's share as well.
+void Reducer::Impl::contribute_rest() {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     auto& parameter = parameters_[i];
-    if (!parameter.ready) {
-      // One that came under no_sync still has its share to give.
-      parameter.used ? contribute(parameter) : contribute_nothing(parameter);
-      mark_ready(i);
+    if (parameter.share == Share::kPending) {
+      TORCH_CHECK(
+          !parameter.tensor.requires_grad() ||
+              autograd::impl::grad_accumulator(parameter.tensor) ==
+                  parameter.accumulator,
+          "the parameter ",
+          parameter.name,
+          " was converted after the Reducer was constructed: move or convert "
+          "the module before that");
+      contribute(i);
     }
   }
+  if (!rebuilt_) {
+    agree_on_order();
+  }
+}
+
+void Reducer::Impl::finish() {
+  const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& bucket : buckets_) {
     bucket.work.wait();
     bucket.pending = bucket.indices.size();
   }
   for (auto& parameter : parameters_) {
-    hand_out(parameter);
+    if (parameter.share == Share::kNothing && !is_nothing(parameter.view)) {
+      parameter.tensor.mutable_grad() = parameter.view; // others used it
+    }
+    parameter.share = Share::kPending;
   }
   backward_ = -1;
   if (!rebuilt_) {
     rebuild_buckets();
   }
-}
-
-/// Ends a parameter's part in this backward.
-void Reducer::Impl::hand_out(Parameter& parameter) {
-  if (!parameter.used) {
-    if (!is_nothing(parameter.view)) { // other ranks used it
-      parameter.tensor.mutable_grad() = parameter.view;
-    } else if (parameter.kept.defined()) {
-      at::NoGradGuard no_grad;
-      parameter.view.copy_(parameter.kept);
-    }
-    parameter.kept.reset();
-  }
-  parameter.used = false;
-  parameter.ready = false;
 }
 
 } // namespace ddp

@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <sstream>
 #include <thread>
@@ -49,6 +50,11 @@ Member to_member(const json& value) {
   return {value.at("host"), value.at("gpus"), value.at("gpu_note")};
 }
 
+std::string plain(const std::exception& error) {
+  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+  return c10_error ? c10_error->what_without_backtrace() : error.what();
+}
+
 std::string seconds(std::chrono::milliseconds duration) {
   std::ostringstream text;
   text << std::chrono::duration<double>(duration).count() << " s";
@@ -69,16 +75,22 @@ StorePtr connect(
     if (inherited &&
         detail::adopt_listener(*inherited, environment.master_port)) {
       options.masterListenFd = *inherited;
-    } else if (master.loopback) {
-      // Left to itself the store listens on all interfaces.
+      unsetenv("DDP_STORE_FD"); // the store closes it: it is taken once
+    } else if (detail::means_this_host(environment.master_addr)) {
+      // Left to itself the store listens on all interfaces. A host's own name
+      // may resolve to a loopback address as well, but to another on others.
       options.masterListenFd =
           detail::listen_at(master.address, environment.master_port);
     }
   }
   try {
+    if (!options.isServer) {
+      // The store's own attempts go on for twice the timeout, and noisily.
+      detail::wait_for_listener(
+          master.address, environment.master_port, timeout);
+    }
     return c10::make_intrusive<c10d::TCPStore>(master.address, options);
   } catch (const std::exception& error) {
-    const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
     TORCH_CHECK_WITH(
         DistNetworkError,
         false,
@@ -95,7 +107,7 @@ StorePtr connect(
         seconds(timeout),
         options.isServer ? "" : " (is rank 0 missing, or MASTER_PORT wrong?)",
         ": ",
-        c10_error ? c10_error->what_without_backtrace() : error.what());
+        plain(error));
   }
 }
 
@@ -228,7 +240,7 @@ class Meeting {
           " lost the store at ",
           where_,
           " while the ranks met (did rank 0 or the launcher end?): ",
-          error.what());
+          plain(error));
       return false;
     }
   }

@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <sstream>
 
 namespace ddp {
@@ -25,7 +26,8 @@ std::vector<std::string> describe(
         " ",
         tensor.sizes(),
         " with strides ",
-        tensor.strides()));
+        tensor.strides(),
+        tensor.requires_grad() ? ", trainable" : ""));
   }
   return lines;
 }

@@ -8,7 +8,8 @@
 namespace ddp {
 
 /// Checks that all ranks hold the same list: names, order, shapes, dtypes and
-/// strides of the tensors, and `options`, a text. Throws `c10::ValueError` with
+/// strides of the tensors, which of them require gradients, and `options`, a
+/// text. Throws `c10::ValueError` with
 /// the same words on every rank: which rank differs from rank 0, in which
 /// tensor, and how. Collective.
 void verify_same_model(

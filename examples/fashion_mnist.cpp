@@ -112,6 +112,10 @@ void train(const Arguments& arguments) {
       done += batch.data.size(0);
       progress.update(done * group.size(), loss.item<double>());
     }
+    // Each rank's batch-norm has statistics of its own: all go on with rank
+    // 0's, which are what is tested and saved.
+    ddp::broadcast_module_state(*net, group);
+    ddp::save_checkpoint(arguments.checkpoint, *net, group);
     const double accuracy = evaluate(*net, test_set, group);
     if (speaker) {
       std::printf(
@@ -121,7 +125,6 @@ void train(const Arguments& arguments) {
       std::fflush(stdout);
     }
   }
-  ddp::save_checkpoint(arguments.checkpoint, *net, group);
   ddp::verify_same_parameters(*net, group);
   if (speaker) {
     std::printf(
@@ -135,12 +138,14 @@ int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("Trains a small net on Fashion-MNIST, data-parallel.");
   app.add_option("--data", arguments.data, "folder of the four files");
-  app.add_option("--epochs", arguments.epochs);
-  app.add_option("--batch-size", arguments.batch_size, "images per rank");
+  app.add_option("--epochs", arguments.epochs)->check(CLI::PositiveNumber);
+  app.add_option("--batch-size", arguments.batch_size, "images per rank")
+      ->check(CLI::PositiveNumber);
   app.add_option("--lr", arguments.learning_rate, "learning rate");
   app.add_option("--seed", arguments.seed);
   app.add_option("--checkpoint", arguments.checkpoint, "file to write");
-  app.add_option("--train-images", arguments.train_images, "use the first N");
+  app.add_option("--train-images", arguments.train_images, "use the first N")
+      ->check(CLI::NonNegativeNumber);
   CLI11_PARSE(app, argc, argv);
   try {
     train(arguments);

@@ -315,7 +315,7 @@ void agent_main(Job& job, FileDescriptor lifeline) {
   int exit_code = kExitInternal;
   try {
     setsid(); // out of reach of the terminal's signals: the front passes them
-    prctl(PR_SET_NAME, "ddprun-agent");
+    prctl(PR_SET_NAME, "ddp-agent"); // `pkill -9 ddprun` should leave it
     become_subreaper();
     Agent agent(job, std::move(lifeline));
     exit_code = agent.run();

@@ -42,8 +42,7 @@ ddp::Job make_job(ddp::LaunchOptions options) {
   job.environment.master_port = job.listener.port;
   job.environment.run_id = random_id();
   job.environment.store_fd = job.listener.socket.get();
-  job.environment.at_terminal =
-      isatty(STDOUT_FILENO) == 1 || isatty(STDERR_FILENO) == 1;
+  job.environment.at_terminal = isatty(STDOUT_FILENO) == 1;
   job.environment.omp_threads =
       ddp::omp_threads_per_rank(ranks, cpus, std::getenv("OMP_NUM_THREADS"));
   if (job.environment.omp_threads > 0) {

@@ -5,6 +5,7 @@
 #include <tests/support/ranks.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 using ddp::Member;
 using ddp::ProcessGroupOptions;
@@ -99,8 +100,14 @@ TEST_CASE("local ranks are found by comparing hosts") {
 TEST_CASE("real processes agree on the CPU and say so once") {
   // A CUDA runtime that claims one GPU, or a driver that is too old; without
   // CUDA in the build the reason is another one.
-  const char* fake = std::getenv("DDP_FAKE_CUDA");
-  const bool cuda = fake && *fake;
+  const char* library = std::getenv("DDP_FAKE_CUDA");
+  const bool cuda = library && *library;
+  // The dynamic linker splits LD_PRELOAD at spaces, which a path may have.
+  const ddp::test::TemporaryFolder folder;
+  const auto fake = folder / "fake_cuda.so";
+  if (cuda) {
+    std::filesystem::create_symlink(library, fake);
+  }
   const std::map<std::string, std::string> reasons{
       {"1", "2 ranks share a host with 1 usable GPU"},
       {"old", "driver version is insufficient"}};

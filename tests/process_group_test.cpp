@@ -1,7 +1,9 @@
 #include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 
+#include <ddp/detail/process_group_impl.h>
 #include <ddp/process_group.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <unistd.h>
@@ -150,6 +152,42 @@ TEST_CASE("ranks may leave in any order, the store's host first") {
   }
 }
 
+namespace {
+
+/// A store that is slow to answer.
+class SlowStore : public c10d::PrefixStore {
+ public:
+  using c10d::PrefixStore::PrefixStore;
+
+  std::vector<uint8_t> get(const std::string& key) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    return c10d::PrefixStore::get(key);
+  }
+};
+
+} // namespace
+
+TEST_CASE("rank 0 does not leave before all have read its store") {
+  ranks(3, [](ProcessGroup group) {
+    ProcessGroup::Impl second;
+    second.rank = group.rank();
+    second.size = group.size();
+    second.timeout = std::chrono::seconds(20);
+    second.address = "127.0.0.1";
+    second.store = group.store();
+    if (group.rank() == 2) {
+      second.store = c10::make_intrusive<SlowStore>("second", group.store());
+    } else {
+      second.store =
+          c10::make_intrusive<c10d::PrefixStore>("second", group.store());
+    }
+    ddp::detail::connect(second);
+    if (group.rank() == 0) {
+      _exit(0); // the store goes with it
+    }
+  });
+}
+
 TEST_CASE("shutdown ends the group in all copies") {
   ranks(3, [](ProcessGroup group) {
     auto copy = group;
@@ -186,6 +224,25 @@ TEST_CASE("a peer that dies makes the others fail at once, by name") {
   for (const auto& outcome : outcomes) {
     REQUIRE(outcome.seconds.count() < 20);
   }
+}
+
+TEST_CASE("waiting for a collective fails like the collective") {
+  ddp::test::RankOptions options;
+  options.expected_exit_codes = {0, 137};
+  ranks(
+      2,
+      [] {
+        auto group = ddp::init_process_group();
+        auto tensor = torch::ones({1 << 20});
+        auto work = group.all_reduce_async(tensor);
+        work.wait();
+        if (group.rank() == 1) {
+          raise(SIGKILL);
+        }
+        REQUIRE_THROWS_AS(
+            group.all_reduce_async(tensor).wait(), c10::DistBackendError);
+      },
+      options);
 }
 
 TEST_CASE("a collective that a rank does not join ends at the timeout") {

@@ -101,6 +101,40 @@ ResolvedAddress resolve(
   }
 }
 
+bool means_this_host(const std::string& host) {
+  return host == "localhost" || host == "127.0.0.1" || host == "::1";
+}
+
+void wait_for_listener(
+    const std::string& address,
+    int64_t port,
+    std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  int status = 0;
+  const auto list =
+      lookup(address, std::to_string(port), AI_NUMERICHOST, status);
+  for (auto pause = std::chrono::milliseconds(5);; pause = 2 * pause) {
+    const int fd = status == 0
+        ? socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0)
+        : -1;
+    const bool connected =
+        fd >= 0 && connect(fd, list->ai_addr, list->ai_addrlen) == 0;
+    const std::string reason = std::strerror(errno);
+    if (fd >= 0) {
+      close(fd);
+    }
+    if (connected) {
+      return;
+    }
+    pause = std::min(pause, std::chrono::milliseconds(200));
+    TORCH_CHECK_WITH(
+        DistNetworkError,
+        std::chrono::steady_clock::now() + pause < deadline,
+        reason);
+    std::this_thread::sleep_for(pause);
+  }
+}
+
 std::string address_towards(const std::string& address, int64_t port) {
   int status = 0;
   const auto list =
@@ -127,6 +161,7 @@ int listen_at(const std::string& address, int64_t port) {
   const auto list =
       lookup(address, std::to_string(port), AI_NUMERICHOST, status);
   int fd = -1;
+  errno = EADDRNOTAVAIL;
   if (status == 0) {
     fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const int on = 1;

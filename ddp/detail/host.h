@@ -27,6 +27,16 @@ ResolvedAddress resolve(
     const std::string& host,
     std::chrono::milliseconds timeout);
 
+/// Whether a name or address means, on any host, that host itself.
+bool means_this_host(const std::string& host);
+
+/// Waits until something listens at a numeric address. Throws
+/// `c10::DistNetworkError` with the last attempt's reason.
+void wait_for_listener(
+    const std::string& address,
+    int64_t port,
+    std::chrono::milliseconds timeout);
+
 /// The address by which this host reaches `address`, and so is reached from
 /// there. Sends nothing.
 std::string address_towards(const std::string& address, int64_t port);

@@ -29,6 +29,13 @@ struct Reducer::Impl {
   int64_t no_sync_depth = 0;
 
  private:
+  enum class Share {
+    kPending, ///< nothing yet
+    kUnscaled, ///< the gradient, which lies in the slice itself
+    kScaled, ///< a copy of the gradient, scaled
+    kNothing, ///< this rank has no gradient
+  };
+
   struct Parameter {
     at::Tensor tensor;
     std::string name;
@@ -38,15 +45,8 @@ struct Reducer::Impl {
     size_t bucket = 0;
     /// This parameter's slice of its bucket.
     at::Tensor view;
-    /// A gradient came since the last reduction.
-    bool used = false;
-    /// In this backward: the slice is filled in ...
-    bool ready = false;
-    /// ... and scaled; if not, the gradient is the slice itself.
-    bool scaled = false;
-    /// The gradient that lay in the slice, where this rank has none to give:
-    /// it comes back if no other rank has one either.
-    at::Tensor kept;
+    /// What the slice holds in this backward.
+    Share share = Share::kPending;
   };
 
   /// Whether the gradient is the parameter's slice of its bucket.
@@ -54,15 +54,16 @@ struct Reducer::Impl {
 
   void attach();
   void build_buckets(std::vector<BucketIndices> indices);
+  void agree_on_order();
   void rebuild_buckets();
   void begin();
-  void contribute(Parameter& parameter);
-  void contribute_nothing(Parameter& parameter);
-  void mark_ready(size_t index);
+  void contribute(size_t index);
+  void copy_or_keep(Parameter& parameter);
   void launch(Bucket& bucket);
   void scale(Bucket& bucket);
+  void mark_absent(Bucket& bucket);
+  void contribute_rest();
   void finish();
-  void hand_out(Parameter& parameter);
 
   std::mutex mutex_; // GPUs have a backward thread each
   std::vector<Parameter> parameters_;
@@ -72,6 +73,8 @@ struct Reducer::Impl {
   at::Tensor factor_;
   /// The order in which gradients came, for rebuilding the buckets.
   std::vector<size_t> ready_order_;
+  at::Tensor order_;
+  Work order_work_;
   bool rebuilt_ = false;
   /// From the first gradient of a backward until its end, the id of that
   /// backward; else -1.

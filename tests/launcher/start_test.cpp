@@ -123,9 +123,9 @@ TEST_CASE("only rank 0 inherits the store's socket", "[start]") {
        "4",
        "sh",
        "-c",
-       WORKER_PATH
-       " environment RANK MASTER_PORT DDP_STORE_FD; exec " WORKER_PATH
-       " descriptors"},
+       "'" WORKER_PATH
+       "' environment RANK MASTER_PORT DDP_STORE_FD; exec '" WORKER_PATH
+       "' descriptors"},
       setup);
   CHECK(job.wait() == 0);
   std::string port;
@@ -165,7 +165,8 @@ TEST_CASE("the launcher keeps no copy of rank 0's socket", "[start]") {
        "2",
        "sh",
        "-c",
-       WORKER_PATH " environment MASTER_PORT; exec " WORKER_PATH " wait"});
+       "'" WORKER_PATH "' environment MASTER_PORT; exec '" WORKER_PATH
+       "' wait"});
   job.wait_for_output("ready", 2);
   const std::string key = "MASTER_PORT=";
   const int port =
