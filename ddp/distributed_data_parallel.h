@@ -50,7 +50,7 @@ class DistributedDataParallelImpl : public torch::nn::Module,
   decltype(auto) forward(Arguments&&... arguments) {
     if (broadcast_buffers_ && at::GradMode::is_enabled() &&
         reducer_.synchronizes()) {
-      broadcast_tensors(unique_buffers(*module_).tensors, group_);
+      ddp::broadcast_buffers(*module_, group_);
     }
     return module_->forward(std::forward<Arguments>(arguments)...);
   }

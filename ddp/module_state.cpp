@@ -59,11 +59,15 @@ void broadcast_tensors(
   }
 }
 
+void broadcast_buffers(torch::nn::Module& module, const ProcessGroup& group) {
+  broadcast_tensors(unique_buffers(module).tensors, group);
+}
+
 void broadcast_module_state(
     torch::nn::Module& module,
     const ProcessGroup& group) {
   broadcast_tensors(unique_parameters(module).tensors, group);
-  broadcast_tensors(unique_buffers(module).tensors, group);
+  broadcast_buffers(module, group);
 }
 
 } // namespace ddp

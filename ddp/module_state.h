@@ -35,6 +35,10 @@ void broadcast_tensors(
     const std::vector<at::Tensor>& tensors,
     const ProcessGroup& group);
 
+/// Gives every rank rank 0's buffers: the running statistics of batch-norm,
+/// before evaluating or saving. Collective.
+void broadcast_buffers(torch::nn::Module& module, const ProcessGroup& group);
+
 /// Gives every rank rank 0's parameters, frozen ones too, and buffers.
 /// Collective.
 void broadcast_module_state(

@@ -30,7 +30,7 @@ namespace ddp {
 /// Attach after the module was moved to its device and dtype: a parameter that
 /// is converted later is off the Reducer, as is one that is unfrozen later.
 /// Buffers (the statistics of batch-norm) stay each rank's own: give every rank
-/// rank 0's before evaluating or saving by `broadcast_module_state`, or in each
+/// rank 0's before evaluating or saving by `broadcast_buffers`, or in each
 /// forward by `DistributedDataParallel`.
 ///
 /// After a backward the gradients are slices of the buckets. Optimizers,
@@ -38,10 +38,11 @@ namespace ddp {
 /// outlive the next backward must be cloned.
 ///
 /// Values equal those of Python's DistributedDataParallel with its default
-/// options bit for bit where the backend is gloo: each rank multiplies by
-/// 1/size, the sum follows, and the buckets are laid out as there (in the first
-/// backward one bucket per dtype, then rebuilt once in rank 0's order of
-/// gradients). Source: pytorch/torch/csrc/distributed/c10d/reducer.cpp.
+/// options bit for bit (but for the sign of zeros) over gloo: each rank
+/// multiplies by 1/size, the sum follows, and the buckets are laid out as there
+/// (in the first backward one bucket per dtype, then rebuilt once in rank 0's
+/// order of gradients). Source:
+/// pytorch/torch/csrc/distributed/c10d/reducer.cpp.
 ///
 /// With a group of one nothing happens. Not thread-safe; destroy it on all
 /// ranks at the same place or not at all.

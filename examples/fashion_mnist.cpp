@@ -66,6 +66,39 @@ double evaluate(Net& net, const FashionMnist& test, ddp::ProcessGroup& group) {
   return correct.item<double>() / static_cast<double>(total);
 }
 
+/// One pass over this rank's share of the images.
+template <typename Loader>
+void train_epoch(
+    Net& net,
+    Loader& loader,
+    torch::optim::Optimizer& optimizer,
+    const ddp::ProcessGroup& group,
+    Progress progress) {
+  int64_t done = 0;
+  for (auto& batch : loader) {
+    optimizer.zero_grad();
+    const auto guess = net.forward(batch.data.to(group.device()));
+    const auto loss = torch::nn::functional::cross_entropy(
+        guess, batch.target.to(group.device()));
+    loss.backward(); // gradients are averaged here
+    optimizer.step();
+    done += batch.data.size(0) * group.size();
+    progress.update(done, loss.template item<double>());
+  }
+}
+
+/// Prints on rank 0 alone.
+template <typename... Values>
+void say(
+    const ddp::ProcessGroup& group,
+    const char* format,
+    const Values&... values) {
+  if (group.rank() == 0) {
+    std::printf(format, values...);
+    std::fflush(stdout);
+  }
+}
+
 void train(const Arguments& arguments) {
   auto group = ddp::init_process_group();
   ddp::manual_seed(arguments.seed, group);
@@ -86,52 +119,35 @@ void train(const Arguments& arguments) {
       train_set.map(torch::data::transforms::Stack<>()),
       sampler,
       torch::data::DataLoaderOptions(arguments.batch_size));
+  const auto total = static_cast<int64_t>(sampler.size()) * group.size();
+  say(group,
+      "%" PRId64 " ranks, backend %s, device %s, %" PRId64 " images\n",
+      group.size(),
+      group.backend().c_str(),
+      group.device().str().c_str(),
+      count);
 
-  const bool speaker = group.rank() == 0;
-  if (speaker) {
-    std::printf(
-        "%" PRId64 " ranks, backend %s, device %s, %" PRId64 " images\n",
-        group.size(),
-        group.backend().c_str(),
-        group.device().str().c_str(),
-        count);
-  }
   for (int64_t epoch = 0; epoch < arguments.epochs; ++epoch) {
     sampler.set_epoch(epoch);
-    const int64_t share = static_cast<int64_t>(sampler.size());
-    Progress progress(
-        "epoch " + std::to_string(epoch + 1), share * group.size(), !speaker);
-    int64_t done = 0;
-    for (auto& batch : *loader) {
-      optimizer.zero_grad();
-      const auto guess = net->forward(batch.data.to(group.device()));
-      const auto loss = torch::nn::functional::cross_entropy(
-          guess, batch.target.to(group.device()));
-      loss.backward(); // gradients are averaged here
-      optimizer.step();
-      done += batch.data.size(0);
-      progress.update(done * group.size(), loss.item<double>());
-    }
+    const auto title = "epoch " + std::to_string(epoch + 1);
+    train_epoch(
+        *net,
+        *loader,
+        optimizer,
+        group,
+        Progress(title, total, group.rank() != 0));
     // Each rank's batch-norm has statistics of its own: all go on with rank
     // 0's, which are what is tested and saved.
-    ddp::broadcast_module_state(*net, group);
+    ddp::broadcast_buffers(*net, group);
     ddp::save_checkpoint(arguments.checkpoint, *net, group);
     const double accuracy = evaluate(*net, test_set, group);
-    if (speaker) {
-      std::printf(
-          "epoch %" PRId64 ": test accuracy %.2f %%\n",
-          epoch + 1,
-          100 * accuracy);
-      std::fflush(stdout);
-    }
+    say(group, "%s: test accuracy %.2f %%\n", title.c_str(), 100 * accuracy);
   }
   ddp::verify_same_parameters(*net, group);
-  if (speaker) {
-    std::printf(
-        "checkpoint: %s\nparameters: hash %016" PRIx64 ", equal on all ranks\n",
-        std::filesystem::absolute(arguments.checkpoint).c_str(),
-        ddp::parameter_hash(*net));
-  }
+  say(group,
+      "checkpoint: %s\nparameters: hash %016" PRIx64 ", equal on all ranks\n",
+      std::filesystem::absolute(arguments.checkpoint).c_str(),
+      ddp::parameter_hash(*net));
 }
 
 int main(int argc, char** argv) {

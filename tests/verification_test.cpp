@@ -47,3 +47,15 @@ TEST_CASE("manual_seed gives every rank rank 0's seed and equal states") {
     }
   });
 }
+
+TEST_CASE("broadcast_buffers leaves the parameters alone") {
+  ranks(3, [](ProcessGroup group) {
+    torch::nn::BatchNorm1d norm(4);
+    torch::NoGradGuard no_grad;
+    norm->running_mean.fill_(group.rank() + 1);
+    norm->weight.fill_(group.rank());
+    ddp::broadcast_buffers(*norm, group);
+    REQUIRE(norm->running_mean.eq(1).all().item<bool>());
+    REQUIRE(norm->weight.eq(group.rank()).all().item<bool>());
+  });
+}
