@@ -5,6 +5,7 @@
 #include <checkpoint/safetensors.h>
 #include <checkpoint/state_dict.h>
 #include <ddp/module_state.h>
+#include <ddp/verification.h>
 #include <torch/nn/module.h>
 
 #include <exception>
@@ -133,6 +134,8 @@ void load_checkpoint(
     torch::nn::Module& module,
     const ProcessGroup& group) {
   check_extension(path);
+  // What rank 0 finds to fit has to fit the others as well.
+  verify_same_model(unique_state(detail::unwrapped(module)), "", group);
   Copies copies;
   on_rank_0(
       "load_checkpoint", group, [&] { copies = plan_copies(path, module); });

@@ -38,8 +38,10 @@ void save_checkpoint(
 /// dtype of the parameter or buffer where that is of the same kind or a wider
 /// one (never floating point to integer), and stay on its device.
 ///
-/// Collective: every rank throws the same `c10::Error`, with all names that are
-/// missing, unexpected, or of another shape, and then no module has changed.
+/// Collective: the module has to be the same on all ranks (see
+/// `verify_same_model`). Every rank throws the same `c10::Error`, with all
+/// names that are missing, unexpected, or of another shape, and then no module
+/// has changed.
 void load_checkpoint(
     const std::string& path,
     torch::nn::Module& module,

@@ -41,6 +41,16 @@ NamedTensors unique_buffers(const torch::nn::Module& module) {
   return unique(module.named_buffers(), [](const at::Tensor&) { return true; });
 }
 
+NamedTensors unique_state(const torch::nn::Module& module) {
+  auto state = unique_parameters(module);
+  const auto buffers = unique_buffers(module);
+  state.names.insert(
+      state.names.end(), buffers.names.begin(), buffers.names.end());
+  state.tensors.insert(
+      state.tensors.end(), buffers.tensors.begin(), buffers.tensors.end());
+  return state;
+}
+
 void broadcast_tensors(
     const std::vector<at::Tensor>& tensors,
     const ProcessGroup& group) {

@@ -27,6 +27,9 @@ NamedTensors unique_parameters(
 /// The buffers of a module in registration order, each once.
 NamedTensors unique_buffers(const torch::nn::Module& module);
 
+/// Its parameters, frozen ones too, and then its buffers.
+NamedTensors unique_state(const torch::nn::Module& module);
+
 /// Gives every rank rank 0's values, in place, a few large messages for many
 /// small tensors. Shapes and dtypes must agree over ranks. Autograd does not
 /// see the change: a forward before it may still be differentiated after it.

@@ -44,12 +44,6 @@ NamedTensors number(const std::vector<at::Tensor>& parameters) {
   return result;
 }
 
-void append(NamedTensors& list, const NamedTensors& more) {
-  list.names.insert(list.names.end(), more.names.begin(), more.names.end());
-  list.tensors.insert(
-      list.tensors.end(), more.tensors.begin(), more.tensors.end());
-}
-
 /// Gives all ranks rank 0's values of `state`, once they are known to agree in
 /// everything else.
 void synchronize(
@@ -69,10 +63,8 @@ Reducer::Reducer(
     const ProcessGroup& group,
     const ReducerOptions& options) {
   TORCH_CHECK_VALUE(module, "Reducer: the module is null");
-  auto state = unique_parameters(*module);
-  append(state, unique_buffers(*module));
   const auto own_group = group.duplicate();
-  synchronize(state, options, own_group);
+  synchronize(unique_state(*module), options, own_group);
   impl_ = std::make_shared<Impl>(
       unique_parameters(*module, /*include_frozen=*/false), own_group, options);
 }

@@ -67,6 +67,21 @@ TEST_CASE("what rank 0 saves, every rank loads, wrapped or not") {
   });
 }
 
+TEST_CASE("loading into different modules is refused on all ranks") {
+  const SharedFolder folder;
+  ranks(3, [&](ProcessGroup group) {
+    const auto path = folder.path + "net.safetensors";
+    auto net = std::make_shared<BranchNet>();
+    ddp::save_checkpoint(path, *net, group);
+    if (group.rank() == 2) {
+      net->right = net->replace_module("right", torch::nn::Linear(8, 3));
+    }
+    REQUIRE_THROWS_WITH(
+        ddp::load_checkpoint(path, *net, group),
+        ContainsSubstring("rank 2 has as parameter 4 right.weight"));
+  });
+}
+
 TEST_CASE("every rank throws rank 0's reason") {
   const SharedFolder folder;
   ranks(3, [&](ProcessGroup group) {
