@@ -8,7 +8,6 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace ddp {
 namespace {
@@ -165,7 +164,7 @@ std::vector<at::Tensor> gather_uneven(
 
 at::Tensor to_bytes(const std::string& text) {
   auto bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
-  std::memcpy(bytes.data_ptr(), text.data(), text.size());
+  std::copy(text.begin(), text.end(), bytes.mutable_data_ptr<uint8_t>());
   return bytes;
 }
 
