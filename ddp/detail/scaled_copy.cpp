@@ -6,7 +6,8 @@
 namespace ddp::detail {
 namespace {
 
-// From here on ATen's wider vectors and threads win over its dispatch.
+// Above this ATen's dispatch is small against the work, which it shares out to
+// threads.
 constexpr int64_t kSmall = 1 << 15;
 
 template <typename Real>
