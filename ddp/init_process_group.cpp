@@ -2,6 +2,7 @@
 #include <ddp/backends/nccl.h>
 #include <ddp/detail/host.h>
 #include <ddp/detail/process_group_impl.h>
+#include <ddp/detail/uncaught.h>
 #include <ddp/device_choice.h>
 #include <ddp/environment.h>
 #include <ddp/process_group.h>
@@ -11,6 +12,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <random>
 #include <set>
 
 namespace ddp {
@@ -108,9 +110,7 @@ void connect(ProcessGroup::Impl& impl) {
   }
   // Some ranks may still be reading addresses from the store, which ends with
   // rank 0: nobody goes on before all are connected.
-  auto token = at::zeros({1});
-  std::vector<at::Tensor> tensors{token};
-  impl.group->allreduce(tensors)->wait();
+  meet(impl, "connecting");
 }
 
 } // namespace detail
@@ -119,6 +119,9 @@ ProcessGroup init_process_group(const ProcessGroupOptions& program_options) {
   const auto options = complete_options(program_options);
   const auto environment = read_launch_environment(options);
   if (environment.world_size == 1) {
+    if (options.report_uncaught()) {
+      detail::report_uncaught(nullptr);
+    }
     return group_of_one(options);
   }
   const auto timeout = *options.timeout();
@@ -139,20 +142,39 @@ ProcessGroup init_process_group(const ProcessGroupOptions& program_options) {
   impl->timeout = timeout;
   impl->store = met.store;
   impl->address = reachable_address(environment, met.members, timeout);
+  impl->board = detail::FailureBoard::open(
+      impl->store,
+      impl->rank,
+      impl->size,
+      impl->rank == 0 && !environment.launcher_hosts_store);
+  if (options.report_uncaught()) {
+    detail::report_uncaught(impl->board);
+  }
   detail::connect(*impl);
   return ProcessGroup(impl);
 }
 
 ProcessGroup ProcessGroup::duplicate() const {
-  TORCH_CHECK(!impl_->shut_down, "duplicate: the process group was shut down");
+  // Connecting cannot be interrupted where a rank fails before it comes.
+  detail::meet(*impl_, "duplicate");
   if (impl_->address.empty()) {
     // Alone, or a group that was handed to us: no way to connect it anew.
     return *this;
   }
-  auto impl = std::make_shared<Impl>(*impl_);
-  impl->children = 0;
-  impl->store = c10::make_intrusive<c10d::PrefixStore>(
-      "group_" + std::to_string(impl_->children++), impl_->store);
+  const auto name = std::to_string(impl_->children++);
+  auto impl = std::make_shared<Impl>();
+  impl->rank = impl_->rank;
+  impl->size = impl_->size;
+  impl->local_rank = impl_->local_rank;
+  impl->local_size = impl_->local_size;
+  impl->device = impl_->device;
+  impl->backend = impl_->backend;
+  impl->timeout = impl_->timeout;
+  impl->address = impl_->address;
+  impl->store =
+      c10::make_intrusive<c10d::PrefixStore>("group_" + name, impl_->store);
+  impl->board = impl_->board;
+  impl->scope = impl_->scope + "/" + name;
   detail::connect(*impl);
   return ProcessGroup(impl);
 }
@@ -166,7 +188,6 @@ ProcessGroup ProcessGroup::from_c10d(
   impl->size = group->getSize();
   impl->device = device;
   impl->backend = group->getBackendName();
-  impl->timeout = std::chrono::minutes(10);
   impl->store = group->getStore();
   impl->group = group;
   ProcessGroup result(impl);
@@ -178,6 +199,15 @@ ProcessGroup ProcessGroup::from_c10d(
   const auto place = local_place(members, impl->rank, std::nullopt);
   impl->local_rank = place.rank;
   impl->local_size = place.size;
+  // The store may hold what groups before this one left.
+  const auto name = result.broadcast(std::to_string(std::random_device()()));
+  if (impl->store) {
+    impl->board = detail::FailureBoard::open(
+        c10::make_intrusive<c10d::PrefixStore>("ddp_" + name, impl->store),
+        impl->rank,
+        impl->size,
+        impl->rank == 0);
+  }
   return result;
 }
 

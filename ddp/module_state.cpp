@@ -1,16 +1,19 @@
 #include <ddp/module_state.h>
 
 #include <torch/nn/module.h>
-#include <torch/csrc/distributed/c10d/comm.hpp>
 
+#include <ATen/ATen.h>
+
+#include <map>
 #include <unordered_set>
+#include <utility>
 
 namespace ddp {
 namespace {
 
 // As in torch.distributed: large enough that latency does not matter, small
 // enough that the flat copy does not either.
-constexpr size_t kBroadcastBytes = size_t{250} << 20;
+constexpr size_t kMessageBytes = size_t{250} << 20;
 
 template <typename NamedItems, typename Predicate>
 NamedTensors unique(const NamedItems& items, Predicate&& wanted) {
@@ -25,6 +28,48 @@ NamedTensors unique(const NamedItems& items, Predicate&& wanted) {
     }
   }
   return result;
+}
+
+using Message = std::vector<at::Tensor>;
+
+/// Messages of tensors of one dtype and device, none above the limit but where
+/// a single tensor is.
+std::vector<Message> pack(const std::vector<at::Tensor>& tensors) {
+  std::vector<Message> messages;
+  struct Open {
+    size_t message = 0;
+    size_t bytes = kMessageBytes;
+  };
+  std::map<std::pair<at::ScalarType, std::string>, Open> open;
+  for (const auto& tensor : tensors) {
+    auto& [message, bytes] =
+        open[{tensor.scalar_type(), tensor.device().str()}];
+    if (bytes + tensor.nbytes() > kMessageBytes) {
+      message = messages.size();
+      bytes = 0;
+      messages.emplace_back();
+    }
+    messages[message].push_back(tensor);
+    bytes += tensor.nbytes();
+  }
+  return messages;
+}
+
+void broadcast_message(const Message& message, const ProcessGroup& group) {
+  std::vector<at::Tensor> flat_tensors;
+  for (const auto& tensor : message) {
+    flat_tensors.push_back(tensor.reshape({-1}));
+  }
+  auto flat = at::cat(flat_tensors);
+  group.broadcast(flat);
+  if (group.rank() == 0) {
+    return;
+  }
+  int64_t start = 0;
+  for (const auto& tensor : message) {
+    tensor.copy_(flat.narrow(0, start, tensor.numel()).view(tensor.sizes()));
+    start += tensor.numel();
+  }
 }
 
 } // namespace
@@ -57,6 +102,7 @@ void broadcast_tensors(
   if (!group.c10d()) {
     return;
   }
+  const at::NoGradGuard no_grad;
   // The same storage under a version counter of its own.
   std::vector<at::Tensor> targets;
   for (const auto& tensor : tensors) {
@@ -64,8 +110,8 @@ void broadcast_tensors(
       targets.push_back(tensor.variable_data());
     }
   }
-  if (!targets.empty()) {
-    c10d::broadcast_coalesced(group.c10d(), targets, kBroadcastBytes, 0);
+  for (const auto& message : pack(targets)) {
+    broadcast_message(message, group);
   }
 }
 

@@ -1,7 +1,6 @@
 #include <ddp/process_group.h>
 
-#include <ddp/detail/host.h>
-#include <ddp/detail/process_group_impl.h>
+#include <ddp/detail/collective_wait.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -12,42 +11,8 @@
 namespace ddp {
 namespace {
 
-using detail::host_name;
-
-std::string reason(const std::exception& error) {
-  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  return c10_error ? c10_error->what_without_backtrace() : error.what();
-}
-
-/// Runs a collective and says, where it fails, which one on which rank.
-template <typename Function>
-auto guarded(
-    const ProcessGroup::Impl& group,
-    const char* operation,
-    Function&& function) {
-  TORCH_CHECK(!group.shut_down, operation, ": the process group was shut down");
-  try {
-    return function();
-  } catch (const c10::ValueError&) { // the caller's mistake, said already
-    throw;
-  } catch (const std::exception& error) {
-    C10_THROW_ERROR(
-        DistBackendError,
-        c10::str(
-            "rank ",
-            group.rank,
-            " of ",
-            group.size,
-            " on host ",
-            host_name(),
-            ": ",
-            operation,
-            " over ",
-            group.backend,
-            " failed (has another rank ended, or called something else?): ",
-            reason(error)));
-  }
-}
+using detail::Collective;
+using detail::guarded;
 
 c10d::ReduceOp to_c10d(ReduceOp op) {
   switch (op) {
@@ -60,24 +25,26 @@ c10d::ReduceOp to_c10d(ReduceOp op) {
   }
 }
 
-c10::intrusive_ptr<c10d::Work> start_all_reduce(
-    const ProcessGroup::Impl& group,
+Collective start_all_reduce(
+    ProcessGroup::Impl& group,
     at::Tensor& tensor,
     ReduceOp op) {
   std::vector<at::Tensor> tensors{tensor};
   c10d::AllreduceOptions options;
   options.reduceOp = to_c10d(op);
-  return group.group->allreduce(tensors, options);
+  return detail::start(
+      group, tensor, [&] { return group.group->allreduce(tensors, options); });
 }
 
-c10::intrusive_ptr<c10d::Work> start_broadcast(
-    const ProcessGroup::Impl& group,
+Collective start_broadcast(
+    ProcessGroup::Impl& group,
     at::Tensor& tensor,
     int64_t root) {
   std::vector<at::Tensor> tensors{tensor};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  return group.group->broadcast(tensors, options);
+  return detail::start(
+      group, tensor, [&] { return group.group->broadcast(tensors, options); });
 }
 
 void check_root(const ProcessGroup::Impl& group, int64_t root) {
@@ -115,7 +82,7 @@ int64_t gather_signature(const at::Tensor& tensor) {
 }
 
 std::vector<at::Tensor> gather_equal(
-    const ProcessGroup::Impl& group,
+    ProcessGroup::Impl& group,
     const at::Tensor& tensor) {
   std::vector<at::Tensor> inputs{tensor.contiguous()};
   std::vector<std::vector<at::Tensor>> outputs(1);
@@ -123,7 +90,9 @@ std::vector<at::Tensor> gather_equal(
     outputs[0].push_back(at::empty_like(inputs[0]));
   }
   if (tensor.numel() > 0) {
-    group.group->allgather(outputs, inputs)->wait();
+    detail::wait(group, detail::start(group, tensor, [&] {
+                   return group.group->allgather(outputs, inputs);
+                 }));
   }
   return outputs[0];
 }
@@ -131,7 +100,7 @@ std::vector<at::Tensor> gather_equal(
 /// All-gather of tensors with at least one dimension, by padding to the
 /// longest.
 std::vector<at::Tensor> gather_uneven(
-    const ProcessGroup::Impl& group,
+    ProcessGroup::Impl& group,
     const at::Tensor& tensor) {
   const auto header =
       at::tensor({tensor.size(0), gather_signature(tensor)}, at::kLong);
@@ -175,18 +144,42 @@ std::string to_string(const at::Tensor& bytes) {
 
 } // namespace
 
-Work::Work(
-    std::shared_ptr<ProcessGroup::Impl> group,
-    c10::intrusive_ptr<c10d::Work> work)
-    : group_(std::move(group)), work_(std::move(work)) {}
+void detail::meet(ProcessGroup::Impl& group, const char* operation) {
+  guarded(group, operation, [&] {
+    if (group.group) {
+      // Over CPU tensors, so that no GPU has to be idle for it.
+      auto token = at::zeros({1});
+      wait(group, start_all_reduce(group, token, ReduceOp::kSum));
+    }
+  });
+}
+
+struct Work::State {
+  State(std::shared_ptr<ProcessGroup::Impl> its_group, Collective started)
+      : group(std::move(its_group)), collective(std::move(started)) {}
+
+  ~State() {
+    if (!collective.work->isCompleted()) {
+      group->abandoned = true;
+    }
+  }
+
+  std::shared_ptr<ProcessGroup::Impl> group;
+  Collective collective;
+};
+
+Work::Work() = default;
+Work::Work(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Work::Work(Work&&) noexcept = default;
 Work& Work::operator=(Work&&) noexcept = default;
 Work::~Work() = default;
 
 void Work::wait() {
-  if (work_) {
-    guarded(*group_, "waiting for a collective", [&] { work_->wait(); });
-    work_.reset();
+  if (state_) {
+    guarded(*state_->group, "waiting for a collective", [&] {
+      detail::wait(*state_->group, state_->collective);
+    });
+    state_.reset();
   }
 }
 
@@ -234,7 +227,7 @@ void ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) const {
       return;
     }
     in_place(tensor, [&](at::Tensor& contiguous) {
-      start_all_reduce(*impl_, contiguous, op)->wait();
+      detail::wait(*impl_, start_all_reduce(*impl_, contiguous, op));
       if (op == ReduceOp::kMean) {
         contiguous.div_(impl_->size);
       }
@@ -250,7 +243,8 @@ Work ProcessGroup::all_reduce_async(at::Tensor tensor, ReduceOp op) const {
   TORCH_CHECK_VALUE(
       tensor.is_contiguous(), "all_reduce_async: the tensor is not contiguous");
   return guarded(*impl_, "all_reduce_async", [&] {
-    return impl_->group ? Work(impl_, start_all_reduce(*impl_, tensor, op))
+    return impl_->group ? Work(std::make_unique<Work::State>(
+                              impl_, start_all_reduce(*impl_, tensor, op)))
                         : Work();
   });
 }
@@ -287,7 +281,7 @@ void ProcessGroup::broadcast(at::Tensor tensor, int64_t root) const {
   guarded(*impl_, "broadcast", [&] {
     if (impl_->group && tensor.numel() > 0) {
       in_place(tensor, [&](at::Tensor& contiguous) {
-        start_broadcast(*impl_, contiguous, root)->wait();
+        detail::wait(*impl_, start_broadcast(*impl_, contiguous, root));
       });
     }
   });
@@ -298,7 +292,8 @@ Work ProcessGroup::broadcast_async(at::Tensor tensor, int64_t root) const {
   TORCH_CHECK_VALUE(
       tensor.is_contiguous(), "broadcast_async: the tensor is not contiguous");
   return guarded(*impl_, "broadcast_async", [&] {
-    return impl_->group ? Work(impl_, start_broadcast(*impl_, tensor, root))
+    return impl_->group ? Work(std::make_unique<Work::State>(
+                              impl_, start_broadcast(*impl_, tensor, root)))
                         : Work();
   });
 }
@@ -314,13 +309,7 @@ std::string ProcessGroup::broadcast(const std::string& text, int64_t root)
 }
 
 void ProcessGroup::barrier() const {
-  guarded(*impl_, "barrier", [&] {
-    if (impl_->group) {
-      // Over CPU tensors, so that no GPU has to be idle for it.
-      auto token = at::zeros({1});
-      start_all_reduce(*impl_, token, ReduceOp::kSum)->wait();
-    }
-  });
+  detail::meet(*impl_, "barrier");
 }
 
 void ProcessGroup::shutdown() {

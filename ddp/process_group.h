@@ -14,7 +14,6 @@
 namespace c10d {
 class ProcessGroup;
 class Store;
-class Work;
 } // namespace c10d
 
 namespace ddp {
@@ -31,17 +30,20 @@ class Work;
 /// member, and every collective on it is a no-op, so a program needs no special
 /// case for running alone. Except where said otherwise, each collective must be
 /// called by every rank in the same order with tensors of the same shape and
-/// dtype; it throws `c10::Error` naming this rank, the operation and the cause
-/// when a peer is gone or the group's timeout passes. Tensors may live on the
-/// CPU or, where the backend is nccl, on this rank's GPU.
+/// dtype. Tensors may live on the CPU or, where the backend is nccl, on this
+/// rank's GPU.
+///
+/// A collective throws `c10::Error` naming this rank, the operation and why:
+/// within seconds where a peer is gone or has failed, with its message if it
+/// left one (waits for a GPU do not look), and at the timeout, with the ranks
+/// that did not come. Then this group and its duplicates are of no more use.
 class ProcessGroup {
  public:
   /// A group of one on the CPU.
   ProcessGroup();
 
-  /// Wraps a group that the program has already. Its host layout is not known,
-  /// so `local_rank()` is found by comparing hosts through its store.
-  /// Collective.
+  /// Wraps a group that the program has already. Its host layout is found by
+  /// comparing the ranks' hosts. Collective.
   static ProcessGroup from_c10d(
       const c10::intrusive_ptr<c10d::ProcessGroup>& group,
       c10::Device device = c10::Device(c10::kCPU));
@@ -119,24 +121,21 @@ class ProcessGroup {
 class Work {
  public:
   /// One that is complete already.
-  Work() = default;
+  Work();
   Work(Work&&) noexcept;
   Work& operator=(Work&&) noexcept;
   ~Work();
 
   /// Blocks until the tensors may be used: on CPU until they hold the result,
-  /// on CUDA it lets the current stream wait. Throws `c10::Error`, as the
-  /// group's collectives do.
+  /// on CUDA it lets the current stream wait. Throws as collectives do.
   void wait();
 
  private:
   friend class ProcessGroup;
-  Work(
-      std::shared_ptr<ProcessGroup::Impl> group,
-      c10::intrusive_ptr<c10d::Work> work);
+  struct State;
+  explicit Work(std::unique_ptr<State> state);
 
-  std::shared_ptr<ProcessGroup::Impl> group_;
-  c10::intrusive_ptr<c10d::Work> work_;
+  std::unique_ptr<State> state_;
 };
 
 /// Forms the group of the processes that a launcher started: ddprun, torchrun,

@@ -38,6 +38,12 @@ struct ProcessGroupOptions {
   /// ("cpu", "cuda", "cuda:1"). Default: CUDA where the backend is unset or
   /// nccl and no host has more ranks than usable GPUs, else CPU.
   TORCH_ARG(std::optional<c10::Device>, device);
+
+  /// Whether an exception that nobody catches is told to the other ranks, whose
+  /// waits then throw with its message, and written to the file that
+  /// TORCHELASTIC_ERROR_FILE names, for torchrun's report. To that end
+  /// `init_process_group` puts a handler before the one of `std::terminate`.
+  TORCH_ARG(bool, report_uncaught) = true;
 };
 
 } // namespace ddp

@@ -1,19 +1,48 @@
 #pragma once
 
+#include <ddp/detail/failure_board.h>
 #include <ddp/process_group.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <atomic>
+#include <mutex>
+
 namespace ddp {
+namespace detail {
+
+/// Why a group is of no more use: the first reason, empty while it works.
+class Breakage {
+ public:
+  void set(const std::string& reason);
+  std::string reason() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::string reason_;
+};
+
+} // namespace detail
 
 struct ProcessGroup::Impl {
+  Impl() = default;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  /// Takes no time: where a collective may be under way for good, the backend,
+  /// which would wait for it, ends on a thread of its own.
+  ~Impl();
+
+  static Impl& of(const ProcessGroup& group) {
+    return *group.impl_;
+  }
+
   int64_t rank = 0;
   int64_t size = 1;
   int64_t local_rank = 0;
   int64_t local_size = 1;
   c10::Device device{c10::kCPU};
   std::string backend = "none";
-  std::chrono::milliseconds timeout{};
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
   /// The address of this host that the other ranks can reach; empty for a
   /// group that was handed to us, which we cannot connect a second time.
   std::string address;
@@ -22,6 +51,16 @@ struct ProcessGroup::Impl {
   /// Numbers the groups made from this one, alike on all ranks.
   int64_t children = 0;
   bool shut_down = false;
+  /// Where ranks that fail say so; null where there is nobody to tell or no
+  /// store to do it by. Duplicates share it.
+  std::shared_ptr<detail::FailureBoard> board;
+  /// This group's name there.
+  std::string scope;
+  /// Collectives started so far, alike on all ranks that have come as far.
+  std::atomic<int64_t> launched{0};
+  detail::Breakage breakage;
+  /// Whether a collective was left without waiting for its end.
+  std::atomic<bool> abandoned{false};
 };
 
 namespace detail {
@@ -29,6 +68,10 @@ namespace detail {
 /// Connects the ranks of `impl`, whose other members are filled in, and returns
 /// when all of them are connected. Collective.
 void connect(ProcessGroup::Impl& impl);
+
+/// Returns when every rank has called it; `operation` is for the message of an
+/// error. Collective.
+void meet(ProcessGroup::Impl& group, const char* operation);
 
 } // namespace detail
 } // namespace ddp

@@ -1,0 +1,302 @@
+#include <ddp/detail/collective_wait.h>
+
+#include <ddp/detail/host.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <functional>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+namespace ddp::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// Long enough that a healthy step asks the store nothing.
+constexpr milliseconds kFirstSlice{200};
+constexpr milliseconds kSlice{250};
+// How long to look for the reason of a connection's end.
+constexpr milliseconds kPatience{500};
+constexpr milliseconds kPollInterval{50};
+constexpr milliseconds kLongWait{2000};
+constexpr size_t kMaxReasons = 3;
+
+std::string plain(const std::exception& error) {
+  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+  return c10_error ? c10_error->what_without_backtrace() : error.what();
+}
+
+std::string place(const ProcessGroup::Impl& group) {
+  return c10::str(
+      "rank ", group.rank, " of ", group.size, " on host ", host_name());
+}
+
+std::string outcome(const ProcessGroup::Impl& group, const char* operation) {
+  return c10::str(operation, " over ", group.backend, " failed");
+}
+
+/// The reasons in words; those that only pass on what they saw where nobody
+/// knows more.
+std::string describe(
+    const std::vector<Failure>& failures,
+    const ProcessGroup::Impl& group) {
+  auto first = failures;
+  first.erase(
+      std::remove_if(
+          first.begin(),
+          first.end(),
+          [](const Failure& failure) { return failure.consequence; }),
+      first.end());
+  if (first.empty()) {
+    first = {failures.front()};
+  }
+  std::ostringstream text;
+  for (size_t i = 0; i < std::min(first.size(), kMaxReasons); ++i) {
+    text << (i ? "; " : "") << "rank " << first[i].rank << " of " << group.size
+         << " on host " << first[i].host << " failed: " << first[i].text;
+  }
+  if (first.size() > kMaxReasons) {
+    text << "; and " << first.size() - kMaxReasons << " more ranks failed";
+  }
+  return text.str();
+}
+
+/// Throws if another rank, or another thread of this one, has given up.
+void look_for_failure(const ProcessGroup::Impl& group) {
+  const auto own = group.breakage.reason();
+  if (!own.empty()) {
+    throw WaitFailure{" because another collective did: " + own, true};
+  }
+  const auto failures = group.board->read(group.scope);
+  if (!failures.empty()) {
+    throw WaitFailure{" because " + describe(failures, group), true};
+  }
+}
+
+/// Who has not come to a collective that others waited for in vain.
+std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
+  const auto ranks = group.board->absent(group.scope, number);
+  std::ostringstream text;
+  for (const auto rank : ranks) {
+    text << "; rank " << rank << " of " << group.size
+         << " has not come to collective " << number << " of this group";
+  }
+  return text.str();
+}
+
+/// Throws with the reason of an end that the backend noticed itself. `awaited`
+/// is the collective's number if this rank has said that it waits.
+[[noreturn]] void explain(
+    const ProcessGroup::Impl& group,
+    const std::exception& error,
+    const std::optional<int64_t>& awaited) {
+  auto cause = c10::str(
+      " (has another rank ended, or called something else?): ", plain(error));
+  if (!group.board) {
+    throw WaitFailure{cause, true};
+  }
+  const auto deadline = Clock::now() + kPatience;
+  std::vector<Failure> failures;
+  while (failures.empty() && Clock::now() < deadline) {
+    failures = group.board->read(group.scope);
+    if (failures.empty()) {
+      std::this_thread::sleep_for(kPollInterval);
+    }
+  }
+  if (!failures.empty()) {
+    throw WaitFailure{
+        c10::str(" (", plain(error), ") because ", describe(failures, group)),
+        true};
+  }
+  throw WaitFailure{cause + (awaited ? absent_ranks(group, *awaited) : "")};
+}
+
+/// Waits until `finished_within` returns true, and throws where that throws or
+/// another rank fails.
+template <typename FinishedWithin>
+void wait_in_slices(
+    const ProcessGroup::Impl& group,
+    int64_t number,
+    FinishedWithin&& finished_within) {
+  const auto start = Clock::now();
+  const auto long_wait = std::min(kLongWait, group.timeout / 2);
+  std::optional<int64_t> awaited;
+  try {
+    for (auto slice = kFirstSlice; !finished_within(slice); slice = kSlice) {
+      if (!group.board) {
+        continue;
+      }
+      look_for_failure(group);
+      if (!awaited && Clock::now() - start > long_wait) {
+        group.board->attend(group.scope, group.launched);
+        awaited = number;
+      }
+    }
+  } catch (const std::exception& error) {
+    explain(group, error, awaited);
+  }
+}
+
+bool finished_within(c10d::Work& work, milliseconds slice) {
+  const auto start = Clock::now();
+  try {
+    work.wait(slice);
+    return true;
+  } catch (const std::exception&) {
+    // An error of the work itself comes again below.
+    if (!work.isCompleted() && Clock::now() - start >= slice) {
+      return false;
+    }
+  }
+  work.wait(); // also where a backend cannot wait for a time
+  return true;
+}
+
+/// Waits for a future, which has no wait with a timeout.
+class Completion {
+ public:
+  explicit Completion(c10::ivalue::Future& future) {
+    future.addCallback(
+        [state = state_](c10::ivalue::Future&) {
+          const std::lock_guard<std::mutex> lock(state->mutex);
+          state->complete = true;
+          state->changed.notify_all();
+        },
+        /*uses_future=*/false);
+  }
+
+  bool within(milliseconds slice) const {
+    std::unique_lock<std::mutex> lock(state_->mutex);
+    return state_->changed.wait_for(
+        lock, slice, [this] { return state_->complete; });
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool complete = false;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+} // namespace
+
+void Breakage::set(const std::string& reason) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (reason_.empty()) {
+    reason_ = reason;
+  }
+}
+
+std::string Breakage::reason() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return reason_;
+}
+
+void check_usable(const ProcessGroup::Impl& group, const char* operation) {
+  TORCH_CHECK(!group.shut_down, operation, ": the process group was shut down");
+  const auto reason = group.breakage.reason();
+  if (!reason.empty()) {
+    throw PeerError(
+        {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+        c10::str(operation, ": the process group failed before: ", reason));
+  }
+}
+
+void fail(
+    ProcessGroup::Impl& group,
+    const char* operation,
+    const WaitFailure& failure) {
+  const auto text = outcome(group, operation) + failure.cause;
+  const auto message = place(group) + ": " + text;
+  group.breakage.set(message);
+  if (!failure.known) {
+    group.board->report(group.scope, text, /*consequence=*/true);
+  }
+  throw PeerError(
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, message);
+}
+
+void fail(
+    const ProcessGroup::Impl& group,
+    const char* operation,
+    const std::exception& error) {
+  C10_THROW_ERROR(
+      DistBackendError,
+      c10::str(
+          place(group), ": ", outcome(group, operation), ": ", plain(error)));
+}
+
+void wait(ProcessGroup::Impl& group, const Collective& collective) {
+  if (collective.on_host) {
+    wait_in_slices(group, collective.number, [&](milliseconds slice) {
+      return finished_within(*collective.work, slice);
+    });
+    return;
+  }
+  try {
+    collective.work->wait();
+  } catch (const std::exception& error) {
+    explain(group, error, std::nullopt);
+  }
+}
+
+void wait_for(
+    const ProcessGroup& group,
+    c10::ivalue::Future& future,
+    const char* operation) {
+  auto& impl = ProcessGroup::Impl::of(group);
+  guarded(impl, operation, [&] {
+    const auto deadline = Clock::now() + impl.timeout;
+    const Completion completion(future);
+    wait_in_slices(impl, impl.launched, [&](milliseconds slice) {
+      const auto left =
+          std::chrono::ceil<milliseconds>(deadline - Clock::now());
+      if (!completion.within(std::clamp(left, milliseconds(0), slice))) {
+        TORCH_CHECK(
+            left > slice,
+            "timed out after ",
+            impl.timeout.count() / 1000.0,
+            " s");
+        return false;
+      }
+      future.waitAndThrow();
+      return true;
+    });
+  });
+}
+
+void report_failure(
+    const ProcessGroup& group,
+    const std::string& text) noexcept {
+  auto& impl = ProcessGroup::Impl::of(group);
+  if (!impl.breakage.reason().empty()) {
+    return;
+  }
+  impl.breakage.set("this rank gave up: " + text);
+  if (impl.board) {
+    impl.board->report(impl.scope, text);
+  }
+}
+
+} // namespace ddp::detail
+
+namespace ddp {
+
+ProcessGroup::Impl::~Impl() {
+  if (!group || (breakage.reason().empty() && !abandoned)) {
+    return;
+  }
+  try {
+    std::thread([group = std::move(group)]() mutable {
+      group.reset();
+    }).detach();
+  } catch (const std::exception&) { // no thread: it ends here, in its time
+  }
+}
+
+} // namespace ddp

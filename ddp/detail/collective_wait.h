@@ -1,0 +1,99 @@
+#pragma once
+
+#include <ddp/detail/process_group_impl.h>
+
+#include <ATen/core/ivalue.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <string>
+
+namespace ddp::detail {
+
+/// Thrown where a collective failed because of another rank: it is a
+/// consequence, and its text says of what.
+class PeerError : public c10::DistBackendError {
+  using DistBackendError::DistBackendError;
+};
+
+/// Why a wait failed, before `guarded` says where.
+struct WaitFailure {
+  std::string cause;
+  /// Whether the other ranks know already.
+  bool known = false;
+};
+
+/// A collective that was started.
+struct Collective {
+  c10::intrusive_ptr<c10d::Work> work;
+  /// Its place among the group's collectives, from 1.
+  int64_t number = 0;
+  /// Whether this thread itself has to wait, and not only a GPU's stream.
+  bool on_host = true;
+};
+
+/// Starts a collective on tensors like `tensor`.
+template <typename Launch>
+Collective start(
+    ProcessGroup::Impl& group,
+    const at::Tensor& tensor,
+    Launch&& launch) {
+  const auto number = ++group.launched;
+  const bool on_host = tensor.is_cpu() || group.backend == "gloo";
+  return {launch(), number, on_host};
+}
+
+/// Waits for a collective, and for the failure of another rank. To be called
+/// within `guarded`. Costs no request to the store for the first 0.2 s.
+void wait(ProcessGroup::Impl& group, const Collective& collective);
+
+/// Throws if no collective can work any more.
+void check_usable(const ProcessGroup::Impl& group, const char* operation);
+
+/// Breaks the group, tells the other ranks and throws `PeerError`.
+[[noreturn]] void fail(
+    ProcessGroup::Impl& group,
+    const char* operation,
+    const WaitFailure& failure);
+
+/// Throws `c10::DistBackendError` for a collective that could not start.
+[[noreturn]] void fail(
+    const ProcessGroup::Impl& group,
+    const char* operation,
+    const std::exception& error);
+
+/// Runs a collective and says, where it fails, which one on which rank.
+template <typename Function>
+auto guarded(
+    ProcessGroup::Impl& group,
+    const char* operation,
+    Function&& function) {
+  check_usable(group, operation);
+  try {
+    return function();
+  } catch (const c10::ValueError&) { // the caller's mistake, said already
+    throw;
+  } catch (const WaitFailure& failure) {
+    fail(group, operation, failure);
+  } catch (const std::exception& error) {
+    fail(group, operation, error);
+  }
+}
+
+/// Waits for what a communication hook returned as for a collective of the
+/// group, for at most the group's timeout; `operation` is for the message.
+/// Throws as collectives do. The value is the future's.
+void wait_for(
+    const ProcessGroup& group,
+    c10::ivalue::Future& future,
+    const char* operation);
+
+/// Makes the other ranks' waits on this group, and on those duplicated from it,
+/// throw with `text`, this rank's reason for giving up. The group is of no use
+/// afterwards. A group that failed already has said so: then nothing happens.
+/// Throws nothing and takes at most some seconds.
+void report_failure(
+    const ProcessGroup& group,
+    const std::string& text) noexcept;
+
+} // namespace ddp::detail

@@ -1,0 +1,239 @@
+#include <ddp/detail/failure_board.h>
+
+#include <ddp/detail/host.h>
+
+#include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <future>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+namespace ddp::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+
+constexpr const char* kList = "failures";
+constexpr auto kAnswerTime = std::chrono::seconds(1);
+constexpr auto kLingerTime = std::chrono::seconds(2);
+constexpr auto kPollInterval = std::chrono::milliseconds(10);
+// Where the store has stopped answering, no more threads than these wait.
+constexpr int kMaxPending = 8;
+// The list is read in one piece by every rank.
+constexpr size_t kMaxText = 4096;
+
+std::vector<uint8_t> to_bytes(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+
+std::string get(c10d::Store& store, const std::string& key) {
+  const auto bytes = store.get(key);
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string seen(size_t line, int64_t rank) {
+  return "seen/" + std::to_string(line) + "/" + std::to_string(rank);
+}
+
+std::string waiting(const std::string& scope, int64_t rank) {
+  return "waiting" + scope + "/rank/" + std::to_string(rank);
+}
+
+std::string to_line(const Failure& failure) {
+  const json record{
+      {"scope", failure.scope},
+      {"rank", failure.rank},
+      {"host", failure.host},
+      {"text", failure.text.substr(0, kMaxText)},
+      {"consequence", failure.consequence}};
+  // A text may be anything; one that is cut may end within a character.
+  return record.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+Failure to_failure(const std::string& line) {
+  const auto record = json::parse(line);
+  return {
+      record.at("scope"),
+      record.at("rank"),
+      record.at("host"),
+      record.at("text"),
+      record.at("consequence")};
+}
+
+bool concerns(const std::string& failed, const std::string& scope) {
+  return scope == failed || scope.rfind(failed + "/", 0) == 0;
+}
+
+} // namespace
+
+/// Outlives the board where a request hangs in it.
+struct FailureBoard::Connection {
+  c10::intrusive_ptr<c10d::Store> store;
+  std::atomic<int> pending{0};
+  std::atomic<bool> lost{false};
+
+  /// Lets a thread of its own do `request`; the result if it came in time.
+  template <typename Request>
+  static auto ask(
+      const std::shared_ptr<Connection>& connection,
+      Request request) -> std::optional<decltype(request(*connection->store))> {
+    using Result = decltype(request(*connection->store));
+    if (connection->lost || connection->pending >= kMaxPending) {
+      return std::nullopt;
+    }
+    try {
+      auto task = std::make_shared<std::packaged_task<Result()>>(
+          [connection, request] { return request(*connection->store); });
+      auto result = task->get_future();
+      std::thread([connection, task] {
+        ++connection->pending;
+        (*task)();
+        --connection->pending;
+      }).detach();
+      if (result.wait_for(kAnswerTime) == std::future_status::ready) {
+        return result.get();
+      }
+    } catch (const std::exception&) {
+      connection->lost = true; // asking again would be in vain, and noisy
+    }
+    return std::nullopt;
+  }
+};
+
+std::shared_ptr<FailureBoard> FailureBoard::open(
+    const c10::intrusive_ptr<c10d::Store>& store,
+    int64_t rank,
+    int64_t size,
+    bool hosts_store) {
+  if (!store || size == 1 || !store->hasExtendedApi()) {
+    return nullptr;
+  }
+  try {
+    store->check({kList}); // connecting to one that is gone takes its timeout
+    auto connection = std::make_shared<Connection>();
+    connection->store =
+        c10::make_intrusive<c10d::PrefixStore>("board", store->clone());
+    return std::shared_ptr<FailureBoard>(
+        new FailureBoard(std::move(connection), rank, size, hosts_store));
+  } catch (const std::exception&) {
+    return nullptr; // such a store has no second connection
+  }
+}
+
+FailureBoard::FailureBoard(
+    std::shared_ptr<Connection> connection,
+    int64_t rank,
+    int64_t size,
+    bool hosts_store)
+    : connection_(std::move(connection)),
+      rank_(rank),
+      size_(size),
+      hosts_store_(hosts_store) {}
+
+void FailureBoard::report(
+    const std::string& scope,
+    const std::string& text,
+    bool consequence) {
+  const auto line = to_line({scope, rank_, host_name(), text, consequence});
+  const auto done = Connection::ask(connection_, [line](c10d::Store& store) {
+    store.append(kList, to_bytes(line));
+    return store.check({kList}); // the answer says that the list has it
+  });
+  if (done && hosts_store_) {
+    linger(lines(scope));
+  }
+}
+
+std::vector<Failure> FailureBoard::read(const std::string& scope) {
+  const auto found = lines(scope);
+  if (hosts_store_) {
+    linger(found);
+  }
+  std::vector<Failure> failures;
+  for (const auto& line : found) {
+    if (line.failure.rank != rank_) {
+      failures.push_back(line.failure);
+    }
+  }
+  return failures;
+}
+
+/// The failures that concern `scope`, and notes there that this rank has read
+/// them.
+std::vector<FailureBoard::Line> FailureBoard::lines(const std::string& scope) {
+  const auto found =
+      Connection::ask(connection_, [scope, rank = rank_](c10d::Store& store) {
+        std::vector<Line> result;
+        if (!store.check({kList})) {
+          return result;
+        }
+        std::istringstream list(get(store, kList));
+        std::string text;
+        for (size_t number = 0; std::getline(list, text); ++number) {
+          auto failure = to_failure(text);
+          if (concerns(failure.scope, scope)) {
+            store.set(seen(number, rank), std::vector<uint8_t>{});
+            result.push_back({number, std::move(failure)});
+          }
+        }
+        return result;
+      });
+  return found.value_or(std::vector<Line>());
+}
+
+/// Gives the other ranks a moment to read what this rank has read: it may end
+/// next, and the store with it.
+void FailureBoard::linger(const std::vector<Line>& lines) {
+  std::vector<std::string> keys;
+  for (const auto& line : lines) {
+    for (int64_t r = 0; line.number >= told_ && r < size_; ++r) {
+      if (r != rank_ && r != line.failure.rank) {
+        keys.push_back(seen(line.number, r));
+      }
+    }
+  }
+  const auto deadline = Clock::now() + kLingerTime;
+  while (!keys.empty() && Clock::now() < deadline) {
+    const auto all = Connection::ask(
+        connection_, [keys](c10d::Store& store) { return store.check(keys); });
+    if (all.value_or(true)) {
+      break;
+    }
+    std::this_thread::sleep_for(kPollInterval);
+  }
+  if (!lines.empty()) {
+    told_ = lines.back().number + 1;
+  }
+}
+
+void FailureBoard::attend(const std::string& scope, int64_t number) {
+  const auto key = waiting(scope, rank_);
+  Connection::ask(connection_, [key, number](c10d::Store& store) {
+    store.set(key, to_bytes(std::to_string(number)));
+    return true;
+  });
+}
+
+std::vector<int64_t> FailureBoard::absent(
+    const std::string& scope,
+    int64_t number) {
+  const auto found = Connection::ask(
+      connection_, [scope, number, size = size_](c10d::Store& store) {
+        std::vector<int64_t> ranks;
+        for (int64_t r = 0; r < size; ++r) {
+          const auto key = waiting(scope, r);
+          if (!store.check({key}) || std::stoll(get(store, key)) < number) {
+            ranks.push_back(r);
+          }
+        }
+        return ranks;
+      });
+  return found.value_or(std::vector<int64_t>());
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace c10d {
+class Store;
+}
+
+namespace ddp::detail {
+
+/// What a rank told the others when it failed.
+struct Failure {
+  std::string scope;
+  int64_t rank = 0;
+  std::string host;
+  std::string text;
+  /// Whether it only passes on what it saw of another rank's end.
+  bool consequence = false;
+};
+
+/// Where the ranks of one attempt tell each other that they failed: a list in
+/// the store.
+///
+/// Groups are named by scopes: "" is the root, "/0/2" the third duplicate of
+/// its first duplicate. A failure concerns its group and all that come from it.
+///
+/// No function throws, and each is bounded in time: requests run on threads of
+/// their own, over a connection of their own. Where the store is gone nothing
+/// is reported and nothing found.
+class FailureBoard {
+ public:
+  /// Null where the store cannot serve. `hosts_store`: the store ends with this
+  /// process, which then gives the others up to 2 s to read before it goes on.
+  static std::shared_ptr<FailureBoard> open(
+      const c10::intrusive_ptr<c10d::Store>& store,
+      int64_t rank,
+      int64_t size,
+      bool hosts_store);
+
+  /// Returns when the others can read it, or after some seconds.
+  void report(
+      const std::string& scope,
+      const std::string& text,
+      bool consequence = false);
+
+  /// The other ranks' failures that concern `scope`, in order. One round trip
+  /// where there are none.
+  std::vector<Failure> read(const std::string& scope);
+
+  /// Says that this rank waits and has started `number` collectives.
+  void attend(const std::string& scope, int64_t number);
+
+  /// The ranks that did not say so of `number` or more; none where the store
+  /// does not answer.
+  std::vector<int64_t> absent(const std::string& scope, int64_t number);
+
+ private:
+  struct Connection;
+  struct Line {
+    size_t number;
+    Failure failure;
+  };
+
+  FailureBoard(
+      std::shared_ptr<Connection> connection,
+      int64_t rank,
+      int64_t size,
+      bool hosts_store);
+
+  std::vector<Line> lines(const std::string& scope);
+  void linger(const std::vector<Line>& lines);
+
+  std::shared_ptr<Connection> connection_;
+  int64_t rank_;
+  int64_t size_;
+  bool hosts_store_;
+  /// Lines before this one have been lingered for.
+  std::atomic<size_t> told_{0};
+};
+
+} // namespace ddp::detail
