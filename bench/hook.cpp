@@ -3,10 +3,8 @@
 // Run: ddp_bench_hook [steps]
 
 #include <ddp/ddp.h>
-
+#include <tests/support/c10d_reducer.h>
 #include <torch/torch.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -28,33 +26,12 @@ torch::nn::Sequential make_net() {
   return net;
 }
 
-std::unique_ptr<c10d::Reducer> make_c10d_reducer(
-    const std::vector<at::Tensor>& parameters,
-    const ddp::ProcessGroup& group) {
-  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
-      parameters, {size_t{1} << 20, size_t{25} << 20});
-  std::reverse(buckets.begin(), buckets.end());
-  return std::make_unique<c10d::Reducer>(
-      parameters,
-      buckets,
-      group.c10d(),
-      std::vector<bool>(parameters.size(), false),
-      25 << 20,
-      /*find_unused_parameters=*/false,
-      /*gradient_as_bucket_view=*/true,
-      std::unordered_map<size_t, std::string>(),
-      1 << 20,
-      false,
-      false,
-      std::vector<int64_t>());
-}
-
 struct Case {
   const char* name;
   torch::nn::Sequential net;
   bool keep_gradients;
   std::unique_ptr<ddp::Reducer> reducer;
-  std::unique_ptr<c10d::Reducer> c10d_reducer;
+  std::unique_ptr<ddp::test::C10dReducer> c10d_reducer;
   std::vector<double> microseconds;
 };
 
@@ -73,14 +50,10 @@ void clear_gradients(const Case& c, const std::vector<at::Tensor>& parameters) {
 /// that others free in backward.
 double backward_microseconds(Case& c, const torch::Tensor& input) {
   const auto parameters = c.net->parameters();
-  if (c.c10d_reducer) {
-    c.c10d_reducer->prepare_for_forward();
-    c.c10d_reducer->rebuild_buckets();
-  }
-  const auto loss = c.net->forward(input).pow(2).mean();
-  if (c.c10d_reducer) {
-    c.c10d_reducer->prepare_for_backward({});
-  }
+  const auto forward = [&] { return c.net->forward(input); };
+  const auto output =
+      c.c10d_reducer ? c.c10d_reducer->forward(forward) : forward();
+  const auto loss = output.pow(2).mean();
   const auto start = std::chrono::steady_clock::now();
   loss.backward();
   clear_gradients(c, parameters);
@@ -114,8 +87,10 @@ int main(int argc, char** argv) {
       cases.push_back({name, make_net(), keep, nullptr, nullptr, {}});
     }
     auto& c10d_case = cases[cases.size() - 2];
-    c10d_case.c10d_reducer =
-        make_c10d_reducer(c10d_case.net->parameters(), group);
+    c10d_case.c10d_reducer = std::make_unique<ddp::test::C10dReducer>(
+        *c10d_case.net,
+        group,
+        ddp::ReducerOptions().gradient_as_bucket_view(true));
     auto& own_case = cases.back();
     own_case.reducer = std::make_unique<ddp::Reducer>(own_case.net, group);
   }

@@ -9,10 +9,17 @@ install(DIRECTORY ddp samplers checkpoint DESTINATION ${DDP_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h"
   PATTERN "detail" EXCLUDE PATTERN "backends" EXCLUDE
   # How it is made, and no interface:
-  PATTERN "bucket.h" EXCLUDE PATTERN "device_choice.h" EXCLUDE
+  PATTERN "bucket.h" EXCLUDE PATTERN "bucket_layout.h" EXCLUDE
+  PATTERN "device_choice.h" EXCLUDE
   PATTERN "environment.h" EXCLUDE PATTERN "rendezvous.h" EXCLUDE
   PATTERN "atomic_file.h" EXCLUDE PATTERN "name_matching.h" EXCLUDE
   PATTERN "safetensors_header.h" EXCLUDE)
+# What the templates of public headers are made of:
+install(FILES
+  ddp/detail/forward_state.h ddp/detail/module_inputs.h
+  ddp/detail/output_anchors.h
+  ddp/detail/tensor_traversal.h
+  DESTINATION ${DDP_INSTALL_INCLUDEDIR}/ddp/detail)
 install(EXPORT ddpTargets NAMESPACE ddp:: DESTINATION ${_package_dir})
 configure_package_config_file(cmake/ddpConfig.cmake.in
   ${PROJECT_BINARY_DIR}/ddpConfig.cmake INSTALL_DESTINATION ${_package_dir})

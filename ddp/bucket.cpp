@@ -4,6 +4,8 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <algorithm>
+
 namespace ddp {
 namespace {
 
@@ -35,13 +37,10 @@ at::Tensor slice_for(
   return view.variable_data();
 }
 
-} // namespace
-
 Bucket make_bucket(
     const std::vector<at::Tensor>& parameters,
-    BucketIndices indices,
+    const BucketIndices& indices,
     const ProcessGroup& group) {
-  at::NoGradGuard no_grad;
   int64_t numel = 0;
   for (const size_t index : indices) {
     numel += parameters[index].numel();
@@ -49,15 +48,36 @@ Bucket make_bucket(
   const auto options =
       parameters[indices.front()].options().requires_grad(false);
   Bucket bucket;
-  bucket.flat = allocate(numel, options, group);
+  // One element at least: ranks agree on absent gradients by the reduction.
+  bucket.content.buffer = allocate(std::max(numel, int64_t{1}), options, group);
   int64_t offset = 0;
   for (const size_t index : indices) {
-    bucket.views.push_back(slice_for(bucket.flat, offset, parameters[index]));
-    offset += parameters[index].numel();
+    const auto& parameter = parameters[index];
+    bucket.content.parameters.push_back(parameter);
+    bucket.content.gradients.push_back(
+        slice_for(bucket.content.buffer, offset, parameter));
+    offset += parameter.numel();
   }
   bucket.pending = indices.size();
-  bucket.indices = std::move(indices);
+  bucket.indices = indices;
   return bucket;
+}
+
+} // namespace
+
+std::vector<Bucket> make_buckets(
+    const std::vector<at::Tensor>& parameters,
+    const std::vector<BucketIndices>& indices,
+    const ProcessGroup& group) {
+  at::NoGradGuard no_grad;
+  std::vector<Bucket> buckets;
+  for (const auto& bucket_indices : indices) {
+    buckets.push_back(make_bucket(parameters, bucket_indices, group));
+    auto& content = buckets.back().content;
+    content.index = buckets.size() - 1;
+    content.is_last = buckets.size() == indices.size();
+  }
+  return buckets;
 }
 
 } // namespace ddp

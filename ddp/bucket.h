@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ddp/bucket_assignment.h>
+#include <ddp/comm_hook.h>
 #include <ddp/process_group.h>
 
 #include <vector>
@@ -9,26 +10,26 @@
 namespace ddp {
 
 /// Parameters whose gradients lie side by side in one flat tensor and are
-/// reduced in one all-reduce.
+/// reduced together.
 struct Bucket {
-  /// Parameters by index, in the order in which they lie in `flat`.
+  /// Parameters by index, in the order in which they lie in the buffer.
   BucketIndices indices;
-  /// One-dimensional: the gradients back to back, without gaps. The layout
-  /// decides in which order the backend adds the ranks' values, so it decides
-  /// bits.
-  at::Tensor flat;
-  /// Each parameter's slice of `flat`, in the parameter's shape.
-  std::vector<at::Tensor> views;
+  /// The buffer and its slices. The layout, back to back without gaps, decides
+  /// in which order the backend adds the ranks' values, so it decides bits.
+  GradBucket content;
   /// How many gradients this backward still owes.
   size_t pending = 0;
-  Work work;
+  /// Left out of this backward, on all ranks.
+  bool skipped = false;
+  /// The reduction that is under way; null where there is none.
+  c10::intrusive_ptr<c10::ivalue::Future> future;
 };
 
-/// A zeroed bucket for the given parameters, in memory from the backend where
-/// it offers some (so that reducing needs no staging copy), else from ATen.
-Bucket make_bucket(
+/// Zeroed buckets for the given parameters, in memory from the backend where it
+/// offers some (so that reducing needs no staging copy), else from ATen.
+std::vector<Bucket> make_buckets(
     const std::vector<at::Tensor>& parameters,
-    BucketIndices indices,
+    const std::vector<BucketIndices>& indices,
     const ProcessGroup& group);
 
 } // namespace ddp

@@ -10,5 +10,6 @@
 #include <ddp/reducer.h>
 #include <ddp/reducer_options.h>
 #include <ddp/seed.h>
+#include <ddp/tensor_traversal.h>
 #include <ddp/verification.h>
 #include <samplers/distributed_sampler.h>

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <ddp/module_state.h>
+#include <ddp/detail/forward_state.h>
+#include <ddp/detail/output_anchors.h>
 #include <ddp/reducer.h>
 #include <ddp/wrapped_module.h>
 
-#include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
@@ -39,20 +39,29 @@ class DistributedDataParallelImpl : public torch::nn::Module,
       const ProcessGroup& group,
       const ReducerOptions& options = {})
       : module_(register_module("module", std::move(net))),
-        group_(group.duplicate()),
-        broadcast_buffers_(options.broadcast_buffers()),
-        reducer_(module_, group, options) {}
+        reducer_(Reducer::for_wrapper(module_, group, options)),
+        forward_state_(module_, group, options) {}
 
-  /// The wrapped module's `forward`, with its arguments and result. Where
-  /// gradients will follow (grad mode is on, and no `no_sync` guard lives) it
-  /// first gives every rank rank 0's buffers, which makes it collective.
+  /// The wrapped module's `forward`, with its arguments and result.
+  ///
+  /// Collective where it gives every rank rank 0's buffers first, which
+  /// `ReducerOptions().buffer_sync` says: by default as in Python, before the
+  /// first forward and before each that comes after one with gradients to
+  /// follow. So a forward under `NoGradGuard` is collective if it is the first
+  /// after a training step, and those after it are not; ranks that evaluate on
+  /// their own call `module()`, or choose `BufferSync::kTrainingForward`.
+  ///
+  /// If all parameters are on the group's device, tensors inside the arguments
+  /// (see `visit_tensors`) are moved there: an argument with a tensor elsewhere
+  /// is replaced by a copy, which lives until forward returns, and all others
+  /// are passed as they are. Throws `c10::ValueError` where an argument cannot
+  /// be copied or, not being moved, is on a device that the module is not on.
+  /// What the module throws passes through.
   template <typename... Arguments>
   decltype(auto) forward(Arguments&&... arguments) {
-    if (broadcast_buffers_ && at::GradMode::is_enabled() &&
-        reducer_.synchronizes()) {
-      ddp::broadcast_buffers(*module_, group_);
-    }
-    return module_->forward(std::forward<Arguments>(arguments)...);
+    const detail::ForwardScope scope(forward_state_, reducer_);
+    return forward_inputs(detail::ModuleInput<Arguments&&>(
+        std::forward<Arguments>(arguments), forward_state_.input_device())...);
   }
 
   /// The wrapped module, for saving and for use without communication.
@@ -77,10 +86,31 @@ class DistributedDataParallelImpl : public torch::nn::Module,
   }
 
  private:
+  template <typename... Inputs>
+  decltype(auto) forward_inputs(Inputs&&... inputs) {
+    using Output = decltype(module_->forward(inputs.get()...));
+    forward_state_.check_devices(inputs.value()...);
+    if constexpr (has_tensors_v<Output>) {
+      Output output = module_->forward(inputs.get()...);
+      if (forward_state_.gradients_will_follow(reducer_)) {
+        detail::OutputAnchors anchors;
+        visit_tensors(output, anchors);
+        reducer_.anchor(anchors);
+      }
+      if constexpr (std::is_rvalue_reference_v<Output>) {
+        return std::move(output);
+      } else {
+        return output;
+      }
+    } else {
+      reducer_.anchor_unseen();
+      return module_->forward(inputs.get()...);
+    }
+  }
+
   std::shared_ptr<Contained> module_;
-  ProcessGroup group_;
-  bool broadcast_buffers_;
   Reducer reducer_;
+  detail::ForwardState forward_state_;
 };
 
 /// Wraps a module as Python's DistributedDataParallel does: `model->forward()`
@@ -91,8 +121,9 @@ class DistributedDataParallelImpl : public torch::nn::Module,
 ///     ddp::DistributedDataParallel<Net> model(net, group);
 ///
 /// `net` is a `std::shared_ptr<Net>`, or a module holder `Net`. It is not
-/// cloned, and needs no `clone()`. Construction and, in training, `forward` are
-/// collective. See `Reducer` for what is averaged, compared and thrown.
+/// cloned, and needs no `clone()`. Construction is collective, and so is
+/// `forward` in training and once after it, see there. See `Reducer` for what
+/// is averaged, compared and thrown.
 template <typename Net>
 class DistributedDataParallel
     : public torch::nn::ModuleHolder<DistributedDataParallelImpl<Net>> {

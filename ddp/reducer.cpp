@@ -4,79 +4,153 @@
 #include <ddp/module_state.h>
 #include <ddp/verification.h>
 
+#include <torch/csrc/jit/api/module.h>
 #include <torch/nn/module.h>
 
 // How it works
 //
-// LibTorch's autograd ends in one AccumulateGrad node per parameter. A hook on
-// each runs when the parameter's gradient of this backward is complete. It puts
-// the gradient into its slice of a bucket, scaled by 1/size, and counts. The
-// hook that completes a bucket starts the bucket's all-reduce, which goes on
-// beside backward; buckets start in order, since the ranks' collectives must
-// match. The first hook of a backward asks the engine to call `finish` at the
-// end: it contributes for parameters whose hook did not run, waits for the
-// buckets, and hands the slices out as gradients.
+// LibTorch's autograd accumulates each parameter's gradient of a backward at
+// one place, and calls a hook after it. The hook puts the gradient into its
+// slice of a bucket, scaled by 1/size, and counts. The hook that completes a
+// bucket starts the bucket's reduction, which goes on beside backward; buckets
+// start in order, since the ranks' collectives must match. The first hook of a
+// backward asks the engine for a call at its end: there the Reducer contributes
+// for parameters whose hook did not run, waits for the buckets, and hands the
+// slices out as gradients.
 
 namespace ddp {
 namespace {
 
+/// What decides about layout and values, and so must agree over ranks.
 std::string describe(const ReducerOptions& options) {
-  return c10::str(
+  const auto cap = [](const std::optional<double>& value) {
+    return value ? std::to_string(*value) : "default";
+  };
+  std::string text = c10::str(
       "bucket_cap_mb ",
-      options.bucket_cap_mb() ? std::to_string(*options.bucket_cap_mb())
-                              : "default",
+      cap(options.bucket_cap_mb()),
+      ", first_bucket_cap_mb ",
+      cap(options.first_bucket_cap_mb()),
+      ", bucket_cap_mb_list ",
+      options.bucket_cap_mb_list(),
       ", broadcast_buffers ",
-      options.broadcast_buffers());
+      options.broadcast_buffers(),
+      ", buffer_sync ",
+      static_cast<int>(options.buffer_sync()),
+      ", find_unused_parameters ",
+      options.find_unused_parameters(),
+      ", gradient_as_bucket_view ",
+      options.gradient_as_bucket_view(),
+      ", static_graph ",
+      options.static_graph(),
+      ", skip_all_reduce_unused_params ",
+      options.skip_all_reduce_unused_params(),
+      ", check_divergence_every ",
+      options.check_divergence_every(),
+      ", check_finite ",
+      options.check_finite(),
+      ", comm_hook ",
+      options.comm_hook() ? "set" : "default",
+      ", parameters_to_ignore");
+  for (const auto& name : options.parameters_to_ignore()) {
+    text += " " + name;
+  }
+  text += ", sparse_parameters";
+  for (const auto& name : options.sparse_parameters()) {
+    text += " " + name;
+  }
+  return text;
+}
+
+/// Gives all ranks rank 0's values of parameters and buffers, once they are
+/// known to agree in everything else.
+void synchronize(
+    const detail::ManagedState& managed,
+    const ReducerOptions& options,
+    const ProcessGroup& group) {
+  if (!options.init_sync()) {
+    return;
+  }
+  auto state = managed.parameters;
+  if (options.broadcast_buffers()) {
+    const auto buffers = managed.buffers();
+    state.names.insert(
+        state.names.end(), buffers.names.begin(), buffers.names.end());
+    state.tensors.insert(
+        state.tensors.end(), buffers.tensors.begin(), buffers.tensors.end());
+  }
+  verify_same_model(state, describe(options), group);
+  broadcast_tensors(state.tensors, group);
+}
+
+std::shared_ptr<Reducer::Impl> make_impl(
+    detail::ManagedState state,
+    const ProcessGroup& group,
+    const ReducerOptions& options,
+    SyncDecision decision = SyncDecision::kInBackward) {
+  const auto own_group =
+      options.share_communicator() ? group : group.duplicate();
+  synchronize(state, options, own_group);
+  return std::make_shared<Reducer::Impl>(
+      std::move(state), own_group, options, decision);
 }
 
 NamedTensors number(const std::vector<at::Tensor>& parameters) {
   NamedTensors result;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const auto& tensor = parameters[i];
-    TORCH_CHECK_VALUE(
-        tensor.defined() && tensor.is_leaf() && tensor.requires_grad(),
-        "parameter ",
-        i,
-        " is not a leaf tensor that requires a gradient");
     result.names.push_back(std::to_string(i));
-    result.tensors.push_back(tensor);
   }
+  result.tensors = parameters;
   return result;
-}
-
-/// Gives all ranks rank 0's values of `state`, once they are known to agree in
-/// everything else.
-void synchronize(
-    const NamedTensors& state,
-    const ReducerOptions& options,
-    const ProcessGroup& group) {
-  if (options.init_sync()) {
-    verify_same_model(state, describe(options), group);
-    broadcast_tensors(state.tensors, group);
-  }
 }
 
 } // namespace
 
+Reducer::Reducer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
 Reducer::Reducer(
     const std::shared_ptr<torch::nn::Module>& module,
     const ProcessGroup& group,
-    const ReducerOptions& options) {
-  TORCH_CHECK_VALUE(module, "Reducer: the module is null");
-  const auto own_group = group.duplicate();
-  synchronize(unique_state(*module), options, own_group);
-  impl_ = std::make_shared<Impl>(
-      unique_parameters(*module, /*include_frozen=*/false), own_group, options);
-}
+    const ReducerOptions& options)
+    : Reducer(
+          make_impl(detail::managed_state(module, options), group, options)) {}
+
+Reducer::Reducer(
+    const torch::jit::Module& module,
+    const ProcessGroup& group,
+    const ReducerOptions& options)
+    : Reducer(
+          make_impl(detail::managed_state(module, options), group, options)) {}
+
+Reducer::Reducer(
+    const torch::OrderedDict<std::string, at::Tensor>& parameters,
+    const ProcessGroup& group,
+    const ReducerOptions& options)
+    : Reducer(make_impl(
+          detail::managed_state(
+              NamedTensors{parameters.keys(), parameters.values()},
+              options),
+          group,
+          options)) {}
 
 Reducer::Reducer(
     const std::vector<at::Tensor>& parameters,
     const ProcessGroup& group,
+    const ReducerOptions& options)
+    : Reducer(make_impl(
+          detail::managed_state(number(parameters), options),
+          group,
+          options)) {}
+
+Reducer Reducer::for_wrapper(
+    const std::shared_ptr<torch::nn::Module>& module,
+    const ProcessGroup& group,
     const ReducerOptions& options) {
-  const auto named = number(parameters);
-  const auto own_group = group.duplicate();
-  synchronize(named, options, own_group);
-  impl_ = std::make_shared<Impl>(named, own_group, options);
+  return Reducer(make_impl(
+      detail::managed_state(module, options),
+      group,
+      options,
+      SyncDecision::kInForward));
 }
 
 Reducer::Reducer(Reducer&&) noexcept = default;
@@ -95,7 +169,13 @@ Reducer& Reducer::operator=(Reducer&& other) noexcept {
 Reducer::~Reducer() {
   if (impl_) {
     impl_->detach();
+    impl_->report_unwinding();
   }
+}
+
+Reducer::Impl& Reducer::impl() const {
+  TORCH_CHECK(impl_, "this Reducer was moved from");
+  return *impl_;
 }
 
 Reducer::NoSyncGuard::NoSyncGuard(std::shared_ptr<Impl> impl)
@@ -110,15 +190,32 @@ Reducer::NoSyncGuard::~NoSyncGuard() {
 }
 
 Reducer::NoSyncGuard Reducer::no_sync() {
+  impl();
   return NoSyncGuard(impl_);
 }
 
 bool Reducer::synchronizes() const {
-  return impl_->no_sync_depth == 0;
+  return impl().no_sync_depth == 0;
+}
+
+void Reducer::finish_backward() {
+  impl().finish_backward();
+}
+
+void Reducer::anchor(const detail::OutputAnchors& outputs) {
+  impl().anchor(outputs);
+}
+
+void Reducer::anchor_unseen() {
+  impl().decision = SyncDecision::kInBackward;
 }
 
 std::vector<BucketIndices> Reducer::buckets() const {
-  return impl_->bucket_indices();
+  return impl().bucket_indices();
+}
+
+Timeline Reducer::timeline() const {
+  return impl().timeline();
 }
 
 } // namespace ddp

@@ -4,55 +4,70 @@
 #include <ddp/bucket_assignment.h>
 #include <ddp/process_group.h>
 #include <ddp/reducer_options.h>
+#include <ddp/timeline.h>
 #include <torch/nn/pimpl.h>
+#include <torch/ordered_dict.h>
 
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <vector>
 
 namespace torch::nn {
 class Module;
 }
+namespace torch::jit {
+struct Module;
+}
 
 namespace ddp {
+
+namespace detail {
+class OutputAnchors;
+}
 
 /// Averages gradients over ranks during `backward()`.
 ///
 /// Attach one to a module or to a list of parameters and leave the training
 /// loop as it is: when `backward()` returns, each parameter's `grad()` is the
 /// mean over ranks of what the ranks computed. Gradients are collected in
-/// buckets, and a bucket's all-reduce runs while backward goes on. Every rank
-/// must run the same number of backward passes, and each has to reach at least
-/// one parameter. Beyond that ranks may use different parameters: who has no
-/// gradient contributes zero, and where no rank has one there is none. A
-/// gradient that was there before is part of what is averaged.
+/// buckets, and a bucket's reduction runs while backward goes on. Each backward
+/// outside of `no_sync` reduces, a second one over a retained graph and one
+/// over another output too, so every rank must run the same number of them.
 ///
-/// Attach after the module was moved to its device and dtype: a parameter that
-/// is converted later is off the Reducer, as is one that is unfrozen later.
-/// Buffers (the statistics of batch-norm) stay each rank's own: give every rank
-/// rank 0's before evaluating or saving by `broadcast_buffers`, or in each
-/// forward by `DistributedDataParallel`.
+/// Ranks may use different parameters. Where some ranks have a gradient since
+/// the last reduction, it is averaged with what the others have (from before,
+/// or zero); where none has, the gradient stays as it was. A backward must
+/// reach at least one managed parameter, or be followed by `finish_backward()`.
+///
+/// Attach after the module was moved to its device and dtype: converting it
+/// later makes the next backward throw. Parameters may be frozen and unfrozen
+/// between backwards, on all ranks alike. Buffers (the statistics of
+/// batch-norm) become rank 0's at the end of each backward that reduces.
 ///
 /// After a backward the gradients are slices of the buckets. Optimizers,
 /// clipping and `zero_grad()` work on them as on any gradient; one that has to
 /// outlive the next backward must be cloned.
 ///
-/// Values equal those of Python's DistributedDataParallel with its default
-/// options bit for bit (but for the sign of zeros) over gloo: each rank
-/// multiplies by 1/size, the sum follows, and the buckets are laid out as there
-/// (in the first backward one bucket per dtype, then rebuilt once in rank 0's
-/// order of gradients). Source:
+/// Values equal those of Python's DistributedDataParallel with the same options
+/// bit for bit over gloo: each rank multiplies by 1/size, the sum follows, and
+/// the buckets are laid out as there (in the first backward one bucket per
+/// dtype, then rebuilt once in rank 0's order of gradients). Source:
 /// pytorch/torch/csrc/distributed/c10d/reducer.cpp.
+///
+/// What a backward throws where ranks differ, a peer fails or a gradient cannot
+/// be reduced is a `c10::Error` with the reason; the Reducer is of no use after
+/// it, and a new one may be constructed on all ranks.
 ///
 /// With a group of one nothing happens. Not thread-safe; destroy it on all
 /// ranks at the same place or not at all.
 class Reducer {
  public:
-  /// Manages the parameters of `module` that require gradients. Unless
-  /// `options.init_sync()` is off, checks that all ranks have the same model
-  /// and gives them rank 0's parameters and buffers. Collective. Throws
-  /// `c10::ValueError` where no parameter requires a gradient or where ranks
-  /// differ, on all ranks and by name.
+  /// Manages the parameters of `module`. Unless `options.init_sync()` is off,
+  /// checks that all ranks have the same model and gives them rank 0's
+  /// parameters and buffers. Collective. Throws `c10::ValueError` where no
+  /// parameter requires a gradient, where one belongs to another Reducer, or
+  /// where ranks differ, by name and, in the last case, on all ranks.
   Reducer(
       const std::shared_ptr<torch::nn::Module>& module,
       const ProcessGroup& group,
@@ -72,7 +87,20 @@ class Reducer {
             group,
             options) {}
 
-  /// The same for leaf tensors; messages call them by their index.
+  /// The same for a TorchScript module.
+  Reducer(
+      const torch::jit::Module& module,
+      const ProcessGroup& group,
+      const ReducerOptions& options = {});
+
+  /// The same for leaf tensors that require gradients, by the names that
+  /// messages use: what `named_parameters()` returns.
+  Reducer(
+      const torch::OrderedDict<std::string, at::Tensor>& parameters,
+      const ProcessGroup& group,
+      const ReducerOptions& options = {});
+
+  /// The same without names; messages call parameters by their index.
   Reducer(
       const std::vector<at::Tensor>& parameters,
       const ProcessGroup& group,
@@ -105,10 +133,40 @@ class Reducer {
   /// Whether a backward now would communicate, that is, no guard lives.
   bool synchronizes() const;
 
-  /// The parameters of each bucket, by index, in the order of reduction.
+  /// Takes part in the reduction of this step if this rank's backward has not:
+  /// because it reached no managed parameter, or because there was none. Call
+  /// it after the backward in every step, or in none. Does nothing where the
+  /// step has been reduced, or under `no_sync`. Collective in the former case.
+  void finish_backward();
+
+  /// The parameters of each bucket, by index among all that are managed, in the
+  /// order of reduction.
   std::vector<BucketIndices> buckets() const;
 
+  /// What the buckets of the last backward did when; empty unless
+  /// `options.record()` is on.
+  Timeline timeline() const;
+
  private:
+  template <typename Net>
+  friend class DistributedDataParallelImpl;
+
+  Reducer(std::shared_ptr<Impl> impl);
+
+  /// For a wrapper: a backward communicates where it comes through an output
+  /// that was anchored, and buffers are the wrapper's.
+  static Reducer for_wrapper(
+      const std::shared_ptr<torch::nn::Module>& module,
+      const ProcessGroup& group,
+      const ReducerOptions& options);
+  void anchor(const detail::OutputAnchors& outputs);
+
+  /// For an output that cannot be looked into: from now on each backward
+  /// communicates, as if attached.
+  void anchor_unseen();
+
+  Impl& impl() const;
+
   std::shared_ptr<Impl> impl_;
 };
 

@@ -1,25 +1,122 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <ddp/comm_hook.h>
 #include <torch/arg.h>
 
+#include <cstdint>
+#include <memory>
 #include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
 namespace ddp {
 
-/// Options of `Reducer` and `DistributedDataParallel`, with the names and
-/// defaults of Python's DistributedDataParallel.
+/// Before which forwards `DistributedDataParallel` gives every rank rank 0's
+/// buffers. Such a forward is collective.
+enum class BufferSync {
+  /// As Python does: before the first, and before each whose predecessor had
+  /// gradients to follow (grad mode on and no `no_sync` guard alive). So the
+  /// first forward without gradients after one with them is collective too, and
+  /// the first one with gradients after others keeps each rank's own buffers.
+  kPython,
+  /// Before each that gradients will follow, and no other: ranks may evaluate
+  /// on their own.
+  kTrainingForward,
+};
+
+/// What to do about a finding.
+enum class Reaction { kIgnore, kWarn, kError };
+
+/// Options of `Reducer` and `DistributedDataParallel`. Those that Python's
+/// DistributedDataParallel has bear its names and defaults. All ranks must pass
+/// the same; construction compares them.
 struct ReducerOptions {
   /// Size at which a bucket is reduced, in MiB; fractions are allowed. Unset:
   /// 25, and 1 for the first bucket, so that communication begins early.
   TORCH_ARG(std::optional<double>, bucket_cap_mb);
 
-  /// Whether the wrapper gives every rank rank 0's buffers (the running
-  /// statistics of batch-norm) before each forward that gradients will follow.
+  /// The first bucket's own size, in MiB. Unset: 1, or `bucket_cap_mb` where
+  /// that is set.
+  TORCH_ARG(std::optional<double>, first_bucket_cap_mb);
+
+  /// Sizes of the buckets in the order of reduction, in MiB; the last repeats.
+  /// Unless empty it replaces the two above, and holds in the first backward
+  /// too.
+  TORCH_ARG(std::vector<double>, bucket_cap_mb_list);
+
+  /// Whether every rank gets rank 0's buffers (the running statistics of
+  /// batch-norm): the wrapper before forwards, an attached Reducer at the end
+  /// of each synchronised backward.
   TORCH_ARG(bool, broadcast_buffers) = true;
+
+  /// Before which forwards the wrapper does so.
+  TORCH_ARG(BufferSync, buffer_sync) = BufferSync::kPython;
+
+  /// Whether the wrapper's forward moves its arguments to the group's device,
+  /// if all parameters are there. See `DistributedDataParallel`.
+  TORCH_ARG(bool, move_inputs) = true;
 
   /// Whether construction compares the models and gives every rank rank 0's
   /// parameters and buffers. Without it the caller vouches for both.
   TORCH_ARG(bool, init_sync) = true;
+
+  /// Not needed: unused parameters are handled without it. With it buckets are
+  /// laid out as Python lays them out then (in the order of registration, never
+  /// rebuilt), for equal bits.
+  TORCH_ARG(bool, find_unused_parameters) = false;
+
+  /// Gradients are slices of the buckets either way. With it a gradient that
+  /// was kept over a backward is divided by the number of ranks, without it
+  /// multiplied by the reciprocal, which rounds differently; as in Python.
+  TORCH_ARG(bool, gradient_as_bucket_view) = false;
+
+  /// Not needed: parameters that a backward reaches several times (activation
+  /// checkpointing) are handled without it. With it buckets are rebuilt after
+  /// the second backward instead of the first, as in Python.
+  TORCH_ARG(bool, static_graph) = false;
+
+  /// Leaves out buckets of which this rank used no parameter since the last
+  /// reduction. All ranks must use the same parameters then, or they wait for
+  /// each other in vain.
+  TORCH_ARG(bool, skip_all_reduce_unused_params) = false;
+
+  /// Names of parameters and buffers that stay each rank's own: not compared,
+  /// not broadcast, not reduced. A name of the module's `named_parameters()`;
+  /// one that the module does not have is an error.
+  TORCH_ARG(std::set<std::string>, parameters_to_ignore);
+
+  /// Names of parameters whose gradients are sparse, besides the weights of
+  /// `Embedding` and `EmbeddingBag` with `sparse(true)`, which are found.
+  TORCH_ARG(std::set<std::string>, sparse_parameters);
+
+  /// What to do when backward reaches a leaf tensor that no Reducer manages, as
+  /// the parameters of modules in a plain `std::vector`. Looked for in the
+  /// first backward passes.
+  TORCH_ARG(Reaction, unmanaged_leaves) = Reaction::kWarn;
+
+  /// Leaf tensors that may get a gradient and be each rank's own: not reported.
+  TORCH_ARG(std::vector<at::Tensor>, known_leaves);
+
+  /// Every so many backward passes, compare the parameters of all ranks bit for
+  /// bit, and throw where they differ. 0: never.
+  TORCH_ARG(int64_t, check_divergence_every) = 0;
+
+  /// Whether to look for NaN and infinity in each rank's gradients before they
+  /// are averaged, and throw on all ranks by name.
+  TORCH_ARG(bool, check_finite) = false;
+
+  /// Reduces a bucket; unset: an all-reduce.
+  TORCH_ARG(std::shared_ptr<CommHook>, comm_hook);
+
+  /// Whether the Reducer's collectives run on the group that it is given, and
+  /// not on connections of its own. Then nothing else may use that group while
+  /// a backward runs, on any rank.
+  TORCH_ARG(bool, share_communicator) = false;
+
+  /// Whether `Reducer::timeline()` is kept.
+  TORCH_ARG(bool, record) = false;
 };
 
 } // namespace ddp

@@ -1,17 +1,18 @@
 #include <ddp/verification.h>
 
+#include <ddp/detail/rank_report.h>
+#include <ddp/detail/tensor_contents.h>
+
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <sstream>
 
 namespace ddp {
 namespace {
 
-// Enough to see what is wrong; a model may have thousands of parameters.
-constexpr size_t kMaxDifferences = 8;
+using detail::join_lines;
+using detail::split_lines;
 
 std::vector<std::string> describe(
     const NamedTensors& tensors,
@@ -28,23 +29,6 @@ std::vector<std::string> describe(
         " with strides ",
         tensor.strides(),
         tensor.requires_grad() ? ", trainable" : ""));
-  }
-  return lines;
-}
-
-std::string join(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const auto& line : lines) {
-    text += line + '\n';
-  }
-  return text;
-}
-
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(line);
   }
   return lines;
 }
@@ -86,26 +70,6 @@ void compare(
   }
 }
 
-[[noreturn]] void fail(
-    const char* what,
-    const std::vector<std::string>& differences) {
-  std::ostringstream text;
-  text << what;
-  for (size_t i = 0; i < std::min(differences.size(), kMaxDifferences); ++i) {
-    text << "\n  " << differences[i];
-  }
-  if (differences.size() > kMaxDifferences) {
-    text << "\n  ... and " << differences.size() - kMaxDifferences << " more";
-  }
-  C10_THROW_ERROR(ValueError, text.str());
-}
-
-uint64_t tensor_hash(const at::Tensor& tensor, uint64_t seed) {
-  const auto bytes = tensor.detach().cpu().contiguous();
-  return XXH3_64bits_withSeed(
-      bytes.const_data_ptr(), static_cast<size_t>(bytes.nbytes()), seed);
-}
-
 } // namespace
 
 void verify_same_model(
@@ -115,7 +79,7 @@ void verify_same_model(
   if (group.size() == 1) {
     return;
   }
-  const auto own = join(describe(tensors, options));
+  const auto own = join_lines(describe(tensors, options));
   const auto hash = XXH3_64bits(own.data(), own.size());
   const auto hashes = group.all_gather(
       at::scalar_tensor(static_cast<int64_t>(hash), at::kLong));
@@ -129,54 +93,18 @@ void verify_same_model(
   const auto texts = group.all_gather(own);
   std::vector<std::string> differences;
   for (int64_t r = 1; r < group.size(); ++r) {
-    compare(r, split(texts[r]), split(texts[0]), differences);
+    compare(r, split_lines(texts[r]), split_lines(texts[0]), differences);
   }
-  fail("the model is not the same on all ranks:", differences);
-}
-
-void verify_same_parameters(
-    const torch::nn::Module& module,
-    const ProcessGroup& group) {
-  const auto parameters = unique_parameters(module);
-  auto hashes =
-      at::empty({static_cast<int64_t>(parameters.tensors.size())}, at::kLong);
-  for (size_t i = 0; i < parameters.tensors.size(); ++i) {
-    hashes[static_cast<int64_t>(i)] =
-        static_cast<int64_t>(tensor_hash(parameters.tensors[i], 0));
-  }
-  const auto all = group.all_gather(hashes);
-  std::vector<std::string> differences;
-  for (int64_t r = 1; r < group.size(); ++r) {
-    if (all[r].size(0) != all[0].size(0)) {
-      differences.push_back(c10::str(
-          "rank ",
-          r,
-          " has ",
-          all[r].size(0),
-          " parameters, rank 0 has ",
-          all[0].size(0)));
-      continue;
-    }
-    const auto unequal = all[r].ne(all[0]).nonzero();
-    for (int64_t k = 0; k < unequal.size(0); ++k) {
-      differences.push_back(c10::str(
-          "rank ",
-          r,
-          " differs from rank 0 in ",
-          parameters.names[unequal[k][0].item<int64_t>()]));
-    }
-  }
-  if (!differences.empty()) {
-    fail("the parameters are not the same on all ranks:", differences);
-  }
+  detail::throw_differences(
+      "the model is not the same on all ranks:", differences);
 }
 
 uint64_t parameter_hash(const torch::nn::Module& module) {
   const auto parameters = unique_parameters(module);
-  const auto names = join(describe(parameters, ""));
+  const auto names = join_lines(describe(parameters, ""));
   uint64_t hash = XXH3_64bits(names.data(), names.size());
   for (const auto& tensor : parameters.tensors) {
-    hash = tensor_hash(tensor, hash);
+    hash = detail::tensor_hash(tensor, hash);
   }
   return hash;
 }

@@ -2,10 +2,13 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
+#include <ddp/detail/process_group_impl.h>
 #include <ddp/distributed_data_parallel.h>
 
+using ddp::BufferSync;
 using ddp::DistributedDataParallel;
 using ddp::ProcessGroup;
+using ddp::ReducerOptions;
 using ddp::test::BranchNet;
 using ddp::test::ranks;
 
@@ -25,6 +28,55 @@ struct NormNetImpl : torch::nn::Module {
 };
 TORCH_MODULE(NormNet);
 
+/// Each forward remembers the buffer that it met, and lets it drift apart.
+struct DriftNet : torch::nn::Module {
+  torch::Tensor weight, drift, met;
+  int64_t rank;
+  bool fails = false;
+
+  explicit DriftNet(int64_t own_rank) : rank(own_rank) {
+    weight = register_parameter("weight", torch::ones({2}));
+    drift = register_buffer("drift", torch::zeros({2}));
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    met = drift.clone();
+    drift.add_(rank + 1);
+    if (fails) {
+      throw std::out_of_range("forward of the net");
+    }
+    return x * weight;
+  }
+};
+
+/// Kinds of forward.
+enum Kind { kSync, kNoSync, kNoGrad };
+
+/// Takes all kinds of arguments, and returns all kinds of results.
+struct EchoNet : torch::nn::Module {
+  torch::Tensor weight;
+  std::vector<torch::Tensor> kept;
+
+  explicit EchoNet(torch::Device device = torch::kCPU) {
+    weight = register_parameter("weight", torch::ones({2}, device));
+  }
+  void forward(torch::Tensor& x) {
+    x = x * weight;
+  }
+  std::vector<torch::Tensor>& forward(std::vector<torch::Tensor> list) {
+    kept = std::move(list);
+    return kept;
+  }
+  const torch::Tensor& forward(const torch::Tensor& /*x*/, int /*tag*/) {
+    return weight;
+  }
+  std::vector<torch::Tensor>&& forward() {
+    return std::move(kept);
+  }
+  std::unique_ptr<int> forward(std::unique_ptr<int> pointer) {
+    return pointer;
+  }
+};
+
 torch::Tensor mine(const ProcessGroup& group) {
   torch::manual_seed(group.rank());
   return torch::randn({8, 3});
@@ -37,6 +89,48 @@ bool equal_on_all(const ProcessGroup& group, const torch::Tensor& tensor) {
     }
   }
   return true;
+}
+
+/// A forward of that kind; whether all ranks' nets met the same buffer.
+bool meets_equal(
+    DistributedDataParallel<DriftNet>& model,
+    const ProcessGroup& group,
+    Kind kind) {
+  {
+    const torch::AutoGradMode grad_mode(kind != kNoGrad);
+    auto guard = std::make_optional(model->no_sync());
+    if (kind != kNoSync) {
+      guard.reset();
+    }
+    const auto output = model->forward(torch::ones({2}));
+    if (kind == kSync) {
+      output.sum().backward();
+    }
+  }
+  return equal_on_all(group, model->module()->met);
+}
+
+/// What they met in a sequence of forwards: each kind twice, between others.
+std::vector<bool> meetings(const ProcessGroup& group, BufferSync buffer_sync) {
+  DistributedDataParallel<DriftNet> model(
+      std::make_shared<DriftNet>(group.rank()),
+      group,
+      ReducerOptions().buffer_sync(buffer_sync));
+  std::vector<bool> equal;
+  for (const auto kind :
+       {kSync,
+        kSync,
+        kNoSync,
+        kNoSync,
+        kSync,
+        kSync,
+        kNoGrad,
+        kNoGrad,
+        kSync,
+        kSync}) {
+    equal.push_back(meets_equal(model, group, kind));
+  }
+  return equal;
 }
 
 } // namespace
@@ -80,10 +174,31 @@ TEST_CASE("buffers follow rank 0's before a forward that will be trained on") {
   });
 }
 
-TEST_CASE("without gradients to follow, forward does not communicate") {
+TEST_CASE("buffers are broadcast before the forwards that Python chooses") {
+  ranks(3, [](ProcessGroup group) {
+    REQUIRE(ReducerOptions().buffer_sync() == BufferSync::kPython);
+    // As measured of torch.nn.parallel.DistributedDataParallel.
+    REQUIRE(
+        meetings(group, BufferSync::kPython) ==
+        std::vector<bool>{
+            true, true, true, false, false, true, true, false, false, true});
+  });
+}
+
+TEST_CASE("kTrainingForward broadcasts before those with gradients to follow") {
+  ranks(3, [](ProcessGroup group) {
+    REQUIRE(
+        meetings(group, BufferSync::kTrainingForward) ==
+        std::vector<bool>{
+            true, true, false, false, true, true, false, false, true, true});
+  });
+}
+
+TEST_CASE("with kTrainingForward ranks may evaluate on their own") {
   ranks(3, [](ProcessGroup group) {
     NormNet net;
-    DistributedDataParallel<NormNet> model(net, group);
+    DistributedDataParallel<NormNet> model(
+        net, group, ReducerOptions().buffer_sync(BufferSync::kTrainingForward));
     model->forward(mine(group)).first.sum().backward();
     if (group.rank() == 0) { // the others do not take part: it must not wait
       torch::NoGradGuard no_grad;
@@ -94,6 +209,121 @@ TEST_CASE("without gradients to follow, forward does not communicate") {
       model->forward(mine(group));
     }
     group.barrier();
+  });
+}
+
+TEST_CASE("by default they may from the second forward without gradients on") {
+  ranks(3, [](ProcessGroup group) {
+    NormNet net;
+    DistributedDataParallel<NormNet> model(net, group);
+    model->forward(mine(group)).first.sum().backward();
+    torch::NoGradGuard no_grad;
+    model->forward(mine(group));
+    for (int64_t i = 0; i < group.rank(); ++i) {
+      model->forward(mine(group));
+    }
+    group.barrier();
+  });
+}
+
+TEST_CASE("a buffer that came after construction is broadcast too") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<DriftNet>(group.rank());
+    DistributedDataParallel<DriftNet> model(net, group);
+    const auto late =
+        net->register_buffer("late", torch::full({2}, group.rank() + 1.0));
+    model->forward(torch::ones({2}));
+    REQUIRE(late.eq(1).all().item<bool>());
+  });
+}
+
+TEST_CASE("an exception of the net passes through, and ranks stay in step") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<DriftNet>(group.rank());
+    DistributedDataParallel<DriftNet> model(net, group);
+    REQUIRE(meets_equal(model, group, kSync));
+    {
+      const auto guard = model->no_sync();
+      net->fails = group.rank() == 1;
+      if (net->fails) {
+        REQUIRE_THROWS_AS(model->forward(torch::ones({2})), std::out_of_range);
+      } else {
+        model->forward(torch::ones({2}));
+      }
+      net->fails = false;
+    }
+    // Had rank 1 forgotten that forward, it would wait for a broadcast here.
+    REQUIRE(!meets_equal(model, group, kNoGrad));
+    REQUIRE(!meets_equal(model, group, kSync));
+    REQUIRE(meets_equal(model, group, kSync));
+    REQUIRE(equal_on_all(group, net->weight.grad()));
+  });
+}
+
+TEST_CASE("arguments and results keep their types and identities") {
+  DistributedDataParallel<EchoNet> model(
+      std::make_shared<EchoNet>(), ProcessGroup());
+  auto& net = *model->module();
+  auto x = torch::full({2}, 3.0);
+  static_assert(std::is_void_v<decltype(model->forward(x))>);
+  model->forward(x); // writes to what it was given
+  REQUIRE(x.requires_grad());
+  std::vector<torch::Tensor> list{torch::ones({2})};
+  static_assert(std::is_same_v<
+                decltype(model->forward(list)),
+                std::vector<torch::Tensor>&>);
+  REQUIRE(&model->forward(list) == &net.kept);
+  REQUIRE(net.kept[0].is_same(list[0]));
+  static_assert(
+      std::is_same_v<decltype(model->forward(x, 1)), const torch::Tensor&>);
+  REQUIRE(&model->forward(x, 1) == &net.weight);
+  static_assert(
+      std::is_same_v<decltype(model->forward()), std::vector<torch::Tensor>&&>);
+  REQUIRE(
+      &static_cast<const std::vector<torch::Tensor>&>(model->forward()) ==
+      &net.kept);
+  auto pointer = std::make_unique<int>(3);
+  const auto* address = pointer.get();
+  REQUIRE(model->forward(std::move(pointer)).get() == address);
+}
+
+TEST_CASE("forward moves its arguments to the device of group and module") {
+  auto impl = std::make_shared<ProcessGroup::Impl>();
+  impl->device = torch::kMeta;
+  const ProcessGroup alone(impl);
+  DistributedDataParallel<EchoNet> model(
+      std::make_shared<EchoNet>(torch::kMeta), alone);
+  const std::vector<torch::Tensor> list{torch::ones({2})};
+  REQUIRE(model->forward(list)[0].device() == torch::kMeta);
+  REQUIRE(list[0].device() == torch::kCPU);
+  // Where the module is elsewhere, or the option is off, they stay.
+  DistributedDataParallel<EchoNet> elsewhere(
+      std::make_shared<EchoNet>(torch::kCPU), alone);
+  REQUIRE(elsewhere->forward(list)[0].is_same(list[0]));
+  DistributedDataParallel<EchoNet> off(
+      std::make_shared<EchoNet>(torch::kMeta),
+      alone,
+      ReducerOptions().move_inputs(false));
+  REQUIRE_THROWS_AS(off->forward(list), c10::ValueError);
+}
+
+TEST_CASE("an argument on another device than the module is reported first") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<DriftNet>(group.rank());
+    DistributedDataParallel<DriftNet> model(
+        net, group, ReducerOptions().move_inputs(false));
+    model->forward(torch::ones({2}));
+    net->met = torch::Tensor();
+    if (group.rank() == 2) {
+      REQUIRE_THROWS_WITH(
+          model->forward(torch::ones({2}, torch::kMeta)),
+          ContainsSubstring("rank 2: argument 0 of forward") &&
+              ContainsSubstring("is on meta") && ContainsSubstring("weight"));
+      REQUIRE(!net->met.defined()); // the net has not run
+    } else {
+      model->forward(torch::ones({2}));
+    }
+    REQUIRE(meets_equal(model, group, kSync)); // ranks are still in step
   });
 }
 

@@ -1,79 +1,77 @@
 #include <tests/support/catch.h>
-#include <tests/support/nets.h>
+
+#include <tests/parity/configurations.h>
+#include <tests/support/c10d_reducer.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/reducer.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
 
 using ddp::ProcessGroup;
 using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::batch;
-using ddp::test::copy_parameters;
+using ddp::parity::Configuration;
+using ddp::test::C10dReducer;
 using ddp::test::ranks;
-using ddp::test::UnevenNet;
 
 namespace {
 
-/// LibTorch's own Reducer, set up as Python's DistributedDataParallel does.
-std::unique_ptr<c10d::Reducer> c10d_reducer(
-    const torch::nn::Module& net,
-    const ProcessGroup& group,
-    int64_t first_cap,
-    int64_t cap) {
-  const auto parameters = net.parameters();
-  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
-      parameters, {std::numeric_limits<size_t>::max()});
-  std::reverse(buckets.begin(), buckets.end());
-  return std::make_unique<c10d::Reducer>(
-      parameters,
-      buckets,
-      group.c10d(),
-      std::vector<bool>(parameters.size(), false),
-      cap,
-      false,
-      false,
-      std::unordered_map<size_t, std::string>(),
-      first_cap,
-      false,
-      false,
-      std::vector<int64_t>());
+/// Whether two states have the same names, dtypes, shapes and bytes.
+bool same_bits(const ddp::StateDict& a, const ddp::StateDict& b) {
+  if (a.keys() != b.keys()) {
+    return false;
+  }
+  return std::equal(
+      a.begin(), a.end(), b.begin(), [](const auto& left, const auto& right) {
+        const auto& x = left.value();
+        const auto& y = right.value();
+        return x.scalar_type() == y.scalar_type() && x.sizes() == y.sizes() &&
+            x.detach()
+                .reshape({-1})
+                .view(torch::kByte)
+                .equal(y.detach().reshape({-1}).view(torch::kByte));
+      });
+}
+
+std::shared_ptr<ddp::parity::Net> make_net(const std::string& name) {
+  torch::manual_seed(42);
+  return ddp::parity::make_net(name);
 }
 
 void compare_with_c10d(
-    ProcessGroup group,
-    const ReducerOptions& options,
-    int64_t first_cap,
-    int64_t cap,
-    bool set_to_none) {
-  torch::manual_seed(7);
-  auto net = std::make_shared<UnevenNet>();
-  auto oracle_net = std::make_shared<UnevenNet>();
+    const Configuration& configuration,
+    const ProcessGroup& group) {
+  const auto rank = group.rank();
+  const auto net = make_net(configuration.net);
+  const auto oracle_net = make_net(configuration.net);
+  // c10d's Reducer knows nothing of buffers.
+  const auto options =
+      ddp::ReducerOptions(configuration.options).broadcast_buffers(false);
   Reducer reducer(net, group, options);
-  copy_parameters(*net, *oracle_net);
-  const auto oracle =
-      c10d_reducer(*oracle_net, group.duplicate(), first_cap, cap);
-  torch::optim::SGD optimizer(net->parameters(), 0.1);
-  torch::optim::SGD oracle_optimizer(oracle_net->parameters(), 0.1);
-  for (int step = 0; step < 4; ++step) {
-    const auto input = batch(group, step, 7);
-    optimizer.zero_grad(set_to_none);
-    net->forward(input).pow(2).mean().backward();
-    oracle_optimizer.zero_grad(set_to_none);
-    oracle->prepare_for_forward();
-    oracle->rebuild_buckets();
-    const auto loss = oracle_net->forward(input).pow(2).mean();
-    oracle->prepare_for_backward({});
-    loss.backward();
-    const auto expected = oracle_net->parameters();
-    const auto actual = net->parameters();
-    for (size_t i = 0; i < actual.size(); ++i) {
-      INFO("step " << step << ", parameter " << i);
-      REQUIRE(actual[i].grad().equal(expected[i].grad()));
+  C10dReducer oracle(*oracle_net, group.duplicate(), options);
+  torch::optim::SGD optimizer(net->parameters(), 0.05);
+  torch::optim::SGD oracle_optimizer(oracle_net->parameters(), 0.05);
+  torch::manual_seed(100 + rank);
+  const auto every = configuration.sync_every;
+  for (int64_t step = 0; step < ddp::parity::kReductions * every; ++step) {
+    const auto input = torch::randn({4, 48});
+    const bool last = (step + 1) % every == 0;
+    if (step % every == 0) {
+      clear_gradients(*net, configuration.clear);
+      clear_gradients(*oracle_net, configuration.clear);
     }
-    optimizer.step();
-    oracle_optimizer.step();
+    std::optional<Reducer::NoSyncGuard> off;
+    if (!last) {
+      off.emplace(reducer.no_sync());
+    }
+    net->forward(input, rank, step).pow(2).mean().backward();
+    const auto forward = [&] { return oracle_net->forward(input, rank, step); };
+    const auto output = last ? oracle.forward(forward) : forward();
+    output.pow(2).mean().backward();
+    if (last) {
+      optimizer.step();
+      oracle_optimizer.step();
+    }
+    INFO(configuration.name << ", step " << step);
+    REQUIRE(same_bits(state_of(*net), state_of(*oracle_net)));
   }
 }
 
@@ -83,11 +81,9 @@ TEST_CASE("gradients equal c10d's bit for bit, in each step") {
   // With two ranks every order of addition gives the same bits: three and four.
   for (const int size : {3, 4}) {
     ranks(size, [](ProcessGroup group) {
-      compare_with_c10d(group, {}, 1 << 20, 25 << 20, true);
-      compare_with_c10d(group, {}, 1 << 20, 25 << 20, false);
-      const int64_t small = static_cast<int64_t>(0.01 * (1 << 20));
-      compare_with_c10d(
-          group, ReducerOptions().bucket_cap_mb(0.01), small, small, true);
+      for (const auto& configuration : ddp::parity::configurations()) {
+        compare_with_c10d(configuration, group);
+      }
     });
   }
 }

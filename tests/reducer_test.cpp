@@ -7,35 +7,13 @@
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::ReducerOptions;
+using ddp::test::average;
 using ddp::test::batch;
 using ddp::test::BranchNet;
 using ddp::test::copy_parameters;
 using ddp::test::ranks;
+using ddp::test::reset_gradients;
 using ddp::test::UnevenNet;
-
-namespace {
-
-void reset_gradients(const torch::nn::Module& net) {
-  for (auto& parameter : net.parameters()) {
-    parameter.mutable_grad().reset();
-  }
-}
-
-/// The gradients that one process would find from the ranks' local ones.
-std::vector<at::Tensor> average(
-    const ProcessGroup& group,
-    const torch::nn::Module& local) {
-  std::vector<at::Tensor> result;
-  for (const auto& parameter : local.parameters()) {
-    auto grad = parameter.grad().defined() ? parameter.grad().clone()
-                                           : torch::zeros_like(parameter);
-    group.all_reduce(grad, ddp::ReduceOp::kMean);
-    result.push_back(grad);
-  }
-  return result;
-}
-
-} // namespace
 
 TEST_CASE("a gradient is the mean over ranks") {
   ranks(3, [](ProcessGroup group) {
@@ -66,165 +44,6 @@ TEST_CASE("buckets are rebuilt in the order in which gradients come") {
     net->forward(batch(group, 0, 7)).sum().backward();
     // 1 MiB closes the first with the wide weight.
     REQUIRE(reducer.buckets() == Buckets{{5, 4, 3, 2}, {1, 0}});
-  });
-}
-
-TEST_CASE("ranks may use different parameters") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    auto local = std::make_shared<BranchNet>();
-    Reducer reducer(net, group);
-    copy_parameters(*net, *local);
-    for (int step = 0; step < 4; ++step) {
-      reset_gradients(*net);
-      reset_gradients(*local);
-      const auto input = batch(group, step, 4);
-      // Ranks take different branches, except in step 2, where all go left.
-      const bool left = step == 2 || (group.rank() + step) % 2 == 0;
-      net->forward(input, left).sum().backward();
-      local->forward(input, left).sum().backward();
-      const auto expected = average(group, *local);
-      const auto parameters = net->named_parameters();
-      for (size_t i = 0; i < expected.size(); ++i) {
-        const auto& name = parameters[i].key();
-        const auto& grad = parameters[i].value().grad();
-        INFO("step " << step << ", " << name);
-        const bool unused = name.rfind("never", 0) == 0 ||
-            (step == 2 && name.rfind("right", 0) == 0);
-        REQUIRE(grad.defined() == !unused);
-        if (!unused) {
-          REQUIRE(torch::allclose(grad, expected[i]));
-        }
-      }
-    }
-  });
-}
-
-TEST_CASE("what no rank used keeps its gradient") {
-  ranks(4, [](ProcessGroup group) { // a power of two: the mean is exact
-    auto net = std::make_shared<BranchNet>();
-    Reducer reducer(net, group);
-    const auto& unused = net->right->weight;
-    for (int step = 0; step < 3; ++step) {
-      net->forward(batch(group, step, 4), false).sum().backward();
-      const auto before = unused.grad().clone();
-      net->forward(batch(group, step, 4), true).sum().backward();
-      REQUIRE(unused.grad().equal(before));
-    }
-  });
-}
-
-TEST_CASE("a gradient that was there is averaged, used or not") {
-  ranks(3, [](ProcessGroup group) {
-    auto weight = torch::ones({2}, torch::requires_grad());
-    auto other = torch::ones({2}, torch::requires_grad());
-    Reducer reducer({weight, other}, group);
-    for (int step = 0; step < 2; ++step) { // before and after rebuilding
-      weight.mutable_grad().reset();
-      (weight.sum() * 9 + other.sum()).backward();
-      auto loss = other.sum();
-      if (group.rank() == 0) {
-        loss = loss + weight.sum() * 3;
-      }
-      loss.backward();
-      REQUIRE(torch::allclose(weight.grad(), torch::full({2}, 10.0)));
-    }
-  });
-}
-
-TEST_CASE("Reducers that share a backward do not wait for each other") {
-  ranks(2, [](ProcessGroup group) {
-    std::vector<at::Tensor> a, b;
-    for (int i = 0; i < 2; ++i) {
-      a.push_back(torch::ones({3}, torch::requires_grad()));
-      b.push_back(torch::ones({3}, torch::requires_grad()));
-    }
-    Reducer first(a, group);
-    Reducer second(b, group);
-    for (int step = 0; step < 3; ++step) {
-      // The ranks reach the two in different order, and half of each not.
-      const auto loss = group.rank() == 0 ? (a[0] * (b[0] * 2)).sum()
-                                          : ((a[0] * 2) * b[0]).sum();
-      loss.backward();
-    }
-    REQUIRE(a[0].grad().defined());
-    REQUIRE(!a[1].grad().defined());
-  });
-}
-
-TEST_CASE("a gradient of zero is not taken for an unused parameter") {
-  ranks(3, [](ProcessGroup group) {
-    auto weight = torch::ones({4}, torch::requires_grad());
-    auto other = torch::ones({4}, torch::requires_grad());
-    Reducer reducer({weight, other}, group);
-    // Rank 0 alone uses `weight`, and its gradient is exactly zero, or minus
-    // zero.
-    for (const double zero : {0.0, -0.0}) {
-      weight.mutable_grad().reset();
-      auto loss = other.sum();
-      if (group.rank() == 0) {
-        loss = loss + (weight * torch::full({4}, zero)).sum();
-      }
-      loss.backward();
-      REQUIRE(weight.grad().defined());
-      REQUIRE(weight.grad().eq(0).all().item<bool>());
-    }
-  });
-}
-
-TEST_CASE("under no_sync gradients accumulate and are reduced once") {
-  ranks(3, [](ProcessGroup group) {
-    for (const bool rebuilt : {false, true}) {
-      auto net = std::make_shared<UnevenNet>();
-      auto local = std::make_shared<UnevenNet>();
-      Reducer reducer(net, group);
-      copy_parameters(*net, *local);
-      if (rebuilt) {
-        net->forward(batch(group, 9, 7)).sum().backward();
-        reset_gradients(*net);
-      }
-      for (int step = 0; step < 3; ++step) {
-        auto guard = std::make_optional(reducer.no_sync());
-        REQUIRE(!reducer.synchronizes());
-        if (step == 2) {
-          guard.reset();
-          REQUIRE(reducer.synchronizes());
-        } else {
-          const auto nested = reducer.no_sync();
-        }
-        const auto input = batch(group, step, 7);
-        net->forward(input).sum().backward();
-        local->forward(input).sum().backward();
-        if (step < 2) {
-          REQUIRE(net->wide->weight.grad().equal(local->wide->weight.grad()));
-        }
-      }
-      const auto expected = average(group, *local);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        REQUIRE(torch::allclose(
-            net->parameters()[i].grad(), expected[i], 1e-4, 1e-5));
-      }
-    }
-  });
-}
-
-TEST_CASE("what came under no_sync is reduced although not used after it") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    auto local = std::make_shared<BranchNet>();
-    Reducer reducer(net, group);
-    copy_parameters(*net, *local);
-    const auto input = batch(group, 0, 4);
-    {
-      const auto guard = reducer.no_sync();
-      net->forward(input, true).sum().backward();
-    }
-    net->forward(input, false).sum().backward();
-    local->forward(input, true).sum().backward();
-    local->forward(input, false).sum().backward();
-    const auto expected = average(group, *local);
-    REQUIRE(torch::allclose(net->left->weight.grad(), expected[2]));
-    REQUIRE(torch::allclose(net->stem->weight.grad(), expected[0], 1e-4, 1e-5));
   });
 }
 
@@ -393,20 +212,5 @@ TEST_CASE("after an exception in backward the next one says so") {
     REQUIRE_THROWS_WITH(
         net->forward(torch::ones({1, 7})).sum().backward(),
         ContainsSubstring("construct the Reducer anew"));
-  });
-}
-
-TEST_CASE("what is not supported is refused, not done wrong") {
-  ranks(2, [](ProcessGroup group) {
-    auto weight = torch::ones({3}, torch::requires_grad());
-    Reducer reducer({weight}, group);
-    REQUIRE_THROWS_WITH(
-        (weight * weight).sum().backward({}, true, true),
-        ContainsSubstring("create_graph"));
-    auto table = torch::ones({5, 2}, torch::requires_grad());
-    Reducer sparse({table}, group);
-    const auto rows = torch::embedding(
-        table, torch::tensor({1, 3}), -1, false, /*sparse=*/true);
-    REQUIRE_THROWS_WITH(rows.sum().backward(), ContainsSubstring("sparse"));
   });
 }

@@ -1,5 +1,6 @@
 #include <ddp/detail/collective_wait.h>
 
+#include <ddp/detail/error_text.h>
 #include <ddp/detail/host.h>
 
 #include <algorithm>
@@ -23,11 +24,6 @@ constexpr milliseconds kPatience{500};
 constexpr milliseconds kPollInterval{50};
 constexpr milliseconds kLongWait{2000};
 constexpr size_t kMaxReasons = 3;
-
-std::string plain(const std::exception& error) {
-  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  return c10_error ? c10_error->what_without_backtrace() : error.what();
-}
 
 std::string place(const ProcessGroup::Impl& group) {
   return c10::str(
@@ -94,7 +90,8 @@ std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
     const std::exception& error,
     const std::optional<int64_t>& awaited) {
   auto cause = c10::str(
-      " (has another rank ended, or called something else?): ", plain(error));
+      " (has another rank ended, or called something else?): ",
+      error_text(error));
   if (!group.board) {
     throw WaitFailure{cause, true};
   }
@@ -108,7 +105,8 @@ std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
   }
   if (!failures.empty()) {
     throw WaitFailure{
-        c10::str(" (", plain(error), ") because ", describe(failures, group)),
+        c10::str(
+            " (", error_text(error), ") because ", describe(failures, group)),
         true};
   }
   throw WaitFailure{cause + (awaited ? absent_ranks(group, *awaited) : "")};
@@ -228,7 +226,11 @@ void fail(
   C10_THROW_ERROR(
       DistBackendError,
       c10::str(
-          place(group), ": ", outcome(group, operation), ": ", plain(error)));
+          place(group),
+          ": ",
+          outcome(group, operation),
+          ": ",
+          error_text(error)));
 }
 
 void wait(ProcessGroup::Impl& group, const Collective& collective) {

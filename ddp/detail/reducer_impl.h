@@ -1,86 +1,197 @@
 #pragma once
 
 #include <ddp/bucket.h>
-#include <ddp/module_state.h>
+#include <ddp/detail/absences.h>
+#include <ddp/detail/async_broadcast.h>
+#include <ddp/detail/gradient_hook.h>
+#include <ddp/detail/managed_state.h>
+#include <ddp/detail/recorder.h>
+#include <ddp/detail/step_check.h>
+#include <ddp/detail/unmanaged_leaves.h>
 #include <ddp/reducer.h>
 
-#include <torch/csrc/autograd/function.h>
-
+#include <atomic>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace ddp {
 
-struct Reducer::Impl {
- public:
-  Impl(NamedTensors parameters, ProcessGroup group, ReducerOptions options);
-  ~Impl();
+/// When it is decided whether a backward communicates.
+enum class SyncDecision {
+  kInBackward, ///< with its first gradient: yes, unless a guard lives then
+  kInForward, ///< before: yes, where it comes through an output with an anchor
+};
+
+/// The machine behind `Reducer`: reducer_impl.cpp has what lasts (parameters,
+/// hooks, buckets), reduction.cpp what happens in a backward, contribution.cpp
+/// what this rank puts into it.
+struct Reducer::Impl : detail::GradientListener,
+                       std::enable_shared_from_this<Impl> {
+  Impl(
+      detail::ManagedState state,
+      ProcessGroup group,
+      ReducerOptions options,
+      SyncDecision decision);
+  ~Impl() override;
 
   /// Removes the hooks.
   void detach();
 
-  /// Called by autograd when the gradient of parameter `index` is complete.
-  void on_gradient(size_t index);
+  void on_gradient(size_t index) override;
+
+  /// Lets backwards that come through `outputs` communicate.
+  void anchor(const detail::OutputAnchors& outputs);
+
+  void finish_backward();
+
+  /// Tells the other ranks if an exception is on its way through this one.
+  void report_unwinding();
 
   std::vector<BucketIndices> bucket_indices() const;
 
+  Timeline timeline() const {
+    return recorder_.timeline();
+  }
+
   int64_t no_sync_depth = 0;
+  SyncDecision decision;
 
  private:
+  static constexpr size_t kNoBucket = static_cast<size_t>(-1);
+
   enum class Share {
     kPending, ///< nothing yet
     kUnscaled, ///< the gradient, which lies in the slice itself
     kScaled, ///< a copy of the gradient, scaled
-    kNothing, ///< this rank has no gradient
+    kAbsent, ///< nothing new: the gradient from before, or zero
   };
 
   struct Parameter {
+    /// Whether `now`, the tensor or its gradient, is as it was at construction.
+    bool fits(const at::Tensor& now) const;
+    bool has_grown() const;
+    void remember_version();
+    /// Whether the gradient is the slice.
+    bool lies_in_slice() const;
+
     at::Tensor tensor;
     std::string name;
-    /// Held because a tensor holds its AccumulateGrad node weakly.
-    std::shared_ptr<torch::autograd::Node> accumulator;
-    uintptr_t hook = 0;
-    size_t bucket = 0;
-    /// This parameter's slice of its bucket.
+    std::vector<int64_t> sizes;
+    at::ScalarType dtype = at::kFloat;
+    c10::Device device{c10::kCPU};
+    bool sparse = false;
+    /// Not while it is frozen from the start.
+    bool managed = false;
+    /// Its bucket and its slice of it; none for sparse gradients.
+    size_t bucket = kNoBucket;
     at::Tensor view;
-    /// What the slice holds in this backward.
+    /// How often its gradient comes in a backward (more than once with
+    /// activation checkpointing).
+    /// 0 until it came once.
+    int expected_arrivals = 0;
+    /// The slice's version after the last reduction.
+    int64_t version = -1;
+    /// Whether it got a gradient since then.
+    bool used = false;
+
+    // In this backward:
+    int arrivals = 0;
     Share share = Share::kPending;
+    /// A gradient with a graph (create_graph), to get the mean's value.
+    at::Tensor with_graph;
+    /// The gradient from before, should no rank add to it.
+    at::Tensor before;
+    /// A sparse gradient under way.
+    at::Tensor sparse_gradient;
+    c10::intrusive_ptr<c10::ivalue::Future> sparse_future;
   };
 
-  /// Whether the gradient is the parameter's slice of its bucket.
-  static bool lies_in_slice(const Parameter& parameter);
-
+  // What lasts
+  void add_parameters(const detail::ManagedState& state);
   void attach();
-  void build_buckets(std::vector<BucketIndices> indices);
+  std::vector<at::Tensor> tensors() const;
+  void install(const std::vector<BucketIndices>& indices);
+  void adopt_thawed();
   void agree_on_order();
   void rebuild_buckets();
+
+  // A backward
+  template <typename Function>
+  void guarded(Function&& function);
+  void fail(const std::string& reason);
+  void check_usable();
+  bool idle() const;
+  void open();
+  void at_end_of_backward(void (Impl::*member)());
+  void end_backward();
   void begin();
+  void inspect_graph();
+  void arrive(size_t index);
   void contribute(size_t index);
   void copy_or_keep(Parameter& parameter);
+  void contribute_before(Parameter& parameter);
+  void check_gradient(const Parameter& parameter);
+  void launch_complete();
   void launch(Bucket& bucket);
+  void divide(at::Tensor& gradients);
   void scale(Bucket& bucket);
-  void mark_absent(Bucket& bucket);
+  void launch_sparse(Parameter& parameter);
+  void skip_unused_buckets();
+  void find_absent();
   void contribute_rest();
   void finish();
+  void wait_for(Bucket& bucket);
+  void settle_absences();
+  void hand_out(Parameter& parameter);
+  void close();
 
+  const int exceptions_at_construction_ = std::uncaught_exceptions();
   std::mutex mutex_; // GPUs have a backward thread each
   std::vector<Parameter> parameters_;
   std::vector<Bucket> buckets_;
   ProcessGroup group_;
   ReducerOptions options_;
+  /// Whether buffers are the Reducer's to broadcast.
+  bool broadcasts_buffers_;
+  std::function<NamedTensors()> buffers_;
+  std::shared_ptr<CommHook> hook_;
+  bool prescale_;
   at::Tensor factor_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  detail::Absences absences_;
+  detail::AsyncBroadcast buffer_broadcast_;
+  /// In the first backwards only.
+  std::optional<detail::UnmanagedLeaves> unmanaged_;
+
+  /// Counts reductions, from 1.
+  int64_t step_ = 0;
+  /// Whether a reduction is under way.
+  bool open_ = false;
+  /// Why this Reducer is of no use any more.
+  std::string failure_;
+  /// Set where a backward ended before its reduction did.
+  std::atomic<bool> abandoned_{false};
+  /// The next bucket to launch.
+  size_t next_ = 0;
   /// The order in which gradients came, for rebuilding the buckets.
   std::vector<size_t> ready_order_;
   at::Tensor order_;
   Work order_work_;
-  bool rebuilt_ = false;
-  /// From the first gradient of a backward until its end, the id of that
-  /// backward; else -1.
-  int backward_ = -1;
-  /// The next bucket to launch.
-  size_t next_ = 0;
+  /// What this rank has nothing new for in this backward.
+  std::vector<size_t> absent_;
+  /// The newest backward, by the engine's count, that a gradient came in.
+  int newest_task_ = -1;
+  /// Whether backwards nest so deeply that one can have several reductions.
+  bool deeply_nested_ = false;
+  /// Whether a reduction has run since `finish_backward`.
+  bool reduced_ = false;
+  detail::StepCheck check_;
+  detail::Recorder recorder_;
 };
 
 } // namespace ddp

@@ -1,72 +1,192 @@
 """Trains as tests/programs/parity_trainer.cpp does, with Python's
 DistributedDataParallel, and compares every gradient, parameter and buffer of
-every rank and step with the files that the C++ program wrote, bit for bit.
+every rank and step with the files that the C++ program wrote, byte for byte.
 
-Usage: ddp_parity.py FOLDER WORLD_SIZE. Exits 0 if all are equal, else 1.
+Usage: ddp_parity.py FOLDER WORLD_SIZE CONFIGURATION, which is a name of the
+table below or "all". Exits 0 if all are equal, 1 if not, 2 if a rank failed.
 """
 
+import contextlib
+import dataclasses
 import json
 import os
 import sys
 import warnings
 
 import torch
+import torch._dynamo  # DistributedDataParallel needs it: once, before the fork
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from nets import NETS
 from torch import nn
 
 warnings.simplefilter("ignore")
 
-DTYPES = {"F32": torch.float32, "I64": torch.int64}
+REDUCTIONS = 6
+
+DTYPES = {
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float32: "F32",
+    torch.float64: "F64",
+    torch.int64: "I64",
+}
+
+
+@dataclasses.dataclass
+class Configuration:
+    net: str = "layers"
+    options: dict = dataclasses.field(default_factory=dict)
+    clear: str = "to none"
+    sync_every: int = 1
+    first_bucket_cap_mb: float = 1
+
+
+VIEWS = {"gradient_as_bucket_view": True}
+SMALL = {"bucket_cap_mb": 0.01}
+UNUSED = {"find_unused_parameters": True}
+STATIC = {"static_graph": True}
+CAPS = {"bucket_cap_mb_list": [0.005, 0.05, 0.01]}
+OWN_BUFFERS = {"broadcast_buffers": False}
+
+# As in configurations.h.
+CONFIGURATIONS = {
+    "defaults": Configuration(),
+    "zeroed": Configuration(clear="to zero"),
+    "views": Configuration(options=VIEWS),
+    "views_zeroed": Configuration(options=VIEWS, clear="to zero"),
+    "small_buckets": Configuration("narrow layers", SMALL),
+    "cap_list": Configuration("narrow layers", CAPS),
+    "first_cap": Configuration(first_bucket_cap_mb=0.01),
+    "unused": Configuration("branches at times", UNUSED),
+    "unused_large": Configuration(options=UNUSED),
+    "unused_small_buckets": Configuration(
+        "branches at times", {**UNUSED, **SMALL}
+    ),
+    "unused_cap_list": Configuration("branches at times", {**UNUSED, **CAPS}),
+    "unused_views_zeroed": Configuration(
+        "alternating branches", {**UNUSED, **VIEWS}, "to zero"
+    ),
+    "unused_skipped": Configuration(
+        "branches by step",
+        {**UNUSED, **SMALL, "skip_all_reduce_unused_params": True},
+    ),
+    "static": Configuration(options=STATIC),
+    "static_views_zeroed": Configuration(
+        options={**STATIC, **VIEWS}, clear="to zero"
+    ),
+    "static_unused": Configuration("branches by rank", STATIC),
+    "static_checkpoints": Configuration("checkpoints", {**STATIC, **SMALL}),
+    "accumulated": Configuration("narrow layers", SMALL, sync_every=3),
+    "accumulated_views_zeroed": Configuration(
+        "narrow layers", {**SMALL, **VIEWS}, "to zero", 3
+    ),
+    "accumulated_unused": Configuration(
+        "branches at times", UNUSED, sync_every=3
+    ),
+    "dtypes": Configuration("dtypes", SMALL),
+    "dtypes_views_zeroed": Configuration(
+        "dtypes", {**SMALL, **VIEWS}, "to zero"
+    ),
+    "sparse": Configuration("words"),
+    "sparse_accumulated": Configuration("words", sync_every=3),
+    "own_buffers": Configuration("images", OWN_BUFFERS),
+    "wrapped": Configuration("images"),
+    "wrapped_accumulated": Configuration("images", sync_every=3),
+    "channels_last": Configuration("channels-last images", OWN_BUFFERS),
+    "kept": Configuration("branches at times", UNUSED, "never"),
+    "kept_views": Configuration(
+        "alternating branches", {**UNUSED, **VIEWS}, "never"
+    ),
+    "oddities": Configuration("oddities", SMALL),
+}
 
 
 def read_safetensors(path):
+    """Returns (dtype, shape, bytes) by name."""
     with open(path, "rb") as file:
         data = file.read()
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
+    header.pop("__metadata__", None)
     tensors = {}
     for name, entry in header.items():
-        if name == "__metadata__":
-            continue
         begin, end = (8 + length + offset for offset in entry["data_offsets"])
-        raw = bytearray(data[begin:end])
-        tensor = torch.frombuffer(raw, dtype=DTYPES[entry["dtype"]])
-        tensors[name] = tensor.reshape(entry["shape"])
+        tensors[name] = entry["dtype"], entry["shape"], data[begin:end]
     return tensors
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv2d(3, 5, 3)
-        self.norm = nn.BatchNorm2d(5)
-        self.wide = nn.Linear(5 * 6 * 6, 1703)
-        self.last = nn.Linear(1703, 7)
-
-    def forward(self, x):
-        x = torch.relu(self.norm(self.conv(x)))
-        return self.last(torch.relu(self.wide(x.flatten(1))))
-
-
-def differences(net, written):
-    expected = {}
+def state_of(net):
+    """As state_of of configurations.h."""
+    state = {}
     for name, parameter in net.named_parameters():
-        expected["grad." + name] = parameter.grad
-        expected["value." + name] = parameter.detach()
+        grad = parameter.grad
+        state["value." + name] = parameter.detach()
+        if grad is not None and grad.is_sparse:
+            state["grad." + name] = grad.to_dense()
+            state["indices." + name] = grad.coalesce().indices()
+        elif grad is not None:
+            state["grad." + name] = grad
+            strides = torch.tensor(grad.stride(), dtype=torch.int64)
+            state["strides." + name] = strides
     for name, buffer in net.named_buffers():
-        expected["value." + name] = buffer
-    if expected.keys() != written.keys():
-        return ["names: " + str(expected.keys() ^ written.keys())]
-    return [
-        f"{name}: {(tensor != written[name]).sum().item()} of "
-        f"{tensor.numel()} elements differ"
-        for name, tensor in expected.items()
-        if not torch.equal(tensor, written[name])
-    ]
+        state["value." + name] = buffer
+    return state
 
 
-def train(rank, world_size, folder, failures):
+def differences(state, written):
+    if state.keys() != written.keys():
+        return ["names: " + str(state.keys() ^ written.keys())]
+    found = []
+    for name, tensor in state.items():
+        dtype, shape, data = written[name]
+        if DTYPES[tensor.dtype] != dtype or list(tensor.shape) != shape:
+            found.append(f"{name}: {dtype} {shape} in C++")
+            continue
+        expected = tensor.contiguous().reshape(-1).view(torch.uint8)
+        if expected.numpy().tobytes() != data:
+            bytes_ = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+            differ = (bytes_ != expected).reshape(tensor.numel(), -1).any(1)
+            count = differ.sum().item()
+            found.append(f"{name}: {count} of {len(differ)} values differ")
+    return found
+
+
+def clear_gradients(optimizer, how):
+    if how != "never":
+        optimizer.zero_grad(set_to_none=how == "to none")
+
+
+def make_model(configuration, rank):
+    torch.manual_seed(42)
+    net = NETS[configuration.net]()
+    for buffer in net.buffers():
+        buffer.fill_(rank)
+    dist._DEFAULT_FIRST_BUCKET_BYTES = int(
+        configuration.first_bucket_cap_mb * 1024 * 1024
+    )
+    return nn.parallel.DistributedDataParallel(net, **configuration.options)
+
+
+def train(configuration, rank):
+    """Yields the net after each step."""
+    model = make_model(configuration, rank)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    torch.manual_seed(100 + rank)
+    every = configuration.sync_every
+    for step in range(REDUCTIONS * every):
+        inputs = torch.randn(4, 48)
+        last = (step + 1) % every == 0
+        if step % every == 0:
+            clear_gradients(optimizer, configuration.clear)
+        with contextlib.nullcontext() if last else model.no_sync():
+            model(inputs, rank, step).pow(2).mean().backward()
+        if last:
+            optimizer.step()
+        yield model.module
+
+
+def run_rank(rank, world_size, folder, names):
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo",
@@ -74,39 +194,47 @@ def train(rank, world_size, folder, failures):
         rank=rank,
         world_size=world_size,
     )
-    torch.manual_seed(42)
-    net = Net()
-    model = nn.parallel.DistributedDataParallel(net)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
-    torch.manual_seed(100 + rank)
-    for step in range(5):
-        inputs = torch.randn(4, 3, 8, 8)
-        target = torch.randint(0, 7, (4,))
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(inputs), target).backward()
-        optimizer.step()
-        name = f"rank{rank}_step{step}.safetensors"
-        written = read_safetensors(os.path.join(folder, name))
-        for text in differences(net, written):
-            failures.put(f"rank {rank}, step {step}: {text}")
+    found = {name: [] for name in names}
+    for name in names:
+        for step, net in enumerate(train(CONFIGURATIONS[name], rank)):
+            file = f"{name}_rank{rank}_step{step}.safetensors"
+            written = read_safetensors(os.path.join(folder, file))
+            found[name] += [
+                f"{name}, rank {rank}, step {step}: {text}"
+                for text in differences(state_of(net), written)
+            ]
+    with open(os.path.join(folder, f"differences{rank}.json"), "w") as file:
+        json.dump(found, file)
     dist.barrier()
     dist.destroy_process_group()
 
 
 def main():
-    folder, world_size = sys.argv[1], int(sys.argv[2])
-    failures = mp.get_context("spawn").Queue()
-    context = mp.spawn(
-        train, (world_size, folder, failures), world_size, join=False
+    folder, world_size, wanted = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    names = list(CONFIGURATIONS) if wanted == "all" else [wanted]
+    # By fork, so that torch is loaded once.
+    context = mp.start_processes(
+        run_rank,
+        (world_size, folder, names),
+        world_size,
+        join=False,
+        start_method="fork",
     )
-    while not context.join():
-        pass
-    failures.put(None)
-    found = list(iter(failures.get, None))
-    for text in found[:20]:
-        print(text)
-    print(f"{len(found)} differences over {world_size} ranks and 5 steps")
-    sys.exit(bool(found))
+    try:
+        while not context.join():
+            pass
+    except mp.ProcessRaisedException as error:
+        print(error)
+        sys.exit(2)
+    found = {name: [] for name in names}
+    for rank in range(world_size):
+        with open(os.path.join(folder, f"differences{rank}.json")) as file:
+            for name, texts in json.load(file).items():
+                found[name] += texts
+    for name, texts in found.items():
+        print("\n".join([""] + texts[:10]))
+        print(f"{name}: {len(texts)} differences over {world_size} ranks")
+    sys.exit(any(found.values()))
 
 
 if __name__ == "__main__":

@@ -1,76 +1,107 @@
 // The C++ side of the comparison with Python's DistributedDataParallel: trains
-// five steps and writes gradients, parameters and buffers of each to a folder.
-// Run: ddprun --nproc-per-node 3 parity_trainer FOLDER [--no-reduce]
+// and writes gradients, parameters and buffers of each step to a folder.
+// Run: ddprun --nproc-per-node 3 parity_trainer FOLDER CONFIGURATION [FAULT]
+// CONFIGURATION is a name of tests/parity/configurations.h or "all"; FAULT, to
+// see the comparison fail, "no-reduce" or "multiply".
 // tests/parity/ddp_parity.py is the other side.
 
-#include <checkpoint/safetensors.h>
 #include <ddp/ddp.h>
-#include <torch/torch.h>
+#include <tests/parity/configurations.h>
 
-#include <cstdio>
-#include <cstring>
+#include <optional>
+#include <string>
 
-struct Net : torch::nn::Module {
-  torch::nn::Conv2d conv{nullptr};
-  torch::nn::BatchNorm2d norm{nullptr};
-  torch::nn::Linear wide{nullptr}, last{nullptr};
+using ddp::parity::Configuration;
+using ddp::parity::Net;
 
-  Net() {
-    conv = register_module(
-        "conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 5, 3)));
-    norm = register_module("norm", torch::nn::BatchNorm2d(5));
-    wide = register_module("wide", torch::nn::Linear(5 * 6 * 6, 1703));
-    last = register_module("last", torch::nn::Linear(1703, 7));
+namespace {
+
+/// The net with a Reducer, attached to it or in a wrapper.
+class Model {
+ public:
+  Model(
+      std::shared_ptr<Net> net,
+      const ddp::ProcessGroup& group,
+      const Configuration& configuration)
+      : net_(std::move(net)) {
+    if (configuration.wrapped) {
+      wrapper_.emplace(net_, group, configuration.options);
+    } else {
+      reducer_.emplace(net_, group, configuration.options);
+    }
   }
 
-  torch::Tensor forward(torch::Tensor x) {
-    x = torch::relu(norm(conv(x)));
-    return last(torch::relu(wide(x.flatten(1))));
+  torch::Tensor forward(const torch::Tensor& x, int64_t rank, int64_t step) {
+    return wrapper_ ? (*wrapper_)->forward(x, rank, step)
+                    : net_->forward(x, rank, step);
   }
+
+  ddp::Reducer::NoSyncGuard no_sync() {
+    return wrapper_ ? (*wrapper_)->no_sync() : reducer_->no_sync();
+  }
+
+ private:
+  std::shared_ptr<Net> net_;
+  std::optional<ddp::DistributedDataParallel<Net>> wrapper_;
+  std::optional<ddp::Reducer> reducer_;
 };
 
-void write_step(
-    const Net& net,
-    const std::string& folder,
-    int64_t rank,
-    int64_t step) {
-  ddp::StateDict state;
-  for (const auto& item : net.named_parameters()) {
-    state.insert("grad." + item.key(), item.value().grad());
-    state.insert("value." + item.key(), item.value());
+std::shared_ptr<Net> make_net(const std::string& name, int64_t rank) {
+  torch::manual_seed(42);
+  auto net = ddp::parity::make_net(name);
+  for (auto& buffer : net->buffers()) {
+    buffer.fill_(rank); // to see who gets whose
   }
-  for (const auto& item : net.named_buffers()) {
-    state.insert("value." + item.key(), item.value());
-  }
-  ddp::write_safetensors(
-      folder + "/rank" + std::to_string(rank) + "_step" + std::to_string(step) +
-          ".safetensors",
-      state);
+  return net;
 }
 
-int main(int argc, char** argv) {
-  TORCH_CHECK(argc >= 2, "the folder is missing");
-  const bool reduce = argc < 3 || std::strcmp(argv[2], "--no-reduce") != 0;
-  at::set_num_threads(1);
-  auto group = ddp::init_process_group();
-  torch::manual_seed(42);
-  auto net = std::make_shared<Net>();
-  ddp::DistributedDataParallel<Net> model(net, group);
-  torch::optim::SGD optimizer(
-      net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
-  torch::manual_seed(100 + group.rank()); // a shard of its own for each rank
-  for (int64_t step = 0; step < 5; ++step) {
-    const auto input = torch::randn({4, 3, 8, 8});
-    const auto target = torch::randint(0, 7, {4});
-    std::optional<ddp::Reducer::NoSyncGuard> off;
-    if (!reduce) {
-      off.emplace(model->no_sync());
+void train(
+    const Configuration& configuration,
+    const ddp::ProcessGroup& group,
+    const std::string& folder,
+    bool reduce) {
+  const auto rank = group.rank();
+  const auto net = make_net(configuration.net, rank);
+  Model model(net, group, configuration);
+  torch::optim::SGD optimizer(net->parameters(), 0.05);
+  torch::manual_seed(100 + rank); // a shard of its own for each rank
+  const auto every = configuration.sync_every;
+  for (int64_t step = 0; step < ddp::parity::kReductions * every; ++step) {
+    const auto input = torch::randn({4, 48});
+    const bool last = (step + 1) % every == 0;
+    if (step % every == 0) {
+      clear_gradients(*net, configuration.clear);
     }
-    optimizer.zero_grad();
-    torch::nn::functional::cross_entropy(model->forward(input), target)
-        .backward();
-    optimizer.step();
-    write_step(*net, argv[1], group.rank(), step);
+    std::optional<ddp::Reducer::NoSyncGuard> off;
+    if (!last || !reduce) {
+      off.emplace(model.no_sync());
+    }
+    model.forward(input, rank, step).pow(2).mean().backward();
+    if (last) {
+      optimizer.step();
+    }
+    ddp::write_safetensors(
+        folder + "/" + configuration.name + "_rank" + std::to_string(rank) +
+            "_step" + std::to_string(step) + ".safetensors",
+        state_of(*net));
+  }
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  TORCH_CHECK(argc >= 3, "the folder or the configuration is missing");
+  const std::string wanted = argv[2];
+  const std::string fault = argc > 3 ? argv[3] : "";
+  at::set_num_threads(1);
+  const auto group = ddp::init_process_group();
+  for (auto& configuration : ddp::parity::configurations()) {
+    if (fault == "multiply") {
+      configuration.options.gradient_as_bucket_view(false);
+    }
+    if (wanted == "all" || wanted == configuration.name) {
+      train(configuration, group, argv[1], fault != "no-reduce");
+    }
   }
   return 0;
 }

@@ -57,4 +57,36 @@ inline void copy_parameters(
   }
 }
 
+inline void reset_gradients(const torch::nn::Module& net) {
+  for (auto& parameter : net.parameters()) {
+    parameter.mutable_grad().reset();
+  }
+}
+
+/// The gradients that one process would find from the ranks' local ones.
+inline std::vector<at::Tensor> average(
+    const ProcessGroup& group,
+    const torch::nn::Module& local) {
+  std::vector<at::Tensor> result;
+  for (const auto& parameter : local.parameters()) {
+    auto grad = parameter.grad().defined() ? parameter.grad().clone()
+                                           : torch::zeros_like(parameter);
+    group.all_reduce(grad, ddp::ReduceOp::kMean);
+    result.push_back(grad);
+  }
+  return result;
+}
+
+/// Whether all ranks hold the same bits.
+inline bool equal_on_all(
+    const ProcessGroup& group,
+    const torch::Tensor& tensor) {
+  for (const auto& other : group.all_gather(tensor)) {
+    if (!other.equal(tensor)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 } // namespace ddp::test

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ddp/bucket_assignment.h>
+#include <ddp/reducer_options.h>
+
+#include <optional>
+#include <vector>
+
+namespace ddp {
+
+/// The buckets of the first backward, in the order of reduction, over `indices`
+/// into `tensors`, which are in the order of registration.
+std::vector<BucketIndices> initial_buckets(
+    const std::vector<at::Tensor>& tensors,
+    const std::vector<size_t>& indices,
+    const ReducerOptions& options);
+
+/// The buckets of later backwards, over `order`, the indices in the order in
+/// which rank 0's gradients came.
+std::vector<BucketIndices> rebuilt_buckets(
+    const std::vector<at::Tensor>& tensors,
+    const std::vector<size_t>& order,
+    const ReducerOptions& options);
+
+/// After how many backwards buckets are rebuilt; none: never.
+std::optional<int64_t> rebuilds_after(const ReducerOptions& options);
+
+/// Throws `c10::ValueError` where caps are not above zero.
+void check_caps(const ReducerOptions& options);
+
+} // namespace ddp

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstddef>
+#include <vector>
+
+namespace ddp {
+
+class ProcessGroup;
+
+/// Gradients that are reduced together, as a communication hook sees them.
+struct GradBucket {
+  /// Its place in the order of reduction.
+  size_t index = 0;
+  /// Whether it is the last of this backward.
+  bool is_last = false;
+  /// One-dimensional: this rank's gradients back to back. Where a rank has none
+  /// for a parameter, zero.
+  at::Tensor buffer;
+  /// Slices of `buffer` in the parameters' shapes.
+  std::vector<at::Tensor> gradients;
+  /// The parameters, in the same order.
+  std::vector<at::Tensor> parameters;
+};
+
+/// How a bucket is reduced over ranks: the seam for compression and the like.
+/// One object serves one Reducer, which calls it for each bucket in turn, from
+/// the threads that run backward.
+class CommHook {
+ public:
+  virtual ~CommHook() = default;
+
+  /// Whether the gradients in the buffer are divided by the number of ranks
+  /// already, so that a sum is a mean. Asked once.
+  virtual bool takes_scaled_gradients() const {
+    return false;
+  }
+
+  /// Starts the reduction of `bucket` over `group`, without waiting for it.
+  /// Returns a future of the result: a tensor of the buffer's shape, dtype and
+  /// device, which may be the buffer itself, or a list of one. It may use
+  /// `group` for its collectives, which nothing else uses meanwhile; all ranks
+  /// call it with the same buckets in the same order. What it throws ends
+  /// backward. That all ranks take part before the future is complete is how
+  /// they know what none of them used: with a hook that does not communicate,
+  /// such parameters may get gradients of zero.
+  virtual c10::intrusive_ptr<c10::ivalue::Future> run(
+      const GradBucket& bucket,
+      const ProcessGroup& group) = 0;
+};
+
+/// The default: one all-reduce, a sum of scaled gradients.
+class AllReduceHook final : public CommHook {
+ public:
+  bool takes_scaled_gradients() const override {
+    return true;
+  }
+  c10::intrusive_ptr<c10::ivalue::Future> run(
+      const GradBucket& bucket,
+      const ProcessGroup& group) override;
+};
+
+} // namespace ddp

@@ -1,0 +1,208 @@
+#include <ddp/detail/reducer_impl.h>
+
+#include <ddp/detail/scaled_copy.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <algorithm>
+
+// What this rank puts into a reduction.
+
+namespace ddp {
+namespace {
+
+int64_t version_of(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->version_counter().current_version();
+}
+
+std::string describe(const at::Tensor& tensor) {
+  return c10::str(
+      tensor.scalar_type(), " ", tensor.sizes(), " on ", tensor.device());
+}
+
+/// A sparse gradient without entries, of the form that embeddings have.
+at::Tensor no_rows(const at::Tensor& parameter) {
+  auto sizes = parameter.sizes().vec();
+  sizes[0] = 0;
+  const auto options = parameter.options().requires_grad(false);
+  return at::sparse_coo_tensor(
+      at::empty({1, 0}, options.dtype(at::kLong)),
+      at::empty(sizes, options),
+      parameter.sizes());
+}
+
+} // namespace
+
+bool Reducer::Impl::Parameter::fits(const at::Tensor& now) const {
+  return now.scalar_type() == dtype && now.device() == device &&
+      now.sizes() == sizes;
+}
+
+/// Whether its gradient was added to since the last reduction. One that is kept
+/// is added to in place, which its version shows.
+bool Reducer::Impl::Parameter::has_grown() const {
+  const at::Tensor& grad = tensor.grad();
+  return grad.defined() && !(grad.is_same(view) && version_of(grad) == version);
+}
+
+void Reducer::Impl::Parameter::remember_version() {
+  version = view.defined() ? version_of(view) : -1;
+}
+
+bool Reducer::Impl::Parameter::lies_in_slice() const {
+  const at::Tensor& grad = tensor.grad();
+  return grad.defined() && view.defined() && grad.is_alias_of(view);
+}
+
+/// Puts this rank's gradient of a parameter into its bucket.
+void Reducer::Impl::contribute(size_t index) {
+  auto& parameter = parameters_[index];
+  if (parameter.tensor.grad().defined()) {
+    check_gradient(parameter);
+  }
+  if (parameter.used && parameter.tensor.grad().defined()) {
+    copy_or_keep(parameter);
+  } else {
+    contribute_before(parameter);
+  }
+  if (--buckets_[parameter.bucket].pending == 0) {
+    recorder_.ready(parameter.bucket);
+  }
+}
+
+void Reducer::Impl::check_gradient(const Parameter& parameter) {
+  const auto& grad = parameter.tensor.grad();
+  TORCH_CHECK(
+      grad.is_sparse() == parameter.sparse,
+      "the gradient of ",
+      parameter.name,
+      grad.is_sparse() ? " is sparse: name the parameter in "
+                         "ReducerOptions().sparse_parameters"
+                       : " was expected to be sparse, but is not");
+  TORCH_CHECK(
+      parameter.fits(grad) && parameter.fits(parameter.tensor),
+      parameter.name,
+      " was ",
+      parameter.dtype,
+      " ",
+      c10::IntArrayRef(parameter.sizes),
+      " on ",
+      parameter.device,
+      " when the Reducer was constructed; now it is ",
+      describe(parameter.tensor),
+      ", and its gradient ",
+      describe(grad),
+      ": move or convert the module before that");
+  check_.look_at(parameter.name, grad);
+}
+
+/// Brings the gradient into its slice, and the slice into the gradient's place.
+void Reducer::Impl::copy_or_keep(Parameter& parameter) {
+  at::Tensor& grad = parameter.tensor.mutable_grad();
+  if (parameter.lies_in_slice()) {
+    parameter.share = Share::kUnscaled;
+    return;
+  }
+  const bool has_graph = grad.requires_grad();
+  const auto values = has_graph ? grad.detach() : grad;
+  if (prescale_) {
+    detail::scaled_copy(parameter.view, values, factor_);
+  } else {
+    const at::NoGradGuard no_grad;
+    parameter.view.copy_(values);
+  }
+  parameter.share = Share::kScaled;
+  if (has_graph) {
+    parameter.with_graph = grad;
+  } else {
+    grad = parameter.view;
+  }
+}
+
+/// This rank has nothing new. What others have is added to what it has from
+/// before; where nobody has, that must not change.
+void Reducer::Impl::contribute_before(Parameter& parameter) {
+  const at::NoGradGuard no_grad;
+  const auto& grad = parameter.tensor.grad();
+  parameter.share = Share::kAbsent;
+  if (!grad.defined()) {
+    parameter.view.zero_();
+    return;
+  }
+  if (parameter.lies_in_slice()) {
+    parameter.before = grad.clone();
+    divide(parameter.view);
+  } else {
+    parameter.before = grad;
+    parameter.view.copy_(grad);
+    if (prescale_) {
+      parameter.view.mul_(factor_);
+    }
+  }
+}
+
+/// Starts the buckets that are complete, in order: the ranks' collectives must
+/// match.
+void Reducer::Impl::launch_complete() {
+  while (next_ < buckets_.size() && buckets_[next_].pending == 0) {
+    auto& bucket = buckets_[next_++];
+    if (!bucket.skipped) {
+      launch(bucket);
+    }
+  }
+}
+
+void Reducer::Impl::launch(Bucket& bucket) {
+  const at::NoGradGuard no_grad;
+  scale(bucket);
+  bucket.future = hook_->run(bucket.content, group_);
+  recorder_.launched(bucket);
+}
+
+/// Scales gradients that lie in a bucket already.
+void Reducer::Impl::divide(at::Tensor& gradients) {
+  if (prescale_) {
+    options_.gradient_as_bucket_view() ? gradients.div_(group_.size())
+                                       : gradients.mul_(factor_);
+  }
+}
+
+/// Scales what no hook has scaled: gradients that autograd added up in place.
+void Reducer::Impl::scale(Bucket& bucket) {
+  const auto unscaled = [this](size_t index) {
+    return parameters_[index].share == Share::kUnscaled;
+  };
+  const auto& indices = bucket.indices;
+  if (std::all_of(indices.begin(), indices.end(), unscaled)) {
+    divide(bucket.content.buffer); // one pass for all
+    return;
+  }
+  for (const size_t index : indices) {
+    if (unscaled(index)) {
+      divide(parameters_[index].view);
+    }
+  }
+}
+
+/// Sparse gradients travel over gloo, also where the rest goes over NCCL, which
+/// does not know them.
+void Reducer::Impl::launch_sparse(Parameter& parameter) {
+  const at::NoGradGuard no_grad;
+  const auto& grad = parameter.tensor.grad();
+  parameter.share = parameter.used ? Share::kScaled : Share::kAbsent;
+  if (grad.defined()) {
+    check_gradient(parameter);
+    parameter.sparse_gradient = grad.detach().clone().div_(group_.size());
+  } else {
+    parameter.sparse_gradient = no_rows(parameter.tensor);
+  }
+  std::vector<at::Tensor> tensors{parameter.sparse_gradient};
+  parameter.sparse_future = group_.c10d()
+                                ->getBackend(c10::kCPU)
+                                ->allreduce(tensors, c10d::AllreduceOptions())
+                                ->getFuture();
+}
+
+} // namespace ddp

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace c10d {
+class Store;
+}
+
+namespace ddp::detail {
+
+/// What no rank has a gradient for, agreed over ranks beside the collectives.
+///
+/// A gradient of zero is not an absent one, and no value in a bucket can say
+/// which it is without changing a bit. So a rank that lacks gradients writes
+/// which ones under the step's key of a store, before it starts the first
+/// collective they are in, and reads the key once those are complete: then all
+/// ranks have started them, and all lists are there. A rank that lacks nothing
+/// does nothing.
+class Absences {
+ public:
+  /// `store` is for this alone, and may be null for a group of one.
+  Absences(c10::intrusive_ptr<c10d::Store> store, int64_t rank, int64_t size);
+
+  /// Tells the others that this rank lacks `indices` (ascending, not empty) in
+  /// this step.
+  void announce(int64_t step, const std::vector<size_t>& indices);
+
+  /// Which of the announced indices every rank lacks. To be called after the
+  /// collectives of the step that they are in.
+  std::vector<size_t> agreed();
+
+  /// To be called when the collectives of `step` are complete: takes away what
+  /// an earlier step left, which every rank has read by then.
+  void clean_up(int64_t step);
+
+ private:
+  c10::intrusive_ptr<c10d::Store> store_;
+  int64_t rank_;
+  int64_t size_;
+  int64_t step_ = 0;
+  std::vector<size_t> own_;
+  /// A step whose key this rank has to delete.
+  std::optional<int64_t> old_;
+};
+
+} // namespace ddp::detail

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ddp/process_group.h>
+
+#include <vector>
+
+namespace ddp::detail {
+
+/// Rank 0's values of many small tensors under way to all ranks, in one message
+/// for each dtype and device.
+class AsyncBroadcast {
+ public:
+  /// Collective. The tensors keep their values until `finish`.
+  void start(const std::vector<at::Tensor>& tensors, const ProcessGroup& group);
+
+  /// Waits, and writes the values into the tensors, unseen by autograd: what
+  /// was computed from them may still be differentiated.
+  void finish();
+
+ private:
+  struct Message {
+    std::vector<at::Tensor> tensors;
+    at::Tensor flat;
+    Work work;
+  };
+  std::vector<Message> messages_;
+};
+
+} // namespace ddp::detail

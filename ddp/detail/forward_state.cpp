@@ -1,0 +1,53 @@
+#include <ddp/detail/forward_state.h>
+
+#include <ddp/detail/managed_state.h>
+
+#include <ATen/core/grad_mode.h>
+#include <torch/nn/module.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace ddp::detail {
+
+bool ForwardState::gradients_will_follow(const Reducer& reducer) {
+  return at::GradMode::is_enabled() && reducer.synchronizes();
+}
+
+ForwardState::ForwardState(
+    std::shared_ptr<torch::nn::Module> module,
+    const ProcessGroup& group,
+    const ReducerOptions& options)
+    : module_(std::move(module)),
+      buffers_(managed_state(module_, options).buffers),
+      group_(group.duplicate()),
+      buffer_sync_(options.buffer_sync()),
+      broadcasts_buffers_(options.broadcast_buffers() && group_.c10d()) {
+  const auto parameters = module_->parameters();
+  const auto on_device = [this](const at::Tensor& parameter) {
+    return parameter.device() == group_.device();
+  };
+  first_parameter_ = parameters.front(); // the Reducer needs one too
+  if (options.move_inputs() &&
+      std::all_of(parameters.begin(), parameters.end(), on_device)) {
+    input_device_ = group_.device();
+  }
+}
+
+void ForwardState::begin(const Reducer& reducer) {
+  const bool sync = buffer_sync_ == BufferSync::kPython
+      ? sync_next_
+      : gradients_will_follow(reducer);
+  if (sync && broadcasts_buffers_) {
+    broadcast_tensors(buffers_().tensors, group_);
+  }
+}
+
+// Also after an exception, where Python leaves it as it was: so the ranks agree
+// on the next broadcast where only some of them threw.
+void ForwardState::end(const Reducer& reducer) noexcept {
+  sync_next_ = gradients_will_follow(reducer);
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <vector>
+
+namespace ddp::detail {
+
+/// Visitor: collects the tensors of a forward's output, to be told when a
+/// backward comes through one of them.
+class OutputAnchors {
+ public:
+  /// A tensor that may be replaced.
+  void operator()(at::Tensor& output);
+  /// One that may not.
+  void operator()(const at::Tensor& output);
+
+  /// Calls `on_backward` in each backward that comes through one of the
+  /// tensors, before it reaches what they were computed from. Values stay what
+  /// they are. Where no tensor requires a gradient, those that could are made
+  /// to, so that a rank whose output depends on no parameter has a backward
+  /// like the others.
+  void attach(const std::function<void()>& on_backward) const;
+
+ private:
+  std::vector<at::Tensor*> replaceable_;
+  std::vector<at::Tensor> fixed_;
+};
+
+} // namespace ddp::detail

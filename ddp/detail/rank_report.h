@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddp::detail {
+
+/// How many differences a message names: enough to see what is wrong, where a
+/// model may have thousands of parameters.
+constexpr size_t kMaxDifferences = 8;
+
+/// One text to send, each line with a newline at its end.
+std::string join_lines(const std::vector<std::string>& lines);
+
+std::vector<std::string> split_lines(const std::string& text);
+
+/// Ranks in ascending order as a text: "rank 2", "ranks 0, 1 and 3", "ranks 0-2
+/// and 4-7".
+std::string name_ranks(const std::vector<int64_t>& ranks);
+
+/// Throws `c10::ValueError` with `what`, a line for each of the first few
+/// differences, and how many there are beside these and `left_out` already.
+[[noreturn]] void throw_differences(
+    const std::string& what,
+    const std::vector<std::string>& differences,
+    size_t left_out = 0);
+
+} // namespace ddp::detail

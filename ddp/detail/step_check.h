@@ -1,0 +1,41 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ddp/module_state.h>
+#include <ddp/process_group.h>
+
+#include <cstdint>
+#include <string>
+
+namespace ddp::detail {
+
+/// The checks over ranks that a Reducer makes in its backwards. In the common
+/// case they cost one small message, which travels beside the gradients.
+class StepCheck {
+ public:
+  /// Compares `parameters` every `divergence_every` steps (0: never), and looks
+  /// for NaN and infinity in gradients where `finite`.
+  StepCheck(NamedTensors parameters, int64_t divergence_every, bool finite);
+
+  /// Looks at a gradient of this rank's own, before it is averaged.
+  void look_at(const std::string& name, const at::Tensor& gradient);
+
+  /// Tells the other ranks what was found in `step`. Collective.
+  void start(int64_t step, const ProcessGroup& group);
+
+  /// Throws `c10::ValueError` on all ranks where there was something.
+  /// Collective in that case.
+  void finish(const ProcessGroup& group);
+
+ private:
+  NamedTensors parameters_;
+  int64_t divergence_every_;
+  bool finite_;
+  NamedTensors not_finite_;
+  /// Whether something is not finite, and a digest and its complement: their
+  /// maxima over ranks tell whether the digests are equal.
+  at::Tensor message_;
+  Work work_;
+};
+
+} // namespace ddp::detail

@@ -1,0 +1,234 @@
+#include <ddp/detail/unmanaged_leaves.h>
+
+#include <c10/util/StringUtil.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+namespace ddp::detail {
+namespace {
+
+namespace autograd = torch::autograd;
+
+using Nodes = std::unordered_set<autograd::Node*>;
+
+// Enough to see what is wrong; a model may have thousands of parameters.
+constexpr size_t kMaxShown = 8;
+
+struct Leaf {
+  at::Tensor tensor;
+  /// The operations that consumed it, by their place in the forward.
+  std::vector<std::pair<uint64_t, std::string>> uses;
+};
+
+/// The leaf that this backward accumulates into at `node`, or null.
+const at::Tensor* accumulated_leaf(autograd::Node* node) {
+  const auto* accumulator = dynamic_cast<autograd::AccumulateGrad*>(node);
+  // A leaf that was frozen after the forward is in the graph all the same.
+  if (!accumulator || !accumulator->variable.requires_grad()) {
+    return nullptr;
+  }
+  // autograd::grad() and backward(inputs) walk through a part of the graph.
+  const auto* selection = autograd::get_current_graph_task_exec_info();
+  if (selection && !selection->empty()) {
+    const auto selected = selection->find(node);
+    if (selected == selection->end() || !selected->second.needed_) {
+      return nullptr;
+    }
+  }
+  return &accumulator->variable;
+}
+
+bool is_transposition(const autograd::Node& node) {
+  return node.name() == "TBackward0";
+}
+
+/// Notes which operations consumed the leaves. A linear layer transposes its
+/// weight first, which says nothing: what uses the result is named instead.
+void find_uses(
+    const Nodes& nodes,
+    std::unordered_map<autograd::Node*, Leaf>& leaves) {
+  for (auto* node : nodes) {
+    if (is_transposition(*node)) {
+      continue;
+    }
+    for (const auto& edge : node->next_edges()) {
+      auto* source = edge.function.get();
+      if (source && is_transposition(*source)) {
+        source = source->next_edge(0).function.get();
+      }
+      const auto leaf = leaves.find(source);
+      if (leaf != leaves.end()) {
+        leaf->second.uses.emplace_back(node->sequence_nr(), node->name());
+      }
+    }
+  }
+}
+
+/// The leaves in the order in which the forward used them, which is that of a
+/// person who reads the model and the same in each run.
+std::vector<Leaf> in_order(
+    const std::unordered_map<autograd::Node*, Leaf>& by_node) {
+  std::vector<Leaf> leaves;
+  for (const auto& entry : by_node) {
+    leaves.push_back(entry.second);
+    auto& uses = leaves.back().uses;
+    std::sort(uses.begin(), uses.end());
+  }
+  const auto key = [](const Leaf& leaf) {
+    return std::make_tuple(
+        leaf.uses.empty(), // used by the last operation
+        leaf.uses.empty() ? 0 : leaf.uses.front().first,
+        -leaf.tensor.dim(), // weight before bias
+        leaf.tensor.sizes().vec());
+  };
+  std::sort(leaves.begin(), leaves.end(), [&](const auto& a, const auto& b) {
+    return key(a) < key(b);
+  });
+  return leaves;
+}
+
+/// The first of the items, and how many more there are.
+std::string join_some(
+    const std::vector<std::string>& items,
+    const std::string& separator) {
+  std::string text;
+  for (size_t i = 0; i < std::min(items.size(), kMaxShown); ++i) {
+    text += (i > 0 ? separator : "") + items[i];
+  }
+  if (items.size() > kMaxShown) {
+    text += c10::str(separator, "... and ", items.size() - kMaxShown, " more");
+  }
+  return text;
+}
+
+std::string describe(const Leaf& leaf) {
+  std::vector<std::string> operations;
+  for (const auto& use : leaf.uses) {
+    if (std::find(operations.begin(), operations.end(), use.second) ==
+        operations.end()) {
+      operations.push_back(use.second);
+    }
+  }
+  // The graph task does not tell of the node that it starts from.
+  return c10::str(
+      leaf.tensor.scalar_type(),
+      " ",
+      leaf.tensor.sizes(),
+      " on ",
+      leaf.tensor.device(),
+      ", used ",
+      operations.empty() ? "where backward starts"
+                         : "by " + join_some(operations, ", "));
+}
+
+/// Finds for each leaf a parameter of its own, of the same dtype and sizes,
+/// among those that are free. Returns the names of these parameters, or nothing
+/// unless all leaves have one. To take the first that fits is enough: the
+/// others that would have fitted fit the same leaves.
+std::vector<std::string> twins(
+    const std::vector<Leaf>& leaves,
+    const NamedTensors& managed,
+    std::vector<bool> free) {
+  std::vector<bool> taken(free.size());
+  for (const auto& leaf : leaves) {
+    size_t i = 0;
+    while (i < free.size() &&
+           !(free[i] &&
+             managed.tensors[i].scalar_type() == leaf.tensor.scalar_type() &&
+             managed.tensors[i].sizes() == leaf.tensor.sizes())) {
+      ++i;
+    }
+    if (i == free.size()) {
+      return {};
+    }
+    free[i] = false;
+    taken[i] = true;
+  }
+  std::vector<std::string> names;
+  for (size_t i = 0; i < taken.size(); ++i) {
+    if (taken[i]) {
+      names.push_back("'" + managed.names[i] + "'");
+    }
+  }
+  return names;
+}
+
+std::string report(
+    const std::vector<Leaf>& leaves,
+    const std::vector<std::string>& originals) {
+  std::vector<std::string> lines;
+  lines.reserve(leaves.size());
+  for (const auto& leaf : leaves) {
+    lines.push_back(describe(leaf));
+  }
+  std::string text =
+      "these leaf tensors receive gradients in backward but belong to no "
+      "Reducer, so that the gradients are not averaged over ranks:\n  " +
+      join_some(lines, "\n  ");
+  if (!originals.empty()) {
+    text += "\nThey look like the originals of " + join_some(originals, ", ") +
+        ", which this backward does not reach: does a cloned module still call "
+        "a function that captured the original's `this`? Bind it again after "
+        "clone().";
+  }
+  return text +
+      "\nIf they are parameters of modules kept in a plain std::vector or "
+      "captured by a lambda: register these by register_module, or keep them "
+      "in torch::nn::ModuleList or ModuleDict, before constructing the "
+      "Reducer; bare tensors by register_parameter. Leaves that are meant to "
+      "be each rank's own: ReducerOptions().known_leaves({...}).";
+}
+
+} // namespace
+
+UnmanagedLeaves::UnmanagedLeaves(
+    NamedTensors managed,
+    const std::vector<at::Tensor>& known)
+    : managed_(std::move(managed)) {
+  for (const auto& tensor : managed_.tensors) {
+    settled_.emplace(tensor.getIntrusivePtr());
+  }
+  for (const auto& tensor : known) {
+    settled_.emplace(tensor.getIntrusivePtr());
+  }
+}
+
+std::string UnmanagedLeaves::inspect(
+    const std::function<bool(const at::Tensor&)>& managed_elsewhere) {
+  const auto* nodes = autograd::get_current_graph_task_nodes_in_graph();
+  if (!nodes) {
+    return {};
+  }
+  std::unordered_set<const at::TensorImpl*> reached;
+  std::unordered_map<autograd::Node*, Leaf> leaves;
+  for (auto* node : *nodes) {
+    const auto* leaf = accumulated_leaf(node);
+    if (!leaf) {
+      continue;
+    }
+    reached.insert(leaf->unsafeGetTensorImpl());
+    const TensorSet::value_type pointer(leaf->getIntrusivePtr());
+    if (settled_.count(pointer) == 0 && !met_.insert(pointer).second &&
+        !managed_elsewhere(*leaf)) {
+      settled_.insert(pointer);
+      leaves[node].tensor = *leaf;
+    }
+  }
+  if (leaves.empty()) {
+    return {};
+  }
+  find_uses(*nodes, leaves);
+  std::vector<bool> unreached;
+  for (const auto& tensor : managed_.tensors) {
+    unreached.push_back(reached.count(tensor.unsafeGetTensorImpl()) == 0);
+  }
+  const auto ordered = in_order(leaves);
+  return report(ordered, twins(ordered, managed_, unreached));
+}
+
+} // namespace ddp::detail

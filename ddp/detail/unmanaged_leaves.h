@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+#include <ddp/module_state.h>
+
+#include <functional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+namespace ddp::detail {
+
+/// Finds learned tensors that a Reducer does not know: a module kept in a plain
+/// `std::vector` or captured by a lambda is not registered, so its parameters
+/// receive gradients that nobody averages over ranks.
+class UnmanagedLeaves {
+ public:
+  /// `managed` are the Reducer's own parameters; `known` are leaves that the
+  /// user has declared as not to be reported.
+  UnmanagedLeaves(NamedTensors managed, const std::vector<at::Tensor>& known);
+
+  /// Looks at the graph of the backward that runs on this thread and returns a
+  /// report for a person, empty if there is nothing to say. Call it in a hook
+  /// of that backward or a callback at its end, once per backward. A leaf is
+  /// reported once, and not before the second backward that gives a gradient to
+  /// the very same tensor: an input that requires a gradient is a new tensor in
+  /// each step. Leaves for which `managed_elsewhere` holds are left out. Costs
+  /// a pass over the graph's nodes. Not thread-safe.
+  std::string inspect(
+      const std::function<bool(const at::Tensor&)>& managed_elsewhere);
+
+ private:
+  // What a weak pointer points to keeps its address, so that no other tensor
+  // can be mistaken for it.
+  using TensorSet = std::unordered_set<
+      c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>>;
+
+  NamedTensors managed_;
+  /// Of which there is nothing more to say: managed, known or reported.
+  TensorSet settled_;
+  TensorSet met_;
+};
+
+} // namespace ddp::detail

@@ -1,0 +1,387 @@
+#include <ddp/detail/reducer_impl.h>
+
+#include <ddp/bucket_layout.h>
+#include <ddp/detail/collective_wait.h>
+#include <ddp/detail/end_of_backward.h>
+#include <ddp/detail/error_text.h>
+#include <ddp/detail/output_anchors.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <algorithm>
+
+namespace ddp {
+namespace {
+
+/// In how many backwards to look for leaves that nobody manages.
+constexpr int64_t kInspectedSteps = 3;
+
+/// In the message of a wait that failed.
+constexpr const char* kReduction =
+    "the reduction of gradients (in which a rank takes part by a backward that "
+    "reaches a parameter of the Reducer, or by finish_backward())";
+
+/// The one tensor that a reduction's future holds, alone or in a list.
+at::Tensor result_of(c10::ivalue::Future& future) {
+  const auto value = future.value();
+  if (value.isTensor()) {
+    return value.toTensor();
+  }
+  if (value.isTensorList()) {
+    const auto list = value.toTensorVector();
+    if (list.size() == 1) {
+      return list.front();
+    }
+  }
+  TORCH_CHECK(
+      false,
+      "the communication hook's future holds a ",
+      value.tagKind(),
+      " where a tensor or a list of one is expected");
+}
+
+} // namespace
+
+template <typename Function>
+void Reducer::Impl::guarded(Function&& function) {
+  try {
+    function();
+  } catch (const std::exception& error) {
+    fail(detail::error_text(error));
+    throw;
+  }
+}
+
+/// The others wait for a reduction that will not come.
+void Reducer::Impl::fail(const std::string& reason) {
+  failure_ = reason;
+  detail::report_failure(group_, reason);
+}
+
+void Reducer::Impl::check_usable() {
+  if (abandoned_.exchange(false)) {
+    failure_ = "it ended by an exception";
+  }
+  TORCH_CHECK(
+      failure_.empty(),
+      "an earlier backward failed, so this rank's gradients and those of the "
+      "others may differ: construct the Reducer anew on all ranks. It failed "
+      "because: ",
+      failure_);
+}
+
+void Reducer::Impl::on_gradient(size_t index) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto& parameter = parameters_[index];
+  if (!parameter.has_grown()) {
+    return; // what came is undefined
+  }
+  parameter.used = true;
+  if (idle()) {
+    if (decision == SyncDecision::kInForward || no_sync_depth > 0) {
+      return;
+    }
+    open();
+  }
+  guarded([&] { arrive(index); });
+}
+
+void Reducer::Impl::anchor(const detail::OutputAnchors& outputs) {
+  if (!group_.c10d()) {
+    return;
+  }
+  outputs.attach([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) {
+      const std::lock_guard<std::mutex> lock(self->mutex_);
+      if (self->idle()) {
+        self->open();
+      }
+    }
+  });
+}
+
+bool Reducer::Impl::idle() const {
+  return !open_ || abandoned_ || !failure_.empty();
+}
+
+/// Starts a reduction, inside a backward.
+void Reducer::Impl::open() {
+  check_usable();
+  guarded([&] {
+    begin();
+    inspect_graph();
+    at_end_of_backward(&Impl::end_backward);
+  });
+}
+
+void Reducer::Impl::at_end_of_backward(void (Impl::*member)()) {
+  const auto weak = weak_from_this();
+  detail::EndOfBackward::call(
+      [weak, member] {
+        if (const auto self = weak.lock()) {
+          const std::lock_guard<std::mutex> lock(self->mutex_);
+          self->guarded([&] { (*self.*member)(); });
+        }
+      },
+      [weak] { // maybe under the lock
+        if (const auto self = weak.lock()) {
+          self->abandoned_ = true;
+          detail::report_failure(
+              self->group_, "an exception ended its backward");
+        }
+      });
+}
+
+/// In two steps, so that where several Reducers share a backward all have
+/// started their last buckets before one waits.
+void Reducer::Impl::end_backward() {
+  contribute_rest();
+  at_end_of_backward(&Impl::finish);
+}
+
+void Reducer::Impl::begin() {
+  open_ = true;
+  next_ = 0;
+  ++step_;
+  // A backward that is older than one that was reduced contains it: the engine
+  // nests so deeply that it changed threads (see EndOfBackward).
+  const int task = torch::autograd::get_current_graph_task_id();
+  deeply_nested_ = deeply_nested_ || (task >= 0 && task < newest_task_);
+  recorder_.begin(step_, buckets_);
+}
+
+void Reducer::Impl::inspect_graph() {
+  if (!unmanaged_) {
+    return;
+  }
+  const auto report = unmanaged_->inspect([](const at::Tensor& leaf) {
+    return detail::gradient_listener(leaf) != nullptr;
+  });
+  if (step_ == kInspectedSteps) {
+    unmanaged_.reset();
+  }
+  if (!report.empty()) {
+    TORCH_CHECK(options_.unmanaged_leaves() == Reaction::kWarn, report);
+    TORCH_WARN(report);
+  }
+}
+
+void Reducer::Impl::arrive(size_t index) {
+  auto& parameter = parameters_[index];
+  ++parameter.arrivals;
+  newest_task_ =
+      std::max(newest_task_, torch::autograd::get_current_graph_task_id());
+  if (parameter.bucket == kNoBucket) {
+    return;
+  }
+  if (parameter.arrivals == std::max(1, parameter.expected_arrivals) &&
+      step_ == rebuilds_after(options_)) {
+    ready_order_.push_back(index);
+  }
+  if (parameter.expected_arrivals == 0 || deeply_nested_) {
+    return; // it may come again: it waits for the end of backward
+  }
+  TORCH_CHECK(
+      parameter.share == Share::kPending,
+      "the gradient of ",
+      parameter.name,
+      " came again in one backward, after its reduction began: it came ",
+      parameter.expected_arrivals,
+      " times in earlier ones. Backward inside backward (activation "
+      "checkpointing) must reach a parameter as often in each step");
+  if (parameter.arrivals == parameter.expected_arrivals) {
+    contribute(index);
+    launch_complete();
+  }
+}
+
+void Reducer::Impl::find_absent() {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& parameter = parameters_[i];
+    if (!parameter.managed || parameter.share != Share::kPending ||
+        parameter.used) {
+      continue;
+    }
+    TORCH_CHECK(
+        detail::gradient_listener(parameter.tensor) == this,
+        "the hook on ",
+        parameter.name,
+        " is gone, so its gradients are not averaged: construct the Reducer "
+        "after whatever replaces post-accumulate-grad hooks");
+    absent_.push_back(i);
+  }
+}
+
+/// Of buckets that this rank used nothing of, the parameters count as done.
+void Reducer::Impl::skip_unused_buckets() {
+  for (auto& bucket : buckets_) {
+    const auto& indices = bucket.indices;
+    bucket.skipped =
+        std::none_of(indices.begin(), indices.end(), [this](size_t index) {
+          return parameters_[index].used;
+        });
+    bucket.pending = bucket.skipped ? 0 : bucket.pending;
+  }
+  const auto skipped = [this](size_t index) {
+    const auto bucket = parameters_[index].bucket;
+    return bucket != kNoBucket && buckets_[bucket].skipped;
+  };
+  absent_.erase(
+      std::remove_if(absent_.begin(), absent_.end(), skipped), absent_.end());
+}
+
+/// At the end of backward: contributes for parameters that it did not reach.
+void Reducer::Impl::contribute_rest() {
+  adopt_thawed();
+  find_absent();
+  if (options_.skip_all_reduce_unused_params()) {
+    skip_unused_buckets();
+  }
+  if (!absent_.empty()) {
+    absences_.announce(step_, absent_);
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& parameter = parameters_[i];
+    if (parameter.bucket != kNoBucket && parameter.share == Share::kPending &&
+        !buckets_[parameter.bucket].skipped) {
+      contribute(i);
+    }
+  }
+  launch_complete();
+  for (auto& parameter : parameters_) {
+    if (parameter.managed && parameter.sparse) {
+      launch_sparse(parameter);
+    }
+  }
+  if (step_ == rebuilds_after(options_)) {
+    agree_on_order();
+  }
+  if (broadcasts_buffers_) {
+    buffer_broadcast_.start(buffers_().tensors, group_);
+  }
+  check_.start(step_, group_);
+}
+
+void Reducer::Impl::finish() {
+  for (auto& bucket : buckets_) {
+    if (bucket.future) {
+      wait_for(bucket);
+    }
+  }
+  for (auto& parameter : parameters_) {
+    if (parameter.sparse_future) {
+      detail::wait_for(group_, *parameter.sparse_future, kReduction);
+    }
+  }
+  check_.finish(group_);
+  absences_.clean_up(step_);
+  settle_absences();
+  for (auto& parameter : parameters_) {
+    hand_out(parameter);
+  }
+  buffer_broadcast_.finish();
+  close();
+}
+
+void Reducer::Impl::wait_for(Bucket& bucket) {
+  detail::wait_for(group_, *bucket.future, kReduction);
+  const auto result = result_of(*bucket.future);
+  auto& buffer = bucket.content.buffer;
+  if (!result.is_alias_of(buffer)) {
+    const at::NoGradGuard no_grad;
+    TORCH_CHECK(
+        result.numel() == buffer.numel(),
+        "the communication hook's result has ",
+        result.numel(),
+        " elements, the bucket ",
+        buffer.numel());
+    buffer.copy_(result.view_as(buffer));
+  }
+  bucket.future.reset();
+}
+
+/// Puts back what no rank had anything new for.
+void Reducer::Impl::settle_absences() {
+  if (absent_.empty()) {
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  for (const size_t index : absences_.agreed()) {
+    auto& parameter = parameters_[index];
+    if (parameter.before.defined() && parameter.lies_in_slice()) {
+      parameter.view.copy_(parameter.before);
+    }
+    parameter.share = Share::kPending; // nothing to hand out
+  }
+}
+
+void Reducer::Impl::hand_out(Parameter& parameter) {
+  at::Tensor& grad = parameter.tensor.mutable_grad();
+  if (parameter.sparse_future) {
+    if (parameter.share != Share::kPending) {
+      grad = result_of(*parameter.sparse_future);
+    }
+    parameter.sparse_future.reset();
+    parameter.sparse_gradient.reset();
+  } else if (parameter.with_graph.defined()) {
+    // Values only: what is computed from it may be differentiated further.
+    const at::NoGradGuard no_grad;
+    parameter.with_graph.variable_data().copy_(parameter.view);
+    parameter.with_graph.reset();
+  } else if (parameter.share == Share::kAbsent) {
+    grad = parameter.view;
+  }
+  parameter.before.reset();
+}
+
+/// Makes ready for the next backward.
+void Reducer::Impl::close() {
+  absent_.clear();
+  for (auto& parameter : parameters_) {
+    parameter.expected_arrivals =
+        std::max(parameter.expected_arrivals, parameter.arrivals);
+    parameter.arrivals = 0;
+    parameter.used = false;
+    parameter.share = Share::kPending;
+    parameter.remember_version();
+  }
+  for (auto& bucket : buckets_) {
+    bucket.pending = bucket.indices.size();
+    bucket.skipped = false;
+  }
+  open_ = false;
+  reduced_ = true;
+  if (step_ == rebuilds_after(options_)) {
+    order_work_.wait();
+    rebuild_buckets();
+  }
+}
+
+void Reducer::Impl::finish_backward() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!group_.c10d() || no_sync_depth > 0) {
+    return;
+  }
+  check_usable();
+  if (!reduced_) {
+    guarded([&] {
+      begin();
+      contribute_rest();
+      finish();
+    });
+  }
+  reduced_ = false;
+}
+
+void Reducer::Impl::report_unwinding() {
+  if (group_.c10d() &&
+      std::uncaught_exceptions() > exceptions_at_construction_) {
+    detail::report_failure(
+        group_, "an exception ended its training loop; see its own output");
+  }
+}
+
+} // namespace ddp

@@ -1,0 +1,404 @@
+#include <tests/support/catch.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/reducer.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <functional>
+#include <utility>
+
+using ddp::CommHook;
+using ddp::GradBucket;
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::ReducerOptions;
+using ddp::test::average;
+using ddp::test::batch;
+using ddp::test::BranchNet;
+using ddp::test::copy_parameters;
+using ddp::test::equal_on_all;
+using ddp::test::ranks;
+using ddp::test::reset_gradients;
+using ddp::test::UnevenNet;
+
+namespace {
+
+using Future = c10::intrusive_ptr<c10::ivalue::Future>;
+
+/// A future that is complete already.
+Future completed(const c10::IValue& value) {
+  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::AnyType::get());
+  future->markCompleted(value);
+  return future;
+}
+
+/// The sum over ranks, under way.
+Future sum(const at::Tensor& tensor, const ProcessGroup& group) {
+  std::vector<at::Tensor> tensors{tensor};
+  return group.c10d()->allreduce(tensors)->getFuture();
+}
+
+/// A program's own mean: all-reduces, and divides after that.
+struct MeanHook : CommHook {
+  Future run(const GradBucket& bucket, const ProcessGroup& group) override {
+    return sum(bucket.buffer, group)
+        ->then(
+            [buffer = bucket.buffer, size = group.size()](
+                c10::ivalue::Future& /*future*/) -> c10::IValue {
+              const at::NoGradGuard no_grad; // the communicating thread
+              return at::Tensor(buffer).div_(size);
+            },
+            c10::TensorType::get());
+  }
+};
+
+/// Sends half as many bytes, and returns a tensor of its own.
+struct HalfHook : CommHook {
+  Future run(const GradBucket& bucket, const ProcessGroup& group) override {
+    auto half = (bucket.buffer / group.size()).to(torch::kHalf);
+    return sum(half, group)
+        ->then(
+            [half, dtype = bucket.buffer.scalar_type()](
+                c10::ivalue::Future& /*future*/) -> c10::IValue {
+              return half.to(dtype);
+            },
+            c10::TensorType::get());
+  }
+};
+
+/// Notes what it is called with, and keeps each rank's gradients as they are.
+struct NotingHook : CommHook {
+  explicit NotingHook(bool scaled = false) : scaled_(scaled) {}
+
+  bool takes_scaled_gradients() const override {
+    return scaled_;
+  }
+  Future run(const GradBucket& bucket, const ProcessGroup&) override {
+    calls.push_back(bucket);
+    contents.push_back(bucket.buffer.clone());
+    return completed(bucket.buffer);
+  }
+
+  std::vector<GradBucket> calls;
+  std::vector<at::Tensor> contents;
+
+ private:
+  bool scaled_;
+};
+
+/// Whatever the test wants.
+struct CustomHook : CommHook {
+  using Function =
+      std::function<Future(const GradBucket&, const ProcessGroup&)>;
+
+  explicit CustomHook(Function function) : function_(std::move(function)) {}
+
+  Future run(const GradBucket& bucket, const ProcessGroup& group) override {
+    return function_(bucket, group);
+  }
+
+ private:
+  Function function_;
+};
+
+ReducerOptions with_hook(std::shared_ptr<CommHook> hook) {
+  return ReducerOptions().comm_hook(std::move(hook));
+}
+
+/// Whether a hook's results equal the default's bit for bit, over steps with
+/// rebuilt buckets, gradients that are kept, and no_sync.
+void compare_with_default(
+    const ProcessGroup& group,
+    const std::shared_ptr<CommHook>& hook) {
+  torch::manual_seed(2);
+  auto net = std::make_shared<UnevenNet>();
+  auto other = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group);
+  Reducer hooked(other, group, with_hook(hook));
+  copy_parameters(*net, *other);
+  for (int step = 0; step < 6; ++step) {
+    const auto input = batch(group, step, 7);
+    const auto backward = [&](UnevenNet& n, Reducer& r) {
+      auto guard = std::make_optional(r.no_sync());
+      if (step % 3 != 1) {
+        guard.reset();
+      }
+      n.zero_grad(/*set_to_none=*/step < 3);
+      n.forward(input).pow(2).mean().backward();
+    };
+    backward(*net, reducer);
+    backward(*other, hooked);
+    for (size_t i = 0; i < net->parameters().size(); ++i) {
+      INFO("step " << step << ", parameter " << i);
+      REQUIRE(net->parameters()[i].grad().equal(other->parameters()[i].grad()));
+    }
+    REQUIRE(equal_on_all(group, net->wide->weight.grad()) == (step % 3 != 1));
+  }
+}
+
+/// That the noted calls are those of `reducer`'s buckets, in order.
+void check_calls(
+    const std::vector<GradBucket>& calls,
+    const std::vector<ddp::BucketIndices>& buckets,
+    const std::vector<at::Tensor>& parameters) {
+  REQUIRE(calls.size() == buckets.size());
+  for (size_t b = 0; b < calls.size(); ++b) {
+    const auto& call = calls[b];
+    REQUIRE(call.index == b);
+    REQUIRE(call.is_last == (b + 1 == calls.size()));
+    REQUIRE(call.buffer.dim() == 1);
+    REQUIRE(call.gradients.size() == buckets[b].size());
+    REQUIRE(call.parameters.size() == buckets[b].size());
+    int64_t elements = 0;
+    for (size_t k = 0; k < buckets[b].size(); ++k) {
+      const auto& parameter = parameters[buckets[b][k]];
+      const auto& gradient = call.gradients[k];
+      REQUIRE(call.parameters[k].is_same(parameter));
+      REQUIRE(gradient.sizes() == parameter.sizes());
+      REQUIRE(gradient.scalar_type() == call.buffer.scalar_type());
+      REQUIRE(
+          gradient.const_data_ptr() ==
+          call.buffer.narrow(0, elements, gradient.numel()).const_data_ptr());
+      elements += gradient.numel();
+    }
+    REQUIRE(call.buffer.numel() == elements);
+  }
+}
+
+/// The text with which a backward fails, or none.
+std::string failure_of(BranchNet& net, const ProcessGroup& group) {
+  try {
+    net.forward(batch(group, 0, 4), true).sum().backward();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// The same for the first backward with a hook.
+std::string failure_with(
+    const ProcessGroup& group,
+    const CustomHook::Function& function) {
+  auto net = std::make_shared<BranchNet>();
+  Reducer reducer(
+      net, group, with_hook(std::make_shared<CustomHook>(function)));
+  return failure_of(*net, group);
+}
+
+} // namespace
+
+TEST_CASE("a hook that all-reduces and divides gives the default's bits") {
+  // Dividing by four, before the sum or after it, rounds nothing.
+  ranks(4, [](ProcessGroup group) {
+    compare_with_default(group, std::make_shared<MeanHook>());
+  });
+}
+
+TEST_CASE("the default hook, passed by the program, gives the default's bits") {
+  ranks(3, [](ProcessGroup group) {
+    compare_with_default(group, std::make_shared<ddp::AllReduceHook>());
+  });
+}
+
+TEST_CASE("a hook is called for each bucket in order, first and rebuilt") {
+  ranks(3, [](ProcessGroup group) {
+    for (const bool is_static : {false, true}) {
+      std::vector<at::Tensor> parameters;
+      for (const auto dtype :
+           {torch::kFloat, torch::kDouble, torch::kFloat, torch::kHalf}) {
+        parameters.push_back(torch::ones({3, 2}, dtype).requires_grad_());
+      }
+      const auto hook = std::make_shared<NotingHook>();
+      Reducer reducer(
+          parameters,
+          group,
+          with_hook(hook).bucket_cap_mb(1e-6).static_graph(is_static));
+      for (int step = 0; step < 4; ++step) {
+        const auto buckets = reducer.buckets();
+        hook->calls.clear();
+        auto loss = torch::zeros({}, torch::kDouble);
+        for (const auto& parameter : parameters) {
+          loss = loss + parameter.to(torch::kDouble).sum();
+        }
+        loss.backward();
+        const bool rebuilt = step >= (is_static ? 2 : 1);
+        REQUIRE(buckets.size() == (rebuilt ? 4 : 3)); // one per dtype first
+        check_calls(hook->calls, buckets, parameters);
+      }
+    }
+  });
+}
+
+TEST_CASE("a hook sees this rank's gradients, scaled if it wants them so") {
+  ranks(4, [](ProcessGroup group) {
+    for (const bool scaled : {false, true}) {
+      auto weight = torch::ones({2}, torch::requires_grad());
+      auto unused = torch::ones({3}, torch::requires_grad());
+      const auto hook = std::make_shared<NotingHook>(scaled);
+      Reducer reducer({weight, unused}, group, with_hook(hook));
+      for (int step = 0; step < 3; ++step) {
+        weight.mutable_grad().reset();
+        (weight * (group.rank() + 1.0)).sum().backward();
+        const double own = (group.rank() + 1.0) / (scaled ? 4 : 1);
+        // This hook returns the buffer as it was.
+        REQUIRE(weight.grad().eq(own).all().item<bool>());
+        REQUIRE(hook->contents.back().equal(
+            torch::cat({torch::full({2}, own), torch::zeros({3})})));
+      }
+      const auto guard = reducer.no_sync();
+      const auto calls = hook->calls.size();
+      weight.sum().backward();
+      REQUIRE(hook->calls.size() == calls);
+    }
+  });
+}
+
+TEST_CASE("a hook may return a tensor of its own") {
+  ranks(4, [](ProcessGroup group) {
+    auto net = std::make_shared<UnevenNet>();
+    auto local = std::make_shared<UnevenNet>();
+    Reducer reducer(net, group, with_hook(std::make_shared<HalfHook>()));
+    copy_parameters(*net, *local);
+    for (int step = 0; step < 4; ++step) {
+      net->zero_grad(/*set_to_none=*/step < 2);
+      reset_gradients(*local);
+      const auto input = batch(group, step, 7);
+      net->forward(input).sum().backward();
+      local->forward(input).sum().backward();
+      const auto expected = average(group, *local);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const auto& grad = net->parameters()[i].grad();
+        REQUIRE(torch::allclose(grad, expected[i], 1e-2, 1e-2));
+        REQUIRE(grad.equal(grad.to(torch::kHalf).to(torch::kFloat)));
+      }
+      REQUIRE(!net->wide->weight.grad().equal(expected[2]));
+    }
+  });
+}
+
+TEST_CASE("a hook's future may hold a list of one tensor") {
+  ranks(3, [](ProcessGroup group) {
+    auto weight = torch::ones({2}, torch::requires_grad());
+    Reducer reducer(
+        {weight},
+        group,
+        with_hook(std::make_shared<CustomHook>([](const GradBucket& bucket,
+                                                  const ProcessGroup&) {
+          return completed(
+              std::vector<at::Tensor>{torch::full_like(bucket.buffer, 7.0)});
+        })));
+    for (int step = 0; step < 3; ++step) {
+      weight.sum().backward();
+      REQUIRE(weight.grad().eq(7).all().item<bool>());
+    }
+  });
+}
+
+TEST_CASE("what a hook throws ends backward with its text") {
+  ranks(3, [](ProcessGroup group) {
+    REQUIRE_THAT(
+        failure_with(
+            group,
+            [](const GradBucket& bucket, const ProcessGroup&) -> Future {
+              TORCH_CHECK(false, "no luck with bucket ", bucket.index);
+            }),
+        ContainsSubstring("no luck with bucket 0"));
+    REQUIRE_THAT(
+        failure_with(
+            group,
+            [](const GradBucket&, const ProcessGroup&) -> Future {
+              throw std::runtime_error("not one of LibTorch's");
+            }),
+        ContainsSubstring("not one of LibTorch's"));
+  });
+}
+
+TEST_CASE("after a hook failed each later backward says so") {
+  ranks(3, [](ProcessGroup group) {
+    for (const int good : {0, 1, 2}) { // steps before it fails
+      auto net = std::make_shared<BranchNet>();
+      int left = good;
+      const auto fail = [&](const GradBucket& bucket, const ProcessGroup& own) {
+        TORCH_CHECK(left-- > 0, "no luck");
+        return sum(bucket.buffer, own);
+      };
+      Reducer reducer(
+          net, group, with_hook(std::make_shared<CustomHook>(fail)));
+      for (int step = 0; step < good; ++step) {
+        REQUIRE(failure_of(*net, group).empty());
+      }
+      REQUIRE_THAT(failure_of(*net, group), ContainsSubstring("no luck"));
+      INFO("after " << good);
+      for (int again = 0; again < 2; ++again) {
+        REQUIRE_THAT(
+            failure_of(*net, group),
+            ContainsSubstring("construct the Reducer anew") &&
+                ContainsSubstring("no luck"));
+      }
+    }
+  });
+}
+
+TEST_CASE("a hook's future that fails ends backward with its text") {
+  ranks(3, [](ProcessGroup group) {
+    REQUIRE_THAT(
+        failure_with(
+            group,
+            [](const GradBucket& bucket, const ProcessGroup& own) {
+              return sum(bucket.buffer, own)
+                  ->then(
+                      [](c10::ivalue::Future& /*future*/) -> c10::IValue {
+                        throw std::runtime_error("compression failed");
+                      },
+                      c10::TensorType::get());
+            }),
+        ContainsSubstring("compression failed"));
+  });
+}
+
+TEST_CASE("a hook's result that does not fit the bucket is refused") {
+  ranks(3, [](ProcessGroup group) {
+    REQUIRE_THAT(
+        failure_with(
+            group,
+            [](const GradBucket&, const ProcessGroup&) {
+              return completed(torch::zeros({5}));
+            }),
+        ContainsSubstring("the communication hook's result has 5 elements"));
+    REQUIRE_THAT(
+        failure_with(
+            group,
+            [](const GradBucket&, const ProcessGroup&) {
+              return completed(c10::IValue(3));
+            }),
+        ContainsSubstring("the communication hook's future holds a Int"));
+  });
+}
+
+TEST_CASE("a hook may wait for collectives of the group it is given") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<UnevenNet>();
+    auto local = std::make_shared<UnevenNet>();
+    const auto blocking = [](const GradBucket& bucket,
+                             const ProcessGroup& own) {
+      own.all_reduce(bucket.buffer, ddp::ReduceOp::kMean);
+      return completed(bucket.buffer);
+    };
+    Reducer reducer(
+        net,
+        group,
+        with_hook(std::make_shared<CustomHook>(blocking)).bucket_cap_mb(1e-6));
+    copy_parameters(*net, *local);
+    for (int step = 0; step < 3; ++step) {
+      reset_gradients(*net);
+      reset_gradients(*local);
+      net->forward(batch(group, step, 7)).sum().backward();
+      local->forward(batch(group, step, 7)).sum().backward();
+      const auto expected = average(group, *local);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        REQUIRE(torch::allclose(net->parameters()[i].grad(), expected[i]));
+      }
+    }
+  });
+}

@@ -1,0 +1,148 @@
+#include <tests/support/catch.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/distributed_data_parallel.h>
+
+#include <csignal>
+
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::test::batch;
+using ddp::test::equal_on_all;
+using ddp::test::ranks;
+using ddp::test::UnevenNet;
+
+// The timeout of a group is ten minutes here: what does not fail by itself
+// hangs until the harness ends it.
+
+namespace {
+
+void backward(UnevenNet& net, const ProcessGroup& group) {
+  const auto dtype = net.first->weight.scalar_type();
+  net.forward(batch(group, 3, 7).to(dtype)).pow(2).sum().backward();
+}
+
+/// `fail` on rank 1, a backward on the others, which must throw with `text`.
+void one_fails(
+    const std::function<void(std::shared_ptr<UnevenNet>, Reducer&)>& fail,
+    const std::string& text) {
+  ranks(3, [&](ProcessGroup group) {
+    auto net = std::make_shared<UnevenNet>();
+    auto reducer = std::make_unique<Reducer>(net, group);
+    backward(*net, group);
+    if (group.rank() == 1) {
+      try {
+        const auto own = std::move(reducer);
+        fail(net, *own);
+        FAIL("it did not throw");
+      } catch (const std::exception&) {
+      }
+      group.barrier(); // alive until the others have failed
+    } else {
+      REQUIRE_THROWS_WITH(
+          backward(*net, group),
+          ContainsSubstring("rank 1 of 3") && ContainsSubstring(text));
+      group.barrier();
+    }
+  });
+}
+
+} // namespace
+
+TEST_CASE("an exception in one rank's backward reaches the others") {
+  one_fails(
+      [](std::shared_ptr<UnevenNet> net, Reducer&) {
+        net->first->weight.register_hook(
+            [](at::Tensor) -> at::Tensor { TORCH_CHECK(false, "on purpose"); });
+        net->forward(torch::ones({1, 7})).sum().backward();
+      },
+      "an exception ended its backward");
+}
+
+TEST_CASE("an exception in one rank's forward reaches the others") {
+  one_fails(
+      [](std::shared_ptr<UnevenNet> net, Reducer&) {
+        net->forward(torch::ones({1, 8}));
+      },
+      "an exception ended its training loop");
+}
+
+TEST_CASE("what one rank's Reducer finds wrong reaches the others") {
+  one_fails(
+      [](std::shared_ptr<UnevenNet> net, Reducer&) {
+        net->to(torch::kDouble);
+        net->forward(torch::ones({1, 7}, torch::kDouble)).sum().backward();
+      },
+      "now it is Double [");
+}
+
+TEST_CASE("an uncaught exception reaches the others with its text") {
+  ddp::test::RankOptions options;
+  options.expected_exit_codes = {0, 128 + SIGABRT, 0};
+  ranks(
+      3,
+      [] {
+        auto group = ddp::init_process_group();
+        auto net = std::make_shared<UnevenNet>();
+        ddp::DistributedDataParallel<UnevenNet> model(net, group);
+        if (group.rank() == 1) {
+          std::signal(SIGABRT, SIG_DFL);
+          [&]() noexcept {
+            TORCH_CHECK(false, "the data of rank ", group.rank(), " is bad");
+          }();
+        }
+        REQUIRE_THROWS_WITH(
+            model->forward(batch(group, 0, 7)).sum().backward(),
+            ContainsSubstring("the data of rank 1 is bad"));
+      },
+      options);
+}
+
+TEST_CASE("a rank whose backward reaches no parameter is named") {
+  ddp::test::RankOptions options;
+  options.environment = {{"DDP_TIMEOUT", "4"}};
+  ranks(
+      3,
+      [] {
+        auto group = ddp::init_process_group();
+        auto net = std::make_shared<UnevenNet>();
+        Reducer reducer(net, group);
+        backward(*net, group);
+        if (group.rank() == 1) {
+          torch::ones({1}, torch::requires_grad()).sum().backward();
+        } else {
+          REQUIRE_THROWS_WITH(
+              backward(*net, group),
+              ContainsSubstring("rank 1 of 3 has not come") &&
+                  ContainsSubstring("finish_backward"));
+        }
+        try {
+          group.barrier();
+        } catch (const std::exception&) { // it may time out as well
+        }
+      },
+      options);
+}
+
+TEST_CASE("after a failure on all ranks a new Reducer works") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<UnevenNet>();
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      Reducer reducer(net, group);
+      auto input = batch(group, 0, 7);
+      const auto hook = net->wide->weight.register_hook(
+          [](at::Tensor) -> at::Tensor { TORCH_CHECK(false, "on purpose"); });
+      REQUIRE_THROWS_WITH(
+          net->forward(input).sum().backward(),
+          ContainsSubstring("on purpose") || ContainsSubstring("rank"));
+      net->wide->weight.remove_hook(hook);
+    }
+    Reducer reducer(net, group);
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      backward(*net, group);
+      REQUIRE(equal_on_all(group, net->wide->weight.grad()));
+    }
+  });
+}

@@ -1,0 +1,151 @@
+#include <tests/support/catch.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/reducer.h>
+
+#include <functional>
+
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::test::average;
+using ddp::test::batch;
+using ddp::test::copy_parameters;
+using ddp::test::ranks;
+using ddp::test::reset_gradients;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+namespace {
+
+using Segment = std::function<torch::Tensor(torch::Tensor)>;
+
+/// Activation checkpointing: forgets what the segment computed and computes it
+/// again in backward, by a backward inside the backward.
+struct Checkpoint : torch::autograd::Function<Checkpoint> {
+  static torch::Tensor forward(
+      AutogradContext* context,
+      const torch::Tensor& input,
+      const Segment* segment) {
+    context->save_for_backward({input});
+    context->saved_data["segment"] = reinterpret_cast<int64_t>(segment);
+    return (*segment)(input);
+  }
+
+  static variable_list backward(
+      AutogradContext* context,
+      const variable_list& grads) {
+    const auto& segment = *reinterpret_cast<const Segment*>(
+        context->saved_data["segment"].toInt());
+    const auto input =
+        context->get_saved_variables()[0].detach().set_requires_grad(true);
+    const at::AutoGradMode enable(true);
+    segment(input).backward(grads[0]);
+    return {input.grad(), torch::Tensor()};
+  }
+};
+
+struct Layers : torch::nn::Module {
+  torch::nn::Linear first{nullptr}, second{nullptr}, last{nullptr};
+  Segment body;
+  bool checkpoint = false;
+  int repeats = 1;
+
+  Layers() {
+    first = register_module("first", torch::nn::Linear(4, 6));
+    second = register_module("second", torch::nn::Linear(6, 6));
+    last = register_module("last", torch::nn::Linear(6, 2));
+    body = [this](const torch::Tensor& x) { return torch::tanh(second(x)); };
+  }
+
+  torch::Tensor forward(torch::Tensor x) {
+    x = first(x);
+    for (int i = 0; i < repeats; ++i) {
+      x = checkpoint ? Checkpoint::apply(x, &body) : body(x);
+    }
+    return last(x);
+  }
+};
+
+void compare(const ProcessGroup& group, int repeats, bool accumulate) {
+  auto net = std::make_shared<Layers>();
+  auto local = std::make_shared<Layers>();
+  net->checkpoint = true;
+  net->repeats = local->repeats = repeats;
+  Reducer reducer(net, group);
+  copy_parameters(*net, *local);
+  for (int step = 0; step < 4; ++step) {
+    reset_gradients(*net);
+    reset_gradients(*local);
+    if (accumulate) {
+      const auto guard = reducer.no_sync();
+      net->forward(batch(group, 100 + step, 4)).sum().backward();
+      local->forward(batch(group, 100 + step, 4)).sum().backward();
+    }
+    net->forward(batch(group, step, 4)).sum().backward();
+    local->forward(batch(group, step, 4)).sum().backward();
+    const auto expected = average(group, *local);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      INFO("step " << step << ", parameter " << i);
+      REQUIRE(torch::allclose(
+          net->parameters()[i].grad(), expected[i], 1e-4, 1e-5));
+    }
+  }
+}
+
+} // namespace
+
+TEST_CASE("activation checkpointing, once and several times") {
+  ranks(3, [](ProcessGroup group) {
+    compare(group, 1, false);
+    compare(group, 3, false); // the same parameters in three segments
+    compare(group, 3, true);
+  });
+}
+
+TEST_CASE("a net that is one checkpoint is one reduction") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<Layers>();
+    const Segment whole = [&](const torch::Tensor& x) {
+      return net->forward(x);
+    };
+    Reducer reducer(net, group, ddp::ReducerOptions().record(true));
+    for (int step = 0; step < 3; ++step) {
+      reset_gradients(*net);
+      const auto input = batch(group, step, 4).requires_grad_();
+      Checkpoint::apply(input, &whole).sum().backward();
+      REQUIRE(reducer.timeline().step == step + 1);
+      REQUIRE(ddp::test::equal_on_all(group, net->last->weight.grad()));
+    }
+  });
+}
+
+TEST_CASE("checkpoints inside checkpoints, past the engine's limit") {
+  ranks(3, [](ProcessGroup group) {
+    // At a depth of 60 the engine goes on in another thread.
+    for (const int depth : {2, 70}) {
+      auto w = torch::ones({2}, torch::kDouble).requires_grad_();
+      auto v = torch::ones({2}, torch::kDouble).requires_grad_();
+      std::vector<Segment> nested(depth);
+      nested[0] = [&](const torch::Tensor& x) { return x * w; };
+      for (int i = 1; i < depth; ++i) {
+        nested[i] = [&, i](const torch::Tensor& x) {
+          return Checkpoint::apply(x, &nested[i - 1]) + w * 2;
+        };
+      }
+      Reducer reducer({w, v}, group);
+      for (int step = 0; step < 3; ++step) {
+        w.mutable_grad().reset();
+        v.mutable_grad().reset();
+        const double x = 1.0 + static_cast<double>(group.rank());
+        (Checkpoint::apply(v * x, &nested[depth - 1]) * v).sum().backward();
+        // d/dw (w v x + 2 (depth - 1) w) v = v^2 x + 2 (depth - 1) v
+        REQUIRE(torch::allclose(
+            w.grad(), torch::full_like(w, 2.0 + 2.0 * (depth - 1))));
+        // d/dv (w v^2 x + 2 (depth - 1) w v)
+        REQUIRE(torch::allclose(
+            v.grad(), torch::full_like(v, 4.0 + 2.0 * (depth - 1))));
+      }
+    }
+  });
+}

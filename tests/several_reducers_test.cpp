@@ -1,0 +1,85 @@
+#include <tests/support/catch.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/reducer.h>
+
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::ReducerOptions;
+using ddp::test::batch;
+using ddp::test::equal_on_all;
+using ddp::test::ranks;
+
+TEST_CASE("Reducers that share a backward do not wait for each other") {
+  ranks(2, [](ProcessGroup group) {
+    std::vector<at::Tensor> a, b;
+    for (int i = 0; i < 2; ++i) {
+      a.push_back(torch::ones({3}, torch::requires_grad()));
+      b.push_back(torch::ones({3}, torch::requires_grad()));
+    }
+    Reducer first(a, group);
+    Reducer second(b, group);
+    for (int step = 0; step < 3; ++step) {
+      // The ranks reach the two in different order, and half of each not.
+      const auto loss = group.rank() == 0 ? (a[0] * (b[0] * 2)).sum()
+                                          : ((a[0] * 2) * b[0]).sum();
+      loss.backward();
+    }
+    REQUIRE(a[0].grad().defined());
+    REQUIRE(!a[1].grad().defined());
+  });
+}
+
+TEST_CASE("a net that gradients only pass through stays out of it") {
+  ranks(3, [](ProcessGroup group) {
+    torch::nn::Linear generator(3, 4), critic(4, 1);
+    Reducer generates(generator, group), criticises(critic, group);
+    for (int step = 0; step < 3; ++step) {
+      const auto input = batch(group, step, 3);
+      generator->zero_grad();
+      critic->zero_grad();
+      critic->forward(generator->forward(input).detach()).sum().backward();
+      REQUIRE(!generator->weight.grad().defined());
+      REQUIRE(equal_on_all(group, critic->weight.grad()));
+      const auto before = critic->weight.grad().clone();
+      if (step % 2 == 0) { // one way
+        for (auto& parameter : critic->parameters()) {
+          parameter.set_requires_grad(false);
+        }
+        critic->forward(generator->forward(input)).sum().backward();
+        for (auto& parameter : critic->parameters()) {
+          parameter.set_requires_grad(true);
+        }
+        REQUIRE(critic->weight.grad().equal(before));
+      } else { // the other
+        const auto guard = criticises.no_sync();
+        critic->forward(generator->forward(input)).sum().backward();
+        REQUIRE(!equal_on_all(group, critic->weight.grad()));
+      }
+      REQUIRE(equal_on_all(group, generator->weight.grad()));
+    }
+  });
+}
+
+TEST_CASE("Reducers that take turns may share a communicator") {
+  ranks(3, [](ProcessGroup group) {
+    auto a = torch::ones({3}, torch::requires_grad());
+    auto b = torch::ones({3}, torch::requires_grad());
+    const auto shared = ReducerOptions().share_communicator(true);
+    Reducer first({a}, group, shared);
+    Reducer second({b}, group, shared);
+    auto unused = torch::ones({3}, torch::requires_grad());
+    Reducer third(
+        {unused, torch::ones({1}, torch::requires_grad())}, group, shared);
+    for (int step = 0; step < 3; ++step) {
+      a.mutable_grad().reset();
+      b.mutable_grad().reset();
+      (a * group.rank()).sum().backward();
+      (b * group.rank() * 2).sum().backward();
+      (unused * group.rank()).sum().backward();
+      REQUIRE(a.grad().eq(1).all().item<bool>());
+      REQUIRE(b.grad().eq(2).all().item<bool>());
+    }
+  });
+}

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ddp/reducer_options.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddp::test {
+
+/// What a node of a random net does to a tensor of [rows, width].
+enum class Operation {
+  kLinear, ///< tanh(x W' + b)
+  kScale, ///< times a parameter
+  kShift, ///< plus a weighted sum over a parameter of any shape
+  kDetach, ///< the same, cut off from its graph
+  kSequence, ///< the children, one after the other
+  kMean, ///< the mean of what the children give
+  kBranch, ///< one of the children
+  kCheckpoint, ///< the child, computed again in backward
+};
+
+/// A part of a random net.
+struct Node {
+  Operation operation = Operation::kSequence;
+  /// By index; the same may stand in several nodes.
+  std::vector<size_t> parameters;
+  std::vector<Node> children;
+  /// Of a branch: what tells it from others.
+  uint64_t number = 0;
+};
+
+enum class Shape { kMatrix, kVector, kScalar, kImage, kEmpty };
+enum class Layout { kContiguous, kTransposed, kGapped };
+
+struct ParameterDescription {
+  Shape shape = Shape::kVector;
+  Layout layout = Layout::kContiguous;
+  at::ScalarType dtype = at::kFloat;
+};
+
+/// What becomes of a gradient between two steps.
+enum class Handling { kNone, kZero, kKeep, kHalve, kReplace };
+
+/// Forwards, and then one backward over all (or one over each).
+struct Pass {
+  bool synchronized = true;
+  int forwards = 1;
+  bool together = true;
+  /// How often each backward runs, over the retained graph.
+  int repeats = 1;
+  /// The rank that sits it out, or -1.
+  int64_t left_out = -1;
+};
+
+struct Step {
+  std::vector<bool> frozen; ///< by parameter
+  std::vector<Handling> handling; ///< by parameter
+  std::vector<Pass> passes;
+};
+
+/// A random net and what is done with it.
+struct Graph {
+  uint64_t seed = 0;
+  int64_t width = 1;
+  std::vector<ParameterDescription> parameters;
+  std::vector<bool> frozen; ///< at construction
+  Node root;
+  std::vector<Step> steps;
+  ReducerOptions options;
+  /// Whether ranks may use different parameters.
+  bool by_rank = false;
+  /// Whether a rank takes the same branches in each step.
+  bool steady = false;
+  /// Whether `finish_backward()` follows each backward; else each backward
+  /// reaches a parameter.
+  bool finish = false;
+};
+
+/// The graph of a seed; `size` is the number of ranks.
+Graph random_graph(uint64_t seed, int64_t size);
+
+/// The graph as text.
+std::string describe(const Graph& graph);
+
+/// The parameters with their first values, the same in each call.
+std::vector<at::Tensor> make_parameters(const Graph& graph);
+
+/// Which forward it is: input and branches follow from it.
+struct Place {
+  size_t step = 0;
+  size_t pass = 0;
+  int forward = 0;
+  int64_t rank = 0;
+};
+
+/// Runs a graph's forwards. Has to outlive the backward where it checkpoints.
+class Interpreter {
+ public:
+  Interpreter(
+      const Graph& graph,
+      const std::vector<at::Tensor>& parameters,
+      Place place,
+      bool checkpoints)
+      : graph_(graph),
+        parameters_(parameters),
+        place_(place),
+        checkpoints_(checkpoints) {}
+
+  /// The loss of this place's input: fp64, a scalar.
+  at::Tensor loss() const;
+
+  at::Tensor run(const Node& node, at::Tensor x) const;
+
+ private:
+  at::Tensor input() const;
+  size_t choose(const Node& branch) const;
+  at::Tensor run_linear(const Node& node, const at::Tensor& x) const;
+  at::Tensor run_shift(const Node& node, const at::Tensor& x) const;
+  at::Tensor run_checkpoint(const Node& node, const at::Tensor& x) const;
+
+  const Graph& graph_;
+  const std::vector<at::Tensor>& parameters_;
+  Place place_;
+  bool checkpoints_;
+};
+
+} // namespace ddp::test

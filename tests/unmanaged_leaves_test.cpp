@@ -1,0 +1,326 @@
+#include <tests/support/catch.h>
+
+#include <ddp/detail/unmanaged_leaves.h>
+
+#include <torch/csrc/autograd/engine.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using ddp::detail::UnmanagedLeaves;
+
+const auto kNowhere = [](const at::Tensor&) { return false; };
+
+/// Runs backward and returns what the inspection says in it.
+std::string report_of(
+    UnmanagedLeaves& leaves,
+    const at::Tensor& loss,
+    const std::function<bool(const at::Tensor&)>& managed_elsewhere = kNowhere,
+    const std::vector<at::Tensor>& inputs = {}) {
+  std::string text = "the hook did not run";
+  loss.register_hook(
+      [&](const at::Tensor&) { text = leaves.inspect(managed_elsewhere); });
+  if (inputs.empty()) {
+    loss.backward();
+  } else {
+    loss.backward({}, std::nullopt, false, inputs);
+  }
+  return text;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+at::Tensor learned(at::IntArrayRef sizes) {
+  return torch::randn(sizes, at::TensorOptions().requires_grad(true));
+}
+
+/// The managed part of the models below, Linear(3, 4).
+struct Stem {
+  torch::nn::Linear module{3, 4};
+
+  UnmanagedLeaves leaves(const std::vector<at::Tensor>& known = {}) {
+    return {ddp::unique_parameters(*module), known};
+  }
+  at::Tensor operator()() {
+    return module(torch::randn({5, 3}));
+  }
+};
+
+/// A module that chooses its branch by a function bound to `this`.
+struct Dynamic : torch::nn::Cloneable<Dynamic> {
+  torch::nn::Linear stem{nullptr}, branch{nullptr}, unused{nullptr};
+  std::function<at::Tensor(const at::Tensor&)> chosen;
+
+  Dynamic() {
+    Dynamic::reset();
+    bind();
+  }
+  void reset() override {
+    stem = register_module("stem", torch::nn::Linear(3, 4));
+    branch = register_module("branch", torch::nn::Linear(4, 8));
+    unused = register_module("unused", torch::nn::Linear(4, 2));
+  }
+  void bind() {
+    chosen = [this](const at::Tensor& x) { return branch->forward(x); };
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    return chosen(stem(x));
+  }
+};
+
+} // namespace
+
+TEST_CASE("modules in a plain vector are reported in the second backward") {
+  Stem stem;
+  auto leaves = stem.leaves();
+  std::vector<torch::nn::Linear> layers{
+      torch::nn::Linear(4, 8), torch::nn::Linear(8, 2)};
+  const auto loss = [&] { return layers[1](layers[0](stem())).sum(); };
+  REQUIRE(report_of(leaves, loss()).empty());
+  REQUIRE(
+      report_of(leaves, loss()) ==
+      "these leaf tensors receive gradients in backward but belong to no "
+      "Reducer, so that the gradients are not averaged over ranks:\n"
+      "  Float [8, 4] on cpu, used by AddmmBackward0\n"
+      "  Float [8] on cpu, used by AddmmBackward0\n"
+      "  Float [2, 8] on cpu, used by AddmmBackward0\n"
+      "  Float [2] on cpu, used by AddmmBackward0\n"
+      "If they are parameters of modules kept in a plain std::vector or "
+      "captured by a lambda: register these by register_module, or keep them "
+      "in torch::nn::ModuleList or ModuleDict, before constructing the "
+      "Reducer; bare tensors by register_parameter. Leaves that are meant to "
+      "be each rank's own: ReducerOptions().known_leaves({...}).");
+}
+
+TEST_CASE("a module captured by a lambda is reported") {
+  Stem stem;
+  auto leaves = stem.leaves();
+  auto head = [layer = torch::nn::Linear(4, 6)](const at::Tensor& x) mutable {
+    return layer(x);
+  };
+  const auto loss = [&] { return head(stem()).sum(); };
+  report_of(leaves, loss());
+  const auto text = report_of(leaves, loss());
+  REQUIRE(contains(text, "Float [6, 4] on cpu, used by AddmmBackward0"));
+  REQUIRE(contains(text, "Float [6] on cpu, used by AddmmBackward0"));
+  REQUIRE_FALSE(contains(text, "[4, 3]")); // the stem's weight
+}
+
+TEST_CASE("bare tensors are reported with all operations that use them") {
+  Stem stem;
+  auto leaves = stem.leaves();
+  const std::vector<at::Tensor> scales{
+      learned({4}), torch::ones({4}, torch::kDouble).requires_grad_()};
+  const auto loss = [&] {
+    auto x = stem() * scales[0];
+    x = (x + scales[0].exp()) * scales[0];
+    return (x + scales[1]).sum();
+  };
+  report_of(leaves, loss());
+  const auto text = report_of(leaves, loss());
+  REQUIRE(
+      contains(text, "Float [4] on cpu, used by MulBackward0, ExpBackward0\n"));
+  REQUIRE(contains(text, "Double [4] on cpu, used by AddBackward0\n"));
+}
+
+TEST_CASE("a leaf is reported once, and one that comes later as well") {
+  Stem stem;
+  auto leaves = stem.leaves();
+  const auto first = learned({4});
+  const auto second = learned({5, 1});
+  report_of(leaves, (stem() * first).sum());
+  REQUIRE(contains(report_of(leaves, (stem() * first).sum()), "Float [4] "));
+  REQUIRE(report_of(leaves, (stem() * first * second).sum()).empty());
+  const auto text = report_of(leaves, (stem() * first * second).sum());
+  REQUIRE(contains(text, "Float [5, 1] "));
+  REQUIRE_FALSE(contains(text, "Float [4] "));
+}
+
+TEST_CASE("a known leaf is not reported") {
+  Stem stem;
+  const auto own = learned({4});
+  const auto other = learned({5, 1});
+  auto leaves = stem.leaves({own, at::Tensor()});
+  report_of(leaves, (stem() * own * other).sum());
+  const auto text = report_of(leaves, (stem() * own * other).sum());
+  REQUIRE(contains(text, "Float [5, 1] "));
+  REQUIRE_FALSE(contains(text, "Float [4] "));
+}
+
+TEST_CASE("a leaf that another Reducer manages is not reported") {
+  Stem stem;
+  auto leaves = stem.leaves();
+  const auto theirs = learned({4});
+  const auto nobodys = learned({5, 1});
+  const auto elsewhere = [&](const at::Tensor& tensor) {
+    return tensor.is_same(theirs);
+  };
+  report_of(leaves, (stem() * theirs * nobodys).sum(), elsewhere);
+  const auto text =
+      report_of(leaves, (stem() * theirs * nobodys).sum(), elsewhere);
+  REQUIRE(contains(text, "Float [5, 1] "));
+  REQUIRE_FALSE(contains(text, "Float [4] "));
+}
+
+TEST_CASE("inputs that require gradients are not reported") {
+  Stem stem;
+  auto leaves = stem.leaves();
+  std::vector<at::Tensor> inputs;
+  for (int step = 0; step < 5; ++step) {
+    inputs.push_back(learned({5, 3}));
+    const auto loss = stem.module(inputs.back()).sum();
+    REQUIRE(report_of(leaves, loss).empty());
+    REQUIRE(inputs.back().grad().defined());
+  }
+}
+
+TEST_CASE("a new tensor at an old one's address is not mistaken for it") {
+  Stem stem;
+  auto leaves = stem.leaves();
+  for (int step = 0; step < 50; ++step) {
+    auto input = learned({5, 3});
+    REQUIRE(report_of(leaves, stem.module(input).sum()).empty());
+  }
+}
+
+TEST_CASE("a leaf that no gradient is put into is not reported") {
+  Stem stem;
+  auto leaves = stem.leaves();
+  const auto scale = learned({4});
+  SECTION("backward with inputs leaves it out") {
+    for (int step = 0; step < 3; ++step) {
+      const auto loss = (stem() * scale).sum();
+      REQUIRE(report_of(leaves, loss, kNowhere, {stem.module->bias}).empty());
+    }
+    REQUIRE(stem.module->bias.grad().defined());
+  }
+  SECTION("it was frozen after the forward") {
+    for (int step = 0; step < 3; ++step) {
+      const auto loss = (stem() * scale).sum();
+      scale.set_requires_grad(false);
+      REQUIRE(report_of(leaves, loss).empty());
+      scale.set_requires_grad(true);
+    }
+  }
+  REQUIRE_FALSE(scale.grad().defined());
+}
+
+TEST_CASE("a leaf that backward with inputs selects is reported") {
+  Stem stem;
+  auto leaves = stem.leaves();
+  const auto scale = learned({4});
+  report_of(leaves, (stem() * scale).sum(), kNowhere, {scale});
+  REQUIRE(contains(
+      report_of(leaves, (stem() * scale).sum(), kNowhere, {scale}),
+      "Float [4] on cpu, used by MulBackward0\n"));
+}
+
+TEST_CASE("the operation that backward starts from has no name") {
+  Stem stem;
+  auto leaves = stem.leaves();
+  const auto weights = learned({20});
+  report_of(leaves, stem().flatten().dot(weights));
+  REQUIRE(contains(
+      report_of(leaves, stem().flatten().dot(weights)),
+      "Float [20] on cpu, used where backward starts\n"));
+}
+
+TEST_CASE("hundreds of leaves are shortened") {
+  Stem stem;
+  auto leaves = stem.leaves();
+  std::vector<at::Tensor> scales(300);
+  for (auto& scale : scales) {
+    scale = learned({4});
+  }
+  const auto loss = [&] {
+    auto x = stem();
+    for (const auto& scale : scales) {
+      x = x * scale;
+    }
+    return x.sum();
+  };
+  report_of(leaves, loss());
+  const auto text = report_of(leaves, loss());
+  REQUIRE(contains(text, "\n  ... and 292 more\n"));
+  REQUIRE(std::count(text.begin(), text.end(), '\n') == 10);
+}
+
+TEST_CASE("a clone that calls its original's branch is recognized") {
+  auto original = std::make_shared<Dynamic>();
+  auto clone = std::dynamic_pointer_cast<Dynamic>(original->clone());
+  UnmanagedLeaves leaves(ddp::unique_parameters(*clone), {});
+  const auto input = torch::randn({5, 3});
+  const std::string claim =
+      "They look like the originals of 'branch.weight', 'branch.bias', which "
+      "this backward does not reach:";
+  SECTION("by all leaves") {
+    report_of(leaves, clone->forward(input).sum());
+    const auto text = report_of(leaves, clone->forward(input).sum());
+    REQUIRE(contains(text, "Float [8, 4] on cpu, used by AddmmBackward0\n"));
+    REQUIRE(contains(text, claim));
+  }
+  SECTION("not while one leaf has no counterpart") {
+    const auto scale = learned({5, 1});
+    report_of(leaves, (clone->forward(input) * scale).sum());
+    const auto text = report_of(leaves, (clone->forward(input) * scale).sum());
+    REQUIRE(contains(text, "Float [8, 4] "));
+    REQUIRE_FALSE(contains(text, "originals"));
+  }
+  SECTION("not where the counterpart is of another dtype") {
+    clone->branch->to(torch::kDouble);
+    report_of(leaves, clone->forward(input).sum());
+    const auto text = report_of(leaves, clone->forward(input).sum());
+    REQUIRE(contains(text, "Float [8, 4] "));
+    REQUIRE_FALSE(contains(text, "originals"));
+  }
+  SECTION("not where one counterpart stands for two leaves") {
+    const auto bias = learned({8});
+    report_of(leaves, (clone->forward(input) + bias).sum());
+    const auto text = report_of(leaves, (clone->forward(input) + bias).sum());
+    REQUIRE(contains(text, "Float [8] on cpu, used by AddBackward0\n"));
+    REQUIRE_FALSE(contains(text, "originals"));
+  }
+  SECTION("not where the counterpart is reached as well") {
+    const auto loss = [&] {
+      return clone->forward(input).sum() +
+          clone->branch(clone->stem(input)).sum();
+    };
+    report_of(leaves, loss());
+    const auto text = report_of(leaves, loss());
+    REQUIRE(contains(text, "Float [8, 4] "));
+    REQUIRE_FALSE(contains(text, "originals"));
+  }
+  SECTION("nothing is left to say once it is bound again") {
+    clone->bind();
+    report_of(leaves, clone->forward(input).sum());
+    REQUIRE(report_of(leaves, clone->forward(input).sum()).empty());
+  }
+}
+
+TEST_CASE("the end of backward is early enough") {
+  Stem stem;
+  auto leaves = stem.leaves();
+  const auto scale = learned({4});
+  std::string text;
+  for (int step = 0; step < 2; ++step) {
+    auto x = stem() * scale;
+    x.register_hook([&](const at::Tensor&) {
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [&] { text = leaves.inspect(kNowhere); });
+    });
+    std::exchange(x, at::Tensor()).sum().backward();
+  }
+  REQUIRE(contains(text, "Float [4] on cpu, used by MulBackward0\n"));
+}
+
+TEST_CASE("outside a backward there is nothing to inspect") {
+  Stem stem;
+  REQUIRE(stem.leaves().inspect(kNowhere).empty());
+}

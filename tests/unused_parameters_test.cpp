@@ -1,0 +1,249 @@
+#include <tests/support/catch.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/reducer.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <cmath>
+
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::ReducerOptions;
+using ddp::test::average;
+using ddp::test::batch;
+using ddp::test::BranchNet;
+using ddp::test::copy_parameters;
+using ddp::test::ranks;
+using ddp::test::reset_gradients;
+
+TEST_CASE("ranks may use different parameters") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<BranchNet>();
+    auto local = std::make_shared<BranchNet>();
+    Reducer reducer(net, group);
+    copy_parameters(*net, *local);
+    for (int step = 0; step < 4; ++step) {
+      reset_gradients(*net);
+      reset_gradients(*local);
+      const auto input = batch(group, step, 4);
+      // Ranks take different branches, except in step 2, where all go left.
+      const bool left = step == 2 || (group.rank() + step) % 2 == 0;
+      net->forward(input, left).sum().backward();
+      local->forward(input, left).sum().backward();
+      const auto expected = average(group, *local);
+      const auto parameters = net->named_parameters();
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const auto& name = parameters[i].key();
+        const auto& grad = parameters[i].value().grad();
+        INFO("step " << step << ", " << name);
+        const bool unused = name.rfind("never", 0) == 0 ||
+            (step == 2 && name.rfind("right", 0) == 0);
+        REQUIRE(grad.defined() == !unused);
+        if (!unused) {
+          REQUIRE(torch::allclose(grad, expected[i]));
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("what no rank used keeps its gradient to the last bit") {
+  // Three ranks: averaging it again would round it.
+  ranks(3, [](ProcessGroup group) {
+    for (const bool view : {false, true}) {
+      auto net = std::make_shared<BranchNet>();
+      Reducer reducer(
+          net, group, ReducerOptions().gradient_as_bucket_view(view));
+      const auto& unused = net->right->weight;
+      for (int step = 0; step < 4; ++step) {
+        net->forward(batch(group, step, 4), false).sum().backward();
+        const auto before = unused.grad().clone();
+        const auto object = unused.grad();
+        net->forward(batch(group, step, 4), true).sum().backward();
+        REQUIRE(unused.grad().equal(before));
+        REQUIRE(unused.grad().is_same(object));
+        REQUIRE(!net->never->weight.grad().defined());
+      }
+    }
+  });
+}
+
+TEST_CASE("a gradient of the user's own is left alone where nobody adds") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<BranchNet>();
+    Reducer reducer(net, group);
+    const auto own = torch::full({2, 8}, 1.0 / 3.0);
+    for (int step = 0; step < 3; ++step) {
+      net->right->weight.mutable_grad() = own;
+      net->forward(batch(group, step, 4), true).sum().backward();
+      REQUIRE(net->right->weight.grad().is_same(own));
+      REQUIRE(own.eq(1.0 / 3.0).all().item<bool>());
+    }
+  });
+}
+
+TEST_CASE("a gradient that was there is averaged, used or not") {
+  ranks(3, [](ProcessGroup group) {
+    auto weight = torch::ones({2}, torch::requires_grad());
+    auto other = torch::ones({2}, torch::requires_grad());
+    Reducer reducer({weight, other}, group);
+    for (int step = 0; step < 2; ++step) { // before and after rebuilding
+      weight.mutable_grad().reset();
+      (weight.sum() * 9 + other.sum()).backward();
+      auto loss = other.sum();
+      if (group.rank() == 0) {
+        loss = loss + weight.sum() * 3;
+      }
+      loss.backward();
+      REQUIRE(torch::allclose(weight.grad(), torch::full({2}, 10.0)));
+    }
+  });
+}
+
+TEST_CASE("a gradient of zero is there, and keeps its sign") {
+  ranks(3, [](ProcessGroup group) {
+    auto weight = torch::ones({4}, torch::requires_grad());
+    auto other = torch::ones({4}, torch::requires_grad());
+    Reducer reducer({weight, other}, group);
+    for (const double zero : {0.0, -0.0}) {
+      for (const bool all_use_it : {false, true}) {
+        weight.mutable_grad().reset();
+        auto loss = other.sum();
+        if (group.rank() == 0 || all_use_it) {
+          loss = loss + (weight * torch::full({4}, zero)).sum();
+        }
+        loss.backward();
+        REQUIRE(weight.grad().defined());
+        REQUIRE(weight.grad().eq(0).all().item<bool>());
+        // What others lack counts as plus zero.
+        const bool minus = std::signbit(zero) && all_use_it;
+        REQUIRE(torch::signbit(weight.grad()).eq(minus).all().item<bool>());
+      }
+    }
+  });
+}
+
+TEST_CASE("what came under no_sync is reduced although not used after it") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<BranchNet>();
+    auto local = std::make_shared<BranchNet>();
+    Reducer reducer(net, group);
+    copy_parameters(*net, *local);
+    const auto input = batch(group, 0, 4);
+    {
+      const auto guard = reducer.no_sync();
+      net->forward(input, true).sum().backward();
+    }
+    net->forward(input, false).sum().backward();
+    local->forward(input, true).sum().backward();
+    local->forward(input, false).sum().backward();
+    const auto expected = average(group, *local);
+    REQUIRE(torch::allclose(net->left->weight.grad(), expected[2]));
+    REQUIRE(torch::allclose(net->stem->weight.grad(), expected[0], 1e-4, 1e-5));
+  });
+}
+
+TEST_CASE("two forwards may take different branches on different ranks") {
+  ranks(4, [](ProcessGroup group) {
+    auto net = std::make_shared<BranchNet>();
+    auto local = std::make_shared<BranchNet>();
+    Reducer reducer(net, group);
+    copy_parameters(*net, *local);
+    for (int step = 0; step < 3; ++step) {
+      reset_gradients(*net);
+      reset_gradients(*local);
+      const auto input = batch(group, step, 4);
+      const auto both = [&](BranchNet& n) {
+        const bool left = group.rank() == step;
+        return n.forward(input, left).sum() +
+            n.forward(input + 1, left || group.rank() == 3).sum();
+      };
+      both(*net).backward();
+      both(*local).backward();
+      const auto expected = average(group, *local);
+      for (size_t i = 0; i < 6; ++i) {
+        REQUIRE(torch::allclose(
+            net->parameters()[i].grad(), expected[i], 1e-4, 1e-5));
+      }
+    }
+  });
+}
+
+TEST_CASE("what was used under no_sync counts as used by some rank") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<BranchNet>();
+    Reducer reducer(net, group);
+    for (int step = 0; step < 3; ++step) {
+      reset_gradients(*net);
+      if (group.rank() == 1) {
+        const auto guard = reducer.no_sync();
+        net->forward(torch::ones({1, 4}), true).sum().backward();
+      }
+      net->forward(torch::ones({1, 4}), false).sum().backward();
+      REQUIRE(
+          torch::allclose(net->left->bias.grad(), torch::full({2}, 1.0 / 3.0)));
+      REQUIRE(ddp::test::equal_on_all(group, net->left->weight.grad()));
+      REQUIRE(!net->never->weight.grad().defined());
+    }
+  });
+}
+
+TEST_CASE("agreeing on unused parameters leaves nothing in the store") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<BranchNet>();
+    Reducer reducer(net, group);
+    const auto keys = [&](int steps) {
+      for (int step = 0; step < steps; ++step) {
+        net->forward(torch::ones({1, 4}), true).sum().backward();
+      }
+      group.barrier();
+      const auto count = group.store()->getNumKeys();
+      group.barrier();
+      return count;
+    };
+    const auto before = keys(3);
+    REQUIRE(keys(20) == before);
+  });
+}
+
+TEST_CASE("skip_all_reduce_unused_params leaves out unused buckets") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<BranchNet>();
+    Reducer reducer(
+        net,
+        group,
+        ReducerOptions()
+            .skip_all_reduce_unused_params(true)
+            .bucket_cap_mb(1e-6)
+            .record(true));
+    for (int step = 0; step < 3; ++step) {
+      net->forward(torch::ones({1, 4}), true).sum().backward();
+      size_t reduced = 0;
+      for (const auto& bucket : reducer.timeline().buckets) {
+        reduced += bucket.launched ? 1 : 0;
+      }
+      REQUIRE(reduced == (step == 0 ? 1 : 4)); // of one, and of eight
+      REQUIRE(!net->right->weight.grad().defined());
+      REQUIRE(net->left->weight.grad().defined());
+    }
+  });
+}
+
+TEST_CASE("finish_backward takes part for a rank without a gradient") {
+  ranks(3, [](ProcessGroup group) {
+    auto weight = torch::ones({2}, torch::requires_grad());
+    Reducer reducer({weight}, group);
+    for (int step = 0; step < 4; ++step) {
+      weight.mutable_grad().reset();
+      if (group.rank() != step) {
+        (weight * 3).sum().backward();
+      }
+      reducer.finish_backward();
+      const double mean = step < 3 ? 2.0 : 3.0;
+      REQUIRE(weight.grad().eq(mean).all().item<bool>());
+    }
+    const auto guard = reducer.no_sync();
+    reducer.finish_backward(); // nothing to take part in
+  });
+}

@@ -1,0 +1,360 @@
+#include <tests/support/catch.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/distributed_data_parallel.h>
+
+#include <map>
+#include <tuple>
+
+// What the tests of Python's DistributedDataParallel ask of the wrapper: there
+// forward decides what is reduced. docs/parity.md lists which is which.
+
+using ddp::DistributedDataParallel;
+using ddp::ProcessGroup;
+using ddp::ReducerOptions;
+using ddp::test::average;
+using ddp::test::batch;
+using ddp::test::BranchNet;
+using ddp::test::copy_parameters;
+using ddp::test::equal_on_all;
+using ddp::test::ranks;
+using ddp::test::reset_gradients;
+using ddp::test::UnevenNet;
+
+namespace {
+
+/// Whose gradient is the mean of the ranks' inputs.
+struct Scale : torch::nn::Module {
+  torch::Tensor weight;
+
+  Scale() {
+    weight = register_parameter("weight", torch::ones({2}));
+  }
+  torch::Tensor forward(const torch::Tensor& x, bool used = true) {
+    return used ? x * weight : x * 2;
+  }
+};
+using Model = DistributedDataParallel<Scale>;
+
+/// This rank's input: 1, 2, 3.
+torch::Tensor own(const ProcessGroup& group) {
+  return torch::full({2}, group.rank() + 1.0);
+}
+
+/// Whether a tensor is `value` everywhere, to rounding.
+bool is(const torch::Tensor& tensor, double value) {
+  return tensor.defined() &&
+      torch::allclose(tensor, torch::full_like(tensor, value));
+}
+
+/// Outputs of many shapes.
+struct OutputsNet : torch::nn::Module {
+  using Map = std::map<std::string, torch::Tensor>;
+
+  torch::nn::Linear a{nullptr}, b{nullptr};
+
+  OutputsNet() {
+    a = register_module("a", torch::nn::Linear(4, 2));
+    b = register_module("b", torch::nn::Linear(4, 2));
+  }
+  struct Tuple {};
+  struct Nested {};
+  std::vector<torch::Tensor> forward(const torch::Tensor& x) {
+    return {a(x), b(x)};
+  }
+  std::tuple<torch::Tensor, int, torch::Tensor> forward(
+      const torch::Tensor& x,
+      Tuple /*kind*/) {
+    return {a(x), 5, b(x)};
+  }
+  std::pair<std::vector<Map>, std::optional<torch::Tensor>> forward(
+      const torch::Tensor& x,
+      Nested /*kind*/) {
+    return {{Map{{"b", b(x)}}, Map{}}, a(x)};
+  }
+};
+
+/// Each forward lets rank 0's buffer go on, and others' go astray.
+struct CountingNet : torch::nn::Module {
+  torch::Tensor weight, count, met;
+  int64_t rank;
+
+  explicit CountingNet(int64_t own_rank) : rank(own_rank) {
+    weight = register_parameter("weight", torch::ones({2}));
+    count = register_buffer("count", torch::zeros({1}));
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    met = count.clone();
+    count.add_(rank == 0 ? 1 : 10 * rank);
+    return x * weight;
+  }
+};
+
+/// Returns more than what it computed from its parameters.
+struct TalkativeNet : torch::nn::Module {
+  torch::nn::Linear linear{nullptr};
+
+  TalkativeNet() {
+    linear = register_module("linear", torch::nn::Linear(4, 2));
+  }
+  std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> forward(
+      const torch::Tensor& x) {
+    return {linear(x), torch::arange(3), torch::full({2}, 3.0)};
+  }
+};
+
+} // namespace
+
+TEST_CASE("a forward under no_sync is not reduced, wherever its backward is") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<Scale>();
+    Model model(net, group);
+    for (int step = 0; step < 3; ++step) {
+      reset_gradients(*net);
+      torch::Tensor output;
+      {
+        const auto guard = model->no_sync();
+        output = model->forward(own(group));
+      }
+      output.sum().backward();
+      REQUIRE(is(net->weight.grad(), group.rank() + 1.0));
+      // The next that is reduced contains it: 2 (1 + 2 + 3) / 3.
+      model->forward(own(group)).sum().backward();
+      REQUIRE(is(net->weight.grad(), 4));
+    }
+  });
+}
+
+TEST_CASE("a forward outside no_sync is reduced, wherever its backward is") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<Scale>();
+    Model model(net, group);
+    for (int step = 0; step < 3; ++step) {
+      reset_gradients(*net);
+      const auto output = model->forward(own(group));
+      const auto guard = model->no_sync();
+      output.sum().backward();
+      REQUIRE(is(net->weight.grad(), 2));
+    }
+  });
+}
+
+TEST_CASE("under no_sync gradients accumulate as alone, then equal the batch") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<UnevenNet>();
+    auto local = std::make_shared<UnevenNet>();
+    DistributedDataParallel<UnevenNet> model(net, group);
+    copy_parameters(*net, *local);
+    {
+      const torch::NoGradGuard no_grad;
+      const auto guard = model->no_sync();
+      model->forward(batch(group, 9, 7)); // harmless
+    }
+    for (int step = 0; step < 4; ++step) {
+      const auto input = batch(group, step, 7);
+      auto guard = std::make_optional(model->no_sync());
+      if (step % 2 == 1) {
+        guard.reset();
+      }
+      model->forward(input).sum().backward();
+      local->forward(input).sum().backward();
+      const auto expected = average(group, *local);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const auto& grad = net->parameters()[i].grad();
+        const bool equal = torch::allclose(grad, expected[i], 1e-4, 1e-4);
+        INFO("step " << step << ", parameter " << i);
+        REQUIRE((equal || step % 2 == 0));
+        REQUIRE((!equal || step % 2 == 1 || i == 5)); // its bias' is constant
+      }
+      if (step % 2 == 1) {
+        reset_gradients(*net);
+        reset_gradients(*local);
+      }
+    }
+  });
+}
+
+TEST_CASE("a forward of module() is not reduced") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<Scale>();
+    Model model(net, group);
+    for (int step = 0; step < 3; ++step) {
+      reset_gradients(*net);
+      model->module()->forward(own(group)).sum().backward();
+      REQUIRE(is(net->weight.grad(), group.rank() + 1.0));
+      if (group.rank() == 0) { // alone: it must not wait for the others
+        model->module()->forward(own(group)).sum().backward();
+        reset_gradients(*net);
+        model->module()->forward(own(group)).sum().backward();
+      }
+      model->forward(own(group)).sum().backward();
+      REQUIRE(is(net->weight.grad(), 4));
+    }
+  });
+}
+
+TEST_CASE("a second backward over a retained graph is reduced again") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<Scale>();
+    Model model(net, group);
+    for (int step = 0; step < 3; ++step) {
+      reset_gradients(*net);
+      const auto loss = model->forward(own(group)).sum();
+      loss.backward({}, /*retain_graph=*/true);
+      REQUIRE(is(net->weight.grad(), 2));
+      loss.backward();
+      REQUIRE(is(net->weight.grad(), 4));
+    }
+  });
+}
+
+TEST_CASE("an output that depends on no parameter takes part") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<Scale>();
+    Model model(net, group);
+    for (int step = 0; step < 4; ++step) {
+      reset_gradients(*net);
+      const bool used = group.rank() != step;
+      model->forward(own(group), used).sum().backward();
+      REQUIRE(net->weight.grad().defined());
+      REQUIRE(equal_on_all(group, net->weight.grad()));
+      const double missing = step < 3 ? step + 1.0 : 0.0;
+      REQUIRE(torch::allclose(
+          net->weight.grad(), torch::full({2}, (6 - missing) / 3)));
+    }
+    model->forward(own(group), false).sum().backward(); // on all
+  });
+}
+
+TEST_CASE("several forwards and one backward, through the wrapper") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<Scale>();
+    Model model(net, group);
+    for (int step = 0; step < 4; ++step) {
+      reset_gradients(*net);
+      const auto first = model->forward(own(group));
+      model->forward(own(group)); // whose output nobody uses
+      const auto second = model->forward(own(group) * 3);
+      (first + second).sum().backward();
+      REQUIRE(is(net->weight.grad(), 8));
+    }
+  });
+}
+
+TEST_CASE(
+    "several backwards over outputs of one forward, through the wrapper") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<OutputsNet>();
+    DistributedDataParallel<OutputsNet> model(net, group);
+    for (int step = 0; step < 4; ++step) {
+      reset_gradients(*net);
+      const auto input = torch::full({1, 4}, group.rank() + 1.0);
+      const auto outputs = model->forward(input);
+      outputs[0].sum().backward();
+      REQUIRE(torch::allclose(net->a->weight.grad(), torch::full({2, 4}, 2.0)));
+      REQUIRE(!net->b->weight.grad().defined());
+      (outputs[1] * 3).sum().backward();
+      REQUIRE(torch::allclose(net->a->weight.grad(), torch::full({2, 4}, 2.0)));
+      REQUIRE(torch::allclose(net->b->weight.grad(), torch::full({2, 4}, 6.0)));
+    }
+  });
+}
+
+TEST_CASE("forwards without a backward, then with one, through the wrapper") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<BranchNet>();
+    auto local = std::make_shared<BranchNet>();
+    DistributedDataParallel<BranchNet> model(net, group);
+    copy_parameters(*net, *local);
+    for (int step = 0; step < 8; ++step) {
+      const auto input = batch(group, step, 4);
+      const auto output = model->forward(input, true);
+      if (step >= 4) {
+        reset_gradients(*net);
+        reset_gradients(*local);
+        output.sum().backward();
+        local->forward(input, true).sum().backward();
+        const auto expected = average(group, *local);
+        REQUIRE(torch::allclose(net->stem->weight.grad(), expected[0], 1e-5));
+        REQUIRE(!net->never->weight.grad().defined());
+      }
+    }
+  });
+}
+
+TEST_CASE("outputs may be vectors, tuples, maps, and nested") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<OutputsNet>();
+    DistributedDataParallel<OutputsNet> model(net, group);
+    const auto x = torch::full({1, 4}, group.rank() + 1.0);
+    const auto averaged = [&](const torch::nn::Linear& used,
+                              const torch::nn::Linear& unused) {
+      const bool right = !unused->weight.grad().defined() &&
+          torch::allclose(used->weight.grad(), torch::full({2, 4}, 2.0));
+      reset_gradients(*net);
+      return right;
+    };
+    for (int step = 0; step < 3; ++step) {
+      model->forward(x)[0].sum().backward();
+      REQUIRE(averaged(net->a, net->b));
+      std::get<2>(model->forward(x, OutputsNet::Tuple{})).sum().backward();
+      REQUIRE(averaged(net->b, net->a));
+      model->forward(x, OutputsNet::Nested{}).second->sum().backward();
+      REQUIRE(averaged(net->a, net->b));
+      model->forward(x, OutputsNet::Nested{}).first[0]["b"].sum().backward();
+      REQUIRE(averaged(net->b, net->a));
+    }
+  });
+}
+
+TEST_CASE("outputs that are no function of parameters keep their values") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<TalkativeNet>();
+    DistributedDataParallel<TalkativeNet> model(net, group);
+    for (int step = 0; step < 3; ++step) {
+      reset_gradients(*net);
+      const auto [output, integers, plain] =
+          model->forward(torch::full({1, 4}, group.rank() + 1.0));
+      output.sum().backward();
+      REQUIRE(integers.equal(torch::arange(3)));
+      REQUIRE(is(plain.detach(), 3));
+      REQUIRE(torch::allclose(
+          net->linear->weight.grad(), torch::full({2, 4}, 2.0)));
+    }
+    const torch::NoGradGuard no_grad;
+    const auto outputs = model->forward(torch::ones({1, 4}));
+    REQUIRE(!std::get<0>(outputs).requires_grad());
+    REQUIRE(!std::get<2>(outputs).requires_grad());
+  });
+}
+
+TEST_CASE("buffers are rank 0's in each forward that is trained on") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<CountingNet>(group.rank());
+    DistributedDataParallel<CountingNet> model(net, group);
+    for (int step = 0; step < 5; ++step) {
+      model->forward(own(group)).sum().backward();
+      REQUIRE(is(net->met, step));
+    }
+  });
+}
+
+TEST_CASE("rank 0 may evaluate a net without buffers alone") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<Scale>();
+    Model model(net, group);
+    for (int step = 0; step < 3; ++step) {
+      reset_gradients(*net);
+      model->forward(own(group)).sum().backward();
+      REQUIRE(is(net->weight.grad(), 2));
+      if (group.rank() == 0) {
+        const torch::NoGradGuard no_grad;
+        for (int i = 0; i < 3; ++i) {
+          REQUIRE(!model->forward(own(group)).requires_grad());
+        }
+      }
+      REQUIRE(is(net->weight.grad(), 2));
+    }
+  });
+}
