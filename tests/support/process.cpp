@@ -10,12 +10,19 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <future>
 #include <stdexcept>
 
 namespace ddp::test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// Sanitizers make programs slow.
+std::chrono::seconds patience_for(std::chrono::seconds timeout) {
+  const char* factor = std::getenv("DDP_TEST_TIMEOUT_FACTOR");
+  return timeout * (factor ? std::atoi(factor) : 1);
+}
 
 [[noreturn]] void become(const Command& command) {
   for (const auto& [name, value] : command.environment) {
@@ -84,7 +91,7 @@ bool Process::read_some(std::chrono::milliseconds patience) {
 }
 
 bool Process::wait_for(const std::string& text, std::chrono::seconds timeout) {
-  const auto deadline = Clock::now() + timeout;
+  const auto deadline = Clock::now() + patience_for(timeout);
   while (text_.find(text) == std::string::npos) {
     if (Clock::now() > deadline || !read_some(std::chrono::milliseconds(50))) {
       return text_.find(text) != std::string::npos;
@@ -95,7 +102,7 @@ bool Process::wait_for(const std::string& text, std::chrono::seconds timeout) {
 
 Outcome Process::finish(std::chrono::seconds timeout) {
   Outcome outcome;
-  auto deadline = start_ + timeout;
+  auto deadline = start_ + patience_for(timeout);
   // A child of the program may hold the pipe open after it: ask for both.
   bool open = true;
   int status = 0;
@@ -134,11 +141,18 @@ std::vector<Outcome> run(
   for (const auto& command : commands) {
     processes.emplace_back(command);
   }
-  std::vector<Outcome> outcomes;
+  // At once: a process whose output nobody reads stops when the pipe is full.
+  std::vector<std::future<Outcome>> outcomes;
   for (auto& process : processes) {
-    outcomes.push_back(process.finish(timeout));
+    outcomes.push_back(std::async(std::launch::async, [&process, timeout] {
+      return process.finish(timeout);
+    }));
   }
-  return outcomes;
+  std::vector<Outcome> result;
+  for (auto& outcome : outcomes) {
+    result.push_back(outcome.get());
+  }
+  return result;
 }
 
 Outcome run(const Command& command, std::chrono::seconds timeout) {

@@ -29,7 +29,8 @@ struct Outcome {
   std::chrono::duration<double> seconds{};
 };
 
-/// A running program in a process group of its own.
+/// A running program in a process group of its own. Its timeouts are multiplied
+/// by DDP_TEST_TIMEOUT_FACTOR where that is set.
 class Process {
  public:
   explicit Process(const Command& command);

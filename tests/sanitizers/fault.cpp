@@ -1,0 +1,156 @@
+#include <tests/support/catch.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/comm_hook.h>
+#include <ddp/reducer.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <atomic>
+
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::ReducerOptions;
+using ddp::test::Outcome;
+
+// Each test case commits a fault in a Reducer's hook, and passes where the
+// sanitizer reports it: `fault race` under TSan, the others under ASan.
+
+namespace {
+
+using FuturePointer = c10::intrusive_ptr<c10::ivalue::Future>;
+
+/// Counts reductions on two threads at once: where they begin, which is the
+/// main one, and where they end, which is one of gloo's.
+struct RacyHook : ddp::CommHook {
+  FuturePointer run(const ddp::GradBucket& bucket, const ProcessGroup& group)
+      override {
+    const auto store = group.store();
+    if (group.rank() > 0) { // rank 0's ends after its callback is there
+      store->get("racy_hook");
+    }
+    auto future = ddp::AllReduceHook().run(bucket, group);
+    if (group.rank() == 0) {
+      future->addCallback([this](auto&) { count_at_end(); });
+      store->set("racy_hook", std::string("ready"));
+      count_at_start();
+    }
+    return future;
+  }
+
+  void count_at_end() {
+    ++count;
+    ended.store(true, std::memory_order_relaxed);
+  }
+
+  void count_at_start() {
+    // Relaxed, this orders the two in time and nothing else: what happens after
+    // the wait for the future, or before a lock that the future takes, would
+    // not be a race.
+    while (!ended.load(std::memory_order_relaxed)) {
+    }
+    ++count;
+  }
+
+  int count = 0;
+  std::atomic<bool> ended{false};
+};
+
+/// Reads one gradient too many.
+struct OverflowingHook : ddp::CommHook {
+  FuturePointer run(const ddp::GradBucket& bucket, const ProcessGroup& group)
+      override {
+    sum_all(bucket.buffer);
+    return ddp::AllReduceHook().run(bucket, group);
+  }
+
+  void sum_all(const at::Tensor& buffer) {
+    const auto* values = buffer.const_data_ptr<float>();
+    for (int64_t i = 0; i <= buffer.numel(); ++i) {
+      sum += values[i];
+    }
+  }
+
+  float sum = 0;
+};
+
+/// Loses copies of the gradients.
+struct LeakingHook : ddp::CommHook {
+  FuturePointer run(const ddp::GradBucket& bucket, const ProcessGroup& group)
+      override {
+    lose_copies(bucket.buffer);
+    return ddp::AllReduceHook().run(bucket, group);
+  }
+
+  void lose_copies(const at::Tensor& buffer) {
+    for (int i = 0; i < 10; ++i) { // the last may be on the stack still
+      copy = new float[buffer.numel()];
+      copy[0] = buffer.const_data_ptr<float>()[0];
+    }
+    copy = nullptr;
+  }
+
+  float* volatile copy = nullptr;
+};
+
+template <typename Hook>
+void backward_with(const ProcessGroup& group) {
+  torch::nn::Linear net(3, 1);
+  Reducer reducer(
+      net, group, ReducerOptions().comm_hook(std::make_shared<Hook>()));
+  net->forward(torch::ones({2, 3})).sum().backward();
+}
+
+/// Runs that on a rank for each exit code.
+template <typename Hook>
+std::vector<Outcome> outcomes_with(const std::vector<int>& exit_codes) {
+  ddp::test::RankOptions options;
+  options.expected_exit_codes = exit_codes;
+  return ddp::test::ranks(
+      static_cast<int>(exit_codes.size()),
+      [] { backward_with<Hook>(ddp::init_process_group()); },
+      options);
+}
+
+/// Checks that the report that begins with `title` has all `parts`.
+void require_report(
+    const Outcome& outcome,
+    const std::string& title,
+    const std::vector<std::string>& parts) {
+  const auto& output = outcome.output;
+  INFO(output);
+  const auto begin = output.find(title);
+  REQUIRE(begin != std::string::npos);
+  const auto end = output.find("SUMMARY: ", begin);
+  for (const auto& part : parts) {
+    REQUIRE(output.substr(begin, end - begin).find(part) != std::string::npos);
+  }
+}
+
+} // namespace
+
+TEST_CASE("race") {
+  // 66 is TSan's; rank 1 has no race.
+  const auto outcomes = outcomes_with<RacyHook>({66, 0});
+  require_report(
+      outcomes[0],
+      "WARNING: ThreadSanitizer: data race",
+      {"count_at_start", "count_at_end"});
+}
+
+TEST_CASE("overflow") {
+  for (const auto& outcome : outcomes_with<OverflowingHook>({1, 1, 1})) {
+    require_report(
+        outcome,
+        "ERROR: AddressSanitizer: heap-buffer-overflow",
+        {"READ of size 4", "sum_all"});
+  }
+}
+
+TEST_CASE("leak") {
+  for (const auto& outcome : outcomes_with<LeakingHook>({1, 1, 1})) {
+    require_report(
+        outcome,
+        "ERROR: LeakSanitizer: detected memory leaks",
+        {"lose_copies"});
+  }
+}
