@@ -18,7 +18,11 @@ constexpr double kDefaultFirstCapMb = 1;
 std::vector<int64_t> bytes(const std::vector<double>& mebibytes) {
   std::vector<int64_t> result;
   for (const double cap : mebibytes) {
-    result.push_back(static_cast<int64_t>(cap * kMiB));
+    constexpr auto kMost = std::numeric_limits<int64_t>::max();
+    result.push_back(
+        cap * kMiB < static_cast<double>(kMost)
+            ? static_cast<int64_t>(cap * kMiB)
+            : kMost);
   }
   return result;
 }

@@ -158,6 +158,7 @@ void Reducer::Impl::launch(Bucket& bucket) {
   const at::NoGradGuard no_grad;
   scale(bucket);
   bucket.future = hook_->run(bucket.content, group_);
+  TORCH_CHECK(bucket.future, "the communication hook returned no future");
   recorder_.launched(bucket);
 }
 

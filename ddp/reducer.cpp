@@ -1,5 +1,6 @@
 #include <ddp/reducer.h>
 
+#include <ddp/detail/error_text.h>
 #include <ddp/detail/reducer_impl.h>
 #include <ddp/module_state.h>
 #include <ddp/verification.h>
@@ -83,13 +84,36 @@ void synchronize(
   broadcast_tensors(state.tensors, group);
 }
 
+/// The state, or this rank's reason for having none, which the others wait to
+/// compare with theirs.
+template <typename Target>
+detail::ManagedState state_of(
+    const Target& target,
+    const ReducerOptions& options,
+    const ProcessGroup& own_group) {
+  try {
+    return detail::managed_state(target, options);
+  } catch (const std::exception& error) {
+    if (options.init_sync()) {
+      const auto text = detail::error_text(error);
+      try {
+        verify_same_model({}, "cannot be managed: " + text, own_group);
+      } catch (const c10::ValueError&) { // the others say it; this one rethrows
+      }
+    }
+    throw;
+  }
+}
+
+template <typename Target>
 std::shared_ptr<Reducer::Impl> make_impl(
-    detail::ManagedState state,
+    const Target& target,
     const ProcessGroup& group,
     const ReducerOptions& options,
     SyncDecision decision = SyncDecision::kInBackward) {
   const auto own_group =
       options.share_communicator() ? group : group.duplicate();
+  auto state = state_of(target, options, own_group);
   synchronize(state, options, own_group);
   return std::make_shared<Reducer::Impl>(
       std::move(state), own_group, options, decision);
@@ -112,24 +136,20 @@ Reducer::Reducer(
     const std::shared_ptr<torch::nn::Module>& module,
     const ProcessGroup& group,
     const ReducerOptions& options)
-    : Reducer(
-          make_impl(detail::managed_state(module, options), group, options)) {}
+    : Reducer(make_impl(module, group, options)) {}
 
 Reducer::Reducer(
     const torch::jit::Module& module,
     const ProcessGroup& group,
     const ReducerOptions& options)
-    : Reducer(
-          make_impl(detail::managed_state(module, options), group, options)) {}
+    : Reducer(make_impl(module, group, options)) {}
 
 Reducer::Reducer(
     const torch::OrderedDict<std::string, at::Tensor>& parameters,
     const ProcessGroup& group,
     const ReducerOptions& options)
     : Reducer(make_impl(
-          detail::managed_state(
-              NamedTensors{parameters.keys(), parameters.values()},
-              options),
+          NamedTensors{parameters.keys(), parameters.values()},
           group,
           options)) {}
 
@@ -137,20 +157,13 @@ Reducer::Reducer(
     const std::vector<at::Tensor>& parameters,
     const ProcessGroup& group,
     const ReducerOptions& options)
-    : Reducer(make_impl(
-          detail::managed_state(number(parameters), options),
-          group,
-          options)) {}
+    : Reducer(make_impl(number(parameters), group, options)) {}
 
 Reducer Reducer::for_wrapper(
     const std::shared_ptr<torch::nn::Module>& module,
     const ProcessGroup& group,
     const ReducerOptions& options) {
-  return Reducer(make_impl(
-      detail::managed_state(module, options),
-      group,
-      options,
-      SyncDecision::kInForward));
+  return Reducer(make_impl(module, group, options, SyncDecision::kInForward));
 }
 
 Reducer::Reducer(Reducer&&) noexcept = default;

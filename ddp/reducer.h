@@ -59,8 +59,8 @@ class OutputAnchors;
 /// be reduced is a `c10::Error` with the reason; the Reducer is of no use after
 /// it, and a new one may be constructed on all ranks.
 ///
-/// With a group of one nothing happens. Not thread-safe; destroy it on all
-/// ranks at the same place or not at all.
+/// With a group of one that has no backend nothing happens. Not thread-safe;
+/// destroy it on all ranks at the same place or not at all.
 class Reducer {
  public:
   /// Manages the parameters of `module`. Unless `options.init_sync()` is off,
@@ -135,8 +135,9 @@ class Reducer {
 
   /// Takes part in the reduction of this step if this rank's backward has not:
   /// because it reached no managed parameter, or because there was none. Call
-  /// it after the backward in every step, or in none. Does nothing where the
-  /// step has been reduced, or under `no_sync`. Collective in the former case.
+  /// it after the backward in every step from the first on, on all ranks, or
+  /// never. Does nothing where the step has been reduced, or under `no_sync`.
+  /// Collective otherwise.
   void finish_backward();
 
   /// The parameters of each bucket, by index among all that are managed, in the

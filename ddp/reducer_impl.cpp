@@ -2,6 +2,7 @@
 
 #include <ddp/bucket_layout.h>
 #include <ddp/detail/agreement.h>
+#include <ddp/detail/process_group_impl.h>
 
 #include <ATen/ATen.h>
 #include <ATen/ScalarOps.h>
@@ -19,7 +20,7 @@ c10::intrusive_ptr<c10d::Store> own_store(const ProcessGroup& group) {
   if (!store) {
     return nullptr;
   }
-  const auto number = store->add("reducers/" + std::to_string(group.rank()), 1);
+  const auto number = ProcessGroup::Impl::of(group).reducers++;
   return c10::make_intrusive<c10d::PrefixStore>(
       "reducer_" + std::to_string(number), store);
 }
@@ -73,6 +74,9 @@ Reducer::Impl::Impl(
 
 Reducer::Impl::~Impl() {
   detach();
+  if (group_.rank() == 0) {
+    absences_.linger(step_); // the store may end with this process
+  }
 }
 
 void Reducer::Impl::add_parameters(const detail::ManagedState& state) {

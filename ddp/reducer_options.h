@@ -31,7 +31,8 @@ enum class Reaction { kIgnore, kWarn, kError };
 
 /// Options of `Reducer` and `DistributedDataParallel`. Those that Python's
 /// DistributedDataParallel has bear its names and defaults. All ranks must pass
-/// the same; construction compares them.
+/// the same; construction compares what matters, but for `init_sync` and
+/// `share_communicator`, which decide whether and over what it can.
 struct ReducerOptions {
   /// Size at which a bucket is reduced, in MiB; fractions are allowed. Unset:
   /// 25, and 1 for the first bucket, so that communication begins early.
@@ -93,7 +94,7 @@ struct ReducerOptions {
 
   /// What to do when backward reaches a leaf tensor that no Reducer manages, as
   /// the parameters of modules in a plain `std::vector`. Looked for in the
-  /// first backward passes.
+  /// first three backward passes; told of one that two of them reach.
   TORCH_ARG(Reaction, unmanaged_leaves) = Reaction::kWarn;
 
   /// Leaf tensors that may get a gradient and be each rank's own: not reported.

@@ -62,7 +62,7 @@ void Reducer::Impl::fail(const std::string& reason) {
 }
 
 void Reducer::Impl::check_usable() {
-  if (abandoned_.exchange(false)) {
+  if (abandoned_.exchange(false) && failure_.empty()) {
     failure_ = "it ended by an exception";
   }
   TORCH_CHECK(
@@ -181,7 +181,8 @@ void Reducer::Impl::arrive(size_t index) {
       step_ == rebuilds_after(options_)) {
     ready_order_.push_back(index);
   }
-  if (parameter.expected_arrivals == 0 || deeply_nested_) {
+  parameter.task = torch::autograd::get_current_graph_task_id();
+  if (parameter.expected_arrivals == 0 || parameter.nested || deeply_nested_) {
     return; // it may come again: it waits for the end of backward
   }
   TORCH_CHECK(
@@ -190,11 +191,24 @@ void Reducer::Impl::arrive(size_t index) {
       parameter.name,
       " came again in one backward, after its reduction began: it came ",
       parameter.expected_arrivals,
-      " times in earlier ones. Backward inside backward (activation "
-      "checkpointing) must reach a parameter as often in each step");
+      " times in earlier ones. With static_graph backward inside backward "
+      "(activation checkpointing) must reach a parameter as often in each "
+      "step; "
+      "without it, only one that the first backward reached so may come again");
   if (parameter.arrivals == parameter.expected_arrivals) {
     contribute(index);
     launch_complete();
+  }
+}
+
+/// Gradients that came in a backward inside this one may come more often in
+/// another step, unless the user says that they do not.
+void Reducer::Impl::find_nested() {
+  const int outermost = torch::autograd::get_current_graph_task_id();
+  for (auto& parameter : parameters_) {
+    parameter.nested = parameter.nested ||
+        (parameter.arrivals > 0 && parameter.task > outermost &&
+         !options_.static_graph());
   }
 }
 
@@ -235,6 +249,7 @@ void Reducer::Impl::skip_unused_buckets() {
 
 /// At the end of backward: contributes for parameters that it did not reach.
 void Reducer::Impl::contribute_rest() {
+  find_nested();
   adopt_thawed();
   find_absent();
   if (options_.skip_all_reduce_unused_params()) {
@@ -277,7 +292,6 @@ void Reducer::Impl::finish() {
     }
   }
   check_.finish(group_);
-  absences_.clean_up(step_);
   settle_absences();
   for (auto& parameter : parameters_) {
     hand_out(parameter);
@@ -293,11 +307,16 @@ void Reducer::Impl::wait_for(Bucket& bucket) {
   if (!result.is_alias_of(buffer)) {
     const at::NoGradGuard no_grad;
     TORCH_CHECK(
-        result.numel() == buffer.numel(),
+        result.numel() == buffer.numel() &&
+            result.scalar_type() == buffer.scalar_type(),
         "the communication hook's result has ",
         result.numel(),
-        " elements, the bucket ",
-        buffer.numel());
+        " elements of ",
+        result.scalar_type(),
+        ", the bucket ",
+        buffer.numel(),
+        " of ",
+        buffer.scalar_type());
     buffer.copy_(result.view_as(buffer));
   }
   bucket.future.reset();
@@ -366,6 +385,13 @@ void Reducer::Impl::finish_backward() {
     return;
   }
   check_usable();
+  TORCH_CHECK(
+      finishes_ || step_ <= 1,
+      "finish_backward() is called for the first time after ",
+      step_,
+      " reductions: call it in every step from the first on, on all ranks, or "
+      "it cannot know whether this step was reduced");
+  finishes_ = true;
   if (!reduced_) {
     guarded([&] {
       begin();
@@ -377,7 +403,7 @@ void Reducer::Impl::finish_backward() {
 }
 
 void Reducer::Impl::report_unwinding() {
-  if (group_.c10d() &&
+  if (group_.c10d() && !options_.share_communicator() &&
       std::uncaught_exceptions() > exceptions_at_construction_) {
     detail::report_failure(
         group_, "an exception ended its training loop; see its own output");

@@ -402,3 +402,27 @@ TEST_CASE("a hook may wait for collectives of the group it is given") {
     }
   });
 }
+
+namespace {
+
+struct NoFutureHook : ddp::CommHook {
+  c10::intrusive_ptr<c10::ivalue::Future> run(
+      const ddp::GradBucket& /*bucket*/,
+      const ProcessGroup& /*group*/) override {
+    return {};
+  }
+};
+
+} // namespace
+
+TEST_CASE("a hook that returns no future is refused") {
+  ranks(3, [](ProcessGroup group) {
+    auto weight = torch::ones({2}, torch::requires_grad());
+    Reducer reducer(
+        {weight},
+        group,
+        ddp::ReducerOptions().comm_hook(std::make_shared<NoFutureHook>()));
+    REQUIRE_THROWS_WITH(
+        weight.sum().backward(), ContainsSubstring("returned no future"));
+  });
+}

@@ -393,3 +393,28 @@ TEST_CASE("each bucket is launched before backward ends, from the second on") {
     REQUIRE(equal_on_all(group, net->first->weight.grad()));
   });
 }
+
+TEST_CASE("a mistake on one rank is told to the others") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<ddp::test::BranchNet>();
+    ddp::ReducerOptions options;
+    if (group.rank() == 1) {
+      options.parameters_to_ignore({"lefd.bias"});
+    }
+    REQUIRE_THROWS_WITH(
+        ddp::Reducer(net, group, options),
+        ContainsSubstring("there is no 'lefd.bias'"));
+  });
+}
+
+TEST_CASE("a cap may be infinite") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<ddp::test::BranchNet>();
+    for (const double cap : {1e30, double(INFINITY)}) {
+      ddp::Reducer reducer(
+          net, group, ddp::ReducerOptions().bucket_cap_mb(cap));
+      net->forward(torch::ones({1, 4}), true).sum().backward();
+      REQUIRE(reducer.buckets().size() == 1);
+    }
+  });
+}

@@ -149,3 +149,25 @@ TEST_CASE("checkpoints inside checkpoints, past the engine's limit") {
     }
   });
 }
+
+TEST_CASE("a checkpointed segment may be repeated more often in later steps") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<Layers>();
+    auto local = std::make_shared<Layers>();
+    net->checkpoint = true;
+    Reducer reducer(net, group);
+    copy_parameters(*net, *local);
+    for (int step = 0; step < 4; ++step) {
+      net->repeats = local->repeats = step + 1;
+      reset_gradients(*net);
+      reset_gradients(*local);
+      net->forward(batch(group, step, 4)).sum().backward();
+      local->forward(batch(group, step, 4)).sum().backward();
+      const auto expected = average(group, *local);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        REQUIRE(torch::allclose(
+            net->parameters()[i].grad(), expected[i], 1e-4, 1e-5));
+      }
+    }
+  });
+}

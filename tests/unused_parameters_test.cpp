@@ -247,3 +247,61 @@ TEST_CASE("finish_backward takes part for a rank without a gradient") {
     reducer.finish_backward(); // nothing to take part in
   });
 }
+
+namespace {
+
+/// On the last rank the reduction ends after rank 0's backward has.
+struct LateHook : ddp::CommHook {
+  bool takes_scaled_gradients() const override {
+    return true;
+  }
+  c10::intrusive_ptr<c10::ivalue::Future> run(
+      const ddp::GradBucket& bucket,
+      const ProcessGroup& group) override {
+    auto future = ddp::AllReduceHook().run(bucket, group);
+    store = group.store();
+    if (group.rank() == 2) {
+      future->wait();
+      store->wait({"rank 0 leaves"});
+      for (int i = 0; i < 300; ++i) {
+        store->check({"any"});
+      }
+    }
+    return future;
+  }
+
+  c10::intrusive_ptr<c10d::Store> store;
+};
+
+} // namespace
+
+TEST_CASE("rank 0 may end after its last backward, with the store") {
+  ranks(3, [](ProcessGroup group) {
+    auto used = torch::ones({3}, torch::requires_grad());
+    auto unused = torch::ones({3}, torch::requires_grad());
+    const auto hook = std::make_shared<LateHook>();
+    Reducer reducer(
+        {used, unused},
+        group,
+        ReducerOptions()
+            .find_unused_parameters(true) // no message after the buckets
+            .comm_hook(hook));
+    used.sum().backward();
+    if (group.rank() == 0) {
+      hook->store->set("rank 0 leaves", "");
+    }
+    REQUIRE(!unused.grad().defined());
+  });
+}
+
+TEST_CASE("finish_backward that comes late is refused on all ranks") {
+  ranks(3, [](ProcessGroup group) {
+    auto weight = torch::ones({2}, torch::requires_grad());
+    Reducer reducer({weight}, group);
+    for (int step = 0; step < 3; ++step) {
+      weight.sum().backward();
+    }
+    REQUIRE_THROWS_WITH(
+        reducer.finish_backward(), ContainsSubstring("from the first on"));
+  });
+}

@@ -358,3 +358,43 @@ TEST_CASE("rank 0 may evaluate a net without buffers alone") {
     }
   });
 }
+
+TEST_CASE("autograd::grad through the wrapper's output is not reduced") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<BranchNet>();
+    ddp::DistributedDataParallel<BranchNet> model(net, group);
+    for (int step = 0; step < 3; ++step) {
+      reset_gradients(*net);
+      auto input = batch(group, step, 4).requires_grad_();
+      const auto loss = model->forward(input, true).sum();
+      if (group.rank() == 0) { // a saliency map on one rank
+        torch::autograd::grad({loss}, {input}, {}, /*retain_graph=*/true);
+        torch::autograd::grad(
+            {loss}, {net->stem->weight}, {}, /*retain_graph=*/true);
+        REQUIRE(!net->stem->weight.grad().defined());
+      }
+      loss.backward();
+      REQUIRE(ddp::test::equal_on_all(group, net->stem->weight.grad()));
+      REQUIRE(net->left->bias.grad().allclose(torch::full({2}, 5.0)));
+    }
+  });
+}
+
+TEST_CASE("an output that depends on no parameter is no unmanaged leaf") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<BranchNet>();
+    ddp::DistributedDataParallel<BranchNet> model(
+        net,
+        group,
+        ddp::ReducerOptions().unmanaged_leaves(ddp::Reaction::kError));
+    const torch::NoGradGuard no_grad;
+    for (auto& parameter : net->parameters()) {
+      parameter.set_requires_grad(false);
+    }
+    const at::AutoGradMode enable(true);
+    auto loss = model->forward(torch::ones({1, 4}), true).sum();
+    loss.backward({}, /*retain_graph=*/true);
+    loss.backward();
+    REQUIRE(!net->stem->weight.grad().defined());
+  });
+}

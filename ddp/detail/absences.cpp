@@ -4,9 +4,11 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <iterator>
 #include <string>
+#include <thread>
 
 namespace ddp::detail {
 namespace {
@@ -15,6 +17,9 @@ namespace {
 // many indices, then the indices, as 32-bit numbers.
 using Number = uint32_t;
 
+constexpr auto kLingerTime = std::chrono::seconds(2);
+constexpr auto kPollInterval = std::chrono::milliseconds(1);
+
 struct List {
   int64_t rank;
   std::vector<size_t> indices;
@@ -22,6 +27,10 @@ struct List {
 
 std::string key(int64_t step) {
   return "absent/" + std::to_string(step);
+}
+
+std::string readers_key(int64_t step) {
+  return key(step) + "/readers";
 }
 
 std::vector<uint8_t> encode(const List& list) {
@@ -78,8 +87,11 @@ std::vector<size_t> Absences::agreed() {
   // Unlike get(), which first asks whether the key is there, one message.
   const auto lists = decode(store_->compareSet(
       key(step_), std::vector<uint8_t>(), std::vector<uint8_t>()));
-  if (!lists.empty() && lists.front().rank == rank_) {
-    old_ = step_;
+  // The last reader takes the lists away.
+  const auto readers = store_->add(readers_key(step_), 1);
+  if (readers == static_cast<int64_t>(lists.size())) {
+    store_->deleteKey(readers_key(step_));
+    store_->deleteKey(key(step_));
   }
   if (static_cast<int64_t>(lists.size()) < size_) {
     return {};
@@ -98,10 +110,17 @@ std::vector<size_t> Absences::agreed() {
   return common;
 }
 
-void Absences::clean_up(int64_t step) {
-  if (old_ && *old_ < step) {
-    store_->deleteKey(key(*old_));
-    old_.reset();
+void Absences::linger(int64_t step) noexcept {
+  if (!store_ || size_ == 1) {
+    return;
+  }
+  try {
+    const auto deadline = std::chrono::steady_clock::now() + kLingerTime;
+    while (store_->check({key(step)}) &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(kPollInterval);
+    }
+  } catch (const std::exception&) { // it is gone already
   }
 }
 

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 namespace c10d {
@@ -30,13 +29,13 @@ class Absences {
   /// this step.
   void announce(int64_t step, const std::vector<size_t>& indices);
 
-  /// Which of the announced indices every rank lacks. To be called after the
-  /// collectives of the step that they are in.
+  /// Which of the announced indices every rank lacks. To be called once, after
+  /// the collectives of the step that they are in.
   std::vector<size_t> agreed();
 
-  /// To be called when the collectives of `step` are complete: takes away what
-  /// an earlier step left, which every rank has read by then.
-  void clean_up(int64_t step);
+  /// Waits until every rank has read the lists of `step`, if there are some,
+  /// but not for long. For the rank that hosts the store, before it may end.
+  void linger(int64_t step) noexcept;
 
  private:
   c10::intrusive_ptr<c10d::Store> store_;
@@ -44,8 +43,6 @@ class Absences {
   int64_t size_;
   int64_t step_ = 0;
   std::vector<size_t> own_;
-  /// A step whose key this rank has to delete.
-  std::optional<int64_t> old_;
 };
 
 } // namespace ddp::detail

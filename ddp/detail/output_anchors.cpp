@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 
@@ -26,6 +28,16 @@ struct RequireGradient : autograd::Function<RequireGradient> {
   }
 };
 
+/// Whether this backward adds to gradients, as autograd::grad does not.
+bool accumulates() {
+  const auto* selection = autograd::get_current_graph_task_exec_info();
+  return !selection || selection->empty() ||
+      std::any_of(selection->begin(), selection->end(), [](const auto& entry) {
+        return entry.second.needed_ &&
+            dynamic_cast<autograd::AccumulateGrad*>(entry.first);
+      });
+}
+
 bool can_require_gradient(const at::Tensor& tensor) {
   return tensor.is_floating_point() || tensor.is_complex();
 }
@@ -46,7 +58,11 @@ void OutputAnchors::operator()(const at::Tensor& output) {
 
 void OutputAnchors::attach(const std::function<void()>& on_backward) const {
   const auto hook = [&](const at::Tensor& tensor) {
-    tensor.register_hook([on_backward](const at::Tensor&) { on_backward(); });
+    tensor.register_hook([on_backward](const at::Tensor&) {
+      if (accumulates()) {
+        on_backward();
+      }
+    });
   };
   bool none = true;
   for (const auto& tensor : fixed_) {

@@ -17,10 +17,10 @@ class OutputAnchors {
   void operator()(const at::Tensor& output);
 
   /// Calls `on_backward` in each backward that comes through one of the
-  /// tensors, before it reaches what they were computed from. Values stay what
-  /// they are. Where no tensor requires a gradient, those that could are made
-  /// to, so that a rank whose output depends on no parameter has a backward
-  /// like the others.
+  /// tensors and adds to gradients (autograd::grad does not), before it reaches
+  /// what they were computed from. Values stay what they are. Where no tensor
+  /// requires a gradient, those that could are made to, so that a rank whose
+  /// output depends on no parameter has a backward like the others.
   void attach(const std::function<void()>& on_backward) const;
 
  private:

@@ -50,6 +50,8 @@ struct ProcessGroup::Impl {
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   /// Numbers the groups made from this one, alike on all ranks.
   int64_t children = 0;
+  /// Numbers the Reducers on this group, likewise.
+  int64_t reducers = 0;
   bool shut_down = false;
   /// Where ranks that fail say so; null where there is nobody to tell or no
   /// store to do it by. Duplicates share it.

@@ -94,6 +94,8 @@ struct Reducer::Impl : detail::GradientListener,
     /// activation checkpointing).
     /// 0 until it came once.
     int expected_arrivals = 0;
+    /// Whether it came in a backward inside another.
+    bool nested = false;
     /// The slice's version after the last reduction.
     int64_t version = -1;
     /// Whether it got a gradient since then.
@@ -101,6 +103,8 @@ struct Reducer::Impl : detail::GradientListener,
 
     // In this backward:
     int arrivals = 0;
+    /// The engine's number of the backward that it came in last.
+    int task = -1;
     Share share = Share::kPending;
     /// A gradient with a graph (create_graph), to get the mean's value.
     at::Tensor with_graph;
@@ -142,6 +146,7 @@ struct Reducer::Impl : detail::GradientListener,
   void scale(Bucket& bucket);
   void launch_sparse(Parameter& parameter);
   void skip_unused_buckets();
+  void find_nested();
   void find_absent();
   void contribute_rest();
   void finish();
@@ -190,6 +195,8 @@ struct Reducer::Impl : detail::GradientListener,
   bool deeply_nested_ = false;
   /// Whether a reduction has run since `finish_backward`.
   bool reduced_ = false;
+  /// Whether that is called at all.
+  bool finishes_ = false;
   detail::StepCheck check_;
   detail::Recorder recorder_;
 };

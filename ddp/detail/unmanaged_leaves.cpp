@@ -208,7 +208,7 @@ std::string UnmanagedLeaves::inspect(
   std::unordered_map<autograd::Node*, Leaf> leaves;
   for (auto* node : *nodes) {
     const auto* leaf = accumulated_leaf(node);
-    if (!leaf) {
+    if (!leaf || leaf->numel() == 0) {
       continue;
     }
     reached.insert(leaf->unsafeGetTensorImpl());
