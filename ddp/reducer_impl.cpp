@@ -176,7 +176,10 @@ void Reducer::Impl::adopt_thawed() {
   std::vector<size_t> thawed;
   std::string names;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (!parameters_[i].managed && parameters_[i].tensor.requires_grad()) {
+    const auto& parameter = parameters_[i];
+    // Used, where it was thawed only while gradients accumulated.
+    if (!parameter.managed &&
+        (parameter.used || parameter.tensor.requires_grad())) {
       thawed.push_back(i);
       names += parameters_[i].name + " ";
     }
