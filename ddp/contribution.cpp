@@ -1,6 +1,7 @@
 #include <ddp/detail/reducer_impl.h>
 
 #include <ddp/detail/scaled_copy.h>
+#include <ddp/detail/tensor_contents.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -18,8 +19,7 @@ int64_t version_of(const at::Tensor& tensor) {
 }
 
 std::string describe(const at::Tensor& tensor) {
-  return c10::str(
-      tensor.scalar_type(), " ", tensor.sizes(), " on ", tensor.device());
+  return c10::str(detail::describe(tensor), " on ", tensor.device());
 }
 
 /// A sparse gradient without entries, of the form that embeddings have.
@@ -195,11 +195,10 @@ void Reducer::Impl::launch_sparse(Parameter& parameter) {
   parameter.share = parameter.used ? Share::kScaled : Share::kAbsent;
   if (grad.defined()) {
     check_gradient(parameter);
-    parameter.sparse_gradient = grad.detach().clone().div_(group_.size());
-  } else {
-    parameter.sparse_gradient = no_rows(parameter.tensor);
   }
-  std::vector<at::Tensor> tensors{parameter.sparse_gradient};
+  std::vector<at::Tensor> tensors{
+      grad.defined() ? grad.detach().clone().div_(group_.size())
+                     : no_rows(parameter.tensor)};
   parameter.sparse_future = group_.c10d()
                                 ->getBackend(c10::kCPU)
                                 ->allreduce(tensors, c10d::AllreduceOptions())

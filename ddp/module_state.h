@@ -14,15 +14,16 @@ namespace ddp {
 
 /// Tensors with the names that messages use, in the same order on all ranks.
 struct NamedTensors {
+  void append(const std::string& name, const at::Tensor& tensor);
+  void append(const NamedTensors& others);
+
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;
 };
 
 /// The parameters of a module in registration order, each once however often it
-/// is registered; frozen ones too if asked for.
-NamedTensors unique_parameters(
-    const torch::nn::Module& module,
-    bool include_frozen = true);
+/// is registered; frozen ones too.
+NamedTensors unique_parameters(const torch::nn::Module& module);
 
 /// The buffers of a module in registration order, each once.
 NamedTensors unique_buffers(const torch::nn::Module& module);

@@ -74,11 +74,7 @@ void synchronize(
   }
   auto state = managed.parameters;
   if (options.broadcast_buffers()) {
-    const auto buffers = managed.buffers();
-    state.names.insert(
-        state.names.end(), buffers.names.begin(), buffers.names.end());
-    state.tensors.insert(
-        state.tensors.end(), buffers.tensors.begin(), buffers.tensors.end());
+    state.append(managed.buffers());
   }
   verify_same_model(state, describe(options), group);
   broadcast_tensors(state.tensors, group);
@@ -122,9 +118,8 @@ std::shared_ptr<Reducer::Impl> make_impl(
 NamedTensors number(const std::vector<at::Tensor>& parameters) {
   NamedTensors result;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    result.names.push_back(std::to_string(i));
+    result.append(std::to_string(i), parameters[i]);
   }
-  result.tensors = parameters;
   return result;
 }
 
@@ -193,12 +188,12 @@ Reducer::Impl& Reducer::impl() const {
 
 Reducer::NoSyncGuard::NoSyncGuard(std::shared_ptr<Impl> impl)
     : impl_(std::move(impl)) {
-  ++impl_->no_sync_depth;
+  impl_->begin_no_sync();
 }
 
 Reducer::NoSyncGuard::~NoSyncGuard() {
   if (impl_) {
-    --impl_->no_sync_depth;
+    impl_->end_no_sync();
   }
 }
 
@@ -208,7 +203,7 @@ Reducer::NoSyncGuard Reducer::no_sync() {
 }
 
 bool Reducer::synchronizes() const {
-  return impl().no_sync_depth == 0;
+  return impl().synchronizes();
 }
 
 void Reducer::finish_backward() {

@@ -51,7 +51,7 @@ Reducer::Impl::Impl(
           options_.check_finite()),
       recorder_(options_.record()) {
   check_caps(options_);
-  add_parameters(state);
+  const auto trainable = add_parameters(state);
   if (options_.unmanaged_leaves() != Reaction::kIgnore) {
     unmanaged_.emplace(state.parameters, options_.known_leaves());
   }
@@ -62,13 +62,7 @@ Reducer::Impl::Impl(
   // from a true division.
   factor_ = at::native::wrapped_scalar_tensor(
       at::Scalar(1.0 / static_cast<double>(group_.size())));
-  std::vector<size_t> dense;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (parameters_[i].managed && !parameters_[i].sparse) {
-      dense.push_back(i);
-    }
-  }
-  install(initial_buckets(tensors(), dense, options_));
+  manage(trainable);
   attach();
 }
 
@@ -79,7 +73,10 @@ Reducer::Impl::~Impl() {
   }
 }
 
-void Reducer::Impl::add_parameters(const detail::ManagedState& state) {
+/// Returns those that require a gradient.
+std::vector<size_t> Reducer::Impl::add_parameters(
+    const detail::ManagedState& state) {
+  std::vector<size_t> trainable;
   for (size_t i = 0; i < state.parameters.tensors.size(); ++i) {
     auto& parameter = parameters_.emplace_back();
     parameter.tensor = state.parameters.tensors[i];
@@ -88,15 +85,15 @@ void Reducer::Impl::add_parameters(const detail::ManagedState& state) {
     parameter.dtype = parameter.tensor.scalar_type();
     parameter.device = parameter.tensor.device();
     parameter.sparse = state.sparse[i];
-    parameter.managed = parameter.tensor.requires_grad();
+    if (parameter.tensor.requires_grad()) {
+      trainable.push_back(i);
+    }
   }
   TORCH_CHECK_VALUE(
-      std::any_of(
-          parameters_.begin(),
-          parameters_.end(),
-          [](const Parameter& parameter) { return parameter.managed; }),
+      !trainable.empty(),
       "no parameter requires a gradient: there is nothing to reduce. Construct "
       "the Reducer after the parameters, and do not freeze all of them");
+  return trainable;
 }
 
 /// Frozen parameters get a hook too: they may be thawed.
@@ -171,15 +168,34 @@ void Reducer::Impl::install(const std::vector<BucketIndices>& indices) {
   }
 }
 
+void Reducer::Impl::begin_no_sync() {
+  ++no_sync_depth_;
+}
+
+void Reducer::Impl::end_no_sync() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  --no_sync_depth_;
+  find_thawed(); // also on a rank that had no backward
+}
+
+/// Remembers what is unfrozen now and may be frozen when gradients are averaged
+/// next: all ranks then take it in, also those that had no gradient for it.
+void Reducer::Impl::find_thawed() {
+  for (auto& parameter : parameters_) {
+    if (!parameter.managed && parameter.tensor.requires_grad()) {
+      parameter.thawed = true;
+    }
+  }
+}
+
 /// Takes in parameters that were frozen at construction and are not any more.
 void Reducer::Impl::adopt_thawed() {
+  find_thawed();
   std::vector<size_t> thawed;
   std::string names;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& parameter = parameters_[i];
-    // Used, where it was thawed only while gradients accumulated.
-    if (!parameter.managed &&
-        (parameter.used || parameter.tensor.requires_grad())) {
+    if (!parameter.managed && (parameter.thawed || parameter.used)) {
       thawed.push_back(i);
       names += parameters_[i].name + " ";
     }
@@ -193,8 +209,13 @@ void Reducer::Impl::adopt_thawed() {
       "thawed/" + std::to_string(step_),
       names,
       "the parameters that were unfrozen since the last backward");
+  manage(thawed);
+}
+
+/// Averages these parameters from now on.
+void Reducer::Impl::manage(const std::vector<size_t>& indices) {
   std::vector<size_t> dense;
-  for (const size_t index : thawed) {
+  for (const size_t index : indices) {
     parameters_[index].managed = true;
     if (!parameters_[index].sparse) {
       dense.push_back(index);

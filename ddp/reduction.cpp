@@ -19,30 +19,6 @@ namespace {
 /// In how many backwards to look for leaves that nobody manages.
 constexpr int64_t kInspectedSteps = 3;
 
-/// In the message of a wait that failed.
-constexpr const char* kReduction =
-    "the reduction of gradients (in which a rank takes part by a backward that "
-    "reaches a parameter of the Reducer, or by finish_backward())";
-
-/// The one tensor that a reduction's future holds, alone or in a list.
-at::Tensor result_of(c10::ivalue::Future& future) {
-  const auto value = future.value();
-  if (value.isTensor()) {
-    return value.toTensor();
-  }
-  if (value.isTensorList()) {
-    const auto list = value.toTensorVector();
-    if (list.size() == 1) {
-      return list.front();
-    }
-  }
-  TORCH_CHECK(
-      false,
-      "the communication hook's future holds a ",
-      value.tagKind(),
-      " where a tensor or a list of one is expected");
-}
-
 } // namespace
 
 template <typename Function>
@@ -81,7 +57,8 @@ void Reducer::Impl::on_gradient(size_t index) {
   }
   parameter.used = true;
   if (idle()) {
-    if (decision == SyncDecision::kInForward || no_sync_depth > 0) {
+    if (decision == SyncDecision::kInForward || !synchronizes()) {
+      accumulate();
       return;
     }
     open();
@@ -101,6 +78,15 @@ void Reducer::Impl::anchor(const detail::OutputAnchors& outputs) {
       }
     }
   });
+}
+
+/// A gradient of a backward that communicates nothing.
+void Reducer::Impl::accumulate() {
+  const int task = torch::autograd::get_current_graph_task_id();
+  if (task != searched_task_) {
+    searched_task_ = task;
+    find_thawed();
+  }
 }
 
 bool Reducer::Impl::idle() const {
@@ -172,8 +158,8 @@ void Reducer::Impl::inspect_graph() {
 void Reducer::Impl::arrive(size_t index) {
   auto& parameter = parameters_[index];
   ++parameter.arrivals;
-  newest_task_ =
-      std::max(newest_task_, torch::autograd::get_current_graph_task_id());
+  parameter.task = torch::autograd::get_current_graph_task_id();
+  newest_task_ = std::max(newest_task_, parameter.task);
   if (parameter.bucket == kNoBucket) {
     return;
   }
@@ -181,7 +167,6 @@ void Reducer::Impl::arrive(size_t index) {
       step_ == rebuilds_after(options_)) {
     ready_order_.push_back(index);
   }
-  parameter.task = torch::autograd::get_current_graph_task_id();
   if (parameter.expected_arrivals == 0 || parameter.nested || deeply_nested_) {
     return; // it may come again: it waits for the end of backward
   }
@@ -280,108 +265,9 @@ void Reducer::Impl::contribute_rest() {
   check_.start(step_, group_);
 }
 
-void Reducer::Impl::finish() {
-  for (auto& bucket : buckets_) {
-    if (bucket.future) {
-      wait_for(bucket);
-    }
-  }
-  for (auto& parameter : parameters_) {
-    if (parameter.sparse_future) {
-      detail::wait_for(group_, *parameter.sparse_future, kReduction);
-    }
-  }
-  check_.finish(group_);
-  settle_absences();
-  for (auto& parameter : parameters_) {
-    hand_out(parameter);
-  }
-  buffer_broadcast_.finish();
-  close();
-}
-
-void Reducer::Impl::wait_for(Bucket& bucket) {
-  detail::wait_for(group_, *bucket.future, kReduction);
-  const auto result = result_of(*bucket.future);
-  auto& buffer = bucket.content.buffer;
-  if (!result.is_alias_of(buffer)) {
-    const at::NoGradGuard no_grad;
-    TORCH_CHECK(
-        result.numel() == buffer.numel() &&
-            result.scalar_type() == buffer.scalar_type(),
-        "the communication hook's result has ",
-        result.numel(),
-        " elements of ",
-        result.scalar_type(),
-        ", the bucket ",
-        buffer.numel(),
-        " of ",
-        buffer.scalar_type());
-    buffer.copy_(result.view_as(buffer));
-  }
-  bucket.future.reset();
-}
-
-/// Puts back what no rank had anything new for.
-void Reducer::Impl::settle_absences() {
-  if (absent_.empty()) {
-    return;
-  }
-  const at::NoGradGuard no_grad;
-  for (const size_t index : absences_.agreed()) {
-    auto& parameter = parameters_[index];
-    if (parameter.before.defined() && parameter.lies_in_slice()) {
-      parameter.view.copy_(parameter.before);
-    }
-    parameter.share = Share::kPending; // nothing to hand out
-  }
-}
-
-void Reducer::Impl::hand_out(Parameter& parameter) {
-  at::Tensor& grad = parameter.tensor.mutable_grad();
-  if (parameter.sparse_future) {
-    if (parameter.share != Share::kPending) {
-      grad = result_of(*parameter.sparse_future);
-    }
-    parameter.sparse_future.reset();
-    parameter.sparse_gradient.reset();
-  } else if (parameter.with_graph.defined()) {
-    // Values only: what is computed from it may be differentiated further.
-    const at::NoGradGuard no_grad;
-    parameter.with_graph.variable_data().copy_(parameter.view);
-    parameter.with_graph.reset();
-  } else if (parameter.share == Share::kAbsent) {
-    grad = parameter.view;
-  }
-  parameter.before.reset();
-}
-
-/// Makes ready for the next backward.
-void Reducer::Impl::close() {
-  absent_.clear();
-  for (auto& parameter : parameters_) {
-    parameter.expected_arrivals =
-        std::max(parameter.expected_arrivals, parameter.arrivals);
-    parameter.arrivals = 0;
-    parameter.used = false;
-    parameter.share = Share::kPending;
-    parameter.remember_version();
-  }
-  for (auto& bucket : buckets_) {
-    bucket.pending = bucket.indices.size();
-    bucket.skipped = false;
-  }
-  open_ = false;
-  reduced_ = true;
-  if (step_ == rebuilds_after(options_)) {
-    order_work_.wait();
-    rebuild_buckets();
-  }
-}
-
 void Reducer::Impl::finish_backward() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!group_.c10d() || no_sync_depth > 0) {
+  if (!group_.c10d() || !synchronizes()) {
     return;
   }
   check_usable();

@@ -12,6 +12,7 @@ void AsyncBroadcast::start(
     const ProcessGroup& group) {
   const at::NoGradGuard no_grad;
   messages_.clear();
+  receives_ = group.rank() != 0;
   for (const auto& tensor : tensors) {
     if (tensor.numel() == 0) {
       continue;
@@ -42,6 +43,9 @@ void AsyncBroadcast::finish() {
   const at::NoGradGuard no_grad;
   for (auto& message : messages_) {
     message.work.wait();
+    if (!receives_) {
+      continue;
+    }
     int64_t offset = 0;
     for (auto& tensor : message.tensors) {
       const auto part = message.flat.narrow(0, offset, tensor.numel());

@@ -7,8 +7,8 @@
 
 namespace ddp::detail {
 
-/// Rank 0's values of many small tensors under way to all ranks, in one message
-/// for each dtype and device.
+/// Rank 0's values of many small tensors under way to all ranks, in one flat
+/// message for each dtype and device.
 class AsyncBroadcast {
  public:
   /// Collective. The tensors keep their values until `finish`.
@@ -25,6 +25,7 @@ class AsyncBroadcast {
     Work work;
   };
   std::vector<Message> messages_;
+  bool receives_ = false;
 };
 
 } // namespace ddp::detail

@@ -24,8 +24,7 @@ NamedTensors without(const NamedTensors& tensors, const Names& ignored) {
   for (size_t i = 0; i < tensors.names.size(); ++i) {
     if (ignored.count(tensors.names[i]) == 0 &&
         seen.insert(tensors.tensors[i].unsafeGetTensorImpl()).second) {
-      result.names.push_back(tensors.names[i]);
-      result.tensors.push_back(tensors.tensors[i]);
+      result.append(tensors.names[i], tensors.tensors[i]);
     }
   }
   return result;
@@ -91,8 +90,7 @@ Names sparse_weights(const torch::nn::Module& module) {
 NamedTensors named_parameters(const torch::nn::Module& module) {
   NamedTensors result;
   for (const auto& item : module.named_parameters()) {
-    result.names.push_back(item.key());
-    result.tensors.push_back(item.value());
+    result.append(item.key(), item.value());
   }
   return result;
 }
@@ -102,8 +100,7 @@ NamedTensors named(const Items& items) {
   NamedTensors result;
   for (const auto& item : items) {
     if (item.value.defined()) {
-      result.names.push_back(item.name);
-      result.tensors.push_back(item.value);
+      result.append(item.name, item.value);
     }
   }
   return result;

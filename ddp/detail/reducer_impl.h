@@ -29,7 +29,7 @@ enum class SyncDecision {
 
 /// The machine behind `Reducer`: reducer_impl.cpp has what lasts (parameters,
 /// hooks, buckets), reduction.cpp what happens in a backward, contribution.cpp
-/// what this rank puts into it.
+/// what this rank puts into it, outcome.cpp what it gets out.
 struct Reducer::Impl : detail::GradientListener,
                        std::enable_shared_from_this<Impl> {
   Impl(
@@ -58,7 +58,13 @@ struct Reducer::Impl : detail::GradientListener,
     return recorder_.timeline();
   }
 
-  int64_t no_sync_depth = 0;
+  void begin_no_sync();
+  void end_no_sync();
+
+  bool synchronizes() const {
+    return no_sync_depth_ == 0;
+  }
+
   SyncDecision decision;
 
  private:
@@ -87,6 +93,8 @@ struct Reducer::Impl : detail::GradientListener,
     bool sparse = false;
     /// Not while it is frozen from the start.
     bool managed = false;
+    /// Whether it has been seen unfrozen since.
+    bool thawed = false;
     /// Its bucket and its slice of it; none for sparse gradients.
     size_t bucket = kNoBucket;
     at::Tensor view;
@@ -111,15 +119,16 @@ struct Reducer::Impl : detail::GradientListener,
     /// The gradient from before, should no rank add to it.
     at::Tensor before;
     /// A sparse gradient under way.
-    at::Tensor sparse_gradient;
     c10::intrusive_ptr<c10::ivalue::Future> sparse_future;
   };
 
   // What lasts
-  void add_parameters(const detail::ManagedState& state);
+  std::vector<size_t> add_parameters(const detail::ManagedState& state);
+  void manage(const std::vector<size_t>& indices);
   void attach();
   std::vector<at::Tensor> tensors() const;
   void install(const std::vector<BucketIndices>& indices);
+  void find_thawed();
   void adopt_thawed();
   void agree_on_order();
   void rebuild_buckets();
@@ -129,6 +138,7 @@ struct Reducer::Impl : detail::GradientListener,
   void guarded(Function&& function);
   void fail(const std::string& reason);
   void check_usable();
+  void accumulate();
   bool idle() const;
   void open();
   void at_end_of_backward(void (Impl::*member)());
@@ -156,6 +166,7 @@ struct Reducer::Impl : detail::GradientListener,
   void close();
 
   const int exceptions_at_construction_ = std::uncaught_exceptions();
+  int64_t no_sync_depth_ = 0;
   std::mutex mutex_; // GPUs have a backward thread each
   std::vector<Parameter> parameters_;
   std::vector<Bucket> buckets_;
@@ -189,6 +200,8 @@ struct Reducer::Impl : detail::GradientListener,
   Work order_work_;
   /// What this rank has nothing new for in this backward.
   std::vector<size_t> absent_;
+  /// The backward in which unfrozen parameters were looked for last.
+  int searched_task_ = -1;
   /// The newest backward, by the engine's count, that a gradient came in.
   int newest_task_ = -1;
   /// Whether backwards nest so deeply that one can have several reductions.
