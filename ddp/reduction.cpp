@@ -52,10 +52,8 @@ void Reducer::Impl::check_usable() {
 void Reducer::Impl::on_gradient(size_t index) {
   const std::lock_guard<std::mutex> lock(mutex_);
   auto& parameter = parameters_[index];
-  if (!parameter.has_grown()) {
-    return; // what came is undefined
-  }
-  parameter.used = true;
+  // Not where what came is undefined.
+  parameter.used = parameter.used || parameter.has_grown();
   if (idle()) {
     if (decision == SyncDecision::kInForward || !synchronizes()) {
       accumulate();
@@ -180,7 +178,7 @@ void Reducer::Impl::arrive(size_t index) {
       "(activation checkpointing) must reach a parameter as often in each "
       "step; "
       "without it, only one that the first backward reached so may come again");
-  if (parameter.arrivals == parameter.expected_arrivals) {
+  if (parameter.arrivals == parameter.expected_arrivals && parameter.used) {
     contribute(index);
     launch_complete();
   }

@@ -1,43 +1,29 @@
-#include <tests/support/catch.h>
+#include <tests/support/comm_hooks.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/reducer.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include <functional>
-#include <utility>
+#include <optional>
 
 using ddp::CommHook;
 using ddp::GradBucket;
 using ddp::ProcessGroup;
 using ddp::Reducer;
-using ddp::ReducerOptions;
 using ddp::test::average;
 using ddp::test::batch;
-using ddp::test::BranchNet;
+using ddp::test::completed;
 using ddp::test::copy_parameters;
+using ddp::test::CustomHook;
 using ddp::test::equal_on_all;
+using ddp::test::Future;
 using ddp::test::ranks;
 using ddp::test::reset_gradients;
+using ddp::test::sum;
 using ddp::test::UnevenNet;
+using ddp::test::with_hook;
 
 namespace {
-
-using Future = c10::intrusive_ptr<c10::ivalue::Future>;
-
-/// A future that is complete already.
-Future completed(const c10::IValue& value) {
-  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::AnyType::get());
-  future->markCompleted(value);
-  return future;
-}
-
-/// The sum over ranks, under way.
-Future sum(const at::Tensor& tensor, const ProcessGroup& group) {
-  std::vector<at::Tensor> tensors{tensor};
-  return group.c10d()->allreduce(tensors)->getFuture();
-}
 
 /// A program's own mean: all-reduces, and divides after that.
 struct MeanHook : CommHook {
@@ -86,25 +72,6 @@ struct NotingHook : CommHook {
  private:
   bool scaled_;
 };
-
-/// Whatever the test wants.
-struct CustomHook : CommHook {
-  using Function =
-      std::function<Future(const GradBucket&, const ProcessGroup&)>;
-
-  explicit CustomHook(Function function) : function_(std::move(function)) {}
-
-  Future run(const GradBucket& bucket, const ProcessGroup& group) override {
-    return function_(bucket, group);
-  }
-
- private:
-  Function function_;
-};
-
-ReducerOptions with_hook(std::shared_ptr<CommHook> hook) {
-  return ReducerOptions().comm_hook(std::move(hook));
-}
 
 /// Whether a hook's results equal the default's bit for bit, over steps with
 /// rebuilt buckets, gradients that are kept, and no_sync.
@@ -164,26 +131,6 @@ void check_calls(
     }
     REQUIRE(call.buffer.numel() == elements);
   }
-}
-
-/// The text with which a backward fails, or none.
-std::string failure_of(BranchNet& net, const ProcessGroup& group) {
-  try {
-    net.forward(batch(group, 0, 4), true).sum().backward();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
-
-/// The same for the first backward with a hook.
-std::string failure_with(
-    const ProcessGroup& group,
-    const CustomHook::Function& function) {
-  auto net = std::make_shared<BranchNet>();
-  Reducer reducer(
-      net, group, with_hook(std::make_shared<CustomHook>(function)));
-  return failure_of(*net, group);
 }
 
 } // namespace
@@ -295,87 +242,6 @@ TEST_CASE("a hook's future may hold a list of one tensor") {
   });
 }
 
-TEST_CASE("what a hook throws ends backward with its text") {
-  ranks(3, [](ProcessGroup group) {
-    REQUIRE_THAT(
-        failure_with(
-            group,
-            [](const GradBucket& bucket, const ProcessGroup&) -> Future {
-              TORCH_CHECK(false, "no luck with bucket ", bucket.index);
-            }),
-        ContainsSubstring("no luck with bucket 0"));
-    REQUIRE_THAT(
-        failure_with(
-            group,
-            [](const GradBucket&, const ProcessGroup&) -> Future {
-              throw std::runtime_error("not one of LibTorch's");
-            }),
-        ContainsSubstring("not one of LibTorch's"));
-  });
-}
-
-TEST_CASE("after a hook failed each later backward says so") {
-  ranks(3, [](ProcessGroup group) {
-    for (const int good : {0, 1, 2}) { // steps before it fails
-      auto net = std::make_shared<BranchNet>();
-      int left = good;
-      const auto fail = [&](const GradBucket& bucket, const ProcessGroup& own) {
-        TORCH_CHECK(left-- > 0, "no luck");
-        return sum(bucket.buffer, own);
-      };
-      Reducer reducer(
-          net, group, with_hook(std::make_shared<CustomHook>(fail)));
-      for (int step = 0; step < good; ++step) {
-        REQUIRE(failure_of(*net, group).empty());
-      }
-      REQUIRE_THAT(failure_of(*net, group), ContainsSubstring("no luck"));
-      INFO("after " << good);
-      for (int again = 0; again < 2; ++again) {
-        REQUIRE_THAT(
-            failure_of(*net, group),
-            ContainsSubstring("construct the Reducer anew") &&
-                ContainsSubstring("no luck"));
-      }
-    }
-  });
-}
-
-TEST_CASE("a hook's future that fails ends backward with its text") {
-  ranks(3, [](ProcessGroup group) {
-    REQUIRE_THAT(
-        failure_with(
-            group,
-            [](const GradBucket& bucket, const ProcessGroup& own) {
-              return sum(bucket.buffer, own)
-                  ->then(
-                      [](c10::ivalue::Future& /*future*/) -> c10::IValue {
-                        throw std::runtime_error("compression failed");
-                      },
-                      c10::TensorType::get());
-            }),
-        ContainsSubstring("compression failed"));
-  });
-}
-
-TEST_CASE("a hook's result that does not fit the bucket is refused") {
-  ranks(3, [](ProcessGroup group) {
-    REQUIRE_THAT(
-        failure_with(
-            group,
-            [](const GradBucket&, const ProcessGroup&) {
-              return completed(torch::zeros({5}));
-            }),
-        ContainsSubstring("the communication hook's result has 5 elements"));
-    REQUIRE_THAT(
-        failure_with(
-            group,
-            [](const GradBucket&, const ProcessGroup&) {
-              return completed(c10::IValue(3));
-            }),
-        ContainsSubstring("the communication hook's future holds a Int"));
-  });
-}
-
 TEST_CASE("a hook may wait for collectives of the group it is given") {
   ranks(3, [](ProcessGroup group) {
     auto net = std::make_shared<UnevenNet>();
@@ -400,29 +266,5 @@ TEST_CASE("a hook may wait for collectives of the group it is given") {
         REQUIRE(torch::allclose(net->parameters()[i].grad(), expected[i]));
       }
     }
-  });
-}
-
-namespace {
-
-struct NoFutureHook : ddp::CommHook {
-  c10::intrusive_ptr<c10::ivalue::Future> run(
-      const ddp::GradBucket& /*bucket*/,
-      const ProcessGroup& /*group*/) override {
-    return {};
-  }
-};
-
-} // namespace
-
-TEST_CASE("a hook that returns no future is refused") {
-  ranks(3, [](ProcessGroup group) {
-    auto weight = torch::ones({2}, torch::requires_grad());
-    Reducer reducer(
-        {weight},
-        group,
-        ddp::ReducerOptions().comm_hook(std::make_shared<NoFutureHook>()));
-    REQUIRE_THROWS_WITH(
-        weight.sum().backward(), ContainsSubstring("returned no future"));
   });
 }

@@ -340,6 +340,26 @@ TEST_CASE("two forwards with batch-norm may precede one backward") {
   });
 }
 
+TEST_CASE("the wrapper leaves ignored buffers to each rank") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<DriftNet>(group.rank());
+    const auto mine =
+        net->register_buffer("mine", torch::full({2}, group.rank()));
+    const auto ours =
+        net->register_buffer("ours", torch::full({2}, group.rank()));
+    DistributedDataParallel<DriftNet> model(
+        net, group, ReducerOptions().parameters_to_ignore({"mine"}));
+    for (int step = 0; step < 3; ++step) {
+      const torch::NoGradGuard no_grad;
+      ours.fill_(group.rank());
+      const torch::AutoGradMode grad(true);
+      model->forward(torch::ones({2})).sum().backward();
+      REQUIRE(mine.eq(group.rank()).all().item<bool>());
+      REQUIRE(ours.eq(0).all().item<bool>());
+    }
+  });
+}
+
 TEST_CASE("broadcast_buffers(false) leaves buffers to each rank") {
   ranks(3, [](ProcessGroup group) {
     NormNet net;

@@ -1,10 +1,9 @@
+#include <tests/support/activation_checkpoint.h>
 #include <tests/support/catch.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/reducer.h>
-
-#include <functional>
 
 using ddp::ProcessGroup;
 using ddp::Reducer;
@@ -13,42 +12,14 @@ using ddp::test::batch;
 using ddp::test::copy_parameters;
 using ddp::test::ranks;
 using ddp::test::reset_gradients;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
+using ddp::test::Segment;
 
 namespace {
-
-using Segment = std::function<torch::Tensor(torch::Tensor)>;
-
-/// Activation checkpointing: forgets what the segment computed and computes it
-/// again in backward, by a backward inside the backward.
-struct Checkpoint : torch::autograd::Function<Checkpoint> {
-  static torch::Tensor forward(
-      AutogradContext* context,
-      const torch::Tensor& input,
-      const Segment* segment) {
-    context->save_for_backward({input});
-    context->saved_data["segment"] = reinterpret_cast<int64_t>(segment);
-    return (*segment)(input);
-  }
-
-  static variable_list backward(
-      AutogradContext* context,
-      const variable_list& grads) {
-    const auto& segment = *reinterpret_cast<const Segment*>(
-        context->saved_data["segment"].toInt());
-    const auto input =
-        context->get_saved_variables()[0].detach().set_requires_grad(true);
-    const at::AutoGradMode enable(true);
-    segment(input).backward(grads[0]);
-    return {input.grad(), torch::Tensor()};
-  }
-};
 
 struct Layers : torch::nn::Module {
   torch::nn::Linear first{nullptr}, second{nullptr}, last{nullptr};
   Segment body;
-  bool checkpoint = false;
+  bool checkpointed = false;
   int repeats = 1;
 
   Layers() {
@@ -61,7 +32,7 @@ struct Layers : torch::nn::Module {
   torch::Tensor forward(torch::Tensor x) {
     x = first(x);
     for (int i = 0; i < repeats; ++i) {
-      x = checkpoint ? Checkpoint::apply(x, &body) : body(x);
+      x = checkpointed ? ddp::test::checkpoint(x, body) : body(x);
     }
     return last(x);
   }
@@ -70,7 +41,7 @@ struct Layers : torch::nn::Module {
 void compare(const ProcessGroup& group, int repeats, bool accumulate) {
   auto net = std::make_shared<Layers>();
   auto local = std::make_shared<Layers>();
-  net->checkpoint = true;
+  net->checkpointed = true;
   net->repeats = local->repeats = repeats;
   Reducer reducer(net, group);
   copy_parameters(*net, *local);
@@ -113,7 +84,7 @@ TEST_CASE("a net that is one checkpoint is one reduction") {
     for (int step = 0; step < 3; ++step) {
       reset_gradients(*net);
       const auto input = batch(group, step, 4).requires_grad_();
-      Checkpoint::apply(input, &whole).sum().backward();
+      ddp::test::checkpoint(input, whole).sum().backward();
       REQUIRE(reducer.timeline().step == step + 1);
       REQUIRE(ddp::test::equal_on_all(group, net->last->weight.grad()));
     }
@@ -130,7 +101,7 @@ TEST_CASE("checkpoints inside checkpoints, past the engine's limit") {
       nested[0] = [&](const torch::Tensor& x) { return x * w; };
       for (int i = 1; i < depth; ++i) {
         nested[i] = [&, i](const torch::Tensor& x) {
-          return Checkpoint::apply(x, &nested[i - 1]) + w * 2;
+          return ddp::test::checkpoint(x, nested[i - 1]) + w * 2;
         };
       }
       Reducer reducer({w, v}, group);
@@ -138,7 +109,7 @@ TEST_CASE("checkpoints inside checkpoints, past the engine's limit") {
         w.mutable_grad().reset();
         v.mutable_grad().reset();
         const double x = 1.0 + static_cast<double>(group.rank());
-        (Checkpoint::apply(v * x, &nested[depth - 1]) * v).sum().backward();
+        (ddp::test::checkpoint(v * x, nested[depth - 1]) * v).sum().backward();
         // d/dw (w v x + 2 (depth - 1) w) v = v^2 x + 2 (depth - 1) v
         REQUIRE(torch::allclose(
             w.grad(), torch::full_like(w, 2.0 + 2.0 * (depth - 1))));
@@ -154,7 +125,7 @@ TEST_CASE("a checkpointed segment may be repeated more often in later steps") {
   ranks(3, [](ProcessGroup group) {
     auto net = std::make_shared<Layers>();
     auto local = std::make_shared<Layers>();
-    net->checkpoint = true;
+    net->checkpointed = true;
     Reducer reducer(net, group);
     copy_parameters(*net, *local);
     for (int step = 0; step < 4; ++step) {
@@ -168,6 +139,23 @@ TEST_CASE("a checkpointed segment may be repeated more often in later steps") {
         REQUIRE(torch::allclose(
             net->parameters()[i].grad(), expected[i], 1e-4, 1e-5));
       }
+    }
+  });
+}
+
+TEST_CASE("an undefined gradient in a checkpoint comes like any other") {
+  ranks(3, [](ProcessGroup group) {
+    auto w = torch::ones({2}, torch::requires_grad());
+    const Segment cut = [](const torch::Tensor& y) { return y.detach(); };
+    const Segment segment = [&](const torch::Tensor& x) {
+      return x + ddp::test::checkpoint(x * w, cut);
+    };
+    Reducer reducer({w}, group);
+    const double x = 1.0 + static_cast<double>(group.rank());
+    for (int step = 0; step < 4; ++step) {
+      ddp::test::checkpoint(w * x, segment).sum().backward();
+      REQUIRE(w.grad().eq(2).all().item<bool>());
+      w.mutable_grad().zero_(); // which looks like a change by backward
     }
   });
 }

@@ -1,34 +1,22 @@
 #include <tests/support/catch.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/values.h>
 
 #include <ddp/detail/rank_report.h>
-#include <ddp/seed.h>
 #include <ddp/verification.h>
 
 using ddp::NamedTensors;
 using ddp::ProcessGroup;
 using ddp::VerificationOptions;
 using ddp::test::BranchNet;
+using ddp::test::error_on_all;
+using ddp::test::ones_of_all_dtypes;
 using ddp::test::ranks;
+using ddp::test::set_gradients;
+using ddp::test::sparse;
 
 namespace {
-
-/// The words of the `c10::ValueError` that `check` throws on every rank, or
-/// none where it throws on no rank.
-template <typename Check>
-std::string error_on_all(const ProcessGroup& group, Check&& check) {
-  std::string error;
-  try {
-    check();
-  } catch (const c10::ValueError& thrown) {
-    error = thrown.what_without_backtrace();
-  }
-  for (const auto& other : group.all_gather(error)) {
-    REQUIRE(other == error);
-  }
-  return error;
-}
 
 std::string difference(
     const ProcessGroup& group,
@@ -48,56 +36,9 @@ std::string difference(const ProcessGroup& group, const torch::Tensor& x) {
   return difference(group, NamedTensors{{"x"}, {x}});
 }
 
-std::string not_finite(const ProcessGroup& group, const NamedTensors& tensors) {
-  return error_on_all(
-      group, [&] { ddp::verify_finite(tensors, group, "values"); });
-}
-
-std::string not_finite(const ProcessGroup& group, const torch::Tensor& x) {
-  return not_finite(group, NamedTensors{{"x"}, {x}});
-}
-
 std::shared_ptr<BranchNet> equal_nets() {
   torch::manual_seed(3);
   return std::make_shared<BranchNet>();
-}
-
-void set_gradients(torch::nn::Module& module) {
-  for (auto& parameter : module.parameters()) {
-    parameter.mutable_grad() = torch::ones_like(parameter);
-  }
-}
-
-/// Ones (2 x 3) of every dtype that has them.
-std::vector<torch::Tensor> ones_of_all_dtypes() {
-  std::vector<torch::Tensor> tensors;
-  for (const auto dtype :
-       {torch::kBool,
-        torch::kUInt8,
-        torch::kInt8,
-        torch::kInt16,
-        torch::kInt32,
-        torch::kInt64,
-        torch::kUInt16,
-        torch::kUInt32,
-        torch::kUInt64,
-        torch::kHalf,
-        torch::kBFloat16,
-        torch::kFloat,
-        torch::kDouble,
-        torch::kComplexHalf,
-        torch::kComplexFloat,
-        torch::kComplexDouble,
-        torch::kFloat8_e4m3fn,
-        torch::kFloat8_e5m2}) {
-    tensors.push_back(torch::ones({2, 3}).to(dtype));
-  }
-  return tensors;
-}
-
-torch::Tensor sparse(const torch::Tensor& values, int64_t first = 0) {
-  const auto indices = torch::arange(first, first + values.size(0));
-  return torch::sparse_coo_tensor(indices.unsqueeze(0), values, {100});
 }
 
 } // namespace
@@ -297,115 +238,6 @@ TEST_CASE("ranks are named in ranges") {
   REQUIRE(name_ranks({1, 3, 4, 8, 9, 10, 12}) == "ranks 1, 3, 4, 8-10 and 12");
 }
 
-TEST_CASE("NaN and infinity on any rank are named on all") {
-  ranks(4, [](ProcessGroup group) {
-    torch::NoGradGuard no_grad;
-    torch::nn::BatchNorm1d norm(4);
-    set_gradients(*norm);
-    const auto found = [&](const VerificationOptions& options) {
-      return error_on_all(
-          group, [&] { ddp::verify_finite(*norm, group, options); });
-    };
-    const auto all = VerificationOptions().gradients(true).buffers(true);
-    norm->bias.mutable_grad() = torch::Tensor();
-    REQUIRE(found(all) == "");
-    if (group.rank() == 1) {
-      norm->weight.mutable_grad()[0] = INFINITY;
-      norm->weight.mutable_grad()[1] = NAN;
-      norm->weight.mutable_grad()[3] = -INFINITY;
-    }
-    REQUIRE(found({}) == "");
-    norm->running_mean[2] = NAN;
-    REQUIRE(found(VerificationOptions()) == "");
-    REQUIRE(
-        found(all) ==
-        "the parameters, gradients and buffers are not finite on ranks 0-3:\n"
-        "  ranks 0-3: running_mean (Float [4]) has 1 NaN and 0 inf\n"
-        "  rank 1: the gradient of weight (Float [4]) has 1 NaN and 2 inf");
-    REQUIRE_THAT(
-        found(VerificationOptions().gradients(true)),
-        ContainsSubstring("gradients are not finite on rank 1:"));
-    if (group.rank() == 3) {
-      norm->weight[2] = INFINITY;
-    }
-    REQUIRE(
-        found({}) ==
-        "the parameters are not finite on rank 3:\n"
-        "  rank 3: weight (Float [4]) has 0 NaN and 1 inf");
-  });
-}
-
-TEST_CASE("a few of many tensors that are not finite are named") {
-  ranks(3, [](ProcessGroup group) {
-    NamedTensors tensors;
-    for (int64_t i = 0; i < (group.rank() == 1 ? 20 : 1); ++i) {
-      tensors.names.push_back("t" + std::to_string(i));
-      tensors.tensors.push_back(torch::full({2}, group.rank() ? NAN : 0));
-    }
-    const auto error = not_finite(group, tensors);
-    REQUIRE_THAT(
-        error, ContainsSubstring("on ranks 1 and 2:\n  ranks 1 and 2: t0"));
-    REQUIRE_THAT(
-        error, ContainsSubstring("\n  rank 1: t7 (Float [2]) has 2 NaN"));
-    // t8 to t19
-    REQUIRE_THAT(error, Catch::Matchers::EndsWith("inf\n  ... and 12 more"));
-  });
-}
-
-TEST_CASE("tensors of any dtype and layout are checked for NaN") {
-  ranks(3, [](ProcessGroup group) {
-    auto tensors = ones_of_all_dtypes();
-    tensors.push_back(torch::ones({}));
-    tensors.push_back(sparse(torch::ones(3)));
-    tensors.push_back(torch::ones({2, 3}).to_sparse_csr());
-    for (const auto& tensor : tensors) {
-      CAPTURE(tensor.toString());
-      REQUIRE(not_finite(group, tensor) == "");
-      if (!tensor.is_floating_point() && !tensor.is_complex()) {
-        continue;
-      }
-      // Through float: not each dtype can be multiplied.
-      const bool real = !tensor.is_complex();
-      const auto wide = tensor.to(real ? torch::kFloat : torch::kComplexFloat);
-      const auto odd =
-          group.rank() == 1 ? (wide * NAN).to(tensor.dtype()) : tensor;
-      REQUIRE_THAT(not_finite(group, odd), ContainsSubstring("rank 1: x ("));
-    }
-    REQUIRE(not_finite(group, torch::empty({0, 3})) == "");
-    REQUIRE(not_finite(group, torch::Tensor()) == "");
-    REQUIRE(not_finite(group, NamedTensors{}) == "");
-  });
-}
-
-TEST_CASE("a NaN is found wherever it is, and large values are finite") {
-  const ProcessGroup alone;
-  const auto counted = [&](const torch::Tensor& x) {
-    return not_finite(alone, x);
-  };
-  for (int64_t i = 0; i < 100; ++i) {
-    auto x = torch::zeros(100);
-    x[i] = i % 2 ? NAN : -INFINITY;
-    REQUIRE_THAT(
-        counted(x), ContainsSubstring(i % 2 ? "1 NaN and 0" : "0 NaN and 1"));
-    REQUIRE_THAT(counted(x.view({20, 5}).t()), ContainsSubstring("rank 0: x"));
-  }
-  const auto large = torch::full({1000}, 3e38);
-  REQUIRE(counted(large) == "");
-  REQUIRE(counted(torch::full({1000}, 65504, torch::kHalf)) == "");
-  REQUIRE(counted(large.to(torch::kBFloat16)) == "");
-  REQUIRE(counted(large.to(torch::kHalf)) != "");
-  REQUIRE(counted(torch::cat({large, -large})) == "");
-  const auto z = torch::complex(
-      torch::tensor({0.0F, NAN, 0.0F, NAN}),
-      torch::tensor({0.0F, 0.0F, INFINITY, INFINITY}));
-  REQUIRE_THAT(counted(z), ContainsSubstring("2 NaN and 2 inf"));
-  REQUIRE_THAT(counted(torch::conj(z)), ContainsSubstring("2 NaN and 2 inf"));
-  // What a sparse tensor holds is the sum.
-  const auto twice = torch::sparse_coo_tensor(
-      torch::zeros({1, 2}, torch::kLong), torch::full({2}, 3e38), {4});
-  REQUIRE_THAT(counted(twice), ContainsSubstring("0 NaN and 1 inf"));
-}
-
 TEST_CASE("the parameter hash depends on each value and name") {
   torch::manual_seed(3);
   const auto net = std::make_shared<BranchNet>();
@@ -417,27 +249,4 @@ TEST_CASE("the parameter hash depends on each value and name") {
     net->never->bias[1] += 1;
   }
   REQUIRE(ddp::parameter_hash(*net) != hash);
-}
-
-TEST_CASE("manual_seed gives every rank rank 0's seed and equal states") {
-  ranks(3, [](ProcessGroup group) {
-    const uint64_t mine = 0xFFFFFFFF00000000ULL + group.rank();
-    REQUIRE(ddp::manual_seed(mine, group) == 0xFFFFFFFF00000000ULL);
-    const auto drawn = torch::randn({4});
-    for (const auto& other : group.all_gather(drawn)) {
-      REQUIRE(other.equal(drawn));
-    }
-  });
-}
-
-TEST_CASE("broadcast_buffers leaves the parameters alone") {
-  ranks(3, [](ProcessGroup group) {
-    torch::nn::BatchNorm1d norm(4);
-    torch::NoGradGuard no_grad;
-    norm->running_mean.fill_(group.rank() + 1);
-    norm->weight.fill_(group.rank());
-    ddp::broadcast_buffers(*norm, group);
-    REQUIRE(norm->running_mean.eq(1).all().item<bool>());
-    REQUIRE(norm->weight.eq(group.rank()).all().item<bool>());
-  });
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <tests/support/activation_checkpoint.h>
+
 #include <torch/torch.h>
 
 #include <memory>
@@ -158,30 +160,6 @@ struct Oddities : Net {
   }
 };
 
-/// Activation checkpointing: forgets what the layer computed and computes it
-/// again in backward, by a backward inside the backward.
-struct Checkpoint : torch::autograd::Function<Checkpoint> {
-  static torch::Tensor forward(
-      torch::autograd::AutogradContext* context,
-      const torch::Tensor& x,
-      torch::nn::LinearImpl* layer) {
-    context->save_for_backward({x});
-    context->saved_data["layer"] = reinterpret_cast<int64_t>(layer);
-    return torch::tanh(layer->forward(x));
-  }
-
-  static torch::autograd::variable_list backward(
-      torch::autograd::AutogradContext* context,
-      const torch::autograd::variable_list& grads) {
-    auto* layer = reinterpret_cast<torch::nn::LinearImpl*>(
-        context->saved_data["layer"].toInt());
-    const auto x = context->get_saved_variables()[0].detach().requires_grad_();
-    const at::AutoGradMode enable(true);
-    torch::tanh(layer->forward(x)).backward(grads[0]);
-    return {x.grad(), torch::Tensor()};
-  }
-};
-
 /// A checkpointed layer that is used before and after another one.
 struct Checkpoints : Net {
   torch::nn::Linear first{nullptr}, again{nullptr}, middle{nullptr},
@@ -194,8 +172,11 @@ struct Checkpoints : Net {
     last = register_module("last", torch::nn::Linear(61, 7));
   }
   torch::Tensor forward(const torch::Tensor& x, int64_t, int64_t) override {
-    const auto y = Checkpoint::apply(torch::tanh(first(x)), again.get());
-    return last(Checkpoint::apply(torch::tanh(middle(y)), again.get()));
+    const auto segment = [layer = again](const torch::Tensor& input) mutable {
+      return torch::tanh(layer(input));
+    };
+    const auto y = test::checkpoint(torch::tanh(first(x)), segment);
+    return last(test::checkpoint(torch::tanh(middle(y)), segment));
   }
 };
 

@@ -1,5 +1,7 @@
 #include <tests/support/random_graph.h>
 
+#include <tests/support/activation_checkpoint.h>
+
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -9,9 +11,6 @@
 
 namespace ddp::test {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 uint64_t mix(std::initializer_list<uint64_t> values) {
   uint64_t result = 0;
@@ -62,39 +61,6 @@ at::Tensor bounded(const at::Tensor& x) {
   return torch::tanh(x.to(at::kDouble));
 }
 
-/// Activation checkpointing, by a backward inside the backward.
-struct Checkpoint : torch::autograd::Function<Checkpoint> {
-  static at::Tensor forward(
-      AutogradContext* context,
-      const at::Tensor& input,
-      const Interpreter* interpreter,
-      const Node* segment) {
-    // What is cut off behind the segment has no gradient, not one of zeros.
-    context->set_materialize_grads(false);
-    context->save_for_backward({input});
-    context->saved_data["interpreter"] = reinterpret_cast<int64_t>(interpreter);
-    context->saved_data["segment"] = reinterpret_cast<int64_t>(segment);
-    return interpreter->run(*segment, input).clone();
-  }
-
-  static variable_list backward(
-      AutogradContext* context,
-      const variable_list& grads) {
-    auto& saved = context->saved_data;
-    const auto& interpreter =
-        *reinterpret_cast<const Interpreter*>(saved["interpreter"].toInt());
-    const auto& segment =
-        *reinterpret_cast<const Node*>(saved["segment"].toInt());
-    auto input = context->get_saved_variables()[0].detach();
-    input.set_requires_grad(true);
-    const at::AutoGradMode enable(true);
-    const auto output = interpreter.run(segment, input);
-    if (output.requires_grad() && grads[0].defined()) {
-      output.backward(grads[0]);
-    }
-    return {input.grad(), at::Tensor(), at::Tensor()};
-  }
-};
 } // namespace
 
 std::vector<at::Tensor> make_parameters(const Graph& graph) {
@@ -167,7 +133,9 @@ at::Tensor Interpreter::run_checkpoint(const Node& node, const at::Tensor& x)
     return run(segment, x);
   }
   const auto input = x.requires_grad() ? x : x.detach().set_requires_grad(true);
-  return Checkpoint::apply(input, this, &segment);
+  return checkpoint(input, [interpreter = *this, &segment](const auto& y) {
+    return interpreter.run(segment, y);
+  });
 }
 
 at::Tensor Interpreter::run(const Node& node, at::Tensor x) const {

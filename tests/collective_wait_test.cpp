@@ -1,0 +1,192 @@
+#include <tests/support/failures.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/detail/collective_wait.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <atomic>
+
+using ddp::ProcessGroup;
+using ddp::detail::FailureBoard;
+using ddp::test::all_reduce_error;
+using ddp::test::Clock;
+using ddp::test::error_of;
+using ddp::test::kTimeout;
+using ddp::test::meet_at_store;
+using ddp::test::ranks;
+using ddp::test::seconds_since;
+using std::chrono::seconds;
+
+namespace {
+
+/// A store that counts the requests to it.
+class CountingStore : public c10d::PrefixStore {
+ public:
+  explicit CountingStore(c10::intrusive_ptr<c10d::Store> store)
+      : c10d::PrefixStore("counted", std::move(store)) {}
+
+  c10::intrusive_ptr<c10d::Store> clone() override {
+    return c10::intrusive_ptr<c10d::Store>::reclaim_copy(this);
+  }
+  bool check(const std::vector<std::string>& keys) override {
+    ++requests;
+    return c10d::PrefixStore::check(keys);
+  }
+  std::vector<uint8_t> get(const std::string& key) override {
+    ++requests;
+    return c10d::PrefixStore::get(key);
+  }
+  void set(const std::string& key, const std::vector<uint8_t>& value) override {
+    ++requests;
+    c10d::PrefixStore::set(key, value);
+  }
+
+  std::atomic<int> requests{0};
+};
+
+} // namespace
+
+TEST_CASE("the ranks that a collective waited for in vain are named") {
+  ddp::test::RankOptions options;
+  options.timeout = seconds(30);
+  ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group(
+            ddp::ProcessGroupOptions().timeout(seconds(3)));
+        auto tensor = torch::ones({4});
+        group.all_reduce(tensor); // the second; connecting was the first
+        if (group.rank() == 1) {
+          meet_at_store(group, {"0", "1", "2"});
+          return;
+        }
+        const auto error = all_reduce_error(group);
+        REQUIRE_THAT(
+            error,
+            ContainsSubstring("rank 1 of 3 has not come to collective 3") &&
+                !ContainsSubstring("rank 0 of 3 has not come") &&
+                !ContainsSubstring("rank 2 of 3 has not come"));
+        meet_at_store(group, {"0", "1", "2"});
+      },
+      options);
+}
+
+TEST_CASE("a future is waited for like a collective") {
+  ddp::test::RankOptions options;
+  options.timeout = seconds(30);
+  ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group(kTimeout);
+        const auto future = [] {
+          return c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+        };
+        const auto complete = future();
+        complete->markCompleted(7);
+        ddp::detail::wait_for(group, *complete, "the hook");
+        const auto later = future();
+        std::thread thread([&] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(300));
+          later->markCompleted(8);
+        });
+        ddp::detail::wait_for(group, *later, "the hook");
+        thread.join();
+        REQUIRE(later->value().toInt() == 8);
+
+        const auto own = group.duplicate();
+        const auto wrong = future();
+        wrong->setError(
+            std::make_exception_ptr(std::runtime_error("bad hook")));
+        REQUIRE_THAT(
+            error_of([&] { ddp::detail::wait_for(own, *wrong, "the hook"); }),
+            ContainsSubstring("the hook") && ContainsSubstring("bad hook"));
+
+        const auto other = group.duplicate();
+        const auto never = future();
+        if (group.rank() == 1) {
+          ddp::detail::report_failure(other, "gave up");
+        } else {
+          REQUIRE_THAT(
+              error_of(
+                  [&] { ddp::detail::wait_for(other, *never, "the hook"); }),
+              ContainsSubstring("rank 1 of 3") && ContainsSubstring("gave up"));
+        }
+        group.barrier();
+      },
+      options);
+}
+
+TEST_CASE("a future that does not come ends at the group's timeout") {
+  const auto start = Clock::now();
+  ranks(3, [start] {
+    const auto group =
+        ddp::init_process_group(ddp::ProcessGroupOptions().timeout(seconds(2)));
+    const auto never =
+        c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+    REQUIRE_THAT(
+        error_of([&] { ddp::detail::wait_for(group, *never, "the hook"); }),
+        ContainsSubstring("the hook") &&
+            ContainsSubstring("timed out after 2 s"));
+    REQUIRE(seconds_since(start) < 20);
+  });
+}
+
+TEST_CASE("collectives that come in time cost the store nothing") {
+  ranks(3, [](ProcessGroup group) {
+    const auto store = c10::make_intrusive<CountingStore>(group.store());
+    auto& impl = ProcessGroup::Impl::of(group);
+    impl.board = FailureBoard::open(store, group.rank(), 3, false);
+    REQUIRE(impl.board);
+    group.barrier(); // so that nobody waits for another's start below
+    store->requests = 0;
+    auto tensor = torch::ones({1000});
+    for (int i = 0; i < 100; ++i) {
+      group.all_reduce(tensor);
+      group.all_reduce_async(tensor).wait();
+      group.broadcast(tensor);
+      group.all_gather(tensor);
+    }
+    REQUIRE(store->requests == 0);
+    if (group.rank() == 1) { // the count can count
+      std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    }
+    group.barrier();
+    REQUIRE((group.rank() == 1 || store->requests > 0));
+  });
+}
+
+TEST_CASE("a board tells a group of its own and its ancestors' failures") {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const auto board = [&](int64_t rank) {
+    return FailureBoard::open(store, rank, 3, false);
+  };
+  const auto mine = board(0);
+  REQUIRE(mine->read("/0").empty());
+  board(1)->report("/0", "in\nthe \"first\" \xff");
+  board(2)->report("/1", "in the second");
+  board(2)->report("", "everywhere", /*consequence=*/true);
+  mine->report("/0", "my own");
+  const auto scopes = [&](const std::string& scope) {
+    std::vector<std::string> found;
+    for (const auto& failure : mine->read(scope)) {
+      found.push_back(failure.scope);
+    }
+    return found;
+  };
+  using Scopes = std::vector<std::string>;
+  REQUIRE(scopes("") == Scopes{""});
+  REQUIRE(scopes("/0") == Scopes{"/0", ""});
+  REQUIRE(scopes("/0/5") == Scopes{"/0", ""});
+  REQUIRE(scopes("/1/0") == Scopes{"/1", ""});
+  REQUIRE(scopes("/01") == Scopes{""});
+  const auto first = mine->read("/0").front();
+  REQUIRE(first.rank == 1);
+  REQUIRE(first.text == "in\nthe \"first\" \xef\xbf\xbd");
+  REQUIRE(!first.consequence);
+  board(1)->attend("/0", 4);
+  mine->attend("/0", 5);
+  REQUIRE(mine->absent("/0", 4) == std::vector<int64_t>{2});
+  REQUIRE(mine->absent("/0", 5) == std::vector<int64_t>{1, 2});
+  REQUIRE(!FailureBoard::open(nullptr, 0, 3, false));
+}

@@ -1,0 +1,132 @@
+#include <tests/support/comm_hooks.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/reducer.h>
+
+using ddp::GradBucket;
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::test::batch;
+using ddp::test::BranchNet;
+using ddp::test::completed;
+using ddp::test::CustomHook;
+using ddp::test::Future;
+using ddp::test::ranks;
+using ddp::test::sum;
+using ddp::test::with_hook;
+
+namespace {
+
+/// The text with which a backward fails, or none.
+std::string failure_of(BranchNet& net, const ProcessGroup& group) {
+  try {
+    net.forward(batch(group, 0, 4), true).sum().backward();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// The same for the first backward with a hook.
+std::string failure_with(
+    const ProcessGroup& group,
+    const CustomHook::Function& function) {
+  auto net = std::make_shared<BranchNet>();
+  Reducer reducer(
+      net, group, with_hook(std::make_shared<CustomHook>(function)));
+  return failure_of(*net, group);
+}
+
+} // namespace
+
+TEST_CASE("what a hook throws ends backward with its text") {
+  ranks(3, [](ProcessGroup group) {
+    REQUIRE_THAT(
+        failure_with(
+            group,
+            [](const GradBucket& bucket, const ProcessGroup&) -> Future {
+              TORCH_CHECK(false, "no luck with bucket ", bucket.index);
+            }),
+        ContainsSubstring("no luck with bucket 0"));
+    REQUIRE_THAT(
+        failure_with(
+            group,
+            [](const GradBucket&, const ProcessGroup&) -> Future {
+              throw std::runtime_error("not one of LibTorch's");
+            }),
+        ContainsSubstring("not one of LibTorch's"));
+  });
+}
+
+TEST_CASE("after a hook failed each later backward says so") {
+  ranks(3, [](ProcessGroup group) {
+    for (const int good : {0, 1, 2}) { // steps before it fails
+      auto net = std::make_shared<BranchNet>();
+      int left = good;
+      const auto fail = [&](const GradBucket& bucket, const ProcessGroup& own) {
+        TORCH_CHECK(left-- > 0, "no luck");
+        return sum(bucket.buffer, own);
+      };
+      Reducer reducer(
+          net, group, with_hook(std::make_shared<CustomHook>(fail)));
+      for (int step = 0; step < good; ++step) {
+        REQUIRE(failure_of(*net, group).empty());
+      }
+      REQUIRE_THAT(failure_of(*net, group), ContainsSubstring("no luck"));
+      INFO("after " << good);
+      for (int again = 0; again < 2; ++again) {
+        REQUIRE_THAT(
+            failure_of(*net, group),
+            ContainsSubstring("construct the Reducer anew") &&
+                ContainsSubstring("no luck"));
+      }
+    }
+  });
+}
+
+TEST_CASE("a hook's future that fails ends backward with its text") {
+  ranks(3, [](ProcessGroup group) {
+    REQUIRE_THAT(
+        failure_with(
+            group,
+            [](const GradBucket& bucket, const ProcessGroup& own) {
+              return sum(bucket.buffer, own)
+                  ->then(
+                      [](c10::ivalue::Future& /*future*/) -> c10::IValue {
+                        throw std::runtime_error("compression failed");
+                      },
+                      c10::TensorType::get());
+            }),
+        ContainsSubstring("compression failed"));
+  });
+}
+
+TEST_CASE("a hook's result that does not fit the bucket is refused") {
+  ranks(3, [](ProcessGroup group) {
+    REQUIRE_THAT(
+        failure_with(
+            group,
+            [](const GradBucket&, const ProcessGroup&) {
+              return completed(torch::zeros({5}));
+            }),
+        ContainsSubstring("the communication hook's result has 5 elements"));
+    REQUIRE_THAT(
+        failure_with(
+            group,
+            [](const GradBucket&, const ProcessGroup&) {
+              return completed(c10::IValue(3));
+            }),
+        ContainsSubstring("the communication hook's future holds a Int"));
+  });
+}
+
+TEST_CASE("a hook that returns no future is refused") {
+  ranks(3, [](ProcessGroup group) {
+    REQUIRE_THAT(
+        failure_with(
+            group,
+            [](const GradBucket&, const ProcessGroup&) { return Future(); }),
+        ContainsSubstring("returned no future"));
+  });
+}

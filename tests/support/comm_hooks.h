@@ -1,0 +1,51 @@
+#pragma once
+
+#include <tests/support/catch.h>
+
+#include <ddp/comm_hook.h>
+#include <ddp/process_group.h>
+#include <ddp/reducer_options.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace ddp::test {
+
+using Future = c10::intrusive_ptr<c10::ivalue::Future>;
+
+/// A future that is complete already.
+inline Future completed(const c10::IValue& value) {
+  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::AnyType::get());
+  future->markCompleted(value);
+  return future;
+}
+
+/// The sum over ranks, under way.
+inline Future sum(const at::Tensor& tensor, const ProcessGroup& group) {
+  std::vector<at::Tensor> tensors{tensor};
+  return group.c10d()->allreduce(tensors)->getFuture();
+}
+
+/// Whatever the test wants.
+struct CustomHook : CommHook {
+  using Function =
+      std::function<Future(const GradBucket&, const ProcessGroup&)>;
+
+  explicit CustomHook(Function function) : function_(std::move(function)) {}
+
+  Future run(const GradBucket& bucket, const ProcessGroup& group) override {
+    return function_(bucket, group);
+  }
+
+ private:
+  Function function_;
+};
+
+inline ReducerOptions with_hook(std::shared_ptr<CommHook> hook) {
+  return ReducerOptions().comm_hook(std::move(hook));
+}
+
+} // namespace ddp::test

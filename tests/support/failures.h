@@ -1,0 +1,71 @@
+#pragma once
+
+#include <tests/support/catch.h>
+
+#include <ddp/process_group.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ddp::test {
+
+using Clock = std::chrono::steady_clock;
+
+// Far above what the tests allow, so that a wait for it shows.
+inline const auto kTimeout =
+    ProcessGroupOptions().timeout(std::chrono::seconds(60));
+
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+inline void throw_boom() {
+  throw std::runtime_error("boom in forward");
+}
+
+/// Ends this process as an exception does that nobody catches; the tests'
+/// processes catch all.
+inline void throw_uncaught() {
+  std::thread(throw_boom).join();
+}
+
+/// The text of the error that `function` throws.
+template <typename Function>
+std::string error_of(Function&& function) {
+  try {
+    function();
+  } catch (const c10::DistBackendError& error) {
+    return error.what_without_backtrace();
+  }
+  FAIL("nothing was thrown");
+  return "";
+}
+
+inline std::string all_reduce_error(const ProcessGroup& group) {
+  auto tensor = torch::ones({4});
+  return error_of([&] { group.all_reduce(tensor); });
+}
+
+/// Returns when all of `those`, of whom rank 0 is one, have called it. Over the
+/// store, which ends with rank 0.
+inline void meet_at_store(
+    const ProcessGroup& group,
+    const std::vector<std::string>& those) {
+  const auto store = group.store();
+  for (const std::string step : {"here/", "left/"}) {
+    store->set(step + std::to_string(group.rank()), std::string("1"));
+    std::vector<std::string> keys;
+    for (const auto& rank : those) {
+      keys.push_back(step + rank);
+    }
+    if (step == "here/" || group.rank() == 0) {
+      store->wait(keys, std::chrono::seconds(20));
+    }
+  }
+}
+
+} // namespace ddp::test

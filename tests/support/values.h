@@ -1,0 +1,69 @@
+#pragma once
+
+#include <tests/support/catch.h>
+
+#include <ddp/process_group.h>
+#include <torch/torch.h>
+
+#include <string>
+#include <vector>
+
+// For the tests of what compares and checks values over ranks.
+
+namespace ddp::test {
+
+/// The words of the `c10::ValueError` that `check` throws on every rank, or
+/// none where it throws on no rank.
+template <typename Check>
+std::string error_on_all(const ProcessGroup& group, Check&& check) {
+  std::string error;
+  try {
+    check();
+  } catch (const c10::ValueError& thrown) {
+    error = thrown.what_without_backtrace();
+  }
+  for (const auto& other : group.all_gather(error)) {
+    REQUIRE(other == error);
+  }
+  return error;
+}
+
+inline void set_gradients(torch::nn::Module& module) {
+  for (auto& parameter : module.parameters()) {
+    parameter.mutable_grad() = torch::ones_like(parameter);
+  }
+}
+
+/// Ones (2 x 3) of every dtype that has them.
+inline std::vector<torch::Tensor> ones_of_all_dtypes() {
+  std::vector<torch::Tensor> tensors;
+  for (const auto dtype :
+       {torch::kBool,
+        torch::kUInt8,
+        torch::kInt8,
+        torch::kInt16,
+        torch::kInt32,
+        torch::kInt64,
+        torch::kUInt16,
+        torch::kUInt32,
+        torch::kUInt64,
+        torch::kHalf,
+        torch::kBFloat16,
+        torch::kFloat,
+        torch::kDouble,
+        torch::kComplexHalf,
+        torch::kComplexFloat,
+        torch::kComplexDouble,
+        torch::kFloat8_e4m3fn,
+        torch::kFloat8_e5m2}) {
+    tensors.push_back(torch::ones({2, 3}).to(dtype));
+  }
+  return tensors;
+}
+
+inline torch::Tensor sparse(const torch::Tensor& values, int64_t first = 0) {
+  const auto indices = torch::arange(first, first + values.size(0));
+  return torch::sparse_coo_tensor(indices.unsqueeze(0), values, {100});
+}
+
+} // namespace ddp::test

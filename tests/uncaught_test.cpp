@@ -1,0 +1,108 @@
+#include <tests/support/failures.h>
+#include <tests/support/ranks.h>
+#include <tests/support/temporary_folder.h>
+
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+
+using ddp::test::all_reduce_error;
+using ddp::test::error_of;
+using ddp::test::kTimeout;
+using ddp::test::ranks;
+using ddp::test::throw_uncaught;
+using std::chrono::seconds;
+
+TEST_CASE("an exception that a rank does not catch reaches its peers") {
+  for (const int failing : {2, 0}) { // 0 takes the store with it
+    ddp::test::RankOptions options;
+    options.timeout = seconds(30);
+    options.expected_exit_codes = {0, 0, 0, 0};
+    options.expected_exit_codes[failing] = 134;
+    const auto outcomes = ranks(
+        4,
+        [failing] {
+          const auto group = ddp::init_process_group(kTimeout);
+          if (group.rank() == failing) {
+            throw_uncaught();
+          }
+          const auto error = all_reduce_error(group);
+          const auto rank = std::to_string(failing);
+          REQUIRE_THAT(
+              error,
+              ContainsSubstring("rank " + std::to_string(group.rank())) &&
+                  ContainsSubstring("all_reduce over gloo failed") &&
+                  ContainsSubstring("because rank " + rank + " of 4 on host") &&
+                  ContainsSubstring("boom in forward"));
+        },
+        options);
+    for (const auto& outcome : outcomes) {
+      REQUIRE(outcome.seconds.count() < 10);
+    }
+  }
+}
+
+TEST_CASE("an uncaught exception reaches ranks that wait for a duplicate") {
+  ddp::test::RankOptions options;
+  options.timeout = seconds(30);
+  options.expected_exit_codes = {0, 134, 0};
+  ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group(kTimeout);
+        if (group.rank() == 1) {
+          throw_uncaught();
+        }
+        REQUIRE_THAT(
+            error_of([&] { group.duplicate(); }),
+            ContainsSubstring("boom in forward"));
+      },
+      options);
+}
+
+TEST_CASE("an uncaught exception is written to the launcher's error file") {
+  ddp::test::RankOptions options;
+  std::unique_ptr<ddp::test::TemporaryFolder> folder;
+  std::string path;
+  if (!std::getenv("TORCHELASTIC_ERROR_FILE")) { // else: a rank's process
+    folder = std::make_unique<ddp::test::TemporaryFolder>();
+    path = *folder / "error.json";
+  }
+  options.timeout = seconds(30);
+  options.environment["TORCHELASTIC_ERROR_FILE"] = path;
+  options.expected_exit_codes = {0, 134, 0};
+  const auto outcomes = ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group(kTimeout);
+        if (group.rank() == 1) {
+          throw_uncaught();
+        }
+        all_reduce_error(group);
+      },
+      options);
+  const auto content = nlohmann::json::parse(std::ifstream(path));
+  const auto& message = content.at("message");
+  REQUIRE(message.at("message") == "std::runtime_error: boom in forward");
+  REQUIRE(
+      std::stoll(message.at("extraInfo").at("timestamp").get<std::string>()) >
+      1600000000);
+}
+
+TEST_CASE("uncaught exceptions are not reported where that is off") {
+  ddp::test::RankOptions options;
+  options.timeout = seconds(30);
+  options.expected_exit_codes = {0, 134, 0};
+  ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group(
+            ddp::ProcessGroupOptions(kTimeout).report_uncaught(false));
+        if (group.rank() == 1) {
+          throw_uncaught();
+        }
+        REQUIRE_THAT(
+            all_reduce_error(group), !ContainsSubstring("boom in forward"));
+      },
+      options);
+}
