@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 // What this rank gets out of a reduction.
 
@@ -35,6 +36,34 @@ at::Tensor result_of(c10::ivalue::Future& future) {
       " where a tensor or a list of one is expected");
 }
 
+void check_result(const at::Tensor& result, const at::Tensor& buffer) {
+  TORCH_CHECK(
+      result.defined() && !result.is_sparse(),
+      "the communication hook's result is ",
+      result.defined() ? "a sparse" : "an undefined",
+      " tensor");
+  TORCH_CHECK(
+      result.numel() == buffer.numel() &&
+          result.scalar_type() == buffer.scalar_type(),
+      "the communication hook's result has ",
+      result.numel(),
+      " elements of ",
+      result.scalar_type(),
+      ", the bucket ",
+      buffer.numel(),
+      " of ",
+      buffer.scalar_type());
+}
+
+/// A GPU's reduction counts as complete once it is queued.
+void wait_on_host(const Bucket& bucket) {
+  const auto device = bucket.content.buffer.device();
+  if (!device.is_cpu()) {
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    guard.synchronizeStream(guard.getStream(device));
+  }
+}
+
 } // namespace
 
 void Reducer::Impl::finish() {
@@ -61,20 +90,12 @@ void Reducer::Impl::wait_for(Bucket& bucket) {
   detail::wait_for(group_, *bucket.future, kReduction);
   const auto result = result_of(*bucket.future);
   auto& buffer = bucket.content.buffer;
-  if (!result.is_alias_of(buffer)) {
+  if (!result.is_same(buffer)) {
     const at::NoGradGuard no_grad;
-    TORCH_CHECK(
-        result.numel() == buffer.numel() &&
-            result.scalar_type() == buffer.scalar_type(),
-        "the communication hook's result has ",
-        result.numel(),
-        " elements of ",
-        result.scalar_type(),
-        ", the bucket ",
-        buffer.numel(),
-        " of ",
-        buffer.scalar_type());
-    buffer.copy_(result.view_as(buffer));
+    check_result(result, buffer);
+    if (!result.is_alias_of(buffer)) {
+      buffer.copy_(result.view_as(buffer));
+    }
   }
   bucket.future.reset();
 }
@@ -83,6 +104,9 @@ void Reducer::Impl::wait_for(Bucket& bucket) {
 void Reducer::Impl::settle_absences() {
   if (absent_.empty()) {
     return;
+  }
+  for (const auto& bucket : buckets_) {
+    wait_on_host(bucket); // the others' lists are there when all have started
   }
   const at::NoGradGuard no_grad;
   for (const size_t index : absences_.agreed()) {
@@ -129,6 +153,7 @@ void Reducer::Impl::close() {
   }
   open_ = false;
   reduced_ = true;
+  forward_pending_ = false;
   if (step_ == rebuilds_after(options_)) {
     order_work_.wait();
     rebuild_buckets();

@@ -155,8 +155,13 @@ void detail::meet(ProcessGroup::Impl& group, const char* operation) {
 }
 
 struct Work::State {
-  State(std::shared_ptr<ProcessGroup::Impl> its_group, Collective started)
-      : group(std::move(its_group)), collective(std::move(started)) {}
+  State(
+      std::shared_ptr<ProcessGroup::Impl> its_group,
+      const char* its_operation,
+      Collective started)
+      : group(std::move(its_group)),
+        operation(its_operation),
+        collective(std::move(started)) {}
 
   ~State() {
     if (!collective.work->isCompleted()) {
@@ -165,6 +170,7 @@ struct Work::State {
   }
 
   std::shared_ptr<ProcessGroup::Impl> group;
+  const char* operation;
   Collective collective;
 };
 
@@ -176,7 +182,7 @@ Work::~Work() = default;
 
 void Work::wait() {
   if (state_) {
-    guarded(*state_->group, "waiting for a collective", [&] {
+    guarded(*state_->group, state_->operation, [&] {
       detail::wait(*state_->group, state_->collective);
     });
     state_.reset();
@@ -243,9 +249,10 @@ Work ProcessGroup::all_reduce_async(at::Tensor tensor, ReduceOp op) const {
   TORCH_CHECK_VALUE(
       tensor.is_contiguous(), "all_reduce_async: the tensor is not contiguous");
   return guarded(*impl_, "all_reduce_async", [&] {
-    return impl_->group ? Work(std::make_unique<Work::State>(
-                              impl_, start_all_reduce(*impl_, tensor, op)))
-                        : Work();
+    return impl_->group
+        ? Work(std::make_unique<Work::State>(
+              impl_, "all_reduce_async", start_all_reduce(*impl_, tensor, op)))
+        : Work();
   });
 }
 
@@ -292,9 +299,10 @@ Work ProcessGroup::broadcast_async(at::Tensor tensor, int64_t root) const {
   TORCH_CHECK_VALUE(
       tensor.is_contiguous(), "broadcast_async: the tensor is not contiguous");
   return guarded(*impl_, "broadcast_async", [&] {
-    return impl_->group ? Work(std::make_unique<Work::State>(
-                              impl_, start_broadcast(*impl_, tensor, root)))
-                        : Work();
+    return impl_->group
+        ? Work(std::make_unique<Work::State>(
+              impl_, "broadcast_async", start_broadcast(*impl_, tensor, root)))
+        : Work();
   });
 }
 

@@ -1,5 +1,6 @@
 #include <ddp/reducer.h>
 
+#include <ddp/detail/collective_wait.h>
 #include <ddp/detail/error_text.h>
 #include <ddp/detail/reducer_impl.h>
 #include <ddp/module_state.h>
@@ -111,8 +112,15 @@ std::shared_ptr<Reducer::Impl> make_impl(
       options.share_communicator() ? group : group.duplicate();
   auto state = state_of(target, options, own_group);
   synchronize(state, options, own_group);
-  return std::make_shared<Reducer::Impl>(
-      std::move(state), own_group, options, decision);
+  try {
+    return std::make_shared<Reducer::Impl>(
+        std::move(state), own_group, options, decision);
+  } catch (const std::exception& error) {
+    if (!options.share_communicator()) {
+      detail::report_failure(own_group, detail::error_text(error));
+    }
+    throw;
+  }
 }
 
 NamedTensors number(const std::vector<at::Tensor>& parameters) {

@@ -14,15 +14,17 @@
 namespace ddp {
 namespace {
 
-/// A part of the group's store for one Reducer, numbered alike on all ranks.
-c10::intrusive_ptr<c10d::Store> own_store(const ProcessGroup& group) {
+std::string next_name(const ProcessGroup& group) {
+  auto& impl = ProcessGroup::Impl::of(group);
+  return c10::str(impl.scope, "/reducer_", impl.reducers++);
+}
+
+/// A part of the group's store for one Reducer.
+c10::intrusive_ptr<c10d::Store> own_store(
+    const ProcessGroup& group,
+    const std::string& name) {
   const auto store = group.store();
-  if (!store) {
-    return nullptr;
-  }
-  const auto number = ProcessGroup::Impl::of(group).reducers++;
-  return c10::make_intrusive<c10d::PrefixStore>(
-      "reducer_" + std::to_string(number), store);
+  return store ? c10::make_intrusive<c10d::PrefixStore>(name, store) : nullptr;
 }
 
 } // namespace
@@ -34,6 +36,7 @@ Reducer::Impl::Impl(
     SyncDecision sync_decision)
     : decision(sync_decision),
       group_(std::move(group)),
+      name_(next_name(group_)),
       options_(std::move(options)),
       broadcasts_buffers_(
           sync_decision == SyncDecision::kInBackward &&
@@ -43,7 +46,7 @@ Reducer::Impl::Impl(
           options_.comm_hook() ? options_.comm_hook()
                                : std::make_shared<AllReduceHook>()),
       prescale_(hook_->takes_scaled_gradients()),
-      store_(own_store(group_)),
+      store_(own_store(group_, name_)),
       absences_(store_, group_.rank(), group_.size()),
       check_(
           state.parameters,
@@ -53,7 +56,9 @@ Reducer::Impl::Impl(
   check_caps(options_);
   const auto trainable = add_parameters(state);
   if (options_.unmanaged_leaves() != Reaction::kIgnore) {
-    unmanaged_.emplace(state.parameters, options_.known_leaves());
+    auto known = options_.known_leaves();
+    known.insert(known.end(), state.ignored.begin(), state.ignored.end());
+    unmanaged_.emplace(state.parameters, known);
   }
   if (!group_.c10d()) {
     return;
@@ -102,7 +107,7 @@ void Reducer::Impl::attach() {
     const auto& parameter = parameters_[i];
     auto* other =
         static_cast<Impl*>(detail::gradient_listener(parameter.tensor));
-    if (other && !other->failure_.empty()) {
+    if (other && (other->abandoned_ || !other->failure_.empty())) {
       other->detach(); // it is of no use any more, and may be replaced
       other = nullptr;
     }
@@ -169,7 +174,9 @@ void Reducer::Impl::install(const std::vector<BucketIndices>& indices) {
 }
 
 void Reducer::Impl::begin_no_sync() {
+  const std::lock_guard<std::mutex> lock(mutex_);
   ++no_sync_depth_;
+  forward_pending_ = false;
 }
 
 void Reducer::Impl::end_no_sync() {
@@ -197,7 +204,7 @@ void Reducer::Impl::adopt_thawed() {
     const auto& parameter = parameters_[i];
     if (!parameter.managed && (parameter.thawed || parameter.used)) {
       thawed.push_back(i);
-      names += parameters_[i].name + " ";
+      names += (names.empty() ? "" : " ") + parameter.name;
     }
   }
   if (thawed.empty()) {
@@ -210,6 +217,7 @@ void Reducer::Impl::adopt_thawed() {
       names,
       "the parameters that were unfrozen since the last backward");
   manage(thawed);
+  recorder_.extend(buckets_);
 }
 
 /// Averages these parameters from now on.

@@ -94,7 +94,7 @@ struct ReducerOptions {
 
   /// What to do when backward reaches a leaf tensor that no Reducer manages, as
   /// the parameters of modules in a plain `std::vector`. Looked for in the
-  /// first three backward passes; told of one that two of them reach.
+  /// first three backward passes; told of one that two forwards used.
   TORCH_ARG(Reaction, unmanaged_leaves) = Reaction::kWarn;
 
   /// Leaf tensors that may get a gradient and be each rank's own: not reported.

@@ -28,6 +28,9 @@ void Reducer::Impl::guarded(Function&& function) {
   } catch (const std::exception& error) {
     fail(detail::error_text(error));
     throw;
+  } catch (...) {
+    fail("an exception that is no std::exception");
+    throw;
   }
 }
 
@@ -55,7 +58,7 @@ void Reducer::Impl::on_gradient(size_t index) {
   // Not where what came is undefined.
   parameter.used = parameter.used || parameter.has_grown();
   if (idle()) {
-    if (decision == SyncDecision::kInForward || !synchronizes()) {
+    if (!communicates()) {
       accumulate();
       return;
     }
@@ -68,14 +71,27 @@ void Reducer::Impl::anchor(const detail::OutputAnchors& outputs) {
   if (!group_.c10d()) {
     return;
   }
-  outputs.attach([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) {
-      const std::lock_guard<std::mutex> lock(self->mutex_);
-      if (self->idle()) {
-        self->open();
-      }
-    }
-  });
+  outputs.attach(
+      [weak = weak_from_this()] {
+        if (const auto self = weak.lock()) {
+          const std::lock_guard<std::mutex> lock(self->mutex_);
+          if (self->idle()) {
+            self->open();
+          }
+        }
+      },
+      [this](const at::Tensor& leaf) {
+        return detail::gradient_listener(leaf) == this;
+      });
+  const std::lock_guard<std::mutex> lock(mutex_);
+  forward_pending_ = true;
+}
+
+/// Whether a backward is reduced that reaches a parameter and has not come
+/// through an anchor: a gradient penalty's, which differentiates a gradient.
+bool Reducer::Impl::communicates() const {
+  return decision == SyncDecision::kInForward ? forward_pending_
+                                              : synchronizes();
 }
 
 /// A gradient of a backward that communicates nothing.
@@ -104,6 +120,7 @@ void Reducer::Impl::open() {
 void Reducer::Impl::at_end_of_backward(void (Impl::*member)()) {
   const auto weak = weak_from_this();
   detail::EndOfBackward::call(
+      name_,
       [weak, member] {
         if (const auto self = weak.lock()) {
           const std::lock_guard<std::mutex> lock(self->mutex_);
@@ -197,7 +214,9 @@ void Reducer::Impl::find_nested() {
 
 void Reducer::Impl::find_absent() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& parameter = parameters_[i];
+    auto& parameter = parameters_[i];
+    // It may have come while gradients accumulated, and been dropped.
+    parameter.used = parameter.used && parameter.tensor.grad().defined();
     if (!parameter.managed || parameter.share != Share::kPending ||
         parameter.used) {
       continue;

@@ -177,3 +177,20 @@ TEST_CASE("autograd::grad is not reduced, and does not disturb") {
     }
   });
 }
+
+TEST_CASE("what was dropped while gradients accumulated is as if never used") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<BranchNet>();
+    Reducer reducer(net, group);
+    for (int step = 0; step < 3; ++step) {
+      {
+        const auto guard = reducer.no_sync();
+        net->forward(batch(group, step, 4), false).sum().backward();
+      }
+      net->zero_grad(); // to none
+      net->forward(batch(group, step, 4), true).sum().backward();
+      REQUIRE(!net->right->weight.grad().defined());
+      REQUIRE(ddp::test::equal_on_all(group, net->left->weight.grad()));
+    }
+  });
+}

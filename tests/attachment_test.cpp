@@ -166,7 +166,9 @@ TEST_CASE("parameters and buffers may be ignored") {
     Reducer reducer(
         net,
         group,
-        ReducerOptions().parameters_to_ignore({"own", "mine", "left.bias"}));
+        ReducerOptions()
+            .parameters_to_ignore({"own", "mine", "left.bias"})
+            .unmanaged_leaves(ddp::Reaction::kError)); // they are none
     auto parameters = net->named_parameters();
     auto buffers = net->named_buffers();
     REQUIRE(parameters["own"].eq(group.rank()).all().item<bool>());

@@ -118,6 +118,20 @@ TEST_CASE("a hook's result that does not fit the bucket is refused") {
               return completed(c10::IValue(3));
             }),
         ContainsSubstring("the communication hook's future holds a Int"));
+    REQUIRE_THAT(
+        failure_with(
+            group,
+            [](const GradBucket&, const ProcessGroup&) {
+              return completed(at::Tensor());
+            }),
+        ContainsSubstring("result is an undefined tensor"));
+    REQUIRE_THAT(
+        failure_with(
+            group,
+            [](const GradBucket& bucket, const ProcessGroup&) {
+              return completed(bucket.buffer.narrow(0, 0, 3)); // an alias
+            }),
+        ContainsSubstring("the communication hook's result has 3 elements"));
   });
 }
 
@@ -128,5 +142,24 @@ TEST_CASE("a hook that returns no future is refused") {
             group,
             [](const GradBucket&, const ProcessGroup&) { return Future(); }),
         ContainsSubstring("returned no future"));
+  });
+}
+
+TEST_CASE("what a hook throws need not be a std::exception") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<BranchNet>();
+    Reducer reducer(
+        net,
+        group,
+        with_hook(std::make_shared<CustomHook>(
+            [](const GradBucket&, const ProcessGroup&) -> Future {
+              throw 7;
+            })));
+    const auto backward = [&] {
+      net->forward(batch(group, 0, 4), true).sum().backward();
+    };
+    REQUIRE_THROWS_AS(backward(), int);
+    REQUIRE_THROWS_WITH(
+        backward(), ContainsSubstring("construct the Reducer anew"));
   });
 }

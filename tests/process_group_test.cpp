@@ -239,8 +239,10 @@ TEST_CASE("waiting for a collective fails like the collective") {
         if (group.rank() == 1) {
           raise(SIGKILL);
         }
-        REQUIRE_THROWS_AS(
-            group.all_reduce_async(tensor).wait(), c10::DistBackendError);
+        REQUIRE_THROWS_WITH(
+            group.all_reduce_async(tensor).wait(),
+            ContainsSubstring("rank 0 of 2") &&
+                ContainsSubstring("all_reduce_async over gloo failed"));
       },
       options);
 }

@@ -226,3 +226,19 @@ TEST_CASE("a cap may be infinite") {
     }
   });
 }
+
+TEST_CASE("the timeline takes in parameters that are unfrozen") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<BranchNet>();
+    net->left->weight.set_requires_grad(false);
+    Reducer reducer(net, group, ReducerOptions().record(true));
+    for (int step = 0; step < 3; ++step) {
+      net->left->weight.set_requires_grad(step > 0);
+      net->forward(batch(group, step, 4), true).sum().backward();
+      const auto timeline = reducer.timeline();
+      REQUIRE(timeline.step == step + 1);
+      REQUIRE(timeline.buckets.back().launched.has_value());
+      REQUIRE(timeline.buckets.size() == (step > 0 ? 2 : 1));
+    }
+  });
+}

@@ -83,3 +83,46 @@ TEST_CASE("Reducers that take turns may share a communicator") {
     }
   });
 }
+
+namespace {
+
+/// A loss that reaches two nets in an order that differs between ranks.
+torch::Tensor joint_loss(
+    const ProcessGroup& group,
+    ddp::test::BranchNet& first,
+    ddp::test::BranchNet& second) {
+  const auto input = batch(group, 1, 4);
+  const auto of = [&](ddp::test::BranchNet& net) {
+    return net.forward(input, true).sum();
+  };
+  if (group.rank() % 2 == 0) {
+    const auto loss = of(first);
+    return loss + of(second);
+  }
+  const auto loss = of(second);
+  return loss + of(first);
+}
+
+} // namespace
+
+TEST_CASE("Reducers that share a backward compare in the same order") {
+  ranks(3, [](ProcessGroup group) {
+    auto a = std::make_shared<ddp::test::BranchNet>();
+    auto b = std::make_shared<ddp::test::BranchNet>();
+    a->left->weight.set_requires_grad(false);
+    b->left->weight.set_requires_grad(false);
+    const auto options = ReducerOptions().check_finite(true);
+    Reducer of_a(a, group, options), of_b(b, group, options);
+    joint_loss(group, *a, *b).backward();
+    // The ranks wait for each other where parameters are unfrozen, ...
+    a->left->weight.set_requires_grad(true);
+    b->left->weight.set_requires_grad(true);
+    joint_loss(group, *a, *b).backward();
+    REQUIRE(equal_on_all(group, a->left->weight.grad()));
+    REQUIRE(equal_on_all(group, b->left->weight.grad()));
+    // ... and where a check has found something in both.
+    REQUIRE_THROWS_WITH(
+        (joint_loss(group, *a, *b) * NAN).backward(),
+        ContainsSubstring("not finite on ranks 0-2"));
+  });
+}

@@ -324,3 +324,21 @@ TEST_CASE("outside a backward there is nothing to inspect") {
   Stem stem;
   REQUIRE(stem.leaves().inspect(kNowhere).empty());
 }
+
+TEST_CASE("an input in two backwards of one forward is left alone") {
+  Stem stem;
+  auto leaves = stem.leaves();
+  const auto input = learned({4});
+  const auto output = stem() * input;
+  const auto report = [&](const torch::Tensor& loss) {
+    std::string text;
+    auto x = loss * 1;
+    x.register_hook(
+        [&](const at::Tensor&) { text = leaves.inspect(kNowhere); });
+    x.backward({}, /*retain_graph=*/true);
+    return text;
+  };
+  REQUIRE(report(output.sum()).empty());
+  REQUIRE(report(output.pow(2).sum()).empty());
+  REQUIRE(contains(report((stem() * input).sum()), "Float [4] on cpu"));
+}

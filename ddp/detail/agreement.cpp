@@ -1,42 +1,11 @@
 #include <ddp/detail/agreement.h>
 
+#include <ddp/detail/collective_wait.h>
+
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 namespace ddp::detail {
-namespace {
-
-/// What `rank` wrote; throws where it does not come in time.
-std::string wait_for(
-    c10d::Store& store,
-    const ProcessGroup& group,
-    const std::string& key,
-    const std::string& what,
-    const std::string& text) {
-  try {
-    store.wait({key}, group.timeout());
-  } catch (const std::exception& error) {
-    C10_THROW_ERROR(
-        DistBackendError,
-        c10::str(
-            "rank ",
-            group.rank(),
-            " of ",
-            group.size(),
-            ": ",
-            what,
-            " must be the same on all ranks; here they are ",
-            text,
-            ", and ",
-            key,
-            " did not come: ",
-            error.what()));
-  }
-  const auto bytes = store.get(key);
-  return {bytes.begin(), bytes.end()};
-}
-
-} // namespace
 
 void agree(
     const c10::intrusive_ptr<c10d::Store>& store,
@@ -53,7 +22,11 @@ void agree(
   };
   store->set(key_of(group.rank()), text);
   for (int64_t r = 0; r < group.size(); ++r) {
-    const auto theirs = wait_for(*store, group, key_of(r), what, text);
+    const auto operation = c10::str(
+        "comparing ", what, " (here ", text, ") with those of rank ", r);
+    wait_for(group, *store, key_of(r), operation.c_str());
+    const auto bytes = store->get(key_of(r));
+    const std::string theirs(bytes.begin(), bytes.end());
     TORCH_CHECK(
         theirs == text,
         what,

@@ -138,6 +138,23 @@ void wait_in_slices(
   }
 }
 
+/// The same, for at most the group's timeout.
+template <typename FinishedWithin>
+void wait_with_timeout(
+    const ProcessGroup::Impl& group,
+    FinishedWithin&& finished_within) {
+  const auto deadline = Clock::now() + group.timeout;
+  wait_in_slices(group, group.launched, [&](milliseconds slice) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    if (finished_within(std::clamp(left, milliseconds(0), slice))) {
+      return true;
+    }
+    TORCH_CHECK(
+        left > slice, "timed out after ", group.timeout.count() / 1000.0, " s");
+    return false;
+  });
+}
+
 bool finished_within(c10d::Work& work, milliseconds slice) {
   const auto start = Clock::now();
   try {
@@ -253,20 +270,32 @@ void wait_for(
     const char* operation) {
   auto& impl = ProcessGroup::Impl::of(group);
   guarded(impl, operation, [&] {
-    const auto deadline = Clock::now() + impl.timeout;
     const Completion completion(future);
-    wait_in_slices(impl, impl.launched, [&](milliseconds slice) {
-      const auto left =
-          std::chrono::ceil<milliseconds>(deadline - Clock::now());
-      if (!completion.within(std::clamp(left, milliseconds(0), slice))) {
-        TORCH_CHECK(
-            left > slice,
-            "timed out after ",
-            impl.timeout.count() / 1000.0,
-            " s");
+    wait_with_timeout(impl, [&](milliseconds slice) {
+      if (!completion.within(slice)) {
         return false;
       }
       future.waitAndThrow();
+      return true;
+    });
+  });
+}
+
+void wait_for(
+    const ProcessGroup& group,
+    c10d::Store& store,
+    const std::string& key,
+    const char* operation) {
+  auto& impl = ProcessGroup::Impl::of(group);
+  guarded(impl, operation, [&] {
+    wait_with_timeout(impl, [&](milliseconds slice) {
+      const auto end = Clock::now() + slice;
+      while (!store.check({key})) {
+        if (Clock::now() > end) {
+          return false;
+        }
+        std::this_thread::sleep_for(kPollInterval);
+      }
       return true;
     });
   });

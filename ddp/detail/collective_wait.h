@@ -88,6 +88,14 @@ void wait_for(
     c10::ivalue::Future& future,
     const char* operation);
 
+/// Waits for a key of a store as for a collective of the group, for at most the
+/// group's timeout; `operation` is for the message. Throws as collectives do.
+void wait_for(
+    const ProcessGroup& group,
+    c10d::Store& store,
+    const std::string& key,
+    const char* operation);
+
 /// Makes the other ranks' waits on this group, and on those duplicated from it,
 /// throw with `text`, this rank's reason for giving up. The group is of no use
 /// afterwards. A group that failed already has said so: then nothing happens.

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace ddp::detail {
@@ -33,16 +34,20 @@ class HandOn : public autograd::FunctionPostHook {
 } // namespace
 
 void EndOfBackward::call(
+    std::string name,
     std::function<void()> reached,
     std::function<void()> abandoned) {
   queue(std::make_shared<EndOfBackward>(
-      std::move(reached), std::move(abandoned)));
+      std::move(name), std::move(reached), std::move(abandoned)));
 }
 
 EndOfBackward::EndOfBackward(
+    std::string name,
     std::function<void()> reached,
     std::function<void()> abandoned)
-    : reached_(std::move(reached)), abandoned_(std::move(abandoned)) {}
+    : name_(std::move(name)),
+      reached_(std::move(reached)),
+      abandoned_(std::move(abandoned)) {}
 
 EndOfBackward::~EndOfBackward() {
   if (reached_) {
@@ -60,7 +65,29 @@ void EndOfBackward::arrive(const std::shared_ptr<EndOfBackward>& self) {
     outer->add_post_hook(std::make_unique<HandOn>(self));
     return;
   }
-  std::exchange(self->reached_, nullptr)();
+  // Owned by the engine's callback: gone with it where another one throws.
+  thread_local std::weak_ptr<Arrived> current;
+  auto arrived = current.lock();
+  if (!arrived) {
+    arrived = std::make_shared<Arrived>();
+    current = arrived;
+    // After the callbacks by which the others arrive.
+    autograd::Engine::get_default_engine().queue_callback([arrived] {
+      current.reset(); // what arrives from now on is called later
+      call_all(*arrived);
+    });
+  }
+  arrived->push_back(self);
+}
+
+void EndOfBackward::call_all(Arrived& arrived) {
+  std::stable_sort(
+      arrived.begin(), arrived.end(), [](const auto& a, const auto& b) {
+        return a->name_ < b->name_;
+      });
+  for (const auto& end : arrived) {
+    std::exchange(end->reached_, nullptr)();
+  }
 }
 
 } // namespace ddp::detail

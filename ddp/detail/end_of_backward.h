@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace ddp::detail {
 
@@ -15,13 +17,21 @@ namespace ddp::detail {
 /// the part that thread runs.
 ///
 /// Where the backward ends by an exception, `abandoned` is called instead.
+///
+/// Those that wait for the end of one backward are called in the order of their
+/// names, so that ranks on which they came in different order may wait for each
+/// other in them.
 class EndOfBackward {
  public:
   static void call(
+      std::string name,
       std::function<void()> reached,
       std::function<void()> abandoned);
 
-  EndOfBackward(std::function<void()> reached, std::function<void()> abandoned);
+  EndOfBackward(
+      std::string name,
+      std::function<void()> reached,
+      std::function<void()> abandoned);
   EndOfBackward(const EndOfBackward&) = delete;
   EndOfBackward& operator=(const EndOfBackward&) = delete;
   ~EndOfBackward();
@@ -30,8 +40,13 @@ class EndOfBackward {
   static void queue(std::shared_ptr<EndOfBackward> self);
 
  private:
-  static void arrive(const std::shared_ptr<EndOfBackward>& self);
+  /// Those that have come to the end of the outermost backward.
+  using Arrived = std::vector<std::shared_ptr<EndOfBackward>>;
 
+  static void arrive(const std::shared_ptr<EndOfBackward>& self);
+  static void call_all(Arrived& arrived);
+
+  std::string name_;
   std::function<void()> reached_;
   std::function<void()> abandoned_;
 };

@@ -62,6 +62,11 @@ ManagedState make_state(
   check_names("sparse_parameters", options.sparse_parameters(), parameters, {});
   ManagedState state;
   state.parameters = without(parameters, ignored);
+  for (size_t i = 0; i < parameters.names.size(); ++i) {
+    if (ignored.count(parameters.names[i]) > 0) {
+      state.ignored.push_back(parameters.tensors[i]);
+    }
+  }
   for (const auto& name : state.parameters.names) {
     state.sparse.push_back(
         sparse.count(name) > 0 || options.sparse_parameters().count(name) > 0);

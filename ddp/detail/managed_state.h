@@ -19,6 +19,8 @@ struct ManagedState {
   /// All parameters but the ignored, each once, in the order of registration;
   /// frozen ones too.
   NamedTensors parameters;
+  /// The ignored ones.
+  std::vector<at::Tensor> ignored;
   /// For each parameter, whether its gradient is sparse.
   std::vector<bool> sparse;
   /// The buffers there are now, but the ignored. Collected anew each time,

@@ -28,13 +28,13 @@ struct RequireGradient : autograd::Function<RequireGradient> {
   }
 };
 
-/// Whether this backward adds to gradients, as autograd::grad does not.
-bool accumulates() {
+/// Whether this backward adds to the gradients of such leaves.
+bool accumulates(const std::function<bool(const at::Tensor&)>& is_managed) {
   const auto* selection = autograd::get_current_graph_task_exec_info();
   return !selection || selection->empty() ||
-      std::any_of(selection->begin(), selection->end(), [](const auto& entry) {
-        return entry.second.needed_ &&
-            dynamic_cast<autograd::AccumulateGrad*>(entry.first);
+      std::any_of(selection->begin(), selection->end(), [&](const auto& entry) {
+        const auto* node = dynamic_cast<autograd::AccumulateGrad*>(entry.first);
+        return node && entry.second.needed_ && is_managed(node->variable);
       });
 }
 
@@ -56,10 +56,12 @@ void OutputAnchors::operator()(const at::Tensor& output) {
   }
 }
 
-void OutputAnchors::attach(const std::function<void()>& on_backward) const {
+void OutputAnchors::attach(
+    const std::function<void()>& on_backward,
+    const std::function<bool(const at::Tensor& leaf)>& is_managed) const {
   const auto hook = [&](const at::Tensor& tensor) {
-    tensor.register_hook([on_backward](const at::Tensor&) {
-      if (accumulates()) {
+    tensor.register_hook([on_backward, is_managed](const at::Tensor&) {
+      if (accumulates(is_managed)) {
         on_backward();
       }
     });

@@ -6,16 +6,24 @@ Recorder::Recorder(bool enabled)
     : state_(enabled ? std::make_shared<State>() : nullptr) {}
 
 void Recorder::begin(int64_t step, const std::vector<Bucket>& buckets) {
+  if (state_) {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    state_->began = Clock::now();
+    state_->timeline = {};
+    state_->timeline.step = step;
+  }
+  extend(buckets);
+}
+
+void Recorder::extend(const std::vector<Bucket>& buckets) {
   if (!state_) {
     return;
   }
   const std::lock_guard<std::mutex> lock(state_->mutex);
-  state_->began = Clock::now();
-  state_->timeline = {};
-  state_->timeline.step = step;
-  for (const auto& bucket : buckets) {
-    auto& times = state_->timeline.buckets.emplace_back();
-    times.bytes = static_cast<int64_t>(bucket.content.buffer.nbytes());
+  auto& all = state_->timeline.buckets;
+  while (all.size() < buckets.size()) {
+    const auto& buffer = buckets[all.size()].content.buffer;
+    all.emplace_back().bytes = static_cast<int64_t>(buffer.nbytes());
   }
 }
 
@@ -31,18 +39,22 @@ void Recorder::launched(const Bucket& bucket) {
     return;
   }
   const auto index = bucket.content.index;
+  int64_t step = 0;
   {
     const std::lock_guard<std::mutex> lock(state_->mutex);
     auto& timeline = state_->timeline;
+    step = timeline.step;
     timeline.buckets.at(index).launched = Clock::now() - state_->began;
     timeline.last_collective = "bucket " + std::to_string(index + 1) + " of " +
         std::to_string(timeline.buckets.size()) + ", step " +
         std::to_string(timeline.step);
   }
   bucket.future->addCallback(
-      [state = state_, index](c10::ivalue::Future& /*future*/) {
+      [state = state_, index, step](c10::ivalue::Future& /*future*/) {
         const std::lock_guard<std::mutex> lock(state->mutex);
-        state->timeline.buckets.at(index).done = Clock::now() - state->began;
+        if (state->timeline.step == step) { // not after the next has begun
+          state->timeline.buckets.at(index).done = Clock::now() - state->began;
+        }
       });
 }
 

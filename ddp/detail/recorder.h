@@ -16,6 +16,8 @@ class Recorder {
   explicit Recorder(bool enabled);
 
   void begin(int64_t step, const std::vector<Bucket>& buckets);
+  /// Takes in buckets that were added since.
+  void extend(const std::vector<Bucket>& buckets);
   void ready(size_t bucket);
   void launched(const Bucket& bucket);
 

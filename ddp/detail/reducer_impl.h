@@ -140,6 +140,7 @@ struct Reducer::Impl : detail::GradientListener,
   void check_usable();
   void accumulate();
   bool idle() const;
+  bool communicates() const;
   void open();
   void at_end_of_backward(void (Impl::*member)());
   void end_backward();
@@ -171,6 +172,8 @@ struct Reducer::Impl : detail::GradientListener,
   std::vector<Parameter> parameters_;
   std::vector<Bucket> buckets_;
   ProcessGroup group_;
+  /// The same on all ranks, and no other Reducer's of this process.
+  std::string name_;
   ReducerOptions options_;
   /// Whether buffers are the Reducer's to broadcast.
   bool broadcasts_buffers_;
@@ -188,6 +191,8 @@ struct Reducer::Impl : detail::GradientListener,
   int64_t step_ = 0;
   /// Whether a reduction is under way.
   bool open_ = false;
+  /// Whether an anchored forward came since the last reduction.
+  bool forward_pending_ = false;
   /// Why this Reducer is of no use any more.
   std::string failure_;
   /// Set where a backward ended before its reduction did.

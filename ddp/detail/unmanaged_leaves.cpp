@@ -19,11 +19,19 @@ using Nodes = std::unordered_set<autograd::Node*>;
 // Enough to see what is wrong; a model may have thousands of parameters.
 constexpr size_t kMaxShown = 8;
 
+/// The operations that consumed a tensor, by their place in the forward.
+using Uses = std::vector<std::pair<uint64_t, std::string>>;
+
 struct Leaf {
   at::Tensor tensor;
-  /// The operations that consumed it, by their place in the forward.
-  std::vector<std::pair<uint64_t, std::string>> uses;
+  Uses uses;
 };
+
+/// The place of the first, or 0.
+uint64_t first_of(const Uses& uses) {
+  const auto first = std::min_element(uses.begin(), uses.end());
+  return first == uses.end() ? 0 : first->first;
+}
 
 /// The leaf that this backward accumulates into at `node`, or null.
 const at::Tensor* accumulated_leaf(autograd::Node* node) {
@@ -198,6 +206,17 @@ UnmanagedLeaves::UnmanagedLeaves(
   }
 }
 
+/// Whether a backward of another forward reached it before.
+bool UnmanagedLeaves::is_met_again(const at::Tensor& leaf, uint64_t first_use) {
+  const TensorSet::value_type pointer(leaf.getIntrusivePtr());
+  const auto [met, is_new] = met_.emplace(pointer, first_use);
+  if (is_new || (first_use > 0 && met->second == first_use)) {
+    return false;
+  }
+  settled_.insert(pointer);
+  return true;
+}
+
 std::string UnmanagedLeaves::inspect(
     const std::function<bool(const at::Tensor&)>& managed_elsewhere) {
   const auto* nodes = autograd::get_current_graph_task_nodes_in_graph();
@@ -213,16 +232,19 @@ std::string UnmanagedLeaves::inspect(
     }
     reached.insert(leaf->unsafeGetTensorImpl());
     const TensorSet::value_type pointer(leaf->getIntrusivePtr());
-    if (settled_.count(pointer) == 0 && !met_.insert(pointer).second &&
-        !managed_elsewhere(*leaf)) {
-      settled_.insert(pointer);
+    if (settled_.count(pointer) == 0 && !managed_elsewhere(*leaf)) {
       leaves[node].tensor = *leaf;
     }
+  }
+  find_uses(*nodes, leaves);
+  for (auto leaf = leaves.begin(); leaf != leaves.end();) {
+    const auto& [tensor, uses] = leaf->second;
+    leaf = is_met_again(tensor, first_of(uses)) ? std::next(leaf)
+                                                : leaves.erase(leaf);
   }
   if (leaves.empty()) {
     return {};
   }
-  find_uses(*nodes, leaves);
   std::vector<bool> unreached;
   for (const auto& tensor : managed_.tensors) {
     unreached.push_back(reached.count(tensor.unsafeGetTensorImpl()) == 0);

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -23,14 +24,16 @@ class UnmanagedLeaves {
   /// Looks at the graph of the backward that runs on this thread and returns a
   /// report for a person, empty if there is nothing to say. Call it in a hook
   /// of that backward or a callback at its end, once per backward. A leaf is
-  /// reported once, and not before the second backward that gives a gradient to
-  /// the very same tensor: an input that requires a gradient is a new tensor in
-  /// each step. Leaves for which `managed_elsewhere` holds are left out. Costs
-  /// a pass over the graph's nodes. Not thread-safe.
+  /// reported once, and not before a backward of a second forward gives a
+  /// gradient to the very same tensor: an input that requires a gradient is a
+  /// new tensor in each step. Leaves for which `managed_elsewhere` holds are
+  /// left out. Costs a pass over the graph's nodes. Not thread-safe.
   std::string inspect(
       const std::function<bool(const at::Tensor&)>& managed_elsewhere);
 
  private:
+  bool is_met_again(const at::Tensor& leaf, uint64_t first_use);
+
   // What a weak pointer points to keeps its address, so that no other tensor
   // can be mistaken for it.
   using TensorSet = std::unordered_set<
@@ -39,7 +42,8 @@ class UnmanagedLeaves {
   NamedTensors managed_;
   /// Of which there is nothing more to say: managed, known or reported.
   TensorSet settled_;
-  TensorSet met_;
+  /// Those met before, with the number of the first operation that used them.
+  std::unordered_map<TensorSet::value_type, uint64_t> met_;
 };
 
 } // namespace ddp::detail
