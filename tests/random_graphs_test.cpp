@@ -84,8 +84,9 @@ class Reference {
   void begin(const ddp::test::Step& step) {
     for (size_t i = 0; i < parameters_.size(); ++i) {
       parameters_[i].set_requires_grad(!step.frozen[i]);
-      for (auto& gradients : gradients_) {
-        handle(gradients[i], step.handling[i]);
+      for (int64_t rank = 0; rank < kRanks; ++rank) {
+        handle(gradients_[rank][i], step.handling[i]);
+        used_[rank][i] = used_[rank][i] && gradients_[rank][i].defined();
       }
     }
   }
