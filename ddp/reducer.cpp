@@ -116,7 +116,8 @@ std::shared_ptr<Reducer::Impl> make_impl(
     return std::make_shared<Reducer::Impl>(
         std::move(state), own_group, options, decision);
   } catch (const std::exception& error) {
-    if (!options.share_communicator()) {
+    // Not to a group that the program goes on with.
+    if (&ProcessGroup::Impl::of(own_group) != &ProcessGroup::Impl::of(group)) {
       detail::report_failure(own_group, detail::error_text(error));
     }
     throw;
