@@ -5,6 +5,9 @@ set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddp)
 
 install(TARGETS ddp EXPORT ddpTargets)
 install(TARGETS ddprun)
+if(TARGET ddp_mpi) # nobody links it
+  install(TARGETS ddp_mpi LIBRARY NAMELINK_SKIP)
+endif()
 install(DIRECTORY ddp samplers checkpoint DESTINATION ${DDP_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h"
   PATTERN "detail" EXCLUDE PATTERN "backends" EXCLUDE

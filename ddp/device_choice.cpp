@@ -2,22 +2,27 @@
 
 #include <c10/util/Exception.h>
 
+#include <map>
 #include <set>
+#include <utility>
 
 namespace ddp {
 namespace {
 
-/// The GPU of a rank: the one that it sees if a scheduler showed it only one,
-/// else the one that its local rank numbers.
-int64_t gpu_index(const Member& member, int64_t local_rank) {
-  return member.gpus.size() == 1 ? 0 : local_rank;
+/// The GPU of a rank: the one that it was told to use, the one that it sees if
+/// a scheduler showed it only one, else the one that its local rank numbers.
+int64_t gpu_index(const Member& member, int64_t local_rank, bool share) {
+  if (member.gpu >= 0) {
+    return member.gpu;
+  }
+  const auto count = static_cast<int64_t>(member.gpus.size());
+  return count == 1 ? 0 : share && count > 0 ? local_rank % count : local_rank;
 }
 
 /// Why the ranks of one host cannot have a GPU each; empty if they can.
-std::string shortage(const std::vector<Member>& members) {
+std::string shortage(const std::vector<Member>& members, bool share) {
   for (size_t r = 0; r < members.size(); ++r) {
-    const auto place =
-        local_place(members, static_cast<int64_t>(r), std::nullopt);
+    const auto place = local_place(members, static_cast<int64_t>(r));
     const auto& own = members[r];
     if (own.gpus.empty()) {
       return c10::str(
@@ -27,13 +32,17 @@ std::string shortage(const std::vector<Member>& members) {
           own.gpu_note.empty() ? "" : ": ",
           own.gpu_note);
     }
+    if (share) {
+      continue;
+    }
     std::set<std::string> taken;
     for (const auto& other : members) {
       if (other.host == own.host) {
         taken.insert(other.gpus.begin(), other.gpus.end());
       }
     }
-    if (gpu_index(own, place.rank) >= static_cast<int64_t>(own.gpus.size()) ||
+    if (gpu_index(own, place.rank, false) >=
+            static_cast<int64_t>(own.gpus.size()) ||
         static_cast<int64_t>(taken.size()) < place.size) {
       return c10::str(
           place.size,
@@ -46,22 +55,60 @@ std::string shortage(const std::vector<Member>& members) {
   return "";
 }
 
-c10::DeviceIndex cuda_index(
-    const ProcessGroupOptions& options,
-    const Member& self,
-    int64_t local_rank) {
-  if (options.device() && options.device()->has_index()) {
-    return options.device()->index();
+/// Whether two ranks of one host use the same GPU, which they must be allowed
+/// to.
+bool are_gpus_shared(const std::vector<Member>& members, bool allowed) {
+  std::map<std::pair<std::string, std::string>, size_t> users;
+  for (size_t r = 0; r < members.size(); ++r) {
+    const auto& member = members[r];
+    const auto place = local_place(members, static_cast<int64_t>(r));
+    const auto index = gpu_index(member, place.rank, allowed);
+    if (index >= static_cast<int64_t>(member.gpus.size())) {
+      continue; // an error of its own
+    }
+    const auto& gpu = member.gpus[index];
+    const auto [first, is_new] = users.insert({{member.host, gpu}, r});
+    TORCH_CHECK_VALUE(
+        is_new || allowed,
+        "ranks ",
+        first->second,
+        " and ",
+        r,
+        " of one host use GPU ",
+        gpu,
+        ". Give each rank a GPU of its own (device torch::kCUDA without an "
+        "index does), or allow it by ProcessGroupOptions().share_gpus(true) or "
+        "DDP_SHARE_GPUS=1");
+    if (!is_new) {
+      return true;
+    }
   }
-  return static_cast<c10::DeviceIndex>(gpu_index(self, local_rank));
+  return false;
+}
+
+c10::Device own_gpu(
+    const std::vector<Member>& members,
+    int64_t rank,
+    bool share) {
+  const auto& self = members[rank];
+  const auto index = gpu_index(self, local_place(members, rank).rank, share);
+  TORCH_CHECK_VALUE(
+      index < static_cast<int64_t>(self.gpus.size()),
+      "device cuda:",
+      index,
+      " was asked for on rank ",
+      rank,
+      ", which has ",
+      self.gpus.size(),
+      " usable GPUs",
+      self.gpu_note.empty() ? "" : ": ",
+      self.gpu_note);
+  return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
 }
 
 } // namespace
 
-LocalPlace local_place(
-    const std::vector<Member>& members,
-    int64_t rank,
-    std::optional<int64_t> given) {
+LocalPlace local_place(const std::vector<Member>& members, int64_t rank) {
   LocalPlace place{0, 0};
   for (size_t r = 0; r < members.size(); ++r) {
     if (members[r].host == members[rank].host) {
@@ -69,26 +116,30 @@ LocalPlace local_place(
       ++place.size;
     }
   }
-  place.rank = given.value_or(place.rank);
+  if (members[rank].local_rank >= 0) {
+    place.rank = members[rank].local_rank;
+  }
   return place;
 }
 
 DeviceChoice choose_device(
     const ProcessGroupOptions& options,
     const std::vector<Member>& members,
-    int64_t rank,
-    std::optional<int64_t> given_local_rank) {
+    int64_t rank) {
   const auto& backend = options.backend();
   const bool free_backend = backend.empty() || backend == "auto";
+  const bool share = options.share_gpus().value_or(false);
   DeviceChoice choice;
-  if (options.device() ? options.device()->is_cpu() : backend == "gloo") {
+  choice.backend = backend == "mpi" ? backend : choice.backend;
+  if (options.device() ? options.device()->is_cpu()
+                       : backend == "gloo" || backend == "mpi") {
     TORCH_CHECK_VALUE(
         backend != "nccl",
         "backend nccl serves CUDA tensors only, but the device is cpu");
     return choice;
   }
   if (!options.device()) {
-    const auto reason = shortage(members);
+    const auto reason = shortage(members, share);
     if (!reason.empty()) {
       TORCH_CHECK_VALUE(
           free_backend,
@@ -102,22 +153,10 @@ DeviceChoice choose_device(
       return choice;
     }
   }
-  const auto& self = members[rank];
-  const auto place = local_place(members, rank, given_local_rank);
-  const auto index = cuda_index(options, self, place.rank);
-  TORCH_CHECK_VALUE(
-      index < static_cast<int64_t>(self.gpus.size()),
-      "device cuda:",
-      static_cast<int>(index),
-      " was asked for on rank ",
-      rank,
-      ", which has ",
-      self.gpus.size(),
-      " usable GPUs",
-      self.gpu_note.empty() ? "" : ": ",
-      self.gpu_note);
-  choice.device = c10::Device(c10::kCUDA, index);
-  choice.backend = free_backend ? "nccl" : backend;
+  choice.device = own_gpu(members, rank, share);
+  // NCCL refuses two ranks on one GPU.
+  const bool shared = are_gpus_shared(members, share);
+  choice.backend = !free_backend ? backend : shared ? "gloo" : "nccl";
   return choice;
 }
 

@@ -16,17 +16,14 @@ struct LocalPlace {
   int64_t size = 1;
 };
 
-/// Finds a rank's place by comparing hosts. `given` is the launcher's word on
-/// the local rank, which counts where it is there: it may know of containers
-/// that look like one host or like several.
-LocalPlace local_place(
-    const std::vector<Member>& members,
-    int64_t rank,
-    std::optional<int64_t> given);
+/// Finds a rank's place by comparing hosts. The launcher's word on the local
+/// rank counts where it is there: it may know of containers that look like one
+/// host or like several.
+LocalPlace local_place(const std::vector<Member>& members, int64_t rank);
 
 struct DeviceChoice {
   c10::Device device = c10::Device(c10::kCPU);
-  /// "gloo" or "nccl".
+  /// "gloo", "nccl" or "mpi".
   std::string backend = "gloo";
   /// Why the CPU was taken, in one line, where nobody asked for it.
   std::string note;
@@ -35,12 +32,12 @@ struct DeviceChoice {
 /// Chooses backend and device from what all ranks know, so that all choose the
 /// same kind: the GPUs if the program wants or allows them and each rank can
 /// have one of its own, else the CPU. `options` must be complete (see
-/// `complete_options`) and equal on all ranks. Throws `c10::ValueError` where a
-/// GPU was asked for that is not there.
+/// `complete_options`) and equal on all ranks but for the index of a device,
+/// which `members` tells. Throws `c10::ValueError` where a GPU was asked for
+/// that is not there, and where two ranks would use one that may not be shared.
 DeviceChoice choose_device(
     const ProcessGroupOptions& options,
     const std::vector<Member>& members,
-    int64_t rank,
-    std::optional<int64_t> given_local_rank);
+    int64_t rank);
 
 } // namespace ddp

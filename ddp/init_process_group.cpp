@@ -1,6 +1,10 @@
-#include <ddp/backends/gloo.h>
+#include <ddp/backends/mpi.h>
 #include <ddp/backends/nccl.h>
+#include <ddp/detail/error_text.h>
 #include <ddp/detail/host.h>
+#include <ddp/detail/meeting_point.h>
+#include <ddp/detail/network_interface.h>
+#include <ddp/detail/pmix.h>
 #include <ddp/detail/process_group_impl.h>
 #include <ddp/detail/uncaught.h>
 #include <ddp/device_choice.h>
@@ -10,49 +14,65 @@
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include <random>
-#include <set>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <functional>
 
 namespace ddp {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
 
-Member describe_self(const ProcessGroupOptions& options) {
-  Member self{detail::host_identity(), {}, ""};
+using CommunicatorPtr = std::shared_ptr<backends::mpi::Communicator>;
+using std::chrono::milliseconds;
+
+Member describe_self(
+    const ProcessGroupOptions& options,
+    const LaunchEnvironment& environment) {
+  Member self;
+  self.host = detail::host_identity();
+  self.local_rank = environment.local_rank.value_or(-1);
+  if (!environment.master_addr.empty()) {
+    // A name may mean the loopback interface on its own host.
+    self.server =
+        detail::resolve(environment.master_addr, *options.timeout()).address;
+  }
+  const auto& device = options.device();
   // Asking for GPUs costs a start of the CUDA driver: not where the CPU is
   // decided on.
-  if (options.device() ? options.device()->is_cuda()
-                       : options.backend() != "gloo") {
+  if (device ? device->is_cuda()
+             : options.backend() != "gloo" && options.backend() != "mpi") {
     auto gpus = backends::nccl::usable_gpus();
     self.gpus = std::move(gpus.bus_addresses);
     self.gpu_note = std::move(gpus.note);
+    self.gpu = device && device->has_index() ? device->index() : -1;
   }
   return self;
 }
 
+/// The address of this host that the other ranks reach: the one by which it
+/// reaches rank 0's host, of whose addresses those elsewhere have found one.
 std::string reachable_address(
     const LaunchEnvironment& environment,
     const std::vector<Member>& members,
-    std::chrono::milliseconds timeout) {
-  std::set<std::string> hosts;
-  for (const auto& member : members) {
-    hosts.insert(member.host);
-  }
-  if (hosts.size() == 1) {
+    milliseconds timeout) {
+  const auto elsewhere =
+      std::find_if(members.begin(), members.end(), [&](const Member& member) {
+        return member.host != members.front().host;
+      });
+  if (elsewhere == members.end()) {
     return kLoopback;
   }
-  const auto master = detail::resolve(environment.master_addr, timeout);
+  const auto server = detail::resolve(elsewhere->server, timeout);
   TORCH_CHECK_VALUE(
-      !master.loopback,
+      !server.loopback,
       "MASTER_ADDR '",
-      environment.master_addr,
-      "' means each host itself, but the ranks run on ",
-      hosts.size(),
-      " hosts: set it to an address of rank 0's host that the others reach");
-  return detail::address_towards(master.address, environment.master_port);
+      elsewhere->server,
+      "' means each host itself, but the ranks run on several hosts: set it to "
+      "an address of rank 0's host that the others reach");
+  return detail::address_towards(server.address, environment.master_port);
 }
 
 void say(const DeviceChoice& choice, int64_t rank) {
@@ -63,152 +83,192 @@ void say(const DeviceChoice& choice, int64_t rank) {
 
 /// A process on its own has no peers to talk to, unless the program asked for
 /// a backend by name: then it gets that backend with one rank.
-ProcessGroup group_of_one(const ProcessGroupOptions& options) {
+ProcessGroup group_of_one(
+    const ProcessGroupOptions& options,
+    const LaunchEnvironment& environment,
+    const CommunicatorPtr& communicator) {
   auto impl = std::make_shared<ProcessGroup::Impl>();
   const auto choice =
-      choose_device(options, {describe_self(options)}, 0, std::nullopt);
+      choose_device(options, {describe_self(options, environment)}, 0);
   say(choice, 0);
   impl->device = choice.device;
   impl->timeout = *options.timeout();
   if (!options.backend().empty() && options.backend() != "auto") {
     impl->backend = choice.backend;
     impl->address = kLoopback;
+    impl->hosts = {detail::host_identity()};
     impl->store = c10::make_intrusive<c10d::HashStore>();
+    impl->communicator = communicator;
     detail::connect(*impl);
   }
   return ProcessGroup(impl);
 }
 
-} // namespace
-
-namespace detail {
-
-void connect(ProcessGroup::Impl& impl) {
-  using BackendType = c10d::ProcessGroup::BackendType;
-  backends::BackendOptions options;
-  options.rank = static_cast<int>(impl.rank);
-  options.size = static_cast<int>(impl.size);
-  options.timeout = impl.timeout;
-  options.address = impl.address;
-  impl.group = c10::make_intrusive<c10d::ProcessGroup>(
-      impl.store, options.rank, options.size);
-  impl.group->setGroupName("ddp");
-
-  options.store = c10::make_intrusive<c10d::PrefixStore>("gloo", impl.store);
-  const auto gloo = backends::gloo::create(options);
-  impl.group->setBackend(c10::kCPU, BackendType::GLOO, gloo);
-  impl.group->setDefaultBackend(BackendType::GLOO);
-  if (impl.backend == "nccl") {
-    options.store = c10::make_intrusive<c10d::PrefixStore>("nccl", impl.store);
-    impl.group->setBackend(
-        c10::kCUDA,
-        BackendType::NCCL,
-        backends::nccl::create(options, impl.device));
-    impl.group->setDefaultBackend(BackendType::NCCL);
-  } else if (impl.device.is_cuda()) {
-    impl.group->setBackend(c10::kCUDA, BackendType::GLOO, gloo);
-  }
-  // Some ranks may still be reading addresses from the store, which ends with
-  // rank 0: nobody goes on before all are connected.
-  meet(impl, "connecting");
+/// Whether the program, or a library of its, uses MPI already. Looks for it
+/// before it loads anything.
+bool is_mpi_initialized() {
+  return dlsym(RTLD_DEFAULT, "MPI_Init") &&
+      backends::mpi::unavailable().empty() &&
+      backends::mpi::library().initialized();
 }
 
-} // namespace detail
+/// What MPI says must be what the launcher says: a launcher of another MPI
+/// leaves each process alone in a world of its own.
+void check_world(
+    const LaunchEnvironment& environment,
+    const backends::mpi::Communicator& world) {
+  TORCH_CHECK_VALUE(
+      world.rank() == environment.rank &&
+          world.size() == environment.world_size,
+      "by ",
+      environment.source,
+      " this is rank ",
+      environment.rank,
+      " of ",
+      environment.world_size,
+      ", but MPI says rank ",
+      world.rank(),
+      " of ",
+      world.size(),
+      ": start the program by the mpirun of the MPI that ddp was built with, "
+      "or set MASTER_ADDR and MASTER_PORT and use backend gloo or nccl");
+}
 
-ProcessGroup init_process_group(const ProcessGroupOptions& program_options) {
-  const auto options = complete_options(program_options);
-  const auto environment = read_launch_environment(options);
-  if (environment.world_size == 1) {
-    if (options.report_uncaught()) {
-      detail::report_uncaught(nullptr);
-    }
-    return group_of_one(options);
+CommunicatorPtr world_of(LaunchEnvironment& environment) {
+  auto world = backends::mpi::library().world();
+  if (environment.source.empty()) {
+    environment.source = "MPI";
+    environment.rank = world->rank();
+    environment.world_size = world->size();
+    environment.attempt = "ddp";
   }
-  const auto timeout = *options.timeout();
-  const auto met = rendezvous(environment, describe_self(options), timeout);
-  const auto choice = choose_device(
-      options, met.members, environment.rank, environment.local_rank);
-  say(choice, environment.rank);
+  check_world(environment, *world);
+  return world;
+}
 
+/// Asks PMIx, and MPI where that is not to be had: of an MPI that runs already
+/// nobody knows whether it shares its PMIx with us.
+void meet_by_launcher(LaunchEnvironment& environment, milliseconds timeout) {
+  if (!is_mpi_initialized()) {
+    const auto job = detail::pmix_job();
+    if (job && job->rank == environment.rank &&
+        job->size.value_or(environment.world_size) == environment.world_size) {
+      detail::choose_meeting_point(
+          environment,
+          [&](const std::string& text) {
+            return detail::pmix_broadcast(text, timeout);
+          },
+          job->size && job->size == job->local_size,
+          timeout);
+      return;
+    }
+  }
+  TORCH_CHECK_VALUE(
+      backends::mpi::unavailable().empty(),
+      "MASTER_ADDR is not set: by ",
+      environment.source,
+      " this is rank ",
+      environment.rank,
+      " of ",
+      environment.world_size,
+      ", and the ranks need the host of rank 0 to meet. They cannot ask over "
+      "PMIx (",
+      detail::pmix_unavailable(),
+      ") or MPI (",
+      backends::mpi::unavailable(),
+      "): set MASTER_ADDR and MASTER_PORT (mpirun -x MASTER_ADDR=... -x "
+      "MASTER_PORT=...)");
+  detail::meet_over_mpi(environment, *world_of(environment), timeout);
+}
+
+/// What a rank knows of itself after the meeting.
+std::shared_ptr<ProcessGroup::Impl> member_of(
+    const LaunchEnvironment& environment,
+    const Rendezvous& met,
+    const DeviceChoice& choice) {
   auto impl = std::make_shared<ProcessGroup::Impl>();
-  const auto place =
-      local_place(met.members, environment.rank, environment.local_rank);
+  const auto place = local_place(met.members, environment.rank);
   impl->rank = environment.rank;
   impl->size = environment.world_size;
   impl->local_rank = place.rank;
   impl->local_size = place.size;
   impl->device = choice.device;
   impl->backend = choice.backend;
-  impl->timeout = timeout;
   impl->store = met.store;
+  impl->hosts_store = impl->rank == 0 && !environment.launcher_hosts_store;
+  for (const auto& member : met.members) {
+    impl->hosts.push_back(member.host);
+  }
+  return impl;
+}
+
+} // namespace
+
+namespace detail {
+
+void meet_over_mpi(
+    LaunchEnvironment& environment,
+    backends::mpi::Communicator& communicator,
+    milliseconds timeout) {
+  // Hosts are no numbers: two could get one color, but hardly all.
+  const auto color =
+      static_cast<int>(std::hash<std::string>()(host_identity()) & 0x7fffffff);
+  const auto here =
+      communicator.split(color, static_cast<int>(environment.rank));
+  choose_meeting_point(
+      environment,
+      [&](const std::string& text) { return communicator.broadcast(text); },
+      here->size() == communicator.size(),
+      timeout);
+}
+
+ProcessGroup form_group(
+    const ProcessGroupOptions& options,
+    LaunchEnvironment environment,
+    const CommunicatorPtr& communicator) {
+  if (environment.world_size == 1) {
+    if (options.report_uncaught()) {
+      report_uncaught(nullptr);
+    }
+    return group_of_one(options, environment, communicator);
+  }
+  const auto timeout = *options.timeout();
+  use_interface(environment, timeout);
+  const auto met =
+      rendezvous(environment, describe_self(options, environment), timeout);
+  const auto choice = choose_device(options, met.members, environment.rank);
+  say(choice, environment.rank);
+
+  auto impl = member_of(environment, met, choice);
+  impl->timeout = timeout;
   impl->address = reachable_address(environment, met.members, timeout);
-  impl->board = detail::FailureBoard::open(
-      impl->store,
-      impl->rank,
-      impl->size,
-      impl->rank == 0 && !environment.launcher_hosts_store);
+  impl->communicator = choice.backend == "mpi" ? communicator : nullptr;
+  impl->board = FailureBoard::open(
+      impl->store, impl->rank, impl->size, impl->hosts_store);
   if (options.report_uncaught()) {
-    detail::report_uncaught(impl->board);
+    report_uncaught(impl->board);
   }
-  detail::connect(*impl);
+  connect(*impl);
   return ProcessGroup(impl);
 }
 
-ProcessGroup ProcessGroup::duplicate() const {
-  // Connecting cannot be interrupted where a rank fails before it comes.
-  detail::meet(*impl_, "duplicate");
-  if (impl_->address.empty()) {
-    // Alone, or a group that was handed to us: no way to connect it anew.
-    return *this;
-  }
-  const auto name = std::to_string(impl_->children++);
-  auto impl = std::make_shared<Impl>();
-  impl->rank = impl_->rank;
-  impl->size = impl_->size;
-  impl->local_rank = impl_->local_rank;
-  impl->local_size = impl_->local_size;
-  impl->device = impl_->device;
-  impl->backend = impl_->backend;
-  impl->timeout = impl_->timeout;
-  impl->address = impl_->address;
-  impl->store =
-      c10::make_intrusive<c10d::PrefixStore>("group_" + name, impl_->store);
-  impl->board = impl_->board;
-  impl->scope = impl_->scope + "/" + name;
-  detail::connect(*impl);
-  return ProcessGroup(impl);
-}
+} // namespace detail
 
-ProcessGroup ProcessGroup::from_c10d(
-    const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-    c10::Device device) {
-  TORCH_CHECK_VALUE(group, "from_c10d: the group is null");
-  auto impl = std::make_shared<Impl>();
-  impl->rank = group->getRank();
-  impl->size = group->getSize();
-  impl->device = device;
-  impl->backend = group->getBackendName();
-  impl->store = group->getStore();
-  impl->group = group;
-  ProcessGroup result(impl);
-  const auto hosts = result.all_gather(detail::host_identity());
-  std::vector<Member> members(hosts.size());
-  for (size_t r = 0; r < hosts.size(); ++r) {
-    members[r].host = hosts[r];
+ProcessGroup init_process_group(const ProcessGroupOptions& program_options) {
+  const auto options = complete_options(program_options);
+  auto environment =
+      read_launch_environment(options, process_environment(), detail::pmix_job);
+  const auto timeout = *options.timeout();
+  const auto world =
+      options.backend() == "mpi" ? world_of(environment) : nullptr;
+  if (environment.world_size > 1 && environment.master_addr.empty()) {
+    if (world) {
+      detail::meet_over_mpi(environment, *world, timeout);
+    } else {
+      meet_by_launcher(environment, timeout);
+    }
   }
-  const auto place = local_place(members, impl->rank, std::nullopt);
-  impl->local_rank = place.rank;
-  impl->local_size = place.size;
-  // The store may hold what groups before this one left.
-  const auto name = result.broadcast(std::to_string(std::random_device()()));
-  if (impl->store) {
-    impl->board = detail::FailureBoard::open(
-        c10::make_intrusive<c10d::PrefixStore>("ddp_" + name, impl->store),
-        impl->rank,
-        impl->size,
-        impl->rank == 0);
-  }
-  return result;
+  return detail::form_group(options, environment, world);
 }
 
 } // namespace ddp

@@ -4,8 +4,10 @@
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 #include <ddp/process_group_options.h>
+#include <ddp/work.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,8 +23,6 @@ namespace ddp {
 /// The operation of an all-reduce. `kMean` is the sum divided by the group's
 /// size, for floating-point and complex tensors.
 enum class ReduceOp { kSum, kMean, kMin, kMax };
-
-class Work;
 
 /// The processes that train together, and this process's place among them.
 ///
@@ -48,6 +48,19 @@ class ProcessGroup {
       const c10::intrusive_ptr<c10d::ProcessGroup>& group,
       c10::Device device = c10::Device(c10::kCPU));
 
+  /// Forms a group of the ranks of `comm`, an `MPI_Comm` of the program's,
+  /// whose messages carry the addresses. The backend is "mpi" unless options or
+  /// DDP_BACKEND name another. MPI must have been initialised. `comm` is
+  /// duplicated, and the duplicate never freed. Collective over `comm`. Throws
+  /// `c10::ValueError` where `comm` is of another MPI than ddp was built with,
+  /// `c10::Error` where that was none, and as `init_process_group` does.
+  template <typename Communicator>
+  static ProcessGroup from_mpi(
+      Communicator comm,
+      const ProcessGroupOptions& options = {}) {
+    return from_mpi_handle(&comm, sizeof(comm), options);
+  }
+
   int64_t rank() const;
   int64_t size() const;
 
@@ -57,8 +70,7 @@ class ProcessGroup {
 
   /// Where this rank's tensors live.
   c10::Device device() const;
-
-  /// "gloo", "nccl" or, for a group of one, "none".
+  /// "gloo", "nccl", "mpi" or, for a group of one, "none".
   const std::string& backend() const;
 
   /// The bound on every wait of this group.
@@ -100,10 +112,16 @@ class ProcessGroup {
   /// Returns when every rank has called it. Collective.
   void barrier() const;
 
-  /// A group of the same ranks whose collectives cannot mix with this one's: a
-  /// communicator of its own. A group from `from_c10d` cannot be connected anew
-  /// and returns itself. Collective.
+  /// A group of the same ranks with a communicator of its own. A group from
+  /// `from_c10d` cannot be connected anew and returns itself. Collective.
   ProcessGroup duplicate() const;
+
+  /// The group of the ranks that pass the same `color` (from 0 on), ordered by
+  /// `key` and then by rank, with this group's backend. A rank that passes -1,
+  /// or is alone with its color, gets a group of one. The first group's rank 0
+  /// serves the store of all parts. A group from `from_c10d` can be split where
+  /// it has a store, gloo or nccl, and one host. Collective over this group.
+  ProcessGroup split(int64_t color, int64_t key = 0) const;
 
   /// Waits for every rank and closes the connections; the group is of no use
   /// afterwards, in any copy, though duplicates and Reducers go on. Optional:
@@ -114,37 +132,19 @@ class ProcessGroup {
   explicit ProcessGroup(std::shared_ptr<Impl> impl);
 
  private:
+  static ProcessGroup from_mpi_handle(
+      const void* handle,
+      size_t size,
+      const ProcessGroupOptions& options);
+
   std::shared_ptr<Impl> impl_;
 };
 
-/// A collective that is under way.
-class Work {
- public:
-  /// One that is complete already.
-  Work();
-  Work(Work&&) noexcept;
-  Work& operator=(Work&&) noexcept;
-  ~Work();
-
-  /// Blocks until the tensors may be used: on CPU until they hold the result,
-  /// on CUDA it lets the current stream wait. Throws as collectives do.
-  void wait();
-
- private:
-  friend class ProcessGroup;
-  struct State;
-  explicit Work(std::unique_ptr<State> state);
-
-  std::unique_ptr<State> state_;
-};
-
-/// Forms the group of the processes that a launcher started: ddprun, torchrun,
-/// or anything that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Without
-/// a launcher it returns a group of one. Call it once per process;
-/// `duplicate()` makes further groups. Collective; blocks until all ranks have
-/// come or the timeout has passed, then every rank that did come throws
-/// `c10::Error` with the ranks that are missing. Throws `c10::ValueError` where
-/// options or environment contradict each other or cannot be read.
+/// Forms the group of the processes that ddprun, torchrun, mpirun, srun or RANK
+/// and WORLD_SIZE name; without them a group of one. Call it once per process.
+/// Collective; at the timeout every rank that came throws `c10::Error` with the
+/// missing ranks. Throws `c10::ValueError` where options or environment
+/// contradict each other or cannot be read.
 ProcessGroup init_process_group(const ProcessGroupOptions& options = {});
 
 } // namespace ddp

@@ -13,31 +13,46 @@ namespace ddp {
 /// How `init_process_group` forms the group. Every option is optional; what the
 /// program sets wins over the environment, which wins over the default.
 struct ProcessGroupOptions {
-  /// "gloo" (CPU), "nccl" (CUDA, with gloo for CPU tensors) or "auto" (nccl
-  /// where every local rank has a GPU, else gloo). Environment: DDP_BACKEND.
+  /// "gloo" (CPU), "nccl" (CUDA, with gloo for CPU tensors), "mpi" (CPU, and
+  /// CUDA where MPI can) or "auto" (nccl where every local rank has a GPU, else
+  /// gloo). Environment: DDP_BACKEND.
   TORCH_ARG(std::string, backend);
 
   /// Bounds every wait: for the other ranks to arrive, and for each collective.
   /// Environment: DDP_TIMEOUT, in seconds. Default: 10 minutes.
   TORCH_ARG(std::optional<std::chrono::milliseconds>, timeout);
 
-  /// This process's rank, in [0, world_size). Environment: RANK.
+  /// This process's rank, in [0, world_size). Environment: RANK, or what
+  /// mpirun, srun and others set.
   TORCH_ARG(std::optional<int64_t>, rank);
 
-  /// Number of processes. Environment: WORLD_SIZE. Default: 1.
+  /// Number of processes. Environment: WORLD_SIZE, or likewise. Default: 1.
   TORCH_ARG(std::optional<int64_t>, world_size);
 
-  /// Host name or address of rank 0. Environment: MASTER_ADDR.
+  /// Host name or address of rank 0. Environment: MASTER_ADDR. Default: found
+  /// out over PMIx or MPI, or from Slurm's variables.
   TORCH_ARG(std::string, master_addr);
 
   /// TCP port on that host. Environment: MASTER_PORT.
   TORCH_ARG(std::optional<int64_t>, master_port);
+
+  /// Network interface ("eth1") over which gloo and NCCL talk to other hosts,
+  /// unless GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME name another; may differ
+  /// between hosts. Where MASTER_ADDR is an address of it, rank 0's store
+  /// listens there only. Environment: DDP_INTERFACE. Default: the one by which
+  /// this host reaches MASTER_ADDR for gloo, NCCL's own choice for NCCL.
+  TORCH_ARG(std::string, interface);
 
   /// Where tensors live: `torch::kCPU` or `torch::kCUDA`, the latter with an
   /// index or, without one, the GPU of the local rank. Environment: DDP_DEVICE
   /// ("cpu", "cuda", "cuda:1"). Default: CUDA where the backend is unset or
   /// nccl and no host has more ranks than usable GPUs, else CPU.
   TORCH_ARG(std::optional<c10::Device>, device);
+
+  /// Whether ranks may use one GPU together, over gloo, where there are fewer
+  /// GPUs than ranks: for trying things out. Environment: DDP_SHARE_GPUS (0 or
+  /// 1). Default: no, and naming one GPU for two ranks is an error.
+  TORCH_ARG(std::optional<bool>, share_gpus);
 
   /// Whether an exception that nobody catches is told to the other ranks, whose
   /// waits then throw with its message, and written to the file that

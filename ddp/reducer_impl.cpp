@@ -73,7 +73,7 @@ Reducer::Impl::Impl(
 
 Reducer::Impl::~Impl() {
   detach();
-  if (group_.rank() == 0) {
+  if (ProcessGroup::Impl::of(group_).hosts_store) {
     absences_.linger(step_); // the store may end with this process
   }
 }

@@ -1,13 +1,12 @@
 #include <ddp/rendezvous.h>
 
 #include <c10/util/Exception.h>
-#include <ddp/detail/host.h>
+#include <ddp/detail/error_text.h>
+#include <ddp/detail/store_connection.h>
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <random>
 #include <sstream>
 #include <thread>
@@ -43,72 +42,26 @@ json to_json(const Member& member) {
   return {
       {"host", member.host},
       {"gpus", member.gpus},
-      {"gpu_note", member.gpu_note}};
+      {"gpu_note", member.gpu_note},
+      {"gpu", member.gpu},
+      {"local_rank", member.local_rank},
+      {"server", member.server}};
 }
 
 Member to_member(const json& value) {
-  return {value.at("host"), value.at("gpus"), value.at("gpu_note")};
-}
-
-std::string plain(const std::exception& error) {
-  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  return c10_error ? c10_error->what_without_backtrace() : error.what();
+  return {
+      value.at("host"),
+      value.at("gpus"),
+      value.at("gpu_note"),
+      value.at("gpu"),
+      value.at("local_rank"),
+      value.at("server")};
 }
 
 std::string seconds(std::chrono::milliseconds duration) {
   std::ostringstream text;
   text << std::chrono::duration<double>(duration).count() << " s";
   return text.str();
-}
-
-StorePtr connect(
-    const LaunchEnvironment& environment,
-    std::chrono::milliseconds timeout) {
-  const auto master = detail::resolve(environment.master_addr, timeout);
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(environment.master_port);
-  options.isServer = environment.rank == 0 && !environment.launcher_hosts_store;
-  options.waitWorkers = false;
-  options.timeout = timeout;
-  if (options.isServer) {
-    const auto inherited = environment.store_descriptor;
-    if (inherited &&
-        detail::adopt_listener(*inherited, environment.master_port)) {
-      options.masterListenFd = *inherited;
-      unsetenv("DDP_STORE_FD"); // the store closes it: it is taken once
-    } else if (detail::means_this_host(environment.master_addr)) {
-      // Left to itself the store listens on all interfaces. A host's own name
-      // may resolve to a loopback address as well, but to another on others.
-      options.masterListenFd =
-          detail::listen_at(master.address, environment.master_port);
-    }
-  }
-  try {
-    if (!options.isServer) {
-      // The store's own attempts go on for twice the timeout, and noisily.
-      detail::wait_for_listener(
-          master.address, environment.master_port, timeout);
-    }
-    return c10::make_intrusive<c10d::TCPStore>(master.address, options);
-  } catch (const std::exception& error) {
-    TORCH_CHECK_WITH(
-        DistNetworkError,
-        false,
-        "rank ",
-        environment.rank,
-        " of ",
-        environment.world_size,
-        options.isServer ? " could not serve the store at "
-                         : " could not reach rank 0's store at ",
-        environment.master_addr,
-        ":",
-        environment.master_port,
-        " within ",
-        seconds(timeout),
-        options.isServer ? "" : " (is rank 0 missing, or MASTER_PORT wrong?)",
-        ": ",
-        plain(error));
-  }
 }
 
 /// One rank's side of the meeting; see the header for the protocol.
@@ -124,9 +77,7 @@ class Meeting {
         where_(
             environment.master_addr + ":" +
             std::to_string(environment.master_port)),
-        lobby_(c10::make_intrusive<c10d::PrefixStore>(
-            environment.attempt,
-            connect(environment, timeout))) {}
+        lobby_(detail::connect_to_store(environment, timeout)) {}
 
   Rendezvous host(const Member& self) {
     enter(random_name());
@@ -240,7 +191,7 @@ class Meeting {
           " lost the store at ",
           where_,
           " while the ranks met (did rank 0 or the launcher end?): ",
-          plain(error));
+          detail::error_text(error));
       return false;
     }
   }

@@ -4,6 +4,7 @@
 #include <ddp/environment.h>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,12 @@ struct Member {
   std::vector<std::string> gpus;
   /// Why there are none, if so.
   std::string gpu_note;
+  /// The index of the one that it was told to use, or -1.
+  int64_t gpu = -1;
+  /// Its local rank if the launcher told, or -1.
+  int64_t local_rank = -1;
+  /// The address by which it came to the store.
+  std::string server{};
 };
 
 /// The outcome of a meeting, the same on all ranks.

@@ -21,13 +21,17 @@ ddp::DeviceChoice choose(
     const std::vector<Member>& members,
     int64_t rank,
     ProcessGroupOptions options = {}) {
-  return ddp::choose_device(
-      complete(std::move(options)), members, rank, std::nullopt);
+  return ddp::choose_device(complete(std::move(options)), members, rank);
 }
 
 const Member kTwoGpus{"a", {"01", "02"}, ""};
 const Member kOneGpu{"a", {"01"}, ""};
 const Member kNoGpu{"a", {}, "no driver"};
+
+Member uses(Member member, int64_t gpu) {
+  member.gpu = gpu;
+  return member;
+}
 
 } // namespace
 
@@ -74,9 +78,14 @@ TEST_CASE("what the program asks for is taken or refused, never changed") {
   REQUIRE(choose({kTwoGpus}, 0, Options().backend("gloo")).device.is_cpu());
   REQUIRE(
       choose({kTwoGpus}, 0, Options().device(torch::kCPU)).backend == "gloo");
-  REQUIRE(
-      choose({kOneGpu, kOneGpu}, 1, Options().device(at::Device("cuda:0")))
-          .backend == "nccl");
+  const std::vector<Member> told{uses(kTwoGpus, 1), uses(kTwoGpus, 0)};
+  const auto choice = choose(told, 1, Options().device(at::Device("cuda:0")));
+  REQUIRE(choice.backend == "nccl");
+  REQUIRE(choice.device == at::Device("cuda:0"));
+  REQUIRE(choose({kTwoGpus}, 0, Options().backend("mpi")).device.is_cpu());
+  const auto mpi = Options().backend("mpi").device(torch::kCUDA);
+  REQUIRE(choose({kTwoGpus, kTwoGpus}, 1, mpi).backend == "mpi");
+  REQUIRE(choose({kTwoGpus, kTwoGpus}, 1, mpi).device == at::Device("cuda:1"));
   REQUIRE_THROWS_WITH(
       choose({kOneGpu, kOneGpu}, 0, Options().backend("nccl")),
       ContainsSubstring("backend nccl was asked for, but"));
@@ -88,13 +97,51 @@ TEST_CASE("what the program asks for is taken or refused, never changed") {
       c10::ValueError);
 }
 
+TEST_CASE("two ranks of one host do not take one GPU unless they may") {
+  using Options = ProcessGroupOptions;
+  const Member elsewhere{"b", {"01", "02"}, ""};
+  // By index or, where a scheduler numbers the GPUs of each anew, by address.
+  const std::vector<std::vector<Member>> cases{
+      {uses(elsewhere, 0), uses(kTwoGpus, 1), uses(kTwoGpus, 1)},
+      {uses(elsewhere, 1),
+       uses(kTwoGpus, 1),
+       uses({"a", {"02", "01"}, ""}, 0)}};
+  const auto device = Options().device(torch::kCUDA);
+  for (const auto& members : cases) {
+    for (int rank = 0; rank < 3; ++rank) { // all throw
+      REQUIRE_THROWS_WITH(
+          choose(members, rank, device),
+          ContainsSubstring("ranks 1 and 2 of one host use GPU 02") &&
+              ContainsSubstring("share_gpus(true)"));
+    }
+    auto allowed = device;
+    allowed.share_gpus(true);
+    REQUIRE(choose(members, 2, allowed).backend == "gloo");
+    REQUIRE(choose(members, 2, allowed.backend("nccl")).backend == "nccl");
+  }
+  // Without a device nobody shares by accident, but may if it is allowed.
+  const std::vector<Member> three{kTwoGpus, kTwoGpus, kTwoGpus};
+  REQUIRE(choose(three, 2).device.is_cpu());
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto choice = choose(three, rank, Options().share_gpus(true));
+    REQUIRE(choice.device == c10::Device(c10::kCUDA, rank % 2));
+    REQUIRE(choice.backend == "gloo");
+  }
+  REQUIRE(
+      choose({kTwoGpus, kTwoGpus}, 1, Options().share_gpus(true)).backend ==
+      "nccl");
+  REQUIRE(choose({kNoGpu, kTwoGpus}, 1, Options().share_gpus(true))
+              .device.is_cpu());
+}
+
 TEST_CASE("local ranks are found by comparing hosts") {
-  const std::vector<Member> members{
+  std::vector<Member> members{
       {"a", {}, ""}, {"b", {}, ""}, {"a", {}, ""}, {"b", {}, ""}};
-  const auto place = ddp::local_place(members, 3, std::nullopt);
+  const auto place = ddp::local_place(members, 3);
   REQUIRE(place.rank == 1);
   REQUIRE(place.size == 2);
-  REQUIRE(ddp::local_place(members, 3, 7).rank == 7);
+  members[3].local_rank = 7; // the launcher's word
+  REQUIRE(ddp::local_place(members, 3).rank == 7);
 }
 
 TEST_CASE("real processes agree on the CPU and say so once") {

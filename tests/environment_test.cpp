@@ -1,21 +1,10 @@
 #include <tests/support/catch.h>
+#include <tests/support/launch_environments.h>
 
-#include <ddp/environment.h>
-
-#include <map>
-
+using namespace ddp::test;
 using ddp::ProcessGroupOptions;
-using Variables = std::map<std::string, std::string>;
 
 namespace {
-
-ddp::EnvironmentLookup lookup(const Variables& variables) {
-  return [variables](const char* name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    return found == variables.end() ? std::nullopt
-                                    : std::optional(found->second);
-  };
-}
 
 ddp::LaunchEnvironment read(
     const Variables& variables,
@@ -43,18 +32,6 @@ const Variables kTorchrun{
     {"GROUP_WORLD_SIZE", "1"},
     {"TORCHELASTIC_RESTART_COUNT", "2"},
     {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
-
-Variables with(Variables variables, const Variables& changes) {
-  for (const auto& [name, value] : changes) {
-    variables[name] = value;
-  }
-  return variables;
-}
-
-Variables without(Variables variables, const std::string& name) {
-  variables.erase(name);
-  return variables;
-}
 
 } // namespace
 
@@ -84,28 +61,6 @@ TEST_CASE("only rank 0 takes the store's descriptor") {
   REQUIRE(!read(with(kTorchrun, {{"DDP_STORE_FD", "5"}})).store_descriptor);
   const auto zero = with(kTorchrun, {{"DDP_STORE_FD", "5"}, {"RANK", "0"}});
   REQUIRE(read(zero).store_descriptor == 5);
-}
-
-TEST_CASE("mpirun's and srun's variables are read") {
-  const Variables meeting{{"MASTER_ADDR", "n0"}, {"MASTER_PORT", "2000"}};
-  const auto mpi = read(with(
-      meeting,
-      {{"OMPI_COMM_WORLD_RANK", "2"},
-       {"OMPI_COMM_WORLD_SIZE", "4"},
-       {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
-       {"SLURM_PROCID", "0"},
-       {"SLURM_NTASKS", "1"},
-       {"SLURM_STEP_ID", "0"}}));
-  REQUIRE(mpi.rank == 2);
-  REQUIRE(mpi.local_rank == 0);
-  const auto slurm = read(with(
-      meeting,
-      {{"SLURM_PROCID", "3"},
-       {"SLURM_NTASKS", "4"},
-       {"SLURM_LOCALID", "1"},
-       {"SLURM_STEP_ID", "0"}}));
-  REQUIRE(slurm.rank == 3);
-  REQUIRE(slurm.local_rank == 1);
 }
 
 TEST_CASE("the program wins over the environment") {
@@ -169,11 +124,19 @@ TEST_CASE("backend, device and timeout come from the environment") {
            {{"DDP_DEVICE", "meta"}},
            {{"DDP_TIMEOUT", "soon"}},
            {{"DDP_TIMEOUT", "-1"}},
-           {{"DDP_TIMEOUT", ""}}}) {
+           {{"DDP_TIMEOUT", ""}},
+           {{"DDP_SHARE_GPUS", "yes"}}}) {
     REQUIRE_THROWS_AS(ddp::complete_options({}, lookup(bad)), c10::ValueError);
   }
   const auto own = ddp::complete_options(
       ProcessGroupOptions().timeout(std::chrono::seconds(60)),
       lookup({{"DDP_TIMEOUT", "1"}}));
   REQUIRE(own.timeout() == std::chrono::minutes(1));
+  REQUIRE(ddp::complete_options({}, lookup({})).share_gpus() == false);
+  const Variables share{{"DDP_SHARE_GPUS", "1"}};
+  REQUIRE(ddp::complete_options({}, lookup(share)).share_gpus() == true);
+  const auto no = ProcessGroupOptions().share_gpus(false);
+  REQUIRE(ddp::complete_options(no, lookup(share)).share_gpus() == false);
+  const auto mpi = ProcessGroupOptions().backend("mpi");
+  REQUIRE(ddp::complete_options(mpi, lookup({})).backend() == "mpi");
 }

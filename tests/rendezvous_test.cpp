@@ -143,3 +143,44 @@ TEST_CASE("a launcher's store is used by all ranks, attempt after attempt") {
     }
   }
 }
+
+TEST_CASE("tasks of a Slurm step find each other among other programs") {
+  // Another job's store has the first port, and something mute the second.
+  const bool starter = !std::getenv("DDP_TEST_CALL");
+  const auto job = std::to_string(
+      starter ? 1000000 + getpid() : std::stoi(std::getenv("SLURM_JOB_ID")));
+  const auto port = 61440 + std::stoll(job) * 8 % 4088;
+  c10::intrusive_ptr<c10d::Store> other;
+  int mute = -1;
+  if (starter) {
+    c10d::TCPStoreOptions options;
+    options.port = static_cast<uint16_t>(port);
+    options.isServer = true;
+    options.waitWorkers = false;
+    other = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    mute = ddp::detail::listen_at("127.0.0.1", port + 1);
+  }
+  RankOptions options;
+  options.environment = {
+      {"SLURM_JOB_ID", job},
+      {"SLURM_STEP_ID", "0"},
+      {"SLURM_NTASKS", "3"},
+      {"SLURM_STEP_NUM_NODES", "1"},
+      {"SLURM_STEP_NODELIST", "no-such-host.invalid"}};
+  ranks(
+      3,
+      [] {
+        setenv("SLURM_PROCID", std::getenv("RANK"), 1);
+        for (const char* name :
+             {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
+          unsetenv(name);
+        }
+        auto group = ddp::init_process_group();
+        auto sum = torch::full({1}, static_cast<double>(group.rank()));
+        group.all_reduce(sum);
+        REQUIRE(sum.item<double>() == 3);
+        REQUIRE(group.local_rank() == group.rank());
+      },
+      options);
+  close(mute);
+}

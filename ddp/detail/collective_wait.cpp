@@ -36,9 +36,7 @@ std::string outcome(const ProcessGroup::Impl& group, const char* operation) {
 
 /// The reasons in words; those that only pass on what they saw where nobody
 /// knows more.
-std::string describe(
-    const std::vector<Failure>& failures,
-    const ProcessGroup::Impl& group) {
+std::string describe(const std::vector<Failure>& failures) {
   auto first = failures;
   first.erase(
       std::remove_if(
@@ -51,8 +49,9 @@ std::string describe(
   }
   std::ostringstream text;
   for (size_t i = 0; i < std::min(first.size(), kMaxReasons); ++i) {
-    text << (i ? "; " : "") << "rank " << first[i].rank << " of " << group.size
-         << " on host " << first[i].host << " failed: " << first[i].text;
+    text << (i ? "; " : "") << "rank " << first[i].rank << " of "
+         << first[i].size << " on host " << first[i].host
+         << " failed: " << first[i].text;
   }
   if (first.size() > kMaxReasons) {
     text << "; and " << first.size() - kMaxReasons << " more ranks failed";
@@ -68,7 +67,7 @@ void look_for_failure(const ProcessGroup::Impl& group) {
   }
   const auto failures = group.board->read(group.scope);
   if (!failures.empty()) {
-    throw WaitFailure{" because " + describe(failures, group), true};
+    throw WaitFailure{" because " + describe(failures), true};
   }
 }
 
@@ -105,8 +104,7 @@ std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
   }
   if (!failures.empty()) {
     throw WaitFailure{
-        c10::str(
-            " (", error_text(error), ") because ", describe(failures, group)),
+        c10::str(" (", error_text(error), ") because ", describe(failures)),
         true};
   }
   throw WaitFailure{cause + (awaited ? absent_ranks(group, *awaited) : "")};

@@ -39,7 +39,7 @@ Collective start(
     const at::Tensor& tensor,
     Launch&& launch) {
   const auto number = ++group.launched;
-  const bool on_host = tensor.is_cpu() || group.backend == "gloo";
+  const bool on_host = tensor.is_cpu() || group.backend != "nccl";
   return {launch(), number, on_host};
 }
 

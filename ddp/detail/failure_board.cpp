@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <functional>
 #include <future>
+#include <numeric>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -60,6 +61,7 @@ Failure to_failure(const std::string& line) {
   return {
       record.at("scope"),
       record.at("rank"),
+      1,
       record.at("host"),
       record.at("text"),
       record.at("consequence")};
@@ -118,8 +120,10 @@ std::shared_ptr<FailureBoard> FailureBoard::open(
     auto connection = std::make_shared<Connection>();
     connection->store =
         c10::make_intrusive<c10d::PrefixStore>("board", store->clone());
-    return std::shared_ptr<FailureBoard>(
-        new FailureBoard(std::move(connection), rank, size, hosts_store));
+    std::vector<int64_t> members(size);
+    std::iota(members.begin(), members.end(), 0);
+    return std::shared_ptr<FailureBoard>(new FailureBoard(
+        std::move(connection), rank, size, hosts_store, std::move(members)));
   } catch (const std::exception&) {
     return nullptr; // such a store has no second connection
   }
@@ -127,19 +131,43 @@ std::shared_ptr<FailureBoard> FailureBoard::open(
 
 FailureBoard::FailureBoard(
     std::shared_ptr<Connection> connection,
-    int64_t rank,
-    int64_t size,
-    bool hosts_store)
+    int64_t root_rank,
+    int64_t root_size,
+    bool hosts_store,
+    std::vector<int64_t> members)
     : connection_(std::move(connection)),
-      rank_(rank),
-      size_(size),
-      hosts_store_(hosts_store) {}
+      root_rank_(root_rank),
+      root_size_(root_size),
+      hosts_store_(hosts_store),
+      members_(std::move(members)) {}
+
+std::shared_ptr<FailureBoard> FailureBoard::of(
+    const std::vector<int64_t>& ranks) const {
+  std::vector<int64_t> members;
+  for (const auto rank : ranks) {
+    members.push_back(members_.at(rank));
+  }
+  return std::shared_ptr<FailureBoard>(new FailureBoard(
+      connection_, root_rank_, root_size_, hosts_store_, std::move(members)));
+}
+
+/// A failure that was written with the rank in the root group.
+Failure FailureBoard::in_this_group(Failure failure) const {
+  const auto found = std::find(members_.begin(), members_.end(), failure.rank);
+  failure.size = root_size_;
+  if (found != members_.end()) {
+    failure.rank = std::distance(members_.begin(), found);
+    failure.size = static_cast<int64_t>(members_.size());
+  }
+  return failure;
+}
 
 void FailureBoard::report(
     const std::string& scope,
     const std::string& text,
     bool consequence) {
-  const auto line = to_line({scope, rank_, host_name(), text, consequence});
+  const auto line =
+      to_line({scope, root_rank_, 1, host_name(), text, consequence});
   const auto done = Connection::ask(connection_, [line](c10d::Store& store) {
     store.append(kList, to_bytes(line));
     return store.check({kList}); // the answer says that the list has it
@@ -156,8 +184,8 @@ std::vector<Failure> FailureBoard::read(const std::string& scope) {
   }
   std::vector<Failure> failures;
   for (const auto& line : found) {
-    if (line.failure.rank != rank_) {
-      failures.push_back(line.failure);
+    if (line.failure.rank != root_rank_) {
+      failures.push_back(in_this_group(line.failure));
     }
   }
   return failures;
@@ -166,8 +194,8 @@ std::vector<Failure> FailureBoard::read(const std::string& scope) {
 /// The failures that concern `scope`, and notes there that this rank has read
 /// them.
 std::vector<FailureBoard::Line> FailureBoard::lines(const std::string& scope) {
-  const auto found =
-      Connection::ask(connection_, [scope, rank = rank_](c10d::Store& store) {
+  const auto found = Connection::ask(
+      connection_, [scope, rank = root_rank_](c10d::Store& store) {
         std::vector<Line> result;
         if (!store.check({kList})) {
           return result;
@@ -191,9 +219,10 @@ std::vector<FailureBoard::Line> FailureBoard::lines(const std::string& scope) {
 void FailureBoard::linger(const std::vector<Line>& lines) {
   std::vector<std::string> keys;
   for (const auto& line : lines) {
-    for (int64_t r = 0; line.number >= told_ && r < size_; ++r) {
-      if (r != rank_ && r != line.failure.rank) {
-        keys.push_back(seen(line.number, r));
+    for (const auto member : members_) {
+      if (line.number >= told_ && member != root_rank_ &&
+          member != line.failure.rank) {
+        keys.push_back(seen(line.number, member));
       }
     }
   }
@@ -212,7 +241,7 @@ void FailureBoard::linger(const std::vector<Line>& lines) {
 }
 
 void FailureBoard::attend(const std::string& scope, int64_t number) {
-  const auto key = waiting(scope, rank_);
+  const auto key = waiting(scope, root_rank_);
   Connection::ask(connection_, [key, number](c10d::Store& store) {
     store.set(key, to_bytes(std::to_string(number)));
     return true;
@@ -223,12 +252,12 @@ std::vector<int64_t> FailureBoard::absent(
     const std::string& scope,
     int64_t number) {
   const auto found = Connection::ask(
-      connection_, [scope, number, size = size_](c10d::Store& store) {
+      connection_, [scope, number, members = members_](c10d::Store& store) {
         std::vector<int64_t> ranks;
-        for (int64_t r = 0; r < size; ++r) {
-          const auto key = waiting(scope, r);
+        for (size_t r = 0; r < members.size(); ++r) {
+          const auto key = waiting(scope, members[r]);
           if (!store.check({key}) || std::stoll(get(store, key)) < number) {
-            ranks.push_back(r);
+            ranks.push_back(static_cast<int64_t>(r));
           }
         }
         return ranks;

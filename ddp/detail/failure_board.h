@@ -18,7 +18,10 @@ namespace ddp::detail {
 /// What a rank told the others when it failed.
 struct Failure {
   std::string scope;
+  /// In the group that reads it, or, where that has no such member, in the root
+  /// group; `size` is that group's.
   int64_t rank = 0;
+  int64_t size = 1;
   std::string host;
   std::string text;
   /// Whether it only passes on what it saw of another rank's end.
@@ -29,7 +32,8 @@ struct Failure {
 /// the store.
 ///
 /// Groups are named by scopes: "" is the root, "/0/2" the third duplicate of
-/// its first duplicate. A failure concerns its group and all that come from it.
+/// its first duplicate, "/1_0" the part with color 0 of a split. A failure
+/// concerns its group and all that come from it.
 ///
 /// No function throws, and each is bounded in time: requests run on threads of
 /// their own, over a connection of their own. Where the store is gone nothing
@@ -43,6 +47,9 @@ class FailureBoard {
       int64_t rank,
       int64_t size,
       bool hosts_store);
+
+  /// The same board for a part of this one's group, by these ranks.
+  std::shared_ptr<FailureBoard> of(const std::vector<int64_t>& ranks) const;
 
   /// Returns when the others can read it, or after some seconds.
   void report(
@@ -70,17 +77,22 @@ class FailureBoard {
 
   FailureBoard(
       std::shared_ptr<Connection> connection,
-      int64_t rank,
-      int64_t size,
-      bool hosts_store);
+      int64_t root_rank,
+      int64_t root_size,
+      bool hosts_store,
+      std::vector<int64_t> members);
+
+  Failure in_this_group(Failure failure) const;
 
   std::vector<Line> lines(const std::string& scope);
   void linger(const std::vector<Line>& lines);
 
   std::shared_ptr<Connection> connection_;
-  int64_t rank_;
-  int64_t size_;
+  int64_t root_rank_;
+  int64_t root_size_;
   bool hosts_store_;
+  /// The ranks of the group that it is for, as ranks of the root.
+  std::vector<int64_t> members_;
   /// Lines before this one have been lingered for.
   std::atomic<size_t> told_{0};
 };

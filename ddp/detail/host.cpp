@@ -1,11 +1,14 @@
 #include <ddp/detail/host.h>
 
+#include <ddp/detail/numeric_address.h>
+
 #include <c10/util/Exception.h>
 
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,6 +24,7 @@
 namespace ddp::detail {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 AddressList lookup(
@@ -37,13 +41,6 @@ AddressList lookup(
   return AddressList(list, &freeaddrinfo);
 }
 
-std::string numeric(const sockaddr* address, socklen_t length) {
-  std::array<char, NI_MAXHOST> text{};
-  getnameinfo(
-      address, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
-  return text.data();
-}
-
 bool is_loopback(const sockaddr* address) {
   if (address->sa_family == AF_INET) {
     const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
@@ -51,6 +48,28 @@ bool is_loopback(const sockaddr* address) {
   }
   const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
   return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
+/// Connects a socket that does not block; `errno` says why it could not. Left
+/// to itself the kernel tries for two minutes where a firewall drops packets.
+bool connect_until(int fd, const addrinfo& to, Clock::time_point deadline) {
+  if (connect(fd, to.ai_addr, to.ai_addrlen) == 0) {
+    return true;
+  }
+  if (errno != EINPROGRESS) {
+    return false;
+  }
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  const auto patience = std::clamp<int64_t>(left.count(), 0, INT_MAX);
+  pollfd event{fd, POLLOUT, 0};
+  int error = ETIMEDOUT;
+  socklen_t length = sizeof(error);
+  if (poll(&event, 1, static_cast<int>(patience)) > 0) {
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+  }
+  errno = error;
+  return error == 0;
 }
 
 } // namespace
@@ -76,17 +95,15 @@ ResolvedAddress resolve(
     std::chrono::milliseconds timeout) {
   const auto patience =
       std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(10));
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto deadline = Clock::now() + patience;
   for (;;) {
     int status = 0;
     const auto list = lookup(host, "", 0, status);
     if (status == 0) {
-      return {
-          numeric(list->ai_addr, list->ai_addrlen), is_loopback(list->ai_addr)};
+      return {numeric_address(list->ai_addr), is_loopback(list->ai_addr)};
     }
     const bool may_recover = status == EAI_AGAIN &&
-        std::chrono::steady_clock::now() + std::chrono::milliseconds(500) <
-            deadline;
+        Clock::now() + std::chrono::milliseconds(500) < deadline;
     TORCH_CHECK_WITH(
         DistNetworkError,
         may_recover,
@@ -109,16 +126,15 @@ void wait_for_listener(
     const std::string& address,
     int64_t port,
     std::chrono::milliseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = Clock::now() + timeout;
   int status = 0;
   const auto list =
       lookup(address, std::to_string(port), AI_NUMERICHOST, status);
   for (auto pause = std::chrono::milliseconds(5);; pause = 2 * pause) {
     const int fd = status == 0
-        ? socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0)
+        ? socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)
         : -1;
-    const bool connected =
-        fd >= 0 && connect(fd, list->ai_addr, list->ai_addrlen) == 0;
+    const bool connected = fd >= 0 && connect_until(fd, *list, deadline);
     const std::string reason = std::strerror(errno);
     if (fd >= 0) {
       close(fd);
@@ -127,10 +143,7 @@ void wait_for_listener(
       return;
     }
     pause = std::min(pause, std::chrono::milliseconds(200));
-    TORCH_CHECK_WITH(
-        DistNetworkError,
-        std::chrono::steady_clock::now() + pause < deadline,
-        reason);
+    TORCH_CHECK_WITH(DistNetworkError, Clock::now() + pause < deadline, reason);
     std::this_thread::sleep_for(pause);
   }
 }
@@ -153,7 +166,7 @@ std::string address_towards(const std::string& address, int64_t port) {
   if (fd >= 0) {
     close(fd);
   }
-  return known ? numeric(generic, length) : address;
+  return known ? numeric_address(generic) : address;
 }
 
 int listen_at(const std::string& address, int64_t port) {
@@ -185,6 +198,14 @@ int listen_at(const std::string& address, int64_t port) {
         ". If another job uses the port, set MASTER_PORT to a free one");
   }
   return fd;
+}
+
+int64_t port_of(int descriptor) {
+  sockaddr_storage own{};
+  socklen_t length = sizeof(own);
+  getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &length);
+  // The port is at the same place in both families.
+  return ntohs(reinterpret_cast<sockaddr_in*>(&own)->sin_port);
 }
 
 bool adopt_listener(int descriptor, int64_t port) {

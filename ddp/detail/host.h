@@ -44,6 +44,9 @@ std::string address_towards(const std::string& address, int64_t port);
 /// A socket that listens at a numeric address. Throws `c10::DistNetworkError`.
 int listen_at(const std::string& address, int64_t port);
 
+/// The port that a listening socket is bound to.
+int64_t port_of(int descriptor);
+
 /// Takes over a listening socket that was inherited: checks that it is one,
 /// bound to `port`, and keeps later child processes from inheriting it. Returns
 /// whether the descriptor is good.

@@ -8,7 +8,14 @@
 #include <atomic>
 #include <mutex>
 
+namespace ddp::backends::mpi {
+class Communicator;
+}
+
 namespace ddp {
+
+struct LaunchEnvironment;
+
 namespace detail {
 
 /// Why a group is of no more use: the first reason, empty while it works.
@@ -46,8 +53,15 @@ struct ProcessGroup::Impl {
   /// The address of this host that the other ranks can reach; empty for a
   /// group that was handed to us, which we cannot connect a second time.
   std::string address;
+  /// Equal for the ranks of one host, by rank; empty for a group of one.
+  std::vector<std::string> hosts;
   c10::intrusive_ptr<c10d::Store> store;
+  /// Whether the store ends with this process.
+  bool hosts_store = false;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
+  /// The ranks as MPI knows them, where the backend is mpi; duplicates share
+  /// it, since each backend duplicates it.
+  std::shared_ptr<backends::mpi::Communicator> communicator;
   /// Numbers the groups made from this one, alike on all ranks.
   int64_t children = 0;
   /// Numbers the Reducers on this group, likewise.
@@ -66,6 +80,21 @@ struct ProcessGroup::Impl {
 };
 
 namespace detail {
+
+/// Forms the group of the ranks that `environment` names, or a group of one.
+/// `options` must be complete; `communicator` reaches the ranks over MPI if the
+/// backend is mpi. Collective.
+ProcessGroup form_group(
+    const ProcessGroupOptions& options,
+    LaunchEnvironment environment,
+    const std::shared_ptr<backends::mpi::Communicator>& communicator);
+
+/// Rank 0's address over `communicator`, where the ranks do not know it yet.
+/// Collective.
+void meet_over_mpi(
+    LaunchEnvironment& environment,
+    backends::mpi::Communicator& communicator,
+    std::chrono::milliseconds timeout);
 
 /// Connects the ranks of `impl`, whose other members are filled in, and returns
 /// when all of them are connected. Collective.

@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 TIMEOUT_SECONDS = 900
-RUNS = ("alone", "ddprun", "by-hand", "torchrun")
+RUNS = ("alone", "ddprun", "by-hand", "torchrun", "mpirun")
 LINE = re.compile(
     r"^(?:\[(?P<prefix>[^\]\n]*)\] ?)?rank (?P<rank>\d) of (?P<size>\d): "
     r"loss (?P<loss>\S+), sum of weights (?P<weights>\S+)$", re.M)
@@ -51,8 +51,10 @@ def script_of(found, checkout, folder, torch_dir):
                       text, "unset Torch_DIR", f"cd '{folder}'"]
         elif title in RUNS:
             text = text.replace("29531", free_port())
-            lines.append(f"rm -f model.safetensors\n(\n{text}) >{title}.txt\n"
-                         f"cat {title}.txt\ntest -s model.safetensors")
+            tool = "mpirun" if title == "mpirun" else "true"
+            lines.append(f"if command -v {tool} >/dev/null; then\n"
+                         f"rm -f model.safetensors\n(\n{text}) >{title}.txt\n"
+                         f"cat {title}.txt\ntest -s model.safetensors\nfi")
         else:
             lines.append(text)
         if title == "ddprun":

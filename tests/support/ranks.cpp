@@ -19,8 +19,8 @@ int call_number(const std::string& test) {
   return calls[test]++;
 }
 
-/// Runs the body in a rank's process and ends it.
-[[noreturn]] void be_a_rank(const std::function<void()>& body) {
+/// Runs the body in a rank's process; the code to end it with.
+int be_a_rank(const std::function<void()>& body) {
   int code = 1;
   try {
     body();
@@ -38,7 +38,7 @@ int call_number(const std::string& test) {
   if (__lsan_do_recoverable_leak_check && code == 0) { // _exit() skips it
     code = __lsan_do_recoverable_leak_check();
   }
-  _exit(code);
+  return code;
 }
 
 /// A test's name as a filter that matches it alone.
@@ -62,30 +62,40 @@ std::string own_path() {
 
 } // namespace
 
+std::optional<Command> command_of_rank(
+    const std::function<void()>& body,
+    void (*end)(int)) {
+  const std::string test = Catch::getResultCapture().getCurrentTestName();
+  const auto call = std::to_string(call_number(test));
+  if (const char* wanted = std::getenv("DDP_TEST_CALL")) {
+    if (call == wanted) {
+      end(be_a_rank(body));
+    }
+    return std::nullopt;
+  }
+  return Command{{own_path(), escaped(test)}, {{"DDP_TEST_CALL", call}}};
+}
+
 std::vector<Outcome> ranks(
     int size,
     const std::function<void()>& body,
     const RankOptions& options) {
-  const std::string test = Catch::getResultCapture().getCurrentTestName();
-  const auto call = std::to_string(call_number(test));
-  if (const char* wanted = std::getenv("DDP_TEST_CALL")) {
-    if (call != wanted) {
-      return {};
-    }
-    be_a_rank(body);
+  const auto again = command_of_rank(body, _exit);
+  if (!again) {
+    return {};
   }
   std::vector<Command> commands;
   const auto port = std::to_string(free_port());
   for (int rank = 0; rank < size; ++rank) {
-    Command command{{own_path(), escaped(test)}, options.environment};
+    auto command = *again;
     auto& variables = command.environment;
+    variables.insert(options.environment.begin(), options.environment.end());
     variables.insert({"RANK", std::to_string(rank)});
     variables.insert({"WORLD_SIZE", std::to_string(size)});
     variables.insert({"MASTER_ADDR", "127.0.0.1"});
     variables.insert({"MASTER_PORT", port});
     variables.insert({"OMP_NUM_THREADS", "1"});
     variables.insert({"DDP_BACKEND", "gloo"});
-    variables["DDP_TEST_CALL"] = call;
     commands.push_back(command);
   }
   const auto outcomes = run(commands, options.timeout);

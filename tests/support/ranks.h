@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,5 +35,12 @@ std::vector<Outcome> ranks(
 
 /// The same with a group formed.
 void ranks(int size, const std::function<void(ProcessGroup)>& body);
+
+/// For other ways to start ranks. In the test's first process: the command that
+/// runs the same test case up to this call. There `body` runs and `end` ends
+/// the process with its exit code. Nothing in a rank of another call.
+std::optional<Command> command_of_rank(
+    const std::function<void()>& body,
+    void (*end)(int));
 
 } // namespace ddp::test

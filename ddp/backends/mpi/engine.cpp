@@ -1,0 +1,283 @@
+#include <ddp/backends/mpi/engine.h>
+
+#include <ddp/backends/mpi/pause.h>
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace ddp::backends::mpi {
+namespace {
+
+// For operations that a program left behind at its end.
+constexpr std::chrono::seconds kGrace{2};
+// A thread that waits has nothing better to do; the engine's own may share its
+// core with one that computes.
+constexpr std::chrono::microseconds kPatienceOfWaiters{1000};
+constexpr std::chrono::microseconds kPatienceOfThread{50};
+// To wake a thread costs more than a small operation takes. After one the
+// thread naps for this long, in case that more follow, before it sleeps.
+constexpr std::chrono::milliseconds kAlert{2};
+constexpr std::chrono::microseconds kNap{100};
+
+} // namespace
+
+Engine& Engine::get() {
+  // Never destroyed: its thread and communicators may outlive main's.
+  static auto* engine = new Engine;
+  return *engine;
+}
+
+Engine::Engine() : threading_(initialize_mpi()) {
+  if (threading_ != Threading::kCaller) {
+    std::thread([this] { run(); }).detach();
+  }
+}
+
+void Engine::submit(const OperationPtr& operation) {
+  bool asleep = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    incoming_.push_back(operation);
+    ++outstanding_;
+    last_submit_ = Clock::now();
+    asleep = asleep_;
+  }
+  if (threading_ == Threading::kCaller) {
+    poll();
+    return;
+  }
+  // Whoever holds the lock otherwise is about to let go of it, and the thread
+  // looks again.
+  if (calls_.try_lock()) {
+    const std::lock_guard<std::mutex> lock(calls_, std::adopt_lock);
+    start_waiting();
+  }
+  if (asleep) {
+    wake_.notify_one();
+  }
+}
+
+bool Engine::wait(Operation& operation, Clock::time_point until) {
+  if (operation.done_) {
+    return true;
+  }
+  ++operation.waiters_;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++helpers_;
+  }
+  Pause pause(kPatienceOfWaiters);
+  while (!operation.done_ && Clock::now() < until) {
+    if (operation.arrived_ && !operation.claimed_) {
+      operation.complete();
+      continue;
+    }
+    if (calls_.try_lock()) {
+      const std::lock_guard<std::mutex> lock(calls_, std::adopt_lock);
+      advance();
+    }
+    if (!operation.arrived_ || operation.claimed_) {
+      pause();
+    }
+  }
+  leave(operation);
+  return operation.done_;
+}
+
+void Engine::leave(Operation& operation) {
+  --operation.waiters_;
+  if (operation.arrived_) { // it was left to this thread
+    operation.complete();
+  }
+  if (threading_ == Threading::kCaller) {
+    complete_arrived();
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (--helpers_ == 0 && outstanding_ > 0 && asleep_) {
+    wake_.notify_one();
+  }
+}
+
+void Engine::poll() {
+  if (threading_ != Threading::kCaller) {
+    return;
+  }
+  {
+    const std::lock_guard<std::mutex> lock(calls_);
+    advance();
+  }
+  complete_arrived();
+}
+
+std::unique_lock<std::mutex> Engine::exclusive() {
+  return threading_ == Threading::kOneAtATime
+      ? std::unique_lock<std::mutex>(calls_)
+      : std::unique_lock<std::mutex>();
+}
+
+bool Engine::stop() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (threading_ != Threading::kCaller) {
+    rest_.wait_for(
+        lock, kGrace, [this] { return outstanding_ == 0 || unfinished_; });
+    stopping_ = true;
+    wake_.notify_one();
+    rest_.wait_for(lock, kGrace, [this] { return stopped_; });
+  }
+  return outstanding_ == 0 && !unfinished_ &&
+      (stopped_ || threading_ == Threading::kCaller);
+}
+
+void Engine::run() {
+  prctl(PR_SET_NAME, "ddp_mpi");
+  prctl(PR_SET_TIMERSLACK, 1000); // nanoseconds; pauses are shorter than 50 us
+  Pause pause(kPatienceOfThread);
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    sleep(lock);
+    if (stopping_) {
+      break;
+    }
+    const bool drive = outstanding_ > 0 && helpers_ == 0;
+    lock.unlock();
+    complete_arrived();
+    bool changed = true;
+    if (drive) {
+      const std::lock_guard<std::mutex> calls(calls_);
+      changed = advance();
+    }
+    if (changed) {
+      pause.reset();
+    } else {
+      pause();
+    }
+    lock.lock();
+  }
+  stopped_ = true;
+  rest_.notify_all();
+}
+
+void Engine::sleep(std::unique_lock<std::mutex>& lock) {
+  const auto needed = [this] {
+    return stopping_ || !arrived_.empty() ||
+        (outstanding_ > 0 && helpers_ == 0);
+  };
+  while (!needed() && Clock::now() - last_submit_ < kAlert) {
+    wake_.wait_for(lock, kNap);
+  }
+  asleep_ = true;
+  wake_.wait(lock, needed);
+  asleep_ = false;
+}
+
+bool Engine::advance() {
+  const bool started = start_waiting();
+  return test_started() || started;
+}
+
+bool Engine::start_waiting() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    waiting_.insert(waiting_.end(), incoming_.begin(), incoming_.end());
+    incoming_.clear();
+  }
+  const auto before = waiting_.size();
+  // An operation that cannot start yet holds up those behind it.
+  std::vector<const Channel*> held_up;
+  for (auto place = waiting_.begin(); place != waiting_.end();) {
+    const auto* channel = (*place)->channel_.get();
+    bool blocked =
+        std::find(held_up.begin(), held_up.end(), channel) != held_up.end();
+    if (!blocked && leaves_queue(*place, blocked)) {
+      place = waiting_.erase(place);
+      continue;
+    }
+    held_up.push_back(channel);
+    ++place;
+  }
+  return waiting_.size() != before;
+}
+
+bool Engine::leaves_queue(const OperationPtr& operation, bool& blocked) {
+  const auto breakage = operation->channel_->breakage();
+  if (!breakage.empty()) {
+    operation->fail("its group failed before: " + breakage);
+    arrive(operation);
+    return true;
+  }
+  if (!operation->ready()) {
+    blocked = Clock::now() < operation->deadline_;
+    if (!blocked) {
+      operation->time_out();
+      arrive(operation);
+    }
+    return !blocked;
+  }
+  if (operation->start()) {
+    started_.push_back(operation);
+  } else {
+    abandon(operation);
+  }
+  return true;
+}
+
+bool Engine::test_started() {
+  const auto now = Clock::now();
+  const auto before = started_.size();
+  for (size_t i = 0; i < started_.size();) {
+    const auto operation = started_[i];
+    const auto state = operation->test();
+    if (state == Operation::State::kPending && now < operation->deadline_) {
+      ++i;
+      continue;
+    }
+    started_.erase(started_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (state == Operation::State::kDone) {
+      arrive(operation);
+      continue;
+    }
+    if (state == Operation::State::kPending) {
+      operation->time_out();
+    }
+    abandon(operation);
+  }
+  return started_.size() != before;
+}
+
+void Engine::abandon(const OperationPtr& operation) {
+  operation->abandoned_ = true;
+  abandoned_.push_back(operation);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    unfinished_ = true;
+  }
+  arrive(operation);
+}
+
+void Engine::arrive(const OperationPtr& operation) {
+  operation->arrived_ = true;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  --outstanding_;
+  if (operation->waiters_ == 0) { // nobody who would complete it
+    arrived_.push_back(operation);
+    wake_.notify_one();
+  }
+  if (outstanding_ == 0) {
+    rest_.notify_all();
+  }
+}
+
+void Engine::complete_arrived() {
+  std::vector<OperationPtr> arrived;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    arrived.swap(arrived_);
+  }
+  for (const auto& operation : arrived) {
+    operation->complete();
+  }
+}
+
+} // namespace ddp::backends::mpi

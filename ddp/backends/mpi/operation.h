@@ -1,0 +1,106 @@
+#pragma once
+
+#include <ddp/backends/mpi/requests.h>
+#include <ddp/backends/mpi/staging.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace ddp::backends::mpi {
+
+/// What the operations on one communicator share. It lives as long as any.
+struct Channel {
+  explicit Channel(std::unique_ptr<Comm> its_comm);
+
+  const std::unique_ptr<Comm> comm;
+  const int rank;
+  const int size;
+  /// Numbers the operations.
+  std::atomic<uint64_t> launched{0};
+
+  /// Why it is of no more use: the first reason, empty while it works.
+  void set_breakage(const std::string& reason);
+  std::string breakage() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::string breakage_;
+};
+
+/// What an operation does.
+struct Task {
+  c10d::OpType type = c10d::OpType::UNKNOWN;
+  /// "all_reduce", for messages.
+  const char* name = "";
+  std::chrono::milliseconds timeout{};
+  Staging staging;
+  /// What the operation fills, as the caller knows it.
+  std::vector<at::Tensor> outputs;
+  /// Of all tensors, for messages.
+  int64_t bytes = 0;
+  int64_t largest = 0;
+  /// Make MPI's calls. They and `finish` hold the tensors alive.
+  std::vector<std::function<void(Requests&)>> steps;
+  /// What is left to do when MPI is done.
+  std::vector<std::function<void()>> finish;
+};
+
+/// An operation that MPI works at.
+class Operation final : public c10d::Work {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  Operation(std::shared_ptr<Channel> channel, Task task);
+
+  bool isCompleted() override;
+  /// Waits until the outputs may be used. Without a timeout it throws at the
+  /// operation's own, which breaks the communicator. A shorter one ends this
+  /// wait only, by an exception too; the operation goes on.
+  bool wait(std::chrono::milliseconds timeout) override;
+  void synchronize() override;
+  int sourceRank() const override;
+  std::vector<at::Tensor> result() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const override;
+
+ private:
+  friend class Engine;
+  enum class State { kPending, kDone, kFailed };
+
+  // For the engine, which calls them one at a time.
+  bool ready();
+  /// False if it failed.
+  bool start();
+  State test();
+  void time_out();
+  /// Fails it and breaks the channel.
+  void fail(const std::string& reason);
+
+  // For any thread.
+  /// Does what is left after MPI, once.
+  void complete();
+  std::string description() const;
+
+  const std::shared_ptr<Channel> channel_;
+  Task task_;
+  const uint64_t number_;
+  const Clock::time_point deadline_;
+  const c10::intrusive_ptr<c10::ivalue::Future> future_;
+  std::unique_ptr<Requests> requests_;
+  std::exception_ptr error_;
+  int source_ = -1;
+  bool abandoned_ = false;
+  /// MPI is done with it, or it failed.
+  std::atomic<bool> arrived_{false};
+  std::atomic<bool> claimed_{false};
+  std::atomic<bool> done_{false};
+  std::atomic<int> waiters_{0};
+};
+
+} // namespace ddp::backends::mpi

@@ -1,0 +1,223 @@
+#include <ddp/backends/mpi/operators.h>
+
+#include <ddp/backends/mpi/error.h>
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Exception.h>
+#include <c10/util/Half.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+
+namespace ddp::backends::mpi {
+namespace {
+
+using c10::ScalarType;
+using Kind = c10d::ReduceOp::RedOpType;
+
+constexpr std::array<Kind, 4> kSmallFloatOps{
+    Kind::SUM,
+    Kind::PRODUCT,
+    Kind::MIN,
+    Kind::MAX};
+using SmallFloatOps = std::array<MPI_Op, kSmallFloatOps.size()>;
+
+struct Smaller {
+  float operator()(float a, float b) const {
+    return b < a ? b : a;
+  }
+};
+
+struct Larger {
+  float operator()(float a, float b) const {
+    return a < b ? b : a;
+  }
+};
+
+/// An operation as MPI calls it: `inout` = `in` * `inout`.
+template <typename T, typename Function>
+void combine(void* in, void* inout, int* count, MPI_Datatype* /*type*/) {
+  const auto* a = static_cast<const T*>(in);
+  auto* b = static_cast<T*>(inout);
+  for (int i = 0; i < *count; ++i) {
+    b[i] = static_cast<T>(Function()(static_cast<float>(a[i]), float(b[i])));
+  }
+}
+
+template <typename T, typename Function>
+MPI_Op create() {
+  MPI_Op op = MPI_OP_NULL;
+  check_mpi(
+      MPI_Op_create(combine<T, Function>, /*commute=*/1, &op), "MPI_Op_create");
+  return op;
+}
+
+/// In the order of `kSmallFloatOps`.
+template <typename T>
+SmallFloatOps create_all() {
+  return {
+      create<T, std::plus<>>(),
+      create<T, std::multiplies<>>(),
+      create<T, Smaller>(),
+      create<T, Larger>()};
+}
+
+/// MPI's handles live as long as MPI does.
+struct CreatedOps {
+  SmallFloatOps half = create_all<c10::Half>();
+  SmallFloatOps bfloat16 = create_all<c10::BFloat16>();
+};
+
+const CreatedOps& created_ops() {
+  static const CreatedOps ops;
+  return ops;
+}
+
+const char* name_of(Kind kind) {
+  constexpr std::array<const char*, 9> kNames{
+      "SUM",
+      "AVG",
+      "PRODUCT",
+      "MIN",
+      "MAX",
+      "BAND",
+      "BOR",
+      "BXOR",
+      "PREMUL_SUM"};
+  return kind < kNames.size() ? kNames[kind] : "UNUSED";
+}
+
+/// AVG aside.
+std::optional<MPI_Op> logical(Kind kind) {
+  switch (kind) {
+    case Kind::SUM:
+    case Kind::MAX:
+    case Kind::BOR:
+      return MPI_LOR;
+    case Kind::PRODUCT:
+    case Kind::MIN:
+    case Kind::BAND:
+      return MPI_LAND;
+    case Kind::BXOR:
+      return MPI_LXOR;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<MPI_Op> arithmetic(Kind kind, ScalarType dtype) {
+  const bool integral = c10::isIntegralType(dtype, /*includeBool=*/false);
+  const bool ordered = !c10::isComplexType(dtype);
+  switch (kind) {
+    case Kind::SUM:
+      return MPI_SUM;
+    case Kind::PRODUCT:
+      return MPI_PROD;
+    case Kind::MIN:
+      return ordered ? std::make_optional(MPI_MIN) : std::nullopt;
+    case Kind::MAX:
+      return ordered ? std::make_optional(MPI_MAX) : std::nullopt;
+    case Kind::BAND:
+      return integral ? std::make_optional(MPI_BAND) : std::nullopt;
+    case Kind::BOR:
+      return integral ? std::make_optional(MPI_BOR) : std::nullopt;
+    case Kind::BXOR:
+      return integral ? std::make_optional(MPI_BXOR) : std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<MPI_Op> small_float(Kind kind, const SmallFloatOps& ops) {
+  const auto* place =
+      std::find(kSmallFloatOps.begin(), kSmallFloatOps.end(), kind);
+  return place == kSmallFloatOps.end()
+      ? std::nullopt
+      : std::make_optional(ops[place - kSmallFloatOps.begin()]);
+}
+
+std::optional<MPI_Datatype> native_type(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Byte:
+      return MPI_UINT8_T;
+    case ScalarType::Char:
+      return MPI_INT8_T;
+    case ScalarType::Short:
+      return MPI_INT16_T;
+    case ScalarType::Int:
+      return MPI_INT32_T;
+    case ScalarType::Long:
+      return MPI_INT64_T;
+    case ScalarType::UInt16:
+      return MPI_UINT16_T;
+    case ScalarType::UInt32:
+      return MPI_UINT32_T;
+    case ScalarType::UInt64:
+      return MPI_UINT64_T;
+    case ScalarType::Float:
+      return MPI_FLOAT;
+    case ScalarType::Double:
+      return MPI_DOUBLE;
+    case ScalarType::ComplexFloat:
+      return MPI_C_FLOAT_COMPLEX;
+    case ScalarType::ComplexDouble:
+      return MPI_C_DOUBLE_COMPLEX;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// The type, and the operation if there is one.
+struct Choice {
+  std::optional<MPI_Datatype> type;
+  std::optional<MPI_Op> op;
+  int per_element = 1;
+};
+
+Choice choose(ScalarType dtype, Kind kind) {
+  switch (dtype) {
+    case ScalarType::Bool:
+      return {MPI_C_BOOL, logical(kind)};
+    case ScalarType::Half:
+      return {MPI_UINT16_T, small_float(kind, created_ops().half)};
+    case ScalarType::BFloat16:
+      return {MPI_UINT16_T, small_float(kind, created_ops().bfloat16)};
+    case ScalarType::ComplexHalf: // as pairs, which only a sum is
+      return {
+          MPI_UINT16_T,
+          kind == Kind::SUM ? small_float(kind, created_ops().half)
+                            : std::nullopt,
+          2};
+    default:
+      return {native_type(dtype), arithmetic(kind, dtype)};
+  }
+}
+
+} // namespace
+
+void create_operators() {
+  created_ops();
+}
+
+Operator operator_for(ScalarType dtype, const c10d::ReduceOp& op) {
+  const Kind kind = op.op_;
+  const bool mean = kind == Kind::AVG;
+  const auto choice = choose(dtype, mean ? Kind::SUM : kind);
+  TORCH_CHECK_VALUE(
+      choice.type,
+      "backend mpi does not reduce tensors of ",
+      dtype,
+      "; it can only move them");
+  TORCH_CHECK_VALUE(
+      choice.op &&
+          (!mean || c10::isFloatingType(dtype) || c10::isComplexType(dtype)),
+      "backend mpi does not reduce tensors of ",
+      dtype,
+      " by ",
+      name_of(kind));
+  return {*choice.type, *choice.op, choice.per_element};
+}
+
+} // namespace ddp::backends::mpi

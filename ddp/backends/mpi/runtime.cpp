@@ -1,0 +1,108 @@
+#include <ddp/backends/mpi/runtime.h>
+
+#include <ddp/backends/mpi/engine.h>
+#include <ddp/backends/mpi/error.h>
+
+#include <c10/util/Exception.h>
+
+#include <cstdlib>
+#include <mutex>
+
+namespace ddp::backends::mpi {
+namespace {
+
+/// Runs at the end of a process whose MPI is ours.
+void finalize() {
+  // MPI_Finalize would wait for what is in flight, maybe for ever. Without it
+  // mpirun ends the job.
+  if (Engine::get().stop() && mpi_running()) {
+    MPI_Finalize();
+  }
+}
+
+Threading start() {
+  int provided = MPI_THREAD_SINGLE;
+  check_mpi(
+      MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided),
+      "MPI_Init_thread");
+  std::atexit(finalize);
+  switch (provided) {
+    case MPI_THREAD_MULTIPLE:
+      return Threading::kFree;
+    case MPI_THREAD_SERIALIZED:
+      return Threading::kOneAtATime;
+    default:
+      return Threading::kCaller;
+  }
+}
+
+/// Whether this thread may call MPI to free something.
+bool may_free() {
+  if (!mpi_running()) {
+    return false;
+  }
+  int level = MPI_THREAD_SINGLE;
+  int is_main = 0;
+  MPI_Query_thread(&level);
+  MPI_Is_thread_main(&is_main);
+  return level >= MPI_THREAD_SERIALIZED || is_main;
+}
+
+} // namespace
+
+bool mpi_running() {
+  int initialized = 0;
+  int finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  return initialized && !finalized;
+}
+
+Threading initialize_mpi() {
+  static std::mutex mutex;
+  static bool ours = false;
+  static Threading threading = Threading::kCaller;
+  const std::lock_guard<std::mutex> lock(mutex);
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized) {
+    C10_THROW_ERROR(
+        DistBackendError,
+        "MPI was finalised in this process and cannot start again");
+  }
+  if (!ours && !mpi_running()) {
+    ours = true;
+    threading = start();
+  } else if (!ours) {
+    int level = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&level);
+    threading =
+        level == MPI_THREAD_MULTIPLE ? Threading::kFree : Threading::kCaller;
+  }
+  return threading;
+}
+
+Comm::Comm(MPI_Comm owned) : comm_(owned) {
+  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+}
+
+Comm::~Comm() {
+  if (comm_ != MPI_COMM_NULL && may_free()) {
+    const auto guard = Engine::get().exclusive();
+    MPI_Comm_free(&comm_);
+  }
+}
+
+int Comm::rank() const {
+  int rank = 0;
+  check_mpi(MPI_Comm_rank(comm_, &rank), "MPI_Comm_rank");
+  return rank;
+}
+
+int Comm::size() const {
+  int size = 0;
+  check_mpi(MPI_Comm_size(comm_, &size), "MPI_Comm_size");
+  return size;
+}
+
+} // namespace ddp::backends::mpi

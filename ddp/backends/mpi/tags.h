@@ -1,0 +1,11 @@
+#pragma once
+
+namespace ddp::backends::mpi {
+
+/// The tags of messages: the last ones, of the 32768 that every MPI has, are
+/// ours.
+constexpr int kExchangeTag = 32767;
+constexpr int kArrivalTag = 32766;
+constexpr int kFirstReservedTag = kArrivalTag;
+
+} // namespace ddp::backends::mpi

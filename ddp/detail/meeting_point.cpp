@@ -1,0 +1,108 @@
+#include <ddp/detail/meeting_point.h>
+
+#include <ddp/detail/first_reachable.h>
+#include <ddp/detail/host.h>
+#include <ddp/detail/network_interface.h>
+
+#include <c10/util/Exception.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <random>
+#include <sstream>
+
+namespace ddp::detail {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kLoopback = "127.0.0.1";
+constexpr const char* kAnyAddress = "0.0.0.0";
+
+std::string random_name() {
+  std::random_device device;
+  std::ostringstream text;
+  text << std::hex << device() << device();
+  return text.str();
+}
+
+/// Rank 0's part: which of its addresses the others reach, only they can tell.
+json listen(LaunchEnvironment& environment, bool one_host) {
+  const auto& interface = environment.interface;
+  auto addresses = interface.empty()
+      ? own_addresses()
+      : std::vector<std::string>{interface_address(interface)};
+  if (one_host || addresses.empty()) {
+    addresses = {kLoopback};
+  }
+  const bool loopback = addresses.front() == kLoopback;
+  const auto* any =
+      addresses.front().find(':') == std::string::npos ? kAnyAddress : "::";
+  const int descriptor = listen_at(loopback ? kLoopback : any, 0);
+  environment.store_descriptor = descriptor;
+  environment.master_addr = addresses.front();
+  environment.master_port = port_of(descriptor);
+  return {
+      {"host", host_identity()},
+      {"addresses", addresses},
+      {"port", environment.master_port},
+      {"job", random_name()}};
+}
+
+/// Networks of containers have the same addresses on many hosts: one that is
+/// this host's as well is not the way to another.
+std::vector<std::string> foreign(std::vector<std::string> addresses) {
+  for (const auto& own : own_addresses()) {
+    addresses.erase(
+        std::remove(addresses.begin(), addresses.end(), own), addresses.end());
+  }
+  return addresses;
+}
+
+std::string address_of(
+    const json& place,
+    const LaunchEnvironment& environment,
+    std::chrono::milliseconds timeout) {
+  if (place.at("host") == host_identity()) {
+    return kLoopback;
+  }
+  const std::vector<std::string> all = place.at("addresses");
+  auto address =
+      first_reachable(foreign(all), environment.master_port, timeout);
+  TORCH_CHECK_WITH(
+      DistNetworkError,
+      !address.empty(),
+      "rank ",
+      environment.rank,
+      " of ",
+      environment.world_size,
+      " on host ",
+      host_name(),
+      " could not reach rank 0 at any of its addresses, ",
+      place.at("addresses").dump(),
+      ", port ",
+      environment.master_port,
+      ". Set MASTER_ADDR to one that all hosts reach, and MASTER_PORT to a "
+      "free port there");
+  return address;
+}
+
+} // namespace
+
+void choose_meeting_point(
+    LaunchEnvironment& environment,
+    const TextBroadcast& broadcast,
+    bool one_host,
+    std::chrono::milliseconds timeout) {
+  const auto own =
+      environment.rank == 0 ? listen(environment, one_host) : json();
+  const auto place = json::parse(broadcast(own.dump()));
+  if (environment.rank != 0) {
+    environment.master_port = place.at("port");
+    environment.master_addr = address_of(place, environment, timeout);
+  }
+  // Another job's store may be at the same port of a host we took for rank 0's.
+  environment.attempt = "ddp/" + place.at("job").get<std::string>();
+}
+
+} // namespace ddp::detail

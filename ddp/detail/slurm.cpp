@@ -1,0 +1,63 @@
+#include <ddp/detail/slurm.h>
+
+#include <ddp/detail/environment_variable.h>
+
+#include <c10/util/Exception.h>
+
+#include <limits>
+
+namespace ddp::detail {
+namespace {
+
+// Above the ports that Linux gives to connections (32768 to 60999).
+constexpr int64_t kFirstPort = 61440;
+constexpr int64_t kPorts = 4096;
+constexpr int64_t kAttempts = 8;
+
+int64_t required(const EnvironmentLookup& lookup, const char* name) {
+  const auto value =
+      integer_variable(lookup, name, 0, std::numeric_limits<int64_t>::max());
+  TORCH_CHECK_VALUE(
+      value.has_value(),
+      name,
+      " is not set, although SLURM_STEP_ID is: set MASTER_ADDR and MASTER_PORT "
+      "to the host of rank 0 and a free port there");
+  return *value;
+}
+
+} // namespace
+
+std::string first_host(const std::string& list) {
+  std::string host;
+  for (size_t at = 0; at < list.size() && list[at] != ',';) {
+    if (list[at] != '[') {
+      host += list[at++];
+      continue;
+    }
+    const auto end = list.find_first_of(",-]", at);
+    host += list.substr(at + 1, end - at - 1);
+    const auto close = list.find(']', at);
+    at = close == std::string::npos ? list.size() : close + 1;
+  }
+  return host;
+}
+
+void meet_by_slurm(
+    LaunchEnvironment& environment,
+    const EnvironmentLookup& lookup) {
+  const auto job = required(lookup, "SLURM_JOB_ID");
+  const auto step = required(lookup, "SLURM_STEP_ID");
+  const auto hosts = lookup("SLURM_STEP_NODELIST").value_or("");
+  TORCH_CHECK_VALUE(
+      !hosts.empty(),
+      "SLURM_STEP_NODELIST is not set: set MASTER_ADDR and MASTER_PORT to the "
+      "host of rank 0 and a free port there");
+  const bool one_host = lookup("SLURM_STEP_NUM_NODES").value_or("") == "1";
+  environment.master_addr = one_host ? "127.0.0.1" : first_host(hosts);
+  environment.master_port =
+      kFirstPort + (job * kAttempts + step) % (kPorts - kAttempts);
+  environment.port_count = kAttempts;
+  environment.attempt += c10::str("/slurm_", job, "_", step);
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,187 @@
+#include <ddp/detail/store_connection.h>
+
+#include <ddp/detail/error_text.h>
+#include <ddp/detail/host.h>
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <thread>
+
+namespace ddp::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+constexpr auto kPause = milliseconds(100);
+// For a program that takes connections and does not answer.
+constexpr auto kAnswerTime = milliseconds(3000);
+// By this key the store of this very job is known among others.
+constexpr const char* kHere = "here";
+
+/// A listening socket for rank 0, where it matters which; the store's own
+/// listens on all interfaces.
+std::optional<int> listener(
+    const LaunchEnvironment& environment,
+    const ResolvedAddress& master,
+    int64_t port) {
+  const auto inherited = environment.store_descriptor;
+  if (inherited && adopt_listener(*inherited, port)) {
+    unsetenv("DDP_STORE_FD"); // the store closes it: it is taken once
+    return inherited;
+  }
+  // A host's own name may resolve to a loopback address as well, but to another
+  // on others.
+  if (means_this_host(environment.master_addr)) {
+    return listen_at(master.address, port);
+  }
+  return environment.port_count > 1
+      ? std::optional<int>(listen_at("0.0.0.0", port))
+      : std::nullopt;
+}
+
+StorePtr serve(
+    const LaunchEnvironment& environment,
+    const ResolvedAddress& master,
+    milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  const auto end = environment.master_port + environment.port_count;
+  for (auto port = environment.master_port;; ++port) {
+    try {
+      options.port = static_cast<uint16_t>(port);
+      options.masterListenFd = listener(environment, master, port);
+      return c10::make_intrusive<c10d::TCPStore>(master.address, options);
+    } catch (const std::exception&) {
+      if (port + 1 >= end) {
+        throw;
+      }
+    }
+  }
+}
+
+StorePtr join(const std::string& address, int64_t port, milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(port);
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  return c10::make_intrusive<c10d::TCPStore>(address, options);
+}
+
+/// The store at a port if it is this job's.
+StorePtr open_if_ours(
+    const LaunchEnvironment& environment,
+    const std::string& address,
+    int64_t port) {
+  try {
+    wait_for_listener(address, port, milliseconds(0));
+    auto store = join(address, port, kAnswerTime);
+    const auto keys =
+        c10::make_intrusive<c10d::PrefixStore>(environment.attempt, store);
+    return keys->check({kHere}) ? store : nullptr;
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+/// The same in bounded time: a client of the store waits without end for the
+/// first answer. Then its thread is left to itself.
+StorePtr try_port(
+    const LaunchEnvironment& environment,
+    const std::string& address,
+    int64_t port) {
+  auto task = std::make_shared<std::packaged_task<StorePtr()>>(
+      [environment, address, port] {
+        return open_if_ours(environment, address, port);
+      });
+  auto result = task->get_future();
+  std::thread([task] { (*task)(); }).detach();
+  return result.wait_for(kAnswerTime) == std::future_status::ready
+      ? result.get()
+      : nullptr;
+}
+
+StorePtr search(
+    const LaunchEnvironment& environment,
+    const std::string& address,
+    milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  for (;; std::this_thread::sleep_for(kPause)) {
+    for (int64_t i = 0; i < environment.port_count; ++i) {
+      const auto port = environment.master_port + i;
+      if (auto store = try_port(environment, address, port)) {
+        store->setTimeout(timeout);
+        return store;
+      }
+    }
+    TORCH_CHECK_WITH(
+        DistNetworkError,
+        Clock::now() < deadline,
+        "none of the ",
+        environment.port_count,
+        " ports from there on has the store of this job");
+  }
+}
+
+StorePtr connect(
+    const LaunchEnvironment& environment,
+    bool is_server,
+    milliseconds timeout) {
+  const auto master = resolve(environment.master_addr, timeout);
+  if (is_server) {
+    return serve(environment, master, timeout);
+  }
+  if (environment.port_count > 1) {
+    return search(environment, master.address, timeout);
+  }
+  // The store's own attempts go on for twice the timeout, and noisily.
+  wait_for_listener(master.address, environment.master_port, timeout);
+  return join(master.address, environment.master_port, timeout);
+}
+
+} // namespace
+
+StorePtr connect_to_store(
+    const LaunchEnvironment& environment,
+    milliseconds timeout) {
+  const bool is_server =
+      environment.rank == 0 && !environment.launcher_hosts_store;
+  try {
+    auto keys = c10::make_intrusive<c10d::PrefixStore>(
+        environment.attempt, connect(environment, is_server, timeout));
+    if (environment.port_count > 1 && is_server) {
+      keys->set(kHere, std::vector<uint8_t>());
+    }
+    return keys;
+  } catch (const std::exception& error) {
+    C10_THROW_ERROR(
+        DistNetworkError,
+        c10::str(
+            "rank ",
+            environment.rank,
+            " of ",
+            environment.world_size,
+            is_server ? " could not serve the store at "
+                      : " could not reach rank 0's store at ",
+            environment.master_addr,
+            ":",
+            environment.master_port,
+            " within ",
+            timeout.count() / 1000.0,
+            " s",
+            is_server ? "" : " (is rank 0 missing, or MASTER_PORT wrong?)",
+            ": ",
+            error_text(error)));
+  }
+}
+
+} // namespace ddp::detail

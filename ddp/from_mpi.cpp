@@ -1,0 +1,54 @@
+#include <ddp/backends/mpi.h>
+#include <ddp/detail/process_group_impl.h>
+#include <ddp/environment.h>
+#include <ddp/process_group.h>
+
+#include <c10/util/Exception.h>
+
+namespace ddp {
+namespace {
+
+ProcessGroupOptions complete(ProcessGroupOptions options) {
+  options = complete_options(std::move(options));
+  if (options.backend().empty()) {
+    options.backend("mpi");
+  }
+  return options;
+}
+
+LaunchEnvironment ranks_of(
+    const backends::mpi::Communicator& communicator,
+    const ProcessGroupOptions& options) {
+  LaunchEnvironment environment;
+  environment.source = "MPI";
+  environment.interface = options.interface();
+  environment.rank = communicator.rank();
+  environment.world_size = communicator.size();
+  TORCH_CHECK_VALUE(
+      options.rank().value_or(environment.rank) == environment.rank &&
+          options.world_size().value_or(environment.world_size) ==
+              environment.world_size,
+      "from_mpi: this is rank ",
+      environment.rank,
+      " of ",
+      environment.world_size,
+      " in the communicator, and the options may not say otherwise");
+  return environment;
+}
+
+} // namespace
+
+ProcessGroup ProcessGroup::from_mpi_handle(
+    const void* handle,
+    size_t size,
+    const ProcessGroupOptions& program_options) {
+  const auto options = complete(program_options);
+  const auto communicator = backends::mpi::library().adopt(handle, size);
+  auto environment = ranks_of(*communicator, options);
+  if (environment.world_size > 1) {
+    detail::meet_over_mpi(environment, *communicator, *options.timeout());
+  }
+  return detail::form_group(options, environment, communicator);
+}
+
+} // namespace ddp

@@ -1,0 +1,237 @@
+// Who says which rank this process is, where several could.
+
+#include <tests/support/catch.h>
+#include <tests/support/launch_environments.h>
+
+#include <ddp/detail/slurm.h>
+
+using namespace ddp::test;
+using ddp::PmixJob;
+using ddp::ProcessGroupOptions;
+
+namespace {
+
+std::optional<PmixJob> no_server() {
+  return std::nullopt;
+}
+
+ddp::LaunchEnvironment read(
+    const Variables& variables,
+    const ProcessGroupOptions& options = {},
+    const ddp::PmixQuery& pmix = no_server) {
+  return ddp::read_launch_environment(options, lookup(variables), pmix);
+}
+
+std::string error(
+    const Variables& variables,
+    const ProcessGroupOptions& options = {}) {
+  try {
+    read(variables, options);
+  } catch (const c10::ValueError& e) {
+    return e.what_without_backtrace();
+  }
+  return "no error";
+}
+
+const Variables kMeeting{{"MASTER_ADDR", "n7"}, {"MASTER_PORT", "2000"}};
+
+} // namespace
+
+TEST_CASE("mpirun's ranks find out where to meet by themselves") {
+  const auto env = read(kOpenMpi);
+  REQUIRE(env.source == "Open MPI");
+  REQUIRE(env.rank == 1);
+  REQUIRE(env.world_size == 2);
+  REQUIRE(env.local_rank == 1);
+  REQUIRE(env.master_addr.empty());
+  REQUIRE(env.port_count == 1);
+  // mpirun's own host need not be that of rank 0.
+  const Variables uri{
+      {"OMPI_MCA_orte_hnp_uri", "25.0;tcp://10.9.0.1:34439"},
+      {"SLURM_LAUNCH_NODE_IPADDR", "10.9.0.1"}};
+  REQUIRE(read(with(kOpenMpi, uri)).master_addr.empty());
+  const auto told = read(with(kOpenMpi, kMeeting));
+  REQUIRE(told.source == "Open MPI");
+  REQUIRE(told.master_addr == "n7");
+  REQUIRE(told.master_port == 2000);
+  REQUIRE_THAT(
+      error(with(kOpenMpi, {{"MASTER_ADDR", "n7"}})),
+      ContainsSubstring("MASTER_PORT is not set"));
+}
+
+TEST_CASE("a Slurm step meets on its first host") {
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto env = read(slurm_task(rank));
+    REQUIRE(env.source == "Slurm");
+    REQUIRE(env.rank == rank);
+    REQUIRE(env.world_size == 4);
+    REQUIRE(env.local_rank == rank % 2);
+    REQUIRE(env.master_addr == "n0");
+    REQUIRE(env.master_port == 61440 + 14 * 8);
+    REQUIRE(env.port_count == 8);
+    REQUIRE(env.attempt == "ddp/slurm_14_0");
+  }
+  const auto next = read(with(slurm_task(0), {{"SLURM_STEP_ID", "1"}}));
+  REQUIRE(next.attempt != read(slurm_task(0)).attempt);
+  const auto high = read(with(slurm_task(0), {{"SLURM_JOB_ID", "4294967295"}}));
+  REQUIRE(high.master_port >= 61440);
+  REQUIRE(high.master_port + high.port_count <= 65536);
+  const auto told = read(with(slurm_task(2), kMeeting));
+  REQUIRE(told.master_addr == "n7");
+  REQUIRE(told.port_count == 1);
+  REQUIRE(
+      read(with(slurm_task(1), {{"SLURM_STEP_NUM_NODES", "1"}})).master_addr ==
+      "127.0.0.1");
+  REQUIRE_THAT(
+      error(without(slurm_task(1), "SLURM_STEP_NODELIST")),
+      ContainsSubstring("SLURM_STEP_NODELIST is not set"));
+}
+
+TEST_CASE("Slurm's host lists are read") {
+  using ddp::detail::first_host;
+  REQUIRE(first_host("n[001-003,7],m1") == "n001");
+  REQUIRE(first_host("n[7,9-12]-ib") == "n7-ib");
+  REQUIRE(first_host("m1,n[0-1]") == "m1");
+  REQUIRE(first_host("single") == "single");
+  REQUIRE(first_host("rack[2-3]node[04-09].x") == "rack2node04.x");
+  REQUIRE(first_host("n[5]") == "n5");
+  REQUIRE(first_host("") == "");
+}
+
+TEST_CASE("an sbatch script itself is a process on its own") {
+  const auto env = read(without(slurm_task(0), "SLURM_STEP_ID"));
+  REQUIRE(env.world_size == 1);
+  REQUIRE(env.source.empty());
+}
+
+TEST_CASE("mpirun within Slurm is mpirun") {
+  // All its processes inherit the variables of the script, or of one task.
+  const auto env = read(with(slurm_task(0), kOpenMpi));
+  REQUIRE(env.source == "Open MPI");
+  REQUIRE(env.rank == 1);
+  REQUIRE(env.world_size == 2);
+  REQUIRE(env.master_addr.empty());
+}
+
+TEST_CASE("torchrun within mpirun or srun is torchrun") {
+  for (const auto& outer : {kOpenMpi, slurm_task(3)}) {
+    const auto env = read(with(with(outer, kTorchrunWorker), {{"RANK", "0"}}));
+    REQUIRE(env.source == "RANK and WORLD_SIZE");
+    REQUIRE(env.rank == 0);
+    REQUIRE(env.world_size == 2);
+    REQUIRE(env.launcher_hosts_store);
+    REQUIRE(env.port_count == 1);
+  }
+  const auto by_program = read(
+      with(kOpenMpi, {{"RANK", "5"}, {"WORLD_SIZE", "6"}, {"LOCAL_RANK", "0"}}),
+      ProcessGroupOptions().master_addr("a").master_port(1));
+  REQUIRE(by_program.rank == 5);
+}
+
+TEST_CASE("variables that were left in the shell are not taken for mpirun's") {
+  const Variables left{{"RANK", "0"}, {"WORLD_SIZE", "4"}};
+  for (const auto& outer : {kOpenMpi, with(kOpenMpi, kMeeting)}) {
+    REQUIRE_THAT(
+        error(with(outer, left)),
+        ContainsSubstring("RANK=0 WORLD_SIZE=4 and OMPI_COMM_WORLD_RANK=1 "
+                          "OMPI_COMM_WORLD_SIZE=2 contradict each other") &&
+            ContainsSubstring("unset RANK and WORLD_SIZE to be what Open MPI"));
+  }
+  REQUIRE_THAT(
+      error(with(with(slurm_task(3), left), kMeeting)),
+      ContainsSubstring("SLURM_PROCID=3 SLURM_NTASKS=4"));
+  // All of torchrun's but where to meet: half of it, and it disagrees.
+  REQUIRE_THAT(
+      error(with(kOpenMpi, with(left, {{"LOCAL_RANK", "0"}}))),
+      ContainsSubstring("contradict each other"));
+  const auto same = read(with(kOpenMpi, {{"RANK", "1"}, {"WORLD_SIZE", "2"}}));
+  REQUIRE(same.source == "Open MPI");
+  REQUIRE(same.local_rank == 1);
+  const auto own = read(
+      with(with(kOpenMpi, left), kMeeting),
+      ProcessGroupOptions().rank(2).world_size(3));
+  REQUIRE(own.rank == 2);
+  REQUIRE(own.world_size == 3);
+}
+
+TEST_CASE("ranks that the program numbers need its word on where to meet") {
+  const auto options = ProcessGroupOptions().rank(0).world_size(2);
+  REQUIRE_THAT(
+      error(kOpenMpi, options), ContainsSubstring("MASTER_ADDR is not set"));
+  REQUIRE(read(kOpenMpi, ProcessGroupOptions().rank(1).world_size(2))
+              .master_addr.empty());
+}
+
+TEST_CASE("half of a launcher's variables names the other half") {
+  for (const char* missing : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}) {
+    REQUIRE_THAT(
+        error(without(kOpenMpi, missing)),
+        ContainsSubstring(std::string(missing) + " is not set, although"));
+  }
+  REQUIRE_THAT(
+      error(without(slurm_task(1), "SLURM_NTASKS")),
+      ContainsSubstring("SLURM_NTASKS is not set, although SLURM_PROCID is"));
+  REQUIRE_THAT(
+      error(with(kOpenMpi, {{"RANK", "1"}})),
+      ContainsSubstring("WORLD_SIZE is not set, although RANK is"));
+}
+
+TEST_CASE("other launchers' variables are read") {
+  const std::map<std::string, Variables> launchers{
+      {"MPICH",
+       {{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}, {"MPI_LOCALRANKID", "1"}}},
+      {"MVAPICH",
+       {{"MV2_COMM_WORLD_RANK", "2"},
+        {"MV2_COMM_WORLD_SIZE", "3"},
+        {"MV2_COMM_WORLD_LOCAL_RANK", "1"}}},
+      {"PALS",
+       {{"PALS_RANKID", "2"},
+        {"PMI_RANK", "2"},
+        {"PMI_SIZE", "3"},
+        {"PALS_LOCAL_RANKID", "1"}}},
+      {"Flux",
+       {{"FLUX_TASK_RANK", "2"},
+        {"FLUX_JOB_SIZE", "3"},
+        {"FLUX_TASK_LOCAL_ID", "1"}}}};
+  for (const auto& [name, variables] : launchers) {
+    const auto env = read(variables);
+    REQUIRE(env.source == name);
+    REQUIRE(env.rank == 2);
+    REQUIRE(env.world_size == 3);
+    REQUIRE(env.local_rank == 1);
+    REQUIRE(env.master_addr.empty());
+  }
+  // srun --mpi=pmi2 is Slurm.
+  const Variables pmi2{{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}};
+  REQUIRE(read(with(slurm_task(3), pmi2)).source == "Slurm");
+  REQUIRE_THAT(
+      error(with(launchers.at("MPICH"), kOpenMpi)),
+      ContainsSubstring("PMI_RANK=2 PMI_SIZE=3 and OMPI_COMM_WORLD_RANK=1"));
+}
+
+TEST_CASE("PMIx is asked how many there are") {
+  const Variables pmix{{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "job"}};
+  const auto server = [] { return std::optional(PmixJob{2, 3, 1, 2}); };
+  for (const auto& variables : {pmix, with(slurm_task(0), pmix)}) {
+    const auto env = read(variables, {}, server);
+    REQUIRE(env.source == "PMIx");
+    REQUIRE(env.rank == 2);
+    REQUIRE(env.world_size == 3);
+    REQUIRE(env.local_rank == 1);
+    REQUIRE(env.master_addr.empty());
+  }
+  REQUIRE_THAT(error(pmix), ContainsSubstring("PMIX_RANK is set, but"));
+  REQUIRE(read(with(slurm_task(0), pmix)).source == "Slurm");
+  // Open MPI says it all.
+  const auto unasked = []() -> std::optional<PmixJob> {
+    throw std::runtime_error("asked");
+  };
+  REQUIRE(read(kOpenMpi, {}, unasked).source == "Open MPI");
+}
+
+TEST_CASE("RANK and WORLD_SIZE alone serve where nothing else does") {
+  const auto env = read(with(kMeeting, {{"RANK", "1"}, {"WORLD_SIZE", "3"}}));
+  REQUIRE(env.rank == 1);
+  REQUIRE(!env.local_rank);
+  REQUIRE(env.master_addr == "n7");
+}

@@ -1,0 +1,106 @@
+#include <tests/support/catch.h>
+
+#include <ddp/detail/host.h>
+#include <ddp/detail/meeting_point.h>
+#include <ddp/detail/network_interface.h>
+#include <nlohmann/json.hpp>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+using ddp::LaunchEnvironment;
+using nlohmann::json;
+
+namespace {
+
+LaunchEnvironment environment_of(int64_t rank) {
+  LaunchEnvironment environment;
+  environment.rank = rank;
+  environment.world_size = 3;
+  return environment;
+}
+
+/// Rank 0's side, and what it tells the others.
+LaunchEnvironment choose(bool one_host, std::string& told) {
+  auto environment = environment_of(0);
+  ddp::detail::choose_meeting_point(
+      environment,
+      [&](const std::string& text) { return told = text; },
+      one_host,
+      std::chrono::seconds(1));
+  return environment;
+}
+
+LaunchEnvironment be_told(const std::string& text) {
+  auto environment = environment_of(2);
+  ddp::detail::choose_meeting_point(
+      environment,
+      [&](const std::string&) { return text; },
+      false,
+      std::chrono::seconds(1));
+  return environment;
+}
+
+uint32_t bound_to(int descriptor) {
+  sockaddr_in address{};
+  socklen_t length = sizeof(address);
+  getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length);
+  return ntohl(address.sin_addr.s_addr);
+}
+
+} // namespace
+
+TEST_CASE("on one host rank 0 listens on the loopback interface") {
+  std::string told;
+  const auto zero = choose(true, told);
+  REQUIRE(zero.master_addr == "127.0.0.1");
+  REQUIRE(bound_to(*zero.store_descriptor) == INADDR_LOOPBACK);
+  REQUIRE(
+      ddp::detail::adopt_listener(*zero.store_descriptor, zero.master_port));
+  const auto two = be_told(told);
+  REQUIRE(two.master_addr == "127.0.0.1");
+  REQUIRE(two.master_port == zero.master_port);
+  REQUIRE(two.attempt == zero.attempt);
+  REQUIRE(!two.store_descriptor);
+  close(*zero.store_descriptor);
+  const auto next = choose(true, told);
+  REQUIRE(next.attempt != zero.attempt);
+  close(*next.store_descriptor);
+}
+
+TEST_CASE("on several hosts rank 0 tells all its addresses") {
+  std::string told;
+  const auto zero = choose(false, told);
+  const auto own = ddp::detail::own_addresses();
+  if (own.empty()) { // a machine without a network
+    REQUIRE(zero.master_addr == "127.0.0.1");
+    return;
+  }
+  REQUIRE(bound_to(*zero.store_descriptor) == INADDR_ANY);
+  const std::vector<std::string> addresses = json::parse(told).at("addresses");
+  REQUIRE(addresses == own);
+  REQUIRE(zero.master_addr == own.front());
+  REQUIRE(be_told(told).master_addr == "127.0.0.1"); // of the same host
+  close(*zero.store_descriptor);
+}
+
+TEST_CASE("a rank elsewhere takes the address that it reaches") {
+  const int listener = ddp::detail::listen_at("127.0.0.3", 0);
+  json place{
+      {"host", "elsewhere"},
+      {"addresses", {"127.0.0.2", "127.0.0.3", "127.0.0.4"}},
+      {"port", ddp::detail::port_of(listener)},
+      {"job", "x"}};
+  REQUIRE(be_told(place.dump()).master_addr == "127.0.0.3");
+  // A container network's address that this host has as well is its own.
+  auto own = ddp::detail::own_addresses();
+  own.push_back("127.0.0.4");
+  place["addresses"] = own;
+  REQUIRE_THROWS_WITH(
+      be_told(place.dump()),
+      ContainsSubstring("rank 2 of 3") &&
+          ContainsSubstring("could not reach rank 0 at any of its addresses"));
+  close(listener);
+}

@@ -1,0 +1,101 @@
+// Groups over MPI: the backend, and communicators that the program has.
+
+#include <tests/support/catch.h>
+#include <tests/support/mpirun.h>
+
+#include <ddp/backends/mpi.h>
+
+using namespace ddp::test;
+
+namespace {
+
+const Environment kOverMpi{{"DDP_BACKEND", "mpi"}};
+
+bool have_backend(const std::string& needed = "") {
+  const auto reason = ddp::backends::mpi::unavailable();
+  if (!reason.empty()) {
+    std::cout << "[skipped] " << reason << "\n";
+  }
+  return reason.empty() && have(needed);
+}
+
+} // namespace
+
+TEST_CASE("mpirun's ranks train over MPI") {
+  if (have_backend()) {
+    check_lines(
+        output_of({"-n", "3", program("group_member")}, kOverMpi), 3, "mpi");
+  }
+}
+
+TEST_CASE("a process on its own may be a group over MPI") {
+  if (have_backend()) {
+    const auto outcome =
+        run(Command{{program("group_member")}, kOverMpi}, kLong);
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    check_lines(outcome.output, 1, "mpi");
+  }
+}
+
+TEST_CASE("a launcher that MPI knows nothing of is an error over MPI") {
+  if (!have_backend()) {
+    return;
+  }
+  const auto outcome = run(
+      Command{
+          {program("group_member")},
+          {{"DDP_BACKEND", "mpi"},
+           {"RANK", "1"},
+           {"WORLD_SIZE", "3"},
+           {"MASTER_ADDR", "127.0.0.1"},
+           {"MASTER_PORT", "1"}}},
+      kLong);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code != 0);
+  REQUIRE_THAT(
+      outcome.output,
+      ContainsSubstring(
+          "by RANK and WORLD_SIZE this is rank 1 of 3, but MPI says rank 0 of "
+          "1"));
+}
+
+TEST_CASE("a program that has MPI going gets its group over MPI or beside it") {
+  if (have_backend("mpi_member")) {
+    for (const char* backend : {"mpi", "gloo"}) {
+      const auto output =
+          output_of({"-n", "3", program("mpi_member"), "first", backend});
+      check_lines(output, 3, backend);
+      REQUIRE_THAT(output, ContainsSubstring("over MPI 3"));
+    }
+  }
+}
+
+TEST_CASE("half of an MPI program's ranks learn from what the others do") {
+  if (!have_backend("mpi_member")) {
+    return;
+  }
+  check_lines(output_of({"-n", "4", program("mpi_member"), "learn"}), 2, "mpi");
+  check_lines(
+      output_of({"-n", "4", program("mpi_member"), "learn", "gloo"}),
+      2,
+      "gloo");
+}
+
+TEST_CASE("groups over MPI are duplicated and split") {
+  if (have_backend("mpi_member")) {
+    check_lines(
+        output_of({"-n", "4", program("mpi_member"), "split", "mpi"}),
+        4,
+        "mpi");
+  }
+}
+
+TEST_CASE("what is no communicator is refused") {
+  if (have_backend("mpi_member")) {
+    const auto outcome = mpirun({"-n", "1", program("mpi_member"), "wrong"});
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code != 0);
+    REQUIRE_THAT(outcome.output, ContainsSubstring("c10::ValueError"));
+  }
+}

@@ -1,0 +1,82 @@
+// Who starts and ends MPI, and which communicators there are.
+
+#include <tests/support/mpi_backend.h>
+
+#include <cstdlib>
+
+using ddp::test::mpi_ranks;
+using ddp::test::same;
+using ddp::test::Tensors;
+namespace mpi = ddp::backends::mpi;
+
+namespace {
+
+/// Runs mpi_host on 4 ranks and checks that it ends well.
+void host(const std::string& level, const std::string& when) {
+  const char* folder = std::getenv("DDP_PROGRAMS");
+  REQUIRE(folder);
+  const auto outcome = ddp::test::mpirun(
+      4, {{std::string(folder) + "/mpi_host", level, when}, {}});
+  if (outcome) {
+    INFO(level << ", " << when << ":\n" << outcome->output);
+    REQUIRE(!outcome->hung);
+    REQUIRE(outcome->exit_code == 0);
+    for (const char* rank : {"0", "1", "2", "3"}) {
+      REQUIRE_THAT(
+          outcome->output,
+          ContainsSubstring("rank " + std::string(rank) + " passed"));
+    }
+  }
+}
+
+} // namespace
+
+TEST_CASE("MPI that the program initialised without threads is used") {
+  host("single", "late");
+  host("funneled", "early");
+}
+
+TEST_CASE("MPI that the program initialised with threads is used") {
+  host("multiple", "late");
+}
+
+TEST_CASE("MPI that ddp initialised ends with the process") {
+  host("none", "never");
+  host("none", "early");
+}
+
+TEST_CASE("communicators split and tell each other texts") {
+  mpi_ranks(4, [] {
+    REQUIRE(mpi::unavailable().empty());
+    REQUIRE(!mpi::library().initialized());
+    const auto world = mpi::library().world();
+    REQUIRE(mpi::library().initialized());
+    REQUIRE(world->size() == 4);
+    const int rank = world->rank();
+    const auto text = std::string(100000, 'x') + "y";
+    REQUIRE(world->broadcast(rank == 0 ? text : "other") == text);
+    REQUIRE(world->broadcast(rank == 0 ? "" : "other").empty());
+
+    // Ranks 3, 2, 1 in this order; rank 0 in none.
+    const auto part = world->split(rank == 0 ? -1 : 5, -rank);
+    REQUIRE((part == nullptr) == (rank == 0));
+    if (part) {
+      REQUIRE(part->size() == 3);
+      REQUIRE(part->rank() == 3 - rank);
+      const auto name = std::to_string(rank);
+      REQUIRE(part->broadcast(name) == "3");
+      const auto backend =
+          part->create(ddp::test::mpi_timeout(std::chrono::seconds(10)));
+      Tensors sums{torch::full({10}, double(rank))};
+      backend->allreduce(sums)->wait();
+      REQUIRE(sums[0].eq(6).all().item<bool>());
+    }
+    REQUIRE_THROWS_AS(world->split(-2, 0), c10::ValueError);
+    // Groups come and go.
+    for (int i = 0; i < 50; ++i) {
+      const auto backend =
+          world->create(ddp::test::mpi_timeout(std::chrono::seconds(10)));
+      backend->barrier({})->wait();
+    }
+  });
+}

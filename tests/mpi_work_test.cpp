@@ -1,0 +1,245 @@
+// How operations of the MPI backend go on, end and are waited for.
+
+#include <tests/support/mpi_backend.h>
+
+#include <ATen/core/ivalue.h>
+
+#include <atomic>
+#include <iostream>
+
+using ddp::test::mpi_backend;
+using ddp::test::mpi_ranks;
+using ddp::test::same;
+using ddp::test::Tensors;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+namespace {
+
+/// A message without contents, by which one rank lets another go on.
+void signal(const BackendPtr& backend, int from, int to) {
+  Tensors message{torch::zeros({1})};
+  if (backend->getRank() == from) {
+    backend->send(message, to, 0)->wait();
+  } else if (backend->getRank() == to) {
+    backend->recv(message, from, 0)->wait();
+  }
+}
+
+/// What `function` throws, and that it takes about `expected`.
+template <typename Function>
+std::string error_after(milliseconds expected, Function&& function) {
+  const auto start = Clock::now();
+  std::string text;
+  try {
+    function();
+  } catch (const c10::DistBackendError& error) {
+    text = error.what_without_backtrace();
+  }
+  const auto taken = Clock::now() - start;
+  REQUIRE(taken >= expected);
+  REQUIRE(taken < expected + seconds(3));
+  return text;
+}
+
+} // namespace
+
+TEST_CASE("operations overlap and are waited for in any order") {
+  mpi_ranks(3, [] {
+    const auto a = mpi_backend(1000);
+    const auto b = mpi_backend();
+    const int rank = a->getRank();
+    std::vector<Tensors> tensors;
+    std::vector<WorkPtr> works;
+    for (int i = 0; i < 10; ++i) {
+      tensors.push_back({torch::full({1 + 997 * i}, double(rank + i))});
+      // Groups of their own may be called in other orders on other ranks.
+      works.push_back(nullptr);
+    }
+    for (int step = 0; step < 10; ++step) {
+      const int i = rank == 1 ? (step + 5) % 10 : step;
+      works[i] = (i < 5 ? a : b)->allreduce(tensors[i]);
+    }
+    for (int i = 9; i >= 0; --i) {
+      works[i]->wait();
+      REQUIRE(works[i]->isCompleted());
+      REQUIRE(works[i]->isSuccess());
+      REQUIRE(
+          same(tensors[i][0], torch::full({1 + 997 * i}, double(3 + 3 * i))));
+      REQUIRE(same(works[i]->result().at(0), tensors[i][0]));
+    }
+  });
+}
+
+TEST_CASE("an operation that nobody waits for ends by itself") {
+  mpi_ranks(3, [] {
+    const auto backend = mpi_backend(1000);
+    std::atomic<int> called{0};
+    Tensors sums{torch::ones({100000})};
+    auto future = backend->allreduce(sums)->getFuture();
+    auto next = future->then(
+        [&](c10::ivalue::Future& done) {
+          const auto values = done.value().toTensorVector();
+          REQUIRE(values.size() == 1);
+          REQUIRE(values[0].is_same(sums[0]));
+          REQUIRE(values[0].eq(3).all().item<bool>());
+          // A callback may communicate, and wait for it.
+          Tensors more{torch::ones({5})};
+          backend->allreduce(more)->wait();
+          REQUIRE(more[0].eq(3).all().item<bool>());
+          ++called;
+          return c10::IValue(7);
+        },
+        c10::IntType::get());
+    next->waitAndThrow();
+    REQUIRE(called == 1);
+    REQUIRE(next->value().toInt() == 7);
+    // The tensor of an operation may go before the operation does.
+    auto forgotten = [&] {
+      Tensors gone{torch::ones({1000000})};
+      return backend->allreduce(gone)->getFuture();
+    }();
+    forgotten->waitAndThrow();
+    REQUIRE(forgotten->value().toTensorVector()[0].eq(3).all().item<bool>());
+  });
+}
+
+TEST_CASE("a wait that ends too early does no harm") {
+  mpi_ranks(3, [] {
+    const auto backend = mpi_backend();
+    const auto signals = mpi_backend();
+    if (backend->getRank() == 2) {
+      signal(signals, 0, 2);
+    }
+    Tensors sums{torch::ones({10})};
+    const auto work = backend->allreduce(sums);
+    if (backend->getRank() == 0) {
+      for (int i = 0; i < 3; ++i) {
+        REQUIRE_THAT(
+            error_after(
+                milliseconds(50), [&] { work->wait(milliseconds(50)); }),
+            ContainsSubstring("not complete after a wait of 0.05 s"));
+        REQUIRE(!work->isCompleted());
+      }
+      signal(signals, 0, 2);
+    }
+    work->wait();
+    REQUIRE(sums[0].eq(3).all().item<bool>());
+    backend->barrier({})->wait();
+  });
+}
+
+TEST_CASE("where a rank does not come the others time out and end") {
+  const auto outcome = ddp::test::mpi_ranks_outcome(4, [] {
+    const auto backend = mpi_backend(1000, milliseconds(1000));
+    const auto whole = mpi_backend();
+    const auto rank = backend->getRank();
+    if (rank != 2) {
+      Tensors sums{torch::ones({3000})};
+      WorkPtr work;
+      const auto error = error_after(milliseconds(990), [&] {
+        work = backend->allreduce(sums);
+        work->wait();
+      });
+      REQUIRE_THAT(
+          error,
+          ContainsSubstring(
+              "all_reduce of 12000 bytes (operation 1 of its group) over mpi "
+              "on rank " +
+              std::to_string(rank) + " of 4 failed: timed out after 1 s"));
+      REQUIRE(work->isCompleted());
+      REQUIRE(!work->isSuccess());
+      REQUIRE(work->getFuture()->hasError());
+      REQUIRE_THAT(
+          error_after(milliseconds(0), [&] { backend->barrier({})->wait(); }),
+          ContainsSubstring("the group failed before: all_reduce"));
+    }
+    whole->barrier({})->wait(); // other groups still work
+    std::cout << "rank " + std::to_string(rank) + " passed\n" << std::flush;
+  });
+  if (outcome) {
+    INFO(outcome->output);
+    for (const char* rank : {"0", "1", "2", "3"}) {
+      REQUIRE_THAT(
+          outcome->output,
+          ContainsSubstring("rank " + std::string(rank) + " passed"));
+    }
+    REQUIRE(outcome->seconds < seconds(15));
+  }
+}
+
+TEST_CASE("an operation that is left in flight does not keep the job alive") {
+  const auto outcome = ddp::test::mpi_ranks_outcome(3, [] {
+    const auto backend = mpi_backend();
+    const auto whole = mpi_backend();
+    Tensors sums{torch::ones({10})};
+    if (backend->getRank() == 1) {
+      backend->allreduce(sums);
+    }
+    whole->barrier({})->wait();
+  });
+  if (outcome) {
+    INFO(outcome->output);
+    REQUIRE(outcome->exit_code != 0); // mpirun saw it
+    REQUIRE(outcome->seconds < seconds(15));
+  }
+}
+
+TEST_CASE("a monitored barrier names the ranks that do not come") {
+  const auto outcome = ddp::test::mpi_ranks_outcome(4, [] {
+    const auto backend = mpi_backend();
+    const auto whole = mpi_backend();
+    backend->monitoredBarrier({}, false);
+    c10d::BarrierOptions options;
+    options.timeout = milliseconds(500);
+    if (backend->getRank() == 0) {
+      REQUIRE_THAT(
+          error_after(
+              milliseconds(490),
+              [&] { backend->monitoredBarrier(options, true); }),
+          ContainsSubstring("did not come in time: 1, 3"));
+    } else if (backend->getRank() == 2) {
+      REQUIRE_THROWS_AS(
+          backend->monitoredBarrier(options, true), c10::DistBackendError);
+    }
+    whole->barrier({})->wait();
+    std::cout << "rank " + std::to_string(backend->getRank()) + " passed\n"
+              << std::flush;
+  });
+  if (outcome) {
+    INFO(outcome->output);
+    for (const char* rank : {"0", "1", "2", "3"}) {
+      REQUIRE_THAT(
+          outcome->output,
+          ContainsSubstring("rank " + std::string(rank) + " passed"));
+    }
+  }
+}
+
+TEST_CASE("a message of another size is an error on the rank that gets it") {
+  const auto outcome = ddp::test::mpi_ranks_outcome(3, [] {
+    for (const int64_t sent : {3, 5}) {
+      const auto backend = mpi_backend();
+      Tensors message{torch::ones({backend->getRank() == 0 ? sent : 4})};
+      if (backend->getRank() == 0) {
+        backend->send(message, 1, 0)->wait();
+      } else if (backend->getRank() == 1) {
+        const auto error = error_after(
+            milliseconds(0), [&] { backend->recv(message, 0, 0)->wait(); });
+        REQUIRE_THAT(error, ContainsSubstring("recv of 16 bytes (operation 1"));
+        REQUIRE_THAT(
+            error, ContainsSubstring(sent == 3 ? "sent 12 bytes" : "trunc"));
+      }
+    }
+    mpi_backend()->barrier({})->wait();
+    std::cout << "rank passed\n" << std::flush;
+  });
+  if (outcome) {
+    INFO(outcome->output);
+    REQUIRE_THAT(outcome->output, ContainsSubstring("rank passed"));
+    REQUIRE_THAT(outcome->output, !ContainsSubstring("failed an assertion"));
+  }
+}

@@ -1,0 +1,107 @@
+// Groups that mpirun started.
+
+#include <tests/support/catch.h>
+#include <tests/support/mpirun.h>
+
+using namespace ddp::test;
+
+TEST_CASE("mpirun's ranks meet without being told where") {
+  if (!have()) {
+    return;
+  }
+  const auto output = output_of({"-n", "4", program("group_member")});
+  check_lines(output, 4, "gloo");
+  // On one host nobody else can connect.
+  REQUIRE(output.find("open sockets 1") == std::string::npos);
+  check_lines(output_of({"-n", "1", program("group_member")}), 1, "none");
+}
+
+TEST_CASE("mpirun's ranks wait for one that comes late") {
+  if (have()) {
+    check_lines(
+        output_of({"-n", "3", program("group_member"), "late"}), 3, "gloo");
+  }
+}
+
+TEST_CASE("programs of one mpirun are one group") {
+  if (have()) {
+    check_lines(
+        output_of(
+            {"-n",
+             "2",
+             program("group_member"),
+             "a",
+             ":",
+             "-n",
+             "1",
+             program("group_member"),
+             "b"}),
+        3,
+        "gloo");
+  }
+}
+
+TEST_CASE("mpirun may say where to meet") {
+  if (!have()) {
+    return;
+  }
+  const auto port = std::to_string(ddp::test::free_port());
+  check_lines(
+      output_of(
+          {"-x",
+           "MASTER_ADDR=127.0.0.1",
+           "-x",
+           "MASTER_PORT=" + port,
+           "-n",
+           "3",
+           program("group_member")}),
+      3,
+      "gloo");
+}
+
+TEST_CASE("one program after another runs under one mpirun") {
+  if (have()) {
+    const auto twice =
+        program("group_member") + " && " + program("group_member");
+    check_lines(output_of({"-n", "2", "bash", "-c", twice}), 2, "gloo");
+  }
+}
+
+TEST_CASE("variables left in the shell are refused on every rank") {
+  if (have()) {
+    const auto outcome = mpirun(
+        {"-x",
+         "RANK=0",
+         "-x",
+         "WORLD_SIZE=4",
+         "-n",
+         "2",
+         program("group_member")});
+    REQUIRE(outcome.exit_code != 0);
+    REQUIRE_THAT(
+        outcome.output,
+        ContainsSubstring("RANK=0 WORLD_SIZE=4 and OMPI_COMM_WORLD_RANK="));
+  }
+}
+
+TEST_CASE("a rank that fails under mpirun ends the job with its reason") {
+  if (!have()) {
+    return;
+  }
+  for (const char* mode : {"early", "fails"}) {
+    const auto outcome = mpirun({"-n", "3", program("group_member"), mode});
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code != 0);
+    REQUIRE_THAT(outcome.output, ContainsSubstring("no data on this rank"));
+    REQUIRE(outcome.seconds.count() < 20); // well below the ranks' timeout
+  }
+}
+
+TEST_CASE("a program may initialise MPI after the group has formed") {
+  if (have("mpi_member")) {
+    const auto output =
+        output_of({"-n", "3", program("mpi_member"), "later", "gloo"});
+    check_lines(output, 3, "gloo");
+    REQUIRE_THAT(output, ContainsSubstring("over MPI 3"));
+  }
+}

@@ -1,0 +1,135 @@
+"""Hosts on one machine: network namespaces, joined by bridges.
+
+Each host has a host name of its own (n0, n1, ...), a loopback interface, and
+on network K an interface ethK with the address 10.9.K.(host + 1).
+
+All of it, and each process that is started here, is inside namespaces that end
+with this program, whatever way it ends: nothing is left to be removed.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+INSIDE = "DDP_TEST_HOSTS"
+PROBE = """
+ip link add bridge0 type bridge
+ip link add cable0 type veth peer name cable1
+tc -V
+mount -t tmpfs hosts /dev/shm
+unshare --net --uts hostname n0
+"""
+
+
+def enter_namespaces():
+    """Runs this program again, in namespaces of its own.
+
+    Where that is not allowed it says so and ends: skipped.
+    """
+    if os.environ.get(INSIDE):
+        return
+    enter = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child",
+             "--mount-proc"]
+    if os.geteuid() != 0:
+        enter.insert(1, "--map-root-user")
+    try:
+        reason = subprocess.run(enter + ["sh", "-ec", PROBE], text=True,
+                                capture_output=True).stderr
+    except OSError as error:
+        reason = str(error)
+    if reason:
+        print("[skipped] this needs root, or the right to make network "
+              f"namespaces, and the commands ip and tc: {reason}")
+        sys.exit(0)
+    # unshare leaves signals to whoever it started, and that is init in there.
+    inside = subprocess.run(
+        ["setpriv", "--pdeathsig", "KILL", *enter, sys.executable, *sys.argv],
+        env={**os.environ, INSIDE: "1"})
+    sys.exit(inside.returncode)
+
+
+def command(*words):
+    return subprocess.run(words, check=True, text=True,
+                          stdout=subprocess.PIPE).stdout
+
+
+class Hosts:
+    """Hosts 0 to count - 1; call enter_namespaces first."""
+
+    def __init__(self, count, networks=1):
+        # Also where MPI puts its files: it is gone with the namespace.
+        command("mount", "-t", "tmpfs", "hosts", "/dev/shm")
+        names = ["127.0.0.1 localhost"]
+        names += [f"{self.address(host)} n{host}" for host in range(count)]
+        with open("/dev/shm/names", "w") as file:
+            print(*names, sep="\n", file=file)
+        command("mount", "--bind", "/dev/shm/names", "/etc/hosts")
+        command("ip", "link", "set", "lo", "up")
+        for network in range(networks):
+            command("ip", "link", "add", f"bridge{network}", "type", "bridge")
+            command("ip", "link", "set", f"bridge{network}", "up")
+        self.holders = [self._host(host) for host in range(count)]
+        for host in range(count):
+            for network in range(networks):
+                self._connect(host, network)
+
+    @staticmethod
+    def address(host, network=0):
+        return f"10.9.{network}.{host + 1}"
+
+    @staticmethod
+    def cable(host, network=0):
+        """The name of the cable's end in the bridge."""
+        return f"cable{network}-{host}"
+
+    def _host(self, host):
+        """Starts a process that holds the host's namespaces; its id."""
+        holder = subprocess.Popen(
+            ["unshare", "--net", "--uts", "sh", "-ec",
+             f"hostname n{host}; ip link set lo up; echo; "
+             "exec sleep infinity"],
+            stdout=subprocess.PIPE)
+        if not holder.stdout.readline():
+            raise RuntimeError(f"host {host} could not be made")
+        return holder.pid
+
+    def _connect(self, host, network):
+        end = self.cable(host, network)
+        command("ip", "link", "add", end, "type", "veth", "peer", "name",
+                f"eth{network}", "netns", str(self.holders[host]))
+        command("ip", "link", "set", end, "master", f"bridge{network}", "up")
+        self.command(host, "ip", "address", "add",
+                     f"{self.address(host, network)}/24", "dev",
+                     f"eth{network}")
+        self.command(host, "ip", "link", "set", f"eth{network}", "up")
+
+    def on(self, host):
+        """The words that make a command run on a host."""
+        return ["nsenter", "--target", str(self.holders[host]), "--net",
+                "--uts"]
+
+    def command(self, host, *words):
+        return command(*self.on(host), *words)
+
+    def cut(self, host):
+        command("ip", "link", "set", self.cable(host), "down")
+
+    def drop(self, host, ports):
+        """Lets no packet from other hosts reach these TCP ports."""
+        rule = ["ip", "rule", "add", "priority"]
+        # What is for the host itself is decided on after this rule.
+        self.command(host, *rule, "2", "lookup", "local")
+        self.command(host, "ip", "rule", "delete", "priority", "0")
+        self.command(host, *rule, "1", "iif", "eth0", "ipproto", "tcp",
+                     "dport", ports, "blackhole")
+
+    def slow_down(self, host, megabits):
+        """Bounds what reaches the host, in Mbit per second."""
+        command("tc", "qdisc", "add", "dev", self.cable(host), "root", "tbf",
+                "rate", f"{megabits}mbit", "burst", "32kb", "latency", "1s")
+
+    def bytes_sent(self, host, network=0):
+        counts = json.loads(command("ip", "-json", "-statistics", "link",
+                                    "show", "dev", self.cable(host, network)))
+        return counts[0]["stats64"]["rx"]["bytes"]

@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""Jobs over several hosts: their results, their failures, their interfaces.
+
+Usage: multi_node_test.py PROGRAM CASE, with multi_node_trainer and a function
+of this file.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+from hosts import Hosts, command, enter_namespaces
+from job import Job, Process, ranks
+
+# Each wait is bounded by DDP_TIMEOUT; START covers the ranks' start besides.
+TIMEOUT = 10
+START = 40
+STEPS = "8"
+FOREVER = "1000000"
+AGENT = os.path.join(os.path.dirname(os.path.realpath(__file__)),
+                     "remote_agent.sh")
+
+
+def hashes(job, places):
+    """The ranks' hashes after a run that succeeds; places[rank] is the place
+    on its host that it should have."""
+    results = job.finish(START)
+    job.require(all(code == 0 for _, code in results), "a process failed")
+    text = "".join(text for text, _ in results)
+    found = {int(rank): place for rank, place in re.findall(
+        rf"rank (\d+) of {len(places)}, local rank (\d+ of \d+)", text)}
+    job.require(found == dict(enumerate(places)), f"places are {found}")
+    values = dict(re.findall(r"rank (\d+): hash (\w+)", text))
+    job.require(len(values) == len(places), f"hashes are {values}")
+    job.require(len(set(values.values())) == 1, f"the ranks differ: {values}")
+    return set(values.values())
+
+
+def seconds_to_failure(job, start, alive, reasons):
+    """When the last of the processes that are `alive` had failed, all of them
+    with one of the reasons."""
+    results = job.finish(START + TIMEOUT)
+    for number in alive:
+        text, code = results[number]
+        job.require(code != 0, f"process {number} did not fail")
+        job.require(any(re.search(reason, text) for reason in reasons),
+                    f"process {number} does not say why it failed")
+        print(*re.findall(r"what\(\): .*", text), flush=True)
+    return max(job.processes[number].ended_at for number in alive) - start
+
+
+def run(hosts, counts, words, **variables):
+    return ranks(hosts, counts, words, **{
+        "OMP_NUM_THREADS": "1", "DDP_BACKEND": "gloo",
+        "DDP_TIMEOUT": str(TIMEOUT), **variables})
+
+
+def has_open_mpi():
+    return shutil.which("mpirun") and "Open MPI" in command(
+        "mpirun", "--version")
+
+
+def mpirun(hosts, words, **variables):
+    variables = {"OMP_NUM_THREADS": "1", "DDP_TIMEOUT": str(TIMEOUT),
+                 **variables}
+    passed = [word for name in variables for word in ("-x", name)]
+    count = len(hosts.holders)
+    return Job([Process(
+        hosts.on(0) +
+        ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca",
+         "plm_rsh_agent", AGENT, "--mca", "orte_tmpdir_base", "/dev/shm",
+         "--mca", "btl_tcp_if_include", "eth0", "--host",
+         ",".join(f"n{host}:2" for host in range(count)), *passed, *words],
+        {"HOLDERS": " ".join(map(str, hosts.holders)), **variables})])
+
+
+THREE_BY_TWO = ["0 of 2", "1 of 2"] * 3
+
+
+def on_one_host(hosts, words):
+    with run(hosts, [6], words, MASTER_ADDR="127.0.0.1") as job:
+        return hashes(job, [f"{rank} of 6" for rank in range(6)])
+
+
+def training(program):
+    """Three hosts with two ranks give the bits of one host with six, started
+    by plain variables."""
+    hosts = Hosts(3)
+    words = [program, STEPS]
+    expected = on_one_host(hosts, words)
+    print(f"one host: {expected}", flush=True)
+    with run(hosts, [2, 2, 2], words) as job:
+        found = hashes(job, THREE_BY_TWO)
+    assert found == expected, f"{found} over three hosts"
+
+
+def training_by_mpirun(program):
+    """So do three hosts by mpirun, whether it says where to meet or not. The
+    backend mpi adds the ranks in an order of its own."""
+    if not has_open_mpi():
+        sys.exit("[skipped] there is no Open MPI")
+    hosts = Hosts(3)
+    words = [program, STEPS]
+    expected = on_one_host(hosts, words)
+    with mpirun(hosts, words, DDP_BACKEND="gloo", MASTER_ADDR="n0",
+                MASTER_PORT="29500") as job:
+        found = hashes(job, THREE_BY_TWO)
+    assert found == expected, f"{found} by mpirun"
+    with mpirun(hosts, words, DDP_BACKEND="gloo") as job:
+        found = hashes(job, THREE_BY_TWO)
+    assert found == expected, f"{found} by mpirun without an address"
+    with mpirun(hosts, words, DDP_BACKEND="mpi") as job:
+        hashes(job, THREE_BY_TWO)
+
+
+def uneven_hosts(program):
+    """So do hosts with different numbers of ranks, none of which is told its
+    place there."""
+    hosts = Hosts(3)
+    expected = None
+    for counts in ([4], [1, 2, 1], [2, 1, 1]):
+        places = [f"{local} of {count}" for count in counts
+                  for local in range(count)]
+        with run(hosts, counts, [program, STEPS], LOCAL_RANK=None) as job:
+            found = hashes(job, places)
+        expected = expected or found
+        assert found == expected, f"{found} with {counts}, not {expected}"
+
+
+def killed_rank(program):
+    """The others fail at once where a rank is killed, also rank 0."""
+    hosts = Hosts(3)
+    for victim in (1, 0):
+        with run(hosts, [1, 2, 1], [program, FOREVER]) as job:
+            job.wait_for("step 3\n", START)
+            start = time.monotonic()
+            job.processes[victim].process.kill()
+            seconds = seconds_to_failure(
+                job, start, set(range(4)) - {victim},
+                ["over gloo failed.*(closed by peer|reset by peer)"])
+        print(f"rank {victim} killed: the others fail within {seconds:.2f} s")
+        assert seconds < 6, f"the others took {seconds:.1f} s to fail"
+
+
+def lost_host(program, host, reason, named_by):
+    """All fail within the timeout where a host is cut off; the ranks
+    `named_by` say with `reason` whom they missed."""
+    hosts = Hosts(3)
+    with run(hosts, [1, 2, 1], [program, FOREVER]) as job:
+        job.wait_for("step 3\n", START)
+        start = time.monotonic()
+        hosts.cut(host)
+        seconds = seconds_to_failure(job, start, range(4), ["over gloo failed"])
+        for rank in named_by:
+            job.require(reason in job.processes[rank].text(),
+                        f"rank {rank} does not say: {reason}")
+    print(f"host {host} cut off: all ranks fail within {seconds:.2f} s")
+    assert seconds < TIMEOUT + 8, f"the ranks took {seconds:.1f} s to fail"
+
+
+def lost_last_host(program):
+    lost_host(program, 2, "rank 3 of 4 has not come", [0, 1, 2])
+
+
+def lost_first_host(program):
+    """The one that has the store."""
+    lost_host(program, 0, "rank 1 of 4 has not come", [0])
+
+
+def slow_link(program):
+    """Over a slow link a job goes on, with the same bits."""
+    hosts = Hosts(3)
+    seconds = []
+    found = []
+    for megabits in (None, 1):
+        if megabits:
+            hosts.slow_down(1, megabits)
+        start = time.monotonic()
+        with run(hosts, [1, 1, 1], [program, "2"]) as job:
+            found.append(hashes(job, ["0 of 1"] * 3))
+        seconds.append(time.monotonic() - start)
+    print(f"two steps took {seconds[0]:.1f} s, and {seconds[1]:.1f} s over a "
+          f"link with {megabits} Mbit/s")
+    assert found[0] == found[1], f"{found[1]} over a slow link: {found[0]}"
+    # 4/3 of 150 KB in each step, and the parameters before.
+    assert seconds[1] - seconds[0] > 3, "the link was not slow"
+
+
+def closed_ports(hosts, program, reasons, limit):
+    """Where a firewall drops packets all fail."""
+    with run(hosts, [1, 2], [program, STEPS], DDP_TIMEOUT="3") as job:
+        seconds = seconds_to_failure(job, time.monotonic(), range(3), reasons)
+    print(f"all ranks fail within {seconds:.1f} s")
+    assert seconds < limit
+
+
+def closed_store(program):
+    """With the address that was not reached, within the timeout."""
+    hosts = Hosts(2)
+    hosts.drop(0, "29500")
+    closed_ports(hosts, program, [
+        "waited 3 s at 10.9.0.1:29500 for ranks 1, 2",
+        "could not reach rank 0's store at 10.9.0.1:29500 within 3 s"], 12)
+
+
+def closed_gloo(program):
+    """gloo itself tries several times."""
+    hosts = Hosts(2)
+    hosts.command(0, "sysctl", "-qw",
+                  "net.ipv4.ip_local_port_range=40000 40999")
+    hosts.drop(0, "40000-40999")
+    closed_ports(hosts, program, ["Gloo connectFullMesh failed with"], 30)
+
+
+def traffic(hosts, words, named, **variables):
+    """Bytes that the busiest host sent on networks 0 and 1 during a run."""
+    def sent():
+        return [[hosts.bytes_sent(host, network) for network in (0, 1)]
+                for host in range(len(hosts.holders))]
+
+    before = sent()
+    with run(hosts, [1, 1, 1], words, **variables) as job:
+        hashes(job, ["0 of 1"] * 3)
+        job.require(all(f"gloo over {named}\n" in process.text()
+                        for process in job.processes), f"not over {named}")
+    counts = [max(host[network] - old[network]
+                  for host, old in zip(sent(), before)) for network in (0, 1)]
+    print(f"{named} with {variables}: {counts} bytes", flush=True)
+    return counts
+
+
+def interface(program):
+    """Gradients travel over the interface that is named."""
+    hosts = Hosts(3, networks=2)
+    words = [program, STEPS]
+    # Each rank sends 4/3 of 150 KB in a step.
+    least, rest = 1_000_000, 200_000
+    for chosen, named, arguments, variables in (
+            (0, "unset and unset", [], {}),
+            (1, "eth1 and =eth1", ["eth1"], {"DDP_INTERFACE": "eth0"}),
+            (0, "eth0 and =eth1", [], {"DDP_INTERFACE": "eth1",
+                                       "GLOO_SOCKET_IFNAME": "eth0"}),
+            (1, "eth1 and ib0", [], {"DDP_INTERFACE": "eth1",
+                                     "NCCL_SOCKET_IFNAME": "ib0"})):
+        counts = traffic(hosts, words + arguments, named, **variables)
+        assert counts[chosen] > least and counts[1 - chosen] < rest, counts
+
+
+def connects(hosts, host, address):
+    probe = f"exec 3<>/dev/tcp/{address}/29500"
+    return subprocess.run(hosts.on(host) + ["bash", "-c", probe],
+                          stderr=subprocess.DEVNULL).returncode == 0
+
+
+def listener(program):
+    """Rank 0's store listens on the interface that is named alone."""
+    hosts = Hosts(2, networks=2)
+    addresses = [hosts.address(0, network) for network in (0, 1)]
+    for variables, expected in (
+            ({}, [True, True]),
+            ({"DDP_INTERFACE": "eth0"}, [True, False]),
+            # MASTER_ADDR says where the ranks meet, and that is elsewhere.
+            ({"DDP_INTERFACE": "eth1"}, [True, True])):
+        with run(hosts, [1, 1], [program, FOREVER], **variables) as job:
+            job.wait_for("step 1\n", START)
+            found = [connects(hosts, 1, address) for address in addresses]
+        print(f"{variables}: connects to {addresses}: {found}", flush=True)
+        assert found == expected, f"{found}, expected {expected}"
+
+
+def interface_errors(program):
+    """An interface that cannot be used is an error that names the others."""
+    hosts = Hosts(2, networks=2)
+    hosts.command(1, "ip", "link", "set", "eth1", "down")
+    hosts.command(0, "ip", "address", "flush", "dev", "eth1")
+    option = re.escape("(ProcessGroupOptions::interface or DDP_INTERFACE)")
+    on_0 = re.escape("eth0 (10.9.0.1), eth1 (has no address), lo (127.0.0.1)")
+    on_1 = re.escape("eth0 (10.9.0.2), eth1 (is down), lo (127.0.0.1)")
+    for counts, name, message in (
+            ([2, 0], "eth7", f"does not exist on host n0, which has: {on_0}"),
+            ([0, 2], "eth1", f"is down on host n1, which has: {on_1}"),
+            ([2, 0], "eth1", f"has no address on host n0, which has: {on_0}")):
+        with run(hosts, counts, [program, STEPS], DDP_INTERFACE=name) as job:
+            start = time.monotonic()
+            seconds = seconds_to_failure(
+                job, start, (0, 1), [f"interface '{name}' {option} {message}"])
+        assert seconds < 6, f"the ranks took {seconds:.1f} s to fail"
+
+
+def main():
+    enter_namespaces()
+    program, case = sys.argv[1:]
+    globals()[case](program)
+
+
+main()

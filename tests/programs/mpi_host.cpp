@@ -1,0 +1,122 @@
+// A program with an MPI of its own:
+//   mpi_host LEVEL WHEN
+// LEVEL: with which thread level it initialises MPI (single, funneled,
+// multiple), or none to leave that to ddp. WHEN: whether it finalises MPI
+// early, with ddp's objects alive, late, or never.
+
+#include <ddp/backends/mpi.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <ATen/ops/full.h>
+#include <mpi.h>
+
+#include <cstdio>
+#include <map>
+#include <string>
+
+namespace {
+
+namespace mpi = ddp::backends::mpi;
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+void initialize(const std::string& level) {
+  const std::map<std::string, int> levels{
+      {"single", MPI_THREAD_SINGLE},
+      {"funneled", MPI_THREAD_FUNNELED},
+      {"multiple", MPI_THREAD_MULTIPLE}};
+  int provided = 0;
+  MPI_Init_thread(nullptr, nullptr, levels.at(level), &provided);
+  TORCH_CHECK(provided == levels.at(level), "MPI gave thread level ", provided);
+}
+
+BackendPtr create(mpi::Communicator& communicator) {
+  ddp::backends::BackendOptions options;
+  options.timeout = std::chrono::seconds(10);
+  return communicator.create(options);
+}
+
+/// Checks a sum over the ranks of `backend`.
+void use(const BackendPtr& backend) {
+  const int rank = backend->getRank();
+  const int size = backend->getSize();
+  std::vector<at::Tensor> sums{at::full({1000}, double(rank + 1))};
+  const auto work = backend->allreduce(sums);
+  // Messages to both sides before any wait.
+  std::vector<at::Tensor> out{at::full({100000}, double(rank))};
+  std::vector<at::Tensor> in{at::full({100000}, -1.0)};
+  const auto receive = backend->recv(in, (rank + size - 1) % size, 3);
+  const auto send = backend->send(out, (rank + 1) % size, 3);
+  receive->wait();
+  send->wait();
+  work->wait();
+  work->getFuture()->waitAndThrow();
+  TORCH_CHECK(in[0].eq((rank + size - 1) % size).all().item<bool>());
+  TORCH_CHECK(sums[0].eq(size * (size + 1) / 2).all().item<bool>());
+}
+
+/// A group that the program made itself, and that it still has afterwards.
+BackendPtr use_own_group() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm own = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &own);
+  const auto communicator = mpi::library().adopt(&own, sizeof(own));
+  const auto backend = create(*communicator);
+  int own_rank = -1;
+  MPI_Comm_rank(own, &own_rank);
+  TORCH_CHECK(backend->getRank() == own_rank && backend->getSize() == 2);
+  use(backend);
+  MPI_Barrier(own);
+  MPI_Comm_free(&own);
+  use(backend);
+  return backend;
+}
+
+void refuse() {
+  const auto refused = [](MPI_Comm comm, size_t size) {
+    try {
+      mpi::library().adopt(&comm, size);
+    } catch (const c10::ValueError&) {
+      return true;
+    }
+    return false;
+  };
+  TORCH_CHECK(refused(MPI_COMM_NULL, sizeof(MPI_Comm)));
+  TORCH_CHECK(refused(MPI_COMM_WORLD, sizeof(MPI_Comm) + 1));
+}
+
+void run(const std::string& level, const std::string& when) {
+  TORCH_CHECK(!mpi::library().initialized());
+  if (level != "none") {
+    initialize(level);
+    TORCH_CHECK(mpi::library().initialized());
+  }
+  const auto world = mpi::library().world();
+  TORCH_CHECK(mpi::library().initialized());
+  const auto backend = create(*world);
+  use(backend);
+  refuse();
+  const auto own = use_own_group();
+  if (when == "early") {
+    MPI_Finalize();
+    TORCH_CHECK(!mpi::library().initialized());
+    bool refused = false;
+    try {
+      backend->barrier();
+    } catch (const c10::DistBackendError&) {
+      refused = true;
+    }
+    TORCH_CHECK(refused, "a barrier after MPI_Finalize");
+  }
+  std::printf("rank %d passed\n", world->rank());
+}
+
+} // namespace
+
+int main(int /*argc*/, char** argv) {
+  const std::string when = argv[2];
+  run(argv[1], when);
+  if (when == "late") {
+    MPI_Finalize();
+  }
+}

@@ -1,0 +1,173 @@
+// A program that uses MPI itself. Arguments: what it does, and a backend.
+//   later  initialises MPI after the group has formed
+//   first  initialises MPI before
+//   learn  half of the ranks make data, the other half trains on it
+//   split  leaves MPI to ddp, and makes groups of the group
+//   wrong  hands over a communicator that is none
+
+#include <ddp/ddp.h>
+#include <torch/torch.h>
+
+#include <mpi.h>
+
+#include <cstdio>
+#include <string>
+
+namespace {
+
+void check(bool holds, const char* what) {
+  TORCH_CHECK(holds, "check failed: ", what);
+}
+
+int world_rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+int world_size() {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+void initialize() {
+  int provided = 0;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
+}
+
+int sum_over_mpi() {
+  const int rank = world_rank();
+  int sum = 0;
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  return sum;
+}
+
+void sum_over_ddp(const ddp::ProcessGroup& group) {
+  auto sum = torch::full({2}, static_cast<double>(group.rank()));
+  group.all_reduce(sum);
+  std::printf(
+      "rank %d of %d, local %d of %d, %s, sum %g\n",
+      static_cast<int>(group.rank()),
+      static_cast<int>(group.size()),
+      static_cast<int>(group.local_rank()),
+      static_cast<int>(group.local_size()),
+      group.backend().c_str(),
+      sum[0].item<double>());
+}
+
+constexpr int kSteps = 5;
+constexpr int kValues = 4;
+
+/// Even ranks act: each sends numbers to its learner, the odd rank after it.
+void act() {
+  for (int step = 0; step < kSteps; ++step) {
+    const auto sample = torch::full({kValues}, 1.0F + world_rank() + step);
+    MPI_Send(
+        sample.const_data_ptr(),
+        kValues,
+        MPI_FLOAT,
+        world_rank() + 1,
+        step,
+        MPI_COMM_WORLD);
+  }
+}
+
+/// Odd ranks learn together from what their actors send.
+void learn(const ddp::ProcessGroup& group) {
+  ddp::manual_seed(3, group);
+  torch::nn::Linear net(kValues, 1);
+  const ddp::Reducer reducer(net, group);
+  for (int step = 0; step < kSteps; ++step) {
+    auto sample = torch::empty({kValues});
+    MPI_Recv(
+        sample.mutable_data_ptr(),
+        kValues,
+        MPI_FLOAT,
+        world_rank() - 1,
+        step,
+        MPI_COMM_WORLD,
+        MPI_STATUS_IGNORE);
+    net->zero_grad();
+    net->forward(sample).backward();
+    // The learners' actors are 0, 2, 4...: their mean is size - 1.
+    const double mean = step + static_cast<double>(group.size());
+    const auto expected = torch::full({1, kValues}, mean);
+    check(net->weight.grad().allclose(expected), "mean gradients");
+  }
+  sum_over_ddp(group);
+}
+
+void run_learning(const ddp::ProcessGroupOptions& options) {
+  const bool learner = world_rank() % 2 == 1;
+  MPI_Comm half = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, learner, world_rank(), &half);
+  if (learner) {
+    const auto group = ddp::ProcessGroup::from_mpi(half, options);
+    MPI_Comm_free(&half); // ddp has its own
+    learn(group);
+  } else {
+    act();
+    MPI_Comm_free(&half);
+  }
+  check(sum_over_mpi() == world_size() * (world_size() - 1) / 2, "the world");
+}
+
+double sum_over(const ddp::ProcessGroup& group, double value) {
+  auto sum = torch::full({3}, value);
+  group.all_reduce(sum);
+  return sum[1].item<double>();
+}
+
+void run_splitting(const ddp::ProcessGroup& world) {
+  const auto rank = world.rank();
+  const auto value = static_cast<double>(rank);
+  const auto half = world.split(rank / 2, -rank);
+  check(half.backend() == "mpi", "a part's backend");
+  check(half.rank() == 1 - rank % 2, "a part's order");
+  check(sum_over(half, value) == (rank < 2 ? 1 : 5), "a part's sum");
+  const auto three = world.duplicate().split(rank == 3 ? -1 : 0);
+  check(three.size() == (rank == 3 ? 1 : 3), "a part's size");
+  check(sum_over(three, value) == 3, "a part without one rank");
+  const auto nested = three.split(rank == 1 ? 1 : 2, -rank);
+  const std::vector<double> sums{2, 1, 2, 3};
+  check(sum_over(nested, value) == sums[rank], "a part's part");
+  torch::nn::Linear net(2, 1);
+  const ddp::Reducer reducer(net, half);
+  net->forward(torch::full({2}, static_cast<float>(rank))).backward();
+  const auto mean = torch::full({1, 2}, rank < 2 ? 0.5 : 2.5);
+  check(net->weight.grad().equal(mean), "a part's mean gradients");
+  sum_over_ddp(world);
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "first";
+  ddp::ProcessGroupOptions options;
+  options.device(torch::kCPU);
+  if (argc > 2) {
+    options.backend(argv[2]);
+  }
+  if (mode == "later") {
+    const auto group = ddp::init_process_group(options);
+    initialize();
+    std::printf("over MPI %d\n", sum_over_mpi());
+    sum_over_ddp(group);
+  } else if (mode == "first") {
+    initialize();
+    const auto group = ddp::init_process_group(options);
+    std::printf("over MPI %d\n", sum_over_mpi());
+    sum_over_ddp(group);
+  } else if (mode == "split") {
+    run_splitting(ddp::init_process_group(options));
+    return 0;
+  } else if (mode == "learn") {
+    initialize();
+    run_learning(options);
+  } else {
+    initialize();
+    ddp::ProcessGroup::from_mpi('x', options);
+  }
+  MPI_Finalize();
+}

@@ -1,0 +1,56 @@
+#include <tests/support/catch.h>
+#include <tests/support/mpi_ranks.h>
+#include <tests/support/ranks.h>
+
+#include <cstdlib>
+#include <iostream>
+
+namespace ddp::test {
+
+std::optional<Outcome> mpirun(
+    int size,
+    const Command& command,
+    const MpiOptions& options) {
+  const char* launcher = std::getenv("DDP_MPIRUN");
+  if (!launcher || !*launcher) {
+    std::cout << "[skipped] no MPI, or no mpirun\n";
+    return std::nullopt;
+  }
+  auto whole = command;
+  whole.arguments.insert(
+      whole.arguments.begin(), {launcher, "-n", std::to_string(size)});
+  auto& variables = whole.environment;
+  variables.insert(options.environment.begin(), options.environment.end());
+  // Open MPI's options as variables, which other MPIs do not read.
+  variables.insert({"OMPI_ALLOW_RUN_AS_ROOT", "1"});
+  variables.insert({"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"});
+  variables.insert({"OMPI_MCA_rmaps_base_oversubscribe", "1"});
+  variables.insert({"OMPI_MCA_hwloc_base_binding_policy", "none"});
+  variables.insert({"OMP_NUM_THREADS", "1"});
+  return run(whole, options.timeout);
+}
+
+std::optional<Outcome> mpi_ranks_outcome(
+    int size,
+    const std::function<void()>& body,
+    const MpiOptions& options) {
+  const auto again = command_of_rank(body, std::exit);
+  if (!again) {
+    return std::nullopt;
+  }
+  const auto outcome = mpirun(size, *again, options);
+  if (outcome) {
+    INFO("mpirun:\n" << outcome->output);
+    REQUIRE(!outcome->hung);
+  }
+  return outcome;
+}
+
+void mpi_ranks(int size, const std::function<void()>& body) {
+  if (const auto outcome = mpi_ranks_outcome(size, body)) {
+    INFO("mpirun:\n" << outcome->output);
+    REQUIRE(outcome->exit_code == 0);
+  }
+}
+
+} // namespace ddp::test

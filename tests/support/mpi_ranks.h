@@ -1,0 +1,35 @@
+#pragma once
+
+#include <tests/support/process.h>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddp::test {
+
+struct MpiOptions {
+  std::map<std::string, std::string> environment;
+  std::chrono::seconds timeout{40};
+};
+
+/// Runs a program on `size` ranks under mpirun. Nothing where the machine has
+/// no MPI; the test is then marked as skipped.
+std::optional<Outcome> mpirun(
+    int size,
+    const Command& command,
+    const MpiOptions& options = {});
+
+/// As `ranks`, but under mpirun: runs `body` on `size` ranks, each of which
+/// ends as from `main`, and returns how mpirun ended.
+std::optional<Outcome> mpi_ranks_outcome(
+    int size,
+    const std::function<void()>& body,
+    const MpiOptions& options = {});
+
+/// The same, and checks that all ranks pass.
+void mpi_ranks(int size, const std::function<void()>& body);
+
+} // namespace ddp::test

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <tests/support/catch.h>
+#include <tests/support/process.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ddp::test {
+
+inline constexpr auto kLong = std::chrono::seconds(60);
+
+inline std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+inline std::string program(const std::string& name) {
+  return variable("DDP_PROGRAMS") + "/" + name;
+}
+
+/// Whether mpirun and the program that it shall start are there; else says so.
+inline bool have(const std::string& needed = "") {
+  if (run(Command{{"mpirun", "--version"}, {}}, kLong).exit_code != 0) {
+    std::cout << "[skipped] no mpirun\n";
+    return false;
+  }
+  const bool built = needed.empty() || std::filesystem::exists(program(needed));
+  if (!built) {
+    std::cout << needed << " was not built, since there is no MPI: not tried\n";
+  }
+  return built;
+}
+
+using Environment = std::map<std::string, std::string>;
+
+/// Runs mpirun with nothing else said about ranks.
+inline Outcome mpirun(
+    std::vector<std::string> arguments,
+    Environment environment = {}) {
+  arguments.insert(
+      arguments.begin(),
+      {"mpirun",
+       "--allow-run-as-root",
+       "--oversubscribe",
+       "--bind-to",
+       "none"});
+  environment.insert(
+      {{"OMP_NUM_THREADS", "1"},
+       {"DDP_TIMEOUT", "30"},
+       {"DDP_DEVICE", "cpu"},
+       {"RANK", ""},
+       {"WORLD_SIZE", ""},
+       {"MASTER_ADDR", ""},
+       {"MASTER_PORT", ""}});
+  const auto outcome = run(Command{arguments, environment}, kLong);
+  INFO(outcome.output);
+  REQUIRE(!outcome.hung);
+  return outcome;
+}
+
+/// Runs ranks that shall end well; their output.
+inline std::string output_of(
+    const std::vector<std::string>& arguments,
+    const Environment& environment = {}) {
+  const auto outcome = mpirun(arguments, environment);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  return outcome.output;
+}
+
+/// Whether each of `size` ranks has said what it is and has the right sum.
+inline void check_lines(
+    const std::string& output,
+    int size,
+    const char* backend) {
+  INFO(output);
+  for (int rank = 0; rank < size; ++rank) {
+    const auto r = std::to_string(rank);
+    const auto n = std::to_string(size);
+    const auto sum = std::to_string(size * (size - 1) / 2);
+    REQUIRE_THAT(
+        output,
+        ContainsSubstring(
+            "rank " + r + " of " + n + ", local " + r + " of " + n + ", " +
+            backend + ", sum " + sum));
+  }
+}
+
+} // namespace ddp::test
