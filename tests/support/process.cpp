@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <future>
 #include <stdexcept>
+#include <utility>
 
 namespace ddp::test {
 namespace {
