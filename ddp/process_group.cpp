@@ -164,7 +164,8 @@ struct Work::State {
         collective(std::move(started)) {}
 
   ~State() {
-    if (!collective.work->isCompleted()) {
+    // A GPU's stream needs nobody to wait for it.
+    if (collective.on_host && !collective.work->isCompleted()) {
       group->abandoned = true;
     }
   }
@@ -326,7 +327,7 @@ void ProcessGroup::shutdown() {
   }
   barrier();
   impl_->shut_down = true;
-  impl_->group.reset();
+  detail::disconnect(*impl_);
   impl_->store.reset();
 }
 

@@ -1,12 +1,31 @@
 #include <ddp/backends/nccl.h>
 
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
+#include <torch/csrc/distributed/c10d/FlightRecorder.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include <array>
+#include <cstdlib>
 
 namespace ddp::backends::nccl {
+namespace {
+
+/// ProcessGroupNCCL reads these from the environment only, when it is made. By
+/// default its watchdog ends the process a minute after a collective failed,
+/// or the whole job eight minutes after one failed anywhere. What the user has
+/// set stays.
+void leave_errors_to_us() {
+  const auto prefer = [](const char* name, const char* value) {
+    setenv(name, value, /*overwrite=*/0);
+  };
+  prefer("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2"); // CleanUpOnly
+  prefer("TORCH_NCCL_DUMP_ON_TIMEOUT", "0"); // write_flight_record does it
+  prefer("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "1000");
+}
+
+} // namespace
 
 bool available() {
   return true;
@@ -36,12 +55,38 @@ UsableGpus usable_gpus() {
 c10::intrusive_ptr<c10d::Backend> create(
     const BackendOptions& options,
     c10::Device device) {
+  leave_errors_to_us();
   // NCCL binds a communicator to the current device.
   c10::cuda::set_device(device.index());
-  auto nccl_options = c10d::ProcessGroupNCCL::Options::create();
+  auto nccl_options = c10d::ProcessGroupNCCL::Options::create(
+      /*is_high_priority_stream=*/true);
   nccl_options->timeout = options.timeout;
-  return c10::make_intrusive<c10d::ProcessGroupNCCL>(
+  auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(
       options.store, options.rank, options.size, nccl_options);
+  backend->setBoundDeviceId(device);
+  return backend;
+}
+
+std::string write_flight_record(int64_t rank) {
+  const auto record = c10d::dump_nccl_trace(
+      /*includeCollectives=*/true,
+      /*includeStackTraces=*/false,
+      /*onlyActive=*/false);
+  if (record.empty()) {
+    return "";
+  }
+  auto& writer = c10d::DebugInfoWriter::getWriter(static_cast<int>(rank));
+  writer.write(record);
+  return writer.getWriterTarget();
+}
+
+bool is_capturing(c10::Device device) {
+  auto status = cudaStreamCaptureStatusNone;
+  return device.is_cuda() &&
+      cudaStreamIsCapturing(
+          c10::cuda::getCurrentCUDAStream(device.index()), &status) ==
+      cudaSuccess &&
+      status != cudaStreamCaptureStatusNone;
 }
 
 } // namespace ddp::backends::nccl

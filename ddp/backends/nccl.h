@@ -22,10 +22,23 @@ struct UsableGpus {
 
 UsableGpus usable_gpus();
 
-/// LibTorch's ProcessGroupNCCL, for tensors on `device`. Collective. Throws
-/// `c10::Error` where `available()` is false.
+/// LibTorch's ProcessGroupNCCL for tensors on `device`, on a stream of high
+/// priority; `eagerConnectSingleDevice` connects it. An error or a timeout of a
+/// collective does not end the process, as it does by default: `getError` tells
+/// of it, and somebody has to look. Throws `c10::Error` where `available()` is
+/// false.
 c10::intrusive_ptr<c10d::Backend> create(
     const BackendOptions& options,
     c10::Device device);
+
+/// Writes what the flight recorder knows of this process's collectives to a
+/// file, in the form that `torchfrtrace` reads, and returns its path; empty
+/// where nothing is recorded (TORCH_FR_BUFFER_SIZE=0). TORCH_FR_DUMP_TEMP_FILE
+/// chooses the path, to which the rank is added.
+std::string write_flight_record(int64_t rank);
+
+/// Whether work for `device` is being recorded into a CUDA graph, on its
+/// current stream.
+bool is_capturing(c10::Device device);
 
 } // namespace ddp::backends::nccl

@@ -59,18 +59,6 @@ std::string describe(const std::vector<Failure>& failures) {
   return text.str();
 }
 
-/// Throws if another rank, or another thread of this one, has given up.
-void look_for_failure(const ProcessGroup::Impl& group) {
-  const auto own = group.breakage.reason();
-  if (!own.empty()) {
-    throw WaitFailure{" because another collective did: " + own, true};
-  }
-  const auto failures = group.board->read(group.scope);
-  if (!failures.empty()) {
-    throw WaitFailure{" because " + describe(failures), true};
-  }
-}
-
 /// Who has not come to a collective that others waited for in vain.
 std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
   const auto ranks = group.board->absent(group.scope, number);
@@ -210,6 +198,20 @@ std::string Breakage::reason() const {
   return reason_;
 }
 
+void look_for_failure(const ProcessGroup::Impl& group) {
+  const auto own = group.breakage.reason();
+  if (!own.empty()) {
+    throw WaitFailure{" because another collective did: " + own, true};
+  }
+  if (!group.board) {
+    return;
+  }
+  const auto failures = group.board->read(group.scope);
+  if (!failures.empty()) {
+    throw WaitFailure{" because " + describe(failures), true};
+  }
+}
+
 void check_usable(const ProcessGroup::Impl& group, const char* operation) {
   TORCH_CHECK(!group.shut_down, operation, ": the process group was shut down");
   const auto reason = group.breakage.reason();
@@ -313,19 +315,3 @@ void report_failure(
 }
 
 } // namespace ddp::detail
-
-namespace ddp {
-
-ProcessGroup::Impl::~Impl() {
-  if (!group || (breakage.reason().empty() && !abandoned)) {
-    return;
-  }
-  try {
-    std::thread([group = std::move(group)]() mutable {
-      group.reset();
-    }).detach();
-  } catch (const std::exception&) { // no thread: it ends here, in its time
-  }
-}
-
-} // namespace ddp

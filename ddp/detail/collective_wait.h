@@ -47,6 +47,10 @@ Collective start(
 /// within `guarded`. Costs no request to the store for the first 0.2 s.
 void wait(ProcessGroup::Impl& group, const Collective& collective);
 
+/// Throws `WaitFailure` if another rank, or another thread of this one, has
+/// given up.
+void look_for_failure(const ProcessGroup::Impl& group);
+
 /// Throws if no collective can work any more.
 void check_usable(const ProcessGroup::Impl& group, const char* operation);
 

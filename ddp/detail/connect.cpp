@@ -1,14 +1,22 @@
 #include <ddp/backends/gloo.h>
 #include <ddp/backends/mpi.h>
 #include <ddp/backends/nccl.h>
+#include <ddp/detail/failure_watch.h>
 #include <ddp/detail/process_group_impl.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <exception>
+#include <future>
+#include <thread>
+#include <utility>
 
 namespace ddp::detail {
 namespace {
 
 using BackendType = c10d::ProcessGroup::BackendType;
+
+constexpr auto kEndTime = std::chrono::seconds(10);
 
 backends::BackendOptions options_of(
     const ProcessGroup::Impl& impl,
@@ -32,11 +40,13 @@ void connect_gloo(ProcessGroup::Impl& impl) {
 }
 
 void connect_nccl(ProcessGroup::Impl& impl) {
-  impl.group->setBackend(
-      c10::kCUDA,
-      BackendType::NCCL,
-      backends::nccl::create(options_of(impl, "nccl"), impl.device));
+  const auto nccl =
+      backends::nccl::create(options_of(impl, "nccl"), impl.device);
+  impl.group->setBackend(c10::kCUDA, BackendType::NCCL, nccl);
   impl.group->setDefaultBackend(BackendType::NCCL);
+  // Before it connects, which nothing else could end where a rank fails.
+  impl.watch = std::make_unique<FailureWatch>(impl, nccl);
+  nccl->eagerConnectSingleDevice(impl.device);
 }
 
 void connect_mpi(ProcessGroup::Impl& impl) {
@@ -44,6 +54,13 @@ void connect_mpi(ProcessGroup::Impl& impl) {
   impl.group->setBackend(c10::kCPU, BackendType::MPI, mpi);
   impl.group->setBackend(c10::kCUDA, BackendType::MPI, mpi);
   impl.group->setDefaultBackend(BackendType::MPI);
+}
+
+/// Ends a NCCL backend of ours. Left alone, its destructor aborts what is under
+/// way, which may be the last reduction, and warns of it.
+void end(c10d::ProcessGroup& group, bool complete) {
+  const auto nccl = group.getBackend(c10::kCUDA);
+  complete ? nccl->shutdown() : nccl->abort();
 }
 
 } // namespace
@@ -65,4 +82,41 @@ void connect(ProcessGroup::Impl& impl) {
   meet(impl, "connecting");
 }
 
+void disconnect(ProcessGroup::Impl& impl) noexcept {
+  impl.watch.reset();
+  auto group = std::move(impl.group);
+  // Not a group that was handed to us, or that somebody else has taken.
+  const bool nccl = group && impl.backend == "nccl" && !impl.address.empty() &&
+      group.use_count() == 1;
+  const bool broken = !impl.breakage.reason().empty() || impl.abandoned;
+  if (!group || !(nccl || broken)) {
+    return;
+  }
+  const bool complete = !broken && std::uncaught_exceptions() == 0;
+  try {
+    std::packaged_task<void()> task(
+        [group = std::move(group), nccl, complete]() mutable {
+          if (nccl) {
+            end(*group, complete);
+          }
+          group.reset();
+        });
+    auto ended = task.get_future();
+    std::thread(std::move(task)).detach();
+    if (nccl) {
+      ended.wait_for(kEndTime);
+    }
+  } catch (const std::exception&) { // no thread: it ends here, in its time
+  }
+}
+
 } // namespace ddp::detail
+
+namespace ddp {
+
+ProcessGroup::Impl::Impl() = default;
+ProcessGroup::Impl::~Impl() {
+  detail::disconnect(*this);
+}
+
+} // namespace ddp

@@ -141,6 +141,11 @@ FailureBoard::FailureBoard(
       hosts_store_(hosts_store),
       members_(std::move(members)) {}
 
+bool FailureBoard::has_lost_rank_0() const {
+  return connection_->lost &&
+      std::count(members_.begin(), members_.end(), 0) > 0;
+}
+
 std::shared_ptr<FailureBoard> FailureBoard::of(
     const std::vector<int64_t>& ranks) const {
   std::vector<int64_t> members;

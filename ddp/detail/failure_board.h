@@ -48,6 +48,15 @@ class FailureBoard {
       int64_t size,
       bool hosts_store);
 
+  /// This process's rank in the root group.
+  int64_t root_rank() const {
+    return root_rank_;
+  }
+
+  /// Whether the store has ended, where that is known, and rank 0 of the root,
+  /// which ends with it, is a member of the group.
+  bool has_lost_rank_0() const;
+
   /// The same board for a part of this one's group, by these ranks.
   std::shared_ptr<FailureBoard> of(const std::vector<int64_t>& ranks) const;
 

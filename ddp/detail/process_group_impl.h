@@ -18,6 +18,8 @@ struct LaunchEnvironment;
 
 namespace detail {
 
+class FailureWatch;
+
 /// Why a group is of no more use: the first reason, empty while it works.
 class Breakage {
  public:
@@ -32,11 +34,10 @@ class Breakage {
 } // namespace detail
 
 struct ProcessGroup::Impl {
-  Impl() = default;
+  Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
-  /// Takes no time: where a collective may be under way for good, the backend,
-  /// which would wait for it, ends on a thread of its own.
+  /// Ends what `connect` began.
   ~Impl();
 
   static Impl& of(const ProcessGroup& group) {
@@ -77,6 +78,8 @@ struct ProcessGroup::Impl {
   detail::Breakage breakage;
   /// Whether a collective was left without waiting for its end.
   std::atomic<bool> abandoned{false};
+  /// Where collectives run on a GPU. Last: it reads the others.
+  std::unique_ptr<detail::FailureWatch> watch;
 };
 
 namespace detail {
@@ -99,6 +102,12 @@ void meet_over_mpi(
 /// Connects the ranks of `impl`, whose other members are filled in, and returns
 /// when all of them are connected. Collective.
 void connect(ProcessGroup::Impl& impl);
+
+/// Ends the connections of `impl`. Where a collective may be under way for
+/// good, the backend, which would wait for it, ends on a thread of its own and
+/// this takes no time; NCCL completes what is under way, or aborts it where the
+/// group is broken or an exception is on its way, and gets up to 10 s.
+void disconnect(ProcessGroup::Impl& impl) noexcept;
 
 /// Returns when every rank has called it; `operation` is for the message of an
 /// error. Collective.

@@ -1,0 +1,177 @@
+#include <tests/support/failures.h>
+#include <tests/support/ranks.h>
+#include <tests/support/temporary_folder.h>
+
+#include <ddp/backends/nccl.h>
+#include <ddp/detail/failure_watch.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+using ddp::ProcessGroup;
+using ddp::detail::FailureWatch;
+using ddp::test::all_reduce_error;
+using ddp::test::Clock;
+using ddp::test::kTimeout;
+using ddp::test::meet_at_store;
+using ddp::test::ranks;
+using ddp::test::seconds_since;
+using ddp::test::TemporaryFolder;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+namespace {
+
+/// Stands for NCCL's, whose collectives only an abort ends.
+class StuckBackend : public c10d::Backend {
+ public:
+  using c10d::Backend::Backend;
+
+  const std::string getBackendName() const override {
+    return "stuck";
+  }
+
+  c10d::ErrorType getError() override {
+    return error;
+  }
+
+  void abort() override {
+    aborted = true;
+  }
+
+  /// Waits as a thread does that waits for a stream: it looks at nothing else.
+  bool is_aborted_within(seconds time) const {
+    const auto start = Clock::now();
+    while (!aborted && Clock::now() - start < time) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    return aborted;
+  }
+
+  std::atomic<c10d::ErrorType> error{c10d::ErrorType::SUCCESS};
+  std::atomic<bool> aborted{false};
+};
+
+struct Watched {
+  explicit Watched(const ProcessGroup& group)
+      : backend(c10::make_intrusive<StuckBackend>(
+            static_cast<int>(group.rank()),
+            static_cast<int>(group.size()))),
+        watch(ProcessGroup::Impl::of(group), backend) {}
+
+  c10::intrusive_ptr<StuckBackend> backend;
+  FailureWatch watch;
+};
+
+/// With flight records in `folder`.
+ddp::test::RankOptions recording_in(const TemporaryFolder& folder) {
+  ddp::test::RankOptions options;
+  options.timeout = seconds(30);
+  options.environment = {{"TORCH_FR_DUMP_TEMP_FILE", folder / "record_"}};
+  return options;
+}
+
+} // namespace
+
+TEST_CASE("a rank's failure aborts what the others wait for on a GPU") {
+  const TemporaryFolder folder;
+  ranks(
+      4,
+      [] {
+        const auto group = ddp::init_process_group(kTimeout);
+        const Watched watched(group);
+        if (group.rank() == 1) {
+          ddp::detail::report_failure(group, "no memory for a bucket");
+        }
+        REQUIRE(watched.backend->is_aborted_within(seconds(5)));
+        REQUIRE_THAT(
+            all_reduce_error(group),
+            ContainsSubstring("no memory for a bucket"));
+        meet_at_store(group, {"0", "1", "2", "3"});
+      },
+      recording_in(folder));
+}
+
+TEST_CASE("what a backend finds breaks the group on all ranks") {
+  const TemporaryFolder folder;
+  ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group(kTimeout);
+        const Watched watched(group);
+        if (group.rank() == 2) {
+          watched.backend->error = c10d::ErrorType::TIMEOUT;
+        }
+        REQUIRE(watched.backend->is_aborted_within(seconds(10)));
+        REQUIRE_THAT(
+            all_reduce_error(group),
+            ContainsSubstring("rank 2 of 3") &&
+                ContainsSubstring("was not complete after 60 s"));
+        if (ddp::backends::nccl::available()) {
+          const auto* const path = std::getenv("TORCH_FR_DUMP_TEMP_FILE");
+          const auto record = path + std::to_string(group.rank());
+          REQUIRE_THAT(all_reduce_error(group), ContainsSubstring(record));
+          REQUIRE(std::filesystem::exists(record));
+        }
+        meet_at_store(group, {"0", "1", "2"});
+      },
+      recording_in(folder));
+}
+
+TEST_CASE("a failure in a duplicate aborts that one only") {
+  const TemporaryFolder folder;
+  ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group(kTimeout);
+        const auto duplicate = group.duplicate();
+        const Watched of_group(group);
+        const Watched of_duplicate(duplicate);
+        if (group.rank() == 1) {
+          ddp::detail::report_failure(duplicate, "one attempt");
+        }
+        REQUIRE(of_duplicate.backend->is_aborted_within(seconds(5)));
+        group.barrier();
+        REQUIRE_FALSE(of_group.backend->aborted);
+      },
+      recording_in(folder));
+}
+
+TEST_CASE("when rank 0 is killed, groups with it are aborted and others not") {
+  const TemporaryFolder folder;
+  auto options = recording_in(folder);
+  options.expected_exit_codes = {128 + SIGKILL, 0, 0};
+  ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group(kTimeout);
+        const auto part = group.split(group.rank() == 0 ? 0 : 1, 0);
+        meet_at_store(group, {"0", "1", "2"});
+        if (group.rank() == 0) {
+          std::raise(SIGKILL);
+        }
+        const Watched of_part(part);
+        const Watched of_group(group);
+        REQUIRE(of_group.backend->is_aborted_within(seconds(15)));
+        REQUIRE_THAT(
+            all_reduce_error(group), ContainsSubstring("the store has ended"));
+        part.barrier();
+        REQUIRE_FALSE(of_part.backend->is_aborted_within(seconds(1)));
+      },
+      options);
+}
+
+TEST_CASE("a watch that has nothing to do ends at once") {
+  const TemporaryFolder folder;
+  ranks(
+      2,
+      [] {
+        const auto group = ddp::init_process_group(kTimeout);
+        const auto start = Clock::now();
+        { const Watched watched(group); }
+        REQUIRE(seconds_since(start) < 0.2);
+      },
+      recording_in(folder));
+}
