@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ddp/bucket_assignment.h>
 #include <ddp/comm_hook.h>
+#include <ddp/detail/arrival_streams.h>
 #include <ddp/process_group.h>
 
 #include <vector>
@@ -17,6 +18,8 @@ struct Bucket {
   /// The buffer and its slices. The layout, back to back without gaps, decides
   /// in which order the backend adds the ranks' values, so it decides bits.
   GradBucket content;
+  /// What it has been filled on in this backward.
+  detail::ArrivalStreams streams;
   /// How many gradients this backward still owes.
   size_t pending = 0;
   /// Left out of this backward, on all ranks.

@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>
@@ -20,6 +21,11 @@ int64_t version_of(const at::Tensor& tensor) {
 
 std::string describe(const at::Tensor& tensor) {
   return c10::str(detail::describe(tensor), " on ", tensor.device());
+}
+
+/// The gradient without the graph that create_graph gives it.
+at::Tensor values_of(const at::Tensor& grad) {
+  return grad.requires_grad() ? grad.detach() : grad;
 }
 
 /// A sparse gradient without entries, of the form that embeddings have.
@@ -67,7 +73,9 @@ void Reducer::Impl::contribute(size_t index) {
   } else {
     contribute_before(parameter);
   }
-  if (--buckets_[parameter.bucket].pending == 0) {
+  auto& bucket = buckets_[parameter.bucket];
+  bucket.streams.add(parameter.device);
+  if (--bucket.pending == 0) {
     recorder_.ready(parameter.bucket);
   }
 }
@@ -98,26 +106,66 @@ void Reducer::Impl::check_gradient(const Parameter& parameter) {
   check_.look_at(parameter.name, grad);
 }
 
-/// Brings the gradient into its slice, and the slice into the gradient's place.
+/// Brings the gradient into its slice, unless it lies there or a GPU had better
+/// wait for the bucket's others.
 void Reducer::Impl::copy_or_keep(Parameter& parameter) {
-  at::Tensor& grad = parameter.tensor.mutable_grad();
   if (parameter.lies_in_slice()) {
     parameter.share = Share::kUnscaled;
     return;
   }
-  const bool has_graph = grad.requires_grad();
-  const auto values = has_graph ? grad.detach() : grad;
+  if (!parameter.device.is_cpu()) {
+    parameter.share = Share::kOutside;
+    return;
+  }
+  const auto values = values_of(parameter.tensor.grad());
   if (prescale_) {
     detail::scaled_copy(parameter.view, values, factor_);
   } else {
     const at::NoGradGuard no_grad;
     parameter.view.copy_(values);
   }
+  put_slice_in_place(parameter);
+}
+
+/// The slice has what the gradient had.
+void Reducer::Impl::put_slice_in_place(Parameter& parameter) {
+  at::Tensor& grad = parameter.tensor.mutable_grad();
   parameter.share = Share::kScaled;
-  if (has_graph) {
+  if (grad.requires_grad()) {
     parameter.with_graph = grad;
   } else {
     grad = parameter.view;
+  }
+}
+
+/// Copies and scales the gradients that lie outside of their bucket all at
+/// once: on a GPU a kernel for each costs more than what it copies.
+void Reducer::Impl::bring_in(Bucket& bucket) {
+  const auto device = bucket.content.buffer.device();
+  const bool crossed = bucket.streams.join(device);
+  std::vector<at::Tensor> slices;
+  std::vector<at::Tensor> gradients;
+  for (const size_t index : bucket.indices) {
+    auto& parameter = parameters_[index];
+    if (parameter.share == Share::kOutside) {
+      slices.push_back(parameter.view);
+      gradients.push_back(values_of(parameter.tensor.grad()));
+      put_slice_in_place(parameter);
+    }
+  }
+  if (slices.empty()) {
+    return;
+  }
+  at::_foreach_copy_(slices, gradients);
+  if (prescale_) {
+    at::_foreach_mul_(slices, factor_.item());
+  }
+  if (crossed) { // their memory belongs to other streams
+    const auto stream =
+        c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+    for (const auto& gradient : gradients) {
+      gradient.record_stream(stream);
+    }
   }
 }
 
@@ -156,6 +204,7 @@ void Reducer::Impl::launch_complete() {
 
 void Reducer::Impl::launch(Bucket& bucket) {
   const at::NoGradGuard no_grad;
+  bring_in(bucket);
   scale(bucket);
   bucket.future = hook_->run(bucket.content, group_);
   TORCH_CHECK(bucket.future, "the communication hook returned no future");

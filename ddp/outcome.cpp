@@ -7,6 +7,9 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <set>
+#include <utility>
+
 // What this rank gets out of a reduction.
 
 namespace ddp {
@@ -56,11 +59,15 @@ void check_result(const at::Tensor& result, const at::Tensor& buffer) {
 }
 
 /// A GPU's reduction counts as complete once it is queued.
-void wait_on_host(const Bucket& bucket) {
-  const auto device = bucket.content.buffer.device();
-  if (!device.is_cpu()) {
-    const c10::impl::VirtualGuardImpl guard(device.type());
-    guard.synchronizeStream(guard.getStream(device));
+void wait_on_host(const std::vector<Bucket>& buckets) {
+  std::set<std::pair<c10::DeviceType, c10::DeviceIndex>> done;
+  for (const auto& bucket : buckets) {
+    const auto device = bucket.content.buffer.device();
+    if (!device.is_cpu() &&
+        done.insert({device.type(), device.index()}).second) {
+      const c10::impl::VirtualGuardImpl guard(device.type());
+      guard.synchronizeStream(guard.getStream(device));
+    }
   }
 }
 
@@ -105,9 +112,7 @@ void Reducer::Impl::settle_absences() {
   if (absent_.empty()) {
     return;
   }
-  for (const auto& bucket : buckets_) {
-    wait_on_host(bucket); // the others' lists are there when all have started
-  }
+  wait_on_host(buckets_); // the others' lists are there when all have started
   const at::NoGradGuard no_grad;
   for (const size_t index : absences_.agreed()) {
     auto& parameter = parameters_[index];

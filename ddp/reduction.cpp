@@ -1,5 +1,6 @@
 #include <ddp/detail/reducer_impl.h>
 
+#include <ddp/backends/nccl.h>
 #include <ddp/bucket_layout.h>
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/end_of_backward.h>
@@ -144,6 +145,8 @@ void Reducer::Impl::end_backward() {
 }
 
 void Reducer::Impl::begin() {
+  detail::check_usable(
+      ProcessGroup::Impl::of(group_), "the reduction of gradients");
   open_ = true;
   next_ = 0;
   ++step_;
@@ -151,7 +154,59 @@ void Reducer::Impl::begin() {
   // nests so deeply that it changed threads (see EndOfBackward).
   const int task = torch::autograd::get_current_graph_task_id();
   deeply_nested_ = deeply_nested_ || (task >= 0 && task < newest_task_);
+  check_capture();
   recorder_.begin(step_, buckets_);
+}
+
+/// A CUDA graph replays the GPU's part of a step without this code: nothing in
+/// it may depend on the host.
+void Reducer::Impl::check_capture() {
+  capturing_ =
+      std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) {
+        return backends::nccl::is_capturing(bucket.content.buffer.device());
+      });
+  if (!capturing_) {
+    return;
+  }
+  const auto first = rebuilds_after(options_).value_or(1) + 1;
+  TORCH_CHECK(
+      step_ >= first,
+      "capturing a CUDA graph: this is backward ",
+      step_,
+      ", and the buckets are settled from backward ",
+      first,
+      " on. Run ",
+      first - 1,
+      " or more without capturing before");
+  TORCH_CHECK(
+      !check_.is_on(),
+      "capturing a CUDA graph: check_finite and check_divergence_every need "
+      "the host in each step; leave them off");
+  TORCH_CHECK(
+      std::none_of(
+          parameters_.begin(),
+          parameters_.end(),
+          [](const Parameter& parameter) {
+            return parameter.managed && parameter.sparse;
+          }),
+      "capturing a CUDA graph: sparse gradients need the host in each step");
+}
+
+/// Which parameters no rank used is agreed on by the hosts.
+void Reducer::Impl::check_captured_absences() const {
+  if (!capturing_ || absent_.empty()) {
+    return;
+  }
+  std::string names;
+  for (const size_t index : absent_) {
+    names += (names.empty() ? "" : ", ") + parameters_[index].name;
+  }
+  TORCH_CHECK(
+      false,
+      "capturing a CUDA graph: backward did not reach ",
+      names,
+      ". A captured step must use every parameter: freeze those before the "
+      "Reducer is constructed, or do not capture");
 }
 
 void Reducer::Impl::inspect_graph() {
@@ -254,6 +309,7 @@ void Reducer::Impl::contribute_rest() {
   find_nested();
   adopt_thawed();
   find_absent();
+  check_captured_absences();
   if (options_.skip_all_reduce_unused_params()) {
     skip_unused_buckets();
   }

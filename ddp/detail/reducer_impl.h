@@ -72,6 +72,7 @@ struct Reducer::Impl : detail::GradientListener,
 
   enum class Share {
     kPending, ///< nothing yet
+    kOutside, ///< the gradient, to be brought into the slice with others
     kUnscaled, ///< the gradient, which lies in the slice itself
     kScaled, ///< a copy of the gradient, scaled
     kAbsent, ///< nothing new: the gradient from before, or zero
@@ -145,10 +146,14 @@ struct Reducer::Impl : detail::GradientListener,
   void at_end_of_backward(void (Impl::*member)());
   void end_backward();
   void begin();
+  void check_capture();
+  void check_captured_absences() const;
   void inspect_graph();
   void arrive(size_t index);
   void contribute(size_t index);
   void copy_or_keep(Parameter& parameter);
+  void put_slice_in_place(Parameter& parameter);
+  void bring_in(Bucket& bucket);
   void contribute_before(Parameter& parameter);
   void check_gradient(const Parameter& parameter);
   void launch_complete();
@@ -191,6 +196,8 @@ struct Reducer::Impl : detail::GradientListener,
   int64_t step_ = 0;
   /// Whether a reduction is under way.
   bool open_ = false;
+  /// Whether it is recorded into a CUDA graph.
+  bool capturing_ = false;
   /// Whether an anchored forward came since the last reduction.
   bool forward_pending_ = false;
   /// Why this Reducer is of no use any more.

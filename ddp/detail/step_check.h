@@ -17,6 +17,11 @@ class StepCheck {
   /// for NaN and infinity in gradients where `finite`.
   StepCheck(NamedTensors parameters, int64_t divergence_every, bool finite);
 
+  /// Whether it does anything.
+  bool is_on() const {
+    return finite_ || divergence_every_ > 0;
+  }
+
   /// Looks at a gradient of this rank's own, before it is averaged.
   void look_at(const std::string& name, const at::Tensor& gradient);
 
