@@ -45,6 +45,16 @@ TEST_CASE("peers of a rank that reports a failure and lives on fail with it") {
       options);
 }
 
+TEST_CASE("where all ranks fail none waits for the others") {
+  ranks(3, [](ProcessGroup group) {
+    group.barrier();
+    const auto start = Clock::now();
+    ddp::detail::report_failure(group, "boom");
+    REQUIRE(seconds_since(start) < 1.5); // 2 where nobody reads it
+    meet_at_store(group, {"0", "1", "2"});
+  });
+}
+
 TEST_CASE("a failure in a duplicate leaves other groups alone") {
   ddp::test::RankOptions options;
   options.timeout = seconds(30);

@@ -1,87 +1,244 @@
 #include <tests/support/catch.h>
-#include <tests/support/nets.h>
-#include <tests/support/ranks.h>
+#include <tests/support/gpus.h>
 
-#include <ddp/backends/nccl.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/verification.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include <iostream>
+#include <limits>
 
 using ddp::ProcessGroup;
+using ddp::test::gpu_ranks;
+using ddp::test::input_of;
+using ddp::test::net_on_gpu;
 using ddp::test::UnevenNet;
 
 namespace {
 
-/// The GPUs to test with; says "skipped" where there are none.
-int gpus() {
-  const auto usable = ddp::backends::nccl::usable_gpus();
-  if (usable.bus_addresses.empty()) {
-    std::cout << "[skipped] no usable GPU: " << usable.note << "\n";
-  }
-  return static_cast<int>(usable.bus_addresses.size());
+void backward(UnevenNet& net, const at::Tensor& input) {
+  net.forward(input.to(net.parameters().front().device()))
+      .pow(2)
+      .mean()
+      .backward();
 }
 
-void run_on_gpus(int size, const std::function<void(ProcessGroup)>& body) {
-  ddp::test::RankOptions options;
-  options.environment = {{"DDP_BACKEND", "nccl"}};
-  options.timeout = std::chrono::seconds(120);
-  ddp::test::ranks(
-      size, [&] { body(ddp::init_process_group()); }, options);
+/// What averaging `net`'s gradients must give: those of a twin that nobody
+/// reduces.
+std::vector<at::Tensor> mean_gradients(
+    const UnevenNet& net,
+    const at::Tensor& input,
+    const ProcessGroup& group) {
+  UnevenNet twin;
+  twin.to(group.device());
+  ddp::test::copy_parameters(net, twin);
+  backward(twin, input);
+  std::vector<at::Tensor> means;
+  for (const auto& parameter : twin.parameters()) {
+    const double share = 1.0 / static_cast<double>(group.size());
+    auto sum = torch::zeros_like(parameter.grad());
+    for (const auto& gradient : group.all_gather(parameter.grad())) {
+      sum += gradient * share;
+    }
+    means.push_back(sum);
+  }
+  return means;
 }
 
 } // namespace
 
 TEST_CASE("collectives over NCCL") {
-  if (const int size = gpus()) {
-    run_on_gpus(size, [size](ProcessGroup group) {
-      REQUIRE(group.backend() == "nccl");
-      REQUIRE(group.device().is_cuda());
-      auto tensor = torch::ones({1000}, group.device());
-      group.all_reduce(tensor);
-      REQUIRE(tensor.eq(size).all().item<bool>());
-      group.all_reduce(tensor, ddp::ReduceOp::kMean);
-      REQUIRE(tensor.eq(size).all().item<bool>());
-      auto on_cpu = torch::ones({3}); // CPU tensors go over gloo
-      group.all_reduce(on_cpu);
-      REQUIRE(on_cpu.eq(size).all().item<bool>());
-      REQUIRE(group.all_gather(tensor).size() == static_cast<size_t>(size));
-      group.barrier();
-    });
-  }
+  gpu_ranks(3, [](ProcessGroup group) {
+    const auto size = group.size();
+    REQUIRE(group.backend() == "nccl");
+    REQUIRE(group.device().is_cuda());
+    auto tensor = torch::ones({1000}, group.device());
+    group.all_reduce(tensor);
+    REQUIRE(tensor.eq(size).all().item<bool>());
+    group.all_reduce(tensor, ddp::ReduceOp::kMean);
+    REQUIRE(tensor.eq(size).all().item<bool>());
+    auto on_cpu = torch::ones({3}); // CPU tensors go over gloo
+    group.all_reduce(on_cpu);
+    REQUIRE(on_cpu.eq(size).all().item<bool>());
+    REQUIRE(group.all_gather(tensor).size() == static_cast<size_t>(size));
+    const auto part = group.split(group.rank() == 0 ? 0 : 1, 0);
+    auto ranks = torch::full({1}, group.rank(), group.device());
+    part.all_reduce(ranks);
+    REQUIRE(ranks.item<int64_t>() == (group.rank() == 0 ? 0 : 3));
+    group.barrier();
+  });
 }
 
 TEST_CASE("the same net trains on GPUs as on the CPU") {
-  if (const int size = gpus()) {
-    run_on_gpus(size, [](ProcessGroup group) {
-      torch::manual_seed(1);
-      auto net = std::make_shared<UnevenNet>();
-      auto reference = std::make_shared<UnevenNet>();
-      ddp::test::copy_parameters(*net, *reference);
-      net->to(group.device());
-      ddp::DistributedDataParallel<UnevenNet> model(net, group);
-      ddp::Reducer reducer(reference, group);
-      torch::optim::SGD optimizer(net->parameters(), 0.1);
-      torch::optim::SGD reference_optimizer(reference->parameters(), 0.1);
-      for (int step = 0; step < 5; ++step) {
-        torch::manual_seed(100 * step + group.rank());
-        const auto input = torch::randn({16, 7});
-        optimizer.zero_grad();
-        model->forward(input.to(group.device())).pow(2).mean().backward();
-        optimizer.step();
-        reference_optimizer.zero_grad();
-        reference->forward(input).pow(2).mean().backward();
-        reference_optimizer.step();
+  gpu_ranks(3, [](ProcessGroup group) {
+    auto net = net_on_gpu(group);
+    auto reference = std::make_shared<UnevenNet>();
+    ddp::test::copy_parameters(*net, *reference);
+    ddp::DistributedDataParallel<UnevenNet> model(net, group);
+    ddp::Reducer reducer(reference, group);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    torch::optim::SGD reference_optimizer(reference->parameters(), 0.1);
+    for (int step = 0; step < 5; ++step) {
+      const auto input = input_of(group, step);
+      optimizer.zero_grad();
+      model->forward(input.to(group.device())).pow(2).mean().backward();
+      optimizer.step();
+      reference_optimizer.zero_grad();
+      backward(*reference, input);
+      reference_optimizer.step();
+    }
+    for (size_t i = 0; i < net->parameters().size(); ++i) {
+      REQUIRE(torch::allclose(
+          net->parameters()[i].cpu(), reference->parameters()[i], 1e-3, 1e-4));
+    }
+    ddp::verify_same_parameters(*net, group);
+  });
+}
+
+TEST_CASE("over two GPUs gradients are the mean, bit for bit") {
+  // A sum of two is the same in any order.
+  gpu_ranks(2, [](ProcessGroup group) {
+    for (const bool keep : {false, true}) {
+      for (const double cap : {25.0, 0.0001}) {
+        auto net = net_on_gpu(group);
+        ddp::Reducer reducer(
+            net, group, ddp::ReducerOptions().bucket_cap_mb(cap));
+        for (int step = 0; step < 4; ++step) {
+          net->zero_grad(/*set_to_none=*/!keep);
+          const auto input = input_of(group, step);
+          const auto expected = mean_gradients(*net, input, group);
+          backward(*net, input);
+          for (size_t i = 0; i < expected.size(); ++i) {
+            INFO("step " << step << ", parameter " << i << ", cap " << cap);
+            REQUIRE(torch::equal(net->parameters()[i].grad(), expected[i]));
+          }
+        }
       }
-      for (size_t i = 0; i < net->parameters().size(); ++i) {
-        REQUIRE(torch::allclose(
-            net->parameters()[i].cpu(),
-            reference->parameters()[i],
-            1e-3,
-            1e-4));
+    }
+  });
+}
+
+TEST_CASE("on GPUs parameters that no rank used keep their gradients") {
+  gpu_ranks(3, [](ProcessGroup group) {
+    auto net = net_on_gpu(group);
+    auto spare = torch::nn::Linear(3, 3);
+    net->register_module("spare", spare);
+    spare->to(group.device());
+    ddp::Reducer reducer(net, group);
+    backward(*net, input_of(group, 0));
+    REQUIRE_FALSE(spare->weight.grad().defined());
+    // One rank uses it: it is averaged on all.
+    auto loss = net->forward(input_of(group, 1).to(group.device())).sum();
+    if (group.rank() == 1) {
+      loss = loss + spare->forward(torch::ones({1, 3}, group.device())).sum();
+    }
+    loss.backward();
+    REQUIRE(spare->bias.grad().defined());
+    REQUIRE(torch::allclose(
+        spare->bias.grad(), torch::full({3}, 1.0 / 3, group.device())));
+  });
+}
+
+TEST_CASE("no_sync on GPUs adds up") {
+  gpu_ranks(2, [](ProcessGroup group) {
+    auto net = net_on_gpu(group);
+    ddp::Reducer reducer(net, group);
+    {
+      const auto guard = reducer.no_sync();
+      backward(*net, input_of(group, 0));
+    }
+    backward(*net, input_of(group, 1));
+    const auto first = mean_gradients(*net, input_of(group, 0), group);
+    const auto second = mean_gradients(*net, input_of(group, 1), group);
+    for (size_t i = 0; i < first.size(); ++i) {
+      REQUIRE(torch::allclose(
+          net->parameters()[i].grad(), first[i] + second[i], 1e-5, 1e-7));
+    }
+  });
+}
+
+TEST_CASE("sparse gradients on GPUs are averaged") {
+  gpu_ranks(3, [](ProcessGroup group) {
+    torch::manual_seed(1);
+    torch::nn::Embedding table(torch::nn::EmbeddingOptions(10, 4).sparse(true));
+    table->to(group.device());
+    ddp::Reducer reducer(table.ptr(), group);
+    const auto rows = torch::tensor({group.rank(), int64_t(9)}, torch::kLong);
+    table->forward(rows.to(group.device())).sum().backward();
+    const auto grad = table->weight.grad().to_dense().cpu();
+    REQUIRE(torch::allclose(grad[9], torch::ones({4})));
+    REQUIRE(torch::allclose(grad[1], torch::full({4}, 1.0 / 3)));
+    REQUIRE(torch::allclose(grad[5], torch::zeros({4})));
+  });
+}
+
+TEST_CASE("the checks of each step work on GPUs") {
+  gpu_ranks(3, [](ProcessGroup group) {
+    {
+      auto net = net_on_gpu(group);
+      ddp::Reducer reducer(
+          net, group, ddp::ReducerOptions().check_finite(true));
+      backward(*net, input_of(group, 0));
+      auto input = input_of(group, 1);
+      if (group.rank() == 2) {
+        input[0][0] = std::numeric_limits<float>::quiet_NaN();
       }
-      ddp::verify_same_parameters(*net, group);
-    });
+      REQUIRE_THROWS_WITH(
+          backward(*net, input), ContainsSubstring("not finite on rank 2"));
+    }
+    auto net = net_on_gpu(group);
+    ddp::Reducer reducer(
+        net, group, ddp::ReducerOptions().check_divergence_every(1));
+    backward(*net, input_of(group, 0));
+    if (group.rank() == 1) {
+      const torch::NoGradGuard no_grad;
+      net->parameters()[0].add_(1);
+    }
+    REQUIRE_THROWS_WITH(
+        backward(*net, input_of(group, 1)), ContainsSubstring("differ"));
+  });
+}
+
+TEST_CASE("a communication hook works on GPUs") {
+  /// Sends halves.
+  struct HalfHook final : ddp::CommHook {
+    c10::intrusive_ptr<c10::ivalue::Future> run(
+        const ddp::GradBucket& bucket,
+        const ProcessGroup& group) override {
+      std::vector<at::Tensor> halves{
+          bucket.buffer.to(torch::kHalf).div_(group.size())};
+      return group.c10d()->allreduce(halves)->getFuture()->then(
+          [](c10::ivalue::Future& sum) -> c10::IValue {
+            return sum.value().toTensorVector()[0].to(torch::kFloat);
+          },
+          c10::TensorType::get());
+    }
+  };
+  gpu_ranks(2, [](ProcessGroup group) {
+    auto net = net_on_gpu(group);
+    ddp::Reducer reducer(
+        net,
+        group,
+        ddp::ReducerOptions().comm_hook(std::make_shared<HalfHook>()));
+    const auto input = input_of(group, 0);
+    const auto expected = mean_gradients(*net, input, group);
+    backward(*net, input);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      REQUIRE(torch::allclose(
+          net->parameters()[i].grad(), expected[i], 1e-2, 1e-3));
+    }
+  });
+}
+
+TEST_CASE("a group over NCCL ends without a word") {
+  const auto outcomes = gpu_ranks(3, [](ProcessGroup group) {
+    auto net = net_on_gpu(group);
+    ddp::Reducer reducer(net, group);
+    backward(*net, input_of(group, 0)); // still under way at the end
+  });
+  for (const auto& outcome : outcomes) {
+    REQUIRE_THAT(
+        outcome.output,
+        !ContainsSubstring("destroy_process_group") &&
+            !ContainsSubstring("ddp: "));
   }
 }

@@ -178,14 +178,14 @@ void FailureBoard::report(
     return store.check({kList}); // the answer says that the list has it
   });
   if (done && hosts_store_) {
-    linger(lines(scope));
+    linger(scope, lines(scope));
   }
 }
 
 std::vector<Failure> FailureBoard::read(const std::string& scope) {
   const auto found = lines(scope);
   if (hosts_store_) {
-    linger(found);
+    linger(scope, found);
   }
   std::vector<Failure> failures;
   for (const auto& line : found) {
@@ -219,19 +219,34 @@ std::vector<FailureBoard::Line> FailureBoard::lines(const std::string& scope) {
   return found.value_or(std::vector<Line>());
 }
 
-/// Gives the other ranks a moment to read what this rank has read: it may end
-/// next, and the store with it.
-void FailureBoard::linger(const std::vector<Line>& lines) {
+/// What shows that the others have read `lines`: all but those that failed
+/// themselves, who have a reason of their own.
+std::vector<std::string> FailureBoard::receipts(
+    const std::vector<Line>& lines) const {
+  const auto has_failed = [&](int64_t member) {
+    return std::any_of(lines.begin(), lines.end(), [&](const Line& line) {
+      return line.failure.rank == member;
+    });
+  };
   std::vector<std::string> keys;
-  for (const auto& line : lines) {
-    for (const auto member : members_) {
-      if (line.number >= told_ && member != root_rank_ &&
-          member != line.failure.rank) {
+  for (const auto member : members_) {
+    if (member == root_rank_ || has_failed(member)) {
+      continue;
+    }
+    for (const auto& line : lines) {
+      if (line.number >= told_) {
         keys.push_back(seen(line.number, member));
       }
     }
   }
+  return keys;
+}
+
+/// Gives the other ranks a moment to read what this rank has read: it may end
+/// next, and the store with it.
+void FailureBoard::linger(const std::string& scope, std::vector<Line> found) {
   const auto deadline = Clock::now() + kLingerTime;
+  auto keys = receipts(found);
   while (!keys.empty() && Clock::now() < deadline) {
     const auto all = Connection::ask(
         connection_, [keys](c10d::Store& store) { return store.check(keys); });
@@ -239,9 +254,11 @@ void FailureBoard::linger(const std::vector<Line>& lines) {
       break;
     }
     std::this_thread::sleep_for(kPollInterval);
+    found = lines(scope); // one of them may fail meanwhile
+    keys = receipts(found);
   }
-  if (!lines.empty()) {
-    told_ = lines.back().number + 1;
+  if (!found.empty()) {
+    told_ = found.back().number + 1;
   }
 }
 

@@ -94,7 +94,8 @@ class FailureBoard {
   Failure in_this_group(Failure failure) const;
 
   std::vector<Line> lines(const std::string& scope);
-  void linger(const std::vector<Line>& lines);
+  std::vector<std::string> receipts(const std::vector<Line>& lines) const;
+  void linger(const std::string& scope, std::vector<Line> found);
 
   std::shared_ptr<Connection> connection_;
   int64_t root_rank_;

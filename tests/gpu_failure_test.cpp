@@ -1,0 +1,111 @@
+#include <tests/support/failures.h>
+#include <tests/support/gpus.h>
+
+#include <ddp/detail/collective_wait.h>
+#include <ddp/reducer.h>
+
+#include <csignal>
+
+using ddp::ProcessGroup;
+using ddp::test::Clock;
+using ddp::test::gpu_ranks;
+using ddp::test::kTimeout;
+using ddp::test::meet_at_store;
+using ddp::test::seconds_since;
+
+namespace {
+
+/// Trains until it throws; the text. `before` is called before each step.
+std::string train_until_failure(
+    const ProcessGroup& group,
+    const std::function<void(int)>& before) {
+  auto net = ddp::test::net_on_gpu(group);
+  ddp::Reducer reducer(net, group);
+  try {
+    for (int step = 0; step < 100000; ++step) {
+      before(step);
+      net->zero_grad();
+      const auto loss = net->forward(torch::randn({16, 7}, group.device()));
+      loss.sum().backward();
+      net->parameters().front().grad().sum().item(); // waits for the GPU
+    }
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+} // namespace
+
+TEST_CASE("a rank over NCCL is killed: the others end with a reason") {
+  gpu_ranks(
+      3,
+      [](ProcessGroup group) {
+        auto start = Clock::now();
+        const auto error = train_until_failure(group, [&](int step) {
+          if (step == 5 && group.rank() == 1) {
+            std::raise(SIGKILL);
+          }
+          start = step <= 5 ? Clock::now() : start;
+        });
+        REQUIRE(!error.empty());
+        REQUIRE(seconds_since(start) < 30);
+        meet_at_store(group, {"0", "2"});
+      },
+      kTimeout,
+      {0, 128 + SIGKILL, 0});
+}
+
+TEST_CASE("rank 0 over NCCL is killed: the others end with a reason") {
+  gpu_ranks(
+      3,
+      [](ProcessGroup group) {
+        auto start = Clock::now();
+        const auto error = train_until_failure(group, [&](int step) {
+          if (step == 5 && group.rank() == 0) {
+            std::raise(SIGKILL);
+          }
+          start = step <= 5 ? Clock::now() : start;
+        });
+        REQUIRE(!error.empty());
+        REQUIRE(seconds_since(start) < 30);
+      },
+      kTimeout,
+      {128 + SIGKILL, 0, 0});
+}
+
+TEST_CASE("what a rank over NCCL throws reaches those that wait on a GPU") {
+  gpu_ranks(
+      3,
+      [](ProcessGroup group) {
+        const auto start = Clock::now();
+        const auto error = train_until_failure(group, [&](int step) {
+          if (step == 5 && group.rank() == 1) {
+            ddp::detail::report_failure(group, "boom in forward");
+            throw std::runtime_error("boom in forward");
+          }
+        });
+        REQUIRE_THAT(error, ContainsSubstring("boom in forward"));
+        REQUIRE(seconds_since(start) < 30);
+        meet_at_store(group, {"0", "1", "2"});
+      },
+      kTimeout);
+}
+
+TEST_CASE("a collective over NCCL that times out says where its record is") {
+  gpu_ranks(
+      2,
+      [](ProcessGroup group) {
+        if (group.rank() == 0) {
+          auto tensor = torch::ones({8}, group.device());
+          group.all_reduce(tensor);
+          tensor.sum().item(); // returns when the watch has aborted it
+          REQUIRE_THROWS_WITH(
+              group.all_reduce(tensor),
+              ContainsSubstring("was not complete after 5 s") &&
+                  ContainsSubstring("flight record of rank 0"));
+        }
+        meet_at_store(group, {"0", "1"});
+      },
+      ddp::ProcessGroupOptions().timeout(std::chrono::seconds(5)));
+}

@@ -1,0 +1,172 @@
+// Needs CUDA's headers: not part of builds without.
+
+#include <tests/support/catch.h>
+#include <tests/support/gpus.h>
+
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <ddp/distributed_data_parallel.h>
+
+using ddp::ProcessGroup;
+using ddp::test::gpu_ranks;
+using ddp::test::input_of;
+using ddp::test::net_on_gpu;
+using ddp::test::UnevenNet;
+
+namespace {
+
+at::Tensor loss_of(UnevenNet& net, const at::Tensor& input) {
+  return net.forward(input).pow(2).mean();
+}
+
+std::vector<at::Tensor> gradients_of(const UnevenNet& net) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& parameter : net.parameters()) {
+    gradients.push_back(parameter.grad().clone());
+  }
+  return gradients;
+}
+
+/// Makes LibTorch throw where this process waits for a GPU.
+class WaitsAreErrors {
+ public:
+  WaitsAreErrors() {
+    c10::cuda::warning_state().set_sync_debug_mode(
+        c10::cuda::SyncDebugMode::L_ERROR);
+  }
+  ~WaitsAreErrors() {
+    c10::cuda::warning_state().set_sync_debug_mode(
+        c10::cuda::SyncDebugMode::L_DISABLED);
+  }
+};
+
+} // namespace
+
+TEST_CASE("a step that uses each parameter does not wait for the GPU") {
+  gpu_ranks(2, [](ProcessGroup group) {
+    auto net = net_on_gpu(group);
+    ddp::DistributedDataParallel<UnevenNet> model(net, group);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    for (int step = 0; step < 6; ++step) {
+      const auto input = input_of(group, step).to(group.device());
+      std::optional<WaitsAreErrors> forbidden;
+      if (step >= 3) {
+        forbidden.emplace();
+      }
+      optimizer.zero_grad();
+      model->forward(input).pow(2).mean().backward();
+      optimizer.step();
+    }
+  });
+}
+
+TEST_CASE("gradients that come on several streams are complete") {
+  gpu_ranks(2, [](ProcessGroup group) {
+    auto net = net_on_gpu(group);
+    auto twin = net_on_gpu(group);
+    // One bucket for both nets, each of which runs on a stream of its own.
+    auto parameters = net->parameters();
+    const auto more = twin->parameters();
+    parameters.insert(parameters.end(), more.begin(), more.end());
+    ddp::Reducer reducer(parameters, group);
+    auto plain = net_on_gpu(group);
+    ddp::Reducer plain_reducer(plain, group);
+    for (int step = 0; step < 20; ++step) {
+      const auto input = input_of(group, step).to(group.device());
+      plain->zero_grad();
+      loss_of(*plain, input).backward();
+      const auto expected = gradients_of(*plain);
+
+      net->zero_grad();
+      twin->zero_grad();
+      c10::cuda::device_synchronize();
+      const auto side = c10::cuda::getStreamFromPool();
+      auto loss = loss_of(*net, input);
+      at::Tensor other;
+      {
+        const c10::cuda::CUDAStreamGuard guard(side);
+        // Keeps this stream behind the other.
+        for (int i = 0; i < 50; ++i) {
+          torch::randn({512, 512}, group.device())
+              .mm(torch::randn({512, 512}, group.device()));
+        }
+        other = loss_of(*twin, input);
+      }
+      c10::Event done(c10::kCUDA);
+      done.record(side);
+      done.block(c10::cuda::getCurrentCUDAStream());
+      (loss + other).backward();
+      for (size_t i = 0; i < expected.size(); ++i) {
+        INFO("step " << step << ", parameter " << i);
+        REQUIRE(torch::equal(net->parameters()[i].grad(), expected[i]));
+        REQUIRE(torch::equal(twin->parameters()[i].grad(), expected[i]));
+      }
+    }
+  });
+}
+
+TEST_CASE("a step that is replayed as a CUDA graph gives the same bits") {
+  gpu_ranks(2, [](ProcessGroup group) {
+    auto net = net_on_gpu(group);
+    auto eager = net_on_gpu(group);
+    ddp::Reducer reducer(net, group);
+    ddp::Reducer eager_reducer(eager, group);
+    const auto input = input_of(group, 0).to(group.device());
+    const auto side = c10::cuda::getStreamFromPool();
+    const c10::cuda::CUDAStreamGuard guard(side);
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      loss_of(*net, input).backward();
+    }
+    net->zero_grad();
+    at::cuda::CUDAGraph graph;
+    graph.capture_begin();
+    loss_of(*net, input).backward();
+    graph.capture_end();
+    for (int step = 1; step < 6; ++step) {
+      input.copy_(input_of(group, step).to(group.device()));
+      graph.replay();
+      eager->zero_grad();
+      loss_of(*eager, input).backward();
+      for (size_t i = 0; i < net->parameters().size(); ++i) {
+        INFO("step " << step << ", parameter " << i);
+        REQUIRE(torch::equal(
+            net->parameters()[i].grad(), eager->parameters()[i].grad()));
+      }
+    }
+  });
+}
+
+TEST_CASE("what cannot be captured is refused") {
+  gpu_ranks(2, [](ProcessGroup group) {
+    const auto side = c10::cuda::getStreamFromPool();
+    const c10::cuda::CUDAStreamGuard guard(side);
+    const auto input = input_of(group, 0).to(group.device());
+    const auto captured = [&](const at::Tensor& parameter) {
+      at::cuda::CUDAGraph graph;
+      graph.capture_begin();
+      std::string text;
+      try {
+        (parameter * 2).sum().backward();
+      } catch (const std::exception& error) {
+        text = error.what();
+      }
+      graph.capture_end();
+      return text;
+    };
+    auto net = net_on_gpu(group);
+    ddp::Reducer reducer(net, group);
+    const auto first = net->parameters().front();
+    REQUIRE_THAT(
+        captured(first), ContainsSubstring("settled from backward 2 on"));
+    auto other = net_on_gpu(group);
+    ddp::Reducer other_reducer(other, group);
+    for (int step = 0; step < 3; ++step) {
+      loss_of(*other, input).backward();
+    }
+    REQUIRE_THAT(
+        captured(other->parameters().front()),
+        ContainsSubstring("backward did not reach"));
+  });
+}

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/backends/nccl.h>
+#include <ddp/process_group.h>
+
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddp::test {
+
+/// How many GPUs there are; says "[skipped]" where there are none.
+inline size_t count_gpus() {
+  const auto usable = backends::nccl::usable_gpus();
+  if (usable.bus_addresses.empty()) {
+    std::cout << "[skipped] no usable GPU: " << usable.note << "\n";
+  }
+  return usable.bus_addresses.size();
+}
+
+/// Lets NCCL have several ranks on one GPU, which it refuses within one host:
+/// each rank becomes a host of its own, and few channels keep their kernels
+/// from waiting for each other.
+inline void share_gpu_with_other_ranks() {
+  const auto rank = std::string(std::getenv("RANK"));
+  const std::vector<std::pair<const char*, std::string>> settings = {
+      {"DDP_SHARE_GPUS", "1"},
+      {"NCCL_HOSTID", "rank" + rank},
+      {"NCCL_SOCKET_IFNAME", "lo"},
+      {"NCCL_NET", "Socket"},
+      {"NCCL_IB_DISABLE", "1"},
+      {"NCCL_MNNVL_ENABLE", "0"},
+      {"NCCL_NVLS_ENABLE", "0"},
+      {"NCCL_NET_GDR_LEVEL", "LOC"},
+      {"NCCL_MAX_CTAS", "2"},
+      {"NCCL_ALGO", "Ring"},
+      {"NCCL_PROTO", "Simple"}};
+  for (const auto& [name, value] : settings) {
+    setenv(name, value.c_str(), /*overwrite=*/1);
+  }
+}
+
+/// Runs `body` on `size` ranks over NCCL, as `ranks` does; they share GPUs
+/// where there are fewer. Nothing, and no outcomes, without a GPU.
+inline std::vector<Outcome> gpu_ranks(
+    int size,
+    const std::function<void(ProcessGroup)>& body,
+    const ProcessGroupOptions& options = {},
+    const std::vector<int>& expected_exit_codes = {}) {
+  const auto gpus = count_gpus();
+  if (gpus == 0) {
+    return {};
+  }
+  RankOptions rank_options;
+  rank_options.environment = {{"DDP_BACKEND", "nccl"}};
+  rank_options.timeout = std::chrono::seconds(120);
+  rank_options.expected_exit_codes = expected_exit_codes;
+  return ranks(
+      size,
+      [&] {
+        if (gpus < static_cast<size_t>(size)) {
+          share_gpu_with_other_ranks();
+        }
+        body(init_process_group(options));
+      },
+      rank_options);
+}
+
+/// A net that is equal on all ranks, on the group's device.
+inline std::shared_ptr<UnevenNet> net_on_gpu(const ProcessGroup& group) {
+  torch::manual_seed(1);
+  auto net = std::make_shared<UnevenNet>();
+  net->to(group.device());
+  return net;
+}
+
+/// This rank's input of a step, on the CPU.
+inline at::Tensor input_of(const ProcessGroup& group, int step) {
+  torch::manual_seed(100 * step + group.rank());
+  return torch::randn({16, 7});
+}
+
+} // namespace ddp::test
