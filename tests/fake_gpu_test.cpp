@@ -1,0 +1,227 @@
+// The Reducer's work on a GPU, where there is none: on a device that notes the
+// order of its streams and the host's waits (support/fake_gpu.h).
+
+#include <tests/support/catch.h>
+#include <tests/support/fake_gpu.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <ddp/distributed_data_parallel.h>
+
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::ReducerOptions;
+using ddp::test::batch;
+using ddp::test::BranchNet;
+using ddp::test::copy_parameters;
+using ddp::test::ranks;
+using ddp::test::UnevenNet;
+namespace fake_gpu = ddp::test::fake_gpu;
+
+namespace {
+
+/// Runs `body` with a group for CPU tensors and one for the device's.
+void gpu_ranks(
+    int size,
+    const std::function<void(ProcessGroup, ProcessGroup)>& body) {
+  ranks(size, [&](ProcessGroup group) {
+    fake_gpu::install();
+    body(group, fake_gpu::group_of(group));
+    const auto races = fake_gpu::order().take_races();
+    INFO((races.empty() ? "" : races[0]));
+    REQUIRE(races.empty());
+  });
+}
+
+template <typename Net>
+std::shared_ptr<Net> net_on(const c10::Device& device) {
+  torch::manual_seed(1);
+  auto net = std::make_shared<Net>();
+  net->to(device);
+  return net;
+}
+
+void require_equal(
+    const torch::nn::Module& on_gpu,
+    const torch::nn::Module& on_cpu) {
+  for (size_t i = 0; i < on_cpu.parameters().size(); ++i) {
+    INFO("parameter " << i);
+    const auto gpu = on_gpu.parameters()[i].grad();
+    const auto cpu = on_cpu.parameters()[i].grad();
+    REQUIRE(gpu.defined() == cpu.defined());
+    REQUIRE((!cpu.defined() || torch::equal(fake_gpu::on_cpu(gpu), cpu)));
+  }
+}
+
+} // namespace
+
+TEST_CASE("on a device with streams gradients have the CPU's bits") {
+  gpu_ranks(3, [](ProcessGroup group, ProcessGroup gpu_group) {
+    for (const bool keep : {false, true}) {
+      for (const bool view : {false, true}) {
+        const auto options =
+            ReducerOptions().bucket_cap_mb(0.5).gradient_as_bucket_view(view);
+        auto net = net_on<UnevenNet>(fake_gpu::kDevice);
+        auto reference = net_on<UnevenNet>(c10::kCPU);
+        Reducer reducer(net, gpu_group, options);
+        Reducer reference_reducer(reference, group, options);
+        for (int step = 0; step < 4; ++step) {
+          net->zero_grad(!keep);
+          reference->zero_grad(!keep);
+          const auto input = batch(group, step, 7);
+          net->forward(input.to(fake_gpu::kDevice)).pow(2).mean().backward();
+          reference->forward(input).pow(2).mean().backward();
+          INFO("step " << step << ", keep " << keep << ", view " << view);
+          require_equal(*net, *reference);
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("the host waits for the device where a parameter is unused only") {
+  gpu_ranks(3, [](ProcessGroup group, ProcessGroup gpu_group) {
+    auto net = net_on<BranchNet>(fake_gpu::kDevice);
+    std::vector<at::Tensor> used;
+    for (const auto& pair : net->named_parameters()) {
+      if (pair.key().rfind("never", 0) != 0) {
+        used.push_back(pair.value());
+      }
+    }
+    Reducer reducer(used, gpu_group);
+    for (int step = 0; step < 6; ++step) {
+      const auto input = batch(group, step, 4).to(fake_gpu::kDevice);
+      net->zero_grad();
+      auto output = net->forward(input, true);
+      if (step % 2 == 0) {
+        output = output + net->forward(input, false);
+      }
+      const auto loss = output.sum();
+      const auto before = fake_gpu::host_waits();
+      loss.backward();
+      INFO("step " << step);
+      REQUIRE(fake_gpu::host_waits() - before == (step % 2 == 0 ? 0 : 1));
+    }
+  });
+}
+
+TEST_CASE("a wrapper's step does not make the host wait for the device") {
+  gpu_ranks(3, [](ProcessGroup group, ProcessGroup gpu_group) {
+    auto net = net_on<UnevenNet>(fake_gpu::kDevice);
+    net->register_buffer("steps", torch::zeros({3}).to(fake_gpu::kDevice));
+    ddp::DistributedDataParallel<UnevenNet> model(net, gpu_group);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    for (int step = 0; step < 5; ++step) {
+      const auto input = batch(group, step, 7).to(fake_gpu::kDevice);
+      const auto before = fake_gpu::host_waits();
+      optimizer.zero_grad();
+      model->forward(input).pow(2).mean().backward();
+      optimizer.step();
+      if (step >= 2) { // the buckets are settled
+        REQUIRE(fake_gpu::host_waits() == before);
+      }
+    }
+  });
+}
+
+TEST_CASE("gradients that come on several streams are joined") {
+  gpu_ranks(3, [](ProcessGroup group, ProcessGroup gpu_group) {
+    auto first = net_on<UnevenNet>(fake_gpu::kDevice);
+    auto second = net_on<UnevenNet>(fake_gpu::kDevice);
+    auto parameters = first->parameters();
+    const auto more = second->parameters();
+    parameters.insert(parameters.end(), more.begin(), more.end());
+    Reducer reducer(parameters, gpu_group);
+    const auto side = fake_gpu::new_stream();
+    for (const bool keep : {false, true}) {
+      for (int step = 0; step < 4; ++step) {
+        first->zero_grad(!keep);
+        second->zero_grad(!keep);
+        const auto input = batch(group, step, 7).to(fake_gpu::kDevice);
+        auto loss = first->forward(input).sum();
+        at::Tensor other;
+        {
+          const c10::StreamGuard guard(side);
+          other = second->forward(input).sum();
+        }
+        c10::Event done(c10::kPrivateUse1);
+        done.record(side);
+        done.block(c10::impl::VirtualGuardImpl(c10::kPrivateUse1)
+                       .getStream(fake_gpu::kDevice));
+        (loss + other).backward();
+        for (const auto& parameter : parameters) { // reads them
+          if (parameter.grad().defined()) {
+            parameter.grad().clone();
+          }
+        }
+        const auto races = fake_gpu::order().take_races();
+        INFO("step " << step << ": " << (races.empty() ? "" : races[0]));
+        REQUIRE(races.empty());
+      }
+    }
+  });
+}
+
+TEST_CASE("the device's checker sees a stream that does not wait") {
+  gpu_ranks(1, [](ProcessGroup, ProcessGroup) {
+    auto tensor = torch::ones({8}).to(fake_gpu::kDevice);
+    tensor.add_(1);
+    const c10::StreamGuard guard(fake_gpu::new_stream());
+    tensor.mul_(2);
+    REQUIRE_FALSE(fake_gpu::order().take_races().empty());
+  });
+}
+
+TEST_CASE("on a device with streams what no rank used stays as it was") {
+  gpu_ranks(3, [](ProcessGroup group, ProcessGroup gpu_group) {
+    auto net = net_on<BranchNet>(fake_gpu::kDevice);
+    auto reference = net_on<BranchNet>(c10::kCPU);
+    Reducer reducer(net, gpu_group);
+    Reducer reference_reducer(reference, group);
+    for (int step = 0; step < 6; ++step) {
+      const bool left = step < 3 || group.rank() == 1;
+      const auto input = batch(group, step, 4);
+      net->forward(input.to(fake_gpu::kDevice), left).sum().backward();
+      reference->forward(input, left).sum().backward();
+      INFO("step " << step);
+      require_equal(*net, *reference);
+    }
+  });
+}
+
+TEST_CASE("on a device with streams no_sync and create_graph give the CPU's") {
+  gpu_ranks(3, [](ProcessGroup group, ProcessGroup gpu_group) {
+    auto net = net_on<BranchNet>(fake_gpu::kDevice);
+    auto reference = net_on<BranchNet>(c10::kCPU);
+    Reducer reducer(net, gpu_group);
+    Reducer reference_reducer(reference, group);
+    const auto backward = [&](int step, bool create_graph) {
+      const auto input = batch(group, step, 4);
+      net->forward(input.to(fake_gpu::kDevice), true)
+          .pow(2)
+          .sum()
+          .backward({}, /*retain_graph=*/true, create_graph);
+      reference->forward(input, true)
+          .pow(2)
+          .sum()
+          .backward({}, /*retain_graph=*/true, create_graph);
+    };
+    for (int step = 0; step < 4; ++step) {
+      {
+        const auto guard = reducer.no_sync();
+        const auto reference_guard = reference_reducer.no_sync();
+        backward(step, false);
+      }
+      backward(step + 10, false);
+      require_equal(*net, *reference);
+      net->zero_grad();
+      reference->zero_grad();
+      backward(step + 20, true);
+      require_equal(*net, *reference);
+      net->zero_grad();
+      reference->zero_grad();
+    }
+  });
+}

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <ddp/process_group.h>
+#include <tests/support/stream_order.h>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+
+#include <cstdint>
+
+/// A device with streams and events for machines without a GPU.
+///
+/// It is LibTorch's PrivateUse1. Operations run on the CPU, at once, and give
+/// the CPU's results; but each is noted with its stream and its memory, and so
+/// are events and the host's waits. So a test sees work whose order a real GPU
+/// would not keep, and each wait of the host. Freed memory counts as free at
+/// once, which a caching allocator's is not.
+namespace ddp::test::fake_gpu {
+
+/// To be called once in a process, before the device is used.
+void install();
+
+const c10::Device kDevice{c10::kPrivateUse1, 0};
+
+c10::Stream new_stream();
+
+/// The order of the device's work.
+StreamOrder& order();
+
+/// How often the host has waited for the device.
+int64_t host_waits();
+
+/// The same memory as a tensor of the CPU.
+at::Tensor on_cpu(const at::Tensor& tensor);
+
+/// Notes an operation on the current stream.
+void note(const char* operation, const at::Tensor& tensor, bool writes);
+
+/// A group of the same ranks for tensors on the device. Its collectives run on
+/// a stream of their own, as NCCL's do, and over gloo. Collective.
+ProcessGroup group_of(const ProcessGroup& group);
+
+} // namespace ddp::test::fake_gpu

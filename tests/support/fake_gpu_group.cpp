@@ -1,0 +1,124 @@
+#include <tests/support/fake_gpu.h>
+
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <utility>
+
+namespace ddp::test::fake_gpu {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+/// Makes `later` come after what `earlier` has so far.
+void follow(const c10::Stream& later, const c10::Stream& earlier) {
+  c10::Event event(c10::kPrivateUse1);
+  event.record(earlier);
+  event.block(later);
+}
+
+c10::Stream current_stream() {
+  return c10::impl::VirtualGuardImpl(c10::kPrivateUse1).getStream(kDevice);
+}
+
+/// Complete as soon as it is queued, like NCCL's.
+class QueuedWork final : public c10d::Work {
+ public:
+  QueuedWork(c10::Stream stream, Tensors results)
+      : stream_(stream),
+        future_(c10::make_intrusive<c10::ivalue::Future>(
+            c10::ListType::create(c10::TensorType::get()),
+            std::vector<c10::Device>{kDevice})) {
+    const c10::StreamGuard guard(stream_);
+    future_->markCompleted(c10::IValue(std::move(results)));
+  }
+
+  bool isCompleted() override {
+    return true;
+  }
+  bool isSuccess() const override {
+    return true;
+  }
+  bool wait(std::chrono::milliseconds /*timeout*/) override {
+    follow(current_stream(), stream_);
+    return true;
+  }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    return future_;
+  }
+
+ private:
+  c10::Stream stream_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+class Backend final : public c10d::Backend {
+ public:
+  explicit Backend(c10::intrusive_ptr<c10d::Backend> gloo)
+      : c10d::Backend(gloo->getRank(), gloo->getSize()),
+        gloo_(std::move(gloo)),
+        stream_(new_stream()) {}
+
+  const std::string getBackendName() const override {
+    return "fake_gpu";
+  }
+
+  c10::intrusive_ptr<c10d::Work> allreduce(
+      Tensors& tensors,
+      const c10d::AllreduceOptions& options) override {
+    return queue("allreduce", tensors, [&](Tensors& on_cpu) {
+      return gloo_->allreduce(on_cpu, options);
+    });
+  }
+
+  c10::intrusive_ptr<c10d::Work> broadcast(
+      Tensors& tensors,
+      const c10d::BroadcastOptions& options) override {
+    return queue("broadcast", tensors, [&](Tensors& on_cpu) {
+      return gloo_->broadcast(on_cpu, options);
+    });
+  }
+
+ private:
+  template <typename Collective>
+  c10::intrusive_ptr<c10d::Work> queue(
+      const char* name,
+      const Tensors& tensors,
+      Collective&& collective) {
+    follow(stream_, current_stream());
+    const c10::StreamGuard guard(stream_);
+    Tensors aliases;
+    for (const auto& tensor : tensors) {
+      aliases.push_back(on_cpu(tensor));
+      note(name, tensor, /*writes=*/true);
+    }
+    collective(aliases)->wait();
+    return c10::make_intrusive<QueuedWork>(stream_, tensors);
+  }
+
+  c10::intrusive_ptr<c10d::Backend> gloo_;
+  c10::Stream stream_;
+};
+
+} // namespace
+
+ProcessGroup group_of(const ProcessGroup& group) {
+  using c10d::ProcessGroup;
+  const auto gloo = group.c10d()->getBackend(c10::kCPU);
+  const auto both = c10::make_intrusive<ProcessGroup>(
+      c10::make_intrusive<c10d::PrefixStore>("fake_gpu", group.store()),
+      gloo->getRank(),
+      gloo->getSize());
+  both->setBackend(c10::kCPU, ProcessGroup::BackendType::GLOO, gloo);
+  both->setBackend(
+      c10::kPrivateUse1,
+      ProcessGroup::BackendType::CUSTOM,
+      c10::make_intrusive<Backend>(gloo));
+  both->setDefaultBackend(ProcessGroup::BackendType::GLOO);
+  return ddp::ProcessGroup::from_c10d(both, kDevice);
+}
+
+} // namespace ddp::test::fake_gpu
