@@ -155,6 +155,7 @@ LaunchEnvironment read_launch_environment(
     return result;
   }
   result.source = source->launcher;
+  result.note = source->note;
   result.rank = source->rank;
   result.world_size = source->world_size;
   result.local_rank = source->local_rank;

@@ -14,6 +14,8 @@ namespace ddp {
 struct LaunchEnvironment {
   /// Who said it, for messages; empty where nobody did.
   std::string source;
+  /// What they may not have meant, to be said; mostly empty.
+  std::string note;
   int64_t rank = 0;
   int64_t world_size = 1;
   /// Place among the processes of this host, where the launcher told.

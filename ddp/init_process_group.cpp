@@ -75,9 +75,9 @@ std::string reachable_address(
   return detail::address_towards(server.address, environment.master_port);
 }
 
-void say(const DeviceChoice& choice, int64_t rank) {
-  if (rank == 0 && !choice.note.empty()) {
-    TORCH_WARN("ddp: ", choice.note);
+void say(const std::string& note, int64_t rank) {
+  if (rank == 0 && !note.empty()) {
+    TORCH_WARN("ddp: ", note);
   }
 }
 
@@ -90,7 +90,7 @@ ProcessGroup group_of_one(
   auto impl = std::make_shared<ProcessGroup::Impl>();
   const auto choice =
       choose_device(options, {describe_self(options, environment)}, 0);
-  say(choice, 0);
+  say(choice.note, 0);
   impl->device = choice.device;
   impl->timeout = *options.timeout();
   if (!options.backend().empty() && options.backend() != "auto") {
@@ -237,7 +237,7 @@ ProcessGroup form_group(
   const auto met =
       rendezvous(environment, describe_self(options, environment), timeout);
   const auto choice = choose_device(options, met.members, environment.rank);
-  say(choice, environment.rank);
+  say(choice.note, environment.rank);
 
   auto impl = member_of(environment, met, choice);
   impl->timeout = timeout;
@@ -258,6 +258,7 @@ ProcessGroup init_process_group(const ProcessGroupOptions& program_options) {
   const auto options = complete_options(program_options);
   auto environment =
       read_launch_environment(options, process_environment(), detail::pmix_job);
+  say(environment.note, environment.rank);
   const auto timeout = *options.timeout();
   const auto world =
       options.backend() == "mpi" ? world_of(environment) : nullptr;

@@ -104,6 +104,15 @@ TEST_CASE("an sbatch script itself is a process on its own") {
   REQUIRE(env.source.empty());
 }
 
+TEST_CASE("a shell that salloc gave is a process on its own") {
+  const auto shell = with(
+      slurm_task(0),
+      {{"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "1"}});
+  REQUIRE(read(shell).world_size == 1);
+  // As it is after salloc without --ntasks.
+  REQUIRE(read(without(shell, "SLURM_NTASKS")).world_size == 1);
+}
+
 TEST_CASE("mpirun within Slurm is mpirun") {
   // All its processes inherit the variables of the script, or of one task.
   const auto env = read(with(slurm_task(0), kOpenMpi));
@@ -139,7 +148,7 @@ TEST_CASE("variables that were left in the shell are not taken for mpirun's") {
   }
   REQUIRE_THAT(
       error(with(with(slurm_task(3), left), kMeeting)),
-      ContainsSubstring("SLURM_PROCID=3 SLURM_NTASKS=4"));
+      ContainsSubstring("SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=4"));
   // All of torchrun's but where to meet: half of it, and it disagrees.
   REQUIRE_THAT(
       error(with(kOpenMpi, with(left, {{"LOCAL_RANK", "0"}}))),
@@ -152,6 +161,29 @@ TEST_CASE("variables that were left in the shell are not taken for mpirun's") {
       ProcessGroupOptions().rank(2).world_size(3));
   REQUIRE(own.rank == 2);
   REQUIRE(own.world_size == 3);
+}
+
+TEST_CASE("ranks that a world of one in the shell parts are told so") {
+  const auto alone =
+      with(kTorchrunWorker, {{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+  const auto first = with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "0"}});
+  const auto env = read(with(first, alone));
+  REQUIRE(env.world_size == 1);
+  REQUIRE_THAT(
+      env.note,
+      ContainsSubstring("WORLD_SIZE=1") &&
+          ContainsSubstring("wins over OMPI_COMM_WORLD_SIZE=2") &&
+          ContainsSubstring("what Open MPI says"));
+  REQUIRE_THAT(
+      read(with(slurm_task(0), alone)).note,
+      ContainsSubstring("SLURM_STEP_NUM_TASKS=4"));
+  REQUIRE(read(with(kOpenMpi, alone)).note.empty()); // rank 0 says it
+  REQUIRE(read(with(first, kTorchrunWorker)).note.empty());
+  REQUIRE(read(alone).note.empty());
+  const auto by_program = ProcessGroupOptions().rank(0).world_size(1);
+  REQUIRE(read(with(first, alone), by_program).note.empty());
+  REQUIRE(
+      read(with(without(slurm_task(0), "SLURM_STEP_ID"), alone)).note.empty());
 }
 
 TEST_CASE("ranks that the program numbers need its word on where to meet") {
@@ -169,8 +201,9 @@ TEST_CASE("half of a launcher's variables names the other half") {
         ContainsSubstring(std::string(missing) + " is not set, although"));
   }
   REQUIRE_THAT(
-      error(without(slurm_task(1), "SLURM_NTASKS")),
-      ContainsSubstring("SLURM_NTASKS is not set, although SLURM_PROCID is"));
+      error(without(slurm_task(1), "SLURM_STEP_NUM_TASKS")),
+      ContainsSubstring(
+          "SLURM_STEP_NUM_TASKS is not set, although SLURM_PROCID is"));
   REQUIRE_THAT(
       error(with(kOpenMpi, {{"RANK", "1"}})),
       ContainsSubstring("WORLD_SIZE is not set, although RANK is"));

@@ -38,6 +38,35 @@ TEST_CASE("a process on its own may be a group over MPI") {
   }
 }
 
+TEST_CASE("a rank that exits with an error ends the job over MPI") {
+  if (have_backend()) {
+    const auto outcome =
+        mpirun({"-n", "3", program("group_member"), "exits"}, kOverMpi);
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 3);
+    REQUIRE(outcome.seconds.count() < 20); // well below the ranks' timeout
+  }
+}
+
+TEST_CASE("a program with another MPI trains over gloo, and not over MPI") {
+  const std::string other = "libother_mpi.so";
+  if (have_backend(other)) {
+    const std::vector<std::string> command{
+        "-x",
+        "LD_PRELOAD=" + program(other),
+        "-n",
+        "3",
+        program("group_member")};
+    check_lines(output_of(command), 3, "gloo");
+    const auto outcome = mpirun(command, kOverMpi);
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code != 0);
+    REQUIRE_THAT(
+        outcome.output,
+        ContainsSubstring("the program uses the MPI in " + program(other)));
+  }
+}
+
 TEST_CASE("a launcher that MPI knows nothing of is an error over MPI") {
   if (!have_backend()) {
     return;

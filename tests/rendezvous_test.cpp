@@ -164,7 +164,7 @@ TEST_CASE("tasks of a Slurm step find each other among other programs") {
   options.environment = {
       {"SLURM_JOB_ID", job},
       {"SLURM_STEP_ID", "0"},
-      {"SLURM_NTASKS", "3"},
+      {"SLURM_STEP_NUM_TASKS", "3"},
       {"SLURM_STEP_NUM_NODES", "1"},
       {"SLURM_STEP_NODELIST", "no-such-host.invalid"}};
   ranks(

@@ -10,6 +10,7 @@ namespace {
 struct Loaded {
   const Library* library = nullptr;
   std::string reason;
+  bool other_mpi = false;
 };
 
 std::string error_of_loader() {
@@ -17,14 +18,14 @@ std::string error_of_loader() {
   return text ? text : "unknown error";
 }
 
+std::string file_of(const void* address) {
+  Dl_info info{};
+  return dladdr(address, &info) && info.dli_fname ? info.dli_fname : "";
+}
+
 /// The folder of the library that this code is in, with a slash.
 std::string own_folder() {
-  Dl_info info{};
-  const auto* address = reinterpret_cast<const void*>(&library);
-  if (!dladdr(address, &info) || !info.dli_fname) {
-    return "";
-  }
-  const std::string path = info.dli_fname;
+  const auto path = file_of(reinterpret_cast<const void*>(&library));
   const auto slash = path.rfind('/');
   return slash == std::string::npos ? "" : path.substr(0, slash + 1);
 }
@@ -32,6 +33,20 @@ std::string own_folder() {
 /// Its symbols are for all: Open MPI's plugins look for MPI's there.
 void* open(const std::string& path) {
   return dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+}
+
+/// Our library calls the MPI that the program has, whose handles differ from
+/// those that it was built for if that is another. Tools that stand between a
+/// program and its MPI leave these names alone.
+std::string other_mpi(void* handle) {
+  const auto* used = dlsym(RTLD_DEFAULT, "PMPI_Init");
+  const auto* own = dlsym(handle, "PMPI_Init");
+  return used == own ? ""
+                     : c10::str(
+                           "the program uses the MPI in ",
+                           file_of(used),
+                           ", ddp was built with that in ",
+                           file_of(own));
 }
 
 Loaded load() {
@@ -57,6 +72,10 @@ Loaded load() {
             ", this is ddp ",
             DDP_VERSION)};
   }
+  const auto other = other_mpi(handle);
+  if (!other.empty()) {
+    return {nullptr, other, true};
+  }
   return {library, ""};
 }
 
@@ -68,6 +87,8 @@ const Loaded& loaded() {
 } // namespace
 
 const Library& library() {
+  TORCH_CHECK_VALUE(
+      !loaded().other_mpi, loaded().reason, ". Build ddp with the program's");
   TORCH_CHECK(
       loaded().library,
       "ddp's MPI library cannot be loaded: ",

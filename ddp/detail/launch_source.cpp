@@ -68,13 +68,14 @@ constexpr std::array<Convention, 5> kLaunchers{{
      "FLUX_TASK_RANK"},
 }};
 
-// An sbatch script has all of them but the step, and so have the processes of
-// an mpirun in it.
+// An sbatch script has the job's variables, and so have the processes of an
+// mpirun in it. In salloc's shell, a step of one task, SLURM_NTASKS is the
+// job's or not there.
 constexpr Convention kSlurm{
     Kind::kSlurm,
     "Slurm",
     "SLURM_PROCID",
-    "SLURM_NTASKS",
+    "SLURM_STEP_NUM_TASKS",
     "SLURM_LOCALID",
     "SLURM_STEP_ID"};
 
@@ -103,14 +104,18 @@ void renumber(LaunchSource& source, const ProcessGroupOptions& options) {
   }
 }
 
+bool is_from(const Convention& names, const EnvironmentLookup& lookup) {
+  return (!names.proof || lookup(names.proof)) &&
+      (lookup(names.rank) || lookup(names.world_size));
+}
+
 /// What the variables of one launcher say, with the program's word before
 /// theirs; none where it did not start this process.
 std::optional<LaunchSource> read(
     const Convention& names,
     const ProcessGroupOptions& options,
     const EnvironmentLookup& lookup) {
-  if ((names.proof && !lookup(names.proof)) ||
-      (!lookup(names.rank) && !lookup(names.world_size))) {
+  if (!is_from(names, lookup)) {
     return std::nullopt;
   }
   const auto rank = integer_variable(lookup, names.rank, 0, kMaxRanks);
@@ -216,12 +221,41 @@ bool is_complete(
       (lookup("MASTER_PORT") || options.master_port());
 }
 
+/// Variables of a world of one, left in a shell, would make each of mpirun's
+/// ranks train alone without a word. Rank 0 says it.
+std::string note_if_alone(
+    const LaunchSource& plain,
+    const EnvironmentLookup& lookup) {
+  std::vector<Convention> launchers(kLaunchers.begin(), kLaunchers.end());
+  launchers.push_back(kSlurm);
+  for (const auto& names : launchers) {
+    const auto size = lookup(names.world_size).value_or("1");
+    if (plain.world_size == 1 && size != "1" && is_from(names, lookup) &&
+        lookup(names.rank) == "0") {
+      return c10::str(
+          "each process is a group of its own, because WORLD_SIZE=1 (with "
+          "RANK, LOCAL_RANK, MASTER_ADDR and MASTER_PORT) wins over ",
+          names.world_size,
+          "=",
+          size,
+          ". Unset RANK and WORLD_SIZE to be what ",
+          names.launcher,
+          " says");
+    }
+  }
+  return "";
+}
+
 std::optional<LaunchSource> find_in_environment(
     const ProcessGroupOptions& options,
     const EnvironmentLookup& lookup,
     const PmixQuery& pmix) {
   if (is_complete(options, lookup)) {
-    return read(kPlain, options, lookup);
+    auto plain = read(kPlain, options, lookup);
+    if (!options.world_size()) {
+      plain->note = note_if_alone(*plain, lookup);
+    }
+    return plain;
   }
   auto launcher = find_launcher(options, lookup, pmix);
   auto plain = read(kPlain, options, lookup);

@@ -27,6 +27,8 @@ struct LaunchSource {
   int64_t rank = 0;
   int64_t world_size = 1;
   std::optional<int64_t> local_rank;
+  /// What the user may not have meant; mostly empty.
+  std::string note;
 };
 
 /// Finds it in the order that `read_launch_environment` documents, and throws

@@ -113,7 +113,7 @@ Connection& connection() {
   return *instance;
 }
 
-void check(pmix_status_t status, const char* operation) {
+void check(pmix_status_t status, const std::string& operation) {
   TORCH_CHECK_WITH(
       DistNetworkError,
       status == PMIX_SUCCESS,
@@ -171,8 +171,12 @@ void meet(milliseconds timeout) {
   check(status, "PMIx_Fence");
   check(
       answer->wait_until(deadline),
-      "waiting for all ranks over PMIx (were all started, and do all form a "
-      "group?)");
+      c10::str(
+          "rank ",
+          connection().job.rank,
+          ": waiting for all ranks for ",
+          timeout.count() / 1000.0,
+          " s over PMIx (were all started, and do all form a group?)"));
 }
 
 std::string get(const std::string& key) {

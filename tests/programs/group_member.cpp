@@ -3,6 +3,7 @@
 //   late  rank 0 comes after a second
 //   early  rank 1 fails before it has come
 //   fails  rank 1 fails afterwards
+//   exits  rank 1 ends with code 3 afterwards
 
 #include <ddp/ddp.h>
 #include <torch/torch.h>
@@ -68,6 +69,9 @@ int main(int argc, char** argv) {
   auto sum = torch::full({2}, static_cast<double>(group.rank()));
   if (mode == "fails" && group.rank() == 1) {
     throw std::runtime_error("no data on this rank");
+  }
+  if (mode == "exits" && group.rank() == 1) {
+    std::exit(3);
   }
   group.all_reduce(sum);
   std::printf(

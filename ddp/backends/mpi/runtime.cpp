@@ -12,10 +12,11 @@ namespace ddp::backends::mpi {
 namespace {
 
 /// Runs at the end of a process whose MPI is ours.
-void finalize() {
-  // MPI_Finalize would wait for what is in flight, maybe for ever. Without it
-  // mpirun ends the job.
-  if (Engine::get().stop() && mpi_running()) {
+void finalize(int status, void* /*unused*/) {
+  // MPI_Finalize would wait for what is in flight, maybe for ever, and for the
+  // other ranks, which may wait for one that has failed. Without it mpirun ends
+  // the job.
+  if (status == 0 && Engine::get().stop() && mpi_running()) {
     MPI_Finalize();
   }
 }
@@ -25,7 +26,7 @@ Threading start() {
   check_mpi(
       MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided),
       "MPI_Init_thread");
-  std::atexit(finalize);
+  on_exit(finalize, nullptr);
   switch (provided) {
     case MPI_THREAD_MULTIPLE:
       return Threading::kFree;
