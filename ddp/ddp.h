@@ -12,4 +12,7 @@
 #include <ddp/seed.h>
 #include <ddp/tensor_traversal.h>
 #include <ddp/verification.h>
+#include <samplers/batch_sampler.h>
 #include <samplers/distributed_sampler.h>
+#include <samplers/distributed_weighted_sampler.h>
+#include <samplers/evaluation_sampler.h>

@@ -74,7 +74,6 @@ TEST_CASE("DistributedSampler draws Python's indices", "[sampler]") {
       {2, 5, 3, plain, 0, {1}},
       {2, 5, 4, plain, 0, {0}},
       {2, 5, 0, SamplerOptions(plain).drop_last(true), 0, {}},
-      {0, 3, 1, {}, 0, {}},
       {6, 1, 0, plain, 0, {0, 1, 2, 3, 4, 5}},
   };
   for (const auto& c : cases) {
@@ -138,6 +137,8 @@ TEST_CASE("DistributedSampler refuses a rank that is none", "[sampler]") {
   CHECK_THROWS_AS(DistributedSampler(10, 0, 0), c10::ValueError);
   CHECK_THROWS_WITH(
       DistributedSampler(10, -2, 0), ContainsSubstring("num_replicas is -2"));
+  CHECK_THROWS_WITH(
+      DistributedSampler(0, 3, 1), ContainsSubstring("there are no samples"));
 }
 
 TEST_CASE("DistributedSampler takes the rank from a group", "[sampler]") {

@@ -7,7 +7,7 @@ from itertools import product
 
 from torch.utils.data import DistributedSampler
 
-SIZES = [*range(0, 51), 1009]
+SIZES = [*range(1, 51), 1009]
 WORLDS = range(1, 8)
 SEEDS = [0, 42, 2**40 + 7]
 EPOCHS = [0, 1, 5]

@@ -1,0 +1,91 @@
+#include <samplers/distributed_weighted_sampler.h>
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/util/Exception.h>
+#include <ddp/process_group.h>
+
+namespace ddp {
+namespace {
+
+constexpr int64_t kMaxWeights = int64_t(1) << 24; // multinomial's limit
+
+at::Tensor checked(
+    const at::Tensor& weights,
+    size_t num_samples,
+    const WeightedSamplerOptions& options) {
+  TORCH_CHECK_VALUE(
+      weights.defined() && weights.dim() == 1 && weights.numel() > 0 &&
+          weights.numel() <= kMaxWeights && weights.is_floating_point(),
+      "DistributedWeightedSampler: weights have to be floating point, of one "
+      "dimension and 1 to ",
+      kMaxWeights,
+      " elements");
+  const auto own = weights.detach().to(at::kCPU, /*non_blocking=*/false, true);
+  TORCH_CHECK_VALUE(
+      own.ge(0).all().item<bool>() && own.isfinite().all().item<bool>(),
+      "DistributedWeightedSampler: a weight is negative, infinite or no "
+      "number");
+  const auto possible = own.gt(0).sum().item<int64_t>();
+  TORCH_CHECK_VALUE(
+      possible > 0, "DistributedWeightedSampler: all weights are 0");
+  TORCH_CHECK_VALUE(
+      options.replacement() || num_samples <= static_cast<size_t>(possible),
+      "DistributedWeightedSampler: ",
+      num_samples,
+      " samples without replacement, but only ",
+      possible,
+      " weights are above 0");
+  return own;
+}
+
+} // namespace
+
+DistributedWeightedSampler::DistributedWeightedSampler(
+    const at::Tensor& weights,
+    size_t num_samples,
+    const ProcessGroup& group,
+    const WeightedSamplerOptions& options)
+    : DistributedWeightedSampler(
+          weights,
+          num_samples,
+          group.size(),
+          group.rank(),
+          options) {}
+
+DistributedWeightedSampler::DistributedWeightedSampler(
+    const at::Tensor& weights,
+    size_t num_samples,
+    int64_t num_replicas,
+    int64_t rank,
+    const WeightedSamplerOptions& options)
+    : ShardedSampler(
+          "DistributedWeightedSampler",
+          num_samples,
+          num_replicas,
+          rank,
+          Remainder::kRepeat),
+      weights_(checked(weights, num_samples, options)),
+      options_(options) {}
+
+at::Tensor DistributedWeightedSampler::sequence(size_t length, int64_t epoch)
+    const {
+  auto generator = at::detail::createCPUGenerator(
+      options_.seed() + static_cast<uint64_t>(epoch));
+  return at::multinomial(
+      weights_,
+      static_cast<int64_t>(length),
+      options_.replacement(),
+      std::move(generator));
+}
+
+torch::OrderedDict<std::string, int64_t> DistributedWeightedSampler::identity()
+    const {
+  torch::OrderedDict<std::string, int64_t> result;
+  result.insert("weights", weights_.numel());
+  result.insert("replacement", options_.replacement());
+  result.insert("seed", static_cast<int64_t>(options_.seed()));
+  return result;
+}
+
+} // namespace ddp

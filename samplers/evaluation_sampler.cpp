@@ -1,0 +1,30 @@
+#include <samplers/evaluation_sampler.h>
+
+#include <ddp/process_group.h>
+
+namespace ddp {
+
+EvaluationSampler::EvaluationSampler(size_t size, const ProcessGroup& group)
+    : EvaluationSampler(size, group.size(), group.rank()) {}
+
+EvaluationSampler::EvaluationSampler(
+    size_t size,
+    int64_t num_replicas,
+    int64_t rank)
+    : ShardedSampler(
+          "EvaluationSampler",
+          size,
+          num_replicas,
+          rank,
+          Remainder::kUneven) {}
+
+at::Tensor EvaluationSampler::sequence(size_t /*length*/, int64_t /*epoch*/)
+    const {
+  return {};
+}
+
+torch::OrderedDict<std::string, int64_t> EvaluationSampler::identity() const {
+  return {};
+}
+
+} // namespace ddp

@@ -1,0 +1,153 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/data/samplers/base.h>
+#include <torch/ordered_dict.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddp {
+
+class ProcessGroup;
+
+/// A rank's part of one sequence of samples per epoch, which all ranks know:
+/// rank `r` of `n` draws every n-th from the r-th on. The base of this
+/// library's samplers.
+///
+/// Not collective: ranks agree because they compute the same.
+///
+/// `torch::data::make_data_loader` copies its sampler. Copies share the epoch
+/// and how far the training loop is, so what is told to the one that the
+/// program holds reaches the loader's; each has its own order and position. Not
+/// safe to use from several threads at once (a data loader asks its sampler
+/// from one).
+///
+/// **Going on in the middle of an epoch.** Workers fetch ahead of the loop, so
+/// that only the loop knows how far it is: it says so with `advance`. What
+/// `state_dict` holds then is valid for any number of ranks: the rest of the
+/// epoch is shared out anew. Ranks take their steps together, so the state of
+/// one, rank 0, is that of all.
+///
+/// ```
+/// sampler.load_state_dict(state);                      // to go on
+/// for (auto epoch = sampler.epoch(); epoch < epochs; ++epoch) {
+///   sampler.set_epoch(epoch);
+///   for (auto& batch : *loader) {
+///     ...
+///     sampler.advance(batch.data.size(0));
+///     ... save sampler.state_dict() ...
+///   }
+/// }
+/// ```
+class ShardedSampler : public torch::data::samplers::Sampler<> {
+ public:
+  /// Sets the epoch, in all copies, whose order the next `reset()` draws. A
+  /// data loader resets its sampler in `begin()`: call this before each loop
+  /// over the loader, or every epoch has the same order. Another epoch than the
+  /// current one begins at its start.
+  void set_epoch(int64_t epoch);
+
+  /// The epoch last set or loaded; 0 at first.
+  int64_t epoch() const;
+
+  /// The number of samples this rank draws in the current epoch, or, where that
+  /// was gone on with, in the rest of it.
+  size_t size() const;
+
+  /// Begins the epoch, over a sequence of `new_size` samples where one is
+  /// given. Where a state was loaded, goes on from there, once.
+  void reset(std::optional<size_t> new_size = std::nullopt) override;
+
+  /// The next `batch_size` indices, fewer at the end, then nothing.
+  std::optional<std::vector<size_t>> next(size_t batch_size) override;
+
+  /// Says that the loop is done with `count` more samples of this rank. Throws
+  /// `c10::ValueError` where that is more than it was given.
+  void advance(size_t count);
+
+  /// Where the loop is: the epoch, and how many samples of its sequence all
+  /// ranks are done with; and what the sequence depends on. Tensors of int64
+  /// without dimensions. Throws `c10::Error` where samples were drawn and
+  /// `advance` was never called.
+  torch::OrderedDict<std::string, at::Tensor> state_dict() const;
+
+  /// Goes on from `state`, with any number of ranks. Throws `c10::ValueError`
+  /// where it is of another sequence (another size, seed, ...), or no state.
+  void load_state_dict(
+      const torch::OrderedDict<std::string, at::Tensor>& state);
+
+  /// Stores the epoch of the current order and the position in it: what was
+  /// drawn, which workers may have fetched ahead.
+  void save(torch::serialize::OutputArchive& archive) const override;
+
+  /// Goes on where `save` was called, in a sampler of the same sequence, ranks
+  /// and options. Throws `c10::Error` if the position lies beyond the end.
+  void load(torch::serialize::InputArchive& archive) override;
+
+ protected:
+  /// Where the ranks do not divide the sequence.
+  enum class Remainder {
+    kRepeat, ///< its head comes again, until they do
+    kDrop, ///< its tail is left out
+    kUneven, ///< the first ranks have one sample more
+  };
+
+  /// The part of `rank` among `num_replicas` of a sequence of `length` samples.
+  /// Throws `c10::ValueError` unless 0 <= rank < num_replicas and length > 0;
+  /// `name` is the sampler's, for messages.
+  ShardedSampler(
+      const char* name,
+      size_t length,
+      int64_t num_replicas,
+      int64_t rank,
+      Remainder remainder);
+
+  // A copy, never a move: what a loader was given goes on to take `set_epoch`.
+  ShardedSampler(const ShardedSampler&) = default;
+  ShardedSampler& operator=(const ShardedSampler&) = default;
+
+  /// The sequence of an epoch: int64 of shape [length] on the CPU; undefined
+  /// stands for 0, 1, 2, ...
+  virtual at::Tensor sequence(size_t length, int64_t epoch) const = 0;
+
+  /// What else the sequence depends on, for `state_dict`.
+  virtual torch::OrderedDict<std::string, int64_t> identity() const = 0;
+
+ private:
+  /// What copies share.
+  struct Progress {
+    int64_t epoch = 0;
+    /// How much of the epoch's sequence was done before the last load.
+    size_t start = 0;
+    /// Whether the next `reset` goes on from there.
+    bool resumes = false;
+    /// This rank's samples since: how many were given out, and how many the
+    /// loop is done with.
+    size_t drawn = 0;
+    size_t done = 0;
+  };
+
+  size_t share_of(size_t rest) const;
+  void draw();
+
+  const char* name_;
+  size_t length_;
+  size_t num_replicas_;
+  size_t rank_;
+  Remainder remainder_;
+  std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
+  /// The order that `next` goes through.
+  int64_t drawn_epoch_ = 0;
+  size_t start_ = 0;
+  size_t size_;
+  bool drawn_ = false;
+  std::vector<size_t> indices_;
+  size_t position_ = 0;
+};
+
+} // namespace ddp

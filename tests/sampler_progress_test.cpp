@@ -1,0 +1,309 @@
+#include <samplers/batch_sampler.h>
+#include <samplers/distributed_sampler.h>
+#include <samplers/distributed_weighted_sampler.h>
+#include <samplers/evaluation_sampler.h>
+#include <tests/support/catch.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <sstream>
+
+using ddp::BatchSampler;
+using ddp::DistributedSampler;
+using ddp::DistributedWeightedSampler;
+using ddp::EvaluationSampler;
+using ddp::SamplerOptions;
+using Indices = std::vector<size_t>;
+using State = torch::OrderedDict<std::string, at::Tensor>;
+
+namespace {
+
+struct Numbers : torch::data::datasets::Dataset<Numbers, size_t> {
+  explicit Numbers(size_t count) : count_(count) {}
+  size_t get(size_t index) override {
+    return index;
+  }
+  std::optional<size_t> size() const override {
+    return count_;
+  }
+  size_t count_;
+};
+
+template <typename Sampler>
+Indices drain(Sampler& sampler, size_t batch_size = 7) {
+  Indices all;
+  while (const auto batch = sampler.next(batch_size)) {
+    all.insert(all.end(), batch->begin(), batch->end());
+  }
+  return all;
+}
+
+/// A run of `world` ranks that step together for at most `steps` batches of the
+/// epoch in `state`; what they were done with, and rank 0's state afterwards.
+template <typename MakeSampler>
+Indices run(
+    const MakeSampler& make_sampler,
+    int64_t world,
+    size_t batch_size,
+    size_t steps,
+    std::optional<State>& state) {
+  Indices done;
+  std::optional<State> reached;
+  for (int64_t rank = 0; rank < world; ++rank) {
+    auto sampler = make_sampler(world, rank);
+    if (state) {
+      sampler.load_state_dict(*state);
+    }
+    sampler.reset(); // as a loader does
+    for (size_t step = 0; step < steps; ++step) {
+      const auto batch = sampler.next(batch_size);
+      if (!batch) {
+        break;
+      }
+      done.insert(done.end(), batch->begin(), batch->end());
+      sampler.advance(batch->size());
+    }
+    if (rank == 0) {
+      reached = sampler.state_dict();
+    }
+  }
+  state = reached;
+  return done;
+}
+
+std::map<size_t, int> counts(const Indices& indices) {
+  std::map<size_t, int> result;
+  for (const auto index : indices) {
+    ++result[index];
+  }
+  return result;
+}
+
+} // namespace
+
+TEST_CASE("each sample comes exactly once, however ranks stop and change") {
+  std::mt19937 random(7);
+  const auto between = [&](size_t low, size_t high) {
+    return std::uniform_int_distribution<size_t>(low, high)(random);
+  };
+  for (int trial = 0; trial < 1000; ++trial) {
+    const auto size = between(1, 300);
+    const auto batch_size = between(1, 9);
+    const auto seed = between(0, 1000);
+    INFO("trial " << trial << ": " << size << " samples");
+    // Ranks of equal number: exactly once where they divide the rest.
+    const bool shuffled = trial % 2 == 0;
+    const auto length = shuffled ? size * 60 : size;
+    std::optional<State> state;
+    Indices seen;
+    for (const int64_t world : {4, 3, 1, 5}) {
+      const auto steps = world == 5 ? length : between(0, 12);
+      const auto part = shuffled
+          ? run(
+                [&](int64_t n, int64_t rank) {
+                  return DistributedSampler(
+                      length, n, rank, SamplerOptions().seed(seed));
+                },
+                world,
+                batch_size * 60 / static_cast<size_t>(world),
+                steps,
+                state)
+          : run(
+                [&](int64_t n, int64_t rank) {
+                  return EvaluationSampler(length, n, rank);
+                },
+                world,
+                batch_size,
+                steps,
+                state);
+      seen.insert(seen.end(), part.begin(), part.end());
+    }
+    const auto all = counts(seen);
+    REQUIRE(all.size() == length);
+    REQUIRE(seen.size() == length);
+  }
+}
+
+TEST_CASE("a loader's workers fetch ahead, and the state is the loop's") {
+  for (const size_t workers : {0, 1, 2, 4}) {
+    constexpr size_t kSize = 100;
+    DistributedSampler sampler(kSize, 2, 0, SamplerOptions().seed(3));
+    Indices all, seen;
+    {
+      auto whole = sampler;
+      whole.reset();
+      all = drain(whole);
+    }
+    std::optional<State> state;
+    {
+      auto loader = torch::data::make_data_loader(
+          Numbers(kSize),
+          sampler,
+          torch::data::DataLoaderOptions(4).workers(workers));
+      int step = 0;
+      for (auto& batch : *loader) {
+        if (step < 5) {
+          seen.insert(seen.end(), batch.begin(), batch.end());
+          sampler.advance(batch.size());
+        }
+        if (++step == 5) {
+          state = sampler.state_dict();
+        }
+      }
+    }
+    REQUIRE(state->find("samples_done")->item<int64_t>() == 40);
+    DistributedSampler resumed(kSize, 2, 0, SamplerOptions().seed(3));
+    resumed.load_state_dict(*state);
+    resumed.set_epoch(resumed.epoch()); // as the loop does
+    auto loader = torch::data::make_data_loader(
+        Numbers(kSize),
+        resumed,
+        torch::data::DataLoaderOptions(4).workers(workers));
+    REQUIRE(resumed.size() == 30);
+    for (auto& batch : *loader) {
+      seen.insert(seen.end(), batch.begin(), batch.end());
+    }
+    INFO(workers << " workers");
+    REQUIRE(seen == all);
+    // The next epoch is a whole one.
+    resumed.set_epoch(1);
+    size_t count = 0;
+    for (auto& batch : *loader) {
+      count += batch.size();
+    }
+    REQUIRE(count == 50);
+  }
+}
+
+TEST_CASE("what was gone on with once begins anew afterwards") {
+  DistributedSampler sampler(20, 2, 0, SamplerOptions().shuffle(false));
+  sampler.reset();
+  sampler.next(3);
+  sampler.advance(3);
+  const auto state = sampler.state_dict();
+  DistributedSampler resumed(20, 2, 0, SamplerOptions().shuffle(false));
+  resumed.load_state_dict(state);
+  REQUIRE(drain(resumed) == Indices{6, 8, 10, 12, 14, 16, 18});
+  resumed.reset();
+  REQUIRE(drain(resumed).size() == 10);
+}
+
+TEST_CASE("a state of an epoch that is over leaves nothing of it") {
+  for (const bool drop_last : {false, true}) {
+    const auto options = SamplerOptions().drop_last(drop_last);
+    DistributedSampler sampler(11, 3, 0, options);
+    sampler.set_epoch(4);
+    sampler.reset();
+    sampler.advance(drain(sampler).size());
+    DistributedSampler resumed(11, 3, 1, options);
+    resumed.load_state_dict(sampler.state_dict());
+    REQUIRE(resumed.epoch() == 4);
+    REQUIRE(drain(resumed).empty());
+    resumed.set_epoch(5);
+    resumed.reset();
+    REQUIRE(drain(resumed).size() == (drop_last ? 3 : 4));
+  }
+}
+
+TEST_CASE("a sampler's state that cannot be right is refused") {
+  DistributedSampler sampler(20, 2, 0);
+  sampler.reset();
+  REQUIRE_THROWS_WITH(
+      sampler.advance(1), ContainsSubstring("only 0 were drawn"));
+  sampler.next(4);
+  REQUIRE_THROWS_WITH(sampler.state_dict(), ContainsSubstring("advance"));
+  sampler.advance(4);
+  REQUIRE_THROWS_AS(sampler.advance(1), c10::ValueError);
+  const auto state = sampler.state_dict();
+  DistributedSampler larger(21, 2, 0);
+  REQUIRE_THROWS_WITH(
+      larger.load_state_dict(state),
+      ContainsSubstring("length was 20 there and is 21 here"));
+  DistributedSampler other(20, 2, 0, SamplerOptions().seed(1));
+  REQUIRE_THROWS_WITH(
+      other.load_state_dict(state), ContainsSubstring("seed was 0"));
+  REQUIRE_THROWS_WITH(
+      other.load_state_dict(State()),
+      ContainsSubstring("no state of a sampler"));
+}
+
+TEST_CASE("two samplers in one loop keep their own progress") {
+  DistributedSampler first(40, 2, 0, SamplerOptions().seed(1));
+  EvaluationSampler second(30, 2, 0);
+  first.reset();
+  for (int step = 0; step < 4; ++step) {
+    first.advance(first.next(5)->size());
+    second.reset();
+    second.advance(drain(second).size()); // an evaluation in each step
+  }
+  REQUIRE(first.state_dict()["samples_done"].item<int64_t>() == 40);
+  REQUIRE(second.state_dict()["samples_done"].item<int64_t>() == 30);
+}
+
+TEST_CASE("EvaluationSampler gives each sample to one rank") {
+  for (const size_t size : {1, 2, 9, 10, 11, 12}) {
+    Indices all;
+    for (int64_t rank = 0; rank < 5; ++rank) {
+      EvaluationSampler sampler(size, 5, rank);
+      const auto share = sampler.size();
+      const auto part = drain(sampler, 2);
+      REQUIRE(part.size() == share);
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    std::sort(all.begin(), all.end());
+    REQUIRE(all.size() == size);
+    for (size_t i = 0; i < size; ++i) {
+      REQUIRE(all[i] == i);
+    }
+  }
+}
+
+TEST_CASE("DistributedWeightedSampler draws multinomial's samples") {
+  const auto weights = torch::tensor({0.0, 1.0, 3.0, 0.0, 4.0});
+  for (const int64_t epoch : {0, 2}) {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(5 + epoch);
+    const auto expected = torch::multinomial(weights, 12, true, generator);
+    Indices drawn(12);
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      DistributedWeightedSampler sampler(
+          weights, 12, 3, rank, ddp::WeightedSamplerOptions().seed(5));
+      sampler.set_epoch(epoch);
+      sampler.reset();
+      const auto part = drain(sampler);
+      REQUIRE(part.size() == 4);
+      for (size_t i = 0; i < 4; ++i) {
+        drawn[3 * i + rank] = part[i];
+      }
+    }
+    for (size_t i = 0; i < 12; ++i) {
+      REQUIRE(drawn[i] == static_cast<size_t>(expected[i].item<int64_t>()));
+    }
+  }
+  const auto without = ddp::WeightedSamplerOptions().replacement(false);
+  REQUIRE_THROWS_WITH(
+      DistributedWeightedSampler(weights, 4, 1, 0, without),
+      ContainsSubstring("only 3 weights are above 0"));
+  REQUIRE_THROWS_AS(
+      DistributedWeightedSampler(torch::zeros({3}), 4, 1, 0), c10::ValueError);
+  REQUIRE_THROWS_AS(
+      DistributedWeightedSampler(torch::tensor({1.0, -1.0}), 4, 1, 0),
+      c10::ValueError);
+}
+
+TEST_CASE("BatchSampler keeps its size, whatever the loader asks for") {
+  DistributedSampler sampler(20, 2, 1, SamplerOptions().shuffle(false));
+  for (const bool drop_last : {false, true}) {
+    auto loader = torch::data::make_data_loader(
+        Numbers(20),
+        BatchSampler<DistributedSampler>(sampler, 4, drop_last),
+        torch::data::DataLoaderOptions(3));
+    std::vector<size_t> sizes;
+    for (auto& batch : *loader) {
+      sizes.push_back(batch.size());
+    }
+    REQUIRE(sizes == (drop_last ? Indices{4, 4} : Indices{4, 4, 2}));
+  }
+  REQUIRE_THROWS_AS(
+      BatchSampler<DistributedSampler>(sampler, 0, false), c10::ValueError);
+}
