@@ -1,6 +1,7 @@
 #include <ddp/backends/mpi.h>
 #include <ddp/detail/host.h>
 #include <ddp/detail/process_group_impl.h>
+#include <ddp/detail/random_name.h>
 #include <ddp/device_choice.h>
 #include <ddp/process_group.h>
 
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <random>
 #include <tuple>
 
 // Groups that are made from others.
@@ -19,8 +19,6 @@ namespace ddp {
 namespace {
 
 using Impl = ProcessGroup::Impl;
-
-constexpr const char* kLoopback = "127.0.0.1";
 
 void find_local_place(Impl& impl) {
   std::vector<Member> members(impl.hosts.size());
@@ -109,7 +107,7 @@ std::string address_for_split(const Impl& impl) {
       "split: a group from from_c10d whose ranks run on several hosts cannot "
       "be connected anew, since it says nothing of their addresses. Split it "
       "by c10d and hand the parts over, or form it by init_process_group");
-  return kLoopback;
+  return detail::kLoopback;
 }
 
 /// The order of new ranks over MPI is that of `members`, whatever the keys: a
@@ -188,7 +186,7 @@ ProcessGroup ProcessGroup::from_c10d(
   impl->hosts = result.all_gather(detail::host_identity());
   find_local_place(*impl);
   // The store may hold what groups before this one left.
-  const auto name = result.broadcast(std::to_string(std::random_device()()));
+  const auto name = result.broadcast(detail::random_name());
   if (impl->store) {
     impl->store =
         c10::make_intrusive<c10d::PrefixStore>("ddp_" + name, impl->store);

@@ -23,8 +23,6 @@
 namespace ddp {
 namespace {
 
-constexpr const char* kLoopback = "127.0.0.1";
-
 using CommunicatorPtr = std::shared_ptr<backends::mpi::Communicator>;
 using std::chrono::milliseconds;
 
@@ -34,11 +32,6 @@ Member describe_self(
   Member self;
   self.host = detail::host_identity();
   self.local_rank = environment.local_rank.value_or(-1);
-  if (!environment.master_addr.empty()) {
-    // A name may mean the loopback interface on its own host.
-    self.server =
-        detail::resolve(environment.master_addr, *options.timeout()).address;
-  }
   const auto& device = options.device();
   // Asking for GPUs costs a start of the CUDA driver: not where the CPU is
   // decided on.
@@ -56,23 +49,22 @@ Member describe_self(
 /// reaches rank 0's host, of whose addresses those elsewhere have found one.
 std::string reachable_address(
     const LaunchEnvironment& environment,
-    const std::vector<Member>& members,
-    milliseconds timeout) {
+    const std::vector<Member>& members) {
   const auto elsewhere =
       std::find_if(members.begin(), members.end(), [&](const Member& member) {
         return member.host != members.front().host;
       });
   if (elsewhere == members.end()) {
-    return kLoopback;
+    return detail::kLoopback;
   }
-  const auto server = detail::resolve(elsewhere->server, timeout);
+  // Not this rank's own: a host's name may mean the loopback interface there.
   TORCH_CHECK_VALUE(
-      !server.loopback,
+      !detail::is_loopback(elsewhere->server),
       "MASTER_ADDR '",
       elsewhere->server,
       "' means each host itself, but the ranks run on several hosts: set it to "
       "an address of rank 0's host that the others reach");
-  return detail::address_towards(server.address, environment.master_port);
+  return detail::address_towards(elsewhere->server, environment.master_port);
 }
 
 void say(const std::string& note, int64_t rank) {
@@ -95,7 +87,7 @@ ProcessGroup group_of_one(
   impl->timeout = *options.timeout();
   if (!options.backend().empty() && options.backend() != "auto") {
     impl->backend = choice.backend;
-    impl->address = kLoopback;
+    impl->address = detail::kLoopback;
     impl->hosts = {detail::host_identity()};
     impl->store = c10::make_intrusive<c10d::HashStore>();
     impl->communicator = communicator;
@@ -233,15 +225,20 @@ ProcessGroup form_group(
     return group_of_one(options, environment, communicator);
   }
   const auto timeout = *options.timeout();
-  use_interface(environment, timeout);
-  const auto met =
-      rendezvous(environment, describe_self(options, environment), timeout);
+  auto self = describe_self(options, environment);
+  self.server = resolve(environment.master_addr, timeout);
+  try {
+    use_interface(environment, self.server);
+  } catch (const c10::ValueError& error) {
+    self.fault = error.what_without_backtrace(); // for all to hear
+  }
+  const auto met = rendezvous(environment, self, timeout);
   const auto choice = choose_device(options, met.members, environment.rank);
   say(choice.note, environment.rank);
 
   auto impl = member_of(environment, met, choice);
   impl->timeout = timeout;
-  impl->address = reachable_address(environment, met.members, timeout);
+  impl->address = reachable_address(environment, met.members);
   impl->communicator = choice.backend == "mpi" ? communicator : nullptr;
   impl->board = FailureBoard::open(
       impl->store, impl->rank, impl->size, impl->hosts_store);

@@ -2,12 +2,12 @@
 
 #include <c10/util/Exception.h>
 #include <ddp/detail/error_text.h>
+#include <ddp/detail/random_name.h>
 #include <ddp/detail/store_connection.h>
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
-#include <random>
 #include <sstream>
 #include <thread>
 
@@ -21,13 +21,6 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 // Two store requests cost about 30 us each; this keeps rank 0's polling below
 // a percent of a core while it waits.
 constexpr auto kPollInterval = std::chrono::milliseconds(10);
-
-std::string random_name() {
-  std::random_device device;
-  std::ostringstream text;
-  text << std::hex << device() << device();
-  return text.str();
-}
 
 void set(const StorePtr& store, const std::string& key, const std::string& v) {
   store->set(key, std::vector<uint8_t>(v.begin(), v.end()));
@@ -45,7 +38,8 @@ json to_json(const Member& member) {
       {"gpu_note", member.gpu_note},
       {"gpu", member.gpu},
       {"local_rank", member.local_rank},
-      {"server", member.server}};
+      {"server", member.server},
+      {"fault", member.fault}};
 }
 
 Member to_member(const json& value) {
@@ -55,7 +49,8 @@ Member to_member(const json& value) {
       value.at("gpu_note"),
       value.at("gpu"),
       value.at("local_rank"),
-      value.at("server")};
+      value.at("server"),
+      value.at("fault")};
 }
 
 std::string seconds(std::chrono::milliseconds duration) {
@@ -69,6 +64,7 @@ class Meeting {
  public:
   Meeting(
       const LaunchEnvironment& environment,
+      const std::string& address,
       std::chrono::milliseconds timeout)
       : rank_(environment.rank),
         size_(environment.world_size),
@@ -77,10 +73,10 @@ class Meeting {
         where_(
             environment.master_addr + ":" +
             std::to_string(environment.master_port)),
-        lobby_(detail::connect_to_store(environment, timeout)) {}
+        lobby_(detail::connect_to_store(environment, address, timeout)) {}
 
   Rendezvous host(const Member& self) {
-    enter(random_name());
+    enter(detail::random_name());
     std::vector<json> members(size_);
     members[0] = to_json(self);
     std::vector<std::string> answered(size_);
@@ -105,12 +101,12 @@ class Meeting {
         std::this_thread::sleep_for(kPollInterval);
       }
     }
-    set(room_, "members", json({{"members", members}}).dump());
+    publish(json({{"members", members}}), present);
     return result(members);
   }
 
   Rendezvous join(const Member& self) {
-    const auto number = random_name();
+    const auto number = detail::random_name();
     set(lobby_, "hello/" + std::to_string(rank_), number);
     if (!wait(lobby_, "answer/" + number)) {
       fail({0});
@@ -121,8 +117,8 @@ class Meeting {
       fail(absent());
     }
     const auto outcome = json::parse(get(room_, "members"));
+    set(room_, has_read(rank_), "");
     if (outcome.contains("missing")) {
-      set(room_, dismissed(rank_), "");
       fail(outcome.at("missing").get<std::vector<int64_t>>());
     }
     return result(outcome.at("members").get<std::vector<json>>());
@@ -133,27 +129,31 @@ class Meeting {
     return "joined/" + std::to_string(rank);
   }
 
-  static std::string dismissed(int64_t rank) {
-    return "dismissed/" + std::to_string(rank);
+  static std::string has_read(int64_t rank) {
+    return "has_read/" + std::to_string(rank);
   }
 
-  /// Tells the ranks that came who did not, and gives them a moment to read it:
-  /// the store ends with this process.
+  /// Tells the ranks that came who did not.
   [[noreturn]] void dismiss(const std::vector<bool>& present) const {
     const auto missing = absent(present);
-    set(room_, "members", json({{"missing", missing}}).dump());
+    publish(json({{"missing", missing}}), present);
+    fail(missing);
+  }
+
+  /// Gives the ranks that came a moment to read the outcome: where it is an
+  /// error, the store ends with this process.
+  void publish(const json& outcome, const std::vector<bool>& present) const {
+    set(room_, "members", outcome.dump());
     std::vector<std::string> readers;
     for (int64_t r = 1; r < size_; ++r) {
       if (present[r]) {
-        readers.push_back(dismissed(r));
+        readers.push_back(has_read(r));
       }
     }
-    const auto patience = Clock::now() + std::chrono::seconds(2);
-    while (!readers.empty() && !room_->check(readers) &&
-           Clock::now() < patience) {
-      std::this_thread::sleep_for(kPollInterval);
+    try {
+      room_->wait(readers, std::chrono::seconds(2));
+    } catch (const std::exception&) { // they say themselves what they lack
     }
-    fail(missing);
   }
 
   void enter(const std::string& attempt) {
@@ -248,6 +248,11 @@ class Meeting {
     for (const auto& member : members) {
       outcome.members.push_back(to_member(member));
     }
+    for (int64_t i = 0; i < size_; ++i) {
+      const auto r = (rank_ + i) % size_; // this rank's own fault first
+      const auto& fault = outcome.members[r].fault;
+      TORCH_CHECK_VALUE(fault.empty(), "rank ", r, " of ", size_, ": ", fault);
+    }
     return outcome;
   }
 
@@ -267,7 +272,7 @@ Rendezvous rendezvous(
     const LaunchEnvironment& environment,
     const Member& self,
     std::chrono::milliseconds timeout) {
-  Meeting meeting(environment, timeout);
+  Meeting meeting(environment, self.server, timeout);
   return environment.rank == 0 ? meeting.host(self) : meeting.join(self);
 }
 

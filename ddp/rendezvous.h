@@ -26,8 +26,10 @@ struct Member {
   int64_t gpu = -1;
   /// Its local rank if the launcher told, or -1.
   int64_t local_rank = -1;
-  /// The address by which it came to the store.
+  /// MASTER_ADDR's numeric address, by which it came to the store.
   std::string server{};
+  /// Why it cannot take part; empty if it can.
+  std::string fault{};
 };
 
 /// The outcome of a meeting, the same on all ranks.
@@ -40,7 +42,8 @@ struct Rendezvous {
 
 /// Brings the ranks of a job together at its key-value store and exchanges what
 /// they tell of themselves. Collective. Throws `c10::Error` naming the missing
-/// ranks on each rank that came, once `timeout` has passed since it came.
+/// ranks on each rank that came, once `timeout` has passed since it came, and
+/// `c10::ValueError` on every rank where one has a fault.
 ///
 /// A store may outlive an attempt to run the job (torchrun keeps one for all
 /// restarts), so its keys may speak of ranks that are dead. Each process draws

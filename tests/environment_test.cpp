@@ -6,23 +6,6 @@ using ddp::ProcessGroupOptions;
 
 namespace {
 
-ddp::LaunchEnvironment read(
-    const Variables& variables,
-    const ProcessGroupOptions& options = {}) {
-  return ddp::read_launch_environment(options, lookup(variables));
-}
-
-std::string error(
-    const Variables& variables,
-    const ProcessGroupOptions& options = {}) {
-  try {
-    read(variables, options);
-  } catch (const c10::ValueError& e) {
-    return e.what_without_backtrace();
-  }
-  return "no error";
-}
-
 const Variables kTorchrun{
     {"RANK", "1"},
     {"WORLD_SIZE", "3"},

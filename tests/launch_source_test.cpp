@@ -11,28 +11,6 @@ using ddp::ProcessGroupOptions;
 
 namespace {
 
-std::optional<PmixJob> no_server() {
-  return std::nullopt;
-}
-
-ddp::LaunchEnvironment read(
-    const Variables& variables,
-    const ProcessGroupOptions& options = {},
-    const ddp::PmixQuery& pmix = no_server) {
-  return ddp::read_launch_environment(options, lookup(variables), pmix);
-}
-
-std::string error(
-    const Variables& variables,
-    const ProcessGroupOptions& options = {}) {
-  try {
-    read(variables, options);
-  } catch (const c10::ValueError& e) {
-    return e.what_without_backtrace();
-  }
-  return "no error";
-}
-
 const Variables kMeeting{{"MASTER_ADDR", "n7"}, {"MASTER_PORT", "2000"}};
 
 } // namespace

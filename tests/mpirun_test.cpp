@@ -99,6 +99,37 @@ TEST_CASE("a rank that fails under mpirun ends the job with its reason") {
   }
 }
 
+TEST_CASE("ranks under mpirun agree on a bad interface") {
+  if (have()) {
+    const auto outcome = mpirun(
+        {"-n", "3", program("group_member")},
+        {{"DDP_INTERFACE", "no-such-one"}});
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code != 0);
+    REQUIRE_THAT(
+        outcome.output, ContainsSubstring("of 3: interface 'no-such-one'"));
+    REQUIRE(outcome.seconds.count() < 20);
+  }
+}
+
+TEST_CASE("a program that is told where to meet may leave by _exit") {
+  if (have()) {
+    const auto port = std::to_string(ddp::test::free_port());
+    check_lines(
+        output_of(
+            {"-x",
+             "MASTER_ADDR=127.0.0.1",
+             "-x",
+             "MASTER_PORT=" + port,
+             "-n",
+             "2",
+             program("group_member"),
+             "leaves"}),
+        2,
+        "gloo");
+  }
+}
+
 TEST_CASE("a program may initialise MPI after the group has formed") {
   if (have("mpi_member")) {
     const auto output =

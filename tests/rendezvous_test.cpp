@@ -56,6 +56,25 @@ TEST_CASE("a rank 0 that never comes is named") {
       RankOptions());
 }
 
+TEST_CASE("one rank's bad interface is an error on every rank at once") {
+  const auto outcomes = ranks(
+      3,
+      [] {
+        ddp::ProcessGroupOptions options;
+        if (own_rank() == 1) {
+          options.interface("no-such-one");
+        }
+        REQUIRE_THROWS_WITH(
+            ddp::init_process_group(options),
+            ContainsSubstring("rank 1 of 3: interface 'no-such-one'") &&
+                ContainsSubstring("does not exist on host"));
+      },
+      RankOptions());
+  for (const auto& outcome : outcomes) {
+    REQUIRE(outcome.seconds.count() < 20);
+  }
+}
+
 TEST_CASE("a host that does not resolve is an error at once") {
   const auto start = std::chrono::steady_clock::now();
   REQUIRE_THROWS_WITH(

@@ -64,8 +64,12 @@ std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
   const auto ranks = group.board->absent(group.scope, number);
   std::ostringstream text;
   for (const auto rank : ranks) {
-    text << "; rank " << rank << " of " << group.size
-         << " has not come to collective " << number << " of this group";
+    text << "; rank " << rank << " of " << group.size << " has not come to ";
+    if (number > 0) {
+      text << "collective " << number << " of this group";
+    } else {
+      text << "connect";
+    }
   }
   return text.str();
 }
@@ -262,6 +266,12 @@ void wait(ProcessGroup::Impl& group, const Collective& collective) {
   } catch (const std::exception& error) {
     explain(group, error, std::nullopt);
   }
+}
+
+void wait(
+    const ProcessGroup::Impl& group,
+    const std::function<bool(milliseconds slice)>& finished_within) {
+  wait_in_slices(group, group.launched, finished_within);
 }
 
 void wait_for(

@@ -6,6 +6,8 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <chrono>
+#include <functional>
 #include <string>
 
 namespace ddp::detail {
@@ -83,6 +85,14 @@ auto guarded(
     fail(group, operation, error);
   }
 }
+
+/// Waits as for a collective until `finished_within`, which gets a slice of
+/// time, returns true; an error that it throws ends the wait. To be called
+/// within `guarded`.
+void wait(
+    const ProcessGroup::Impl& group,
+    const std::function<bool(std::chrono::milliseconds slice)>&
+        finished_within);
 
 /// Waits for what a communication hook returned as for a collective of the
 /// group, for at most the group's timeout; `operation` is for the message.

@@ -1,14 +1,13 @@
-#include <ddp/backends/gloo.h>
 #include <ddp/backends/mpi.h>
 #include <ddp/backends/nccl.h>
 #include <ddp/detail/failure_watch.h>
+#include <ddp/detail/gloo_connection.h>
+#include <ddp/detail/own_thread.h>
 #include <ddp/detail/process_group_impl.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <exception>
-#include <future>
-#include <thread>
 #include <utility>
 
 namespace ddp::detail {
@@ -31,7 +30,7 @@ backends::BackendOptions options_of(
 }
 
 void connect_gloo(ProcessGroup::Impl& impl) {
-  const auto gloo = backends::gloo::create(options_of(impl, "gloo"));
+  const auto gloo = connect_over_gloo(impl, options_of(impl, "gloo"));
   impl.group->setBackend(c10::kCPU, BackendType::GLOO, gloo);
   impl.group->setDefaultBackend(BackendType::GLOO);
   if (impl.backend != "nccl" && impl.device.is_cuda()) {
@@ -94,15 +93,13 @@ void disconnect(ProcessGroup::Impl& impl) noexcept {
   }
   const bool complete = !broken && std::uncaught_exceptions() == 0;
   try {
-    std::packaged_task<void()> task(
-        [group = std::move(group), nccl, complete]() mutable {
+    const auto ended =
+        on_own_thread([group = std::move(group), nccl, complete]() mutable {
           if (nccl) {
             end(*group, complete);
           }
           group.reset();
         });
-    auto ended = task.get_future();
-    std::thread(std::move(task)).detach();
     if (nccl) {
       ended.wait_for(kEndTime);
     }

@@ -1,6 +1,7 @@
 #include <ddp/detail/failure_board.h>
 
 #include <ddp/detail/host.h>
+#include <ddp/detail/short_lookups.h>
 
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -118,6 +119,7 @@ std::shared_ptr<FailureBoard> FailureBoard::open(
   try {
     store->check({kList}); // connecting to one that is gone takes its timeout
     auto connection = std::make_shared<Connection>();
+    const ShortLookups short_lookups;
     connection->store =
         c10::make_intrusive<c10d::PrefixStore>("board", store->clone());
     std::vector<int64_t> members(size);

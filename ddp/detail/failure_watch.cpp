@@ -2,11 +2,11 @@
 
 #include <ddp/backends/nccl.h>
 #include <ddp/detail/error_text.h>
+#include <ddp/detail/own_thread.h>
 
 #include <c10/util/Exception.h>
 #include <c10/util/thread_name.h>
 
-#include <future>
 #include <utility>
 
 namespace ddp::detail {
@@ -39,15 +39,13 @@ std::string describe(c10d::ErrorType error, milliseconds timeout) {
 /// The path of a file that says what was under way; empty where there is none.
 std::string write_flight_record(int64_t rank) {
   // It may hang where the driver does.
-  std::packaged_task<std::string()> task([rank]() -> std::string {
+  auto path = on_own_thread([rank]() -> std::string {
     try {
       return backends::nccl::write_flight_record(rank);
     } catch (const std::exception&) { // a disk that is full, for one
       return "";
     }
   });
-  auto path = task.get_future();
-  std::thread(std::move(task)).detach();
   return path.wait_for(kRecordTime) == std::future_status::ready ? path.get()
                                                                  : "";
 }

@@ -41,15 +41,6 @@ AddressList lookup(
   return AddressList(list, &freeaddrinfo);
 }
 
-bool is_loopback(const sockaddr* address) {
-  if (address->sa_family == AF_INET) {
-    const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
-    return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
-  }
-  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
-  return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
-}
-
 /// Connects a socket that does not block; `errno` says why it could not. Left
 /// to itself the kernel tries for two minutes where a firewall drops packets.
 bool connect_until(int fd, const addrinfo& to, Clock::time_point deadline) {
@@ -90,7 +81,7 @@ std::string host_identity() {
   return host_name() + " " + boot + " " + network.data();
 }
 
-ResolvedAddress resolve(
+std::string resolve(
     const std::string& host,
     std::chrono::milliseconds timeout) {
   const auto patience =
@@ -100,7 +91,7 @@ ResolvedAddress resolve(
     int status = 0;
     const auto list = lookup(host, "", 0, status);
     if (status == 0) {
-      return {numeric_address(list->ai_addr), is_loopback(list->ai_addr)};
+      return numeric_address(list->ai_addr);
     }
     const bool may_recover = status == EAI_AGAIN &&
         Clock::now() + std::chrono::milliseconds(500) < deadline;
@@ -116,6 +107,10 @@ ResolvedAddress resolve(
         ". Set MASTER_ADDR to the name or address of rank 0's host");
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
   }
+}
+
+bool is_loopback(const std::string& address) {
+  return address.rfind("127.", 0) == 0 || address == "::1";
 }
 
 bool means_this_host(const std::string& host) {
@@ -146,6 +141,25 @@ void wait_for_listener(
     TORCH_CHECK_WITH(DistNetworkError, Clock::now() + pause < deadline, reason);
     std::this_thread::sleep_for(pause);
   }
+}
+
+bool answers(
+    const std::string& address,
+    int64_t port,
+    std::chrono::milliseconds timeout) {
+  int status = 0;
+  const auto list =
+      lookup(address, std::to_string(port), AI_NUMERICHOST, status);
+  const int fd = status == 0
+      ? socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)
+      : -1;
+  if (fd < 0) {
+    return false;
+  }
+  const bool answered =
+      connect_until(fd, *list, Clock::now() + timeout) || errno == ECONNREFUSED;
+  close(fd);
+  return answered;
 }
 
 std::string address_towards(const std::string& address, int64_t port) {

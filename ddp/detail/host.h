@@ -7,6 +7,9 @@
 
 namespace ddp::detail {
 
+/// Where processes of one host reach each other.
+inline constexpr const char* kLoopback = "127.0.0.1";
+
 /// This machine's name, for messages.
 std::string host_name();
 
@@ -14,18 +17,13 @@ std::string host_name();
 /// over the loopback interface: boot, host name and network namespace.
 std::string host_identity();
 
-/// Numeric addresses and socket of the point where the ranks meet.
-struct ResolvedAddress {
-  std::string address;
-  bool loopback = false;
-};
+/// The numeric address of a host. A name that does not exist is an error at
+/// once; while a name server does not answer, it is asked again for up to 10 s,
+/// or `timeout` if that is less. Throws `c10::DistNetworkError`.
+std::string resolve(const std::string& host, std::chrono::milliseconds timeout);
 
-/// Resolves a host name. A name that does not exist is an error at once; while
-/// a name server does not answer, it is asked again for up to 10 s, or
-/// `timeout` if that is less. Throws `c10::DistNetworkError`.
-ResolvedAddress resolve(
-    const std::string& host,
-    std::chrono::milliseconds timeout);
+/// Whether a numeric address means, on any host, that host itself.
+bool is_loopback(const std::string& address);
 
 /// Whether a name or address means, on any host, that host itself.
 bool means_this_host(const std::string& host);
@@ -33,6 +31,12 @@ bool means_this_host(const std::string& host);
 /// Waits until something listens at a numeric address. Throws
 /// `c10::DistNetworkError` with the last attempt's reason.
 void wait_for_listener(
+    const std::string& address,
+    int64_t port,
+    std::chrono::milliseconds timeout);
+
+/// Whether a host answers at a numeric address, also where it refuses.
+bool answers(
     const std::string& address,
     int64_t port,
     std::chrono::milliseconds timeout);

@@ -3,35 +3,34 @@
 #include <ddp/detail/first_reachable.h>
 #include <ddp/detail/host.h>
 #include <ddp/detail/network_interface.h>
+#include <ddp/detail/random_name.h>
 
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <random>
-#include <sstream>
 
 namespace ddp::detail {
 namespace {
 
 using nlohmann::json;
 
-constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kAnyAddress = "0.0.0.0";
 
-std::string random_name() {
-  std::random_device device;
-  std::ostringstream text;
-  text << std::hex << device() << device();
-  return text.str();
+/// A bad choice of interface is told when all have met.
+std::vector<std::string> addresses_of(const std::string& interface) {
+  try {
+    return interface.empty()
+        ? own_addresses()
+        : std::vector<std::string>{interface_address(interface)};
+  } catch (const c10::ValueError&) {
+    return own_addresses();
+  }
 }
 
 /// Rank 0's part: which of its addresses the others reach, only they can tell.
 json listen(LaunchEnvironment& environment, bool one_host) {
-  const auto& interface = environment.interface;
-  auto addresses = interface.empty()
-      ? own_addresses()
-      : std::vector<std::string>{interface_address(interface)};
+  auto addresses = addresses_of(environment.interface);
   if (one_host || addresses.empty()) {
     addresses = {kLoopback};
   }

@@ -101,10 +101,9 @@ void set_unless_user_did(const char* variable, const std::string& value) {
 bool listens_there(
     const std::string& address,
     const LaunchEnvironment& environment,
-    std::chrono::milliseconds timeout) {
+    const std::string& master_address) {
   return environment.rank == 0 && !environment.launcher_hosts_store &&
-      !environment.store_descriptor &&
-      resolve(environment.master_addr, timeout).address == address;
+      !environment.store_descriptor && master_address == address;
 }
 
 } // namespace
@@ -144,7 +143,7 @@ std::string interface_address(const std::string& interface) {
 
 void use_interface(
     LaunchEnvironment& environment,
-    std::chrono::milliseconds timeout) {
+    const std::string& master_address) {
   const auto& interface = environment.interface;
   if (interface.empty()) {
     return;
@@ -153,7 +152,7 @@ void use_interface(
   set_unless_user_did("GLOO_SOCKET_IFNAME", interface);
   // Without "=" NCCL takes eth1 for eth10 as well.
   set_unless_user_did("NCCL_SOCKET_IFNAME", "=" + interface);
-  if (listens_there(address, environment, timeout)) {
+  if (listens_there(address, environment, master_address)) {
     environment.store_descriptor = listen_at(address, environment.master_port);
   }
 }

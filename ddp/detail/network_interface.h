@@ -2,7 +2,6 @@
 
 #include <ddp/environment.h>
 
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -18,11 +17,11 @@ std::string interface_address(const std::string& interface);
 
 /// Makes gloo and NCCL talk over the interface that the environment names, by
 /// the variables GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME; what the user has
-/// set there stays. Where MASTER_ADDR is the interface's address, rank 0's
-/// store listens there only. Does nothing where no interface is named. Throws
-/// as `interface_address`.
+/// set there stays. Where `master_address`, MASTER_ADDR's numeric address, is
+/// the interface's, rank 0's store listens there only. Does nothing where no
+/// interface is named. Throws as `interface_address`.
 void use_interface(
     LaunchEnvironment& environment,
-    std::chrono::milliseconds timeout);
+    const std::string& master_address);
 
 } // namespace ddp::detail

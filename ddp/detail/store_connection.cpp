@@ -2,6 +2,8 @@
 
 #include <ddp/detail/error_text.h>
 #include <ddp/detail/host.h>
+#include <ddp/detail/own_thread.h>
+#include <ddp/detail/short_lookups.h>
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -9,8 +11,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <future>
-#include <memory>
 #include <thread>
 
 namespace ddp::detail {
@@ -30,7 +30,7 @@ constexpr const char* kHere = "here";
 /// listens on all interfaces.
 std::optional<int> listener(
     const LaunchEnvironment& environment,
-    const ResolvedAddress& master,
+    const std::string& address,
     int64_t port) {
   const auto inherited = environment.store_descriptor;
   if (inherited && adopt_listener(*inherited, port)) {
@@ -40,7 +40,7 @@ std::optional<int> listener(
   // A host's own name may resolve to a loopback address as well, but to another
   // on others.
   if (means_this_host(environment.master_addr)) {
-    return listen_at(master.address, port);
+    return listen_at(address, port);
   }
   return environment.port_count > 1
       ? std::optional<int>(listen_at("0.0.0.0", port))
@@ -49,8 +49,9 @@ std::optional<int> listener(
 
 StorePtr serve(
     const LaunchEnvironment& environment,
-    const ResolvedAddress& master,
+    const std::string& address,
     milliseconds timeout) {
+  const ShortLookups short_lookups;
   c10d::TCPStoreOptions options;
   options.isServer = true;
   options.waitWorkers = false;
@@ -59,8 +60,8 @@ StorePtr serve(
   for (auto port = environment.master_port;; ++port) {
     try {
       options.port = static_cast<uint16_t>(port);
-      options.masterListenFd = listener(environment, master, port);
-      return c10::make_intrusive<c10d::TCPStore>(master.address, options);
+      options.masterListenFd = listener(environment, address, port);
+      return c10::make_intrusive<c10d::TCPStore>(address, options);
     } catch (const std::exception&) {
       if (port + 1 >= end) {
         throw;
@@ -70,6 +71,7 @@ StorePtr serve(
 }
 
 StorePtr join(const std::string& address, int64_t port, milliseconds timeout) {
+  const ShortLookups short_lookups;
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port);
   options.waitWorkers = false;
@@ -94,17 +96,14 @@ StorePtr open_if_ours(
 }
 
 /// The same in bounded time: a client of the store waits without end for the
-/// first answer. Then its thread is left to itself.
+/// first answer.
 StorePtr try_port(
     const LaunchEnvironment& environment,
     const std::string& address,
     int64_t port) {
-  auto task = std::make_shared<std::packaged_task<StorePtr()>>(
-      [environment, address, port] {
-        return open_if_ours(environment, address, port);
-      });
-  auto result = task->get_future();
-  std::thread([task] { (*task)(); }).detach();
+  auto result = on_own_thread([environment, address, port] {
+    return open_if_ours(environment, address, port);
+  });
   return result.wait_for(kAnswerTime) == std::future_status::ready
       ? result.get()
       : nullptr;
@@ -134,30 +133,43 @@ StorePtr search(
 
 StorePtr connect(
     const LaunchEnvironment& environment,
+    const std::string& address,
     bool is_server,
     milliseconds timeout) {
-  const auto master = resolve(environment.master_addr, timeout);
   if (is_server) {
-    return serve(environment, master, timeout);
+    return serve(environment, address, timeout);
   }
   if (environment.port_count > 1) {
-    return search(environment, master.address, timeout);
+    return search(environment, address, timeout);
   }
   // The store's own attempts go on for twice the timeout, and noisily.
-  wait_for_listener(master.address, environment.master_port, timeout);
-  return join(master.address, environment.master_port, timeout);
+  wait_for_listener(address, environment.master_port, timeout);
+  return join(address, environment.master_port, timeout);
+}
+
+/// Where the store is, for messages.
+std::string place(
+    const LaunchEnvironment& environment,
+    const std::string& address) {
+  const auto& name = environment.master_addr;
+  return c10::str(
+      name,
+      ":",
+      environment.master_port,
+      name == address ? "" : c10::str(" (", address, ")"));
 }
 
 } // namespace
 
 StorePtr connect_to_store(
     const LaunchEnvironment& environment,
+    const std::string& address,
     milliseconds timeout) {
   const bool is_server =
       environment.rank == 0 && !environment.launcher_hosts_store;
   try {
     auto keys = c10::make_intrusive<c10d::PrefixStore>(
-        environment.attempt, connect(environment, is_server, timeout));
+        environment.attempt, connect(environment, address, is_server, timeout));
     if (environment.port_count > 1 && is_server) {
       keys->set(kHere, std::vector<uint8_t>());
     }
@@ -172,9 +184,7 @@ StorePtr connect_to_store(
             environment.world_size,
             is_server ? " could not serve the store at "
                       : " could not reach rank 0's store at ",
-            environment.master_addr,
-            ":",
-            environment.master_port,
+            place(environment, address),
             " within ",
             timeout.count() / 1000.0,
             " s",

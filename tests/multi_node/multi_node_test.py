@@ -22,6 +22,8 @@ STEPS = "8"
 FOREVER = "1000000"
 AGENT = os.path.join(os.path.dirname(os.path.realpath(__file__)),
                      "remote_agent.sh")
+# mpirun splits the agent's path at spaces; this one is gone with the hosts.
+AGENT_LINK = "/dev/shm/remote_agent.sh"
 
 
 def hashes(job, places):
@@ -68,10 +70,11 @@ def mpirun(hosts, words, **variables):
                  **variables}
     passed = [word for name in variables for word in ("-x", name)]
     count = len(hosts.holders)
+    command("ln", "-sf", AGENT, AGENT_LINK)
     return Job([Process(
         hosts.on(0) +
         ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca",
-         "plm_rsh_agent", AGENT, "--mca", "orte_tmpdir_base", "/dev/shm",
+         "plm_rsh_agent", AGENT_LINK, "--mca", "orte_tmpdir_base", "/dev/shm",
          "--mca", "btl_tcp_if_include", "eth0", "--host",
          ",".join(f"n{host}:2" for host in range(count)), *passed, *words],
         {"HOLDERS": " ".join(map(str, hosts.holders)), **variables})])
@@ -207,12 +210,58 @@ def closed_store(program):
 
 
 def closed_gloo(program):
-    """gloo itself tries several times."""
+    """gloo's ports: with the host that does not answer, in the same time."""
     hosts = Hosts(2)
     hosts.command(0, "sysctl", "-qw",
                   "net.ipv4.ip_local_port_range=40000 40999")
     hosts.drop(0, "40000-40999")
-    closed_ports(hosts, program, ["Gloo connectFullMesh failed with"], 30)
+    closed_ports(hosts, program, [
+        r"connecting over gloo failed.*timed out after 3 s; the host of "
+        r"rank \d of 3 at 10\.9\.0\.\d does not answer at port \d+"], 12)
+
+
+def own_name(program):
+    """MASTER_ADDR may be a name that means the loopback interface at home, but
+    not elsewhere."""
+    hosts = Hosts(2)
+    with open("/dev/shm/debian", "w") as file:
+        print("127.0.0.1 localhost", "127.0.1.1 n0", sep="\n", file=file)
+
+    def named(last_rank):
+        return ["unshare", "--mount", "sh", "-ec",
+                f"[ $RANK -gt {last_rank} ] || "
+                "mount --bind /dev/shm/debian /etc/hosts; "
+                'exec "$0" "$@"', program, STEPS]
+
+    for variables in ({}, {"DDP_INTERFACE": "eth0"}):
+        with run(hosts, [2, 1], named(1), MASTER_ADDR="n0",
+                 **variables) as job:
+            hashes(job, ["0 of 2", "1 of 2", "0 of 1"])
+    with run(hosts, [2, 1], named(2), MASTER_ADDR="n0",
+             DDP_TIMEOUT="3") as job:
+        seconds_to_failure(job, time.monotonic(), range(3), [
+            "waited 3 s at n0:29500 for rank 2, which did not come",
+            re.escape("could not reach rank 0's store at n0:29500 (127.0.1.1) "
+                      "within 3 s")])
+
+
+def mute_name_server(program):
+    """A name server that does not answer delays the start by little."""
+    hosts = Hosts(1)
+    with open("/dev/shm/resolv.conf", "w") as file:
+        print("nameserver 127.0.0.2", file=file)
+    command("mount", "--bind", "/dev/shm/resolv.conf", "/etc/resolv.conf")
+    mute = ("import socket, sys; s = socket.socket(type=socket.SOCK_DGRAM); "
+            "s.bind(('127.0.0.2', 53)); print('bound', flush=True); "
+            "sys.stdin.read()")
+    with subprocess.Popen(hosts.on(0) + [sys.executable, "-c", mute],
+                          stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as server:
+        server.stdout.readline()
+        # A lookup takes 10 s by default.
+        with run(hosts, [3], [program, STEPS], DDP_TIMEOUT="9",
+                 MASTER_ADDR="127.0.0.1") as job:
+            hashes(job, [f"{rank} of 3" for rank in range(3)])
 
 
 def traffic(hosts, words, named, **variables):
@@ -273,16 +322,21 @@ def listener(program):
 
 def interface_errors(program):
     """An interface that cannot be used is an error that names the others."""
-    hosts = Hosts(2, networks=2)
-    hosts.command(1, "ip", "link", "set", "eth1", "down")
+    hosts = Hosts(2, networks=3)
+    for name in ("eth1", "eth2"):
+        hosts.command(1, "ip", "link", "set", name, "down")
     hosts.command(0, "ip", "address", "flush", "dev", "eth1")
     option = re.escape("(ProcessGroupOptions::interface or DDP_INTERFACE)")
-    on_0 = re.escape("eth0 (10.9.0.1), eth1 (has no address), lo (127.0.0.1)")
-    on_1 = re.escape("eth0 (10.9.0.2), eth1 (is down), lo (127.0.0.1)")
+    on_0 = re.escape("eth0 (10.9.0.1), eth1 (has no address), "
+                     "eth2 (10.9.2.1), lo (127.0.0.1)")
+    on_1 = re.escape("eth0 (10.9.0.2), eth1 (is down), eth2 (is down), "
+                     "lo (127.0.0.1)")
     for counts, name, message in (
             ([2, 0], "eth7", f"does not exist on host n0, which has: {on_0}"),
             ([0, 2], "eth1", f"is down on host n1, which has: {on_1}"),
-            ([2, 0], "eth1", f"has no address on host n0, which has: {on_0}")):
+            ([2, 0], "eth1", f"has no address on host n0, which has: {on_0}"),
+            # Of one host: the other's rank says so too.
+            ([1, 1], "eth2", f"is down on host n1, which has: {on_1}")):
         with run(hosts, counts, [program, STEPS], DDP_INTERFACE=name) as job:
             start = time.monotonic()
             seconds = seconds_to_failure(

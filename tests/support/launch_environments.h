@@ -1,5 +1,6 @@
 #pragma once
 
+#include <c10/util/Exception.h>
 #include <ddp/environment.h>
 
 #include <map>
@@ -28,6 +29,27 @@ inline Variables with(Variables variables, const Variables& changes) {
 inline Variables without(Variables variables, const std::string& name) {
   variables.erase(name);
   return variables;
+}
+
+/// The environment that these variables make, without a PMIx server unless one
+/// is given.
+inline LaunchEnvironment read(
+    const Variables& variables,
+    const ProcessGroupOptions& options = {},
+    const PmixQuery& pmix = [] { return std::optional<PmixJob>(); }) {
+  return read_launch_environment(options, lookup(variables), pmix);
+}
+
+/// The words of the error that they are.
+inline std::string error(
+    const Variables& variables,
+    const ProcessGroupOptions& options = {}) {
+  try {
+    read(variables, options);
+  } catch (const c10::ValueError& e) {
+    return e.what_without_backtrace();
+  }
+  return "no error";
 }
 
 // What launchers really set, as far as it has to do with ranks and hosts.

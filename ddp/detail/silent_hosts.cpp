@@ -1,0 +1,110 @@
+#include <ddp/detail/silent_hosts.h>
+
+#include <ddp/detail/host.h>
+#include <ddp/detail/network_interface.h>
+#include <ddp/detail/own_thread.h>
+
+#include <c10/util/Exception.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <sstream>
+
+namespace ddp::detail {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kAnswerTime{1000};
+constexpr milliseconds kPatience{3500};
+constexpr int kMaxSilent = 3;
+
+std::string key(int64_t rank) {
+  return "address/" + std::to_string(rank);
+}
+
+bool on_one_host(const ProcessGroup::Impl& group) {
+  const auto& hosts = group.hosts;
+  return std::all_of(hosts.begin(), hosts.end(), [&](const std::string& host) {
+    return host == hosts.front();
+  });
+}
+
+/// The ranks that are on hosts of their own, seen from this one's: one of each.
+std::vector<int64_t> ranks_elsewhere(const ProcessGroup::Impl& group) {
+  std::vector<int64_t> ranks;
+  std::set<std::string> known{group.hosts[group.rank]};
+  for (int64_t r = 0; r < group.size; ++r) {
+    if (known.insert(group.hosts[r]).second) {
+      ranks.push_back(r);
+    }
+  }
+  return ranks;
+}
+
+std::string ask_hosts(
+    c10d::Store& store,
+    const std::vector<int64_t>& ranks,
+    int64_t size) {
+  std::ostringstream text;
+  int silent = 0;
+  for (const auto rank : ranks) {
+    if (silent == kMaxSilent || !store.check({key(rank)})) {
+      continue;
+    }
+    const auto bytes = store.get(key(rank));
+    std::istringstream place(std::string(bytes.begin(), bytes.end()));
+    std::string address;
+    int64_t port = 0;
+    place >> address >> port;
+    if (!answers(address, port, kAnswerTime)) {
+      ++silent;
+      text << "; the host of rank " << rank << " of " << size << " at "
+           << address << " does not answer at port " << port;
+    }
+  }
+  return text.str();
+}
+
+} // namespace
+
+void publish_address(const ProcessGroup::Impl& group) {
+  if (on_one_host(group)) {
+    return;
+  }
+  try {
+    const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+    const auto address =
+        interface && *interface ? interface_address(interface) : group.address;
+    // A port of the kind that gloo gets. Nobody listens there later: to refuse
+    // is an answer too.
+    const int descriptor = listen_at(address, 0);
+    const auto place = c10::str(address, " ", port_of(descriptor));
+    close(descriptor);
+    group.store->set(
+        key(group.rank), std::vector<uint8_t>(place.begin(), place.end()));
+  } catch (const std::exception&) { // connecting says what is wrong with it
+  }
+}
+
+std::string silent_hosts(const ProcessGroup::Impl& group) {
+  if (on_one_host(group)) {
+    return "";
+  }
+  try {
+    // The store may be on a host that does not answer.
+    auto text = on_own_thread(
+        [store = group.store,
+         ranks = ranks_elsewhere(group),
+         size = group.size] { return ask_hosts(*store, ranks, size); });
+    return text.wait_for(kPatience) == std::future_status::ready ? text.get()
+                                                                 : "";
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+} // namespace ddp::detail
