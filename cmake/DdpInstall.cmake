@@ -19,6 +19,7 @@ install(DIRECTORY ddp samplers checkpoint DESTINATION ${DDP_INSTALL_INCLUDEDIR}
   PATTERN "safetensors_header.h" EXCLUDE)
 # What the templates of public headers are made of:
 install(FILES
+  ddp/detail/arrival_streams.h
   ddp/detail/forward_state.h ddp/detail/module_inputs.h
   ddp/detail/output_anchors.h
   ddp/detail/tensor_traversal.h

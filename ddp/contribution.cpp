@@ -236,8 +236,8 @@ void Reducer::Impl::scale(Bucket& bucket) {
   }
 }
 
-/// Sparse gradients travel over gloo, also where the rest goes over NCCL, which
-/// does not know them.
+/// Sparse gradients travel over the CPU's backend, gloo or mpi: NCCL does not
+/// know them.
 void Reducer::Impl::launch_sparse(Parameter& parameter) {
   const at::NoGradGuard no_grad;
   const auto& grad = parameter.tensor.grad();

@@ -35,8 +35,8 @@ enum class ReduceOp { kSum, kMean, kMin, kMax };
 ///
 /// A collective throws `c10::Error` naming this rank, the operation and why:
 /// within seconds where a peer is gone or has failed, with its message if it
-/// left one (waits for a GPU do not look), and at the timeout, with the ranks
-/// that did not come. Then this group and its duplicates are of no more use.
+/// left one, and at the timeout, with the ranks that did not come; on a GPU the
+/// group's next use does. Then it and its duplicates are of no more use.
 class ProcessGroup {
  public:
   /// A group of one on the CPU.
@@ -51,7 +51,7 @@ class ProcessGroup {
   /// Forms a group of the ranks of `comm`, an `MPI_Comm` of the program's,
   /// whose messages carry the addresses. The backend is "mpi" unless options or
   /// DDP_BACKEND name another. MPI must have been initialised. `comm` is
-  /// duplicated, and the duplicate never freed. Collective over `comm`. Throws
+  /// duplicated and stays the program's to free. Collective over `comm`. Throws
   /// `c10::ValueError` where `comm` is of another MPI than ddp was built with,
   /// `c10::Error` where that was none, and as `init_process_group` does.
   template <typename Communicator>

@@ -1,6 +1,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/word_net.h>
 
 #include <ddp/reducer.h>
 
@@ -9,34 +10,9 @@ using ddp::Reducer;
 using ddp::ReducerOptions;
 using ddp::test::ranks;
 using ddp::test::reset_gradients;
+using ddp::test::WordNet;
 
 namespace {
-
-struct WordNetImpl : torch::nn::Module {
-  torch::nn::Embedding table{nullptr};
-  torch::nn::EmbeddingBag bag{nullptr};
-  torch::nn::Linear head{nullptr};
-
-  WordNetImpl() {
-    table = register_module(
-        "table",
-        torch::nn::Embedding(torch::nn::EmbeddingOptions(10, 3).sparse(true)));
-    bag = register_module(
-        "bag",
-        torch::nn::EmbeddingBag(
-            torch::nn::EmbeddingBagOptions(6, 3).sparse(true).mode(
-                torch::kSum)));
-    head = register_module("head", torch::nn::Linear(3, 2));
-  }
-  torch::Tensor forward(const torch::Tensor& words, bool with_bag) {
-    auto x = table(words);
-    if (with_bag) {
-      x = x + bag(words.remainder(6).unsqueeze(0));
-    }
-    return head(x);
-  }
-};
-TORCH_MODULE(WordNet);
 
 at::Tensor words_of(int64_t rank, int64_t step) {
   return torch::tensor({rank, rank + step, int64_t{4}, int64_t{4}});

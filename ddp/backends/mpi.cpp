@@ -4,6 +4,9 @@
 
 #include <dlfcn.h>
 
+#include <filesystem>
+#include <system_error>
+
 namespace ddp::backends::mpi {
 namespace {
 
@@ -23,11 +26,12 @@ std::string file_of(const void* address) {
   return dladdr(address, &info) && info.dli_fname ? info.dli_fname : "";
 }
 
-/// The folder of the library that this code is in, with a slash.
+/// The folder of the library that this code is in, behind links, with a slash.
 std::string own_folder() {
   const auto path = file_of(reinterpret_cast<const void*>(&library));
-  const auto slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
+  std::error_code error;
+  const auto real = std::filesystem::canonical(path, error);
+  return error ? "" : real.parent_path().string() + "/";
 }
 
 /// Its symbols are for all: Open MPI's plugins look for MPI's there.

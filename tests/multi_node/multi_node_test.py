@@ -238,11 +238,11 @@ def own_name(program):
                  **variables) as job:
             hashes(job, ["0 of 2", "1 of 2", "0 of 1"])
     with run(hosts, [2, 1], named(2), MASTER_ADDR="n0",
-             DDP_TIMEOUT="3") as job:
+             DDP_TIMEOUT="6") as job:
         seconds_to_failure(job, time.monotonic(), range(3), [
-            "waited 3 s at n0:29500 for rank 2, which did not come",
+            "waited 6 s at n0:29500 for rank 2, which did not come",
             re.escape("could not reach rank 0's store at n0:29500 (127.0.1.1) "
-                      "within 3 s")])
+                      "within 6 s")])
 
 
 def mute_name_server(program):

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <map>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -41,6 +42,8 @@ void use(const BackendPtr& backend) {
   const int size = backend->getSize();
   std::vector<at::Tensor> sums{at::full({1000}, double(rank + 1))};
   const auto work = backend->allreduce(sums);
+  std::vector<at::Tensor> sparse{at::full({3}, double(rank)).to_sparse()};
+  backend->allreduce(sparse)->wait();
   // Messages to both sides before any wait.
   std::vector<at::Tensor> out{at::full({100000}, double(rank))};
   std::vector<at::Tensor> in{at::full({100000}, -1.0)};
@@ -51,6 +54,8 @@ void use(const BackendPtr& backend) {
   work->wait();
   work->getFuture()->waitAndThrow();
   TORCH_CHECK(in[0].eq((rank + size - 1) % size).all().item<bool>());
+  TORCH_CHECK(
+      sparse[0].to_dense().eq(size * (size - 1) / 2).all().item<bool>());
   TORCH_CHECK(sums[0].eq(size * (size + 1) / 2).all().item<bool>());
 }
 
@@ -85,6 +90,20 @@ void refuse() {
   TORCH_CHECK(refused(MPI_COMM_WORLD, sizeof(MPI_Comm) + 1));
 }
 
+/// Whether another thread than main's is refused a barrier.
+bool is_refused_to_threads(const BackendPtr& backend) {
+  bool refused = false;
+  std::thread([&] {
+    try {
+      backend->barrier()->wait();
+    } catch (const c10::DistBackendError& error) {
+      refused =
+          std::string(error.what()).find("main thread") != std::string::npos;
+    }
+  }).join();
+  return refused;
+}
+
 void run(const std::string& level, const std::string& when) {
   TORCH_CHECK(!mpi::library().initialized());
   if (level != "none") {
@@ -96,6 +115,9 @@ void run(const std::string& level, const std::string& when) {
   const auto backend = create(*world);
   use(backend);
   refuse();
+  const bool main_only = level == "single" || level == "funneled";
+  TORCH_CHECK(is_refused_to_threads(backend) == main_only);
+  use(backend);
   const auto own = use_own_group();
   if (when == "early") {
     MPI_Finalize();

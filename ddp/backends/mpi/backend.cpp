@@ -147,18 +147,47 @@ const Backend::Tensors& Backend::only_list(
       task.name,
       " over mpi takes one list of tensors, got ",
       lists.size());
-  check_list(task, lists.front());
+  check_list(task, lists.front().size());
   return lists.front();
 }
 
-void Backend::check_list(const Task& task, const Tensors& list) const {
+void Backend::check_list(const Task& task, size_t length) const {
   TORCH_CHECK_VALUE(
-      list.size() == static_cast<size_t>(size_),
+      length == static_cast<size_t>(size_),
       task.name,
-      " over mpi takes a list of one tensor for each of ",
+      " over mpi takes a list with one entry for each of ",
       size_,
       " ranks, got ",
-      list.size());
+      length);
+}
+
+void Backend::check_pairs(
+    const Task& task,
+    const Tensors& inputs,
+    const Tensors& outputs) {
+  TORCH_CHECK_VALUE(
+      inputs.size() == outputs.size(),
+      task.name,
+      " over mpi: ",
+      inputs.size(),
+      " inputs, but ",
+      outputs.size(),
+      " outputs");
+}
+
+void Backend::check_same_dtype(
+    const Task& task,
+    const at::Tensor& tensor,
+    at::TensorList others) {
+  for (const auto& other : others) {
+    TORCH_CHECK_VALUE(
+        other.scalar_type() == tensor.scalar_type(),
+        task.name,
+        " over mpi takes tensors of one dtype, got ",
+        tensor.scalar_type(),
+        " and ",
+        other.scalar_type());
+  }
 }
 
 void Backend::check_root(const Task& task, int64_t root) const {

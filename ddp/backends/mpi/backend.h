@@ -11,7 +11,8 @@ namespace ddp::backends::mpi {
 
 /// c10d's collectives over a communicator of its own, for dense tensors on the
 /// CPU or a CUDA GPU. Tensors that are reduced, broadcast, sent or received may
-/// have any dense layout, the same on all ranks; others are contiguous.
+/// have any dense layout, the same on all ranks; others are contiguous. An
+/// all-reduce by SUM takes a sparse COO tensor on the CPU as well.
 ///
 /// An operation that does not complete within its timeout breaks the backend:
 /// MPI can neither cancel it nor let others pass it. Later calls throw at once.
@@ -105,9 +106,24 @@ class Backend final : public c10d::Backend {
   at::Tensor flat_output(Task& task, const at::Tensor& tensor) const;
   const at::Tensor& only(const Task& task, const Tensors& tensors) const;
   const Tensors& only_list(const Task& task, const TensorLists& lists) const;
-  void check_list(const Task& task, const Tensors& list) const;
+  /// That there is one entry for each rank.
+  void check_list(const Task& task, size_t length) const;
+  static void check_pairs(
+      const Task& task,
+      const Tensors& inputs,
+      const Tensors& outputs);
+  static void check_same_dtype(
+      const Task& task,
+      const at::Tensor& tensor,
+      at::TensorList others);
   void check_root(const Task& task, int64_t root) const;
 
+  /// A gather or scatter: `own` is each rank's, `lists` the root's.
+  WorkPtr exchange_with_root(
+      Task task,
+      int64_t root,
+      const Tensors& own,
+      const TensorLists& lists);
   /// Adds to `task` a message to each rank and one from each; undefined: none.
   void exchange(Task& task, Tensors to_ranks, Tensors from_ranks) const;
   void all_gather(Task& task, const Tensors& outputs, const at::Tensor& tensor)
@@ -117,6 +133,10 @@ class Backend final : public c10d::Backend {
       const at::Tensor& output,
       const at::Tensor& input) const;
   void all_reduce(
+      Task& task,
+      const at::Tensor& tensor,
+      const c10d::ReduceOp& op) const;
+  void all_reduce_sparse(
       Task& task,
       const at::Tensor& tensor,
       const c10d::ReduceOp& op) const;

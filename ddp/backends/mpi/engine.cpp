@@ -14,12 +14,14 @@ namespace {
 constexpr std::chrono::seconds kGrace{2};
 // A thread that waits has nothing better to do; the engine's own may share its
 // core with one that computes.
+constexpr std::chrono::microseconds kSpinOfWaiters{10};
 constexpr std::chrono::microseconds kPatienceOfWaiters{1000};
+constexpr std::chrono::microseconds kSpinOfThread{0};
 constexpr std::chrono::microseconds kPatienceOfThread{50};
-// To wake a thread costs more than a small operation takes. After one the
-// thread naps for this long, in case that more follow, before it sleeps.
-constexpr std::chrono::milliseconds kAlert{2};
-constexpr std::chrono::microseconds kNap{100};
+// To wake a thread takes longer than a small operation, and the caller may be
+// about to wait: it gets this long before the thread looks.
+constexpr std::chrono::microseconds kHeadStart{100};
+constexpr std::chrono::microseconds kAtOnce{0};
 
 } // namespace
 
@@ -36,13 +38,14 @@ Engine::Engine() : threading_(initialize_mpi()) {
 }
 
 void Engine::submit(const OperationPtr& operation) {
-  bool asleep = false;
+  if (threading_ == Threading::kCaller) {
+    check_thread();
+  }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     incoming_.push_back(operation);
     ++outstanding_;
-    last_submit_ = Clock::now();
-    asleep = asleep_;
+    rouse(kHeadStart);
   }
   if (threading_ == Threading::kCaller) {
     poll();
@@ -53,9 +56,6 @@ void Engine::submit(const OperationPtr& operation) {
   if (calls_.try_lock()) {
     const std::lock_guard<std::mutex> lock(calls_, std::adopt_lock);
     start_waiting();
-  }
-  if (asleep) {
-    wake_.notify_one();
   }
 }
 
@@ -68,18 +68,19 @@ bool Engine::wait(Operation& operation, Clock::time_point until) {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++helpers_;
   }
-  Pause pause(kPatienceOfWaiters);
-  while (!operation.done_ && Clock::now() < until) {
+  Pause pause(kSpinOfWaiters, kPatienceOfWaiters);
+  for (auto now = Clock::now(); !operation.done_ && now < until;
+       now = Clock::now()) {
     if (operation.arrived_ && !operation.claimed_) {
       operation.complete();
       continue;
     }
     if (calls_.try_lock()) {
       const std::lock_guard<std::mutex> lock(calls_, std::adopt_lock);
-      advance();
+      advance(now);
     }
     if (!operation.arrived_ || operation.claimed_) {
-      pause();
+      pause(now);
     }
   }
   leave(operation);
@@ -95,8 +96,15 @@ void Engine::leave(Operation& operation) {
     complete_arrived();
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (--helpers_ == 0 && outstanding_ > 0 && asleep_) {
-    wake_.notify_one();
+  if (--helpers_ == 0 && outstanding_ > 0) {
+    rouse(kHeadStart);
+  }
+}
+
+void Engine::take_over() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (outstanding_ > 0 && helpers_ == 0) {
+    rouse(kAtOnce);
   }
 }
 
@@ -106,7 +114,7 @@ void Engine::poll() {
   }
   {
     const std::lock_guard<std::mutex> lock(calls_);
-    advance();
+    advance(Clock::now());
   }
   complete_arrived();
 }
@@ -123,7 +131,7 @@ bool Engine::stop() {
     rest_.wait_for(
         lock, kGrace, [this] { return outstanding_ == 0 || unfinished_; });
     stopping_ = true;
-    wake_.notify_one();
+    rouse(kAtOnce);
     rest_.wait_for(lock, kGrace, [this] { return stopped_; });
   }
   return outstanding_ == 0 && !unfinished_ &&
@@ -133,7 +141,7 @@ bool Engine::stop() {
 void Engine::run() {
   prctl(PR_SET_NAME, "ddp_mpi");
   prctl(PR_SET_TIMERSLACK, 1000); // nanoseconds; pauses are shorter than 50 us
-  Pause pause(kPatienceOfThread);
+  Pause pause(kSpinOfThread, kPatienceOfThread);
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     sleep(lock);
@@ -146,12 +154,12 @@ void Engine::run() {
     bool changed = true;
     if (drive) {
       const std::lock_guard<std::mutex> calls(calls_);
-      changed = advance();
+      changed = advance(Clock::now());
     }
     if (changed) {
       pause.reset();
     } else {
-      pause();
+      pause(Clock::now());
     }
     lock.lock();
   }
@@ -164,17 +172,26 @@ void Engine::sleep(std::unique_lock<std::mutex>& lock) {
     return stopping_ || !arrived_.empty() ||
         (outstanding_ > 0 && helpers_ == 0);
   };
-  while (!needed() && Clock::now() - last_submit_ < kAlert) {
-    wake_.wait_for(lock, kNap);
+  while (!needed()) {
+    asleep_ = true;
+    alarmed_ = false;
+    lock.unlock();
+    alarm_.wait();
+    lock.lock();
   }
-  asleep_ = true;
-  wake_.wait(lock, needed);
   asleep_ = false;
 }
 
-bool Engine::advance() {
+void Engine::rouse(std::chrono::microseconds delay) {
+  if (asleep_ && (!alarmed_ || delay == kAtOnce)) {
+    alarmed_ = true;
+    alarm_.set(delay);
+  }
+}
+
+bool Engine::advance(Clock::time_point now) {
   const bool started = start_waiting();
-  return test_started() || started;
+  return test_started(now) || started;
 }
 
 bool Engine::start_waiting() {
@@ -184,11 +201,11 @@ bool Engine::start_waiting() {
     incoming_.clear();
   }
   const auto before = waiting_.size();
-  // An operation that cannot start yet holds up those behind it.
+  // An operation that cannot start yet, or only in part, holds up those behind.
   std::vector<const Channel*> held_up;
   for (auto place = waiting_.begin(); place != waiting_.end();) {
     const auto* channel = (*place)->channel_.get();
-    bool blocked =
+    bool blocked = channel->occupied ||
         std::find(held_up.begin(), held_up.end(), channel) != held_up.end();
     if (!blocked && leaves_queue(*place, blocked)) {
       place = waiting_.erase(place);
@@ -223,8 +240,7 @@ bool Engine::leaves_queue(const OperationPtr& operation, bool& blocked) {
   return true;
 }
 
-bool Engine::test_started() {
-  const auto now = Clock::now();
+bool Engine::test_started(Clock::time_point now) {
   const auto before = started_.size();
   for (size_t i = 0; i < started_.size();) {
     const auto operation = started_[i];
@@ -262,7 +278,7 @@ void Engine::arrive(const OperationPtr& operation) {
   --outstanding_;
   if (operation->waiters_ == 0) { // nobody who would complete it
     arrived_.push_back(operation);
-    wake_.notify_one();
+    rouse(kAtOnce);
   }
   if (outstanding_ == 0) {
     rest_.notify_all();

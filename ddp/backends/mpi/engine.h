@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/backends/mpi/alarm.h>
 #include <ddp/backends/mpi/operation.h>
 #include <ddp/backends/mpi/runtime.h>
 
@@ -31,6 +32,9 @@ class Engine {
   /// Waits until it is complete or `until` has come; whether it is complete.
   bool wait(Operation& operation, Operation::Clock::time_point until);
 
+  /// Says that the caller is not about to wait.
+  void take_over();
+
   /// Drives the operations once, where no thread does.
   void poll();
 
@@ -49,11 +53,13 @@ class Engine {
   void run();
   /// Returns when the thread has something to do; `lock` is on `mutex_`.
   void sleep(std::unique_lock<std::mutex>& lock);
+  /// Wakes the thread if it sleeps; to be called with `mutex_` locked.
+  void rouse(std::chrono::microseconds delay);
 
   // To be called with `calls_` locked. They return whether something changed.
-  bool advance();
+  bool advance(Clock::time_point now);
   bool start_waiting();
-  bool test_started();
+  bool test_started(Clock::time_point now);
   /// Whether it has left the queue.
   bool leaves_queue(const OperationPtr& operation, bool& blocked);
   void arrive(const OperationPtr& operation);
@@ -73,14 +79,15 @@ class Engine {
 
   /// Held for moments; guards what follows.
   std::mutex mutex_;
-  std::condition_variable wake_;
   std::condition_variable rest_;
+  Alarm alarm_;
   std::vector<OperationPtr> incoming_;
   std::vector<OperationPtr> arrived_;
   size_t outstanding_ = 0;
   int helpers_ = 0;
-  Clock::time_point last_submit_;
   bool asleep_ = false;
+  /// Whether it will wake.
+  bool alarmed_ = false;
   bool unfinished_ = false;
   bool stopping_ = false;
   bool stopped_ = false;

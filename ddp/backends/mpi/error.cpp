@@ -4,9 +4,13 @@
 #include <mpi.h>
 
 #include <array>
+#include <string>
 
 namespace ddp::backends::mpi {
 
+namespace {
+
+/// MPI's words for an error code.
 std::string mpi_error_text(int code) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
@@ -15,6 +19,8 @@ std::string mpi_error_text(int code) {
   }
   return std::string(text.data(), static_cast<size_t>(length));
 }
+
+} // namespace
 
 void check_mpi(int code, const char* call) {
   if (code != MPI_SUCCESS) {

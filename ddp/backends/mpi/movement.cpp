@@ -3,28 +3,13 @@
 #include <ddp/backends/mpi/backend.h>
 
 #include <ddp/backends/mpi/error.h>
-#include <ddp/backends/mpi/tags.h>
+#include <ddp/backends/mpi/exchange.h>
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Utils.hpp>
 
 namespace ddp::backends::mpi {
 namespace {
-
-void check_same_dtype(
-    const Task& task,
-    const at::Tensor& tensor,
-    const Backend::Tensors& others) {
-  for (const auto& other : others) {
-    TORCH_CHECK_VALUE(
-        other.scalar_type() == tensor.scalar_type(),
-        task.name,
-        " over mpi takes tensors of one dtype, got ",
-        tensor.scalar_type(),
-        " and ",
-        other.scalar_type());
-  }
-}
 
 /// `tensor`'s parts of these lengths along its first dimension, or equal ones.
 Backend::Tensors parts(
@@ -85,24 +70,13 @@ Backend::WorkPtr Backend::allgather_coalesced(
       c10d::OpType::ALLGATHER_COALESCED,
       "all_gather_coalesced",
       options.timeout);
-  TORCH_CHECK_VALUE(
-      outputs.size() == static_cast<size_t>(size_),
-      task.name,
-      " over mpi takes one list for each of ",
-      size_,
-      " ranks, got ",
-      outputs.size());
+  check_list(task, outputs.size());
+  for (const auto& list : outputs) {
+    check_pairs(task, inputs, list);
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
     Tensors from_ranks;
     for (const auto& list : outputs) {
-      TORCH_CHECK_VALUE(
-          list.size() == inputs.size(),
-          task.name,
-          " over mpi: ",
-          inputs.size(),
-          " inputs, but a list of ",
-          list.size(),
-          " outputs");
       from_ranks.push_back(list[i]);
     }
     all_gather(task, from_ranks, inputs[i]);
@@ -151,14 +125,7 @@ Backend::WorkPtr Backend::allgather_into_tensor_coalesced(
       c10d::OpType::COALESCED,
       "all_gather_into_tensor_coalesced",
       options.timeout);
-  TORCH_CHECK_VALUE(
-      outputs.size() == inputs.size(),
-      task.name,
-      " over mpi: ",
-      inputs.size(),
-      " inputs, but ",
-      outputs.size(),
-      " outputs");
+  check_pairs(task, inputs, outputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
     all_gather_into(task, outputs[i], inputs[i]);
   }
@@ -207,24 +174,7 @@ Backend::WorkPtr Backend::gather(
     Tensors& inputs,
     const c10d::GatherOptions& options) {
   auto task = this->task(c10d::OpType::GATHER, "gather", options.timeout);
-  task.staging.messages();
-  check_root(task, options.rootRank);
-  const auto& tensor = only(task, inputs);
-  Tensors to_ranks(size_);
-  Tensors from_ranks(size_);
-  to_ranks[options.rootRank] = flat_input(task, tensor);
-  if (rank_ == options.rootRank) {
-    const auto& list = only_list(task, outputs);
-    check_same_dtype(task, tensor, list);
-    for (int rank = 0; rank < size_; ++rank) {
-      from_ranks[rank] = flat_output(task, list[rank]);
-    }
-  } else {
-    TORCH_CHECK_VALUE(
-        outputs.empty(), task.name, " over mpi: outputs on another than root");
-  }
-  exchange(task, to_ranks, from_ranks);
-  return launch(std::move(task));
+  return exchange_with_root(std::move(task), options.rootRank, inputs, outputs);
 }
 
 Backend::WorkPtr Backend::scatter(
@@ -232,23 +182,35 @@ Backend::WorkPtr Backend::scatter(
     TensorLists& inputs,
     const c10d::ScatterOptions& options) {
   auto task = this->task(c10d::OpType::SCATTER, "scatter", options.timeout);
+  return exchange_with_root(std::move(task), options.rootRank, outputs, inputs);
+}
+
+Backend::WorkPtr Backend::exchange_with_root(
+    Task task,
+    int64_t root,
+    const Tensors& own,
+    const TensorLists& lists) {
   task.staging.messages();
-  check_root(task, options.rootRank);
-  const auto& tensor = only(task, outputs);
-  Tensors to_ranks(size_);
-  Tensors from_ranks(size_);
-  from_ranks[options.rootRank] = flat_output(task, tensor);
-  if (rank_ == options.rootRank) {
-    const auto& list = only_list(task, inputs);
+  check_root(task, root);
+  const bool gathers = task.type == c10d::OpType::GATHER;
+  const auto& tensor = only(task, own);
+  Tensors with_root(size_);
+  Tensors with_ranks(size_);
+  with_root[root] =
+      gathers ? flat_input(task, tensor) : flat_output(task, tensor);
+  if (rank_ == root) {
+    const auto& list = only_list(task, lists);
     check_same_dtype(task, tensor, list);
     for (int rank = 0; rank < size_; ++rank) {
-      to_ranks[rank] = flat_input(task, list[rank]);
+      with_ranks[rank] = gathers ? flat_output(task, list[rank])
+                                 : flat_input(task, list[rank]);
     }
   } else {
     TORCH_CHECK_VALUE(
-        inputs.empty(), task.name, " over mpi: inputs on another than root");
+        lists.empty(), task.name, " over mpi: a list on another than root");
   }
-  exchange(task, to_ranks, from_ranks);
+  gathers ? exchange(task, with_root, with_ranks)
+          : exchange(task, with_ranks, with_root);
   return launch(std::move(task));
 }
 
@@ -275,8 +237,8 @@ Backend::WorkPtr Backend::alltoall(
     const c10d::AllToAllOptions& options) {
   auto task = this->task(c10d::OpType::ALLTOALL, "all_to_all", options.timeout);
   task.staging.messages();
-  check_list(task, inputs);
-  check_list(task, outputs);
+  check_list(task, inputs.size());
+  check_list(task, outputs.size());
   check_same_dtype(task, inputs.front(), outputs);
   Tensors to_ranks;
   Tensors from_ranks;
@@ -293,26 +255,7 @@ void Backend::exchange(Task& task, Tensors to_ranks, Tensors from_ranks) const {
       [channel = channel_,
        to_ranks = std::move(to_ranks),
        from_ranks = std::move(from_ranks)](Requests& requests) {
-        const int size = channel->size;
-        const int rank = channel->rank;
-        const bool own_is_there =
-            bytes_of(to_ranks[rank]).data == bytes_of(from_ranks[rank]).data;
-        // Each begins at its own place, so that not all write to one rank at
-        // once.
-        for (int i = own_is_there ? 1 : 0; i < size; ++i) {
-          const int peer = (rank + size - i) % size;
-          const auto bytes = bytes_of(from_ranks[peer]);
-          if (bytes.size > 0) {
-            requests.receive(bytes, peer, kExchangeTag, *channel->comm);
-          }
-        }
-        for (int i = own_is_there ? 1 : 0; i < size; ++i) {
-          const int peer = (rank + i) % size;
-          const auto bytes = bytes_of(to_ranks[peer]);
-          if (bytes.size > 0) {
-            requests.send(bytes, peer, kExchangeTag, *channel->comm);
-          }
-        }
+        mpi::exchange(*channel, requests, to_ranks, from_ranks);
       });
 }
 

@@ -1,18 +1,15 @@
 #include <ddp/backends/mpi/operation.h>
 
 #include <ddp/backends/mpi/engine.h>
-#include <ddp/backends/mpi/error.h>
+#include <ddp/detail/error_text.h>
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 
+#include <utility>
+
 namespace ddp::backends::mpi {
 namespace {
-
-std::string text_of(const std::exception& error) {
-  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  return c10_error ? c10_error->what_without_backtrace() : error.what();
-}
 
 c10::intrusive_ptr<c10::ivalue::Future> future_on(const Staging& staging) {
   std::vector<at::Device> devices;
@@ -50,8 +47,7 @@ Operation::Operation(std::shared_ptr<Channel> channel, Task task)
       task_(std::move(task)),
       number_(++channel_->launched),
       deadline_(Clock::now() + task_.timeout),
-      future_(future_on(task_.staging)),
-      requests_(std::make_unique<Requests>(task_.largest)) {}
+      requests_(std::in_place, task_.largest) {}
 
 bool Operation::isCompleted() {
   Engine::get().poll();
@@ -92,6 +88,14 @@ std::vector<at::Tensor> Operation::result() {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> Operation::getFuture() {
+  Engine::get().take_over();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!future_) {
+    future_ = future_on(task_.staging);
+    if (settled_) {
+      settle(*future_);
+    }
+  }
   return future_;
 }
 
@@ -103,7 +107,7 @@ bool Operation::ready() {
   try {
     return task_.staging.ready();
   } catch (const std::exception& error) {
-    fail(text_of(error));
+    fail(detail::error_text(error));
     return true;
   }
 }
@@ -113,12 +117,13 @@ bool Operation::start() {
     return false;
   }
   try {
+    channel_->occupied = static_cast<bool>(task_.second_step);
     for (const auto& step : task_.steps) {
       step(*requests_);
     }
     return true;
   } catch (const std::exception& error) {
-    fail(text_of(error));
+    fail(detail::error_text(error));
     return false;
   }
 }
@@ -128,11 +133,16 @@ Operation::State Operation::test() {
     if (!requests_->test()) {
       return State::kPending;
     }
+    if (const auto step = std::exchange(task_.second_step, nullptr)) {
+      step(*requests_);
+      channel_->occupied = false;
+      return State::kPending;
+    }
     source_ = requests_->source();
     requests_.reset(); // here, where MPI may be called
     return State::kDone;
   } catch (const std::exception& error) {
-    fail(text_of(error));
+    fail(detail::error_text(error));
     return State::kFailed;
   }
 }
@@ -147,6 +157,7 @@ void Operation::time_out() {
 void Operation::fail(const std::string& reason) {
   const auto text = c10::str(description(), " failed: ", reason);
   channel_->set_breakage(text);
+  channel_->occupied = false;
   error_ = std::make_exception_ptr(c10::DistBackendError(
       {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text));
 }
@@ -164,18 +175,30 @@ void Operation::complete() {
       task_.staging.finish();
     }
   } catch (const std::exception& error) {
-    fail(text_of(error));
+    fail(detail::error_text(error));
   }
-  task_.staging.on_streams([this] {
-    error_ ? future_->setError(error_)
-           : future_->markCompleted(c10::IValue(task_.outputs));
-  });
+  c10::intrusive_ptr<c10::ivalue::Future> future;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    settled_ = true;
+    future = future_;
+  }
+  if (future) {
+    settle(*future);
+  }
   if (!abandoned_) {
     task_.steps.clear();
     task_.finish.clear();
   }
   finish(error_);
   done_ = true;
+}
+
+void Operation::settle(c10::ivalue::Future& future) const {
+  task_.staging.on_streams([&] {
+    error_ ? future.setError(error_)
+           : future.markCompleted(c10::IValue(task_.outputs));
+  });
 }
 
 std::string Operation::description() const {

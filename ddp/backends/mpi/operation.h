@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct Channel {
   const std::unique_ptr<Comm> comm;
   const int rank;
   const int size;
+  /// Whether an operation has steps left that later ones must not overtake.
+  std::atomic<bool> occupied{false};
   /// Numbers the operations.
   std::atomic<uint64_t> launched{0};
 
@@ -47,6 +50,9 @@ struct Task {
   int64_t largest = 0;
   /// Make MPI's calls. They and `finish` hold the tensors alive.
   std::vector<std::function<void(Requests&)>> steps;
+  /// What follows when MPI is done with these. Operations behind this one wait
+  /// for that. `finish` must hold its tensors.
+  std::function<void(Requests&)> second_step;
   /// What is left to do when MPI is done.
   std::vector<std::function<void()>> finish;
 };
@@ -85,20 +91,25 @@ class Operation final : public c10d::Work {
   // For any thread.
   /// Does what is left after MPI, once.
   void complete();
+  void settle(c10::ivalue::Future& future) const;
   std::string description() const;
 
   const std::shared_ptr<Channel> channel_;
   Task task_;
   const uint64_t number_;
   const Clock::time_point deadline_;
-  const c10::intrusive_ptr<c10::ivalue::Future> future_;
-  std::unique_ptr<Requests> requests_;
+  /// Made when it is asked for, as few are.
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  std::optional<Requests> requests_;
   std::exception_ptr error_;
   int source_ = -1;
   bool abandoned_ = false;
   /// MPI is done with it, or it failed.
   std::atomic<bool> arrived_{false};
   std::atomic<bool> claimed_{false};
+  /// Whether futures may be told the outcome; it and `future_` are guarded by
+  /// `mutex_`.
+  bool settled_ = false;
   std::atomic<bool> done_{false};
   std::atomic<int> waiters_{0};
 };

@@ -9,15 +9,22 @@
 namespace ddp::backends::mpi {
 
 /// The pauses between two looks at operations that are under way: none at
-/// first, so that short ones end without delay, then growing ones, so that
-/// ranks that share cores do not take them from each other.
+/// first, since to offer the core to others takes as long as a small operation;
+/// then such offers; then growing sleeps, so that ranks that share cores do not
+/// take them from each other.
 class Pause {
  public:
-  /// `patience`: how long there are none.
-  explicit Pause(std::chrono::microseconds patience) : patience_(patience) {}
+  using Clock = std::chrono::steady_clock;
 
-  void operator()() {
-    const auto waited = Clock::now() - begin_;
+  /// `spin`: how long there are none. `patience`: when sleeps begin.
+  Pause(std::chrono::microseconds spin, std::chrono::microseconds patience)
+      : spin_(spin), patience_(patience) {}
+
+  void operator()(Clock::time_point now) {
+    const auto waited = now - begin_;
+    if (waited < spin_) {
+      return;
+    }
     if (waited < patience_) {
       sched_yield();
     } else {
@@ -31,8 +38,7 @@ class Pause {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
+  std::chrono::microseconds spin_;
   std::chrono::microseconds patience_;
   Clock::time_point begin_ = Clock::now();
 };

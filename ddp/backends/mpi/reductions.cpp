@@ -48,7 +48,9 @@ Backend::WorkPtr Backend::allreduce(
     const c10d::AllreduceOptions& options) {
   auto task =
       this->task(c10d::OpType::ALLREDUCE, "all_reduce", options.timeout);
-  all_reduce(task, only(task, tensors), options.reduceOp);
+  const auto& tensor = only(task, tensors);
+  tensor.is_sparse() ? all_reduce_sparse(task, tensor, options.reduceOp)
+                     : all_reduce(task, tensor, options.reduceOp);
   return launch(std::move(task));
 }
 
@@ -151,14 +153,7 @@ Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(
       c10d::OpType::COALESCED,
       "reduce_scatter_tensor_coalesced",
       options.timeout);
-  TORCH_CHECK_VALUE(
-      outputs.size() == inputs.size(),
-      task.name,
-      " over mpi: ",
-      inputs.size(),
-      " inputs, but ",
-      outputs.size(),
-      " outputs");
+  check_pairs(task, inputs, outputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
     reduce_scatter_from(task, outputs[i], inputs[i], options.reduceOp);
   }
@@ -196,16 +191,10 @@ void Backend::reduce_scatter(
       output.numel(),
       " elements, its part of the input ",
       inputs[rank_].numel());
+  check_same_dtype(task, output, inputs);
   const auto op = operator_for(output.scalar_type(), reduce_op);
   const auto target = flat_output(task, output);
   for (int root = 0; root < size_; ++root) {
-    TORCH_CHECK_VALUE(
-        inputs[root].scalar_type() == output.scalar_type(),
-        task.name,
-        " over mpi takes tensors of one dtype, got ",
-        inputs[root].scalar_type(),
-        " and ",
-        output.scalar_type());
     const auto source = flat_input(task, inputs[root]);
     task.steps.push_back([=, channel = channel_](Requests& requests) {
       const bool is_root = root == channel->rank;

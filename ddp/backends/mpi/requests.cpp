@@ -22,9 +22,7 @@ Requests::~Requests() {
 }
 
 MPI_Request* Requests::next() {
-  requests_.push_back(MPI_REQUEST_NULL);
-  expected_.push_back(-1);
-  return &requests_.back();
+  return &pending_.emplace_back().request;
 }
 
 Requests::Extent Requests::extent(int64_t bytes) {
@@ -66,21 +64,22 @@ void Requests::receive(
   check_mpi(
       MPI_Irecv(bytes.data, count, type, peer, tag, comm.get(), next()),
       "MPI_Irecv");
-  expected_.back() = bytes.size;
+  pending_.back().expected = bytes.size;
 }
 
 bool Requests::test() {
   // One by one: errors of MPI_Testall may go to the handler of MPI_COMM_WORLD,
   // which is the program's and by default ends it.
-  for (; tested_ < requests_.size(); ++tested_) {
+  for (; tested_ < pending_.size(); ++tested_) {
+    auto& [request, expected] = pending_[tested_];
     int done = 0;
     MPI_Status status;
-    check_mpi(MPI_Test(&requests_[tested_], &done, &status), "MPI_Test");
+    check_mpi(MPI_Test(&request, &done, &status), "MPI_Test");
     if (!done) {
       return false;
     }
-    if (expected_[tested_] >= 0) {
-      check_received(status, expected_[tested_]);
+    if (expected >= 0) {
+      check_received(status, expected);
     }
   }
   return true;

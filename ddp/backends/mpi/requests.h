@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
 #include <ddp/backends/mpi/runtime.h>
 
 #include <cstdint>
@@ -57,10 +58,14 @@ class Requests {
  private:
   void check_received(const MPI_Status& status, int64_t expected);
 
+  struct Pending {
+    MPI_Request request = MPI_REQUEST_NULL;
+    /// The bytes that it is to receive; -1 where it receives no message.
+    int64_t expected = -1;
+  };
+
   int64_t largest_;
-  std::vector<MPI_Request> requests_;
-  /// The bytes that each is to receive; -1 where it receives no message.
-  std::vector<int64_t> expected_;
+  c10::SmallVector<Pending, 1> pending_;
   /// How many are known to be complete.
   size_t tested_ = 0;
   std::vector<MPI_Datatype> types_;

@@ -37,11 +37,7 @@ Threading start() {
   }
 }
 
-/// Whether this thread may call MPI to free something.
-bool may_free() {
-  if (!mpi_running()) {
-    return false;
-  }
+bool may_call() {
   int level = MPI_THREAD_SINGLE;
   int is_main = 0;
   MPI_Query_thread(&level);
@@ -83,12 +79,22 @@ Threading initialize_mpi() {
   return threading;
 }
 
+void check_thread() {
+  if (!may_call()) {
+    C10_THROW_ERROR(
+        DistBackendError,
+        "the program initialised MPI for calls from its main thread only, and "
+        "this is another (backward on a GPU runs on one): initialise it by "
+        "MPI_Init_thread with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE");
+  }
+}
+
 Comm::Comm(MPI_Comm owned) : comm_(owned) {
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
 }
 
 Comm::~Comm() {
-  if (comm_ != MPI_COMM_NULL && may_free()) {
+  if (comm_ != MPI_COMM_NULL && mpi_running() && may_call()) {
     const auto guard = Engine::get().exclusive();
     MPI_Comm_free(&comm_);
   }

@@ -23,6 +23,10 @@ bool mpi_running();
 /// `c10::DistBackendError` where MPI was finalised or cannot start.
 Threading initialize_mpi();
 
+/// Throws `c10::DistBackendError` where this thread may not call MPI, as the
+/// program initialised it.
+void check_thread();
+
 /// An `MPI_Comm` that is ours and freed with this object, whose errors are
 /// returned and not fatal.
 class Comm {
