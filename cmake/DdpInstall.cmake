@@ -22,7 +22,7 @@ install(FILES
   ddp/detail/arrival_streams.h
   ddp/detail/forward_state.h ddp/detail/module_inputs.h
   ddp/detail/output_anchors.h
-  ddp/detail/tensor_traversal.h
+  ddp/detail/tensor_traversal.h ddp/detail/text_tensor.h
   DESTINATION ${DDP_INSTALL_INCLUDEDIR}/ddp/detail)
 install(EXPORT ddpTargets NAMESPACE ddp:: DESTINATION ${_package_dir})
 configure_package_config_file(cmake/ddpConfig.cmake.in

@@ -3,15 +3,18 @@
 /// Everything: `#include <ddp/ddp.h>`.
 
 #include <checkpoint/checkpoint.h>
+#include <ddp/deterministic.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/module_state.h>
 #include <ddp/process_group.h>
 #include <ddp/process_group_options.h>
+#include <ddp/random_state.h>
 #include <ddp/reducer.h>
 #include <ddp/reducer_options.h>
 #include <ddp/seed.h>
 #include <ddp/tensor_traversal.h>
 #include <ddp/verification.h>
+#include <samplers/batch_plan.h>
 #include <samplers/batch_sampler.h>
 #include <samplers/distributed_sampler.h>
 #include <samplers/distributed_weighted_sampler.h>

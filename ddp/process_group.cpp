@@ -1,6 +1,7 @@
 #include <ddp/process_group.h>
 
 #include <ddp/detail/collective_wait.h>
+#include <ddp/detail/text_tensor.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -13,6 +14,8 @@ namespace {
 
 using detail::Collective;
 using detail::guarded;
+using detail::to_bytes;
+using detail::to_string;
 
 c10d::ReduceOp to_c10d(ReduceOp op) {
   switch (op) {
@@ -129,17 +132,6 @@ std::vector<at::Tensor> gather_uneven(
     }
   }
   return gathered;
-}
-
-at::Tensor to_bytes(const std::string& text) {
-  auto bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
-  std::copy(text.begin(), text.end(), bytes.mutable_data_ptr<uint8_t>());
-  return bytes;
-}
-
-std::string to_string(const at::Tensor& bytes) {
-  return std::string(
-      static_cast<const char*>(bytes.const_data_ptr()), bytes.numel());
 }
 
 } // namespace

@@ -1,9 +1,52 @@
+#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
+#include <ddp/deterministic.h>
+#include <ddp/random_state.h>
+#include <ddp/reducer.h>
 #include <ddp/seed.h>
+
+#include <random>
+#include <set>
 
 using ddp::ProcessGroup;
 using ddp::test::ranks;
+
+namespace {
+
+/// One of each kind of layer that draws its weights.
+std::vector<std::shared_ptr<torch::nn::Module>> layers() {
+  namespace nn = torch::nn;
+  return {
+      nn::Linear(4, 3).ptr(),
+      nn::Bilinear(3, 4, 2).ptr(),
+      nn::Conv1d(nn::Conv1dOptions(2, 3, 2)).ptr(),
+      nn::Conv2d(nn::Conv2dOptions(2, 3, 2)).ptr(),
+      nn::Conv3d(nn::Conv3dOptions(2, 3, 2)).ptr(),
+      nn::ConvTranspose1d(nn::ConvTranspose1dOptions(2, 3, 2)).ptr(),
+      nn::ConvTranspose2d(nn::ConvTranspose2dOptions(2, 3, 2)).ptr(),
+      nn::ConvTranspose3d(nn::ConvTranspose3dOptions(2, 3, 2)).ptr(),
+      nn::Embedding(5, 3).ptr(),
+      nn::EmbeddingBag(5, 3).ptr(),
+      nn::RNN(3, 4).ptr(),
+      nn::LSTM(3, 4).ptr(),
+      nn::GRU(3, 4).ptr(),
+      nn::RNNCell(3, 4).ptr(),
+      nn::LSTMCell(3, 4).ptr(),
+      nn::GRUCell(3, 4).ptr(),
+      nn::MultiheadAttention(4, 2).ptr(),
+      nn::TransformerEncoderLayer(4, 2).ptr(),
+      nn::TransformerDecoderLayer(4, 2).ptr(),
+      nn::AdaptiveLogSoftmaxWithLoss(
+          nn::AdaptiveLogSoftmaxWithLossOptions(64, 9, {2, 5}))
+          .ptr(),
+      nn::BatchNorm1d(3).ptr(),
+      nn::GroupNorm(nn::GroupNormOptions(1, 3)).ptr(),
+      nn::LayerNorm(nn::LayerNormOptions({3})).ptr(),
+      nn::PReLU().ptr()};
+}
+
+} // namespace
 
 TEST_CASE("manual_seed gives every rank rank 0's seed and equal states") {
   ranks(3, [](ProcessGroup group) {
@@ -14,4 +57,133 @@ TEST_CASE("manual_seed gives every rank rank 0's seed and equal states") {
       REQUIRE(other.equal(drawn));
     }
   });
+}
+
+TEST_CASE("manual_seed without a seed draws one for all, and says it") {
+  const auto outcomes = ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group();
+        const auto first = ddp::manual_seed(group);
+        REQUIRE(first != ddp::manual_seed(group));
+        const auto seed = ddp::manual_seed(group);
+        std::vector<std::string> all = group.all_gather(std::to_string(seed));
+        REQUIRE(std::set<std::string>(all.begin(), all.end()).size() == 1);
+        REQUIRE(ddp::test::equal_on_all(group, torch::randn({4})));
+        std::printf("the seed was %s.\n", all[0].c_str());
+      },
+      {});
+  if (!outcomes.empty()) {
+    REQUIRE_THAT(
+        outcomes[0].output, ContainsSubstring("the seed of this run is"));
+    REQUIRE_THAT(
+        outcomes[1].output, !ContainsSubstring("the seed of this run is"));
+  }
+}
+
+TEST_CASE("after manual_seed every layer has equal weights on all ranks") {
+  ranks(3, [](ProcessGroup group) {
+    torch::manual_seed(group.rank()); // they would differ
+    ddp::manual_seed(7, group);
+    size_t count = 0;
+    for (const auto& layer : layers()) {
+      for (const auto& parameter : layer->parameters()) {
+        INFO(layer->name());
+        REQUIRE(ddp::test::equal_on_all(group, parameter));
+        ++count;
+      }
+    }
+    REQUIRE(count > 50);
+  });
+}
+
+TEST_CASE("rank streams differ over ranks and epochs, and come again") {
+  ranks(3, [](ProcessGroup group) {
+    ddp::manual_seed(7, group);
+    const auto masks = [&](int64_t epoch) {
+      ddp::seed_rank_streams(7, epoch, group);
+      const auto mask = torch::dropout(torch::ones({64}), 0.5, true);
+      return group.all_gather(mask);
+    };
+    const auto first = masks(0);
+    for (int64_t r = 1; r < 3; ++r) {
+      REQUIRE_FALSE(first[r].equal(first[0]));
+    }
+    REQUIRE_FALSE(masks(1)[0].equal(first[0]));
+    REQUIRE(masks(0)[2].equal(first[2]));
+  });
+}
+
+TEST_CASE("seeds are derived as documented") {
+  // SplitMix64's first output for the seeds 0 and 1234567, as published.
+  const auto step = [](uint64_t x) {
+    x += 0x9e3779b97f4a7c15;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+  };
+  REQUIRE(step(0) == 0xe220a8397b1dcdafULL);
+  REQUIRE(step(1234567) == 6457827717110365317ULL);
+  REQUIRE(ddp::rank_seed(42, 3, 5) == step(step(step(42) ^ 3) ^ 5));
+  REQUIRE(ddp::sample_seed(42, 3, 5) == ddp::rank_seed(42, 3, 5));
+  std::set<uint64_t> seen;
+  for (int64_t epoch = 0; epoch < 30; ++epoch) {
+    for (int64_t rank = 0; rank < 30; ++rank) {
+      seen.insert(ddp::rank_seed(0, epoch, rank));
+      seen.insert(ddp::rank_seed(1, epoch, rank));
+    }
+  }
+  REQUIRE(seen.size() == 1800);
+}
+
+TEST_CASE("generators go on from their saved states") {
+  torch::manual_seed(3);
+  std::mt19937 own(3);
+  torch::randn({5});
+  own();
+  const auto state = ddp::random_state();
+  const auto own_state = ddp::generator_state(own);
+  const auto drawn = torch::randn({5});
+  const auto number = own();
+  torch::randn({50});
+  ddp::set_random_state(state);
+  std::mt19937 other;
+  ddp::set_generator_state(other, own_state);
+  REQUIRE(torch::randn({5}).equal(drawn));
+  REQUIRE(other() == number);
+  REQUIRE_THROWS_AS(
+      ddp::set_generator_state(other, state["cpu"]), c10::ValueError);
+  REQUIRE_THROWS_AS(
+      ddp::set_generator_state(other, torch::zeros({3})), c10::ValueError);
+  REQUIRE(other == [&] {
+    std::mt19937 expected;
+    ddp::set_generator_state(expected, own_state);
+    expected();
+    return expected;
+  }()); // not changed by what was refused
+}
+
+TEST_CASE("a Reducer draws no random number") {
+  ranks(3, [](ProcessGroup group) {
+    ddp::manual_seed(1, group);
+    auto net = std::make_shared<ddp::test::UnevenNet>();
+    const auto input = ddp::test::batch(group, 0, 7);
+    const auto before = ddp::random_state()["cpu"];
+    ddp::Reducer reducer(net, group);
+    for (int step = 0; step < 3; ++step) {
+      net->forward(input).sum().backward();
+    }
+    REQUIRE(ddp::random_state()["cpu"].equal(before));
+  });
+}
+
+TEST_CASE("deterministic algorithms are switched on and off in one call") {
+  auto& context = at::globalContext();
+  ddp::use_deterministic_algorithms();
+  REQUIRE(context.deterministicAlgorithms());
+  REQUIRE(context.deterministicCuDNN());
+  REQUIRE_FALSE(context.benchmarkCuDNN());
+  REQUIRE(std::string(std::getenv("CUBLAS_WORKSPACE_CONFIG")) == ":4096:8");
+  ddp::use_deterministic_algorithms(false);
+  REQUIRE_FALSE(context.deterministicAlgorithms());
 }

@@ -1,0 +1,114 @@
+#include <samplers/batch_plan.h>
+
+#include <c10/util/Exception.h>
+#include <ddp/process_group.h>
+
+#include <cmath>
+#include <string>
+
+namespace ddp {
+namespace {
+
+void check_positive(const char* name, const std::optional<int64_t>& value) {
+  TORCH_CHECK_VALUE(
+      !value || *value > 0, "plan_batches: ", name, " is ", *value);
+}
+
+/// `total` divided by `part`, which has to go into it.
+int64_t quotient(
+    int64_t total,
+    int64_t part,
+    const std::string& parts,
+    const char* what) {
+  const auto below = total / part * part;
+  TORCH_CHECK_VALUE(
+      total % part == 0,
+      "plan_batches: a global batch of ",
+      total,
+      " cannot be divided by ",
+      parts,
+      ", so there is no ",
+      what,
+      "; ",
+      below > 0 ? std::to_string(below) + " or " : "",
+      below + part,
+      " could");
+  return total / part;
+}
+
+std::string times(int64_t a, const char* what, int64_t b, const char* other) {
+  return c10::str(a, " ", what, " x ", b, " ", other, " = ", a * b);
+}
+
+double scale_of(const BatchPlanOptions& options, int64_t global_batch) {
+  if (!options.reference_batch() ||
+      options.scaling() == LearningRateScaling::kNone) {
+    return 1;
+  }
+  const double ratio = static_cast<double>(global_batch) /
+      static_cast<double>(*options.reference_batch());
+  return options.scaling() == LearningRateScaling::kLinear ? ratio
+                                                           : std::sqrt(ratio);
+}
+
+} // namespace
+
+BatchPlan plan_batches(
+    const BatchPlanOptions& options,
+    const ProcessGroup& group) {
+  return plan_batches(options, group.size());
+}
+
+BatchPlan plan_batches(const BatchPlanOptions& options, int64_t num_replicas) {
+  const auto& global = options.global_batch();
+  const auto& rank = options.rank_batch();
+  const auto& steps = options.accumulation_steps();
+  check_positive("global_batch", global);
+  check_positive("rank_batch", rank);
+  check_positive("accumulation_steps", steps);
+  check_positive("reference_batch", options.reference_batch());
+  TORCH_CHECK_VALUE(
+      num_replicas > 0, "plan_batches: num_replicas is ", num_replicas);
+  TORCH_CHECK_VALUE(
+      global || rank, "plan_batches: name global_batch, rank_batch, or both");
+  BatchPlan plan;
+  if (!rank) {
+    plan.accumulation_steps = steps.value_or(1);
+    plan.rank_batch = quotient(
+        *global,
+        num_replicas * plan.accumulation_steps,
+        times(
+            num_replicas,
+            "ranks",
+            plan.accumulation_steps,
+            "accumulation steps"),
+        "batch for each rank");
+  } else {
+    plan.rank_batch = *rank;
+    plan.accumulation_steps = steps ? *steps
+        : global                    ? quotient(
+                       *global,
+                       num_replicas * *rank,
+                       times(num_replicas, "ranks", *rank, "samples"),
+                       "number of accumulation steps")
+                 : 1;
+  }
+  plan.global_batch = plan.rank_batch * num_replicas * plan.accumulation_steps;
+  TORCH_CHECK_VALUE(
+      !global || *global == plan.global_batch,
+      "plan_batches: global_batch is ",
+      global.value_or(0),
+      ", but ",
+      plan.rank_batch,
+      " samples x ",
+      num_replicas,
+      " ranks x ",
+      plan.accumulation_steps,
+      " accumulation steps are ",
+      plan.global_batch,
+      ": leave one of the three open");
+  plan.learning_rate_scale = scale_of(options, plan.global_batch);
+  return plan;
+}
+
+} // namespace ddp

@@ -1,0 +1,96 @@
+#include <ddp/process_group.h>
+#include <samplers/batch_plan.h>
+#include <tests/support/catch.h>
+
+using ddp::BatchPlanOptions;
+using ddp::LearningRateScaling;
+using ddp::plan_batches;
+
+namespace {
+
+void require(
+    const ddp::BatchPlan& plan,
+    int64_t global,
+    int64_t rank,
+    int64_t steps) {
+  REQUIRE(plan.global_batch == global);
+  REQUIRE(plan.rank_batch == rank);
+  REQUIRE(plan.accumulation_steps == steps);
+}
+
+} // namespace
+
+TEST_CASE("batch sizes that are left open follow from the others") {
+  require(plan_batches(BatchPlanOptions().global_batch(256), 4), 256, 64, 1);
+  require(plan_batches(BatchPlanOptions().rank_batch(32), 3), 96, 32, 1);
+  require(
+      plan_batches(BatchPlanOptions().global_batch(256).rank_batch(16), 4),
+      256,
+      16,
+      4);
+  require(
+      plan_batches(
+          BatchPlanOptions().global_batch(240).accumulation_steps(5), 3),
+      240,
+      16,
+      5);
+  require(
+      plan_batches(BatchPlanOptions().rank_batch(8).accumulation_steps(2), 3),
+      48,
+      8,
+      2);
+  require(
+      plan_batches(
+          BatchPlanOptions().rank_batch(8).accumulation_steps(2).global_batch(
+              48),
+          3),
+      48,
+      8,
+      2);
+  require(
+      plan_batches(BatchPlanOptions().rank_batch(8), ddp::ProcessGroup()),
+      8,
+      8,
+      1);
+}
+
+TEST_CASE("batch sizes that do not agree are refused with those that would") {
+  REQUIRE_THROWS_WITH(
+      plan_batches(BatchPlanOptions().global_batch(100), 3),
+      ContainsSubstring("99 or 102 could"));
+  REQUIRE_THROWS_WITH(
+      plan_batches(BatchPlanOptions().global_batch(100).rank_batch(16), 3),
+      ContainsSubstring("3 ranks x 16 samples = 48") &&
+          ContainsSubstring("96 or 144 could"));
+  REQUIRE_THROWS_WITH(
+      plan_batches(BatchPlanOptions().global_batch(2), 3),
+      ContainsSubstring("; 3 could"));
+  REQUIRE_THROWS_WITH(
+      plan_batches(
+          BatchPlanOptions().global_batch(50).rank_batch(8).accumulation_steps(
+              2),
+          3),
+      ContainsSubstring("global_batch is 50") && ContainsSubstring("are 48"));
+  REQUIRE_THROWS_AS(plan_batches(BatchPlanOptions(), 3), c10::ValueError);
+  REQUIRE_THROWS_AS(
+      plan_batches(BatchPlanOptions().rank_batch(0), 3), c10::ValueError);
+  REQUIRE_THROWS_AS(
+      plan_batches(BatchPlanOptions().rank_batch(8), 0), c10::ValueError);
+}
+
+TEST_CASE("the learning rate follows the global batch where that is asked") {
+  const auto options = BatchPlanOptions().rank_batch(64).reference_batch(64);
+  REQUIRE(plan_batches(options, 4).learning_rate_scale == 4);
+  REQUIRE(
+      plan_batches(
+          BatchPlanOptions(options).scaling(LearningRateScaling::kSquareRoot),
+          4)
+          .learning_rate_scale == 2);
+  REQUIRE(
+      plan_batches(
+          BatchPlanOptions(options).scaling(LearningRateScaling::kNone), 4)
+          .learning_rate_scale == 1);
+  REQUIRE(
+      plan_batches(BatchPlanOptions().rank_batch(64), 4).learning_rate_scale ==
+      1);
+}
