@@ -1,5 +1,6 @@
 #include <ddp/detail/reducer_impl.h>
 
+#include <ddp/detail/collective_wait.h>
 #include <ddp/detail/scaled_copy.h>
 #include <ddp/detail/tensor_contents.h>
 
@@ -204,6 +205,9 @@ void Reducer::Impl::launch_complete() {
 
 void Reducer::Impl::launch(Bucket& bucket) {
   const at::NoGradGuard no_grad;
+  auto& group = ProcessGroup::Impl::of(group_);
+  const std::lock_guard<std::recursive_timed_mutex> lock(group.launching);
+  detail::check_usable(group, "the reduction of gradients");
   bring_in(bucket);
   scale(bucket);
   bucket.future = hook_->run(bucket.content, group_);

@@ -5,7 +5,9 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <set>
 #include <utility>
@@ -58,6 +60,19 @@ void check_result(const at::Tensor& result, const at::Tensor& buffer) {
       buffer.scalar_type());
 }
 
+/// gloo leaves its results on a GPU's default stream, which its futures do not
+/// know of.
+void follow_default_stream(const ProcessGroup& group, c10::Device device) {
+  if (device.is_cpu() ||
+      group.c10d()->getBackend(device.type())->getBackendName() != "gloo") {
+    return;
+  }
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  c10::Event done(device.type());
+  done.record(guard.getDefaultStream(device));
+  done.block(guard.getStream(device));
+}
+
 /// A GPU's reduction counts as complete once it is queued.
 void wait_on_host(const std::vector<Bucket>& buckets) {
   std::set<std::pair<c10::DeviceType, c10::DeviceIndex>> done;
@@ -82,6 +97,7 @@ void Reducer::Impl::finish() {
   for (auto& parameter : parameters_) {
     if (parameter.sparse_future) {
       detail::wait_for(group_, *parameter.sparse_future, kReduction);
+      follow_default_stream(group_, parameter.device);
     }
   }
   check_.finish(group_);
@@ -97,6 +113,7 @@ void Reducer::Impl::wait_for(Bucket& bucket) {
   detail::wait_for(group_, *bucket.future, kReduction);
   const auto result = result_of(*bucket.future);
   auto& buffer = bucket.content.buffer;
+  follow_default_stream(group_, buffer.device());
   if (!result.is_same(buffer)) {
     const at::NoGradGuard no_grad;
     check_result(result, buffer);
@@ -113,6 +130,7 @@ void Reducer::Impl::settle_absences() {
     return;
   }
   wait_on_host(buckets_); // the others' lists are there when all have started
+  detail::check_usable(ProcessGroup::Impl::of(group_), kReduction);
   const at::NoGradGuard no_grad;
   for (const size_t index : absences_.agreed()) {
     auto& parameter = parameters_[index];

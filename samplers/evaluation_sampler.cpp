@@ -24,7 +24,7 @@ at::Tensor EvaluationSampler::sequence(size_t /*length*/, int64_t /*epoch*/)
 }
 
 torch::OrderedDict<std::string, int64_t> EvaluationSampler::identity() const {
-  return {};
+  return torch::OrderedDict<std::string, int64_t>();
 }
 
 } // namespace ddp

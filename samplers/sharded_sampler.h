@@ -17,9 +17,7 @@ class ProcessGroup;
 
 /// A rank's part of one sequence of samples per epoch, which all ranks know:
 /// rank `r` of `n` draws every n-th from the r-th on. The base of this
-/// library's samplers.
-///
-/// Not collective: ranks agree because they compute the same.
+/// library's samplers. Not collective: ranks agree as they compute the same.
 ///
 /// `torch::data::make_data_loader` copies its sampler. Copies share the epoch
 /// and how far the training loop is, so what is told to the one that the
@@ -107,7 +105,7 @@ class ShardedSampler : public torch::data::samplers::Sampler<> {
       int64_t rank,
       Remainder remainder);
 
-  // A copy, never a move: what a loader was given goes on to take `set_epoch`.
+  // No move: what a loader was given goes on to take `set_epoch`.
   ShardedSampler(const ShardedSampler&) = default;
   ShardedSampler& operator=(const ShardedSampler&) = default;
 
@@ -122,7 +120,7 @@ class ShardedSampler : public torch::data::samplers::Sampler<> {
   /// What copies share.
   struct Progress {
     int64_t epoch = 0;
-    /// How much of the epoch's sequence was done before the last load.
+    /// How much of its sequence was done before the last load.
     size_t start = 0;
     /// Whether the next `reset` goes on from there.
     bool resumes = false;

@@ -37,7 +37,10 @@ std::string train_until_failure(
 
 } // namespace
 
+// Over sockets: NCCL does not notice the end of a process of its own host.
 TEST_CASE("a rank over NCCL is killed: the others end with a reason") {
+  setenv("NCCL_P2P_DISABLE", "1", /*overwrite=*/1);
+  setenv("NCCL_SHM_DISABLE", "1", /*overwrite=*/1);
   gpu_ranks(
       3,
       [](ProcessGroup group) {
@@ -102,10 +105,10 @@ TEST_CASE("a collective over NCCL that times out says where its record is") {
           tensor.sum().item(); // returns when the watch has aborted it
           REQUIRE_THROWS_WITH(
               group.all_reduce(tensor),
-              ContainsSubstring("was not complete after 5 s") &&
+              ContainsSubstring("was not complete after 15 s") &&
                   ContainsSubstring("flight record of rank 0"));
         }
         meet_at_store(group, {"0", "1"});
       },
-      ddp::ProcessGroupOptions().timeout(std::chrono::seconds(5)));
+      ddp::ProcessGroupOptions().timeout(std::chrono::seconds(15)));
 }

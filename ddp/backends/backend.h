@@ -16,6 +16,8 @@ namespace ddp::backends {
 struct BackendOptions {
   /// Keys of this group alone.
   c10::intrusive_ptr<c10d::Store> store;
+  /// The group's name, the same on all ranks.
+  std::string name;
   int rank = 0;
   int size = 1;
   std::chrono::milliseconds timeout{};

@@ -8,6 +8,8 @@
 
 #include <array>
 #include <cstdlib>
+#include <mutex>
+#include <string>
 
 namespace ddp::backends::nccl {
 namespace {
@@ -15,12 +17,15 @@ namespace {
 /// ProcessGroupNCCL reads these from the environment only, when it is made. By
 /// default its watchdog ends the process a minute after a collective failed,
 /// or the whole job eight minutes after one failed anywhere. What the user has
-/// set stays.
+/// set stays, unless it is torchrun's own setting, which does the former.
 void leave_errors_to_us() {
   const auto prefer = [](const char* name, const char* value) {
     setenv(name, value, /*overwrite=*/0);
   };
-  prefer("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2"); // CleanUpOnly
+  const char* handling = std::getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING");
+  const bool by_torchrun = std::getenv("TORCHELASTIC_RUN_ID") && handling &&
+      std::string(handling) == "1";
+  setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", by_torchrun); // CleanUpOnly
   prefer("TORCH_NCCL_DUMP_ON_TIMEOUT", "0"); // write_flight_record does it
   prefer("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "1000");
 }
@@ -61,6 +66,7 @@ c10::intrusive_ptr<c10d::Backend> create(
   auto nccl_options = c10d::ProcessGroupNCCL::Options::create(
       /*is_high_priority_stream=*/true);
   nccl_options->timeout = options.timeout;
+  nccl_options->group_name = options.name; // flight records are told by it
   auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(
       options.store, options.rank, options.size, nccl_options);
   backend->setBoundDeviceId(device);
@@ -75,6 +81,8 @@ std::string write_flight_record(int64_t rank) {
   if (record.empty()) {
     return "";
   }
+  static std::mutex mutex; // several groups may fail at once
+  const std::lock_guard<std::mutex> lock(mutex);
   auto& writer = c10d::DebugInfoWriter::getWriter(static_cast<int>(rank));
   writer.write(record);
   return writer.getWriterTarget();

@@ -233,7 +233,7 @@ void fail(
   const auto text = outcome(group, operation) + failure.cause;
   const auto message = place(group) + ": " + text;
   group.breakage.set(message);
-  if (!failure.known) {
+  if (!failure.known && group.board) {
     group.board->report(group.scope, text, /*consequence=*/true);
   }
   throw PeerError(

@@ -40,8 +40,12 @@ Collective start(
     ProcessGroup::Impl& group,
     const at::Tensor& tensor,
     Launch&& launch) {
+  const std::lock_guard<std::recursive_timed_mutex> lock(group.launching);
   const auto number = ++group.launched;
-  const bool on_host = tensor.is_cpu() || group.backend != "nccl";
+  // A group that was handed to us may name itself after its CPU backend.
+  const bool on_host = tensor.is_cpu() ||
+      group.group->getBackend(tensor.device().type())->getBackendName() !=
+          "nccl";
   return {launch(), number, on_host};
 }
 

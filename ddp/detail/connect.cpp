@@ -1,5 +1,6 @@
 #include <ddp/backends/mpi.h>
 #include <ddp/backends/nccl.h>
+#include <ddp/detail/collective_wait.h>
 #include <ddp/detail/failure_watch.h>
 #include <ddp/detail/gloo_connection.h>
 #include <ddp/detail/own_thread.h>
@@ -7,6 +8,8 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -15,13 +18,17 @@ namespace {
 
 using BackendType = c10d::ProcessGroup::BackendType;
 
+using Clock = std::chrono::steady_clock;
+
 constexpr auto kEndTime = std::chrono::seconds(10);
+constexpr auto kLook = std::chrono::milliseconds(20);
 
 backends::BackendOptions options_of(
     const ProcessGroup::Impl& impl,
     const char* prefix) {
   backends::BackendOptions options;
   options.store = c10::make_intrusive<c10d::PrefixStore>(prefix, impl.store);
+  options.name = "ddp" + impl.scope;
   options.rank = static_cast<int>(impl.rank);
   options.size = static_cast<int>(impl.size);
   options.timeout = impl.timeout;
@@ -43,9 +50,27 @@ void connect_nccl(ProcessGroup::Impl& impl) {
       backends::nccl::create(options_of(impl, "nccl"), impl.device);
   impl.group->setBackend(c10::kCUDA, BackendType::NCCL, nccl);
   impl.group->setDefaultBackend(BackendType::NCCL);
-  // Before it connects, which nothing else could end where a rank fails.
+  guarded(impl, "connecting over NCCL", [&] {
+    // It has no timeout of its own, and no abort.
+    auto connected = on_own_thread([nccl, device = impl.device] {
+      nccl->eagerConnectSingleDevice(device);
+    });
+    const auto deadline = Clock::now() + impl.timeout;
+    wait(impl, [&](std::chrono::milliseconds slice) {
+      const auto end = std::min(Clock::now() + slice, deadline);
+      if (connected.wait_until(end) == std::future_status::ready) {
+        connected.get();
+        return true;
+      }
+      TORCH_CHECK(
+          end < deadline,
+          "timed out after ",
+          impl.timeout.count() / 1000.0,
+          " s");
+      return false;
+    });
+  });
   impl.watch = std::make_unique<FailureWatch>(impl, nccl);
-  nccl->eagerConnectSingleDevice(impl.device);
 }
 
 void connect_mpi(ProcessGroup::Impl& impl) {
@@ -60,6 +85,20 @@ void connect_mpi(ProcessGroup::Impl& impl) {
 void end(c10d::ProcessGroup& group, bool complete) {
   const auto nccl = group.getBackend(c10::kCUDA);
   complete ? nccl->shutdown() : nccl->abort();
+}
+
+/// Whether all that was queued on NCCL has ended well. The watch stays on
+/// meanwhile, since a rank may fail now too.
+bool is_flushed(ProcessGroup::Impl& impl) {
+  const auto nccl = impl.group->getBackend(c10::kCUDA);
+  const auto flushed = on_own_thread([nccl] { nccl->waitForPendingWorks(); });
+  const auto deadline = Clock::now() + kEndTime;
+  while (flushed.wait_for(kLook) != std::future_status::ready) {
+    if (!impl.breakage.reason().empty() || Clock::now() > deadline) {
+      return false;
+    }
+  }
+  return impl.breakage.reason().empty();
 }
 
 } // namespace
@@ -82,6 +121,13 @@ void connect(ProcessGroup::Impl& impl) {
 }
 
 void disconnect(ProcessGroup::Impl& impl) noexcept {
+  bool flushed = true;
+  try {
+    flushed = !impl.watch || !impl.group || std::uncaught_exceptions() > 0 ||
+        is_flushed(impl);
+  } catch (const std::exception&) {
+    flushed = false;
+  }
   impl.watch.reset();
   auto group = std::move(impl.group);
   // Not a group that was handed to us, or that somebody else has taken.
@@ -91,7 +137,7 @@ void disconnect(ProcessGroup::Impl& impl) noexcept {
   if (!group || !(nccl || broken)) {
     return;
   }
-  const bool complete = !broken && std::uncaught_exceptions() == 0;
+  const bool complete = !broken && flushed && std::uncaught_exceptions() == 0;
   try {
     const auto ended =
         on_own_thread([group = std::move(group), nccl, complete]() mutable {

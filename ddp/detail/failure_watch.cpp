@@ -19,6 +19,9 @@ constexpr milliseconds kInterval{250};
 // Rank 0 may be done a little before the others are.
 constexpr auto kGrace = std::chrono::seconds(3);
 constexpr auto kRecordTime = std::chrono::seconds(3);
+constexpr milliseconds kPatience{500};
+constexpr auto kLaunchTime = std::chrono::seconds(1);
+constexpr auto kAbortTime = std::chrono::seconds(5);
 
 /// What the backend itself has found; empty if nothing.
 std::string describe(c10d::ErrorType error, milliseconds timeout) {
@@ -48,6 +51,14 @@ std::string write_flight_record(int64_t rank) {
   });
   return path.wait_for(kRecordTime) == std::future_status::ready ? path.get()
                                                                  : "";
+}
+
+void abort(c10d::Backend& backend) {
+  try {
+    backend.abort();
+  } catch (const std::exception& error) {
+    TORCH_WARN("ddp: aborting a failed group: ", error_text(error));
+  }
 }
 
 } // namespace
@@ -83,11 +94,14 @@ void FailureWatch::run() {
 
 std::optional<WaitFailure> FailureWatch::find_failure() {
   try {
+    look_for_failure(group_);
     const auto cause = describe(backend_->getError(), group_.timeout);
     if (!cause.empty()) {
+      // Where another rank has failed, its reason may be on its way.
+      is_stopped_within(kPatience);
+      look_for_failure(group_);
       return WaitFailure{cause};
     }
-    look_for_failure(group_);
   } catch (const WaitFailure& failure) {
     return failure;
   } catch (const std::exception& error) {
@@ -123,10 +137,12 @@ void FailureWatch::end(WaitFailure failure) {
     fail(group_, "a collective", failure);
   } catch (const std::exception&) { // the group's next use throws it
   }
-  try {
-    backend_->abort();
-  } catch (const std::exception& error) {
-    TORCH_WARN("ddp: aborting a failed group: ", error_text(error));
+  // Who launches now is about to see that the group is broken, unless it is
+  // stuck in NCCL. An abort waits for the CUDA graphs that use the group.
+  const bool locked = group_.launching.try_lock_for(kLaunchTime);
+  on_own_thread([backend = backend_] { abort(*backend); }).wait_for(kAbortTime);
+  if (locked) {
+    group_.launching.unlock();
   }
 }
 

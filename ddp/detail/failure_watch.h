@@ -30,7 +30,7 @@ class FailureWatch {
       c10::intrusive_ptr<c10d::Backend> backend);
   FailureWatch(const FailureWatch&) = delete;
   FailureWatch& operator=(const FailureWatch&) = delete;
-  /// Takes some seconds at most: where it is about to abort.
+  /// Takes up to ten seconds: where it is about to abort.
   ~FailureWatch();
 
  private:

@@ -55,7 +55,8 @@ void Recorder::launched(const Bucket& bucket) {
         if (state->timeline.step == step) { // not after the next has begun
           state->timeline.buckets.at(index).done = Clock::now() - state->began;
         }
-      });
+      },
+      /*uses_future=*/false); // or a GPU's would fork its streams
 }
 
 Timeline Recorder::timeline() const {

@@ -63,7 +63,7 @@ inline void meet_at_store(
       keys.push_back(step + rank);
     }
     if (step == "here/" || group.rank() == 0) {
-      store->wait(keys, std::chrono::seconds(20));
+      store->wait(keys, std::chrono::seconds(40));
     }
   }
 }

@@ -271,14 +271,14 @@ bool may_become(const at::Tensor& /*tensor*/, const at::Tensor& /*from*/) {
 
 void add_kernels() {
   // They stay for the life of the process.
-  auto* all = new torch::Library(
+  static auto* const all = new torch::Library(
       torch::Library::IMPL,
       "_",
       c10::DispatchKey::PrivateUse1,
       __FILE__,
       __LINE__);
   all->fallback(torch::CppFunction::makeFromBoxedFunction<&run>());
-  auto* aten = new torch::Library(
+  static auto* const aten = new torch::Library(
       torch::Library::IMPL,
       "aten",
       c10::DispatchKey::PrivateUse1,
