@@ -2,8 +2,11 @@
 
 #include <tests/support/catch.h>
 #include <tests/support/mpirun.h>
+#include <tests/support/temporary_folder.h>
 
 #include <ddp/backends/mpi.h>
+
+#include <filesystem>
 
 using namespace ddp::test;
 
@@ -51,19 +54,19 @@ TEST_CASE("a rank that exits with an error ends the job over MPI") {
 TEST_CASE("a program with another MPI trains over gloo, and not over MPI") {
   const std::string other = "libother_mpi.so";
   if (have_backend(other)) {
+    // LD_PRELOAD takes no path with a space in it.
+    const TemporaryFolder folder;
+    const auto link = folder / other;
+    std::filesystem::create_symlink(program(other), link);
     const std::vector<std::string> command{
-        "-x",
-        "LD_PRELOAD=" + program(other),
-        "-n",
-        "3",
-        program("group_member")};
+        "-x", "LD_PRELOAD=" + link, "-n", "3", program("group_member")};
     check_lines(output_of(command), 3, "gloo");
     const auto outcome = mpirun(command, kOverMpi);
     INFO(outcome.output);
     REQUIRE(outcome.exit_code != 0);
     REQUIRE_THAT(
         outcome.output,
-        ContainsSubstring("the program uses the MPI in " + program(other)));
+        ContainsSubstring("the program uses the MPI in " + link));
   }
 }
 
