@@ -98,12 +98,8 @@ std::string address_for_split(const Impl& impl) {
       impl.backend,
       impl.store ? "" : " and no store",
       " cannot be connected anew. Split it by c10d and hand the parts over");
-  const auto& hosts = impl.hosts;
   TORCH_CHECK(
-      std::all_of(
-          hosts.begin(),
-          hosts.end(),
-          [&](const std::string& host) { return host == hosts.front(); }),
+      impl.on_one_host(),
       "split: a group from from_c10d whose ranks run on several hosts cannot "
       "be connected anew, since it says nothing of their addresses. Split it "
       "by c10d and hand the parts over, or form it by init_process_group");

@@ -1,6 +1,7 @@
 #include <ddp/process_group.h>
 #include <samplers/distributed_sampler.h>
 #include <tests/support/catch.h>
+#include <tests/support/samplers.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -13,32 +14,15 @@ namespace {
 
 using ddp::DistributedSampler;
 using ddp::SamplerOptions;
+using ddp::test::drain;
+using ddp::test::Numbers;
 using Indices = std::vector<size_t>;
-
-Indices drain(DistributedSampler& sampler, size_t batch_size = 7) {
-  Indices all;
-  while (const auto batch = sampler.next(batch_size)) {
-    all.insert(all.end(), batch->begin(), batch->end());
-  }
-  return all;
-}
 
 Indices epoch_of(DistributedSampler& sampler, int64_t epoch) {
   sampler.set_epoch(epoch);
   sampler.reset();
   return drain(sampler);
 }
-
-struct Numbers : torch::data::datasets::Dataset<Numbers, size_t> {
-  explicit Numbers(size_t count) : count_(count) {}
-  size_t get(size_t index) override {
-    return index;
-  }
-  std::optional<size_t> size() const override {
-    return count_;
-  }
-  size_t count_;
-};
 
 template <typename Loader>
 Indices drain_loader(Loader& loader) {

@@ -3,6 +3,7 @@
 #include <samplers/distributed_weighted_sampler.h>
 #include <samplers/evaluation_sampler.h>
 #include <tests/support/catch.h>
+#include <tests/support/samplers.h>
 
 #include <algorithm>
 #include <map>
@@ -14,30 +15,12 @@ using ddp::DistributedSampler;
 using ddp::DistributedWeightedSampler;
 using ddp::EvaluationSampler;
 using ddp::SamplerOptions;
+using ddp::test::drain;
+using ddp::test::Numbers;
 using Indices = std::vector<size_t>;
 using State = torch::OrderedDict<std::string, at::Tensor>;
 
 namespace {
-
-struct Numbers : torch::data::datasets::Dataset<Numbers, size_t> {
-  explicit Numbers(size_t count) : count_(count) {}
-  size_t get(size_t index) override {
-    return index;
-  }
-  std::optional<size_t> size() const override {
-    return count_;
-  }
-  size_t count_;
-};
-
-template <typename Sampler>
-Indices drain(Sampler& sampler, size_t batch_size = 7) {
-  Indices all;
-  while (const auto batch = sampler.next(batch_size)) {
-    all.insert(all.end(), batch->begin(), batch->end());
-  }
-  return all;
-}
 
 /// A run of `world` ranks that step together for at most `steps` batches of the
 /// epoch in `state`; what they were done with, and rank 0's state afterwards.

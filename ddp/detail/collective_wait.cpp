@@ -128,23 +128,6 @@ void wait_in_slices(
   }
 }
 
-/// The same, for at most the group's timeout.
-template <typename FinishedWithin>
-void wait_with_timeout(
-    const ProcessGroup::Impl& group,
-    FinishedWithin&& finished_within) {
-  const auto deadline = Clock::now() + group.timeout;
-  wait_in_slices(group, group.launched, [&](milliseconds slice) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-    if (finished_within(std::clamp(left, milliseconds(0), slice))) {
-      return true;
-    }
-    TORCH_CHECK(
-        left > slice, "timed out after ", group.timeout.count() / 1000.0, " s");
-    return false;
-  });
-}
-
 bool finished_within(c10d::Work& work, milliseconds slice) {
   const auto start = Clock::now();
   try {
@@ -268,10 +251,24 @@ void wait(ProcessGroup::Impl& group, const Collective& collective) {
   }
 }
 
-void wait(
+void wait_with_timeout(
     const ProcessGroup::Impl& group,
-    const std::function<bool(milliseconds slice)>& finished_within) {
-  wait_in_slices(group, group.launched, finished_within);
+    const std::function<bool(milliseconds slice)>& finished_within,
+    const std::function<std::string()>& clue) {
+  const auto deadline = Clock::now() + group.timeout;
+  wait_in_slices(group, group.launched, [&](milliseconds slice) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    if (finished_within(std::clamp(left, milliseconds(0), slice))) {
+      return true;
+    }
+    TORCH_CHECK(
+        left > slice,
+        "timed out after ",
+        group.timeout.count() / 1000.0,
+        " s",
+        clue ? clue() : "");
+    return false;
+  });
 }
 
 void wait_for(

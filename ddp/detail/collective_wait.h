@@ -90,13 +90,14 @@ auto guarded(
   }
 }
 
-/// Waits as for a collective until `finished_within`, which gets a slice of
-/// time, returns true; an error that it throws ends the wait. To be called
-/// within `guarded`.
-void wait(
+/// Waits as for a collective, for at most the group's timeout, until
+/// `finished_within`, which gets a slice of time, returns true; an error that
+/// it throws ends the wait. `clue` adds to the message of a timeout. To be
+/// called within `guarded`.
+void wait_with_timeout(
     const ProcessGroup::Impl& group,
-    const std::function<bool(std::chrono::milliseconds slice)>&
-        finished_within);
+    const std::function<bool(std::chrono::milliseconds slice)>& finished_within,
+    const std::function<std::string()>& clue = nullptr);
 
 /// Waits for what a communication hook returned as for a collective of the
 /// group, for at most the group's timeout; `operation` is for the message.

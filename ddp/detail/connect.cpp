@@ -17,7 +17,6 @@ namespace ddp::detail {
 namespace {
 
 using BackendType = c10d::ProcessGroup::BackendType;
-
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kEndTime = std::chrono::seconds(10);
@@ -55,19 +54,12 @@ void connect_nccl(ProcessGroup::Impl& impl) {
     auto connected = on_own_thread([nccl, device = impl.device] {
       nccl->eagerConnectSingleDevice(device);
     });
-    const auto deadline = Clock::now() + impl.timeout;
-    wait(impl, [&](std::chrono::milliseconds slice) {
-      const auto end = std::min(Clock::now() + slice, deadline);
-      if (connected.wait_until(end) == std::future_status::ready) {
-        connected.get();
-        return true;
+    wait_with_timeout(impl, [&](std::chrono::milliseconds slice) {
+      if (connected.wait_for(slice) != std::future_status::ready) {
+        return false;
       }
-      TORCH_CHECK(
-          end < deadline,
-          "timed out after ",
-          impl.timeout.count() / 1000.0,
-          " s");
-      return false;
+      connected.get();
+      return true;
     });
   });
   impl.watch = std::make_unique<FailureWatch>(impl, nccl);
@@ -160,6 +152,12 @@ namespace ddp {
 ProcessGroup::Impl::Impl() = default;
 ProcessGroup::Impl::~Impl() {
   detail::disconnect(*this);
+}
+
+bool ProcessGroup::Impl::on_one_host() const {
+  return std::all_of(hosts.begin(), hosts.end(), [&](const std::string& host) {
+    return host == hosts.front();
+  });
 }
 
 } // namespace ddp

@@ -40,6 +40,9 @@ struct ProcessGroup::Impl {
   /// Ends what `connect` began.
   ~Impl();
 
+  /// Whether all ranks share a host.
+  bool on_one_host() const;
+
   static Impl& of(const ProcessGroup& group) {
     return *group.impl_;
   }

@@ -8,7 +8,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <set>
 #include <sstream>
@@ -24,13 +23,6 @@ constexpr int kMaxSilent = 3;
 
 std::string key(int64_t rank) {
   return "address/" + std::to_string(rank);
-}
-
-bool on_one_host(const ProcessGroup::Impl& group) {
-  const auto& hosts = group.hosts;
-  return std::all_of(hosts.begin(), hosts.end(), [&](const std::string& host) {
-    return host == hosts.front();
-  });
 }
 
 /// The ranks that are on hosts of their own, seen from this one's: one of each.
@@ -72,7 +64,7 @@ std::string ask_hosts(
 } // namespace
 
 void publish_address(const ProcessGroup::Impl& group) {
-  if (on_one_host(group)) {
+  if (group.on_one_host()) {
     return;
   }
   try {
@@ -91,7 +83,7 @@ void publish_address(const ProcessGroup::Impl& group) {
 }
 
 std::string silent_hosts(const ProcessGroup::Impl& group) {
-  if (on_one_host(group)) {
+  if (group.on_one_host()) {
     return "";
   }
   try {
