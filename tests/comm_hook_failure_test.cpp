@@ -2,6 +2,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
+#include <ddp/detail/collective_wait.h>
 #include <ddp/reducer.h>
 
 using ddp::GradBucket;
@@ -82,6 +83,28 @@ TEST_CASE("after a hook failed each later backward says so") {
                 ContainsSubstring("no luck"));
       }
     }
+  });
+}
+
+TEST_CASE("once its group has failed a backward launches no more buckets") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<BranchNet>();
+    int launches = 0;
+    const auto break_group = [&](const GradBucket& bucket,
+                                 const ProcessGroup& own) {
+      ++launches;
+      ddp::detail::report_failure(own, "no luck");
+      return completed(bucket.buffer);
+    };
+    Reducer reducer(
+        net,
+        group,
+        with_hook(std::make_shared<CustomHook>(break_group))
+            .find_unused_parameters(true)
+            .bucket_cap_mb(0.00001));
+    REQUIRE(reducer.buckets().size() > 1);
+    REQUIRE_THAT(failure_of(*net, group), ContainsSubstring("no luck"));
+    REQUIRE(launches == 1);
   });
 }
 
