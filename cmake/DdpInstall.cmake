@@ -24,6 +24,11 @@ install(FILES
   ddp/detail/output_anchors.h
   ddp/detail/tensor_traversal.h ddp/detail/text_tensor.h
   DESTINATION ${DDP_INSTALL_INCLUDEDIR}/ddp/detail)
+install(FILES
+  samplers/detail/batch_memory.h samplers/detail/batch_source.h
+  samplers/detail/batch_workers.h samplers/detail/device_copies.h
+  samplers/detail/stacked_tensor.h
+  DESTINATION ${DDP_INSTALL_INCLUDEDIR}/samplers/detail)
 install(EXPORT ddpTargets NAMESPACE ddp:: DESTINATION ${_package_dir})
 configure_package_config_file(cmake/ddpConfig.cmake.in
   ${PROJECT_BINARY_DIR}/ddpConfig.cmake INSTALL_DESTINATION ${_package_dir})

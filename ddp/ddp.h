@@ -16,6 +16,8 @@
 #include <ddp/verification.h>
 #include <samplers/batch_plan.h>
 #include <samplers/batch_sampler.h>
+#include <samplers/data_loader.h>
+#include <samplers/device_prefetcher.h>
 #include <samplers/distributed_sampler.h>
 #include <samplers/distributed_weighted_sampler.h>
 #include <samplers/evaluation_sampler.h>

@@ -9,9 +9,13 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 namespace ddp::test::fake_gpu {
 namespace {
@@ -20,6 +24,8 @@ using Access = StreamOrder::Access;
 
 std::atomic<int64_t> waits{0};
 std::atomic<int64_t> streams{1};
+std::mutex used_mutex;
+std::vector<std::pair<void*, int64_t>> used;
 thread_local int64_t current = 0;
 /// Within an operation whose parts are not the device's.
 thread_local bool inside = false;
@@ -226,7 +232,10 @@ at::Tensor empty_strided(
       c10::dtype_or_default(dtype));
 }
 
-at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
+at::Tensor copy_from(
+    const at::Tensor& from,
+    const at::Tensor& to,
+    bool non_blocking) {
   on_cpu(to).copy_(on_cpu(from));
   if (inside) {
     return to;
@@ -235,7 +244,8 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
   add(accesses, from, false);
   add(accesses, to, true);
   order().work(current, "copy", accesses);
-  if (from.is_cpu() || to.is_cpu()) {
+  // All of the host's memory counts as pinned.
+  if (!non_blocking && (from.is_cpu() || to.is_cpu())) {
     wait_for_current_stream();
   }
   return to;
@@ -262,7 +272,10 @@ at::Tensor view(const at::Tensor& tensor, c10::IntArrayRef size) {
   return at::native::view(tensor, size);
 }
 
-void record_stream(at::Tensor& /*tensor*/, c10::Stream /*stream*/) {}
+void record_stream(at::Tensor& tensor, c10::Stream stream) {
+  const std::lock_guard<std::mutex> lock(used_mutex);
+  used.emplace_back(tensor.data_ptr(), stream.id());
+}
 
 /// So that modules can be moved to the device.
 bool may_become(const at::Tensor& /*tensor*/, const at::Tensor& /*from*/) {
@@ -321,6 +334,15 @@ at::Tensor on_cpu(const at::Tensor& tensor) {
 
 void note(const char* operation, const at::Tensor& tensor, bool writes) {
   order().work(current, operation, {access_of(tensor, writes)});
+}
+
+bool is_recorded(const at::Tensor& tensor, c10::Stream stream) {
+  const std::lock_guard<std::mutex> lock(used_mutex);
+  return std::find(
+             used.begin(),
+             used.end(),
+             std::pair<void*, int64_t>(tensor.data_ptr(), stream.id())) !=
+      used.end();
 }
 
 c10::Stream new_stream() {

@@ -25,6 +25,9 @@ const c10::Device kDevice{c10::kPrivateUse1, 0};
 
 c10::Stream new_stream();
 
+/// Whether `record_stream` was called for the tensor's memory.
+bool is_recorded(const at::Tensor& tensor, c10::Stream stream);
+
 /// The order of the device's work.
 StreamOrder& order();
 

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <c10/core/Device.h>
+#include <torch/arg.h>
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+
+namespace ddp {
+
+/// How a `DataLoader` loads. The first five are LibTorch's, by the same names.
+struct DataLoaderOptions {
+  DataLoaderOptions() = default;
+  /* implicit */ DataLoaderOptions(size_t batch_size)
+      : batch_size_(batch_size) {}
+
+  /// Samples in a batch of this rank.
+  TORCH_ARG(size_t, batch_size) = 1;
+
+  /// Threads that load; with 0, the loop's own thread does.
+  TORCH_ARG(size_t, workers) = 0;
+
+  /// How many batches are loaded ahead of the loop: twice the workers, where
+  /// nothing is said.
+  TORCH_ARG(std::optional<size_t>, max_jobs);
+
+  /// How long the loop waits for a batch; without it, as long as it takes.
+  TORCH_ARG(std::optional<std::chrono::milliseconds>, timeout);
+
+  /// Whether to leave out the last batch of an epoch where it is smaller.
+  TORCH_ARG(bool, drop_last) = false;
+
+  /// Whether batches lie in pinned memory: where nothing is said, if `device`
+  /// is a GPU. Has no effect where there is none.
+  TORCH_ARG(std::optional<bool>, pin_memory);
+
+  /// Where the loop is to find the batches. On a GPU, the next is copied while
+  /// the loop computes with one, as by `DevicePrefetcher`.
+  TORCH_ARG(c10::Device, device) = c10::Device(c10::kCPU);
+};
+
+} // namespace ddp

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace ddp::detail {
+
+/// A batch to be loaded, in parts that several threads may load at once.
+class BatchJob {
+ public:
+  BatchJob(size_t samples, size_t part) : samples_(samples), part_(part) {}
+  virtual ~BatchJob() = default;
+  BatchJob(const BatchJob&) = delete;
+  BatchJob& operator=(const BatchJob&) = delete;
+
+  size_t samples() const {
+    return samples_;
+  }
+
+ private:
+  friend class BatchWorkers;
+
+  /// Loads samples `begin` to `end` on thread `worker`.
+  virtual void load(size_t worker, size_t begin, size_t end) = 0;
+
+  const size_t samples_;
+  const size_t part_;
+  /// Guarded by the BatchWorkers' mutex, as the two below:
+  size_t given_out_ = 0;
+  size_t loaded_ = 0;
+  std::exception_ptr error_;
+};
+
+/// Threads that load batches. All work on the oldest batch that has parts left,
+/// so that batches are ready in their order. Without threads, whoever asks for
+/// a batch loads it.
+class BatchWorkers {
+ public:
+  using Timeout = std::optional<std::chrono::milliseconds>;
+
+  explicit BatchWorkers(size_t workers);
+  ~BatchWorkers();
+  BatchWorkers(const BatchWorkers&) = delete;
+  BatchWorkers& operator=(const BatchWorkers&) = delete;
+
+  void add(std::shared_ptr<BatchJob> job);
+
+  /// How many batches were added and not taken.
+  size_t size() const;
+
+  /// Whether the oldest batch was loaded without an error.
+  bool is_ready() const;
+
+  /// Waits for the oldest batch, of which there must be one, and takes it.
+  /// Throws what loading it threw, and `c10::Error` after `timeout`.
+  std::shared_ptr<BatchJob> take(Timeout timeout);
+
+  /// Forgets all batches; threads may still load parts of them.
+  void clear();
+
+ private:
+  struct Part {
+    std::shared_ptr<BatchJob> job;
+    size_t begin;
+    size_t end;
+  };
+
+  void start(size_t workers);
+  void stop();
+  void work(size_t worker);
+  std::optional<Part> next_part();
+  void load(const Part& part, size_t worker);
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_;
+  std::condition_variable progress_;
+  std::deque<std::shared_ptr<BatchJob>> jobs_;
+  size_t started_ = 0;
+  bool stops_ = false;
+  std::vector<std::thread> threads_;
+};
+
+} // namespace ddp::detail

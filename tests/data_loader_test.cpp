@@ -1,0 +1,353 @@
+#include <samplers/batch_sampler.h>
+#include <samplers/data_loader.h>
+#include <samplers/distributed_sampler.h>
+#include <tests/support/catch.h>
+#include <tests/support/samplers.h>
+
+#include <chrono>
+#include <csignal>
+#include <future>
+#include <mutex>
+#include <set>
+#include <thread>
+
+using ddp::DataLoaderOptions;
+using ddp::DistributedSampler;
+using ddp::SamplerOptions;
+using ddp::test::Numbers;
+using torch::data::Example;
+using torch::data::TensorExample;
+using torch::data::samplers::SequentialSampler;
+using torch::data::transforms::Stack;
+using Indices = std::vector<size_t>;
+
+namespace {
+
+constexpr size_t kSize = 50;
+
+/// Samples of their own indices, as a row of floats and a scalar.
+struct Rows : torch::data::datasets::Dataset<Rows> {
+  Example<> get(size_t index) override {
+    const auto value = static_cast<int64_t>(index);
+    return {
+        torch::full({2, 3}, value, torch::kFloat).t(), // not contiguous
+        torch::tensor(value)};
+  }
+  std::optional<size_t> size() const override {
+    return kSize;
+  }
+};
+
+struct Columns : torch::data::datasets::Dataset<Columns, TensorExample> {
+  TensorExample get(size_t index) override {
+    return torch::full({4}, static_cast<int64_t>(index));
+  }
+  std::optional<size_t> size() const override {
+    return kSize;
+  }
+};
+
+/// Samples made by a function of their index.
+struct Made : torch::data::datasets::Dataset<Made> {
+  explicit Made(std::function<at::Tensor(size_t)> function)
+      : make(std::move(function)) {}
+  Example<> get(size_t index) override {
+    return {make(index), torch::tensor(static_cast<int64_t>(index))};
+  }
+  std::optional<size_t> size() const override {
+    return kSize;
+  }
+  std::function<at::Tensor(size_t)> make;
+};
+
+auto loader_of(
+    std::function<at::Tensor(size_t)> make,
+    const DataLoaderOptions& options) {
+  return ddp::make_data_loader(
+      Made(std::move(make)).map(Stack<>()), SequentialSampler(kSize), options);
+}
+
+bool same(const Example<>& a, const Example<>& b) {
+  return torch::equal(a.data, b.data) && torch::equal(a.target, b.target);
+}
+bool same(const TensorExample& a, const TensorExample& b) {
+  return torch::equal(a.data, b.data);
+}
+bool same(const Indices& a, const Indices& b) {
+  return a == b;
+}
+
+/// Batches of both loaders, two epochs of them, are equal.
+template <typename Dataset, typename Sampler>
+void compare_with_libtorch(const Dataset& dataset, const Sampler& sampler) {
+  for (const size_t workers : {0, 1, 2, 4}) {
+    for (const bool drop_last : {false, true}) {
+      INFO(workers << " workers, drop_last " << drop_last);
+      auto theirs = torch::data::make_data_loader(
+          dataset,
+          sampler,
+          torch::data::DataLoaderOptions(4).workers(workers).drop_last(
+              drop_last));
+      auto ours = ddp::make_data_loader(
+          dataset,
+          sampler,
+          DataLoaderOptions(4).workers(workers).drop_last(drop_last));
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        std::vector<typename Dataset::BatchType> expected;
+        torch::manual_seed(epoch);
+        for (auto& batch : *theirs) {
+          expected.push_back(batch);
+        }
+        torch::manual_seed(epoch);
+        size_t count = 0;
+        for (auto& batch : *ours) {
+          REQUIRE(count < expected.size());
+          REQUIRE(same(batch, expected[count++]));
+        }
+        REQUIRE(count == expected.size());
+      }
+    }
+  }
+}
+
+} // namespace
+
+TEST_CASE("a data loader gives the batches of LibTorch's") {
+  const auto rows = Rows().map(Stack<>());
+  compare_with_libtorch(rows, SequentialSampler(kSize));
+  compare_with_libtorch(rows, torch::data::samplers::RandomSampler(kSize));
+  compare_with_libtorch(rows, DistributedSampler(kSize, 3, 1));
+  compare_with_libtorch(
+      rows,
+      ddp::BatchSampler<DistributedSampler>(
+          DistributedSampler(kSize, 3, 2), 5, false));
+  compare_with_libtorch(
+      Columns().map(Stack<TensorExample>()), SequentialSampler(kSize));
+  compare_with_libtorch(Numbers(kSize), SequentialSampler(kSize));
+  compare_with_libtorch(
+      Rows().map(torch::data::transforms::Normalize<>(2.0, 3.0)).map(Stack<>()),
+      SequentialSampler(kSize));
+}
+
+TEST_CASE("workers that take different times keep the order") {
+  auto loader = loader_of(
+      [](size_t index) {
+        std::this_thread::sleep_for(
+            std::chrono::microseconds(index % 7 == 0 ? 2000 : 10));
+        return torch::tensor(static_cast<int64_t>(index));
+      },
+      DataLoaderOptions(4).workers(4));
+  int64_t next = 0;
+  for (auto& batch : *loader) {
+    for (int64_t row = 0; row < batch.data.size(0); ++row) {
+      REQUIRE(batch.data[row].item<int64_t>() == next++);
+    }
+  }
+  REQUIRE(next == kSize);
+}
+
+TEST_CASE("all workers load samples of one batch") {
+  // Each of the two samples waits until the other is being loaded too.
+  auto both = std::make_shared<std::array<std::promise<void>, 2>>();
+  auto loader = loader_of(
+      [both](size_t index) {
+        if (index < 2) {
+          (*both)[index].set_value();
+          auto other = (*both)[1 - index].get_future();
+          TORCH_CHECK(
+              other.wait_for(std::chrono::seconds(30)) ==
+              std::future_status::ready);
+        }
+        return torch::zeros({1});
+      },
+      DataLoaderOptions(2).workers(2).max_jobs(1));
+  REQUIRE((*loader->begin()).data.size(0) == 2);
+}
+
+TEST_CASE("a batch's memory is used again, once nobody holds it") {
+  for (const size_t workers : {0, 2}) {
+    auto loader = loader_of(
+        [](size_t index) {
+          return torch::full({1000}, static_cast<int64_t>(index));
+        },
+        DataLoaderOptions(2).workers(workers));
+    std::set<void*> seen;
+    for (int epoch = 0; epoch < 4; ++epoch) {
+      for (auto& batch : *loader) {
+        seen.insert(batch.data.data_ptr());
+      }
+    }
+    INFO(workers << " workers");
+    REQUIRE(seen.size() <= 2 * workers + 3); // of 100 batches
+    std::vector<at::Tensor> held;
+    for (auto& batch : *loader) {
+      held.push_back(batch.data[0]); // a view of half of it
+    }
+    loader.reset();
+    for (size_t i = 0; i < held.size(); ++i) {
+      REQUIRE(held[i].eq(static_cast<int64_t>(2 * i)).all().item<bool>());
+    }
+    std::thread([&] { held.clear(); }).join();
+  }
+}
+
+TEST_CASE("an error of the dataset comes as it was thrown, in its turn") {
+  for (const size_t workers : {0, 1, 4}) {
+    bool fails = true;
+    auto loader = loader_of(
+        [&](size_t index) {
+          if (fails && index == 21) {
+            throw std::out_of_range("sample 21 is broken");
+          }
+          return torch::zeros({1});
+        },
+        DataLoaderOptions(2).workers(workers));
+    size_t batches = 0;
+    const auto run = [&] {
+      for (auto& batch : *loader) {
+        batches += batch.data.size(0) == 2;
+      }
+    };
+    INFO(workers << " workers");
+    REQUIRE_THROWS_AS(run(), std::out_of_range);
+    REQUIRE(batches == 10);
+    fails = false;
+    batches = 0;
+    run();
+    REQUIRE(batches == 25);
+  }
+}
+
+TEST_CASE("samples that cannot be stacked are named") {
+  auto shapes = loader_of(
+      [](size_t index) { return torch::zeros({index == 7 ? 3 : 2}); },
+      DataLoaderOptions(4).workers(0));
+  auto iterator = shapes->begin();
+  REQUIRE_THROWS_WITH(
+      ++iterator,
+      ContainsSubstring("sample 7 is CPUFloatType[3], another one of its "
+                        "batch CPUFloatType[2]"));
+  auto dtypes = loader_of(
+      [](size_t index) {
+        return torch::zeros({2}, index ? torch::kFloat : torch::kInt);
+      },
+      DataLoaderOptions(4).workers(0));
+  REQUIRE_THROWS_AS(*dtypes->begin(), c10::ValueError);
+  auto undefined =
+      loader_of([](size_t) { return at::Tensor(); }, DataLoaderOptions(4));
+  REQUIRE_THROWS_WITH(
+      *undefined->begin(), ContainsSubstring("sample 0 is no dense tensor"));
+  REQUIRE_THROWS_AS(loader_of({}, DataLoaderOptions(0)), c10::ValueError);
+}
+
+TEST_CASE("a loop that ends early can begin anew") {
+  for (const size_t workers : {0, 2}) {
+    auto loader = ddp::make_data_loader(
+        Numbers(kSize),
+        SequentialSampler(kSize),
+        DataLoaderOptions(3).workers(workers));
+    for (int round = 0; round < 3; ++round) {
+      for (auto& batch : *loader) {
+        REQUIRE(batch == Indices{0, 1, 2});
+        break;
+      }
+    }
+  }
+}
+
+TEST_CASE("a data loader's state is the loop's, whatever workers fetched") {
+  for (const size_t workers : {0, 1, 2, 4}) {
+    INFO(workers << " workers");
+    const auto make = [&] {
+      return ddp::make_data_loader(
+          Numbers(100),
+          DistributedSampler(100, 2, 0, SamplerOptions().seed(3)),
+          DataLoaderOptions(4).workers(workers));
+    };
+    auto whole = make();
+    whole->set_epoch(2);
+    Indices all, seen;
+    for (auto& batch : *whole) {
+      all.insert(all.end(), batch.begin(), batch.end());
+    }
+    auto stopped = make();
+    stopped->set_epoch(2);
+    for (auto& batch : *stopped) {
+      seen.insert(seen.end(), batch.begin(), batch.end());
+      if (seen.size() == 20) {
+        break;
+      }
+    }
+    const auto state = stopped->state_dict();
+    REQUIRE(state["samples_done"].item<int64_t>() == 40);
+    auto resumed = make();
+    resumed->load_state_dict(state);
+    REQUIRE(resumed->epoch() == 2);
+    resumed->set_epoch(resumed->epoch());
+    for (auto& batch : *resumed) {
+      seen.insert(seen.end(), batch.begin(), batch.end());
+    }
+    REQUIRE(seen == all);
+    resumed->set_epoch(3);
+    size_t count = 0;
+    for (auto& batch : *resumed) {
+      count += batch.size();
+    }
+    REQUIRE(count == 50);
+  }
+}
+
+TEST_CASE("what the loop is done with is counted once") {
+  DistributedSampler sampler(20, 2, 0);
+  auto loader = ddp::make_data_loader(
+      Numbers(20), sampler, DataLoaderOptions(10).workers(1));
+  for (auto& batch : *loader) {
+    REQUIRE(sampler.state_dict()["samples_done"].item<int64_t>() == 20);
+    REQUIRE_THROWS_AS(sampler.advance(batch.size()), c10::ValueError);
+  }
+}
+
+TEST_CASE("a data loader says when the next batch takes too long") {
+  std::promise<void> go_on;
+  auto gate = go_on.get_future().share();
+  auto loader = loader_of(
+      [gate](size_t index) {
+        if (index == 5) {
+          gate.wait();
+        }
+        return torch::zeros({1});
+      },
+      DataLoaderOptions(4).workers(2).timeout(std::chrono::milliseconds(50)));
+  auto iterator = loader->begin();
+  REQUIRE((*iterator).data.size(0) == 4);
+  REQUIRE_THROWS_WITH(++iterator, ContainsSubstring("not there after 50 ms"));
+  go_on.set_value();
+}
+
+TEST_CASE("workers use one thread each and leave signals to the program") {
+  const auto before = at::get_num_threads();
+  at::set_num_threads(2);
+  std::mutex mutex;
+  std::set<int> threads;
+  std::set<bool> blocked;
+  auto loader = loader_of(
+      [&](size_t) {
+        sigset_t mask;
+        pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+        const std::lock_guard<std::mutex> lock(mutex);
+        threads.insert(at::get_num_threads());
+        blocked.insert(sigismember(&mask, SIGTERM) == 1);
+        return torch::zeros({1});
+      },
+      DataLoaderOptions(4).workers(3));
+  for (auto& batch : *loader) {
+    REQUIRE(batch.data.size(1) == 1);
+  }
+  REQUIRE(threads == std::set<int>{1});
+  REQUIRE(blocked == std::set<bool>{true});
+  REQUIRE(at::get_num_threads() == 2);
+  int fresh = 0;
+  std::thread([&] { fresh = at::get_num_threads(); }).join();
+  REQUIRE(fresh == 2);
+  at::set_num_threads(before);
+}
