@@ -21,3 +21,4 @@
 #include <samplers/distributed_sampler.h>
 #include <samplers/distributed_weighted_sampler.h>
 #include <samplers/evaluation_sampler.h>
+#include <samplers/stream_sampler.h>

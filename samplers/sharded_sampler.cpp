@@ -5,6 +5,7 @@
 #include <torch/serialize/archive.h>
 
 #include <algorithm>
+#include <mutex>
 
 namespace ddp {
 namespace {
@@ -27,6 +28,25 @@ int64_t value_of(const State& state, const std::string& name) {
 
 } // namespace
 
+struct ShardedSampler::Progress {
+  int64_t epoch = 0;
+  // How much of its sequence was done before the last load.
+  size_t start = 0;
+  // How many of this rank's samples after that `load` passes over.
+  size_t position = 0;
+  // Whether the next `reset` goes on from there.
+  bool resumes = false;
+  // This rank's samples since: how many were given out, and how many the loop
+  // is done with.
+  size_t drawn = 0;
+  size_t done = 0;
+};
+
+struct ShardedSampler::Shared {
+  std::mutex mutex;
+  Progress progress;
+};
+
 ShardedSampler::ShardedSampler(
     const char* name,
     size_t length,
@@ -37,7 +57,8 @@ ShardedSampler::ShardedSampler(
       length_(length),
       num_replicas_(static_cast<size_t>(num_replicas)),
       rank_(static_cast<size_t>(rank)),
-      remainder_(remainder) {
+      remainder_(remainder),
+      shared_(std::make_shared<Shared>()) {
   TORCH_CHECK_VALUE(
       num_replicas >= 1,
       name,
@@ -61,14 +82,17 @@ ShardedSampler::ShardedSampler(
 }
 
 void ShardedSampler::set_epoch(int64_t epoch) {
-  if (epoch != progress_->epoch) {
-    *progress_ = {};
-    progress_->epoch = epoch;
+  const std::lock_guard lock(shared_->mutex);
+  auto& progress = shared_->progress;
+  if (epoch != progress.epoch) {
+    progress = {};
+    progress.epoch = epoch;
   }
 }
 
 int64_t ShardedSampler::epoch() const {
-  return progress_->epoch;
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->progress.epoch;
 }
 
 size_t ShardedSampler::size() const {
@@ -89,20 +113,44 @@ size_t ShardedSampler::share_of(size_t rest) const {
   }
 }
 
+/// Where sample `position` of this rank's stands in the sequence.
+size_t ShardedSampler::place(size_t position) const {
+  // Beyond the end is the padding: the sequence repeated.
+  return (start_ + rank_ + position * num_replicas_) % length_;
+}
+
+size_t ShardedSampler::first_index(size_t /*length*/, int64_t /*epoch*/) const {
+  return 0;
+}
+
 void ShardedSampler::reset(std::optional<size_t> new_size) {
   length_ = new_size.value_or(length_);
-  auto& progress = *progress_;
+  const std::lock_guard lock(shared_->mutex);
+  begin(shared_->progress);
+}
+
+void ShardedSampler::begin(Progress& progress) {
   if (!progress.resumes) {
     progress.start = 0;
+    progress.position = 0;
   }
   progress.resumes = false;
-  progress.drawn = 0;
-  progress.done = 0;
   drawn_epoch_ = progress.epoch;
   start_ = std::min(progress.start, length_);
   size_ = share_of(length_ - start_);
-  position_ = 0;
+  position_ = std::min(progress.position, size_);
+  progress.drawn = position_;
+  progress.done = position_;
   drawn_ = false;
+}
+
+/// Begins there, and lets the loader's copy do so too.
+void ShardedSampler::go_on_from(const Progress& progress) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->progress = progress;
+  shared_->progress.resumes = true;
+  begin(shared_->progress);
+  shared_->progress.resumes = true;
 }
 
 std::optional<std::vector<size_t>> ShardedSampler::next(size_t batch_size) {
@@ -110,30 +158,36 @@ std::optional<std::vector<size_t>> ShardedSampler::next(size_t batch_size) {
     return std::nullopt;
   }
   draw();
-  const auto first = indices_.begin() + static_cast<ptrdiff_t>(position_);
-  const auto count = std::min(batch_size, size_ - position_);
-  position_ += count;
-  progress_->drawn = position_;
-  progress_->resumes = false;
-  return std::vector<size_t>(first, first + static_cast<ptrdiff_t>(count));
+  std::vector<size_t> batch(std::min(batch_size, size_ - position_));
+  for (auto& index : batch) {
+    index = indices_.empty() ? first_ + place(position_) : indices_[position_];
+    ++position_;
+  }
+  const std::lock_guard lock(shared_->mutex);
+  shared_->progress.drawn = position_;
+  shared_->progress.resumes = false;
+  return batch;
 }
 
 void ShardedSampler::advance(size_t count) {
+  const std::lock_guard lock(shared_->mutex);
+  auto& progress = shared_->progress;
   TORCH_CHECK_VALUE(
-      progress_->done + count <= progress_->drawn,
+      progress.done + count <= progress.drawn,
       name_,
       ": advance(",
       count,
       ") after ",
-      progress_->done,
+      progress.done,
       " samples, but only ",
-      progress_->drawn,
+      progress.drawn,
       " were drawn since the epoch began");
-  progress_->done += count;
+  progress.done += count;
 }
 
 State ShardedSampler::state_dict() const {
-  const auto& progress = *progress_;
+  const std::lock_guard lock(shared_->mutex);
+  const auto& progress = shared_->progress;
   TORCH_CHECK(
       progress.done > 0 || progress.drawn == 0,
       name_,
@@ -185,10 +239,7 @@ void ShardedSampler::load_state_dict(const State& state) {
   Progress progress;
   progress.epoch = value_of(state, "epoch");
   progress.start = static_cast<size_t>(done);
-  progress.resumes = true;
-  *progress_ = progress;
-  reset();
-  progress_->resumes = true; // for the loader's copy
+  go_on_from(progress);
 }
 
 void ShardedSampler::save(torch::serialize::OutputArchive& archive) const {
@@ -202,12 +253,12 @@ void ShardedSampler::load(torch::serialize::InputArchive& archive) {
   archive.read("epoch", epoch);
   archive.read("start", start);
   archive.read("position", position);
-  const auto begin =
+  const auto first =
       std::clamp<int64_t>(start.toInt(), 0, static_cast<int64_t>(length_));
   const auto samples =
-      static_cast<int64_t>(share_of(length_ - static_cast<size_t>(begin)));
+      static_cast<int64_t>(share_of(length_ - static_cast<size_t>(first)));
   TORCH_CHECK(
-      start.toInt() == begin && 0 <= position.toInt() &&
+      start.toInt() == first && 0 <= position.toInt() &&
           position.toInt() <= samples,
       name_,
       ": the saved position is ",
@@ -216,13 +267,11 @@ void ShardedSampler::load(torch::serialize::InputArchive& archive) {
       samples,
       " samples in an epoch; load into a sampler of the same dataset, number "
       "of ranks and options");
-  *progress_ = {};
-  progress_->epoch = epoch.toInt();
-  progress_->start = static_cast<size_t>(begin);
-  progress_->resumes = true;
-  reset();
-  position_ = static_cast<size_t>(position.toInt());
-  progress_->drawn = position_;
+  Progress progress;
+  progress.epoch = epoch.toInt();
+  progress.start = static_cast<size_t>(first);
+  progress.position = static_cast<size_t>(position.toInt());
+  go_on_from(progress);
 }
 
 void ShardedSampler::draw() {
@@ -230,13 +279,11 @@ void ShardedSampler::draw() {
     return;
   }
   const auto order = sequence(length_, drawn_epoch_);
-  const auto* source =
-      order.defined() ? order.const_data_ptr<int64_t>() : nullptr;
-  indices_.resize(size_);
-  for (size_t i = 0; i < size_; ++i) {
-    // Positions past the end are the padding: the order repeated.
-    const auto place = (start_ + rank_ + i * num_replicas_) % length_;
-    indices_[i] = source ? static_cast<size_t>(source[place]) : place;
+  first_ = first_index(length_, drawn_epoch_);
+  indices_.resize(order.defined() ? size_ : 0);
+  for (size_t i = 0; i < indices_.size(); ++i) {
+    indices_[i] =
+        static_cast<size_t>(order.const_data_ptr<int64_t>()[place(i)]);
   }
   drawn_ = true;
 }

@@ -21,9 +21,9 @@ class ProcessGroup;
 ///
 /// `torch::data::make_data_loader` copies its sampler. Copies share the epoch
 /// and how far the training loop is, so what is told to the one that the
-/// program holds reaches the loader's; each has its own order and position. Not
-/// safe to use from several threads at once (a data loader asks its sampler
-/// from one).
+/// program holds reaches the loader's; each has its own order and position. One
+/// copy is not safe to use from several threads at once (a data loader asks its
+/// sampler from one); different copies are.
 ///
 /// **Going on in the middle of an epoch.** Workers fetch ahead of the loop, so
 /// that only the loop knows how far it is: it says so with `advance`. What
@@ -79,12 +79,13 @@ class ShardedSampler : public torch::data::samplers::Sampler<> {
   void load_state_dict(
       const torch::OrderedDict<std::string, at::Tensor>& state);
 
-  /// Stores the epoch of the current order and the position in it: what was
-  /// drawn, which workers may have fetched ahead.
+  /// Stores the epoch of the current order and the position in it: what this
+  /// rank drew, which workers may have fetched ahead of the loop.
   void save(torch::serialize::OutputArchive& archive) const override;
 
   /// Goes on where `save` was called, in a sampler of the same sequence, ranks
-  /// and options. Throws `c10::Error` if the position lies beyond the end.
+  /// and options, at once or after one `reset` (in a copy too). What was drawn
+  /// counts as done. Throws `c10::Error` if the position lies beyond the end.
   void load(torch::serialize::InputArchive& archive) override;
 
  protected:
@@ -110,27 +111,23 @@ class ShardedSampler : public torch::data::samplers::Sampler<> {
   ShardedSampler& operator=(const ShardedSampler&) = default;
 
   /// The sequence of an epoch: int64 of shape [length] on the CPU; undefined
-  /// stands for 0, 1, 2, ...
+  /// stands for `first_index`, the one after it, ..., which takes no memory.
   virtual at::Tensor sequence(size_t length, int64_t epoch) const = 0;
+
+  /// Where an undefined sequence begins; 0 unless overridden.
+  virtual size_t first_index(size_t length, int64_t epoch) const;
 
   /// What else the sequence depends on, for `state_dict`.
   virtual torch::OrderedDict<std::string, int64_t> identity() const = 0;
 
  private:
-  /// What copies share.
-  struct Progress {
-    int64_t epoch = 0;
-    /// How much of its sequence was done before the last load.
-    size_t start = 0;
-    /// Whether the next `reset` goes on from there.
-    bool resumes = false;
-    /// This rank's samples since: how many were given out, and how many the
-    /// loop is done with.
-    size_t drawn = 0;
-    size_t done = 0;
-  };
+  struct Progress;
+  struct Shared; // by copies
 
   size_t share_of(size_t rest) const;
+  size_t place(size_t position) const;
+  void begin(Progress& progress);
+  void go_on_from(const Progress& progress);
   void draw();
 
   const char* name_;
@@ -138,13 +135,14 @@ class ShardedSampler : public torch::data::samplers::Sampler<> {
   size_t num_replicas_;
   size_t rank_;
   Remainder remainder_;
-  std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
+  std::shared_ptr<Shared> shared_;
   /// The order that `next` goes through.
   int64_t drawn_epoch_ = 0;
   size_t start_ = 0;
   size_t size_;
   bool drawn_ = false;
-  std::vector<size_t> indices_;
+  size_t first_ = 0;
+  std::vector<size_t> indices_; // empty where the sequence is undefined
   size_t position_ = 0;
 };
 

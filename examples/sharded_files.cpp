@@ -1,0 +1,143 @@
+// Trains on files that need not fit into memory: each rank maps its own alone.
+// Run: ddprun --nproc-per-node 2 sharded_files --data FOLDER --make 8
+
+#include "mapped_shards.h"
+#include "shard_sampler.h"
+
+#include <ddp/ddp.h>
+#include <torch/torch.h>
+
+#include <CLI/CLI.hpp>
+
+#include <cinttypes>
+#include <cstdio>
+#include <filesystem>
+
+namespace {
+
+struct Arguments {
+  std::string data;
+  int64_t make = 0;
+  int64_t records = 4096;
+  int64_t epochs = 3;
+  int64_t batch_size = 64;
+  int64_t workers = 2;
+  uint64_t seed = 0;
+};
+
+/// Writes shards of points, labelled by whether they lie inside a ball. Each
+/// rank writes its part of the files.
+void make_shards(const Arguments& arguments, const ddp::ProcessGroup& group) {
+  constexpr int64_t kFeatures = 16;
+  std::filesystem::create_directories(arguments.data);
+  for (auto i = group.rank(); i < arguments.make; i += group.size()) {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(i);
+    const auto count = arguments.records + 100 * (i % 3); // sizes may differ
+    const auto points = torch::randn({count, kFeatures}, generator);
+    const auto inside = points.square().sum(1).lt(kFeatures);
+    char name[32];
+    std::snprintf(name, sizeof(name), "%06" PRId64 ".shard", i);
+    write_shard(arguments.data + "/" + name, points, inside);
+  }
+  group.barrier();
+}
+
+torch::nn::Sequential make_net(size_t features) {
+  const auto inputs = static_cast<int64_t>(features);
+  return torch::nn::Sequential(
+      torch::nn::Linear(inputs, 64),
+      torch::nn::ReLU(),
+      torch::nn::Linear(64, 2));
+}
+
+/// The mean loss over all ranks' batches.
+template <typename Loader>
+double train_epoch(
+    torch::nn::Sequential& net,
+    Loader& loader,
+    torch::optim::Optimizer& optimizer,
+    const ddp::ProcessGroup& group) {
+  auto total = torch::zeros({1}, torch::device(group.device()));
+  int64_t steps = 0;
+  for (auto& batch : loader) {
+    optimizer.zero_grad();
+    const auto guess = net->forward(batch.data.to(group.device()));
+    const auto loss = torch::nn::functional::cross_entropy(
+        guess, batch.target.to(group.device()));
+    loss.backward(); // gradients are averaged here
+    optimizer.step();
+    total += loss.detach();
+    ++steps;
+  }
+  group.all_reduce(total, ddp::ReduceOp::kMean);
+  return total.item<double>() / static_cast<double>(steps);
+}
+
+void train(const Arguments& arguments) {
+  auto group = ddp::init_process_group();
+  ddp::manual_seed(arguments.seed, group);
+  if (arguments.make > 0) {
+    make_shards(arguments, group);
+  }
+  MappedShards shards(arguments.data); // maps nothing yet
+  ShardSampler sampler(shards.shard_sizes(), group, arguments.seed);
+  const auto loader = torch::data::make_data_loader(
+      shards,
+      sampler,
+      torch::data::DataLoaderOptions(arguments.batch_size)
+          .workers(arguments.workers));
+
+  auto net = make_net(shards.features());
+  net->to(group.device());
+  ddp::Reducer reducer(net, group);
+  torch::optim::Adam optimizer(net->parameters(), 3e-3);
+  const bool speaks = group.rank() == 0;
+  for (int64_t epoch = 0; epoch < arguments.epochs; ++epoch) {
+    sampler.set_epoch(epoch);
+    const auto loss = train_epoch(net, *loader, optimizer, group);
+    if (speaks) {
+      std::printf("epoch %" PRId64 ": loss %.4f\n", epoch + 1, loss);
+    }
+    const auto now = "rank " + std::to_string(group.rank()) + " drew " +
+        std::to_string(sampler.size()) + " of " +
+        std::to_string(*shards.size()) + " records, has mapped " +
+        std::to_string(shards.mapped_shards()) + " of " +
+        std::to_string(shards.shard_sizes().size()) + " files";
+    for (const auto& line : group.all_gather(now)) {
+      if (speaks) {
+        std::printf("  %s\n", line.c_str());
+      }
+    }
+  }
+  ddp::verify_same_parameters(*net, group);
+  if (speaks) {
+    std::printf("parameters: equal on all ranks\n");
+  }
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app("Trains on memory-mapped files, data-parallel.");
+  app.add_option("--data", arguments.data, "folder of *.shard")->required();
+  app.add_option("--make", arguments.make, "first write this many files");
+  app.add_option("--records", arguments.records, "in each file that is made")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--epochs", arguments.epochs)->check(CLI::PositiveNumber);
+  app.add_option("--batch-size", arguments.batch_size, "records per rank")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--workers", arguments.workers)->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", arguments.seed);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    train(arguments);
+  } catch (const c10::Error& error) {
+    std::fprintf(stderr, "error: %s\n", error.what_without_backtrace());
+    return 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

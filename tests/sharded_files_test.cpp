@@ -1,0 +1,228 @@
+// examples/sharded_files.cpp and the classes it is made of.
+
+#include <examples/mapped_shards.h>
+#include <examples/shard_sampler.h>
+#include <tests/support/catch.h>
+#include <tests/support/process.h>
+#include <tests/support/ranks.h>
+#include <tests/support/samplers.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <numeric>
+
+using ddp::ProcessGroup;
+using ddp::test::Command;
+using ddp::test::drain;
+using ddp::test::ranks;
+using ddp::test::read_text;
+using ddp::test::TemporaryFolder;
+using ddp::test::write_text;
+using Indices = std::vector<size_t>;
+
+namespace {
+
+constexpr int64_t kFeatures = 1023; // 4 KiB a record
+
+std::string name_of(size_t shard) {
+  return std::string(1, static_cast<char>('a' + shard)) + ".shard";
+}
+
+/// Record `i` of all has features that are all i, and label i.
+void write_shards(const TemporaryFolder& folder, const Indices& sizes) {
+  int64_t first = 0;
+  for (size_t shard = 0; shard < sizes.size(); ++shard) {
+    const auto last = first + static_cast<int64_t>(sizes[shard]);
+    const auto labels = torch::arange(first, last);
+    const auto features = labels.to(torch::kFloat).unsqueeze(1);
+    write_shard(
+        folder / name_of(shard), features.expand({-1, kFeatures}), labels);
+    first = last;
+  }
+}
+
+/// How many KiB of the file this process has touched through mappings, as the
+/// kernel counts them.
+size_t touched(const std::string& path) {
+  std::ifstream maps("/proc/self/smaps");
+  size_t total = 0;
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find('-') < line.find(' ')) { // begins with an address range
+      inside = line.find(path) != std::string::npos;
+    } else if (inside && line.rfind("Rss:", 0) == 0) {
+      total += std::stoul(line.substr(4));
+    }
+  }
+  return total;
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+ddp::test::Outcome sharded_files(const std::vector<std::string>& options) {
+  Command command{
+      {variable("DDPRUN"),
+       "--nproc-per-node",
+       "3",
+       variable("DDP_EXAMPLES") + "/sharded_files"},
+      {{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}}};
+  command.arguments.insert(
+      command.arguments.end(), options.begin(), options.end());
+  return run(command, std::chrono::seconds(60));
+}
+
+double loss_of(const std::string& output, const std::string& epoch) {
+  const auto at = output.find(epoch + ": loss ");
+  REQUIRE(at != std::string::npos);
+  return std::stod(output.substr(at + epoch.size() + 7));
+}
+
+} // namespace
+
+TEST_CASE("the example of sharded files trains on three ranks") {
+  const TemporaryFolder folder;
+  const auto outcome = sharded_files(
+      {"--data", folder / "shards", "--make", "9", "--records", "1000"});
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  REQUIRE(
+      loss_of(outcome.output, "epoch 3") <
+      0.9 * loss_of(outcome.output, "epoch 1"));
+  // 9900 records, of which each rank has a third, from 3 files or a few more.
+  for (const std::string rank : {"0", "1", "2"}) {
+    const auto line =
+        "rank " + rank + " drew 3300 of 9900 records, has mapped ";
+    const auto at = outcome.output.find(line);
+    REQUIRE(at != std::string::npos);
+    REQUIRE(std::stoi(outcome.output.substr(at + line.size())) <= 5);
+  }
+  REQUIRE_THAT(outcome.output, ContainsSubstring("equal on all ranks"));
+  // The files are there for the next run.
+  REQUIRE(
+      sharded_files({"--data", folder / "shards", "--epochs", "1"}).exit_code ==
+      0);
+}
+
+TEST_CASE("the example of sharded files names a file that is damaged") {
+  const TemporaryFolder folder;
+  write_shards(folder, {4, 4});
+  const auto path = folder / name_of(1);
+  const auto text = read_text(path);
+  write_text(path, text.substr(0, text.size() - 1));
+  const auto outcome = sharded_files({"--data", folder.path()});
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code != 0);
+  REQUIRE_THAT(
+      outcome.output,
+      ContainsSubstring("b.shard' is damaged or incomplete") &&
+          ContainsSubstring("16383 bytes, but 4 records of 4096"));
+}
+
+TEST_CASE("a rank touches the files of its own part alone") {
+  ranks(4, [](ProcessGroup group) {
+    const Indices sizes{40, 50, 60, 40, 50, 60, 40, 50, 60, 40}; // 490 records
+    const TemporaryFolder folder;
+    write_shards(folder, sizes);
+    MappedShards shards(folder.path());
+    REQUIRE(shards.shard_sizes() == sizes);
+    ShardSampler sampler(shards.shard_sizes(), group, 3);
+    REQUIRE(sampler.size() == 122);
+    const auto loader = torch::data::make_data_loader(
+        shards, sampler, torch::data::DataLoaderOptions(8).workers(2));
+    sampler.set_epoch(5);
+    auto seen = torch::zeros({490}, torch::kLong);
+    for (auto& batch : *loader) {
+      REQUIRE(batch.data.select(1, 0).equal(batch.data.select(1, 1022)));
+      REQUIRE(batch.data.select(1, 0).to(torch::kLong).equal(batch.target));
+      seen.index_add_(0, batch.target, torch::ones_like(batch.target));
+    }
+    size_t first = 0;
+    size_t used = 0;
+    for (size_t shard = 0; shard < sizes.size(); ++shard) {
+      const auto end = first + sizes[shard];
+      const auto count = seen.slice(0, first, end).sum().item<int64_t>();
+      const auto kib = touched(folder / name_of(shard));
+      INFO("rank " << group.rank() << ", shard " << shard);
+      // A record is 4 KiB; with it come the header, and pages around it.
+      REQUIRE((kib > 0) == (count > 0));
+      REQUIRE(kib >= static_cast<size_t>(4 * count));
+      used += count > 0;
+      first = end;
+    }
+    REQUIRE(used == shards.mapped_shards());
+    REQUIRE(used <= 5); // 122 of 490 records, at most three files of 40 between
+    group.all_reduce(seen);
+    REQUIRE(seen.max().item<int64_t>() == 1);
+    REQUIRE(seen.sum().item<int64_t>() == 488);
+  });
+}
+
+TEST_CASE("the order of records is another in each epoch, file by file") {
+  const Indices sizes{3, 0, 4, 5};
+  ShardSampler sampler(sizes, ProcessGroup(), 1);
+  std::vector<Indices> orders, last_files;
+  for (const int64_t epoch : {0, 1, 0}) {
+    sampler.set_epoch(epoch);
+    auto loaders = sampler;
+    loaders.reset();
+    auto order = drain(loaders);
+    orders.push_back(order);
+    size_t changes = 0; // of the file
+    const auto file = [](size_t i) { return (i >= 3) + (i >= 7); };
+    for (size_t i = 1; i < order.size(); ++i) {
+      changes += file(order[i - 1]) != file(order[i]);
+    }
+    REQUIRE(changes == 2);
+    Indices last_file;
+    std::copy_if(
+        order.begin(),
+        order.end(),
+        std::back_inserter(last_file),
+        [&](size_t i) { return file(i) == 2; });
+    last_files.push_back(last_file);
+    std::sort(order.begin(), order.end());
+    Indices all(12);
+    std::iota(all.begin(), all.end(), 0);
+    REQUIRE(order == all);
+  }
+  REQUIRE(orders[0] != orders[1]);
+  REQUIRE(orders[0] == orders[2]);
+  REQUIRE(last_files[0] != last_files[1]);
+}
+
+TEST_CASE("files that are no shards are refused by name") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& reason) {
+    REQUIRE_THROWS_WITH(MappedShards(folder.path()), ContainsSubstring(reason));
+  };
+  REQUIRE_THROWS_WITH(
+      MappedShards(folder / "none"), ContainsSubstring("there is no folder"));
+  refused("there are no files *.shard");
+  write_shards(folder, {4, 4});
+  REQUIRE(MappedShards(folder.path()).size() == 8);
+  REQUIRE_THROWS_WITH(
+      MappedShards(folder.path()).get_batch({8}),
+      ContainsSubstring("no record 8 of 8"));
+  const auto path = folder / name_of(1);
+  const auto good = read_text(path);
+  write_text(path, "");
+  refused("b.shard' is no shard");
+  write_text(path, "shard02\n" + good.substr(8));
+  refused("b.shard' is no shard");
+  write_text(path, good + "x");
+  refused("b.shard' is damaged or incomplete");
+  auto changed = good;
+  changed.replace(8, 8, 8, '\xff');
+  write_text(path, changed);
+  refused("18446744073709551615 features");
+  changed = good;
+  changed.replace(16, 8, 8, '\xff');
+  write_text(path, changed);
+  refused("18446744073709551615 records");
+  write_shard(path, torch::ones({2, 3}), torch::ones({2}, torch::kLong));
+  refused("b.shard' have 3 features, but 1023");
+}

@@ -1,0 +1,241 @@
+#include <samplers/distributed_sampler.h>
+#include <samplers/evaluation_sampler.h>
+#include <samplers/stream_sampler.h>
+#include <tests/support/catch.h>
+#include <tests/support/samplers.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+using ddp::StreamSampler;
+using ddp::StreamSamplerOptions;
+using ddp::test::drain;
+using Indices = std::vector<size_t>;
+using State = torch::OrderedDict<std::string, at::Tensor>;
+
+namespace {
+
+/// A stream that nobody knows the length of; its samples are their indices.
+struct Stream : torch::data::datasets::Dataset<Stream, size_t> {
+  size_t get(size_t index) override {
+    return index;
+  }
+  std::optional<size_t> size() const override {
+    return std::nullopt;
+  }
+};
+
+StreamSamplerOptions epochs_of(size_t size) {
+  return StreamSamplerOptions().epoch_size(size);
+}
+
+auto loader_of(const StreamSampler& sampler, size_t workers, bool ordered) {
+  return torch::data::make_data_loader(
+      Stream(),
+      sampler,
+      torch::data::DataLoaderOptions(4).workers(workers).enforce_ordering(
+          ordered));
+}
+
+Indices sorted(Indices indices) {
+  std::sort(indices.begin(), indices.end());
+  return indices;
+}
+
+Indices up_to(size_t count) {
+  Indices all(count);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+/// Ranks that step together for at most `steps` batches, from `state` on; what
+/// they were done with, and rank 0's state afterwards.
+Indices run(
+    int64_t world,
+    const StreamSamplerOptions& options,
+    size_t steps,
+    std::optional<State>& state) {
+  Indices done;
+  std::optional<State> reached;
+  for (int64_t rank = 0; rank < world; ++rank) {
+    StreamSampler sampler(world, rank, options);
+    if (state) {
+      sampler.load_state_dict(*state);
+    }
+    sampler.reset(); // as a loader does
+    for (size_t step = 0; step < steps; ++step) {
+      const auto batch = sampler.next(3);
+      if (!batch) {
+        break;
+      }
+      done.insert(done.end(), batch->begin(), batch->end());
+      sampler.advance(batch->size());
+    }
+    if (rank == 0) {
+      reached = sampler.state_dict();
+    }
+  }
+  state = reached;
+  return done;
+}
+
+} // namespace
+
+TEST_CASE("samples in the dataset's order take no memory") {
+  constexpr size_t kMany = 1'000'000'000'000;
+  ddp::EvaluationSampler evaluation(kMany, 3, 1);
+  evaluation.reset();
+  REQUIRE(evaluation.next(3) == Indices{1, 4, 7});
+  ddp::DistributedSampler plain(
+      kMany, 3, 2, ddp::SamplerOptions().shuffle(false));
+  plain.reset();
+  REQUIRE(plain.next(2) == Indices{2, 5});
+  REQUIRE(plain.next(2) == Indices{8, 11});
+}
+
+TEST_CASE("a stream's epochs follow one another, and nothing comes twice") {
+  constexpr size_t kEpoch = 60;
+  for (const size_t workers : {0, 1, 2, 3, 4}) {
+    for (const bool ordered : {true, false}) {
+      for (const int64_t world : {3, 4}) {
+        INFO(workers << " workers, " << world << " ranks, " << ordered);
+        Indices all;
+        for (int64_t rank = 0; rank < world; ++rank) {
+          StreamSampler sampler(world, rank, epochs_of(kEpoch));
+          REQUIRE(sampler.size() == kEpoch / static_cast<size_t>(world));
+          const auto loader = loader_of(sampler, workers, ordered);
+          for (int64_t epoch = 0; epoch < 3; ++epoch) {
+            sampler.set_epoch(epoch);
+            Indices part;
+            for (auto& batch : *loader) {
+              part.insert(part.end(), batch.begin(), batch.end());
+            }
+            REQUIRE(part.size() == sampler.size());
+            if (ordered) {
+              REQUIRE(part.front() == epoch * kEpoch + rank);
+              REQUIRE(part == sorted(part));
+            }
+            all.insert(all.end(), part.begin(), part.end());
+          }
+        }
+        REQUIRE(sorted(all) == up_to(3 * kEpoch));
+      }
+    }
+  }
+}
+
+TEST_CASE("ranks draw equally many of an epoch of a stream") {
+  Indices all;
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    StreamSampler sampler(3, rank, epochs_of(11));
+    sampler.set_epoch(2);
+    sampler.reset();
+    const auto part = drain(sampler);
+    REQUIRE(part.size() == 3);
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  REQUIRE(sorted(all) == Indices{22, 23, 24, 25, 26, 27, 28, 29, 30});
+}
+
+TEST_CASE("an endless stream is dealt to the ranks for as long as they ask") {
+  for (const size_t workers : {0, 1, 3}) {
+    for (const bool ordered : {true, false}) {
+      INFO(workers << " workers, ordered: " << ordered);
+      Indices all;
+      for (int64_t rank = 0; rank < 3; ++rank) {
+        StreamSampler sampler(3, rank);
+        REQUIRE(sampler.size() > size_t(1) << 60);
+        const auto loader = loader_of(sampler, workers, ordered);
+        size_t step = 0;
+        for (auto& batch : *loader) {
+          all.insert(all.end(), batch.begin(), batch.end());
+          sampler.advance(batch.size());
+          if (++step == 50) {
+            break;
+          }
+        }
+        REQUIRE(sampler.state_dict()["samples_done"].item<int64_t>() == 600);
+      }
+      all = sorted(all);
+      REQUIRE(std::adjacent_find(all.begin(), all.end()) == all.end());
+      REQUIRE(all.size() == 600);
+      if (ordered) {
+        REQUIRE(all == up_to(600));
+      }
+    }
+  }
+}
+
+TEST_CASE("a stream is gone on with by other ranks, each sample once") {
+  std::mt19937 random(3);
+  const auto steps = [&] {
+    return std::uniform_int_distribution<size_t>(0, 9)(random);
+  };
+  for (int trial = 0; trial < 200; ++trial) {
+    for (const bool endless : {true, false}) {
+      const auto options =
+          endless ? StreamSamplerOptions() : epochs_of(10'000'000);
+      std::optional<State> state;
+      Indices seen;
+      for (const int64_t world : {4, 3, 1, 5}) {
+        const auto part = run(world, options, steps(), state);
+        seen.insert(seen.end(), part.begin(), part.end());
+      }
+      INFO("trial " << trial << ", endless: " << endless);
+      REQUIRE(sorted(seen) == up_to(seen.size()));
+    }
+  }
+}
+
+TEST_CASE("a stream goes on in a later epoch where it stopped") {
+  StreamSampler sampler(3, 1, epochs_of(30));
+  sampler.set_epoch(4);
+  sampler.reset();
+  REQUIRE(sampler.next(2) == Indices{121, 124});
+  sampler.advance(2);
+  StreamSampler resumed(4, 0, epochs_of(30));
+  resumed.load_state_dict(sampler.state_dict());
+  REQUIRE(resumed.epoch() == 4);
+  REQUIRE(drain(resumed) == Indices{126, 130, 134, 138, 142, 146});
+  resumed.set_epoch(5);
+  resumed.reset();
+  REQUIRE(resumed.next(2) == Indices{150, 154});
+}
+
+TEST_CASE("what a stream cannot be is refused") {
+  REQUIRE_THROWS_AS(StreamSampler(3, 0, epochs_of(0)), c10::ValueError);
+  REQUIRE_THROWS_AS(StreamSampler(3, 3), c10::ValueError);
+  StreamSampler sampler(3, 0, epochs_of(9));
+  sampler.set_epoch(-1);
+  sampler.reset();
+  REQUIRE_THROWS_WITH(sampler.next(1), ContainsSubstring("epoch is -1"));
+  StreamSampler endless(3, 0);
+  REQUIRE_THROWS_WITH(
+      endless.load_state_dict(sampler.state_dict()),
+      ContainsSubstring("length was 9 there"));
+}
+
+TEST_CASE("a copy of a sampler goes on where an archive was saved") {
+  ddp::DistributedSampler sampler(30, 3, 1);
+  sampler.set_epoch(2);
+  sampler.reset();
+  sampler.next(4);
+  torch::serialize::OutputArchive saved;
+  sampler.save(saved);
+  const auto rest = drain(sampler);
+  std::stringstream bytes;
+  saved.save_to(bytes);
+  torch::serialize::InputArchive archive;
+  archive.load_from(bytes);
+
+  ddp::DistributedSampler held(30, 3, 1);
+  auto loaders = held;
+  held.load(archive);
+  loaders.reset(); // as a loader does
+  REQUIRE(drain(loaders) == rest);
+  held.advance(rest.size());
+  REQUIRE(held.state_dict()["samples_done"].item<int64_t>() == 30);
+  loaders.reset();
+  REQUIRE(drain(loaders).size() == 10);
+}
