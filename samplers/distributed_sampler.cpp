@@ -4,6 +4,8 @@
 #include <ATen/ops/randperm.h>
 #include <ddp/process_group.h>
 
+#include <limits>
+
 namespace ddp {
 
 DistributedSampler::DistributedSampler(
@@ -31,8 +33,11 @@ at::Tensor DistributedSampler::sequence(size_t length, int64_t epoch) const {
   }
   auto generator = at::detail::createCPUGenerator(
       options_.seed() + static_cast<uint64_t>(epoch));
-  return at::randperm(
-      static_cast<int64_t>(length), std::move(generator), at::kLong);
+  const bool fits = length <= std::numeric_limits<int32_t>::max();
+  return at::randperm( // the same numbers in either dtype
+      static_cast<int64_t>(length),
+      std::move(generator),
+      fits ? at::kInt : at::kLong);
 }
 
 torch::OrderedDict<std::string, int64_t> DistributedSampler::identity() const {

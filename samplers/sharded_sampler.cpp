@@ -45,6 +45,10 @@ struct ShardedSampler::Progress {
 struct ShardedSampler::Shared {
   std::mutex mutex;
   Progress progress;
+  // How many loops began, in whichever copy.
+  uint64_t loops = 0;
+  // Whether the program ever said how far it is.
+  bool advances = false;
 };
 
 ShardedSampler::ShardedSampler(
@@ -135,6 +139,7 @@ void ShardedSampler::begin(Progress& progress) {
     progress.position = 0;
   }
   progress.resumes = false;
+  loop_ = ++shared_->loops;
   drawn_epoch_ = progress.epoch;
   start_ = std::min(progress.start, length_);
   size_ = share_of(length_ - start_);
@@ -154,6 +159,7 @@ void ShardedSampler::go_on_from(const Progress& progress) {
 }
 
 std::optional<std::vector<size_t>> ShardedSampler::next(size_t batch_size) {
+  check_loop();
   if (position_ == size_) {
     return std::nullopt;
   }
@@ -167,6 +173,19 @@ std::optional<std::vector<size_t>> ShardedSampler::next(size_t batch_size) {
   shared_->progress.drawn = position_;
   shared_->progress.resumes = false;
   return batch;
+}
+
+void ShardedSampler::check_loop() {
+  const std::lock_guard lock(shared_->mutex);
+  if (position_ == 0) {
+    loop_ = ++shared_->loops;
+  }
+  TORCH_CHECK(
+      loop_ == shared_->loops || !shared_->advances,
+      name_,
+      ": a loop over a copy of this sampler began in the middle of this one, "
+      "and which of the two advance() means cannot be told: give the inner "
+      "loop a sampler of its own");
 }
 
 void ShardedSampler::advance(size_t count) {
@@ -183,13 +202,14 @@ void ShardedSampler::advance(size_t count) {
       progress.drawn,
       " were drawn since the epoch began");
   progress.done += count;
+  shared_->advances = true;
 }
 
 State ShardedSampler::state_dict() const {
   const std::lock_guard lock(shared_->mutex);
   const auto& progress = shared_->progress;
   TORCH_CHECK(
-      progress.done > 0 || progress.drawn == 0,
+      shared_->advances || progress.drawn == 0,
       name_,
       ": ",
       progress.drawn,
@@ -281,9 +301,15 @@ void ShardedSampler::draw() {
   const auto order = sequence(length_, drawn_epoch_);
   first_ = first_index(length_, drawn_epoch_);
   indices_.resize(order.defined() ? size_ : 0);
-  for (size_t i = 0; i < indices_.size(); ++i) {
-    indices_[i] =
-        static_cast<size_t>(order.const_data_ptr<int64_t>()[place(i)]);
+  const auto take = [&](const auto* source) {
+    for (size_t i = 0; i < indices_.size(); ++i) {
+      indices_[i] = static_cast<size_t>(source[place(i)]);
+    }
+  };
+  if (order.defined() && order.scalar_type() == at::kInt) {
+    take(order.const_data_ptr<int32_t>());
+  } else if (order.defined()) {
+    take(order.const_data_ptr<int64_t>());
   }
   drawn_ = true;
 }

@@ -21,9 +21,10 @@ class ProcessGroup;
 ///
 /// `torch::data::make_data_loader` copies its sampler. Copies share the epoch
 /// and how far the training loop is, so what is told to the one that the
-/// program holds reaches the loader's; each has its own order and position. One
-/// copy is not safe to use from several threads at once (a data loader asks its
-/// sampler from one); different copies are.
+/// program holds reaches the loader's; each has its own order and position. So
+/// a loop inside another one needs a sampler of its own. One copy is not safe
+/// to use from several threads at once (a data loader asks its sampler from
+/// one); different copies are.
 ///
 /// **Going on in the middle of an epoch.** Workers fetch ahead of the loop, so
 /// that only the loop knows how far it is: it says so with `advance`. What
@@ -61,7 +62,9 @@ class ShardedSampler : public torch::data::samplers::Sampler<> {
   /// given. Where a state was loaded, goes on from there, once.
   void reset(std::optional<size_t> new_size = std::nullopt) override;
 
-  /// The next `batch_size` indices, fewer at the end, then nothing.
+  /// The next `batch_size` indices, fewer at the end, then nothing. Throws
+  /// `c10::Error` where the program uses `advance`, and a copy began another
+  /// loop since this one's began.
   std::optional<std::vector<size_t>> next(size_t batch_size) override;
 
   /// Says that the loop is done with `count` more samples of this rank. Throws
@@ -110,7 +113,8 @@ class ShardedSampler : public torch::data::samplers::Sampler<> {
   ShardedSampler(const ShardedSampler&) = default;
   ShardedSampler& operator=(const ShardedSampler&) = default;
 
-  /// The sequence of an epoch: int64 of shape [length] on the CPU; undefined
+  /// The sequence of an epoch: int64 of shape [length] on the CPU, or int32,
+  /// which takes half the memory; undefined
   /// stands for `first_index`, the one after it, ..., which takes no memory.
   virtual at::Tensor sequence(size_t length, int64_t epoch) const = 0;
 
@@ -127,6 +131,7 @@ class ShardedSampler : public torch::data::samplers::Sampler<> {
   size_t share_of(size_t rest) const;
   size_t place(size_t position) const;
   void begin(Progress& progress);
+  void check_loop();
   void go_on_from(const Progress& progress);
   void draw();
 
@@ -140,6 +145,7 @@ class ShardedSampler : public torch::data::samplers::Sampler<> {
   int64_t drawn_epoch_ = 0;
   size_t start_ = 0;
   size_t size_;
+  uint64_t loop_ = 0;
   bool drawn_ = false;
   size_t first_ = 0;
   std::vector<size_t> indices_; // empty where the sequence is undefined

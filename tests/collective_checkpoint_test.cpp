@@ -1,6 +1,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/shared_folder.h>
 
 #include <checkpoint/checkpoint.h>
 #include <ddp/distributed_data_parallel.h>
@@ -17,29 +18,7 @@ using ddp::test::BranchNet;
 using ddp::test::Command;
 using ddp::test::RankOptions;
 using ddp::test::ranks;
-using ddp::test::TemporaryFolder;
-
-namespace {
-
-/// The folder that the test's first process made, known to its ranks as well.
-struct SharedFolder {
-  SharedFolder() {
-    if (!std::getenv("DDP_TEST_FOLDER")) {
-      own = std::make_unique<TemporaryFolder>();
-      setenv("DDP_TEST_FOLDER", (*own / "").c_str(), 1);
-    }
-    path = std::getenv("DDP_TEST_FOLDER");
-  }
-  ~SharedFolder() {
-    if (own) {
-      unsetenv("DDP_TEST_FOLDER");
-    }
-  }
-  std::unique_ptr<TemporaryFolder> own;
-  std::string path;
-};
-
-} // namespace
+using ddp::test::SharedFolder;
 
 TEST_CASE("what rank 0 saves, every rank loads, wrapped or not") {
   const SharedFolder folder;

@@ -1,22 +1,28 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
+#include <checkpoint/safetensors.h>
 #include <ddp/deterministic.h>
+#include <ddp/distributed_data_parallel.h>
 #include <ddp/random_state.h>
 #include <ddp/reducer.h>
 #include <ddp/seed.h>
 
 #include <random>
 #include <set>
+#include <sstream>
 
 using ddp::ProcessGroup;
 using ddp::test::ranks;
 
 namespace {
 
-/// One of each kind of layer that draws its weights.
+/// One of each kind of LibTorch's layers that have parameters.
 std::vector<std::shared_ptr<torch::nn::Module>> layers() {
   namespace nn = torch::nn;
+  const auto encoder = nn::TransformerEncoderLayer(4, 2);
+  const auto decoder = nn::TransformerDecoderLayer(4, 2);
+  const auto affine = nn::InstanceNormOptions(3).affine(true);
   return {
       nn::Linear(4, 3).ptr(),
       nn::Bilinear(3, 4, 2).ptr(),
@@ -29,21 +35,55 @@ std::vector<std::shared_ptr<torch::nn::Module>> layers() {
       nn::Embedding(5, 3).ptr(),
       nn::EmbeddingBag(5, 3).ptr(),
       nn::RNN(3, 4).ptr(),
-      nn::LSTM(3, 4).ptr(),
-      nn::GRU(3, 4).ptr(),
+      nn::LSTM(nn::LSTMOptions(3, 4).bidirectional(true).proj_size(2)).ptr(),
+      nn::GRU(nn::GRUOptions(3, 4).num_layers(2)).ptr(),
       nn::RNNCell(3, 4).ptr(),
       nn::LSTMCell(3, 4).ptr(),
       nn::GRUCell(3, 4).ptr(),
       nn::MultiheadAttention(4, 2).ptr(),
       nn::TransformerEncoderLayer(4, 2).ptr(),
       nn::TransformerDecoderLayer(4, 2).ptr(),
+      nn::TransformerEncoder(encoder, 2).ptr(),
+      nn::TransformerDecoder(decoder, 2).ptr(),
+      nn::Transformer(nn::TransformerOptions(4, 2, 1, 1)).ptr(),
       nn::AdaptiveLogSoftmaxWithLoss(
           nn::AdaptiveLogSoftmaxWithLossOptions(64, 9, {2, 5}))
           .ptr(),
       nn::BatchNorm1d(3).ptr(),
+      nn::BatchNorm2d(3).ptr(),
+      nn::BatchNorm3d(3).ptr(),
+      nn::InstanceNorm1d(affine).ptr(),
+      nn::InstanceNorm2d(affine).ptr(),
+      nn::InstanceNorm3d(affine).ptr(),
       nn::GroupNorm(nn::GroupNormOptions(1, 3)).ptr(),
       nn::LayerNorm(nn::LayerNormOptions({3})).ptr(),
       nn::PReLU().ptr()};
+}
+
+/// Norms and PReLU begin with ones and zeros.
+bool draws_weights(const torch::nn::Module& layer) {
+  const auto name = layer.name();
+  return name.find("Norm") == std::string::npos &&
+      name.find("PReLU") == std::string::npos;
+}
+
+bool is_equal_on_all(
+    const ProcessGroup& group,
+    const torch::nn::Module& layer) {
+  bool equal = true;
+  for (const auto& parameter : layer.parameters()) {
+    equal = ddp::test::equal_on_all(group, parameter) && equal;
+  }
+  return equal;
+}
+
+/// Drawn numbers, as a text that shows every bit.
+std::string text_of(const torch::Tensor& numbers) {
+  std::ostringstream text;
+  for (const auto& number : numbers.flatten().unbind()) {
+    text << std::hexfloat << number.item<double>() << ' ';
+  }
+  return text.str();
 }
 
 } // namespace
@@ -56,6 +96,10 @@ TEST_CASE("manual_seed gives every rank rank 0's seed and equal states") {
     for (const auto& other : group.all_gather(drawn)) {
       REQUIRE(other.equal(drawn));
     }
+    torch::manual_seed(group.rank());
+    REQUIRE_FALSE(ddp::test::equal_on_all(group, ddp::random_state()["cpu"]));
+    ddp::manual_seed(mine, group);
+    REQUIRE(ddp::test::equal_on_all(group, ddp::random_state()["cpu"]));
   });
 }
 
@@ -83,17 +127,18 @@ TEST_CASE("manual_seed without a seed draws one for all, and says it") {
 
 TEST_CASE("after manual_seed every layer has equal weights on all ranks") {
   ranks(3, [](ProcessGroup group) {
-    torch::manual_seed(group.rank()); // they would differ
-    ddp::manual_seed(7, group);
-    size_t count = 0;
+    torch::manual_seed(group.rank());
     for (const auto& layer : layers()) {
-      for (const auto& parameter : layer->parameters()) {
-        INFO(layer->name());
-        REQUIRE(ddp::test::equal_on_all(group, parameter));
-        ++count;
-      }
+      INFO(layer->name());
+      REQUIRE_FALSE(layer->parameters().empty());
+      REQUIRE(is_equal_on_all(group, *layer) == !draws_weights(*layer));
     }
-    REQUIRE(count > 50);
+    ddp::manual_seed(7, group);
+    for (const auto& layer : layers()) {
+      INFO(layer->name());
+      REQUIRE(is_equal_on_all(group, *layer));
+    }
+    REQUIRE(ddp::test::equal_on_all(group, ddp::random_state()["cpu"]));
   });
 }
 
@@ -112,6 +157,35 @@ TEST_CASE("rank streams differ over ranks and epochs, and come again") {
     REQUIRE_FALSE(masks(1)[0].equal(first[0]));
     REQUIRE(masks(0)[2].equal(first[2]));
   });
+}
+
+TEST_CASE("a second run draws the same dropout masks on each rank") {
+  const auto masks_of_a_run = [] {
+    const auto outcomes = ranks(
+        4,
+        [] {
+          const auto group = ddp::init_process_group();
+          ddp::manual_seed(7, group);
+          torch::nn::Linear net(16, 16);
+          ddp::Reducer reducer(net, group);
+          ddp::seed_rank_streams(7, 2, group);
+          const auto output = net(torch::ones({2, 16}));
+          torch::dropout(output, 0.5, true).sum().backward();
+          const auto mask = torch::dropout(torch::ones({64}), 0.5, true);
+          std::printf("mask: %s\n", text_of(mask).c_str());
+        },
+        {});
+    std::vector<std::string> masks;
+    for (const auto& outcome : outcomes) {
+      masks.push_back(outcome.output.substr(outcome.output.find("mask: ")));
+      masks.back().resize(masks.back().find('\n'));
+    }
+    return masks;
+  };
+  const auto first = masks_of_a_run();
+  const auto second = masks_of_a_run();
+  REQUIRE(std::set<std::string>(first.begin(), first.end()).size() == 4);
+  REQUIRE(first == second);
 }
 
 TEST_CASE("seeds are derived as documented") {
@@ -163,17 +237,83 @@ TEST_CASE("generators go on from their saved states") {
   }()); // not changed by what was refused
 }
 
+TEST_CASE("the states of all generators come back from a file") {
+  const ddp::test::TemporaryFolder folder;
+  const auto path = folder / "random.safetensors";
+  torch::manual_seed(3);
+  std::mt19937 narrow(4);
+  std::mt19937_64 wide(5);
+  std::minstd_rand small(6);
+  const auto draw = [&] {
+    return text_of(torch::randn({5})) + ' ' + std::to_string(narrow()) + ' ' +
+        std::to_string(wide()) + ' ' + std::to_string(small());
+  };
+  draw(); // an odd number of normal ones: the state holds the spare one too
+  auto state = ddp::random_state();
+  state.insert("narrow", ddp::generator_state(narrow));
+  state.insert("wide", ddp::generator_state(wide));
+  state.insert("small", ddp::generator_state(small));
+  ddp::write_safetensors(path, state);
+  const auto expected = draw();
+  REQUIRE(draw() != expected);
+
+  auto read = ddp::read_safetensors(path).tensors;
+  ddp::set_generator_state(narrow, read["narrow"]);
+  ddp::set_generator_state(wide, read["wide"]);
+  ddp::set_generator_state(small, read["small"]);
+  for (const auto* own : {"narrow", "wide", "small"}) {
+    read.erase(own);
+  }
+  ddp::set_random_state(read);
+  REQUIRE(draw() == expected);
+}
+
 TEST_CASE("a Reducer draws no random number") {
   ranks(3, [](ProcessGroup group) {
     ddp::manual_seed(1, group);
     auto net = std::make_shared<ddp::test::UnevenNet>();
+    auto branches = std::make_shared<ddp::test::BranchNet>();
     const auto input = ddp::test::batch(group, 0, 7);
     const auto before = ddp::random_state()["cpu"];
-    ddp::Reducer reducer(net, group);
+    const auto untouched = [&] {
+      return ddp::random_state()["cpu"].equal(before);
+    };
+    ddp::Reducer reducer(net, group); // several buckets
+    ddp::Reducer unused(branches, group);
+    REQUIRE(untouched());
     for (int step = 0; step < 3; ++step) {
       net->forward(input).sum().backward();
+      REQUIRE(untouched());
+      branches->forward(input.slice(1, 0, 4), group.rank() == step)
+          .sum()
+          .backward();
+      REQUIRE(untouched());
+      {
+        const auto guard = reducer.no_sync();
+        net->forward(input).sum().backward();
+      }
+      REQUIRE(untouched());
     }
-    REQUIRE(ddp::random_state()["cpu"].equal(before));
+    REQUIRE(reducer.buckets().size() > 1);
+  });
+}
+
+TEST_CASE("a wrapper draws no random number") {
+  ranks(3, [](ProcessGroup group) {
+    ddp::manual_seed(1, group);
+    const torch::nn::Sequential net(
+        torch::nn::Linear(7, 5), torch::nn::BatchNorm1d(5));
+    const auto input = ddp::test::batch(group, 0, 7);
+    const auto before = ddp::random_state()["cpu"];
+    ddp::DistributedDataParallel<torch::nn::Sequential> model(net, group);
+    for (int step = 0; step < 3; ++step) {
+      {
+        const auto guard = model->no_sync();
+        model->forward(input).sum().backward();
+      }
+      model->forward(input).sum().backward();
+      REQUIRE(ddp::random_state()["cpu"].equal(before));
+    }
   });
 }
 

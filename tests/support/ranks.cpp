@@ -76,10 +76,10 @@ std::optional<Command> command_of_rank(
   return Command{{own_path(), escaped(test)}, {{"DDP_TEST_CALL", call}}};
 }
 
-std::vector<Outcome> ranks(
+std::vector<Command> commands_of_ranks(
     int size,
     const std::function<void()>& body,
-    const RankOptions& options) {
+    const std::map<std::string, std::string>& environment) {
   const auto again = command_of_rank(body, _exit);
   if (!again) {
     return {};
@@ -89,7 +89,7 @@ std::vector<Outcome> ranks(
   for (int rank = 0; rank < size; ++rank) {
     auto command = *again;
     auto& variables = command.environment;
-    variables.insert(options.environment.begin(), options.environment.end());
+    variables.insert(environment.begin(), environment.end());
     variables.insert({"RANK", std::to_string(rank)});
     variables.insert({"WORLD_SIZE", std::to_string(size)});
     variables.insert({"MASTER_ADDR", "127.0.0.1"});
@@ -97,6 +97,17 @@ std::vector<Outcome> ranks(
     variables.insert({"OMP_NUM_THREADS", "1"});
     variables.insert({"DDP_BACKEND", "gloo"});
     commands.push_back(command);
+  }
+  return commands;
+}
+
+std::vector<Outcome> ranks(
+    int size,
+    const std::function<void()>& body,
+    const RankOptions& options) {
+  const auto commands = commands_of_ranks(size, body, options.environment);
+  if (commands.empty()) {
+    return {};
   }
   const auto outcomes = run(commands, options.timeout);
   for (int rank = 0; rank < size; ++rank) {

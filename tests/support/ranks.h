@@ -36,6 +36,14 @@ std::vector<Outcome> ranks(
 /// The same with a group formed.
 void ranks(int size, const std::function<void(ProcessGroup)>& body);
 
+/// The commands of the ranks that `ranks` runs, for a test that starts and ends
+/// them itself. In the test's first process; in a rank of this call `body` runs
+/// and the process ends, and in one of another there are none.
+std::vector<Command> commands_of_ranks(
+    int size,
+    const std::function<void()>& body,
+    const std::map<std::string, std::string>& environment = {});
+
 /// For other ways to start ranks. In the test's first process: the command that
 /// runs the same test case up to this call. There `body` runs and `end` ends
 /// the process with its exit code. Nothing in a rank of another call.

@@ -1,0 +1,48 @@
+// Time and memory of a sampler of 10^8 samples.
+#include <samplers/distributed_sampler.h>
+#include <tests/support/catch.h>
+#include <tests/support/samplers.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <limits>
+
+namespace {
+
+/// The most memory this process ever had, in GB.
+double peak_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word == "VmHWM:") {
+      double kilobytes = 0;
+      status >> kilobytes;
+      return kilobytes * 1024 / 1e9;
+    }
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+} // namespace
+
+TEST_CASE("10^8 samples on 4 ranks take seconds and a few bytes each", "[.]") {
+  const auto before = peak_memory();
+  const auto start = std::chrono::steady_clock::now();
+  ddp::DistributedSampler sampler(100'000'000, 4, 1);
+  sampler.reset();
+  const auto first = sampler.next(5);
+  const std::chrono::duration<double> time =
+      std::chrono::steady_clock::now() - start;
+  const auto peak = peak_memory();
+  std::printf(
+      "10^8 samples, rank 1 of 4: %.2f s, peak memory %.2f GB (%.2f before)\n",
+      time.count(),
+      peak,
+      before);
+  // Python's: list(DistributedSampler(range(10**8), 4, 1))[:5]
+  using Indices = std::vector<size_t>;
+  REQUIRE(first == Indices{46248265, 84848564, 78185926, 77901568, 71050072});
+  REQUIRE(sampler.size() == 25'000'000);
+  REQUIRE(time.count() < 60);
+  REQUIRE(peak < 2.5);
+}
