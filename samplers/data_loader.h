@@ -25,8 +25,8 @@ namespace ddp {
 /// It takes the same datasets (stateless ones) and samplers, and gives the same
 /// batches in the same order. What is different:
 ///
-/// - Where the dataset ends in `.map(Stack<>())`, all workers load samples of
-///   the same batch, so that order costs nothing and the first batch is there
+/// - Batches always come in order. Where the dataset ends in `.map(Stack<>())`,
+///   all workers load samples of the oldest batch, so that the first is there
 ///   early; samples go straight to their place in memory that was used before.
 /// - Workers compute with one thread each (LibTorch's with as many as there are
 ///   cores), and get no signals.
