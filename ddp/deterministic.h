@@ -7,7 +7,7 @@ namespace ddp {
 /// deterministic algorithms without trying which is fastest, and the workspace
 /// setting that cuBLAS needs (CUBLAS_WORKSPACE_CONFIG=:4096:8, unless it is
 /// set). To be called before CUDA is used; not collective, but to be called on
-/// all ranks. `deterministic` false turns it off again.
+/// all ranks. `deterministic` false turns the first two off again.
 void use_deterministic_algorithms(bool deterministic = true);
 
 } // namespace ddp

@@ -16,8 +16,8 @@ uint64_t mix(uint64_t value) {
   return value ^ (value >> 31);
 }
 
-uint64_t derive(uint64_t seed, int64_t epoch, uint64_t which) {
-  return mix(mix(mix(seed) ^ static_cast<uint64_t>(epoch)) ^ which);
+uint64_t derive(uint64_t seed, int64_t epoch) {
+  return mix(mix(seed) ^ static_cast<uint64_t>(epoch));
 }
 
 } // namespace
@@ -41,7 +41,11 @@ uint64_t manual_seed(const ProcessGroup& group) {
 }
 
 uint64_t rank_seed(uint64_t seed, int64_t epoch, int64_t rank) {
-  return derive(seed, epoch, static_cast<uint64_t>(rank));
+  const auto base = derive(seed, epoch);
+  const auto which = static_cast<uint64_t>(rank);
+  constexpr uint64_t kOdd = 0x9e3779b1;
+  const uint64_t low = (base + kOdd * which) & 0xffffffff;
+  return (mix(base ^ which) & ~uint64_t(0xffffffff)) | low;
 }
 
 uint64_t seed_rank_streams(
@@ -54,7 +58,7 @@ uint64_t seed_rank_streams(
 }
 
 uint64_t sample_seed(uint64_t seed, int64_t epoch, size_t index) {
-  return derive(seed, epoch, index);
+  return mix(derive(seed, epoch) ^ ~static_cast<uint64_t>(index));
 }
 
 } // namespace ddp

@@ -16,10 +16,12 @@ uint64_t manual_seed(uint64_t seed, const ProcessGroup& group);
 uint64_t manual_seed(const ProcessGroup& group);
 
 /// A seed for what is to differ over ranks, and to be the same in each run:
-/// for a `std::mt19937` of the program's, say. Each of the three changes it as
-/// a whole: `m(m(m(seed) ^ epoch) ^ rank)`, where `m` is a step of SplitMix64
+/// for a `std::mt19937` of the program's, say. With `m` a step of SplitMix64
 /// (Steele, Lea and Flood: Fast splittable pseudorandom number generators,
-/// 2014), and numbers are taken modulo 2^64. Not collective.
+/// 2014), `x = m(m(seed) ^ epoch)`, and numbers modulo 2^64, it has the upper
+/// 32 bits of `m(x ^ rank)` and the lower ones of `x + 0x9e3779b1 * rank`:
+/// those are all that some generators take (LibTorch's on the CPU), and differ
+/// for all ranks of an epoch. Not collective.
 uint64_t rank_seed(uint64_t seed, int64_t epoch, int64_t rank);
 
 /// Seeds LibTorch's generators with `rank_seed(seed, epoch, group.rank())`,
@@ -33,11 +35,11 @@ uint64_t seed_rank_streams(
     int64_t epoch,
     const ProcessGroup& group);
 
-/// A seed for one sample of a dataset, derived as `rank_seed` is, with the
-/// sample's index for the rank. A data loader's workers share LibTorch's
-/// generators in an order that differs from run to run; a dataset that draws
-/// from a generator of its own, seeded by this in `get(index)`, gives the same
-/// samples whatever the number of workers and ranks. Not collective.
+/// A seed for one sample of a dataset: `m(x ^ ~index)`, as in `rank_seed`. A
+/// data loader's workers share LibTorch's generators in an order that differs
+/// from run to run; a dataset that draws from a generator of its own, seeded by
+/// this in `get(index)`, gives the same samples whatever the number of workers
+/// and ranks. Not collective.
 uint64_t sample_seed(uint64_t seed, int64_t epoch, size_t index);
 
 } // namespace ddp

@@ -30,6 +30,14 @@ struct Arguments {
 void make_shards(const Arguments& arguments, const ddp::ProcessGroup& group) {
   constexpr int64_t kFeatures = 16;
   std::filesystem::create_directories(arguments.data);
+  for (const auto& file : std::filesystem::directory_iterator(arguments.data)) {
+    TORCH_CHECK(
+        file.path().extension() != ".shard",
+        "there are shards already, '",
+        file.path().string(),
+        "' for one: leave --make out, or name another folder");
+  }
+  group.barrier(); // all have looked
   for (auto i = group.rank(); i < arguments.make; i += group.size()) {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(i);
     const auto count = arguments.records + 100 * (i % 3); // sizes may differ

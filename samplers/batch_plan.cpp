@@ -9,9 +9,19 @@
 namespace ddp {
 namespace {
 
-void check_positive(const char* name, const std::optional<int64_t>& value) {
+// The product of three is still an int64.
+constexpr int64_t kMost = int64_t(1) << 20;
+
+void check_positive(
+    const char* name,
+    const std::optional<int64_t>& value,
+    int64_t most = kMost) {
   TORCH_CHECK_VALUE(
-      !value || *value > 0, "plan_batches: ", name, " is ", *value);
+      !value || (*value > 0 && *value <= most),
+      "plan_batches: ",
+      name,
+      " is ",
+      value.value_or(0));
 }
 
 /// `total` divided by `part`, which has to go into it.
@@ -63,12 +73,14 @@ BatchPlan plan_batches(const BatchPlanOptions& options, int64_t num_replicas) {
   const auto& global = options.global_batch();
   const auto& rank = options.rank_batch();
   const auto& steps = options.accumulation_steps();
-  check_positive("global_batch", global);
+  check_positive("global_batch", global, kMost * kMost);
   check_positive("rank_batch", rank);
   check_positive("accumulation_steps", steps);
-  check_positive("reference_batch", options.reference_batch());
+  check_positive("reference_batch", options.reference_batch(), kMost * kMost);
   TORCH_CHECK_VALUE(
-      num_replicas > 0, "plan_batches: num_replicas is ", num_replicas);
+      num_replicas > 0 && num_replicas <= kMost,
+      "plan_batches: num_replicas is ",
+      num_replicas);
   TORCH_CHECK_VALUE(
       global || rank, "plan_batches: name global_batch, rank_batch, or both");
   BatchPlan plan;

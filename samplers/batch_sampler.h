@@ -4,6 +4,7 @@
 #include <torch/data/samplers/base.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -14,9 +15,9 @@ namespace ddp {
 /// as Python's `BatchSampler`: where the batch belongs to how samples are
 /// chosen, not to the loader's options.
 ///
-/// The last batch of an epoch may be smaller, or is left out with `drop_last`.
-/// `Base` is a sampler of indices, such as `DistributedSampler`; as a copy of
-/// it, it shares its epoch.
+/// The last batch of an epoch may be smaller, or is left out with `drop_last`
+/// (the loader's own `drop_last` has to be off). `Base` is a sampler of
+/// indices, such as `DistributedSampler`; as a copy of it, it shares its epoch.
 template <typename Base>
 class BatchSampler : public torch::data::samplers::Sampler<> {
  public:
@@ -37,6 +38,25 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
       return std::nullopt;
     }
     return batch;
+  }
+
+  /// What `Base` has of these; see `ShardedSampler`.
+  void set_epoch(int64_t epoch) {
+    base_.set_epoch(epoch);
+  }
+  auto epoch() const {
+    return base_.epoch();
+  }
+  template <typename B = Base>
+  auto advance(size_t count) -> decltype(std::declval<B&>().advance(count)) {
+    base_.advance(count);
+  }
+  auto state_dict() const {
+    return base_.state_dict();
+  }
+  template <typename State>
+  void load_state_dict(const State& state) {
+    base_.load_state_dict(state);
   }
 
   void save(torch::serialize::OutputArchive& archive) const override {

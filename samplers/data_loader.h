@@ -7,10 +7,13 @@
 #include <samplers/detail/batch_workers.h>
 #include <samplers/detail/device_copies.h>
 #include <torch/data/iterator.h>
+#include <torch/data/samplers/random.h>
 #include <torch/ordered_dict.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,16 +28,20 @@ namespace ddp {
 /// It takes the same datasets (stateless ones) and samplers, and gives the same
 /// batches in the same order. What is different:
 ///
-/// - Batches always come in order. Where the dataset ends in `.map(Stack<>())`,
-///   all workers load samples of the oldest batch, so that the first is there
-///   early; samples go straight to their place in memory that was used before.
+/// - Batches always come in order. Where the dataset ends in `.map(Stack<>())`
+///   and makes its samples one by one (no `get_batch` and no transform of
+///   batches of the program's), all workers load samples of the oldest batch,
+///   so that the first is there early; samples go straight to their place in
+///   memory that was used before. They have to be dense, on the CPU, and of one
+///   dtype.
 /// - Workers compute with one thread each (LibTorch's with as many as there are
 ///   cores), and get no signals.
 /// - With this library's samplers, a batch that the loop gets counts as done,
 ///   without `advance`. So a state saved in the loop's body, after the step,
 ///   goes on with the next batch.
 /// - An error in the dataset reaches the loop as it was thrown, in its batch's
-///   turn. After it, or after a `break`, the loader can begin anew.
+///   turn, and ends the iteration. After it, or after a `break`, the loader can
+///   begin anew.
 ///
 /// Each worker has a copy of the dataset. Not safe to use from several threads
 /// at once, and not collective.
@@ -57,12 +64,12 @@ class DataLoader {
   using BatchType = typename Dataset::BatchType;
   using BatchRequestType = typename Sampler::BatchRequestType;
 
-  /// Throws `c10::ValueError` where `batch_size` is 0, and `c10::Error` where
-  /// LibTorch has no such device.
+  /// Throws `c10::ValueError` where `batch_size` is 0 or it or `workers` was
+  /// negative, and `c10::Error` where LibTorch has no such device.
   DataLoader(Dataset dataset, Sampler sampler, DataLoaderOptions options);
 
-  /// Begins an epoch; an iteration that was not over ends. Iterators are
-  /// LibTorch's: each batch once, as `BatchType&`.
+  /// Begins an epoch. Iterators are LibTorch's: each batch once, as
+  /// `BatchType&`. One from before throws `c10::Error` when it is incremented.
   torch::data::Iterator<BatchType> begin();
   torch::data::Iterator<BatchType> end();
 
@@ -70,8 +77,10 @@ class DataLoader {
     return options_;
   }
 
-  /// The sampler's; see `ShardedSampler`.
+  /// The sampler's; see `ShardedSampler`. Another epoch or a state ends an
+  /// iteration that is not over.
   void set_epoch(int64_t epoch) {
+    iteration_ += epoch != sampler_.epoch();
     sampler_.set_epoch(epoch);
   }
   int64_t epoch() const {
@@ -82,6 +91,7 @@ class DataLoader {
   }
   void load_state_dict(
       const torch::OrderedDict<std::string, at::Tensor>& state) {
+    ++iteration_;
     sampler_.load_state_dict(state);
   }
 
@@ -94,10 +104,11 @@ class DataLoader {
   };
 
   detail::BatchMemory memory() const;
-  std::optional<BatchType> next();
+  std::optional<BatchType> next(uint64_t iteration);
   std::optional<Loaded> take();
   std::optional<Loaded> take_copied();
   bool add_job();
+  void advance(size_t samples);
 
   DataLoaderOptions options_;
   size_t max_jobs_;
@@ -105,6 +116,10 @@ class DataLoader {
   Source source_;
   detail::DeviceCopies copies_;
   std::optional<Loaded> ahead_;
+  /// The living iteration, of which there is one at a time.
+  uint64_t iteration_ = 0;
+  /// Samples at the end of the epoch that `drop_last` leaves out.
+  size_t left_out_ = 0;
   /// The last, so that it ends first.
   detail::BatchWorkers workers_;
 };
@@ -117,6 +132,22 @@ std::unique_ptr<DataLoader<Dataset, Sampler>> make_data_loader(
     DataLoaderOptions options = {}) {
   return std::make_unique<DataLoader<Dataset, Sampler>>(
       std::move(dataset), std::move(sampler), std::move(options));
+}
+
+/// The same with a sampler of the dataset's size; LibTorch's `RandomSampler`
+/// where none is named.
+template <
+    typename Sampler = torch::data::samplers::RandomSampler,
+    typename Dataset>
+auto make_data_loader(Dataset dataset, DataLoaderOptions options = {})
+    -> std::enable_if_t<
+        std::is_constructible_v<Sampler, size_t>,
+        std::unique_ptr<DataLoader<Dataset, Sampler>>> {
+  const auto size = dataset.size();
+  TORCH_CHECK_VALUE(
+      size, "data loader: a dataset without size needs a sampler");
+  return make_data_loader(
+      std::move(dataset), Sampler(*size), std::move(options));
 }
 
 namespace detail {
@@ -136,7 +167,7 @@ DataLoader<Dataset, Sampler>::DataLoader(
     Dataset dataset,
     Sampler sampler,
     DataLoaderOptions options)
-    : options_(std::move(options)),
+    : options_(detail::checked(std::move(options))),
       max_jobs_(std::max<size_t>(
           options_.max_jobs().value_or(2 * options_.workers()),
           1)),
@@ -147,7 +178,6 @@ DataLoader<Dataset, Sampler>::DataLoader(
   static_assert(
       !Dataset::is_stateful,
       "stateful datasets have LibTorch's torch::data::make_data_loader");
-  TORCH_CHECK_VALUE(options_.batch_size() > 0, "data loader: batch_size is 0");
 }
 
 template <typename Dataset, typename Sampler>
@@ -163,12 +193,14 @@ torch::data::Iterator<typename DataLoader<Dataset, Sampler>::BatchType>
 DataLoader<Dataset, Sampler>::begin() {
   workers_.clear();
   ahead_.reset();
+  left_out_ = 0;
   sampler_.reset();
+  advance(0); // from now on somebody counts
   while (workers_.size() < max_jobs_ && add_job()) {
   }
   using Valid = torch::data::detail::ValidIterator<BatchType>;
-  return torch::data::Iterator<BatchType>(
-      std::make_unique<Valid>([this] { return next(); }));
+  return torch::data::Iterator<BatchType>(std::make_unique<Valid>(
+      [this, iteration = ++iteration_] { return next(iteration); }));
 }
 
 template <typename Dataset, typename Sampler>
@@ -181,8 +213,11 @@ DataLoader<Dataset, Sampler>::end() {
 template <typename Dataset, typename Sampler>
 bool DataLoader<Dataset, Sampler>::add_job() {
   auto request = sampler_.next(options_.batch_size());
-  if (!request || request->size() == 0 ||
-      (options_.drop_last() && request->size() < options_.batch_size())) {
+  if (!request || request->size() == 0) {
+    return false;
+  }
+  if (options_.drop_last() && request->size() < options_.batch_size()) {
+    left_out_ = request->size();
     return false;
   }
   workers_.add(
@@ -227,17 +262,27 @@ std::optional<typename DataLoader<Dataset, Sampler>::Loaded> DataLoader<
 }
 
 template <typename Dataset, typename Sampler>
+void DataLoader<Dataset, Sampler>::advance(size_t samples) {
+  if constexpr (detail::Counts<Sampler>::value) {
+    sampler_.advance(samples);
+  }
+}
+
+template <typename Dataset, typename Sampler>
 std::optional<typename DataLoader<Dataset, Sampler>::BatchType> DataLoader<
     Dataset,
-    Sampler>::next() {
+    Sampler>::next(uint64_t iteration) {
+  TORCH_CHECK(
+      iteration == iteration_,
+      "data loader: this iteration is over: another one began (a loop inside "
+      "the loop needs a loader of its own), an error ended it, or another "
+      "epoch or state was set");
+  ++iteration_; // unless nothing is thrown
   auto loaded = copies_.are_needed() ? take_copied() : take();
-  if (!loaded) {
-    return std::nullopt;
-  }
-  if constexpr (detail::Counts<Sampler>::value) {
-    sampler_.advance(loaded->samples);
-  }
-  return std::move(loaded->batch);
+  advance(loaded ? loaded->samples : std::exchange(left_out_, 0));
+  --iteration_;
+  return loaded ? std::optional<BatchType>(std::move(loaded->batch))
+                : std::nullopt;
 }
 
 } // namespace ddp

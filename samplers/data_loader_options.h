@@ -9,7 +9,7 @@
 
 namespace ddp {
 
-/// How a `DataLoader` loads. The first five are LibTorch's, by the same names.
+/// How a `DataLoader` loads. The first six are LibTorch's, by the same names.
 struct DataLoaderOptions {
   DataLoaderOptions() = default;
   /* implicit */ DataLoaderOptions(size_t batch_size)
@@ -28,6 +28,9 @@ struct DataLoaderOptions {
   /// How long the loop waits for a batch; without it, as long as it takes.
   TORCH_ARG(std::optional<std::chrono::milliseconds>, timeout);
 
+  /// Without effect: batches come in order in any case.
+  TORCH_ARG(bool, enforce_ordering) = true;
+
   /// Whether to leave out the last batch of an epoch where it is smaller.
   TORCH_ARG(bool, drop_last) = false;
 
@@ -39,5 +42,10 @@ struct DataLoaderOptions {
   /// the loop computes with one, as by `DevicePrefetcher`.
   TORCH_ARG(c10::Device, device) = c10::Device(c10::kCPU);
 };
+
+namespace detail {
+/// The same; throws `c10::ValueError` where a number makes no sense.
+DataLoaderOptions checked(DataLoaderOptions options);
+} // namespace detail
 
 } // namespace ddp

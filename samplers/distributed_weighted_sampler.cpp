@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/util/Exception.h>
+#include <ddp/detail/tensor_contents.h>
 #include <ddp/process_group.h>
 
 namespace ddp {
@@ -21,11 +22,15 @@ at::Tensor checked(
       "dimension and 1 to ",
       kMaxWeights,
       " elements");
-  const auto own = weights.detach().to(at::kCPU, /*non_blocking=*/false, true);
+  // Python draws from these; of floats it would be others.
+  const auto own = weights.detach().to(
+      at::TensorOptions(at::kCPU).dtype(at::kDouble),
+      /*non_blocking=*/false,
+      /*copy=*/true);
   TORCH_CHECK_VALUE(
-      own.ge(0).all().item<bool>() && own.isfinite().all().item<bool>(),
+      own.ge(0).all().item<bool>() && own.sum().isfinite().item<bool>(),
       "DistributedWeightedSampler: a weight is negative, infinite or no "
-      "number");
+      "number, or their sum is infinite");
   const auto possible = own.gt(0).sum().item<int64_t>();
   TORCH_CHECK_VALUE(
       possible > 0, "DistributedWeightedSampler: all weights are 0");
@@ -82,7 +87,8 @@ at::Tensor DistributedWeightedSampler::sequence(size_t length, int64_t epoch)
 torch::OrderedDict<std::string, int64_t> DistributedWeightedSampler::identity()
     const {
   torch::OrderedDict<std::string, int64_t> result;
-  result.insert("weights", weights_.numel());
+  result.insert(
+      "weights", static_cast<int64_t>(detail::tensor_hash(weights_, 0)));
   result.insert("replacement", options_.replacement());
   result.insert("seed", static_cast<int64_t>(options_.seed()));
   return result;

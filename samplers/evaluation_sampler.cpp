@@ -18,13 +18,4 @@ EvaluationSampler::EvaluationSampler(
           rank,
           Remainder::kUneven) {}
 
-at::Tensor EvaluationSampler::sequence(size_t /*length*/, int64_t /*epoch*/)
-    const {
-  return {};
-}
-
-torch::OrderedDict<std::string, int64_t> EvaluationSampler::identity() const {
-  return torch::OrderedDict<std::string, int64_t>();
-}
-
 } // namespace ddp

@@ -16,10 +16,6 @@ class EvaluationSampler : public ShardedSampler {
   /// The share of `rank` among `num_replicas`, without a group. Throws
   /// `c10::ValueError` unless 0 <= rank < num_replicas and size > 0.
   EvaluationSampler(size_t size, int64_t num_replicas, int64_t rank);
-
- private:
-  at::Tensor sequence(size_t length, int64_t epoch) const override;
-  torch::OrderedDict<std::string, int64_t> identity() const override;
 };
 
 } // namespace ddp

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
+#include <ddp/detail/text_tensor.h>
 #include <torch/serialize/archive.h>
 
 #include <algorithm>
@@ -34,10 +35,9 @@ struct ShardedSampler::Progress {
   size_t start = 0;
   // How many of this rank's samples after that `load` passes over.
   size_t position = 0;
-  // Whether the next `reset` goes on from there.
-  bool resumes = false;
-  // This rank's samples since: how many were given out, and how many the loop
-  // is done with.
+  // Whether a pass over this rank's samples after `start` has begun.
+  bool begun = false;
+  // Of those: how many were given out, and how many the loop is done with.
   size_t drawn = 0;
   size_t done = 0;
 };
@@ -100,7 +100,8 @@ int64_t ShardedSampler::epoch() const {
 }
 
 size_t ShardedSampler::size() const {
-  return size_;
+  const std::lock_guard lock(shared_->mutex);
+  return share_of(length_ - std::min(shared_->progress.start, length_));
 }
 
 /// This rank's part of what is left of the sequence.
@@ -123,22 +124,35 @@ size_t ShardedSampler::place(size_t position) const {
   return (start_ + rank_ + position * num_replicas_) % length_;
 }
 
+at::Tensor ShardedSampler::sequence(size_t /*length*/, int64_t /*epoch*/)
+    const {
+  return {};
+}
+
 size_t ShardedSampler::first_index(size_t /*length*/, int64_t /*epoch*/) const {
   return 0;
+}
+
+torch::OrderedDict<std::string, int64_t> ShardedSampler::identity() const {
+  return torch::OrderedDict<std::string, int64_t>();
 }
 
 void ShardedSampler::reset(std::optional<size_t> new_size) {
   length_ = new_size.value_or(length_);
   const std::lock_guard lock(shared_->mutex);
-  begin(shared_->progress);
-}
-
-void ShardedSampler::begin(Progress& progress) {
-  if (!progress.resumes) {
+  auto& progress = shared_->progress;
+  // What was gone on with lasts until the loop has seen the end of it.
+  const auto seen = shared_->advances ? progress.done : progress.drawn;
+  if (progress.begun &&
+      seen == share_of(length_ - std::min(progress.start, length_))) {
     progress.start = 0;
     progress.position = 0;
   }
-  progress.resumes = false;
+  begin(progress);
+  progress.begun = true;
+}
+
+void ShardedSampler::begin(Progress& progress) {
   loop_ = ++shared_->loops;
   drawn_epoch_ = progress.epoch;
   start_ = std::min(progress.start, length_);
@@ -149,13 +163,10 @@ void ShardedSampler::begin(Progress& progress) {
   drawn_ = false;
 }
 
-/// Begins there, and lets the loader's copy do so too.
 void ShardedSampler::go_on_from(const Progress& progress) {
   const std::lock_guard lock(shared_->mutex);
   shared_->progress = progress;
-  shared_->progress.resumes = true;
   begin(shared_->progress);
-  shared_->progress.resumes = true;
 }
 
 std::optional<std::vector<size_t>> ShardedSampler::next(size_t batch_size) {
@@ -171,12 +182,12 @@ std::optional<std::vector<size_t>> ShardedSampler::next(size_t batch_size) {
   }
   const std::lock_guard lock(shared_->mutex);
   shared_->progress.drawn = position_;
-  shared_->progress.resumes = false;
   return batch;
 }
 
 void ShardedSampler::check_loop() {
   const std::lock_guard lock(shared_->mutex);
+  shared_->progress.begun = true;
   if (position_ == 0) {
     loop_ = ++shared_->loops;
   }
@@ -192,7 +203,7 @@ void ShardedSampler::advance(size_t count) {
   const std::lock_guard lock(shared_->mutex);
   auto& progress = shared_->progress;
   TORCH_CHECK_VALUE(
-      progress.done + count <= progress.drawn,
+      count <= progress.drawn - progress.done,
       name_,
       ": advance(",
       count,
@@ -216,6 +227,7 @@ State ShardedSampler::state_dict() const {
       " samples were drawn, but nobody said how many the loop is done with: "
       "call advance(samples in the batch) in each step");
   State state;
+  state.insert("sampler", detail::to_bytes(name_));
   insert(state, "epoch", progress.epoch);
   insert(
       state,
@@ -243,6 +255,16 @@ void ShardedSampler::load_state_dict(const State& state) {
         value,
         " here");
   };
+  const auto* kind = state.find("sampler");
+  TORCH_CHECK_VALUE(
+      kind && kind->scalar_type() == at::kByte,
+      "load_state_dict: this is no state of a sampler: it has no text "
+      "'sampler'");
+  TORCH_CHECK_VALUE(
+      detail::to_string(*kind) == name_,
+      name_,
+      ": the saved state is of a ",
+      detail::to_string(*kind));
   expect("length", static_cast<int64_t>(length_));
   for (const auto& entry : identity()) {
     expect(entry.key(), entry.value());

@@ -59,7 +59,8 @@ class ShardedSampler : public torch::data::samplers::Sampler<> {
   size_t size() const;
 
   /// Begins the epoch, over a sequence of `new_size` samples where one is
-  /// given. Where a state was loaded, goes on from there, once.
+  /// given. Where a state was loaded, goes on from there, until the loop has
+  /// seen the end of that epoch.
   void reset(std::optional<size_t> new_size = std::nullopt) override;
 
   /// The next `batch_size` indices, fewer at the end, then nothing. Throws
@@ -73,12 +74,13 @@ class ShardedSampler : public torch::data::samplers::Sampler<> {
 
   /// Where the loop is: the epoch, and how many samples of its sequence all
   /// ranks are done with; and what the sequence depends on. Tensors of int64
-  /// without dimensions. Throws `c10::Error` where samples were drawn and
-  /// `advance` was never called.
+  /// without dimensions, and the sampler's name in bytes. Throws `c10::Error`
+  /// where samples were drawn and `advance` was never called.
   torch::OrderedDict<std::string, at::Tensor> state_dict() const;
 
   /// Goes on from `state`, with any number of ranks. Throws `c10::ValueError`
-  /// where it is of another sequence (another size, seed, ...), or no state.
+  /// where it is of another sequence (of another kind of sampler, size, seed,
+  /// ...), or no state.
   void load_state_dict(
       const torch::OrderedDict<std::string, at::Tensor>& state);
 
@@ -114,15 +116,16 @@ class ShardedSampler : public torch::data::samplers::Sampler<> {
   ShardedSampler& operator=(const ShardedSampler&) = default;
 
   /// The sequence of an epoch: int64 of shape [length] on the CPU, or int32,
-  /// which takes half the memory; undefined
-  /// stands for `first_index`, the one after it, ..., which takes no memory.
-  virtual at::Tensor sequence(size_t length, int64_t epoch) const = 0;
+  /// which takes half the memory. Undefined, as it is unless overridden, stands
+  /// for `first_index`, the one after it, ..., which takes none.
+  virtual at::Tensor sequence(size_t length, int64_t epoch) const;
 
   /// Where an undefined sequence begins; 0 unless overridden.
   virtual size_t first_index(size_t length, int64_t epoch) const;
 
-  /// What else the sequence depends on, for `state_dict`.
-  virtual torch::OrderedDict<std::string, int64_t> identity() const = 0;
+  /// What else the sequence depends on, for `state_dict`; nothing unless
+  /// overridden.
+  virtual torch::OrderedDict<std::string, int64_t> identity() const;
 
  private:
   struct Progress;

@@ -30,18 +30,18 @@ StreamSampler::StreamSampler(
           Remainder::kDrop),
       options_(options) {}
 
-at::Tensor StreamSampler::sequence(size_t /*length*/, int64_t /*epoch*/) const {
-  return {};
-}
-
 size_t StreamSampler::first_index(size_t length, int64_t epoch) const {
+  if (!options_.epoch_size()) {
+    return 0;
+  }
   TORCH_CHECK_VALUE(
-      epoch >= 0, "StreamSampler: the epoch is ", epoch, ", before the stream");
-  return options_.epoch_size() ? static_cast<size_t>(epoch) * length : 0;
-}
-
-torch::OrderedDict<std::string, int64_t> StreamSampler::identity() const {
-  return torch::OrderedDict<std::string, int64_t>();
+      epoch >= 0 && static_cast<size_t>(epoch) < kEndless / length,
+      "StreamSampler: epoch ",
+      epoch,
+      " of ",
+      length,
+      " samples is before the stream, or too far in it");
+  return static_cast<size_t>(epoch) * length;
 }
 
 } // namespace ddp

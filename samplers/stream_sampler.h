@@ -50,9 +50,7 @@ class StreamSampler : public ShardedSampler {
       const StreamSamplerOptions& options = {});
 
  private:
-  at::Tensor sequence(size_t length, int64_t epoch) const override;
   size_t first_index(size_t length, int64_t epoch) const override;
-  torch::OrderedDict<std::string, int64_t> identity() const override;
 
   StreamSamplerOptions options_;
 };

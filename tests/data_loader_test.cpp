@@ -47,6 +47,48 @@ struct Columns : torch::data::datasets::Dataset<Columns, TensorExample> {
   }
 };
 
+/// Reads in bulk: a sample knows its batch's size.
+struct Bulk : torch::data::datasets::BatchDataset<Bulk> {
+  std::vector<Example<>> get_batch(c10::ArrayRef<size_t> indices) override {
+    std::vector<Example<>> batch;
+    for (const auto index : indices) {
+      batch.emplace_back(
+          torch::full({2}, static_cast<int64_t>(index)),
+          torch::tensor(static_cast<int64_t>(indices.size())));
+    }
+    return batch;
+  }
+  std::optional<size_t> size() const override {
+    return kSize;
+  }
+};
+
+/// Has a `get_batch` of its own.
+struct OwnBatch : torch::data::datasets::Dataset<OwnBatch> {
+  Example<> get(size_t index) override {
+    return Rows().get(index);
+  }
+  std::vector<Example<>> get_batch(c10::ArrayRef<size_t> indices) override {
+    return Bulk().get_batch(indices);
+  }
+  std::optional<size_t> size() const override {
+    return kSize;
+  }
+};
+
+/// Takes the first sample of its batch from each.
+struct Relative
+    : torch::data::transforms::
+          BatchTransform<std::vector<Example<>>, std::vector<Example<>>> {
+  std::vector<Example<>> apply_batch(std::vector<Example<>> batch) override {
+    const auto first = batch[0].data.clone();
+    for (auto& example : batch) {
+      example.data = example.data - first;
+    }
+    return batch;
+  }
+};
+
 /// Samples made by a function of their index.
 struct Made : torch::data::datasets::Dataset<Made> {
   explicit Made(std::function<at::Tensor(size_t)> function)
@@ -127,6 +169,24 @@ TEST_CASE("a data loader gives the batches of LibTorch's") {
   compare_with_libtorch(
       Rows().map(torch::data::transforms::Normalize<>(2.0, 3.0)).map(Stack<>()),
       SequentialSampler(kSize));
+  // Whose batches are more than their samples:
+  compare_with_libtorch(Bulk().map(Stack<>()), SequentialSampler(kSize));
+  compare_with_libtorch(OwnBatch().map(Stack<>()), SequentialSampler(kSize));
+  compare_with_libtorch(
+      Rows().map(Relative()).map(Stack<>()), SequentialSampler(kSize));
+}
+
+TEST_CASE("a data loader draws its order as LibTorch's, where none is named") {
+  const auto rows = Rows().map(Stack<>());
+  torch::manual_seed(1);
+  const auto theirs = (*torch::data::make_data_loader(rows, 50)->begin());
+  torch::manual_seed(1);
+  const auto ours =
+      (*ddp::make_data_loader(rows, DataLoaderOptions(50))->begin());
+  REQUIRE(torch::equal(theirs.target, ours.target));
+  const auto in_order = ddp::make_data_loader<SequentialSampler>(
+      rows, DataLoaderOptions(4).enforce_ordering(false).workers(2));
+  REQUIRE(torch::equal((*in_order->begin()).target, torch::arange(4)));
 }
 
 TEST_CASE("workers that take different times keep the order") {
@@ -211,6 +271,13 @@ TEST_CASE("an error of the dataset comes as it was thrown, in its turn") {
     INFO(workers << " workers");
     REQUIRE_THROWS_AS(run(), std::out_of_range);
     REQUIRE(batches == 10);
+    auto iterator = loader->begin();
+    for (int i = 0; i < 9; ++i) {
+      ++iterator;
+    }
+    REQUIRE_THROWS_AS(++iterator, std::out_of_range);
+    REQUIRE_THROWS_WITH(
+        ++iterator, ContainsSubstring("this iteration is over"));
     fails = false;
     batches = 0;
     run();
@@ -238,6 +305,30 @@ TEST_CASE("samples that cannot be stacked are named") {
   REQUIRE_THROWS_WITH(
       *undefined->begin(), ContainsSubstring("sample 0 is no dense tensor"));
   REQUIRE_THROWS_AS(loader_of({}, DataLoaderOptions(0)), c10::ValueError);
+  REQUIRE_THROWS_WITH(
+      loader_of({}, DataLoaderOptions(-1)),
+      ContainsSubstring("batch_size is -1"));
+  REQUIRE_THROWS_WITH(
+      loader_of({}, DataLoaderOptions(4).workers(-2)),
+      ContainsSubstring("workers is -2"));
+}
+
+TEST_CASE("one iteration over a data loader is alive at a time") {
+  DistributedSampler sampler(40, 2, 0);
+  auto loader = ddp::make_data_loader(
+      Numbers(40), sampler, DataLoaderOptions(4).workers(1));
+  auto outer = loader->begin();
+  REQUIRE((*outer).size() == 4);
+  for (auto& batch : *loader) {
+    REQUIRE(batch.size() == 4);
+  }
+  REQUIRE_THROWS_WITH(++outer, ContainsSubstring("this iteration is over"));
+  auto other_epoch = loader->begin();
+  REQUIRE((*other_epoch).size() == 4);
+  loader->set_epoch(0); // is it already
+  ++other_epoch;
+  loader->set_epoch(1);
+  REQUIRE_THROWS_WITH(++other_epoch, ContainsSubstring("another epoch"));
 }
 
 TEST_CASE("a loop that ends early can begin anew") {
@@ -297,6 +388,34 @@ TEST_CASE("a data loader's state is the loop's, whatever workers fetched") {
   }
 }
 
+TEST_CASE("an epoch without its last batch is over all the same") {
+  for (const size_t size : {40, 3}) {
+    auto loader = ddp::make_data_loader(
+        Numbers(size),
+        DistributedSampler(size, 2, 0),
+        DataLoaderOptions(6).workers(1).drop_last(true));
+    for (auto& batch : *loader) {
+      REQUIRE(batch.size() == 6);
+    }
+    const auto done = loader->state_dict()["samples_done"].item<int64_t>();
+    REQUIRE(done == static_cast<int64_t>(size));
+  }
+}
+
+TEST_CASE("BatchSampler lends a data loader its sampler's state") {
+  auto loader = ddp::make_data_loader(
+      Numbers(40),
+      ddp::BatchSampler<DistributedSampler>(
+          DistributedSampler(40, 2, 0), 5, false),
+      DataLoaderOptions());
+  loader->set_epoch(3);
+  REQUIRE(loader->epoch() == 3);
+  auto batch = loader->begin();
+  REQUIRE(loader->state_dict()["samples_done"].item<int64_t>() == 0);
+  REQUIRE((*batch).size() == 5);
+  REQUIRE(loader->state_dict()["samples_done"].item<int64_t>() == 10);
+}
+
 TEST_CASE("what the loop is done with is counted once") {
   DistributedSampler sampler(20, 2, 0);
   auto loader = ddp::make_data_loader(
@@ -336,7 +455,9 @@ TEST_CASE("workers use one thread each and leave signals to the program") {
         pthread_sigmask(SIG_SETMASK, nullptr, &mask);
         const std::lock_guard<std::mutex> lock(mutex);
         threads.insert(at::get_num_threads());
-        blocked.insert(sigismember(&mask, SIGTERM) == 1);
+        blocked.insert(
+            sigismember(&mask, SIGTERM) == 1 &&
+            sigismember(&mask, SIGSEGV) == 0);
         return torch::zeros({1});
       },
       DataLoaderOptions(4).workers(3));

@@ -172,6 +172,22 @@ TEST_CASE("what was gone on with once begins anew afterwards") {
   REQUIRE(drain(resumed).size() == 10);
 }
 
+TEST_CASE("a look at the first batch does not lose the loaded position") {
+  DistributedSampler sampler(20, 2, 0, SamplerOptions().shuffle(false));
+  sampler.reset();
+  sampler.next(3);
+  sampler.advance(3);
+  DistributedSampler resumed(20, 2, 0, SamplerOptions().shuffle(false));
+  resumed.load_state_dict(sampler.state_dict());
+  REQUIRE(resumed.size() == 7);
+  for (int look = 0; look < 2; ++look) {
+    resumed.reset();
+    REQUIRE(resumed.next(2) == Indices{6, 8});
+  }
+  resumed.set_epoch(1);
+  REQUIRE(resumed.size() == 10);
+}
+
 TEST_CASE("a state of an epoch that is over leaves nothing of it") {
   for (const bool drop_last : {false, true}) {
     const auto options = SamplerOptions().drop_last(drop_last);
@@ -198,6 +214,7 @@ TEST_CASE("a sampler's state that cannot be right is refused") {
   REQUIRE_THROWS_WITH(sampler.state_dict(), ContainsSubstring("advance"));
   sampler.advance(4);
   REQUIRE_THROWS_AS(sampler.advance(1), c10::ValueError);
+  REQUIRE_THROWS_AS(sampler.advance(-1), c10::ValueError);
   const auto state = sampler.state_dict();
   DistributedSampler larger(21, 2, 0);
   REQUIRE_THROWS_WITH(
@@ -209,6 +226,16 @@ TEST_CASE("a sampler's state that cannot be right is refused") {
   REQUIRE_THROWS_WITH(
       other.load_state_dict(State()),
       ContainsSubstring("no state of a sampler"));
+  EvaluationSampler another(20, 2, 0);
+  REQUIRE_THROWS_WITH(
+      another.load_state_dict(state),
+      ContainsSubstring("EvaluationSampler: the saved state is of a "
+                        "DistributedSampler"));
+  DistributedWeightedSampler weighted(torch::ones({4}), 20, 2, 0);
+  DistributedWeightedSampler otherwise(torch::arange(4.0), 20, 2, 0);
+  REQUIRE_THROWS_WITH(
+      otherwise.load_state_dict(weighted.state_dict()),
+      ContainsSubstring("weights was"));
 }
 
 TEST_CASE("two samplers in one loop keep their own progress") {
@@ -246,7 +273,8 @@ TEST_CASE("DistributedWeightedSampler draws multinomial's samples") {
   const auto weights = torch::tensor({0.0, 1.0, 3.0, 0.0, 4.0});
   for (const int64_t epoch : {0, 2}) {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(5 + epoch);
-    const auto expected = torch::multinomial(weights, 12, true, generator);
+    const auto expected =
+        torch::multinomial(weights.to(torch::kDouble), 12, true, generator);
     Indices drawn(12);
     for (int64_t rank = 0; rank < 3; ++rank) {
       DistributedWeightedSampler sampler(

@@ -198,8 +198,18 @@ TEST_CASE("seeds are derived as documented") {
   };
   REQUIRE(step(0) == 0xe220a8397b1dcdafULL);
   REQUIRE(step(1234567) == 6457827717110365317ULL);
-  REQUIRE(ddp::rank_seed(42, 3, 5) == step(step(step(42) ^ 3) ^ 5));
-  REQUIRE(ddp::sample_seed(42, 3, 5) == ddp::rank_seed(42, 3, 5));
+  const auto base = step(step(42) ^ 3);
+  REQUIRE(ddp::rank_seed(42, 3, 5) >> 32 == step(base ^ 5) >> 32);
+  REQUIRE(
+      uint32_t(ddp::rank_seed(42, 3, 5)) ==
+      uint32_t(base + 0x9e3779b1 * uint64_t(5)));
+  REQUIRE(ddp::sample_seed(42, 3, 5) == step(base ^ ~uint64_t(5)));
+  // What LibTorch's generator on the CPU takes of a seed.
+  std::set<uint32_t> low;
+  for (int64_t rank = 0; rank < 5000; ++rank) {
+    low.insert(static_cast<uint32_t>(ddp::rank_seed(42, 307, rank)));
+  }
+  REQUIRE(low.size() == 5000);
   std::set<uint64_t> seen;
   for (int64_t epoch = 0; epoch < 30; ++epoch) {
     for (int64_t rank = 0; rank < 30; ++rank) {

@@ -8,6 +8,7 @@
 #include <samplers/detail/batch_workers.h>
 #include <samplers/detail/stacked_tensor.h>
 #include <torch/data/datasets/map.h>
+#include <torch/data/transforms/base.h>
 #include <torch/data/transforms/stack.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -61,7 +63,7 @@ class BatchSource {
   std::vector<Dataset> datasets_;
 };
 
-/// Where the dataset ends in LibTorch's `Stack`, the batch is stacked here: its
+/// Where LibTorch's `Stack` gets single samples, the batch is stacked here: its
 /// samples are loaded by all threads, and each is copied to its place while it
 /// is in the core's cache.
 template <typename Dataset, typename Example>
@@ -138,8 +140,47 @@ class StackedSource {
   static constexpr size_t kUnknown = 256 << 10;
 };
 
+/// Whether a dataset's batches are its samples one by one, so that a batch can
+/// be asked for in parts: where `get` is all that the program wrote. A
+/// `get_batch` of its own may read in bulk or look at the batch as a whole, and
+/// so may a transform of batches.
+template <typename Dataset, typename = void>
+struct IsPerSample : std::false_type {};
+template <typename Dataset>
+struct IsPerSample<
+    Dataset,
+    std::void_t<typename Dataset::ExampleType, decltype(&Dataset::get_batch)>>
+    : std::is_same<
+          decltype(&Dataset::get_batch),
+          std::vector<typename Dataset::ExampleType> (
+              torch::data::datasets::
+                  Dataset<Dataset, typename Dataset::ExampleType>::*)(
+              c10::ArrayRef<size_t>)> {};
+
+template <typename Transform, typename = void>
+struct IsPerSampleTransform : std::false_type {};
+template <typename Transform>
+struct IsPerSampleTransform<
+    Transform,
+    std::void_t<
+        typename Transform::InputType,
+        typename Transform::OutputType,
+        decltype(&Transform::apply_batch)>>
+    : std::is_same<
+          decltype(&Transform::apply_batch),
+          std::vector<typename Transform::OutputType> (
+              torch::data::transforms::Transform<
+                  typename Transform::InputType,
+                  typename Transform::OutputType>::*)(
+              std::vector<typename Transform::InputType>)> {};
+
+template <typename Dataset, typename Transform>
+struct IsPerSample<torch::data::datasets::MapDataset<Dataset, Transform>>
+    : std::conjunction<IsPerSample<Dataset>, IsPerSampleTransform<Transform>> {
+};
+
 /// The source for a `Dataset` whose batches are asked for by a `Request`.
-template <typename Dataset, typename Request>
+template <typename Dataset, typename Request, typename = void>
 struct SourceOf {
   using type = BatchSource<Dataset, Request>;
   static const Dataset& samples(Dataset& dataset) {
@@ -160,14 +201,17 @@ template <typename Dataset>
 struct SourceOf<
     torch::data::datasets::
         MapDataset<Dataset, torch::data::transforms::Stack<>>,
-    std::vector<size_t>> : StackedSourceOf<Dataset, torch::data::Example<>> {};
+    std::vector<size_t>,
+    std::enable_if_t<IsPerSample<Dataset>::value>>
+    : StackedSourceOf<Dataset, torch::data::Example<>> {};
 
 template <typename Dataset>
 struct SourceOf<
     torch::data::datasets::MapDataset<
         Dataset,
         torch::data::transforms::Stack<torch::data::TensorExample>>,
-    std::vector<size_t>>
+    std::vector<size_t>,
+    std::enable_if_t<IsPerSample<Dataset>::value>>
     : StackedSourceOf<Dataset, torch::data::TensorExample> {};
 
 } // namespace ddp::detail

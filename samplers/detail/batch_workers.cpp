@@ -10,13 +10,18 @@
 namespace ddp::detail {
 namespace {
 
-/// Threads started while it lives get no signals: the program's own do.
+/// Threads started while it lives get none of the signals that are sent to the
+/// process: the program's own do. Those of a thread's own faults stay.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
+    sigset_t sent;
+    sigfillset(&sent);
+    for (const int own :
+         {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF}) {
+      sigdelset(&sent, own);
+    }
+    pthread_sigmask(SIG_SETMASK, &sent, &before_);
   }
   ~SignalsBlocked() {
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
@@ -31,11 +36,17 @@ class SignalsBlocked {
 } // namespace
 
 BatchWorkers::BatchWorkers(size_t workers) {
+  // What a worker sets for itself is also the default for threads to come.
+  const auto threads = at::get_num_threads();
   try {
     start(workers);
   } catch (...) {
     stop();
+    at::set_num_threads(threads);
     throw;
+  }
+  if (workers > 0) {
+    at::set_num_threads(threads);
   }
 }
 
@@ -44,20 +55,12 @@ BatchWorkers::~BatchWorkers() {
 }
 
 void BatchWorkers::start(size_t workers) {
-  if (workers == 0) {
-    return;
-  }
-  const auto threads = at::get_num_threads();
-  {
-    const SignalsBlocked blocked;
-    for (size_t i = 0; i < workers; ++i) {
-      threads_.emplace_back([this, i] { work(i); });
-    }
+  const SignalsBlocked blocked;
+  for (size_t i = 0; i < workers; ++i) {
+    threads_.emplace_back([this, i] { work(i); });
   }
   std::unique_lock<std::mutex> lock(mutex_);
   progress_.wait(lock, [&] { return started_ == workers; });
-  // What a worker sets for itself is also the default for threads to come.
-  at::set_num_threads(threads);
 }
 
 void BatchWorkers::stop() {
@@ -158,7 +161,7 @@ void BatchWorkers::load(const Part& part, size_t worker) {
 
 void BatchWorkers::work(size_t worker) {
   // The workers are what runs in parallel. LibTorch puts its default, which
-  // `start` restores, into each thread that asks for the first time.
+  // the constructor restores, into each thread that asks for the first time.
   at::set_num_threads(1);
   at::get_num_threads();
   std::unique_lock<std::mutex> lock(mutex_);

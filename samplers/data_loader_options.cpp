@@ -1,0 +1,28 @@
+#include <samplers/data_loader_options.h>
+
+#include <c10/util/Exception.h>
+
+#include <cstdint>
+#include <limits>
+
+namespace ddp::detail {
+
+DataLoaderOptions checked(DataLoaderOptions options) {
+  const auto check = [](const char* name, size_t value, size_t most) {
+    TORCH_CHECK_VALUE(
+        value <= most,
+        "data loader: ",
+        name,
+        " is ",
+        static_cast<int64_t>(value), // which may have been negative
+        ", more than ",
+        most);
+  };
+  check("batch_size", options.batch_size(), std::numeric_limits<int>::max());
+  check("workers", options.workers(), 1024);
+  check("max_jobs", options.max_jobs().value_or(0), 1 << 20);
+  TORCH_CHECK_VALUE(options.batch_size() > 0, "data loader: batch_size is 0");
+  return options;
+}
+
+} // namespace ddp::detail
