@@ -3,6 +3,8 @@
 /// Everything: `#include <ddp/ddp.h>`.
 
 #include <checkpoint/checkpoint.h>
+#include <checkpoint/optimizer_state.h>
+#include <checkpoint/training_state.h>
 #include <ddp/deterministic.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/module_state.h>

@@ -1,0 +1,57 @@
+#include <checkpoint/detail/on_rank_0.h>
+
+#include <c10/util/Exception.h>
+#include <ddp/detail/error_text.h>
+
+#include <string>
+
+namespace ddp::detail {
+namespace {
+
+/// What `work` threw, or nothing.
+std::string failure_of(const std::function<void()>& work) {
+  try {
+    work();
+    return "";
+  } catch (const std::exception& error) {
+    const auto text = error_text(error);
+    return text.empty() ? "an exception without a text" : text;
+  }
+}
+
+} // namespace
+
+void on_rank_0(
+    const char* operation,
+    const ProcessGroup& group,
+    const std::function<void()>& work) {
+  const auto failure =
+      group.broadcast(group.rank() == 0 ? failure_of(work) : "");
+  TORCH_CHECK(
+      failure.empty(),
+      operation,
+      " on rank 0 of ",
+      group.size(),
+      ": ",
+      failure);
+}
+
+void on_each_rank(
+    const char* operation,
+    const ProcessGroup& group,
+    const std::function<void()>& work) {
+  const auto failures = group.all_gather(failure_of(work));
+  for (size_t rank = 0; rank < failures.size(); ++rank) {
+    TORCH_CHECK(
+        failures[rank].empty(),
+        operation,
+        " on rank ",
+        rank,
+        " of ",
+        group.size(),
+        ": ",
+        failures[rank]);
+  }
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <ddp/process_group.h>
+
+#include <functional>
+
+namespace ddp::detail {
+
+/// Runs `work` on rank 0, and throws `c10::Error` on every rank with what it
+/// threw there. Collective.
+void on_rank_0(
+    const char* operation,
+    const ProcessGroup& group,
+    const std::function<void()>& work);
+
+/// Runs `work` on every rank, and throws `c10::Error` on every rank with what
+/// it threw on the first where it did. Collective.
+void on_each_rank(
+    const char* operation,
+    const ProcessGroup& group,
+    const std::function<void()>& work);
+
+} // namespace ddp::detail

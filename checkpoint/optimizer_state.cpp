@@ -1,0 +1,408 @@
+#include <checkpoint/detail/optimizer_fields.h>
+#include <checkpoint/optimizer_state.h>
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace ddp {
+namespace {
+
+using c10::IValue;
+using c10::impl::GenericDict;
+using c10::impl::GenericList;
+using torch::optim::Optimizer;
+
+GenericDict new_dict() {
+  return GenericDict(c10::AnyType::get(), c10::AnyType::get());
+}
+
+GenericList new_list() {
+  return GenericList(c10::AnyType::get());
+}
+
+/// Collects fields as Python has them.
+class SavedFields {
+ public:
+  template <typename Value>
+  void operator()(const char* name, const Value& value) {
+    dict_.insert(name, to_ivalue(value));
+  }
+  template <typename Value>
+  void optional(const char* name, const Value& value) {
+    const auto saved = to_ivalue(value);
+    if (!saved.isTensor() || saved.toTensor().defined()) {
+      dict_.insert(name, saved);
+    }
+  }
+  void step(const char* name, int64_t value) {
+    dict_.insert(name, at::scalar_tensor(value, at::kFloat));
+  }
+  void fixed(const char* name, bool value) {
+    dict_.insert(name, value);
+  }
+
+  GenericDict take() {
+    return std::move(dict_);
+  }
+
+ private:
+  template <typename Value>
+  static IValue to_ivalue(const Value& value) {
+    return IValue(value);
+  }
+  static IValue to_ivalue(const std::tuple<double, double>& value) {
+    return c10::ivalue::Tuple::create(
+        {IValue(std::get<0>(value)), IValue(std::get<1>(value))});
+  }
+  static IValue to_ivalue(const std::deque<at::Tensor>& tensors) {
+    return list_of(tensors);
+  }
+  static IValue to_ivalue(
+      const std::optional<std::vector<at::Tensor>>& tensors) {
+    return tensors ? list_of(*tensors) : IValue();
+  }
+  template <typename Tensors>
+  static IValue list_of(const Tensors& tensors) {
+    auto list = new_list();
+    for (const auto& tensor : tensors) {
+      list.push_back(tensor.defined() ? IValue(tensor) : IValue());
+    }
+    return list;
+  }
+
+  GenericDict dict_ = new_dict();
+};
+
+/// Sets fields from Python's; throws what is wrong with them.
+class LoadedFields {
+ public:
+  /// `parameter`: the tensors' dtype and device, and, with `same_shape`, shape.
+  LoadedFields(
+      GenericDict dict,
+      std::string where,
+      at::Tensor parameter,
+      bool same_shape)
+      : dict_(std::move(dict)),
+        where_(std::move(where)),
+        parameter_(std::move(parameter)),
+        same_shape_(same_shape) {}
+
+  template <typename Value>
+  void operator()(const char* name, Value& value) {
+    const auto found = find(name);
+    check(found.has_value(), name, "is missing");
+    load(name, *found, value);
+  }
+  template <typename Value>
+  void optional(const char* name, Value& value) {
+    const auto found = find(name);
+    if (found && !found->isNone()) {
+      load(name, *found, value);
+    } else {
+      value = Value();
+    }
+  }
+  void step(const char* name, int64_t& value) {
+    const auto found = find(name);
+    check(found.has_value(), name, "is missing");
+    value = static_cast<int64_t>(number(name, *found));
+  }
+  void fixed(const char* name, bool value) const {
+    const auto found = find(name);
+    check(
+        !found || !found->isBool() || found->toBool() == value,
+        name,
+        value ? "is False, which this optimizer cannot do"
+              : "is True, which this optimizer cannot do");
+  }
+
+ private:
+  void check(bool good, const char* name, const std::string& what) const {
+    TORCH_CHECK_VALUE(
+        good, "load_optimizer_state: ", where_, ": '", name, "' ", what);
+  }
+
+  std::optional<IValue> find(const char* name) const {
+    const auto found = dict_.find(name);
+    return found == dict_.end() ? std::nullopt
+                                : std::optional<IValue>(found->value());
+  }
+
+  double number(const char* name, const IValue& value) const {
+    check(
+        value.isDouble() || value.isInt() || value.isBool() ||
+            (value.isTensor() && value.toTensor().defined() &&
+             value.toTensor().numel() == 1),
+        name,
+        "is no number");
+    return value.isTensor() ? value.toTensor().item<double>()
+        : value.isBool()    ? static_cast<double>(value.toBool())
+                            : value.toScalar().toDouble();
+  }
+
+  void load(const char* name, const IValue& saved, double& value) const {
+    value = number(name, saved);
+  }
+  void load(const char* name, const IValue& saved, int64_t& value) const {
+    value = static_cast<int64_t>(number(name, saved));
+  }
+  void load(const char* name, const IValue& saved, bool& value) const {
+    value = number(name, saved) != 0;
+  }
+  void load(
+      const char* name,
+      const IValue& saved,
+      std::tuple<double, double>& value) const {
+    std::vector<IValue> pair;
+    if (saved.isTuple()) {
+      pair = saved.toTupleRef().elements();
+    } else if (saved.isList()) {
+      pair = saved.toListRef().vec();
+    }
+    check(pair.size() == 2, name, "is no pair");
+    value = {number(name, pair[0]), number(name, pair[1])};
+  }
+  void load(const char* name, const IValue& saved, std::string& value) const {
+    check(saved.isString(), name, "is no text");
+    value = saved.toStringRef();
+  }
+  void load(const char* name, const IValue& saved, at::Tensor& value) const {
+    if (saved.isNone()) { // in a list
+      value = at::Tensor();
+      return;
+    }
+    check(saved.isTensor() && saved.toTensor().defined(), name, "is no tensor");
+    const auto tensor = saved.toTensor();
+    check(
+        !same_shape_ || tensor.sizes() == parameter_.sizes(),
+        name,
+        c10::str(
+            "has shape ",
+            tensor.sizes(),
+            ", its parameter ",
+            parameter_.sizes()));
+    value = tensor.detach().to(
+        parameter_.options().requires_grad(false),
+        /*non_blocking=*/false,
+        /*copy=*/true);
+  }
+  template <typename Value>
+  void load(const char* name, const IValue& saved, std::optional<Value>& value)
+      const {
+    if (saved.isNone()) {
+      value.reset();
+    } else {
+      load(name, saved, value.emplace());
+    }
+  }
+  void load(
+      const char* name,
+      const IValue& saved,
+      std::deque<at::Tensor>& value) const {
+    load_list(name, saved, value);
+  }
+  void load(
+      const char* name,
+      const IValue& saved,
+      std::vector<at::Tensor>& value) const {
+    load_list(name, saved, value);
+  }
+  template <typename Tensors>
+  void load_list(const char* name, const IValue& saved, Tensors& value) const {
+    check(saved.isList(), name, "is no list");
+    value.clear();
+    for (const IValue& element : saved.toListRef()) {
+      load(name, element, value.emplace_back());
+    }
+  }
+
+  GenericDict dict_;
+  std::string where_;
+  at::Tensor parameter_;
+  bool same_shape_;
+};
+
+/// All parameters, counted through the groups.
+std::vector<at::Tensor> all_parameters(const Optimizer& optimizer) {
+  std::vector<at::Tensor> all;
+  for (const auto& group : optimizer.param_groups()) {
+    all.insert(all.end(), group.params().begin(), group.params().end());
+  }
+  return all;
+}
+
+template <typename Kind>
+GenericList saved_groups(const Optimizer& optimizer) {
+  auto groups = new_list();
+  int64_t index = 0;
+  for (const auto& group : optimizer.param_groups()) {
+    auto options = static_cast<const typename Kind::Options&>(group.options());
+    SavedFields fields;
+    detail::visit_fields(options, fields);
+    auto dict = fields.take();
+    auto parameters = new_list();
+    for (size_t i = 0; i < group.params().size(); ++i) {
+      parameters.push_back(index++);
+    }
+    dict.insert("params", parameters);
+    groups.push_back(dict);
+  }
+  return groups;
+}
+
+template <typename Kind>
+GenericDict saved_states(const Optimizer& optimizer) {
+  auto states = new_dict();
+  int64_t index = 0;
+  for (const auto& parameter : all_parameters(optimizer)) {
+    const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
+    if (found != optimizer.state().end()) {
+      auto state = static_cast<const typename Kind::State&>(*found->second);
+      SavedFields fields;
+      detail::visit_fields(state, fields);
+      states.insert(index, fields.take());
+    }
+    ++index;
+  }
+  return states;
+}
+
+GenericDict dict_at(const IValue& value, const char* what) {
+  TORCH_CHECK_VALUE(
+      value.isGenericDict(),
+      "load_optimizer_state: this is no optimizer's state: ",
+      what,
+      " is no dictionary");
+  return value.toGenericDict();
+}
+
+IValue value_at(const GenericDict& dict, const char* name) {
+  const auto found = dict.find(name);
+  TORCH_CHECK_VALUE(
+      found != dict.end(),
+      "load_optimizer_state: this is no optimizer's state: it has no '",
+      name,
+      "'");
+  return found->value();
+}
+
+/// The state, parsed as a whole before anything is set.
+template <typename Kind>
+struct Parsed {
+  std::vector<typename Kind::Options> options;
+  std::vector<std::pair<void*, typename Kind::State>> states;
+};
+
+template <typename Kind>
+void parse_groups(
+    const Optimizer& optimizer,
+    const IValue& saved,
+    Parsed<Kind>& parsed,
+    std::vector<int64_t>& numbers) {
+  const auto& groups = optimizer.param_groups();
+  TORCH_CHECK_VALUE(
+      saved.isList() && saved.toListRef().size() == groups.size(),
+      "load_optimizer_state: this optimizer has ",
+      groups.size(),
+      " groups of parameters, the state ",
+      saved.isList() ? std::to_string(saved.toListRef().size()) : "none");
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const auto where = "group " + std::to_string(i);
+    const auto dict = dict_at(saved.toListRef()[i], where.c_str());
+    const auto indices = value_at(dict, "params");
+    TORCH_CHECK_VALUE(
+        indices.isList() &&
+            indices.toListRef().size() == groups[i].params().size(),
+        "load_optimizer_state: ",
+        where,
+        " has ",
+        groups[i].params().size(),
+        " parameters here and ",
+        indices.isList() ? std::to_string(indices.toListRef().size()) : "no",
+        " in the state");
+    for (const IValue& index : indices.toListRef()) {
+      TORCH_CHECK_VALUE(
+          index.isInt(),
+          "load_optimizer_state: ",
+          where,
+          ": 'params' are no numbers");
+      numbers.push_back(index.toInt());
+    }
+    parsed.options.push_back(
+        static_cast<const typename Kind::Options&>(groups[i].options()));
+    LoadedFields fields(dict, where, {}, false);
+    detail::visit_fields(parsed.options.back(), fields);
+  }
+}
+
+template <typename Kind>
+Parsed<Kind> parse(const Optimizer& optimizer, const IValue& saved) {
+  Parsed<Kind> parsed;
+  std::vector<int64_t> numbers;
+  const auto dict = dict_at(saved, "it");
+  parse_groups(optimizer, value_at(dict, "param_groups"), parsed, numbers);
+  const auto states = dict_at(value_at(dict, "state"), "'state'");
+  const auto parameters = all_parameters(optimizer);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto found = states.find(numbers[i]);
+    if (found == states.end()) {
+      continue;
+    }
+    const auto where = "parameter " + std::to_string(i);
+    LoadedFields fields(
+        dict_at(found->value(), where.c_str()),
+        where,
+        parameters[i],
+        detail::has_shape_of_parameter_v<typename Kind::State>);
+    auto& state = parsed.states.emplace_back();
+    state.first = parameters[i].unsafeGetTensorImpl();
+    detail::visit_fields(state.second, fields);
+  }
+  return parsed;
+}
+
+} // namespace
+
+IValue optimizer_state(const Optimizer& optimizer) {
+  auto dict = new_dict();
+  detail::with_kind_of(optimizer, [&](auto kind) {
+    using Kind = decltype(kind);
+    dict.insert("state", saved_states<Kind>(optimizer));
+    dict.insert("param_groups", saved_groups<Kind>(optimizer));
+  });
+  return dict;
+}
+
+std::function<void()> detail::plan_optimizer_state(
+    Optimizer& optimizer,
+    const IValue& saved) {
+  std::function<void()> plan;
+  with_kind_of(optimizer, [&](auto kind) {
+    using Kind = decltype(kind);
+    plan = [&optimizer, parsed = parse<Kind>(optimizer, saved)] {
+      for (size_t i = 0; i < parsed.options.size(); ++i) {
+        static_cast<typename Kind::Options&>(
+            optimizer.param_groups()[i].options()) = parsed.options[i];
+      }
+      optimizer.state().clear();
+      for (const auto& [key, state] : parsed.states) {
+        optimizer.state()[key] = std::make_unique<typename Kind::State>(state);
+      }
+    };
+  });
+  return plan;
+}
+
+void load_optimizer_state(Optimizer& optimizer, const IValue& saved) {
+  detail::plan_optimizer_state(optimizer, saved)();
+}
+
+} // namespace ddp

@@ -1,0 +1,175 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <checkpoint/safetensors.h>
+#include <ddp/process_group.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace torch::nn {
+class Module;
+template <typename Contained>
+class ModuleHolder;
+} // namespace torch::nn
+namespace torch::optim {
+class LRScheduler;
+class Optimizer;
+} // namespace torch::optim
+
+namespace ddp {
+
+/// What a training run consists of, by name, to be saved and loaded together:
+///
+/// ```
+/// ddp::TrainingState state;
+/// state.add("model", net).add("optimizer", optimizer).add("epoch", epoch);
+/// state.add("sampler", sampler).add_random_state();
+/// ```
+///
+/// It refers to its parts, which have to live as long. A name can be used once.
+class TrainingState {
+ public:
+  /// A module, wrapped or plain: its parameters and buffers by Python's names.
+  TrainingState& add(const std::string& name, torch::nn::Module& module);
+  template <typename Module>
+  TrainingState& add(
+      const std::string& name,
+      const std::shared_ptr<Module>& module) {
+    return add(name, static_cast<torch::nn::Module&>(*module));
+  }
+  template <typename Module>
+  TrainingState& add(
+      const std::string& name,
+      const torch::nn::ModuleHolder<Module>& module) {
+    return add(name, module.ptr());
+  }
+
+  /// An optimizer of LibTorch's; see `optimizer_state`.
+  TrainingState& add(
+      const std::string& name,
+      torch::optim::Optimizer& optimizer);
+
+  /// A scheduler: how many steps it has made. (Learning rates are part of the
+  /// optimizer's state.)
+  TrainingState& add(
+      const std::string& name,
+      torch::optim::LRScheduler& scheduler);
+
+  /// A variable of the program's: a number, a bool, a text, or a tensor, which
+  /// loading replaces by another one.
+  template <typename Number>
+  std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> add(
+      const std::string& name,
+      Number& value);
+  TrainingState& add(const std::string& name, std::string& value);
+  TrainingState& add(const std::string& name, at::Tensor& tensor);
+
+  /// Anything with `state_dict()` and `load_state_dict(state)`, such as a
+  /// sampler, where the state is a `StateDict` or a `c10::IValue`.
+  template <
+      typename Stateful,
+      typename = decltype(std::declval<Stateful&>().state_dict())>
+  TrainingState& add(const std::string& name, Stateful& part);
+
+  /// LibTorch's generators, of each rank (`random_state`). Loading on another
+  /// number of ranks leaves the generators as they are, with a warning.
+  TrainingState& add_random_state(const std::string& name = "random_state");
+
+  /// A dictionary of the parts' states by name, in the order in which they were
+  /// added. Collective: throws `c10::Error` on every rank where a part's
+  /// `state_dict` throws on one.
+  c10::IValue state_dict(const ProcessGroup& group = {}) const;
+
+  /// Puts all parts into the state that `state_dict` returned, here or in
+  /// another run. Throws `c10::Error` where a part is missing or does not fit;
+  /// then modules, optimizers and variables have not changed. What the
+  /// dictionary has besides is passed over. Not collective.
+  void load_state_dict(
+      const c10::IValue& state,
+      const ProcessGroup& group = {});
+
+ private:
+  using Commit = std::function<void()>;
+  struct Part {
+    std::string name;
+    /// Each rank's own is kept, in a list.
+    bool per_rank;
+    std::function<c10::IValue()> save;
+    /// Checks a state; what it returns puts it in.
+    std::function<Commit(const c10::IValue&, const ProcessGroup&)> load;
+  };
+
+  TrainingState& add_part(Part part);
+  /// `load` may return what is left to do once all parts are checked.
+  TrainingState& add_local(
+      const std::string& name,
+      std::function<c10::IValue()> save,
+      std::function<Commit(const c10::IValue&)> load);
+
+  std::vector<Part> parts_;
+};
+
+namespace detail {
+
+c10::IValue to_ivalue(const StateDict& state);
+inline c10::IValue to_ivalue(c10::IValue state) {
+  return state;
+}
+StateDict to_state_dict(const c10::IValue& state);
+
+/// Throws `c10::ValueError` unless `good`.
+void check_kind(const std::string& name, bool good, const char* kind);
+
+} // namespace detail
+
+template <typename Number>
+std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> TrainingState::
+    add(const std::string& name, Number& value) {
+  return add_local(
+      name,
+      [&value]() -> c10::IValue {
+        if constexpr (std::is_same_v<Number, bool>) {
+          return value;
+        } else if constexpr (std::is_integral_v<Number>) {
+          return static_cast<int64_t>(value);
+        } else {
+          return static_cast<double>(value);
+        }
+      },
+      [&value, name](const c10::IValue& state) -> Commit {
+        const bool integral = state.isInt() || state.isBool();
+        detail::check_kind(
+            name,
+            integral || (std::is_floating_point_v<Number> && state.isDouble()),
+            std::is_floating_point_v<Number> ? "number" : "integer");
+        const auto number = state.isDouble() ? Number(state.toDouble())
+            : state.isInt()                  ? Number(state.toInt())
+                                             : Number(state.toBool());
+        return [&value, number] { value = number; };
+      });
+}
+
+template <typename Stateful, typename>
+TrainingState& TrainingState::add(const std::string& name, Stateful& part) {
+  using State = std::decay_t<decltype(part.state_dict())>;
+  return add_local(
+      name,
+      [&part] { return detail::to_ivalue(part.state_dict()); },
+      [&part](const c10::IValue& state) -> Commit {
+        if constexpr (std::is_same_v<State, c10::IValue>) {
+          part.load_state_dict(state);
+        } else {
+          part.load_state_dict(detail::to_state_dict(state));
+        }
+        return [] {};
+      });
+}
+
+} // namespace ddp

@@ -1,0 +1,226 @@
+#include <checkpoint/optimizer_state.h>
+#include <tests/support/catch.h>
+
+#include <functional>
+
+using c10::IValue;
+using torch::optim::Optimizer;
+
+namespace {
+
+struct Run {
+  std::vector<at::Tensor> parameters;
+  std::unique_ptr<Optimizer> optimizer;
+
+  /// Steps `first` to `last` of a training whose data depend on the step.
+  void train(int first, int last) {
+    for (int step = first; step < last; ++step) {
+      const auto closure = [&] {
+        torch::manual_seed(step);
+        optimizer->zero_grad();
+        auto loss = torch::zeros({});
+        for (const auto& parameter : parameters) {
+          const auto target = torch::randn(parameter.sizes());
+          loss = loss + (parameter - target).pow(2).sum();
+        }
+        loss.backward();
+        return loss;
+      };
+      optimizer->step(closure);
+    }
+  }
+};
+
+using Make = std::function<std::unique_ptr<Optimizer>(std::vector<at::Tensor>)>;
+
+Run start(const Make& make) {
+  torch::manual_seed(1);
+  Run run;
+  for (const auto& shape : std::vector<std::vector<int64_t>>{{3, 2}, {}, {4}}) {
+    run.parameters.push_back(torch::randn(shape).requires_grad_());
+  }
+  run.optimizer = make(run.parameters);
+  return run;
+}
+
+/// The optimizer that continues from a copy of the parameters and the state.
+Run go_on(const Make& make, const Run& from) {
+  auto run = start(make);
+  const torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < run.parameters.size(); ++i) {
+    run.parameters[i].copy_(from.parameters[i]);
+  }
+  ddp::load_optimizer_state(
+      *run.optimizer, ddp::optimizer_state(*from.optimizer).deepcopy());
+  return run;
+}
+
+template <typename O, typename Options>
+Make maker(Options options) {
+  return [options](std::vector<at::Tensor> parameters) {
+    return std::make_unique<O>(std::move(parameters), options);
+  };
+}
+
+const std::vector<std::pair<std::string, Make>>& makers() {
+  using namespace torch::optim;
+  static const std::vector<std::pair<std::string, Make>> all = {
+      {"SGD", maker<SGD>(SGDOptions(0.1))},
+      {"SGD with momentum",
+       maker<SGD>(SGDOptions(0.1).momentum(0.9).nesterov(true))},
+      {"Adam", maker<Adam>(AdamOptions(0.1))},
+      {"Adam with amsgrad", maker<Adam>(AdamOptions(0.1).amsgrad(true))},
+      {"AdamW", maker<AdamW>(AdamWOptions(0.1))},
+      {"RMSprop", maker<RMSprop>(RMSpropOptions(0.1))},
+      {"RMSprop, centered",
+       maker<RMSprop>(RMSpropOptions(0.1).momentum(0.9).centered(true))},
+      {"Adagrad", maker<Adagrad>(AdagradOptions(0.1).lr_decay(0.01))},
+      {"LBFGS", maker<LBFGS>(LBFGSOptions(0.1).max_iter(3))}};
+  return all;
+}
+
+c10::impl::GenericDict group_of(const IValue& state) {
+  return state.toGenericDict()
+      .at("param_groups")
+      .toList()
+      .get(0)
+      .toGenericDict();
+}
+
+} // namespace
+
+TEST_CASE("an optimizer goes on from its state to the last bit") {
+  for (const auto& [name, make] : makers()) {
+    INFO(name);
+    auto whole = start(make);
+    whole.train(0, 4);
+    auto resumed = go_on(make, whole);
+    auto forgetful = start(make);
+    {
+      const torch::NoGradGuard no_grad;
+      for (size_t i = 0; i < whole.parameters.size(); ++i) {
+        forgetful.parameters[i].copy_(whole.parameters[i]);
+      }
+    }
+    whole.train(4, 8);
+    resumed.train(4, 8);
+    forgetful.train(4, 8);
+    bool matters = false;
+    for (size_t i = 0; i < whole.parameters.size(); ++i) {
+      REQUIRE(torch::equal(whole.parameters[i], resumed.parameters[i]));
+      matters |= !torch::equal(whole.parameters[i], forgetful.parameters[i]);
+    }
+    REQUIRE(matters == (name != "SGD"));
+  }
+}
+
+TEST_CASE("a loaded state brings its options with it") {
+  auto from = start(maker<torch::optim::Adam>(
+      torch::optim::AdamOptions(0.25).betas({0.5, 0.75}).weight_decay(0.125)));
+  auto to = start(maker<torch::optim::Adam>(torch::optim::AdamOptions(0.1)));
+  const auto state = ddp::optimizer_state(*from.optimizer);
+  REQUIRE(group_of(state).at("lr").toDouble() == 0.25);
+  REQUIRE(state.toGenericDict().at("state").toGenericDict().empty());
+  ddp::load_optimizer_state(*to.optimizer, state);
+  const auto& options = static_cast<torch::optim::AdamOptions&>(
+      to.optimizer->param_groups()[0].options());
+  REQUIRE(options.lr() == 0.25);
+  REQUIRE(options.betas() == std::make_tuple(0.5, 0.75));
+  REQUIRE(options.weight_decay() == 0.125);
+}
+
+TEST_CASE("a state of another optimizer is refused and changes nothing") {
+  const auto make = maker<torch::optim::Adam>(torch::optim::AdamOptions(0.1));
+  auto run = start(make);
+  run.train(0, 2);
+  const auto before = ddp::optimizer_state(*run.optimizer).deepcopy();
+  const auto refuse = [&](const IValue& state, const std::string& reason) {
+    REQUIRE_THROWS_WITH(
+        ddp::load_optimizer_state(*run.optimizer, state),
+        ContainsSubstring(reason));
+    const auto now = ddp::optimizer_state(*run.optimizer);
+    REQUIRE(
+        group_of(now).at("lr").toDouble() ==
+        group_of(before).at("lr").toDouble());
+    const auto moment = [](const IValue& value) {
+      return value.toGenericDict()
+          .at("state")
+          .toGenericDict()
+          .at(0)
+          .toGenericDict()
+          .at("exp_avg")
+          .toTensor();
+    };
+    REQUIRE(torch::equal(moment(now), moment(before)));
+  };
+  const auto changed = [&](const std::function<void(IValue&)>& change) {
+    auto state = before.deepcopy();
+    change(state);
+    return state;
+  };
+  const auto of_parameter = [](const IValue& state, int64_t index) {
+    return state.toGenericDict()
+        .at("state")
+        .toGenericDict()
+        .at(index)
+        .toGenericDict();
+  };
+  refuse(IValue(3), "it is no dictionary");
+  refuse(
+      c10::impl::GenericDict(c10::AnyType::get(), c10::AnyType::get()),
+      "it has no 'param_groups'");
+  refuse(
+      changed([&](IValue& state) { (void)group_of(state).erase("betas"); }),
+      "group 0: 'betas' is missing");
+  refuse(
+      changed([&](IValue& state) {
+        group_of(state).insert_or_assign("lr", "fast");
+      }),
+      "group 0: 'lr' is no number");
+  refuse(
+      changed([&](IValue& state) {
+        group_of(state).insert_or_assign("maximize", true);
+      }),
+      "'maximize' is True, which this optimizer cannot do");
+  refuse(
+      changed([&](IValue& state) {
+        group_of(state).insert_or_assign("decoupled_weight_decay", true);
+      }),
+      "'decoupled_weight_decay' is True");
+  refuse(
+      changed([&](IValue& state) {
+        group_of(state).at("params").toList().pop_back();
+      }),
+      "group 0 has 3 parameters here and 2 in the state");
+  refuse(
+      changed([&](IValue& state) {
+        of_parameter(state, 2).insert_or_assign(
+            "exp_avg_sq", torch::zeros({5}));
+      }),
+      "parameter 2: 'exp_avg_sq' has shape [5], its parameter [4]");
+  refuse(
+      changed([&](IValue& state) {
+        (void)of_parameter(state, 1).erase("exp_avg");
+      }),
+      "parameter 1: 'exp_avg' is missing");
+  auto sgd = start(maker<torch::optim::SGD>(torch::optim::SGDOptions(0.1)));
+  refuse(ddp::optimizer_state(*sgd.optimizer), "'betas' is missing");
+}
+
+TEST_CASE("an optimizer that nobody knows is refused by name") {
+  struct Own : torch::optim::SGD {
+    using SGD::SGD;
+  };
+  struct Other : Optimizer {
+    using Optimizer::Optimizer;
+    at::Tensor step(LossClosure /*closure*/) override {
+      return {};
+    }
+  };
+  const std::vector<at::Tensor> parameters{torch::zeros({1})};
+  const Own own(parameters, torch::optim::SGDOptions(0.5));
+  REQUIRE(group_of(ddp::optimizer_state(own)).at("lr").toDouble() == 0.5);
+  const Other other(
+      parameters, std::make_unique<torch::optim::SGDOptions>(0.1));
+  REQUIRE_THROWS_WITH(ddp::optimizer_state(other), ContainsSubstring("Other"));
+}

@@ -1,0 +1,175 @@
+#include <checkpoint/training_state.h>
+#include <ddp/seed.h>
+#include <samplers/distributed_sampler.h>
+#include <tests/support/catch.h>
+#include <tests/support/ranks.h>
+
+using c10::IValue;
+using ddp::DistributedSampler;
+using ddp::ProcessGroup;
+using ddp::TrainingState;
+
+namespace {
+
+/// A training run that depends on all that a `TrainingState` can hold.
+struct Training {
+  explicit Training(const ProcessGroup& own_group = {})
+      : group(own_group), sampler(64, group) {
+    state.add("net", net).add("optimizer", optimizer);
+    state.add("scheduler", scheduler).add("sampler", sampler);
+    state.add("step", step).add("best", best).add("done", done);
+    state.add("note", note).add("average", average).add_random_state();
+    sampler.reset();
+  }
+
+  void train(int steps) {
+    for (int i = 0; i < steps; ++i, ++step) {
+      const auto batch = sampler.next(2);
+      const auto input = torch::full({2, 3}, double((*batch)[0]));
+      const auto noise = torch::rand({2, 3}); // differs over ranks
+      optimizer.zero_grad();
+      const auto loss = net->forward(input * noise).square().mean();
+      loss.backward();
+      optimizer.step();
+      scheduler.step();
+      sampler.advance(2);
+      best = std::min(best, loss.item<double>());
+      average = average * 0.5 + loss.detach();
+      note += "+";
+    }
+  }
+
+  /// What has come of it.
+  std::vector<at::Tensor> result() {
+    auto all = net->parameters();
+    all.push_back(average.reshape({1}));
+    all.push_back(torch::tensor({best, double(step), double(note.size())}));
+    all.push_back(torch::rand({4}));
+    return all;
+  }
+
+  ProcessGroup group;
+  torch::nn::Sequential net{
+      torch::nn::Linear(3, 4),
+      torch::nn::Dropout(0.5),
+      torch::nn::Linear(4, 1)};
+  torch::optim::Adam optimizer{net->parameters(), 0.1};
+  torch::optim::StepLR scheduler{optimizer, 3, 0.5};
+  DistributedSampler sampler;
+  int step = 0;
+  double best = 1e9;
+  bool done = false;
+  std::string note = "a run";
+  at::Tensor average = torch::zeros({});
+  TrainingState state;
+};
+
+bool equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!torch::equal(a[i], b[i])) {
+      return false;
+    }
+  }
+  return a.size() == b.size();
+}
+
+} // namespace
+
+TEST_CASE("a training goes on from its state to the last bit, on each rank") {
+  ddp::test::ranks(3, [](ProcessGroup group) {
+    ddp::seed_rank_streams(7, 0, group);
+    Training whole(group);
+    whole.train(4);
+    const auto state = whole.state.state_dict(group).deepcopy();
+    whole.train(4);
+    const auto expected = whole.result();
+
+    for (const std::string left_out : {"", "random_state", "sampler"}) {
+      torch::manual_seed(99);
+      Training resumed(group);
+      resumed.train(1);
+      auto dict = state.deepcopy();
+      if (!left_out.empty()) {
+        const auto own = resumed.state.state_dict(group);
+        dict.toGenericDict().insert_or_assign(
+            left_out, own.toGenericDict().at(left_out));
+      }
+      resumed.state.load_state_dict(dict, group);
+      REQUIRE(resumed.step == 4);
+      resumed.sampler.reset(); // as a loader does
+      resumed.train(4);
+      INFO("left out: " << left_out);
+      REQUIRE(equal(resumed.result(), expected) == left_out.empty());
+    }
+  });
+}
+
+TEST_CASE("a state that does not fit changes nothing") {
+  Training training;
+  training.train(2);
+  const auto state = training.state.state_dict().deepcopy();
+  training.train(1);
+  const auto before = training.state.state_dict().deepcopy();
+  const auto refuse = [&](const std::string& name,
+                          const std::optional<IValue>& value,
+                          const std::string& reason) {
+    auto dict = state.deepcopy().toGenericDict();
+    if (value) {
+      dict.insert_or_assign(name, *value);
+    } else {
+      REQUIRE(dict.erase(name) == 1);
+    }
+    REQUIRE_THROWS_WITH(
+        training.state.load_state_dict(dict), ContainsSubstring(reason));
+    REQUIRE(training.step == 3);
+    REQUIRE(training.note == "a run+++");
+    REQUIRE(torch::equal(
+        training.net->parameters()[0],
+        before.toGenericDict()
+            .at("net")
+            .toGenericDict()
+            .at("0.weight")
+            .toTensor()));
+  };
+  refuse("note", std::nullopt, "the state has no 'note'");
+  refuse("step", 1.5, "'step' is no integer");
+  refuse("best", "good", "'best' is no number");
+  refuse("note", 3, "'note' is no text");
+  refuse("average", 3, "'average' is no tensor");
+  refuse("scheduler", 3, "'scheduler' is no scheduler's");
+  refuse("net", 3, "tensors by name");
+  refuse("optimizer", 3, "no optimizer's state");
+  refuse("random_state", 3, "no list of ranks' generators");
+  torch::nn::Linear other(2, 2);
+  TrainingState another;
+  another.add("net", other);
+  refuse(
+      "net",
+      another.state_dict().toGenericDict().at("net"),
+      "'net' does not fit the module");
+  training.state.load_state_dict(state);
+  REQUIRE(training.step == 2);
+}
+
+TEST_CASE("generators of another number of ranks are left as they are") {
+  ddp::test::ranks(2, [](ProcessGroup group) {
+    Training training(group);
+    auto dict = training.state.state_dict(group).deepcopy();
+    auto states = dict.toGenericDict().at("random_state").toList();
+    REQUIRE(states.size() == 2);
+    states.push_back(states.get(0));
+    torch::manual_seed(5);
+    const auto expected = torch::rand({3});
+    torch::manual_seed(5);
+    training.state.load_state_dict(dict, group);
+    REQUIRE(torch::equal(torch::rand({3}), expected));
+  });
+}
+
+TEST_CASE("a part's name can be used once") {
+  TrainingState state;
+  int64_t value = 0;
+  state.add("value", value);
+  REQUIRE_THROWS_WITH(
+      state.add("value", value), ContainsSubstring("'value' already"));
+}
