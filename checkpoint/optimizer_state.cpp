@@ -50,7 +50,7 @@ class SavedFields {
   }
 
   GenericDict take() {
-    return std::move(dict_);
+    return dict_;
   }
 
  private:
@@ -86,11 +86,11 @@ class LoadedFields {
  public:
   /// `parameter`: the tensors' dtype and device, and, with `same_shape`, shape.
   LoadedFields(
-      GenericDict dict,
+      const GenericDict& dict,
       std::string where,
       at::Tensor parameter,
       bool same_shape)
-      : dict_(std::move(dict)),
+      : dict_(dict),
         where_(std::move(where)),
         parameter_(std::move(parameter)),
         same_shape_(same_shape) {}
@@ -180,7 +180,7 @@ class LoadedFields {
       return;
     }
     check(saved.isTensor() && saved.toTensor().defined(), name, "is no tensor");
-    const auto tensor = saved.toTensor();
+    const auto& tensor = saved.toTensor();
     check(
         !same_shape_ || tensor.sizes() == parameter_.sizes(),
         name,

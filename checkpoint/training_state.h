@@ -31,6 +31,9 @@ namespace ddp {
 /// ddp::TrainingState state;
 /// state.add("model", net).add("optimizer", optimizer).add("epoch", epoch);
 /// state.add("sampler", sampler).add_random_state();
+/// state.load("run.pt", group);      // where there is one: the run goes on
+/// ...
+///   state.save("run.pt", group);    // now and then
 /// ```
 ///
 /// It refers to its parts, which have to live as long. A name can be used once.
@@ -81,6 +84,25 @@ class TrainingState {
   /// LibTorch's generators, of each rank (`random_state`). Loading on another
   /// number of ranks leaves the generators as they are, with a warning.
   TrainingState& add_random_state(const std::string& name = "random_state");
+
+  /// Writes all parts to the file at `path`, which is replaced as a whole or
+  /// not at all: `.pt`, Python's zip format, of which its `torch.load` makes a
+  /// dictionary (see `write_torch_file`).
+  ///
+  /// Collective: rank 0 writes; every rank returns when the file is on the
+  /// disk, or throws `c10::Error` with the reason. Throws `c10::ValueError` for
+  /// another extension.
+  void save(const std::string& path, const ProcessGroup& group = {}) const;
+
+  /// Reads what `save`, or Python, wrote into all parts; returns false where
+  /// there is no such file. On another number of ranks generators are left as
+  /// they are.
+  ///
+  /// Collective: rank 0 reads and sends the rest of the ranks a copy. Every
+  /// rank throws the same `c10::Error` where the file is damaged, or does not
+  /// fit on one of them; then modules, optimizers and variables have not
+  /// changed on that one.
+  bool load(const std::string& path, const ProcessGroup& group = {});
 
   /// A dictionary of the parts' states by name, in the order in which they were
   /// added. Collective: throws `c10::Error` on every rank where a part's

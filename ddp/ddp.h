@@ -4,6 +4,7 @@
 
 #include <checkpoint/checkpoint.h>
 #include <checkpoint/optimizer_state.h>
+#include <checkpoint/torch_file.h>
 #include <checkpoint/training_state.h>
 #include <ddp/deterministic.h>
 #include <ddp/distributed_data_parallel.h>

@@ -131,7 +131,7 @@ std::unique_ptr<DataLoader<Dataset, Sampler>> make_data_loader(
     Sampler sampler,
     DataLoaderOptions options = {}) {
   return std::make_unique<DataLoader<Dataset, Sampler>>(
-      std::move(dataset), std::move(sampler), std::move(options));
+      std::move(dataset), std::move(sampler), options);
 }
 
 /// The same with a sampler of the dataset's size; LibTorch's `RandomSampler`
@@ -146,8 +146,7 @@ auto make_data_loader(Dataset dataset, DataLoaderOptions options = {})
   const auto size = dataset.size();
   TORCH_CHECK_VALUE(
       size, "data loader: a dataset without size needs a sampler");
-  return make_data_loader(
-      std::move(dataset), Sampler(*size), std::move(options));
+  return make_data_loader(std::move(dataset), Sampler(*size), options);
 }
 
 namespace detail {
@@ -167,7 +166,7 @@ DataLoader<Dataset, Sampler>::DataLoader(
     Dataset dataset,
     Sampler sampler,
     DataLoaderOptions options)
-    : options_(detail::checked(std::move(options))),
+    : options_(detail::checked(options)),
       max_jobs_(std::max<size_t>(
           options_.max_jobs().value_or(2 * options_.workers()),
           1)),

@@ -3,6 +3,7 @@
 #include <samplers/distributed_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/ranks.h>
+#include <tests/support/shared_folder.h>
 
 using c10::IValue;
 using ddp::DistributedSampler;
@@ -28,13 +29,18 @@ struct Training {
       const auto input = torch::full({2, 3}, double((*batch)[0]));
       const auto noise = torch::rand({2, 3}); // differs over ranks
       optimizer.zero_grad();
-      const auto loss = net->forward(input * noise).square().mean();
+      auto loss = net->forward(input * noise).square().mean();
       loss.backward();
+      for (const auto& parameter : net->parameters()) {
+        group.all_reduce(parameter.mutable_grad(), ddp::ReduceOp::kMean);
+      }
+      loss = loss.detach();
+      group.all_reduce(loss, ddp::ReduceOp::kMean);
       optimizer.step();
       scheduler.step();
       sampler.advance(2);
       best = std::min(best, loss.item<double>());
-      average = average * 0.5 + loss.detach();
+      average = average * 0.5 + loss;
       note += "+";
     }
   }
@@ -77,8 +83,9 @@ bool equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
 
 TEST_CASE("a training goes on from its state to the last bit, on each rank") {
   ddp::test::ranks(3, [](ProcessGroup group) {
-    ddp::seed_rank_streams(7, 0, group);
+    torch::manual_seed(3);
     Training whole(group);
+    ddp::seed_rank_streams(7, 0, group);
     whole.train(4);
     const auto state = whole.state.state_dict(group).deepcopy();
     whole.train(4);
@@ -101,6 +108,42 @@ TEST_CASE("a training goes on from its state to the last bit, on each rank") {
       INFO("left out: " << left_out);
       REQUIRE(equal(resumed.result(), expected) == left_out.empty());
     }
+  });
+}
+
+TEST_CASE("a training goes on from a file, which is written by rank 0") {
+  const ddp::test::SharedFolder folder;
+  const auto path = folder.path + "/run.pt";
+  ddp::test::ranks(3, [&](ProcessGroup group) {
+    torch::manual_seed(3);
+    Training whole(group);
+    ddp::seed_rank_streams(7, 0, group);
+    REQUIRE_FALSE(whole.state.load(path, group)); // there is none yet
+    whole.train(4);
+    whole.state.save(path, group);
+    whole.train(4);
+    const auto expected = whole.result();
+
+    torch::manual_seed(99);
+    Training resumed(group);
+    REQUIRE(resumed.state.load(path, group));
+    REQUIRE(resumed.step == 4);
+    resumed.sampler.reset();
+    resumed.train(4);
+    REQUIRE(equal(resumed.result(), expected));
+
+    // What is wrong on one rank, every rank hears of.
+    TrainingState other;
+    int64_t value = 0;
+    other.add(group.rank() == 1 ? "nobody" : "step", value);
+    REQUIRE_THROWS_WITH(
+        other.load(path, group),
+        ContainsSubstring("on rank 1 of 3: load_state_dict: the state has no "
+                          "'nobody'"));
+    REQUIRE_THROWS_WITH(
+        other.save(folder.path + "/no/such/folder.pt", group),
+        ContainsSubstring("TrainingState::save on rank 0 of 3"));
+    REQUIRE_THROWS_AS(other.save("run.bin", group), c10::ValueError);
   });
 }
 

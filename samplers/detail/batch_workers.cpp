@@ -96,7 +96,7 @@ bool BatchWorkers::is_ready() const {
 
 std::shared_ptr<BatchJob> BatchWorkers::take(Timeout timeout) {
   std::unique_lock<std::mutex> lock(mutex_);
-  const auto job = jobs_.front();
+  auto job = jobs_.front();
   while (threads_.empty() && job->given_out_ < job->samples_) {
     const auto part = next_part();
     lock.unlock();

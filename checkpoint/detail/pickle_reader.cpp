@@ -1,0 +1,31 @@
+#include <c10/util/Exception.h>
+#include <checkpoint/detail/pickle_machine.h>
+#include <checkpoint/detail/pickle_reader.h>
+#include <checkpoint/detail/pickle_tree.h>
+
+namespace ddp::detail {
+namespace {
+
+// More than this many values, and that many for each byte, are no file but an
+// attack: a value takes a byte at least where it is not shared.
+constexpr uint64_t kSharedValues = 1'000'000;
+constexpr uint64_t kSharedValuesPerByte = 16;
+
+} // namespace
+
+c10::IValue read_pickle(
+    std::string_view pickle,
+    uint64_t budget,
+    const LoadStorage& load) {
+  try {
+    PickleHeap heap(budget);
+    PickleCalls calls(heap, load);
+    const auto value = PickleMachine(pickle, heap, calls).run();
+    return make_tree(
+        value, heap, kSharedValues + kSharedValuesPerByte * pickle.size());
+  } catch (const c10::Error& error) {
+    TORCH_CHECK(false, "its pickle: ", error.what_without_backtrace());
+  }
+}
+
+} // namespace ddp::detail

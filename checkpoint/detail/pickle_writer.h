@@ -1,0 +1,26 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <string>
+#include <vector>
+
+namespace ddp::detail {
+
+struct PickledValue {
+  /// Of protocol 2, as torch.save writes it.
+  std::string pickle;
+  /// What the pickle calls storage "0", "1" and so on: the elements of each in
+  /// order. They share the value's memory; `storage_bytes` makes them plain.
+  std::vector<at::Tensor> storages;
+};
+
+/// The pickle of a value. Throws `c10::TypeError` and `c10::ValueError` that
+/// say where in the value something is that no file can have.
+PickledValue write_pickle(const c10::IValue& value);
+
+/// The elements of one storage, contiguous on the CPU.
+at::Tensor storage_bytes(const at::Tensor& storage);
+
+} // namespace ddp::detail

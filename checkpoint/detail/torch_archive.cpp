@@ -1,0 +1,111 @@
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+#include <checkpoint/detail/pickle_reader.h>
+#include <checkpoint/detail/pickle_writer.h>
+#include <checkpoint/detail/torch_archive.h>
+
+#include <algorithm>
+#include <set>
+
+namespace ddp::detail {
+namespace {
+
+// What the values of a pickle may take beside the storages; a dict of many
+// short words takes most, about 50 times its bytes.
+constexpr uint64_t kBudget = uint64_t{128} << 20;
+constexpr uint64_t kBudgetPerByte = 24;
+
+// The number that older versions of torch.save put first.
+constexpr const char* kLegacyMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
+constexpr size_t kLegacyHead = 32;
+
+const ByteSource& check_format(const ByteSource& source) {
+  std::string head(std::min<uint64_t>(source.size(), kLegacyHead), '\0');
+  source.read(0, head.data(), head.size());
+  TORCH_CHECK(
+      head.find(kLegacyMagic) == std::string::npos,
+      "it has the format of torch.save before version 1.6 "
+      "(_use_new_zipfile_serialization=False), which this library does not "
+      "read; load it with Python and save it again");
+  return source;
+}
+
+} // namespace
+
+TorchArchive::TorchArchive(const ByteSource& source)
+    : zip_(check_format(source)), size_(source.size()) {
+  TORCH_CHECK(
+      !zip_.records().empty(),
+      "no file of torch.save or torch::save: it is empty");
+  const auto& first = zip_.records().front().name;
+  prefix_ = first.substr(0, first.find('/') + 1);
+}
+
+std::optional<std::string> TorchArchive::record(const std::string& name) const {
+  const auto* found = zip_.find(prefix_ + name);
+  return found == nullptr ? std::nullopt : std::optional(zip_.text(*found));
+}
+
+std::string TorchArchive::required(const std::string& name) const {
+  auto content = record(name);
+  TORCH_CHECK(
+      content.has_value(),
+      "no file of torch.save or torch::save: it has no record '",
+      prefix_,
+      name,
+      "'");
+  return *std::move(content);
+}
+
+at::Storage TorchArchive::storage(const std::string& key) const {
+  const auto* found = zip_.find(prefix_ + "data/" + key);
+  TORCH_CHECK(
+      found != nullptr, "there is no record for its storage '", key, "'");
+  const auto bytes = at::empty({static_cast<int64_t>(found->size)}, at::kByte);
+  zip_.read(*found, bytes.mutable_data_ptr());
+  return bytes.storage();
+}
+
+c10::IValue TorchArchive::value() const {
+  const auto order = record("byteorder");
+  TORCH_CHECK(
+      !order.has_value() || *order == "little",
+      "its numbers are ",
+      order.value_or(""),
+      "-endian, this library reads little-endian ones");
+  const auto pickle = required("data.pkl");
+  std::set<std::string> used{prefix_ + "data.pkl", prefix_ + "byteorder"};
+  auto value = read_pickle(
+      pickle, kBudget + kBudgetPerByte * size_, [&](const std::string& key) {
+        used.insert(prefix_ + "data/" + key);
+        return storage(key);
+      });
+  for (const auto& record : zip_.records()) {
+    // LibTorch writes code that only its own modules need.
+    const bool code = record.name.rfind(prefix_ + "code/", 0) == 0;
+    if (!code && used.count(record.name) == 0) {
+      zip_.verify(record);
+    }
+  }
+  return value;
+}
+
+void write_torch_records(ZipWriter& zip, const c10::IValue& value) {
+  const std::string prefix = kTorchPrefix;
+  const auto add = [&](const std::string& name, const std::string& content) {
+    zip.add(prefix + name, content.data(), content.size());
+  };
+  const auto pickled = write_pickle(value);
+  add("data.pkl", pickled.pickle);
+  add("byteorder", "little");
+  for (size_t i = 0; i < pickled.storages.size(); ++i) {
+    const auto bytes = storage_bytes(pickled.storages[i]);
+    zip.add(
+        prefix + "data/" + std::to_string(i),
+        bytes.const_data_ptr(),
+        bytes.nbytes());
+  }
+  add("version", "3\n"); // LibTorch's number for files of this kind
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <checkpoint/detail/byte_source.h>
+#include <checkpoint/detail/zip_reader.h>
+#include <checkpoint/detail/zip_writer.h>
+
+#include <optional>
+#include <string>
+
+namespace ddp::detail {
+
+/// A file of `torch.save`, wherever its bytes are.
+///
+/// All that is wrong with it throws `c10::Error`, which does not name the file.
+class TorchArchive {
+ public:
+  /// Reads the directory; `source` has to outlive the archive.
+  explicit TorchArchive(const ByteSource& source);
+
+  /// Reads everything, and verifies the records that are not used too.
+  c10::IValue value() const;
+
+  /// The content of another record, such as "ddp/digest", if there is one.
+  std::optional<std::string> record(const std::string& name) const;
+
+ private:
+  std::string required(const std::string& name) const;
+  at::Storage storage(const std::string& key) const;
+
+  ZipReader zip_;
+  uint64_t size_;
+  std::string prefix_; // of all names, with the '/'
+};
+
+/// Appends the records of a file of torch.save that has `value`. The caller may
+/// add more of them, by names that begin with kTorchPrefix, and finishes it.
+void write_torch_records(ZipWriter& zip, const c10::IValue& value);
+
+/// What the names of all records begin with in the files that are written.
+constexpr const char* kTorchPrefix = "archive/";
+
+} // namespace ddp::detail

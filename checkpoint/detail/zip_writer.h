@@ -1,0 +1,35 @@
+#pragma once
+
+#include <checkpoint/atomic_file.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace ddp::detail {
+
+/// Writes a zip file of records that are stored and not compressed.
+///
+/// Their contents begin at multiples of 64 bytes, as in LibTorch's files, so
+/// that a reader that maps the file has them aligned.
+class ZipWriter {
+ public:
+  /// `file` has to be empty and outlive the writer.
+  explicit ZipWriter(AtomicFile& file) : file_(file) {}
+
+  /// Appends a record; each name once.
+  void add(const std::string& name, const void* data, uint64_t bytes);
+
+  /// Appends the directory. The file is complete then, but not committed.
+  void finish();
+
+ private:
+  void write(const std::string& bytes);
+
+  AtomicFile& file_;
+  uint64_t position_ = 0;
+  uint64_t count_ = 0;
+  std::string directory_;
+};
+
+} // namespace ddp::detail

@@ -1,0 +1,267 @@
+#include <tests/support/catch.h>
+#include <tests/support/ivalue_text.h>
+#include <tests/support/memory_cap.h>
+#include <tests/support/torch_zip.h>
+
+#include <iostream>
+
+using namespace ddp::test;
+using namespace std::string_literals;
+
+namespace {
+
+std::string repeat(const std::string& text, size_t count) {
+  std::string result;
+  for (size_t i = 0; i < count; ++i) {
+    result += text;
+  }
+  return result;
+}
+
+struct Case {
+  std::string pickle, expected;
+};
+
+void check(const std::vector<Case>& cases) {
+  for (const auto& c : cases) {
+    INFO(c.pickle.substr(0, 200));
+    CHECK_THAT(
+        complaint(torch_file_of(c.pickle)), ContainsSubstring(c.expected));
+  }
+}
+
+} // namespace
+
+TEST_CASE("Files of older versions of torch.save are read", "[torch_file]") {
+  for (const std::string type :
+       {"torch\nFloatStorage\n", "torch.cuda\nFloatStorage\n"}) {
+    const auto bytes = torch_file_of(call_of(
+        kRebuildV2,
+        storage_of(type, "0", "K\4") + kZero + "K\2K\2\x86" + "K\2K\1\x86" +
+            "\x89" + kOrderedDict));
+    CHECK(torch::equal(
+        value_of(bytes).toTensor(), torch::tensor({{1.F, 2.F}, {3.F, 4.F}})));
+  }
+  const auto first = torch_file_of(call_of(
+      "torch._utils\n_rebuild_tensor\n",
+      storage_of(kFloatStorage, "0", "K\4") + kZero + kFour + kOne));
+  CHECK(value_of(first).toTensor().size(0) == 4);
+  // Python 2: text that is bytes, dicts that are made of lists of pairs.
+  const auto pairs = torch_file_of(
+      "ccollections\nOrderedDict\n](](U\1aK\1e](U\1bK\2ee\x85R}" +
+      unicode("_metadata") + "}sb");
+  CHECK(text_of(value_of(pairs)) == " dict 2\n/a int 1\n/b int 2\n");
+  const auto record = [](const std::string& order) {
+    return zip_of({{"a/data.pkl", "\x80\2N."}, {"a/byteorder", order}});
+  };
+  CHECK(complaint(record("little")).empty());
+  CHECK_THAT(complaint(record("big")), ContainsSubstring("are big-endian"));
+}
+
+TEST_CASE("Names that are not on the list are refused", "[torch_file]") {
+  const auto arguments = unicode("touch /tmp/ddp-hostile");
+  check({
+      {call_of("os\nsystem\n", arguments), "'os.system'"},
+      {call_of("posix\nsystem\n", arguments), "'posix.system'"},
+      {call_of("builtins\neval\n", arguments), "'builtins.eval'"},
+      {call_of("__builtin__\neval\n", arguments), "'__builtin__.eval'"},
+      {call_of("torch.storage\n_load_from_bytes\n", arguments),
+       "'torch.storage._load_from_bytes'"},
+      {call_of("torch\nos.system\n", arguments), "'torch.os.system'"},
+      {call_of("torch._utils\n_rebuild_sparse_tensor\n", ""),
+       "_rebuild_sparse_tensor"},
+      {unicode("os") + unicode("system") + "\x93" + arguments + "\x85R",
+       "'os.system'"},
+      {"ios\nsystem\n", "an object of a class"},
+      {"(cos\nsystem\no", "'os.system'"},
+      {"ccollections\nOrderedDict\n)\x81",
+       "the class 'collections.OrderedDict'"},
+      {"c__torch__.os\nModule\n", "'__torch__.os.Module'"},
+      {"c__torch__\nModule\n)\x81Nb", "attributes of an archive are None"},
+      {"c__torch__\nModule\n)\x81q\0h\0b"s, "of an archive are a dict"},
+      {"\x82\1", "copyreg"},
+      {"P0\n", "a persistent id that is text"},
+      {"ctorch\nfloat32\n)R", "torch.float32: this library does not call"},
+      {"ctorch\nFloatStorage\n", "'torch.FloatStorage' as a value"},
+      {unicode("os.system") + ")R", "a function to call is expected"},
+      {"\x8f", "a set"},
+      {"C\1a", "bytes"},
+      {"\x8b\x09\0\0\0"s, "an integer of more than 64 bits"},
+      {"\x8a\x09" + std::string(9, '\x7f'), "an integer of 72 bits"},
+  });
+}
+
+TEST_CASE("Persistent ids are of storages alone", "[torch_file]") {
+  const auto inner = storage_of(kFloatStorage, "0", "K\4");
+  check({
+      {"K\1Q", "a tuple as persistent id is expected"},
+      {unicode("0") + "Q", "a tuple as persistent id is expected"},
+      {")Q", "a persistent id of 0 values"},
+      {"(" + unicode("module") + "NNNNtQ", "of the kind 'module'"},
+      {"(" + inner + "NNNNtQ", "kind is expected, it has a storage"},
+      {"(" + unicode("storage") + "cos\nsystem\n", "'os.system'"},
+      {"(" + unicode("storage") + inner + unicode("0") + unicode("cpu") +
+           "K\4tQ",
+       "type is expected, it has a storage"},
+      {"(" + unicode("storage") + "c" + kFloatStorage + inner + unicode("cpu") +
+           "K\4tQ",
+       "key is expected, it has a storage"},
+      {storage_of("torch\nfloat32\n", "0", "K\4"), "the type torch.float32"},
+      {storage_of("torch\nQInt8Storage\n", "0", "K\4"), "torch.QInt8Storage"},
+      {storage_of(kFloatStorage, "../../etc/passwd", "K\4"),
+       "no record for its storage '../../etc/passwd'"},
+      {storage_of(kFloatStorage, "0", "K\5"), "has 16 bytes, expected 20"},
+      {storage_of(kFloatStorage, "0", integer(-1)), "not negative"},
+      {storage_of(kFloatStorage, "0", long_integer(int64_t{1} << 62)),
+       "more than 64 bits can"},
+      {storage_of(kFloatStorage, "0", "\x88"), "it has a bool"},
+      {inner, "a storage as a value"},
+  });
+}
+
+TEST_CASE("Tensors stay within their storage", "[torch_file]") {
+  const auto huge = long_integer(int64_t{1} << 62);
+  const auto dimensions = "(" + repeat("K\1", 65) + "t";
+  CHECK(complaint(torch_file_of(tensor_of(kZero, kFour, kOne))).empty());
+  CHECK(complaint(torch_file_of(tensor_of("K\4", "K\0\x85"s, kOne))).empty());
+  check({
+      {tensor_of("K\1", kFour, kOne), "reaches element 5 of a storage of 4"},
+      {tensor_of("K\5", "K\0\x85"s, kOne), "reaches element 5"},
+      {tensor_of(kZero, "K\2\x85", "K\4\x85"), "reaches element 5"},
+      {tensor_of(integer(-1), kFour, kOne), "not negative, it has -1"},
+      {tensor_of(kZero, integer(-4) + "\x85", kOne), "it has -4"},
+      {tensor_of("K\3", kFour, integer(-1) + "\x85"), "it has -1"},
+      {tensor_of(huge, kFour, kOne), "reaches element"},
+      {tensor_of(kZero, huge + "\x85", kZero + "\x85"), "63 bits"},
+      {tensor_of(kZero, huge + huge + "\x86", "K\0K\0\x86"s), "63 bits"},
+      {tensor_of(kZero, kFour, huge + "\x85"), "63 bits"},
+      {tensor_of(kZero, "K\0"s + huge + huge + "\x87", "K\1K\1K\1\x87"),
+       "63 bits"},
+      {tensor_of(kZero, kFour, ")"), "sizes [4] and strides []"},
+      {tensor_of(kZero, dimensions, dimensions), "a tensor of 65 dimensions"},
+      {tensor_of("\x88", kFour, kOne), "it has a bool"},
+      {tensor_of(kZero, "]", kOne), "size is expected, it has a list"},
+      {tensor_of(kZero, kFour, kOne, "\x89"), "it has 5 arguments"},
+      {tensor_of(kZero, kFour, kOne, "NN"), "requires_grad is expected"},
+      {tensor_of(kZero, kFour, kOne, "\x89}K\1K\1s"), "hooks"},
+      {tensor_of(kZero, kFour, kOne, "\x89}}" + unicode("conj") + "\x88s"),
+       "metadata has 'conj'"},
+      {call_of(
+           "torch._utils\n_rebuild_tensor_v3\n",
+           storage_of("torch.storage\nUntypedStorage\n", "0", "K\x10") + kZero +
+               kFour + kOne + "\x88}ctorch\nint32\n"),
+       "would need gradients"},
+      {call_of(
+           "torch._utils\n_rebuild_tensor_v3\n",
+           storage_of("torch.storage\nUntypedStorage\n", "0", "K\x10") + kZero +
+               kFour + kOne + "\x89}K\1"),
+       "a dtype is expected"},
+      {call_of(kRebuildV2, "K\1" + kZero + kFour + kOne + "\x89}"),
+       "a storage is expected"},
+      {call_of("torch._utils\n_rebuild_parameter\n", "N\x89}"),
+       "a tensor is expected"},
+  });
+}
+
+TEST_CASE("Pickles that are no sense are refused", "[torch_file]") {
+  check({
+      {"", "the stack has 0 values"},
+      {"NN", "leaves 2 values behind"},
+      {"(N", "leaves 1 values behind"},
+      {"a", "the stack has 0 values"},
+      {"]a", "the stack is empty"},
+      {"](a", "the stack has 0 values, the opcode needs 1"},
+      {"}Na", "appends to a"},
+      {"Nt", "there is no mark"},
+      {"}(Nu", "a key of a dict has no value"},
+      {"](NNu", "sets items of a list"},
+      {"]}b", "sets the attributes of a list"},
+      {tensor_of(kZero, kFour, kOne) + ")b", "the attributes of a tensor"},
+      {"h\7", "refers to value 7"},
+      {"Nr" + u32(0xFFFFFFFF), "numbers a value 4294967295"},
+      {"q\0"s, "the stack is empty"},
+      {"X" + u32(0xFFFFFFFF) + "abc", "4294967295 bytes are expected"},
+      {"\x8d" + std::string(8, '\xff'), "18446744073709551615 bytes"},
+      {"T" + u32(0x80000000), "2147483648 bytes are expected"},
+      {"\x8a\xff", "255 bytes are expected"},
+      {"\x80\6N", "pickle protocol 6"},
+      {"cos", "a name does not end"},
+      {"0", "the opcode 48"},
+      {"\xff", "the opcode 255"},
+      {"}(G" + std::string(8, '\0') + "Nu", "a key that is a Double"},
+      {"}()Nu", "a key that is a Tuple"},
+      {"}(NNu", "a key that is a None"},
+      {"}(K\1NK\1Nu", "the key 1 twice"},
+      {"}(" + unicode("a") + "N" + unicode("a") + "Nu", "the key a twice"},
+      {"N.", "1 bytes follow its end"},
+  });
+  CHECK_THAT(
+      complaint(zip_of({{"a/data.pkl", "\x80\2N"}})),
+      ContainsSubstring("truncated: 1 bytes"));
+}
+
+TEST_CASE("Values that contain themselves are refused", "[torch_file]") {
+  check({
+      {"]q\0h\0a"s, "contains itself"},
+      {"}q\0K\1h\0s"s, "contains itself"},
+      {"]q\0h\0\x85"
+       "a"s,
+       "contains itself"},
+      {"]q\0(h\0h\0h\0e"s, "contains itself"},
+  });
+}
+
+TEST_CASE("Bombs need little memory and time", "[torch_file]") {
+  const auto refused = [](const std::string& pickle, const char* expected) {
+    const auto bytes = torch_file_of(pickle);
+    require_in_child(400, [&] {
+      const auto message = complaint(bytes);
+      const bool found = message.find(expected) != std::string::npos;
+      if (!found) {
+        std::cerr << message << '\n';
+      }
+      return found;
+    });
+  };
+  // Lists of two that are the same, 60 deep: 2^60 values, written out.
+  std::string laughs = "]q\0"s;
+  for (char i = 0; i < 60; ++i) {
+    laughs += "](h"s + i + "h" + i + "eq" + static_cast<char>(i + 1);
+  }
+  refused("(" + laughs + "t", "refers to the same values so often");
+  // The same with text.
+  refused(
+      "](" + unicode(std::string(1 << 20, 'x')) + "q\0"s +
+          repeat("h\0"s, 100'000) + "e",
+      "need far more memory");
+  const size_t deep = 1'000'000;
+  refused(repeat("]", deep) + repeat("a", deep - 1), "nested more than 100");
+  refused("N" + repeat("\x85", deep), "nested more than 100");
+  refused(repeat("}K\1", deep) + "N" + repeat("s", deep), "nested more than");
+  // Built from the outside, so that no value is deep when it is added to.
+  std::string chain = "(]q\0"s;
+  for (uint32_t i = 1; i < deep / 8; ++i) {
+    chain += "j" + u32(i - 1) + "]r" + u32(i) + "a";
+  }
+  refused(chain + "t", "nested more than 100");
+  // Each part is shallow where it is met first.
+  std::string parts = "](N";
+  for (uint32_t i = 0; i < 10'000; ++i) {
+    parts += i == 0 ? "N" : "j" + u32(i - 1);
+    parts += repeat("\x85", 50) + "r" + u32(i);
+  }
+  refused(parts + "e", "nested more than 100");
+  refused(repeat("(", deep), "lists, tuples and dicts are open");
+  refused(repeat("N", 4 * deep), "values behind");
+  refused("](" + repeat(")", 8 * deep) + "e", "need far more memory");
+  // Keys that are made for the hash table of c10::Dict to have no end.
+  uint64_t inverse = 1; // of its factor, modulo 2^64
+  for (int i = 0; i < 6; ++i) {
+    inverse *= 2 - inverse * 11400714819323198485U;
+  }
+  std::string keys = "}(";
+  for (uint64_t i = 0; i < 100; ++i) {
+    keys += long_integer(static_cast<int64_t>(inverse * i)) + "N";
+  }
+  refused(keys + "u", "need far more memory");
+}

@@ -1,0 +1,384 @@
+#include <checkpoint/atomic_file.h>
+#include <checkpoint/detail/torch_archive.h>
+#include <checkpoint/torch_file.h>
+#include <tests/support/catch.h>
+#include <tests/support/ivalue_text.h>
+#include <tests/support/process.h>
+#include <tests/support/temporary_folder.h>
+#include <torch/nn.h>
+#include <torch/optim.h>
+#include <torch/serialize.h>
+
+#include <cstdlib>
+#include <limits>
+#include <map>
+
+using ddp::read_torch_file;
+using ddp::write_torch_file;
+using ddp::test::read_text;
+using ddp::test::TemporaryFolder;
+using ddp::test::text_of;
+
+namespace {
+
+using Dict = c10::impl::GenericDict;
+using List = c10::impl::GenericList;
+
+Dict dict(std::vector<std::pair<c10::IValue, c10::IValue>> items) {
+  Dict result(c10::AnyType::get(), c10::AnyType::get());
+  for (auto& [key, value] : items) {
+    result.insert(key, value);
+  }
+  return result;
+}
+
+List list(std::vector<c10::IValue> items) {
+  List result(c10::AnyType::get());
+  for (auto& item : items) {
+    result.push_back(item);
+  }
+  return result;
+}
+
+c10::IValue tuple(std::vector<c10::IValue> items) {
+  return c10::ivalue::Tuple::create(std::move(items));
+}
+
+bool python_missing() {
+  if (std::getenv("DDP_PYTHON") == nullptr) {
+    WARN("skipped: DDP_PYTHON names no interpreter that has torch");
+    return true;
+  }
+  return false;
+}
+
+std::string run_python(std::vector<std::string> arguments) {
+  const auto script = std::filesystem::path(__FILE__).parent_path() /
+      "parity/torch_file_check.py";
+  ddp::test::Command command{
+      {std::getenv("DDP_PYTHON"), "-W", "ignore", script.string()}, {}};
+  command.arguments.insert(
+      command.arguments.end(), arguments.begin(), arguments.end());
+  const auto outcome = ddp::test::run(command, std::chrono::seconds(100));
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  return outcome.output;
+}
+
+// What reading the file says, empty if nothing.
+std::string complaint(const std::string& path) {
+  try {
+    read_torch_file(path);
+    return "";
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+}
+
+const c10::IValue& at_key(const Dict& values, const c10::IValue& key) {
+  return values.find(key)->value();
+}
+
+const std::vector<torch::Dtype> kDtypes{
+    torch::kFloat64,         torch::kFloat32,
+    torch::kFloat16,         torch::kBFloat16,
+    torch::kInt64,           torch::kInt32,
+    torch::kInt16,           torch::kInt8,
+    torch::kUInt8,           torch::kBool,
+    torch::kComplexFloat,    torch::kComplexDouble,
+    torch::kComplexHalf,     torch::kUInt16,
+    torch::kUInt32,          torch::kUInt64,
+    torch::kFloat8_e5m2,     torch::kFloat8_e4m3fn,
+    torch::kFloat8_e5m2fnuz, torch::kFloat8_e4m3fnuz,
+    torch::kFloat8_e8m0fnu,
+};
+
+// Random bits of every dtype.
+c10::IValue every_dtype() {
+  auto values = dict({});
+  for (const auto dtype : kDtypes) {
+    const auto size = static_cast<int64_t>(c10::elementSize(dtype));
+    auto bits = torch::randint(
+        dtype == torch::kBool ? 2 : 256, {3, size}, torch::kUInt8);
+    values.insert(c10::toString(dtype), bits.view(dtype));
+  }
+  return values;
+}
+
+c10::IValue shapes() {
+  const auto base = torch::rand({4, 6});
+  const auto complex = torch::complex(base, base);
+  return dict({
+      {"base", base},
+      {"transposed", base.t()},
+      {"strided", base.slice(0, 1).slice(1, 0, 6, 2)},
+      {"expanded", torch::rand({1, 2}).expand({3, 2})},
+      {"scalar", torch::tensor(2.5)},
+      {"empty", torch::empty({0})},
+      {"empty too", torch::empty({2, 0, 3}, torch::kLong)},
+      {"conjugate", complex.conj()},
+      {"negative", torch::imag(complex.conj())},
+      {"requires grad", torch::rand({2}).requires_grad_()},
+      {"small part", torch::rand({1000, 10}).select(1, 3).slice(0, 5, 8)},
+  });
+}
+
+c10::IValue plain() {
+  using Limits = std::numeric_limits<int64_t>;
+  return dict({
+      {"none", {}},
+      {"bools", list({true, false})},
+      {"ints",
+       list(
+           {0,
+            255,
+            65536,
+            int64_t{1} << 31,
+            -(int64_t{1} << 31),
+            Limits::max(),
+            Limits::min()})},
+      {"floats",
+       tuple({0.0, -0.0, 1.5, std::numeric_limits<double>::infinity()})},
+      {"strings", list({"", "a", "\u00fc\u20ac\U0001F600", std::string(1, 0)})},
+      {"nested", dict({{"a", list({tuple({}), tuple({1, dict({})})})}})},
+      {"typed",
+       tuple(
+           {c10::List<int64_t>({1, 2}),
+            c10::List<double>({0.5}),
+            c10::List<at::Tensor>({torch::rand({2})})})},
+      {3, "three"},
+      {-(int64_t{1} << 40), "far"},
+  });
+}
+
+} // namespace
+
+TEST_CASE("read_torch_file reads what torch.save wrote", "[torch_file]") {
+  if (python_missing()) {
+    return;
+  }
+  const TemporaryFolder folder;
+  run_python({"write", folder.path()});
+  size_t files = 0;
+  for (const auto& name : folder.names()) {
+    const std::filesystem::path text = folder / name;
+    if (text.extension() != ".txt") {
+      continue;
+    }
+    INFO(name);
+    auto path = text;
+    path.replace_extension(".pt");
+    REQUIRE(text_of(read_torch_file(path.string())) == read_text(text));
+    ++files;
+  }
+  CHECK(files == 4 * 20);
+}
+
+TEST_CASE("read_torch_file refuses Python's other values", "[torch_file]") {
+  if (python_missing()) {
+    return;
+  }
+  // Of pickle protocol 2 and 5, where they differ.
+  const std::map<std::string, std::vector<std::string>> expected{
+      {"set", {"'__builtin__.set'", "it has a set"}},
+      {"frozenset", {"'__builtin__.frozenset'", "it has a frozenset"}},
+      {"bytes", {"'_codecs.encode'", "it has bytes"}},
+      {"bytearray", {"'__builtin__.bytearray'", "it has a bytearray"}},
+      {"complex", {"'__builtin__.complex'", "'builtins.complex'"}},
+      {"large", {"an integer of 72 bits"}},
+      {"dtype", {"'torch.float32' as a value"}},
+      {"device", {"'torch.device'"}},
+      {"storage", {"a storage as a value"}},
+      {"sparse", {"'torch._utils._rebuild_sparse_tensor'"}},
+      {"quantized", {"'torch._utils._rebuild_qtensor'"}},
+      {"meta", {"'torch._utils._rebuild_meta_tensor_no_storage'"}},
+      {"module", {"'torch.nn.modules.linear.Linear'"}},
+      {"defaultdict", {"'collections.defaultdict'"}},
+      {"float key", {"a key that is a Double"}},
+      {"tuple key", {"a key that is a Tuple"}},
+      {"function", {"'torch.nn.functional.relu'"}},
+  };
+  const TemporaryFolder folder;
+  run_python({"refused", folder.path()});
+  for (const auto& [name, texts] : expected) {
+    for (const std::string protocol : {"2", "5"}) {
+      const auto path = folder / (name + " " + protocol + ".pt");
+      CHECK_THAT(
+          complaint(path),
+          ContainsSubstring(protocol == "2" ? texts.front() : texts.back()) &&
+              ContainsSubstring(path));
+    }
+  }
+  CHECK_THAT(
+      complaint(folder / "before 1.6.pt"),
+      ContainsSubstring("format of torch.save before version 1.6"));
+  CHECK_THAT(
+      complaint(folder / "torchscript.pt"),
+      ContainsSubstring("'__torch__.torch.nn.modules.linear.Linear'"));
+}
+
+TEST_CASE("read_torch_file reads what LibTorch wrote", "[torch_file]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.pt";
+  const auto x = torch::rand({2, 3});
+  torch::serialize::OutputArchive inner, archive;
+  inner.write("x", x);
+  archive.write("inner", inner);
+  archive.write("number", c10::IValue(3));
+  archive.write("text", c10::IValue("abc"));
+  archive.write("sizes", c10::IValue(std::vector<int64_t>{1, 2}));
+  archive.write("flags", c10::IValue(c10::List<bool>({true, false})));
+  archive.write("pair", tuple({0.5, 1}));
+  archive.save_to(path);
+  CHECK(
+      text_of(read_torch_file(path)) ==
+      text_of(dict({
+          {"inner", dict({{"x", x}})},
+          {"number", 3},
+          {"text", "abc"},
+          {"sizes", list({1, 2})},
+          {"flags", list({true, false})},
+          {"pair", tuple({0.5, 1})},
+      })));
+
+  torch::nn::Sequential net(torch::nn::Linear(2, 3), torch::nn::BatchNorm1d(3));
+  torch::optim::Adam optimizer(net->parameters(), 0.1);
+  net->forward(torch::rand({4, 2})).square().sum().backward();
+  optimizer.step();
+  torch::save(net, path);
+  const auto module = read_torch_file(path).toGenericDict();
+  const auto norm = at_key(module, "1").toGenericDict();
+  CHECK(torch::equal(
+      at_key(at_key(module, "0").toGenericDict(), "weight").toTensor(),
+      net[0]->as<torch::nn::Linear>()->weight));
+  CHECK(torch::equal(
+      at_key(norm, "running_var").toTensor(),
+      net[1]->as<torch::nn::BatchNorm1d>()->running_var));
+  torch::save(optimizer, path);
+  const auto groups =
+      at_key(read_torch_file(path).toGenericDict(), "param_groups")
+          .toGenericDict();
+  const auto options =
+      at_key(at_key(groups, "param_groups/0").toGenericDict(), "options");
+  CHECK(at_key(options.toGenericDict(), "lr").toDouble() == 0.1);
+  torch::save(x, path);
+  CHECK(text_of(read_torch_file(path)) == text_of(dict({{"0", x}})));
+}
+
+TEST_CASE("Tensors that shared memory share it again", "[torch_file]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.pt";
+  const auto base = torch::arange(6, torch::kFloat).reshape({2, 3});
+  write_torch_file(path, dict({{"a", base}, {"b", base.t()}, {"c", base[1]}}));
+  const auto read = read_torch_file(path).toGenericDict();
+  at_key(read, "a").toTensor().fill_(7);
+  CHECK(torch::equal(at_key(read, "b").toTensor(), torch::full({3, 2}, 7.F)));
+  CHECK(torch::equal(at_key(read, "c").toTensor(), torch::full({3}, 7.F)));
+}
+
+TEST_CASE("A small part of a large tensor is written alone", "[torch_file]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.pt";
+  const auto large = torch::rand({1000, 100});
+  write_torch_file(path, list({large[3], large[4]}));
+  CHECK(std::filesystem::file_size(path) < 10'000);
+  const auto read = read_torch_file(path).toList();
+  CHECK(torch::equal(read.get(0).toTensor(), large[3]));
+  CHECK(torch::equal(read.get(1).toTensor(), large[4]));
+  // One storage as two dtypes, which Python could not write at all.
+  const auto bits = torch::rand({4});
+  write_torch_file(path, list({bits, bits.view(torch::kInt)}));
+  const auto both = read_torch_file(path).toList();
+  CHECK(torch::equal(both.get(0).toTensor(), bits));
+  CHECK(torch::equal(both.get(1).toTensor(), bits.view(torch::kInt)));
+}
+
+TEST_CASE("write_torch_file keeps every value, bit by bit", "[torch_file]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.pt";
+  for (const auto& value :
+       {every_dtype(), shapes(), plain(), c10::IValue(7), c10::IValue()}) {
+    write_torch_file(path, value);
+    REQUIRE(text_of(read_torch_file(path)) == text_of(value));
+  }
+  CHECK(folder.names() == std::set<std::string>{"a.pt"});
+  const auto first = read_text(path);
+  write_torch_file(path, {});
+  CHECK(read_text(path) == first);
+}
+
+TEST_CASE("Python reads what write_torch_file wrote", "[torch_file]") {
+  if (python_missing()) {
+    return;
+  }
+  const TemporaryFolder folder;
+  const auto shared = torch::rand({3});
+  const auto as_integers = shared.view(torch::kInt);
+  const std::vector<std::pair<std::string, c10::IValue>> values{
+      {"dtypes.pt", every_dtype()},
+      {"shapes.pt", shapes()},
+      {"plain.pt", plain()},
+      {"tensor.pt", torch::rand({3})},
+      {"number.pt", 7},
+      {"bits.pt", list({shared, as_integers, shared.slice(0, 1)})},
+      {"shared.pt", dict({{"shared", tuple({shared, shared})}})},
+  };
+  std::vector<std::string> arguments{"read"};
+  std::string expected;
+  for (const auto& [name, value] : values) {
+    write_torch_file(folder / name, value);
+    arguments.push_back(folder / name);
+    expected += text_of(value);
+  }
+  CHECK(run_python(arguments) == expected + "shares True\n");
+}
+
+TEST_CASE("write_torch_file refuses what no file can have", "[torch_file]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.pt";
+  const auto refused = [&](const c10::IValue& value) {
+    try {
+      write_torch_file(path, dict({{"x", list({value})}}));
+      return std::string();
+    } catch (const c10::Error& error) {
+      return std::string(error.what_without_backtrace());
+    }
+  };
+  CHECK_THAT(
+      refused(at::Tensor()),
+      ContainsSubstring("the value['x'][0] is a tensor that is undefined"));
+  CHECK_THAT(
+      refused(torch::eye(3).to_sparse()), ContainsSubstring("layout Sparse"));
+  CHECK_THAT(
+      refused(torch::empty({2}, torch::kMeta)), ContainsSubstring("'meta'"));
+  CHECK_THAT(
+      refused(torch::quantize_per_tensor(torch::ones(2), 1, 0, torch::kQInt8)),
+      ContainsSubstring("dtype QInt8"));
+  CHECK_THAT(refused("\xff"), ContainsSubstring("not UTF-8"));
+  CHECK_THAT(refused(c10::Device("cpu")), ContainsSubstring("is a Device"));
+  CHECK_THAT(
+      refused(dict({{0.5, 1}})), ContainsSubstring("a key that is a Double"));
+  auto cycle = list({});
+  cycle.push_back(cycle);
+  cycle.push_back(cycle);
+  CHECK_THAT(refused(cycle), ContainsSubstring("contain themselves"));
+  CHECK(folder.names().empty());
+  cycle.clear();
+}
+
+TEST_CASE("A file can have further records", "[torch_file]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.pt";
+  ddp::detail::AtomicFile file(path);
+  ddp::detail::ZipWriter zip(file);
+  ddp::detail::write_torch_records(zip, 7);
+  zip.add(std::string(ddp::detail::kTorchPrefix) + "ddp/digest", "0123", 4);
+  zip.finish();
+  file.commit();
+  const auto text = read_text(path);
+  const ddp::detail::MemorySource bytes(text.data(), text.size());
+  const ddp::detail::TorchArchive archive(bytes);
+  CHECK(archive.record("ddp/digest") == "0123");
+  CHECK(archive.record("ddp/other") == std::nullopt);
+  CHECK(archive.value().toInt() == 7);
+}
