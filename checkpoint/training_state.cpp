@@ -171,26 +171,41 @@ TrainingState& TrainingState::add(const std::string& name, at::Tensor& tensor) {
       });
 }
 
-TrainingState& TrainingState::add_random_state(const std::string& name) {
+TrainingState& TrainingState::add_per_rank(
+    const std::string& name,
+    std::function<IValue()> save,
+    std::function<Commit(const IValue&)> load) {
   return add_part(
       {name,
        /*per_rank=*/true,
-       [] { return detail::to_ivalue(random_state()); },
-       [name](const IValue& state, const ProcessGroup& group) -> Commit {
-         detail::check_kind(name, state.isList(), "list of ranks' generators");
+       std::move(save),
+       [load = std::move(load), name](
+           const IValue& state, const ProcessGroup& group) -> Commit {
+         detail::check_kind(name, state.isList(), "list of ranks' states");
          const auto states = state.toListRef();
-         if (states.size() != static_cast<size_t>(group.size())) {
-           return [count = states.size(), &group] {
-             TORCH_WARN(
-                 "ddp: the generators' states were saved on ",
-                 count,
-                 " ranks and are left out on ",
-                 group.size());
-           };
+         if (states.size() == static_cast<size_t>(group.size())) {
+           return load(states[group.rank()]);
          }
-         const auto own = detail::to_state_dict(states[group.rank()]);
-         return [own] { set_random_state(own); };
+         return [name, saved = states.size(), size = group.size()] {
+           TORCH_WARN(
+               "ddp: '",
+               name,
+               "' was saved on ",
+               saved,
+               " ranks and is left out on ",
+               size);
+         };
        }});
+}
+
+TrainingState& TrainingState::add_random_state(const std::string& name) {
+  return add_per_rank(
+      name,
+      [] { return detail::to_ivalue(random_state()); },
+      [](const IValue& state) -> Commit {
+        const auto own = detail::to_state_dict(state);
+        return [own] { set_random_state(own); };
+      });
 }
 
 IValue TrainingState::state_dict(const ProcessGroup& group) const {

@@ -4,6 +4,7 @@
 #include <ATen/core/ivalue.h>
 #include <checkpoint/safetensors.h>
 #include <ddp/process_group.h>
+#include <ddp/random_state.h>
 
 #include <cstdint>
 #include <functional>
@@ -85,6 +86,11 @@ class TrainingState {
   /// number of ranks leaves the generators as they are, with a warning.
   TrainingState& add_random_state(const std::string& name = "random_state");
 
+  /// A generator of the standard library's (`std::mt19937`), of each rank; as
+  /// `add_random_state` on another number of ranks.
+  template <typename Generator>
+  TrainingState& add_generator(const std::string& name, Generator& generator);
+
   /// Writes all parts to the file at `path`, which is replaced as a whole or
   /// not at all: `.pt`, Python's zip format, of which its `torch.load` makes a
   /// dictionary (see `write_torch_file`).
@@ -134,6 +140,11 @@ class TrainingState {
       const std::string& name,
       std::function<c10::IValue()> save,
       std::function<Commit(const c10::IValue&)> load);
+  /// The same for what each rank has of its own.
+  TrainingState& add_per_rank(
+      const std::string& name,
+      std::function<c10::IValue()> save,
+      std::function<Commit(const c10::IValue&)> load);
 
   std::vector<Part> parts_;
 };
@@ -175,6 +186,21 @@ std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> TrainingState::
             : state.isInt()                  ? Number(state.toInt())
                                              : Number(state.toBool());
         return [&value, number] { value = number; };
+      });
+}
+
+template <typename Generator>
+TrainingState& TrainingState::add_generator(
+    const std::string& name,
+    Generator& generator) {
+  return add_per_rank(
+      name,
+      [&generator] { return c10::IValue(generator_state(generator)); },
+      [&generator, name](const c10::IValue& state) -> Commit {
+        detail::check_kind(name, state.isTensor(), "generator's state");
+        auto loaded = generator;
+        set_generator_state(loaded, state.toTensor());
+        return [&generator, loaded] { generator = loaded; };
       });
 }
 

@@ -1,6 +1,9 @@
 #include <samplers/batch_sampler.h>
 #include <samplers/data_loader.h>
 #include <samplers/distributed_sampler.h>
+#include <samplers/distributed_weighted_sampler.h>
+#include <samplers/evaluation_sampler.h>
+#include <samplers/stream_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/samplers.h>
 
@@ -122,7 +125,7 @@ bool same(const Indices& a, const Indices& b) {
 /// Batches of both loaders, two epochs of them, are equal.
 template <typename Dataset, typename Sampler>
 void compare_with_libtorch(const Dataset& dataset, const Sampler& sampler) {
-  for (const size_t workers : {0, 1, 2, 4}) {
+  for (const size_t workers : {0, 1, 3, 4}) {
     for (const bool drop_last : {false, true}) {
       INFO(workers << " workers, drop_last " << drop_last);
       auto theirs = torch::data::make_data_loader(
@@ -159,6 +162,13 @@ TEST_CASE("a data loader gives the batches of LibTorch's") {
   compare_with_libtorch(rows, SequentialSampler(kSize));
   compare_with_libtorch(rows, torch::data::samplers::RandomSampler(kSize));
   compare_with_libtorch(rows, DistributedSampler(kSize, 3, 1));
+  compare_with_libtorch(rows, ddp::EvaluationSampler(kSize, 3, 0));
+  compare_with_libtorch(
+      rows,
+      ddp::DistributedWeightedSampler(torch::arange(1.0, 51.0), 40, 3, 1));
+  compare_with_libtorch(
+      rows,
+      ddp::StreamSampler(3, 1, ddp::StreamSamplerOptions().epoch_size(40)));
   compare_with_libtorch(
       rows,
       ddp::BatchSampler<DistributedSampler>(

@@ -2,6 +2,7 @@
 #include <samplers/distributed_sampler.h>
 #include <samplers/distributed_weighted_sampler.h>
 #include <samplers/evaluation_sampler.h>
+#include <samplers/stream_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/samplers.h>
 
@@ -156,6 +157,48 @@ TEST_CASE("a loader's workers fetch ahead, and the state is the loop's") {
       count += batch.size();
     }
     REQUIRE(count == 50);
+  }
+}
+
+namespace {
+
+/// Both epochs' samples of all ranks from LibTorch's loader, whose workers may
+/// give batches out of order.
+template <typename MakeSampler>
+Indices from_loaders(const MakeSampler& make, bool ordered, int64_t epoch) {
+  Indices all;
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    auto sampler = make(rank);
+    auto loader = torch::data::make_data_loader(
+        Numbers(1000),
+        sampler,
+        torch::data::DataLoaderOptions(4).workers(3).enforce_ordering(ordered));
+    sampler.set_epoch(epoch);
+    for (auto& batch : *loader) {
+      all.insert(all.end(), batch.begin(), batch.end());
+    }
+  }
+  return all;
+}
+
+} // namespace
+
+TEST_CASE("loaders that do not keep the order give each sample once as well") {
+  for (const int64_t epoch : {0, 1}) {
+    const auto check = [&](const auto& make) {
+      const auto ordered = from_loaders(make, true, epoch);
+      REQUIRE(ordered.size() == 60);
+      REQUIRE(counts(from_loaders(make, false, epoch)) == counts(ordered));
+    };
+    check([](int64_t rank) { return DistributedSampler(60, 3, rank); });
+    check([](int64_t rank) { return EvaluationSampler(60, 3, rank); });
+    check([](int64_t rank) {
+      return DistributedWeightedSampler(torch::arange(60.0), 60, 3, rank);
+    });
+    check([](int64_t rank) {
+      return ddp::StreamSampler(
+          3, rank, ddp::StreamSamplerOptions().epoch_size(60));
+    });
   }
 }
 

@@ -5,6 +5,8 @@
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 
+#include <random>
+
 using c10::IValue;
 using ddp::DistributedSampler;
 using ddp::ProcessGroup;
@@ -20,6 +22,7 @@ struct Training {
     state.add("scheduler", scheduler).add("sampler", sampler);
     state.add("step", step).add("best", best).add("done", done);
     state.add("note", note).add("average", average).add_random_state();
+    state.add_generator("own", own);
     sampler.reset();
   }
 
@@ -41,6 +44,7 @@ struct Training {
       sampler.advance(2);
       best = std::min(best, loss.item<double>());
       average = average * 0.5 + loss;
+      own();
       note += "+";
     }
   }
@@ -51,6 +55,7 @@ struct Training {
     all.push_back(average.reshape({1}));
     all.push_back(torch::tensor({best, double(step), double(note.size())}));
     all.push_back(torch::rand({4}));
+    all.push_back(torch::tensor(static_cast<int64_t>(own())));
     return all;
   }
 
@@ -67,6 +72,7 @@ struct Training {
   bool done = false;
   std::string note = "a run";
   at::Tensor average = torch::zeros({});
+  std::mt19937 own{static_cast<uint32_t>(group.rank())};
   TrainingState state;
 };
 
@@ -91,7 +97,7 @@ TEST_CASE("a training goes on from its state to the last bit, on each rank") {
     whole.train(4);
     const auto expected = whole.result();
 
-    for (const std::string left_out : {"", "random_state", "sampler"}) {
+    for (const std::string left_out : {"", "random_state", "sampler", "own"}) {
       torch::manual_seed(99);
       Training resumed(group);
       resumed.train(1);
@@ -182,7 +188,8 @@ TEST_CASE("a state that does not fit changes nothing") {
   refuse("scheduler", 3, "'scheduler' is no scheduler's");
   refuse("net", 3, "tensors by name");
   refuse("optimizer", 3, "no optimizer's state");
-  refuse("random_state", 3, "no list of ranks' generators");
+  refuse("own", 3, "'own' is no list of ranks' states");
+  refuse("random_state", 3, "no list of ranks' states");
   torch::nn::Linear other(2, 2);
   TrainingState another;
   another.add("net", other);
