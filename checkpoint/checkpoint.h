@@ -1,5 +1,6 @@
 #pragma once
 
+#include <checkpoint/load_options.h>
 #include <ddp/process_group.h>
 
 #include <string>
@@ -16,7 +17,8 @@ namespace ddp {
 /// or, whatever happens, not at all. Its names are those of Python's
 /// `state_dict()`; a wrapper (`DistributedDataParallel`) and the plain module
 /// give the same file. The format goes by the extension: `.safetensors`, which
-/// Python reads with `safetensors.torch.load_file`.
+/// Python reads with `safetensors.torch.load_file`, or `.pt` and `.pth`, which
+/// it reads with `torch.load`.
 ///
 /// Without a group the calling process alone writes; where there are several,
 /// each would write the same file.
@@ -29,11 +31,14 @@ void save_checkpoint(
     const torch::nn::Module& module,
     const ProcessGroup& group = {});
 
-/// Reads a file that `save_checkpoint`, or Python, wrote into `module`, wrapped
-/// or plain.
+/// Reads a file that `save_checkpoint`, `TrainingState::save`, or Python wrote
+/// into `module`, wrapped or plain.
 ///
-/// Rank 0 alone reads and sends the values to the others, so that only its host
-/// needs the file. Names are matched up to the `module.` that Python's
+/// A file of a whole training, such as Python's `torch.save({"model":
+/// model.state_dict(), "epoch": 3}, path)`, has the module's tensors in an
+/// entry of their own, which `options` can name. Rank 0 alone reads and sends
+/// the values to the others, so that only its host needs the file, unless
+/// `options` say otherwise. Names are matched up to the `module.` that Python's
 /// DistributedDataParallel puts in front of them. Values are converted to the
 /// dtype of the parameter or buffer where that is of the same kind or a wider
 /// one (never floating point to integer), and stay on its device.
@@ -45,6 +50,7 @@ void save_checkpoint(
 void load_checkpoint(
     const std::string& path,
     torch::nn::Module& module,
-    const ProcessGroup& group = {});
+    const ProcessGroup& group = {},
+    const LoadOptions& options = {});
 
 } // namespace ddp

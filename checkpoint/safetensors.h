@@ -30,8 +30,8 @@ struct SafetensorsFile {
 /// where the file cannot be written. Not collective.
 ///
 /// The format is that of https://github.com/huggingface/safetensors, so that
-/// Python reads the file. In it is a digest (XXH3 of 64 bits over header and
-/// data), as the metadata entry "ddp.xxh3".
+/// Python reads the file. In it are digests (XXH3 of 64 bits) of the header and
+/// of each tensor, as the metadata entry "ddp.xxh3".
 void write_safetensors(
     const std::string& path,
     const StateDict& tensors,
@@ -39,10 +39,17 @@ void write_safetensors(
 
 /// Reads the safetensors file at `path`, written by this library or another.
 ///
-/// The header is checked before memory is allocated, and the digest of a file
-/// that `write_safetensors` wrote against its content: a truncated, damaged or
+/// The header is checked before memory is allocated, and in a file that
+/// `write_safetensors` wrote every byte by digests: a truncated, damaged or
 /// malformed file throws `c10::Error` that names it, what was seen and what was
 /// expected. Not collective.
 SafetensorsFile read_safetensors(const std::string& path);
+
+/// The same, but the file is mapped and not copied: its tensors (those whose
+/// data begins at a multiple of 8 bytes) are pages of the file, which processes
+/// on one host share and the system may take back. What is written to them does
+/// not reach the file, which has to keep its length as long as they live, or
+/// the process ends by SIGBUS; that another file takes its place does no harm.
+SafetensorsFile map_safetensors(const std::string& path);
 
 } // namespace ddp

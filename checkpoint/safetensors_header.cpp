@@ -188,20 +188,32 @@ SafetensorsMetadata parse_metadata(const Json& json) {
   return metadata;
 }
 
-// Moves the digest out of the metadata, where any other program's reader has
-// to find it.
-void take_digest(const std::string& text, SafetensorsHeader& header) {
+// Moves the digests out of the metadata, where any other program's reader has
+// to find them.
+void take_digests(const std::string& text, SafetensorsHeader& header) {
+  const auto digests = std::exchange(header.metadata[kDigestKey], {});
   header.metadata.erase(kDigestKey);
   if (text.rfind(kOurHead, 0) != 0) {
     return;
   }
   TORCH_CHECK(
       text.rfind(kOurHeadToDigest, 0) == 0 &&
-          text.size() > kDigestOffset + kDigestSize,
+          digests.size() == kDigestSize * (1 + header.entries.size()),
       "damaged: the header has no ",
       kDigestKey,
-      " at its place; restore the file from a copy");
-  header.digest = text.substr(kDigestOffset, kDigestSize);
+      " for ",
+      header.entries.size(),
+      " tensors at its place; restore the file from a copy");
+  const auto seen = header_digest(text);
+  const auto expected = digests.substr(0, kDigestSize);
+  TORCH_CHECK(
+      seen == expected,
+      "damaged: its header has the digest ",
+      seen,
+      ", it says ",
+      expected,
+      "; restore it from a copy");
+  header.digests = digests;
 }
 
 void check_tiling(std::vector<TensorEntry> entries, uint64_t data_bytes) {
@@ -234,7 +246,9 @@ void check_tiling(std::vector<TensorEntry> entries, uint64_t data_bytes) {
       data_bytes);
 }
 
-SafetensorsHeader parse_checked(const std::string& text, uint64_t data_bytes) {
+} // namespace
+
+SafetensorsHeader parse_header(const std::string& text, uint64_t data_bytes) {
   TORCH_CHECK(
       !text.empty() && text[0] == '{',
       "no safetensors file: the header does not start with '{'");
@@ -253,12 +267,17 @@ SafetensorsHeader parse_checked(const std::string& text, uint64_t data_bytes) {
           false, "tensor '", name, "': ", error.what_without_backtrace());
     }
   }
-  take_digest(text, header);
+  take_digests(text, header);
   check_tiling(header.entries, data_bytes);
   return header;
 }
 
-} // namespace
+std::string header_digest(std::string text) {
+  text.replace(kDigestOffset, kDigestSize, kDigestSize, '0');
+  Digest digest;
+  digest.add(text);
+  return digest.hex();
+}
 
 std::string safetensors_dtype(
     c10::ScalarType dtype,
@@ -278,7 +297,8 @@ std::string safetensors_dtype(
 }
 
 std::string format_header(const SafetensorsHeader& header) try {
-  auto text = kOurHeadToDigest + std::string(kDigestSize, '0') + '"';
+  const auto digits = kDigestSize * (1 + header.entries.size());
+  auto text = kOurHeadToDigest + std::string(digits, '0') + '"';
   for (const auto& [key, value] : header.metadata) {
     if (key != kDigestKey) {
       text += "," + Json(key).dump() + ":" + Json(value).dump();
@@ -303,17 +323,6 @@ std::string format_header(const SafetensorsHeader& header) try {
 } catch (const nlohmann::json::exception& error) { // text that is no UTF-8
   TORCH_CHECK_VALUE(
       false, "a name or metadata entry cannot be JSON: ", error.what());
-}
-
-SafetensorsHeader parse_header(
-    const std::string& text,
-    uint64_t data_bytes,
-    const std::string& where) {
-  try {
-    return parse_checked(text, data_bytes);
-  } catch (const c10::Error& error) {
-    TORCH_CHECK(false, where, error.what_without_backtrace());
-  }
 }
 
 } // namespace ddp::detail

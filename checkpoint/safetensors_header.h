@@ -1,6 +1,7 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
+#include <checkpoint/detail/digest.h>
 #include <checkpoint/safetensors.h>
 
 #include <cstdint>
@@ -23,31 +24,30 @@ struct SafetensorsHeader {
   /// In the order of the JSON text.
   std::vector<TensorEntry> entries;
   SafetensorsMetadata metadata;
-  /// The header's own statement of the digest, empty where it has none. It is
-  /// not among `metadata`.
-  std::string digest;
+  /// The digests in a header that `format_header` wrote (of `kDigestSize`
+  /// digits each, in one): that of the header's text, with zeros in the
+  /// digest's own place, and then that of each of `entries`. They are not among
+  /// `metadata`.
+  std::string digests;
 };
 
-/// Where a header that `format_header` wrote has its digest, and how long it
-/// is: the hexadecimal digits of a 64-bit XXH3. While the digest is computed
-/// they are zeros.
+/// Where such a header has its digests.
 constexpr size_t kDigestOffset = 31;
-constexpr size_t kDigestSize = 16;
 
 /// The dtype's name in the format. Throws `c10::TypeError` naming `tensor`
 /// where the format, or this library, has none.
 std::string safetensors_dtype(c10::ScalarType dtype, const std::string& tensor);
 
-/// The text of the header, padded to a multiple of 8 bytes, with zeros for a
-/// digest.
+/// The text of the header, padded to a multiple of 8 bytes, with zeros for the
+/// digests.
 std::string format_header(const SafetensorsHeader& header);
 
+/// The digest of such a text, whatever is in the digest's own place.
+std::string header_digest(std::string text);
+
 /// Reads a header whose file has `data_bytes` bytes after it, and checks that
-/// its entries are well-formed and tile those bytes without gap or overlap.
-/// Throws `c10::Error` that begins with `where`.
-SafetensorsHeader parse_header(
-    const std::string& text,
-    uint64_t data_bytes,
-    const std::string& where);
+/// its entries are well-formed and tile those bytes without gap or overlap, and
+/// the header's own digest. Throws `c10::Error`.
+SafetensorsHeader parse_header(const std::string& text, uint64_t data_bytes);
 
 } // namespace ddp::detail

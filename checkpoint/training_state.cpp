@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
+#include <checkpoint/detail/containers.h>
+#include <checkpoint/detail/flat_tree.h>
 #include <checkpoint/detail/module_copies.h>
 #include <checkpoint/detail/on_rank_0.h>
 #include <checkpoint/optimizer_state.h>
@@ -18,12 +20,7 @@ namespace ddp {
 namespace {
 
 using c10::IValue;
-using c10::impl::GenericDict;
-using c10::impl::GenericList;
-
-GenericDict new_dict() {
-  return GenericDict(c10::AnyType::get(), c10::AnyType::get());
-}
+using detail::new_dict;
 
 constexpr const char* kCount = "last_epoch"; // Python's name for it
 
@@ -37,7 +34,7 @@ struct StepCount : torch::optim::LRScheduler {
 /// All ranks' values, in a list.
 IValue gather(const IValue& own, const ProcessGroup& group) {
   const auto pickled = torch::jit::pickle_save(own);
-  GenericList all(c10::AnyType::get());
+  auto all = detail::new_list();
   for (const auto& bytes :
        group.all_gather(std::string(pickled.begin(), pickled.end()))) {
     all.push_back(torch::jit::pickle_load({bytes.begin(), bytes.end()}));
@@ -50,11 +47,7 @@ IValue gather(const IValue& own, const ProcessGroup& group) {
 namespace detail {
 
 IValue to_ivalue(const StateDict& state) {
-  auto dict = new_dict();
-  for (const auto& entry : state) {
-    dict.insert(entry.key(), entry.value());
-  }
-  return dict;
+  return tree_of(state);
 }
 
 void check_kind(const std::string& name, bool good, const char* kind) {

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <checkpoint/load_options.h>
 #include <checkpoint/safetensors.h>
 #include <ddp/process_group.h>
 #include <ddp/random_state.h>
@@ -93,7 +94,7 @@ class TrainingState {
 
   /// Writes all parts to the file at `path`, which is replaced as a whole or
   /// not at all: `.pt`, Python's zip format, of which its `torch.load` makes a
-  /// dictionary (see `write_torch_file`).
+  /// dictionary, or `.safetensors` (see `write_checkpoint_file`).
   ///
   /// Collective: rank 0 writes; every rank returns when the file is on the
   /// disk, or throws `c10::Error` with the reason. Throws `c10::ValueError` for
@@ -104,11 +105,16 @@ class TrainingState {
   /// there is no such file. On another number of ranks generators are left as
   /// they are.
   ///
-  /// Collective: rank 0 reads and sends the rest of the ranks a copy. Every
-  /// rank throws the same `c10::Error` where the file is damaged, or does not
-  /// fit on one of them; then modules, optimizers and variables have not
-  /// changed on that one.
-  bool load(const std::string& path, const ProcessGroup& group = {});
+  /// Collective: rank 0 reads and sends the rest of the ranks a copy, unless
+  /// `options` say otherwise. Every rank throws the same `c10::Error` where the
+  /// file is damaged, or does not fit on one of them; then modules, optimizers
+  /// and variables have not changed on that one. All of the file is in each
+  /// rank's memory on the CPU meanwhile, and nothing but the state itself on a
+  /// device.
+  bool load(
+      const std::string& path,
+      const ProcessGroup& group = {},
+      const LoadOptions& options = {});
 
   /// A dictionary of the parts' states by name, in the order in which they were
   /// added. Collective: throws `c10::Error` on every rank where a part's
@@ -156,6 +162,13 @@ inline c10::IValue to_ivalue(c10::IValue state) {
   return state;
 }
 StateDict to_state_dict(const c10::IValue& state);
+
+/// `TrainingState::load` from a file that is there.
+void load_training_state(
+    TrainingState& state,
+    const std::string& path,
+    const ProcessGroup& group,
+    const LoadOptions& options);
 
 /// Throws `c10::ValueError` unless `good`.
 void check_kind(const std::string& name, bool good, const char* kind);

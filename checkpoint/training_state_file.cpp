@@ -1,66 +1,55 @@
+#include <checkpoint/checkpoint_file.h>
+#include <checkpoint/detail/broadcast_value.h>
 #include <checkpoint/detail/on_rank_0.h>
-#include <checkpoint/torch_file.h>
 #include <checkpoint/training_state.h>
-
-#include <c10/util/Exception.h>
-#include <torch/csrc/jit/serialization/pickle.h>
 
 #include <filesystem>
 
 namespace ddp {
-namespace {
-
-void check_extension(const std::string& path) {
-  const auto extension = std::filesystem::path(path).extension();
-  TORCH_CHECK_VALUE(
-      extension == ".pt" || extension == ".pth",
-      "training state '",
-      path,
-      "': the format goes by the extension, and only .pt and .pth are "
-      "supported so far; name the file so");
-}
-
-/// What rank 0 has, on all ranks, on the CPU.
-c10::IValue broadcast(const c10::IValue& value, const ProcessGroup& group) {
-  if (group.size() == 1) {
-    return value;
-  }
-  std::string bytes;
-  if (group.rank() == 0) {
-    const auto pickled = torch::jit::pickle_save(value);
-    bytes.assign(pickled.begin(), pickled.end());
-  }
-  bytes = group.broadcast(bytes);
-  return group.rank() == 0
-      ? value
-      : torch::jit::pickle_load({bytes.begin(), bytes.end()});
-}
-
-} // namespace
 
 void TrainingState::save(const std::string& path, const ProcessGroup& group)
     const {
-  check_extension(path);
+  detail::check_extension(path);
   const auto state = state_dict(group);
-  detail::on_rank_0(
-      "TrainingState::save", group, [&] { write_torch_file(path, state); });
+  detail::on_rank_0("TrainingState::save", group, [&] {
+    write_checkpoint_file(path, state);
+  });
 }
 
-bool TrainingState::load(const std::string& path, const ProcessGroup& group) {
-  check_extension(path);
-  c10::IValue state;
+bool TrainingState::load(
+    const std::string& path,
+    const ProcessGroup& group,
+    const LoadOptions& options) {
+  detail::check_extension(path);
+  std::string found;
   detail::on_rank_0("TrainingState::load", group, [&] {
-    if (std::filesystem::exists(path)) {
-      state = read_torch_file(path);
-    }
+    found = std::filesystem::exists(path) ? path : "";
   });
-  state = broadcast(state, group);
-  if (state.isNone()) {
+  if (group.broadcast(found).empty()) {
     return false;
   }
-  detail::on_each_rank(
-      "TrainingState::load", group, [&] { load_state_dict(state, group); });
+  detail::load_training_state(*this, path, group, options);
   return true;
+}
+
+void detail::load_training_state(
+    TrainingState& state,
+    const std::string& path,
+    const ProcessGroup& group,
+    const LoadOptions& options) {
+  c10::IValue value;
+  if (!options.every_rank_reads()) {
+    on_rank_0("TrainingState::load", group, [&] {
+      value = read_checkpoint_file(path, options);
+    });
+    value = broadcast_value(value, group);
+  }
+  on_each_rank("TrainingState::load", group, [&] {
+    if (options.every_rank_reads()) {
+      value = read_checkpoint_file(path, options);
+    }
+    state.load_state_dict(value, group);
+  });
 }
 
 } // namespace ddp

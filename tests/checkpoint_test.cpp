@@ -201,11 +201,11 @@ TEST_CASE("save_checkpoint says why it cannot", "[checkpoint]") {
       ContainsSubstring("save_checkpoint on rank 0 of 1") &&
           ContainsSubstring("no/a.safetensors") &&
           ContainsSubstring("create the folder"));
-  for (const std::string name : {"a.pth", "a", "a.safetensors/b", ""}) {
+  for (const std::string name : {"a.bin", "a", "a.safetensors/b", ""}) {
     CHECK_THROWS_AS(save_checkpoint(folder / name, net), c10::ValueError);
     CHECK_THROWS_WITH(
         save_checkpoint(folder / name, net),
-        ContainsSubstring("only .safetensors is supported"));
+        ContainsSubstring(".pt, .pth or .safetensors"));
   }
   CHECK(folder.names().empty());
 }

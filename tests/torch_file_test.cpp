@@ -371,14 +371,14 @@ TEST_CASE("A file can have further records", "[torch_file]") {
   const auto path = folder / "a.pt";
   ddp::detail::AtomicFile file(path);
   ddp::detail::ZipWriter zip(file);
-  ddp::detail::write_torch_records(zip, 7);
-  zip.add(std::string(ddp::detail::kTorchPrefix) + "ddp/digest", "0123", 4);
+  ddp::detail::write_torch_records(zip, ddp::detail::write_pickle(7));
+  zip.add("archive/ddp/more", "0123", 4);
   zip.finish();
   file.commit();
   const auto text = read_text(path);
   const ddp::detail::MemorySource bytes(text.data(), text.size());
   const ddp::detail::TorchArchive archive(bytes);
-  CHECK(archive.record("ddp/digest") == "0123");
+  CHECK(archive.record("ddp/more") == "0123");
   CHECK(archive.record("ddp/other") == std::nullopt);
   CHECK(archive.value().toInt() == 7);
 }

@@ -1,31 +1,53 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 
 namespace ddp::detail {
 
-/// Bytes of a known number that are read by position.
+/// Is shown bytes in their order, a piece at a time, while they are in the
+/// cache.
+using SeeBytes = std::function<void(const void* data, size_t bytes)>;
+
+/// Bytes of a known number that are read by position. What is asked for has to
+/// be there, or else `c10::Error` is thrown.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
   virtual uint64_t size() const = 0;
 
-  /// Copies `bytes` bytes from `offset`; they have to be there.
+  /// Copies `bytes` bytes from `offset`.
   virtual void read(uint64_t offset, void* data, size_t bytes) const = 0;
+
+  /// `bytes` bytes from `offset`, of dtype `kByte`, aligned for any dtype.
+  virtual at::Tensor tensor(
+      uint64_t offset,
+      uint64_t bytes,
+      const SeeBytes& see) const;
+
+  std::string text(uint64_t offset, uint64_t bytes) const;
+
+  /// Shows `bytes` bytes from `offset` and keeps none of them.
+  virtual void scan(uint64_t offset, uint64_t bytes, const SeeBytes& see) const;
 };
 
 /// Bytes in memory, which has to outlive it.
 class MemorySource : public ByteSource {
  public:
-  MemorySource(const void* data, size_t bytes);
+  MemorySource(const void* data, uint64_t bytes);
   uint64_t size() const override;
   void read(uint64_t offset, void* data, size_t bytes) const override;
+  void scan(uint64_t offset, uint64_t bytes, const SeeBytes& see)
+      const override;
 
  private:
   const char* data_;
-  size_t bytes_;
+  uint64_t size_;
 };
 
 /// A file, read and not mapped: where another program truncates it meanwhile,
@@ -39,9 +61,26 @@ class FileSource : public ByteSource {
   uint64_t size() const override;
   void read(uint64_t offset, void* data, size_t bytes) const override;
 
+  /// All of it, to be written to without changing the file.
+  std::shared_ptr<char> map() const;
+
  private:
   int descriptor_ = -1;
   uint64_t size_ = 0;
+};
+
+/// A file that is mapped: its tensors are the file's pages, which processes on
+/// one host share, until they are written to. They keep the mapping.
+class MappedSource : public MemorySource {
+ public:
+  explicit MappedSource(const FileSource& file);
+  at::Tensor tensor(uint64_t offset, uint64_t bytes, const SeeBytes& see)
+      const override;
+
+ private:
+  explicit MappedSource(std::shared_ptr<char> data, uint64_t size);
+
+  std::shared_ptr<char> data_;
 };
 
 } // namespace ddp::detail

@@ -65,16 +65,13 @@ Copies plan_copies(
     misfits.check(module_name, copies.back().first, copies.back().second);
   }
   misfits.raise(source);
-  for (auto& [target, saved] : copies) {
-    saved = saved.to(target.scalar_type());
-  }
   return copies;
 }
 
 void make_copies(const Copies& copies) {
   const at::NoGradGuard no_grad;
   for (const auto& [target, saved] : copies) {
-    target.copy_(saved);
+    target.copy_(saved.to(target.scalar_type())); // where it is, not on a GPU
   }
 }
 

@@ -1,7 +1,5 @@
-#include <ATen/core/Dict.h>
-#include <ATen/core/List.h>
-#include <ATen/core/jit_type.h>
 #include <c10/util/Exception.h>
+#include <checkpoint/detail/containers.h>
 #include <checkpoint/detail/pickle_tree.h>
 
 #include <algorithm>
@@ -15,36 +13,6 @@ namespace {
 constexpr uint64_t kContainerBytes = 128;
 constexpr uint64_t kItemBytes = sizeof(c10::IValue);
 constexpr uint64_t kDictSlotBytes = 64;
-
-// How many slots a c10::Dict of these keys comes to have. It doubles them until
-// no key is further from its place than their number has bits: keys that are
-// made to collide would let it take all memory.
-uint64_t slots_of(const std::vector<c10::IValue>& keys) {
-  constexpr uint64_t kGoldenRatio = 11400714819323198485U; // as there
-  constexpr int kMinBits = 2;
-  constexpr int kMaxBits = 40; // no memory has so many
-  std::vector<uint64_t> places;
-  for (const auto& key : keys) {
-    places.push_back(kGoldenRatio * c10::detail::DictKeyHash()(key));
-  }
-  std::sort(places.begin(), places.end());
-  for (int bits = kMinBits; bits < kMaxBits; ++bits) {
-    const uint64_t slots = uint64_t{1} << bits;
-    const auto reach = static_cast<uint64_t>(std::max(bits, 4));
-    uint64_t next = 0;
-    uint64_t furthest = 0;
-    for (const auto place : places) {
-      const auto wanted = place >> (64 - bits);
-      next = std::max(next, wanted);
-      furthest = std::max(furthest, next - wanted);
-      ++next;
-    }
-    if (furthest < reach && slots >= 2 * keys.size()) {
-      return slots;
-    }
-  }
-  return uint64_t{1} << kMaxBits;
-}
 
 void check_depth(int depth) {
   TORCH_CHECK(
@@ -175,7 +143,7 @@ std::vector<c10::IValue> TreeMaker::make_all(
 }
 
 c10::IValue TreeMaker::make_list(std::vector<c10::IValue> items) {
-  c10::impl::GenericList list(c10::AnyType::get());
+  auto list = new_list();
   list.reserve(items.size());
   for (auto& item : items) {
     list.push_back(std::move(item));
@@ -193,8 +161,8 @@ c10::IValue TreeMaker::make_dict(std::vector<c10::IValue> items) {
         "; this library takes strings and integers");
     keys.push_back(items[i]);
   }
-  heap_.charge(slots_of(keys) * kDictSlotBytes);
-  c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
+  heap_.charge(dict_slots(keys) * kDictSlotBytes);
+  auto dict = new_dict();
   for (size_t i = 0; i < items.size(); i += 2) {
     TORCH_CHECK(
         dict.insert(items[i], std::move(items[i + 1])).second,

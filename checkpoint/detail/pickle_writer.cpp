@@ -274,8 +274,4 @@ PickledValue write_pickle(const c10::IValue& value) {
   return PickleWriter(value).take();
 }
 
-at::Tensor storage_bytes(const at::Tensor& storage) {
-  return storage.detach().cpu().resolve_conj().resolve_neg().contiguous();
-}
-
 } // namespace ddp::detail

@@ -12,15 +12,12 @@ struct PickledValue {
   /// Of protocol 2, as torch.save writes it.
   std::string pickle;
   /// What the pickle calls storage "0", "1" and so on: the elements of each in
-  /// order. They share the value's memory; `storage_bytes` makes them plain.
+  /// order. They share the value's memory; `plain_tensor` is for them.
   std::vector<at::Tensor> storages;
 };
 
 /// The pickle of a value. Throws `c10::TypeError` and `c10::ValueError` that
 /// say where in the value something is that no file can have.
 PickledValue write_pickle(const c10::IValue& value);
-
-/// The elements of one storage, contiguous on the CPU.
-at::Tensor storage_bytes(const at::Tensor& storage);
 
 } // namespace ddp::detail

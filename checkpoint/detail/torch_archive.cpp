@@ -1,7 +1,7 @@
-#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
+#include <checkpoint/atomic_file.h>
 #include <checkpoint/detail/pickle_reader.h>
-#include <checkpoint/detail/pickle_writer.h>
+#include <checkpoint/detail/plain_tensor.h>
 #include <checkpoint/detail/torch_archive.h>
 
 #include <algorithm>
@@ -61,9 +61,7 @@ at::Storage TorchArchive::storage(const std::string& key) const {
   const auto* found = zip_.find(prefix_ + "data/" + key);
   TORCH_CHECK(
       found != nullptr, "there is no record for its storage '", key, "'");
-  const auto bytes = at::empty({static_cast<int64_t>(found->size)}, at::kByte);
-  zip_.read(*found, bytes.mutable_data_ptr());
-  return bytes.storage();
+  return zip_.tensor(*found).storage();
 }
 
 c10::IValue TorchArchive::value() const {
@@ -90,22 +88,29 @@ c10::IValue TorchArchive::value() const {
   return value;
 }
 
-void write_torch_records(ZipWriter& zip, const c10::IValue& value) {
-  const std::string prefix = kTorchPrefix;
+void write_torch_records(ZipWriter& zip, const PickledValue& value) {
+  const std::string prefix = "archive/";
   const auto add = [&](const std::string& name, const std::string& content) {
     zip.add(prefix + name, content.data(), content.size());
   };
-  const auto pickled = write_pickle(value);
-  add("data.pkl", pickled.pickle);
+  add("data.pkl", value.pickle);
   add("byteorder", "little");
-  for (size_t i = 0; i < pickled.storages.size(); ++i) {
-    const auto bytes = storage_bytes(pickled.storages[i]);
+  for (size_t i = 0; i < value.storages.size(); ++i) {
+    const auto bytes = plain_tensor(value.storages[i]);
     zip.add(
         prefix + "data/" + std::to_string(i),
         bytes.const_data_ptr(),
         bytes.nbytes());
   }
   add("version", "3\n"); // LibTorch's number for files of this kind
+}
+
+void write_torch_archive(const std::string& path, const PickledValue& value) {
+  AtomicFile file(path);
+  ZipWriter zip(file);
+  write_torch_records(zip, value);
+  zip.finish();
+  file.commit();
 }
 
 } // namespace ddp::detail

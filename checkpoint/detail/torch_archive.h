@@ -2,6 +2,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <checkpoint/detail/byte_source.h>
+#include <checkpoint/detail/pickle_writer.h>
 #include <checkpoint/detail/zip_reader.h>
 #include <checkpoint/detail/zip_writer.h>
 
@@ -21,7 +22,7 @@ class TorchArchive {
   /// Reads everything, and verifies the records that are not used too.
   c10::IValue value() const;
 
-  /// The content of another record, such as "ddp/digest", if there is one.
+  /// The content of another record, if there is one.
   std::optional<std::string> record(const std::string& name) const;
 
  private:
@@ -33,11 +34,10 @@ class TorchArchive {
   std::string prefix_; // of all names, with the '/'
 };
 
-/// Appends the records of a file of torch.save that has `value`. The caller may
-/// add more of them, by names that begin with kTorchPrefix, and finishes it.
-void write_torch_records(ZipWriter& zip, const c10::IValue& value);
+/// Writes the file at `path`, which is replaced as a whole or not at all.
+void write_torch_archive(const std::string& path, const PickledValue& value);
 
-/// What the names of all records begin with in the files that are written.
-constexpr const char* kTorchPrefix = "archive/";
+/// Appends the records of such a file.
+void write_torch_records(ZipWriter& zip, const PickledValue& value);
 
 } // namespace ddp::detail

@@ -34,4 +34,11 @@ constexpr uint64_t kExtraHeaderSize = 4;
 constexpr uint16_t kIn64Bits16 = 0xFFFF;
 constexpr uint32_t kIn64Bits32 = 0xFFFFFFFF;
 
+/// In files that this library wrote the last record has the digest of each
+/// other's content, a line "digest  name" each, and the comment at the end of
+/// the file, after these words, that of all bytes before it that are not such
+/// content: no byte is outside of both.
+constexpr const char* kDigestRecord = "archive/ddp/digests";
+constexpr const char* kDigestComment = "ddp.xxh3 ";
+
 } // namespace ddp::detail::zip

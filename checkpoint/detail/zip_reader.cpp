@@ -1,5 +1,7 @@
 #include <c10/util/Exception.h>
 #include <checkpoint/detail/crc32.h>
+#include <checkpoint/detail/digest.h>
+#include <checkpoint/detail/zip_digests.h>
 #include <checkpoint/detail/zip_format.h>
 #include <checkpoint/detail/zip_reader.h>
 
@@ -12,8 +14,6 @@ namespace ddp::detail {
 namespace {
 
 constexpr uint64_t kMaxComment = 0xFFFF;
-// Small enough that the checksum finds the bytes in the cache.
-constexpr size_t kChunk = 256 * 1024;
 
 template <typename T>
 T number_at(std::string_view bytes, size_t offset) {
@@ -27,12 +27,6 @@ constexpr auto u16_at = number_at<uint16_t>;
 constexpr auto u32_at = number_at<uint32_t>;
 constexpr auto u64_at = number_at<uint64_t>;
 
-std::string bytes_at(const ByteSource& source, uint64_t offset, size_t bytes) {
-  std::string result(bytes, '\0');
-  source.read(offset, result.data(), bytes);
-  return result;
-}
-
 struct Directory {
   uint64_t offset = 0;
   uint64_t size = 0;
@@ -43,7 +37,7 @@ struct Directory {
 uint64_t find_end(const ByteSource& source) {
   const auto size = source.size();
   const auto tail_size = std::min(size, zip::kEndSize + kMaxComment);
-  const auto tail = bytes_at(source, size - tail_size, tail_size);
+  const auto tail = source.text(size - tail_size, tail_size);
   for (auto left = zip::kEndSize; left <= tail_size; ++left) {
     const auto at = tail_size - left;
     if (u32_at(tail, at) == zip::kEnd &&
@@ -72,7 +66,7 @@ Directory read_end64(const ByteSource& source, uint64_t locator, uint64_t at) {
       at,
       ", behind its locator at ",
       locator);
-  const auto end = bytes_at(source, at, zip::kEnd64Size);
+  const auto end = source.text(at, zip::kEnd64Size);
   TORCH_CHECK(
       u32_at(end, 0) == zip::kEnd64 &&
           u64_at(end, 4) == locator - at - zip::kEnd64Uncounted,
@@ -97,7 +91,7 @@ void check_short(uint64_t seen, uint64_t escape, uint64_t expected) {
 
 Directory find_directory(const ByteSource& source) {
   auto position = find_end(source);
-  const auto end = bytes_at(source, position, zip::kEndSize);
+  const auto end = source.text(position, zip::kEndSize);
   TORCH_CHECK(
       u16_at(end, 4) == 0 && u16_at(end, 6) == 0 &&
           u16_at(end, 8) == u16_at(end, 10),
@@ -105,7 +99,7 @@ Directory find_directory(const ByteSource& source) {
   Directory directory{u32_at(end, 16), u32_at(end, 12), u16_at(end, 10)};
   if (position >= zip::kEnd64LocatorSize) {
     const auto at = position - zip::kEnd64LocatorSize;
-    const auto locator = bytes_at(source, at, zip::kEnd64LocatorSize);
+    const auto locator = source.text(at, zip::kEnd64LocatorSize);
     if (u32_at(locator, 0) == zip::kEnd64Locator) {
       position = u64_at(locator, 8);
       const auto wide = read_end64(source, at, position);
@@ -206,6 +200,33 @@ ZipRecord take_record(std::string_view& directory) {
   return record;
 }
 
+// Sees a record's content and knows in the end whether it is right.
+class ContentCheck {
+ public:
+  explicit ContentCheck(const ZipRecord& record) : record_(record) {
+    TORCH_CHECK(
+        !record.compressed,
+        "record '",
+        record.name,
+        "' is compressed; torch.save stores its records as they are");
+  }
+
+  void see(const void* data, size_t bytes) {
+    if (record_.digest.empty()) {
+      crc_ = crc32(crc_, data, bytes);
+    } else {
+      digest_.add(data, bytes);
+    }
+  }
+
+  void finish() const;
+
+ private:
+  const ZipRecord& record_;
+  uint32_t crc_ = 0;
+  Digest digest_;
+};
+
 void check_crc(const ZipRecord& record, uint32_t crc) {
   TORCH_CHECK(
       crc == record.crc,
@@ -218,6 +239,22 @@ void check_crc(const ZipRecord& record, uint32_t crc) {
       "; restore it from a copy");
 }
 
+void ContentCheck::finish() const {
+  if (record_.digest.empty()) {
+    check_crc(record_, crc_);
+    return;
+  }
+  TORCH_CHECK(
+      digest_.hex() == record_.digest,
+      "damaged: the content of record '",
+      record_.name,
+      "' has the digest ",
+      digest_.hex(),
+      ", it says ",
+      record_.digest,
+      "; restore it from a copy");
+}
+
 } // namespace
 
 ZipReader::ZipReader(const ByteSource& source) : source_(source) {
@@ -226,7 +263,7 @@ ZipReader::ZipReader(const ByteSource& source) : source_(source) {
 
 void ZipReader::read_directory() {
   const auto directory = find_directory(source_);
-  const auto text = bytes_at(source_, directory.offset, directory.size);
+  const auto text = source_.text(directory.offset, directory.size);
   std::string_view rest = text;
   records_.reserve(directory.entries);
   for (uint64_t i = 0; i < directory.entries; ++i) {
@@ -245,7 +282,15 @@ void ZipReader::read_directory() {
   for (auto& record : records_) {
     find_content(record);
   }
-  check_overlaps(directory.offset);
+  std::vector<ZipRecord*> order;
+  for (auto& record : records_) {
+    order.push_back(&record);
+  }
+  std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return a->header < b->header;
+  });
+  check_overlaps(order, directory.offset);
+  take_digests(source_, order);
 }
 
 void ZipReader::find_content(ZipRecord& record) const {
@@ -259,7 +304,7 @@ void ZipReader::find_content(ZipRecord& record) const {
       record.header,
       " of ",
       source_.size());
-  const auto header = bytes_at(source_, record.header, bytes);
+  const auto header = source_.text(record.header, bytes);
   TORCH_CHECK(
       u32_at(header, 0) == zip::kLocalHeader &&
           u16_at(header, 26) == record.name.size() &&
@@ -280,14 +325,9 @@ void ZipReader::find_content(ZipRecord& record) const {
   record.offset = record.header + bytes + u16_at(header, 28);
 }
 
-void ZipReader::check_overlaps(uint64_t directory) const {
-  std::vector<const ZipRecord*> order;
-  for (const auto& record : records_) {
-    order.push_back(&record);
-  }
-  std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
-    return a->header < b->header;
-  });
+void ZipReader::check_overlaps(
+    const std::vector<ZipRecord*>& order,
+    uint64_t directory) {
   for (size_t i = 0; i < order.size(); ++i) {
     const auto& record = *order[i];
     const auto limit = i + 1 < order.size() ? order[i + 1]->header : directory;
@@ -309,45 +349,30 @@ const ZipRecord* ZipReader::find(const std::string& name) const {
   return found == by_name_.end() ? nullptr : &records_[found->second];
 }
 
-void ZipReader::check_readable(const ZipRecord& record) {
-  TORCH_CHECK(
-      !record.compressed,
-      "record '",
-      record.name,
-      "' is compressed; torch.save stores its records as they are");
-}
-
-void ZipReader::read(const ZipRecord& record, void* data) const {
-  check_readable(record);
-  auto* target = static_cast<char*>(data);
-  uint32_t crc = 0;
-  for (uint64_t done = 0; done < record.size;) {
-    const auto bytes = std::min<uint64_t>(kChunk, record.size - done);
-    source_.read(record.offset + done, target + done, bytes);
-    crc = crc32(crc, target + done, bytes);
-    done += bytes;
-  }
-  check_crc(record, crc);
+at::Tensor ZipReader::tensor(const ZipRecord& record) const {
+  ContentCheck check(record);
+  auto result = source_.tensor(
+      record.offset, record.size, [&](const void* data, size_t bytes) {
+        check.see(data, bytes);
+      });
+  check.finish();
+  return result;
 }
 
 std::string ZipReader::text(const ZipRecord& record) const {
-  check_readable(record);
-  std::string result(record.size, '\0');
-  read(record, result.data());
+  ContentCheck check(record);
+  auto result = source_.text(record.offset, record.size);
+  check.see(result.data(), result.size());
+  check.finish();
   return result;
 }
 
 void ZipReader::verify(const ZipRecord& record) const {
-  check_readable(record);
-  std::vector<char> chunk(std::min<uint64_t>(kChunk, record.size));
-  uint32_t crc = 0;
-  for (uint64_t done = 0; done < record.size;) {
-    const auto bytes = std::min<uint64_t>(kChunk, record.size - done);
-    source_.read(record.offset + done, chunk.data(), bytes);
-    crc = crc32(crc, chunk.data(), bytes);
-    done += bytes;
-  }
-  check_crc(record, crc);
+  ContentCheck check(record);
+  source_.scan(record.offset, record.size, [&](const void* data, size_t bytes) {
+    check.see(data, bytes);
+  });
+  check.finish();
 }
 
 } // namespace ddp::detail

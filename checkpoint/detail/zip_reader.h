@@ -21,13 +21,17 @@ struct ZipRecord {
   /// What it takes in the file, which differs where it is compressed.
   uint64_t stored_size = 0;
   bool compressed = false;
+  /// What the file says of its content, where it says so.
+  std::string digest;
 };
 
 /// The records of a zip file. Those that are compressed cannot be read.
 ///
 /// The directory is checked as a whole before anything of it is used: names are
-/// unique, and no record overlaps another or leaves the file. Everything throws
-/// `c10::Error` with what was seen and expected.
+/// unique, and no record overlaps another or leaves the file; and in a file
+/// that has digests (`zip::kDigestRecord`) all bytes but the records' contents
+/// are verified. Everything throws `c10::Error` with what was seen and
+/// expected.
 class ZipReader {
  public:
   /// Reads the directory; `source` has to outlive the reader.
@@ -41,18 +45,20 @@ class ZipReader {
   /// The record of this name, or null.
   const ZipRecord* find(const std::string& name) const;
 
-  /// Copies the record's content to `data` and verifies its CRC-32.
-  void read(const ZipRecord& record, void* data) const;
+  /// The record's content, verified by its digest or else its CRC-32.
+  at::Tensor tensor(const ZipRecord& record) const;
   std::string text(const ZipRecord& record) const;
 
-  /// Verifies the CRC-32 of a record and keeps nothing of it.
+  /// Verifies a record and keeps nothing of it.
   void verify(const ZipRecord& record) const;
 
  private:
   void read_directory();
-  static void check_readable(const ZipRecord& record);
   void find_content(ZipRecord& record) const;
-  void check_overlaps(uint64_t directory) const;
+  /// `order`: that of their bytes, which end before the directory.
+  static void check_overlaps(
+      const std::vector<ZipRecord*>& order,
+      uint64_t directory);
 
   const ByteSource& source_;
   std::vector<ZipRecord> records_;

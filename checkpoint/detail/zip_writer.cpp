@@ -1,3 +1,4 @@
+#include <checkpoint/detail/byte_source.h>
 #include <checkpoint/detail/crc32.h>
 #include <checkpoint/detail/zip_format.h>
 #include <checkpoint/detail/zip_writer.h>
@@ -85,7 +86,23 @@ void append_end64(
 } // namespace
 
 void ZipWriter::add(const std::string& name, const void* data, uint64_t bytes) {
-  const auto crc = crc32(0, data, bytes);
+  uint32_t crc = 0;
+  Digest digest;
+  MemorySource(data, bytes)
+      .scan(0, bytes, [&](const void* piece, size_t piece_bytes) {
+        crc = crc32(crc, piece, piece_bytes);
+        digest.add(piece, piece_bytes);
+      });
+  digests_ += digest.hex() + "  " + name + "\n";
+  add_headers(name, crc, bytes);
+  file_.write(data, bytes);
+  position_ += bytes;
+}
+
+void ZipWriter::add_headers(
+    const std::string& name,
+    uint32_t crc,
+    uint64_t bytes) {
   auto extra = extra64(bytes, bytes);
   const auto unpadded =
       position_ + zip::kLocalHeaderSize + name.size() + extra.size();
@@ -110,12 +127,17 @@ void ZipWriter::add(const std::string& name, const void* data, uint64_t bytes) {
   directory_ += name + central_extra;
 
   write(header + name + extra);
-  file_.write(data, bytes);
-  position_ += bytes;
   ++count_;
 }
 
 void ZipWriter::finish() {
+  add_headers(
+      zip::kDigestRecord,
+      crc32(0, digests_.data(), digests_.size()),
+      digests_.size());
+  write(digests_);
+
+  const std::string comment = zip::kDigestComment;
   std::string end;
   append_end64(end, count_, position_, directory_.size());
   const auto count =
@@ -126,12 +148,14 @@ void ZipWriter::finish() {
   append(end, count);
   append(end, narrow(directory_.size()));
   append(end, narrow(position_));
-  append(end, uint16_t{0}); // comment
-  write(directory_ + end);
+  append(end, static_cast<uint16_t>(comment.size() + kDigestSize));
+  write(directory_ + end + comment);
+  write(structure_.hex());
 }
 
 void ZipWriter::write(const std::string& bytes) {
   file_.write(bytes.data(), bytes.size());
+  structure_.add(bytes);
   position_ += bytes.size();
 }
 

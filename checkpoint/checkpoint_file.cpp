@@ -1,0 +1,109 @@
+#include <c10/util/Exception.h>
+#include <checkpoint/checkpoint_file.h>
+#include <checkpoint/detail/byte_source.h>
+#include <checkpoint/detail/flat_tree.h>
+#include <checkpoint/detail/naming_file.h>
+#include <checkpoint/detail/pickle_writer.h>
+#include <checkpoint/detail/plain_tensor.h>
+#include <checkpoint/detail/safetensors_reader.h>
+#include <checkpoint/detail/torch_archive.h>
+#include <checkpoint/safetensors.h>
+
+#include <filesystem>
+#include <utility>
+
+namespace ddp {
+namespace {
+
+constexpr const char* kTreeKey = "ddp.tree";
+
+bool is_safetensors(const std::string& path) {
+  return std::filesystem::path(path).extension() == ".safetensors";
+}
+
+// The first character of the header; a zip file has the number of a method of
+// compression there, which are fewer.
+bool begins_as_safetensors(const detail::ByteSource& file) {
+  constexpr uint64_t kHeader = sizeof(uint64_t);
+  return file.size() > kHeader && file.text(kHeader, 1) == "{";
+}
+
+c10::IValue read(const detail::ByteSource& file, const std::string& path) {
+  if (!begins_as_safetensors(file) && !is_safetensors(path)) {
+    return detail::TorchArchive(file).value();
+  }
+  auto content = detail::read_safetensors(file);
+  const auto tree = content.metadata.find(kTreeKey);
+  return tree == content.metadata.end()
+      ? detail::tree_of(content.tensors)
+      : detail::unflatten(tree->second, content.tensors);
+}
+
+// The same values in memory of their own.
+at::Tensor plain_copy(const at::Tensor& tensor) {
+  const auto plain = detail::plain_tensor(tensor);
+  return plain.is_alias_of(tensor) ? plain.clone() : plain;
+}
+
+} // namespace
+
+c10::IValue read_checkpoint_file(
+    const std::string& path,
+    const LoadOptions& options) {
+  return detail::naming_file(path, [&] {
+    const detail::FileSource file(path);
+    return options.memory_map() ? read(detail::MappedSource(file), path)
+                                : read(file, path);
+  });
+}
+
+void write_checkpoint_file(const std::string& path, const c10::IValue& value) {
+  detail::prepare_checkpoint_file(path, value, /*copy=*/false)();
+}
+
+void verify_checkpoint_file(const std::string& path) {
+  read_checkpoint_file(path, LoadOptions().memory_map(true));
+}
+
+void detail::check_extension(const std::string& path) {
+  const auto extension = std::filesystem::path(path).extension();
+  TORCH_CHECK_VALUE(
+      extension == ".pt" || extension == ".pth" || is_safetensors(path),
+      "checkpoint '",
+      path,
+      "': the format goes by the extension, .pt, .pth or .safetensors; name "
+      "the file so");
+}
+
+std::function<void()> detail::prepare_checkpoint_file(
+    const std::string& path,
+    const c10::IValue& value,
+    bool copy) {
+  check_extension(path);
+  if (is_safetensors(path)) {
+    auto flat = flatten(value);
+    SafetensorsMetadata metadata{{"format", "pt"}};
+    if (!flat.structure.empty()) {
+      metadata[kTreeKey] = flat.structure;
+    }
+    if (copy) {
+      for (auto& tensor : flat.tensors) {
+        tensor.value() = plain_copy(tensor.value());
+      }
+    }
+    return [path, metadata, tensors = std::move(flat.tensors)] {
+      write_safetensors(path, tensors, metadata);
+    };
+  }
+  auto pickled = write_pickle(value);
+  if (copy) {
+    for (auto& storage : pickled.storages) {
+      storage = plain_copy(storage);
+    }
+  }
+  return [path, pickled = std::move(pickled)] {
+    write_torch_archive(path, pickled);
+  };
+}
+
+} // namespace ddp

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <ATen/core/Dict.h>
+#include <ATen/core/List.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace ddp::detail {
+
+/// Containers of any values, as Python's are.
+inline c10::impl::GenericDict new_dict() {
+  return c10::impl::GenericDict(c10::AnyType::get(), c10::AnyType::get());
+}
+inline c10::impl::GenericList new_list() {
+  return c10::impl::GenericList(c10::AnyType::get());
+}
+
+/// How many slots a dict of these keys comes to have: keys that are made to
+/// collide would let it take all memory.
+uint64_t dict_slots(const std::vector<c10::IValue>& keys);
+
+} // namespace ddp::detail

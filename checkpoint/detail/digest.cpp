@@ -1,0 +1,24 @@
+#include <checkpoint/detail/digest.h>
+
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+
+namespace ddp::detail {
+
+Digest::Digest() : state_(XXH3_createState(), &XXH3_freeState) {
+  XXH3_64bits_reset(state_.get());
+}
+
+void Digest::add(const void* data, size_t bytes) {
+  XXH3_64bits_update(state_.get(), data, bytes);
+}
+
+std::string Digest::hex() const {
+  char text[kDigestSize + 1];
+  const uint64_t value = XXH3_64bits_digest(state_.get());
+  std::snprintf(text, sizeof(text), "%016" PRIx64, value);
+  return text;
+}
+
+} // namespace ddp::detail

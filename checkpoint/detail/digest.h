@@ -1,0 +1,28 @@
+#pragma once
+
+#include <xxhash.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace ddp::detail {
+
+/// How many hexadecimal digits a digest has.
+constexpr size_t kDigestSize = 16;
+
+/// XXH3 of 64 bits (https://xxhash.com) of bytes that come piece by piece.
+class Digest {
+ public:
+  Digest();
+  void add(const void* data, size_t bytes);
+  void add(const std::string& text) {
+    add(text.data(), text.size());
+  }
+  std::string hex() const;
+
+ private:
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
+};
+
+} // namespace ddp::detail

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <string>
+
+namespace ddp::detail {
+
+/// Calls `read()`, whose errors are about the file at `path`, and names it.
+template <typename Read>
+auto naming_file(const std::string& path, const Read& read)
+    -> decltype(read()) {
+  try {
+    return read();
+  } catch (const c10::Error& error) {
+    TORCH_CHECK(
+        false, "cannot read '", path, "': ", error.what_without_backtrace());
+  }
+}
+
+} // namespace ddp::detail

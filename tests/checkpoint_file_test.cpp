@@ -1,0 +1,251 @@
+#include <checkpoint/checkpoint.h>
+#include <checkpoint/checkpoint_file.h>
+#include <checkpoint/detail/containers.h>
+#include <checkpoint/safetensors.h>
+#include <checkpoint/torch_file.h>
+#include <tests/support/catch.h>
+#include <tests/support/ivalue_text.h>
+#include <tests/support/temporary_folder.h>
+
+#include <limits>
+
+using c10::IValue;
+using ddp::LoadOptions;
+using ddp::read_checkpoint_file;
+using ddp::write_checkpoint_file;
+using ddp::detail::new_dict;
+using ddp::detail::new_list;
+using ddp::test::read_text;
+using ddp::test::TemporaryFolder;
+using ddp::test::text_of;
+using ddp::test::write_text;
+
+namespace {
+
+const std::vector<std::string> kFormats{".pt", ".pth", ".safetensors"};
+
+IValue dict(const std::vector<std::pair<IValue, IValue>>& entries) {
+  auto result = new_dict();
+  for (const auto& [key, value] : entries) {
+    result.insert(key, value);
+  }
+  return result;
+}
+
+IValue small_value() {
+  constexpr auto kInfinity = std::numeric_limits<double>::infinity();
+  auto list = new_list();
+  for (const auto& item :
+       {IValue(),
+        IValue(true),
+        IValue(int64_t{1} << 62),
+        IValue(-1.0),
+        IValue(kInfinity),
+        IValue(-kInfinity),
+        IValue(std::nan("")),
+        IValue(1e-310),
+        IValue("\u00fc")}) {
+    list.push_back(item);
+  }
+  return dict(
+      {{"model", dict({{"w", torch::arange(3.0)}, {"b.c", torch::ones({})}})},
+       {"model.w", torch::tensor({7})}, // the same name again, when joined
+       {"state", dict({{0, dict({{"step", torch::zeros({0, 2})}})}})},
+       {"values", list},
+       {"pair", c10::ivalue::Tuple::create({1, dict({})})}});
+}
+
+std::string complaint(const std::string& path) {
+  try {
+    read_checkpoint_file(path);
+    return "";
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+}
+
+torch::nn::Sequential net() {
+  return torch::nn::Sequential(
+      torch::nn::Linear(2, 3), torch::nn::ReLU(), torch::nn::Linear(3, 1));
+}
+
+IValue state_of(
+    const torch::nn::Sequential& module,
+    const std::string& prefix) {
+  auto state = new_dict();
+  for (const auto& entry : module->named_parameters()) {
+    state.insert(prefix + entry.key(), entry.value().detach());
+  }
+  return state;
+}
+
+bool equal(const torch::nn::Sequential& a, const torch::nn::Sequential& b) {
+  return text_of(state_of(a, "")) == text_of(state_of(b, ""));
+}
+
+} // namespace
+
+TEST_CASE("a tree of values is the same in each format", "[checkpoint]") {
+  const TemporaryFolder folder;
+  for (const auto& format : kFormats) {
+    const auto path = folder / ("a" + format);
+    write_checkpoint_file(path, small_value());
+    for (const bool map : {false, true}) {
+      const auto read =
+          read_checkpoint_file(path, LoadOptions().memory_map(map));
+      CHECK(text_of(read) == text_of(small_value()));
+    }
+    // The content tells the format, whatever the name.
+    std::filesystem::create_symlink(path, folder / ("latest" + format + "x"));
+    const auto linked =
+        read_checkpoint_file(folder / ("latest" + format + "x"));
+    CHECK(text_of(linked) == text_of(small_value()));
+    ddp::verify_checkpoint_file(path);
+  }
+  const auto flat = ddp::read_safetensors(folder / "a.safetensors");
+  CHECK(
+      flat.tensors.keys() ==
+      std::vector<std::string>{
+          "model.w", "model.b.c", "model.w'", "state.0.step"});
+}
+
+TEST_CASE("a dict of tensors is a plain safetensors file", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  write_checkpoint_file(path, state_of(net(), ""));
+  const auto file = ddp::read_safetensors(path);
+  CHECK(file.metadata == ddp::SafetensorsMetadata{{"format", "pt"}});
+  CHECK(file.tensors.contains("0.weight"));
+}
+
+TEST_CASE("no flipped bit of a file goes unnoticed", "[checkpoint]") {
+  const TemporaryFolder folder;
+  for (const auto& format : {".pt", ".safetensors"}) {
+    const auto path = folder / (std::string("a") + format);
+    write_checkpoint_file(path, small_value());
+    const auto whole = read_text(path);
+    REQUIRE(8 * whole.size() > 5'000);
+    for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+      auto damaged = whole;
+      damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+      write_text(path, damaged);
+      INFO("bit " << bit % 8 << " of byte " << bit / 8);
+      REQUIRE_THAT(complaint(path), ContainsSubstring(path));
+    }
+    for (size_t size = 0; size < whole.size(); ++size) {
+      write_text(path, whole.substr(0, size));
+      INFO(size << " of " << whole.size() << " bytes");
+      REQUIRE_THAT(complaint(path), ContainsSubstring(path));
+    }
+  }
+}
+
+TEST_CASE("a mapped file is not written to", "[checkpoint]") {
+  const TemporaryFolder folder;
+  for (const auto& format : kFormats) {
+    const auto path = folder / ("a" + format);
+    write_checkpoint_file(path, dict({{"w", torch::ones({1000})}}));
+    const auto before = read_text(path);
+    auto tensor = read_checkpoint_file(path, LoadOptions().memory_map(true))
+                      .toGenericDict()
+                      .at("w")
+                      .toTensor();
+    tensor.add_(1);
+    CHECK(tensor.sum().item<float>() == 2000);
+    CHECK(read_text(path) == before);
+    // Another file takes its place.
+    write_checkpoint_file(path, dict({{"w", torch::zeros({5})}}));
+    CHECK(tensor.sum().item<float>() == 2000);
+  }
+}
+
+TEST_CASE("what a safetensors file cannot have is named", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const IValue& value) {
+    try {
+      write_checkpoint_file(folder / "a.safetensors", value);
+      return std::string();
+    } catch (const c10::Error& error) {
+      return std::string(error.what_without_backtrace());
+    }
+  };
+  CHECK_THAT(
+      refused(dict({{"a", dict({{"b", at::Tensor()}})}})),
+      ContainsSubstring("'a.b' is a tensor that is undefined"));
+  CHECK_THAT(
+      refused(dict({{"a", "\xff"}})), ContainsSubstring("'a' is or has text"));
+  CHECK_THAT(
+      refused(dict({{"a", c10::Device("cpu")}})),
+      ContainsSubstring("'a' is a Device"));
+  CHECK_THAT(
+      refused(dict({{1.5, 1}})), ContainsSubstring("a key that is a Double"));
+  auto cycle = new_list();
+  cycle.push_back(cycle);
+  CHECK_THAT(refused(cycle), ContainsSubstring("contain themselves"));
+  cycle.clear();
+  CHECK(folder.names().empty());
+}
+
+TEST_CASE("a safetensors file's tree is checked", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  const auto reading = [&](const std::string& tree) {
+    ddp::write_safetensors(path, ddp::StateDict(), {{"ddp.tree", tree}});
+    return complaint(path);
+  };
+  CHECK(reading("[1,2]").empty());
+  CHECK_THAT(reading("{"), ContainsSubstring("no tree of values"));
+  CHECK_THAT(reading("{\"tensor\":1}"), ContainsSubstring("no tree of values"));
+  CHECK_THAT(reading("{\"tensor\":\"w\"}"), ContainsSubstring("no tensor 'w'"));
+  CHECK_THAT(reading("{\"a\":1}"), ContainsSubstring("an object 'a'"));
+  CHECK_THAT(reading("{}"), ContainsSubstring("an object of 0 keys"));
+  CHECK_THAT(reading("{\"tuple\":1}"), ContainsSubstring("no array"));
+  CHECK_THAT(reading("{\"dict\":[1]}"), ContainsSubstring("no key and value"));
+  CHECK_THAT(
+      reading("{\"dict\":[[1,1],[1,1]]}"),
+      ContainsSubstring("the key 1 twice"));
+  CHECK_THAT(
+      reading(std::string(200, '[') + std::string(200, ']')),
+      ContainsSubstring("nested more than"));
+}
+
+TEST_CASE("a module's weights are found in a training's file", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const auto saved = net();
+  const auto other = net();
+  const auto loads = [&](const IValue& content, const std::string& entry = "") {
+    auto loaded = net();
+    write_checkpoint_file(folder / "a.pt", content);
+    ddp::load_checkpoint(
+        folder / "a.pt", *loaded, {}, LoadOptions().entry(entry));
+    return equal(loaded, saved);
+  };
+  const auto state = state_of(saved, "");
+  const auto others = state_of(other, "");
+  CHECK(loads(state));
+  CHECK(loads(state_of(saved, "module.")));
+  CHECK(loads(dict({{"model", state}, {"epoch", 3}})));
+  CHECK(loads(dict({{"anything", state}, {"loss", 0.5}})));
+  CHECK(loads(dict({{"anything", state}})));
+  CHECK(loads(dict({{"model", state_of(saved, "module.")}, {"ema", others}})));
+  CHECK(loads(dict({{"a", others}, {"b", state}, {"epoch", 1}}), "b"));
+  CHECK_FALSE(loads(dict({{"a", others}, {"b", state}, {"epoch", 1}}), "a"));
+  CHECK_THROWS_WITH(
+      loads(dict({{"a", others}, {"b", state}, {"epoch", 1}})),
+      ContainsSubstring("2 entries that can be") && ContainsSubstring("\n  b"));
+  CHECK_THROWS_WITH(
+      loads(dict({{"epoch", 1}})), ContainsSubstring("0 entries"));
+  CHECK_THROWS_WITH(
+      loads(dict({{"model", state}, {"epoch", 1}}), "net"),
+      ContainsSubstring("no entry 'net'"));
+  CHECK_THROWS_WITH(loads(3), ContainsSubstring("no dict of tensors"));
+}
+
+TEST_CASE("LibTorch's own file of a module is loaded", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const auto saved = net();
+  torch::save(saved, folder / "a.pt");
+  auto loaded = net();
+  ddp::load_checkpoint(folder / "a.pt", *loaded);
+  CHECK(equal(loaded, saved));
+}
