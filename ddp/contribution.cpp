@@ -1,12 +1,12 @@
 #include <ddp/detail/reducer_impl.h>
 
 #include <ddp/detail/collective_wait.h>
+#include <ddp/detail/current_stream.h>
 #include <ddp/detail/scaled_copy.h>
 #include <ddp/detail/tensor_contents.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>
@@ -162,8 +162,7 @@ void Reducer::Impl::bring_in(Bucket& bucket) {
     at::_foreach_mul_(slices, factor_.item());
   }
   if (crossed) { // their memory belongs to other streams
-    const auto stream =
-        c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+    const auto stream = detail::current_stream(device);
     for (const auto& gradient : gradients) {
       gradient.record_stream(stream);
     }

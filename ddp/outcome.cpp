@@ -2,6 +2,7 @@
 
 #include <ddp/bucket_layout.h>
 #include <ddp/detail/collective_wait.h>
+#include <ddp/detail/current_stream.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -70,7 +71,7 @@ void follow_default_stream(const ProcessGroup& group, c10::Device device) {
   const c10::impl::VirtualGuardImpl guard(device.type());
   c10::Event done(device.type());
   done.record(guard.getDefaultStream(device));
-  done.block(guard.getStream(device));
+  done.block(detail::current_stream(device));
 }
 
 /// A GPU's reduction counts as complete once it is queued.
@@ -80,8 +81,7 @@ void wait_on_host(const std::vector<Bucket>& buckets) {
     const auto device = bucket.content.buffer.device();
     if (!device.is_cpu() &&
         done.insert({device.type(), device.index()}).second) {
-      const c10::impl::VirtualGuardImpl guard(device.type());
-      guard.synchronizeStream(guard.getStream(device));
+      detail::current_stream(device).synchronize();
     }
   }
 }

@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -276,12 +275,15 @@ std::optional<typename DataLoader<Dataset, Sampler>::BatchType> DataLoader<
       "data loader: this iteration is over: another one began (a loop inside "
       "the loop needs a loader of its own), an error ended it, or another "
       "epoch or state was set");
-  ++iteration_; // unless nothing is thrown
-  auto loaded = copies_.are_needed() ? take_copied() : take();
-  advance(loaded ? loaded->samples : std::exchange(left_out_, 0));
-  --iteration_;
-  return loaded ? std::optional<BatchType>(std::move(loaded->batch))
-                : std::nullopt;
+  try {
+    auto loaded = copies_.are_needed() ? take_copied() : take();
+    advance(loaded ? loaded->samples : std::exchange(left_out_, 0));
+    return loaded ? std::optional<BatchType>(std::move(loaded->batch))
+                  : std::nullopt;
+  } catch (...) {
+    ++iteration_; // this one is over
+    throw;
+  }
 }
 
 } // namespace ddp

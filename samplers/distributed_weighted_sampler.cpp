@@ -71,6 +71,7 @@ DistributedWeightedSampler::DistributedWeightedSampler(
           rank,
           Remainder::kRepeat),
       weights_(checked(weights, num_samples, options)),
+      weights_hash_(static_cast<int64_t>(detail::tensor_hash(weights_, 0))),
       options_(options) {}
 
 at::Tensor DistributedWeightedSampler::sequence(size_t length, int64_t epoch)
@@ -87,8 +88,7 @@ at::Tensor DistributedWeightedSampler::sequence(size_t length, int64_t epoch)
 torch::OrderedDict<std::string, int64_t> DistributedWeightedSampler::identity()
     const {
   torch::OrderedDict<std::string, int64_t> result;
-  result.insert(
-      "weights", static_cast<int64_t>(detail::tensor_hash(weights_, 0)));
+  result.insert("weights", weights_hash_);
   result.insert("replacement", options_.replacement());
   result.insert("seed", static_cast<int64_t>(options_.seed()));
   return result;

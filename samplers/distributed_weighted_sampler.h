@@ -45,6 +45,7 @@ class DistributedWeightedSampler : public ShardedSampler {
   torch::OrderedDict<std::string, int64_t> identity() const override;
 
   at::Tensor weights_;
+  int64_t weights_hash_;
   WeightedSamplerOptions options_;
 };
 

@@ -82,7 +82,7 @@ ShardedSampler::ShardedSampler(
       name,
       ": there are no samples to draw from; is the dataset empty, or its path "
       "wrong?");
-  size_ = share_of(length);
+  size_ = share_after(0);
 }
 
 void ShardedSampler::set_epoch(int64_t epoch) {
@@ -101,11 +101,12 @@ int64_t ShardedSampler::epoch() const {
 
 size_t ShardedSampler::size() const {
   const std::lock_guard lock(shared_->mutex);
-  return share_of(length_ - std::min(shared_->progress.start, length_));
+  return share_after(shared_->progress.start);
 }
 
-/// This rank's part of what is left of the sequence.
-size_t ShardedSampler::share_of(size_t rest) const {
+/// How much this rank draws of what follows `start` in the sequence.
+size_t ShardedSampler::share_after(size_t start) const {
+  const auto rest = length_ - std::min(start, length_);
   const auto each = rest / num_replicas_;
   const auto left = rest % num_replicas_;
   switch (remainder_) {
@@ -143,8 +144,7 @@ void ShardedSampler::reset(std::optional<size_t> new_size) {
   auto& progress = shared_->progress;
   // What was gone on with lasts until the loop has seen the end of it.
   const auto seen = shared_->advances ? progress.done : progress.drawn;
-  if (progress.begun &&
-      seen == share_of(length_ - std::min(progress.start, length_))) {
+  if (progress.begun && seen == share_after(progress.start)) {
     progress.start = 0;
     progress.position = 0;
   }
@@ -156,7 +156,7 @@ void ShardedSampler::begin(Progress& progress) {
   loop_ = ++shared_->loops;
   drawn_epoch_ = progress.epoch;
   start_ = std::min(progress.start, length_);
-  size_ = share_of(length_ - start_);
+  size_ = share_after(start_);
   position_ = std::min(progress.position, size_);
   progress.drawn = position_;
   progress.done = position_;
@@ -298,7 +298,7 @@ void ShardedSampler::load(torch::serialize::InputArchive& archive) {
   const auto first =
       std::clamp<int64_t>(start.toInt(), 0, static_cast<int64_t>(length_));
   const auto samples =
-      static_cast<int64_t>(share_of(length_ - static_cast<size_t>(first)));
+      static_cast<int64_t>(share_after(static_cast<size_t>(first)));
   TORCH_CHECK(
       start.toInt() == first && 0 <= position.toInt() &&
           position.toInt() <= samples,

@@ -131,7 +131,7 @@ class ShardedSampler : public torch::data::samplers::Sampler<> {
   struct Progress;
   struct Shared; // by copies
 
-  size_t share_of(size_t rest) const;
+  size_t share_after(size_t start) const;
   size_t place(size_t position) const;
   void begin(Progress& progress);
   void check_loop();

@@ -15,6 +15,7 @@ namespace {
 using ddp::DistributedSampler;
 using ddp::SamplerOptions;
 using ddp::test::drain;
+using ddp::test::drain_loader;
 using ddp::test::Numbers;
 using Indices = std::vector<size_t>;
 
@@ -22,15 +23,6 @@ Indices epoch_of(DistributedSampler& sampler, int64_t epoch) {
   sampler.set_epoch(epoch);
   sampler.reset();
   return drain(sampler);
-}
-
-template <typename Loader>
-Indices drain_loader(Loader& loader) {
-  Indices all;
-  for (auto& batch : loader) {
-    all.insert(all.end(), batch.begin(), batch.end());
-  }
-  return all;
 }
 
 } // namespace

@@ -12,6 +12,7 @@
 using ddp::DistributedSampler;
 using ddp::SamplerOptions;
 using ddp::test::drain;
+using ddp::test::drain_loader;
 using ddp::test::Numbers;
 using torch::data::samplers::DistributedRandomSampler;
 using torch::data::samplers::DistributedSequentialSampler;
@@ -44,9 +45,7 @@ std::vector<Indices> epochs_through_a_loader(Sampler sampler, size_t size) {
   std::vector<Indices> orders(3);
   for (size_t epoch = 0; epoch < orders.size(); ++epoch) {
     sampler.set_epoch(epoch);
-    for (auto& batch : *loader) {
-      orders[epoch].insert(orders[epoch].end(), batch.begin(), batch.end());
-    }
+    orders[epoch] = drain_loader(*loader);
   }
   return orders;
 }
@@ -183,11 +182,7 @@ TEST_CASE("a loaded position is kept in a loader, where LibTorch's is lost") {
   const auto count_in_loader = [&](const auto& sampler) {
     auto loader = torch::data::make_data_loader(
         Numbers(kSize), sampler, torch::data::DataLoaderOptions(2));
-    size_t count = 0;
-    for (auto& batch : *loader) {
-      count += batch.size();
-    }
-    return count;
+    return drain_loader(*loader).size();
   };
   DistributedRandomSampler theirs(kSize, kWorld, 1), their_resumed = theirs;
   theirs.next(6);

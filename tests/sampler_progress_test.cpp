@@ -17,44 +17,13 @@ using ddp::DistributedWeightedSampler;
 using ddp::EvaluationSampler;
 using ddp::SamplerOptions;
 using ddp::test::drain;
+using ddp::test::drain_loader;
 using ddp::test::Numbers;
+using ddp::test::run_ranks;
 using Indices = std::vector<size_t>;
 using State = torch::OrderedDict<std::string, at::Tensor>;
 
 namespace {
-
-/// A run of `world` ranks that step together for at most `steps` batches of the
-/// epoch in `state`; what they were done with, and rank 0's state afterwards.
-template <typename MakeSampler>
-Indices run(
-    const MakeSampler& make_sampler,
-    int64_t world,
-    size_t batch_size,
-    size_t steps,
-    std::optional<State>& state) {
-  Indices done;
-  std::optional<State> reached;
-  for (int64_t rank = 0; rank < world; ++rank) {
-    auto sampler = make_sampler(world, rank);
-    if (state) {
-      sampler.load_state_dict(*state);
-    }
-    sampler.reset(); // as a loader does
-    for (size_t step = 0; step < steps; ++step) {
-      const auto batch = sampler.next(batch_size);
-      if (!batch) {
-        break;
-      }
-      done.insert(done.end(), batch->begin(), batch->end());
-      sampler.advance(batch->size());
-    }
-    if (rank == 0) {
-      reached = sampler.state_dict();
-    }
-  }
-  state = reached;
-  return done;
-}
 
 std::map<size_t, int> counts(const Indices& indices) {
   std::map<size_t, int> result;
@@ -84,7 +53,7 @@ TEST_CASE("each sample comes exactly once, however ranks stop and change") {
     for (const int64_t world : {4, 3, 1, 5}) {
       const auto steps = world == 5 ? length : between(0, 12);
       const auto part = shuffled
-          ? run(
+          ? run_ranks(
                 [&](int64_t n, int64_t rank) {
                   return DistributedSampler(
                       length, n, rank, SamplerOptions().seed(seed));
@@ -93,7 +62,7 @@ TEST_CASE("each sample comes exactly once, however ranks stop and change") {
                 batch_size * 60 / static_cast<size_t>(world),
                 steps,
                 state)
-          : run(
+          : run_ranks(
                 [&](int64_t n, int64_t rank) {
                   return EvaluationSampler(length, n, rank);
                 },
@@ -145,18 +114,13 @@ TEST_CASE("a loader's workers fetch ahead, and the state is the loop's") {
         resumed,
         torch::data::DataLoaderOptions(4).workers(workers));
     REQUIRE(resumed.size() == 30);
-    for (auto& batch : *loader) {
-      seen.insert(seen.end(), batch.begin(), batch.end());
-    }
+    const auto rest = drain_loader(*loader);
+    seen.insert(seen.end(), rest.begin(), rest.end());
     INFO(workers << " workers");
     REQUIRE(seen == all);
     // The next epoch is a whole one.
     resumed.set_epoch(1);
-    size_t count = 0;
-    for (auto& batch : *loader) {
-      count += batch.size();
-    }
-    REQUIRE(count == 50);
+    REQUIRE(drain_loader(*loader).size() == 50);
   }
 }
 
@@ -174,9 +138,8 @@ Indices from_loaders(const MakeSampler& make, bool ordered, int64_t epoch) {
         sampler,
         torch::data::DataLoaderOptions(4).workers(3).enforce_ordering(ordered));
     sampler.set_epoch(epoch);
-    for (auto& batch : *loader) {
-      all.insert(all.end(), batch.begin(), batch.end());
-    }
+    const auto part = drain_loader(*loader);
+    all.insert(all.end(), part.begin(), part.end());
   }
   return all;
 }

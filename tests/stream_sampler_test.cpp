@@ -11,6 +11,11 @@
 using ddp::StreamSampler;
 using ddp::StreamSamplerOptions;
 using ddp::test::drain;
+using ddp::test::drain_loader;
+using ddp::test::each_way_to_load;
+using ddp::test::run_ranks;
+using ddp::test::sorted;
+using torch::data::DataLoaderOptions;
 using Indices = std::vector<size_t>;
 using State = torch::OrderedDict<std::string, at::Tensor>;
 
@@ -30,54 +35,10 @@ StreamSamplerOptions epochs_of(size_t size) {
   return StreamSamplerOptions().epoch_size(size);
 }
 
-auto loader_of(const StreamSampler& sampler, size_t workers, bool ordered) {
-  return torch::data::make_data_loader(
-      Stream(),
-      sampler,
-      torch::data::DataLoaderOptions(4).workers(workers).enforce_ordering(
-          ordered));
-}
-
-Indices sorted(Indices indices) {
-  std::sort(indices.begin(), indices.end());
-  return indices;
-}
-
 Indices up_to(size_t count) {
   Indices all(count);
   std::iota(all.begin(), all.end(), 0);
   return all;
-}
-
-/// Ranks that step together for at most `steps` batches, from `state` on; what
-/// they were done with, and rank 0's state afterwards.
-Indices run(
-    int64_t world,
-    const StreamSamplerOptions& options,
-    size_t steps,
-    std::optional<State>& state) {
-  Indices done;
-  std::optional<State> reached;
-  for (int64_t rank = 0; rank < world; ++rank) {
-    StreamSampler sampler(world, rank, options);
-    if (state) {
-      sampler.load_state_dict(*state);
-    }
-    sampler.reset(); // as a loader does
-    for (size_t step = 0; step < steps; ++step) {
-      const auto batch = sampler.next(3);
-      if (!batch) {
-        break;
-      }
-      done.insert(done.end(), batch->begin(), batch->end());
-      sampler.advance(batch->size());
-    }
-    if (rank == 0) {
-      reached = sampler.state_dict();
-    }
-  }
-  state = reached;
-  return done;
 }
 
 } // namespace
@@ -96,33 +57,29 @@ TEST_CASE("samples in the dataset's order take no memory") {
 
 TEST_CASE("a stream's epochs follow one another, and nothing comes twice") {
   constexpr size_t kEpoch = 60;
-  for (const size_t workers : {0, 1, 2, 3, 4}) {
-    for (const bool ordered : {true, false}) {
-      for (const int64_t world : {3, 4}) {
-        INFO(workers << " workers, " << world << " ranks, " << ordered);
-        Indices all;
-        for (int64_t rank = 0; rank < world; ++rank) {
-          StreamSampler sampler(world, rank, epochs_of(kEpoch));
-          REQUIRE(sampler.size() == kEpoch / static_cast<size_t>(world));
-          const auto loader = loader_of(sampler, workers, ordered);
-          for (int64_t epoch = 0; epoch < 3; ++epoch) {
-            sampler.set_epoch(epoch);
-            Indices part;
-            for (auto& batch : *loader) {
-              part.insert(part.end(), batch.begin(), batch.end());
-            }
-            REQUIRE(part.size() == sampler.size());
-            if (ordered) {
-              REQUIRE(part.front() == epoch * kEpoch + rank);
-              REQUIRE(part == sorted(part));
-            }
-            all.insert(all.end(), part.begin(), part.end());
+  each_way_to_load(4, [&](const DataLoaderOptions& options) {
+    for (const int64_t world : {3, 4}) {
+      INFO(world << " ranks");
+      Indices all;
+      for (int64_t rank = 0; rank < world; ++rank) {
+        StreamSampler sampler(world, rank, epochs_of(kEpoch));
+        REQUIRE(sampler.size() == kEpoch / static_cast<size_t>(world));
+        const auto loader =
+            torch::data::make_data_loader(Stream(), sampler, options);
+        for (int64_t epoch = 0; epoch < 3; ++epoch) {
+          sampler.set_epoch(epoch);
+          const auto part = drain_loader(*loader);
+          REQUIRE(part.size() == sampler.size());
+          if (options.enforce_ordering()) {
+            REQUIRE(part.front() == epoch * kEpoch + rank);
+            REQUIRE(part == sorted(part));
           }
+          all.insert(all.end(), part.begin(), part.end());
         }
-        REQUIRE(sorted(all) == up_to(3 * kEpoch));
       }
+      REQUIRE(sorted(all) == up_to(3 * kEpoch));
     }
-  }
+  });
 }
 
 TEST_CASE("ranks draw equally many of an epoch of a stream") {
@@ -139,32 +96,30 @@ TEST_CASE("ranks draw equally many of an epoch of a stream") {
 }
 
 TEST_CASE("an endless stream is dealt to the ranks for as long as they ask") {
-  for (const size_t workers : {0, 1, 3}) {
-    for (const bool ordered : {true, false}) {
-      INFO(workers << " workers, ordered: " << ordered);
-      Indices all;
-      for (int64_t rank = 0; rank < 3; ++rank) {
-        StreamSampler sampler(3, rank);
-        REQUIRE(sampler.size() > size_t(1) << 60);
-        const auto loader = loader_of(sampler, workers, ordered);
-        size_t step = 0;
-        for (auto& batch : *loader) {
-          all.insert(all.end(), batch.begin(), batch.end());
-          sampler.advance(batch.size());
-          if (++step == 50) {
-            break;
-          }
+  each_way_to_load(4, [&](const DataLoaderOptions& options) {
+    Indices all;
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      StreamSampler sampler(3, rank);
+      REQUIRE(sampler.size() > size_t(1) << 60);
+      const auto loader =
+          torch::data::make_data_loader(Stream(), sampler, options);
+      size_t step = 0;
+      for (auto& batch : *loader) {
+        all.insert(all.end(), batch.begin(), batch.end());
+        sampler.advance(batch.size());
+        if (++step == 50) {
+          break;
         }
-        REQUIRE(sampler.state_dict()["samples_done"].item<int64_t>() == 600);
       }
-      all = sorted(all);
-      REQUIRE(std::adjacent_find(all.begin(), all.end()) == all.end());
-      REQUIRE(all.size() == 600);
-      if (ordered) {
-        REQUIRE(all == up_to(600));
-      }
+      REQUIRE(sampler.state_dict()["samples_done"].item<int64_t>() == 600);
     }
-  }
+    all = sorted(all);
+    REQUIRE(std::adjacent_find(all.begin(), all.end()) == all.end());
+    REQUIRE(all.size() == 600);
+    if (options.enforce_ordering()) {
+      REQUIRE(all == up_to(600));
+    }
+  });
 }
 
 TEST_CASE("a stream is gone on with by other ranks, each sample once") {
@@ -179,7 +134,14 @@ TEST_CASE("a stream is gone on with by other ranks, each sample once") {
       std::optional<State> state;
       Indices seen;
       for (const int64_t world : {4, 3, 1, 5}) {
-        const auto part = run(world, options, steps(), state);
+        const auto part = run_ranks(
+            [&](int64_t n, int64_t rank) {
+              return StreamSampler(n, rank, options);
+            },
+            world,
+            3,
+            steps(),
+            state);
         seen.insert(seen.end(), part.begin(), part.end());
       }
       INFO("trial " << trial << ", endless: " << endless);

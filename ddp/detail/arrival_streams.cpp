@@ -1,18 +1,11 @@
 #include <ddp/detail/arrival_streams.h>
 
 #include <c10/core/Event.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
+#include <ddp/detail/current_stream.h>
 
 #include <algorithm>
 
 namespace ddp::detail {
-namespace {
-
-c10::Stream current_stream(c10::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-}
-
-} // namespace
 
 void ArrivalStreams::add(c10::Device device) {
   if (device.is_cpu()) {

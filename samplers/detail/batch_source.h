@@ -23,11 +23,26 @@
 
 namespace ddp::detail {
 
+/// What batches are loaded with.
+template <typename Dataset>
+class SourceBase {
+ public:
+  /// A copy of the dataset for each thread, as LibTorch's loader makes.
+  SourceBase(const Dataset& dataset, size_t workers, BatchMemory memory)
+      : memory_(std::move(memory)),
+        datasets_(std::max<size_t>(workers, 1), dataset) {}
+
+ protected:
+  BatchMemory memory_;
+  std::vector<Dataset> datasets_;
+};
+
 /// How batches are loaded from a `Dataset`: by one thread each, as the dataset
 /// makes them.
 template <typename Dataset, typename Request>
-class BatchSource {
+class BatchSource : public SourceBase<Dataset> {
  public:
+  using SourceBase<Dataset>::SourceBase;
   using Batch = typename Dataset::BatchType;
 
   class Job final : public BatchJob {
@@ -52,24 +67,15 @@ class BatchSource {
     Request request_;
     std::optional<Batch> batch_;
   };
-
-  /// A copy of the dataset for each thread, as LibTorch's loader makes.
-  BatchSource(const Dataset& dataset, size_t workers, BatchMemory memory)
-      : memory_(std::move(memory)),
-        datasets_(std::max<size_t>(workers, 1), dataset) {}
-
- private:
-  BatchMemory memory_;
-  std::vector<Dataset> datasets_;
 };
 
 /// Where LibTorch's `Stack` gets single samples, the batch is stacked here: its
 /// samples are loaded by all threads, and each is copied to its place while it
 /// is in the core's cache.
 template <typename Dataset, typename Example>
-class StackedSource {
+class StackedSource : public SourceBase<Dataset> {
  public:
-  using Batch = Example;
+  using SourceBase<Dataset>::SourceBase;
   using Request = std::vector<size_t>;
   static constexpr size_t kTensors =
       std::is_same_v<Example, torch::data::TensorExample> ? 1 : 2;
@@ -81,7 +87,7 @@ class StackedSource {
           source_(source),
           indices_(std::move(indices)) {}
 
-    Batch take() {
+    Example take() {
       if constexpr (kTensors == 1) {
         return stacked_[0].tensor();
       } else {
@@ -120,22 +126,16 @@ class StackedSource {
     std::array<StackedTensor, kTensors> stacked_;
   };
 
-  StackedSource(const Dataset& dataset, size_t workers, BatchMemory memory)
-      : memory_(std::move(memory)),
-        datasets_(std::max<size_t>(workers, 1), dataset) {}
-
  private:
   /// As many samples as stay in a core's cache until they are copied, and no
   /// more than leave each thread some.
   size_t part_of(size_t samples) const {
     constexpr size_t kCacheBytes = 256 << 10;
     const auto fit = kCacheBytes / std::max<size_t>(sample_bytes_, 1);
-    const auto fair = samples / (2 * datasets_.size());
+    const auto fair = samples / (2 * this->datasets_.size());
     return std::max<size_t>(std::min(fit, fair), 1);
   }
 
-  BatchMemory memory_;
-  std::vector<Dataset> datasets_;
   std::atomic<size_t> sample_bytes_{kUnknown};
   static constexpr size_t kUnknown = 256 << 10;
 };

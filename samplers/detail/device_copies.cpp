@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <ddp/detail/current_stream.h>
 
 namespace ddp::detail {
 
@@ -32,14 +33,12 @@ void DeviceCopies::record() {
 }
 
 void DeviceCopies::wait() {
-  copied_->block(
-      c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  copied_->block(current_stream(device_));
 }
 
 void DeviceCopies::finish_one(const at::Tensor& tensor) const {
   if (tensor.defined() && tensor.device() == device_) {
-    tensor.record_stream(
-        c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+    tensor.record_stream(current_stream(device_));
   }
 }
 

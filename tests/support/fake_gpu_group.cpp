@@ -2,6 +2,7 @@
 
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
+#include <ddp/detail/current_stream.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -21,7 +22,7 @@ void follow(const c10::Stream& later, const c10::Stream& earlier) {
 }
 
 c10::Stream current_stream() {
-  return c10::impl::VirtualGuardImpl(c10::kPrivateUse1).getStream(kDevice);
+  return detail::current_stream(kDevice);
 }
 
 /// Complete as soon as it is queued, like NCCL's.

@@ -1,9 +1,12 @@
 #pragma once
 
-#include <torch/torch.h>
+#include <tests/support/catch.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace ddp::test {
@@ -28,6 +31,68 @@ std::vector<size_t> drain(Sampler& sampler, size_t batch_size = 7) {
     all.insert(all.end(), batch->begin(), batch->end());
   }
   return all;
+}
+
+/// The samples of all batches of one loop over a loader.
+template <typename Loader>
+std::vector<size_t> drain_loader(Loader& loader) {
+  std::vector<size_t> all;
+  for (auto& batch : loader) {
+    all.insert(all.end(), batch.begin(), batch.end());
+  }
+  return all;
+}
+
+inline std::vector<size_t> sorted(std::vector<size_t> indices) {
+  std::sort(indices.begin(), indices.end());
+  return indices;
+}
+
+/// Calls `body` with options for LibTorch's loader: some numbers of workers,
+/// with and without order.
+template <typename Body>
+void each_way_to_load(size_t batch_size, const Body& body) {
+  for (const size_t workers : {0, 1, 2, 3, 4}) {
+    for (const bool ordered : {true, false}) {
+      INFO(workers << " workers, ordered: " << ordered);
+      body(torch::data::DataLoaderOptions(batch_size)
+               .workers(workers)
+               .enforce_ordering(ordered));
+    }
+  }
+}
+
+/// A run of `world` ranks that step together for at most `steps` batches of the
+/// epoch in `state`; what they were done with, and rank 0's state afterwards.
+template <typename MakeSampler>
+std::vector<size_t> run_ranks(
+    const MakeSampler& make_sampler,
+    int64_t world,
+    size_t batch_size,
+    size_t steps,
+    std::optional<torch::OrderedDict<std::string, at::Tensor>>& state) {
+  std::vector<size_t> done;
+  auto reached = state;
+  for (int64_t rank = 0; rank < world; ++rank) {
+    auto sampler = make_sampler(world, rank);
+    if (state) {
+      sampler.load_state_dict(*state);
+    }
+    sampler.reset(); // as a loader does
+    for (size_t step = 0; step < steps; ++step) {
+      const auto batch = sampler.next(batch_size);
+      if (!batch) {
+        break;
+      }
+      done.insert(done.end(), batch->begin(), batch->end());
+      sampler.advance(batch->size());
+    }
+    if (rank == 0) {
+      reached = sampler.state_dict();
+    }
+  }
+  state = reached;
+  return done;
 }
 
 } // namespace ddp::test
