@@ -3,6 +3,7 @@
 /// Everything: `#include <ddp/ddp.h>`.
 
 #include <checkpoint/checkpoint.h>
+#include <checkpoint/checkpoint_manager.h>
 #include <checkpoint/optimizer_state.h>
 #include <checkpoint/torch_file.h>
 #include <checkpoint/training_state.h>

@@ -1,0 +1,198 @@
+#include <checkpoint/checkpoint_file.h>
+#include <checkpoint/checkpoint_manager.h>
+#include <checkpoint/detail/broadcast_value.h>
+#include <checkpoint/detail/checkpoint_folder.h>
+#include <checkpoint/detail/on_rank_0.h>
+#include <ddp/detail/error_text.h>
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <functional>
+#include <future>
+#include <utility>
+
+namespace ddp {
+
+struct CheckpointManager::Impl {
+  Impl(
+      const std::string& path,
+      TrainingState&& own_state,
+      const ProcessGroup& own_group,
+      const CheckpointManagerOptions& own_options)
+      : folder(path),
+        state(std::move(own_state)),
+        group(own_group),
+        options(own_options) {
+    detail::check_extension("step-0" + options.extension());
+    TORCH_CHECK_VALUE(
+        options.keep_last() >= 1 && options.keep_best() >= 0,
+        "CheckpointManager: keep_last is ",
+        options.keep_last(),
+        " and keep_best ",
+        options.keep_best(),
+        ", at least 1 and 0 are possible");
+  }
+
+  /// What is to be done on rank 0; the values are taken now.
+  std::function<void()> prepare(
+      const c10::IValue& value,
+      int64_t step,
+      std::optional<double> metric);
+  void check_later_steps(int64_t step) const;
+  /// The newest that is whole, on rank 0.
+  std::optional<LoadedCheckpoint> find();
+
+  detail::CheckpointFolder folder;
+  TrainingState state;
+  ProcessGroup group;
+  CheckpointManagerOptions options;
+  /// Of the checkpoints that this run wrote or loaded, or found damaged.
+  int64_t last_step = -1;
+  std::future<void> writing; // on rank 0
+};
+
+void CheckpointManager::Impl::check_later_steps(int64_t step) const {
+  const auto entries = folder.entries();
+  TORCH_CHECK(
+      entries.empty() || entries[0].step <= std::max(step, last_step),
+      "'",
+      folder.path(),
+      "' has a checkpoint of step ",
+      entries[0].step,
+      " that this run did not load, and step ",
+      step,
+      " would seem older; call load() first, or choose another folder");
+}
+
+std::function<void()> CheckpointManager::Impl::prepare(
+    const c10::IValue& value,
+    int64_t step,
+    std::optional<double> metric) {
+  check_later_steps(step);
+  last_step = std::max(last_step, step);
+  const auto entry = folder.new_entry(step, metric, options.extension());
+  const auto write = detail::prepare_checkpoint_file(
+      entry.path, value, /*copy=*/options.asynchronous());
+  return [this, entry, write] {
+    write();
+    folder.set_latest(entry.path);
+    folder.remove_others(
+        entry,
+        {options.keep_last(), options.keep_best(), options.higher_is_better()});
+  };
+}
+
+std::optional<LoadedCheckpoint> CheckpointManager::Impl::find() {
+  LoadedCheckpoint found;
+  for (const auto& entry : folder.entries()) {
+    last_step = std::max(last_step, entry.step);
+    try {
+      verify_checkpoint_file(entry.path);
+      found.step = entry.step;
+      found.path = entry.path;
+      return found;
+    } catch (const c10::Error& error) {
+      folder.set_damaged(entry.path);
+      found.skipped.push_back(detail::error_text(error));
+      TORCH_WARN("ddp: a checkpoint is passed over: ", found.skipped.back());
+    }
+  }
+  std::string list;
+  for (const auto& reason : found.skipped) {
+    list += "\n  " + reason;
+  }
+  TORCH_CHECK(
+      found.skipped.empty(),
+      "none of the checkpoints in '",
+      folder.path(),
+      "' can be read; move them away to begin anew",
+      list);
+  return std::nullopt;
+}
+
+namespace {
+
+/// What rank 0 found.
+std::optional<LoadedCheckpoint> broadcast(
+    const std::optional<LoadedCheckpoint>& found,
+    const ProcessGroup& group) {
+  c10::IValue value;
+  if (found) {
+    value =
+        c10::ivalue::Tuple::create({found->step, found->path, found->skipped});
+  }
+  value = detail::broadcast_value(value, group);
+  if (value.isNone()) {
+    return std::nullopt;
+  }
+  const auto& parts = value.toTupleRef().elements();
+  LoadedCheckpoint result{parts[0].toInt(), parts[1].toStringRef(), {}};
+  for (const c10::IValue& reason : parts[2].toListRef()) {
+    result.skipped.push_back(reason.toStringRef());
+  }
+  return result;
+}
+
+} // namespace
+
+CheckpointManager::CheckpointManager(
+    const std::string& folder,
+    TrainingState state,
+    const ProcessGroup& group,
+    const CheckpointManagerOptions& options)
+    : impl_(std::make_unique<Impl>(folder, std::move(state), group, options)) {}
+
+CheckpointManager::~CheckpointManager() {
+  if (!impl_->writing.valid()) {
+    return;
+  }
+  try {
+    impl_->writing.get();
+  } catch (const std::exception& error) {
+    TORCH_WARN(
+        "ddp: the last checkpoint was not written: ",
+        detail::error_text(error));
+  }
+}
+
+void CheckpointManager::save(int64_t step, std::optional<double> metric) {
+  TORCH_CHECK_VALUE(
+      step >= 0, "CheckpointManager: step ", step, ", expected 0 or more");
+  wait();
+  const auto value = impl_->state.state_dict(impl_->group);
+  detail::on_rank_0("CheckpointManager::save", impl_->group, [&] {
+    auto write = impl_->prepare(value, step, metric);
+    if (impl_->options.asynchronous()) {
+      impl_->writing = std::async(std::launch::async, std::move(write));
+    } else {
+      write();
+    }
+  });
+}
+
+void CheckpointManager::wait() {
+  if (!impl_->options.asynchronous()) {
+    return;
+  }
+  detail::on_rank_0("CheckpointManager::save", impl_->group, [&] {
+    if (impl_->writing.valid()) {
+      impl_->writing.get();
+    }
+  });
+}
+
+std::optional<LoadedCheckpoint> CheckpointManager::load() {
+  wait();
+  std::optional<LoadedCheckpoint> found;
+  detail::on_rank_0(
+      "CheckpointManager::load", impl_->group, [&] { found = impl_->find(); });
+  found = broadcast(found, impl_->group);
+  if (found) {
+    detail::load_training_state(
+        impl_->state, found->path, impl_->group, impl_->options.load());
+  }
+  return found;
+}
+
+} // namespace ddp

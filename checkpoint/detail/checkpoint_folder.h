@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace ddp::detail {
+
+/// A checkpoint in a folder: "step-120.pt", or "step-120_metric-0.93.pt".
+struct FolderEntry {
+  int64_t step = 0;
+  std::optional<double> metric;
+  std::string path;
+};
+
+/// Which of a folder's checkpoints stay.
+struct Retention {
+  int64_t last = 1;
+  int64_t best = 0;
+  bool higher_is_better = true;
+};
+
+/// The checkpoints of one run. For one process at a time; what fails throws
+/// `c10::Error`.
+class CheckpointFolder {
+ public:
+  explicit CheckpointFolder(std::string path);
+
+  const std::string& path() const {
+    return path_;
+  }
+
+  /// What is there, the newest step first; other files are passed over.
+  std::vector<FolderEntry> entries() const;
+
+  /// Where a step's checkpoint is to be written; the folder is made.
+  FolderEntry new_entry(
+      int64_t step,
+      std::optional<double> metric,
+      const std::string& extension) const;
+
+  /// Lets the link "latest" name the checkpoint at `path`.
+  void set_latest(const std::string& path) const;
+
+  /// Says of one that it does not verify: it counts for nothing and stays.
+  void set_damaged(const std::string& path) {
+    damaged_.insert(path);
+  }
+
+  /// Removes what need not stay beside `newest`, and other files of its step,
+  /// once `newest` verifies.
+  void remove_others(const FolderEntry& newest, const Retention& retention);
+
+ private:
+  std::string path_;
+  std::set<std::string> damaged_;
+};
+
+} // namespace ddp::detail

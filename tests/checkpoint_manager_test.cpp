@@ -1,0 +1,275 @@
+#include <checkpoint/checkpoint_file.h>
+#include <checkpoint/checkpoint_manager.h>
+#include <checkpoint/detail/checkpoint_folder.h>
+#include <tests/support/catch.h>
+#include <tests/support/ranks.h>
+#include <tests/support/shared_folder.h>
+
+#include <chrono>
+#include <set>
+
+using ddp::CheckpointManager;
+using ddp::CheckpointManagerOptions;
+using ddp::ProcessGroup;
+using ddp::TrainingState;
+using ddp::test::read_text;
+using ddp::test::SharedFolder;
+using ddp::test::TemporaryFolder;
+using ddp::test::write_text;
+using Names = std::set<std::string>;
+
+namespace {
+
+/// A run that has a tensor, all of whose values are its step.
+struct Run {
+  explicit Run(
+      const std::string& folder,
+      const CheckpointManagerOptions& options = {},
+      const ProcessGroup& group = {},
+      int64_t size = 1000)
+      : values(torch::zeros({size})),
+        state(TrainingState().add("step", step).add("values", values)),
+        checkpoints(folder, state, group, options) {}
+
+  void save(int64_t new_step, std::optional<double> metric = std::nullopt) {
+    step = new_step;
+    values.fill_(new_step);
+    checkpoints.save(step, metric);
+  }
+
+  bool is_at(int64_t expected) const {
+    return step == expected &&
+        torch::equal(values, torch::full_like(values, expected));
+  }
+
+  int64_t step = -1;
+  torch::Tensor values;
+  TrainingState state;
+  CheckpointManager checkpoints;
+};
+
+void flip_last_bit(const std::string& path) {
+  auto text = read_text(path);
+  text[text.size() / 2] = static_cast<char>(text[text.size() / 2] ^ 1);
+  write_text(path, text);
+}
+
+CheckpointManagerOptions keeping(int64_t last, int64_t best = 0) {
+  return CheckpointManagerOptions().keep_last(last).keep_best(best);
+}
+
+} // namespace
+
+TEST_CASE("a run goes on from the newest checkpoint on all ranks") {
+  const SharedFolder shared;
+  ddp::test::ranks(3, [&](ProcessGroup group) {
+    for (const auto* extension : {".pt", ".safetensors"}) {
+      for (const bool asynchronous : {false, true}) {
+        const auto folder = shared.path + "a/run" + extension +
+            std::to_string(static_cast<int>(asynchronous));
+        const auto options =
+            keeping(2).extension(extension).asynchronous(asynchronous);
+        {
+          Run run(folder, options, group);
+          REQUIRE_FALSE(run.checkpoints.load());
+          for (int64_t step = 1; step <= 5; ++step) {
+            run.save(step);
+          }
+          run.checkpoints.wait();
+        }
+        group.barrier();
+        Names names;
+        for (const auto& file : std::filesystem::directory_iterator(folder)) {
+          names.insert(file.path().filename().string());
+        }
+        REQUIRE(
+            names ==
+            Names{
+                "latest",
+                std::string("step-4") + extension,
+                std::string("step-5") + extension});
+        Run resumed(
+            folder,
+            keeping(2).load(
+                ddp::LoadOptions().every_rank_reads(true).memory_map(
+                    asynchronous)),
+            group);
+        const auto found = resumed.checkpoints.load();
+        REQUIRE(found);
+        REQUIRE(found->step == 5);
+        REQUIRE(found->skipped.empty());
+        REQUIRE(resumed.is_at(5));
+        resumed.values.zero_();
+        REQUIRE(resumed.state.load(found->path, group));
+        REQUIRE(resumed.is_at(5));
+        const auto latest = ddp::read_checkpoint_file(folder + "/latest");
+        REQUIRE(latest.toGenericDict().at("step").toInt() == 5);
+      }
+    }
+  });
+}
+
+TEST_CASE("the best checkpoints stay") {
+  const TemporaryFolder folder;
+  const auto nan = std::nan("");
+  Run run(folder / "high", keeping(1, 2));
+  run.save(1, 0.5);
+  run.save(2, 0.875);
+  run.save(3, nan);
+  run.save(4, 0.25);
+  run.save(5);
+  run.save(6, 0.125);
+  const auto names_in = [](const std::string& path) {
+    Names names;
+    for (const auto& entry : ddp::detail::CheckpointFolder(path).entries()) {
+      names.insert(std::filesystem::path(entry.path).filename().string());
+    }
+    return names;
+  };
+  CHECK(
+      names_in(folder / "high") ==
+      Names{
+          "step-1_metric-0.5.pt",
+          "step-2_metric-0.875.pt",
+          "step-6_metric-0.125.pt"});
+  Run lower(folder / "low", keeping(1, 1).higher_is_better(false));
+  lower.save(1, -1e-7);
+  lower.save(2, 3);
+  // Another run of the program knows the metrics too.
+  Run resumed(folder / "low", keeping(1, 1).higher_is_better(false));
+  CHECK(resumed.checkpoints.load()->step == 2);
+  resumed.save(3, 0);
+  CHECK(
+      names_in(folder / "low") ==
+      Names{"step-1_metric--1e-07.pt", "step-3_metric-0.pt"});
+  resumed.save(3, 1); // the same step again
+  CHECK(
+      names_in(folder / "low") ==
+      Names{"step-1_metric--1e-07.pt", "step-3_metric-1.pt"});
+}
+
+TEST_CASE("a damaged checkpoint is passed over and said so") {
+  const TemporaryFolder folder;
+  Run run(folder.path(), keeping(2));
+  run.save(1);
+  run.save(2);
+  run.save(3);
+  flip_last_bit(folder / "step-3.pt");
+
+  Run resumed(folder.path(), keeping(2));
+  const auto found = resumed.checkpoints.load();
+  REQUIRE(found);
+  CHECK(found->step == 2);
+  CHECK(resumed.is_at(2));
+  REQUIRE(found->skipped.size() == 1);
+  CHECK_THAT(
+      found->skipped[0],
+      ContainsSubstring("step-3.pt") && ContainsSubstring("damaged"));
+
+  // It counts for nothing: two good ones are left.
+  resumed.save(4);
+  CHECK(
+      folder.names() == Names{"latest", "step-2.pt", "step-3.pt", "step-4.pt"});
+  // The step again, and the file is a good one.
+  Run again(folder.path(), keeping(2));
+  CHECK(again.checkpoints.load()->step == 4);
+
+  for (const auto* name : {"step-2.pt", "step-4.pt"}) {
+    flip_last_bit(folder / name);
+  }
+  CHECK_THROWS_WITH(
+      again.checkpoints.load(),
+      ContainsSubstring("none of the checkpoints") &&
+          ContainsSubstring("step-2.pt") && ContainsSubstring("step-4.pt"));
+}
+
+TEST_CASE("nothing is removed where the new checkpoint is damaged") {
+  const TemporaryFolder folder;
+  Run run(folder.path(), keeping(5));
+  for (int64_t step = 1; step <= 3; ++step) {
+    run.save(step);
+  }
+  ddp::detail::CheckpointFolder files(folder.path());
+  flip_last_bit(folder / "step-3.pt");
+  CHECK_THROWS_WITH(
+      files.remove_others({3, std::nullopt, folder / "step-3.pt"}, {1}),
+      ContainsSubstring("damaged"));
+  CHECK(
+      folder.names() == Names{"latest", "step-1.pt", "step-2.pt", "step-3.pt"});
+}
+
+TEST_CASE("a folder of a later run is not written to") {
+  const TemporaryFolder folder;
+  Run(folder.path()).save(100);
+  Run anew(folder.path());
+  CHECK_THROWS_WITH(
+      anew.save(1),
+      ContainsSubstring("a checkpoint of step 100 that this run did not load"));
+  CHECK(anew.checkpoints.load());
+  anew.save(101);
+  write_text(folder / "step-.pt", "x");
+  write_text(folder / "step-7x.pt", "x");
+  write_text(folder / "step-200_metric-.pt", "x");
+  write_text(folder / "step-200.bin", "x");
+  CHECK(Run(folder.path()).checkpoints.load()->step == 101);
+  CHECK_THROWS_AS(Run(folder.path(), keeping(0)), c10::ValueError);
+  CHECK_THROWS_AS(
+      Run(folder.path(), keeping(1).extension(".bin")), c10::ValueError);
+  CHECK_THROWS_AS(Run(""), c10::ValueError);
+  CHECK_THROWS_AS(anew.save(-1), c10::ValueError);
+}
+
+TEST_CASE("what is saved in the background is what was there") {
+  const TemporaryFolder folder;
+  for (const auto* extension : {".pt", ".safetensors"}) {
+    const auto path = folder / extension;
+    {
+      Run run(
+          path,
+          keeping(9).asynchronous(true).extension(extension),
+          {},
+          1 << 20);
+      for (int64_t step = 1; step <= 8; ++step) {
+        run.save(step);
+        run.values.fill_(-1); // at once
+      }
+    } // which waits
+    for (const auto& entry : ddp::detail::CheckpointFolder(path).entries()) {
+      Run resumed(path, {}, {}, 1 << 20);
+      CHECK(resumed.state.load(entry.path));
+      CHECK(resumed.is_at(entry.step));
+    }
+  }
+}
+
+TEST_CASE("a save that fails is heard of on every rank") {
+  const SharedFolder shared;
+  ddp::test::ranks(3, [&](ProcessGroup group) {
+    for (const bool asynchronous : {false, true}) {
+      const auto folder =
+          shared.path + "b" + std::to_string(static_cast<int>(asynchronous));
+      Run run(folder, keeping(2).asynchronous(asynchronous), group);
+      run.save(1);
+      run.checkpoints.wait();
+      // A folder is in the file's place.
+      if (group.rank() == 0) {
+        std::filesystem::create_directory(folder + "/step-2.pt");
+      }
+      if (asynchronous) {
+        run.save(2);
+      }
+      REQUIRE_THROWS_WITH(
+          run.save(asynchronous ? 3 : 2),
+          ContainsSubstring("CheckpointManager::save on rank 0 of 3") &&
+              ContainsSubstring("step-2.pt"));
+      run.save(4); // it is said once
+      run.checkpoints.wait();
+      if (group.rank() == 0) {
+        std::filesystem::remove(folder + "/step-2.pt");
+      }
+      Run resumed(folder, {}, group);
+      REQUIRE(resumed.checkpoints.load()->step == 4);
+      REQUIRE(resumed.is_at(4));
+    }
+  });
+}
