@@ -4,8 +4,8 @@
 #include <checkpoint/detail/flat_tree.h>
 #include <checkpoint/detail/naming_file.h>
 #include <checkpoint/detail/pickle_writer.h>
-#include <checkpoint/detail/plain_tensor.h>
 #include <checkpoint/detail/safetensors_reader.h>
+#include <checkpoint/detail/snapshot_memory.h>
 #include <checkpoint/detail/torch_archive.h>
 #include <checkpoint/safetensors.h>
 
@@ -39,12 +39,6 @@ c10::IValue read(const detail::ByteSource& file, const std::string& path) {
       : detail::unflatten(tree->second, content.tensors);
 }
 
-// The same values in memory of their own.
-at::Tensor plain_copy(const at::Tensor& tensor) {
-  const auto plain = detail::plain_tensor(tensor);
-  return plain.is_alias_of(tensor) ? plain.clone() : plain;
-}
-
 } // namespace
 
 c10::IValue read_checkpoint_file(
@@ -58,7 +52,7 @@ c10::IValue read_checkpoint_file(
 }
 
 void write_checkpoint_file(const std::string& path, const c10::IValue& value) {
-  detail::prepare_checkpoint_file(path, value, /*copy=*/false)();
+  detail::prepare_checkpoint_file(path, value)();
 }
 
 void verify_checkpoint_file(const std::string& path) {
@@ -78,7 +72,7 @@ void detail::check_extension(const std::string& path) {
 std::function<void()> detail::prepare_checkpoint_file(
     const std::string& path,
     const c10::IValue& value,
-    bool copy) {
+    SnapshotMemory* memory) {
   check_extension(path);
   if (is_safetensors(path)) {
     auto flat = flatten(value);
@@ -86,9 +80,9 @@ std::function<void()> detail::prepare_checkpoint_file(
     if (!flat.structure.empty()) {
       metadata[kTreeKey] = flat.structure;
     }
-    if (copy) {
+    if (memory != nullptr) {
       for (auto& tensor : flat.tensors) {
-        tensor.value() = plain_copy(tensor.value());
+        tensor.value() = memory->copy(tensor.value());
       }
     }
     return [path, metadata, tensors = std::move(flat.tensors)] {
@@ -96,9 +90,9 @@ std::function<void()> detail::prepare_checkpoint_file(
     };
   }
   auto pickled = write_pickle(value);
-  if (copy) {
+  if (memory != nullptr) {
     for (auto& storage : pickled.storages) {
-      storage = plain_copy(storage);
+      storage = memory->copy(storage);
     }
   }
   return [path, pickled = std::move(pickled)] {

@@ -33,16 +33,18 @@ void write_checkpoint_file(const std::string& path, const c10::IValue& value);
 void verify_checkpoint_file(const std::string& path);
 
 namespace detail {
+class SnapshotMemory;
 
 /// Throws `c10::ValueError` where the extension is none of those above.
 void check_extension(const std::string& path);
 
 /// Does all of `write_checkpoint_file` that depends on the value, and returns
-/// what is left to do. With `copy` the value's tensors may be changed before.
+/// what is left to do. With `memory` the value's tensors are copied to it, and
+/// may be changed before that.
 std::function<void()> prepare_checkpoint_file(
     const std::string& path,
     const c10::IValue& value,
-    bool copy);
+    SnapshotMemory* memory = nullptr);
 
 } // namespace detail
 } // namespace ddp

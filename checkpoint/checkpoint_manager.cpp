@@ -3,6 +3,7 @@
 #include <checkpoint/detail/broadcast_value.h>
 #include <checkpoint/detail/checkpoint_folder.h>
 #include <checkpoint/detail/on_rank_0.h>
+#include <checkpoint/detail/snapshot_memory.h>
 #include <ddp/detail/error_text.h>
 
 #include <c10/util/Exception.h>
@@ -49,7 +50,9 @@ struct CheckpointManager::Impl {
   CheckpointManagerOptions options;
   /// Of the checkpoints that this run wrote or loaded, or found damaged.
   int64_t last_step = -1;
-  std::future<void> writing; // on rank 0
+  /// On rank 0: the values that are being written, and who writes them.
+  detail::SnapshotMemory memory;
+  std::future<void> writing;
 };
 
 void CheckpointManager::Impl::check_later_steps(int64_t step) const {
@@ -72,8 +75,9 @@ std::function<void()> CheckpointManager::Impl::prepare(
   check_later_steps(step);
   last_step = std::max(last_step, step);
   const auto entry = folder.new_entry(step, metric, options.extension());
+  memory.begin();
   const auto write = detail::prepare_checkpoint_file(
-      entry.path, value, /*copy=*/options.asynchronous());
+      entry.path, value, options.asynchronous() ? &memory : nullptr);
   return [this, entry, write] {
     write();
     folder.set_latest(entry.path);

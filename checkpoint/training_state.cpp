@@ -6,6 +6,7 @@
 #include <checkpoint/detail/flat_tree.h>
 #include <checkpoint/detail/module_copies.h>
 #include <checkpoint/detail/on_rank_0.h>
+#include <checkpoint/detail/plateau_state.h>
 #include <checkpoint/optimizer_state.h>
 #include <checkpoint/state_dict.h>
 #include <ddp/detail/text_tensor.h>
@@ -138,6 +139,17 @@ TrainingState& TrainingState::add(
         return [&scheduler, count] {
           StepCount::of(scheduler) = static_cast<unsigned>(count);
         };
+      });
+}
+
+TrainingState& TrainingState::add(
+    const std::string& name,
+    torch::optim::ReduceLROnPlateauScheduler& scheduler) {
+  return add_local(
+      name,
+      [&scheduler] { return detail::plateau_state(scheduler); },
+      [&scheduler, name](const IValue& state) -> Commit {
+        return detail::plan_plateau_state(name, scheduler, state);
       });
 }
 

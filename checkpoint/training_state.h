@@ -23,6 +23,7 @@ class ModuleHolder;
 namespace torch::optim {
 class LRScheduler;
 class Optimizer;
+class ReduceLROnPlateauScheduler;
 } // namespace torch::optim
 
 namespace ddp {
@@ -67,8 +68,14 @@ class TrainingState {
       const std::string& name,
       torch::optim::LRScheduler& scheduler);
 
+  /// The same for one that follows a metric: the best value seen and its
+  /// counters, by Python's names.
+  TrainingState& add(
+      const std::string& name,
+      torch::optim::ReduceLROnPlateauScheduler& scheduler);
+
   /// A variable of the program's: a number, a bool, a text, or a tensor, which
-  /// loading replaces by another one.
+  /// loading replaces by another one. Rank 0's is saved, for all ranks.
   template <typename Number>
   std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> add(
       const std::string& name,

@@ -16,6 +16,7 @@
 #include <ddp/reducer.h>
 #include <ddp/reducer_options.h>
 #include <ddp/seed.h>
+#include <ddp/stop_signal.h>
 #include <ddp/tensor_traversal.h>
 #include <ddp/verification.h>
 #include <samplers/batch_plan.h>

@@ -1,6 +1,5 @@
 #include <ddp/detail/reducer_impl.h>
 
-#include <ddp/bucket_layout.h>
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/current_stream.h>
 
@@ -177,7 +176,7 @@ void Reducer::Impl::close() {
   open_ = false;
   reduced_ = true;
   forward_pending_ = false;
-  if (step_ == rebuilds_after(options_)) {
+  if (step_ == rebuild_step_) {
     order_work_.wait();
     rebuild_buckets();
   }

@@ -231,6 +231,14 @@ std::vector<BucketIndices> Reducer::buckets() const {
   return impl().bucket_indices();
 }
 
+c10::IValue Reducer::state_dict() const {
+  return impl().state_dict();
+}
+
+void Reducer::load_state_dict(const c10::IValue& state) {
+  impl().load_state_dict(state);
+}
+
 Timeline Reducer::timeline() const {
   return impl().timeline();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 #include <ddp/bucket_assignment.h>
 #include <ddp/process_group.h>
 #include <ddp/reducer_options.h>
@@ -143,6 +144,19 @@ class Reducer {
   /// The parameters of each bucket, by index among all that are managed, in the
   /// order of reduction.
   std::vector<BucketIndices> buckets() const;
+
+  /// How the buckets are laid out, which the first backwards decide about and
+  /// bits depend on: a run that goes on from it (`TrainingState::add`) adds
+  /// gradients as one that never stopped. Gradients are no part of it. Equal on
+  /// all ranks. Call it between backwards. Not collective.
+  c10::IValue state_dict() const;
+
+  /// Lays the buckets out at once as in `state`, which all ranks must load
+  /// alike, between the same backwards. Sizes of buckets, and whether they are
+  /// rebuilt at all, are those of this Reducer's options. Throws `c10::Error`
+  /// where `state` is of other parameters, by name; then nothing has changed.
+  /// Not collective.
+  void load_state_dict(const c10::IValue& state);
 
   /// What the buckets of the last backward did when; empty unless
   /// `options.record()` is on.

@@ -53,6 +53,7 @@ Reducer::Impl::Impl(
           options_.check_divergence_every(),
           options_.check_finite()),
       recorder_(options_.record()) {
+  rebuild_step_ = rebuilds_after(options_);
   check_caps(options_);
   const auto trainable = add_parameters(state);
   if (options_.unmanaged_leaves() != Reaction::kIgnore) {
@@ -230,6 +231,7 @@ void Reducer::Impl::manage(const std::vector<size_t>& indices) {
     }
   }
   install(initial_buckets(tensors(), dense, options_));
+  orders_.push_back(std::move(dense));
 }
 
 /// Starts to learn the order in which rank 0's gradients came.
@@ -254,10 +256,10 @@ void Reducer::Impl::agree_on_order() {
 /// Lays the buckets out in that order, so that the first is complete first.
 void Reducer::Impl::rebuild_buckets() {
   const auto* order = order_.const_data_ptr<int64_t>();
-  const auto layout =
-      rebuilt_buckets(tensors(), {order, order + order_.numel()}, options_);
+  orders_.assign(1, std::vector<size_t>(order, order + order_.numel()));
   buckets_.clear();
-  install(layout);
+  install(rebuilt_buckets(tensors(), orders_.front(), options_));
+  rebuild_step_.reset();
 }
 
 } // namespace ddp

@@ -1,7 +1,6 @@
 #include <ddp/detail/reducer_impl.h>
 
 #include <ddp/backends/nccl.h>
-#include <ddp/bucket_layout.h>
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/end_of_backward.h>
 #include <ddp/detail/error_text.h>
@@ -168,7 +167,7 @@ void Reducer::Impl::check_capture() {
   if (!capturing_) {
     return;
   }
-  const auto first = rebuilds_after(options_).value_or(1) + 1;
+  const auto first = rebuild_step_.value_or(1) + 1;
   TORCH_CHECK(
       step_ >= first,
       "capturing a CUDA graph: this is backward ",
@@ -234,7 +233,7 @@ void Reducer::Impl::arrive(size_t index) {
     return;
   }
   if (parameter.arrivals == std::max(1, parameter.expected_arrivals) &&
-      step_ == rebuilds_after(options_)) {
+      step_ == rebuild_step_) {
     ready_order_.push_back(index);
   }
   if (parameter.expected_arrivals == 0 || parameter.nested || deeply_nested_) {
@@ -329,7 +328,7 @@ void Reducer::Impl::contribute_rest() {
       launch_sparse(parameter);
     }
   }
-  if (step_ == rebuilds_after(options_)) {
+  if (step_ == rebuild_step_) {
     agree_on_order();
   }
   if (broadcasts_buffers_) {

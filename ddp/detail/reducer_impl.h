@@ -27,9 +27,12 @@ enum class SyncDecision {
   kInForward, ///< before: yes, where it comes through an output with an anchor
 };
 
+struct LayoutState;
+
 /// The machine behind `Reducer`: reducer_impl.cpp has what lasts (parameters,
 /// hooks, buckets), reduction.cpp what happens in a backward, contribution.cpp
-/// what this rank puts into it, outcome.cpp what it gets out.
+/// what this rank puts into it, outcome.cpp what it gets out, reducer_state.cpp
+/// what another run goes on with.
 struct Reducer::Impl : detail::GradientListener,
                        std::enable_shared_from_this<Impl> {
   Impl(
@@ -53,6 +56,9 @@ struct Reducer::Impl : detail::GradientListener,
   void report_unwinding();
 
   std::vector<BucketIndices> bucket_indices() const;
+
+  c10::IValue state_dict();
+  void load_state_dict(const c10::IValue& state);
 
   Timeline timeline() const {
     return recorder_.timeline();
@@ -133,6 +139,7 @@ struct Reducer::Impl : detail::GradientListener,
   void adopt_thawed();
   void agree_on_order();
   void rebuild_buckets();
+  void lay_out(const LayoutState& state);
 
   // A backward
   template <typename Function>
@@ -194,6 +201,12 @@ struct Reducer::Impl : detail::GradientListener,
 
   /// Counts reductions, from 1.
   int64_t step_ = 0;
+  /// After which of them the buckets are rebuilt; none: never, or they have
+  /// been.
+  std::optional<int64_t> rebuild_step_;
+  /// What the buckets were laid out over: the parameters of the start, or the
+  /// order of the rebuild, and then what was unfrozen later, each time.
+  std::vector<std::vector<size_t>> orders_;
   /// Whether a reduction is under way.
   bool open_ = false;
   /// Whether it is recorded into a CUDA graph.

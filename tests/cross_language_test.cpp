@@ -1,0 +1,111 @@
+// Python goes on with what C++ trained, and the other way round.
+#include <tests/support/catch.h>
+#include <tests/support/process.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <sstream>
+
+using ddp::test::Command;
+using ddp::test::TemporaryFolder;
+
+namespace {
+
+constexpr auto kLong = std::chrono::seconds(180);
+constexpr int kWorld = 3;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+void run_cpp(const std::string& folder, const std::string& phase) {
+  const auto outcome = ddp::test::run(
+      Command{
+          {variable("DDPRUN"),
+           "--nproc-per-node",
+           std::to_string(kWorld),
+           variable("DDP_PROGRAMS") + "/language_trainer",
+           folder,
+           phase},
+          {{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}}},
+      kLong);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+}
+
+/// Returns what rank 0 printed.
+std::string run_python(
+    const std::string& folder,
+    const std::string& phase,
+    int world = kWorld) {
+  const auto port = std::to_string(ddp::test::free_port());
+  std::vector<Command> commands;
+  for (int rank = 0; rank < world; ++rank) {
+    commands.push_back(
+        {{variable("DDP_PYTHON"),
+          variable("DDP_SOURCE") + "/tests/parity/language_trainer.py",
+          folder,
+          phase},
+         {{"OMP_NUM_THREADS", "1"},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", port},
+          {"RANK", std::to_string(rank)},
+          {"WORLD_SIZE", std::to_string(world)}}});
+  }
+  const auto outcomes = ddp::test::run(commands, kLong);
+  for (const auto& outcome : outcomes) {
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+  }
+  return outcomes[0].output;
+}
+
+/// What the last phase found, by optimizer and by the two ways.
+std::map<std::string, std::string> parse(const std::string& output) {
+  std::map<std::string, std::string> found;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    const auto colon = line.find(": ");
+    if (colon != std::string::npos) {
+      found[line.substr(0, colon)] = line.substr(colon + 2);
+    }
+  }
+  return found;
+}
+
+} // namespace
+
+TEST_CASE("a training changes its language and back") {
+  if (variable("DDP_PYTHON").empty()) {
+    std::cout << "[skipped] DDP_PYTHON names no Python that has torch\n";
+    return;
+  }
+  const TemporaryFolder folder;
+  run_python(folder.path(), "0", 1);
+  run_cpp(folder.path(), "1");
+  run_python(folder.path(), "2");
+  run_cpp(folder.path(), "3");
+  const auto output = run_python(folder.path(), "4");
+  INFO(output);
+  const auto found = parse(output);
+  for (const std::string name :
+       {"sgd", "adam", "adamw", "rmsprop", "adagrad"}) {
+    // By way of the other language, which changes nothing.
+    CHECK(found.at(name + " cpp-all cpp-py-cpp") == "equal");
+    CHECK(found.at(name + " py-all py-cpp-py") == "equal");
+    // One half in each. LibTorch's Adam rounds in other places than Python's.
+    const bool same_arithmetic = name.rfind("adam", 0) != 0;
+    for (const std::string ways :
+         {" cpp-all py-all", " py-all cpp-py", " py-all py-cpp"}) {
+      const auto difference = found.at(name + ways);
+      INFO(name << ways << ": " << difference);
+      if (same_arithmetic) {
+        CHECK(difference == "equal");
+      } else {
+        CHECK(std::stod(difference) < 1e-5);
+      }
+    }
+  }
+}

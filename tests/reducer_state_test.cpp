@@ -1,0 +1,295 @@
+// A Reducer that goes on with another's layout.
+#include <tests/support/catch.h>
+#include <tests/support/ivalue_text.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+#include <tests/support/shared_folder.h>
+
+#include <checkpoint/training_state.h>
+#include <ddp/distributed_data_parallel.h>
+#include <ddp/reducer.h>
+
+using c10::IValue;
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::ReducerOptions;
+using ddp::TrainingState;
+
+namespace {
+
+constexpr int64_t kSteps = 6;
+
+/// Gradients come in another order than parameters are registered in.
+struct ShuffledNet : torch::nn::Module {
+  ShuffledNet() {
+    a = register_module("a", torch::nn::Linear(29, 31));
+    b = register_module("b", torch::nn::Linear(37, 29));
+    c = register_module("c", torch::nn::Linear(23, 3));
+    d = register_module("d", torch::nn::Linear(5, 37));
+    e = register_module("e", torch::nn::Linear(31, 23));
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    return c(torch::tanh(e(torch::tanh(a(torch::tanh(b(torch::tanh(d(x)))))))));
+  }
+  torch::nn::Linear a{nullptr}, b{nullptr}, c{nullptr}, d{nullptr}, e{nullptr};
+};
+
+struct Run {
+  Run(const ProcessGroup& own_group, const ReducerOptions& options)
+      : group(own_group),
+        // Of which there are many here: connections take their time.
+        reducer(net, group, ReducerOptions(options).share_communicator(true)) {
+    state.add("net", net).add("optimizer", optimizer).add("step", step);
+    state.add("reducer", reducer);
+  }
+
+  void train_to(int64_t end) {
+    for (; step < end; ++step) {
+      const auto input = ddp::test::batch(group, step, 5);
+      optimizer.zero_grad();
+      net->forward(input).square().mean().backward();
+      optimizer.step();
+    }
+  }
+
+  bool has_bits_of(const Run& other) const {
+    const auto own = net->parameters();
+    const auto others = other.net->parameters();
+    return std::equal(
+        own.begin(), own.end(), others.begin(), [](auto& x, auto& y) {
+          return x.equal(y);
+        });
+  }
+
+  ProcessGroup group;
+  std::shared_ptr<ShuffledNet> net = [] {
+    torch::manual_seed(7);
+    return std::make_shared<ShuffledNet>();
+  }();
+  Reducer reducer;
+  torch::optim::SGD optimizer{
+      net->parameters(),
+      torch::optim::SGDOptions(0.1).momentum(0.9)};
+  int64_t step = 0;
+  TrainingState state;
+};
+
+ReducerOptions small_buckets() {
+  return ReducerOptions().bucket_cap_mb(0.002);
+}
+
+/// The state without its part for the Reducer, which a fresh one supplies.
+IValue forget_layout(const IValue& state, const Run& fresh) {
+  auto dict = state.deepcopy();
+  dict.toGenericDict().insert_or_assign(
+      "reducer", fresh.reducer.state_dict().deepcopy());
+  return dict;
+}
+
+/// `learns` is after how many steps the order of gradients is learned; 0:
+/// never.
+void compare(
+    const ProcessGroup& group,
+    const ReducerOptions& options,
+    int64_t learns) {
+  Run whole(group, options);
+  whole.train_to(kSteps);
+  for (const int64_t stop : {0, 1, 2, 3}) {
+    INFO("stopped after " << stop);
+    Run first(group, options);
+    first.train_to(stop);
+    const auto state = first.state.state_dict(group).deepcopy();
+    const auto layout = first.reducer.buckets();
+    first.train_to(kSteps);
+    REQUIRE(first.has_bits_of(whole));
+
+    for (const int64_t before : {0, 3}) { // fresh, and in use already
+      Run resumed(group, options);
+      resumed.train_to(before);
+      resumed.state.load_state_dict(state, group);
+      REQUIRE(resumed.reducer.buckets() == layout);
+      resumed.train_to(kSteps);
+      REQUIRE(resumed.has_bits_of(whole));
+      REQUIRE(resumed.reducer.buckets() == whole.reducer.buckets());
+    }
+
+    Run forgetful(group, options);
+    forgetful.state.load_state_dict(forget_layout(state, forgetful), group);
+    const bool learned = learns > 0 && stop >= learns;
+    REQUIRE((forgetful.reducer.buckets() == layout) == !learned);
+    forgetful.train_to(kSteps);
+    const bool differs = learns > 0 && stop > 0; // it learns later, at least
+    REQUIRE(forgetful.has_bits_of(whole) == !differs);
+  }
+}
+
+} // namespace
+
+TEST_CASE("a run that goes on adds gradients as one that never stopped") {
+  ddp::test::ranks(3, [](ProcessGroup group) {
+    compare(group, small_buckets(), 1);
+    compare(group, small_buckets().static_graph(true), 2);
+    compare(group, small_buckets().find_unused_parameters(true), 0);
+    compare(group, ReducerOptions().bucket_cap_mb_list({0.001, 0.004}), 1);
+  });
+}
+
+TEST_CASE("a file has the layout, of a wrapper's Reducer too") {
+  const ddp::test::SharedFolder folder;
+  ddp::test::ranks(3, [&](ProcessGroup group) {
+    const auto make = [&] {
+      return ddp::DistributedDataParallel<ShuffledNet>(
+          std::make_shared<ShuffledNet>(), group, small_buckets());
+    };
+    auto model = make();
+    model->forward(torch::ones({2, 5})).sum().backward();
+    TrainingState state;
+    state.add("model", model).add("reducer", model->reducer());
+    state.save(folder.path + "/run.pt", group);
+
+    auto resumed = make();
+    REQUIRE(resumed->reducer().buckets() != model->reducer().buckets());
+    TrainingState other;
+    other.add("model", resumed).add("reducer", resumed->reducer());
+    REQUIRE(other.load(folder.path + "/run.pt", group));
+    REQUIRE(resumed->reducer().buckets() == model->reducer().buckets());
+  });
+}
+
+TEST_CASE("what was unfrozen in the first run keeps its buckets") {
+  ddp::test::ranks(3, [](ProcessGroup group) {
+    const auto make = [](bool frozen) {
+      auto net = std::make_shared<ShuffledNet>();
+      for (auto& parameter : net->b->parameters()) {
+        parameter.set_requires_grad(!frozen);
+      }
+      return net;
+    };
+    for (const bool unused : {false, true}) {
+      const auto options = small_buckets().find_unused_parameters(unused);
+      const auto backward = [](ShuffledNet& net) {
+        net.forward(torch::ones({2, 5})).sum().backward();
+      };
+      const auto net = make(true);
+      Reducer whole(net, group, options);
+      backward(*net);
+      const auto frozen_state = whole.state_dict().deepcopy();
+      for (auto& parameter : net->b->parameters()) {
+        parameter.set_requires_grad(true);
+      }
+      backward(*net);
+      for (const bool frozen : {false, true}) { // when it goes on
+        const auto resumed_net = make(frozen);
+        Reducer resumed(resumed_net, group, options);
+        resumed.load_state_dict(whole.state_dict());
+        REQUIRE(resumed.buckets() == whole.buckets());
+        resumed.load_state_dict(frozen_state);
+        REQUIRE(resumed.buckets() != whole.buckets());
+        for (auto& parameter : resumed_net->b->parameters()) {
+          parameter.set_requires_grad(true);
+        }
+        backward(*resumed_net); // takes it in as the first run did
+        REQUIRE(resumed.buckets() == whole.buckets());
+        for (const auto& parameter : resumed_net->parameters()) {
+          REQUIRE(parameter.grad().defined());
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("the options of the run that goes on decide") {
+  ddp::test::ranks(3, [](ProcessGroup group) {
+    Run first(group, small_buckets());
+    first.train_to(1);
+    const auto state = first.reducer.state_dict();
+
+    Run larger(group, ReducerOptions());
+    larger.reducer.load_state_dict(state);
+    REQUIRE(larger.reducer.buckets().size() == 1); // of another order, though
+    REQUIRE(larger.reducer.buckets() != Run(group, {}).reducer.buckets());
+
+    const auto never = small_buckets().find_unused_parameters(true);
+    Run fixed(group, never);
+    const auto layout = fixed.reducer.buckets();
+    fixed.reducer.load_state_dict(state);
+    REQUIRE(fixed.reducer.buckets() == layout);
+    fixed.train_to(3);
+    REQUIRE(fixed.reducer.buckets() == layout);
+
+    Run learning(group, small_buckets());
+    learning.reducer.load_state_dict(fixed.reducer.state_dict());
+    learning.train_to(1);
+    REQUIRE(learning.reducer.buckets() == first.reducer.buckets());
+  });
+}
+
+TEST_CASE("a group of one takes a layout and passes it on") {
+  ddp::test::ranks(3, [](ProcessGroup group) {
+    Run first(group, small_buckets());
+    first.train_to(1);
+    Run alone(ProcessGroup(), small_buckets());
+    alone.reducer.load_state_dict(first.reducer.state_dict());
+    alone.train_to(2);
+    REQUIRE(
+        ddp::test::text_of(alone.reducer.state_dict()) ==
+        ddp::test::text_of(first.reducer.state_dict()));
+    Run fresh(ProcessGroup(), small_buckets());
+    Run again(group, small_buckets());
+    again.reducer.load_state_dict(fresh.reducer.state_dict());
+    again.train_to(1);
+    REQUIRE(again.reducer.buckets() == first.reducer.buckets());
+  });
+}
+
+TEST_CASE("the layout of another model is refused and changes nothing") {
+  ddp::test::ranks(3, [](ProcessGroup group) {
+    Run run(group, small_buckets());
+    const auto before = run.reducer.buckets();
+    const auto refuse = [&](const IValue& state, const std::string& reason) {
+      REQUIRE_THROWS_WITH(
+          run.reducer.load_state_dict(state), ContainsSubstring(reason));
+      REQUIRE(run.reducer.buckets() == before);
+    };
+    const auto refuse_of = [&](const auto& target, const std::string& reason) {
+      Reducer other(target, group, small_buckets());
+      refuse(other.state_dict(), reason);
+    };
+    refuse_of(
+        std::make_shared<ddp::test::UnevenNet>(),
+        "number 0 is first.weight [513, 7] in it, and a.weight [31, 29] here");
+    auto parameters = ShuffledNet().named_parameters();
+    parameters.insert("f", torch::zeros({2}, torch::requires_grad()));
+    refuse_of(parameters, "number 10 is f [2] in it, and missing here");
+    auto fewer = ShuffledNet().named_parameters();
+    fewer.erase("e.bias");
+    refuse_of(fewer, "number 9 is missing in it, and e.bias [23] here");
+
+    Run trained(group, small_buckets());
+    trained.train_to(1);
+    const auto good = trained.reducer.state_dict();
+    const auto refuse_with =
+        [&](const char* key, const IValue& value, const std::string& reason) {
+          auto state = good.deepcopy();
+          state.toGenericDict().insert_or_assign(key, value);
+          refuse(state, reason);
+        };
+    refuse(3, "no Reducer's");
+    refuse_with("orders", 3, "no Reducer's");
+    refuse_with("rebuilt", 3, "no Reducer's");
+    refuse_with("rebuild_in", -1, "no Reducer's");
+    using Orders = std::vector<std::vector<int64_t>>;
+    refuse_with("orders", Orders{{0, 1}, {1}}, "in no place or in two");
+    refuse_with("orders", Orders{{10}}, "parameter 10 of 10");
+    refuse_with("orders", Orders{{-1}}, "parameter -1 of 10");
+    run.reducer.load_state_dict(good);
+    REQUIRE(run.reducer.buckets() == trained.reducer.buckets());
+
+    const auto sparse = ShuffledNet().named_parameters();
+    Reducer other(
+        sparse, group, small_buckets().sparse_parameters({"a.weight"}));
+    REQUIRE_THROWS_WITH(
+        other.load_state_dict(good),
+        ContainsSubstring("a.weight is dense in it, and sparse here"));
+  });
+}

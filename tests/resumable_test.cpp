@@ -1,0 +1,95 @@
+// examples/resumable.cpp, stopped by signals under ddprun and mpirun.
+#include <tests/support/catch.h>
+#include <tests/support/mpirun.h>
+#include <tests/support/process.h>
+
+#include <csignal>
+#include <sstream>
+
+using ddp::test::Command;
+using ddp::test::kLong;
+using ddp::test::Process;
+using ddp::test::TemporaryFolder;
+using ddp::test::variable;
+
+namespace {
+
+const std::map<std::string, std::string> kEnvironment{
+    {"DDP_BACKEND", "gloo"},
+    {"OMP_NUM_THREADS", "1"}};
+
+std::vector<std::string> example(const std::string& folder) {
+  return {variable("DDP_EXAMPLES") + "/resumable", folder, "--epochs", "4"};
+}
+
+Command with_ddprun(const std::string& folder) {
+  std::vector<std::string> arguments{variable("DDPRUN"), "--nproc-per-node=3"};
+  for (const auto& argument : example(folder)) {
+    arguments.push_back(argument);
+  }
+  return {arguments, kEnvironment};
+}
+
+/// What follows `start` in the output, up to the line's end.
+std::string after(const std::string& output, const std::string& start) {
+  const auto at = output.find(start);
+  if (at == std::string::npos) {
+    return "";
+  }
+  std::istringstream rest(output.substr(at + start.size()));
+  std::string line;
+  std::getline(rest, line);
+  return line;
+}
+
+/// Runs from its beginning, or where it was stopped, to its end.
+std::string parameters_of(const std::string& folder, const std::string& from) {
+  const auto outcome = ddp::test::run(with_ddprun(folder), kLong);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  REQUIRE(after(outcome.output, "goes on from step ") == from);
+  return after(outcome.output, "parameters ");
+}
+
+/// Signals a run in its second epoch and returns the step at which it stopped.
+std::string stop(const Command& command, int signal, int exit_code) {
+  Process process(command);
+  REQUIRE(process.wait_for("epoch 2", kLong));
+  process.signal(signal);
+  const auto outcome = process.finish(kLong);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == exit_code);
+  const auto step = after(outcome.output, "stopped at step ");
+  REQUIRE(step != "");
+  return step;
+}
+
+} // namespace
+
+TEST_CASE("a run that a signal stops goes on with the same bits") {
+  const TemporaryFolder folder;
+  const auto expected = parameters_of(folder / "whole", "");
+  REQUIRE(expected.size() == 16);
+
+  const auto stopped = folder / "ddprun";
+  const auto step = stop(with_ddprun(stopped), SIGTERM, 128 + SIGTERM);
+  CHECK(parameters_of(stopped, step) == expected);
+
+  if (!ddp::test::have()) {
+    return;
+  }
+  const auto under_mpirun = folder / "mpirun";
+  std::vector<std::string> arguments{
+      "mpirun",
+      "--allow-run-as-root",
+      "--oversubscribe",
+      "--bind-to",
+      "none",
+      "-n",
+      "3"};
+  for (const auto& argument : example(under_mpirun)) {
+    arguments.push_back(argument);
+  }
+  const auto mpirun_step = stop({arguments, kEnvironment}, SIGUSR1, 0);
+  CHECK(parameters_of(under_mpirun, mpirun_step) == expected);
+}

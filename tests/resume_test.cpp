@@ -1,0 +1,253 @@
+// A run that is killed again and again ends as the one that was not.
+#include <tests/support/catch.h>
+#include <tests/support/ivalue_text.h>
+#include <tests/support/ranks.h>
+#include <tests/support/shared_folder.h>
+
+#include <checkpoint/checkpoint_manager.h>
+#include <ddp/reducer.h>
+#include <ddp/seed.h>
+#include <samplers/distributed_sampler.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <sstream>
+#include <thread>
+
+using ddp::ProcessGroup;
+using ddp::test::Process;
+using ddp::test::SharedFolder;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr int kWorld = 3;
+constexpr int64_t kSteps = 60;
+constexpr int64_t kInterval = 3; // between saves
+constexpr uint64_t kSeed = 5;
+
+struct Training {
+  Training(const std::string& folder, bool asynchronous)
+      : group(ddp::init_process_group()),
+        checkpoints(
+            folder,
+            whole_state(),
+            group,
+            ddp::CheckpointManagerOptions().keep_last(2).asynchronous(
+                asynchronous)) {}
+
+  ddp::TrainingState& whole_state() {
+    state.add("net", net).add("optimizer", optimizer).add("reducer", reducer);
+    state.add("scheduler", scheduler).add("sampler", sampler);
+    state.add("step", step).add("loss", loss).add_random_state();
+    state.add_generator("own", own);
+    return state;
+  }
+
+  void train_step() {
+    const auto indices = sampler.next(4);
+    if (!indices) {
+      sampler.set_epoch(sampler.epoch() + 1);
+      sampler.reset();
+      return train_step();
+    }
+    const auto count = static_cast<int64_t>(indices->size());
+    auto input = torch::rand({count, 6}); // differs over ranks
+    for (int64_t i = 0; i < count; ++i) {
+      input[i] *= 1e-2 * static_cast<double>((*indices)[i] + own() % 7);
+    }
+    optimizer.zero_grad();
+    const auto value = net->forward(input).square().mean();
+    value.backward();
+    optimizer.step();
+    scheduler.step();
+    sampler.advance(indices->size());
+    auto mean = value.detach();
+    group.all_reduce(mean, ddp::ReduceOp::kMean);
+    loss = loss * 0.9 + mean.item<double>();
+    ++step;
+  }
+
+  ProcessGroup group;
+  uint64_t seed = ddp::manual_seed(kSeed, group);
+  torch::nn::Sequential net{
+      torch::nn::Linear(6, 32),
+      torch::nn::Tanh(),
+      torch::nn::Dropout(0.2),
+      torch::nn::Linear(32, 8),
+      torch::nn::BatchNorm1d(8),
+      torch::nn::Linear(8, 2)};
+  // Several buckets, and others after the first step.
+  ddp::Reducer reducer{net, group, ddp::ReducerOptions().bucket_cap_mb(3e-4)};
+  torch::optim::Adam optimizer{net->parameters(), 0.01};
+  torch::optim::StepLR scheduler{optimizer, 7, 0.8};
+  ddp::DistributedSampler sampler{70, group};
+  int64_t step = 0;
+  double loss = 0;
+  std::mt19937 own{static_cast<unsigned>(3 + group.rank())};
+  ddp::TrainingState state;
+  ddp::CheckpointManager checkpoints;
+};
+
+void train(const std::string& folder, bool asynchronous) {
+  Training run(folder, asynchronous);
+  ddp::seed_rank_streams(kSeed, 0, run.group);
+  const auto found = run.checkpoints.load();
+  run.sampler.reset();
+  std::cout << "from " << (found ? found->step : 0) << std::endl;
+  while (run.step < kSteps) {
+    run.train_step();
+    if (run.step % kInterval == 0) {
+      run.checkpoints.save(run.step);
+    }
+    std::cout << "step " << run.step << '.' << std::endl;
+  }
+  run.checkpoints.wait();
+  const auto rank = std::to_string(run.group.rank());
+  std::ofstream(folder + ".rank" + rank)
+      << ddp::test::text_of(run.state.state_dict(run.group));
+  std::cout << "ended" << std::endl;
+}
+
+/// The number of the last line of a rank's output that begins with `word`, or
+/// -1. The last line may be cut off.
+int64_t last_number(const std::string& output, const std::string& word) {
+  int64_t number = -1;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream parts(line);
+    std::string first;
+    int64_t second = 0;
+    if (parts >> first >> second && first == word) {
+      number = second;
+    }
+  }
+  return number;
+}
+
+/// Starts runs in folders, each with the same processes.
+class Runs {
+ public:
+  Runs()
+      : commands_(ddp::test::commands_of_ranks(kWorld, [] {
+          train(
+              std::getenv("DDP_TEST_RUN"),
+              std::getenv("DDP_TEST_ASYNCHRONOUS") != nullptr);
+        })) {}
+
+  std::vector<Process> start(const std::string& folder, bool asynchronous) {
+    const auto port = std::to_string(ddp::test::free_port());
+    std::vector<Process> ranks;
+    for (auto command : commands_) {
+      command.environment["MASTER_PORT"] = port;
+      command.environment["DDP_TEST_RUN"] = folder;
+      command.environment["DDP_TEST_ASYNCHRONOUS"] = asynchronous ? "1" : "";
+      ranks.emplace_back(command);
+    }
+    return ranks;
+  }
+
+ private:
+  std::vector<ddp::test::Command> commands_;
+};
+
+/// A run that is killed `kills` times, each at a random moment of a random
+/// rank's, and gone on with to the end. The other ranks end by themselves.
+struct KilledRun {
+  std::string folder;
+  bool asynchronous = false;
+  int kills = 0;
+  std::function<void()> before_going_on = [] {};
+
+  /// Why it is not as it should be, or nothing.
+  std::string difference(Runs& runs, std::mt19937& random) const {
+    // What was being written in the background may be lost besides.
+    const auto lost = kInterval * (asynchronous ? 2 : 1);
+    int64_t reached = 0;
+    for (int kill = 0; kill <= kills; ++kill) {
+      auto ranks = runs.start(folder, asynchronous);
+      const auto victim = random() % kWorld;
+      if (kill < kills) {
+        const auto span = (kSteps - 12 - reached) / (kills - kill);
+        // There is a checkpoint by the time of the first.
+        const auto step = std::max(reached, kInterval * 2) + 1 +
+            static_cast<int64_t>(random()) % std::max<int64_t>(1, span);
+        ranks[victim].wait_for("step " + std::to_string(step) + ".", 60s);
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+        ranks[victim].signal(SIGKILL);
+      }
+      const auto before = reached;
+      for (size_t rank = 0; rank < ranks.size(); ++rank) {
+        const auto outcome = ranks[rank].finish(60s);
+        const bool killed = kill < kills && rank == victim;
+        if (outcome.hung || (killed && outcome.exit_code != 128 + SIGKILL) ||
+            (kill == kills && outcome.exit_code != 0)) {
+          return outcome.output;
+        }
+        const auto began = last_number(outcome.output, "from");
+        if (kill > 0 && (began <= 0 || began < before - lost)) {
+          return "began from " + std::to_string(began) + " after " +
+              std::to_string(before);
+        }
+        reached = std::max(reached, last_number(outcome.output, "step"));
+      }
+      before_going_on();
+    }
+    return "";
+  }
+};
+
+std::string result(const std::string& folder) {
+  std::string all;
+  for (int rank = 0; rank < kWorld; ++rank) {
+    all += ddp::test::read_text(folder + ".rank" + std::to_string(rank));
+  }
+  return all;
+}
+
+int number_of_kills() {
+  const auto* text = std::getenv("DDP_TEST_KILLS");
+  return text ? std::atoi(text) : 4;
+}
+
+} // namespace
+
+TEST_CASE("a run that is killed goes on from its last checkpoint, bit by bit") {
+  const SharedFolder shared;
+  Runs runs;
+  std::mt19937 random(7);
+  const auto whole = shared.path + "whole";
+  REQUIRE(KilledRun{whole}.difference(runs, random) == "");
+  const auto expected = result(whole);
+  REQUIRE(expected.find("exp_avg") != std::string::npos);
+  for (const bool asynchronous : {false, true}) {
+    int left = number_of_kills();
+    for (int run = 0; left > 0; ++run) {
+      const auto kills = std::min(left, 5);
+      left -= kills;
+      const auto folder =
+          shared.path + (asynchronous ? "a" : "s") + std::to_string(run);
+      REQUIRE(
+          KilledRun{folder, asynchronous, kills}.difference(runs, random) ==
+          "");
+      const bool equal = result(folder) == expected;
+      INFO(folder);
+      REQUIRE(equal);
+    }
+  }
+}
+
+TEST_CASE("a run whose checkpoints are gone is seen to begin anew") {
+  const SharedFolder shared;
+  Runs runs;
+  std::mt19937 random(8);
+  const auto folder = shared.path + "gone";
+  const auto remove = [&] { std::filesystem::remove_all(folder); };
+  const KilledRun run{folder, false, 1, remove};
+  REQUIRE_THAT(
+      run.difference(runs, random), ContainsSubstring("began from 0 after"));
+}
