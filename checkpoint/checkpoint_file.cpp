@@ -15,25 +15,16 @@
 namespace ddp {
 namespace {
 
-constexpr const char* kTreeKey = "ddp.tree";
-
 bool is_safetensors(const std::string& path) {
   return std::filesystem::path(path).extension() == ".safetensors";
 }
 
-// The first character of the header; a zip file has the number of a method of
-// compression there, which are fewer.
-bool begins_as_safetensors(const detail::ByteSource& file) {
-  constexpr uint64_t kHeader = sizeof(uint64_t);
-  return file.size() > kHeader && file.text(kHeader, 1) == "{";
-}
-
 c10::IValue read(const detail::ByteSource& file, const std::string& path) {
-  if (!begins_as_safetensors(file) && !is_safetensors(path)) {
+  if (!detail::begins_as_safetensors(file) && !is_safetensors(path)) {
     return detail::TorchArchive(file).value();
   }
   auto content = detail::read_safetensors(file);
-  const auto tree = content.metadata.find(kTreeKey);
+  const auto tree = content.metadata.find(detail::kTreeKey);
   return tree == content.metadata.end()
       ? detail::tree_of(content.tensors)
       : detail::unflatten(tree->second, content.tensors);

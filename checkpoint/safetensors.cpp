@@ -73,32 +73,6 @@ std::string digest_of(const at::Tensor& tensor) {
   return digest.hex();
 }
 
-// The text of the header, which ends where the data begins.
-std::string read_header(const detail::ByteSource& file) {
-  TORCH_CHECK(
-      file.size() >= kLengthBytes,
-      "truncated: it has ",
-      file.size(),
-      " bytes, the length of the header alone takes ",
-      kLengthBytes);
-  uint64_t header_bytes = 0;
-  file.read(0, &header_bytes, kLengthBytes);
-  TORCH_CHECK(
-      header_bytes <= kMaxHeaderBytes,
-      "no safetensors file: its header would have ",
-      header_bytes,
-      " bytes, the format allows ",
-      kMaxHeaderBytes);
-  const auto rest = file.size() - kLengthBytes;
-  TORCH_CHECK(
-      header_bytes <= rest,
-      "truncated: it says that ",
-      header_bytes,
-      " bytes of header follow, the file has ",
-      rest);
-  return file.text(kLengthBytes, header_bytes);
-}
-
 at::Tensor read_tensor(
     const detail::ByteSource& file,
     uint64_t data_offset,
@@ -123,8 +97,39 @@ at::Tensor read_tensor(
 
 } // namespace
 
+// The first character of the header; a zip file has the number of a method of
+// compression there, which are fewer.
+bool detail::begins_as_safetensors(const ByteSource& file) {
+  return file.size() > kLengthBytes && file.text(kLengthBytes, 1) == "{";
+}
+
+std::string detail::read_safetensors_header(const ByteSource& file) {
+  TORCH_CHECK(
+      file.size() >= kLengthBytes,
+      "truncated: it has ",
+      file.size(),
+      " bytes, the length of the header alone takes ",
+      kLengthBytes);
+  uint64_t header_bytes = 0;
+  file.read(0, &header_bytes, kLengthBytes);
+  TORCH_CHECK(
+      header_bytes <= kMaxHeaderBytes,
+      "no safetensors file: its header would have ",
+      header_bytes,
+      " bytes, the format allows ",
+      kMaxHeaderBytes);
+  const auto rest = file.size() - kLengthBytes;
+  TORCH_CHECK(
+      header_bytes <= rest,
+      "truncated: it says that ",
+      header_bytes,
+      " bytes of header follow, the file has ",
+      rest);
+  return file.text(kLengthBytes, header_bytes);
+}
+
 SafetensorsFile detail::read_safetensors(const ByteSource& file) {
-  const auto text = read_header(file);
+  const auto text = read_safetensors_header(file);
   const auto data_offset = kLengthBytes + text.size();
   auto header = parse_header(text, file.size() - data_offset);
   SafetensorsFile result;

@@ -1,16 +1,17 @@
-# `cmake --install`: libraries, headers, ddprun and the package that
-# find_package(ddp) reads.
+# `cmake --install`: libraries, headers, ddprun, ddp-checkpoint and the package
+# that find_package(ddp) reads.
 include(CMakePackageConfigHelpers)
 set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddp)
 
 install(TARGETS ddp EXPORT ddpTargets)
-install(TARGETS ddprun)
+install(TARGETS ddprun ddp-checkpoint)
 if(TARGET ddp_mpi) # nobody links it
   install(TARGETS ddp_mpi LIBRARY NAMELINK_SKIP)
 endif()
 install(DIRECTORY ddp samplers checkpoint DESTINATION ${DDP_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h"
   PATTERN "detail" EXCLUDE PATTERN "backends" EXCLUDE
+  PATTERN "command" EXCLUDE
   # How it is made, and no interface:
   PATTERN "bucket.h" EXCLUDE PATTERN "bucket_layout.h" EXCLUDE
   PATTERN "device_choice.h" EXCLUDE

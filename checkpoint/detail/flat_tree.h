@@ -7,6 +7,9 @@
 
 namespace ddp::detail {
 
+/// Where a safetensors file's metadata have the structure.
+constexpr const char* kTreeKey = "ddp.tree";
+
 /// A value as tensors by name and a text for the rest of it.
 struct FlatTree {
   /// Named by their places, such as "optimizer.state.0.exp_avg".

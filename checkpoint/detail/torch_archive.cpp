@@ -3,6 +3,7 @@
 #include <checkpoint/detail/pickle_reader.h>
 #include <checkpoint/detail/plain_tensor.h>
 #include <checkpoint/detail/torch_archive.h>
+#include <checkpoint/detail/zip_format.h>
 
 #include <algorithm>
 #include <set>
@@ -57,14 +58,12 @@ std::string TorchArchive::required(const std::string& name) const {
   return *std::move(content);
 }
 
-at::Storage TorchArchive::storage(const std::string& key) const {
-  const auto* found = zip_.find(prefix_ + "data/" + key);
-  TORCH_CHECK(
-      found != nullptr, "there is no record for its storage '", key, "'");
-  return zip_.tensor(*found).storage();
+bool TorchArchive::has_digests() const {
+  return zip_.find(zip::kDigestRecord) != nullptr;
 }
 
-c10::IValue TorchArchive::value() const {
+c10::IValue TorchArchive::outline(
+    const std::function<at::Storage(const ZipRecord&)>& load) const {
   const auto order = record("byteorder");
   TORCH_CHECK(
       !order.has_value() || *order == "little",
@@ -72,12 +71,21 @@ c10::IValue TorchArchive::value() const {
       order.value_or(""),
       "-endian, this library reads little-endian ones");
   const auto pickle = required("data.pkl");
-  std::set<std::string> used{prefix_ + "data.pkl", prefix_ + "byteorder"};
-  auto value = read_pickle(
+  return read_pickle(
       pickle, kBudget + kBudgetPerByte * size_, [&](const std::string& key) {
-        used.insert(prefix_ + "data/" + key);
-        return storage(key);
+        const auto* found = zip_.find(prefix_ + "data/" + key);
+        TORCH_CHECK(
+            found != nullptr, "there is no record for its storage '", key, "'");
+        return load(*found);
       });
+}
+
+c10::IValue TorchArchive::value() const {
+  std::set<std::string> used{prefix_ + "data.pkl", prefix_ + "byteorder"};
+  auto value = outline([&](const ZipRecord& record) {
+    used.insert(record.name);
+    return zip_.tensor(record).storage();
+  });
   for (const auto& record : zip_.records()) {
     // LibTorch writes code that only its own modules need.
     const bool code = record.name.rfind(prefix_ + "code/", 0) == 0;

@@ -6,6 +6,7 @@
 #include <checkpoint/detail/zip_reader.h>
 #include <checkpoint/detail/zip_writer.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -22,12 +23,19 @@ class TorchArchive {
   /// Reads everything, and verifies the records that are not used too.
   c10::IValue value() const;
 
+  /// The value with storages that `load` makes of their records. Neither those
+  /// nor the records that are not used are read or verified.
+  c10::IValue outline(
+      const std::function<at::Storage(const ZipRecord&)>& load) const;
+
+  /// Whether the file has digests of every byte.
+  bool has_digests() const;
+
   /// The content of another record, if there is one.
   std::optional<std::string> record(const std::string& name) const;
 
  private:
   std::string required(const std::string& name) const;
-  at::Storage storage(const std::string& key) const;
 
   ZipReader zip_;
   uint64_t size_;

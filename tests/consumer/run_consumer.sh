@@ -22,6 +22,8 @@ cmake --build "$work/build"
 "$work/prefix/bin/ddprun" --nproc-per-node 2 \
   "$work/build/consumer" 2 "$work/model.safetensors"
 
+"$work/prefix/bin/ddp-checkpoint" verify "$work/model.safetensors"
+
 # Were it not to compare, the runs above would say nothing.
 if "$work/build/consumer" 2 "$work/model.safetensors" 2>/dev/null; then
   echo 'the program passed with a world size that it does not have'

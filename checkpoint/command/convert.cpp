@@ -1,0 +1,93 @@
+#include <c10/util/Exception.h>
+#include <checkpoint/checkpoint_file.h>
+#include <checkpoint/command/leaves.h>
+#include <checkpoint/command/rewritten_file.h>
+#include <checkpoint/command/subcommands.h>
+#include <checkpoint/detail/flat_tree.h>
+
+#include <memory>
+#include <string>
+
+namespace ddp::command {
+namespace {
+
+struct ConvertOptions {
+  std::string input;
+  std::string output;
+  std::string entry;
+  bool flat = false;
+};
+
+c10::IValue entry_of(const c10::IValue& content, const std::string& name) {
+  std::string names;
+  if (content.isGenericDict()) {
+    for (const auto& entry : content.toGenericDict()) {
+      if (entry.key().isString()) {
+        if (entry.key().toStringRef() == name) {
+          return entry.value();
+        }
+        names += (names.empty() ? "" : ", ") + entry.key().toStringRef();
+      }
+    }
+  }
+  C10_THROW_ERROR(
+      ValueError,
+      "the file has no entry '" + name + "'; it has " +
+          (names.empty() ? "none" : names));
+}
+
+c10::IValue flattened(const c10::IValue& content) {
+  for (const auto& leaf : leaves_of(content, /*whole_lists=*/true)) {
+    const bool empty =
+        leaf.value.isGenericDict(); // of a module without parameters
+    TORCH_CHECK_VALUE(
+        leaf.value.isTensor() || empty,
+        "--flat takes tensors only, and '",
+        leaf.name,
+        "' is none; --entry names a part of the file");
+  }
+  auto tensors = detail::flatten(content).tensors;
+  for (auto& tensor : tensors) {
+    tensor.value() = tensor.value().detach(); // as in Python's state_dict
+  }
+  return detail::tree_of(tensors);
+}
+
+void convert(const ConvertOptions& options) {
+  detail::check_extension(options.output);
+  auto checkpoint = read_checkpoint(options.input);
+  if (!options.entry.empty()) {
+    checkpoint.content = entry_of(checkpoint.content, options.entry);
+  }
+  if (options.flat) {
+    checkpoint.content = flattened(checkpoint.content);
+  }
+  write_checkpoint(options.output, checkpoint);
+}
+
+} // namespace
+
+void add_convert(CLI::App& app, int& /*exit_code*/) {
+  auto* command = app.add_subcommand(
+      "convert", "Writes a checkpoint in the format of another extension.");
+  const auto options = std::make_shared<ConvertOptions>();
+  command->add_option("IN", options->input)->required()->type_name("");
+  command
+      ->add_option("OUT", options->output, "ends in .pt, .pth or .safetensors")
+      ->required()
+      ->type_name("");
+  command
+      ->add_option(
+          "--entry", options->entry, "this entry only, such as \"model\"")
+      ->type_name("NAME");
+  command->add_flag(
+      "--flat", options->flat, "one dict of tensors by names with dots");
+  command->footer(
+      "What torch::save writes of a module are dicts in dicts; with --flat it "
+      "becomes\nwhat Python's load_state_dict takes.\n\n"
+      "Example: ddp-checkpoint convert training.pt weights.safetensors "
+      "--entry model");
+  command->callback([options] { convert(*options); });
+}
+
+} // namespace ddp::command

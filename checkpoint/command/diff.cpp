@@ -1,0 +1,162 @@
+#include <checkpoint/checkpoint_file.h>
+#include <checkpoint/command/leaves.h>
+#include <checkpoint/command/subcommands.h>
+#include <checkpoint/command/tensor_difference.h>
+#include <checkpoint/command/text.h>
+
+#include <cmath>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace ddp::command {
+namespace {
+
+struct DiffOptions {
+  std::string a;
+  std::string b;
+  Tolerance tolerance;
+};
+
+std::string describe(const c10::IValue& value) {
+  return value.isTensor()
+      ? dtype_text(value.toTensor()) + " " + shape_text(value.toTensor())
+      : value_text(value, kLineWidth / 2);
+}
+
+std::string compare_tensors(
+    const at::Tensor& a,
+    const at::Tensor& b,
+    const Tolerance& tolerance) {
+  if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) {
+    return describe(a) + " against " + describe(b);
+  }
+  const auto difference = difference_of(a, b, tolerance);
+  if (difference.elements == 0) {
+    return "";
+  }
+  std::ostringstream text;
+  text << grouped(static_cast<uint64_t>(difference.elements)) << " of "
+       << counted(static_cast<uint64_t>(a.numel()), "element") << " differ";
+  if (difference.with_nan < difference.elements) {
+    text << ", by " << difference.largest << " at most";
+  }
+  if (difference.with_nan > 0) {
+    text << "; " << grouped(static_cast<uint64_t>(difference.with_nan))
+         << " where one is NaN";
+  }
+  return text.str();
+}
+
+bool close(const c10::IValue& a, const c10::IValue& b, const Tolerance& by) {
+  const auto is_number = [](const c10::IValue& value) {
+    return value.isDouble() || value.isInt();
+  };
+  if (!by.any() || !is_number(a) || !is_number(b)) {
+    return false;
+  }
+  const auto left = a.toScalar().toDouble();
+  const auto right = b.toScalar().toDouble();
+  return std::abs(left - right) <= by.absolute + by.relative * std::abs(right);
+}
+
+// How they differ; empty where they do not.
+std::string compare(
+    const c10::IValue& a,
+    const c10::IValue& b,
+    const Tolerance& tolerance) {
+  if (a.isTensor() && b.isTensor()) {
+    return compare_tensors(a.toTensor(), b.toTensor(), tolerance);
+  }
+  constexpr size_t kWhole = std::numeric_limits<size_t>::max();
+  const bool equal = !a.isTensor() && !b.isTensor() &&
+      value_text(a, kWhole) == value_text(b, kWhole);
+  return equal || close(a, b, tolerance)
+      ? ""
+      : describe(a) + " against " + describe(b);
+}
+
+using Leaves = std::vector<Leaf>;
+
+Leaves read_leaves(const std::string& path) {
+  return leaves_of(
+      read_checkpoint_file(path, LoadOptions().memory_map(true)),
+      /*whole_lists=*/false);
+}
+
+std::unordered_map<std::string, c10::IValue> by_name(const Leaves& leaves) {
+  std::unordered_map<std::string, c10::IValue> values;
+  for (const auto& leaf : leaves) {
+    values.emplace(leaf.name, leaf.value);
+  }
+  return values;
+}
+
+bool print_differences(
+    const Leaves& a,
+    const Leaves& b,
+    const DiffOptions& options) {
+  const auto in_a = by_name(a);
+  const auto in_b = by_name(b);
+  bool differ = false;
+  const auto print = [&](const std::string& text) {
+    differ = true;
+    std::cout << text << '\n';
+  };
+  for (const auto& leaf : a) {
+    const auto name = name_text(leaf.name);
+    const auto other = in_b.find(leaf.name);
+    if (other == in_b.end()) {
+      print("only in " + options.a + ": " + name + ", " + describe(leaf.value));
+      continue;
+    }
+    const auto text = compare(leaf.value, other->second, options.tolerance);
+    if (!text.empty()) {
+      print(name + ": " + text);
+    }
+  }
+  for (const auto& leaf : b) {
+    if (in_a.count(leaf.name) == 0) {
+      const auto name = name_text(leaf.name);
+      print("only in " + options.b + ": " + name + ", " + describe(leaf.value));
+    }
+  }
+  return differ;
+}
+
+} // namespace
+
+void add_diff(CLI::App& app, int& exit_code) {
+  auto* command =
+      app.add_subcommand("diff", "Says in what two checkpoints differ.");
+  const auto options = std::make_shared<DiffOptions>();
+  command->add_option("A", options->a)->required()->type_name("");
+  command->add_option("B", options->b)->required()->type_name("");
+  command
+      ->add_option(
+          "--rtol", options->tolerance.relative, "relative tolerance (0)")
+      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
+      ->type_name("X");
+  command
+      ->add_option(
+          "--atol", options->tolerance.absolute, "absolute tolerance (0)")
+      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
+      ->type_name("X");
+  command->footer(
+      "Tensors and values are compared by name, and bit by bit where no "
+      "tolerance is\ngiven; the files may be of different formats.\n"
+      "Exit code: 0 where nothing differs, 1 where something does, 2 where a "
+      "file\ncannot be read.\n\n"
+      "Example: ddp-checkpoint diff monday.pt tuesday.pt --rtol 1e-5");
+  command->callback([options, &exit_code] {
+    const auto a = read_leaves(options->a);
+    const auto b = read_leaves(options->b);
+    exit_code = print_differences(a, b, *options) ? kExitNegative : 0;
+  });
+}
+
+} // namespace ddp::command

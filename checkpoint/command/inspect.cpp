@@ -1,0 +1,176 @@
+#include <checkpoint/command/json_value.h>
+#include <checkpoint/command/leaves.h>
+#include <checkpoint/command/outline.h>
+#include <checkpoint/command/subcommands.h>
+#include <checkpoint/command/table.h>
+#include <checkpoint/command/text.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <unordered_set>
+
+namespace ddp::command {
+namespace {
+
+struct InspectOptions {
+  std::string file;
+  bool json = false;
+};
+
+void print_head(const std::string& path, const Outline& outline) {
+  std::cout << path << '\n'
+            << "  format   "
+            << (outline.is_safetensors ? "safetensors" : ".pt (zip)");
+  if (!outline.writer.empty()) {
+    std::cout << ", written by " << outline.writer;
+  }
+  std::cout << "\n  size     " << human_size(outline.bytes);
+  if (outline.bytes >= 1024) {
+    std::cout << " (" << grouped(outline.bytes) << " bytes)";
+  }
+  std::cout << "\n  digests  "
+            << (outline.has_digests          ? "of every byte"
+                    : outline.is_safetensors ? "none"
+                                             : "none; CRC-32 of each record")
+            << '\n';
+  for (const auto& [key, value] : outline.metadata) {
+    std::cout << "  metadata " << printable(key) << " = "
+              << value_text(value, kLineWidth / 2) << '\n';
+  }
+}
+
+// The parts of a training.
+void print_entries(const c10::IValue& content) {
+  if (!content.isGenericDict()) {
+    return;
+  }
+  const auto dict = content.toGenericDict();
+  if (std::all_of(dict.begin(), dict.end(), [](const auto& entry) {
+        return entry.value().isTensor();
+      })) {
+    return;
+  }
+  Table table;
+  table.add({"entry", "tensors", "elements", "size"});
+  for (const auto& entry : dict) {
+    const auto extent = extent_of(entry.value());
+    if (extent.tensors > 0) { // others are among the values
+      table.add(
+          {printable(key_text(entry.key())),
+           grouped(extent.tensors),
+           grouped(extent.elements),
+           human_size(extent.bytes)});
+    }
+  }
+  std::cout << '\n';
+  table.print(std::cout);
+}
+
+void print_tensors(const std::vector<Leaf>& leaves) {
+  Table table;
+  table.add({"tensor", "shape", "dtype", "size"});
+  Extent total;
+  std::unordered_set<const void*> storages;
+  for (const auto& leaf : leaves) {
+    if (leaf.value.isTensor()) {
+      const auto& tensor = leaf.value.toTensor();
+      total.add(tensor);
+      storages.insert(tensor.storage().unsafeGetStorageImpl());
+      table.add(
+          {name_text(leaf.name),
+           shape_text(tensor),
+           dtype_text(tensor),
+           human_size(tensor.nbytes())});
+    }
+  }
+  std::cout << '\n';
+  if (total.tensors > 0) {
+    table.print(std::cout);
+  }
+  std::cout << counted(total.tensors, "tensor") << ", "
+            << counted(total.elements, "element") << ", "
+            << human_size(total.bytes);
+  if (storages.size() < total.tensors) {
+    std::cout << "; " << grouped(total.tensors - storages.size())
+              << " of them share memory with others";
+  }
+  std::cout << '\n';
+}
+
+void print_values(const std::vector<Leaf>& leaves) {
+  constexpr size_t kLeast = 24;
+  bool first = true;
+  for (const auto& leaf : leaves) {
+    if (leaf.value.isTensor()) {
+      continue;
+    }
+    std::cout << (first ? "\n" : "");
+    first = false;
+    const auto left = name_text(leaf.name) + " = ";
+    const auto used = std::min(width_of(left), kLineWidth - kLeast);
+    std::cout << left << value_text(leaf.value, kLineWidth - used) << '\n';
+  }
+}
+
+Json to_json(const std::string& path, const Outline& outline) {
+  auto tensors = Json::array();
+  auto values = Json::array();
+  Extent total;
+  for (const auto& leaf : leaves_of(outline.content, /*whole_lists=*/true)) {
+    if (!leaf.value.isTensor()) {
+      values.push_back({{"name", leaf.name}, {"value", json_of(leaf.value)}});
+      continue;
+    }
+    const auto& tensor = leaf.value.toTensor();
+    total.add(tensor);
+    tensors.push_back(
+        {{"name", leaf.name},
+         {"shape", tensor.sizes().vec()},
+         {"dtype", dtype_text(tensor)},
+         {"bytes", tensor.nbytes()}});
+  }
+  return {
+      {"file", path},
+      {"format", outline.is_safetensors ? "safetensors" : "torch"},
+      {"writer", outline.writer.empty() ? Json() : Json(outline.writer)},
+      {"bytes", outline.bytes},
+      {"digests", outline.has_digests},
+      {"metadata", outline.metadata},
+      {"tensors", std::move(tensors)},
+      {"values", std::move(values)},
+      {"totals",
+       {{"tensors", total.tensors},
+        {"elements", total.elements},
+        {"bytes", total.bytes}}}};
+}
+
+void inspect(const InspectOptions& options) {
+  const auto outline = read_outline(options.file);
+  if (options.json) {
+    std::cout << dump(to_json(options.file, outline)) << '\n';
+    return;
+  }
+  print_head(options.file, outline);
+  print_entries(outline.content);
+  const auto leaves = leaves_of(outline.content, /*whole_lists=*/true);
+  print_values(leaves);
+  print_tensors(leaves);
+}
+
+} // namespace
+
+void add_inspect(CLI::App& app, int& /*exit_code*/) {
+  auto* command =
+      app.add_subcommand("inspect", "Says what is in a checkpoint.");
+  const auto options = std::make_shared<InspectOptions>();
+  command->add_option("FILE", options->file)->required()->type_name("");
+  command->add_flag("--json", options->json, "for programs, as JSON");
+  command->footer(
+      "The tensors' contents are not read: `verify` does that.\n\n"
+      "Example: ddp-checkpoint inspect training.pt");
+  command->callback([options] { inspect(*options); });
+}
+
+} // namespace ddp::command

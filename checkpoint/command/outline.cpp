@@ -1,0 +1,85 @@
+#include <ATen/ops/from_blob.h>
+#include <c10/util/Exception.h>
+#include <checkpoint/command/outline.h>
+#include <checkpoint/detail/byte_source.h>
+#include <checkpoint/detail/flat_tree.h>
+#include <checkpoint/detail/naming_file.h>
+#include <checkpoint/detail/safetensors_reader.h>
+#include <checkpoint/detail/torch_archive.h>
+#include <checkpoint/safetensors_header.h>
+
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+namespace ddp::command {
+namespace {
+
+// The bytes at `offset` of the mapped file, which are not read here.
+at::Tensor unread_tensor(
+    const std::shared_ptr<char>& mapping,
+    uint64_t offset,
+    at::IntArrayRef shape,
+    at::ScalarType dtype) {
+  return at::from_blob(
+      mapping.get() + offset, shape, [mapping](void* /*data*/) {}, dtype);
+}
+
+void read_torch_outline(const detail::FileSource& file, Outline& outline) {
+  const detail::TorchArchive archive(file);
+  const auto mapping = file.map();
+  outline.has_digests = archive.has_digests();
+  outline.writer = outline.has_digests  ? "ddp"
+      : archive.record("constants.pkl") ? "LibTorch's torch::save"
+                                        : "Python's torch.save";
+  outline.content = archive.outline([&](const detail::ZipRecord& record) {
+    const auto bytes = static_cast<int64_t>(record.size);
+    return unread_tensor(mapping, record.offset, {bytes}, at::kByte).storage();
+  });
+}
+
+void read_safetensors_outline(
+    const detail::FileSource& file,
+    Outline& outline) {
+  const auto text = detail::read_safetensors_header(file);
+  const auto data = sizeof(uint64_t) + text.size();
+  auto header = detail::parse_header(text, file.size() - data);
+  const auto mapping = file.map();
+  StateDict tensors;
+  for (const auto& entry : header.entries) {
+    tensors.insert(
+        entry.name,
+        unread_tensor(mapping, data + entry.begin, entry.shape, entry.dtype));
+  }
+  outline.is_safetensors = true;
+  outline.has_digests = !header.digests.empty();
+  outline.writer = outline.has_digests ? "ddp" : "";
+  outline.metadata = std::move(header.metadata);
+  const auto tree = outline.metadata.find(detail::kTreeKey);
+  if (tree == outline.metadata.end()) {
+    outline.content = detail::tree_of(tensors);
+  } else {
+    outline.content = detail::unflatten(tree->second, tensors);
+    outline.metadata.erase(tree);
+  }
+}
+
+} // namespace
+
+Outline read_outline(const std::string& path) {
+  return detail::naming_file(path, [&] {
+    const detail::FileSource file(path);
+    TORCH_CHECK(file.size() > 0, "it is empty");
+    Outline outline;
+    outline.bytes = file.size();
+    if (detail::begins_as_safetensors(file) ||
+        std::filesystem::path(path).extension() == ".safetensors") {
+      read_safetensors_outline(file, outline);
+    } else {
+      read_torch_outline(file, outline);
+    }
+    return outline;
+  });
+}
+
+} // namespace ddp::command

@@ -1,0 +1,128 @@
+#include <c10/util/Exception.h>
+#include <checkpoint/checkpoint_file.h>
+#include <checkpoint/command/leaves.h>
+#include <checkpoint/command/rewritten_file.h>
+#include <checkpoint/command/subcommands.h>
+#include <checkpoint/command/text.h>
+#include <checkpoint/detail/containers.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddp::command {
+namespace {
+
+using Dict = c10::impl::GenericDict;
+
+struct StripOptions {
+  std::string input;
+  std::string output;
+  std::string prefix = "module.";
+};
+
+bool is_optimizer(const Dict& dict) {
+  return dict.contains("state") && dict.contains("param_groups");
+}
+
+bool has_named_tensor(const Dict& dict) {
+  return std::any_of(dict.begin(), dict.end(), [](const auto& entry) {
+    return entry.key().isString() && entry.value().isTensor();
+  });
+}
+
+class PrefixStripper {
+ public:
+  explicit PrefixStripper(std::string prefix) : prefix_(std::move(prefix)) {}
+
+  c10::IValue strip(const c10::IValue& value) {
+    if (value.isGenericDict()) {
+      const auto dict = value.toGenericDict();
+      return is_optimizer(dict) ? value : strip_dict(dict);
+    }
+    if (value.isList()) {
+      auto list = detail::new_list();
+      for (const auto& item : items_of(value)) {
+        list.push_back(strip(item));
+      }
+      return list;
+    }
+    if (value.isTuple()) {
+      auto items = items_of(value);
+      for (auto& item : items) {
+        item = strip(item);
+      }
+      return c10::ivalue::Tuple::create(std::move(items));
+    }
+    return value;
+  }
+
+  uint64_t count() const {
+    return count_;
+  }
+
+ private:
+  c10::IValue strip_dict(const Dict& dict) {
+    auto result = detail::new_dict();
+    const bool names_tensors = has_named_tensor(dict);
+    for (const auto& entry : dict) {
+      auto key = entry.key();
+      if (names_tensors && key.isString() &&
+          key.toStringRef().rfind(prefix_, 0) == 0) {
+        key = key.toStringRef().substr(prefix_.size());
+        ++count_;
+      }
+      TORCH_CHECK_VALUE(
+          result.insert(key, strip(entry.value())).second,
+          "two names would become '",
+          key.toStringRef(),
+          "'");
+    }
+    return result;
+  }
+
+  std::string prefix_;
+  uint64_t count_ = 0;
+};
+
+void strip_prefix(const StripOptions& options) {
+  detail::check_extension(options.output);
+  TORCH_CHECK_VALUE(!options.prefix.empty(), "the prefix is empty");
+  auto checkpoint = read_checkpoint(options.input);
+  PrefixStripper stripper(options.prefix);
+  checkpoint.content = stripper.strip(checkpoint.content);
+  TORCH_CHECK_VALUE(
+      stripper.count() > 0,
+      "no tensor of '",
+      options.input,
+      "' has a name that begins with '",
+      options.prefix,
+      "'");
+  write_checkpoint(options.output, checkpoint);
+  std::cout << counted(stripper.count(), "name") << " changed\n";
+}
+
+} // namespace
+
+void add_strip_prefix(CLI::App& app, int& /*exit_code*/) {
+  auto* command = app.add_subcommand(
+      "strip-prefix", "Drops a prefix from the names of tensors.");
+  const auto options = std::make_shared<StripOptions>();
+  command->add_option("IN", options->input)->required()->type_name("");
+  command->add_option("OUT", options->output)->required()->type_name("");
+  command
+      ->add_option(
+          "--prefix", options->prefix, "what is dropped (default module.)")
+      ->type_name("PREFIX");
+  command->footer(
+      "It changes the names in weights and in each entry of a training, such "
+      "as "
+      "its\n\"model\", but not an optimizer's state.\n\n"
+      "Example: ddp-checkpoint strip-prefix wrapped.pt plain.pt");
+  command->callback([options] { strip_prefix(*options); });
+}
+
+} // namespace ddp::command

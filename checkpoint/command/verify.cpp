@@ -1,0 +1,81 @@
+#include <c10/util/Exception.h>
+#include <checkpoint/checkpoint_file.h>
+#include <checkpoint/command/outline.h>
+#include <checkpoint/command/subcommands.h>
+#include <checkpoint/command/text.h>
+#include <checkpoint/detail/byte_source.h>
+#include <checkpoint/detail/naming_file.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ddp::command {
+namespace {
+
+// What could have been noticed.
+const char* verified(const Outline& outline) {
+  if (outline.has_digests) {
+    return "by digests of every byte";
+  }
+  return outline.is_safetensors ? "the header only (it has no digests)"
+                                : "by CRC-32 of its values (it has no digests)";
+}
+
+// What an error says of the file.
+std::string reason(const c10::Error& error, const std::string& path) {
+  const std::string text = error.what_without_backtrace();
+  const auto start = "cannot read '" + path + "': ";
+  return printable(
+      text.rfind(start, 0) == 0 ? text.substr(start.size()) : text);
+}
+
+int verify(const std::string& path) {
+  try {
+    detail::naming_file(path, [&] { // no verdict without the file
+      const detail::FileSource file(path);
+    });
+  } catch (const c10::Error& error) {
+    std::cerr << "ddp-checkpoint: " << error.what_without_backtrace()
+              << std::endl;
+    return kExitTrouble;
+  }
+  try {
+    const auto outline = read_outline(path);
+    verify_checkpoint_file(path);
+    std::cout << "ok       " << path << ": " << human_size(outline.bytes)
+              << ", " << verified(outline) << std::endl;
+    return 0;
+  } catch (const c10::Error& error) {
+    std::cout << "damaged  " << path << ": " << reason(error, path)
+              << std::endl;
+    return kExitNegative;
+  }
+}
+
+} // namespace
+
+void add_verify(CLI::App& app, int& exit_code) {
+  auto* command = app.add_subcommand(
+      "verify", "Reads all of checkpoints and says what is damaged.");
+  const auto files = std::make_shared<std::vector<std::string>>();
+  command->add_option("FILE", *files)->required()->type_name("");
+  command->footer(
+      "Files that this library wrote have digests of every byte, others of "
+      "torch.save\nthe CRC-32 of their values, other safetensors files "
+      "nothing: "
+      "of these the header\nis checked, and that no data are missing.\n"
+      "Exit code: 0 where all are as they were written, 1 where one is "
+      "damaged, "
+      "2 where\none is not there.\n\n"
+      "Example: ddp-checkpoint verify runs/*.pt");
+  command->callback([files, &exit_code] {
+    for (const auto& path : *files) {
+      exit_code = std::max(exit_code, verify(path));
+    }
+  });
+}
+
+} // namespace ddp::command

@@ -1,0 +1,244 @@
+// The program ddp-checkpoint, run as users run it.
+#include <checkpoint/checkpoint_file.h>
+#include <checkpoint/safetensors.h>
+#include <tests/support/catch.h>
+#include <tests/support/checkpoint_command.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+using c10::IValue;
+using Catch::Matchers::Matches;
+using ddp::write_checkpoint_file;
+using namespace ddp::test;
+
+namespace {
+
+void flip_bit(const std::string& path, size_t byte) {
+  auto text = read_text(path);
+  text.at(byte) = static_cast<char>(text[byte] ^ 1);
+  write_text(path, text);
+}
+
+void flip_bit_of(const std::string& path, const std::string& content) {
+  const auto at = read_text(path).find(content);
+  REQUIRE(at != std::string::npos);
+  flip_bit(path, at + content.size() / 2);
+}
+
+// A safetensors file as other programs write it.
+std::string foreign_safetensors(
+    const std::string& description,
+    const std::string& data) {
+  const uint64_t bytes = description.size();
+  return std::string(reinterpret_cast<const char*>(&bytes), sizeof(bytes)) +
+      description + data;
+}
+
+} // namespace
+
+TEST_CASE("what is in a file, as JSON", "[checkpoint_command]") {
+  const TemporaryFolder folder;
+  for (const std::string name : {"a.pt", "a.safetensors"}) {
+    write_training(
+        folder, name, torch::zeros({2, 0, 3}, torch::kBFloat16), std::nan(""));
+    const auto json = nlohmann::json::parse(
+        output_of(0, {"inspect", folder / name, "--json"}));
+    CHECK(json["writer"] == "ddp");
+    CHECK(json["digests"] == true);
+    CHECK(json["bytes"] == std::filesystem::file_size(folder / name));
+    CHECK(
+        json["tensors"] ==
+        nlohmann::json::parse(
+            R"([{"name": "model.w", "shape": [2, 0, 3], "dtype": "bfloat16",
+                 "bytes": 0}])"));
+    CHECK(
+        json["values"] ==
+        nlohmann::json::parse(R"([{"name": "epoch", "value": "nan"}])"));
+    CHECK(json["totals"]["tensors"] == 1);
+  }
+}
+
+TEST_CASE("inspect reads no tensor", "[checkpoint_command]") {
+  const TemporaryFolder folder;
+  const auto path =
+      write_training(folder, "a.pt", torch::full({64}, 7, torch::kByte));
+  flip_bit_of(path, std::string(64, 7));
+  output_of(0, {"inspect", path});
+  output_of(1, {"verify", path});
+  // Of far more bytes than there is memory.
+  const auto large = folder / "large.safetensors";
+  write_text(
+      large,
+      foreign_safetensors(
+          R"({"w":{"dtype":"U8","shape":[256,1073741824],)"
+          R"("data_offsets":[0,274877906944]}})",
+          ""));
+  std::filesystem::resize_file(
+      large, std::filesystem::file_size(large) + (int64_t{1} << 38));
+  CHECK_THAT(
+      output_of(0, {"inspect", large}),
+      ContainsSubstring("w       [256, 1073741824]  uint8  256.0 GiB"));
+}
+
+TEST_CASE("verify says what it verified", "[checkpoint_command]") {
+  const TemporaryFolder folder;
+  const auto tensor = torch::full({64}, 7, torch::kByte);
+  const std::string content(64, 7);
+  const auto own = write_training(folder, "own.pt", tensor);
+  const auto flat = write_training(folder, "own.safetensors", tensor);
+  const auto libtorch = folder / "libtorch.pt";
+  torch::save(tensor, libtorch);
+  const auto foreign = folder / "foreign.safetensors";
+  write_text(
+      foreign,
+      foreign_safetensors(
+          R"({"w":{"dtype":"U8","shape":[64],"data_offsets":[0,64]}})",
+          content));
+  const std::vector<std::string> all{"verify", own, flat, libtorch, foreign};
+  CHECK_THAT(
+      output_of(0, all),
+      Matches("ok       .*own.pt: .*, by digests of every byte\n"
+              "ok       .*own.safetensors: .*, by digests of every byte\n"
+              "ok       .*libtorch.pt: .*, by CRC-32 of its values .*\n"
+              "ok       .*foreign.safetensors: .*, the header only .*\n"));
+  for (const auto& path : {own, flat, libtorch, foreign}) {
+    flip_bit_of(path, content);
+  }
+  CHECK_THAT(
+      output_of(1, all),
+      Matches("damaged  .*own.pt: .*damaged: the content of record .*\n"
+              "damaged  .*own.safetensors: damaged: tensor .*\n"
+              "damaged  .*libtorch.pt: .*damaged: the content of record .*\n"
+              "ok       .*foreign.safetensors: .*\n"));
+  write_text(own, "");
+  CHECK_THAT(
+      output_of(2, {"verify", folder / "none.pt", own, foreign}),
+      ContainsSubstring("No such file") &&
+          ContainsSubstring("damaged  " + own + ": it is empty\n") &&
+          ContainsSubstring("ok       " + foreign));
+}
+
+TEST_CASE("differences are named", "[checkpoint_command]") {
+  const TemporaryFolder folder;
+  const auto nan = std::numeric_limits<float>::quiet_NaN();
+  const auto a =
+      write_training(folder, "a.pt", torch::tensor({1.F, 2.F, nan, 0.F}));
+  const auto differs = [&](const at::Tensor& w, const IValue& epoch = 3) {
+    const auto b = write_training(folder, "b.safetensors", w, epoch);
+    return output_of(1, {"diff", a, b});
+  };
+  CHECK(
+      differs(torch::tensor({1.F, 2.5F, nan, -0.F})) ==
+      "model.w: 2 of 4 elements differ, by 0.5 at most\n");
+  CHECK(
+      differs(torch::tensor({nan, 2.F, nan, 0.F})) ==
+      "model.w: 1 of 4 elements differ; 1 where one is NaN\n");
+  CHECK(
+      differs(torch::zeros({2, 2})) ==
+      "model.w: float32 [4] against float32 [2, 2]\n");
+  CHECK(
+      differs(torch::zeros({4}, torch::kLong)) ==
+      "model.w: float32 [4] against int64 [4]\n");
+  CHECK(
+      differs(torch::tensor({1.F, 2.F, nan, 0.F}), 3.0) ==
+      "epoch: 3 against 3.0\n");
+  const auto b = folder / "b.pt";
+  write_checkpoint_file(b, 5);
+  CHECK_THAT(
+      output_of(0, {"inspect", b}), ContainsSubstring("\n(value) = 5\n"));
+  CHECK_THAT(
+      output_of(1, {"diff", b, a}),
+      ContainsSubstring("only in " + b + ": (value), 5\n"));
+  write_checkpoint_file(
+      b, dict({{"model", dict({})}, {"epoch", 3}, {"extra", true}}));
+  CHECK(
+      output_of(1, {"diff", a, b}) ==
+      "only in " + a + ": model.w, float32 [4]\n" + //
+          "only in " + b + ": model, {}\n" + //
+          "only in " + b + ": extra, true\n");
+}
+
+TEST_CASE("differences within a tolerance are none", "[checkpoint_command]") {
+  const TemporaryFolder folder;
+  const auto a =
+      write_training(folder, "a.pt", torch::arange(1.F, 2'000'001.F), 1.0);
+  const auto b = write_training(
+      folder, "b.pt", torch::arange(1.F, 2'000'001.F) * 1.001, 1.001);
+  CHECK_THAT(
+      output_of(1, {"diff", a, b}),
+      Matches("model.w: 2,000,000 of 2,000,000 elements differ, by "
+              "2000(\\.[0-9]+)? at "
+              "most\nepoch: 1.0 against 1.001\n"));
+  CHECK(output_of(0, {"diff", a, b, "--rtol", "0.002"}).empty());
+  CHECK_THAT(
+      output_of(1, {"diff", a, b, "--atol", "1000"}),
+      Matches("model.w: (999,|1,000,)... of 2,000,000 elements .*\n"));
+  CHECK_THAT(
+      trouble({"diff", a, b, "--rtol", "-1"}), ContainsSubstring("--rtol"));
+  CHECK_THAT(
+      trouble({"diff", a, folder / "none.pt"}),
+      ContainsSubstring("none.pt': No such file"));
+}
+
+TEST_CASE("what cannot be done is said in a line", "[checkpoint_command]") {
+  const TemporaryFolder folder;
+  write_text(folder / "empty.pt", "");
+  write_text(folder / "text.pt", "no checkpoint, but more than 22 bytes");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> expected{
+      {{}, "ddp-checkpoint --help"},
+      {{"foo"}, "unknown subcommand 'foo'"},
+      {{"inspect"}, "FILE is required"},
+      {{"inspect", folder / "none.pt"}, "none.pt': No such file"},
+      {{"inspect", folder.path()}, "a directory"},
+      {{"inspect", folder / "empty.pt"}, "is empty"},
+      {{"inspect", folder / "text.pt"}, "no zip file"},
+  };
+  for (const auto& [arguments, text] : expected) {
+    CHECK_THAT(trouble(arguments), ContainsSubstring(text));
+  }
+}
+
+TEST_CASE("help has an example", "[checkpoint_command]") {
+  std::vector<Command> commands;
+  for (const std::string name :
+       {"inspect", "verify", "convert", "strip-prefix", "diff"}) {
+    commands.push_back({{checkpoint_program(), name, "--help"}, {}});
+  }
+  for (const auto& outcome : run(commands, kCommandTimeout)) {
+    CHECK(outcome.exit_code == 0);
+    CHECK_THAT(outcome.output, ContainsSubstring("\nExample: ddp-checkpoint "));
+  }
+  CHECK_THAT(output_of(0, {"--version"}), Matches("ddp-checkpoint [0-9.]+\n"));
+}
+
+TEST_CASE("output that cannot be written", "[checkpoint_command]") {
+  const TemporaryFolder folder;
+  auto many = ddp::detail::new_dict();
+  for (int i = 0; i < 5000; ++i) { // more than a pipe takes
+    many.insert("a.rather.long.name." + std::to_string(i), torch::zeros({1}));
+  }
+  write_checkpoint_file(folder / "a.pt", many);
+  const auto shell = [&](const std::string& script) {
+    return run(
+               Command{
+                   {"bash",
+                    "-c",
+                    script,
+                    checkpoint_program(),
+                    folder / "a.pt"},
+                   {}},
+               kCommandTimeout)
+        .output;
+  };
+  const std::string closed =
+      "\"$0\" inspect \"$1\" | head -c 1; echo \" ${PIPESTATUS[0]}\"";
+  CHECK(shell(closed) == "/ 141\n");
+  CHECK(shell("trap '' PIPE; " + closed) == "/ 141\n");
+  CHECK(
+      shell("\"$0\" inspect \"$1\" >/dev/full; echo $?") ==
+      "ddp-checkpoint: cannot write to standard output\n2\n");
+}

@@ -1,0 +1,200 @@
+// What ddp-checkpoint makes of files.
+#include <checkpoint/checkpoint_file.h>
+#include <checkpoint/safetensors.h>
+#include <tests/support/catch.h>
+#include <tests/support/checkpoint_command.h>
+#include <tests/support/ivalue_text.h>
+
+#include <cstdlib>
+#include <sstream>
+
+using Catch::Matchers::Matches;
+using ddp::read_checkpoint_file;
+using ddp::write_checkpoint_file;
+using namespace ddp::test;
+
+namespace {
+
+bool python_missing() {
+  if (std::getenv("DDP_PYTHON") == nullptr) {
+    WARN("skipped: DDP_PYTHON names no interpreter that has torch");
+    return true;
+  }
+  return false;
+}
+
+void run_python(const std::string& script, const TemporaryFolder& folder) {
+  const auto outcome =
+      run(Command{{std::getenv("DDP_PYTHON"), "-c", script, folder.path()}, {}},
+          kCommandTimeout);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+}
+
+const std::string kWriteTraining = R"(
+import sys
+import torch
+from torch import nn
+
+net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 3))
+net.append(net[2])
+optimizer = torch.optim.AdamW(net.parameters(), 0.125)
+net(torch.rand(5, 4)).sum().backward()
+optimizer.step()
+torch.save(
+    {
+        "model": {"module." + k: v for k, v in net.state_dict().items()},
+        "optimizer": optimizer.state_dict(),
+        "epoch": 7,
+        "best": float("inf"),
+        "note": "\x1b[31m" * 50,
+        "\x1b[2J": 1.5,
+    },
+    sys.argv[1] + "/training.pt",
+)
+)";
+
+const std::string kReadConverted = R"(
+import sys
+import torch
+
+def load(name):
+    return torch.load(sys.argv[1] + "/" + name)
+
+a, b, stripped = load("training.pt"), load("again.pt"), load("stripped.pt")
+assert list(a) == list(b) == list(stripped)
+assert {k: v for k, v in b.items() if k not in ("model", "optimizer")} == {
+    k: v for k, v in a.items() if k not in ("model", "optimizer")}
+assert b["optimizer"]["param_groups"] == a["optimizer"]["param_groups"]
+for i, state in a["optimizer"]["state"].items():
+    for k, v in state.items():
+        assert torch.equal(b["optimizer"]["state"][i][k], v)
+        assert torch.equal(stripped["optimizer"]["state"][i][k], v)
+assert list(b["model"]) == list(a["model"])
+for k, v in a["model"].items():
+    assert torch.equal(b["model"][k], v)
+    assert torch.equal(stripped["model"][k.removeprefix("module.")], v)
+assert (stripped["model"]["2.weight"].data_ptr() ==
+        stripped["model"]["3.weight"].data_ptr())
+)";
+
+} // namespace
+
+TEST_CASE("a training that Python wrote", "[checkpoint_conversion]") {
+  if (python_missing()) {
+    return;
+  }
+  const TemporaryFolder folder;
+  run_python(kWriteTraining, folder);
+  const auto path = folder / "training.pt";
+
+  const auto text = output_of(0, {"inspect", path});
+  CHECK_THAT(
+      text,
+      ContainsSubstring("written by Python's torch.save") &&
+          ContainsSubstring("\nepoch = 7\n") &&
+          ContainsSubstring("\nbest = inf\n") &&
+          ContainsSubstring("\n\\u001b[2J = 1.5\n") &&
+          ContainsSubstring("\noptimizer.param_groups.0.lr = 0.125\n") &&
+          ContainsSubstring("\noptimizer       18        72  288 B\n") &&
+          ContainsSubstring("\nmodel.module.0.weight               [3, 4]  "
+                            "float32  48 B\n") &&
+          ContainsSubstring("2 of them share memory with others\n"));
+  CHECK(text.find('\x1b') == std::string::npos);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    INFO(line);
+    CHECK((line.size() <= 80 || line.rfind(path, 0) == 0));
+  }
+
+  const auto flat = folder / "training.safetensors";
+  output_of(0, {"convert", path, flat});
+  output_of(0, {"convert", flat, folder / "again.pt"});
+  CHECK(output_of(0, {"diff", path, flat}).empty());
+  CHECK(output_of(0, {"diff", path, folder / "again.pt"}).empty());
+  CHECK_THAT(
+      output_of(0, {"verify", path, flat, folder / "again.pt"}),
+      Matches("ok .*by CRC-32 of its.*\nok .*every byte\nok .*every byte\n"));
+  CHECK_THAT(
+      output_of(0, {"strip-prefix", path, folder / "stripped.pt"}),
+      ContainsSubstring("11 names changed"));
+  run_python(kReadConverted, folder);
+}
+
+TEST_CASE("a module that torch::save wrote", "[checkpoint_conversion]") {
+  const TemporaryFolder folder;
+  const torch::nn::Sequential net(
+      torch::nn::Linear(2, 3), torch::nn::ReLU(), torch::nn::Linear(3, 1));
+  const auto path = folder / "net.pt";
+  torch::save(net, path);
+  CHECK_THAT(
+      output_of(0, {"inspect", path}),
+      ContainsSubstring("written by LibTorch's torch::save") &&
+          ContainsSubstring("\n2.weight  [1, 3]  float32  12 B\n"));
+  auto state = ddp::detail::new_dict();
+  for (const auto& entry : net->named_parameters()) {
+    state.insert(entry.key(), entry.value().detach());
+  }
+  for (const std::string name : {"flat.pt", "flat.safetensors"}) {
+    output_of(0, {"convert", path, folder / name, "--flat"});
+    CHECK(text_of(read_checkpoint_file(folder / name)) == text_of(state));
+  }
+  CHECK(
+      ddp::read_safetensors(folder / "flat.safetensors").metadata.size() == 1);
+}
+
+TEST_CASE("an entry of a training is converted", "[checkpoint_conversion]") {
+  const TemporaryFolder folder;
+  const auto w = torch::rand({3});
+  const auto path = write_training(folder, "a.pt", w);
+  const auto out = folder / "w.safetensors";
+  output_of(0, {"convert", path, out, "--entry", "model"});
+  CHECK(text_of(read_checkpoint_file(out)) == text_of(dict({{"w", w}})));
+  CHECK_THAT(
+      trouble({"convert", path, out, "--entry", "modl"}),
+      ContainsSubstring("no entry 'modl'; it has model, epoch"));
+  CHECK_THAT(
+      trouble({"convert", path, out, "--flat"}),
+      ContainsSubstring("'epoch' is none"));
+  CHECK_THAT(
+      trouble({"convert", path, folder / "a.bin"}),
+      ContainsSubstring("the format goes by the extension"));
+  // What a safetensors file says of itself goes along, and a file may be
+  // written over itself.
+  ddp::StateDict tensors;
+  tensors.insert("w", w);
+  ddp::write_safetensors(out, tensors, {{"author", "A"}});
+  output_of(0, {"convert", out, out});
+  CHECK(
+      ddp::read_safetensors(out).metadata ==
+      ddp::SafetensorsMetadata{{"author", "A"}, {"format", "pt"}});
+}
+
+TEST_CASE("prefixes of names are dropped", "[checkpoint_conversion]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.pt", out = folder / "b.pt";
+  const auto w = torch::rand({3});
+  const auto optimizer =
+      dict({{"state", dict({{"module.w", w}})}, {"param_groups", "module.w"}});
+  const auto training = [&](const std::string& prefix) {
+    return dict(
+        {{"model", dict({{prefix + "w", w}, {"other", w}})},
+         {"all", c10::ivalue::Tuple::create({dict({{prefix + "v", w}})})},
+         {"module.optimizer", optimizer},
+         {"module.epoch", 3}});
+  };
+  write_checkpoint_file(path, training("module."));
+  CHECK_THAT(
+      output_of(0, {"strip-prefix", path, out}),
+      ContainsSubstring("2 names changed"));
+  CHECK(text_of(read_checkpoint_file(out)) == text_of(training("")));
+  CHECK_THAT(
+      trouble({"strip-prefix", out, path}),
+      ContainsSubstring("no tensor of '" + out));
+  output_of(0, {"strip-prefix", path, out, "--prefix", "mod"});
+  CHECK(text_of(read_checkpoint_file(out)) == text_of(training("ule.")));
+  write_checkpoint_file(path, dict({{"w", w}, {"module.w", w}}));
+  CHECK_THAT(
+      trouble({"strip-prefix", path, out}),
+      ContainsSubstring("two names would become 'w'"));
+}

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <checkpoint/checkpoint_file.h>
+#include <checkpoint/detail/containers.h>
+#include <tests/support/catch.h>
+#include <tests/support/process.h>
+#include <tests/support/temporary_folder.h>
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddp::test {
+
+constexpr std::chrono::seconds kCommandTimeout{60};
+
+/// The path of ddp-checkpoint.
+inline std::string checkpoint_program() {
+  const auto* path = std::getenv("DDP_CHECKPOINT");
+  REQUIRE(path != nullptr);
+  return path;
+}
+
+/// Runs ddp-checkpoint.
+inline Outcome run_command(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), checkpoint_program());
+  return run(Command{arguments, {}}, kCommandTimeout);
+}
+
+/// The output of a run that ends with this exit code.
+inline std::string output_of(
+    int exit_code,
+    const std::vector<std::string>& arguments) {
+  const auto outcome = run_command(arguments);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == exit_code);
+  return outcome.output;
+}
+
+/// What a run without an answer says.
+inline std::string trouble(const std::vector<std::string>& arguments) {
+  const auto output = output_of(2, arguments);
+  INFO(output);
+  REQUIRE(output.rfind("ddp-checkpoint: ", 0) == 0);
+  REQUIRE(output.find('\n') == output.size() - 1);
+  return output;
+}
+
+inline c10::IValue dict(
+    const std::vector<std::pair<c10::IValue, c10::IValue>>& entries) {
+  auto result = detail::new_dict();
+  for (const auto& [key, value] : entries) {
+    result.insert(key, value);
+  }
+  return result;
+}
+
+/// Writes a training of one tensor and a number.
+inline std::string write_training(
+    const TemporaryFolder& folder,
+    const std::string& name,
+    const at::Tensor& w,
+    const c10::IValue& epoch = 3) {
+  write_checkpoint_file(
+      folder / name, dict({{"model", dict({{"w", w}})}, {"epoch", epoch}}));
+  return folder / name;
+}
+
+} // namespace ddp::test
