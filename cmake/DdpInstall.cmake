@@ -30,6 +30,8 @@ install(FILES
   samplers/detail/batch_workers.h samplers/detail/device_copies.h
   samplers/detail/stacked_tensor.h
   DESTINATION ${DDP_INSTALL_INCLUDEDIR}/samplers/detail)
+install(FILES checkpoint/detail/training_state-inl.h
+  DESTINATION ${DDP_INSTALL_INCLUDEDIR}/checkpoint/detail)
 install(EXPORT ddpTargets NAMESPACE ddp:: DESTINATION ${_package_dir})
 configure_package_config_file(cmake/ddpConfig.cmake.in
   ${PROJECT_BINARY_DIR}/ddpConfig.cmake INSTALL_DESTINATION ${_package_dir})

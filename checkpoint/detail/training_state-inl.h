@@ -1,0 +1,86 @@
+#pragma once
+
+// What the templates of <checkpoint/training_state.h> are made of.
+#include <checkpoint/training_state.h>
+
+namespace ddp {
+
+namespace detail {
+
+c10::IValue to_ivalue(const StateDict& state);
+inline c10::IValue to_ivalue(c10::IValue state) {
+  return state;
+}
+StateDict to_state_dict(const c10::IValue& state);
+
+/// `TrainingState::load` from a file that is there.
+void load_training_state(
+    TrainingState& state,
+    const std::string& path,
+    const ProcessGroup& group,
+    const LoadOptions& options);
+
+/// Throws `c10::ValueError` unless `good`.
+void check_kind(const std::string& name, bool good, const char* kind);
+
+} // namespace detail
+
+template <typename Number>
+std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> TrainingState::
+    add(const std::string& name, Number& value) {
+  return add_local(
+      name,
+      [&value]() -> c10::IValue {
+        if constexpr (std::is_same_v<Number, bool>) {
+          return value;
+        } else if constexpr (std::is_integral_v<Number>) {
+          return static_cast<int64_t>(value);
+        } else {
+          return static_cast<double>(value);
+        }
+      },
+      [&value, name](const c10::IValue& state) -> Commit {
+        const bool integral = state.isInt() || state.isBool();
+        detail::check_kind(
+            name,
+            integral || (std::is_floating_point_v<Number> && state.isDouble()),
+            std::is_floating_point_v<Number> ? "number" : "integer");
+        const auto number = state.isDouble() ? Number(state.toDouble())
+            : state.isInt()                  ? Number(state.toInt())
+                                             : Number(state.toBool());
+        return [&value, number] { value = number; };
+      });
+}
+
+template <typename Generator>
+TrainingState& TrainingState::add_generator(
+    const std::string& name,
+    Generator& generator) {
+  return add_per_rank(
+      name,
+      [&generator] { return c10::IValue(generator_state(generator)); },
+      [&generator, name](const c10::IValue& state) -> Commit {
+        detail::check_kind(name, state.isTensor(), "generator's state");
+        auto loaded = generator;
+        set_generator_state(loaded, state.toTensor());
+        return [&generator, loaded] { generator = loaded; };
+      });
+}
+
+template <typename Stateful, typename>
+TrainingState& TrainingState::add(const std::string& name, Stateful& part) {
+  using State = std::decay_t<decltype(part.state_dict())>;
+  return add_local(
+      name,
+      [&part] { return detail::to_ivalue(part.state_dict()); },
+      [&part](const c10::IValue& state) -> Commit {
+        if constexpr (std::is_same_v<State, c10::IValue>) {
+          part.load_state_dict(state);
+        } else {
+          part.load_state_dict(detail::to_state_dict(state));
+        }
+        return [] {};
+      });
+}
+
+} // namespace ddp
