@@ -197,8 +197,11 @@ void AtomicFile::give_name() {
 void AtomicFile::sync_folder() {
   const int folder =
       ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) {
+  if (folder < 0 && errno == EACCES) {
     return; // a folder may be writable and not readable
+  }
+  if (folder < 0) {
+    fail("opening its folder to flush it to the disk");
   }
   const int result = ::fsync(folder);
   const int error = errno;

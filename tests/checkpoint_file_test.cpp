@@ -5,6 +5,7 @@
 #include <checkpoint/torch_file.h>
 #include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>
+#include <tests/support/memory_file.h>
 #include <tests/support/temporary_folder.h>
 
 #include <limits>
@@ -15,10 +16,10 @@ using ddp::read_checkpoint_file;
 using ddp::write_checkpoint_file;
 using ddp::detail::new_dict;
 using ddp::detail::new_list;
+using ddp::test::MemoryFile;
 using ddp::test::read_text;
 using ddp::test::TemporaryFolder;
 using ddp::test::text_of;
-using ddp::test::write_text;
 
 namespace {
 
@@ -121,19 +122,20 @@ TEST_CASE("a dict of tensors is a plain safetensors file", "[checkpoint]") {
 TEST_CASE("no flipped bit of a file goes unnoticed", "[checkpoint]") {
   const TemporaryFolder folder;
   for (const auto& format : {".pt", ".safetensors"}) {
+    write_checkpoint_file(folder / "whole" + format, small_value());
+    const auto whole = read_text(folder / "whole" + format);
     const auto path = folder / (std::string("a") + format);
-    write_checkpoint_file(path, small_value());
-    const auto whole = read_text(path);
+    const MemoryFile file(path);
     REQUIRE(8 * whole.size() > 5'000);
     for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
       auto damaged = whole;
       damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
-      write_text(path, damaged);
+      file.set(damaged);
       INFO("bit " << bit % 8 << " of byte " << bit / 8);
       REQUIRE_THAT(complaint(path), ContainsSubstring(path));
     }
     for (size_t size = 0; size < whole.size(); ++size) {
-      write_text(path, whole.substr(0, size));
+      file.set(whole.substr(0, size));
       INFO(size << " of " << whole.size() << " bytes");
       REQUIRE_THAT(complaint(path), ContainsSubstring(path));
     }

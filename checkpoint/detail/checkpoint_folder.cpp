@@ -106,23 +106,39 @@ std::set<std::string> kept(
   return result;
 }
 
+// A temporary name, which a process leaves that is killed in a save.
+bool is_leftover(const fs::path& path) {
+  const auto name = path.filename().string();
+  return name.find(".tmp.") != std::string::npos &&
+      (name.rfind("." + std::string(kStep), 0) == 0 ||
+       name.rfind("." + std::string(kLatest), 0) == 0);
+}
+
 } // namespace
 
 CheckpointFolder::CheckpointFolder(std::string path) : path_(std::move(path)) {
   TORCH_CHECK_VALUE(!path_.empty(), "the folder of checkpoints has no name");
 }
 
-std::vector<FolderEntry> CheckpointFolder::entries() const {
-  std::vector<FolderEntry> result;
+std::vector<fs::path> CheckpointFolder::files() const {
+  std::vector<fs::path> result;
   std::error_code error;
   for (fs::directory_iterator file(path_, error), end; !error && file != end;
        file.increment(error)) {
-    if (auto entry = entry_at(file->path())) {
-      result.push_back(*std::move(entry));
-    }
+    result.push_back(file->path());
   }
   if (error != std::errc::no_such_file_or_directory) {
     check(error, "reading the folder", path_);
+  }
+  return result;
+}
+
+std::vector<FolderEntry> CheckpointFolder::entries() const {
+  std::vector<FolderEntry> result;
+  for (const auto& file : files()) {
+    if (auto entry = entry_at(file)) {
+      result.push_back(*std::move(entry));
+    }
   }
   std::sort(result.begin(), result.end(), [](const auto& a, const auto& b) {
     return std::tie(b.step, a.path) < std::tie(a.step, b.path);
@@ -146,12 +162,17 @@ FolderEntry CheckpointFolder::new_entry(
 
 void CheckpointFolder::set_latest(const std::string& path) const {
   const auto link = fs::path(path_) / kLatest;
-  const auto temporary = link.string() + ".tmp." + std::to_string(::getpid());
+  const auto temporary = fs::path(path_) /
+      (std::string(".") + kLatest + ".tmp." + std::to_string(::getpid()));
   std::error_code error;
   fs::remove(temporary, error); // of a process that had the same number
   fs::create_symlink(fs::path(path).filename(), temporary, error);
-  check(error, "making the link", temporary);
+  check(error, "making the link", temporary.string());
   fs::rename(temporary, link, error); // replaces the old link at once
+  if (error) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+  }
   check(error, "making the link", link.string());
 }
 
@@ -161,6 +182,11 @@ void CheckpointFolder::remove_others(
   damaged_.erase(newest.path);
   std::vector<FolderEntry> good;
   std::vector<std::string> removed;
+  for (const auto& file : files()) {
+    if (is_leftover(file)) {
+      removed.push_back(file.string());
+    }
+  }
   for (auto& entry : entries()) {
     if (entry.step == newest.step && entry.path != newest.path) {
       removed.push_back(entry.path);

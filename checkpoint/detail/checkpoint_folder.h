@@ -50,11 +50,13 @@ class CheckpointFolder {
     damaged_.insert(path);
   }
 
-  /// Removes what need not stay beside `newest`, and other files of its step,
-  /// once `newest` verifies.
+  /// Removes what need not stay beside `newest`, other files of its step, and
+  /// what killed processes left, once `newest` verifies.
   void remove_others(const FolderEntry& newest, const Retention& retention);
 
  private:
+  std::vector<std::filesystem::path> files() const;
+
   std::string path_;
   std::set<std::string> damaged_;
 };

@@ -1,0 +1,229 @@
+#include <checkpoint/checkpoint_file.h>
+#include <checkpoint/detail/containers.h>
+#include <checkpoint/safetensors.h>
+#include <tests/support/catch.h>
+#include <tests/support/ivalue_text.h>
+#include <tests/support/memory_cap.h>
+#include <tests/support/memory_file.h>
+#include <tests/support/temporary_folder.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <random>
+
+using c10::IValue;
+using ddp::LoadOptions;
+using ddp::read_checkpoint_file;
+using ddp::detail::new_dict;
+using ddp::detail::new_list;
+using ddp::test::MemoryFile;
+using ddp::test::read_text;
+using ddp::test::require_in_child;
+using ddp::test::TemporaryFolder;
+using ddp::test::text_of;
+using ddp::test::write_text;
+
+namespace {
+
+constexpr int kFlips = 6'000;
+
+/// What a process may have beside what it has; sanitizers keep what is freed.
+size_t megabytes() {
+  return std::getenv("DDP_TEST_TIMEOUT_FACTOR") ? 400 : 24;
+}
+
+struct Counts {
+  int refused = 0, same = 0, other = 0;
+};
+
+/// Reads a file of these bytes; another exception than c10::Error, such as
+/// std::bad_alloc, goes up.
+void read_damaged(
+    const std::string& path,
+    const MemoryFile& file,
+    const std::string& bytes,
+    const std::string& expected,
+    Counts& counts) {
+  file.set(bytes);
+  IValue value;
+  try {
+    const bool map = (counts.refused + counts.same) % 2 == 0;
+    value = read_checkpoint_file(path, LoadOptions().memory_map(map));
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    if (text.find("cannot read '" + path + "': ") != 0) {
+      throw std::runtime_error("an error that names no file: " + text);
+    }
+    ++counts.refused;
+    return;
+  }
+  ++(text_of(value) == expected ? counts.same : counts.other);
+}
+
+Counts flip_bits(
+    const std::string& path,
+    const MemoryFile& file,
+    const std::string& whole) {
+  file.set(whole);
+  const auto expected = text_of(read_checkpoint_file(path));
+  std::mt19937_64 random(7);
+  Counts counts;
+  for (int i = 0; i < kFlips; ++i) {
+    auto damaged = whole;
+    for (int flips = 1 + i % 3; flips > 0 || damaged == whole; --flips) {
+      auto& byte = damaged[random() % damaged.size()];
+      byte = static_cast<char>(byte ^ (1 << random() % 8));
+    }
+    read_damaged(path, file, damaged, expected, counts);
+  }
+  return counts;
+}
+
+Counts truncate(
+    const std::string& path,
+    const MemoryFile& file,
+    const std::string& whole) {
+  Counts counts;
+  for (size_t size = 0; size < whole.size(); ++size) {
+    read_damaged(path, file, whole.substr(0, size), "", counts);
+  }
+  return counts;
+}
+
+/// What of a file is verified.
+enum class Checked { kAllBytes, kValues, kNothing };
+
+// In a process of its own, whose memory is limited.
+void damage(const std::string& path, Checked checked) {
+  const auto whole = read_text(path);
+  const auto end = path.substr(path.rfind('/'));
+  REQUIRE(whole.size() > 500);
+  REQUIRE(whole.size() < 20'000);
+  INFO(path);
+  const auto damaged = path + ".damaged" + path.substr(path.rfind('.'));
+  const MemoryFile file(damaged);
+  std::cout.flush();
+  require_in_child(megabytes(), [&] {
+    const auto flipped = flip_bits(damaged, file, whole);
+    std::cout << end << ", " << whole.size() << " bytes: " << flipped.refused
+              << " of " << kFlips << " refused, " << flipped.same
+              << " read as they were, " << flipped.other << " otherwise"
+              << std::endl;
+    switch (checked) {
+      case Checked::kAllBytes:
+        return flipped.refused == kFlips;
+      case Checked::kValues:
+        return flipped.other == 0 && flipped.refused > kFlips / 10;
+      case Checked::kNothing:
+        return flipped.refused > 0 && flipped.other > 0;
+    }
+    return false;
+  });
+  require_in_child(megabytes(), [&] {
+    return truncate(damaged, file, whole).refused ==
+        static_cast<int>(whole.size());
+  });
+}
+
+struct Net : torch::nn::Module {
+  Net() {
+    register_module("conv", torch::nn::Conv2d(2, 3, 3));
+    register_module("norm", torch::nn::BatchNorm2d(3));
+  }
+};
+
+IValue weights() {
+  torch::manual_seed(0);
+  auto result = new_dict();
+  for (const auto& entry : Net().named_parameters()) {
+    result.insert(entry.key(), entry->detach());
+  }
+  return result;
+}
+
+IValue training() {
+  auto groups = new_list();
+  groups.push_back(c10::ivalue::Tuple::create({0.1, true, "adam"}));
+  auto result = new_dict();
+  result.insert("model", weights());
+  result.insert("optimizer", groups);
+  result.insert("step", 12);
+  result.insert("empty", torch::zeros({0, 3}));
+  result.insert("mask", torch::ones({5}).to(torch::kBool));
+  return result;
+}
+
+template <typename T>
+std::string bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof(value)};
+}
+
+} // namespace
+
+TEST_CASE("damage of this library's files is always noticed") {
+  const TemporaryFolder folder;
+  for (const auto* extension : {".pt", ".safetensors"}) {
+    const auto whole = folder / (std::string("training") + extension);
+    ddp::write_checkpoint_file(whole, training());
+    damage(whole, Checked::kAllBytes);
+    const auto part = folder / (std::string("weights") + extension);
+    ddp::write_checkpoint_file(part, weights());
+    damage(part, Checked::kAllBytes);
+  }
+}
+
+TEST_CASE("damage of LibTorch's files never changes a value") {
+  const TemporaryFolder folder;
+  torch::serialize::OutputArchive module;
+  Net().save(module);
+  module.save_to(folder / "module.pt");
+  damage(folder / "module.pt", Checked::kValues);
+  torch::save(
+      std::vector<torch::Tensor>{torch::rand({9}), torch::arange(7)},
+      folder / "tensors.pt");
+  damage(folder / "tensors.pt", Checked::kValues);
+}
+
+TEST_CASE("damage of Python's files never changes a value") {
+  const char* python = std::getenv("DDP_PYTHON");
+  if (python == nullptr) {
+    WARN("skipped: DDP_PYTHON names no interpreter that has torch");
+    return;
+  }
+  const TemporaryFolder folder;
+  const auto path = folder / "python.pt";
+  const auto program = folder / "write.py";
+  write_text(
+      program,
+      "import sys, torch\n"
+      "net = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.ReLU(),\n"
+      "                          torch.nn.Linear(5, 2))\n"
+      "optimizer = torch.optim.Adam(net.parameters())\n"
+      "net(torch.ones(3, 4)).sum().backward()\n"
+      "optimizer.step()\n"
+      "torch.save({'model': net.state_dict(), 'epoch': 3,\n"
+      "            'optimizer': optimizer.state_dict()}, sys.argv[1])\n");
+  const auto command =
+      "'" + std::string(python) + "' '" + program + "' '" + path + "'";
+  REQUIRE(std::system(command.c_str()) == 0);
+  damage(path, Checked::kValues);
+}
+
+// No program's safetensors files but this one's have checksums.
+TEST_CASE("damage of other programs' safetensors files crashes nothing") {
+  const TemporaryFolder folder;
+  const auto path = folder / "foreign.safetensors";
+  std::string header = "{\"__metadata__\":{\"format\":\"pt\"}", data;
+  for (int i = 0; i < 6; ++i) {
+    const auto begin = std::to_string(data.size());
+    for (int j = 0; j < 6; ++j) {
+      data += bytes_of(static_cast<float>(i * j));
+    }
+    header += ",\"layer." + std::to_string(i) +
+        ".weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[" +
+        begin + "," + std::to_string(data.size()) + "]}";
+  }
+  header += "}";
+  write_text(path, bytes_of(uint64_t{header.size()}) + header + data);
+  damage(path, Checked::kNothing);
+}

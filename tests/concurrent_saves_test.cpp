@@ -1,0 +1,377 @@
+#include <checkpoint/checkpoint_file.h>
+#include <checkpoint/checkpoint_manager.h>
+#include <checkpoint/detail/checkpoint_folder.h>
+#include <checkpoint/detail/containers.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <tests/support/catch.h>
+#include <tests/support/stepped_training.h>
+#include <tests/support/temporary_folder.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <new>
+#include <random>
+
+using ddp::CheckpointManager;
+using ddp::CheckpointManagerOptions;
+using ddp::test::newest_step_in;
+using ddp::test::SteppedTraining;
+using ddp::test::TemporaryFolder;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Microseconds = std::chrono::microseconds;
+
+constexpr unsigned kWatchdogSeconds = 600;
+
+/// How many kills; DDP_TEST_KILLS says another number for a longer run.
+int kills(int few) {
+  const char* number = std::getenv("DDP_TEST_KILLS");
+  return number ? std::atoi(number) : few;
+}
+
+/// A value that processes forked from this one share.
+template <typename T>
+class Shared {
+ public:
+  Shared() {
+    void* memory = ::mmap(
+        nullptr,
+        sizeof(T),
+        PROT_READ | PROT_WRITE,
+        MAP_SHARED | MAP_ANONYMOUS,
+        -1,
+        0);
+    REQUIRE(memory != MAP_FAILED);
+    value_ = new (memory) T{};
+  }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  ~Shared() {
+    ::munmap(value_, sizeof(T));
+  }
+  T& operator*() const {
+    return *value_;
+  }
+  T* operator->() const {
+    return value_;
+  }
+
+ private:
+  T* value_;
+};
+
+/// A process that runs `work`, and is killed with this.
+class Child {
+ public:
+  explicit Child(const std::function<void()>& work) : pid_(::fork()) {
+    REQUIRE(pid_ >= 0);
+    if (pid_ == 0) {
+      ::alarm(kWatchdogSeconds);
+      int code = 1;
+      try {
+        work();
+        code = 0;
+      } catch (const std::exception& error) {
+        std::cerr << "a process threw: " << error.what() << std::endl;
+      } catch (...) { // a failed REQUIRE, of which nobody would be told
+        std::cerr << "a process failed an assertion" << std::endl;
+      }
+      ::_exit(code);
+    }
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    if (!ended_) {
+      kill();
+    }
+  }
+
+  bool ended() {
+    ended_ = ended_ || ::waitpid(pid_, &status_, WNOHANG) == pid_;
+    return ended_;
+  }
+
+  void kill() {
+    ::kill(pid_, SIGKILL);
+    wait();
+  }
+
+  /// Whether it came to its end.
+  bool wait() {
+    ended_ = ended_ || ::waitpid(pid_, &status_, 0) == pid_;
+    return WIFEXITED(status_) && WEXITSTATUS(status_) == 0;
+  }
+
+ private:
+  pid_t pid_;
+  int status_ = 0;
+  bool ended_ = false;
+};
+
+/// Without giving the processor away, which could take longer.
+void wait_for(Microseconds delay) {
+  for (const auto end = Clock::now() + delay; Clock::now() < end;) {
+  }
+}
+
+// ---- Many writers of one file.
+
+constexpr int kWriters = 8;
+constexpr int64_t kNumbers = 1'000'000; // of each writer
+
+c10::IValue content_of(int64_t writer, int64_t number) {
+  auto value = ddp::detail::new_dict();
+  value.insert("writer", writer);
+  value.insert("number", number);
+  for (const auto* name : {"a", "b", "c"}) {
+    value.insert(
+        name, torch::full({2'000}, writer * kNumbers + number, torch::kInt64));
+  }
+  value.insert(
+      "d", torch::full({3'001}, static_cast<double>(writer), torch::kDouble));
+  return value;
+}
+
+/// Reads a file that has to be one writer's, and returns whose and which.
+std::pair<int64_t, int64_t> read_content(const std::string& path, bool map) {
+  const auto value =
+      ddp::read_checkpoint_file(path, ddp::LoadOptions().memory_map(map))
+          .toGenericDict();
+  const auto writer = value.at("writer").toInt();
+  const auto number = value.at("number").toInt();
+  REQUIRE(value.size() == 6);
+  for (const auto* name : {"a", "b", "c"}) {
+    const auto tensor = value.at(name).toTensor();
+    REQUIRE(tensor.numel() == 2'000);
+    REQUIRE(tensor.eq(writer * kNumbers + number).all().item<bool>());
+  }
+  const auto last = value.at("d").toTensor();
+  REQUIRE(last.numel() == 3'001);
+  REQUIRE(last.eq(static_cast<double>(writer)).all().item<bool>());
+  return {writer, number};
+}
+
+struct Progress {
+  std::atomic<int> saved[kWriters];
+  std::atomic<bool> stop;
+  std::atomic<int> loads;
+  std::atomic<int> changes;
+};
+
+void write_on(const std::string& path, int writer, int saves, Progress& all) {
+  while (all.saved[writer] < saves) {
+    ddp::write_checkpoint_file(path, content_of(writer, all.saved[writer] + 1));
+    ++all.saved[writer];
+  }
+}
+
+void read_on(const std::string& path, Progress& all) {
+  std::pair<int64_t, int64_t> before;
+  while (!all.stop) {
+    const auto content = read_content(path, all.loads % 2 == 0);
+    ++all.loads;
+    all.changes += content != before ? 1 : 0;
+    before = content;
+  }
+}
+
+/// Kills one writer after another, and starts each again, until all are done.
+int kill_writers(const std::string& path, int saves, Progress& progress) {
+  std::vector<std::unique_ptr<Child>> writers(kWriters);
+  const auto start = [&](int writer) {
+    writers[writer] = std::make_unique<Child>(
+        [&, writer] { write_on(path, writer, saves, progress); });
+  };
+  for (int writer = 0; writer < kWriters; ++writer) {
+    start(writer);
+  }
+  std::mt19937 random(3);
+  int killed = 0;
+  for (;;) {
+    std::vector<int> running;
+    for (int writer = 0; writer < kWriters; ++writer) {
+      if (!writers[writer]->ended()) {
+        running.push_back(writer);
+      } else {
+        REQUIRE(writers[writer]->wait());
+      }
+    }
+    if (running.empty()) {
+      return killed;
+    }
+    ::usleep(random() % 4'000); // a processor is wanted by the writers
+    const auto writer = running[random() % running.size()];
+    if (!writers[writer]->ended()) {
+      writers[writer]->kill();
+      start(writer);
+      ++killed;
+    }
+  }
+}
+
+void write_together(const std::string& extension, int saves) {
+  const TemporaryFolder folder;
+  const auto path = folder / ("run" + extension);
+  ddp::write_checkpoint_file(path, content_of(0, 0));
+  const Shared<Progress> progress;
+  Child reader([&] { read_on(path, *progress); });
+  const auto killed = kill_writers(path, saves, *progress);
+  progress->stop = true;
+  REQUIRE(reader.wait());
+  // Whoever came last, it was its last.
+  REQUIRE(read_content(path, false).second == saves);
+  int left = 0;
+  for (const auto& name : folder.names()) {
+    if (name != "run" + extension) {
+      REQUIRE(name.rfind(".run" + extension + ".tmp.", 0) == 0);
+      ++left;
+    }
+  }
+  REQUIRE(left <= killed);
+  REQUIRE(killed > 0);
+  REQUIRE(progress->changes > saves / 4);
+  std::cout << extension << ": " << kWriters << " writers of " << saves
+            << " saves, " << killed << " killed; " << progress->loads
+            << " loads of " << progress->changes
+            << " contents; hidden names left: " << left << "\n";
+}
+
+} // namespace
+
+TEST_CASE("writers of one file replace it as a whole, killed or not") {
+  for (const auto* extension : {".pt", ".safetensors"}) {
+    write_together(extension, kills(60));
+  }
+}
+
+namespace {
+
+constexpr int64_t kValues = 200'000; // 2.4 MB
+
+struct Run {
+  std::atomic<int64_t> started; // the step whose save began last
+  std::atomic<int64_t> durable; // the last step that has to be found
+  std::atomic<int64_t> nanoseconds; // of the last save
+};
+
+CheckpointManagerOptions options_of(
+    const std::string& extension,
+    bool asynchronous) {
+  return CheckpointManagerOptions()
+      .keep_last(2)
+      .extension(extension)
+      .asynchronous(asynchronous);
+}
+
+/// A run that goes on from its newest checkpoint and saves each step.
+void train(
+    const std::string& folder,
+    const CheckpointManagerOptions& options,
+    int64_t saves,
+    Run& run) {
+  SteppedTraining training(kValues);
+  CheckpointManager checkpoints(folder, training.state, {}, options);
+  checkpoints.load();
+  for (; saves > 0; --saves) {
+    const auto start = Clock::now();
+    const auto step = training.step + 1;
+    training.set(step);
+    run.started = step;
+    checkpoints.save(step);
+    // Where asynchronous, it has waited for the one before.
+    run.durable = options.asynchronous() ? step - 1 : step;
+    run.nanoseconds = (Clock::now() - start).count();
+  }
+}
+
+struct Found {
+  int killed = 0, old_file = 0, new_file = 0, hidden = 0;
+};
+
+/// How many temporary names there are in a manager's folder.
+int hidden_names(const std::string& folder) {
+  int count = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    const auto name = file.path().filename().string();
+    if (name.front() == '.') {
+      REQUIRE(name.find(".tmp.") != name.npos);
+      ++count;
+    } else {
+      REQUIRE((name == "latest" || name.rfind("step-", 0) == 0));
+    }
+  }
+  return count;
+}
+
+void kill_once(
+    const std::string& folder,
+    const CheckpointManagerOptions& options,
+    Microseconds delay,
+    Run& run,
+    Found& found) {
+  constexpr int64_t kForever = 1 << 30;
+  const int64_t before = run.started;
+  Child child([&] { train(folder, options, kForever, run); });
+  while (run.durable <= before + 1 && !child.ended()) {
+    ::usleep(100);
+  }
+  REQUIRE_FALSE(child.ended());
+  wait_for(delay);
+  child.kill();
+  const int64_t durable = run.durable, started = run.started;
+  const auto newest = newest_step_in(folder);
+  INFO("killed in step " << started << ", " << durable << " was saved");
+  REQUIRE(newest >= durable);
+  REQUIRE(newest <= started);
+  ++found.killed;
+  ++(newest == durable ? found.old_file : found.new_file);
+  // One more where it was killed before it removed the oldest.
+  REQUIRE(ddp::detail::CheckpointFolder(folder).entries().size() <= 3);
+  const auto hidden = hidden_names(folder);
+  REQUIRE(hidden <= 1); // the next save removes it
+  found.hidden += hidden;
+}
+
+void kill_runs(const std::string& extension, bool asynchronous, int count) {
+  const TemporaryFolder parent;
+  const auto folder = parent / "run";
+  const auto options = options_of(extension, asynchronous);
+  const Shared<Run> run;
+  Child first([&] { train(folder, options, 5, *run); });
+  REQUIRE(first.wait());
+  const int64_t nanoseconds = run->nanoseconds;
+  const auto save = nanoseconds / 1000 + 1;
+  std::mt19937_64 random(4);
+  Found found;
+  for (int i = 0; i < count; ++i) {
+    const Microseconds delay(random() % (2 * static_cast<uint64_t>(save)));
+    kill_once(folder, options, delay, *run, found);
+  }
+  REQUIRE(found.old_file > 0);
+  REQUIRE(found.new_file > 0);
+  std::cout << extension << (asynchronous ? ", asynchronous" : "") << ": "
+            << found.killed << " kills, a save takes " << save
+            << " us; found the last that was saved: " << found.old_file
+            << ", a newer one: " << found.new_file
+            << "; hidden names met: " << found.hidden << "\n";
+}
+
+} // namespace
+
+TEST_CASE("kill -9 in a manager's save leaves a whole checkpoint") {
+  kill_runs(".pt", false, kills(60));
+  kill_runs(".safetensors", false, kills(40));
+  kill_runs(".pt", true, kills(60));
+}

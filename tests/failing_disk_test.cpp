@@ -1,0 +1,486 @@
+#include <checkpoint/checkpoint_manager.h>
+#include <dlfcn.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <tests/support/catch.h>
+#include <tests/support/ranks.h>
+#include <tests/support/shared_folder.h>
+#include <tests/support/stepped_training.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <optional>
+#include <set>
+#include <system_error>
+
+using ddp::CheckpointManager;
+using ddp::CheckpointManagerOptions;
+using ddp::ProcessGroup;
+using ddp::test::newest_step_in;
+using ddp::test::RankOptions;
+using ddp::test::ranks;
+using ddp::test::SharedFolder;
+using ddp::test::step_of;
+using ddp::test::SteppedTraining;
+using ddp::test::TemporaryFolder;
+
+namespace {
+
+constexpr int kRanks = 3;
+
+/// A way to save a training, into a folder of its own.
+class Saver {
+ public:
+  Saver(const std::string& parent, const char* extension, const char* way)
+      : way_(way),
+        folder_(parent + "/" + way + extension),
+        extension_(extension) {}
+
+  /// Collective.
+  void start(const ProcessGroup& group) {
+    group_ = group;
+    if (group.rank() == 0) {
+      std::filesystem::create_directories(folder_);
+    }
+    if (way_ != "file") {
+      const auto options = CheckpointManagerOptions()
+                               .keep_last(2)
+                               .extension(extension_)
+                               .asynchronous(way_ == "asynchronous");
+      manager_.emplace(folder_, training.state, group, options);
+    }
+  }
+
+  void save(int64_t step) {
+    training.set(step);
+    if (!manager_) {
+      training.state.save(path(), group_);
+      return;
+    }
+    manager_->save(step);
+    manager_->wait();
+  }
+
+  /// What `save` says on every rank, which has to be the same; "" for nothing.
+  std::string try_save(int64_t step) {
+    std::string error;
+    try {
+      save(step);
+    } catch (const c10::Error& thrown) {
+      error = thrown.what_without_backtrace();
+    }
+    for (const auto& other : group_.all_gather(error)) {
+      REQUIRE(other == error);
+    }
+    return error;
+  }
+
+  /// The newest step in the folder, which is whole.
+  int64_t saved_step() const {
+    return manager_ ? newest_step_in(folder_) : step_of(path());
+  }
+
+  /// The names in the folder that are no checkpoint.
+  std::set<std::string> left_behind() const {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      const auto name = entry.path().filename().string();
+      if (name != "latest" && entry.path().extension() != extension_) {
+        names.insert(name);
+      }
+    }
+    return names;
+  }
+
+  /// Whether the next save removes such names.
+  bool cleans_up() const {
+    return manager_.has_value();
+  }
+
+  const std::string& folder() const {
+    return folder_;
+  }
+
+  const ProcessGroup& group() const {
+    return group_;
+  }
+
+  SteppedTraining training;
+
+ private:
+  std::string path() const {
+    return folder_ + "/run" + extension_;
+  }
+
+  std::string way_, folder_, extension_;
+  ProcessGroup group_;
+  std::optional<CheckpointManager> manager_;
+};
+
+/// The preloaded library.
+struct Disk {
+  template <typename Function>
+  static Function* find(const char* name) {
+    auto* function = reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
+    REQUIRE(function != nullptr);
+    return function;
+  }
+
+  void (*fail)(const char*, const char*, int, int, bool) =
+      find<void(const char*, const char*, int, int, bool)>("ddp_fail_disk");
+  int (*heal)() = find<int()>("ddp_heal_disk");
+};
+
+struct Failure {
+  std::string function; // "*": all but close, from `nth` on
+  int nth;
+  int error;
+  bool no_unnamed;
+};
+
+// A close that fails after the file is on the disk does no harm, and neither
+// does what is removed in vain before its name is used. Without O_TMPFILE the
+// file gets a name.
+bool may_be_harmless(const Failure& failure) {
+  return failure.function == "close" || failure.function == "remove" ||
+      (failure.function == "open" && failure.nth == 1 && !failure.no_unnamed);
+}
+
+void require_reason(const std::string& seen, const Failure& failure) {
+  REQUIRE_THAT(
+      seen,
+      ContainsSubstring("rank 0 of 3") &&
+          ContainsSubstring(std::generic_category().message(failure.error)));
+}
+
+struct Counts {
+  int cases = 0, thrown = 0, with_new_file = 0;
+  std::set<std::string> names;
+};
+
+// Takes the names of processes and files away.
+std::string kind_of(const std::string& name) {
+  std::string kind;
+  for (const char c : name) {
+    if (!std::isdigit(c)) {
+      kind += c;
+    }
+  }
+  return kind;
+}
+
+void require_clean(const Saver& saver, const Failure& failure, Counts& counts) {
+  for (const auto& name : saver.left_behind()) {
+    REQUIRE(failure.function == "*"); // so it could not be removed
+    REQUIRE(name.find(".tmp.") != name.npos);
+    REQUIRE(name.front() == '.');
+    counts.names.insert(kind_of(name));
+    if (!saver.cleans_up()) {
+      std::filesystem::remove(saver.folder() + "/" + name);
+    }
+  }
+}
+
+/// Saves step `step` with the failure, after which `step - 1` or `step` is
+/// there, and then step `step + 1`. Returns false where nothing failed.
+bool survives(
+    Saver& saver,
+    const Disk& disk,
+    const Failure& failure,
+    int64_t step,
+    Counts& counts) {
+  const bool writes = saver.group().rank() == 0;
+  INFO(
+      "call " << failure.nth << " of " << failure.function << ", error "
+              << failure.error << (failure.no_unnamed ? ", named" : ""));
+  if (writes) {
+    disk.fail(
+        failure.function.c_str(),
+        saver.folder().c_str(),
+        failure.nth,
+        failure.error,
+        failure.no_unnamed);
+  }
+  const auto error = saver.try_save(step);
+  const bool failed =
+      saver.group().broadcast(writes ? std::to_string(disk.heal()) : "") != "0";
+  INFO(error);
+  if (!failed || failure.error == 0) {
+    REQUIRE(error.empty());
+  } else if (error.empty()) {
+    REQUIRE(may_be_harmless(failure));
+  } else {
+    require_reason(error, failure);
+    REQUIRE_THAT(error, ContainsSubstring(saver.folder()));
+  }
+  if (writes) {
+    const auto saved = saver.saved_step();
+    REQUIRE((saved == step || (saved == step - 1 && !error.empty())));
+    ++counts.cases;
+    counts.thrown += error.empty() ? 0 : 1;
+    counts.with_new_file += !error.empty() && saved == step ? 1 : 0;
+    require_clean(saver, failure, counts);
+  }
+  saver.save(step + 1);
+  if (writes) {
+    REQUIRE(saver.saved_step() == step + 1);
+    REQUIRE(saver.left_behind().empty());
+  }
+  return failed;
+}
+
+/// Fails the first call of a function, then the second, until there are no
+/// more.
+void fail_each_call(
+    Saver& saver,
+    const Disk& disk,
+    Failure failure,
+    int64_t& step,
+    Counts& counts) {
+  const bool short_writes = failure.error == 0;
+  const int errors[] = {EIO, ENOSPC, EDQUOT};
+  bool failed = true;
+  for (failure.nth = 1; failed; ++failure.nth, step += 2) {
+    failure.error = short_writes ? 0 : errors[failure.nth % 3];
+    failed = survives(saver, disk, failure, step, counts);
+  }
+}
+
+void fail_everywhere(Saver& saver, const Disk& disk, Counts& counts) {
+  int64_t step = 0;
+  saver.save(step++);
+  for (const auto* function :
+       {"open",
+        "opendir",
+        "pwrite",
+        "fchmod",
+        "fsync",
+        "linkat",
+        "symlink",
+        "rename",
+        "unlink",
+        "remove",
+        "close",
+        "*"}) {
+    fail_each_call(saver, disk, {function, 1, EIO, false}, step, counts);
+  }
+  for (const auto* function : {"open", "fsync", "rename", "*"}) {
+    fail_each_call(saver, disk, {function, 1, EIO, true}, step, counts);
+  }
+  fail_each_call(saver, disk, {"pwrite", 1, 0, false}, step, counts);
+}
+
+void check_way(
+    const char* way,
+    const std::vector<const char*>& extensions = {".pt", ".safetensors"}) {
+  const SharedFolder shared;
+  const char* library = std::getenv("DDP_FAILING_DISK");
+  REQUIRE(library != nullptr);
+  // The dynamic linker splits LD_PRELOAD at spaces, which a path may have.
+  const auto link = shared.path + "failing_disk.so";
+  if (shared.own) {
+    std::filesystem::create_symlink(library, link);
+  }
+  RankOptions options;
+  options.environment = {{"LD_PRELOAD", link}};
+  const auto outcomes = ranks(
+      kRanks,
+      [&] {
+        const auto group = ddp::init_process_group();
+        const Disk disk;
+        Counts counts;
+        for (const auto* extension : extensions) {
+          Saver saver(shared.path + "data", extension, way);
+          saver.start(group);
+          fail_everywhere(saver, disk, counts);
+        }
+        if (group.rank() == 0) {
+          REQUIRE(counts.thrown > counts.cases / 2);
+          REQUIRE(counts.with_new_file > 0);
+          std::cout << "RESULT " << way << ": " << counts.cases << " saves, "
+                    << counts.thrown << " threw, " << counts.with_new_file
+                    << " of them with the new file in place; left behind:";
+          for (const auto& name : counts.names) {
+            std::cout << " " << name;
+          }
+          std::cout << "\n";
+        }
+      },
+      options);
+  for (const auto& outcome : outcomes) {
+    const auto at = outcome.output.find("RESULT ");
+    if (at != std::string::npos) {
+      std::cout << outcome.output.substr(at);
+    }
+  }
+}
+
+} // namespace
+
+TEST_CASE("a failing disk leaves one whole file, old or new") {
+  check_way("file");
+}
+
+TEST_CASE("a failing disk leaves whole checkpoints in a manager's folder") {
+  check_way("synchronous");
+}
+
+TEST_CASE("a failing disk is heard of from the background") {
+  check_way("asynchronous", {".pt"});
+}
+
+namespace {
+
+/// Rank 0 makes `folder` a file system of its own, that of a mount namespace
+/// that nobody else sees. Returns false where it may not.
+bool mount_small_disk(const std::string& folder) {
+  return ::unshare(CLONE_NEWNS) == 0 &&
+      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+      ::mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=1m") == 0;
+}
+
+void fill(const std::string& path) {
+  std::ofstream file(path, std::ios::binary);
+  while (file << std::string(4096, 'x') << std::flush) {
+  }
+}
+
+void set_read_only(const std::string& folder, bool read_only) {
+  const auto flags = MS_REMOUNT | (read_only ? MS_RDONLY : 0);
+  REQUIRE(::mount("tmpfs", folder.c_str(), "tmpfs", flags, "size=1m") == 0);
+}
+
+void set_file_limit(rlim_t bytes) {
+  rlimit limit{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &limit) == 0);
+  limit.rlim_cur = std::min(bytes, limit.rlim_max);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+}
+
+/// Saves with something broken on rank 0, and with it repaired.
+void save_around(
+    Saver& saver,
+    int64_t step,
+    int error,
+    const std::string& advice,
+    const std::function<void()>& damage,
+    const std::function<void()>& repair) {
+  const bool writes = saver.group().rank() == 0;
+  if (writes) {
+    damage();
+  }
+  const auto seen = saver.try_save(step);
+  require_reason(seen, {"", 0, error, false});
+  REQUIRE_THAT(seen, ContainsSubstring(advice));
+  if (writes) {
+    REQUIRE(saver.saved_step() == step - 1);
+    REQUIRE(saver.left_behind().empty());
+    repair();
+  }
+  saver.save(step + 1);
+  if (writes) {
+    REQUIRE(saver.saved_step() == step + 1);
+  }
+}
+
+} // namespace
+
+TEST_CASE("a full disk and limits leave the old checkpoint") {
+  const SharedFolder shared;
+  const auto outcomes = ranks(
+      kRanks,
+      [&] {
+        const auto disk = shared.path + "disk";
+        const bool writes = std::string(std::getenv("RANK")) == "0";
+        bool mounted = true;
+        if (writes) {
+          std::filesystem::create_directory(disk);
+          mounted = mount_small_disk(disk);
+          std::signal(SIGXFSZ, SIG_IGN);
+        }
+        const auto group = ddp::init_process_group();
+        mounted = group.broadcast(mounted ? "yes" : "") == "yes";
+        if (!mounted && writes) {
+          std::cout
+              << "RESULT skipped: a full disk, mounts are not allowed here\n";
+        }
+        for (const auto* extension : {".pt", ".safetensors"}) {
+          for (const auto* way : {"file", "synchronous", "asynchronous"}) {
+            Saver saver(disk, extension, way);
+            saver.training.weights = torch::zeros({20'000}); // 240 kB in all
+            saver.training.moments = torch::zeros({20'000}, torch::kDouble);
+            saver.start(group);
+            saver.save(0);
+            save_around(
+                saver,
+                1,
+                EFBIG,
+                "ulimit -f",
+                [] { set_file_limit(100'000); },
+                [] { set_file_limit(RLIM_INFINITY); });
+            if (mounted) {
+              const auto filler = disk + "/filler";
+              save_around(
+                  saver,
+                  3,
+                  ENOSPC,
+                  "free space",
+                  [&] { fill(filler); },
+                  [&] { std::filesystem::remove(filler); });
+              save_around(
+                  saver,
+                  5,
+                  EROFS,
+                  "may write to",
+                  [&] { set_read_only(disk, true); },
+                  [&] { set_read_only(disk, false); });
+            }
+            if (writes) {
+              std::filesystem::remove_all(saver.folder());
+            }
+          }
+        }
+      },
+      RankOptions());
+  for (const auto& outcome : outcomes) {
+    const auto at = outcome.output.find("RESULT ");
+    if (at != std::string::npos) {
+      WARN(outcome.output.substr(at));
+    }
+  }
+}
+
+TEST_CASE("a folder without permission leaves the old checkpoint") {
+  const SharedFolder shared;
+  const auto locked = shared.path + "locked";
+  std::filesystem::create_directory(locked);
+  std::filesystem::permissions(locked, std::filesystem::perms::owner_read);
+  if (::access(locked.c_str(), W_OK) == 0) {
+    WARN("skipped: this user may write to every folder");
+    return;
+  }
+  ranks(kRanks, [&](ProcessGroup group) {
+    for (const auto* way : {"file", "synchronous", "asynchronous"}) {
+      Saver saver(shared.path, ".pt", way);
+      saver.start(group);
+      saver.save(0);
+      const auto& folder = saver.folder();
+      using std::filesystem::perms;
+      save_around(
+          saver,
+          1,
+          EACCES,
+          "may write to",
+          [&] {
+            std::filesystem::permissions(
+                folder, perms::owner_read | perms::owner_exec);
+          },
+          [&] { std::filesystem::permissions(folder, perms::owner_all); });
+    }
+  });
+}

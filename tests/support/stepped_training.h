@@ -1,0 +1,60 @@
+#pragma once
+
+#include <tests/support/catch.h>
+
+#include <checkpoint/checkpoint_file.h>
+#include <checkpoint/checkpoint_manager.h>
+#include <checkpoint/training_state.h>
+
+#include <cstdint>
+#include <string>
+
+namespace ddp::test {
+
+/// A training all of whose values are the number of its step.
+struct SteppedTraining {
+  explicit SteppedTraining(int64_t size = 1000)
+      : weights(torch::zeros({size})),
+        moments(torch::zeros({size}, torch::kDouble)) {
+    state.add("step", step).add("weights", weights).add("moments", moments);
+  }
+
+  void set(int64_t new_step) {
+    step = new_step;
+    weights.fill_(new_step);
+    moments.fill_(new_step);
+  }
+
+  int64_t step = -1;
+  torch::Tensor weights, moments;
+  TrainingState state;
+};
+
+/// The step of such a training's file; requires that all of it is of that one.
+inline int64_t step_of(const std::string& path) {
+  const auto content = read_checkpoint_file(path).toGenericDict();
+  const auto step = content.at("step").toInt();
+  INFO(path << " is of step " << step);
+  for (const auto* name : {"weights", "moments"}) {
+    const auto tensor = content.at(name).toTensor();
+    REQUIRE(tensor.numel() > 0);
+    REQUIRE(tensor.eq(step).all().item<bool>());
+  }
+  return step;
+}
+
+/// The newest step that another run finds whole in a manager's folder, where
+/// "latest" has to be whole too.
+inline int64_t newest_step_in(const std::string& folder) {
+  SteppedTraining resumed;
+  CheckpointManager checkpoints(folder, resumed.state);
+  const auto found = checkpoints.load();
+  REQUIRE(found);
+  REQUIRE(found->skipped.empty());
+  REQUIRE(found->step == resumed.step);
+  REQUIRE(step_of(found->path) == found->step);
+  REQUIRE(step_of(folder + "/latest") <= found->step);
+  return found->step;
+}
+
+} // namespace ddp::test
