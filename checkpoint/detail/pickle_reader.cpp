@@ -3,6 +3,9 @@
 #include <checkpoint/detail/pickle_reader.h>
 #include <checkpoint/detail/pickle_tree.h>
 
+#include <exception>
+#include <string>
+
 namespace ddp::detail {
 namespace {
 
@@ -17,13 +20,25 @@ c10::IValue read_pickle(
     std::string_view pickle,
     uint64_t budget,
     const LoadStorage& load) {
+  std::exception_ptr not_loaded; // which is not the pickle's fault
+  const auto load_or_keep = [&](const std::string& key) {
+    try {
+      return load(key);
+    } catch (...) {
+      not_loaded = std::current_exception();
+      throw;
+    }
+  };
   try {
     PickleHeap heap(budget);
-    PickleCalls calls(heap, load);
+    PickleCalls calls(heap, load_or_keep);
     const auto value = PickleMachine(pickle, heap, calls).run();
     return make_tree(
         value, heap, kSharedValues + kSharedValuesPerByte * pickle.size());
   } catch (const c10::Error& error) {
+    if (not_loaded) {
+      std::rethrow_exception(not_loaded);
+    }
     TORCH_CHECK(false, "its pickle: ", error.what_without_backtrace());
   }
 }
