@@ -27,7 +27,6 @@ void load_checkpoint(
     torch::nn::Module& module,
     const ProcessGroup& group,
     const LoadOptions& options) {
-  detail::check_extension(path);
   // What rank 0 finds to fit has to fit the others as well.
   verify_same_model(unique_state(detail::unwrapped(module)), "", group);
   detail::Copies copies;

@@ -15,12 +15,12 @@
 namespace ddp {
 namespace {
 
-bool is_safetensors(const std::string& path) {
+bool writes_safetensors(const std::string& path) {
   return std::filesystem::path(path).extension() == ".safetensors";
 }
 
 c10::IValue read(const detail::ByteSource& file, const std::string& path) {
-  if (!detail::begins_as_safetensors(file) && !is_safetensors(path)) {
+  if (!detail::is_safetensors(file, path)) {
     return detail::TorchArchive(file).value();
   }
   auto content = detail::read_safetensors(file);
@@ -53,7 +53,7 @@ void verify_checkpoint_file(const std::string& path) {
 void detail::check_extension(const std::string& path) {
   const auto extension = std::filesystem::path(path).extension();
   TORCH_CHECK_VALUE(
-      extension == ".pt" || extension == ".pth" || is_safetensors(path),
+      extension == ".pt" || extension == ".pth" || writes_safetensors(path),
       "checkpoint '",
       path,
       "': the format goes by the extension, .pt, .pth or .safetensors; name "
@@ -65,7 +65,7 @@ std::function<void()> detail::prepare_checkpoint_file(
     const c10::IValue& value,
     SnapshotMemory* memory) {
   check_extension(path);
-  if (is_safetensors(path)) {
+  if (writes_safetensors(path)) {
     auto flat = flatten(value);
     SafetensorsMetadata metadata{{"format", "pt"}};
     if (!flat.structure.empty()) {

@@ -25,14 +25,14 @@ struct CheckpointManager::Impl {
         state(std::move(own_state)),
         group(own_group),
         options(own_options) {
-    detail::check_extension("step-0" + options.extension());
+    detail::check_extension("*" + options.extension());
     TORCH_CHECK_VALUE(
         options.keep_last() >= 1 && options.keep_best() >= 0,
         "CheckpointManager: keep_last is ",
         options.keep_last(),
-        " and keep_best ",
+        ", expected 1 or more, and keep_best ",
         options.keep_best(),
-        ", at least 1 and 0 are possible");
+        ", expected 0 or more");
   }
 
   /// What is to be done on rank 0; the values are taken now.
@@ -50,6 +50,8 @@ struct CheckpointManager::Impl {
   CheckpointManagerOptions options;
   /// Of the checkpoints that this run wrote or loaded, or found damaged.
   int64_t last_step = -1;
+  /// That this run wrote or loaded.
+  int64_t newest_step = 0;
   /// On rank 0: the values that are being written, and who writes them.
   detail::SnapshotMemory memory;
   std::future<void> writing;
@@ -73,8 +75,17 @@ std::function<void()> CheckpointManager::Impl::prepare(
     int64_t step,
     std::optional<double> metric) {
   check_later_steps(step);
+  TORCH_CHECK_VALUE(
+      step >= newest_step,
+      "CheckpointManager: step ",
+      step,
+      " comes after step ",
+      newest_step,
+      "; load() takes the highest step for the newest");
+  newest_step = step;
   last_step = std::max(last_step, step);
   const auto entry = folder.new_entry(step, metric, options.extension());
+  folder.lock();
   memory.begin();
   const auto write = detail::prepare_checkpoint_file(
       entry.path, value, options.asynchronous() ? &memory : nullptr);
@@ -94,6 +105,7 @@ std::optional<LoadedCheckpoint> CheckpointManager::Impl::find() {
     try {
       verify_checkpoint_file(entry.path);
       found.step = entry.step;
+      newest_step = entry.step;
       found.path = entry.path;
       return found;
     } catch (const c10::Error& error) {

@@ -9,6 +9,7 @@
 #include <checkpoint/safetensors_header.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -97,10 +98,14 @@ at::Tensor read_tensor(
 
 } // namespace
 
-// The first character of the header; a zip file has the number of a method of
-// compression there, which are fewer.
-bool detail::begins_as_safetensors(const ByteSource& file) {
-  return file.size() > kLengthBytes && file.text(kLengthBytes, 1) == "{";
+bool detail::is_safetensors(const ByteSource& file, const std::string& path) {
+  // Where a header begins, a zip file has the number of a method of
+  // compression, which are fewer.
+  if (file.size() > kLengthBytes && file.text(kLengthBytes, 1) == "{") {
+    return true;
+  }
+  const bool zip = file.size() >= 4 && file.text(0, 4) == "PK\x03\x04";
+  return !zip && std::filesystem::path(path).extension() == ".safetensors";
 }
 
 std::string detail::read_safetensors_header(const ByteSource& file) {

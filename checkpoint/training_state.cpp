@@ -114,8 +114,13 @@ TrainingState& TrainingState::add(
   return add_local(
       name,
       [&optimizer] { return optimizer_state(optimizer); },
-      [&optimizer](const IValue& state) -> Commit {
-        return detail::plan_optimizer_state(optimizer, state);
+      [&optimizer, name](const IValue& state) -> Commit {
+        try {
+          return detail::plan_optimizer_state(optimizer, state);
+        } catch (const c10::Error& error) {
+          TORCH_CHECK_VALUE(
+              false, "'", name, "': ", error.what_without_backtrace());
+        }
       });
 }
 

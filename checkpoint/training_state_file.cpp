@@ -3,6 +3,8 @@
 #include <checkpoint/detail/on_rank_0.h>
 #include <checkpoint/training_state.h>
 
+#include <c10/util/Exception.h>
+
 #include <filesystem>
 
 namespace ddp {
@@ -20,7 +22,6 @@ bool TrainingState::load(
     const std::string& path,
     const ProcessGroup& group,
     const LoadOptions& options) {
-  detail::check_extension(path);
   std::string found;
   detail::on_rank_0("TrainingState::load", group, [&] {
     found = std::filesystem::exists(path) ? path : "";
@@ -48,7 +49,11 @@ void detail::load_training_state(
     if (options.every_rank_reads()) {
       value = read_checkpoint_file(path, options);
     }
-    state.load_state_dict(value, group);
+    try {
+      state.load_state_dict(value, group);
+    } catch (const c10::Error& error) {
+      TORCH_CHECK(false, "'", path, "': ", error.what_without_backtrace());
+    }
   });
 }
 

@@ -132,9 +132,11 @@ TEST_CASE("the best checkpoints stay") {
           "step-1_metric-0.5.pt",
           "step-2_metric-0.875.pt",
           "step-6_metric-0.125.pt"});
-  Run lower(folder / "low", keeping(1, 1).higher_is_better(false));
-  lower.save(1, -1e-7);
-  lower.save(2, 3);
+  {
+    Run lower(folder / "low", keeping(1, 1).higher_is_better(false));
+    lower.save(1, -1e-7);
+    lower.save(2, 3);
+  }
   // Another run of the program knows the metrics too.
   Run resumed(folder / "low", keeping(1, 1).higher_is_better(false));
   CHECK(resumed.checkpoints.load()->step == 2);
@@ -150,10 +152,12 @@ TEST_CASE("the best checkpoints stay") {
 
 TEST_CASE("a damaged checkpoint is passed over and said so") {
   const TemporaryFolder folder;
-  Run run(folder.path(), keeping(2));
-  run.save(1);
-  run.save(2);
-  run.save(3);
+  {
+    Run run(folder.path(), keeping(2));
+    run.save(1);
+    run.save(2);
+    run.save(3);
+  }
   flip_last_bit(folder / "step-3.pt");
 
   Run resumed(folder.path(), keeping(2));
@@ -217,6 +221,24 @@ TEST_CASE("a folder of a later run is not written to") {
       Run(folder.path(), keeping(1).extension(".bin")), c10::ValueError);
   CHECK_THROWS_AS(Run(""), c10::ValueError);
   CHECK_THROWS_AS(anew.save(-1), c10::ValueError);
+}
+
+TEST_CASE("one process at a time writes to a folder") {
+  const TemporaryFolder folder;
+  {
+    Run run(folder.path());
+    run.save(5);
+    CHECK_THROWS_WITH(
+        run.save(4), ContainsSubstring("step 4 comes after step 5"));
+    Run other(folder.path());
+    CHECK(other.checkpoints.load()->step == 5); // to read is no harm
+    CHECK_THROWS_WITH(
+        other.save(6), ContainsSubstring("another process writes"));
+    run.save(6);
+  }
+  Run after(folder.path());
+  CHECK(after.checkpoints.load()->step == 6);
+  after.save(7);
 }
 
 TEST_CASE("what is saved in the background is what was there") {

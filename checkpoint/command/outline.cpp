@@ -72,8 +72,7 @@ Outline read_outline(const std::string& path) {
     TORCH_CHECK(file.size() > 0, "it is empty");
     Outline outline;
     outline.bytes = file.size();
-    if (detail::begins_as_safetensors(file) ||
-        std::filesystem::path(path).extension() == ".safetensors") {
+    if (detail::is_safetensors(file, path)) {
       read_safetensors_outline(file, outline);
     } else {
       read_torch_outline(file, outline);

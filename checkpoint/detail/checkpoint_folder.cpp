@@ -2,9 +2,12 @@
 #include <checkpoint/checkpoint_file.h>
 #include <checkpoint/detail/checkpoint_folder.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <iterator>
@@ -158,6 +161,29 @@ FolderEntry CheckpointFolder::new_entry(
     name += std::string(kMetric) + text_of(*metric);
   }
   return {step, metric, (fs::path(path_) / (name + extension)).string()};
+}
+
+void CheckpointFolder::lock() {
+  if (locked_) {
+    return;
+  }
+  // Of the folder itself: nothing more is in it, and no death leaves it locked.
+  const int folder = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) {
+    return; // a folder may be writable and not readable
+  }
+  const std::shared_ptr<const int> held(
+      new int(folder), [](const int* descriptor) {
+        ::close(*descriptor);
+        delete descriptor;
+      });
+  TORCH_CHECK(
+      ::flock(folder, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK,
+      "another process writes checkpoints to '",
+      path_,
+      "': another job, or a rank whose CheckpointManager was not given the "
+      "group; give each job a folder of its own, and all ranks the group");
+  locked_ = held;
 }
 
 void CheckpointFolder::set_latest(const std::string& path) const {

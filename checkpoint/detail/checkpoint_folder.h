@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -42,6 +43,10 @@ class CheckpointFolder {
       std::optional<double> metric,
       const std::string& extension) const;
 
+  /// Throws where another process, or another manager of this one, writes to
+  /// the folder, which has to be there. Held as long as this lives.
+  void lock();
+
   /// Lets the link "latest" name the checkpoint at `path`.
   void set_latest(const std::string& path) const;
 
@@ -59,6 +64,7 @@ class CheckpointFolder {
 
   std::string path_;
   std::set<std::string> damaged_;
+  std::shared_ptr<const int> locked_;
 };
 
 } // namespace ddp::detail

@@ -11,8 +11,9 @@ namespace ddp::detail {
 /// throws `c10::Error`, which does not name the file.
 SafetensorsFile read_safetensors(const ByteSource& file);
 
-/// Whether the file begins as a safetensors file does, and no zip file.
-bool begins_as_safetensors(const ByteSource& file);
+/// Whether the file at `path` is one: by its content, or where that begins like
+/// no format at all, by its extension.
+bool is_safetensors(const ByteSource& file, const std::string& path);
 
 /// The text of its header, which follows 8 bytes and ends where the data
 /// begins.

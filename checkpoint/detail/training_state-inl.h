@@ -45,6 +45,13 @@ std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> TrainingState::
             name,
             integral || (std::is_floating_point_v<Number> && state.isDouble()),
             std::is_floating_point_v<Number> ? "number" : "integer");
+        if constexpr (std::is_integral_v<Number>) {
+          const auto wide = state.isInt() ? state.toInt() : state.toBool();
+          detail::check_kind(
+              name,
+              static_cast<int64_t>(static_cast<Number>(wide)) == wide,
+              "integer of this width");
+        }
         const auto number = state.isDouble() ? Number(state.toDouble())
             : state.isInt()                  ? Number(state.toInt())
                                              : Number(state.toBool());
