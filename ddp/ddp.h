@@ -7,6 +7,7 @@
 #include <checkpoint/optimizer_state.h>
 #include <checkpoint/torch_file.h>
 #include <checkpoint/training_state.h>
+#include <ddp/adam.h>
 #include <ddp/deterministic.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/module_state.h>

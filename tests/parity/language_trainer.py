@@ -38,6 +38,7 @@ OPTIMIZERS = {
         p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-3
     ),
     "adam": lambda p: torch.optim.Adam(p, lr=0.01, amsgrad=True),
+    "libtorch-adam": lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=1e-3),
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
     "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.5),
     "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.05, lr_decay=0.1),

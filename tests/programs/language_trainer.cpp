@@ -46,8 +46,9 @@ std::vector<std::pair<std::string, NewOptimizer>> optimizers() {
       {"sgd",
        make<SGD>(
            SGDOptions(0.1).momentum(0.9).nesterov(true).weight_decay(1e-3))},
-      {"adam", make<Adam>(AdamOptions(0.01).amsgrad(true))},
-      {"adamw", make<AdamW>(AdamWOptions(0.01).weight_decay(0.1))},
+      {"adam", make<ddp::Adam>(AdamOptions(0.01).amsgrad(true))},
+      {"adamw", make<ddp::AdamW>(AdamWOptions(0.01).weight_decay(0.1))},
+      {"libtorch-adam", make<Adam>(AdamOptions(0.01).weight_decay(1e-3))},
       {"rmsprop", make<RMSprop>(RMSpropOptions(0.01).momentum(0.5))},
       {"adagrad", make<Adagrad>(AdagradOptions(0.05).lr_decay(0.1))}};
 }
