@@ -74,6 +74,8 @@ std::function<void()> CheckpointManager::Impl::prepare(
     const c10::IValue& value,
     int64_t step,
     std::optional<double> metric) {
+  const auto entry = folder.new_entry(step, metric, options.extension());
+  folder.lock(); // before what is in it is looked at
   check_later_steps(step);
   TORCH_CHECK_VALUE(
       step >= newest_step,
@@ -84,8 +86,6 @@ std::function<void()> CheckpointManager::Impl::prepare(
       "; load() takes the highest step for the newest");
   newest_step = step;
   last_step = std::max(last_step, step);
-  const auto entry = folder.new_entry(step, metric, options.extension());
-  folder.lock();
   memory.begin();
   const auto write = detail::prepare_checkpoint_file(
       entry.path, value, options.asynchronous() ? &memory : nullptr);
