@@ -41,7 +41,8 @@ void save_checkpoint(
 /// `options` say otherwise. Names are matched up to the `module.` that Python's
 /// DistributedDataParallel puts in front of them. Values are converted to the
 /// dtype of the parameter or buffer where that is of the same kind or a wider
-/// one (never floating point to integer), and stay on its device.
+/// one (floating point to integer only for a single whole number), and stay on
+/// its device.
 ///
 /// Collective: the module has to be the same on all ranks (see
 /// `verify_same_model`). Every rank throws the same `c10::Error`, with all

@@ -177,6 +177,19 @@ TEST_CASE("load_checkpoint converts to the module's dtype", "[checkpoint]") {
   CHECK(torch::equal(loaded.steps, net.steps));
 }
 
+TEST_CASE("a net in half precision is loaded into one that is not") {
+  const TemporaryFolder folder;
+  Net net;
+  net.norm->num_batches_tracked.fill_(7);
+  net.to(torch::kHalf); // its counters, too
+  REQUIRE(net.norm->num_batches_tracked.scalar_type() == torch::kHalf);
+  save_checkpoint(folder / "a.pt", net);
+  Net loaded;
+  load_checkpoint(folder / "a.pt", loaded);
+  CHECK(loaded.norm->num_batches_tracked.item<int64_t>() == 7);
+  CHECK(torch::equal(loaded.scale, net.scale.to(torch::kFloat)));
+}
+
 TEST_CASE("A damaged checkpoint leaves the module alone", "[checkpoint]") {
   const TemporaryFolder folder;
   const auto path = folder / "a.safetensors";

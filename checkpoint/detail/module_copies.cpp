@@ -6,10 +6,21 @@
 #include <checkpoint/name_matching.h>
 #include <checkpoint/state_dict.h>
 
+#include <cmath>
 #include <sstream>
 
 namespace ddp::detail {
 namespace {
+
+// LibTorch's `to(kHalf)` makes a number in half precision of batch-norm's
+// counter, too.
+bool is_whole_number(const at::Tensor& tensor) {
+  if (tensor.numel() != 1 || !tensor.is_floating_point()) {
+    return false;
+  }
+  const auto number = tensor.item<double>();
+  return std::isfinite(number) && number == std::floor(number);
+}
 
 // Collects what does not fit, to be said all at once.
 class Misfits {
@@ -28,7 +39,8 @@ class Misfits {
       list_ << "\n  wrong shape: " << name << " is " << source.sizes()
             << " in the file, " << target.sizes() << " in the module";
     }
-    if (!c10::canCast(source.scalar_type(), target.scalar_type())) {
+    if (!c10::canCast(source.scalar_type(), target.scalar_type()) &&
+        !is_whole_number(source)) {
       list_ << "\n  wrong dtype: " << name << " is " << source.scalar_type()
             << " in the file, " << target.scalar_type() << " in the module";
     }
