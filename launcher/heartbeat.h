@@ -1,0 +1,38 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace ddp {
+
+/// Memory that a rank which uses ddp shares with ddprun: the rank writes,
+/// ddprun reads. An anonymous file of this size, whose descriptor the rank
+/// inherits under the number in DDP_HEARTBEAT_FD. Zero until the rank attaches.
+struct HeartbeatPage {
+  static constexpr uint64_t kVersion = 1;
+  static constexpr int kActivitySize = 200;
+
+  /// kVersion once the rank has attached; written last.
+  std::atomic<uint64_t> version;
+  /// Grows with every sign of progress.
+  std::atomic<uint64_t> beats;
+  /// Not 0 once the rank's first group is formed.
+  std::atomic<uint64_t> joined;
+  /// Completed reductions of the Reducer that completed one last.
+  std::atomic<int64_t> step;
+  /// Odd while `activity` is being written.
+  std::atomic<uint64_t> sequence;
+  /// What the rank began last, such as "bucket 3 of 5, step 12" or "barrier";
+  /// ends with a NUL. Relaxed bytes under `sequence`.
+  std::atomic<char> activity[kActivitySize];
+};
+
+static_assert(
+    std::atomic<uint64_t>::is_always_lock_free &&
+        std::atomic<char>::is_always_lock_free,
+    "the page is shared between processes");
+static_assert(sizeof(HeartbeatPage) == 240, "rank and ddprun agree on it");
+
+constexpr const char* kHeartbeatVariable = "DDP_HEARTBEAT_FD";
+
+} // namespace ddp
