@@ -1,4 +1,4 @@
-# Finds LibTorch and defines `ddp::torch`. Sets DDP_TORCH_PREFIX,
+# Finds LibTorch and defines `ddp::torch`, and `ddp::torch_cpu` without CUDA. Sets DDP_TORCH_PREFIX,
 # DDP_TORCH_VERSION, DDP_TORCH_CUDA (whether ddp::torch includes CUDA),
 # DDP_CXX_STANDARD and DDP_BACKENDS.
 #
@@ -70,15 +70,19 @@ else()
   endif()
 endif()
 
-add_library(ddp::torch INTERFACE IMPORTED GLOBAL)
-target_include_directories(ddp::torch SYSTEM INTERFACE
+# What every program needs, and all that one needs that computes nothing.
+add_library(ddp::torch_cpu INTERFACE IMPORTED GLOBAL)
+target_include_directories(ddp::torch_cpu SYSTEM INTERFACE
   "${DDP_TORCH_PREFIX}/include"
   "${DDP_TORCH_PREFIX}/include/torch/csrc/api/include")
-target_link_directories(ddp::torch INTERFACE "${DDP_TORCH_PREFIX}/lib")
+target_link_directories(ddp::torch_cpu INTERFACE "${DDP_TORCH_PREFIX}/lib")
 find_package(Threads REQUIRED)
-target_link_libraries(ddp::torch INTERFACE
+target_link_libraries(ddp::torch_cpu INTERFACE
   "${DDP_TORCH_PREFIX}/lib/libtorch_cpu.so" "${DDP_TORCH_PREFIX}/lib/libc10.so"
   Threads::Threads)
+
+add_library(ddp::torch INTERFACE IMPORTED GLOBAL)
+target_link_libraries(ddp::torch INTERFACE ddp::torch_cpu)
 
 set(DDP_BACKENDS "gloo (CPU)")
 if(DDP_TORCH_CUDA)

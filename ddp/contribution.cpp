@@ -2,6 +2,7 @@
 
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/current_stream.h>
+#include <ddp/detail/heartbeat.h>
 #include <ddp/detail/scaled_copy.h>
 #include <ddp/detail/tensor_contents.h>
 
@@ -207,6 +208,8 @@ void Reducer::Impl::launch(Bucket& bucket) {
   auto& group = ProcessGroup::Impl::of(group_);
   const std::lock_guard<std::recursive_timed_mutex> lock(group.launching);
   detail::check_usable(group, "the reduction of gradients");
+  detail::heartbeat::began_bucket(
+      bucket.content.index + 1, buckets_.size(), step_);
   bring_in(bucket);
   scale(bucket);
   bucket.future = hook_->run(bucket.content, group_);

@@ -58,11 +58,6 @@ void read_launcher_services(
     const EnvironmentLookup& lookup) {
   result.launcher_hosts_store =
       lookup("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
-  if (result.rank == 0) {
-    if (auto fd = integer_variable(lookup, "DDP_STORE_FD", 0, 1 << 20)) {
-      result.store_descriptor = static_cast<int>(*fd);
-    }
-  }
   // The restart count differs between the nodes of one job (torchrun counts
   // failures per node), so it names the attempt on one node only; between nodes
   // the ranks agree on an attempt while they meet.

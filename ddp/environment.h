@@ -29,11 +29,10 @@ struct LaunchEnvironment {
   int64_t port_count = 1;
   /// The network interface that the user chose, if so.
   std::string interface;
-  /// The launcher's agent serves the key-value store, so that rank 0, too, is
-  /// its client (torchrun's TORCHELASTIC_USE_AGENT_STORE=True).
+  /// The launcher serves the key-value store, so that rank 0, too, is its
+  /// client (TORCHELASTIC_USE_AGENT_STORE=True: torchrun, ddprun).
   bool launcher_hosts_store = false;
-  /// A listening socket for `master_port` that rank 0 has: from ddprun, or of
-  /// its own choice.
+  /// A listening socket for `master_port` of rank 0's own choice.
   std::optional<int> store_descriptor;
   /// Key prefix of this attempt to run the job. A launcher that restarts its
   /// workers may keep one store for all attempts; without a prefix the new

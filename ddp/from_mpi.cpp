@@ -42,6 +42,7 @@ ProcessGroup ProcessGroup::from_mpi_handle(
     const void* handle,
     size_t size,
     const ProcessGroupOptions& program_options) {
+  detail::report_to_launcher(program_options);
   const auto options = complete(program_options);
   const auto communicator = backends::mpi::library().adopt(handle, size);
   auto environment = ranks_of(*communicator, options);

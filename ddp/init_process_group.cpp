@@ -1,6 +1,9 @@
 #include <ddp/backends/mpi.h>
 #include <ddp/backends/nccl.h>
+#include <ddp/detail/crash_handler.h>
+#include <ddp/detail/error_file.h>
 #include <ddp/detail/error_text.h>
+#include <ddp/detail/heartbeat.h>
 #include <ddp/detail/host.h>
 #include <ddp/detail/meeting_point.h>
 #include <ddp/detail/network_interface.h>
@@ -214,15 +217,25 @@ void meet_over_mpi(
       timeout);
 }
 
+void report_to_launcher(const ProcessGroupOptions& options) {
+  heartbeat::attach();
+  if (options.report_uncaught()) {
+    if (find_error_file()) {
+      report_crashes();
+    }
+    report_uncaught(nullptr);
+  }
+}
+
 ProcessGroup form_group(
     const ProcessGroupOptions& options,
     LaunchEnvironment environment,
     const CommunicatorPtr& communicator) {
+  const heartbeat::Activity activity("init_process_group");
   if (environment.world_size == 1) {
-    if (options.report_uncaught()) {
-      report_uncaught(nullptr);
-    }
-    return group_of_one(options, environment, communicator);
+    auto group = group_of_one(options, environment, communicator);
+    heartbeat::joined();
+    return group;
   }
   const auto timeout = *options.timeout();
   auto self = describe_self(options, environment);
@@ -246,12 +259,14 @@ ProcessGroup form_group(
     report_uncaught(impl->board);
   }
   connect(*impl);
+  heartbeat::joined();
   return ProcessGroup(impl);
 }
 
 } // namespace detail
 
 ProcessGroup init_process_group(const ProcessGroupOptions& program_options) {
+  detail::report_to_launcher(program_options);
   const auto options = complete_options(program_options);
   auto environment =
       read_launch_environment(options, process_environment(), detail::pmix_job);

@@ -2,6 +2,7 @@
 
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/current_stream.h>
+#include <ddp/detail/heartbeat.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -180,6 +181,7 @@ void Reducer::Impl::close() {
     order_work_.wait();
     rebuild_buckets();
   }
+  detail::heartbeat::stepped(step_);
 }
 
 } // namespace ddp

@@ -1,6 +1,7 @@
 #include <ddp/process_group.h>
 
 #include <ddp/detail/collective_wait.h>
+#include <ddp/detail/heartbeat.h>
 #include <ddp/detail/text_tensor.h>
 
 #include <ATen/ATen.h>
@@ -16,6 +17,7 @@ using detail::Collective;
 using detail::guarded;
 using detail::to_bytes;
 using detail::to_string;
+using detail::heartbeat::Activity;
 
 c10d::ReduceOp to_c10d(ReduceOp op) {
   switch (op) {
@@ -137,6 +139,7 @@ std::vector<at::Tensor> gather_uneven(
 } // namespace
 
 void detail::meet(ProcessGroup::Impl& group, const char* operation) {
+  const Activity activity(operation);
   guarded(group, operation, [&] {
     if (group.group) {
       // Over CPU tensors, so that no GPU has to be idle for it.
@@ -175,6 +178,7 @@ Work::~Work() = default;
 
 void Work::wait() {
   if (state_) {
+    const Activity activity(state_->operation);
     guarded(*state_->group, state_->operation, [&] {
       detail::wait(*state_->group, state_->collective);
     });
@@ -221,6 +225,7 @@ void ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) const {
       "all_reduce: the mean of ",
       tensor.scalar_type(),
       " tensors is not defined; reduce with kSum");
+  const Activity activity("all_reduce");
   guarded(*impl_, "all_reduce", [&] {
     if (!impl_->group) {
       return;
@@ -241,6 +246,7 @@ Work ProcessGroup::all_reduce_async(at::Tensor tensor, ReduceOp op) const {
       "kSum and divide after wait()");
   TORCH_CHECK_VALUE(
       tensor.is_contiguous(), "all_reduce_async: the tensor is not contiguous");
+  const Activity activity("all_reduce_async");
   return guarded(*impl_, "all_reduce_async", [&] {
     return impl_->group
         ? Work(std::make_unique<Work::State>(
@@ -251,6 +257,7 @@ Work ProcessGroup::all_reduce_async(at::Tensor tensor, ReduceOp op) const {
 
 std::vector<at::Tensor> ProcessGroup::all_gather(
     const at::Tensor& tensor) const {
+  const Activity activity("all_gather");
   return guarded(*impl_, "all_gather", [&]() -> std::vector<at::Tensor> {
     at::NoGradGuard no_grad;
     if (!impl_->group) {
@@ -278,6 +285,7 @@ std::vector<std::string> ProcessGroup::all_gather(
 
 void ProcessGroup::broadcast(at::Tensor tensor, int64_t root) const {
   check_root(*impl_, root);
+  const Activity activity("broadcast");
   guarded(*impl_, "broadcast", [&] {
     if (impl_->group && tensor.numel() > 0) {
       in_place(tensor, [&](at::Tensor& contiguous) {
@@ -291,6 +299,7 @@ Work ProcessGroup::broadcast_async(at::Tensor tensor, int64_t root) const {
   check_root(*impl_, root);
   TORCH_CHECK_VALUE(
       tensor.is_contiguous(), "broadcast_async: the tensor is not contiguous");
+  const Activity activity("broadcast_async");
   return guarded(*impl_, "broadcast_async", [&] {
     return impl_->group
         ? Work(std::make_unique<Work::State>(

@@ -56,8 +56,11 @@ struct ProcessGroupOptions {
 
   /// Whether an exception that nobody catches is told to the other ranks, whose
   /// waits then throw with its message, and written to the file that
-  /// TORCHELASTIC_ERROR_FILE names, for torchrun's report. To that end
-  /// `init_process_group` puts a handler before the one of `std::terminate`.
+  /// TORCHELASTIC_ERROR_FILE names, for ddprun's and torchrun's report; a crash
+  /// by a signal is written there with its stack. To that end
+  /// `init_process_group` puts a handler before the one of `std::terminate`,
+  /// and, where the file is named, handles SIGSEGV, SIGBUS, SIGFPE, SIGILL and
+  /// SIGABRT unless somebody else does.
   TORCH_ARG(bool, report_uncaught) = true;
 };
 

@@ -4,11 +4,9 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <exception>
 
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -16,6 +14,8 @@
 
 #include <launcher/descendants.h>
 #include <launcher/launch_error.h>
+#include <launcher/placement/machine.h>
+#include <launcher/private_folder.h>
 #include <launcher/signals.h>
 #include <launcher/worker.h>
 
@@ -25,23 +25,7 @@ namespace {
 constexpr int kFrontDied = kExitSignalBase + SIGKILL;
 // How long a stopped job waits for a reader that does not read (a pager).
 constexpr std::chrono::seconds kLastOutputTime(5);
-
-std::string seconds(std::chrono::duration<double> time) {
-  std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), "%.1f s", time.count());
-  return text.data();
-}
-
-int exit_code_of(int status) {
-  return WIFSIGNALED(status) ? kExitSignalBase + WTERMSIG(status)
-                             : WEXITSTATUS(status);
-}
-
-std::string describe_end(int status) {
-  return WIFSIGNALED(status)
-      ? "was killed by " + describe_signal(WTERMSIG(status))
-      : "exited with code " + std::to_string(WEXITSTATUS(status));
-}
+constexpr std::chrono::seconds kTick(1);
 
 // Of a file that is there and may be executed.
 std::string describe_exec_error(int error) {
@@ -62,6 +46,27 @@ rlimit raise_descriptor_limit() {
   return limit;
 }
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+JobNames names_of(const Job& job) {
+  JobNames names;
+  names.world_size = job.environment.world_size;
+  names.role = job.environment.role;
+  names.node = job.environment.node_rank;
+  names.host = host_name();
+  return names;
+}
+
+int64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
+}
+
 } // namespace
 
 Agent::Agent(Job& job, FileDescriptor lifeline)
@@ -70,67 +75,117 @@ Agent::Agent(Job& job, FileDescriptor lifeline)
       lifeline_(std::move(lifeline)),
       signals_(open_signal_descriptor()),
       events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
-      output_(job.options.nproc_per_node, STDOUT_FILENO, STDERR_FILENO) {}
+      output_(job.options.output, names_of(job), STDOUT_FILENO, STDERR_FILENO),
+      shows_status_(
+          isatty(STDERR_FILENO) == 1 &&
+          job.options.output.mode != OutputMode::kRaw) {}
 
 int Agent::run() {
-  start_workers();
-  while (running() > 0) {
+  watch(lifeline_.get());
+  watch(signals_.get());
+  watch(output_.done_fd());
+  watch(output_.drained_fd());
+  output_.start();
+  for (run_attempt(); may_restart(); run_attempt()) {
+    JobReport report = make_report();
+    report.max_restarts = 0; // the end of the job tells of these
+    report.file.clear();
+    ++number_;
+    output_.message(
+        report_text(report) + "\nddprun: all ranks are started again (" +
+        std::to_string(number_) + " of " +
+        std::to_string(job_.options.max_restarts) + " restarts" + ")");
+  }
+  return conclude();
+}
+
+// ---------------------------------------------------------------------------
+// One attempt
+
+void Agent::run_attempt() {
+  start_attempt();
+  while (supervisor_->running()) {
     wait_for_events();
   }
-  end_descendants(); // daemons and children that the ranks left behind
+  end_attempt();
+}
+
+void Agent::start_attempt() {
+  Listener listener = number_ == 0
+      ? std::move(job_.listener)
+      : listen_on(job_.environment.master_addr, job_.options.master_port);
+  const Time now = Clock::now();
+  ends_.assign(static_cast<size_t>(job_.options.nproc_per_node), RankEnd());
+  detail_.clear();
+  drained_ = false;
+  hang_watch_.emplace(
+      job_.options.hang_timeout, job_.options.start_timeout, now);
+  attempt_ = std::make_unique<Attempt>(
+      job_, number_, std::move(listener), descriptor_limit_, output_);
+  supervisor_.emplace(job_.options.nproc_per_node, job_.options.grace, now);
+  watch(attempt_->exec_errors().get());
+  for (const Attempt::Rank& each : attempt_->ranks()) {
+    if (each.process) {
+      watch(each.process.get());
+    }
+  }
+  if (hang_watch_->enabled() || shows_status_) {
+    next_tick_ = now + kTick;
+  }
+}
+
+void Agent::end_attempt() {
+  next_tick_.reset();
+  next_notice_.reset();
+  output_.set_status("");
+  end_descendants(); // the store, and what ranks left behind
+  output_.drain();
+  if (supervisor_->stopping()) {
+    output_deadline_ = Clock::now() + kLastOutputTime;
+  }
+  while (!drained_) {
+    wait_for_events();
+  }
+  output_deadline_.reset();
+  for (size_t i = 0; i < ends_.size(); ++i) {
+    ends_[i].error =
+        read_error_file(attempt_->ranks()[i].error_file, job_.program);
+    ends_[i].last_lines = output_.last_lines(ends_[i].rank);
+  }
+}
+
+bool Agent::may_restart() const {
+  const StopReason reason = supervisor_->reason();
+  return number_ < job_.options.max_restarts && reason != StopReason::kNone &&
+      reason != StopReason::kSignal && reason != StopReason::kNotExecuted;
+}
+
+int Agent::conclude() {
+  JobReport report = make_report();
+  report.exit_code = exit_code(report);
+  if (!report.file.empty()) {
+    const std::string error = write_report(report);
+    if (!error.empty()) {
+      output_.message("ddprun: " + error);
+      report.file.clear();
+    }
+  }
+  const std::string text = report_text(report);
+  if (!text.empty()) {
+    output_.message(text);
+  }
   output_.finish();
-  if (exit_code_) {
-    deadline_ = Clock::now() + kLastOutputTime;
+  if (supervisor_->stopping()) {
+    output_deadline_ = Clock::now() + kLastOutputTime;
   }
   while (!output_done_) {
     wait_for_events();
   }
-  return exit_code_.value_or(0);
+  return report.exit_code;
 }
 
-void Agent::start_workers() {
-  const FileDescriptor null(check_call(
-      open("/dev/null", O_RDONLY | O_CLOEXEC), "cannot open /dev/null"));
-  Pipe exec_errors = make_pipe();
-  for (int rank = 0; rank < job_.options.nproc_per_node; ++rank) {
-    workers_.push_back(
-        start_worker(rank, exec_errors.write_end.get(), null.get()));
-  }
-  job_.listener.socket.reset(); // rank 0's alone from here on
-  exec_errors_ = std::move(exec_errors.read_end);
-  watch(lifeline_.get());
-  watch(signals_.get());
-  watch(exec_errors_.get());
-  watch(output_.done_fd());
-  for (const Worker& worker : workers_) {
-    if (worker.process) {
-      watch(worker.process.get());
-    }
-  }
-  output_.start();
-}
-
-Agent::Worker Agent::start_worker(int rank, int exec_error_fd, int null_fd) {
-  Pipe out = make_pipe();
-  Pipe err = make_pipe();
-  WorkerPlan plan;
-  plan.program = job_.program;
-  plan.arguments = job_.options.command;
-  plan.environment = worker_environment(job_.environment, rank, environ);
-  plan.null_fd = null_fd;
-  plan.out_fd = out.write_end.get();
-  plan.err_fd = err.write_end.get();
-  plan.store_fd = rank == 0 ? job_.environment.store_fd : -1;
-  plan.exec_error_fd = exec_error_fd;
-  plan.descriptor_limit = descriptor_limit_;
-  Worker worker;
-  worker.rank = rank;
-  worker.pid = fork_worker(plan);
-  worker.process = open_process(worker.pid);
-  output_.add(std::move(out.read_end), rank, Stream::kOut);
-  output_.add(std::move(err.read_end), rank, Stream::kErr);
-  return worker;
-}
+// ---------------------------------------------------------------------------
+// Events
 
 void Agent::watch(int fd) {
   epoll_event interest{};
@@ -139,6 +194,12 @@ void Agent::watch(int fd) {
   check_call(
       epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &interest),
       "cannot watch a descriptor");
+}
+
+// Before a descriptor is closed: a child between fork and exec has a copy, and
+// epoll would go on to report it.
+void Agent::unwatch(int fd) {
+  epoll_ctl(events_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
 void Agent::wait_for_events() {
@@ -151,19 +212,48 @@ void Agent::wait_for_events() {
     handle_event(ready[static_cast<size_t>(i)].data.fd);
   }
   reap();
-  if (deadline_ && Clock::now() >= *deadline_) {
-    on_deadline();
-  }
+  tick();
 }
 
-// Milliseconds until the deadline, as epoll wants them; -1 for none.
+// Milliseconds until something is due, as epoll wants them; -1 for nothing.
 int Agent::time_left() const {
-  if (!deadline_) {
+  std::optional<Time> next;
+  for (const auto& each :
+       {supervisor_ ? supervisor_->deadline() : std::nullopt,
+        next_tick_,
+        next_notice_,
+        output_deadline_}) {
+    if (each && (!next || *each < *next)) {
+      next = each;
+    }
+  }
+  if (!next) {
     return -1;
   }
   const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now());
+      std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
   return std::max(0, static_cast<int>(left.count()));
+}
+
+// Does what is due.
+void Agent::tick() {
+  const Time now = Clock::now();
+  if (output_deadline_ && now >= *output_deadline_) {
+    JobReport report = make_report();
+    abandon(exit_code(report));
+  }
+  if (next_notice_ && now >= *next_notice_) {
+    say_what_is_awaited(now);
+  }
+  const auto deadline = supervisor_->deadline();
+  if (deadline && now >= *deadline) {
+    send(supervisor_->deadline_passed(now));
+  }
+  if (next_tick_ && now >= *next_tick_) {
+    next_tick_ = now + kTick;
+    watch_progress(now);
+    update_status(now);
+  }
 }
 
 void Agent::handle_event(int fd) {
@@ -173,14 +263,18 @@ void Agent::handle_event(int fd) {
     while (const int signal = next_signal(signals_)) {
       on_signal(signal);
     }
-  } else if (fd == exec_errors_.get()) {
-    on_exec_error();
   } else if (fd == output_.done_fd()) {
     output_done_ = true;
+  } else if (fd == output_.drained_fd()) {
+    uint64_t count = 0;
+    drained_ = read(fd, &count, sizeof count) == sizeof count;
+  } else if (fd == attempt_->exec_errors().get()) {
+    on_exec_error();
   } else {
-    for (Worker& worker : workers_) {
-      if (worker.running && worker.process.get() == fd) {
-        on_worker_end(worker);
+    const auto& ranks = attempt_->ranks();
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (ranks[i].process.get() == fd) {
+        on_rank_end(i);
       }
     }
   }
@@ -190,69 +284,89 @@ void Agent::on_signal(int signal) {
   if (signal == SIGCHLD) {
     return; // every wait ends with reap()
   }
-  if (!ends_job(signal)) {
-    signal_workers(signal);
-  } else if (running() == 0) {
-    abandon(exit_code_.value_or(kExitSignalBase + signal));
-  } else if (exit_code_) {
-    output_.message(
-        "ddprun: " + describe_signal(signal) +
-        " while stopping; killing all ranks");
-    kill_workers();
+  if (signal == SIGTSTP) {
+    suspend();
+  } else if (signal == SIGCONT) {
+    resume();
+  } else if (!ends_job(signal)) {
+    send({signal});
+  } else if (!supervisor_->running()) {
+    JobReport report = make_report();
+    const int code = exit_code(report);
+    abandon(code != 0 ? code : kExitSignalBase + signal);
   } else {
-    output_.message("ddprun: stopping all ranks on " + describe_signal(signal));
-    begin_stop(kExitSignalBase + signal, signal);
+    const bool first = !supervisor_->stopping();
+    output_.message(
+        first ? "ddprun: stopping all ranks on " + describe_signal(signal)
+              : "ddprun: " + describe_signal(signal) +
+                " while stopping; killing all ranks");
+    send(supervisor_->asked_to_end(signal, Clock::now()));
   }
 }
 
 void Agent::on_exec_error() {
   ExecError failure{};
+  FileDescriptor& errors = attempt_->exec_errors();
   const bool failed =
-      read(exec_errors_.get(), &failure, sizeof failure) == sizeof failure;
-  exec_errors_.reset();
-  if (!failed || exit_code_) {
-    return; // all workers run their program, or are being stopped
+      read(errors.get(), &failure, sizeof failure) == sizeof failure;
+  unwatch(errors.get());
+  errors.reset();
+  if (!failed || supervisor_->stopping()) {
+    return; // all ranks run their program, or are being stopped
   }
-  exit_code_ = failure.error == ENOENT ? kExitNotFound : kExitNotExecutable;
-  output_.message(
-      "ddprun: " + job_.program +
-      ": cannot be executed: " + describe_exec_error(failure.error));
-  kill_workers();
+  exec_error_ = failure.error == ENOENT ? kExitNotFound : kExitNotExecutable;
+  detail_ = job_.program +
+      ": cannot be executed: " + describe_exec_error(failure.error);
+  send(supervisor_->kill_all(StopReason::kNotExecuted));
 }
 
-void Agent::on_worker_end(Worker& worker) {
+void Agent::on_rank_end(size_t index) {
   int status = 0;
-  waitpid(worker.pid, &status, 0);
-  worker.running = false;
-  worker.process.reset();
-  if (running() == 0) {
-    deadline_.reset();
+  Attempt::Rank& rank = attempt_->ranks()[index];
+  waitpid(rank.pid, &status, 0);
+  RankEnd& end = ends_[index];
+  end = describe_rank(index);
+  end.error = read_error_file(rank.error_file, job_.program);
+  end.last_lines = output_.last_lines(rank.rank);
+  last_end_ns_ = std::max(now_ns(), last_end_ns_ + 1);
+  end.time_ns = last_end_ns_;
+  end.state.ended(status, std::chrono::nanoseconds(0));
+  if (rank.process) {
+    unwatch(rank.process.get());
+    rank.process.reset();
   }
-  if (status == 0 || exit_code_) {
-    return; // done, or ended because we ended it
-  }
-  output_.message(
-      "ddprun: rank " + std::to_string(worker.rank) + " (pid " +
-      std::to_string(worker.pid) + ") " + describe_end(status) + " after " +
-      seconds(Clock::now() - started_) +
-      (running() > 0 ? "; stopping the other ranks" : ""));
-  begin_stop(exit_code_of(status), SIGTERM);
+  send(supervisor_->rank_ended(
+      static_cast<int>(index), status, is_consequence(end), Clock::now()));
+  end.state = supervisor_->ranks()[index];
 }
 
-// Reaps orphans that came to us, and workers where there are no pidfds. A
-// worker with one is left for its event, which is due.
+void Agent::on_store_end(int wait_status) {
+  detail_ = "the store that the ranks meet at (pid " +
+      std::to_string(attempt_->store()) + ") " + describe_end(wait_status) +
+      "; all ranks were ended";
+  send(supervisor_->kill_all(StopReason::kStoreDied));
+}
+
+// Reaps orphans that came to us, the store, and ranks where there are no
+// pidfds. A rank with one is left for its event, which is due.
 void Agent::reap() {
   siginfo_t info{};
   while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
          info.si_pid != 0) {
-    const auto worker =
-        std::find_if(workers_.begin(), workers_.end(), [&](const Worker& each) {
-          return each.running && each.pid == info.si_pid;
+    const auto& ranks = attempt_->ranks();
+    const auto rank =
+        std::find_if(ranks.begin(), ranks.end(), [&](const auto& each) {
+          return each.pid == info.si_pid;
         });
-    if (worker == workers_.end()) {
-      waitpid(info.si_pid, nullptr, WNOHANG);
-    } else if (!worker->process) {
-      on_worker_end(*worker);
+    const auto index = static_cast<size_t>(rank - ranks.begin());
+    if (rank == ranks.end()) {
+      int status = 0;
+      waitpid(info.si_pid, &status, WNOHANG);
+      if (info.si_pid == attempt_->store() && supervisor_->running()) {
+        on_store_end(status);
+      }
+    } else if (!rank->process) {
+      on_rank_end(index);
     } else {
       return;
     }
@@ -262,53 +376,8 @@ void Agent::reap() {
 
 void Agent::abandon(int exit_code) {
   end_descendants();
+  remove_private_folder(job_.private_folder);
   _exit(exit_code); // the output may be held up: nobody waits for it
-}
-
-void Agent::begin_stop(int exit_code, int signal) {
-  exit_code_ = exit_code;
-  deadline_ = Clock::now() + job_.options.grace;
-  signal_workers(signal);
-  signal_workers(SIGCONT); // a stopped process takes no other signal
-}
-
-void Agent::on_deadline() {
-  if (running() == 0) {
-    abandon(exit_code_.value_or(kExitInternal));
-  }
-  std::string ranks;
-  for (const Worker& worker : workers_) {
-    if (worker.running) {
-      ranks += (ranks.empty() ? "" : ", ") + std::to_string(worker.rank);
-    }
-  }
-  if (!ranks.empty()) {
-    output_.message(
-        "ddprun: still running " + seconds(job_.options.grace) +
-        " after being asked to stop, killed now: rank " + ranks);
-  }
-  kill_workers();
-}
-
-void Agent::kill_workers() {
-  deadline_.reset();
-  signal_workers(SIGKILL);
-}
-
-void Agent::signal_workers(int signal) const {
-  for (const Worker& worker : workers_) {
-    // Between fork and setsid a worker leads no group yet.
-    if (worker.running && kill(-worker.pid, signal) != 0) {
-      kill(worker.pid, signal);
-    }
-  }
-}
-
-int Agent::running() const {
-  return static_cast<int>(
-      std::count_if(workers_.begin(), workers_.end(), [](const Worker& worker) {
-        return worker.running;
-      }));
 }
 
 void agent_main(Job& job, FileDescriptor lifeline) {
@@ -322,6 +391,8 @@ void agent_main(Job& job, FileDescriptor lifeline) {
   } catch (const std::exception& error) {
     end_descendants();
     write_all(STDERR_FILENO, std::string("ddprun: ") + error.what() + "\n");
+    const auto* known = dynamic_cast<const LaunchError*>(&error);
+    exit_code = known != nullptr ? known->exit_code() : kExitInternal;
   }
   _exit(exit_code); // exit() belongs to the front
 }

@@ -1,73 +1,102 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <sys/resource.h>
-#include <sys/types.h>
 
+#include <launcher/attempt.h>
 #include <launcher/file_descriptor.h>
+#include <launcher/hang_watch.h>
 #include <launcher/job.h>
-#include <launcher/output_pump.h>
+#include <launcher/output/output_pump.h>
+#include <launcher/report/failure.h>
+#include <launcher/report/report.h>
+#include <launcher/supervisor.h>
 
 namespace ddp {
 
-/// The process that owns the ranks: starts them, carries their output, ends all
-/// when one fails or a signal asks for it, and leaves no descendant behind. It
-/// ends with the front: `lifeline` reads end-of-file when that dies.
+/// The process that owns the ranks: starts them, again where a failure leaves
+/// restarts, carries their output, does what the Supervisor decides, and leaves
+/// no descendant behind. It ends with the front: `lifeline` reads end-of-file
+/// when that dies.
 class Agent {
  public:
   Agent(Job& job, FileDescriptor lifeline);
 
   /// Runs the job to its end. Returns the exit code: 0 where every rank exited
-  /// with 0, else that of the first rank that failed, or 128 + s after signal
-  /// s. Throws std::system_error where the ranks cannot be started. Exits
-  /// instead of returning where the front dies, or where a reader that does not
-  /// read holds up the last output of a job that was stopped.
+  /// with 0, else that of the rank that failed first, 128 + s after signal s,
+  /// or one of launch_error.h. Throws LaunchError, std::system_error where the
+  /// ranks cannot be started. Exits instead of returning where the front dies,
+  /// or where a reader that does not read holds up the last output of a job
+  /// that was stopped.
   int run();
 
  private:
   using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
 
-  struct Worker {
-    int rank = 0;
-    pid_t pid = -1;
-    FileDescriptor process; // a pidfd, where the kernel has them
-    bool running = true;
-  };
+  void run_attempt();
+  void start_attempt();
+  void end_attempt();
+  bool may_restart() const;
+  int conclude();
 
-  void start_workers();
-  Worker start_worker(int rank, int exec_error_fd, int null_fd);
   void watch(int fd);
-
+  void unwatch(int fd);
   void wait_for_events();
   int time_left() const;
+  void tick();
+
   void handle_event(int fd);
   void on_signal(int signal);
   void on_exec_error();
-  void on_worker_end(Worker& worker);
+  void on_rank_end(size_t index);
+  void on_store_end(int wait_status);
   void reap();
+  void watch_progress(Time now);
   [[noreturn]] void abandon(int exit_code);
 
-  void begin_stop(int exit_code, int signal);
-  void on_deadline();
-  void kill_workers();
-  void signal_workers(int signal) const;
-  int running() const;
+  void send(const Supervisor::Signals& signals);
+  void send_to(size_t index, int signal) const;
+  void say_what_is_awaited(Time now);
+  void suspend();
+  void resume();
+  void update_status(Time now);
+
+  RankEnd describe_rank(size_t index) const;
+  JobReport make_report();
+  int exit_code(const JobReport& report) const;
+  int failure_code(const JobReport& report) const;
 
   Job& job_;
   rlimit descriptor_limit_; // the ranks'; the agent's own is higher
   FileDescriptor lifeline_;
   FileDescriptor signals_;
   FileDescriptor events_;
-  FileDescriptor exec_errors_;
   OutputPump output_;
-  std::vector<Worker> workers_;
-  Clock::time_point started_ = Clock::now();
-  std::optional<Clock::time_point> deadline_; // of what we wait for
-  std::optional<int> exit_code_; // set when the job begins to stop
+  const Time started_ = Clock::now();
+
+  // Of the present attempt:
+  int number_ = 0;
+  std::optional<Supervisor> supervisor_;
+  std::unique_ptr<Attempt> attempt_;
+  std::optional<HangWatch> hang_watch_;
+  std::vector<RankEnd> ends_; // by local rank
+  std::string detail_; // of the reason to stop
+  int exec_error_ = 0;
+  bool drained_ = false;
+
   bool output_done_ = false;
+  bool shows_status_;
+  std::optional<Time> next_tick_;
+  std::optional<Time> next_notice_;
+  std::optional<Time> output_deadline_;
+  std::optional<Time> suspended_;
+  int64_t last_end_ns_ = 0;
 };
 
 /// The life of the agent process, from fork to exit.

@@ -9,6 +9,7 @@
 #include <launcher/agent.h>
 #include <launcher/descendants.h>
 #include <launcher/launch_error.h>
+#include <launcher/private_folder.h>
 #include <launcher/signals.h>
 
 namespace ddp {
@@ -26,6 +27,9 @@ int wait_for_agent(pid_t agent) {
       }
     } else if (signal > 0) {
       kill(agent, signal);
+    }
+    if (signal == SIGTSTP) {
+      raise(SIGSTOP); // for the shell; the agent has stopped the ranks
     }
   }
 }
@@ -48,6 +52,7 @@ int run_front(Job& job) {
   job.listener.socket.reset();
   const int status = wait_for_agent(agent);
   end_descendants(not_ours); // where the agent could not
+  remove_private_folder(job.private_folder);
   if (!WIFSIGNALED(status)) {
     return WEXITSTATUS(status);
   }

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include <launcher/command_line/options.h>
 #include <launcher/listener.h>
-#include <launcher/options.h>
+#include <launcher/placement/cpu_binding.h>
 #include <launcher/worker_environment.h>
 
 namespace ddp {
@@ -11,9 +13,30 @@ namespace ddp {
 /// All that is decided before the first process is forked.
 struct Job {
   LaunchOptions options;
-  std::string program; // the file that options.command names
-  Listener listener; // handed to rank 0
+  std::string program; // the file that is executed
+  std::string store_program;
+  /// The first attempt's; later ones have their own.
+  Listener listener;
   JobEnvironment environment;
+  /// Of each rank of this node; empty where none is bound.
+  std::vector<RankPlace> places;
+  /// Where ranks leave their errors and logs, below it a folder for each
+  /// attempt and local rank; empty where there is none.
+  std::string folder;
+  /// The same where it is to be removed in the end; else empty.
+  std::string private_folder;
+  /// What the user should know, a line each.
+  std::vector<std::string> notes;
 };
+
+/// Decides it. Throws LaunchError where the job cannot be run. Leaves nothing
+/// behind but `folder`, which is made unless it is a dry run.
+Job make_job(LaunchOptions options);
+
+/// What --dry-run prints.
+std::string describe_job(const Job& job);
+
+/// <folder>/attempt_N/<local rank>; empty where there is no folder.
+std::string rank_folder(const Job& job, int attempt, int local_rank);
 
 } // namespace ddp

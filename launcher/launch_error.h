@@ -8,6 +8,10 @@ namespace ddp {
 /// Exit codes that ddprun chooses itself; a failed rank's code is passed on as
 /// it is, and 128 + s stands for signal s (the shell's conventions).
 constexpr int kExitUsage = 2;
+/// The job's surroundings failed, not the job: worth another try.
+constexpr int kExitInfrastructure = 75;
+/// No progress, or not started in time.
+constexpr int kExitTimeout = 124;
 constexpr int kExitInternal = 125;
 constexpr int kExitNotExecutable = 126;
 constexpr int kExitNotFound = 127;

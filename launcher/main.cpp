@@ -1,6 +1,4 @@
-#include <cstdlib>
 #include <exception>
-#include <random>
 #include <string>
 
 #include <fcntl.h>
@@ -8,8 +6,6 @@
 
 #include <launcher/front.h>
 #include <launcher/launch_error.h>
-#include <launcher/processors.h>
-#include <launcher/program_path.h>
 
 namespace {
 
@@ -26,32 +22,17 @@ void say(const std::string& text) {
   ddp::write_all(STDERR_FILENO, "ddprun: " + text + "\n");
 }
 
-std::string random_id() {
-  std::random_device random;
-  return std::to_string(random()) + std::to_string(random());
+int print(const std::string& text) {
+  return ddp::write_all(STDOUT_FILENO, text) == 0 ? 0 : 1;
 }
 
-ddp::Job make_job(ddp::LaunchOptions options) {
-  ddp::Job job;
-  job.program = ddp::find_program(options.command.front());
-  job.listener = ddp::listen_on(options.master_addr, options.master_port);
-  const int ranks = options.nproc_per_node;
-  const int cpus = ddp::available_cpus();
-  job.environment.world_size = ranks;
-  job.environment.master_addr = options.master_addr;
-  job.environment.master_port = job.listener.port;
-  job.environment.run_id = random_id();
-  job.environment.store_fd = job.listener.socket.get();
-  job.environment.at_terminal = isatty(STDOUT_FILENO) == 1;
-  job.environment.omp_threads =
-      ddp::omp_threads_per_rank(ranks, cpus, std::getenv("OMP_NUM_THREADS"));
-  if (job.environment.omp_threads > 0) {
-    say("OMP_NUM_THREADS is not set: " +
-        std::to_string(job.environment.omp_threads) + " for each of " +
-        std::to_string(ranks) + " ranks on " + std::to_string(cpus) + " CPUs");
+int launch(ddp::LaunchOptions options) {
+  ddp::Job job = ddp::make_job(std::move(options));
+  for (const std::string& note : job.notes) {
+    say(note);
   }
-  job.options = std::move(options);
-  return job;
+  return job.options.dry_run ? print(ddp::describe_job(job))
+                             : ddp::run_front(job);
 }
 
 } // namespace
@@ -60,11 +41,8 @@ int main(int argc, char** argv) {
   fill_standard_descriptors();
   try {
     ddp::LaunchOptions options = ddp::parse_options(argc, argv);
-    if (!options.answer.empty()) {
-      return ddp::write_all(STDOUT_FILENO, options.answer) == 0 ? 0 : 1;
-    }
-    ddp::Job job = make_job(std::move(options));
-    return ddp::run_front(job);
+    return options.answer.empty() ? launch(std::move(options))
+                                  : print(options.answer);
   } catch (const ddp::LaunchError& error) {
     say(error.what());
     return error.exit_code();

@@ -10,15 +10,18 @@ namespace ddp {
 sigset_t handled_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (int signal : {SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) {
+  for (int signal :
+       {SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGCHLD}) {
     sigaddset(&set, signal);
   }
-  // A blocked signal is queued even where it is ignored, so taking SIGHUP would
-  // undo nohup.
-  struct sigaction hangup {};
-  sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) {
-    sigaddset(&set, SIGHUP);
+  // A blocked signal is queued even where it is ignored, so taking these would
+  // undo nohup, and stop what a shell without job control started.
+  for (int signal : {SIGHUP, SIGTSTP}) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    if (action.sa_handler != SIG_IGN) {
+      sigaddset(&set, signal);
+    }
   }
   return set;
 }

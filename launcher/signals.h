@@ -8,7 +8,8 @@
 namespace ddp {
 
 /// The signals that ddprun takes through a signalfd: those that end a job
-/// (TERM, INT, HUP, QUIT), those it only passes on (USR1, USR2), and CHLD.
+/// (TERM, INT, HUP, QUIT), those it passes on (USR1, USR2, TSTP, CONT), and
+/// CHLD.
 sigset_t handled_signals();
 
 /// Blocks the handled signals, for signalfd, and ignores SIGPIPE, so that a

@@ -45,10 +45,15 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   // Ours are O_CLOEXEC already; this is for what our own parent left open.
   syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC);
 #endif
-  if (plan.store_fd >= 0) {
-    fcntl(plan.store_fd, F_SETFD, 0);
+  for (int fd : plan.kept_fds) {
+    fcntl(fd, F_SETFD, 0);
   }
-  setrlimit(RLIMIT_NOFILE, &plan.descriptor_limit);
+  if (plan.descriptor_limit) {
+    setrlimit(RLIMIT_NOFILE, &*plan.descriptor_limit);
+  }
+  if (plan.place.bound) {
+    apply_place(plan.place); // was checked to be allowed when it was chosen
+  }
   restore_default_signals();
   execve(plan.program.c_str(), argv, envp);
   const ExecError failure{errno};

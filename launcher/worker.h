@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include <sys/types.h>
 
 #include <launcher/file_descriptor.h>
+#include <launcher/placement/cpu_binding.h>
 
 namespace ddp {
 
@@ -18,9 +20,10 @@ struct WorkerPlan {
   int null_fd = -1;
   int out_fd = -1;
   int err_fd = -1;
-  int store_fd = -1; // inherited where >= 0
+  std::vector<int> kept_fds; // inherited besides 0, 1 and 2
   int exec_error_fd = -1; // takes an ExecError where exec fails
-  rlimit descriptor_limit{};
+  std::optional<rlimit> descriptor_limit;
+  RankPlace place;
 };
 
 /// What a worker that could not execute its program leaves in exec_error_fd.
@@ -29,8 +32,8 @@ struct ExecError {
 };
 
 /// Forks a worker: dies with its parent, leads a session and process group of
-/// its own, reads /dev/null, and inherits no descriptor but 0, 1, 2 and the
-/// store's. Call from the main thread: the parent-death signal follows the
+/// its own, reads /dev/null, and inherits no descriptor but 0, 1, 2 and those
+/// to be kept. Call from the main thread: the parent-death signal follows the
 /// thread that forked. Throws std::system_error.
 pid_t fork_worker(const WorkerPlan& plan);
 

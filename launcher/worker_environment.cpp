@@ -1,63 +1,113 @@
 #include <launcher/worker_environment.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
+
+#include <launcher/command_line/outer_launcher.h>
+#include <launcher/heartbeat.h>
 
 namespace ddp {
 namespace {
 
-// Dropped unless set below: they describe an outer job.
+using Map = std::map<std::string, std::string>;
+
+// Dropped unless set: they describe an outer job.
 const char* const kStale[] = {
-    "DDP_STORE_FD",
+    kHeartbeatVariable,
     "DDP_TTY",
     "TORCHELASTIC_ERROR_FILE"};
 
-std::map<std::string, std::string> job_variables(
+void set_ranks(
     const JobEnvironment& job,
-    int rank) {
-  const std::string rank_text = std::to_string(rank);
+    const RankEnvironment& rank,
+    Map* variables) {
+  const std::string global =
+      std::to_string(job.node_rank * job.local_world_size + rank.local_rank);
   const std::string world_size = std::to_string(job.world_size);
-  std::map<std::string, std::string> variables = {
-      {"RANK", rank_text},
-      {"LOCAL_RANK", rank_text},
+  const int local = job.virtual_local_rank ? 0 : rank.local_rank;
+  *variables = {
+      {"RANK", global},
+      {"LOCAL_RANK", std::to_string(local)},
       {"WORLD_SIZE", world_size},
-      {"LOCAL_WORLD_SIZE", world_size},
-      {"GROUP_RANK", "0"},
-      {"GROUP_WORLD_SIZE", "1"},
-      {"ROLE_NAME", "default"},
-      {"ROLE_RANK", rank_text},
-      {"ROLE_WORLD_SIZE", world_size},
+      {"LOCAL_WORLD_SIZE", std::to_string(job.local_world_size)},
+      {"GROUP_RANK", std::to_string(job.node_rank)},
+      {"GROUP_WORLD_SIZE", std::to_string(job.nnodes)},
+      {"ROLE_NAME", job.role},
+      {"ROLE_RANK", global},
+      {"ROLE_WORLD_SIZE", world_size}};
+}
+
+void set_attempt(
+    const JobEnvironment& job,
+    const RankEnvironment& rank,
+    Map* variables) {
+  const Map added = {
       {"MASTER_ADDR", job.master_addr},
-      {"MASTER_PORT", std::to_string(job.master_port)},
-      {"TORCHELASTIC_RESTART_COUNT", "0"},
-      {"TORCHELASTIC_MAX_RESTARTS", "0"},
+      {"MASTER_PORT", std::to_string(rank.master_port)},
+      {"TORCHELASTIC_RESTART_COUNT", std::to_string(rank.restart_count)},
+      {"TORCHELASTIC_MAX_RESTARTS", std::to_string(job.max_restarts)},
       {"TORCHELASTIC_RUN_ID", job.run_id},
-      {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
+      {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+      {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"}};
+  variables->insert(added.begin(), added.end());
+  if (!rank.error_file.empty()) {
+    (*variables)["TORCHELASTIC_ERROR_FILE"] = rank.error_file;
+  }
+  if (std::getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING") == nullptr) {
+    (*variables)["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1";
+  }
+}
+
+void set_resources(
+    const JobEnvironment& job,
+    const RankEnvironment& rank,
+    Map* variables) {
   if (job.omp_threads > 0) {
-    variables["OMP_NUM_THREADS"] = std::to_string(job.omp_threads);
+    (*variables)["OMP_NUM_THREADS"] = std::to_string(job.omp_threads);
   }
-  if (rank == 0 && job.store_fd >= 0) {
-    variables["DDP_STORE_FD"] = std::to_string(job.store_fd);
+  if (rank.heartbeat_fd >= 0) {
+    (*variables)[kHeartbeatVariable] = std::to_string(rank.heartbeat_fd);
   }
-  if (rank == 0 && job.at_terminal) {
-    variables["DDP_TTY"] = "1";
+  const auto local = static_cast<size_t>(rank.local_rank);
+  if (job.virtual_local_rank) {
+    (*variables)["CUDA_VISIBLE_DEVICES"] = local < job.own_devices.size()
+        ? job.own_devices[local]
+        : std::to_string(local);
+  } else if (job.devices) {
+    (*variables)["CUDA_VISIBLE_DEVICES"] = *job.devices;
   }
-  return variables;
 }
 
 } // namespace
 
-std::vector<std::string> worker_environment(
+Variables rank_variables(
     const JobEnvironment& job,
-    int rank,
+    const RankEnvironment& rank) {
+  Map variables;
+  set_ranks(job, rank, &variables);
+  set_attempt(job, rank, &variables);
+  set_resources(job, rank, &variables);
+  if (variables["RANK"] == "0" && job.at_terminal) {
+    variables["DDP_TTY"] = "1";
+  }
+  for (const auto& [name, value] : job.extra) {
+    variables[name] = value;
+  }
+  return {variables.begin(), variables.end()};
+}
+
+std::vector<std::string> worker_environment(
+    const Variables& set,
     const char* const* inherited) {
-  const auto ours = job_variables(job, rank);
+  const Map ours(set.begin(), set.end());
   std::vector<std::string> result;
   for (; *inherited != nullptr; ++inherited) {
     const std::string entry = *inherited;
     const std::string name = entry.substr(0, entry.find('='));
     const bool stale = std::find(std::begin(kStale), std::end(kStale), name) !=
-        std::end(kStale);
+            std::end(kStale) ||
+        describes_outer_task(name);
     if (!stale && ours.count(name) == 0) {
       result.push_back(entry);
     }

@@ -40,12 +40,6 @@ TEST_CASE("the restart count names no attempt between nodes") {
   REQUIRE(env.attempt == "ddp");
 }
 
-TEST_CASE("only rank 0 takes the store's descriptor") {
-  REQUIRE(!read(with(kTorchrun, {{"DDP_STORE_FD", "5"}})).store_descriptor);
-  const auto zero = with(kTorchrun, {{"DDP_STORE_FD", "5"}, {"RANK", "0"}});
-  REQUIRE(read(zero).store_descriptor == 5);
-}
-
 TEST_CASE("the program wins over the environment") {
   const auto env = read(
       kTorchrun,

@@ -137,7 +137,7 @@ TEST_CASE("torchrun's restart starts a clean attempt") {
              "--no-python",
              "--max-restarts=2",
              "--nproc-per-node=3",
-             variable("DDP_PROGRAMS") + "/fails_twice"},
+             variable("DDP_PROGRAMS") + "/failing_attempts"},
             kPlain},
         kLong);
     INFO(outcome.output);

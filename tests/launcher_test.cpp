@@ -2,44 +2,21 @@
 #include <tests/support/catch_plain.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include <unistd.h>
 
-#include <launcher/launch_error.h>
-#include <launcher/line_splitter.h>
-#include <launcher/options.h>
-#include <launcher/output_pump.h>
-#include <launcher/processors.h>
-#include <launcher/screen.h>
+#include <launcher/output/line_splitter.h>
+#include <launcher/output/output_pump.h>
+#include <launcher/output/screen.h>
 #include <launcher/worker_environment.h>
 
 using namespace ddp;
 using Texts = std::vector<std::string>;
 
 namespace {
-
-LaunchOptions parse(const Texts& arguments) {
-  std::vector<const char*> argv = {"ddprun"};
-  for (const std::string& argument : arguments) {
-    argv.push_back(argument.c_str());
-  }
-  return parse_options(static_cast<int>(argv.size()), argv.data());
-}
-
-std::string usage_error(const Texts& arguments) {
-  try {
-    parse(arguments);
-  } catch (const LaunchError& error) {
-    CHECK(error.exit_code() == 2);
-    return error.what();
-  }
-  return "no error";
-}
 
 // Pieces as emitted; "|" marks where one does not end its line.
 Texts split(const Texts& chunks) {
@@ -79,92 +56,6 @@ std::string read_all(Pipe pipe) {
 
 } // namespace
 
-TEST_CASE("options take dashes and underscores alike", "[unit]") {
-  for (const Texts& form :
-       {Texts{"--nproc-per-node", "3"},
-        Texts{"--nproc_per_node", "3"},
-        Texts{"--nproc-per-node=3"},
-        Texts{"--nproc_per_node=3", "--no-python"},
-        Texts{"--no_python", "--nproc-per-node", "3"}}) {
-    Texts arguments = form;
-    arguments.push_back("./train");
-    const LaunchOptions options = parse(arguments);
-    CHECK(options.nproc_per_node == 3);
-    CHECK(options.command == Texts{"./train"});
-  }
-}
-
-TEST_CASE("options have torchrun's defaults", "[unit]") {
-  const LaunchOptions options = parse({"./train"});
-  CHECK(options.nproc_per_node == 1);
-  CHECK(options.grace == std::chrono::seconds(30));
-  CHECK(options.master_addr == "127.0.0.1");
-  CHECK(options.master_port == 0);
-}
-
-TEST_CASE("options end at the program", "[unit]") {
-  const Texts program = {"./train", "--nproc-per-node", "9", "--", "--help"};
-  Texts arguments = {"--grace", "0.25", "--master_port=29500"};
-  arguments.insert(arguments.end(), program.begin(), program.end());
-  const LaunchOptions options = parse(arguments);
-  CHECK(options.command == program);
-  CHECK(options.nproc_per_node == 1);
-  CHECK(options.grace == std::chrono::milliseconds(250));
-  CHECK(options.master_port == 29500);
-  CHECK(parse({"--", "--odd", "x"}).command == Texts{"--odd", "x"});
-  CHECK(parse({"--", "--", "x"}).command == Texts{"--", "x"});
-}
-
-TEST_CASE("help and version are answers", "[unit]") {
-  CHECK_THAT(parse({"--help"}).answer, ContainsSubstring("--nproc-per-node"));
-  CHECK_THAT(parse({"--version"}).answer, ContainsSubstring("ddprun "));
-}
-
-TEST_CASE("wrong usage is told in one line", "[unit]") {
-  for (const Texts& arguments :
-       {Texts{},
-        Texts{"--"},
-        Texts{"--nproc-per-node", "2"},
-        Texts{"--nproc-per-node"},
-        Texts{"--nproc-per-node", "0", "x"},
-        Texts{"--nproc-per-node", "-1", "x"},
-        Texts{"--nproc-per-node", "two", "x"},
-        Texts{"--nproc-per-node", "99999999999", "x"},
-        Texts{"--nproc-per-node", "2", "--nproc-per-node", "3", "x"},
-        Texts{"--grace", "-1", "x"},
-        Texts{"--master-port", "65536", "x"},
-        Texts{"--nonsense", "x"}}) {
-    const std::string error = usage_error(arguments);
-    CAPTURE(arguments);
-    CHECK_THAT(error, ContainsSubstring("(see ddprun --help)"));
-    CHECK(error.find('\n') == std::string::npos);
-  }
-}
-
-TEST_CASE("ranks can follow the CPUs", "[unit]") {
-  CHECK(
-      parse({"--nproc-per-node", "cpu", "x"}).nproc_per_node ==
-      available_cpus());
-}
-
-TEST_CASE("GPUs are counted as CUDA would show them", "[unit]") {
-  const auto folder = std::filesystem::temp_directory_path() /
-      ("ddprun-devices-" + std::to_string(getpid()));
-  std::filesystem::create_directory(folder);
-  for (const char* name :
-       {"nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "null"}) {
-    std::ofstream(folder / name) << "";
-  }
-  CHECK(visible_gpus(nullptr, folder) == 3);
-  CHECK(visible_gpus("", folder) == 0);
-  CHECK(visible_gpus("-1", folder) == 0);
-  CHECK(visible_gpus("2,0", folder) == 2);
-  CHECK(visible_gpus("0,7,1", folder) == 1);
-  CHECK(visible_gpus("GPU-1f,MIG-22", folder) == 2);
-  CHECK(visible_gpus(nullptr, folder / "none") == 0);
-  std::filesystem::remove_all(folder);
-}
-
 TEST_CASE("lines are cut at newlines only", "[unit]") {
   CHECK(split({"one\ntwo\n"}) == Texts{"one", "two"});
   CHECK(split({"o", "ne", "\n", "\n", "tw", "o"}) == Texts{"one", "", "two"});
@@ -179,6 +70,7 @@ TEST_CASE("a carriage return starts the line over", "[unit]") {
   CHECK(split({"\r10%", "\r20%\n"}) == Texts{"20%"});
   CHECK(split({"10%\r20%\r"}) == Texts{"20%"});
   CHECK(split({"20%\rnext\n"}) == Texts{"next"});
+  CHECK(split({"20%\r\r\n"}) == Texts{"20%"});
   CHECK(split({"dos\r\nlines\r", "\n"}) == Texts{"dos", "lines"});
 }
 
@@ -208,15 +100,18 @@ TEST_CASE("progress is fitted by columns", "[unit]") {
 TEST_CASE("pieces of different lines never mix", "[unit]") {
   Pipe out = make_pipe();
   Pipe err = make_pipe();
-  Screen screen(out.write_end.get(), err.write_end.get());
-  screen.add(Stream::kOut, 0, "[0] ", "a", false);
-  screen.add(Stream::kOut, 0, "[0] ", "b", false);
-  screen.flush();
-  screen.add(Stream::kErr, 2, "[1] ", "error", true);
-  screen.add(Stream::kOut, 1, "[1] ", "other", true);
-  screen.add(Stream::kOut, 0, "[0] ", "c", true);
-  screen.set_progress(Stream::kOut, "not at a pipe");
-  screen.flush();
+  {
+    Screen screen(
+        out.write_end.get(), err.write_end.get(), std::chrono::seconds(10));
+    screen.add(Stream::kOut, 0, "[0] ", "a", false);
+    screen.add(Stream::kOut, 0, "[0] ", "b", false);
+    screen.flush();
+    screen.add(Stream::kErr, 2, "[1] ", "error", true);
+    screen.add(Stream::kOut, 1, "[1] ", "other", true);
+    screen.add(Stream::kOut, 0, "[0] ", "c", true);
+    screen.set_progress("not at a pipe");
+    screen.flush();
+  }
   CHECK(read_all(std::move(out)) == "[0] ab\n[1] other\n[0] c\n");
   CHECK(read_all(std::move(err)) == "[1] error\n");
 }
@@ -226,11 +121,12 @@ TEST_CASE("what pipes still hold at the end is written", "[unit]") {
   Pipe out = make_pipe();
   std::vector<Pipe> pipes; // whose writing ends stay open
   {
-    OutputPump pump(ranks, out.write_end.get(), out.write_end.get());
+    OutputPump pump(
+        {}, {ranks, "", 0, ""}, out.write_end.get(), out.write_end.get());
     for (int rank = 0; rank < ranks; ++rank) {
       pipes.push_back(make_pipe());
       write_all(pipes.back().write_end.get(), "whole\npart");
-      pump.add(std::move(pipes.back().read_end), rank, Stream::kOut);
+      pump.add(std::move(pipes.back().read_end), {rank, rank, Stream::kOut, 0});
     }
   }
   std::istringstream lines(read_all(std::move(out)));
@@ -249,33 +145,63 @@ TEST_CASE("a rank's environment replaces an outer job's", "[unit]") {
       "PATH=/bin",
       "RANK=7",
       "WORLD_SIZE=9",
-      "DDP_STORE_FD=5",
+      "DDP_HEARTBEAT_FD=5",
       "DDP_TTY=1",
       "TORCHELASTIC_ERROR_FILE=/x",
       "EMPTY=",
+      "MINE=no",
       nullptr};
   JobEnvironment job;
   job.world_size = 2;
+  job.local_world_size = 2;
   job.master_addr = "127.0.0.1";
-  job.master_port = 1234;
   job.run_id = "id";
-  job.store_fd = 8;
-  const Texts first = worker_environment(job, 0, inherited);
+  job.extra = {{"MINE", "yes"}};
+  const auto environment_of = [&](int rank) {
+    RankEnvironment own;
+    own.local_rank = rank;
+    own.restart_count = 3;
+    return worker_environment(rank_variables(job, own), inherited);
+  };
+  const Texts first = environment_of(0);
   CHECK(has(first, "RANK=0"));
   CHECK(has(first, "WORLD_SIZE=2"));
+  CHECK(has(first, "TORCHELASTIC_RESTART_COUNT=3"));
   CHECK(has(first, "PATH=/bin"));
   CHECK(has(first, "EMPTY="));
-  CHECK(has(first, "DDP_STORE_FD=8"));
+  CHECK(has(first, "MINE=yes"));
+  CHECK_FALSE(has(first, "MINE=no"));
   CHECK_FALSE(has(first, "RANK=7"));
-  CHECK_FALSE(has_name(first, "DDP_TTY"));
-  CHECK_FALSE(has_name(first, "TORCHELASTIC_ERROR_FILE"));
-  CHECK_FALSE(has_name(first, "OMP_NUM_THREADS"));
+  for (const char* name :
+       {"DDP_TTY",
+        "DDP_HEARTBEAT_FD",
+        "TORCHELASTIC_ERROR_FILE",
+        "OMP_NUM_THREADS",
+        "CUDA_VISIBLE_DEVICES"}) {
+    CAPTURE(name);
+    CHECK_FALSE(has_name(first, name));
+  }
   job.at_terminal = true;
-  CHECK(has(worker_environment(job, 0, inherited), "DDP_TTY=1"));
-  const Texts second = worker_environment(job, 1, inherited);
-  CHECK(has(second, "LOCAL_RANK=1"));
-  CHECK_FALSE(has_name(second, "DDP_STORE_FD"));
-  CHECK_FALSE(has_name(second, "DDP_TTY"));
+  CHECK(has(environment_of(0), "DDP_TTY=1"));
+  CHECK(has(environment_of(1), "LOCAL_RANK=1"));
+  CHECK_FALSE(has_name(environment_of(1), "DDP_TTY"));
+}
+
+TEST_CASE("ranks see the GPUs that were chosen", "[unit]") {
+  JobEnvironment job;
+  job.devices = "1,3";
+  job.own_devices = {"1", "3"};
+  RankEnvironment own;
+  own.local_rank = 1;
+  const char* const none[] = {nullptr};
+  const Texts all = worker_environment(rank_variables(job, own), none);
+  CHECK(has(all, "CUDA_VISIBLE_DEVICES=1,3"));
+  CHECK(has(all, "LOCAL_RANK=1"));
+  job.virtual_local_rank = true;
+  const Texts one = worker_environment(rank_variables(job, own), none);
+  CHECK(has(one, "CUDA_VISIBLE_DEVICES=3"));
+  CHECK(has(one, "LOCAL_RANK=0"));
+  CHECK(has(one, "RANK=1"));
 }
 
 TEST_CASE("OpenMP threads are shared out fairly", "[unit]") {

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 #include <ddp/detail/error_text.h>
+#include <ddp/detail/heartbeat.h>
 
 #include <string>
 
@@ -25,6 +26,7 @@ void on_rank_0(
     const char* operation,
     const ProcessGroup& group,
     const std::function<void()>& work) {
+  const heartbeat::Activity activity(operation);
   const auto failure =
       group.broadcast(group.rank() == 0 ? failure_of(work) : "");
   TORCH_CHECK(
@@ -40,6 +42,7 @@ void on_each_rank(
     const char* operation,
     const ProcessGroup& group,
     const std::function<void()>& work) {
+  const heartbeat::Activity activity(operation);
   const auto failures = group.all_gather(failure_of(work));
   for (size_t rank = 0; rank < failures.size(); ++rank) {
     TORCH_CHECK(

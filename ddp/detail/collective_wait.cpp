@@ -227,6 +227,7 @@ void fail(
     const ProcessGroup::Impl& group,
     const char* operation,
     const std::exception& error) {
+  check_usable(group, operation); // it may have been broken meanwhile
   C10_THROW_ERROR(
       DistBackendError,
       c10::str(

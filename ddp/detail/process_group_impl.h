@@ -89,6 +89,10 @@ struct ProcessGroup::Impl {
 
 namespace detail {
 
+/// From now on the launcher hears of this process's progress and, unless
+/// `options` forbid it, of the reason of its end.
+void report_to_launcher(const ProcessGroupOptions& options);
+
 /// Forms the group of the ranks that `environment` names, or a group of one.
 /// `options` must be complete; `communicator` reaches the ranks over MPI if the
 /// backend is mpi. Collective.

@@ -10,7 +10,6 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <thread>
 
 namespace ddp::detail {
@@ -32,10 +31,9 @@ std::optional<int> listener(
     const LaunchEnvironment& environment,
     const std::string& address,
     int64_t port) {
-  const auto inherited = environment.store_descriptor;
-  if (inherited && adopt_listener(*inherited, port)) {
-    unsetenv("DDP_STORE_FD"); // the store closes it: it is taken once
-    return inherited;
+  const auto chosen = environment.store_descriptor;
+  if (chosen && adopt_listener(*chosen, port)) {
+    return chosen;
   }
   // A host's own name may resolve to a loopback address as well, but to another
   // on others.

@@ -1,15 +1,16 @@
 #include <ddp/detail/uncaught.h>
 
 #include <ddp/detail/collective_wait.h>
+#include <ddp/detail/error_file.h>
+#include <ddp/detail/heartbeat.h>
 
 #include <c10/util/Type.h>
 #include <nlohmann/json.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <exception>
-#include <fstream>
 #include <mutex>
 #include <thread>
 
@@ -32,53 +33,88 @@ Handler& handler() {
 }
 
 struct Uncaught {
+  std::chrono::nanoseconds time =
+      std::chrono::system_clock::now().time_since_epoch();
   std::string text;
+  /// Where it was thrown, with the text, as Python's have it; maybe empty.
+  std::string stack;
+  /// Another rank's failure is the reason.
   bool consequence = false;
+  /// The other ranks know of it.
+  bool known = false;
 };
 
+/// A store's errors are rank 0's or the launcher's end, or a rank that a wait
+/// in the store was for.
+bool is_consequence(const c10::Error& error) {
+  return dynamic_cast<const PeerError*>(&error) != nullptr ||
+      dynamic_cast<const c10::DistStoreError*>(&error) != nullptr ||
+      dynamic_cast<const c10::DistNetworkError*>(&error) != nullptr;
+}
+
+Uncaught describe(const c10::Error& error) {
+  Uncaught result;
+  result.text = c10::demangle(typeid(error).name()) + ": " +
+      error.what_without_backtrace();
+  if (error.backtrace()) {
+    result.stack = result.text + "\n" + error.backtrace()->get();
+  }
+  result.consequence = is_consequence(error);
+  result.known = dynamic_cast<const PeerError*>(&error) != nullptr;
+  return result;
+}
+
 Uncaught current() {
+  Uncaught result;
   try {
     if (const auto error = std::current_exception()) {
       std::rethrow_exception(error);
     }
-    return {"std::terminate was called without an exception"};
+    result.text = "std::terminate was called without an exception";
   } catch (const c10::Error& error) {
-    return {
-        c10::demangle(typeid(error).name()) + ": " +
-            error.what_without_backtrace(),
-        dynamic_cast<const PeerError*>(&error) != nullptr};
+    result = describe(error);
   } catch (const std::exception& error) {
-    return {c10::demangle(typeid(error).name()) + ": " + error.what()};
+    result.text = c10::demangle(typeid(error).name()) + ": " + error.what();
   } catch (...) {
-    return {"an exception that is no std::exception"};
+    result.text = "an exception that is no std::exception";
   }
+  return result;
 }
 
-/// As torch.distributed.elastic's `record` does.
-void write_error_file(const std::string& text) {
-  const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
-  if (path && *path) {
-    const json content{
-        {"message",
-         {{"message", text},
-          {"extraInfo",
-           {{"py_callstack", ""},
-            {"timestamp", std::to_string(std::time(nullptr))}}}}}};
-    std::ofstream(path) << content.dump(
-        -1, ' ', false, json::error_handler_t::replace);
+/// As torch.distributed.elastic's `record` does, and what ddprun reads besides.
+void write_error_file(const Uncaught& uncaught) {
+  using std::chrono::seconds;
+  char activity[256];
+  heartbeat::copy_activity(activity, sizeof(activity));
+  json details{
+      {"timestamp",
+       std::to_string(
+           std::chrono::duration_cast<seconds>(uncaught.time).count())},
+      {"timestamp_ns", std::to_string(uncaught.time.count())},
+      {"rank", launched_rank()},
+      {"step", std::to_string(heartbeat::last_step())},
+      {"activity", activity}};
+  if (!uncaught.stack.empty()) { // torchrun would show it instead of the text
+    details["py_callstack"] = uncaught.stack;
   }
+  if (uncaught.consequence) {
+    details["consequence"] = "true";
+  }
+  const json content{
+      {"message", {{"message", uncaught.text}, {"extraInfo", details}}}};
+  write_error_report(
+      content.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 void report_current() noexcept {
   const auto uncaught = current();
-  write_error_file(uncaught.text);
+  write_error_file(uncaught);
   std::shared_ptr<FailureBoard> board;
   {
     const std::lock_guard<std::mutex> lock(handler().mutex);
     board = handler().board.lock();
   }
-  // The wait that a consequence came from has told the others.
-  if (board && !uncaught.consequence) {
+  if (board && !uncaught.known) {
     board->report("", uncaught.text);
   }
 }

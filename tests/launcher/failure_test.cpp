@@ -26,10 +26,11 @@ TEST_CASE("the first rank that fails ends all", "[failure]") {
       {{"OMP_NUM_THREADS=1"}, "", false, nullptr});
   CHECK(job.wait() == 3);
   CHECK(Clock::now() - before < std::chrono::seconds(10));
-  CHECK(lines_of(job.err()).size() == 1);
-  CHECK_THAT(job.err(), ContainsSubstring("ddprun: rank 2 (pid "));
-  CHECK_THAT(job.err(), ContainsSubstring(") exited with code 3 after "));
-  CHECK_THAT(job.err(), ContainsSubstring("; stopping the other ranks\n"));
+  const auto lines = lines_of(job.err());
+  REQUIRE(lines.size() == 2); // at a glance
+  CHECK_THAT(lines[0], ContainsSubstring("ddprun: rank 2 (pid "));
+  CHECK_THAT(lines[0], ContainsSubstring(") exited with code 3 after "));
+  CHECK(lines[1] == "  others: ranks 0-1,3 were stopped");
   CHECK(job.leaves_nothing());
 }
 
@@ -53,7 +54,7 @@ TEST_CASE("a signal that kills a rank is named", "[failure]") {
 TEST_CASE("a lone rank's code is ddprun's", "[failure]") {
   LaunchedJob job({WORKER_PATH, "fail", "0", "255"});
   CHECK(job.wait() == 255);
-  CHECK(count_of(job.err(), "stopping the other ranks") == 0);
+  CHECK(lines_of(job.err()).size() == 1);
 }
 
 TEST_CASE("of two failures the earlier is reported", "[failure]") {
@@ -69,7 +70,7 @@ TEST_CASE("of two failures the earlier is reported", "[failure]") {
   REQUIRE(kill(agent, SIGCONT) == 0);
   CHECK(job.wait() == 128 + SIGKILL);
   CHECK_THAT(job.err(), ContainsSubstring("ddprun: rank 3 "));
-  CHECK(count_of(job.err(), "rank 1") == 0);
+  CHECK(count_of(job.err(), "ddprun: rank 1") == 0);
 }
 
 TEST_CASE("ranks that do not stop are killed after the grace", "[failure]") {
@@ -89,7 +90,10 @@ TEST_CASE("ranks that do not stop are killed after the grace", "[failure]") {
   const auto took = Clock::now() - before;
   CHECK(took >= std::chrono::milliseconds(300));
   CHECK(took < std::chrono::seconds(10));
-  CHECK_THAT(job.err(), ContainsSubstring("killed now: rank 0, 2\n"));
+  CHECK_THAT(
+      job.err(),
+      ContainsSubstring(
+          "others: ranks 0,2 did not stop and had to be killed\n"));
   CHECK(job.leaves_nothing());
 }
 
@@ -155,5 +159,105 @@ TEST_CASE("children that ddprun inherited are left alone", "[failure]") {
   REQUIRE(read(news.read_end.get(), &server, sizeof server) == sizeof server);
   CHECK(kill(server, 0) == 0);
   kill(server, SIGKILL);
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("the origin is found behind its quicker victims", "[failure]") {
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "4",
+       WORKER_PATH,
+       "errors",
+       // The origin needs time to end after its error.
+       "2",
+       "0",
+       "boom",
+       "0",
+       "250",
+       "7",
+       "0",
+       "60",
+       "rank 2 failed: boom",
+       "1",
+       "0",
+       "1",
+       "3",
+       "30",
+       "Connection closed by peer [127.0.0.1]:1",
+       "0",
+       "0",
+       "1"});
+  CHECK(job.wait() == 7);
+  CHECK_THAT(job.err(), ContainsSubstring("ddprun: rank 2 (pid "));
+  CHECK_THAT(job.err(), ContainsSubstring("  reason: boom\n"));
+  CHECK_THAT(job.err(), ContainsSubstring("ranks 0,3 failed after it"));
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("of two errors 30 ms apart the first is the reason", "[failure]") {
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "2",
+       WORKER_PATH,
+       "errors",
+       "1",
+       "0",
+       "the reason",
+       "0",
+       "0",
+       "5",
+       "0",
+       "30",
+       "the consequence",
+       "0",
+       "0",
+       "6"});
+  CHECK(job.wait() == 5);
+  CHECK_THAT(job.err(), ContainsSubstring("ddprun: rank 1 (pid "));
+  CHECK_THAT(job.err(), ContainsSubstring("  reason: the reason\n"));
+}
+
+TEST_CASE("without an error file the last lines speak", "[failure]") {
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "2",
+       "sh",
+       "-c",
+       "[ $RANK = 0 ] && exec sleep 60; for i in 1 2 3 4 5 6 7; do echo line "
+       "$i "
+       ">&2; done; exit 9"});
+  CHECK(job.wait() == 9);
+  CHECK_THAT(
+      job.err(),
+      ContainsSubstring("  stderr: line 3\n          line 4\n") &&
+          ContainsSubstring(
+              "          line 7\n  others: rank 0 was stopped\n"));
+}
+
+TEST_CASE("a long stop is explained while it lasts", "[failure]") {
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "2",
+       "--grace",
+       "20",
+       WORKER_PATH,
+       "ignore-term",
+       "1",
+       "4"});
+  job.wait_for_output("ready", 2);
+  REQUIRE(kill(job.worker(1), SIGUSR1) == 0);
+  job.wait_for_output(
+      "waiting for rank 0 to stop, for 19.0 s at most: rank 1 exited with code "
+      "4");
+  job.send(SIGINT);
+  CHECK(job.wait() == 4);
+}
+
+TEST_CASE("the store's end is the job's", "[failure]") {
+  LaunchedJob job({"--nproc-per-node", "2", WORKER_PATH, "wait"});
+  job.wait_for_output("ready", 2);
+  REQUIRE(kill(job.store(), SIGKILL) == 0);
+  CHECK(job.wait() == 75);
+  CHECK_THAT(job.err(), ContainsSubstring("the store that the ranks meet at"));
   CHECK(job.leaves_nothing());
 }

@@ -41,6 +41,16 @@ bool dies_until(pid_t pid, Clock::time_point deadline) {
   return !process || poll(&ended, 1, milliseconds_until(deadline)) > 0;
 }
 
+std::vector<pid_t> children_of(pid_t pid) {
+  const std::string self = std::to_string(pid);
+  std::ifstream list("/proc/" + self + "/task/" + self + "/children");
+  std::vector<pid_t> children;
+  for (pid_t each; list >> each;) {
+    children.push_back(each);
+  }
+  return children;
+}
+
 std::vector<pid_t> processes_with(const std::string& mark) {
   std::vector<pid_t> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -134,11 +144,22 @@ LaunchedJob::~LaunchedJob() {
 }
 
 pid_t LaunchedJob::agent() const {
-  const std::string self = std::to_string(pid_);
-  std::ifstream children("/proc/" + self + "/task/" + self + "/children");
-  pid_t agent = -1;
-  children >> agent;
-  return agent;
+  return children_of(pid_).at(0);
+}
+
+pid_t LaunchedJob::store() const {
+  const auto deadline = Clock::now() + kPatience;
+  while (Clock::now() < deadline) {
+    for (pid_t each : children_of(agent())) {
+      std::ifstream file("/proc/" + std::to_string(each) + "/comm");
+      std::string name;
+      if (file >> name && name == "ddprun-store") {
+        return each;
+      }
+    }
+    sched_yield();
+  }
+  throw std::runtime_error("there is no store");
 }
 
 pid_t LaunchedJob::worker(int rank) {
@@ -243,6 +264,24 @@ void wait_for_death(pid_t pid) {
     throw std::runtime_error(
         "process " + std::to_string(pid) + " did not end in time");
   }
+}
+
+void wait_for_state(pid_t pid, const std::string& states) {
+  const auto deadline = Clock::now() + kPatienceForDeath;
+  std::string state;
+  while (Clock::now() < deadline) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::string number;
+    std::string name; // has no spaces in these tests
+    if (file >> number >> name >> state &&
+        states.find(state) != std::string::npos) {
+      return;
+    }
+    sched_yield();
+  }
+  throw std::runtime_error(
+      "process " + std::to_string(pid) + " is in state " + state + ", not in " +
+      states);
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

@@ -39,6 +39,8 @@ class LaunchedJob {
     return pid_;
   }
   pid_t agent() const;
+  /// Its store's process, which there is once all ranks are started.
+  pid_t store() const;
 
   /// The pid that the worker of this rank said it has.
   pid_t worker(int rank);
@@ -87,6 +89,10 @@ class LaunchedJob {
 
 /// Waits until this process is dead (a zombie counts); throws after 5 s.
 void wait_for_death(pid_t pid);
+
+/// Waits until this process is stopped ('T') or in whatever other state of
+/// proc(5); throws after 5 s.
+void wait_for_state(pid_t pid, const std::string& states);
 
 /// The lines of `text`, in order.
 std::vector<std::string> lines_of(const std::string& text);

@@ -79,3 +79,45 @@ TEST_CASE("an ignored SIGHUP stays ignored", "[signal]") {
   CHECK(job.wait() == 128 + SIGTERM);
   CHECK(count_of(job.out(), "got 1\n") == 0);
 }
+
+TEST_CASE("the job is stopped and continued with ddprun", "[signal]") {
+  LaunchedJob job({"--nproc-per-node", "2", WORKER_PATH, "tell-signals"});
+  const pid_t ranks[] = {job.worker(0), job.worker(1)};
+  for (int i = 0; i < 2; ++i) {
+    job.send(SIGTSTP);
+    for (pid_t each : {ranks[0], ranks[1], job.pid()}) {
+      wait_for_state(each, "T");
+    }
+    job.send(SIGCONT);
+    for (pid_t each : {ranks[0], ranks[1], job.pid()}) {
+      wait_for_state(each, "SR");
+    }
+  }
+  job.send(SIGTERM);
+  CHECK(job.wait() == 128 + SIGTERM);
+  CHECK(count_of(job.out(), "got 15\n") == 2);
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("a suspended job can be ended", "[signal]") {
+  LaunchedJob job({"--nproc-per-node", "2", WORKER_PATH, "tell-signals"});
+  const pid_t rank = job.worker(1);
+  job.send(SIGTSTP);
+  wait_for_state(rank, "T");
+  wait_for_state(job.pid(), "T");
+  job.send(SIGTERM); // as `kill %1` does, with SIGCONT
+  job.send(SIGCONT);
+  CHECK(job.wait() == 128 + SIGTERM);
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("three quick signals leave nothing", "[signal]") {
+  LaunchedJob job({"--nproc-per-node", "4", WORKER_PATH, "family"});
+  job.wait_for_output("ready", 4);
+  for (int i = 0; i < 3; ++i) {
+    job.send(SIGINT);
+  }
+  const int code = job.wait();
+  CHECK((code == 128 + SIGINT || code == 128 + SIGKILL));
+  CHECK(job.leaves_nothing());
+}

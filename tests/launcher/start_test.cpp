@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include <launcher/listener.h>
-#include <launcher/processors.h>
+#include <launcher/placement/processors.h>
 #include <tests/launcher/launched_job.h>
 
 using namespace ddp;
@@ -84,7 +84,7 @@ TEST_CASE("each rank gets torchrun's environment", "[start]") {
   CHECK(values(job, "MASTER_ADDR") == Values{"127.0.0.1"});
   CHECK(values(job, "TORCHELASTIC_RESTART_COUNT") == Values{"0"});
   CHECK(values(job, "TORCHELASTIC_MAX_RESTARTS") == Values{"0"});
-  CHECK(values(job, "TORCHELASTIC_USE_AGENT_STORE") == Values{"False"});
+  CHECK(values(job, "TORCHELASTIC_USE_AGENT_STORE") == Values{"True"});
   const Values ports = values(job, "MASTER_PORT");
   REQUIRE(ports.size() == 1);
   CHECK(std::stoi(*ports.begin()) > 1023);
@@ -113,7 +113,7 @@ TEST_CASE("OMP_NUM_THREADS is shared out where it is unset", "[start]") {
   CHECK(one.out() == "OMP_NUM_THREADS is unset\n");
 }
 
-TEST_CASE("only rank 0 inherits the store's socket", "[start]") {
+TEST_CASE("ranks inherit their heartbeat and nothing else", "[start]") {
   JobSetup setup;
   setup.before_exec = [] { // what a careless parent leaves open
     static_cast<void>(open("/dev/zero", O_RDONLY));
@@ -123,29 +123,20 @@ TEST_CASE("only rank 0 inherits the store's socket", "[start]") {
        "4",
        "sh",
        "-c",
-       "'" WORKER_PATH
-       "' environment RANK MASTER_PORT DDP_STORE_FD; exec '" WORKER_PATH
+       "'" WORKER_PATH "' environment DDP_HEARTBEAT_FD; exec '" WORKER_PATH
        "' descriptors"},
       setup);
   CHECK(job.wait() == 0);
-  std::string port;
-  std::string store;
-  for (const std::string& line : lines_of(job.out())) {
-    const auto value_of = [&](const std::string& name) {
-      return line.rfind("[0] " + name, 0) == 0 ? line.substr(4 + name.size())
-                                               : "";
-    };
-    port += value_of("MASTER_PORT=");
-    store += value_of("DDP_STORE_FD=");
-  }
-  REQUIRE_FALSE(port.empty());
-  REQUIRE_FALSE(store.empty());
-  const auto lines = lines_of(job.out());
-  const std::set<std::string> found(lines.begin(), lines.end());
-  CHECK(found.count("[0] descriptors: " + store + "=listens:" + port) == 1);
-  for (const std::string rank : {"1", "2", "3"}) {
-    CHECK(found.count("[" + rank + "] descriptors:") == 1);
-    CHECK(found.count("[" + rank + "] DDP_STORE_FD is unset") == 1);
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string prefix = "[" + std::to_string(rank) + "] ";
+    const std::string key = prefix + "DDP_HEARTBEAT_FD=";
+    const size_t at = job.out().find(key);
+    REQUIRE(at != std::string::npos);
+    const int fd = std::stoi(job.out().substr(at + key.size()));
+    CHECK(
+        count_of(
+            job.out(),
+            prefix + "descriptors: " + std::to_string(fd) + "=0\n") == 1);
   }
 }
 
@@ -159,7 +150,7 @@ TEST_CASE("the port can be chosen, and is said to be taken", "[start]") {
       refused.err(), ContainsSubstring("cannot listen on 127.0.0.1:" + port));
 }
 
-TEST_CASE("the launcher keeps no copy of rank 0's socket", "[start]") {
+TEST_CASE("the store listens, and on the loopback interface alone", "[start]") {
   LaunchedJob job(
       {"--nproc-per-node",
        "2",
@@ -172,13 +163,10 @@ TEST_CASE("the launcher keeps no copy of rank 0's socket", "[start]") {
   const int port =
       std::stoi(job.out().substr(job.out().find(key) + key.size()));
   CHECK_THROWS(listen_on("127.0.0.1", port));
-  CHECK(kill(job.agent(), SIGSTOP) == 0); // holds what it holds
-  const pid_t first = job.worker(0);
-  kill(first, SIGKILL);
-  wait_for_death(first);
+  CHECK_NOTHROW(listen_on("127.0.0.2", port)); // not on all addresses
+  job.send(SIGTERM);
+  CHECK(job.wait() == 128 + SIGTERM);
   CHECK(listen_on("127.0.0.1", port).port == port);
-  CHECK(kill(job.agent(), SIGCONT) == 0);
-  CHECK(job.wait() == 128 + SIGKILL);
 }
 
 TEST_CASE("ranks start with a clean state", "[start]") {
@@ -213,8 +201,8 @@ TEST_CASE("closed standard descriptors do no harm", "[start]") {
   };
   LaunchedJob job({"--nproc-per-node", "2", WORKER_PATH, "descriptors"}, setup);
   CHECK(job.wait() == 0);
-  CHECK(count_of(job.out(), "listens") == 1);
-  CHECK(count_of(job.out(), "[1] descriptors:\n") == 1);
+  CHECK(count_of(job.out(), "descriptors:") == 2);
+  CHECK(count_of(job.out(), " 0=") + count_of(job.out(), " 2=") == 0);
 }
 
 TEST_CASE("the program's arguments are its own", "[start]") {
@@ -279,4 +267,12 @@ TEST_CASE("wrong usage exits with 2", "[start]") {
   LaunchedJob help({"--help"});
   CHECK(help.wait() == 0);
   CHECK_THAT(help.out(), ContainsSubstring("--grace"));
+}
+
+TEST_CASE("many ranks start and end", "[start]") {
+  LaunchedJob job(
+      {"--nproc-per-node", "64", WORKER_PATH, "environment", "RANK"});
+  CHECK(job.wait() == 0);
+  CHECK(lines_of(job.out()).size() == 64);
+  CHECK(job.leaves_nothing());
 }

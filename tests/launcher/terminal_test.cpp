@@ -3,6 +3,8 @@
 
 #include <csignal>
 
+#include <unistd.h>
+
 #include <tests/launcher/launched_job.h>
 
 using namespace ddp::test;
@@ -30,7 +32,7 @@ std::vector<std::string> shown(const std::string& text) {
 }
 
 JobSetup at_terminal() {
-  return {{"OMP_NUM_THREADS=1"}, "", true, nullptr};
+  return {{"OMP_NUM_THREADS=1", "NO_COLOR=1"}, "", true, nullptr};
 }
 
 } // namespace
@@ -74,4 +76,30 @@ TEST_CASE("^C is passed on once", "[terminal]") {
   CHECK(count_of(job.out(), "got 2") == 2);
   CHECK(count_of(job.out(), "killing all ranks") == 0);
   CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("a shell stops and continues the job", "[terminal]") {
+  JobSetup setup = at_terminal();
+  setup.before_exec = [] {
+    setenv("PS1", "shell> ", 1);
+    execlp("bash", "bash", "--norc", "--noediting", "-i", nullptr);
+  };
+  LaunchedJob shell({}, setup);
+  shell.wait_for_output("shell> ");
+  shell.type("'" DDPRUN_PATH "' --nproc-per-node 2 '" WORKER_PATH
+             "' tell-signals\n");
+  const pid_t rank = shell.worker(1);
+  shell.worker(0);
+  shell.type("\x1a"); // ^Z
+  shell.wait_for_output("Stopped");
+  wait_for_state(rank, "T");
+  shell.type("fg\n");
+  wait_for_state(rank, "SR");
+  shell.type("\x03"); // ^C
+  shell.wait_for_output("got 2", 2);
+  shell.type("echo code $?\n");
+  shell.wait_for_output("code 130");
+  shell.type("exit\n");
+  shell.wait();
+  CHECK(shell.leaves_nothing());
 }

@@ -14,8 +14,11 @@
 
 #include <dirent.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <launcher/heartbeat.h>
 
 namespace {
 
@@ -196,6 +199,105 @@ int family(const Arguments& arguments) {
   wait_for_ever();
 }
 
+void sleep_for(const std::string& milliseconds) {
+  usleep(static_cast<useconds_t>(std::stoi(milliseconds)) * 1000);
+}
+
+void write_error_file(
+    const std::string& message,
+    const std::string& stack,
+    bool consequence) {
+  std::ofstream(std::getenv("TORCHELASTIC_ERROR_FILE"))
+      << R"({"message": {"message": ")" << message
+      << R"(", "extraInfo": {"timestamp": "1", "py_callstack": ")" << stack
+      << R"(", "consequence": ")" << (consequence ? "true" : "false")
+      << R"("}}})";
+}
+
+// errors [RANK BEFORE MESSAGE CONSEQUENCE AFTER CODE]...: these ranks wait for
+// BEFORE ms, leave an error, wait for AFTER ms, and exit; the others wait.
+int errors(const Arguments& arguments) {
+  for (size_t i = 0; i + 5 < arguments.size(); i += 6) {
+    if (my_rank() == std::stoi(arguments[i])) {
+      sleep_for(arguments[i + 1]);
+      write_error_file(arguments[i + 2], "", arguments[i + 3] == "1");
+      sleep_for(arguments[i + 4]);
+      return std::stoi(arguments[i + 5]);
+    }
+  }
+  wait_for_ever();
+}
+
+// attempts CODES: rank 1 exits with the number at the place of this attempt;
+// all others, and all where there is none, exit with 0.
+int attempts(const Arguments& codes) {
+  const auto attempt =
+      static_cast<size_t>(std::atoi(std::getenv("TORCHELASTIC_RESTART_COUNT")));
+  write_text(
+      "attempt " + std::to_string(attempt) + " port " +
+      std::getenv("MASTER_PORT") + "\n");
+  if (attempt >= codes.size()) {
+    return 0;
+  }
+  if (my_rank() == 1) {
+    return std::stoi(codes[attempt]);
+  }
+  wait_for_ever();
+}
+
+ddp::HeartbeatPage* attach_heartbeat() {
+  const int fd = std::atoi(std::getenv(ddp::kHeartbeatVariable));
+  void* memory = mmap(
+      nullptr,
+      sizeof(ddp::HeartbeatPage),
+      PROT_READ | PROT_WRITE,
+      MAP_SHARED,
+      fd,
+      0);
+  if (memory == MAP_FAILED || ftruncate(fd, 0) == 0) {
+    _exit(99); // the memory must not be one that a rank can take away
+  }
+  return static_cast<ddp::HeartbeatPage*>(memory);
+}
+
+void begin(ddp::HeartbeatPage* page, const std::string& activity) {
+  ++page->sequence;
+  for (size_t i = 0; i <= activity.size(); ++i) {
+    page->activity[i] = i < activity.size() ? activity[i] : '\0';
+  }
+  ++page->sequence;
+  ++page->beats;
+}
+
+void say_where(int) {
+  write_error_file("asked", "#0 _ZN3net7forwardEv+0x1 (train+0x2)", false);
+  std::signal(SIGABRT, SIG_DFL);
+  raise(SIGABRT);
+}
+
+// beat RANK STEPS: all take that many steps, 20 ms apart; then that rank does
+// something else while the others wait for it. A negative number of steps:
+// that rank does not join.
+int beat(const Arguments& arguments) {
+  const bool different = my_rank() == std::stoi(arguments.at(0));
+  const int steps = std::stoi(arguments.at(1));
+  std::signal(SIGABRT, say_where);
+  ddp::HeartbeatPage* page = attach_heartbeat();
+  page->version = ddp::HeartbeatPage::kVersion;
+  if (steps < 0 && different) {
+    wait_for_ever();
+  }
+  page->joined = 1;
+  for (int i = 1; i <= steps; ++i) {
+    sleep_for("20");
+    begin(page, "bucket 1 of 1, step " + std::to_string(i));
+    page->step = i;
+  }
+  begin(page, different ? "read_batch" : "all_reduce");
+  say_ready();
+  wait_for_ever();
+}
+
 // lines COUNT: numbered lines on both streams, in awkward pieces.
 int lines(const Arguments& arguments) {
   const int count = std::stoi(arguments.at(0));
@@ -249,6 +351,9 @@ int main(int argc, char** argv) {
       {"ignore-term", ignore_term},
       {"tell-signals", tell_signals},
       {"family", family},
+      {"errors", errors},
+      {"attempts", attempts},
+      {"beat", beat},
       {"lines", lines},
       {"flood", flood},
       {"progress", progress}};

@@ -1,0 +1,15 @@
+#pragma once
+
+namespace ddp::detail {
+
+/// From now on a crash by SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGABRT is written
+/// to the file that TORCHELASTIC_ERROR_FILE names, with the stack of the thread
+/// that got the signal; the process then ends by it as ever. A report that the
+/// file has already stays.
+///
+/// Nothing happens where the variable is not set, and to signals that somebody
+/// else handles. Of stacks that are too deep only the calling thread's is
+/// reported. `find_error_file` must have been called.
+void report_crashes();
+
+} // namespace ddp::detail

@@ -1,0 +1,144 @@
+#include <ddp/detail/heartbeat.h>
+
+#include <ddp/detail/plain_text.h>
+#include <launcher/heartbeat.h>
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+namespace ddp::detail::heartbeat {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr int kReads = 100;
+
+// Global because progress is the process's, whatever group or Reducer makes
+// it, and because a signal handler reaches nothing else.
+HeartbeatPage own_page;
+std::atomic<HeartbeatPage*> current_page{&own_page};
+
+HeartbeatPage& page() {
+  return *current_page.load(std::memory_order_acquire);
+}
+
+/// Null where the descriptor is not for that.
+HeartbeatPage* map(int descriptor) {
+  struct stat status {};
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_size < static_cast<off_t>(sizeof(HeartbeatPage))) {
+    return nullptr;
+  }
+  void* memory = mmap(
+      nullptr,
+      sizeof(HeartbeatPage),
+      PROT_READ | PROT_WRITE,
+      MAP_SHARED,
+      descriptor,
+      0);
+  return memory == MAP_FAILED ? nullptr : static_cast<HeartbeatPage*>(memory);
+}
+
+/// Leaves the text of another thread that writes in the same instant.
+void write_activity(std::string_view text) {
+  auto& target = page();
+  auto sequence = target.sequence.load(kRelaxed);
+  if (sequence % 2 == 0 &&
+      target.sequence.compare_exchange_strong(
+          sequence, sequence + 1, std::memory_order_acquire, kRelaxed)) {
+    std::atomic_thread_fence(std::memory_order_release);
+    const auto length =
+        std::min<size_t>(text.size(), HeartbeatPage::kActivitySize - 1);
+    for (size_t i = 0; i < length; ++i) {
+      target.activity[i].store(text[i], kRelaxed);
+    }
+    target.activity[length].store('\0', kRelaxed);
+    target.sequence.store(sequence + 2, std::memory_order_release);
+  }
+  beat();
+}
+
+} // namespace
+
+void attach() noexcept {
+  const char* value = std::getenv(kHeartbeatVariable);
+  if (!value) {
+    return;
+  }
+  const std::string_view text = value;
+  const auto* end = text.data() + text.size();
+  int descriptor = -1;
+  const auto [stop, error] = std::from_chars(text.data(), end, descriptor);
+  const bool readable = error == std::errc() && stop == end;
+  unsetenv(kHeartbeatVariable);
+  if (auto* shared = readable ? map(descriptor) : nullptr) {
+    close(descriptor); // or children would keep it
+    current_page.store(shared, std::memory_order_release);
+    shared->version.store(HeartbeatPage::kVersion, std::memory_order_release);
+  }
+}
+
+void joined() noexcept {
+  page().joined.store(1, std::memory_order_release);
+  beat();
+}
+
+void stepped(int64_t number) noexcept {
+  page().step.store(number, kRelaxed);
+  char memory[48];
+  PlainText text(memory, sizeof(memory));
+  text.add("after step ").add_number(static_cast<uint64_t>(number));
+  write_activity(text.view());
+}
+
+void began(const char* activity) noexcept {
+  write_activity(activity);
+}
+
+void ended(const char* activity) noexcept {
+  char memory[HeartbeatPage::kActivitySize];
+  PlainText text(memory, sizeof(memory));
+  text.add("after ").add(activity);
+  write_activity(text.view());
+}
+
+void began_bucket(size_t place, size_t count, int64_t step) noexcept {
+  char memory[96];
+  PlainText text(memory, sizeof(memory));
+  text.add("bucket ").add_number(place).add(" of ").add_number(count);
+  text.add(", step ").add_number(static_cast<uint64_t>(step));
+  write_activity(text.view());
+}
+
+void beat() noexcept {
+  page().beats.fetch_add(1, std::memory_order_release);
+}
+
+int64_t last_step() noexcept {
+  return page().step.load(kRelaxed);
+}
+
+void copy_activity(char* text, size_t size) noexcept {
+  const auto& source = page();
+  const auto length = std::min<size_t>(size, HeartbeatPage::kActivitySize) - 1;
+  // Not for ever: a thread may have crashed while it wrote.
+  for (int attempt = 0; attempt < kReads; ++attempt) {
+    const auto before = source.sequence.load(std::memory_order_acquire);
+    for (size_t i = 0; i < length; ++i) {
+      text[i] = source.activity[i].load(kRelaxed);
+    }
+    text[length] = '\0';
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (before % 2 == 0 && source.sequence.load(kRelaxed) == before) {
+      return;
+    }
+  }
+}
+
+} // namespace ddp::detail::heartbeat

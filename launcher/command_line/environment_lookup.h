@@ -1,0 +1,16 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace ddp {
+
+/// The value of an environment variable; none where it is unset.
+using EnvironmentLookup =
+    std::function<std::optional<std::string>(const char* name)>;
+
+/// Looks a variable up in this process's environment.
+std::optional<std::string> process_environment(const char* name);
+
+} // namespace ddp

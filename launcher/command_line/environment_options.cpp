@@ -1,0 +1,39 @@
+#include <launcher/command_line/environment_options.h>
+
+#include <cctype>
+
+#include <launcher/command_line/option_values.h>
+
+namespace ddp {
+
+std::string variable_name(const CommandOption& option) {
+  std::string name = "PET_";
+  for (const char* letter = option.name; *letter != '\0'; ++letter) {
+    name += *letter == '-' ? '_' : static_cast<char>(std::toupper(*letter));
+  }
+  return name;
+}
+
+std::optional<OptionValue> value_from_environment(
+    const CommandOption& option,
+    const EnvironmentLookup& lookup) {
+  if (!option.from_environment) {
+    return std::nullopt;
+  }
+  const std::string name = variable_name(option);
+  const auto text = lookup(name.c_str());
+  if (!text) {
+    return std::nullopt;
+  }
+  const OptionValue value{name, *text};
+  if (option.value == nullptr) {
+    if (*text != "0" && *text != "1") {
+      refuse_value(value, "1 or 0");
+    }
+    return *text == "1" ? std::optional<OptionValue>(OptionValue{name, ""})
+                        : std::nullopt;
+  }
+  return value;
+}
+
+} // namespace ddp

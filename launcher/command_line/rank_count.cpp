@@ -1,0 +1,45 @@
+#include <launcher/command_line/rank_count.h>
+
+#include <launcher/command_line/option_values.h>
+#include <launcher/placement/processors.h>
+
+namespace ddp {
+namespace {
+
+// A slip of the hand should not fork until the machine is full.
+constexpr int kMostRanks = 65536;
+
+int gpu_count(
+    const std::optional<std::string>& devices,
+    const std::string& root) {
+  return visible_gpus(devices ? devices->c_str() : nullptr, root + "/dev");
+}
+
+} // namespace
+
+int rank_count(
+    const OptionValue& value,
+    const std::optional<std::string>& devices,
+    const std::string& root) {
+  if (value.text == "cpu") {
+    return available_cpus(root);
+  }
+  if (value.text == "gpu" || value.text == "auto") {
+    const int gpus = gpu_count(devices, root);
+    if (gpus == 0 && value.text == "gpu") {
+      usage_error(
+          value.source +
+          " gpu: no GPU is visible (/dev/nvidia*, CUDA_VISIBLE_DEVICES, "
+          "--devices); try --nproc-per-node cpu");
+    }
+    return gpus > 0 ? gpus : available_cpus(root);
+  }
+  const bool is_number = !value.text.empty() &&
+      value.text.find_first_not_of("-0123456789") == std::string::npos;
+  if (!is_number) {
+    refuse_value(value, "a positive number, cpu, gpu or auto");
+  }
+  return static_cast<int>(integer_of(value, 1, kMostRanks));
+}
+
+} // namespace ddp

@@ -1,0 +1,78 @@
+#include <launcher/heartbeat_reader.h>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace ddp {
+
+HeartbeatReader::HeartbeatReader(HeartbeatReader&& other) noexcept
+    : memory_(std::move(other.memory_)),
+      page_(std::exchange(other.page_, nullptr)) {}
+
+HeartbeatReader& HeartbeatReader::operator=(HeartbeatReader&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(page_, other.page_);
+  return *this;
+}
+
+HeartbeatReader::~HeartbeatReader() {
+  if (page_ != nullptr) {
+    munmap(page_, sizeof(HeartbeatPage));
+  }
+}
+
+HeartbeatReader HeartbeatReader::make() {
+  HeartbeatReader reader;
+  reader.memory_ = FileDescriptor(check_call(
+      memfd_create("ddp-heartbeat", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+      "cannot make memory for a rank's heartbeat"));
+  const int fd = reader.memory_.get();
+  check_call(ftruncate(fd, sizeof(HeartbeatPage)), "cannot size a heartbeat");
+  // A rank that shortened it would crash the reader.
+  check_call(
+      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+      "cannot seal a heartbeat");
+  void* memory =
+      mmap(nullptr, sizeof(HeartbeatPage), PROT_READ, MAP_SHARED, fd, 0);
+  check_call(memory == MAP_FAILED ? -1 : 0, "cannot map a heartbeat");
+  reader.page_ = static_cast<HeartbeatPage*>(memory);
+  return reader;
+}
+
+bool HeartbeatReader::attached() const {
+  return page_ != nullptr &&
+      page_->version.load(std::memory_order_acquire) == HeartbeatPage::kVersion;
+}
+
+bool HeartbeatReader::joined() const {
+  return attached() && page_->joined.load(std::memory_order_relaxed) != 0;
+}
+
+uint64_t HeartbeatReader::beats() const {
+  return page_->beats.load(std::memory_order_relaxed);
+}
+
+int64_t HeartbeatReader::step() const {
+  return page_->step.load(std::memory_order_relaxed);
+}
+
+std::string HeartbeatReader::activity() const {
+  if (!attached()) {
+    return "";
+  }
+  const auto before = page_->sequence.load(std::memory_order_acquire);
+  std::string text;
+  for (const auto& each : page_->activity) {
+    const char c = each.load(std::memory_order_relaxed);
+    if (c == '\0') {
+      break;
+    }
+    text += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  }
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const auto after = page_->sequence.load(std::memory_order_relaxed);
+  return before == after && before % 2 == 0 ? text : "";
+}
+
+} // namespace ddp

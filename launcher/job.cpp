@@ -1,0 +1,166 @@
+#include <launcher/job.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+#include <sstream>
+
+#include <unistd.h>
+
+#include <launcher/command_line/dry_run.h>
+#include <launcher/command_line/outer_launcher.h>
+#include <launcher/command_line/program.h>
+#include <launcher/placement/processors.h>
+#include <launcher/private_folder.h>
+#include <launcher/store_process.h>
+
+namespace ddp {
+namespace {
+
+std::string random_id() {
+  std::random_device random;
+  return std::to_string(random()) + std::to_string(random());
+}
+
+// The entries of a list such as CUDA_VISIBLE_DEVICES.
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> entries;
+  std::istringstream stream(text);
+  for (std::string each; std::getline(stream, each, ',');) {
+    entries.push_back(each);
+  }
+  return entries;
+}
+
+// --devices, else what the user's shell says.
+std::optional<std::string> visible_devices(const LaunchOptions& options) {
+  return options.devices ? options.devices
+                         : process_environment("CUDA_VISIBLE_DEVICES");
+}
+
+JobEnvironment make_environment(const LaunchOptions& options) {
+  JobEnvironment shared;
+  shared.local_world_size = options.nproc_per_node;
+  shared.nnodes = options.nnodes;
+  shared.node_rank = options.node_rank;
+  shared.world_size = options.nnodes * options.nproc_per_node;
+  shared.master_addr = options.master_addr;
+  shared.run_id = options.run_id.empty() ? random_id() : options.run_id;
+  shared.role = options.role;
+  shared.max_restarts = options.max_restarts;
+  shared.at_terminal = isatty(STDOUT_FILENO) == 1;
+  shared.virtual_local_rank = options.virtual_local_rank;
+  shared.extra = options.env;
+  shared.devices = options.devices;
+  if (options.virtual_local_rank) {
+    shared.own_devices = split_list(visible_devices(options).value_or(""));
+  }
+  return shared;
+}
+
+void choose_threads(Job* job) {
+  const LaunchOptions& options = job->options;
+  if (options.omp_threads != 0) {
+    job->environment.omp_threads = std::max(0, options.omp_threads);
+    return;
+  }
+  const int ranks = options.nproc_per_node;
+  const int cpus = available_cpus();
+  const int threads =
+      omp_threads_per_rank(ranks, cpus, std::getenv("OMP_NUM_THREADS"));
+  job->environment.omp_threads = threads;
+  if (threads > 0) {
+    job->notes.push_back(
+        "OMP_NUM_THREADS is not set: " + std::to_string(threads) +
+        " for each of " + std::to_string(ranks) + " ranks on " +
+        std::to_string(cpus) + " CPUs");
+  }
+}
+
+// Errors, and logs where there are any, go into a folder of this run's own.
+void make_folder(Job* job) {
+  OutputOptions& output = job->options.output;
+  const bool is_chosen = !output.log_dir.empty();
+  if (is_chosen ? output.log_dir == "/dev/null" : !wants_files(output)) {
+    job->folder = make_private_folder();
+    job->private_folder = job->folder;
+    return;
+  }
+  job->folder = make_log_folder(
+      is_chosen ? output.log_dir : temporary_folder(), job->environment.run_id);
+  output.log_dir = job->folder;
+  if (!is_chosen) {
+    job->notes.push_back("logs are in " + job->folder + " (see --log-dir)");
+  }
+}
+
+std::vector<std::string> assignments(const Variables& variables) {
+  std::vector<std::string> result;
+  for (const auto& [name, value] : variables) {
+    result.push_back(name + "=" + value);
+  }
+  return result;
+}
+
+void heed_surroundings(Job* job) {
+  job->notes = job->options.notes;
+  const auto outer = find_outer_launcher(process_environment);
+  if (outer && !job->options.standalone) {
+    const std::string note =
+        check_outer_launcher(*outer, job->options.command.front());
+    if (!note.empty()) {
+      job->notes.push_back(note);
+    }
+  }
+}
+
+} // namespace
+
+Job make_job(LaunchOptions options) {
+  Job job;
+  job.options = std::move(options);
+  heed_surroundings(&job);
+  Program program = resolve_program(
+      job.options.kind, job.options.command, process_environment);
+  job.program = std::move(program.file);
+  job.options.command = std::move(program.arguments);
+  job.environment = make_environment(job.options);
+  if (job.options.binding != Binding::kNone) {
+    job.places = rank_places(
+        job.options.binding,
+        job.options.nproc_per_node,
+        visible_devices(job.options),
+        allowed_cpus());
+  }
+  choose_threads(&job);
+  job.listener = listen_on(job.options.master_addr, job.options.master_port);
+  if (!job.options.dry_run) {
+    job.store_program = find_store_program();
+    make_folder(&job);
+  }
+  return job;
+}
+
+std::string describe_job(const Job& job) {
+  std::vector<PlannedRank> ranks;
+  for (int i = 0; i < job.options.nproc_per_node; ++i) {
+    RankEnvironment own;
+    own.local_rank = i;
+    own.master_port = job.listener.port;
+    const auto local = static_cast<size_t>(i);
+    ranks.push_back(
+        {job.environment.node_rank * job.options.nproc_per_node + i,
+         arguments_for(job.options.command, i),
+         assignments(rank_variables(job.environment, own)),
+         job.places.empty() ? RankPlace() : job.places.at(local)});
+  }
+  return describe_plan(ranks);
+}
+
+std::string rank_folder(const Job& job, int attempt, int local_rank) {
+  return job.folder.empty() ? ""
+                            : job.folder + "/attempt_" +
+          std::to_string(attempt) + "/" + std::to_string(local_rank);
+}
+
+} // namespace ddp

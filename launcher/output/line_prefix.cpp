@@ -1,0 +1,93 @@
+#include <launcher/output/line_prefix.h>
+
+#include <array>
+#include <optional>
+#include <string_view>
+
+namespace ddp {
+namespace {
+
+// Cyan first: red looks like an error.
+constexpr std::array<const char*, 6> kColours =
+    {"36", "33", "32", "35", "34", "31"};
+
+std::string template_of(const OutputOptions& options, const JobNames& names) {
+  if (options.has_line_prefix) {
+    return options.line_prefix;
+  }
+  return names.world_size > 1 ? "[${rank}] " : "";
+}
+
+std::optional<std::string> value_of(
+    std::string_view name,
+    const JobNames& names,
+    const RankStream& rank) {
+  if (name == "rank") {
+    return std::to_string(rank.rank);
+  } else if (name == "local_rank") {
+    return std::to_string(rank.local_rank);
+  } else if (name == "role" || name == "role_name") {
+    return names.role;
+  } else if (name == "node") {
+    return std::to_string(names.node);
+  } else if (name == "host") {
+    return names.host;
+  }
+  return std::nullopt;
+}
+
+std::string time_of_day(std::time_t now) {
+  std::tm local{};
+  localtime_r(&now, &local);
+  std::array<char, 16> text;
+  return {text.data(), strftime(text.data(), text.size(), "%H:%M:%S", &local)};
+}
+
+} // namespace
+
+LinePrefix::LinePrefix(
+    const OutputOptions& options,
+    const JobNames& names,
+    const RankStream& rank,
+    bool coloured)
+    : parts_(1) {
+  const std::string form = template_of(options, names);
+  std::string_view rest = form;
+  for (size_t at; (at = rest.find("${")) != std::string_view::npos;) {
+    const size_t end = rest.find('}', at);
+    if (end == std::string_view::npos) {
+      break;
+    }
+    const std::string_view name = rest.substr(at + 2, end - at - 2);
+    parts_.back() += rest.substr(0, at);
+    if (name == "time") {
+      parts_.emplace_back();
+    } else {
+      const std::string_view unknown = rest.substr(at, end + 1 - at);
+      parts_.back() +=
+          value_of(name, names, rank).value_or(std::string(unknown));
+    }
+    rest.remove_prefix(end + 1);
+  }
+  parts_.back() += rest;
+  if (coloured && !form.empty()) {
+    const auto colour = static_cast<size_t>(rank.rank) % kColours.size();
+    parts_.front() =
+        std::string("\x1b[") + kColours[colour] + "m" + parts_.front();
+    parts_.back() += "\x1b[0m";
+  }
+}
+
+const std::string& LinePrefix::text(std::time_t now) {
+  const bool timeless = parts_.size() == 1;
+  if (made_at_ == -1 || (!timeless && now != made_at_)) {
+    made_at_ = now;
+    text_ = parts_.front();
+    for (size_t i = 1; i < parts_.size(); ++i) {
+      text_ += time_of_day(now) + parts_[i];
+    }
+  }
+  return text_;
+}
+
+} // namespace ddp

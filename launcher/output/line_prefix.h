@@ -1,0 +1,33 @@
+#pragma once
+
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include <launcher/output/output_options.h>
+#include <launcher/output/rank_stream.h>
+
+namespace ddp {
+
+/// What stands before each line of a rank. Of a template's `${...}` those that
+/// OutputOptions names are replaced and others left as they are; `${time}` is
+/// the local HH:MM:SS.
+class LinePrefix {
+ public:
+  /// `coloured`: in a colour that tells ranks apart.
+  LinePrefix(
+      const OutputOptions& options,
+      const JobNames& names,
+      const RankStream& rank,
+      bool coloured);
+
+  /// The prefix at this time; valid until the next call.
+  const std::string& text(std::time_t now);
+
+ private:
+  std::vector<std::string> parts_; // the time stands between them
+  std::time_t made_at_ = -1;
+  std::string text_;
+};
+
+} // namespace ddp

@@ -1,0 +1,353 @@
+#include <launcher/output/output_pump.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace ddp {
+namespace {
+
+constexpr size_t kReadSize = 64 * 1024; // what a pipe holds
+// A pipe of a rank that is gone holds no more; a stranger may write for ever.
+constexpr size_t kMaxDrained = 1024 * 1024;
+constexpr std::chrono::milliseconds kEraseTime(100);
+
+FileDescriptor make_event() {
+  return FileDescriptor(check_call(
+      eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "cannot open an eventfd"));
+}
+
+void signal_event(const FileDescriptor& event) {
+  const uint64_t one = 1;
+  write_all(event.get(), {reinterpret_cast<const char*>(&one), sizeof one});
+}
+
+void clear_event(const FileDescriptor& event) {
+  uint64_t count = 0;
+  while (read(event.get(), &count, sizeof count) < 0 && errno == EINTR) {
+  }
+}
+
+} // namespace
+
+OutputPump::OutputPump(
+    OutputOptions options,
+    JobNames names,
+    int out_fd,
+    int err_fd,
+    std::chrono::milliseconds patience)
+    : options_(std::move(options)),
+      names_(std::move(names)),
+      screen_(out_fd, err_fd, patience),
+      events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
+      wake_(make_event()),
+      drained_(make_event()),
+      done_(make_pipe()),
+      buffer_(std::make_unique<char[]>(kReadSize)) {
+  watch(EPOLL_CTL_ADD, wake_.get(), EPOLLIN, nullptr);
+}
+
+OutputPump::~OutputPump() {
+  finish();
+  if (thread_.joinable()) {
+    thread_.join();
+  } else {
+    run();
+  }
+}
+
+void OutputPump::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void OutputPump::add(FileDescriptor pipe, const RankStream& rank) {
+  check_call(
+      fcntl(pipe.get(), F_SETFL, O_NONBLOCK), "cannot set up an output pipe");
+  Request request{Request::kAdd};
+  request.pipe = std::move(pipe);
+  request.rank = rank;
+  if (rank.stream == Stream::kErr) {
+    request.last_lines = std::make_shared<LastLines>();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    last_lines_[rank.rank] = request.last_lines;
+  }
+  this->request(std::move(request));
+}
+
+void OutputPump::message(std::string_view text) {
+  request({Request::kMessage, std::string(text)});
+}
+
+void OutputPump::set_status(std::string_view text) {
+  request({Request::kStatus, std::string(text)});
+}
+
+void OutputPump::suspend() {
+  request({Request::kHide, {}, true});
+  std::unique_lock<std::mutex> lock(mutex_);
+  hidden_changed_.wait_for(lock, kEraseTime, [this] { return hidden_; });
+}
+
+void OutputPump::resume() {
+  request({Request::kHide, {}, false});
+}
+
+void OutputPump::drain() {
+  request({Request::kDrain});
+}
+
+void OutputPump::finish() {
+  request({Request::kFinish});
+}
+
+std::vector<std::string> OutputPump::last_lines(int rank) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = last_lines_.find(rank);
+  return found == last_lines_.end() ? std::vector<std::string>()
+                                    : found->second->lines();
+}
+
+void OutputPump::request(Request request) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  requests_.push_back(std::move(request));
+  signal_event(wake_);
+}
+
+void OutputPump::run() {
+  while (!finishing_ || !screen_.all_written()) {
+    wait();
+    handle_requests();
+    flush();
+    tell_hidden();
+    watch_sources();
+    watch_screen();
+  }
+  done_.write_end.reset();
+}
+
+void OutputPump::wait() {
+  std::array<epoll_event, 64> events;
+  const int ready = epoll_wait(
+      events_.get(),
+      events.data(),
+      static_cast<int>(events.size()),
+      time_left());
+  for (int i = 0; i < ready; ++i) {
+    auto* source =
+        static_cast<Source*>(events[static_cast<size_t>(i)].data.ptr);
+    if (source != nullptr && source->output.wants_more()) {
+      read_once(*source);
+      flush();
+    }
+  }
+}
+
+// Milliseconds, as epoll wants them; -1 for ever.
+int OutputPump::time_left() const {
+  auto left = screen_.time_left();
+  const auto now = RankOutput::Clock::now();
+  for (const auto& source : sources_) {
+    const auto due = source->output.due();
+    if (due > now && due != RankOutput::Clock::time_point::max()) {
+      const auto wait = std::chrono::ceil<std::chrono::milliseconds>(due - now);
+      left = left.count() < 0 ? wait : std::min(left, wait);
+    }
+  }
+  return static_cast<int>(left.count());
+}
+
+void OutputPump::handle_requests() {
+  std::vector<Request> requests;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (requests_.empty()) {
+      return;
+    }
+    requests.swap(requests_);
+    clear_event(wake_);
+  }
+  for (Request& each : requests) {
+    handle(each);
+  }
+}
+
+void OutputPump::handle(Request& request) {
+  switch (request.kind) {
+    case Request::kAdd:
+      return add_source(request);
+    case Request::kMessage:
+      read_all_once();
+      return screen_.message(request.text);
+    case Request::kStatus:
+      return screen_.set_status(request.text);
+    case Request::kHide:
+      hide_ = request.hide;
+      return screen_.hide_last_line(hide_);
+    case Request::kDrain:
+      drain_sources();
+      return signal_event(drained_);
+    case Request::kFinish:
+      drain_sources();
+      finishing_ = true;
+      return screen_.hide_last_line(true);
+  }
+}
+
+void OutputPump::add_source(Request& request) {
+  RankOutput::Shared shared;
+  shared.filtered = filtered_log(request.rank);
+  shared.last_lines = std::move(request.last_lines);
+  const int fd = request.pipe.get();
+  sources_.push_back(std::unique_ptr<Source>(new Source{
+      std::move(request.pipe),
+      {options_, names_, request.rank, number_++, screen_, std::move(shared)},
+      true}));
+  watch(EPOLL_CTL_ADD, fd, EPOLLIN, sources_.back().get());
+}
+
+std::shared_ptr<LogFile> OutputPump::filtered_log(const RankStream& rank) {
+  const bool is_out = rank.stream == Stream::kOut;
+  const auto& filters =
+      is_out ? options_.stdout_filters : options_.stderr_filters;
+  if (filters.empty() || !writes_files(options_)) {
+    return nullptr;
+  }
+  const size_t i = is_out ? 0 : 1;
+  if (filtered_attempt_[i] != rank.attempt) {
+    filtered_attempt_[i] = rank.attempt;
+    filtered_[i] = std::make_shared<LogFile>(
+        attempt_folder(options_, rank.attempt) +
+            (is_out ? "/filtered_stdout.log" : "/filtered_stderr.log"),
+        options_.log_max_bytes,
+        [this](const std::string& message) { screen_.message(message); });
+  }
+  return filtered_[i];
+}
+
+// False where there was nothing to read.
+bool OutputPump::read_once(Source& source) {
+  if (!source.pipe) {
+    return false;
+  }
+  const ssize_t size = read(source.pipe.get(), buffer_.get(), kReadSize);
+  if (size > 0) {
+    source.output.take({buffer_.get(), static_cast<size_t>(size)});
+    return true;
+  }
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
+    return errno == EINTR;
+  }
+  close(source); // EIO: a pseudo-terminal that all have left
+  return false;
+}
+
+void OutputPump::read_all_once() {
+  for (const auto& source : sources_) {
+    if (source->output.wants_more()) {
+      read_once(*source);
+      flush();
+    }
+  }
+}
+
+void OutputPump::drain_sources() {
+  for (const auto& source : sources_) {
+    size_t reads = 0;
+    while (reads++ < kMaxDrained / kReadSize && read_once(*source)) {
+      flush();
+    }
+    close(*source);
+  }
+  sources_.clear();
+}
+
+void OutputPump::close(Source& source) {
+  // A rank that was just forked may still hold a copy, which would keep the
+  // closed pipe among the watched ones.
+  watch(EPOLL_CTL_DEL, source.pipe.get(), 0, nullptr);
+  source.pipe.reset();
+  source.output.finish();
+}
+
+void OutputPump::flush() {
+  if (screen_.is_terminal(Stream::kOut) || screen_.is_terminal(Stream::kErr)) {
+    show_progress();
+  }
+  screen_.flush();
+}
+
+void OutputPump::tell_hidden() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (hidden_ != hide_) {
+    hidden_ = hide_;
+    hidden_changed_.notify_all();
+  }
+}
+
+// Rank 0's unfinished line, else that of the rank that wrote last.
+void OutputPump::show_progress() {
+  const auto now = RankOutput::Clock::now();
+  RankOutput* best = nullptr;
+  for (const auto& source : sources_) {
+    RankOutput& each = source->output;
+    const auto order = [](const RankOutput& output) {
+      return std::make_pair(output.rank() == 0, output.last_taken());
+    };
+    if (each.due() <= now && (!best || order(*best) < order(each))) {
+      best = &each;
+    }
+  }
+  screen_.set_progress(best ? best->unfinished() : std::string());
+}
+
+// A source that is not to be read must not wake us, not even at its end.
+void OutputPump::watch_sources() {
+  sources_.erase(
+      std::remove_if(
+          sources_.begin(),
+          sources_.end(),
+          [](const auto& source) { return !source->pipe; }),
+      sources_.end());
+  for (const auto& source : sources_) {
+    const bool wanted = source->output.wants_more();
+    if (wanted != source->watched) {
+      watch(
+          wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL,
+          source->pipe.get(),
+          EPOLLIN,
+          source.get());
+    }
+    source->watched = wanted;
+  }
+}
+
+void OutputPump::watch_screen() {
+  const std::array<int, 2> now = screen_.blocked_fds();
+  for (size_t i = 0; i < now.size(); ++i) {
+    if (now[i] == blocked_[i]) {
+      continue;
+    }
+    if (blocked_[i] >= 0) {
+      watch(EPOLL_CTL_DEL, blocked_[i], 0, nullptr);
+    }
+    if (now[i] >= 0) {
+      watch(EPOLL_CTL_ADD, now[i], EPOLLOUT, nullptr);
+    }
+    blocked_[i] = now[i];
+  }
+}
+
+void OutputPump::watch(int operation, int fd, uint32_t events, void* data)
+    const {
+  epoll_event interest{};
+  interest.events = events;
+  interest.data.ptr = data;
+  epoll_ctl(events_.get(), operation, fd, &interest);
+}
+
+} // namespace ddp

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <launcher/file_descriptor.h>
+#include <launcher/output/rank_output.h>
+#include <launcher/output/screen.h>
+
+namespace ddp {
+
+/// Carries the ranks' output to ddprun's own, line by line, and into log files.
+/// Runs in a thread of its own, so that a reader that does not read (a pager)
+/// holds up neither signals nor exits. Ranks whose output nobody takes have to
+/// wait, as at any pipe; at a terminal for `patience` only, then their lines
+/// are dropped. All calls are for any thread, and none waits for a reader.
+class OutputPump {
+ public:
+  /// Writes to `out_fd` and `err_fd`, which have to outlive the pump.
+  OutputPump(
+      OutputOptions options,
+      JobNames names,
+      int out_fd,
+      int err_fd,
+      std::chrono::milliseconds patience = std::chrono::seconds(10));
+
+  /// Finishes and waits until all is written.
+  ~OutputPump();
+
+  /// Starts the thread.
+  void start();
+
+  /// Adds the reading end of a pipe, or the master of a pseudo-terminal, that
+  /// carries one stream of a rank. At any time.
+  void add(FileDescriptor pipe, const RankStream& rank);
+
+  /// Writes lines of ddprun's own to its standard error (the last one's newline
+  /// is added), after all that ranks have written by then unless their output
+  /// has to wait.
+  void message(std::string_view text);
+
+  /// What a terminal shows below all lines, besides rank 0's progress bar where
+  /// it has one; empty for nothing.
+  void set_status(std::string_view text);
+
+  /// Takes that line away before the job is suspended (waits for it for 100 ms
+  /// at most), and shows it again. After start().
+  void suspend();
+  void resume();
+
+  /// Tells the pump that all ranks are gone: what their pipes still hold is
+  /// taken, and they are closed, though somebody else may hold them open. Then
+  /// drained_fd(), an eventfd, becomes readable; read it before the next
+  /// drain().
+  void drain();
+
+  int drained_fd() const {
+    return drained_.get();
+  }
+
+  /// Drains, and ends the thread once all is written: then done_fd() becomes
+  /// readable.
+  void finish();
+
+  int done_fd() const {
+    return done_.read_end.get();
+  }
+
+  /// The last lines that this rank wrote to standard error in this attempt,
+  /// wherever they went. Complete after drain().
+  std::vector<std::string> last_lines(int rank) const;
+
+ private:
+  struct Request {
+    enum Kind { kAdd, kMessage, kStatus, kHide, kDrain, kFinish } kind;
+    std::string text = {};
+    bool hide = false;
+    FileDescriptor pipe = {};
+    RankStream rank = {};
+    std::shared_ptr<LastLines> last_lines = {};
+  };
+  struct Source {
+    FileDescriptor pipe;
+    RankOutput output;
+    bool watched;
+  };
+
+  void request(Request request);
+  void run();
+  void wait();
+  int time_left() const;
+  void handle_requests();
+  void handle(Request& request);
+  void add_source(Request& request);
+  std::shared_ptr<LogFile> filtered_log(const RankStream& rank);
+  bool read_once(Source& source);
+  void read_all_once();
+  void drain_sources();
+  void close(Source& source);
+  void flush();
+  void tell_hidden();
+  void show_progress();
+  void watch_sources();
+  void watch_screen();
+  void watch(int operation, int fd, uint32_t events, void* data) const;
+
+  const OutputOptions options_;
+  const JobNames names_;
+  Screen screen_;
+  FileDescriptor events_;
+  FileDescriptor wake_;
+  FileDescriptor drained_;
+  Pipe done_;
+
+  mutable std::mutex mutex_;
+  std::vector<Request> requests_;
+  std::map<int, std::shared_ptr<LastLines>> last_lines_; // by rank
+  bool hidden_ = false; // the last line, by now
+  std::condition_variable hidden_changed_;
+
+  // The thread's own.
+  std::vector<std::unique_ptr<Source>> sources_;
+  int number_ = 0; // of sources so far
+  std::array<std::shared_ptr<LogFile>, 2> filtered_;
+  std::array<int, 2> filtered_attempt_ = {-1, -1};
+  std::array<int, 2> blocked_ = {-1, -1}; // what is watched for the screen
+  std::unique_ptr<char[]> buffer_;
+  bool hide_ = false;
+  bool finishing_ = false;
+  std::thread thread_;
+};
+
+} // namespace ddp

@@ -1,0 +1,138 @@
+#include <launcher/output/rank_output.h>
+
+#include <algorithm>
+
+namespace ddp {
+namespace {
+
+// A line that is not finished by then may be a prompt.
+constexpr std::chrono::milliseconds kPartialLineTime(200);
+constexpr const char* kNoFiles = "/dev/null";
+
+bool chosen(const StreamChoice& choice, const RankStream& rank) {
+  const int bit = rank.stream == Stream::kOut ? 1 : 2;
+  return (choice.of(rank.local_rank) & bit) != 0;
+}
+
+std::unique_ptr<LogFile> open_log(
+    const OutputOptions& options,
+    const RankStream& rank,
+    Screen& screen) {
+  const bool wanted =
+      chosen(options.redirects, rank) || chosen(options.tee, rank);
+  if (!wanted || !writes_files(options)) {
+    return nullptr;
+  }
+  return std::make_unique<LogFile>(
+      attempt_folder(options, rank.attempt) + "/" +
+          std::to_string(rank.local_rank) +
+          (rank.stream == Stream::kOut ? "/stdout.log" : "/stderr.log"),
+      options.log_max_bytes,
+      [&screen](const std::string& message) { screen.message(message); });
+}
+
+bool is_shown(const OutputOptions& options, const RankStream& rank) {
+  const std::set<int>& ranks = options.shown_ranks;
+  const bool only_in_file = !options.log_dir.empty() &&
+      chosen(options.redirects, rank) && !chosen(options.tee, rank);
+  return !only_in_file && (ranks.empty() || ranks.count(rank.local_rank) > 0);
+}
+
+} // namespace
+
+bool writes_files(const OutputOptions& options) {
+  return !options.log_dir.empty() && options.log_dir != kNoFiles;
+}
+
+std::string attempt_folder(const OutputOptions& options, int attempt) {
+  return options.log_dir + "/attempt_" + std::to_string(attempt);
+}
+
+RankOutput::RankOutput(
+    const OutputOptions& options,
+    const JobNames& names,
+    const RankStream& rank,
+    int number,
+    Screen& screen,
+    Shared shared)
+    : rank_(rank),
+      number_(number),
+      screen_(screen),
+      shared_(std::move(shared)),
+      log_(open_log(options, rank, screen)),
+      shown_(is_shown(options, rank)),
+      filters_(
+          rank.stream == Stream::kOut ? options.stdout_filters
+                                      : options.stderr_filters),
+      terminal_(shown_ && screen.is_terminal(rank.stream)),
+      plain_prefix_(options, names, rank, false),
+      prefix_(options, names, rank, screen.has_colours(rank.stream)),
+      emit_([this](std::string_view text, bool ends_line) {
+        emit(text, ends_line);
+      }) {
+  if (!log_) {
+    shared_.filtered.reset();
+  }
+  needs_lines_ = shown_ || shared_.filtered || shared_.last_lines;
+}
+
+void RankOutput::take(std::string_view bytes) {
+  if (log_) {
+    log_->write(bytes);
+  }
+  if (!needs_lines_) {
+    return;
+  }
+  now_ = std::time(nullptr);
+  lines_.feed(bytes, emit_);
+  if (terminal_) {
+    last_taken_ = Clock::now();
+    if (!waits_) {
+      waits_since_ = last_taken_;
+    }
+    waits_ = !lines_.unfinished().empty();
+  }
+}
+
+void RankOutput::finish() {
+  lines_.finish(emit_);
+  waits_ = false;
+}
+
+void RankOutput::emit(std::string_view text, bool ends_line) {
+  if (shown_) {
+    screen_.add(rank_.stream, number_, prefix_.text(now_), text, ends_line);
+  }
+  if (shared_.last_lines) {
+    shared_.last_lines->add(text);
+  }
+  if (shared_.filtered) {
+    filter(text);
+  }
+  waits_ = false;
+}
+
+void RankOutput::filter(std::string_view text) {
+  const bool found = std::any_of(
+      filters_.begin(), filters_.end(), [&](const std::string& part) {
+        return text.find(part) != std::string_view::npos;
+      });
+  if (found) {
+    shared_.filtered->write(
+        plain_prefix_.text(now_) + std::string(text) + "\n");
+  }
+}
+
+RankOutput::Clock::time_point RankOutput::due() const {
+  if (!waits_) {
+    return Clock::time_point::max();
+  }
+  const bool at_once = rank_.rank == 0 && lines_.redraws();
+  return at_once ? waits_since_ : waits_since_ + kPartialLineTime;
+}
+
+std::string RankOutput::unfinished() {
+  return prefix_.text(now_) + lines_.unfinished();
+}
+
+} // namespace ddp

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <chrono>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <launcher/output/last_lines.h>
+#include <launcher/output/line_prefix.h>
+#include <launcher/output/line_splitter.h>
+#include <launcher/output/log_file.h>
+#include <launcher/output/output_options.h>
+#include <launcher/output/rank_stream.h>
+#include <launcher/output/screen.h>
+
+namespace ddp {
+
+/// Whether there are files at all.
+bool writes_files(const OutputOptions& options);
+
+/// Where the files of one attempt are.
+std::string attempt_folder(const OutputOptions& options, int attempt);
+
+/// Takes what a rank writes to one of its streams to where the options say:
+/// its log file, the filtered one, the screen, the last lines. For one thread.
+class RankOutput {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Files that several streams share; none where null.
+  struct Shared {
+    std::shared_ptr<LogFile> filtered;
+    std::shared_ptr<LastLines> last_lines;
+  };
+
+  /// `number` tells streams apart. `options` and `screen` have to outlive this.
+  RankOutput(
+      const OutputOptions& options,
+      const JobNames& names,
+      const RankStream& rank,
+      int number,
+      Screen& screen,
+      Shared shared);
+
+  void take(std::string_view bytes);
+
+  /// The stream has ended.
+  void finish();
+
+  /// Whether the screen wants more of it, or has no part in it.
+  bool wants_more() const {
+    return !shown_ || screen_.wants_more(rank_.stream);
+  }
+
+  /// When its unfinished line is to be seen on a terminal: a progress bar of
+  /// rank 0 at once, others when they have been waiting for long enough. Never
+  /// where there is none.
+  Clock::time_point due() const;
+
+  /// The unfinished line with its prefix.
+  std::string unfinished();
+
+  int rank() const {
+    return rank_.rank;
+  }
+  Clock::time_point last_taken() const {
+    return last_taken_;
+  }
+
+ private:
+  void emit(std::string_view text, bool ends_line);
+  void filter(std::string_view text);
+
+  RankStream rank_;
+  int number_;
+  Screen& screen_;
+  Shared shared_;
+  std::unique_ptr<LogFile> log_;
+  bool shown_ = false;
+  const std::vector<std::string>& filters_;
+  bool needs_lines_ = false;
+  bool terminal_ = false;
+  LinePrefix plain_prefix_;
+  LinePrefix prefix_;
+  std::time_t now_ = 0;
+  LineSplitter lines_;
+  LineSplitter::Emit emit_;
+  bool waits_ = false; // with an unfinished line
+  Clock::time_point waits_since_;
+  Clock::time_point last_taken_;
+};
+
+} // namespace ddp

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+namespace ddp {
+
+/// TMPDIR where that is an absolute path, else /tmp.
+std::string temporary_folder();
+
+/// Makes a folder of this job's own, which nobody else may enter (0700), in
+/// the temporary folder. Empty where that cannot be: ranks then have nowhere to
+/// leave their errors, which is no reason not to run.
+std::string make_private_folder();
+
+/// Removes it and all in it; nothing for an empty name.
+void remove_private_folder(const std::string& folder);
+
+/// Makes <parent>/<run id>_<random>, 0700, and `parent` where it is not there.
+/// Throws LaunchError naming it.
+std::string make_log_folder(
+    const std::string& parent,
+    const std::string& run_id);
+
+} // namespace ddp

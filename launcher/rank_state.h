@@ -1,0 +1,49 @@
+#pragma once
+
+#include <chrono>
+
+namespace ddp {
+
+/// The life of one rank's process as ddprun knows it. Changes by what it is
+/// told and does nothing itself:
+///
+///     running --asked--> stopping --killed--> killed
+///        \____________________\__________________\____ended---> ended
+class RankState {
+ public:
+  enum class Phase { kRunning, kStopping, kKilled, kEnded };
+
+  Phase phase() const {
+    return phase_;
+  }
+  bool alive() const {
+    return phase_ != Phase::kEnded;
+  }
+
+  void asked_to_stop();
+  void killed();
+  /// `wait_status` as from waitpid.
+  void ended(int wait_status, std::chrono::nanoseconds after_start);
+
+  int wait_status() const {
+    return wait_status_;
+  }
+  /// From the start of the attempt to the end of the rank.
+  std::chrono::nanoseconds lifetime() const {
+    return lifetime_;
+  }
+  /// Whether it ended, other than with code 0, before it was asked to.
+  bool failed() const;
+  /// The phase in which its end found it.
+  Phase last_phase() const {
+    return last_phase_;
+  }
+
+ private:
+  Phase phase_ = Phase::kRunning;
+  Phase last_phase_ = Phase::kRunning;
+  int wait_status_ = 0;
+  std::chrono::nanoseconds lifetime_{0};
+};
+
+} // namespace ddp

@@ -1,0 +1,77 @@
+#include <launcher/report/failure.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include <sys/wait.h>
+
+#include <launcher/launch_error.h>
+#include <launcher/signals.h>
+
+namespace ddp {
+namespace {
+
+// A rank that ended by itself, or that had an error when it was stopped.
+bool is_candidate(const RankEnd& end) {
+  return end.state.failed() || end.error.has_value();
+}
+
+// The error comes before the end, which unwinding and destructors delay.
+int64_t failure_time(const RankEnd& end) {
+  return end.error ? std::min(end.error->time_ns, end.time_ns) : end.time_ns;
+}
+
+} // namespace
+
+bool is_consequence(const RankEnd& end) {
+  if (end.error) {
+    return end.error->is_consequence || tells_of_another(end.error->message);
+  }
+  if (WIFSIGNALED(end.state.wait_status())) {
+    return false;
+  }
+  return std::any_of(
+      end.last_lines.begin(), end.last_lines.end(), tells_of_another);
+}
+
+std::optional<size_t> root_cause(const std::vector<RankEnd>& ends) {
+  std::optional<size_t> root;
+  const auto key = [&](size_t i) {
+    return std::make_pair(is_consequence(ends[i]), failure_time(ends[i]));
+  };
+  for (size_t i = 0; i < ends.size(); ++i) {
+    if (is_candidate(ends[i]) && (!root || key(i) < key(*root))) {
+      root = i;
+    }
+  }
+  return root;
+}
+
+std::string describe_end(int wait_status) {
+  return WIFSIGNALED(wait_status)
+      ? "was killed by " + describe_signal(WTERMSIG(wait_status))
+      : "exited with code " + std::to_string(WEXITSTATUS(wait_status));
+}
+
+int exit_code_of(int wait_status) {
+  return WIFSIGNALED(wait_status) ? kExitSignalBase + WTERMSIG(wait_status)
+                                  : WEXITSTATUS(wait_status);
+}
+
+std::string describe_time(std::chrono::nanoseconds time) {
+  const double seconds = std::chrono::duration<double>(time).count();
+  std::array<char, 48> text;
+  if (seconds < 0.1) {
+    std::snprintf(text.data(), text.size(), "%.0f ms", seconds * 1000);
+  } else if (seconds < 120) {
+    std::snprintf(text.data(), text.size(), "%.1f s", seconds);
+  } else {
+    const auto whole = static_cast<long>(seconds);
+    std::snprintf(
+        text.data(), text.size(), "%ld min %ld s", whole / 60, whole % 60);
+  }
+  return text.data();
+}
+
+} // namespace ddp

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <launcher/report/failure.h>
+#include <launcher/supervisor.h>
+
+namespace ddp {
+
+/// How a job went, for people and for programs. Of several attempts it shows
+/// the last.
+struct JobReport {
+  std::string run_id;
+  /// The program's command line; words that look secret are replaced.
+  std::vector<std::string> command;
+  int exit_code = 0;
+  StopReason reason = StopReason::kNone;
+  int signal = 0; // with kSignal
+  /// The timeout that was exceeded, with kHang and kNotJoined.
+  std::chrono::milliseconds timeout{0};
+  /// What there is to say besides, such as why the program was not executed.
+  std::string detail;
+  int restarts = 0;
+  int max_restarts = 0;
+  std::chrono::nanoseconds duration{0};
+  std::vector<RankEnd> ranks;
+  /// Index of the rank whose failure ended the job.
+  std::optional<size_t> root;
+  /// Where logs and errors are kept; empty where nowhere.
+  std::string folder;
+  /// Where the JSON is written; empty for nowhere.
+  std::string file;
+};
+
+/// What a person needs to see of a job that did not succeed: lines without a
+/// newline at the end; empty where all went well, or was said already.
+std::string report_text(const JobReport& report);
+
+/// The report as JSON:
+/// {"schema": 1, "run_id", "outcome", "exit_code", "command": [...],
+///  "restarts", "duration_s", "root": rank or null, "detail",
+///  "ranks": [{"rank", "local_rank", "pid", "end", "exit_code", "signal",
+///             "duration_s", "time_ns", "step", "activity", "message",
+///             "stack", "consequence", "stderr": [...]}]}
+/// `outcome` is "succeeded", "failed", "stopped" (by a signal), "timeout" or
+/// "infrastructure"; `end` is "exited", "killed" or "stopped by ddprun".
+std::string report_json(const JobReport& report);
+
+/// Writes `report_json` to `report.file` so that readers see the old file or
+/// the whole new one, for nobody else's eyes (0600). An error text, or empty.
+std::string write_report(const JobReport& report);
+
+} // namespace ddp

@@ -1,0 +1,123 @@
+#include <launcher/report/report.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include <launcher/file_descriptor.h>
+
+namespace ddp {
+namespace {
+
+using nlohmann::json;
+
+double seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+const char* outcome(StopReason reason) {
+  switch (reason) {
+    case StopReason::kNone:
+      return "succeeded";
+    case StopReason::kSignal:
+      return "stopped";
+    case StopReason::kHang:
+    case StopReason::kNotJoined:
+      return "timeout";
+    case StopReason::kStoreDied:
+      return "infrastructure";
+    case StopReason::kFailure:
+    case StopReason::kNotExecuted:
+      break;
+  }
+  return "failed";
+}
+
+const char* kind_of_end(const RankState& state) {
+  if (state.alive()) {
+    return "running";
+  }
+  if (state.last_phase() != RankState::Phase::kRunning) {
+    return "stopped by ddprun";
+  }
+  return WIFSIGNALED(state.wait_status()) ? "killed" : "exited";
+}
+
+json rank_json(const RankEnd& end) {
+  const int status = end.state.wait_status();
+  json value = {
+      {"rank", end.rank},
+      {"local_rank", end.local_rank},
+      {"pid", end.pid},
+      {"end", kind_of_end(end.state)},
+      {"exit_code", exit_code_of(status)},
+      {"signal", WIFSIGNALED(status) ? json(WTERMSIG(status)) : json()},
+      {"duration_s", seconds(end.state.lifetime())},
+      {"time_ns", end.time_ns},
+      {"step", end.step ? json(*end.step) : json()},
+      {"activity", end.activity},
+      {"consequence", is_consequence(end)},
+      {"stderr", end.last_lines}};
+  value["message"] = end.error ? json(end.error->message) : json();
+  value["stack"] = end.error ? json(end.error->stack) : json();
+  return value;
+}
+
+int write_new_file(const std::string& path, const std::string& text) {
+  const FileDescriptor file(open(
+      path.c_str(),
+      O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+      S_IRUSR | S_IWUSR));
+  if (!file) {
+    return errno;
+  }
+  const int error = write_all(file.get(), text);
+  return error != 0 || fsync(file.get()) == 0 ? error : errno;
+}
+
+} // namespace
+
+std::string report_json(const JobReport& report) {
+  json value = {
+      {"schema", 1},
+      {"run_id", report.run_id},
+      {"outcome", outcome(report.reason)},
+      {"exit_code", report.exit_code},
+      {"signal", report.signal != 0 ? json(report.signal) : json()},
+      {"command", report.command},
+      {"restarts", report.restarts},
+      {"max_restarts", report.max_restarts},
+      {"duration_s", seconds(report.duration)},
+      {"detail", report.detail},
+      {"logs", report.folder}};
+  value["root"] =
+      report.root ? json(report.ranks.at(*report.root).rank) : json();
+  value["ranks"] = json::array();
+  for (const RankEnd& each : report.ranks) {
+    value["ranks"].push_back(rank_json(each));
+  }
+  return value.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::string write_report(const JobReport& report) {
+  const std::string temporary =
+      report.file + ".new-" + std::to_string(getpid());
+  int error = write_new_file(temporary, report_json(report));
+  if (error == 0 && rename(temporary.c_str(), report.file.c_str()) != 0) {
+    error = errno;
+  }
+  if (error == 0) {
+    return "";
+  }
+  unlink(temporary.c_str());
+  return "the report could not be written to " + report.file + ": " +
+      std::strerror(error);
+}
+
+} // namespace ddp

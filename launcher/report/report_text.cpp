@@ -1,0 +1,177 @@
+#include <launcher/report/report.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include <sys/wait.h>
+
+#include <launcher/placement/machine.h>
+
+namespace ddp {
+namespace {
+
+constexpr size_t kReasonLines = 12;
+constexpr size_t kStackFrames = 12;
+constexpr size_t kErrorLines = 5;
+constexpr size_t kHangFrames = 6;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+// "  title: first line" and the others below it; says how many were left out.
+std::string section(
+    const std::string& title,
+    std::vector<std::string> lines,
+    size_t most) {
+  if (lines.empty()) {
+    return "";
+  }
+  const size_t left_out = lines.size() > most ? lines.size() - most : 0;
+  lines.resize(lines.size() - left_out);
+  if (left_out > 0) {
+    lines.push_back("(" + std::to_string(left_out) + " more lines)");
+  }
+  std::string text;
+  std::string start = "\n  " + title + ": ";
+  for (const std::string& line : lines) {
+    text += start + line;
+    start = "\n" + std::string(title.size() + 4, ' ');
+  }
+  return text;
+}
+
+std::string section(const std::string& title, const std::string& line) {
+  return line.empty() ? "" : section(title, {line}, 1);
+}
+
+std::string position(const RankEnd& end) {
+  const std::string step = end.step && *end.step > 0
+      ? "after step " + std::to_string(*end.step)
+      : "";
+  const bool is_over = end.activity.rfind("after ", 0) == 0;
+  std::string text = step.empty() ? "" : ", " + step;
+  if (!end.activity.empty() && end.activity != step) {
+    text += (is_over ? ", " : ", in ") + end.activity;
+  }
+  return text;
+}
+
+std::string name(const RankEnd& end) {
+  return "rank " + std::to_string(end.rank) + " (pid " +
+      std::to_string(end.pid) + ")";
+}
+
+// What became of the other ranks, by kind of end.
+std::string others(const JobReport& report) {
+  std::vector<int> stopped;
+  std::vector<int> killed;
+  std::vector<int> failed;
+  for (size_t i = 0; i < report.ranks.size(); ++i) {
+    const RankEnd& end = report.ranks[i];
+    if (i == report.root || end.state.alive()) {
+      continue;
+    }
+    if (end.state.last_phase() == RankState::Phase::kKilled) {
+      killed.push_back(end.rank);
+    } else if (end.state.last_phase() == RankState::Phase::kStopping) {
+      stopped.push_back(end.rank);
+    } else if (end.state.failed()) {
+      failed.push_back(end.rank);
+    }
+  }
+  std::string text;
+  const auto add = [&](const std::vector<int>& ranks, const char* what) {
+    if (!ranks.empty()) {
+      text += (text.empty() ? "rank" : "; rank") +
+          std::string(ranks.size() > 1 ? "s " : " ") + number_list(ranks) +
+          what;
+    }
+  };
+  add(failed, " failed after it");
+  add(stopped, stopped.size() > 1 ? " were stopped" : " was stopped");
+  add(killed, " did not stop and had to be killed");
+  return text;
+}
+
+std::string explain(const RankEnd& end) {
+  std::string text;
+  if (end.error) {
+    text += section("reason", lines_of(end.error->message), kReasonLines);
+    text += section("stack", lines_of(end.error->stack), kStackFrames);
+  }
+  if (text.empty() && !end.last_lines.empty()) {
+    const auto& all = end.last_lines;
+    const size_t shown = std::min(kErrorLines, all.size());
+    text += section(
+        "stderr",
+        {all.end() - static_cast<ptrdiff_t>(shown), all.end()},
+        shown);
+  }
+  return text;
+}
+
+std::string failure_text(const JobReport& report) {
+  const RankEnd& root = report.ranks.at(*report.root);
+  std::string text = "ddprun: " + name(root) + " " +
+      describe_end(root.state.wait_status()) + " after " +
+      describe_time(root.state.lifetime()) + position(root) + explain(root) +
+      section("others", others(report));
+  if (report.max_restarts > 0) {
+    text += section(
+        "restarts",
+        std::to_string(report.restarts) + " of " +
+            std::to_string(report.max_restarts) + " were used");
+  }
+  return text;
+}
+
+// Where every rank was.
+std::string timeout_text(const JobReport& report) {
+  std::string text = "ddprun: " + report.detail + "; all ranks were ended";
+  for (const RankEnd& end : report.ranks) {
+    std::string where = position(end);
+    if (where.empty()) {
+      where = end.step ? ", before its first step" : ", does not use ddp";
+    }
+    text += "\n  " + name(end) + ":" + where.substr(1);
+    if (end.error) {
+      text += section("  stack", lines_of(end.error->stack), kHangFrames);
+    }
+  }
+  return text;
+}
+
+} // namespace
+
+std::string report_text(const JobReport& report) {
+  std::string text;
+  switch (report.reason) {
+    case StopReason::kNone:
+      return "";
+    case StopReason::kSignal: {
+      const std::string killed = others(report);
+      return killed.find("killed") == std::string::npos ? ""
+                                                        : "ddprun: " + killed;
+    }
+    case StopReason::kFailure:
+      text = report.root ? failure_text(report) : "ddprun: a rank failed";
+      break;
+    case StopReason::kHang:
+    case StopReason::kNotJoined:
+      text = timeout_text(report);
+      break;
+    case StopReason::kNotExecuted:
+    case StopReason::kStoreDied:
+      text = "ddprun: " + report.detail;
+      break;
+  }
+  return text + section("logs", report.folder) + section("report", report.file);
+}
+
+} // namespace ddp

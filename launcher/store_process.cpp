@@ -1,0 +1,49 @@
+#include <launcher/store_process.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include <launcher/launch_error.h>
+#include <launcher/worker.h>
+
+extern char** environ; // NOLINT(readability-redundant-declaration)
+
+namespace ddp {
+
+std::string find_store_program() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
+  for (const fs::path& each :
+       {folder / "ddprun-store",
+        folder / ".." / "libexec" / "ddp" / "ddprun-store"}) {
+    if (fs::exists(each, error)) {
+      return each;
+    }
+  }
+  throw LaunchError(
+      kExitInternal,
+      "ddprun-store is neither in " + folder.string() +
+          " nor in ../libexec/ddp: install ddp anew, or keep the two programs "
+          "together");
+}
+
+pid_t start_store(
+    const std::string& program,
+    FileDescriptor listener,
+    int null_fd,
+    int error_fd) {
+  WorkerPlan plan;
+  plan.program = program;
+  plan.arguments = {"ddprun-store", std::to_string(listener.get())};
+  for (char** each = environ; *each != nullptr; ++each) {
+    plan.environment.push_back(*each);
+  }
+  plan.null_fd = null_fd;
+  plan.out_fd = error_fd;
+  plan.err_fd = error_fd;
+  plan.kept_fds = {listener.get()};
+  return fork_worker(plan);
+}
+
+} // namespace ddp

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include <sys/types.h>
+
+#include <launcher/file_descriptor.h>
+
+namespace ddp {
+
+/// The program that serves the key-value store, `ddprun-store`: beside ddprun,
+/// or in ../libexec/ddp where it is installed. Throws LaunchError where it is
+/// in neither.
+std::string find_store_program();
+
+/// Starts the store on a listening socket, which it takes over; ranks may
+/// connect before it is ready. It dies with the calling process, or when it is
+/// killed. `error_fd` takes what it has to say. Throws std::system_error.
+pid_t start_store(
+    const std::string& program,
+    FileDescriptor listener,
+    int null_fd,
+    int error_fd);
+
+} // namespace ddp

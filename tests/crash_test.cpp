@@ -1,0 +1,407 @@
+#include <tests/support/failures.h>
+#include <tests/support/ranks.h>
+#include <tests/support/temporary_folder.h>
+
+#include <ddp/reducer.h>
+#include <nlohmann/json.hpp>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+
+using ddp::test::Command;
+using ddp::test::commands_of_ranks;
+using ddp::test::kTimeout;
+using ddp::test::ranks;
+using ddp::test::TemporaryFolder;
+using nlohmann::json;
+using std::chrono::seconds;
+
+// By their names they are found in the reports.
+extern "C" __attribute__((noinline)) void ddp_test_write(int* place) {
+  *place = 1;
+}
+
+extern "C" __attribute__((noinline)) int ddp_test_divide(int by) {
+  return 1000 / by;
+}
+
+extern "C" __attribute__((noinline)) int ddp_test_descend(int depth) {
+  volatile char memory[1024];
+  memory[depth % 1024] = 1;
+  return depth < 0 ? 0 : ddp_test_descend(depth + 1) + memory[0];
+}
+
+extern "C" __attribute__((noinline)) void ddp_test_abort() {
+  std::abort();
+}
+
+extern "C" __attribute__((noinline)) int ddp_test_call(int (*function)()) {
+  return function() + 1;
+}
+
+extern "C" __attribute__((noinline)) void ddp_test_wait() {
+  std::cout << "waiting" << std::endl;
+  for (volatile int i = 0;; i = i + 1) {
+    pause();
+  }
+}
+
+namespace {
+
+constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+
+int* volatile nowhere = nullptr;
+volatile int zero = 0;
+
+/// Catch and the watchdog handle signals in this program.
+void forget_handlers() {
+  for (const int number : kSignals) {
+    std::signal(number, SIG_DFL);
+  }
+  stack_t none{};
+  none.ss_flags = SS_DISABLE;
+  sigaltstack(&none, nullptr);
+}
+
+bool is_default(int number) {
+  struct sigaction action {};
+  sigaction(number, nullptr, &action);
+  return !(action.sa_flags & SA_SIGINFO) && action.sa_handler == SIG_DFL;
+}
+
+/// 3 ranks, each with an error file of its own in `folder`.
+std::vector<Command> commands_in(
+    const std::function<void()>& body,
+    std::unique_ptr<TemporaryFolder>& folder) {
+  auto commands = commands_of_ranks(3, [&] {
+    forget_handlers();
+    body();
+  });
+  if (!commands.empty()) {
+    folder = std::make_unique<TemporaryFolder>();
+  }
+  for (size_t r = 0; r < commands.size(); ++r) {
+    commands[r].environment["TORCHELASTIC_ERROR_FILE"] =
+        *folder / std::to_string(r);
+  }
+  return commands;
+}
+
+/// What rank `rank` wrote; null if nothing.
+json report_of(const TemporaryFolder& folder, int rank) {
+  const auto text = ddp::test::read_text(folder / std::to_string(rank));
+  return text.empty() ? json() : json::parse(text).at("message");
+}
+
+std::string detail(const json& report, const char* name) {
+  return report.at("extraInfo").at(name).get<std::string>();
+}
+
+/// Lets rank 1 of 3 run `crash`, which ends it with `exit_code`; its report,
+/// which is the only one. `use` may look at the folder.
+json report_of_crash(
+    int exit_code,
+    const std::function<void()>& crash,
+    const std::function<void(const std::string&)>& use = nullptr) {
+  std::unique_ptr<TemporaryFolder> folder;
+  const auto commands = commands_in(
+      [&] {
+        const auto group = ddp::init_process_group(kTimeout);
+        if (group.rank() == 1) {
+          crash();
+        }
+      },
+      folder);
+  const auto outcomes = run(commands, seconds(30));
+  for (int r = 0; r < 3; ++r) {
+    INFO("rank " << r << ":\n" << outcomes.at(r).output);
+    REQUIRE(outcomes[r].exit_code == (r == 1 ? exit_code : 0));
+  }
+  REQUIRE(folder->names() == std::set<std::string>{"1"});
+  if (use) {
+    use(*folder / "1");
+  }
+  return report_of(*folder, 1);
+}
+
+void require_first_frame(const json& report, const std::string& function) {
+  REQUIRE_THAT(
+      detail(report, "py_callstack"),
+      Catch::Matchers::Matches(
+          "#0 " + function +
+          "\\+0x[0-9a-f]+ "
+          "\\(ddp_tests\\+0x[0-9a-f]+\\)\n#1 [^]*"));
+}
+
+void require_read_by_python(const std::string& path) {
+  const char* python = std::getenv("DDP_PYTHON");
+  if (python == nullptr) {
+    WARN("skipped: DDP_PYTHON names no interpreter that has torch");
+    return;
+  }
+  const std::string script =
+      "import sys\n"
+      "from torch.distributed.elastic.multiprocessing.errors import *\n"
+      "failure = ProcessFailure(1, 99, -11, sys.argv[1])\n"
+      "print(failure.message['message'], failure.timestamp > 1600000000)\n"
+      "print(ChildFailedError('job', {1: failure}))\n";
+  const auto read = run(Command{{python, "-c", script, path}, {}}, seconds(60));
+  INFO(read.output);
+  REQUIRE(read.exit_code == 0);
+  REQUIRE_THAT(
+      read.output,
+      ContainsSubstring(
+          "Signal 11 (Segmentation fault) at address 0x0 True\n") &&
+          ContainsSubstring("#0 ddp_test_write+0x"));
+}
+
+} // namespace
+
+TEST_CASE("a segmentation fault leaves its stack, the step and the activity") {
+  const auto report = report_of_crash(
+      128 + SIGSEGV, [] { ddp_test_write(nowhere); }, require_read_by_python);
+  REQUIRE(
+      report.at("message") == "Signal 11 (Segmentation fault) at address 0x0");
+  require_first_frame(report, "ddp_test_write");
+  REQUIRE(detail(report, "rank") == "1");
+  REQUIRE(detail(report, "step") == "0");
+  REQUIRE(detail(report, "activity") == "after init_process_group");
+  const auto time = std::stoll(detail(report, "timestamp"));
+  REQUIRE(std::stoll(detail(report, "timestamp_ns")) / 1000000000 == time);
+  REQUIRE(std::abs(time - std::time(nullptr)) < 60);
+  REQUIRE(!report.at("extraInfo").contains("consequence"));
+}
+
+TEST_CASE("a crash report tells how far training was") {
+  std::unique_ptr<TemporaryFolder> folder;
+  const auto commands = commands_in(
+      [] {
+        const auto group = ddp::init_process_group(kTimeout);
+        torch::nn::Linear net(4, 4);
+        const ddp::Reducer reducer(net, group);
+        for (int step = 0; step < 3; ++step) {
+          net->forward(torch::ones({2, 4})).sum().backward();
+        }
+        ddp_test_write(nowhere);
+      },
+      folder);
+  for (const auto& outcome : run(commands, seconds(30))) {
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 128 + SIGSEGV);
+  }
+  for (int r = 0; r < 3; ++r) {
+    const auto report = report_of(*folder, r);
+    REQUIRE(detail(report, "rank") == std::to_string(r));
+    REQUIRE(detail(report, "step") == "3");
+    REQUIRE(detail(report, "activity") == "after step 3");
+  }
+}
+
+TEST_CASE("a crash on another thread leaves that thread's stack") {
+  const auto report = report_of_crash(
+      128 + SIGSEGV, [] { std::thread(ddp_test_write, nowhere).join(); });
+  require_first_frame(report, "ddp_test_write");
+}
+
+TEST_CASE("a stack overflow is reported") {
+  const auto report =
+      report_of_crash(128 + SIGSEGV, [] { zero = ddp_test_descend(zero); });
+  REQUIRE_THAT(
+      report.at("message").get<std::string>(),
+      Catch::Matchers::StartsWith(
+          "Signal 11 (Segmentation fault) at address 0x"));
+  require_first_frame(report, "ddp_test_descend");
+}
+
+TEST_CASE("a call of a null function pointer shows who called") {
+  const auto report = report_of_crash(128 + SIGSEGV, [] {
+    zero = ddp_test_call(reinterpret_cast<int (*)()>(nowhere));
+  });
+  REQUIRE_THAT(
+      detail(report, "py_callstack"),
+      Catch::Matchers::StartsWith("#0 0x0\n#1 ddp_test_call+0x"));
+}
+
+TEST_CASE("a stack that cannot be read leaves the rest of the report") {
+  const auto report = report_of_crash(128 + SIGSEGV, [] {
+    zero = ddp_test_call(reinterpret_cast<int (*)()>(nowhere + 2));
+  });
+  REQUIRE(
+      report.at("message") == "Signal 11 (Segmentation fault) at address 0x8");
+  REQUIRE(detail(report, "activity") == "after init_process_group");
+}
+
+#if defined(__x86_64__) // others divide by zero
+TEST_CASE("a division by zero is reported") {
+  const auto report =
+      report_of_crash(128 + SIGFPE, [] { zero = ddp_test_divide(zero); });
+  REQUIRE_THAT(
+      report.at("message").get<std::string>(),
+      Catch::Matchers::StartsWith(
+          "Signal 8 (Floating point exception) at address 0x"));
+  require_first_frame(report, "ddp_test_divide");
+}
+#endif
+
+TEST_CASE("abort() is reported") {
+  const auto report = report_of_crash(128 + SIGABRT, [] { ddp_test_abort(); });
+  REQUIRE(report.at("message") == "Signal 6 (Aborted)");
+  REQUIRE_THAT(
+      detail(report, "py_callstack"), ContainsSubstring(" ddp_test_abort+0x"));
+}
+
+TEST_CASE("SIGABRT from outside shows what a rank that hangs does") {
+  std::unique_ptr<TemporaryFolder> folder;
+  const auto commands = commands_in(
+      [] {
+        const auto group = ddp::init_process_group(kTimeout);
+        if (group.rank() == 1) {
+          ddp_test_wait();
+        }
+      },
+      folder);
+  std::vector<ddp::test::Process> processes;
+  for (const auto& command : commands) {
+    processes.emplace_back(command);
+  }
+  REQUIRE(processes.at(1).wait_for("waiting", seconds(30)));
+  processes[1].signal(SIGABRT);
+  REQUIRE(processes[1].finish(seconds(30)).exit_code == 128 + SIGABRT);
+  REQUIRE(processes[0].finish(seconds(30)).exit_code == 0);
+  REQUIRE(processes[2].finish(seconds(30)).exit_code == 0);
+  const auto report = report_of(*folder, 1);
+  REQUIRE(
+      report.at("message") ==
+      "Signal 6 (Aborted) sent by process " + std::to_string(getpid()));
+  REQUIRE_THAT(
+      detail(report, "py_callstack"), ContainsSubstring(" ddp_test_wait+0x"));
+}
+
+TEST_CASE("an uncaught exception keeps its text, and its victims say so") {
+  std::unique_ptr<TemporaryFolder> folder;
+  const auto commands = commands_in(
+      [] {
+        const auto group = ddp::init_process_group(kTimeout);
+        if (group.rank() == 1) {
+          ddp::test::throw_uncaught();
+        }
+        std::thread([&] { group.all_reduce(torch::ones({4})); }).join();
+      },
+      folder);
+  for (const auto& outcome : run(commands, seconds(30))) {
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 128 + SIGABRT);
+  }
+  REQUIRE(folder->names() == std::set<std::string>{"0", "1", "2"});
+  for (int r = 0; r < 3; ++r) {
+    const auto report = report_of(*folder, r);
+    const auto text = report.at("message").get<std::string>();
+    REQUIRE_THAT(text, ContainsSubstring("boom in forward"));
+    const auto& details = report.at("extraInfo");
+    REQUIRE(details.value("consequence", "") == (r == 1 ? "" : "true"));
+    REQUIRE(details.contains("py_callstack") == (r != 1)); // c10::Error's own
+    REQUIRE(detail(report, "rank") == std::to_string(r));
+    REQUIRE(
+        detail(report, "activity") ==
+        (r == 1 ? "after init_process_group" : "all_reduce"));
+    REQUIRE(
+        std::stoll(detail(report, "timestamp_ns")) / 1000000000 ==
+        std::stoll(detail(report, "timestamp")));
+    const auto mode =
+        std::filesystem::status(*folder / std::to_string(r)).permissions();
+    REQUIRE(
+        mode ==
+        (std::filesystem::perms::owner_read |
+         std::filesystem::perms::owner_write));
+  }
+}
+
+TEST_CASE("a wait for ranks that do not come is a consequence") {
+  std::unique_ptr<TemporaryFolder> folder;
+  const auto commands = commands_in(
+      [] {
+        const auto brief = ddp::ProcessGroupOptions().timeout(seconds(2));
+        std::thread([&] { ddp::init_process_group(brief); }).join();
+      },
+      folder);
+  const auto outcome = run(commands.at(1), seconds(30));
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 128 + SIGABRT);
+  REQUIRE(detail(report_of(*folder, 1), "consequence") == "true");
+}
+
+TEST_CASE("a forked child's crash is not the rank's") {
+  std::unique_ptr<TemporaryFolder> folder;
+  const auto commands = commands_in(
+      [] {
+        const auto group = ddp::init_process_group(kTimeout);
+        const auto child = fork();
+        if (child == 0) {
+          ddp_test_write(nowhere);
+        }
+        int status = 0;
+        REQUIRE(waitpid(child, &status, 0) == child);
+        REQUIRE(WIFSIGNALED(status));
+        REQUIRE(WTERMSIG(status) == SIGSEGV);
+        group.barrier();
+      },
+      folder);
+  for (const auto& outcome : run(commands, seconds(30))) {
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+  }
+  REQUIRE(folder->names().empty());
+}
+
+TEST_CASE("without an error file no signal is handled") {
+  ddp::test::RankOptions options;
+  options.environment["TORCHELASTIC_ERROR_FILE"] = "";
+  ranks(
+      3,
+      [] {
+        forget_handlers();
+        const auto group = ddp::init_process_group(kTimeout);
+        for (const int number : kSignals) {
+          REQUIRE(is_default(number));
+        }
+        group.barrier();
+      },
+      options);
+}
+
+TEST_CASE("signals that the program handles stay its own") {
+  ddp::test::RankOptions options;
+  options.environment["TORCHELASTIC_ERROR_FILE"] = "/dev/null/none";
+  options.expected_exit_codes = {7, 7, 7};
+  ranks(
+      3,
+      [] {
+        forget_handlers();
+        std::signal(SIGSEGV, [](int) { _exit(7); });
+        const auto group = ddp::init_process_group(kTimeout);
+        REQUIRE(!is_default(SIGBUS));
+        group.barrier();
+        ddp_test_write(nowhere);
+      },
+      options);
+}
+
+TEST_CASE("no signal is handled where reports are off") {
+  ddp::test::RankOptions options;
+  options.environment["TORCHELASTIC_ERROR_FILE"] = "/dev/null/none";
+  ranks(
+      3,
+      [] {
+        forget_handlers();
+        const auto group = ddp::init_process_group(
+            ddp::ProcessGroupOptions(kTimeout).report_uncaught(false));
+        for (const int number : kSignals) {
+          REQUIRE(is_default(number));
+        }
+        group.barrier();
+      },
+      options);
+}

@@ -1,0 +1,222 @@
+#include <tests/support/failures.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/reducer.h>
+#include <ddp/reducer_options.h>
+#include <launcher/heartbeat.h>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <regex>
+
+using ddp::HeartbeatPage;
+using ddp::test::commands_of_ranks;
+using ddp::test::kTimeout;
+using ddp::test::Process;
+using std::chrono::seconds;
+
+namespace {
+
+constexpr int kSteps = 3;
+
+/// Memory as ddprun hands it to a rank, with a descriptor for child processes.
+class SharedPage {
+ public:
+  explicit SharedPage(size_t size = sizeof(HeartbeatPage))
+      : descriptor_(memfd_create("heartbeat", 0)) {
+    REQUIRE(ftruncate(descriptor_, static_cast<off_t>(size)) == 0);
+    void* memory = mmap(
+        nullptr,
+        sizeof(HeartbeatPage),
+        PROT_READ | PROT_WRITE,
+        MAP_SHARED,
+        descriptor_,
+        0);
+    REQUIRE(memory != MAP_FAILED);
+    page_ = static_cast<HeartbeatPage*>(memory);
+  }
+  SharedPage(const SharedPage&) = delete;
+  SharedPage& operator=(const SharedPage&) = delete;
+  ~SharedPage() {
+    munmap(page_, sizeof(HeartbeatPage));
+    close(descriptor_);
+  }
+
+  const HeartbeatPage* operator->() const {
+    return page_;
+  }
+  std::string descriptor() const {
+    return std::to_string(descriptor_);
+  }
+
+  /// The activity where it is not being written.
+  std::string activity() const {
+    for (;;) {
+      const auto before = page_->sequence.load();
+      std::string text;
+      for (const auto& c : page_->activity) {
+        text += c.load();
+      }
+      if (before % 2 == 0 && page_->sequence.load() == before) {
+        return text.c_str();
+      }
+    }
+  }
+
+ private:
+  int descriptor_;
+  HeartbeatPage* page_;
+};
+
+template <typename Condition>
+bool becomes_true(Condition&& condition) {
+  const auto start = ddp::test::Clock::now();
+  while (!condition()) {
+    if (ddp::test::seconds_since(start) > 30) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+sigset_t release_signal() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGUSR1);
+  return signals;
+}
+
+void wait_for_release() {
+  const auto signals = release_signal();
+  int number = 0;
+  sigwait(&signals, &number);
+}
+
+/// Three steps of several buckets each, in the last of which rank 1 waits until
+/// it is released, and a barrier, where it waits again.
+void train() {
+  const auto signals = release_signal();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  const char* value = std::getenv("DDP_HEARTBEAT_FD");
+  REQUIRE(value);
+  const auto link = std::string("/proc/self/fd/") + value;
+  const auto memory = std::filesystem::read_symlink(link);
+  const auto group = ddp::init_process_group(kTimeout);
+  REQUIRE(!std::getenv("DDP_HEARTBEAT_FD"));
+  std::error_code closed;
+  REQUIRE(std::filesystem::read_symlink(link, closed) != memory);
+  torch::nn::Sequential net(
+      torch::nn::Linear(64, 64), torch::nn::Linear(64, 64));
+  const ddp::Reducer reducer(
+      net,
+      group,
+      ddp::ReducerOptions().bucket_cap_mb(0.01).first_bucket_cap_mb(0.01));
+  for (int step = 1; step <= kSteps; ++step) {
+    auto hidden =
+        net->at<torch::nn::LinearImpl>(0).forward(torch::ones({2, 64}));
+    if (group.rank() == 1 && step == kSteps) { // the second layer is done
+      hidden.register_hook([](torch::Tensor) { wait_for_release(); });
+    }
+    net->at<torch::nn::LinearImpl>(1).forward(hidden).sum().backward();
+  }
+  if (group.rank() == 1) {
+    wait_for_release();
+  }
+  group.barrier();
+}
+
+} // namespace
+
+TEST_CASE("the launcher sees how far each rank is, and in what") {
+  std::vector<std::unique_ptr<SharedPage>> pages;
+  auto commands = commands_of_ranks(3, train);
+  std::vector<Process> processes;
+  for (auto& command : commands) {
+    pages.push_back(std::make_unique<SharedPage>());
+    command.environment[ddp::kHeartbeatVariable] = pages.back()->descriptor();
+    processes.emplace_back(command);
+  }
+  const auto& held = *pages.at(1);
+  const std::regex early_bucket("bucket ([1-9]) of (?!\\1)[2-9], step 3");
+  const std::regex last_bucket("bucket ([2-9]) of \\1, step 3");
+  REQUIRE(becomes_true([&] {
+    return std::regex_match(pages[0]->activity(), last_bucket) &&
+        std::regex_match(pages[2]->activity(), last_bucket) &&
+        std::regex_match(held.activity(), early_bucket);
+  }));
+  REQUIRE(held->step == kSteps - 1);
+  processes[1].signal(SIGUSR1);
+  REQUIRE(becomes_true([&] {
+    return held->step == kSteps && pages[0]->activity() == "barrier" &&
+        pages[2]->activity() == "barrier";
+  }));
+  REQUIRE(held.activity() == "after step 3");
+  const auto beats = held->beats.load();
+  REQUIRE(beats > 2 * kSteps);
+  processes[1].signal(SIGUSR1);
+  for (size_t r = 0; r < 3; ++r) {
+    const auto outcome = processes[r].finish(seconds(30));
+    INFO("rank " << r << ":\n" << outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    const auto& page = *pages[r];
+    REQUIRE(page->version == HeartbeatPage::kVersion);
+    REQUIRE(page->joined == 1);
+    REQUIRE(page->step == kSteps);
+    REQUIRE(page->sequence % 2 == 0);
+    REQUIRE(page.activity() == "after barrier");
+  }
+  REQUIRE(held->beats > beats);
+}
+
+TEST_CASE("a rank that waits for others has not joined") {
+  SharedPage page;
+  auto commands = commands_of_ranks(3, [] { ddp::init_process_group(); });
+  if (commands.empty()) {
+    return;
+  }
+  commands[2].environment[ddp::kHeartbeatVariable] = page.descriptor();
+  Process alone(commands[2]);
+  REQUIRE(becomes_true([&] { return page->version == 1; }));
+  REQUIRE(
+      becomes_true([&] { return page.activity() == "init_process_group"; }));
+  REQUIRE(page->joined == 0);
+  const Process first(commands[0]);
+  const Process second(commands[1]);
+  REQUIRE(alone.finish(seconds(30)).exit_code == 0);
+  REQUIRE(page->joined == 1);
+}
+
+TEST_CASE("what is no page of a heartbeat is left alone") {
+  const SharedPage too_small(sizeof(HeartbeatPage) - 1);
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  for (const auto& values : std::vector<std::vector<std::string>>{
+           {too_small.descriptor(), std::to_string(ends[1]), "none"},
+           {"-1", "100000", "99999999999999999999"}}) {
+    auto commands = commands_of_ranks(3, [] {
+      const auto descriptor = static_cast<int>(
+          std::strtol(std::getenv("DDP_HEARTBEAT_FD"), nullptr, 10));
+      const bool was_open = fcntl(descriptor, F_GETFD) != -1;
+      const auto group = ddp::init_process_group(kTimeout);
+      REQUIRE(!std::getenv("DDP_HEARTBEAT_FD"));
+      REQUIRE((fcntl(descriptor, F_GETFD) != -1) == was_open);
+      group.barrier();
+    });
+    for (size_t r = 0; r < commands.size(); ++r) {
+      commands[r].environment[ddp::kHeartbeatVariable] = values[r];
+    }
+    for (const auto& outcome : run(commands, seconds(30))) {
+      INFO(outcome.output);
+      REQUIRE(outcome.exit_code == 0);
+    }
+  }
+  close(ends[0]);
+  close(ends[1]);
+  REQUIRE(too_small->version == 0);
+  REQUIRE(too_small->beats == 0);
+}

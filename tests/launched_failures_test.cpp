@@ -1,0 +1,102 @@
+// What ddprun says of ranks that use ddp and fail.
+#include <tests/support/catch.h>
+#include <tests/support/process.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+using ddp::test::Command;
+using ddp::test::Outcome;
+using nlohmann::json;
+
+namespace {
+
+constexpr int kRanks = 4;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+struct Told {
+  Outcome outcome;
+  json report;
+};
+
+Told told_of(
+    const std::string& misbehaviour,
+    const std::vector<std::string>& options = {}) {
+  const ddp::test::TemporaryFolder folder;
+  const auto report = folder / "report.json";
+  Command command;
+  command.arguments = {
+      variable("DDPRUN"),
+      "--nproc-per-node",
+      std::to_string(kRanks),
+      "--report",
+      report};
+  command.arguments.insert(
+      command.arguments.end(), options.begin(), options.end());
+  command.arguments.push_back(variable("DDP_PROGRAMS") + "/misbehaving");
+  command.arguments.push_back(misbehaviour);
+  command.environment = {{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}};
+  Told told;
+  told.outcome = ddp::test::run(command, std::chrono::seconds(60));
+  UNSCOPED_INFO(told.outcome.output);
+  std::ifstream file(report);
+  told.report = json::parse(file);
+  return told;
+}
+
+} // namespace
+
+TEST_CASE("a crash is told with its stack") {
+  const auto told = told_of("crash");
+  REQUIRE(told.outcome.exit_code == 139);
+  REQUIRE_THAT(
+      told.outcome.output,
+      ContainsSubstring("ddprun: rank 1 (pid ") &&
+          ContainsSubstring(") was killed by signal 11") &&
+          ContainsSubstring("  reason: Signal 11 (Segmentation fault)") &&
+          ContainsSubstring("misbehaving::lose_the_way()+0x") &&
+          ContainsSubstring("misbehaving::misbehave("));
+  REQUIRE(told.report["root"] == 1);
+  REQUIRE(told.report["exit_code"] == 139);
+}
+
+TEST_CASE("an exception is told, and not those that follow from it") {
+  const auto told = told_of("throw");
+  REQUIRE(told.outcome.exit_code == 134);
+  REQUIRE_THAT(
+      told.outcome.output,
+      ContainsSubstring("ddprun: rank 1 (pid ") &&
+          ContainsSubstring(
+              "  reason: std::runtime_error: rank 1 has had enough\n"));
+  REQUIRE(told.report["root"] == 1);
+  REQUIRE(told.report["ranks"][1]["consequence"] == false);
+}
+
+TEST_CASE("of a hang it is told where each rank is") {
+  const auto told = told_of("hang", {"--hang-timeout", "3"});
+  REQUIRE(told.outcome.exit_code == 124);
+  REQUIRE(told.report["outcome"] == "timeout");
+  const auto& ranks = told.report["ranks"];
+  for (int rank = 0; rank < kRanks; ++rank) {
+    CAPTURE(rank, ranks[rank].dump(2));
+    const std::string stack = ranks[rank]["stack"];
+    const bool hangs = rank == 1;
+    REQUIRE(
+        ranks[rank]["activity"] == (hangs ? "after all_reduce" : "all_reduce"));
+    REQUIRE(
+        (stack.find("misbehaving::wait_for_nobody()") != std::string::npos) ==
+        hangs);
+    REQUIRE_THAT(stack, ContainsSubstring("main"));
+  }
+  REQUIRE_THAT(
+      told.outcome.output,
+      ContainsSubstring("ddprun: no progress for 3.0 s (--hang-timeout)") &&
+          ContainsSubstring(": in all_reduce\n") &&
+          ContainsSubstring(": after all_reduce\n"));
+}

@@ -1,0 +1,68 @@
+// Many jobs, one after the other, and what they leave.
+#include <tests/support/catch_plain.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include <signal.h>
+
+#include <launcher/listener.h>
+#include <tests/launcher/launched_job.h>
+#include <tests/support/temporary_folder.h>
+
+using namespace ddp::test;
+
+namespace {
+
+// How many jobs; DDP_TEST_CYCLES says another number for a longer run.
+int cycles() {
+  const char* number = std::getenv("DDP_TEST_CYCLES");
+  return number != nullptr ? std::atoi(number) : 40;
+}
+
+int port_in(const std::string& text) {
+  const std::string key = "MASTER_PORT=";
+  return std::stoi(text.substr(text.find(key) + key.size()));
+}
+
+// A job that ends in one of several ways, of which some are violent.
+void run_job(int number, const std::string& folder) {
+  JobSetup setup;
+  setup.environment = {"TMPDIR=" + folder};
+  LaunchedJob job(
+      {"--nproc-per-node",
+       std::to_string(1 + number % 4),
+       "--grace", // its children are deaf to SIGTERM
+       "0.05",
+       "sh",
+       "-c",
+       "'" WORKER_PATH "' environment MASTER_PORT; exec '" WORKER_PATH
+       "' family" +
+           std::string(number % 5 == 0 ? " 0" : "")},
+      setup);
+  if (number % 5 == 0) {
+    CHECK(job.wait() == 0);
+  } else {
+    job.wait_for_output("ready");
+    const pid_t target[] = {job.pid(), job.pid(), job.agent(), job.worker(0)};
+    kill(target[number % 5 - 1], number % 5 == 1 ? SIGINT : SIGKILL);
+    if (number % 5 == 1) {
+      job.send(SIGINT); // at once: they are deaf to the first
+    }
+    CHECK((number % 5 == 2 ? job.wait_unread() : job.wait()) != 0);
+  }
+  CHECK(job.leaves_nothing());
+  const int port = port_in(job.out());
+  CHECK(ddp::listen_on("127.0.0.1", port).port == port);
+}
+
+} // namespace
+
+TEST_CASE("many jobs leave no process, no file and no port", "[cycles]") {
+  const TemporaryFolder folder;
+  for (int i = 0; i < cycles(); ++i) {
+    CAPTURE(i);
+    run_job(i, folder.path());
+  }
+  CHECK(folder.names().empty());
+}

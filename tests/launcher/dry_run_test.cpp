@@ -1,0 +1,122 @@
+// What --dry-run shows, and what it and reports hide.
+#include <tests/support/catch_plain.h>
+
+#include <launcher/command_line/dry_run.h>
+#include <launcher/command_line/redaction.h>
+#include <tests/launcher/launched_job.h>
+
+using namespace ddp;
+using namespace ddp::test;
+using Texts = std::vector<std::string>;
+
+TEST_CASE("names that hold secrets are known", "[unit]") {
+  for (const char* name :
+       {"HF_TOKEN",
+        "WANDB_API_KEY",
+        "--api-key",
+        "aws_secret_access_key",
+        "DbPassword",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "TOKENIZER_API_KEY"}) {
+    CAPTURE(name);
+    CHECK(names_secret(name));
+  }
+  for (const char* name :
+       {"TOKENIZERS_PARALLELISM", "--tokenizer", "PATH", "--epochs", ""}) {
+    CAPTURE(name);
+    CHECK_FALSE(names_secret(name));
+  }
+}
+
+TEST_CASE("secrets in a command line are hidden", "[unit]") {
+  CHECK(
+      redacted_arguments(
+          {"./train",
+           "--api-key",
+           "abc",
+           "--x-token=def",
+           "password=ghi",
+           "--env=HF_TOKEN=jkl=",
+           "--use-key",
+           "--lr",
+           "0.1",
+           "--keys",
+           "-1"}) ==
+      Texts{
+          "./train",
+          "--api-key",
+          "***",
+          "--x-token=***",
+          "password=***",
+          "--env=HF_TOKEN=***",
+          "--use-key",
+          "--lr",
+          "0.1",
+          "--keys",
+          "-1"});
+}
+
+TEST_CASE("a plan shows each rank's command line", "[unit]") {
+  PlannedRank first;
+  first.arguments = {"./train", "it's", "a b", "", "--token", "t"};
+  first.environment = {"RANK=0", "NOTE=a b", "HF_TOKEN=abc"};
+  PlannedRank second;
+  second.rank = 1;
+  second.arguments = {"./train"};
+  second.environment = {"RANK=1"};
+  second.place.bound = true;
+  CPU_ZERO(&second.place.cpus);
+  for (const int cpu : {0, 1, 2, 5, 7, 8}) {
+    CPU_SET(cpu, &second.place.cpus);
+  }
+  second.place.memory_nodes = {0, 1};
+  CHECK(
+      describe_plan({first, second}) ==
+      "# rank 0 of 2\n"
+      "env RANK=0 NOTE='a b' HF_TOKEN='***' ./train 'it'\\''s' 'a b' '' "
+      "--token '***'\n"
+      "# rank 1 of 2, CPUs 0-2,5,7-8, memory of nodes 0-1\n"
+      "env RANK=1 ./train\n");
+}
+
+TEST_CASE("a shell reads a word as it was", "[unit]") {
+  CHECK(shell_word("a-b_c./,:=+@%9") == "a-b_c./,:=+@%9");
+  for (const char* text : {"a b", "$x", "*", "'", "", "#", "~", "a\nb", "!"}) {
+    const std::string word = shell_word(text);
+    CAPTURE(word);
+    CHECK(word.front() == '\'');
+    CHECK(word.back() == '\'');
+  }
+}
+
+TEST_CASE("--dry-run runs nothing", "[unit]") {
+  LaunchedJob job(
+      {"--dry-run",
+       "--nproc-per-node",
+       "3",
+       "--master-port",
+       "0",
+       "/bin/false",
+       "r${local_rank}"});
+  CHECK(job.wait() == 0);
+  CHECK(count_of(job.out(), "# rank ") == 3);
+  for (const char* rank : {"0", "1", "2"}) {
+    CHECK_THAT(job.out(), ContainsSubstring(std::string(" RANK=") + rank));
+    CHECK_THAT(
+        job.out(), ContainsSubstring(std::string("/bin/false r") + rank));
+  }
+  CHECK(count_of(job.out(), "DDP_STORE_FD") == 0);
+}
+
+TEST_CASE("ddprun refuses to be one of several tasks", "[unit]") {
+  JobSetup setup;
+  setup.environment = {
+      "OMPI_COMM_WORLD_RANK=1",
+      "OMPI_COMM_WORLD_SIZE=2",
+      "OMPI_COMM_WORLD_LOCAL_SIZE=2"};
+  LaunchedJob refused({"/bin/true"}, setup);
+  CHECK(refused.wait() == 2);
+  CHECK_THAT(refused.err(), ContainsSubstring("one of 2 tasks"));
+  LaunchedJob alone({"--standalone", "/bin/true"}, setup);
+  CHECK(alone.wait() == 0);
+}

@@ -1,0 +1,91 @@
+// PET_ variables.
+#include <tests/support/catch_plain.h>
+
+#include <cctype>
+
+#include <launcher/command_line/environment_options.h>
+#include <launcher/command_line/option_table.h>
+#include <tests/launcher/option_parsing.h>
+
+using namespace ddp;
+using namespace ddp::test;
+
+TEST_CASE("options come from the environment too", "[unit]") {
+  const LaunchOptions options = parse(
+      {"x"},
+      {{"PET_NPROC_PER_NODE", "3"},
+       {"PET_NNODES", "1"},
+       {"PET_NODE_RANK", "0"},
+       {"PET_MASTER_ADDR", "host"},
+       {"PET_MASTER_PORT", "29500"},
+       {"PET_NO_PYTHON", "1"},
+       {"PET_DRY_RUN", "0"},
+       {"PET_RUN_PATH", "0"},
+       {"PET_LOG_DIR", ""},
+       {"PET_TEE", "0:3"},
+       {"PET_NUMA_BINDING", "node"}});
+  CHECK(options.nproc_per_node == 3);
+  CHECK(options.master_addr == "host");
+  CHECK(options.master_port == 29500);
+  CHECK(options.kind == ProgramKind::kExecutable);
+  CHECK_FALSE(options.dry_run);
+  CHECK(options.output.log_dir.empty());
+  CHECK(options.output.tee.of(0) == 3);
+  CHECK(options.binding == Binding::kNode);
+}
+
+TEST_CASE("the command line wins over the environment", "[unit]") {
+  const LaunchOptions options = parse(
+      {"--nproc-per-node", "2", "--grace=1", "--standalone", "x"},
+      {{"PET_NPROC_PER_NODE", "three"},
+       {"PET_GRACE", "9"},
+       {"PET_STANDALONE", "0"}});
+  CHECK(options.nproc_per_node == 2);
+  CHECK(options.grace == std::chrono::seconds(1));
+  CHECK(options.standalone);
+}
+
+TEST_CASE("a variable that means nothing is named", "[unit]") {
+  const std::map<std::string, std::string> wrong = {
+      {"PET_NPROC_PER_NODE", "three"},
+      {"PET_NNODES", ""},
+      {"PET_NODE_RANK", "a"},
+      {"PET_STANDALONE", "yes"},
+      {"PET_MODULE", ""},
+      {"PET_MAX_RESTARTS", "-1"},
+      {"PET_REDIRECTS", "all"},
+      {"PET_MONITOR_INTERVAL", "x"},
+      {"PET_OUTPUT", "loud"}};
+  for (const auto& [name, value] : wrong) {
+    CHECK_THAT(
+        usage_error_of({"x"}, {{name, value}}),
+        ContainsSubstring(name + " is '" + value + "', expected"));
+  }
+  CHECK_THAT(
+      usage_error_of({"x"}, {{"PET_NNODES", "3"}}),
+      ContainsSubstring("PET_NNODES is '3', but ddprun"));
+}
+
+TEST_CASE("answers and --env have no variable", "[unit]") {
+  const LaunchOptions options = parse(
+      {"x"},
+      {{"PET_HELP", "1"},
+       {"PET_VERSION", "1"},
+       {"PET_MAN", "1"},
+       {"PET_COMPLETION", "bash"},
+       {"PET_ENV", "A=1"}});
+  CHECK(options.answer.empty());
+  CHECK(options.env.empty());
+}
+
+TEST_CASE("every variable is the option's name in capitals", "[unit]") {
+  for (const CommandOption& option : option_table()) {
+    const std::string variable = variable_name(option);
+    CAPTURE(variable);
+    REQUIRE(variable.size() == std::string(option.name).size() + 4);
+    for (size_t i = 4; i < variable.size(); ++i) {
+      const char letter = option.name[i - 4];
+      CHECK(variable[i] == (letter == '-' ? '_' : std::toupper(letter)));
+    }
+  }
+}

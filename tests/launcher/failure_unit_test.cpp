@@ -1,0 +1,291 @@
+// What is told of ranks that failed.
+#include <tests/support/catch_plain.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include <launcher/report/failure.h>
+#include <launcher/report/report.h>
+#include <launcher/report/symbols.h>
+#include <tests/support/temporary_folder.h>
+
+using namespace ddp;
+using namespace ddp::test;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kExit3 = 3 << 8; // as from waitpid
+
+RankEnd ended(int rank, int wait_status, int64_t time_ns) {
+  RankEnd end;
+  end.rank = rank;
+  end.pid = 100 + rank;
+  end.time_ns = time_ns;
+  end.state.ended(wait_status, 1500ms);
+  return end;
+}
+
+RankEnd stopped(int rank) {
+  RankEnd end;
+  end.rank = rank;
+  end.pid = 100 + rank;
+  end.state.asked_to_stop();
+  end.state.ended(SIGTERM, 1600ms);
+  end.time_ns = 900;
+  return end;
+}
+
+ErrorFile error(const std::string& message, int64_t time_ns) {
+  ErrorFile file;
+  file.message = message;
+  file.time_ns = time_ns;
+  return file;
+}
+
+std::string write_error(
+    const TemporaryFolder& folder,
+    const std::string& text) {
+  write_text(folder / "error.json", text);
+  return folder / "error.json";
+}
+
+JobReport report_of(std::vector<RankEnd> ends) {
+  JobReport report;
+  report.run_id = "run";
+  report.command = {"./train"};
+  report.reason = StopReason::kFailure;
+  report.exit_code = 3;
+  report.ranks = std::move(ends);
+  report.root = root_cause(report.ranks);
+  return report;
+}
+
+} // namespace
+
+TEST_CASE(
+    "the root of a failure is the first that is no consequence",
+    "[unit]") {
+  CHECK_FALSE(root_cause({ended(0, 0, 1), ended(1, 0, 2)}));
+  CHECK(root_cause({ended(0, kExit3, 20), ended(1, SIGKILL, 10)}) == 1U);
+  CHECK(root_cause({stopped(0), ended(1, kExit3, 950)}) == 1U);
+
+  auto victim = ended(0, kExit3, 10);
+  victim.error = error("rank 1 failed", 5);
+  victim.error->is_consequence = true;
+  const auto origin = ended(1, kExit3, 30);
+  CHECK(root_cause({victim, origin}) == 1U);
+  CHECK(root_cause({victim, stopped(1)}) == 0U); // better than none
+
+  auto told_by_lines = ended(0, kExit3, 10);
+  told_by_lines.last_lines = {"x", "[pair.cc:547] Connection closed by peer"};
+  CHECK(root_cause({told_by_lines, origin}) == 1U);
+  told_by_lines.state = RankState();
+  told_by_lines.state.ended(SIGSEGV, 1s);
+  CHECK(root_cause({told_by_lines, origin}) == 0U); // a crash is its own
+
+  // The error comes before the end.
+  auto slow = ended(0, kExit3, 100);
+  slow.error = error("first", 7);
+  CHECK(root_cause({slow, ended(1, kExit3, 50)}) == 0U);
+  // Stopped while it was unwinding.
+  auto unwinding = stopped(2);
+  unwinding.error = error("first of all", 3);
+  CHECK(root_cause({slow, ended(1, kExit3, 50), unwinding}) == 2U);
+}
+
+TEST_CASE("error files of both languages are read", "[unit]") {
+  const TemporaryFolder folder;
+  const auto ours = read_error_file(write_error(
+      folder,
+      R"({"message": {"message": "boom", "extraInfo": {"timestamp": "17",
+          "timestamp_ns": "17000000005", "consequence": "true", "step": "12",
+          "activity": "barrier",
+          "py_callstack": "#0 _ZN3net7forwardEv+0x12 (train+0x3)\n#1 main"}}})"));
+  REQUIRE(ours);
+  CHECK(ours->message == "boom");
+  CHECK(ours->time_ns == 17000000005);
+  CHECK(ours->is_consequence);
+  CHECK(ours->step == 12);
+  CHECK(ours->activity == "barrier");
+  CHECK(ours->stack == "#0 net::forward()+0x12 (train+0x3)\n#1 main");
+
+  const auto pythons = read_error_file(write_error(
+      folder,
+      R"({"message": {"message": "ValueError: no", "extraInfo":
+          {"py_callstack": "Traceback", "timestamp": "17"}}})"));
+  REQUIRE(pythons);
+  CHECK(pythons->message == "ValueError: no");
+  CHECK_FALSE(pythons->is_consequence);
+  CHECK_FALSE(pythons->step);
+  CHECK(pythons->time_ns > 1000000000); // the file's own
+
+  const auto short_one =
+      read_error_file(write_error(folder, R"({"message": "x"})"));
+  REQUIRE(short_one);
+  CHECK(short_one->message == "x");
+}
+
+[[gnu::noinline]] int some_function(int argument) {
+  return argument + static_cast<int>(getpid());
+}
+
+TEST_CASE("frames that a program could not name are named", "[unit]") {
+  const std::string self = fs::read_symlink("/proc/self/exe");
+  const auto address = reinterpret_cast<char*>(&some_function);
+  Dl_info info{};
+  REQUIRE(dladdr(address, &info) != 0);
+  REQUIRE(some_function(1) > 1);
+  std::ostringstream offset;
+  offset << std::hex << address - static_cast<char*>(info.dli_fbase) + 1;
+  const std::string place = "(launcher_tests+0x" + offset.str() + ")";
+  const std::string frame = "#0 ?? " + place;
+  const std::string named = name_frames(frame + "\n#1 main", self);
+  CHECK_THAT(named, ContainsSubstring("some_function"));
+  CHECK_THAT(named, ContainsSubstring("+0x1 " + place + "\n#1 main"));
+  // Others' frames, and addresses behind the end, stay.
+  for (const std::string text :
+       {"#0 ?? (libc.so.6+0x12)",
+        "#0 ?? (launcher_tests+0xfffffffffff0)",
+        "#0 ?? (launcher_tests+0xzz)",
+        "text",
+        ""}) {
+    CHECK(name_frames(text, self) == text);
+  }
+  CHECK(name_frames(frame, "") == frame);
+  CHECK(name_frames(frame, "/no/launcher_tests") == frame);
+
+  // Of a damaged file it makes what it can, and does not read beyond.
+  const TemporaryFolder folder;
+  const std::string copy = folder / "launcher_tests";
+  fs::copy_file(self, copy);
+  for (uintmax_t size = fs::file_size(copy); size > 0; size /= 2) {
+    fs::resize_file(copy, size);
+    CHECK(name_frames(frame, copy).size() >= frame.size());
+  }
+}
+
+TEST_CASE("what is no error file is none", "[unit]") {
+  const TemporaryFolder folder;
+  CHECK_FALSE(read_error_file(""));
+  CHECK_FALSE(read_error_file(folder / "none"));
+  CHECK_FALSE(read_error_file(folder.path())); // a folder
+  for (const char* text :
+       {"", "{", "[]", "null", "{\"other\": 1}", "\x80\x81"}) {
+    CAPTURE(text);
+    CHECK_FALSE(read_error_file(write_error(folder, text)));
+  }
+  CHECK(
+      read_error_file(write_error(folder, R"({"message": {"extraInfo": 3}})")));
+  CHECK_FALSE(read_error_file(write_error(
+      folder, "{\"message\": \"" + std::string(2 << 20, 'x') + "\"}")));
+}
+
+TEST_CASE("a report is read at a glance", "[unit]") {
+  auto root = ended(2, kExit3, 10);
+  root.step = 1840;
+  root.error = error("c10::Error: out of memory\nsecond line", 5);
+  root.error->stack = "#0 train()\n#1 main";
+  root.last_lines = {"not shown, since there is a reason"};
+  auto dead = stopped(4);
+  dead.state = RankState();
+  dead.state.killed();
+  dead.state.ended(SIGKILL, 2s);
+  JobReport report =
+      report_of({stopped(0), stopped(1), root, ended(3, 0, 4), dead});
+  report.max_restarts = 2;
+  report.restarts = 2;
+  report.folder = "/logs/run";
+  report.file = "/logs/report.json";
+  CHECK(
+      report_text(report) ==
+      "ddprun: rank 2 (pid 102) exited with code 3 after 1.5 s, after step "
+      "1840\n"
+      "  reason: c10::Error: out of memory\n"
+      "          second line\n"
+      "  stack: #0 train()\n"
+      "         #1 main\n"
+      "  others: ranks 0-1 were stopped; rank 4 did not stop and had to be "
+      "killed\n"
+      "  restarts: 2 of 2 were used\n"
+      "  logs: /logs/run\n"
+      "  report: /logs/report.json");
+  report.reason = StopReason::kNone;
+  CHECK(report_text(report).empty());
+}
+
+TEST_CASE("a report says how far a rank was", "[unit]") {
+  const auto first_line = [](int64_t step, const std::string& activity) {
+    auto root = ended(0, kExit3, 1);
+    root.step = step;
+    root.activity = activity;
+    const std::string text = report_text(report_of({root}));
+    return text.substr(text.find("1.5 s") + 5);
+  };
+  CHECK(first_line(0, "").empty());
+  CHECK(first_line(0, "barrier") == ", in barrier");
+  CHECK(first_line(0, "after barrier") == ", after barrier");
+  CHECK(first_line(3, "after step 3") == ", after step 3");
+  CHECK(
+      first_line(3, "bucket 1 of 2, step 4") ==
+      ", after step 3, in bucket 1 of 2, step 4");
+}
+
+TEST_CASE("a long error is cut, and said to be", "[unit]") {
+  auto root = ended(0, kExit3, 1);
+  std::string message = "line 0";
+  for (int i = 1; i < 30; ++i) {
+    message += "\nline " + std::to_string(i);
+  }
+  root.error = error(message, 1);
+  const std::string text = report_text(report_of({root}));
+  CHECK_THAT(text, ContainsSubstring("line 11\n          (18 more lines)"));
+  CHECK(text.find("line 12") == std::string::npos);
+}
+
+TEST_CASE("the report is JSON", "[unit]") {
+  auto root = ended(1, SIGSEGV, 10);
+  root.error = error("not \xff UTF-8", 5);
+  root.last_lines = {"a \"quoted\" line"};
+  const auto value =
+      nlohmann::json::parse(report_json(report_of({stopped(0), root})));
+  CHECK(value["schema"] == 1);
+  CHECK(value["outcome"] == "failed");
+  CHECK(value["exit_code"] == 3);
+  CHECK(value["root"] == 1);
+  CHECK(value["command"] == nlohmann::json({"./train"}));
+  const auto& first = value["ranks"][0];
+  CHECK(first["end"] == "stopped by ddprun");
+  CHECK(first["message"].is_null());
+  const auto& second = value["ranks"][1];
+  CHECK(second["end"] == "killed");
+  CHECK(second["signal"] == SIGSEGV);
+  CHECK(second["exit_code"] == 128 + SIGSEGV);
+  CHECK(second["stderr"][0] == "a \"quoted\" line");
+  CHECK(second["duration_s"] == 1.5);
+}
+
+TEST_CASE("the report's file is whole or old", "[unit]") {
+  const TemporaryFolder folder;
+  JobReport report = report_of({ended(0, kExit3, 1)});
+  report.file = folder / "report.json";
+  std::ofstream(report.file) << "old";
+  CHECK(write_report(report).empty());
+  std::ifstream file(report.file);
+  CHECK(nlohmann::json::parse(file)["root"] == 0);
+  struct stat status {};
+  REQUIRE(stat(report.file.c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0600);
+  report.file = folder / "none/report.json";
+  CHECK_THAT(write_report(report), ContainsSubstring("No such file"));
+  CHECK(folder.names().size() == 1);
+}

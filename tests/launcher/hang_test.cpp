@@ -1,0 +1,72 @@
+// Ranks that stop making progress.
+#include <tests/support/catch_plain.h>
+
+#include <chrono>
+#include <csignal>
+
+#include <tests/launcher/launched_job.h>
+
+using namespace ddp::test;
+
+TEST_CASE("a hang is ended, and every rank's place told", "[hang]") {
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "3",
+       "--hang-timeout",
+       "2",
+       WORKER_PATH,
+       "beat",
+       "1",
+       "5"});
+  CHECK(job.wait() == 124);
+  CHECK_THAT(
+      job.err(),
+      ContainsSubstring(
+          "ddprun: no progress for 2.0 s (--hang-timeout); all ranks were "
+          "ended\n  rank 0 (pid "));
+  CHECK_THAT(
+      job.err(),
+      ContainsSubstring("): after step 5, in all_reduce\n") &&
+          ContainsSubstring("): after step 5, in read_batch\n"));
+  CHECK(count_of(job.err(), "#0 net::forward()+0x1 (train+0x2)") == 3);
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("ranks that go on do not hang", "[hang]") {
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "2",
+       "--hang-timeout",
+       "2",
+       WORKER_PATH,
+       "beat",
+       "0",
+       "200"}); // twice as long as the timeout
+  job.wait_for_output("ready", 2);
+  job.send(SIGTERM);
+  CHECK(job.wait() == 128 + SIGTERM);
+}
+
+TEST_CASE("programs that do not use ddp are not watched", "[hang]") {
+  LaunchedJob job(
+      {"--nproc-per-node", "2", "--hang-timeout", "1", "sleep", "3"});
+  CHECK(job.wait() == 0);
+}
+
+TEST_CASE("ranks that do not join in time are named", "[hang]") {
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "3",
+       "--start-timeout",
+       "1",
+       WORKER_PATH,
+       "beat",
+       "2",
+       "-1"});
+  CHECK(job.wait() == 124);
+  CHECK_THAT(
+      job.err(),
+      ContainsSubstring(
+          "ddprun: rank 2 had formed no group after 1.0 s (--start-timeout)"));
+  CHECK(job.leaves_nothing());
+}

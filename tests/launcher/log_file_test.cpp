@@ -1,0 +1,114 @@
+// Prefixes, last lines and log files.
+#include <tests/support/catch_plain.h>
+
+#include <tests/launcher/pump_fixture.h>
+
+using namespace ddp;
+using namespace ddp::test;
+using Texts = std::vector<std::string>;
+namespace fs = std::filesystem;
+
+TEST_CASE("a line's prefix follows its template", "[unit]") {
+  CHECK(prefix_of("-") == "[7] ");
+  CHECK(prefix_of("").empty());
+  CHECK(prefix_of("${rank}/${local_rank}: ") == "7/3: ");
+  CHECK(
+      prefix_of("${role}${role_name}@${host}.${node}") ==
+      "trainertrainer@box.1");
+  CHECK(prefix_of("${what} $rank ${rank") == "${what} $rank ${rank");
+  CHECK(prefix_of("-", true) == "\x1b[33m[7] \x1b[0m");
+  CHECK(prefix_of("", true).empty());
+}
+
+TEST_CASE("a prefix tells the time of each line", "[unit]") {
+  OutputOptions options;
+  options.line_prefix = "<${time}|${rank}> ";
+  options.has_line_prefix = true;
+  LinePrefix prefix(options, kTwoRanks, {1, 1, Stream::kOut, 0}, false);
+  std::tm day{};
+  day.tm_year = 120;
+  day.tm_mday = 2;
+  day.tm_isdst = -1;
+  day.tm_hour = 13;
+  day.tm_min = 4;
+  day.tm_sec = 59;
+  const std::time_t now = std::mktime(&day);
+  CHECK(prefix.text(now) == "<13:04:59|1> ");
+  CHECK(prefix.text(now + 1) == "<13:05:00|1> ");
+}
+
+TEST_CASE("the last lines are few and short", "[unit]") {
+  LastLines last;
+  CHECK(last.lines().empty());
+  for (int i = 0; i < 5000; ++i) {
+    last.add("line " + std::to_string(i));
+  }
+  REQUIRE(last.lines().size() == LastLines::kLines);
+  CHECK(last.lines().front() == "line 4980");
+  CHECK(last.lines().back() == "line 4999");
+  last.add(std::string(10000, 'x') + "end");
+  REQUIRE(last.lines().size() == 1);
+  CHECK(last.lines()[0].size() == LastLines::kBytes - 1);
+  CHECK(last.lines()[0].substr(4092) == "end");
+  for (int i = 0; i < 19; ++i) {
+    last.add(std::string(299, 'y')); // with its newline, 300
+  }
+  CHECK(last.lines().size() == 14); // of the first, the end
+  CHECK(last.lines().back() == std::string(299, 'y'));
+}
+
+TEST_CASE("log files are bounded and cut between lines", "[unit]") {
+  const TemporaryFolder folder;
+  Texts reports;
+  LogFile file(folder / "a/b.log", 100, [&](const std::string& text) {
+    reports.push_back(text);
+  });
+  file.write(std::string(59, 'a') + "\n" + std::string(59, 'b') + "\n");
+  CHECK(read_text(folder / "a/b.log.1") == std::string(59, 'a') + "\n");
+  CHECK(read_text(folder / "a/b.log") == std::string(59, 'b') + "\n");
+  file.write("unfinished ");
+  file.write(std::string(39, 'c') + "\n"); // the line moves as a whole
+  CHECK(read_text(folder / "a/b.log.1") == std::string(59, 'b') + "\n");
+  CHECK(
+      read_text(folder / "a/b.log") ==
+      "unfinished " + std::string(39, 'c') + "\n");
+  file.write(std::string(49, 'd')); // just fits
+  CHECK(read_text(folder / "a/b.log").size() == 100);
+  file.write(std::string(151, 'd')); // longer than any file may be
+  CHECK(read_text(folder / "a/b.log.1") == std::string(100, 'd'));
+  CHECK(read_text(folder / "a/b.log") == std::string(100, 'd'));
+  CHECK(reports.empty());
+  CHECK(std::distance(fs::directory_iterator(folder / "a"), {}) == 2);
+  CHECK(mode_of(folder / "a") == 0700);
+  CHECK(mode_of(folder / "a/b.log") == 0600);
+}
+
+TEST_CASE("a log file that cannot be written is said once", "[unit]") {
+  Texts reports;
+  const auto report = [&](const std::string& text) { reports.push_back(text); };
+  LogFile full("/dev/full", 0, report);
+  full.write("one\n");
+  full.write("two\n");
+  REQUIRE(reports.size() == 1);
+  CHECK_THAT(
+      reports[0],
+      ContainsSubstring("cannot write the log file /dev/full (No space left"));
+  LogFile none("/dev/null/folder/file", 0, report);
+  none.write("one\n");
+  REQUIRE(reports.size() == 2);
+  CHECK_THAT(reports[1], ContainsSubstring("Not a directory"));
+}
+
+TEST_CASE("a log file takes bytes again when it can", "[unit]") {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "logs") << "in the way";
+  int reports = 0;
+  LogFile file(
+      folder / "logs/a.log", 0, [&](const std::string&) { ++reports; });
+  file.write("lost\n");
+  fs::remove(folder / "logs");
+  fs::create_directory(folder / "logs");
+  file.write("kept\n");
+  CHECK(read_text(folder / "logs/a.log") == "kept\n");
+  CHECK(reports == 1);
+}

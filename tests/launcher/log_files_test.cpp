@@ -1,0 +1,186 @@
+// The options for output, with real ranks.
+#include <tests/support/catch_plain.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <tests/launcher/launched_job.h>
+#include <tests/support/temporary_folder.h>
+
+using namespace ddp::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+// The folder of the one run that left one there.
+fs::path run_in(const TemporaryFolder& folder) {
+  REQUIRE(folder.names().size() == 1);
+  return folder / *folder.names().begin();
+}
+
+unsigned mode_of(const fs::path& file) {
+  struct stat status {};
+  REQUIRE(stat(file.c_str(), &status) == 0);
+  return status.st_mode & 0777U;
+}
+
+// `ddprun OPTIONS sh -c SCRIPT`, with ranks that all run.
+LaunchedJob shell(
+    std::vector<std::string> options,
+    const std::string& script,
+    JobSetup setup = {}) {
+  options.insert(options.end(), {"--omp", "keep", "sh", "-c", script});
+  return LaunchedJob(options, setup);
+}
+
+} // namespace
+
+TEST_CASE("streams go into files, shown or not", "[output]") {
+  const TemporaryFolder folder;
+  LaunchedJob job = shell(
+      {"--nproc-per-node",
+       "3",
+       "--redirects",
+       "0:1,1:3",
+       "--tee",
+       "2:3",
+       "--log-dir",
+       folder.path()},
+      "echo out $RANK; echo err $RANK >&2");
+  CHECK(job.wait() == 0);
+  CHECK(job.out() == "[2] out 2\n");
+  CHECK(count_of(job.err(), "[0] err 0\n") == 1);
+  CHECK(count_of(job.err(), "[1]") == 0);
+  CHECK(count_of(job.err(), "[2] err 2\n") == 1);
+  const fs::path attempt = run_in(folder) / "attempt_0";
+  CHECK(read_text(attempt / "0" / "stdout.log") == "out 0\n");
+  CHECK_FALSE(fs::exists(attempt / "0" / "stderr.log"));
+  for (const std::string rank : {"1", "2"}) {
+    CHECK(read_text(attempt / rank / "stdout.log") == "out " + rank + "\n");
+    CHECK(read_text(attempt / rank / "stderr.log") == "err " + rank + "\n");
+  }
+  CHECK(mode_of(run_in(folder)) == 0700);
+  CHECK(mode_of(attempt / "1") == 0700);
+  CHECK(mode_of(attempt / "1" / "stdout.log") == 0600);
+}
+
+TEST_CASE("each attempt has its files, and each run its folder", "[output]") {
+  const TemporaryFolder folder;
+  const auto run = [&] {
+    LaunchedJob job = shell(
+        {"--nproc-per-node",
+         "2",
+         "--redirects",
+         "3",
+         "--log-dir",
+         folder.path(),
+         "--max-restarts",
+         "1"},
+        "echo attempt $TORCHELASTIC_RESTART_COUNT >&2; [ $RANK = 0 ] || exit 7;"
+        " exec sleep 60");
+    CHECK(job.wait() == 7);
+    CHECK(job.out().empty());
+    // The report has what the last attempt said, though it went into files.
+    CHECK_THAT(
+        job.err(),
+        ContainsSubstring("stderr: attempt 1\n  others: rank 0 was stopped"));
+    CHECK_THAT(job.err(), ContainsSubstring("  logs: " + folder.path()));
+  };
+  run();
+  for (const char* attempt : {"0", "1"}) {
+    CHECK(
+        read_text(
+            run_in(folder) / (std::string("attempt_") + attempt) / "1" /
+            "stderr.log") == std::string("attempt ") + attempt + "\n");
+  }
+  run();
+  CHECK(folder.names().size() == 2);
+}
+
+TEST_CASE("a full disk costs the log, not the job", "[output]") {
+  const TemporaryFolder folder;
+  if (mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=256k") != 0) {
+    WARN("no tmpfs may be mounted here");
+    return;
+  }
+  {
+    LaunchedJob job = shell(
+        {"--nproc-per-node", "2", "-r", "3", "--log-dir", folder.path()},
+        "head -c 1000000 /dev/zero; [ $RANK = 0 ] || exit 5; exec sleep 60");
+    CHECK(job.wait() == 5);
+    CHECK_THAT(job.err(), ContainsSubstring("No space left on device"));
+    CHECK(count_of(job.err(), "No space left") <= 2); // once per file
+    CHECK(job.leaves_nothing());
+  }
+  umount(folder.path().c_str());
+}
+
+TEST_CASE("of a job only chosen ranks are shown", "[output]") {
+  LaunchedJob job = shell(
+      {"--nproc-per-node", "4", "--local-ranks-filter", "1,3"},
+      "echo hello; echo error >&2");
+  CHECK(job.wait() == 0);
+  CHECK(lines_of(job.out()).size() == 2);
+  CHECK(count_of(job.out(), "[1] hello") == 1);
+  CHECK(count_of(job.err(), "[3] error") == 1);
+  CHECK(count_of(job.err(), "[0]") == 0);
+}
+
+TEST_CASE("the prefix is a template", "[output]") {
+  LaunchedJob job = shell(
+      {"--nproc-per-node",
+       "2",
+       "--role",
+       "trainer",
+       "--log-line-prefix",
+       "<${role_name} ${rank} ${host}> "},
+      "echo hello");
+  CHECK(job.wait() == 0);
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  for (const std::string rank : {"0", "1"}) {
+    CHECK(
+        count_of(job.out(), "<trainer " + rank + " " + host + "> hello\n") ==
+        1);
+  }
+}
+
+TEST_CASE("a terminal of its own keeps a rank from buffering", "[output]") {
+  LaunchedJob job = shell(
+      {"--nproc-per-node", "2", "--output", "pty"},
+      "[ -t 1 ] && [ -t 2 ] && [ ! -t 0 ] && echo terminal; kill -9 $$");
+  CHECK(job.wait() == 128 + SIGKILL);
+  CHECK(count_of(job.out(), "terminal\n") >= 1);
+  CHECK(count_of(job.out(), "\r") == 0);
+}
+
+TEST_CASE("raw ranks write to ddprun's own streams", "[output]") {
+  LaunchedJob job = shell(
+      {"--nproc-per-node", "2", "--output", "raw"},
+      "readlink /proc/$PPID/fd/1; readlink /proc/self/fd/1");
+  CHECK(job.wait() == 0);
+  const auto lines = lines_of(job.out());
+  REQUIRE(lines.size() == 4);
+  for (const std::string& line : lines) {
+    CHECK(line == lines[0]);
+    CHECK(line.rfind("pipe:", 0) == 0);
+  }
+}
+
+TEST_CASE("the report comes last, also behind a slow reader", "[output]") {
+  LaunchedJob job = shell(
+      {"--nproc-per-node", "2"},
+      "i=0; while [ $i -lt 20000 ]; do echo line $i >&2; i=$((i+1)); done; "
+      "[ $RANK = 0 ] && exec sleep 60; exit 3");
+  CHECK(job.wait() == 3);
+  const auto lines = lines_of(job.err());
+  REQUIRE(lines.size() > 7);
+  CHECK_THAT(
+      lines[lines.size() - 7], ContainsSubstring("ddprun: rank 1 (pid "));
+  CHECK(lines[lines.size() - 6] == "  stderr: line 19995");
+  CHECK(lines.back() == "  others: rank 0 was stopped");
+}

@@ -1,0 +1,40 @@
+#include <tests/launcher/option_parsing.h>
+
+#include <launcher/launch_error.h>
+
+namespace ddp::test {
+
+EnvironmentLookup environment_of(std::map<std::string, std::string> variables) {
+  return [variables = std::move(variables)](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt
+                                    : std::optional<std::string>(found->second);
+  };
+}
+
+LaunchOptions parse(
+    const std::vector<std::string>& arguments,
+    const std::map<std::string, std::string>& environment) {
+  std::vector<const char*> argv = {"ddprun"};
+  for (const std::string& argument : arguments) {
+    argv.push_back(argument.c_str());
+  }
+  return parse_options(
+      static_cast<int>(argv.size()), argv.data(), environment_of(environment));
+}
+
+std::string usage_error_of(
+    const std::vector<std::string>& arguments,
+    const std::map<std::string, std::string>& environment) {
+  try {
+    parse(arguments, environment);
+  } catch (const LaunchError& error) {
+    const bool one_line =
+        std::string(error.what()).find('\n') == std::string::npos;
+    return error.exit_code() == kExitUsage && one_line ? error.what()
+                                                       : "not a usage error";
+  }
+  return "no error";
+}
+
+} // namespace ddp::test

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <launcher/command_line/options.h>
+
+namespace ddp::test {
+
+/// An environment of these variables alone.
+EnvironmentLookup environment_of(std::map<std::string, std::string> variables);
+
+/// What `ddprun arguments...` means in this environment.
+LaunchOptions parse(
+    const std::vector<std::string>& arguments,
+    const std::map<std::string, std::string>& environment = {});
+
+/// The message with which that is refused as wrong usage, "no error" for none.
+std::string usage_error_of(
+    const std::vector<std::string>& arguments,
+    const std::map<std::string, std::string>& environment = {});
+
+} // namespace ddp::test

@@ -1,0 +1,391 @@
+// What command lines mean.
+#include <tests/support/catch_plain.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include <launcher/command_line/option_names.h>
+#include <launcher/placement/processors.h>
+#include <tests/launcher/option_parsing.h>
+
+using namespace ddp;
+using namespace ddp::test;
+using Texts = std::vector<std::string>;
+
+TEST_CASE("options take dashes and underscores alike", "[unit]") {
+  for (const Texts& form :
+       {Texts{"--nproc-per-node", "3"},
+        Texts{"--nproc_per_node", "3"},
+        Texts{"--nproc_per-node", "3"},
+        Texts{"--nproc-per-node=3"},
+        Texts{"--nproc", "3"},
+        Texts{"--nproc_per=3"},
+        Texts{"--nproc-per-node", "2", "--nproc-per-node", "3"},
+        Texts{"--nproc_per_node=3", "--no-python"},
+        Texts{"--no_python", "--nproc-per-node", "3"}}) {
+    Texts arguments = form;
+    arguments.push_back("./train");
+    CAPTURE(form);
+    const LaunchOptions options = parse(arguments);
+    CHECK(options.nproc_per_node == 3);
+    CHECK(options.command == Texts{"./train"});
+  }
+}
+
+TEST_CASE("options have torchrun's defaults", "[unit]") {
+  const LaunchOptions options = parse({"./train"});
+  CHECK(options.nproc_per_node == 1);
+  CHECK(options.nnodes == 1);
+  CHECK(options.grace == std::chrono::seconds(30));
+  CHECK(options.master_addr == "127.0.0.1");
+  CHECK(options.master_port == 0);
+  CHECK(options.role == "default");
+  CHECK(options.max_restarts == 0);
+  CHECK(options.kind == ProgramKind::kDetect);
+  CHECK_FALSE(options.devices.has_value());
+  CHECK_FALSE(options.output.has_line_prefix);
+  CHECK(options.output.tee.of(0) == 0);
+  CHECK(options.notes.empty());
+}
+
+TEST_CASE("options end at the program", "[unit]") {
+  const Texts program = {"./train", "--nproc-per-node", "9", "--", "--help"};
+  Texts arguments = {"--grace", "0.25", "--master_port=29500"};
+  arguments.insert(arguments.end(), program.begin(), program.end());
+  const LaunchOptions options = parse(arguments);
+  CHECK(options.command == program);
+  CHECK(options.nproc_per_node == 1);
+  CHECK(options.grace == std::chrono::milliseconds(250));
+  CHECK(options.master_port == 29500);
+  CHECK(parse({"--", "--odd", "x"}).command == Texts{"--odd", "x"});
+  CHECK(parse({"--", "--", "x"}).command == Texts{"--", "x"});
+  CHECK(parse({"-m", "package", "-m"}).command == Texts{"package", "-m"});
+}
+
+TEST_CASE("help and version are answers", "[unit]") {
+  CHECK_THAT(parse({"--help"}).answer, ContainsSubstring("--nproc-per-node"));
+  CHECK_THAT(parse({"-h", "--nonsense"}).answer, ContainsSubstring("Usage"));
+  CHECK_THAT(parse({"--version"}).answer, ContainsSubstring("ddprun "));
+}
+
+TEST_CASE("wrong usage is told in one line", "[unit]") {
+  for (const Texts& arguments :
+       {Texts{},
+        Texts{"--"},
+        Texts{""},
+        Texts{"--nproc-per-node", "2"},
+        Texts{"--nproc-per-node"},
+        Texts{"--nproc-per-node", "--standalone", "x"},
+        Texts{"--log-dir", "--standalone", "x"},
+        Texts{"--log-dir", "-m", "x"},
+        Texts{"--nproc-per-node", "0", "x"},
+        Texts{"--nproc-per-node", "-1", "x"},
+        Texts{"--nproc-per-node", "2.5", "x"},
+        Texts{"--nproc-per-node", "two", "x"},
+        Texts{"--nproc-per-node", "99999999999", "x"},
+        Texts{"--nproc-per-node=", "x"},
+        Texts{"--standalone=1", "x"},
+        Texts{"--grace", "-1", "x"},
+        Texts{"--grace", "nan", "x"},
+        Texts{"--grace", "1s", "x"},
+        Texts{"--master-port", "65536", "x"},
+        Texts{"--max-restarts", "-1", "x"},
+        Texts{"--nnodes", "0", "x"},
+        Texts{"--nnodes", "2:1", "x"},
+        Texts{"--node-rank", "1", "x"},
+        Texts{"--redirects", "4", "x"},
+        Texts{"-r", "0:1,", "x"},
+        Texts{"-t", "3,0:1", "x"},
+        Texts{"-t", "0:1,4-2:1", "x"},
+        Texts{"--local-ranks-filter", "0,a", "x"},
+        Texts{"--log-max-size", "10X", "x"},
+        Texts{"--log-max-size", "9999999999G", "x"},
+        Texts{"--numa-binding", "cores", "x"},
+        Texts{"--omp", "0", "x"},
+        Texts{"--output", "tty", "x"},
+        Texts{"--devices", "1,1", "x"},
+        Texts{"--devices", "1,", "x"},
+        Texts{"--env", "NAME", "x"},
+        Texts{"--env", "=x", "x"},
+        Texts{"--env", "RANK=1", "x"},
+        Texts{"--rdzv-conf", "timeout", "x"},
+        Texts{"--completion", "csh"},
+        Texts{"-z", "x"},
+        Texts{"--nonsense", "x"}}) {
+    CAPTURE(arguments);
+    CHECK_THAT(
+        usage_error_of(arguments), ContainsSubstring("(see ddprun --help)"));
+  }
+}
+
+TEST_CASE("names that are not known are answered by near ones", "[unit]") {
+  CHECK_THAT(
+      usage_error_of({"--nproc-pre-node", "2", "x"}),
+      ContainsSubstring("did you mean --nproc-per-node?"));
+  CHECK_THAT(
+      usage_error_of({"--bind-too=node", "x"}),
+      ContainsSubstring("did you mean --bind-to?"));
+  const std::string far = usage_error_of({"--wallpaper", "x"});
+  CHECK_THAT(far, ContainsSubstring("no option --wallpaper"));
+  CHECK(far.find("did you mean") == std::string::npos);
+  const std::string two = usage_error_of({"--rdzv-e", "h", "--rdzv-", "x"});
+  CHECK_THAT(
+      two,
+      ContainsSubstring("--rdzv- could be one of --rdzv-id, --rdzv-backend, "
+                        "--rdzv-endpoint, --rdzv-conf"));
+}
+
+TEST_CASE("edit distance", "[unit]") {
+  CHECK(edit_distance("", "") == 0);
+  CHECK(edit_distance("abc", "abc") == 0);
+  CHECK(edit_distance("", "abc") == 3);
+  CHECK(edit_distance("abc", "") == 3);
+  CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(edit_distance("per", "pre") == 2);
+}
+
+TEST_CASE("streams are chosen for all or for some local ranks", "[unit]") {
+  const LaunchOptions all = parse({"-r3", "--tee", "1", "x"});
+  CHECK(all.output.redirects.of(17) == 3);
+  CHECK(all.output.tee.of(0) == 1);
+  const LaunchOptions some = parse({"-t", "0:1,10-12:3", "-r=1:2", "x"});
+  CHECK(some.output.tee.of(0) == 1);
+  CHECK(some.output.tee.of(1) == 0);
+  CHECK(some.output.tee.of(9) == 0);
+  CHECK(some.output.tee.of(10) == 3);
+  CHECK(some.output.tee.of(12) == 3);
+  CHECK(some.output.tee.of(13) == 0);
+  CHECK(some.output.redirects.of(1) == 2);
+  CHECK(
+      parse({"--nproc", "8", "--local-ranks-filter", "0,4-6", "x"})
+          .output.shown_ranks == std::set<int>{0, 4, 5, 6});
+}
+
+TEST_CASE("output options mean what they say", "[unit]") {
+  const OutputOptions output = parse({"--log-dir",
+                                      "logs",
+                                      "--log-max-size=10m",
+                                      "--tee",
+                                      "3",
+                                      "--output",
+                                      "pty",
+                                      "--log-line-prefix",
+                                      "- ${rank} ",
+                                      "--duplicate-stdout-filters",
+                                      "a,,b,c,",
+                                      "--duplicate_stderr_filters=error",
+                                      "x"})
+                                   .output;
+  CHECK(output.log_dir == "logs");
+  CHECK(output.log_max_bytes == 10 << 20);
+  CHECK(output.mode == OutputMode::kPty);
+  CHECK(output.has_line_prefix);
+  CHECK(output.line_prefix == "- ${rank} ");
+  CHECK(output.stdout_filters == Texts{"a,b", "c"});
+  CHECK(output.stderr_filters == Texts{"error"});
+  CHECK(parse({"--log-max-size", "2G", "x"}).output.log_max_bytes == 2LL << 30);
+  CHECK(parse({"--output", "raw", "x"}).output.mode == OutputMode::kRaw);
+}
+
+TEST_CASE("an empty prefix is a prefix", "[unit]") {
+  const std::map<std::string, std::string> environment = {
+      {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "<${rank}>"}};
+  const OutputOptions given =
+      parse({"--log-line-prefix=", "x"}, environment).output;
+  CHECK(given.has_line_prefix);
+  CHECK(given.line_prefix.empty());
+  CHECK(parse({"x"}, environment).output.line_prefix == "<${rank}>");
+}
+
+TEST_CASE("placement options mean what they say", "[unit]") {
+  const LaunchOptions options = parse(
+      {"--bind-to",
+       "core-complex",
+       "--omp=keep",
+       "--devices",
+       "3,GPU-1f",
+       "--env",
+       "A=1=2",
+       "--env=B=",
+       "x"});
+  CHECK(options.binding == Binding::kCoreComplex);
+  CHECK(options.omp_threads == -1);
+  CHECK(options.devices == "3,GPU-1f");
+  using Variables = std::vector<std::pair<std::string, std::string>>;
+  CHECK(options.env == Variables{{"A", "1=2"}, {"B", ""}});
+  CHECK(parse({"--numa-binding", "share", "x"}).binding == Binding::kShare);
+  CHECK(parse({"--omp", "4", "x"}).omp_threads == 4);
+  CHECK(parse({"--devices=", "x"}).devices == "");
+}
+
+TEST_CASE("failure options mean what they say", "[unit]") {
+  using std::chrono::milliseconds;
+  const LaunchOptions options = parse(
+      {"--max-restarts",
+       "3",
+       "--master-port",
+       "29500",
+       "--start-timeout=1.5",
+       "--hang-timeout",
+       "600",
+       "--report",
+       "r.json",
+       "--dry-run",
+       "x"});
+  CHECK(options.max_restarts == 3);
+  CHECK(options.start_timeout == milliseconds(1500));
+  CHECK(options.hang_timeout == milliseconds(600000));
+  CHECK(options.report == "r.json");
+  CHECK(options.dry_run);
+  CHECK(options.notes.empty());
+}
+
+TEST_CASE("the kind of program follows from the options", "[unit]") {
+  CHECK(parse({"-m", "x"}).kind == ProgramKind::kModule);
+  CHECK(parse({"--no-python", "x"}).kind == ProgramKind::kExecutable);
+  CHECK(parse({"--no-python", "--run-path", "x"}).kind == ProgramKind::kScript);
+  CHECK_THAT(
+      usage_error_of({"-m", "--no_python", "x"}),
+      ContainsSubstring("-m and --no_python exclude each other"));
+}
+
+TEST_CASE("raw output excludes what ddprun does to output", "[unit]") {
+  for (const char* option :
+       {"--redirects=3",
+        "--tee=1",
+        "--log-line-prefix=x",
+        "--local-ranks-filter=0",
+        "--duplicate-stdout-filters=x",
+        "--duplicate-stderr-filters=x"}) {
+    CAPTURE(option);
+    CHECK_THAT(
+        usage_error_of({option, "--output", "raw", "x"}),
+        ContainsSubstring("exclude each other"));
+  }
+  CHECK(usage_error_of({"--tee=0", "--output", "raw", "x"}) == "no error");
+}
+
+TEST_CASE("a job has one node", "[unit]") {
+  CHECK(parse({"--nnodes", "1", "--node-rank", "0", "x"}).nnodes == 1);
+  CHECK(parse({"--nnodes=1:1", "x"}).nnodes == 1);
+  for (const char* nodes : {"2", "1:4", "2:2"}) {
+    CHECK_THAT(
+        usage_error_of({"--nnodes", nodes, "x"}),
+        ContainsSubstring("mpirun, srun or variables"));
+  }
+}
+
+TEST_CASE("--standalone ignores where nodes would meet", "[unit]") {
+  const LaunchOptions options = parse(
+      {"--standalone",
+       "--master-addr",
+       "elsewhere",
+       "--master-port=29500",
+       "--rdzv-id=id",
+       "--rdzv-endpoint",
+       "elsewhere:29400",
+       "--node-rank=3",
+       "x"});
+  CHECK(options.standalone);
+  CHECK(options.master_addr == "127.0.0.1");
+  CHECK(options.master_port == 0);
+  CHECK(options.run_id.empty());
+}
+
+TEST_CASE("each rank needs a GPU where it sees its own alone", "[unit]") {
+  const Texts arguments = {
+      "--nproc-per-node", "3", "--virtual-local-rank", "x"};
+  CHECK_THAT(
+      usage_error_of(arguments, {{"CUDA_VISIBLE_DEVICES", "GPU-1,GPU-2"}}),
+      ContainsSubstring("3 ranks, but"));
+  CHECK_THAT(
+      usage_error_of(arguments, {{"CUDA_VISIBLE_DEVICES", ""}}),
+      ContainsSubstring("0 GPUs are visible"));
+}
+
+TEST_CASE(
+    "options of torchrun without effect are noted if they mislead",
+    "[unit]") {
+  const LaunchOptions silent = parse(
+      {"--rdzv-backend=c10d",
+       "--rdzv-endpoint=localhost:0",
+       "--rdzv-id=job1",
+       "--rdzv-conf=timeout=9,is_host=1",
+       "--start-method=fork",
+       "--monitor-interval=5",
+       "--event-log-handler=null",
+       "--signals-to-handle=SIGTERM,SIGINT",
+       "x"});
+  CHECK(silent.notes.empty());
+  CHECK(silent.run_id == "job1");
+  const LaunchOptions noted = parse(
+      {"--event-log-handler=console",
+       "--logs-specs=mine",
+       "--signals-to-handle=SIGTERM,SIGUSR1",
+       "--log-max-size=1M",
+       "--local-ranks-filter=5",
+       "x"});
+  REQUIRE(noted.notes.size() == 5);
+  CHECK_THAT(noted.notes[0], ContainsSubstring("--log-max-size"));
+  CHECK_THAT(noted.notes[1], ContainsSubstring("no output is shown"));
+  CHECK_THAT(noted.notes[2], ContainsSubstring("console has no effect"));
+  CHECK_THAT(noted.notes[3], ContainsSubstring("mine has no effect"));
+  CHECK_THAT(noted.notes[4], ContainsSubstring("SIGUSR1 is passed on"));
+}
+
+TEST_CASE("ranks can follow the CPUs", "[unit]") {
+  CHECK(
+      parse({"--nproc-per-node", "cpu", "x"}).nproc_per_node ==
+      available_cpus());
+}
+
+TEST_CASE("options are read in far less than a millisecond", "[unit]") {
+  using Clock = std::chrono::steady_clock;
+  auto best = std::chrono::nanoseconds::max();
+  for (int i = 0; i < 50; ++i) {
+    const auto start = Clock::now();
+    parse({"--nproc-per-node", "4", "--tee=3", "--max-restarts", "2", "x"});
+    best = std::min<std::chrono::nanoseconds>(best, Clock::now() - start);
+  }
+  INFO("the fastest of 50: " << best.count() << " ns");
+  CHECK(best < std::chrono::milliseconds(1));
+}
+
+TEST_CASE("options of torchrun 2.11 are known", "[unit]") {
+  for (const char* argument :
+       {"--nnodes=1",
+        "--nproc_per_node=2",
+        "--rdzv_backend=c10d",
+        "--rdzv_endpoint=localhost:0",
+        "--rdzv_id=a",
+        "--rdzv_conf=a=b",
+        "--standalone",
+        "--max_restarts=1",
+        "--monitor_interval=1",
+        "--start_method=spawn",
+        "--event_log_handler=null",
+        "--role=a",
+        "--module",
+        "--no_python",
+        "--run_path",
+        "--log_dir=a",
+        "--redirects=3",
+        "--tee=3",
+        "--local_ranks_filter=0",
+        "--duplicate_stdout_filters=a",
+        "--duplicate_stderr_filters=a",
+        "--node_rank=0",
+        "--master_addr=a",
+        "--master_port=1",
+        "--local_addr=a",
+        "--logs_specs=a",
+        "--numa_binding=node",
+        "--signals_to_handle=SIGTERM",
+        "--virtual_local_rank"}) {
+    CAPTURE(argument);
+    CHECK(usage_error_of({argument, "x"}) == "no error");
+    std::string dashes = argument;
+    std::replace(dashes.begin(), dashes.end(), '_', '-');
+    CHECK(usage_error_of({dashes, "x"}) == "no error");
+  }
+}

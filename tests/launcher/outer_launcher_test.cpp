@@ -1,0 +1,238 @@
+// What started ddprun. The environments are those of real launches.
+#include <tests/support/catch_plain.h>
+
+#include <launcher/command_line/outer_launcher.h>
+#include <launcher/launch_error.h>
+#include <tests/launcher/option_parsing.h>
+
+using namespace ddp;
+using namespace ddp::test;
+using Variables = std::map<std::string, std::string>;
+
+namespace {
+
+// Open MPI 4.1, rank 1 of 2 on one node.
+const Variables kMpirun = {
+    {"OMPI_APP_CTX_NUM_PROCS", "2"},
+    {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+    {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+    {"OMPI_COMM_WORLD_NODE_RANK", "1"},
+    {"OMPI_COMM_WORLD_RANK", "1"},
+    {"OMPI_COMM_WORLD_SIZE", "2"},
+    {"OMPI_MCA_orte_num_nodes", "1"},
+    {"PMIX_NAMESPACE", "253231105"},
+    {"PMIX_RANK", "1"}};
+
+// Slurm 22.05, task 3 of 4 on two nodes.
+const Variables kSrun = {
+    {"SLURM_JOB_ID", "14"},
+    {"SLURM_JOB_NUM_NODES", "2"},
+    {"SLURM_LOCALID", "1"},
+    {"SLURM_NNODES", "2"},
+    {"SLURM_NODEID", "1"},
+    {"SLURM_NPROCS", "4"},
+    {"SLURM_NTASKS", "4"},
+    {"SLURM_PROCID", "3"},
+    {"SLURM_STEPID", "0"},
+    {"SLURM_STEP_ID", "0"},
+    {"SLURM_STEP_NODELIST", "n[0-1]"},
+    {"SLURM_STEP_NUM_NODES", "2"},
+    {"SLURM_STEP_NUM_TASKS", "4"},
+    {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
+    {"SLURM_TASKS_PER_NODE", "2(x2)"}};
+
+// The same, with some changed.
+Variables with(Variables variables, const Variables& changes) {
+  for (const auto& [name, value] : changes) {
+    variables[name] = value;
+  }
+  return variables;
+}
+
+// The sbatch script of that job.
+Variables script() {
+  Variables variables = with(kSrun, {{"SLURM_PROCID", "0"}});
+  for (auto it = variables.begin(); it != variables.end();) {
+    it = it->first.rfind("SLURM_STEP", 0) == 0 ? variables.erase(it) : ++it;
+  }
+  return variables;
+}
+
+// "refused: ..." or the note, as for `ddprun ./train`.
+std::string verdict(const Variables& variables) {
+  const auto launcher = find_outer_launcher(environment_of(variables));
+  if (!launcher) {
+    return "none";
+  }
+  try {
+    return check_outer_launcher(*launcher, "./train");
+  } catch (const LaunchError& error) {
+    CHECK(error.exit_code() == kExitUsage);
+    CHECK(std::string(error.what()).find('\n') == std::string::npos);
+    return std::string("refused: ") + error.what();
+  }
+}
+
+const Variables kOneTask = {
+    {"SLURM_STEP_NUM_TASKS", "1"},
+    {"SLURM_STEP_NUM_NODES", "1"},
+    {"SLURM_NODEID", "0"},
+    {"SLURM_STEP_TASKS_PER_NODE", "1"}};
+
+} // namespace
+
+TEST_CASE("a user's shell is no outer launcher", "[unit]") {
+  CHECK(verdict({{"PATH", "/bin"}, {"RANK", "0"}}) == "none");
+  // ddprun in a rank of torchrun:
+  CHECK(
+      verdict(
+          {{"RANK", "1"},
+           {"LOCAL_RANK", "1"},
+           {"WORLD_SIZE", "2"},
+           {"MASTER_ADDR", "127.0.0.1"},
+           {"KUBERNETES_SERVICE_HOST", "10.0.0.1"}}) == "none");
+}
+
+TEST_CASE("several tasks on a node are refused", "[unit]") {
+  CHECK_THAT(
+      verdict(kMpirun),
+      ContainsSubstring("refused: mpirun started ddprun as one of 2 tasks on "
+                        "this node") &&
+          ContainsSubstring("(mpirun -n N ./train)"));
+  CHECK_THAT(
+      verdict(kSrun),
+      ContainsSubstring("refused: srun started ddprun as one of 2 tasks on "
+                        "this node") &&
+          ContainsSubstring("(srun --ntasks-per-node=N ./train)") &&
+          ContainsSubstring("--ntasks-per-node=1"));
+  CHECK_THAT(
+      verdict(
+          {{"PMI_RANK", "1"},
+           {"PMI_SIZE", "6"},
+           {"MPI_LOCALRANKID", "1"},
+           {"MPI_LOCALNRANKS", "3"}}),
+      ContainsSubstring("refused: mpiexec started ddprun as one of 3"));
+  CHECK_THAT(
+      verdict({{"PALS_RANKID", "1"}, {"PMI_SIZE", "6"}}),
+      ContainsSubstring("refused: PALS's mpiexec started ddprun as one of 6"));
+}
+
+TEST_CASE("one task on each of several nodes is refused", "[unit]") {
+  CHECK_THAT(
+      verdict(with(
+          kMpirun,
+          {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+           {"OMPI_MCA_orte_num_nodes", "2"}})),
+      ContainsSubstring("refused: mpirun started ddprun on 2 nodes"));
+  CHECK_THAT(
+      verdict(with(
+          kSrun,
+          {{"SLURM_STEP_NUM_TASKS", "2"},
+           {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}})),
+      ContainsSubstring("refused: srun started ddprun on 2 nodes") &&
+          ContainsSubstring("docs/multi-node.md"));
+  CHECK_THAT(
+      verdict(
+          {{"FLUX_TASK_RANK", "1"},
+           {"FLUX_JOB_SIZE", "2"},
+           {"FLUX_JOB_NNODES", "2"}}),
+      ContainsSubstring("refused: flux run started ddprun on 2 nodes"));
+  CHECK_THAT(
+      verdict(
+          {{"RANK", "1"},
+           {"WORLD_SIZE", "4"},
+           {"MASTER_ADDR", "job-master-0"},
+           {"KUBERNETES_SERVICE_HOST", "10.0.0.1"}}),
+      ContainsSubstring("refused: Kubernetes started ddprun on 4 pods"));
+}
+
+TEST_CASE("tasks are counted on the node where ddprun is", "[unit]") {
+  const Variables uneven = with(
+      kSrun,
+      {{"SLURM_STEP_NUM_TASKS", "5"},
+       {"SLURM_STEP_NUM_NODES", "3"},
+       {"SLURM_STEP_TASKS_PER_NODE", "2(x2),1"}});
+  CHECK_THAT(
+      verdict(with(uneven, {{"SLURM_NODEID", "1"}})),
+      ContainsSubstring("one of 2 tasks on this node"));
+  CHECK_THAT(
+      verdict(with(uneven, {{"SLURM_NODEID", "2"}})),
+      ContainsSubstring("srun started ddprun on 3 nodes"));
+}
+
+TEST_CASE("a node where mpirun itself is has no task", "[unit]") {
+  CHECK_THAT(
+      verdict(with(kMpirun, {{"OMPI_MCA_orte_num_nodes", "2"}})),
+      ContainsSubstring("one of 2 tasks on this node"));
+}
+
+TEST_CASE("one task on one node is fine", "[unit]") {
+  CHECK(
+      verdict(with(
+          kMpirun,
+          {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+           {"OMPI_COMM_WORLD_SIZE", "1"}})) == "");
+  CHECK(verdict(with(kSrun, kOneTask)) == "");
+  CHECK(
+      verdict(
+          {{"RANK", "0"},
+           {"WORLD_SIZE", "1"},
+           {"MASTER_ADDR", "localhost"},
+           {"KUBERNETES_SERVICE_HOST", "10.0.0.1"}}) == "");
+}
+
+TEST_CASE("MPI comes before the Slurm step it runs in", "[unit]") {
+  Variables both = kSrun; // of the daemon that mpirun started
+  both.insert(kMpirun.begin(), kMpirun.end());
+  both["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
+  both["OMPI_COMM_WORLD_SIZE"] = "1";
+  CHECK(verdict(both) == "");
+}
+
+TEST_CASE("a script of Slurm is no step", "[unit]") {
+  CHECK_THAT(
+      verdict(script()),
+      ContainsSubstring("2 nodes, of which this one alone is used"));
+  for (const char* id : {"4294967290", "4294967291", "4294967292"}) {
+    CHECK_THAT(
+        verdict(with(script(), {{"SLURM_STEP_ID", id}})),
+        ContainsSubstring("this one alone is used"));
+  }
+  CHECK(verdict(with(script(), {{"SLURM_JOB_NUM_NODES", "1"}})) == "");
+}
+
+TEST_CASE("ranks do not inherit which outer task they are", "[unit]") {
+  for (const auto* variables : {&kMpirun, &kSrun}) {
+    for (const auto& [name, value] : *variables) {
+      const bool of_job = name == "SLURM_JOB_ID" || name == "SLURM_NNODES" ||
+          name == "SLURM_JOB_NUM_NODES";
+      CAPTURE(name);
+      CHECK(describes_outer_task(name) == !of_job);
+    }
+  }
+  for (const char* name :
+       {"OMPI_MCA_pmix",
+        "OMPI_MCA_ess_base_vpid",
+        "OMPI_MCA_orte_ess_num_procs",
+        "OMPI_MCA_orte_launch",
+        "OMPI_UNIVERSE_SIZE",
+        "PMIX_SERVER_URI41",
+        "PMI_FD",
+        "MPI_LOCALNRANKS",
+        "MV2_COMM_WORLD_RANK",
+        "SLURM_GTIDS"}) {
+    CAPTURE(name);
+    CHECK(describes_outer_task(name));
+  }
+  for (const char* name :
+       {"OMPI_MCA_btl",
+        "OMPI_MCA_orte_tmpdir_base",
+        "PMIX_MCA_gds",
+        "SLURM_JOB_NODELIST",
+        "SLURM_CPUS_ON_NODE",
+        "PATH",
+        "RANK"}) {
+    CAPTURE(name);
+    CHECK_FALSE(describes_outer_task(name));
+  }
+}

@@ -1,0 +1,228 @@
+// The pump, with pipes in this process.
+#include <tests/support/catch_plain.h>
+
+#include <tests/launcher/pump_fixture.h>
+
+using namespace ddp;
+using namespace ddp::test;
+using Texts = std::vector<std::string>;
+namespace fs = std::filesystem;
+
+TEST_CASE("streams go into files as well, or alone", "[unit]") {
+  const TemporaryFolder folder;
+  OutputOptions options = files_in(folder);
+  options.redirects.all = 2;
+  options.tee.ranks[1] = 3;
+  PumpTest test(options);
+  for (int rank : {0, 1}) {
+    for (Stream stream : {Stream::kOut, Stream::kErr}) {
+      say(test.rank(rank, stream, 4),
+          "10%\r20%\r" + std::to_string(rank) + "\npart");
+    }
+  }
+  test.finish();
+  const std::string raw = "10%\r20%\r";
+  CHECK(lines_of(test.out.text()).size() == 4);
+  CHECK(count_of(test.out.text(), "[0] 0\n") == 1);
+  CHECK(count_of(test.out.text(), "[1] part\n") == 1);
+  CHECK(test.err.text() == "[1] 1\n[1] part\n"); // tee'd goes before redirected
+  CHECK(read_text(folder / "logs/attempt_4/0/stderr.log") == raw + "0\npart");
+  CHECK(read_text(folder / "logs/attempt_4/1/stderr.log") == raw + "1\npart");
+  CHECK(read_text(folder / "logs/attempt_4/1/stdout.log") == raw + "1\npart");
+  CHECK_FALSE(fs::exists(folder / "logs/attempt_4/0/stdout.log"));
+}
+
+TEST_CASE("lines that contain a text go into a file of their own", "[unit]") {
+  const TemporaryFolder folder;
+  OutputOptions options = files_in(folder);
+  options.tee.ranks = {{0, 1}, {1, 2}};
+  options.shown_ranks = {1};
+  options.stdout_filters = {"loss", "error"};
+  PumpTest test(options);
+  say(test.rank(0), "loss 1\nnothing\nan error\nlo");
+  say(test.rank(1), "loss of a rank without files\n");
+  say(test.rank(1, Stream::kErr), "loss on another stream\n");
+  test.finish();
+  CHECK(
+      read_text(folder / "logs/attempt_0/filtered_stdout.log") ==
+      "[0] loss 1\n[0] an error\n");
+  CHECK_FALSE(fs::exists(folder / "logs/attempt_0/filtered_stderr.log"));
+}
+
+TEST_CASE("only chosen ranks are shown", "[unit]") {
+  const TemporaryFolder folder;
+  OutputOptions options = files_in(folder);
+  options.shown_ranks = {1};
+  options.tee.all = 3;
+  PumpTest test(options);
+  say(test.rank(0, Stream::kErr), "not shown\n");
+  say(test.rank(1, Stream::kErr), "shown\n");
+  test.drain();
+  CHECK(test.pump->last_lines(0) == Texts{"not shown"});
+  test.finish();
+  CHECK(test.err.text() == "[1] shown\n");
+  CHECK(read_text(folder / "logs/attempt_0/0/stderr.log") == "not shown\n");
+}
+
+TEST_CASE("each attempt has streams of its own", "[unit]") {
+  PumpTest test;
+  Texts expected;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const FileDescriptor held = test.rank(1, Stream::kErr, attempt);
+    CHECK(test.pump->last_lines(1).empty());
+    const std::string name = "attempt " + std::to_string(attempt);
+    say(held, name + "\nlast words");
+    CHECK_FALSE(readable(test.pump->drained_fd(), 0));
+    test.drain(); // though the pipe is still open
+    CHECK(test.pump->last_lines(1) == Texts{name, "last words"});
+    CHECK(write(held.get(), "x", 1) == -1); // and has no reader any more
+    expected.insert(expected.end(), {"[1] " + name, "[1] last words"});
+  }
+  CHECK(test.pump->last_lines(0).empty());
+  test.finish();
+  CHECK(lines_of(test.err.text()) == expected);
+}
+
+TEST_CASE("a pipe that has ended wakes nobody", "[unit]") {
+  PumpTest test;
+  Pipe pipe = make_pipe();
+  const FileDescriptor copy(dup(pipe.read_end.get())); // as a fork makes
+  test.pump->add(std::move(pipe.read_end), {0, 0, Stream::kOut, 0});
+  say(pipe.write_end, "part");
+  pipe.write_end.reset();
+  test.out.until("[0] part\n");
+  const std::clock_t before = std::clock();
+  CHECK_FALSE(readable(test.pump->done_fd(), 300));
+  CHECK(std::clock() - before < CLOCKS_PER_SEC / 10);
+  test.finish();
+}
+
+TEST_CASE("messages come after what ranks wrote before", "[unit]") {
+  PumpTest test;
+  const FileDescriptor rank = test.rank(0, Stream::kErr);
+  for (int i = 0; i < 300; ++i) {
+    const std::string number = std::to_string(i);
+    say(rank, number + "\n");
+    test.pump->message("ddprun: " + number + "\nsecond line");
+  }
+  test.finish();
+  const std::string& text = test.err.text();
+  for (int i = 0; i < 300; ++i) {
+    const std::string number = std::to_string(i);
+    const size_t line = text.find("[0] " + number + "\n");
+    const size_t message = text.find("ddprun: " + number + "\nsecond line\n");
+    REQUIRE(line < message);
+    REQUIRE(message < text.size());
+  }
+}
+
+TEST_CASE("a reader that does not read costs no memory", "[unit]") {
+  const TemporaryFolder folder;
+  OutputOptions options = files_in(folder);
+  options.redirects.ranks[1] = 1;
+  PumpTest test(options);
+  const size_t much = 20'000'000;
+  const FileDescriptor held = test.rank(0);
+  const size_t taken = flood(held, much);
+  CHECK(taken > 1'000'000);
+  CHECK(taken < 2'000'000);
+  // All else goes on.
+  CHECK(flood(test.rank(1), much) >= much);
+  say(test.rank(0, Stream::kErr), "what went wrong\n");
+  test.pump->message("ddprun: news");
+  test.err.until("ddprun: news\n");
+  test.drain();
+  CHECK(test.pump->last_lines(0) == Texts{"what went wrong"});
+  test.pump->finish();
+  CHECK_FALSE(readable(test.pump->done_fd(), 100));
+  const size_t expected = taken + 4 * taken / 4096; // with prefixes
+  test.out.until_size(expected);
+  CHECK(readable(test.pump->done_fd(), kPatience));
+  test.finish();
+  CHECK(test.out.text().size() == expected);
+  CHECK(fs::file_size(folder / "logs/attempt_0/1/stdout.log") >= much);
+}
+
+TEST_CASE("shared descriptors stay as they are", "[unit]") {
+  PumpTest test;
+  say(test.rank(0), "text\n");
+  test.out.until("text");
+  CHECK((fcntl(test.out_pipe.write_end.get(), F_GETFL) & O_NONBLOCK) == 0);
+  test.finish();
+}
+
+TEST_CASE("sockets are written without waiting", "[unit]") {
+  int ends[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  FileDescriptor ours(ends[0]);
+  Reader reader{FileDescriptor(ends[1])};
+  size_t taken = 0;
+  {
+    OutputPump pump({}, kTwoRanks, ours.get(), ours.get());
+    pump.start();
+    Pipe pipe = make_pipe();
+    pump.add(std::move(pipe.read_end), {0, 0, Stream::kOut, 0});
+    taken = flood(pipe.write_end, 20'000'000);
+    CHECK(taken < 3'000'000);
+    pump.drain(); // also now, which a write that waits would prevent
+    CHECK(readable(pump.drained_fd(), kPatience));
+    CHECK((fcntl(ours.get(), F_GETFL) & O_NONBLOCK) == 0);
+    pump.message("ddprun: the end");
+    reader.until("ddprun: the end\n");
+  }
+  CHECK(reader.text().size() == taken + 4 * taken / 4096 + 16);
+}
+
+TEST_CASE("a lost standard error is told on standard output", "[unit]") {
+  PumpTest test;
+  test.err.close();
+  test.pump->message("ddprun: to nobody");
+  test.out.until("cannot write to standard error");
+  say(test.rank(1), "goes on\n");
+  test.out.until("[1] goes on\n");
+  test.finish();
+}
+
+TEST_CASE("streams that lead to one place never mix", "[unit]") {
+  PumpTest test;
+  FileDescriptor copy(dup(test.out_pipe.write_end.get()));
+  test.pump = std::make_unique<OutputPump>(
+      OutputOptions(), kTwoRanks, test.out_pipe.write_end.get(), copy.get());
+  test.pump->start();
+  FileDescriptor rank = test.rank(0);
+  say(rank, std::string(100'000, 'x'));
+  test.out.until("x"); // the line's first piece
+  test.pump->message("ddprun: news");
+  say(rank, std::string(100'000, 'x'));
+  test.out.until("news");
+  rank.reset();
+  test.drain();
+  copy.reset();
+  test.finish();
+  size_t size = 0;
+  for (const std::string& line : lines_of(test.out.text())) {
+    if (line != "ddprun: news") {
+      REQUIRE(line.substr(0, 5) == "[0] x");
+      REQUIRE(line.find_first_not_of('x', 4) == std::string::npos);
+      size += line.size() - 4;
+    }
+  }
+  CHECK(size == 200'000);
+}
+
+TEST_CASE("lines stay whole where there is no terminal", "[unit]") {
+  PumpTest test;
+  const FileDescriptor first = test.rank(0);
+  say(first, "a prompt: ");
+  const FileDescriptor second = test.rank(1);
+  const auto start = Clock::now();
+  for (int i = 0; Clock::now() - start < std::chrono::milliseconds(400); ++i) {
+    const std::string line = "line " + std::to_string(i) + "\n";
+    say(second, line);
+    test.out.until(line);
+  }
+  say(first, "answered\n");
+  test.finish();
+  CHECK(count_of(test.out.text(), "[0] a prompt: answered\n") == 1);
+  CHECK(count_of(test.out.text(), "prompt") == 1);
+}

@@ -1,0 +1,116 @@
+// What a command runs.
+#include <tests/support/catch_plain.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
+
+#include <launcher/command_line/program.h>
+#include <launcher/launch_error.h>
+#include <tests/launcher/option_parsing.h>
+
+using namespace ddp;
+using namespace ddp::test;
+using Texts = std::vector<std::string>;
+
+namespace {
+
+std::string failure_of(
+    ProgramKind kind,
+    const Texts& command,
+    const std::map<std::string, std::string>& environment = {}) {
+  try {
+    resolve_program(kind, command, environment_of(environment));
+  } catch (const LaunchError& error) {
+    return std::to_string(error.exit_code()) + ": " + error.what();
+  }
+  return "none";
+}
+
+class Script {
+ public:
+  Script()
+      : path_(
+            std::filesystem::temp_directory_path() /
+            ("ddprun-script-" + std::to_string(getpid()) + ".py")) {
+    std::ofstream(path_) << "pass\n";
+  }
+  ~Script() {
+    std::filesystem::remove(path_);
+  }
+  std::string path() const {
+    return path_;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Any executable will do for Python.
+const std::map<std::string, std::string> kPython = {{"PYTHON_EXEC", "/bin/sh"}};
+
+} // namespace
+
+TEST_CASE("Python runs scripts and modules", "[unit]") {
+  const Script script;
+  const auto lookup = environment_of(kPython);
+  const auto arguments = [&](ProgramKind kind, const Texts& command) {
+    const Program program = resolve_program(kind, command, lookup);
+    CHECK(program.file == "/bin/sh");
+    return program.arguments;
+  };
+  CHECK(
+      arguments(ProgramKind::kDetect, {script.path(), "-u", "1"}) ==
+      Texts{"/bin/sh", "-u", script.path(), "-u", "1"});
+  CHECK(
+      arguments(ProgramKind::kModule, {"package.train", "1"}) ==
+      Texts{"/bin/sh", "-u", "-m", "package.train", "1"});
+  CHECK(
+      arguments(ProgramKind::kScript, {"/bin/cat"}) ==
+      Texts{"/bin/sh", "-u", "/bin/cat"});
+}
+
+TEST_CASE("programs run as they are", "[unit]") {
+  const auto lookup = environment_of(kPython);
+  for (const ProgramKind kind :
+       {ProgramKind::kDetect, ProgramKind::kExecutable}) {
+    const Program program = resolve_program(kind, {"sh", "train.py"}, lookup);
+    CHECK(program.file.back() == 'h');
+    CHECK(program.file.find('/') != std::string::npos);
+    CHECK(program.arguments == Texts{"sh", "train.py"});
+  }
+  const Script script; // which nobody may execute
+  CHECK_THAT(
+      failure_of(ProgramKind::kExecutable, {script.path()}),
+      ContainsSubstring("126: " + script.path()));
+}
+
+TEST_CASE("what is missing is named", "[unit]") {
+  CHECK(
+      failure_of(ProgramKind::kDetect, {"none/train.py"}, kPython) ==
+      "127: none/train.py: no such Python script");
+  CHECK(
+      failure_of(ProgramKind::kScript, {"none/train"}, kPython) ==
+      "127: none/train: no such Python script");
+  CHECK_THAT(
+      failure_of(
+          ProgramKind::kModule, {"train"}, {{"PYTHON_EXEC", "/none/python3"}}),
+      ContainsSubstring("127: /none/python3: no such program (PYTHON_EXEC "));
+  CHECK_THAT(
+      failure_of(ProgramKind::kDetect, {"/none/train"}, kPython),
+      ContainsSubstring("127: /none/train: no such program"));
+}
+
+TEST_CASE("arguments can name the local rank", "[unit]") {
+  const auto second = [](const std::string& text) {
+    return arguments_for({"${local_rank}", text}, 12).at(1);
+  };
+  CHECK(arguments_for({"${local_rank}"}, 1) == Texts{"${local_rank}"});
+  CHECK(second("--log=${local_rank}.log") == "--log=12.log");
+  CHECK(second("${local_rank}/${local_rank}") == "12/12");
+  CHECK(
+      second("$local_ranks ${rank} $HOME $") == "$local_ranks ${rank} $HOME $");
+  CHECK(second("kill $$ $local_rank") == "kill $$ $local_rank");
+  CHECK(second("") == "");
+}

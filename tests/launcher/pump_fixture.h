@@ -1,0 +1,228 @@
+// A pump with pipes or a terminal in this process, for tests.
+#pragma once
+
+#include <fcntl.h>
+#include <launcher/output/output_pump.h>
+#include <launcher/output/pseudo_terminal.h>
+#include <poll.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <termios.h>
+#include <tests/launcher/launched_job.h>
+#include <tests/support/temporary_folder.h>
+#include <unistd.h>
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ddp::test {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kPatience = 10000; // ms
+const JobNames kTwoRanks = {2, "trainer", 1, "box"};
+
+inline bool readable(int fd, int milliseconds) {
+  pollfd polled{fd, POLLIN, 0};
+  return poll(&polled, 1, milliseconds) > 0;
+}
+
+// What a reader of ddprun's output gets.
+class Reader {
+ public:
+  explicit Reader(FileDescriptor fd) : fd_(std::move(fd)) {}
+
+  const std::string& text() const {
+    return text_;
+  }
+
+  void until(const std::string& part) {
+    while (text_.find(part) == std::string::npos) {
+      if (!readable(fd_.get(), kPatience)) {
+        throw std::runtime_error("no '" + part + "' in: " + text_);
+      }
+      if (!once()) {
+        throw std::runtime_error("the end before '" + part + "': " + text_);
+      }
+    }
+  }
+
+  const std::string& to_end() {
+    while (fd_ && readable(fd_.get(), kPatience) && once()) {
+    }
+    return text_;
+  }
+
+  // Without waiting.
+  void at_once(const std::string& end) {
+    while (readable(fd_.get(), 0) && once()) {
+    }
+    CHECK(text_.substr(text_.size() - end.size()) == end);
+  }
+
+  void until_size(size_t size) {
+    while (text_.size() < size && readable(fd_.get(), kPatience) && once()) {
+    }
+  }
+
+  void close() {
+    fd_.reset();
+  }
+
+ private:
+  bool once() {
+    char buffer[65536];
+    const ssize_t size = read(fd_.get(), buffer, sizeof buffer);
+    if (size > 0) {
+      text_.append(buffer, static_cast<size_t>(size));
+    }
+    return size > 0;
+  }
+
+  FileDescriptor fd_;
+  std::string text_;
+};
+
+// As in ddprun, while it lasts.
+struct WithoutSigpipe {
+  sighandler_t before = std::signal(SIGPIPE, SIG_IGN);
+  ~WithoutSigpipe() {
+    std::signal(SIGPIPE, before);
+  }
+};
+
+// A pump that writes to two pipes.
+struct PumpTest {
+  WithoutSigpipe without_sigpipe;
+  Pipe out_pipe = make_pipe();
+  Pipe err_pipe = make_pipe();
+  Reader out{std::move(out_pipe.read_end)};
+  Reader err{std::move(err_pipe.read_end)};
+  std::unique_ptr<OutputPump> pump;
+
+  explicit PumpTest(const OutputOptions& options = {}) {
+    pump = std::make_unique<OutputPump>(
+        options, kTwoRanks, out_pipe.write_end.get(), err_pipe.write_end.get());
+    pump->start();
+  }
+
+  FileDescriptor rank(int rank, Stream stream = Stream::kOut, int attempt = 0) {
+    Pipe pipe = make_pipe();
+    pump->add(std::move(pipe.read_end), {rank, rank, stream, attempt});
+    return std::move(pipe.write_end);
+  }
+
+  void drain() {
+    pump->drain();
+    REQUIRE(readable(pump->drained_fd(), kPatience));
+    uint64_t count = 0;
+    REQUIRE(read(pump->drained_fd(), &count, sizeof count) == sizeof count);
+  }
+
+  void finish() {
+    std::thread closing([this] { // which waits until all is read
+      pump.reset();
+      out_pipe.write_end.reset();
+      err_pipe.write_end.reset();
+    });
+    out.to_end();
+    err.to_end();
+    closing.join();
+  }
+};
+
+struct Terminal {
+  FileDescriptor master;
+  FileDescriptor slave;
+  Terminal() {
+    int ours = -1;
+    int theirs = -1;
+    check_call(openpty(&ours, &theirs, nullptr, nullptr, nullptr), "openpty");
+    master = FileDescriptor(ours);
+    slave = FileDescriptor(theirs);
+    termios mode{};
+    tcgetattr(theirs, &mode);
+    cfmakeraw(&mode);
+    tcsetattr(theirs, TCSANOW, &mode);
+  }
+};
+
+struct TerminalTest {
+  Terminal terminal;
+  FileDescriptor to_keep{dup(terminal.slave.get())};
+  Reader reader{std::move(terminal.master)};
+  std::unique_ptr<OutputPump> pump;
+
+  explicit TerminalTest(int patience = kPatience) {
+    setenv("NO_COLOR", "1", 1);
+    pump = std::make_unique<OutputPump>(
+        OutputOptions(),
+        kTwoRanks,
+        terminal.slave.get(),
+        to_keep.get(),
+        std::chrono::milliseconds(patience));
+    pump->start();
+  }
+
+  FileDescriptor rank(int rank) {
+    Pipe pipe = make_pipe();
+    pump->add(std::move(pipe.read_end), {rank, rank, Stream::kOut, 0});
+    return std::move(pipe.write_end);
+  }
+
+  const std::string& finish() {
+    pump->finish();
+    reader.until("the end");
+    pump.reset();
+    return reader.text();
+  }
+};
+
+inline void say(const FileDescriptor& rank, const std::string& text) {
+  REQUIRE(write_all(rank.get(), text) == 0);
+}
+
+// Writes until the pipe takes no more for a second; how much it took.
+inline size_t flood(const FileDescriptor& rank, size_t enough) {
+  fcntl(rank.get(), F_SETFL, O_NONBLOCK);
+  const std::string text(4095, 'x');
+  size_t total = 0;
+  pollfd polled{rank.get(), POLLOUT, 0};
+  while (total < enough && poll(&polled, 1, 1000) > 0) {
+    total += static_cast<size_t>(
+        std::max<ssize_t>(0, write(rank.get(), (text + "\n").data(), 4096)));
+  }
+  return total;
+}
+
+inline std::string prefix_of(const std::string& form, bool coloured = false) {
+  OutputOptions options;
+  options.line_prefix = form;
+  options.has_line_prefix = form != "-";
+  const RankStream rank{7, 3, Stream::kOut, 0};
+  return LinePrefix(options, kTwoRanks, rank, coloured).text(0);
+}
+
+inline OutputOptions files_in(const TemporaryFolder& folder) {
+  OutputOptions options;
+  options.log_dir = folder / "logs";
+  return options;
+}
+
+inline int mode_of(const std::string& path) {
+  struct stat info {};
+  stat(path.c_str(), &info);
+  return info.st_mode & 0777;
+}
+
+} // namespace ddp::test

@@ -1,0 +1,106 @@
+// Attempts after the first.
+#include <tests/support/catch_plain.h>
+
+#include <csignal>
+#include <regex>
+#include <set>
+
+#include <signal.h>
+
+#include <tests/launcher/launched_job.h>
+
+using namespace ddp::test;
+
+namespace {
+
+std::set<std::string> ports(const std::string& text) {
+  std::set<std::string> found;
+  const std::regex form(" port (\\d+)");
+  for (std::sregex_iterator i(text.begin(), text.end(), form), end; i != end;
+       ++i) {
+    found.insert((*i)[1]);
+  }
+  return found;
+}
+
+} // namespace
+
+TEST_CASE("a failed attempt is followed by a fresh one", "[restart]") {
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "3",
+       "--max-restarts",
+       "3",
+       WORKER_PATH,
+       "attempts",
+       "3",
+       "4"});
+  CHECK(job.wait() == 0);
+  for (const char* attempt : {"attempt 0", "attempt 1"}) {
+    CHECK(count_of(job.out(), attempt) >= 1);
+  }
+  CHECK(count_of(job.out(), "attempt 2") == 3);
+  CHECK(count_of(job.out(), "attempt 3") == 0);
+  CHECK(ports(job.out()).size() == 3); // a store of its own each time
+  CHECK_THAT(job.err(), ContainsSubstring("exited with code 3"));
+  CHECK_THAT(job.err(), ContainsSubstring("started again (1 of 3 restarts)\n"));
+  CHECK_THAT(job.err(), ContainsSubstring("started again (2 of 3 restarts)\n"));
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("restarts come to an end", "[restart]") {
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "2",
+       "--max-restarts",
+       "2",
+       WORKER_PATH,
+       "attempts",
+       "3",
+       "4",
+       "5",
+       "6"});
+  CHECK(job.wait() == 5);
+  CHECK(count_of(job.out(), "attempt 2") >= 1);
+  CHECK(count_of(job.out(), "attempt 3") == 0);
+  CHECK_THAT(job.err(), ContainsSubstring("restarts: 2 of 2 were used"));
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("a signal ends a job whatever restarts are left", "[restart]") {
+  LaunchedJob job(
+      {"--nproc-per-node", "2", "--max-restarts", "9", WORKER_PATH, "wait"});
+  job.wait_for_output("ready", 2);
+  job.send(SIGTERM);
+  CHECK(job.wait() == 128 + SIGTERM);
+  CHECK(count_of(job.out(), "ready") == 2);
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("a restart finds nothing of the attempt before", "[restart]") {
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "2",
+       "--max-restarts",
+       "1",
+       "--grace",
+       "0.2",
+       WORKER_PATH,
+       "family"});
+  job.wait_for_output("ready", 2);
+  const pid_t store = job.store();
+  kill(job.worker(1), SIGKILL);
+  job.wait_for_output("ready", 4);
+  CHECK(kill(store, 0) != 0);
+  CHECK(job.store() != store);
+  job.send(SIGINT);
+  job.send(SIGINT);
+  job.wait();
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("what cannot be executed is not tried again", "[restart]") {
+  LaunchedJob job({"--max-restarts", "5", "/dev/null/x"});
+  CHECK(job.wait() == 127);
+  CHECK(count_of(job.err(), "started again") == 0);
+}

@@ -1,0 +1,148 @@
+// What becomes of ranks, without processes.
+#include <tests/support/catch_plain.h>
+
+#include <chrono>
+#include <csignal>
+
+#include <launcher/hang_watch.h>
+#include <launcher/supervisor.h>
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using Signals = Supervisor::Signals;
+using Phase = RankState::Phase;
+
+namespace {
+
+constexpr int kExit1 = 1 << 8; // as from waitpid
+const Supervisor::Time kStart{};
+const Signals kStop = {SIGTERM, SIGCONT};
+const Signals kKill = {SIGKILL};
+
+Supervisor job_of(int ranks) {
+  return Supervisor(ranks, 30s, kStart);
+}
+
+} // namespace
+
+TEST_CASE("a rank's life", "[unit]") {
+  RankState rank;
+  CHECK(rank.phase() == Phase::kRunning);
+  rank.asked_to_stop();
+  CHECK(rank.phase() == Phase::kStopping);
+  rank.killed();
+  CHECK(rank.phase() == Phase::kKilled);
+  rank.asked_to_stop();
+  CHECK(rank.phase() == Phase::kKilled);
+  rank.ended(SIGKILL, 3s);
+  CHECK_FALSE(rank.alive());
+  CHECK(rank.last_phase() == Phase::kKilled);
+  CHECK_FALSE(rank.failed()); // we ended it
+  CHECK(rank.lifetime() == 3s);
+  rank.ended(kExit1, 4s);
+  CHECK(rank.wait_status() == SIGKILL);
+
+  RankState other;
+  other.ended(kExit1, 1s);
+  CHECK(other.failed());
+  RankState good;
+  good.ended(0, 1s);
+  CHECK_FALSE(good.failed());
+}
+
+TEST_CASE("ranks that succeed are left alone", "[unit]") {
+  Supervisor job = job_of(2);
+  CHECK(job.rank_ended(0, 0, false, kStart + 1s) == Signals{});
+  CHECK_FALSE(job.deadline());
+  CHECK(job.alive() == std::vector<int>{1});
+  CHECK(job.rank_ended(1, 0, false, kStart + 9s) == Signals{});
+  CHECK_FALSE(job.running());
+  CHECK(job.reason() == StopReason::kNone);
+}
+
+TEST_CASE("a failure stops the others, and kills them in the end", "[unit]") {
+  Supervisor job = job_of(3);
+  CHECK(job.rank_ended(1, kExit1, false, kStart + 1s) == kStop);
+  CHECK(job.reason() == StopReason::kFailure);
+  CHECK(job.deadline() == kStart + 31s);
+  CHECK(job.rank_ended(0, SIGTERM, false, kStart + 2s) == Signals{});
+  CHECK(job.deadline_passed(kStart + 31s) == kKill);
+  CHECK_FALSE(job.deadline());
+  CHECK(job.rank_ended(2, SIGKILL, false, kStart + 31s) == Signals{});
+  CHECK(job.ended() == std::vector<int>{1, 0, 2});
+  CHECK(job.ranks()[0].last_phase() == Phase::kStopping);
+  CHECK(job.ranks()[2].last_phase() == Phase::kKilled);
+}
+
+TEST_CASE("a victim's end gives the origin time to end", "[unit]") {
+  Supervisor job = job_of(3);
+  CHECK(job.rank_ended(0, kExit1, true, kStart + 1s) == Signals{});
+  CHECK(job.deadline() == kStart + 1s + Supervisor::kSettleTime);
+  SECTION("which it does") {
+    CHECK(job.rank_ended(2, kExit1, false, kStart + 1100ms) == kStop);
+    CHECK(job.ranks()[2].failed());
+    CHECK(job.deadline() == kStart + 31100ms);
+  }
+  SECTION("which another victim does not prolong") {
+    CHECK(job.rank_ended(2, kExit1, true, kStart + 1100ms) == Signals{});
+    CHECK(job.deadline() == kStart + 1s + Supervisor::kSettleTime);
+  }
+  SECTION("which it does not") {
+    CHECK(job.deadline_passed(kStart + 2s) == kStop);
+    CHECK(job.deadline() == kStart + 32s);
+  }
+  SECTION("in which a signal can come") {
+    CHECK(
+        job.asked_to_end(SIGINT, kStart + 1100ms) == Signals{SIGINT, SIGCONT});
+    CHECK(job.reason() == StopReason::kFailure);
+  }
+}
+
+TEST_CASE("signals are passed on, and the second kills", "[unit]") {
+  Supervisor job = job_of(2);
+  CHECK(job.asked_to_end(SIGINT, kStart) == Signals{SIGINT, SIGCONT});
+  CHECK(job.asked_to_end(SIGTERM, kStart + 1s) == kKill);
+  CHECK(job.reason() == StopReason::kSignal);
+  CHECK(job.signal() == SIGINT);
+  // What ends afterwards is no failure.
+  CHECK(job.rank_ended(0, kExit1, false, kStart + 2s) == Signals{});
+  CHECK_FALSE(job.ranks()[0].failed());
+}
+
+TEST_CASE("ranks that hang may say where before they are killed", "[unit]") {
+  Supervisor job = job_of(2);
+  CHECK(job.hang(StopReason::kHang, kStart) == Signals{SIGABRT, SIGCONT});
+  CHECK(job.hang(StopReason::kHang, kStart) == Signals{});
+  CHECK(job.deadline() == kStart + Supervisor::kStackTime);
+  CHECK(job.deadline_passed(kStart + 5s) == kKill);
+  CHECK(job.reason() == StopReason::kHang);
+}
+
+TEST_CASE("progress is any joined rank's", "[unit]") {
+  using Beat = HangWatch::Beat;
+  HangWatch watch(10s, 0s, kStart);
+  CHECK(watch.enabled());
+  const auto at = [](int seconds) {
+    return kStart + std::chrono::seconds(seconds);
+  };
+  // Neither those that do not use ddp nor those that have not joined hang.
+  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, false, 0}}, at(60)));
+  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, true, 1}}, at(61)));
+  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, true, 1}}, at(70)));
+  CHECK(watch.hangs({Beat{}, Beat{true, true, 1}}, at(71)));
+  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, true, 2}}, at(72)));
+  watch.resume(at(72), at(172));
+  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, true, 2}}, at(181)));
+  CHECK(watch.hangs({Beat{}, Beat{true, true, 2}}, at(182)));
+}
+
+TEST_CASE("late ranks are those that have not joined", "[unit]") {
+  using Beat = HangWatch::Beat;
+  HangWatch watch(0s, 10s, kStart);
+  const std::vector<Beat> beats = {{true, true, 1}, {true, false, 0}, {}};
+  CHECK(watch.late(beats, kStart + 9s).empty());
+  CHECK(watch.late(beats, kStart + 10s) == std::vector<size_t>{1, 2});
+  watch.resume(kStart + 5s, kStart + 8s);
+  CHECK(watch.late(beats, kStart + 12s).empty());
+  CHECK_FALSE(watch.hangs({beats[0]}, kStart + 99s)); // not asked for
+}
