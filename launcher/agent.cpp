@@ -247,6 +247,9 @@ void Agent::tick() {
   }
   const auto deadline = supervisor_->deadline();
   if (deadline && now >= *deadline) {
+    if (supervisor_->reason() == StopReason::kSignal) {
+      say_who_is_killed(); // others' deaths are in the report
+    }
     send(supervisor_->deadline_passed(now));
   }
   if (next_tick_ && now >= *next_tick_) {

@@ -3,8 +3,6 @@
 
 #include <csignal>
 
-#include <launcher/placement/machine.h>
-
 namespace ddp {
 namespace {
 
@@ -79,8 +77,7 @@ void Agent::watch_progress(Time now) {
     late.push_back(alive[each]);
   }
   if (!late.empty()) {
-    detail_ = "rank" + std::string(late.size() > 1 ? "s " : " ") +
-        number_list(late) + " had formed no group after " +
+    detail_ = name_ranks(late) + " had formed no group after " +
         describe_time(job_.options.start_timeout) + " (--start-timeout)";
     send(supervisor_->hang(StopReason::kNotJoined, now));
   }

@@ -6,7 +6,6 @@
 
 #include <launcher/command_line/redaction.h>
 #include <launcher/launch_error.h>
-#include <launcher/placement/machine.h>
 
 namespace ddp {
 
@@ -16,8 +15,7 @@ void Agent::say_what_is_awaited(Time now) {
   if (alive.empty()) {
     return;
   }
-  const std::string ranks =
-      "rank" + std::string(alive.size() > 1 ? "s " : " ") + number_list(alive);
+  const std::string ranks = name_ranks(alive);
   const auto deadline = supervisor_->deadline();
   if (!deadline) {
     output_.message(
@@ -35,6 +33,13 @@ void Agent::say_what_is_awaited(Time now) {
     }
     output_.message(text);
   }
+}
+
+void Agent::say_who_is_killed() {
+  output_.message(
+      "ddprun: still running " + describe_time(job_.options.grace) +
+      " after being asked to stop, killed now: " +
+      name_ranks(supervisor_->alive()));
 }
 
 void Agent::update_status(Time now) {

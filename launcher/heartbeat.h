@@ -23,7 +23,8 @@ struct HeartbeatPage {
   /// Odd while `activity` is being written.
   std::atomic<uint64_t> sequence;
   /// What the rank does, such as "bucket 3 of 5, step 12" or "barrier", or what
-  /// it did last: "after barrier"; ends with a NUL. Relaxed bytes under `sequence`.
+  /// it did last: "after barrier"; ends with a NUL. Relaxed bytes under
+  /// `sequence`.
   std::atomic<char> activity[kActivitySize];
 };
 

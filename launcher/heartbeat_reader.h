@@ -29,8 +29,8 @@ class HeartbeatReader {
   bool joined() const;
   uint64_t beats() const;
   int64_t step() const;
-  /// What the rank does or did last, without control characters; empty where it is
-  /// just being written.
+  /// What the rank does or did last, without control characters; empty where it
+  /// is just being written.
   std::string activity() const;
 
  private:

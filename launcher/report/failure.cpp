@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include <launcher/launch_error.h>
+#include <launcher/placement/machine.h>
 #include <launcher/signals.h>
 
 namespace ddp {
@@ -57,6 +58,10 @@ std::string describe_end(int wait_status) {
 int exit_code_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? kExitSignalBase + WTERMSIG(wait_status)
                                   : WEXITSTATUS(wait_status);
+}
+
+std::string name_ranks(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + number_list(ranks);
 }
 
 std::string describe_time(std::chrono::nanoseconds time) {

@@ -5,8 +5,6 @@
 
 #include <sys/wait.h>
 
-#include <launcher/placement/machine.h>
-
 namespace ddp {
 namespace {
 
@@ -35,7 +33,7 @@ std::string section(
   const size_t left_out = lines.size() > most ? lines.size() - most : 0;
   lines.resize(lines.size() - left_out);
   if (left_out > 0) {
-    lines.push_back("(" + std::to_string(left_out) + " more lines)");
+    lines.push_back("(" + std::to_string(left_out) + " more)");
   }
   std::string text;
   std::string start = "\n  " + title + ": ";
@@ -88,9 +86,7 @@ std::string others(const JobReport& report) {
   std::string text;
   const auto add = [&](const std::vector<int>& ranks, const char* what) {
     if (!ranks.empty()) {
-      text += (text.empty() ? "rank" : "; rank") +
-          std::string(ranks.size() > 1 ? "s " : " ") + number_list(ranks) +
-          what;
+      text += (text.empty() ? "" : "; ") + name_ranks(ranks) + what;
     }
   };
   add(failed, " failed after it");
@@ -153,12 +149,8 @@ std::string report_text(const JobReport& report) {
   std::string text;
   switch (report.reason) {
     case StopReason::kNone:
+    case StopReason::kSignal: // was said when it came
       return "";
-    case StopReason::kSignal: {
-      const std::string killed = others(report);
-      return killed.find("killed") == std::string::npos ? ""
-                                                        : "ddprun: " + killed;
-    }
     case StopReason::kFailure:
       text = report.root ? failure_text(report) : "ddprun: a rank failed";
       break;

@@ -14,6 +14,7 @@
 #include <launcher/command_line/text_layout.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/launcher/option_parsing.h>
+#include <tests/support/temporary_folder.h>
 
 using namespace ddp;
 using namespace ddp::test;
@@ -78,6 +79,7 @@ TEST_CASE("every option is in every text", "[unit]") {
   const std::string man = parse({"--man"}).answer;
   const std::string bash = parse({"--completion", "bash"}).answer;
   const std::string zsh = parse({"--completion=zsh"}).answer;
+  const std::string page = read_text(SOURCE_PATH "/docs/launching.md");
   std::set<std::string> names;
   for (const CommandOption& option : option_table()) {
     CHECK(std::string(option.help).back() == '.');
@@ -89,6 +91,10 @@ TEST_CASE("every option is in every text", "[unit]") {
         in_man += letter == '-' ? "\\-" : std::string(1, letter);
       }
       CHECK(count_of(man, in_man + "\\fR") == 1);
+      CHECK(
+          count_of(page, "| `" + form) + count_of(page, ", " + form + " ") +
+              count_of(page, ", " + form + "`") >=
+          1);
       CHECK(
           count_of(help, "  " + form + " ") +
               count_of(help, ", " + form + " ") +

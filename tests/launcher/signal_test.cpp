@@ -43,6 +43,7 @@ TEST_CASE("ranks deaf to SIGTERM are killed after the grace", "[signal]") {
   job.send(SIGTERM);
   CHECK(job.wait() == 128 + SIGTERM);
   CHECK(Clock::now() - before >= std::chrono::milliseconds(300));
+  CHECK_THAT(job.err(), ContainsSubstring("killed now: ranks 0-1\n"));
   CHECK(job.leaves_nothing());
 }
 
