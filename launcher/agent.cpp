@@ -90,6 +90,8 @@ int Agent::run() {
     JobReport report = make_report();
     report.max_restarts = 0; // the end of the job tells of these
     report.file.clear();
+    remove_private_folder(
+        job_.private_folder.empty() ? "" : attempt_folder(job_, number_));
     ++number_;
     output_.message(
         report_text(report) + "\nddprun: all ranks are started again (" +
@@ -157,7 +159,7 @@ void Agent::end_attempt() {
 bool Agent::may_restart() const {
   const StopReason reason = supervisor_->reason();
   return number_ < job_.options.max_restarts && reason != StopReason::kNone &&
-      reason != StopReason::kSignal && reason != StopReason::kNotExecuted;
+      reason != StopReason::kNotExecuted && supervisor_->signal() == 0;
 }
 
 int Agent::conclude() {
@@ -232,15 +234,15 @@ int Agent::time_left() const {
   }
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
-  return std::max(0, static_cast<int>(left.count()));
+  constexpr int64_t kLongest = 24 * 3600 * 1000; // epoll's own is 25 days
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, kLongest));
 }
 
 // Does what is due.
 void Agent::tick() {
   const Time now = Clock::now();
   if (output_deadline_ && now >= *output_deadline_) {
-    JobReport report = make_report();
-    abandon(exit_code(report));
+    abandon(abandoned_exit_code());
   }
   if (next_notice_ && now >= *next_notice_) {
     say_what_is_awaited(now);
@@ -293,18 +295,27 @@ void Agent::on_signal(int signal) {
     resume();
   } else if (!ends_job(signal)) {
     send({signal});
-  } else if (!supervisor_->running()) {
-    JobReport report = make_report();
-    const int code = exit_code(report);
-    abandon(code != 0 ? code : kExitSignalBase + signal);
   } else {
-    const bool first = !supervisor_->stopping();
-    output_.message(
-        first ? "ddprun: stopping all ranks on " + describe_signal(signal)
-              : "ddprun: " + describe_signal(signal) +
-                " while stopping; killing all ranks");
-    send(supervisor_->asked_to_end(signal, Clock::now()));
+    end_job(signal);
   }
+}
+
+void Agent::end_job(int signal) {
+  const bool first = supervisor_->signal() == 0;
+  const bool running = supervisor_->running();
+  if (!running && !first) {
+    abandon(abandoned_exit_code());
+  }
+  const std::string name = describe_signal(signal);
+  if (!first) {
+    output_.message("ddprun: " + name + " again; killing all ranks");
+  } else if (running) {
+    output_.message("ddprun: stopping all ranks on " + name);
+  } else { // but output may be held up, or an attempt would follow
+    output_.message("ddprun: ending on " + name);
+    output_deadline_ = Clock::now() + kLastOutputTime;
+  }
+  send(supervisor_->asked_to_end(signal, Clock::now()));
 }
 
 void Agent::on_exec_error() {
@@ -347,7 +358,7 @@ void Agent::on_store_end(int wait_status) {
   detail_ = "the store that the ranks meet at (pid " +
       std::to_string(attempt_->store()) + ") " + describe_end(wait_status) +
       "; all ranks were ended";
-  send(supervisor_->kill_all(StopReason::kStoreDied));
+  send(supervisor_->kill_all(StopReason::kInfrastructure));
 }
 
 // Reaps orphans that came to us, the store, and ranks where there are no

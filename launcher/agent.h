@@ -53,6 +53,7 @@ class Agent {
 
   void handle_event(int fd);
   void on_signal(int signal);
+  void end_job(int signal);
   void on_exec_error();
   void on_rank_end(size_t index);
   void on_store_end(int wait_status);
@@ -72,6 +73,7 @@ class Agent {
   JobReport make_report();
   int exit_code(const JobReport& report) const;
   int failure_code(const JobReport& report) const;
+  int abandoned_exit_code();
 
   Job& job_;
   rlimit descriptor_limit_; // the ranks'; the agent's own is higher
@@ -97,6 +99,7 @@ class Agent {
   std::optional<Time> next_notice_;
   std::optional<Time> output_deadline_;
   std::optional<Time> suspended_;
+  bool in_background_ = false;
   int64_t last_end_ns_ = 0;
 };
 

@@ -3,6 +3,10 @@
 
 #include <csignal>
 
+#include <unistd.h>
+
+#include <launcher/foreground.h>
+
 namespace ddp {
 namespace {
 
@@ -47,7 +51,12 @@ void Agent::suspend() {
 }
 
 void Agent::resume() {
-  output_.resume();
+  if (is_in_foreground(getppid())) {
+    output_.resume();
+    in_background_ = false;
+  } else {
+    in_background_ = true;
+  }
   send({SIGCONT});
   if (suspended_) {
     hang_watch_->resume(*suspended_, Clock::now());

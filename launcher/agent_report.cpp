@@ -4,7 +4,10 @@
 #include <array>
 #include <cstdio>
 
+#include <unistd.h>
+
 #include <launcher/command_line/redaction.h>
+#include <launcher/foreground.h>
 #include <launcher/launch_error.h>
 
 namespace ddp {
@@ -17,6 +20,9 @@ void Agent::say_what_is_awaited(Time now) {
   }
   const std::string ranks = name_ranks(alive);
   const auto deadline = supervisor_->deadline();
+  if (deadline && now >= *deadline) {
+    return; // they are killed now
+  }
   if (!deadline) {
     output_.message(
         "ddprun: " + ranks +
@@ -45,6 +51,12 @@ void Agent::say_who_is_killed() {
 void Agent::update_status(Time now) {
   if (!shows_status_ || suspended_) {
     return;
+  }
+  // The last line of the terminal is the shell's while the job is behind it.
+  const bool background = !is_in_foreground(getppid());
+  if (background != in_background_) {
+    in_background_ = background;
+    background ? output_.suspend() : output_.resume();
   }
   const size_t alive = supervisor_->alive().size();
   std::string text = "ddprun: " + std::to_string(alive) + " of " +
@@ -102,6 +114,14 @@ JobReport Agent::make_report() {
   return report;
 }
 
+// Of a job whose output nobody waits for any more.
+int Agent::abandoned_exit_code() {
+  const JobReport report = make_report();
+  const int code = exit_code(report);
+  return code == 0 && report.signal != 0 ? kExitSignalBase + report.signal
+                                         : code;
+}
+
 // That of the first failure; where that rank was stopped before it could end,
 // of the first that did end.
 int Agent::failure_code(const JobReport& report) const {
@@ -122,12 +142,15 @@ int Agent::exit_code(const JobReport& report) const {
     case StopReason::kNone:
       return 0;
     case StopReason::kFailure:
-      return failure_code(report);
+      // Without the signal there would have been another attempt.
+      return report.signal != 0 && number_ < job_.options.max_restarts
+          ? kExitSignalBase + report.signal
+          : failure_code(report);
     case StopReason::kSignal:
       return kExitSignalBase + report.signal;
     case StopReason::kNotExecuted:
       return exec_error_;
-    case StopReason::kStoreDied:
+    case StopReason::kInfrastructure:
       return kExitInfrastructure;
     case StopReason::kHang:
     case StopReason::kNotJoined:

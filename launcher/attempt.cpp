@@ -69,7 +69,9 @@ void Attempt::start_rank(int local_rank, int port) {
   plan.arguments = arguments_for(job_.options.command, local_rank);
   plan.environment =
       worker_environment(rank_variables(job_.environment, own), environ);
-  plan.kept_fds = {rank.heartbeat.fd()};
+  if (own.heartbeat_fd >= 0) {
+    plan.kept_fds = {own.heartbeat_fd};
+  }
   plan.exec_error_fd = exec_errors_.write_end.get();
   plan.descriptor_limit = ranks_limit_;
   plan.null_fd = null_.get();

@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <launcher/agent.h>
+#include <launcher/command_line/redaction.h>
 #include <launcher/descendants.h>
 #include <launcher/launch_error.h>
 #include <launcher/private_folder.h>
+#include <launcher/report/report.h>
 #include <launcher/signals.h>
 
 namespace ddp {
@@ -56,11 +58,20 @@ int run_front(Job& job) {
   if (!WIFSIGNALED(status)) {
     return WEXITSTATUS(status);
   }
-  const std::string news = "ddprun: the agent (pid " + std::to_string(agent) +
+  JobReport report;
+  report.run_id = job.environment.run_id;
+  report.command = redacted_arguments(job.options.command);
+  report.reason = StopReason::kInfrastructure;
+  report.exit_code = kExitSignalBase + WTERMSIG(status);
+  report.detail = "the agent (pid " + std::to_string(agent) +
       ") was killed by " + describe_signal(WTERMSIG(status)) +
-      "; all ranks were ended\n";
-  write_all(STDERR_FILENO, news);
-  return kExitSignalBase + WTERMSIG(status);
+      "; all ranks were ended";
+  report.file = job.options.report;
+  if (!report.file.empty()) {
+    write_report(report);
+  }
+  write_all(STDERR_FILENO, report_text(report) + "\n");
+  return report.exit_code;
 }
 
 } // namespace ddp

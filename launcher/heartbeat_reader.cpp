@@ -24,19 +24,24 @@ HeartbeatReader::~HeartbeatReader() {
 
 HeartbeatReader HeartbeatReader::make() {
   HeartbeatReader reader;
-  reader.memory_ = FileDescriptor(check_call(
-      memfd_create("ddp-heartbeat", MFD_CLOEXEC | MFD_ALLOW_SEALING),
-      "cannot make memory for a rank's heartbeat"));
-  const int fd = reader.memory_.get();
-  check_call(ftruncate(fd, sizeof(HeartbeatPage)), "cannot size a heartbeat");
+  FileDescriptor memory(
+      memfd_create("ddp-heartbeat", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   // A rank that shortened it would crash the reader.
-  check_call(
-      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
-      "cannot seal a heartbeat");
-  void* memory =
-      mmap(nullptr, sizeof(HeartbeatPage), PROT_READ, MAP_SHARED, fd, 0);
-  check_call(memory == MAP_FAILED ? -1 : 0, "cannot map a heartbeat");
-  reader.page_ = static_cast<HeartbeatPage*>(memory);
+  const bool sealed = memory &&
+      ftruncate(memory.get(), sizeof(HeartbeatPage)) == 0 &&
+      fcntl(
+          memory.get(),
+          F_ADD_SEALS,
+          F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+  if (!sealed) {
+    return reader;
+  }
+  void* page = mmap(
+      nullptr, sizeof(HeartbeatPage), PROT_READ, MAP_SHARED, memory.get(), 0);
+  if (page != MAP_FAILED) {
+    reader.page_ = static_cast<HeartbeatPage*>(page);
+    reader.memory_ = std::move(memory);
+  }
   return reader;
 }
 

@@ -17,10 +17,11 @@ class HeartbeatReader {
   HeartbeatReader& operator=(HeartbeatReader&& other) noexcept;
   ~HeartbeatReader();
 
-  /// Makes the memory. Throws std::system_error.
+  /// Makes the memory. Where the kernel or a container gives none, there is
+  /// no heartbeat: such a rank is never attached.
   static HeartbeatReader make();
 
-  /// The descriptor for the rank.
+  /// The descriptor for the rank; -1 where there is none.
   int fd() const {
     return memory_.get();
   }

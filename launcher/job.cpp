@@ -1,7 +1,10 @@
 #include <launcher/job.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <random>
 #include <sstream>
 
@@ -10,6 +13,7 @@
 #include <launcher/command_line/dry_run.h>
 #include <launcher/command_line/outer_launcher.h>
 #include <launcher/command_line/program.h>
+#include <launcher/launch_error.h>
 #include <launcher/placement/processors.h>
 #include <launcher/private_folder.h>
 #include <launcher/store_process.h>
@@ -73,7 +77,7 @@ void choose_threads(Job* job) {
     job->notes.push_back(
         "OMP_NUM_THREADS is not set: " + std::to_string(threads) +
         " for each of " + std::to_string(ranks) + " ranks on " +
-        std::to_string(cpus) + " CPUs");
+        std::to_string(cpus) + (cpus == 1 ? " CPU" : " CPUs"));
   }
 }
 
@@ -84,10 +88,16 @@ void make_folder(Job* job) {
   if (is_chosen ? output.log_dir == "/dev/null" : !wants_files(output)) {
     job->folder = make_private_folder();
     job->private_folder = job->folder;
+    if (job->folder.empty()) {
+      job->notes.push_back(
+          "no folder can be made in " + temporary_folder() +
+          " (TMPDIR): the report will lack what ranks say of their errors");
+    }
     return;
   }
-  job->folder = make_log_folder(
-      is_chosen ? output.log_dir : temporary_folder(), job->environment.run_id);
+  job->folder = is_chosen
+      ? make_log_folder("--log-dir", output.log_dir, job->environment.run_id)
+      : make_log_folder("TMPDIR", temporary_folder(), job->environment.run_id);
   output.log_dir = job->folder;
   if (!is_chosen) {
     job->notes.push_back("logs are in " + job->folder + " (see --log-dir)");
@@ -100,6 +110,25 @@ std::vector<std::string> assignments(const Variables& variables) {
     result.push_back(name + "=" + value);
   }
   return result;
+}
+
+// Better now than after the job; and no report is better than an older job's.
+void check_report(const std::string& path) {
+  if (path.empty()) {
+    return;
+  }
+  const std::string folder =
+      std::filesystem::absolute(path).parent_path().string();
+  if (std::filesystem::is_directory(path)) {
+    throw LaunchError(kExitUsage, "--report " + path + ": is a folder");
+  }
+  if (access(folder.c_str(), W_OK) != 0) {
+    throw LaunchError(
+        kExitUsage,
+        "--report " + path + ": cannot write to " + folder + ": " +
+            std::strerror(errno));
+  }
+  unlink(path.c_str());
 }
 
 void heed_surroundings(Job* job) {
@@ -136,6 +165,7 @@ Job make_job(LaunchOptions options) {
   job.listener = listen_on(job.options.master_addr, job.options.master_port);
   if (!job.options.dry_run) {
     job.store_program = find_store_program();
+    check_report(job.options.report);
     make_folder(&job);
   }
   return job;
@@ -157,10 +187,15 @@ std::string describe_job(const Job& job) {
   return describe_plan(ranks);
 }
 
+std::string attempt_folder(const Job& job, int attempt) {
+  return job.folder.empty()
+      ? ""
+      : job.folder + "/attempt_" + std::to_string(attempt);
+}
+
 std::string rank_folder(const Job& job, int attempt, int local_rank) {
-  return job.folder.empty() ? ""
-                            : job.folder + "/attempt_" +
-          std::to_string(attempt) + "/" + std::to_string(local_rank);
+  const std::string folder = attempt_folder(job, attempt);
+  return folder.empty() ? "" : folder + "/" + std::to_string(local_rank);
 }
 
 } // namespace ddp

@@ -36,6 +36,9 @@ Job make_job(LaunchOptions options);
 /// What --dry-run prints.
 std::string describe_job(const Job& job);
 
+/// <folder>/attempt_N; empty where there is no folder.
+std::string attempt_folder(const Job& job, int attempt);
+
 /// <folder>/attempt_N/<local rank>; empty where there is no folder.
 std::string rank_folder(const Job& job, int attempt, int local_rank);
 

@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <launcher/command_line/redaction.h>
 #include <launcher/front.h>
 #include <launcher/launch_error.h>
+#include <launcher/report/report.h>
 
 namespace {
 
@@ -26,8 +28,26 @@ int print(const std::string& text) {
   return ddp::write_all(STDOUT_FILENO, text) == 0 ? 0 : 1;
 }
 
-int launch(ddp::LaunchOptions options) {
-  ddp::Job job = ddp::make_job(std::move(options));
+// A job that could not be started has a report, too.
+ddp::Job make_job_or_report(const ddp::LaunchOptions& options) {
+  try {
+    return ddp::make_job(options);
+  } catch (const ddp::LaunchError& error) {
+    ddp::JobReport report;
+    report.reason = ddp::StopReason::kNotExecuted;
+    report.exit_code = error.exit_code();
+    report.detail = error.what();
+    report.command = ddp::redacted_arguments(options.command);
+    report.file = options.report;
+    if (!report.file.empty() && !options.dry_run) {
+      ddp::write_report(report); // the error is said in any case
+    }
+    throw;
+  }
+}
+
+int launch(const ddp::LaunchOptions& options) {
+  ddp::Job job = make_job_or_report(options);
   for (const std::string& note : job.notes) {
     say(note);
   }
@@ -40,9 +60,8 @@ int launch(ddp::LaunchOptions options) {
 int main(int argc, char** argv) {
   fill_standard_descriptors();
   try {
-    ddp::LaunchOptions options = ddp::parse_options(argc, argv);
-    return options.answer.empty() ? launch(std::move(options))
-                                  : print(options.answer);
+    const ddp::LaunchOptions options = ddp::parse_options(argc, argv);
+    return options.answer.empty() ? launch(options) : print(options.answer);
   } catch (const ddp::LaunchError& error) {
     say(error.what());
     return error.exit_code();

@@ -29,17 +29,18 @@ void remove_private_folder(const std::string& folder) {
 }
 
 std::string make_log_folder(
+    const std::string& source,
     const std::string& parent,
     const std::string& run_id) {
   std::error_code error;
   std::filesystem::create_directories(parent, error);
-  std::string safe = run_id;
+  std::string safe = run_id.substr(0, 100);
   std::replace(safe.begin(), safe.end(), '/', '_');
   std::string name = std::filesystem::absolute(parent, error).string() + "/" +
       safe + "_XXXXXX";
   if (mkdtemp(name.data()) == nullptr) {
     throw LaunchError(
-        kExitUsage, "--log-dir " + parent + ": " + std::strerror(errno));
+        kExitUsage, source + " " + parent + ": " + std::strerror(errno));
   }
   return name;
 }

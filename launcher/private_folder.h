@@ -16,8 +16,9 @@ std::string make_private_folder();
 void remove_private_folder(const std::string& folder);
 
 /// Makes <parent>/<run id>_<random>, 0700, and `parent` where it is not there.
-/// Throws LaunchError naming it.
+/// Throws LaunchError naming it and `source`, which is where it was said.
 std::string make_log_folder(
+    const std::string& source,
     const std::string& parent,
     const std::string& run_id);
 

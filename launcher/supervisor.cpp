@@ -42,14 +42,21 @@ Supervisor::Signals Supervisor::rank_ended(
 }
 
 Supervisor::Signals Supervisor::asked_to_end(int signal, Time now) {
-  if (asked_) {
-    return kill();
+  const bool again = signal_ != 0;
+  if (!again) {
+    signal_ = signal;
+  }
+  if (!running()) {
+    return {};
   }
   if (!stopping()) {
     reason_ = StopReason::kSignal;
-    signal_ = signal;
   }
-  return stop(signal, now);
+  if (again) {
+    return kill();
+  }
+  // Ranks that were asked to stop already keep what time they had.
+  return asked_ ? Signals{signal, SIGCONT} : stop(signal, now);
 }
 
 Supervisor::Signals Supervisor::hang(StopReason reason, Time now) {

@@ -14,7 +14,7 @@ enum class StopReason {
   kFailure, // a rank failed
   kSignal, // ddprun was asked to end the job
   kNotExecuted, // the program could not be executed
-  kStoreDied, // the store that the ranks meet at
+  kInfrastructure, // what ddprun needs besides: the store, the agent
   kHang, // no progress
   kNotJoined, // some rank did not form its group in time
 };
@@ -39,7 +39,7 @@ class Supervisor {
   /// was the reason.
   Signals rank_ended(int rank, int wait_status, bool is_consequence, Time now);
   /// ddprun was sent a signal that ends the job: the first is passed on, the
-  /// second kills.
+  /// second kills. Noted also where no rank lives any more.
   Signals asked_to_end(int signal, Time now);
   /// The ranks make no progress: they are made to say where they are.
   Signals hang(StopReason reason, Time now);
@@ -61,7 +61,7 @@ class Supervisor {
   StopReason reason() const {
     return reason_;
   }
-  /// The signal that ended the job; 0 for none.
+  /// The first signal by which ddprun was asked to end the job; 0 for none.
   int signal() const {
     return signal_;
   }

@@ -6,10 +6,10 @@
 
 namespace ddp {
 
-std::string variable_name(const CommandOption& option) {
+std::string variable_name(const std::string& option_name) {
   std::string name = "PET_";
-  for (const char* letter = option.name; *letter != '\0'; ++letter) {
-    name += *letter == '-' ? '_' : static_cast<char>(std::toupper(*letter));
+  for (const char letter : option_name) {
+    name += letter == '-' ? '_' : static_cast<char>(std::toupper(letter));
   }
   return name;
 }
@@ -20,8 +20,12 @@ std::optional<OptionValue> value_from_environment(
   if (!option.from_environment) {
     return std::nullopt;
   }
-  const std::string name = variable_name(option);
-  const auto text = lookup(name.c_str());
+  std::string name = variable_name(option.name);
+  auto text = lookup(name.c_str());
+  if (!text && option.alias != nullptr) {
+    name = variable_name(option.alias);
+    text = lookup(name.c_str());
+  }
   if (!text) {
     return std::nullopt;
   }

@@ -8,12 +8,12 @@
 
 namespace ddp {
 
-/// "PET_NPROC_PER_NODE" for --nproc-per-node, as in torchrun.
-std::string variable_name(const CommandOption& option);
+/// "PET_NPROC_PER_NODE" for "nproc-per-node", as in torchrun.
+std::string variable_name(const std::string& option_name);
 
-/// What the environment gives for the option: none where its variable is unset,
-/// where it is 0 for a flag, and where there is no variable. Throws LaunchError
-/// for a flag that is neither 1 nor 0.
+/// What the environment gives for the option, by either of its names: none
+/// where its variable is unset, where it is 0 for a flag, and where there is no
+/// variable. Throws LaunchError for a flag that is neither 1 nor 0.
 std::optional<OptionValue> value_from_environment(
     const CommandOption& option,
     const EnvironmentLookup& lookup);

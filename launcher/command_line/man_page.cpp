@@ -42,7 +42,7 @@ std::string entry(const CommandOption& option) {
   }
   std::string help = option.help;
   if (option.from_environment) {
-    help += " Also from " + variable_name(option) + ".";
+    help += " Also from " + variable_name(option.name) + ".";
   }
   return ".TP\n" + forms + "\n" + paragraph(help);
 }
@@ -76,8 +76,10 @@ std::string closing_sections() {
   return ".SH \"EXIT STATUS\"\n" +
       items(
              {{"0", "Every rank exited with 0."},
-              {"1 to 123", "That of the first rank that failed."},
+              {"1 to 255", "That of the first rank that failed."},
               {"2", "Wrong usage."},
+              {"75", "The store died: worth another try."},
+              {"124", "A hang or start timeout has passed."},
               {"125", "ddprun failed itself."},
               {"126, 127", "The program cannot be executed, is not there."},
               {"128 + N",
@@ -111,7 +113,7 @@ std::string man_page() {
              "them together when one fails. Options are torchrun's and a "
              "few more; they end at the program. ${local_rank} in the "
              "program's arguments is replaced by the rank's number on "
-             "this node ($$ stands for $).") +
+             "this node.") +
       options_section() + closing_sections();
 }
 

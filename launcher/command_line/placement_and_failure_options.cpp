@@ -101,8 +101,8 @@ Table timeout_options() {
       {group,
        "start-timeout",
        "SECONDS",
-       "Within this, every rank that uses ddp must have formed its group; 0 "
-       "for no bound. Default: 0.",
+       "Within this, every rank must have formed its group, which ranks that "
+       "do not use ddp never do; 0 for no bound. Default: 0.",
        [](Options& options, const Value& value) {
          options.start_timeout = seconds_of(value);
        }},
@@ -119,6 +119,9 @@ Table timeout_options() {
        "FILE",
        "Where a report of the job is written as JSON.",
        [](Options& options, const Value& value) {
+         if (value.text.empty()) {
+           refuse_value(value, "a file");
+         }
          options.report = value.text;
        },
        "FILE"},

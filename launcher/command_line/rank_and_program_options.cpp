@@ -43,6 +43,9 @@ Table meeting_options() {
          if (value.text.empty()) {
            refuse_value(value, "a host name or an address");
          }
+         if (value.text == "0.0.0.0" || value.text == "::") {
+           refuse_value(value, "an address that ranks can connect to");
+         }
          options.master_addr = value.text;
        }},
       {group,

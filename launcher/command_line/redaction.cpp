@@ -23,6 +23,18 @@ bool names_secret(const std::string& name) {
   return false;
 }
 
+// "scheme://user:password@host" with *** for the password.
+std::string without_password(const std::string& text) {
+  const size_t scheme = text.find("://");
+  const size_t at = text.find('@', scheme);
+  const size_t colon =
+      scheme == std::string::npos ? scheme : text.find(':', scheme + 3);
+  const bool has_password = colon != std::string::npos &&
+      at != std::string::npos && colon < at && text.find('/', scheme + 3) > at;
+  return has_password ? text.substr(0, colon + 1) + kRedacted + text.substr(at)
+                      : text;
+}
+
 std::string redacted(const std::string& assignment) {
   for (size_t sign = assignment.find('='); sign != std::string::npos;
        sign = assignment.find('=', sign + 1)) {
@@ -30,7 +42,7 @@ std::string redacted(const std::string& assignment) {
       return assignment.substr(0, sign + 1) + kRedacted;
     }
   }
-  return assignment;
+  return without_password(assignment);
 }
 
 std::vector<std::string> redacted_arguments(

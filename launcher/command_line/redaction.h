@@ -14,7 +14,8 @@ constexpr const char* kRedacted = "***";
 bool names_secret(const std::string& name);
 
 /// "NAME=value" with *** for the value where the name looks secret; so do
-/// "--env=NAME=value" and "--some-key=value".
+/// "--env=NAME=value" and "--some-key=value". Of a URL's "user:password@" the
+/// password is replaced.
 std::string redacted(const std::string& assignment);
 
 /// A command line with *** for what looks secret: in --some-key=value,

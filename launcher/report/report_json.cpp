@@ -30,7 +30,7 @@ const char* outcome(StopReason reason) {
     case StopReason::kHang:
     case StopReason::kNotJoined:
       return "timeout";
-    case StopReason::kStoreDied:
+    case StopReason::kInfrastructure:
       return "infrastructure";
     case StopReason::kFailure:
     case StopReason::kNotExecuted:

@@ -22,6 +22,18 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+// What would move a terminal's cursor or colour all that follows.
+std::string without_controls(std::string line) {
+  std::replace_if(
+      line.begin(),
+      line.end(),
+      [](char c) {
+        return (static_cast<unsigned char>(c) < ' ' && c != '\t') || c == 127;
+      },
+      '?');
+  return line;
+}
+
 // "  title: first line" and the others below it; says how many were left out.
 std::string section(
     const std::string& title,
@@ -38,7 +50,7 @@ std::string section(
   std::string text;
   std::string start = "\n  " + title + ": ";
   for (const std::string& line : lines) {
-    text += start + line;
+    text += start + without_controls(line);
     start = "\n" + std::string(title.size() + 4, ' ');
   }
   return text;
@@ -159,7 +171,7 @@ std::string report_text(const JobReport& report) {
       text = timeout_text(report);
       break;
     case StopReason::kNotExecuted:
-    case StopReason::kStoreDied:
+    case StopReason::kInfrastructure:
       text = "ddprun: " + report.detail;
       break;
   }

@@ -56,7 +56,9 @@ class MappedFile {
     if (count < (uint64_t{1} << 32)) {
       const std::string_view bytes = part(offset, count * sizeof(T));
       values.resize(bytes.size() / sizeof(T));
-      std::memcpy(values.data(), bytes.data(), bytes.size());
+      if (!bytes.empty()) {
+        std::memcpy(values.data(), bytes.data(), bytes.size());
+      }
     }
     return values;
   }

@@ -41,7 +41,9 @@ TEST_CASE("secrets in a command line are hidden", "[unit]") {
            "--lr",
            "0.1",
            "--keys",
-           "-1"}) ==
+           "-1",
+           "--db=pg://me:secret@host/db",
+           "http://host/a:b@c"}) ==
       Texts{
           "./train",
           "--api-key",
@@ -53,7 +55,9 @@ TEST_CASE("secrets in a command line are hidden", "[unit]") {
           "--lr",
           "0.1",
           "--keys",
-          "-1"});
+          "-1",
+          "--db=pg://me:***@host/db",
+          "http://host/a:b@c"});
 }
 
 TEST_CASE("a plan shows each rank's command line", "[unit]") {

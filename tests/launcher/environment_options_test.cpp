@@ -80,7 +80,7 @@ TEST_CASE("answers and --env have no variable", "[unit]") {
 
 TEST_CASE("every variable is the option's name in capitals", "[unit]") {
   for (const CommandOption& option : option_table()) {
-    const std::string variable = variable_name(option);
+    const std::string variable = variable_name(option.name);
     CAPTURE(variable);
     REQUIRE(variable.size() == std::string(option.name).size() + 4);
     for (size_t i = 4; i < variable.size(); ++i) {

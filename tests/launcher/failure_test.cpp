@@ -8,7 +8,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <launcher/listener.h>
 #include <tests/launcher/launched_job.h>
+#include <tests/support/temporary_folder.h>
 
 using namespace ddp::test;
 using Clock = std::chrono::steady_clock;
@@ -251,6 +253,38 @@ TEST_CASE("a long stop is explained while it lasts", "[failure]") {
       "4");
   job.send(SIGINT);
   CHECK(job.wait() == 4);
+}
+
+TEST_CASE("every end has its report", "[failure]") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "report.json";
+  const auto outcome = [&](const std::vector<std::string>& arguments,
+                           int code) {
+    write_text(file, "an older job's");
+    std::vector<std::string> all = {"--report", file};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    LaunchedJob job(all);
+    CHECK(job.wait() == code);
+    const std::string text = read_text(file);
+    CHECK_THAT(
+        text,
+        ContainsSubstring("\"exit_code\": " + std::to_string(code) + ","));
+    return text;
+  };
+  CHECK_THAT(outcome({"true"}, 0), ContainsSubstring("\"succeeded\""));
+  CHECK_THAT(outcome({"false"}, 1), ContainsSubstring("\"failed\""));
+  CHECK_THAT(outcome({"/no/where"}, 127), ContainsSubstring("/no/where"));
+  CHECK_THAT(outcome({"/etc/passwd"}, 126), ContainsSubstring("/etc/passwd"));
+  const ddp::Listener taken = ddp::listen_on("127.0.0.1", 0);
+  outcome({"--master-port", std::to_string(taken.port), "true"}, 125);
+  LaunchedJob refused({"--report", folder / "none/report.json", "true"});
+  CHECK(refused.wait() == 2); // before the job, and not after it
+
+  LaunchedJob job({"--report", file, WORKER_PATH, "wait"});
+  job.wait_for_output("ready");
+  kill(job.agent(), SIGKILL);
+  CHECK(job.wait() == 128 + SIGKILL);
+  CHECK_THAT(read_text(file), ContainsSubstring("\"infrastructure\""));
 }
 
 TEST_CASE("the store's end is the job's", "[failure]") {

@@ -8,6 +8,7 @@
 #include <signal.h>
 
 #include <tests/launcher/launched_job.h>
+#include <tests/support/temporary_folder.h>
 
 using namespace ddp::test;
 
@@ -75,6 +76,55 @@ TEST_CASE("a signal ends a job whatever restarts are left", "[restart]") {
   CHECK(job.wait() == 128 + SIGTERM);
   CHECK(count_of(job.out(), "ready") == 2);
   CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("a signal while an attempt ends is the job's end", "[restart]") {
+  const TemporaryFolder folder;
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "2",
+       "--max-restarts",
+       "9",
+       "--grace",
+       "1",
+       "--report",
+       folder / "report.json",
+       WORKER_PATH,
+       "ignore-term",
+       "1",
+       "4"});
+  job.wait_for_output("ready", 2);
+  kill(job.worker(1), SIGUSR1); // rank 0 takes its time to stop
+  wait_for_death(job.worker(1));
+  job.send(SIGTERM);
+  CHECK(job.wait() == 128 + SIGTERM);
+  CHECK(count_of(job.out(), "ready") == 2);
+  CHECK_THAT(
+      read_text(folder / "report.json"),
+      ContainsSubstring("\"exit_code\": 143") &&
+          ContainsSubstring("\"signal\": 15"));
+  CHECK(job.leaves_nothing());
+}
+
+TEST_CASE("a signal between attempts is the job's end", "[restart]") {
+  for (int i = 0; i < 20; ++i) {
+    const TemporaryFolder folder;
+    LaunchedJob job(
+        {"--max-restarts",
+         "100000",
+         "--report",
+         folder / "report.json",
+         "sh",
+         "-c",
+         "exit 3"});
+    job.wait_for_output("started again", 1 + i);
+    job.send(SIGTERM);
+    CHECK(job.wait() == 128 + SIGTERM);
+    CHECK_THAT(job.err(), ContainsSubstring(" on signal 15"));
+    CHECK_THAT(
+        read_text(folder / "report.json"),
+        ContainsSubstring("\"exit_code\": 143"));
+  }
 }
 
 TEST_CASE("a restart finds nothing of the attempt before", "[restart]") {

@@ -109,6 +109,24 @@ TEST_CASE("signals are passed on, and the second kills", "[unit]") {
   CHECK_FALSE(job.ranks()[0].failed());
 }
 
+TEST_CASE("a signal while ranks are stopped leaves them their time", "[unit]") {
+  Supervisor job = job_of(2);
+  CHECK(job.rank_ended(0, kExit1, false, kStart) == kStop);
+  CHECK(job.asked_to_end(SIGINT, kStart + 1s) == Signals{SIGINT, SIGCONT});
+  CHECK(job.deadline() == kStart + 30s);
+  CHECK(job.reason() == StopReason::kFailure);
+  CHECK(job.signal() == SIGINT); // no further attempt
+  CHECK(job.asked_to_end(SIGINT, kStart + 2s) == kKill);
+}
+
+TEST_CASE("a signal is noted where no rank lives any more", "[unit]") {
+  Supervisor job = job_of(1);
+  job.rank_ended(0, kExit1, false, kStart);
+  CHECK(job.asked_to_end(SIGTERM, kStart) == Signals{});
+  CHECK(job.signal() == SIGTERM);
+  CHECK(job.reason() == StopReason::kFailure);
+}
+
 TEST_CASE("ranks that hang may say where before they are killed", "[unit]") {
   Supervisor job = job_of(2);
   CHECK(job.hang(StopReason::kHang, kStart) == Signals{SIGABRT, SIGCONT});

@@ -67,6 +67,18 @@ TEST_CASE("rank 0's progress stays below the others' lines", "[terminal]") {
   CHECK(last[3].empty());
 }
 
+TEST_CASE("a terminal shows how the job stands", "[terminal]") {
+  LaunchedJob job(
+      {"--nproc-per-node", "2", "--max-restarts", "3", WORKER_PATH, "wait"},
+      at_terminal());
+  job.wait_for_output("ddprun: 2 of 2 ranks running, 0 of 3 restarts, 0:00:0");
+  kill(job.worker(1), SIGKILL);
+  job.wait_for_output("ddprun: 2 of 2 ranks running, 1 of 3 restarts, 0:00:0");
+  job.send(SIGTERM);
+  CHECK(job.wait() == 128 + SIGTERM);
+  CHECK(count_of(shown(job.out()).back(), "running") == 0); // it is gone
+}
+
 TEST_CASE("^C is passed on once", "[terminal]") {
   LaunchedJob job(
       {"--nproc-per-node", "2", WORKER_PATH, "tell-signals"}, at_terminal());
@@ -95,6 +107,17 @@ TEST_CASE("a shell stops and continues the job", "[terminal]") {
   wait_for_state(rank, "T");
   shell.type("fg\n");
   wait_for_state(rank, "SR");
+  shell.type("\x1a");
+  shell.wait_for_output("Stopped", 2);
+  shell.type("bg\n");
+  wait_for_state(rank, "SR");
+  // In the background it leaves the shell's line alone.
+  shell.type("sleep 1.5; echo slept\n");
+  shell.wait_for_output("slept", 2);
+  const size_t begin = shell.out().rfind("sleep 1.5");
+  CHECK(shell.out().find("ranks running", begin) == std::string::npos);
+  shell.type("fg\n");
+  shell.wait_for_output("2 of 2 ranks running");
   shell.type("\x03"); // ^C
   shell.wait_for_output("got 2", 2);
   shell.type("echo code $?\n");
