@@ -150,6 +150,9 @@ TEST_CASE("a rank's environment replaces an outer job's", "[unit]") {
       "TORCHELASTIC_ERROR_FILE=/x",
       "EMPTY=",
       "MINE=no",
+      "OMPI_COMM_WORLD_RANK=3",
+      "SLURM_PROCID=3",
+      "SLURM_JOB_ID=17",
       nullptr};
   JobEnvironment job;
   job.world_size = 2;
@@ -170,12 +173,15 @@ TEST_CASE("a rank's environment replaces an outer job's", "[unit]") {
   CHECK(has(first, "PATH=/bin"));
   CHECK(has(first, "EMPTY="));
   CHECK(has(first, "MINE=yes"));
+  CHECK(has(first, "SLURM_JOB_ID=17"));
   CHECK_FALSE(has(first, "MINE=no"));
   CHECK_FALSE(has(first, "RANK=7"));
   for (const char* name :
        {"DDP_TTY",
         "DDP_HEARTBEAT_FD",
         "TORCHELASTIC_ERROR_FILE",
+        "OMPI_COMM_WORLD_RANK",
+        "SLURM_PROCID",
         "OMP_NUM_THREADS",
         "CUDA_VISIBLE_DEVICES"}) {
     CAPTURE(name);
