@@ -234,8 +234,8 @@ int Agent::time_left() const {
   }
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
-  constexpr int64_t kLongest = 24 * 3600 * 1000; // epoll's own is 25 days
-  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, kLongest));
+  constexpr int64_t longest = 24 * 3600 * 1000; // epoll's own is 25 days
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, longest));
 }
 
 // Does what is due.

@@ -76,11 +76,11 @@ int64_t integer_of(const OptionValue& value, int64_t least, int64_t most) {
 }
 
 std::chrono::milliseconds seconds_of(const OptionValue& value) {
-  constexpr double kMost = 1e9;
+  constexpr double most = 1e9;
   char* end = nullptr;
   const double seconds = std::strtod(value.text.c_str(), &end);
   const bool whole = !value.text.empty() && *end == '\0';
-  if (!whole || !(seconds >= 0 && seconds <= kMost)) {
+  if (!whole || !(seconds >= 0 && seconds <= most)) {
     refuse_value(value, "a number of seconds, 0 or more");
   }
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));

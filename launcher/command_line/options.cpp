@@ -15,11 +15,11 @@ namespace ddp {
 namespace {
 
 size_t terminal_columns(const EnvironmentLookup& lookup) {
-  constexpr size_t kUsual = 80;
+  constexpr size_t usual = 80;
   const std::string text = lookup("COLUMNS").value_or("");
   const bool is_number = !text.empty() && text.size() < 6 &&
       text.find_first_not_of("0123456789") == std::string::npos;
-  return is_number ? std::stoul(text) : kUsual;
+  return is_number ? std::stoul(text) : usual;
 }
 
 std::string answer_to(

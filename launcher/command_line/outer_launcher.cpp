@@ -185,7 +185,7 @@ bool begins_with(const std::string& text, const std::string& beginning) {
 std::optional<OuterLauncher> find_outer_launcher(
     const EnvironmentLookup& lookup) {
   for (auto find : {&find_mpi, &find_slurm, &find_pods}) {
-    if (const auto found = find(lookup)) {
+    if (auto found = find(lookup)) {
       return found;
     }
   }

@@ -29,7 +29,7 @@ int execution_error(const std::string& path) {
   if (error == ENOENT || error == ENOTDIR) {
     throw LaunchError(kExitNotFound, name + ": no such program");
   }
-  std::string hint = "";
+  std::string hint;
   if (error == EACCES) {
     hint = "; try chmod +x " + name;
   }
@@ -51,7 +51,7 @@ std::string find_program(const std::string& name) {
   std::istringstream folders(search_path ? search_path : "/bin:/usr/bin");
   std::string not_executable;
   for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string path = (folder.empty() ? "." : folder) + "/" + name;
+    std::string path = (folder.empty() ? "." : folder) + "/" + name;
     const int error = execution_error(path);
     if (error == 0) {
       return path;

@@ -8,10 +8,10 @@ namespace ddp {
 
 bool is_slurm_step(const std::string& step_id) {
   // Slurm gives the highest numbers to what is no step.
-  constexpr int64_t kFirstSpecial = 4294967280;
+  constexpr int64_t first_special = 4294967280;
   int64_t id = -1;
   std::from_chars(step_id.data(), step_id.data() + step_id.size(), id);
-  return id >= 0 && id < kFirstSpecial;
+  return id >= 0 && id < first_special;
 }
 
 int slurm_tasks_on_node(const std::string& tasks_per_node, int node) {

@@ -81,6 +81,7 @@ std::vector<int> nodes_of(const Cpus& cpus) {
 std::vector<Seat> seats_on(const std::vector<int>& nodes) {
   std::map<int, int> taken;
   std::vector<Seat> seats;
+  seats.reserve(nodes.size());
   for (const int node : nodes) {
     seats.push_back({node, taken[node]++, 0});
   }
@@ -150,6 +151,7 @@ std::vector<Cpus> by_core(const Cpus& cpus) {
     cores[{cpu.node, cpu.core}].push_back(cpu);
   }
   std::vector<Cpus> units;
+  units.reserve(cores.size());
   for (auto& [key, unit] : cores) {
     units.push_back(std::move(unit));
   }
@@ -205,6 +207,7 @@ Cpus core_complex(const Cpus& cpus, const Seat& seat, const std::string& root) {
     by_cache[last_level_cache(cpu.id, root)].push_back(cpu);
   }
   std::vector<Cpus> complexes;
+  complexes.reserve(by_cache.size());
   for (auto& [cache, complex] : by_cache) {
     complexes.push_back(std::move(complex));
   }
@@ -280,18 +283,18 @@ int apply_place(const RankPlace& place) {
   if (sched_setaffinity(0, sizeof place.cpus, &place.cpus) != 0) {
     return errno;
   }
-  constexpr int kPreferOne = 1; // MPOL_PREFERRED
-  constexpr int kPreferMany = 5; // MPOL_PREFERRED_MANY, Linux 5.15
-  constexpr size_t kBits = 8 * sizeof(unsigned long);
-  unsigned long mask[1024 / kBits] = {};
+  constexpr int prefer_one = 1; // MPOL_PREFERRED
+  constexpr int prefer_many = 5; // MPOL_PREFERRED_MANY, Linux 5.15
+  constexpr size_t bits = 8 * sizeof(unsigned long);
+  unsigned long mask[1024 / bits] = {};
   for (const int node : place.memory_nodes) {
     const auto bit = static_cast<size_t>(node);
     if (bit < 8 * sizeof mask) {
-      mask[bit / kBits] |= 1UL << bit % kBits;
+      mask[bit / bits] |= 1UL << bit % bits;
     }
   }
   if (!place.memory_nodes.empty()) {
-    const int mode = place.memory_nodes.size() == 1 ? kPreferOne : kPreferMany;
+    const int mode = place.memory_nodes.size() == 1 ? prefer_one : prefer_many;
     syscall(SYS_set_mempolicy, mode, mask, 8 * sizeof mask);
   }
   return 0;

@@ -21,7 +21,7 @@ std::optional<std::string> read_line(const std::string& path) {
 
 std::vector<int> read_numbers(const std::string& path) {
   const auto line = read_line(path);
-  const auto numbers = parse_number_list(line.value_or(""));
+  auto numbers = parse_number_list(line.value_or(""));
   if (numbers.empty()) {
     throw LaunchError(
         kExitUsage,
