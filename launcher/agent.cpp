@@ -122,6 +122,7 @@ void Agent::start_attempt() {
   drained_ = false;
   hang_watch_.emplace(
       job_.options.hang_timeout, job_.options.start_timeout, now);
+  attempt_.reset(); // or the new ranks would hold its descriptors
   attempt_ = std::make_unique<Attempt>(
       job_, number_, std::move(listener), descriptor_limit_, output_);
   supervisor_.emplace(job_.options.nproc_per_node, job_.options.grace, now);
@@ -142,9 +143,7 @@ void Agent::end_attempt() {
   output_.set_status("");
   end_descendants(); // the store, and what ranks left behind
   output_.drain();
-  if (supervisor_->stopping()) {
-    output_deadline_ = Clock::now() + kLastOutputTime;
-  }
+  limit_last_output();
   while (!drained_) {
     wait_for_events();
   }
@@ -153,6 +152,13 @@ void Agent::end_attempt() {
     ends_[i].error =
         read_error_file(attempt_->ranks()[i].error_file, job_.program);
     ends_[i].last_lines = output_.last_lines(ends_[i].rank);
+  }
+}
+
+// A terminal that is held (Ctrl-S) gets the report once it is let go.
+void Agent::limit_last_output() {
+  if (supervisor_->stopping() && isatty(STDERR_FILENO) != 1) {
+    output_deadline_ = Clock::now() + kLastOutputTime;
   }
 }
 
@@ -177,9 +183,7 @@ int Agent::conclude() {
     output_.message(text);
   }
   output_.finish();
-  if (supervisor_->stopping()) {
-    output_deadline_ = Clock::now() + kLastOutputTime;
-  }
+  limit_last_output();
   while (!output_done_) {
     wait_for_events();
   }

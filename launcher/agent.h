@@ -31,8 +31,8 @@ class Agent {
   /// with 0, else that of the rank that failed first, 128 + s after signal s,
   /// or one of launch_error.h. Throws LaunchError, std::system_error where the
   /// ranks cannot be started. Exits instead of returning where the front dies,
-  /// or where a reader that does not read holds up the last output of a job
-  /// that was stopped.
+  /// or where a reader that does not read, and is no terminal, holds up the
+  /// last output of a job that was stopped.
   int run();
 
  private:
@@ -42,6 +42,7 @@ class Agent {
   void run_attempt();
   void start_attempt();
   void end_attempt();
+  void limit_last_output();
   bool may_restart() const;
   int conclude();
 

@@ -1,7 +1,9 @@
 // ddprun at a terminal.
 #include <tests/support/catch_plain.h>
 
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include <unistd.h>
 
@@ -77,6 +79,23 @@ TEST_CASE("a terminal shows how the job stands", "[terminal]") {
   job.send(SIGTERM);
   CHECK(job.wait() == 128 + SIGTERM);
   CHECK(count_of(shown(job.out()).back(), "running") == 0); // it is gone
+}
+
+TEST_CASE("a terminal that is held loses no report", "[terminal]") {
+  LaunchedJob job(
+      {"--nproc-per-node", "2", WORKER_PATH, "wait"}, at_terminal());
+  const pid_t rank = job.worker(1);
+  const pid_t other = job.worker(0);
+  const pid_t agent = job.agent();
+  job.type("\x13"); // ^S
+  kill(rank, SIGKILL);
+  wait_for_death(other);
+  std::this_thread::sleep_for(std::chrono::seconds(6)); // is not given up
+  CHECK(kill(agent, 0) == 0);
+  job.type("\x11"); // ^Q
+  CHECK(job.wait() == 128 + SIGKILL);
+  CHECK(count_of(job.out(), "ddprun: rank 1 (pid ") == 1);
+  CHECK(count_of(job.out(), "others: rank 0 was stopped") == 1);
 }
 
 TEST_CASE("^C is passed on once", "[terminal]") {
