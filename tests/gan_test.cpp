@@ -1,0 +1,75 @@
+// examples/gan.cpp with several numbers of processes, and gone on with.
+#include <tests/support/catch.h>
+#include <tests/support/mpirun.h>
+#include <tests/support/process.h>
+
+#include <cmath>
+#include <regex>
+
+using ddp::test::Command;
+using ddp::test::kLong;
+using ddp::test::TemporaryFolder;
+using ddp::test::variable;
+
+namespace {
+
+struct Result {
+  double discriminator_loss = 0;
+  double generator_loss = 0;
+  std::string parameters;
+  std::string output;
+};
+
+Result train(int ranks, const std::string& folder, int steps) {
+  const auto outcome = ddp::test::run(
+      Command{
+          {variable("DDPRUN"),
+           "--nproc-per-node",
+           std::to_string(ranks),
+           variable("DDP_EXAMPLES") + "/gan",
+           folder,
+           "--steps",
+           std::to_string(steps),
+           "--save-every",
+           "20"},
+          {{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}}},
+      kLong);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  const std::regex form(
+      "step " + std::to_string(steps) +
+      ": loss of discriminator (\\S+), of generator (\\S+), parameters "
+      "([0-9a-f]{16})");
+  std::smatch match;
+  REQUIRE(std::regex_search(outcome.output, match, form));
+  return {std::stod(match[1]), std::stod(match[2]), match[3], outcome.output};
+}
+
+/// Sums in another order round elsewhere.
+bool is_near(double value, double expected) {
+  return std::abs(value - expected) <= 1e-5 * expected;
+}
+
+} // namespace
+
+TEST_CASE("two nets are trained by several processes as by one") {
+  const TemporaryFolder folder;
+  const auto alone = train(1, folder / "1", 40);
+  CHECK(alone.discriminator_loss > 0.1); // neither has won
+  CHECK(alone.generator_loss > 0.1);
+  for (int ranks : {2, 3}) {
+    const auto together = train(ranks, folder / std::to_string(ranks), 40);
+    CAPTURE(ranks, together.output, alone.output);
+    CHECK(is_near(together.discriminator_loss, alone.discriminator_loss));
+    CHECK(is_near(together.generator_loss, alone.generator_loss));
+  }
+}
+
+TEST_CASE("one checkpoint has both nets and both optimizers") {
+  const TemporaryFolder folder;
+  const auto whole = train(3, folder / "whole", 60);
+  train(3, folder / "parts", 40);
+  const auto second = train(3, folder / "parts", 60);
+  CHECK_THAT(second.output, ContainsSubstring("goes on from step 40"));
+  CHECK(second.parameters == whole.parameters);
+}
