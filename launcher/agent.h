@@ -39,6 +39,10 @@ class Agent {
   using Clock = std::chrono::steady_clock;
   using Time = Clock::time_point;
 
+  static constexpr std::chrono::seconds kTickTime{1};
+  /// How long a stopped job waits for a reader that does not read (a pager).
+  static constexpr std::chrono::seconds kLastOutputTime{5};
+
   void run_attempt();
   void start_attempt();
   void end_attempt();

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <launcher/foreground.h>
+#include <launcher/wording.h>
 
 namespace ddp {
 namespace {
@@ -73,7 +74,7 @@ void Agent::watch_progress(Time now) {
   for (int each : alive) {
     const HeartbeatReader& heart =
         attempt_->ranks()[static_cast<size_t>(each)].heartbeat;
-    beats.push_back({heart.attached(), heart.joined(), heart.beats()});
+    beats.push_back({heart.joined(), heart.beats()});
   }
   if (hang_watch_->hangs(beats, now)) {
     detail_ = "no progress for " + describe_time(job_.options.hang_timeout) +

@@ -9,6 +9,7 @@
 #include <launcher/command_line/redaction.h>
 #include <launcher/foreground.h>
 #include <launcher/launch_error.h>
+#include <launcher/wording.h>
 
 namespace ddp {
 
@@ -103,9 +104,6 @@ JobReport Agent::make_report() {
   report.max_restarts = job_.options.max_restarts;
   report.duration = Clock::now() - started_;
   report.ranks = ends_;
-  for (size_t i = 0; i < ends_.size(); ++i) {
-    report.ranks[i].state = supervisor_->ranks()[i];
-  }
   if (report.reason == StopReason::kFailure) {
     report.root = root_cause(report.ranks);
   }

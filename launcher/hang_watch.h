@@ -14,7 +14,6 @@ class HangWatch {
   using Time = std::chrono::steady_clock::time_point;
 
   struct Beat {
-    bool attached = false;
     bool joined = false;
     uint64_t beats = 0;
   };

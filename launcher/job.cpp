@@ -6,7 +6,6 @@
 #include <cstring>
 #include <filesystem>
 #include <random>
-#include <sstream>
 
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include <launcher/placement/processors.h>
 #include <launcher/private_folder.h>
 #include <launcher/store_process.h>
+#include <launcher/wording.h>
 
 namespace ddp {
 namespace {
@@ -24,16 +24,6 @@ namespace {
 std::string random_id() {
   std::random_device random;
   return std::to_string(random()) + std::to_string(random());
-}
-
-// The entries of a list such as CUDA_VISIBLE_DEVICES.
-std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> entries;
-  std::istringstream stream(text);
-  for (std::string each; std::getline(stream, each, ',');) {
-    entries.push_back(each);
-  }
-  return entries;
 }
 
 // --devices, else what the user's shell says.
@@ -85,7 +75,7 @@ void choose_threads(Job* job) {
 void make_folder(Job* job) {
   OutputOptions& output = job->options.output;
   const bool is_chosen = !output.log_dir.empty();
-  if (is_chosen ? output.log_dir == "/dev/null" : !wants_files(output)) {
+  if (is_chosen ? !writes_files(output) : !wants_files(output)) {
     job->folder = make_private_folder();
     job->private_folder = job->folder;
     if (job->folder.empty()) {

@@ -101,9 +101,8 @@ void check_output(
     check_raw(given, output);
   }
   const auto prefix = lookup("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
-  if (!output.has_line_prefix && prefix && !prefix->empty()) {
+  if (!output.line_prefix && prefix && !prefix->empty()) {
     output.line_prefix = *prefix;
-    output.has_line_prefix = true;
   }
 }
 

@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <limits>
 #include <optional>
-#include <sstream>
 
 #include <launcher/launch_error.h>
+#include <launcher/wording.h>
 
 namespace ddp {
 namespace {
@@ -23,16 +23,13 @@ std::optional<int64_t> whole_number(const std::string& text) {
   return whole ? std::optional<int64_t>(number) : std::nullopt;
 }
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, separator);) {
-    parts.push_back(part);
+// Also the last one where it is empty, which is a mistake to tell of.
+std::vector<std::string> entries_of(const std::string& text) {
+  std::vector<std::string> entries = split_list(text);
+  if (!text.empty() && text.back() == ',') {
+    entries.emplace_back();
   }
-  if (!text.empty() && text.back() == separator) {
-    parts.emplace_back();
-  }
-  return parts;
+  return entries;
 }
 
 // "4" or "4-7".
@@ -111,7 +108,7 @@ StreamChoice streams_of(const OptionValue& value) {
     choice.all = *all;
     return choice;
   }
-  for (const std::string& entry : split(value.text, ',')) {
+  for (const std::string& entry : entries_of(value.text)) {
     const size_t colon = entry.find(':');
     const auto range = rank_range(entry.substr(0, colon));
     const auto streams = colon == std::string::npos
@@ -136,7 +133,7 @@ StreamChoice streams_of(const OptionValue& value) {
 
 std::set<int> ranks_of(const OptionValue& value) {
   std::set<int> ranks;
-  for (const std::string& entry : split(value.text, ',')) {
+  for (const std::string& entry : entries_of(value.text)) {
     const auto range = rank_range(entry);
     if (!range) {
       refuse_value(value, "local ranks such as 0,1,4-7");
@@ -172,7 +169,7 @@ std::pair<std::string, std::string> variable_of(const OptionValue& value) {
         value, "NAME=VALUE; what is set here the ranks inherit without it");
   }
   std::string name = value.text.substr(0, sign);
-  for (const char* own : {"RANK", "LOCAL_RANK", "ROLE_RANK", "DDP_STORE_FD"}) {
+  for (const char* own : {"RANK", "LOCAL_RANK", "ROLE_RANK"}) {
     if (name == own) {
       refuse_value(value, "another name: each rank has its own " + name);
     }
@@ -228,7 +225,7 @@ std::string devices_of(const OptionValue& value) {
       "GPUs such as 1,3 (indices, or names that begin with GPU- or MIG-), "
       "each once";
   std::set<std::string> seen;
-  for (const std::string& entry : split(value.text, ',')) {
+  for (const std::string& entry : entries_of(value.text)) {
     const bool is_name =
         entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0;
     const auto index = whole_number(entry);

@@ -80,7 +80,6 @@ Table display_options() {
        "there are several ranks.",
        [](Options& options, const Value& value) {
          options.output.line_prefix = value.text;
-         options.output.has_line_prefix = true;
        }},
   };
 }

@@ -1,8 +1,8 @@
 #include <launcher/command_line/slurm_tasks.h>
+#include <launcher/wording.h>
 
 #include <charconv>
 #include <cstdint>
-#include <sstream>
 
 namespace ddp {
 
@@ -15,8 +15,7 @@ bool is_slurm_step(const std::string& step_id) {
 }
 
 int slurm_tasks_on_node(const std::string& tasks_per_node, int node) {
-  std::istringstream list(tasks_per_node);
-  for (std::string entry; std::getline(list, entry, ',');) {
+  for (const std::string& entry : split_list(tasks_per_node)) {
     int tasks = 0;
     const char* end = entry.data() + entry.size();
     const char* at = std::from_chars(entry.data(), end, tasks).ptr;

@@ -12,8 +12,8 @@ constexpr std::array<const char*, 6> kColours =
     {"36", "33", "32", "35", "34", "31"};
 
 std::string template_of(const OutputOptions& options, const JobNames& names) {
-  if (options.has_line_prefix) {
-    return options.line_prefix;
+  if (options.line_prefix) {
+    return *options.line_prefix;
   }
   return names.world_size > 1 ? "[${rank}] " : "";
 }

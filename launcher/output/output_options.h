@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -34,8 +35,7 @@ struct OutputOptions {
   /// Written before each line: `${rank}`, `${local_rank}`, `${role_name}`,
   /// `${role}`, `${node}`, `${host}` and `${time}` are replaced. Unset: "[rank]
   /// " where there are several ranks, else nothing.
-  std::string line_prefix;
-  bool has_line_prefix = false;
+  std::optional<std::string> line_prefix;
   /// Streams that go into files alone, and those that go into files as well.
   StreamChoice redirects;
   StreamChoice tee;
@@ -52,6 +52,11 @@ struct OutputOptions {
   std::vector<std::string> stdout_filters;
   std::vector<std::string> stderr_filters;
 };
+
+/// Whether there is a folder for files.
+inline bool writes_files(const OutputOptions& options) {
+  return !options.log_dir.empty() && options.log_dir != "/dev/null";
+}
 
 /// Whether streams are to go into files.
 inline bool wants_files(const OutputOptions& options) {

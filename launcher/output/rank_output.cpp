@@ -7,7 +7,6 @@ namespace {
 
 // A line that is not finished by then may be a prompt.
 constexpr std::chrono::milliseconds kPartialLineTime(200);
-constexpr const char* kNoFiles = "/dev/null";
 
 bool chosen(const StreamChoice& choice, const RankStream& rank) {
   const int bit = rank.stream == Stream::kOut ? 1 : 2;
@@ -39,10 +38,6 @@ bool is_shown(const OutputOptions& options, const RankStream& rank) {
 }
 
 } // namespace
-
-bool writes_files(const OutputOptions& options) {
-  return !options.log_dir.empty() && options.log_dir != kNoFiles;
-}
 
 std::string attempt_folder(const OutputOptions& options, int attempt) {
   return options.log_dir + "/attempt_" + std::to_string(attempt);

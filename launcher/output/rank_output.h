@@ -17,9 +17,6 @@
 
 namespace ddp {
 
-/// Whether there are files at all.
-bool writes_files(const OutputOptions& options);
-
 /// Where the files of one attempt are.
 std::string attempt_folder(const OutputOptions& options, int attempt);
 

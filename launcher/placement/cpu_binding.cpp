@@ -5,13 +5,13 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <launcher/launch_error.h>
 #include <launcher/placement/machine.h>
+#include <launcher/wording.h>
 
 namespace ddp {
 namespace {
@@ -57,8 +57,7 @@ std::vector<Gpu> selected_gpus(
     return gpus;
   }
   std::vector<Gpu> selected;
-  std::istringstream list(*devices);
-  for (std::string entry; std::getline(list, entry, ',');) {
+  for (const std::string& entry : split_list(*devices)) {
     if (is_index(entry, gpus.size())) {
       selected.push_back(gpus[std::stoul(entry)]);
     } else if (entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0) {

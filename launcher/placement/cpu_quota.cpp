@@ -1,9 +1,9 @@
 #include <launcher/placement/cpu_quota.h>
+#include <launcher/wording.h>
 
 #include <algorithm>
 #include <fstream>
 #include <limits>
-#include <sstream>
 
 namespace ddp {
 namespace {
@@ -50,8 +50,7 @@ double least_quota(
 }
 
 bool names_cpu(const std::string& controllers) {
-  std::istringstream list(controllers);
-  for (std::string name; std::getline(list, name, ',');) {
+  for (const std::string& name : split_list(controllers)) {
     if (name == "cpu") {
       return true;
     }

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include <launcher/launch_error.h>
+#include <launcher/wording.h>
 
 namespace ddp {
 namespace {
@@ -150,37 +151,6 @@ int last_level_cache(int cpu, const std::string& root) {
             folder + " does not tell; use --numa-binding exclusive");
   }
   return lowest_in(last + "/shared_cpu_list");
-}
-
-std::vector<int> parse_number_list(const std::string& text) {
-  std::vector<int> numbers;
-  std::istringstream stream(text);
-  for (int first; stream >> first && first >= 0;) {
-    int last = first;
-    if (stream.peek() == '-') {
-      stream.ignore() >> last;
-    }
-    for (int number = first; number <= last; ++number) {
-      numbers.push_back(number);
-    }
-    if (stream.peek() == ',') {
-      stream.ignore();
-    }
-  }
-  return numbers;
-}
-
-std::string number_list(const std::vector<int>& numbers) {
-  std::string text;
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    const size_t first = i;
-    while (i + 1 < numbers.size() && numbers[i + 1] == numbers[i] + 1) {
-      ++i;
-    }
-    text += (text.empty() ? "" : ",") + std::to_string(numbers[first]);
-    text += i > first ? "-" + std::to_string(numbers[i]) : "";
-  }
-  return text;
 }
 
 } // namespace ddp

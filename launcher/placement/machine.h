@@ -35,10 +35,4 @@ Machine read_machine(const cpu_set_t& allowed, const std::string& root);
 /// (exit code 2) where Linux does not tell.
 int last_level_cache(int cpu, const std::string& root);
 
-/// The numbers in a list as "0-2,8". Text that is none ends it.
-std::vector<int> parse_number_list(const std::string& text);
-
-/// "0-2,8" for {0, 1, 2, 8}, which are in order.
-std::string number_list(const std::vector<int>& numbers);
-
 } // namespace ddp

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <sstream>
 #include <system_error>
 #include <thread>
 
 #include <sched.h>
 
 #include <launcher/placement/cpu_quota.h>
+#include <launcher/wording.h>
 
 namespace ddp {
 namespace {
@@ -51,8 +51,7 @@ int visible_gpus(const char* selection, const std::string& device_folder) {
     return devices;
   }
   int count = 0;
-  std::istringstream list(selection);
-  for (std::string entry; std::getline(list, entry, ',');) {
+  for (const std::string& entry : split_list(selection)) {
     const bool index_there = all_digits(entry) && std::stoi(entry) < devices;
     const bool by_name =
         entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0;

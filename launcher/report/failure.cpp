@@ -1,13 +1,10 @@
 #include <launcher/report/failure.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include <sys/wait.h>
 
 #include <launcher/launch_error.h>
-#include <launcher/placement/machine.h>
 #include <launcher/signals.h>
 
 namespace ddp {
@@ -58,25 +55,6 @@ std::string describe_end(int wait_status) {
 int exit_code_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? kExitSignalBase + WTERMSIG(wait_status)
                                   : WEXITSTATUS(wait_status);
-}
-
-std::string name_ranks(const std::vector<int>& ranks) {
-  return (ranks.size() == 1 ? "rank " : "ranks ") + number_list(ranks);
-}
-
-std::string describe_time(std::chrono::nanoseconds time) {
-  const double seconds = std::chrono::duration<double>(time).count();
-  std::array<char, 48> text;
-  if (seconds < 0.1) {
-    std::snprintf(text.data(), text.size(), "%.0f ms", seconds * 1000);
-  } else if (seconds < 120) {
-    std::snprintf(text.data(), text.size(), "%.1f s", seconds);
-  } else {
-    const auto whole = static_cast<long>(seconds);
-    std::snprintf(
-        text.data(), text.size(), "%ld min %ld s", whole / 60, whole % 60);
-  }
-  return text.data();
 }
 
 } // namespace ddp

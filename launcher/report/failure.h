@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -44,11 +43,5 @@ std::string describe_end(int wait_status);
 
 /// The shell's: the exit code, or 128 + the signal's number.
 int exit_code_of(int wait_status);
-
-/// "rank 3", "ranks 0-2,5".
-std::string name_ranks(const std::vector<int>& ranks);
-
-/// "13 ms", "12.4 s", "3 min 20 s".
-std::string describe_time(std::chrono::nanoseconds time);
 
 } // namespace ddp

@@ -19,8 +19,6 @@ struct JobReport {
   int exit_code = 0;
   StopReason reason = StopReason::kNone;
   int signal = 0; // with kSignal
-  /// The timeout that was exceeded, with kHang and kNotJoined.
-  std::chrono::milliseconds timeout{0};
   /// What there is to say besides, such as why the program was not executed.
   std::string detail;
   int restarts = 0;

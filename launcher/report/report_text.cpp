@@ -5,6 +5,8 @@
 
 #include <sys/wait.h>
 
+#include <launcher/wording.h>
+
 namespace ddp {
 namespace {
 

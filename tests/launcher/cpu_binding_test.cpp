@@ -17,6 +17,7 @@
 #include <launcher/launch_error.h>
 #include <launcher/placement/cpu_binding.h>
 #include <launcher/placement/machine.h>
+#include <launcher/wording.h>
 
 using namespace ddp;
 using Texts = std::vector<std::string>;

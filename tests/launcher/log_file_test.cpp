@@ -23,7 +23,6 @@ TEST_CASE("a line's prefix follows its template", "[unit]") {
 TEST_CASE("a prefix tells the time of each line", "[unit]") {
   OutputOptions options;
   options.line_prefix = "<${time}|${rank}> ";
-  options.has_line_prefix = true;
   LinePrefix prefix(options, kTwoRanks, {1, 1, Stream::kOut, 0}, false);
   std::tm day{};
   day.tm_year = 120;

@@ -43,7 +43,7 @@ TEST_CASE("options have torchrun's defaults", "[unit]") {
   CHECK(options.max_restarts == 0);
   CHECK(options.kind == ProgramKind::kDetect);
   CHECK_FALSE(options.devices.has_value());
-  CHECK_FALSE(options.output.has_line_prefix);
+  CHECK_FALSE(options.output.line_prefix);
   CHECK(options.output.tee.of(0) == 0);
   CHECK(options.notes.empty());
 }
@@ -179,7 +179,6 @@ TEST_CASE("output options mean what they say", "[unit]") {
   CHECK(output.log_dir == "logs");
   CHECK(output.log_max_bytes == 10 << 20);
   CHECK(output.mode == OutputMode::kPty);
-  CHECK(output.has_line_prefix);
   CHECK(output.line_prefix == "- ${rank} ");
   CHECK(output.stdout_filters == Texts{"a,b", "c"});
   CHECK(output.stderr_filters == Texts{"error"});
@@ -192,8 +191,7 @@ TEST_CASE("an empty prefix is a prefix", "[unit]") {
       {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "<${rank}>"}};
   const OutputOptions given =
       parse({"--log-line-prefix=", "x"}, environment).output;
-  CHECK(given.has_line_prefix);
-  CHECK(given.line_prefix.empty());
+  CHECK(given.line_prefix == "");
   CHECK(parse({"x"}, environment).output.line_prefix == "<${rank}>");
 }
 

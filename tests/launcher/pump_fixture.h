@@ -207,8 +207,9 @@ inline size_t flood(const FileDescriptor& rank, size_t enough) {
 
 inline std::string prefix_of(const std::string& form, bool coloured = false) {
   OutputOptions options;
-  options.line_prefix = form;
-  options.has_line_prefix = form != "-";
+  if (form != "-") {
+    options.line_prefix = form;
+  }
   const RankStream rank{7, 3, Stream::kOut, 0};
   return LinePrefix(options, kTwoRanks, rank, coloured).text(0);
 }

@@ -144,20 +144,20 @@ TEST_CASE("progress is any joined rank's", "[unit]") {
     return kStart + std::chrono::seconds(seconds);
   };
   // Neither those that do not use ddp nor those that have not joined hang.
-  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, false, 0}}, at(60)));
-  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, true, 1}}, at(61)));
-  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, true, 1}}, at(70)));
-  CHECK(watch.hangs({Beat{}, Beat{true, true, 1}}, at(71)));
-  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, true, 2}}, at(72)));
+  CHECK_FALSE(watch.hangs({Beat{}, Beat{}}, at(60)));
+  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, 1}}, at(61)));
+  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, 1}}, at(70)));
+  CHECK(watch.hangs({Beat{}, Beat{true, 1}}, at(71)));
+  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, 2}}, at(72)));
   watch.resume(at(72), at(172));
-  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, true, 2}}, at(181)));
-  CHECK(watch.hangs({Beat{}, Beat{true, true, 2}}, at(182)));
+  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, 2}}, at(181)));
+  CHECK(watch.hangs({Beat{}, Beat{true, 2}}, at(182)));
 }
 
 TEST_CASE("late ranks are those that have not joined", "[unit]") {
   using Beat = HangWatch::Beat;
   HangWatch watch(0s, 10s, kStart);
-  const std::vector<Beat> beats = {{true, true, 1}, {true, false, 0}, {}};
+  const std::vector<Beat> beats = {{true, 1}, {}, {}};
   CHECK(watch.late(beats, kStart + 9s).empty());
   CHECK(watch.late(beats, kStart + 10s) == std::vector<size_t>{1, 2});
   watch.resume(kStart + 5s, kStart + 8s);

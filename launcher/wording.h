@@ -1,0 +1,25 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace ddp {
+
+/// The parts of a list such as "0,2,GPU-1". One that is empty at the end is
+/// none.
+std::vector<std::string> split_list(const std::string& text);
+
+/// The numbers in a list as "0-2,8". Text that is none ends it.
+std::vector<int> parse_number_list(const std::string& text);
+
+/// "0-2,8" for {0, 1, 2, 8}, which are in order.
+std::string number_list(const std::vector<int>& numbers);
+
+/// "rank 3", "ranks 0-2,5".
+std::string name_ranks(const std::vector<int>& ranks);
+
+/// "13 ms", "12.4 s", "3 min 20 s".
+std::string describe_time(std::chrono::nanoseconds time);
+
+} // namespace ddp
