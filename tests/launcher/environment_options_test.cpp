@@ -34,6 +34,10 @@ TEST_CASE("options come from the environment too", "[unit]") {
   CHECK(options.binding == Binding::kNode);
 }
 
+TEST_CASE("an option's other name has a variable too", "[unit]") {
+  CHECK(parse({"x"}, {{"PET_BIND_TO", "share"}}).binding == Binding::kShare);
+}
+
 TEST_CASE("the command line wins over the environment", "[unit]") {
   const LaunchOptions options = parse(
       {"--nproc-per-node", "2", "--grace=1", "--standalone", "x"},

@@ -101,6 +101,8 @@ TEST_CASE("wrong usage is told in one line", "[unit]") {
         Texts{"--log-max-size", "10X", "x"},
         Texts{"--log-max-size", "9999999999G", "x"},
         Texts{"--numa-binding", "cores", "x"},
+        Texts{"--master-addr", "0.0.0.0", "x"}, // nobody can connect to these
+        Texts{"--master-addr", "::", "x"},
         Texts{"--omp", "0", "x"},
         Texts{"--output", "tty", "x"},
         Texts{"--devices", "1,1", "x"},
