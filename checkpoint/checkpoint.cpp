@@ -10,6 +10,8 @@
 #include <ddp/verification.h>
 #include <torch/nn/module.h>
 
+#include <utility>
+
 namespace ddp {
 
 void save_checkpoint(
@@ -45,7 +47,8 @@ void load_checkpoint(
     return;
   }
   detail::on_rank_0("load_checkpoint", group, read);
-  detail::make_copies(copies);
+  // What was read is gone before the broadcast, which takes as much memory.
+  detail::make_copies(std::exchange(copies, {}));
   if (group.size() > 1) {
     broadcast_module_state(detail::unwrapped(module), group);
   }

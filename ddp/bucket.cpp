@@ -16,7 +16,11 @@ at::Tensor allocate(
   if (const auto c10d_group = group.c10d()) {
     const auto device = options.device();
     const auto backend = c10d_group->getBackend(device.type());
-    if (backend->supportsTensorAlloc(device.index())) {
+    // NCCL's memory is for one GPU, and for a model on two that is the group's.
+    const auto own = group.device();
+    const bool is_second =
+        own.type() == device.type() && own.has_index() && own != device;
+    if (!is_second && backend->supportsTensorAlloc(device.index())) {
       return backend->allocateTensor(numel, options).zero_();
     }
   }

@@ -11,12 +11,15 @@
 #include <ddp/deterministic.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/module_state.h>
+#include <ddp/parallel_forward.h>
 #include <ddp/process_group.h>
 #include <ddp/process_group_options.h>
 #include <ddp/random_state.h>
 #include <ddp/reducer.h>
 #include <ddp/reducer_options.h>
+#include <ddp/scatter_gather.h>
 #include <ddp/seed.h>
+#include <ddp/spawn.h>
 #include <ddp/stop_signal.h>
 #include <ddp/tensor_traversal.h>
 #include <ddp/verification.h>

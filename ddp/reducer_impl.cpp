@@ -98,7 +98,8 @@ std::vector<size_t> Reducer::Impl::add_parameters(
   TORCH_CHECK_VALUE(
       !trainable.empty(),
       "no parameter requires a gradient: there is nothing to reduce. Construct "
-      "the Reducer after the parameters, and do not freeze all of them");
+      "the Reducer after the parameters, do not freeze all of them, and keep "
+      "modules in torch::nn::ModuleList, not in a plain std::vector");
   return trainable;
 }
 

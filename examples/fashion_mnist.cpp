@@ -3,6 +3,7 @@
 
 #include "fashion_mnist_data.h"
 #include "progress.h"
+#include "report_errors.h"
 
 #include <ddp/ddp.h>
 #include <torch/torch.h>
@@ -163,14 +164,5 @@ int main(int argc, char** argv) {
   app.add_option("--train-images", arguments.train_images, "use the first N")
       ->check(CLI::NonNegativeNumber);
   CLI11_PARSE(app, argc, argv);
-  try {
-    train(arguments);
-  } catch (const c10::Error& error) {
-    std::fprintf(stderr, "error: %s\n", error.what_without_backtrace());
-    return 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+  return report_errors([&] { train(arguments); });
 }

@@ -1,6 +1,8 @@
 // Two nets with a Reducer and an optimizer each, trained against each other,
 // and one checkpoint with all. Run: ddprun --nproc-per-node 3 gan runs/gan
 
+#include "report_errors.h"
+
 #include <ddp/ddp.h>
 #include <torch/torch.h>
 
@@ -134,11 +136,5 @@ int main(int argc, char** argv) {
   app.add_option("--save-every", arguments.save_every, "steps")
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
-  try {
-    train(arguments);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+  return report_errors([&] { train(arguments); });
 }

@@ -2,6 +2,8 @@
 // bit. Run: ddprun --nproc-per-node 2 resumable runs/1   (again after Ctrl-C,
 // kill, or kill -9; SIGTERM and SIGUSR1 save first)
 
+#include "report_errors.h"
+
 #include <ddp/ddp.h>
 #include <torch/torch.h>
 
@@ -101,14 +103,5 @@ int main(int argc, char** argv) {
   app.add_option("--save-every", arguments.save_every, "steps")
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
-  try {
-    train(arguments);
-  } catch (const c10::Error& error) {
-    std::fprintf(stderr, "error: %s\n", error.what_without_backtrace());
-    return 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+  return report_errors([&] { train(arguments); });
 }

@@ -2,6 +2,7 @@
 // Run: ddprun --nproc-per-node 2 sharded_files --data FOLDER --make 8
 
 #include "mapped_shards.h"
+#include "report_errors.h"
 #include "shard_sampler.h"
 
 #include <ddp/ddp.h>
@@ -138,14 +139,5 @@ int main(int argc, char** argv) {
   app.add_option("--workers", arguments.workers)->check(CLI::NonNegativeNumber);
   app.add_option("--seed", arguments.seed);
   CLI11_PARSE(app, argc, argv);
-  try {
-    train(arguments);
-  } catch (const c10::Error& error) {
-    std::fprintf(stderr, "error: %s\n", error.what_without_backtrace());
-    return 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+  return report_errors([&] { train(arguments); });
 }

@@ -1,6 +1,7 @@
 // When one training step computes and when it communicates, as a chart.
 // Run: ddprun --nproc-per-node 2 timeline step.svg
 
+#include "report_errors.h"
 #include "time_chart.h"
 
 #include <ddp/ddp.h>
@@ -197,7 +198,7 @@ int main(int argc, char** argv) {
   app.add_option("--steps", arguments.steps, "the last one is drawn")
       ->check(CLI::Range(3, 1000000));
   CLI11_PARSE(app, argc, argv);
-  try {
+  return report_errors([&] {
     auto group = ddp::init_process_group();
     TORCH_CHECK_VALUE(
         group.size() > 1, "a group of one reduces nothing; start 2 or more");
@@ -210,9 +211,5 @@ int main(int argc, char** argv) {
       draw(steps, arguments.file);
       print_summary(steps[0]);
     }
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+  });
 }

@@ -44,6 +44,30 @@ std::shared_ptr<Net> net_on(const c10::Device& device) {
   return net;
 }
 
+/// A net whose second part is on another device than the first.
+class TwoPartNet : public torch::nn::Module {
+ public:
+  TwoPartNet()
+      : first_(register_module("first", torch::nn::Linear(6, 40))),
+        second_(register_module("second", torch::nn::Linear(40, 5))) {
+    second_->register_buffer("count", torch::zeros({2}));
+  }
+
+  void move_second_to(const c10::Device& device) {
+    device_ = device;
+    second_->to(device);
+  }
+
+  torch::Tensor forward(const torch::Tensor& input) {
+    return second_->forward(first_->forward(input).tanh().to(device_));
+  }
+
+ private:
+  c10::Device device_{c10::kCPU};
+  torch::nn::Linear first_;
+  torch::nn::Linear second_;
+};
+
 void require_equal(
     const torch::nn::Module& on_gpu,
     const torch::nn::Module& on_cpu) {
@@ -222,6 +246,47 @@ TEST_CASE("on a device with streams no_sync and create_graph give the CPU's") {
       require_equal(*net, *reference);
       net->zero_grad();
       reference->zero_grad();
+    }
+  });
+}
+
+TEST_CASE("a model on two devices is averaged on both") {
+  gpu_ranks(3, [](ProcessGroup group, ProcessGroup gpu_group) {
+    torch::manual_seed(group.rank());
+    auto net = std::make_shared<TwoPartNet>();
+    auto reference = std::make_shared<TwoPartNet>();
+    ddp::broadcast_module_state(*reference, group);
+    copy_parameters(*reference, *net);
+    if (group.rank() != 0) { // construction has to give it rank 0's
+      const torch::NoGradGuard no_grad;
+      for (auto& parameter : net->parameters()) {
+        parameter.add_(group.rank());
+      }
+    }
+    net->move_second_to(fake_gpu::kDevice);
+    const auto options = ReducerOptions().bucket_cap_mb(1e-4);
+    ddp::DistributedDataParallel<TwoPartNet> model(net, gpu_group, options);
+    ddp::DistributedDataParallel<TwoPartNet> expected(reference, group);
+    for (int step = 0; step < 4; ++step) {
+      net->zero_grad();
+      reference->zero_grad();
+      const auto input = batch(group, step, 6);
+      model->forward(input).pow(2).mean().backward();
+      expected->forward(input).pow(2).mean().backward();
+      for (size_t i = 0; i < net->parameters().size(); ++i) {
+        const auto grad = net->parameters()[i].grad();
+        INFO("step " << step << ", parameter " << i);
+        REQUIRE(grad.device() == net->parameters()[i].device());
+        REQUIRE(torch::allclose(
+            fake_gpu::on_cpu(grad), reference->parameters()[i].grad()));
+      }
+    }
+    for (const auto& bucket : model->reducer().buckets()) {
+      for (const size_t index : bucket) {
+        REQUIRE(
+            net->parameters()[index].device() ==
+            net->parameters()[bucket[0]].device());
+      }
     }
   });
 }

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +21,10 @@ struct ErrorFile {
   /// Where it is written before it gets its name.
   char draft[PATH_MAX] = "";
   char rank[16] = "";
+  /// An open file instead of a path; -1 for none.
+  int descriptor = -1;
+  off_t begin = 0;
+  std::atomic<bool> written{false};
 };
 ErrorFile file;
 
@@ -34,6 +39,19 @@ bool write_all(int descriptor, std::string_view text) {
   return true;
 }
 
+void note_process() {
+  const char* rank = std::getenv("RANK");
+  std::snprintf(file.rank, sizeof(file.rank), "%s", rank ? rank : "");
+  file.owner = getpid();
+}
+
+void write_open_file(std::string_view text) {
+  if (ftruncate(file.descriptor, file.begin) == 0 &&
+      lseek(file.descriptor, file.begin, SEEK_SET) == file.begin) {
+    file.written = write_all(file.descriptor, text);
+  }
+}
+
 } // namespace
 
 bool find_error_file() {
@@ -41,12 +59,16 @@ bool find_error_file() {
   if (!path || !*path || std::strlen(path) + 8 > sizeof(file.draft)) {
     return false;
   }
-  const char* rank = std::getenv("RANK");
   std::snprintf(file.path, sizeof(file.path), "%s", path);
   std::snprintf(file.draft, sizeof(file.draft), "%s.part", path);
-  std::snprintf(file.rank, sizeof(file.rank), "%s", rank ? rank : "");
-  file.owner = getpid();
+  note_process();
   return true;
+}
+
+void use_error_file(int descriptor) {
+  file.begin = lseek(descriptor, 0, SEEK_END);
+  file.descriptor = descriptor;
+  note_process();
 }
 
 const char* launched_rank() {
@@ -55,11 +77,15 @@ const char* launched_rank() {
 
 bool has_error_report() {
   struct stat status {};
-  return stat(file.path, &status) == 0 && status.st_size > 0;
+  return file.written || (stat(file.path, &status) == 0 && status.st_size > 0);
 }
 
 void write_error_report(std::string_view text) {
   struct stat status {};
+  if (file.owner == getpid() && file.descriptor >= 0) {
+    write_open_file(text);
+    return;
+  }
   if (file.owner != getpid() ||
       (stat(file.path, &status) == 0 && !S_ISREG(status.st_mode))) {
     return;

@@ -9,10 +9,14 @@ namespace ddp::detail {
 /// it names none.
 bool find_error_file();
 
+/// The same for an open file, which keeps what it has already and which nobody
+/// reads before this process has ended.
+void use_error_file(int descriptor);
+
 /// RANK, as the launcher set it; maybe empty.
 const char* launched_rank();
 
-/// Whether the file says something already.
+/// Whether this process, or somebody in its place, has written the file.
 bool has_error_report();
 
 /// Writes the file, which others see whole or not at all. Nothing happens where

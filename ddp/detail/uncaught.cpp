@@ -106,22 +106,9 @@ void write_error_file(const Uncaught& uncaught) {
       content.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
-void report_current() noexcept {
-  const auto uncaught = current();
-  write_error_file(uncaught);
-  std::shared_ptr<FailureBoard> board;
-  {
-    const std::lock_guard<std::mutex> lock(handler().mutex);
-    board = handler().board.lock();
-  }
-  if (board && !uncaught.known) {
-    board->report("", uncaught.text);
-  }
-}
-
 [[noreturn]] void on_terminate() {
   if (!handler().begun.exchange(true)) {
-    report_current();
+    report_exception();
   } else {
     // Another thread is at it: the process shall not end before.
     std::this_thread::sleep_for(std::chrono::seconds(4));
@@ -133,6 +120,19 @@ void report_current() noexcept {
 }
 
 } // namespace
+
+void report_exception() noexcept {
+  const auto uncaught = current();
+  write_error_file(uncaught);
+  std::shared_ptr<FailureBoard> board;
+  {
+    const std::lock_guard<std::mutex> lock(handler().mutex);
+    board = handler().board.lock();
+  }
+  if (board && !uncaught.known) {
+    board->report("", uncaught.text);
+  }
+}
 
 void report_uncaught(const std::shared_ptr<FailureBoard>& board) {
   const std::lock_guard<std::mutex> lock(handler().mutex);

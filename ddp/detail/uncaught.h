@@ -12,4 +12,7 @@ namespace ddp::detail {
 /// call replaces the board.
 void report_uncaught(const std::shared_ptr<FailureBoard>& board);
 
+/// Does the same with the exception that is being handled.
+void report_exception() noexcept;
+
 } // namespace ddp::detail

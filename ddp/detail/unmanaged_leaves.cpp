@@ -1,6 +1,7 @@
 #include <ddp/detail/unmanaged_leaves.h>
 
 #include <c10/util/StringUtil.h>
+#include <ddp/detail/leaf_uses.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -14,24 +15,13 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-using Nodes = std::unordered_set<autograd::Node*>;
-
 // Enough to see what is wrong; a model may have thousands of parameters.
 constexpr size_t kMaxShown = 8;
 
-/// The operations that consumed a tensor, by their place in the forward.
-using Uses = std::vector<std::pair<uint64_t, std::string>>;
-
 struct Leaf {
   at::Tensor tensor;
-  Uses uses;
+  std::vector<LeafUse> uses;
 };
-
-/// The place of the first, or 0.
-uint64_t first_of(const Uses& uses) {
-  const auto first = std::min_element(uses.begin(), uses.end());
-  return first == uses.end() ? 0 : first->first;
-}
 
 /// The leaf that this backward accumulates into at `node`, or null.
 const at::Tensor* accumulated_leaf(autograd::Node* node) {
@@ -51,46 +41,13 @@ const at::Tensor* accumulated_leaf(autograd::Node* node) {
   return &accumulator->variable;
 }
 
-bool is_transposition(const autograd::Node& node) {
-  return node.name() == "TBackward0";
-}
-
-/// Notes which operations consumed the leaves. A linear layer transposes its
-/// weight first, which says nothing: what uses the result is named instead.
-void find_uses(
-    const Nodes& nodes,
-    std::unordered_map<autograd::Node*, Leaf>& leaves) {
-  for (auto* node : nodes) {
-    if (is_transposition(*node)) {
-      continue;
-    }
-    for (const auto& edge : node->next_edges()) {
-      auto* source = edge.function.get();
-      if (source && is_transposition(*source)) {
-        source = source->next_edge(0).function.get();
-      }
-      const auto leaf = leaves.find(source);
-      if (leaf != leaves.end()) {
-        leaf->second.uses.emplace_back(node->sequence_nr(), node->name());
-      }
-    }
-  }
-}
-
 /// The leaves in the order in which the forward used them, which is that of a
 /// person who reads the model and the same in each run.
-std::vector<Leaf> in_order(
-    const std::unordered_map<autograd::Node*, Leaf>& by_node) {
-  std::vector<Leaf> leaves;
-  for (const auto& entry : by_node) {
-    leaves.push_back(entry.second);
-    auto& uses = leaves.back().uses;
-    std::sort(uses.begin(), uses.end());
-  }
+std::vector<Leaf> in_order(std::vector<Leaf> leaves) {
   const auto key = [](const Leaf& leaf) {
     return std::make_tuple(
         leaf.uses.empty(), // used by the last operation
-        leaf.uses.empty() ? 0 : leaf.uses.front().first,
+        leaf.uses.empty() ? 0 : leaf.uses.front().place,
         -leaf.tensor.dim(), // weight before bias
         leaf.tensor.sizes().vec());
   };
@@ -117,9 +74,9 @@ std::string join_some(
 std::string describe(const Leaf& leaf) {
   std::vector<std::string> operations;
   for (const auto& use : leaf.uses) {
-    if (std::find(operations.begin(), operations.end(), use.second) ==
+    if (std::find(operations.begin(), operations.end(), use.operation) ==
         operations.end()) {
-      operations.push_back(use.second);
+      operations.push_back(use.operation);
     }
   }
   // The graph task does not tell of the node that it starts from.
@@ -210,11 +167,7 @@ UnmanagedLeaves::UnmanagedLeaves(
 bool UnmanagedLeaves::is_met_again(const at::Tensor& leaf, uint64_t first_use) {
   const TensorSet::value_type pointer(leaf.getIntrusivePtr());
   const auto [met, is_new] = met_.emplace(pointer, first_use);
-  if (is_new || (first_use > 0 && met->second == first_use)) {
-    return false;
-  }
-  settled_.insert(pointer);
-  return true;
+  return !is_new && (first_use == 0 || met->second != first_use);
 }
 
 std::string UnmanagedLeaves::inspect(
@@ -224,7 +177,7 @@ std::string UnmanagedLeaves::inspect(
     return {};
   }
   std::unordered_set<const at::TensorImpl*> reached;
-  std::unordered_map<autograd::Node*, Leaf> leaves;
+  std::unordered_map<autograd::Node*, at::Tensor> unknown;
   for (auto* node : *nodes) {
     const auto* leaf = accumulated_leaf(node);
     if (!leaf || leaf->numel() == 0) {
@@ -233,14 +186,21 @@ std::string UnmanagedLeaves::inspect(
     reached.insert(leaf->unsafeGetTensorImpl());
     const TensorSet::value_type pointer(leaf->getIntrusivePtr());
     if (settled_.count(pointer) == 0 && !managed_elsewhere(*leaf)) {
-      leaves[node].tensor = *leaf;
+      unknown.emplace(node, *leaf);
     }
   }
-  find_uses(*nodes, leaves);
-  for (auto leaf = leaves.begin(); leaf != leaves.end();) {
-    const auto& [tensor, uses] = leaf->second;
-    leaf = is_met_again(tensor, first_of(uses)) ? std::next(leaf)
-                                                : leaves.erase(leaf);
+  if (unknown.empty()) {
+    return {};
+  }
+  auto uses = find_leaf_uses(*nodes);
+  std::vector<Leaf> leaves;
+  for (const auto& [node, tensor] : unknown) {
+    Leaf leaf{tensor, std::move(uses[node])};
+    const uint64_t first_use = leaf.uses.empty() ? 0 : leaf.uses.front().place;
+    if (is_met_again(tensor, first_use) || are_of_a_parameter(leaf.uses)) {
+      settled_.emplace(tensor.getIntrusivePtr());
+      leaves.push_back(std::move(leaf));
+    }
   }
   if (leaves.empty()) {
     return {};
@@ -249,7 +209,7 @@ std::string UnmanagedLeaves::inspect(
   for (const auto& tensor : managed_.tensors) {
     unreached.push_back(reached.count(tensor.unsafeGetTensorImpl()) == 0);
   }
-  const auto ordered = in_order(leaves);
+  const auto ordered = in_order(std::move(leaves));
   return report(ordered, twins(ordered, managed_, unreached));
 }
 

@@ -2,6 +2,7 @@
 
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
+#include <c10/util/Exception.h>
 #include <ddp/detail/current_stream.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -83,6 +84,18 @@ class Backend final : public c10d::Backend {
     });
   }
 
+  c10::intrusive_ptr<c10d::Work> alltoall_base(
+      at::Tensor& output,
+      at::Tensor& input,
+      std::vector<int64_t>& output_sizes,
+      std::vector<int64_t>& input_sizes,
+      const c10d::AllToAllOptions& options) override {
+    return queue("alltoall_base", {output, input}, [&](Tensors& on_cpu) {
+      return gloo_->alltoall_base(
+          on_cpu[0], on_cpu[1], output_sizes, input_sizes, options);
+    });
+  }
+
  private:
   template <typename Collective>
   c10::intrusive_ptr<c10d::Work> queue(
@@ -93,6 +106,11 @@ class Backend final : public c10d::Backend {
     const c10::StreamGuard guard(stream_);
     Tensors aliases;
     for (const auto& tensor : tensors) {
+      TORCH_CHECK(
+          tensor.device() == kDevice,
+          name,
+          " of a tensor on ",
+          tensor.device());
       aliases.push_back(on_cpu(tensor));
       note(name, tensor, /*writes=*/true);
     }

@@ -1,0 +1,74 @@
+// A trainer of one process (before.cpp), and as one of several (after.cpp, with
+// the batch of each rank). Run: before|after [EPOCHS [BATCH_SIZE [FILE]]]
+#include <ddp/ddp.h>
+#include <torch/torch.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+struct NetImpl : torch::nn::Module {
+  torch::nn::Linear fc1{nullptr}, fc2{nullptr};
+
+  NetImpl() {
+    fc1 = register_module("fc1", torch::nn::Linear(16, 64));
+    fc2 = register_module("fc2", torch::nn::Linear(64, 4));
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    return torch::log_softmax(fc2(torch::relu(fc1(x))), 1);
+  }
+};
+TORCH_MODULE(Net);
+
+/// Points around four centres; the last column says around which.
+torch::Tensor make_points(int64_t count) {
+  const auto centres = torch::randn({4, 16});
+  const auto labels = torch::arange(count).remainder(4);
+  const auto points =
+      centres.index_select(0, labels) + torch::randn({count, 16});
+  return torch::cat({points, labels.unsqueeze(1)}, 1);
+}
+
+int main(int argc, char** argv) {
+  const int64_t epochs = argc > 1 ? std::atoll(argv[1]) : 5;
+  const int64_t batch_size = argc > 2 ? std::atoll(argv[2]) : 64;
+  const std::string file = argc > 3 ? argv[3] : "net.pt";
+
+  torch::manual_seed(1);
+  torch::Device device(
+      torch::cuda::is_available() ? torch::kCUDA : torch::kCPU);
+  auto group =
+      ddp::init_process_group(ddp::ProcessGroupOptions().device(device));
+
+  Net net;
+  net->to(device);
+  ddp::Reducer reducer(net, group);
+  torch::optim::SGD optimizer(
+      net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.5));
+
+  auto dataset =
+      torch::data::datasets::TensorDataset(make_points(1200))
+          .map(torch::data::transforms::Stack<torch::data::TensorExample>());
+  ddp::DistributedSampler sampler(dataset.size().value(), group);
+  auto loader = torch::data::make_data_loader(
+      std::move(dataset), sampler, torch::data::DataLoaderOptions(batch_size));
+
+  for (int64_t epoch = 1; epoch <= epochs; ++epoch) {
+    sampler.set_epoch(epoch);
+    double sum = 0;
+    int64_t batches = 0;
+    for (auto& batch : *loader) {
+      auto data = batch.data.narrow(1, 0, 16).to(device);
+      auto target = batch.data.select(1, 16).to(device, torch::kLong);
+      optimizer.zero_grad();
+      auto loss = torch::nll_loss(net->forward(data), target);
+      loss.backward();
+      optimizer.step();
+      sum += loss.item<double>();
+      ++batches;
+    }
+    std::printf("epoch %d: mean loss %.6f\n", int(epoch), sum / batches);
+  }
+  ddp::save_checkpoint(file, *net, group);
+}

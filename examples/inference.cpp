@@ -1,0 +1,168 @@
+// A batch that one process has, forwarded by all of them: a toy first, then how
+// much faster it is. Run: ddprun --nproc-per-node 2 inference
+
+#include "report_errors.h"
+
+#include <ddp/ddp.h>
+#include <torch/torch.h>
+
+#include <CLI/CLI.hpp>
+
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <functional>
+#include <sstream>
+#include <string>
+
+struct Arguments {
+  int64_t batch_size = 1024;
+  int64_t width = 1024;
+  int64_t repeats = 10;
+  bool result_on_all = false;
+  bool no_move = false;
+  torch::Device input_device = torch::kCPU;
+};
+
+/// Two layers that say what they see.
+struct ToyNet : torch::nn::Module {
+  torch::nn::Linear first{nullptr}, second{nullptr};
+  ddp::ProcessGroup group;
+
+  explicit ToyNet(ddp::ProcessGroup its_group) : group(std::move(its_group)) {
+    first = register_module("first", torch::nn::Linear(32, 64));
+    second = register_module("second", torch::nn::Linear(64, 64));
+  }
+
+  torch::Tensor forward(const torch::Tensor& input) {
+    const auto output = second(torch::relu(first(input)));
+    std::ostringstream line;
+    line << "rank " << group.rank() << " of " << group.size() << ": input size "
+         << input.sizes() << ", output size " << output.sizes() << " on "
+         << output.device() << "\n";
+    std::fputs(line.str().c_str(), stdout);
+    std::fflush(stdout);
+    return output;
+  }
+};
+
+torch::nn::Sequential make_wide_net(int64_t width) {
+  torch::nn::Sequential net;
+  for (int i = 0; i < 4; ++i) {
+    net->push_back(torch::nn::Linear(width, width));
+    net->push_back(torch::nn::ReLU());
+  }
+  return net;
+}
+
+void forward_three(
+    const Arguments& arguments,
+    const ddp::ParallelForwardOptions& options,
+    const ddp::ProcessGroup& group) {
+  const auto net = std::make_shared<ToyNet>(group);
+  net->to(group.device());
+  torch::Tensor input; // only rank 0 has one
+  if (group.rank() == 0) {
+    input = torch::randn({3, 32}).to(arguments.input_device);
+  }
+  const auto output = ddp::parallel_forward(net, input, group, options);
+  if (output.defined()) {
+    std::ostringstream line;
+    line << "rank " << group.rank() << " has the result, size "
+         << output.sizes() << " on " << output.device() << "\n";
+    std::fputs(line.str().c_str(), stdout);
+    std::fflush(stdout);
+  }
+}
+
+/// Samples per second of what returns an output.
+double measure(
+    const Arguments& arguments,
+    const std::function<torch::Tensor()>& forward) {
+  forward(); // warms up
+  const auto start = std::chrono::steady_clock::now();
+  torch::Tensor output;
+  for (int64_t i = 0; i < arguments.repeats; ++i) {
+    output = forward();
+  }
+  if (output.defined()) {
+    output.flatten()[0].item(); // a GPU may still be at work
+  }
+  const std::chrono::duration<double> time =
+      std::chrono::steady_clock::now() - start;
+  return static_cast<double>(arguments.batch_size * arguments.repeats) /
+      time.count();
+}
+
+void compare(
+    const Arguments& arguments,
+    const ddp::ParallelForwardOptions& options,
+    const ddp::ProcessGroup& group) {
+  auto net = make_wide_net(arguments.width);
+  net->to(group.device());
+  net->eval();
+  const auto input = torch::randn({arguments.batch_size, arguments.width})
+                         .to(arguments.input_device);
+  double alone = 0;
+  if (group.rank() == 0) {
+    const torch::NoGradGuard no_grad;
+    alone = measure(
+        arguments, [&] { return net->forward(input.to(group.device())); });
+  }
+  group.barrier(); // the others have left the machine to rank 0
+  const auto together = measure(arguments, [&] {
+    return ddp::parallel_forward(net, input, group, options);
+  });
+  if (group.rank() == 0) {
+    std::printf(
+        "%" PRId64 " samples of %" PRId64
+        " numbers, %d threads per process: %.0f samples/s by one process, %.0f "
+        "by %" PRId64 ": %.2f times as many\n",
+        arguments.batch_size,
+        arguments.width,
+        at::get_num_threads(),
+        alone,
+        together,
+        group.size(),
+        together / alone);
+  }
+}
+
+void infer(const Arguments& arguments) {
+  const auto group = ddp::init_process_group();
+  ddp::manual_seed(1, group); // the same nets on all ranks
+  auto options = ddp::ParallelForwardOptions().move_input(!arguments.no_move);
+  if (arguments.result_on_all) {
+    options.destination(ddp::kAllRanks);
+  }
+  forward_three(arguments, options, group);
+  compare(arguments, options, group);
+}
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  std::string input_device = "cpu";
+  CLI::App app("A batch that rank 0 has, forwarded by all ranks.");
+  app.add_option("--batch-size", arguments.batch_size, "for the measurement")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--width", arguments.width, "of the layers that are measured")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--repeats", arguments.repeats, "forwards that are timed")
+      ->check(CLI::PositiveNumber);
+  app.add_flag(
+      "--all", arguments.result_on_all, "all ranks get the result, not rank 0");
+  app.add_option(
+      "--input-device",
+      input_device,
+      "where rank 0's batch is: cpu, cuda:1, or meta, which has no data and "
+      "is elsewhere on any machine");
+  app.add_flag(
+      "--no-move",
+      arguments.no_move,
+      "do not move the batch: if it is not where the net is, say so and stop");
+  CLI11_PARSE(app, argc, argv);
+  return report_errors([&] {
+    arguments.input_device = torch::Device(input_device);
+    infer(arguments);
+  });
+}

@@ -1,0 +1,65 @@
+// One program that starts its own processes: no launcher, and the same main().
+// Run: spawn --processes 2
+
+#include "report_errors.h"
+
+#include <ddp/ddp.h>
+#include <torch/torch.h>
+
+#include <CLI/CLI.hpp>
+
+#include <cinttypes>
+#include <cstdio>
+#include <string>
+
+struct Arguments {
+  int64_t processes = 2;
+  int64_t steps = 300;
+};
+
+/// Runs in each process.
+void train(const Arguments& arguments) {
+  auto group = ddp::init_process_group();
+  ddp::manual_seed(3, group);
+  torch::nn::Sequential net(
+      torch::nn::Linear(1, 32), torch::nn::Tanh(), torch::nn::Linear(32, 1));
+  net->to(group.device());
+  ddp::Reducer reducer(net, group);
+  torch::optim::Adam optimizer(net->parameters(), 1e-2);
+
+  torch::Tensor loss;
+  for (int64_t step = 0; step < arguments.steps; ++step) {
+    // All ranks draw the same points, and each takes its share of them.
+    const auto points = torch::rand({96, 1}) * 6 - 3;
+    const auto share =
+        points.tensor_split(group.size())[group.rank()].to(group.device());
+    optimizer.zero_grad();
+    loss = torch::mse_loss(net->forward(share), share.sin());
+    loss.backward();
+    optimizer.step();
+  }
+
+  group.all_reduce(loss = loss.detach(), ddp::ReduceOp::kMean);
+  char hash[17];
+  std::snprintf(hash, sizeof(hash), "%016" PRIx64, ddp::parameter_hash(*net));
+  const auto hashes = group.all_gather(std::string(hash));
+  if (group.rank() == 0) {
+    std::printf("loss %.6f\n", loss.item<double>());
+    for (size_t rank = 0; rank < hashes.size(); ++rank) {
+      std::printf("rank %zu: parameters %s\n", rank, hashes[rank].c_str());
+    }
+  }
+}
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app("Fits a sine, in as many processes as you like.");
+  app.add_option("--processes", arguments.processes)
+      ->check(CLI::PositiveNumber);
+  app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+  return report_errors([&] {
+    ddp::spawn(argc, argv, arguments.processes, [&] { train(arguments); });
+    std::printf("%" PRId64 " processes have ended\n", arguments.processes);
+  });
+}

@@ -1,0 +1,123 @@
+// examples/embed_existing_trainer: how little changes, and that it trains
+// alike.
+#include <tests/support/catch.h>
+#include <tests/support/examples.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+using ddp::test::is_near;
+using ddp::test::matches;
+using ddp::test::TemporaryFolder;
+using ddp::test::variable;
+
+std::vector<double> losses(const std::string& output) {
+  std::vector<double> all;
+  for (const auto& line : matches(output, "epoch \\d+: mean loss (\\S+)")) {
+    all.push_back(std::stod(line[0]));
+  }
+  return all;
+}
+
+std::vector<std::string> arguments(
+    int epochs,
+    int batch_size,
+    const std::string& file) {
+  return {std::to_string(epochs), std::to_string(batch_size), file};
+}
+
+std::vector<double> train_before(int batch_size, const std::string& file) {
+  auto words = arguments(3, batch_size, file);
+  words.insert(
+      words.begin(), variable("DDP_EXAMPLES") + "/existing_trainer_before");
+  const auto outcome = ddp::test::run(
+      ddp::test::Command{
+          words, {{"CUDA_VISIBLE_DEVICES", ""}, {"OMP_NUM_THREADS", "1"}}},
+      ddp::test::kLong);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  return losses(outcome.output);
+}
+
+/// Of all ranks: an epoch's lines one after the other.
+std::vector<double> train_after(
+    int ranks,
+    int batch_size,
+    const std::string& file) {
+  return losses(ddp::test::output_of_example(
+      ranks, "existing_trainer_after", arguments(3, batch_size, file)));
+}
+
+} // namespace
+
+TEST_CASE("a trainer becomes one of several by less than ten lines") {
+  const auto folder =
+      variable("DDP_SOURCE") + "/examples/embed_existing_trainer";
+  const auto outcome = ddp::test::run(
+      ddp::test::Command{
+          {"diff", folder + "/before.cpp", folder + "/after.cpp"}, {}},
+      ddp::test::kLong);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 1); // they differ
+  const auto added = matches(outcome.output, "(^|\n)> ").size();
+  const auto removed = matches(outcome.output, "(^|\n)< ").size();
+  CHECK(added > 0);
+  CHECK(added + removed < 10);
+}
+
+TEST_CASE("one process trains after the change as before it") {
+  const TemporaryFolder folder;
+  // One batch of all: the samplers draw different orders.
+  const auto before = train_before(1200, folder / "before.pt");
+  const auto after = train_after(1, 1200, folder / "after.pt");
+  REQUIRE(before.size() == 3);
+  REQUIRE(after.size() == 3);
+  for (size_t epoch = 0; epoch < 3; ++epoch) {
+    CAPTURE(epoch);
+    CHECK(is_near(after[epoch], before[epoch]));
+  }
+  CHECK(before[2] < before[0]);
+  // In small batches, as a user would.
+  const auto small_before = train_before(40, folder / "before.pt");
+  const auto small_after = train_after(1, 40, folder / "after.pt");
+  CHECK(is_near(small_after[2], small_before[2], 0.1));
+}
+
+TEST_CASE("several processes train as one on their batches together") {
+  const TemporaryFolder folder;
+  const auto alone = train_after(1, 1200, folder / "1.pt");
+  for (const int ranks : {2, 3}) {
+    const auto file = folder / (std::to_string(ranks) + ".pt");
+    auto together = train_after(ranks, 1200 / ranks, file);
+    REQUIRE(together.size() == 3 * static_cast<size_t>(ranks));
+    // Each rank prints its own loss: their mean is that of the whole batch.
+    double sum = 0;
+    double sum_alone = 0;
+    for (const double loss : together) {
+      sum += loss / ranks;
+    }
+    for (const double loss : alone) {
+      sum_alone += loss;
+    }
+    CAPTURE(ranks);
+    CHECK(is_near(sum, sum_alone));
+    const auto outcome = ddp::test::run(
+        ddp::test::Command{
+            {variable("DDP_CHECKPOINT"),
+             "diff",
+             "--rtol",
+             "1e-3",
+             "--atol",
+             "1e-5",
+             folder / "1.pt",
+             file},
+            {}},
+        ddp::test::kLong);
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 0); // the same weights
+  }
+}

@@ -1,0 +1,102 @@
+// examples/inference.cpp with several numbers of processes.
+#include <tests/support/catch.h>
+#include <tests/support/mpirun.h>
+#include <tests/support/process.h>
+
+#include <regex>
+
+using ddp::test::Command;
+using ddp::test::kLong;
+using ddp::test::Outcome;
+using ddp::test::variable;
+
+namespace {
+
+Outcome infer(int ranks, const std::vector<std::string>& arguments = {}) {
+  Command command{
+      {variable("DDPRUN"),
+       "--nproc-per-node",
+       std::to_string(ranks),
+       variable("DDP_EXAMPLES") + "/inference",
+       "--batch-size",
+       "7",
+       "--width",
+       "16",
+       "--repeats",
+       "2"},
+      {{"DDP_BACKEND", "gloo"},
+       {"DDP_DEVICE", "cpu"},
+       {"OMP_NUM_THREADS", "1"}}};
+  command.arguments.insert(
+      command.arguments.end(), arguments.begin(), arguments.end());
+  auto outcome = ddp::test::run(command, kLong);
+  REQUIRE(!outcome.hung);
+  return outcome;
+}
+
+std::string output_of(
+    int ranks,
+    const std::vector<std::string>& arguments = {}) {
+  const auto outcome = infer(ranks, arguments);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  return outcome.output;
+}
+
+} // namespace
+
+TEST_CASE("a batch of 3 is split over processes and its result joined") {
+  const auto alone = output_of(1);
+  CHECK_THAT(
+      alone,
+      ContainsSubstring("rank 0 of 1: input size [3, 32], output size [3, 64] "
+                        "on cpu"));
+  const auto two = output_of(2);
+  CHECK_THAT(
+      two,
+      ContainsSubstring("rank 0 of 2: input size [2, 32], output size [2, 64] "
+                        "on cpu") &&
+          ContainsSubstring("rank 1 of 2: input size [1, 32], output size "
+                            "[1, 64] on cpu") &&
+          ContainsSubstring("rank 0 has the result, size [3, 64] on cpu") &&
+          !ContainsSubstring("rank 1 has the result"));
+  const std::regex speed(
+      "7 samples of 16 numbers, 1 threads per process: [1-9]\\d* samples/s by "
+      "one process, [1-9]\\d* by 2: \\d+\\.\\d\\d times as many");
+  CHECK(std::regex_search(two, speed));
+}
+
+TEST_CASE("every process may get the result, and some no sample") {
+  const auto output = output_of(4, {"--all"});
+  CHECK_THAT(
+      output,
+      ContainsSubstring("rank 2 of 4: input size [1, 32]") &&
+          !ContainsSubstring("rank 3 of 4: input size") &&
+          ContainsSubstring("rank 3 has the result, size [3, 64] on cpu"));
+}
+
+TEST_CASE("an input on another device than the net is explained") {
+  const auto stays = infer(3, {"--no-move", "--input-device", "meta"});
+  INFO(stays.output);
+  CHECK(stays.exit_code == 1);
+  CHECK_THAT(
+      stays.output,
+      ContainsSubstring(
+          "error: parallel_forward from rank 0 to rank 0 failed: rank 0: the "
+          "input is on meta, but the module and the group are on cpu: pass "
+          "input.to(group.device()), or leave move_input on"));
+  const auto moves = infer(3, {"--input-device", "meta"});
+  CHECK(moves.exit_code == 1);
+  CHECK_THAT(
+      moves.output,
+      ContainsSubstring("cannot be sent from meta by way of cpu"));
+  CHECK(infer(2, {"--no-move"}).exit_code == 0);
+}
+
+TEST_CASE("what the inference program cannot do it says in one line") {
+  const auto outcome = infer(1, {"--input-device", "gpu"});
+  INFO(outcome.output);
+  CHECK(outcome.exit_code == 1);
+  CHECK_THAT(
+      outcome.output, ContainsSubstring("error: ") && ContainsSubstring("gpu"));
+}

@@ -1,0 +1,128 @@
+// examples/model_parallel.cpp with several numbers of processes.
+#include <tests/support/catch.h>
+#include <tests/support/mpirun.h>
+#include <tests/support/process.h>
+
+#include <cmath>
+#include <regex>
+#include <sstream>
+
+using ddp::test::Command;
+using ddp::test::kLong;
+using ddp::test::Outcome;
+using ddp::test::TemporaryFolder;
+using ddp::test::variable;
+
+namespace {
+
+using Texts = std::vector<std::string>;
+
+Outcome run(int ranks, const Texts& options) {
+  const TemporaryFolder folder;
+  Texts command{
+      variable("DDPRUN"),
+      "--nproc-per-node",
+      std::to_string(ranks),
+      "--log-line-prefix",
+      "",
+      variable("DDP_EXAMPLES") + "/model_parallel",
+      folder / "net.safetensors"};
+  command.insert(command.end(), options.begin(), options.end());
+  return ddp::test::run(
+      Command{command, {{"OMP_NUM_THREADS", "1"}, {"DDP_BACKEND", "gloo"}}},
+      kLong);
+}
+
+std::smatch match(const std::string& output, const std::string& form) {
+  static std::string text;
+  text = output;
+  std::smatch result;
+  REQUIRE(std::regex_search(text, result, std::regex(form)));
+  return result;
+}
+
+double loss_of(int ranks) {
+  const auto outcome =
+      run(ranks,
+          {"--device",
+           "cpu",
+           "--width",
+           "48",
+           "--layers",
+           "2",
+           "--batch-size",
+           "12",
+           "--steps",
+           "30"});
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  return std::stod(match(
+      outcome.output, "cpu and cpu on rank 0, loss (\\S+), parameters")[1]);
+}
+
+struct Peaks {
+  std::vector<double> of_ranks;
+  double ratio = 0;
+};
+
+Peaks peaks_of(const std::string& phase, const std::string& output) {
+  const auto line = match(
+      output,
+      phase +
+          ": peak of memory in MB([ 0-9]+); rank 0 has (\\S+) of the median");
+  std::istringstream numbers(line[1]);
+  Peaks peaks;
+  for (double value = 0; numbers >> value;) {
+    peaks.of_ranks.push_back(value);
+  }
+  peaks.ratio = std::stod(line[2]);
+  return peaks;
+}
+
+} // namespace
+
+TEST_CASE("a net in two parts is trained by several processes as by one") {
+  const auto alone = loss_of(1);
+  CHECK(alone < 0.43); // it has learnt something
+  for (const int ranks : {2, 3}) {
+    const auto together = loss_of(ranks);
+    CAPTURE(ranks, alone, together);
+    CHECK(std::abs(together - alone) <= 1e-5 * alone);
+  }
+}
+
+TEST_CASE("rank 0 needs no more memory than the others") {
+  constexpr double kModel = 2 * 4 * 2048 * 2049 * 4 / 1e6; // MB
+  for (const int ranks : {3, 4}) {
+    const auto outcome =
+        run(ranks,
+            {"--device",
+             "cpu",
+             "--width",
+             "2048",
+             "--layers",
+             "4",
+             "--batch-size",
+             "12",
+             "--steps",
+             "3"});
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    for (const auto* phase : {"construct", "train", "save", "load"}) {
+      const auto peaks = peaks_of(phase, outcome.output);
+      CAPTURE(ranks, phase);
+      REQUIRE(peaks.of_ranks.size() == static_cast<size_t>(ranks));
+      for (const double peak : peaks.of_ranks) {
+        CHECK(peak > 2 * kModel); // parameters and buckets
+      }
+      CHECK(peaks.ratio <= 1.1);
+    }
+  }
+}
+
+TEST_CASE("an option that does not fit is said") {
+  CHECK_THAT(
+      run(3, {"--device", "cpu", "--batch-size", "8"}).output,
+      ContainsSubstring(
+          "error: a batch of 8 cannot be shared by 3 processes evenly"));
+}

@@ -1,0 +1,329 @@
+#include <tests/support/catch.h>
+#include <tests/support/failures.h>
+#include <tests/support/fake_gpu.h>
+#include <tests/support/mpi_backend.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+#include <tests/support/values.h>
+
+#include <ddp/distributed_data_parallel.h>
+#include <ddp/parallel_forward.h>
+
+#include <stdexcept>
+
+using ddp::gather;
+using ddp::kAllRanks;
+using ddp::parallel_forward;
+using ddp::ParallelForwardOptions;
+using ddp::ProcessGroup;
+using ddp::scatter;
+using ddp::test::error_on_all;
+using ddp::test::mpi_ranks;
+using ddp::test::ranks;
+using ddp::test::same;
+using torch::Tensor;
+
+namespace {
+
+/// Integers, of which any order of sums gives the same bits.
+Tensor whole_numbers(at::IntArrayRef sizes) {
+  return torch::randint(-4, 5, sizes).to(torch::kFloat);
+}
+
+struct CountingNet : torch::nn::Module {
+  torch::nn::Linear first{nullptr}, second{nullptr};
+  std::vector<int64_t> seen; // rows, forward by forward
+
+  CountingNet() {
+    first = register_module("first", torch::nn::Linear(32, 8));
+    second = register_module("second", torch::nn::Linear(8, 64));
+    const torch::NoGradGuard no_grad;
+    for (auto& parameter : parameters()) {
+      parameter.copy_(whole_numbers(parameter.sizes()));
+    }
+  }
+  Tensor forward(const Tensor& x) {
+    seen.push_back(x.size(0));
+    return second(torch::relu(first(x)));
+  }
+};
+
+/// Needs its input on a device.
+struct PlacedNet : torch::nn::Module {
+  explicit PlacedNet(torch::Device device) {
+    register_parameter("weight", torch::ones({2}, device));
+  }
+  Tensor forward(const Tensor& x) {
+    return x;
+  }
+};
+
+std::shared_ptr<CountingNet> make_net() {
+  torch::manual_seed(3);
+  return std::make_shared<CountingNet>();
+}
+
+/// What another rank than the root passes: nothing, or what shall be ignored.
+Tensor ignored(int64_t rank) {
+  return rank % 2 ? torch::ones({9, 9}, torch::kInt) : Tensor();
+}
+
+/// Every batch of 0 to 7 rows, from and to every kind of rank.
+void check_batches(const ProcessGroup& group) {
+  const auto net = make_net();
+  const auto rank = group.rank();
+  for (int64_t rows = 0; rows <= 7; ++rows) {
+    const auto batch = whole_numbers({rows, 32});
+    const auto expected = net->forward(batch);
+    const auto shares = batch.tensor_split(group.size());
+    for (const int64_t root : {int64_t{0}, group.size() - 1}) {
+      for (const int64_t destination : {int64_t{0}, int64_t{1}, kAllRanks}) {
+        CAPTURE(rows, root, destination);
+        const auto input = rank == root ? batch : ignored(rank);
+        net->seen.clear();
+        const auto output = parallel_forward(
+            net,
+            input,
+            group,
+            ParallelForwardOptions().root(root).destination(destination));
+        const bool gets = destination == kAllRanks || destination == rank;
+        REQUIRE(output.defined() == gets);
+        REQUIRE((!gets || same(output, expected)));
+        const auto own_rows = shares[rank].size(0);
+        const bool runs = own_rows > 0 || rank == 0;
+        REQUIRE(net->seen == std::vector<int64_t>(runs ? 1 : 0, own_rows));
+
+        const auto share = scatter(input, group, root);
+        REQUIRE(same(share, shares[rank]));
+        const auto joined = gather(share, group, destination);
+        REQUIRE(joined.defined() == gets);
+        REQUIRE((!gets || same(joined, batch)));
+      }
+    }
+  }
+}
+
+void check_usable(const ProcessGroup& group) {
+  REQUIRE(same(
+      gather(torch::full({1}, group.rank()), group, kAllRanks),
+      torch::arange(group.size())));
+}
+
+/// Fails on some ranks of a batch.
+Tensor fail(const Tensor& share, const ProcessGroup& group) {
+  if (group.rank() == 1) {
+    throw std::runtime_error("boom \"quoted\"\nand more");
+  }
+  if (group.rank() == 2) {
+    TORCH_CHECK(false, "bang");
+  }
+  return share;
+}
+
+std::string forward_error(
+    const ProcessGroup& group,
+    const std::function<Tensor(const Tensor&)>& forward,
+    int64_t rows) {
+  std::string error;
+  try {
+    parallel_forward(forward, torch::ones({rows, 2}), group);
+  } catch (const c10::ValueError&) {
+    FAIL("it was not the caller's mistake");
+  } catch (const c10::Error& thrown) {
+    error = thrown.what_without_backtrace();
+  }
+  for (const auto& other : group.all_gather(error)) {
+    REQUIRE(other == error);
+  }
+  return error;
+}
+
+} // namespace
+
+TEST_CASE("3 rows over 2 ranks are 2 + 1, forwarded and joined") {
+  ranks(2, [](ProcessGroup group) {
+    const auto net = make_net();
+    const auto batch = whole_numbers({3, 32});
+    const auto output =
+        parallel_forward(net, group.rank() == 0 ? batch : Tensor(), group);
+    REQUIRE(net->seen == std::vector<int64_t>{group.rank() == 0 ? 2 : 1});
+    REQUIRE(output.defined() == (group.rank() == 0));
+    REQUIRE((group.rank() != 0 || same(output, net->forward(batch))));
+    REQUIRE_FALSE((output.defined() && output.requires_grad()));
+    REQUIRE(torch::GradMode::is_enabled());
+    check_batches(group);
+  });
+}
+
+TEST_CASE("batches of any length are split, forwarded and joined by 3 ranks") {
+  ranks(3, check_batches);
+}
+
+TEST_CASE("batches of any length are split, forwarded and joined by 4 ranks") {
+  ranks(4, check_batches);
+}
+
+TEST_CASE("batches are split, forwarded and joined over MPI") {
+  mpi_ranks(3, [] {
+    const auto group = ddp::init_process_group(
+        ddp::ProcessGroupOptions().backend("mpi").timeout(
+            std::chrono::seconds(20)));
+    REQUIRE(group.backend() == "mpi");
+    check_batches(group);
+    REQUIRE_THAT(
+        forward_error(
+            group, [&](const Tensor& share) { return fail(share, group); }, 3),
+        ContainsSubstring("rank 2: forward threw: bang"));
+    check_usable(group);
+  });
+}
+
+TEST_CASE("a group of one forwards the batch as it is") {
+  const ProcessGroup group;
+  const auto net = make_net();
+  for (const int64_t rows : {0, 3}) {
+    const auto batch = whole_numbers({rows, 32});
+    const auto all = ParallelForwardOptions().destination(kAllRanks);
+    REQUIRE(same(parallel_forward(net, batch, group), net->forward(batch)));
+    REQUIRE(
+        same(parallel_forward(net, batch, group, all), net->forward(batch)));
+  }
+}
+
+TEST_CASE("any module and anything that can be called is run") {
+  ranks(3, [](ProcessGroup group) {
+    torch::manual_seed(3);
+    const auto batch = torch::rand({1, 4}); // two ranks have no row
+    const auto same_on_all = [&](auto&& net, const Tensor& expected) {
+      const auto options = ParallelForwardOptions().destination(kAllRanks);
+      const auto output = parallel_forward(net, batch, group, options);
+      REQUIRE(torch::allclose(output, expected));
+    };
+    const torch::nn::Linear holder(4, 2);
+    const auto expected = holder.ptr()->forward(batch).detach();
+    same_on_all(holder, expected);
+    same_on_all(holder.ptr(), expected);
+    same_on_all(*holder.ptr(), expected);
+    torch::nn::Sequential sequential(torch::nn::Linear(holder.ptr()));
+    same_on_all(sequential, expected);
+    same_on_all(torch::nn::AnyModule(holder.ptr()), expected);
+    same_on_all(
+        static_cast<Tensor (*)(const Tensor&)>(torch::exp), batch.exp());
+    const auto without_gradients = [](Tensor x) {
+      REQUIRE_FALSE(torch::GradMode::is_enabled());
+      return x + 1;
+    };
+    same_on_all(without_gradients, batch + 1);
+
+    // The first forward of its own brings rank 0's buffers, and all ranks have
+    // to come to it.
+    torch::nn::BatchNorm1d norm(4);
+    norm->eval();
+    const auto normal = norm->forward(batch).detach();
+    ddp::DistributedDataParallel<torch::nn::BatchNorm1d> wrapper(norm, group);
+    same_on_all(wrapper, normal);
+    same_on_all(*wrapper, normal);
+    norm->running_mean.fill_(group.rank());
+    wrapper->forward(batch);
+    REQUIRE(norm->running_mean.equal(torch::zeros({4})));
+  });
+}
+
+TEST_CASE("a forward that throws on some ranks is an error on all, at once") {
+  ranks(3, [](ProcessGroup group) {
+    const auto start = ddp::test::Clock::now();
+    const auto fails = [&](const Tensor& share) { return fail(share, group); };
+    REQUIRE(
+        forward_error(group, fails, 3) ==
+        "parallel_forward from rank 0 to rank 0 failed: rank 1: forward threw: "
+        "boom \"quoted\"\nand more; rank 2: forward threw: bang");
+    check_usable(group);
+    REQUIRE_THAT(forward_error(group, fails, 2), !ContainsSubstring("rank 2"));
+    REQUIRE(forward_error(group, fails, 1).empty()); // these two do not run
+    const auto throws_number = [](const Tensor&) -> Tensor { throw 1; };
+    REQUIRE_THAT(
+        forward_error(group, throws_number, 2),
+        ContainsSubstring(
+            "ranks 0 and 1: forward threw what is no std::exception"));
+    check_usable(group);
+    REQUIRE(ddp::test::seconds_since(start) < 10);
+  });
+}
+
+TEST_CASE("what cannot be forwarded is the same error on all ranks") {
+  ranks(3, [](ProcessGroup group) {
+    const auto net = make_net();
+    const auto options = ParallelForwardOptions().root(1);
+    const auto error = [&](auto&& run, const Tensor& input, const auto& how) {
+      return error_on_all(
+          group, [&] { parallel_forward(run, input, group, how); });
+    };
+    const std::string from_1 =
+        "parallel_forward from rank 1 to rank 1 failed: ";
+    const auto elsewhere = torch::ones({3, 32}, torch::kMeta);
+    auto stays = options;
+    stays.move_input(false);
+    REQUIRE(
+        error(net, elsewhere, stays) ==
+        from_1 +
+            "rank 1: the input is on meta, but the module and the group are on "
+            "cpu: pass input.to(group.device()), or leave move_input on");
+    const auto identity = [](const Tensor& x) { return x; };
+    REQUIRE_THAT(
+        error(identity, elsewhere, stays),
+        ContainsSubstring("is on meta, but the group's device is cpu: pass"));
+    REQUIRE(error(net, torch::ones({3, 32}), stays).empty());
+    REQUIRE_THAT(
+        error(net, elsewhere, options),
+        ContainsSubstring(from_1 + "rank 1: the input cannot be sent from "));
+    REQUIRE_THAT(
+        error(net, Tensor(), options),
+        ContainsSubstring(from_1 + "rank 1: the input is an undefined tensor"));
+    const auto sum = [](const Tensor& x) { return x.sum(); };
+    REQUIRE_THAT(
+        error(sum, torch::ones({2}), options),
+        ContainsSubstring(from_1 + "ranks 0 and 1: the output is of shape []"));
+    auto nowhere = options;
+    nowhere.destination(7);
+    net->seen.clear();
+    REQUIRE_THAT(
+        error(net, torch::ones({3, 32}), nowhere),
+        ContainsSubstring("ranks 0-2: there is no rank 7 in a group of 3"));
+    REQUIRE(net->seen.empty());
+
+    const auto device = group.rank() == 2 ? torch::kMeta : torch::kCPU;
+    REQUIRE(
+        error(PlacedNet(device), torch::ones({3, 32}), options) ==
+        from_1 +
+            "rank 2: the module is on meta, but the group's device, where each "
+            "share goes, is cpu: call net->to(group.device()) first");
+    check_usable(group);
+  });
+}
+
+TEST_CASE("an input elsewhere is moved, or an error, by option") {
+  namespace fake_gpu = ddp::test::fake_gpu;
+  ranks(3, [](ProcessGroup on_cpu) {
+    fake_gpu::install();
+    const auto group = fake_gpu::group_of(on_cpu);
+    const auto net = make_net();
+    const auto batch = whole_numbers({5, 32});
+    const auto expected = net->forward(batch).detach();
+    net->to(fake_gpu::kDevice);
+    auto options = ParallelForwardOptions().destination(kAllRanks);
+    const auto output = parallel_forward(net, batch, group, options);
+    REQUIRE(output.device() == fake_gpu::kDevice);
+    REQUIRE(same(fake_gpu::on_cpu(output), expected));
+    REQUIRE(scatter(batch, group).device() == fake_gpu::kDevice);
+    REQUIRE(gather(batch, group, kAllRanks).device() == fake_gpu::kDevice);
+
+    options.move_input(false);
+    REQUIRE_THAT(
+        error_on_all(
+            on_cpu, [&] { parallel_forward(net, batch, group, options); }),
+        ContainsSubstring("the input is on cpu, but the module and the group"));
+    const auto moved =
+        parallel_forward(net, batch.to(fake_gpu::kDevice), group, options);
+    REQUIRE(same(fake_gpu::on_cpu(moved), expected));
+  });
+}

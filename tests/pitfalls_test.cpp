@@ -1,0 +1,437 @@
+// docs/pitfalls.md: each message on the page is provoked, and compared.
+#include <tests/support/catch.h>
+
+#include <checkpoint/checkpoint.h>
+#include <checkpoint/checkpoint_manager.h>
+#include <checkpoint/training_state.h>
+#include <ddp/device_choice.h>
+#include <ddp/distributed_data_parallel.h>
+#include <ddp/environment.h>
+#include <ddp/parallel_forward.h>
+#include <ddp/process_group.h>
+#include <ddp/verification.h>
+#include <samplers/batch_plan.h>
+#include <samplers/distributed_sampler.h>
+#include <tests/support/examples.h>
+#include <tests/support/ranks.h>
+#include <tests/support/shared_folder.h>
+
+#include <fstream>
+#include <functional>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::ReducerOptions;
+using ddp::test::ranks;
+using ddp::test::TemporaryFolder;
+using ddp::test::variable;
+
+namespace {
+
+namespace nn = torch::nn;
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(variable("DDP_SOURCE") + "/" + path);
+  REQUIRE(file);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// The page's messages by their titles.
+std::map<std::string, std::string> messages() {
+  std::map<std::string, std::string> all;
+  std::istringstream page(content_of("docs/pitfalls.md"));
+  const std::string fence = "```text title=";
+  std::string title;
+  for (std::string line; std::getline(page, line);) {
+    if (line.rfind(fence, 0) == 0) {
+      title = line.substr(fence.size());
+      REQUIRE(all.emplace(title, "").second); // each once
+    } else if (line == "```") {
+      title.clear();
+    } else if (!title.empty()) {
+      all[title] += line + "\n";
+    }
+  }
+  return all;
+}
+
+/// With single spaces, for the page breaks lines.
+std::string one_line(const std::string& text) {
+  std::istringstream words(text);
+  std::string result;
+  for (std::string word; words >> word;) {
+    result += (result.empty() ? "" : " ") + word;
+  }
+  return result;
+}
+
+/// Whether `text` is `pattern`, in which "..." stands for anything.
+bool fits(const std::string& text, const std::string& pattern) {
+  const std::string gap = "...";
+  size_t at = 0;
+  size_t begin = 0;
+  for (;;) {
+    const auto end = pattern.find(gap, begin);
+    const auto part = pattern.substr(begin, end - begin);
+    if (end == std::string::npos) {
+      return text.size() >= at + part.size() &&
+          text.compare(text.size() - part.size(), part.size(), part) == 0 &&
+          (begin > 0 || text.size() == part.size());
+    }
+    const auto found = text.find(part, at);
+    if (found == std::string::npos || (begin == 0 && found != 0)) {
+      return false;
+    }
+    at = found + part.size();
+    begin = end + gap.size();
+  }
+}
+
+/// Compares a message with the page's.
+void check_message(const std::string& title, const std::string& message) {
+  const auto all = messages();
+  const auto found = all.find(title);
+  CAPTURE(title);
+  REQUIRE(found != all.end());
+  const auto expected = one_line(found->second);
+  const auto seen = one_line(message);
+  CAPTURE(seen, expected);
+  REQUIRE(fits(seen, expected)); // a rank's CHECK would not be heard
+}
+
+/// What `action` throws.
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+/// The one warning that `action` causes.
+std::string warning_of(const std::function<void()>& action) {
+  struct Handler : c10::WarningHandler {
+    std::vector<std::string> texts;
+    void process(const c10::Warning& warning) override {
+      texts.push_back(warning.msg());
+    }
+  } handler;
+  {
+    const c10::WarningUtils::WarningHandlerGuard guard(&handler);
+    action();
+  }
+  REQUIRE(handler.texts.size() == 1);
+  return handler.texts.front();
+}
+
+struct CellsInVector : nn::Module {
+  nn::Linear stem{nullptr};
+  std::vector<nn::Linear> cells{nn::Linear(8, 8)};
+
+  CellsInVector() {
+    stem = register_module("stem", nn::Linear(4, 8));
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    return cells[0](torch::relu(stem(x)));
+  }
+};
+
+/// Only holds what it does not register.
+struct NothingRegistered : nn::Module {
+  std::vector<nn::Linear> cells{nn::Linear(4, 4)};
+};
+
+struct Bound : nn::Cloneable<Bound> {
+  nn::Linear stem{nullptr}, branch{nullptr};
+  std::function<torch::Tensor(const torch::Tensor&)> chosen;
+
+  Bound() {
+    Bound::reset();
+    chosen = [this](const torch::Tensor& x) { return branch(x); };
+  }
+  void reset() override {
+    stem = register_module("stem", nn::Linear(4, 8));
+    branch = register_module("branch", nn::Linear(8, 2));
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    return chosen(torch::relu(stem(x)));
+  }
+};
+
+torch::Tensor input() {
+  return torch::randn({5, 4});
+}
+
+} // namespace
+
+TEST_CASE("each message of the page has a check here, and each check one") {
+  std::set<std::string> on_page;
+  for (const auto& [title, text] : messages()) {
+    on_page.insert(title);
+  }
+  std::set<std::string> checked;
+  for (const auto& found : ddp::test::matches(
+           content_of("tests/pitfalls_test.cpp"),
+           "check_message\\(\\s*\"([^\"]+)\"")) {
+    checked.insert(found[0]);
+  }
+  CHECK(on_page.size() > 8);
+  for (const auto& [title, text] : messages()) {
+    CAPTURE(title);
+    CHECK(text.size() > 60); // not a gap alone
+  }
+  CHECK(on_page == checked);
+}
+
+TEST_CASE("each section of the page has its parts") {
+  const auto page = content_of("docs/pitfalls.md");
+  const auto sections = ddp::test::matches(page, "\n## ([^\n]+)");
+  CHECK(sections.size() > 8);
+  for (const auto* part :
+       {"**Cause**", "**What ddp does**", "**The message now**", "**Fix**"}) {
+    size_t count = 0;
+    for (size_t at = page.find(part); at != std::string::npos;
+         at = page.find(part, at + 1)) {
+      ++count;
+    }
+    CAPTURE(part);
+    CHECK(count == sections.size());
+  }
+}
+
+TEST_CASE("each test that the page names exists") {
+  const auto page = one_line(content_of("docs/pitfalls.md"));
+  const auto names =
+      ddp::test::matches(page, "`tests/(\\w+_test\\.cpp)`, \"([^\"]+)\"");
+  CHECK(names.size() > 1);
+  for (const auto& name : names) {
+    const auto test = one_line(content_of("tests/" + name[0]));
+    CHECK_THAT(test, ContainsSubstring("TEST_CASE(\"" + name[1] + "\")"));
+  }
+}
+
+TEST_CASE("a pattern fits as a whole") {
+  CHECK(fits("a b c", "a ... c"));
+  CHECK(fits("a b c", "... c"));
+  CHECK(fits("a b c", "a ..."));
+  CHECK(fits("a b c", "a b c"));
+  CHECK(!fits("a b c d", "a ... c"));
+  CHECK(!fits("x a b c", "a ... c"));
+  CHECK(!fits("a b c", "a b"));
+  CHECK(!fits("a c", "a ... b ... c"));
+  CHECK(!fits("ab", "ab ... b"));
+}
+
+TEST_CASE("pitfall: modules in a plain list") {
+  ranks(3, [](ProcessGroup group) {
+    const auto step = [](auto& net) { net->forward(input()).sum().backward(); };
+    auto attached = std::make_shared<CellsInVector>();
+    const Reducer reducer(attached, group);
+    check_message("plain-vector", warning_of([&] { step(attached); }));
+    ddp::DistributedDataParallel<CellsInVector> wrapped(
+        std::make_shared<CellsInVector>(), group);
+    check_message("plain-vector", warning_of([&] { step(wrapped); }));
+    check_message("nothing-registered", error_of([&] {
+                    Reducer(std::make_shared<NothingRegistered>(), group);
+                  }));
+  });
+}
+
+TEST_CASE("pitfall: a function that means another instance") {
+  ranks(3, [](ProcessGroup group) {
+    const auto original = std::make_shared<Bound>();
+    auto clone = std::dynamic_pointer_cast<Bound>(original->clone());
+    const Reducer reducer(clone, group);
+    check_message("captured-this", warning_of([&] {
+                    clone->forward(input()).sum().backward();
+                  }));
+  });
+}
+
+TEST_CASE("pitfall: replicas that start different") {
+  ranks(3, [](ProcessGroup group) {
+    torch::manual_seed(group.rank()); // as of a program that set no seed
+    nn::Linear net(4, 2);
+    const Reducer reducer(net, group);
+    ddp::verify_same_parameters(*net, group);
+    check_message("other-model", error_of([&] {
+                    const int64_t width = group.rank() == 1 ? 16 : 8;
+                    Reducer(nn::Linear(4, width), group);
+                  }));
+  });
+}
+
+TEST_CASE("pitfall: replicas that drift apart") {
+  ranks(3, [](ProcessGroup group) {
+    nn::Linear net(4, 2);
+    const Reducer reducer(
+        net, group, ReducerOptions().check_divergence_every(1));
+    net->forward(input()).sum().backward();
+    if (group.rank() == 2) {
+      const torch::NoGradGuard no_grad;
+      net->bias += 1;
+    }
+    check_message(
+        "drifted", error_of([&] { net->forward(input()).sum().backward(); }));
+  });
+}
+
+TEST_CASE("pitfall: a batch that the ranks do not divide") {
+  ranks(3, [](ProcessGroup group) {
+    check_message("batch-plan", error_of([&] {
+                    ddp::plan_batches(
+                        ddp::BatchPlanOptions().global_batch(256), group);
+                  }));
+    // A set smaller than the ranks gives each an index all the same.
+    ddp::DistributedSampler sampler(2, group);
+    sampler.reset();
+    REQUIRE(sampler.next(1).has_value());
+  });
+}
+
+TEST_CASE("pitfall: a file that several processes wrote") {
+  const TemporaryFolder folder;
+  const auto path = folder / "net.pt";
+  nn::Linear net(64, 64);
+  torch::save(net, path);
+  { // what another process wrote over it
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(2000);
+    file << std::string(5000, 'x');
+  }
+  check_message(
+      "damaged-file", error_of([&] { ddp::load_checkpoint(path, *net); }));
+  // Our own file, of which one byte is another.
+  ddp::save_checkpoint(path, *net);
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4000);
+    file << 'x';
+  }
+  check_message(
+      "damaged-tensor", error_of([&] { ddp::load_checkpoint(path, *net); }));
+}
+
+TEST_CASE("pitfall: three processes that write one file leave a whole one") {
+  const ddp::test::SharedFolder folder;
+  ranks(3, [&](ProcessGroup group) {
+    const auto file = folder.path + "net.pt";
+    nn::Linear net(64, 64);
+    for (int i = 0; i < 20; ++i) { // without the group: each writes
+      ddp::save_checkpoint(file, *net);
+      ddp::load_checkpoint(file, *net); // another rank's, or its own
+    }
+    group.barrier();
+    ddp::save_checkpoint(file, *net, group); // with it: rank 0 does
+    ddp::load_checkpoint(file, *net, group);
+  });
+}
+
+TEST_CASE("pitfall: two jobs in one folder of checkpoints") {
+  const TemporaryFolder folder;
+  nn::Linear net(4, 2);
+  ddp::TrainingState state;
+  state.add("net", net);
+  ddp::CheckpointManager one(folder.path(), state, ProcessGroup());
+  one.save(1);
+  ddp::CheckpointManager other(folder.path(), state, ProcessGroup());
+  other.load();
+  check_message("two-jobs", error_of([&] { other.save(2); }));
+}
+
+TEST_CASE("pitfall: names with and without module.") {
+  const ddp::test::SharedFolder folder;
+  ranks(3, [&](ProcessGroup group) {
+    const auto path = folder.path + "net.pt";
+    ddp::DistributedDataParallel<nn::Linear> wrapped(nn::Linear(4, 2), group);
+    REQUIRE(wrapped->named_parameters().contains("module.weight"));
+    ddp::save_checkpoint(path, *wrapped, group);
+    nn::Linear plain(4, 2);
+    ddp::load_checkpoint(path, *plain, group);
+    REQUIRE(plain->weight.equal(wrapped->module()->weight));
+    ddp::load_checkpoint(path, *wrapped, group);
+    check_message("other-names", error_of([&] {
+                    nn::Sequential other(nn::Linear(4, 2), nn::Linear(2, 2));
+                    ddp::load_checkpoint(path, *other, group);
+                  }));
+  });
+}
+
+TEST_CASE("pitfall: fewer GPUs than ranks") {
+  const ddp::Member one_gpu{"host", {"01"}, ""};
+  const auto choose = [&](const ddp::ProcessGroupOptions& options) {
+    return ddp::choose_device(
+        ddp::complete_options(
+            options, [](const char*) { return std::nullopt; }),
+        {one_gpu, one_gpu},
+        0);
+  };
+  check_message("few-gpus", choose({}).note);
+  check_message("one-gpu", error_of([&] {
+                  const at::Device gpu("cuda:0");
+                  choose(ddp::ProcessGroupOptions().device(gpu));
+                }));
+}
+
+TEST_CASE("pitfall: an argument on another device") {
+  ranks(3, [](ProcessGroup group) {
+    const auto elsewhere = torch::ones({2, 4}, torch::kMeta);
+    nn::Linear net(4, 2);
+    ddp::DistributedDataParallel<nn::Linear> model(
+        net, group, ReducerOptions().move_inputs(false));
+    check_message(
+        "argument-elsewhere", error_of([&] { model->forward(elsewhere); }));
+  });
+}
+
+TEST_CASE("pitfall: an input of parallel_forward on another device") {
+  ranks(3, [](ProcessGroup group) {
+    check_message("input-elsewhere", error_of([&] {
+                    ddp::parallel_forward(
+                        nn::Linear(4, 2),
+                        torch::ones({3, 4}, torch::kMeta),
+                        group,
+                        ddp::ParallelForwardOptions().move_input(false));
+                  }));
+  });
+}
+
+TEST_CASE("pitfall: a program that starts itself") {
+  const auto spawned = [](const std::vector<std::string>& arguments) {
+    ddp::test::Command command{
+        {ddp::test::program("spawned")}, {{"RANK", ""}, {"WORLD_SIZE", ""}}};
+    command.arguments.insert(
+        command.arguments.end(), arguments.begin(), arguments.end());
+    const auto output = ddp::test::run(command, ddp::test::kLong).output;
+    const auto begin = output.find("error: ");
+    REQUIRE(begin != std::string::npos);
+    return output.substr(begin);
+  };
+  check_message("spawn-in-worker", spawned({"1", "recursion"}));
+  check_message("spawn-not-reached", spawned({"2", "early", "1"}));
+}
+
+TEST_CASE("pitfall: variables that are half set") {
+  const auto train = [](const ddp::test::Environment& variables) {
+    auto environment = variables;
+    environment.emplace("OMP_NUM_THREADS", "1");
+    const auto outcome = ddp::test::run(
+        ddp::test::Command{
+            {variable("DDP_EXAMPLES") + "/module_list", "--steps", "1"},
+            environment},
+        ddp::test::kLong);
+    REQUIRE(outcome.exit_code == 1);
+    return outcome.output;
+  };
+  check_message("half-set", train({{"RANK", "0"}, {"WORLD_SIZE", ""}}));
+}

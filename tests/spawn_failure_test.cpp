@@ -1,0 +1,207 @@
+// ddp::spawn where workers fail, or the program is ended.
+#include <tests/support/catch.h>
+#include <tests/support/mpirun.h>
+#include <tests/support/process.h>
+
+#include <csignal>
+#include <fstream>
+#include <regex>
+#include <thread>
+
+using ddp::test::Command;
+using ddp::test::kLong;
+using ddp::test::Process;
+using ddp::test::TemporaryFolder;
+using ddp::test::variable;
+
+namespace {
+
+using Texts = std::vector<std::string>;
+
+Command spawned(Texts arguments, const std::string& temporary = "/tmp") {
+  arguments.insert(arguments.begin(), ddp::test::program("spawned"));
+  return {
+      arguments,
+      {{"DDP_DEVICE", "cpu"},
+       {"RANK", ""},
+       {"WORLD_SIZE", ""},
+       {"TMPDIR", temporary}}};
+}
+
+/// What the program says of a spawn that shall fail.
+std::string error_of(const Texts& arguments) {
+  const TemporaryFolder folder;
+  const auto outcome = ddp::test::run(spawned(arguments, folder.path()), kLong);
+  INFO(outcome.output);
+  CHECK(outcome.exit_code == 1);
+  CHECK(folder.names().empty());
+  CHECK(outcome.seconds.count() < 50); // no wait has run into a timeout
+  const auto begin = outcome.output.find("error: ");
+  REQUIRE(begin != std::string::npos);
+  const std::regex pid("\\(pid [0-9]+\\)");
+  return std::regex_replace(outcome.output.substr(begin), pid, "(pid)");
+}
+
+/// Waits for a program's workers, and returns their processes.
+std::vector<pid_t> workers_of(Process& process, int size) {
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < size; ++rank) {
+    const auto line = "rank " + std::to_string(rank) + " of process ";
+    REQUIRE(process.wait_for(line, kLong));
+  }
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "stat");
+    pid_t pid = 0;
+    pid_t parent = 0;
+    std::string name;
+    std::string state;
+    if (file >> pid >> name >> state >> parent && parent == process.pid()) {
+      pids.push_back(pid);
+    }
+  }
+  REQUIRE(pids.size() == static_cast<size_t>(size));
+  return pids;
+}
+
+bool has_ended(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string name;
+  std::string state;
+  return !(file >> pid >> name >> state) || state == "Z" || state == "X";
+}
+
+void check_ended(const std::vector<pid_t>& pids) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  for (const auto pid : pids) {
+    while (!has_ended(pid) && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::yield();
+    }
+    CHECK(has_ended(pid));
+  }
+}
+
+} // namespace
+
+TEST_CASE("spawn throws with the message of a worker's exception") {
+  CHECK(
+      error_of({"3", "throw", "1"}) ==
+      "error: spawn: rank 1 of 3 (pid) failed: std::runtime_error: no data for "
+      "\"it\"\n");
+  CHECK(
+      error_of({"1", "number", "0"}) ==
+      "error: spawn: rank 0 of 1 (pid) failed: an exception that is no "
+      "std::exception\n");
+}
+
+TEST_CASE("spawn throws with the first failure, also where it ends last") {
+  CHECK(
+      error_of({"2", "slow"}) ==
+      "error: spawn: rank 1 of 2 (pid) failed: std::runtime_error: the "
+      "origin\n");
+}
+
+TEST_CASE("spawn says how a worker ended that has no message") {
+  CHECK(
+      error_of({"3", "exit", "2", "3"}) ==
+      "error: spawn: rank 2 of 3 (pid) ended with exit code 3\n");
+  CHECK(
+      error_of({"2", "kill", "0"}) ==
+      "error: spawn: rank 0 of 2 (pid) was killed by signal 9 (Killed)\n");
+}
+
+TEST_CASE("spawn says where a worker has crashed") {
+  const auto error = error_of({"3", "crash", "1"});
+  INFO(error);
+  CHECK_THAT(
+      error,
+      ContainsSubstring(
+          "error: spawn: rank 1 of 3 (pid) was killed by signal 11 "
+          "(Segmentation fault): Signal 11 (Segmentation fault) at address "
+          "0x0\n  #0 "));
+  CHECK_THAT(error, ContainsSubstring("worker_of"));
+}
+
+TEST_CASE("a worker cannot spawn") {
+  CHECK_THAT(
+      error_of({"1", "recursion"}),
+      ContainsSubstring(
+          "c10::Error: spawn was called while a call of it is under way, by a "
+          "worker function or on another thread: workers start no workers of "
+          "their own; choose a larger number of processes instead\n"));
+}
+
+TEST_CASE("spawn notices a process that does not come to its call") {
+  CHECK(
+      error_of({"2", "early", "1"}) ==
+      "error: spawn: rank 1 of 2 (pid) ended with exit code 0 before its spawn "
+      "call: main() must come to the same call with the same arguments in each "
+      "process\n");
+}
+
+TEST_CASE("spawn takes a number of processes above 0 only") {
+  for (const auto* count : {"0", "-3"}) {
+    CHECK(
+        error_of({count, "sum"}) ==
+        std::string("error: spawn: the number of processes must be from 1 to "
+                    "32767, but is ") +
+            count + "\n");
+  }
+}
+
+TEST_CASE("workers that do not end when asked to are killed") {
+  CHECK(
+      error_of({"2", "deaf", "1"}) ==
+      "error: spawn: rank 1 of 2 (pid) failed: std::runtime_error: no data\n");
+}
+
+TEST_CASE("one of several processes cannot spawn") {
+  const auto outcome = ddp::test::run(
+      Command{
+          {variable("DDPRUN"),
+           "--nproc-per-node",
+           "2",
+           ddp::test::program("spawned"),
+           "2",
+           "sum"},
+          {{"DDP_DEVICE", "cpu"}}},
+      kLong);
+  INFO(outcome.output);
+  CHECK(outcome.exit_code == 1);
+  CHECK_THAT(
+      outcome.output,
+      ContainsSubstring(
+          "and WORLD_SIZE=2 this is one of several processes already, and each "
+          "would start workers of its own: start the program by itself, "
+          "without ddprun, torchrun or these variables, or have it call its "
+          "worker function itself where a launcher has started it"));
+}
+
+TEST_CASE("workers end with a program that is killed") {
+  Process process(spawned({"3", "wait"}));
+  const auto workers = workers_of(process, 3);
+  process.signal(SIGKILL);
+  CHECK(process.finish(kLong).exit_code == 128 + SIGKILL);
+  check_ended(workers);
+}
+
+TEST_CASE("a signal that ends the program is passed on to the workers") {
+  Process process(spawned({"2", "asked"}));
+  const auto workers = workers_of(process, 2);
+  process.signal(SIGTERM);
+  const auto outcome = process.finish(kLong);
+  INFO(outcome.output);
+  CHECK(outcome.exit_code == 128 + SIGTERM);
+  CHECK_THAT(outcome.output, ContainsSubstring("saved\nsaved\n"));
+  check_ended(workers);
+}
+
+TEST_CASE("a second signal kills the workers") {
+  Process process(spawned({"1", "stubborn"}));
+  const auto workers = workers_of(process, 1);
+  process.signal(SIGINT);
+  REQUIRE(process.wait_for("asked", kLong));
+  process.signal(SIGINT);
+  CHECK(process.finish(kLong).exit_code == 128 + SIGINT);
+  check_ended(workers);
+}
