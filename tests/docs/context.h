@@ -20,8 +20,7 @@ struct Samples : torch::data::datasets::Dataset<Samples> {
   torch::data::Example<> get(size_t index) override;
   std::optional<size_t> size() const override;
 };
-using Dataset =
-    decltype(Samples().map(torch::data::transforms::Stack<>()));
+using Dataset = decltype(Samples().map(torch::data::transforms::Stack<>()));
 using Loader = decltype(ddp::make_data_loader(
     std::declval<Dataset>(),
     std::declval<ddp::DistributedSampler&>(),
