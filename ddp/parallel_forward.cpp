@@ -46,7 +46,9 @@ at::Tensor run(
     const at::Tensor& share,
     std::string& failure) {
   try {
-    return forward.run(share);
+    const auto output = forward.run(share);
+    failure = output.defined() ? "" : "forward returned an undefined tensor";
+    return output;
   } catch (const std::exception& error) {
     failure = "forward threw: " + error_text(error);
   } catch (...) {

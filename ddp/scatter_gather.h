@@ -12,12 +12,13 @@ inline constexpr int64_t kAllRanks = -1;
 
 /// Returns this rank's share of `root`'s tensor.
 ///
-/// `input` is of shape [n, ...] and of any dtype, dense, on any device, with
-/// any strides; what the other ranks pass is ignored and may be undefined. It
-/// is split along dimension 0 as by `tensor_split`: shares differ by at most
-/// one row, the longer ones first, so 3 rows over 2 ranks are 2 + 1, and ranks
-/// past the rows get none. A share is contiguous, on `group.device()`, and
-/// memory of its own; but in a group of one it may share the input's.
+/// `input` is of shape [n, ...] and of any dtype but quantized ones, dense, on
+/// any device, with any strides; what the other ranks pass is ignored and may
+/// be undefined. It is split along dimension 0 as by `tensor_split`: shares
+/// differ by at most one row, the longer ones first, so 3 rows over 2 ranks are
+/// 2 + 1, and ranks past the rows get none. A share is contiguous, on
+/// `group.device()`, and memory of its own; but in a group of one it may share
+/// the input's.
 ///
 /// Collective. Before it is sent, the whole input is on root's device. Throws
 /// `c10::ValueError` with the same words on all ranks where `root`'s input is

@@ -55,6 +55,13 @@ void set_trainable(torch::nn::Sequential& net, bool trainable) {
 
 void train(const Arguments& arguments) {
   auto group = ddp::init_process_group();
+  TORCH_CHECK_VALUE(
+      arguments.batch_size % group.size() == 0,
+      "a batch of ",
+      arguments.batch_size,
+      " points cannot be divided by ",
+      group.size(),
+      " ranks: choose another --batch-size");
   ddp::manual_seed(5, group);
   auto generator = make_net(kNoise, 2);
   auto discriminator = make_net(2, 1);
@@ -80,6 +87,13 @@ void train(const Arguments& arguments) {
     std::printf("goes on from step %" PRId64 "\n", step);
   }
 
+  if (step >= arguments.steps) {
+    if (speaks) {
+      std::printf(
+          "nothing left to do: --steps is %" PRId64 "\n", arguments.steps);
+    }
+    return;
+  }
   torch::Tensor discriminator_loss;
   torch::Tensor generator_loss;
   while (step < arguments.steps) {

@@ -1,5 +1,5 @@
 // A net in two parts, each on a device of its own, trained by several such
-// processes. Run: ddprun --nproc-per-node 2 model_parallel runs/net.safetensors
+// processes. Run: ddprun --nproc-per-node 2 model_parallel net.safetensors
 
 #include "report_errors.h"
 

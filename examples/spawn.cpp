@@ -17,6 +17,8 @@ struct Arguments {
   int64_t steps = 300;
 };
 
+constexpr int64_t kPoints = 96; // of a step, over all processes
+
 /// Runs in each process.
 void train(const Arguments& arguments) {
   auto group = ddp::init_process_group();
@@ -30,11 +32,14 @@ void train(const Arguments& arguments) {
   torch::Tensor loss;
   for (int64_t step = 0; step < arguments.steps; ++step) {
     // All ranks draw the same points, and each takes its share of them.
-    const auto points = torch::rand({96, 1}) * 6 - 3;
+    const auto points = torch::rand({kPoints, 1}) * 6 - 3;
     const auto share =
         points.tensor_split(group.size())[group.rank()].to(group.device());
     optimizer.zero_grad();
-    loss = torch::mse_loss(net->forward(share), share.sin());
+    // A share's part of the mean over all points: shares may differ in size.
+    loss = torch::mse_loss(
+               net->forward(share), share.sin(), torch::Reduction::Sum) *
+        (static_cast<double>(group.size()) / kPoints);
     loss.backward();
     optimizer.step();
   }

@@ -10,9 +10,12 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -206,6 +209,11 @@ int main(int argc, char** argv) {
         group.device().is_cpu(),
         "the clock of the host does not see what a GPU does; set "
         "DDP_DEVICE=cpu");
+    if (group.rank() == 0) { // better now than after the steps
+      const std::ofstream file(arguments.file, std::ios::app);
+      TORCH_CHECK(
+          file, "cannot write ", arguments.file, ": ", std::strerror(errno));
+    }
     const auto steps = all_gather(run(arguments, group), group);
     if (group.rank() == 0) {
       draw(steps, arguments.file);

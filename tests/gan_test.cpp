@@ -20,8 +20,12 @@ struct Result {
   std::string output;
 };
 
-Result train(int ranks, const std::string& folder, int steps) {
-  const auto outcome = ddp::test::run(
+ddp::test::Outcome run(
+    int ranks,
+    const std::string& folder,
+    int steps,
+    const std::string& batch_size = "48") {
+  return ddp::test::run(
       Command{
           {variable("DDPRUN"),
            "--nproc-per-node",
@@ -31,9 +35,15 @@ Result train(int ranks, const std::string& folder, int steps) {
            "--steps",
            std::to_string(steps),
            "--save-every",
-           "20"},
+           "20",
+           "--batch-size",
+           batch_size},
           {{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}}},
       kLong);
+}
+
+Result train(int ranks, const std::string& folder, int steps) {
+  const auto outcome = run(ranks, folder, steps);
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
   const std::regex form(
@@ -72,4 +82,17 @@ TEST_CASE("one checkpoint has both nets and both optimizers") {
   const auto second = train(3, folder / "parts", 60);
   CHECK_THAT(second.output, ContainsSubstring("goes on from step 40"));
   CHECK(second.parameters == whole.parameters);
+}
+
+TEST_CASE("a run that is over says so, and a batch has to be divided") {
+  const TemporaryFolder folder;
+  train(2, folder / "run", 20);
+  const auto again = run(2, folder / "run", 20);
+  CHECK(again.exit_code == 0);
+  CHECK_THAT(again.output, ContainsSubstring("nothing left to do"));
+  const auto small = run(3, folder / "other", 20, "2");
+  CHECK(small.exit_code == 1);
+  CHECK_THAT(
+      small.output,
+      ContainsSubstring("a batch of 2 points cannot be divided by 3 ranks"));
 }

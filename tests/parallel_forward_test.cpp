@@ -240,6 +240,12 @@ TEST_CASE("a forward that throws on some ranks is an error on all, at once") {
     check_usable(group);
     REQUIRE_THAT(forward_error(group, fails, 2), !ContainsSubstring("rank 2"));
     REQUIRE(forward_error(group, fails, 1).empty()); // these two do not run
+    const auto returns_nothing = [&](const Tensor& share) {
+      return group.rank() == 1 ? Tensor() : share;
+    };
+    REQUIRE_THAT(
+        forward_error(group, returns_nothing, 3),
+        ContainsSubstring("rank 1: forward returned an undefined tensor"));
     const auto throws_number = [](const Tensor&) -> Tensor { throw 1; };
     REQUIRE_THAT(
         forward_error(group, throws_number, 2),

@@ -87,6 +87,9 @@ at::Tensor make_ready(
   if (tensor.layout() != at::kStrided) {
     return refuse("is ", tensor.layout(), ": pass its to_dense()");
   }
+  if (tensor.is_quantized()) {
+    return refuse("is quantized: pass its int_repr() or dequantize()");
+  }
   if (tensor.dim() == 0) {
     return refuse(
         "is of shape [], where dimension 0 counts the rows: pass one of shape "
@@ -125,6 +128,7 @@ int64_t sum(const Counts& counts) {
 /// The form of the shares, and their rows.
 std::pair<Form, Counts> join(
     const std::vector<std::string>& texts,
+    const char* noun,
     const std::string& call) {
   Form common;
   Counts counts;
@@ -145,8 +149,9 @@ std::pair<Form, Counts> join(
   TORCH_CHECK_VALUE(
       alike,
       call,
-      " failed: the shares must agree in dtype and in all sizes but the first, "
-      "but are ",
+      " failed: the ",
+      noun,
+      "s must agree in dtype and in all sizes but the first, but are ",
       name_by_ranks(words));
   return {common, counts};
 }
@@ -235,7 +240,7 @@ at::Tensor gather_rows(
     rows = make_ready(share, group.device(), noun, notice);
   }
   const auto texts = exchange_notices(notice, group);
-  const auto [form, counts] = join(texts, notice.call);
+  const auto [form, counts] = join(texts, noun, notice.call);
   if (group.size() == 1 || form.sizes.empty()) {
     return rows;
   }

@@ -47,7 +47,10 @@ void add_options(CLI::App& app, Arguments& arguments) {
          a.world_size,
          "start that many processes; not with a launcher")
       ->check(PositiveNumber);
-  app.add_option("--n_epochs,--n-epochs", a.epochs, "epochs in all")
+  app.add_option(
+         "--n_epochs,--n-epochs",
+         a.epochs,
+         "epochs in all, over which the schedule goes")
       ->check(PositiveNumber)
       ->capture_default_str();
   app.add_option("--batch_size,--batch-size", a.batch_size, "images per rank")

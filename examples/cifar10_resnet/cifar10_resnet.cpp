@@ -1,6 +1,5 @@
-// Trains a ResNet on CIFAR-10, data-parallel; a run that was stopped goes on.
-// Run: ddprun --nproc-per-node 4 cifar10_resnet --n_epochs=100 --lr=0.001
-// --batch_size=32   (the data in data/cifar-10-batches-bin)
+// Trains a ResNet on CIFAR-10 (in data/cifar-10-batches-bin), data-parallel.
+// Run: ddprun --nproc-per-node 4 cifar10_resnet --lr=0.001 --batch_size=32
 
 #include "cifar10.h"
 #include "cifar10_arguments.h"
@@ -93,6 +92,7 @@ class Training {
 
  private:
   void load_initial_weights();
+  void set_optimizer_options();
   void open_checkpoints();
   void open_log();
   bool train_epoch(int64_t epoch);
@@ -140,10 +140,8 @@ Training::Training(const Arguments& arguments)
   net_->to(group_.device());
   reducer_ = std::make_unique<ddp::Reducer>(net_, group_);
   optimizer_ = std::make_unique<torch::optim::SGD>(
-      net_->parameters(),
-      torch::optim::SGDOptions(arguments.learning_rate)
-          .momentum(arguments.momentum)
-          .weight_decay(arguments.weight_decay));
+      net_->parameters(), torch::optim::SGDOptions(arguments.learning_rate));
+  set_optimizer_options();
   open_checkpoints();
   open_log();
 }
@@ -162,6 +160,14 @@ void Training::load_initial_weights() {
       }
     }
   });
+}
+
+void Training::set_optimizer_options() {
+  for (auto& group : optimizer_->param_groups()) {
+    static_cast<torch::optim::SGDOptions&>(group.options())
+        .momentum(arguments_.momentum)
+        .weight_decay(arguments_.weight_decay);
+  }
 }
 
 /// Goes on from the newest, if there is one.
@@ -188,6 +194,7 @@ void Training::open_checkpoints() {
       ddp::CheckpointManagerOptions().keep_best(1).asynchronous(true));
   if (checkpoints_->load()) {
     say("goes on from step %" PRId64 "\n", step_);
+    set_optimizer_options(); // the command line's, not the checkpoint's
     if (group_.rank() > 0) {
       sums_.values().zero_(); // those of all ranks, which rank 0 has now
     }
@@ -212,6 +219,10 @@ void Training::run() {
       arguments_.depth,
       data_->train_set.images().size(0),
       data_->test_set.images().size(0));
+  if (data_->train->epoch() >= arguments_.epochs) {
+    say("this run is beyond %" PRId64 " epochs: nothing is left to train\n",
+        arguments_.epochs);
+  }
   for (auto epoch = data_->train->epoch(); epoch < arguments_.epochs; ++epoch) {
     const auto start = Clock::now();
     if (!train_epoch(epoch)) {

@@ -1,5 +1,6 @@
-// A trainer of one process (before.cpp), and as one of several (after.cpp, with
-// the batch of each rank). Run: before|after [EPOCHS [BATCH_SIZE [FILE]]]
+// A trainer of one process (before.cpp), and as one of several (after.cpp).
+// Run: existing_trainer_before, ddprun --nproc-per-node 2
+// existing_trainer_after
 #include <ddp/ddp.h>
 #include <torch/torch.h>
 

@@ -13,8 +13,12 @@
 struct Net : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& input);
 };
+struct ResNetOptions {
+  int64_t depth;
+  int64_t classes;
+};
 struct ResNet : Net {
-  explicit ResNet(int depth);
+  explicit ResNet(const ResNetOptions& options);
 };
 struct Samples : torch::data::datasets::Dataset<Samples> {
   torch::data::Example<> get(size_t index) override;
