@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace ddp {
@@ -42,6 +43,15 @@ int write_all(int fd, std::string_view text) {
     }
   }
   return 0;
+}
+
+FileDescriptor open_process(pid_t pid) {
+#ifdef SYS_pidfd_open
+  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+#else
+  static_cast<void>(pid);
+  return FileDescriptor();
+#endif
 }
 
 } // namespace ddp

@@ -3,6 +3,8 @@
 #include <string_view>
 #include <utility>
 
+#include <sys/types.h>
+
 namespace ddp {
 
 /// Owns a file descriptor; closes it when destroyed. -1 stands for none.
@@ -42,6 +44,10 @@ struct Pipe {
 
 /// Opens a pipe with O_CLOEXEC on both ends. Throws std::system_error.
 Pipe make_pipe();
+
+/// A descriptor that becomes readable when the process ends; none on kernels
+/// before 5.3.
+FileDescriptor open_process(pid_t pid);
 
 /// Passes a system call's result through; throws std::system_error with `what`
 /// and errno where it is -1.

@@ -77,13 +77,4 @@ pid_t fork_worker(const WorkerPlan& plan) {
   return pid;
 }
 
-FileDescriptor open_process(pid_t pid) {
-#ifdef SYS_pidfd_open
-  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-#else
-  static_cast<void>(pid);
-  return FileDescriptor();
-#endif
-}
-
 } // namespace ddp

@@ -37,8 +37,4 @@ struct ExecError {
 /// thread that forked. Throws std::system_error.
 pid_t fork_worker(const WorkerPlan& plan);
 
-/// A descriptor that becomes readable when the process ends; none on kernels
-/// before 5.3.
-FileDescriptor open_process(pid_t pid);
-
 } // namespace ddp

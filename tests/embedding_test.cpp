@@ -1,17 +1,14 @@
 // examples/embedding.cpp with several numbers of processes.
 #include <tests/support/catch.h>
-#include <tests/support/mpirun.h>
-#include <tests/support/process.h>
+#include <tests/support/examples.h>
 
 #include <algorithm>
-#include <cmath>
 #include <regex>
 #include <set>
 #include <utility>
 
-using ddp::test::Command;
-using ddp::test::kLong;
-using ddp::test::variable;
+using ddp::test::is_near;
+using ddp::test::run_example;
 
 namespace {
 
@@ -23,20 +20,6 @@ struct Result {
   std::vector<int> touched_by_rank;
   std::string output;
 };
-
-Command command(int ranks, const std::vector<std::string>& arguments) {
-  Command result{
-      {variable("DDPRUN"),
-       "--nproc-per-node",
-       std::to_string(ranks),
-       variable("DDP_EXAMPLES") + "/embedding"},
-      {{"DDP_BACKEND", "gloo"},
-       {"DDP_DEVICE", "cpu"},
-       {"OMP_NUM_THREADS", "1"}}};
-  result.arguments.insert(
-      result.arguments.end(), arguments.begin(), arguments.end());
-  return result;
-}
 
 /// What matches in a text that must.
 std::smatch find(const std::string& text, const std::string& form) {
@@ -51,7 +34,7 @@ Result train(
     std::vector<std::string> arguments,
     const std::string& steps = "25") {
   arguments.insert(arguments.end(), {"--steps", steps, "--batch-size", "20"});
-  const auto outcome = ddp::test::run(command(ranks, arguments), kLong);
+  const auto outcome = run_example(ranks, "embedding", arguments);
   const auto& output = outcome.output;
   INFO(output);
   REQUIRE(outcome.exit_code == 0);
@@ -79,11 +62,6 @@ Result train(
   }
   REQUIRE(hashes.size() == 1);
   return result;
-}
-
-/// Sums in another order round elsewhere.
-bool is_near(double value, double expected) {
-  return std::abs(value - expected) <= 1e-5 * expected;
 }
 
 void check_near(const Result& result, const Result& expected) {
@@ -137,7 +115,7 @@ TEST_CASE("an embedding learns") {
 }
 
 TEST_CASE("a batch too small for the ranks is an error in one line") {
-  const auto outcome = ddp::test::run(command(3, {"--batch-size", "2"}), kLong);
+  const auto outcome = run_example(3, "embedding", {"--batch-size", "2"});
   INFO(outcome.output);
   CHECK(outcome.exit_code == 1);
   CHECK_THAT(

@@ -1,15 +1,11 @@
 // examples/gan.cpp with several numbers of processes, and gone on with.
 #include <tests/support/catch.h>
-#include <tests/support/mpirun.h>
-#include <tests/support/process.h>
+#include <tests/support/examples.h>
 
-#include <cmath>
 #include <regex>
 
-using ddp::test::Command;
-using ddp::test::kLong;
+using ddp::test::is_near;
 using ddp::test::TemporaryFolder;
-using ddp::test::variable;
 
 namespace {
 
@@ -25,21 +21,16 @@ ddp::test::Outcome run(
     const std::string& folder,
     int steps,
     const std::string& batch_size = "48") {
-  return ddp::test::run(
-      Command{
-          {variable("DDPRUN"),
-           "--nproc-per-node",
-           std::to_string(ranks),
-           variable("DDP_EXAMPLES") + "/gan",
-           folder,
-           "--steps",
-           std::to_string(steps),
-           "--save-every",
-           "20",
-           "--batch-size",
-           batch_size},
-          {{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}}},
-      kLong);
+  return ddp::test::run_example(
+      ranks,
+      "gan",
+      {folder,
+       "--steps",
+       std::to_string(steps),
+       "--save-every",
+       "20",
+       "--batch-size",
+       batch_size});
 }
 
 Result train(int ranks, const std::string& folder, int steps) {
@@ -53,11 +44,6 @@ Result train(int ranks, const std::string& folder, int steps) {
   std::smatch match;
   REQUIRE(std::regex_search(outcome.output, match, form));
   return {std::stod(match[1]), std::stod(match[2]), match[3], outcome.output};
-}
-
-/// Sums in another order round elsewhere.
-bool is_near(double value, double expected) {
-  return std::abs(value - expected) <= 1e-5 * expected;
 }
 
 } // namespace

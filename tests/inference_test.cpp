@@ -1,35 +1,18 @@
 // examples/inference.cpp with several numbers of processes.
 #include <tests/support/catch.h>
-#include <tests/support/mpirun.h>
-#include <tests/support/process.h>
+#include <tests/support/examples.h>
 
 #include <regex>
 
-using ddp::test::Command;
-using ddp::test::kLong;
 using ddp::test::Outcome;
-using ddp::test::variable;
 
 namespace {
 
 Outcome infer(int ranks, const std::vector<std::string>& arguments = {}) {
-  Command command{
-      {variable("DDPRUN"),
-       "--nproc-per-node",
-       std::to_string(ranks),
-       variable("DDP_EXAMPLES") + "/inference",
-       "--batch-size",
-       "7",
-       "--width",
-       "16",
-       "--repeats",
-       "2"},
-      {{"DDP_BACKEND", "gloo"},
-       {"DDP_DEVICE", "cpu"},
-       {"OMP_NUM_THREADS", "1"}}};
-  command.arguments.insert(
-      command.arguments.end(), arguments.begin(), arguments.end());
-  auto outcome = ddp::test::run(command, kLong);
+  std::vector<std::string> all{
+      "--batch-size", "7", "--width", "16", "--repeats", "2"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  auto outcome = ddp::test::run_example(ranks, "inference", all);
   REQUIRE(!outcome.hung);
   return outcome;
 }

@@ -1,35 +1,26 @@
 // examples/timeline.cpp: a picture of a step, from recorded times.
 #include <tests/support/catch.h>
-#include <tests/support/mpirun.h>
-#include <tests/support/process.h>
+#include <tests/support/examples.h>
 
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <regex>
 
-using ddp::test::Command;
-using ddp::test::kLong;
 using ddp::test::TemporaryFolder;
-using ddp::test::variable;
 
 namespace {
 
 ddp::test::Outcome draw(int ranks, const std::string& file) {
-  return ddp::test::run(
-      Command{
-          {variable("DDPRUN"),
-           "--nproc-per-node",
-           std::to_string(ranks),
-           variable("DDP_EXAMPLES") + "/timeline",
-           file,
-           "--width=256",
-           "--layers=4",
-           "--batch-size=32",
-           "--bucket-cap-mb=0.5",
-           "--steps=4"},
-          {{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}}},
-      kLong);
+  return ddp::test::run_example(
+      ranks,
+      "timeline",
+      {file,
+       "--width=256",
+       "--layers=4",
+       "--batch-size=32",
+       "--bucket-cap-mb=0.5",
+       "--steps=4"});
 }
 
 struct Bar {

@@ -8,6 +8,7 @@
 #include <torch/nn/module.h>
 
 namespace ddp::detail {
+
 void MoveTo::operator()(at::Tensor& tensor) const {
   if (tensor.defined() && tensor.device() != device) {
     // The host does not wait for a copy that it will not read itself.

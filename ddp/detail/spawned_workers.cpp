@@ -1,7 +1,6 @@
 #include <ddp/detail/spawned_workers.h>
 
 #include <poll.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,15 +16,6 @@ constexpr auto kPatience = std::chrono::milliseconds(500);
 constexpr int kLookMs = 20;
 constexpr std::chrono::steady_clock::duration kNow{0};
 constexpr std::chrono::steady_clock::duration kLongest = std::chrono::hours(1);
-
-FileDescriptor open_process(pid_t pid) {
-#ifdef SYS_pidfd_open
-  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-#else
-  static_cast<void>(pid);
-  return FileDescriptor();
-#endif
-}
 
 bool ends_program(int signal) {
   return signal != SIGUSR1 && signal != SIGUSR2;
