@@ -93,7 +93,9 @@ std::string address_for_split(const Impl& impl) {
     return impl.address;
   }
   TORCH_CHECK(
-      impl.store && (impl.backend == "gloo" || impl.backend == "nccl"),
+      impl.store &&
+          (impl.backend == "gloo" || impl.backend == "nccl" ||
+           impl.backend == "shm"),
       "split: a group from from_c10d with backend ",
       impl.backend,
       impl.store ? "" : " and no store",

@@ -106,6 +106,36 @@ c10::Device own_gpu(
   return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
 }
 
+/// Why the ranks cannot share memory; empty if they can.
+std::string shm_obstacle(const std::vector<Member>& members) {
+  for (size_t r = 0; r < members.size(); ++r) {
+    if (members[r].host != members.front().host) {
+      return c10::str("rank ", r, " runs on another host than rank 0");
+    }
+    if (!members[r].shm_note.empty()) {
+      return c10::str("on rank ", r, " ", members[r].shm_note);
+    }
+  }
+  return "";
+}
+
+/// The backend for tensors on the CPU.
+std::string cpu_backend(
+    const std::string& wish,
+    const std::vector<Member>& members) {
+  const bool is_free = wish.empty() || wish == "auto";
+  if (!is_free && wish != "shm") {
+    return wish;
+  }
+  const auto obstacle = shm_obstacle(members);
+  TORCH_CHECK_VALUE(
+      is_free || obstacle.empty(),
+      "backend shm was asked for, but ",
+      obstacle,
+      ". Backend gloo does without shared memory");
+  return obstacle.empty() && (!is_free || members.size() > 1) ? "shm" : "gloo";
+}
+
 } // namespace
 
 LocalPlace local_place(const std::vector<Member>& members, int64_t rank) {
@@ -130,14 +160,20 @@ DeviceChoice choose_device(
   const bool free_backend = backend.empty() || backend == "auto";
   const bool share = options.share_gpus().value_or(false);
   DeviceChoice choice;
-  choice.backend = backend == "mpi" ? backend : choice.backend;
-  if (options.device() ? options.device()->is_cpu()
-                       : backend == "gloo" || backend == "mpi") {
+  const bool wants_cpu = options.device()
+      ? options.device()->is_cpu()
+      : backend == "gloo" || backend == "mpi" || backend == "shm";
+  if (wants_cpu) {
     TORCH_CHECK_VALUE(
         backend != "nccl",
         "backend nccl serves CUDA tensors only, but the device is cpu");
+    choice.backend = cpu_backend(backend, members);
     return choice;
   }
+  TORCH_CHECK_VALUE(
+      backend != "shm",
+      "backend shm serves CPU tensors only, but the device is ",
+      *options.device());
   if (!options.device()) {
     const auto reason = shortage(members, share);
     if (!reason.empty()) {
@@ -149,7 +185,8 @@ DeviceChoice choose_device(
       choice.note = c10::str(
           "training on the CPU, because ",
           reason,
-          " (DDP_DEVICE=cpu or DDP_BACKEND=gloo asks for this)");
+          " (DDP_DEVICE=cpu asks for this)");
+      choice.backend = cpu_backend(backend, members);
       return choice;
     }
   }

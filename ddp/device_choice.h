@@ -23,7 +23,7 @@ LocalPlace local_place(const std::vector<Member>& members, int64_t rank);
 
 struct DeviceChoice {
   c10::Device device = c10::Device(c10::kCPU);
-  /// "gloo", "nccl" or "mpi".
+  /// "gloo", "nccl", "mpi" or "shm".
   std::string backend = "gloo";
   /// Why the CPU was taken, in one line, where nobody asked for it.
   std::string note;
@@ -31,10 +31,12 @@ struct DeviceChoice {
 
 /// Chooses backend and device from what all ranks know, so that all choose the
 /// same kind: the GPUs if the program wants or allows them and each rank can
-/// have one of its own, else the CPU. `options` must be complete (see
+/// have one of its own, else the CPU, by shared memory where they run on one
+/// host and can. `options` must be complete (see
 /// `complete_options`) and equal on all ranks but for the index of a device,
 /// which `members` tells. Throws `c10::ValueError` where a GPU was asked for
-/// that is not there, and where two ranks would use one that may not be shared.
+/// that is not there, or shared memory that there cannot be, and where two
+/// ranks would use one that may not be shared.
 DeviceChoice choose_device(
     const ProcessGroupOptions& options,
     const std::vector<Member>& members,

@@ -1,5 +1,6 @@
 #include <ddp/backends/mpi.h>
 #include <ddp/backends/nccl.h>
+#include <ddp/backends/shm.h>
 #include <ddp/detail/crash_handler.h>
 #include <ddp/detail/error_file.h>
 #include <ddp/detail/error_text.h>
@@ -29,6 +30,10 @@ namespace {
 using CommunicatorPtr = std::shared_ptr<backends::mpi::Communicator>;
 using std::chrono::milliseconds;
 
+bool may_mean_gpus(const std::string& backend) {
+  return backend.empty() || backend == "auto" || backend == "nccl";
+}
+
 Member describe_self(
     const ProcessGroupOptions& options,
     const LaunchEnvironment& environment) {
@@ -38,13 +43,13 @@ Member describe_self(
   const auto& device = options.device();
   // Asking for GPUs costs a start of the CUDA driver: not where the CPU is
   // decided on.
-  if (device ? device->is_cuda()
-             : options.backend() != "gloo" && options.backend() != "mpi") {
+  if (device ? device->is_cuda() : may_mean_gpus(options.backend())) {
     auto gpus = backends::nccl::usable_gpus();
     self.gpus = std::move(gpus.bus_addresses);
     self.gpu_note = std::move(gpus.note);
     self.gpu = device && device->has_index() ? device->index() : -1;
   }
+  self.shm_note = backends::shm::unavailable(environment.world_size);
   return self;
 }
 

@@ -39,6 +39,7 @@ json to_json(const Member& member) {
       {"gpu", member.gpu},
       {"local_rank", member.local_rank},
       {"server", member.server},
+      {"shm_note", member.shm_note},
       {"fault", member.fault}};
 }
 
@@ -50,6 +51,7 @@ Member to_member(const json& value) {
       value.at("gpu"),
       value.at("local_rank"),
       value.at("server"),
+      value.at("shm_note"),
       value.at("fault")};
 }
 

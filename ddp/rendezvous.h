@@ -28,6 +28,8 @@ struct Member {
   int64_t local_rank = -1;
   /// MASTER_ADDR's numeric address, by which it came to the store.
   std::string server{};
+  /// Why it cannot share memory with others of its host; empty if it can.
+  std::string shm_note{};
   /// Why it cannot take part; empty if it can.
   std::string fault{};
 };

@@ -49,7 +49,7 @@ TEST_CASE("ranks on hosts with enough GPUs take one each") {
 TEST_CASE("one GPU for two ranks means the CPU on all") {
   for (int rank = 0; rank < 2; ++rank) {
     const auto choice = choose({kOneGpu, kOneGpu}, rank);
-    REQUIRE(choice.backend == "gloo");
+    REQUIRE(choice.backend == "shm");
     REQUIRE(choice.device.is_cpu());
     REQUIRE_THAT(
         choice.note,
@@ -66,6 +66,31 @@ TEST_CASE("one host without GPUs means the CPU on all") {
         choice.note,
         ContainsSubstring("rank 1 has no usable GPU: driver too old"));
   }
+}
+
+TEST_CASE("ranks of one host share memory on the CPU where they can") {
+  using Options = ProcessGroupOptions;
+  const auto on_cpu = Options().device(torch::kCPU);
+  const Member elsewhere{"b", {}, ""};
+  auto unable = kNoGpu;
+  unable.shm_note = "it cannot";
+  REQUIRE(choose({kNoGpu, kNoGpu}, 1).backend == "shm");
+  REQUIRE(choose({kTwoGpus, kTwoGpus}, 1, on_cpu).backend == "shm");
+  REQUIRE(choose({kNoGpu, elsewhere}, 0).backend == "gloo");
+  REQUIRE(choose({kNoGpu, unable}, 0).backend == "gloo");
+  REQUIRE(choose({kNoGpu}, 0).backend == "gloo");
+  const auto shm = Options().backend("shm");
+  REQUIRE(choose({kTwoGpus, kTwoGpus}, 1, shm).device.is_cpu());
+  REQUIRE(choose({kTwoGpus, kTwoGpus}, 1, shm).backend == "shm");
+  REQUIRE_THROWS_WITH(
+      choose({kNoGpu, elsewhere}, 0, shm),
+      ContainsSubstring("rank 1 runs on another host than rank 0"));
+  REQUIRE_THROWS_WITH(
+      choose({kNoGpu, unable}, 0, shm),
+      ContainsSubstring("on rank 1 it cannot. Backend gloo does without"));
+  REQUIRE_THROWS_WITH(
+      choose({kTwoGpus}, 0, Options().backend("shm").device(torch::kCUDA)),
+      ContainsSubstring("serves CPU tensors only"));
 }
 
 TEST_CASE("a scheduler that shows each rank one GPU of its own is understood") {
@@ -170,7 +195,7 @@ TEST_CASE("real processes agree on the CPU and say so once") {
         [] {
           const auto group = ddp::init_process_group();
           REQUIRE(group.device().is_cpu());
-          REQUIRE(group.backend() == "gloo");
+          REQUIRE(group.backend() == "shm");
         },
         options);
     if (outcomes.empty()) {

@@ -1,6 +1,6 @@
 // Tensors longer than one call of MPI may take.
 
-#include <tests/support/mpi_reductions.h>
+#include <tests/support/mpi_backend.h>
 
 using ddp::test::all_reduced;
 using ddp::test::Kind;

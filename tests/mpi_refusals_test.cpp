@@ -1,6 +1,6 @@
 // What the MPI backend does not take.
 
-#include <tests/support/mpi_reductions.h>
+#include <tests/support/mpi_backend.h>
 
 using ddp::test::Kind;
 using ddp::test::mpi_backend;

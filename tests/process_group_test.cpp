@@ -218,7 +218,8 @@ TEST_CASE("a peer that dies makes the others fail at once, by name") {
             }(),
             ContainsSubstring(
                 "rank " + std::to_string(group.rank()) + " of 3 on host") &&
-                ContainsSubstring("all_reduce over gloo failed"));
+                ContainsSubstring(
+                    "all_reduce over " + group.backend() + " failed"));
       },
       options);
   for (const auto& outcome : outcomes) {
@@ -242,7 +243,8 @@ TEST_CASE("waiting for a collective fails like the collective") {
         REQUIRE_THROWS_WITH(
             group.all_reduce_async(tensor).wait(),
             ContainsSubstring("rank 0 of 2") &&
-                ContainsSubstring("all_reduce_async over gloo failed"));
+                ContainsSubstring(
+                    "all_reduce_async over " + group.backend() + " failed"));
       },
       options);
 }

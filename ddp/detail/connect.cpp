@@ -1,5 +1,6 @@
 #include <ddp/backends/mpi.h>
 #include <ddp/backends/nccl.h>
+#include <ddp/backends/shm.h>
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/failure_watch.h>
 #include <ddp/detail/gloo_connection.h>
@@ -65,6 +66,25 @@ void connect_nccl(ProcessGroup::Impl& impl) {
   impl.watch = std::make_unique<FailureWatch>(impl, nccl);
 }
 
+/// Shared memory is for ranks of one host, which meet within moments.
+void connect_shm(ProcessGroup::Impl& impl) {
+  c10::intrusive_ptr<c10d::Backend> shm;
+  guarded(impl, "connecting", [&] {
+    auto connected = on_own_thread([options = options_of(impl, "shm")] {
+      return backends::shm::create(options);
+    });
+    wait_with_timeout(impl, [&](std::chrono::milliseconds slice) {
+      if (connected.wait_for(slice) != std::future_status::ready) {
+        return false;
+      }
+      shm = connected.get();
+      return true;
+    });
+  });
+  impl.group->setBackend(c10::kCPU, BackendType::CUSTOM, shm);
+  impl.group->setDefaultBackend(BackendType::CUSTOM);
+}
+
 void connect_mpi(ProcessGroup::Impl& impl) {
   const auto mpi = impl.communicator->create(options_of(impl, "mpi"));
   impl.group->setBackend(c10::kCPU, BackendType::MPI, mpi);
@@ -101,6 +121,8 @@ void connect(ProcessGroup::Impl& impl) {
   impl.group->setGroupName("ddp");
   if (impl.backend == "mpi") {
     connect_mpi(impl);
+  } else if (impl.backend == "shm") {
+    connect_shm(impl);
   } else {
     connect_gloo(impl); // also beside nccl, for CPU tensors
   }

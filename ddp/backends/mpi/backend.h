@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/backends/arguments.h>
 #include <ddp/backends/mpi/engine.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -104,19 +105,6 @@ class Backend final : public c10d::Backend {
   /// The same for tensors that must be contiguous.
   at::Tensor flat_input(Task& task, const at::Tensor& tensor) const;
   at::Tensor flat_output(Task& task, const at::Tensor& tensor) const;
-  const at::Tensor& only(const Task& task, const Tensors& tensors) const;
-  const Tensors& only_list(const Task& task, const TensorLists& lists) const;
-  /// That there is one entry for each rank.
-  void check_list(const Task& task, size_t length) const;
-  static void check_pairs(
-      const Task& task,
-      const Tensors& inputs,
-      const Tensors& outputs);
-  static void check_same_dtype(
-      const Task& task,
-      const at::Tensor& tensor,
-      at::TensorList others);
-  void check_root(const Task& task, int64_t root) const;
 
   /// A gather or scatter: `own` is each rank's, `lists` the root's.
   WorkPtr exchange_with_root(
@@ -159,6 +147,7 @@ class Backend final : public c10d::Backend {
       std::chrono::milliseconds timeout);
 
   const std::shared_ptr<Channel> channel_;
+  const Arguments arguments_;
   std::atomic<std::chrono::milliseconds> timeout_;
   const int64_t largest_;
 };

@@ -62,16 +62,12 @@ Backend::WorkPtr Backend::message(
     int tag,
     std::chrono::milliseconds timeout) {
   auto task = this->task(type, name_of(type), timeout);
-  TORCH_CHECK_VALUE(
-      type == c10d::OpType::RECVANYSOURCE || (peer >= 0 && peer < size_),
-      task.name,
-      " over mpi: the other is rank ",
-      peer,
-      " of ",
-      size_);
+  if (type != c10d::OpType::RECVANYSOURCE) {
+    arguments_.check_peer(task.name, peer);
+  }
   task.staging.messages();
   const bool sends = type == c10d::OpType::SEND;
-  const auto& tensor = only(task, tensors);
+  const auto& tensor = arguments_.only(task.name, tensors);
   const auto memory = sends ? input(task, tensor) : output(task, tensor);
   task.steps.push_back([=, channel = channel_](Requests& requests) {
     const auto bytes = bytes_of(memory);

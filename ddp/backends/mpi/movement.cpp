@@ -6,35 +6,14 @@
 #include <ddp/backends/mpi/exchange.h>
 
 #include <c10/util/Exception.h>
-#include <torch/csrc/distributed/c10d/Utils.hpp>
 
 namespace ddp::backends::mpi {
-namespace {
-
-/// `tensor`'s parts of these lengths along its first dimension, or equal ones.
-Backend::Tensors parts(
-    const at::Tensor& tensor,
-    const std::vector<int64_t>& lengths,
-    int size) {
-  c10d::checkSplitSizes(lengths, tensor, size);
-  Backend::Tensors result;
-  int64_t begin = 0;
-  for (int rank = 0; rank < size; ++rank) {
-    const auto length = lengths.empty() ? tensor.size(0) / size : lengths[rank];
-    result.push_back(tensor.narrow(0, begin, length));
-    begin += length;
-  }
-  return result;
-}
-
-} // namespace
-
 Backend::WorkPtr Backend::broadcast(
     Tensors& tensors,
     const c10d::BroadcastOptions& options) {
   auto task = this->task(c10d::OpType::BROADCAST, "broadcast", options.timeout);
-  check_root(task, options.rootRank);
-  const auto memory = output(task, only(task, tensors));
+  arguments_.check_root(task.name, options.rootRank);
+  const auto memory = output(task, arguments_.only(task.name, tensors));
   const auto root = static_cast<int>(options.rootRank);
   task.steps.push_back([=, channel = channel_](Requests& requests) {
     const auto bytes = bytes_of(memory);
@@ -58,7 +37,10 @@ Backend::WorkPtr Backend::allgather(
     const c10d::AllgatherOptions& options) {
   auto task =
       this->task(c10d::OpType::ALLGATHER, "all_gather", options.timeout);
-  all_gather(task, only_list(task, outputs), only(task, inputs));
+  all_gather(
+      task,
+      arguments_.only_list(task.name, outputs),
+      arguments_.only(task.name, inputs));
   return launch(std::move(task));
 }
 
@@ -70,9 +52,9 @@ Backend::WorkPtr Backend::allgather_coalesced(
       c10d::OpType::ALLGATHER_COALESCED,
       "all_gather_coalesced",
       options.timeout);
-  check_list(task, outputs.size());
+  arguments_.check_list(task.name, outputs.size());
   for (const auto& list : outputs) {
-    check_pairs(task, inputs, list);
+    arguments_.check_pairs(task.name, inputs, list);
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     Tensors from_ranks;
@@ -89,7 +71,7 @@ void Backend::all_gather(
     const Tensors& outputs,
     const at::Tensor& tensor) const {
   task.staging.messages();
-  check_same_dtype(task, tensor, outputs);
+  arguments_.check_same_dtype(task.name, tensor, outputs);
   TORCH_CHECK_VALUE(
       outputs[rank_].numel() == tensor.numel(),
       task.name,
@@ -125,7 +107,7 @@ Backend::WorkPtr Backend::allgather_into_tensor_coalesced(
       c10d::OpType::COALESCED,
       "all_gather_into_tensor_coalesced",
       options.timeout);
-  check_pairs(task, inputs, outputs);
+  arguments_.check_pairs(task.name, inputs, outputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
     all_gather_into(task, outputs[i], inputs[i]);
   }
@@ -136,7 +118,7 @@ void Backend::all_gather_into(
     Task& task,
     const at::Tensor& output,
     const at::Tensor& input) const {
-  check_same_dtype(task, input, {output});
+  arguments_.check_same_dtype(task.name, input, {output});
   TORCH_CHECK_VALUE(
       output.numel() == input.numel() * size_,
       task.name,
@@ -191,23 +173,22 @@ Backend::WorkPtr Backend::exchange_with_root(
     const Tensors& own,
     const TensorLists& lists) {
   task.staging.messages();
-  check_root(task, root);
+  arguments_.check_root(task.name, root);
   const bool gathers = task.type == c10d::OpType::GATHER;
-  const auto& tensor = only(task, own);
+  const auto& tensor = arguments_.only(task.name, own);
   Tensors with_root(size_);
   Tensors with_ranks(size_);
   with_root[root] =
       gathers ? flat_input(task, tensor) : flat_output(task, tensor);
   if (rank_ == root) {
-    const auto& list = only_list(task, lists);
-    check_same_dtype(task, tensor, list);
+    const auto& list = arguments_.only_list(task.name, lists);
+    arguments_.check_same_dtype(task.name, tensor, list);
     for (int rank = 0; rank < size_; ++rank) {
       with_ranks[rank] = gathers ? flat_output(task, list[rank])
                                  : flat_input(task, list[rank]);
     }
   } else {
-    TORCH_CHECK_VALUE(
-        lists.empty(), task.name, " over mpi: a list on another than root");
+    arguments_.check_no_lists(task.name, lists);
   }
   gathers ? exchange(task, with_root, with_ranks)
           : exchange(task, with_ranks, with_root);
@@ -223,11 +204,11 @@ Backend::WorkPtr Backend::alltoall_base(
   auto task = this->task(
       c10d::OpType::ALLTOALL_BASE, "all_to_all_single", options.timeout);
   task.staging.messages();
-  check_same_dtype(task, input, {output});
+  arguments_.check_same_dtype(task.name, input, {output});
   exchange(
       task,
-      parts(flat_input(task, input), input_sizes, size_),
-      parts(flat_output(task, output), output_sizes, size_));
+      arguments_.parts(task.name, flat_input(task, input), input_sizes),
+      arguments_.parts(task.name, flat_output(task, output), output_sizes));
   return launch(std::move(task));
 }
 
@@ -237,9 +218,9 @@ Backend::WorkPtr Backend::alltoall(
     const c10d::AllToAllOptions& options) {
   auto task = this->task(c10d::OpType::ALLTOALL, "all_to_all", options.timeout);
   task.staging.messages();
-  check_list(task, inputs.size());
-  check_list(task, outputs.size());
-  check_same_dtype(task, inputs.front(), outputs);
+  arguments_.check_list(task.name, inputs.size());
+  arguments_.check_list(task.name, outputs.size());
+  arguments_.check_same_dtype(task.name, inputs.front(), outputs);
   Tensors to_ranks;
   Tensors from_ranks;
   for (int rank = 0; rank < size_; ++rank) {

@@ -1,6 +1,7 @@
 #include <ddp/backends/mpi/operation.h>
 
 #include <ddp/backends/mpi/engine.h>
+#include <ddp/backends/seconds.h>
 #include <ddp/detail/error_text.h>
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -18,10 +19,6 @@ c10::intrusive_ptr<c10::ivalue::Future> future_on(const Staging& staging) {
   }
   return c10::make_intrusive<c10::ivalue::Future>(
       c10::ListType::create(c10::TensorType::get()), devices);
-}
-
-double seconds(std::chrono::milliseconds time) {
-  return static_cast<double>(time.count()) / 1000.0;
 }
 
 } // namespace

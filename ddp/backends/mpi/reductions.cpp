@@ -48,7 +48,7 @@ Backend::WorkPtr Backend::allreduce(
     const c10d::AllreduceOptions& options) {
   auto task =
       this->task(c10d::OpType::ALLREDUCE, "all_reduce", options.timeout);
-  const auto& tensor = only(task, tensors);
+  const auto& tensor = arguments_.only(task.name, tensors);
   tensor.is_sparse() ? all_reduce_sparse(task, tensor, options.reduceOp)
                      : all_reduce(task, tensor, options.reduceOp);
   return launch(std::move(task));
@@ -94,8 +94,8 @@ Backend::WorkPtr Backend::reduce(
     Tensors& tensors,
     const c10d::ReduceOptions& options) {
   auto task = this->task(c10d::OpType::REDUCE, "reduce", options.timeout);
-  check_root(task, options.rootRank);
-  const auto& tensor = only(task, tensors);
+  arguments_.check_root(task.name, options.rootRank);
+  const auto& tensor = arguments_.only(task.name, tensors);
   const bool is_root = rank_ == options.rootRank;
   const auto memory = is_root ? output(task, tensor) : input(task, tensor);
   const auto op = operator_for(tensor.scalar_type(), options.reduceOp);
@@ -129,7 +129,10 @@ Backend::WorkPtr Backend::reduce_scatter(
   auto task = this->task(
       c10d::OpType::REDUCE_SCATTER, "reduce_scatter", options.timeout);
   reduce_scatter(
-      task, only(task, outputs), only_list(task, inputs), options.reduceOp);
+      task,
+      arguments_.only(task.name, outputs),
+      arguments_.only_list(task.name, inputs),
+      options.reduceOp);
   return launch(std::move(task));
 }
 
@@ -153,7 +156,7 @@ Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(
       c10d::OpType::COALESCED,
       "reduce_scatter_tensor_coalesced",
       options.timeout);
-  check_pairs(task, inputs, outputs);
+  arguments_.check_pairs(task.name, inputs, outputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
     reduce_scatter_from(task, outputs[i], inputs[i], options.reduceOp);
   }
@@ -191,7 +194,7 @@ void Backend::reduce_scatter(
       output.numel(),
       " elements, its part of the input ",
       inputs[rank_].numel());
-  check_same_dtype(task, output, inputs);
+  arguments_.check_same_dtype(task.name, output, inputs);
   const auto op = operator_for(output.scalar_type(), reduce_op);
   const auto target = flat_output(task, output);
   for (int root = 0; root < size_; ++root) {

@@ -1,4 +1,4 @@
-#include <ddp/backends/mpi/alarm.h>
+#include <ddp/backends/alarm.h>
 
 #include <c10/util/Exception.h>
 #include <sys/timerfd.h>
@@ -8,12 +8,12 @@
 #include <cerrno>
 #include <cstring>
 
-namespace ddp::backends::mpi {
+namespace ddp::backends {
 
 Alarm::Alarm() : timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) {
   TORCH_CHECK(
       timer_ >= 0,
-      "backend mpi needs a timer: timerfd_create: ",
+      "a backend needs a timer: timerfd_create: ",
       std::strerror(errno));
 }
 
@@ -38,4 +38,4 @@ void Alarm::wait() {
   }
 }
 
-} // namespace ddp::backends::mpi
+} // namespace ddp::backends

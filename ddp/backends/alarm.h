@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-namespace ddp::backends::mpi {
+namespace ddp::backends {
 
 /// Wakes a thread at once or later. To set it costs no change of thread, which
 /// to wake one at once does.
@@ -24,4 +24,4 @@ class Alarm {
   const int timer_;
 };
 
-} // namespace ddp::backends::mpi
+} // namespace ddp::backends

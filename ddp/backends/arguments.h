@@ -1,0 +1,57 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace ddp::backends {
+
+/// Checks what a backend's collectives are called with; all throw
+/// `c10::ValueError`, with the collective's name.
+class Arguments {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+
+  Arguments(const char* backend, int rank, int size)
+      : backend_(backend), rank_(rank), size_(size) {}
+
+  /// That it is strided, without gaps or overlaps.
+  void check_dense(const char* name, const at::Tensor& tensor) const;
+  void check_contiguous(const char* name, const at::Tensor& tensor) const;
+  const at::Tensor& only(const char* name, const Tensors& tensors) const;
+  /// The list, with one entry for each rank.
+  const Tensors& only_list(const char* name, const std::vector<Tensors>& lists)
+      const;
+  /// That there is one entry for each rank.
+  void check_list(const char* name, size_t length) const;
+  void check_pairs(
+      const char* name,
+      const Tensors& inputs,
+      const Tensors& outputs) const;
+  void check_same_dtype(
+      const char* name,
+      const at::Tensor& tensor,
+      at::TensorList others) const;
+  void check_root(const char* name, int64_t root) const;
+  void check_peer(const char* name, int peer) const;
+  /// That this rank, not the root, has no lists.
+  void check_no_lists(const char* name, const std::vector<Tensors>& lists)
+      const;
+  /// The parts of an all_to_all_single of these lengths along the first
+  /// dimension, or equal ones.
+  Tensors parts(
+      const char* name,
+      const at::Tensor& tensor,
+      const std::vector<int64_t>& lengths) const;
+  /// Equal parts of a tensor, as many as ranks, of `numel` elements each.
+  Tensors equal_parts(const char* name, const at::Tensor& tensor, int64_t numel)
+      const;
+
+ private:
+  const char* backend_;
+  int rank_;
+  int size_;
+};
+
+} // namespace ddp::backends

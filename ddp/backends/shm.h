@@ -1,0 +1,19 @@
+#pragma once
+
+#include <ddp/backends/backend.h>
+
+#include <cstdint>
+#include <string>
+
+namespace ddp::backends::shm {
+
+/// Why this process cannot share memory with others of its host, `ranks` in
+/// all; empty if it can.
+std::string unavailable(int64_t ranks);
+
+/// A backend of ours for CPU tensors of ranks that share a host: memory that
+/// all of them map, which is gone with the processes however they end. Needs
+/// Linux 5.3. Collective.
+c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options);
+
+} // namespace ddp::backends::shm

@@ -1,0 +1,167 @@
+#include <ddp/backends/shm/all_reduce.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace ddp::backends::shm {
+namespace {
+
+// Up to here to read all ranks' data costs less than one more step.
+constexpr int kFewRanks = 3;
+constexpr int64_t kFewBytes = 32 << 10;
+// Shares begin at multiples of this, so that no cache line is two ranks'.
+constexpr int64_t kShareElements = 64;
+
+struct Share {
+  int64_t begin;
+  int64_t count;
+};
+
+/// A rank's part of `count` elements.
+Share share_of(int64_t count, int rank, int size) {
+  const auto border = [&](int64_t of) {
+    const auto exact = count * of / size;
+    return of == size ? count : exact / kShareElements * kShareElements;
+  };
+  return {border(rank), border(rank + 1) - border(rank)};
+}
+
+std::vector<const char*> as_sources(const std::vector<char*>& places) {
+  return {places.begin(), places.end()};
+}
+
+} // namespace
+
+AllReduce::AllReduce(
+    Team& team,
+    const at::Tensor& tensor,
+    const c10d::ReduceOp& op)
+    : team_(team),
+      tensor_(tensor),
+      reduce_(tensor.scalar_type(), op),
+      op_(op),
+      element_(static_cast<int64_t>(tensor.itemsize())),
+      place_(team.memory(team.rank())
+                 .place_of(
+                     tensor.const_data_ptr(),
+                     static_cast<int64_t>(tensor.nbytes()))),
+      per_piece_(static_cast<int64_t>(kSlotBytes) / element_),
+      pieces_((tensor.numel() + per_piece_ - 1) / per_piece_) {}
+
+bool AllReduce::step() {
+  if (!begun_) {
+    if (next_ == 0) {
+      announce();
+      next_ = 1;
+      return true;
+    }
+    begin();
+  }
+  return in_place_ ? in_place_step() : pieces_step();
+}
+
+void AllReduce::announce() {
+  auto& announcement = team_.announce();
+  announcement.type = c10d::OpType::ALLREDUCE;
+  announcement.dtype = static_cast<int8_t>(tensor_.scalar_type());
+  announcement.reduction = static_cast<uint8_t>(op_.op_);
+  announcement.root = -1;
+  announcement.count = tensor_.numel();
+  announcement.place = place_;
+  if (place_ < 0) {
+    put_piece(0);
+  }
+}
+
+void AllReduce::begin() {
+  team_.compare();
+  int in_heap = 0;
+  for (int rank = 0; rank < team_.size(); ++rank) {
+    in_heap += team_.announced(rank).place >= 0;
+  }
+  in_place_ = in_heap == team_.size();
+  alone_ = team_.size() <= kFewRanks ||
+      static_cast<int64_t>(tensor_.nbytes()) <= kFewBytes;
+  // Where only some lie in a heap their ranks have not put a piece yet, and all
+  // do it in this step.
+  next_ = in_place_ || in_heap == 0 ? 1 : 0;
+  begun_ = true;
+}
+
+bool AllReduce::in_place_step() {
+  if (next_++ == 1 && tensor_.numel() > 0) {
+    reduce_share_in_place();
+    return true;
+  }
+  return false;
+}
+
+void AllReduce::reduce_share_in_place() {
+  const auto share = share_of(tensor_.numel(), team_.rank(), team_.size());
+  std::vector<char*> places;
+  for (int rank = 0; rank < team_.size(); ++rank) {
+    places.push_back(
+        team_.memory(rank).at(team_.announced(rank).place) +
+        share.begin * element_);
+  }
+  reduce_(as_sources(places), places, share.count);
+}
+
+bool AllReduce::pieces_step() {
+  const auto step = next_++;
+  // A piece is put in one step and reduced in the next; where each rank reduces
+  // a share it is taken in the one after.
+  const auto taken = step - 2;
+  if (step >= 1 && step - 1 < pieces_) {
+    alone_ ? reduce_piece(step - 1) : reduce_share(step - 1);
+  }
+  if (!alone_ && taken >= 0 && taken < pieces_) {
+    take_piece(taken);
+  }
+  put_piece(step);
+  return step < (alone_ ? pieces_ : pieces_ + 1);
+}
+
+int64_t AllReduce::length(int64_t piece) const {
+  return std::min(per_piece_, tensor_.numel() - piece * per_piece_);
+}
+
+void AllReduce::put_piece(int64_t piece) {
+  if (piece < pieces_) {
+    const auto* data = static_cast<const char*>(tensor_.const_data_ptr());
+    std::memcpy(
+        team_.slot(),
+        data + piece * per_piece_ * element_,
+        length(piece) * element_);
+  }
+}
+
+void AllReduce::take_piece(int64_t piece) {
+  auto* data = static_cast<char*>(tensor_.mutable_data_ptr());
+  std::memcpy(
+      data + piece * per_piece_ * element_,
+      team_.slot(team_.rank(), 2),
+      length(piece) * element_);
+}
+
+void AllReduce::reduce_piece(int64_t piece) {
+  auto* data = static_cast<char*>(tensor_.mutable_data_ptr());
+  auto* own = data + piece * per_piece_ * element_;
+  std::vector<const char*> sources;
+  for (int rank = 0; rank < team_.size(); ++rank) {
+    sources.push_back(rank == team_.rank() ? own : team_.slot(rank, 1));
+  }
+  reduce_(sources, {own}, length(piece));
+}
+
+void AllReduce::reduce_share(int64_t piece) {
+  const auto share = share_of(length(piece), team_.rank(), team_.size());
+  std::vector<char*> places;
+  for (int rank = 0; rank < team_.size(); ++rank) {
+    places.push_back(team_.slot(rank, 1) + share.begin * element_);
+  }
+  reduce_(as_sources(places), places, share.count);
+}
+
+} // namespace ddp::backends::shm

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ddp/backends/shm/collective.h>
+#include <ddp/backends/shm/reduction.h>
+#include <ddp/backends/shm/team.h>
+
+namespace ddp::backends::shm {
+
+/// Reduces a dense tensor of each rank into all of them. Where all ranks' lie
+/// in their heaps, each rank reduces a share of all of them in place; else the
+/// tensors go through the slots, piece by piece.
+class AllReduce final : public Collective {
+ public:
+  AllReduce(Team& team, const at::Tensor& tensor, const c10d::ReduceOp& op);
+
+  bool step() override;
+
+ private:
+  void announce();
+  /// Reads what the others announced.
+  void begin();
+  bool in_place_step();
+  bool pieces_step();
+  void reduce_share_in_place();
+
+  void put_piece(int64_t piece);
+  void take_piece(int64_t piece);
+  /// Reduces all ranks' newest pieces into this rank's tensor.
+  void reduce_piece(int64_t piece);
+  /// Reduces this rank's share of the newest pieces into all of them.
+  void reduce_share(int64_t piece);
+  /// The elements in a piece.
+  int64_t length(int64_t piece) const;
+
+  Team& team_;
+  const at::Tensor tensor_;
+  const Reduction reduce_;
+  const c10d::ReduceOp op_;
+  const int64_t element_;
+  const int64_t place_;
+  /// The elements and the number of pieces, each of which fits into a slot.
+  const int64_t per_piece_;
+  const int64_t pieces_;
+  bool begun_ = false;
+  bool in_place_ = false;
+  /// Whether each rank reduces everything for itself, which costs fewer steps.
+  bool alone_ = false;
+  /// Which of the steps that the tensors take comes next.
+  int64_t next_ = 0;
+};
+
+} // namespace ddp::backends::shm

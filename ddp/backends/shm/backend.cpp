@@ -1,0 +1,144 @@
+#include <ddp/backends/shm/backend.h>
+
+#include <ddp/backends/shm.h>
+#include <ddp/backends/shm/handshake.h>
+
+#include <c10/util/Exception.h>
+
+#include <unistd.h>
+
+#include <list>
+
+namespace ddp::backends::shm {
+
+std::string unavailable(int64_t ranks) {
+  if (ranks > kMaxRanks) {
+    return c10::str("it connects up to ", kMaxRanks, " ranks, not ", ranks);
+  }
+  if (!open_process(getpid())) {
+    return "it needs Linux 5.3 or newer, to see processes end";
+  }
+  try {
+    const Memory memory;
+    std::list<Mapping> others;
+    for (int64_t rank = 1; rank < ranks; ++rank) {
+      others.emplace_back(memory.descriptor());
+    }
+    return "";
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+}
+
+c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options) {
+  const auto memory = std::make_shared<Memory>();
+  auto team =
+      std::make_unique<Team>(options.rank, exchange_memory(*memory, options));
+  return c10::make_intrusive<Backend>(std::move(team), memory, options.timeout);
+}
+
+Backend::Backend(
+    std::unique_ptr<Team> team,
+    std::shared_ptr<Memory> memory,
+    std::chrono::milliseconds timeout)
+    : c10d::Backend(team->rank(), team->size()),
+      engine_(std::make_shared<Engine>(std::move(team))),
+      memory_(std::move(memory)),
+      mailbox_(std::make_shared<Mailbox>(engine_->team(), memory_)),
+      arguments_("shm", rank_, size_),
+      timeout_(timeout) {
+  init();
+}
+
+Backend::~Backend() {
+  engine_->stop();
+}
+
+const std::string Backend::getBackendName() const {
+  return "shm";
+}
+
+c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions() {
+  return c10::make_intrusive<Options>("shm", timeout_);
+}
+
+void Backend::setTimeout(std::chrono::milliseconds timeout) {
+  timeout_ = timeout;
+}
+
+void Backend::setSequenceNumberForGroup() {} // it starts at 0 on every rank
+
+uint64_t Backend::getSequenceNumberForGroup() {
+  return engine_->count();
+}
+
+bool Backend::supportsTensorAlloc(c10::DeviceIndex /*index*/) {
+  return true;
+}
+
+at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
+  TORCH_CHECK_VALUE(
+      options.device().is_cpu() && size >= 0,
+      "backend shm allocates tensors of the CPU, not ",
+      size,
+      " elements on ",
+      options.device());
+  return memory_->tensor(size, options);
+}
+
+void Backend::abort() {
+  engine_->break_group("it was aborted");
+}
+
+void Backend::check_usable(const char* name) const {
+  const auto breakage = engine_->breakage();
+  TORCH_CHECK_WITH(
+      DistBackendError,
+      breakage.empty(),
+      name,
+      " over shm on rank ",
+      rank_,
+      " of ",
+      size_,
+      ": the group failed before: ",
+      breakage);
+}
+
+Task Backend::task(
+    c10d::OpType type,
+    const char* name,
+    std::chrono::milliseconds timeout,
+    bool async) const {
+  check_usable(name);
+  Task task;
+  task.type = type;
+  task.name = name;
+  task.timeout = timeout.count() > 0 ? timeout : timeout_.load();
+  task.waited_for = !async;
+  return task;
+}
+
+Backend::WorkPtr Backend::launch(Task task) {
+  return engine_->submit(std::move(task));
+}
+
+void Backend::check_input(const Task& task, const at::Tensor& tensor) const {
+  arguments_.check_dense(task.name, tensor);
+  TORCH_CHECK_VALUE(
+      tensor.is_cpu(),
+      task.name,
+      " over shm takes tensors on the CPU, got one on ",
+      tensor.device());
+}
+
+void Backend::input(Task& task, const at::Tensor& tensor) const {
+  check_input(task, tensor);
+  task.bytes += static_cast<int64_t>(tensor.nbytes());
+}
+
+void Backend::output(Task& task, const at::Tensor& tensor) const {
+  input(task, tensor);
+  task.outputs.push_back(tensor);
+}
+
+} // namespace ddp::backends::shm

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <ddp/backends/shm/collective.h>
+#include <ddp/backends/shm/team.h>
+
+namespace ddp::backends::shm {
+
+/// Ends when all ranks have begun it.
+class Barrier final : public Collective {
+ public:
+  explicit Barrier(Team& team) : team_(team) {}
+
+  bool step() override {
+    if (begun_) {
+      team_.compare();
+      return false;
+    }
+    auto& announcement = team_.announce();
+    announcement.type = c10d::OpType::BARRIER;
+    announcement.dtype = 0;
+    announcement.reduction = 0;
+    announcement.root = -1;
+    announcement.count = -1;
+    announcement.place = -1;
+    return begun_ = true;
+  }
+
+ private:
+  Team& team_;
+  bool begun_ = false;
+};
+
+} // namespace ddp::backends::shm

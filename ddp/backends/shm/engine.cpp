@@ -1,0 +1,188 @@
+#include <ddp/backends/shm/engine.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ddp::backends::shm {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+// Longer than a small operation and its wait take, so that these do without the
+// thread.
+constexpr microseconds kDelay(100);
+// After a wait that somebody else drives in.
+constexpr microseconds kLongDelay(2000);
+// How long a wait looks without a pause where each rank has a core.
+constexpr microseconds kSpin(50);
+// Condition variables wait for no longer time.
+constexpr std::chrono::hours kLongest(1);
+
+nanoseconds spin_of(int ranks) {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return cores >= ranks ? kSpin : nanoseconds(0);
+}
+
+/// Whether nobody can wait for it.
+bool is_forgotten(const c10::intrusive_ptr<Operation>& operation) {
+  return operation.use_count() == 1;
+}
+
+} // namespace
+
+Engine::Engine(std::unique_ptr<Team> team)
+    : team_(std::move(team)), spin_(spin_of(team_->size())) {}
+
+Engine::~Engine() = default;
+
+c10::intrusive_ptr<Operation> Engine::submit(Task task) {
+  Lock lock(mutex_);
+  const bool waited_for = task.waited_for;
+  auto operation = c10::make_intrusive<Operation>(
+      shared_from_this(), std::move(task), ++count_);
+  queue_.push_back(operation);
+  if (!driving_) {
+    drive(lock, Clock::time_point::min(), nanoseconds(0));
+  }
+  if (!operation->done_ && !waited_for) {
+    rouse(kDelay);
+  }
+  return operation;
+}
+
+bool Engine::wait(Operation& operation, Clock::time_point until) {
+  Lock lock(mutex_);
+  while (!operation.done_) {
+    if (!driving_) {
+      drive(lock, until, spin_);
+    } else {
+      ++waiting_;
+      changed_.wait_until(lock, std::min(until, Clock::now() + kLongest));
+      --waiting_;
+    }
+    if (!operation.done_ && Clock::now() >= until) {
+      break;
+    }
+  }
+  if (!queue_.empty()) {
+    rouse(kDelay);
+  }
+  return operation.done_;
+}
+
+void Engine::poll() {
+  Lock lock(mutex_);
+  if (!driving_) {
+    drive(lock, Clock::time_point::min(), nanoseconds(0));
+  }
+}
+
+void Engine::take_over() {
+  const Lock lock(mutex_);
+  if (!queue_.empty()) {
+    alarmed_ = false;
+    rouse(microseconds(0));
+  }
+}
+
+void Engine::drive(Lock& lock, Clock::time_point until, nanoseconds spin) {
+  while (!queue_.empty() && !driving_) {
+    const auto operation = queue_.front();
+    driving_ = true;
+    lock.unlock();
+    const bool ended = operation->advance(until, spin);
+    lock.lock();
+    driving_ = false;
+    if (ended) {
+      queue_.pop_front();
+      operation->conclude();
+    }
+    if (waiting_ > 0) {
+      changed_.notify_all();
+    }
+    if (!ended) {
+      return;
+    }
+    lock.unlock();
+    operation->settle(); // what it calls may use the group
+    lock.lock();
+    until = Clock::time_point::min();
+  }
+}
+
+void Engine::rouse(microseconds delay) {
+  if (alarmed_ || stopping_) {
+    return;
+  }
+  if (!thread_.joinable()) {
+    thread_ = std::thread([self = shared_from_this()] { self->run(); });
+  }
+  alarm_.set(delay);
+  alarmed_ = true;
+}
+
+void Engine::run() {
+  Lock lock(mutex_);
+  while (!stopping_) {
+    lock.unlock();
+    alarm_.wait();
+    lock.lock();
+    alarmed_ = false;
+    while (!queue_.empty() && !driving_ && !stopping_) {
+      drive(lock, Clock::now() + kLook, nanoseconds(0));
+    }
+    if (!queue_.empty()) {
+      rouse(kLongDelay);
+    }
+  }
+}
+
+void Engine::stop() {
+  std::thread thread;
+  decltype(queue_) forgotten;
+  {
+    const Lock lock(mutex_);
+    stopping_ = true;
+    thread = std::move(thread_);
+    alarm_.set(nanoseconds(0));
+    if (std::all_of(queue_.begin(), queue_.end(), is_forgotten)) {
+      forgotten.swap(queue_);
+    }
+  }
+  if (!forgotten.empty()) {
+    break_group("the group was destroyed while operations were under way");
+  }
+  if (!thread.joinable()) {
+    return;
+  }
+  if (thread.get_id() == std::this_thread::get_id()) {
+    thread.detach(); // the last owner was a callback
+  } else {
+    thread.join();
+  }
+}
+
+std::string Engine::breakage() const {
+  const Lock lock(mutex_);
+  return breakage_;
+}
+
+void Engine::break_group(const std::string& reason) {
+  {
+    const Lock lock(mutex_);
+    if (!breakage_.empty()) {
+      return;
+    }
+    breakage_ = reason;
+  }
+  team_->give_up(reason);
+}
+
+uint64_t Engine::count() const {
+  const Lock lock(mutex_);
+  return count_;
+}
+
+} // namespace ddp::backends::shm

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <ddp/backends/alarm.h>
+#include <ddp/backends/shm/operation.h>
+#include <ddp/backends/shm/team.h>
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace ddp::backends::shm {
+
+/// Drives one group's operations, in the order of the calls.
+///
+/// A thread that waits for one drives them itself, which saves two changes of
+/// thread per operation. What nobody waits for is driven by a thread of the
+/// engine's, which sleeps where there is nothing to do.
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  using Clock = Team::Clock;
+
+  explicit Engine(std::unique_ptr<Team> team);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine();
+
+  Team& team() {
+    return *team_;
+  }
+
+  /// Starts an operation, or lines it up behind others.
+  c10::intrusive_ptr<Operation> submit(Task task);
+
+  /// Waits until it is complete or `until` has come; whether it is complete.
+  bool wait(Operation& operation, Clock::time_point until);
+
+  /// Does what can be done without waiting.
+  void poll();
+
+  /// Says that the caller is not about to wait.
+  void take_over();
+
+  /// Ends the engine's thread. Operations end by those that wait for them.
+  void stop();
+
+  /// Why the group is of no more use: the first reason, empty while it works.
+  std::string breakage() const;
+  /// Sets it, and tells the other ranks.
+  void break_group(const std::string& reason);
+
+  /// How many operations were started.
+  uint64_t count() const;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  /// Drives the first operation until it ends or `until`, and starts those
+  /// behind it. Unlocks meanwhile.
+  void drive(
+      Lock& lock,
+      Clock::time_point until,
+      std::chrono::nanoseconds spin);
+  /// Wakes the thread after the delay, if it does not wake before.
+  void rouse(std::chrono::microseconds delay);
+  void run();
+
+  const std::unique_ptr<Team> team_;
+  const std::chrono::nanoseconds spin_;
+
+  mutable std::mutex mutex_;
+  /// An operation has ended, or nobody drives.
+  std::condition_variable changed_;
+  std::deque<c10::intrusive_ptr<Operation>> queue_;
+  uint64_t count_ = 0;
+  std::string breakage_;
+  int waiting_ = 0;
+  bool driving_ = false;
+
+  Alarm alarm_;
+  std::thread thread_;
+  /// Whether the thread will wake soon.
+  bool alarmed_ = false;
+  bool stopping_ = false;
+};
+
+} // namespace ddp::backends::shm

@@ -1,0 +1,158 @@
+#include <ddp/backends/shm/exchange.h>
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace ddp::backends::shm {
+namespace {
+
+constexpr auto kPieceBytes = static_cast<int64_t>(kSlotBytes);
+
+int64_t bytes_of(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
+}
+
+/// Calls `copy(in_tensor, in_piece, bytes)` for what of a part that begins at
+/// `begin` of a stream lies in a piece.
+template <typename Copy>
+void overlap(int64_t begin, int64_t bytes, int64_t piece, Copy&& copy) {
+  const auto from = std::max(begin, piece * kPieceBytes);
+  const auto to = std::min(begin + bytes, (piece + 1) * kPieceBytes);
+  if (from < to) {
+    copy(from - begin, from - piece * kPieceBytes, to - from);
+  }
+}
+
+} // namespace
+
+Exchange::Exchange(
+    Team& team,
+    const ExchangeKind& kind,
+    Tensors to_ranks,
+    Tensors from_ranks)
+    : team_(team),
+      kind_(kind),
+      same_for_all_(to_ranks.size() == 1),
+      to_ranks_(std::move(to_ranks)),
+      from_ranks_(std::move(from_ranks)) {}
+
+bool Exchange::step() {
+  if (next_ == 0) {
+    announce();
+  } else if (next_ == 1) {
+    begin();
+  }
+  if (next_ > 0) {
+    take_pieces(next_ - 1);
+  }
+  put_piece(next_);
+  // Nobody knows the others' number of pieces before the second step.
+  return ++next_ == 1 || next_ <= pieces_;
+}
+
+void Exchange::announce() {
+  auto& announcement = team_.announce();
+  announcement.type = kind_.type;
+  announcement.dtype = static_cast<int8_t>(kind_.dtype);
+  announcement.reduction = 0;
+  announcement.root = kind_.root;
+  announcement.count = -1;
+  announcement.place = -1;
+  announcement.same_for_all = same_for_all_;
+  for (int rank = 0; rank < team_.size(); ++rank) {
+    announcement.lengths[rank] = bytes_of(to_ranks_[same_for_all_ ? 0 : rank]);
+  }
+}
+
+void Exchange::begin() {
+  team_.compare();
+  for (int from = 0; from < team_.size(); ++from) {
+    check_length(from);
+    begins_.push_back(begin_of_part(from));
+    const auto& announced = team_.announced(from);
+    int64_t stream = 0;
+    for (int to = 0; to < team_.size(); ++to) {
+      const auto length = to == from ? 0 : announced.lengths[to];
+      stream =
+          announced.same_for_all ? std::max(stream, length) : stream + length;
+    }
+    pieces_ = std::max(pieces_, (stream + kPieceBytes - 1) / kPieceBytes);
+  }
+  keep_own();
+}
+
+void Exchange::check_length(int from) const {
+  const auto& target = from_ranks_[from];
+  const auto& announced = team_.announced(from);
+  const auto sent = announced.lengths[team_.rank()];
+  // What goes to all is not for those that expect nothing.
+  const bool unwanted = announced.same_for_all && !target.defined();
+  TORCH_CHECK_WITH(
+      DistBackendError,
+      sent == bytes_of(target) || unwanted,
+      "rank ",
+      from,
+      " sent ",
+      sent,
+      " bytes, where rank ",
+      team_.rank(),
+      " expects ",
+      bytes_of(target));
+}
+
+int64_t Exchange::begin_of_part(int from) const {
+  const auto& announced = team_.announced(from);
+  int64_t begin = 0;
+  for (int to = 0; to < team_.rank() && !announced.same_for_all; ++to) {
+    begin += to == from ? 0 : announced.lengths[to];
+  }
+  return begin;
+}
+
+void Exchange::keep_own() const {
+  const auto& from = to_ranks_[same_for_all_ ? 0 : team_.rank()];
+  const auto& to = from_ranks_[team_.rank()];
+  if (from.defined() && to.defined()) {
+    std::memmove(to.mutable_data_ptr(), from.const_data_ptr(), to.nbytes());
+  }
+}
+
+void Exchange::put_piece(int64_t piece) const {
+  int64_t begin = 0;
+  for (int to = 0; to < static_cast<int>(to_ranks_.size()); ++to) {
+    const auto& tensor = to_ranks_[to];
+    if (!tensor.defined() || (to == team_.rank() && !same_for_all_)) {
+      continue;
+    }
+    const auto* data = static_cast<const char*>(tensor.const_data_ptr());
+    overlap(
+        begin,
+        bytes_of(tensor),
+        piece,
+        [&](int64_t in_tensor, int64_t in_piece, int64_t bytes) {
+          std::memcpy(team_.slot() + in_piece, data + in_tensor, bytes);
+        });
+    begin += bytes_of(tensor);
+  }
+}
+
+void Exchange::take_pieces(int64_t piece) const {
+  for (int from = 0; from < team_.size(); ++from) {
+    const auto& tensor = from_ranks_[from];
+    if (!tensor.defined() || from == team_.rank()) {
+      continue;
+    }
+    auto* data = static_cast<char*>(tensor.mutable_data_ptr());
+    overlap(
+        begins_[from],
+        bytes_of(tensor),
+        piece,
+        [&](int64_t in_tensor, int64_t in_piece, int64_t bytes) {
+          std::memcpy(data + in_tensor, team_.slot(from, 1) + in_piece, bytes);
+        });
+  }
+}
+
+} // namespace ddp::backends::shm

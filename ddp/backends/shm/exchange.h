@@ -1,0 +1,57 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ddp/backends/shm/collective.h>
+#include <ddp/backends/shm/team.h>
+
+#include <vector>
+
+namespace ddp::backends::shm {
+
+/// What the ranks must agree in.
+struct ExchangeKind {
+  c10d::OpType type;
+  c10::ScalarType dtype;
+  int root = -1;
+};
+
+/// Moves contiguous tensors: one to each rank, or the same one to all, and one
+/// from each, by way of the slots, piece by piece. An undefined tensor is none.
+class Exchange final : public Collective {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+
+  /// `to_ranks` has one tensor for each rank, or a single one that goes to all
+  /// that expect one.
+  Exchange(
+      Team& team,
+      const ExchangeKind& kind,
+      Tensors to_ranks,
+      Tensors from_ranks);
+
+  bool step() override;
+
+ private:
+  void announce();
+  /// Checks what the others announced.
+  void begin();
+  void check_length(int from) const;
+  /// Copies what goes from this rank to itself.
+  void keep_own() const;
+  void put_piece(int64_t piece) const;
+  void take_pieces(int64_t piece) const;
+
+  /// What a rank sends is one stream of bytes: where this rank's part begins.
+  int64_t begin_of_part(int from) const;
+
+  Team& team_;
+  const ExchangeKind kind_;
+  const bool same_for_all_;
+  const Tensors to_ranks_;
+  const Tensors from_ranks_;
+  std::vector<int64_t> begins_;
+  int64_t pieces_ = 0;
+  int64_t next_ = 0;
+};
+
+} // namespace ddp::backends::shm

@@ -1,0 +1,163 @@
+#include <ddp/backends/shm/handshake.h>
+
+#include <ddp/backends/shm/unix_socket.h>
+#include <ddp/detail/random_name.h>
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+namespace ddp::backends::shm {
+namespace {
+
+using Clock = UnixSocket::Clock;
+
+constexpr auto kMeetingKey = "socket";
+// A stranger who connects and says nothing holds the others up for as long.
+constexpr std::chrono::seconds kGreetingTime(5);
+
+/// What a rank says of itself.
+struct Greeting {
+  char password[24];
+  int32_t rank;
+  int32_t pid;
+};
+static_assert(std::is_trivially_copyable_v<Greeting>);
+
+Message message_of(const Greeting& greeting) {
+  Message message;
+  static_assert(sizeof(greeting) <= sizeof(message.text));
+  std::memcpy(message.text.data(), &greeting, sizeof(greeting));
+  return message;
+}
+
+Greeting greeting_in(const Message& message) {
+  Greeting greeting;
+  std::memcpy(&greeting, message.text.data(), sizeof(greeting));
+  return greeting;
+}
+
+Message introduce(const Memory& own, const std::string& password, int rank) {
+  Greeting greeting{{}, rank, getpid()};
+  password.copy(greeting.password, sizeof(greeting.password));
+  auto message = message_of(greeting);
+  message.files[0] = FileDescriptor(dup(own.descriptor()));
+  message.files[1] = open_process(getpid());
+  TORCH_CHECK(
+      message.files[1].get() >= 0,
+      "it needs Linux 5.3 or newer, to see processes end");
+  return message;
+}
+
+Peer peer_in(Message message) {
+  Peer peer;
+  peer.pid = greeting_in(message).pid;
+  peer.memory = std::make_shared<const Mapping>(message.files[0].get());
+  peer.process = std::move(message.files[1]);
+  return peer;
+}
+
+/// Whether the message comes from a rank that has not come yet.
+bool is_expected(
+    const Greeting& greeting,
+    const std::string& password,
+    const std::vector<Message>& arrived) {
+  const auto rank = greeting.rank;
+  return std::equal(password.begin(), password.end(), greeting.password) &&
+      rank > 0 && rank < static_cast<int>(arrived.size()) &&
+      !arrived[rank].files[0];
+}
+
+/// Lets the other ranks in, by rank.
+std::vector<UnixSocket> gather(
+    const UnixSocket& listener,
+    const std::string& password,
+    std::vector<Message>& messages,
+    Clock::time_point deadline) {
+  std::vector<std::pair<int, UnixSocket>> arrived;
+  while (arrived.size() + 1 < messages.size()) {
+    auto socket = listener.accept(deadline);
+    if (!socket.is_from_own_user()) {
+      continue;
+    }
+    Message message;
+    try {
+      message =
+          socket.receive(std::min(deadline, Clock::now() + kGreetingTime));
+    } catch (const c10::Error&) { // a stranger
+      continue;
+    }
+    const auto greeting = greeting_in(message);
+    if (is_expected(greeting, password, messages)) {
+      messages[greeting.rank] = std::move(message);
+      arrived.emplace_back(greeting.rank, std::move(socket));
+    }
+  }
+  std::vector<UnixSocket> sockets;
+  for (auto& [rank, socket] : arrived) {
+    sockets.push_back(std::move(socket));
+  }
+  return sockets;
+}
+
+std::vector<Message> introduce_all(
+    const Memory& own,
+    const BackendOptions& options,
+    Clock::time_point deadline) {
+  std::string name;
+  const auto listener = UnixSocket::listen(name);
+  const auto password =
+      ddp::detail::random_name().substr(0, sizeof(Greeting::password));
+  options.store->set(kMeetingKey, name + " " + password);
+  std::vector<Message> messages(options.size);
+  messages[0] = introduce(own, password, 0);
+  const auto sockets = gather(listener, password, messages, deadline);
+  for (const auto& socket : sockets) {
+    for (const auto& message : messages) {
+      socket.send(message, deadline);
+    }
+  }
+  return messages;
+}
+
+std::vector<Message> introduce_oneself(
+    const Memory& own,
+    const BackendOptions& options,
+    Clock::time_point deadline) {
+  options.store->wait({kMeetingKey}, options.timeout);
+  const auto meeting = options.store->get_to_str(kMeetingKey);
+  const auto space = meeting.find(' ');
+  const auto socket = UnixSocket::connect(meeting.substr(0, space), deadline);
+  socket.send(
+      introduce(own, meeting.substr(space + 1), options.rank), deadline);
+  std::vector<Message> messages;
+  for (int rank = 0; rank < options.size; ++rank) {
+    messages.push_back(socket.receive(deadline));
+  }
+  return messages;
+}
+
+} // namespace
+
+std::vector<Peer> exchange_memory(
+    const Memory& own,
+    const BackendOptions& options) {
+  const auto deadline = Clock::now() + options.timeout;
+  auto messages = options.rank == 0 ? introduce_all(own, options, deadline)
+                                    : introduce_oneself(own, options, deadline);
+  std::vector<Peer> peers;
+  for (auto& message : messages) {
+    peers.push_back(peer_in(std::move(message)));
+  }
+  peers[options.rank].memory = own.mapping();
+  return peers;
+}
+
+} // namespace ddp::backends::shm

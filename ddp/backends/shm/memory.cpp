@@ -1,0 +1,137 @@
+#include <ddp/backends/shm/memory.h>
+
+#include <ATen/ops/from_blob.h>
+#include <c10/util/Exception.h>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace ddp::backends::shm {
+namespace {
+
+constexpr int64_t kPage = 4096;
+constexpr int64_t kSlotsBegin =
+    (int64_t(sizeof(Control)) + kPage - 1) / kPage * kPage;
+constexpr int64_t kHeapBegin = kSlotsBegin + int64_t(kSlotBytes) * kSlots;
+// Smaller pieces keep their pages when they are given back.
+constexpr int64_t kLargePiece = int64_t(4) << 20;
+
+int64_t size_of(int descriptor) {
+  struct stat status {};
+  TORCH_CHECK(fstat(descriptor, &status) == 0, "fstat: ", std::strerror(errno));
+  return status.st_size;
+}
+
+FileDescriptor make_memory() {
+  FileDescriptor memory(memfd_create("ddp", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  TORCH_CHECK(
+      memory.get() >= 0,
+      "it got no memory: memfd_create: ",
+      std::strerror(errno));
+  const auto machine = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  TORCH_CHECK(
+      ftruncate(memory.get(), kHeapBegin + machine) == 0 &&
+          fcntl(
+              memory.get(),
+              F_ADD_SEALS,
+              F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0,
+      "it got no memory: ",
+      std::strerror(errno));
+  return memory;
+}
+
+} // namespace
+
+Mapping::Mapping(int descriptor) : size_(size_of(descriptor)) {
+  const int seals = fcntl(descriptor, F_GET_SEALS);
+  TORCH_CHECK(
+      seals >= 0 && (seals & F_SEAL_SHRINK) && size_ >= kHeapBegin,
+      "it got memory from another rank that is none of its own");
+  auto* begin = mmap(
+      nullptr,
+      size_,
+      PROT_READ | PROT_WRITE,
+      MAP_SHARED | MAP_NORESERVE,
+      descriptor,
+      0);
+  TORCH_CHECK(
+      begin != MAP_FAILED,
+      "it cannot map ",
+      size_,
+      " bytes of addresses, of which few would be used: ",
+      std::strerror(errno),
+      ". Is there a limit (ulimit -v)?");
+  begin_ = static_cast<char*>(begin);
+  madvise(begin_, size_, MADV_HUGEPAGE); // where the system allows them
+}
+
+Mapping::~Mapping() {
+  munmap(begin_, size_);
+}
+
+Control& Mapping::control() const {
+  return *reinterpret_cast<Control*>(begin_);
+}
+
+char* Mapping::slot(uint64_t number) const {
+  return begin_ + kSlotsBegin + number % kSlots * kSlotBytes;
+}
+
+int64_t Mapping::place_of(const void* data, int64_t bytes) const {
+  const auto place = static_cast<const char*>(data) - begin_;
+  return place >= kHeapBegin && place + bytes <= size_ ? place : -1;
+}
+
+Memory::Memory()
+    : descriptor_(make_memory()),
+      mapping_(std::make_shared<const Mapping>(descriptor_.get())),
+      heap_(kHeapBegin, mapping_->size()) {}
+
+std::optional<int64_t> Memory::take(int64_t bytes) {
+  const auto place = heap_.take(bytes);
+  if (place &&
+      fallocate(descriptor_.get(), 0, *place, std::max<int64_t>(bytes, 1)) !=
+          0) {
+    heap_.give_back(*place);
+    return std::nullopt;
+  }
+  return place;
+}
+
+void Memory::give_back(int64_t place) {
+  const auto bytes = heap_.length(place);
+  if (bytes >= kLargePiece) {
+    fallocate(
+        descriptor_.get(),
+        FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+        place,
+        bytes);
+  }
+  heap_.give_back(place);
+}
+
+at::Tensor Memory::tensor(int64_t numel, const at::TensorOptions& options) {
+  const auto bytes = numel * static_cast<int64_t>(options.dtype().itemsize());
+  const auto place = take(bytes);
+  TORCH_CHECK_WITH(
+      OutOfMemoryError,
+      place,
+      "backend shm has no ",
+      bytes,
+      " bytes of memory left for a tensor");
+  return at::from_blob(
+      mapping_->at(*place),
+      {numel},
+      [self = shared_from_this(), place = *place](void*) {
+        self->give_back(place);
+      },
+      options);
+}
+
+} // namespace ddp::backends::shm

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <ddp/backends/shm/collective.h>
+#include <ddp/backends/shm/team.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ddp::backends::shm {
+
+class Engine;
+
+/// What an operation does.
+struct Task {
+  c10d::OpType type = c10d::OpType::UNKNOWN;
+  /// "all_reduce", for messages.
+  const char* name = "";
+  std::chrono::milliseconds timeout{};
+  std::unique_ptr<Collective> collective;
+  /// What is left to do when the collective is done.
+  std::function<void()> finish;
+  /// What the operation fills, as the caller knows it.
+  std::vector<at::Tensor> outputs;
+  /// Of all tensors, for messages.
+  int64_t bytes = 0;
+  /// Whether the caller said that it waits at once.
+  bool waited_for = false;
+};
+
+/// A collective that the ranks are at.
+class Operation final : public c10d::Work {
+ public:
+  using Clock = Team::Clock;
+
+  Operation(std::shared_ptr<Engine> engine, Task task, uint64_t number);
+
+  bool isCompleted() override;
+  /// Without a timeout it throws at the operation's own, which breaks the
+  /// group. A shorter one ends this wait only, by an exception too; the
+  /// operation goes on.
+  bool wait(std::chrono::milliseconds timeout) override;
+  void synchronize() override {}
+  std::vector<at::Tensor> result() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const override;
+
+ private:
+  friend class Engine;
+
+  /// Goes on as far as the others let it, for at most until then; whether it
+  /// has ended. One thread at a time.
+  bool advance(Clock::time_point until, std::chrono::nanoseconds spin);
+  bool await_others(Clock::time_point until, std::chrono::nanoseconds spin);
+  void fail(const std::string& reason);
+  void conclude();
+  /// Lets those know that have its future.
+  void settle();
+  void tell(c10::ivalue::Future& future) const;
+  std::string description() const;
+
+  const std::shared_ptr<Engine> engine_;
+  Task task_;
+  const uint64_t number_;
+  const Clock::time_point deadline_;
+  bool others_awaited_ = false;
+  std::exception_ptr error_;
+  std::atomic<bool> done_{false};
+  /// Made when it is asked for, as few are; guarded by Work's mutex.
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  bool settled_ = false;
+};
+
+} // namespace ddp::backends::shm

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace ddp::backends::shm {
+
+/// How elements of several ranks become one, in the order of the ranks. Half
+/// and bfloat16 are computed in float and rounded once.
+class Reduction {
+ public:
+  /// Throws `c10::ValueError` where the dtype has no such operation. A mean is
+  /// the sum; who asks for it divides.
+  Reduction(c10::ScalarType dtype, const c10d::ReduceOp& op);
+
+  /// Reduces `count` elements at `sources` into each of `targets`, which may be
+  /// among the sources.
+  void operator()(
+      const std::vector<const char*>& sources,
+      const std::vector<char*>& targets,
+      int64_t count) const {
+    function_(sources, targets, count * numbers_);
+  }
+
+  using Function = void (*)(
+      const std::vector<const char*>&,
+      const std::vector<char*>&,
+      int64_t);
+
+ private:
+  Function function_;
+  /// In each element.
+  int64_t numbers_ = 1;
+};
+
+} // namespace ddp::backends::shm

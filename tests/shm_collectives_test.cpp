@@ -1,0 +1,160 @@
+// The collectives of the shm backend.
+
+#include <tests/support/backend_checks.h>
+#include <tests/support/shm_backend.h>
+
+#include <ddp/backends/gloo.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+using ddp::ProcessGroup;
+using ddp::test::backend_of;
+using ddp::test::in_shared_memory;
+using ddp::test::ranks;
+using ddp::test::same;
+using ddp::test::shm_group;
+using ddp::test::Tensors;
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+namespace {
+
+/// Values whose sums round differently in another order.
+torch::Tensor noise(int rank, int64_t numel, torch::ScalarType dtype) {
+  torch::manual_seed(rank);
+  return (torch::randn({numel}) * std::pow(10.0, rank % 5)).to(dtype);
+}
+
+/// The sum in the order of the ranks.
+torch::Tensor sum_in_order(int size, int64_t numel, torch::ScalarType dtype) {
+  const bool is_small = dtype == torch::kHalf || dtype == torch::kBFloat16;
+  auto sum = noise(0, numel, dtype).to(is_small ? torch::kFloat : dtype);
+  for (int rank = 1; rank < size; ++rank) {
+    sum = sum + noise(rank, numel, dtype).to(sum.scalar_type());
+  }
+  return sum.to(dtype);
+}
+
+torch::Tensor summed(const BackendPtr& backend, const torch::Tensor& tensor) {
+  Tensors tensors{tensor};
+  backend->allreduce(tensors)->wait();
+  return tensors[0];
+}
+
+void check_sums(const BackendPtr& backend, torch::ScalarType dtype) {
+  const auto rank = backend->getRank();
+  const int64_t in_slot =
+      (1 << 20) / static_cast<int64_t>(c10::elementSize(dtype));
+  for (const int64_t numel :
+       {int64_t{0},
+        int64_t{1},
+        int64_t{63},
+        int64_t{20000},
+        in_slot - 1,
+        in_slot,
+        in_slot + 1,
+        3 * in_slot + 17}) {
+    INFO(dtype << ", " << numel << " elements");
+    const auto own = noise(rank, numel, dtype);
+    const auto expected = sum_in_order(backend->getSize(), numel, dtype);
+    REQUIRE(same(summed(backend, own.clone()), expected));
+    REQUIRE(same(summed(backend, in_shared_memory(backend, own)), expected));
+    // Where only some ranks have such memory.
+    REQUIRE(same(
+        summed(
+            backend, rank % 2 ? in_shared_memory(backend, own) : own.clone()),
+        expected));
+  }
+}
+
+/// The same ranks over gloo.
+BackendPtr gloo_backend(const ProcessGroup& group) {
+  ddp::backends::BackendOptions options;
+  options.store =
+      c10::make_intrusive<c10d::PrefixStore>("gloo_too", group.store());
+  options.rank = static_cast<int>(group.rank());
+  options.size = static_cast<int>(group.size());
+  options.timeout = group.timeout();
+  options.address = "127.0.0.1";
+  return ddp::backends::gloo::create(options);
+}
+
+} // namespace
+
+TEST_CASE("collectives over shared memory move and reduce what they should") {
+  for (const int size : {1, 2, 3, 4, 7, 16}) {
+    ranks(size, [] {
+      const auto group = shm_group();
+      const auto backend = backend_of(group);
+      REQUIRE(backend->getBackendName() == "shm");
+      ddp::test::check_movement(backend);
+      ddp::test::check_reductions(backend);
+    });
+  }
+}
+
+TEST_CASE("sums over shared memory are in the order of the ranks") {
+  for (const int size : {2, 3, 4, 7}) {
+    ranks(size, [] {
+      const auto group = shm_group();
+      const auto backend = backend_of(group);
+      for (const auto dtype :
+           {torch::kFloat, torch::kDouble, torch::kHalf, torch::kBFloat16}) {
+        check_sums(backend, dtype);
+      }
+    });
+  }
+}
+
+TEST_CASE("pieces of several slots are moved") {
+  ranks(3, [] {
+    const auto group = shm_group();
+    const auto backend = backend_of(group);
+    const auto rank = backend->getRank();
+    const int64_t numel = 700000; // 2.7 slots
+    Tensors sent{noise(rank, numel, torch::kFloat)};
+    Tensors tensors{sent[0].clone()};
+    c10d::BroadcastOptions from_two;
+    from_two.rootRank = 2;
+    backend->broadcast(tensors, from_two)->wait();
+    REQUIRE(same(tensors[0], noise(2, numel, torch::kFloat)));
+
+    auto whole = torch::empty({3 * numel});
+    backend->_allgather_base(whole, sent[0], {})->wait();
+    Tensors all;
+    for (int other = 0; other < 3; ++other) {
+      all.push_back(noise(other, numel, torch::kFloat));
+    }
+    REQUIRE(same(whole, torch::cat(all)));
+
+    auto part = torch::empty({numel});
+    backend->_reduce_scatter_base(part, whole, {})->wait();
+    REQUIRE(same(part, all[rank] + all[rank] + all[rank]));
+
+    Tensors message{torch::empty({numel})};
+    backend->send(sent, (rank + 1) % 3, 5)->wait();
+    backend->recv(message, (rank + 2) % 3, 5)->wait();
+    REQUIRE(same(message[0], all[(rank + 2) % 3]));
+  });
+}
+
+TEST_CASE("sums of sparse tensors over shared memory are those over gloo") {
+  ranks(3, [] {
+    const auto group = shm_group();
+    const auto backend = backend_of(group);
+    const auto gloo = gloo_backend(group);
+    torch::manual_seed(group.rank());
+    for (const int64_t count : {int64_t{0}, 5 * group.rank(), int64_t{40}}) {
+      for (const auto dtype : {torch::kFloat, torch::kDouble, torch::kLong}) {
+        const auto tensor = torch::sparse_coo_tensor(
+            torch::randint(6, {2, count}, torch::kLong),
+            (100 * torch::randn({count, 3})).to(dtype),
+            {6, 6, 3});
+        Tensors over_shm{tensor.clone()};
+        Tensors over_gloo{tensor.clone()};
+        backend->allreduce(over_shm)->wait();
+        gloo->allreduce(over_gloo)->wait();
+        REQUIRE(same(over_shm[0]._indices(), over_gloo[0]._indices()));
+        REQUIRE(same(over_shm[0]._values(), over_gloo[0]._values()));
+      }
+    }
+  });
+}

@@ -1,0 +1,387 @@
+// How operations of the shm backend go on, end, fail and are waited for.
+
+#include <tests/support/shm_backend.h>
+
+#include <ATen/core/ivalue.h>
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <thread>
+
+using ddp::test::backend_of;
+using ddp::test::in_shared_memory;
+using ddp::test::ranks;
+using ddp::test::same;
+using ddp::test::shm_group;
+using ddp::test::Tensors;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+namespace {
+
+/// A message without contents, by which one rank lets another go on.
+void signal(const BackendPtr& backend, int from, int to) {
+  Tensors message{torch::zeros({1})};
+  if (backend->getRank() == from) {
+    backend->send(message, to, 0)->wait();
+  } else if (backend->getRank() == to) {
+    backend->recv(message, from, 0)->wait();
+  }
+}
+
+/// What `function` throws, and that it takes about `expected`.
+template <typename Function>
+std::string error_after(milliseconds expected, Function&& function) {
+  const auto start = Clock::now();
+  std::string text;
+  try {
+    function();
+  } catch (const c10::DistBackendError& error) {
+    text = error.what_without_backtrace();
+  }
+  const auto taken = Clock::now() - start;
+  REQUIRE(taken >= expected);
+  REQUIRE(taken < expected + seconds(1));
+  return text;
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto of = [](const timeval& time) {
+    return double(time.tv_sec) + 1e-6 * double(time.tv_usec);
+  };
+  return of(usage.ru_utime) + of(usage.ru_stime);
+}
+
+} // namespace
+
+TEST_CASE("shared memory: operations overlap and are waited for in any order") {
+  ranks(3, [] {
+    const auto group = shm_group();
+    const auto other = group.duplicate();
+    const auto a = backend_of(group);
+    const auto b = backend_of(other);
+    const int rank = a->getRank();
+    std::vector<Tensors> tensors;
+    std::vector<WorkPtr> works(10);
+    for (int i = 0; i < 10; ++i) {
+      const auto values = torch::full({1 + 99700 * i}, double(rank + i));
+      tensors.push_back({i % 2 ? in_shared_memory(a, values) : values});
+    }
+    for (int step = 0; step < 10; ++step) {
+      // Groups of their own may be called in other orders on other ranks.
+      const int i = rank == 1 ? (step + 5) % 10 : step;
+      works[i] = (i < 5 ? a : b)->allreduce(tensors[i]);
+    }
+    for (int i = 9; i >= 0; --i) {
+      works[i]->wait();
+      REQUIRE(works[i]->isCompleted());
+      REQUIRE(works[i]->isSuccess());
+      REQUIRE(tensors[i][0].eq(3 + 3 * i).all().item<bool>());
+      REQUIRE(works[i]->result().at(0).is_same(tensors[i][0]));
+    }
+  });
+}
+
+TEST_CASE("shared memory: an operation that nobody waits for ends by itself") {
+  ranks(3, [] {
+    const auto group = shm_group();
+    const auto backend = backend_of(group);
+    std::atomic<int> called{0};
+    Tensors sums{torch::ones({100000})};
+    auto future = backend->allreduce(sums)->getFuture();
+    auto next = future->then(
+        [&](c10::ivalue::Future& done) {
+          const auto values = done.value().toTensorVector();
+          REQUIRE(values.at(0).is_same(sums[0]));
+          REQUIRE(values[0].eq(3).all().item<bool>());
+          // A callback may communicate, and wait for it.
+          Tensors more{torch::ones({5})};
+          backend->allreduce(more)->wait();
+          REQUIRE(more[0].eq(3).all().item<bool>());
+          ++called;
+          return c10::IValue(7);
+        },
+        c10::IntType::get());
+    next->waitAndThrow();
+    REQUIRE(called == 1);
+    auto forgotten = [&] {
+      Tensors gone{torch::ones({1000000})};
+      return backend->allreduce(gone)->getFuture();
+    }();
+    forgotten->waitAndThrow();
+    REQUIRE(forgotten->value().toTensorVector()[0].eq(3).all().item<bool>());
+    // Without a future, by looking now and then; one rank waits at once.
+    Tensors last{torch::ones({1000000})};
+    const auto work = backend->allreduce(last);
+    if (backend->getRank() == 0) {
+      work->wait();
+    }
+    while (!work->isCompleted()) {
+      std::this_thread::yield();
+    }
+    REQUIRE(last[0].eq(3).all().item<bool>());
+    // Nobody looks at all on one rank.
+    Tensors unseen{torch::ones({1000000})};
+    const auto left = backend->allreduce(unseen);
+    if (backend->getRank() == 2) {
+      signal(backend, 1, 2);
+    } else {
+      left->wait();
+      signal(backend, 1, 2);
+    }
+    backend->barrier({})->wait();
+  });
+}
+
+TEST_CASE("shared memory: a wait that ends too early does no harm") {
+  ranks(3, [] {
+    const auto group = shm_group();
+    const auto backend = backend_of(group);
+    if (backend->getRank() == 2) {
+      signal(backend, 0, 2);
+    }
+    Tensors sums{torch::ones({10})};
+    const auto work = backend->allreduce(sums);
+    if (backend->getRank() == 0) {
+      for (int i = 0; i < 3; ++i) {
+        REQUIRE_THAT(
+            error_after(
+                milliseconds(50), [&] { work->wait(milliseconds(50)); }),
+            ContainsSubstring("not complete after a wait of 0.05 s"));
+        REQUIRE(!work->isCompleted());
+      }
+      signal(backend, 0, 2);
+    }
+    work->wait();
+    REQUIRE(sums[0].eq(3).all().item<bool>());
+    backend->barrier({})->wait();
+  });
+}
+
+TEST_CASE("shared memory: a wait takes no processor") {
+  ranks(4, [] {
+    const auto group = shm_group();
+    const auto backend = backend_of(group);
+    backend->barrier({})->wait();
+    const auto before = cpu_seconds();
+    if (backend->getRank() == 3) {
+      std::this_thread::sleep_for(seconds(2)); // what the others wait for
+    }
+    Tensors sums{torch::ones({10})};
+    backend->allreduce(sums)->wait();
+    REQUIRE(cpu_seconds() - before < 0.05);
+  });
+}
+
+TEST_CASE(
+    "shared memory: where a rank does not come the others time out and end") {
+  ranks(4, [] {
+    const auto whole = shm_group();
+    const auto group = whole.duplicate();
+    const auto backend = backend_of(group);
+    backend->setTimeout(milliseconds(1000));
+    const auto rank = backend->getRank();
+    if (rank != 2) {
+      Tensors sums{torch::ones({3000})};
+      const auto work = backend->allreduce(sums);
+      // The first to time out tells the others.
+      const auto error = error_after(milliseconds(900), [&] { work->wait(); });
+      REQUIRE_THAT(
+          error,
+          ContainsSubstring(
+              "all_reduce of 12000 bytes (operation 2 of its group) over shm "
+              "on rank " +
+              std::to_string(rank) + " of 4 failed: ") &&
+              ContainsSubstring("timed out after 1 s. Waited for rank 2."));
+      REQUIRE(work->isCompleted());
+      REQUIRE(!work->isSuccess());
+      REQUIRE(work->getFuture()->hasError());
+      REQUIRE_THAT(
+          error_after(milliseconds(0), [&] { backend->barrier({})->wait(); }),
+          ContainsSubstring("the group failed before: all_reduce"));
+    }
+    whole.barrier(); // other groups still work
+  });
+}
+
+TEST_CASE("shared memory: a rank that is killed is noticed within a second") {
+  for (const int victim : {0, 2}) {
+    ddp::test::RankOptions options;
+    options.expected_exit_codes = {0, 0, 0, 0};
+    options.expected_exit_codes[victim] = 128 + SIGKILL;
+    ranks(
+        4,
+        [victim] {
+          const auto group = shm_group();
+          const auto backend = backend_of(group);
+          const auto large = in_shared_memory(backend, torch::ones({4 << 20}));
+          for (int step = 0; step < 3; ++step) {
+            Tensors tensors{large};
+            backend->allreduce(tensors)->wait();
+          }
+          if (backend->getRank() == victim) {
+            kill(getpid(), SIGKILL);
+          }
+          Tensors tensors{large};
+          const auto error = error_after(milliseconds(0), [&] {
+            for (;;) {
+              backend->allreduce(tensors)->wait();
+            }
+          });
+          REQUIRE_THAT(
+              error,
+              ContainsSubstring(
+                  "rank " + std::to_string(victim) + " (process"));
+          REQUIRE_THAT(error, ContainsSubstring("has ended"));
+        },
+        options);
+  }
+}
+
+TEST_CASE("shared memory: different collectives are an error on all ranks") {
+  ranks(3, [] {
+    const auto whole = shm_group();
+    const auto fails = [&](const auto& call, const std::string& text) {
+      const auto group = whole.duplicate();
+      REQUIRE_THAT(
+          error_after(milliseconds(0), [&] { call(backend_of(group)); }),
+          ContainsSubstring(text));
+      whole.barrier();
+    };
+    const bool differs = whole.rank() == 1;
+    fails(
+        [&](const BackendPtr& backend) {
+          Tensors tensors{torch::ones({differs ? 5 : 4})};
+          backend->allreduce(tensors)->wait();
+        },
+        "ALLREDUCE of 5 elements");
+    fails(
+        [&](const BackendPtr& backend) {
+          Tensors tensors{
+              torch::ones({4}, differs ? torch::kDouble : torch::kFloat)};
+          backend->allreduce(tensors)->wait();
+        },
+        "Double");
+    fails(
+        [&](const BackendPtr& backend) {
+          Tensors tensors{torch::ones({4})};
+          if (differs) {
+            backend->barrier({})->wait();
+          } else {
+            backend->broadcast(tensors)->wait();
+          }
+        },
+        "BARRIER");
+    fails(
+        [&](const BackendPtr& backend) {
+          Tensors tensors{torch::eye(differs ? 5 : 4).to_sparse()};
+          backend->allreduce(tensors)->wait();
+        },
+        "dtype, sizes or the number");
+  });
+}
+
+TEST_CASE("shared memory: an abort ends what is under way on all ranks") {
+  ranks(3, [] {
+    const auto whole = shm_group();
+    const auto group = whole.duplicate();
+    const auto backend = backend_of(group);
+    std::thread aborts;
+    if (backend->getRank() == 0) {
+      signal(backend_of(whole), 1, 0);
+      backend->abort();
+    } else {
+      Tensors tensors{torch::ones({4})};
+      const auto work = backend->allreduce(tensors);
+      signal(backend_of(whole), 1, 0);
+      REQUIRE_THAT(
+          error_after(milliseconds(0), [&] { work->wait(); }),
+          ContainsSubstring("it was aborted"));
+    }
+    whole.barrier();
+  });
+}
+
+TEST_CASE(
+    "shared memory: a monitored barrier names the ranks that do not come") {
+  ranks(4, [] {
+    const auto whole = shm_group();
+    const auto group = whole.duplicate();
+    const auto backend = backend_of(group);
+    backend->monitoredBarrier({}, false);
+    c10d::BarrierOptions options;
+    options.timeout = milliseconds(500);
+    if (backend->getRank() == 0) {
+      REQUIRE_THAT(
+          error_after(
+              milliseconds(490),
+              [&] { backend->monitoredBarrier(options, true); }),
+          ContainsSubstring("did not come in time: 1, 3"));
+    } else if (backend->getRank() == 2) {
+      REQUIRE_THROWS_AS(
+          backend->monitoredBarrier(options, true), c10::DistBackendError);
+    }
+    whole.barrier();
+  });
+}
+
+TEST_CASE("shared memory: a message of another size, or none, is an error") {
+  ranks(3, [] {
+    const auto whole = shm_group();
+    for (const int64_t sent : {3, 5}) {
+      const auto group = whole.duplicate();
+      const auto backend = backend_of(group);
+      Tensors message{torch::ones({backend->getRank() == 0 ? sent : 4})};
+      if (backend->getRank() == 0) {
+        backend->send(message, 1, 0)->wait();
+      } else if (backend->getRank() == 1) {
+        REQUIRE_THAT(
+            error_after(
+                milliseconds(0), [&] { backend->recv(message, 0, 0)->wait(); }),
+            ContainsSubstring(
+                "rank 0 sent " + std::to_string(4 * sent) + " bytes, not 16"));
+      }
+      whole.barrier();
+    }
+    const auto group = whole.duplicate();
+    const auto backend = backend_of(group);
+    backend->setTimeout(milliseconds(300));
+    if (backend->getRank() == 1) {
+      Tensors message{torch::ones({4})};
+      REQUIRE_THAT(
+          error_after(
+              milliseconds(290), [&] { backend->recv(message, 0, 9)->wait(); }),
+          ContainsSubstring("timed out after 0.3 s"));
+    }
+    whole.barrier();
+  });
+}
+
+TEST_CASE("shared memory: memory of tensors and messages is given back") {
+  ranks(2, [] {
+    const auto group = shm_group();
+    const auto backend = backend_of(group);
+    const auto message = torch::ones({1 << 20});
+    Tensors received{torch::empty({1 << 20})};
+    // 40 times 4 MiB of messages and as much of tensors, at one place each.
+    const auto* first = backend->allocateTensor(8).const_data_ptr();
+    for (int i = 0; i < 40; ++i) {
+      Tensors sent{message};
+      backend->send(sent, 1 - backend->getRank(), 0)->wait();
+      backend->recv(received, 1 - backend->getRank(), 0)->wait();
+      backend->barrier({})->wait();
+      const auto large = in_shared_memory(backend, message);
+      const auto* begin = static_cast<const char*>(large.const_data_ptr());
+      REQUIRE(begin - static_cast<const char*>(first) < int64_t{20} << 20);
+    }
+    // A tensor keeps its memory longer than the group.
+  });
+}

@@ -1,0 +1,308 @@
+#include <tests/support/backend_checks.h>
+
+#include <tests/support/backend_values.h>
+
+namespace ddp::test {
+
+namespace {
+
+/// Tensors of memory of their own.
+Tensors filled(int64_t size, int64_t count, int64_t value) {
+  Tensors tensors;
+  for (int64_t i = 0; i < size; ++i) {
+    tensors.push_back(torch::full({count}, static_cast<double>(value)));
+  }
+  return tensors;
+}
+
+void check_lists(const BackendPtr& backend) {
+  const int64_t rank = backend->getRank();
+  const int64_t size = backend->getSize();
+  const int64_t root = size - 1;
+  Tensors all;
+  for (int64_t i = 0; i < size; ++i) { // rank 0 has nothing
+    all.push_back(values_of(i, 5 * i));
+  }
+  const auto empty_like_all = [&] {
+    Tensors tensors;
+    for (const auto& tensor : all) {
+      tensors.push_back(torch::full_like(tensor, -99));
+    }
+    return tensors;
+  };
+  const auto check = [&](const Tensors& tensors) {
+    for (int64_t i = 0; i < size; ++i) {
+      REQUIRE(same(tensors[i], all[i]));
+    }
+  };
+  Tensors own{all[rank].clone()};
+  std::vector<Tensors> gathered{empty_like_all()};
+  backend->allgather(gathered, own, {})->wait();
+  check(gathered[0]);
+
+  c10d::GatherOptions to_root;
+  to_root.rootRank = root;
+  std::vector<Tensors> at_root;
+  if (rank == root) {
+    at_root.push_back(empty_like_all());
+  }
+  backend->gather(at_root, own, to_root)->wait();
+  if (rank == root) {
+    check(at_root[0]);
+  }
+
+  c10d::ScatterOptions from_root;
+  from_root.rootRank = root;
+  std::vector<Tensors> sources;
+  if (rank == root) {
+    sources.push_back(all);
+  }
+  Tensors part{torch::full_like(all[rank], -99)};
+  backend->scatter(part, sources, from_root)->wait();
+  REQUIRE(same(part[0], all[rank]));
+
+  std::vector<Tensors> contributions{all};
+  part[0].fill_(-99);
+  backend->reduce_scatter(part, contributions, {})->wait();
+  REQUIRE(same(part[0], all[rank] * size));
+}
+
+void check_all_to_all(const BackendPtr& backend) {
+  const int64_t rank = backend->getRank();
+  const int64_t size = backend->getSize();
+  // Rank i has i + j rows of 2 for rank j.
+  const auto value = [](int64_t from, int64_t to) {
+    return torch::full({from + to, 2}, double(10 * from + to));
+  };
+  Tensors inputs;
+  Tensors expected;
+  std::vector<int64_t> lengths;
+  for (int64_t other = 0; other < size; ++other) {
+    inputs.push_back(value(rank, other));
+    expected.push_back(value(other, rank));
+    lengths.push_back(rank + other);
+  }
+  Tensors outputs;
+  for (const auto& tensor : expected) {
+    outputs.push_back(torch::empty_like(tensor));
+  }
+  backend->alltoall(outputs, inputs, {})->wait();
+  for (int64_t i = 0; i < size; ++i) {
+    REQUIRE(same(outputs[i], expected[i]));
+  }
+  auto input = torch::cat(inputs);
+  auto output = torch::empty_like(torch::cat(expected));
+  backend->alltoall_base(output, input, lengths, lengths, {})->wait();
+  REQUIRE(same(output, torch::cat(expected)));
+}
+
+void check_coalesced(const BackendPtr& backend) {
+  const int64_t rank = backend->getRank();
+  const int64_t size = backend->getSize();
+  const auto short_ones = values_of_all(size, 4);
+  const auto long_ones = values_of_all(size, 301);
+  Tensors inputs{short_ones[rank].clone(), long_ones[rank].clone()};
+
+  Tensors reduced_ones{inputs[0].clone(), inputs[1].clone()};
+  backend->allreduce_coalesced(reduced_ones, {})->wait();
+  REQUIRE(same(reduced_ones[0], reduced(short_ones, Kind::SUM)));
+  REQUIRE(same(reduced_ones[1], reduced(long_ones, Kind::SUM)));
+
+  Tensors wholes{torch::empty({4 * size}), torch::empty({301 * size})};
+  backend->allgather_into_tensor_coalesced(wholes, inputs, {})->wait();
+  REQUIRE(same(wholes[0], torch::cat(short_ones)));
+  REQUIRE(same(wholes[1], torch::cat(long_ones)));
+
+  Tensors parts{torch::empty({4}), torch::empty({301})};
+  backend->reduce_scatter_tensor_coalesced(parts, wholes, {})->wait();
+  REQUIRE(same(parts[0], inputs[0] * size));
+  REQUIRE(same(parts[1], inputs[1] * size));
+
+  std::vector<Tensors> lists;
+  for (int64_t i = 0; i < size; ++i) {
+    lists.push_back({torch::empty({4}), torch::empty({301})});
+  }
+  backend->allgather_coalesced(lists, inputs, {})->wait();
+  for (int64_t i = 0; i < size; ++i) {
+    REQUIRE(same(lists[i][0], short_ones[i]));
+    REQUIRE(same(lists[i][1], long_ones[i]));
+  }
+}
+
+void check_any_dtype(const BackendPtr& backend) {
+  const int64_t rank = backend->getRank();
+  const int64_t size = backend->getSize();
+  for (const auto dtype :
+       {torch::kFloat8_e4m3fn,
+        torch::kFloat8_e5m2,
+        torch::kUInt16,
+        torch::kBool,
+        torch::kComplexHalf,
+        torch::kBFloat16}) {
+    INFO(dtype);
+    const auto all = values_of_all(size, 9, torch::kFloat);
+    Tensors tensors{all[rank].to(dtype)};
+    backend->broadcast(tensors, {})->wait();
+    REQUIRE(same(tensors[0], all[0].to(dtype)));
+
+    auto whole = torch::zeros({9 * size}).to(dtype);
+    auto own = whole.narrow(0, 9 * rank, 9);
+    own.copy_(all[rank]);
+    backend->_allgather_base(whole, own, {})->wait();
+    REQUIRE(same(whole, torch::cat(all).to(dtype)));
+  }
+  // Reduced in place as well.
+  auto whole = torch::ones({9 * size}) * double(rank + 1);
+  auto own = whole.narrow(0, 9 * rank, 9);
+  backend->_reduce_scatter_base(own, whole, {})->wait();
+  const auto sum = static_cast<double>(size * (size + 1) / 2);
+  REQUIRE(same(own, torch::full({9}, sum)));
+  // Any dense layout, where it is the same on all ranks.
+  Tensors images{torch::full({2, 3, 4, 5}, double(rank))
+                     .contiguous(at::MemoryFormat::ChannelsLast)};
+  backend->allreduce(images)->wait();
+  REQUIRE(images[0].eq(sum - double(size)).all().item<bool>());
+}
+
+void check_messages(const BackendPtr& backend) {
+  const auto size = backend->getSize();
+  if (backend->getRank() == 0) {
+    auto by_tag = filled(2, 4, 0);
+    Tensors second{by_tag[1]};
+    Tensors first{by_tag[0]};
+    const auto late = backend->recv(second, 1, 2);
+    backend->recv(first, 1, 1)->wait();
+    late->wait();
+    REQUIRE(same(first[0], torch::full({4}, 1.0)));
+    REQUIRE(same(second[0], torch::full({4}, 2.0)));
+    std::vector<bool> seen(size, false);
+    for (int i = 1; i < size; ++i) {
+      Tensors any{torch::zeros({2})};
+      const auto work = backend->recvAnysource(any, 7);
+      work->wait();
+      REQUIRE(same(any[0], torch::full({2}, double(work->sourceRank()))));
+      REQUIRE(!seen.at(work->sourceRank()));
+      seen.at(work->sourceRank()) = true;
+    }
+    return;
+  }
+  if (backend->getRank() == 1) {
+    auto messages = filled(2, 4, 1);
+    messages[1].fill_(2);
+    Tensors first{messages[0]};
+    Tensors second{messages[1]};
+    const auto work = backend->send(first, 0, 1);
+    backend->send(second, 0, 2)->wait();
+    work->wait();
+  }
+  Tensors own{torch::full({2}, double(backend->getRank()))};
+  backend->send(own, 0, 7)->wait();
+}
+
+void check_all_reduce(
+    const BackendPtr& backend,
+    torch::ScalarType dtype,
+    const std::vector<Kind>& kinds) {
+  const auto all = values_of_all(backend->getSize(), 1001, dtype);
+  for (const auto kind : kinds) {
+    INFO("dtype " << dtype << ", operation " << int(kind));
+    REQUIRE(same(
+        all_reduced(backend, dtype, 1001, kind), reduced(all, kind).to(dtype)));
+  }
+}
+
+void check_dtypes_of_arithmetic(const BackendPtr& backend) {
+  const std::vector<Kind> arithmetic{
+      Kind::SUM, Kind::PRODUCT, Kind::MIN, Kind::MAX};
+  auto bitwise = arithmetic;
+  bitwise.insert(bitwise.end(), {Kind::BAND, Kind::BOR, Kind::BXOR});
+  auto mean = arithmetic;
+  mean.push_back(Kind::AVG);
+  for (const auto dtype :
+       {torch::kUInt8,
+        torch::kInt8,
+        torch::kInt16,
+        torch::kInt32,
+        torch::kInt64}) {
+    check_all_reduce(backend, dtype, bitwise);
+  }
+  for (const auto dtype :
+       {torch::kHalf, torch::kBFloat16, torch::kFloat, torch::kDouble}) {
+    check_all_reduce(backend, dtype, mean);
+  }
+  for (const auto dtype : {torch::kComplexFloat, torch::kComplexDouble}) {
+    check_all_reduce(backend, dtype, {Kind::SUM, Kind::PRODUCT, Kind::AVG});
+  }
+}
+
+void check_other_dtypes(const BackendPtr& backend) {
+  const auto size = backend->getSize();
+  const auto sum = reduced(values_of_all(size, 50, torch::kUInt8), Kind::SUM);
+  for (const auto dtype : {torch::kUInt16, torch::kUInt32, torch::kUInt64}) {
+    REQUIRE(same(all_reduced(backend, dtype, 50, Kind::SUM), sum.to(dtype)));
+  }
+  REQUIRE(same(
+      all_reduced(backend, torch::kComplexHalf, 50, Kind::SUM),
+      reduced(values_of_all(size, 50), Kind::SUM).to(torch::kComplexHalf)));
+
+  const auto truths = values_of_all(size, 50, torch::kBool);
+  const auto any = reduced(truths, Kind::BOR);
+  const auto every = reduced(truths, Kind::BAND);
+  const auto odd = reduced(truths, Kind::BXOR);
+  for (const auto kind : {Kind::SUM, Kind::MAX, Kind::BOR}) {
+    REQUIRE(same(all_reduced(backend, torch::kBool, 50, kind), any));
+  }
+  for (const auto kind : {Kind::PRODUCT, Kind::MIN, Kind::BAND}) {
+    REQUIRE(same(all_reduced(backend, torch::kBool, 50, kind), every));
+  }
+  REQUIRE(same(all_reduced(backend, torch::kBool, 50, Kind::BXOR), odd));
+}
+
+void check_rounding(const BackendPtr& backend) {
+  for (const auto dtype : {torch::kHalf, torch::kBFloat16}) {
+    torch::manual_seed(backend->getRank());
+    Tensors tensors{torch::randn({1000}).to(dtype)};
+    auto exact = tensors[0].to(torch::kDouble);
+    Tensors exacts{exact};
+    backend->allreduce(tensors)->wait();
+    backend->allreduce(exacts)->wait();
+    const double step = dtype == torch::kHalf ? 1.0 / 1024 : 1.0 / 128;
+    REQUIRE(torch::allclose(
+        tensors[0].to(torch::kDouble), exacts[0], step, 2 * step));
+  }
+}
+
+void check_reduce(const BackendPtr& backend) {
+  const auto all = values_of_all(backend->getSize(), 100);
+  const int root = backend->getSize() / 2;
+  Tensors tensors{all[backend->getRank()].clone()};
+  c10d::ReduceOptions options;
+  options.rootRank = root;
+  options.reduceOp = Kind::AVG;
+  backend->reduce(tensors, options)->wait();
+  REQUIRE(same(
+      tensors[0],
+      backend->getRank() == root ? reduced(all, Kind::AVG)
+                                 : all[backend->getRank()]));
+}
+
+} // namespace
+
+void check_movement(const BackendPtr& backend) {
+  check_lists(backend);
+  check_all_to_all(backend);
+  check_coalesced(backend);
+  check_any_dtype(backend);
+  if (backend->getSize() > 1) {
+    check_messages(backend);
+  }
+}
+
+void check_reductions(const BackendPtr& backend) {
+  check_dtypes_of_arithmetic(backend);
+  check_other_dtypes(backend);
+  check_rounding(backend);
+  check_reduce(backend);
+}
+
+} // namespace ddp::test
