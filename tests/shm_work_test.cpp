@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <thread>
 
 using ddp::test::backend_of;
@@ -382,6 +383,26 @@ TEST_CASE("shared memory: memory of tensors and messages is given back") {
       const auto* begin = static_cast<const char*>(large.const_data_ptr());
       REQUIRE(begin - static_cast<const char*>(first) < int64_t{20} << 20);
     }
-    // A tensor keeps its memory longer than the group.
   });
+}
+
+TEST_CASE("shared memory: where a rank cannot have it, all take gloo") {
+  ddp::test::RankOptions options;
+  options.environment = {{"DDP_BACKEND", "auto"}, {"DDP_DEVICE", "cpu"}};
+  for (const bool limited : {false, true}) {
+    ranks(
+        3,
+        [limited] {
+          if (limited && std::getenv("RANK") == std::string("1")) {
+            const rlimit small{1 << 20, 1 << 20};
+            REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+          }
+          const auto group = ddp::init_process_group();
+          REQUIRE(group.backend() == (limited ? "gloo" : "shm"));
+          auto sum = torch::ones({3});
+          group.all_reduce(sum);
+          REQUIRE(sum.eq(3).all().item<bool>());
+        },
+        options);
+  }
 }

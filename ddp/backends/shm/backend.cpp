@@ -19,7 +19,7 @@ std::string unavailable(int64_t ranks) {
     return "it needs Linux 5.3 or newer, to see processes end";
   }
   try {
-    const Memory memory;
+    const Memory memory(ranks);
     std::list<Mapping> others;
     for (int64_t rank = 1; rank < ranks; ++rank) {
       others.emplace_back(memory.descriptor());
@@ -31,7 +31,7 @@ std::string unavailable(int64_t ranks) {
 }
 
 c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options) {
-  const auto memory = std::make_shared<Memory>();
+  const auto memory = std::make_shared<Memory>(options.size);
   auto team =
       std::make_unique<Team>(options.rank, exchange_memory(*memory, options));
   return c10::make_intrusive<Backend>(std::move(team), memory, options.timeout);

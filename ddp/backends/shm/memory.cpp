@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +22,8 @@ constexpr int64_t kSlotsBegin =
 constexpr int64_t kHeapBegin = kSlotsBegin + int64_t(kSlotBytes) * kSlots;
 // Smaller pieces keep their pages when they are given back.
 constexpr int64_t kLargePiece = int64_t(4) << 20;
+// Of all ranks of a group together; a process has 128 TiB for all its groups.
+constexpr int64_t kAddresses = int64_t(4) << 40;
 
 int64_t size_of(int descriptor) {
   struct stat status {};
@@ -28,15 +31,33 @@ int64_t size_of(int descriptor) {
   return status.st_size;
 }
 
-FileDescriptor make_memory() {
+/// The machine's memory, or as much as a limit on the size of files allows,
+/// beyond which the kernel would end the process; less where many ranks take
+/// addresses.
+int64_t size_for(int64_t ranks) {
+  const int64_t machine = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  auto size = kHeapBegin + std::min(machine, kAddresses / ranks);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    size = std::min(size, static_cast<int64_t>(limit.rlim_cur));
+  }
+  TORCH_CHECK(
+      size >= kHeapBegin,
+      "it got no memory: files may have ",
+      size,
+      " bytes only (ulimit -f)");
+  return size;
+}
+
+FileDescriptor make_memory(int64_t ranks) {
+  const auto size = size_for(ranks);
   FileDescriptor memory(memfd_create("ddp", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   TORCH_CHECK(
       memory.get() >= 0,
       "it got no memory: memfd_create: ",
       std::strerror(errno));
-  const auto machine = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
   TORCH_CHECK(
-      ftruncate(memory.get(), kHeapBegin + machine) == 0 &&
+      ftruncate(memory.get(), size) == 0 &&
           fcntl(
               memory.get(),
               F_ADD_SEALS,
@@ -69,6 +90,7 @@ Mapping::Mapping(int descriptor) : size_(size_of(descriptor)) {
       ". Is there a limit (ulimit -v)?");
   begin_ = static_cast<char*>(begin);
   madvise(begin_, size_, MADV_HUGEPAGE); // where the system allows them
+  madvise(begin_, size_, MADV_DONTDUMP); // a core would have all ranks' data
 }
 
 Mapping::~Mapping() {
@@ -88,8 +110,8 @@ int64_t Mapping::place_of(const void* data, int64_t bytes) const {
   return place >= kHeapBegin && place + bytes <= size_ ? place : -1;
 }
 
-Memory::Memory()
-    : descriptor_(make_memory()),
+Memory::Memory(int64_t ranks)
+    : descriptor_(make_memory(ranks)),
       mapping_(std::make_shared<const Mapping>(descriptor_.get())),
       heap_(kHeapBegin, mapping_->size()) {}
 

@@ -10,9 +10,9 @@
 
 namespace ddp::backends::shm {
 
-/// A rank's memory as one process sees it: control, slots, heap. Its size is
-/// that of the machine's memory, which costs nothing: pages come into being as
-/// they are used.
+/// A rank's memory as one process sees it: control, slots, heap. It is as
+/// large as the machine's memory may be, which costs nothing: pages come into
+/// being as they are used.
 class Mapping {
  public:
   /// Maps memory that a rank made. Throws `c10::Error` where it may shrink, by
@@ -42,8 +42,9 @@ class Mapping {
 /// This rank's own memory. Tensors keep it.
 class Memory : public std::enable_shared_from_this<Memory> {
  public:
-  /// Throws `c10::Error` where the system gives none.
-  Memory();
+  /// For a group of so many ranks. Throws `c10::Error` where the system gives
+  /// none.
+  explicit Memory(int64_t ranks);
 
   int descriptor() const {
     return descriptor_.get();
