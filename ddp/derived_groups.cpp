@@ -161,6 +161,9 @@ ProcessGroup ProcessGroup::split(int64_t color, int64_t key) const {
     impl->hosts.push_back(impl_->hosts[member]);
   }
   find_local_place(*impl);
+  if (impl->backend == "hierarchical") {
+    impl->backend = cpu_backend(impl->hosts);
+  }
   impl->address = address;
   impl->communicator = std::move(communicator);
   impl->board = impl->board ? impl->board->of(members) : nullptr;

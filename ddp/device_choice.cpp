@@ -106,10 +106,12 @@ c10::Device own_gpu(
   return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
 }
 
-/// Why the ranks cannot share memory; empty if they can.
-std::string shm_obstacle(const std::vector<Member>& members) {
+/// Why the ranks cannot use a backend of shared memory; empty if they can.
+std::string shm_obstacle(
+    const std::string& backend,
+    const std::vector<Member>& members) {
   for (size_t r = 0; r < members.size(); ++r) {
-    if (members[r].host != members.front().host) {
+    if (backend == "shm" && members[r].host != members.front().host) {
       return c10::str("rank ", r, " runs on another host than rank 0");
     }
     if (!members[r].shm_note.empty()) {
@@ -120,20 +122,27 @@ std::string shm_obstacle(const std::vector<Member>& members) {
 }
 
 /// The backend for tensors on the CPU.
-std::string cpu_backend(
+std::string choose_cpu_backend(
     const std::string& wish,
     const std::vector<Member>& members) {
   const bool is_free = wish.empty() || wish == "auto";
-  if (!is_free && wish != "shm") {
-    return wish;
+  std::vector<std::string> hosts;
+  for (const auto& member : members) {
+    hosts.push_back(member.host);
   }
-  const auto obstacle = shm_obstacle(members);
+  const auto backend = is_free ? cpu_backend(hosts) : wish;
+  if (backend != "shm" && backend != "hierarchical") {
+    return backend;
+  }
+  const auto obstacle = shm_obstacle(backend, members);
   TORCH_CHECK_VALUE(
       is_free || obstacle.empty(),
-      "backend shm was asked for, but ",
+      "backend ",
+      wish,
+      " was asked for, but ",
       obstacle,
       ". Backend gloo does without shared memory");
-  return obstacle.empty() && (!is_free || members.size() > 1) ? "shm" : "gloo";
+  return obstacle.empty() ? backend : "gloo";
 }
 
 } // namespace
@@ -152,6 +161,11 @@ LocalPlace local_place(const std::vector<Member>& members, int64_t rank) {
   return place;
 }
 
+std::string cpu_backend(const std::vector<std::string>& hosts) {
+  const auto count = std::set<std::string>(hosts.begin(), hosts.end()).size();
+  return count == hosts.size() ? "gloo" : count == 1 ? "shm" : "hierarchical";
+}
+
 DeviceChoice choose_device(
     const ProcessGroupOptions& options,
     const std::vector<Member>& members,
@@ -160,19 +174,20 @@ DeviceChoice choose_device(
   const bool free_backend = backend.empty() || backend == "auto";
   const bool share = options.share_gpus().value_or(false);
   DeviceChoice choice;
-  const bool wants_cpu = options.device()
-      ? options.device()->is_cpu()
-      : backend == "gloo" || backend == "mpi" || backend == "shm";
+  const bool wants_cpu = options.device() ? options.device()->is_cpu()
+                                          : !free_backend && backend != "nccl";
   if (wants_cpu) {
     TORCH_CHECK_VALUE(
         backend != "nccl",
         "backend nccl serves CUDA tensors only, but the device is cpu");
-    choice.backend = cpu_backend(backend, members);
+    choice.backend = choose_cpu_backend(backend, members);
     return choice;
   }
   TORCH_CHECK_VALUE(
-      backend != "shm",
-      "backend shm serves CPU tensors only, but the device is ",
+      backend != "shm" && backend != "hierarchical",
+      "backend ",
+      backend,
+      " serves CPU tensors only, but the device is ",
       *options.device());
   if (!options.device()) {
     const auto reason = shortage(members, share);
@@ -186,7 +201,7 @@ DeviceChoice choose_device(
           "training on the CPU, because ",
           reason,
           " (DDP_DEVICE=cpu asks for this)");
-      choice.backend = cpu_backend(backend, members);
+      choice.backend = choose_cpu_backend(backend, members);
       return choice;
     }
   }

@@ -76,10 +76,11 @@ void complete_backend(
   const auto& backend = options.backend();
   TORCH_CHECK_VALUE(
       backend.empty() || backend == "auto" || backend == "gloo" ||
-          backend == "nccl" || backend == "mpi" || backend == "shm",
+          backend == "nccl" || backend == "mpi" || backend == "shm" ||
+          backend == "hierarchical",
       "backend '",
       backend,
-      "' is not known: use gloo, nccl, mpi, shm or auto");
+      "' is not known: use gloo, nccl, mpi, shm, hierarchical or auto");
 }
 
 void complete_device(

@@ -70,7 +70,7 @@ class ProcessGroup {
 
   /// Where this rank's tensors live.
   c10::Device device() const;
-  /// "gloo", "nccl", "mpi", "shm" or, for a group of one, "none".
+  /// As `ProcessGroupOptions::backend` or, for a group of one, "none".
   const std::string& backend() const;
 
   /// The bound on every wait of this group.

@@ -14,10 +14,12 @@ namespace ddp {
 /// program sets wins over the environment, which wins over the default.
 struct ProcessGroupOptions {
   /// "gloo" (CPU), "nccl" (CUDA, with gloo for CPU tensors), "mpi" (CPU, and
-  /// CUDA where MPI can), "shm" (CPU, ranks of one host, by shared memory) or
-  /// "auto" (nccl where every local rank has a GPU, else shm where all ranks
-  /// run on one host, else gloo). Over gloo results have the bits of Python's
-  /// DistributedDataParallel. Environment: DDP_BACKEND.
+  /// CUDA where MPI can), "shm" (CPU, ranks of one host, by shared memory),
+  /// "hierarchical" (CPU, shm within hosts and gloo between them; parts of that
+  /// get what suits their hosts) or "auto": nccl where every local rank has a
+  /// GPU; else shm on one host, hierarchical where several hosts have several
+  /// ranks, gloo where each has one. Over gloo results have the bits of
+  /// Python's DistributedDataParallel. Environment: DDP_BACKEND.
   TORCH_ARG(std::string, backend);
 
   /// Bounds every wait: for the other ranks to arrive, and for each collective.

@@ -57,6 +57,33 @@ TEST_CASE("one GPU for two ranks means the CPU on all") {
   }
 }
 
+TEST_CASE("on the CPU the hosts decide how ranks communicate") {
+  using Options = ProcessGroupOptions;
+  const Member a{"a", {}, ""};
+  const Member b{"b", {}, ""};
+  const auto on_cpu = Options().device(torch::kCPU);
+  for (const auto& options : {on_cpu, Options(on_cpu).backend("auto")}) {
+    REQUIRE(choose({a, a}, 1, options).backend == "shm");
+    REQUIRE(choose({a, b, a}, 1, options).backend == "hierarchical");
+    REQUIRE(choose({a, b}, 0, options).backend == "gloo");
+    REQUIRE(choose({a}, 0, options).backend == "gloo");
+  }
+  auto old = b;
+  old.shm_note = "the kernel is old";
+  REQUIRE(choose({a, old, a}, 0, on_cpu).backend == "gloo");
+  REQUIRE(choose({a, a, b}, 0, Options().backend("gloo")).backend == "gloo");
+  const auto hierarchical = Options().backend("hierarchical");
+  REQUIRE(choose({a, a}, 0, hierarchical).backend == "hierarchical");
+  REQUIRE(choose({kTwoGpus, kTwoGpus}, 0, hierarchical).device.is_cpu());
+  REQUIRE_THROWS_WITH(
+      choose({a, old}, 0, hierarchical),
+      ContainsSubstring("backend hierarchical was asked for, but on rank 1 the "
+                        "kernel is old"));
+  REQUIRE_THROWS_WITH(
+      choose({kTwoGpus}, 0, Options(hierarchical).device(torch::kCUDA)),
+      ContainsSubstring("backend hierarchical serves CPU tensors only"));
+}
+
 TEST_CASE("one host without GPUs means the CPU on all") {
   const std::vector<Member> members{kOneGpu, {"b", {}, "driver too old"}};
   for (int rank = 0; rank < 2; ++rank) {

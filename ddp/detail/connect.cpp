@@ -1,13 +1,10 @@
 #include <ddp/backends/mpi.h>
 #include <ddp/backends/nccl.h>
-#include <ddp/backends/shm.h>
+#include <ddp/detail/backend_connection.h>
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/failure_watch.h>
-#include <ddp/detail/gloo_connection.h>
 #include <ddp/detail/own_thread.h>
 #include <ddp/detail/process_group_impl.h>
-
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -23,21 +20,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kEndTime = std::chrono::seconds(10);
 constexpr auto kLook = std::chrono::milliseconds(20);
 
-backends::BackendOptions options_of(
-    const ProcessGroup::Impl& impl,
-    const char* prefix) {
-  backends::BackendOptions options;
-  options.store = c10::make_intrusive<c10d::PrefixStore>(prefix, impl.store);
-  options.name = "ddp" + impl.scope;
-  options.rank = static_cast<int>(impl.rank);
-  options.size = static_cast<int>(impl.size);
-  options.timeout = impl.timeout;
-  options.address = impl.address;
-  return options;
-}
-
 void connect_gloo(ProcessGroup::Impl& impl) {
-  const auto gloo = connect_over_gloo(impl, options_of(impl, "gloo"));
+  const auto gloo = connect_over_gloo(impl, backend_options(impl, "gloo"));
   impl.group->setBackend(c10::kCPU, BackendType::GLOO, gloo);
   impl.group->setDefaultBackend(BackendType::GLOO);
   if (impl.backend != "nccl" && impl.device.is_cuda()) {
@@ -47,7 +31,7 @@ void connect_gloo(ProcessGroup::Impl& impl) {
 
 void connect_nccl(ProcessGroup::Impl& impl) {
   const auto nccl =
-      backends::nccl::create(options_of(impl, "nccl"), impl.device);
+      backends::nccl::create(backend_options(impl, "nccl"), impl.device);
   impl.group->setBackend(c10::kCUDA, BackendType::NCCL, nccl);
   impl.group->setDefaultBackend(BackendType::NCCL);
   guarded(impl, "connecting over NCCL", [&] {
@@ -66,27 +50,16 @@ void connect_nccl(ProcessGroup::Impl& impl) {
   impl.watch = std::make_unique<FailureWatch>(impl, nccl);
 }
 
-/// Shared memory is for ranks of one host, which meet within moments.
-void connect_shm(ProcessGroup::Impl& impl) {
-  c10::intrusive_ptr<c10d::Backend> shm;
-  guarded(impl, "connecting", [&] {
-    auto connected = on_own_thread([options = options_of(impl, "shm")] {
-      return backends::shm::create(options);
-    });
-    wait_with_timeout(impl, [&](std::chrono::milliseconds slice) {
-      if (connected.wait_for(slice) != std::future_status::ready) {
-        return false;
-      }
-      shm = connected.get();
-      return true;
-    });
-  });
-  impl.group->setBackend(c10::kCPU, BackendType::CUSTOM, shm);
+/// Backends of ours that c10d has no name for; a group can have one of these.
+void connect_custom(
+    ProcessGroup::Impl& impl,
+    const c10::intrusive_ptr<c10d::Backend>& backend) {
+  impl.group->setBackend(c10::kCPU, BackendType::CUSTOM, backend);
   impl.group->setDefaultBackend(BackendType::CUSTOM);
 }
 
 void connect_mpi(ProcessGroup::Impl& impl) {
-  const auto mpi = impl.communicator->create(options_of(impl, "mpi"));
+  const auto mpi = impl.communicator->create(backend_options(impl, "mpi"));
   impl.group->setBackend(c10::kCPU, BackendType::MPI, mpi);
   impl.group->setBackend(c10::kCUDA, BackendType::MPI, mpi);
   impl.group->setDefaultBackend(BackendType::MPI);
@@ -122,7 +95,9 @@ void connect(ProcessGroup::Impl& impl) {
   if (impl.backend == "mpi") {
     connect_mpi(impl);
   } else if (impl.backend == "shm") {
-    connect_shm(impl);
+    connect_custom(impl, connect_over_shm(impl, backend_options(impl, "shm")));
+  } else if (impl.backend == "hierarchical") {
+    connect_custom(impl, connect_by_hosts(impl));
   } else {
     connect_gloo(impl); // also beside nccl, for CPU tensors
   }

@@ -127,7 +127,8 @@ class Hosts:
     def slow_down(self, host, megabits):
         """Bounds what reaches the host, in Mbit per second."""
         command("tc", "qdisc", "add", "dev", self.cable(host), "root", "tbf",
-                "rate", f"{megabits}mbit", "burst", "32kb", "latency", "1s")
+                "rate", f"{megabits}mbit", "burst",
+                f"{max(32, megabits // 2)}kb", "latency", "1s")
 
     def bytes_sent(self, host, network=0):
         counts = json.loads(command("ip", "-json", "-statistics", "link",

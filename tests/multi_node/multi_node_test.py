@@ -133,6 +133,37 @@ def uneven_hosts(program):
         assert found == expected, f"{found} with {counts}, not {expected}"
 
 
+def hierarchical(program):
+    """By itself the job reduces within hosts first, which sends less."""
+    hosts = Hosts(2)
+    hosts.slow_down(0, 20)
+    hosts.slow_down(1, 20)
+    sent, seconds = [], []
+    for backend, named in (("gloo", "gloo"), ("auto", "hierarchical")):
+        before = hosts.bytes_sent(0) + hosts.bytes_sent(1)
+        start = time.monotonic()
+        with run(hosts, [2, 2], [program, "30"], DDP_BACKEND=backend,
+                 DDP_DEVICE="cpu") as job:
+            hashes(job, ["0 of 2", "1 of 2"] * 2)
+            job.require(all(f"{named} over" in process.text()
+                            for process in job.processes), f"not {named}")
+        seconds.append(time.monotonic() - start)
+        sent.append(hosts.bytes_sent(0) + hosts.bytes_sent(1) - before)
+    print(f"gloo sent {sent[0]} bytes in {seconds[0]:.1f} s, hierarchical "
+          f"{sent[1]} in {seconds[1]:.1f} s")
+    # A ring of four ranks sends 3/2 of each gradient per host, one of two
+    # hosts 1.
+    assert sent[1] < 0.8 * sent[0]
+    with run(hosts, [2, 2], [program, FOREVER], DDP_BACKEND="auto",
+             DDP_DEVICE="cpu") as job:
+        job.wait_for("step 3\n", START)
+        start = time.monotonic()
+        job.processes[3].process.kill()
+        seconds = seconds_to_failure(
+            job, start, range(3), ["over hierarchical failed"])
+    assert seconds < 8, f"the others took {seconds:.1f} s to fail"
+
+
 def killed_rank(program):
     """The others fail at once where a rank is killed, also rank 0."""
     hosts = Hosts(3)

@@ -7,14 +7,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <list>
 
 namespace ddp::backends::shm {
 
 std::string unavailable(int64_t ranks) {
-  if (ranks > kMaxRanks) {
-    return c10::str("it connects up to ", kMaxRanks, " ranks, not ", ranks);
-  }
+  ranks = std::min<int64_t>(ranks, kMaxRanks); // on several hosts
   if (!open_process(getpid())) {
     return "it needs Linux 5.3 or newer, to see processes end";
   }
@@ -31,6 +30,13 @@ std::string unavailable(int64_t ranks) {
 }
 
 c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options) {
+  TORCH_CHECK_VALUE(
+      options.size <= kMaxRanks,
+      "backend shm connects up to ",
+      kMaxRanks,
+      " ranks, not ",
+      options.size,
+      "; backend gloo has no limit");
   const auto memory = std::make_shared<Memory>(options.size);
   auto team =
       std::make_unique<Team>(options.rank, exchange_memory(*memory, options));

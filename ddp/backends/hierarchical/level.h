@@ -1,0 +1,52 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <chrono>
+#include <functional>
+#include <vector>
+
+namespace ddp::backends::hierarchical {
+
+/// One of the backends that another is composed of. Each collective starts, and
+/// `finish` waits for it; on a rank that has no such part they do nothing. The
+/// operation AVG adds up; who asked for it divides. Errors say which part it
+/// was.
+class Level {
+ public:
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  using Launch = std::function<WorkPtr(c10d::Backend& part)>;
+  using Timeout = std::chrono::milliseconds;
+
+  Level(c10::intrusive_ptr<c10d::Backend> part, const char* where);
+
+  const c10::intrusive_ptr<c10d::Backend>& part() const {
+    return part_;
+  }
+
+  WorkPtr start(const Launch& launch) const;
+  void finish(const WorkPtr& work) const;
+
+  WorkPtr reduce(at::Tensor, const c10d::ReduceOp&, int root, Timeout) const;
+  WorkPtr all_reduce(at::Tensor, const c10d::ReduceOp&, Timeout) const;
+  WorkPtr broadcast(at::Tensor, int root, Timeout) const;
+  /// `rows`: on rank 0, one for each rank.
+  WorkPtr gather(at::Tensor row, const at::Tensor& rows, Timeout) const;
+  WorkPtr scatter(at::Tensor row, const at::Tensor& rows, Timeout) const;
+  /// `rows`: one for each rank.
+  WorkPtr all_gather(const at::Tensor& row, const at::Tensor& rows, Timeout)
+      const;
+  WorkPtr reduce_scatter(
+      const at::Tensor& row,
+      const at::Tensor& rows,
+      const c10d::ReduceOp&,
+      Timeout) const;
+
+ private:
+  [[noreturn]] void fail(const std::exception& error) const;
+
+  const c10::intrusive_ptr<c10d::Backend> part_;
+  const char* const where_;
+};
+
+} // namespace ddp::backends::hierarchical

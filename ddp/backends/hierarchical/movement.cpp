@@ -1,0 +1,125 @@
+// Collectives that move data: as bytes, so that the parts need not know their
+// dtypes.
+
+#include <ddp/backends/hierarchical/backend.h>
+#include <ddp/backends/hierarchical/checks.h>
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+namespace ddp::backends::hierarchical {
+
+Backend::WorkPtr Backend::broadcast(
+    Tensors& tensors,
+    const c10d::BroadcastOptions& options) {
+  const char* name = "broadcast";
+  arguments_.check_root(name, options.rootRank);
+  const auto& tensor = arguments_.only(name, tensors);
+  arguments_.check_dense(name, tensor);
+  const auto bytes = elements(name, tensor).view(at::kByte);
+  const int host = placement_.host[options.rootRank];
+  const int place = placement_.place[options.rootRank];
+  const auto timeout = options.timeout;
+  return push(c10d::OpType::BROADCAST, name, tensors, [=] {
+    if (bytes.numel() == 0) {
+      return;
+    }
+    if (host_ == host) {
+      within_.finish(within_.broadcast(bytes, place, timeout));
+    }
+    between_.finish(between_.broadcast(bytes, host, timeout));
+    if (host_ != host) {
+      within_.finish(within_.broadcast(bytes, 0, timeout));
+    }
+  });
+}
+
+Backend::WorkPtr Backend::allgather(
+    TensorLists& outputs,
+    Tensors& inputs,
+    const c10d::AllgatherOptions& options) {
+  const char* name = "all_gather";
+  const auto& list = arguments_.only_list(name, outputs);
+  return all_gather(
+      c10d::OpType::ALLGATHER,
+      name,
+      list,
+      list,
+      arguments_.only(name, inputs),
+      options.timeout);
+}
+
+Backend::WorkPtr Backend::_allgather_base(
+    at::Tensor& output,
+    at::Tensor& input,
+    const c10d::AllgatherOptions& options) {
+  const char* name = "all_gather_into_tensor";
+  return all_gather(
+      c10d::OpType::_ALLGATHER_BASE,
+      name,
+      {output},
+      arguments_.equal_parts(name, output, input.numel()),
+      input,
+      options.timeout);
+}
+
+Backend::WorkPtr Backend::all_gather(
+    c10d::OpType type,
+    const char* name,
+    const Tensors& result,
+    const Tensors& outputs,
+    const at::Tensor& input,
+    Timeout timeout) {
+  const auto own = row(name, input, outputs[rank_].numel()).view(at::kByte);
+  arguments_.check_same_dtype(name, input, outputs);
+  Tensors targets;
+  for (const auto& output : outputs) {
+    targets.push_back(row(name, output, output.numel()).view(at::kByte));
+  }
+  return push(type, name, result, [=] {
+    if (longest(targets) > 0) {
+      gather_rows(own, targets, timeout);
+    }
+  });
+}
+
+at::Tensor Backend::row(
+    const char* name,
+    const at::Tensor& tensor,
+    int64_t numel) const {
+  arguments_.check_contiguous(name, tensor);
+  TORCH_CHECK_VALUE(
+      tensor.numel() == numel,
+      name,
+      " over hierarchical: rank ",
+      rank_,
+      " has ",
+      tensor.numel(),
+      " elements, its own part of the list ",
+      numel);
+  return elements(name, tensor);
+}
+
+void Backend::gather_rows(
+    const at::Tensor& row,
+    const Tensors& targets,
+    Timeout timeout) const {
+  const auto length = longest(targets);
+  const auto block = row.new_empty({placement_.most, length});
+  const auto own =
+      row.numel() == length ? row : at::pad(row, {0, length - row.numel()});
+  if (!within_.part()) {
+    block[0].copy_(own);
+  }
+  within_.finish(within_.gather(own, block, timeout));
+  const auto rows = placement_.hosts() == 1
+      ? block.unsqueeze(0)
+      : row.new_empty({placement_.hosts(), placement_.most, length});
+  between_.finish(between_.all_gather(block, rows, timeout));
+  within_.finish(within_.broadcast(rows, 0, timeout));
+  for (int rank = 0; rank < size_; ++rank) {
+    targets[rank].copy_(row_of(rows, rank, targets[rank].numel()));
+  }
+}
+
+} // namespace ddp::backends::hierarchical

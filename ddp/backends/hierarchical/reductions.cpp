@@ -1,0 +1,206 @@
+// Collectives that reduce.
+
+#include <ddp/backends/hierarchical/backend.h>
+#include <ddp/backends/hierarchical/checks.h>
+
+#include <ATen/ATen.h>
+
+namespace ddp::backends::hierarchical {
+namespace {
+
+// While one chunk is between hosts, the next is within them.
+constexpr int64_t kChunkBytes = int64_t(2) << 20;
+
+void divide_if_mean(
+    const at::Tensor& tensor,
+    const c10d::ReduceOp& op,
+    int size) {
+  if (op.op_ == c10d::ReduceOp::AVG) {
+    tensor.div_(size);
+  }
+}
+
+} // namespace
+
+Backend::WorkPtr Backend::allreduce(
+    Tensors& tensors,
+    const c10d::AllreduceOptions& options) {
+  const char* name = "all_reduce";
+  const auto& tensor = arguments_.only(name, tensors);
+  if (tensor.is_sparse()) {
+    return direct(name).allreduce(tensors, options);
+  }
+  const auto memory = operand(name, tensor, options.reduceOp);
+  return push(c10d::OpType::ALLREDUCE, name, tensors, [=] {
+    all_reduce(memory, options.reduceOp, options.timeout);
+  });
+}
+
+Backend::WorkPtr Backend::allreduce_coalesced(
+    Tensors& tensors,
+    const c10d::AllreduceCoalescedOptions& options) {
+  const char* name = "all_reduce_coalesced";
+  Tensors memories;
+  for (const auto& tensor : tensors) {
+    memories.push_back(operand(name, tensor, options.reduceOp));
+  }
+  return push(c10d::OpType::ALLREDUCE_COALESCED, name, tensors, [=] {
+    for (const auto& memory : memories) {
+      all_reduce(memory, options.reduceOp, options.timeout);
+    }
+  });
+}
+
+at::Tensor Backend::operand(
+    const char* name,
+    const at::Tensor& tensor,
+    const c10d::ReduceOp& op) const {
+  arguments_.check_dense(name, tensor);
+  check_operation(name, op, tensor.scalar_type());
+  return elements(name, tensor);
+}
+
+void Backend::all_reduce(
+    const at::Tensor& tensor,
+    const c10d::ReduceOp& op,
+    Timeout timeout) const {
+  if (tensor.numel() == 0) {
+    return;
+  }
+  const auto chunks = tensor.split(kChunkBytes / tensor.itemsize());
+  const auto count = chunks.size();
+  std::vector<WorkPtr> reduced(count);
+  std::vector<WorkPtr> summed(count);
+  std::vector<WorkPtr> spread(count);
+  for (size_t step = 0; step < count + 2; ++step) {
+    if (step < count) {
+      // On all of the host: shared memory does that in place, each rank a part.
+      reduced[step] = within_.all_reduce(chunks[step], op, timeout);
+    }
+    if (step >= 1 && step - 1 < count) {
+      within_.finish(reduced[step - 1]);
+      summed[step - 1] = between_.all_reduce(chunks[step - 1], op, timeout);
+    }
+    if (step >= 2) {
+      between_.finish(summed[step - 2]);
+      if (place_ == 0) {
+        divide_if_mean(chunks[step - 2], op, size_);
+      }
+      spread[step - 2] = within_.broadcast(chunks[step - 2], 0, timeout);
+    }
+  }
+  for (const auto& work : spread) {
+    within_.finish(work);
+  }
+}
+
+Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
+  return push(c10d::OpType::BARRIER, "barrier", {}, [=] {
+    all_reduce(at::zeros({1}), c10d::ReduceOp::SUM, options.timeout);
+  });
+}
+
+Backend::WorkPtr Backend::reduce(
+    Tensors& tensors,
+    const c10d::ReduceOptions& options) {
+  const char* name = "reduce";
+  arguments_.check_root(name, options.rootRank);
+  const auto tensor =
+      operand(name, arguments_.only(name, tensors), options.reduceOp);
+  return push(c10d::OpType::REDUCE, name, tensors, [=] {
+    if (tensor.numel() > 0) {
+      reduce_to_root(tensor, options);
+    }
+  });
+}
+
+void Backend::reduce_to_root(
+    const at::Tensor& tensor,
+    const c10d::ReduceOptions& options) const {
+  const auto root = static_cast<int>(options.rootRank);
+  const int host = placement_.host[root];
+  const int place = placement_.place[root];
+  const auto& op = options.reduceOp;
+  const auto sum = tensor.clone(); // only the root's tensor may change
+  within_.finish(within_.reduce(sum, op, 0, options.timeout));
+  between_.finish(between_.reduce(sum, op, host, options.timeout));
+  if (host_ == host && place > 0 && (place_ == 0 || place_ == place)) {
+    within_.finish(within_.start([&](c10d::Backend& local) {
+      Tensors message{sum};
+      return place_ == 0 ? local.send(message, place, 0)
+                         : local.recv(message, 0, 0);
+    }));
+  }
+  if (rank_ == root) {
+    divide_if_mean(sum, op, size_);
+    tensor.copy_(sum);
+  }
+}
+
+Backend::WorkPtr Backend::reduce_scatter(
+    Tensors& outputs,
+    TensorLists& inputs,
+    const c10d::ReduceScatterOptions& options) {
+  const char* name = "reduce_scatter";
+  return reduce_scatter(
+      c10d::OpType::REDUCE_SCATTER,
+      name,
+      arguments_.only(name, outputs),
+      arguments_.only_list(name, inputs),
+      options);
+}
+
+Backend::WorkPtr Backend::_reduce_scatter_base(
+    at::Tensor& output,
+    at::Tensor& input,
+    const c10d::ReduceScatterOptions& options) {
+  const char* name = "reduce_scatter_tensor";
+  return reduce_scatter(
+      c10d::OpType::_REDUCE_SCATTER_BASE,
+      name,
+      output,
+      arguments_.equal_parts(name, input, output.numel()),
+      options);
+}
+
+Backend::WorkPtr Backend::reduce_scatter(
+    c10d::OpType type,
+    const char* name,
+    const at::Tensor& output,
+    const Tensors& inputs,
+    const c10d::ReduceScatterOptions& options) {
+  const auto target = row(name, output, inputs[rank_].numel());
+  arguments_.check_same_dtype(name, output, inputs);
+  check_operation(name, options.reduceOp, output.scalar_type());
+  Tensors sources;
+  for (const auto& input : inputs) {
+    sources.push_back(row(name, input, input.numel()));
+  }
+  return push(type, name, {output}, [=] {
+    if (longest(sources) > 0) {
+      scatter_sums(target, sources, options);
+    }
+  });
+}
+
+void Backend::scatter_sums(
+    const at::Tensor& output,
+    const Tensors& inputs,
+    const c10d::ReduceScatterOptions& options) const {
+  const auto& op = options.reduceOp;
+  const auto length = longest(inputs);
+  const auto sums =
+      output.new_zeros({placement_.hosts(), placement_.most, length});
+  for (int rank = 0; rank < size_; ++rank) {
+    row_of(sums, rank, inputs[rank].numel()).copy_(inputs[rank]);
+  }
+  within_.finish(within_.reduce(sums, op, 0, options.timeout));
+  const auto block = sums[host_].clone();
+  between_.finish(between_.reduce_scatter(block, sums, op, options.timeout));
+  const auto own = within_.part() ? output.new_empty({length}) : block[0];
+  within_.finish(within_.scatter(own, block, options.timeout));
+  output.copy_(own.narrow(0, 0, output.numel()));
+  divide_if_mean(output, op, size_);
+}
+
+} // namespace ddp::backends::hierarchical

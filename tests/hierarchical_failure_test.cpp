@@ -1,0 +1,186 @@
+// What the hierarchical backend refuses, and what it says where a part fails.
+
+#include <tests/support/failures.h>
+#include <tests/support/hierarchical.h>
+#include <tests/support/ranks.h>
+
+#include <unistd.h>
+
+using ddp::ProcessGroup;
+using ddp::backends::hierarchical::Parts;
+using ddp::test::BackendPtr;
+using ddp::test::error_of;
+using ddp::test::hierarchical_backend;
+using ddp::test::Hosts;
+using ddp::test::ranks;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using Tensors = std::vector<torch::Tensor>;
+
+namespace {
+
+class DoneWork : public c10d::Work {
+ public:
+  DoneWork() {
+    finish();
+  }
+};
+
+/// A part that fails when `trouble` says why.
+class FakePart : public c10d::Backend {
+ public:
+  FakePart() : Backend(0, 2) {}
+
+  const std::string getBackendName() const override {
+    return "fake";
+  }
+  WorkPtr allreduce(Tensors&, const c10d::AllreduceOptions&) override {
+    TORCH_CHECK(trouble.empty(), trouble);
+    return c10::make_intrusive<DoneWork>();
+  }
+  WorkPtr broadcast(Tensors&, const c10d::BroadcastOptions&) override {
+    return c10::make_intrusive<DoneWork>();
+  }
+  WorkPtr send(Tensors&, int, int) override {
+    return c10::make_intrusive<DoneWork>();
+  }
+  bool supportsTensorAlloc(c10::DeviceIndex) override {
+    return true;
+  }
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override {
+    return torch::full({size}, 42, options);
+  }
+  void abort() override {
+    ++aborted;
+  }
+
+  std::string trouble;
+  std::atomic<int> aborted{0};
+};
+
+struct Fakes {
+  c10::intrusive_ptr<FakePart> local = c10::make_intrusive<FakePart>();
+  c10::intrusive_ptr<FakePart> between = c10::make_intrusive<FakePart>();
+  c10::intrusive_ptr<FakePart> direct = c10::make_intrusive<FakePart>();
+  BackendPtr backend = ddp::backends::hierarchical::create(
+      {"a", "a", "b", "b"},
+      0,
+      Parts{local, between, direct});
+};
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const c10::ValueError& error) {
+    return error.what_without_backtrace();
+  }
+  FAIL("nothing was refused");
+  return "";
+}
+
+} // namespace
+
+TEST_CASE("the first failure of a part is that of all later operations") {
+  Fakes fakes;
+  Tensors tensors{torch::ones({4})};
+  fakes.backend->allreduce(tensors, {})->wait();
+  fakes.between->trouble = "the cable is gone";
+  const auto work = fakes.backend->allreduce(tensors, {});
+  const auto text = error_of([&] { work->wait(); });
+  REQUIRE_THAT(
+      text,
+      ContainsSubstring("all_reduce (operation 2 of its group) over "
+                        "hierarchical on rank 0 failed between hosts (fake): "
+                        "the cable is gone"));
+  REQUIRE(work->isCompleted());
+  REQUIRE(work->getFuture()->hasError());
+  for (const auto& part : {fakes.local, fakes.between, fakes.direct}) {
+    REQUIRE(part->aborted == 1);
+  }
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { fakes.backend->barrier({}); },
+           [&] { fakes.backend->send(tensors, 1, 0); }}) {
+    REQUIRE_THAT(
+        error_of(call),
+        ContainsSubstring("failed before") &&
+            ContainsSubstring("the cable is gone"));
+  }
+}
+
+TEST_CASE("an abort is one of all parts") {
+  Fakes fakes;
+  Tensors tensors{torch::ones({4})};
+  fakes.backend->abort();
+  REQUIRE(fakes.local->aborted + fakes.between->aborted == 2);
+  REQUIRE_THAT(
+      error_of([&] { fakes.backend->allreduce(tensors, {}); }),
+      ContainsSubstring("was aborted"));
+}
+
+TEST_CASE("memory comes from the part within the host") {
+  Fakes fakes;
+  REQUIRE(fakes.backend->supportsTensorAlloc(0));
+  REQUIRE(torch::equal(
+      fakes.backend->allocateTensor(3, torch::kLong),
+      torch::tensor({42, 42, 42})));
+  const auto alone = ddp::backends::hierarchical::create(
+      {"a", "b"}, 0, Parts{nullptr, fakes.between, fakes.direct});
+  REQUIRE(!alone->supportsTensorAlloc(0));
+}
+
+TEST_CASE("arguments that do not fit are refused, and the group goes on") {
+  Fakes fakes;
+  const auto& backend = fakes.backend;
+  Tensors tensors{torch::ones({4})};
+  Tensors two(2, tensors[0]);
+  Tensors strided{torch::ones({4, 4}).t().slice(0, 0, 2)};
+  Tensors integers{torch::ones({4}, torch::kLong)};
+  c10d::AllreduceOptions mean;
+  mean.reduceOp = c10d::ReduceOp::AVG;
+  c10d::BroadcastOptions outside;
+  outside.rootRank = 4;
+  auto whole = torch::ones({15});
+  std::vector<Tensors> lists{two};
+  const std::vector<std::pair<std::string, std::function<void()>>> calls{
+      {"takes one tensor, got 2", [&] { backend->allreduce(two, {}); }},
+      {"without gaps", [&] { backend->allreduce(strided, {}); }},
+      {"not of Long", [&] { backend->allreduce(integers, mean); }},
+      {"the root is rank 4 of 4",
+       [&] { backend->broadcast(tensors, outside); }},
+      {"4 times 4 elements",
+       [&] { backend->_allgather_base(whole, tensors[0], {}); }},
+      {"one entry for each of 4 ranks, got 2",
+       [&] { backend->allgather(lists, tensors, {}); }}};
+  for (const auto& [text, call] : calls) {
+    REQUIRE_THAT(refusal(call), ContainsSubstring(text));
+  }
+  backend->allreduce(tensors, {})->wait();
+}
+
+TEST_CASE("where a rank is killed the others fail within the timeout") {
+  const Hosts hosts{"a", "a", "b", "b"};
+  ddp::test::RankOptions options;
+  options.expected_exit_codes = {0, 0, 0, 7};
+  ranks(
+      4,
+      [&] {
+        const auto group = ddp::init_process_group(ddp::test::kTimeout);
+        const auto backend = hierarchical_backend(
+            group, hosts, "short", std::chrono::seconds(4));
+        Tensors tensors{torch::ones({1000})};
+        backend->allreduce(tensors, {})->wait();
+        if (group.rank() == 3) {
+          _exit(7);
+        }
+        const auto start = ddp::test::Clock::now();
+        const auto text =
+            error_of([&] { backend->allreduce(tensors, {})->wait(); });
+        REQUIRE(ddp::test::seconds_since(start) < 8);
+        REQUIRE_THAT(
+            text,
+            ContainsSubstring(
+                group.rank() == 0 ? "between hosts (gloo)"
+                                  : "within the host (gloo)"));
+        ddp::test::meet_at_store(group, {"0", "1", "2"});
+      },
+      options);
+}

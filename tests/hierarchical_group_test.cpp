@@ -1,0 +1,136 @@
+// Groups over the hierarchical backend: shared memory within hosts, which are
+// made up here, and gloo between them.
+
+#include <tests/support/failures.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/detail/process_group_impl.h>
+#include <ddp/reducer.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <unistd.h>
+
+using ddp::ProcessGroup;
+using ddp::test::error_of;
+using ddp::test::ranks;
+using Hosts = std::vector<std::string>;
+
+namespace {
+
+/// A group of the same ranks that takes them to be on `hosts`.
+ProcessGroup spread_over(const ProcessGroup& world, const Hosts& hosts) {
+  auto& impl = ProcessGroup::Impl::of(world);
+  impl.hosts = hosts;
+  impl.backend = "hierarchical";
+  return world.duplicate();
+}
+
+double sum_of_ranks(const ProcessGroup& group, const ProcessGroup& world) {
+  auto tensor = torch::full({3}, static_cast<double>(world.rank()));
+  group.all_reduce(tensor);
+  return tensor[0].item<double>();
+}
+
+void check_group(const ProcessGroup& group) {
+  const auto size = group.size();
+  REQUIRE(group.backend() == "hierarchical");
+  auto sum = torch::full({1'500'000}, 1.0 + group.rank());
+  group.all_reduce(sum);
+  REQUIRE(torch::equal(sum, torch::full({1'500'000}, size * (size + 1) / 2.0)));
+  REQUIRE(group.broadcast(std::to_string(group.rank()), 1) == "1");
+  // Of lengths that differ.
+  const auto all = group.all_gather(torch::arange(group.rank()));
+  for (int64_t rank = 0; rank < size; ++rank) {
+    REQUIRE(torch::equal(all[rank], torch::arange(rank)));
+  }
+  group.barrier();
+}
+
+} // namespace
+
+TEST_CASE("a group over hosts and its duplicates communicate") {
+  for (const auto& hosts : std::vector<Hosts>{
+           {"a", "a", "b", "b"},
+           {"a", "b", "a", "b"},
+           {"a", "b", "c", "b", "a"}}) {
+    ranks(static_cast<int>(hosts.size()), [&](ProcessGroup world) {
+      const auto group = spread_over(world, hosts);
+      check_group(group);
+      check_group(group.duplicate());
+      REQUIRE(group.local_size() >= 1);
+    });
+  }
+}
+
+TEST_CASE("parts of a group over hosts get the backend for their hosts") {
+  const Hosts hosts{"a", "b", "a", "b"};
+  ranks(4, [&](ProcessGroup world) {
+    const auto group = spread_over(world, hosts);
+    const auto rank = world.rank();
+    const auto host = group.split(rank % 2);
+    REQUIRE(host.backend() == "shm");
+    REQUIRE(sum_of_ranks(host, world) == (rank % 2 ? 4 : 2));
+    const auto across = group.split(rank / 2);
+    REQUIRE(across.backend() == "gloo");
+    REQUIRE(sum_of_ranks(across, world) == (rank / 2 ? 5 : 1));
+    const auto three = group.split(rank == 1 ? -1 : 0, -rank);
+    REQUIRE(three.backend() == (rank == 1 ? "none" : "hierarchical"));
+    REQUIRE(sum_of_ranks(three, world) == (rank == 1 ? 1 : 5));
+    world.barrier(); // rank 0 serves the store of all parts
+  });
+}
+
+TEST_CASE("a Reducer averages over hosts, dense and sparse gradients") {
+  const Hosts hosts{"a", "a", "b"};
+  ranks(3, [&](ProcessGroup world) {
+    const auto group = spread_over(world, hosts);
+    torch::manual_seed(1);
+    torch::nn::Embedding embedding(
+        torch::nn::EmbeddingOptions(10, 4).sparse(true));
+    torch::nn::Linear linear(4, 3);
+    const ddp::Reducer reducer(linear, group);
+    const ddp::Reducer of_embedding(embedding, group);
+    for (int step = 0; step < 3; ++step) {
+      linear->zero_grad();
+      embedding->zero_grad();
+      const auto words = torch::tensor({group.rank(), int64_t(7)});
+      linear->forward(embedding->forward(words)).sum().backward();
+      const auto weights = linear->weight.detach().sum(0);
+      const auto grad = embedding->weight.grad().to_dense();
+      for (int64_t rank = 0; rank < 3; ++rank) {
+        REQUIRE(grad[rank].allclose(weights / 3));
+      }
+      REQUIRE(grad[7].allclose(weights));
+      REQUIRE(torch::equal(linear->bias.grad(), torch::full({3}, 2.0)));
+    }
+  });
+}
+
+TEST_CASE(
+    "where a rank of a group over hosts is killed, the others fail within "
+    "seconds") {
+  const Hosts hosts{"a", "a", "b", "b"};
+  for (const int victim : {3, 2}) { // the second leads its host
+    ddp::test::RankOptions options;
+    options.expected_exit_codes = {0, 0, 0, 0};
+    options.expected_exit_codes[victim] = 7;
+    ranks(
+        4,
+        [&] {
+          const auto world = ddp::init_process_group(ddp::test::kTimeout);
+          const auto group = spread_over(world, hosts);
+          group.barrier();
+          if (group.rank() == victim) {
+            _exit(7);
+          }
+          const auto start = ddp::test::Clock::now();
+          REQUIRE_THAT(
+              ddp::test::all_reduce_error(group),
+              ContainsSubstring("over hierarchical failed"));
+          REQUIRE(ddp::test::seconds_since(start) < 8);
+          ddp::test::meet_at_store(world, {"0", "1", victim == 3 ? "2" : "3"});
+        },
+        options);
+  }
+}

@@ -1,0 +1,361 @@
+// What the hierarchical backend computes, however the ranks lie on hosts.
+
+#include <tests/support/backend_values.h>
+#include <tests/support/hierarchical.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/backends/shm.h>
+
+using ddp::ProcessGroup;
+using ddp::test::all_reduced;
+using ddp::test::BackendPtr;
+using ddp::test::hierarchical_backend;
+using ddp::test::Hosts;
+using ddp::test::Kind;
+using ddp::test::ranks;
+using ddp::test::reduce_by;
+using ddp::test::reduced;
+using ddp::test::same;
+using ddp::test::Tensors;
+using ddp::test::values_of;
+using ddp::test::values_of_all;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+namespace {
+
+const std::vector<Hosts> kPlacements{
+    {"a", "a", "a"},
+    {"a", "b", "c"},
+    {"a", "a", "b"},
+    {"a", "a", "b", "b"},
+    {"a", "b", "a", "b"},
+    {"a", "b", "c", "b", "a"}};
+
+/// Runs `check` on the ranks of each placement, over gloo within hosts and, of
+/// the last two, over shared memory.
+template <typename Check>
+void everywhere(Check check) {
+  for (const auto local :
+       {ddp::backends::gloo::create, ddp::backends::shm::create}) {
+    const size_t first = local == ddp::backends::gloo::create ? 0 : 4;
+    for (size_t i = first; i < kPlacements.size(); ++i) {
+      const auto& hosts = kPlacements[i];
+      ranks(static_cast<int>(hosts.size()), [&](ProcessGroup group) {
+        check(
+            hierarchical_backend(
+                group, hosts, "parts", std::chrono::seconds(20), local),
+            group);
+      });
+    }
+  }
+}
+
+Tensors empty_like_all(const Tensors& all) {
+  Tensors tensors;
+  for (const auto& tensor : all) {
+    tensors.push_back(torch::empty_like(tensor));
+  }
+  return tensors;
+}
+
+void require_same(const Tensors& found, const Tensors& expected) {
+  REQUIRE(found.size() == expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    REQUIRE(same(found[i], expected[i]));
+  }
+}
+
+void check_all_reduce(
+    const BackendPtr& backend,
+    torch::ScalarType dtype,
+    int64_t count,
+    const std::vector<Kind>& kinds) {
+  const auto all = values_of_all(backend->getSize(), count, dtype);
+  for (const auto kind : kinds) {
+    INFO("dtype " << dtype << ", operation " << int(kind));
+    REQUIRE(same(
+        all_reduced(backend, dtype, count, kind),
+        reduced(all, kind).to(dtype)));
+  }
+}
+
+void check_operations(const BackendPtr& backend) {
+  const std::vector<Kind> arithmetic{
+      Kind::SUM, Kind::PRODUCT, Kind::MIN, Kind::MAX};
+  auto mean = arithmetic;
+  mean.push_back(Kind::AVG);
+  auto bitwise = arithmetic;
+  bitwise.insert(bitwise.end(), {Kind::BAND, Kind::BOR, Kind::BXOR});
+  for (const auto dtype :
+       {torch::kHalf, torch::kBFloat16, torch::kFloat, torch::kDouble}) {
+    check_all_reduce(backend, dtype, 1001, mean);
+  }
+  for (const auto dtype :
+       {torch::kUInt8, torch::kInt8, torch::kInt32, torch::kInt64}) {
+    check_all_reduce(backend, dtype, 1001, bitwise);
+  }
+  // Several chunks, of which the last is short; one element; none.
+  check_all_reduce(backend, torch::kFloat, 1'700'001, {Kind::SUM, Kind::AVG});
+  check_all_reduce(backend, torch::kFloat, 1, {Kind::SUM});
+  check_all_reduce(backend, torch::kFloat, 0, {Kind::SUM});
+}
+
+void check_layouts(const BackendPtr& backend) {
+  const auto all = values_of_all(backend->getSize(), 120);
+  const auto image = [](const torch::Tensor& values) {
+    return values.view({2, 3, 4, 5}).contiguous(at::MemoryFormat::ChannelsLast);
+  };
+  Tensors tensors{image(all[backend->getRank()]).requires_grad_()};
+  backend->allreduce(tensors, {})->wait();
+  REQUIRE(same(tensors[0], image(reduced(all, Kind::SUM))));
+  Tensors one{torch::full({}, 2.0)};
+  backend->allreduce(one, {})->wait();
+  REQUIRE(one[0].item<double>() == 2.0 * backend->getSize());
+}
+
+void check_reduce(const BackendPtr& backend) {
+  const auto all = values_of_all(backend->getSize(), 100);
+  const int rank = backend->getRank();
+  for (int root = 0; root < backend->getSize(); ++root) {
+    Tensors tensors{all[rank].clone()};
+    c10d::ReduceOptions options;
+    options.rootRank = root;
+    options.reduceOp = Kind::AVG;
+    backend->reduce(tensors, options)->wait();
+    REQUIRE(
+        same(tensors[0], rank == root ? reduced(all, Kind::AVG) : all[rank]));
+  }
+}
+
+void check_reduce_scatter(const BackendPtr& backend) {
+  const int64_t size = backend->getSize();
+  const int64_t rank = backend->getRank();
+  const auto all = values_of_all(size, 7 * size);
+  for (const auto kind : {Kind::SUM, Kind::AVG, Kind::MAX}) {
+    const auto expected = reduced(all, kind).view({size, 7})[rank];
+    c10d::ReduceScatterOptions options;
+    options.reduceOp = kind;
+    auto output = torch::empty({7});
+    auto input = all[rank].clone();
+    backend->_reduce_scatter_base(output, input, options)->wait();
+    REQUIRE(same(output, expected));
+    REQUIRE(same(input, all[rank]));
+    Tensors outputs{torch::empty({7})};
+    std::vector<Tensors> inputs{input.view({size, 7}).unbind()};
+    backend->reduce_scatter(outputs, inputs, options)->wait();
+    REQUIRE(same(outputs[0], expected));
+  }
+}
+
+void check_movement(const BackendPtr& backend, torch::ScalarType dtype) {
+  INFO("dtype " << dtype);
+  const auto all = values_of_all(backend->getSize(), 33, dtype);
+  const auto& own = all[backend->getRank()];
+  for (int root = 0; root < backend->getSize(); ++root) {
+    Tensors tensors{own.clone()};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    backend->broadcast(tensors, options)->wait();
+    REQUIRE(same(tensors[0], all[root]));
+  }
+  Tensors inputs{own.clone()};
+  std::vector<Tensors> outputs{empty_like_all(all)};
+  const auto work = backend->allgather(outputs, inputs, {});
+  work->wait();
+  require_same(outputs[0], all);
+  require_same(work->result(), all);
+  auto whole = torch::empty_like(torch::cat(all));
+  backend->_allgather_base(whole, inputs[0], {})->wait();
+  REQUIRE(same(whole, torch::cat(all)));
+  auto nothing = torch::empty({0}, dtype);
+  backend->_allgather_base(nothing, nothing, {})->wait();
+}
+
+/// Lists whose entries differ in length; rank 0 has nothing.
+void check_uneven(const BackendPtr& backend) {
+  const int64_t rank = backend->getRank();
+  const int64_t size = backend->getSize();
+  Tensors all;
+  for (int64_t other = 0; other < size; ++other) {
+    all.push_back(values_of(other, 5 * other));
+  }
+  Tensors inputs{all[rank].clone()};
+  std::vector<Tensors> outputs{empty_like_all(all)};
+  backend->allgather(outputs, inputs, {})->wait();
+  require_same(outputs[0], all);
+  backend->reduce_scatter(inputs, outputs, {})->wait();
+  REQUIRE(same(inputs[0], all[rank] * size));
+}
+
+/// Whose input is a part of the output, and the other way round.
+void check_in_place(const BackendPtr& backend) {
+  const int64_t rank = backend->getRank();
+  const int64_t size = backend->getSize();
+  auto whole = torch::zeros({9 * size});
+  auto own = whole.narrow(0, 9 * rank, 9).copy_(values_of(rank, 9));
+  backend->_allgather_base(whole, own, {})->wait();
+  const auto expected = torch::cat(values_of_all(size, 9));
+  REQUIRE(same(whole, expected));
+  backend->_reduce_scatter_base(own, whole, {})->wait();
+  REQUIRE(same(own, values_of(rank, 9) * size));
+}
+
+void check_with_root(const BackendPtr& backend) {
+  const auto all = values_of_all(backend->getSize(), 20);
+  const int rank = backend->getRank();
+  const bool is_root = rank == 1;
+  Tensors own{all[rank].clone()};
+  std::vector<Tensors> lists;
+  if (is_root) {
+    lists.push_back(empty_like_all(all));
+  }
+  c10d::GatherOptions gather;
+  gather.rootRank = 1;
+  backend->gather(lists, own, gather)->wait();
+  c10d::ScatterOptions scatter;
+  scatter.rootRank = 1;
+  own[0].zero_();
+  backend->scatter(own, lists, scatter)->wait();
+  REQUIRE(same(own[0], all[rank]));
+}
+
+void check_messages(const BackendPtr& backend) {
+  const int64_t size = backend->getSize();
+  const int64_t rank = backend->getRank();
+  std::vector<int64_t> equal;
+  auto input = torch::arange(size) + 10 * rank;
+  auto output = torch::empty_like(input);
+  backend->alltoall_base(output, input, equal, equal, {})->wait();
+  REQUIRE(same(output, 10 * torch::arange(size) + rank));
+  const auto next = static_cast<int>((rank + 1) % size);
+  const auto last = static_cast<int>((rank + size - 1) % size);
+  Tensors sent{values_of(rank, 9)};
+  Tensors received{torch::empty({9})};
+  const auto work = backend->send(sent, next, 3);
+  backend->recv(received, last, 3)->wait();
+  work->wait();
+  REQUIRE(same(received[0], values_of(last, 9)));
+}
+
+void check_sparse(const BackendPtr& backend) {
+  const auto rows = [](int64_t rank) {
+    return torch::sparse_coo_tensor(
+        torch::tensor({{rank, rank + 1}}),
+        values_of(rank, 6).view({2, 3}),
+        {10, 3});
+  };
+  auto expected = torch::zeros({10, 3});
+  for (int64_t rank = 0; rank < backend->getSize(); ++rank) {
+    expected += rows(rank).to_dense();
+  }
+  Tensors tensors{rows(backend->getRank())};
+  const auto work = backend->allreduce(tensors, {});
+  work->wait();
+  REQUIRE(torch::equal(work->result()[0].to_dense(), expected));
+}
+
+void check_bits(const BackendPtr& backend, const ProcessGroup& group) {
+  torch::manual_seed(group.rank());
+  const auto values = torch::randn({700'000});
+  const auto sum = [&] {
+    Tensors tensors{values.clone()};
+    backend->allreduce(tensors, {})->wait();
+    return tensors[0];
+  };
+  const auto first = sum();
+  // Reduced in place within the host, where it has several ranks.
+  Tensors shared{
+      backend->supportsTensorAlloc(0)
+          ? backend->allocateTensor(values.numel(), values.options())
+          : torch::empty_like(values)};
+  shared[0].copy_(values);
+  backend->allreduce(shared, {})->wait();
+  REQUIRE(same(shared[0], first));
+  for (const auto& other : group.all_gather(first)) {
+    REQUIRE(same(other, first));
+  }
+  REQUIRE(same(sum(), first));
+}
+
+} // namespace
+
+TEST_CASE("reductions give the same for each placement of ranks on hosts") {
+  everywhere([](const BackendPtr& backend, const ProcessGroup& group) {
+    REQUIRE(backend->getBackendName() == "hierarchical");
+    check_operations(backend);
+    check_layouts(backend);
+    check_reduce(backend);
+    check_reduce_scatter(backend);
+    check_sparse(backend);
+    check_bits(backend, group);
+  });
+}
+
+TEST_CASE("so do collectives that move data, in the order of the ranks") {
+  everywhere([](const BackendPtr& backend, const ProcessGroup& /*group*/) {
+    for (const auto dtype :
+         {torch::kFloat, torch::kInt16, torch::kBool, torch::kComplexDouble}) {
+      check_movement(backend, dtype);
+    }
+    check_uneven(backend);
+    check_in_place(backend);
+    check_with_root(backend);
+    check_messages(backend);
+  });
+}
+
+TEST_CASE(
+    "operations run in the order of the calls, and may be waited for in "
+    "any") {
+  const Hosts hosts{"a", "b", "a", "b"};
+  ranks(4, [&](ProcessGroup group) {
+    const auto backend = hierarchical_backend(group, hosts);
+    const auto rank = group.rank();
+    if (rank == 3) { // the others are ahead of it
+      group.store()->wait({"waited"});
+    }
+    auto sum = torch::ones({600'000});
+    Tensors tensors{sum};
+    std::vector<WorkPtr> works;
+    for (int i = 0; i < 5; ++i) {
+      works.push_back(backend->allreduce(tensors, {}));
+    }
+    Tensors whole{torch::full({3}, double(rank))};
+    works.push_back(backend->broadcast(whole, {}));
+    works.push_back(backend->barrier({}));
+    const auto future = works[5]->getFuture();
+    if (rank == 0) {
+      REQUIRE(!works[0]->isCompleted());
+      REQUIRE_THROWS(works[0]->wait(std::chrono::milliseconds(20)));
+      group.store()->set("waited", std::string("1"));
+    }
+    for (auto work = works.rbegin(); work != works.rend(); ++work) {
+      (*work)->wait();
+    }
+    REQUIRE(works[0]->isCompleted());
+    REQUIRE(works[0]->getSequencenumber() == 1);
+    REQUIRE(backend->getSequenceNumberForGroup() == 7);
+    REQUIRE(torch::equal(sum, torch::full({600'000}, 1024.0)));
+    REQUIRE(
+        torch::equal(future->value().toTensorList().get(0), torch::zeros({3})));
+  });
+}
+
+TEST_CASE("two backends do not wait for each other") {
+  const Hosts hosts{"a", "a", "b"};
+  ranks(3, [&](ProcessGroup group) {
+    const auto one = hierarchical_backend(group, hosts, "one");
+    const auto two = hierarchical_backend(group, {"a", "b", "b"}, "two");
+    auto values = values_of_all(3, 1000);
+    Tensors first{values[group.rank()].clone()};
+    Tensors second{values[group.rank()].clone()};
+    // Each rank begins with another.
+    const bool even = group.rank() % 2 == 0;
+    const auto a = (even ? one : two)->allreduce(even ? first : second, {});
+    const auto b = (even ? two : one)->allreduce(even ? second : first, {});
+    (even ? b : a)->wait();
+    REQUIRE(same(second[0], reduced(values, Kind::SUM)));
+    (even ? a : b)->wait();
+    REQUIRE(same(first[0], reduced(values, Kind::SUM)));
+  });
+}

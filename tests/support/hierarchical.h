@@ -1,0 +1,60 @@
+#pragma once
+
+#include <tests/support/catch.h>
+
+#include <ddp/backends/gloo.h>
+#include <ddp/backends/hierarchical.h>
+#include <ddp/backends/hierarchical/placement.h>
+#include <ddp/process_group.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <string>
+#include <vector>
+
+// For the tests of the hierarchical backend.
+
+namespace ddp::test {
+
+using Hosts = std::vector<std::string>;
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+/// How the ranks of a host communicate.
+using Local = BackendPtr (*)(const backends::BackendOptions&);
+
+/// A backend whose ranks take themselves to be on `hosts`, with gloo between
+/// them.
+inline BackendPtr hierarchical_backend(
+    const ProcessGroup& group,
+    const Hosts& hosts,
+    const std::string& name = "hierarchical",
+    std::chrono::milliseconds timeout = std::chrono::seconds(20),
+    Local local = backends::gloo::create) {
+  const backends::hierarchical::Placement placement(hosts);
+  const auto rank = static_cast<int>(group.rank());
+  const int host = placement.host[rank];
+  const int place = placement.place[rank];
+  const auto options = [&](const std::string& part, int its_rank, size_t size) {
+    backends::BackendOptions result;
+    result.store = c10::make_intrusive<c10d::PrefixStore>(
+        name + "/" + part, group.store());
+    result.rank = its_rank;
+    result.size = static_cast<int>(size);
+    result.timeout = timeout;
+    result.address = "127.0.0.1";
+    return result;
+  };
+  backends::hierarchical::Parts parts;
+  parts.direct = backends::gloo::create(options("direct", rank, hosts.size()));
+  const auto here = placement.ranks[host].size();
+  if (here > 1) {
+    parts.local = local(options("host_" + hosts[rank], place, here));
+  }
+  if (place == 0 && placement.hosts() > 1) {
+    parts.between = backends::gloo::create(
+        options("between", host, placement.ranks.size()));
+  }
+  return backends::hierarchical::create(hosts, rank, parts);
+}
+
+} // namespace ddp::test
