@@ -22,6 +22,9 @@ struct Bucket {
   detail::ArrivalStreams streams;
   /// How many gradients this backward still owes.
   size_t pending = 0;
+  /// How many of them autograd added up in the slice, so that nothing scaled
+  /// them.
+  size_t unscaled = 0;
   /// Left out of this backward, on all ranks.
   bool skipped = false;
   /// The reduction that is under way; null where there is none.

@@ -50,40 +50,48 @@ bool Reducer::Impl::Parameter::fits(const at::Tensor& now) const {
 
 /// Whether its gradient was added to since the last reduction. One that is kept
 /// is added to in place, which its version shows.
-bool Reducer::Impl::Parameter::has_grown() const {
-  const at::Tensor& grad = tensor.grad();
-  return grad.defined() && !(grad.is_same(view) && version_of(grad) == version);
+bool Reducer::Impl::Parameter::has_grown(const at::Tensor& gradient) const {
+  return gradient.defined() &&
+      !(gradient.is_same(view) && version_of(gradient) == version);
 }
 
 void Reducer::Impl::Parameter::remember_version() {
   version = view.defined() ? version_of(view) : -1;
 }
 
-bool Reducer::Impl::Parameter::lies_in_slice() const {
-  const at::Tensor& grad = tensor.grad();
-  return grad.defined() && view.defined() && grad.is_alias_of(view);
+bool Reducer::Impl::Parameter::lies_in_slice(const at::Tensor& gradient) const {
+  return gradient.is_same(view)
+      ? view.defined()
+      : gradient.defined() && view.defined() && gradient.is_alias_of(view);
 }
 
 /// Puts this rank's gradient of a parameter into its bucket.
-void Reducer::Impl::contribute(size_t index) {
+void Reducer::Impl::contribute(size_t index, at::Tensor& gradient) {
   auto& parameter = parameters_[index];
-  if (parameter.tensor.grad().defined()) {
-    check_gradient(parameter);
+  if (gradient.defined()) {
+    check_gradient(parameter, gradient);
   }
-  if (parameter.used && parameter.tensor.grad().defined()) {
-    copy_or_keep(parameter);
+  if (parameter.used && gradient.defined()) {
+    copy_or_keep(parameter, gradient);
   } else {
     contribute_before(parameter);
   }
   auto& bucket = buckets_[parameter.bucket];
-  bucket.streams.add(parameter.device);
+  if (!parameter.device.is_cpu()) {
+    bucket.streams.add(parameter.device);
+  }
+  --pending_;
+  if (trial_) {
+    trial_->ready(index);
+  }
   if (--bucket.pending == 0) {
     recorder_.ready(parameter.bucket);
   }
 }
 
-void Reducer::Impl::check_gradient(const Parameter& parameter) {
-  const auto& grad = parameter.tensor.grad();
+void Reducer::Impl::check_gradient(
+    const Parameter& parameter,
+    const at::Tensor& grad) {
   TORCH_CHECK(
       grad.is_sparse() == parameter.sparse,
       "the gradient of ",
@@ -105,38 +113,44 @@ void Reducer::Impl::check_gradient(const Parameter& parameter) {
       ", and its gradient ",
       describe(grad),
       ": move or convert the module before that");
-  check_.look_at(parameter.name, grad);
+  if (check_.is_on()) {
+    check_.look_at(parameter.name, grad);
+  }
 }
 
 /// Brings the gradient into its slice, unless it lies there or a GPU had better
 /// wait for the bucket's others.
-void Reducer::Impl::copy_or_keep(Parameter& parameter) {
-  if (parameter.lies_in_slice()) {
+void Reducer::Impl::copy_or_keep(Parameter& parameter, at::Tensor& gradient) {
+  if (parameter.lies_in_slice(gradient)) {
     parameter.share = Share::kUnscaled;
+    ++buckets_[parameter.bucket].unscaled;
     return;
   }
   if (!parameter.device.is_cpu()) {
     parameter.share = Share::kOutside;
     return;
   }
-  const auto values = values_of(parameter.tensor.grad());
   if (prescale_) {
-    detail::scaled_copy(parameter.view, values, factor_);
+    detail::scaled_copy(parameter.view, gradient, factor_);
   } else {
     const at::NoGradGuard no_grad;
-    parameter.view.copy_(values);
+    parameter.view.copy_(gradient);
   }
-  put_slice_in_place(parameter);
+  put_slice_in_place(parameter, gradient);
 }
 
-/// The slice has what the gradient had.
-void Reducer::Impl::put_slice_in_place(Parameter& parameter) {
-  at::Tensor& grad = parameter.tensor.mutable_grad();
+/// The slice has what the gradient had. That one's memory is free again, and
+/// warm, when autograd makes the next: a step asks the system for no fresh
+/// pages.
+void Reducer::Impl::put_slice_in_place(
+    Parameter& parameter,
+    at::Tensor& gradient) {
   parameter.share = Share::kScaled;
-  if (grad.requires_grad()) {
-    parameter.with_graph = grad;
+  if (gradient.requires_grad()) {
+    parameter.with_graph = gradient;
+    hands_out_ = true;
   } else {
-    grad = parameter.view;
+    gradient = parameter.view;
   }
 }
 
@@ -144,6 +158,9 @@ void Reducer::Impl::put_slice_in_place(Parameter& parameter) {
 /// once: on a GPU a kernel for each costs more than what it copies.
 void Reducer::Impl::bring_in(Bucket& bucket) {
   const auto device = bucket.content.buffer.device();
+  if (device.is_cpu()) {
+    return; // each is in already
+  }
   const bool crossed = bucket.streams.join(device);
   std::vector<at::Tensor> slices;
   std::vector<at::Tensor> gradients;
@@ -151,8 +168,9 @@ void Reducer::Impl::bring_in(Bucket& bucket) {
     auto& parameter = parameters_[index];
     if (parameter.share == Share::kOutside) {
       slices.push_back(parameter.view);
-      gradients.push_back(values_of(parameter.tensor.grad()));
-      put_slice_in_place(parameter);
+      at::Tensor& gradient = parameter.tensor.mutable_grad();
+      gradients.push_back(values_of(gradient));
+      put_slice_in_place(parameter, gradient);
     }
   }
   if (slices.empty()) {
@@ -176,11 +194,12 @@ void Reducer::Impl::contribute_before(Parameter& parameter) {
   const at::NoGradGuard no_grad;
   const auto& grad = parameter.tensor.grad();
   parameter.share = Share::kAbsent;
+  hands_out_ = true;
   if (!grad.defined()) {
     parameter.view.zero_();
     return;
   }
-  if (parameter.lies_in_slice()) {
+  if (parameter.lies_in_slice(grad)) {
     parameter.before = grad.clone();
     divide(parameter.view);
   } else {
@@ -219,7 +238,7 @@ void Reducer::Impl::launch(Bucket& bucket) {
 
 /// Scales gradients that lie in a bucket already.
 void Reducer::Impl::divide(at::Tensor& gradients) {
-  if (prescale_) {
+  if (prescale_ && group_.size() > 1) {
     options_.gradient_as_bucket_view() ? gradients.div_(group_.size())
                                        : gradients.mul_(factor_);
   }
@@ -227,19 +246,17 @@ void Reducer::Impl::divide(at::Tensor& gradients) {
 
 /// Scales what no hook has scaled: gradients that autograd added up in place.
 void Reducer::Impl::scale(Bucket& bucket) {
-  const auto unscaled = [this](size_t index) {
-    return parameters_[index].share == Share::kUnscaled;
-  };
   const auto& indices = bucket.indices;
-  if (std::all_of(indices.begin(), indices.end(), unscaled)) {
+  if (bucket.unscaled == indices.size()) {
     divide(bucket.content.buffer); // one pass for all
-    return;
-  }
-  for (const size_t index : indices) {
-    if (unscaled(index)) {
-      divide(parameters_[index].view);
+  } else if (bucket.unscaled > 0) {
+    for (const size_t index : indices) {
+      if (parameters_[index].share == Share::kUnscaled) {
+        divide(parameters_[index].view);
+      }
     }
   }
+  bucket.unscaled = 0;
 }
 
 /// Sparse gradients travel over the CPU's backend, gloo or mpi: NCCL does not
@@ -248,8 +265,9 @@ void Reducer::Impl::launch_sparse(Parameter& parameter) {
   const at::NoGradGuard no_grad;
   const auto& grad = parameter.tensor.grad();
   parameter.share = parameter.used ? Share::kScaled : Share::kAbsent;
+  hands_out_ = true;
   if (grad.defined()) {
-    check_gradient(parameter);
+    check_gradient(parameter, grad);
   }
   std::vector<at::Tensor> tensors{
       grad.defined() ? grad.detach().clone().div_(group_.size())

@@ -10,6 +10,7 @@
 #include <ddp/adam.h>
 #include <ddp/deterministic.h>
 #include <ddp/distributed_data_parallel.h>
+#include <ddp/fused_optimizers.h>
 #include <ddp/module_state.h>
 #include <ddp/parallel_forward.h>
 #include <ddp/process_group.h>

@@ -180,6 +180,9 @@ ProcessGroup ProcessGroup::from_c10d(
   impl->size = group->getSize();
   impl->device = device;
   impl->backend = group->getBackendName();
+  if (impl->backend == "custom") { // c10d's word for all that it does not know
+    impl->backend = group->getBackend(device.type())->getBackendName();
+  }
   impl->store = group->getStore();
   impl->hosts_store = impl->rank == 0; // as everywhere, most likely
   impl->group = group;

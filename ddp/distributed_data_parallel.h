@@ -69,6 +69,11 @@ class DistributedDataParallelImpl : public torch::nn::Module,
     return module_;
   }
 
+  /// See `Reducer::step_in_backward`.
+  void step_in_backward(torch::optim::Optimizer& optimizer) {
+    reducer_.step_in_backward(optimizer);
+  }
+
   /// See `Reducer::no_sync`. Must enclose the forward too, as in Python.
   [[nodiscard]] Reducer::NoSyncGuard no_sync() {
     return reducer_.no_sync();

@@ -3,13 +3,16 @@
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/current_stream.h>
 #include <ddp/detail/heartbeat.h>
+#include <ddp/detail/partial_step.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/optim/optimizer.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -89,12 +92,26 @@ void wait_on_host(const std::vector<Bucket>& buckets) {
 } // namespace
 
 void Reducer::Impl::finish() {
+  std::optional<detail::PartialStep> optimizer;
+  if (optimizer_) {
+    optimizer.emplace(*optimizer_);
+  }
+  // A bucket's parameters may be stepped before the others' gradients are known
+  // where nothing can be put back or refused.
+  const bool at_once = optimizer && absent_.empty() && !check_.is_on();
   for (auto& bucket : buckets_) {
     if (bucket.future) {
       wait_for(bucket);
     }
+    if (at_once) {
+      for (const size_t index : bucket.indices) {
+        hand_out(parameters_[index]);
+      }
+      optimizer->step(bucket.content.parameters);
+    }
   }
-  for (auto& parameter : parameters_) {
+  for (const size_t index : sparse_) {
+    const auto& parameter = parameters_[index];
     if (parameter.sparse_future) {
       detail::wait_for(group_, *parameter.sparse_future, kReduction);
       follow_default_stream(group_, parameter.device);
@@ -102,11 +119,22 @@ void Reducer::Impl::finish() {
   }
   check_.finish(group_);
   settle_absences();
-  for (auto& parameter : parameters_) {
-    hand_out(parameter);
+  if (hands_out_) {
+    for (auto& parameter : parameters_) {
+      hand_out(parameter);
+    }
   }
   buffer_broadcast_.finish();
+  if (optimizer) {
+    optimizer->step_rest();
+  }
   close();
+}
+
+/// In a group of one: the gradients are what they were.
+void Reducer::Impl::finish_alone() {
+  open_ = false;
+  optimizer_->step();
 }
 
 void Reducer::Impl::wait_for(Bucket& bucket) {
@@ -134,7 +162,8 @@ void Reducer::Impl::settle_absences() {
   const at::NoGradGuard no_grad;
   for (const size_t index : absences_.agreed()) {
     auto& parameter = parameters_[index];
-    if (parameter.before.defined() && parameter.lies_in_slice()) {
+    if (parameter.before.defined() &&
+        parameter.lies_in_slice(parameter.tensor.grad())) {
       parameter.view.copy_(parameter.before);
     }
     parameter.share = Share::kPending; // nothing to hand out
@@ -175,8 +204,12 @@ void Reducer::Impl::close() {
     bucket.skipped = false;
   }
   open_ = false;
+  hands_out_ = false;
   reduced_ = true;
   forward_pending_ = false;
+  if (trial_) {
+    advance_trial();
+  }
   if (step_ == rebuild_step_) {
     order_work_.wait();
     rebuild_buckets();

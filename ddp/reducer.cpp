@@ -33,6 +33,8 @@ std::string describe(const ReducerOptions& options) {
       cap(options.bucket_cap_mb()),
       ", first_bucket_cap_mb ",
       cap(options.first_bucket_cap_mb()),
+      ", bucket_layout ",
+      static_cast<int>(options.bucket_layout()),
       ", bucket_cap_mb_list ",
       options.bucket_cap_mb_list(),
       ", broadcast_buffers ",
@@ -217,6 +219,10 @@ bool Reducer::synchronizes() const {
 
 void Reducer::finish_backward() {
   impl().finish_backward();
+}
+
+void Reducer::step_in_backward(torch::optim::Optimizer& optimizer) {
+  impl().step_in_backward(optimizer);
 }
 
 void Reducer::anchor(const detail::OutputAnchors& outputs) {

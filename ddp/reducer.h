@@ -20,6 +20,9 @@ class Module;
 namespace torch::jit {
 struct Module;
 }
+namespace torch::optim {
+class Optimizer;
+}
 
 namespace ddp {
 
@@ -140,6 +143,19 @@ class Reducer {
   /// never. Does nothing where the step has been reduced, or under `no_sync`.
   /// Collective otherwise.
   void finish_backward();
+
+  /// From now on each backward that reduces ends with the optimizer's step, so
+  /// leave out `optimizer.step()`. A bucket's parameters are stepped as soon as
+  /// it is reduced, while later buckets are under way and its gradients are
+  /// still in the caches; `FusedSGD` and its kin make one pass of it. The
+  /// values are the same bits as those of a step after backward. The optimizer
+  /// stays what it was for schedulers and checkpoints, must live as long as
+  /// this Reducer, and must treat each parameter by itself: `LBFGS` is refused.
+  /// Not to be had: clipping by the norm of all gradients, and a second
+  /// backward over the same graph, whose parameters are new. Also works in a
+  /// group of one. Source: the meaning is that of PyTorch's
+  /// torch/distributed/optim/apply_optimizer_in_backward.py.
+  void step_in_backward(torch::optim::Optimizer& optimizer);
 
   /// The parameters of each bucket, by index among all that are managed, in the
   /// order of reduction.

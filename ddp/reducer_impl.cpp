@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/optim/lbfgs.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
@@ -62,13 +63,14 @@ Reducer::Impl::Impl(
     unmanaged_.emplace(state.parameters, known);
   }
   if (!group_.c10d()) {
-    return;
+    return; // without hooks, unless it steps an optimizer
   }
   // Division by a reciprocal, as in torch.distributed: it rounds differently
   // from a true division.
   factor_ = at::native::wrapped_scalar_tensor(
       at::Scalar(1.0 / static_cast<double>(group_.size())));
   manage(trainable);
+  start_trial();
   attach();
 }
 
@@ -91,6 +93,10 @@ std::vector<size_t> Reducer::Impl::add_parameters(
     parameter.dtype = parameter.tensor.scalar_type();
     parameter.device = parameter.tensor.device();
     parameter.sparse = state.sparse[i];
+    has_threads_ = has_threads_ || !parameter.device.is_cpu();
+    if (parameter.sparse) {
+      sparse_.push_back(i);
+    }
     if (parameter.tensor.requires_grad()) {
       trainable.push_back(i);
     }
@@ -101,6 +107,17 @@ std::vector<size_t> Reducer::Impl::add_parameters(
       "the Reducer after the parameters, do not freeze all of them, and keep "
       "modules in torch::nn::ModuleList, not in a plain std::vector");
   return trainable;
+}
+
+void Reducer::Impl::step_in_backward(torch::optim::Optimizer& optimizer) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  TORCH_CHECK_VALUE(
+      !dynamic_cast<torch::optim::LBFGS*>(&optimizer),
+      "step_in_backward: LBFGS looks at all parameters at once");
+  if (!group_.c10d() && !optimizer_) {
+    attach();
+  }
+  optimizer_ = &optimizer;
 }
 
 /// Frozen parameters get a hook too: they may be thawed.
@@ -161,7 +178,7 @@ void Reducer::Impl::install(const std::vector<BucketIndices>& indices) {
     for (size_t k = 0; k < bucket.indices.size(); ++k) {
       auto& parameter = parameters_[bucket.indices[k]];
       const auto& view = bucket.content.gradients[k];
-      if (parameter.lies_in_slice()) {
+      if (parameter.lies_in_slice(parameter.tensor.grad())) {
         view.copy_(parameter.tensor.grad());
         parameter.tensor.mutable_grad() = view;
       }
@@ -190,6 +207,9 @@ void Reducer::Impl::end_no_sync() {
 /// Remembers what is unfrozen now and may be frozen when gradients are averaged
 /// next: all ranks then take it in, also those that had no gradient for it.
 void Reducer::Impl::find_thawed() {
+  if (managed_ == parameters_.size()) {
+    return;
+  }
   for (auto& parameter : parameters_) {
     if (!parameter.managed && parameter.tensor.requires_grad()) {
       parameter.thawed = true;
@@ -199,6 +219,9 @@ void Reducer::Impl::find_thawed() {
 
 /// Takes in parameters that were frozen at construction and are not any more.
 void Reducer::Impl::adopt_thawed() {
+  if (managed_ == parameters_.size()) {
+    return;
+  }
   find_thawed();
   std::vector<size_t> thawed;
   std::string names;
@@ -220,6 +243,9 @@ void Reducer::Impl::adopt_thawed() {
       "the parameters that were unfrozen since the last backward");
   manage(thawed);
   recorder_.extend(buckets_);
+  if (trial_) {
+    end_trial(); // with the buckets of the moment
+  }
 }
 
 /// Averages these parameters from now on.
@@ -227,6 +253,8 @@ void Reducer::Impl::manage(const std::vector<size_t>& indices) {
   std::vector<size_t> dense;
   for (const size_t index : indices) {
     parameters_[index].managed = true;
+    ++managed_;
+    ++pending_;
     if (!parameters_[index].sparse) {
       dense.push_back(index);
     }

@@ -29,6 +29,21 @@ enum class BufferSync {
 /// What to do about a finding.
 enum class Reaction { kIgnore, kWarn, kError };
 
+/// How gradients are shared out to buckets.
+enum class BucketLayout {
+  /// As Python does: by size, over rank 0's order of gradients.
+  kPython,
+  /// By measurement, on the CPU (elsewhere as `kPython`): from the times at
+  /// which gradients come and what reductions take, both measured, follow those
+  /// buckets whose last reduction ends first; as a rule the last one is small.
+  /// They are tried for a few backwards, and kept where backward was not slower
+  /// on any rank; settled after 16 backwards at most. Sums may differ from
+  /// Python's in the last bits, and from one run to the next, since times do;
+  /// `Reducer::state_dict` has the layout. Source: the model is that of Shi,
+  /// Chu and Li, MG-WFBP, https://arxiv.org/abs/1811.11141.
+  kMeasured,
+};
+
 /// Options of `Reducer` and `DistributedDataParallel`. Those that Python's
 /// DistributedDataParallel has bear its names and defaults. All ranks must pass
 /// the same; construction compares what matters, but for `init_sync` and
@@ -46,6 +61,10 @@ struct ReducerOptions {
   /// Unless empty it replaces the two above, and holds in the first backward
   /// too.
   TORCH_ARG(std::vector<double>, bucket_cap_mb_list);
+
+  /// How buckets are cut after the first backwards. The sizes above say where
+  /// `kMeasured` starts from.
+  TORCH_ARG(BucketLayout, bucket_layout) = BucketLayout::kPython;
 
   /// Whether every rank gets rank 0's buffers (the running statistics of
   /// batch-norm): the wrapper before forwards, an attached Reducer at the end

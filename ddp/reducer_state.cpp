@@ -16,6 +16,9 @@ struct LayoutState {
   bool rebuilt = false;
   /// After how many more reductions; 0 where that was not going to be.
   int64_t rebuild_in = 0;
+  /// Whether they have been measured, and are cut from that (else as Python's).
+  bool measured = false;
+  std::vector<size_t> counts;
 };
 
 namespace {
@@ -28,6 +31,7 @@ constexpr const char* kParameters = "parameters";
 constexpr const char* kOrders = "orders";
 constexpr const char* kRebuilt = "rebuilt";
 constexpr const char* kRebuildIn = "rebuild_in";
+constexpr const char* kCounts = "counts"; // only where measured
 
 constexpr const char* kLoad = "Reducer::load_state_dict: ";
 
@@ -120,6 +124,17 @@ LayoutState parse(const IValue& state, size_t count) {
   check_form(rebuilt.isBool() && rebuild_in.isInt() && rebuild_in.toInt() >= 0);
   result.rebuilt = rebuilt.toBool();
   result.rebuild_in = rebuild_in.toInt();
+  result.measured = state.toGenericDict().contains(kCounts);
+  if (result.measured) {
+    size_t left = result.orders.empty() ? 0 : result.orders.front().size();
+    for (const auto integer : to_integers(entry(state, kCounts))) {
+      const auto number = static_cast<size_t>(integer);
+      check_form(number > 0 && number <= left);
+      result.counts.push_back(number);
+      left -= number;
+    }
+    check_form(result.counts.empty() || left == 0);
+  }
   return result;
 }
 
@@ -140,6 +155,10 @@ IValue Reducer::Impl::state_dict() {
   dict.insert(kOrders, orders);
   dict.insert(kRebuilt, rebuilds_after(options_) && !rebuild_step_);
   dict.insert(kRebuildIn, rebuild_step_ ? *rebuild_step_ - step_ : 0);
+  const bool settled = trial_wanted() && !trial_;
+  if (settled) {
+    dict.insert(kCounts, to_list(counts_));
+  }
   return dict;
 }
 
@@ -174,6 +193,13 @@ void Reducer::Impl::lay_out(const LayoutState& state) {
     rebuild_step_ = step_ + left;
   }
   ready_order_.clear();
+  trial_.reset();
+  counts_.clear();
+  if (!state.measured) {
+    start_trial();
+  } else if (trial_wanted()) {
+    counts_ = state.counts;
+  }
   if (state.orders.empty()) {
     return; // a group of one's, which has no buckets
   }
@@ -183,21 +209,25 @@ void Reducer::Impl::lay_out(const LayoutState& state) {
   }
   buckets_.clear();
   for (auto& parameter : parameters_) {
-    if (!parameter.sparse) {
+    if (!parameter.sparse && parameter.managed) {
       parameter.managed = false; // taken in at the next backward
       parameter.bucket = kNoBucket;
+      --managed_;
     }
   }
   for (auto& order : orders_) {
-    const bool rebuilt = state.rebuilt && rebuilds_in && &order == &orders_[0];
-    if (!rebuilt) {
+    const bool first = &order == &orders_[0];
+    if (first && !counts_.empty()) {
+      install(split(order, counts_));
+    } else if (first && state.rebuilt && rebuilds_in) {
+      install(rebuilt_buckets(tensors(), order, options_));
+    } else {
       std::sort(order.begin(), order.end());
+      install(initial_buckets(tensors(), order, options_));
     }
-    install(
-        rebuilt ? rebuilt_buckets(tensors(), order, options_)
-                : initial_buckets(tensors(), order, options_));
     for (const size_t index : order) {
       parameters_[index].managed = true;
+      ++managed_;
     }
   }
 }

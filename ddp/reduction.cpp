@@ -37,7 +37,9 @@ void Reducer::Impl::guarded(Function&& function) {
 /// The others wait for a reduction that will not come.
 void Reducer::Impl::fail(const std::string& reason) {
   failure_ = reason;
-  detail::report_failure(group_, reason);
+  if (group_.c10d()) {
+    detail::report_failure(group_, reason);
+  }
 }
 
 void Reducer::Impl::check_usable() {
@@ -52,11 +54,14 @@ void Reducer::Impl::check_usable() {
       failure_);
 }
 
-void Reducer::Impl::on_gradient(size_t index) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+void Reducer::Impl::on_gradient(size_t index, at::Tensor& gradient) {
+  std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+  if (has_threads_) {
+    lock.lock();
+  }
   auto& parameter = parameters_[index];
   // Not where what came is undefined.
-  parameter.used = parameter.used || parameter.has_grown();
+  parameter.used = parameter.used || parameter.has_grown(gradient);
   if (idle()) {
     if (!communicates()) {
       accumulate();
@@ -64,7 +69,7 @@ void Reducer::Impl::on_gradient(size_t index) {
     }
     open();
   }
-  guarded([&] { arrive(index); });
+  guarded([&] { arrive(index, gradient); });
 }
 
 void Reducer::Impl::anchor(const detail::OutputAnchors& outputs) {
@@ -90,8 +95,9 @@ void Reducer::Impl::anchor(const detail::OutputAnchors& outputs) {
 /// Whether a backward is reduced that reaches a parameter and has not come
 /// through an anchor: a gradient penalty's, which differentiates a gradient.
 bool Reducer::Impl::communicates() const {
-  return decision == SyncDecision::kInForward ? forward_pending_
-                                              : synchronizes();
+  return decision == SyncDecision::kInForward && group_.c10d()
+      ? forward_pending_
+      : synchronizes();
 }
 
 /// A gradient of a backward that communicates nothing.
@@ -109,6 +115,13 @@ bool Reducer::Impl::idle() const {
 
 /// Starts a reduction, inside a backward.
 void Reducer::Impl::open() {
+  if (!group_.c10d()) { // here for the optimizer's step alone
+    abandoned_ = false;
+    failure_.clear();
+    open_ = true;
+    at_end_of_backward(&Impl::finish_alone);
+    return;
+  }
   check_usable();
   guarded([&] {
     begin();
@@ -130,8 +143,10 @@ void Reducer::Impl::at_end_of_backward(void (Impl::*member)()) {
       [weak] { // maybe under the lock
         if (const auto self = weak.lock()) {
           self->abandoned_ = true;
-          detail::report_failure(
-              self->group_, "an exception ended its backward");
+          if (self->group_.c10d()) {
+            detail::report_failure(
+                self->group_, "an exception ended its backward");
+          }
         }
       });
 }
@@ -148,6 +163,7 @@ void Reducer::Impl::begin() {
       ProcessGroup::Impl::of(group_), "the reduction of gradients");
   open_ = true;
   next_ = 0;
+  pending_ = managed_;
   ++step_;
   // A backward that is older than one that was reduced contains it: the engine
   // nests so deeply that it changed threads (see EndOfBackward).
@@ -155,6 +171,9 @@ void Reducer::Impl::begin() {
   deeply_nested_ = deeply_nested_ || (task >= 0 && task < newest_task_);
   check_capture();
   recorder_.begin(step_, buckets_);
+  if (trial_) {
+    trial_->begin();
+  }
 }
 
 /// A CUDA graph replays the GPU's part of a step without this code: nothing in
@@ -178,9 +197,9 @@ void Reducer::Impl::check_capture() {
       first - 1,
       " or more without capturing before");
   TORCH_CHECK(
-      !check_.is_on(),
-      "capturing a CUDA graph: check_finite and check_divergence_every need "
-      "the host in each step; leave them off");
+      !check_.is_on() && !optimizer_,
+      "capturing a CUDA graph: check_finite, check_divergence_every and "
+      "step_in_backward need the host in each step; leave them off");
   TORCH_CHECK(
       std::none_of(
           parameters_.begin(),
@@ -224,7 +243,7 @@ void Reducer::Impl::inspect_graph() {
   }
 }
 
-void Reducer::Impl::arrive(size_t index) {
+void Reducer::Impl::arrive(size_t index, at::Tensor& gradient) {
   auto& parameter = parameters_[index];
   ++parameter.arrivals;
   parameter.task = torch::autograd::get_current_graph_task_id();
@@ -250,8 +269,10 @@ void Reducer::Impl::arrive(size_t index) {
       "step; "
       "without it, only one that the first backward reached so may come again");
   if (parameter.arrivals == parameter.expected_arrivals && parameter.used) {
-    contribute(index);
-    launch_complete();
+    contribute(index, gradient);
+    if (buckets_[parameter.bucket].pending == 0) {
+      launch_complete();
+    }
   }
 }
 
@@ -259,6 +280,9 @@ void Reducer::Impl::arrive(size_t index) {
 /// another step, unless the user says that they do not.
 void Reducer::Impl::find_nested() {
   const int outermost = torch::autograd::get_current_graph_task_id();
+  if (newest_task_ <= outermost) {
+    return;
+  }
   for (auto& parameter : parameters_) {
     parameter.nested = parameter.nested ||
         (parameter.arrivals > 0 && parameter.task > outermost &&
@@ -267,6 +291,9 @@ void Reducer::Impl::find_nested() {
 }
 
 void Reducer::Impl::find_absent() {
+  if (pending_ == 0) {
+    return;
+  }
   for (size_t i = 0; i < parameters_.size(); ++i) {
     auto& parameter = parameters_[i];
     // It may have come while gradients accumulated, and been dropped.
@@ -315,17 +342,17 @@ void Reducer::Impl::contribute_rest() {
   if (!absent_.empty()) {
     absences_.announce(step_, absent_);
   }
-  for (size_t i = 0; i < parameters_.size(); ++i) {
+  for (size_t i = 0; i < parameters_.size() && pending_ > 0; ++i) {
     const auto& parameter = parameters_[i];
     if (parameter.bucket != kNoBucket && parameter.share == Share::kPending &&
         !buckets_[parameter.bucket].skipped) {
-      contribute(i);
+      contribute(i, parameter.tensor.mutable_grad());
     }
   }
   launch_complete();
-  for (auto& parameter : parameters_) {
-    if (parameter.managed && parameter.sparse) {
-      launch_sparse(parameter);
+  for (const size_t index : sparse_) {
+    if (parameters_[index].managed) {
+      launch_sparse(parameters_[index]);
     }
   }
   if (step_ == rebuild_step_) {

@@ -16,7 +16,8 @@ struct GradientHook : autograd::PostAccumulateGradHook {
     if (earlier) {
       (*earlier)(tensor);
     }
-    listener->on_gradient(index);
+    listener->on_gradient(
+        index, autograd::impl::get_autograd_meta(tensor)->grad_);
   }
 
   GradientListener* listener = nullptr;

@@ -11,10 +11,10 @@ class GradientListener {
  public:
   virtual ~GradientListener() = default;
 
-  /// Called by autograd, when the gradient of parameter `index` has got this
-  /// backward's share, which may be undefined; with activation checkpointing
-  /// several times in one backward.
-  virtual void on_gradient(size_t index) = 0;
+  /// Called by autograd, when the `gradient` of parameter `index` has got this
+  /// backward's share, and may still be undefined; with activation
+  /// checkpointing several times in one backward.
+  virtual void on_gradient(size_t index, at::Tensor& gradient) = 0;
 };
 
 /// Calls `listener` for each gradient that `parameter` accumulates. The hook

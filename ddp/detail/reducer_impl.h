@@ -4,6 +4,7 @@
 #include <ddp/detail/absences.h>
 #include <ddp/detail/async_broadcast.h>
 #include <ddp/detail/gradient_hook.h>
+#include <ddp/detail/layout_trial.h>
 #include <ddp/detail/managed_state.h>
 #include <ddp/detail/recorder.h>
 #include <ddp/detail/step_check.h>
@@ -31,10 +32,11 @@ struct LayoutState;
 
 /// The machine behind `Reducer`: reducer_impl.cpp has what lasts (parameters,
 /// hooks, buckets), reduction.cpp what happens in a backward, contribution.cpp
-/// what this rank puts into it, outcome.cpp what it gets out, reducer_state.cpp
-/// what another run goes on with.
-struct Reducer::Impl : detail::GradientListener,
-                       std::enable_shared_from_this<Impl> {
+/// what this rank puts into it, outcome.cpp what it gets out,
+/// reducer_layout.cpp how buckets are cut from measured times,
+/// reducer_state.cpp what another run goes on with.
+struct Reducer::Impl final : detail::GradientListener,
+                             std::enable_shared_from_this<Impl> {
   Impl(
       detail::ManagedState state,
       ProcessGroup group,
@@ -45,7 +47,7 @@ struct Reducer::Impl : detail::GradientListener,
   /// Removes the hooks.
   void detach();
 
-  void on_gradient(size_t index) override;
+  void on_gradient(size_t index, at::Tensor& gradient) override;
 
   /// Lets backwards that come through `outputs` communicate.
   void anchor(const detail::OutputAnchors& outputs);
@@ -55,13 +57,15 @@ struct Reducer::Impl : detail::GradientListener,
   /// Tells the other ranks if an exception is on its way through this one.
   void report_unwinding();
 
+  void step_in_backward(torch::optim::Optimizer& optimizer);
+
   std::vector<BucketIndices> bucket_indices() const;
 
   c10::IValue state_dict();
   void load_state_dict(const c10::IValue& state);
 
   Timeline timeline() const {
-    return recorder_.timeline();
+    return options_.record() ? recorder_.timeline() : Timeline();
   }
 
   void begin_no_sync();
@@ -87,14 +91,18 @@ struct Reducer::Impl : detail::GradientListener,
   struct Parameter {
     /// Whether `now`, the tensor or its gradient, is as it was at construction.
     bool fits(const at::Tensor& now) const;
-    bool has_grown() const;
+    bool has_grown(const at::Tensor& gradient) const;
     void remember_version();
     /// Whether the gradient is the slice.
-    bool lies_in_slice() const;
+    bool lies_in_slice(const at::Tensor& gradient) const;
 
+    // What a hook reads and writes, side by side.
     at::Tensor tensor;
-    std::string name;
-    std::vector<int64_t> sizes;
+    /// Its bucket and its slice of it; none for sparse gradients.
+    size_t bucket = kNoBucket;
+    at::Tensor view;
+    /// The slice's version after the last reduction.
+    int64_t version = -1;
     at::ScalarType dtype = at::kFloat;
     c10::Device device{c10::kCPU};
     bool sparse = false;
@@ -102,19 +110,14 @@ struct Reducer::Impl : detail::GradientListener,
     bool managed = false;
     /// Whether it has been seen unfrozen since.
     bool thawed = false;
-    /// Its bucket and its slice of it; none for sparse gradients.
-    size_t bucket = kNoBucket;
-    at::Tensor view;
-    /// How often its gradient comes in a backward (more than once with
-    /// activation checkpointing).
-    /// 0 until it came once.
-    int expected_arrivals = 0;
     /// Whether it came in a backward inside another.
     bool nested = false;
-    /// The slice's version after the last reduction.
-    int64_t version = -1;
-    /// Whether it got a gradient since then.
+    /// Whether it got a gradient since the last reduction.
     bool used = false;
+    /// How often its gradient comes in a backward (more than once with
+    /// activation checkpointing). 0 until it came once.
+    int expected_arrivals = 0;
+    std::vector<int64_t> sizes;
 
     // In this backward:
     int arrivals = 0;
@@ -127,6 +130,8 @@ struct Reducer::Impl : detail::GradientListener,
     at::Tensor before;
     /// A sparse gradient under way.
     c10::intrusive_ptr<c10::ivalue::Future> sparse_future;
+
+    std::string name;
   };
 
   // What lasts
@@ -140,6 +145,19 @@ struct Reducer::Impl : detail::GradientListener,
   void agree_on_order();
   void rebuild_buckets();
   void lay_out(const LayoutState& state);
+
+  // Measured buckets
+  std::vector<BucketIndices> split(
+      const std::vector<size_t>& order,
+      const std::vector<size_t>& counts) const;
+  void advance_trial();
+  void try_measured_layout();
+  void agree_on_cut();
+  int64_t bytes() const;
+  void judge_layout();
+  bool trial_wanted() const;
+  void start_trial();
+  void end_trial();
 
   // A backward
   template <typename Function>
@@ -156,13 +174,13 @@ struct Reducer::Impl : detail::GradientListener,
   void check_capture();
   void check_captured_absences() const;
   void inspect_graph();
-  void arrive(size_t index);
-  void contribute(size_t index);
-  void copy_or_keep(Parameter& parameter);
-  void put_slice_in_place(Parameter& parameter);
+  void arrive(size_t index, at::Tensor& gradient);
+  void contribute(size_t index, at::Tensor& gradient);
+  void copy_or_keep(Parameter& parameter, at::Tensor& gradient);
+  void put_slice_in_place(Parameter& parameter, at::Tensor& gradient);
   void bring_in(Bucket& bucket);
   void contribute_before(Parameter& parameter);
-  void check_gradient(const Parameter& parameter);
+  void check_gradient(const Parameter& parameter, const at::Tensor& gradient);
   void launch_complete();
   void launch(Bucket& bucket);
   void divide(at::Tensor& gradients);
@@ -173,6 +191,7 @@ struct Reducer::Impl : detail::GradientListener,
   void find_absent();
   void contribute_rest();
   void finish();
+  void finish_alone();
   void wait_for(Bucket& bucket);
   void settle_absences();
   void hand_out(Parameter& parameter);
@@ -181,7 +200,13 @@ struct Reducer::Impl : detail::GradientListener,
   const int exceptions_at_construction_ = std::uncaught_exceptions();
   int64_t no_sync_depth_ = 0;
   std::mutex mutex_; // GPUs have a backward thread each
+  /// Whether there is one: the CPU's is the caller's, or waited for by it.
+  bool has_threads_ = false;
   std::vector<Parameter> parameters_;
+  /// Those with sparse gradients.
+  std::vector<size_t> sparse_;
+  /// How many are managed.
+  size_t managed_ = 0;
   std::vector<Bucket> buckets_;
   ProcessGroup group_;
   /// The same on all ranks, and no other Reducer's of this process.
@@ -219,6 +244,10 @@ struct Reducer::Impl : detail::GradientListener,
   std::atomic<bool> abandoned_{false};
   /// The next bucket to launch.
   size_t next_ = 0;
+  /// How many managed gradients are not in a bucket yet.
+  size_t pending_ = 0;
+  /// Whether some gradient has to be made of its slice at the end.
+  bool hands_out_ = false;
   /// The order in which gradients came, for rebuilding the buckets.
   std::vector<size_t> ready_order_;
   at::Tensor order_;
@@ -237,6 +266,15 @@ struct Reducer::Impl : detail::GradientListener,
   bool finishes_ = false;
   detail::StepCheck check_;
   detail::Recorder recorder_;
+  /// While buckets are measured.
+  std::optional<detail::LayoutTrial> trial_;
+  /// Of the first order: how many neighbours share a bucket, where measured.
+  std::vector<size_t> counts_;
+  /// What the trial goes back to where it does not pay.
+  std::vector<size_t> former_order_;
+  std::vector<BucketIndices> former_buckets_;
+  /// Steps at the end of backward.
+  torch::optim::Optimizer* optimizer_ = nullptr;
 };
 
 } // namespace ddp

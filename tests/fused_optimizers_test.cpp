@@ -1,0 +1,203 @@
+#include <tests/support/catch.h>
+#include <tests/support/process.h>
+#include <tests/support/temporary_folder.h>
+
+#include <checkpoint/optimizer_state.h>
+#include <checkpoint/torch_file.h>
+#include <ddp/fused_optimizers.h>
+
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+
+using torch::optim::AdamOptions;
+using torch::optim::AdamWOptions;
+using torch::optim::Optimizer;
+using torch::optim::SGDOptions;
+
+namespace {
+
+using Parameters = std::vector<at::Tensor>;
+using Make = std::function<std::unique_ptr<Optimizer>(Parameters)>;
+
+template <typename O, typename Options>
+Make maker(Options options) {
+  return [options](Parameters parameters) {
+    return std::make_unique<O>(std::move(parameters), options);
+  };
+}
+
+struct Kind {
+  std::string python; ///< the call of Python's constructor, after parameters
+  Make fused;
+  Make plain;
+};
+
+template <typename Fused, typename Plain, typename Options>
+Kind kind(const std::string& python, const Options& options) {
+  return {python, maker<Fused>(options), maker<Plain>(options)};
+}
+
+std::vector<Kind> kinds() {
+  using namespace torch::optim;
+  return {
+      kind<ddp::FusedSGD, SGD>("SGD(p, lr=0.1, fused=True)", SGDOptions(0.1)),
+      kind<ddp::FusedSGD, SGD>(
+          "SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, fused=True)",
+          SGDOptions(0.1).momentum(0.9).weight_decay(0.01)),
+      kind<ddp::FusedSGD, SGD>(
+          "SGD(p, lr=0.1, momentum=0.9, dampening=0.3, fused=True)",
+          SGDOptions(0.1).momentum(0.9).dampening(0.3)),
+      kind<ddp::FusedSGD, SGD>(
+          "SGD(p, lr=0.1, momentum=0.9, nesterov=True, fused=True)",
+          SGDOptions(0.1).momentum(0.9).nesterov(true)),
+      kind<ddp::FusedAdam, Adam>(
+          "Adam(p, lr=0.01, fused=True)", AdamOptions(0.01)),
+      kind<ddp::FusedAdam, Adam>(
+          "Adam(p, lr=0.01, weight_decay=0.1, amsgrad=True, fused=True)",
+          AdamOptions(0.01).weight_decay(0.1).amsgrad(true)),
+      kind<ddp::FusedAdamW, AdamW>(
+          "AdamW(p, lr=0.01, weight_decay=0.1, fused=True)",
+          AdamWOptions(0.01).weight_decay(0.1)),
+  };
+}
+
+Parameters make_parameters() {
+  torch::manual_seed(1);
+  Parameters parameters;
+  for (const auto dtype : {torch::kFloat, torch::kDouble}) {
+    for (const auto& shape :
+         std::vector<std::vector<int64_t>>{{37, 5}, {}, {1031}}) {
+      parameters.push_back(torch::randn(shape, dtype).requires_grad_());
+    }
+  }
+  return parameters;
+}
+
+at::Tensor gradient_for(const at::Tensor& parameter, int64_t step) {
+  torch::manual_seed(100 + step);
+  return torch::randn(parameter.sizes(), parameter.scalar_type());
+}
+
+/// `late` comes a step later than the others.
+void train(
+    Optimizer& optimizer,
+    Parameters& parameters,
+    int first,
+    int last,
+    size_t late = 2) {
+  for (int step = first; step < last; ++step) {
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      auto& gradient = parameters[i].mutable_grad();
+      gradient.reset();
+      if (i != late || step != 0) {
+        gradient = gradient_for(parameters[i], step);
+      }
+    }
+    optimizer.step();
+  }
+}
+
+Parameters trained(const Make& make, int steps, size_t late = 2) {
+  auto parameters = make_parameters();
+  train(*make(parameters), parameters, 0, steps, late);
+  return parameters;
+}
+
+constexpr int kSteps = 6;
+
+} // namespace
+
+TEST_CASE("fused optimizers compute what LibTorch's do") {
+  for (const auto& kind : kinds()) {
+    INFO(kind.python);
+    const auto fused = trained(kind.fused, kSteps);
+    const auto plain = trained(kind.plain, kSteps);
+    for (size_t i = 0; i < fused.size(); ++i) {
+      CHECK(torch::allclose(fused[i], plain[i], 1e-5, 1e-6));
+      CHECK(!fused[i].equal(make_parameters()[i]));
+    }
+  }
+}
+
+TEST_CASE("fused optimizers go on from a state, to the last bit") {
+  for (const auto& kind : kinds()) {
+    INFO(kind.python);
+    auto parameters = make_parameters();
+    auto optimizer = kind.fused(parameters);
+    train(*optimizer, parameters, 0, 2);
+    const auto resumed = kind.fused(parameters);
+    ddp::load_optimizer_state(
+        *resumed, ddp::optimizer_state(*optimizer).deepcopy());
+    train(*resumed, parameters, 2, kSteps);
+    const auto whole = trained(kind.fused, kSteps);
+    for (size_t i = 0; i < whole.size(); ++i) {
+      CHECK(parameters[i].equal(whole[i]));
+    }
+  }
+}
+
+TEST_CASE("fused optimizers compute what Python's do, to the last bit") {
+  const char* python = std::getenv("DDP_PYTHON");
+  if (python == nullptr) {
+    std::cout << "[skipped] DDP_PYTHON names no Python that has torch\n";
+    return;
+  }
+  const ddp::test::TemporaryFolder folder;
+  std::vector<std::pair<std::string, at::Tensor>> start;
+  const auto parameters = make_parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    start.emplace_back("p" + std::to_string(i), parameters[i].detach());
+    for (int step = 0; step < kSteps; ++step) {
+      start.emplace_back(
+          "g" + std::to_string(i) + "_" + std::to_string(step),
+          gradient_for(parameters[i], step));
+    }
+  }
+  c10::impl::GenericDict dict(c10::StringType::get(), c10::TensorType::get());
+  for (const auto& [name, tensor] : start) {
+    dict.insert(name, tensor);
+  }
+  ddp::write_torch_file(folder / "start.pt", dict);
+  const std::string script =
+      "import sys, torch\n"
+      "folder = sys.argv[1]\n"
+      "start = torch.load(folder + '/start.pt')\n"
+      "for number, call in enumerate(sys.argv[2:]):\n"
+      "    p = [start[f'p{i}'].clone().requires_grad_() for i in range(6)]\n"
+      "    optimizer = eval('torch.optim.' + call)\n"
+      "    for step in range(6):\n"
+      "        for i in range(6):\n"
+      "            p[i].grad = start[f'g{i}_{step}'].clone()\n"
+      "        optimizer.step()\n"
+      "    torch.save({f'p{i}': p[i].detach() for i in range(6)},\n"
+      "               f'{folder}/{number}.pt')\n";
+  std::vector<std::string> command{python, "-c", script, folder.path()};
+  for (const auto& kind : kinds()) {
+    command.push_back(kind.python);
+  }
+  const auto outcome =
+      ddp::test::run(ddp::test::Command{command, {}}, std::chrono::seconds(90));
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  for (size_t number = 0; number < kinds().size(); ++number) {
+    INFO(kinds()[number].python);
+    constexpr size_t kNone = 6; // Python's refuse ones that come later
+    const auto ours = trained(kinds()[number].fused, kSteps, kNone);
+    const auto theirs =
+        ddp::read_torch_file(folder / (std::to_string(number) + ".pt"))
+            .toGenericDict();
+    for (size_t i = 0; i < ours.size(); ++i) {
+      CHECK(ours[i].equal(theirs.at("p" + std::to_string(i)).toTensor()));
+    }
+  }
+}
+
+TEST_CASE("fused optimizers refuse what their kernels cannot walk") {
+  auto weight = torch::ones({4, 2}).requires_grad_();
+  ddp::FusedSGD optimizer({weight}, SGDOptions(0.1));
+  weight.mutable_grad() = torch::ones({4, 2}).to_sparse();
+  CHECK_THROWS_WITH(optimizer.step(), ContainsSubstring("sparse"));
+  weight.mutable_grad() = torch::ones({2, 4}).t();
+  CHECK_THROWS_WITH(optimizer.step(), ContainsSubstring("strides"));
+}

@@ -1,0 +1,145 @@
+// Where gradients lie, and what a step asks the allocator for.
+#include <tests/support/catch.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/reducer.h>
+
+#include <sys/resource.h>
+
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::test::average;
+using ddp::test::batch;
+using ddp::test::ranks;
+using ddp::test::UnevenNet;
+
+namespace {
+
+std::vector<const void*> memory_of_gradients(const torch::nn::Module& net) {
+  std::vector<const void*> memory;
+  for (const auto& parameter : net.parameters()) {
+    memory.push_back(parameter.grad().const_data_ptr());
+  }
+  return memory;
+}
+
+int64_t page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+} // namespace
+
+TEST_CASE("gradients lie where they lay, also where zero_grad drops them") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<UnevenNet>();
+    Reducer reducer(net, group);
+    UnevenNet local;
+    ddp::test::copy_parameters(*net, local);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    std::vector<const void*> memory;
+    for (int64_t step = 0; step < 6; ++step) {
+      const auto input = batch(group, step, 7);
+      optimizer.zero_grad();
+      ddp::test::reset_gradients(local);
+      net->forward(input).pow(2).mean().backward();
+      local.forward(input).pow(2).mean().backward();
+      const auto expected = average(group, local);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        REQUIRE(torch::allclose(net->parameters()[i].grad(), expected[i]));
+      }
+      if (step == 1) { // the buckets were rebuilt after the first
+        memory = memory_of_gradients(*net);
+      }
+      REQUIRE((step < 1 || memory_of_gradients(*net) == memory));
+    }
+  });
+}
+
+TEST_CASE("a user's hooks see this rank's gradient, before it is averaged") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<UnevenNet>();
+    Reducer reducer(net, group);
+    UnevenNet local;
+    ddp::test::copy_parameters(*net, local);
+    std::vector<torch::Tensor> seen(net->parameters().size());
+    for (size_t i = 0; i < seen.size(); ++i) {
+      net->parameters()[i].register_hook(
+          [&seen, i](const torch::Tensor& gradient) { seen[i] = gradient; });
+    }
+    for (int64_t step = 0; step < 4; ++step) {
+      const auto input = batch(group, step, 7);
+      ddp::test::reset_gradients(*net);
+      ddp::test::reset_gradients(local);
+      net->forward(input).pow(2).mean().backward();
+      local.forward(input).pow(2).mean().backward();
+      for (size_t i = 0; i < seen.size(); ++i) {
+        REQUIRE(seen[i].equal(local.parameters()[i].grad()));
+        // It is kept: the slice is other memory.
+        REQUIRE(!seen[i].is_alias_of(net->parameters()[i].grad()));
+      }
+    }
+  });
+}
+
+TEST_CASE("a large gradient is scaled as a small one, to the last bit") {
+  // Sizes at which the way of copying changes, and offsets that are not
+  // aligned.
+  ranks(3, [](ProcessGroup group) {
+    for (const auto dtype : {torch::kFloat, torch::kDouble, torch::kHalf}) {
+      std::vector<at::Tensor> parameters;
+      for (const int64_t size : {3, 32769, 1, 1048579, 2097153}) {
+        parameters.push_back(
+            torch::zeros({size}, torch::dtype(dtype).requires_grad(true)));
+      }
+      Reducer reducer(parameters, group);
+      const auto factor = 1.0 / static_cast<double>(group.size());
+      for (int64_t step = 0; step < 3; ++step) {
+        torch::manual_seed(step);
+        for (auto& parameter : parameters) {
+          parameter.mutable_grad().reset();
+        }
+        std::vector<at::Tensor> weights;
+        auto loss = torch::zeros({}, dtype);
+        for (const auto& parameter : parameters) {
+          weights.push_back(torch::randn(parameter.sizes()).to(dtype));
+          // Of the ranks one has a gradient that is not zero: no sum rounds.
+          const bool mine = step % group.size() == group.rank();
+          loss = loss + (parameter * weights.back() * mine).sum();
+        }
+        loss.backward();
+        for (size_t i = 0; i < parameters.size(); ++i) {
+          REQUIRE(parameters[i].grad().equal(weights[i] * factor));
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("a step asks the system for no fresh pages") {
+  ranks(1, [] {
+    const auto group = ddp::init_process_group(
+        ddp::ProcessGroupOptions().backend("gloo").rank(0).world_size(1));
+    torch::nn::Sequential net;
+    for (int i = 0; i < 4; ++i) {
+      net->push_back(torch::nn::Linear(1280, 1280)); // 6.6 MB
+    }
+    Reducer reducer(net, group);
+    torch::optim::SGD optimizer(net->parameters(), 0.01);
+    const auto input = torch::randn({4, 1280});
+    const auto train = [&](int steps) {
+      for (int step = 0; step < steps; ++step) {
+        optimizer.zero_grad();
+        net->forward(input).pow(2).mean().backward();
+        optimizer.step();
+      }
+    };
+    train(5);
+    const auto before = page_faults();
+    train(10);
+    // A step's gradients are 6400 pages. One of them may come and go.
+    REQUIRE((page_faults() - before) / 10 < 6400 / 2);
+  });
+}

@@ -1,0 +1,259 @@
+#include <tests/support/catch.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+
+#include <checkpoint/training_state.h>
+#include <ddp/adam.h>
+#include <ddp/distributed_data_parallel.h>
+#include <ddp/fused_optimizers.h>
+#include <ddp/reducer.h>
+
+#include <functional>
+
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::ReducerOptions;
+using ddp::test::batch;
+using ddp::test::BranchNet;
+using ddp::test::ranks;
+using ddp::test::UnevenNet;
+using torch::optim::AdamOptions;
+using torch::optim::AdamWOptions;
+using torch::optim::Optimizer;
+using torch::optim::SGDOptions;
+
+namespace {
+
+using Make =
+    std::function<std::unique_ptr<Optimizer>(const torch::nn::Module&)>;
+
+/// Each parameter group has options of its own.
+template <typename O, typename Options>
+Make maker(Options options) {
+  return [options](const torch::nn::Module& net) {
+    std::vector<torch::optim::OptimizerParamGroup> groups;
+    double rate = 0.01;
+    for (const auto& parameter : net.parameters()) {
+      auto own = std::make_unique<Options>(options);
+      own->lr(rate *= 1.1);
+      groups.emplace_back(std::vector<at::Tensor>{parameter}, std::move(own));
+    }
+    return std::make_unique<O>(groups, options);
+  };
+}
+
+std::vector<Make> makers() {
+  return {
+      maker<torch::optim::SGD>(
+          SGDOptions(0.1).momentum(0.9).weight_decay(0.01).nesterov(true)),
+      maker<torch::optim::AdamW>(AdamWOptions(0.01)),
+      maker<ddp::Adam>(AdamOptions(0.01)),
+      maker<ddp::FusedSGD>(SGDOptions(0.1).momentum(0.9)),
+      maker<ddp::FusedAdam>(AdamOptions(0.01)),
+      maker<ddp::FusedAdamW>(AdamWOptions(0.01)),
+  };
+}
+
+template <typename Net>
+struct Run {
+  Run(const ProcessGroup& group,
+      const Make& make,
+      bool in_backward,
+      const ReducerOptions& options = {})
+      : steps_itself(!in_backward),
+        reducer(net, group, ReducerOptions(options).share_communicator(true)),
+        optimizer(make(*net)) {
+    if (in_backward) {
+      reducer.step_in_backward(*optimizer);
+    }
+  }
+
+  template <typename... Inputs>
+  void train(const Inputs&... inputs) {
+    optimizer->zero_grad();
+    net->forward(inputs...).pow(2).mean().backward();
+    step();
+  }
+
+  void step() {
+    if (steps_itself) {
+      optimizer->step();
+    }
+  }
+
+  bool has_bits_of(const Run& other) const {
+    const auto own = net->parameters();
+    const auto others = other.net->parameters();
+    return std::equal(
+        own.begin(), own.end(), others.begin(), [](auto& x, auto& y) {
+          return x.equal(y);
+        });
+  }
+
+  const bool steps_itself;
+  std::shared_ptr<Net> net = [] {
+    torch::manual_seed(3);
+    return std::make_shared<Net>();
+  }();
+  Reducer reducer;
+  std::unique_ptr<Optimizer> optimizer;
+};
+
+} // namespace
+
+TEST_CASE("a step in backward has the bits of one after it") {
+  for (const int size : {3, 4}) {
+    ranks(size, [](ProcessGroup group) {
+      for (const auto& make : makers()) {
+        for (const auto& options :
+             {ReducerOptions().bucket_cap_mb(0.1),
+              ReducerOptions().bucket_cap_mb(0.1).check_finite(true)}) {
+          Run<UnevenNet> inside(group, make, true, options);
+          Run<UnevenNet> after(group, make, false, options);
+          for (int64_t step = 0; step < 4; ++step) {
+            inside.train(batch(group, step, 7));
+            after.train(batch(group, step, 7));
+            REQUIRE(inside.has_bits_of(after));
+          }
+          REQUIRE(inside.reducer.buckets().size() > 1);
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("a step in backward where ranks use different parameters") {
+  ranks(3, [](ProcessGroup group) {
+    for (const auto& make : makers()) {
+      Run<BranchNet> inside(group, make, true);
+      Run<BranchNet> after(group, make, false);
+      for (int64_t step = 0; step < 6; ++step) {
+        const bool left = step < 3 ? group.rank() == 0 : step % 2 == 0;
+        inside.train(batch(group, step, 4), left);
+        after.train(batch(group, step, 4), left);
+        REQUIRE(inside.has_bits_of(after));
+      }
+    }
+  });
+}
+
+TEST_CASE("under no_sync nothing is stepped") {
+  ranks(3, [](ProcessGroup group) {
+    const auto make = makers().front();
+    Run<UnevenNet> inside(group, make, true);
+    Run<UnevenNet> after(group, make, false);
+    for (int64_t step = 0; step < 3; ++step) {
+      for (auto* run : {&inside, &after}) {
+        run->optimizer->zero_grad();
+        const auto before = run->net->last->weight.detach().clone();
+        {
+          const auto guard = run->reducer.no_sync();
+          run->net->forward(batch(group, step, 7)).pow(2).mean().backward();
+        }
+        REQUIRE(run->net->last->weight.equal(before));
+        run->net->forward(batch(group, step + 9, 7)).pow(2).mean().backward();
+        run->step();
+      }
+      REQUIRE(inside.has_bits_of(after));
+    }
+  });
+}
+
+TEST_CASE("a training that steps in backward resumes from its state") {
+  ranks(3, [](ProcessGroup group) {
+    for (const auto& make : makers()) {
+      Run<UnevenNet> whole(group, make, true);
+      Run<UnevenNet> resumed(group, make, true);
+      ddp::TrainingState from;
+      ddp::TrainingState to;
+      from.add("net", whole.net).add("optimizer", *whole.optimizer);
+      from.add("reducer", whole.reducer);
+      to.add("net", resumed.net).add("optimizer", *resumed.optimizer);
+      to.add("reducer", resumed.reducer);
+      whole.train(batch(group, 0, 7));
+      whole.train(batch(group, 1, 7));
+      to.load_state_dict(from.state_dict(group).deepcopy(), group);
+      for (int64_t step = 2; step < 5; ++step) {
+        whole.train(batch(group, step, 7));
+        resumed.train(batch(group, step, 7));
+        REQUIRE(whole.has_bits_of(resumed));
+      }
+    }
+  });
+}
+
+TEST_CASE("a group of one steps in backward too") {
+  const ProcessGroup alone;
+  for (const auto& make : makers()) {
+    Run<UnevenNet> inside(alone, make, true);
+    Run<UnevenNet> after(alone, make, false);
+    ddp::DistributedDataParallel<UnevenNet> wrapped(
+        std::make_shared<UnevenNet>(), alone);
+    ddp::test::copy_parameters(*inside.net, *wrapped);
+    const auto wrapped_optimizer = make(*wrapped);
+    wrapped->step_in_backward(*wrapped_optimizer);
+    for (int64_t step = 0; step < 3; ++step) {
+      const auto input = batch(alone, step, 7);
+      inside.train(input);
+      after.train(input);
+      CHECK(inside.has_bits_of(after));
+      wrapped_optimizer->zero_grad();
+      wrapped->forward(input).pow(2).mean().backward();
+      CHECK(wrapped->parameters()[2].equal(inside.net->parameters()[2]));
+    }
+    const auto before = inside.net->last->weight.detach().clone();
+    {
+      const auto guard = inside.reducer.no_sync();
+      inside.net->forward(batch(alone, 9, 7)).pow(2).mean().backward();
+    }
+    CHECK(inside.net->last->weight.equal(before));
+  }
+}
+
+TEST_CASE("alone, a backward that throws is forgotten") {
+  const ProcessGroup alone;
+  Run<UnevenNet> inside(alone, makers().front(), true);
+  const auto before = inside.net->last->weight.detach().clone();
+  auto loss = inside.net->forward(batch(alone, 0, 7)).pow(2).mean();
+  bool throws = true;
+  inside.net->first->weight.register_hook(
+      [&throws](const at::Tensor& gradient) -> at::Tensor {
+        TORCH_CHECK(!throws, "on purpose");
+        return gradient;
+      });
+  CHECK_THROWS_WITH(loss.backward(), ContainsSubstring("on purpose"));
+  CHECK(inside.net->last->weight.equal(before));
+  throws = false;
+  inside.train(batch(alone, 0, 7));
+  CHECK(!inside.net->last->weight.equal(before));
+}
+
+TEST_CASE("the wrapper steps in backward") {
+  ranks(3, [](ProcessGroup group) {
+    for (const auto& make : makers()) {
+      Run<UnevenNet> after(group, make, false);
+      ddp::DistributedDataParallel<UnevenNet> wrapped(
+          std::make_shared<UnevenNet>(), group);
+      ddp::test::copy_parameters(*after.net, *wrapped);
+      const auto optimizer = make(*wrapped);
+      wrapped->step_in_backward(*optimizer);
+      for (int64_t step = 0; step < 3; ++step) {
+        after.train(batch(group, step, 7));
+        optimizer->zero_grad();
+        wrapped->forward(batch(group, step, 7)).pow(2).mean().backward();
+        for (size_t i = 0; i < wrapped->parameters().size(); ++i) {
+          REQUIRE(wrapped->parameters()[i].equal(after.net->parameters()[i]));
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("an optimizer that looks at all parameters at once is refused") {
+  const ProcessGroup alone;
+  auto net = std::make_shared<UnevenNet>();
+  Reducer reducer(net, alone);
+  torch::optim::LBFGS optimizer(net->parameters());
+  CHECK_THROWS_WITH(
+      reducer.step_in_backward(optimizer), ContainsSubstring("LBFGS"));
+}
