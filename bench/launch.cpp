@@ -4,7 +4,8 @@
 // the launcher's end; its CPU time (with that of the ranks, which do nothing);
 // then, while ranks wait, the memory and wake-ups of its processes, ddprun's
 // store helper apart. torchrun (the one beside $DDP_PYTHON) runs 3 rounds at
-// most. Run: ddp_bench_launch [rounds] [--json FILE]
+// most. Run: ddp_bench_launch [rounds] [--starts-of RANKS] [--json FILE], the
+// former for this number of ranks alone, and without the waiting.
 
 #include <algorithm>
 #include <chrono>
@@ -30,7 +31,6 @@
 
 namespace {
 
-constexpr int kRankCounts[] = {1, 2, 8};
 constexpr int kIdleSeconds = 3;
 constexpr int kPatienceSeconds = 60;
 
@@ -289,11 +289,19 @@ void write_json(const std::vector<Case>& cases, const std::string& path) {
   }
 }
 
-void run(int rounds, const std::string& json) {
+struct Options {
+  int rounds = 10;
+  std::vector<int> rank_counts = {1, 2, 8};
+  bool idle = true;
+  std::string json;
+};
+
+void run(const Options& options) {
+  const int rounds = options.rounds;
   Pipes pipes;
   const auto launchers = find_launchers(rounds, pipes.folder());
   std::vector<Case> cases;
-  for (const int ranks : kRankCounts) {
+  for (const int ranks : options.rank_counts) {
     for (const Launcher& launcher : launchers) {
       cases.push_back({ranks, &launcher, {}});
     }
@@ -305,29 +313,34 @@ void run(int rounds, const std::string& json) {
       }
     }
   }
-  for (Case& c : cases) {
-    measure_idle(c, pipes);
+  if (options.idle) {
+    for (Case& c : cases) {
+      measure_idle(c, pipes);
+    }
+    print(cases);
   }
-  print(cases);
-  if (!json.empty()) {
-    write_json(cases, json);
+  if (!options.json.empty()) {
+    write_json(cases, options.json);
   }
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
-  int rounds = 10;
-  std::string json;
+  Options options;
   for (int i = 1; i < argc; ++i) {
-    if (std::string(argv[i]) == "--json" && i + 1 < argc) {
-      json = argv[++i];
+    const std::string argument = argv[i];
+    if (argument == "--json" && i + 1 < argc) {
+      options.json = argv[++i];
+    } else if (argument == "--starts-of" && i + 1 < argc) {
+      options.rank_counts = {std::atoi(argv[++i])};
+      options.idle = false;
     } else {
-      rounds = std::max(1, std::atoi(argv[i]));
+      options.rounds = std::max(1, std::atoi(argv[i]));
     }
   }
   try {
-    run(rounds, json);
+    run(options);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "ddp_bench_launch: %s\n", error.what());
     return 1;

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace bench {
+
+using Arguments = std::vector<std::string>;
+
+/// Training steps of ddp against others: step SECONDS NAME...
+void measure_steps(const Arguments& arguments);
+
+/// All-reduces alone: all_reduce SECONDS BACKEND...
+void measure_all_reduce(const Arguments& arguments);
+
+/// Checkpoints of 105 MB: checkpoint SECONDS FOLDER
+void measure_checkpoints(const Arguments& arguments);
+
+/// The draw of an epoch's indices: sampler SAMPLES ROUNDS
+void measure_sampler(const Arguments& arguments);
+
+/// The memory of a rank that trains big100: memory local|BACKEND|c10d
+void measure_memory(const Arguments& arguments);
+
+} // namespace bench

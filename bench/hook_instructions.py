@@ -1,0 +1,70 @@
+"""Counts the instructions that a Reducer's hooks cost, per parameter and step.
+
+hook_instructions.py [PROGRAM]: runs ddp_bench_instructions, steps of mlp200
+with and without a Reducer, under callgrind, and takes the difference: a figure
+that no noise touches. What other threads do does not count. Exits with 1 where
+it is more than 5 % above EXPECTED, and with 77 (skipped) without valgrind.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+# To be lowered where the hooks become cheaper. Of GCC 12, -O3, LibTorch 2.11.
+EXPECTED = 4060
+SLACK = 0.05
+PARAMETERS = 400
+
+
+def counts(program, folder):
+    """Of each step that it runs, in its main thread."""
+    command = [
+        *("valgrind", "--tool=callgrind", "--instr-atstart=no"),
+        *("--separate-threads=yes", f"--callgrind-out-file={folder}/out"),
+        program,
+    ]
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        # The same kernels on every machine, which callgrind knows.
+        "ATEN_CPU_CAPABILITY": "default",
+        # Freed memory stays: giving it back now and then is not the hooks'.
+        "MALLOC_TRIM_THRESHOLD_": "1000000000",
+        "MALLOC_MMAP_THRESHOLD_": "1000000000",
+    }
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        sys.exit(f"exit code {done.returncode}:\n{done.stdout}{done.stderr}")
+    files = sorted(
+        pathlib.Path(folder).glob("out.*-01"),
+        key=lambda file: int(file.suffix[1 : -len("-01")]),
+    )
+    texts = (file.read_text() for file in files)
+    return [int(re.search(r"^totals: (\d+)", t, re.M)[1]) for t in texts]
+
+
+def main():
+    if len(sys.argv) < 2 or not shutil.which("valgrind"):
+        print("skipped: valgrind was missing when this was built, or is now")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as folder:
+        calls = counts(sys.argv[1], folder)
+    local, reducer = calls[0::2], calls[1::2]
+    print(f"a step: {local} instructions, with a Reducer {reducer}")
+    more = statistics.median(reducer) - statistics.median(local)
+    figure = more / PARAMETERS
+    print(f"{figure:.0f} instructions per parameter, expected {EXPECTED}")
+    if figure > EXPECTED * (1 + SLACK):
+        sys.exit("the hooks have become more expensive")
+    if figure < EXPECTED * (1 - SLACK):
+        print("they have become cheaper: lower EXPECTED")
+
+
+main()

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace bench {
+
+/// A net, and a batch of this rank's own for it. python_peer.py has the same.
+struct Net {
+  std::shared_ptr<torch::nn::Module> module;
+  std::function<torch::Tensor(const torch::Tensor&)> forward;
+  torch::Tensor input;
+};
+
+/// "mlp200": 200 small layers, 3 MB of gradients in 400 parameters.
+/// "mlp200_unused": of which a forward leaves out every tenth layer.
+/// "big100": 4 large layers, 105 MB of gradients.
+/// "resnet18": a ResNet for images of 32x32, 45 MB of gradients.
+/// Throws `c10::ValueError` for another name.
+Net make_net(const std::string& name);
+
+} // namespace bench

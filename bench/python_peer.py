@@ -1,0 +1,151 @@
+"""What the benchmarks compare with: Python's torch, one process for each rank.
+
+Reads a command from each line of standard input, and answers with the seconds
+that it took:
+    net NAME MICRO_BATCHES  wraps a net of nets.cpp in DistributedDataParallel
+    step                    trains it for a step, as Trainer (trainer.h) does
+    drop                    frees it
+    save PATH, load PATH    torch.save until it is on the disk, torch.load
+"""
+
+import contextlib
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Mlp(nn.Module):
+    def __init__(self, count, width, skip=0):
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.Linear(width, width) for _ in range(count)
+        )
+        self.skip = skip
+
+    def forward(self, x):
+        for i, layer in enumerate(self.layers):
+            if not self.skip or i % self.skip:
+                x = torch.relu(layer(x))
+        return x
+
+
+def convolution(inputs, outputs, size, stride):
+    return nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False)
+
+
+class Block(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = convolution(inputs, outputs, 3, stride)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = convolution(outputs, outputs, 3, 1)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.downsample = None
+        if stride != 1:
+            self.downsample = nn.Sequential(
+                convolution(inputs, outputs, 1, stride),
+                nn.BatchNorm2d(outputs),
+            )
+
+    def forward(self, images):
+        x = self.bn1(self.conv1(images)).relu_()
+        x = self.bn2(self.conv2(x))
+        x += self.downsample(images) if self.downsample else images
+        return x.relu_()
+
+
+def resnet18():
+    layers = [convolution(3, 64, 3, 1), nn.BatchNorm2d(64), nn.ReLU(True)]
+    width = 64
+    for planes in (64, 128, 256, 512):
+        layers += [
+            Block(width, planes, planes // width),
+            Block(planes, planes, 1),
+        ]
+        width = planes
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)
+    )
+
+
+NETS = {
+    "mlp200": (lambda: Mlp(200, 64), (32, 64)),
+    "mlp200_unused": (lambda: Mlp(200, 64, 10), (32, 64)),
+    "big100": (lambda: Mlp(4, 2560), (16, 2560)),
+    "resnet18": (resnet18, (4, 3, 32, 32)),
+}
+
+
+def join_peers():
+    """On the store that ddprun serves, which C++'s ranks use as well."""
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if size == 1:
+        store = dist.HashStore()
+    else:
+        store = dist.TCPStore(
+            os.environ["MASTER_ADDR"],
+            int(os.environ["MASTER_PORT"]),
+            is_master=False,
+        )
+    dist.init_process_group(
+        "gloo",
+        store=dist.PrefixStore("python_peer", store),
+        rank=rank,
+        world_size=size,
+    )
+
+
+class Peer:
+    def net(self, name, micro_batches):
+        if not dist.is_initialized():
+            join_peers()
+        make, shape = NETS[name]
+        self.model = DistributedDataParallel(
+            make(), find_unused_parameters=name == "mlp200_unused"
+        )
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 1e-6)
+        self.input = torch.randn(shape)
+        self.micro_batches = int(micro_batches)
+
+    def step(self):
+        self.optimizer.zero_grad()
+        for i in range(1, self.micro_batches + 1):
+            last = i == self.micro_batches
+            with contextlib.nullcontext() if last else self.model.no_sync():
+                output = self.model(self.input)
+                (output.pow(2).mean() / self.micro_batches).backward()
+        self.optimizer.step()
+
+    def drop(self):
+        del self.model, self.optimizer
+
+    def save(self, path):
+        if not hasattr(self, "plain"):
+            self.plain = NETS["big100"][0]()
+        with open(path, "wb") as file:
+            torch.save(self.plain.state_dict(), file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def load(self, path):
+        self.plain.load_state_dict(torch.load(path))
+
+
+def main():
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what others print is no answer
+    torch.set_num_threads(1)
+    peer = Peer()
+    for line in sys.stdin:
+        command, *arguments = line.split()
+        start = time.perf_counter()
+        getattr(peer, command)(*arguments)
+        print(time.perf_counter() - start, file=answers)
+
+
+main()

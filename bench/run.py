@@ -1,0 +1,189 @@
+"""Runs the benchmarks and says which targets are reached.
+
+run.py BUILD_FOLDER [--quick] [--json FILE]: prints tables, and writes all
+results to FILE (BUILD_FOLDER/bench/results.json) and a plot beside it. All
+figures are ratios of one run, of times taken in turns; docs/performance.md
+says what they mean. $DDP_PYTHON names the Python to compare with.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import plot
+import report
+
+
+class OthersShare:
+    """How much of the CPUs other programs took since construction."""
+
+    def __init__(self):
+        self.start = self.now()
+
+    @staticmethod
+    def now():
+        with open("/proc/stat") as file:
+            ticks = [int(word) for word in file.readline().split()[1:9]]
+        all_time, idle = sum(ticks), ticks[3] + ticks[4]
+        own = 0.0
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+            usage = resource.getrusage(who)
+            own += usage.ru_utime + usage.ru_stime
+        return all_time, all_time - idle, own * os.sysconf("SC_CLK_TCK")
+
+    def share(self):
+        end = self.now()
+        total, busy, own = (e - s for e, s in zip(end, self.start))
+        return max(0.0, busy - own) / max(1, total)
+
+
+class Bench:
+    def __init__(self, build, quick):
+        self.program = build / "bench" / "ddp_bench"
+        self.launch_program = build / "bench" / "ddp_bench_launch"
+        self.ddprun = build / "launcher" / "ddprun"
+        self.build = build
+        self.quick = quick
+        self.results = []
+        # Ranks compute with one thread each, in whichever language.
+        self.environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+    def run(self, title, command):
+        """Keeps the lines of JSON that a program prints; shows the others."""
+        others, start = OthersShare(), time.monotonic()
+        done = subprocess.run(
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+        )
+        for line in done.stdout.splitlines():
+            if line.startswith("{"):
+                self.results.append(json.loads(line))
+            else:
+                print("  " + line, file=sys.stderr)
+        took, share = time.monotonic() - start, others.share()
+        say(f"{title}: {took:.0f} s, others had {share:.0%} of the CPUs")
+        if done.returncode != 0:
+            say(f"{title}: failed with exit code {done.returncode}")
+
+    def ranks(self, count, *arguments):
+        return [
+            *(self.ddprun, "--nproc-per-node", count, "--output", "raw"),
+            *(self.program, *arguments),
+        ]
+
+    def steps(self):
+        seconds = 6 if self.quick else 17
+        names = ["mlp200", "big100", "resnet18"]
+        alone = names[:2]
+        if not self.quick:
+            names += ["accumulation", "unused"]
+        self.run("steps of 2 ranks", self.ranks(2, "step", seconds, *names))
+        self.run(
+            "steps of 1 rank", self.ranks(1, "step", seconds / 2, *alone)
+        )
+
+    def all_reduces(self):
+        arguments = ["all_reduce", 5 if self.quick else 20]
+        if shutil.which("mpirun"):
+            arguments += ["mpi", "gloo", "shm"]
+            command = ["mpirun", "-n", 2, self.program, *arguments]
+        else:
+            command = self.ranks(2, *arguments, "gloo", "shm")
+        self.run("all-reduces", command)
+
+    def checkpoints(self):
+        # Not in /tmp, which may be no disk.
+        with tempfile.TemporaryDirectory(dir=self.build) as folder:
+            seconds = 6 if self.quick else 24
+            command = [self.program, "checkpoint", seconds, folder]
+            self.run("checkpoints", command)
+
+    def sampler(self):
+        samples, rounds = (10**7, 3) if self.quick else (10**8, 3)
+        command = [self.program, "sampler", samples, rounds]
+        self.run(f"sampler of {samples:.0e}", command)
+
+    def memory(self):
+        found = {}
+        for way in ("local", "shm", "gloo", "c10d"):
+            before = len(self.results)
+            self.run(f"memory, {way}", self.ranks(2, "memory", way))
+            for result in self.results[before:]:
+                found[way] = result
+        for way, result in found.items():
+            more = result["peak_mib"] - found["local"]["peak_mib"]
+            result["extra_copies"] = more / result["gradient_mib"]
+
+    def launch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "launch.json"
+            rounds = 5 if self.quick else 10
+            command = [self.launch_program, rounds, "--starts-of", 2]
+            self.run("launchers", [*command, "--json", file])
+            if file.exists():
+                starts = json.loads(file.read_text())
+                self.results.append(report.launch_result(starts))
+
+
+def say(text):
+    print("bench: " + text, file=sys.stderr, flush=True)
+
+
+def processor():
+    with open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    file = options.json or options.build / "bench" / "results.json"
+
+    others, start = OthersShare(), time.monotonic()
+    bench = Bench(options.build, options.quick)
+    bench.launch()
+    bench.steps()
+    bench.all_reduces()
+    bench.checkpoints()
+    bench.sampler()
+    bench.memory()
+    share = others.share()
+
+    print(report.tables(bench.results))
+    targets = report.check(bench.results)
+    print(report.target_table(targets))
+    print(
+        f"{processor()}, {os.cpu_count()} CPUs, Linux {platform.release()}; "
+        f"{time.monotonic() - start:.0f} s, of whose CPU time other programs "
+        f"had {share:.1%}"
+    )
+    if share > 0.05:
+        print("Others had more than 5 %: run it again on a quieter machine.")
+    outcome = {
+        "cases": bench.results,
+        "targets": targets,
+        "others_cpu_share": share,
+    }
+    file.write_text(json.dumps(outcome, indent=1) + "\n")
+    file.with_suffix(".svg").write_text(plot.svg(bench.results))
+    say(f"written: {file} and {file.with_suffix('.svg').name}")
+
+
+main()

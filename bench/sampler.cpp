@@ -1,0 +1,65 @@
+// The indices of an epoch that DistributedSampler draws for one rank of two,
+// against torch::randperm of all: time, and the most memory meanwhile.
+
+#include <bench/commands.h>
+#include <bench/paired.h>
+#include <bench/process_memory.h>
+
+#include <ATen/ops/randperm.h>
+#include <samplers/distributed_sampler.h>
+
+#include <algorithm>
+
+namespace bench {
+namespace {
+
+/// Also keeps the most memory that a run took in `peak_mib`.
+Way with_peak(
+    const std::string& name,
+    double& peak_mib,
+    const std::function<void()>& function) {
+  return {
+      name,
+      [&peak_mib, function] {
+        reset_peak_memory();
+        const auto before = memory_mib("status", "VmRSS:");
+        const auto seconds = seconds_of(function);
+        peak_mib = std::max(peak_mib, memory_mib("status", "VmHWM:") - before);
+        return seconds;
+      },
+      {}};
+}
+
+} // namespace
+
+void measure_sampler(const Arguments& arguments) {
+  const auto samples = std::stoll(arguments.at(0));
+  double sampler_mib = 0;
+  double randperm_mib = 0;
+  std::vector<Way> ways{
+      with_peak(
+          "sampler",
+          sampler_mib,
+          [samples] {
+            ddp::DistributedSampler sampler(
+                static_cast<size_t>(samples), /*num_replicas=*/2, /*rank=*/0);
+            sampler.next(1); // draws them
+          }),
+      with_peak("randperm", randperm_mib, [samples] {
+        at::randperm(samples, at::kLong);
+      })};
+  // The first run's memory is also that of code which it is the first to call.
+  run_in_turns(ways, 1);
+  for (auto& way : ways) {
+    way.seconds.clear();
+  }
+  sampler_mib = randperm_mib = 0;
+  run_in_turns(ways, std::stoll(arguments.at(1)));
+  auto result = result_of("sampler", ways[0], ways);
+  result["samples"] = samples;
+  result["peak_mib"] = sampler_mib;
+  result["memory_ratio_randperm"] = sampler_mib / randperm_mib;
+  print(result);
+}
+
+} // namespace bench
