@@ -11,12 +11,12 @@
 #include <functional>
 #include <type_traits>
 
-// One function for each kind of vector unit; the loader chooses.
+// One function for each kind of vector unit; the loader chooses. By units,
+// since by architectures (arch=) it would choose for those of one maker only.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define DDP_EACH_VECTOR_UNIT \
-  __attribute__((            \
-      target_clones("default", "arch=haswell", "arch=skylake-avx512")))
+  __attribute__((target_clones("default", "avx2", "avx512f")))
 #else
 #define DDP_EACH_VECTOR_UNIT
 #endif
