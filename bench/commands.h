@@ -10,6 +10,10 @@ using Arguments = std::vector<std::string>;
 /// Training steps of ddp against others: step SECONDS NAME...
 void measure_steps(const Arguments& arguments);
 
+/// The same in a process that does nothing else, without a launcher:
+/// process_step NET local|ddp
+void measure_process_step(const Arguments& arguments);
+
 /// All-reduces alone: all_reduce SECONDS BACKEND...
 void measure_all_reduce(const Arguments& arguments);
 

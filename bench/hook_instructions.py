@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 # To be lowered where the hooks become cheaper. Of GCC 12, -O3, LibTorch 2.11.
-EXPECTED = 4060
+EXPECTED = 1080
 SLACK = 0.05
 PARAMETERS = 400
 

@@ -7,7 +7,7 @@ TARGETS = [
     ("mlp200", "ratio_local", 1.05, "step, shm, over local"),
     ("resnet18", "ratio_local", 1.20, "step, shm, over local"),
     ("big100", "ratio_local", 1.15, "step, shm, over local"),
-    ("big100_alone", "ratio_local", 0.95, "step of one rank over no ddp"),
+    ("big100_process", "ratio_local", 0.95, "step of one rank over no ddp"),
     ("mlp200", "ratio_python", 0.60, "step, shm, over Python DDP"),
     ("resnet18", "ratio_python", 0.85, "step, shm, over Python DDP"),
     ("big100", "ratio_python", 0.60, "step, shm, over Python DDP"),
@@ -25,6 +25,7 @@ TARGETS = [
     ("sampler", "memory_ratio_randperm", 1.01, "memory over the permutation"),
     # A copy, and 5 MB for code that only ddp runs.
     ("memory_shm", "extra_copies", 1.05, "copies of the gradients, peak RSS"),
+    ("memory_shm", "extra_copies_pss", 1.05, "the same, shared ones divided"),
     ("memory_gloo", "extra_copies", 1.05, "copies of the gradients, peak RSS"),
 ]
 
@@ -39,6 +40,19 @@ def launch_result(starts):
         ratios = [a / b for a, b in zip(own, times)]
         result["ratio_" + launcher] = statistics.median(ratios)
     return result
+
+
+def paired(name, own, local):
+    """Times of processes that ran in pairs, as a result."""
+    ratios = [a / b for a, b in zip(own, local)]
+    low, median, high = statistics.quantiles(ratios, n=4)
+    return {
+        "name": name,
+        "rounds": len(ratios),
+        "seconds": statistics.median(own),
+        "ratio_local": median,
+        "ratio_local_quartiles": [low, high],
+    }
 
 
 def find(results, name):
@@ -152,7 +166,8 @@ def tables(results):
                 "memory_ratio_randperm": "its memory over randperm's",
                 "peak_mib": "peak MiB",
                 "pss_mib": "PSS MiB",
-                "extra_copies": "gradients' copies above local",
+                "extra_copies": "gradients' copies above local, by peak",
+                "extra_copies_pss": "by PSS",
                 "ratio_torchrun": "over torchrun",
                 "ratio_mpirun": "over mpirun",
                 "ratio_fork+exec": "over fork+exec",

@@ -93,6 +93,22 @@ class Bench:
             "steps of 1 rank", self.ranks(1, "step", seconds / 2, *alone)
         )
 
+    def process_steps(self):
+        """One rank, with and without ddp, each in processes of its own."""
+        times = {"local": [], "ddp": []}
+        for i in range(3 if self.quick else 9):
+            for way in sorted(times, reverse=i % 2 == 1):
+                before = len(self.results)
+                self.run(
+                    f"a process that trains big100, {way}",
+                    [self.program, "process_step", "big100", way],
+                )
+                times[way] += [r["seconds"] for r in self.results[before:]]
+                del self.results[before:]
+        self.results.append(
+            report.paired("big100_process", times["ddp"], times["local"])
+        )
+
     def all_reduces(self):
         arguments = ["all_reduce", 5 if self.quick else 20]
         if shutil.which("mpirun"):
@@ -124,6 +140,8 @@ class Bench:
         for way, result in found.items():
             more = result["peak_mib"] - found["local"]["peak_mib"]
             result["extra_copies"] = more / result["gradient_mib"]
+            more = result["pss_mib"] - found["local"]["pss_mib"]
+            result["extra_copies_pss"] = more / result["gradient_mib"]
 
     def launch(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -160,6 +178,7 @@ def main():
     bench = Bench(options.build, options.quick)
     bench.launch()
     bench.steps()
+    bench.process_steps()
     bench.all_reduces()
     bench.checkpoints()
     bench.sampler()

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>
@@ -21,7 +22,13 @@ at::Tensor allocate(
     const bool is_second =
         own.type() == device.type() && own.has_index() && own != device;
     if (!is_second && backend->supportsTensorAlloc(device.index())) {
-      return backend->allocateTensor(numel, options).zero_();
+      try {
+        return backend->allocateTensor(numel, options).zero_();
+      } catch (const c10::OutOfMemoryError&) { // it may have less than others
+        if (!device.is_cpu()) {
+          throw;
+        }
+      }
     }
   }
   return at::zeros({numel}, options);

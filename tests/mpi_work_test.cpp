@@ -1,5 +1,6 @@
 // How operations of the MPI backend go on, end and are waited for.
 
+#include <tests/support/backend_waits.h>
 #include <tests/support/mpi_backend.h>
 
 #include <ATen/core/ivalue.h>
@@ -7,45 +8,16 @@
 #include <atomic>
 #include <iostream>
 
+using ddp::test::error_after;
 using ddp::test::mpi_backend;
 using ddp::test::mpi_ranks;
 using ddp::test::same;
+using ddp::test::signal;
 using ddp::test::Tensors;
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
-
-namespace {
-
-/// A message without contents, by which one rank lets another go on.
-void signal(const BackendPtr& backend, int from, int to) {
-  Tensors message{torch::zeros({1})};
-  if (backend->getRank() == from) {
-    backend->send(message, to, 0)->wait();
-  } else if (backend->getRank() == to) {
-    backend->recv(message, from, 0)->wait();
-  }
-}
-
-/// What `function` throws, and that it takes about `expected`.
-template <typename Function>
-std::string error_after(milliseconds expected, Function&& function) {
-  const auto start = Clock::now();
-  std::string text;
-  try {
-    function();
-  } catch (const c10::DistBackendError& error) {
-    text = error.what_without_backtrace();
-  }
-  const auto taken = Clock::now() - start;
-  REQUIRE(taken >= expected);
-  REQUIRE(taken < expected + seconds(3));
-  return text;
-}
-
-} // namespace
 
 TEST_CASE("operations overlap and are waited for in any order") {
   mpi_ranks(3, [] {

@@ -1,5 +1,6 @@
 // How operations of the shm backend go on, end, fail and are waited for.
 
+#include <tests/support/backend_waits.h>
 #include <tests/support/shm_backend.h>
 
 #include <ATen/core/ivalue.h>
@@ -13,44 +14,19 @@
 #include <thread>
 
 using ddp::test::backend_of;
+using ddp::test::error_after;
 using ddp::test::in_shared_memory;
 using ddp::test::ranks;
 using ddp::test::same;
 using ddp::test::shm_group;
+using ddp::test::signal;
 using ddp::test::Tensors;
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
 namespace {
-
-/// A message without contents, by which one rank lets another go on.
-void signal(const BackendPtr& backend, int from, int to) {
-  Tensors message{torch::zeros({1})};
-  if (backend->getRank() == from) {
-    backend->send(message, to, 0)->wait();
-  } else if (backend->getRank() == to) {
-    backend->recv(message, from, 0)->wait();
-  }
-}
-
-/// What `function` throws, and that it takes about `expected`.
-template <typename Function>
-std::string error_after(milliseconds expected, Function&& function) {
-  const auto start = Clock::now();
-  std::string text;
-  try {
-    function();
-  } catch (const c10::DistBackendError& error) {
-    text = error.what_without_backtrace();
-  }
-  const auto taken = Clock::now() - start;
-  REQUIRE(taken >= expected);
-  REQUIRE(taken < expected + seconds(1));
-  return text;
-}
 
 double cpu_seconds() {
   rusage usage{};
@@ -232,11 +208,14 @@ TEST_CASE("shared memory: a rank that is killed is noticed within a second") {
             kill(getpid(), SIGKILL);
           }
           Tensors tensors{large};
-          const auto error = error_after(milliseconds(0), [&] {
-            for (;;) {
-              backend->allreduce(tensors)->wait();
-            }
-          });
+          const auto error = error_after(
+              milliseconds(0),
+              [&] {
+                for (;;) {
+                  backend->allreduce(tensors)->wait();
+                }
+              },
+              seconds(1));
           REQUIRE_THAT(
               error,
               ContainsSubstring(
@@ -245,6 +224,28 @@ TEST_CASE("shared memory: a rank that is killed is noticed within a second") {
         },
         options);
   }
+}
+
+TEST_CASE("shared memory: a rank that leaves the group is noticed") {
+  ranks(3, [] {
+    const auto whole = shm_group();
+    auto group = whole.duplicate();
+    auto backend = backend_of(group);
+    if (backend->getRank() == 1) {
+      backend.reset();
+      group = whole;
+    } else {
+      Tensors tensors{torch::ones({4})};
+      REQUIRE_THAT(
+          error_after(
+              milliseconds(0),
+              [&] { backend->allreduce(tensors)->wait(); },
+              seconds(1)),
+          ContainsSubstring("has left the group") ||
+              ContainsSubstring("gave up"));
+    }
+    whole.barrier();
+  });
 }
 
 TEST_CASE("shared memory: different collectives are an error on all ranks") {

@@ -51,6 +51,8 @@ struct Control {
   /// How many letters it was sent.
   Counter letters;
   alignas(64) std::atomic<uint32_t> failed;
+  /// The rank has destroyed the group, and does no more steps.
+  std::atomic<uint32_t> left;
   /// Why, ending with a zero. To be read if `failed`.
   char failure[1024];
   /// The newest, and the one before it, which others may still read.

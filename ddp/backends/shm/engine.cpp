@@ -35,7 +35,9 @@ bool is_forgotten(const c10::intrusive_ptr<Operation>& operation) {
 Engine::Engine(std::unique_ptr<Team> team)
     : team_(std::move(team)), spin_(spin_of(team_->size())) {}
 
-Engine::~Engine() = default;
+Engine::~Engine() {
+  team_->leave();
+}
 
 c10::intrusive_ptr<Operation> Engine::submit(Task task) {
   Lock lock(mutex_);
@@ -141,26 +143,28 @@ void Engine::run() {
 
 void Engine::stop() {
   std::thread thread;
-  decltype(queue_) forgotten;
   {
     const Lock lock(mutex_);
     stopping_ = true;
     thread = std::move(thread_);
     alarm_.set(nanoseconds(0));
+  }
+  if (thread.joinable()) {
+    if (thread.get_id() == std::this_thread::get_id()) {
+      thread.detach(); // the last owner was a callback
+    } else {
+      thread.join();
+    }
+  }
+  decltype(queue_) forgotten; // now that the thread holds none
+  {
+    const Lock lock(mutex_);
     if (std::all_of(queue_.begin(), queue_.end(), is_forgotten)) {
       forgotten.swap(queue_);
     }
   }
   if (!forgotten.empty()) {
     break_group("the group was destroyed while operations were under way");
-  }
-  if (!thread.joinable()) {
-    return;
-  }
-  if (thread.get_id() == std::this_thread::get_id()) {
-    thread.detach(); // the last owner was a callback
-  } else {
-    thread.join();
   }
 }
 

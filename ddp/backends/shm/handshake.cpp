@@ -56,10 +56,13 @@ Message introduce(const Memory& own, const std::string& password, int rank) {
   return message;
 }
 
-Peer peer_in(Message message) {
+Peer peer_in(Message message, const Memory& own, int rank) {
   Peer peer;
-  peer.pid = greeting_in(message).pid;
-  peer.memory = std::make_shared<const Mapping>(message.files[0].get());
+  const auto greeting = greeting_in(message);
+  peer.pid = greeting.pid;
+  peer.memory = greeting.rank == rank
+      ? own.mapping()
+      : std::make_shared<const Mapping>(message.files[0].get());
   peer.process = std::move(message.files[1]);
   return peer;
 }
@@ -154,9 +157,8 @@ std::vector<Peer> exchange_memory(
                                     : introduce_oneself(own, options, deadline);
   std::vector<Peer> peers;
   for (auto& message : messages) {
-    peers.push_back(peer_in(std::move(message)));
+    peers.push_back(peer_in(std::move(message), own, options.rank));
   }
-  peers[options.rank].memory = own.mapping();
   return peers;
 }
 

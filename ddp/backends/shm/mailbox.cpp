@@ -138,22 +138,35 @@ bool Mailbox::wait(const Receipt& receipt, Clock::time_point until) {
   for (;;) {
     const auto seen = letters.value.load();
     deliver();
+    if (receipt.done) {
+      return true;
+    }
+    team_.check_failures();
+    check_senders(receipt);
     const auto now = Clock::now();
     if (receipt.done || now >= until) {
       return receipt.done;
     }
-    team_.check_failures();
-    for (int rank = 0; rank < team_.size(); ++rank) {
-      const bool fits = receipt.source == kAnySource || receipt.source == rank;
-      if (fits && team_.has_ended(rank)) {
-        deliver(); // what it sent before its end
-        TORCH_CHECK_WITH(
-            DistBackendError, receipt.done, team_.words_of_end(rank));
-        return true;
-      }
-    }
     sleep_on(letters, seen, std::min<Clock::duration>(kLook, until - now));
   }
+}
+
+void Mailbox::check_senders(const Receipt& receipt) {
+  int ended = -1;
+  for (int rank = 0; rank < team_.size(); ++rank) {
+    if (receipt.source == kAnySource ? rank != team_.rank()
+                                     : rank == receipt.source) {
+      if (!team_.has_ended(rank)) {
+        return;
+      }
+      ended = rank;
+    }
+  }
+  deliver(); // what they sent before their end
+  TORCH_CHECK_WITH(
+      DistBackendError,
+      receipt.done || ended < 0,
+      team_.words_of_end(std::max(ended, 0)));
 }
 
 void Mailbox::forget(const Receipt& receipt) {

@@ -53,6 +53,8 @@ class Mailbox {
   void clear_sent();
   void collect(int from);
   bool hand_out(Receipt& receipt, int from);
+  /// Throws where nobody is left who could send it.
+  void check_senders(const Receipt& receipt);
 
   Team& team_;
   const std::shared_ptr<Memory> own_;

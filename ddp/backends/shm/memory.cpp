@@ -139,7 +139,14 @@ void Memory::give_back(int64_t place) {
 }
 
 at::Tensor Memory::tensor(int64_t numel, const at::TensorOptions& options) {
-  const auto bytes = numel * static_cast<int64_t>(options.dtype().itemsize());
+  const auto element = static_cast<int64_t>(options.dtype().itemsize());
+  TORCH_CHECK_WITH(
+      OutOfMemoryError,
+      numel <= mapping_->size() / element,
+      "backend shm has no memory for a tensor of ",
+      numel,
+      " elements");
+  const auto bytes = numel * element;
   const auto place = take(bytes);
   TORCH_CHECK_WITH(
       OutOfMemoryError,

@@ -16,7 +16,7 @@ Operation::Operation(std::shared_ptr<Engine> engine, Task task, uint64_t number)
       engine_(std::move(engine)),
       task_(std::move(task)),
       number_(number),
-      deadline_(Clock::now() + task_.timeout) {}
+      deadline_(Clock::now() + bounded(task_.timeout)) {}
 
 bool Operation::isCompleted() {
   if (!done_) {
@@ -28,7 +28,7 @@ bool Operation::isCompleted() {
 bool Operation::wait(std::chrono::milliseconds timeout) {
   const bool limited = timeout.count() > 0;
   const auto until =
-      limited ? Clock::now() + timeout : Clock::time_point::max();
+      limited ? Clock::now() + bounded(timeout) : Clock::time_point::max();
   if (!engine_->wait(*this, until)) {
     C10_THROW_ERROR(
         DistBackendError,

@@ -23,7 +23,7 @@ ReceiptWork::ReceiptWork(
       receipt_(std::move(receipt)),
       name_(name),
       timeout_(timeout),
-      deadline_(Clock::now() + timeout) {
+      deadline_(Clock::now() + bounded(timeout)) {
   mailbox_->expect(receipt_);
 }
 
@@ -39,7 +39,8 @@ bool ReceiptWork::wait(std::chrono::milliseconds timeout) {
   const bool limited = timeout.count() > 0;
   TORCH_CHECK_WITH(
       DistBackendError,
-      ends_until(limited ? Clock::now() + timeout : Clock::time_point::max()),
+      ends_until(
+          limited ? Clock::now() + bounded(timeout) : Clock::time_point::max()),
       description(),
       " is not complete after a wait of ",
       seconds(timeout),

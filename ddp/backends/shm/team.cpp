@@ -121,16 +121,22 @@ bool Team::await(
       return true;
     }
     check_failures();
-    // What it did before its end counts.
-    TORCH_CHECK_WITH(
-        DistBackendError,
-        !has_ended(rank) || has_finished(rank),
-        words_of_end(rank));
+    check_alive();
     now = Clock::now();
     if (now >= until) {
       return has_finished(rank);
     }
     sleep_on(steps, seen, std::min<Clock::duration>(kLook, until - now));
+  }
+}
+
+void Team::check_alive() const {
+  for (int rank = 0; rank < size(); ++rank) {
+    // What it did before its end counts.
+    TORCH_CHECK_WITH(
+        DistBackendError,
+        has_finished(rank) || !has_ended(rank) || has_finished(rank),
+        words_of_end(rank));
   }
 }
 
@@ -162,11 +168,21 @@ void Team::check_failures() const {
 
 bool Team::has_ended(int rank) const {
   pollfd look{peers_[rank].process.get(), POLLIN, 0};
-  return poll(&look, 1, 0) > 0;
+  return memory(rank).control().left.load() != 0 || poll(&look, 1, 0) > 0;
 }
 
 std::string Team::words_of_end(int rank) const {
-  return c10::str("rank ", rank, " (process ", peers_[rank].pid, ") has ended");
+  return c10::str(
+      "rank ",
+      rank,
+      " (process ",
+      peers_[rank].pid,
+      memory(rank).control().left.load() ? ") has left the group"
+                                         : ") has ended");
+}
+
+void Team::leave() {
+  memory(rank_).control().left = 1;
 }
 
 void Team::give_up(const std::string& reason) {

@@ -55,15 +55,19 @@ class Team {
 
   /// Throws where a rank gave up. By any thread.
   void check_failures() const;
-  /// Whether a rank's process has ended. By any thread.
+  /// Whether a rank's process has ended, or the rank has left. By any thread.
   bool has_ended(int rank) const;
   std::string words_of_end(int rank) const;
   /// Lets the others' waits end with the reason, the first that was given. By
   /// any thread.
   void give_up(const std::string& reason);
+  /// Says that this rank does no more steps.
+  void leave();
 
  private:
   bool has_finished(int rank) const;
+  /// Throws where a rank that has not done the step never will.
+  void check_alive() const;
   bool await(int rank, Clock::time_point until, std::chrono::nanoseconds spin)
       const;
 

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <tests/support/backend_values.h>
+
+#include <chrono>
+#include <string>
+
+// For tests of how operations are waited for and fail.
+
+namespace ddp::test {
+
+/// A message without contents, by which one rank lets another go on.
+inline void signal(
+    const c10::intrusive_ptr<c10d::Backend>& backend,
+    int from,
+    int to) {
+  Tensors message{torch::zeros({1})};
+  if (backend->getRank() == from) {
+    backend->send(message, to, 0)->wait();
+  } else if (backend->getRank() == to) {
+    backend->recv(message, from, 0)->wait();
+  }
+}
+
+/// What `function` throws, and that it takes about `expected`.
+template <typename Function>
+std::string error_after(
+    std::chrono::milliseconds expected,
+    Function&& function,
+    std::chrono::milliseconds slack = std::chrono::seconds(3)) {
+  const auto start = std::chrono::steady_clock::now();
+  std::string text;
+  try {
+    function();
+  } catch (const c10::DistBackendError& error) {
+    text = error.what_without_backtrace();
+  }
+  const auto taken = std::chrono::steady_clock::now() - start;
+  REQUIRE(taken >= expected);
+  REQUIRE(taken < expected + slack);
+  return text;
+}
+
+} // namespace ddp::test
