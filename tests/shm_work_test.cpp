@@ -248,6 +248,58 @@ TEST_CASE("shared memory: a rank that leaves the group is noticed") {
   });
 }
 
+TEST_CASE("shared memory: a group destroyed amid an operation is noticed") {
+  ranks(2, [] {
+    const auto whole = shm_group();
+    auto group = whole.duplicate();
+    auto backend = backend_of(group);
+    Tensors tensors{torch::ones({4})};
+    if (backend->getRank() == 1) {
+      backend->allreduce(tensors);
+      std::this_thread::sleep_for(milliseconds(20)); // its thread waits in it
+      backend.reset();
+      group = whole;
+      whole.barrier();
+    } else {
+      whole.barrier();
+      backend->allreduce(tensors)->wait(); // which rank 1 had begun
+      REQUIRE_THAT(
+          error_after(
+              milliseconds(0),
+              [&] { backend->allreduce(tensors)->wait(); },
+              seconds(1)),
+          ContainsSubstring("the group was destroyed while"));
+    }
+    whole.barrier();
+  });
+}
+
+TEST_CASE("shared memory: messages of any source outlive some sources") {
+  ranks(3, [] {
+    const auto group = shm_group();
+    const auto backend = backend_of(group);
+    Tensors message{torch::ones({4})};
+    if (backend->getRank() == 2) {
+      backend->send(message, 0, 1)->wait();
+      return; // and its process ends
+    }
+    if (backend->getRank() == 1) {
+      std::this_thread::sleep_for(milliseconds(500)); // what rank 0 waits for
+      backend->send(message, 0, 1)->wait();
+      return;
+    }
+    for (int i = 0; i < 2; ++i) {
+      backend->recvAnysource(message, 1)->wait();
+    }
+    REQUIRE_THAT(
+        error_after(
+            milliseconds(0),
+            [&] { backend->recvAnysource(message, 1)->wait(); },
+            seconds(2)),
+        ContainsSubstring("has ") && ContainsSubstring("(process"));
+  });
+}
+
 TEST_CASE("shared memory: different collectives are an error on all ranks") {
   ranks(3, [] {
     const auto whole = shm_group();
