@@ -1,0 +1,202 @@
+// What the shm backend's ranks see of a rank that fails, leaves or differs.
+
+#include <tests/support/backend_waits.h>
+#include <tests/support/shm_backend.h>
+
+#include <ATen/core/ivalue.h>
+
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+
+using ddp::test::backend_of;
+using ddp::test::error_after;
+using ddp::test::in_shared_memory;
+using ddp::test::ranks;
+using ddp::test::shm_group;
+using ddp::test::signal;
+using ddp::test::Tensors;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+TEST_CASE(
+    "shared memory: where a rank does not come the others time out and end") {
+  ranks(4, [] {
+    const auto whole = shm_group();
+    const auto group = whole.duplicate();
+    const auto backend = backend_of(group);
+    backend->setTimeout(milliseconds(1000));
+    const auto rank = backend->getRank();
+    if (rank != 2) {
+      Tensors sums{torch::ones({3000})};
+      const auto work = backend->allreduce(sums);
+      // The first to time out tells the others.
+      const auto error = error_after(milliseconds(900), [&] { work->wait(); });
+      REQUIRE_THAT(
+          error,
+          ContainsSubstring(
+              "all_reduce of 12000 bytes (operation 2 of its group) over shm "
+              "on rank " +
+              std::to_string(rank) + " of 4 failed: ") &&
+              ContainsSubstring("timed out after 1 s. Waited for rank 2."));
+      REQUIRE(work->isCompleted());
+      REQUIRE(!work->isSuccess());
+      REQUIRE(work->getFuture()->hasError());
+      REQUIRE_THAT(
+          error_after(milliseconds(0), [&] { backend->barrier({})->wait(); }),
+          ContainsSubstring("the group failed before: all_reduce"));
+    }
+    whole.barrier(); // other groups still work
+  });
+}
+
+TEST_CASE("shared memory: a rank that is killed is noticed within a second") {
+  for (const int victim : {0, 2}) {
+    ddp::test::RankOptions options;
+    options.expected_exit_codes = {0, 0, 0, 0};
+    options.expected_exit_codes[victim] = 128 + SIGKILL;
+    ranks(
+        4,
+        [victim] {
+          const auto group = shm_group();
+          const auto backend = backend_of(group);
+          const auto large = in_shared_memory(backend, torch::ones({4 << 20}));
+          for (int step = 0; step < 3; ++step) {
+            Tensors tensors{large};
+            backend->allreduce(tensors)->wait();
+          }
+          if (backend->getRank() == victim) {
+            kill(getpid(), SIGKILL);
+          }
+          Tensors tensors{large};
+          const auto error = error_after(
+              milliseconds(0),
+              [&] {
+                for (;;) {
+                  backend->allreduce(tensors)->wait();
+                }
+              },
+              seconds(1));
+          REQUIRE_THAT(
+              error,
+              ContainsSubstring(
+                  "rank " + std::to_string(victim) + " (process"));
+          REQUIRE_THAT(error, ContainsSubstring("has ended"));
+        },
+        options);
+  }
+}
+
+TEST_CASE("shared memory: a rank that leaves the group is noticed") {
+  ranks(3, [] {
+    const auto whole = shm_group();
+    auto group = whole.duplicate();
+    auto backend = backend_of(group);
+    if (backend->getRank() == 1) {
+      backend.reset();
+      group = whole;
+    } else {
+      Tensors tensors{torch::ones({4})};
+      REQUIRE_THAT(
+          error_after(
+              milliseconds(0),
+              [&] { backend->allreduce(tensors)->wait(); },
+              seconds(1)),
+          ContainsSubstring("has left the group") ||
+              ContainsSubstring("gave up"));
+    }
+    whole.barrier();
+  });
+}
+
+TEST_CASE("shared memory: a group destroyed amid an operation is noticed") {
+  ranks(2, [] {
+    const auto whole = shm_group();
+    auto group = whole.duplicate();
+    auto backend = backend_of(group);
+    Tensors tensors{torch::ones({4})};
+    if (backend->getRank() == 1) {
+      backend->allreduce(tensors);
+      std::this_thread::sleep_for(milliseconds(20)); // its thread waits in it
+      backend.reset();
+      group = whole;
+      whole.barrier();
+    } else {
+      whole.barrier();
+      backend->allreduce(tensors)->wait(); // which rank 1 had begun
+      REQUIRE_THAT(
+          error_after(
+              milliseconds(0),
+              [&] { backend->allreduce(tensors)->wait(); },
+              seconds(1)),
+          ContainsSubstring("the group was destroyed while"));
+    }
+    whole.barrier();
+  });
+}
+
+TEST_CASE("shared memory: different collectives are an error on all ranks") {
+  ranks(3, [] {
+    const auto whole = shm_group();
+    const auto fails = [&](const auto& call, const std::string& text) {
+      const auto group = whole.duplicate();
+      REQUIRE_THAT(
+          error_after(milliseconds(0), [&] { call(backend_of(group)); }),
+          ContainsSubstring(text));
+      whole.barrier();
+    };
+    const bool differs = whole.rank() == 1;
+    fails(
+        [&](const BackendPtr& backend) {
+          Tensors tensors{torch::ones({differs ? 5 : 4})};
+          backend->allreduce(tensors)->wait();
+        },
+        "ALLREDUCE of 5 elements");
+    fails(
+        [&](const BackendPtr& backend) {
+          Tensors tensors{
+              torch::ones({4}, differs ? torch::kDouble : torch::kFloat)};
+          backend->allreduce(tensors)->wait();
+        },
+        "Double");
+    fails(
+        [&](const BackendPtr& backend) {
+          Tensors tensors{torch::ones({4})};
+          if (differs) {
+            backend->barrier({})->wait();
+          } else {
+            backend->broadcast(tensors)->wait();
+          }
+        },
+        "BARRIER");
+    fails(
+        [&](const BackendPtr& backend) {
+          Tensors tensors{torch::eye(differs ? 5 : 4).to_sparse()};
+          backend->allreduce(tensors)->wait();
+        },
+        "dtype, sizes or the number");
+  });
+}
+
+TEST_CASE("shared memory: an abort ends what is under way on all ranks") {
+  ranks(3, [] {
+    const auto whole = shm_group();
+    const auto group = whole.duplicate();
+    const auto backend = backend_of(group);
+    std::thread aborts;
+    if (backend->getRank() == 0) {
+      signal(backend_of(whole), 1, 0);
+      backend->abort();
+    } else {
+      Tensors tensors{torch::ones({4})};
+      const auto work = backend->allreduce(tensors);
+      signal(backend_of(whole), 1, 0);
+      REQUIRE_THAT(
+          error_after(milliseconds(0), [&] { work->wait(); }),
+          ContainsSubstring("it was aborted"));
+    }
+    whole.barrier();
+  });
+}
