@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <utility>
 
 namespace ddp::detail {
 namespace {
@@ -33,15 +34,15 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 /// When the gradients before each place are reduced at the earliest.
 using Ends = std::vector<double>;
 
-/// The same with one more bucket than `before` took. `last` becomes where that
-/// bucket begins.
-Ends add_bucket(
+/// Sets `ends` to those with one more bucket than `before` took, or with any
+/// number where both are the same. `last` becomes where that bucket begins.
+void add_bucket(
     const std::vector<TimedGradient>& gradients,
     const ReductionCost& cost,
     const Ends& before,
+    Ends& ends,
     std::vector<size_t>& last) {
-  Ends ends(before.size(), kNever);
-  last.assign(before.size(), 0);
+  last.assign(ends.size(), 0);
   for (size_t place = 1; place < ends.size(); ++place) {
     Segment segment(cost);
     const double ready = gradients[place - 1].ready;
@@ -57,28 +58,6 @@ Ends add_bucket(
       }
     }
   }
-  return ends;
-}
-
-/// With any number of buckets.
-double earliest_end(
-    const std::vector<TimedGradient>& gradients,
-    const ReductionCost& cost) {
-  Ends ends(gradients.size() + 1, kNever);
-  ends[0] = 0;
-  for (size_t place = 1; place < ends.size(); ++place) {
-    Segment segment(cost);
-    const double ready = gradients[place - 1].ready;
-    for (size_t begin = place; begin-- > 0;) {
-      segment.add(gradients[begin]);
-      if (ready + segment.seconds() >= ends[place]) {
-        break;
-      }
-      ends[place] = std::min(
-          ends[place], std::max(ends[begin], ready) + segment.seconds());
-    }
-  }
-  return ends.back();
 }
 
 } // namespace
@@ -86,12 +65,17 @@ double earliest_end(
 std::vector<size_t> cut_by_time(
     const std::vector<TimedGradient>& gradients,
     const ReductionCost& cost) {
-  const double enough = earliest_end(gradients, cost) * (1 + kSlack);
-  std::vector<std::vector<size_t>> lasts;
-  Ends ends(gradients.size() + 1, kNever);
+  const Ends never(gradients.size() + 1, kNever);
+  auto ends = never;
   ends[0] = 0;
+  auto earliest = ends;
+  std::vector<std::vector<size_t>> lasts(1);
+  add_bucket(gradients, cost, earliest, earliest, lasts.front());
+  const double enough = earliest.back() * (1 + kSlack);
+  lasts.clear();
   while (ends.back() > enough) {
-    ends = add_bucket(gradients, cost, ends, lasts.emplace_back());
+    const auto before = std::exchange(ends, never);
+    add_bucket(gradients, cost, before, ends, lasts.emplace_back());
   }
   std::vector<size_t> counts(lasts.size());
   size_t place = gradients.size();

@@ -27,10 +27,6 @@ Share share_of(int64_t count, int rank, int size) {
   return {border(rank), border(rank + 1) - border(rank)};
 }
 
-std::vector<const char*> as_sources(const std::vector<char*>& places) {
-  return {places.begin(), places.end()};
-}
-
 } // namespace
 
 AllReduce::AllReduce(
@@ -49,6 +45,18 @@ AllReduce::AllReduce(
       per_piece_(static_cast<int64_t>(kSlotBytes) / element_),
       pieces_((tensor.numel() + per_piece_ - 1) / per_piece_) {}
 
+/// Reduces this rank's share of `count` elements of each rank, which begin at
+/// `begin_of(rank)`, into all of them.
+template <typename BeginOf>
+void AllReduce::reduce_share(int64_t count, BeginOf&& begin_of) const {
+  const auto share = share_of(count, team_.rank(), team_.size());
+  std::vector<char*> places;
+  for (int rank = 0; rank < team_.size(); ++rank) {
+    places.push_back(begin_of(rank) + share.begin * element_);
+  }
+  reduce_({places.begin(), places.end()}, places, share.count);
+}
+
 bool AllReduce::step() {
   if (!begun_) {
     if (next_ == 0) {
@@ -62,11 +70,9 @@ bool AllReduce::step() {
 }
 
 void AllReduce::announce() {
-  auto& announcement = team_.announce();
-  announcement.type = c10d::OpType::ALLREDUCE;
+  auto& announcement = team_.announce(c10d::OpType::ALLREDUCE);
   announcement.dtype = static_cast<int8_t>(tensor_.scalar_type());
   announcement.reduction = static_cast<uint8_t>(op_.op_);
-  announcement.root = -1;
   announcement.count = tensor_.numel();
   announcement.place = place_;
   if (place_ < 0) {
@@ -91,21 +97,12 @@ void AllReduce::begin() {
 
 bool AllReduce::in_place_step() {
   if (next_++ == 1 && tensor_.numel() > 0) {
-    reduce_share_in_place();
+    reduce_share(tensor_.numel(), [this](int rank) {
+      return team_.memory(rank).at(team_.announced(rank).place);
+    });
     return true;
   }
   return false;
-}
-
-void AllReduce::reduce_share_in_place() {
-  const auto share = share_of(tensor_.numel(), team_.rank(), team_.size());
-  std::vector<char*> places;
-  for (int rank = 0; rank < team_.size(); ++rank) {
-    places.push_back(
-        team_.memory(rank).at(team_.announced(rank).place) +
-        share.begin * element_);
-  }
-  reduce_(as_sources(places), places, share.count);
 }
 
 bool AllReduce::pieces_step() {
@@ -114,7 +111,10 @@ bool AllReduce::pieces_step() {
   // a share it is taken in the one after.
   const auto taken = step - 2;
   if (step >= 1 && step - 1 < pieces_) {
-    alone_ ? reduce_piece(step - 1) : reduce_share(step - 1);
+    alone_ ? reduce_piece(step - 1)
+           : reduce_share(length(step - 1), [this](int rank) {
+               return team_.slot(rank, 1);
+             });
   }
   if (!alone_ && taken >= 0 && taken < pieces_) {
     take_piece(taken);
@@ -153,15 +153,6 @@ void AllReduce::reduce_piece(int64_t piece) {
     sources.push_back(rank == team_.rank() ? own : team_.slot(rank, 1));
   }
   reduce_(sources, {own}, length(piece));
-}
-
-void AllReduce::reduce_share(int64_t piece) {
-  const auto share = share_of(length(piece), team_.rank(), team_.size());
-  std::vector<char*> places;
-  for (int rank = 0; rank < team_.size(); ++rank) {
-    places.push_back(team_.slot(rank, 1) + share.begin * element_);
-  }
-  reduce_(as_sources(places), places, share.count);
 }
 
 } // namespace ddp::backends::shm

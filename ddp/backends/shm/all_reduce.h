@@ -22,14 +22,13 @@ class AllReduce final : public Collective {
   void begin();
   bool in_place_step();
   bool pieces_step();
-  void reduce_share_in_place();
 
   void put_piece(int64_t piece);
   void take_piece(int64_t piece);
   /// Reduces all ranks' newest pieces into this rank's tensor.
   void reduce_piece(int64_t piece);
-  /// Reduces this rank's share of the newest pieces into all of them.
-  void reduce_share(int64_t piece);
+  template <typename BeginOf>
+  void reduce_share(int64_t count, BeginOf&& begin_of) const;
   /// The elements in a piece.
   int64_t length(int64_t piece) const;
 

@@ -15,13 +15,7 @@ class Barrier final : public Collective {
       team_.compare();
       return false;
     }
-    auto& announcement = team_.announce();
-    announcement.type = c10d::OpType::BARRIER;
-    announcement.dtype = 0;
-    announcement.reduction = 0;
-    announcement.root = -1;
-    announcement.count = -1;
-    announcement.place = -1;
+    team_.announce(c10d::OpType::BARRIER);
     return begun_ = true;
   }
 

@@ -53,13 +53,9 @@ bool Exchange::step() {
 }
 
 void Exchange::announce() {
-  auto& announcement = team_.announce();
-  announcement.type = kind_.type;
+  auto& announcement = team_.announce(kind_.type);
   announcement.dtype = static_cast<int8_t>(kind_.dtype);
-  announcement.reduction = 0;
   announcement.root = kind_.root;
-  announcement.count = -1;
-  announcement.place = -1;
   announcement.same_for_all = same_for_all_;
   for (int rank = 0; rank < team_.size(); ++rank) {
     announcement.lengths[rank] = bytes_of(to_ranks_[same_for_all_ ? 0 : rank]);

@@ -50,8 +50,16 @@ std::string words(const Announcement& announcement) {
 Team::Team(int rank, std::vector<Peer> peers)
     : rank_(rank), peers_(std::move(peers)) {}
 
-Announcement& Team::announce() {
-  return memory(rank_).control().announcements[step_ % 2];
+Announcement& Team::announce(c10d::OpType type) {
+  auto& announcement = memory(rank_).control().announcements[step_ % 2];
+  announcement.type = type;
+  announcement.dtype = 0;
+  announcement.reduction = 0;
+  announcement.root = -1;
+  announcement.count = -1;
+  announcement.place = -1;
+  announcement.same_for_all = false;
+  return announcement;
 }
 
 const Announcement& Team::announced(int rank) const {

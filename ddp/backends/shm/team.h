@@ -36,8 +36,9 @@ class Team {
     return memory(rank).slot(step_ - steps);
   }
 
-  /// What to fill in the first step of a collective; its lengths are as before.
-  Announcement& announce();
+  /// What to complete in the first step of a collective: it speaks of nothing
+  /// but the type, and its lengths are as before.
+  Announcement& announce(c10d::OpType type);
   /// What a rank announced. In the second step.
   const Announcement& announced(int rank) const;
   /// Throws `c10::DistBackendError` where ranks do different things. In the
