@@ -72,6 +72,7 @@ class Agent {
   void say_who_is_killed();
   void suspend();
   void resume();
+  void follow_foreground();
   void update_status(Time now);
 
   RankEnd describe_rank(size_t index) const;
@@ -104,7 +105,6 @@ class Agent {
   std::optional<Time> next_notice_;
   std::optional<Time> output_deadline_;
   std::optional<Time> suspended_;
-  bool in_background_ = false;
   int64_t last_end_ns_ = 0;
 };
 

@@ -52,17 +52,19 @@ void Agent::suspend() {
 }
 
 void Agent::resume() {
-  if (is_in_foreground(getppid())) {
-    output_.resume();
-    in_background_ = false;
-  } else {
-    in_background_ = true;
-  }
+  follow_foreground();
   send({SIGCONT});
   if (suspended_) {
     hang_watch_->resume(*suspended_, Clock::now());
     suspended_.reset();
   }
+}
+
+// The last line of the terminal is the shell's while the job is behind it.
+// Asks anew each time: a SIGCONT takes back the SIGTSTP before it that was not
+// delivered yet.
+void Agent::follow_foreground() {
+  is_in_foreground(getppid()) ? output_.resume() : output_.suspend();
 }
 
 void Agent::watch_progress(Time now) {

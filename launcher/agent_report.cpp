@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <launcher/command_line/redaction.h>
-#include <launcher/foreground.h>
 #include <launcher/launch_error.h>
 #include <launcher/wording.h>
 
@@ -53,12 +52,7 @@ void Agent::update_status(Time now) {
   if (!shows_status_ || suspended_) {
     return;
   }
-  // The last line of the terminal is the shell's while the job is behind it.
-  const bool background = !is_in_foreground(getppid());
-  if (background != in_background_) {
-    in_background_ = background;
-    background ? output_.suspend() : output_.resume();
-  }
+  follow_foreground();
   const size_t alive = supervisor_->alive().size();
   std::string text = "ddprun: " + std::to_string(alive) + " of " +
       std::to_string(ends_.size()) + " ranks running";

@@ -284,6 +284,16 @@ void wait_for_state(pid_t pid, const std::string& states) {
       states);
 }
 
+pid_t parent_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string number;
+  std::string name; // has no spaces in these tests
+  std::string state;
+  pid_t parent = 0;
+  file >> number >> name >> state >> parent;
+  return parent;
+}
+
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);

@@ -94,6 +94,9 @@ void wait_for_death(pid_t pid);
 /// proc(5); throws after 5 s.
 void wait_for_state(pid_t pid, const std::string& states);
 
+/// The process that started this one; 0 where there is none.
+pid_t parent_of(pid_t pid);
+
 /// The lines of `text`, in order.
 std::vector<std::string> lines_of(const std::string& text);
 
