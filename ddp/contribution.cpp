@@ -68,7 +68,7 @@ bool Reducer::Impl::Parameter::lies_in_slice(const at::Tensor& gradient) const {
 /// Puts this rank's gradient of a parameter into its bucket.
 void Reducer::Impl::contribute(size_t index, at::Tensor& gradient) {
   auto& parameter = parameters_[index];
-  if (gradient.defined()) {
+  if (gradient.defined() && !shadowing_) {
     check_gradient(parameter, gradient);
   }
   if (parameter.used && gradient.defined()) {
@@ -195,15 +195,15 @@ void Reducer::Impl::contribute_before(Parameter& parameter) {
   const auto& grad = parameter.tensor.grad();
   parameter.share = Share::kAbsent;
   hands_out_ = true;
-  if (!grad.defined()) {
-    parameter.view.zero_();
-    return;
+  const bool inside = parameter.lies_in_slice(grad);
+  if (grad.defined()) {
+    parameter.before = inside ? grad.clone() : grad;
   }
-  if (parameter.lies_in_slice(grad)) {
-    parameter.before = grad.clone();
+  if (!grad.defined() || shadowing_) {
+    parameter.view.zero_();
+  } else if (inside) {
     divide(parameter.view);
   } else {
-    parameter.before = grad;
     parameter.view.copy_(grad);
     if (prescale_) {
       parameter.view.mul_(factor_);
@@ -239,7 +239,7 @@ void Reducer::Impl::launch(Bucket& bucket) {
 /// Scales gradients that lie in a bucket already.
 void Reducer::Impl::divide(at::Tensor& gradients) {
   if (prescale_ && group_.size() > 1) {
-    options_.gradient_as_bucket_view() ? gradients.div_(group_.size())
+    options_.gradient_as_bucket_view() ? gradients.div_(divisor_)
                                        : gradients.mul_(factor_);
   }
 }
@@ -264,14 +264,15 @@ void Reducer::Impl::scale(Bucket& bucket) {
 void Reducer::Impl::launch_sparse(Parameter& parameter) {
   const at::NoGradGuard no_grad;
   const auto& grad = parameter.tensor.grad();
+  const bool contributes = grad.defined() && !shadowing_;
   parameter.share = parameter.used ? Share::kScaled : Share::kAbsent;
   hands_out_ = true;
-  if (grad.defined()) {
+  if (contributes) {
     check_gradient(parameter, grad);
   }
   std::vector<at::Tensor> tensors{
-      grad.defined() ? grad.detach().clone().div_(group_.size())
-                     : no_rows(parameter.tensor)};
+      contributes ? grad.detach().clone().div_(divisor_)
+                  : no_rows(parameter.tensor)};
   parameter.sparse_future = group_.c10d()
                                 ->getBackend(c10::kCPU)
                                 ->allreduce(tensors, c10d::AllreduceOptions())

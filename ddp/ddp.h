@@ -11,6 +11,7 @@
 #include <ddp/deterministic.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/fused_optimizers.h>
+#include <ddp/join.h>
 #include <ddp/module_state.h>
 #include <ddp/parallel_forward.h>
 #include <ddp/process_group.h>

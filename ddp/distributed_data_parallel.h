@@ -40,7 +40,7 @@ class DistributedDataParallelImpl : public torch::nn::Module,
       const ReducerOptions& options = {})
       : module_(register_module("module", std::move(net))),
         reducer_(Reducer::for_wrapper(module_, group, options)),
-        forward_state_(module_, group, options) {}
+        forward_state_(module_, group, options, reducer_) {}
 
   /// The wrapped module's `forward`, with its arguments and result.
   ///
@@ -77,6 +77,11 @@ class DistributedDataParallelImpl : public torch::nn::Module,
   /// See `Reducer::no_sync`. Must enclose the forward too, as in Python.
   [[nodiscard]] Reducer::NoSyncGuard no_sync() {
     return reducer_.no_sync();
+  }
+
+  /// See `Reducer::join`.
+  [[nodiscard]] Join join(const JoinOptions& options = {}) {
+    return reducer_.join(options);
   }
 
   Reducer& reducer() {

@@ -29,9 +29,10 @@ NamedTensors unique(const NamedItems& items) {
 
 void broadcast_message(
     const std::vector<at::Tensor>& tensors,
-    const ProcessGroup& group) {
+    const ProcessGroup& group,
+    int64_t root) {
   detail::AsyncBroadcast broadcast;
-  broadcast.start(tensors, group);
+  broadcast.start(tensors, group, root);
   broadcast.finish();
 }
 
@@ -63,7 +64,8 @@ NamedTensors unique_state(const torch::nn::Module& module) {
 
 void broadcast_tensors(
     const std::vector<at::Tensor>& tensors,
-    const ProcessGroup& group) {
+    const ProcessGroup& group,
+    int64_t root) {
   if (!group.c10d()) {
     return;
   }
@@ -72,12 +74,12 @@ void broadcast_tensors(
   for (const auto& tensor : tensors) {
     bytes += tensor.nbytes();
     if (bytes > kMessageBytes) {
-      broadcast_message(std::exchange(message, {}), group);
+      broadcast_message(std::exchange(message, {}), group, root);
       bytes = tensor.nbytes();
     }
     message.push_back(tensor);
   }
-  broadcast_message(message, group);
+  broadcast_message(message, group, root);
 }
 
 void broadcast_buffers(torch::nn::Module& module, const ProcessGroup& group) {

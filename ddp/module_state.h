@@ -31,13 +31,14 @@ NamedTensors unique_buffers(const torch::nn::Module& module);
 /// Its parameters, frozen ones too, and then its buffers.
 NamedTensors unique_state(const torch::nn::Module& module);
 
-/// Gives every rank rank 0's values, in place, a few large messages for many
+/// Gives every rank `root`'s values, in place, a few large messages for many
 /// small tensors. Shapes and dtypes must agree over ranks. Autograd does not
 /// see the change: a forward before it may still be differentiated after it.
 /// Collective.
 void broadcast_tensors(
     const std::vector<at::Tensor>& tensors,
-    const ProcessGroup& group);
+    const ProcessGroup& group,
+    int64_t root = 0);
 
 /// Gives every rank rank 0's buffers: the running statistics of batch-norm,
 /// before evaluating or saving. Collective.

@@ -221,6 +221,14 @@ void Reducer::finish_backward() {
   impl().finish_backward();
 }
 
+Join Reducer::join(const JoinOptions& options) {
+  return impl().join(options);
+}
+
+Joinable& Reducer::joinable() {
+  return impl().joinable();
+}
+
 void Reducer::step_in_backward(torch::optim::Optimizer& optimizer) {
   impl().step_in_backward(optimizer);
 }

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ddp/bucket_assignment.h>
+#include <ddp/join.h>
 #include <ddp/process_group.h>
 #include <ddp/reducer_options.h>
 #include <ddp/timeline.h>
@@ -27,8 +28,9 @@ class Optimizer;
 namespace ddp {
 
 namespace detail {
+class ForwardState;
 class OutputAnchors;
-}
+} // namespace detail
 
 /// Averages gradients over ranks during `backward()`.
 ///
@@ -144,6 +146,13 @@ class Reducer {
   /// Collective otherwise.
   void finish_backward();
 
+  /// Lets ranks have different numbers of steps while it lives; see `Join`. To
+  /// let others take part, such as a `ZeroRedundancyOptimizer`, construct a
+  /// `Join` of `joinable()` and them. Throws `c10::ValueError` with
+  /// `skip_all_reduce_unused_params`.
+  [[nodiscard]] Join join(const JoinOptions& options = {});
+  Joinable& joinable();
+
   /// From now on each backward that reduces ends with the optimizer's step, so
   /// leave out `optimizer.step()`. A bucket's parameters are stepped as soon as
   /// it is reduced, while later buckets are under way and its gradients are
@@ -181,6 +190,7 @@ class Reducer {
  private:
   template <typename Net>
   friend class DistributedDataParallelImpl;
+  friend class detail::ForwardState;
 
   Reducer(std::shared_ptr<Impl> impl);
 

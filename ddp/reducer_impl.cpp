@@ -65,10 +65,7 @@ Reducer::Impl::Impl(
   if (!group_.c10d()) {
     return; // without hooks, unless it steps an optimizer
   }
-  // Division by a reciprocal, as in torch.distributed: it rounds differently
-  // from a true division.
-  factor_ = at::native::wrapped_scalar_tensor(
-      at::Scalar(1.0 / static_cast<double>(group_.size())));
+  divide_by(group_.size());
   manage(trainable);
   start_trial();
   attach();
@@ -107,6 +104,16 @@ std::vector<size_t> Reducer::Impl::add_parameters(
       "the Reducer after the parameters, do not freeze all of them, and keep "
       "modules in torch::nn::ModuleList, not in a plain std::vector");
   return trainable;
+}
+
+/// By a reciprocal, as in torch.distributed: it rounds differently from a true
+/// division.
+void Reducer::Impl::divide_by(int64_t divisor) {
+  if (divisor != divisor_) {
+    divisor_ = divisor;
+    factor_ = at::native::wrapped_scalar_tensor(
+        at::Scalar(1.0 / static_cast<double>(divisor)));
+  }
 }
 
 void Reducer::Impl::step_in_backward(torch::optim::Optimizer& optimizer) {

@@ -3,7 +3,6 @@
 #include <ddp/backends/nccl.h>
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/end_of_backward.h>
-#include <ddp/detail/error_text.h>
 #include <ddp/detail/output_anchors.h>
 
 #include <ATen/ATen.h>
@@ -20,19 +19,6 @@ namespace {
 constexpr int64_t kInspectedSteps = 3;
 
 } // namespace
-
-template <typename Function>
-void Reducer::Impl::guarded(Function&& function) {
-  try {
-    function();
-  } catch (const std::exception& error) {
-    fail(detail::error_text(error));
-    throw;
-  } catch (...) {
-    fail("an exception that is no std::exception");
-    throw;
-  }
-}
 
 /// The others wait for a reduction that will not come.
 void Reducer::Impl::fail(const std::string& reason) {
@@ -123,6 +109,7 @@ void Reducer::Impl::open() {
     return;
   }
   check_usable();
+  meet();
   guarded([&] {
     begin();
     inspect_graph();
@@ -165,6 +152,7 @@ void Reducer::Impl::begin() {
   next_ = 0;
   pending_ = managed_;
   ++step_;
+  divide_by(join_step_ ? join_step_->divisor : group_.size());
   // A backward that is older than one that was reduced contains it: the engine
   // nests so deeply that it changed threads (see EndOfBackward).
   const int task = torch::autograd::get_current_graph_task_id();
@@ -197,8 +185,8 @@ void Reducer::Impl::check_capture() {
       first - 1,
       " or more without capturing before");
   TORCH_CHECK(
-      !check_.is_on() && !optimizer_,
-      "capturing a CUDA graph: check_finite, check_divergence_every and "
+      !check_.is_on() && !optimizer_ && !join_step_,
+      "capturing a CUDA graph: check_finite, check_divergence_every, join and "
       "step_in_backward need the host in each step; leave them off");
   TORCH_CHECK(
       std::none_of(
@@ -359,9 +347,12 @@ void Reducer::Impl::contribute_rest() {
     agree_on_order();
   }
   if (broadcasts_buffers_) {
-    buffer_broadcast_.start(buffers_().tensors, group_);
+    buffer_broadcast_.start(
+        buffers_().tensors, group_, join_step_ ? join_step_->last_live : 0);
   }
-  check_.start(step_, group_);
+  // Ranks that do not step any more have parameters of their own.
+  const bool all = !join_step_ || join_step_->live == group_.size();
+  check_.start(step_, group_, all);
 }
 
 void Reducer::Impl::finish_backward() {
@@ -378,6 +369,7 @@ void Reducer::Impl::finish_backward() {
       "it cannot know whether this step was reduced");
   finishes_ = true;
   if (!reduced_) {
+    meet();
     guarded([&] {
       begin();
       contribute_rest();

@@ -103,10 +103,10 @@ TEST_CASE("four ranks equal Python's DistributedDataParallel bit for bit") {
 }
 
 TEST_CASE("without the all-reduce the comparison with Python fails") {
-  check_noticed("defaults", "no-reduce", "defaults, rank 0, step 0: grad.");
+  check_noticed("defaults", "no-reduce", "defaults, rank 0, step0: grad.");
 }
 
 TEST_CASE("multiplication instead of division is seen in the comparison") {
   // In the first step gradients are new, and both sides multiply.
-  check_noticed("views_zeroed", "multiply", "\nviews_zeroed, rank 0, step 1: ");
+  check_noticed("views_zeroed", "multiply", "\nviews_zeroed, rank 0, step1: ");
 }

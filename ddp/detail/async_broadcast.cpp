@@ -9,10 +9,11 @@ namespace ddp::detail {
 
 void AsyncBroadcast::start(
     const std::vector<at::Tensor>& tensors,
-    const ProcessGroup& group) {
+    const ProcessGroup& group,
+    int64_t root) {
   const at::NoGradGuard no_grad;
   messages_.clear();
-  receives_ = group.rank() != 0;
+  receives_ = group.rank() != root;
   for (const auto& tensor : tensors) {
     if (tensor.numel() == 0) {
       continue;
@@ -35,7 +36,7 @@ void AsyncBroadcast::start(
       parts.push_back(tensor.reshape({-1}));
     }
     message.flat = at::cat(parts);
-    message.work = group.broadcast_async(message.flat);
+    message.work = group.broadcast_async(message.flat, root);
   }
 }
 

@@ -7,12 +7,15 @@
 
 namespace ddp::detail {
 
-/// Rank 0's values of many small tensors under way to all ranks, in one flat
+/// One rank's values of many small tensors under way to all ranks, in one flat
 /// message for each dtype and device.
 class AsyncBroadcast {
  public:
   /// Collective. The tensors keep their values until `finish`.
-  void start(const std::vector<at::Tensor>& tensors, const ProcessGroup& group);
+  void start(
+      const std::vector<at::Tensor>& tensors,
+      const ProcessGroup& group,
+      int64_t root = 0);
 
   /// Waits, and writes the values into the tensors, unseen by autograd: what
   /// was computed from them may still be differentiated.

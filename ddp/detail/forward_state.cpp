@@ -1,6 +1,7 @@
 #include <ddp/detail/forward_state.h>
 
 #include <ddp/detail/managed_state.h>
+#include <ddp/detail/reducer_impl.h>
 
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
@@ -18,7 +19,8 @@ bool ForwardState::gradients_will_follow(const Reducer& reducer) {
 ForwardState::ForwardState(
     std::shared_ptr<torch::nn::Module> module,
     const ProcessGroup& group,
-    const ReducerOptions& options)
+    const ReducerOptions& options,
+    Reducer& reducer)
     : module_(std::move(module)),
       buffers_(managed_state(module_, options).buffers),
       group_(group.duplicate()),
@@ -33,14 +35,20 @@ ForwardState::ForwardState(
       std::all_of(parameters.begin(), parameters.end(), on_device)) {
     input_device_ = group_.device();
   }
+  auto& impl = reducer.impl();
+  impl.on_shadow_forward = [this](int64_t root) {
+    broadcast_tensors(buffers_().tensors, group_, root);
+  };
+  impl.on_join_end = [this] { sync_next_ = true; };
 }
 
-void ForwardState::begin(const Reducer& reducer) {
+void ForwardState::begin(Reducer& reducer) {
   const bool sync = buffer_sync_ == BufferSync::kPython
       ? sync_next_
       : gradients_will_follow(reducer);
   if (sync && broadcasts_buffers_) {
-    broadcast_tensors(buffers_().tensors, group_);
+    const auto root = reducer.impl().announce_forward();
+    broadcast_tensors(buffers_().tensors, group_, root);
   }
 }
 

@@ -19,15 +19,20 @@ namespace ddp::detail {
 /// to.
 class ForwardState {
  public:
-  /// Collective.
+  /// Collective. `reducer` tells what other ranks do while this one has no
+  /// inputs.
   ForwardState(
       std::shared_ptr<torch::nn::Module> module,
       const ProcessGroup& group,
-      const ReducerOptions& options);
+      const ReducerOptions& options,
+      Reducer& reducer);
+
+  ForwardState(const ForwardState&) = delete;
+  ForwardState& operator=(const ForwardState&) = delete;
 
   /// To be called before each forward. Collective where it gives every rank
   /// rank 0's buffers, see `BufferSync`.
-  void begin(const Reducer& reducer);
+  void begin(Reducer& reducer);
 
   /// To be called after each forward, also one that threw.
   void end(const Reducer& reducer) noexcept;
@@ -65,7 +70,7 @@ class ForwardState {
 /// Calls `begin` and, however the scope is left, `end`.
 class ForwardScope {
  public:
-  ForwardScope(ForwardState& state, const Reducer& reducer)
+  ForwardScope(ForwardState& state, Reducer& reducer)
       : state_(state), reducer_(reducer) {
     state_.begin(reducer_);
   }
@@ -77,7 +82,7 @@ class ForwardScope {
 
  private:
   ForwardState& state_;
-  const Reducer& reducer_;
+  Reducer& reducer_;
 };
 
 } // namespace ddp::detail

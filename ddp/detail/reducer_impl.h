@@ -3,6 +3,7 @@
 #include <ddp/bucket.h>
 #include <ddp/detail/absences.h>
 #include <ddp/detail/async_broadcast.h>
+#include <ddp/detail/error_text.h>
 #include <ddp/detail/gradient_hook.h>
 #include <ddp/detail/layout_trial.h>
 #include <ddp/detail/managed_state.h>
@@ -34,8 +35,10 @@ struct LayoutState;
 /// hooks, buckets), reduction.cpp what happens in a backward, contribution.cpp
 /// what this rank puts into it, outcome.cpp what it gets out,
 /// reducer_layout.cpp how buckets are cut from measured times,
-/// reducer_state.cpp what another run goes on with.
+/// reducer_join.cpp what it does where inputs are uneven, reducer_state.cpp
+/// what another run goes on with.
 struct Reducer::Impl final : detail::GradientListener,
+                             Joinable,
                              std::enable_shared_from_this<Impl> {
   Impl(
       detail::ManagedState state,
@@ -53,6 +56,15 @@ struct Reducer::Impl final : detail::GradientListener,
   void anchor(const detail::OutputAnchors& outputs);
 
   void finish_backward();
+
+  Join join(const JoinOptions& options);
+  Joinable& joinable();
+
+  /// Which rank's buffers the wrapper's forward gives all ranks, who call
+  /// `shadow` for it where they have no inputs.
+  int64_t announce_forward();
+  std::function<void(int64_t root)> on_shadow_forward;
+  std::function<void()> on_join_end;
 
   /// Tells the other ranks if an exception is on its way through this one.
   void report_unwinding();
@@ -166,6 +178,11 @@ struct Reducer::Impl final : detail::GradientListener,
   void check_usable();
   void accumulate();
   bool idle() const;
+  void meet();
+  void shadow(const JoinStep& step) override;
+  void complete_shadow() override;
+  bool overlaps() const override;
+  void end_join(int64_t root) override;
   bool communicates() const;
   void open();
   void at_end_of_backward(void (Impl::*member)());
@@ -183,6 +200,7 @@ struct Reducer::Impl final : detail::GradientListener,
   void check_gradient(const Parameter& parameter, const at::Tensor& gradient);
   void launch_complete();
   void launch(Bucket& bucket);
+  void divide_by(int64_t divisor);
   void divide(at::Tensor& gradients);
   void scale(Bucket& bucket);
   void launch_sparse(Parameter& parameter);
@@ -217,6 +235,8 @@ struct Reducer::Impl final : detail::GradientListener,
   std::function<NamedTensors()> buffers_;
   std::shared_ptr<CommHook> hook_;
   bool prescale_;
+  /// What sums over ranks are divided by.
+  int64_t divisor_ = 0;
   at::Tensor factor_;
   c10::intrusive_ptr<c10d::Store> store_;
   detail::Absences absences_;
@@ -236,6 +256,10 @@ struct Reducer::Impl final : detail::GradientListener,
   bool open_ = false;
   /// Whether it is recorded into a CUDA graph.
   bool capturing_ = false;
+  /// Where inputs are uneven: who takes part in this reduction.
+  std::optional<JoinStep> join_step_;
+  /// Whether this rank has none, and takes part with zeros.
+  bool shadowing_ = false;
   /// Whether an anchored forward came since the last reduction.
   bool forward_pending_ = false;
   /// Why this Reducer is of no use any more.
@@ -276,5 +300,18 @@ struct Reducer::Impl final : detail::GradientListener,
   /// Steps at the end of backward.
   torch::optim::Optimizer* optimizer_ = nullptr;
 };
+
+template <typename Function>
+void Reducer::Impl::guarded(Function&& function) {
+  try {
+    function();
+  } catch (const std::exception& error) {
+    fail(detail::error_text(error));
+    throw;
+  } catch (...) {
+    fail("an exception that is no std::exception");
+    throw;
+  }
+}
 
 } // namespace ddp

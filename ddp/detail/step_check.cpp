@@ -27,8 +27,12 @@ void StepCheck::look_at(const std::string& name, const at::Tensor& gradient) {
   }
 }
 
-void StepCheck::start(int64_t step, const ProcessGroup& group) {
-  const bool compare = divergence_every_ > 0 && step % divergence_every_ == 0;
+void StepCheck::start(
+    int64_t step,
+    const ProcessGroup& group,
+    bool comparable) {
+  const bool compare =
+      comparable && divergence_every_ > 0 && step % divergence_every_ == 0;
   if (!compare && !finite_) {
     return;
   }

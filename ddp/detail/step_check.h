@@ -25,8 +25,9 @@ class StepCheck {
   /// Looks at a gradient of this rank's own, before it is averaged.
   void look_at(const std::string& name, const at::Tensor& gradient);
 
-  /// Tells the other ranks what was found in `step`. Collective.
-  void start(int64_t step, const ProcessGroup& group);
+  /// Tells the other ranks what was found in `step`. Compares only where the
+  /// parameters should be equal, `comparable`. Collective.
+  void start(int64_t step, const ProcessGroup& group, bool comparable);
 
   /// Throws `c10::ValueError` on all ranks where there was something.
   /// Collective in that case.

@@ -11,6 +11,9 @@
 
 namespace ddp::parity {
 
+/// Which ranks have fewer steps, each by one, so that a Join is needed.
+enum class Uneven { kNo, kFirstLongest, kLastLongest };
+
 /// What happens to gradients between two reductions.
 enum class Clear { kToNone, kToZero, kNever };
 
@@ -24,10 +27,26 @@ struct Configuration {
   /// Whether the net goes into a DistributedDataParallel, or a Reducer is
   /// attached to it.
   bool wrapped = false;
+  Uneven uneven = Uneven::kNo;
+  bool divide_by_initial_world_size = true;
+
+  int64_t steps(int64_t rank, int64_t size) const;
 };
 
 /// How often each configuration reduces.
 constexpr int64_t kReductions = 6;
+
+inline int64_t Configuration::steps(int64_t rank, int64_t size) const {
+  const auto all = kReductions * sync_every;
+  switch (uneven) {
+    case Uneven::kFirstLongest:
+      return all - rank;
+    case Uneven::kLastLongest:
+      return all - (size - 1 - rank);
+    default:
+      return all;
+  }
+}
 
 inline std::vector<Configuration> configurations() {
   const ReducerOptions defaults;
@@ -97,6 +116,43 @@ inline std::vector<Configuration> configurations() {
        ReducerOptions(unused).gradient_as_bucket_view(true),
        Clear::kNever},
       {"oddities", "oddities", small},
+      {"join",
+       "layers",
+       defaults,
+       Clear::kToNone,
+       1,
+       false,
+       Uneven::kFirstLongest},
+      {"join_by_live",
+       "narrow layers",
+       small,
+       Clear::kToNone,
+       1,
+       false,
+       Uneven::kLastLongest,
+       false},
+      {"join_views_zeroed",
+       "layers",
+       ReducerOptions(views).bucket_cap_mb(0.01),
+       Clear::kToZero,
+       1,
+       false,
+       Uneven::kLastLongest,
+       false},
+      {"join_wrapped",
+       "images",
+       defaults,
+       Clear::kToNone,
+       1,
+       true,
+       Uneven::kFirstLongest},
+      {"join_wrapped_accumulated",
+       "images",
+       defaults,
+       Clear::kToNone,
+       3,
+       true,
+       Uneven::kLastLongest},
   };
 }
 

@@ -40,6 +40,16 @@ class Configuration:
     clear: str = "to none"
     sync_every: int = 1
     first_bucket_cap_mb: float = 1
+    uneven: str = "no"
+    divide_by_initial_world_size: bool = True
+
+    def steps(self, rank, size):
+        fewer = {
+            "no": 0,
+            "first longest": rank,
+            "last longest": size - 1 - rank,
+        }
+        return REDUCTIONS * self.sync_every - fewer[self.uneven]
 
 
 VIEWS = {"gradient_as_bucket_view": True}
@@ -99,6 +109,24 @@ CONFIGURATIONS = {
         "alternating branches", {**UNUSED, **VIEWS}, "never"
     ),
     "oddities": Configuration("oddities", SMALL),
+    "join": Configuration(uneven="first longest"),
+    "join_by_live": Configuration(
+        "narrow layers",
+        SMALL,
+        uneven="last longest",
+        divide_by_initial_world_size=False,
+    ),
+    "join_views_zeroed": Configuration(
+        "layers",
+        {**VIEWS, **SMALL},
+        "to zero",
+        uneven="last longest",
+        divide_by_initial_world_size=False,
+    ),
+    "join_wrapped": Configuration("images", uneven="first longest"),
+    "join_wrapped_accumulated": Configuration(
+        "images", sync_every=3, uneven="last longest"
+    ),
 }
 
 
@@ -168,22 +196,29 @@ def make_model(configuration, rank):
     return nn.parallel.DistributedDataParallel(net, **configuration.options)
 
 
-def train(configuration, rank):
-    """Yields the net after each step."""
+def train(configuration, rank, size):
+    """Yields the net and a name for the moment, after each step and at the end.
+    """
     model = make_model(configuration, rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     torch.manual_seed(100 + rank)
     every = configuration.sync_every
-    for step in range(REDUCTIONS * every):
-        inputs = torch.randn(4, 48)
-        last = (step + 1) % every == 0
-        if step % every == 0:
-            clear_gradients(optimizer, configuration.clear)
-        with contextlib.nullcontext() if last else model.no_sync():
-            model(inputs, rank, step).pow(2).mean().backward()
-        if last:
-            optimizer.step()
-        yield model.module
+    with model.join(
+        enable=configuration.uneven != "no",
+        divide_by_initial_world_size=configuration.divide_by_initial_world_size,
+    ):
+        for step in range(configuration.steps(rank, size)):
+            inputs = torch.randn(4, 48)
+            last = (step + 1) % every == 0
+            if step % every == 0:
+                clear_gradients(optimizer, configuration.clear)
+            with contextlib.nullcontext() if last else model.no_sync():
+                model(inputs, rank, step).pow(2).mean().backward()
+            if last:
+                optimizer.step()
+            yield model.module, f"step{step}"
+    clear_gradients(optimizer, "to none")
+    yield model.module, "end"
 
 
 def run_rank(rank, world_size, folder, names):
@@ -196,11 +231,11 @@ def run_rank(rank, world_size, folder, names):
     )
     found = {name: [] for name in names}
     for name in names:
-        for step, net in enumerate(train(CONFIGURATIONS[name], rank)):
-            file = f"{name}_rank{rank}_step{step}.safetensors"
+        for net, moment in train(CONFIGURATIONS[name], rank, world_size):
+            file = f"{name}_rank{rank}_{moment}.safetensors"
             written = read_safetensors(os.path.join(folder, file))
             found[name] += [
-                f"{name}, rank {rank}, step {step}: {text}"
+                f"{name}, rank {rank}, {moment}: {text}"
                 for text in differences(state_of(net), written)
             ]
     with open(os.path.join(folder, f"differences{rank}.json"), "w") as file:

@@ -36,6 +36,10 @@ class Model {
                     : net_->forward(x, rank, step);
   }
 
+  ddp::Join join(const ddp::JoinOptions& options) {
+    return wrapper_ ? (*wrapper_)->join(options) : reducer_->join(options);
+  }
+
   ddp::Reducer::NoSyncGuard no_sync() {
     return wrapper_ ? (*wrapper_)->no_sync() : reducer_->no_sync();
   }
@@ -66,7 +70,19 @@ void train(
   torch::optim::SGD optimizer(net->parameters(), 0.05);
   torch::manual_seed(100 + rank); // a shard of its own for each rank
   const auto every = configuration.sync_every;
-  for (int64_t step = 0; step < ddp::parity::kReductions * every; ++step) {
+  const auto save = [&](const std::string& moment) {
+    ddp::write_safetensors(
+        folder + "/" + configuration.name + "_rank" + std::to_string(rank) +
+            "_" + moment + ".safetensors",
+        state_of(*net));
+  };
+  auto join =
+      model.join(ddp::JoinOptions()
+                     .enable(configuration.uneven != ddp::parity::Uneven::kNo)
+                     .divide_by_initial_world_size(
+                         configuration.divide_by_initial_world_size));
+  for (int64_t step = 0; step < configuration.steps(rank, group.size());
+       ++step) {
     const auto input = torch::randn({4, 48});
     const bool last = (step + 1) % every == 0;
     if (step % every == 0) {
@@ -80,11 +96,12 @@ void train(
     if (last) {
       optimizer.step();
     }
-    ddp::write_safetensors(
-        folder + "/" + configuration.name + "_rank" + std::to_string(rank) +
-            "_step" + std::to_string(step) + ".safetensors",
-        state_of(*net));
+    save("step" + std::to_string(step));
   }
+  join.finish();
+  // Python's ranks without inputs get no gradients.
+  clear_gradients(*net, ddp::parity::Clear::kToNone);
+  save("end");
 }
 
 } // namespace

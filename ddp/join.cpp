@@ -1,0 +1,193 @@
+#include <ddp/join.h>
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <exception>
+
+// How it works
+//
+// Ranks with inputs say before each collective what they are about to do: one
+// all-reduce of a number for each rank. A rank without inputs passes 0 there
+// again and again, and does what the others say, until all numbers are 0.
+
+namespace ddp {
+namespace {
+
+/// After so many steps without inputs of its own, a rank says so.
+constexpr int64_t kManySteps = 1000;
+
+template <typename... Parts>
+[[noreturn]] void terminate_early(const Parts&... parts) {
+  throw EarlyTermination(
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+      c10::str(parts...));
+}
+
+} // namespace
+
+Joinable::~Joinable() {
+  if (join_) {
+    join_->release();
+  }
+}
+
+std::optional<JoinStep> Joinable::announce(int64_t call) {
+  if (!join_) {
+    return std::nullopt;
+  }
+  return join_->announce(*this, call);
+}
+
+Join::Join(
+    const ProcessGroup& group,
+    const Joinables& joinables,
+    const JoinOptions& options)
+    : group_(group),
+      options_(options),
+      root_(group.size() - 1),
+      exceptions_at_construction_(std::uncaught_exceptions()) {
+  if (!options_.enable()) {
+    return;
+  }
+  for (Joinable& each : joinables) {
+    TORCH_CHECK_VALUE(
+        !each.join_, "a Reducer or other Joinable is in another Join already");
+  }
+  for (Joinable& each : joinables) {
+    each.join_ = this;
+    joinables_.push_back(&each);
+  }
+}
+
+Join::~Join() noexcept(false) {
+  if (std::uncaught_exceptions() > exceptions_at_construction_) {
+    release();
+  } else {
+    finish();
+  }
+}
+
+void Join::finish() {
+  try {
+    shadow();
+  } catch (...) {
+    release();
+    throw;
+  }
+  release();
+}
+
+void Join::shadow() {
+  if (joinables_.empty()) {
+    return;
+  }
+  const auto joinables = static_cast<int64_t>(joinables_.size());
+  for (int64_t steps = 1;; ++steps) {
+    const auto codes = exchange(0);
+    const auto code = *std::max_element(codes.begin(), codes.end());
+    if (code == 0) {
+      break;
+    }
+    const auto step = step_of(codes, code);
+    if (options_.throw_on_early_termination()) {
+      terminate_early("Rank ", group_.rank(), " exhausted all inputs.");
+    }
+    if (steps == kManySteps) {
+      TORCH_WARN(
+          "rank ",
+          group_.rank(),
+          " has had no inputs for ",
+          kManySteps,
+          " steps of the others: share them out more evenly");
+    }
+    auto* next = joinables_[static_cast<size_t>((code - 1) % joinables)];
+    complete_before(*next);
+    shadowing_.push_back(next);
+    next->shadow(step);
+  }
+  for (auto* each : shadowing_) {
+    each->complete_shadow();
+  }
+  for (auto* each : joinables_) {
+    each->end_join(root_);
+  }
+}
+
+/// What goes on beside others waits for itself alone.
+void Join::complete_before(const Joinable& next) {
+  std::vector<Joinable*> left;
+  for (auto* each : shadowing_) {
+    if (next.overlaps() && each->overlaps() && each != &next) {
+      left.push_back(each);
+    } else {
+      each->complete_shadow();
+    }
+  }
+  shadowing_ = std::move(left);
+}
+
+JoinStep Join::announce(const Joinable& joinable, int64_t call) {
+  TORCH_CHECK_VALUE(call >= 0, "Joinable::announce: call is ", call);
+  const auto place =
+      std::find(joinables_.begin(), joinables_.end(), &joinable) -
+      joinables_.begin();
+  const auto code = 1 + place + call * static_cast<int64_t>(joinables_.size());
+  const auto step = step_of(exchange(code), code);
+  if (options_.throw_on_early_termination() && step.live < group_.size()) {
+    release();
+    terminate_early(
+        "Detected at least one rank that exhausted inputs. Throwing across all "
+        "ranks.");
+  }
+  return step;
+}
+
+/// Each rank's code, 0 where its inputs have ended.
+std::vector<int64_t> Join::exchange(int64_t code) {
+  auto message = at::zeros({group_.size()}, at::kLong);
+  auto* codes = message.mutable_data_ptr<int64_t>();
+  codes[group_.rank()] = code;
+  group_.all_reduce(message);
+  return {codes, codes + group_.size()};
+}
+
+JoinStep Join::step_of(const std::vector<int64_t>& codes, int64_t code) {
+  const auto joinables = static_cast<int64_t>(joinables_.size());
+  JoinStep step;
+  step.call = (code - 1) / joinables;
+  step.live = 0;
+  for (size_t rank = 0; rank < codes.size(); ++rank) {
+    if (codes[rank] == 0) {
+      continue;
+    }
+    TORCH_CHECK(
+        codes[rank] == code,
+        "Join: ranks with inputs do different things at the same time: rank ",
+        rank,
+        " announced call ",
+        (codes[rank] - 1) / joinables,
+        " of joinable ",
+        (codes[rank] - 1) % joinables,
+        ", another rank call ",
+        step.call,
+        " of joinable ",
+        (code - 1) % joinables);
+    ++step.live;
+    step.last_live = static_cast<int64_t>(rank);
+  }
+  step.divisor =
+      options_.divide_by_initial_world_size() ? group_.size() : step.live;
+  root_ = step.last_live;
+  return step;
+}
+
+void Join::release() {
+  for (auto* each : joinables_) {
+    each->join_ = nullptr;
+  }
+  joinables_.clear();
+  shadowing_.clear();
+}
+
+} // namespace ddp

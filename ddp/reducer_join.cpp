@@ -1,0 +1,85 @@
+#include <ddp/detail/reducer_impl.h>
+
+// What a Reducer does where ranks have different numbers of steps.
+
+namespace ddp {
+namespace {
+
+// What it announces.
+constexpr int64_t kReduction = 0;
+constexpr int64_t kForward = 1;
+
+} // namespace
+
+Join Reducer::Impl::join(const JoinOptions& options) {
+  return Join(group_, {joinable()}, options);
+}
+
+Joinable& Reducer::Impl::joinable() {
+  TORCH_CHECK_VALUE(
+      !options_.skip_all_reduce_unused_params(),
+      "join: with skip_all_reduce_unused_params all ranks must use the same "
+      "parameters, and a rank without inputs uses none");
+  return *this;
+}
+
+/// Before a reduction: the ranks without inputs take part in it.
+void Reducer::Impl::meet() {
+  join_step_ = announce(kReduction);
+}
+
+int64_t Reducer::Impl::announce_forward() {
+  const auto step = announce(kForward);
+  return step ? step->last_live : 0;
+}
+
+/// Takes part with zeros. What comes of it is this rank's gradient too, as it
+/// is of a rank that used no parameter.
+void Reducer::Impl::shadow(const JoinStep& step) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (step.call == kForward) {
+    on_shadow_forward(step.last_live);
+    return;
+  }
+  check_usable();
+  guarded([&] {
+    join_step_ = step;
+    shadowing_ = true;
+    for (auto& parameter : parameters_) {
+      parameter.used = false; // what accumulated is not reduced any more
+    }
+    begin();
+    contribute_rest();
+  });
+}
+
+bool Reducer::Impl::overlaps() const {
+  return true;
+}
+
+void Reducer::Impl::complete_shadow() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!open_) {
+    return; // it was a forward's
+  }
+  guarded([&] { finish(); });
+  shadowing_ = false;
+  reduced_ = false;
+}
+
+/// Ranks that stopped early have parameters of an earlier step.
+void Reducer::Impl::end_join(int64_t root) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  join_step_.reset();
+  auto state = tensors();
+  if (options_.broadcast_buffers()) {
+    const auto buffers = buffers_().tensors;
+    state.insert(state.end(), buffers.begin(), buffers.end());
+  }
+  broadcast_tensors(state, group_, root);
+  if (on_join_end) {
+    on_join_end();
+  }
+}
+
+} // namespace ddp
