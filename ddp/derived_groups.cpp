@@ -1,6 +1,6 @@
 #include <ddp/backends/mpi.h>
+#include <ddp/detail/backend_connection.h>
 #include <ddp/detail/host.h>
-#include <ddp/detail/process_group_impl.h>
 #include <ddp/detail/random_name.h>
 #include <ddp/device_choice.h>
 #include <ddp/process_group.h>
@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <tuple>
 
 // Groups that are made from others.
@@ -136,7 +137,9 @@ ProcessGroup ProcessGroup::duplicate() const {
   impl->local_size = impl_->local_size;
   impl->hosts = impl_->hosts;
   impl->communicator = impl_->communicator;
-  detail::connect(*impl);
+  std::vector<int64_t> ranks(size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  detail::connect(*impl, [&] { return detail::ended_rank(*impl_, ranks); });
   return ProcessGroup(impl);
 }
 
@@ -167,7 +170,7 @@ ProcessGroup ProcessGroup::split(int64_t color, int64_t key) const {
   impl->address = address;
   impl->communicator = std::move(communicator);
   impl->board = impl->board ? impl->board->of(members) : nullptr;
-  detail::connect(*impl);
+  detail::connect(*impl, [&] { return detail::ended_rank(*impl_, members); });
   return ProcessGroup(impl);
 }
 

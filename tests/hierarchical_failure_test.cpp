@@ -43,6 +43,13 @@ class FakePart : public c10d::Backend {
   WorkPtr send(Tensors&, int, int) override {
     return c10::make_intrusive<DoneWork>();
   }
+  WorkPtr alltoall(Tensors&, Tensors&, const c10d::AllToAllOptions&) override {
+    return c10::make_intrusive<DoneWork>();
+  }
+  WorkPtr barrier(const c10d::BarrierOptions&) override {
+    ++barriers;
+    return c10::make_intrusive<DoneWork>();
+  }
   bool supportsTensorAlloc(c10::DeviceIndex) override {
     return true;
   }
@@ -55,6 +62,7 @@ class FakePart : public c10d::Backend {
 
   std::string trouble;
   std::atomic<int> aborted{0};
+  int barriers = 0;
 };
 
 struct Fakes {
@@ -116,6 +124,19 @@ TEST_CASE("an abort is one of all parts") {
       ContainsSubstring("was aborted"));
 }
 
+TEST_CASE("a barrier is one of what went directly before it, too") {
+  Fakes fakes;
+  Tensors tensors{torch::ones({4})};
+  fakes.backend->barrier({})->wait();
+  fakes.backend->send(tensors, 1, 0)->wait(); // which the others do not call
+  fakes.backend->barrier({})->wait();
+  REQUIRE(fakes.direct->barriers == 0);
+  fakes.backend->alltoall(tensors, tensors, {})->wait();
+  fakes.backend->barrier({})->wait();
+  fakes.backend->barrier({})->wait();
+  REQUIRE(fakes.direct->barriers == 1);
+}
+
 TEST_CASE("memory comes from the part within the host") {
   Fakes fakes;
   REQUIRE(fakes.backend->supportsTensorAlloc(0));
@@ -134,6 +155,7 @@ TEST_CASE("arguments that do not fit are refused, and the group goes on") {
   Tensors two(2, tensors[0]);
   Tensors strided{torch::ones({4, 4}).t().slice(0, 0, 2)};
   Tensors integers{torch::ones({4}, torch::kLong)};
+  Tensors small{torch::ones({4}).to(torch::kFloat8_e5m2)};
   c10d::AllreduceOptions mean;
   mean.reduceOp = c10d::ReduceOp::AVG;
   c10d::BroadcastOptions outside;
@@ -143,7 +165,10 @@ TEST_CASE("arguments that do not fit are refused, and the group goes on") {
   const std::vector<std::pair<std::string, std::function<void()>>> calls{
       {"takes one tensor, got 2", [&] { backend->allreduce(two, {}); }},
       {"without gaps", [&] { backend->allreduce(strided, {}); }},
-      {"not of Long", [&] { backend->allreduce(integers, mean); }},
+      {"Long cannot be reduced by AVG",
+       [&] { backend->allreduce(integers, mean); }},
+      {"Float8_e5m2 cannot be reduced by SUM",
+       [&] { backend->allreduce(small, {}); }},
       {"the root is rank 4 of 4",
        [&] { backend->broadcast(tensors, outside); }},
       {"4 times 4 elements",

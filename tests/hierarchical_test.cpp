@@ -1,5 +1,6 @@
 // What the hierarchical backend computes, however the ranks lie on hosts.
 
+#include <tests/support/backend_checks.h>
 #include <tests/support/backend_values.h>
 #include <tests/support/hierarchical.h>
 #include <tests/support/ranks.h>
@@ -301,6 +302,31 @@ TEST_CASE("so do collectives that move data, in the order of the ranks") {
     check_in_place(backend);
     check_with_root(backend);
     check_messages(backend);
+  });
+}
+
+TEST_CASE("over several hosts every dtype is reduced that shared memory does") {
+  everywhere([](const BackendPtr& backend, const ProcessGroup& /*group*/) {
+    ddp::test::check_reductions(backend);
+    // A part of each rank, and to one: also of what gloo does not know.
+    const int64_t size = backend->getSize();
+    const auto rank = backend->getRank();
+    for (const auto dtype : {torch::kShort, torch::kComplexFloat}) {
+      const auto all = values_of_all(size, 7 * size, dtype);
+      const auto product = reduced(all, Kind::PRODUCT);
+      c10d::ReduceScatterOptions scatter;
+      scatter.reduceOp = Kind::PRODUCT;
+      auto output = torch::empty({7}, dtype);
+      auto input = all[rank].clone();
+      backend->_reduce_scatter_base(output, input, scatter)->wait();
+      REQUIRE(torch::equal(output, product.view({size, 7})[rank]));
+      Tensors tensors{input};
+      c10d::ReduceOptions reduce;
+      reduce.reduceOp = Kind::PRODUCT;
+      reduce.rootRank = size - 1;
+      backend->reduce(tensors, reduce)->wait();
+      REQUIRE(torch::equal(tensors[0], rank == size - 1 ? product : all[rank]));
+    }
   });
 }
 

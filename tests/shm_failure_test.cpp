@@ -4,6 +4,7 @@
 #include <tests/support/shm_backend.h>
 
 #include <ATen/core/ivalue.h>
+#include <ddp/detail/process_group_impl.h>
 
 #include <unistd.h>
 
@@ -89,6 +90,34 @@ TEST_CASE("shared memory: a rank that is killed is noticed within a second") {
   }
 }
 
+TEST_CASE(
+    "shared memory: a rank that is killed while a group is connected is "
+    "noticed within seconds") {
+  for (const int victim : {1, 2, 3}) {
+    ddp::test::RankOptions options;
+    options.expected_exit_codes = {0, 0, 0, 0};
+    options.expected_exit_codes[victim] = 128 + SIGKILL;
+    ranks(
+        4,
+        [victim] {
+          const auto group = shm_group();
+          if (group.rank() == victim) {
+            // As far as a duplicate comes before it connects.
+            ddp::detail::meet(ddp::ProcessGroup::Impl::of(group), "duplicate");
+            kill(getpid(), SIGKILL);
+          }
+          const auto error = error_after(
+              milliseconds(0), [&] { group.duplicate(); }, seconds(4));
+          REQUIRE_THAT(
+              error,
+              ContainsSubstring(
+                  "rank " + std::to_string(victim) + " (process") &&
+                  ContainsSubstring("has ended"));
+        },
+        options);
+  }
+}
+
 TEST_CASE("shared memory: a rank that leaves the group is noticed") {
   ranks(3, [] {
     const auto whole = shm_group();
@@ -161,6 +190,15 @@ TEST_CASE("shared memory: different collectives are an error on all ranks") {
           backend->allreduce(tensors)->wait();
         },
         "Double");
+    fails(
+        [&](const BackendPtr& backend) {
+          Tensors tensors{torch::ones({4})};
+          c10d::AllreduceOptions options;
+          options.reduceOp =
+              differs ? c10d::ReduceOp::MIN : c10d::ReduceOp::MAX;
+          backend->allreduce(tensors, options)->wait();
+        },
+        "by MIN");
     fails(
         [&](const BackendPtr& backend) {
           Tensors tensors{torch::ones({4})};

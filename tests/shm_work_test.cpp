@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <stdexcept>
 #include <thread>
 
 using ddp::test::backend_of;
@@ -113,6 +114,41 @@ TEST_CASE("shared memory: an operation that nobody waits for ends by itself") {
       signal(backend, 1, 2);
     }
     backend->barrier({})->wait();
+  });
+}
+
+TEST_CASE("shared memory: what a callback throws is an error of the group") {
+  ranks(3, [] {
+    const auto whole = shm_group();
+    for (const bool message : {false, true}) {
+      const auto group = whole.duplicate();
+      const auto backend = backend_of(group);
+      const int rank = backend->getRank();
+      Tensors tensors{torch::ones({5})};
+      if (rank == 0) {
+        const auto work = message ? backend->recv(tensors, 1, 0)
+                                  : backend->allreduce(tensors);
+        work->getFuture()->addCallback(
+            [](c10::ivalue::Future&) { throw std::runtime_error("boom"); });
+      }
+      whole.barrier(); // the others come once the callback is there
+      if (rank > 0 && !message) {
+        backend->allreduce(tensors)->wait();
+      } else if (rank == 1) {
+        backend->send(tensors, 0, 0)->wait();
+      }
+      REQUIRE_THAT(
+          error_after(
+              milliseconds(0),
+              [&] {
+                for (;;) { // it may come after the operation
+                  backend->barrier({})->wait();
+                }
+              }),
+          ContainsSubstring("a callback on the future of ") &&
+              ContainsSubstring(" threw boom"));
+      whole.barrier();
+    }
   });
 }
 
@@ -254,6 +290,29 @@ TEST_CASE("shared memory: memory of tensors and messages is given back") {
       const auto* begin = static_cast<const char*>(large.const_data_ptr());
       REQUIRE(begin - static_cast<const char*>(first) < int64_t{20} << 20);
     }
+  });
+}
+
+TEST_CASE("shared memory: a message's memory is given back once it is taken") {
+  ranks(2, [] {
+    const auto group = shm_group();
+    const auto backend = backend_of(group);
+    const auto* first =
+        static_cast<const char*>(backend->allocateTensor(8).const_data_ptr());
+    Tensors message{torch::ones({1 << 20})};
+    Tensors answer{torch::ones({1})};
+    const int rank = backend->getRank();
+    if (rank == 0) {
+      backend->send(message, 1, 0)->wait();
+      backend->recv(answer, 1, 1)->wait();
+    } else {
+      backend->recv(message, 0, 0)->wait();
+      backend->send(answer, 0, 1)->wait();
+    }
+    // Where the message was, but for its head.
+    const auto tensor = backend->allocateTensor(1 << 20);
+    REQUIRE(static_cast<const char*>(tensor.const_data_ptr()) - first < 4096);
+    group.barrier();
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace ddp::backends::shm {
 
@@ -15,5 +16,11 @@ std::string unavailable(int64_t ranks);
 /// all of them map, which is gone with the processes however they end. Needs
 /// Linux 5.3. Collective.
 c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options);
+
+/// Which of these ranks of a backend of `create` has ended, in words; empty
+/// where none has.
+std::string ended_rank(
+    const c10d::Backend& backend,
+    const std::vector<int64_t>& ranks);
 
 } // namespace ddp::backends::shm

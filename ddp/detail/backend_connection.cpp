@@ -22,7 +22,8 @@ using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 BackendPtr connect_by(
     ProcessGroup::Impl& group,
     const std::function<BackendPtr()>& create,
-    const std::function<std::string()>& clue) {
+    const std::function<std::string()>& clue,
+    const Witness& witness = nullptr) {
   return guarded(group, "connecting", [&] {
     auto result = on_own_thread(create);
     BackendPtr backend;
@@ -30,6 +31,8 @@ BackendPtr connect_by(
         group,
         [&](std::chrono::milliseconds slice) {
           if (result.wait_for(slice) != std::future_status::ready) {
+            const auto ended = witness ? witness() : "";
+            TORCH_CHECK(ended.empty(), ended);
             return false;
           }
           backend = result.get();
@@ -41,6 +44,14 @@ BackendPtr connect_by(
 }
 
 } // namespace
+
+std::string ended_rank(
+    const ProcessGroup::Impl& group,
+    const std::vector<int64_t>& ranks) {
+  return group.backend == "shm"
+      ? backends::shm::ended_rank(*group.group->getBackend(c10::kCPU), ranks)
+      : "";
+}
 
 backends::BackendOptions backend_options(
     const ProcessGroup::Impl& group,
@@ -67,9 +78,13 @@ BackendPtr connect_over_gloo(
 
 BackendPtr connect_over_shm(
     ProcessGroup::Impl& group,
-    const backends::BackendOptions& options) {
+    const backends::BackendOptions& options,
+    const Witness& witness) {
   return connect_by(
-      group, [options] { return backends::shm::create(options); }, nullptr);
+      group,
+      [options] { return backends::shm::create(options); },
+      nullptr,
+      witness);
 }
 
 BackendPtr connect_by_hosts(ProcessGroup::Impl& group) {

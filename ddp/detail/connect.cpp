@@ -89,13 +89,18 @@ bool is_flushed(ProcessGroup::Impl& impl) {
 } // namespace
 
 void connect(ProcessGroup::Impl& impl) {
+  connect(impl, nullptr);
+}
+
+void connect(ProcessGroup::Impl& impl, const Witness& witness) {
   impl.group = c10::make_intrusive<c10d::ProcessGroup>(
       impl.store, static_cast<int>(impl.rank), static_cast<int>(impl.size));
   impl.group->setGroupName("ddp");
   if (impl.backend == "mpi") {
     connect_mpi(impl);
   } else if (impl.backend == "shm") {
-    connect_custom(impl, connect_over_shm(impl, backend_options(impl, "shm")));
+    connect_custom(
+        impl, connect_over_shm(impl, backend_options(impl, "shm"), witness));
   } else if (impl.backend == "hierarchical") {
     connect_custom(impl, connect_by_hosts(impl));
   } else {

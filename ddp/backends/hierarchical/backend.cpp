@@ -1,5 +1,7 @@
 #include <ddp/backends/hierarchical/backend.h>
 
+#include <ddp/detail/own_thread.h>
+
 #include <c10/util/Exception.h>
 
 #include <utility>
@@ -11,16 +13,22 @@ Backend::Backend(
     int rank,
     const Parts& parts)
     : c10d::Backend(rank, static_cast<int>(hosts.size())),
-      within_(parts.local, "within the host"),
-      between_(parts.between, "between hosts"),
-      direct_(parts.direct, "among all ranks"),
+      steps_(std::make_shared<Steps>(hosts, rank, parts)),
       arguments_("hierarchical", rank_, size_),
-      placement_(hosts),
-      host_(placement_.host[rank]),
-      place_(placement_.place[rank]),
-      // The parts may know how to tell the other ranks.
-      queue_([this] { for_parts(&c10d::Backend::abort); }) {
+      queue_(Queue::start([steps = steps_] { steps->break_off(); })) {
   init();
+}
+
+Backend::~Backend() {
+  queue_->stop();
+  if (!queue_->breakage().empty()) {
+    // What was broken off may go on in gloo, whose destructor waits for it.
+    try {
+      detail::on_own_thread(
+          [steps = std::move(steps_)]() mutable { steps.reset(); });
+    } catch (const std::exception&) { // no thread: here, in its time
+    }
+  }
 }
 
 const std::string Backend::getBackendName() const {
@@ -29,40 +37,42 @@ const std::string Backend::getBackendName() const {
 
 c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions() {
   return c10::make_intrusive<Options>(
-      "hierarchical", direct_.part()->getBackendOptions()->timeout);
+      "hierarchical", steps_->direct.part()->getBackendOptions()->timeout);
 }
 
 void Backend::setTimeout(std::chrono::milliseconds timeout) {
-  for_parts(&c10d::Backend::setTimeout, timeout);
+  steps_->for_parts(&c10d::Backend::setTimeout, timeout);
 }
 
 void Backend::setSequenceNumberForGroup() {} // it starts at 0 on every rank
 
 uint64_t Backend::getSequenceNumberForGroup() {
-  return queue_.pushed();
+  return queue_->pushed();
 }
 
 bool Backend::supportsTensorAlloc(c10::DeviceIndex device) {
-  return within_.part() && within_.part()->supportsTensorAlloc(device);
+  return steps_->within.part() &&
+      steps_->within.part()->supportsTensorAlloc(device);
 }
 
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
-  TORCH_CHECK(within_.part(), "hierarchical: this rank is alone on its host");
-  return within_.part()->allocateTensor(size, std::move(options));
+  TORCH_CHECK(
+      steps_->within.part(), "hierarchical: this rank is alone on its host");
+  return steps_->within.part()->allocateTensor(size, std::move(options));
 }
 
 void Backend::abort() {
-  queue_.break_off("the group was aborted");
-  for_parts(&c10d::Backend::abort);
+  queue_->break_off("the group was aborted");
+  steps_->break_off();
 }
 
 void Backend::shutdown() {
-  queue_.break_off("the group was shut down");
-  for_parts(&c10d::Backend::shutdown);
+  queue_->break_off("the group was shut down");
+  steps_->for_parts(&c10d::Backend::shutdown);
 }
 
 void Backend::check_usable(const char* name) const {
-  const auto breakage = queue_.breakage();
+  const auto breakage = queue_->breakage();
   if (!breakage.empty()) {
     C10_THROW_ERROR(
         DistBackendError,
@@ -79,7 +89,12 @@ void Backend::check_usable(const char* name) const {
 
 c10d::Backend& Backend::direct(const char* name) const {
   check_usable(name);
-  return *direct_.part();
+  return *steps_->direct.part();
+}
+
+c10d::Backend& Backend::collectively(const char* name) {
+  sent_directly_ = true;
+  return direct(name);
 }
 
 Backend::WorkPtr Backend::push(
@@ -90,14 +105,8 @@ Backend::WorkPtr Backend::push(
   check_usable(name);
   auto operation = c10::make_intrusive<Operation>(
       rank_, type, name, outputs, std::move(body));
-  queue_.push(operation);
+  queue_->push(operation);
   return operation;
-}
-
-at::Tensor Backend::row_of(const at::Tensor& rows, int rank, int64_t length)
-    const {
-  return rows[placement_.host[rank]][placement_.place[rank]].narrow(
-      0, 0, length);
 }
 
 c10::intrusive_ptr<c10d::Backend> create(

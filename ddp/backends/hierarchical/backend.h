@@ -2,12 +2,13 @@
 
 #include <ddp/backends/arguments.h>
 #include <ddp/backends/hierarchical.h>
-#include <ddp/backends/hierarchical/level.h>
-#include <ddp/backends/hierarchical/placement.h>
 #include <ddp/backends/hierarchical/queue.h>
+#include <ddp/backends/hierarchical/steps.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace ddp::backends::hierarchical {
 
 /// Collectives that pass each host's first rank. They run one after another on
 /// a thread of the backend's own, so that its parts see them in the same order
-/// on all ranks. A failure breaks it.
+/// on all ranks. A failure breaks it. Destroyed amid operations it breaks them
+/// off.
 class Backend final : public c10d::Backend {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -24,6 +26,7 @@ class Backend final : public c10d::Backend {
   using TensorLists = std::vector<std::vector<at::Tensor>>;
 
   Backend(const std::vector<std::string>& hosts, int rank, const Parts& parts);
+  ~Backend() override;
 
   const std::string getBackendName() const override;
   c10::intrusive_ptr<Options> getBackendOptions() override;
@@ -86,18 +89,11 @@ class Backend final : public c10d::Backend {
       override;
 
  private:
-  /// Calls a method of each part that this rank has.
-  template <typename Method, typename... Arguments>
-  void for_parts(Method method, Arguments... arguments) const {
-    for (const auto* level : {&within_, &between_, &direct_}) {
-      if (level->part()) {
-        ((*level->part()).*method)(arguments...);
-      }
-    }
-  }
   /// Throws where the backend is broken.
   void check_usable(const char* name) const;
   c10d::Backend& direct(const char* name) const;
+  /// The same for what all ranks call.
+  c10d::Backend& collectively(const char* name);
   WorkPtr push(
       c10d::OpType type,
       const char* name,
@@ -127,34 +123,11 @@ class Backend final : public c10d::Backend {
       const Tensors& inputs,
       const c10d::ReduceScatterOptions& options);
 
-  // On the thread. Where tensors are gathered or scattered, they are rows, by
-  // host and place, each as long as the longest.
-  void all_reduce(
-      const at::Tensor& tensor,
-      const c10d::ReduceOp& op,
-      Timeout timeout) const;
-  void reduce_to_root(const at::Tensor&, const c10d::ReduceOptions&) const;
-  void gather_rows(
-      const at::Tensor& row,
-      const Tensors& targets,
-      Timeout timeout) const;
-  void scatter_sums(
-      const at::Tensor& output,
-      const Tensors& inputs,
-      const c10d::ReduceScatterOptions& options) const;
-
-  /// A rank's row of that length.
-  at::Tensor row_of(const at::Tensor& rows, int rank, int64_t length) const;
-
-  const Level within_;
-  const Level between_;
-  const Level direct_;
+  std::shared_ptr<Steps> steps_;
   const Arguments arguments_;
-  const Placement placement_;
-  const int host_;
-  const int place_;
-  /// Last: its thread uses the others.
-  Queue queue_;
+  /// Whether collectives have gone directly since the last barrier.
+  std::atomic<bool> sent_directly_{false};
+  const std::shared_ptr<Queue> queue_;
 };
 
 } // namespace ddp::backends::hierarchical

@@ -17,22 +17,6 @@ at::Tensor elements(const char* name, const at::Tensor& tensor) {
   return tensor.as_strided({tensor.numel()}, {1});
 }
 
-void check_operation(
-    const char* name,
-    const c10d::ReduceOp& op,
-    at::ScalarType dtype) {
-  TORCH_CHECK_VALUE(
-      op.op_ != c10d::ReduceOp::PREMUL_SUM && op.op_ != c10d::ReduceOp::UNUSED,
-      name,
-      " over hierarchical has no such operation");
-  TORCH_CHECK_VALUE(
-      op.op_ != c10d::ReduceOp::AVG || at::isFloatingType(dtype) ||
-          at::isComplexType(dtype),
-      name,
-      " over hierarchical: a mean is of floating-point tensors, not of ",
-      dtype);
-}
-
 int64_t longest(const std::vector<at::Tensor>& tensors) {
   int64_t length = 0;
   for (const auto& tensor : tensors) {

@@ -9,7 +9,7 @@ Backend::WorkPtr Backend::allgather_coalesced(
     TensorLists& outputs,
     Tensors& inputs,
     const c10d::AllgatherOptions& options) {
-  return direct("all_gather_coalesced")
+  return collectively("all_gather_coalesced")
       .allgather_coalesced(outputs, inputs, options);
 }
 
@@ -17,7 +17,7 @@ Backend::WorkPtr Backend::allgather_into_tensor_coalesced(
     Tensors& outputs,
     Tensors& inputs,
     const c10d::AllgatherOptions& options) {
-  return direct("all_gather_into_tensor_coalesced")
+  return collectively("all_gather_into_tensor_coalesced")
       .allgather_into_tensor_coalesced(outputs, inputs, options);
 }
 
@@ -25,7 +25,7 @@ Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(
     Tensors& outputs,
     Tensors& inputs,
     const c10d::ReduceScatterOptions& options) {
-  return direct("reduce_scatter_tensor_coalesced")
+  return collectively("reduce_scatter_tensor_coalesced")
       .reduce_scatter_tensor_coalesced(outputs, inputs, options);
 }
 
@@ -33,14 +33,14 @@ Backend::WorkPtr Backend::gather(
     TensorLists& outputs,
     Tensors& inputs,
     const c10d::GatherOptions& options) {
-  return direct("gather").gather(outputs, inputs, options);
+  return collectively("gather").gather(outputs, inputs, options);
 }
 
 Backend::WorkPtr Backend::scatter(
     Tensors& outputs,
     TensorLists& inputs,
     const c10d::ScatterOptions& options) {
-  return direct("scatter").scatter(outputs, inputs, options);
+  return collectively("scatter").scatter(outputs, inputs, options);
 }
 
 Backend::WorkPtr Backend::alltoall_base(
@@ -49,7 +49,7 @@ Backend::WorkPtr Backend::alltoall_base(
     std::vector<int64_t>& output_sizes,
     std::vector<int64_t>& input_sizes,
     const c10d::AllToAllOptions& options) {
-  return direct("all_to_all_single")
+  return collectively("all_to_all_single")
       .alltoall_base(output, input, output_sizes, input_sizes, options);
 }
 
@@ -57,7 +57,7 @@ Backend::WorkPtr Backend::alltoall(
     Tensors& outputs,
     Tensors& inputs,
     const c10d::AllToAllOptions& options) {
-  return direct("all_to_all").alltoall(outputs, inputs, options);
+  return collectively("all_to_all").alltoall(outputs, inputs, options);
 }
 
 Backend::WorkPtr Backend::send(Tensors& tensors, int peer, int tag) {

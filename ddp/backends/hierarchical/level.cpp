@@ -1,9 +1,13 @@
 #include <ddp/backends/hierarchical/level.h>
 
+#include <ddp/backends/shm/reduction.h>
 #include <ddp/detail/error_text.h>
 
+#include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace ddp::backends::hierarchical {
@@ -11,9 +15,29 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
+// A wait for a part looks so often whether it was broken off.
+constexpr std::chrono::milliseconds kSlice(250);
+
 c10d::ReduceOp sum_if_mean(const c10d::ReduceOp& op) {
   return op.op_ == c10d::ReduceOp::AVG ? c10d::ReduceOp(c10d::ReduceOp::SUM)
                                        : op;
+}
+
+/// Whether it ends within a slice. Some of gloo's are never complete, but end
+/// all the same.
+bool ends_soon(c10d::Work& work) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    work.wait(kSlice);
+    return true;
+  } catch (const std::exception&) { // an error of its own comes again below
+    if (!work.isCompleted() &&
+        std::chrono::steady_clock::now() - start >= kSlice) {
+      return false;
+    }
+  }
+  work.wait();
+  return true;
 }
 
 /// The list that gathers and scatters take: empty on other ranks than the root.
@@ -29,8 +53,11 @@ std::vector<Tensors> list_at_root(
 
 } // namespace
 
-Level::Level(c10::intrusive_ptr<c10d::Backend> part, const char* where)
-    : part_(std::move(part)), where_(where) {}
+Level::Level(
+    c10::intrusive_ptr<c10d::Backend> part,
+    const char* where,
+    const std::atomic<bool>& broken_off)
+    : part_(std::move(part)), where_(where), broken_off_(broken_off) {}
 
 Level::WorkPtr Level::start(const Launch& launch) const {
   try {
@@ -43,11 +70,49 @@ Level::WorkPtr Level::start(const Launch& launch) const {
 void Level::finish(const WorkPtr& work) const {
   try {
     if (work) {
-      work->wait();
+      await(*work);
     }
   } catch (const std::exception& error) {
     fail(error);
   }
+}
+
+void Level::await(c10d::Work& work) const {
+  while (!ends_soon(work)) {
+    TORCH_CHECK(
+        !broken_off_,
+        "it was broken off, as the group was aborted or destroyed");
+  }
+}
+
+bool Level::can_reduce(const at::Tensor& tensor) const {
+  constexpr at::ScalarType kOfGloo[] = {
+      at::kFloat,
+      at::kDouble,
+      at::kHalf,
+      at::kBFloat16,
+      at::kByte,
+      at::kChar,
+      at::kInt,
+      at::kLong};
+  return !part_ || part_->getBackendName() != "gloo" ||
+      std::find(std::begin(kOfGloo), std::end(kOfGloo), tensor.scalar_type()) !=
+      std::end(kOfGloo);
+}
+
+void Level::reduce_here(
+    const at::Tensor& tensor,
+    const c10d::ReduceOp& op,
+    Timeout timeout) const {
+  const auto own = tensor.view(-1);
+  const auto rows = own.new_empty({part_->getSize(), own.numel()});
+  finish(all_gather(own.view(at::kByte), rows.view(at::kByte), timeout));
+  std::vector<const char*> sources;
+  for (const auto& row : rows.unbind()) {
+    sources.push_back(static_cast<const char*>(row.const_data_ptr()));
+  }
+  const shm::Reduction reduce(tensor.scalar_type(), op);
+  reduce(sources, {static_cast<char*>(own.mutable_data_ptr())}, own.numel());
 }
 
 void Level::fail(const std::exception& error) const {
@@ -66,6 +131,10 @@ Level::WorkPtr Level::reduce(
     const c10d::ReduceOp& op,
     int root,
     Timeout timeout) const {
+  if (!can_reduce(tensor)) {
+    reduce_here(tensor, op, timeout);
+    return nullptr;
+  }
   return start([&](c10d::Backend& part) {
     Tensors tensors{std::move(tensor)};
     c10d::ReduceOptions options;
@@ -80,6 +149,10 @@ Level::WorkPtr Level::all_reduce(
     at::Tensor tensor,
     const c10d::ReduceOp& op,
     Timeout timeout) const {
+  if (!can_reduce(tensor)) {
+    reduce_here(tensor, op, timeout);
+    return nullptr;
+  }
   return start([&](c10d::Backend& part) {
     Tensors tensors{std::move(tensor)};
     c10d::AllreduceOptions options;
@@ -89,10 +162,12 @@ Level::WorkPtr Level::all_reduce(
   });
 }
 
-Level::WorkPtr Level::broadcast(at::Tensor tensor, int root, Timeout timeout)
-    const {
+Level::WorkPtr Level::broadcast(
+    const at::Tensor& tensor,
+    int root,
+    Timeout timeout) const {
   return start([&](c10d::Backend& part) {
-    Tensors tensors{std::move(tensor)};
+    Tensors tensors{tensor.view(at::kByte)};
     c10d::BroadcastOptions options;
     options.rootRank = root;
     options.timeout = timeout;
@@ -114,12 +189,12 @@ Level::WorkPtr Level::gather(
 }
 
 Level::WorkPtr Level::scatter(
-    at::Tensor row,
+    const at::Tensor& row,
     const at::Tensor& rows,
     Timeout timeout) const {
   return start([&](c10d::Backend& part) {
-    Tensors outputs{std::move(row)};
-    auto inputs = list_at_root(part, rows);
+    Tensors outputs{row.view(at::kByte)};
+    auto inputs = list_at_root(part, rows.view(at::kByte));
     c10d::ScatterOptions options;
     options.timeout = timeout;
     return part.scatter(outputs, inputs, options);
@@ -144,6 +219,11 @@ Level::WorkPtr Level::reduce_scatter(
     const at::Tensor& rows,
     const c10d::ReduceOp& op,
     Timeout timeout) const {
+  if (!can_reduce(row)) {
+    reduce_here(rows, op, timeout);
+    row.view(-1).copy_(rows.view({part_->getSize(), -1})[part_->getRank()]);
+    return nullptr;
+  }
   return start([&](c10d::Backend& part) {
     auto output = row.view(-1);
     auto input = rows.view(-1);

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <vector>
@@ -10,15 +11,19 @@ namespace ddp::backends::hierarchical {
 
 /// One of the backends that another is composed of. Each collective starts, and
 /// `finish` waits for it; on a rank that has no such part they do nothing. The
-/// operation AVG adds up; who asked for it divides. Errors say which part it
-/// was.
+/// operation AVG adds up; who asked for it divides. What gloo cannot reduce is
+/// gathered, and reduced by each rank. Errors say which part it was.
 class Level {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Launch = std::function<WorkPtr(c10d::Backend& part)>;
   using Timeout = std::chrono::milliseconds;
 
-  Level(c10::intrusive_ptr<c10d::Backend> part, const char* where);
+  /// Waits end where `broken_off` is set, also for parts that cannot abort.
+  Level(
+      c10::intrusive_ptr<c10d::Backend> part,
+      const char* where,
+      const std::atomic<bool>& broken_off);
 
   const c10::intrusive_ptr<c10d::Backend>& part() const {
     return part_;
@@ -29,10 +34,11 @@ class Level {
 
   WorkPtr reduce(at::Tensor, const c10d::ReduceOp&, int root, Timeout) const;
   WorkPtr all_reduce(at::Tensor, const c10d::ReduceOp&, Timeout) const;
-  WorkPtr broadcast(at::Tensor, int root, Timeout) const;
+  // What moves data moves bytes.
+  WorkPtr broadcast(const at::Tensor&, int root, Timeout) const;
   /// `rows`: on rank 0, one for each rank.
   WorkPtr gather(at::Tensor row, const at::Tensor& rows, Timeout) const;
-  WorkPtr scatter(at::Tensor row, const at::Tensor& rows, Timeout) const;
+  WorkPtr scatter(const at::Tensor& row, const at::Tensor& rows, Timeout) const;
   /// `rows`: one for each rank.
   WorkPtr all_gather(const at::Tensor& row, const at::Tensor& rows, Timeout)
       const;
@@ -44,9 +50,15 @@ class Level {
 
  private:
   [[noreturn]] void fail(const std::exception& error) const;
+  /// Waits for one that the part has started.
+  void await(c10d::Work& work) const;
+  bool can_reduce(const at::Tensor& tensor) const;
+  /// All-reduces what the part cannot.
+  void reduce_here(const at::Tensor&, const c10d::ReduceOp&, Timeout) const;
 
   const c10::intrusive_ptr<c10d::Backend> part_;
   const char* const where_;
+  const std::atomic<bool>& broken_off_;
 };
 
 } // namespace ddp::backends::hierarchical

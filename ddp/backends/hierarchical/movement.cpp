@@ -17,21 +17,16 @@ Backend::WorkPtr Backend::broadcast(
   const auto& tensor = arguments_.only(name, tensors);
   arguments_.check_dense(name, tensor);
   const auto bytes = elements(name, tensor).view(at::kByte);
-  const int host = placement_.host[options.rootRank];
-  const int place = placement_.place[options.rootRank];
-  const auto timeout = options.timeout;
-  return push(c10d::OpType::BROADCAST, name, tensors, [=] {
-    if (bytes.numel() == 0) {
-      return;
-    }
-    if (host_ == host) {
-      within_.finish(within_.broadcast(bytes, place, timeout));
-    }
-    between_.finish(between_.broadcast(bytes, host, timeout));
-    if (host_ != host) {
-      within_.finish(within_.broadcast(bytes, 0, timeout));
-    }
-  });
+  const auto root = static_cast<int>(options.rootRank);
+  return push(
+      c10d::OpType::BROADCAST,
+      name,
+      tensors,
+      [=, steps = steps_, timeout = options.timeout] {
+        if (bytes.numel() > 0) {
+          steps->broadcast(bytes, root, timeout);
+        }
+      });
 }
 
 Backend::WorkPtr Backend::allgather(
@@ -76,9 +71,9 @@ Backend::WorkPtr Backend::all_gather(
   for (const auto& output : outputs) {
     targets.push_back(row(name, output, output.numel()).view(at::kByte));
   }
-  return push(type, name, result, [=] {
+  return push(type, name, result, [=, steps = steps_] {
     if (longest(targets) > 0) {
-      gather_rows(own, targets, timeout);
+      steps->gather_rows(own, targets, timeout);
     }
   });
 }
@@ -100,7 +95,19 @@ at::Tensor Backend::row(
   return elements(name, tensor);
 }
 
-void Backend::gather_rows(
+void Steps::broadcast(const at::Tensor& bytes, int root, Timeout timeout)
+    const {
+  const int host = placement_.host[root];
+  if (host_ == host) {
+    within.finish(within.broadcast(bytes, placement_.place[root], timeout));
+  }
+  between.finish(between.broadcast(bytes, host, timeout));
+  if (host_ != host) {
+    within.finish(within.broadcast(bytes, 0, timeout));
+  }
+}
+
+void Steps::gather_rows(
     const at::Tensor& row,
     const Tensors& targets,
     Timeout timeout) const {
@@ -108,15 +115,15 @@ void Backend::gather_rows(
   const auto block = row.new_empty({placement_.most, length});
   const auto own =
       row.numel() == length ? row : at::pad(row, {0, length - row.numel()});
-  if (!within_.part()) {
+  if (!within.part()) {
     block[0].copy_(own);
   }
-  within_.finish(within_.gather(own, block, timeout));
+  within.finish(within.gather(own, block, timeout));
   const auto rows = placement_.hosts() == 1
       ? block.unsqueeze(0)
       : row.new_empty({placement_.hosts(), placement_.most, length});
-  between_.finish(between_.all_gather(block, rows, timeout));
-  within_.finish(within_.broadcast(rows, 0, timeout));
+  between.finish(between.all_gather(block, rows, timeout));
+  within.finish(within.broadcast(rows, 0, timeout));
   for (int rank = 0; rank < size_; ++rank) {
     targets[rank].copy_(row_of(rows, rank, targets[rank].numel()));
   }

@@ -1,5 +1,6 @@
 #include <ddp/backends/hierarchical/operation.h>
 
+#include <ddp/backends/callback_error.h>
 #include <ddp/detail/error_text.h>
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -18,8 +19,6 @@ Operation::Operation(
     : Work(rank, type, name),
       name_(name),
       outputs_(std::move(outputs)),
-      future_(c10::make_intrusive<c10::ivalue::Future>(
-          c10::ListType::create(c10::TensorType::get()))),
       body_(std::move(body)) {}
 
 std::vector<at::Tensor> Operation::result() {
@@ -27,6 +26,14 @@ std::vector<at::Tensor> Operation::result() {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> Operation::getFuture() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!future_) {
+    future_ = c10::make_intrusive<c10::ivalue::Future>(
+        c10::ListType::create(c10::TensorType::get()));
+    if (settled_) {
+      tell(*future_);
+    }
+  }
   return future_;
 }
 
@@ -51,17 +58,28 @@ std::string Operation::run() {
   }
 }
 
-void Operation::complete(const std::string& error) {
+Operation::Future Operation::settle(const std::string& error) {
   body_ = nullptr; // and with it the tensors
-  if (error.empty()) {
-    future_->markCompleted(c10::IValue(outputs_));
-    finish();
-    return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  settled_ = true;
+  if (!error.empty()) {
+    error_ = std::make_exception_ptr(c10::DistBackendError(
+        {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, error));
   }
-  const auto exception = std::make_exception_ptr(c10::DistBackendError(
-      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, error));
-  future_->setError(exception);
-  finish(exception);
+  return future_;
+}
+
+std::string Operation::call_back(const Future& future) const {
+  return callback_error(name_, [&] {
+    if (future) {
+      tell(*future);
+    }
+  });
+}
+
+void Operation::tell(c10::ivalue::Future& future) const {
+  error_ ? future.setError(error_)
+         : future.markCompleted(c10::IValue(outputs_));
 }
 
 } // namespace ddp::backends::hierarchical

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
@@ -25,17 +26,26 @@ class Operation final : public c10d::Work {
   uint64_t getSequencenumber() const override;
 
  private:
+  using Future = c10::intrusive_ptr<c10::ivalue::Future>;
+
   friend class Queue;
 
   /// Why it failed; empty if it did not.
   std::string run();
-  void complete(const std::string& error);
+  /// Sets the outcome; the future, if somebody has it. Later ones are complete.
+  Future settle(const std::string& error);
+  /// Completes the future, if there is one; says what a callback threw.
+  std::string call_back(const Future& future) const;
+  void tell(c10::ivalue::Future& future) const;
 
   const char* const name_;
   const std::vector<at::Tensor> outputs_;
-  const c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::function<void()> body_;
   uint64_t number_ = 0;
+  /// Made when it is asked for, as few are. These are guarded by Work's mutex.
+  Future future_;
+  bool settled_ = false;
+  std::exception_ptr error_;
 };
 
 } // namespace ddp::backends::hierarchical

@@ -4,21 +4,47 @@
 
 namespace ddp::backends::hierarchical {
 
-Queue::Queue(std::function<void()> on_failure)
-    : on_failure_(std::move(on_failure)), thread_([this] { run(); }) {}
+std::shared_ptr<Queue> Queue::start(std::function<void()> break_off) {
+  const std::shared_ptr<Queue> queue(new Queue(std::move(break_off)));
+  queue->add_thread();
+  return queue;
+}
 
-Queue::~Queue() {
+Queue::Queue(std::function<void()> break_off)
+    : break_off_(std::move(break_off)) {}
+
+void Queue::add_thread() {
+  threads_.emplace_back([self = shared_from_this()] { self->run(); });
+}
+
+void Queue::stop() {
+  bool under_way = false;
+  decltype(threads_) threads;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const Lock lock(mutex_);
     ending_ = true;
+    under_way = running_ || !waiting_.empty();
+    if (under_way && breakage_.empty()) {
+      breakage_ = "the group was destroyed while operations were under way";
+    }
+    threads.swap(threads_);
   }
-  changed_.notify_one();
-  thread_.join();
+  changed_.notify_all();
+  if (under_way) {
+    break_off_();
+  }
+  for (auto& thread : threads) {
+    if (thread.get_id() == std::this_thread::get_id()) {
+      thread.detach(); // the last owner was a callback
+    } else {
+      thread.join();
+    }
+  }
 }
 
 void Queue::push(const c10::intrusive_ptr<Operation>& operation) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const Lock lock(mutex_);
     operation->number_ = ++pushed_;
     waiting_.push_back(operation);
   }
@@ -26,43 +52,77 @@ void Queue::push(const c10::intrusive_ptr<Operation>& operation) {
 }
 
 void Queue::break_off(const std::string& reason) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock(mutex_);
   if (breakage_.empty()) {
     breakage_ = reason;
   }
 }
 
 std::string Queue::breakage() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock(mutex_);
   return breakage_;
 }
 
 uint64_t Queue::pushed() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock(mutex_);
   return pushed_;
 }
 
 void Queue::run() {
-  std::unique_lock<std::mutex> lock(mutex_);
+  Lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
+    changed_.wait(
+        lock, [this] { return !running_ && (ending_ || !waiting_.empty()); });
     if (waiting_.empty()) {
       return;
     }
     auto operation = std::move(waiting_.front());
     waiting_.pop_front();
-    auto error = breakage_;
+    const auto breakage = breakage_;
+    running_ = true;
     lock.unlock();
-    if (error.empty()) {
-      error = operation->run();
-      if (!error.empty()) {
-        break_off(error);
-        on_failure_();
-      }
-    }
-    operation->complete(error);
+    const auto error = run(*operation, breakage);
+    lock.lock();
+    running_ = false;
+    complete(lock, *operation, error);
+    lock.unlock();
     operation.reset(); // outside of the lock, with what hangs on its future
     lock.lock();
+  }
+}
+
+std::string Queue::run(Operation& operation, const std::string& breakage) {
+  const auto error = breakage.empty() ? operation.run() : breakage;
+  if (!error.empty() && breakage.empty()) {
+    break_off(error);
+    break_off_();
+  }
+  return error;
+}
+
+void Queue::complete(
+    Lock& lock,
+    Operation& operation,
+    const std::string& error) {
+  const auto future = operation.settle(error);
+  ++calling_back_;
+  if (future && calling_back_ >= threads_.size() && !ending_) {
+    add_thread();
+  }
+  lock.unlock();
+  if (future) {
+    changed_.notify_all();
+  }
+  const auto trouble = operation.call_back(future);
+  if (!trouble.empty()) {
+    break_off(trouble);
+    break_off_();
+  }
+  operation.finish(operation.error_);
+  lock.lock();
+  --calling_back_;
+  if (ending_) {
+    changed_.notify_all();
   }
 }
 

@@ -5,22 +5,28 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <list>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 
 namespace ddp::backends::hierarchical {
 
-/// Runs operations one after another, in the order of the calls, on a thread of
-/// its own. The first that fails breaks it: later ones fail with its reason.
-class Queue {
+/// Runs operations one after another, in the order of the calls, on threads of
+/// its own: while one calls those back that have an operation's future, who may
+/// use the queue, another goes on. The first operation that fails breaks it:
+/// later ones fail with its reason.
+class Queue : public std::enable_shared_from_this<Queue> {
  public:
-  /// `on_failure` is called on that thread when an operation has failed.
-  explicit Queue(std::function<void()> on_failure);
+  /// `break_off` is called when an operation has failed, or must end.
+  static std::shared_ptr<Queue> start(std::function<void()> break_off);
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
-  /// Waits for what is under way.
-  ~Queue();
+
+  /// Breaks off what is under way, and ends the threads, but the calling one,
+  /// which may be one of them: it ends when its callback returns.
+  void stop();
 
   void push(const c10::intrusive_ptr<Operation>& operation);
   void break_off(const std::string& reason);
@@ -29,17 +35,26 @@ class Queue {
   uint64_t pushed() const;
 
  private:
-  void run();
+  using Lock = std::unique_lock<std::mutex>;
 
-  const std::function<void()> on_failure_;
+  explicit Queue(std::function<void()> break_off);
+  void add_thread();
+  void run();
+  /// The reason of its failure; empty if it did not fail.
+  std::string run(Operation& operation, const std::string& breakage);
+  void complete(Lock& lock, Operation& operation, const std::string& error);
+
+  const std::function<void()> break_off_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<c10::intrusive_ptr<Operation>> waiting_;
   std::string breakage_;
   uint64_t pushed_ = 0;
+  bool running_ = false;
   bool ending_ = false;
-  /// Last: it uses the others.
-  std::thread thread_;
+  std::list<std::thread> threads_;
+  /// How many of them call back.
+  size_t calling_back_ = 0;
 };
 
 } // namespace ddp::backends::hierarchical

@@ -2,6 +2,7 @@
 
 #include <ddp/backends/hierarchical/backend.h>
 #include <ddp/backends/hierarchical/checks.h>
+#include <ddp/backends/shm/reduction.h>
 
 #include <ATen/ATen.h>
 
@@ -10,6 +11,12 @@ namespace {
 
 // While one chunk is between hosts, the next is within them.
 constexpr int64_t kChunkBytes = int64_t(2) << 20;
+
+/// Throws `c10::ValueError` where the dtype has no such operation, on all
+/// ranks: those that are alone on their hosts need not find out.
+void check_reduction(at::ScalarType dtype, const c10d::ReduceOp& op) {
+  static_cast<void>(shm::Reduction(dtype, op));
+}
 
 void divide_if_mean(
     const at::Tensor& tensor,
@@ -28,11 +35,11 @@ Backend::WorkPtr Backend::allreduce(
   const char* name = "all_reduce";
   const auto& tensor = arguments_.only(name, tensors);
   if (tensor.is_sparse()) {
-    return direct(name).allreduce(tensors, options);
+    return collectively(name).allreduce(tensors, options);
   }
   const auto memory = operand(name, tensor, options.reduceOp);
-  return push(c10d::OpType::ALLREDUCE, name, tensors, [=] {
-    all_reduce(memory, options.reduceOp, options.timeout);
+  return push(c10d::OpType::ALLREDUCE, name, tensors, [=, steps = steps_] {
+    steps->all_reduce(memory, options.reduceOp, options.timeout);
   });
 }
 
@@ -44,11 +51,12 @@ Backend::WorkPtr Backend::allreduce_coalesced(
   for (const auto& tensor : tensors) {
     memories.push_back(operand(name, tensor, options.reduceOp));
   }
-  return push(c10d::OpType::ALLREDUCE_COALESCED, name, tensors, [=] {
-    for (const auto& memory : memories) {
-      all_reduce(memory, options.reduceOp, options.timeout);
-    }
-  });
+  return push(
+      c10d::OpType::ALLREDUCE_COALESCED, name, tensors, [=, steps = steps_] {
+        for (const auto& memory : memories) {
+          steps->all_reduce(memory, options.reduceOp, options.timeout);
+        }
+      });
 }
 
 at::Tensor Backend::operand(
@@ -56,11 +64,11 @@ at::Tensor Backend::operand(
     const at::Tensor& tensor,
     const c10d::ReduceOp& op) const {
   arguments_.check_dense(name, tensor);
-  check_operation(name, op, tensor.scalar_type());
+  check_reduction(tensor.scalar_type(), op);
   return elements(name, tensor);
 }
 
-void Backend::all_reduce(
+void Steps::all_reduce(
     const at::Tensor& tensor,
     const c10d::ReduceOp& op,
     Timeout timeout) const {
@@ -69,34 +77,42 @@ void Backend::all_reduce(
   }
   const auto chunks = tensor.split(kChunkBytes / tensor.itemsize());
   const auto count = chunks.size();
-  std::vector<WorkPtr> reduced(count);
-  std::vector<WorkPtr> summed(count);
-  std::vector<WorkPtr> spread(count);
+  std::vector<Level::WorkPtr> reduced(count);
+  std::vector<Level::WorkPtr> summed(count);
+  std::vector<Level::WorkPtr> spread(count);
   for (size_t step = 0; step < count + 2; ++step) {
     if (step < count) {
       // On all of the host: shared memory does that in place, each rank a part.
-      reduced[step] = within_.all_reduce(chunks[step], op, timeout);
+      reduced[step] = within.all_reduce(chunks[step], op, timeout);
     }
     if (step >= 1 && step - 1 < count) {
-      within_.finish(reduced[step - 1]);
-      summed[step - 1] = between_.all_reduce(chunks[step - 1], op, timeout);
+      within.finish(reduced[step - 1]);
+      summed[step - 1] = between.all_reduce(chunks[step - 1], op, timeout);
     }
     if (step >= 2) {
-      between_.finish(summed[step - 2]);
+      between.finish(summed[step - 2]);
       if (place_ == 0) {
         divide_if_mean(chunks[step - 2], op, size_);
       }
-      spread[step - 2] = within_.broadcast(chunks[step - 2], 0, timeout);
+      spread[step - 2] = within.broadcast(chunks[step - 2], 0, timeout);
     }
   }
   for (const auto& work : spread) {
-    within_.finish(work);
+    within.finish(work);
   }
 }
 
 Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
-  return push(c10d::OpType::BARRIER, "barrier", {}, [=] {
-    all_reduce(at::zeros({1}), c10d::ReduceOp::SUM, options.timeout);
+  const char* name = "barrier";
+  check_usable(name);
+  // As gloo's, it waits for what was called before.
+  const auto direct = sent_directly_.exchange(false)
+      ? steps_->direct.start(
+            [&](c10d::Backend& part) { return part.barrier(options); })
+      : nullptr;
+  return push(c10d::OpType::BARRIER, name, {}, [=, steps = steps_] {
+    steps->direct.finish(direct);
+    steps->all_reduce(at::zeros({1}), c10d::ReduceOp::SUM, options.timeout);
   });
 }
 
@@ -107,29 +123,25 @@ Backend::WorkPtr Backend::reduce(
   arguments_.check_root(name, options.rootRank);
   const auto tensor =
       operand(name, arguments_.only(name, tensors), options.reduceOp);
-  return push(c10d::OpType::REDUCE, name, tensors, [=] {
+  return push(c10d::OpType::REDUCE, name, tensors, [=, steps = steps_] {
     if (tensor.numel() > 0) {
-      reduce_to_root(tensor, options);
+      steps->reduce_to_root(tensor, options);
     }
   });
 }
 
-void Backend::reduce_to_root(
+void Steps::reduce_to_root(
     const at::Tensor& tensor,
     const c10d::ReduceOptions& options) const {
   const auto root = static_cast<int>(options.rootRank);
   const int host = placement_.host[root];
-  const int place = placement_.place[root];
   const auto& op = options.reduceOp;
   const auto sum = tensor.clone(); // only the root's tensor may change
-  within_.finish(within_.reduce(sum, op, 0, options.timeout));
-  between_.finish(between_.reduce(sum, op, host, options.timeout));
-  if (host_ == host && place > 0 && (place_ == 0 || place_ == place)) {
-    within_.finish(within_.start([&](c10d::Backend& local) {
-      Tensors message{sum};
-      return place_ == 0 ? local.send(message, place, 0)
-                         : local.recv(message, 0, 0);
-    }));
+  // Not a reduce: shared memory would hold what all ranks have.
+  within.finish(within.all_reduce(sum, op, options.timeout));
+  between.finish(between.reduce(sum, op, host, options.timeout));
+  if (host_ == host && placement_.place[root] > 0) {
+    within.finish(within.broadcast(sum, 0, options.timeout));
   }
   if (rank_ == root) {
     divide_if_mean(sum, op, size_);
@@ -171,19 +183,19 @@ Backend::WorkPtr Backend::reduce_scatter(
     const c10d::ReduceScatterOptions& options) {
   const auto target = row(name, output, inputs[rank_].numel());
   arguments_.check_same_dtype(name, output, inputs);
-  check_operation(name, options.reduceOp, output.scalar_type());
+  check_reduction(output.scalar_type(), options.reduceOp);
   Tensors sources;
   for (const auto& input : inputs) {
     sources.push_back(row(name, input, input.numel()));
   }
-  return push(type, name, {output}, [=] {
+  return push(type, name, {output}, [=, steps = steps_] {
     if (longest(sources) > 0) {
-      scatter_sums(target, sources, options);
+      steps->scatter_sums(target, sources, options);
     }
   });
 }
 
-void Backend::scatter_sums(
+void Steps::scatter_sums(
     const at::Tensor& output,
     const Tensors& inputs,
     const c10d::ReduceScatterOptions& options) const {
@@ -194,11 +206,11 @@ void Backend::scatter_sums(
   for (int rank = 0; rank < size_; ++rank) {
     row_of(sums, rank, inputs[rank].numel()).copy_(inputs[rank]);
   }
-  within_.finish(within_.reduce(sums, op, 0, options.timeout));
+  within.finish(within.all_reduce(sums, op, options.timeout)); // as above
   const auto block = sums[host_].clone();
-  between_.finish(between_.reduce_scatter(block, sums, op, options.timeout));
-  const auto own = within_.part() ? output.new_empty({length}) : block[0];
-  within_.finish(within_.scatter(own, block, options.timeout));
+  between.finish(between.reduce_scatter(block, sums, op, options.timeout));
+  const auto own = within.part() ? output.new_empty({length}) : block[0];
+  within.finish(within.scatter(own, block, options.timeout));
   output.copy_(own.narrow(0, 0, output.numel()));
   divide_if_mean(output, op, size_);
 }

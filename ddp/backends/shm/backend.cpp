@@ -43,6 +43,13 @@ c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options) {
   return c10::make_intrusive<Backend>(std::move(team), memory, options.timeout);
 }
 
+std::string ended_rank(
+    const c10d::Backend& backend,
+    const std::vector<int64_t>& ranks) {
+  const auto* shm = dynamic_cast<const Backend*>(&backend);
+  return shm ? shm->ended_rank(ranks) : "";
+}
+
 Backend::Backend(
     std::unique_ptr<Team> team,
     std::shared_ptr<Memory> memory,
@@ -94,6 +101,16 @@ at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
 
 void Backend::abort() {
   engine_->break_group("it was aborted");
+}
+
+std::string Backend::ended_rank(const std::vector<int64_t>& ranks) const {
+  for (const auto rank : ranks) {
+    const auto number = static_cast<int>(rank);
+    if (engine_->team().has_ended(number)) {
+      return engine_->team().words_of_end(number);
+    }
+  }
+  return "";
 }
 
 void Backend::check_usable(const char* name) const {

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace ddp::backends::shm {
@@ -43,6 +44,8 @@ class Backend final : public c10d::Backend {
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   /// Breaks the group on all ranks.
   void abort() override;
+  /// Which of these has ended, in words, or nothing.
+  std::string ended_rank(const std::vector<int64_t>& ranks) const;
 
   WorkPtr broadcast(Tensors&, const c10d::BroadcastOptions&) override;
   WorkPtr allgather(TensorLists&, Tensors&, const c10d::AllgatherOptions&)

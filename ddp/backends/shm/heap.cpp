@@ -5,11 +5,19 @@
 
 namespace ddp::backends::shm {
 
+namespace {
+
+int64_t rounded_up(int64_t bytes) {
+  return (std::max<int64_t>(bytes, 1) + Heap::kAlignment - 1) /
+      Heap::kAlignment * Heap::kAlignment;
+}
+
+} // namespace
+
 Heap::Heap(int64_t begin, int64_t end) : free_{{begin, end - begin}} {}
 
 std::optional<int64_t> Heap::take(int64_t bytes) {
-  const auto length =
-      (std::max<int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  const auto length = rounded_up(bytes);
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto piece =
       std::find_if(free_.begin(), free_.end(), [&](const auto& candidate) {
@@ -36,6 +44,20 @@ void Heap::give_back(int64_t place) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto length = taken_.at(place);
   taken_.erase(place);
+  release(place, length);
+}
+
+void Heap::shorten(int64_t place, int64_t bytes) {
+  const auto left = rounded_up(bytes);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto& length = taken_.at(place);
+  if (length > left) {
+    release(place + left, length - left);
+    length = left;
+  }
+}
+
+void Heap::release(int64_t place, int64_t length) {
   const auto piece = free_.insert({place, length}).first;
   const auto next = std::next(piece);
   if (next != free_.end() && place + length == next->first) {

@@ -58,10 +58,13 @@ void Mailbox::send(const at::Tensor& tensor, int to, int tag) {
 
 void Mailbox::clear_sent() {
   const auto is_over = [this](int64_t place) {
-    const auto& letter = letter_in(*own_->mapping(), place);
+    auto& letter = letter_in(*own_->mapping(), place);
     const bool over = letter.taken && letter.passed;
     if (over) {
       own_->give_back(place);
+    } else if (letter.taken && letter.bytes > 0) {
+      own_->shorten(place, sizeof(Letter)); // the next one hangs on it
+      letter.bytes = 0;
     }
     return over;
   };
@@ -75,6 +78,7 @@ void Mailbox::expect(std::shared_ptr<Receipt> receipt) {
 
 void Mailbox::deliver() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  clear_sent();
   for (int from = 0; from < team_.size(); ++from) {
     collect(from);
   }

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 namespace ddp::backends::shm {
@@ -67,6 +68,21 @@ FileDescriptor make_memory(int64_t ranks) {
   return memory;
 }
 
+/// Gives a piece its pages; whether there were as many. Signals wait meanwhile:
+/// the kernel would give the pages back and begin anew for each of them.
+bool provide(int descriptor, int64_t place, int64_t bytes) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int result = 0;
+  do {
+    result = fallocate(descriptor, 0, place, bytes);
+  } while (result != 0 && errno == EINTR);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return result == 0;
+}
+
 } // namespace
 
 Mapping::Mapping(int descriptor) : size_(size_of(descriptor)) {
@@ -118,8 +134,7 @@ Memory::Memory(int64_t ranks)
 std::optional<int64_t> Memory::take(int64_t bytes) {
   const auto place = heap_.take(bytes);
   if (place &&
-      fallocate(descriptor_.get(), 0, *place, std::max<int64_t>(bytes, 1)) !=
-          0) {
+      !provide(descriptor_.get(), *place, std::max<int64_t>(bytes, 1))) {
     heap_.give_back(*place);
     return std::nullopt;
   }
@@ -127,7 +142,16 @@ std::optional<int64_t> Memory::take(int64_t bytes) {
 }
 
 void Memory::give_back(int64_t place) {
-  const auto bytes = heap_.length(place);
+  empty(place, heap_.length(place));
+  heap_.give_back(place);
+}
+
+void Memory::shorten(int64_t place, int64_t bytes) {
+  empty(place + bytes, heap_.length(place) - bytes);
+  heap_.shorten(place, bytes);
+}
+
+void Memory::empty(int64_t place, int64_t bytes) {
   if (bytes >= kLargePiece) {
     fallocate(
         descriptor_.get(),
@@ -135,7 +159,6 @@ void Memory::give_back(int64_t place) {
         place,
         bytes);
   }
-  heap_.give_back(place);
 }
 
 at::Tensor Memory::tensor(int64_t numel, const at::TensorOptions& options) {

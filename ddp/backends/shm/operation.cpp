@@ -1,5 +1,6 @@
 #include <ddp/backends/shm/operation.h>
 
+#include <ddp/backends/callback_error.h>
 #include <ddp/backends/seconds.h>
 #include <ddp/backends/shm/engine.h>
 #include <ddp/detail/error_text.h>
@@ -132,8 +133,12 @@ void Operation::settle() {
     settled_ = true;
     future = future_;
   }
-  if (future) {
-    tell(*future);
+  if (!future) {
+    return;
+  }
+  const auto error = callback_error(task_.name, [&] { tell(*future); });
+  if (!error.empty()) {
+    engine_->break_group(error); // the group's next use throws it
   }
 }
 

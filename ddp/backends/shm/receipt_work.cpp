@@ -1,5 +1,6 @@
 #include <ddp/backends/shm/receipt_work.h>
 
+#include <ddp/backends/callback_error.h>
 #include <ddp/backends/seconds.h>
 #include <ddp/detail/error_text.h>
 
@@ -68,8 +69,13 @@ c10::intrusive_ptr<c10::ivalue::Future> ReceiptWork::getFuture() {
   std::thread([self, future] {
     self->ends_until(Clock::time_point::max());
     const auto error = self->exception();
-    error ? future->setError(error)
-          : future->markCompleted(c10::IValue(self->result()));
+    const auto thrown = callback_error(self->name_, [&] {
+      error ? future->setError(error)
+            : future->markCompleted(c10::IValue(self->result()));
+    });
+    if (!thrown.empty()) {
+      self->engine_->break_group(thrown);
+    }
   }).detach();
   return future;
 }

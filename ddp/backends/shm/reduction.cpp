@@ -190,20 +190,6 @@ Reduction::Function logical(Kind kind) {
   }
 }
 
-const char* name_of(Kind kind) {
-  constexpr const char* kNames[] = {
-      "SUM",
-      "AVG",
-      "PRODUCT",
-      "MIN",
-      "MAX",
-      "BAND",
-      "BOR",
-      "BXOR",
-      "PREMUL_SUM"};
-  return kind < std::size(kNames) ? kNames[kind] : "UNUSED";
-}
-
 Reduction::Function choose(ScalarType dtype, Kind kind) {
   switch (dtype) {
     case ScalarType::Bool:
@@ -243,6 +229,20 @@ Reduction::Function choose(ScalarType dtype, Kind kind) {
 
 } // namespace
 
+const char* reduction_name(c10d::ReduceOp::RedOpType kind) {
+  constexpr const char* kNames[] = {
+      "SUM",
+      "AVG",
+      "PRODUCT",
+      "MIN",
+      "MAX",
+      "BAND",
+      "BOR",
+      "BXOR",
+      "PREMUL_SUM"};
+  return kind < std::size(kNames) ? kNames[kind] : "UNUSED";
+}
+
 Reduction::Reduction(ScalarType dtype, const c10d::ReduceOp& op) {
   const Kind kind = op.op_;
   const bool mean = kind == Kind::AVG;
@@ -256,10 +256,10 @@ Reduction::Reduction(ScalarType dtype, const c10d::ReduceOp& op) {
   }
   TORCH_CHECK_VALUE(
       function_ && (!mean || divisible),
-      "backend shm does not reduce tensors of ",
+      "tensors of ",
       dtype,
-      " by ",
-      name_of(kind));
+      " cannot be reduced by ",
+      reduction_name(kind));
 }
 
 } // namespace ddp::backends::shm

@@ -1,6 +1,7 @@
 #include <ddp/backends/shm/team.h>
 
 #include <ddp/backends/shm/futex.h>
+#include <ddp/backends/shm/reduction.h>
 
 #include <c10/util/Exception.h>
 #include <poll.h>
@@ -40,7 +41,9 @@ std::string words(const Announcement& announcement) {
     text << " with root " << announcement.root;
   }
   if (announcement.reduction > 0) {
-    text << " by reduction " << static_cast<int>(announcement.reduction);
+    text << " by "
+         << reduction_name(
+                static_cast<c10d::ReduceOp::RedOpType>(announcement.reduction));
   }
   return text.str();
 }

@@ -135,6 +135,10 @@ Message UnixSocket::receive(Clock::time_point deadline) const {
   const auto length =
       recvmsg(descriptor_.get(), &envelope.header, MSG_CMSG_CLOEXEC);
   check(length >= 0, "recvmsg");
+  TORCH_CHECK_WITH(
+      DistNetworkError,
+      length > 0,
+      "the other process closed the connection: it has ended or given up");
   const auto* attached = CMSG_FIRSTHDR(&envelope.header);
   const bool has_files = attached && attached->cmsg_type == SCM_RIGHTS &&
       attached->cmsg_len == CMSG_LEN(2 * sizeof(int));
@@ -146,7 +150,9 @@ Message UnixSocket::receive(Clock::time_point deadline) const {
   TORCH_CHECK_WITH(
       DistNetworkError,
       has_files && length == static_cast<ssize_t>(message.text.size()),
-      "recvmsg: no message of ours");
+      "a message of ",
+      length,
+      " bytes came that no rank of this version sends");
   return message;
 }
 

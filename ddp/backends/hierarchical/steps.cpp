@@ -1,0 +1,31 @@
+#include <ddp/backends/hierarchical/steps.h>
+
+namespace ddp::backends::hierarchical {
+
+Steps::Steps(
+    const std::vector<std::string>& hosts,
+    int rank,
+    const Parts& parts)
+    : within(parts.local, "within the host", broken_off_),
+      between(parts.between, "between hosts", broken_off_),
+      direct(parts.direct, "among all ranks", broken_off_),
+      placement_(hosts),
+      rank_(rank),
+      size_(static_cast<int>(hosts.size())),
+      host_(placement_.host[rank]),
+      place_(placement_.place[rank]) {}
+
+void Steps::break_off() {
+  if (!broken_off_.exchange(true)) {
+    // The parts may know how to tell the other ranks.
+    for_parts(&c10d::Backend::abort);
+  }
+}
+
+at::Tensor Steps::row_of(const at::Tensor& rows, int rank, int64_t length)
+    const {
+  return rows[placement_.host[rank]][placement_.place[rank]].narrow(
+      0, 0, length);
+}
+
+} // namespace ddp::backends::hierarchical

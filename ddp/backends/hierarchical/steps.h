@@ -1,0 +1,68 @@
+#pragma once
+
+#include <ddp/backends/hierarchical.h>
+#include <ddp/backends/hierarchical/level.h>
+#include <ddp/backends/hierarchical/placement.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+namespace ddp::backends::hierarchical {
+
+/// What collectives do on the backend's thread. They share it, since the
+/// thread may be at one when the backend is destroyed. Where tensors are
+/// gathered or scattered, they are rows, by host and place, each as long as the
+/// longest.
+class Steps {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using Timeout = std::chrono::milliseconds;
+
+  Steps(const std::vector<std::string>& hosts, int rank, const Parts& parts);
+
+  void all_reduce(
+      const at::Tensor& tensor,
+      const c10d::ReduceOp& op,
+      Timeout timeout) const;
+  void reduce_to_root(const at::Tensor&, const c10d::ReduceOptions&) const;
+  void broadcast(const at::Tensor& bytes, int root, Timeout timeout) const;
+  void gather_rows(
+      const at::Tensor& row,
+      const Tensors& targets,
+      Timeout timeout) const;
+  void scatter_sums(
+      const at::Tensor& output,
+      const Tensors& inputs,
+      const c10d::ReduceScatterOptions& options) const;
+
+  /// Ends what waits for a part, and aborts the parts; once.
+  void break_off();
+
+  /// Calls a method of each part that this rank has.
+  template <typename Method, typename... Arguments>
+  void for_parts(Method method, Arguments... arguments) const {
+    for (const auto* level : {&within, &between, &direct}) {
+      if (level->part()) {
+        ((*level->part()).*method)(arguments...);
+      }
+    }
+  }
+
+  const Level within;
+  const Level between;
+  const Level direct;
+
+ private:
+  /// A rank's row of that length.
+  at::Tensor row_of(const at::Tensor& rows, int rank, int64_t length) const;
+
+  const Placement placement_;
+  const int rank_;
+  const int size_;
+  const int host_;
+  const int place_;
+  std::atomic<bool> broken_off_{false};
+};
+
+} // namespace ddp::backends::hierarchical

@@ -1,0 +1,152 @@
+// How operations of the hierarchical backend end, call back and are broken off.
+
+#include <tests/support/backend_values.h>
+#include <tests/support/failures.h>
+#include <tests/support/hierarchical.h>
+#include <tests/support/ranks.h>
+
+#include <ATen/core/ivalue.h>
+
+#include <memory>
+
+using ddp::ProcessGroup;
+using ddp::test::BackendPtr;
+using ddp::test::error_of;
+using ddp::test::hierarchical_backend;
+using ddp::test::Hosts;
+using ddp::test::ranks;
+using ddp::test::seconds_since;
+using ddp::test::Tensors;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using Future = c10::ivalue::Future;
+
+namespace {
+
+const Hosts kHosts{"a", "a", "b", "b"};
+
+/// What the ranks' ones add up to.
+void check_sum(const BackendPtr& backend) {
+  Tensors tensors{torch::ones({5})};
+  backend->allreduce(tensors, {})->wait();
+  REQUIRE(tensors[0].eq(backend->getSize()).all().item<bool>());
+}
+
+/// Rank 0 goes on while the others wait for it.
+void let_rank_0_be_first(const ProcessGroup& group) {
+  if (group.rank() > 0) {
+    group.store()->wait({"rank 0 waits"});
+  }
+}
+
+void let_others_go(const ProcessGroup& group) {
+  if (group.rank() == 0) {
+    group.store()->set("rank 0 waits", std::string("1"));
+  }
+}
+
+/// Ends amid an all-reduce to which the last rank does not come, with `end`,
+/// after which the backend's owner is gone.
+template <typename End>
+void check_prompt_end(End end, const std::string& reason) {
+  ranks(4, [&](ProcessGroup group) {
+    auto backend = hierarchical_backend(group, kHosts);
+    check_sum(backend);
+    if (group.rank() != 3) {
+      Tensors tensors{torch::ones({5})};
+      const auto work = backend->allreduce(tensors, {});
+      const auto next = backend->allreduce(tensors, {});
+      REQUIRE_THROWS(work->wait(std::chrono::milliseconds(100)));
+      const auto start = ddp::test::Clock::now();
+      end(backend);
+      REQUIRE_THAT(
+          error_of([&] { work->wait(); }), ContainsSubstring("all_reduce"));
+      REQUIRE_THAT(error_of([&] { next->wait(); }), ContainsSubstring(reason));
+      REQUIRE(seconds_since(start) < 2);
+    }
+    ddp::test::meet_at_store(group, {"0", "1", "2", "3"});
+  });
+}
+
+} // namespace
+
+TEST_CASE("a callback may communicate, and wait for it") {
+  ranks(3, [](ProcessGroup group) {
+    const auto backend = hierarchical_backend(group, {"a", "a", "b"});
+    Tensors tensors{torch::ones({5})};
+    let_rank_0_be_first(group);
+    const auto work = backend->allreduce(tensors, {});
+    const auto inner = [&](Future&) {
+      check_sum(backend);
+      return c10::IValue(7);
+    };
+    const auto outer = work->getFuture()->then(
+        [&](Future& done) {
+          REQUIRE(done.value().toTensorVector()[0].eq(3).all().item<bool>());
+          check_sum(backend);
+          // Also by a future, whose callback does the same.
+          Tensors more{torch::ones({5})};
+          const auto future = backend->allreduce(more, {})->getFuture();
+          future->then(inner, c10::IntType::get())->waitAndThrow();
+          return c10::IValue(8);
+        },
+        c10::IntType::get());
+    let_others_go(group);
+    outer->waitAndThrow();
+    work->wait();
+    check_sum(backend);
+    REQUIRE(work->getFuture()->completed());
+  });
+}
+
+TEST_CASE("a callback may drop the last reference to the group") {
+  ranks(3, [](ProcessGroup group) {
+    auto backend = hierarchical_backend(group, {"a", "a", "b"});
+    Tensors tensors{torch::ones({5})};
+    let_rank_0_be_first(group);
+    const auto work = backend->allreduce(tensors, {});
+    const auto weak = c10::weak_intrusive_ptr<c10d::Backend>(backend);
+    const auto future = work->getFuture();
+    const auto last = std::make_shared<BackendPtr>(std::move(backend));
+    const auto dropped = future->then(
+        [last](Future&) {
+          last->reset();
+          return c10::IValue(7);
+        },
+        c10::IntType::get());
+    let_others_go(group);
+    dropped->waitAndThrow();
+    REQUIRE(weak.expired());
+    work->wait();
+    group.barrier();
+  });
+}
+
+TEST_CASE("what a callback throws is the error of the group's next use") {
+  ranks(3, [](ProcessGroup group) {
+    const auto backend = hierarchical_backend(group, {"a", "a", "b"});
+    Tensors tensors{torch::ones({5})};
+    let_rank_0_be_first(group);
+    const auto work = backend->allreduce(tensors, {});
+    if (group.rank() == 0) {
+      work->getFuture()->addCallback([](Future&) { throw 42; });
+    }
+    let_others_go(group);
+    work->wait();
+    if (group.rank() == 0) {
+      REQUIRE_THAT(
+          error_of([&] { check_sum(backend); }),
+          ContainsSubstring("a callback on the future of all_reduce threw"));
+    }
+    ddp::test::meet_at_store(group, {"0", "1", "2"});
+  });
+}
+
+TEST_CASE("a group that is destroyed amid an operation breaks it off") {
+  check_prompt_end(
+      [](BackendPtr& backend) { backend.reset(); }, "was destroyed");
+}
+
+TEST_CASE("a group that is aborted amid an operation breaks it off") {
+  check_prompt_end(
+      [](BackendPtr& backend) { backend->abort(); }, "was aborted");
+}
