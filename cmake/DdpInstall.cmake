@@ -29,7 +29,7 @@ install(DIRECTORY ddp samplers checkpoint DESTINATION ${DDP_INSTALL_INCLUDEDIR}
 install(FILES
   ddp/detail/arrival_streams.h
   ddp/detail/forward_state.h ddp/detail/module_inputs.h
-  ddp/detail/output_anchors.h
+  ddp/detail/optimizer_shards.h ddp/detail/output_anchors.h
   ddp/detail/tensor_traversal.h ddp/detail/text_tensor.h
   DESTINATION ${DDP_INSTALL_INCLUDEDIR}/ddp/detail)
 install(FILES

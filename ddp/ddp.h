@@ -25,6 +25,7 @@
 #include <ddp/stop_signal.h>
 #include <ddp/tensor_traversal.h>
 #include <ddp/verification.h>
+#include <ddp/zero_redundancy_optimizer.h>
 #include <samplers/batch_plan.h>
 #include <samplers/batch_sampler.h>
 #include <samplers/data_loader.h>

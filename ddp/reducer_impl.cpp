@@ -121,6 +121,9 @@ void Reducer::Impl::step_in_backward(torch::optim::Optimizer& optimizer) {
   TORCH_CHECK_VALUE(
       !dynamic_cast<torch::optim::LBFGS*>(&optimizer),
       "step_in_backward: LBFGS looks at all parameters at once");
+  TORCH_CHECK_VALUE(
+      !dynamic_cast<Joinable*>(&optimizer),
+      "step_in_backward: this optimizer communicates in its step");
   if (!group_.c10d() && !optimizer_) {
     attach();
   }

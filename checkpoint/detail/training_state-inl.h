@@ -23,6 +23,15 @@ void load_training_state(
 /// Throws `c10::ValueError` unless `good`.
 void check_kind(const std::string& name, bool good, const char* kind);
 
+/// Whether a part can check a state before it loads it.
+template <typename Part, typename = void>
+inline constexpr bool plans_v = false;
+template <typename Part>
+inline constexpr bool plans_v<
+    Part,
+    std::void_t<decltype(std::declval<Part&>().plan_state_dict(
+        c10::IValue()))>> = true;
+
 } // namespace detail
 
 template <typename Number>
@@ -81,7 +90,9 @@ TrainingState& TrainingState::add(const std::string& name, Stateful& part) {
       name,
       [&part] { return detail::to_ivalue(part.state_dict()); },
       [&part](const c10::IValue& state) -> Commit {
-        if constexpr (std::is_same_v<State, c10::IValue>) {
+        if constexpr (detail::plans_v<Stateful>) {
+          return part.plan_state_dict(state);
+        } else if constexpr (std::is_same_v<State, c10::IValue>) {
           part.load_state_dict(state);
         } else {
           part.load_state_dict(detail::to_state_dict(state));

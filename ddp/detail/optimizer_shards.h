@@ -1,0 +1,75 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ddp/process_group.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace ddp::detail {
+
+/// Which rank updates which parameter of an optimizer, and how the others get
+/// the values.
+class OptimizerShards {
+ public:
+  /// `views`: parameters become slices of the messages.
+  OptimizerShards(ProcessGroup group, bool views);
+
+  /// Shares out the parameters that the optimizer has got since the last call,
+  /// and drops the others' state, which Adagrad makes at once.
+  void assign(torch::optim::Optimizer& optimizer);
+
+  /// While it lives, the optimizer has this rank's parameters only.
+  class OwnOnly {
+   public:
+    OwnOnly(const OptimizerShards& shards, torch::optim::Optimizer& optimizer);
+    OwnOnly(const OwnOnly&) = delete;
+    OwnOnly& operator=(const OwnOnly&) = delete;
+    ~OwnOnly();
+
+   private:
+    torch::optim::Optimizer& optimizer_;
+    std::vector<std::vector<at::Tensor>> lists_;
+  };
+
+  /// Gives all ranks each one's parameters. Collective.
+  void exchange() const;
+
+  /// See `ZeroRedundancyOptimizer`.
+  c10::IValue state_dict(const torch::optim::Optimizer& optimizer, int64_t to)
+      const;
+  std::function<void()> plan_state_dict(
+      torch::optim::Optimizer& optimizer,
+      const c10::IValue& state) const;
+
+ private:
+  /// One rank's parameters of one dtype and device, in one buffer.
+  struct Flat {
+    int64_t owner;
+    at::Tensor buffer;
+    std::vector<at::Tensor> parameters;
+  };
+
+  void assign_group(size_t group, torch::optim::Optimizer& optimizer);
+  void lay_out(int64_t owner, const std::vector<at::Tensor>& parameters);
+  void exchange_views() const;
+  c10::IValue own_part(const c10::IValue& state) const;
+
+  ProcessGroup group_;
+  bool views_;
+  /// Elements of each rank so far.
+  std::vector<int64_t> loads_;
+  /// The owner of each parameter, by group.
+  std::vector<std::vector<int64_t>> owners_;
+  /// Each rank's parameters.
+  std::vector<std::vector<at::Tensor>> parameters_;
+  std::vector<Flat> flats_;
+};
+
+} // namespace ddp::detail

@@ -1,0 +1,348 @@
+// Optimizers whose state is shared out over ranks.
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+#include <tests/support/shared_folder.h>
+
+#include <checkpoint/training_state.h>
+#include <ddp/fused_optimizers.h>
+#include <ddp/join.h>
+#include <ddp/reducer.h>
+#include <ddp/zero_redundancy_optimizer.h>
+
+#include <sys/resource.h>
+
+#include <iostream>
+#include <memory>
+
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::ZeroRedundancyOptions;
+using ddp::test::batch;
+using ddp::test::copy_parameters;
+using ddp::test::equal_on_all;
+using ddp::test::ranks;
+using ddp::test::UnevenNet;
+using torch::optim::OptimizerParamGroup;
+template <typename Optimizer>
+using Zero = ddp::ZeroRedundancyOptimizer<Optimizer>;
+
+namespace {
+
+std::shared_ptr<UnevenNet> start_net() {
+  torch::manual_seed(3);
+  return std::make_shared<UnevenNet>();
+}
+
+void backward(UnevenNet& net, const ProcessGroup& group, int64_t step) {
+  net.zero_grad();
+  net.forward(batch(group, step, 7)).pow(2).mean().backward();
+}
+
+void require_equal(const torch::nn::Module& a, const torch::nn::Module& b) {
+  const auto expected = b.parameters();
+  const auto parameters = a.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    REQUIRE(parameters[i].equal(expected[i]));
+  }
+}
+
+/// Trains two nets, one with the optimizer itself.
+template <typename Optimizer, typename Options>
+void check_bits(const ProcessGroup& group, const Options& options) {
+  for (const bool views : {false, true}) {
+    const auto plain = start_net();
+    const auto sharded = start_net();
+    Reducer plain_reducer(plain, group);
+    Reducer reducer(sharded, group);
+    Optimizer expected(plain->parameters(), options);
+    Zero<Optimizer> optimizer(
+        sharded->parameters(),
+        group,
+        options,
+        ZeroRedundancyOptions().parameters_as_bucket_view(views));
+    torch::optim::StepLR plain_schedule(expected, 2, 0.5);
+    torch::optim::StepLR schedule(optimizer, 2, 0.5);
+    for (int64_t step = 0; step < 5; ++step) {
+      backward(*plain, group, step);
+      backward(*sharded, group, step);
+      expected.step();
+      optimizer.step();
+      plain_schedule.step();
+      schedule.step();
+    }
+    require_equal(*sharded, *plain);
+    const auto own =
+        torch::tensor({static_cast<int64_t>(optimizer.state().size())});
+    auto all = own.clone();
+    group.all_reduce(all);
+    REQUIRE(
+        all.item<int64_t>() == static_cast<int64_t>(expected.state().size()));
+    REQUIRE(own.item<int64_t>() < all.item<int64_t>());
+  }
+}
+
+int64_t bytes_of_state(const torch::optim::Optimizer& optimizer) {
+  int64_t bytes = 0;
+  for (const auto& item : optimizer.state()) {
+    const auto& state =
+        static_cast<const torch::optim::AdamParamState&>(*item.second);
+    bytes += static_cast<int64_t>(
+        state.exp_avg().nbytes() + state.exp_avg_sq().nbytes());
+  }
+  return bytes;
+}
+
+} // namespace
+
+TEST_CASE("a sharded optimizer has the bits of the optimizer itself") {
+  for (const int size : {3, 4}) {
+    ranks(size, [](ProcessGroup group) {
+      check_bits<torch::optim::Adam>(
+          group, torch::optim::AdamOptions(1e-2).amsgrad(true));
+      check_bits<torch::optim::AdamW>(group, torch::optim::AdamWOptions(1e-2));
+      check_bits<torch::optim::SGD>(
+          group, torch::optim::SGDOptions(0.1).momentum(0.9).nesterov(true));
+      check_bits<torch::optim::RMSprop>(
+          group, torch::optim::RMSpropOptions(1e-3));
+      check_bits<torch::optim::Adagrad>(
+          group, torch::optim::AdagradOptions(1e-2));
+      check_bits<ddp::FusedAdam>(group, torch::optim::AdamOptions(1e-2));
+    });
+  }
+}
+
+TEST_CASE("the largest parameters go to the ranks that have least") {
+  ranks(3, [](ProcessGroup group) {
+    std::vector<torch::Tensor> parameters;
+    for (const int64_t size : {10, 50, 20, 40, 30}) {
+      parameters.push_back(torch::zeros({size}).requires_grad_());
+      parameters.back().mutable_grad() = torch::ones({size});
+    }
+    Zero<torch::optim::Adam> optimizer(
+        parameters, group, torch::optim::AdamOptions(1.0));
+    optimizer.step();
+    // 50; 40 and 10; 30 and 20.
+    const std::vector<int64_t> loads = {50, 50, 50};
+    REQUIRE(
+        bytes_of_state(optimizer) ==
+        2 * 4 * loads[static_cast<size_t>(group.rank())]);
+    REQUIRE(optimizer.state().size() == (group.rank() == 0 ? 1 : 2));
+    // A group that comes later is shared out too.
+    auto late = torch::zeros({7}).requires_grad_();
+    late.mutable_grad() = torch::ones({7});
+    OptimizerParamGroup group_of_one({late});
+    group_of_one.set_options(std::make_unique<torch::optim::AdamOptions>(0.5));
+    optimizer.add_param_group(group_of_one);
+    optimizer.step();
+    for (const auto& parameter : parameters) {
+      REQUIRE(parameter.allclose(torch::full_like(parameter, -2), 1e-4));
+    }
+    REQUIRE(late.allclose(torch::full({7}, -0.5), 1e-4));
+  });
+}
+
+TEST_CASE("groups of parameters keep their options") {
+  ranks(3, [](ProcessGroup group) {
+    const auto net = start_net();
+    const auto plain = start_net();
+    const auto groups_of = [](UnevenNet& from) {
+      std::vector<OptimizerParamGroup> groups;
+      groups.emplace_back(from.first->parameters());
+      groups.back().set_options(
+          std::make_unique<torch::optim::SGDOptions>(0.5));
+      auto rest = from.wide->parameters();
+      rest.push_back(from.last->weight);
+      groups.emplace_back(rest);
+      return groups;
+    };
+    const torch::optim::SGDOptions defaults(0.01);
+    Reducer reducer(net, group);
+    Reducer plain_reducer(plain, group);
+    Zero<torch::optim::SGD> optimizer(groups_of(*net), group, defaults);
+    torch::optim::SGD expected(groups_of(*plain), defaults);
+    backward(*net, group, 0);
+    backward(*plain, group, 0);
+    optimizer.step();
+    expected.step();
+    require_equal(*net, *plain);
+  });
+}
+
+TEST_CASE("a sharded state is saved whole and loaded on any number of ranks") {
+  const ddp::test::SharedFolder folder;
+  const auto path = folder.path + "/run.pt";
+  // Three ranks save; four go on, and one process without shards.
+  ranks(3, [path](ProcessGroup group) {
+    const auto net = start_net();
+    Zero<torch::optim::Adam> optimizer(
+        net->parameters(), group, torch::optim::AdamOptions(1e-2));
+    for (int64_t step = 0; step < 3; ++step) {
+      net->zero_grad();
+      torch::manual_seed(step);
+      net->forward(torch::randn({5, 7})).sum().backward();
+      optimizer.step();
+    }
+    ddp::TrainingState state;
+    state.add("net", net).add("optimizer", optimizer).save(path, group);
+  });
+  const auto go_on = [](UnevenNet& net, torch::optim::Optimizer& optimizer) {
+    for (int64_t step = 3; step < 6; ++step) {
+      net.zero_grad();
+      torch::manual_seed(step);
+      net.forward(torch::randn({5, 7})).sum().backward();
+      optimizer.step();
+    }
+  };
+  const auto alone = [go_on] {
+    const auto net = start_net();
+    torch::optim::Adam optimizer(
+        net->parameters(), torch::optim::AdamOptions(1e-2));
+    for (int64_t step = 0; step < 3; ++step) {
+      net->zero_grad();
+      torch::manual_seed(step);
+      net->forward(torch::randn({5, 7})).sum().backward();
+      optimizer.step();
+    }
+    go_on(*net, optimizer);
+    return net;
+  };
+  ranks(4, [path, go_on, alone](ProcessGroup group) {
+    auto net = std::make_shared<UnevenNet>();
+    Zero<torch::optim::Adam> optimizer(
+        net->parameters(), group, torch::optim::AdamOptions(1));
+    ddp::TrainingState state;
+    state.add("net", net).add("optimizer", optimizer);
+    REQUIRE(state.load(path, group));
+    REQUIRE(optimizer.state().size() < net->parameters().size());
+    go_on(*net, optimizer);
+    require_equal(*net, *alone());
+  });
+  ranks(1, [path, go_on, alone] {
+    auto net = std::make_shared<UnevenNet>();
+    torch::optim::Adam optimizer(
+        net->parameters(), torch::optim::AdamOptions(1));
+    ddp::TrainingState state;
+    state.add("net", net).add("optimizer", optimizer);
+    REQUIRE(state.load(path));
+    go_on(*net, optimizer);
+    require_equal(*net, *alone());
+  });
+}
+
+TEST_CASE("ranks without inputs step their parameters along") {
+  ranks(3, [](ProcessGroup group) {
+    const auto net = start_net();
+    const auto plain = start_net();
+    {
+      Reducer reducer(net, group);
+      Zero<torch::optim::Adam> optimizer(
+          net->parameters(), group, torch::optim::AdamOptions(1e-2));
+      ddp::Join join(group, {reducer.joinable(), optimizer});
+      for (int64_t step = 0; step < 1 + 2 * group.rank(); ++step) {
+        backward(*net, group, step);
+        optimizer.step();
+      }
+    }
+    Reducer reducer(plain, group);
+    torch::optim::Adam optimizer(
+        plain->parameters(), torch::optim::AdamOptions(1e-2));
+    reducer.step_in_backward(optimizer);
+    {
+      auto join = reducer.join();
+      for (int64_t step = 0; step < 1 + 2 * group.rank(); ++step) {
+        backward(*plain, group, step);
+      }
+    }
+    require_equal(*net, *plain);
+  });
+}
+
+namespace {
+
+int64_t peak_memory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+/// By how much the peak grows over two steps of Adam, for each byte of
+/// parameters.
+template <typename Optimizer>
+double growth(
+    Optimizer& optimizer,
+    const std::vector<torch::Tensor>& parameters) {
+  int64_t bytes = 0;
+  for (const auto& parameter : parameters) {
+    bytes += static_cast<int64_t>(parameter.nbytes());
+  }
+  const auto before = peak_memory();
+  optimizer.step();
+  optimizer.step();
+  return static_cast<double>(peak_memory() - before) /
+      static_cast<double>(bytes);
+}
+
+std::vector<torch::Tensor> large_parameters() {
+  std::vector<torch::Tensor> parameters;
+  for (int i = 0; i < 16; ++i) {
+    parameters.push_back(torch::zeros({1 << 20}).requires_grad_());
+    parameters.back().mutable_grad() = torch::ones({1 << 20});
+  }
+  return parameters;
+}
+
+} // namespace
+
+TEST_CASE("a sharded state takes a rank's share of the memory") {
+  ranks(4, [](ProcessGroup group) {
+    const torch::optim::AdamOptions options(1e-2);
+    const auto parameters = large_parameters();
+    Zero<torch::optim::Adam> optimizer(
+        parameters,
+        group,
+        options,
+        ZeroRedundancyOptions().parameters_as_bucket_view(true));
+    const auto sharded = growth(optimizer, parameters);
+    torch::optim::Adam whole(parameters, options);
+    const auto unsharded = growth(whole, parameters);
+    std::cout << "growth of the peak: " << sharded << " of the parameters, "
+              << unsharded << " without shards\n";
+    REQUIRE(unsharded > 1.9);
+    REQUIRE(sharded < 2.0 / 4 + 0.35); // and Adam's temporaries
+  });
+}
+
+TEST_CASE("what a sharded optimizer cannot do is refused") {
+  ranks(3, [](ProcessGroup group) {
+    const auto net = start_net();
+    Reducer reducer(net, group);
+    Zero<torch::optim::Adam> optimizer(
+        net->parameters(),
+        group,
+        torch::optim::AdamOptions(1e-2),
+        ZeroRedundancyOptions().parameters_as_bucket_view(true));
+    REQUIRE_THROWS_WITH(
+        reducer.step_in_backward(optimizer), Catch::Contains("communicates"));
+    REQUIRE_THROWS_AS(optimizer.load_state_dict(c10::IValue(1)), c10::Error);
+    net->to(torch::kDouble);
+    net->zero_grad();
+    REQUIRE_THROWS_WITH(
+        optimizer.step(), Catch::Contains("was moved or replaced"));
+  });
+}
+
+TEST_CASE("a group of one is not sharded") {
+  const auto net = start_net();
+  const auto plain = start_net();
+  Zero<torch::optim::Adam> optimizer(
+      net->parameters(), ProcessGroup(), torch::optim::AdamOptions(1e-2));
+  torch::optim::Adam expected(
+      plain->parameters(), torch::optim::AdamOptions(1e-2));
+  net->forward(torch::ones({2, 7})).sum().backward();
+  plain->forward(torch::ones({2, 7})).sum().backward();
+  optimizer.step();
+  expected.step();
+  require_equal(*net, *plain);
+  const auto state = optimizer.state_dict().toGenericDict();
+  CHECK(state.at("state").toGenericDict().size() == 6);
+}
