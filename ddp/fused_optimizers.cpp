@@ -46,6 +46,9 @@ void check(const Tensor& parameter, const Tensor& gradient) {
       "a fused optimizer takes no sparse gradients; use torch::optim::SGD for "
       "this parameter");
   TORCH_CHECK(
+      !parameter.is_complex(),
+      "a fused optimizer takes no complex parameters; use LibTorch's own");
+  TORCH_CHECK(
       parameter.is_non_overlapping_and_dense() &&
           parameter.strides() == gradient.strides(),
       "a fused optimizer takes parameters without gaps whose gradients have "

@@ -116,6 +116,20 @@ void Reducer::Impl::divide_by(int64_t divisor) {
   }
 }
 
+bool Reducer::Impl::shares_parameters(
+    const torch::optim::Optimizer& optimizer) const {
+  for (const auto& group : optimizer.param_groups()) {
+    for (const auto& theirs : group.params()) {
+      for (const auto& ours : parameters_) {
+        if (theirs.is_same(ours.tensor)) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
 void Reducer::Impl::step_in_backward(torch::optim::Optimizer& optimizer) {
   const std::lock_guard<std::mutex> lock(mutex_);
   TORCH_CHECK_VALUE(
@@ -124,6 +138,9 @@ void Reducer::Impl::step_in_backward(torch::optim::Optimizer& optimizer) {
   TORCH_CHECK_VALUE(
       !dynamic_cast<Joinable*>(&optimizer),
       "step_in_backward: this optimizer communicates in its step");
+  TORCH_CHECK_VALUE(
+      shares_parameters(optimizer),
+      "step_in_backward: the optimizer has none of the Reducer's parameters");
   if (!group_.c10d() && !optimizer_) {
     attach();
   }

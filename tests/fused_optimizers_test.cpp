@@ -201,3 +201,11 @@ TEST_CASE("fused optimizers refuse what their kernels cannot walk") {
   weight.mutable_grad() = torch::ones({2, 4}).t();
   CHECK_THROWS_WITH(optimizer.step(), ContainsSubstring("strides"));
 }
+
+TEST_CASE("a fused optimizer refuses complex parameters in words") {
+  auto parameter = torch::ones({2}, torch::kComplexFloat).requires_grad_();
+  parameter.mutable_grad() = torch::ones({2}, torch::kComplexFloat);
+  ddp::FusedAdamW optimizer(std::vector<torch::Tensor>{parameter});
+  CHECK_THROWS_WITH(
+      optimizer.step(), ContainsSubstring("takes no complex parameters"));
+}

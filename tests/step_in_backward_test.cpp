@@ -257,3 +257,12 @@ TEST_CASE("an optimizer that looks at all parameters at once is refused") {
   CHECK_THROWS_WITH(
       reducer.step_in_backward(optimizer), ContainsSubstring("LBFGS"));
 }
+
+TEST_CASE("an optimizer of other parameters is refused") {
+  const ProcessGroup alone;
+  Reducer reducer(std::make_shared<UnevenNet>(), alone);
+  torch::optim::SGD optimizer(UnevenNet().parameters(), 0.1);
+  CHECK_THROWS_WITH(
+      reducer.step_in_backward(optimizer),
+      ContainsSubstring("none of the Reducer's parameters"));
+}

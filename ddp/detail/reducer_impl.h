@@ -150,6 +150,7 @@ struct Reducer::Impl final : detail::GradientListener,
   std::vector<size_t> add_parameters(const detail::ManagedState& state);
   void manage(const std::vector<size_t>& indices);
   void attach();
+  bool shares_parameters(const torch::optim::Optimizer& optimizer) const;
   std::vector<at::Tensor> tensors() const;
   void install(const std::vector<BucketIndices>& indices);
   void find_thawed();
