@@ -8,11 +8,15 @@
 #include <checkpoint/torch_file.h>
 #include <checkpoint/training_state.h>
 #include <ddp/adam.h>
+#include <ddp/amp/autocast.h>
+#include <ddp/amp/grad_scaler.h>
 #include <ddp/deterministic.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/fused_optimizers.h>
 #include <ddp/join.h>
 #include <ddp/module_state.h>
+#include <ddp/nn/convert_sync_batchnorm.h>
+#include <ddp/nn/sync_batch_norm.h>
 #include <ddp/parallel_forward.h>
 #include <ddp/process_group.h>
 #include <ddp/process_group_options.h>

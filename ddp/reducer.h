@@ -166,6 +166,20 @@ class Reducer {
   /// torch/distributed/optim/apply_optimizer_in_backward.py.
   void step_in_backward(torch::optim::Optimizer& optimizer);
 
+  /// Scales the gradients of all managed parameters in place so that their
+  /// norm, taken as if they were one vector, is at most `max_norm`, and returns
+  /// what it was: a double where the gradients are, so that nobody waits for a
+  /// GPU. As `torch::nn::utils::clip_grad_norm_` for these parameters, but with
+  /// one norm and one scaling per bucket instead of per parameter. The norm is
+  /// right to 1e-5 of itself. `norm_type` is > 0, also infinity. Call it after
+  /// the backward; ranks agree since gradients do.
+  /// Throws `c10::Error` with `error_if_nonfinite` where the norm is infinite
+  /// or NaN, which waits for a GPU. Not collective.
+  at::Tensor clip_grad_norm(
+      double max_norm,
+      double norm_type = 2.,
+      bool error_if_nonfinite = false);
+
   /// The parameters of each bucket, by index among all that are managed, in the
   /// order of reduction.
   std::vector<BucketIndices> buckets() const;

@@ -36,7 +36,7 @@ struct LayoutState;
 /// what this rank puts into it, outcome.cpp what it gets out,
 /// reducer_layout.cpp how buckets are cut from measured times,
 /// reducer_join.cpp what it does where inputs are uneven, reducer_state.cpp
-/// what another run goes on with.
+/// what another run goes on with, clip_grad_norm.cpp the norm of the gradients.
 struct Reducer::Impl final : detail::GradientListener,
                              Joinable,
                              std::enable_shared_from_this<Impl> {
@@ -72,6 +72,9 @@ struct Reducer::Impl final : detail::GradientListener,
   void step_in_backward(torch::optim::Optimizer& optimizer);
 
   std::vector<BucketIndices> bucket_indices() const;
+
+  /// All managed gradients, those that lie side by side in a bucket as one.
+  std::vector<at::Tensor> gradient_runs();
 
   c10::IValue state_dict();
   void load_state_dict(const c10::IValue& state);

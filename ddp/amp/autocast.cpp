@@ -1,0 +1,26 @@
+#include <ddp/amp/autocast.h>
+
+#include <ATen/autocast_mode.h>
+
+namespace ddp {
+
+namespace autocast = at::autocast;
+
+AutocastGuard::AutocastGuard(c10::DeviceType device, c10::ScalarType dtype)
+    : device_(device),
+      was_enabled_(autocast::is_autocast_enabled(device)),
+      former_dtype_(autocast::get_autocast_dtype(device)) {
+  autocast::set_autocast_enabled(device, true);
+  autocast::set_autocast_dtype(device, dtype);
+  autocast::increment_nesting();
+}
+
+AutocastGuard::~AutocastGuard() {
+  if (autocast::decrement_nesting() == 0) {
+    autocast::clear_cache();
+  }
+  autocast::set_autocast_enabled(device_, was_enabled_);
+  autocast::set_autocast_dtype(device_, former_dtype_);
+}
+
+} // namespace ddp

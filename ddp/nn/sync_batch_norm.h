@@ -1,0 +1,81 @@
+#pragma once
+
+#include <ddp/process_group.h>
+#include <torch/nn/modules/batchnorm.h>
+
+#include <cstddef>
+#include <ostream>
+
+namespace ddp {
+
+/// What `SyncBatchNorm1d`, `2d` and `3d` have in common.
+template <size_t D, typename Derived>
+class SyncBatchNormImplBase
+    : public torch::nn::NormImplBase<D, Derived, torch::nn::BatchNormOptions> {
+ public:
+  /// Without communication.
+  SyncBatchNormImplBase(
+      const torch::nn::BatchNormOptions& options,
+      ProcessGroup group);
+
+  /// Returns the normalised input, (N, C) or (N, C, ...), of which each rank
+  /// has its own number of rows, also 0. While training collective; so is the
+  /// backward of an input that requires a gradient. Throws `c10::Error` as
+  /// collectives do and where dimensions do not fit, and in its backward where
+  /// that has create_graph: it has no second derivative.
+  at::Tensor forward(const at::Tensor& input);
+
+  void pretty_print(std::ostream& stream) const override;
+
+  ProcessGroup group;
+};
+
+/// Batch-norm over the batches of all ranks: what `torch::nn::BatchNorm1d` to
+/// `3d` compute where one process has the whole batch, on the CPU as on CUDA.
+///
+///     ddp::SyncBatchNorm2d norm(torch::nn::BatchNormOptions(64), group);
+///
+/// Options, parameters and buffers are those of torch::nn::BatchNorm, by their
+/// names too, so that checkpoints fit both, and Python's `nn.SyncBatchNorm`.
+/// Weight and bias get the gradient of this rank's rows; a `Reducer` averages
+/// it as any other. Running statistics are the same bits on all ranks. In
+/// evaluation, and in a group of one, it is torch::nn::BatchNorm.
+///
+/// In training each forward is one collective on `group` and each backward
+/// another, so all ranks must run the same of them. Nothing else may be under
+/// way there, and a Reducer with `share_communicator` is: then give the modules
+/// `group.duplicate()`, one for all of them. Source: the same layer in
+/// pytorch/torch/nn/modules/_functions.py.
+class SyncBatchNorm1dImpl
+    : public SyncBatchNormImplBase<1, SyncBatchNorm1dImpl> {
+ public:
+  using SyncBatchNormImplBase<1, SyncBatchNorm1dImpl>::SyncBatchNormImplBase;
+
+ protected:
+  void _check_input_dim(const at::Tensor& input) override;
+};
+TORCH_MODULE(SyncBatchNorm1d);
+
+/// The same for inputs (N, C, H, W).
+class SyncBatchNorm2dImpl
+    : public SyncBatchNormImplBase<2, SyncBatchNorm2dImpl> {
+ public:
+  using SyncBatchNormImplBase<2, SyncBatchNorm2dImpl>::SyncBatchNormImplBase;
+
+ protected:
+  void _check_input_dim(const at::Tensor& input) override;
+};
+TORCH_MODULE(SyncBatchNorm2d);
+
+/// The same for inputs (N, C, D, H, W).
+class SyncBatchNorm3dImpl
+    : public SyncBatchNormImplBase<3, SyncBatchNorm3dImpl> {
+ public:
+  using SyncBatchNormImplBase<3, SyncBatchNorm3dImpl>::SyncBatchNormImplBase;
+
+ protected:
+  void _check_input_dim(const at::Tensor& input) override;
+};
+TORCH_MODULE(SyncBatchNorm3d);
+
+} // namespace ddp

@@ -1,0 +1,215 @@
+#include <tests/support/batch_norm.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/nn/convert_sync_batchnorm.h>
+#include <ddp/reducer.h>
+
+using ddp::convert_sync_batchnorm;
+using ddp::ProcessGroup;
+using ddp::test::part_of;
+using ddp::test::ranks;
+using ddp::test::require_close;
+using ddp::test::sum_of;
+using ddp::test::uneven_rows;
+using ddp::test::whole_batch;
+using Names = std::vector<std::string>;
+using namespace torch::nn;
+
+namespace {
+
+struct ResidualImpl : Module {
+  BatchNorm2d norm{nullptr};
+  Conv2d conv{nullptr};
+
+  ResidualImpl() {
+    norm = register_module("norm", BatchNorm2d(4));
+    conv = register_module("conv", Conv2d(Conv2dOptions(4, 4, 3).padding(1)));
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    return x + conv(torch::relu(norm(x)));
+  }
+};
+TORCH_MODULE(Residual);
+
+/// A class of the program's own.
+struct NamedNormImpl : BatchNorm1dImpl {
+  using BatchNorm1dImpl::BatchNorm1dImpl;
+};
+TORCH_MODULE(NamedNorm);
+
+/// Batch-norms in members, in containers, and without a tensor of their own.
+struct Net : Module {
+  Conv2d conv{nullptr};
+  BatchNorm2d first{nullptr};
+  Sequential body{nullptr};
+  BatchNorm1d bare{nullptr};
+  NamedNorm named{nullptr};
+  BatchNorm1d untracked{nullptr};
+  InstanceNorm1d instance{nullptr};
+  Linear last{nullptr};
+
+  Net() {
+    torch::manual_seed(3);
+    conv = register_module("conv", Conv2d(2, 4, 3));
+    first = register_module("first", BatchNorm2d(4));
+    body = register_module(
+        "body", Sequential(Residual(), BatchNorm2d(4), ReLU(), Residual()));
+    bare = register_module(
+        "bare",
+        BatchNorm1d(
+            BatchNorm1dOptions(16).affine(false).track_running_stats(false)));
+    named = register_module(
+        "named", NamedNorm(BatchNormOptions(16).momentum(std::nullopt)));
+    untracked = register_module(
+        "untracked",
+        BatchNorm1d(BatchNorm1dOptions(16).track_running_stats(false)));
+    instance = register_module(
+        "instance",
+        InstanceNorm1d(InstanceNorm1dOptions(4).track_running_stats(true)));
+    last = register_module("last", Linear(16, 2));
+    to(torch::kDouble);
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    x = body->forward(first(conv(x))).flatten(1);
+    return last(untracked(torch::tanh(named(torch::tanh(bare(x))))));
+  }
+};
+
+const Names kNames{
+    "first",
+    "body.0.norm",
+    "body.1",
+    "body.3.norm",
+    "bare",
+    "named",
+    "untracked"};
+
+Names keys(const Module& net) {
+  Names result;
+  for (const auto& item : net.named_parameters()) {
+    result.push_back(item.key());
+  }
+  for (const auto& item : net.named_buffers()) {
+    result.push_back(item.key());
+  }
+  return result;
+}
+
+torch::Tensor loss_of(const torch::Tensor& output) {
+  return (output.square() + output.exp()).sum();
+}
+
+/// Trains `net` on this rank's rows and `alone` on all rows.
+void compare(const ProcessGroup& group, Net& net, Net& alone) {
+  const auto rows = uneven_rows(group);
+  for (int64_t step = 0; step < 3; ++step) {
+    const auto whole = whole_batch(step, sum_of(rows), {2, 4, 4});
+    net.zero_grad();
+    alone.zero_grad();
+    loss_of(net.forward(part_of(whole, rows, group))).backward();
+    loss_of(alone.forward(whole)).backward();
+    for (const auto& parameter : net.named_parameters()) {
+      INFO(parameter.key());
+      if (!parameter.value().grad().defined()) {
+        continue; // InstanceNorm's, which has none
+      }
+      require_close(
+          parameter.value().grad() * group.size(),
+          alone.named_parameters()[parameter.key()].grad(),
+          1e-8);
+    }
+    for (const auto& buffer : net.named_buffers()) {
+      require_close(buffer.value(), alone.named_buffers()[buffer.key()]);
+    }
+  }
+}
+
+} // namespace
+
+TEST_CASE("a converted net computes as one process with the whole batch") {
+  for (const int size : {3, 4}) {
+    ranks(size, [](ProcessGroup group) {
+      auto net = std::make_shared<Net>();
+      Net alone;
+      const auto before = keys(*net);
+      REQUIRE(convert_sync_batchnorm(net, group) == kNames);
+      REQUIRE(keys(*net) == before);
+      ddp::Reducer reducer(net, group);
+      compare(group, *net, alone);
+    });
+  }
+}
+
+TEST_CASE("a net stays converted where it is moved and loaded") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<Net>();
+    convert_sync_batchnorm(net, group);
+    Net alone;
+    std::stringstream file;
+    torch::save(net, file);
+    torch::load(net, file);
+    net->to(torch::kFloat);
+    net->to(torch::kDouble);
+    net->eval();
+    net->train();
+    ddp::Reducer reducer(net, group);
+    compare(group, *net, alone);
+  });
+}
+
+TEST_CASE("a converted net evaluates without the other ranks") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<Net>();
+    Net alone;
+    convert_sync_batchnorm(net, group);
+    net->eval();
+    alone.eval();
+    if (group.rank() == 1) {
+      const auto batch = whole_batch(1, 4, {2, 4, 4});
+      require_close(net->forward(batch), alone.forward(batch));
+    }
+  });
+}
+
+TEST_CASE("statistics of a converted net in inference mode") {
+  ranks(3, [](ProcessGroup group) {
+    BatchNorm1d norm(BatchNorm1dOptions(1).momentum(1));
+    convert_sync_batchnorm(norm, group);
+    const c10::InferenceMode guard;
+    norm(torch::full({2, 1}, 1. * group.rank()));
+    REQUIRE(norm->running_mean.item<float>() == 1);
+  });
+}
+
+TEST_CASE("what is not converted, or not any more, is LibTorch's own") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<Net>();
+    Net other, alone;
+    convert_sync_batchnorm(net, group);
+    const auto batch = whole_batch(group.rank(), 4, {2, 4, 4});
+    require_close(other.forward(batch), alone.forward(batch));
+    REQUIRE(convert_sync_batchnorm(net, ProcessGroup()) == kNames);
+    require_close(net->forward(batch), alone.forward(batch));
+  });
+}
+
+TEST_CASE("a batch-norm of another class is named in a warning") {
+  struct Frozen : Module {
+    Frozen() {
+      register_buffer("running_var", torch::ones({1}));
+    }
+  };
+  struct Words : c10::WarningHandler {
+    std::string text;
+    void process(const c10::Warning& warning) override {
+      text += warning.msg();
+    }
+  };
+  auto net = std::make_shared<Net>();
+  net->register_module("frozen", std::make_shared<Frozen>());
+  Words words;
+  const c10::WarningUtils::WarningHandlerGuard guard(&words);
+  CHECK(convert_sync_batchnorm(net, ProcessGroup()) == kNames);
+  CHECK_THAT(words.text, ContainsSubstring("frozen"));
+  CHECK_THAT(words.text, !ContainsSubstring("instance"));
+}

@@ -1,0 +1,109 @@
+// examples/mixed_precision.cpp, and the guard that it uses.
+#include <tests/support/catch.h>
+#include <tests/support/examples.h>
+
+#include <ATen/autocast_mode.h>
+#include <ddp/amp/autocast.h>
+#include <ddp/reducer.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+
+#include <array>
+
+namespace {
+
+struct Result {
+  double first = 0, last = 0, scale = 0;
+  int skipped = 0;
+};
+
+Result train(int ranks, const std::vector<std::string>& arguments) {
+  const auto output =
+      ddp::test::output_of_example(ranks, "mixed_precision", arguments);
+  const auto found = ddp::test::matches(
+      output,
+      R"(loss (\S+) at first, (\S+) at last; (\d+) of 60 steps skipped, scale (\d+))");
+  INFO(output);
+  REQUIRE(found.size() == 1);
+  const auto& words = found.front();
+  return {
+      std::stod(words[0]),
+      std::stod(words[1]),
+      std::stod(words[3]),
+      std::stoi(words[2])};
+}
+
+} // namespace
+
+TEST_CASE("a net learns in bfloat16 without a scale") {
+  const auto result = train(3, {"--dtype", "bfloat16"});
+  CHECK(result.last < 0.6 * result.first);
+  CHECK(result.skipped == 0);
+  CHECK(result.scale == 1);
+}
+
+TEST_CASE("a net learns in float16, and all ranks skip a step of infinity") {
+  const auto result = train(3, {"--dtype", "float16", "--overflow-at", "5"});
+  CHECK(result.last < 0.6 * result.first);
+  CHECK(result.skipped == 1);
+  CHECK(result.scale == 32768);
+}
+
+TEST_CASE("autocast guards nest and put back what was") {
+  const auto weight = torch::ones({2, 2});
+  const auto dtype = [&] { return weight.mm(weight).scalar_type(); };
+  const auto before = at::autocast::get_autocast_dtype(torch::kCPU);
+  {
+    const ddp::AutocastGuard outer(torch::kCPU, torch::kBFloat16);
+    CHECK(dtype() == torch::kBFloat16);
+    {
+      const ddp::AutocastGuard inner(torch::kCPU, torch::kHalf);
+      CHECK(dtype() == torch::kHalf);
+    }
+    CHECK(dtype() == torch::kBFloat16);
+  }
+  CHECK(dtype() == torch::kFloat);
+  CHECK(!at::autocast::is_autocast_enabled(torch::kCPU));
+  CHECK(at::autocast::get_autocast_dtype(torch::kCPU) == before);
+}
+
+TEST_CASE("an autocast guard does not keep a weight from before the step") {
+  auto weight = torch::ones({2, 2}).requires_grad_();
+  for (const float value : {1.F, 2.F}) {
+    {
+      const torch::NoGradGuard no_grad;
+      weight.fill_(value);
+    }
+    const ddp::AutocastGuard autocast(torch::kCPU, torch::kBFloat16);
+    CHECK(weight.mm(torch::eye(2))[0][0].item<float>() == value);
+  }
+}
+
+TEST_CASE("a Reducer averages single precision under autocast") {
+  ddp::test::ranks(3, [](ddp::ProcessGroup group) {
+    torch::manual_seed(1);
+    auto net = std::make_shared<ddp::test::UnevenNet>();
+    auto local = std::make_shared<ddp::test::UnevenNet>();
+    ddp::test::copy_parameters(*net, *local);
+    ddp::Reducer reducer(net, group);
+    for (int step = 0; step < 3; ++step) {
+      const auto input = ddp::test::batch(group, step, 7);
+      for (const auto& each : {net, local}) {
+        ddp::test::reset_gradients(*each);
+        torch::Tensor loss;
+        {
+          const ddp::AutocastGuard autocast(torch::kCPU, torch::kBFloat16);
+          loss = each->forward(input).sum();
+        }
+        REQUIRE(loss.scalar_type() == torch::kBFloat16);
+        loss.backward();
+      }
+      const auto expected = ddp::test::average(group, *local);
+      const auto parameters = net->parameters();
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        REQUIRE(parameters[i].grad().scalar_type() == torch::kFloat);
+        REQUIRE(torch::allclose(parameters[i].grad(), expected[i]));
+      }
+    }
+  });
+}

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <tests/support/catch.h>
+
+#include <ddp/process_group.h>
+#include <torch/torch.h>
+
+#include <numeric>
+#include <vector>
+
+// For the tests of batch-norm over ranks: one batch that all ranks know, of
+// which each takes its rows.
+
+namespace ddp::test {
+
+/// Rows of each rank: uneven, and none on rank 1.
+inline std::vector<int64_t> uneven_rows(const ProcessGroup& group) {
+  std::vector<int64_t> rows{3, 0, 5, 2};
+  rows.resize(group.size());
+  return rows;
+}
+
+inline int64_t sum_of(const std::vector<int64_t>& rows) {
+  return std::accumulate(rows.begin(), rows.end(), int64_t{0});
+}
+
+/// This rank's part of the whole batch.
+inline torch::Tensor part_of(
+    const torch::Tensor& whole,
+    const std::vector<int64_t>& rows,
+    const ProcessGroup& group) {
+  const auto first =
+      std::accumulate(rows.begin(), rows.begin() + group.rank(), int64_t{0});
+  return whole.narrow(0, first, rows[group.rank()]);
+}
+
+/// The whole batch of a step. Its mean is far from zero.
+inline torch::Tensor whole_batch(
+    int64_t step,
+    int64_t rows,
+    std::vector<int64_t> shape) {
+  torch::manual_seed(100 + step);
+  shape.insert(shape.begin(), rows);
+  return torch::randn(shape, torch::kDouble) * 2 + 5;
+}
+
+inline void require_close(
+    const torch::Tensor& actual,
+    const torch::Tensor& expected,
+    double tolerance = 1e-9) {
+  INFO(actual << "\nexpected\n" << expected);
+  REQUIRE(actual.scalar_type() == expected.scalar_type());
+  REQUIRE(torch::allclose(actual, expected, tolerance, tolerance));
+}
+
+} // namespace ddp::test
