@@ -89,6 +89,7 @@ TrainingState& TrainingState::add_local(
   return add_part(
       {name,
        /*per_rank=*/false,
+       /*optional=*/false,
        std::move(save),
        [load = std::move(load)](const IValue& state, const ProcessGroup&) {
          return load(state);
@@ -188,6 +189,7 @@ TrainingState& TrainingState::add_per_rank(
   return add_part(
       {name,
        /*per_rank=*/true,
+       /*optional=*/false,
        std::move(save),
        [load = std::move(load), name](
            const IValue& state, const ProcessGroup& group) -> Commit {
@@ -242,6 +244,10 @@ void TrainingState::load_state_dict(
   std::vector<Commit> commits;
   for (const auto& part : parts_) {
     const auto found = dict.find(part.name);
+    if (found == dict.end() && part.optional) {
+      TORCH_WARN("ddp: the state has no '", part.name, "', which is left out");
+      continue;
+    }
     TORCH_CHECK_VALUE(
         found != dict.end(),
         "load_state_dict: the state has no '",

@@ -84,7 +84,9 @@ class TrainingState {
   TrainingState& add(const std::string& name, at::Tensor& tensor);
 
   /// Anything with `state_dict()` and `load_state_dict(state)`, such as a
-  /// sampler, where the state is a `StateDict` or a `c10::IValue`.
+  /// sampler, where the state is a `StateDict` or a `c10::IValue`. What a
+  /// Reducer's communication hook has of each rank's own is a part besides,
+  /// "<name>_of_each_rank", which files without it are loaded without.
   template <
       typename Stateful,
       typename = decltype(std::declval<Stateful&>().state_dict())>
@@ -142,6 +144,8 @@ class TrainingState {
     std::string name;
     /// Each rank's own is kept, in a list.
     bool per_rank;
+    /// Whether a state may lack it.
+    bool optional;
     std::function<c10::IValue()> save;
     /// Checks a state; what it returns puts it in.
     std::function<Commit(const c10::IValue&, const ProcessGroup&)> load;

@@ -1,22 +1,49 @@
 #include <ddp/comm_hook.h>
 
+#include <ddp/comm_hooks/detail/futures.h>
 #include <ddp/process_group.h>
 
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 
 namespace ddp {
+
+GradBucket GradBucket::with_buffer(const at::Tensor& other) const {
+  auto result = *this;
+  result.buffer = other;
+  const auto shift = other.storage_offset() - buffer.storage_offset();
+  for (auto& gradient : result.gradients) {
+    gradient = other.as_strided(
+        gradient.sizes(),
+        gradient.strides(),
+        gradient.storage_offset() + shift);
+  }
+  return result;
+}
+
+c10::IValue CommHook::state_dict() const {
+  return {};
+}
+
+void CommHook::load_state_dict(const c10::IValue& state) {
+  TORCH_CHECK_VALUE(
+      state.isNone(),
+      "load_state_dict: this communication hook keeps no state, and that of "
+      "the run that was saved did: is it another one?");
+}
+
+c10::IValue CommHook::rank_state_dict() const {
+  return {};
+}
+
+void CommHook::load_rank_state_dict(const c10::IValue& state) {
+  CommHook::load_state_dict(state);
+}
 
 c10::intrusive_ptr<c10::ivalue::Future> AllReduceHook::run(
     const GradBucket& bucket,
     const ProcessGroup& group) {
-  if (group.size() == 1 && bucket.buffer.is_cpu()) { // it is the sum
-    auto future =
-        c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
-    future->markCompleted(bucket.buffer);
-    return future;
-  }
-  std::vector<at::Tensor> tensors{bucket.buffer};
-  return group.c10d()->allreduce(tensors)->getFuture();
+  return detail::all_reduce(bucket.buffer, group);
 }
 
 } // namespace ddp

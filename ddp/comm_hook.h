@@ -5,6 +5,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace ddp {
@@ -17,6 +18,8 @@ struct GradBucket {
   size_t index = 0;
   /// Whether it is the last of this backward.
   bool is_last = false;
+  /// How many backwards its Reducer has reduced before this one.
+  int64_t iteration = 0;
   /// One-dimensional: this rank's gradients back to back. Where a rank has none
   /// for a parameter, zero.
   at::Tensor buffer;
@@ -24,6 +27,10 @@ struct GradBucket {
   std::vector<at::Tensor> gradients;
   /// The parameters, in the same order.
   std::vector<at::Tensor> parameters;
+
+  /// The same bucket with its gradients in another buffer of as many elements,
+  /// whose dtype may differ.
+  GradBucket with_buffer(const at::Tensor& other) const;
 };
 
 /// How a bucket is reduced over ranks: the seam for compression and the like.
@@ -50,6 +57,20 @@ class CommHook {
   virtual c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,
       const ProcessGroup& group) = 0;
+
+  /// What another run needs to go on as this one does, where that is the same
+  /// on all ranks; none by default. A part of `Reducer::state_dict`. To be
+  /// called between backwards. Not collective.
+  virtual c10::IValue state_dict() const;
+
+  /// Goes on from what `state_dict` returned. Throws `c10::ValueError` for what
+  /// is no such state; then nothing has changed. Not collective.
+  virtual void load_state_dict(const c10::IValue& state);
+
+  /// The same for what each rank has of its own: a part of
+  /// `Reducer::rank_state_dict`. Whether there is any may not change.
+  virtual c10::IValue rank_state_dict() const;
+  virtual void load_rank_state_dict(const c10::IValue& state);
 };
 
 /// The default: one all-reduce, a sum of scaled gradients.

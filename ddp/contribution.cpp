@@ -231,6 +231,7 @@ void Reducer::Impl::launch(Bucket& bucket) {
       bucket.content.index + 1, buckets_.size(), step_);
   bring_in(bucket);
   scale(bucket);
+  bucket.content.iteration = step_ - 1;
   bucket.future = hook_->run(bucket.content, group_);
   TORCH_CHECK(bucket.future, "the communication hook returned no future");
   recorder_.launched(bucket);

@@ -1,5 +1,6 @@
 #include <ddp/detail/reducer_impl.h>
 
+#include <ddp/comm_hooks/detail/futures.h>
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/current_stream.h>
 #include <ddp/detail/heartbeat.h>
@@ -7,8 +8,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/Event.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/optim/optimizer.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -25,57 +24,6 @@ namespace {
 constexpr const char* kReduction =
     "the reduction of gradients (in which a rank takes part by a backward that "
     "reaches a parameter of the Reducer, or by finish_backward())";
-
-/// The one tensor that a reduction's future holds, alone or in a list.
-at::Tensor result_of(c10::ivalue::Future& future) {
-  const auto value = future.value();
-  if (value.isTensor()) {
-    return value.toTensor();
-  }
-  if (value.isTensorList()) {
-    const auto list = value.toTensorVector();
-    if (list.size() == 1) {
-      return list.front();
-    }
-  }
-  TORCH_CHECK(
-      false,
-      "the communication hook's future holds a ",
-      value.tagKind(),
-      " where a tensor or a list of one is expected");
-}
-
-void check_result(const at::Tensor& result, const at::Tensor& buffer) {
-  TORCH_CHECK(
-      result.defined() && !result.is_sparse(),
-      "the communication hook's result is ",
-      result.defined() ? "a sparse" : "an undefined",
-      " tensor");
-  TORCH_CHECK(
-      result.numel() == buffer.numel() &&
-          result.scalar_type() == buffer.scalar_type(),
-      "the communication hook's result has ",
-      result.numel(),
-      " elements of ",
-      result.scalar_type(),
-      ", the bucket ",
-      buffer.numel(),
-      " of ",
-      buffer.scalar_type());
-}
-
-/// gloo leaves its results on a GPU's default stream, which its futures do not
-/// know of.
-void follow_default_stream(const ProcessGroup& group, c10::Device device) {
-  if (device.is_cpu() ||
-      group.c10d()->getBackend(device.type())->getBackendName() != "gloo") {
-    return;
-  }
-  const c10::impl::VirtualGuardImpl guard(device.type());
-  c10::Event done(device.type());
-  done.record(guard.getDefaultStream(device));
-  done.block(detail::current_stream(device));
-}
 
 /// A GPU's reduction counts as complete once it is queued.
 void wait_on_host(const std::vector<Bucket>& buckets) {
@@ -114,7 +62,7 @@ void Reducer::Impl::finish() {
     const auto& parameter = parameters_[index];
     if (parameter.sparse_future) {
       detail::wait_for(group_, *parameter.sparse_future, kReduction);
-      follow_default_stream(group_, parameter.device);
+      detail::follow_default_stream(group_, parameter.device);
     }
   }
   check_.finish(group_);
@@ -139,12 +87,12 @@ void Reducer::Impl::finish_alone() {
 
 void Reducer::Impl::wait_for(Bucket& bucket) {
   detail::wait_for(group_, *bucket.future, kReduction);
-  const auto result = result_of(*bucket.future);
+  const auto result = detail::result_of(*bucket.future);
   auto& buffer = bucket.content.buffer;
-  follow_default_stream(group_, buffer.device());
+  detail::follow_default_stream(group_, buffer.device());
   if (!result.is_same(buffer)) {
     const at::NoGradGuard no_grad;
-    check_result(result, buffer);
+    detail::check_result(result, buffer);
     if (!result.is_alias_of(buffer)) {
       buffer.copy_(result.view_as(buffer));
     }
@@ -174,7 +122,7 @@ void Reducer::Impl::hand_out(Parameter& parameter) {
   at::Tensor& grad = parameter.tensor.mutable_grad();
   if (parameter.sparse_future) {
     if (parameter.share != Share::kPending) {
-      grad = result_of(*parameter.sparse_future);
+      grad = detail::result_of(*parameter.sparse_future);
     }
     parameter.sparse_future.reset();
   } else if (parameter.with_graph.defined()) {

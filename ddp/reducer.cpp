@@ -253,6 +253,14 @@ void Reducer::load_state_dict(const c10::IValue& state) {
   impl().load_state_dict(state);
 }
 
+c10::IValue Reducer::rank_state_dict() const {
+  return impl().rank_state_dict();
+}
+
+void Reducer::load_rank_state_dict(const c10::IValue& state) {
+  impl().load_rank_state_dict(state);
+}
+
 Timeline Reducer::timeline() const {
   return impl().timeline();
 }

@@ -186,8 +186,9 @@ class Reducer {
 
   /// How the buckets are laid out, which the first backwards decide about and
   /// bits depend on: a run that goes on from it (`TrainingState::add`) adds
-  /// gradients as one that never stopped. Gradients are no part of it. Equal on
-  /// all ranks. Call it between backwards. Not collective.
+  /// gradients as one that never stopped. Gradients are no part of it; the
+  /// communication hook's state is. Equal on all ranks. Call it between
+  /// backwards. Not collective.
   c10::IValue state_dict() const;
 
   /// Lays the buckets out at once as in `state`, which all ranks must load
@@ -196,6 +197,11 @@ class Reducer {
   /// where `state` is of other parameters, by name; then nothing has changed.
   /// Not collective.
   void load_state_dict(const c10::IValue& state);
+
+  /// What the communication hook has of this rank's own, such as errors that it
+  /// feeds back; none for most. `TrainingState::add` keeps it for each rank.
+  c10::IValue rank_state_dict() const;
+  void load_rank_state_dict(const c10::IValue& state);
 
   /// What the buckets of the last backward did when; empty unless
   /// `options.record()` is on.

@@ -32,6 +32,7 @@ constexpr const char* kOrders = "orders";
 constexpr const char* kRebuilt = "rebuilt";
 constexpr const char* kRebuildIn = "rebuild_in";
 constexpr const char* kCounts = "counts"; // only where measured
+constexpr const char* kHook = "comm_hook"; // only where it has a state
 
 constexpr const char* kLoad = "Reducer::load_state_dict: ";
 
@@ -159,6 +160,10 @@ IValue Reducer::Impl::state_dict() {
   if (settled) {
     dict.insert(kCounts, to_list(counts_));
   }
+  const auto hook = hook_->state_dict();
+  if (!hook.isNone()) {
+    dict.insert(kHook, hook);
+  }
   return dict;
 }
 
@@ -182,7 +187,20 @@ void Reducer::Impl::load_state_dict(const IValue& state) {
           " is dense in it, and sparse here");
     }
   }
+  if (state.toGenericDict().contains(kHook)) {
+    hook_->load_state_dict(state.toGenericDict().at(kHook));
+  }
   lay_out(loaded);
+}
+
+IValue Reducer::Impl::rank_state_dict() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return hook_->rank_state_dict();
+}
+
+void Reducer::Impl::load_rank_state_dict(const IValue& state) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  hook_->load_rank_state_dict(state);
 }
 
 void Reducer::Impl::lay_out(const LayoutState& state) {

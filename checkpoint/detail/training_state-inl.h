@@ -20,6 +20,15 @@ void load_training_state(
     const ProcessGroup& group,
     const LoadOptions& options);
 
+/// Whether each rank has a state of its own besides.
+template <typename Stateful, typename = void>
+struct HasRankState : std::false_type {};
+template <typename Stateful>
+struct HasRankState<
+    Stateful,
+    std::void_t<decltype(std::declval<Stateful&>().rank_state_dict())>>
+    : std::true_type {};
+
 /// Throws `c10::ValueError` unless `good`.
 void check_kind(const std::string& name, bool good, const char* kind);
 
@@ -86,7 +95,7 @@ TrainingState& TrainingState::add_generator(
 template <typename Stateful, typename>
 TrainingState& TrainingState::add(const std::string& name, Stateful& part) {
   using State = std::decay_t<decltype(part.state_dict())>;
-  return add_local(
+  add_local(
       name,
       [&part] { return detail::to_ivalue(part.state_dict()); },
       [&part](const c10::IValue& state) -> Commit {
@@ -99,6 +108,18 @@ TrainingState& TrainingState::add(const std::string& name, Stateful& part) {
         }
         return [] {};
       });
+  if constexpr (detail::HasRankState<Stateful>::value) {
+    if (!part.rank_state_dict().isNone()) {
+      add_per_rank(
+          name + "_of_each_rank",
+          [&part] { return part.rank_state_dict(); },
+          [&part](const c10::IValue& state) -> Commit {
+            return [&part, state] { part.load_rank_state_dict(state); };
+          });
+      parts_.back().optional = true;
+    }
+  }
+  return *this;
 }
 
 } // namespace ddp

@@ -78,6 +78,8 @@ struct Reducer::Impl final : detail::GradientListener,
 
   c10::IValue state_dict();
   void load_state_dict(const c10::IValue& state);
+  c10::IValue rank_state_dict();
+  void load_rank_state_dict(const c10::IValue& state);
 
   Timeline timeline() const {
     return options_.record() ? recorder_.timeline() : Timeline();

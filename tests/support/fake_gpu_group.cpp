@@ -84,6 +84,20 @@ class Backend final : public c10d::Backend {
     });
   }
 
+  c10::intrusive_ptr<c10d::Work> allgather(
+      std::vector<Tensors>& outputs,
+      Tensors& inputs,
+      const c10d::AllgatherOptions& options) override {
+    auto tensors = outputs[0];
+    tensors.push_back(inputs[0]);
+    return queue("allgather", tensors, [&](Tensors& on_cpu) {
+      Tensors own{on_cpu.back()};
+      on_cpu.pop_back();
+      std::vector<Tensors> all{on_cpu};
+      return gloo_->allgather(all, own, options);
+    });
+  }
+
   c10::intrusive_ptr<c10d::Work> alltoall_base(
       at::Tensor& output,
       at::Tensor& input,

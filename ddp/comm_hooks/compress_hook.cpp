@@ -1,0 +1,71 @@
+#include <ddp/comm_hooks/compress_hook.h>
+
+#include <ddp/comm_hooks/detail/futures.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+namespace ddp {
+
+CompressHook::CompressHook(
+    at::ScalarType dtype,
+    std::shared_ptr<CommHook> inner)
+    : dtype_(dtype),
+      inner_(inner ? std::move(inner) : std::make_shared<AllReduceHook>()) {
+  TORCH_CHECK_VALUE(
+      at::isFloatingType(dtype),
+      "CompressHook: ",
+      dtype,
+      " is no floating-point type");
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> CompressHook::run(
+    const GradBucket& bucket,
+    const ProcessGroup& group) {
+  if (!bucket.buffer.is_floating_point()) {
+    return detail::run_inner(*inner_, bucket, group);
+  }
+  const auto compressed = bucket.buffer.to(dtype_);
+  return detail::run_inner(*inner_, bucket.with_buffer(compressed), group)
+      ->then(
+          [buffer = bucket.buffer, compressed, group](
+              c10::ivalue::Future& future) -> c10::IValue {
+            const at::NoGradGuard no_grad; // the communicating thread
+            const auto result = detail::result_of(future);
+            detail::check_result(result, compressed);
+            detail::follow_default_stream(group, buffer.device());
+            return at::Tensor(buffer).copy_(result.view_as(buffer));
+          },
+          c10::TensorType::get());
+}
+
+c10::IValue CompressHook::state_dict() const {
+  return inner_->state_dict();
+}
+
+void CompressHook::load_state_dict(const c10::IValue& state) {
+  inner_->load_state_dict(state);
+}
+
+c10::IValue CompressHook::rank_state_dict() const {
+  return inner_->rank_state_dict();
+}
+
+void CompressHook::load_rank_state_dict(const c10::IValue& state) {
+  inner_->load_rank_state_dict(state);
+}
+
+std::shared_ptr<CompressHook> fp16_compress_hook(
+    std::shared_ptr<CommHook> inner) {
+  return std::make_shared<CompressHook>(at::kHalf, std::move(inner));
+}
+
+std::shared_ptr<CompressHook> bf16_compress_hook(
+    std::shared_ptr<CommHook> inner) {
+  return std::make_shared<CompressHook>(at::kBFloat16, std::move(inner));
+}
+
+} // namespace ddp

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/ScalarType.h>
+#include <ddp/comm_hook.h>
+
+#include <memory>
+
+namespace ddp {
+
+/// Sends gradients in another type: casts a bucket, has it reduced by another
+/// hook, and casts the result back into the bucket. A bucket of complex numbers
+/// is left to that hook as it is. Works with every backend.
+///
+/// Values over gloo are bit for bit those of Python's hooks of the same names:
+/// each rank divides in the smaller type, before the sum.
+class CompressHook final : public CommHook {
+ public:
+  /// `inner` null: an all-reduce. Throws `c10::ValueError` where `dtype` is no
+  /// floating-point type.
+  explicit CompressHook(
+      at::ScalarType dtype,
+      std::shared_ptr<CommHook> inner = nullptr);
+
+  c10::intrusive_ptr<c10::ivalue::Future> run(
+      const GradBucket& bucket,
+      const ProcessGroup& group) override;
+
+  // The inner hook's.
+  c10::IValue state_dict() const override;
+  void load_state_dict(const c10::IValue& state) override;
+  c10::IValue rank_state_dict() const override;
+  void load_rank_state_dict(const c10::IValue& state) override;
+
+ private:
+  at::ScalarType dtype_;
+  std::shared_ptr<CommHook> inner_;
+};
+
+/// `CompressHook` with half precision: Python's fp16_compress_hook or, around
+/// another hook, fp16_compress_wrapper.
+std::shared_ptr<CompressHook> fp16_compress_hook(
+    std::shared_ptr<CommHook> inner = nullptr);
+
+/// The same with bfloat16, which has the range of float.
+std::shared_ptr<CompressHook> bf16_compress_hook(
+    std::shared_ptr<CommHook> inner = nullptr);
+
+} // namespace ddp

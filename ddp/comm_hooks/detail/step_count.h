@@ -1,0 +1,37 @@
+#pragma once
+
+#include <ddp/comm_hook.h>
+
+#include <cstdint>
+
+namespace ddp::detail {
+
+/// Counts the backwards that a hook is called in.
+class StepCount {
+ public:
+  /// How many came before that of `bucket`.
+  int64_t before(const GradBucket& bucket) {
+    if (bucket.iteration != iteration_) {
+      iteration_ = bucket.iteration;
+      ++begun_;
+    }
+    return begun_ - 1;
+  }
+
+  int64_t begun() const {
+    return begun_;
+  }
+
+  /// Goes on after so many.
+  void set(int64_t begun) {
+    begun_ = begun;
+    iteration_ = -1;
+  }
+
+ private:
+  int64_t begun_ = 0;
+  /// The Reducer's number of the last one.
+  int64_t iteration_ = -1;
+};
+
+} // namespace ddp::detail

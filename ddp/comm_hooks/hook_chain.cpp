@@ -1,0 +1,107 @@
+#include <ddp/comm_hooks/hook_chain.h>
+
+#include <checkpoint/detail/containers.h>
+#include <ddp/comm_hooks/detail/rounds.h>
+#include <ddp/detail/collective_wait.h>
+
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+namespace ddp {
+
+using c10::IValue;
+
+struct HookChain::Impl {
+  std::vector<std::shared_ptr<CommHook>> hooks;
+  detail::Rounds rounds; // last: its thread uses the others
+
+  at::Tensor reduce(GradBucket bucket, const ProcessGroup& group) const {
+    for (size_t i = 0; i < hooks.size(); ++i) {
+      const auto future = i == 0
+          ? hooks[i]->run(bucket, group) // the Reducer has scaled for it
+          : detail::run_inner(*hooks[i], bucket, group);
+      TORCH_CHECK(future, "the communication hook returned no future");
+      detail::wait_for(group, *future, "a communication hook of a chain");
+      const auto result = detail::result_of(*future);
+      detail::check_result(result, bucket.buffer);
+      detail::follow_default_stream(group, result.device());
+      if (!result.is_same(bucket.buffer)) {
+        bucket = bucket.with_buffer(result.contiguous().view({-1}));
+      }
+    }
+    return bucket.buffer;
+  }
+
+  template <typename Get>
+  IValue states(Get get) const {
+    auto dict = detail::new_dict();
+    for (size_t i = 0; i < hooks.size(); ++i) {
+      const auto state = get(*hooks[i]);
+      if (!state.isNone()) {
+        dict.insert(std::to_string(i), state);
+      }
+    }
+    return dict.empty() ? IValue() : IValue(dict);
+  }
+
+  template <typename Load>
+  void load(const IValue& states, Load load) const {
+    TORCH_CHECK_VALUE(
+        states.isGenericDict(), "HookChain: the state is no chain's");
+    for (size_t i = 0; i < hooks.size(); ++i) {
+      const auto found = states.toGenericDict().find(std::to_string(i));
+      if (found != states.toGenericDict().end()) {
+        load(*hooks[i], found->value());
+      }
+    }
+  }
+};
+
+HookChain::HookChain(std::vector<std::shared_ptr<CommHook>> hooks)
+    : impl_(std::make_unique<Impl>()) {
+  TORCH_CHECK_VALUE(!hooks.empty(), "HookChain: there is no hook in it");
+  for (const auto& hook : hooks) {
+    TORCH_CHECK_VALUE(hook, "HookChain: a hook is null");
+  }
+  impl_->hooks = std::move(hooks);
+}
+
+HookChain::~HookChain() = default;
+
+bool HookChain::takes_scaled_gradients() const {
+  return impl_->hooks.front()->takes_scaled_gradients();
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> HookChain::run(
+    const GradBucket& bucket,
+    const ProcessGroup& group) {
+  return impl_->rounds.run(
+      bucket.buffer,
+      group,
+      [impl = impl_.get(), bucket](const ProcessGroup& own) {
+        return impl->reduce(bucket, own);
+      });
+}
+
+IValue HookChain::state_dict() const {
+  return impl_->states([](CommHook& hook) { return hook.state_dict(); });
+}
+
+void HookChain::load_state_dict(const IValue& state) {
+  impl_->load(state, [](CommHook& hook, const IValue& own) {
+    hook.load_state_dict(own);
+  });
+}
+
+IValue HookChain::rank_state_dict() const {
+  return impl_->states([](CommHook& hook) { return hook.rank_state_dict(); });
+}
+
+void HookChain::load_rank_state_dict(const IValue& state) {
+  impl_->load(state, [](CommHook& hook, const IValue& own) {
+    hook.load_rank_state_dict(own);
+  });
+}
+
+} // namespace ddp

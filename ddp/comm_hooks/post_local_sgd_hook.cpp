@@ -1,0 +1,61 @@
+#include <ddp/comm_hooks/post_local_sgd_hook.h>
+
+#include <ddp/comm_hooks/detail/futures.h>
+#include <ddp/comm_hooks/detail/step_count.h>
+#include <ddp/detail/process_group_impl.h>
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+namespace ddp {
+namespace {
+
+/// The ranks of this one's host.
+ProcessGroup host_of(const ProcessGroup& group) {
+  const auto& hosts = ProcessGroup::Impl::of(group).hosts;
+  if (group.size() == 1) {
+    return group;
+  }
+  const auto first = std::find(hosts.begin(), hosts.end(), hosts[group.rank()]);
+  return group.split(first - hosts.begin());
+}
+
+} // namespace
+
+struct PostLocalSGDHook::Impl {
+  PostLocalSGDOptions options;
+  detail::StepCount steps;
+};
+
+PostLocalSGDHook::PostLocalSGDHook(const PostLocalSGDOptions& options)
+    : impl_(std::make_unique<Impl>(Impl{options, {}})) {}
+
+PostLocalSGDHook::~PostLocalSGDHook() = default;
+
+c10::intrusive_ptr<c10::ivalue::Future> PostLocalSGDHook::run(
+    const GradBucket& bucket,
+    const ProcessGroup& group) {
+  auto& options = impl_->options;
+  if (options.post_local_gradient_allreduce() && !options.subgroup()) {
+    options.subgroup(host_of(group)); // now: ranks may drift apart later
+  }
+  if (impl_->steps.before(bucket) < options.start_iteration()) {
+    return detail::all_reduce_mean(bucket.buffer, group);
+  }
+  return options.post_local_gradient_allreduce()
+      ? detail::all_reduce_mean(bucket.buffer, *options.subgroup())
+      : detail::completed_future(bucket.buffer);
+}
+
+c10::IValue PostLocalSGDHook::state_dict() const {
+  return impl_->steps.begun();
+}
+
+void PostLocalSGDHook::load_state_dict(const c10::IValue& state) {
+  TORCH_CHECK_VALUE(
+      state.isInt(), "PostLocalSGDHook: the state is no PostLocalSGDHook's");
+  impl_->steps.set(state.toInt());
+}
+
+} // namespace ddp

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <ddp/comm_hook.h>
+#include <ddp/process_group.h>
+#include <torch/arg.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace ddp {
+
+/// Options of `PostLocalSGDHook`: Python's PostLocalSGDState's.
+struct PostLocalSGDOptions {
+  /// In how many backwards gradients are averaged over all ranks before.
+  TORCH_ARG(int64_t, start_iteration) = 0;
+
+  /// The ranks that average their gradients afterwards; nothing else may use
+  /// that group during a backward. Unset: the ranks of one host.
+  TORCH_ARG(std::optional<ProcessGroup>, subgroup);
+
+  /// Whether they do, or each rank keeps its own.
+  TORCH_ARG(bool, post_local_gradient_allreduce) = true;
+};
+
+/// Post-local SGD: averages gradients over all ranks in the first backwards,
+/// and then within parts of them only. Ranks drift apart then: average the
+/// parameters now and then by a `ModelAverager`, and leave
+/// `check_divergence_every` off. A parameter that no rank of a part used may
+/// get a gradient of zero there.
+///
+/// Values over gloo are bit for bit those of Python's post_localSGD_hook.
+/// Source: Lin, Stich, Patel and Jaggi, https://arxiv.org/abs/1808.07217.
+class PostLocalSGDHook final : public CommHook {
+ public:
+  explicit PostLocalSGDHook(const PostLocalSGDOptions& options = {});
+  ~PostLocalSGDHook() override;
+
+  /// The first call is collective.
+  c10::intrusive_ptr<c10::ivalue::Future> run(
+      const GradBucket& bucket,
+      const ProcessGroup& group) override;
+
+  // The backwards counted.
+  c10::IValue state_dict() const override;
+  void load_state_dict(const c10::IValue& state) override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+} // namespace ddp

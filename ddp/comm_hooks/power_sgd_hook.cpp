@@ -1,0 +1,373 @@
+#include <ddp/comm_hooks/power_sgd_hook.h>
+
+#include <checkpoint/detail/containers.h>
+#include <ddp/comm_hooks/detail/low_rank.h>
+#include <ddp/comm_hooks/detail/numpy_random.h>
+#include <ddp/comm_hooks/detail/rounds.h>
+#include <ddp/comm_hooks/detail/step_count.h>
+#include <ddp/random_state.h>
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace ddp {
+namespace {
+
+using c10::IValue;
+
+constexpr const char* kBegun = "iterations";
+constexpr const char* kGenerator = "generator";
+constexpr const char* kFactors = "factors";
+constexpr const char* kErrors = "errors";
+
+/// What lasts of a bucket from one step to the next.
+struct Memory {
+  /// Whose gradients it is of; empty if just loaded.
+  std::vector<at::Tensor> parameters;
+  at::Tensor error;
+  /// All Qs.
+  at::Tensor factors;
+};
+
+using Memories = std::vector<Memory>;
+
+/// Matrices, [1, rows, columns] each, those of one shape together.
+using Shapes = std::vector<std::vector<at::Tensor>>;
+
+void check(const PowerSGDOptions& options) {
+  TORCH_CHECK_VALUE(
+      options.matrix_approximation_rank() >= 1,
+      "PowerSGDOptions: matrix_approximation_rank is ",
+      options.matrix_approximation_rank(),
+      ", expected 1 or more");
+  TORCH_CHECK_VALUE(
+      options.start_iteration() > 1 ||
+          !(options.use_error_feedback() || options.warm_start()),
+      "PowerSGDOptions: start_iteration is ",
+      options.start_iteration(),
+      ", expected 2 or more with use_error_feedback or warm_start: buckets are "
+      "laid out anew after the first backwards");
+  TORCH_CHECK_VALUE(
+      options.random_seed() >= 0 &&
+          options.random_seed() <= std::numeric_limits<uint32_t>::max(),
+      "PowerSGDOptions: random_seed is ",
+      options.random_seed(),
+      ", expected 0 to 4294967295");
+}
+
+bool are_same(
+    const std::vector<at::Tensor>& a,
+    const std::vector<at::Tensor>& b) {
+  return std::equal(
+      a.begin(), a.end(), b.begin(), b.end(), [](auto& x, auto& y) {
+        return x.is_same(y);
+      });
+}
+
+/// Makes `tensor` one of `numel` elements like `other`; returns whether it was.
+bool fit(at::Tensor& tensor, int64_t numel, const at::Tensor& other) {
+  const bool fits = tensor.defined() && tensor.numel() == numel &&
+      tensor.scalar_type() == other.scalar_type();
+  tensor =
+      fits ? tensor.to(other.device()) : at::zeros({numel}, other.options());
+  return fits;
+}
+
+/// The bucket's elements as a square, padded with zeros.
+at::Tensor square_of(const at::Tensor& buffer) {
+  const auto side = static_cast<int64_t>(
+      std::ceil(std::sqrt(static_cast<double>(buffer.numel()))));
+  auto square = at::zeros({side * side}, buffer.options());
+  square.narrow(0, 0, buffer.numel()).copy_(buffer);
+  return square;
+}
+
+/// The matrices one by one, or those of each shape as one tensor.
+std::vector<at::Tensor> join(const Shapes& shapes, bool batch) {
+  std::vector<at::Tensor> joined;
+  for (const auto& matrices : shapes) {
+    if (batch && matrices.size() > 1) {
+      joined.push_back(at::cat(matrices));
+    } else {
+      joined.insert(joined.end(), matrices.begin(), matrices.end());
+    }
+  }
+  return joined;
+}
+
+/// Copies joined matrices back to where they lay.
+void split(const std::vector<at::Tensor>& joined, const Shapes& shapes) {
+  auto next = joined.begin();
+  for (const auto& matrices : shapes) {
+    if (next->size(0) == 1) {
+      next += static_cast<int64_t>(matrices.size());
+      continue;
+    }
+    for (size_t i = 0; i < matrices.size(); ++i) {
+      at::Tensor(matrices[i])
+          .copy_(next->narrow(0, static_cast<int64_t>(i), 1));
+    }
+    ++next;
+  }
+}
+
+IValue to_list(const Memories& memories, at::Tensor Memory::*member) {
+  auto list = detail::new_list();
+  for (const auto& memory : memories) {
+    const auto& tensor = memory.*member;
+    list.push_back(
+        tensor.defined() ? tensor.to(at::kCPU, false, /*copy=*/true)
+                         : at::empty({0}));
+  }
+  return list;
+}
+
+void from_list(const IValue& list, Memories& memories, at::Tensor Memory::*to) {
+  const auto values = list.toListRef();
+  memories.resize(std::max(memories.size(), values.size()));
+  for (size_t i = 0; i < values.size(); ++i) {
+    memories[i].*to = values[i].toTensor().clone();
+  }
+}
+
+/// An entry of a state; throws unless it is there and `good`.
+template <typename Good>
+IValue entry(const IValue& state, const char* key, Good good) {
+  TORCH_CHECK_VALUE(
+      state.isGenericDict() && state.toGenericDict().contains(key) &&
+          good(state.toGenericDict().at(key)),
+      "PowerSGDHook: the state is no PowerSGDHook's");
+  return state.toGenericDict().at(key);
+}
+
+bool is_tensor_list(const IValue& value) {
+  return value.isList() &&
+      std::all_of(
+             value.toListRef().begin(),
+             value.toListRef().end(),
+             [](const IValue& element) { return element.isTensor(); });
+}
+
+} // namespace
+
+struct PowerSGDHook::Impl {
+  explicit Impl(const PowerSGDOptions& its_options)
+      : options(its_options),
+        generator(static_cast<uint32_t>(its_options.random_seed())) {}
+
+  Memory& memory_of(const GradBucket& bucket);
+  at::Tensor compress(const GradBucket& bucket, const ProcessGroup& group);
+  Shapes sort(
+      const GradBucket& bucket,
+      const at::Tensor& buffer,
+      std::vector<at::Tensor>& others);
+  Shapes as_one(const at::Tensor& buffer, const at::Tensor& square);
+  void average(
+      const std::vector<at::Tensor>& matrices,
+      const std::vector<at::Tensor>& others,
+      Memory& memory,
+      const ProcessGroup& group);
+
+  PowerSGDOptions options;
+  std::mt19937 generator;
+  detail::StepCount steps;
+  Memories memories;
+  int64_t elements = 0;
+  int64_t sent = 0;
+  detail::Rounds rounds; // last: its thread uses the others
+};
+
+Memory& PowerSGDHook::Impl::memory_of(const GradBucket& bucket) {
+  memories.resize(std::max(memories.size(), bucket.index + 1));
+  auto& memory = memories[bucket.index];
+  if (!memory.parameters.empty() &&
+      !are_same(memory.parameters, bucket.parameters)) {
+    memory = {};
+  }
+  memory.parameters = bucket.parameters;
+  return memory;
+}
+
+/// Divides the gradients into matrices to be compressed, those of one shape
+/// together, and `others`.
+Shapes PowerSGDHook::Impl::sort(
+    const GradBucket& bucket,
+    const at::Tensor& buffer,
+    std::vector<at::Tensor>& others) {
+  Shapes shapes;
+  int64_t offset = 0;
+  for (const auto& gradient : bucket.gradients) {
+    const auto numel = gradient.numel();
+    const auto flat = buffer.narrow(0, offset, numel);
+    offset += numel;
+    elements += numel;
+    const auto rows =
+        gradient.dim() > 0 ? std::max(gradient.size(0), int64_t{1}) : 1;
+    const auto columns = numel / rows;
+    const auto rank =
+        std::min({rows, columns, options.matrix_approximation_rank()});
+    const auto compressed = (rows + columns) * rank;
+    if (static_cast<double>(compressed) * options.min_compression_rate() >=
+        static_cast<double>(numel)) {
+      others.push_back(flat);
+      sent += numel;
+      continue;
+    }
+    sent += compressed;
+    const auto matrix = flat.view({1, rows, columns});
+    const auto same = std::find_if(
+        shapes.begin(), shapes.end(), [&](const auto& others_of_shape) {
+          return others_of_shape.front().sizes() == matrix.sizes();
+        });
+    same == shapes.end() ? shapes.push_back({matrix}) : same->push_back(matrix);
+  }
+  if (offset == 0) {
+    others.push_back(buffer); // the ranks meet all the same
+  }
+  return shapes;
+}
+
+Shapes PowerSGDHook::Impl::as_one(
+    const at::Tensor& buffer,
+    const at::Tensor& square) {
+  const auto side = std::lround(std::sqrt(static_cast<double>(square.numel())));
+  elements += buffer.numel();
+  sent += 2 * side * std::min(side, options.matrix_approximation_rank());
+  return {{square.view({1, side, side})}};
+}
+
+/// Averages all over ranks, the matrices approximately.
+void PowerSGDHook::Impl::average(
+    const std::vector<at::Tensor>& matrices,
+    const std::vector<at::Tensor>& others,
+    Memory& memory,
+    const ProcessGroup& group) {
+  detail::LowRank low_rank(
+      matrices,
+      options.matrix_approximation_rank(),
+      options.orthogonalization_epsilon());
+  const auto& example = matrices.empty() ? others.front() : matrices.front();
+  const bool known = fit(memory.factors, low_rank.q_elements(), example);
+  low_rank.use(memory.factors);
+  // Drawn also where nothing is compressed, as in Python.
+  if (options.warm_start() && known) {
+    low_rank.reuse();
+  } else {
+    low_rank.randomize(detail::numpy_randint(generator, 1'000'000'000));
+  }
+  const auto flat = others.empty() ? at::Tensor() : at::cat(others);
+  auto work = flat.defined() ? group.all_reduce_async(flat) : Work();
+  low_rank.project();
+  work.wait();
+  low_rank.reduce(group);
+  if (flat.defined()) {
+    flat.div_(group.size());
+    int64_t offset = 0;
+    for (const auto& other : others) {
+      at::Tensor(other).copy_(flat.narrow(0, offset, other.numel()));
+      offset += other.numel();
+    }
+  }
+}
+
+at::Tensor PowerSGDHook::Impl::compress(
+    const GradBucket& bucket,
+    const ProcessGroup& group) {
+  auto& memory = memory_of(bucket);
+  const bool whole = options.whole_bucket();
+  auto input = whole ? square_of(bucket.buffer) : bucket.buffer;
+  at::Tensor exact;
+  if (options.use_error_feedback()) {
+    if (fit(memory.error, input.numel(), input)) {
+      input.add_(memory.error);
+    }
+    exact = input.clone();
+  }
+  std::vector<at::Tensor> others;
+  const auto shapes =
+      whole ? as_one(bucket.buffer, input) : sort(bucket, input, others);
+  const auto matrices = join(shapes, options.batch_tensors_with_same_shape());
+  average(matrices, others, memory, group);
+  split(matrices, shapes);
+  // One NaN must not stay for ever.
+  memory.factors.nan_to_num_(0, 0, 0);
+  if (exact.defined()) {
+    // In place: each step may run on another of a GPU's streams.
+    at::sub_out(memory.error, exact, input).nan_to_num_(0, 0, 0);
+  }
+  if (whole) {
+    at::Tensor(bucket.buffer).copy_(input.narrow(0, 0, bucket.buffer.numel()));
+  }
+  return bucket.buffer;
+}
+
+PowerSGDHook::PowerSGDHook(const PowerSGDOptions& options) {
+  check(options);
+  impl_ = std::make_unique<Impl>(options);
+}
+
+PowerSGDHook::~PowerSGDHook() = default;
+
+c10::intrusive_ptr<c10::ivalue::Future> PowerSGDHook::run(
+    const GradBucket& bucket,
+    const ProcessGroup& group) {
+  if (impl_->steps.before(bucket) < impl_->options.start_iteration() ||
+      !bucket.buffer.is_floating_point()) {
+    return detail::all_reduce_mean(bucket.buffer, group);
+  }
+  return impl_->rounds.run(
+      bucket.buffer,
+      group,
+      [impl = impl_.get(), bucket](const ProcessGroup& own) {
+        return impl->compress(bucket, own);
+      });
+}
+
+double PowerSGDHook::compression_rate() const {
+  return impl_->sent == 0
+      ? 0
+      : static_cast<double>(impl_->elements) / static_cast<double>(impl_->sent);
+}
+
+IValue PowerSGDHook::state_dict() const {
+  auto dict = detail::new_dict();
+  dict.insert(kBegun, impl_->steps.begun());
+  dict.insert(kGenerator, generator_state(impl_->generator));
+  dict.insert(kFactors, to_list(impl_->memories, &Memory::factors));
+  return dict;
+}
+
+void PowerSGDHook::load_state_dict(const IValue& state) {
+  const auto begun =
+      entry(state, kBegun, [](const IValue& value) { return value.isInt(); });
+  const auto saved = entry(
+      state, kGenerator, [](const IValue& value) { return value.isTensor(); });
+  const auto factors = entry(state, kFactors, is_tensor_list);
+  set_generator_state(impl_->generator, saved.toTensor());
+  impl_->steps.set(begun.toInt());
+  impl_->memories.clear();
+  from_list(factors, impl_->memories, &Memory::factors);
+}
+
+IValue PowerSGDHook::rank_state_dict() const {
+  if (!impl_->options.use_error_feedback()) {
+    return {};
+  }
+  auto dict = detail::new_dict();
+  dict.insert(kErrors, to_list(impl_->memories, &Memory::error));
+  return dict;
+}
+
+void PowerSGDHook::load_rank_state_dict(const IValue& state) {
+  from_list(
+      entry(state, kErrors, is_tensor_list), impl_->memories, &Memory::error);
+}
+
+} // namespace ddp

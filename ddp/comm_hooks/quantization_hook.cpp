@@ -1,0 +1,112 @@
+#include <ddp/comm_hooks/quantization_hook.h>
+
+#include <ddp/comm_hooks/detail/rounds.h>
+#include <ddp/detail/collective_wait.h>
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace ddp {
+namespace {
+
+constexpr double kMost = 255; // of uint8
+
+/// The tensors of all ranks, of the same shape.
+std::vector<at::Tensor> gather(
+    const at::Tensor& tensor,
+    const ProcessGroup& group) {
+  std::vector<at::Tensor> inputs{tensor};
+  std::vector<std::vector<at::Tensor>> outputs(1);
+  for (int64_t r = 0; r < group.size(); ++r) {
+    outputs[0].push_back(at::empty_like(tensor));
+  }
+  auto& impl = ProcessGroup::Impl::of(group);
+  detail::guarded(impl, "all_gather", [&] {
+    detail::wait(impl, detail::start(impl, tensor, [&] {
+                   return impl.group->allgather(outputs, inputs);
+                 }));
+  });
+  return outputs[0];
+}
+
+/// Scales and zero points for the rows of a matrix, [2, rows]: zero is exact,
+/// and the range is that of the row.
+at::Tensor parameters_of(const at::Tensor& rows) {
+  const auto [least, most] = at::aminmax(rows.to(at::kFloat), 1);
+  const auto low = least.clamp_max(0);
+  const auto range = most.clamp_min(0) - low;
+  const auto scale =
+      (range / kMost).clamp_min(std::numeric_limits<float>::epsilon());
+  const auto zero = (-at::round(low / scale)).clamp(0, kMost);
+  return at::stack({scale, zero});
+}
+
+/// A channel's scale or zero point, beside its row.
+at::Tensor column(const at::Tensor& parameters, int64_t index) {
+  return parameters[index].unsqueeze(1);
+}
+
+at::Tensor average(
+    const at::Tensor& buffer,
+    int64_t channel_size,
+    const ProcessGroup& group) {
+  const auto padding =
+      (channel_size - buffer.numel() % channel_size) % channel_size;
+  const auto padded =
+      padding ? at::constant_pad_nd(buffer, {0, padding}, 0) : buffer;
+  const auto rows = padded.view({-1, channel_size});
+  const auto parameters = gather(parameters_of(rows), group);
+  const auto& own = parameters[group.rank()];
+  const auto quantized = (at::round(rows / column(own, 0)) + column(own, 1))
+                             .clamp(0, kMost)
+                             .to(at::kByte);
+  const auto all = gather(quantized, group);
+  auto sum = at::zeros(rows.sizes(), buffer.options().dtype(at::kFloat));
+  for (size_t r = 0; r < all.size(); ++r) {
+    sum.add_(
+        column(parameters[r], 0) *
+        (all[r].to(at::kFloat) - column(parameters[r], 1)));
+  }
+  return sum.div_(group.size())
+      .view({-1})
+      .narrow(0, 0, buffer.numel())
+      .to(buffer.scalar_type());
+}
+
+} // namespace
+
+struct QuantizationHook::Impl {
+  std::optional<int64_t> channel_size;
+  detail::Rounds rounds;
+};
+
+QuantizationHook::QuantizationHook(const QuantizationOptions& options)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->channel_size = options.channel_size();
+  TORCH_CHECK_VALUE(
+      impl_->channel_size.value_or(1) > 0,
+      "QuantizationOptions: channel_size is ",
+      impl_->channel_size.value_or(1),
+      ", expected 1 or more");
+}
+
+QuantizationHook::~QuantizationHook() = default;
+
+c10::intrusive_ptr<c10::ivalue::Future> QuantizationHook::run(
+    const GradBucket& bucket,
+    const ProcessGroup& group) {
+  const auto& buffer = bucket.buffer;
+  if (!buffer.is_floating_point()) {
+    return detail::all_reduce_mean(buffer, group);
+  }
+  const auto size = impl_->channel_size.value_or(buffer.numel());
+  return impl_->rounds.run(
+      buffer, group, [buffer, size](const ProcessGroup& own) {
+        return average(buffer, size, own);
+      });
+}
+
+} // namespace ddp

@@ -1,0 +1,93 @@
+#include <ddp/model_averaging/model_averager.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+#include <torch/optim/optimizer.h>
+
+#include <algorithm>
+
+namespace ddp {
+namespace {
+
+/// Those that some rank has a gradient for: ranks that drift apart need not
+/// agree.
+std::vector<at::Tensor> with_gradients(
+    const std::vector<at::Tensor>& parameters,
+    const ProcessGroup& group) {
+  auto has = at::zeros({static_cast<int64_t>(parameters.size())}, at::kByte);
+  auto* const flags = has.mutable_data_ptr<uint8_t>();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    flags[i] = parameters[i].grad().defined();
+  }
+  group.all_reduce(has, ReduceOp::kMax);
+  std::vector<at::Tensor> result;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (flags[i]) {
+      result.push_back(parameters[i]);
+    }
+  }
+  return result;
+}
+
+void average(
+    const std::vector<at::Tensor>& parameters,
+    const ProcessGroup& group) {
+  std::vector<at::Tensor> flat;
+  for (const auto& parameter : parameters) {
+    flat.push_back(parameter.reshape({-1}));
+  }
+  auto mean = at::cat(flat); // of the widest type, if they differ
+  mean.div_(group.size());
+  group.all_reduce(mean);
+  int64_t offset = 0;
+  for (const auto& parameter : parameters) {
+    const auto own = mean.narrow(0, offset, parameter.numel());
+    at::Tensor(parameter).copy_(own.view(parameter.sizes()));
+    offset += parameter.numel();
+  }
+}
+
+} // namespace
+
+void ModelAverager::average_parameters(
+    const std::vector<at::Tensor>& parameters) {
+  const at::NoGradGuard no_grad;
+  const auto* const group = group_in(step_++);
+  if (!group || group->size() == 1) {
+    return;
+  }
+  auto left = with_gradients(parameters, *group);
+  while (!left.empty()) { // one device after another
+    const auto device = left.front().device();
+    const auto rest = std::stable_partition(
+        left.begin(), left.end(), [&](const at::Tensor& parameter) {
+          return parameter.device() == device;
+        });
+    average({left.begin(), rest}, *group);
+    left.erase(left.begin(), rest);
+  }
+}
+
+void ModelAverager::average_parameters(
+    const torch::optim::Optimizer& optimizer) {
+  std::vector<at::Tensor> parameters;
+  for (const auto& group : optimizer.param_groups()) {
+    parameters.insert(
+        parameters.end(), group.params().begin(), group.params().end());
+  }
+  average_parameters(parameters);
+}
+
+c10::IValue ModelAverager::state_dict() const {
+  return step_;
+}
+
+void ModelAverager::load_state_dict(const c10::IValue& state) {
+  TORCH_CHECK_VALUE(
+      state.isInt() && state.toInt() >= 0,
+      "ModelAverager: the state is no averager's");
+  step_ = state.toInt();
+}
+
+} // namespace ddp

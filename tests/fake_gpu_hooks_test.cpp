@@ -1,0 +1,130 @@
+// Communication hooks on a GPU, where there is none: on a device that notes the
+// order of its streams (support/fake_gpu.h).
+#include <tests/support/catch.h>
+#include <tests/support/fake_gpu.h>
+#include <tests/support/hook_training.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/comm_hooks/compress_hook.h>
+#include <ddp/comm_hooks/hook_chain.h>
+#include <ddp/comm_hooks/noop_hook.h>
+#include <ddp/comm_hooks/post_local_sgd_hook.h>
+#include <ddp/comm_hooks/power_sgd_hook.h>
+#include <ddp/comm_hooks/quantization_hook.h>
+#include <ddp/model_averaging/periodic_model_averager.h>
+#include <ddp/reducer.h>
+
+using ddp::CommHook;
+using ddp::PowerSGDHook;
+using ddp::PowerSGDOptions;
+using ddp::ProcessGroup;
+using ddp::test::backward_to;
+using ddp::test::hook_gradients;
+using ddp::test::hook_options;
+namespace fake_gpu = ddp::test::fake_gpu;
+
+namespace {
+
+using Hooks = std::vector<std::shared_ptr<CommHook>>;
+using Tensors = std::vector<at::Tensor>;
+
+Hooks make_hooks(const ProcessGroup& group) {
+  const auto power = [](int64_t rank) {
+    return std::make_shared<PowerSGDHook>(
+        PowerSGDOptions().start_iteration(2).matrix_approximation_rank(rank));
+  };
+  return {
+      ddp::fp16_compress_hook(),
+      power(1),
+      power(3),
+      ddp::bf16_compress_hook(power(1)),
+      std::make_shared<PowerSGDHook>(
+          PowerSGDOptions().start_iteration(2).whole_bucket(true)),
+      std::make_shared<ddp::QuantizationHook>(
+          ddp::QuantizationOptions().channel_size(512)),
+      std::make_shared<ddp::HookChain>(Hooks{
+          std::make_shared<ddp::NoopHook>(),
+          power(3), // of two columns each is added up in another order there
+          std::make_shared<ddp::AllReduceHook>()}),
+      std::make_shared<ddp::PostLocalSGDHook>(
+          ddp::PostLocalSGDOptions().subgroup(group))};
+}
+
+Tensors on(const c10::Device& device, Tensors tensors) {
+  for (auto& tensor : tensors) {
+    tensor = tensor.detach().to(device);
+  }
+  return tensors;
+}
+
+/// The gradients of some steps, on the CPU.
+Tensors train(
+    const ProcessGroup& group,
+    const std::shared_ptr<CommHook>& hook) {
+  auto parameters = on(group.device(), ddp::test::hook_parameters());
+  for (auto& parameter : parameters) {
+    parameter.requires_grad_();
+  }
+  ddp::Reducer reducer(parameters, group, hook_options(hook));
+  Tensors results;
+  for (int step = 0; step < 5; ++step) {
+    auto loss = torch::zeros({}, group.device());
+    const auto gradients =
+        on(group.device(), hook_gradients(step, group.rank()));
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      parameters[i].mutable_grad().reset();
+      loss = loss + (parameters[i] * gradients[i]).sum();
+    }
+    loss.backward();
+    for (const auto& parameter : parameters) {
+      results.push_back(parameter.grad().to(c10::kCPU, false, /*copy=*/true));
+    }
+  }
+  return results;
+}
+
+} // namespace
+
+TEST_CASE("on a device with streams hooks have the CPU's bits, without races") {
+  ddp::test::ranks(3, [](ProcessGroup group) {
+    fake_gpu::install();
+    const auto gpu_group = fake_gpu::group_of(group);
+    const auto on_cpu = make_hooks(group);
+    const auto on_gpu = make_hooks(gpu_group);
+    for (size_t h = 0; h < on_cpu.size(); ++h) {
+      const auto expected = train(group, on_cpu[h]);
+      const auto results = train(gpu_group, on_gpu[h]);
+      for (size_t i = 0; i < results.size(); ++i) {
+        INFO(
+            "hook " << h << ", step " << i / 8 << ", parameter " << i % 8
+                    << ": they differ by "
+                    << (results[i] - expected[i]).abs().max().item<double>());
+        REQUIRE(results[i].equal(expected[i]));
+      }
+      const auto races = fake_gpu::order().take_races();
+      INFO("hook " << h << ": " << (races.empty() ? "" : races[0]));
+      REQUIRE(races.empty());
+    }
+  });
+}
+
+TEST_CASE("parameters on a device with streams are averaged without races") {
+  ddp::test::ranks(3, [](ProcessGroup group) {
+    fake_gpu::install();
+    const auto gpu_group = fake_gpu::group_of(group);
+    auto parameters = on(fake_gpu::kDevice, hook_gradients(0, group.rank()));
+    for (auto& parameter : parameters) {
+      parameter.requires_grad_();
+      parameter.mutable_grad() = torch::zeros_like(parameter);
+    }
+    ddp::PeriodicModelAverager averager(
+        gpu_group, ddp::PeriodicModelAveragerOptions());
+    averager.average_parameters(parameters);
+    const auto means = ddp::test::hook_means(0, group.size());
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const auto mean = parameters[i].detach().to(c10::kCPU);
+      REQUIRE((mean - means[i]).abs().max().item<double>() < 1e-6);
+    }
+    REQUIRE(fake_gpu::order().take_races().empty());
+  });
+}

@@ -1,0 +1,136 @@
+#include <tests/support/catch.h>
+#include <tests/support/ranks.h>
+
+#include <checkpoint/training_state.h>
+#include <ddp/model_averaging/hierarchical_model_averager.h>
+#include <ddp/model_averaging/periodic_model_averager.h>
+
+using ddp::HierarchicalModelAverager;
+using ddp::HierarchicalModelAveragerOptions;
+using ddp::PeriodicModelAverager;
+using ddp::PeriodicModelAveragerOptions;
+using ddp::ProcessGroup;
+using ddp::test::ranks;
+
+namespace {
+
+/// The value that a parameter of `rank` has after each of six steps.
+std::vector<double> values(
+    ddp::ModelAverager& averager,
+    double rank,
+    int64_t first = 0) {
+  std::vector<double> seen;
+  for (int64_t step = first; step < 6; ++step) {
+    auto parameter = torch::full({3, 2}, rank, torch::requires_grad());
+    parameter.mutable_grad() = torch::zeros({3, 2});
+    averager.average_parameters({parameter});
+    REQUIRE(parameter.is_leaf());
+    REQUIRE(parameter.eq(parameter[0][0]).all().item<bool>());
+    seen.push_back(parameter[0][0].item<double>());
+  }
+  return seen;
+}
+
+} // namespace
+
+TEST_CASE("a periodic averager averages each period after the warm-up") {
+  ranks(4, [](ProcessGroup group) {
+    const auto options =
+        PeriodicModelAveragerOptions().period(2).warmup_steps(3);
+    PeriodicModelAverager averager(group, options);
+    const double own = group.rank();
+    REQUIRE(
+        values(averager, own) ==
+        std::vector<double>{own, own, own, 1.5, own, 1.5});
+    REQUIRE(averager.step() == 6);
+  });
+}
+
+TEST_CASE("a hierarchical averager takes the longest period's group") {
+  ranks(4, [](ProcessGroup group) {
+    const double own = group.rank();
+    const double pair = own < 2 ? 0.5 : 2.5;
+    HierarchicalModelAverager averager(
+        group,
+        HierarchicalModelAveragerOptions().period_group_size(
+            {{1, 1}, {2, 2}, {4, 4}}));
+    REQUIRE(
+        values(averager, own) ==
+        std::vector<double>{1.5, own, pair, own, 1.5, own});
+    HierarchicalModelAverager late(
+        group,
+        HierarchicalModelAveragerOptions()
+            .period_group_size({{2, 4}})
+            .warmup_steps(3));
+    REQUIRE(
+        values(late, own) == std::vector<double>{own, own, own, own, 1.5, own});
+  });
+}
+
+TEST_CASE("an averager goes on in the step of its checkpoint") {
+  ranks(3, [](ProcessGroup group) {
+    const auto options =
+        PeriodicModelAveragerOptions().period(2).warmup_steps(3);
+    PeriodicModelAverager whole(group, options);
+    PeriodicModelAverager resumed(group, options);
+    const double own = group.rank();
+    const auto expected = values(whole, own);
+    ddp::TrainingState state;
+    state.add("averager", resumed);
+    auto saved = state.state_dict(group);
+    saved.toGenericDict().insert_or_assign("averager", 2);
+    state.load_state_dict(saved, group);
+    REQUIRE(
+        values(resumed, own, 2) ==
+        std::vector<double>(expected.begin() + 2, expected.end()));
+    REQUIRE_THROWS_WITH(
+        resumed.load_state_dict("text"), ContainsSubstring("no averager's"));
+  });
+}
+
+TEST_CASE("what some rank has a gradient for is averaged on all") {
+  ranks(3, [](ProcessGroup group) {
+    const double own = group.rank();
+    const auto make = [&](at::ScalarType dtype) {
+      return torch::full({2}, own, dtype).requires_grad_();
+    };
+    const auto all = make(torch::kFloat);
+    const auto some = make(torch::kDouble);
+    const auto none = make(torch::kFloat);
+    all.mutable_grad() = torch::zeros({2});
+    if (group.rank() == 1) {
+      some.mutable_grad() = torch::zeros({2}, torch::kDouble);
+    }
+    torch::optim::SGD optimizer({all, some, none}, 0.1);
+    PeriodicModelAverager averager(group, PeriodicModelAveragerOptions());
+    averager.average_parameters(optimizer);
+    REQUIRE(all.allclose(torch::ones({2})));
+    REQUIRE(some.allclose(torch::ones({2}, torch::kDouble)));
+    REQUIRE(some.scalar_type() == torch::kDouble);
+    REQUIRE(none.eq(own).all().item<bool>());
+  });
+}
+
+TEST_CASE("averagers that cannot be are refused") {
+  const ProcessGroup alone;
+  const auto periodic = [&](int64_t period, int64_t warmup) {
+    return PeriodicModelAverager(
+        alone,
+        PeriodicModelAveragerOptions().period(period).warmup_steps(warmup));
+  };
+  REQUIRE_THROWS_WITH(periodic(0, 0), ContainsSubstring("period is 0"));
+  REQUIRE_THROWS_WITH(periodic(1, -1), ContainsSubstring("warmup_steps is -1"));
+  const auto refused = [&](const std::map<int64_t, int64_t>& sizes,
+                           const std::string& reason) {
+    REQUIRE_THROWS_WITH(
+        HierarchicalModelAverager(
+            alone, HierarchicalModelAveragerOptions().period_group_size(sizes)),
+        ContainsSubstring(reason));
+  };
+  refused({}, "no entry");
+  refused({{0, 1}}, "every 0 steps 1 of 1 ranks");
+  refused({{1, 1}, {2, 3}}, "every 2 steps 3 of 1 ranks");
+  PeriodicModelAverager fine(alone, PeriodicModelAveragerOptions());
+  fine.average_parameters(std::vector<at::Tensor>{torch::ones({1})});
+  REQUIRE(fine.step() == 1);
+}

@@ -1,0 +1,419 @@
+#include <tests/support/catch.h>
+#include <tests/support/comm_hooks.h>
+#include <tests/support/hook_training.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+#include <tests/support/shared_folder.h>
+
+#include <checkpoint/training_state.h>
+#include <ddp/comm_hooks/compress_hook.h>
+#include <ddp/comm_hooks/detail/low_rank.h>
+#include <ddp/comm_hooks/detail/numpy_random.h>
+#include <ddp/comm_hooks/power_sgd_hook.h>
+#include <ddp/reducer.h>
+
+// PowerSGD; its bits are compared in python_hooks_test.cpp.
+
+using ddp::PowerSGDHook;
+using ddp::PowerSGDOptions;
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::test::backward_to;
+using ddp::test::equal_on_all;
+using ddp::test::hook_gradients;
+using ddp::test::hook_options;
+using ddp::test::hook_parameters;
+using ddp::test::ranks;
+
+namespace {
+
+PowerSGDOptions early() {
+  return PowerSGDOptions().start_iteration(2);
+}
+
+/// A training that ends after some steps, and may go on in another object.
+struct Run {
+  Run(const ProcessGroup& own_group,
+      const PowerSGDOptions& options,
+      bool in_half = false)
+      : group(own_group),
+        hook(std::make_shared<PowerSGDHook>(options)),
+        reducer(
+            parameters,
+            group,
+            in_half ? hook_options(ddp::fp16_compress_hook(hook))
+                    : hook_options(hook)) {
+    state.add("reducer", reducer).add("step", step);
+  }
+
+  void train_to(int64_t end) {
+    for (; step < end; ++step) {
+      backward_to(parameters, hook_gradients(step, group.rank()));
+    }
+  }
+
+  bool has_bits_of(const Run& other) const {
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (!parameters[i].grad().equal(other.parameters[i].grad())) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  ProcessGroup group;
+  std::shared_ptr<PowerSGDHook> hook;
+  std::vector<at::Tensor> parameters = hook_parameters();
+  Reducer reducer;
+  int64_t step = 0;
+  ddp::TrainingState state;
+};
+
+/// Gradients of one matrix over steps.
+struct MatrixRun {
+  MatrixRun(const ProcessGroup& group, const PowerSGDOptions& options)
+      : reducer(
+            {weight},
+            group,
+            hook_options(std::make_shared<PowerSGDHook>(options))) {}
+
+  at::Tensor step(const at::Tensor& gradient) {
+    weight.mutable_grad().reset();
+    (weight * gradient).sum().backward();
+    return weight.grad().clone();
+  }
+
+  at::Tensor weight = torch::zeros({30, 20}, torch::requires_grad());
+  Reducer reducer;
+};
+
+double largest(const at::Tensor& tensor) {
+  return tensor.abs().max().item<double>();
+}
+
+} // namespace
+
+TEST_CASE("PowerSGD options that cannot be are refused") {
+  const auto refused = [](const PowerSGDOptions& options,
+                          const std::string& reason) {
+    REQUIRE_THROWS_WITH(PowerSGDHook(options), ContainsSubstring(reason));
+  };
+  for (const int64_t start : {0, 1}) {
+    const auto options = PowerSGDOptions().start_iteration(start);
+    const auto reason =
+        "start_iteration is " + std::to_string(start) + ", expected 2 or more";
+    refused(options, reason);
+    refused(PowerSGDOptions(options).use_error_feedback(false), reason);
+    refused(PowerSGDOptions(options).warm_start(false), reason);
+    const auto neither =
+        PowerSGDOptions(options).use_error_feedback(false).warm_start(false);
+    REQUIRE_NOTHROW(PowerSGDHook(neither));
+  }
+  refused(
+      PowerSGDOptions().matrix_approximation_rank(0),
+      "matrix_approximation_rank is 0");
+  refused(PowerSGDOptions().random_seed(-1), "random_seed is -1");
+  refused(
+      PowerSGDOptions().random_seed(1LL << 32), "random_seed is 4294967296");
+}
+
+TEST_CASE("random numbers are those of numpy's RandomState") {
+  const std::map<uint32_t, std::vector<uint32_t>> known{
+      {0, {209652396, 398764591, 924231285, 404868288, 441365315}},
+      {1, {717354021, 946286476, 784077896, 491263, 550290313}},
+      {12345, {771445218, 601959909, 285080861, 561383553, 789925284}},
+      {4294967295, {419326371, 479346978, 697429004, 269265991, 167655348}}};
+  for (const auto& [seed, numbers] : known) {
+    std::mt19937 generator(seed);
+    for (const auto number : numbers) {
+      REQUIRE(ddp::detail::numpy_randint(generator, 1'000'000'000) == number);
+    }
+  }
+}
+
+TEST_CASE("columns become orthonormal, and one of zeros stays") {
+  for (const int64_t columns : {1, 2, 5}) {
+    const auto matrices = torch::randn({3, 20, columns}, torch::kDouble);
+    ddp::detail::orthogonalize(matrices, 0);
+    const auto products = torch::bmm(matrices.transpose(1, 2), matrices);
+    REQUIRE(largest(products - torch::eye(columns, torch::kDouble)) < 1e-9);
+  }
+  const auto half = torch::randn({1, 20, 4}).to(torch::kHalf);
+  ddp::detail::orthogonalize(half, 0);
+  REQUIRE(largest(half.pow(2).sum(1) - 1) < 0.01);
+  const auto zeros = torch::zeros({2, 6, 2});
+  ddp::detail::orthogonalize(zeros, 0);
+  REQUIRE(largest(zeros) == 0);
+}
+
+TEST_CASE("matrices of low rank are averaged exactly, and vanilla before") {
+  ranks(3, [](ProcessGroup group) {
+    for (const bool whole : {false, true}) {
+      MatrixRun run(
+          group, early().matrix_approximation_rank(2).whole_bucket(whole));
+      torch::manual_seed(1);
+      const auto left = torch::randn({30, 2});
+      const auto right = torch::randn({2, 20});
+      for (int step = 0; step < 5; ++step) {
+        const auto result =
+            run.step(left.matmul(right) * (group.rank() + step));
+        const auto error = result - left.matmul(right) * (1 + step);
+        INFO("step " << step << ", error " << largest(error));
+        if (whole && step > 1) { // not of low rank as a square
+          REQUIRE(largest(error) > 0.1);
+        } else {
+          REQUIRE(largest(error) < 1e-3);
+        }
+        REQUIRE(equal_on_all(group, result));
+      }
+    }
+  });
+}
+
+TEST_CASE("what compression loses is added to the next gradients") {
+  ranks(3, [](ProcessGroup group) {
+    for (const bool feedback : {true, false}) {
+      MatrixRun run(group, early().use_error_feedback(feedback));
+      torch::manual_seed(group.rank());
+      const auto own = torch::randn({30, 20});
+      auto mean = own.clone();
+      group.all_reduce(mean, ddp::ReduceOp::kMean);
+      auto sum = torch::zeros({30, 20});
+      constexpr int kSteps = 200;
+      for (int step = 0; step < kSteps; ++step) {
+        sum += run.step(own);
+      }
+      const auto error = (sum / kSteps - mean).norm() / mean.norm();
+      REQUIRE((error.item<double>() < 0.2) == feedback);
+    }
+  });
+}
+
+TEST_CASE("a step of zeros, or of NaN, does no lasting harm") {
+  ranks(3, [](ProcessGroup group) {
+    for (const int64_t rank : {1, 2, 4}) {
+      for (const double bad : {0.0, std::nan("")}) {
+        MatrixRun run(group, early().matrix_approximation_rank(rank));
+        torch::manual_seed(1);
+        const auto good =
+            torch::randn({30, rank}).matmul(torch::randn({rank, 20}));
+        for (int step = 0; step < 12; ++step) {
+          const bool is_bad = step == 3 || step == 4;
+          const auto result = run.step(good * (is_bad ? bad : 1.0));
+          if (is_bad) {
+            REQUIRE(result.isnan().any().item<bool>() == std::isnan(bad));
+          } else if (step > 9) {
+            INFO("rank " << rank << ", error " << largest(result - good));
+            REQUIRE(largest(result - good) < 0.05);
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("with PowerSGD a net learns as without") {
+  ranks(4, [](ProcessGroup group) {
+    std::vector<double> losses;
+    for (const bool compressed : {false, true}) {
+      torch::manual_seed(5);
+      torch::nn::Sequential net(
+          torch::nn::Linear(20, 40),
+          torch::nn::Tanh(),
+          torch::nn::Linear(40, 5));
+      const auto teacher = torch::randn({20, 5});
+      ddp::ReducerOptions options;
+      if (compressed) {
+        options.comm_hook(std::make_shared<PowerSGDHook>(early()));
+      }
+      Reducer reducer(net, group, options);
+      torch::optim::SGD optimizer(net->parameters(), 0.05);
+      at::Tensor loss;
+      for (int step = 0; step < 100; ++step) {
+        const auto input = ddp::test::batch(group, step, 20);
+        optimizer.zero_grad();
+        loss = (net->forward(input) - torch::tanh(input.matmul(teacher)))
+                   .pow(2)
+                   .mean();
+        loss.backward();
+        optimizer.step();
+      }
+      loss = loss.detach().clone();
+      group.all_reduce(loss, ddp::ReduceOp::kMean);
+      losses.push_back(loss.item<double>());
+      for (const auto& parameter : net->parameters()) {
+        REQUIRE(equal_on_all(group, parameter));
+      }
+    }
+    INFO(losses[0] << " without, " << losses[1] << " with PowerSGD");
+    REQUIRE(losses[1] < 1.5 * losses[0]);
+  });
+}
+
+TEST_CASE("a run that goes on from a file has the bits of one that did not") {
+  const ddp::test::SharedFolder folder;
+  ranks(3, [&](ProcessGroup group) {
+    const auto compare = [&](const PowerSGDOptions& options, bool in_half) {
+      Run whole(group, options, in_half);
+      whole.train_to(8);
+      for (const int64_t stop : {1, 3, 5}) {
+        INFO("stopped after " << stop);
+        const auto path = folder.path + "/run.pt";
+        Run first(group, options, in_half);
+        first.train_to(stop);
+        first.state.save(path, group);
+        first.train_to(stop + 1); // the file does not follow
+        for (const int64_t before : {0, 4}) { // fresh, and in use
+          Run resumed(group, options, in_half);
+          resumed.train_to(before);
+          REQUIRE(resumed.state.load(path, group));
+          REQUIRE(resumed.step == stop);
+          resumed.train_to(8);
+          REQUIRE(resumed.has_bits_of(whole));
+        }
+        Run forgetful(group, options, in_half);
+        forgetful.train_to(8 - stop); // at other gradients
+        REQUIRE(!forgetful.has_bits_of(whole));
+      }
+    };
+    compare(early(), false);
+    compare(early().matrix_approximation_rank(3), true);
+    compare(early().warm_start(false), false);
+    compare(early().use_error_feedback(false), false);
+    compare(early().whole_bucket(true), false);
+  });
+}
+
+TEST_CASE("each rank's errors are in the state, and only there") {
+  ranks(3, [](ProcessGroup group) {
+    Run run(group, early());
+    run.train_to(4);
+    const auto errors =
+        run.reducer.rank_state_dict().toGenericDict().at("errors").toList();
+    REQUIRE(errors.size() == run.reducer.buckets().size());
+    REQUIRE(!equal_on_all(group, errors.get(0).toTensor()));
+    const auto state = run.state.state_dict(group).toGenericDict();
+    REQUIRE(state.at("reducer_of_each_rank").toList().size() == 3);
+    const auto hook =
+        state.at("reducer").toGenericDict().at("comm_hook").toGenericDict();
+    for (const c10::IValue& factors : hook.at("factors").toList().vec()) {
+      REQUIRE(equal_on_all(group, factors.toTensor()));
+    }
+
+    // Of another number of ranks: all but the errors.
+    auto dict = run.state.state_dict(group).deepcopy();
+    auto list = dict.toGenericDict().at("reducer_of_each_rank").toList();
+    list.pop_back();
+    Run fewer(group, early());
+    fewer.state.load_state_dict(dict, group);
+    const auto left =
+        fewer.reducer.rank_state_dict().toGenericDict().at("errors").toList();
+    for (const c10::IValue& error : left.vec()) {
+      REQUIRE(error.toTensor().numel() == 0);
+    }
+    fewer.train_to(6);
+    REQUIRE(dict.toGenericDict().erase("reducer_of_each_rank") == 1);
+    Run none(group, early());
+    none.state.load_state_dict(dict, group);
+    none.train_to(6);
+    REQUIRE(none.has_bits_of(fewer));
+
+    Run without(group, early().use_error_feedback(false));
+    REQUIRE(!without.state.state_dict(group).toGenericDict().contains(
+        "reducer_of_each_rank"));
+    REQUIRE_THROWS_WITH(
+        run.hook->load_state_dict(3), ContainsSubstring("no PowerSGDHook's"));
+    REQUIRE_THROWS_WITH(
+        run.hook->load_rank_state_dict(run.hook->state_dict()),
+        ContainsSubstring("no PowerSGDHook's"));
+  });
+}
+
+TEST_CASE("what is known of a bucket is dropped with its parameters") {
+  ranks(3, [](ProcessGroup group) {
+    PowerSGDHook hook(early());
+    const auto error_after = [&](const at::Tensor& parameter, int64_t step) {
+      ddp::GradBucket bucket;
+      bucket.iteration = step;
+      torch::manual_seed(1);
+      bucket.buffer = torch::randn({1200});
+      bucket.gradients = {bucket.buffer.view({30, 40})};
+      bucket.parameters = {parameter};
+      hook.run(bucket, group)->waitAndThrow();
+      return largest(hook.rank_state_dict()
+                         .toGenericDict()
+                         .at("errors")
+                         .toList()
+                         .get(0)
+                         .toTensor());
+    };
+    const auto first = torch::zeros({30, 40});
+    const auto other = torch::zeros({30, 40});
+    for (int step = 0; step < 2; ++step) {
+      ddp::GradBucket bucket;
+      bucket.iteration = step;
+      bucket.buffer = torch::zeros({1200});
+      hook.run(bucket, group)->waitAndThrow();
+    }
+    const auto once = error_after(first, 2);
+    double several = 0;
+    for (int step = 3; step < 12; ++step) {
+      several = error_after(first, step);
+    }
+    REQUIRE(several > 1.5 * once); // they add up
+    REQUIRE(error_after(other, 12) < 1.5 * once);
+  });
+}
+
+TEST_CASE("buckets of all kinds are reduced in order beside backward") {
+  ranks(3, [](ProcessGroup group) {
+    std::vector<at::Tensor> parameters;
+    for (const auto dtype : {torch::kFloat, torch::kDouble, torch::kHalf}) {
+      for (int i = 0; i < 8; ++i) {
+        parameters.push_back(torch::ones({20 + i, 16}, dtype));
+        parameters.push_back(torch::ones({i, 0}, dtype));
+        parameters.push_back(torch::ones({}, dtype));
+        parameters.push_back(torch::ones({3, 2, 2, 5}, dtype)
+                                 .contiguous(at::MemoryFormat::ChannelsLast));
+      }
+    }
+    parameters.push_back(torch::ones({30, 30}, torch::kComplexFloat));
+    parameters.push_back(torch::ones({0, 3}, torch::kComplexDouble));
+    for (auto& parameter : parameters) {
+      parameter.requires_grad_();
+    }
+    const auto hook =
+        std::make_shared<PowerSGDHook>(early().min_compression_rate(0.5));
+    Reducer reducer(parameters, group, hook_options(hook).bucket_cap_mb(1e-6));
+    for (int step = 0; step < 6; ++step) {
+      auto loss = torch::zeros({}, torch::kDouble);
+      for (const auto& parameter : parameters) {
+        const double own = group.rank() + step;
+        loss = loss + torch::real(parameter).to(torch::kDouble).sum() * own;
+      }
+      loss.backward();
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        const auto& grad = parameters[i].grad();
+        const auto exact = torch::full_like(grad, 1 + step);
+        INFO("step " << step << ", parameter " << i);
+        REQUIRE(torch::allclose(grad, exact, 2e-2, 2e-2)); // of rank one
+        REQUIRE(equal_on_all(group, torch::real(grad)));
+        parameters[i].mutable_grad().reset();
+      }
+    }
+    REQUIRE(reducer.buckets().size() > 50);
+  });
+}
+
+TEST_CASE("the compression rate counts what is sent") {
+  ranks(3, [](ProcessGroup group) {
+    const auto hook = std::make_shared<PowerSGDHook>(early());
+    auto weight = torch::zeros({30, 20}, torch::requires_grad());
+    auto bias = torch::zeros({30}, torch::requires_grad());
+    Reducer reducer({weight, bias}, group, hook_options(hook));
+    for (int step = 0; step < 4; ++step) {
+      REQUIRE(hook->compression_rate() == (step < 3 ? 0 : 630.0 / 80));
+      (weight.sum() + bias.sum()).backward();
+    }
+  });
+}

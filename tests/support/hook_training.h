@@ -1,0 +1,80 @@
+#pragma once
+
+#include <ddp/process_group.h>
+#include <ddp/reducer_options.h>
+#include <torch/torch.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace ddp::test {
+
+// As in tests/parity/comm_hooks.py: gradients that are known, of shapes that
+// PowerSGD compresses and of others, in several buckets once these are rebuilt.
+
+constexpr int kHookSteps = 6;
+
+inline std::vector<at::Tensor> hook_tensors(uint64_t seed) {
+  torch::manual_seed(seed);
+  std::vector<at::Tensor> tensors;
+  for (const auto& shape : std::vector<std::vector<int64_t>>{
+           {40, 60},
+           {60},
+           {60, 40},
+           {16, 8, 3, 3},
+           {40, 60},
+           {33},
+           {5, 3},
+           {64, 48}}) {
+    tensors.push_back(torch::randn(shape));
+  }
+  return tensors;
+}
+
+inline std::vector<at::Tensor> hook_parameters() {
+  auto parameters = hook_tensors(3);
+  for (auto& parameter : parameters) {
+    parameter.requires_grad_();
+  }
+  return parameters;
+}
+
+/// A rank's own in a step.
+inline std::vector<at::Tensor> hook_gradients(int64_t step, int64_t rank) {
+  return hook_tensors(1000 * step + rank);
+}
+
+/// A backward that gives the parameters these gradients.
+inline void backward_to(
+    const std::vector<at::Tensor>& parameters,
+    const std::vector<at::Tensor>& gradients) {
+  auto loss = torch::zeros({});
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    parameters[i].mutable_grad().reset();
+    loss = loss + (parameters[i] * gradients[i]).sum();
+  }
+  loss.backward();
+}
+
+inline ReducerOptions hook_options(std::shared_ptr<CommHook> hook) {
+  return ReducerOptions()
+      .comm_hook(std::move(hook))
+      .bucket_cap_mb(0.01)
+      .share_communicator(true);
+}
+
+/// The mean over ranks of their gradients in a step, in double precision.
+inline std::vector<at::Tensor> hook_means(int64_t step, int64_t ranks) {
+  std::vector<at::Tensor> means;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    const auto gradients = hook_gradients(step, rank);
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const auto share = gradients[i].to(torch::kDouble) / ranks;
+      rank == 0 ? means.push_back(share) : (void)means[i].add_(share);
+    }
+  }
+  return means;
+}
+
+} // namespace ddp::test
