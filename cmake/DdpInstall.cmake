@@ -1,10 +1,10 @@
 # `cmake --install`: libraries, headers, ddprun with its manual page and
-# completions, ddp-checkpoint and the package that find_package(ddp) reads.
+# completions, ddp-checkpoint, ddp-timeline and the package that find_package(ddp) reads.
 include(CMakePackageConfigHelpers)
 set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddp)
 
 install(TARGETS ddp EXPORT ddpTargets)
-install(TARGETS ddprun ddp-checkpoint)
+install(TARGETS ddprun ddp-checkpoint ddp-timeline)
 install(TARGETS ddprun-store DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddp)
 set(_share ${PROJECT_BINARY_DIR}/launcher/share)
 install(FILES ${_share}/ddprun.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

@@ -35,6 +35,7 @@
 #include <ddp/seed.h>
 #include <ddp/spawn.h>
 #include <ddp/stop_signal.h>
+#include <ddp/summary.h>
 #include <ddp/tensor_traversal.h>
 #include <ddp/verification.h>
 #include <ddp/zero_redundancy_optimizer.h>

@@ -86,7 +86,9 @@ void Reducer::Impl::finish_alone() {
 }
 
 void Reducer::Impl::wait_for(Bucket& bucket) {
+  recorder_.waiting(bucket.content.index);
   detail::wait_for(group_, *bucket.future, kReduction);
+  recorder_.waited(bucket.content.index);
   const auto result = detail::result_of(*bucket.future);
   auto& buffer = bucket.content.buffer;
   detail::follow_default_stream(group_, buffer.device());
@@ -138,6 +140,9 @@ void Reducer::Impl::hand_out(Parameter& parameter) {
 
 /// Makes ready for the next backward.
 void Reducer::Impl::close() {
+  if (recorder_.is_on()) {
+    record_end();
+  }
   absent_.clear();
   for (auto& parameter : parameters_) {
     parameter.expected_arrivals =

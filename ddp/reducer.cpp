@@ -3,6 +3,7 @@
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/error_text.h>
 #include <ddp/detail/reducer_impl.h>
+#include <ddp/detail/timeline_file.h>
 #include <ddp/module_state.h>
 #include <ddp/verification.h>
 
@@ -55,6 +56,8 @@ std::string describe(const ReducerOptions& options) {
       options.check_finite(),
       ", comm_hook ",
       options.comm_hook() ? "set" : "default",
+      ", timeline_steps ",
+      options.timeline_folder().empty() ? "none" : options.timeline_steps(),
       ", parameters_to_ignore");
   for (const auto& name : options.parameters_to_ignore()) {
     text += " " + name;
@@ -108,8 +111,9 @@ template <typename Target>
 std::shared_ptr<Reducer::Impl> make_impl(
     const Target& target,
     const ProcessGroup& group,
-    const ReducerOptions& options,
+    const ReducerOptions& given,
     SyncDecision decision = SyncDecision::kInBackward) {
+  const auto options = detail::with_timeline_variables(given);
   const auto own_group =
       options.share_communicator() ? group : group.duplicate();
   auto state = state_of(target, options, own_group);
@@ -263,6 +267,14 @@ void Reducer::load_rank_state_dict(const c10::IValue& state) {
 
 Timeline Reducer::timeline() const {
   return impl().timeline();
+}
+
+std::vector<at::Tensor> Reducer::parameters() const {
+  return impl().tensors();
+}
+
+Statistics Reducer::statistics() const {
+  return impl().statistics();
 }
 
 } // namespace ddp

@@ -6,6 +6,7 @@
 #include <ddp/join.h>
 #include <ddp/process_group.h>
 #include <ddp/reducer_options.h>
+#include <ddp/statistics.h>
 #include <ddp/timeline.h>
 #include <torch/nn/pimpl.h>
 #include <torch/ordered_dict.h>
@@ -184,6 +185,9 @@ class Reducer {
   /// order of reduction.
   std::vector<BucketIndices> buckets() const;
 
+  /// All that are managed, frozen ones too, in the order of registration.
+  std::vector<at::Tensor> parameters() const;
+
   /// How the buckets are laid out, which the first backwards decide about and
   /// bits depend on: a run that goes on from it (`TrainingState::add`) adds
   /// gradients as one that never stopped. Gradients are no part of it; the
@@ -206,6 +210,10 @@ class Reducer {
   /// What the buckets of the last backward did when; empty unless
   /// `options.record()` is on.
   Timeline timeline() const;
+
+  /// What has been done and how long it took, on this rank. `summary` has it as
+  /// a table. Call it between backwards. Not collective.
+  Statistics statistics() const;
 
  private:
   template <typename Net>

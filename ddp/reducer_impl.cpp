@@ -53,7 +53,11 @@ Reducer::Impl::Impl(
           state.parameters,
           options_.check_divergence_every(),
           options_.check_finite()),
-      recorder_(options_.record()) {
+      timeline_file_(detail::TimelineFile::make(options_, name_)),
+      recorder_(
+          options_.sample_rate(),
+          timeline_file_ ? timeline_file_->steps() : detail::StepRange()) {
+  recorder_.record_all(options_.record());
   rebuild_step_ = rebuilds_after(options_);
   check_caps(options_);
   const auto trainable = add_parameters(state);
@@ -67,12 +71,16 @@ Reducer::Impl::Impl(
   }
   divide_by(group_.size());
   manage(trainable);
+  first_sizes_ = bucket_sizes();
   start_trial();
   attach();
 }
 
 Reducer::Impl::~Impl() {
   detach();
+  if (timeline_file_) {
+    timeline_file_->write(group_); // where not all of its steps came
+  }
   if (ProcessGroup::Impl::of(group_).hosts_store) {
     absences_.linger(step_); // the store may end with this process
   }
@@ -316,6 +324,7 @@ void Reducer::Impl::rebuild_buckets() {
   buckets_.clear();
   install(rebuilt_buckets(tensors(), orders_.front(), options_));
   rebuild_step_.reset();
+  laid_out_anew_ = true;
 }
 
 } // namespace ddp

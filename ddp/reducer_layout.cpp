@@ -43,7 +43,7 @@ bool Reducer::Impl::trial_wanted() const {
 void Reducer::Impl::start_trial() {
   if (trial_wanted()) {
     trial_.emplace(parameters_.size());
-    recorder_ = detail::Recorder(true);
+    recorder_.record_all(true);
   }
 }
 
@@ -113,6 +113,7 @@ void Reducer::Impl::try_measured_layout() {
   buckets_.clear();
   install(split(order, counts_));
   trial_->try_others();
+  laid_out_anew_ = true;
 }
 
 /// Of all buckets.
@@ -155,9 +156,7 @@ void Reducer::Impl::judge_layout() {
 
 void Reducer::Impl::end_trial() {
   trial_.reset();
-  if (!options_.record()) {
-    recorder_ = detail::Recorder(false);
-  }
+  recorder_.record_all(options_.record());
 }
 
 } // namespace ddp

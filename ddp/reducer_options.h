@@ -138,6 +138,19 @@ struct ReducerOptions {
 
   /// Whether `Reducer::timeline()` is kept.
   TORCH_ARG(bool, record) = false;
+
+  /// In each how many backwards, after the first 10, `Reducer::statistics()`
+  /// takes times.
+  TORCH_ARG(int64_t, sample_rate) = 100;
+
+  /// Where to write this rank's times of the backwards below, for
+  /// `ddp-timeline`: a folder, made where it is not there. Empty: DDP_TIMELINE
+  /// or, where that is not set either, nowhere.
+  TORCH_ARG(std::string, timeline_folder);
+
+  /// Which: "12", or "10-12". Empty: DDP_TIMELINE_STEPS or, where that is not
+  /// set either, 10-12. The first of them ends with a few small collectives.
+  TORCH_ARG(std::string, timeline_steps);
 };
 
 } // namespace ddp

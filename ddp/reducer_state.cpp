@@ -226,6 +226,7 @@ void Reducer::Impl::lay_out(const LayoutState& state) {
     return;
   }
   buckets_.clear();
+  laid_out_anew_ = state.rebuilt || state.measured;
   for (auto& parameter : parameters_) {
     if (!parameter.sparse && parameter.managed) {
       parameter.managed = false; // taken in at the next backward

@@ -159,6 +159,8 @@ void Reducer::Impl::begin() {
   deeply_nested_ = deeply_nested_ || (task >= 0 && task < newest_task_);
   check_capture();
   recorder_.begin(step_, buckets_);
+  notes_order_ = step_ == rebuild_step_ || recorder_.is_on();
+  ready_order_.clear();
   if (trial_) {
     trial_->begin();
   }
@@ -239,8 +241,8 @@ void Reducer::Impl::arrive(size_t index, at::Tensor& gradient) {
   if (parameter.bucket == kNoBucket) {
     return;
   }
-  if (parameter.arrivals == std::max(1, parameter.expected_arrivals) &&
-      step_ == rebuild_step_) {
+  if (notes_order_ &&
+      parameter.arrivals == std::max(1, parameter.expected_arrivals)) {
     ready_order_.push_back(index);
   }
   if (parameter.expected_arrivals == 0 || parameter.nested || deeply_nested_) {
@@ -324,6 +326,9 @@ void Reducer::Impl::contribute_rest() {
   adopt_thawed();
   find_absent();
   check_captured_absences();
+  if (recorder_.is_on()) {
+    record_contribution();
+  }
   if (options_.skip_all_reduce_unused_params()) {
     skip_unused_buckets();
   }

@@ -20,6 +20,9 @@ struct BucketTimes {
   std::optional<Duration> launched;
   /// Its reduction was complete. On a GPU: was queued completely.
   std::optional<Duration> done;
+  /// The end of backward began to wait for it, and had waited.
+  std::optional<Duration> waiting;
+  std::optional<Duration> waited;
 };
 
 /// The buckets of one backward. Times that are not set have not come.
@@ -30,6 +33,13 @@ struct Timeline {
   std::vector<BucketTimes> buckets;
   /// The collective that was started last, such as "bucket 3 of 5, step 12".
   std::string last_collective;
+  /// The wrapper's last forward before it, which is less than 0.
+  std::optional<BucketTimes::Duration> forward_began;
+  std::optional<BucketTimes::Duration> forward_ended;
+  /// This rank had all its gradients. On a GPU: they were queued.
+  std::optional<BucketTimes::Duration> computed;
+  /// All buckets had been waited for.
+  std::optional<BucketTimes::Duration> finished;
 };
 
 } // namespace ddp

@@ -1,5 +1,6 @@
 // When one training step computes and when it communicates, as a chart.
 // Run: ddprun --nproc-per-node 2 timeline step.svg
+// The same of any program, without code: docs/observability.md.
 
 #include "report_errors.h"
 #include "time_chart.h"

@@ -43,6 +43,9 @@ ForwardState::ForwardState(
 }
 
 void ForwardState::begin(Reducer& reducer) {
+  if (gradients_will_follow(reducer)) {
+    reducer.impl().forward_began();
+  }
   const bool sync = buffer_sync_ == BufferSync::kPython
       ? sync_next_
       : gradients_will_follow(reducer);
@@ -56,6 +59,7 @@ void ForwardState::begin(Reducer& reducer) {
 // on the next broadcast where only some of them threw.
 void ForwardState::end(const Reducer& reducer) noexcept {
   sync_next_ = gradients_will_follow(reducer);
+  reducer.impl().forward_ended();
 }
 
 } // namespace ddp::detail

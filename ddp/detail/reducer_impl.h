@@ -9,6 +9,7 @@
 #include <ddp/detail/managed_state.h>
 #include <ddp/detail/recorder.h>
 #include <ddp/detail/step_check.h>
+#include <ddp/detail/timeline_file.h>
 #include <ddp/detail/unmanaged_leaves.h>
 #include <ddp/reducer.h>
 
@@ -36,7 +37,8 @@ struct LayoutState;
 /// what this rank puts into it, outcome.cpp what it gets out,
 /// reducer_layout.cpp how buckets are cut from measured times,
 /// reducer_join.cpp what it does where inputs are uneven, reducer_state.cpp
-/// what another run goes on with, clip_grad_norm.cpp the norm of the gradients.
+/// what another run goes on with, clip_grad_norm.cpp the norm of the gradients,
+/// reducer_statistics.cpp what it tells of itself.
 struct Reducer::Impl final : detail::GradientListener,
                              Joinable,
                              std::enable_shared_from_this<Impl> {
@@ -84,6 +86,14 @@ struct Reducer::Impl final : detail::GradientListener,
   Timeline timeline() const {
     return options_.record() ? recorder_.timeline() : Timeline();
   }
+
+  Statistics statistics();
+
+  /// Around the wrapper's forwards that gradients follow.
+  void forward_began();
+  void forward_ended();
+
+  std::vector<at::Tensor> tensors() const;
 
   void begin_no_sync();
   void end_no_sync();
@@ -156,7 +166,6 @@ struct Reducer::Impl final : detail::GradientListener,
   void manage(const std::vector<size_t>& indices);
   void attach();
   bool shares_parameters(const torch::optim::Optimizer& optimizer) const;
-  std::vector<at::Tensor> tensors() const;
   void install(const std::vector<BucketIndices>& indices);
   void find_thawed();
   void adopt_thawed();
@@ -218,6 +227,9 @@ struct Reducer::Impl final : detail::GradientListener,
   void finish_alone();
   void wait_for(Bucket& bucket);
   void settle_absences();
+  std::vector<int64_t> bucket_sizes() const;
+  void record_contribution();
+  void record_end();
   void hand_out(Parameter& parameter);
   void close();
 
@@ -278,7 +290,7 @@ struct Reducer::Impl final : detail::GradientListener,
   size_t pending_ = 0;
   /// Whether some gradient has to be made of its slice at the end.
   bool hands_out_ = false;
-  /// The order in which gradients came, for rebuilding the buckets.
+  /// The order in which gradients came.
   std::vector<size_t> ready_order_;
   at::Tensor order_;
   Work order_work_;
@@ -295,7 +307,16 @@ struct Reducer::Impl final : detail::GradientListener,
   /// Whether that is called at all.
   bool finishes_ = false;
   detail::StepCheck check_;
+  std::optional<detail::TimelineFile> timeline_file_;
   detail::Recorder recorder_;
+  /// Whether this backward's `ready_order_` is wanted.
+  bool notes_order_ = false;
+  /// In the last backward that was recorded.
+  std::vector<size_t> recorded_order_;
+  int64_t recorded_unused_bytes_ = 0;
+  /// As they were first.
+  std::vector<int64_t> first_sizes_;
+  bool laid_out_anew_ = false;
   /// While buckets are measured.
   std::optional<detail::LayoutTrial> trial_;
   /// Of the first order: how many neighbours share a bucket, where measured.

@@ -1,0 +1,256 @@
+#include <tests/support/catch.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/distributed_data_parallel.h>
+#include <ddp/statistics.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+// What a Reducer tells of itself, as the tests of Python's logging data ask.
+
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::ReducerOptions;
+using ddp::Statistics;
+using ddp::test::batch;
+using ddp::test::BranchNet;
+using ddp::test::ranks;
+using ddp::test::UnevenNet;
+
+namespace {
+
+using Sizes = std::vector<int64_t>;
+
+/// One all-reduce, as the default is.
+struct OwnHook final : ddp::CommHook {
+  bool takes_scaled_gradients() const override {
+    return true;
+  }
+  c10::intrusive_ptr<c10::ivalue::Future> run(
+      const ddp::GradBucket& bucket,
+      const ProcessGroup& group) override {
+    return ddp::AllReduceHook().run(bucket, group);
+  }
+};
+
+/// Whether times of this rank can be true: each is there, and what happens at
+/// the same time is no longer than what it is part of.
+void check_times(const Statistics& s, bool forward) {
+  REQUIRE(s.forward_compute_time.has_value() == forward);
+  REQUIRE(s.avg_forward_compute_time.has_value() == forward);
+  if (forward) {
+    REQUIRE(s.forward_compute_time->count() >= 1);
+    REQUIRE(s.avg_forward_compute_time->count() >= 1);
+  }
+  REQUIRE(s.backward_compute_time.count() >= 1);
+  REQUIRE(s.backward_comm_time.count() >= 1);
+  REQUIRE(s.backward_compute_comm_overlap_time.count() >= 0);
+  REQUIRE(s.backward_compute_time >= s.backward_compute_comm_overlap_time);
+  REQUIRE(s.backward_comm_time >= s.backward_compute_comm_overlap_time);
+  REQUIRE(s.avg_backward_compute_time.count() >= 1);
+  REQUIRE(s.avg_backward_comm_time.count() >= 1);
+  REQUIRE(
+      s.avg_backward_compute_time >= s.avg_backward_compute_comm_overlap_time);
+  REQUIRE(s.avg_backward_comm_time >= s.avg_backward_compute_comm_overlap_time);
+}
+
+std::string text(const Sizes& sizes) {
+  std::ostringstream out;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    out << (i > 0 ? ", " : "") << sizes[i];
+  }
+  return out.str();
+}
+
+} // namespace
+
+TEST_CASE("statistics of the wrapper are sampled, and its times possible") {
+  for (const int size : {3, 4}) {
+    ranks(size, [](ProcessGroup group) {
+      ddp::DistributedDataParallel<UnevenNet> model(
+          std::make_shared<UnevenNet>(),
+          group,
+          ReducerOptions().sample_rate(4));
+      auto& reducer = model->reducer();
+      const auto at_first = reducer.statistics();
+      REQUIRE(at_first.iteration == 0);
+      REQUIRE(at_first.num_timed == 0);
+      REQUIRE(!at_first.has_rebuilt_buckets);
+      REQUIRE(at_first.bucket_sizes.size() == 1);
+      REQUIRE(at_first.rebuilt_bucket_sizes.empty());
+      // The first ten, and each fourth.
+      const std::set<int64_t> timed{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
+      int64_t count = 0;
+      auto before = Statistics();
+      for (int64_t step = 1; step <= 17; ++step) {
+        model->forward(batch(group, step, 7)).sum().backward();
+        const auto now = reducer.statistics();
+        count += static_cast<int64_t>(timed.count(step));
+        REQUIRE(now.iteration == step);
+        REQUIRE(now.num_timed == count);
+        check_times(now, /*forward=*/true);
+        if (timed.count(step) == 0) {
+          REQUIRE(now.backward_compute_time == before.backward_compute_time);
+          REQUIRE(now.avg_backward_comm_time == before.avg_backward_comm_time);
+        }
+        if (step == 1) { // a mean of one
+          REQUIRE(now.avg_backward_comm_time == now.backward_comm_time);
+          REQUIRE(now.avg_forward_compute_time == now.forward_compute_time);
+        }
+        if (step == 2) {
+          REQUIRE(
+              std::abs(
+                  2 * now.avg_backward_compute_time.count() -
+                  before.backward_compute_time.count() -
+                  now.backward_compute_time.count()) <= 2);
+        }
+        before = now;
+      }
+    });
+  }
+}
+
+TEST_CASE("statistics tell sizes, order, hook and what was unused") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<BranchNet>();
+    net->never->bias.set_requires_grad(false);
+    Reducer reducer(
+        net,
+        group,
+        ReducerOptions().bucket_cap_mb(1e-6).comm_hook(
+            std::make_shared<OwnHook>()));
+    const Sizes all{4 * (40 + 18 + 18 + 16)};
+    REQUIRE(reducer.statistics().bucket_sizes == all);
+    // Rank 0 goes right, the others left.
+    net->forward(batch(group, 0, 4), group.rank() != 0).sum().backward();
+    const auto first = reducer.statistics();
+    REQUIRE(first.num_parameter_tensors == 7);
+    REQUIRE(first.total_parameter_size_bytes == all[0]);
+    REQUIRE(first.comm_hook.find("OwnHook") != std::string::npos);
+    REQUIRE(first.has_rebuilt_buckets);
+    REQUIRE(first.bucket_sizes == all);
+    REQUIRE(first.num_buckets_reduced == 1);
+    REQUIRE(first.rebuilt_bucket_sizes.size() == 7);
+    REQUIRE(first.rebuilt_per_bucket_param_indices == reducer.buckets());
+    // One branch, and the one that nobody takes.
+    REQUIRE(first.unused_parameter_size == 4 * (18 + 16));
+    const auto order = first.prev_iteration_grad_ready_order_indices;
+    const std::set<size_t> came(order.begin(), order.end());
+    const auto branch = group.rank() != 0 ? std::set<size_t>{0, 1, 2, 3}
+                                          : std::set<size_t>{0, 1, 4, 5};
+    REQUIRE(order.size() == 4);
+    REQUIRE(came == branch);
+    REQUIRE(std::set<size_t>(order.begin(), order.begin() + 2).count(0) == 0);
+    check_times(first, /*forward=*/false);
+
+    net->forward(batch(group, 1, 4), true).sum().backward();
+    const auto second = reducer.statistics();
+    REQUIRE(second.num_buckets_reduced == 7);
+    REQUIRE(second.unused_parameter_size == 4 * (18 + 16));
+    check_times(second, /*forward=*/false);
+
+    // A backward that is reduced on its own is no forward's; a forward alone
+    // is no backward's.
+    net->forward(batch(group, 2, 4), true);
+    REQUIRE(reducer.statistics().iteration == 2);
+    {
+      const auto guard = reducer.no_sync();
+      net->forward(batch(group, 3, 4), true).sum().backward();
+    }
+    REQUIRE(reducer.statistics().num_timed == 2);
+  });
+}
+
+TEST_CASE("buckets that are not laid out anew say so") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<UnevenNet>();
+    Reducer reducer(net, group, ReducerOptions().find_unused_parameters(true));
+    const auto state = reducer.state_dict();
+    for (int step = 0; step < 2; ++step) {
+      net->forward(batch(group, step, 7)).sum().backward();
+      const auto now = reducer.statistics();
+      REQUIRE(!now.has_rebuilt_buckets);
+      REQUIRE(now.bucket_sizes.size() > 1);
+      REQUIRE(now.rebuilt_bucket_sizes.empty());
+      REQUIRE(now.rebuilt_per_bucket_param_indices.empty());
+    }
+  });
+}
+
+TEST_CASE("a group of one has statistics of nothing") {
+  torch::nn::Linear net(2, 1);
+  Reducer reducer(net, ProcessGroup());
+  net->forward(torch::ones({1, 2})).sum().backward();
+  const auto statistics = reducer.statistics();
+  CHECK(statistics.iteration == 0);
+  CHECK(statistics.bucket_sizes.empty());
+  CHECK(reducer.parameters().size() == 2);
+  CHECK(reducer.parameters()[0].is_same(net->weight));
+}
+
+TEST_CASE("a sample rate below 1 is refused") {
+  torch::nn::Linear net(2, 1);
+  CHECK_THROWS_WITH(
+      Reducer(net, ProcessGroup(), ReducerOptions().sample_rate(0)),
+      ContainsSubstring("sample_rate is 0, and must be 1 or more"));
+}
+
+TEST_CASE("sizes and orders are those of Python's logging data") {
+  const char* python = std::getenv("DDP_PYTHON");
+  if (python == nullptr || *python == '\0') {
+    std::cout << "[skipped] DDP_PYTHON names no Python that has torch\n";
+    return;
+  }
+  const auto in_python = run(
+      ddp::test::Command{
+          {python,
+           std::string(std::getenv("DDP_SOURCE")) +
+               "/tests/parity/logging_data.py"},
+          {{"OMP_NUM_THREADS", "1"}}},
+      std::chrono::seconds(100));
+  INFO(in_python.output);
+  REQUIRE(in_python.exit_code == 0);
+  ddp::test::RankOptions options;
+  options.environment["DDP_TEST_EXPECTED"] = in_python.output;
+  ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group();
+        ddp::DistributedDataParallel<UnevenNet> model(
+            std::make_shared<UnevenNet>(),
+            group,
+            ReducerOptions().bucket_cap_mb(1));
+        for (int step = 0; step < 3; ++step) {
+          model->forward(batch(group, step, 7)).sum().backward();
+        }
+        const auto s = model->reducer().statistics();
+        const auto& order = s.prev_iteration_grad_ready_order_indices;
+        std::string indices;
+        for (const auto& bucket : s.rebuilt_per_bucket_param_indices) {
+          indices += (indices.empty() ? "" : ", ");
+          for (size_t i = 0; i < bucket.size(); ++i) {
+            indices += (i > 0 ? " " : "") + std::to_string(bucket[i]);
+          }
+        }
+        std::ostringstream ours;
+        ours << "bucket_sizes " << text(s.bucket_sizes)
+             << "\nrebuilt_bucket_sizes " << text(s.rebuilt_bucket_sizes)
+             << "\nrebuilt_per_bucket_param_indices " << indices
+             << "\nprev_iteration_grad_ready_order_indices "
+             << text(Sizes(order.begin(), order.end()))
+             << "\nhas_rebuilt_buckets " << s.has_rebuilt_buckets
+             << "\nnum_parameter_tensors " << s.num_parameter_tensors
+             << "\ntotal_parameter_size_bytes " << s.total_parameter_size_bytes
+             << "\nunused_parameter_size " << s.unused_parameter_size
+             << "\nnum_buckets_reduced " << s.num_buckets_reduced
+             << "\niteration " << s.iteration << "\n";
+        REQUIRE(ours.str() == std::getenv("DDP_TEST_EXPECTED"));
+      },
+      options);
+}

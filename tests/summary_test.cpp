@@ -1,0 +1,140 @@
+#include <tests/support/catch.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/distributed_data_parallel.h>
+#include <ddp/summary.h>
+
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::ReducerOptions;
+using ddp::summary;
+using ddp::test::ranks;
+
+namespace {
+
+/// Has a parameter of another module.
+struct Tied : torch::nn::Module {
+  explicit Tied(const torch::Tensor& weight) {
+    register_parameter("weight", weight);
+  }
+};
+
+/// One of each kind of parameter.
+struct WordNet : torch::nn::Module {
+  WordNet() {
+    scale = register_parameter("scale", torch::ones({1}));
+    words = register_module("words", torch::nn::Embedding(300, 4));
+    rare = register_module(
+        "rare",
+        torch::nn::Embedding(torch::nn::EmbeddingOptions(50, 4).sparse(true)));
+    stem = register_module("stem", torch::nn::Linear(4, 4));
+    stem->bias.set_requires_grad(false);
+    body = register_module(
+        "body",
+        torch::nn::Sequential(torch::nn::ReLU(), torch::nn::Linear(4, 4)));
+    own = register_module("own", torch::nn::Linear(4, 4));
+    register_module("tied", std::make_shared<Tied>(words->weight));
+  }
+
+  torch::Tensor forward(torch::Tensor indices) {
+    const auto x = words(indices) + rare(indices) * scale;
+    return torch::matmul(own(body->forward(stem(x))), words->weight.t());
+  }
+
+  torch::Tensor scale;
+  torch::nn::Embedding words{nullptr}, rare{nullptr};
+  torch::nn::Linear stem{nullptr}, own{nullptr};
+  torch::nn::Sequential body{nullptr};
+};
+
+ReducerOptions options() {
+  return ReducerOptions()
+      .parameters_to_ignore({"own.weight", "own.bias"})
+      .bucket_cap_mb(1e-6);
+}
+
+void step(WordNet& net) {
+  net.forward(torch::arange(5)).sum().backward();
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// The lines up to the first that is empty.
+std::string table(const std::string& text) {
+  return text.substr(0, text.find("\n\n") + 1);
+}
+
+} // namespace
+
+TEST_CASE("the summary shows each module's parameters and buckets") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<WordNet>();
+    Reducer reducer(net, group, options());
+    const auto before = summary(net, reducer);
+    INFO(before);
+    REQUIRE(has(before, "\n\nreductions  0 by ddp::AllReduceHook\n"));
+    REQUIRE(has(before, "\nbuckets     1 of 4.8 KiB\n"));
+    REQUIRE(!has(before, "rebuilt"));
+    REQUIRE(!has(before, "times"));
+    step(*net);
+    step(*net);
+    const auto after = summary(net, reducer);
+    INFO(after);
+    REQUIRE(
+        table(after) ==
+        "module    type       buckets    parameters    bytes  gradients\n"
+        "(itself)  WordNet    5                   1      4 B        4 B\n"
+        "words     Embedding  4               1,200  4.7 KiB    4.7 KiB\n"
+        "rare      Embedding  sparse            200    800 B        0 B\n"
+        "stem      Linear     3; frozen          20     80 B       64 B\n"
+        "body.1    Linear     1-2                20     80 B       80 B\n"
+        "own       Linear     ignored            20     80 B        0 B\n"
+        "tied      Tied       4; shared           0      0 B        0 B\n"
+        "total                                1,461  5.7 KiB    4.8 KiB\n");
+    REQUIRE(has(after, "\nreductions  2 by ddp::AllReduceHook\n"));
+    REQUIRE(has(after, "\nrebuilt     5 of 4 B to 4.7 KiB, 4.8 KiB in all\n"));
+    REQUIRE(has(after, "\nbackward "));
+    REQUIRE(!has(after, "\nforward "));
+    REQUIRE(has(after, "\nof 2 timed backwards\n"));
+  });
+}
+
+TEST_CASE("the summary looks through wrappers, pointers and holders") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<WordNet>();
+    ddp::DistributedDataParallel<WordNet> model(net, group, options());
+    const auto& reducer = model->reducer();
+    const auto text = summary(*net, reducer);
+    REQUIRE(summary(model, reducer) == text);
+    REQUIRE(summary(*model, reducer) == text);
+    REQUIRE(summary(net, reducer) == text);
+    REQUIRE(has(text, "\nbody.1 "));
+    model->forward(torch::arange(5)).sum().backward();
+    REQUIRE(has(summary(model, reducer), "\nforward "));
+  });
+}
+
+TEST_CASE("thousands of parameters come module by module, in columns") {
+  torch::nn::Sequential net;
+  for (int i = 0; i < 1200; ++i) {
+    net->push_back(torch::nn::Linear(3, 4));
+    net->push_back(torch::nn::ReLU());
+  }
+  const Reducer reducer(net, ProcessGroup());
+  std::istringstream lines(table(summary(net, reducer)));
+  std::vector<std::string> all;
+  for (std::string line; std::getline(lines, line);) {
+    all.push_back(line);
+    CHECK(line.size() == all.front().size());
+  }
+  REQUIRE(all.size() == 1202); // the head and the total
+  CHECK(all.back().substr(0, 5) == "total");
+  CHECK(has(all.back(), " 19,200  75.0 KiB"));
+}
