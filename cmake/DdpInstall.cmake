@@ -1,10 +1,10 @@
 # `cmake --install`: libraries, headers, ddprun with its manual page and
-# completions, ddp-checkpoint, ddp-timeline and the package that find_package(ddp) reads.
+# completions, the other programs and the package that find_package(ddp) reads.
 include(CMakePackageConfigHelpers)
 set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddp)
 
 install(TARGETS ddp EXPORT ddpTargets)
-install(TARGETS ddprun ddp-checkpoint ddp-timeline)
+install(TARGETS ddprun ddp-checkpoint ddp-flightrecorder ddp-timeline)
 install(TARGETS ddprun-store DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddp)
 set(_share ${PROJECT_BINARY_DIR}/launcher/share)
 install(FILES ${_share}/ddprun.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
@@ -18,6 +18,7 @@ endif()
 install(DIRECTORY ddp samplers checkpoint DESTINATION ${DDP_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h"
   PATTERN "detail" EXCLUDE PATTERN "backends" EXCLUDE
+  PATTERN "debug" EXCLUDE
   PATTERN "command" EXCLUDE
   # How it is made, and no interface:
   PATTERN "bucket.h" EXCLUDE PATTERN "bucket_layout.h" EXCLUDE

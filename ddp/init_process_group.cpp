@@ -1,6 +1,7 @@
 #include <ddp/backends/mpi.h>
 #include <ddp/backends/nccl.h>
 #include <ddp/backends/shm.h>
+#include <ddp/debug/level.h>
 #include <ddp/detail/crash_handler.h>
 #include <ddp/detail/error_file.h>
 #include <ddp/detail/error_text.h>
@@ -224,8 +225,9 @@ void meet_over_mpi(
 
 void report_to_launcher(const ProcessGroupOptions& options) {
   heartbeat::attach();
+  const bool records = debug::level() != debug::Level::kOff;
   if (options.report_uncaught()) {
-    if (find_error_file()) {
+    if (find_error_file() || records) {
       report_crashes();
     }
     report_uncaught(nullptr);

@@ -1,5 +1,7 @@
 #include <ddp/detail/reducer_impl.h>
 
+#include <ddp/debug/observed.h>
+
 #include <ddp/bucket_layout.h>
 #include <ddp/detail/agreement.h>
 #include <ddp/detail/process_group_impl.h>
@@ -74,6 +76,7 @@ Reducer::Impl::Impl(
   first_sizes_ = bucket_sizes();
   start_trial();
   attach();
+  debug::announce_reducer(group_, name_, trainable.size(), buckets_.size());
 }
 
 Reducer::Impl::~Impl() {

@@ -1,5 +1,6 @@
 #include <ddp/detail/collective_wait.h>
 
+#include <ddp/debug/flight_recorder.h>
 #include <ddp/detail/error_text.h>
 #include <ddp/detail/host.h>
 
@@ -220,7 +221,8 @@ void fail(
     group.board->report(group.scope, text, /*consequence=*/true);
   }
   throw PeerError(
-      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, message);
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+      message + debug::flight_recorder::dump_for(text));
 }
 
 void fail(
@@ -228,6 +230,9 @@ void fail(
     const char* operation,
     const std::exception& error) {
   check_usable(group, operation); // it may have been broken meanwhile
+  if (const auto* peer = dynamic_cast<const PeerError*>(&error)) {
+    throw PeerError(*peer); // which says where already
+  }
   C10_THROW_ERROR(
       DistBackendError,
       c10::str(

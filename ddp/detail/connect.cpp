@@ -1,5 +1,6 @@
 #include <ddp/backends/mpi.h>
 #include <ddp/backends/nccl.h>
+#include <ddp/debug/observed.h>
 #include <ddp/detail/backend_connection.h>
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/failure_watch.h>
@@ -21,7 +22,8 @@ constexpr auto kEndTime = std::chrono::seconds(10);
 constexpr auto kLook = std::chrono::milliseconds(20);
 
 void connect_gloo(ProcessGroup::Impl& impl) {
-  const auto gloo = connect_over_gloo(impl, backend_options(impl, "gloo"));
+  const auto gloo = debug::observed(
+      impl, connect_over_gloo(impl, backend_options(impl, "gloo")));
   impl.group->setBackend(c10::kCPU, BackendType::GLOO, gloo);
   impl.group->setDefaultBackend(BackendType::GLOO);
   if (impl.backend != "nccl" && impl.device.is_cuda()) {
@@ -32,7 +34,8 @@ void connect_gloo(ProcessGroup::Impl& impl) {
 void connect_nccl(ProcessGroup::Impl& impl) {
   const auto nccl =
       backends::nccl::create(backend_options(impl, "nccl"), impl.device);
-  impl.group->setBackend(c10::kCUDA, BackendType::NCCL, nccl);
+  impl.group->setBackend(
+      c10::kCUDA, BackendType::NCCL, debug::observed(impl, nccl));
   impl.group->setDefaultBackend(BackendType::NCCL);
   guarded(impl, "connecting over NCCL", [&] {
     // It has no timeout of its own, and no abort.
@@ -54,12 +57,14 @@ void connect_nccl(ProcessGroup::Impl& impl) {
 void connect_custom(
     ProcessGroup::Impl& impl,
     const c10::intrusive_ptr<c10d::Backend>& backend) {
-  impl.group->setBackend(c10::kCPU, BackendType::CUSTOM, backend);
+  impl.group->setBackend(
+      c10::kCPU, BackendType::CUSTOM, debug::observed(impl, backend));
   impl.group->setDefaultBackend(BackendType::CUSTOM);
 }
 
 void connect_mpi(ProcessGroup::Impl& impl) {
-  const auto mpi = impl.communicator->create(backend_options(impl, "mpi"));
+  const auto mpi = debug::observed(
+      impl, impl.communicator->create(backend_options(impl, "mpi")));
   impl.group->setBackend(c10::kCPU, BackendType::MPI, mpi);
   impl.group->setBackend(c10::kCUDA, BackendType::MPI, mpi);
   impl.group->setDefaultBackend(BackendType::MPI);
@@ -112,6 +117,7 @@ void connect(ProcessGroup::Impl& impl, const Witness& witness) {
   // Some ranks may still be reading addresses from the store, which ends with
   // rank 0: nobody goes on before all are connected.
   meet(impl, "connecting");
+  debug::announce(impl);
 }
 
 void disconnect(ProcessGroup::Impl& impl) noexcept {

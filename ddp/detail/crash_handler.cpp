@@ -1,5 +1,6 @@
 #include <ddp/detail/crash_handler.h>
 
+#include <ddp/debug/flight_recorder.h>
 #include <ddp/detail/error_file.h>
 #include <ddp/detail/heartbeat.h>
 #include <ddp/detail/plain_text.h>
@@ -175,14 +176,28 @@ void write_report(const siginfo_t& info, const Stack& stack) {
   write_error_report(text.view());
 }
 
+void dump_collectives(const siginfo_t& info) {
+  char memory[128];
+  PlainText text(memory, sizeof(memory) - 1);
+  add_message(text, info);
+  memory[text.view().size()] = '\0';
+  debug::flight_recorder::dump(memory);
+}
+
 void on_crash(int number, siginfo_t* info, void* context) {
   if (crash.begun.exchange(true)) {
     sleep(kPatience); // another thread is at it, and ends the process
-  } else if (!has_error_report()) {
+  } else {
+    const bool reports = !has_error_report();
     Stack stack{};
-    write_report(*info, stack); // to look at the stack may crash as well
-    find_stack(static_cast<ucontext_t*>(context)->uc_mcontext, stack);
-    write_report(*info, stack);
+    if (reports) {
+      write_report(*info, stack); // to look at the stack may crash as well
+    }
+    dump_collectives(*info);
+    if (reports) {
+      find_stack(static_cast<ucontext_t*>(context)->uc_mcontext, stack);
+      write_report(*info, stack);
+    }
   }
   std::signal(number, SIG_DFL);
   raise(number); // comes once this handler has returned

@@ -23,6 +23,7 @@ cmake --build "$work/build"
   "$work/build/consumer" 2 "$work/model.safetensors"
 
 "$work/prefix/bin/ddp-checkpoint" verify "$work/model.safetensors"
+"$work/prefix/bin/ddp-flightrecorder" --version
 
 # Were it not to compare, the runs above would say nothing.
 if "$work/build/consumer" 2 "$work/model.safetensors" 2>/dev/null; then

@@ -1,0 +1,245 @@
+#include <ddp/debug/call_order.h>
+
+#include <ddp/debug/stack_text.h>
+#include <ddp/detail/collective_wait.h>
+#include <ddp/detail/host.h>
+#include <ddp/detail/rank_report.h>
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+namespace ddp::debug {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLook{250};
+constexpr milliseconds kStackTime{5000};
+constexpr std::chrono::microseconds kFirstPause{100};
+constexpr std::chrono::microseconds kLongestPause{10000};
+
+/// What a rank says: the signature's length, it, and the text to be shown.
+std::string said_of(const Call& call) {
+  const auto signature = call.signature();
+  return c10::str(signature.size(), " ", signature, call.text());
+}
+
+std::string signature_of(const std::string& said) {
+  const auto space = said.find(' ');
+  return said.substr(space + 1, std::stoul(said));
+}
+
+std::string text_of(const std::string& said) {
+  return said.substr(said.find(' ') + 1 + std::stoul(said));
+}
+
+/// Ranks that called the same.
+struct Side {
+  std::string said;
+  std::vector<int64_t> ranks;
+};
+
+std::vector<Side> sides_of(const std::vector<std::string>& said) {
+  std::vector<Side> sides;
+  for (size_t r = 0; r < said.size(); ++r) {
+    const auto same = [&](const Side& side) {
+      return signature_of(side.said) == signature_of(said[r]);
+    };
+    auto found = std::find_if(sides.begin(), sides.end(), same);
+    if (found == sides.end()) {
+      found = sides.insert(found, {said[r], {}});
+    }
+    found->ranks.push_back(static_cast<int64_t>(r));
+  }
+  return sides;
+}
+
+std::string to_string(const std::vector<uint8_t>& bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
+/// Waits for keys. The store's own wait warns whenever its time is over.
+bool are_there_within(
+    c10d::Store& store,
+    const std::vector<std::string>& keys,
+    milliseconds time) {
+  const auto deadline = Clock::now() + time;
+  for (auto pause = kFirstPause; !store.check(keys);
+       pause = std::min(2 * pause, kLongestPause)) {
+    if (Clock::now() > deadline) {
+      return false;
+    }
+    std::this_thread::sleep_for(pause);
+  }
+  return true;
+}
+
+} // namespace
+
+CallOrder::CallOrder(
+    c10::intrusive_ptr<c10d::Store> store,
+    std::shared_ptr<detail::FailureBoard> board,
+    std::string scope,
+    flight_recorder::Caller caller,
+    milliseconds timeout)
+    : store_(std::move(store)),
+      board_(std::move(board)),
+      scope_(std::move(scope)),
+      caller_(std::move(caller)),
+      timeout_(timeout) {}
+
+void CallOrder::check(int64_t sequence, const Call& call, uint64_t number) {
+  std::vector<std::string> said;
+  try {
+    store_->set(key(sequence, caller_.rank), said_of(call));
+  } catch (const std::exception&) { // the store is gone
+    return;
+  }
+  if (!wait_for_all(sequence, call, number)) {
+    return;
+  }
+  try {
+    for (const auto& bytes : store_->multiGet(keys(sequence))) {
+      said.push_back(to_string(bytes));
+    }
+    // All have come here, so none reads what was said before.
+    store_->deleteKey(key(sequence - 1, caller_.rank));
+  } catch (const std::exception&) {
+    return;
+  }
+  const auto differs = [&](const std::string& other) {
+    return signature_of(other) != signature_of(said[0]);
+  };
+  if (std::any_of(said.begin(), said.end(), differs)) {
+    disagree(sequence, said, number);
+  }
+}
+
+std::string CallOrder::key(int64_t sequence, int64_t rank) const {
+  return c10::str(sequence, "/", rank);
+}
+
+std::vector<std::string> CallOrder::keys(int64_t sequence) const {
+  std::vector<std::string> result;
+  for (int64_t r = 0; r < caller_.size; ++r) {
+    result.push_back(key(sequence, r));
+  }
+  return result;
+}
+
+bool CallOrder::wait_for_all(
+    int64_t sequence,
+    const Call& call,
+    uint64_t number) {
+  const milliseconds timeout = timeout_;
+  const auto wanted = keys(sequence);
+  const auto deadline = Clock::now() + timeout;
+  for (;;) {
+    try {
+      if (are_there_within(*store_, wanted, kLook)) {
+        return true;
+      }
+    } catch (const std::exception&) {
+      return false;
+    }
+    look_for_failure(sequence, number);
+    if (Clock::now() > deadline) {
+      const auto reason = c10::str(
+          place(sequence),
+          ": ",
+          absent(sequence),
+          " not come to it in ",
+          timeout.count() / 1000.0,
+          " s; this rank called ",
+          call.text());
+      if (board_) {
+        board_->report(scope_, reason, /*consequence=*/true);
+      }
+      give_up(reason, number);
+    }
+  }
+}
+
+/// Throws if another rank has given up, with the reason of one that is none's
+/// consequence if there is one.
+void CallOrder::look_for_failure(int64_t sequence, uint64_t number) const {
+  const auto failures =
+      board_ ? board_->read(scope_) : std::vector<detail::Failure>();
+  if (failures.empty()) {
+    return;
+  }
+  const auto own =
+      std::find_if(failures.begin(), failures.end(), [](const auto& failure) {
+        return !failure.consequence;
+      });
+  const auto& first = own == failures.end() ? failures.front() : *own;
+  const auto who = c10::str(
+      "rank ", first.rank, " of ", first.size, " on host ", first.host);
+  give_up(place(sequence) + ": " + who + " failed: " + first.text, number);
+}
+
+void CallOrder::give_up(const std::string& reason, uint64_t number) const {
+  throw detail::PeerError(
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+      c10::str(
+          "rank ",
+          caller_.rank,
+          " of ",
+          caller_.size,
+          " on host ",
+          detail::host_name(),
+          ": ",
+          reason,
+          flight_recorder::dump_for(number, reason),
+          "\nstack of this rank:\n",
+          stack_text()));
+}
+
+std::string CallOrder::absent(int64_t sequence) const {
+  std::vector<int64_t> ranks;
+  for (int64_t r = 0; r < caller_.size; ++r) {
+    if (!store_->check({key(sequence, r)})) {
+      ranks.push_back(r);
+    }
+  }
+  return detail::name_ranks(ranks) + (ranks.size() == 1 ? " has" : " have");
+}
+
+void CallOrder::disagree(
+    int64_t sequence,
+    const std::vector<std::string>& said,
+    uint64_t number) {
+  const auto sides = sides_of(said);
+  auto text = "the ranks' calls differ at " + place(sequence);
+  std::vector<std::string> stacks;
+  for (const auto& side : sides) {
+    const auto ranks = detail::name_ranks(side.ranks);
+    text += c10::str("\n  ", ranks, ": ", text_of(side.said));
+    stacks.push_back("stack/" + key(sequence, side.ranks.front()));
+    if (side.ranks.front() == caller_.rank) {
+      store_->set(stacks.back(), stack_text());
+    }
+  }
+  for (size_t i = 0; i < sides.size(); ++i) {
+    std::string stack = "unknown";
+    try {
+      if (are_there_within(*store_, {stacks[i]}, kStackTime)) {
+        stack = to_string(store_->get(stacks[i]));
+      }
+    } catch (const std::exception&) { // it has ended meanwhile
+    }
+    text += c10::str("\nstack of rank ", sides[i].ranks.front(), ":\n", stack);
+  }
+  flight_recorder::dump_for(number, text);
+  TORCH_CHECK_VALUE(false, text);
+}
+
+std::string CallOrder::place(int64_t sequence) const {
+  return c10::str("collective ", sequence, " of group ", caller_.group);
+}
+
+} // namespace ddp::debug

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <ddp/debug/flight_recorder.h>
+#include <ddp/detail/failure_board.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ddp::debug {
+
+/// Compares over the ranks of a group what they are about to call. It uses the
+/// store alone, and so serves every backend.
+class CallOrder {
+ public:
+  /// `store`: keys of its own. `board` may be null; `scope` is the group's name
+  /// there.
+  CallOrder(
+      c10::intrusive_ptr<c10d::Store> store,
+      std::shared_ptr<detail::FailureBoard> board,
+      std::string scope,
+      flight_recorder::Caller caller,
+      std::chrono::milliseconds timeout);
+
+  void set_timeout(std::chrono::milliseconds timeout) {
+    timeout_ = timeout;
+  }
+
+  /// Returns when all ranks have come to their `sequence`th collective with the
+  /// same call, which is `number` in the record. Where the calls differ all
+  /// ranks throw `c10::ValueError` with the same text: what each called, and a
+  /// stack of each side. Throws `c10::DistBackendError` with the ranks that
+  /// have not come in time, or that have failed. Where the store has ended
+  /// nothing is compared: then rank 0 has, and the collective itself says more.
+  /// Collective.
+  void check(int64_t sequence, const Call& call, uint64_t number);
+
+ private:
+  std::string key(int64_t sequence, int64_t rank) const;
+  std::vector<std::string> keys(int64_t sequence) const;
+  /// Returns false where the store is gone.
+  bool wait_for_all(int64_t sequence, const Call& call, uint64_t number);
+  void look_for_failure(int64_t sequence, uint64_t number) const;
+  [[noreturn]] void give_up(const std::string& reason, uint64_t number) const;
+  std::string absent(int64_t sequence) const;
+  /// Throws with what the ranks said, by rank.
+  [[noreturn]] void disagree(
+      int64_t sequence,
+      const std::vector<std::string>& said,
+      uint64_t number);
+  std::string place(int64_t sequence) const;
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::shared_ptr<detail::FailureBoard> board_;
+  std::string scope_;
+  flight_recorder::Caller caller_;
+  std::atomic<std::chrono::milliseconds> timeout_;
+};
+
+} // namespace ddp::debug

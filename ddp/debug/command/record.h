@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddp::debug::command {
+
+/// A call as a rank recorded it.
+struct Collective {
+  std::string group;
+  std::string backend;
+  /// In the group.
+  int64_t rank = 0;
+  int64_t size = 1;
+  /// Its place among the group's, from 1; 0 for a message.
+  int64_t sequence = 0;
+  std::string operation;
+  std::string arguments;
+  std::string tensors;
+  bool alike = true;
+  std::string activity;
+  std::string state;
+  int64_t began_ns = 0;
+
+  /// "all_reduce(SUM) of float32 [4]".
+  std::string text() const;
+  /// What must be equal on all ranks.
+  std::string signature() const;
+};
+
+/// What one rank wrote.
+struct Record {
+  std::string path;
+  int64_t rank = 0;
+  int64_t size = 1;
+  std::string host;
+  std::string reason;
+  int64_t time_ns = 0;
+  std::vector<Collective> collectives;
+};
+
+/// The records in these files and folders, by rank. Throws
+/// `std::runtime_error` where one cannot be read, and where they are not of one
+/// job.
+std::vector<Record> read_records(const std::vector<std::string>& paths);
+
+} // namespace ddp::debug::command

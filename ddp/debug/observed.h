@@ -1,0 +1,23 @@
+#pragma once
+
+#include <ddp/detail/process_group_impl.h>
+
+namespace ddp::debug {
+
+/// `backend`, which connects the ranks of `group`, or, where DDP_DEBUG asks for
+/// it, one that watches its calls.
+c10::intrusive_ptr<c10d::Backend> observed(
+    const ProcessGroup::Impl& group,
+    c10::intrusive_ptr<c10d::Backend> backend);
+
+/// Says on rank 0, where DDP_DEBUG asks for it, what group was formed.
+void announce(const ProcessGroup::Impl& group);
+
+/// The same of a Reducer.
+void announce_reducer(
+    const ProcessGroup& group,
+    const std::string& name,
+    size_t parameters,
+    size_t buckets);
+
+} // namespace ddp::debug
