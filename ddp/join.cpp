@@ -39,6 +39,10 @@ std::optional<JoinStep> Joinable::announce(int64_t call) {
   return join_->announce(*this, call);
 }
 
+bool Joinable::throws_early() const {
+  return join_ && join_->options_.throw_on_early_termination();
+}
+
 Join::Join(
     const ProcessGroup& group,
     const Joinables& joinables,

@@ -28,7 +28,8 @@ struct JoinOptions {
   TORCH_ARG(bool, divide_by_initial_world_size) = true;
 
   /// Whether all ranks throw `EarlyTermination` as soon as one has no inputs,
-  /// for programs with collectives that cannot be shadowed.
+  /// for programs with collectives that cannot be shadowed: a wrapper before
+  /// its forward, an attached Reducer when backward begins.
   TORCH_ARG(bool, throw_on_early_termination) = false;
 
   /// Off, there is no `Join`: for loops that know their inputs to be even.

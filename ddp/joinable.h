@@ -42,6 +42,10 @@ class Joinable {
   /// other ranks announce something else.
   std::optional<JoinStep> announce(int64_t call = 0);
 
+  /// Whether a `Join` of this object lives that lets all ranks throw as soon as
+  /// the inputs of one have ended.
+  bool throws_early() const;
+
   /// Called on each rank without inputs where the others call `announce`.
   virtual void shadow(const JoinStep& step) = 0;
 

@@ -1,5 +1,7 @@
 #include <ddp/detail/reducer_impl.h>
 
+#include <ATen/core/grad_mode.h>
+
 // What a Reducer does where ranks have different numbers of steps.
 
 namespace ddp {
@@ -28,8 +30,12 @@ void Reducer::Impl::meet() {
   join_step_ = announce(kReduction);
 }
 
-int64_t Reducer::Impl::announce_forward() {
-  const auto step = announce(kForward);
+/// Also where no buffers are sent if ranks are to throw early: before a forward
+/// that may communicate itself, as that of `SyncBatchNorm`.
+int64_t Reducer::Impl::announce_forward(bool gives_buffers) {
+  const bool tells =
+      gives_buffers || (throws_early() && at::GradMode::is_enabled());
+  const auto step = tells ? announce(kForward) : std::nullopt;
   return step ? step->last_live : 0;
 }
 

@@ -2,8 +2,11 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
+#include <ddp/comm_hooks/compress_hook.h>
+#include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/join.h>
+#include <ddp/nn/sync_batch_norm.h>
 
 #include <memory>
 #include <optional>
@@ -335,6 +338,59 @@ TEST_CASE("early termination is thrown on all ranks, after the same steps") {
     loss_of(net, group.rank()).backward(); // is still of use
     REQUIRE(net->weight.grad().item<float>() == 1);
   });
+}
+
+TEST_CASE("the wrapper throws before a forward that communicates itself") {
+  ranks(3, [](ProcessGroup group) {
+    torch::nn::Sequential net(
+        torch::nn::Linear(4, 6),
+        ddp::SyncBatchNorm1d(
+            torch::nn::BatchNormOptions(6), group.duplicate()));
+    ddp::DistributedDataParallel<torch::nn::SequentialImpl> model(
+        net.ptr(), group, ddp::ReducerOptions().broadcast_buffers(false));
+    int64_t steps = 0;
+    const auto train = [&] {
+      auto join = model->join(JoinOptions().throw_on_early_termination(true));
+      for (; steps < 4 - group.rank(); ++steps) {
+        model->forward(torch::randn({5, 4})).sum().backward();
+      }
+    };
+    REQUIRE_THROWS_AS(train(), ddp::EarlyTermination);
+    REQUIRE(steps == 2);
+  });
+}
+
+TEST_CASE("communication hooks take part in a join") {
+  for (const bool power_sgd : {false, true}) {
+    ranks(3, [power_sgd](ProcessGroup group) {
+      std::shared_ptr<ddp::CommHook> hook = ddp::fp16_compress_hook();
+      if (power_sgd) {
+        hook = std::make_shared<ddp::PowerSGDHook>(
+            ddp::PowerSGDOptions().start_iteration(2));
+      }
+      torch::manual_seed(1);
+      torch::nn::Linear net(16, 16);
+      Reducer reducer(net, group, ddp::ReducerOptions().comm_hook(hook));
+      torch::optim::SGD optimizer(net->parameters(), 0.1);
+      reducer.step_in_backward(optimizer);
+      auto join = reducer.join();
+      for (int64_t step = 0; step < 3 + group.rank(); ++step) {
+        optimizer.zero_grad();
+        net->forward(torch::ones({1, 16})).sum().backward();
+        if (!power_sgd) { // a hook's divisor is its own
+          const auto live = static_cast<float>(step < 3 ? 3 : 6 - step);
+          REQUIRE(net->bias.grad().allclose(
+              torch::full({16}, live / 3), 1e-3, 1e-3));
+        }
+      }
+      const auto own = net->weight.detach().clone();
+      join.finish();
+      REQUIRE(equal_on_all(group, net->weight.detach()));
+      if (group.rank() == 2) { // which went on longest
+        REQUIRE(own.equal(net->weight));
+      }
+    });
+  }
 }
 
 TEST_CASE("nobody throws where all inputs end in the same step") {

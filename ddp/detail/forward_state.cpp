@@ -49,8 +49,9 @@ void ForwardState::begin(Reducer& reducer) {
   const bool sync = buffer_sync_ == BufferSync::kPython
       ? sync_next_
       : gradients_will_follow(reducer);
-  if (sync && broadcasts_buffers_) {
-    const auto root = reducer.impl().announce_forward();
+  const bool gives_buffers = sync && broadcasts_buffers_;
+  const auto root = reducer.impl().announce_forward(gives_buffers);
+  if (gives_buffers) {
     broadcast_tensors(buffers_().tensors, group_, root);
   }
 }

@@ -62,9 +62,9 @@ struct Reducer::Impl final : detail::GradientListener,
   Join join(const JoinOptions& options);
   Joinable& joinable();
 
-  /// Which rank's buffers the wrapper's forward gives all ranks, who call
-  /// `shadow` for it where they have no inputs.
-  int64_t announce_forward();
+  /// Which rank's buffers the wrapper's forward gives all ranks, if it does;
+  /// those without inputs call `on_shadow_forward` then.
+  int64_t announce_forward(bool gives_buffers);
   std::function<void(int64_t root)> on_shadow_forward;
   std::function<void()> on_join_end;
 
