@@ -8,7 +8,7 @@
 #include <valgrind/callgrind.h>
 
 int main() {
-  constexpr int kWarmUpSteps = 4; // buckets are rebuilt meanwhile
+  constexpr int kWarmUpSteps = 10; // in which buckets are rebuilt, and timed
   constexpr int kSteps = 5;
   at::set_num_threads(1);
   const auto group = bench::find_group("gloo");

@@ -155,8 +155,7 @@ TEST_CASE("statistics tell sizes, order, hook and what was unused") {
     REQUIRE(second.unused_parameter_size == 4 * (18 + 16));
     check_times(second, /*forward=*/false);
 
-    // A backward that is reduced on its own is no forward's; a forward alone
-    // is no backward's.
+    // Neither a forward alone nor a backward under no_sync counts.
     net->forward(batch(group, 2, 4), true);
     REQUIRE(reducer.statistics().iteration == 2);
     {
@@ -171,7 +170,6 @@ TEST_CASE("buckets that are not laid out anew say so") {
   ranks(3, [](ProcessGroup group) {
     auto net = std::make_shared<UnevenNet>();
     Reducer reducer(net, group, ReducerOptions().find_unused_parameters(true));
-    const auto state = reducer.state_dict();
     for (int step = 0; step < 2; ++step) {
       net->forward(batch(group, step, 7)).sum().backward();
       const auto now = reducer.statistics();

@@ -24,6 +24,7 @@ cmake --build "$work/build"
 
 "$work/prefix/bin/ddp-checkpoint" verify "$work/model.safetensors"
 "$work/prefix/bin/ddp-flightrecorder" --version
+"$work/prefix/bin/ddp-timeline" --version
 
 # Were it not to compare, the runs above would say nothing.
 if "$work/build/consumer" 2 "$work/model.safetensors" 2>/dev/null; then
