@@ -14,7 +14,10 @@ constexpr int64_t kForward = 1;
 } // namespace
 
 Join Reducer::Impl::join(const JoinOptions& options) {
-  return Join(group_, {joinable()}, options);
+  return Join(
+      group_,
+      options.enable() ? Join::Joinables{joinable()} : Join::Joinables(),
+      options);
 }
 
 Joinable& Reducer::Impl::joinable() {

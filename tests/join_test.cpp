@@ -536,6 +536,7 @@ TEST_CASE("what a join cannot work with is refused") {
         net, group, ddp::ReducerOptions().skip_all_reduce_unused_params(true));
     REQUIRE_THROWS_WITH(
         reducer.join(), Catch::Contains("skip_all_reduce_unused_params"));
+    auto off = reducer.join(JoinOptions().enable(false));
     torch::nn::Linear other(1, 1);
     Reducer second(other, group);
     auto join = second.join();
