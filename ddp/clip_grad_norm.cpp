@@ -1,4 +1,5 @@
 #include <ddp/detail/reducer_impl.h>
+#include <ddp/detail/stepped_optimizers.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -41,6 +42,9 @@ void add_norms(
 std::vector<at::Tensor> Reducer::Impl::gradient_runs() {
   const std::lock_guard<std::mutex> lock(mutex_);
   TORCH_CHECK(!open_, "clip_grad_norm: a backward is running");
+  if (optimizer_) {
+    detail::check_not_stepped_in_backward(*optimizer_, "clip_grad_norm");
+  }
   std::vector<at::Tensor> runs;
   for (const auto& bucket : buckets_) {
     int64_t begin = 0;

@@ -107,8 +107,17 @@ void Join::shadow() {
     }
     auto* next = joinables_[static_cast<size_t>((code - 1) % joinables)];
     complete_before(*next);
-    shadowing_.push_back(next);
     next->shadow(step);
+    shadowing_.push_back(next);
+    // One that shares its steps with no other may communicate at its end too.
+    const bool shares = next->overlaps() &&
+        std::count_if(joinables_.begin(), joinables_.end(), [](auto* each) {
+          return each->overlaps();
+        }) > 1;
+    if (!shares) {
+      shadowing_.pop_back();
+      next->complete_shadow();
+    }
   }
   for (auto* each : shadowing_) {
     each->complete_shadow();

@@ -5,6 +5,7 @@
 #include <ddp/bucket_layout.h>
 #include <ddp/detail/agreement.h>
 #include <ddp/detail/process_group_impl.h>
+#include <ddp/detail/stepped_optimizers.h>
 
 #include <ATen/ATen.h>
 #include <ATen/ScalarOps.h>
@@ -81,6 +82,9 @@ Reducer::Impl::Impl(
 
 Reducer::Impl::~Impl() {
   detach();
+  if (optimizer_) {
+    detail::set_stepped_in_backward(*optimizer_, false);
+  }
   if (timeline_file_) {
     timeline_file_->write(group_); // where not all of its steps came
   }
@@ -155,7 +159,11 @@ void Reducer::Impl::step_in_backward(torch::optim::Optimizer& optimizer) {
   if (!group_.c10d() && !optimizer_) {
     attach();
   }
+  if (optimizer_) {
+    detail::set_stepped_in_backward(*optimizer_, false);
+  }
   optimizer_ = &optimizer;
+  detail::set_stepped_in_backward(optimizer, true);
 }
 
 /// Frozen parameters get a hook too: they may be thawed.

@@ -1,6 +1,7 @@
 // Ranks with different numbers of steps.
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/shared_folder.h>
 
 #include <ddp/comm_hooks/compress_hook.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
@@ -504,6 +505,30 @@ TEST_CASE("Reducers that share a backward share a join") {
       REQUIRE(equal_on_all(group, grad));
     }
     REQUIRE(group.rank() + lower->weight.grad().abs().sum().item<float>() > 0);
+  });
+}
+
+TEST_CASE("measured buckets and timelines go on without a rank's inputs") {
+  const ddp::test::SharedFolder folder;
+  ranks(3, [path = folder.path](ProcessGroup group) {
+    for (const bool measured : {true, false}) {
+      torch::manual_seed(1);
+      torch::nn::Linear net(16, 16);
+      ddp::ReducerOptions options;
+      if (measured) {
+        options.bucket_layout(ddp::BucketLayout::kMeasured);
+      } else {
+        options.timeline_folder(path).timeline_steps("2-4");
+      }
+      Reducer reducer(net, group, options);
+      auto join = reducer.join();
+      for (int64_t step = 0; step < 1 + 10 * group.rank(); ++step) {
+        net->zero_grad();
+        net->forward(torch::ones({1, 16})).sum().backward();
+      }
+      join.finish();
+      REQUIRE(equal_on_all(group, net->weight.grad()));
+    }
   });
 }
 

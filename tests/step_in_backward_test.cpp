@@ -4,6 +4,7 @@
 
 #include <checkpoint/training_state.h>
 #include <ddp/adam.h>
+#include <ddp/amp/grad_scaler.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/fused_optimizers.h>
 #include <ddp/reducer.h>
@@ -256,6 +257,25 @@ TEST_CASE("an optimizer that looks at all parameters at once is refused") {
   torch::optim::LBFGS optimizer(net->parameters());
   CHECK_THROWS_WITH(
       reducer.step_in_backward(optimizer), ContainsSubstring("LBFGS"));
+}
+
+TEST_CASE("what comes too late for a step in backward is refused") {
+  const ProcessGroup alone;
+  auto net = std::make_shared<UnevenNet>();
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  ddp::GradScaler scaler(ddp::GradScalerOptions().init_scale(1));
+  {
+    Reducer reducer(net, alone);
+    reducer.step_in_backward(optimizer);
+    scaler.scale(net->forward(torch::ones({2, 7})).sum()).backward();
+    CHECK_THROWS_WITH(
+        scaler.step(optimizer), ContainsSubstring("step_in_backward"));
+    CHECK_THROWS_WITH(
+        reducer.clip_grad_norm(1), ContainsSubstring("step_in_backward"));
+  }
+  net->zero_grad();
+  scaler.scale(net->forward(torch::ones({2, 7})).sum()).backward();
+  CHECK(scaler.step(optimizer)); // the Reducer is gone
 }
 
 TEST_CASE("an optimizer of other parameters is refused") {

@@ -1,6 +1,7 @@
 #include <ddp/amp/autocast.h>
 
 #include <ATen/autocast_mode.h>
+#include <c10/util/Exception.h>
 
 namespace ddp {
 
@@ -10,6 +11,11 @@ AutocastGuard::AutocastGuard(c10::DeviceType device, c10::ScalarType dtype)
     : device_(device),
       was_enabled_(autocast::is_autocast_enabled(device)),
       former_dtype_(autocast::get_autocast_dtype(device)) {
+  TORCH_CHECK_VALUE(
+      dtype == c10::kHalf || dtype == c10::kBFloat16,
+      "AutocastGuard: the dtype is ",
+      dtype,
+      ", expected half or bfloat16");
   autocast::set_autocast_enabled(device, true);
   autocast::set_autocast_dtype(device, dtype);
   autocast::increment_nesting();

@@ -1,10 +1,13 @@
 #include <ddp/amp/grad_scaler.h>
 
+#include <ddp/detail/stepped_optimizers.h>
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 #include <torch/optim/optimizer.h>
 
+#include <cmath>
 #include <map>
 #include <string>
 #include <utility>
@@ -29,11 +32,23 @@ c10::IValue entry(const c10::IValue& state, const char* key) {
   return state.toGenericDict().at(key);
 }
 
+void check_scale(double scale) {
+  TORCH_CHECK_VALUE(
+      scale > 0 && std::isfinite(scale),
+      "GradScaler: the scale is ",
+      scale,
+      ", expected a number > 0");
+}
+
 void check(const GradScalerOptions& options) {
+  check_scale(options.init_scale());
   TORCH_CHECK_VALUE(
       options.growth_factor() > 1, "GradScaler: growth_factor must be > 1");
   TORCH_CHECK_VALUE(
-      options.backoff_factor() < 1, "GradScaler: backoff_factor must be < 1");
+      options.backoff_factor() > 0 && options.backoff_factor() < 1,
+      "GradScaler: backoff_factor must be > 0 and < 1");
+  TORCH_CHECK_VALUE(
+      options.growth_interval() > 0, "GradScaler: growth_interval must be > 0");
 }
 
 /// What of a gradient is to be scaled.
@@ -128,6 +143,7 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
     return;
   }
   check_started("unscale_()");
+  detail::check_not_stepped_in_backward(optimizer, "GradScaler");
   auto& state = optimizers_[&optimizer];
   TORCH_CHECK(
       state.stage != Stage::kUnscaled,
@@ -179,6 +195,7 @@ void GradScaler::update(std::optional<double> new_scale) {
   check_started("update()");
   const at::NoGradGuard no_grad;
   if (new_scale) {
+    check_scale(*new_scale);
     scale_.fill_(*new_scale);
   } else {
     at::Tensor found;

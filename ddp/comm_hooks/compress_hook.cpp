@@ -16,10 +16,11 @@ CompressHook::CompressHook(
     : dtype_(dtype),
       inner_(inner ? std::move(inner) : std::make_shared<AllReduceHook>()) {
   TORCH_CHECK_VALUE(
-      at::isFloatingType(dtype),
+      dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat ||
+          dtype == at::kDouble,
       "CompressHook: ",
       dtype,
-      " is no floating-point type");
+      " is not half, bfloat16, float or double");
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> CompressHook::run(

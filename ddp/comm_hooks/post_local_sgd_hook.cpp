@@ -29,7 +29,13 @@ struct PostLocalSGDHook::Impl {
 };
 
 PostLocalSGDHook::PostLocalSGDHook(const PostLocalSGDOptions& options)
-    : impl_(std::make_unique<Impl>(Impl{options, {}})) {}
+    : impl_(std::make_unique<Impl>(Impl{options, {}})) {
+  TORCH_CHECK_VALUE(
+      options.start_iteration() >= 0,
+      "PostLocalSGDOptions: start_iteration is ",
+      options.start_iteration(),
+      ", expected 0 or more");
+}
 
 PostLocalSGDHook::~PostLocalSGDHook() = default;
 

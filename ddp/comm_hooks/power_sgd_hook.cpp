@@ -55,6 +55,21 @@ void check(const PowerSGDOptions& options) {
       ", expected 2 or more with use_error_feedback or warm_start: buckets are "
       "laid out anew after the first backwards");
   TORCH_CHECK_VALUE(
+      options.start_iteration() >= 0,
+      "PowerSGDOptions: start_iteration is ",
+      options.start_iteration(),
+      ", expected 0 or more");
+  TORCH_CHECK_VALUE(
+      options.min_compression_rate() >= 0 &&
+          std::isfinite(options.min_compression_rate()) &&
+          options.orthogonalization_epsilon() >= 0 &&
+          std::isfinite(options.orthogonalization_epsilon()),
+      "PowerSGDOptions: min_compression_rate is ",
+      options.min_compression_rate(),
+      " and orthogonalization_epsilon ",
+      options.orthogonalization_epsilon(),
+      ", expected numbers of 0 or more");
+  TORCH_CHECK_VALUE(
       options.random_seed() >= 0 &&
           options.random_seed() <= std::numeric_limits<uint32_t>::max(),
       "PowerSGDOptions: random_seed is ",

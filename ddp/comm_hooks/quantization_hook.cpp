@@ -102,7 +102,9 @@ c10::intrusive_ptr<c10::ivalue::Future> QuantizationHook::run(
   if (!buffer.is_floating_point()) {
     return detail::all_reduce_mean(buffer, group);
   }
-  const auto size = impl_->channel_size.value_or(buffer.numel());
+  // A longer one would be padded with zeros, which change nothing.
+  const auto size =
+      std::min(impl_->channel_size.value_or(buffer.numel()), buffer.numel());
   return impl_->rounds.run(
       buffer, group, [buffer, size](const ProcessGroup& own) {
         return average(buffer, size, own);

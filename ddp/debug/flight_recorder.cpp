@@ -4,6 +4,8 @@
 #include <ddp/detail/host.h>
 #include <ddp/detail/plain_text.h>
 
+#include <c10/util/Exception.h>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 
 namespace ddp::debug::flight_recorder {
 namespace {
@@ -214,6 +217,10 @@ void find_folder(Recorder& recorder) {
   if (folder[0] != '/' && getcwd(here, sizeof(here))) {
     folder = std::string(here) + "/" + folder;
   }
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  TORCH_CHECK_VALUE(
+      !error, "DDP_DEBUG_FOLDER: cannot make ", folder, ": ", error.message());
   copy(recorder.folder, folder);
   copy(
       recorder.path,
@@ -282,7 +289,7 @@ void dump(const char* reason) noexcept {
   if (!recorder || recorder->owner != getpid()) {
     return;
   }
-  mkdir(recorder->folder, 0777);
+  mkdir(recorder->folder, 0777); // where it was removed
   // Several threads may be at it.
   char memory[sizeof(recorder->path) + 16];
   PlainText draft(memory, sizeof(memory) - 1);

@@ -197,6 +197,12 @@ void OptimizerShards::exchange_views() const {
 c10::IValue OptimizerShards::state_dict(
     const torch::optim::Optimizer& optimizer,
     int64_t to) const {
+  TORCH_CHECK_VALUE(
+      to >= 0 && to < group_.size(),
+      "ZeroRedundancyOptimizer::state_dict: ",
+      to,
+      " is not a rank of a group of ",
+      group_.size());
   const auto own = optimizer_state(optimizer).toGenericDict();
   const auto own_states = own.at("state").toGenericDict();
   std::map<int64_t, IValue> all; // in the order of parameters

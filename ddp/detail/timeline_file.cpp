@@ -97,7 +97,7 @@ StepRange parse_steps(const std::string& text) {
       dash == std::string::npos ? first : to_step(text.substr(dash + 1));
   TORCH_CHECK_VALUE(
       first && last && 1 <= *first && *first <= *last,
-      "timeline_steps is '",
+      "timeline_steps or DDP_TIMELINE_STEPS is '",
       text,
       "': expected a step, counted from 1, or the first and the last, as in "
       "10-12");
@@ -123,14 +123,14 @@ std::optional<TimelineFile> TimelineFile::make(
     return std::nullopt;
   }
   TimelineFile file;
-  file.folder_ = options.timeline_folder();
+  file.folder_ = std::filesystem::absolute(options.timeline_folder());
   file.steps_ = parse_steps(options.timeline_steps());
   file.reducer_ = plain(reducer);
   std::error_code error;
   std::filesystem::create_directories(file.folder_, error);
   TORCH_CHECK_VALUE(
       !error,
-      "timeline_folder: cannot make ",
+      "timeline_folder or DDP_TIMELINE: cannot make ",
       file.folder_,
       ": ",
       error.message());

@@ -56,6 +56,7 @@ bool looks_alike(const torch::nn::Module& module) {
 std::vector<std::string> convert_sync_batchnorm(
     const std::shared_ptr<torch::nn::Module>& net,
     const ProcessGroup& group) {
+  TORCH_CHECK_VALUE(net, "convert_sync_batchnorm: the module is null");
   const auto own = group.duplicate();
   std::vector<std::string> names;
   for (const auto& item : net->named_modules()) {
