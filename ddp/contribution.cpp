@@ -232,6 +232,7 @@ void Reducer::Impl::launch(Bucket& bucket) {
   bring_in(bucket);
   scale(bucket);
   bucket.content.iteration = step_ - 1;
+  recorder_.launching(bucket.content.index);
   bucket.future = hook_->run(bucket.content, group_);
   TORCH_CHECK(bucket.future, "the communication hook returned no future");
   recorder_.launched(bucket);

@@ -92,8 +92,7 @@ TEST_CASE("gradients may travel in half precision or bfloat16") {
                 .all()
                 .item<bool>());
     REQUIRE_THROWS_WITH(
-        ddp::CompressHook(torch::kInt),
-        ContainsSubstring("Int is no floating"));
+        ddp::CompressHook(torch::kInt), ContainsSubstring("Int is not half"));
   });
 }
 

@@ -93,23 +93,25 @@ void Recorder::ready(size_t bucket) {
   note(bucket, &BucketTimes::ready);
 }
 
+void Recorder::launching(size_t bucket) {
+  if (!on_) {
+    return;
+  }
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  auto& timeline = state_->timeline;
+  timeline.buckets.at(bucket).launched = Clock::now() - state_->began;
+  timeline.last_collective = "bucket " + std::to_string(bucket + 1) + " of " +
+      std::to_string(timeline.buckets.size()) + ", step " +
+      std::to_string(timeline.step);
+}
+
 void Recorder::launched(const Bucket& bucket) {
   if (!on_) {
     return;
   }
-  const auto index = bucket.content.index;
-  int64_t step = 0;
-  {
-    const std::lock_guard<std::mutex> lock(state_->mutex);
-    auto& timeline = state_->timeline;
-    step = timeline.step;
-    timeline.buckets.at(index).launched = Clock::now() - state_->began;
-    timeline.last_collective = "bucket " + std::to_string(index + 1) + " of " +
-        std::to_string(timeline.buckets.size()) + ", step " +
-        std::to_string(timeline.step);
-  }
   bucket.future->addCallback(
-      [state = state_, index, step](c10::ivalue::Future& /*future*/) {
+      [state = state_, index = bucket.content.index, step = timeline().step](
+          c10::ivalue::Future& /*future*/) {
         const std::lock_guard<std::mutex> lock(state->mutex);
         if (state->timeline.step == step) { // not after the next has begun
           state->timeline.buckets.at(index).done = Clock::now() - state->began;

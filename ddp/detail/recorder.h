@@ -48,6 +48,8 @@ class Recorder {
   /// Takes in buckets that were added since.
   void extend(const std::vector<Bucket>& buckets);
   void ready(size_t bucket);
+  /// Before its reduction is started: it may be complete right after.
+  void launching(size_t bucket);
   void launched(const Bucket& bucket);
   void computed();
   void waiting(size_t bucket);
