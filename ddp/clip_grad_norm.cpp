@@ -1,5 +1,4 @@
 #include <ddp/detail/reducer_impl.h>
-#include <ddp/detail/stepped_optimizers.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -42,9 +41,10 @@ void add_norms(
 std::vector<at::Tensor> Reducer::Impl::gradient_runs() {
   const std::lock_guard<std::mutex> lock(mutex_);
   TORCH_CHECK(!open_, "clip_grad_norm: a backward is running");
-  if (optimizer_) {
-    detail::check_not_stepped_in_backward(*optimizer_, "clip_grad_norm");
-  }
+  TORCH_CHECK(
+      !optimizer_,
+      "clip_grad_norm: step_in_backward has stepped before gradients can be "
+      "clipped: leave one of the two out");
   std::vector<at::Tensor> runs;
   for (const auto& bucket : buckets_) {
     int64_t begin = 0;

@@ -2,11 +2,10 @@
 #include <ddp/command/timeline/rank_timeline.h>
 #include <ddp/command/timeline/trace.h>
 
+#include <ddp/command/program.h>
+
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
-#include <csignal>
-#include <exception>
 #include <fstream>
 #include <iostream>
 #include <set>
@@ -17,17 +16,9 @@
 namespace ddp::command {
 namespace {
 
-constexpr int kExitTrouble = 2;
+constexpr const char* kProgram = "ddp-timeline";
 
 using Writer = void (*)(std::ostream&, const std::vector<RankTimeline>&);
-
-/// One line, of printable characters.
-int say(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c >= 0 && c < ' '; }, ' ');
-  std::cerr << "ddp-timeline: " << text << std::endl;
-  return kExitTrouble;
-}
 
 void write_file(
     const std::string& path,
@@ -47,14 +38,16 @@ void say_gaps(const std::vector<RankTimeline>& timelines) {
   for (const auto& timeline : timelines) {
     ranks.insert(timeline.rank);
     if (!timeline.clock_error && timeline.world_size > 1) {
-      say("note: rank " + std::to_string(timeline.rank) +
-          "'s clock was not compared with rank 0's");
+      say(kProgram,
+          "note: rank " + std::to_string(timeline.rank) +
+              "'s clock was not compared with rank 0's");
     }
   }
   const auto size = static_cast<size_t>(timelines[0].world_size);
   if (ranks.size() < size) {
-    say("note: files of " + std::to_string(ranks.size()) + " of " +
-        std::to_string(size) + " ranks");
+    say(kProgram,
+        "note: files of " + std::to_string(ranks.size()) + " of " +
+            std::to_string(size) + " ranks");
   }
 }
 
@@ -62,7 +55,7 @@ int run(int argc, char** argv) {
   CLI::App app{
       "Puts the recorded steps of all ranks together, with their clocks "
       "aligned.",
-      "ddp-timeline"};
+      kProgram};
   std::vector<std::string> paths;
   std::string trace;
   std::string picture;
@@ -79,16 +72,8 @@ int run(int argc, char** argv) {
       "Ranks write their files where DDP_TIMELINE names a folder, of the "
       "steps\nDDP_TIMELINE_STEPS (10-12). Without -o and --svg the trace goes "
       "to standard\noutput.");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::CallForVersion& version) {
-    std::cout << version.what() << '\n';
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    return say(std::string(error.what()) + " (see ddp-timeline --help)");
+  if (const auto code = parse(app, argc, argv)) {
+    return *code;
   }
   const auto timelines = read_timelines(paths);
   say_gaps(timelines);
@@ -101,18 +86,14 @@ int run(int argc, char** argv) {
   if (trace.empty() && picture.empty()) {
     write_trace(std::cout, timelines);
   }
-  return std::cout.flush() ? 0 : say("cannot write to standard output");
+  return std::cout.flush() ? 0
+                           : say(kProgram, "cannot write to standard output");
 }
 
 } // namespace
 } // namespace ddp::command
 
 int main(int argc, char** argv) {
-  // A closed pipe, as by `| head`, ends it.
-  std::signal(SIGPIPE, SIG_DFL);
-  try {
-    return ddp::command::run(argc, argv);
-  } catch (const std::exception& error) {
-    return ddp::command::say(error.what());
-  }
+  return ddp::command::run_program(
+      ddp::command::kProgram, ddp::command::run, argc, argv);
 }

@@ -1,4 +1,4 @@
-#include <ddp/debug/command/record.h>
+#include <ddp/command/flightrecorder/record.h>
 
 #include <nlohmann/json.hpp>
 
@@ -9,7 +9,7 @@
 #include <fstream>
 #include <stdexcept>
 
-namespace ddp::debug::command {
+namespace ddp::command {
 namespace {
 
 using nlohmann::json;
@@ -129,4 +129,4 @@ std::vector<Record> read_records(const std::vector<std::string>& paths) {
   return records;
 }
 
-} // namespace ddp::debug::command
+} // namespace ddp::command

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace ddp::debug::command {
+namespace ddp::command {
 
 /// A call as a rank recorded it.
 struct Collective {
@@ -45,4 +45,4 @@ struct Record {
 /// job.
 std::vector<Record> read_records(const std::vector<std::string>& paths);
 
-} // namespace ddp::debug::command
+} // namespace ddp::command

@@ -1,4 +1,4 @@
-#include <ddp/debug/command/comparison.h>
+#include <ddp/command/flightrecorder/comparison.h>
 
 #include <launcher/wording.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-namespace ddp::debug::command {
+namespace ddp::command {
 namespace {
 
 // Ranks write their records at different moments: what has lasted less than
@@ -212,4 +212,4 @@ bool compare(const std::vector<Record>& records, std::ostream& out) {
   return agree;
 }
 
-} // namespace ddp::debug::command
+} // namespace ddp::command

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <exception>
+#include <iostream>
+#include <optional>
+#include <string>
+
+// What ddp's small programs have in common.
+
+namespace ddp::command {
+
+constexpr int kExitTrouble = 2;
+
+/// Says something in one line of printable characters; returns `kExitTrouble`.
+inline int say(const std::string& program, std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c >= 0 && c < ' '; }, ' ');
+  std::cerr << program << ": " << text << std::endl;
+  return kExitTrouble;
+}
+
+/// Parses the command line; the exit code where that is all there is to do.
+inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    std::cout << version.what() << '\n';
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    const auto program = app.get_name();
+    return say(
+        program, std::string(error.what()) + " (see " + program + " --help)");
+  }
+  return std::nullopt;
+}
+
+/// A program's `main`: what `run` throws is said.
+inline int run_program(
+    const std::string& program,
+    int (*run)(int argc, char** argv),
+    int argc,
+    char** argv) {
+  // A closed pipe, as by `| head`, ends it.
+  std::signal(SIGPIPE, SIG_DFL);
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    return say(program, error.what());
+  }
+}
+
+} // namespace ddp::command
