@@ -181,6 +181,13 @@ TEST_CASE("statistics of a converted net in inference mode") {
   });
 }
 
+TEST_CASE("no net is refused in words") {
+  CHECK_THROWS_AS(
+      ddp::convert_sync_batchnorm(
+          std::shared_ptr<torch::nn::Module>(), ddp::ProcessGroup()),
+      c10::ValueError);
+}
+
 TEST_CASE("what is not converted, or not any more, is LibTorch's own") {
   ranks(3, [](ProcessGroup group) {
     auto net = std::make_shared<Net>();

@@ -134,6 +134,12 @@ TEST_CASE("a scaler's calls in the wrong order are refused") {
       GradScaler(GradScalerOptions().growth_factor(1)), c10::ValueError);
   CHECK_THROWS_AS(
       GradScaler(GradScalerOptions().backoff_factor(1)), c10::ValueError);
+  CHECK_THROWS_AS(
+      GradScaler(GradScalerOptions().backoff_factor(-1)), c10::ValueError);
+  CHECK_THROWS_AS(
+      GradScaler(GradScalerOptions().init_scale(0)), c10::ValueError);
+  CHECK_THROWS_AS(
+      GradScaler(GradScalerOptions().growth_interval(0)), c10::ValueError);
 }
 
 TEST_CASE("a scaler that is not enabled lets everything pass") {

@@ -54,6 +54,8 @@ TEST_CASE("autocast guards nest and put back what was") {
   const auto dtype = [&] { return weight.mm(weight).scalar_type(); };
   const auto before = at::autocast::get_autocast_dtype(torch::kCPU);
   {
+    CHECK_THROWS_AS(
+        ddp::AutocastGuard(torch::kCPU, torch::kInt), c10::ValueError);
     const ddp::AutocastGuard outer(torch::kCPU, torch::kBFloat16);
     CHECK(dtype() == torch::kBFloat16);
     {

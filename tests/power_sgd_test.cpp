@@ -112,6 +112,11 @@ TEST_CASE("PowerSGD options that cannot be are refused") {
   refused(
       PowerSGDOptions().matrix_approximation_rank(0),
       "matrix_approximation_rank is 0");
+  refused(
+      PowerSGDOptions().min_compression_rate(-1), "min_compression_rate is -1");
+  refused(
+      PowerSGDOptions().orthogonalization_epsilon(-1),
+      "orthogonalization_epsilon -1");
   refused(PowerSGDOptions().random_seed(-1), "random_seed is -1");
   refused(
       PowerSGDOptions().random_seed(1LL << 32), "random_seed is 4294967296");

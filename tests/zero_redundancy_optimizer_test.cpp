@@ -324,6 +324,7 @@ TEST_CASE("what a sharded optimizer cannot do is refused") {
     REQUIRE_THROWS_WITH(
         reducer.step_in_backward(optimizer), Catch::Contains("communicates"));
     REQUIRE_THROWS_AS(optimizer.load_state_dict(c10::IValue(1)), c10::Error);
+    REQUIRE_THROWS_AS(optimizer.state_dict(3), c10::ValueError);
     net->to(torch::kDouble);
     net->zero_grad();
     REQUIRE_THROWS_WITH(
