@@ -5,6 +5,9 @@
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
+#include <c10/util/Type.h>
+
+#include <typeinfo>
 
 namespace ddp {
 
@@ -19,6 +22,10 @@ GradBucket GradBucket::with_buffer(const at::Tensor& other) const {
         gradient.storage_offset() + shift);
   }
   return result;
+}
+
+std::string CommHook::describe() const {
+  return c10::demangle(typeid(*this).name());
 }
 
 c10::IValue CommHook::state_dict() const {

@@ -6,11 +6,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace ddp {
 
 class ProcessGroup;
+class Reducer;
 
 /// Gradients that are reduced together, as a communication hook sees them.
 struct GradBucket {
@@ -35,10 +37,20 @@ struct GradBucket {
 
 /// How a bucket is reduced over ranks: the seam for compression and the like.
 /// One object serves one Reducer, which calls it for each bucket in turn, from
-/// the threads that run backward.
+/// the threads that run backward; another one is refused until that is gone.
 class CommHook {
  public:
+  CommHook() = default;
+  /// A copy serves no Reducer yet.
+  CommHook(const CommHook& /*other*/) {}
+  CommHook& operator=(const CommHook& /*other*/) {
+    return *this;
+  }
   virtual ~CommHook() = default;
+
+  /// What it is and its options, in one line, by which construction of a
+  /// Reducer compares the ranks' hooks; by default the name of its class.
+  virtual std::string describe() const;
 
   /// Whether the gradients in the buffer are divided by the number of ranks
   /// already, so that a sum is a mean. Asked once.
@@ -71,6 +83,12 @@ class CommHook {
   /// `Reducer::rank_state_dict`. Whether there is any may not change.
   virtual c10::IValue rank_state_dict() const;
   virtual void load_rank_state_dict(const c10::IValue& state);
+
+ private:
+  friend class Reducer;
+
+  /// The `Reducer::Impl` that it serves.
+  void* user_ = nullptr;
 };
 
 /// The default: one all-reduce, a sum of scaled gradients.

@@ -137,6 +137,7 @@ ProcessGroup ProcessGroup::duplicate() const {
   impl->local_size = impl_->local_size;
   impl->hosts = impl_->hosts;
   impl->communicator = impl_->communicator;
+  impl->joined = impl_->joined;
   std::vector<int64_t> ranks(size());
   std::iota(ranks.begin(), ranks.end(), 0);
   detail::connect(*impl, [&] { return detail::ended_rank(*impl_, ranks); });

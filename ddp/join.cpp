@@ -1,21 +1,42 @@
 #include <ddp/join.h>
 
+#include <ddp/detail/process_group_impl.h>
+
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <exception>
+#include <set>
 
 // How it works
 //
 // Ranks with inputs say before each collective what they are about to do: one
-// all-reduce of a number for each rank. A rank without inputs passes 0 there
-// again and again, and does what the others say, until all numbers are 0.
+// all-reduce of a number for each rank. A rank without inputs says there again
+// and again that it has none, and does what the others say until none has any.
 
 namespace ddp {
 namespace {
 
 /// After so many steps without inputs of its own, a rank says so.
 constexpr int64_t kManySteps = 1000;
+
+/// That number has 16 bits for how many joinables the rank lists, 16 for which
+/// of them makes a call, and above these the call, from 1; 0 without inputs.
+constexpr int64_t kPart = 1 << 16;
+constexpr int64_t kCalls = (1 << 30) - 1;
+
+int64_t count_in(int64_t code) {
+  return code % kPart;
+}
+
+int64_t place_in(int64_t code) {
+  return code / kPart % kPart;
+}
+
+/// -1 without inputs.
+int64_t call_in(int64_t code) {
+  return code / kPart / kPart - 1;
+}
 
 template <typename... Parts>
 [[noreturn]] void terminate_early(const Parts&... parts) {
@@ -39,6 +60,10 @@ std::optional<JoinStep> Joinable::announce(int64_t call) {
   return join_->announce(*this, call);
 }
 
+bool Joinable::shares_steps() const {
+  return join_ && join_->shares(*this);
+}
+
 bool Joinable::throws_early() const {
   return join_ && join_->options_.throw_on_early_termination();
 }
@@ -54,10 +79,22 @@ Join::Join(
   if (!options_.enable()) {
     return;
   }
+  TORCH_CHECK_VALUE(!joinables.empty(), "Join: the list of joinables is empty");
+  std::set<const Joinable*> listed;
   for (Joinable& each : joinables) {
     TORCH_CHECK_VALUE(
         !each.join_, "a Reducer or other Joinable is in another Join already");
+    TORCH_CHECK_VALUE(
+        listed.insert(&each).second,
+        "Join: a Reducer or other Joinable is in the list twice");
   }
+  auto& joined = *ProcessGroup::Impl::of(group_).joined;
+  TORCH_CHECK_VALUE(
+      !joined,
+      "another Join lives on this group, and the two would wait for each "
+      "other: pass all that communicates to one, as in Join(group, "
+      "{first.joinable(), second.joinable()})");
+  joined = true;
   for (Joinable& each : joinables) {
     each.join_ = this;
     joinables_.push_back(&each);
@@ -86,11 +123,10 @@ void Join::shadow() {
   if (joinables_.empty()) {
     return;
   }
-  const auto joinables = static_cast<int64_t>(joinables_.size());
   for (int64_t steps = 1;; ++steps) {
-    const auto codes = exchange(0);
+    const auto codes = exchange(static_cast<int64_t>(joinables_.size()));
     const auto code = *std::max_element(codes.begin(), codes.end());
-    if (code == 0) {
+    if (call_in(code) < 0) {
       break;
     }
     const auto step = step_of(codes, code);
@@ -105,16 +141,11 @@ void Join::shadow() {
           kManySteps,
           " steps of the others: share them out more evenly");
     }
-    auto* next = joinables_[static_cast<size_t>((code - 1) % joinables)];
+    auto* next = joinables_[static_cast<size_t>(place_in(code))];
     complete_before(*next);
     next->shadow(step);
     shadowing_.push_back(next);
-    // One that shares its steps with no other may communicate at its end too.
-    const bool shares = next->overlaps() &&
-        std::count_if(joinables_.begin(), joinables_.end(), [](auto* each) {
-          return each->overlaps();
-        }) > 1;
-    if (!shares) {
+    if (!shares(*next)) {
       shadowing_.pop_back();
       next->complete_shadow();
     }
@@ -125,6 +156,14 @@ void Join::shadow() {
   for (auto* each : joinables_) {
     each->end_join(root_);
   }
+}
+
+/// Whether others may begin before it ends.
+bool Join::shares(const Joinable& joinable) const {
+  return joinable.overlaps() &&
+      std::count_if(joinables_.begin(), joinables_.end(), [](auto* each) {
+        return each->overlaps();
+      }) > 1;
 }
 
 /// What goes on beside others waits for itself alone.
@@ -141,11 +180,13 @@ void Join::complete_before(const Joinable& next) {
 }
 
 JoinStep Join::announce(const Joinable& joinable, int64_t call) {
-  TORCH_CHECK_VALUE(call >= 0, "Joinable::announce: call is ", call);
+  TORCH_CHECK_VALUE(
+      call >= 0 && call < kCalls, "Joinable::announce: call is ", call);
   const auto place =
       std::find(joinables_.begin(), joinables_.end(), &joinable) -
       joinables_.begin();
-  const auto code = 1 + place + call * static_cast<int64_t>(joinables_.size());
+  const auto code = static_cast<int64_t>(joinables_.size()) +
+      kPart * (place + kPart * (call + 1));
   const auto step = step_of(exchange(code), code);
   if (options_.throw_on_early_termination() && step.live < group_.size()) {
     release();
@@ -156,22 +197,31 @@ JoinStep Join::announce(const Joinable& joinable, int64_t call) {
   return step;
 }
 
-/// Each rank's code, 0 where its inputs have ended.
+/// Each rank's number.
 std::vector<int64_t> Join::exchange(int64_t code) {
   auto message = at::zeros({group_.size()}, at::kLong);
   auto* codes = message.mutable_data_ptr<int64_t>();
   codes[group_.rank()] = code;
   group_.all_reduce(message);
+  for (int64_t rank = 1; rank < group_.size(); ++rank) {
+    TORCH_CHECK_VALUE(
+        count_in(codes[rank]) == count_in(codes[0]),
+        "Join: all ranks must list the same joinables: rank ",
+        rank,
+        " has ",
+        count_in(codes[rank]),
+        ", rank 0 has ",
+        count_in(codes[0]));
+  }
   return {codes, codes + group_.size()};
 }
 
 JoinStep Join::step_of(const std::vector<int64_t>& codes, int64_t code) {
-  const auto joinables = static_cast<int64_t>(joinables_.size());
   JoinStep step;
-  step.call = (code - 1) / joinables;
+  step.call = call_in(code);
   step.live = 0;
   for (size_t rank = 0; rank < codes.size(); ++rank) {
-    if (codes[rank] == 0) {
+    if (call_in(codes[rank]) < 0) {
       continue;
     }
     TORCH_CHECK(
@@ -179,13 +229,13 @@ JoinStep Join::step_of(const std::vector<int64_t>& codes, int64_t code) {
         "Join: ranks with inputs do different things at the same time: rank ",
         rank,
         " announced call ",
-        (codes[rank] - 1) / joinables,
+        call_in(codes[rank]),
         " of joinable ",
-        (codes[rank] - 1) % joinables,
+        place_in(codes[rank]),
         ", another rank call ",
         step.call,
         " of joinable ",
-        (code - 1) % joinables);
+        place_in(code));
     ++step.live;
     step.last_live = static_cast<int64_t>(rank);
   }
@@ -196,6 +246,9 @@ JoinStep Join::step_of(const std::vector<int64_t>& codes, int64_t code) {
 }
 
 void Join::release() {
+  if (!joinables_.empty()) {
+    *ProcessGroup::Impl::of(group_).joined = false;
+  }
   for (auto* each : joinables_) {
     each->join_ = nullptr;
   }

@@ -61,7 +61,9 @@ class Join {
   /// `group`: over what ranks tell each other that they go on, one message of
   /// 8 bytes for each rank and call; nothing else may use it meanwhile but the
   /// joinables. All ranks pass the same joinables in the same order. Not
-  /// collective. Throws `c10::ValueError` where one has a `Join` already.
+  /// collective. Throws `c10::ValueError` where there is none, one is there
+  /// twice or has a `Join` already, or another `Join` lives on the group or on
+  /// a duplicate of it: the two would wait for each other.
   Join(
       const ProcessGroup& group,
       const Joinables& joinables,
@@ -81,6 +83,7 @@ class Join {
   friend class Joinable;
 
   JoinStep announce(const Joinable& joinable, int64_t call);
+  bool shares(const Joinable& joinable) const;
   void shadow();
   void complete_before(const Joinable& next);
   std::vector<int64_t> exchange(int64_t code);

@@ -46,6 +46,12 @@ class Joinable {
   /// the inputs of one have ended.
   bool throws_early() const;
 
+  /// Whether a `Join` of this object lives in which the collectives of another
+  /// one may begin before this one's end; both overlap (see below). Then
+  /// `complete_shadow` is called when the next `announce` comes, so what
+  /// communicates at the end needs one of its own.
+  bool shares_steps() const;
+
   /// Called on each rank without inputs where the others call `announce`.
   virtual void shadow(const JoinStep& step) = 0;
 

@@ -40,6 +40,7 @@ void wait_on_host(const std::vector<Bucket>& buckets) {
 } // namespace
 
 void Reducer::Impl::finish() {
+  meet_at_end();
   std::optional<detail::PartialStep> optimizer;
   if (optimizer_) {
     optimizer.emplace(*optimizer_);

@@ -55,7 +55,8 @@ std::string describe(const ReducerOptions& options) {
       ", check_finite ",
       options.check_finite(),
       ", comm_hook ",
-      options.comm_hook() ? "set" : "default",
+      options.comm_hook() ? options.comm_hook()->describe()
+                          : AllReduceHook().describe(),
       ", timeline_steps ",
       options.timeline_folder().empty() ? "none" : options.timeline_steps(),
       ", parameters_to_ignore");

@@ -172,8 +172,11 @@ class Reducer {
   /// what it was: a double where the gradients are, so that nobody waits for a
   /// GPU. As `torch::nn::utils::clip_grad_norm_` for these parameters, but with
   /// one norm and one scaling per bucket instead of per parameter. The norm is
-  /// right to 1e-5 of itself. `norm_type` is > 0, also infinity. Call it after
-  /// the backward; ranks agree since gradients do.
+  /// right to 1e-5 of itself, unless squares (powers by `norm_type`) of
+  /// gradients leave the range of float, or of double for doubles: as in Python
+  /// it is infinite above, which makes the gradients zero, and too small below.
+  /// `norm_type` is > 0, also infinity. Call it after the backward; ranks agree
+  /// since gradients do.
   /// Throws `c10::Error` with `error_if_nonfinite` where the norm is infinite
   /// or NaN, which waits for a GPU. Not collective.
   at::Tensor clip_grad_norm(

@@ -76,6 +76,7 @@ Reducer::Impl::Impl(
   manage(trainable);
   first_sizes_ = bucket_sizes();
   start_trial();
+  claim_hook();
   attach();
   debug::announce_reducer(group_, name_, trainable.size(), buckets_.size());
 }
@@ -166,13 +167,25 @@ void Reducer::Impl::step_in_backward(torch::optim::Optimizer& optimizer) {
   detail::set_stepped_in_backward(optimizer, true);
 }
 
+/// Not from a Reducer that still uses it.
+void Reducer::Impl::claim_hook() {
+  const auto* user = static_cast<Impl*>(hook_->user_);
+  TORCH_CHECK_VALUE(
+      !user || !user->is_of_use(),
+      "the communication hook ",
+      hook_->describe(),
+      " serves another Reducer already, and would mix the state of the two: "
+      "make one for each, or destroy the other Reducer first");
+  hook_->user_ = this;
+}
+
 /// Frozen parameters get a hook too: they may be thawed.
 void Reducer::Impl::attach() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& parameter = parameters_[i];
     auto* other =
         static_cast<Impl*>(detail::gradient_listener(parameter.tensor));
-    if (other && (other->abandoned_ || !other->failure_.empty())) {
+    if (other && !other->is_of_use()) {
       other->detach(); // it is of no use any more, and may be replaced
       other = nullptr;
     }
@@ -192,6 +205,9 @@ void Reducer::Impl::attach() {
 void Reducer::Impl::detach() {
   for (const auto& parameter : parameters_) {
     detail::remove_gradient_hook(parameter.tensor, *this);
+  }
+  if (hook_->user_ == this) {
+    hook_->user_ = nullptr;
   }
 }
 

@@ -10,6 +10,7 @@ namespace {
 // What it announces.
 constexpr int64_t kReduction = 0;
 constexpr int64_t kForward = 1;
+constexpr int64_t kEnd = 2;
 
 } // namespace
 
@@ -33,6 +34,16 @@ void Reducer::Impl::meet() {
   join_step_ = announce(kReduction);
 }
 
+/// Before the end of a reduction that may communicate. Where others share the
+/// backward, the ranks without inputs put ends off until they hear of one.
+void Reducer::Impl::meet_at_end() {
+  const bool measures_clock = timeline_file_ && !timeline_file_->has_clock();
+  if (!shadowing_ && shares_steps() &&
+      (trial_ || measures_clock || check_.is_on())) {
+    announce(kEnd);
+  }
+}
+
 /// Also where no buffers are sent if ranks are to throw early: before a forward
 /// that may communicate itself, as that of `SyncBatchNorm`.
 int64_t Reducer::Impl::announce_forward(bool gives_buffers) {
@@ -50,6 +61,9 @@ void Reducer::Impl::shadow(const JoinStep& step) {
     on_shadow_forward(step.last_live);
     return;
   }
+  if (step.call == kEnd) {
+    return; // it has come, by `complete_shadow`
+  }
   check_usable();
   guarded([&] {
     join_step_ = step;
@@ -60,11 +74,6 @@ void Reducer::Impl::shadow(const JoinStep& step) {
     begin();
     contribute_rest();
   });
-}
-
-/// Not while the end of a reduction may communicate.
-bool Reducer::Impl::overlaps() const {
-  return !trial_ && !timeline_file_;
 }
 
 void Reducer::Impl::complete_shadow() {

@@ -148,8 +148,9 @@ struct ReducerOptions {
   /// or, where that is not set either, nowhere.
   TORCH_ARG(std::string, timeline_folder);
 
-  /// Which: "12", or "10-12". Empty: DDP_TIMELINE_STEPS or, where that is not
-  /// set either, 10-12. The first of them ends with a few small collectives.
+  /// Which: "12", or "10-12". Empty: DDP_TIMELINE_STEPS (set and empty: none,
+  /// and nothing is written) or, where that is not set either, 10-12. The first
+  /// of them ends with a few small collectives.
   TORCH_ARG(std::string, timeline_steps);
 };
 

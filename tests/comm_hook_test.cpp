@@ -270,3 +270,55 @@ TEST_CASE("a hook may wait for collectives of the group it is given") {
     }
   });
 }
+
+TEST_CASE("a hook serves one Reducer at a time") {
+  ranks(3, [](ProcessGroup group) {
+    const auto parameter = torch::ones({2}, torch::requires_grad());
+    const auto other = torch::ones({3}, torch::requires_grad());
+    const auto averages = [&](const at::Tensor& of) {
+      of.mutable_grad().reset();
+      (of * static_cast<double>(group.rank())).sum().backward();
+      return of.grad().eq(1).all().item<bool>();
+    };
+    const auto hook = std::make_shared<MeanHook>();
+    const auto make = [&](const at::Tensor& of) {
+      return Reducer({of}, group, with_hook(hook));
+    };
+    auto first = std::make_optional(make(parameter));
+    REQUIRE_THROWS_WITH(
+        make(other),
+        ContainsSubstring("MeanHook serves another Reducer already") &&
+            ContainsSubstring("make one for each"));
+    REQUIRE(averages(parameter)); // it is still of use
+    Reducer copied(
+        {other}, group, with_hook(std::make_shared<MeanHook>(*hook)));
+    REQUIRE(averages(other));
+    REQUIRE_THROWS_WITH(make(other), ContainsSubstring("another Reducer"));
+    first.reset();
+    REQUIRE_THROWS_WITH(make(other), ContainsSubstring("the parameter 0"));
+    auto second = make(parameter); // which that one did not keep it from
+    REQUIRE(averages(parameter));
+    auto moved = std::move(second);
+    REQUIRE_THROWS_WITH(make(other), ContainsSubstring("MeanHook serves"));
+    REQUIRE(averages(parameter));
+  });
+}
+
+TEST_CASE("a Reducer that failed leaves its hook to the next one") {
+  ranks(3, [](ProcessGroup group) {
+    const auto parameter = torch::ones({2}, torch::requires_grad());
+    bool fails = true;
+    const auto hook = std::make_shared<CustomHook>(
+        [&fails](const GradBucket& bucket, const ProcessGroup& own) {
+          TORCH_CHECK(!fails, "no luck");
+          return sum(bucket.buffer, own);
+        });
+    Reducer failed({parameter}, group, with_hook(hook));
+    REQUIRE_THROWS_WITH(parameter.sum().backward(), ContainsSubstring("luck"));
+    fails = false;
+    Reducer next({parameter}, group, with_hook(hook));
+    parameter.mutable_grad().reset();
+    parameter.sum().backward();
+    REQUIRE(parameter.grad().eq(3).all().item<bool>());
+  });
+}

@@ -1,28 +1,22 @@
-#include <tests/support/catch.h>
-#include <tests/support/comm_hooks.h>
+// PowerSGD; its bits are compared in python_hooks_test.cpp.
 #include <tests/support/hook_training.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
-#include <tests/support/shared_folder.h>
 
-#include <checkpoint/training_state.h>
-#include <ddp/comm_hooks/compress_hook.h>
 #include <ddp/comm_hooks/detail/low_rank.h>
 #include <ddp/comm_hooks/detail/numpy_random.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/reducer.h>
 
-// PowerSGD; its bits are compared in python_hooks_test.cpp.
+#include <map>
+#include <random>
 
 using ddp::PowerSGDHook;
 using ddp::PowerSGDOptions;
 using ddp::ProcessGroup;
 using ddp::Reducer;
-using ddp::test::backward_to;
 using ddp::test::equal_on_all;
-using ddp::test::hook_gradients;
 using ddp::test::hook_options;
-using ddp::test::hook_parameters;
 using ddp::test::ranks;
 
 namespace {
@@ -30,44 +24,6 @@ namespace {
 PowerSGDOptions early() {
   return PowerSGDOptions().start_iteration(2);
 }
-
-/// A training that ends after some steps, and may go on in another object.
-struct Run {
-  Run(const ProcessGroup& own_group,
-      const PowerSGDOptions& options,
-      bool in_half = false)
-      : group(own_group),
-        hook(std::make_shared<PowerSGDHook>(options)),
-        reducer(
-            parameters,
-            group,
-            in_half ? hook_options(ddp::fp16_compress_hook(hook))
-                    : hook_options(hook)) {
-    state.add("reducer", reducer).add("step", step);
-  }
-
-  void train_to(int64_t end) {
-    for (; step < end; ++step) {
-      backward_to(parameters, hook_gradients(step, group.rank()));
-    }
-  }
-
-  bool has_bits_of(const Run& other) const {
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      if (!parameters[i].grad().equal(other.parameters[i].grad())) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  ProcessGroup group;
-  std::shared_ptr<PowerSGDHook> hook;
-  std::vector<at::Tensor> parameters = hook_parameters();
-  Reducer reducer;
-  int64_t step = 0;
-  ddp::TrainingState state;
-};
 
 /// Gradients of one matrix over steps.
 struct MatrixRun {
@@ -252,121 +208,6 @@ TEST_CASE("with PowerSGD a net learns as without") {
     }
     INFO(losses[0] << " without, " << losses[1] << " with PowerSGD");
     REQUIRE(losses[1] < 1.5 * losses[0]);
-  });
-}
-
-TEST_CASE("a run that goes on from a file has the bits of one that did not") {
-  const ddp::test::SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    const auto compare = [&](const PowerSGDOptions& options, bool in_half) {
-      Run whole(group, options, in_half);
-      whole.train_to(8);
-      for (const int64_t stop : {1, 3, 5}) {
-        INFO("stopped after " << stop);
-        const auto path = folder.path + "/run.pt";
-        Run first(group, options, in_half);
-        first.train_to(stop);
-        first.state.save(path, group);
-        first.train_to(stop + 1); // the file does not follow
-        for (const int64_t before : {0, 4}) { // fresh, and in use
-          Run resumed(group, options, in_half);
-          resumed.train_to(before);
-          REQUIRE(resumed.state.load(path, group));
-          REQUIRE(resumed.step == stop);
-          resumed.train_to(8);
-          REQUIRE(resumed.has_bits_of(whole));
-        }
-        Run forgetful(group, options, in_half);
-        forgetful.train_to(8 - stop); // at other gradients
-        REQUIRE(!forgetful.has_bits_of(whole));
-      }
-    };
-    compare(early(), false);
-    compare(early().matrix_approximation_rank(3), true);
-    compare(early().warm_start(false), false);
-    compare(early().use_error_feedback(false), false);
-    compare(early().whole_bucket(true), false);
-  });
-}
-
-TEST_CASE("each rank's errors are in the state, and only there") {
-  ranks(3, [](ProcessGroup group) {
-    Run run(group, early());
-    run.train_to(4);
-    const auto errors =
-        run.reducer.rank_state_dict().toGenericDict().at("errors").toList();
-    REQUIRE(errors.size() == run.reducer.buckets().size());
-    REQUIRE(!equal_on_all(group, errors.get(0).toTensor()));
-    const auto state = run.state.state_dict(group).toGenericDict();
-    REQUIRE(state.at("reducer_of_each_rank").toList().size() == 3);
-    const auto hook =
-        state.at("reducer").toGenericDict().at("comm_hook").toGenericDict();
-    for (const c10::IValue& factors : hook.at("factors").toList().vec()) {
-      REQUIRE(equal_on_all(group, factors.toTensor()));
-    }
-
-    // Of another number of ranks: all but the errors.
-    auto dict = run.state.state_dict(group).deepcopy();
-    auto list = dict.toGenericDict().at("reducer_of_each_rank").toList();
-    list.pop_back();
-    Run fewer(group, early());
-    fewer.state.load_state_dict(dict, group);
-    const auto left =
-        fewer.reducer.rank_state_dict().toGenericDict().at("errors").toList();
-    for (const c10::IValue& error : left.vec()) {
-      REQUIRE(error.toTensor().numel() == 0);
-    }
-    fewer.train_to(6);
-    REQUIRE(dict.toGenericDict().erase("reducer_of_each_rank") == 1);
-    Run none(group, early());
-    none.state.load_state_dict(dict, group);
-    none.train_to(6);
-    REQUIRE(none.has_bits_of(fewer));
-
-    Run without(group, early().use_error_feedback(false));
-    REQUIRE(!without.state.state_dict(group).toGenericDict().contains(
-        "reducer_of_each_rank"));
-    REQUIRE_THROWS_WITH(
-        run.hook->load_state_dict(3), ContainsSubstring("no PowerSGDHook's"));
-    REQUIRE_THROWS_WITH(
-        run.hook->load_rank_state_dict(run.hook->state_dict()),
-        ContainsSubstring("no PowerSGDHook's"));
-  });
-}
-
-TEST_CASE("what is known of a bucket is dropped with its parameters") {
-  ranks(3, [](ProcessGroup group) {
-    PowerSGDHook hook(early());
-    const auto error_after = [&](const at::Tensor& parameter, int64_t step) {
-      ddp::GradBucket bucket;
-      bucket.iteration = step;
-      torch::manual_seed(1);
-      bucket.buffer = torch::randn({1200});
-      bucket.gradients = {bucket.buffer.view({30, 40})};
-      bucket.parameters = {parameter};
-      hook.run(bucket, group)->waitAndThrow();
-      return largest(hook.rank_state_dict()
-                         .toGenericDict()
-                         .at("errors")
-                         .toList()
-                         .get(0)
-                         .toTensor());
-    };
-    const auto first = torch::zeros({30, 40});
-    const auto other = torch::zeros({30, 40});
-    for (int step = 0; step < 2; ++step) {
-      ddp::GradBucket bucket;
-      bucket.iteration = step;
-      bucket.buffer = torch::zeros({1200});
-      hook.run(bucket, group)->waitAndThrow();
-    }
-    const auto once = error_after(first, 2);
-    double several = 0;
-    for (int step = 3; step < 12; ++step) {
-      several = error_after(first, step);
-    }
-    REQUIRE(several > 1.5 * once); // they add up
-    REQUIRE(error_after(other, 12) < 1.5 * once);
   });
 }
 

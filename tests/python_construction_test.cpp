@@ -150,7 +150,7 @@ TEST_CASE("an option that differs is refused on all by name") {
         {"skip_all_reduce_unused_params 1",
          ReducerOptions().skip_all_reduce_unused_params(odd)},
         {"check_finite 1", ReducerOptions().check_finite(odd)},
-        {"comm_hook set",
+        {"::Hook, timeline_steps",
          ReducerOptions().comm_hook(odd ? std::make_shared<Hook>() : nullptr)},
         {"parameters_to_ignore left.bias",
          ReducerOptions().parameters_to_ignore(names("left.weight"))},

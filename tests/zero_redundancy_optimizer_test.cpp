@@ -308,7 +308,8 @@ TEST_CASE("a sharded state takes a rank's share of the memory") {
     std::cout << "growth of the peak: " << sharded << " of the parameters, "
               << unsharded << " without shards\n";
     REQUIRE(unsharded > 1.9);
-    REQUIRE(sharded < 2.0 / 4 + 0.35); // and Adam's temporaries
+    // Adam's temporaries come on top; a sanitizer makes all of it more.
+    REQUIRE(sharded < unsharded * (1.0 / 4 + 0.18));
   });
 }
 

@@ -23,6 +23,11 @@ CompressHook::CompressHook(
       " is not half, bfloat16, float or double");
 }
 
+std::string CompressHook::describe() const {
+  return c10::str(
+      CommHook::describe(), "(", dtype_, ", ", inner_->describe(), ")");
+}
+
 c10::intrusive_ptr<c10::ivalue::Future> CompressHook::run(
     const GradBucket& bucket,
     const ProcessGroup& group) {

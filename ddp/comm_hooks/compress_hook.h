@@ -5,6 +5,7 @@
 #include <ddp/comm_hook.h>
 
 #include <memory>
+#include <string>
 
 namespace ddp {
 
@@ -21,6 +22,8 @@ class CompressHook final : public CommHook {
   explicit CompressHook(
       at::ScalarType dtype,
       std::shared_ptr<CommHook> inner = nullptr);
+
+  std::string describe() const override;
 
   c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,

@@ -69,6 +69,14 @@ HookChain::HookChain(std::vector<std::shared_ptr<CommHook>> hooks)
 
 HookChain::~HookChain() = default;
 
+std::string HookChain::describe() const {
+  std::string hooks;
+  for (const auto& hook : impl_->hooks) {
+    hooks += (hooks.empty() ? "" : ", ") + hook->describe();
+  }
+  return c10::str(CommHook::describe(), "(", hooks, ")");
+}
+
 bool HookChain::takes_scaled_gradients() const {
   return impl_->hooks.front()->takes_scaled_gradients();
 }

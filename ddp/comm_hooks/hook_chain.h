@@ -4,6 +4,7 @@
 #include <ddp/comm_hook.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace ddp {
@@ -20,6 +21,8 @@ class HookChain final : public CommHook {
   /// Throws `c10::ValueError` where there is none, or one is null.
   explicit HookChain(std::vector<std::shared_ptr<CommHook>> hooks);
   ~HookChain() override;
+
+  std::string describe() const override;
 
   /// What the first one says.
   bool takes_scaled_gradients() const override;

@@ -39,6 +39,20 @@ PostLocalSGDHook::PostLocalSGDHook(const PostLocalSGDOptions& options)
 
 PostLocalSGDHook::~PostLocalSGDHook() = default;
 
+/// Ranks may be in subgroups of different sizes.
+std::string PostLocalSGDHook::describe() const {
+  const auto& options = impl_->options;
+  return c10::str(
+      CommHook::describe(),
+      "(start_iteration ",
+      options.start_iteration(),
+      ", subgroup ",
+      options.subgroup() ? "set" : "of the host",
+      ", post_local_gradient_allreduce ",
+      options.post_local_gradient_allreduce(),
+      ")");
+}
+
 c10::intrusive_ptr<c10::ivalue::Future> PostLocalSGDHook::run(
     const GradBucket& bucket,
     const ProcessGroup& group) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace ddp {
 
@@ -36,6 +37,8 @@ class PostLocalSGDHook final : public CommHook {
  public:
   explicit PostLocalSGDHook(const PostLocalSGDOptions& options = {});
   ~PostLocalSGDHook() override;
+
+  std::string describe() const override;
 
   /// The first call is collective.
   c10::intrusive_ptr<c10::ivalue::Future> run(

@@ -330,6 +330,31 @@ PowerSGDHook::PowerSGDHook(const PowerSGDOptions& options) {
 
 PowerSGDHook::~PowerSGDHook() = default;
 
+std::string PowerSGDHook::describe() const {
+  const auto& options = impl_->options;
+  return c10::str(
+      CommHook::describe(),
+      "(matrix_approximation_rank ",
+      options.matrix_approximation_rank(),
+      ", start_iteration ",
+      options.start_iteration(),
+      ", min_compression_rate ",
+      options.min_compression_rate(),
+      ", use_error_feedback ",
+      options.use_error_feedback(),
+      ", warm_start ",
+      options.warm_start(),
+      ", orthogonalization_epsilon ",
+      options.orthogonalization_epsilon(),
+      ", random_seed ",
+      options.random_seed(),
+      ", batch_tensors_with_same_shape ",
+      options.batch_tensors_with_same_shape(),
+      ", whole_bucket ",
+      options.whole_bucket(),
+      ")");
+}
+
 c10::intrusive_ptr<c10::ivalue::Future> PowerSGDHook::run(
     const GradBucket& bucket,
     const ProcessGroup& group) {

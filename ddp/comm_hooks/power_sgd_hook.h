@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace ddp {
 
@@ -63,6 +64,8 @@ class PowerSGDHook final : public CommHook {
   /// warm start need a `start_iteration` of 2, when the buckets are final.
   explicit PowerSGDHook(const PowerSGDOptions& options = {});
   ~PowerSGDHook() override;
+
+  std::string describe() const override;
 
   c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,

@@ -95,6 +95,15 @@ QuantizationHook::QuantizationHook(const QuantizationOptions& options)
 
 QuantizationHook::~QuantizationHook() = default;
 
+std::string QuantizationHook::describe() const {
+  const auto size = impl_->channel_size;
+  return c10::str(
+      CommHook::describe(),
+      "(channel_size ",
+      size ? std::to_string(*size) : "unset",
+      ")");
+}
+
 c10::intrusive_ptr<c10::ivalue::Future> QuantizationHook::run(
     const GradBucket& bucket,
     const ProcessGroup& group) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace ddp {
 
@@ -29,6 +30,8 @@ class QuantizationHook final : public CommHook {
   /// Throws `c10::ValueError` where the channel size is not positive.
   explicit QuantizationHook(const QuantizationOptions& options = {});
   ~QuantizationHook() override;
+
+  std::string describe() const override;
 
   c10::intrusive_ptr<c10::ivalue::Future> run(
       const GradBucket& bucket,

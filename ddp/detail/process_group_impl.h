@@ -71,6 +71,8 @@ struct ProcessGroup::Impl {
   /// Numbers the Reducers on this group, likewise.
   int64_t reducers = 0;
   bool shut_down = false;
+  /// Whether a `Join` lives on this group; duplicates share it.
+  std::shared_ptr<bool> joined = std::make_shared<bool>(false);
   /// Where ranks that fail say so; null where there is nobody to tell or no
   /// store to do it by. Duplicates share it.
   std::shared_ptr<detail::FailureBoard> board;

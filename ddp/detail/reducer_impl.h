@@ -49,7 +49,7 @@ struct Reducer::Impl final : detail::GradientListener,
       SyncDecision decision);
   ~Impl() override;
 
-  /// Removes the hooks.
+  /// Removes the hooks, and leaves the communication hook to others.
   void detach();
 
   void on_gradient(size_t index, at::Tensor& gradient) override;
@@ -164,6 +164,7 @@ struct Reducer::Impl final : detail::GradientListener,
   // What lasts
   std::vector<size_t> add_parameters(const detail::ManagedState& state);
   void manage(const std::vector<size_t>& indices);
+  void claim_hook();
   void attach();
   bool shares_parameters(const torch::optim::Optimizer& optimizer) const;
   void install(const std::vector<BucketIndices>& indices);
@@ -189,14 +190,20 @@ struct Reducer::Impl final : detail::GradientListener,
   // A backward
   template <typename Function>
   void guarded(Function&& function);
+  bool is_of_use() const {
+    return !abandoned_ && failure_.empty();
+  }
   void fail(const std::string& reason);
   void check_usable();
   void accumulate();
   bool idle() const;
   void meet();
+  void meet_at_end();
   void shadow(const JoinStep& step) override;
   void complete_shadow() override;
-  bool overlaps() const override;
+  bool overlaps() const override {
+    return true;
+  }
   void end_join(int64_t root) override;
   bool communicates() const;
   void open();

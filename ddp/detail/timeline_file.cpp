@@ -113,6 +113,9 @@ ReducerOptions with_timeline_variables(ReducerOptions options) {
     options.timeline_steps(
         lookup("DDP_TIMELINE_STEPS").value_or(kDefaultSteps));
   }
+  if (options.timeline_steps().empty()) {
+    options.timeline_folder(""); // switched off
+  }
   return options;
 }
 

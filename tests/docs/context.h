@@ -2,10 +2,13 @@
 #pragma once
 
 #include <ddp/ddp.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
 #include <torch/torch.h>
 
 #include <atomic>
+#include <iostream>
 #include <random>
+#include <set>
 
 #pragma GCC diagnostic ignored "-Wunused"
 #pragma GCC diagnostic ignored "-Wreturn-type"
@@ -68,4 +71,10 @@ torch::Tensor criterion(
     const torch::Tensor& target);
 torch::Tensor loss_of(const torch::Tensor& output, const torch::Tensor& target);
 void train();
+Loader& batches_of(const ddp::ProcessGroup& group);
+void train_epoch(
+    std::shared_ptr<Net> net,
+    torch::optim::SGD& optimizer,
+    Loader& batches);
+void validate(const ddp::ProcessGroup& group);
 bool time_to_save();

@@ -1,0 +1,96 @@
+// Ranks whose communication hooks differ.
+#include <tests/support/catch.h>
+#include <tests/support/comm_hooks.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/comm_hooks/compress_hook.h>
+#include <ddp/comm_hooks/hook_chain.h>
+#include <ddp/comm_hooks/noop_hook.h>
+#include <ddp/comm_hooks/post_local_sgd_hook.h>
+#include <ddp/comm_hooks/power_sgd_hook.h>
+#include <ddp/comm_hooks/quantization_hook.h>
+#include <ddp/reducer.h>
+
+using ddp::CommHook;
+using ddp::HookChain;
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::test::ranks;
+using ddp::test::with_hook;
+
+using Hooks = std::vector<std::shared_ptr<CommHook>>;
+
+TEST_CASE("hooks that differ over ranks are refused by their descriptions") {
+  ranks(3, [](ProcessGroup group) {
+    const bool odd = group.rank() == 1;
+    const auto power_sgd = [](const ddp::PowerSGDOptions& options) {
+      return std::make_shared<ddp::PowerSGDHook>(options);
+    };
+    const auto parameter = torch::ones({2}, torch::requires_grad());
+    const auto refused = [&](const std::shared_ptr<CommHook>& usual,
+                             const std::string& usual_text,
+                             const std::shared_ptr<CommHook>& other,
+                             const std::string& other_text) {
+      std::string error;
+      try {
+        Reducer({parameter}, group, with_hook(odd ? other : usual));
+      } catch (const c10::ValueError& thrown) {
+        error = thrown.what_without_backtrace();
+      }
+      INFO(error);
+      const auto second = error.find("rank 0 has (");
+      REQUIRE(error.find("rank 1 has options (") < second);
+      REQUIRE(error.find("comm_hook " + other_text) < second);
+      REQUIRE(error.find("comm_hook " + usual_text, second) < error.size());
+    };
+    refused(
+        ddp::fp16_compress_hook(),
+        "ddp::CompressHook(Half, ddp::AllReduceHook), ",
+        ddp::bf16_compress_hook(),
+        "ddp::CompressHook(BFloat16, ddp::AllReduceHook), ");
+    refused(
+        power_sgd(ddp::PowerSGDOptions()),
+        "ddp::PowerSGDHook(matrix_approximation_rank 1, ",
+        power_sgd(ddp::PowerSGDOptions().matrix_approximation_rank(2)),
+        "ddp::PowerSGDHook(matrix_approximation_rank 2, ");
+    refused( // inside another
+        ddp::fp16_compress_hook(power_sgd(ddp::PowerSGDOptions())),
+        "ddp::CompressHook(Half, ddp::PowerSGDHook(matrix_approximation_rank "
+        "1, start_iteration 1000, ",
+        ddp::fp16_compress_hook(
+            power_sgd(ddp::PowerSGDOptions().start_iteration(5))),
+        "ddp::CompressHook(Half, ddp::PowerSGDHook(matrix_approximation_rank "
+        "1, start_iteration 5, ");
+    refused(
+        std::make_shared<HookChain>(Hooks{
+            std::make_shared<ddp::NoopHook>(), ddp::fp16_compress_hook()}),
+        "ddp::HookChain(ddp::NoopHook, ddp::CompressHook(Half, "
+        "ddp::AllReduceHook)), ",
+        std::make_shared<HookChain>(Hooks{ddp::fp16_compress_hook()}),
+        "ddp::HookChain(ddp::CompressHook(Half, ddp::AllReduceHook)), ");
+    refused(
+        std::make_shared<ddp::QuantizationHook>(),
+        "ddp::QuantizationHook(channel_size unset), ",
+        std::make_shared<ddp::QuantizationHook>(
+            ddp::QuantizationOptions().channel_size(512)),
+        "ddp::QuantizationHook(channel_size 512), ");
+    refused(
+        std::make_shared<ddp::PostLocalSGDHook>(),
+        "ddp::PostLocalSGDHook(start_iteration 0, ",
+        std::make_shared<ddp::PostLocalSGDHook>(
+            ddp::PostLocalSGDOptions().start_iteration(3)),
+        "ddp::PostLocalSGDHook(start_iteration 3, ");
+    refused(
+        nullptr,
+        "ddp::AllReduceHook, ",
+        std::make_shared<ddp::NoopHook>(),
+        "ddp::NoopHook, ");
+    // The default, asked for.
+    Reducer reducer(
+        {parameter},
+        group,
+        with_hook(odd ? std::make_shared<ddp::AllReduceHook>() : nullptr));
+    parameter.sum().backward();
+    REQUIRE(parameter.grad().eq(1).all().item<bool>());
+  });
+}

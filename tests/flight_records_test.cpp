@@ -1,0 +1,294 @@
+// The records of DDP_DEBUG, and what ddp-flightrecorder makes of them.
+#include <tests/support/debug_jobs.h>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+
+using ddp::test::commands_in;
+using ddp::test::commands_of_ranks;
+using ddp::test::error_of;
+using ddp::test::group_with;
+using ddp::test::job;
+using ddp::test::own_calls;
+using ddp::test::own_handler;
+using ddp::test::Process;
+using ddp::test::report_of;
+using ddp::test::TemporaryFolder;
+using nlohmann::json;
+using std::chrono::seconds;
+
+namespace {
+
+/// A record of a job's rank as ddp writes them.
+json record_of(int rank, int size, int count) {
+  json calls = json::array();
+  for (int i = 1; i <= count; ++i) {
+    calls.push_back(
+        {{"number", i},
+         {"group", "ddp"},
+         {"backend", "gloo"},
+         {"rank", rank},
+         {"size", size},
+         {"sequence", i},
+         {"operation", "all_reduce"},
+         {"arguments", "SUM"},
+         {"tensors", "float32 [4]"},
+         {"alike", true},
+         {"bytes", 16},
+         {"activity", "step"},
+         {"state", i == count ? "started" : "completed"},
+         {"began_ns", 1000000000LL * i},
+         {"ended_ns", 0}});
+  }
+  return {
+      {"ddp_flight_record", 1},
+      {"rank", rank},
+      {"size", size},
+      {"host", "node"},
+      {"process", 1},
+      {"time_ns", 1000000000LL * 10},
+      {"reason", "SIGUSR1"},
+      {"collectives", calls}};
+}
+
+void write(
+    const TemporaryFolder& folder,
+    const std::string& name,
+    const json& value) {
+  ddp::test::write_text(folder / (name + ".json"), value.dump());
+}
+
+} // namespace
+
+TEST_CASE("a rank that leaves a collective out is found in the records") {
+  const auto skip = [] {
+    const auto group = group_with(seconds(30));
+    group.c10d()->getBackend(c10::kCPU)->setTimeout(seconds(3));
+    const auto store = group.store();
+    group.barrier();
+    if (group.rank() != 1) {
+      const auto error = error_of<c10::DistBackendError>(
+          [&] { group.all_reduce(torch::ones({7})); });
+      REQUIRE_THAT(
+          error,
+          ContainsSubstring("rank 1 ") && ContainsSubstring("rank_") &&
+              ContainsSubstring("has not come to"));
+      store->set("left/" + std::to_string(group.rank()), std::string("1"));
+    }
+    if (group.rank() < 2) { // rank 0 has the store
+      store->wait({"left/0", "left/2"}, seconds(30));
+    }
+    if (group.rank() == 1) {
+      raise(SIGUSR1);
+      store->set("left/1", std::string("1"));
+    } else if (group.rank() == 0) {
+      store->wait({"left/1"}, seconds(30));
+    }
+  };
+  for (const auto& [backend, level] :
+       {std::pair<const char*, const char*>{"gloo", "detail"},
+        {"gloo", "info"},
+        {"shm", "info"}}) {
+    if (const auto ended = job(3, backend, level, skip)) {
+      const auto report = report_of(1, {ended->folder->path()});
+      REQUIRE_THAT(
+          report,
+          ContainsSubstring(
+              "  collective 3: not all ranks have come to it\n"
+              "    rank 0: all_reduce(SUM) of float32 [7]: failed, ") &&
+              ContainsSubstring("    rank 1: not there; its last is "
+                                "collective 2, all_reduce(SUM) of float32 [1] "
+                                "(barrier): completed, "));
+      // Without that rank's.
+      REQUIRE_THAT(
+          report_of(1, {ended->path(0), ended->path(2)}),
+          ContainsSubstring("  collective 3: not all ranks have come to it\n"
+                            "    rank 1: no record\n"));
+    }
+  }
+}
+
+TEST_CASE("SIGUSR1 writes records of a training that goes on") {
+  auto commands = commands_of_ranks(
+      4,
+      [] {
+        const auto group = group_with(seconds(30));
+        const std::string end = std::getenv("DDP_DEBUG_FOLDER");
+        std::cout << "training" << std::endl;
+        auto stop = torch::zeros({1});
+        while (stop.item<float>() == 0) {
+          stop.fill_(access((end + "/end").c_str(), F_OK) == 0);
+          group.all_reduce(stop);
+        }
+        std::cout << "trained" << std::endl;
+      },
+      {{"DDP_DEBUG", "info"}, {"DDP_BACKEND", "shm"}});
+  if (commands.empty()) {
+    return;
+  }
+  const TemporaryFolder folder;
+  std::vector<std::unique_ptr<Process>> processes;
+  for (const auto& command : commands_in(folder, std::move(commands))) {
+    processes.push_back(std::make_unique<Process>(command));
+  }
+  for (auto& process : processes) {
+    REQUIRE(process->wait_for("training", seconds(30)));
+  }
+  for (auto& process : processes) {
+    process->signal(SIGUSR1);
+  }
+  const auto all = std::set<std::string>{
+      "rank_0.json", "rank_1.json", "rank_2.json", "rank_3.json"};
+  const auto deadline = std::chrono::steady_clock::now() + seconds(30);
+  while (folder.names() != all) {
+    REQUIRE(std::chrono::steady_clock::now() < deadline);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  REQUIRE_THAT(
+      report_of(0, {folder.path()}),
+      ContainsSubstring("rank 3 of 4 on ") &&
+          ContainsSubstring(" collectives: SIGUSR1\n") &&
+          ContainsSubstring("  the ranks agree, up to collective "));
+  ddp::test::write_text(folder / "end", "");
+  for (auto& process : processes) {
+    const auto outcome = process->finish(seconds(30));
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == 0);
+    REQUIRE_THAT(outcome.output, ContainsSubstring("trained"));
+  }
+}
+
+TEST_CASE("a program's own handler of SIGUSR1 stays") {
+  const auto ended = job(3, "gloo", "info", [] {
+    std::signal(SIGUSR1, own_handler);
+    const auto group = ddp::init_process_group();
+    raise(SIGUSR1);
+    REQUIRE(own_calls == 1);
+  });
+  if (ended) {
+    REQUIRE(ended->folder->names().empty());
+  }
+}
+
+TEST_CASE("ranks that crash or are stopped leave records") {
+  const auto ended =
+      job(3,
+          "gloo",
+          "info",
+          [] {
+            std::signal(SIGABRT, SIG_DFL); // Catch's and the watchdog's
+            std::signal(SIGTERM, SIG_DFL);
+            const auto group = group_with(seconds(30));
+            group.barrier();
+            if (group.rank() == 1) {
+              std::abort();
+            }
+            if (group.rank() == 2) {
+              raise(SIGTERM);
+            }
+            const auto error = error_of<c10::DistBackendError>(
+                [&] { group.all_reduce(torch::ones({3})); });
+          },
+          {0, 128 + SIGABRT, 128 + SIGTERM});
+  if (ended) {
+    REQUIRE(ended->record(1).at("reason") == "Signal 6 (Aborted)");
+    REQUIRE(ended->record(2).at("reason") == "SIGTERM");
+    REQUIRE_THAT(
+        report_of(1, {ended->folder->path()}),
+        ContainsSubstring("  collective 3: not all ranks have come to it\n"
+                          "    rank 0: all_reduce(SUM) of float32 [3]: "
+                          "failed") &&
+            ContainsSubstring("    rank 1: not there; its last is") &&
+            ContainsSubstring("    rank 2: not there; its last is"));
+  }
+}
+
+TEST_CASE("the record has the last 1,000 collectives") {
+  const auto ended = job(3, "shm", "info", [] {
+    const auto group = group_with(seconds(30));
+    auto value = torch::ones({2, 2}, at::kDouble);
+    for (int i = 0; i < 1200; ++i) {
+      value.fill_(1);
+      group.all_reduce(value);
+    }
+    group.barrier(); // of which the records of others may know the beginning
+    raise(SIGUSR1);
+  });
+  if (ended) {
+    const auto calls = ended->record(2).at("collectives");
+    REQUIRE(calls.size() == 1000);
+    for (size_t i = 0; i < calls.size(); ++i) {
+      REQUIRE(calls[i].at("number") == 203 + i);
+      REQUIRE(calls[i].at("sequence") == 203 + i);
+    }
+    const auto& one = calls[500];
+    REQUIRE(one.at("operation") == "all_reduce");
+    REQUIRE(one.at("tensors") == "float64 [2, 2]");
+    REQUIRE(one.at("bytes") == 32);
+    REQUIRE(one.at("state") == "completed");
+    REQUIRE(one.at("ended_ns") >= one.at("began_ns"));
+    report_of(0, {ended->folder->path()});
+  }
+}
+
+TEST_CASE("ddp-flightrecorder refuses what is no record") {
+  const TemporaryFolder folder;
+  const auto trouble = [&](const std::vector<std::string>& paths) {
+    const auto output = report_of(2, paths);
+    REQUIRE(output.rfind("ddp-flightrecorder: ", 0) == 0);
+    return output;
+  };
+  REQUIRE_THAT(
+      trouble({}), ContainsSubstring("(see ddp-flightrecorder --help)"));
+  REQUIRE_THAT(
+      trouble({folder / "none"}),
+      ContainsSubstring("No such file or directory"));
+  REQUIRE_THAT(
+      trouble({folder.path()}), ContainsSubstring("there are no records"));
+  write(folder, "rank_0", {{"rank", 0}});
+  REQUIRE_THAT(
+      trouble({folder.path()}), ContainsSubstring("this is no flight record"));
+  write(folder, "rank_0", record_of(0, 3, 5));
+  write(folder, "rank_1", record_of(1, 4, 5));
+  REQUIRE_THAT(trouble({folder.path()}), ContainsSubstring("not of one job"));
+}
+
+TEST_CASE(
+    "ddp-flightrecorder tells a rank that is behind from one that waits") {
+  const TemporaryFolder folder;
+  for (int rank = 0; rank < 4; ++rank) {
+    write(folder, "rank_" + std::to_string(rank), record_of(rank, 4, 5));
+  }
+  REQUIRE_THAT(
+      report_of(0, {folder.path()}),
+      ContainsSubstring("group ddp over gloo, size 4\n"
+                        "  the ranks agree, up to collective 5\n"));
+  auto ahead = record_of(2, 4, 6);
+  write(folder, "rank_2", ahead);
+  REQUIRE_THAT(
+      report_of(1, {folder.path()}),
+      ContainsSubstring(
+          "  collective 6: not all ranks have come to it\n"
+          "    rank 0: not there; its last is collective 5, all_reduce(SUM) of "
+          "float32 [4] (step): started, begun 5.0 s before the record\n") &&
+          ContainsSubstring("    rank 2: all_reduce(SUM) of float32 [4] "
+                            "(step): started, begun 4.0 s before the "
+                            "record\n"));
+  // It has just begun: the others' records may be older.
+  ahead["time_ns"] = 6000000001;
+  write(folder, "rank_2", ahead);
+  report_of(0, {folder.path()});
+  ahead["collectives"][3]["tensors"] = "float32 [8]";
+  write(folder, "rank_2", ahead);
+  REQUIRE_THAT(
+      report_of(1, {folder.path()}),
+      ContainsSubstring("  collective 4: the ranks' calls differ\n"
+                        "    ranks 0-1,3: all_reduce(SUM) of float32 [4] "
+                        "(step)\n"
+                        "    rank 2: all_reduce(SUM) of float32 [8] (step)\n"));
+}

@@ -1,0 +1,127 @@
+// A join of Reducers that share a backward, or whose ends communicate.
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+#include <tests/support/shared_folder.h>
+
+#include <ddp/join.h>
+#include <ddp/reducer.h>
+
+#include <cmath>
+#include <utility>
+
+using ddp::Join;
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::test::equal_on_all;
+using ddp::test::ranks;
+
+TEST_CASE("Reducers that share a backward share a join") {
+  ranks(3, [](ProcessGroup group) {
+    torch::manual_seed(1);
+    torch::nn::Linear lower(4, 4);
+    torch::nn::Linear upper(4, 4);
+    Reducer first(lower, group);
+    Reducer second(upper, group);
+    Join join(group, {first.joinable(), second.joinable()});
+    for (int64_t i = 0; i < 1 + group.rank(); ++i) {
+      lower->zero_grad();
+      upper->zero_grad();
+      // The lower net is used on both sides of the upper one.
+      const auto x = torch::ones({1, 4});
+      lower(upper(lower(x))).sum().backward();
+    }
+    join.finish();
+    for (const auto& grad : {lower->weight.grad(), upper->weight.grad()}) {
+      REQUIRE(equal_on_all(group, grad));
+    }
+    REQUIRE(group.rank() + lower->weight.grad().abs().sum().item<float>() > 0);
+  });
+}
+
+TEST_CASE("measured buckets and timelines go on without a rank's inputs") {
+  const ddp::test::SharedFolder folder;
+  ranks(3, [path = folder.path](ProcessGroup group) {
+    for (const bool measured : {true, false}) {
+      torch::manual_seed(1);
+      torch::nn::Linear net(16, 16);
+      ddp::ReducerOptions options;
+      if (measured) {
+        options.bucket_layout(ddp::BucketLayout::kMeasured);
+      } else {
+        options.timeline_folder(path).timeline_steps("2-4");
+      }
+      Reducer reducer(net, group, options);
+      auto join = reducer.join();
+      for (int64_t step = 0; step < 1 + 10 * group.rank(); ++step) {
+        net->zero_grad();
+        net->forward(torch::ones({1, 16})).sum().backward();
+      }
+      join.finish();
+      REQUIRE(equal_on_all(group, net->weight.grad()));
+    }
+  });
+}
+
+TEST_CASE("Reducers whose ends communicate share a backward and a join") {
+  const ddp::test::SharedFolder folder;
+  ddp::test::RankOptions short_wait;
+  short_wait.environment = {{"DDP_TIMEOUT", "15"}};
+  const auto train = [path = folder.path] {
+    const auto group = ddp::init_process_group();
+    const ddp::ReducerOptions plain;
+    const auto measured =
+        ddp::ReducerOptions().bucket_layout(ddp::BucketLayout::kMeasured);
+    const auto timed =
+        ddp::ReducerOptions().timeline_folder(path).timeline_steps("2-4");
+    const auto checked = ddp::ReducerOptions().check_divergence_every(1);
+    const std::vector<std::pair<ddp::ReducerOptions, ddp::ReducerOptions>> all{
+        {measured, measured},
+        {timed, timed},
+        {checked, measured},
+        {plain, timed}};
+    for (const auto& [of_lower, of_upper] : all) {
+      torch::manual_seed(1);
+      torch::nn::Linear lower(4, 4);
+      torch::nn::Linear upper(4, 4);
+      Reducer first(lower, group, of_lower);
+      Reducer second(upper, group, of_upper);
+      Join join(group, {first.joinable(), second.joinable()});
+      for (int64_t step = 0; step < 1 + 10 * group.rank(); ++step) {
+        lower->zero_grad();
+        upper->zero_grad();
+        lower(upper(lower(torch::ones({1, 4})))).sum().backward();
+        REQUIRE(lower->weight.grad().defined());
+      }
+      join.finish();
+      for (const auto& grad : {lower->weight.grad(), upper->weight.grad()}) {
+        REQUIRE(equal_on_all(group, grad));
+      }
+    }
+  };
+  ranks(3, train, short_wait);
+}
+
+TEST_CASE("Reducers that share a join tell a rank without inputs of NaN") {
+  ddp::test::RankOptions short_wait;
+  short_wait.environment = {{"DDP_TIMEOUT", "15"}};
+  const auto train = [] {
+    const auto group = ddp::init_process_group();
+    torch::nn::Linear lower(4, 4);
+    torch::nn::Linear upper(4, 4);
+    const auto checked = ddp::ReducerOptions().check_finite(true);
+    Reducer first(lower, group, checked);
+    Reducer second(upper, group, checked);
+    std::string error;
+    try {
+      Join join(group, {first.joinable(), second.joinable()});
+      if (group.rank() > 0) {
+        const auto x = torch::full({1, 4}, group.rank() == 2 ? NAN : 1.0F);
+        lower(upper(lower(x))).sum().backward();
+      }
+    } catch (const c10::ValueError& thrown) {
+      error = thrown.what_without_backtrace();
+    }
+    REQUIRE_THAT(error, Catch::Contains("rank 2"));
+  };
+  ranks(3, train, short_wait);
+}

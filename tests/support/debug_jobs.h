@@ -1,0 +1,117 @@
+#pragma once
+
+#include <tests/support/catch.h>
+#include <tests/support/ranks.h>
+#include <tests/support/temporary_folder.h>
+
+#include <ddp/process_group.h>
+#include <nlohmann/json.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddp::test {
+
+// Jobs that run with DDP_DEBUG.
+
+/// How a job's ranks ended and what they left.
+struct Job {
+  std::vector<Outcome> outcomes;
+  std::unique_ptr<TemporaryFolder> folder;
+
+  std::string path(int rank) const {
+    return *folder / ("rank_" + std::to_string(rank) + ".json");
+  }
+  bool has_record(int rank) const {
+    return std::filesystem::exists(path(rank));
+  }
+  nlohmann::json record(int rank) const {
+    return nlohmann::json::parse(read_text(path(rank)));
+  }
+  std::string all_output() const {
+    std::string text;
+    for (const auto& outcome : outcomes) {
+      text += outcome.output;
+    }
+    return text;
+  }
+};
+
+inline std::vector<Command> commands_in(
+    const TemporaryFolder& folder,
+    std::vector<Command> commands) {
+  for (auto& command : commands) {
+    command.environment["DDP_DEBUG_FOLDER"] = folder.path();
+  }
+  return commands;
+}
+
+/// Runs `body` on each rank; nothing in a rank of another call.
+inline std::optional<Job> job(
+    int size,
+    const std::string& backend,
+    const std::string& level,
+    const std::function<void()>& body,
+    const std::vector<int>& exit_codes = {}) {
+  auto commands = commands_of_ranks(
+      size, body, {{"DDP_BACKEND", backend}, {"DDP_DEBUG", level}});
+  if (commands.empty()) {
+    return std::nullopt;
+  }
+  Job result;
+  result.folder = std::make_unique<TemporaryFolder>();
+  result.outcomes =
+      run(commands_in(*result.folder, std::move(commands)),
+          std::chrono::seconds(60));
+  for (int r = 0; r < size; ++r) {
+    const auto& outcome = result.outcomes.at(r);
+    INFO("rank " << r << " over " << backend << ":\n" << outcome.output);
+    REQUIRE(outcome.exit_code == (exit_codes.empty() ? 0 : exit_codes.at(r)));
+  }
+  return result;
+}
+
+/// What ddp-flightrecorder says, which ends with this code.
+inline std::string report_of(
+    int exit_code,
+    const std::vector<std::string>& paths) {
+  const char* program = std::getenv("DDP_FLIGHTRECORDER");
+  REQUIRE(program != nullptr);
+  Command command{{program}, {}};
+  command.arguments.insert(command.arguments.end(), paths.begin(), paths.end());
+  const auto outcome = run(command, std::chrono::seconds(60));
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == exit_code);
+  return outcome.output;
+}
+
+inline ProcessGroup group_with(std::chrono::seconds timeout) {
+  return ddp::init_process_group(ddp::ProcessGroupOptions().timeout(timeout));
+}
+
+template <typename Error, typename Function>
+std::string error_of(Function&& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what_without_backtrace();
+  }
+  FAIL("nothing was thrown");
+  return "";
+}
+
+/// A program's handler of a signal, and how often it was called.
+inline std::atomic<int> own_calls{0};
+inline void own_handler(int /*signal*/) {
+  ++own_calls;
+}
+
+} // namespace ddp::test

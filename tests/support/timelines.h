@@ -1,0 +1,74 @@
+#pragma once
+
+#include <tests/support/catch.h>
+#include <tests/support/process.h>
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace ddp::test {
+
+/// Runs the command.
+inline Outcome ddp_timeline(std::vector<std::string> arguments) {
+  const auto* path = std::getenv("DDP_TIMELINE_PROGRAM");
+  REQUIRE(path != nullptr);
+  arguments.insert(arguments.begin(), path);
+  return run(Command{arguments, {}}, std::chrono::seconds(60));
+}
+
+/// The spans of a track, by its name, of a rank.
+inline std::vector<nlohmann::json> spans(
+    const nlohmann::json& trace,
+    int64_t rank,
+    const std::string& track) {
+  int64_t number = -1;
+  for (const auto& event : trace) {
+    if (event["name"] == "thread_name" && event["pid"] == rank &&
+        event["args"]["name"] == track) {
+      number = event["tid"];
+    }
+  }
+  std::vector<nlohmann::json> result;
+  for (const auto& event : trace) {
+    if (event["ph"] == "X" && event["pid"] == rank && event["tid"] == number) {
+      result.push_back(event);
+    }
+  }
+  return result;
+}
+
+/// Of all its tracks: reductions that overlap have one each.
+inline std::vector<nlohmann::json> reductions(
+    const nlohmann::json& trace,
+    int64_t rank) {
+  std::vector<nlohmann::json> result;
+  for (const auto& event : trace) {
+    if (event["ph"] == "X" && event["pid"] == rank &&
+        event["args"].contains("bytes")) {
+      result.push_back(event);
+    }
+  }
+  return result;
+}
+
+/// Whether Python's parser takes it as XML.
+inline bool is_xml(const std::string& path) {
+  const auto outcome = run(
+      Command{
+          {"python3",
+           "-c",
+           "import sys, xml.etree.ElementTree as e; "
+           "assert e.parse(sys.argv[1]).getroot().tag.endswith('svg')",
+           path},
+          {}},
+      std::chrono::seconds(60));
+  INFO(outcome.output);
+  return outcome.exit_code == 0;
+}
+
+} // namespace ddp::test
