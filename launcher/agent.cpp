@@ -31,6 +31,8 @@ std::string host_name() {
   return name.data();
 }
 
+} // namespace
+
 JobNames names_of(const Job& job) {
   JobNames names;
   names.world_size = job.environment.world_size;
@@ -39,8 +41,6 @@ JobNames names_of(const Job& job) {
   names.host = host_name();
   return names;
 }
-
-} // namespace
 
 Agent::Agent(Job& job, FileDescriptor lifeline)
     : job_(job),
@@ -59,34 +59,40 @@ int Agent::run() {
   watch(output_.done_fd());
   watch(output_.drained_fd());
   output_.start();
-  for (run_attempt(); may_restart(); run_attempt()) {
+  return job_.options.nodes.several() ? run_with_others() : run_alone();
+}
+
+int Agent::run_alone() {
+  for (run_attempt(std::move(job_.listener)); may_restart();) {
     JobReport report = make_report();
     report.max_restarts = 0; // the end of the job tells of these
     report.file.clear();
     remove_private_folder(
         job_.private_folder.empty() ? "" : attempt_folder(job_, number_));
-    ++number_;
+    job_.environment.restarts = ++number_;
     output_.message(
         report_text(report) + "\nddprun: all ranks are started again (" +
         std::to_string(number_) + " of " +
         std::to_string(job_.options.max_restarts) + " restarts" + ")");
+    run_attempt(
+        listen_on(job_.environment.master_addr, job_.options.master_port));
   }
-  return conclude();
+  JobReport report = make_report();
+  report.exit_code = exit_code(report);
+  return conclude(std::move(report));
 }
 
-void Agent::run_attempt() {
-  start_attempt();
+void Agent::run_attempt(Listener listener) {
+  start_attempt(std::move(listener));
   while (supervisor_->running()) {
     wait_for_events();
   }
   end_attempt();
 }
 
-void Agent::start_attempt() {
-  Listener listener = number_ == 0
-      ? std::move(job_.listener)
-      : listen_on(job_.environment.master_addr, job_.options.master_port);
+void Agent::start_attempt(Listener listener) {
   const Time now = Clock::now();
+  told_ = false;
   ends_.assign(static_cast<size_t>(job_.options.nproc_per_node), RankEnd());
   detail_.clear();
   drained_ = false;
@@ -111,7 +117,10 @@ void Agent::end_attempt() {
   next_tick_.reset();
   next_notice_.reset();
   output_.set_status("");
-  end_descendants(); // the store, and what ranks left behind
+  // The store, and what ranks left behind.
+  end_descendants(
+      rendezvous_ ? std::vector<pid_t>{rendezvous_->helper()}
+                  : std::vector<pid_t>());
   output_.drain();
   limit_last_output();
   while (!drained_) {
@@ -138,9 +147,7 @@ bool Agent::may_restart() const {
       reason != StopReason::kNotExecuted && supervisor_->signal() == 0;
 }
 
-int Agent::conclude() {
-  JobReport report = make_report();
-  report.exit_code = exit_code(report);
+int Agent::conclude(JobReport report) {
   if (!report.file.empty()) {
     const std::string error = write_report(report);
     if (!error.empty()) {

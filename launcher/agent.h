@@ -13,6 +13,7 @@
 #include <launcher/hang_watch.h>
 #include <launcher/job.h>
 #include <launcher/output/output_pump.h>
+#include <launcher/rendezvous/rendezvous.h>
 #include <launcher/report/failure.h>
 #include <launcher/report/report.h>
 #include <launcher/supervisor.h>
@@ -43,12 +44,25 @@ class Agent {
   /// How long a stopped job waits for a reader that does not read (a pager).
   static constexpr std::chrono::seconds kLastOutputTime{5};
 
-  void run_attempt();
-  void start_attempt();
+  int run_alone();
+  void run_attempt(Listener listener);
+  void start_attempt(Listener listener);
   void end_attempt();
   void limit_last_output();
   bool may_restart() const;
-  int conclude();
+
+  // In a job of several nodes:
+  int run_with_others();
+  Rendezvous::Order await_order();
+  void take_orders();
+  void run_planned(int index);
+  void tell_others();
+  void keep_reason();
+  void say_reason();
+  bool leave_job(int signal);
+  void say_who_is_missing(Time now);
+  int conclude_with_others(const Rendezvous::Order& exit);
+  std::string name_of_node(const std::string& id) const;
 
   void watch(int fd);
   void unwatch(int fd);
@@ -77,6 +91,7 @@ class Agent {
 
   RankEnd describe_rank(size_t index) const;
   JobReport make_report();
+  int conclude(JobReport report);
   int exit_code(const JobReport& report) const;
   int failure_code(const JobReport& report) const;
   int abandoned_exit_code();
@@ -99,6 +114,12 @@ class Agent {
   int exec_error_ = 0;
   bool drained_ = false;
 
+  std::unique_ptr<Rendezvous> rendezvous_; // null in a job of one node
+  std::optional<Rendezvous::Order> order_; // to start, or to exit
+  std::optional<Time> next_waiting_;
+  std::string reason_; // to stop the last ranks; not said yet
+  bool told_ = false; // the others, of a failure of this attempt
+
   bool output_done_ = false;
   bool shows_status_;
   std::optional<Time> next_tick_;
@@ -107,6 +128,9 @@ class Agent {
   std::optional<Time> suspended_;
   int64_t last_end_ns_ = 0;
 };
+
+/// What prefixes of lines say of the job as it is now.
+JobNames names_of(const Job& job);
 
 /// The life of the agent process, from fork to exit.
 [[noreturn]] void agent_main(Job& job, FileDescriptor lifeline);

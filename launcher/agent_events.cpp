@@ -70,6 +70,8 @@ int Agent::time_left() const {
   std::optional<Time> next;
   for (const auto& each :
        {supervisor_ ? supervisor_->deadline() : std::nullopt,
+        rendezvous_ ? rendezvous_->deadline() : std::nullopt,
+        next_waiting_,
         next_tick_,
         next_notice_,
         output_deadline_}) {
@@ -91,6 +93,16 @@ void Agent::tick() {
   const Time now = Clock::now();
   if (output_deadline_ && now >= *output_deadline_) {
     abandon(abandoned_exit_code());
+  }
+  if (next_waiting_ && now >= *next_waiting_) {
+    say_who_is_missing(now);
+  }
+  if (rendezvous_) {
+    rendezvous_->tick(now);
+    take_orders();
+  }
+  if (!supervisor_) {
+    return; // no ranks yet
   }
   if (next_notice_ && now >= *next_notice_) {
     say_what_is_awaited(now);
@@ -121,9 +133,12 @@ void Agent::handle_event(int fd) {
   } else if (fd == output_.drained_fd()) {
     uint64_t count = 0;
     drained_ = read(fd, &count, sizeof count) == sizeof count;
-  } else if (fd == attempt_->exec_errors().get()) {
+  } else if (rendezvous_ && fd == rendezvous_->fd()) {
+    rendezvous_->handle_events(Clock::now());
+    take_orders();
+  } else if (attempt_ && fd == attempt_->exec_errors().get()) {
     on_exec_error();
-  } else {
+  } else if (attempt_) {
     const auto& ranks = attempt_->ranks();
     for (size_t i = 0; i < ranks.size(); ++i) {
       if (ranks[i].process.get() == fd) {
@@ -149,8 +164,16 @@ void Agent::on_signal(int signal) {
 }
 
 void Agent::end_job(int signal) {
+  const bool leaves = leave_job(signal);
+  if (!supervisor_) {
+    return; // no ranks yet
+  }
   const bool first = supervisor_->signal() == 0;
   const bool running = supervisor_->running();
+  if (!running && leaves && first) {
+    supervisor_->asked_to_end(signal, Clock::now());
+    return;
+  }
   if (!running && !first) {
     abandon(abandoned_exit_code());
   }
@@ -200,6 +223,7 @@ void Agent::on_rank_end(size_t index) {
   send(supervisor_->rank_ended(
       static_cast<int>(index), status, is_consequence(end), Clock::now()));
   end.state = supervisor_->ranks()[index];
+  tell_others();
 }
 
 void Agent::on_store_end(int wait_status) {
@@ -215,7 +239,8 @@ void Agent::reap() {
   siginfo_t info{};
   while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
          info.si_pid != 0) {
-    const auto& ranks = attempt_->ranks();
+    static const std::vector<Attempt::Rank> none;
+    const auto& ranks = attempt_ ? attempt_->ranks() : none;
     const auto rank =
         std::find_if(ranks.begin(), ranks.end(), [&](const auto& each) {
           return each.pid == info.si_pid;
@@ -224,7 +249,8 @@ void Agent::reap() {
     if (rank == ranks.end()) {
       int status = 0;
       waitpid(info.si_pid, &status, WNOHANG);
-      if (info.si_pid == attempt_->store() && supervisor_->running()) {
+      if (attempt_ && info.si_pid == attempt_->store() &&
+          supervisor_->running()) {
         on_store_end(status);
       }
     } else if (!rank->process) {

@@ -20,6 +20,9 @@ constexpr std::chrono::seconds kKillTime(10);
 } // namespace
 
 void Agent::send(const Supervisor::Signals& signals) {
+  if (!supervisor_) {
+    return; // no ranks yet
+  }
   for (int signal : signals) {
     for (int each : supervisor_->alive()) {
       send_to(static_cast<size_t>(each), signal);
@@ -54,7 +57,7 @@ void Agent::suspend() {
 void Agent::resume() {
   follow_foreground();
   send({SIGCONT});
-  if (suspended_) {
+  if (suspended_ && hang_watch_) {
     hang_watch_->resume(*suspended_, Clock::now());
     suspended_.reset();
   }

@@ -147,6 +147,8 @@ int Agent::exit_code(const JobReport& report) const {
     case StopReason::kHang:
     case StopReason::kNotJoined:
       return kExitTimeout;
+    case StopReason::kOtherNode:
+      break; // the job's code is known to all nodes
   }
   return kExitInternal;
 }

@@ -43,6 +43,9 @@ Attempt::Attempt(
     start_rank(i, listener.port);
   }
   exec_errors_.write_end.reset();
+  if (!listener.socket) {
+    return; // another node has the store
+  }
   // Last: the ranks need not wait for it, since the socket listens already.
   store_ = start_store(
       job.store_program,
@@ -54,13 +57,11 @@ Attempt::Attempt(
 void Attempt::start_rank(int local_rank, int port) {
   Rank rank;
   rank.local_rank = local_rank;
-  rank.rank =
-      job_.environment.node_rank * job_.options.nproc_per_node + local_rank;
+  rank.rank = job_.environment.first_rank + local_rank;
   rank.heartbeat = HeartbeatReader::make();
   rank.error_file = make_error_file(rank_folder(job_, number_, local_rank));
   RankEnvironment own;
   own.local_rank = local_rank;
-  own.restart_count = number_;
   own.master_port = port;
   own.error_file = rank.error_file;
   own.heartbeat_fd = rank.heartbeat.fd();

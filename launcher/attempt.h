@@ -26,7 +26,8 @@ class Attempt {
     std::string error_file;
   };
 
-  /// Starts all. `ranks_limit` is their RLIMIT_NOFILE. Call from the main
+  /// Starts all. Where `listener` has a port only, the store is another node's.
+  /// `ranks_limit` is their RLIMIT_NOFILE. Call from the main
   /// thread. Throws LaunchError, std::system_error; the caller ends what was
   /// started by then.
   Attempt(

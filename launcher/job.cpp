@@ -35,11 +35,16 @@ std::optional<std::string> visible_devices(const LaunchOptions& options) {
 JobEnvironment make_environment(const LaunchOptions& options) {
   JobEnvironment shared;
   shared.local_world_size = options.nproc_per_node;
-  shared.nnodes = options.nnodes;
-  shared.node_rank = options.node_rank;
-  shared.world_size = options.nnodes * options.nproc_per_node;
+  shared.nnodes = options.nodes.most;
+  shared.node_rank = std::max(0, options.nodes.rank);
+  shared.first_rank = shared.node_rank * options.nproc_per_node;
+  shared.world_size = options.nodes.most * options.nproc_per_node;
   shared.master_addr = options.master_addr;
-  shared.run_id = options.run_id.empty() ? random_id() : options.run_id;
+  shared.run_id = options.run_id;
+  if (options.run_id.empty()) {
+    // That of a job of several nodes has to be the same on all of them.
+    shared.run_id = options.nodes.several() ? "none" : random_id();
+  }
   shared.role = options.role;
   shared.max_restarts = options.max_restarts;
   shared.at_terminal = isatty(STDOUT_FILENO) == 1;
@@ -152,7 +157,9 @@ Job make_job(LaunchOptions options) {
         allowed_cpus());
   }
   choose_threads(&job);
-  job.listener = listen_on(job.options.master_addr, job.options.master_port);
+  if (!job.options.nodes.several()) {
+    job.listener = listen_on(job.options.master_addr, job.options.master_port);
+  }
   if (!job.options.dry_run) {
     job.store_program = find_store_program();
     check_report(job.options.report);
@@ -169,12 +176,12 @@ std::string describe_job(const Job& job) {
     own.master_port = job.listener.port;
     const auto local = static_cast<size_t>(i);
     ranks.push_back(
-        {job.environment.node_rank * job.options.nproc_per_node + i,
+        {job.environment.first_rank + i,
          arguments_for(job.options.command, i),
          assignments(rank_variables(job.environment, own)),
          job.places.empty() ? RankPlace() : job.places.at(local)});
   }
-  return describe_plan(ranks);
+  return describe_plan(ranks, job.environment.world_size);
 }
 
 std::string attempt_folder(const Job& job, int attempt) {

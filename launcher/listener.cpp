@@ -36,37 +36,83 @@ FileDescriptor try_listen(const addrinfo& address) {
       listen(listener.get(), SOMAXCONN) == 0) {
     return listener;
   }
-  return FileDescriptor();
+  const int error = errno;
+  listener.reset();
+  errno = error;
+  return listener;
+}
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+// Empty where `error`, of getaddrinfo, is not 0.
+AddressList look_up(const std::string& host, int port, int flags, int* error) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | flags;
+  addrinfo* found = nullptr;
+  *error =
+      getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  return {*error == 0 ? found : nullptr, &freeaddrinfo};
+}
+
+std::optional<Listener> listen_on_any(const AddressList& list) {
+  for (const addrinfo* each = list.get(); each != nullptr;
+       each = each->ai_next) {
+    if (FileDescriptor listener = try_listen(*each)) {
+      const int bound = bound_port(listener.get());
+      return Listener{std::move(listener), bound};
+    }
+  }
+  return std::nullopt;
 }
 
 } // namespace
 
 Listener listen_on(const std::string& host, int port) {
-  const std::string where = host + ":" + std::to_string(port);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int error =
-      getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  int error = 0;
+  const AddressList list = look_up(host, port, 0, &error);
   if (error != 0) {
     throw LaunchError(
         kExitInternal,
         "cannot resolve --master-addr '" + host + "': " + gai_strerror(error) +
             "; on one node leave --master-addr out");
   }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(
-      found, &freeaddrinfo);
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-    if (FileDescriptor listener = try_listen(*each)) {
-      const int bound = bound_port(listener.get());
-      return {std::move(listener), bound};
-    }
+  if (auto listener = listen_on_any(list)) {
+    return std::move(*listener);
   }
   throw LaunchError(
       kExitInternal,
-      "cannot listen on " + where + ": " + std::strerror(errno) +
+      "cannot listen on " + host + ":" + std::to_string(port) + ": " +
+          std::strerror(errno) +
           "; leave --master-port out to get a free port");
+}
+
+std::optional<Listener> reserve_port(const std::string& address, int port) {
+  int error = 0;
+  const AddressList list = look_up(address, port, AI_NUMERICHOST, &error);
+  if (error != 0) {
+    return std::nullopt;
+  }
+  // Without SO_REUSEADDR, which would let another one reserve it as well.
+  FileDescriptor reserved(
+      socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!reserved || bind(reserved.get(), list->ai_addr, list->ai_addrlen) != 0) {
+    return std::nullopt;
+  }
+  const int bound = bound_port(reserved.get());
+  return Listener{std::move(reserved), bound};
+}
+
+void start_listening(const Listener& listener) {
+  check_call(
+      listen(listener.socket.get(), SOMAXCONN), "cannot listen on a port");
+}
+
+std::optional<Listener> try_listen_on(const std::string& address, int port) {
+  int error = 0;
+  const AddressList list = look_up(address, port, AI_NUMERICHOST, &error);
+  errno = EADDRNOTAVAIL; // where the list is empty
+  return listen_on_any(list);
 }
 
 } // namespace ddp

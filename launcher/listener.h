@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <launcher/file_descriptor.h>
@@ -16,5 +17,15 @@ struct Listener {
 /// Binds and listens on host:port with O_CLOEXEC; port 0 takes a free one.
 /// Throws LaunchError naming the address.
 Listener listen_on(const std::string& host, int port);
+
+/// The same at a numeric address; none where that cannot be, and errno says
+/// why.
+std::optional<Listener> try_listen_on(const std::string& address, int port);
+
+/// Takes a port at a numeric address, but lets nobody connect yet; port 0 takes
+/// a free one. None where that cannot be.
+std::optional<Listener> reserve_port(const std::string& address, int port);
+/// Lets others connect. Throws std::system_error.
+void start_listening(const Listener& listener);
 
 } // namespace ddp

@@ -7,6 +7,7 @@
 #include <launcher/command_line/redaction.h>
 #include <launcher/front.h>
 #include <launcher/launch_error.h>
+#include <launcher/rendezvous/server.h>
 #include <launcher/report/report.h>
 
 namespace {
@@ -61,7 +62,13 @@ int main(int argc, char** argv) {
   fill_standard_descriptors();
   try {
     const ddp::LaunchOptions options = ddp::parse_options(argc, argv);
-    return options.answer.empty() ? launch(options) : print(options.answer);
+    if (!options.answer.empty()) {
+      return print(options.answer);
+    }
+    if (options.rdzv_server) {
+      ddp::serve_log(options.nodes);
+    }
+    return launch(options);
   } catch (const ddp::LaunchError& error) {
     say(error.what());
     return error.exit_code();

@@ -59,6 +59,16 @@ Supervisor::Signals Supervisor::asked_to_end(int signal, Time now) {
   return asked_ ? Signals{signal, SIGCONT} : stop(signal, now);
 }
 
+Supervisor::Signals Supervisor::stop_with_others(Time now) {
+  if (asked_ || !running()) {
+    return {};
+  }
+  if (!stopping()) {
+    reason_ = StopReason::kOtherNode;
+  }
+  return stop(SIGTERM, now);
+}
+
 Supervisor::Signals Supervisor::hang(StopReason reason, Time now) {
   if (stopping()) {
     return {};

@@ -17,6 +17,7 @@ enum class StopReason {
   kInfrastructure, // what ddprun needs besides: the store, the agent
   kHang, // no progress
   kNotJoined, // some rank did not form its group in time
+  kOtherNode, // something of another node
 };
 
 /// Decides what becomes of the ranks of one attempt. It is told what happened
@@ -41,6 +42,8 @@ class Supervisor {
   /// ddprun was sent a signal that ends the job: the first is passed on, the
   /// second kills. Noted also where no rank lives any more.
   Signals asked_to_end(int signal, Time now);
+  /// Another node's ranks are being stopped, and so are these.
+  Signals stop_with_others(Time now);
   /// The ranks make no progress: they are made to say where they are.
   Signals hang(StopReason reason, Time now);
   /// The attempt cannot go on.

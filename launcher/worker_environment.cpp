@@ -15,6 +15,7 @@ using Map = std::map<std::string, std::string>;
 // Dropped unless set: they describe an outer job.
 const char* const kStale[] = {
     kHeartbeatVariable,
+    "DDP_TOKEN", // the nodes' secret, which is none of the ranks'
     "DDP_TTY",
     "TORCHELASTIC_ERROR_FILE"};
 
@@ -22,8 +23,7 @@ void set_ranks(
     const JobEnvironment& job,
     const RankEnvironment& rank,
     Map* variables) {
-  const std::string global =
-      std::to_string(job.node_rank * job.local_world_size + rank.local_rank);
+  const std::string global = std::to_string(job.first_rank + rank.local_rank);
   const std::string world_size = std::to_string(job.world_size);
   const int local = job.virtual_local_rank ? 0 : rank.local_rank;
   *variables = {
@@ -45,7 +45,7 @@ void set_attempt(
   const Map added = {
       {"MASTER_ADDR", job.master_addr},
       {"MASTER_PORT", std::to_string(rank.master_port)},
-      {"TORCHELASTIC_RESTART_COUNT", std::to_string(rank.restart_count)},
+      {"TORCHELASTIC_RESTART_COUNT", std::to_string(job.restarts)},
       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(job.max_restarts)},
       {"TORCHELASTIC_RUN_ID", job.run_id},
       {"TORCHELASTIC_USE_AGENT_STORE", "True"},

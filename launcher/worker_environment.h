@@ -13,9 +13,11 @@ struct JobEnvironment {
   int local_world_size = 1;
   int node_rank = 0;
   int nnodes = 1;
+  int first_rank = 0; // of this node
   std::string master_addr;
   std::string run_id;
   std::string role = "default";
+  int restarts = 0; // so far
   int max_restarts = 0;
   /// Whether somebody watches ddprun's output at a terminal.
   bool at_terminal = false;
@@ -34,7 +36,6 @@ struct JobEnvironment {
 /// What is a rank's own in one attempt.
 struct RankEnvironment {
   int local_rank = 0;
-  int restart_count = 0;
   int master_port = 0;
   /// Where it may leave its error; empty for nowhere.
   std::string error_file;
@@ -52,7 +53,7 @@ Variables rank_variables(
 
 /// The environment of a rank, as "NAME=value": ddprun's own, `inherited`
 /// (null-terminated), with `set`. What an outer launcher said about its own job
-/// is replaced or dropped (`describes_outer_task`).
+/// is replaced or dropped (`describes_outer_task`), and so is DDP_TOKEN.
 std::vector<std::string> worker_environment(
     const Variables& set,
     const char* const* inherited);

@@ -3,8 +3,6 @@
 #include <tests/support/catch.h>
 #include <tests/support/launch_environments.h>
 
-#include <ddp/detail/slurm.h>
-
 using namespace ddp::test;
 using ddp::PmixJob;
 using ddp::ProcessGroupOptions;
@@ -63,17 +61,6 @@ TEST_CASE("a Slurm step meets on its first host") {
   REQUIRE_THAT(
       error(without(slurm_task(1), "SLURM_STEP_NODELIST")),
       ContainsSubstring("SLURM_STEP_NODELIST is not set"));
-}
-
-TEST_CASE("Slurm's host lists are read") {
-  using ddp::detail::first_host;
-  REQUIRE(first_host("n[001-003,7],m1") == "n001");
-  REQUIRE(first_host("n[7,9-12]-ib") == "n7-ib");
-  REQUIRE(first_host("m1,n[0-1]") == "m1");
-  REQUIRE(first_host("single") == "single");
-  REQUIRE(first_host("rack[2-3]node[04-09].x") == "rack2node04.x");
-  REQUIRE(first_host("n[5]") == "n5");
-  REQUIRE(first_host("") == "");
 }
 
 TEST_CASE("an sbatch script itself is a process on its own") {

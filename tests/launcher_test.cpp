@@ -159,11 +159,11 @@ TEST_CASE("a rank's environment replaces an outer job's", "[unit]") {
   job.local_world_size = 2;
   job.master_addr = "127.0.0.1";
   job.run_id = "id";
+  job.restarts = 3;
   job.extra = {{"MINE", "yes"}};
   const auto environment_of = [&](int rank) {
     RankEnvironment own;
     own.local_rank = rank;
-    own.restart_count = 3;
     return worker_environment(rank_variables(job, own), inherited);
   };
   const Texts first = environment_of(0);

@@ -293,6 +293,8 @@ std::vector<torch::Tensor> large_parameters() {
 
 } // namespace
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Sanitizers have an allocator of their own.
 TEST_CASE("a sharded state takes a rank's share of the memory") {
   ranks(4, [](ProcessGroup group) {
     const torch::optim::AdamOptions options(1e-2);
@@ -308,10 +310,10 @@ TEST_CASE("a sharded state takes a rank's share of the memory") {
     std::cout << "growth of the peak: " << sharded << " of the parameters, "
               << unsharded << " without shards\n";
     REQUIRE(unsharded > 1.9);
-    // Adam's temporaries come on top; a sanitizer makes all of it more.
-    REQUIRE(sharded < unsharded * (1.0 / 4 + 0.18));
+    REQUIRE(sharded < 2.0 / 4 + 0.35); // and Adam's temporaries
   });
 }
+#endif
 
 TEST_CASE("what a sharded optimizer cannot do is refused") {
   ranks(3, [](ProcessGroup group) {

@@ -1,6 +1,7 @@
 #include <ddp/detail/slurm.h>
 
 #include <ddp/detail/environment_variable.h>
+#include <launcher/command_line/slurm_tasks.h>
 
 #include <c10/util/Exception.h>
 
@@ -8,11 +9,6 @@
 
 namespace ddp::detail {
 namespace {
-
-// Above the ports that Linux gives to connections (32768 to 60999).
-constexpr int64_t kFirstPort = 61440;
-constexpr int64_t kPorts = 4096;
-constexpr int64_t kAttempts = 8;
 
 int64_t required(const EnvironmentLookup& lookup, const char* name) {
   const auto value =
@@ -27,21 +23,6 @@ int64_t required(const EnvironmentLookup& lookup, const char* name) {
 
 } // namespace
 
-std::string first_host(const std::string& list) {
-  std::string host;
-  for (size_t at = 0; at < list.size() && list[at] != ',';) {
-    if (list[at] != '[') {
-      host += list[at++];
-      continue;
-    }
-    const auto end = list.find_first_of(",-]", at);
-    host += list.substr(at + 1, end - at - 1);
-    const auto close = list.find(']', at);
-    at = close == std::string::npos ? list.size() : close + 1;
-  }
-  return host;
-}
-
 void meet_by_slurm(
     LaunchEnvironment& environment,
     const EnvironmentLookup& lookup) {
@@ -53,10 +34,9 @@ void meet_by_slurm(
       "SLURM_STEP_NODELIST is not set: set MASTER_ADDR and MASTER_PORT to the "
       "host of rank 0 and a free port there");
   const bool one_host = lookup("SLURM_STEP_NUM_NODES").value_or("") == "1";
-  environment.master_addr = one_host ? "127.0.0.1" : first_host(hosts);
-  environment.master_port =
-      kFirstPort + (job * kAttempts + step) % (kPorts - kAttempts);
-  environment.port_count = kAttempts;
+  environment.master_addr = one_host ? "127.0.0.1" : first_slurm_host(hosts);
+  environment.master_port = slurm_port(job, step);
+  environment.port_count = kSlurmPorts;
   environment.attempt += c10::str("/slurm_", job, "_", step);
 }
 

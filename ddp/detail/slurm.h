@@ -2,12 +2,7 @@
 
 #include <ddp/environment.h>
 
-#include <string>
-
 namespace ddp::detail {
-
-/// The first host of a list as Slurm writes it: "n001" of "n[001-003,7],m1".
-std::string first_host(const std::string& list);
 
 /// Fills in where the tasks of a Slurm step meet if nothing but Slurm's
 /// variables is there to tell: on the first host of the step, at one of a few

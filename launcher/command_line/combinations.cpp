@@ -134,7 +134,7 @@ void combine_options(
     options->run_id.clear();
   }
   choose_kind(given, options);
-  settle_nodes(given, options);
+  settle_nodes(given, lookup, options);
   count_ranks(given, lookup, options);
   check_output(given, lookup, options);
   note_useless_output(given, options);

@@ -32,11 +32,13 @@ std::string shell_word(const std::string& text) {
   return plain ? text : quoted + "'";
 }
 
-std::string describe_plan(const std::vector<PlannedRank>& ranks) {
+std::string describe_plan(
+    const std::vector<PlannedRank>& ranks,
+    int world_size) {
   std::string text;
   for (const PlannedRank& rank : ranks) {
     text += "# rank " + std::to_string(rank.rank) + " of " +
-        std::to_string(ranks.size()) +
+        std::to_string(world_size) +
         (rank.place.bound ? ", " + describe(rank.place) : "") + "\nenv";
     for (const std::string& assignment : rank.environment) {
       text += " " + assignment_word(assignment);

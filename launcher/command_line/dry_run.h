@@ -19,7 +19,9 @@ struct PlannedRank {
 /// What --dry-run prints: for each rank a line that a shell can run, with the
 /// variables that ddprun sets, and where it would be bound to. Values of
 /// variables and options that look secret are shown as ***.
-std::string describe_plan(const std::vector<PlannedRank>& ranks);
+std::string describe_plan(
+    const std::vector<PlannedRank>& ranks,
+    int world_size);
 
 /// The text as one word of a shell.
 std::string shell_word(const std::string& text);

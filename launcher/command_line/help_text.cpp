@@ -45,9 +45,9 @@ std::string help_text(size_t columns) {
   std::string text =
       "Usage: ddprun [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n\n" +
       paragraph(
-          "Runs a program as several ranks on this machine and ends them "
-          "together. Options are torchrun's and a few more; they end at the "
-          "program.",
+          "Runs a program as several ranks on this machine, or on each of "
+          "several, and ends them together. Options are torchrun's and a few "
+          "more; they end at the program.",
           columns);
   const CommandOption* previous = nullptr;
   for (const CommandOption& option : option_table()) {

@@ -78,7 +78,7 @@ std::string closing_sections() {
              {{"0", "Every rank exited with 0."},
               {"1 to 255", "That of the first rank that failed."},
               {"2", "Wrong usage."},
-              {"75", "The store died: worth another try."},
+              {"75", "The store died, or too many nodes: worth another try."},
               {"124", "A hang or start timeout has passed."},
               {"125", "ddprun failed itself."},
               {"126, 127", "The program cannot be executed, is not there."},
@@ -88,13 +88,15 @@ std::string closing_sections() {
       ".SH ENVIRONMENT\n" +
       items(
              {{"PYTHON_EXEC", "Python for scripts and modules."},
+              {"DDP_TOKEN", "The job's secret, where there is no --token."},
               {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
                "Default of --log-line-prefix."},
               {"CUDA_VISIBLE_DEVICES", "GPUs that are counted."}}) +
       ".SH EXAMPLES\n.EX\n" +
       roff("ddprun --nproc-per-node 4 ./train --epochs 3") + "\n" +
       roff("ddprun --nproc-per-node gpu --max-restarts 3 ./train") + "\n" +
-      roff("ddprun --nproc-per-node 2 --tee 3 --log-dir logs train.py") +
+      roff("ddprun --nproc-per-node 2 --tee 3 --log-dir logs train.py") + "\n" +
+      roff("ddprun --nnodes 2:4 --rdzv-endpoint node0:29400 ./train") +
       "\n.EE\n.SH \"SEE ALSO\"\n.BR mpirun (1),\n.BR srun (1)\n";
 }
 
@@ -110,7 +112,8 @@ std::string man_page() {
       paragraph(
              "ddprun starts a program several times on this machine, tells "
              "each of these ranks its number and where they meet, and ends "
-             "them together when one fails. Options are torchrun's and a "
+             "them together when one fails. A job of several machines has a "
+             "ddprun on each. Options are torchrun's and a "
              "few more; they end at the program. ${local_rank} in the "
              "program's arguments is replaced by the rank's number on "
              "this node.") +

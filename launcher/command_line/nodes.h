@@ -4,8 +4,12 @@
 
 namespace ddp {
 
-/// Settles --nnodes and --node-rank. Throws LaunchError (exit code 2) for more
-/// than one node, saying what starts those.
-void settle_nodes(const GivenOptions& given, LaunchOptions* options);
+/// Settles how many nodes the job has, which one this is and where they meet,
+/// by the options and an outer launcher; options come first. Throws LaunchError
+/// (exit code 2) where they exclude each other or do not tell.
+void settle_nodes(
+    const GivenOptions& given,
+    const EnvironmentLookup& lookup,
+    LaunchOptions* options);
 
 } // namespace ddp

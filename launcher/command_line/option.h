@@ -9,6 +9,7 @@ namespace ddp {
 /// The headings under which options are listed.
 enum class OptionGroup {
   kRanks,
+  kNodes,
   kProgram,
   kPlacement,
   kFailures,

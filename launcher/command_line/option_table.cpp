@@ -4,7 +4,9 @@ namespace ddp {
 
 const std::vector<CommandOption>& option_table() {
   static const std::vector<CommandOption> table = joined(
-      {&rank_and_program_options,
+      {&rank_options,
+       &node_options,
+       &program_options,
        &placement_and_failure_options,
        &output_and_other_options});
   return table;
@@ -24,6 +26,8 @@ const char* heading_of(OptionGroup group) {
   switch (group) {
     case OptionGroup::kRanks:
       return "Ranks";
+    case OptionGroup::kNodes:
+      return "Several nodes";
     case OptionGroup::kProgram:
       return "Program";
     case OptionGroup::kPlacement:

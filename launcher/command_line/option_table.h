@@ -18,7 +18,9 @@ std::vector<CommandOption> joined(
     std::initializer_list<std::vector<CommandOption> (*)()> parts);
 
 /// The parts of the table, by the files that they are in.
-std::vector<CommandOption> rank_and_program_options();
+std::vector<CommandOption> rank_options();
+std::vector<CommandOption> program_options();
+std::vector<CommandOption> node_options();
 std::vector<CommandOption> placement_and_failure_options();
 std::vector<CommandOption> output_and_other_options();
 

@@ -83,7 +83,14 @@ LaunchOptions parse_options(
   read_environment(lookup, &given, &options);
   combine_options(given, lookup, &options);
   options.command = std::move(arguments.command);
-  if (options.command.empty() || options.command.front().empty()) {
+  const bool has_program =
+      !options.command.empty() && !options.command.front().empty();
+  if (options.rdzv_server && !options.command.empty()) {
+    usage_error(
+        "--rdzv-server runs no program, but there is " +
+        options.command.front());
+  }
+  if (!options.rdzv_server && !has_program) {
     usage_error("no program to run was given");
   }
   return options;

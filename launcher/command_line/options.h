@@ -9,6 +9,7 @@
 #include <launcher/command_line/environment_lookup.h>
 #include <launcher/output/output_options.h>
 #include <launcher/placement/cpu_binding.h>
+#include <launcher/rendezvous/node_options.h>
 
 namespace ddp {
 
@@ -25,18 +26,16 @@ enum class ProgramKind {
 struct LaunchOptions {
   /// Ranks on this node, at least 1.
   int nproc_per_node = 1;
-  int nnodes = 1;
-  int node_rank = 0;
+  NodeOptions nodes;
   /// A job of this machine alone, whatever an outer launcher says.
   bool standalone = false;
+  /// Where the ranks of a job of one node meet.
   std::string master_addr = "127.0.0.1";
   /// 0 for a free one.
   int master_port = 0;
-  /// --rdzv-id; empty for one that is drawn.
+  /// --rdzv-id; empty for one that is drawn, which a job of one node may have.
   std::string run_id;
   std::string role = "default";
-  /// This node's address for others; empty where it was not given.
-  std::string local_addr;
 
   int max_restarts = 0;
   /// From asking a rank to stop to killing it.
@@ -62,9 +61,12 @@ struct LaunchOptions {
   std::string report;
   /// Print what would be run, and run nothing.
   bool dry_run = false;
+  /// Serve the log of other nodes, and run nothing.
+  bool rdzv_server = false;
 
   ProgramKind kind = ProgramKind::kDetect;
-  /// The program and its arguments; never empty unless `answer` is set.
+  /// The program and its arguments; empty where `answer` is set, or
+  /// `rdzv_server`.
   std::vector<std::string> command;
   /// Text for --help, --version and the like, printed instead of launching.
   std::string answer;

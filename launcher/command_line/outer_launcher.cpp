@@ -22,6 +22,7 @@ int number(const EnvironmentLookup& lookup, const char* name) {
 
 struct MpiNames {
   const char* launcher;
+  const char* mark; // set by no other
   const char* rank;
   const char* tasks;
   const char* tasks_here; // null where it does not say
@@ -31,26 +32,44 @@ struct MpiNames {
 const MpiNames kMpiNames[] = {
     {"mpirun",
      "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_SIZE",
      "OMPI_MCA_orte_num_nodes"},
-    {"mpiexec", "MPI_LOCALRANKID", "PMI_SIZE", "MPI_LOCALNRANKS", nullptr},
+    {"mpiexec",
+     "MPI_LOCALRANKID",
+     "PMI_RANK",
+     "PMI_SIZE",
+     "MPI_LOCALNRANKS",
+     nullptr},
     {"MVAPICH's mpirun",
+     "MV2_COMM_WORLD_RANK",
      "MV2_COMM_WORLD_RANK",
      "MV2_COMM_WORLD_SIZE",
      "MV2_COMM_WORLD_LOCAL_SIZE",
      nullptr},
-    {"PALS's mpiexec", "PALS_RANKID", "PMI_SIZE", nullptr, nullptr},
-    {"flux run", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", nullptr, "FLUX_JOB_NNODES"},
+    {"PALS's mpiexec",
+     "PALS_RANKID",
+     "PALS_RANKID",
+     "PMI_SIZE",
+     nullptr,
+     nullptr},
+    {"flux run",
+     "FLUX_TASK_RANK",
+     "FLUX_TASK_RANK",
+     "FLUX_JOB_SIZE",
+     nullptr,
+     "FLUX_JOB_NNODES"},
 };
 
 std::optional<OuterLauncher> find_mpi(const EnvironmentLookup& lookup) {
   for (const MpiNames& names : kMpiNames) {
-    if (!lookup(names.rank)) {
+    if (!lookup(names.mark)) {
       continue;
     }
     OuterLauncher found{Kind::kMpi, names.launcher, 0, 0, 0};
     found.tasks = std::max(1, number(lookup, names.tasks));
+    found.rank = number(lookup, names.rank);
     if (names.tasks_here != nullptr) {
       found.tasks_here = number(lookup, names.tasks_here);
     }
@@ -66,12 +85,13 @@ std::optional<OuterLauncher> find_slurm(const EnvironmentLookup& lookup) {
   if (!lookup("SLURM_JOB_ID")) {
     return std::nullopt;
   }
-  OuterLauncher found{Kind::kSlurmScript, "Slurm", 1, 1, 1};
+  OuterLauncher found{Kind::kSlurmScript, "Slurm"};
   found.nodes = std::max(1, number(lookup, "SLURM_JOB_NUM_NODES"));
   // Scripts have SLURM_PROCID and SLURM_NTASKS too; a step alone has its id.
   if (is_slurm_step(lookup("SLURM_STEP_ID").value_or(""))) {
     found.kind = Kind::kSlurm;
     found.name = "srun";
+    found.rank = number(lookup, "SLURM_PROCID");
     found.tasks = std::max(1, number(lookup, "SLURM_STEP_NUM_TASKS"));
     found.nodes = std::max(1, number(lookup, "SLURM_STEP_NUM_NODES"));
     found.tasks_here = slurm_tasks_on_node(
@@ -82,57 +102,37 @@ std::optional<OuterLauncher> find_slurm(const EnvironmentLookup& lookup) {
 }
 
 std::optional<OuterLauncher> find_pods(const EnvironmentLookup& lookup) {
-  const bool are_pods = lookup("KUBERNETES_SERVICE_HOST") && lookup("RANK") &&
-      lookup("WORLD_SIZE") && lookup("MASTER_ADDR") && !lookup("LOCAL_RANK");
+  const bool by_rank = lookup("RANK") && lookup("WORLD_SIZE");
+  const bool are_pods = lookup("KUBERNETES_SERVICE_HOST") &&
+      lookup("MASTER_ADDR") && !lookup("LOCAL_RANK") &&
+      (by_rank || lookup("JOB_COMPLETION_INDEX"));
   if (!are_pods) {
     return std::nullopt;
   }
-  const int pods = std::max(1, number(lookup, "WORLD_SIZE"));
-  return OuterLauncher{Kind::kPods, "Kubernetes", pods, 1, pods};
+  const int pods = number(lookup, "WORLD_SIZE");
+  const int rank = number(lookup, by_rank ? "RANK" : "JOB_COMPLETION_INDEX");
+  return OuterLauncher{Kind::kPods, "Kubernetes", pods, 1, pods, rank};
 }
 
 std::string direct_start(const OuterLauncher& launcher) {
-  switch (launcher.kind) {
-    case Kind::kSlurm:
-      return "srun --ntasks-per-node=N ";
-    case Kind::kPods:
-      return "torchrun --no-python ";
-    default:
-      return launcher.name + " -n N ";
-  }
-}
-
-[[noreturn]] void refuse(const std::string& message) {
-  throw LaunchError(
-      kExitUsage,
-      message +
-          "; --standalone makes a job of its own of each (see ddprun --help)");
+  return launcher.kind == Kind::kSlurm ? "srun --ntasks-per-node=N "
+                                       : launcher.name + " -n N ";
 }
 
 [[noreturn]] void refuse_several_here(
     const OuterLauncher& launcher,
     const std::string& program) {
-  const std::string count = launcher.tasks_here > 0
+  const std::string count = launcher.tasks_here > 1
       ? std::to_string(launcher.tasks_here) + " tasks on this node"
       : std::to_string(launcher.tasks) + " tasks";
-  refuse(
+  throw LaunchError(
+      kExitUsage,
       launcher.name + " started ddprun as one of " + count +
-      ", and each would start ranks of its own: start the program without "
-      "ddprun (" +
-      direct_start(launcher) + program + "), or one task per node" +
-      (launcher.kind == Kind::kSlurm ? " (--ntasks-per-node=1)" : ""));
-}
-
-[[noreturn]] void refuse_several_nodes(
-    const OuterLauncher& launcher,
-    const std::string& program) {
-  const int places = launcher.nodes > 0 ? launcher.nodes : launcher.tasks;
-  refuse(
-      launcher.name + " started ddprun on " + std::to_string(places) +
-      (launcher.kind == Kind::kPods ? " pods" : " nodes") +
-      ", but it starts the ranks of one node only: start the program without "
-      "ddprun (" +
-      direct_start(launcher) + program + "), or as docs/multi-node.md says");
+          ", and each would start ranks of its own: start the program without "
+          "ddprun (" +
+          direct_start(launcher) + program + "), or one task per node" +
+          (launcher.kind == Kind::kSlurm ? " (--ntasks-per-node=1)" : "") +
+          "; --standalone makes a job of its own of each (see ddprun --help)");
 }
 
 const char* const kTaskBeginnings[] = {
@@ -192,6 +192,16 @@ std::optional<OuterLauncher> find_outer_launcher(
   return std::nullopt;
 }
 
+bool is_once_per_node(const OuterLauncher& launcher) {
+  // Slurm's tasks can be several on some nodes only; mpirun's own node, which
+  // is counted, can be without any.
+  const bool as_many = launcher.nodes == launcher.tasks;
+  if (launcher.tasks_here == 0) {
+    return as_many;
+  }
+  return launcher.tasks_here == 1 && (as_many || launcher.kind != Kind::kSlurm);
+}
+
 std::string check_outer_launcher(
     const OuterLauncher& launcher,
     const std::string& program) {
@@ -199,19 +209,14 @@ std::string check_outer_launcher(
     return launcher.nodes == 1
         ? ""
         : "this Slurm job has " + std::to_string(launcher.nodes) +
-            " nodes, of which this one alone is used; `srun " + program +
-            "` uses all";
+            " nodes, of which this one alone is used; `srun "
+            "--ntasks-per-node=1 ddprun ... " +
+            program + "` uses all";
   }
-  if (launcher.tasks <= 1) {
-    return "";
-  }
-  const bool once_per_node = launcher.tasks_here > 0
-      ? launcher.tasks_here == 1
-      : launcher.nodes == launcher.tasks;
-  if (!once_per_node) {
+  if (launcher.tasks > 1 && !is_once_per_node(launcher)) {
     refuse_several_here(launcher, program);
   }
-  refuse_several_nodes(launcher, program);
+  return "";
 }
 
 bool describes_outer_task(const std::string& variable) {

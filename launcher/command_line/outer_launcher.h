@@ -12,18 +12,21 @@ struct OuterLauncher {
   enum class Kind {
     kMpi, // mpirun, mpiexec and the like
     kSlurm, // a step of Slurm: srun
-    kPods, // pods that are told apart by RANK (Kubeflow's PyTorchJob)
+    kPods, // pods that are told apart by RANK (Kubeflow's PyTorchJob) or by
+           // JOB_COMPLETION_INDEX (indexed jobs, JobSet)
     kSlurmScript, // an sbatch script or salloc's shell, outside of any step
   };
 
   Kind kind = Kind::kMpi;
   std::string name; // for messages
-  /// Of this launch; in a script, 1.
+  /// Of this launch; in a script, 1; 0 where nothing tells.
   int tasks = 1;
   /// Of these, on this node; 0 where nothing tells.
   int tasks_here = 1;
   /// Of the launch; in a script, of the allocation; 0 where nothing tells.
   int nodes = 1;
+  /// Which of the tasks this one is.
+  int rank = 0;
 };
 
 /// Finds it in the environment; none for a process that a user started. MPI
@@ -32,9 +35,12 @@ struct OuterLauncher {
 std::optional<OuterLauncher> find_outer_launcher(
     const EnvironmentLookup& lookup);
 
-/// Throws LaunchError (exit code 2) where ddprun was started several times, on
-/// one node or on several, saying how to start `program` instead. Returns what
-/// the user should know, mostly nothing.
+/// Whether it starts one task on each node.
+bool is_once_per_node(const OuterLauncher& launcher);
+
+/// Throws LaunchError (exit code 2) where ddprun was started several times on
+/// one node, saying how to start `program` instead. Returns what the user
+/// should know, mostly nothing.
 std::string check_outer_launcher(
     const OuterLauncher& launcher,
     const std::string& program);

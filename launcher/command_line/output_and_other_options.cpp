@@ -117,33 +117,6 @@ Table torchrun_options() {
   const auto group = OptionGroup::kTorchrun;
   return {
       {group,
-       "rdzv-id",
-       "NAME",
-       "Name of the job: TORCHELASTIC_RUN_ID. Default: one that is drawn.",
-       [](Options& options, const Value& value) {
-         options.run_id = value.text;
-       }},
-      {group,
-       "rdzv-backend",
-       "NAME",
-       "How nodes meet: no effect with one.",
-       nullptr,
-       "c10d static"},
-      {group,
-       "rdzv-endpoint",
-       "HOST[:PORT]",
-       "Where nodes meet: no effect with one."},
-      {group,
-       "rdzv-conf",
-       "NAME=VALUE,...",
-       "How nodes meet: no effect with one."},
-  };
-}
-
-Table other_torchrun_options() {
-  const auto group = OptionGroup::kTorchrun;
-  return {
-      {group,
        "monitor-interval",
        "SECONDS",
        "No effect: ddprun looks at no interval, but acts on events.",
@@ -208,7 +181,6 @@ Table output_and_other_options() {
        &display_options,
        &filter_options,
        &torchrun_options,
-       &other_torchrun_options,
        &other_options});
 }
 

@@ -1,3 +1,4 @@
+#include <launcher/command_line/network_values.h>
 #include <launcher/command_line/option_table.h>
 #include <launcher/command_line/option_values.h>
 
@@ -8,7 +9,7 @@ using Options = LaunchOptions;
 using Value = OptionValue;
 using Table = std::vector<CommandOption>;
 
-Table rank_options() {
+Table count_options() {
   const auto group = OptionGroup::kRanks;
   return {
       {group,
@@ -19,16 +20,6 @@ Table rank_options() {
        "(gpu where there are any, else cpu). Default: 1.",
        nullptr,
        "auto cpu gpu"},
-      {group,
-       "nnodes",
-       "N|MIN:MAX",
-       "Nodes of the job. ddprun serves one: 1 or 1:1, the default.",
-       nullptr,
-       "1"},
-      {group,
-       "node-rank",
-       "N",
-       "Number of this node, 0 with one node. Default: 0."},
   };
 }
 
@@ -38,29 +29,18 @@ Table meeting_options() {
       {group,
        "master-addr",
        "HOST",
-       "Where rank 0's store listens. Default: 127.0.0.1.",
+       "Where rank 0's store listens. Default: 127.0.0.1. With several "
+       "nodes: where node 0 is, in place of --rdzv-endpoint.",
        [](Options& options, const Value& value) {
-         if (value.text.empty()) {
-           refuse_value(value, "a host name or an address");
-         }
-         if (value.text == "0.0.0.0" || value.text == "::") {
-           refuse_value(value, "an address that ranks can connect to");
-         }
+         check_host(value, value.text);
          options.master_addr = value.text;
        }},
       {group,
        "master-port",
        "PORT",
-       "Its port. Default: a free one.",
+       "Its port. Default: a free one; with several nodes 29500.",
        [](Options& options, const Value& value) {
          options.master_port = static_cast<int>(integer_of(value, 0, 65535));
-       }},
-      {group,
-       "local-addr",
-       "ADDRESS",
-       "This node's address for other nodes.",
-       [](Options& options, const Value& value) {
-         options.local_addr = value.text;
        }},
       {group,
        "role",
@@ -75,6 +55,12 @@ Table meeting_options() {
        "not heeded.",
        [](Options& options, const Value&) { options.standalone = true; }},
   };
+}
+
+} // namespace
+
+Table rank_options() {
+  return joined({&count_options, &meeting_options});
 }
 
 Table program_options() {
@@ -100,12 +86,6 @@ Table program_options() {
        "The program is a Python script, whatever its name. Wins over the two "
        "above."},
   };
-}
-
-} // namespace
-
-Table rank_and_program_options() {
-  return joined({&rank_options, &meeting_options, &program_options});
 }
 
 } // namespace ddp

@@ -20,16 +20,6 @@ void note_signals(const OptionValue& value, LaunchOptions* options) {
   }
 }
 
-// "name=value,name=value", as torchrun wants it.
-void check_pairs(const OptionValue& value) {
-  for (const std::string& pair : texts_of(value)) {
-    const size_t sign = pair.find('=');
-    if (sign == 0 || sign == std::string::npos || sign + 1 == pair.size()) {
-      refuse_value(value, "NAME=VALUE,NAME=VALUE,...");
-    }
-  }
-}
-
 } // namespace
 
 void note_torchrun_options(const GivenOptions& given, LaunchOptions* options) {
@@ -55,7 +45,6 @@ void note_torchrun_options(const GivenOptions& given, LaunchOptions* options) {
   with("signals-to-handle", [&](const OptionValue& value) {
     note_signals(value, options);
   });
-  with("rdzv-conf", check_pairs);
 }
 
 } // namespace ddp

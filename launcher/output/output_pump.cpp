@@ -65,16 +65,24 @@ void OutputPump::start() {
   thread_ = std::thread([this] { run(); });
 }
 
+void OutputPump::set_names(JobNames names) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  names_ = std::move(names);
+}
+
 void OutputPump::add(FileDescriptor pipe, const RankStream& rank) {
   check_call(
       fcntl(pipe.get(), F_SETFL, O_NONBLOCK), "cannot set up an output pipe");
   Request request{Request::kAdd};
   request.pipe = std::move(pipe);
   request.rank = rank;
-  if (rank.stream == Stream::kErr) {
-    request.last_lines = std::make_shared<LastLines>();
+  {
     const std::lock_guard<std::mutex> lock(mutex_);
-    last_lines_[rank.rank] = request.last_lines;
+    request.names = names_;
+    if (rank.stream == Stream::kErr) {
+      request.last_lines = std::make_shared<LastLines>();
+      last_lines_[rank.rank] = request.last_lines;
+    }
   }
   this->request(std::move(request));
 }
@@ -205,7 +213,12 @@ void OutputPump::add_source(Request& request) {
   const int fd = request.pipe.get();
   sources_.push_back(std::unique_ptr<Source>(new Source{
       std::move(request.pipe),
-      {options_, names_, request.rank, number_++, screen_, std::move(shared)},
+      {options_,
+       request.names,
+       request.rank,
+       number_++,
+       screen_,
+       std::move(shared)},
       true}));
   watch(EPOLL_CTL_ADD, fd, EPOLLIN, sources_.back().get());
 }

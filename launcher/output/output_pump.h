@@ -39,6 +39,9 @@ class OutputPump {
   /// Starts the thread.
   void start();
 
+  /// What prefixes of lines say of the job, for what is added from now on.
+  void set_names(JobNames names);
+
   /// Adds the reading end of a pipe, or the master of a pseudo-terminal, that
   /// carries one stream of a rank. At any time.
   void add(FileDescriptor pipe, const RankStream& rank);
@@ -86,6 +89,7 @@ class OutputPump {
     bool hide = false;
     FileDescriptor pipe = {};
     RankStream rank = {};
+    JobNames names = {};
     std::shared_ptr<LastLines> last_lines = {};
   };
   struct Source {
@@ -114,7 +118,7 @@ class OutputPump {
   void watch(int operation, int fd, uint32_t events, void* data) const;
 
   const OutputOptions options_;
-  const JobNames names_;
+  JobNames names_; // under mutex_
   Screen screen_;
   FileDescriptor events_;
   FileDescriptor wake_;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <launcher/rendezvous/node.h>
 #include <launcher/report/failure.h>
 #include <launcher/supervisor.h>
 
@@ -25,6 +26,8 @@ struct JobReport {
   int max_restarts = 0;
   std::chrono::nanoseconds duration{0};
   std::vector<RankEnd> ranks;
+  /// In the order of their ranks; empty in a job of one.
+  std::vector<NodeInfo> nodes;
   /// Index of the rank whose failure ended the job.
   std::optional<size_t> root;
   /// Where logs and errors are kept; empty where nowhere.

@@ -34,6 +34,7 @@ const char* outcome(StopReason reason) {
       return "infrastructure";
     case StopReason::kFailure:
     case StopReason::kNotExecuted:
+    case StopReason::kOtherNode:
       break;
   }
   return "failed";
@@ -98,6 +99,10 @@ std::string report_json(const JobReport& report) {
       {"logs", report.folder}};
   value["root"] =
       report.root ? json(report.ranks.at(*report.root).rank) : json();
+  value["nodes"] = json::array();
+  for (const NodeInfo& each : report.nodes) {
+    value["nodes"].push_back({{"host", each.host}, {"ranks", each.ranks}});
+  }
   value["ranks"] = json::array();
   for (const RankEnd& each : report.ranks) {
     value["ranks"].push_back(rank_json(each));

@@ -174,6 +174,7 @@ std::string report_text(const JobReport& report) {
       break;
     case StopReason::kNotExecuted:
     case StopReason::kInfrastructure:
+    case StopReason::kOtherNode:
       text = "ddprun: " + report.detail;
       break;
   }

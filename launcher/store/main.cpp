@@ -1,55 +1,90 @@
-// ddprun-store DESCRIPTOR: serves c10d's key-value store at a listening socket
-// that it inherited, until it is killed. A process of its own, because loading
-// LibTorch takes longer than all that ddprun does.
+// The one program of ddprun's that speaks to c10d's key-value store. A process
+// of its own, because loading LibTorch takes longer than all that ddprun does.
+//
+// ddprun-store DESCRIPTOR
+//   serves a store for the ranks at a listening socket that it inherited.
+// ddprun-store --rdzv-server DESCRIPTOR
+//   serves the store of the agents' shared log there.
+// ddprun-store --rdzv-member CHANNEL DESCRIPTOR MEMBER BEAT_MS [HOST PORT]...
+//   carries an agent's part of the shared log, and serves its store where the
+//   descriptor is not -1.
+//
+// Each lives until it is killed, or its agent dies.
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
+#include <string>
+#include <vector>
 
-#include <netinet/in.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
+
+#include <launcher/rendezvous/route.h>
+#include <launcher/store/log_member.h>
+#include <launcher/store/serve.h>
 
 namespace {
 
-int port_of(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return -1;
-  }
-  return ntohs(
-      address.ss_family == AF_INET6
-          ? reinterpret_cast<sockaddr_in6*>(&address)->sin6_port
-          : reinterpret_cast<sockaddr_in*>(&address)->sin_port);
+using Arguments = std::vector<std::string>;
+
+bool is_listener(const std::string& descriptor) {
+  return ddp::local_address(std::atoi(descriptor.c_str())).port > 0;
 }
 
-void serve(int listener) {
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(port_of(listener));
-  options.isServer = true;
-  options.waitWorkers = false;
-  options.masterListenFd = listener;
-  const c10d::TCPStore store("127.0.0.1", options);
-  for (;;) {
-    pause();
+// By numbers: the names of the levels differ over versions.
+constexpr int kErrors = 2;
+constexpr int kFatalErrors = 3;
+
+[[noreturn]] void serve(
+    c10::intrusive_ptr<c10d::Store> (*start)(int),
+    const std::string& listener) {
+  try {
+    const auto store = start(std::atoi(listener.c_str()));
+    while (store) {
+      pause();
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "ddprun: cannot serve the store: %s\n", error.what());
   }
+  _exit(1);
+}
+
+[[noreturn]] void join_log(const Arguments& arguments) {
+  ddp::MemberOptions options;
+  options.channel = std::atoi(arguments[1].c_str());
+  options.listener = std::atoi(arguments[2].c_str());
+  options.member = arguments[3];
+  options.beat_interval =
+      std::chrono::milliseconds(std::atoi(arguments[4].c_str()));
+  for (size_t i = 5; i + 1 < arguments.size(); i += 2) {
+    options.endpoints.push_back(
+        {arguments[i], std::atoi(arguments[i + 1].c_str())});
+  }
+  ddp::run_log_member(options);
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
-  const int listener = argc == 2 ? std::atoi(argv[1]) : -1;
-  if (port_of(listener) <= 0) {
-    std::fputs("ddprun-store is started by ddprun\n", stderr);
-    return 2;
+  const Arguments arguments(argv + 1, argv + argc);
+  const size_t count = arguments.size();
+  std::signal(SIGPIPE, SIG_IGN); // a client that dies shall not end the store
+  // Not that an address has no name, or that a client died.
+  FLAGS_caffe2_log_level = kErrors;
+  if (count == 1 && is_listener(arguments[0])) {
+    serve(ddp::serve_store, arguments[0]);
   }
-  try {
-    serve(listener);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "ddprun: cannot serve the store: %s\n", error.what());
+  // What goes wrong is told to the agent, which says it once.
+  FLAGS_caffe2_log_level = kFatalErrors;
+  if (count == 2 && arguments[0] == "--rdzv-server" &&
+      is_listener(arguments[1])) {
+    serve(ddp::serve_log, arguments[1]);
   }
-  _exit(1);
+  if (count >= 7 && arguments[0] == "--rdzv-member") {
+    join_log(arguments);
+  }
+  std::fputs("ddprun-store is started by ddprun\n", stderr);
+  return 2;
 }

@@ -75,7 +75,7 @@ TEST_CASE("a plan shows each rank's command line", "[unit]") {
   }
   second.place.memory_nodes = {0, 1};
   CHECK(
-      describe_plan({first, second}) ==
+      describe_plan({first, second}, 2) ==
       "# rank 0 of 2\n"
       "env RANK=0 NOTE='a b' HF_TOKEN='***' ./train 'it'\\''s' 'a b' '' "
       "--token '***'\n"
@@ -110,6 +110,19 @@ TEST_CASE("--dry-run runs nothing", "[unit]") {
         job.out(), ContainsSubstring(std::string("/bin/false r") + rank));
   }
   CHECK(count_of(job.out(), "DDP_STORE_FD") == 0);
+}
+
+TEST_CASE("--dry-run shows the ranks of this node", "[unit]") {
+  LaunchedJob job(
+      {"--dry-run",
+       "--nproc-per-node=2",
+       "--nnodes=3",
+       "--node-rank=1",
+       "--rdzv-endpoint=node0",
+       "/bin/false"});
+  CHECK(job.wait() == 0);
+  CHECK_THAT(job.out(), ContainsSubstring("# rank 3 of 6\n"));
+  CHECK_THAT(job.out(), ContainsSubstring(" GROUP_RANK=1 GROUP_WORLD_SIZE=3 "));
 }
 
 TEST_CASE("ddprun refuses to be one of several tasks", "[unit]") {

@@ -67,7 +67,7 @@ TEST_CASE("a variable that means nothing is named", "[unit]") {
   }
   CHECK_THAT(
       usage_error_of({"x"}, {{"PET_NNODES", "3"}}),
-      ContainsSubstring("PET_NNODES is '3', but ddprun"));
+      ContainsSubstring("where nodes meet is not known"));
 }
 
 TEST_CASE("answers and --env have no variable", "[unit]") {

@@ -115,6 +115,9 @@ class Hosts:
     def cut(self, host):
         command("ip", "link", "set", self.cable(host), "down")
 
+    def mend(self, host):
+        command("ip", "link", "set", self.cable(host), "up")
+
     def drop(self, host, ports):
         """Lets no packet from other hosts reach these TCP ports."""
         rule = ["ip", "rule", "add", "priority"]

@@ -1,0 +1,214 @@
+// What the agent does in a job of several nodes.
+#include <launcher/agent.h>
+
+#include <csignal>
+
+#include <launcher/launch_error.h>
+#include <launcher/private_folder.h>
+#include <launcher/signals.h>
+#include <launcher/wording.h>
+
+namespace ddp {
+namespace {
+
+using Order = Rendezvous::Order;
+
+// After which people want to know which nodes are missing, and again.
+constexpr std::chrono::seconds kMissingTime(5);
+constexpr std::chrono::seconds kStillMissingTime(60);
+
+Rendezvous::Settings settings_of(const Job& job) {
+  Rendezvous::Settings settings;
+  settings.nodes = job.options.nodes;
+  settings.ranks = job.options.nproc_per_node;
+  settings.max_restarts = job.options.max_restarts;
+  settings.grace = job.options.grace;
+  settings.run_id = job.environment.run_id;
+  settings.store_program = job.store_program;
+  return settings;
+}
+
+// Others' messages begin with it, too.
+std::string without_name(const std::string& text) {
+  const std::string name = "ddprun: ";
+  return text.rfind(name, 0) == 0 ? text.substr(name.size()) : text;
+}
+
+} // namespace
+
+int Agent::run_with_others() {
+  rendezvous_ = std::make_unique<Rendezvous>(settings_of(job_));
+  watch(rendezvous_->fd());
+  for (;;) {
+    const Order order = await_order();
+    if (order.kind == Order::Kind::kExit) {
+      return conclude_with_others(order);
+    }
+    run_planned(order.index);
+  }
+}
+
+Order Agent::await_order() {
+  next_waiting_ = Clock::now() + kMissingTime;
+  while (!order_) {
+    wait_for_events();
+  }
+  next_waiting_.reset();
+  const Order order = *order_;
+  order_.reset();
+  return order;
+}
+
+void Agent::take_orders() {
+  for (Order& order : rendezvous_->take_orders()) {
+    if (order.kind != Order::Kind::kStop) {
+      order_ = std::move(order);
+    } else if (supervisor_ && supervisor_->running()) {
+      if (!supervisor_->stopping()) {
+        const auto& failure = rendezvous_->membership().failure();
+        detail_ = failure && failure->text == order.text
+            ? name_of_node(failure->node) + ": " + order.text
+            : order.text;
+      }
+      send(supervisor_->stop_with_others(Clock::now()));
+    }
+  }
+}
+
+void Agent::run_planned(int index) {
+  const Plan& plan = rendezvous_->membership().plan();
+  JobEnvironment& environment = job_.environment;
+  environment.nnodes = static_cast<int>(plan.nodes.size());
+  environment.node_rank = index;
+  environment.first_rank = plan.first_rank(index);
+  environment.world_size = plan.world_size();
+  environment.restarts = plan.restarts;
+  environment.max_restarts = plan.max_restarts;
+  environment.master_addr = rendezvous_->membership().address();
+  if (supervisor_) { // there were ranks before
+    say_reason();
+    output_.message(
+        "ddprun: all ranks are started again, " +
+        std::to_string(plan.world_size()) + " on " +
+        std::to_string(plan.nodes.size()) +
+        (plan.nodes.size() == 1 ? " node" : " nodes") +
+        (plan.max_restarts == 0 ? ""
+                                : " (" + std::to_string(plan.restarts) +
+                 " of " + std::to_string(plan.max_restarts) + " restarts)"));
+  }
+  number_ = plan.epoch - 1;
+  output_.set_names(names_of(job_));
+  Listener listener = rendezvous_->take_listener();
+  listener.port = rendezvous_->membership().port();
+  run_attempt(std::move(listener));
+  tell_others();
+  const bool succeeded = supervisor_->reason() == StopReason::kNone;
+  rendezvous_->ranks_ended(succeeded, Clock::now());
+  take_orders();
+  keep_reason();
+}
+
+// At once where a rank failed; later, where more is known of it.
+void Agent::tell_others() {
+  const StopReason reason = supervisor_->reason();
+  if (!rendezvous_ || told_ || reason == StopReason::kNone ||
+      reason == StopReason::kSignal || reason == StopReason::kOtherNode) {
+    return;
+  }
+  JobReport report = make_report();
+  report.file.clear();
+  report.max_restarts = 0;
+  const bool follows =
+      report.root && is_consequence(report.ranks[*report.root]);
+  // What follows from another failure is told, too, and may be corrected.
+  told_ = !follows;
+  const std::string text = without_name(report_text(report));
+  if (reason == StopReason::kNotExecuted) { // nor could it be later
+    rendezvous_->end_job(exit_code(report), text, Clock::now());
+  } else {
+    rendezvous_->rank_failed(exit_code(report), follows, text, Clock::now());
+  }
+  take_orders();
+}
+
+// Why the ranks were stopped is said once they are started again, or have to
+// wait for that; the end of the job has a report of its own.
+void Agent::keep_reason() {
+  if (supervisor_->reason() == StopReason::kNone) {
+    return;
+  }
+  JobReport report = make_report();
+  report.max_restarts = 0;
+  report.file.clear();
+  reason_ = report_text(report);
+  remove_private_folder(
+      job_.private_folder.empty() ? "" : attempt_folder(job_, number_));
+}
+
+void Agent::say_reason() {
+  if (!reason_.empty()) {
+    output_.message(reason_);
+    reason_.clear();
+  }
+}
+
+std::string Agent::name_of_node(const std::string& id) const {
+  const Plan& plan = rendezvous_->membership().plan();
+  const int index = plan.index_of(id);
+  return index < 0 ? "a node"
+                   : "node " + plan.nodes[static_cast<size_t>(index)].host;
+}
+
+// A signal that ends a job of one node: whether it is the others' as well.
+bool Agent::leave_job(int signal) {
+  if (!rendezvous_) {
+    return false;
+  }
+  const std::string text = name_of_node(rendezvous_->member().self().id) +
+      " was stopped by " + describe_signal(signal);
+  const int code = kExitSignalBase + signal;
+  if (signal == SIGTERM) { // the job may go on without this node
+    rendezvous_->leave(code, text, Clock::now());
+  } else {
+    rendezvous_->end_job(code, text, Clock::now());
+  }
+  take_orders();
+  return true;
+}
+
+void Agent::say_who_is_missing(Time now) {
+  next_waiting_ = now + kStillMissingTime;
+  say_reason();
+  output_.message("ddprun: " + rendezvous_->member().awaited());
+}
+
+int Agent::conclude_with_others(const Order& exit) {
+  const Membership& log = rendezvous_->membership();
+  const auto& failure = log.failure();
+  JobReport report;
+  if (supervisor_) {
+    report = make_report();
+  } else {
+    report.run_id = job_.environment.run_id;
+    report.command = job_.options.command;
+    report.file = job_.options.report;
+  }
+  report.exit_code = exit.code;
+  const bool own_failure =
+      failure && failure->node == rendezvous_->member().self().id;
+  if (exit.code == 0) {
+    report.reason = StopReason::kNone;
+  } else if (exit.code == kExitSignalBase + report.signal) {
+    report.reason = StopReason::kSignal; // which was said when it came
+  } else if (!exit.text.empty()) {
+    report.reason = StopReason::kOtherNode;
+    report.detail = exit.text;
+  } else if (failure && !own_failure) {
+    report.reason = StopReason::kOtherNode;
+    report.detail = name_of_node(failure->node) + ": " + failure->text;
+  }
+  report.nodes = log.plan().nodes;
+  return conclude(std::move(report));
+}
+
+} // namespace ddp

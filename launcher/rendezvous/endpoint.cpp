@@ -1,0 +1,286 @@
+#include <launcher/rendezvous/endpoint.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <set>
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <ddp/detail/numeric_address.h>
+#include <launcher/command_line/network_values.h>
+#include <launcher/launch_error.h>
+
+namespace ddp {
+namespace {
+
+using detail::numeric_address;
+using Addresses = std::vector<std::string>;
+
+struct InterfaceAddress {
+  std::string interface;
+  std::string address;
+};
+
+// Of interfaces that are up; those that are reached from anywhere before
+// others, IPv4 before IPv6.
+std::vector<InterfaceAddress> interface_addresses() {
+  ifaddrs* found = nullptr;
+  if (getifaddrs(&found) != 0) {
+    return {};
+  }
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> list(
+      found, &freeifaddrs);
+  std::vector<InterfaceAddress> addresses;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* each = found; each != nullptr; each = each->ifa_next) {
+      if (each->ifa_addr != nullptr && each->ifa_addr->sa_family == family &&
+          (each->ifa_flags & IFF_UP) != 0) {
+        addresses.push_back({each->ifa_name, numeric_address(each->ifa_addr)});
+      }
+    }
+  }
+  std::stable_partition(
+      addresses.begin(), addresses.end(), [](const InterfaceAddress& each) {
+        return each.address.find('%') == std::string::npos; // no link's own
+      });
+  return addresses;
+}
+
+Addresses look_up(const std::string& host, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) {
+    return {};
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(
+      found, &freeaddrinfo);
+  Addresses addresses;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    const std::string text = numeric_address(each->ai_addr);
+    if (std::find(addresses.begin(), addresses.end(), text) ==
+        addresses.end()) {
+      addresses.push_back(text);
+    }
+  }
+  return addresses;
+}
+
+// A numeric address as the system writes it; empty for a name.
+std::string normalized(const std::string& address) {
+  const Addresses found = look_up(address, AI_NUMERICHOST);
+  return found.empty() ? "" : found.front();
+}
+
+bool is_loopback(const std::string& address) {
+  return address.compare(0, 4, "127.") == 0 || address == "::1";
+}
+
+bool is_written_as_loopback(const std::string& host) {
+  return host == "localhost" || is_loopback(normalized(host));
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+// The address that packets to this one leave by; sends none.
+std::string address_towards(const std::string& target) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(target.c_str(), "9", &hints, &found) != 0) {
+    return "";
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(
+      found, &freeaddrinfo);
+  const FileDescriptor probe(
+      socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage address{};
+  auto* own = reinterpret_cast<sockaddr*>(&address);
+  socklen_t size = sizeof address;
+  const bool routed = probe &&
+      connect(probe.get(), found->ai_addr, found->ai_addrlen) == 0 &&
+      getsockname(probe.get(), own, &size) == 0;
+  return routed ? numeric_address(own) : "";
+}
+
+std::string joined(const Addresses& addresses) {
+  std::string text;
+  for (const std::string& each : addresses) {
+    text += (text.empty() ? "" : ", ") + each;
+  }
+  return text.empty() ? "does not resolve" : text;
+}
+
+[[noreturn]] void refuse_to_serve(
+    const NodeOptions& nodes,
+    const Addresses& addresses,
+    const char* why) {
+  throw LaunchError(
+      kExitInternal,
+      "this node is to serve the nodes' meeting at " +
+          describe_endpoint(nodes.host, nodes.port) + ", but " + why + " (" +
+          nodes.host + ": " + joined(addresses) +
+          "); --bind ADDRESS says where to listen");
+}
+
+std::string address_to_serve_at(
+    const NodeOptions& nodes,
+    const Addresses& addresses) {
+  if (!nodes.bind.empty()) {
+    return address_of_interface(nodes.bind);
+  }
+  Addresses own = addresses;
+  own.erase(
+      std::remove_if(
+          own.begin(),
+          own.end(),
+          [](const std::string& each) { return !is_own_address(each); }),
+      own.end());
+  const bool for_this_machine_alone = is_written_as_loopback(nodes.host);
+  for (const std::string& each : own) {
+    if (is_loopback(each) == for_this_machine_alone) {
+      return each;
+    }
+  }
+  // Debian's installer gives the machine's own name the address 127.0.1.1, and
+  // in Kubernetes a pod's name means something once the pod is ready.
+  const bool is_this_machine =
+      !own.empty() || addresses.empty() || nodes.host == host_name();
+  if (!is_this_machine) {
+    refuse_to_serve(nodes, addresses, "that is none of its addresses");
+  }
+  std::string outward = outward_address();
+  if (outward.empty()) {
+    refuse_to_serve(
+        nodes, addresses, "at which address others reach it is not known");
+  }
+  return outward;
+}
+
+} // namespace
+
+std::vector<std::string> addresses_of(const std::string& host) {
+  return look_up(host, 0);
+}
+
+bool is_own_address(const std::string& numeric) {
+  const std::string address = normalized(numeric);
+  const auto own = interface_addresses();
+  return address.compare(0, 4, "127.") == 0 ||
+      std::any_of(own.begin(), own.end(), [&](const InterfaceAddress& each) {
+           return each.address == address;
+         });
+}
+
+std::string address_of_interface(const std::string& name_or_address) {
+  const std::string numeric = normalized(name_or_address);
+  if (!numeric.empty()) {
+    return numeric;
+  }
+  std::string known;
+  for (const auto& [interface, address] : interface_addresses()) {
+    if (interface == name_or_address) {
+      return address;
+    }
+    known += (known.empty() ? "" : ", ") + interface + " (" + address + ")";
+  }
+  throw LaunchError(
+      kExitUsage,
+      "--bind " + name_or_address +
+          ": neither an address nor an interface that is up and has one; "
+          "there are " +
+          known);
+}
+
+std::string outward_address() {
+  // Of networks for documentation, to which only a default route leads.
+  for (const char* far : {"198.51.100.1", "2001:db8::1"}) {
+    const std::string address = address_towards(far);
+    if (!address.empty() && !is_loopback(address)) {
+      return address;
+    }
+  }
+  std::set<std::string> candidates;
+  for (const InterfaceAddress& each : interface_addresses()) {
+    if (!is_loopback(each.address) &&
+        each.address.find('%') == std::string::npos) {
+      candidates.insert(each.address);
+    }
+  }
+  return candidates.size() == 1 ? *candidates.begin() : "";
+}
+
+std::optional<Listener> listen_at_endpoint(const NodeOptions& nodes) {
+  const bool is_told = nodes.hosts_log.has_value();
+  if (is_told && !*nodes.hosts_log) {
+    return std::nullopt;
+  }
+  const Addresses addresses =
+      nodes.host.empty() ? Addresses() : addresses_of(nodes.host);
+  const bool is_here = nodes.host == host_name() ||
+      std::any_of(addresses.begin(), addresses.end(), is_own_address);
+  if (!is_told && !is_here) {
+    return std::nullopt;
+  }
+  const std::string address = address_to_serve_at(nodes, addresses);
+  if (nodes.port == 0) {
+    return listen_in_range(address, nodes);
+  }
+  if (auto listener = try_listen_on(address, nodes.port)) {
+    return listener;
+  }
+  if (!is_told && errno == EADDRINUSE) {
+    return std::nullopt; // another agent of this machine serves it
+  }
+  throw LaunchError(
+      kExitInternal,
+      "cannot serve the nodes' meeting at " +
+          describe_endpoint(address, nodes.port) + ": " + std::strerror(errno));
+}
+
+Listener listen_in_range(
+    const std::string& numeric_address,
+    const NodeOptions& nodes) {
+  for (int port = nodes.first_port; port <= nodes.last_port; ++port) {
+    if (auto listener = try_listen_on(numeric_address, port)) {
+      return std::move(*listener);
+    }
+  }
+  const std::string error = std::strerror(errno);
+  const bool has_range = nodes.first_port > 0;
+  throw LaunchError(
+      kExitInternal,
+      "cannot listen at " + numeric_address + ": " + error +
+          (has_range ? " (--port-range " + std::to_string(nodes.first_port) +
+                   "-" + std::to_string(nodes.last_port) + ")"
+                     : ""));
+}
+
+std::optional<Listener> reserve_standby(
+    const std::string& numeric_address,
+    const NodeOptions& nodes) {
+  if (auto reserved = reserve_port(numeric_address, nodes.port)) {
+    return reserved;
+  }
+  for (int port = nodes.first_port; port <= nodes.last_port; ++port) {
+    if (auto reserved = reserve_port(numeric_address, port)) {
+      return reserved;
+    }
+  }
+  return std::nullopt;
+}
+
+} // namespace ddp

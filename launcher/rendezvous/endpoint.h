@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <launcher/listener.h>
+#include <launcher/rendezvous/node_options.h>
+
+namespace ddp {
+
+/// The numeric addresses of a host, IPv4 and IPv6, in the order in which they
+/// are to be tried; none where it does not resolve.
+std::vector<std::string> addresses_of(const std::string& host);
+
+/// Whether this machine has a numeric address.
+bool is_own_address(const std::string& numeric);
+
+/// The numeric address that --bind means: itself, or an interface's, IPv4 where
+/// it has one. Throws LaunchError with the interfaces that there are.
+std::string address_of_interface(const std::string& name_or_address);
+
+/// This machine's address for others: that of its default route, else the only
+/// one that is no loopback's; empty where that does not tell.
+std::string outward_address();
+
+/// Where this node is to serve the log: listens at the endpoint's port, at the
+/// right address. None where another node, or another agent of this machine,
+/// serves it. Throws LaunchError where this node is told to and cannot.
+std::optional<Listener> listen_at_endpoint(const NodeOptions& nodes);
+
+/// Listens at a port of --port-range, or else at a free one. Throws LaunchError
+/// where there is none.
+Listener listen_in_range(
+    const std::string& numeric_address,
+    const NodeOptions& nodes);
+
+/// Reserves a port for the log, should it move here: the endpoint's, where this
+/// node would be looked for, else one of --port-range or a free one.
+std::optional<Listener> reserve_standby(
+    const std::string& numeric_address,
+    const NodeOptions& nodes);
+
+} // namespace ddp

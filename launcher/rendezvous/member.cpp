@@ -1,0 +1,621 @@
+#include <launcher/rendezvous/member.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <launcher/launch_error.h>
+#include <launcher/wording.h>
+
+namespace ddp {
+namespace {
+
+using Type = Entry::Type;
+using Phase = Membership::Phase;
+using Kind = Member::Action::Kind;
+
+// How long the log's host waits for others to read how the job ended.
+constexpr std::chrono::seconds kGoodbyeTime(5);
+// How long the nodes look for the log at one node before the next one serves
+// it: more than what they notice the loss apart.
+constexpr std::chrono::seconds kMoveTime(5);
+// How long that one waits for enough others to come.
+constexpr std::chrono::seconds kQuorumTime(5);
+
+std::string hosts_of(const std::vector<NodeInfo>& nodes) {
+  std::string text;
+  for (const NodeInfo& each : nodes) {
+    text += (text.empty() ? "" : ", ") + each.host;
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::set<std::string> ids_of(const std::vector<NodeInfo>& nodes) {
+  std::set<std::string> ids;
+  for (const NodeInfo& each : nodes) {
+    ids.insert(each.id);
+  }
+  return ids;
+}
+
+} // namespace
+
+Member::Member(Settings settings, NodeInfo self, Time now)
+    : settings_(settings),
+      self_(std::move(self)),
+      answered_(now),
+      gathering_since_(now),
+      last_join_(now) {}
+
+// What this node does
+
+Member::Action& Member::act(Action::Kind kind) {
+  actions_.emplace_back();
+  actions_.back().kind = kind;
+  return actions_.back();
+}
+
+void Member::post(Entry entry) {
+  if (!connected_) {
+    return;
+  }
+  entry.from = self_.id;
+  ++unread_;
+  act(Kind::kPost).entry = std::move(entry);
+}
+
+void Member::post(Type type) {
+  Entry entry;
+  entry.type = type;
+  entry.epoch = log_.plan().epoch;
+  post(std::move(entry));
+}
+
+void Member::exit(int code, const std::string& text) {
+  if (over_) {
+    return;
+  }
+  over_ = true;
+  Action& action = act(Kind::kExit);
+  action.code = code;
+  action.text = text;
+}
+
+void Member::stop_ranks(const std::string& text) {
+  if (runs_ && !stopping_) {
+    stopping_ = true;
+    act(Kind::kStop).text = text;
+  }
+}
+
+std::vector<Member::Action> Member::take_actions() {
+  return std::exchange(actions_, {});
+}
+
+// What it is told
+
+void Member::connected(const std::string& address, int standby_port, Time now) {
+  connected_ = true;
+  answered_ = now;
+  gathering_since_ = now;
+  is_new_log_ = move_.has_value();
+  move_.reset();
+  if (self_.address.empty()) {
+    self_.address = address;
+  }
+  self_.standby_port = standby_port;
+  update(now);
+}
+
+void Member::entry(const Entry& entry, Time now) {
+  const Phase before = log_.phase();
+  const bool host_left = entry.type == Type::kLeave && log_.is_host(entry.from);
+  log_answered(now);
+  log_.apply(entry);
+  if (entry.from == self_.id) {
+    --unread_;
+  }
+  if (entry.type == Type::kJoin || entry.type == Type::kComing) {
+    last_join_ = now;
+    heard_[entry.from] = {-1, now};
+  }
+  if (log_.phase() == Phase::kGathering && before != Phase::kGathering) {
+    gathering_since_ = now;
+  } else if (log_.phase() == Phase::kStarting) {
+    is_new_log_ = false;
+  }
+  if (entry.type == Type::kLost && entry.about == self_.id) {
+    leaving_ = {kExitInfrastructure, entry.text, now};
+    stop_ranks(entry.text);
+  } else if (
+      host_left && entry.from != self_.id && log_.phase() != Phase::kEnded) {
+    lose_log(entry.text, now);
+  }
+  update(now);
+}
+
+void Member::beats(const std::map<std::string, int64_t>& counts, Time now) {
+  log_answered(now);
+  for (auto& [id, heard] : heard_) {
+    const auto found = counts.find(id);
+    const int64_t count = found == counts.end() ? -1 : found->second;
+    if (count != heard.count) {
+      heard = {count, now};
+    }
+  }
+  if (connected_ && joined_ && !leaving_) {
+    report_silence(now);
+  }
+  update(now);
+}
+
+void Member::log_answered(Time now) {
+  // Where it was this node that stood still, nobody else was silent.
+  if (now - answered_ > settings_.node_timeout / 2) {
+    for (auto& [id, heard] : heard_) {
+      heard.at = now;
+    }
+  }
+  answered_ = now;
+}
+
+void Member::log_lost(const std::string& why, Time now) {
+  lose_log(why, now);
+  update(now);
+}
+
+void Member::lose_log(const std::string& why, Time now) {
+  if (over_) {
+    return;
+  }
+  connected_ = false;
+  unread_ = 0;
+  stop_ranks(why);
+  const bool can_move = settings_.log_moves && !self_.hosts_log &&
+      !log_.plan().nodes.empty() && !is_new_log_;
+  if (leaving_ || log_.phase() == Phase::kEnded) {
+    return;
+  }
+  if (can_move) {
+    move_log(why, now);
+  } else {
+    leaving_ = {kExitInfrastructure, why, now};
+  }
+}
+
+void Member::store_opened(int port, Time now) {
+  Entry entry;
+  entry.type = Type::kStart;
+  entry.epoch = opened_epoch_;
+  entry.address = self_.address;
+  entry.port = port;
+  post(std::move(entry));
+  update(now);
+}
+
+void Member::rank_failed(
+    int code,
+    bool is_consequence,
+    const std::string& text,
+    Time now) {
+  stopping_ = true;
+  Entry entry;
+  entry.type = Type::kFailed;
+  entry.epoch = started_epoch_;
+  entry.code = code;
+  entry.is_consequence = is_consequence;
+  entry.text = text;
+  post(std::move(entry));
+  update(now);
+}
+
+void Member::ranks_ended(bool succeeded, Time now) {
+  runs_ = false;
+  if (succeeded && joined_ && log_.phase() == Phase::kRunning) {
+    idle_epoch_ = started_epoch_;
+    post(Type::kFinished);
+  }
+  update(now);
+}
+
+void Member::leave(int code, const std::string& text, Time now) {
+  if (leaving_ || over_) {
+    return;
+  }
+  const bool is_needed = self_.hosts_log && log_.nodes().size() > 1;
+  leaving_ = {code, text, is_needed ? now + std::chrono::seconds(1) : now};
+  if (connected_ && joined_) {
+    Entry entry;
+    entry.type = Type::kLeave;
+    entry.text = text;
+    post(std::move(entry));
+  }
+  stop_ranks(text);
+  update(now);
+}
+
+void Member::end_job(int code, const std::string& text, Time now) {
+  if (!connected_ || !joined_) {
+    leave(code, text, now);
+    return;
+  }
+  Entry entry;
+  entry.type = Type::kEnd;
+  entry.code = code;
+  entry.text = text;
+  post(std::move(entry));
+  update(now);
+}
+
+void Member::tick(Time now) {
+  update(now);
+}
+
+// What follows
+
+void Member::update(Time now) {
+  if (connected_ && now >= answered_ + settings_.node_timeout) {
+    lose_log(
+        "the rendezvous did not answer for " +
+            describe_time(settings_.node_timeout) + " (--node-timeout)",
+        now);
+  }
+  if (move_ && now >= move_->deadline) {
+    end_search(now);
+  }
+  if (!over_) {
+    follow(now);
+    schedule(now);
+  }
+}
+
+void Member::follow(Time now) {
+  if (leaving_) {
+    depart(now);
+    return;
+  }
+  if (connected_ && !joined_) {
+    join();
+  }
+  if (log_.phase() == Phase::kEnded) {
+    say_goodbye(now);
+  } else if (joined_ && connected_) {
+    take_part();
+    lead(now);
+  } else if (
+      !connected_ && !move_ &&
+      now >= gathering_since_ + settings_.join_timeout) {
+    exit(
+        kExitTimeout,
+        "the rendezvous was not there after " +
+            describe_time(settings_.join_timeout));
+  }
+}
+
+// Others shall read that it leaves.
+void Member::depart(Time now) {
+  const bool is_read = !connected_ || (unread_ <= 0 && now >= leaving_->until);
+  if (!runs_ && is_read) {
+    exit(leaving_->code, leaving_->text);
+  }
+}
+
+// When something is due of which nobody tells. What is overdue waits for an
+// event.
+void Member::schedule(Time now) {
+  next_.reset();
+  const auto consider = [&](Time time) {
+    if (time > now && (!next_ || time < *next_)) {
+      next_ = time;
+    }
+  };
+  if (connected_) {
+    consider(answered_ + settings_.node_timeout);
+  }
+  if (move_) {
+    consider(move_->deadline);
+  }
+  if (leaving_) {
+    consider(leaving_->until);
+  }
+  if (goodbye_) {
+    consider(*goodbye_);
+  }
+  consider(gathering_since_ + settings_.join_timeout);
+  consider(last_join_ + settings_.last_call);
+  consider(patience_end());
+}
+
+// Once no rank is left of what it took part in before.
+void Member::join() {
+  if (runs_ && !is_coming_) {
+    is_coming_ = true;
+    post(Type::kComing);
+  } else if (!runs_) {
+    joined_ = true;
+    Entry entry;
+    entry.type = Type::kJoin;
+    entry.epoch = log_.next_epoch() - 1;
+    entry.node = self_;
+    post(std::move(entry));
+  }
+}
+
+bool Member::is_in_plan() const {
+  return log_.plan().index_of(self_.id) >= 0 && log_.has(self_.id);
+}
+
+void Member::take_part() {
+  const int epoch = log_.plan().epoch;
+  const Phase phase = log_.phase();
+  if (!is_in_plan()) {
+    return;
+  }
+  const int index = log_.plan().index_of(self_.id);
+  if (phase == Phase::kStarting && ready_epoch_ < epoch) {
+    ready_epoch_ = epoch;
+    post(Type::kReady);
+  } else if (
+      phase == Phase::kStarting && index == 0 && log_.is_confirmed() &&
+      opened_epoch_ < epoch) {
+    opened_epoch_ = epoch;
+    act(Kind::kOpenStore);
+  } else if (phase == Phase::kRunning && started_epoch_ < epoch) {
+    started_epoch_ = epoch;
+    runs_ = true;
+    stopping_ = false;
+    act(Kind::kStart).index = index;
+  } else if (phase == Phase::kStopping) {
+    stop_ranks(log_.cause_text());
+    if (!runs_ && idle_epoch_ < epoch) {
+      idle_epoch_ = epoch;
+      post(Type::kStopped);
+    }
+  }
+}
+
+// Of a job that ended: the log's host is the last to go.
+void Member::say_goodbye(Time now) {
+  stop_ranks(log_.cause_text());
+  if (runs_) {
+    return;
+  }
+  if (connected_ && !goodbye_) {
+    goodbye_ = now + kGoodbyeTime;
+    post(Type::kLeave);
+  }
+  const auto& nodes = log_.nodes();
+  const bool all_know =
+      std::all_of(nodes.begin(), nodes.end(), [&](const NodeInfo& each) {
+        return log_.has_left(each.id);
+      });
+  const bool may_go = self_.hosts_log ? all_know : log_.has_left(self_.id);
+  if (!connected_ || may_go || now >= *goodbye_) {
+    exit(log_.exit_code(), end_text());
+  }
+}
+
+std::string Member::end_text() const {
+  const bool is_told = log_.cause() == Membership::Cause::kFailure;
+  return is_told ? "" : log_.cause_text();
+}
+
+// The first node that is heard says which others are silent.
+void Member::report_silence(Time now) {
+  const auto is_silent = [&](const std::string& id) {
+    return id != self_.id && now - heard_[id].at > settings_.node_timeout;
+  };
+  for (const NodeInfo& each : log_.nodes()) {
+    if (each.id == self_.id) {
+      break;
+    }
+    if (!is_silent(each.id)) {
+      return; // it will say so
+    }
+  }
+  for (const std::string& id : watched()) {
+    if (is_silent(id) && reported_.insert(id).second) {
+      const NodeInfo* node = log_.find(id);
+      Entry entry;
+      entry.type = Type::kLost;
+      entry.about = id;
+      entry.text = "node " + (node == nullptr ? id : node->host) +
+          " was not heard for " + describe_time(settings_.node_timeout) +
+          " (--node-timeout)";
+      post(std::move(entry));
+    }
+  }
+}
+
+// Decides for all, once it has read all that it said itself.
+void Member::lead(Time now) {
+  if (log_.leader() != self_.id || unread_ > 0) {
+    return;
+  }
+  if (log_.phase() == Phase::kGathering) {
+    gather(now);
+  } else if (log_.phase() == Phase::kRunning) {
+    regroup(now);
+  }
+}
+
+// The nodes of the next plan. One that asks for a taken place waits for it.
+std::vector<NodeInfo> Member::candidates() const {
+  std::set<int> taken;
+  std::vector<NodeInfo> found;
+  for (const NodeInfo& each : log_.nodes()) {
+    if (each.wanted_rank < 0 || taken.insert(each.wanted_rank).second) {
+      found.push_back(each);
+    }
+  }
+  found = in_order(std::move(found), log_.plan());
+  const auto most = static_cast<size_t>(settings_.max_nodes);
+  if (found.size() > most) {
+    found.resize(most);
+  }
+  return found;
+}
+
+// Whether nodes that are not there are likely to come.
+bool Member::expects_nodes() const {
+  if (is_new_log_) {
+    return !log_.coming().empty() ||
+        std::any_of(expected_.begin(), expected_.end(), [&](const auto& id) {
+          return !log_.has(id);
+        });
+  }
+  return log_.plan().nodes.empty();
+}
+
+// Until when the leader waits for those.
+Member::Time Member::patience_end() const {
+  return is_new_log_ ? gathering_since_ + kQuorumTime
+                     : last_join_ + settings_.last_call;
+}
+
+void Member::gather(Time now) {
+  std::vector<NodeInfo> nodes = candidates();
+  const auto count = static_cast<int>(nodes.size());
+  std::set<std::string> ids = ids_of(log_.nodes());
+  const bool is_quorum = !settings_.log_moves || log_.is_quorum(ids);
+  ids.insert(log_.coming().begin(), log_.coming().end());
+  const bool may_be_quorum = !settings_.log_moves || log_.is_quorum(ids);
+  const bool is_enough = is_quorum && count >= settings_.min_nodes;
+  const bool is_late = now >= patience_end() && log_.coming().empty();
+  const bool may_grow =
+      settings_.max_restarts > 0 || settings_.min_nodes < settings_.max_nodes;
+  const bool first = log_.plan().nodes.empty();
+  if (is_enough &&
+      (count == settings_.max_nodes || !expects_nodes() || is_late)) {
+    post_plan(std::move(nodes));
+  } else if (!may_be_quorum && (!is_new_log_ || now >= patience_end())) {
+    end_job(
+        kExitInfrastructure,
+        "only " + hosts_of(log_.nodes()) +
+            " can be reached, too few of the job's nodes to go on",
+        now);
+  } else if (count < settings_.min_nodes && !first && !may_grow) {
+    end_job(kExitInfrastructure, log_.cause_text(), now);
+  } else if (now >= gathering_since_ + settings_.join_timeout) {
+    end_job(
+        kExitTimeout,
+        "after " + describe_time(settings_.join_timeout) + " still " +
+            awaited(),
+        now);
+  }
+}
+
+void Member::post_plan(std::vector<NodeInfo> nodes) {
+  const bool is_restart = log_.cause() == Membership::Cause::kFailure;
+  Entry entry;
+  entry.type = Type::kPlan;
+  entry.plan.epoch = log_.next_epoch();
+  entry.plan.restarts = log_.plan().restarts + (is_restart ? 1 : 0);
+  entry.plan.max_restarts = settings_.max_restarts;
+  entry.plan.nodes = std::move(nodes);
+  entry.epoch = entry.plan.epoch;
+  post(std::move(entry));
+}
+
+// Makes room for nodes that came while the ranks run. Several that come
+// together cost one restart.
+void Member::regroup(Time now) {
+  const Plan& plan = log_.plan();
+  const bool has_room =
+      static_cast<int>(plan.nodes.size()) < settings_.max_nodes;
+  if (!has_room || regrouped_epoch_ == plan.epoch ||
+      log_.has_finished_nodes() || now < last_join_ + settings_.last_call) {
+    return;
+  }
+  std::vector<NodeInfo> newcomers;
+  for (const NodeInfo& each : candidates()) {
+    if (plan.index_of(each.id) < 0) {
+      newcomers.push_back(each);
+    }
+  }
+  if (newcomers.empty()) {
+    return;
+  }
+  regrouped_epoch_ = plan.epoch;
+  Entry entry;
+  entry.type = Type::kRegroup;
+  entry.epoch = plan.epoch;
+  entry.text = (newcomers.size() == 1 ? "node " : "nodes ") +
+      hosts_of(newcomers) + " joined";
+  post(std::move(entry));
+}
+
+// The log's host is gone: the next one in the plan's order serves a new log, or
+// after some time the one after it. A node joins one of them only, so that no
+// two have a quorum.
+void Member::move_log(const std::string& why, Time now) {
+  std::vector<NodeInfo> hosts;
+  move_ = Move();
+  move_->why = why;
+  move_->deadline = now;
+  for (const NodeInfo& each : log_.survivors()) {
+    if (log_.is_host(each.id) || each.standby_port == 0) {
+      continue;
+    }
+    if (each.id == self_.id) {
+      move_->may_serve = true;
+      break; // those before it are looked for until it serves one itself
+    }
+    hosts.push_back(each);
+    move_->deadline += kMoveTime;
+  }
+  expected_.clear();
+  for (const NodeInfo& each : log_.survivors()) {
+    if (!log_.is_host(each.id)) {
+      expected_.insert(each.id);
+    }
+  }
+  log_ = log_.in_new_log();
+  joined_ = false;
+  is_coming_ = false;
+  reported_.clear();
+  heard_.clear();
+  if (!hosts.empty()) {
+    act(Kind::kConnect).nodes = std::move(hosts);
+  }
+}
+
+void Member::end_search(Time now) {
+  if (move_->may_serve) {
+    self_.hosts_log = true;
+    move_->may_serve = false;
+    move_->deadline = now + settings_.node_timeout;
+    act(Kind::kServe).nodes = {self_};
+  } else {
+    leaving_ = {kExitInfrastructure, move_->why, now};
+    move_.reset();
+  }
+}
+
+std::vector<std::string> Member::watched() const {
+  std::vector<std::string> ids;
+  for (const NodeInfo& each : log_.nodes()) {
+    if (each.id != self_.id) {
+      ids.push_back(each.id);
+    }
+  }
+  for (const std::string& id : log_.coming()) {
+    if (id != self_.id) {
+      ids.push_back(id);
+    }
+  }
+  return ids;
+}
+
+std::string Member::awaited() const {
+  if (!connected_) {
+    return move_ ? "looking for the job's other nodes"
+                 : "waiting for the rendezvous";
+  }
+  const std::string least = std::to_string(settings_.min_nodes);
+  const std::string most = std::to_string(settings_.max_nodes);
+  return "waiting for nodes: " + std::to_string(log_.nodes().size()) + " of " +
+      (least == most ? least : least + " to " + most) + " joined (" +
+      hosts_of(log_.nodes()) + ")";
+}
+
+} // namespace ddp

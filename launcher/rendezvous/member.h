@@ -1,0 +1,179 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <launcher/rendezvous/membership.h>
+
+namespace ddp {
+
+/// What a node does in a job of several: told what happens, it answers what its
+/// agent has to do. Knows no process, socket or clock.
+class Member {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  using Duration = std::chrono::milliseconds;
+
+  struct Settings {
+    int min_nodes = 1;
+    int max_nodes = 1;
+    int max_restarts = 0;
+    /// How long a job that could start waits for more nodes.
+    Duration last_call{3000};
+    /// How long it waits for enough.
+    Duration join_timeout{600000};
+    /// After this silence a node is lost.
+    Duration node_timeout{10000};
+    /// How long ranks may take to stop.
+    Duration grace{30000};
+    /// Whether the log moves to another node when its host is lost; not where
+    /// a server of its own has it.
+    bool log_moves = true;
+  };
+
+  struct Action {
+    enum class Kind {
+      kPost, // `entry`, into the log
+      kOpenStore, // for the ranks of this epoch; answered by store_opened()
+      kStart, // this node's ranks: in membership().plan(), place `index`
+      kStop, // them, for `text`
+      kServe, // the log, from now on, at this node's standby port (`nodes`)
+      kConnect, // to the log, wherever of the standby ports of `nodes` it is
+      kExit, // with `code`; `text` says why, where that is no rank's failure
+    };
+    Kind kind = Kind::kPost;
+    Entry entry;
+    std::vector<NodeInfo> nodes;
+    int index = 0;
+    int code = 0;
+    std::string text;
+  };
+
+  /// `self` gets its address, where it has none, and its standby port when the
+  /// log is there.
+  Member(Settings settings, NodeInfo self, Time now);
+
+  /// The log can be read and written. `address` is this node's on the way
+  /// there, and `standby_port` is free for another log.
+  void connected(const std::string& address, int standby_port, Time now);
+  /// It was lost, for good; kServe and kConnect ask for another.
+  void log_lost(const std::string& why, Time now);
+  void entry(const Entry& entry, Time now);
+  /// How often the log's nodes have made themselves heard; see watched().
+  void beats(const std::map<std::string, int64_t>& counts, Time now);
+
+  void store_opened(int port, Time now);
+  /// A rank failed; the others of this node are being stopped.
+  void rank_failed(
+      int code,
+      bool is_consequence,
+      const std::string& text,
+      Time now);
+  /// No rank is left.
+  void ranks_ended(bool succeeded, Time now);
+  /// This node is to take part no more.
+  void leave(int code, const std::string& text, Time now);
+  /// The job is to end on all nodes.
+  void end_job(int code, const std::string& text, Time now);
+  /// The time of deadline() has come.
+  void tick(Time now);
+
+  std::optional<Time> deadline() const {
+    return next_;
+  }
+  std::vector<Action> take_actions();
+  const Membership& membership() const {
+    return log_;
+  }
+  const NodeInfo& self() const {
+    return self_;
+  }
+  bool is_connected() const {
+    return connected_;
+  }
+  /// The nodes whose beats it wants to hear.
+  std::vector<std::string> watched() const;
+  /// One line: what it waits for.
+  std::string awaited() const;
+
+ private:
+  struct Heard {
+    int64_t count = -1;
+    Time at;
+  };
+  // The search for the log's next host.
+  struct Move {
+    std::string why;
+    bool may_serve = false; // at the deadline; else it gives up
+    Time deadline;
+  };
+  struct Departure {
+    int code = 0;
+    std::string text;
+    Time until; // its log is served to others
+  };
+
+  Action& act(Action::Kind kind);
+  void post(Entry entry);
+  void post(Entry::Type type);
+  void exit(int code, const std::string& text);
+  void stop_ranks(const std::string& text);
+
+  void log_answered(Time now);
+  void lose_log(const std::string& why, Time now);
+  void update(Time now);
+  void follow(Time now);
+  void join();
+  void take_part();
+  void say_goodbye(Time now);
+  void lead(Time now);
+  void gather(Time now);
+  void regroup(Time now);
+  void post_plan(std::vector<NodeInfo> nodes);
+  void report_silence(Time now);
+  std::vector<NodeInfo> candidates() const;
+  bool expects_nodes() const;
+  Time patience_end() const;
+  void move_log(const std::string& why, Time now);
+  void end_search(Time now);
+  void depart(Time now);
+  void schedule(Time now);
+
+  bool is_in_plan() const;
+  std::string end_text() const;
+
+  Settings settings_;
+  NodeInfo self_;
+  Membership log_;
+  bool connected_ = false;
+  bool is_coming_ = false; // and said so
+  bool joined_ = false;
+  bool over_ = false;
+  bool runs_ = false; // this node's ranks
+  bool stopping_ = false; // they were asked to stop
+  // The last epochs for which this node did so.
+  int ready_epoch_ = 0;
+  int opened_epoch_ = 0;
+  int started_epoch_ = 0;
+  int idle_epoch_ = 0; // it said that it has no ranks
+  int regrouped_epoch_ = 0;
+  std::set<std::string> reported_; // lost
+  int unread_ = 0; // of what it posted
+  Time answered_; // the log's last sign of life
+  Time gathering_since_;
+  Time last_join_;
+  std::map<std::string, Heard> heard_;
+  std::optional<Move> move_;
+  bool is_new_log_ = false; // after a move, until its first plan
+  std::set<std::string> expected_; // in the new log
+  std::optional<Departure> leaving_;
+  std::optional<Time> goodbye_; // until when its host serves a log that ended
+  std::optional<Time> next_;
+  std::vector<Action> actions_;
+};
+
+} // namespace ddp

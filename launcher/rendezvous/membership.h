@@ -1,0 +1,144 @@
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <launcher/rendezvous/entry.h>
+
+namespace ddp {
+
+/// What the log says of a job: a function of its entries alone, so that all
+/// nodes that read as far agree. An entry that does not fit (of a past epoch,
+/// of a node that is none) changes nothing.
+class Membership {
+ public:
+  enum class Phase {
+    kGathering, // no epoch goes on; the leader waits for nodes
+    kStarting, // there is a plan; not all of its nodes know it
+    kRunning,
+    kStopping, // the plan's nodes stop their ranks
+    kEnded,
+  };
+
+  /// Why an epoch stopped, by what came first.
+  enum class Cause { kNone, kFailure, kNodes, kEnd };
+
+  struct Failure {
+    std::string node; // id
+    int code = 0;
+    bool is_consequence = false;
+    std::string text;
+  };
+
+  /// That of a new log, for the nodes of one that was lost.
+  Membership in_new_log() const;
+
+  void apply(const Entry& entry);
+
+  Phase phase() const {
+    return phase_;
+  }
+  /// In the order of joining; without those that left or were lost.
+  const std::vector<NodeInfo>& nodes() const {
+    return nodes_;
+  }
+  bool has(const std::string& id) const {
+    return find(id) != nullptr;
+  }
+  /// Null where it is not among them.
+  const NodeInfo* find(const std::string& id) const;
+  /// Nodes that will join once their ranks are gone.
+  const std::set<std::string>& coming() const {
+    return coming_;
+  }
+  /// Whether it serves this log.
+  bool is_host(const std::string& id) const;
+  /// Whether all ranks of some node of this epoch exited with 0.
+  bool has_finished_nodes() const {
+    return !finished_.empty();
+  }
+  /// Whether a node left of its own will.
+  bool has_left(const std::string& id) const {
+    return left_.count(id) != 0;
+  }
+  /// Decides what is to be decided by one: the node that joined first.
+  std::string leader() const;
+  /// The last plan; without nodes before the first.
+  const Plan& plan() const {
+    return plan_;
+  }
+  /// The number of the next plan: no node of the log knows a later one.
+  int next_epoch() const {
+    return last_epoch_ + 1;
+  }
+  /// The nodes of the last plan, without those that left or were lost since.
+  std::vector<NodeInfo> survivors() const;
+  /// Whether all nodes of the last plan have read it.
+  bool is_confirmed() const;
+  /// Whether these nodes may go on by themselves: no other part of the job can
+  /// be allowed to. They must be more than half of the last plan that was
+  /// confirmed, or half with its first node, and of a plan after it as well;
+  /// nodes that left of their own will do not count.
+  bool is_quorum(const std::set<std::string>& ids) const;
+  /// Where the ranks of the epoch meet, from kRunning on.
+  const std::string& address() const {
+    return address_;
+  }
+  int port() const {
+    return port_;
+  }
+  /// Of the epoch that stops or stopped last.
+  Cause cause() const {
+    return cause_;
+  }
+  /// One line: which node left, or was lost.
+  const std::string& cause_text() const {
+    return cause_text_;
+  }
+  /// The epoch's first failure that is no other's consequence.
+  const std::optional<Failure>& failure() const {
+    return failure_;
+  }
+  /// Whether the log says that a node has no rank any more in this epoch.
+  bool is_idle(const std::string& id) const {
+    return idle_.count(id) != 0 || finished_.count(id) != 0;
+  }
+  /// The nodes whose stopped ranks the others wait for.
+  std::vector<NodeInfo> awaited() const;
+  /// ddprun's exit code once the phase is kEnded.
+  int exit_code() const {
+    return exit_code_;
+  }
+
+ private:
+  bool in_epoch(const Entry& entry) const;
+  void join(const Entry& entry);
+  void remove(const std::string& id, const std::string& why);
+  void confirm(const std::string& id);
+  void start_epoch(const Entry& entry);
+  void add_failure(const Entry& entry);
+  void stop(Cause cause, const std::string& text);
+  void end(const Entry& entry);
+  void conclude_epoch();
+
+  Phase phase_ = Phase::kGathering;
+  std::vector<NodeInfo> nodes_;
+  Plan plan_;
+  int last_epoch_ = 0;
+  std::vector<NodeInfo> confirmed_; // the nodes of the last confirmed plan
+  std::set<std::string> ready_; // of the last plan's nodes
+  std::set<std::string> coming_;
+  std::set<std::string> left_; // of their own will
+  std::string address_;
+  int port_ = 0;
+  Cause cause_ = Cause::kNone;
+  std::string cause_text_;
+  std::optional<Failure> failure_;
+  std::set<std::string> idle_;
+  std::set<std::string> finished_;
+  int exit_code_ = 0;
+};
+
+} // namespace ddp

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+namespace ddp {
+
+/// What a node tells of itself when it joins a job.
+struct NodeInfo {
+  std::string id; // drawn by its agent at each start
+  std::string host; // for people, and for the order of nodes
+  std::string address; // numeric: where other nodes reach it
+  int ranks = 1; // that it starts
+  /// --node-rank; -1 for any place.
+  int wanted_rank = -1;
+  /// Where the log goes on, should its present host be lost; 0 for nowhere.
+  int standby_port = 0;
+  bool hosts_log = false;
+};
+
+/// Whether `a` comes before `b` where numbers in names count as such: "n2"
+/// before "n10".
+bool natural_less(const std::string& a, const std::string& b);
+
+} // namespace ddp

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ddp {
+
+/// Where torchrun has its static and its c10d rendezvous.
+constexpr int kMasterPort = 29500;
+constexpr int kRendezvousPort = 29400;
+
+/// How the nodes of a job find each other.
+struct NodeOptions {
+  /// --nnodes.
+  int least = 1;
+  int most = 1;
+  /// --node-rank; -1 for any place.
+  int rank = -1;
+  /// The endpoint at which the job's log is; of a server, port 0 for one of the
+  /// range below.
+  std::string host;
+  int port = 0;
+  /// Where it is looked for besides, at the same port: there it may have moved
+  /// to when its first host was lost.
+  std::vector<std::string> other_hosts;
+  /// Whether this node serves the log; unset: where the endpoint is an address
+  /// of this machine.
+  std::optional<bool> hosts_log;
+  /// Whether a `ddprun --rdzv-server` serves it, which no node can replace.
+  bool has_server = false;
+  /// An address, or the name of an interface, at which this node listens; empty
+  /// for the address by which it reaches the endpoint.
+  std::string bind;
+  /// The address by which others reach this node; empty for the one at which it
+  /// listens.
+  std::string local_address;
+  /// Ports to listen at; 0 for any.
+  int first_port = 0;
+  int last_port = 0;
+  /// The job's secret; empty where there is none.
+  std::string token;
+  /// After this silence a node, or the log, is lost.
+  std::chrono::milliseconds node_timeout{10000};
+  /// How long a job that could start waits for more nodes.
+  std::chrono::milliseconds last_call{3000};
+  /// How long it waits for enough.
+  std::chrono::milliseconds join_timeout{600000};
+
+  bool several() const {
+    return most > 1;
+  }
+};
+
+} // namespace ddp

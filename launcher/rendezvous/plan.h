@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <launcher/rendezvous/node.h>
+
+namespace ddp {
+
+/// Who takes part in one epoch of a job: the nodes in the order of their ranks.
+struct Plan {
+  int epoch = 0; // 1 for the first
+  /// Restarts after failures so far; a change of nodes is none.
+  int restarts = 0;
+  int max_restarts = 0;
+  std::vector<NodeInfo> nodes;
+
+  int world_size() const;
+  /// The place of a node; -1 where it has none.
+  int index_of(const std::string& id) const;
+  /// The first rank of the node in that place.
+  int first_rank(int index) const;
+};
+
+/// Puts nodes in order: --node-rank, then the place in `last`, then the host's
+/// name, then the order in which they joined.
+std::vector<NodeInfo> in_order(std::vector<NodeInfo> nodes, const Plan& last);
+
+} // namespace ddp

@@ -1,0 +1,276 @@
+#include <launcher/rendezvous/rendezvous.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <launcher/launch_error.h>
+#include <launcher/rendezvous/endpoint.h>
+#include <launcher/rendezvous/route.h>
+
+namespace ddp {
+namespace {
+
+using Kind = Member::Action::Kind;
+
+// What a failure may add to an entry: JSON makes of one byte six at most.
+constexpr size_t kLongestText = 8 * 1024;
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+Member::Settings settings_of(const Rendezvous::Settings& settings) {
+  Member::Settings result;
+  result.min_nodes = settings.nodes.least;
+  result.max_nodes = settings.nodes.most;
+  result.max_restarts = settings.max_restarts;
+  result.last_call = settings.nodes.last_call;
+  result.join_timeout = settings.nodes.join_timeout;
+  result.node_timeout = settings.nodes.node_timeout;
+  result.grace = settings.grace;
+  result.log_moves = !settings.nodes.has_server;
+  return result;
+}
+
+NodeInfo node_of(const Rendezvous::Settings& settings, bool hosts_log) {
+  NodeInfo node;
+  node.id = random_hex(8);
+  node.host = host_name();
+  node.address = settings.nodes.local_address;
+  node.ranks = settings.ranks;
+  node.wanted_rank = settings.nodes.rank;
+  node.hosts_log = hosts_log;
+  return node;
+}
+
+std::vector<SharedLog::Endpoint> all_endpoints(const NodeOptions& nodes) {
+  std::vector<SharedLog::Endpoint> endpoints{{nodes.host, nodes.port}};
+  for (const std::string& host : nodes.other_hosts) {
+    endpoints.push_back({host, nodes.port});
+  }
+  return endpoints;
+}
+
+// Where this node is to serve the log. A node that comes back does not begin
+// another one while the job goes on elsewhere.
+std::optional<Listener> first_listener(const NodeOptions& nodes) {
+  const auto& others = nodes.other_hosts;
+  const bool has_moved = nodes.hosts_log.value_or(true) &&
+      std::any_of(others.begin(), others.end(), [&](const std::string& host) {
+                           return find_route(host, nodes.port).has_value();
+                         });
+  return has_moved ? std::nullopt : listen_at_endpoint(nodes);
+}
+
+std::vector<SharedLog::Endpoint> standby_endpoints(
+    const std::vector<NodeInfo>& nodes) {
+  std::vector<SharedLog::Endpoint> endpoints;
+  for (const NodeInfo& each : nodes) {
+    endpoints.push_back({each.address, each.standby_port});
+  }
+  return endpoints;
+}
+
+// Where the log that this node serves is reached from here.
+std::string own_host(const NodeOptions& nodes, int listener) {
+  const std::string address = local_address(listener).host;
+  const bool is_wildcard = address == "0.0.0.0" || address == "::";
+  return is_wildcard ? nodes.host : address;
+}
+
+} // namespace
+
+Rendezvous::Rendezvous(Settings settings)
+    : Rendezvous(settings, first_listener(settings.nodes)) {}
+
+Rendezvous::Rendezvous(Settings settings, std::optional<Listener> listener)
+    : settings_(std::move(settings)),
+      events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
+      authenticator_(settings_.nodes.token, settings_.run_id),
+      member_(
+          settings_of(settings_),
+          node_of(settings_, listener.has_value()),
+          std::chrono::steady_clock::now()) {
+  if (listener) {
+    const std::string host = own_host(settings_.nodes, listener->socket.get());
+    open_log({{host, listener->port}}, std::move(listener->socket));
+  } else {
+    open_log(all_endpoints(settings_.nodes), FileDescriptor());
+  }
+}
+
+void Rendezvous::open_log(
+    std::vector<SharedLog::Endpoint> endpoints,
+    FileDescriptor listener) {
+  SharedLog::Options options;
+  options.endpoints = std::move(endpoints);
+  options.listener = std::move(listener);
+  options.member = member_.self().id;
+  options.beat_interval = std::min(
+      std::chrono::milliseconds(1000), settings_.nodes.node_timeout / 5);
+  log_.reset(); // the one that was lost
+  log_ =
+      std::make_unique<SharedLog>(settings_.store_program, std::move(options));
+  read_.clear();
+  watched_.clear();
+  epoll_event interest{};
+  interest.events = EPOLLIN;
+  check_call(
+      epoll_ctl(events_.get(), EPOLL_CTL_ADD, log_->fd(), &interest),
+      "cannot watch the rendezvous");
+}
+
+void Rendezvous::handle_events(Time now) {
+  // What happens may replace the log.
+  while (const auto event = log_->next()) {
+    handle(*event, now);
+    carry_out(now);
+  }
+}
+
+void Rendezvous::handle(const SharedLog::Event& event, Time now) {
+  switch (event.kind) {
+    case SharedLog::Event::Kind::kConnected:
+      connected(event, now);
+      break;
+    case SharedLog::Event::Kind::kEntry:
+      read_entry(event.text, now);
+      break;
+    case SharedLog::Event::Kind::kBeats:
+      member_.beats(event.beats, now);
+      break;
+    case SharedLog::Event::Kind::kLost:
+      epoll_ctl(events_.get(), EPOLL_CTL_DEL, log_->fd(), nullptr);
+      member_.log_lost(event.text, now);
+      break;
+  }
+}
+
+void Rendezvous::connected(const SharedLog::Event& event, Time now) {
+  authenticator_.set_nonce(event.text);
+  const std::string address = settings_.nodes.bind.empty()
+      ? event.local_address
+      : address_of_interface(settings_.nodes.bind);
+  // Without one this node cannot be the log's next host.
+  standby_ = reserve_standby(address, settings_.nodes).value_or(Listener());
+  member_.connected(address, standby_.port, now);
+}
+
+// An entry that was not sealed with the job's token, or that comes again, is
+// none of ours.
+void Rendezvous::read_entry(const std::string& sealed, Time now) {
+  const auto text = authenticator_.open(sealed);
+  const auto entry = text ? parse_entry(*text) : std::nullopt;
+  if (!entry || entry->sequence <= read_[entry->from]) {
+    return;
+  }
+  read_[entry->from] = entry->sequence;
+  member_.entry(*entry, now);
+}
+
+std::optional<Rendezvous::Time> Rendezvous::deadline() const {
+  return member_.deadline();
+}
+
+void Rendezvous::tick(Time now) {
+  const auto due = member_.deadline();
+  if (due && now >= *due) {
+    member_.tick(now);
+    carry_out(now);
+  }
+}
+
+std::vector<Rendezvous::Order> Rendezvous::take_orders() {
+  return std::exchange(orders_, {});
+}
+
+Listener Rendezvous::take_listener() {
+  return std::exchange(ranks_store_, Listener());
+}
+
+void Rendezvous::rank_failed(
+    int code,
+    bool is_consequence,
+    std::string text,
+    Time now) {
+  text.resize(std::min(text.size(), kLongestText));
+  member_.rank_failed(code, is_consequence, text, now);
+  carry_out(now);
+}
+
+void Rendezvous::ranks_ended(bool succeeded, Time now) {
+  member_.ranks_ended(succeeded, now);
+  carry_out(now);
+}
+
+void Rendezvous::leave(int code, const std::string& text, Time now) {
+  member_.leave(code, text, now);
+  carry_out(now);
+}
+
+void Rendezvous::end_job(int code, const std::string& text, Time now) {
+  member_.end_job(code, text, now);
+  carry_out(now);
+}
+
+void Rendezvous::carry_out(Time now) {
+  for (const Member::Action& action : member_.take_actions()) {
+    switch (action.kind) {
+      case Kind::kPost:
+        post(action.entry);
+        break;
+      case Kind::kOpenStore:
+        open_store(now);
+        break;
+      case Kind::kServe:
+        start_listening(standby_);
+        open_log(
+            standby_endpoints(action.nodes),
+            std::exchange(standby_, Listener()).socket);
+        break;
+      case Kind::kConnect:
+        open_log(standby_endpoints(action.nodes), FileDescriptor());
+        break;
+      case Kind::kStart:
+        orders_.push_back({Order::Kind::kStart, action.index, 0, ""});
+        break;
+      case Kind::kStop:
+        orders_.push_back({Order::Kind::kStop, 0, 0, action.text});
+        break;
+      case Kind::kExit:
+        orders_.push_back({Order::Kind::kExit, 0, action.code, action.text});
+        break;
+    }
+  }
+  std::vector<std::string> watched = member_.watched();
+  if (watched != watched_) {
+    watched_ = std::move(watched);
+    log_->watch(watched_);
+  }
+}
+
+void Rendezvous::open_store(Time now) {
+  try {
+    const std::string address = settings_.nodes.bind.empty()
+        ? member_.self().address
+        : address_of_interface(settings_.nodes.bind);
+    ranks_store_ = listen_in_range(address, settings_.nodes);
+    member_.store_opened(ranks_store_.port, now);
+  } catch (const LaunchError& error) {
+    member_.end_job(error.exit_code(), error.what(), now);
+  }
+  carry_out(now);
+}
+
+void Rendezvous::post(Entry entry) {
+  entry.sequence = ++written_;
+  log_->post(authenticator_.seal(entry_text(entry)));
+}
+
+} // namespace ddp

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <launcher/file_descriptor.h>
+#include <launcher/listener.h>
+#include <launcher/rendezvous/authentication.h>
+#include <launcher/rendezvous/member.h>
+#include <launcher/rendezvous/node_options.h>
+#include <launcher/rendezvous/shared_log.h>
+
+namespace ddp {
+
+/// This node's part in a job of several: does what its Member decides, but for
+/// the ranks, which are the agent's.
+class Rendezvous {
+ public:
+  using Time = Member::Time;
+
+  struct Settings {
+    NodeOptions nodes;
+    int ranks = 1; // of this node
+    int max_restarts = 0;
+    std::chrono::milliseconds grace{30000};
+    std::string run_id;
+    std::string store_program;
+  };
+
+  /// What the agent is to do.
+  struct Order {
+    enum class Kind {
+      kStart, // the ranks of membership().plan(), on the node in place `index`
+      kStop, // them; `text` says why
+      kExit, // with `code`; `text` says why, where no rank's failure does
+    };
+    Kind kind = Kind::kStart;
+    int index = 0;
+    int code = 0;
+    std::string text;
+  };
+
+  /// Starts to look for the job's log, or to serve it. Throws LaunchError.
+  explicit Rendezvous(Settings settings);
+
+  /// Becomes readable when handle_events() has something to do.
+  int fd() const {
+    return events_.get();
+  }
+  void handle_events(Time now);
+  /// When tick() wants to be called.
+  std::optional<Time> deadline() const;
+  void tick(Time now);
+  std::vector<Order> take_orders();
+
+  /// Where the ranks of the plan's first node serve their store.
+  Listener take_listener();
+
+  // What the agent tells; see Member.
+  void rank_failed(int code, bool is_consequence, std::string text, Time now);
+  void ranks_ended(bool succeeded, Time now);
+  void leave(int code, const std::string& text, Time now);
+  void end_job(int code, const std::string& text, Time now);
+
+  /// The process that speaks to the log's store.
+  pid_t helper() const {
+    return log_->pid();
+  }
+  const Membership& membership() const {
+    return member_.membership();
+  }
+  const Member& member() const {
+    return member_;
+  }
+
+ private:
+  Rendezvous(Settings settings, std::optional<Listener> listener);
+  // Serves it where there is a listener.
+  void open_log(
+      std::vector<SharedLog::Endpoint> endpoints,
+      FileDescriptor listener);
+  void handle(const SharedLog::Event& event, Time now);
+  void read_entry(const std::string& sealed, Time now);
+  void connected(const SharedLog::Event& event, Time now);
+  void open_store(Time now);
+  void carry_out(Time now);
+  void post(Entry entry);
+
+  Settings settings_;
+  FileDescriptor events_;
+  Authenticator authenticator_;
+  std::unique_ptr<SharedLog> log_;
+  Member member_;
+  Listener standby_;
+  Listener ranks_store_;
+  std::map<std::string, int64_t> read_; // the last sequence by writer
+  int64_t written_ = 0;
+  std::vector<std::string> watched_;
+  std::vector<Order> orders_;
+};
+
+} // namespace ddp

@@ -1,0 +1,106 @@
+#include <launcher/rendezvous/route.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <launcher/file_descriptor.h>
+
+namespace ddp {
+namespace {
+
+constexpr int kConnectMilliseconds = 2000;
+
+using AddressOf = int (*)(int, sockaddr*, socklen_t*);
+
+SocketAddress numeric_address(int socket, AddressOf address_of) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  if (address_of(socket, generic, &size) != 0 ||
+      getnameinfo(
+          generic,
+          size,
+          host,
+          sizeof host,
+          port,
+          sizeof port,
+          NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return {};
+  }
+  return {host, std::atoi(port)};
+}
+
+bool wait_until_connected(int socket) {
+  pollfd connecting{socket, POLLOUT, 0};
+  int error = 0;
+  socklen_t size = sizeof error;
+  return poll(&connecting, 1, kConnectMilliseconds) == 1 &&
+      getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) == 0 &&
+      error == 0;
+}
+
+std::optional<Route> try_address(const addrinfo& address) {
+  const FileDescriptor connection(
+      socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (connect(connection.get(), address.ai_addr, address.ai_addrlen) != 0 &&
+      (errno != EINPROGRESS || !wait_until_connected(connection.get()))) {
+    return std::nullopt;
+  }
+  const SocketAddress local = local_address(connection.get());
+  const SocketAddress remote = numeric_address(connection.get(), getpeername);
+  if (remote.host.empty()) { // gone again
+    return std::nullopt;
+  }
+  // Where nobody listens TCP lets a socket connect to itself, if the port was
+  // chosen for it. Closed as usual, it would hold the port for a minute.
+  if (local.host == remote.host && local.port == remote.port) {
+    const linger reset{1, 0};
+    setsockopt(connection.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    return std::nullopt;
+  }
+  return Route{local.host, remote.host};
+}
+
+} // namespace
+
+SocketAddress local_address(int socket) {
+  return numeric_address(socket, getsockname);
+}
+
+SocketAddress own_address(int listener) {
+  SocketAddress address = local_address(listener);
+  if (address.host == "0.0.0.0") {
+    address.host = "127.0.0.1";
+  } else if (address.host == "::") {
+    address.host = "::1";
+  }
+  return address;
+}
+
+std::optional<Route> find_route(const std::string& host, int port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) !=
+      0) {
+    return std::nullopt;
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(
+      found, &freeaddrinfo);
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    if (auto route = try_address(*each)) {
+      return route;
+    }
+  }
+  return std::nullopt;
+}
+
+} // namespace ddp

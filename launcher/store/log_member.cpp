@@ -1,0 +1,287 @@
+#include <launcher/store/log_member.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <launcher/rendezvous/authentication.h>
+#include <launcher/rendezvous/log_channel.h>
+#include <launcher/rendezvous/route.h>
+#include <launcher/rendezvous/shared_log.h>
+#include <launcher/store/log_keys.h>
+#include <launcher/store/serve.h>
+
+namespace ddp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using StorePointer = c10::intrusive_ptr<c10d::Store>;
+
+constexpr int kRetryMilliseconds = 50;
+constexpr std::chrono::seconds kConnectTime{10};
+// A wait for an entry is renewed that often: firewalls forget quiet
+// connections.
+constexpr std::chrono::seconds kWaitTime{30};
+// Takes the place of an empty value, and is no entry: it lacks the space.
+constexpr char kNoEntry[] = "-";
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+std::string entry_key(uint64_t index) {
+  return log_keys::kEntry + std::to_string(index);
+}
+
+std::string as_text(const std::vector<uint8_t>& bytes) {
+  return std::string(bytes.begin(), bytes.end());
+}
+
+class LogMember {
+ public:
+  explicit LogMember(const MemberOptions& options)
+      : options_(options), endpoint_(options.endpoints.front()) {}
+
+  [[noreturn]] void run();
+
+ private:
+  void connect();
+  void wait_for_store();
+  bool try_store(const SocketAddress& endpoint);
+  void open_stores(const std::string& host, int port);
+  void tell(char kind, const std::string& text);
+  [[noreturn]] void lose(const std::string& why);
+  template <typename Task>
+  void guard(const Task& task);
+
+  void read_entries();
+  std::string read_entry(uint64_t index);
+  void serve_agent();
+  void handle(const std::string& message);
+  void append(const std::string& text);
+  void watch(const std::string& members);
+  void beat();
+
+  const MemberOptions& options_;
+  SocketAddress endpoint_; // that answered
+  std::string local_address_;
+  StorePointer server_;
+  StorePointer reader_; // blocked in a wait most of the time, so on its own
+  StorePointer writer_;
+  std::atomic<uint64_t> read_{0}; // entries so far
+  std::atomic_flag lost_ = ATOMIC_FLAG_INIT;
+  uint64_t next_free_ = 0; // no place before this one is
+  std::vector<std::string> watched_;
+  std::vector<std::string> beat_keys_;
+};
+
+void LogMember::run() {
+  guard([this] { connect(); });
+  std::thread([this] { guard([this] { read_entries(); }); }).detach();
+  guard([this] { serve_agent(); });
+  _exit(0); // the agent has gone
+}
+
+template <typename Task>
+void LogMember::guard(const Task& task) {
+  try {
+    task();
+  } catch (const c10::Error& error) {
+    lose(first_line(error.what_without_backtrace()));
+  } catch (const std::exception& error) {
+    lose(first_line(error.what()));
+  }
+}
+
+void LogMember::lose(const std::string& why) {
+  if (lost_.test_and_set()) { // by the other thread, which ends the process
+    for (;;) {
+      pause();
+    }
+  }
+  tell(
+      log_message::kLost,
+      "the rendezvous store at " + endpoint_.host + ":" +
+          std::to_string(endpoint_.port) + " is lost: " + why);
+  _exit(1);
+}
+
+void LogMember::tell(char kind, const std::string& text) {
+  // Beats of an agent that is suspended need not be kept for it.
+  const int flags = kind == log_message::kBeats ? MSG_DONTWAIT : 0;
+  send_message(options_.channel, kind + text, flags);
+}
+
+void LogMember::connect() {
+  if (options_.listener >= 0) {
+    server_ = serve_log(options_.listener);
+    const SocketAddress address = own_address(options_.listener);
+    open_stores(address.host, address.port);
+    // Where it listens on all addresses, others need one that they can reach.
+    const bool on_all = local_address(options_.listener).host != address.host;
+    const auto route = on_all ? find_route(endpoint_.host, endpoint_.port)
+                              : std::optional<Route>();
+    local_address_ = route ? route->local : address.host;
+  } else {
+    wait_for_store();
+  }
+  const std::string nonce = reader_->get_to_str(log_keys::kNonce);
+  TORCH_CHECK(
+      nonce.size() == log_keys::kNonceSize, "it is no store of ddprun's");
+  tell(log_message::kConnected, nonce + " " + local_address_);
+}
+
+void LogMember::wait_for_store() {
+  for (;;) {
+    for (const SocketAddress& each : options_.endpoints) {
+      if (try_store(each)) {
+        return;
+      }
+    }
+    pollfd end{options_.channel, 0, 0};
+    if (poll(&end, 1, kRetryMilliseconds) > 0) {
+      _exit(0); // the agent has gone
+    }
+  }
+}
+
+bool LogMember::try_store(const SocketAddress& endpoint) {
+  const auto route = find_route(endpoint.host, endpoint.port);
+  if (!route) {
+    return false;
+  }
+  try {
+    endpoint_ = endpoint;
+    local_address_ = route->local;
+    open_stores(route->remote, endpoint.port);
+    return true;
+  } catch (const std::exception&) { // gone again
+    return false;
+  }
+}
+
+void LogMember::open_stores(const std::string& host, int port) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(port);
+  options.waitWorkers = false;
+  options.timeout = kConnectTime;
+  reader_ = c10::make_intrusive<c10d::TCPStore>(host, options);
+  writer_ = c10::make_intrusive<c10d::TCPStore>(host, options);
+  reader_->setTimeout(kWaitTime);
+  // What hangs may go on: that is for the agent to judge, by missing beats.
+  writer_->setTimeout(std::chrono::hours(24));
+}
+
+void LogMember::read_entries() {
+  for (;;) {
+    const std::string value = read_entry(read_);
+    ++read_;
+    // Before the space is what makes the value the only one of its kind; what
+    // anybody else has put there may lack it.
+    const size_t space = value.find(' ');
+    const size_t size =
+        space == std::string::npos ? 0 : value.size() - space - 1;
+    if (size > 0 && size <= kLargestEntry) {
+      tell(log_message::kEntry, value.substr(space + 1));
+    }
+  }
+}
+
+std::string LogMember::read_entry(uint64_t index) {
+  const std::string key = entry_key(index);
+  for (;;) {
+    const auto start = Clock::now();
+    try {
+      const std::string value = reader_->get_to_str(key);
+      // To append, an empty value is a free place: fill it, so that all readers
+      // find the same there.
+      return value.empty() ? reader_->compareSet(key, "", kNoEntry) : value;
+    } catch (const c10::Error&) {
+      if (Clock::now() - start < kWaitTime) {
+        throw;
+      }
+    }
+  }
+}
+
+void LogMember::serve_agent() {
+  auto next_beat = Clock::now();
+  for (;;) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(next_beat - Clock::now());
+    pollfd channel{options_.channel, POLLIN, 0};
+    poll(&channel, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
+    if (Clock::now() >= next_beat) {
+      beat();
+      next_beat = Clock::now() + options_.beat_interval;
+    }
+    const auto message = receive_message(options_.channel, MSG_DONTWAIT);
+    if (message && message->empty()) {
+      return;
+    }
+    if (message) {
+      handle(*message);
+    }
+  }
+}
+
+void LogMember::handle(const std::string& message) {
+  const std::string text = message.substr(1);
+  if (message[0] == log_message::kPost) {
+    append(text);
+  } else if (message[0] == log_message::kWatch) {
+    watch(text);
+  }
+}
+
+void LogMember::append(const std::string& text) {
+  // No two values are the same, so who finds its own there has written it.
+  const std::string value = options_.member + ":" + random_hex(8) + " " + text;
+  next_free_ = std::max<uint64_t>(next_free_, read_);
+  while (writer_->compareSet(entry_key(next_free_++), "", value) != value) {
+  }
+}
+
+void LogMember::watch(const std::string& members) {
+  watched_.clear();
+  beat_keys_.clear();
+  std::istringstream lines(members);
+  for (std::string member; std::getline(lines, member);) {
+    watched_.push_back(member);
+    beat_keys_.push_back(log_keys::kBeat + member);
+    writer_->add(beat_keys_.back(), 0); // reading waits for keys to exist
+  }
+}
+
+void LogMember::beat() {
+  writer_->add(log_keys::kBeat + options_.member, 1);
+  std::string lines;
+  if (!beat_keys_.empty()) {
+    const auto counts = writer_->multiGet(beat_keys_);
+    for (size_t i = 0; i < counts.size(); ++i) {
+      const auto count = std::strtoll(as_text(counts[i]).c_str(), nullptr, 10);
+      if (count > 0) {
+        lines += watched_[i] + " " + std::to_string(count) + "\n";
+      }
+    }
+  }
+  tell(log_message::kBeats, lines);
+}
+
+} // namespace
+
+void run_log_member(const MemberOptions& options) {
+  LogMember(options).run();
+}
+
+} // namespace ddp

@@ -1,0 +1,178 @@
+// Where a node listens for others, on the addresses that this machine has.
+#include <tests/support/catch_plain.h>
+
+#include <algorithm>
+#include <array>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <ddp/detail/numeric_address.h>
+#include <launcher/launch_error.h>
+#include <launcher/rendezvous/endpoint.h>
+#include <tests/launcher/launched_job.h>
+
+using namespace ddp;
+using namespace ddp::test;
+
+namespace {
+
+NodeOptions nodes_at(const std::string& host, int port) {
+  NodeOptions nodes;
+  nodes.most = 2;
+  nodes.host = host;
+  nodes.port = port;
+  return nodes;
+}
+
+NodeOptions told(NodeOptions nodes) {
+  nodes.hosts_log = true;
+  return nodes;
+}
+
+// Nobody listens there, for now.
+int free_port() {
+  return listen_on("127.0.0.1", 0).port;
+}
+
+std::string address_of(const Listener& listener) {
+  sockaddr_storage address{};
+  auto* own = reinterpret_cast<sockaddr*>(&address);
+  socklen_t size = sizeof address;
+  REQUIRE(getsockname(listener.socket.get(), own, &size) == 0);
+  return detail::numeric_address(own);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+template <typename Call>
+std::string error_of(Call&& call) {
+  try {
+    call();
+  } catch (const LaunchError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// For documentation, so no machine's.
+constexpr const char* kElsewhere = "203.0.113.7";
+
+} // namespace
+
+TEST_CASE("hosts have addresses", "[unit]") {
+  CHECK(addresses_of("127.0.0.1") == std::vector<std::string>{"127.0.0.1"});
+  CHECK(addresses_of("0:0:0::1") == std::vector<std::string>{"::1"});
+  CHECK(addresses_of("no-such-host.invalid").empty());
+  const auto local = addresses_of("localhost");
+  CHECK(std::all_of(local.begin(), local.end(), is_own_address));
+}
+
+TEST_CASE("this machine knows its addresses", "[unit]") {
+  CHECK(is_own_address("127.0.0.1"));
+  CHECK(is_own_address("127.0.1.1"));
+  CHECK_FALSE(is_own_address(kElsewhere));
+  CHECK_FALSE(is_own_address("2001:db8::7"));
+  CHECK_FALSE(is_own_address("localhost")); // no address
+  const std::string outward = outward_address();
+  if (!outward.empty()) {
+    CHECK(is_own_address(outward));
+    CHECK(outward.compare(0, 4, "127.") != 0);
+  }
+}
+
+TEST_CASE("--bind is an address or an interface", "[unit]") {
+  CHECK(address_of_interface("lo") == "127.0.0.1");
+  CHECK(address_of_interface("0.0.0.0") == "0.0.0.0");
+  CHECK(address_of_interface("0::1") == "::1");
+  CHECK_THAT(
+      error_of([] { address_of_interface("eth99"); }),
+      ContainsSubstring("--bind eth99") && ContainsSubstring("lo (127.0.0.1)"));
+}
+
+TEST_CASE("one agent of the endpoint's machine serves", "[unit]") {
+  const int port = free_port();
+  const auto first = listen_at_endpoint(nodes_at("127.0.0.1", port));
+  REQUIRE(first);
+  CHECK(first->port == port);
+  CHECK(address_of(*first) == "127.0.0.1");
+  CHECK_FALSE(listen_at_endpoint(nodes_at("127.0.0.1", port)));
+  CHECK_THAT(
+      error_of([&] { listen_at_endpoint(told(nodes_at("127.0.0.1", port))); }),
+      ContainsSubstring("127.0.0.1:" + std::to_string(port)) &&
+          ContainsSubstring("in use"));
+}
+
+TEST_CASE("a node that is not to serve does not listen", "[unit]") {
+  NodeOptions nodes = nodes_at("127.0.0.1", free_port());
+  nodes.hosts_log = false;
+  CHECK_FALSE(listen_at_endpoint(nodes));
+}
+
+TEST_CASE("an address of another machine is not served here", "[unit]") {
+  CHECK_FALSE(listen_at_endpoint(nodes_at(kElsewhere, free_port())));
+  CHECK_FALSE(listen_at_endpoint(nodes_at("no-such-host.invalid", 29400)));
+  CHECK_THAT(
+      error_of([] { listen_at_endpoint(told(nodes_at(kElsewhere, 29400))); }),
+      ContainsSubstring("203.0.113.7:29400") &&
+          ContainsSubstring("none of its addresses") &&
+          ContainsSubstring("--bind"));
+}
+
+TEST_CASE("--bind says where the endpoint is", "[unit]") {
+  NodeOptions nodes = told(nodes_at(kElsewhere, free_port()));
+  nodes.bind = "lo";
+  const auto listener = listen_at_endpoint(nodes);
+  REQUIRE(listener);
+  CHECK(address_of(*listener) == "127.0.0.1");
+  nodes.hosts_log.reset(); // that it is here it does not say
+  CHECK_FALSE(listen_at_endpoint(nodes));
+}
+
+TEST_CASE("this machine's name is served where others reach it", "[unit]") {
+  const NodeOptions nodes = nodes_at(host_name(), free_port());
+  const auto serve = [&] { return listen_at_endpoint(nodes); };
+  if (outward_address().empty()) { // no network
+    CHECK_THAT(error_of(serve), ContainsSubstring("--bind"));
+    return;
+  }
+  const auto listener = serve();
+  REQUIRE(listener);
+  const std::string address = address_of(*listener);
+  CHECK(is_own_address(address));
+  CHECK(address.compare(0, 4, "127.") != 0);
+  CHECK(address != "::1");
+}
+
+TEST_CASE("ports are taken from the range", "[unit]") {
+  const int port = free_port();
+  NodeOptions nodes;
+  CHECK(listen_in_range("127.0.0.1", nodes).port > 0);
+  nodes.first_port = port;
+  nodes.last_port = port;
+  const Listener first = listen_in_range("127.0.0.1", nodes);
+  CHECK(first.port == port);
+  CHECK_THAT(
+      error_of([&] { listen_in_range("127.0.0.1", nodes); }),
+      ContainsSubstring("--port-range"));
+  nodes.last_port = std::min(port + 20, 65535);
+  CHECK(listen_in_range("127.0.0.1", nodes).port > port);
+}
+
+TEST_CASE("--rdzv-server says where it listens", "[unit]") {
+  const int port = free_port();
+  const std::string endpoint = "127.0.0.1:" + std::to_string(port);
+  LaunchedJob server({"--rdzv-server", "--rdzv-endpoint", endpoint});
+  server.wait_for_output("meeting at " + endpoint + "\n");
+  const Listener taken = listen_on("127.0.0.1", 0);
+  LaunchedJob late(
+      {"--rdzv-server",
+       "--bind=lo",
+       "--rdzv-endpoint=203.0.113.7:" + std::to_string(taken.port)});
+  CHECK(late.wait() == 125);
+  CHECK_THAT(late.err(), ContainsSubstring("in use"));
+}

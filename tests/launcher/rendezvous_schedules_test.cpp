@@ -1,0 +1,301 @@
+// What becomes of a job when nodes join, leave, crash and are cut off.
+#include <cstdlib>
+
+#include <tests/launcher/simulated_nodes.h>
+#include <tests/support/catch_plain.h>
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+ddp::Member::Settings settings(int least, int most, int restarts = 0) {
+  ddp::Member::Settings settings;
+  settings.min_nodes = least;
+  settings.max_nodes = most;
+  settings.max_restarts = restarts;
+  settings.grace = seconds(4);
+  return settings;
+}
+
+struct Job : SimulatedNodes {
+  Job(ddp::Member::Settings settings, int nodes, unsigned seed = 1)
+      : SimulatedNodes(settings, seed) {
+    for (int i = 0; i < nodes; ++i) {
+      add_node(i == 0);
+    }
+  }
+
+  // The nodes that run an epoch, as text, with the number of restarts.
+  std::string running() const {
+    std::string text;
+    for (int i = 0; i < count(); ++i) {
+      if (lives(i) && running_epoch(i) != 0) {
+        text += std::to_string(i);
+      }
+    }
+    return text;
+  }
+};
+
+#define REQUIRE_RUNNING(job, nodes)                 \
+  do {                                              \
+    INFO((job).history());                          \
+    REQUIRE((job).faults().empty());                \
+    REQUIRE((job).running() == std::string(nodes)); \
+  } while (false)
+
+} // namespace
+
+TEST_CASE("As many nodes as can be start at once", "[unit]") {
+  Job job(settings(4, 4), 4);
+  job.run_for(seconds(6));
+  REQUIRE_RUNNING(job, "0123");
+  REQUIRE(job.member(2).membership().plan().first_rank(2) == 2);
+}
+
+TEST_CASE("Fewer nodes start after the last call", "[unit]") {
+  Job job(settings(2, 4), 3);
+  job.run_for(seconds(2));
+  REQUIRE_RUNNING(job, "");
+  job.run_for(seconds(5));
+  REQUIRE_RUNNING(job, "012");
+}
+
+TEST_CASE("A failed rank ends the job everywhere with its code", "[unit]") {
+  Job job(settings(3, 3), 3);
+  job.run_for(seconds(6));
+  job.fail_rank(1, true);
+  job.fail_rank(2);
+  REQUIRE_FALSE(job.run_for(seconds(20)));
+  for (int i = 0; i < 3; ++i) {
+    CAPTURE(i, job.history());
+    REQUIRE(job.exit_code(i) == 3);
+    REQUIRE(job.member(i).membership().failure()->node == "id2");
+  }
+}
+
+TEST_CASE("A failed rank restarts all nodes, counted alike", "[unit]") {
+  Job job(settings(3, 3, 2), 3);
+  job.run_for(seconds(6));
+  for (int restart = 1; restart <= 2; ++restart) {
+    job.fail_rank(restart);
+    job.run_for(seconds(8));
+    REQUIRE_RUNNING(job, "012");
+    for (int i = 0; i < 3; ++i) {
+      REQUIRE(job.member(i).membership().plan().restarts == restart);
+    }
+  }
+  job.fail_rank(0);
+  REQUIRE_FALSE(job.run_for(seconds(20)));
+  REQUIRE(job.exit_code(1) == 3);
+}
+
+TEST_CASE("All end with 0 once all ranks have finished", "[unit]") {
+  Job job(settings(3, 3), 3);
+  job.run_for(seconds(6));
+  job.finish_ranks(0);
+  job.run_for(seconds(30));
+  REQUIRE(job.lives(0));
+  job.finish_ranks(1);
+  job.finish_ranks(2);
+  REQUIRE_FALSE(job.run_for(seconds(10)));
+  for (int i = 0; i < 3; ++i) {
+    INFO(job.history());
+    REQUIRE(job.exit_code(i) == 0);
+  }
+}
+
+TEST_CASE("A node that comes late gets ranks, without a restart", "[unit]") {
+  Job job(settings(2, 4), 2);
+  job.run_for(seconds(8));
+  REQUIRE_RUNNING(job, "01");
+  job.add_node();
+  job.run_for(seconds(12));
+  REQUIRE_RUNNING(job, "012");
+  REQUIRE(job.member(2).membership().plan().restarts == 0);
+  REQUIRE(job.member(2).membership().plan().index_of("id2") == 2);
+}
+
+TEST_CASE("More nodes than the job has places wait for one", "[unit]") {
+  Job job(settings(2, 2), 3);
+  job.run_for(seconds(5));
+  REQUIRE(job.running().size() == 2);
+  const int spare = job.running() == "01" ? 2 : job.running() == "02" ? 1 : 0;
+  REQUIRE(job.lives(spare));
+}
+
+TEST_CASE("A node that leaves or crashes is done without", "[unit]") {
+  Job job(settings(2, 4), 4);
+  job.run_for(seconds(5));
+  job.leave(3);
+  job.run_for(seconds(8));
+  REQUIRE_RUNNING(job, "012");
+  REQUIRE(job.exit_code(3) == 143);
+  job.crash(2);
+  job.run_for(seconds(20));
+  REQUIRE_RUNNING(job, "01");
+}
+
+TEST_CASE("A fixed job ends where a node is lost", "[unit]") {
+  Job job(settings(3, 3), 3);
+  job.run_for(seconds(6));
+  job.crash(1);
+  REQUIRE_FALSE(job.run_for(seconds(30)));
+  REQUIRE(job.exit_code(0) == 75);
+  REQUIRE(job.exit_code(2) == 75);
+  REQUIRE(job.exit_text(2).find("node n1 was not heard") != std::string::npos);
+}
+
+TEST_CASE(
+    "A fixed job with restarts waits for a lost node's successor",
+    "[unit]") {
+  Job job(settings(3, 3, 1), 3);
+  job.run_for(seconds(6));
+  job.crash(1);
+  job.run_for(seconds(30));
+  REQUIRE_RUNNING(job, "");
+  job.add_node();
+  job.run_for(seconds(5));
+  REQUIRE_RUNNING(job, "023");
+}
+
+TEST_CASE("The majority goes on where the log's host is lost", "[unit]") {
+  Job job(settings(1, 4), 4);
+  job.run_for(seconds(5));
+  REQUIRE_RUNNING(job, "0123");
+  SECTION("dead") {
+    job.crash(0);
+    job.run_for(seconds(30));
+    REQUIRE_RUNNING(job, "123");
+    SECTION("and again") {
+      job.crash(1);
+      job.run_for(seconds(40));
+      REQUIRE_RUNNING(job, "23");
+    }
+  }
+  SECTION("cut off") {
+    for (int i = 1; i < 4; ++i) {
+      job.set_link(0, i, false);
+    }
+    job.run_for(seconds(60));
+    REQUIRE_RUNNING(job, "123");
+    REQUIRE(job.exit_code(0) == 75);
+  }
+  SECTION("gone of its own will") {
+    job.leave(0);
+    job.run_for(seconds(30));
+    REQUIRE_RUNNING(job, "123");
+    REQUIRE(job.exit_code(0) == 143);
+  }
+}
+
+TEST_CASE("The smaller part of a job stops", "[unit]") {
+  Job job(settings(1, 4), 4);
+  job.run_for(seconds(5));
+  job.set_link(0, 3, false);
+  job.set_link(1, 3, false);
+  job.set_link(2, 3, false);
+  job.run_for(seconds(60));
+  REQUIRE_RUNNING(job, "012");
+  REQUIRE(job.exit_code(3) == 75);
+}
+
+TEST_CASE("Of two halves the one with the first node goes on", "[unit]") {
+  Job job(settings(1, 4), 4);
+  job.run_for(seconds(5));
+  for (int a : {0, 1}) {
+    for (int b : {2, 3}) {
+      job.set_link(a, b, false);
+    }
+  }
+  job.run_for(seconds(60));
+  REQUIRE_RUNNING(job, "01");
+  REQUIRE(job.exit_code(2) == 75);
+  REQUIRE(job.exit_code(3) == 75);
+}
+
+namespace {
+
+// Random events; then all links are mended and nothing happens any more.
+void run_schedule(unsigned seed) {
+  std::mt19937 random(seed);
+  const auto pick = [&](int most) {
+    return static_cast<int>(random() % static_cast<unsigned>(most));
+  };
+  const int most = 2 + pick(5);
+  const int least = 1 + pick(most);
+  Job job(settings(least, most, pick(4)), most - pick(2), seed);
+  job.run_for(milliseconds(pick(15000)));
+  // Calm ones see what follows from an event; hasty ones, what does in between.
+  const int pace = pick(2) == 0 ? 25000 : 2500;
+  for (int events = 1 + pick(pace > 10000 ? 6 : 20); events > 0; --events) {
+    const int node = pick(job.count());
+    switch (pick(8)) {
+      case 0:
+        job.add_node();
+        break;
+      case 1:
+        job.lives(node) ? job.leave(node) : (void)0;
+        break;
+      case 2:
+        job.lives(node) ? job.crash(node) : (void)0;
+        break;
+      case 3:
+        job.lives(node) ? job.fail_rank(node, pick(2) == 0) : (void)0;
+        break;
+      case 4: // two parts
+        for (int a = 0, side = random(); a < job.count(); ++a) {
+          for (int b = 0; b < a; ++b) {
+            job.set_link(
+                a, b, ((side >> (a % 31) ^ side >> (b % 31)) & 1) == 0);
+          }
+        }
+        break;
+      case 5: // one link
+        job.set_link(node, pick(job.count()), false);
+        break;
+      case 6:
+        job.mend_all();
+        break;
+      case 7:
+        job.lives(node) ? job.finish_ranks(node) : (void)0;
+        break;
+    }
+    job.run_for(milliseconds(pick(pace)));
+  }
+  job.mend_all();
+  job.run_for(seconds(120));
+  // Who still lives runs in one epoch, or is a spare, or waits for others.
+  int lives = 0;
+  int runs = 0;
+  int connected = 0;
+  for (int i = 0; i < job.count(); ++i) {
+    lives += job.lives(i) ? 1 : 0;
+    runs += job.lives(i) && job.running_epoch(i) != 0 ? 1 : 0;
+    connected += job.lives(i) && job.member(i).membership().nodes().size() > 0;
+  }
+  CAPTURE(seed, least, most, lives, runs, job.history());
+  REQUIRE(job.faults().empty());
+  const bool some_finished =
+      job.history().find("ranks finish") != std::string::npos;
+  if (connected >= least && !some_finished) {
+    REQUIRE(runs == std::min(connected, most));
+  }
+}
+
+int schedules(int usual) {
+  const char* set = std::getenv("DDP_TEST_SCHEDULES");
+  return set == nullptr ? usual : std::atoi(set);
+}
+
+} // namespace
+
+TEST_CASE("Random schedules never split a job nor hold it up", "[schedules]") {
+  const char* first = std::getenv("DDP_TEST_SEED");
+  const unsigned start =
+      first == nullptr ? 0 : static_cast<unsigned>(std::atoi(first));
+  for (int i = 0; i < schedules(3000); ++i) {
+    run_schedule(start + static_cast<unsigned>(i));
+  }
+}

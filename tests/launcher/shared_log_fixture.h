@@ -1,0 +1,155 @@
+#pragma once
+
+// A SharedLog with what has come from it.
+#include <tests/support/catch_plain.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <poll.h>
+#include <sys/wait.h>
+
+#include <launcher/listener.h>
+#include <launcher/rendezvous/shared_log.h>
+#include <tests/launcher/launched_job.h>
+
+namespace ddp::test {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using Kind = SharedLog::Event::Kind;
+using Texts = std::vector<std::string>;
+
+constexpr auto kPatience = 20s;
+
+inline double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start)
+      .count();
+}
+
+// Collects what comes from one SharedLog.
+class Member {
+ public:
+  Member(
+      const std::string& name,
+      const std::string& host,
+      int port,
+      FileDescriptor listener = FileDescriptor()) {
+    SharedLog::Options options;
+    options.endpoints = {{host, port}};
+    options.listener = std::move(listener);
+    options.member = name;
+    options.beat_interval = 50ms;
+    log_ = std::make_unique<SharedLog>(STORE_PATH, std::move(options));
+    pid_ = log_->pid();
+  }
+  ~Member() {
+    log_.reset();
+    waitpid(pid_, nullptr, 0);
+  }
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  void take() {
+    while (const auto event = log_->next()) {
+      REQUIRE(lost.empty());
+      REQUIRE((event->kind == Kind::kConnected) == nonce.empty());
+      switch (event->kind) {
+        case Kind::kConnected:
+          nonce = event->text;
+          local_address = event->local_address;
+          break;
+        case Kind::kEntry:
+          entries.push_back(event->text);
+          break;
+        case Kind::kBeats:
+          beats = event->beats;
+          ++beat_events;
+          break;
+        case Kind::kLost:
+          lost = event->text;
+      }
+    }
+  }
+
+  void stop() const {
+    kill(pid_, SIGSTOP);
+    wait_for_state(pid_, "T");
+  }
+  void go_on() const {
+    kill(pid_, SIGCONT);
+  }
+
+  SharedLog& log() {
+    return *log_;
+  }
+  pid_t pid() const {
+    return pid_;
+  }
+
+  std::string nonce;
+  std::string local_address;
+  Texts entries;
+  std::map<std::string, int64_t> beats;
+  int beat_events = 0;
+  std::string lost;
+
+ private:
+  std::unique_ptr<SharedLog> log_;
+  pid_t pid_ = -1;
+};
+
+using Members = std::vector<Member*>;
+
+// Lets events come until the condition holds.
+inline void wait_until(
+    const Members& members,
+    const std::function<bool()>& holds) {
+  const auto deadline = Clock::now() + kPatience;
+  for (;;) {
+    std::vector<pollfd> polled;
+    for (Member* each : members) {
+      each->take();
+      if (each->lost.empty()) {
+        polled.push_back({each->log().fd(), POLLIN, 0});
+      }
+    }
+    if (holds()) {
+      return;
+    }
+    REQUIRE(Clock::now() < deadline);
+    poll(polled.data(), polled.size(), 100);
+  }
+}
+
+inline void wait_until_connected(const Members& members) {
+  wait_until(members, [&] {
+    return std::all_of(members.begin(), members.end(), [](Member* each) {
+      return !each->nonce.empty();
+    });
+  });
+}
+
+struct Trio {
+  explicit Trio(Listener listener = listen_on("127.0.0.1", 0))
+      : port(listener.port),
+        host("a", "127.0.0.1", port, std::move(listener.socket)),
+        second("b", "127.0.0.1", port),
+        third("c", "127.0.0.1", port) {
+    wait_until_connected(all);
+  }
+
+  int port;
+  Member host;
+  Member second;
+  Member third;
+  const Members all = {&host, &second, &third};
+};
+
+} // namespace ddp::test

@@ -1,0 +1,200 @@
+// The agents' shared log: how its processes and its store come and go.
+#include <tests/launcher/shared_log_fixture.h>
+
+#include <iostream>
+#include <optional>
+#include <thread>
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace ddp;
+using namespace ddp::test;
+
+namespace {
+
+// What this process and its children write to stderr meanwhile.
+class CapturedErrors {
+ public:
+  CapturedErrors()
+      : stderr_(dup(STDERR_FILENO)), file_(memfd_create("stderr", 0)) {
+    dup2(file_.get(), STDERR_FILENO);
+  }
+  ~CapturedErrors() {
+    dup2(stderr_.get(), STDERR_FILENO);
+  }
+  std::string text() const {
+    struct stat status {};
+    fstat(file_.get(), &status);
+    std::string text(static_cast<size_t>(status.st_size), '\0');
+    REQUIRE(
+        pread(file_.get(), &text[0], text.size(), 0) ==
+        static_cast<ssize_t>(text.size()));
+    return text;
+  }
+
+ private:
+  FileDescriptor stderr_;
+  FileDescriptor file_;
+};
+
+} // namespace
+
+TEST_CASE("the end of the store is told at once", "[rendezvous]") {
+  const CapturedErrors errors;
+  Trio trio;
+  trio.second.log().post("before");
+  wait_until(trio.all, [&] { return trio.third.entries.size() == 1; });
+  const auto start = Clock::now();
+  kill(trio.host.pid(), SIGKILL);
+  wait_until(trio.all, [&] {
+    return !trio.second.lost.empty() && !trio.third.lost.empty();
+  });
+  const double time = milliseconds_since(start);
+  wait_until(trio.all, [&] { return !trio.host.lost.empty(); });
+  std::cout << "store killed: told to 2 members in " << time << " ms: '"
+            << trio.second.lost << "'; to its host: '" << trio.host.lost
+            << "'\n";
+  REQUIRE(time < 1000);
+  const std::string place = "127.0.0.1:" + std::to_string(trio.port);
+  CHECK_THAT(trio.second.lost, ContainsSubstring(place));
+  CHECK(trio.second.lost.find('\n') == std::string::npos);
+  CHECK_THAT(
+      trio.host.lost, ContainsSubstring(std::to_string(trio.host.pid())));
+  trio.second.log().post("after"); // lost silently
+  trio.second.take();
+  wait_for_death(trio.second.pid());
+  CHECK(errors.text().empty());
+}
+
+TEST_CASE("a helper that dies is told to its agent alone", "[rendezvous]") {
+  Trio trio;
+  kill(trio.third.pid(), SIGKILL);
+  wait_until(trio.all, [&] { return !trio.third.lost.empty(); });
+  trio.second.log().post("still here");
+  wait_until(
+      {&trio.host, &trio.second}, [&] { return !trio.host.entries.empty(); });
+  CHECK(trio.host.lost.empty());
+}
+
+TEST_CASE("members wait for a store that is not there yet", "[rendezvous]") {
+  const CapturedErrors errors;
+  Listener first = listen_on("127.0.0.1", 0);
+  const int port = first.port;
+  first.socket.reset();
+  // Of its addresses, ::1 often is the first.
+  Member early("b", "localhost", port);
+  std::this_thread::sleep_for(1s); // the time that the endpoint is empty
+  early.log().post("early");
+  early.take();
+  REQUIRE(early.nonce.empty());
+  Listener listener = listen_on("127.0.0.1", port);
+  const auto start = Clock::now();
+  Member host("a", "127.0.0.1", port, std::move(listener.socket));
+  wait_until({&host}, [&] { return !host.nonce.empty(); });
+  const double own = milliseconds_since(start);
+  wait_until({&early}, [&] { return !early.nonce.empty(); });
+  const double others = milliseconds_since(start);
+  wait_until({&host, &early}, [&] { return host.entries == Texts{"early"}; });
+  const auto again = Clock::now();
+  Member late("c", "127.0.0.1", port);
+  wait_until({&late}, [&] { return !late.nonce.empty(); });
+  std::cout << "from the start of the helper to connected: host " << own
+            << " ms, a member that waited " << others << " ms, a late member "
+            << milliseconds_since(again) << " ms\n";
+  CHECK(early.local_address == "127.0.0.1");
+  CHECK(errors.text().empty());
+}
+
+TEST_CASE("the store serves where its socket is bound", "[rendezvous]") {
+  const Texts hosts = {"0.0.0.0", "::", "::1", "127.0.0.2"};
+  for (const std::string& host : hosts) {
+    std::optional<Listener> listener;
+    try {
+      listener = listen_on(host, 0);
+    } catch (const std::exception&) {
+      WARN("cannot listen on " + host);
+      continue;
+    }
+    const bool all = host == "::" || host == "0.0.0.0";
+    const std::string address = all ? "127.0.0.1" : host;
+    Member first("a", address, listener->port, std::move(listener->socket));
+    Member second("b", address, listener->port);
+    wait_until_connected({&first, &second});
+    INFO(host);
+    CHECK(first.nonce == second.nonce);
+    CHECK(first.local_address.find(address) != std::string::npos);
+    CHECK(
+        second.local_address.find(host == "127.0.0.2" ? "127." : address) !=
+        std::string::npos);
+  }
+}
+
+TEST_CASE("the store can be served by itself", "[rendezvous]") {
+  Listener listener = listen_on("127.0.0.1", 0);
+  const pid_t server = fork();
+  if (server == 0) {
+    dup2(listener.socket.get(), 100); // without O_CLOEXEC
+    execl(STORE_PATH, "ddprun-store", "--rdzv-server", "100", nullptr);
+    _exit(127);
+  }
+  listener.socket.reset();
+  std::string nonce;
+  for (const char* name : {"a", "b"}) {
+    Member member(name, "127.0.0.1", listener.port);
+    wait_until_connected({&member});
+    CHECK((nonce.empty() || member.nonce == nonce)); // a's end did not end it
+    nonce = member.nonce;
+  }
+  kill(server, SIGKILL);
+  CHECK(waitpid(server, nullptr, 0) == server);
+}
+
+TEST_CASE("helpers end with their agents", "[rendezvous]") {
+  Listener listener = listen_on("127.0.0.1", 0);
+  const int port = listener.port;
+  Pipe pipe = make_pipe();
+  const pid_t agent = fork();
+  if (agent == 0) {
+    try {
+      Member host("a", "127.0.0.1", port, std::move(listener.socket));
+      Member waiting("b", "127.0.0.1", 1); // nobody listens there
+      wait_until_connected({&host});
+      const pid_t pids[2] = {host.pid(), waiting.pid()};
+      if (write(pipe.write_end.get(), pids, sizeof pids) == sizeof pids) {
+        pause();
+      }
+    } catch (...) { // the parent reads nothing
+    }
+    _exit(1);
+  }
+  listener.socket.reset();
+  pipe.write_end.reset();
+  pid_t pids[2] = {};
+  REQUIRE(read(pipe.read_end.get(), pids, sizeof pids) == sizeof pids);
+  kill(agent, SIGKILL);
+  waitpid(agent, nullptr, 0);
+  for (pid_t each : pids) {
+    wait_for_death(each);
+  }
+
+  auto log = std::make_unique<Member>("a", "127.0.0.1", 1);
+  const pid_t pid = log->pid();
+  log.reset(); // as well where it has not connected
+  CHECK(kill(pid, 0) != 0);
+}
+
+TEST_CASE("a helper that cannot be executed is told", "[rendezvous]") {
+  SharedLog::Options options;
+  options.endpoints = {{"127.0.0.1", 1}};
+  options.member = "a";
+  SharedLog log("/nonexistent", std::move(options));
+  pollfd polled{log.fd(), POLLIN, 0};
+  REQUIRE(poll(&polled, 1, 5000) == 1);
+  const auto event = log.next();
+  REQUIRE(event);
+  CHECK(event->kind == Kind::kLost);
+  CHECK_FALSE(log.next());
+  waitpid(log.pid(), nullptr, 0);
+}

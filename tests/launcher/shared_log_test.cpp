@@ -1,0 +1,196 @@
+// The agents' shared log: what members post and read.
+#include <tests/launcher/shared_log_fixture.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
+#include <stdexcept>
+
+using namespace ddp;
+using namespace ddp::test;
+
+namespace {
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.at(values.size() / 2);
+}
+
+// Runs Python code with a store connected to this port as `store`.
+bool run_with_store(int port, const std::string& code) {
+  const std::string command = std::string("\"$DDP_PYTHON\" -c '") +
+      "from datetime import timedelta\n"
+      "from torch.distributed import TCPStore\n"
+      "store = TCPStore(\"127.0.0.1\", " +
+      std::to_string(port) +
+      ", is_master=False, wait_for_workers=False, "
+      "timeout=timedelta(seconds=20))\n" +
+      code + "'";
+  return std::system(command.c_str()) == 0;
+}
+
+} // namespace
+
+TEST_CASE("all read the same log, each entry once", "[rendezvous]") {
+  Trio trio;
+  CHECK(trio.host.nonce.size() == 32);
+  CHECK(trio.second.nonce == trio.host.nonce);
+  CHECK(trio.third.local_address == "127.0.0.1");
+  constexpr int kPosts = 200;
+  Texts expected;
+  const auto start = Clock::now();
+  for (int i = 0; i < kPosts; ++i) {
+    for (size_t m = 0; m < trio.all.size(); ++m) {
+      const std::string text =
+          std::to_string(m) + " " + std::to_string(i) + "\n" + char(i);
+      trio.all[m]->log().post(text);
+      expected.push_back(text);
+    }
+  }
+  const size_t count = expected.size();
+  wait_until(trio.all, [&] {
+    return std::all_of(trio.all.begin(), trio.all.end(), [&](Member* each) {
+      return each->entries.size() >= count;
+    });
+  });
+  std::cout << count << " entries of 3 members: " << milliseconds_since(start)
+            << " ms\n";
+  Member late("d", "127.0.0.1", trio.port);
+  wait_until({&late}, [&] { return late.entries.size() >= count; });
+  for (Member* each : {&trio.host, &trio.second, &trio.third, &late}) {
+    each->take();
+    CHECK(each->entries == trio.host.entries);
+  }
+  Texts seen = trio.host.entries;
+  // Each member's own come in its order.
+  for (size_t m = 0; m < trio.all.size(); ++m) {
+    const std::string start_of = std::to_string(m) + " ";
+    Texts own;
+    std::copy_if(
+        seen.begin(), seen.end(), std::back_inserter(own), [&](auto& text) {
+          return text.rfind(start_of, 0) == 0;
+        });
+    REQUIRE(own.size() == kPosts);
+    for (int i = 0; i < kPosts; ++i) {
+      CHECK(own[i] == start_of + std::to_string(i) + "\n" + char(i));
+    }
+  }
+  std::sort(seen.begin(), seen.end());
+  std::sort(expected.begin(), expected.end());
+  CHECK(seen == expected);
+}
+
+TEST_CASE("the same text from two members is two entries", "[rendezvous]") {
+  Trio trio;
+  // Where the second looks for a free place first, it finds the host's.
+  trio.second.stop();
+  trio.host.log().post("equal");
+  wait_until(trio.all, [&] { return trio.host.entries.size() == 1; });
+  trio.second.log().post("equal");
+  trio.second.go_on();
+  wait_until(trio.all, [&] { return trio.third.entries.size() == 2; });
+}
+
+TEST_CASE("an entry is with the others at once", "[rendezvous]") {
+  Trio trio;
+  std::vector<double> latencies;
+  for (size_t i = 0; i < 100; ++i) {
+    const auto start = Clock::now();
+    trio.second.log().post("event");
+    wait_until({&trio.host, &trio.third}, [&] {
+      return trio.host.entries.size() > i && trio.third.entries.size() > i;
+    });
+    latencies.push_back(milliseconds_since(start));
+  }
+  std::cout << "from post to the last of 2 readers: median "
+            << median(latencies) << " ms, longest "
+            << *std::max_element(latencies.begin(), latencies.end()) << " ms\n";
+  REQUIRE(median(latencies) < 50);
+}
+
+TEST_CASE("the largest entry passes, a larger one throws", "[rendezvous]") {
+  Trio trio;
+  const std::string largest(kLargestEntry, 'x');
+  for (int i = 0; i < 20; ++i) {
+    trio.third.log().post(largest);
+  }
+  trio.third.log().post(""); // no entry
+  CHECK_THROWS_AS(trio.third.log().post(largest + "x"), std::length_error);
+  trio.third.log().post("end");
+  wait_until(trio.all, [&] {
+    return trio.host.entries.size() >= 21 && trio.third.entries.size() >= 21;
+  });
+  CHECK(trio.host.entries[19] == largest);
+  CHECK(trio.host.entries[20] == "end");
+}
+
+TEST_CASE("posts wait for a helper that hangs", "[rendezvous]") {
+  Trio trio;
+  trio.second.stop();
+  const auto start = Clock::now();
+  constexpr size_t kPosts = 100; // more than a socket holds
+  for (size_t i = 0; i < kPosts; ++i) {
+    trio.second.log().post(std::string(kLargestEntry, 'x'));
+  }
+  CHECK(milliseconds_since(start) < 1000);
+  trio.second.go_on();
+  wait_until(trio.all, [&] { return trio.host.entries.size() >= kPosts; });
+}
+
+TEST_CASE("beats of watched members rise", "[rendezvous]") {
+  Trio trio;
+  wait_until(trio.all, [&] { return trio.host.beat_events > 0; });
+  CHECK(trio.host.beats.empty()); // comes although nobody is watched
+  trio.host.log().watch({"b", "c", "nobody"});
+  wait_until(trio.all, [&] { return trio.host.beats.size() >= 2; });
+  const auto before = trio.host.beats;
+  wait_until(trio.all, [&] {
+    return trio.host.beats["b"] > before.at("b") + 2 &&
+        trio.host.beats["c"] > before.at("c") + 2;
+  });
+  CHECK(trio.host.beats.count("nobody") == 0);
+  CHECK(trio.host.beats.count("a") == 0);
+
+  trio.second.stop();
+  trio.host.log().watch({"a", "b"});
+  wait_until(trio.all, [&] { return trio.host.beats.count("a") == 1; });
+  const auto stopped = trio.host.beats;
+  wait_until(
+      trio.all, [&] { return trio.host.beats["a"] > stopped.at("a") + 3; });
+  CHECK(trio.host.beats["b"] <= stopped.at("b") + 1);
+  trio.second.go_on();
+}
+
+TEST_CASE("what others write into the store is passed over", "[rendezvous]") {
+  Trio trio;
+  if (std::getenv("DDP_PYTHON") == nullptr) {
+    WARN("no DDP_PYTHON: nothing forged");
+    return;
+  }
+  trio.second.log().post("first");
+  wait_until(trio.all, [&] { return trio.third.entries.size() == 1; });
+  // Reads them, and looks for a free place among them, after the others.
+  trio.third.stop();
+  trio.third.log().post("third");
+  REQUIRE(run_with_store(
+      trio.port,
+      "store.set(\"log/1\", \"x \" + \"y\" * (64 * 1024 + 1))\n"
+      "store.set(\"log/2\", \"\")\n"
+      "store.set(\"log/3\", \"nospace\")\n"
+      "store.set(\"log/4\", \"x \")\n"
+      "store.set(\"log/5\", \"z \" + \"z\" * (4 << 20))\n"
+      "store.set(\"beat/c\", \"1\")\n"));
+  trio.second.log().post("second");
+  wait_until(trio.all, [&] {
+    return trio.host.entries.size() == 2 && trio.second.entries.size() == 2;
+  });
+  trio.third.go_on();
+  Member late("d", "127.0.0.1", trio.port);
+  const Members all = {&trio.host, &trio.second, &trio.third, &late};
+  const Texts expected = {"first", "second", "third"};
+  wait_until(all, [&] {
+    return std::all_of(all.begin(), all.end(), [&](Member* each) {
+      return each->entries == expected;
+    });
+  });
+}

@@ -1,0 +1,363 @@
+#include <tests/launcher/simulated_nodes.h>
+
+#include <algorithm>
+#include <set>
+
+using ddp::Entry;
+using ddp::Member;
+using std::chrono::milliseconds;
+using Kind = Member::Action::Kind;
+
+namespace {
+
+constexpr milliseconds kBeat(1000);
+
+const char* type_name(Entry::Type type) {
+  const char* const names[] = {
+      "coming",
+      "join",
+      "leave",
+      "lost",
+      "plan",
+      "ready",
+      "start",
+      "failed",
+      "stopped",
+      "finished",
+      "regroup",
+      "end"};
+  return names[static_cast<size_t>(type)];
+}
+
+} // namespace
+
+SimulatedNodes::SimulatedNodes(Member::Settings settings, unsigned seed)
+    : settings_(settings), random_(seed), now_(std::chrono::hours(1)) {}
+
+SimulatedNodes::Duration SimulatedNodes::random_time(int least, int most) {
+  return milliseconds(std::uniform_int_distribution<int>(least, most)(random_));
+}
+
+int SimulatedNodes::add_node(bool serves) {
+  Node node;
+  node.id = "id" + std::to_string(count());
+  ddp::NodeInfo self;
+  self.id = node.id;
+  self.host = "n" + std::to_string(count());
+  self.address = self.host;
+  self.standby_port = 1;
+  self.hosts_log = serves;
+  node.member = std::make_unique<Member>(settings_, self, now_);
+  node.serves_next = serves;
+  node.wanted_hosts = {serves ? count() : 0}; // that of the endpoint
+  nodes_.push_back(std::move(node));
+  return count() - 1;
+}
+
+bool SimulatedNodes::lives(int node) const {
+  return exit_code(node) == -1;
+}
+
+int SimulatedNodes::exit_code(int node) const {
+  return nodes_.at(static_cast<size_t>(node)).code;
+}
+
+const std::string& SimulatedNodes::exit_text(int node) const {
+  return nodes_.at(static_cast<size_t>(node)).text;
+}
+
+const Member& SimulatedNodes::member(int node) const {
+  return *nodes_.at(static_cast<size_t>(node)).member;
+}
+
+int SimulatedNodes::running_epoch(int node) const {
+  return nodes_.at(static_cast<size_t>(node)).epoch;
+}
+
+void SimulatedNodes::note(int node, const std::string& what) {
+  history_ +=
+      std::to_string(now_.time_since_epoch() / milliseconds(1) - 3600000) +
+      " n" + std::to_string(node) + ": " + what + "\n";
+}
+
+bool SimulatedNodes::reaches(int a, int b) const {
+  return a == b || cut_.count({std::min(a, b), std::max(a, b)}) == 0;
+}
+
+void SimulatedNodes::set_link(int a, int b, bool up) {
+  if (up) {
+    cut_.erase({std::min(a, b), std::max(a, b)});
+  } else {
+    cut_[{std::min(a, b), std::max(a, b)}] = true;
+    note(a, "cut from n" + std::to_string(b));
+  }
+}
+
+void SimulatedNodes::mend_all() {
+  cut_.clear();
+  note(-1, "all links mended");
+}
+
+// Gone by whatever way: its log with it, which its clients that it reaches
+// are told by the kernel.
+void SimulatedNodes::go(int index, int code, const std::string& text) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  node.code = code;
+  node.text = text;
+  node.epoch = 0;
+  node.outbox.clear();
+  note(index, "gone with " + std::to_string(code) + " " + text);
+  for (Log& log : logs_) {
+    if (log.host == index) {
+      log.is_open = false;
+    }
+  }
+}
+
+void SimulatedNodes::crash(int node) {
+  go(node, -2, "crashed");
+}
+
+void SimulatedNodes::leave(int node) {
+  note(node, "asked to leave");
+  nodes_[static_cast<size_t>(node)].member->leave(143, "left", now_);
+}
+
+void SimulatedNodes::fail_rank(int index, bool is_consequence) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  if (node.epoch != 0 && !node.stops_at) {
+    note(index, "a rank fails");
+    node.stops_at = now_ + random_time(0, 3000);
+    node.member->rank_failed(3, is_consequence, "rank failed", now_);
+  }
+}
+
+void SimulatedNodes::finish_ranks(int index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  if (node.epoch != 0 && !node.stops_at) {
+    note(index, "ranks finish");
+    node.epoch = 0;
+    node.member->ranks_ended(true, now_);
+  }
+}
+
+void SimulatedNodes::connect(int index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  if (node.wanted_hosts.empty() || random_() % 4 != 0) {
+    return;
+  }
+  if (node.serves_next) {
+    Log log;
+    log.host = index;
+    logs_.push_back(log);
+    node.serves_next = false;
+  }
+  for (size_t i = logs_.size(); i-- > 0;) {
+    const auto& wanted = node.wanted_hosts;
+    if (logs_[i].is_open && reaches(index, logs_[i].host) &&
+        std::find(wanted.begin(), wanted.end(), logs_[i].host) !=
+            wanted.end()) {
+      note(index, "connects to log " + std::to_string(i));
+      node.log = static_cast<int>(i);
+      node.read = 0;
+      node.wanted_hosts.clear();
+      node.next_beat = now_;
+      node.member->connected(node.id, 1, now_);
+      return;
+    }
+  }
+}
+
+void SimulatedNodes::append(int index, const Entry& entry) {
+  Log& log = logs_[static_cast<size_t>(nodes_[static_cast<size_t>(index)].log)];
+  if (entry.type == Entry::Type::kLost) {
+    const auto last = log.heard.find(entry.about);
+    // It may have come back a moment ago.
+    const bool was_silent = now_ - log.returned[entry.about] < 2 * kBeat;
+    if (last != log.heard.end() && !was_silent &&
+        now_ - last->second < settings_.node_timeout - 2 * kBeat) {
+      faults_ += entry.about + " was said to be lost, but is heard\n";
+    }
+  }
+  std::string what = type_name(entry.type) + (" " + entry.about);
+  for (const ddp::NodeInfo& each : entry.plan.nodes) {
+    what += " " + each.host;
+  }
+  note(index, "writes " + what + " epoch " + std::to_string(entry.epoch));
+  log.entries.push_back(entry);
+}
+
+void SimulatedNodes::write(int index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  while (node.log >= 0 && !node.outbox.empty() &&
+         node.outbox.front().first <= now_ &&
+         reaches(index, logs_[static_cast<size_t>(node.log)].host)) {
+    append(index, node.outbox.front().second);
+    node.outbox.pop_front();
+  }
+}
+
+void SimulatedNodes::read(int index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  if (node.log < 0) {
+    return;
+  }
+  const auto log = static_cast<size_t>(node.log);
+  if (!reaches(index, logs_[log].host)) {
+    return;
+  }
+  if (!logs_[log].is_open) {
+    note(index, "loses log " + std::to_string(log));
+    node.log = -1;
+    node.outbox.clear();
+    node.member->log_lost("connection closed", now_);
+    return;
+  }
+  while (node.code == -1 && node.log == static_cast<int>(log) &&
+         node.read < logs_[log].entries.size() && random_() % 4 != 0) {
+    const Entry entry = logs_[log].entries[node.read++];
+    node.member->entry(entry, now_);
+    act(index);
+  }
+}
+
+void SimulatedNodes::beat(int index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  if (node.log < 0 || now_ < node.next_beat) {
+    return;
+  }
+  Log& log = logs_[static_cast<size_t>(node.log)];
+  if (reaches(index, log.host) && log.is_open) {
+    node.next_beat = now_ + kBeat;
+    ++log.beats[node.id];
+    if (now_ - log.heard[node.id] > settings_.node_timeout - 2 * kBeat) {
+      log.returned[node.id] = now_;
+    }
+    log.heard[node.id] = now_;
+    node.member->beats(log.beats, now_);
+  }
+}
+
+void SimulatedNodes::settle_ranks(int index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  if (node.stops_at && now_ >= *node.stops_at) {
+    node.stops_at.reset();
+    node.epoch = 0;
+    note(index, "ranks are gone");
+    node.member->ranks_ended(false, now_);
+  }
+  if (node.opens_at && now_ >= *node.opens_at) {
+    node.opens_at.reset();
+    node.member->store_opened(1, now_);
+  }
+}
+
+void SimulatedNodes::act(int index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  for (const Member::Action& action : node.member->take_actions()) {
+    switch (action.kind) {
+      case Kind::kPost: {
+        const Time last = node.outbox.empty() ? now_ : node.outbox.back().first;
+        node.outbox.emplace_back(
+            std::max(last, now_ + random_time(0, 200)), action.entry);
+        break;
+      }
+      case Kind::kOpenStore:
+        node.opens_at = now_ + random_time(0, 100);
+        break;
+      case Kind::kStart:
+        if (node.epoch != 0) {
+          faults_ += node.id + " starts ranks beside others\n";
+        }
+        node.epoch = node.member->membership().plan().epoch;
+        node.ran_log = node.log;
+        note(index, "runs epoch " + std::to_string(node.epoch));
+        break;
+      case Kind::kStop:
+        node.stops_at = now_ + random_time(0, 3000);
+        break;
+      case Kind::kServe:
+      case Kind::kConnect:
+        node.log = -1;
+        node.outbox.clear();
+        node.serves_next = action.kind == Kind::kServe;
+        node.wanted_hosts.clear();
+        for (const ddp::NodeInfo& each : action.nodes) {
+          node.wanted_hosts.push_back(std::stoi(each.id.substr(2)));
+        }
+        note(index, node.serves_next ? "serves a log" : "looks for a log");
+        break;
+      case Kind::kExit:
+        if (node.epoch != 0) {
+          faults_ += node.id + " exits while ranks run\n";
+        }
+        go(index, action.code, action.text);
+        return;
+    }
+  }
+}
+
+void SimulatedNodes::step(int index) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  connect(index);
+  act(index);
+  write(index);
+  read(index);
+  if (node.code != -1) {
+    return;
+  }
+  beat(index);
+  settle_ranks(index);
+  const auto deadline = node.member->deadline();
+  if (deadline && now_ >= *deadline) {
+    node.member->tick(now_);
+  }
+  act(index);
+}
+
+// At most one plan has all of its nodes running.
+void SimulatedNodes::check() {
+  std::set<std::pair<int, int>> running;
+  for (const Node& each : nodes_) {
+    if (each.epoch == 0) {
+      continue;
+    }
+    const ddp::Plan& plan = each.member->membership().plan();
+    const bool all =
+        each.epoch == plan.epoch &&
+        std::all_of(plan.nodes.begin(), plan.nodes.end(), [&](const auto& in) {
+          const Node& other = nodes_[std::stoul(in.id.substr(2))];
+          return other.epoch == each.epoch && other.ran_log == each.ran_log;
+        });
+    if (all) {
+      running.insert({each.ran_log, each.epoch});
+    }
+  }
+  if (running.size() > 1) {
+    faults_ += "two parts of the job run at the same time\n";
+  }
+}
+
+bool SimulatedNodes::run_for(Duration time) {
+  const Time end = now_ + time;
+  while (now_ < end && faults_.empty()) {
+    now_ += random_time(20, 300);
+    std::vector<int> order(nodes_.size());
+    for (size_t i = 0; i < order.size(); ++i) {
+      order[i] = static_cast<int>(i);
+    }
+    std::shuffle(order.begin(), order.end(), random_);
+    for (int each : order) {
+      if (lives(each)) {
+        step(each);
+      }
+    }
+    check();
+  }
+  for (int i = 0; i < count(); ++i) {
+    if (lives(i)) {
+      return true;
+    }
+  }
+  return false;
+}

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <launcher/rendezvous/member.h>
+
+/// A job of several nodes without processes, sockets or clocks: Members, the
+/// logs that they share, a network that can be cut, and ranks that take their
+/// time to stop. All that happens follows from a seed.
+class SimulatedNodes {
+ public:
+  using Time = ddp::Member::Time;
+  using Duration = ddp::Member::Duration;
+
+  SimulatedNodes(ddp::Member::Settings settings, unsigned seed);
+
+  /// A new agent. The first of all serves the first log; later ones look for
+  /// it at its host.
+  int add_node(bool serves = false);
+  /// The agent and all of its ranks are gone at once.
+  void crash(int node);
+  void leave(int node);
+  void fail_rank(int node, bool is_consequence = false);
+  void finish_ranks(int node);
+  /// Cuts or mends the link between two nodes. A log's clients on the other
+  /// side get no answer, which they are not told.
+  void set_link(int a, int b, bool up);
+  void mend_all();
+
+  /// Lets time pass; false once nobody lives.
+  bool run_for(Duration time);
+
+  int count() const {
+    return static_cast<int>(nodes_.size());
+  }
+  bool lives(int node) const;
+  /// ddprun's exit code; -1 while it lives, -2 where it crashed.
+  int exit_code(int node) const;
+  const std::string& exit_text(int node) const;
+  const ddp::Member& member(int node) const;
+  /// The epoch whose ranks run there; 0 for none.
+  int running_epoch(int node) const;
+  /// What went against a promise; empty so far. A line each.
+  const std::string& faults() const {
+    return faults_;
+  }
+  /// What happened, a line each.
+  const std::string& history() const {
+    return history_;
+  }
+
+ private:
+  struct Log {
+    int host = -1;
+    bool is_open = true;
+    std::vector<ddp::Entry> entries;
+    std::map<std::string, int64_t> beats;
+    std::map<std::string, Time> heard;
+    std::map<std::string, Time> returned; // after a long silence
+  };
+  struct Node {
+    std::unique_ptr<ddp::Member> member;
+    std::string id;
+    int code = -1;
+    std::string text;
+    int log = -1; // connected to
+    size_t read = 0; // of its entries
+    std::vector<int> wanted_hosts; // whose newest log it connects to
+    bool serves_next = false;
+    std::deque<std::pair<Time, ddp::Entry>> outbox;
+    Time next_beat;
+    int ran_log = -1; // the plan of the running ranks
+    int epoch = 0;
+    std::optional<Time> stops_at; // the ranks are being stopped
+    std::optional<Time> opens_at; // the ranks' store
+  };
+
+  Duration random_time(int least_ms, int most_ms);
+  void step(int node);
+  void connect(int node);
+  void write(int node);
+  void read(int node);
+  void beat(int node);
+  void settle_ranks(int node);
+  void act(int node);
+  void append(int node, const ddp::Entry& entry);
+  bool reaches(int a, int b) const;
+  bool is_cut(int node) const;
+  void go(int node, int code, const std::string& text);
+  void check();
+  void note(int node, const std::string& what);
+
+  ddp::Member::Settings settings_;
+  std::mt19937 random_;
+  Time now_;
+  std::vector<Node> nodes_;
+  std::vector<Log> logs_;
+  std::map<std::pair<int, int>, bool> cut_;
+  std::string faults_;
+  std::string history_;
+};

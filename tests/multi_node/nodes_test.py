@@ -1,0 +1,413 @@
+#!/usr/bin/env python3
+"""ddprun on several hosts: jobs that start, fail, lose nodes and get new ones.
+
+Usage: nodes_test.py DDPRUN TRAINER CASE, with a function of this file.
+"""
+
+import glob
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+
+from hosts import Hosts, enter_namespaces
+from job import Job, Process
+
+PORT = 29400
+# Says what it was told, and when it was asked to stop; clocks are those of one
+# machine.
+WORKER = """
+echo "rank $RANK of $WORLD_SIZE local $LOCAL_RANK of $LOCAL_WORLD_SIZE" \
+     "node $GROUP_RANK of $GROUP_WORLD_SIZE restart" \
+     "$TORCHELASTIC_RESTART_COUNT store $MASTER_ADDR."
+trap 'echo "stopped $(date +%s%N)."; kill $! 2>/dev/null; exit 143' TERM
+sleep 1000 & wait
+"""
+
+
+class Nodes:
+    """A job with one ddprun on each of some hosts; more can come."""
+
+    def __init__(self, program, hosts, options, token="secret"):
+        self.program = program
+        self.hosts = hosts
+        self.options = options
+        self.token = token
+        self.folder = tempfile.TemporaryDirectory()
+        os.mkdir(f"{self.folder.name}/tmp")
+        self.job = Job([])
+        self.at = {}  # the process of a host's ddprun
+
+    def __enter__(self):
+        self.job.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self.job.__exit__(*error)
+        self.folder.cleanup()
+
+    def report(self, host):
+        with open(f"{self.folder.name}/{host}.json") as file:
+            return json.load(file)
+
+    def start(self, host, *options, words=("bash", "-c", WORKER), **variables):
+        process = Process(
+            self.hosts.on(host) +
+            [self.program, f"--rdzv-endpoint=n0:{PORT}", *self.options,
+             f"--report={self.folder.name}/{host}.json", *options, *words],
+            {"DDP_TOKEN": self.token, "OMP_NUM_THREADS": "1",
+             "TMPDIR": f"{self.folder.name}/tmp", **variables})
+        self.job.processes.append(process)
+        self.at[host] = process
+        return process
+
+    def require(self, condition, message):
+        self.job.require(condition, message)
+
+    def wait(self, condition, message, seconds=20):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            self.require(time.monotonic() < deadline, message)
+            time.sleep(0.01)
+
+    def wait_for_ranks(self, world_size, hosts, restart=0, seconds=20):
+        """Until these hosts run all ranks of a job of that size."""
+        pattern = re.compile(rf"rank (\d+) of {world_size} .* "
+                             rf"restart {restart} store")
+
+        def ranks():
+            return {int(rank) for host in hosts
+                    for rank in pattern.findall(self.at[host].text())}
+        self.wait(lambda: ranks() == set(range(world_size)),
+                  f"not all of {world_size} ranks run", seconds)
+
+    def finish(self, hosts, code, seconds):
+        """Seconds until the ddpruns of these hosts had ended, each with that
+        code."""
+        start = time.monotonic()
+        self.wait(lambda: not any([self.at[host].running() for host in hosts]),
+                  f"ddprun did not end within {seconds} s", seconds)
+        codes = {host: self.at[host].process.returncode for host in hosts}
+        self.require(set(codes.values()) == {code}, f"exit codes {codes}")
+        return max(self.at[host].ended_at for host in hosts) - start
+
+
+def processes_on(hosts, host):
+    """The processes of a host, but that which holds it."""
+    def network(pid):
+        try:
+            return os.readlink(f"/proc/{pid}/ns/net")
+        except OSError:
+            return None
+    own = network(hosts.holders[host])
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()
+            and int(name) != hosts.holders[host] and network(name) == own]
+
+
+def command_of(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline") as file:
+            return file.read().split("\0")
+    except OSError:
+        return [""]
+
+
+def workers_on(hosts, host):
+    return [pid for pid in processes_on(hosts, host)
+            if command_of(pid)[:2] == ["bash", "-c"]]
+
+
+def crash(hosts, host):
+    """As when the power fails."""
+    hosts.cut(host)  # or the kernel would say good-bye
+    for pid in processes_on(hosts, host):
+        os.kill(pid, signal.SIGKILL)
+
+
+def require_nothing_left(nodes, hosts, crashed=0):
+    for host in hosts:
+        left = [(pid, command_of(pid))
+                for pid in processes_on(nodes.hosts, host)]
+        nodes.require(not left, f"n{host} still has {left}")
+    files = os.listdir(f"{nodes.folder.name}/tmp") + glob.glob("/dev/shm/ddp*")
+    nodes.require(len(files) <= crashed, f"files are left: {files}")
+
+
+def static_start(program):
+    """Nodes with different numbers of ranks, in the order of --node-rank."""
+    hosts = Hosts(4)
+    counts = [2, 1, 3, 1]
+    with Nodes(program, hosts, ["--nnodes=4"]) as nodes:
+        begin = time.monotonic()
+        for host in (3, 1, 0, 2):
+            nodes.start(host, f"--nproc-per-node={counts[host]}",
+                        f"--node-rank={host}")
+        nodes.wait_for_ranks(7, range(4))
+        print(f"started in {time.monotonic() - begin:.2f} s", flush=True)
+        first = 0
+        for host, count in enumerate(counts):
+            for local in range(count):
+                line = (f"rank {first} of 7 local {local} of {count} node "
+                        f"{host} of 4 restart 0 store 10.9.0.1.")
+                nodes.require(line in nodes.at[host].text(), f"no '{line}'")
+                first += 1
+        nodes.at[1].process.send_signal(signal.SIGINT)
+        seconds = nodes.finish(range(4), 130, 5)
+        print(f"ended in {seconds:.2f} s", flush=True)
+        require_nothing_left(nodes, range(4))
+
+
+def failed_rank(program):
+    """All stop within 50 ms, and end with the rank's code and its report."""
+    hosts = Hosts(3)
+    failing = "trap 'date +%s%N; exit 3' USR1;" + WORKER
+    with Nodes(program, hosts, ["--nnodes=3", "--nproc-per-node=2"]) as nodes:
+        for host in range(3):
+            nodes.start(host, words=("bash", "-c", failing))
+        nodes.wait_for_ranks(6, range(3))
+        victim = workers_on(hosts, 1)[0]
+        start = time.time_ns()
+        os.kill(victim, signal.SIGKILL)
+        nodes.finish(range(3), 137, 5)
+        for host in range(3):
+            text = nodes.at[host].text()
+            stops = [int(ns) for ns in re.findall(r"stopped (\d+)\.", text)]
+            nodes.require(len(stops) == (1 if host == 1 else 2),
+                          f"{len(stops)} ranks of n{host} were stopped")
+            slowest = (max(stops) - start) / 1e6
+            print(f"n{host}: stopped after {slowest:.1f} ms", flush=True)
+            nodes.require(slowest < 50, f"n{host} took {slowest} ms")
+            nodes.require(re.search(r"killed by signal 9", text),
+                          f"n{host} does not say what happened")
+            nodes.require(host == 1 or "node n1: " in text,
+                          f"n{host} does not say where")
+            report = nodes.report(host)
+            nodes.require(report["exit_code"] == 137 and
+                          report["outcome"] == "failed" and
+                          [node["host"] for node in report["nodes"]] ==
+                          ["n0", "n1", "n2"], f"report of n{host}: {report}")
+        require_nothing_left(nodes, range(3))
+
+
+def restarts(program):
+    """All nodes count restarts alike, whichever node fails."""
+    hosts = Hosts(3)
+    with Nodes(program, hosts, ["--nnodes=3", "--max-restarts=2"]) as nodes:
+        for host in range(3):
+            nodes.start(host)
+        nodes.wait_for_ranks(3, range(3))
+        for restart in (1, 2):
+            start = time.monotonic()
+            os.kill(workers_on(hosts, restart)[0], signal.SIGKILL)
+            nodes.wait_for_ranks(3, range(3), restart)
+            print(f"restarted in {time.monotonic() - start:.2f} s", flush=True)
+        os.kill(workers_on(hosts, 0)[0], signal.SIGKILL)
+        nodes.finish(range(3), 137, 5)
+        require_nothing_left(nodes, range(3))
+
+
+def lost_node(program):
+    """A job of a fixed size ends where a node is lost."""
+    hosts = Hosts(3)
+    with Nodes(program, hosts, ["--nnodes=3", "--node-timeout=3"]) as nodes:
+        for host in range(3):
+            nodes.start(host)
+        nodes.wait_for_ranks(3, range(3))
+        crash(hosts, 2)
+        seconds = nodes.finish((0, 1), 75, 10)
+        print(f"noticed in {seconds:.2f} s", flush=True)
+        nodes.require(2 < seconds < 6, f"it took {seconds} s")
+        for host in (0, 1):
+            nodes.require("node n2 was not heard for 3.0 s" in
+                          nodes.at[host].text(), f"n{host} does not say why")
+        require_nothing_left(nodes, range(3), crashed=1)
+
+
+def cut_cable(program):
+    """Both sides notice; the smaller one stops, the other goes on."""
+    hosts = Hosts(4)
+    options = ["--nnodes=2:4", "--node-timeout=3", "--last-call=1"]
+    with Nodes(program, hosts, options) as nodes:
+        for host in range(4):
+            nodes.start(host)
+        nodes.wait_for_ranks(4, range(4))
+        hosts.cut(3)
+        start = time.monotonic()
+        nodes.wait(lambda: "stopped" in nodes.at[3].text(),
+                   "the ranks of n3 were not stopped", 5)
+        stopped = time.monotonic() - start
+        nodes.wait_for_ranks(3, range(3))
+        went_on = time.monotonic() - start
+        nodes.finish([3], 75, 25)  # after a search for the others
+        print(f"cut off: stopped after {stopped:.2f} s, ended after "
+              f"{time.monotonic() - start:.2f} s; the others went on after "
+              f"{went_on:.2f} s", flush=True)
+        nodes.require(went_on < 7, f"the others took {went_on} s")
+        nodes.at[0].process.send_signal(signal.SIGINT)
+        nodes.finish(range(3), 130, 10)
+        require_nothing_left(nodes, range(4))
+
+
+def lost_first_node(program):
+    """The host of the rendezvous dies: the others go on without it, and
+    without the next one."""
+    hosts = Hosts(4)
+    options = ["--nnodes=2:4", "--node-timeout=3", "--last-call=1"]
+    with Nodes(program, hosts, options) as nodes:
+        for host in range(4):
+            nodes.start(host)
+        nodes.wait_for_ranks(4, range(4))
+        start = time.monotonic()
+        crash(hosts, 0)
+        nodes.wait_for_ranks(3, range(1, 4))
+        print(f"went on after {time.monotonic() - start:.2f} s", flush=True)
+        start = time.monotonic()
+        crash(hosts, 1)
+        nodes.wait_for_ranks(2, range(2, 4))
+        print(f"went on after {time.monotonic() - start:.2f} s", flush=True)
+        nodes.at[2].process.send_signal(signal.SIGINT)
+        nodes.finish((2, 3), 130, 10)
+        require_nothing_left(nodes, range(4), crashed=2)
+
+
+def first_node_comes_back(program):
+    """A restarted first node, and a new one, find where the job went on."""
+    hosts = Hosts(4)
+    options = ["--nnodes=2:4", "--node-timeout=3", "--last-call=1",
+               f"--rdzv-endpoint=n0:{PORT},n1,n2,n3"]
+    with Nodes(program, hosts, options) as nodes:
+        for host in range(3):
+            nodes.start(host)
+        nodes.wait_for_ranks(3, range(3))
+        crash(hosts, 0)
+        nodes.wait_for_ranks(2, (1, 2))
+        hosts.mend(0)
+        nodes.start(0)
+        nodes.wait(lambda: "rank 2 of 3 local 0 of 1 node 2 of 3" in
+                   nodes.at[0].text(), "n0 does not take part as the last")
+        nodes.start(3)
+        nodes.wait_for_ranks(4, range(4))
+        nodes.at[3].process.send_signal(signal.SIGINT)
+        nodes.finish(range(4), 130, 10)
+        require_nothing_left(nodes, range(4), crashed=1)
+
+
+def elastic(program):
+    """Nodes come and go while the job runs; no restart is counted."""
+    hosts = Hosts(4)
+    options = ["--nnodes=1:4", "--node-timeout=3", "--last-call=1"]
+    with Nodes(program, hosts, options) as nodes:
+        nodes.start(0)
+        nodes.wait_for_ranks(1, [0])
+        start = time.monotonic()
+        nodes.start(2, "--nproc-per-node=2")
+        nodes.wait_for_ranks(3, (0, 2))
+        print(f"joined in {time.monotonic() - start:.2f} s", flush=True)
+        nodes.start(1)
+        nodes.start(3)
+        nodes.wait_for_ranks(5, range(4))
+        start = time.monotonic()
+        nodes.at[2].process.send_signal(signal.SIGTERM)
+        nodes.wait_for_ranks(3, (0, 1, 3))
+        nodes.finish([2], 143, 5)
+        print(f"left in {time.monotonic() - start:.2f} s", flush=True)
+        nodes.start(2, "--nproc-per-node=2")  # comes back
+        nodes.wait_for_ranks(5, range(4))
+        nodes.at[1].process.send_signal(signal.SIGINT)
+        nodes.finish(range(4), 130, 10)
+        require_nothing_left(nodes, range(4))
+
+
+def wrong_token(program):
+    """A node with another token takes no part, and disturbs nobody."""
+    hosts = Hosts(3)
+    with Nodes(program, hosts, ["--nnodes=2", "--node-timeout=3"]) as nodes:
+        nodes.start(0)
+        nodes.start(2, "--join-timeout=3", DDP_TOKEN="another")
+        nodes.finish([2], 124, 10)
+        nodes.start(1)
+        nodes.wait_for_ranks(2, (0, 1))
+        nodes.at[1].process.send_signal(signal.SIGINT)
+        nodes.finish((0, 1), 130, 5)
+        require_nothing_left(nodes, range(3))
+
+
+def missing_nodes(program):
+    """What is waited for is said; Ctrl-C and the timeout end the wait."""
+    hosts = Hosts(2)
+    with Nodes(program, hosts, ["--nnodes=2", "--join-timeout=7"]) as nodes:
+        nodes.start(0)
+        nodes.start(1, f"--rdzv-endpoint=n0:{PORT + 1}")
+        nodes.wait(lambda: "1 of 2 joined (n0)" in nodes.at[0].text(),
+                   "it does not say who is missing", 10)
+        nodes.at[1].process.send_signal(signal.SIGINT)
+        nodes.finish([1], 130, 2)
+        nodes.finish([0], 124, 10)
+        nodes.require("after 7.0 s still waiting for nodes" in
+                      nodes.at[0].text(), "it does not say why it ended")
+        require_nothing_left(nodes, range(2))
+
+
+def trainer(nodes, epochs, samples, pause_ms):
+    folder = f"{nodes.folder.name}/checkpoints"
+    return [sys.argv[2], folder, str(epochs), str(samples), str(pause_ms)]
+
+
+def require_all_seen(nodes, hosts, most_repeated):
+    """That the job has ended well, and every sample was seen once in each
+    epoch: but for what a sampler repeats where ranks do not divide samples."""
+    texts = "".join(nodes.at[host].text() for host in hosts)
+    found = re.findall(r"samples were seen (\d+) to (\d+) times, (\d+) more",
+                       texts)
+    nodes.require(len(found) == 1, f"the end was told {len(found)} times")
+    least, most, repeated = map(int, found[0])
+    nodes.require(least == 1 and most <= 2 and repeated <= most_repeated,
+                  f"samples were seen {found[0]}")
+
+
+def step_of(nodes, host):
+    """The step of the last checkpoint."""
+    try:
+        names = os.listdir(f"{nodes.folder.name}/checkpoints")
+    except OSError:
+        return 0
+    return max([int(step) for name in names
+                for step in re.findall(r"(\d+)", name)], default=0)
+
+
+def training(program):
+    """A training over gloo goes on while one node is lost and one comes."""
+    hosts = Hosts(4)
+    options = ["--nnodes=2:4", "--node-timeout=3", "--last-call=1",
+               "--grace=5"]
+    with Nodes(program, hosts, options) as nodes:
+        words = trainer(nodes, 3, 960, 30)
+
+        def start(host):
+            nodes.start(host, words=words, DDP_BACKEND="gloo")
+        for host in range(3):
+            start(host)
+        nodes.wait(lambda: step_of(nodes, 0) >= 10, "no progress", 40)
+        crash(hosts, 2)
+        before = step_of(nodes, 0)
+        nodes.wait(lambda: step_of(nodes, 0) >= before + 10,
+                   "no progress without n2", 40)
+        start(3)
+        nodes.wait(lambda: "with 3 ranks" in
+                   nodes.at[0].text().split("was not heard")[-1],
+                   "n3 takes no part", 40)
+        nodes.finish((0, 1, 3), 0, 90)
+        require_all_seen(nodes, (0, 1, 3), 12)
+        require_nothing_left(nodes, range(4), crashed=1)
+
+
+def main():
+    enter_namespaces()
+    program, _, case = sys.argv[1:]
+    globals()[case](program)
+
+
+main()
