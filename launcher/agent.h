@@ -117,6 +117,7 @@ class Agent {
   std::unique_ptr<Rendezvous> rendezvous_; // null in a job of one node
   std::optional<Rendezvous::Order> order_; // to start, or to exit
   std::optional<Time> next_waiting_;
+  bool asked_to_end_ = false; // before there were ranks
   std::string reason_; // to stop the last ranks; not said yet
   bool told_ = false; // the others, of a failure of this attempt
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include <sys/epoll.h>
 #include <sys/wait.h>
@@ -165,8 +166,11 @@ void Agent::on_signal(int signal) {
 
 void Agent::end_job(int signal) {
   const bool leaves = leave_job(signal);
-  if (!supervisor_) {
-    return; // no ranks yet
+  if (!supervisor_) { // no ranks yet
+    if (std::exchange(asked_to_end_, true)) {
+      abandon(kExitSignalBase + signal);
+    }
+    return;
   }
   const bool first = supervisor_->signal() == 0;
   const bool running = supervisor_->running();

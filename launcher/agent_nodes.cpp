@@ -1,7 +1,10 @@
 // What the agent does in a job of several nodes.
 #include <launcher/agent.h>
 
+#include <algorithm>
 #include <csignal>
+
+#include <sys/wait.h>
 
 #include <launcher/launch_error.h>
 #include <launcher/private_folder.h>
@@ -26,6 +29,27 @@ Rendezvous::Settings settings_of(const Job& job) {
   settings.run_id = job.environment.run_id;
   settings.store_program = job.store_program;
   return settings;
+}
+
+// Though it was being stopped.
+bool failed_by_itself(const RankEnd& end) {
+  const int status = end.state.wait_status();
+  const bool crashed = !end.state.alive() && WIFSIGNALED(status) &&
+      WTERMSIG(status) != SIGTERM && WTERMSIG(status) != SIGKILL;
+  return (crashed || end.error) && !is_consequence(end);
+}
+
+// A rank that takes its time to die (a core dump) may be what the failures
+// follow from for which it was to be stopped.
+bool blame_own_rank(JobReport* report) {
+  const auto& ranks = report->ranks;
+  const auto found = std::find_if(ranks.begin(), ranks.end(), failed_by_itself);
+  if (found == ranks.end()) {
+    return false;
+  }
+  report->root = static_cast<size_t>(found - ranks.begin());
+  report->reason = StopReason::kFailure;
+  return true;
 }
 
 // Others' messages begin with it, too.
@@ -112,21 +136,27 @@ void Agent::run_planned(int index) {
 void Agent::tell_others() {
   const StopReason reason = supervisor_->reason();
   if (!rendezvous_ || told_ || reason == StopReason::kNone ||
-      reason == StopReason::kSignal || reason == StopReason::kOtherNode) {
+      reason == StopReason::kSignal) {
     return;
   }
   JobReport report = make_report();
   report.file.clear();
   report.max_restarts = 0;
+  if (reason == StopReason::kOtherNode && !blame_own_rank(&report)) {
+    return;
+  }
   const bool follows =
       report.root && is_consequence(report.ranks[*report.root]);
   // What follows from another failure is told, too, and may be corrected.
   told_ = !follows;
   const std::string text = without_name(report_text(report));
+  const int code = reason == StopReason::kOtherNode
+      ? exit_code_of(report.ranks[*report.root].state.wait_status())
+      : exit_code(report);
   if (reason == StopReason::kNotExecuted) { // nor could it be later
-    rendezvous_->end_job(exit_code(report), text, Clock::now());
+    rendezvous_->end_job(code, text, Clock::now());
   } else {
-    rendezvous_->rank_failed(exit_code(report), follows, text, Clock::now());
+    rendezvous_->rank_failed(code, follows, text, Clock::now());
   }
   take_orders();
 }
@@ -196,7 +226,9 @@ int Agent::conclude_with_others(const Order& exit) {
   report.exit_code = exit.code;
   const bool own_failure =
       failure && failure->node == rendezvous_->member().self().id;
-  if (exit.code == 0) {
+  if (own_failure && report.reason == StopReason::kOtherNode) {
+    blame_own_rank(&report);
+  } else if (exit.code == 0) {
     report.reason = StopReason::kNone;
   } else if (exit.code == kExitSignalBase + report.signal) {
     report.reason = StopReason::kSignal; // which was said when it came

@@ -147,8 +147,9 @@ int Agent::exit_code(const JobReport& report) const {
     case StopReason::kHang:
     case StopReason::kNotJoined:
       return kExitTimeout;
-    case StopReason::kOtherNode:
-      break; // the job's code is known to all nodes
+    case StopReason::kOtherNode: // the job's own code is in its log
+      return report.signal != 0 ? kExitSignalBase + report.signal
+                                : kExitInfrastructure;
   }
   return kExitInternal;
 }

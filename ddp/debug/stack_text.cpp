@@ -57,12 +57,14 @@ std::string with_readable_name(const std::string& frame) {
   return name + frame.substr(end);
 }
 
-/// Of the debug mode, of LibTorch, which stands between it and ddp, or a
-/// function of ddp's own that has no name outside.
+/// Of the debug mode, of LibTorch, which stands between it and ddp, of a
+/// sanitizer, or a function of ddp's own that has no name outside.
 bool is_between(const std::string& frame) {
   return frame.find("ddp::debug::") != std::string::npos ||
       frame.find(" (libtorch") != std::string::npos ||
       frame.find(" (libc10") != std::string::npos ||
+      frame.find(" (libasan") != std::string::npos ||
+      frame.find(" (libtsan") != std::string::npos ||
       frame.rfind("?? (libddp", 0) == 0;
 }
 

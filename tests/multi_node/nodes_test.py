@@ -4,17 +4,21 @@
 Usage: nodes_test.py DDPRUN TRAINER CASE, with a function of this file.
 """
 
+import contextlib
 import glob
 import json
 import os
+import random
 import re
+import shutil
 import signal
 import sys
 import tempfile
 import time
 
-from hosts import Hosts, enter_namespaces
+from hosts import Hosts, command, enter_namespaces
 from job import Job, Process
+from slurm import Slurm, require_slurm
 
 PORT = 29400
 # Says what it was told, and when it was asked to stop; clocks are those of one
@@ -124,7 +128,8 @@ def crash(hosts, host):
     """As when the power fails."""
     hosts.cut(host)  # or the kernel would say good-bye
     for pid in processes_on(hosts, host):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # its parent's death did
+            os.kill(pid, signal.SIGKILL)
 
 
 def require_nothing_left(nodes, hosts, crashed=0):
@@ -190,6 +195,24 @@ def failed_rank(program):
                           [node["host"] for node in report["nodes"]] ==
                           ["n0", "n1", "n2"], f"report of n{host}: {report}")
         require_nothing_left(nodes, range(3))
+
+
+def slow_death(program):
+    """The first failure is not what others die of sooner."""
+    hosts = Hosts(2)
+    victim = ("trap 'echo Connection reset by peer >&2; exit 1' USR1;" + WORKER)
+    culprit = WORKER.replace("exit 143", "kill -SEGV $$")
+    with Nodes(program, hosts, ["--nnodes=2"]) as nodes:
+        nodes.start(0, words=("bash", "-c", victim))
+        nodes.start(1, words=("bash", "-c", culprit))
+        nodes.wait_for_ranks(2, range(2))
+        os.kill(workers_on(hosts, 0)[0], signal.SIGUSR1)
+        nodes.finish(range(2), 139, 5)
+        for host in range(2):
+            nodes.require("rank 1 (pid" in nodes.at[host].text() and
+                          "signal 11" in nodes.at[host].text(),
+                          f"n{host} does not name rank 1")
+        require_nothing_left(nodes, range(2))
 
 
 def restarts(program):
@@ -321,6 +344,31 @@ def elastic(program):
         require_nothing_left(nodes, range(4))
 
 
+def server(program):
+    """A server of its own outlives any node; the job does not outlive it."""
+    hosts = Hosts(4)
+    options = ["--nnodes=1:3", "--node-timeout=3", "--last-call=1",
+               "--rdzv-backend=server"]
+    with Nodes(program, hosts, options) as nodes:
+        serving = Process(
+            hosts.on(0) + [program, "--rdzv-server",
+                           f"--rdzv-endpoint=n0:{PORT}"], {})
+        nodes.job.processes.append(serving)
+        for host in (1, 2, 3):
+            nodes.start(host)
+        nodes.wait_for_ranks(3, (1, 2, 3))
+        nodes.require(f"10.9.0.1:{PORT}" in serving.text(),
+                      "the server does not say where it listens")
+        crash(hosts, 1)
+        nodes.wait_for_ranks(2, (2, 3))
+        crash(hosts, 2)  # half of the nodes, but the server knows
+        nodes.wait_for_ranks(1, [3])
+        serving.process.send_signal(signal.SIGTERM)
+        seconds = nodes.finish([3], 75, 10)
+        print(f"without the server: {seconds:.2f} s", flush=True)
+        require_nothing_left(nodes, range(4), crashed=2)
+
+
 def wrong_token(program):
     """A node with another token takes no part, and disturbs nobody."""
     hosts = Hosts(3)
@@ -402,6 +450,189 @@ def training(program):
         nodes.finish((0, 1, 3), 0, 90)
         require_all_seen(nodes, (0, 1, 3), 12)
         require_nothing_left(nodes, range(4), crashed=1)
+
+
+def under_slurm(program):
+    """srun starts one ddprun on each node: no option says where they meet."""
+    require_slurm()
+    hosts = Hosts(3)
+    slurm = Slurm(hosts)
+    slurm.wait_until_up(30)
+
+    def srun(*words):
+        nodes = Nodes(program, hosts, [])
+        process = Process(
+            slurm.command("srun", "-N3", "--ntasks-per-node=1",
+                          "--export=ALL", *words),
+            {**slurm.variables, "DDP_TOKEN": "secret",
+             "TMPDIR": f"{nodes.folder.name}/tmp"})
+        nodes.job.processes.append(process)
+        nodes.at = {host: process for host in range(3)}
+        return nodes
+    words = [program, "--nproc-per-node=2", "bash", "-c", WORKER]
+    with srun(*words) as nodes:
+        nodes.wait_for_ranks(6, [0])
+        for host in range(3):
+            nodes.require(f"rank {2 * host} of 6 local 0 of 2 node {host} of "
+                          "3" in nodes.at[0].text(), f"n{host} is not itself")
+        os.kill(workers_on(hosts, 1)[0], signal.SIGKILL)
+        seconds = nodes.finish([0], 137, 10)
+        print(f"a rank was killed: srun ended in {seconds:.2f} s", flush=True)
+    with srun(*words) as nodes:
+        nodes.wait_for_ranks(6, [0])
+        job = slurm.output("squeue", "-h", "-o", "%i").strip()
+        start = time.monotonic()
+        slurm.output("scancel", job)
+        nodes.wait(lambda: not nodes.at[0].running(), "scancel does not end it")
+        print(f"scancel: {time.monotonic() - start:.2f} s", flush=True)
+        nodes.wait(lambda: not any(workers_on(hosts, host)
+                                   for host in range(3)), "ranks are left", 10)
+    with tempfile.TemporaryDirectory() as folder:
+        with srun(program, "--nproc-per-node=1", sys.argv[2], folder, "1",
+                  "240", "0") as nodes:
+            nodes.finish([0], 0, 60)
+            require_all_seen(nodes, [0], 6)
+    slurm.stop()
+
+
+def under_mpirun(program):
+    """So does mpirun; it has to be told where the first node is."""
+    if not shutil.which("mpirun") or "Open MPI" not in command(
+            "mpirun", "--version"):
+        print("[skipped] there is no Open MPI")
+        return
+    hosts = Hosts(3)
+    agent = "/dev/shm/remote_agent.sh"
+    command("ln", "-s", os.path.join(
+        os.path.dirname(os.path.realpath(__file__)), "remote_agent.sh"), agent)
+    with Nodes(program, hosts, []) as nodes:
+        process = Process(
+            hosts.on(0) +
+            ["mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", agent,
+             "--mca", "orte_tmpdir_base", "/dev/shm", "--host",
+             "n0:1,n1:1,n2:1", "-x", "MASTER_ADDR=n0", "-x", "DDP_TOKEN",
+             program, "--nproc-per-node=2", "bash", "-c", WORKER],
+            {"HOLDERS": " ".join(map(str, hosts.holders)),
+             "DDP_TOKEN": "secret", "TMPDIR": f"{nodes.folder.name}/tmp"})
+        nodes.job.processes.append(process)
+        nodes.at = {0: process}
+        nodes.wait_for_ranks(6, [0])
+        os.kill(workers_on(hosts, 1)[0], signal.SIGKILL)
+        nodes.finish([0], 137, 10)
+        nodes.wait(lambda: not any(workers_on(hosts, host)
+                                   for host in range(3)), "ranks are left", 10)
+
+
+class Soak:
+    """One training under random faults: ranks and hosts die, cables are cut,
+    nodes leave; whatever ended is started again, as a scheduler would."""
+
+    HOSTS = range(4)
+
+    def __init__(self, program, hosts, random):
+        options = ["--nnodes=2:4", "--node-timeout=3", "--last-call=1",
+                   "--grace=3", "--max-restarts=1000",
+                   f"--rdzv-endpoint=n0:{PORT},n1,n2,n3"]
+        self.nodes = Nodes(program, hosts, options)
+        self.hosts = hosts
+        self.random = random
+        self.words = trainer(self.nodes, 10, 960, 60)
+        self.away = {}  # until when a host is gone
+        self.events = []
+
+    def start(self, host):
+        self.hosts.mend(host)
+        self.nodes.start(host, words=self.words, DDP_BACKEND="gloo")
+
+    def disturb(self):
+        host = self.random.choice(self.HOSTS)
+        what = self.random.choice(
+            ["rank", "rank", "agent", "leave", "crash", "cut"])
+        process = self.nodes.at.get(host)
+        if process is None or not process.running() or host in self.away:
+            return
+        self.events.append(f"{what} n{host}")
+        workers = [pid for pid in processes_on(self.hosts, host)
+                   if command_of(pid)[0] == self.words[0]]
+        if what == "rank" and workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(workers[0], signal.SIGKILL)
+        elif what == "agent":
+            process.process.kill()
+        elif what == "leave":
+            process.process.terminate()
+        elif what in ("crash", "cut"):
+            crash(self.hosts, host) if what == "crash" else \
+                self.hosts.cut(host)
+            self.away[host] = time.monotonic() + self.random.uniform(2, 15)
+
+    def care(self):
+        """Starts again what ended; True once the training has."""
+        now = time.monotonic()
+        for host in self.HOSTS:
+            process = self.nodes.at.get(host)
+            if host in self.away and now >= self.away[host]:
+                del self.away[host]
+                self.hosts.mend(host)
+            if process is not None and not process.running() and \
+                    process.process.returncode == 0:
+                return True
+            if host not in self.away and (
+                    process is None or not process.running()):
+                self.start(host)
+        return False
+
+    def run(self, seconds):
+        deadline = time.monotonic() + seconds
+        quiet_from = time.monotonic() + 60
+        next_event = time.monotonic() + 5
+        while not self.care():
+            now = time.monotonic()
+            self.nodes.require(now < deadline, f"no end: {self.events}")
+            if next_event <= now < quiet_from:
+                self.disturb()
+                next_event = now + self.random.uniform(0.5, 8)
+            time.sleep(0.05)
+        print(f"{len(self.events)} faults: {', '.join(self.events)}",
+              flush=True)
+        self.finish()
+
+    def finish(self):
+        for host in self.HOSTS:
+            self.hosts.mend(host)
+        time.sleep(2)  # the others read how it ended
+        for process in self.nodes.job.processes:
+            if process.running():
+                process.process.send_signal(signal.SIGINT)
+        for process in self.nodes.job.processes:
+            self.nodes.wait(lambda: not process.running(),
+                            f"a ddprun does not end: {self.events}", 40)
+        texts = "".join(each.text() for each in self.nodes.job.processes)
+        found = re.findall(r"samples were seen (\d+) to (\d+) times", texts)
+        self.nodes.require(found and all(int(least) >= 1 and int(most) <= 2
+                                         for least, most in found),
+                           f"samples were seen {found}: {self.events}")
+        self.nodes.wait(
+            lambda: not any(processes_on(self.hosts, host)
+                            for host in self.HOSTS),
+            f"processes are left: {self.events}", 10)
+
+
+def soak(program):
+    """An hour of it, or DDP_TEST_MINUTES; DDP_TEST_SEED says where to begin."""
+    seed = int(os.environ.get("DDP_TEST_SEED", "1"))
+    end = time.monotonic() + 60 * float(
+        os.environ.get("DDP_TEST_MINUTES", "60"))
+    hosts = Hosts(4)
+    rounds = 0
+    while time.monotonic() < end:
+        print(f"seed {seed}: ", end="", flush=True)
+        job = Soak(program, hosts, random.Random(seed))
+        with job.nodes:
+            job.run(300)
+        seed += 1
+        rounds += 1
+    print(f"{rounds} trainings ended right", flush=True)
 
 
 def main():
