@@ -78,7 +78,7 @@ Order Agent::await_order() {
     wait_for_events();
   }
   next_waiting_.reset();
-  const Order order = *order_;
+  Order order = *order_;
   order_.reset();
   return order;
 }

@@ -67,6 +67,14 @@ int Plan::first_rank(int index) const {
   return rank;
 }
 
+std::string hosts_of(const std::vector<NodeInfo>& nodes) {
+  std::string text;
+  for (const NodeInfo& each : nodes) {
+    text += (text.empty() ? "" : ", ") + each.host;
+  }
+  return text.empty() ? "none" : text;
+}
+
 std::vector<NodeInfo> in_order(std::vector<NodeInfo> nodes, const Plan& last) {
   const auto place = [&](const NodeInfo& node) {
     const int last_place = last.index_of(node.id);

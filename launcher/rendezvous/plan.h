@@ -22,6 +22,9 @@ struct Plan {
   int first_rank(int index) const;
 };
 
+/// "n0, n1", or "none".
+std::string hosts_of(const std::vector<NodeInfo>& nodes);
+
 /// Puts nodes in order: --node-rank, then the place in `last`, then the host's
 /// name, then the order in which they joined.
 std::vector<NodeInfo> in_order(std::vector<NodeInfo> nodes, const Plan& last);

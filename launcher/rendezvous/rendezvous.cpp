@@ -71,6 +71,7 @@ std::optional<Listener> first_listener(const NodeOptions& nodes) {
 std::vector<SharedLog::Endpoint> standby_endpoints(
     const std::vector<NodeInfo>& nodes) {
   std::vector<SharedLog::Endpoint> endpoints;
+  endpoints.reserve(nodes.size());
   for (const NodeInfo& each : nodes) {
     endpoints.push_back({each.address, each.standby_port});
   }
@@ -86,7 +87,7 @@ std::string own_host(const NodeOptions& nodes, int listener) {
 
 } // namespace
 
-Rendezvous::Rendezvous(Settings settings)
+Rendezvous::Rendezvous(const Settings& settings)
     : Rendezvous(settings, first_listener(settings.nodes)) {}
 
 Rendezvous::Rendezvous(Settings settings, std::optional<Listener> listener)

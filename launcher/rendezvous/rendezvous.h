@@ -44,7 +44,7 @@ class Rendezvous {
   };
 
   /// Starts to look for the job's log, or to serve it. Throws LaunchError.
-  explicit Rendezvous(Settings settings);
+  explicit Rendezvous(const Settings& settings);
 
   /// Becomes readable when handle_events() has something to do.
   int fd() const {

@@ -215,6 +215,38 @@ TEST_CASE("Of two halves the one with the first node goes on", "[unit]") {
   REQUIRE(job.exit_code(3) == 75);
 }
 
+// Those that the plan adds are more than half of it, but have no voice before
+// more than half of the former nodes have read it.
+TEST_CASE("A plan that few have read makes no majority", "[unit]") {
+  int tried = 0;
+  for (unsigned seed = 1; seed < 300; ++seed) {
+    Job job(settings(1, 7), 4, seed);
+    job.run_for(seconds(12));
+    for (int i = 0; i < 3; ++i) {
+      job.add_node();
+    }
+    const auto knows = [&](int node) {
+      return job.member(node).membership().plan().epoch == 2;
+    };
+    for (int i = 0; i < 200 && !knows(0); ++i) {
+      job.run_for(milliseconds(1));
+    }
+    if (!knows(0) || knows(1) || knows(2) || knows(3)) {
+      continue;
+    }
+    ++tried;
+    for (int a : {0, 4, 5, 6}) {
+      for (int b : {1, 2, 3}) {
+        job.set_link(a, b, false);
+      }
+    }
+    job.run_for(seconds(90));
+    REQUIRE_RUNNING(job, "123");
+    REQUIRE(job.exit_code(0) == 75);
+  }
+  REQUIRE(tried > 3);
+}
+
 namespace {
 
 // Random events; then all links are mended and nothing happens any more.

@@ -1,0 +1,86 @@
+// What a node does where the log's host is lost.
+#include <launcher/rendezvous/member.h>
+
+#include <utility>
+
+#include <launcher/launch_error.h>
+
+namespace ddp {
+namespace {
+
+using Phase = Membership::Phase;
+using Kind = Member::Action::Kind;
+
+// How long the nodes look for the log at one node before the next one serves
+// it: more than what they notice the loss apart.
+constexpr std::chrono::seconds kMoveTime(5);
+
+} // namespace
+
+void Member::lose_log(const std::string& why, Time now) {
+  if (over_) {
+    return;
+  }
+  connected_ = false;
+  unread_ = 0;
+  stop_ranks(why);
+  const bool can_move = settings_.log_moves && !self_.hosts_log &&
+      !log_.plan().nodes.empty() && !is_new_log_;
+  if (leaving_ || log_.phase() == Phase::kEnded) {
+    return;
+  }
+  if (can_move) {
+    move_log(why, now);
+  } else {
+    leaving_ = {kExitInfrastructure, why, now};
+  }
+}
+
+// The log's host is gone: the next one in the plan's order serves a new log, or
+// after some time the one after it. A node that loses the new one as well,
+// before its first plan, gives up.
+void Member::move_log(const std::string& why, Time now) {
+  std::vector<NodeInfo> hosts;
+  move_ = Move();
+  move_->why = why;
+  move_->deadline = now;
+  for (const NodeInfo& each : log_.survivors()) {
+    if (log_.is_host(each.id) || each.standby_port == 0) {
+      continue;
+    }
+    if (each.id == self_.id) {
+      move_->may_serve = true;
+      break; // those before it are looked for until it serves one itself
+    }
+    hosts.push_back(each);
+    move_->deadline += kMoveTime;
+  }
+  expected_.clear();
+  for (const NodeInfo& each : log_.survivors()) {
+    if (!log_.is_host(each.id)) {
+      expected_.insert(each.id);
+    }
+  }
+  log_ = log_.in_new_log();
+  joined_ = false;
+  is_coming_ = false;
+  reported_.clear();
+  heard_.clear();
+  if (!hosts.empty()) {
+    act(Kind::kConnect).nodes = std::move(hosts);
+  }
+}
+
+void Member::end_search(Time now) {
+  if (move_->may_serve) {
+    self_.hosts_log = true;
+    move_->may_serve = false;
+    move_->deadline = now + settings_.node_timeout;
+    act(Kind::kServe).nodes = {self_};
+  } else {
+    leaving_ = {kExitInfrastructure, move_->why, now};
+    move_.reset();
+  }
+}
+
+} // namespace ddp
