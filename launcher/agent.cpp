@@ -168,7 +168,10 @@ int Agent::conclude(JobReport report) {
 }
 
 void Agent::abandon(int exit_code) {
-  end_descendants();
+  // The helper tells the other nodes, and then ends.
+  end_descendants(
+      rendezvous_ ? std::vector<pid_t>{rendezvous_->helper()}
+                  : std::vector<pid_t>());
   remove_private_folder(job_.private_folder);
   _exit(exit_code); // the output may be held up: nobody waits for it
 }

@@ -1,5 +1,6 @@
 #include <launcher/front.h>
 
+#include <chrono>
 #include <csignal>
 #include <vector>
 
@@ -36,6 +37,22 @@ int wait_for_agent(pid_t agent) {
   }
 }
 
+// An agent that died leaves a helper, which tells the other nodes and ends.
+void await_last_words(const std::vector<pid_t>& not_ours) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+  sigset_t child_signal;
+  sigemptyset(&child_signal);
+  sigaddset(&child_signal, SIGCHLD);
+  while (child_processes().size() > not_ours.size() &&
+         std::chrono::steady_clock::now() < deadline) {
+    const timespec a_moment{0, 10 * 1000 * 1000};
+    sigtimedwait(&child_signal, nullptr, &a_moment);
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+  }
+}
+
 } // namespace
 
 int run_front(Job& job) {
@@ -53,6 +70,9 @@ int run_front(Job& job) {
   lifeline.read_end.reset();
   job.listener.socket.reset();
   const int status = wait_for_agent(agent);
+  if (job.options.nodes.several()) {
+    await_last_words(not_ours);
+  }
   end_descendants(not_ours); // where the agent could not
   remove_private_folder(job.private_folder);
   if (!WIFSIGNALED(status)) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include <sys/epoll.h>
@@ -160,7 +161,19 @@ void Rendezvous::connected(const SharedLog::Event& event, Time now) {
       : address_of_interface(settings_.nodes.bind);
   // Without one this node cannot be the log's next host.
   standby_ = reserve_standby(address, settings_.nodes).value_or(Listener());
+  log_->set_last_will(last_will());
   member_.connected(address, standby_.port, now);
+}
+
+// What others shall read where this process dies without a word.
+std::string Rendezvous::last_will() const {
+  Entry entry;
+  entry.type = Entry::Type::kLost;
+  entry.from = member_.self().id;
+  entry.sequence = std::numeric_limits<int64_t>::max();
+  entry.about = member_.self().id;
+  entry.text = "the ddprun of node " + member_.self().host + " died";
+  return authenticator_.seal(entry_text(entry));
 }
 
 // An entry that was not sealed with the job's token, or that comes again, is

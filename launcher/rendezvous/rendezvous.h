@@ -85,6 +85,7 @@ class Rendezvous {
   void handle(const SharedLog::Event& event, Time now);
   void read_entry(const std::string& sealed, Time now);
   void connected(const SharedLog::Event& event, Time now);
+  std::string last_will() const;
   void open_store(Time now);
   void carry_out(Time now);
   void post(Entry entry);

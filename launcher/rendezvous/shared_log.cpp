@@ -149,6 +149,10 @@ void SharedLog::post(const std::string& text) {
   send(log_message::kPost + text);
 }
 
+void SharedLog::set_last_will(const std::string& text) {
+  send(log_message::kLastWill + text);
+}
+
 void SharedLog::watch(const std::vector<std::string>& members) {
   std::string message(1, log_message::kWatch);
   for (const std::string& each : members) {

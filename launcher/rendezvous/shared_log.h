@@ -82,6 +82,10 @@ class SharedLog {
   /// text is empty. Throws std::length_error above kLargestEntry.
   void post(const std::string& text);
 
+  /// An entry that the helper appends if this process dies without destroying
+  /// the SharedLog; where it serves the store, it dies with it instead.
+  void set_last_will(const std::string& text);
+
   /// Whose beats are reported from now on.
   void watch(const std::vector<std::string>& members);
 

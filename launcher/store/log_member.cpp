@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -32,6 +33,7 @@ constexpr std::chrono::seconds kConnectTime{10};
 // A wait for an entry is renewed that often: firewalls forget quiet
 // connections.
 constexpr std::chrono::seconds kWaitTime{30};
+constexpr std::chrono::seconds kLastWillTime{1};
 // Takes the place of an empty value, and is no entry: it lacks the space.
 constexpr char kNoEntry[] = "-";
 
@@ -70,6 +72,7 @@ class LogMember {
   void handle(const std::string& message);
   void append(const std::string& text);
   void watch(const std::string& members);
+  void keep_last_will(const std::string& text);
   void beat();
 
   const MemberOptions& options_;
@@ -81,6 +84,7 @@ class LogMember {
   std::atomic<uint64_t> read_{0}; // entries so far
   std::atomic_flag lost_ = ATOMIC_FLAG_INIT;
   uint64_t next_free_ = 0; // no place before this one is
+  std::string last_will_;
   std::vector<std::string> watched_;
   std::vector<std::string> beat_keys_;
 };
@@ -89,7 +93,11 @@ void LogMember::run() {
   guard([this] { connect(); });
   std::thread([this] { guard([this] { read_entries(); }); }).detach();
   guard([this] { serve_agent(); });
-  _exit(0); // the agent has gone
+  // The agent has gone.
+  if (!last_will_.empty()) {
+    guard([this] { append(last_will_); });
+  }
+  _exit(0);
 }
 
 template <typename Task>
@@ -241,7 +249,21 @@ void LogMember::handle(const std::string& message) {
     append(text);
   } else if (message[0] == log_message::kWatch) {
     watch(text);
+  } else if (message[0] == log_message::kLastWill && !server_) {
+    keep_last_will(text);
   }
+}
+
+// From now on the helper may outlive the agent, for as long as that takes.
+void LogMember::keep_last_will(const std::string& text) {
+  last_will_ = text;
+  std::thread([this] {
+    pollfd end{options_.channel, 0, 0};
+    poll(&end, 1, -1);
+    std::this_thread::sleep_for(kLastWillTime);
+    _exit(0); // where the network holds it up
+  }).detach();
+  prctl(PR_SET_PDEATHSIG, 0);
 }
 
 void LogMember::append(const std::string& text) {

@@ -119,6 +119,14 @@ def command_of(pid):
         return [""]
 
 
+def name_of(pid):
+    try:
+        with open(f"/proc/{pid}/comm") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def workers_on(hosts, host):
     return [pid for pid in processes_on(hosts, host)
             if command_of(pid)[:2] == ["bash", "-c"]]
@@ -230,6 +238,37 @@ def restarts(program):
         os.kill(workers_on(hosts, 0)[0], signal.SIGKILL)
         nodes.finish(range(3), 137, 5)
         require_nothing_left(nodes, range(3))
+
+
+def killed_ddprun(program):
+    """Others know at once that the agent, or all of a ddprun, was killed."""
+    hosts = Hosts(3)
+    with Nodes(program, hosts, ["--nnodes=1:3", "--last-call=1"]) as nodes:
+        # Children of ranks are swept by the front, or the agent.
+        alone = WORKER.replace("sleep 1000 & wait", "exec sleep 1000")
+        for host in range(3):
+            nodes.start(host, words=("bash", "-c", alone))
+        nodes.wait_for_ranks(3, range(3))
+        agent = [pid for pid in processes_on(hosts, 2)
+                 if name_of(pid) == "ddp-agent"]
+        start = time.monotonic()
+        os.kill(agent[0], signal.SIGKILL)
+        nodes.wait_for_ranks(2, (0, 1))
+        print(f"agent: {time.monotonic() - start:.2f} s", flush=True)
+        nodes.finish([2], 137, 5)
+        nodes.require("the ddprun of node n2 died" in nodes.at[0].text(),
+                      "n0 does not say why")
+        start = time.monotonic()
+        for pid in processes_on(hosts, 1):
+            if name_of(pid) in ("ddp-agent", "ddprun"):
+                os.kill(pid, signal.SIGKILL)
+        nodes.wait_for_ranks(1, [0])
+        seconds = time.monotonic() - start
+        print(f"agent and front: {seconds:.2f} s", flush=True)
+        nodes.require(seconds < 3, f"it took {seconds} s")
+        nodes.at[0].process.send_signal(signal.SIGINT)
+        nodes.finish([0], 130, 5)
+        require_nothing_left(nodes, range(3), crashed=1)
 
 
 def lost_node(program):
