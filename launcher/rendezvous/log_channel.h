@@ -11,6 +11,7 @@ namespace log_message {
 // From the agent:
 constexpr char kPost = 'P'; // the entry
 constexpr char kWatch = 'W'; // members, one a line
+constexpr char kAlive = 'A'; // the answer to each kBeats
 constexpr char kLastWill = 'T'; // an entry, for when the agent has died
 // From the helper:
 constexpr char kConnected = 'C'; // the nonce, a space, the local address

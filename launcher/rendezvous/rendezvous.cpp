@@ -193,8 +193,14 @@ std::optional<Rendezvous::Time> Rendezvous::deadline() const {
 }
 
 void Rendezvous::tick(Time now) {
-  const auto due = member_.deadline();
-  if (due && now >= *due) {
+  const auto is_due = [&] {
+    const auto due = member_.deadline();
+    return due && now >= *due;
+  };
+  if (is_due()) {
+    handle_events(now); // or an agent that stood still would call others silent
+  }
+  if (is_due()) {
     member_.tick(now);
     carry_out(now);
   }

@@ -34,6 +34,8 @@ constexpr std::chrono::seconds kConnectTime{10};
 // connections.
 constexpr std::chrono::seconds kWaitTime{30};
 constexpr std::chrono::seconds kLastWillTime{1};
+// Answers to beats that an agent may owe.
+constexpr int kMissedBeats = 3;
 // Takes the place of an empty value, and is no entry: it lacks the space.
 constexpr char kNoEntry[] = "-";
 
@@ -85,6 +87,7 @@ class LogMember {
   std::atomic_flag lost_ = ATOMIC_FLAG_INIT;
   uint64_t next_free_ = 0; // no place before this one is
   std::string last_will_;
+  Clock::time_point alive_at_; // the agent
   std::vector<std::string> watched_;
   std::vector<std::string> beat_keys_;
 };
@@ -224,6 +227,7 @@ std::string LogMember::read_entry(uint64_t index) {
 
 void LogMember::serve_agent() {
   auto next_beat = Clock::now();
+  alive_at_ = next_beat;
   for (;;) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(next_beat - Clock::now());
@@ -249,6 +253,8 @@ void LogMember::handle(const std::string& message) {
     append(text);
   } else if (message[0] == log_message::kWatch) {
     watch(text);
+  } else if (message[0] == log_message::kAlive) {
+    alive_at_ = Clock::now();
   } else if (message[0] == log_message::kLastWill && !server_) {
     keep_last_will(text);
   }
@@ -286,7 +292,10 @@ void LogMember::watch(const std::string& members) {
 }
 
 void LogMember::beat() {
-  writer_->add(log_keys::kBeat + options_.member, 1);
+  // For an agent that stands still nobody shall wait.
+  if (Clock::now() < alive_at_ + kMissedBeats * options_.beat_interval) {
+    writer_->add(log_keys::kBeat + options_.member, 1);
+  }
   std::string lines;
   if (!beat_keys_.empty()) {
     const auto counts = writer_->multiGet(beat_keys_);

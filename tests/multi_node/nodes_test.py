@@ -271,6 +271,28 @@ def killed_ddprun(program):
         require_nothing_left(nodes, range(3), crashed=1)
 
 
+def still_agent(program):
+    """An agent that stands still is as one that is lost; when it goes on, it
+    ends."""
+    hosts = Hosts(3)
+    options = ["--nnodes=1:3", "--last-call=1", "--node-timeout=3"]
+    with Nodes(program, hosts, options) as nodes:
+        for host in range(3):
+            nodes.start(host)
+        nodes.wait_for_ranks(3, range(3))
+        agent = [pid for pid in processes_on(hosts, 2)
+                 if name_of(pid) == "ddp-agent"][0]
+        start = time.monotonic()
+        os.kill(agent, signal.SIGSTOP)
+        nodes.wait_for_ranks(2, (0, 1))
+        print(f"noticed in {time.monotonic() - start:.2f} s", flush=True)
+        os.kill(agent, signal.SIGCONT)
+        nodes.finish([2], 75, 5)
+        nodes.at[0].process.send_signal(signal.SIGINT)
+        nodes.finish((0, 1), 130, 5)
+        require_nothing_left(nodes, range(3))
+
+
 def lost_node(program):
     """A job of a fixed size ends where a node is lost."""
     hosts = Hosts(3)
