@@ -5,7 +5,7 @@ set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddp)
 
 install(TARGETS ddp EXPORT ddpTargets)
 install(TARGETS ddprun ddp-checkpoint ddp-flightrecorder ddp-timeline)
-install(TARGETS ddprun-store DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddp)
+install(TARGETS ddprun-store ddprun-check DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddp)
 set(_share ${PROJECT_BINARY_DIR}/launcher/share)
 install(FILES ${_share}/ddprun.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${_share}/ddprun

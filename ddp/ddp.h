@@ -18,6 +18,7 @@
 #include <ddp/comm_hooks/quantization_hook.h>
 #include <ddp/deterministic.h>
 #include <ddp/distributed_data_parallel.h>
+#include <ddp/elastic.h>
 #include <ddp/fused_optimizers.h>
 #include <ddp/join.h>
 #include <ddp/model_averaging/hierarchical_model_averager.h>

@@ -130,7 +130,7 @@ void Agent::end_attempt() {
   for (size_t i = 0; i < ends_.size(); ++i) {
     ends_[i].error =
         read_error_file(attempt_->ranks()[i].error_file, job_.program);
-    ends_[i].last_lines = output_.last_lines(ends_[i].rank);
+    ends_[i].last_lines = output_.last_lines(attempt_->ranks()[i].started_as);
   }
 }
 
@@ -155,7 +155,9 @@ int Agent::conclude(JobReport report) {
       report.file.clear();
     }
   }
-  const std::string text = report_text(report);
+  // What --check found is in its table.
+  const bool is_said = job_.options.check && report.exit_code == 1;
+  const std::string text = is_said ? "" : report_text(report);
   if (!text.empty()) {
     output_.message(text);
   }

@@ -56,6 +56,7 @@ class Agent {
   Rendezvous::Order await_order();
   void take_orders();
   void run_planned(int index);
+  void set_place(int index);
   void tell_others();
   void keep_reason();
   void say_reason();
@@ -63,6 +64,13 @@ class Agent {
   void say_who_is_missing(Time now);
   int conclude_with_others(const Rendezvous::Order& exit);
   std::string name_of_node(const std::string& id) const;
+
+  // With ranks that live on while nodes come and go (ddp::elastic):
+  bool may_pause() const;
+  bool begin_pause(Time now);
+  void watch_pause(Time now);
+  void end_pause(Listener listener);
+  void end_paused_ranks();
 
   void watch(int fd);
   void unwatch(int fd);
@@ -89,6 +97,7 @@ class Agent {
   void follow_foreground();
   void update_status(Time now);
 
+  std::vector<int> ranks_of(std::vector<int> local_ranks) const;
   RankEnd describe_rank(size_t index) const;
   JobReport make_report();
   int conclude(JobReport report);
@@ -120,6 +129,10 @@ class Agent {
   bool asked_to_end_ = false; // before there were ranks
   std::string reason_; // to stop the last ranks; not said yet
   bool told_ = false; // the others, of a failure of this attempt
+  bool leaving_ = false; // this node was asked to
+  bool paused_ = false; // all ranks
+  std::optional<Time> next_pause_look_; // while they are asked to
+  Time pause_deadline_;
 
   bool output_done_ = false;
   bool shows_status_;

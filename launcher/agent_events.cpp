@@ -73,6 +73,7 @@ int Agent::time_left() const {
        {supervisor_ ? supervisor_->deadline() : std::nullopt,
         rendezvous_ ? rendezvous_->deadline() : std::nullopt,
         next_waiting_,
+        next_pause_look_,
         next_tick_,
         next_notice_,
         output_deadline_}) {
@@ -104,6 +105,9 @@ void Agent::tick() {
   }
   if (!supervisor_) {
     return; // no ranks yet
+  }
+  if (next_pause_look_ && now >= *next_pause_look_) {
+    watch_pause(now);
   }
   if (next_notice_ && now >= *next_notice_) {
     say_what_is_awaited(now);
@@ -216,7 +220,7 @@ void Agent::on_rank_end(size_t index) {
   RankEnd& end = ends_[index];
   end = describe_rank(index);
   end.error = read_error_file(rank.error_file, job_.program);
-  end.last_lines = output_.last_lines(rank.rank);
+  end.last_lines = output_.last_lines(rank.started_as);
   last_end_ns_ = std::max(now_ns(), last_end_ns_ + 1);
   end.time_ns = last_end_ns_;
   end.state.ended(status, std::chrono::nanoseconds(0));

@@ -66,6 +66,7 @@ int Agent::run_with_others() {
   for (;;) {
     const Order order = await_order();
     if (order.kind == Order::Kind::kExit) {
+      end_paused_ranks();
       return conclude_with_others(order);
     }
     run_planned(order.index);
@@ -94,12 +95,14 @@ void Agent::take_orders() {
             ? name_of_node(failure->node) + ": " + order.text
             : order.text;
       }
-      send(supervisor_->stop_with_others(Clock::now()));
+      if (!begin_pause(Clock::now())) {
+        send(supervisor_->stop_with_others(Clock::now()));
+      }
     }
   }
 }
 
-void Agent::run_planned(int index) {
+void Agent::set_place(int index) {
   const Plan& plan = rendezvous_->membership().plan();
   JobEnvironment& environment = job_.environment;
   environment.nnodes = static_cast<int>(plan.nodes.size());
@@ -112,7 +115,8 @@ void Agent::run_planned(int index) {
   if (supervisor_) { // there were ranks before
     say_reason();
     output_.message(
-        "ddprun: all ranks are started again, " +
+        (paused_ ? "ddprun: the ranks go on, "
+                 : "ddprun: all ranks are started again, ") +
         std::to_string(plan.world_size()) + " on " +
         std::to_string(plan.nodes.size()) +
         (plan.nodes.size() == 1 ? " node" : " nodes") +
@@ -122,11 +126,28 @@ void Agent::run_planned(int index) {
   }
   number_ = plan.epoch - 1;
   output_.set_names(names_of(job_));
+}
+
+void Agent::run_planned(int index) {
+  if (paused_ && (supervisor_->stopping() || !supervisor_->running())) {
+    end_paused_ranks(); // one of them died
+  }
+  set_place(index);
   Listener listener = rendezvous_->take_listener();
   listener.port = rendezvous_->membership().port();
-  run_attempt(std::move(listener));
-  tell_others();
-  const bool succeeded = supervisor_->reason() == StopReason::kNone;
+  if (paused_) {
+    end_pause(std::move(listener));
+  } else {
+    start_attempt(std::move(listener));
+  }
+  while (supervisor_->running() && !paused_) {
+    wait_for_events();
+  }
+  if (!paused_) {
+    end_attempt();
+    tell_others();
+  }
+  const bool succeeded = !paused_ && supervisor_->reason() == StopReason::kNone;
   rendezvous_->ranks_ended(succeeded, Clock::now());
   take_orders();
   keep_reason();
@@ -135,7 +156,7 @@ void Agent::run_planned(int index) {
 // At once where a rank failed; later, where more is known of it.
 void Agent::tell_others() {
   const StopReason reason = supervisor_->reason();
-  if (!rendezvous_ || told_ || reason == StopReason::kNone ||
+  if (!rendezvous_ || told_ || paused_ || reason == StopReason::kNone ||
       reason == StopReason::kSignal) {
     return;
   }
@@ -154,7 +175,8 @@ void Agent::tell_others() {
       ? exit_code_of(report.ranks[*report.root].state.wait_status())
       : exit_code(report);
   if (reason == StopReason::kNotExecuted) { // nor could it be later
-    rendezvous_->end_job(code, text, Clock::now());
+    const std::string& self = rendezvous_->member().self().id;
+    rendezvous_->end_job(code, name_of_node(self) + ": " + text, Clock::now());
   } else {
     rendezvous_->rank_failed(code, follows, text, Clock::now());
   }
@@ -164,6 +186,10 @@ void Agent::tell_others() {
 // Why the ranks were stopped is said once they are started again, or have to
 // wait for that; the end of the job has a report of its own.
 void Agent::keep_reason() {
+  if (paused_) {
+    reason_ = "ddprun: " + detail_;
+    return;
+  }
   if (supervisor_->reason() == StopReason::kNone) {
     return;
   }
@@ -172,7 +198,8 @@ void Agent::keep_reason() {
   report.file.clear();
   reason_ = report_text(report);
   remove_private_folder(
-      job_.private_folder.empty() ? "" : attempt_folder(job_, number_));
+      job_.private_folder.empty() ? ""
+                                  : attempt_folder(job_, attempt_->number()));
 }
 
 void Agent::say_reason() {
@@ -185,8 +212,14 @@ void Agent::say_reason() {
 std::string Agent::name_of_node(const std::string& id) const {
   const Plan& plan = rendezvous_->membership().plan();
   const int index = plan.index_of(id);
-  return index < 0 ? "a node"
-                   : "node " + plan.nodes[static_cast<size_t>(index)].host;
+  const NodeInfo* node = rendezvous_->membership().find(id);
+  const NodeInfo& self = rendezvous_->member().self();
+  if (index >= 0) {
+    return "node " + plan.nodes[static_cast<size_t>(index)].host;
+  }
+  return node != nullptr ? "node " + node->host
+      : id == self.id    ? "node " + self.host
+                         : "a node";
 }
 
 // A signal that ends a job of one node: whether it is the others' as well.
@@ -197,6 +230,7 @@ bool Agent::leave_job(int signal) {
   const std::string text = name_of_node(rendezvous_->member().self().id) +
       " was stopped by " + describe_signal(signal);
   const int code = kExitSignalBase + signal;
+  leaving_ = true;
   if (signal == SIGTERM) { // the job may go on without this node
     rendezvous_->leave(code, text, Clock::now());
   } else {

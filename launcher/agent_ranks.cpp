@@ -71,7 +71,8 @@ void Agent::follow_foreground() {
 }
 
 void Agent::watch_progress(Time now) {
-  if (suspended_ || supervisor_->stopping() || !hang_watch_->enabled()) {
+  const bool idle = suspended_ || paused_ || next_pause_look_;
+  if (idle || supervisor_->stopping() || !hang_watch_->enabled()) {
     return;
   }
   const std::vector<int> alive = supervisor_->alive();
@@ -92,7 +93,7 @@ void Agent::watch_progress(Time now) {
     late.push_back(alive[each]);
   }
   if (!late.empty()) {
-    detail_ = name_ranks(late) + " had formed no group after " +
+    detail_ = name_ranks(ranks_of(late)) + " had formed no group after " +
         describe_time(job_.options.start_timeout) + " (--start-timeout)";
     send(supervisor_->hang(StopReason::kNotJoined, now));
   }

@@ -12,13 +12,20 @@
 
 namespace ddp {
 
+std::vector<int> Agent::ranks_of(std::vector<int> local_ranks) const {
+  for (int& each : local_ranks) {
+    each += job_.environment.first_rank;
+  }
+  return local_ranks;
+}
+
 void Agent::say_what_is_awaited(Time now) {
   next_notice_.reset();
   const std::vector<int> alive = supervisor_->alive();
   if (alive.empty()) {
     return;
   }
-  const std::string ranks = name_ranks(alive);
+  const std::string ranks = name_ranks(ranks_of(alive));
   const auto deadline = supervisor_->deadline();
   if (deadline && now >= *deadline) {
     return; // they are killed now
@@ -45,7 +52,7 @@ void Agent::say_who_is_killed() {
   output_.message(
       "ddprun: still running " + describe_time(job_.options.grace) +
       " after being asked to stop, killed now: " +
-      name_ranks(supervisor_->alive()));
+      name_ranks(ranks_of(supervisor_->alive())));
 }
 
 void Agent::update_status(Time now) {

@@ -1,7 +1,13 @@
 #include <launcher/attempt.h>
 
+#include <algorithm>
+#include <csignal>
+#include <set>
+#include <utility>
+
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <launcher/command_line/program.h>
@@ -21,6 +27,24 @@ std::string make_error_file(const std::string& folder) {
   mkdir(attempt.c_str(), S_IRWXU); // there already for the second rank
   mkdir(folder.c_str(), S_IRWXU);
   return folder + "/error.json";
+}
+
+// Beyond the time in which a lost node is noticed.
+constexpr std::chrono::milliseconds kNoticeTime(5000);
+
+// Whether a rank that lives on has to be told of it.
+bool is_by_epoch(const std::string& variable) {
+  static const std::set<std::string> names{
+      "RANK",
+      "WORLD_SIZE",
+      "GROUP_RANK",
+      "GROUP_WORLD_SIZE",
+      "ROLE_RANK",
+      "ROLE_WORLD_SIZE",
+      "MASTER_ADDR",
+      "MASTER_PORT",
+      "TORCHELASTIC_RESTART_COUNT"};
+  return names.count(variable) != 0;
 }
 
 } // namespace
@@ -43,22 +67,75 @@ Attempt::Attempt(
     start_rank(i, listener.port);
   }
   exec_errors_.write_end.reset();
-  if (!listener.socket) {
-    return; // another node has the store
-  }
   // Last: the ranks need not wait for it, since the socket listens already.
-  store_ = start_store(
-      job.store_program,
-      std::move(listener.socket),
-      null_.get(),
-      STDERR_FILENO);
+  start_own_store(std::move(listener));
+}
+
+void Attempt::start_own_store(Listener listener) {
+  if (listener.socket) { // else another node has the store
+    store_ = start_store(
+        job_.store_program,
+        std::move(listener.socket),
+        null_.get(),
+        STDERR_FILENO);
+  }
+}
+
+void Attempt::end_store() {
+  const pid_t store = std::exchange(store_, -1); // its end is no failure
+  if (store > 0) {
+    kill(store, SIGKILL);
+    waitpid(store, nullptr, 0);
+  }
+}
+
+bool Attempt::can_pause() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& each) {
+    return each.heartbeat.can_pause();
+  });
+}
+
+void Attempt::ask_to_pause(std::chrono::milliseconds step_patience) {
+  ++pauses_;
+  for (Rank& each : ranks_) {
+    each.heartbeat.ask_to_pause(pauses_, step_patience);
+  }
+}
+
+bool Attempt::is_paused() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& each) {
+    return each.heartbeat.is_paused(pauses_);
+  });
+}
+
+void Attempt::go_on(Listener listener) {
+  end_store();
+  for (Rank& each : ranks_) {
+    each.rank = job_.environment.first_rank + each.local_rank;
+    RankEnvironment own;
+    own.local_rank = each.local_rank;
+    own.master_port = listener.port;
+    Variables changed;
+    for (auto& variable : rank_variables(job_.environment, own)) {
+      if (is_by_epoch(variable.first)) {
+        changed.push_back(std::move(variable));
+      }
+    }
+    each.heartbeat.end_pause(pauses_, changed);
+  }
+  start_own_store(std::move(listener));
 }
 
 void Attempt::start_rank(int local_rank, int port) {
   Rank rank;
   rank.local_rank = local_rank;
   rank.rank = job_.environment.first_rank + local_rank;
+  rank.started_as = rank.rank;
   rank.heartbeat = HeartbeatReader::make();
+  if (job_.options.nodes.several()) {
+    rank.heartbeat.allow_pauses(
+        2 * job_.options.nodes.node_timeout + kNoticeTime);
+  }
   rank.error_file = make_error_file(rank_folder(job_, number_, local_rank));
   RankEnvironment own;
   own.local_rank = local_rank;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,7 @@ class Attempt {
  public:
   struct Rank {
     int rank = 0;
+    int started_as = 0; // its first number
     int local_rank = 0;
     pid_t pid = -1;
     FileDescriptor process; // a pidfd, where the kernel has them
@@ -50,6 +53,16 @@ class Attempt {
     return store_;
   }
 
+  /// Whether all ranks can be asked to leave their group and live on.
+  bool can_pause() const;
+  /// Asks them to; see ElasticPage for the patience.
+  void ask_to_pause(std::chrono::milliseconds step_patience);
+  /// Whether all have done so.
+  bool is_paused() const;
+  /// Ends that: they go on, in the places that the job's environment gives them
+  /// now, with a store of their own. As the constructor.
+  void go_on(Listener listener);
+
   /// Becomes readable with an ExecError where a rank could not execute its
   /// program, or with the end of file once all have.
   FileDescriptor& exec_errors() {
@@ -58,6 +71,8 @@ class Attempt {
 
  private:
   void start_rank(int local_rank, int port);
+  void start_own_store(Listener listener);
+  void end_store();
   FileDescriptor output_end(const Rank& rank, Stream stream);
 
   const Job& job_;
@@ -68,6 +83,7 @@ class Attempt {
   Pipe exec_errors_;
   std::vector<Rank> ranks_;
   pid_t store_ = -1;
+  uint32_t pauses_ = 0; // asked for
 };
 
 } // namespace ddp

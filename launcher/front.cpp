@@ -1,9 +1,11 @@
 #include <launcher/front.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <vector>
 
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +14,7 @@
 #include <launcher/descendants.h>
 #include <launcher/launch_error.h>
 #include <launcher/private_folder.h>
+#include <launcher/remote/starter_link.h>
 #include <launcher/report/report.h>
 #include <launcher/signals.h>
 
@@ -19,20 +22,27 @@ namespace ddp {
 namespace {
 
 // Passes signals on until the agent ends; its wait status.
-int wait_for_agent(pid_t agent) {
-  const sigset_t signals = handled_signals();
+int wait_for_agent(pid_t agent, StarterLink starter) {
+  const FileDescriptor signals = open_signal_descriptor();
   for (;;) {
-    const int signal = sigwaitinfo(&signals, nullptr);
-    int status = 0;
-    if (signal == SIGCHLD) {
-      if (waitpid(agent, &status, WNOHANG) == agent) {
+    std::array<pollfd, 2> ready{
+        {{signals.get(), POLLIN, 0}, {starter.fd(), POLLIN, 0}}};
+    poll(ready.data(), ready.size(), -1);
+    if (ready[1].revents != 0) {
+      for (const int signal : starter.take_signals()) {
+        kill(agent, signal);
+      }
+    }
+    while (const int signal = next_signal(signals)) {
+      int status = 0;
+      if (signal != SIGCHLD) {
+        kill(agent, signal);
+      } else if (waitpid(agent, &status, WNOHANG) == agent) {
         return status;
       }
-    } else if (signal > 0) {
-      kill(agent, signal);
-    }
-    if (signal == SIGTSTP) {
-      raise(SIGSTOP); // for the shell; the agent has stopped the ranks
+      if (signal == SIGTSTP) {
+        raise(SIGSTOP); // for the shell; the agent has stopped the ranks
+      }
     }
   }
 }
@@ -69,7 +79,8 @@ int run_front(Job& job) {
   }
   lifeline.read_end.reset();
   job.listener.socket.reset();
-  const int status = wait_for_agent(agent);
+  const int status =
+      wait_for_agent(agent, StarterLink(job.options.has_starter));
   if (job.options.nodes.several()) {
     await_last_words(not_ours);
   }

@@ -1,15 +1,17 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
+#include <launcher/elastic_page.h>
 #include <launcher/file_descriptor.h>
-#include <launcher/heartbeat.h>
+#include <launcher/worker_environment.h>
 
 namespace ddp {
 
-/// ddprun's end of a rank's HeartbeatPage. The rank can write what it likes
-/// there; it cannot make the memory smaller.
+/// ddprun's end of a rank's HeartbeatPage, and of the ElasticPage behind it.
+/// The rank can write what it likes there; it cannot make the memory smaller.
 class HeartbeatReader {
  public:
   HeartbeatReader() = default;
@@ -34,9 +36,21 @@ class HeartbeatReader {
   /// is just being written.
   std::string activity() const;
 
+  /// Whether the rank can be asked to leave its group, by `ask_to_pause`, and
+  /// may be from `allow_pauses` on.
+  bool can_pause() const;
+  void allow_pauses(std::chrono::milliseconds loss_patience);
+  /// The `number`th pause, from 1 on; see ElasticPage for the patience.
+  void ask_to_pause(uint32_t number, std::chrono::milliseconds step_patience);
+  bool is_paused(uint32_t number) const;
+  /// Ends it: the rank forms its next group by these variables. Throws
+  /// LaunchError where they are too long.
+  void end_pause(uint32_t number, const Variables& variables);
+
  private:
   FileDescriptor memory_;
-  HeartbeatPage* page_ = nullptr;
+  RankPage* pages_ = nullptr;
+  HeartbeatPage* page_ = nullptr; // the first of them
 };
 
 } // namespace ddp

@@ -129,7 +129,7 @@ void check_report(const std::string& path) {
 void heed_surroundings(Job* job) {
   job->notes = job->options.notes;
   const auto outer = find_outer_launcher(process_environment);
-  if (outer && !job->options.standalone) {
+  if (outer && !job->options.standalone && !job->options.has_starter) {
     const std::string note =
         check_outer_launcher(*outer, job->options.command.front());
     if (!note.empty()) {
@@ -143,6 +143,13 @@ void heed_surroundings(Job* job) {
 Job make_job(LaunchOptions options) {
   Job job;
   job.options = std::move(options);
+  if (job.options.check) {
+    job.options.kind = ProgramKind::kExecutable;
+    job.options.command = {
+        find_helper("ddprun-check"),
+        std::to_string(job.options.nodes.first_port),
+        std::to_string(job.options.nodes.last_port)};
+  }
   heed_surroundings(&job);
   Program program = resolve_program(
       job.options.kind, job.options.command, process_environment);

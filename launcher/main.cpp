@@ -7,6 +7,9 @@
 #include <launcher/command_line/redaction.h>
 #include <launcher/front.h>
 #include <launcher/launch_error.h>
+#include <launcher/remote/host_commands.h>
+#include <launcher/remote/starter.h>
+#include <launcher/remote/starter_link.h>
 #include <launcher/rendezvous/server.h>
 #include <launcher/report/report.h>
 
@@ -48,6 +51,10 @@ ddp::Job make_job_or_report(const ddp::LaunchOptions& options) {
 }
 
 int launch(const ddp::LaunchOptions& options) {
+  if (!options.remote.hosts.empty()) {
+    return options.dry_run ? print(ddp::describe_commands(options))
+                           : ddp::run_on_hosts(options);
+  }
   ddp::Job job = make_job_or_report(options);
   for (const std::string& note : job.notes) {
     say(note);
@@ -56,10 +63,7 @@ int launch(const ddp::LaunchOptions& options) {
                              : ddp::run_front(job);
 }
 
-} // namespace
-
-int main(int argc, char** argv) {
-  fill_standard_descriptors();
+int run(int argc, char** argv) {
   try {
     const ddp::LaunchOptions options = ddp::parse_options(argc, argv);
     if (!options.answer.empty()) {
@@ -76,4 +80,17 @@ int main(int argc, char** argv) {
     say(error.what());
     return ddp::kExitInternal;
   }
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  fill_standard_descriptors();
+  if (!ddp::process_environment(ddp::kStarterVariable)) {
+    return run(argc, argv);
+  }
+  print(ddp::kStartedMark);
+  const int code = run(argc, argv);
+  print(ddp::kFinishedMark);
+  return code;
 }

@@ -10,22 +10,25 @@ extern char** environ; // NOLINT(readability-redundant-declaration)
 
 namespace ddp {
 
-std::string find_store_program() {
+std::string find_helper(const std::string& name) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
   for (const fs::path& each :
-       {folder / "ddprun-store",
-        folder / ".." / "libexec" / "ddp" / "ddprun-store"}) {
+       {folder / name, folder / ".." / "libexec" / "ddp" / name}) {
     if (fs::exists(each, error)) {
       return each;
     }
   }
   throw LaunchError(
       kExitInternal,
-      "ddprun-store is neither in " + folder.string() +
+      name + " is neither in " + folder.string() +
           " nor in ../libexec/ddp: install ddp anew, or keep the two programs "
           "together");
+}
+
+std::string find_store_program() {
+  return find_helper("ddprun-store");
 }
 
 pid_t start_store(

@@ -8,9 +8,11 @@
 
 namespace ddp {
 
-/// The program that serves the key-value store, `ddprun-store`: beside ddprun,
-/// or in ../libexec/ddp where it is installed. Throws LaunchError where it is
-/// in neither.
+/// A program of ddprun's own: beside it, or in ../libexec/ddp where it is
+/// installed. Throws LaunchError where it is in neither.
+std::string find_helper(const std::string& name);
+
+/// The one that serves the key-value store, `ddprun-store`.
 std::string find_store_program();
 
 /// Starts the store on a listening socket, which it takes over; ranks may

@@ -6,6 +6,7 @@
 
 #include <launcher/command_line/outer_launcher.h>
 #include <launcher/heartbeat.h>
+#include <launcher/remote/starter_link.h>
 
 namespace ddp {
 namespace {
@@ -15,6 +16,7 @@ using Map = std::map<std::string, std::string>;
 // Dropped unless set: they describe an outer job.
 const char* const kStale[] = {
     kHeartbeatVariable,
+    kStarterVariable,
     "DDP_TOKEN", // the nodes' secret, which is none of the ranks'
     "DDP_TTY",
     "TORCHELASTIC_ERROR_FILE"};

@@ -50,42 +50,48 @@ std::vector<at::Tensor> empty_tensors(const std::string& shapes) {
 }
 
 // By way of the device where the backend needs that.
-void broadcast_cpu_tensor(at::Tensor& tensor, const ProcessGroup& group) {
+void broadcast_cpu_tensor(
+    at::Tensor& tensor,
+    const ProcessGroup& group,
+    int64_t root) {
   if (group.device().is_cpu()) {
-    group.broadcast(tensor);
+    group.broadcast(tensor, root);
     return;
   }
-  const auto staged = group.rank() == 0
+  const auto staged = group.rank() == root
       ? tensor.to(group.device())
       : at::empty_like(tensor, group.device());
-  group.broadcast(staged);
-  if (group.rank() != 0) {
+  group.broadcast(staged, root);
+  if (group.rank() != root) {
     tensor.copy_(staged);
   }
 }
 
 } // namespace
 
-IValue broadcast_value(const IValue& value, const ProcessGroup& group) {
+IValue broadcast_value(
+    const IValue& value,
+    const ProcessGroup& group,
+    int64_t root) {
   if (group.size() == 1) {
     return value;
   }
   std::vector<at::Tensor> tensors;
   Outline outline;
-  if (group.rank() == 0) {
+  if (group.rank() == root) {
     outline = outline_of(value, tensors);
   }
-  outline.value = group.broadcast(outline.value);
-  outline.shapes = group.broadcast(outline.shapes);
-  if (group.rank() != 0) {
+  outline.value = group.broadcast(outline.value, root);
+  outline.shapes = group.broadcast(outline.shapes, root);
+  if (group.rank() != root) {
     tensors = empty_tensors(outline.shapes);
   }
   for (auto& tensor : tensors) {
     if (tensor.numel() > 0) {
-      broadcast_cpu_tensor(tensor, group);
+      broadcast_cpu_tensor(tensor, group, root);
     }
   }
-  return group.rank() == 0 ? value : unpickle(outline.value, tensors);
+  return group.rank() == root ? value : unpickle(outline.value, tensors);
 }
 
 } // namespace ddp::detail

@@ -3,13 +3,16 @@
 #include <ATen/core/ivalue.h>
 #include <ddp/process_group.h>
 
+#include <cstdint>
+
 namespace ddp::detail {
 
-/// Rank 0's value, whose tensors are on the CPU, on all ranks; what the others
+/// `root`'s value, whose tensors are on the CPU, on all ranks; what the others
 /// pass is ignored. Tensors go one by one, so that no rank needs more memory
 /// than they take and once more the largest of them. Collective.
 c10::IValue broadcast_value(
     const c10::IValue& value,
-    const ProcessGroup& group);
+    const ProcessGroup& group,
+    int64_t root = 0);
 
 } // namespace ddp::detail

@@ -1,6 +1,7 @@
 #include <ddp/detail/collective_wait.h>
 
 #include <ddp/debug/flight_recorder.h>
+#include <ddp/detail/elastic_pause.h>
 #include <ddp/detail/error_text.h>
 #include <ddp/detail/host.h>
 
@@ -103,6 +104,12 @@ std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
   throw WaitFailure{cause + (awaited ? absent_ranks(group, *awaited) : "")};
 }
 
+void look_for_change() {
+  if (elastic_pause::waits_are_ended()) {
+    throw WaitFailure{" because the nodes of the job change", true};
+  }
+}
+
 /// Waits until `finished_within` returns true, and throws where that throws or
 /// another rank fails.
 template <typename FinishedWithin>
@@ -115,6 +122,7 @@ void wait_in_slices(
   std::optional<int64_t> awaited;
   try {
     for (auto slice = kFirstSlice; !finished_within(slice); slice = kSlice) {
+      look_for_change();
       if (!group.board) {
         continue;
       }
@@ -187,6 +195,7 @@ std::string Breakage::reason() const {
 }
 
 void look_for_failure(const ProcessGroup::Impl& group) {
+  look_for_change();
   const auto own = group.breakage.reason();
   if (!own.empty()) {
     throw WaitFailure{" because another collective did: " + own, true};

@@ -1,7 +1,8 @@
 #include <ddp/detail/heartbeat.h>
 
+#include <ddp/detail/elastic_pause.h>
 #include <ddp/detail/plain_text.h>
-#include <launcher/heartbeat.h>
+#include <launcher/elastic_page.h>
 
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -28,21 +29,32 @@ HeartbeatPage& page() {
   return *current_page.load(std::memory_order_acquire);
 }
 
-/// Null where the descriptor is not for that.
-HeartbeatPage* map(int descriptor) {
+struct Pages {
+  HeartbeatPage* heartbeat = nullptr;
+  ElasticPage* elastic = nullptr;
+};
+
+/// Null what the descriptor is not for.
+Pages map(int descriptor) {
   struct stat status {};
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) ||
       status.st_size < static_cast<off_t>(sizeof(HeartbeatPage))) {
-    return nullptr;
+    return {};
   }
+  const bool all = status.st_size >= static_cast<off_t>(sizeof(RankPage));
   void* memory = mmap(
       nullptr,
-      sizeof(HeartbeatPage),
+      all ? sizeof(RankPage) : sizeof(HeartbeatPage),
       PROT_READ | PROT_WRITE,
       MAP_SHARED,
       descriptor,
       0);
-  return memory == MAP_FAILED ? nullptr : static_cast<HeartbeatPage*>(memory);
+  if (memory == MAP_FAILED) {
+    return {};
+  }
+  return {
+      static_cast<HeartbeatPage*>(memory),
+      all ? &static_cast<RankPage*>(memory)->elastic : nullptr};
 }
 
 /// Leaves the text of another thread that writes in the same instant.
@@ -77,10 +89,13 @@ void attach() noexcept {
   const auto [stop, error] = std::from_chars(text.data(), end, descriptor);
   const bool readable = error == std::errc() && stop == end;
   unsetenv(kHeartbeatVariable);
-  if (auto* shared = readable ? map(descriptor) : nullptr) {
+  const auto pages = readable ? map(descriptor) : Pages();
+  if (pages.heartbeat) {
     close(descriptor); // or children would keep it
-    current_page.store(shared, std::memory_order_release);
-    shared->version.store(HeartbeatPage::kVersion, std::memory_order_release);
+    elastic_pause::attach(pages.elastic);
+    current_page.store(pages.heartbeat, std::memory_order_release);
+    pages.heartbeat->version.store(
+        HeartbeatPage::kVersion, std::memory_order_release);
   }
 }
 

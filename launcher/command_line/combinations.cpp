@@ -7,9 +7,12 @@
 #include <launcher/command_line/rank_count.h>
 #include <launcher/command_line/torchrun_notes.h>
 #include <launcher/placement/processors.h>
+#include <launcher/remote/hosts.h>
 
 namespace ddp {
 namespace {
+
+constexpr std::chrono::seconds kCheckJoinTimeout(30);
 
 const OptionValue* find(const GivenOptions& given, const std::string& name) {
   const auto found = given.find(name);
@@ -114,7 +117,9 @@ void note_useless_output(const GivenOptions& given, LaunchOptions* options) {
         " has no effect without --redirects or --tee");
   }
   const auto& shown = output.shown_ranks;
-  if (!shown.empty() && *shown.begin() >= options->nproc_per_node) {
+  const bool is_counted = options->remote.hosts.empty();
+  if (is_counted && !shown.empty() &&
+      *shown.begin() >= options->nproc_per_node) {
     options->notes.push_back(
         given.at("local-ranks-filter").source +
         " names none of the local ranks, which are 0 to " +
@@ -133,9 +138,21 @@ void combine_options(
     options->master_port = 0;
     options->run_id.clear();
   }
+  if (options->check && find(given, "join-timeout") == nullptr) {
+    options->nodes.join_timeout = kCheckJoinTimeout;
+  }
   choose_kind(given, options);
-  settle_nodes(given, lookup, options);
-  count_ranks(given, lookup, options);
+  if (options->remote.hosts.empty()) {
+    settle_nodes(given, lookup, options);
+    count_ranks(given, lookup, options);
+  } else { // each host's ddprun does that
+    settle_hosts(given, *options);
+    settle_secret(given, lookup, &options->nodes);
+  }
+  if (options->check) { // it prints a table
+    options->nproc_per_node = 1;
+    options->output.line_prefix = "";
+  }
   check_output(given, lookup, options);
   note_useless_output(given, options);
   note_torchrun_options(given, options);

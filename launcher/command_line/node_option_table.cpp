@@ -1,6 +1,7 @@
 #include <launcher/command_line/network_values.h>
 #include <launcher/command_line/option_table.h>
 #include <launcher/command_line/option_values.h>
+#include <launcher/remote/hosts.h>
 
 namespace ddp {
 namespace {
@@ -107,8 +108,8 @@ Table address_options() {
        "token",
        "FILE",
        "A file, readable by you alone, whose first line is the job's secret: "
-       "nodes without it cannot take part. Default: the secret in DDP_TOKEN, "
-       "if any.",
+       "nodes without it cannot take part; - for standard input. Default: the "
+       "secret in DDP_TOKEN, if any.",
        nullptr,
        "FILE"},
   };
@@ -137,18 +138,69 @@ Table time_options() {
       {group,
        "join-timeout",
        "SECONDS",
-       "How long nodes wait for enough of them. Default: 600.",
+       "How long nodes wait for enough of them. Default: 600; with --check 30.",
        [](Options& options, const Value& value) {
          options.nodes.join_timeout = seconds_of(value);
        }},
   };
 }
 
+Table host_options() {
+  const auto group = OptionGroup::kNodes;
+  Table table = {
+      {group,
+       "hosts",
+       "HOST[:RANKS],...",
+       "Start a ddprun on each of these hosts by a remote shell, with these "
+       "options and this program. Default for RANKS: as --nproc-per-node.",
+       [](Options& options, const Value& value) {
+         options.remote.hosts = hosts_of(value);
+       }},
+      {group,
+       "hostfile",
+       "FILE",
+       "The same for the hosts in a file, on a line each: HOST slots=RANKS (as "
+       "Open MPI's) or HOST:RANKS.",
+       [](Options& options, const Value& value) {
+         options.remote.hosts = hosts_in_file(value);
+       },
+       "FILE"},
+  };
+  table.push_back(
+      {group,
+       "check",
+       nullptr,
+       "Run no program, but test the nodes: names, ports, versions, clocks and "
+       "bandwidth. Prints a table; exit code 1 where something is off.",
+       [](Options& options, const Value&) { options.check = true; }});
+  for (CommandOption& each : table) {
+    each.from_environment = false; // it would be the hosts' as well
+  }
+  table.push_back(
+      {group,
+       "rsh",
+       "COMMAND",
+       "The remote shell for --hosts, called as COMMAND HOST LINE. Default: "
+       "ssh.",
+       [](Options& options, const Value& value) {
+         if (value.text.find_first_not_of(' ') == std::string::npos) {
+           refuse_value(value, "a command");
+         }
+         options.remote.shell = value.text;
+       },
+       "ssh"});
+  return table;
+}
+
 } // namespace
 
 Table node_options() {
   return joined(
-      {&place_options, &meeting_options, &address_options, &time_options});
+      {&place_options,
+       &meeting_options,
+       &address_options,
+       &time_options,
+       &host_options});
 }
 
 } // namespace ddp

@@ -179,14 +179,6 @@ void settle_endpoint(
   options->master_port = 0;
 }
 
-void settle_secret(
-    const Sources& sources,
-    const EnvironmentLookup& lookup,
-    NodeOptions* nodes) {
-  const OptionValue* file = sources.find("token");
-  nodes->token = file ? token_of(*file) : lookup("DDP_TOKEN").value_or("");
-}
-
 // The same on all nodes, so none that is drawn.
 void settle_name(const Sources& sources, LaunchOptions* options) {
   if (options->run_id.empty() && sources.outer) {
@@ -231,6 +223,19 @@ void settle_server(const Sources& sources, LaunchOptions* options) {
 
 } // namespace
 
+void settle_secret(
+    const GivenOptions& given,
+    const EnvironmentLookup& lookup,
+    NodeOptions* nodes) {
+  const auto file = given.find("token");
+  const bool is_file = file != given.end() && !file->second.text.empty();
+  const auto variable = lookup("DDP_TOKEN");
+  if (!is_file && variable && variable->empty()) {
+    usage_error("DDP_TOKEN is empty: unset it, or put the secret there");
+  }
+  nodes->token = is_file ? token_of(file->second) : variable.value_or("");
+}
+
 void settle_nodes(
     const GivenOptions& given,
     const EnvironmentLookup& lookup,
@@ -243,11 +248,14 @@ void settle_nodes(
     settle_server(sources, options);
     return;
   }
-  if (!options->standalone) {
+  if (!options->standalone && !options->has_starter) {
     sources.outer = find_outer_nodes(lookup);
   }
   count_nodes(sources, options);
   if (!options->nodes.several()) {
+    if (options->has_starter) {
+      settle_secret(given, lookup, &options->nodes); // it is sent in any case
+    }
     settle_one_node(sources, options);
     return;
   }
@@ -266,7 +274,7 @@ void settle_nodes(
   settle_rank(sources, &options->nodes);
   settle_endpoint(sources, backend, options);
   settle_times(sources, options);
-  settle_secret(sources, lookup, &options->nodes);
+  settle_secret(given, lookup, &options->nodes);
   settle_name(sources, options);
 }
 

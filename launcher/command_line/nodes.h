@@ -12,4 +12,10 @@ void settle_nodes(
     const EnvironmentLookup& lookup,
     LaunchOptions* options);
 
+/// The secret of the nodes: that of --token, else of DDP_TOKEN.
+void settle_secret(
+    const GivenOptions& given,
+    const EnvironmentLookup& lookup,
+    NodeOptions* nodes);
+
 } // namespace ddp

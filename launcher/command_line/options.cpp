@@ -10,6 +10,7 @@
 #include <launcher/command_line/man_page.h>
 #include <launcher/command_line/option_table.h>
 #include <launcher/command_line/option_values.h>
+#include <launcher/remote/starter_link.h>
 
 namespace ddp {
 namespace {
@@ -45,6 +46,9 @@ void apply(
     GivenOptions* given,
     LaunchOptions* options) {
   (*given)[option.name] = value;
+  options->remote.given.emplace_back(
+      option.name,
+      long_form(option) + (option.value == nullptr ? "" : "=" + value.text));
   if (option.apply != nullptr) {
     option.apply(*options, value);
   }
@@ -81,8 +85,13 @@ LaunchOptions parse_options(
     apply(*option, value, &given, &options);
   }
   read_environment(lookup, &given, &options);
+  options.has_starter = lookup(kStarterVariable) == "1";
   combine_options(given, lookup, &options);
   options.command = std::move(arguments.command);
+  if (options.check) {
+    options.command.clear(); // so that a job's command line can have --check
+    return options;
+  }
   const bool has_program =
       !options.command.empty() && !options.command.front().empty();
   if (options.rdzv_server && !options.command.empty()) {

@@ -9,6 +9,7 @@
 #include <launcher/command_line/environment_lookup.h>
 #include <launcher/output/output_options.h>
 #include <launcher/placement/cpu_binding.h>
+#include <launcher/remote/remote_options.h>
 #include <launcher/rendezvous/node_options.h>
 
 namespace ddp {
@@ -27,6 +28,10 @@ struct LaunchOptions {
   /// Ranks on this node, at least 1.
   int nproc_per_node = 1;
   NodeOptions nodes;
+  /// Where it is to start the ddprun of each node itself.
+  RemoteOptions remote;
+  /// Whether another ddprun started this one so; see starter_link.h.
+  bool has_starter = false;
   /// A job of this machine alone, whatever an outer launcher says.
   bool standalone = false;
   /// Where the ranks of a job of one node meet.
@@ -61,12 +66,14 @@ struct LaunchOptions {
   std::string report;
   /// Print what would be run, and run nothing.
   bool dry_run = false;
+  /// Run no program, but ddprun-check on each node.
+  bool check = false;
   /// Serve the log of other nodes, and run nothing.
   bool rdzv_server = false;
 
   ProgramKind kind = ProgramKind::kDetect;
-  /// The program and its arguments; empty where `answer` is set, or
-  /// `rdzv_server`.
+  /// The program and its arguments; empty where `answer` is set,
+  /// `check` or `rdzv_server`.
   std::vector<std::string> command;
   /// Text for --help, --version and the like, printed instead of launching.
   std::string answer;

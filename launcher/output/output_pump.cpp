@@ -87,6 +87,16 @@ void OutputPump::add(FileDescriptor pipe, const RankStream& rank) {
   this->request(std::move(request));
 }
 
+void OutputPump::renumber(int first_rank) {
+  Request request{Request::kName};
+  request.rank.rank = first_rank;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    request.names = names_;
+  }
+  this->request(std::move(request));
+}
+
 void OutputPump::message(std::string_view text) {
   request({Request::kMessage, std::string(text)});
 }
@@ -188,6 +198,12 @@ void OutputPump::handle(Request& request) {
   switch (request.kind) {
     case Request::kAdd:
       return add_source(request);
+    case Request::kName:
+      read_all_once(); // what was written before
+      for (const auto& each : sources_) {
+        each->output.renumber(options_, request.names, request.rank.rank);
+      }
+      return;
     case Request::kMessage:
       read_all_once();
       return screen_.message(request.text);

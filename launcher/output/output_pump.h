@@ -46,6 +46,10 @@ class OutputPump {
   /// carries one stream of a rank. At any time.
   void add(FileDescriptor pipe, const RankStream& rank);
 
+  /// Living ranks have other numbers, from `first_rank` on, and what was given
+  /// to set_names(); last_lines() keeps to the old numbers.
+  void renumber(int first_rank);
+
   /// Writes lines of ddprun's own to its standard error (the last one's newline
   /// is added), after all that ranks have written by then unless their output
   /// has to wait.
@@ -84,7 +88,7 @@ class OutputPump {
 
  private:
   struct Request {
-    enum Kind { kAdd, kMessage, kStatus, kHide, kDrain, kFinish } kind;
+    enum Kind { kAdd, kName, kMessage, kStatus, kHide, kDrain, kFinish } kind;
     std::string text = {};
     bool hide = false;
     FileDescriptor pipe = {};

@@ -71,6 +71,16 @@ RankOutput::RankOutput(
   needs_lines_ = shown_ || shared_.filtered || shared_.last_lines;
 }
 
+void RankOutput::renumber(
+    const OutputOptions& options,
+    const JobNames& names,
+    int first_rank) {
+  rank_.rank = first_rank + rank_.local_rank;
+  plain_prefix_ = LinePrefix(options, names, rank_, false);
+  prefix_ =
+      LinePrefix(options, names, rank_, screen_.has_colours(rank_.stream));
+}
+
 void RankOutput::take(std::string_view bytes) {
   if (log_) {
     log_->write(bytes);

@@ -43,6 +43,12 @@ class RankOutput {
 
   void take(std::string_view bytes);
 
+  /// The rank has another number: `first_rank` and its local rank.
+  void renumber(
+      const OutputOptions& options,
+      const JobNames& names,
+      int first_rank);
+
   /// The stream has ended.
   void finish();
 

@@ -38,7 +38,10 @@ json node_json(const NodeInfo& node) {
       {"ranks", node.ranks},
       {"wanted_rank", node.wanted_rank},
       {"standby_port", node.standby_port},
-      {"hosts_log", node.hosts_log}};
+      {"hosts_log", node.hosts_log},
+      {"min_nodes", node.min_nodes},
+      {"max_nodes", node.max_nodes},
+      {"max_restarts", node.max_restarts}};
 }
 
 int int_in(const json& value, const char* name, int least, int most) {
@@ -58,6 +61,9 @@ NodeInfo parse_node(const json& value) {
   node.wanted_rank = int_in(value, "wanted_rank", -1, kMostRanks);
   node.standby_port = int_in(value, "standby_port", 0, 65535);
   value.at("hosts_log").get_to(node.hosts_log);
+  value.at("min_nodes").get_to(node.min_nodes);
+  value.at("max_nodes").get_to(node.max_nodes);
+  value.at("max_restarts").get_to(node.max_restarts);
   return node;
 }
 

@@ -23,7 +23,12 @@ Member::Member(Settings settings, NodeInfo self, Time now)
       self_(std::move(self)),
       answered_(now),
       gathering_since_(now),
-      last_join_(now) {}
+      last_join_(now) {
+  self_.min_nodes = settings_.min_nodes;
+  self_.max_nodes = settings_.max_nodes;
+  self_.max_restarts = settings_.max_restarts;
+  schedule(now);
+}
 
 // What this node does
 
@@ -89,9 +94,15 @@ void Member::entry(const Entry& entry, Time now) {
   const Phase before = log_.phase();
   const bool host_left = entry.type == Type::kLeave && log_.is_host(entry.from);
   log_answered(now);
-  log_.apply(entry);
+  const bool is_over = joined_ && before == Phase::kEnded;
+  if (!is_over || entry.type == Type::kLeave) { // else of another job
+    log_.apply(entry);
+  }
   if (entry.from == self_.id) {
     --unread_;
+  }
+  if (entry.type == Type::kJoin && entry.from == self_.id) {
+    check_fit(now);
   }
   if (entry.type == Type::kJoin || entry.type == Type::kComing) {
     last_join_ = now;
@@ -194,16 +205,20 @@ void Member::leave(int code, const std::string& text, Time now) {
 }
 
 void Member::end_job(int code, const std::string& text, Time now) {
-  if (!connected_ || !joined_) {
+  if (!connected_ || !joined_ || !is_in_plan()) {
     leave(code, text, now);
     return;
   }
+  post_end(code, text);
+  update(now);
+}
+
+void Member::post_end(int code, const std::string& text) {
   Entry entry;
   entry.type = Type::kEnd;
   entry.code = code;
   entry.text = text;
   post(std::move(entry));
-  update(now);
 }
 
 void Member::tick(Time now) {
@@ -246,8 +261,7 @@ void Member::follow(Time now) {
       now >= gathering_since_ + settings_.join_timeout) {
     exit(
         kExitTimeout,
-        "the rendezvous was not there after " +
-            describe_time(settings_.join_timeout));
+        "after " + describe_time(settings_.join_timeout) + ": " + awaited());
   }
 }
 
@@ -297,6 +311,36 @@ void Member::join() {
     entry.epoch = log_.next_epoch() - 1;
     entry.node = self_;
     post(std::move(entry));
+  }
+}
+
+// Whether this node belongs to those that joined before it.
+void Member::check_fit(Time now) {
+  const NodeInfo& first = log_.nodes().front();
+  const bool may_change = settings_.max_restarts > 0 ||
+      settings_.min_nodes < settings_.max_nodes || is_new_log_;
+  std::string text;
+  if (first.min_nodes != self_.min_nodes ||
+      first.max_nodes != self_.max_nodes) {
+    text = "--nnodes differs from that of node " + first.host;
+  } else if (first.max_restarts != self_.max_restarts) {
+    text = "--max-restarts differs from that of node " + first.host;
+  } else if (
+      !may_change && !log_.plan().nodes.empty() &&
+      static_cast<int>(log_.plan().nodes.size()) == settings_.max_nodes) {
+    text = "the job at " + settings_.endpoint + " has its nodes (" +
+        hosts_of(log_.plan().nodes) +
+        ") and takes no other; another job needs an endpoint of its own";
+  }
+  for (const NodeInfo& each : log_.nodes()) {
+    if (text.empty() && !may_change && each.id != self_.id &&
+        self_.wanted_rank >= 0 && each.wanted_rank == self_.wanted_rank) {
+      text = "node " + each.host + " has the same --node-rank, " +
+          std::to_string(self_.wanted_rank);
+    }
+  }
+  if (!text.empty()) {
+    leave(kExitUsage, text, now);
   }
 }
 
@@ -355,6 +399,10 @@ void Member::say_goodbye(Time now) {
 }
 
 std::string Member::end_text() const {
+  if (started_epoch_ == 0 && log_.cause() != Membership::Cause::kEnd) {
+    return "the job ended without this node, as it had its nodes: " +
+        hosts_of(log_.plan().nodes);
+  }
   const bool is_told = log_.cause() == Membership::Cause::kFailure;
   return is_told ? "" : log_.cause_text();
 }
@@ -377,7 +425,7 @@ std::vector<std::string> Member::watched() const {
 std::string Member::awaited() const {
   if (!connected_) {
     return move_ ? "looking for the job's other nodes"
-                 : "waiting for the rendezvous";
+                 : "waiting for the rendezvous at " + settings_.endpoint;
   }
   const std::string least = std::to_string(settings_.min_nodes);
   const std::string most = std::to_string(settings_.max_nodes);

@@ -28,6 +28,8 @@ class Member {
     Duration join_timeout{600000};
     /// After this silence a node is lost.
     Duration node_timeout{10000};
+    /// Where the log is looked for, for people.
+    std::string endpoint;
     /// How long ranks may take to stop.
     Duration grace{30000};
     /// Whether the log moves to another node when its host is lost; not where
@@ -57,6 +59,10 @@ class Member {
   /// log is there.
   Member(Settings settings, NodeInfo self, Time now);
 
+  /// This node serves the log after all: its port was taken before.
+  void serve() {
+    self_.hosts_log = true;
+  }
   /// The log can be read and written. `address` is this node's on the way
   /// there, and `standby_port` is free for another log.
   void connected(const std::string& address, int standby_port, Time now);
@@ -77,7 +83,7 @@ class Member {
   void ranks_ended(bool succeeded, Time now);
   /// This node is to take part no more.
   void leave(int code, const std::string& text, Time now);
-  /// The job is to end on all nodes.
+  /// The job is to end on all nodes, if this one takes part in it.
   void end_job(int code, const std::string& text, Time now);
   /// The time of deadline() has come.
   void tick(Time now);
@@ -128,6 +134,8 @@ class Member {
   void update(Time now);
   void follow(Time now);
   void join();
+  void check_fit(Time now);
+  void post_end(int code, const std::string& text);
   void take_part();
   void say_goodbye(Time now);
   void lead(Time now);

@@ -115,19 +115,17 @@ void Member::gather(Time now) {
       (count == settings_.max_nodes || !expects_nodes() || is_late)) {
     post_plan(std::move(nodes));
   } else if (!may_be_quorum && (!is_new_log_ || now >= patience_end())) {
-    end_job(
+    post_end(
         kExitInfrastructure,
         "only " + hosts_of(log_.nodes()) +
-            " can be reached, too few of the job's nodes to go on",
-        now);
+            " can be reached, too few of the job's nodes to go on");
   } else if (count < settings_.min_nodes && !first && !may_grow) {
-    end_job(kExitInfrastructure, log_.cause_text(), now);
+    post_end(kExitInfrastructure, log_.cause_text());
   } else if (now >= gathering_since_ + settings_.join_timeout) {
-    end_job(
+    post_end(
         kExitTimeout,
         "after " + describe_time(settings_.join_timeout) + " still " +
-            awaited(),
-        now);
+            awaited());
   }
 }
 

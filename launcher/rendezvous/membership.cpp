@@ -96,6 +96,9 @@ void Membership::apply(const Entry& entry) {
   if (phase_ == Phase::kEnded) {
     if (entry.type == Entry::Type::kLeave) {
       left_.insert(entry.from); // has read how the job ended
+    } else if (entry.type == Entry::Type::kJoin) {
+      *this = Membership(); // of a new job, where a server outlives the old one
+      join(entry);
     }
     return;
   }
@@ -241,8 +244,11 @@ void Membership::stop(Cause cause, const std::string& text) {
   phase_ = Phase::kStopping;
 }
 
+// Only by those that take part: another may be there by mistake.
 void Membership::end(const Entry& entry) {
-  if (!has(entry.from) || cause_ == Cause::kEnd) {
+  const bool may_end =
+      entry.from == leader() || plan_.index_of(entry.from) >= 0;
+  if (!has(entry.from) || !may_end || cause_ == Cause::kEnd) {
     return;
   }
   exit_code_ = entry.code;

@@ -15,6 +15,10 @@ struct NodeInfo {
   /// Where the log goes on, should its present host be lost; 0 for nowhere.
   int standby_port = 0;
   bool hosts_log = false;
+  // The same on all nodes of a job:
+  int min_nodes = 1;
+  int max_nodes = 1;
+  int max_restarts = 0;
 };
 
 /// Whether `a` comes before `b` where numbers in names count as such: "n2"

@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <launcher/command_line/network_values.h>
 #include <launcher/launch_error.h>
 #include <launcher/rendezvous/endpoint.h>
 #include <launcher/rendezvous/route.h>
@@ -19,6 +20,7 @@ using Kind = Member::Action::Kind;
 
 // What a failure may add to an entry: JSON makes of one byte six at most.
 constexpr size_t kLongestText = 8 * 1024;
+constexpr std::chrono::seconds kRetryTime(1);
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -34,6 +36,7 @@ Member::Settings settings_of(const Rendezvous::Settings& settings) {
   result.last_call = settings.nodes.last_call;
   result.join_timeout = settings.nodes.join_timeout;
   result.node_timeout = settings.nodes.node_timeout;
+  result.endpoint = describe_endpoint(settings.nodes.host, settings.nodes.port);
   result.grace = settings.grace;
   result.log_moves = !settings.nodes.has_server;
   return result;
@@ -103,6 +106,7 @@ Rendezvous::Rendezvous(Settings settings, std::optional<Listener> listener)
     const std::string host = own_host(settings_.nodes, listener->socket.get());
     open_log({{host, listener->port}}, std::move(listener->socket));
   } else {
+    retry_at_ = std::chrono::steady_clock::now() + kRetryTime;
     open_log(all_endpoints(settings_.nodes), FileDescriptor());
   }
 }
@@ -189,10 +193,30 @@ void Rendezvous::read_entry(const std::string& sealed, Time now) {
 }
 
 std::optional<Rendezvous::Time> Rendezvous::deadline() const {
-  return member_.deadline();
+  const auto due = member_.deadline();
+  return retry_at_ && (!due || *retry_at_ < *due) ? retry_at_ : due;
+}
+
+// The endpoint's port may have been taken by what is gone by now.
+void Rendezvous::try_to_serve(Time now) {
+  if (!retry_at_ || now < *retry_at_) {
+    return;
+  }
+  retry_at_.reset();
+  if (member_.is_connected()) {
+    return;
+  }
+  if (auto listener = first_listener(settings_.nodes)) {
+    member_.serve();
+    const std::string host = own_host(settings_.nodes, listener->socket.get());
+    open_log({{host, listener->port}}, std::move(listener->socket));
+  } else {
+    retry_at_ = now + kRetryTime;
+  }
 }
 
 void Rendezvous::tick(Time now) {
+  try_to_serve(now);
   const auto is_due = [&] {
     const auto due = member_.deadline();
     return due && now >= *due;

@@ -87,6 +87,7 @@ class Rendezvous {
   void connected(const SharedLog::Event& event, Time now);
   std::string last_will() const;
   void open_store(Time now);
+  void try_to_serve(Time now);
   void carry_out(Time now);
   void post(Entry entry);
 
@@ -101,6 +102,7 @@ class Rendezvous {
   int64_t written_ = 0;
   std::vector<std::string> watched_;
   std::vector<Order> orders_;
+  std::optional<Time> retry_at_; // to serve the log
 };
 
 } // namespace ddp

@@ -6,6 +6,8 @@
 
 namespace {
 
+using ddp::Entry;
+using ddp::Membership;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -117,12 +119,46 @@ TEST_CASE("A node that comes late gets ranks, without a restart", "[unit]") {
   REQUIRE(job.member(2).membership().plan().index_of("id2") == 2);
 }
 
-TEST_CASE("More nodes than the job has places wait for one", "[unit]") {
-  Job job(settings(2, 2), 3);
-  job.run_for(seconds(5));
-  REQUIRE(job.running().size() == 2);
-  const int spare = job.running() == "01" ? 2 : job.running() == "02" ? 1 : 0;
-  REQUIRE(job.lives(spare));
+TEST_CASE("A node more than the job has places", "[unit]") {
+  for (int restarts : {0, 1}) {
+    Job job(settings(2, 2, restarts), 2);
+    job.run_for(seconds(5));
+    const int spare = job.add_node();
+    job.run_for(seconds(5));
+    REQUIRE_RUNNING(job, "01");
+    if (restarts == 0) { // is there by mistake
+      REQUIRE(job.exit_code(spare) == 2);
+      REQUIRE(
+          job.exit_text(spare).find("has its nodes (n0, n1)") !=
+          std::string::npos);
+    } else { // waits for another's place
+      REQUIRE(job.lives(spare));
+    }
+  }
+}
+
+TEST_CASE("A job after another one, in a log that outlives both", "[unit]") {
+  Membership log;
+  const auto say = [&](Entry::Type type, const char* from, int epoch) {
+    Entry entry;
+    entry.type = type;
+    entry.from = from;
+    entry.epoch = epoch;
+    entry.node.id = from;
+    entry.plan.epoch = epoch;
+    entry.plan.nodes = {entry.node};
+    log.apply(entry);
+  };
+  for (const char* node : {"a", "b"}) {
+    say(Entry::Type::kJoin, node, 0);
+    REQUIRE(log.phase() == Membership::Phase::kGathering);
+    say(Entry::Type::kPlan, node, 1);
+    say(Entry::Type::kReady, node, 1);
+    say(Entry::Type::kStart, node, 1);
+    REQUIRE(log.phase() == Membership::Phase::kRunning);
+    say(Entry::Type::kFinished, node, 1);
+    REQUIRE(log.phase() == Membership::Phase::kEnded);
+  }
 }
 
 TEST_CASE("A node that leaves or crashes is done without", "[unit]") {

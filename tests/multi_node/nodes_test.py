@@ -21,6 +21,9 @@ from job import Job, Process
 from slurm import Slurm, require_slurm
 
 PORT = 29400
+SECRET = "hush-hush"
+REMOTE_SHELL = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                            "remote_shell.sh")
 # Says what it was told, and when it was asked to stop; clocks are those of one
 # machine.
 WORKER = """
@@ -460,6 +463,155 @@ def missing_nodes(program):
         require_nothing_left(nodes, range(2))
 
 
+@contextlib.contextmanager
+def by_remote_shell(program, hosts, *options, words=("bash", "-c", WORKER)):
+    """A job that one ddprun on n0 starts on all of its hosts."""
+    with Nodes(program, hosts, []) as nodes:
+        nodes.at[0] = Process(
+            hosts.on(0) + [program, f"--rsh={REMOTE_SHELL}", *options, *words],
+            {"HOLDERS": " ".join(map(str, hosts.holders)), "DDP_TOKEN": SECRET,
+             "OMP_NUM_THREADS": "1", "TMPDIR": f"{nodes.folder.name}/tmp"})
+        nodes.job.processes.append(nodes.at[0])
+        yield nodes
+        nodes.wait(lambda: not any(processes_on(hosts, host)
+                                   for host in range(len(hosts.holders))),
+                   "processes are left", 2)
+        require_nothing_left(nodes, range(len(hosts.holders)))
+
+
+def hosts_by_remote_shell(program):
+    """One ddprun starts the others, and ends them, whatever way it ends."""
+    hosts = Hosts(3)
+    three = "--hosts=n0:2,n1:1,n2:1"
+    say = ("echo", "${local_rank}", "a 'quoted' $word")
+    with by_remote_shell(program, hosts, three, words=say) as nodes:
+        seconds = nodes.finish([0], 0, 10)
+        print(f"started and ended in {seconds:.2f} s", flush=True)
+        lines = sorted(nodes.at[0].text().splitlines())
+        nodes.require(lines == [f"[{rank}] {local} a 'quoted' $word" for
+                                rank, local in enumerate((0, 1, 0, 0))],
+                      f"the output is {lines}")
+    with by_remote_shell(
+            program, hosts, three, "--env=WORD=two words",
+            words=("bash", "-c", "[[ $RANK != 3 ]] || sleep 3;"  # others wait
+                   "echo $PWD, $WORD, ${HOLDERS:-none}, "
+                   "${DDP_STARTER:-none}, ${DDP_TOKEN:-none}")) as nodes:
+        nodes.finish([0], 0, 15)
+        for rank, holders in (
+                (0, " ".join(map(str, hosts.holders))), (3, "none")):
+            line = (f"[{rank}] {os.getcwd()}, two words, {holders}, none, "
+                    "none\n")
+            nodes.require(line in nodes.at[0].text(), f"no '{line}'")
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        with by_remote_shell(program, hosts, three) as nodes:
+            nodes.wait_for_ranks(4, [0])
+            commands = [command_of(pid) for host in range(3)
+                        for pid in processes_on(hosts, host)]
+            nodes.require(SECRET not in str(commands), "the secret is seen")
+            nodes.at[0].process.send_signal(number)
+            seconds = nodes.finish([0], code, 5)
+            print(f"{number.name}: ended in {seconds:.2f} s", flush=True)
+            stopped = set(re.findall(r"\[(\d)\] stopped", nodes.at[0].text()))
+            nodes.require(number == signal.SIGINT or len(stopped) == 4,
+                          f"of the ranks, {stopped} were asked to stop")
+    deaf = ("bash", "-c", WORKER.replace("trap", "trap '' INT TERM #"))
+    with by_remote_shell(program, hosts, three, words=deaf) as nodes:
+        nodes.wait_for_ranks(4, [0])
+        nodes.at[0].process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        nodes.require(nodes.at[0].running(), "ranks ended at once")
+        nodes.at[0].process.send_signal(signal.SIGINT)
+        seconds = nodes.finish([0], 130, 5)
+        print(f"again: ended in {seconds:.2f} s", flush=True)
+    for host in range(3):
+        with by_remote_shell(program, hosts, three) as nodes:
+            nodes.wait_for_ranks(4, [0])
+            os.kill(workers_on(hosts, host)[0], signal.SIGUSR2)
+            seconds = nodes.finish([0], 128 + signal.SIGUSR2, 5)
+            print(f"failed rank: ended in {seconds:.2f} s", flush=True)
+
+
+def hosts_lost(program):
+    """Hosts that cannot be reached, and a starter that is killed."""
+    hosts = Hosts(3)
+    with by_remote_shell(program, hosts, "--hosts=n0,n1,n7") as nodes:
+        seconds = nodes.finish([0], 75, 5)
+        print(f"unreachable: ended in {seconds:.2f} s", flush=True)
+        nodes.require("ddprun was not started on n7: remote_shell.sh ended "
+                      "with exit code 255: connect to host n7 port 22: No "
+                      "route to host\n" in nodes.at[0].text(),
+                      "it does not say why")
+    with by_remote_shell(program, hosts, "--hosts=n0,n1,n2") as nodes:
+        nodes.wait_for_ranks(3, [0])
+        shells = [pid for pid in processes_on(hosts, 0)
+                  if REMOTE_SHELL in command_of(pid) and
+                  "n1" in command_of(pid)]
+        os.kill(shells[0], signal.SIGKILL)
+        seconds = nodes.finish([0], 75, 10)
+        print(f"cut off: ended in {seconds:.2f} s", flush=True)
+        nodes.require("n1 was cut off: remote_shell.sh ended with exit code "
+                      "137" in nodes.at[0].text(), "it does not say why")
+    with by_remote_shell(program, hosts, "--hosts=n0,n1,n2") as nodes:
+        nodes.wait_for_ranks(3, [0])
+        nodes.at[0].process.kill()
+        start = time.monotonic()
+        nodes.wait(lambda: not any(processes_on(hosts, host)
+                                   for host in range(3)),
+                   "ranks survive the starter", 10)
+        print(f"killed: all ended in {time.monotonic() - start:.2f} s",
+              flush=True)
+
+
+def check(program):
+    """--check tells what is off between nodes, and that nothing is."""
+    hosts = Hosts(3)
+    three = ["--hosts=n0:8,n1,n2", "--port-range=20000-20009", "--check"]
+
+    def outcome(code, *options):
+        with by_remote_shell(program, hosts, *three, *options,
+                             words=()) as nodes:
+            seconds = nodes.finish([0], code, 60)
+            print(f"exit code {code} after {seconds:.2f} s:\n"
+                  f"{nodes.at[0].text()}", flush=True)
+            return nodes.at[0].text()
+
+    text = outcome(0, "--env=DDP_DEVICE=cpu")
+    for host in range(3):
+        assert re.search(rf"^{host}     n{host} +10.9.0.{host + 1} .* ok$",
+                         text, re.M), f"n{host} is not there"
+    for pair in ("n0 and n1", "n0 and n2", "n1 and n2"):
+        found = re.search(rf"^  {pair}  (\d+\.\d) Gbit/s$", text, re.M)
+        assert found and float(found[1]) > 0, f"no bandwidth of {pair}"
+    assert text.endswith("\nnothing is off\n")
+
+    with open("/etc/hosts") as file:
+        names = file.read()
+    for wrong, said in (
+            ("10.9.0.77 n2", "means 10.9.0.77, which does not reach it "
+             "(10.9.0.3 does)"),
+            ("10.9.0.2 n2", "means 10.9.0.2, which does not reach it "
+             "(10.9.0.3 does)"),
+            ("", "does not resolve")):
+        with open("/etc/hosts", "w") as file:
+            file.write(names.replace("10.9.0.3 n2", wrong))
+        # Where it is started from, it is reached all the same.
+        text = outcome(1, "--env=DDP_DEVICE=cpu")
+        lines = [f"n{host}: the name n2 {said}" for host in (0, 1)]
+        assert text.splitlines()[-2:] == lines, "not said"
+    with open("/etc/hosts", "w") as file:
+        file.write(names)
+
+    hosts.drop(2, "20000-20009")
+    text = outcome(1)
+    for host in (0, 1):
+        assert re.search(rf"^n{host}: cannot connect to n2 at 10.9.0.3 port "
+                         r"2000\d: Connection timed out$", text, re.M)
+    assert "Gbit" not in text
+    hosts.drop(0, "20000-20009")  # nor can they meet
+    text = outcome(124, "--join-timeout=4")
+    assert "still waiting for nodes" in text
+
+
 def trainer(nodes, epochs, samples, pause_ms):
     folder = f"{nodes.folder.name}/checkpoints"
     return [sys.argv[2], folder, str(epochs), str(samples), str(pause_ms)]
@@ -694,6 +846,184 @@ def soak(program):
         seed += 1
         rounds += 1
     print(f"{rounds} trainings ended right", flush=True)
+
+
+def trained(nodes, hosts, what="did"):
+    """What ranks on these hosts say: (rank, world size, pid, step) each."""
+    pattern = re.compile(rf"rank (\d+) of (\d+) pid (\d+) {what} step (\d+)\.")
+    return [tuple(map(int, found)) for host in hosts
+            for found in pattern.findall(nodes.at[host].text())]
+
+
+def pause_of(nodes, host, before, after):
+    """Seconds between a rank's last step in one group and its first in the
+    next."""
+    def times(size):
+        return [int(ms) for ms in re.findall(
+            rf"of {size} pid \d+ did step \d+\. (\d+)", nodes.at[host].text())]
+    return (times(after)[0] - times(before)[-1]) / 1e3
+
+
+def pids_of(nodes, hosts, world_size):
+    return {pid for _, size, pid, _ in trained(nodes, hosts)
+            if size == world_size}
+
+
+def wait_for_steps(nodes, hosts, world_size, seconds=40):
+    """Until these hosts have done some steps in a job of that size."""
+    def steps(host):
+        return {step for _, size, _, step in trained(nodes, [host])
+                if size == world_size}
+    nodes.wait(lambda: all(len(steps(host)) >= 5 for host in hosts),
+               f"no progress with {world_size} ranks", seconds)
+
+
+def start_training(nodes, hosts, samples=960):
+    words = [sys.argv[2], "2", str(samples), "20"]
+    for host in hosts:
+        nodes.start(host, words=words)
+
+
+def require_same_processes(nodes, hosts, before, after):
+    pids = pids_of(nodes, hosts, before)
+    nodes.wait(lambda: pids_of(nodes, hosts, after) == pids,
+               f"other processes than {pids}")
+
+
+def in_process_join(program):
+    """Nodes join: the ranks of the others go on from the same step, in the
+    same processes, and nothing is done twice."""
+    hosts = Hosts(4)
+    options = ["--nnodes=2:4", "--node-timeout=3", "--last-call=1"]
+    with Nodes(program, hosts, options) as nodes:
+        start_training(nodes, (0, 1))
+        wait_for_steps(nodes, (0, 1), 2)
+        for newcomer in (2, 3):
+            old = range(newcomer)
+            begin = time.monotonic()
+            start_training(nodes, [newcomer])
+            nodes.wait(lambda: pids_of(nodes, [newcomer], newcomer + 1),
+                       f"n{newcomer} takes no part", 40)
+            print(f"n{newcomer} trained after {time.monotonic() - begin:.2f} "
+                  "s", flush=True)
+            wait_for_steps(nodes, range(newcomer + 1), newcomer + 1)
+            require_same_processes(nodes, old, newcomer, newcomer + 1)
+            pause = pause_of(nodes, 0, newcomer, newcomer + 1)
+            print(f"n0 paused for {pause:.2f} s", flush=True)
+            last = {max(step for _, size, _, step in trained(nodes, [host])
+                        if size == newcomer) for host in old}
+            first = {step for _, size, _, step in
+                     trained(nodes, range(newcomer + 1), "goes on from")
+                     if size == newcomer + 1}
+            nodes.require(first == last and len(first) == 1,
+                          f"went on from {first} after {last}")
+        nodes.finish(range(4), 0, 60)
+        require_all_seen(nodes, range(4), 16)
+        require_nothing_left(nodes, range(4))
+
+
+def in_process_loss(program):
+    """One host crashes and one is cut off: the others go on in the same
+    processes, and every sample counts once."""
+    hosts = Hosts(4)
+    options = ["--nnodes=2:4", "--node-timeout=3", "--last-call=1",
+               "--grace=5"]
+    with Nodes(program, hosts, options) as nodes:
+        start_training(nodes, range(4))
+        wait_for_steps(nodes, range(4), 4)
+        for lost, left in ((2, (0, 1, 3)), (3, (0, 1))):
+            begin = time.monotonic()
+            if lost == 2:
+                crash(hosts, lost)
+            else:
+                hosts.cut(lost)
+            nodes.wait(lambda: pids_of(nodes, left, len(left)),
+                       "the others do not go on", 40)
+            print(f"went on without n{lost} after "
+                  f"{time.monotonic() - begin:.2f} s", flush=True)
+            wait_for_steps(nodes, left, len(left))
+            require_same_processes(nodes, left, 4, len(left))
+        nodes.finish([3], 75, 30)
+        nodes.finish((0, 1), 0, 60)
+        require_all_seen(nodes, (0, 1), 16)
+        require_nothing_left(nodes, range(4), crashed=1)
+
+
+def in_process_lost_first_node(program):
+    """The host of the rendezvous and of the ranks' store crashes, and with it
+    rank 0."""
+    hosts = Hosts(3)
+    options = ["--nnodes=2:3", "--node-timeout=3", "--last-call=1",
+               "--grace=5"]
+    with Nodes(program, hosts, options) as nodes:
+        start_training(nodes, range(3))
+        wait_for_steps(nodes, range(3), 3)
+        begin = time.monotonic()
+        crash(hosts, 0)
+        nodes.wait(lambda: pids_of(nodes, (1, 2), 2),
+                   "the others do not go on", 40)
+        print(f"went on after {time.monotonic() - begin:.2f} s", flush=True)
+        require_same_processes(nodes, (1, 2), 3, 2)
+        nodes.require("[0] rank 0 of 2" in nodes.at[1].text(),
+                      "n1's rank has its old number")
+        nodes.finish((1, 2), 0, 60)
+        require_all_seen(nodes, (1, 2), 16)
+        require_nothing_left(nodes, range(3), crashed=1)
+
+
+def in_process_failure(program):
+    """A rank is killed: those of its node are started again and get the state
+    of the others, which live on."""
+    hosts = Hosts(2)
+    options = ["--nnodes=2", "--max-restarts=1", "--nproc-per-node=2"]
+    with Nodes(program, hosts, options) as nodes:
+        start_training(nodes, (0, 1))
+        wait_for_steps(nodes, (0, 1), 4)
+        before = [pids_of(nodes, [host], 4) for host in (0, 1)]
+        begin = time.monotonic()
+        os.kill(min(before[1]), signal.SIGKILL)
+        nodes.wait(lambda: pids_of(nodes, [1], 4) > before[1],
+                   "n1 does not go on", 40)
+        print(f"went on after {time.monotonic() - begin:.2f} s", flush=True)
+        nodes.finish((0, 1), 0, 60)
+        after = [pids_of(nodes, [host], 4) for host in (0, 1)]
+        nodes.require(after[0] == before[0] and
+                      len(after[1] - before[1]) == 2,
+                      f"processes were {before}, are {after}")
+        require_all_seen(nodes, (0, 1), 16)
+        require_nothing_left(nodes, range(2))
+
+
+def in_process_losses(program):
+    """Nodes are lost while the others form a group without the one before,
+    and while a job has to wait for nodes; Ctrl-C ends such a wait."""
+    hosts = Hosts(5)
+    options = ["--nnodes=2:5", "--node-timeout=3", "--last-call=1",
+               "--grace=5"]
+    with Nodes(program, hosts, options) as nodes:
+        start_training(nodes, range(5), samples=9600)
+        wait_for_steps(nodes, range(5), 5)
+        crash(hosts, 4)
+        nodes.wait(lambda: "n4 was not heard" in nodes.at[0].text(),
+                   "the loss of n4 was not noticed", 10)
+        crash(hosts, 3)
+        begin = time.monotonic()
+        nodes.wait(lambda: pids_of(nodes, (0, 1, 2), 3),
+                   "the others do not go on", 60)
+        print(f"went on after {time.monotonic() - begin:.2f} s", flush=True)
+        require_same_processes(nodes, (0, 1, 2), 5, 3)
+        nodes.at[2].process.send_signal(signal.SIGTERM)
+        nodes.finish([2], 143, 10)
+        nodes.wait(lambda: pids_of(nodes, (0, 1), 2), "no progress", 20)
+        require_same_processes(nodes, (0, 1), 5, 2)
+        nodes.at[1].process.send_signal(signal.SIGTERM)
+        nodes.finish([1], 143, 10)
+        nodes.wait(lambda: "1 of 2 to 5 joined" in nodes.at[0].text(),
+                   "n0 does not wait for nodes", 20)
+        nodes.at[0].process.send_signal(signal.SIGINT)
+        seconds = nodes.finish([0], 130, 10)
+        print(f"ended after {seconds:.2f} s", flush=True)
+        require_nothing_left(nodes, range(5), crashed=2)
 
 
 def main():

@@ -1,0 +1,126 @@
+#include <launcher/check/probe.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace ddp {
+namespace {
+
+constexpr int kPatience = 2000; // milliseconds
+
+double clock_seconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+bool becomes_ready(int socket, short events, int milliseconds) {
+  pollfd waiting{socket, events, 0};
+  return poll(&waiting, 1, milliseconds) == 1;
+}
+
+// 0 or an errno.
+int connect_within(int socket, const addrinfo& address) {
+  if (connect(socket, address.ai_addr, address.ai_addrlen) == 0) {
+    return 0;
+  }
+  if (errno != EINPROGRESS) {
+    return errno;
+  }
+  int error = ETIMEDOUT;
+  socklen_t size = sizeof error;
+  if (becomes_ready(socket, POLLOUT, kPatience)) {
+    getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
+  }
+  return error;
+}
+
+FileDescriptor connect_to(
+    const std::string& address,
+    int port,
+    std::string* error) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int failure = getaddrinfo(
+      address.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (failure != 0) {
+    *error = gai_strerror(failure);
+    return {};
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(
+      found, &freeaddrinfo);
+  FileDescriptor connection(
+      socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int code = connect_within(connection.get(), *found);
+  if (code != 0) {
+    *error = std::strerror(code);
+    connection.reset();
+  }
+  return connection;
+}
+
+} // namespace
+
+Responder::Responder(Listener listener, int rank)
+    : listener_(std::move(listener)),
+      rank_(rank),
+      thread_([this] { serve(); }) {}
+
+Responder::~Responder() {
+  stopped_ = true;
+  thread_.join();
+}
+
+void Responder::serve() {
+  constexpr int a_moment = 50; // milliseconds
+  while (!stopped_) {
+    if (!becomes_ready(listener_.socket.get(), POLLIN, a_moment)) {
+      continue;
+    }
+    const FileDescriptor connection(
+        accept4(listener_.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    std::array<char, 64> text{};
+    const int size = std::snprintf(
+        text.data(), text.size(), "%d %.9f\n", rank_, clock_seconds());
+    send(
+        connection.get(), text.data(), static_cast<size_t>(size), MSG_NOSIGNAL);
+  }
+}
+
+std::optional<Answer> ask(
+    const std::string& address,
+    int port,
+    std::string* error) {
+  const double begin = clock_seconds();
+  const FileDescriptor connection = connect_to(address, port, error);
+  if (!connection) {
+    return std::nullopt;
+  }
+  std::array<char, 64> text{};
+  const bool has_answer = becomes_ready(connection.get(), POLLIN, kPatience) &&
+      read(connection.get(), text.data(), text.size() - 1) > 0;
+  const double end = clock_seconds();
+  Answer answer;
+  double theirs = 0;
+  if (!has_answer ||
+      std::sscanf(text.data(), "%d %lf", &answer.rank, &theirs) != 2) {
+    *error = "it does not answer";
+    return std::nullopt;
+  }
+  answer.clock_offset = theirs - (begin + end) / 2;
+  answer.round_trip = end - begin;
+  return answer;
+}
+
+} // namespace ddp

@@ -1,0 +1,171 @@
+#include <launcher/remote/host_commands.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include <unistd.h>
+
+#include <launcher/command_line/dry_run.h>
+#include <launcher/command_line/network_values.h>
+#include <launcher/command_line/redaction.h>
+#include <launcher/remote/starter_link.h>
+#include <launcher/rendezvous/authentication.h>
+#include <launcher/rendezvous/endpoint.h>
+
+namespace ddp {
+namespace {
+
+using Words = std::vector<std::string>;
+
+bool is_this_machine(const std::string& host) {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  const auto addresses = addresses_of(host);
+  return host == name.data() ||
+      std::any_of(addresses.begin(), addresses.end(), is_own_address);
+}
+
+// Two jobs of one host should not meet each other. These ports are none that
+// Linux gives out by itself (32768 to 60999).
+int drawn_port(const NodeOptions& nodes) {
+  if (nodes.first_port > 0) {
+    return nodes.last_port; // others are taken from the first one on
+  }
+  std::random_device random;
+  return std::uniform_int_distribution<int>(61440, 65535)(random);
+}
+
+std::string endpoint_of_hosts(const LaunchOptions& options) {
+  const auto& hosts = options.remote.hosts;
+  std::string endpoint =
+      describe_endpoint(hosts[0].name, drawn_port(options.nodes));
+  // A node asks each in turn where the job goes on.
+  constexpr size_t enough = 16;
+  std::set<std::string> named = {hosts[0].name};
+  for (size_t i = 1; i < std::min(enough, hosts.size()); ++i) {
+    if (named.insert(hosts[i].name).second) {
+      endpoint += "," + hosts[i].name;
+    }
+  }
+  return endpoint;
+}
+
+bool is_given(const LaunchOptions& options, const std::string& name) {
+  const auto& given = options.remote.given;
+  return std::any_of(given.begin(), given.end(), [&](const auto& each) {
+    return each.first == name;
+  });
+}
+
+// What all hosts have in common.
+Words shared_words(const LaunchOptions& options) {
+  Words words = {
+      "--token",
+      "-",
+      "--nnodes=" + std::to_string(options.remote.hosts.size())};
+  if (!is_given(options, "rdzv-endpoint")) {
+    words.push_back("--rdzv-endpoint=" + endpoint_of_hosts(options));
+  }
+  if (!is_given(options, "rdzv-id")) {
+    words.push_back("--rdzv-id=" + random_hex(8));
+  }
+  return words;
+}
+
+Words words_of_host(
+    const LaunchOptions& options,
+    size_t index,
+    const Words& shared,
+    const std::string& ddprun) {
+  const RemoteHost& host = options.remote.hosts[index];
+  std::set<std::string> dropped = {
+      "hosts", "hostfile", "rsh", "token", "dry-run"};
+  Words words = {ddprun};
+  words.insert(words.end(), shared.begin(), shared.end());
+  words.push_back("--node-rank=" + std::to_string(index));
+  if (host.ranks > 0) {
+    words.push_back("--nproc-per-node=" + std::to_string(host.ranks));
+    dropped.insert("nproc-per-node");
+  }
+  if (index > 0) { // the folder may be the same one
+    dropped.insert("report");
+  }
+  for (const auto& [name, word] : options.remote.given) {
+    if (dropped.count(name) == 0) {
+      words.push_back(word);
+    }
+  }
+  words.emplace_back("--");
+  words.insert(words.end(), options.command.begin(), options.command.end());
+  return words;
+}
+
+std::string as_line(const Words& words) {
+  std::string line;
+  for (const std::string& word : words) {
+    line += (line.empty() ? "" : " ") + shell_word(word);
+  }
+  return line;
+}
+
+// `env`, since not every login shell takes an assignment before a command.
+Words by_remote_shell(
+    const std::string& shell,
+    const std::string& host,
+    const Words& words) {
+  std::istringstream stream(shell);
+  Words result;
+  for (std::string word; stream >> word;) {
+    result.push_back(word);
+  }
+  result.push_back(host);
+  result.push_back(
+      "cd " + shell_word(std::filesystem::current_path()) + " && exec env " +
+      kStarterVariable + "=1 " + as_line(words));
+  return result;
+}
+
+std::vector<HostCommand> commands(
+    const LaunchOptions& options,
+    Words (*shown)(const Words&)) {
+  const std::string ddprun =
+      std::filesystem::read_symlink("/proc/self/exe").string();
+  const Words shared = shared_words(options);
+  std::vector<HostCommand> result;
+  for (size_t i = 0; i < options.remote.hosts.size(); ++i) {
+    HostCommand command;
+    command.host = options.remote.hosts[i].name;
+    command.is_here = is_this_machine(command.host);
+    command.words = shown(words_of_host(options, i, shared, ddprun));
+    if (!command.is_here) {
+      command.words =
+          by_remote_shell(options.remote.shell, command.host, command.words);
+    }
+    result.push_back(std::move(command));
+  }
+  return result;
+}
+
+Words unchanged(const Words& words) {
+  return words;
+}
+
+} // namespace
+
+std::vector<HostCommand> host_commands(const LaunchOptions& options) {
+  return commands(options, &unchanged);
+}
+
+std::string describe_commands(const LaunchOptions& options) {
+  std::string text;
+  for (const HostCommand& each : commands(options, &redacted_arguments)) {
+    text += as_line(each.words) + "\n";
+  }
+  return text;
+}
+
+} // namespace ddp

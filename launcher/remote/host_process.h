@@ -1,0 +1,71 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <sys/types.h>
+
+#include <launcher/remote/carried_output.h>
+#include <launcher/remote/host_commands.h>
+
+namespace ddp {
+
+/// The ddprun of one host, as its starter sees it: on another host the process
+/// here is a remote shell.
+class HostProcess {
+ public:
+  /// Starts it and hands it the secret. Throws std::system_error, LaunchError.
+  HostProcess(
+      HostCommand command,
+      const std::string& secret,
+      Outlet* out,
+      Outlet* err);
+
+  const std::string& host() const {
+    return command_.host;
+  }
+  bool is_running() const {
+    return !wait_status_.has_value();
+  }
+  /// Whether its ddprun has made itself heard.
+  bool has_started() const {
+    return started_;
+  }
+  /// Whether that has said that it ends: its exit code is the job's.
+  bool has_finished() const {
+    return finished_;
+  }
+  CarriedStream& out() {
+    return out_;
+  }
+  CarriedStream& err() {
+    return err_;
+  }
+  /// Passes on what there is to read.
+  void carry();
+  /// Whether it has ended; takes its last output then.
+  bool reap();
+  /// Of its ddprun, or of the remote shell; 128 + s for signal s.
+  int exit_code() const;
+  /// ": ssh ended with exit code 255: Connection refused".
+  std::string describe_end() const;
+
+  /// A signal for its ddprun. One that has not started is ended.
+  void pass_signal(int signal);
+  void kill();
+
+ private:
+  void pass_on();
+  bool take_mark(const std::string& mark);
+
+  HostCommand command_;
+  pid_t pid_ = -1;
+  FileDescriptor input_;
+  CarriedStream out_;
+  CarriedStream err_;
+  bool started_ = false;
+  bool finished_ = false;
+  std::optional<int> wait_status_;
+};
+
+} // namespace ddp

@@ -1,0 +1,148 @@
+#include <launcher/remote/hosts.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include <launcher/command_line/network_values.h>
+#include <launcher/command_line/option_values.h>
+#include <launcher/wording.h>
+
+namespace ddp {
+namespace {
+
+constexpr int kMostRanks = 65536;
+
+int ranks_of_host(const OptionValue& value, const std::string& text) {
+  return static_cast<int>(integer_of({value.source, text}, 1, kMostRanks));
+}
+
+// One that the remote shell would not take for an option of its own.
+bool is_host_name(const std::string& name) {
+  return !name.empty() && name[0] != '-' &&
+      std::all_of(name.begin(), name.end(), [](unsigned char letter) {
+        return std::isalnum(letter) || std::strchr("-_.:%", letter);
+      });
+}
+
+RemoteHost host_of(const OptionValue& value, const std::string& text) {
+  RemoteHost host{text, 0};
+  const bool has_brackets = !text.empty() && text[0] == '[';
+  const size_t close = has_brackets ? text.find(']') : 0;
+  size_t colon = std::string::npos;
+  if (has_brackets && close != std::string::npos) {
+    host.name = text.substr(1, close - 1);
+    colon = close + 1 < text.size() ? close + 1 : std::string::npos;
+  } else if (std::count(text.begin(), text.end(), ':') == 1) {
+    colon = text.find(':');
+    host.name = text.substr(0, colon);
+  }
+  if (!is_host_name(host.name) ||
+      (colon != std::string::npos && text[colon] != ':')) {
+    refuse_value(value, "HOST[:RANKS] for each host");
+  }
+  check_host(value, host.name);
+  if (colon != std::string::npos) {
+    host.ranks = ranks_of_host(value, text.substr(colon + 1));
+  }
+  return host;
+}
+
+// A line without its comment; none where it is empty.
+void read_line(
+    const OptionValue& place,
+    const std::string& line,
+    std::vector<RemoteHost>* hosts) {
+  std::istringstream words(line);
+  std::string word;
+  if (!(words >> word)) {
+    return;
+  }
+  hosts->push_back(host_of({place.source, word}, word));
+  const std::string slots = "slots=";
+  while (words >> word) {
+    if (word.compare(0, slots.size(), slots) != 0) {
+      refuse_value({place.source, word}, "HOST:RANKS or HOST slots=RANKS");
+    }
+    hosts->back().ranks = ranks_of_host(place, word.substr(slots.size()));
+  }
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" ||
+      host.compare(0, 4, "127.") == 0;
+}
+
+} // namespace
+
+std::vector<RemoteHost> hosts_of(const OptionValue& value) {
+  std::vector<RemoteHost> hosts;
+  for (const std::string& each : split_list(value.text)) {
+    hosts.push_back(host_of(value, each));
+  }
+  if (hosts.empty()) {
+    refuse_value(value, "HOST[:RANKS],...");
+  }
+  return hosts;
+}
+
+std::vector<RemoteHost> hosts_in_file(const OptionValue& value) {
+  const std::string name = value.source + " " + value.text;
+  std::ifstream stream(value.text);
+  if (!stream) {
+    usage_error(name + ": " + std::strerror(errno));
+  }
+  std::vector<RemoteHost> hosts;
+  std::string line;
+  for (int number = 1; std::getline(stream, line); ++number) {
+    read_line(
+        {name + ", line " + std::to_string(number) + ",", ""},
+        line.substr(0, line.find('#')),
+        &hosts);
+  }
+  if (hosts.empty()) {
+    usage_error(name + ": names no host");
+  }
+  return hosts;
+}
+
+void settle_hosts(const GivenOptions& given, const LaunchOptions& options) {
+  const auto file = given.find("hostfile");
+  const std::string source =
+      file == given.end() ? given.at("hosts").source : file->second.source;
+  for (const char* other :
+       {"nnodes",
+        "node-rank",
+        "standalone",
+        "master-addr",
+        "master-port",
+        "rdzv-backend",
+        "rdzv-server",
+        "local-addr"}) {
+    const auto found = given.find(other);
+    if (found != given.end()) {
+      usage_error(
+          found->second.source + " and " + source +
+          " exclude each other: that follows from the hosts");
+    }
+  }
+  if (file != given.end() && given.count("hosts") != 0) {
+    usage_error("--hosts and --hostfile exclude each other");
+  }
+  const auto& hosts = options.remote.hosts;
+  const auto loopbacks =
+      std::count_if(hosts.begin(), hosts.end(), [](const RemoteHost& each) {
+        return is_loopback(each.name);
+      });
+  if (loopbacks != 0 && static_cast<size_t>(loopbacks) != hosts.size()) {
+    usage_error(
+        source +
+        ": localhost is another machine for each of the hosts; name this one "
+        "as the others know it");
+  }
+}
+
+} // namespace ddp

@@ -1,0 +1,250 @@
+#include <launcher/remote/starter.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <list>
+#include <optional>
+#include <vector>
+
+#include <poll.h>
+
+#include <launcher/launch_error.h>
+#include <launcher/remote/host_process.h>
+#include <launcher/rendezvous/authentication.h>
+#include <launcher/signals.h>
+
+namespace ddp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// One ddprun ends when the job has ended everywhere: so long the others get to
+// end as well, and then what they need to stop their ranks.
+constexpr std::chrono::seconds kFollowTime(2);
+constexpr std::chrono::seconds kLastOutputTime(5);
+
+class Starter {
+ public:
+  explicit Starter(const LaunchOptions& options);
+  int run();
+
+ private:
+  bool is_running() const;
+  void wait_for_events();
+  int time_left() const;
+  void tick();
+  void on_signal(int signal);
+  void on_end(HostProcess& host);
+  void fail(const std::string& text);
+  void end_all(int signal);
+  void pass_signal(int signal);
+  void expect(Clock::duration time);
+  void say(const std::string& text);
+  void write_last_output();
+  std::vector<pollfd> outlets() const;
+  void write_to(const std::vector<pollfd>& outlets);
+  int exit_code() const;
+
+  const LaunchOptions& options_;
+  FileDescriptor signals_;
+  Outlet out_{STDOUT_FILENO};
+  Outlet err_{STDERR_FILENO};
+  std::list<HostProcess> hosts_;
+  std::vector<const HostProcess*> ended_; // in that order
+  int signal_ = 0; // that asked to end the job
+  bool ending_ = false; // all were asked to end
+  bool failed_ = false; // one was not started, or cut off
+  std::optional<Clock::time_point> deadline_; // for the next step of ending
+};
+
+Starter::Starter(const LaunchOptions& options)
+    : options_(options), signals_(open_signal_descriptor()) {
+  const std::string secret =
+      options.nodes.token.empty() ? random_hex(32) : options.nodes.token;
+  for (HostCommand& command : host_commands(options)) {
+    hosts_.emplace_back(std::move(command), secret, &out_, &err_);
+  }
+}
+
+int Starter::run() {
+  while (is_running()) {
+    wait_for_events();
+    tick();
+  }
+  write_last_output();
+  return exit_code();
+}
+
+bool Starter::is_running() const {
+  return std::any_of(hosts_.begin(), hosts_.end(), [](const auto& each) {
+    return each.is_running();
+  });
+}
+
+void Starter::wait_for_events() {
+  std::vector<pollfd> ready = outlets();
+  ready.push_back({signals_.get(), POLLIN, 0});
+  for (HostProcess& each : hosts_) {
+    ready.push_back({each.out().fd_to_poll(), POLLIN, 0});
+    ready.push_back({each.err().fd_to_poll(), POLLIN, 0});
+  }
+  poll(ready.data(), ready.size(), time_left());
+  write_to(ready);
+  for (HostProcess& each : hosts_) {
+    each.carry();
+  }
+  while (const int signal = next_signal(signals_)) {
+    on_signal(signal);
+  }
+}
+
+int Starter::time_left() const {
+  if (!deadline_) {
+    return -1;
+  }
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now());
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1000 * 1000));
+}
+
+void Starter::tick() {
+  if (!deadline_ || Clock::now() < *deadline_) {
+    return;
+  }
+  if (!ending_ && (out_.has_text() || err_.has_text())) {
+    deadline_ = Clock::now() + kFollowTime; // a slow reader may hold them up
+    return;
+  }
+  if (!ending_) {
+    end_all(SIGTERM);
+    return;
+  }
+  for (HostProcess& each : hosts_) {
+    if (each.is_running()) {
+      say(each.host() + " does not end, and is not waited for any longer");
+      each.kill();
+    }
+  }
+  deadline_.reset();
+}
+
+void Starter::expect(Clock::duration time) {
+  const auto deadline = Clock::now() + time;
+  deadline_ = deadline_ ? std::min(*deadline_, deadline) : deadline;
+}
+
+void Starter::on_signal(int signal) {
+  if (signal == SIGCHLD) {
+    for (HostProcess& each : hosts_) {
+      if (each.reap()) {
+        on_end(each);
+      }
+    }
+    return;
+  }
+  if (!ends_job(signal)) {
+    pass_signal(signal);
+  } else if (signal_ == 0) {
+    signal_ = signal;
+    ending_ = true;
+    pass_signal(signal);
+  } else {
+    pass_signal(signal);
+    expect(kLastOutputTime);
+  }
+  if (signal == SIGTSTP) {
+    raise(SIGSTOP); // for the shell
+  }
+}
+
+void Starter::pass_signal(int signal) {
+  for (HostProcess& each : hosts_) {
+    each.pass_signal(signal);
+  }
+}
+
+void Starter::end_all(int signal) {
+  ending_ = true;
+  pass_signal(signal);
+  deadline_.reset();
+  expect(options_.grace + options_.nodes.node_timeout + kLastOutputTime);
+}
+
+void Starter::on_end(HostProcess& host) {
+  ended_.push_back(&host);
+  if (!ending_ && !host.has_started()) {
+    fail("ddprun was not started on " + host.host() + host.describe_end());
+  } else if (!ending_ && !host.has_finished()) {
+    fail(host.host() + " was cut off" + host.describe_end());
+  } else if (!deadline_ && host.has_started()) {
+    expect(
+        ending_ ? options_.grace + options_.nodes.node_timeout
+                : Clock::duration(kFollowTime));
+  }
+}
+
+void Starter::fail(const std::string& text) {
+  failed_ = true;
+  say(text);
+  end_all(SIGTERM);
+}
+
+void Starter::say(const std::string& text) {
+  err_.add("ddprun: " + text + "\n");
+}
+
+// All agents end with the job's code.
+int Starter::exit_code() const {
+  if (failed_) {
+    return kExitInfrastructure;
+  }
+  const auto known =
+      std::find_if(ended_.begin(), ended_.end(), [](const HostProcess* each) {
+        return each->has_finished();
+      });
+  return known == ended_.end() ? kExitSignalBase + signal_
+                               : (*known)->exit_code();
+}
+
+// A reader that does not read holds up the end of a job that went well.
+void Starter::write_last_output() {
+  const auto deadline = Clock::now() + kLastOutputTime;
+  for (;;) {
+    for (HostProcess& each : hosts_) {
+      each.carry();
+    }
+    const bool has_text = out_.has_text() || err_.has_text();
+    if (!has_text || (ending_ && Clock::now() > deadline)) {
+      return;
+    }
+    std::vector<pollfd> ready = outlets();
+    poll(ready.data(), ready.size(), 1000);
+    write_to(ready);
+  }
+}
+
+// Those that have something to write.
+std::vector<pollfd> Starter::outlets() const {
+  return {
+      {out_.has_text() ? out_.fd() : -1, POLLOUT, 0},
+      {err_.has_text() ? err_.fd() : -1, POLLOUT, 0}};
+}
+
+void Starter::write_to(const std::vector<pollfd>& outlets) {
+  if (outlets[0].revents != 0) {
+    out_.write_some();
+  }
+  if (outlets[1].revents != 0) {
+    err_.write_some();
+  }
+}
+
+} // namespace
+
+int run_on_hosts(const LaunchOptions& options) {
+  take_signals();
+  return Starter(options).run();
+}
+
+} // namespace ddp

@@ -1,0 +1,44 @@
+#include <launcher/remote/starter_link.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+
+#include <unistd.h>
+
+namespace ddp {
+
+std::string read_first_line() {
+  std::string line;
+  char letter = '\0';
+  while (read(STDIN_FILENO, &letter, 1) == 1 && letter != '\n') {
+    line += letter;
+  }
+  return line;
+}
+
+std::vector<int> StarterLink::take_signals() {
+  std::array<char, 256> bytes{};
+  const ssize_t size = read(fd_, bytes.data(), bytes.size());
+  if (size < 0 && errno == EINTR) {
+    return {};
+  }
+  if (size <= 0) {
+    fd_ = -1;
+    return {SIGTERM};
+  }
+  text_.append(bytes.data(), static_cast<size_t>(size));
+  std::vector<int> signals;
+  for (size_t end; (end = text_.find('\n')) != std::string::npos;) {
+    int signal = 0;
+    const bool is_known = std::sscanf(text_.c_str(), "signal %d", &signal) == 1;
+    if (is_known && signal > 0 && signal < NSIG) {
+      signals.push_back(signal);
+    }
+    text_.erase(0, end + 1);
+  }
+  return signals;
+}
+
+} // namespace ddp

@@ -1,0 +1,301 @@
+// A rank whose group changes, with this test in ddprun's place.
+#include <tests/support/failures.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/elastic.h>
+#include <launcher/elastic_page.h>
+
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <csignal>
+#include <cstring>
+
+using ddp::RankPage;
+using ddp::test::commands_of_ranks;
+using ddp::test::free_port;
+using ddp::test::Process;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+namespace {
+
+constexpr int64_t kSteps = 400;
+constexpr seconds kLong{60};
+
+/// ddprun's end of a rank's memory.
+class Page {
+ public:
+  Page() : descriptor_(memfd_create("page", 0)) {
+    REQUIRE(ftruncate(descriptor_, sizeof(RankPage)) == 0);
+    void* memory = mmap(
+        nullptr,
+        sizeof(RankPage),
+        PROT_READ | PROT_WRITE,
+        MAP_SHARED,
+        descriptor_,
+        0);
+    REQUIRE(memory != MAP_FAILED);
+    page_ = static_cast<RankPage*>(memory);
+    page_->elastic.loss_patience = 30000;
+    page_->elastic.step_patience = 30000;
+  }
+  Page(const Page&) = delete;
+  Page& operator=(const Page&) = delete;
+  ~Page() {
+    munmap(page_, sizeof(RankPage));
+    close(descriptor_);
+  }
+
+  ddp::ElasticPage& operator*() {
+    return page_->elastic;
+  }
+  std::string descriptor() const {
+    return std::to_string(descriptor_);
+  }
+
+ private:
+  int descriptor_;
+  RankPage* page_;
+};
+
+void wake(std::atomic<uint32_t>& futex) {
+  syscall(SYS_futex, &futex, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+template <typename Condition>
+void wait_until(Condition&& condition) {
+  const auto start = ddp::test::Clock::now();
+  while (!condition()) {
+    REQUIRE(ddp::test::seconds_since(start) < 60);
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+}
+
+/// Ranks of which some come later, and where they meet.
+class Job {
+ public:
+  Job(int size, const std::function<void()>& body, const char* backend)
+      : commands_(commands_of_ranks(size, body, {{"DDP_BACKEND", backend}})) {}
+
+  /// In the first process of the test; its ranks end in the constructor.
+  bool is_here() const {
+    return !commands_.empty();
+  }
+  Page& page(size_t which) {
+    return *members_.at(which).page;
+  }
+  Process& process(size_t which) {
+    return *members_.at(which).process;
+  }
+
+  void start(int rank, int size) {
+    auto command = commands_.at(members_.size());
+    members_.push_back({std::make_unique<Page>(), nullptr});
+    auto& variables = command.environment;
+    variables["RANK"] = std::to_string(rank);
+    variables["WORLD_SIZE"] = std::to_string(size);
+    variables["LOCAL_RANK"] = std::to_string(members_.size() - 1);
+    variables["MASTER_PORT"] = std::to_string(port_);
+    variables["DDP_HEARTBEAT_FD"] = members_.back().page->descriptor();
+    members_.back().process = std::make_unique<Process>(command);
+  }
+
+  void ask(const std::vector<size_t>& members) {
+    for (const auto each : members) {
+      wait_until([&] { return (*page(each)).elastic == 1; });
+      ++(*page(each)).asked;
+      wake((*page(each)).asked);
+    }
+  }
+  void wait_for_pause(const std::vector<size_t>& members) {
+    for (const auto each : members) {
+      wait_until([&] { return (*page(each)).paused == (*page(each)).asked; });
+    }
+    port_ = free_port();
+  }
+  void go_on(size_t which, int rank, int size) {
+    auto& page = *this->page(which);
+    const auto text = c10::str(
+        "RANK=", rank, "\nWORLD_SIZE=", size, "\nMASTER_PORT=", port_, "\n");
+    std::strcpy(page.variables, text.c_str());
+    page.over = page.asked.load();
+    wake(page.over);
+  }
+
+  void require_end(const std::vector<size_t>& members, const char* text) {
+    for (const auto each : members) {
+      const auto outcome = process(each).finish(kLong);
+      INFO("process " << each << ":\n" << outcome.output);
+      REQUIRE(outcome.exit_code == 0);
+      REQUIRE(outcome.output.find(text) != std::string::npos);
+    }
+  }
+
+ private:
+  struct Member {
+    std::unique_ptr<Page> page;
+    std::unique_ptr<Process> process;
+  };
+  std::vector<ddp::test::Command> commands_;
+  int port_ = free_port();
+  std::vector<Member> members_;
+};
+
+void say(const std::string& text) {
+  const auto line = text + "\n";
+  REQUIRE(write(STDOUT_FILENO, line.data(), line.size()) > 0);
+}
+
+/// Notes in the state by how many ranks each step was done.
+void train(int64_t commit_every = 1) {
+  const auto options = ddp::ElasticOptions().commit_every(commit_every);
+  const auto body = [&](ddp::ElasticRun& run) {
+    const auto group = run.group();
+    auto sizes = torch::zeros({kSteps});
+    int64_t step = 0;
+    ddp::TrainingState state;
+    state.add("sizes", sizes).add("step", step);
+    const bool found = run.sync(state);
+    REQUIRE(found == (step > 0));
+    REQUIRE(step % commit_every == 0); // where a rank was lost
+    REQUIRE(sizes.gt(0).sum().item<int64_t>() == step);
+    while (step < kSteps) {
+      auto size = torch::ones({1});
+      group.all_reduce(size);
+      sizes[step++] = size[0];
+      if (step == 3 || step == kSteps / 2) {
+        say(c10::str("rank ", group.rank(), " did step ", step, "."));
+      }
+      std::this_thread::sleep_for(milliseconds(2));
+      run.step();
+    }
+    REQUIRE(sizes.gt(0).all().item<bool>());
+    say(c10::str(
+        "first by ",
+        sizes[0].item<int64_t>(),
+        ", last by ",
+        sizes[-1].item<int64_t>(),
+        "."));
+  };
+  ddp::elastic(body, options);
+}
+
+} // namespace
+
+TEST_CASE("without ddprun the function is called once") {
+  ddp::test::ranks(3, [] {
+    int calls = 0;
+    ddp::elastic([&](ddp::ElasticRun& run) {
+      ++calls;
+      REQUIRE(run.group().size() == 3);
+      int64_t number = 7;
+      ddp::TrainingState state;
+      state.add("number", number);
+      REQUIRE(!run.sync(state));
+      for (int step = 0; step < 3; ++step) {
+        run.group().barrier();
+        run.step();
+      }
+      REQUIRE(number == 7);
+    });
+    REQUIRE(calls == 1);
+  });
+}
+
+TEST_CASE("what the function throws is the caller's") {
+  REQUIRE_THROWS_AS(
+      ddp::elastic([](ddp::ElasticRun&) { throw std::logic_error("mine"); }),
+      std::logic_error);
+  REQUIRE_THROWS_AS(
+      ddp::elastic(
+          [](ddp::ElasticRun&) {}, ddp::ElasticOptions().commit_every(0)),
+      c10::ValueError);
+  REQUIRE_THROWS_AS(
+      ddp::elastic(
+          [](ddp::ElasticRun&) {},
+          ddp::ElasticOptions().group(ddp::ProcessGroupOptions().rank(0))),
+      c10::ValueError);
+}
+
+TEST_CASE("ranks go on in a larger group, at the same step") {
+  for (const auto* backend : {"gloo", "shm"}) {
+    Job job(
+        4, [] { train(); }, backend);
+    if (!job.is_here()) {
+      continue;
+    }
+    for (int rank = 0; rank < 3; ++rank) {
+      job.start(rank, 3);
+    }
+    REQUIRE(job.process(2).wait_for("did step 3.", kLong));
+    job.ask({1}); // one is enough for all to leave the step together
+    std::this_thread::sleep_for(milliseconds(100));
+    job.ask({0, 2});
+    job.wait_for_pause({0, 1, 2});
+    job.start(0, 4); // has no state, but rank 0
+    for (const int each : {0, 1, 2}) {
+      job.go_on(each, 3 - each, 4);
+    }
+    job.require_end({0, 1, 2, 3}, "first by 3, last by 4.");
+  }
+}
+
+TEST_CASE("ranks go on without one that died or hangs") {
+  for (const auto* backend : {"gloo", "shm"}) {
+    for (const int signal : {SIGKILL, SIGSTOP}) {
+      Job job(
+          4, [&] { train(signal == SIGKILL ? 3 : 1); }, backend);
+      if (!job.is_here()) {
+        continue;
+      }
+      for (int rank = 0; rank < 4; ++rank) {
+        job.start(rank, 4);
+      }
+      REQUIRE(job.process(1).wait_for("did step 3.", kLong));
+      job.process(3).signal(signal);
+      std::this_thread::sleep_for(milliseconds(300));
+      for (const size_t each : {0, 1, 2}) {
+        (*job.page(each)).step_patience = 100;
+      }
+      job.ask({0, 1, 2});
+      job.wait_for_pause({0, 1, 2});
+      job.process(3).signal(SIGKILL);
+      for (const int each : {0, 1, 2}) {
+        job.go_on(each, each, 3);
+      }
+      job.require_end({0, 1, 2}, "first by 4, last by 3.");
+    }
+  }
+}
+
+TEST_CASE("nodes that come too late find the training finished") {
+  Job job(
+      3,
+      [] {
+        int calls = 0;
+        ddp::elastic([&](ddp::ElasticRun& run) {
+          ++calls;
+          run.group().barrier();
+          say("trains.");
+          std::this_thread::sleep_for(milliseconds(500)); // is asked meanwhile
+        });
+        say(c10::str("called ", calls, " times."));
+      },
+      "gloo");
+  if (!job.is_here()) {
+    return;
+  }
+  job.start(0, 2);
+  job.start(1, 2);
+  job.ask({0, 1});
+  job.wait_for_pause({0, 1});
+  job.start(0, 3);
+  job.go_on(0, 1, 3);
+  job.go_on(1, 2, 3);
+  job.require_end({0, 1}, "called 1 times.");
+  job.require_end({2}, "called 0 times.");
+}

@@ -1,0 +1,156 @@
+// What --hosts and --hostfile mean, and what is run on each host.
+#include <tests/support/catch_plain.h>
+
+#include <fstream>
+
+#include <launcher/remote/host_commands.h>
+#include <tests/launcher/option_parsing.h>
+#include <tests/support/temporary_folder.h>
+
+using namespace ddp;
+using namespace ddp::test;
+using Hosts = std::vector<std::pair<std::string, int>>;
+using Texts = std::vector<std::string>;
+
+namespace {
+
+Hosts hosts_by(const std::string& option) {
+  Hosts hosts;
+  for (const RemoteHost& each : parse({option, "x"}).remote.hosts) {
+    hosts.emplace_back(each.name, each.ranks);
+  }
+  return hosts;
+}
+
+bool has(const Texts& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+} // namespace
+
+TEST_CASE("hosts are names with numbers of ranks", "[unit]") {
+  CHECK(hosts_by("--hosts=n0") == Hosts{{"n0", 0}});
+  CHECK(hosts_by("--hosts=n0:8,n1.a-b:2") == Hosts{{"n0", 8}, {"n1.a-b", 2}});
+  CHECK(
+      hosts_by("--hosts=[fd00::1]:3,[fd00::2],fd00::3,10.9.0.1:1") ==
+      Hosts{{"fd00::1", 3}, {"fd00::2", 0}, {"fd00::3", 0}, {"10.9.0.1", 1}});
+  for (const char* wrong :
+       {"",
+        ",",
+        "n0,,n1",
+        ":8",
+        "n0:",
+        "n0:0",
+        "n0:-1",
+        "n0:a",
+        "-l",
+        "n0;reboot",
+        "me@n0",
+        "[::1",
+        "[fd00::1]8",
+        "0.0.0.0:2"}) {
+    CAPTURE(wrong);
+    CHECK_THAT(
+        usage_error_of({std::string("--hosts=") + wrong, "x"}),
+        ContainsSubstring("--hosts is '"));
+  }
+  CHECK_THAT(
+      usage_error_of({"--hosts=localhost:2,n1", "x"}),
+      ContainsSubstring("localhost is another machine"));
+}
+
+TEST_CASE("a file names hosts", "[unit]") {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/hosts";
+  const auto write = [&](const std::string& text) {
+    std::ofstream(file) << text;
+  };
+  write("# the cluster\n\nn0 slots=8\n  n1:4 # slow\nn2\n");
+  CHECK(
+      hosts_by("--hostfile=" + file) == Hosts{{"n0", 8}, {"n1", 4}, {"n2", 0}});
+  const auto error = [&] { return usage_error_of({"--hostfile", file, "x"}); };
+  write("n0\nn1 slots=many\n");
+  CHECK_THAT(error(), ContainsSubstring("line 2, is 'many'"));
+  write("n0 cores=2\n");
+  CHECK_THAT(error(), ContainsSubstring("line 1, is 'cores=2'"));
+  write("# none\n");
+  CHECK_THAT(error(), ContainsSubstring("names no host"));
+  CHECK_THAT(
+      usage_error_of({"--hostfile=/nowhere", "x"}),
+      ContainsSubstring("/nowhere: No such file"));
+  write("n0\n");
+  CHECK_THAT(
+      usage_error_of({"--hosts=n1", "--hostfile", file, "x"}),
+      ContainsSubstring("exclude each other"));
+}
+
+TEST_CASE("hosts say what other options would", "[unit]") {
+  for (const char* option :
+       {"--nnodes=2",
+        "--node-rank=0",
+        "--standalone",
+        "--master-addr=n0",
+        "--local-addr=10.9.0.1",
+        "--rdzv-backend=static"}) {
+    CHECK_THAT(
+        usage_error_of({"--hosts=n0,n1", option, "x"}),
+        ContainsSubstring("exclude each other"));
+  }
+}
+
+TEST_CASE("each host has its own command", "[unit]") {
+  const auto commands = host_commands(
+      parse({"--hosts=n8:2,n9", "--env=A=b c", "--report=r", "./train", "'"}));
+  REQUIRE(commands.size() == 2);
+  CHECK(commands[1].host == "n9");
+  CHECK_FALSE(commands[1].is_here);
+  const Texts& words = commands[1].words;
+  REQUIRE(words.size() == 3);
+  CHECK(words[0] == "ssh");
+  CHECK(words[1] == "n9");
+  CHECK(words[2].compare(0, 3, "cd ") == 0);
+  CHECK_THAT(
+      words[2],
+      ContainsSubstring(" && exec env DDP_STARTER=1 /") &&
+          ContainsSubstring(" --token - --nnodes=2 --rdzv-endpoint=n8:") &&
+          ContainsSubstring(",n9 --rdzv-id=") &&
+          ContainsSubstring(" --node-rank=1 '--env=A=b c' -- ./train ''\\'''"));
+  CHECK_THAT(
+      commands[0].words[2],
+      ContainsSubstring(" --node-rank=0 --nproc-per-node=2 ") &&
+          ContainsSubstring(" --report=r "));
+}
+
+TEST_CASE("--check needs no program", "[unit]") {
+  const LaunchOptions options = parse(
+      {"--nnodes=2", "--rdzv-endpoint=n0", "--nproc-per-node=8", "--check"});
+  CHECK(options.check);
+  CHECK(options.nproc_per_node == 1);
+  CHECK(options.nodes.join_timeout == std::chrono::seconds(30));
+  CHECK(parse({"--check", "./train", "-x"}).command.empty());
+  CHECK(
+      parse({"--check", "--join-timeout=7"}).nodes.join_timeout ==
+      std::chrono::seconds(7));
+  CHECK(
+      host_commands(parse({"--hosts=n8,n9", "--check"}))[0].words[2].find(
+          " --check --") != std::string::npos);
+}
+
+TEST_CASE("this machine needs no remote shell", "[unit]") {
+  const auto commands = host_commands(parse(
+      {"--hosts=localhost:2,127.0.0.1",
+       "--rdzv-endpoint=localhost:1",
+       "--rdzv-id=job",
+       "./train"},
+      {{"DDP_TOKEN", "hush"}, {"PET_NPROC_PER_NODE", "3"}}));
+  for (const HostCommand& each : commands) {
+    CHECK(each.is_here);
+    CHECK(has(each.words, "--rdzv-endpoint=localhost:1"));
+    CHECK(has(each.words, "--rdzv-id=job"));
+    CHECK_FALSE(has(each.words, "hush"));
+    CHECK(each.words.back() == "./train");
+  }
+  CHECK(has(commands[0].words, "--nproc-per-node=2"));
+  CHECK_FALSE(has(commands[0].words, "--nproc-per-node=3"));
+  CHECK(has(commands[1].words, "--nproc-per-node=3"));
+}
