@@ -147,12 +147,15 @@ void Member::regroup(Time now) {
   const Plan& plan = log_.plan();
   const bool has_room =
       static_cast<int>(plan.nodes.size()) < settings_.max_nodes;
+  const std::vector<NodeInfo> nodes = candidates();
+  const bool may_grow = static_cast<int>(nodes.size()) < settings_.max_nodes;
   if (!has_room || regrouped_epoch_ == plan.epoch ||
-      log_.has_finished_nodes() || now < last_join_ + settings_.last_call) {
+      log_.has_finished_nodes() ||
+      (may_grow && now < last_join_ + settings_.last_call)) {
     return;
   }
   std::vector<NodeInfo> newcomers;
-  for (const NodeInfo& each : candidates()) {
+  for (const NodeInfo& each : nodes) {
     if (plan.index_of(each.id) < 0) {
       newcomers.push_back(each);
     }

@@ -88,6 +88,7 @@ class LogMember {
   uint64_t next_free_ = 0; // no place before this one is
   std::string last_will_;
   Clock::time_point alive_at_; // the agent
+  int64_t beats_ = 0; // of its own, so far
   std::vector<std::string> watched_;
   std::vector<std::string> beat_keys_;
 };
@@ -287,23 +288,29 @@ void LogMember::watch(const std::string& members) {
   for (std::string member; std::getline(lines, member);) {
     watched_.push_back(member);
     beat_keys_.push_back(log_keys::kBeat + member);
-    writer_->add(beat_keys_.back(), 0); // reading waits for keys to exist
+    // Reading waits for keys to exist.
+    writer_->compareSet(beat_keys_.back(), "", "0");
   }
 }
 
 void LogMember::beat() {
+  // Not by add(): the store hangs up where the value is no number, and anybody
+  // can have put that there.
+  const std::string own_key = log_keys::kBeat + options_.member;
   // For an agent that stands still nobody shall wait.
   if (Clock::now() < alive_at_ + kMissedBeats * options_.beat_interval) {
-    writer_->add(log_keys::kBeat + options_.member, 1);
+    ++beats_;
   }
+  writer_->set(own_key, std::to_string(beats_));
+  // Only an answer says that the store lives.
+  std::vector<std::string> keys = beat_keys_;
+  keys.push_back(own_key);
+  const auto counts = writer_->multiGet(keys);
   std::string lines;
-  if (!beat_keys_.empty()) {
-    const auto counts = writer_->multiGet(beat_keys_);
-    for (size_t i = 0; i < counts.size(); ++i) {
-      const auto count = std::strtoll(as_text(counts[i]).c_str(), nullptr, 10);
-      if (count > 0) {
-        lines += watched_[i] + " " + std::to_string(count) + "\n";
-      }
+  for (size_t i = 0; i < watched_.size(); ++i) {
+    const auto count = std::strtoll(as_text(counts[i]).c_str(), nullptr, 10);
+    if (count > 0) {
+      lines += watched_[i] + " " + std::to_string(count) + "\n";
     }
   }
   tell(log_message::kBeats, lines);

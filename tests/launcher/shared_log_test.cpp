@@ -179,7 +179,10 @@ TEST_CASE("what others write into the store is passed over", "[rendezvous]") {
       "store.set(\"log/3\", \"nospace\")\n"
       "store.set(\"log/4\", \"x \")\n"
       "store.set(\"log/5\", \"z \" + \"z\" * (4 << 20))\n"
+      "store.set(\"beat/b\", \"no number\")\n"
       "store.set(\"beat/c\", \"1\")\n"));
+  trio.host.log().watch({"b"});
+  wait_until(trio.all, [&] { return trio.host.beats.count("b") == 1; });
   trio.second.log().post("second");
   wait_until(trio.all, [&] {
     return trio.host.entries.size() == 2 && trio.second.entries.size() == 2;

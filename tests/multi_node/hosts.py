@@ -1,7 +1,8 @@
 """Hosts on one machine: network namespaces, joined by bridges.
 
 Each host has a host name of its own (n0, n1, ...), a loopback interface, and
-on network K an interface ethK with the address 10.9.K.(host + 1).
+on network K an interface ethK with the address 10.9.K.(host + 1), or
+fd0K::(host + 1). Each can be given an /etc/hosts of its own.
 
 All of it, and each process that is started here, is inside namespaces that end
 with this program, whatever way it ends: nothing is left to be removed.
@@ -57,10 +58,11 @@ def command(*words):
 class Hosts:
     """Hosts 0 to count - 1; call enter_namespaces first."""
 
-    def __init__(self, count, networks=1):
+    def __init__(self, count, networks=1, ipv6=False):
+        self.ipv6 = ipv6
         # Also where MPI puts its files: it is gone with the namespace.
         command("mount", "-t", "tmpfs", "hosts", "/dev/shm")
-        names = ["127.0.0.1 localhost"]
+        names = ["127.0.0.1 localhost"] + ["::1 localhost"] * ipv6
         names += [f"{self.address(host)} n{host}" for host in range(count)]
         with open("/dev/shm/names", "w") as file:
             print(*names, sep="\n", file=file)
@@ -74,9 +76,9 @@ class Hosts:
             for network in range(networks):
                 self._connect(host, network)
 
-    @staticmethod
-    def address(host, network=0):
-        return f"10.9.{network}.{host + 1}"
+    def address(self, host, network=0):
+        return (f"fd0{network}::{host + 1}" if self.ipv6
+                else f"10.9.{network}.{host + 1}")
 
     @staticmethod
     def cable(host, network=0):
@@ -86,7 +88,7 @@ class Hosts:
     def _host(self, host):
         """Starts a process that holds the host's namespaces; its id."""
         holder = subprocess.Popen(
-            ["unshare", "--net", "--uts", "sh", "-ec",
+            ["unshare", "--net", "--uts", "--mount", "sh", "-ec",
              f"hostname n{host}; ip link set lo up; echo; "
              "exec sleep infinity"],
             stdout=subprocess.PIPE)
@@ -99,21 +101,28 @@ class Hosts:
         command("ip", "link", "add", end, "type", "veth", "peer", "name",
                 f"eth{network}", "netns", str(self.holders[host]))
         command("ip", "link", "set", end, "master", f"bridge{network}", "up")
+        size, flags = (64, ["nodad"]) if self.ipv6 else (24, [])
         self.command(host, "ip", "address", "add",
-                     f"{self.address(host, network)}/24", "dev",
-                     f"eth{network}")
+                     f"{self.address(host, network)}/{size}", "dev",
+                     f"eth{network}", *flags)
         self.command(host, "ip", "link", "set", f"eth{network}", "up")
 
     def on(self, host):
         """The words that make a command run on a host."""
         return ["nsenter", "--target", str(self.holders[host]), "--net",
-                "--uts"]
+                "--uts", "--mount", "--wd"]
 
     def command(self, host, *words):
         return command(*self.on(host), *words)
 
-    def cut(self, host):
-        command("ip", "link", "set", self.cable(host), "down")
+    def set_names(self, host, *lines):
+        """Gives it an /etc/hosts of its own."""
+        with open(f"/dev/shm/names{host}", "w") as file:
+            print("127.0.0.1 localhost", *lines, sep="\n", file=file)
+        self.command(host, "mount", "--bind", file.name, "/etc/hosts")
+
+    def cut(self, host, network=0):
+        command("ip", "link", "set", self.cable(host, network), "down")
 
     def mend(self, host):
         command("ip", "link", "set", self.cable(host), "up")
@@ -127,11 +136,12 @@ class Hosts:
         self.command(host, *rule, "1", "iif", "eth0", "ipproto", "tcp",
                      "dport", ports, "blackhole")
 
-    def slow_down(self, host, megabits):
-        """Bounds what reaches the host, in Mbit per second."""
+    def slow_down(self, host, megabits, burst=None):
+        """Bounds what reaches the host, in Mbit per second, but for so many
+        kB at once."""
         command("tc", "qdisc", "add", "dev", self.cable(host), "root", "tbf",
                 "rate", f"{megabits}mbit", "burst",
-                f"{max(32, megabits // 2)}kb", "latency", "1s")
+                f"{burst or max(32, megabits // 2)}kb", "latency", "1s")
 
     def bytes_sent(self, host, network=0):
         counts = json.loads(command("ip", "-json", "-statistics", "link",

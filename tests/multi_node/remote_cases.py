@@ -1,0 +1,165 @@
+"""One ddprun that starts those of all hosts, and --check."""
+
+import contextlib
+import os
+import re
+import signal
+import time
+
+from hosts import Hosts
+from job import Process
+from nodes import (WORKER, Nodes, command_of, processes_on,
+                   require_nothing_left, workers_on)
+
+SECRET = "hush-hush"
+REMOTE_SHELL = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                            "remote_shell.sh")
+
+
+@contextlib.contextmanager
+def by_remote_shell(program, hosts, *options, words=("bash", "-c", WORKER)):
+    """A job that one ddprun on n0 starts on all of its hosts."""
+    with Nodes(program, hosts, []) as nodes:
+        nodes.at[0] = Process(
+            hosts.on(0) + [program, f"--rsh={REMOTE_SHELL}", *options, *words],
+            {"HOLDERS": " ".join(map(str, hosts.holders)), "DDP_TOKEN": SECRET,
+             "OMP_NUM_THREADS": "1", "TMPDIR": f"{nodes.folder.name}/tmp"})
+        nodes.job.processes.append(nodes.at[0])
+        yield nodes
+        nodes.wait(lambda: not any(processes_on(hosts, host)
+                                   for host in range(len(hosts.holders))),
+                   "processes are left", 2)
+        require_nothing_left(nodes, range(len(hosts.holders)))
+
+
+def hosts_by_remote_shell(program):
+    """One ddprun starts the others, and ends them, whatever way it ends."""
+    hosts = Hosts(3)
+    three = "--hosts=n0:2,n1:1,n2:1"
+    say = ("echo", "${local_rank}", "a 'quoted' $word")
+    with by_remote_shell(program, hosts, three, words=say) as nodes:
+        seconds = nodes.finish([0], 0, 10)
+        print(f"started and ended in {seconds:.2f} s", flush=True)
+        lines = sorted(nodes.at[0].text().splitlines())
+        nodes.require(lines == [f"[{rank}] {local} a 'quoted' $word" for
+                                rank, local in enumerate((0, 1, 0, 0))],
+                      f"the output is {lines}")
+    with by_remote_shell(
+            program, hosts, three, "--env=WORD=two words",
+            words=("bash", "-c", "[[ $RANK != 3 ]] || sleep 3;"  # others wait
+                   "echo $PWD, $WORD, ${HOLDERS:-none}, "
+                   "${DDP_STARTER:-none}, ${DDP_TOKEN:-none}")) as nodes:
+        nodes.finish([0], 0, 15)
+        for rank, holders in (
+                (0, " ".join(map(str, hosts.holders))), (3, "none")):
+            line = (f"[{rank}] {os.getcwd()}, two words, {holders}, none, "
+                    "none\n")
+            nodes.require(line in nodes.at[0].text(), f"no '{line}'")
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        with by_remote_shell(program, hosts, three) as nodes:
+            nodes.wait_for_ranks(4, [0])
+            commands = [command_of(pid) for host in range(3)
+                        for pid in processes_on(hosts, host)]
+            nodes.require(SECRET not in str(commands), "the secret is seen")
+            nodes.at[0].process.send_signal(number)
+            seconds = nodes.finish([0], code, 5)
+            print(f"{number.name}: ended in {seconds:.2f} s", flush=True)
+            stopped = set(re.findall(r"\[(\d)\] stopped", nodes.at[0].text()))
+            nodes.require(number == signal.SIGINT or len(stopped) == 4,
+                          f"of the ranks, {stopped} were asked to stop")
+    deaf = ("bash", "-c", WORKER.replace("trap", "trap '' INT TERM #"))
+    with by_remote_shell(program, hosts, three, words=deaf) as nodes:
+        nodes.wait_for_ranks(4, [0])
+        nodes.at[0].process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        nodes.require(nodes.at[0].running(), "ranks ended at once")
+        nodes.at[0].process.send_signal(signal.SIGINT)
+        seconds = nodes.finish([0], 130, 5)
+        print(f"again: ended in {seconds:.2f} s", flush=True)
+    for host in range(3):
+        with by_remote_shell(program, hosts, three) as nodes:
+            nodes.wait_for_ranks(4, [0])
+            os.kill(workers_on(hosts, host)[0], signal.SIGUSR2)
+            seconds = nodes.finish([0], 128 + signal.SIGUSR2, 5)
+            print(f"failed rank: ended in {seconds:.2f} s", flush=True)
+
+
+def hosts_lost(program):
+    """Hosts that cannot be reached, and a starter that is killed."""
+    hosts = Hosts(3)
+    with by_remote_shell(program, hosts, "--hosts=n0,n1,n7") as nodes:
+        seconds = nodes.finish([0], 75, 5)
+        print(f"unreachable: ended in {seconds:.2f} s", flush=True)
+        nodes.require("ddprun was not started on n7: remote_shell.sh ended "
+                      "with exit code 255: connect to host n7 port 22: No "
+                      "route to host\n" in nodes.at[0].text(),
+                      "it does not say why")
+    with by_remote_shell(program, hosts, "--hosts=n0,n1,n2") as nodes:
+        nodes.wait_for_ranks(3, [0])
+        shells = [pid for pid in processes_on(hosts, 0)
+                  if REMOTE_SHELL in command_of(pid) and
+                  "n1" in command_of(pid)]
+        os.kill(shells[0], signal.SIGKILL)
+        seconds = nodes.finish([0], 75, 10)
+        print(f"cut off: ended in {seconds:.2f} s", flush=True)
+        nodes.require("n1 was cut off: remote_shell.sh ended with exit code "
+                      "137" in nodes.at[0].text(), "it does not say why")
+    with by_remote_shell(program, hosts, "--hosts=n0,n1,n2") as nodes:
+        nodes.wait_for_ranks(3, [0])
+        nodes.at[0].process.kill()
+        start = time.monotonic()
+        nodes.wait(lambda: not any(processes_on(hosts, host)
+                                   for host in range(3)),
+                   "ranks survive the starter", 10)
+        print(f"killed: all ended in {time.monotonic() - start:.2f} s",
+              flush=True)
+
+
+def check(program):
+    """--check tells what is off between nodes, and that nothing is."""
+    hosts = Hosts(3)
+    three = ["--hosts=n0:8,n1,n2", "--port-range=20000-20009", "--check"]
+
+    def outcome(code, *options):
+        with by_remote_shell(program, hosts, *three, *options,
+                             words=()) as nodes:
+            seconds = nodes.finish([0], code, 60)
+            print(f"exit code {code} after {seconds:.2f} s:\n"
+                  f"{nodes.at[0].text()}", flush=True)
+            return nodes.at[0].text()
+
+    text = outcome(0, "--env=DDP_DEVICE=cpu")
+    for host in range(3):
+        assert re.search(rf"^{host}     n{host} +10.9.0.{host + 1} .* ok$",
+                         text, re.M), f"n{host} is not there"
+    for pair in ("n0 and n1", "n0 and n2", "n1 and n2"):
+        found = re.search(rf"^  {pair}  (\d+\.\d) Gbit/s$", text, re.M)
+        assert found and float(found[1]) > 0, f"no bandwidth of {pair}"
+    assert text.endswith("\nnothing is off\n")
+
+    with open("/etc/hosts") as file:
+        names = file.read()
+    for wrong, said in (
+            ("10.9.0.77 n2", "means 10.9.0.77, which does not reach it "
+             "(10.9.0.3 does)"),
+            ("10.9.0.2 n2", "means 10.9.0.2, which does not reach it "
+             "(10.9.0.3 does)"),
+            ("", "does not resolve")):
+        with open("/etc/hosts", "w") as file:
+            file.write(names.replace("10.9.0.3 n2", wrong))
+        # Where it is started from, it is reached all the same.
+        text = outcome(1, "--env=DDP_DEVICE=cpu")
+        lines = [f"n{host}: the name n2 {said}" for host in (0, 1)]
+        assert text.splitlines()[-2:] == lines, "not said"
+    with open("/etc/hosts", "w") as file:
+        file.write(names)
+
+    hosts.drop(2, "20000-20009")
+    text = outcome(1)
+    for host in (0, 1):
+        assert re.search(rf"^n{host}: cannot connect to n2 at 10.9.0.3 port "
+                         r"2000\d: Connection timed out$", text, re.M)
+    assert "Gbit" not in text
+    hosts.drop(0, "20000-20009")  # nor can they meet
+    text = outcome(124, "--join-timeout=4")
+    assert "still waiting for nodes" in text
