@@ -73,8 +73,8 @@ def hostile_values(program):
         restarted(nodes, 1, range(3), 1, 5)
         # The same with the token is heard: it was not for its form.
         helper(nodes, 3, *intruder, "secret")
-        nodes.finish(range(3), 99, 20)
-        require_nothing_left(nodes, range(4))
+        nodes.wait(lambda: "stopped" in nodes.at[0].text().split(
+            "restart 1")[-1], "not even a token helps")
 
 
 def slow_network(program):
