@@ -94,7 +94,7 @@ void Member::entry(const Entry& entry, Time now) {
   const Phase before = log_.phase();
   const bool host_left = entry.type == Type::kLeave && log_.is_host(entry.from);
   log_answered(now);
-  const bool is_over = joined_ && before == Phase::kEnded;
+  const bool is_over = before == Phase::kEnded && log_.has(self_.id);
   if (!is_over || entry.type == Type::kLeave) { // else of another job
     log_.apply(entry);
   }
@@ -251,7 +251,7 @@ void Member::follow(Time now) {
   if (connected_ && !joined_) {
     join();
   }
-  if (log_.phase() == Phase::kEnded) {
+  if (log_.phase() == Phase::kEnded && log_.has(self_.id)) {
     say_goodbye(now);
   } else if (joined_ && connected_) {
     take_part();

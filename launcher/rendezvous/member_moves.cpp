@@ -25,8 +25,10 @@ void Member::lose_log(const std::string& why, Time now) {
   unread_ = 0;
   stop_ranks(why);
   const bool can_move = settings_.log_moves && !self_.hosts_log &&
-      !log_.plan().nodes.empty() && !is_new_log_;
-  if (leaving_ || log_.phase() == Phase::kEnded) {
+      log_.phase() != Phase::kEnded && !log_.plan().nodes.empty() &&
+      !is_new_log_;
+  const bool is_over = log_.phase() == Phase::kEnded && log_.has(self_.id);
+  if (leaving_ || is_over) {
     return;
   }
   if (can_move) {

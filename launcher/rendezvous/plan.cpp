@@ -76,19 +76,34 @@ std::string hosts_of(const std::vector<NodeInfo>& nodes) {
 }
 
 std::vector<NodeInfo> in_order(std::vector<NodeInfo> nodes, const Plan& last) {
-  const auto place = [&](const NodeInfo& node) {
-    const int last_place = last.index_of(node.id);
-    constexpr int none = std::numeric_limits<int>::max();
-    return std::make_tuple(
-        node.wanted_rank < 0 ? none : node.wanted_rank,
-        last_place < 0 ? none : last_place);
+  const auto last_place = [&](const NodeInfo& node) {
+    const int place = last.index_of(node.id);
+    return place < 0 ? std::numeric_limits<int>::max() : place;
   };
   std::stable_sort(
       nodes.begin(), nodes.end(), [&](const NodeInfo& a, const NodeInfo& b) {
-        return place(a) != place(b) ? place(a) < place(b)
-                                    : natural_less(a.host, b.host);
+        return last_place(a) != last_place(b) ? last_place(a) < last_place(b)
+                                              : natural_less(a.host, b.host);
       });
-  return nodes;
+  const auto others = std::stable_partition(
+      nodes.begin(), nodes.end(), [](const NodeInfo& each) {
+        return each.wanted_rank >= 0;
+      });
+  std::stable_sort(
+      nodes.begin(), others, [](const NodeInfo& a, const NodeInfo& b) {
+        return a.wanted_rank < b.wanted_rank;
+      });
+  // The others fill the places that nobody asks for.
+  std::vector<NodeInfo> ordered;
+  auto asking = nodes.begin();
+  auto filling = others;
+  while (ordered.size() < nodes.size()) {
+    const auto place = static_cast<int>(ordered.size());
+    const bool fills = filling != nodes.end() &&
+        (asking == others || asking->wanted_rank > place);
+    ordered.push_back(fills ? *filling++ : *asking++);
+  }
+  return ordered;
 }
 
 } // namespace ddp

@@ -25,8 +25,9 @@ struct Plan {
 /// "n0, n1", or "none".
 std::string hosts_of(const std::vector<NodeInfo>& nodes);
 
-/// Puts nodes in order: --node-rank, then the place in `last`, then the host's
-/// name, then the order in which they joined.
+/// Puts nodes in order: those with a --node-rank at that place, as far as there
+/// are so many nodes; the others in the places between, by their place in
+/// `last`, then by the host's name, then as they joined.
 std::vector<NodeInfo> in_order(std::vector<NodeInfo> nodes, const Plan& last);
 
 } // namespace ddp

@@ -137,6 +137,23 @@ TEST_CASE("A node more than the job has places", "[unit]") {
   }
 }
 
+TEST_CASE("Nodes get the ranks that they ask for", "[unit]") {
+  const auto order = [](std::vector<std::pair<const char*, int>> nodes) {
+    std::vector<ddp::NodeInfo> infos;
+    for (const auto& [host, rank] : nodes) {
+      infos.emplace_back();
+      infos.back().host = host;
+      infos.back().wanted_rank = rank;
+    }
+    return hosts_of(ddp::in_order(infos, {}));
+  };
+  CHECK(order({{"n10", -1}, {"n2", -1}, {"n1", -1}}) == "n1, n2, n10");
+  CHECK(order({{"n0", -1}, {"n1", 1}}) == "n0, n1");
+  CHECK(order({{"a", 2}, {"b", -1}, {"c", 0}}) == "c, b, a");
+  CHECK(order({{"a", 5}, {"b", 3}}) == "b, a");
+  CHECK(order({{"a", 5}, {"b", -1}}) == "b, a");
+}
+
 TEST_CASE("A job after another one, in a log that outlives both", "[unit]") {
   Membership log;
   const auto say = [&](Entry::Type type, const char* from, int epoch) {

@@ -304,6 +304,82 @@ def server(program):
         require_nothing_left(nodes, range(4), crashed=2)
 
 
+def jobs_at_a_server(program):
+    """One job after another, by the same name: the second is not told how the
+    first one ended."""
+    hosts = Hosts(3)
+    serving = Process(
+        hosts.on(0) + [program, "--rdzv-server", f"--rdzv-endpoint=n0:{PORT}"],
+        {})
+    for code in (7, 0, 3):
+        with Nodes(program, hosts,
+                   ["--nnodes=2", "--rdzv-backend=server"]) as nodes:
+            for host in (1, 2):
+                nodes.start(host, words=(
+                    "sh", "-c", f"echo job; sleep 0.5; exit {code}"))
+            nodes.finish((1, 2), code, 15)
+            for host in (1, 2):
+                nodes.require("job" in nodes.at[host].text(),
+                              f"n{host} ran nothing")
+    serving.process.kill()
+
+
+def mistakes(program):
+    """What does not belong to a job is told so, and does not disturb it."""
+    hosts = Hosts(3)
+    with Nodes(program, hosts, ["--nnodes=2"]) as nodes:
+        nodes.start(0)
+        nodes.start(1, "--node-rank=1")
+        nodes.wait_for_ranks(2, (0, 1))
+        for options, said in (
+                ([], "has its nodes (n0, n1) and takes no other"),
+                (["--nnodes=3"], "--nnodes differs from that of node n"),
+                (["--max-restarts=1"], "--max-restarts differs from that of")):
+            nodes.start(2, *options)
+            nodes.finish([2], 2, 5)
+            nodes.require(said in nodes.at[2].text(), f"not said: {said}")
+        nodes.require(nodes.at[0].running(), "the job was disturbed")
+        nodes.at[0].process.send_signal(signal.SIGINT)
+        nodes.finish((0, 1), 130, 5)
+    with Nodes(program, hosts, ["--nnodes=3", "--node-rank=1"]) as nodes:
+        nodes.start(0)
+        nodes.wait(lambda: "1 of 3 joined" in nodes.at[0].text(), "no wait")
+        nodes.start(1)
+        nodes.finish([1], 2, 5)
+        nodes.require("node n0 has the same --node-rank, 1" in
+                      nodes.at[1].text(), "the same rank is not told")
+    with Nodes(program, hosts, ["--nnodes=1:3", "--last-call=1"]) as nodes:
+        nodes.start(0)
+        nodes.wait_for_ranks(1, [0])
+        nodes.start(1, "--last-call=5")
+        time.sleep(1)  # it waits to be taken in
+        nodes.at[1].process.send_signal(signal.SIGINT)
+        nodes.finish([1], 130, 5)
+        nodes.require(nodes.at[0].running(), "it ended the job")
+    with Nodes(program, hosts, ["--nnodes=2", "--join-timeout=2"]) as nodes:
+        nodes.start(0, f"--rdzv-endpoint=n2:{PORT}")
+        nodes.finish([0], 124, 5)
+        nodes.require(f"waiting for the rendezvous at n2:{PORT}" in
+                      nodes.at[0].text(), "the endpoint is not named")
+
+
+def taken_port(program):
+    """A port that is free a moment later costs that moment."""
+    hosts = Hosts(2)
+    holds = ("import socket, time; s = socket.create_server(('10.9.0.1', "
+             f"{PORT})); time.sleep(2)")
+    with Nodes(program, hosts, ["--nnodes=2"]) as nodes:
+        holder = Process(hosts.on(0) + [sys.executable, "-c", holds], {})
+        time.sleep(0.5)
+        for host in range(2):
+            nodes.start(host)
+        nodes.wait_for_ranks(2, range(2))
+        holder.process.wait()
+        nodes.at[0].process.send_signal(signal.SIGINT)
+        nodes.finish((0, 1), 130, 5)
+        require_nothing_left(nodes, range(2))
+
+
 def wrong_token(program):
     """A node with another token takes no part, and disturbs nobody."""
     hosts = Hosts(3)
