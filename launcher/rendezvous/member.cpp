@@ -21,6 +21,7 @@ constexpr std::chrono::seconds kGoodbyeTime(5);
 Member::Member(Settings settings, NodeInfo self, Time now)
     : settings_(settings),
       self_(std::move(self)),
+      log_(!settings.log_moves),
       answered_(now),
       gathering_since_(now),
       last_join_(now) {

@@ -27,7 +27,7 @@ bool is_majority(
 } // namespace
 
 Membership Membership::in_new_log() const {
-  Membership fresh;
+  Membership fresh(outlives_jobs_);
   fresh.plan_ = plan_;
   fresh.last_epoch_ = last_epoch_;
   fresh.confirmed_ = confirmed_;
@@ -96,8 +96,8 @@ void Membership::apply(const Entry& entry) {
   if (phase_ == Phase::kEnded) {
     if (entry.type == Entry::Type::kLeave) {
       left_.insert(entry.from); // has read how the job ended
-    } else if (entry.type == Entry::Type::kJoin) {
-      *this = Membership(); // of a new job, where a server outlives the old one
+    } else if (entry.type == Entry::Type::kJoin && outlives_jobs_) {
+      *this = Membership(outlives_jobs_);
       join(entry);
     }
     return;

@@ -32,6 +32,11 @@ class Membership {
     std::string text;
   };
 
+  /// `outlives_jobs`: a server has the log, and who joins after the end begins
+  /// another job. (Where a node has it, the job may go on elsewhere.)
+  explicit Membership(bool outlives_jobs = false)
+      : outlives_jobs_(outlives_jobs) {}
+
   /// That of a new log, for the nodes of one that was lost.
   Membership in_new_log() const;
 
@@ -123,6 +128,7 @@ class Membership {
   void end(const Entry& entry);
   void conclude_epoch();
 
+  bool outlives_jobs_;
   Phase phase_ = Phase::kGathering;
   std::vector<NodeInfo> nodes_;
   Plan plan_;

@@ -155,7 +155,7 @@ TEST_CASE("Nodes get the ranks that they ask for", "[unit]") {
 }
 
 TEST_CASE("A job after another one, in a log that outlives both", "[unit]") {
-  Membership log;
+  Membership log(true);
   const auto say = [&](Entry::Type type, const char* from, int epoch) {
     Entry entry;
     entry.type = type;
