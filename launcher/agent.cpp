@@ -117,10 +117,7 @@ void Agent::end_attempt() {
   next_tick_.reset();
   next_notice_.reset();
   output_.set_status("");
-  // The store, and what ranks left behind.
-  end_descendants(
-      rendezvous_ ? std::vector<pid_t>{rendezvous_->helper()}
-                  : std::vector<pid_t>());
+  end_all_but_helper(); // the store, and what ranks left behind
   output_.drain();
   limit_last_output();
   while (!drained_) {
@@ -132,6 +129,12 @@ void Agent::end_attempt() {
         read_error_file(attempt_->ranks()[i].error_file, job_.program);
     ends_[i].last_lines = output_.last_lines(attempt_->ranks()[i].started_as);
   }
+}
+
+void Agent::end_all_but_helper() const {
+  end_descendants(
+      rendezvous_ ? std::vector<pid_t>{rendezvous_->helper()}
+                  : std::vector<pid_t>());
 }
 
 // A terminal that is held (Ctrl-S) gets the report once it is let go.
@@ -170,10 +173,7 @@ int Agent::conclude(JobReport report) {
 }
 
 void Agent::abandon(int exit_code) {
-  // The helper tells the other nodes, and then ends.
-  end_descendants(
-      rendezvous_ ? std::vector<pid_t>{rendezvous_->helper()}
-                  : std::vector<pid_t>());
+  end_all_but_helper(); // which tells the other nodes, and then ends
   remove_private_folder(job_.private_folder);
   _exit(exit_code); // the output may be held up: nobody waits for it
 }

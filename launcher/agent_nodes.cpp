@@ -25,7 +25,6 @@ Rendezvous::Settings settings_of(const Job& job) {
   settings.nodes = job.options.nodes;
   settings.ranks = job.options.nproc_per_node;
   settings.max_restarts = job.options.max_restarts;
-  settings.grace = job.options.grace;
   settings.run_id = job.environment.run_id;
   settings.store_program = job.store_program;
   return settings;

@@ -223,18 +223,19 @@ std::string outward_address() {
   return candidates.size() == 1 ? *candidates.begin() : "";
 }
 
+bool is_endpoint_here(const NodeOptions& nodes) {
+  const Addresses addresses = addresses_of(nodes.host);
+  return nodes.host == host_name() ||
+      std::any_of(addresses.begin(), addresses.end(), is_own_address);
+}
+
 std::optional<Listener> listen_at_endpoint(const NodeOptions& nodes) {
   const bool is_told = nodes.hosts_log.has_value();
-  if (is_told && !*nodes.hosts_log) {
+  if (is_told ? !*nodes.hosts_log : !is_endpoint_here(nodes)) {
     return std::nullopt;
   }
   const Addresses addresses =
       nodes.host.empty() ? Addresses() : addresses_of(nodes.host);
-  const bool is_here = nodes.host == host_name() ||
-      std::any_of(addresses.begin(), addresses.end(), is_own_address);
-  if (!is_told && !is_here) {
-    return std::nullopt;
-  }
   const std::string address = address_to_serve_at(nodes, addresses);
   if (nodes.port == 0) {
     return listen_in_range(address, nodes);

@@ -123,9 +123,13 @@ Entry parse(const json& value) {
 
 } // namespace
 
+const char* name_of(Entry::Type type) {
+  return kTypes[static_cast<size_t>(type)];
+}
+
 std::string entry_text(const Entry& entry) {
   json value = {
-      {"type", kTypes[static_cast<size_t>(entry.type)]},
+      {"type", name_of(entry.type)},
       {"from", entry.from},
       {"sequence", entry.sequence},
       {"epoch", entry.epoch},

@@ -39,6 +39,9 @@ struct Entry {
   std::string text; // why, for people
 };
 
+/// "join" and the like.
+const char* name_of(Entry::Type type);
+
 /// As JSON, and back; none where the text is no entry.
 std::string entry_text(const Entry& entry);
 std::optional<Entry> parse_entry(const std::string& text);

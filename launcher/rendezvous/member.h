@@ -30,8 +30,6 @@ class Member {
     Duration node_timeout{10000};
     /// Where the log is looked for, for people.
     std::string endpoint;
-    /// How long ranks may take to stop.
-    Duration grace{30000};
     /// Whether the log moves to another node when its host is lost; not where
     /// a server of its own has it.
     bool log_moves = true;

@@ -37,7 +37,6 @@ Member::Settings settings_of(const Rendezvous::Settings& settings) {
   result.join_timeout = settings.nodes.join_timeout;
   result.node_timeout = settings.nodes.node_timeout;
   result.endpoint = describe_endpoint(settings.nodes.host, settings.nodes.port);
-  result.grace = settings.grace;
   result.log_moves = !settings.nodes.has_server;
   return result;
 }
@@ -103,12 +102,18 @@ Rendezvous::Rendezvous(Settings settings, std::optional<Listener> listener)
           node_of(settings_, listener.has_value()),
           std::chrono::steady_clock::now()) {
   if (listener) {
-    const std::string host = own_host(settings_.nodes, listener->socket.get());
-    open_log({{host, listener->port}}, std::move(listener->socket));
+    serve_log(std::move(*listener));
   } else {
-    retry_at_ = std::chrono::steady_clock::now() + kRetryTime;
+    if (!settings_.nodes.hosts_log && is_endpoint_here(settings_.nodes)) {
+      retry_at_ = std::chrono::steady_clock::now() + kRetryTime;
+    }
     open_log(all_endpoints(settings_.nodes), FileDescriptor());
   }
+}
+
+void Rendezvous::serve_log(Listener listener) {
+  const std::string host = own_host(settings_.nodes, listener.socket.get());
+  open_log({{host, listener.port}}, std::move(listener.socket));
 }
 
 void Rendezvous::open_log(
@@ -208,8 +213,7 @@ void Rendezvous::try_to_serve(Time now) {
   }
   if (auto listener = first_listener(settings_.nodes)) {
     member_.serve();
-    const std::string host = own_host(settings_.nodes, listener->socket.get());
-    open_log({{host, listener->port}}, std::move(listener->socket));
+    serve_log(std::move(*listener));
   } else {
     retry_at_ = now + kRetryTime;
   }

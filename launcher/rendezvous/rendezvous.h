@@ -25,7 +25,6 @@ class Rendezvous {
     NodeOptions nodes;
     int ranks = 1; // of this node
     int max_restarts = 0;
-    std::chrono::milliseconds grace{30000};
     std::string run_id;
     std::string store_program;
   };
@@ -78,6 +77,7 @@ class Rendezvous {
 
  private:
   Rendezvous(Settings settings, std::optional<Listener> listener);
+  void serve_log(Listener listener);
   // Serves it where there is a listener.
   void open_log(
       std::vector<SharedLog::Endpoint> endpoints,

@@ -16,7 +16,6 @@ ddp::Member::Settings settings(int least, int most, int restarts = 0) {
   settings.min_nodes = least;
   settings.max_nodes = most;
   settings.max_restarts = restarts;
-  settings.grace = seconds(4);
   return settings;
 }
 

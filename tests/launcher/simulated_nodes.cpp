@@ -12,23 +12,6 @@ namespace {
 
 constexpr milliseconds kBeat(1000);
 
-const char* type_name(Entry::Type type) {
-  const char* const names[] = {
-      "coming",
-      "join",
-      "leave",
-      "lost",
-      "plan",
-      "ready",
-      "start",
-      "failed",
-      "stopped",
-      "finished",
-      "regroup",
-      "end"};
-  return names[static_cast<size_t>(type)];
-}
-
 } // namespace
 
 SimulatedNodes::SimulatedNodes(Member::Settings settings, unsigned seed)
@@ -179,7 +162,7 @@ void SimulatedNodes::append(int index, const Entry& entry) {
       faults_ += entry.about + " was said to be lost, but is heard\n";
     }
   }
-  std::string what = type_name(entry.type) + (" " + entry.about);
+  std::string what = name_of(entry.type) + (" " + entry.about);
   for (const ddp::NodeInfo& each : entry.plan.nodes) {
     what += " " + each.host;
   }
