@@ -13,9 +13,6 @@ using Type = Entry::Type;
 using Phase = Membership::Phase;
 using Kind = Member::Action::Kind;
 
-// How long the log's host waits for others to read how the job ended.
-constexpr std::chrono::seconds kGoodbyeTime(5);
-
 } // namespace
 
 Member::Member(Settings settings, NodeInfo self, Time now)
@@ -266,14 +263,6 @@ void Member::follow(Time now) {
   }
 }
 
-// Others shall read that it leaves.
-void Member::depart(Time now) {
-  const bool is_read = !connected_ || (unread_ <= 0 && now >= leaving_->until);
-  if (!runs_ && is_read) {
-    exit(leaving_->code, leaving_->text);
-  }
-}
-
 // When something is due of which nobody tells. What is overdue waits for an
 // event.
 void Member::schedule(Time now) {
@@ -298,51 +287,6 @@ void Member::schedule(Time now) {
   consider(gathering_since_ + settings_.join_timeout);
   consider(last_join_ + settings_.last_call);
   consider(patience_end());
-}
-
-// Once no rank is left of what it took part in before.
-void Member::join() {
-  if (runs_ && !is_coming_) {
-    is_coming_ = true;
-    post(Type::kComing);
-  } else if (!runs_) {
-    joined_ = true;
-    Entry entry;
-    entry.type = Type::kJoin;
-    entry.epoch = log_.next_epoch() - 1;
-    entry.node = self_;
-    post(std::move(entry));
-  }
-}
-
-// Whether this node belongs to those that joined before it.
-void Member::check_fit(Time now) {
-  const NodeInfo& first = log_.nodes().front();
-  const bool may_change = settings_.max_restarts > 0 ||
-      settings_.min_nodes < settings_.max_nodes || is_new_log_;
-  std::string text;
-  if (first.min_nodes != self_.min_nodes ||
-      first.max_nodes != self_.max_nodes) {
-    text = "--nnodes differs from that of node " + first.host;
-  } else if (first.max_restarts != self_.max_restarts) {
-    text = "--max-restarts differs from that of node " + first.host;
-  } else if (
-      !may_change && !log_.plan().nodes.empty() &&
-      static_cast<int>(log_.plan().nodes.size()) == settings_.max_nodes) {
-    text = "the job at " + settings_.endpoint + " has its nodes (" +
-        hosts_of(log_.plan().nodes) +
-        ") and takes no other; another job needs an endpoint of its own";
-  }
-  for (const NodeInfo& each : log_.nodes()) {
-    if (text.empty() && !may_change && each.id != self_.id &&
-        self_.wanted_rank >= 0 && each.wanted_rank == self_.wanted_rank) {
-      text = "node " + each.host + " has the same --node-rank, " +
-          std::to_string(self_.wanted_rank);
-    }
-  }
-  if (!text.empty()) {
-    leave(kExitUsage, text, now);
-  }
 }
 
 bool Member::is_in_plan() const {
@@ -376,36 +320,6 @@ void Member::take_part() {
       post(Type::kStopped);
     }
   }
-}
-
-// Of a job that ended: the log's host is the last to go.
-void Member::say_goodbye(Time now) {
-  stop_ranks(log_.cause_text());
-  if (runs_) {
-    return;
-  }
-  if (connected_ && !goodbye_) {
-    goodbye_ = now + kGoodbyeTime;
-    post(Type::kLeave);
-  }
-  const auto& nodes = log_.nodes();
-  const bool all_know =
-      std::all_of(nodes.begin(), nodes.end(), [&](const NodeInfo& each) {
-        return log_.has_left(each.id);
-      });
-  const bool may_go = self_.hosts_log ? all_know : log_.has_left(self_.id);
-  if (!connected_ || may_go || now >= *goodbye_) {
-    exit(log_.exit_code(), end_text());
-  }
-}
-
-std::string Member::end_text() const {
-  if (started_epoch_ == 0 && log_.cause() != Membership::Cause::kEnd) {
-    return "the job ended without this node, as it had its nodes: " +
-        hosts_of(log_.plan().nodes);
-  }
-  const bool is_told = log_.cause() == Membership::Cause::kFailure;
-  return is_told ? "" : log_.cause_text();
 }
 
 std::vector<std::string> Member::watched() const {

@@ -142,6 +142,7 @@ class Member {
   void post_plan(std::vector<NodeInfo> nodes);
   void report_silence(Time now);
   std::vector<NodeInfo> candidates() const;
+  bool takes_others() const;
   bool expects_nodes() const;
   Time patience_end() const;
   void move_log(const std::string& why, Time now);

@@ -82,6 +82,12 @@ std::vector<NodeInfo> Member::candidates() const {
   return found;
 }
 
+// Whether the job has room for nodes that come after its start.
+bool Member::takes_others() const {
+  return settings_.max_restarts > 0 ||
+      settings_.min_nodes < settings_.max_nodes;
+}
+
 // Whether nodes that are not there are likely to come.
 bool Member::expects_nodes() const {
   if (is_new_log_) {
@@ -108,8 +114,6 @@ void Member::gather(Time now) {
   const bool may_be_quorum = !settings_.log_moves || log_.is_quorum(ids);
   const bool is_enough = is_quorum && count >= settings_.min_nodes;
   const bool is_late = now >= patience_end() && log_.coming().empty();
-  const bool may_grow =
-      settings_.max_restarts > 0 || settings_.min_nodes < settings_.max_nodes;
   const bool first = log_.plan().nodes.empty();
   if (is_enough &&
       (count == settings_.max_nodes || !expects_nodes() || is_late)) {
@@ -119,7 +123,7 @@ void Member::gather(Time now) {
         kExitInfrastructure,
         "only " + hosts_of(log_.nodes()) +
             " can be reached, too few of the job's nodes to go on");
-  } else if (count < settings_.min_nodes && !first && !may_grow) {
+  } else if (count < settings_.min_nodes && !first && !takes_others()) {
     post_end(kExitInfrastructure, log_.cause_text());
   } else if (now >= gathering_since_ + settings_.join_timeout) {
     post_end(
