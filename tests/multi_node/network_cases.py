@@ -71,6 +71,16 @@ def hostile_values(program):
         nodes.start(2)
         nodes.wait_for_ranks(3, range(3))
         restarted(nodes, 1, range(3), 1, 5)
+        # Nor does a node come back because what it once said is said again.
+        nodes.at[2].process.send_signal(signal.SIGTERM)
+        nodes.finish([2], 143, 5)
+        nodes.wait_for_ranks(2, (0, 1), 1)
+        before = [nodes.at[host].text() for host in (0, 1)]
+        again = helper(nodes, 3, *intruder)
+        nodes.wait(lambda: not again.running(), "the intruder is slow", 40)
+        time.sleep(1)
+        nodes.require([nodes.at[host].text() for host in (0, 1)] == before,
+                      "what is repeated is heard")
         # The same with the token is heard: it was not for its form.
         helper(nodes, 3, *intruder, "secret")
         nodes.wait(lambda: "stopped" in nodes.at[0].text().split(
