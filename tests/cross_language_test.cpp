@@ -1,5 +1,6 @@
 // Python goes on with what C++ trained, and the other way round.
 #include <tests/support/catch.h>
+#include <tests/support/free_port.h>
 #include <tests/support/process.h>
 
 #include <cstdlib>

@@ -1,5 +1,6 @@
 // A rank whose group changes, with this test in ddprun's place.
 #include <tests/support/failures.h>
+#include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/elastic.h>

@@ -1,6 +1,7 @@
 // The same program under every way to start it.
 
 #include <tests/support/catch.h>
+#include <tests/support/free_port.h>
 #include <tests/support/process.h>
 
 #include <cstdlib>

@@ -1,6 +1,7 @@
 // Groups that mpirun started.
 
 #include <tests/support/catch.h>
+#include <tests/support/free_port.h>
 #include <tests/support/mpirun.h>
 
 using namespace ddp::test;

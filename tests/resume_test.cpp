@@ -1,5 +1,6 @@
 // A run that is killed again and again ends as the one that was not.
 #include <tests/support/catch.h>
+#include <tests/support/free_port.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>

@@ -1,5 +1,6 @@
 // Where a node listens for others, on the addresses that this machine has.
 #include <tests/support/catch_plain.h>
+#include <tests/support/free_port.h>
 
 #include <algorithm>
 #include <array>
@@ -28,11 +29,6 @@ NodeOptions nodes_at(const std::string& host, int port) {
 NodeOptions told(NodeOptions nodes) {
   nodes.hosts_log = true;
   return nodes;
-}
-
-// Nobody listens there, for now.
-int free_port() {
-  return listen_on("127.0.0.1", 0).port;
 }
 
 std::string address_of(const Listener& listener) {

@@ -6,6 +6,7 @@ then compares what the runs printed. Usage: readme_test.py CHECKOUT [TORCH_DIR]
 """
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -33,9 +34,12 @@ def blocks(markdown):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
+    """Below the ports that Linux gives to sockets that ask for any."""
+    while True:
+        port = random.randrange(10000, 32768)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return str(port)
 
 
 def script_of(found, checkout, folder, torch_dir):

@@ -1,10 +1,7 @@
 #include <tests/support/process.h>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -158,21 +155,6 @@ std::vector<Outcome> run(
 
 Outcome run(const Command& command, std::chrono::seconds timeout) {
   return Process(command).finish(timeout);
-}
-
-int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (bind(fd, generic, length) != 0 ||
-      getsockname(fd, generic, &length) != 0) {
-    throw std::runtime_error("no free port");
-  }
-  close(fd);
-  return ntohs(address.sin_port);
 }
 
 } // namespace ddp::test

@@ -68,7 +68,4 @@ std::vector<Outcome> run(
 
 Outcome run(const Command& command, std::chrono::seconds timeout);
 
-/// A TCP port that was free a moment ago.
-int free_port();
-
 } // namespace ddp::test

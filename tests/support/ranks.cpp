@@ -1,4 +1,5 @@
 #include <tests/support/catch.h>
+#include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
 
 #include <unistd.h>

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <random>
+
+namespace ddp::test {
+
+inline bool is_free(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  const bool bound =
+      bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  close(fd);
+  return bound;
+}
+
+/// A TCP port of loopback for a process that is yet to start. Below those that
+/// Linux gives to sockets that ask for any, as tests beside this one do all the
+/// time: they would take it before that process does.
+inline int free_port() {
+  std::random_device random;
+  std::uniform_int_distribution<int> ports(10000, 32767);
+  int port = ports(random);
+  while (!is_free(port)) {
+    port = ports(random);
+  }
+  return port;
+}
+
+} // namespace ddp::test
