@@ -58,6 +58,8 @@ class Agent {
   void take_orders();
   void run_planned(int index);
   void set_place(int index);
+  void decline();
+  void kill_with_others();
   void tell_others();
   void keep_reason();
   void say_reason();

@@ -68,8 +68,28 @@ int Agent::run_with_others() {
       end_paused_ranks();
       return conclude_with_others(order);
     }
-    run_planned(order.index);
+    if (job_.start_error) {
+      decline();
+    } else {
+      run_planned(order.index);
+    }
   }
+}
+
+// Nor can a job start that needs this node; one that goes on waits for another.
+void Agent::decline() {
+  const Time now = Clock::now();
+  const std::string& self = rendezvous_->member().self().id;
+  const int code = job_.start_error->exit_code();
+  const std::string text = name_of_node(self) + ": " + job_.start_error->what();
+  const bool is_first = rendezvous_->membership().plan().epoch == 1;
+  if (is_first) {
+    rendezvous_->end_job(code, text, now);
+  } else {
+    rendezvous_->leave(code, text, now);
+  }
+  rendezvous_->ranks_ended(false, now);
+  take_orders();
 }
 
 Order Agent::await_order() {
@@ -85,9 +105,13 @@ Order Agent::await_order() {
 
 void Agent::take_orders() {
   for (Order& order : rendezvous_->take_orders()) {
-    if (order.kind != Order::Kind::kStop) {
+    const bool runs = supervisor_ && supervisor_->running();
+    if (order.kind == Order::Kind::kKill && runs) {
+      kill_with_others();
+    } else if (
+        order.kind == Order::Kind::kStart || order.kind == Order::Kind::kExit) {
       order_ = std::move(order);
-    } else if (supervisor_ && supervisor_->running()) {
+    } else if (order.kind == Order::Kind::kStop && runs) {
       if (!supervisor_->stopping()) {
         const auto& failure = rendezvous_->membership().failure();
         detail_ = failure && failure->text == order.text
@@ -99,6 +123,13 @@ void Agent::take_orders() {
       }
     }
   }
+}
+
+void Agent::kill_with_others() {
+  if (supervisor_->signal() == 0) { // else it was said
+    output_.message("ddprun: " + detail_ + ", again; killing all ranks");
+  }
+  send(supervisor_->kill_all(StopReason::kOtherNode));
 }
 
 void Agent::set_place(int index) {
@@ -257,6 +288,12 @@ int Agent::conclude_with_others(const Order& exit) {
     report.file = job_.options.report;
   }
   report.exit_code = exit.code;
+  if (job_.start_error && !asked_to_end_) {
+    report.exit_code = job_.start_error->exit_code();
+    report.reason = StopReason::kNotExecuted;
+    report.detail = job_.start_error->what();
+    return conclude(std::move(report));
+  }
   const bool own_failure =
       failure && failure->node == rendezvous_->member().self().id;
   if (own_failure && report.reason == StopReason::kOtherNode) {

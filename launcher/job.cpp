@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <launcher/command_line/dry_run.h>
+#include <launcher/command_line/network_values.h>
 #include <launcher/command_line/outer_launcher.h>
 #include <launcher/command_line/program.h>
 #include <launcher/launch_error.h>
@@ -175,6 +176,18 @@ Job make_job(LaunchOptions options) {
   return job;
 }
 
+Job make_failed_job(LaunchOptions options, const LaunchError& error) {
+  Job job;
+  job.options = std::move(options);
+  job.environment = make_environment(job.options);
+  job.store_program = find_store_program();
+  job.start_error = error;
+  job.notes = {
+      std::string(error.what()) +
+      "; waiting for the other nodes, which are told"};
+  return job;
+}
+
 std::string describe_job(const Job& job) {
   std::vector<PlannedRank> ranks;
   for (int i = 0; i < job.options.nproc_per_node; ++i) {
@@ -188,7 +201,13 @@ std::string describe_job(const Job& job) {
          assignments(rank_variables(job.environment, own)),
          job.places.empty() ? RankPlace() : job.places.at(local)});
   }
-  return describe_plan(ranks, job.environment.world_size);
+  const NodeOptions& nodes = job.options.nodes;
+  const std::string note = nodes.several()
+      ? "# Ranks, MASTER_ADDR and MASTER_PORT follow from the nodes that meet "
+        "at " +
+          describe_endpoint(nodes.host, nodes.port) + ".\n"
+      : "";
+  return note + describe_plan(ranks, job.environment.world_size);
 }
 
 std::string attempt_folder(const Job& job, int attempt) {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <launcher/command_line/options.h>
+#include <launcher/launch_error.h>
 #include <launcher/listener.h>
 #include <launcher/placement/cpu_binding.h>
 #include <launcher/worker_environment.h>
@@ -27,11 +29,16 @@ struct Job {
   std::string private_folder;
   /// What the user should know, a line each.
   std::vector<std::string> notes;
+  /// Why this node can start no rank, where others are to be told so.
+  std::optional<LaunchError> start_error;
 };
 
 /// Decides it. Throws LaunchError where the job cannot be run. Leaves nothing
 /// behind but `folder`, which is made unless it is a dry run.
 Job make_job(LaunchOptions options);
+
+/// One of several nodes that this one keeps from starting: it only tells them.
+Job make_failed_job(LaunchOptions options, const LaunchError& error);
 
 /// What --dry-run prints.
 std::string describe_job(const Job& job);

@@ -32,11 +32,16 @@ int print(const std::string& text) {
   return ddp::write_all(STDOUT_FILENO, text) == 0 ? 0 : 1;
 }
 
-// A job that could not be started has a report, too.
+// A job that could not be started has a report, too. Where it needs this node,
+// the others would wait for it.
 ddp::Job make_job_or_report(const ddp::LaunchOptions& options) {
   try {
     return ddp::make_job(options);
   } catch (const ddp::LaunchError& error) {
+    const ddp::NodeOptions& nodes = options.nodes;
+    if (nodes.several() && nodes.least == nodes.most && !options.dry_run) {
+      return ddp::make_failed_job(options, error);
+    }
     ddp::JobReport report;
     report.reason = ddp::StopReason::kNotExecuted;
     report.exit_code = error.exit_code();

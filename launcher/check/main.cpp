@@ -120,9 +120,10 @@ c10::intrusive_ptr<c10d::Store> Check::open_store() {
 CheckedNode Check::own_facts() {
   CheckedNode node;
   node.host = host_name();
+  std::string why;
   const auto route =
-      find_route(std::getenv("MASTER_ADDR"), number_of("MASTER_PORT"));
-  TORCH_CHECK(route, "cannot reach ", std::getenv("MASTER_ADDR"));
+      find_route(std::getenv("MASTER_ADDR"), number_of("MASTER_PORT"), &why);
+  TORCH_CHECK(route, "cannot reach ", std::getenv("MASTER_ADDR"), ": ", why);
   node.address = route->local;
   node.versions = {
       {"ddp", DDP_VERSION},

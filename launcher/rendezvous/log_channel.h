@@ -14,6 +14,7 @@ constexpr char kWatch = 'W'; // members, one a line
 constexpr char kAlive = 'A'; // the answer to each kBeats
 constexpr char kLastWill = 'T'; // an entry, for when the agent has died
 // From the helper:
+constexpr char kUnreachable = 'U'; // why
 constexpr char kConnected = 'C'; // the nonce, a space, the local address
 constexpr char kEntry = 'E'; // the entry
 constexpr char kBeats = 'B'; // "member count", one a line

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <launcher/command_line/network_values.h>
 #include <launcher/launch_error.h>
 #include <launcher/wording.h>
 
@@ -99,6 +100,9 @@ void Member::entry(const Entry& entry, Time now) {
   if (entry.from == self_.id) {
     --unread_;
   }
+  if (entry.type == Type::kJoin && entry.node.hosts_log && is_new_log_) {
+    note_endpoint(entry.node.id);
+  }
   if (entry.type == Type::kJoin && entry.from == self_.id) {
     check_fit(now);
   }
@@ -119,6 +123,16 @@ void Member::entry(const Entry& entry, Time now) {
     lose_log(entry.text, now);
   }
   update(now);
+}
+
+// Of a log that moved: where its host had a port for it.
+void Member::note_endpoint(const std::string& host) {
+  const int index = log_.plan().index_of(host);
+  if (index >= 0) {
+    const NodeInfo& then = log_.plan().nodes[static_cast<size_t>(index)];
+    settings_.endpoint = describe_endpoint(then.address, then.standby_port);
+    has_moved_ = true;
+  }
 }
 
 void Member::beats(const std::map<std::string, int64_t>& counts, Time now) {
@@ -312,9 +326,13 @@ void Member::take_part() {
     started_epoch_ = epoch;
     runs_ = true;
     stopping_ = false;
+    killing_ = false;
     act(Kind::kStart).index = index;
   } else if (phase == Phase::kStopping) {
     stop_ranks(log_.cause_text());
+    if (runs_ && log_.is_urgent() && !std::exchange(killing_, true)) {
+      act(Kind::kKill);
+    }
     if (!runs_ && idle_epoch_ < epoch) {
       idle_epoch_ = epoch;
       post(Type::kStopped);
@@ -340,13 +358,19 @@ std::vector<std::string> Member::watched() const {
 std::string Member::awaited() const {
   if (!connected_) {
     return move_ ? "looking for the job's other nodes"
-                 : "waiting for the rendezvous at " + settings_.endpoint;
+                 : "waiting for the rendezvous at " + settings_.endpoint +
+            (unreachable_.empty() ? "" : " (" + unreachable_ + ")");
   }
   const std::string least = std::to_string(settings_.min_nodes);
   const std::string most = std::to_string(settings_.max_nodes);
   return "waiting for nodes: " + std::to_string(log_.nodes().size()) + " of " +
       (least == most ? least : least + " to " + most) + " joined (" +
-      hosts_of(log_.nodes()) + ")";
+      hosts_of(log_.nodes()) + ")" +
+      (has_moved_ ? "; others join at --rdzv-endpoint " + settings_.endpoint
+                  : "") +
+      (has_strangers_ ? "; some node has another token (DDP_TOKEN, --token) or "
+                        "--rdzv-id"
+                      : "");
 }
 
 } // namespace ddp

@@ -41,6 +41,7 @@ class Member {
       kOpenStore, // for the ranks of this epoch; answered by store_opened()
       kStart, // this node's ranks: in membership().plan(), place `index`
       kStop, // them, for `text`
+      kKill, // them, as they were to stop and somebody does not want to wait
       kServe, // the log, from now on, at this node's standby port (`nodes`)
       kConnect, // to the log, wherever of the standby ports of `nodes` it is
       kExit, // with `code`; `text` says why, where that is no rank's failure
@@ -66,6 +67,14 @@ class Member {
   void connected(const std::string& address, int standby_port, Time now);
   /// It was lost, for good; kServe and kConnect ask for another.
   void log_lost(const std::string& why, Time now);
+  /// It cannot be reached yet, for the reason that people read.
+  void log_unreachable(std::string why) {
+    unreachable_ = std::move(why);
+  }
+  /// The log has entries that were not sealed as this job's are.
+  void strangers_wrote() {
+    has_strangers_ = true;
+  }
   void entry(const Entry& entry, Time now);
   /// How often the log's nodes have made themselves heard; see watched().
   void beats(const std::map<std::string, int64_t>& counts, Time now);
@@ -128,6 +137,7 @@ class Member {
   void stop_ranks(const std::string& text);
 
   void log_answered(Time now);
+  void note_endpoint(const std::string& host);
   void lose_log(const std::string& why, Time now);
   void update(Time now);
   void follow(Time now);
@@ -162,6 +172,7 @@ class Member {
   bool over_ = false;
   bool runs_ = false; // this node's ranks
   bool stopping_ = false; // they were asked to stop
+  bool killing_ = false;
   // The last epochs for which this node did so.
   int ready_epoch_ = 0;
   int opened_epoch_ = 0;
@@ -176,6 +187,9 @@ class Member {
   std::map<std::string, Heard> heard_;
   std::optional<Move> move_;
   bool is_new_log_ = false; // after a move, until its first plan
+  std::string unreachable_;
+  bool has_strangers_ = false;
+  bool has_moved_ = false; // the log, to settings_.endpoint
   std::set<std::string> expected_; // in the new log
   std::optional<Departure> leaving_;
   std::optional<Time> goodbye_; // until when its host serves a log that ended

@@ -248,9 +248,14 @@ void Membership::stop(Cause cause, const std::string& text) {
 void Membership::end(const Entry& entry) {
   const bool may_end =
       entry.from == leader() || plan_.index_of(entry.from) >= 0;
-  if (!has(entry.from) || !may_end || cause_ == Cause::kEnd) {
+  if (!has(entry.from) || !may_end) {
     return;
   }
+  if (cause_ == Cause::kEnd) {
+    is_urgent_ = is_urgent_ || entry.from == ended_by_;
+    return;
+  }
+  ended_by_ = entry.from;
   exit_code_ = entry.code;
   if (phase_ == Phase::kGathering) {
     cause_ = Cause::kEnd;

@@ -98,6 +98,10 @@ class Membership {
   Cause cause() const {
     return cause_;
   }
+  /// Whether who ended the job did so twice: nobody has time to stop by then.
+  bool is_urgent() const {
+    return is_urgent_;
+  }
   /// One line: which node left, or was lost.
   const std::string& cause_text() const {
     return cause_text_;
@@ -141,6 +145,8 @@ class Membership {
   int port_ = 0;
   Cause cause_ = Cause::kNone;
   std::string cause_text_;
+  std::string ended_by_;
+  bool is_urgent_ = false;
   std::optional<Failure> failure_;
   std::set<std::string> idle_;
   std::set<std::string> finished_;

@@ -63,11 +63,13 @@ std::vector<SharedLog::Endpoint> all_endpoints(const NodeOptions& nodes) {
 // Where this node is to serve the log. A node that comes back does not begin
 // another one while the job goes on elsewhere.
 std::optional<Listener> first_listener(const NodeOptions& nodes) {
+  std::string why;
   const auto& others = nodes.other_hosts;
-  const bool has_moved = nodes.hosts_log.value_or(true) &&
+  const bool has_moved =
+      nodes.hosts_log.value_or(true) &&
       std::any_of(others.begin(), others.end(), [&](const std::string& host) {
-                           return find_route(host, nodes.port).has_value();
-                         });
+        return find_route(host, nodes.port, &why).has_value();
+      });
   return has_moved ? std::nullopt : listen_at_endpoint(nodes);
 }
 
@@ -156,6 +158,9 @@ void Rendezvous::handle(const SharedLog::Event& event, Time now) {
     case SharedLog::Event::Kind::kBeats:
       member_.beats(event.beats, now);
       break;
+    case SharedLog::Event::Kind::kUnreachable:
+      member_.log_unreachable(event.text);
+      break;
     case SharedLog::Event::Kind::kLost:
       epoll_ctl(events_.get(), EPOLL_CTL_DEL, log_->fd(), nullptr);
       member_.log_lost(event.text, now);
@@ -189,6 +194,9 @@ std::string Rendezvous::last_will() const {
 // none of ours.
 void Rendezvous::read_entry(const std::string& sealed, Time now) {
   const auto text = authenticator_.open(sealed);
+  if (!text) {
+    member_.strangers_wrote();
+  }
   const auto entry = text ? parse_entry(*text) : std::nullopt;
   if (!entry || entry->sequence <= read_[entry->from]) {
     return;
@@ -290,6 +298,9 @@ void Rendezvous::carry_out(Time now) {
         break;
       case Kind::kStop:
         orders_.push_back({Order::Kind::kStop, 0, 0, action.text});
+        break;
+      case Kind::kKill:
+        orders_.push_back({Order::Kind::kKill, 0, 0, ""});
         break;
       case Kind::kExit:
         orders_.push_back({Order::Kind::kExit, 0, action.code, action.text});

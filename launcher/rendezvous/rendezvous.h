@@ -34,6 +34,7 @@ class Rendezvous {
     enum class Kind {
       kStart, // the ranks of membership().plan(), on the node in place `index`
       kStop, // them; `text` says why
+      kKill, // them, which were to stop
       kExit, // with `code`; `text` says why, where no rank's failure does
     };
     Kind kind = Kind::kStart;

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 #include <netdb.h>
@@ -39,13 +40,18 @@ SocketAddress numeric_address(int socket, AddressOf address_of) {
 
 bool wait_until_connected(int socket) {
   pollfd connecting{socket, POLLOUT, 0};
+  if (poll(&connecting, 1, kConnectMilliseconds) != 1) {
+    errno = ETIMEDOUT;
+    return false;
+  }
   int error = 0;
   socklen_t size = sizeof error;
-  return poll(&connecting, 1, kConnectMilliseconds) == 1 &&
-      getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) == 0 &&
-      error == 0;
+  getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
+  errno = error;
+  return error == 0;
 }
 
+// Sets errno where there is none.
 std::optional<Route> try_address(const addrinfo& address) {
   const FileDescriptor connection(
       socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -55,6 +61,7 @@ std::optional<Route> try_address(const addrinfo& address) {
   }
   const SocketAddress local = local_address(connection.get());
   const SocketAddress remote = numeric_address(connection.get(), getpeername);
+  errno = ECONNREFUSED;
   if (remote.host.empty()) { // gone again
     return std::nullopt;
   }
@@ -84,13 +91,18 @@ SocketAddress own_address(int listener) {
   return address;
 }
 
-std::optional<Route> find_route(const std::string& host, int port) {
+std::optional<Route> find_route(
+    const std::string& host,
+    int port,
+    std::string* why) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) !=
-      0) {
+  const int error =
+      getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) {
+    *why = gai_strerror(error);
     return std::nullopt;
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(
@@ -99,6 +111,7 @@ std::optional<Route> find_route(const std::string& host, int port) {
     if (auto route = try_address(*each)) {
       return route;
     }
+    *why = std::strerror(errno);
   }
   return std::nullopt;
 }

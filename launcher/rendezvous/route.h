@@ -26,6 +26,10 @@ struct Route {
 
 /// Resolves the host and connects to each of its addresses in turn, for two
 /// seconds each: the first route that works. The connection is closed again.
-std::optional<Route> find_route(const std::string& host, int port);
+/// Where there is none, `why` is the reason, of the last address.
+std::optional<Route> find_route(
+    const std::string& host,
+    int port,
+    std::string* why);
 
 } // namespace ddp

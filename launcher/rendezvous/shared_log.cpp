@@ -73,6 +73,9 @@ std::map<std::string, int64_t> parse_beats(const std::string& lines) {
 Event parse_event(const std::string& message) {
   Event event{Event::Kind::kLost, message.substr(1), "", {}};
   switch (message[0]) {
+    case log_message::kUnreachable:
+      event.kind = Event::Kind::kUnreachable;
+      break;
     case log_message::kConnected: {
       event.kind = Event::Kind::kConnected;
       const size_t space = event.text.find(' ');

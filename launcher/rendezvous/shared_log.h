@@ -41,10 +41,10 @@ class SharedLog {
   };
 
   struct Event {
-    enum class Kind { kConnected, kEntry, kBeats, kLost };
+    enum class Kind { kUnreachable, kConnected, kEntry, kBeats, kLost };
     Kind kind;
-    /// kConnected: the store's nonce; kEntry: the entry; kLost: why, one line
-    /// for the user.
+    /// kConnected: the store's nonce; kEntry: the entry; kUnreachable (it tries
+    /// again) and kLost: why, one line for the user.
     std::string text;
     /// kConnected: this host's numeric address on the way to the store.
     std::string local_address;
@@ -73,8 +73,8 @@ class SharedLog {
     return pid_;
   }
 
-  /// The next event, if there is one; does not wait. kConnected comes first,
-  /// and nothing after kLost.
+  /// The next event, if there is one; does not wait. Before kConnected comes
+  /// only kUnreachable, and nothing after kLost.
   std::optional<Event> next();
 
   /// Appends an entry to the log, as soon as there is one; it comes back by

@@ -61,7 +61,7 @@ class LogMember {
  private:
   void connect();
   void wait_for_store();
-  bool try_store(const SocketAddress& endpoint);
+  bool try_store(const SocketAddress& endpoint, std::string* why);
   void open_stores(const std::string& host, int port);
   void tell(char kind, const std::string& text);
   [[noreturn]] void lose(const std::string& why);
@@ -141,7 +141,8 @@ void LogMember::connect() {
     open_stores(address.host, address.port);
     // Where it listens on all addresses, others need one that they can reach.
     const bool on_all = local_address(options_.listener).host != address.host;
-    const auto route = on_all ? find_route(endpoint_.host, endpoint_.port)
+    std::string why;
+    const auto route = on_all ? find_route(endpoint_.host, endpoint_.port, &why)
                               : std::optional<Route>();
     local_address_ = route ? route->local : address.host;
   } else {
@@ -154,11 +155,18 @@ void LogMember::connect() {
 }
 
 void LogMember::wait_for_store() {
-  for (;;) {
+  for (std::string said;;) {
+    std::string text;
     for (const SocketAddress& each : options_.endpoints) {
-      if (try_store(each)) {
+      std::string why;
+      if (try_store(each, &why)) {
         return;
       }
+      text += (text.empty() ? "" : "; ") + each.host + ": " + why;
+    }
+    if (text != said) {
+      tell(log_message::kUnreachable, text);
+      said = text;
     }
     pollfd end{options_.channel, 0, 0};
     if (poll(&end, 1, kRetryMilliseconds) > 0) {
@@ -167,8 +175,8 @@ void LogMember::wait_for_store() {
   }
 }
 
-bool LogMember::try_store(const SocketAddress& endpoint) {
-  const auto route = find_route(endpoint.host, endpoint.port);
+bool LogMember::try_store(const SocketAddress& endpoint, std::string* why) {
+  const auto route = find_route(endpoint.host, endpoint.port, why);
   if (!route) {
     return false;
   }
@@ -177,7 +185,8 @@ bool LogMember::try_store(const SocketAddress& endpoint) {
     local_address_ = route->local;
     open_stores(route->remote, endpoint.port);
     return true;
-  } catch (const std::exception&) { // gone again
+  } catch (const std::exception& error) { // gone again
+    *why = first_line(error.what());
     return false;
   }
 }

@@ -59,8 +59,12 @@ class Member {
   void take() {
     while (const auto event = log_->next()) {
       REQUIRE(lost.empty());
-      REQUIRE((event->kind == Kind::kConnected) == nonce.empty());
+      const bool is_first =
+          event->kind == Kind::kConnected || event->kind == Kind::kUnreachable;
+      REQUIRE(is_first == nonce.empty());
       switch (event->kind) {
+        case Kind::kUnreachable:
+          break;
         case Kind::kConnected:
           nonce = event->text;
           local_address = event->local_address;

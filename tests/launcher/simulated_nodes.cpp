@@ -259,6 +259,9 @@ void SimulatedNodes::act(int index) {
       case Kind::kStop:
         node.stops_at = now_ + random_time(0, 3000);
         break;
+      case Kind::kKill:
+        node.stops_at = now_;
+        break;
       case Kind::kServe:
       case Kind::kConnect:
         node.log = -1;

@@ -133,6 +133,23 @@ def delayed_network(program):
         end(nodes, (0, 1), 20, [proxy])
 
 
+def delayed_leave(program):
+    """The rendezvous' host leaves politely; the other reads that over a delay,
+    and goes on though it is half of the nodes and not the first."""
+    hosts = Hosts(3)
+    hosts.set_names(1, f"{hosts.address(1)} n1", f"{hosts.address(2)} n0")
+    with Nodes(program, hosts, ["--nnodes=1:2", "--last-call=3"]) as nodes:
+        proxy = helper(nodes, 2, sys.executable, f"{FOLDER}/slow_proxy.py",
+                       hosts.address(2), str(PORT), hosts.address(0), "0.1",
+                       "0")
+        nodes.wait(lambda: "listening" in proxy.text(), "there is no proxy")
+        started(nodes, (0, 1), 20)
+        nodes.at[0].process.send_signal(signal.SIGTERM)
+        nodes.finish([0], 143, 5)
+        nodes.wait_for_ranks(1, [1])
+        end(nodes, [1], 5, [proxy])
+
+
 def ipv6(program):
     """Hosts without IPv4 meet at an address, and by a name."""
     hosts = Hosts(3, ipv6=True)

@@ -12,6 +12,7 @@ import time
 
 import failure_cases
 import in_process_cases
+import mistake_cases
 import network_cases
 import remote_cases
 import scheduler_cases
@@ -253,6 +254,49 @@ def first_node_comes_back(program):
         require_nothing_left(nodes, range(4), crashed=1)
 
 
+def moved_endpoint(program):
+    """Where a job of one endpoint goes on without its first node, it says
+    where others join."""
+    hosts = Hosts(3)
+    options = ["--nnodes=2", "--max-restarts=1", "--node-timeout=3"]
+    with Nodes(program, hosts, options) as nodes:
+        for host in range(2):
+            nodes.start(host)
+        nodes.wait_for_ranks(2, range(2))
+        nodes.at[0].process.send_signal(signal.SIGTERM)
+        nodes.finish([0], 143, 5)
+        said = "others join at --rdzv-endpoint "
+        nodes.wait(lambda: said in nodes.at[1].text(), "it does not say where")
+        endpoint = nodes.at[1].text().split(said)[1].split()[0]
+        nodes.start(2, f"--rdzv-endpoint={endpoint}")
+        nodes.wait_for_ranks(2, (1, 2))
+        nodes.at[2].process.send_signal(signal.SIGINT)
+        nodes.finish((1, 2), 130, 5)
+        require_nothing_left(nodes, range(3))
+
+
+def second_interrupt(program):
+    """A second Ctrl-C on one node kills the ranks of all that take their
+    time."""
+    hosts = Hosts(3)
+    slow = "trap '' TERM INT;" + WORKER.replace("trap", "true")
+    with Nodes(program, hosts, ["--nnodes=3", "--grace=60"]) as nodes:
+        for host in range(3):
+            nodes.start(host, words=("bash", "-c", slow))
+        nodes.wait_for_ranks(3, range(3))
+        nodes.at[1].process.send_signal(signal.SIGINT)
+        time.sleep(1)
+        for host in range(3):
+            nodes.require(nodes.at[host].running(), f"n{host} did not wait")
+        nodes.at[1].process.send_signal(signal.SIGINT)
+        seconds = nodes.finish(range(3), 130, 3)
+        print(f"killed in {seconds:.2f} s", flush=True)
+        nodes.require("node n1 was stopped by signal 2 (Interrupt), again; "
+                      "killing all ranks"
+                      in nodes.at[2].text(), "n2 does not say why")
+        require_nothing_left(nodes, range(3))
+
+
 def elastic(program):
     """Nodes come and go while the job runs; no restart is counted."""
     hosts = Hosts(4)
@@ -324,92 +368,6 @@ def jobs_at_a_server(program):
     serving.process.kill()
 
 
-def mistakes(program):
-    """What does not belong to a job is told so, and does not disturb it."""
-    hosts = Hosts(3)
-    with Nodes(program, hosts, ["--nnodes=2"]) as nodes:
-        nodes.start(0)
-        nodes.start(1, "--node-rank=1")
-        nodes.wait_for_ranks(2, (0, 1))
-        for options, said in (
-                ([], "has its nodes (n0, n1) and takes no other"),
-                (["--nnodes=3"], "--nnodes differs from that of node n"),
-                (["--max-restarts=1"], "--max-restarts differs from that of")):
-            nodes.start(2, *options)
-            nodes.finish([2], 2, 5)
-            nodes.require(said in nodes.at[2].text(), f"not said: {said}")
-        nodes.require(nodes.at[0].running(), "the job was disturbed")
-        nodes.at[0].process.send_signal(signal.SIGINT)
-        nodes.finish((0, 1), 130, 5)
-    with Nodes(program, hosts, ["--nnodes=3", "--node-rank=1"]) as nodes:
-        nodes.start(0)
-        nodes.wait(lambda: "1 of 3 joined" in nodes.at[0].text(), "no wait")
-        nodes.start(1)
-        nodes.finish([1], 2, 5)
-        nodes.require("node n0 has the same --node-rank, 1" in
-                      nodes.at[1].text(), "the same rank is not told")
-    with Nodes(program, hosts, ["--nnodes=1:3", "--last-call=1"]) as nodes:
-        nodes.start(0)
-        nodes.wait_for_ranks(1, [0])
-        nodes.start(1, "--last-call=5")
-        time.sleep(1)  # it waits to be taken in
-        nodes.at[1].process.send_signal(signal.SIGINT)
-        nodes.finish([1], 130, 5)
-        nodes.require(nodes.at[0].running(), "it ended the job")
-    with Nodes(program, hosts, ["--nnodes=2", "--join-timeout=2"]) as nodes:
-        nodes.start(0, f"--rdzv-endpoint=n2:{PORT}")
-        nodes.finish([0], 124, 5)
-        nodes.require(f"waiting for the rendezvous at n2:{PORT}" in
-                      nodes.at[0].text(), "the endpoint is not named")
-
-
-def taken_port(program):
-    """A port that is free a moment later costs that moment."""
-    hosts = Hosts(2)
-    holds = ("import socket, time; s = socket.create_server(('10.9.0.1', "
-             f"{PORT})); time.sleep(2)")
-    with Nodes(program, hosts, ["--nnodes=2"]) as nodes:
-        holder = Process(hosts.on(0) + [sys.executable, "-c", holds], {})
-        time.sleep(0.5)
-        for host in range(2):
-            nodes.start(host)
-        nodes.wait_for_ranks(2, range(2))
-        holder.process.wait()
-        nodes.at[0].process.send_signal(signal.SIGINT)
-        nodes.finish((0, 1), 130, 5)
-        require_nothing_left(nodes, range(2))
-
-
-def wrong_token(program):
-    """A node with another token takes no part, and disturbs nobody."""
-    hosts = Hosts(3)
-    with Nodes(program, hosts, ["--nnodes=2", "--node-timeout=3"]) as nodes:
-        nodes.start(0)
-        nodes.start(2, "--join-timeout=3", DDP_TOKEN="another")
-        nodes.finish([2], 124, 10)
-        nodes.start(1)
-        nodes.wait_for_ranks(2, (0, 1))
-        nodes.at[1].process.send_signal(signal.SIGINT)
-        nodes.finish((0, 1), 130, 5)
-        require_nothing_left(nodes, range(3))
-
-
-def missing_nodes(program):
-    """What is waited for is said; Ctrl-C and the timeout end the wait."""
-    hosts = Hosts(2)
-    with Nodes(program, hosts, ["--nnodes=2", "--join-timeout=7"]) as nodes:
-        nodes.start(0)
-        nodes.start(1, f"--rdzv-endpoint=n0:{PORT + 1}")
-        nodes.wait(lambda: "1 of 2 joined (n0)" in nodes.at[0].text(),
-                   "it does not say who is missing", 10)
-        nodes.at[1].process.send_signal(signal.SIGINT)
-        nodes.finish([1], 130, 2)
-        nodes.finish([0], 124, 10)
-        nodes.require("after 7.0 s still waiting for nodes" in
-                      nodes.at[0].text(), "it does not say why it ended")
-        require_nothing_left(nodes, range(2))
-
-
 def training(program):
     """A training over gloo goes on while one node is lost and one comes."""
     hosts = Hosts(4)
@@ -439,8 +397,8 @@ def training(program):
 def main():
     enter_namespaces()
     program, _, case = sys.argv[1:]
-    for cases in (failure_cases, in_process_cases, network_cases, remote_cases,
-                  scheduler_cases, soak, sys.modules[__name__]):
+    for cases in (failure_cases, in_process_cases, mistake_cases, network_cases,
+                  remote_cases, scheduler_cases, soak, sys.modules[__name__]):
         if hasattr(cases, case):
             getattr(cases, case)(program)
             return

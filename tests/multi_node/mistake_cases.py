@@ -1,0 +1,137 @@
+"""ddprun on several hosts where users got something wrong: they are told what,
+and no job is disturbed by it."""
+
+import signal
+import sys
+import time
+
+from hosts import Hosts
+from job import Process
+from nodes import PORT, Nodes, require_nothing_left
+
+
+def mistakes(program):
+    """What does not belong to a job is told so, and does not disturb it."""
+    hosts = Hosts(3)
+    with Nodes(program, hosts, ["--nnodes=2"]) as nodes:
+        nodes.start(0)
+        nodes.start(1, "--node-rank=1")
+        nodes.wait_for_ranks(2, (0, 1))
+        for options, said in (
+                ([], "has its nodes (n0, n1) and takes no other"),
+                (["--nnodes=3"], "--nnodes differs from that of node n"),
+                (["--max-restarts=1"], "--max-restarts differs from that of")):
+            nodes.start(2, *options)
+            nodes.finish([2], 2, 5)
+            nodes.require(said in nodes.at[2].text(), f"not said: {said}")
+        nodes.require(nodes.at[0].running(), "the job was disturbed")
+        nodes.at[0].process.send_signal(signal.SIGINT)
+        nodes.finish((0, 1), 130, 5)
+    with Nodes(program, hosts, ["--nnodes=3", "--node-rank=1"]) as nodes:
+        nodes.start(0)
+        nodes.wait(lambda: "1 of 3 joined" in nodes.at[0].text(), "no wait")
+        nodes.start(1)
+        nodes.finish([1], 2, 5)
+        nodes.require("node n0 has the same --node-rank, 1" in
+                      nodes.at[1].text(), "the same rank is not told")
+    with Nodes(program, hosts, ["--nnodes=1:3", "--last-call=1"]) as nodes:
+        nodes.start(0)
+        nodes.wait_for_ranks(1, [0])
+        nodes.start(1, "--last-call=5")
+        time.sleep(1)  # it waits to be taken in
+        nodes.at[1].process.send_signal(signal.SIGINT)
+        nodes.finish([1], 130, 5)
+        nodes.require(nodes.at[0].running(), "it ended the job")
+    with Nodes(program, hosts, ["--nnodes=2", "--join-timeout=2"]) as nodes:
+        nodes.start(0, f"--rdzv-endpoint=n2:{PORT}")
+        nodes.finish([0], 124, 5)
+        nodes.require(f"waiting for the rendezvous at n2:{PORT} (n2: "
+                      "Connection refused)" in nodes.at[0].text(),
+                      "the endpoint is not named")
+        nodes.start(0, f"--rdzv-endpoint=nowhere:{PORT}")
+        nodes.finish([0], 124, 5)
+        nodes.require("name" in nodes.at[0].text().split("(nowhere: ")[1],
+                      "the name is not doubted")
+
+
+def taken_port(program):
+    """A port that is free a moment later costs that moment."""
+    hosts = Hosts(2)
+    holds = ("import socket, time; s = socket.create_server(('10.9.0.1', "
+             f"{PORT})); time.sleep(2)")
+    with Nodes(program, hosts, ["--nnodes=2"]) as nodes:
+        holder = Process(hosts.on(0) + [sys.executable, "-c", holds], {})
+        time.sleep(0.5)
+        for host in range(2):
+            nodes.start(host)
+        nodes.wait_for_ranks(2, range(2))
+        holder.process.wait()
+        nodes.at[0].process.send_signal(signal.SIGINT)
+        nodes.finish((0, 1), 130, 5)
+        require_nothing_left(nodes, range(2))
+
+
+def wrong_token(program):
+    """A node with another token takes no part, and disturbs nobody."""
+    hosts = Hosts(3)
+    with Nodes(program, hosts, ["--nnodes=2", "--node-timeout=3"]) as nodes:
+        nodes.start(0)
+        nodes.start(2, "--join-timeout=7", DDP_TOKEN="another")
+        nodes.finish([2], 124, 10)
+        for host in (0, 2):
+            nodes.require("some node has another token" in
+                          nodes.at[host].text(), f"n{host} does not say so")
+        nodes.start(1)
+        nodes.wait_for_ranks(2, (0, 1))
+        nodes.at[1].process.send_signal(signal.SIGINT)
+        nodes.finish((0, 1), 130, 5)
+        require_nothing_left(nodes, range(3))
+
+
+def missing_nodes(program):
+    """What is waited for is said; Ctrl-C and the timeout end the wait."""
+    hosts = Hosts(2)
+    with Nodes(program, hosts, ["--nnodes=2", "--join-timeout=7"]) as nodes:
+        nodes.start(0)
+        nodes.start(1, f"--rdzv-endpoint=n0:{PORT + 1}")
+        nodes.wait(lambda: "1 of 2 joined (n0)" in nodes.at[0].text(),
+                   "it does not say who is missing", 10)
+        nodes.at[1].process.send_signal(signal.SIGINT)
+        nodes.finish([1], 130, 2)
+        nodes.finish([0], 124, 10)
+        nodes.require("after 7.0 s still waiting for nodes" in
+                      nodes.at[0].text(), "it does not say why it ended")
+        require_nothing_left(nodes, range(2))
+
+
+def missing_program(program):
+    """A node without the program ends a job that needs it, with its code; in
+    one that went on without a node, it does not take that place."""
+    hosts = Hosts(3)
+    said = "node n1: ./trainer: no such program"
+    with Nodes(program, hosts, ["--nnodes=3"]) as nodes:
+        nodes.start(1, words=("./trainer",))
+        nodes.wait(lambda: "waiting for the other nodes" in
+                   nodes.at[1].text(), "it does not wait")
+        nodes.start(0)
+        nodes.start(2)
+        nodes.finish(range(3), 127, 10)
+        for host in (0, 2):
+            nodes.require(said in nodes.at[host].text(), f"n{host} is silent")
+        nodes.require(nodes.report(1)["exit_code"] == 127,
+                      f"n1 reports {nodes.report(1)}")
+        require_nothing_left(nodes, range(3))
+    with Nodes(program, hosts, ["--nnodes=2", "--max-restarts=1"]) as nodes:
+        for host in range(2):
+            nodes.start(host)
+        nodes.wait_for_ranks(2, range(2))
+        nodes.at[1].process.send_signal(signal.SIGTERM)
+        nodes.finish([1], 143, 5)
+        nodes.start(1, words=("./trainer",))
+        nodes.finish([1], 127, 10)
+        nodes.wait(lambda: said in nodes.at[0].text(), "n0 is silent")
+        nodes.start(2)
+        nodes.wait_for_ranks(2, (0, 2))
+        nodes.at[2].process.send_signal(signal.SIGINT)
+        nodes.finish((0, 2), 130, 5)
+        require_nothing_left(nodes, range(3))
