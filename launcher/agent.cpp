@@ -1,12 +1,12 @@
 #include <launcher/agent.h>
 
-#include <array>
 #include <exception>
 
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <ddp/detail/host_name.h>
 #include <launcher/descendants.h>
 #include <launcher/launch_error.h>
 #include <launcher/private_folder.h>
@@ -25,12 +25,6 @@ rlimit raise_descriptor_limit() {
   return limit;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 } // namespace
 
 JobNames names_of(const Job& job) {
@@ -38,7 +32,7 @@ JobNames names_of(const Job& job) {
   names.world_size = job.environment.world_size;
   names.role = job.environment.role;
   names.node = job.environment.node_rank;
-  names.host = host_name();
+  names.host = detail::host_name();
   return names;
 }
 

@@ -2,16 +2,19 @@
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
 
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <ddp/detail/address_list.h>
 #include <launcher/launch_error.h>
 
 namespace ddp {
 namespace {
+
+using detail::AddressList;
+using detail::look_up;
 
 int bound_port(int socket) {
   sockaddr_storage address{};
@@ -40,19 +43,6 @@ FileDescriptor try_listen(const addrinfo& address) {
   listener.reset();
   errno = error;
   return listener;
-}
-
-using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-// Empty where `error`, of getaddrinfo, is not 0.
-AddressList look_up(const std::string& host, int port, int flags, int* error) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV | flags;
-  addrinfo* found = nullptr;
-  *error =
-      getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  return {*error == 0 ? found : nullptr, &freeaddrinfo};
 }
 
 std::optional<Listener> listen_on_any(const AddressList& list) {

@@ -2,7 +2,7 @@
 
 #include <ddp/debug/stack_text.h>
 #include <ddp/detail/collective_wait.h>
-#include <ddp/detail/host.h>
+#include <ddp/detail/host_name.h>
 #include <ddp/detail/rank_report.h>
 
 #include <c10/util/Exception.h>

@@ -1,7 +1,7 @@
 #include <ddp/debug/flight_recorder.h>
 
 #include <ddp/detail/heartbeat.h>
-#include <ddp/detail/host.h>
+#include <ddp/detail/host_name.h>
 #include <ddp/detail/plain_text.h>
 
 #include <c10/util/Exception.h>

@@ -3,7 +3,7 @@
 #include <ddp/debug/flight_recorder.h>
 #include <ddp/detail/elastic_pause.h>
 #include <ddp/detail/error_text.h>
-#include <ddp/detail/host.h>
+#include <ddp/detail/host_name.h>
 
 #include <algorithm>
 #include <condition_variable>

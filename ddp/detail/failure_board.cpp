@@ -1,6 +1,6 @@
 #include <ddp/detail/failure_board.h>
 
-#include <ddp/detail/host.h>
+#include <ddp/detail/host_name.h>
 #include <ddp/detail/short_lookups.h>
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,7 @@
 #include <ddp/detail/first_reachable.h>
 
+#include <ddp/detail/address_list.h>
+
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -7,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
 #include <thread>
 
 namespace ddp::detail {
@@ -20,16 +21,11 @@ constexpr auto kPause = std::chrono::milliseconds(100);
 
 /// Starts to connect; -1 where that fails at once.
 int begin_connecting(const std::string& address, int64_t port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(
-          address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) {
+  int error = 0;
+  const auto list = look_up(address, port, AI_NUMERICHOST, &error);
+  if (error != 0) {
     return -1;
   }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(
-      found, &freeaddrinfo);
   const int fd =
       socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd >= 0 && connect(fd, list->ai_addr, list->ai_addrlen) != 0 &&

@@ -1,5 +1,7 @@
 #include <ddp/detail/host.h>
 
+#include <ddp/detail/address_list.h>
+#include <ddp/detail/host_name.h>
 #include <ddp/detail/numeric_address.h>
 
 #include <c10/util/Exception.h>
@@ -15,31 +17,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <fstream>
-#include <memory>
 #include <thread>
 
 namespace ddp::detail {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-AddressList lookup(
-    const std::string& host,
-    const std::string& port,
-    int flags,
-    int& status) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags;
-  addrinfo* list = nullptr;
-  const char* service = port.empty() ? nullptr : port.c_str();
-  status = getaddrinfo(host.c_str(), service, &hints, &list);
-  return AddressList(list, &freeaddrinfo);
-}
 
 /// Connects a socket that does not block; `errno` says why it could not. Left
 /// to itself the kernel tries for two minutes where a firewall drops packets.
@@ -65,12 +50,6 @@ bool connect_until(int fd, const addrinfo& to, Clock::time_point deadline) {
 
 } // namespace
 
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 std::string host_identity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -89,7 +68,7 @@ std::string resolve(
   const auto deadline = Clock::now() + patience;
   for (;;) {
     int status = 0;
-    const auto list = lookup(host, "", 0, status);
+    const auto list = look_up(host, 0, 0, &status);
     if (status == 0) {
       return numeric_address(list->ai_addr);
     }
@@ -123,8 +102,7 @@ void wait_for_listener(
     std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   int status = 0;
-  const auto list =
-      lookup(address, std::to_string(port), AI_NUMERICHOST, status);
+  const auto list = look_up(address, port, AI_NUMERICHOST, &status);
   for (auto pause = std::chrono::milliseconds(5);; pause = 2 * pause) {
     const int fd = status == 0
         ? socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)
@@ -148,8 +126,7 @@ bool answers(
     int64_t port,
     std::chrono::milliseconds timeout) {
   int status = 0;
-  const auto list =
-      lookup(address, std::to_string(port), AI_NUMERICHOST, status);
+  const auto list = look_up(address, port, AI_NUMERICHOST, &status);
   const int fd = status == 0
       ? socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)
       : -1;
@@ -164,8 +141,7 @@ bool answers(
 
 std::string address_towards(const std::string& address, int64_t port) {
   int status = 0;
-  const auto list =
-      lookup(address, std::to_string(port), AI_NUMERICHOST, status);
+  const auto list = look_up(address, port, AI_NUMERICHOST, &status);
   if (status != 0) {
     return address;
   }
@@ -185,8 +161,7 @@ std::string address_towards(const std::string& address, int64_t port) {
 
 int listen_at(const std::string& address, int64_t port) {
   int status = 0;
-  const auto list =
-      lookup(address, std::to_string(port), AI_NUMERICHOST, status);
+  const auto list = look_up(address, port, AI_NUMERICHOST, &status);
   int fd = -1;
   errno = EADDRNOTAVAIL;
   if (status == 0) {

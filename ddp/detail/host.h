@@ -10,9 +10,6 @@ namespace ddp::detail {
 /// Where processes of one host reach each other.
 inline constexpr const char* kLoopback = "127.0.0.1";
 
-/// This machine's name, for messages.
-std::string host_name();
-
 /// Text that is equal for exactly those processes that can reach each other
 /// over the loopback interface: boot, host name and network namespace.
 std::string host_identity();

@@ -2,6 +2,7 @@
 
 #include <ddp/detail/first_reachable.h>
 #include <ddp/detail/host.h>
+#include <ddp/detail/host_name.h>
 #include <ddp/detail/network_interface.h>
 #include <ddp/detail/random_name.h>
 

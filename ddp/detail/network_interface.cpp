@@ -1,6 +1,7 @@
 #include <ddp/detail/network_interface.h>
 
 #include <ddp/detail/host.h>
+#include <ddp/detail/host_name.h>
 #include <ddp/detail/numeric_address.h>
 
 #include <c10/util/Exception.h>

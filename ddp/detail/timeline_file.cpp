@@ -2,7 +2,7 @@
 
 #include <checkpoint/atomic_file.h>
 #include <ddp/detail/error_text.h>
-#include <ddp/detail/host.h>
+#include <ddp/detail/host_name.h>
 #include <ddp/environment.h>
 
 #include <ATen/ops/empty.h>

@@ -4,7 +4,6 @@
 // Nodes tell each other of themselves by the store, and try to connect; only
 // where all can do they form a group, for the bandwidth.
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +21,7 @@
 #include <torch/version.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <ddp/detail/host_name.h>
 #include <launcher/check/bandwidth.h>
 #include <launcher/check/probe.h>
 #include <launcher/check/table.h>
@@ -40,12 +40,6 @@ int number_of(const char* variable) {
   const char* text = std::getenv(variable);
   TORCH_CHECK(text != nullptr, variable, " is not set: see ddprun --check");
   return std::atoi(text);
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 bool reaches_all(const CheckedNode& node) {
@@ -119,7 +113,7 @@ c10::intrusive_ptr<c10d::Store> Check::open_store() {
 
 CheckedNode Check::own_facts() {
   CheckedNode node;
-  node.host = host_name();
+  node.host = detail::host_name();
   std::string why;
   const auto route =
       find_route(std::getenv("MASTER_ADDR"), number_of("MASTER_PORT"), &why);

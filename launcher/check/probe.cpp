@@ -6,12 +6,13 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <ddp/detail/address_list.h>
 
 namespace ddp {
 namespace {
@@ -48,21 +49,15 @@ FileDescriptor connect_to(
     const std::string& address,
     int port,
     std::string* error) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int failure = getaddrinfo(
-      address.c_str(), std::to_string(port).c_str(), &hints, &found);
+  int failure = 0;
+  const auto list = detail::look_up(address, port, AI_NUMERICHOST, &failure);
   if (failure != 0) {
     *error = gai_strerror(failure);
     return {};
   }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(
-      found, &freeaddrinfo);
   FileDescriptor connection(
-      socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  const int code = connect_within(connection.get(), *found);
+      socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int code = connect_within(connection.get(), *list);
   if (code != 0) {
     *error = std::strerror(code);
     connection.reset();

@@ -1,14 +1,12 @@
 #include <launcher/remote/host_commands.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <random>
 #include <set>
 #include <sstream>
 
-#include <unistd.h>
-
+#include <ddp/detail/host_name.h>
 #include <launcher/command_line/dry_run.h>
 #include <launcher/command_line/network_values.h>
 #include <launcher/command_line/redaction.h>
@@ -22,10 +20,8 @@ namespace {
 using Words = std::vector<std::string>;
 
 bool is_this_machine(const std::string& host) {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
   const auto addresses = addresses_of(host);
-  return host == name.data() ||
+  return host == detail::host_name() ||
       std::any_of(addresses.begin(), addresses.end(), is_own_address);
 }
 

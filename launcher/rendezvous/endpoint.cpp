@@ -1,7 +1,6 @@
 #include <launcher/rendezvous/endpoint.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -13,6 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <ddp/detail/address_list.h>
+#include <ddp/detail/host_name.h>
 #include <ddp/detail/numeric_address.h>
 #include <launcher/command_line/network_values.h>
 #include <launcher/launch_error.h>
@@ -20,6 +21,8 @@
 namespace ddp {
 namespace {
 
+using detail::host_name;
+using detail::look_up;
 using detail::numeric_address;
 using Addresses = std::vector<std::string>;
 
@@ -53,18 +56,12 @@ std::vector<InterfaceAddress> interface_addresses() {
   return addresses;
 }
 
-Addresses look_up(const std::string& host, int flags) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) {
-    return {};
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(
-      found, &freeaddrinfo);
+Addresses addresses_by(const std::string& host, int flags) {
+  int error = 0;
+  const auto list = look_up(host, 0, flags, &error);
   Addresses addresses;
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+  for (const addrinfo* each = list.get(); each != nullptr;
+       each = each->ai_next) {
     const std::string text = numeric_address(each->ai_addr);
     if (std::find(addresses.begin(), addresses.end(), text) ==
         addresses.end()) {
@@ -76,7 +73,7 @@ Addresses look_up(const std::string& host, int flags) {
 
 // A numeric address as the system writes it; empty for a name.
 std::string normalized(const std::string& address) {
-  const Addresses found = look_up(address, AI_NUMERICHOST);
+  const Addresses found = addresses_by(address, AI_NUMERICHOST);
   return found.empty() ? "" : found.front();
 }
 
@@ -88,30 +85,21 @@ bool is_written_as_loopback(const std::string& host) {
   return host == "localhost" || is_loopback(normalized(host));
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 // The address that packets to this one leave by; sends none.
 std::string address_towards(const std::string& target) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(target.c_str(), "9", &hints, &found) != 0) {
+  constexpr int kAnyPort = 9;
+  int error = 0;
+  const auto list = look_up(target, kAnyPort, AI_NUMERICHOST, &error);
+  if (error != 0) {
     return "";
   }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(
-      found, &freeaddrinfo);
   const FileDescriptor probe(
-      socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+      socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage address{};
   auto* own = reinterpret_cast<sockaddr*>(&address);
   socklen_t size = sizeof address;
   const bool routed = probe &&
-      connect(probe.get(), found->ai_addr, found->ai_addrlen) == 0 &&
+      connect(probe.get(), list->ai_addr, list->ai_addrlen) == 0 &&
       getsockname(probe.get(), own, &size) == 0;
   return routed ? numeric_address(own) : "";
 }
@@ -173,7 +161,7 @@ std::string address_to_serve_at(
 } // namespace
 
 std::vector<std::string> addresses_of(const std::string& host) {
-  return look_up(host, 0);
+  return addresses_by(host, 0);
 }
 
 bool is_own_address(const std::string& numeric) {

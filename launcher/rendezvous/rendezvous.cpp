@@ -1,13 +1,12 @@
 #include <launcher/rendezvous/rendezvous.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 
 #include <sys/epoll.h>
-#include <unistd.h>
 
+#include <ddp/detail/host_name.h>
 #include <launcher/command_line/network_values.h>
 #include <launcher/launch_error.h>
 #include <launcher/rendezvous/endpoint.h>
@@ -21,12 +20,6 @@ using Kind = Member::Action::Kind;
 // What a failure may add to an entry: JSON makes of one byte six at most.
 constexpr size_t kLongestText = 8 * 1024;
 constexpr std::chrono::seconds kRetryTime(1);
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 Member::Settings settings_of(const Rendezvous::Settings& settings) {
   Member::Settings result;
@@ -44,7 +37,7 @@ Member::Settings settings_of(const Rendezvous::Settings& settings) {
 NodeInfo node_of(const Rendezvous::Settings& settings, bool hosts_log) {
   NodeInfo node;
   node.id = random_hex(8);
-  node.host = host_name();
+  node.host = detail::host_name();
   node.address = settings.nodes.local_address;
   node.ranks = settings.ranks;
   node.wanted_rank = settings.nodes.rank;

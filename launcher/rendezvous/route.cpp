@@ -3,12 +3,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <ddp/detail/address_list.h>
 #include <launcher/file_descriptor.h>
 
 namespace ddp {
@@ -95,19 +95,13 @@ std::optional<Route> find_route(
     const std::string& host,
     int port,
     std::string* why) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int error =
-      getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  int error = 0;
+  const auto list = detail::look_up(host, port, 0, &error);
   if (error != 0) {
     *why = gai_strerror(error);
-    return std::nullopt;
   }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(
-      found, &freeaddrinfo);
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+  for (const addrinfo* each = list.get(); each != nullptr;
+       each = each->ai_next) {
     if (auto route = try_address(*each)) {
       return route;
     }

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <ddp/detail/host_name.h>
 #include <ddp/detail/numeric_address.h>
 #include <launcher/launch_error.h>
 #include <launcher/rendezvous/endpoint.h>
@@ -37,12 +38,6 @@ std::string address_of(const Listener& listener) {
   socklen_t size = sizeof address;
   REQUIRE(getsockname(listener.socket.get(), own, &size) == 0);
   return detail::numeric_address(own);
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 template <typename Call>
@@ -130,7 +125,7 @@ TEST_CASE("--bind says where the endpoint is", "[unit]") {
 }
 
 TEST_CASE("this machine's name is served where others reach it", "[unit]") {
-  const NodeOptions nodes = nodes_at(host_name(), free_port());
+  const NodeOptions nodes = nodes_at(detail::host_name(), free_port());
   const auto serve = [&] { return listen_at_endpoint(nodes); };
   if (outward_address().empty()) { // no network
     CHECK_THAT(error_of(serve), ContainsSubstring("--bind"));
