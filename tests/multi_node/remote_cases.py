@@ -10,6 +10,7 @@ from hosts import Hosts
 from job import Process
 from nodes import (WORKER, Nodes, command_of, processes_on,
                    require_nothing_left, workers_on)
+import ssh
 
 SECRET = "hush-hush"
 REMOTE_SHELL = os.path.join(os.path.dirname(os.path.abspath(__file__)),
@@ -17,11 +18,12 @@ REMOTE_SHELL = os.path.join(os.path.dirname(os.path.abspath(__file__)),
 
 
 @contextlib.contextmanager
-def by_remote_shell(program, hosts, *options, words=("bash", "-c", WORKER)):
+def by_remote_shell(program, hosts, *options, shell=REMOTE_SHELL,
+                    words=("bash", "-c", WORKER)):
     """A job that one ddprun on n0 starts on all of its hosts."""
     with Nodes(program, hosts, []) as nodes:
         nodes.at[0] = Process(
-            hosts.on(0) + [program, f"--rsh={REMOTE_SHELL}", *options, *words],
+            hosts.on(0) + [program, f"--rsh={shell}", *options, *words],
             {"HOLDERS": " ".join(map(str, hosts.holders)), "DDP_TOKEN": SECRET,
              "OMP_NUM_THREADS": "1", "TMPDIR": f"{nodes.folder.name}/tmp"})
         nodes.job.processes.append(nodes.at[0])
@@ -113,6 +115,55 @@ def hosts_lost(program):
                    "ranks survive the starter", 10)
         print(f"killed: all ended in {time.monotonic() - start:.2f} s",
               flush=True)
+
+
+def hosts_by_ssh(program):
+    """The same by OpenSSH: output, exit codes, Ctrl-C, a shell that dies."""
+    ssh.require_ssh()
+    hosts = Hosts(3)
+    servers = ssh.Servers(hosts)
+
+    @contextlib.contextmanager
+    def job(*options, **words):
+        servers.start()
+        with by_remote_shell(program, hosts, "--hosts=n0:2,n1,n2", *options,
+                             shell=ssh.SHELL, **words) as nodes:
+            yield nodes
+            start = time.monotonic()
+            nodes.wait(lambda: not any(workers_on(hosts, host)
+                                       for host in range(3)),
+                       "ranks are left", 10)
+            print(f"gone after {time.monotonic() - start:.2f} s", flush=True)
+            servers.stop()
+
+    with job(words=("echo", "${local_rank}", "a 'quoted' $word")) as nodes:
+        seconds = nodes.finish([0], 0, 20)
+        print(f"started and ended in {seconds:.2f} s", flush=True)
+        lines = sorted(nodes.at[0].text().splitlines())
+        nodes.require(lines == [f"[{rank}] {local} a 'quoted' $word" for
+                                rank, local in enumerate((0, 1, 0, 0))],
+                      f"the output is {lines}")
+    with job() as nodes:
+        nodes.wait_for_ranks(4, [0])
+        nodes.at[0].process.send_signal(signal.SIGINT)
+        seconds = nodes.finish([0], 130, 5)
+        print(f"SIGINT: ended in {seconds:.2f} s", flush=True)
+    with job() as nodes:
+        nodes.wait_for_ranks(4, [0])
+        os.kill(workers_on(hosts, 2)[0], signal.SIGKILL)
+        seconds = nodes.finish([0], 137, 5)
+        print(f"failed rank: ended in {seconds:.2f} s", flush=True)
+    with job() as nodes:
+        nodes.wait_for_ranks(4, [0])
+        [shell] = [pid for pid in processes_on(hosts, 0)
+                   if command_of(pid)[0] == "ssh" and "n1" in command_of(pid)]
+        os.kill(shell, signal.SIGKILL)
+        nodes.finish([0], 75, 10)
+        nodes.require("n1 was cut off: ssh ended with exit code 137" in
+                      nodes.at[0].text(), "it does not say why")
+    with job() as nodes:
+        nodes.wait_for_ranks(4, [0])
+        nodes.at[0].process.kill()
 
 
 def check(program):
