@@ -59,6 +59,8 @@ class Agent {
   void run_planned(int index);
   void set_place(int index);
   void decline();
+  std::string reason_to_stop(const Rendezvous::Order& order) const;
+  void stop_with_others(const Rendezvous::Order& order);
   void kill_with_others();
   void tell_others();
   void keep_reason();

@@ -104,24 +104,41 @@ Order Agent::await_order() {
 }
 
 void Agent::take_orders() {
+  bool is_withdrawn = false;
   for (Order& order : rendezvous_->take_orders()) {
+    const bool is_due = order_ && order_->kind == Order::Kind::kStart;
     const bool runs = supervisor_ && supervisor_->running();
-    if (order.kind == Order::Kind::kKill && runs) {
-      kill_with_others();
-    } else if (
-        order.kind == Order::Kind::kStart || order.kind == Order::Kind::kExit) {
+    if (order.kind == Order::Kind::kStart || order.kind == Order::Kind::kExit) {
       order_ = std::move(order);
-    } else if (order.kind == Order::Kind::kStop && runs) {
-      if (!supervisor_->stopping()) {
-        const auto& failure = rendezvous_->membership().failure();
-        detail_ = failure && failure->text == order.text
-            ? name_of_node(failure->node) + ": " + order.text
-            : order.text;
-      }
-      if (!begin_pause(Clock::now())) {
-        send(supervisor_->stop_with_others(Clock::now()));
-      }
+    } else if (is_due) { // what started meanwhile has failed elsewhere
+      reason_ = "ddprun: " + reason_to_stop(order);
+      order_.reset();
+      is_withdrawn = true;
+    } else if (runs && order.kind == Order::Kind::kStop) {
+      stop_with_others(order);
+    } else if (runs) {
+      kill_with_others();
     }
+  }
+  if (is_withdrawn) {
+    rendezvous_->ranks_ended(false, Clock::now());
+    take_orders();
+  }
+}
+
+std::string Agent::reason_to_stop(const Order& order) const {
+  const auto& failure = rendezvous_->membership().failure();
+  return failure && failure->text == order.text
+      ? name_of_node(failure->node) + ": " + order.text
+      : order.text;
+}
+
+void Agent::stop_with_others(const Order& order) {
+  if (!supervisor_->stopping()) {
+    detail_ = reason_to_stop(order);
+  }
+  if (!begin_pause(Clock::now())) {
+    send(supervisor_->stop_with_others(Clock::now()));
   }
 }
 

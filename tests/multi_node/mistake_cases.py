@@ -1,13 +1,15 @@
 """ddprun on several hosts where users got something wrong: they are told what,
 and no job is disturbed by it."""
 
+import contextlib
+import os
 import signal
 import sys
 import time
 
 from hosts import Hosts
 from job import Process
-from nodes import PORT, Nodes, require_nothing_left
+from nodes import PORT, Nodes, name_of, processes_on, require_nothing_left
 
 
 def mistakes(program):
@@ -134,4 +136,27 @@ def missing_program(program):
         nodes.wait_for_ranks(2, (0, 2))
         nodes.at[2].process.send_signal(signal.SIGINT)
         nodes.finish((0, 2), 130, 5)
+        require_nothing_left(nodes, range(3))
+
+
+def failure_at_once(program):
+    """A rank fails while another node is about to start its own: that one
+    learns of both at a time, as it is slow."""
+    hosts = Hosts(3)
+    with Nodes(program, hosts, ["--nnodes=3"]) as nodes:
+        for _ in range(15):
+            for host in range(3):
+                nodes.start(host, words=["sleep", "60"] if host != 1 else
+                            ["false"])
+            deadline = time.monotonic() + 10
+            while any(nodes.at[host].running() for host in range(3)):
+                nodes.require(time.monotonic() < deadline, "it goes on")
+                slow = [pid for pid in processes_on(hosts, 2)
+                        if name_of(pid) == "ddp-agent"]
+                for number in (signal.SIGSTOP, signal.SIGCONT):
+                    for pid in slow:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, number)
+                    time.sleep(0.03)
+            nodes.finish(range(3), 1, 5)
         require_nothing_left(nodes, range(3))
