@@ -64,10 +64,9 @@ int Agent::run_alone() {
     remove_private_folder(
         job_.private_folder.empty() ? "" : attempt_folder(job_, number_));
     job_.environment.restarts = ++number_;
-    output_.message(
-        report_text(report) + "\nddprun: all ranks are started again (" +
-        std::to_string(number_) + " of " +
-        std::to_string(job_.options.max_restarts) + " restarts" + ")");
+    say(report_text(report));
+    say("all ranks are started again (" + std::to_string(number_) + " of " +
+        std::to_string(job_.options.max_restarts) + " restarts)");
     run_attempt(
         listen_on(job_.environment.master_addr, job_.options.master_port));
   }
@@ -138,6 +137,10 @@ void Agent::limit_last_output() {
   }
 }
 
+void Agent::say(const std::string& text) {
+  output_.message("ddprun: " + text);
+}
+
 bool Agent::may_restart() const {
   const StopReason reason = supervisor_->reason();
   return number_ < job_.options.max_restarts && reason != StopReason::kNone &&
@@ -148,7 +151,7 @@ int Agent::conclude(JobReport report) {
   if (!report.file.empty()) {
     const std::string error = write_report(report);
     if (!error.empty()) {
-      output_.message("ddprun: " + error);
+      say(error);
       report.file.clear();
     }
   }
@@ -156,7 +159,7 @@ int Agent::conclude(JobReport report) {
   const bool is_said = job_.options.check && report.exit_code == 1;
   const std::string text = is_said ? "" : report_text(report);
   if (!text.empty()) {
-    output_.message(text);
+    say(text);
   }
   output_.finish();
   limit_last_output();

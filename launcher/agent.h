@@ -95,6 +95,7 @@ class Agent {
 
   void send(const Supervisor::Signals& signals);
   void send_to(size_t index, int signal) const;
+  void say(const std::string& text);
   void say_what_is_awaited(Time now);
   void say_who_is_killed();
   void suspend();

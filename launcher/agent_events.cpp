@@ -187,11 +187,11 @@ void Agent::end_job(int signal) {
   }
   const std::string name = describe_signal(signal);
   if (!first) {
-    output_.message("ddprun: " + name + " again; killing all ranks");
+    say(name + " again; killing all ranks");
   } else if (running) {
-    output_.message("ddprun: stopping all ranks on " + name);
+    say("stopping all ranks on " + name);
   } else { // but output may be held up, or an attempt would follow
-    output_.message("ddprun: ending on " + name);
+    say("ending on " + name);
     output_deadline_ = Clock::now() + kLastOutputTime;
   }
   send(supervisor_->asked_to_end(signal, Clock::now()));

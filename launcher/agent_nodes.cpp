@@ -51,12 +51,6 @@ bool blame_own_rank(JobReport* report) {
   return true;
 }
 
-// Others' messages begin with it, too.
-std::string without_name(const std::string& text) {
-  const std::string name = "ddprun: ";
-  return text.rfind(name, 0) == 0 ? text.substr(name.size()) : text;
-}
-
 } // namespace
 
 int Agent::run_with_others() {
@@ -111,7 +105,7 @@ void Agent::take_orders() {
     if (order.kind == Order::Kind::kStart || order.kind == Order::Kind::kExit) {
       order_ = std::move(order);
     } else if (is_due) { // what started meanwhile has failed elsewhere
-      reason_ = "ddprun: " + reason_to_stop(order);
+      reason_ = reason_to_stop(order);
       order_.reset();
       is_withdrawn = true;
     } else if (runs && order.kind == Order::Kind::kStop) {
@@ -144,7 +138,7 @@ void Agent::stop_with_others(const Order& order) {
 
 void Agent::kill_with_others() {
   if (supervisor_->signal() == 0) { // else it was said
-    output_.message("ddprun: " + detail_ + ", again; killing all ranks");
+    say(detail_ + ", again; killing all ranks");
   }
   send(supervisor_->kill_all(StopReason::kOtherNode));
 }
@@ -161,9 +155,7 @@ void Agent::set_place(int index) {
   environment.master_addr = rendezvous_->membership().address();
   if (supervisor_) { // there were ranks before
     say_reason();
-    output_.message(
-        (paused_ ? "ddprun: the ranks go on, "
-                 : "ddprun: all ranks are started again, ") +
+    say((paused_ ? "the ranks go on, " : "all ranks are started again, ") +
         std::to_string(plan.world_size()) + " on " +
         std::to_string(plan.nodes.size()) +
         (plan.nodes.size() == 1 ? " node" : " nodes") +
@@ -217,7 +209,7 @@ void Agent::tell_others() {
       report.root && is_consequence(report.ranks[*report.root]);
   // What follows from another failure is told, too, and may be corrected.
   told_ = !follows;
-  const std::string text = without_name(report_text(report));
+  const std::string text = report_text(report);
   const int code = reason == StopReason::kOtherNode
       ? exit_code_of(report.ranks[*report.root].state.wait_status())
       : exit_code(report);
@@ -234,7 +226,7 @@ void Agent::tell_others() {
 // wait for that; the end of the job has a report of its own.
 void Agent::keep_reason() {
   if (paused_) {
-    reason_ = "ddprun: " + detail_;
+    reason_ = detail_;
     return;
   }
   if (supervisor_->reason() == StopReason::kNone) {
@@ -251,7 +243,7 @@ void Agent::keep_reason() {
 
 void Agent::say_reason() {
   if (!reason_.empty()) {
-    output_.message(reason_);
+    say(reason_);
     reason_.clear();
   }
 }
@@ -290,7 +282,7 @@ bool Agent::leave_job(int signal) {
 void Agent::say_who_is_missing(Time now) {
   next_waiting_ = now + kStillMissingTime;
   say_reason();
-  output_.message("ddprun: " + rendezvous_->member().awaited());
+  say(rendezvous_->member().awaited());
 }
 
 int Agent::conclude_with_others(const Order& exit) {

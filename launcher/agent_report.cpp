@@ -31,12 +31,11 @@ void Agent::say_what_is_awaited(Time now) {
     return; // they are killed now
   }
   if (!deadline) {
-    output_.message(
-        "ddprun: " + ranks +
+    say(ranks +
         " cannot be killed: blocked in the kernel (a "
         "driver, or a file system that does not answer)");
   } else {
-    std::string text = "ddprun: waiting for " + ranks + " to stop, for " +
+    std::string text = "waiting for " + ranks + " to stop, for " +
         describe_time(*deadline - now) + " at most";
     const auto failed = root_cause(ends_);
     if (failed && supervisor_->reason() == StopReason::kFailure) {
@@ -44,13 +43,12 @@ void Agent::say_what_is_awaited(Time now) {
       text += ": rank " + std::to_string(end.rank) + " " +
           describe_end(end.state.wait_status());
     }
-    output_.message(text);
+    say(text);
   }
 }
 
 void Agent::say_who_is_killed() {
-  output_.message(
-      "ddprun: still running " + describe_time(job_.options.grace) +
+  say("still running " + describe_time(job_.options.grace) +
       " after being asked to stop, killed now: " +
       name_ranks(ranks_of(supervisor_->alive())));
 }

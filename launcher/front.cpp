@@ -101,7 +101,7 @@ int run_front(Job& job) {
   if (!report.file.empty()) {
     write_report(report);
   }
-  write_all(STDERR_FILENO, report_text(report) + "\n");
+  write_all(STDERR_FILENO, "ddprun: " + report_text(report) + "\n");
   return report.exit_code;
 }
 

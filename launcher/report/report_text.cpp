@@ -128,10 +128,9 @@ std::string explain(const RankEnd& end) {
 
 std::string failure_text(const JobReport& report) {
   const RankEnd& root = report.ranks.at(*report.root);
-  std::string text = "ddprun: " + name(root) + " " +
-      describe_end(root.state.wait_status()) + " after " +
-      describe_time(root.state.lifetime()) + position(root) + explain(root) +
-      section("others", others(report));
+  std::string text = name(root) + " " + describe_end(root.state.wait_status()) +
+      " after " + describe_time(root.state.lifetime()) + position(root) +
+      explain(root) + section("others", others(report));
   if (report.max_restarts > 0) {
     text += section(
         "restarts",
@@ -143,7 +142,7 @@ std::string failure_text(const JobReport& report) {
 
 // Where every rank was.
 std::string timeout_text(const JobReport& report) {
-  std::string text = "ddprun: " + report.detail + "; all ranks were ended";
+  std::string text = report.detail + "; all ranks were ended";
   for (const RankEnd& end : report.ranks) {
     std::string where = position(end);
     if (where.empty()) {
@@ -166,7 +165,7 @@ std::string report_text(const JobReport& report) {
     case StopReason::kSignal: // was said when it came
       return "";
     case StopReason::kFailure:
-      text = report.root ? failure_text(report) : "ddprun: a rank failed";
+      text = report.root ? failure_text(report) : "a rank failed";
       break;
     case StopReason::kHang:
     case StopReason::kNotJoined:
@@ -175,7 +174,7 @@ std::string report_text(const JobReport& report) {
     case StopReason::kNotExecuted:
     case StopReason::kInfrastructure:
     case StopReason::kOtherNode:
-      text = "ddprun: " + report.detail;
+      text = report.detail;
       break;
   }
   return text + section("logs", report.folder) + section("report", report.file);

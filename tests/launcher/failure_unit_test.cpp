@@ -208,7 +208,7 @@ TEST_CASE("a report is read at a glance", "[unit]") {
   report.file = "/logs/report.json";
   CHECK(
       report_text(report) ==
-      "ddprun: rank 2 (pid 102) exited with code 3 after 1.5 s, after step "
+      "rank 2 (pid 102) exited with code 3 after 1.5 s, after step "
       "1840\n"
       "  reason: c10::Error: out of memory\n"
       "          second line\n"
