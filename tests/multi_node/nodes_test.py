@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""ddprun on several hosts: jobs that start, fail, lose nodes and get new ones.
+"""ddprun on several hosts: jobs that start, fail, and get new nodes.
 
-Usage: nodes_test.py DDPRUN TRAINER CASE, with a function of this file.
+Usage: nodes_test.py DDPRUN TRAINER CASE, with a function of this file or of
+those that it imports.
 """
 
 import os
@@ -12,6 +13,7 @@ import time
 
 import failure_cases
 import in_process_cases
+import loss_cases
 import mistake_cases
 import network_cases
 import remote_cases
@@ -19,8 +21,8 @@ import scheduler_cases
 import soak
 from hosts import Hosts, enter_namespaces
 from job import Process
-from nodes import (PORT, WORKER, Nodes, crash, name_of, processes_on,
-                   require_nothing_left, workers_on)
+from nodes import (PORT, WORKER, Nodes, crash, require_nothing_left,
+                   workers_on)
 from training import require_all_seen, step_of, trainer
 
 
@@ -112,166 +114,6 @@ def restarts(program):
             print(f"restarted in {time.monotonic() - start:.2f} s", flush=True)
         os.kill(workers_on(hosts, 0)[0], signal.SIGKILL)
         nodes.finish(range(3), 137, 5)
-        require_nothing_left(nodes, range(3))
-
-
-def killed_ddprun(program):
-    """Others know at once that the agent, or all of a ddprun, was killed."""
-    hosts = Hosts(3)
-    with Nodes(program, hosts, ["--nnodes=1:3", "--last-call=1"]) as nodes:
-        # Children of ranks are swept by the front, or the agent.
-        alone = WORKER.replace("sleep 1000 & wait", "exec sleep 1000")
-        for host in range(3):
-            nodes.start(host, words=("bash", "-c", alone))
-        nodes.wait_for_ranks(3, range(3))
-        agent = [pid for pid in processes_on(hosts, 2)
-                 if name_of(pid) == "ddp-agent"]
-        start = time.monotonic()
-        os.kill(agent[0], signal.SIGKILL)
-        nodes.wait_for_ranks(2, (0, 1))
-        print(f"agent: {time.monotonic() - start:.2f} s", flush=True)
-        nodes.finish([2], 137, 5)
-        nodes.require("the ddprun of node n2 died" in nodes.at[0].text(),
-                      "n0 does not say why")
-        start = time.monotonic()
-        for pid in processes_on(hosts, 1):
-            if name_of(pid) in ("ddp-agent", "ddprun"):
-                os.kill(pid, signal.SIGKILL)
-        nodes.wait_for_ranks(1, [0])
-        seconds = time.monotonic() - start
-        print(f"agent and front: {seconds:.2f} s", flush=True)
-        nodes.require(seconds < 3, f"it took {seconds} s")
-        nodes.at[0].process.send_signal(signal.SIGINT)
-        nodes.finish([0], 130, 5)
-        require_nothing_left(nodes, range(3), crashed=1)
-
-
-def still_agent(program):
-    """An agent that stands still is as one that is lost; when it goes on, it
-    ends."""
-    hosts = Hosts(3)
-    options = ["--nnodes=1:3", "--last-call=1", "--node-timeout=3"]
-    with Nodes(program, hosts, options) as nodes:
-        for host in range(3):
-            nodes.start(host)
-        nodes.wait_for_ranks(3, range(3))
-        agent = [pid for pid in processes_on(hosts, 2)
-                 if name_of(pid) == "ddp-agent"][0]
-        start = time.monotonic()
-        os.kill(agent, signal.SIGSTOP)
-        nodes.wait_for_ranks(2, (0, 1))
-        print(f"noticed in {time.monotonic() - start:.2f} s", flush=True)
-        os.kill(agent, signal.SIGCONT)
-        nodes.finish([2], 75, 5)
-        nodes.at[0].process.send_signal(signal.SIGINT)
-        nodes.finish((0, 1), 130, 5)
-        require_nothing_left(nodes, range(3))
-
-
-def lost_node(program):
-    """A job of a fixed size ends where a node is lost."""
-    hosts = Hosts(3)
-    with Nodes(program, hosts, ["--nnodes=3", "--node-timeout=3"]) as nodes:
-        for host in range(3):
-            nodes.start(host)
-        nodes.wait_for_ranks(3, range(3))
-        crash(hosts, 2)
-        seconds = nodes.finish((0, 1), 75, 10)
-        print(f"noticed in {seconds:.2f} s", flush=True)
-        nodes.require(2 < seconds < 6, f"it took {seconds} s")
-        for host in (0, 1):
-            nodes.require("node n2 was not heard for 3.0 s" in
-                          nodes.at[host].text(), f"n{host} does not say why")
-        require_nothing_left(nodes, range(3), crashed=1)
-
-
-def cut_cable(program):
-    """Both sides notice; the smaller one stops, the other goes on."""
-    hosts = Hosts(4)
-    options = ["--nnodes=2:4", "--node-timeout=3", "--last-call=1"]
-    with Nodes(program, hosts, options) as nodes:
-        for host in range(4):
-            nodes.start(host)
-        nodes.wait_for_ranks(4, range(4))
-        hosts.cut(3)
-        start = time.monotonic()
-        nodes.wait(lambda: "stopped" in nodes.at[3].text(),
-                   "the ranks of n3 were not stopped", 5)
-        stopped = time.monotonic() - start
-        nodes.wait_for_ranks(3, range(3))
-        went_on = time.monotonic() - start
-        nodes.finish([3], 75, 25)  # after a search for the others
-        print(f"cut off: stopped after {stopped:.2f} s, ended after "
-              f"{time.monotonic() - start:.2f} s; the others went on after "
-              f"{went_on:.2f} s", flush=True)
-        nodes.require(went_on < 7, f"the others took {went_on} s")
-        nodes.at[0].process.send_signal(signal.SIGINT)
-        nodes.finish(range(3), 130, 10)
-        require_nothing_left(nodes, range(4))
-
-
-def lost_first_node(program):
-    """The host of the rendezvous dies: the others go on without it, and
-    without the next one."""
-    hosts = Hosts(4)
-    options = ["--nnodes=2:4", "--node-timeout=3", "--last-call=1"]
-    with Nodes(program, hosts, options) as nodes:
-        for host in range(4):
-            nodes.start(host)
-        nodes.wait_for_ranks(4, range(4))
-        start = time.monotonic()
-        crash(hosts, 0)
-        nodes.wait_for_ranks(3, range(1, 4))
-        print(f"went on after {time.monotonic() - start:.2f} s", flush=True)
-        start = time.monotonic()
-        crash(hosts, 1)
-        nodes.wait_for_ranks(2, range(2, 4))
-        print(f"went on after {time.monotonic() - start:.2f} s", flush=True)
-        nodes.at[2].process.send_signal(signal.SIGINT)
-        nodes.finish((2, 3), 130, 10)
-        require_nothing_left(nodes, range(4), crashed=2)
-
-
-def first_node_comes_back(program):
-    """A restarted first node, and a new one, find where the job went on."""
-    hosts = Hosts(4)
-    options = ["--nnodes=2:4", "--node-timeout=3", "--last-call=1",
-               f"--rdzv-endpoint=n0:{PORT},n1,n2,n3"]
-    with Nodes(program, hosts, options) as nodes:
-        for host in range(3):
-            nodes.start(host)
-        nodes.wait_for_ranks(3, range(3))
-        crash(hosts, 0)
-        nodes.wait_for_ranks(2, (1, 2))
-        hosts.mend(0)
-        nodes.start(0)
-        nodes.wait(lambda: "rank 2 of 3 local 0 of 1 node 2 of 3" in
-                   nodes.at[0].text(), "n0 does not take part as the last")
-        nodes.start(3)
-        nodes.wait_for_ranks(4, range(4))
-        nodes.at[3].process.send_signal(signal.SIGINT)
-        nodes.finish(range(4), 130, 10)
-        require_nothing_left(nodes, range(4), crashed=1)
-
-
-def moved_endpoint(program):
-    """Where a job of one endpoint goes on without its first node, it says
-    where others join."""
-    hosts = Hosts(3)
-    options = ["--nnodes=2", "--max-restarts=1", "--node-timeout=3"]
-    with Nodes(program, hosts, options) as nodes:
-        for host in range(2):
-            nodes.start(host)
-        nodes.wait_for_ranks(2, range(2))
-        nodes.at[0].process.send_signal(signal.SIGTERM)
-        nodes.finish([0], 143, 5)
-        said = "others join at --rdzv-endpoint "
-        nodes.wait(lambda: said in nodes.at[1].text(), "it does not say where")
-        endpoint = nodes.at[1].text().split(said)[1].split()[0]
-        nodes.start(2, f"--rdzv-endpoint={endpoint}")
-        nodes.wait_for_ranks(2, (1, 2))
-        nodes.at[2].process.send_signal(signal.SIGINT)
-        nodes.finish((1, 2), 130, 5)
         require_nothing_left(nodes, range(3))
 
 
@@ -397,8 +239,9 @@ def training(program):
 def main():
     enter_namespaces()
     program, _, case = sys.argv[1:]
-    for cases in (failure_cases, in_process_cases, mistake_cases, network_cases,
-                  remote_cases, scheduler_cases, soak, sys.modules[__name__]):
+    for cases in (failure_cases, in_process_cases, loss_cases, mistake_cases,
+                  network_cases, remote_cases, scheduler_cases, soak,
+                  sys.modules[__name__]):
         if hasattr(cases, case):
             getattr(cases, case)(program)
             return
