@@ -137,6 +137,11 @@ void Agent::limit_last_output() {
   }
 }
 
+// Whether the nodes' common starter shows what the first one says, too.
+bool Agent::is_mute() const {
+  return job_.options.has_starter && job_.environment.node_rank > 0;
+}
+
 void Agent::say(const std::string& text) {
   output_.message("ddprun: " + text);
 }
@@ -155,8 +160,11 @@ int Agent::conclude(JobReport report) {
       report.file.clear();
     }
   }
-  // What --check found is in its table.
-  const bool is_said = job_.options.check && report.exit_code == 1;
+  // What --check found is in its table; of one starter's nodes, the one that
+  // failed and the first one tell.
+  const bool is_said = (job_.options.check && report.exit_code == 1) ||
+      job_.start_error ||
+      (report.reason == StopReason::kOtherNode && is_mute());
   const std::string text = is_said ? "" : report_text(report);
   if (!text.empty()) {
     say(text);

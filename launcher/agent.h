@@ -65,6 +65,7 @@ class Agent {
   void tell_others();
   void keep_reason();
   void say_reason();
+  void say_what_starts(const Plan& plan);
   bool leave_job(int signal);
   void say_who_is_missing(Time now);
   int conclude_with_others(const Rendezvous::Order& exit);
@@ -95,6 +96,7 @@ class Agent {
 
   void send(const Supervisor::Signals& signals);
   void send_to(size_t index, int signal) const;
+  bool is_mute() const;
   void say(const std::string& text);
   void say_what_is_awaited(Time now);
   void say_who_is_killed();
@@ -132,7 +134,7 @@ class Agent {
   std::unique_ptr<Rendezvous> rendezvous_; // null in a job of one node
   std::optional<Rendezvous::Order> order_; // to start, or to exit
   std::optional<Time> next_waiting_;
-  bool asked_to_end_ = false; // before there were ranks
+  int end_requests_ = 0; // signals that end the job
   std::string reason_; // to stop the last ranks; not said yet
   bool told_ = false; // the others, of a failure of this attempt
   bool leaving_ = false; // this node was asked to

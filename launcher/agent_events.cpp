@@ -170,15 +170,17 @@ void Agent::on_signal(int signal) {
 
 void Agent::end_job(int signal) {
   const bool leaves = leave_job(signal);
+  ++end_requests_;
   if (!supervisor_) { // no ranks yet
-    if (std::exchange(asked_to_end_, true)) {
+    if (end_requests_ > 1) {
       abandon(kExitSignalBase + signal);
     }
+    say("ending on " + describe_signal(signal));
     return;
   }
   const bool first = supervisor_->signal() == 0;
   const bool running = supervisor_->running();
-  if (!running && leaves && first) {
+  if (!running && leaves && end_requests_ <= 2) { // other nodes are told
     supervisor_->asked_to_end(signal, Clock::now());
     return;
   }

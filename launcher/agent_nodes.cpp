@@ -25,6 +25,7 @@ Rendezvous::Settings settings_of(const Job& job) {
   settings.nodes = job.options.nodes;
   settings.ranks = job.options.nproc_per_node;
   settings.max_restarts = job.options.max_restarts;
+  settings.checks = job.options.check;
   settings.run_id = job.environment.run_id;
   settings.store_program = job.store_program;
   return settings;
@@ -155,16 +156,27 @@ void Agent::set_place(int index) {
   environment.master_addr = rendezvous_->membership().address();
   if (supervisor_) { // there were ranks before
     say_reason();
-    say((paused_ ? "the ranks go on, " : "all ranks are started again, ") +
-        std::to_string(plan.world_size()) + " on " +
-        std::to_string(plan.nodes.size()) +
-        (plan.nodes.size() == 1 ? " node" : " nodes") +
-        (plan.max_restarts == 0 ? ""
-                                : " (" + std::to_string(plan.restarts) +
-                 " of " + std::to_string(plan.max_restarts) + " restarts)"));
+    say_what_starts(plan);
   }
   number_ = plan.epoch - 1;
   output_.set_names(names_of(job_));
+}
+
+void Agent::say_what_starts(const Plan& plan) {
+  if (is_mute()) {
+    return;
+  }
+  const std::string& endpoint = rendezvous_->member().new_endpoint();
+  const bool is_found =
+      endpoint.empty() || !job_.options.nodes.other_hosts.empty();
+  say((paused_ ? "the ranks go on, " : "all ranks are started again, ") +
+      std::to_string(plan.world_size()) + " on " +
+      std::to_string(plan.nodes.size()) +
+      (plan.nodes.size() == 1 ? " node" : " nodes") +
+      (plan.max_restarts == 0 ? ""
+                              : " (" + std::to_string(plan.restarts) + " of " +
+               std::to_string(plan.max_restarts) + " restarts)") +
+      (is_found ? "" : "; others join at --rdzv-endpoint " + endpoint));
 }
 
 void Agent::run_planned(int index) {
@@ -229,7 +241,9 @@ void Agent::keep_reason() {
     reason_ = detail_;
     return;
   }
-  if (supervisor_->reason() == StopReason::kNone) {
+  const StopReason why = supervisor_->reason();
+  if (why == StopReason::kNone ||
+      (why == StopReason::kOtherNode && is_mute())) {
     return;
   }
   JobReport report = make_report();
@@ -297,7 +311,11 @@ int Agent::conclude_with_others(const Order& exit) {
     report.file = job_.options.report;
   }
   report.exit_code = exit.code;
-  if (job_.start_error && !asked_to_end_) {
+  if (!supervisor_ && end_requests_ > 0) { // before there were ranks
+    report.reason = StopReason::kSignal;
+    return conclude(std::move(report));
+  }
+  if (job_.start_error) {
     report.exit_code = job_.start_error->exit_code();
     report.reason = StopReason::kNotExecuted;
     report.detail = job_.start_error->what();

@@ -42,6 +42,8 @@ void Agent::say_what_is_awaited(Time now) {
       const RankEnd& end = ends_[*failed];
       text += ": rank " + std::to_string(end.rank) + " " +
           describe_end(end.state.wait_status());
+    } else if (supervisor_->reason() == StopReason::kOtherNode) {
+      text += ": " + detail_.substr(0, detail_.find('\n'));
     }
     say(text);
   }

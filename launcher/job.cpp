@@ -203,7 +203,7 @@ std::string describe_job(const Job& job) {
   }
   const NodeOptions& nodes = job.options.nodes;
   const std::string note = nodes.several()
-      ? "# Ranks, MASTER_ADDR and MASTER_PORT follow from the nodes that meet "
+      ? "# Ranks, WORLD_SIZE and MASTER_* follow from the nodes that meet "
         "at " +
           describe_endpoint(nodes.host, nodes.port) + ".\n"
       : "";

@@ -83,10 +83,19 @@ std::optional<Listener> reserve_port(const std::string& address, int port) {
   if (error != 0) {
     return std::nullopt;
   }
-  // Without SO_REUSEADDR, which would let another one reserve it as well.
   FileDescriptor reserved(
       socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!reserved || bind(reserved.get(), list->ai_addr, list->ai_addrlen) != 0) {
+  const auto binds = [&] {
+    return bind(reserved.get(), list->ai_addr, list->ai_addrlen) == 0;
+  };
+  // With SO_REUSEADDR another one could reserve it as well, but without it a
+  // connection that ended a minute ago holds it.
+  const int yes = 1;
+  if (!reserved ||
+      (!binds() &&
+       (setsockopt(
+            reserved.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+        !binds()))) {
     return std::nullopt;
   }
   const int bound = bound_port(reserved.get());
@@ -94,6 +103,8 @@ std::optional<Listener> reserve_port(const std::string& address, int port) {
 }
 
 void start_listening(const Listener& listener) {
+  const int yes = 1; // its connections shall not hold the port either
+  setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   check_call(
       listen(listener.socket.get(), SOMAXCONN), "cannot listen on a port");
 }

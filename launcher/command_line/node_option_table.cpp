@@ -30,7 +30,7 @@ Table place_options() {
        "rdzv-endpoint",
        "HOST[:PORT]",
        "Where nodes meet: the same on all. The node with this address serves "
-       "the meeting. HOST:PORT,HOST,... also names nodes that may serve it "
+       "the rendezvous. HOST:PORT,HOST,... also names nodes that may serve it "
        "once "
        "the first is lost, where nodes that come back look for it. Default "
        "port: 29400. No effect with one node."},
@@ -60,14 +60,15 @@ Table meeting_options() {
       {group,
        "rdzv-conf",
        "NAME=VALUE,...",
-       "is_host (0 or 1: whether this node serves the meeting), join_timeout "
+       "is_host (0 or 1: whether this node serves the rendezvous), "
+       "join_timeout "
        "and last_call_timeout (options of their own below); others of "
        "torchrun's have no effect, nor have these with one node."},
       {CommandOption{
           group,
           "rdzv-server",
           nullptr,
-          "Run no program, but serve the meeting of other nodes at "
+          "Run no program, but serve the rendezvous of other nodes at "
           "--rdzv-endpoint, until a signal ends it.",
           [](Options& options, const Value&) { options.rdzv_server = true; },
           "",

@@ -64,10 +64,11 @@ void read_line(
   hosts->push_back(host_of({place.source, word}, word));
   const std::string slots = "slots=";
   while (words >> word) {
-    if (word.compare(0, slots.size(), slots) != 0) {
+    if (word.compare(0, slots.size(), slots) == 0) {
+      hosts->back().ranks = ranks_of_host(place, word.substr(slots.size()));
+    } else if (word.find("max") != 0) { // Open MPI's upper bound
       refuse_value({place.source, word}, "HOST:RANKS or HOST slots=RANKS");
     }
-    hosts->back().ranks = ranks_of_host(place, word.substr(slots.size()));
   }
 }
 

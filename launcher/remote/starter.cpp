@@ -22,6 +22,8 @@ using Clock = std::chrono::steady_clock;
 // One ddprun ends when the job has ended everywhere: so long the others get to
 // end as well, and then what they need to stop their ranks.
 constexpr std::chrono::seconds kFollowTime(2);
+// After which people want to know where no ddprun has started.
+constexpr std::chrono::seconds kStartTime(10);
 constexpr std::chrono::seconds kLastOutputTime(5);
 
 class Starter {
@@ -41,6 +43,7 @@ class Starter {
   void pass_signal(int signal);
   void expect(Clock::duration time);
   void say(const std::string& text);
+  void say_who_is_missing();
   void write_last_output();
   std::vector<pollfd> outlets() const;
   void write_to(const std::vector<pollfd>& outlets);
@@ -56,6 +59,7 @@ class Starter {
   bool ending_ = false; // all were asked to end
   bool failed_ = false; // one was not started, or cut off
   std::optional<Clock::time_point> deadline_; // for the next step of ending
+  std::optional<Clock::time_point> missing_at_ = Clock::now() + kStartTime;
 };
 
 Starter::Starter(const LaunchOptions& options)
@@ -100,15 +104,20 @@ void Starter::wait_for_events() {
 }
 
 int Starter::time_left() const {
-  if (!deadline_) {
+  const auto& next = deadline_ ? deadline_ : missing_at_;
+  if (!next) {
     return -1;
   }
   const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now());
+      std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1000 * 1000));
 }
 
 void Starter::tick() {
+  if (missing_at_ && Clock::now() >= *missing_at_) {
+    missing_at_.reset();
+    say_who_is_missing();
+  }
   if (!deadline_ || Clock::now() < *deadline_) {
     return;
   }
@@ -192,6 +201,18 @@ void Starter::fail(const std::string& text) {
 
 void Starter::say(const std::string& text) {
   err_.add("ddprun: " + text + "\n");
+}
+
+void Starter::say_who_is_missing() {
+  std::string names;
+  for (const HostProcess& each : hosts_) {
+    if (each.is_running() && !each.has_started()) {
+      names += (names.empty() ? "" : ", ") + each.host();
+    }
+  }
+  if (!names.empty()) {
+    say("the remote shell has not started ddprun yet on " + names);
+  }
 }
 
 // All agents end with the job's code.

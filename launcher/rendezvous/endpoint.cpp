@@ -118,7 +118,7 @@ std::string joined(const Addresses& addresses) {
     const char* why) {
   throw LaunchError(
       kExitInternal,
-      "this node is to serve the nodes' meeting at " +
+      "this node is to serve the nodes' rendezvous at " +
           describe_endpoint(nodes.host, nodes.port) + ", but " + why + " (" +
           nodes.host + ": " + joined(addresses) +
           "); --bind ADDRESS says where to listen");
@@ -236,7 +236,7 @@ std::optional<Listener> listen_at_endpoint(const NodeOptions& nodes) {
   }
   throw LaunchError(
       kExitInternal,
-      "cannot serve the nodes' meeting at " +
+      "cannot serve the nodes' rendezvous at " +
           describe_endpoint(address, nodes.port) + ": " + std::strerror(errno));
 }
 

@@ -41,7 +41,8 @@ json node_json(const NodeInfo& node) {
       {"hosts_log", node.hosts_log},
       {"min_nodes", node.min_nodes},
       {"max_nodes", node.max_nodes},
-      {"max_restarts", node.max_restarts}};
+      {"max_restarts", node.max_restarts},
+      {"checks", node.checks}};
 }
 
 int int_in(const json& value, const char* name, int least, int most) {
@@ -64,6 +65,7 @@ NodeInfo parse_node(const json& value) {
   value.at("min_nodes").get_to(node.min_nodes);
   value.at("max_nodes").get_to(node.max_nodes);
   value.at("max_restarts").get_to(node.max_restarts);
+  value.at("checks").get_to(node.checks);
   return node;
 }
 

@@ -14,6 +14,10 @@ using Type = Entry::Type;
 using Phase = Membership::Phase;
 using Kind = Member::Action::Kind;
 
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
 } // namespace
 
 Member::Member(Settings settings, NodeInfo self, Time now)
@@ -130,8 +134,7 @@ void Member::note_endpoint(const std::string& host) {
   const int index = log_.plan().index_of(host);
   if (index >= 0) {
     const NodeInfo& then = log_.plan().nodes[static_cast<size_t>(index)];
-    settings_.endpoint = describe_endpoint(then.address, then.standby_port);
-    has_moved_ = true;
+    new_endpoint_ = describe_endpoint(then.address, then.standby_port);
   }
 }
 
@@ -161,7 +164,14 @@ void Member::log_answered(Time now) {
 }
 
 void Member::log_lost(const std::string& why, Time now) {
-  lose_log(why, now);
+  const auto& nodes = log_.nodes();
+  const auto host =
+      std::find_if(nodes.begin(), nodes.end(), [](const NodeInfo& each) {
+        return each.hosts_log;
+      });
+  lose_log(
+      host == nodes.end() ? why : why + "; node " + host->host + " served it",
+      now);
   update(now);
 }
 
@@ -263,6 +273,10 @@ void Member::follow(Time now) {
   if (connected_ && !joined_) {
     join();
   }
+  if (doubt_) {
+    doubt(now);
+    return;
+  }
   if (log_.phase() == Phase::kEnded && log_.has(self_.id)) {
     say_goodbye(now);
   } else if (joined_ && connected_) {
@@ -297,6 +311,9 @@ void Member::schedule(Time now) {
   }
   if (goodbye_) {
     consider(*goodbye_);
+  }
+  if (doubt_) {
+    consider(doubt_->until);
   }
   consider(gathering_since_ + settings_.join_timeout);
   consider(last_join_ + settings_.last_call);
@@ -361,13 +378,21 @@ std::string Member::awaited() const {
                  : "waiting for the rendezvous at " + settings_.endpoint +
             (unreachable_.empty() ? "" : " (" + unreachable_ + ")");
   }
+  const Phase phase = log_.phase();
+  if (phase == Phase::kStopping || phase == Phase::kRunning) {
+    return "waiting for the ranks of " + hosts_of(log_.awaited()) +
+        (phase == Phase::kRunning
+             ? " to finish"
+             : " to stop: " + first_line(log_.cause_text()));
+  }
   const std::string least = std::to_string(settings_.min_nodes);
   const std::string most = std::to_string(settings_.max_nodes);
   return "waiting for nodes: " + std::to_string(log_.nodes().size()) + " of " +
       (least == most ? least : least + " to " + most) + " joined (" +
       hosts_of(log_.nodes()) + ")" +
-      (has_moved_ ? "; others join at --rdzv-endpoint " + settings_.endpoint
-                  : "") +
+      (new_endpoint_.empty()
+           ? ""
+           : "; others join at --rdzv-endpoint " + new_endpoint_) +
       (has_strangers_ ? "; some node has another token (DDP_TOKEN, --token) or "
                         "--rdzv-id"
                       : "");

@@ -110,6 +110,10 @@ class Member {
   }
   /// The nodes whose beats it wants to hear.
   std::vector<std::string> watched() const;
+  /// Where the log moved to; empty where it is at its first endpoint.
+  const std::string& new_endpoint() const {
+    return new_endpoint_;
+  }
   /// One line: what it waits for.
   std::string awaited() const;
 
@@ -123,6 +127,11 @@ class Member {
     std::string why;
     bool may_serve = false; // at the deadline; else it gives up
     Time deadline;
+  };
+  // Of what this node is to do in a job that has its nodes.
+  struct Doubt {
+    std::string text; // to leave with
+    Time until;
   };
   struct Departure {
     int code = 0;
@@ -143,6 +152,7 @@ class Member {
   void follow(Time now);
   void join();
   void check_fit(Time now);
+  void doubt(Time now);
   void post_end(int code, const std::string& text);
   void take_part();
   void say_goodbye(Time now);
@@ -189,8 +199,9 @@ class Member {
   bool is_new_log_ = false; // after a move, until its first plan
   std::string unreachable_;
   bool has_strangers_ = false;
-  bool has_moved_ = false; // the log, to settings_.endpoint
+  std::string new_endpoint_;
   std::set<std::string> expected_; // in the new log
+  std::optional<Doubt> doubt_;
   std::optional<Departure> leaving_;
   std::optional<Time> goodbye_; // until when its host serves a log that ended
   std::optional<Time> next_;

@@ -9,11 +9,29 @@ namespace ddp {
 namespace {
 
 using Type = Entry::Type;
+using Phase = Membership::Phase;
+
+// "2" or "1:4", as --nnodes has it.
+std::string range_of(const NodeInfo& node) {
+  const std::string most = std::to_string(node.max_nodes);
+  return node.min_nodes == node.max_nodes
+      ? most
+      : std::to_string(node.min_nodes) + ":" + most;
+}
 
 // How long the log's host waits for others to read how the job ended.
 constexpr std::chrono::seconds kGoodbyeTime(5);
 
 } // namespace
+
+// Whether the job of another node, which has all that it wants, goes on.
+void Member::doubt(Time now) {
+  if (log_.survivors().empty()) {
+    doubt_.reset(); // nor does it
+  } else if (log_.phase() == Phase::kEnded || now >= doubt_->until) {
+    leave(kExitUsage, doubt_->text, now);
+  }
+}
 
 // Once no rank is left of what it took part in before.
 void Member::join() {
@@ -35,17 +53,30 @@ void Member::check_fit(Time now) {
   const NodeInfo& first = log_.nodes().front();
   const bool is_open = takes_others() || is_new_log_;
   std::string text;
-  if (first.min_nodes != self_.min_nodes ||
-      first.max_nodes != self_.max_nodes) {
-    text = "--nnodes differs from that of node " + first.host;
-  } else if (first.max_restarts != self_.max_restarts) {
-    text = "--max-restarts differs from that of node " + first.host;
-  } else if (
-      !is_open && !log_.plan().nodes.empty() &&
+  const auto differs = [&](const std::string& option,
+                           const std::string& theirs,
+                           const std::string& own) {
+    if (text.empty() && theirs != own) {
+      text = option + " differs from that of node " + first.host + ": " + own +
+          " here, " + theirs + " there";
+    }
+  };
+  differs("--nnodes", range_of(first), range_of(self_));
+  differs(
+      "--max-restarts",
+      std::to_string(first.max_restarts),
+      std::to_string(self_.max_restarts));
+  differs("--check", first.checks ? "on" : "off", self_.checks ? "on" : "off");
+  if (text.empty() && !is_open && log_.survivors().size() > 0 &&
       static_cast<int>(log_.plan().nodes.size()) == settings_.max_nodes) {
     text = "the job at " + settings_.endpoint + " has its nodes (" +
         hosts_of(log_.plan().nodes) +
-        ") and takes no other; another job needs an endpoint of its own";
+        ") and takes no other; another job needs an endpoint or a --rdzv-id "
+        "of its own";
+    if (!settings_.log_moves) { // a server keeps what nobody is left to end
+      doubt_ = {text, now + 3 * settings_.node_timeout / 2};
+      return;
+    }
   }
   for (const NodeInfo& each : log_.nodes()) {
     if (text.empty() && !is_open && each.id != self_.id &&

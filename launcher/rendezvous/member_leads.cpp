@@ -96,7 +96,7 @@ bool Member::expects_nodes() const {
           return !log_.has(id);
         });
   }
-  return log_.plan().nodes.empty();
+  return log_.survivors().empty();
 }
 
 // Until when the leader waits for those.
@@ -114,7 +114,7 @@ void Member::gather(Time now) {
   const bool may_be_quorum = !settings_.log_moves || log_.is_quorum(ids);
   const bool is_enough = is_quorum && count >= settings_.min_nodes;
   const bool is_late = now >= patience_end() && log_.coming().empty();
-  const bool first = log_.plan().nodes.empty();
+  const bool first = log_.survivors().empty();
   if (is_enough &&
       (count == settings_.max_nodes || !expects_nodes() || is_late)) {
     post_plan(std::move(nodes));

@@ -251,11 +251,12 @@ void Membership::end(const Entry& entry) {
   if (!has(entry.from) || !may_end) {
     return;
   }
-  if (cause_ == Cause::kEnd) {
-    is_urgent_ = is_urgent_ || entry.from == ended_by_;
+  is_urgent_ = !enders_.insert(entry.from).second || is_urgent_;
+  const bool ends_anyway = cause_ == Cause::kEnd ||
+      (cause_ == Cause::kFailure && plan_.restarts >= plan_.max_restarts);
+  if (ends_anyway) {
     return;
   }
-  ended_by_ = entry.from;
   exit_code_ = entry.code;
   if (phase_ == Phase::kGathering) {
     cause_ = Cause::kEnd;

@@ -98,7 +98,7 @@ class Membership {
   Cause cause() const {
     return cause_;
   }
-  /// Whether who ended the job did so twice: nobody has time to stop by then.
+  /// Whether a node ended the job twice: nobody has time to stop by then.
   bool is_urgent() const {
     return is_urgent_;
   }
@@ -145,7 +145,7 @@ class Membership {
   int port_ = 0;
   Cause cause_ = Cause::kNone;
   std::string cause_text_;
-  std::string ended_by_;
+  std::set<std::string> enders_;
   bool is_urgent_ = false;
   std::optional<Failure> failure_;
   std::set<std::string> idle_;

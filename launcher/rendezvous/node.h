@@ -19,6 +19,7 @@ struct NodeInfo {
   int min_nodes = 1;
   int max_nodes = 1;
   int max_restarts = 0;
+  bool checks = false; // --check
 };
 
 /// Whether `a` comes before `b` where numbers in names count as such: "n2"

@@ -34,14 +34,33 @@ Member::Settings settings_of(const Rendezvous::Settings& settings) {
   return result;
 }
 
+// Empty where it is found out on the way to the endpoint.
+std::string own_address(const NodeOptions& nodes) {
+  if (nodes.local_address.empty()) {
+    return "";
+  }
+  const auto addresses = addresses_of(nodes.local_address);
+  if (addresses.empty()) {
+    throw LaunchError(
+        kExitUsage,
+        "--local-addr " + nodes.local_address + ": does not resolve");
+  }
+  return addresses.front();
+}
+
+bool is_wildcard(const std::string& address) {
+  return address == "0.0.0.0" || address == "::";
+}
+
 NodeInfo node_of(const Rendezvous::Settings& settings, bool hosts_log) {
   NodeInfo node;
   node.id = random_hex(8);
   node.host = detail::host_name();
-  node.address = settings.nodes.local_address;
+  node.address = own_address(settings.nodes);
   node.ranks = settings.ranks;
   node.wanted_rank = settings.nodes.rank;
   node.hosts_log = hosts_log;
+  node.checks = settings.checks;
   return node;
 }
 
@@ -79,8 +98,7 @@ std::vector<SharedLog::Endpoint> standby_endpoints(
 // Where the log that this node serves is reached from here.
 std::string own_host(const NodeOptions& nodes, int listener) {
   const std::string address = local_address(listener).host;
-  const bool is_wildcard = address == "0.0.0.0" || address == "::";
-  return is_wildcard ? nodes.host : address;
+  return is_wildcard(address) ? nodes.host : address;
 }
 
 } // namespace
@@ -169,7 +187,8 @@ void Rendezvous::connected(const SharedLog::Event& event, Time now) {
   // Without one this node cannot be the log's next host.
   standby_ = reserve_standby(address, settings_.nodes).value_or(Listener());
   log_->set_last_will(last_will());
-  member_.connected(address, standby_.port, now);
+  member_.connected(
+      is_wildcard(address) ? event.local_address : address, standby_.port, now);
 }
 
 // What others shall read where this process dies without a word.
@@ -315,7 +334,10 @@ void Rendezvous::open_store(Time now) {
     ranks_store_ = listen_in_range(address, settings_.nodes);
     member_.store_opened(ranks_store_.port, now);
   } catch (const LaunchError& error) {
-    member_.end_job(error.exit_code(), error.what(), now);
+    member_.end_job(
+        error.exit_code(),
+        "node " + member_.self().host + ": " + error.what(),
+        now);
   }
   carry_out(now);
 }

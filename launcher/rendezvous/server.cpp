@@ -20,7 +20,7 @@ void serve_log(const NodeOptions& nodes) {
   const int socket = listener.value().socket.get(); // hosts_log is set
   write_all(
       STDERR_FILENO,
-      "ddprun: serves the nodes' meeting at " +
+      "ddprun: serves the nodes' rendezvous at " +
           describe_endpoint(local_address(socket).host, listener->port) + "\n");
   check_call(fcntl(socket, F_SETFD, 0), "cannot hand the socket on");
   execl(

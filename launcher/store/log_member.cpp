@@ -43,6 +43,15 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
+// What went wrong, without c10d's advice.
+std::string reason_of(const std::exception& error) {
+  const auto* known = dynamic_cast<const c10::Error*>(&error);
+  const std::string text =
+      first_line(known ? known->what_without_backtrace() : error.what());
+  return text.find("closed") == std::string::npos ? text
+                                                  : "the connection was closed";
+}
+
 std::string entry_key(uint64_t index) {
   return log_keys::kEntry + std::to_string(index);
 }
@@ -108,10 +117,8 @@ template <typename Task>
 void LogMember::guard(const Task& task) {
   try {
     task();
-  } catch (const c10::Error& error) {
-    lose(first_line(error.what_without_backtrace()));
   } catch (const std::exception& error) {
-    lose(first_line(error.what()));
+    lose(reason_of(error));
   }
 }
 
@@ -123,7 +130,7 @@ void LogMember::lose(const std::string& why) {
   }
   tell(
       log_message::kLost,
-      "the rendezvous store at " + endpoint_.host + ":" +
+      "the rendezvous at " + endpoint_.host + ":" +
           std::to_string(endpoint_.port) + " is lost: " + why);
   _exit(1);
 }
@@ -183,10 +190,13 @@ bool LogMember::try_store(const SocketAddress& endpoint, std::string* why) {
   try {
     endpoint_ = endpoint;
     local_address_ = route->local;
+    tell(
+        log_message::kUnreachable,
+        endpoint.host + ": something listens there, and does not answer");
     open_stores(route->remote, endpoint.port);
     return true;
   } catch (const std::exception& error) { // gone again
-    *why = first_line(error.what());
+    *why = reason_of(error);
     return false;
   }
 }

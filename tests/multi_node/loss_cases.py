@@ -146,6 +146,17 @@ def first_node_comes_back(program):
         nodes.at[3].process.send_signal(signal.SIGINT)
         nodes.finish(range(4), 130, 10)
         require_nothing_left(nodes, range(4), crashed=1)
+        # The same while connections of that job still hold the port on n1.
+        for host in range(3):
+            nodes.start(host)
+        nodes.wait_for_ranks(3, range(3))
+        nodes.at[0].process.kill()
+        nodes.wait_for_ranks(2, (1, 2))
+        nodes.start(0)
+        nodes.wait(lambda: "rank 2 of 3 local 0 of 1 node 2 of 3" in
+                   nodes.at[0].text(), "n0 begins a job of its own")
+        nodes.at[2].process.send_signal(signal.SIGINT)
+        nodes.finish(range(3), 130, 10)
 
 
 def moved_endpoint(program):

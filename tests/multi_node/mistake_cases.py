@@ -21,8 +21,11 @@ def mistakes(program):
         nodes.wait_for_ranks(2, (0, 1))
         for options, said in (
                 ([], "has its nodes (n0, n1) and takes no other"),
-                (["--nnodes=3"], "--nnodes differs from that of node n"),
-                (["--max-restarts=1"], "--max-restarts differs from that of")):
+                (["--nnodes=3"], "--nnodes differs from that of node n0: 3 "
+                 "here, 2 there"),
+                (["--max-restarts=1"], "--max-restarts differs from that of"),
+                (["--check"], "--check differs from that of node n"),
+                (["--local-addr=nowhere"], "--local-addr nowhere: does not")):
             nodes.start(2, *options)
             nodes.finish([2], 2, 5)
             nodes.require(said in nodes.at[2].text(), f"not said: {said}")
@@ -66,6 +69,12 @@ def taken_port(program):
         time.sleep(0.5)
         for host in range(2):
             nodes.start(host)
+        first = nodes.at[0]
+        nodes.start(0, "--join-timeout=1")
+        nodes.finish([0], 124, 5)
+        nodes.require("(n0: something listens there, and does not answer)" in
+                      nodes.at[0].text(), "it is not said")
+        nodes.at[0] = first
         nodes.wait_for_ranks(2, range(2))
         holder.process.wait()
         nodes.at[0].process.send_signal(signal.SIGINT)

@@ -176,6 +176,18 @@ def own_name_is_loopback(program):
         end(nodes, range(3))
 
 
+def all_addresses(program):
+    """Nodes that listen at all of their addresses tell others one."""
+    hosts = Hosts(2)
+    options = ["--nnodes=2", "--max-restarts=1", "--bind=0.0.0.0"]
+    with Nodes(program, hosts, options) as nodes:
+        started(nodes, range(2), 10)
+        nodes.require(f"store {hosts.address(0)}." in nodes.at[1].text(),
+                      "ranks meet elsewhere")
+        restarted(nodes, 1, range(2), 1, 5)
+        end(nodes, range(2))
+
+
 def two_networks(program):
     """The endpoint has two addresses, of which one node cannot reach the
     first; its host prefers the other one, or is told to listen at both."""

@@ -117,6 +117,40 @@ def restarts(program):
         require_nothing_left(nodes, range(3))
 
 
+def interrupted_failure(program):
+    """Ctrl-C while a failed job ends hides neither code nor report; a second
+    one kills all, also where another node's came first."""
+    hosts = Hosts(2)
+    deaf = WORKER.replace("trap", "trap '' TERM HUP INT #")
+    with Nodes(program, hosts, ["--nnodes=2", "--grace=60"]) as nodes:
+        nodes.start(0, words=("bash", "-c", WORKER.replace("TERM", "TERM;"
+                                                           "trap 'exit 5' USR1")))
+        nodes.start(1, words=("bash", "-c", deaf))
+        nodes.wait_for_ranks(2, range(2))
+        os.kill(workers_on(hosts, 0)[0], signal.SIGUSR1)
+        nodes.wait(lambda: "waiting for rank 1 to stop" in nodes.at[1].text(),
+                   "n1 does not say whom it waits for")
+        nodes.require("exited with code 5" in nodes.at[1].text(),
+                      "nor why")
+        for _ in range(2):
+            nodes.at[0].process.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+        nodes.finish(range(2), 5, 3)
+        for host in range(2):
+            nodes.require("rank 0 (pid" in nodes.at[host].text() and
+                          nodes.report(host)["exit_code"] == 5,
+                          f"n{host} does not tell of rank 0")
+        for host in range(2):
+            nodes.start(host, words=("bash", "-c", deaf))
+        nodes.wait_for_ranks(2, range(2))
+        nodes.at[0].process.send_signal(signal.SIGHUP)
+        for _ in range(2):
+            time.sleep(0.5)
+            nodes.at[1].process.send_signal(signal.SIGINT)
+        nodes.finish(range(2), 129, 3)
+        require_nothing_left(nodes, range(2))
+
+
 def second_interrupt(program):
     """A second Ctrl-C on one node kills the ranks of all that take their
     time."""
@@ -207,6 +241,27 @@ def jobs_at_a_server(program):
             for host in (1, 2):
                 nodes.require("job" in nodes.at[host].text(),
                               f"n{host} ran nothing")
+    # Nor do jobs last there that nobody is left to end.
+    with Nodes(program, hosts, ["--nnodes=2", "--rdzv-backend=server",
+                                "--node-timeout=2"]) as nodes:
+        for end in ("killed", "cut off"):
+            for host in (1, 2):
+                nodes.start(host)
+            nodes.wait_for_ranks(2, (1, 2))
+            nodes.start(0)
+            nodes.finish([0], 2, 5)  # while it runs, it takes no other
+            for host in (1, 2):
+                if end == "killed":
+                    nodes.at[host].process.kill()
+                else:
+                    hosts.cut(host)
+            nodes.finish((1, 2), -9 if end == "killed" else 75, 15)
+            for host in (1, 2):
+                hosts.mend(host)
+                nodes.start(host)
+            nodes.wait_for_ranks(2, (1, 2))
+            nodes.at[1].process.send_signal(signal.SIGINT)
+            nodes.finish((1, 2), 130, 5)
     serving.process.kill()
 
 
