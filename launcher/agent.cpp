@@ -110,7 +110,7 @@ void Agent::end_attempt() {
   next_tick_.reset();
   next_notice_.reset();
   output_.set_status("");
-  end_all_but_helper(); // the store, and what ranks left behind
+  end_all_but_helpers(); // the store, and what ranks left behind
   output_.drain();
   limit_last_output();
   while (!drained_) {
@@ -124,10 +124,8 @@ void Agent::end_attempt() {
   }
 }
 
-void Agent::end_all_but_helper() const {
-  end_descendants(
-      rendezvous_ ? std::vector<pid_t>{rendezvous_->helper()}
-                  : std::vector<pid_t>());
+void Agent::end_all_but_helpers() const {
+  end_descendants(rendezvous_ ? rendezvous_->helpers() : std::vector<pid_t>());
 }
 
 // A terminal that is held (Ctrl-S) gets the report once it is let go.
@@ -178,7 +176,7 @@ int Agent::conclude(JobReport report) {
 }
 
 void Agent::abandon(int exit_code) {
-  end_all_but_helper(); // which tells the other nodes, and then ends
+  end_all_but_helpers(); // which tells the other nodes, and then ends
   remove_private_folder(job_.private_folder);
   _exit(exit_code); // the output may be held up: nobody waits for it
 }

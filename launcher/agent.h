@@ -48,7 +48,7 @@ class Agent {
   void run_attempt(Listener listener);
   void start_attempt(Listener listener);
   void end_attempt();
-  void end_all_but_helper() const;
+  void end_all_but_helpers() const;
   void limit_last_output();
   bool may_restart() const;
 

@@ -24,7 +24,8 @@ const char* const kTypes[] = {
     "stopped",
     "finished",
     "regroup",
-    "end"};
+    "end",
+    "moved"};
 
 // What one node may claim; the sum over nodes stays an int.
 constexpr int kMostRanks = 1 << 16;

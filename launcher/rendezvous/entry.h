@@ -23,6 +23,7 @@ struct Entry {
     kFinished, // all ranks of a node exited with 0
     kRegroup, // the leader ends the epoch so that nodes can join
     kEnd, // the job ends
+    kMoved, // this log was begun beside the job's, which went on elsewhere
   };
 
   Type type = Type::kJoin;
@@ -32,8 +33,8 @@ struct Entry {
   NodeInfo node; // kJoin
   Plan plan; // kPlan; of its nodes the ids
   std::string about; // kLost: the lost node's id
-  std::string address; // kStart
-  int port = 0; // kStart
+  std::string address; // kStart, kMoved
+  int port = 0; // kStart, kMoved
   int code = 0; // kFailed, kEnd: ddprun's exit code
   bool is_consequence = false; // kFailed: of another rank's failure
   std::string text; // why, for people

@@ -84,7 +84,7 @@ void Member::connected(const std::string& address, int standby_port, Time now) {
   connected_ = true;
   answered_ = now;
   gathering_since_ = now;
-  is_new_log_ = move_.has_value();
+  is_new_log_ = move_ && move_->is_new;
   move_.reset();
   if (self_.address.empty()) {
     self_.address = address;
@@ -119,7 +119,9 @@ void Member::entry(const Entry& entry, Time now) {
   } else if (log_.phase() == Phase::kStarting) {
     is_new_log_ = false;
   }
-  if (entry.type == Type::kLost && entry.about == self_.id) {
+  if (entry.type == Type::kMoved) {
+    note_moved(entry, now);
+  } else if (entry.type == Type::kLost && entry.about == self_.id) {
     leaving_ = {kExitInfrastructure, entry.text, now};
     stop_ranks(entry.text);
   } else if (
@@ -270,6 +272,12 @@ void Member::follow(Time now) {
     depart(now);
     return;
   }
+  if (other_log_) {
+    if (now >= other_log_->at) {
+      change_log(now);
+    }
+    return;
+  }
   if (connected_ && !joined_) {
     join();
   }
@@ -314,6 +322,9 @@ void Member::schedule(Time now) {
   }
   if (doubt_) {
     consider(doubt_->until);
+  }
+  if (other_log_) {
+    consider(other_log_->at);
   }
   consider(gathering_since_ + settings_.join_timeout);
   consider(last_join_ + settings_.last_call);

@@ -126,12 +126,18 @@ class Member {
   struct Move {
     std::string why;
     bool may_serve = false; // at the deadline; else it gives up
+    bool is_new = true; // the log that is looked for
     Time deadline;
   };
   // Of what this node is to do in a job that has its nodes.
   struct Doubt {
     std::string text; // to leave with
     Time until;
+  };
+  // The job's log, of which this one is not.
+  struct OtherLog {
+    NodeInfo host;
+    Time at; // when to go there: others shall read of it here
   };
   struct Departure {
     int code = 0;
@@ -148,6 +154,8 @@ class Member {
   void log_answered(Time now);
   void note_endpoint(const std::string& host);
   void lose_log(const std::string& why, Time now);
+  void note_moved(const Entry& moved, Time now);
+  void change_log(Time now);
   void update(Time now);
   void follow(Time now);
   void join();
@@ -202,6 +210,7 @@ class Member {
   std::string new_endpoint_;
   std::set<std::string> expected_; // in the new log
   std::optional<Doubt> doubt_;
+  std::optional<OtherLog> other_log_;
   std::optional<Departure> leaving_;
   std::optional<Time> goodbye_; // until when its host serves a log that ended
   std::optional<Time> next_;

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include <launcher/command_line/network_values.h>
 #include <launcher/launch_error.h>
 
 namespace ddp {
@@ -14,6 +15,8 @@ using Kind = Member::Action::Kind;
 // How long the nodes look for the log at one node before the next one serves
 // it: more than what they notice the loss apart.
 constexpr std::chrono::seconds kMoveTime(5);
+// How long others can read in a log that its host leaves.
+constexpr std::chrono::seconds kReadTime(1);
 
 } // namespace
 
@@ -71,6 +74,40 @@ void Member::move_log(const std::string& why, Time now) {
   if (!hosts.empty()) {
     act(Kind::kConnect).nodes = std::move(hosts);
   }
+}
+
+// The job went on elsewhere when the endpoint's host was lost, and this log was
+// begun beside it by nodes that do not know.
+void Member::note_moved(const Entry& moved, Time now) {
+  const bool is_elsewhere = settings_.log_moves && new_endpoint_.empty() &&
+      moved.from != self_.id && log_.phase() != Phase::kEnded;
+  if (!is_elsewhere || other_log_ || leaving_ || over_) {
+    return;
+  }
+  other_log_ = {NodeInfo(), self_.hosts_log ? now + kReadTime : now};
+  other_log_->host.id = moved.from;
+  other_log_->host.address = moved.address;
+  other_log_->host.standby_port = moved.port;
+  settings_.endpoint = describe_endpoint(moved.address, moved.port);
+  stop_ranks("the job goes on at " + settings_.endpoint);
+}
+
+void Member::change_log(Time now) {
+  connected_ = false;
+  joined_ = false;
+  is_coming_ = false;
+  unread_ = 0;
+  self_.hosts_log = false;
+  reported_.clear();
+  heard_.clear();
+  log_ = log_.in_other_log();
+  move_ = Move();
+  move_->why = "the job, which goes on at " + settings_.endpoint +
+      ", cannot be reached there";
+  move_->is_new = false;
+  move_->deadline = now + settings_.node_timeout;
+  act(Kind::kConnect).nodes = {other_log_->host};
+  other_log_.reset();
 }
 
 void Member::end_search(Time now) {

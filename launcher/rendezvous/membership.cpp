@@ -36,6 +36,12 @@ Membership Membership::in_new_log() const {
   return fresh;
 }
 
+Membership Membership::in_other_log() const {
+  Membership fresh(outlives_jobs_);
+  fresh.last_epoch_ = last_epoch_;
+  return fresh;
+}
+
 bool Membership::is_confirmed() const {
   return std::all_of(
       plan_.nodes.begin(), plan_.nodes.end(), [&](const NodeInfo& each) {
@@ -163,6 +169,8 @@ void Membership::apply(const Entry& entry) {
     case Entry::Type::kEnd:
       end(entry);
       break;
+    case Entry::Type::kMoved:
+      break; // its nodes leave it
   }
 }
 

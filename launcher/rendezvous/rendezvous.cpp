@@ -129,6 +129,55 @@ void Rendezvous::serve_log(Listener listener) {
   open_log({{host, listener.port}}, std::move(listener.socket));
 }
 
+std::vector<pid_t> Rendezvous::helpers() const {
+  std::vector<pid_t> found{log_->pid()};
+  if (announcer_) {
+    found.push_back(announcer_->pid());
+  }
+  return found;
+}
+
+// Where a node that was lost is started again, it would begin another job.
+void Rendezvous::tell_first_endpoint() {
+  if (served_.port == 0 || is_endpoint_here(settings_.nodes)) {
+    return;
+  }
+  SharedLog::Options options;
+  options.endpoints = {{settings_.nodes.host, settings_.nodes.port}};
+  options.member = member_.self().id;
+  announcer_ =
+      std::make_unique<SharedLog>(settings_.store_program, std::move(options));
+  watch(*announcer_);
+}
+
+void Rendezvous::handle_announcer() {
+  while (const auto event = announcer_ ? announcer_->next() : std::nullopt) {
+    if (event->kind == SharedLog::Event::Kind::kConnected) {
+      Authenticator authenticator = authenticator_;
+      authenticator.set_nonce(event->text);
+      Entry entry;
+      entry.type = Entry::Type::kMoved;
+      entry.from = member_.self().id;
+      entry.sequence = 1;
+      entry.address = served_.host;
+      entry.port = served_.port;
+      announcer_->post(authenticator.seal(entry_text(entry)));
+    } else if (event->kind == SharedLog::Event::Kind::kLost) {
+      epoll_ctl(events_.get(), EPOLL_CTL_DEL, announcer_->fd(), nullptr);
+      announcer_.reset();
+      tell_first_endpoint(); // it may come again
+    }
+  }
+}
+
+void Rendezvous::watch(const SharedLog& log) {
+  epoll_event interest{};
+  interest.events = EPOLLIN;
+  check_call(
+      epoll_ctl(events_.get(), EPOLL_CTL_ADD, log.fd(), &interest),
+      "cannot watch the rendezvous");
+}
+
 void Rendezvous::open_log(
     std::vector<SharedLog::Endpoint> endpoints,
     FileDescriptor listener) {
@@ -143,11 +192,7 @@ void Rendezvous::open_log(
       std::make_unique<SharedLog>(settings_.store_program, std::move(options));
   read_.clear();
   watched_.clear();
-  epoll_event interest{};
-  interest.events = EPOLLIN;
-  check_call(
-      epoll_ctl(events_.get(), EPOLL_CTL_ADD, log_->fd(), &interest),
-      "cannot watch the rendezvous");
+  watch(*log_);
 }
 
 void Rendezvous::handle_events(Time now) {
@@ -156,6 +201,7 @@ void Rendezvous::handle_events(Time now) {
     handle(*event, now);
     carry_out(now);
   }
+  handle_announcer();
 }
 
 void Rendezvous::handle(const SharedLog::Event& event, Time now) {
@@ -298,9 +344,9 @@ void Rendezvous::carry_out(Time now) {
         break;
       case Kind::kServe:
         start_listening(standby_);
-        open_log(
-            standby_endpoints(action.nodes),
-            std::exchange(standby_, Listener()).socket);
+        served_ = standby_endpoints(action.nodes).front();
+        open_log({served_}, std::exchange(standby_, Listener()).socket);
+        tell_first_endpoint();
         break;
       case Kind::kConnect:
         open_log(standby_endpoints(action.nodes), FileDescriptor());

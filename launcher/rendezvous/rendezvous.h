@@ -66,10 +66,8 @@ class Rendezvous {
   void leave(int code, const std::string& text, Time now);
   void end_job(int code, const std::string& text, Time now);
 
-  /// The process that speaks to the log's store.
-  pid_t helper() const {
-    return log_->pid();
-  }
+  /// The processes that speak to logs' stores.
+  std::vector<pid_t> helpers() const;
   const Membership& membership() const {
     return member_.membership();
   }
@@ -80,6 +78,7 @@ class Rendezvous {
  private:
   Rendezvous(Settings settings, std::optional<Listener> listener);
   void serve_log(Listener listener);
+  void watch(const SharedLog& log);
   // Serves it where there is a listener.
   void open_log(
       std::vector<SharedLog::Endpoint> endpoints,
@@ -88,6 +87,8 @@ class Rendezvous {
   void read_entry(const std::string& sealed, Time now);
   void connected(const SharedLog::Event& event, Time now);
   std::string last_will() const;
+  void tell_first_endpoint();
+  void handle_announcer();
   void open_store(Time now);
   void try_to_serve(Time now);
   void carry_out(Time now);
@@ -97,6 +98,9 @@ class Rendezvous {
   FileDescriptor events_;
   Authenticator authenticator_;
   std::unique_ptr<SharedLog> log_;
+  // Where this node's log went on: who serves the first endpoint again is told.
+  SharedLog::Endpoint served_;
+  std::unique_ptr<SharedLog> announcer_;
   Member member_;
   Listener standby_;
   Listener ranks_store_;

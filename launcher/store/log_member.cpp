@@ -28,7 +28,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
 
-constexpr int kRetryMilliseconds = 50;
+constexpr int kRetryMilliseconds = 50; // at first
+constexpr int kLaterRetryMilliseconds = 500;
+constexpr std::chrono::seconds kFirstTime{5};
 constexpr std::chrono::seconds kConnectTime{10};
 // A wait for an entry is renewed that often: firewalls forget quiet
 // connections.
@@ -162,6 +164,7 @@ void LogMember::connect() {
 }
 
 void LogMember::wait_for_store() {
+  const auto start = Clock::now();
   for (std::string said;;) {
     std::string text;
     for (const SocketAddress& each : options_.endpoints) {
@@ -176,7 +179,9 @@ void LogMember::wait_for_store() {
       said = text;
     }
     pollfd end{options_.channel, 0, 0};
-    if (poll(&end, 1, kRetryMilliseconds) > 0) {
+    const bool is_new = Clock::now() < start + kFirstTime;
+    if (poll(&end, 1, is_new ? kRetryMilliseconds : kLaterRetryMilliseconds) >
+        0) {
       _exit(0); // the agent has gone
     }
   }

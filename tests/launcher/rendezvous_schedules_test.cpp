@@ -212,6 +212,26 @@ TEST_CASE(
   REQUIRE_RUNNING(job, "023");
 }
 
+TEST_CASE("A log that was begun beside the job's is left", "[unit]") {
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    CAPTURE(seed);
+    Job job(settings(1, 4), 3, seed);
+    job.run_for(seconds(30));
+    REQUIRE_RUNNING(job, "012");
+    job.crash(0);
+    job.run_for(seconds(40));
+    REQUIRE_RUNNING(job, "12");
+    const int again = job.add_node(true);
+    while (!job.member(again).is_connected()) {
+      job.run_for(milliseconds(100));
+    }
+    job.tell_moved(job.member(1).self().hosts_log ? 1 : 2, again);
+    job.run_for(seconds(40));
+    REQUIRE_RUNNING(job, "123");
+    REQUIRE(job.member(again).membership().plan().index_of("id3") == 2);
+  }
+}
+
 TEST_CASE("The majority goes on where the log's host is lost", "[unit]") {
   Job job(settings(1, 4), 4);
   job.run_for(seconds(5));

@@ -151,6 +151,17 @@ void SimulatedNodes::connect(int index) {
   }
 }
 
+void SimulatedNodes::tell_moved(int host, int beginner) {
+  Entry entry;
+  entry.type = Entry::Type::kMoved;
+  entry.from = nodes_[static_cast<size_t>(host)].id;
+  for (Log& log : logs_) {
+    if (log.host == beginner) {
+      log.entries.push_back(entry);
+    }
+  }
+}
+
 void SimulatedNodes::append(int index, const Entry& entry) {
   Log& log = logs_[static_cast<size_t>(nodes_[static_cast<size_t>(index)].log)];
   if (entry.type == Entry::Type::kLost) {

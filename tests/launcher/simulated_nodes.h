@@ -20,13 +20,15 @@ class SimulatedNodes {
   SimulatedNodes(ddp::Member::Settings settings, unsigned seed);
 
   /// A new agent. The first of all serves the first log; later ones look for
-  /// it at its host.
+  /// it at its host, or serve one beside it.
   int add_node(bool serves = false);
   /// The agent and all of its ranks are gone at once.
   void crash(int node);
   void leave(int node);
   void fail_rank(int node, bool is_consequence = false);
   void finish_ranks(int node);
+  /// Says into the log that `beginner` began that the job goes on at `host`.
+  void tell_moved(int host, int beginner);
   /// Cuts or mends the link between two nodes. A log's clients on the other
   /// side get no answer, which they are not told.
   void set_link(int a, int b, bool up);

@@ -178,3 +178,32 @@ def moved_endpoint(program):
         nodes.at[2].process.send_signal(signal.SIGINT)
         nodes.finish((1, 2), 130, 5)
         require_nothing_left(nodes, range(3))
+
+
+def first_node_begins_again(program):
+    """Where the only endpoint's host is lost and started again, it is told
+    where the job went on, and takes part there; other nodes as well."""
+    hosts = Hosts(4)
+    for options in (["--nnodes=1:4", "--last-call=1"],
+                    ["--nnodes=3", "--max-restarts=1"]):
+        with Nodes(program, hosts, [*options, "--node-timeout=3"]) as nodes:
+            for host in range(3):
+                nodes.start(host)
+            nodes.wait_for_ranks(3, range(3))
+            nodes.at[0].process.kill()
+            nodes.wait(lambda: "others join at --rdzv-endpoint" in
+                       nodes.at[1].text(), "the job does not go on")
+            nodes.start(0)
+            nodes.wait(lambda: "rank 2 of 3 local 0 of 1 node 2 of 3" in
+                       nodes.at[0].text(), "n0 does not take part as the last")
+            if "--nnodes=3" not in options:
+                nodes.at[0].process.kill()
+                nodes.wait(lambda: nodes.at[1].text().count("2 on 2 nodes") ==
+                           2, "the job does not go on")
+                nodes.start(3)  # waits for the endpoint, which is gone
+                time.sleep(1)
+                nodes.start(0)
+                nodes.wait_for_ranks(4, range(4))
+            nodes.at[2].process.send_signal(signal.SIGINT)
+            nodes.finish(range(4 if 3 in nodes.at else 3), 130, 10)
+            require_nothing_left(nodes, range(4))
