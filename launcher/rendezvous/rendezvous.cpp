@@ -20,6 +20,7 @@ using Kind = Member::Action::Kind;
 // What a failure may add to an entry: JSON makes of one byte six at most.
 constexpr size_t kLongestText = 8 * 1024;
 constexpr std::chrono::seconds kRetryTime(1);
+constexpr std::chrono::seconds kTellAgainTime(2);
 
 Member::Settings settings_of(const Rendezvous::Settings& settings) {
   Member::Settings result;
@@ -108,6 +109,8 @@ Rendezvous::Rendezvous(const Settings& settings)
 
 Rendezvous::Rendezvous(Settings settings, std::optional<Listener> listener)
     : settings_(std::move(settings)),
+      is_endpoint_here_(settings_.nodes.hosts_log.value_or(
+          is_endpoint_here(settings_.nodes))),
       events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
       authenticator_(settings_.nodes.token, settings_.run_id),
       member_(
@@ -117,7 +120,7 @@ Rendezvous::Rendezvous(Settings settings, std::optional<Listener> listener)
   if (listener) {
     serve_log(std::move(*listener));
   } else {
-    if (!settings_.nodes.hosts_log && is_endpoint_here(settings_.nodes)) {
+    if (!settings_.nodes.hosts_log && is_endpoint_here_) {
       retry_at_ = std::chrono::steady_clock::now() + kRetryTime;
     }
     open_log(all_endpoints(settings_.nodes), FileDescriptor());
@@ -139,7 +142,8 @@ std::vector<pid_t> Rendezvous::helpers() const {
 
 // Where a node that was lost is started again, it would begin another job.
 void Rendezvous::tell_first_endpoint() {
-  if (served_.port == 0 || is_endpoint_here(settings_.nodes)) {
+  tell_at_.reset();
+  if (is_endpoint_here_) {
     return;
   }
   SharedLog::Options options;
@@ -150,7 +154,7 @@ void Rendezvous::tell_first_endpoint() {
   watch(*announcer_);
 }
 
-void Rendezvous::handle_announcer() {
+void Rendezvous::handle_announcer(Time now) {
   while (const auto event = announcer_ ? announcer_->next() : std::nullopt) {
     if (event->kind == SharedLog::Event::Kind::kConnected) {
       Authenticator authenticator = authenticator_;
@@ -165,7 +169,7 @@ void Rendezvous::handle_announcer() {
     } else if (event->kind == SharedLog::Event::Kind::kLost) {
       epoll_ctl(events_.get(), EPOLL_CTL_DEL, announcer_->fd(), nullptr);
       announcer_.reset();
-      tell_first_endpoint(); // it may come again
+      tell_at_ = now + kTellAgainTime; // it may come again
     }
   }
 }
@@ -201,7 +205,7 @@ void Rendezvous::handle_events(Time now) {
     handle(*event, now);
     carry_out(now);
   }
-  handle_announcer();
+  handle_announcer(now);
 }
 
 void Rendezvous::handle(const SharedLog::Event& event, Time now) {
@@ -264,8 +268,13 @@ void Rendezvous::read_entry(const std::string& sealed, Time now) {
 }
 
 std::optional<Rendezvous::Time> Rendezvous::deadline() const {
-  const auto due = member_.deadline();
-  return retry_at_ && (!due || *retry_at_ < *due) ? retry_at_ : due;
+  auto due = member_.deadline();
+  for (const auto& each : {retry_at_, tell_at_}) {
+    if (each && (!due || *each < *due)) {
+      due = each;
+    }
+  }
+  return due;
 }
 
 // The endpoint's port may have been taken by what is gone by now.
@@ -287,6 +296,9 @@ void Rendezvous::try_to_serve(Time now) {
 
 void Rendezvous::tick(Time now) {
   try_to_serve(now);
+  if (tell_at_ && now >= *tell_at_) {
+    tell_first_endpoint();
+  }
   const auto is_due = [&] {
     const auto due = member_.deadline();
     return due && now >= *due;

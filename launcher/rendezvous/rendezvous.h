@@ -88,19 +88,21 @@ class Rendezvous {
   void connected(const SharedLog::Event& event, Time now);
   std::string last_will() const;
   void tell_first_endpoint();
-  void handle_announcer();
+  void handle_announcer(Time now);
   void open_store(Time now);
   void try_to_serve(Time now);
   void carry_out(Time now);
   void post(Entry entry);
 
   Settings settings_;
+  bool is_endpoint_here_;
   FileDescriptor events_;
   Authenticator authenticator_;
   std::unique_ptr<SharedLog> log_;
   // Where this node's log went on: who serves the first endpoint again is told.
   SharedLog::Endpoint served_;
   std::unique_ptr<SharedLog> announcer_;
+  std::optional<Time> tell_at_;
   Member member_;
   Listener standby_;
   Listener ranks_store_;
