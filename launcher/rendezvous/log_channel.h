@@ -15,7 +15,8 @@ constexpr char kAlive = 'A'; // the answer to each kBeats
 constexpr char kLastWill = 'T'; // an entry, for when the agent has died
 // From the helper:
 constexpr char kUnreachable = 'U'; // why
-constexpr char kConnected = 'C'; // the nonce, a space, the local address
+// The nonce, this host's address on the way, the endpoint's host and its port.
+constexpr char kConnected = 'C';
 constexpr char kEntry = 'E'; // the entry
 constexpr char kBeats = 'B'; // "member count", one a line
 constexpr char kLost = 'L'; // why

@@ -140,15 +140,36 @@ std::vector<pid_t> Rendezvous::helpers() const {
   return found;
 }
 
-// Where a node that was lost is started again, it would begin another job.
-void Rendezvous::tell_first_endpoint() {
+// Who comes there would look in vain, or begin another job: the new host of the
+// log tells those that serve one, and this node others, if the endpoint is
+// here.
+void Rendezvous::tell_first_endpoint(Time now) {
+  announcer_.reset();
   tell_at_.reset();
-  if (is_endpoint_here_) {
+  const NodeOptions& nodes = settings_.nodes;
+  const bool is_back = is_endpoint_here_ && member_.self().hosts_log &&
+      log_at_.port == nodes.port;
+  if (!has_moved_ || is_back ||
+      (!member_.self().hosts_log && !is_endpoint_here_)) {
     return;
   }
   SharedLog::Options options;
-  options.endpoints = {{settings_.nodes.host, settings_.nodes.port}};
+  options.endpoints = {{nodes.host, nodes.port}};
   options.member = member_.self().id;
+  if (is_endpoint_here_) {
+    try {
+      auto listener = listen_at_endpoint(nodes);
+      if (!listener) {
+        tell_at_ = now + kTellAgainTime;
+        return;
+      }
+      options.endpoints[0].host = own_host(nodes, listener->socket.get());
+      options.listener = std::move(listener->socket);
+    } catch (const LaunchError&) { // it is taken just now
+      tell_at_ = now + kTellAgainTime;
+      return;
+    }
+  }
   announcer_ =
       std::make_unique<SharedLog>(settings_.store_program, std::move(options));
   watch(*announcer_);
@@ -163,8 +184,8 @@ void Rendezvous::handle_announcer(Time now) {
       entry.type = Entry::Type::kMoved;
       entry.from = member_.self().id;
       entry.sequence = 1;
-      entry.address = served_.host;
-      entry.port = served_.port;
+      entry.address = log_at_.host;
+      entry.port = log_at_.port;
       announcer_->post(authenticator.seal(entry_text(entry)));
     } else if (event->kind == SharedLog::Event::Kind::kLost) {
       epoll_ctl(events_.get(), EPOLL_CTL_DEL, announcer_->fd(), nullptr);
@@ -234,6 +255,9 @@ void Rendezvous::connected(const SharedLog::Event& event, Time now) {
   const std::string address = settings_.nodes.bind.empty()
       ? event.local_address
       : address_of_interface(settings_.nodes.bind);
+  log_at_ = event.endpoint;
+  standby_ = Listener();
+  tell_first_endpoint(now);
   // Without one this node cannot be the log's next host.
   standby_ = reserve_standby(address, settings_.nodes).value_or(Listener());
   log_->set_last_will(last_will());
@@ -297,7 +321,7 @@ void Rendezvous::try_to_serve(Time now) {
 void Rendezvous::tick(Time now) {
   try_to_serve(now);
   if (tell_at_ && now >= *tell_at_) {
-    tell_first_endpoint();
+    tell_first_endpoint(now);
   }
   const auto is_due = [&] {
     const auto due = member_.deadline();
@@ -356,11 +380,13 @@ void Rendezvous::carry_out(Time now) {
         break;
       case Kind::kServe:
         start_listening(standby_);
-        served_ = standby_endpoints(action.nodes).front();
-        open_log({served_}, std::exchange(standby_, Listener()).socket);
-        tell_first_endpoint();
+        has_moved_ = true;
+        open_log(
+            standby_endpoints(action.nodes),
+            std::exchange(standby_, Listener()).socket);
         break;
       case Kind::kConnect:
+        has_moved_ = true;
         open_log(standby_endpoints(action.nodes), FileDescriptor());
         break;
       case Kind::kStart:

@@ -87,7 +87,7 @@ class Rendezvous {
   void read_entry(const std::string& sealed, Time now);
   void connected(const SharedLog::Event& event, Time now);
   std::string last_will() const;
-  void tell_first_endpoint();
+  void tell_first_endpoint(Time now);
   void handle_announcer(Time now);
   void open_store(Time now);
   void try_to_serve(Time now);
@@ -99,8 +99,9 @@ class Rendezvous {
   FileDescriptor events_;
   Authenticator authenticator_;
   std::unique_ptr<SharedLog> log_;
-  // Where this node's log went on: who serves the first endpoint again is told.
-  SharedLog::Endpoint served_;
+  // Where the log went on, which is told to those at its first endpoint.
+  SharedLog::Endpoint log_at_;
+  bool has_moved_ = false;
   std::unique_ptr<SharedLog> announcer_;
   std::optional<Time> tell_at_;
   Member member_;

@@ -71,16 +71,16 @@ std::map<std::string, int64_t> parse_beats(const std::string& lines) {
 }
 
 Event parse_event(const std::string& message) {
-  Event event{Event::Kind::kLost, message.substr(1), "", {}};
+  Event event{Event::Kind::kLost, message.substr(1), "", {}, {}};
   switch (message[0]) {
     case log_message::kUnreachable:
       event.kind = Event::Kind::kUnreachable;
       break;
     case log_message::kConnected: {
       event.kind = Event::Kind::kConnected;
-      const size_t space = event.text.find(' ');
-      event.local_address = event.text.substr(space + 1);
-      event.text.resize(space);
+      std::istringstream words(message.substr(1));
+      words >> event.text >> event.local_address >> event.endpoint.host >>
+          event.endpoint.port;
       break;
     }
     case log_message::kEntry:
@@ -137,6 +137,7 @@ std::optional<SharedLog::Event> SharedLog::next() {
             "the process that speaks to the rendezvous store (pid " +
                 std::to_string(pid_) + ") has ended",
             "",
+            {},
             {}}
       : parse_event(*message);
   lost_ = event.kind == Event::Kind::kLost;

@@ -48,6 +48,8 @@ class SharedLog {
     std::string text;
     /// kConnected: this host's numeric address on the way to the store.
     std::string local_address;
+    /// kConnected: the endpoint that answered.
+    Endpoint endpoint;
     /// kBeats: the beats so far of each watched member that ever beat. Comes
     /// with each beat of our own, so it also says that the store lives.
     std::map<std::string, int64_t> beats;

@@ -160,7 +160,10 @@ void LogMember::connect() {
   const std::string nonce = reader_->get_to_str(log_keys::kNonce);
   TORCH_CHECK(
       nonce.size() == log_keys::kNonceSize, "it is no store of ddprun's");
-  tell(log_message::kConnected, nonce + " " + local_address_);
+  tell(
+      log_message::kConnected,
+      nonce + " " + local_address_ + " " + endpoint_.host + " " +
+          std::to_string(endpoint_.port));
 }
 
 void LogMember::wait_for_store() {

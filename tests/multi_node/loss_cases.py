@@ -204,6 +204,21 @@ def first_node_begins_again(program):
                 time.sleep(1)
                 nodes.start(0)
                 nodes.wait_for_ranks(4, range(4))
+            # Now that n0 is there, it tells others.
+            nodes.at[2].process.kill()
+            nodes.wait(lambda: "the ddprun of node n2 died" in
+                       nodes.at[0].text(), "n2 is not missed")
+            nodes.start(2)
+            count = 4 if 3 in nodes.at else 3
+            nodes.wait(lambda: f"of {count} local 0 of 1" in
+                       nodes.at[2].text(), "n2 does not find the job")
+            # And where the job goes on once more.
+            nodes.at[1].process.kill()
+            nodes.wait(lambda: "node n1 served it" in nodes.at[2].text(),
+                       "n1 is not missed")
+            nodes.start(1)
+            nodes.wait(lambda: f"of {count} local 0 of 1" in
+                       nodes.at[1].text(), "n1 does not find the job")
             nodes.at[2].process.send_signal(signal.SIGINT)
-            nodes.finish(range(4 if 3 in nodes.at else 3), 130, 10)
+            nodes.finish(range(count), 130, 10)
             require_nothing_left(nodes, range(4))
