@@ -137,7 +137,9 @@ void Agent::limit_last_output() {
 
 // Whether the nodes' common starter shows what the first one says, too.
 bool Agent::is_mute() const {
-  return job_.options.has_starter && job_.environment.node_rank > 0;
+  const Membership& log = rendezvous_->membership();
+  return job_.options.has_starter && job_.environment.node_rank > 0 &&
+      !log.plan().nodes.empty() && log.has(log.plan().nodes.front().id);
 }
 
 void Agent::say(const std::string& text) {
@@ -162,7 +164,8 @@ int Agent::conclude(JobReport report) {
   // failed and the first one tell.
   const bool is_said = (job_.options.check && report.exit_code == 1) ||
       job_.start_error ||
-      (report.reason == StopReason::kOtherNode && is_mute());
+      (report.reason == StopReason::kOtherNode && is_mute() &&
+       rendezvous_->membership().phase() == Membership::Phase::kEnded);
   const std::string text = is_said ? "" : report_text(report);
   if (!text.empty()) {
     say(text);

@@ -67,6 +67,7 @@ class Agent {
   void say_reason();
   void say_what_starts(const Plan& plan);
   bool leave_job(int signal);
+  bool awaits_others() const;
   void say_who_is_missing(Time now);
   int conclude_with_others(const Rendezvous::Order& exit);
   std::string name_of_node(const std::string& id) const;

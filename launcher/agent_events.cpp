@@ -180,7 +180,8 @@ void Agent::end_job(int signal) {
   }
   const bool first = supervisor_->signal() == 0;
   const bool running = supervisor_->running();
-  if (!running && leaves && end_requests_ <= 2) { // other nodes are told
+  if (!running && leaves &&
+      (first || (end_requests_ == 2 && awaits_others()))) {
     supervisor_->asked_to_end(signal, Clock::now());
     return;
   }

@@ -6,6 +6,7 @@
 
 #include <sys/wait.h>
 
+#include <launcher/command_line/redaction.h>
 #include <launcher/launch_error.h>
 #include <launcher/private_folder.h>
 #include <launcher/signals.h>
@@ -116,6 +117,7 @@ void Agent::take_orders() {
     }
   }
   if (is_withdrawn) {
+    rendezvous_->take_listener(); // nobody will
     rendezvous_->ranks_ended(false, Clock::now());
     take_orders();
   }
@@ -139,7 +141,7 @@ void Agent::stop_with_others(const Order& order) {
 
 void Agent::kill_with_others() {
   if (supervisor_->signal() == 0) { // else it was said
-    say(detail_ + ", again; killing all ranks");
+    say("a node was asked again to end the job; killing all ranks");
   }
   send(supervisor_->kill_all(StopReason::kOtherNode));
 }
@@ -262,6 +264,14 @@ void Agent::say_reason() {
   }
 }
 
+// To stop ranks of theirs; a second signal kills those.
+bool Agent::awaits_others() const {
+  const auto awaited = rendezvous_->membership().awaited();
+  return std::any_of(awaited.begin(), awaited.end(), [&](const auto& each) {
+    return each.id != rendezvous_->member().self().id;
+  });
+}
+
 std::string Agent::name_of_node(const std::string& id) const {
   const Plan& plan = rendezvous_->membership().plan();
   const int index = plan.index_of(id);
@@ -307,7 +317,7 @@ int Agent::conclude_with_others(const Order& exit) {
     report = make_report();
   } else {
     report.run_id = job_.environment.run_id;
-    report.command = job_.options.command;
+    report.command = redacted_arguments(job_.options.command);
     report.file = job_.options.report;
   }
   report.exit_code = exit.code;

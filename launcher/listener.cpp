@@ -102,11 +102,10 @@ std::optional<Listener> reserve_port(const std::string& address, int port) {
   return Listener{std::move(reserved), bound};
 }
 
-void start_listening(const Listener& listener) {
+bool starts_listening(const Listener& listener) {
   const int yes = 1; // its connections shall not hold the port either
   setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  check_call(
-      listen(listener.socket.get(), SOMAXCONN), "cannot listen on a port");
+  return listen(listener.socket.get(), SOMAXCONN) == 0;
 }
 
 std::optional<Listener> try_listen_on(const std::string& address, int port) {

@@ -32,6 +32,11 @@ int print(const std::string& text) {
   return ddp::write_all(STDOUT_FILENO, text) == 0 ? 0 : 1;
 }
 
+bool lacks_program(const ddp::LaunchError& error) {
+  return error.exit_code() == ddp::kExitNotFound ||
+      error.exit_code() == ddp::kExitNotExecutable;
+}
+
 // A job that could not be started has a report, too. Where it needs this node,
 // the others would wait for it.
 ddp::Job make_job_or_report(const ddp::LaunchOptions& options) {
@@ -39,7 +44,8 @@ ddp::Job make_job_or_report(const ddp::LaunchOptions& options) {
     return ddp::make_job(options);
   } catch (const ddp::LaunchError& error) {
     const ddp::NodeOptions& nodes = options.nodes;
-    if (nodes.several() && nodes.least == nodes.most && !options.dry_run) {
+    const bool is_needed = nodes.several() && nodes.least == nodes.most;
+    if (is_needed && lacks_program(error) && !options.dry_run) {
       return ddp::make_failed_job(options, error);
     }
     ddp::JobReport report;

@@ -98,6 +98,10 @@ Plan parse_plan(const json& value) {
   return plan;
 }
 
+bool tells_node(Entry::Type type) {
+  return type == Entry::Type::kJoin || type == Entry::Type::kMoved;
+}
+
 Entry parse(const json& value) {
   Entry entry;
   const auto type = value.at("type").get<std::string>();
@@ -116,7 +120,7 @@ Entry parse(const json& value) {
   entry.code = int_in(value, "code", 0, 255);
   value.at("is_consequence").get_to(entry.is_consequence);
   value.at("text").get_to(entry.text);
-  if (entry.type == Entry::Type::kJoin) {
+  if (tells_node(entry.type)) {
     entry.node = parse_node(value.at("node"));
   } else if (entry.type == Entry::Type::kPlan) {
     entry.plan = parse_plan(value.at("plan"));
@@ -142,7 +146,7 @@ std::string entry_text(const Entry& entry) {
       {"code", entry.code},
       {"is_consequence", entry.is_consequence},
       {"text", entry.text}};
-  if (entry.type == Entry::Type::kJoin) {
+  if (tells_node(entry.type)) {
     value["node"] = node_json(entry.node);
   } else if (entry.type == Entry::Type::kPlan) {
     value["plan"] = plan_json(entry.plan);

@@ -30,7 +30,7 @@ struct Entry {
   std::string from; // the writer's id
   int64_t sequence = 0; // of the writer's entries: 1, 2, ...
   int epoch = 0; // of which it speaks; kJoin: the last one that it knows
-  NodeInfo node; // kJoin
+  NodeInfo node; // kJoin, kMoved
   Plan plan; // kPlan; of its nodes the ids
   std::string about; // kLost: the lost node's id
   std::string address; // kStart, kMoved

@@ -229,7 +229,7 @@ void Member::leave(int code, const std::string& text, Time now) {
 }
 
 void Member::end_job(int code, const std::string& text, Time now) {
-  if (!connected_ || !joined_ || !is_in_plan()) {
+  if (!connected_ || !joined_ || !is_in_plan() || other_log_) {
     leave(code, text, now);
     return;
   }
@@ -388,6 +388,9 @@ std::string Member::awaited() const {
     return move_ ? "looking for the job's other nodes"
                  : "waiting for the rendezvous at " + settings_.endpoint +
             (unreachable_.empty() ? "" : " (" + unreachable_ + ")");
+  }
+  if (doubt_) {
+    return doubt_->text + " (unless its nodes are silent)";
   }
   const Phase phase = log_.phase();
   if (phase == Phase::kStopping || phase == Phase::kRunning) {

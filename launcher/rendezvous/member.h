@@ -110,6 +110,12 @@ class Member {
   }
   /// The nodes whose beats it wants to hear.
   std::vector<std::string> watched() const;
+  /// Whether the job may go on in this log.
+  bool has_quorum() const;
+  /// Whether it leaves this log for that of the job.
+  bool changes_log() const {
+    return other_log_.has_value();
+  }
   /// Where the log moved to; empty where it is at its first endpoint.
   const std::string& new_endpoint() const {
     return new_endpoint_;

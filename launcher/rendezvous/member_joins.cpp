@@ -26,10 +26,10 @@ constexpr std::chrono::seconds kGoodbyeTime(5);
 
 // Whether the job of another node, which has all that it wants, goes on.
 void Member::doubt(Time now) {
-  if (log_.survivors().empty()) {
-    doubt_.reset(); // nor does it
-  } else if (log_.phase() == Phase::kEnded || now >= doubt_->until) {
+  if (log_.phase() == Phase::kEnded || now >= doubt_->until) {
     leave(kExitUsage, doubt_->text, now);
+  } else if (log_.survivors().empty()) {
+    doubt_.reset(); // it does not
   }
 }
 
@@ -42,7 +42,7 @@ void Member::join() {
     joined_ = true;
     Entry entry;
     entry.type = Type::kJoin;
-    entry.epoch = log_.next_epoch() - 1;
+    entry.epoch = std::max(log_.next_epoch() - 1, ready_epoch_);
     entry.node = self_;
     post(std::move(entry));
   }
@@ -67,16 +67,12 @@ void Member::check_fit(Time now) {
       std::to_string(first.max_restarts),
       std::to_string(self_.max_restarts));
   differs("--check", first.checks ? "on" : "off", self_.checks ? "on" : "off");
-  if (text.empty() && !is_open && log_.survivors().size() > 0 &&
+  if (text.empty() && !is_open && !log_.survivors().empty() &&
       static_cast<int>(log_.plan().nodes.size()) == settings_.max_nodes) {
     text = "the job at " + settings_.endpoint + " has its nodes (" +
         hosts_of(log_.plan().nodes) +
         ") and takes no other; another job needs an endpoint or a --rdzv-id "
         "of its own";
-    if (!settings_.log_moves) { // a server keeps what nobody is left to end
-      doubt_ = {text, now + 3 * settings_.node_timeout / 2};
-      return;
-    }
   }
   for (const NodeInfo& each : log_.nodes()) {
     if (text.empty() && !is_open && each.id != self_.id &&
@@ -85,7 +81,10 @@ void Member::check_fit(Time now) {
           std::to_string(self_.wanted_rank);
     }
   }
-  if (!text.empty()) {
+  if (!text.empty() && !settings_.log_moves && !log_.survivors().empty()) {
+    // A server keeps what nobody is left to end.
+    doubt_ = {text, now + 3 * settings_.node_timeout / 2};
+  } else if (!text.empty()) {
     leave(kExitUsage, text, now);
   }
 }

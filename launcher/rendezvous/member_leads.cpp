@@ -53,6 +53,10 @@ void Member::report_silence(Time now) {
   }
 }
 
+bool Member::has_quorum() const {
+  return log_.has(self_.id) && log_.is_quorum(ids_of(log_.nodes()));
+}
+
 // Decides for all, once it has read all that it said itself.
 void Member::lead(Time now) {
   if (log_.leader() != self_.id || unread_ > 0) {
@@ -114,17 +118,19 @@ void Member::gather(Time now) {
   const bool may_be_quorum = !settings_.log_moves || log_.is_quorum(ids);
   const bool is_enough = is_quorum && count >= settings_.min_nodes;
   const bool is_late = now >= patience_end() && log_.coming().empty();
-  const bool first = log_.survivors().empty();
-  if (is_enough &&
-      (count == settings_.max_nodes || !expects_nodes() || is_late)) {
+  const auto survivors = static_cast<int>(log_.survivors().size());
+  const bool is_over =
+      survivors > 0 && survivors < settings_.min_nodes && !takes_others();
+  const bool is_full = count == settings_.max_nodes;
+  if (is_over) {
+    post_end(kExitInfrastructure, log_.cause_text());
+  } else if (is_enough && (is_full || !expects_nodes() || is_late)) {
     post_plan(std::move(nodes));
   } else if (!may_be_quorum && (!is_new_log_ || now >= patience_end())) {
     post_end(
         kExitInfrastructure,
         "only " + hosts_of(log_.nodes()) +
             " can be reached, too few of the job's nodes to go on");
-  } else if (count < settings_.min_nodes && !first && !takes_others()) {
-    post_end(kExitInfrastructure, log_.cause_text());
   } else if (now >= gathering_since_ + settings_.join_timeout) {
     post_end(
         kExitTimeout,
@@ -138,7 +144,9 @@ void Member::post_plan(std::vector<NodeInfo> nodes) {
   Entry entry;
   entry.type = Type::kPlan;
   entry.plan.epoch = log_.next_epoch();
-  entry.plan.restarts = log_.plan().restarts + (is_restart ? 1 : 0);
+  entry.plan.restarts = log_.survivors().empty()
+      ? 0 // of another job, at a server
+      : log_.plan().restarts + (is_restart ? 1 : 0);
   entry.plan.max_restarts = settings_.max_restarts;
   entry.plan.nodes = std::move(nodes);
   entry.epoch = entry.plan.epoch;

@@ -16,7 +16,7 @@ using Kind = Member::Action::Kind;
 // it: more than what they notice the loss apart.
 constexpr std::chrono::seconds kMoveTime(5);
 // How long others can read in a log that its host leaves.
-constexpr std::chrono::seconds kReadTime(1);
+constexpr std::chrono::seconds kReadTime(2);
 
 } // namespace
 
@@ -79,9 +79,13 @@ void Member::move_log(const std::string& why, Time now) {
 // The job went on elsewhere when the endpoint's host was lost, and this log was
 // begun beside it by nodes that do not know.
 void Member::note_moved(const Entry& moved, Time now) {
+  const bool is_same_job = moved.node.min_nodes == self_.min_nodes &&
+      moved.node.max_nodes == self_.max_nodes &&
+      moved.node.max_restarts == self_.max_restarts;
   const bool is_elsewhere = settings_.log_moves && new_endpoint_.empty() &&
-      moved.from != self_.id && log_.phase() != Phase::kEnded;
-  if (!is_elsewhere || other_log_ || leaving_ || over_) {
+      moved.from != self_.id && log_.cause() != Membership::Cause::kEnd &&
+      log_.phase() != Phase::kEnded;
+  if (!is_same_job || !is_elsewhere || other_log_ || leaving_ || over_) {
     return;
   }
   other_log_ = {NodeInfo(), self_.hosts_log ? now + kReadTime : now};
@@ -100,7 +104,7 @@ void Member::change_log(Time now) {
   self_.hosts_log = false;
   reported_.clear();
   heard_.clear();
-  log_ = log_.in_other_log();
+  log_ = Membership();
   move_ = Move();
   move_->why = "the job, which goes on at " + settings_.endpoint +
       ", cannot be reached there";

@@ -36,12 +36,6 @@ Membership Membership::in_new_log() const {
   return fresh;
 }
 
-Membership Membership::in_other_log() const {
-  Membership fresh(outlives_jobs_);
-  fresh.last_epoch_ = last_epoch_;
-  return fresh;
-}
-
 bool Membership::is_confirmed() const {
   return std::all_of(
       plan_.nodes.begin(), plan_.nodes.end(), [&](const NodeInfo& each) {
@@ -261,7 +255,8 @@ void Membership::end(const Entry& entry) {
   }
   is_urgent_ = !enders_.insert(entry.from).second || is_urgent_;
   const bool ends_anyway = cause_ == Cause::kEnd ||
-      (cause_ == Cause::kFailure && plan_.restarts >= plan_.max_restarts);
+      (cause_ == Cause::kFailure && !failure_->is_consequence &&
+       plan_.restarts >= plan_.max_restarts);
   if (ends_anyway) {
     return;
   }

@@ -39,8 +39,6 @@ class Membership {
 
   /// That of a new log, for the nodes of one that was lost.
   Membership in_new_log() const;
-  /// That of another log, for a node that began this one by mistake.
-  Membership in_other_log() const;
 
   void apply(const Entry& entry);
 

@@ -144,13 +144,11 @@ std::vector<pid_t> Rendezvous::helpers() const {
 // log tells those that serve one, and this node others, if the endpoint is
 // here.
 void Rendezvous::tell_first_endpoint(Time now) {
-  announcer_.reset();
   tell_at_.reset();
   const NodeOptions& nodes = settings_.nodes;
-  const bool is_back = is_endpoint_here_ && member_.self().hosts_log &&
-      log_at_.port == nodes.port;
-  if (!has_moved_ || is_back ||
-      (!member_.self().hosts_log && !is_endpoint_here_)) {
+  const bool hosts_log = member_.self().hosts_log;
+  const bool is_there = is_endpoint_here_ && log_at_.port == nodes.port;
+  if (hosts_log ? is_there : !is_endpoint_here_) {
     return;
   }
   SharedLog::Options options;
@@ -183,9 +181,10 @@ void Rendezvous::handle_announcer(Time now) {
       Entry entry;
       entry.type = Entry::Type::kMoved;
       entry.from = member_.self().id;
-      entry.sequence = 1;
+      entry.sequence = 1; // in a log that it wrote to it is not heard
       entry.address = log_at_.host;
       entry.port = log_at_.port;
+      entry.node = member_.self();
       announcer_->post(authenticator.seal(entry_text(entry)));
     } else if (event->kind == SharedLog::Event::Kind::kLost) {
       epoll_ctl(events_.get(), EPOLL_CTL_DEL, announcer_->fd(), nullptr);
@@ -256,13 +255,24 @@ void Rendezvous::connected(const SharedLog::Event& event, Time now) {
       ? event.local_address
       : address_of_interface(settings_.nodes.bind);
   log_at_ = event.endpoint;
-  standby_ = Listener();
-  tell_first_endpoint(now);
+  is_told_ = !has_moved_;
+  announcer_.reset();
+  tell_at_.reset();
   // Without one this node cannot be the log's next host.
-  standby_ = reserve_standby(address, settings_.nodes).value_or(Listener());
+  standby_ = Listener();
+  standby_ = reserve_standby(address, standby_options()).value_or(Listener());
   log_->set_last_will(last_will());
   member_.connected(
       is_wildcard(address) ? event.local_address : address, standby_.port, now);
+}
+
+// The first endpoint's port is needed to tell others.
+NodeOptions Rendezvous::standby_options() const {
+  NodeOptions nodes = settings_.nodes;
+  if (has_moved_ && is_endpoint_here_ && !member_.self().hosts_log) {
+    nodes.port = nodes.first_port;
+  }
+  return nodes;
 }
 
 // What others shall read where this process dies without a word.
@@ -379,7 +389,10 @@ void Rendezvous::carry_out(Time now) {
         open_store(now);
         break;
       case Kind::kServe:
-        start_listening(standby_);
+        if (!starts_listening(standby_)) {
+          member_.log_lost("another one took this node's port for it", now);
+          break;
+        }
         has_moved_ = true;
         open_log(
             standby_endpoints(action.nodes),
@@ -402,6 +415,15 @@ void Rendezvous::carry_out(Time now) {
         orders_.push_back({Order::Kind::kExit, 0, action.code, action.text});
         break;
     }
+  }
+  const Membership::Phase phase = membership().phase();
+  if (phase == Membership::Phase::kEnded) {
+    announcer_.reset();
+    tell_at_.reset();
+    is_told_ = true;
+  } else if (!is_told_ && member_.has_quorum()) {
+    is_told_ = true;
+    tell_first_endpoint(now);
   }
   std::vector<std::string> watched = member_.watched();
   if (watched != watched_) {

@@ -86,6 +86,7 @@ class Rendezvous {
   void handle(const SharedLog::Event& event, Time now);
   void read_entry(const std::string& sealed, Time now);
   void connected(const SharedLog::Event& event, Time now);
+  NodeOptions standby_options() const;
   std::string last_will() const;
   void tell_first_endpoint(Time now);
   void handle_announcer(Time now);
@@ -102,6 +103,7 @@ class Rendezvous {
   // Where the log went on, which is told to those at its first endpoint.
   SharedLog::Endpoint log_at_;
   bool has_moved_ = false;
+  bool is_told_ = true; // or is to be, once the job can go on there
   std::unique_ptr<SharedLog> announcer_;
   std::optional<Time> tell_at_;
   Member member_;

@@ -91,6 +91,7 @@ class LogMember {
   const MemberOptions& options_;
   SocketAddress endpoint_; // that answered
   std::string local_address_;
+  std::string unreachable_; // why
   StorePointer server_;
   StorePointer reader_; // blocked in a wait most of the time, so on its own
   StorePointer writer_;
@@ -168,7 +169,7 @@ void LogMember::connect() {
 
 void LogMember::wait_for_store() {
   const auto start = Clock::now();
-  for (std::string said;;) {
+  for (;;) {
     std::string text;
     for (const SocketAddress& each : options_.endpoints) {
       std::string why;
@@ -177,9 +178,9 @@ void LogMember::wait_for_store() {
       }
       text += (text.empty() ? "" : "; ") + each.host + ": " + why;
     }
-    if (text != said) {
+    if (text != unreachable_) {
       tell(log_message::kUnreachable, text);
-      said = text;
+      unreachable_ = text;
     }
     pollfd end{options_.channel, 0, 0};
     const bool is_new = Clock::now() < start + kFirstTime;
@@ -198,9 +199,11 @@ bool LogMember::try_store(const SocketAddress& endpoint, std::string* why) {
   try {
     endpoint_ = endpoint;
     local_address_ = route->local;
-    tell(
-        log_message::kUnreachable,
-        endpoint.host + ": something listens there, and does not answer");
+    if (unreachable_.empty()) { // until more is known
+      tell(
+          log_message::kUnreachable,
+          endpoint.host + ": something listens there, and does not answer");
+    }
     open_stores(route->remote, endpoint.port);
     return true;
   } catch (const std::exception& error) { // gone again

@@ -154,7 +154,8 @@ void SimulatedNodes::connect(int index) {
 void SimulatedNodes::tell_moved(int host, int beginner) {
   Entry entry;
   entry.type = Entry::Type::kMoved;
-  entry.from = nodes_[static_cast<size_t>(host)].id;
+  entry.node = member(host).self();
+  entry.from = entry.node.id;
   for (Log& log : logs_) {
     if (log.host == beginner) {
       log.entries.push_back(entry);

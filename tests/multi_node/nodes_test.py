@@ -167,8 +167,7 @@ def second_interrupt(program):
         nodes.at[1].process.send_signal(signal.SIGINT)
         seconds = nodes.finish(range(3), 130, 3)
         print(f"killed in {seconds:.2f} s", flush=True)
-        nodes.require("node n1 was stopped by signal 2 (Interrupt), again; "
-                      "killing all ranks"
+        nodes.require("asked again to end the job; killing all ranks"
                       in nodes.at[2].text(), "n2 does not say why")
         require_nothing_left(nodes, range(3))
 
