@@ -103,7 +103,8 @@ void make_folder(Job* job) {
 std::vector<std::string> assignments(const Variables& variables) {
   std::vector<std::string> result;
   for (const auto& [name, value] : variables) {
-    result.push_back(name + "=" + value);
+    result.push_back(name);
+    result.back().append("=").append(value);
   }
   return result;
 }

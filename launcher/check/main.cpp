@@ -36,10 +36,14 @@ using Nodes = std::vector<CheckedNode>;
 constexpr std::chrono::minutes kPatience(5);
 constexpr int kErrors = 2; // of c10's levels
 
-int number_of(const char* variable) {
+const char* text_of(const char* variable) {
   const char* text = std::getenv(variable);
   TORCH_CHECK(text != nullptr, variable, " is not set: see ddprun --check");
-  return std::atoi(text);
+  return text;
+}
+
+int number_of(const char* variable) {
+  return std::atoi(text_of(variable));
 }
 
 bool reaches_all(const CheckedNode& node) {
@@ -106,7 +110,7 @@ c10::intrusive_ptr<c10d::Store> Check::open_store() {
   // c10d warns of hosts without a name, which is told below.
   const int log_level = std::exchange(FLAGS_caffe2_log_level, kErrors);
   auto store =
-      c10::make_intrusive<c10d::TCPStore>(std::getenv("MASTER_ADDR"), options);
+      c10::make_intrusive<c10d::TCPStore>(text_of("MASTER_ADDR"), options);
   FLAGS_caffe2_log_level = log_level;
   return store;
 }
@@ -115,9 +119,9 @@ CheckedNode Check::own_facts() {
   CheckedNode node;
   node.host = detail::host_name();
   std::string why;
-  const auto route =
-      find_route(std::getenv("MASTER_ADDR"), number_of("MASTER_PORT"), &why);
-  TORCH_CHECK(route, "cannot reach ", std::getenv("MASTER_ADDR"), ": ", why);
+  const std::string master = text_of("MASTER_ADDR");
+  const auto route = find_route(master, number_of("MASTER_PORT"), &why);
+  TORCH_CHECK(route, "cannot reach ", master, ": ", why);
   node.address = route->local;
   node.versions = {
       {"ddp", DDP_VERSION},

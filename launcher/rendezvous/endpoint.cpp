@@ -87,9 +87,9 @@ bool is_written_as_loopback(const std::string& host) {
 
 // The address that packets to this one leave by; sends none.
 std::string address_towards(const std::string& target) {
-  constexpr int kAnyPort = 9;
+  constexpr int any_port = 9;
   int error = 0;
-  const auto list = look_up(target, kAnyPort, AI_NUMERICHOST, &error);
+  const auto list = look_up(target, any_port, AI_NUMERICHOST, &error);
   if (error != 0) {
     return "";
   }
@@ -174,7 +174,7 @@ bool is_own_address(const std::string& numeric) {
 }
 
 std::string address_of_interface(const std::string& name_or_address) {
-  const std::string numeric = normalized(name_or_address);
+  std::string numeric = normalized(name_or_address);
   if (!numeric.empty()) {
     return numeric;
   }
@@ -183,7 +183,8 @@ std::string address_of_interface(const std::string& name_or_address) {
     if (interface == name_or_address) {
       return address;
     }
-    known += (known.empty() ? "" : ", ") + interface + " (" + address + ")";
+    known.append(known.empty() ? "" : ", ").append(interface);
+    known.append(" (").append(address).append(")");
   }
   throw LaunchError(
       kExitUsage,
@@ -196,7 +197,7 @@ std::string address_of_interface(const std::string& name_or_address) {
 std::string outward_address() {
   // Of networks for documentation, to which only a default route leads.
   for (const char* far : {"198.51.100.1", "2001:db8::1"}) {
-    const std::string address = address_towards(far);
+    std::string address = address_towards(far);
     if (!address.empty() && !is_loopback(address)) {
       return address;
     }

@@ -20,7 +20,7 @@ std::string first_line(const std::string& text) {
 
 } // namespace
 
-Member::Member(Settings settings, NodeInfo self, Time now)
+Member::Member(const Settings& settings, NodeInfo self, Time now)
     : settings_(settings),
       self_(std::move(self)),
       log_(!settings.log_moves),

@@ -56,7 +56,7 @@ class Member {
 
   /// `self` gets its address, where it has none, and its standby port when the
   /// log is there.
-  Member(Settings settings, NodeInfo self, Time now);
+  Member(const Settings& settings, NodeInfo self, Time now);
 
   /// This node serves the log after all: its port was taken before.
   void serve() {
