@@ -76,6 +76,34 @@ TEST_CASE("A failed rank ends the job everywhere with its code", "[unit]") {
   }
 }
 
+TEST_CASE(
+    "A job that fails and is ended, too, has the failure's code",
+    "[unit]") {
+  Job job(settings(3, 3), 3);
+  job.run_for(seconds(20));
+  REQUIRE_RUNNING(job, "012");
+  job.fail_rank(1);
+  job.run_for(milliseconds(500));
+  job.end_job(0);
+  REQUIRE_FALSE(job.run_for(seconds(20)));
+  CHECK(job.exit_code(0) == 3);
+  CHECK(job.exit_code(2) == 3);
+}
+
+// Which the loss of a node explains: without the signal others would go on.
+TEST_CASE("A job of consequences that is ended does not go on", "[unit]") {
+  Job job(settings(2, 3), 3);
+  job.run_for(seconds(20));
+  REQUIRE_RUNNING(job, "012");
+  job.crash(2);
+  job.fail_rank(0, true);
+  job.run_for(milliseconds(500));
+  job.end_job(1);
+  REQUIRE_FALSE(job.run_for(seconds(60)));
+  CHECK(job.exit_code(0) == 130);
+  CHECK(job.exit_code(1) == 130);
+}
+
 TEST_CASE("A failed rank restarts all nodes, counted alike", "[unit]") {
   Job job(settings(3, 3, 2), 3);
   job.run_for(seconds(6));

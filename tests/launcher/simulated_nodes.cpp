@@ -106,6 +106,10 @@ void SimulatedNodes::leave(int node) {
   nodes_[static_cast<size_t>(node)].member->leave(143, "left", now_);
 }
 
+void SimulatedNodes::end_job(int node) {
+  nodes_.at(static_cast<size_t>(node)).member->end_job(130, "ended", now_);
+}
+
 void SimulatedNodes::fail_rank(int index, bool is_consequence) {
   Node& node = nodes_[static_cast<size_t>(index)];
   if (node.epoch != 0 && !node.stops_at) {

@@ -27,6 +27,8 @@ class SimulatedNodes {
   void leave(int node);
   void fail_rank(int node, bool is_consequence = false);
   void finish_ranks(int node);
+  /// By Ctrl-C: with exit code 130.
+  void end_job(int node);
   /// Says into the log that `beginner` began that the job goes on at `host`.
   void tell_moved(int host, int beginner);
   /// Cuts or mends the link between two nodes. A log's clients on the other
