@@ -22,10 +22,14 @@ Backend::Backend(
 Backend::~Backend() {
   queue_->stop();
   if (!queue_->breakage().empty()) {
-    // What was broken off may go on in gloo, whose destructor waits for it.
+    // What was broken off may go on in gloo, whose destructor waits for it. The
+    // queue knows the steps, too.
     try {
       detail::on_own_thread(
-          [steps = std::move(steps_)]() mutable { steps.reset(); });
+          [queue = std::move(queue_), steps = std::move(steps_)]() mutable {
+            queue.reset();
+            steps.reset();
+          });
     } catch (const std::exception&) { // no thread: here, in its time
     }
   }

@@ -127,7 +127,7 @@ class Backend final : public c10d::Backend {
   const Arguments arguments_;
   /// Whether collectives have gone directly since the last barrier.
   std::atomic<bool> sent_directly_{false};
-  const std::shared_ptr<Queue> queue_;
+  std::shared_ptr<Queue> queue_;
 };
 
 } // namespace ddp::backends::hierarchical
