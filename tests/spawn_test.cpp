@@ -68,7 +68,7 @@ TEST_CASE("workers get the program's arguments, whatever they are") {
       output_of(spawned({"1", "arguments", "a  b", "", "-x=\"'", ""})),
       ContainsSubstring(expected));
   CHECK_THAT(
-      output_of({"bash", "-c", "exec -a '' " + program + " 1 arguments"}),
+      output_of({"bash", "-c", "exec -a '' \"$0\" 1 arguments", program}),
       ContainsSubstring("rank 0: <> <1> <arguments>\n"));
 }
 
@@ -123,8 +123,8 @@ TEST_CASE("workers inherit no input and no descriptors") {
   const auto output = output_of(
       {"bash",
        "-c",
-       "exec 9< /dev/zero; echo text | " + ddp::test::program("spawned") +
-           " 1 descriptors"});
+       "exec 9< /dev/zero; echo text | \"$0\" 1 descriptors",
+       ddp::test::program("spawned")});
   CHECK_THAT(
       output, ContainsSubstring("rank 0: input is /dev/null, 9 is closed\n"));
 }

@@ -23,7 +23,10 @@ std::string variable(const char* name) {
 /// What `launcher ... program` adds to the environment of local rank 1, or
 /// changes there.
 Environment added_by(const std::vector<std::string>& launcher) {
-  Command command{launcher, {{"OMP_NUM_THREADS", ""}, {"DDP_TTY", ""}}};
+  // Python sets LC_CTYPE in the C locale.
+  Command command{
+      launcher,
+      {{"OMP_NUM_THREADS", ""}, {"DDP_TTY", ""}, {"LC_ALL", "C.UTF-8"}}};
   command.arguments.insert(
       command.arguments.end(),
       {"--no-python",
@@ -47,7 +50,8 @@ Environment added_by(const std::vector<std::string>& launcher) {
     const auto value = line.substr(equals + 1);
     const bool inherited = name != "OMP_NUM_THREADS" &&
         variable(name.c_str()) == value && name.rfind("TORCH", 0) != 0;
-    if (!inherited && name != "_" && name != "SHLVL" && name != "PWD") {
+    if (!inherited && name != "_" && name != "SHLVL" && name != "PWD" &&
+        name != "LC_ALL") {
       environment[name] = value;
     }
   }

@@ -111,7 +111,7 @@ TEST_CASE("each host has its own command", "[unit]") {
   CHECK(words[2].compare(0, 3, "cd ") == 0);
   CHECK_THAT(
       words[2],
-      ContainsSubstring(" && exec env DDP_STARTER=1 /") &&
+      ContainsSubstring(" && exec env DDP_STARTER=1 ") &&
           ContainsSubstring(" --token - --nnodes=2 --rdzv-endpoint=n8:") &&
           ContainsSubstring(",n9 --rdzv-id=") &&
           ContainsSubstring(" --node-rank=1 '--env=A=b c' -- ./train ''\\'''"));
