@@ -2,6 +2,7 @@
 a row of failure_table.py, which also shows torchrun's way."""
 
 import os
+import shutil
 import sys
 import time
 
@@ -156,8 +157,10 @@ def killed_after_others_finished(program, pair_of=Pair):
 def clocks_apart(program, pair_of=Pair, shift=60):
     """B's clock is a minute ahead, `--max-restarts 3`, a rank on B is
     killed"""
-    library = os.path.join(os.path.dirname(sys.argv[2]), "libclock_shift.so")
+    library = "/dev/shm/libclock_shift.so"  # a path without spaces
     with pair_of(program, 2, restarts=3) as pair:
+        shutil.copy(f"{os.path.dirname(sys.argv[2])}/libclock_shift.so",
+                    library)
         pair.begin(LD_PRELOAD=library, CLOCK_SHIFT=str(shift))
         pair.kill_rank(B)
         pair.watch({A: Again(2, 1), B: Again(2, 1)})

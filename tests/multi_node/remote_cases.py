@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import time
 
@@ -13,14 +14,15 @@ from nodes import (WORKER, Nodes, command_of, processes_on,
 import ssh
 
 SECRET = "hush-hush"
-REMOTE_SHELL = os.path.join(os.path.dirname(os.path.abspath(__file__)),
-                            "remote_shell.sh")
+REMOTE_SHELL = "/dev/shm/remote_shell.sh"  # a path without spaces
 
 
 @contextlib.contextmanager
 def by_remote_shell(program, hosts, *options, shell=REMOTE_SHELL,
                     words=("bash", "-c", WORKER)):
     """A job that one ddprun on n0 starts on all of its hosts."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    shutil.copy(f"{here}/remote_shell.sh", REMOTE_SHELL)
     with Nodes(program, hosts, []) as nodes:
         nodes.at[0] = Process(
             hosts.on(0) + [program, f"--rsh={shell}", *options, *words],
