@@ -248,7 +248,7 @@ def jobs_at_a_server(program):
                 nodes.start(host)
             nodes.wait_for_ranks(2, (1, 2))
             nodes.start(0)
-            nodes.finish([0], 2, 5)  # while it runs, it takes no other
+            nodes.finish([0], 2, 10)  # while it runs, it takes no other
             for host in (1, 2):
                 if end == "killed":
                     nodes.at[host].process.kill()
