@@ -160,6 +160,10 @@ std::string address_to_serve_at(
 
 } // namespace
 
+bool is_wildcard(const std::string& address) {
+  return address == "0.0.0.0" || address == "::";
+}
+
 std::vector<std::string> addresses_of(const std::string& host) {
   return addresses_by(host, 0);
 }

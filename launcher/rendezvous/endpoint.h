@@ -13,6 +13,9 @@ namespace ddp {
 /// are to be tried; none where it does not resolve.
 std::vector<std::string> addresses_of(const std::string& host);
 
+/// Whether it stands for all addresses of a machine.
+bool is_wildcard(const std::string& numeric);
+
 /// Whether this machine has a numeric address.
 bool is_own_address(const std::string& numeric);
 

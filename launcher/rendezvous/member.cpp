@@ -14,10 +14,6 @@ using Type = Entry::Type;
 using Phase = Membership::Phase;
 using Kind = Member::Action::Kind;
 
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
 } // namespace
 
 Member::Member(const Settings& settings, NodeInfo self, Time now)
@@ -381,35 +377,6 @@ std::vector<std::string> Member::watched() const {
     }
   }
   return ids;
-}
-
-std::string Member::awaited() const {
-  if (!connected_) {
-    return move_ ? "looking for the job's other nodes"
-                 : "waiting for the rendezvous at " + settings_.endpoint +
-            (unreachable_.empty() ? "" : " (" + unreachable_ + ")");
-  }
-  if (doubt_) {
-    return doubt_->text + " (unless its nodes are silent)";
-  }
-  const Phase phase = log_.phase();
-  if (phase == Phase::kStopping || phase == Phase::kRunning) {
-    return "waiting for the ranks of " + hosts_of(log_.awaited()) +
-        (phase == Phase::kRunning
-             ? " to finish"
-             : " to stop: " + first_line(log_.cause_text()));
-  }
-  const std::string least = std::to_string(settings_.min_nodes);
-  const std::string most = std::to_string(settings_.max_nodes);
-  return "waiting for nodes: " + std::to_string(log_.nodes().size()) + " of " +
-      (least == most ? least : least + " to " + most) + " joined (" +
-      hosts_of(log_.nodes()) + ")" +
-      (new_endpoint_.empty()
-           ? ""
-           : "; others join at --rdzv-endpoint " + new_endpoint_) +
-      (has_strangers_ ? "; some node has another token (DDP_TOKEN, --token) or "
-                        "--rdzv-id"
-                      : "");
 }
 
 } // namespace ddp

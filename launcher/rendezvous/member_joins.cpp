@@ -22,6 +22,10 @@ std::string range_of(const NodeInfo& node) {
 // How long the log's host waits for others to read how the job ended.
 constexpr std::chrono::seconds kGoodbyeTime(5);
 
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
 } // namespace
 
 // Whether the job of another node, which has all that it wants, goes on.
@@ -125,6 +129,35 @@ std::string Member::end_text() const {
   }
   const bool is_told = log_.cause() == Membership::Cause::kFailure;
   return is_told ? "" : log_.cause_text();
+}
+
+std::string Member::awaited() const {
+  if (!connected_) {
+    return move_ ? "looking for the job's other nodes"
+                 : "waiting for the rendezvous at " + settings_.endpoint +
+            (unreachable_.empty() ? "" : " (" + unreachable_ + ")");
+  }
+  if (doubt_) {
+    return doubt_->text + " (unless its nodes are silent)";
+  }
+  const Phase phase = log_.phase();
+  if (phase == Phase::kStopping || phase == Phase::kRunning) {
+    return "waiting for the ranks of " + hosts_of(log_.awaited()) +
+        (phase == Phase::kRunning
+             ? " to finish"
+             : " to stop: " + first_line(log_.cause_text()));
+  }
+  const std::string least = std::to_string(settings_.min_nodes);
+  const std::string most = std::to_string(settings_.max_nodes);
+  return "waiting for nodes: " + std::to_string(log_.nodes().size()) + " of " +
+      (least == most ? least : least + " to " + most) + " joined (" +
+      hosts_of(log_.nodes()) + ")" +
+      (new_endpoint_.empty()
+           ? ""
+           : "; others join at --rdzv-endpoint " + new_endpoint_) +
+      (has_strangers_ ? "; some node has another token (DDP_TOKEN, --token) or "
+                        "--rdzv-id"
+                      : "");
 }
 
 } // namespace ddp

@@ -1,0 +1,93 @@
+// Where a node serves the log, and what it tells at the endpoint that it left.
+#include <launcher/rendezvous/rendezvous.h>
+
+#include <utility>
+
+#include <sys/epoll.h>
+
+#include <launcher/launch_error.h>
+#include <launcher/rendezvous/endpoint.h>
+#include <launcher/rendezvous/route.h>
+
+namespace ddp {
+namespace {
+
+constexpr std::chrono::seconds kTellAgainTime(2);
+
+// Where the log that this node serves is reached from here.
+std::string own_host(const NodeOptions& nodes, int listener) {
+  const std::string address = local_address(listener).host;
+  return is_wildcard(address) ? nodes.host : address;
+}
+
+} // namespace
+
+void Rendezvous::serve_log(Listener listener) {
+  const std::string host = own_host(settings_.nodes, listener.socket.get());
+  open_log({{host, listener.port}}, std::move(listener.socket));
+}
+
+// The first endpoint's port is needed to tell others.
+NodeOptions Rendezvous::standby_options() const {
+  NodeOptions nodes = settings_.nodes;
+  if (has_moved_ && is_endpoint_here_ && !member_.self().hosts_log) {
+    nodes.port = nodes.first_port;
+  }
+  return nodes;
+}
+
+// Who comes there would look in vain, or begin another job: the new host of the
+// log tells those that serve one, and this node others, if the endpoint is
+// here.
+void Rendezvous::tell_first_endpoint(Time now) {
+  tell_at_.reset();
+  const NodeOptions& nodes = settings_.nodes;
+  const bool hosts_log = member_.self().hosts_log;
+  const bool is_there = is_endpoint_here_ && log_at_.port == nodes.port;
+  if (hosts_log ? is_there : !is_endpoint_here_) {
+    return;
+  }
+  SharedLog::Options options;
+  options.endpoints = {{nodes.host, nodes.port}};
+  options.member = member_.self().id;
+  if (is_endpoint_here_) {
+    try {
+      auto listener = listen_at_endpoint(nodes);
+      if (!listener) {
+        tell_at_ = now + kTellAgainTime;
+        return;
+      }
+      options.endpoints[0].host = own_host(nodes, listener->socket.get());
+      options.listener = std::move(listener->socket);
+    } catch (const LaunchError&) { // it is taken just now
+      tell_at_ = now + kTellAgainTime;
+      return;
+    }
+  }
+  announcer_ =
+      std::make_unique<SharedLog>(settings_.store_program, std::move(options));
+  watch(*announcer_);
+}
+
+void Rendezvous::handle_announcer(Time now) {
+  while (const auto event = announcer_ ? announcer_->next() : std::nullopt) {
+    if (event->kind == SharedLog::Event::Kind::kConnected) {
+      Authenticator authenticator = authenticator_;
+      authenticator.set_nonce(event->text);
+      Entry entry;
+      entry.type = Entry::Type::kMoved;
+      entry.from = member_.self().id;
+      entry.sequence = 1; // in a log that it wrote to it is not heard
+      entry.address = log_at_.host;
+      entry.port = log_at_.port;
+      entry.node = member_.self();
+      announcer_->post(authenticator.seal(entry_text(entry)));
+    } else if (event->kind == SharedLog::Event::Kind::kLost) {
+      epoll_ctl(events_.get(), EPOLL_CTL_DEL, announcer_->fd(), nullptr);
+      announcer_.reset();
+      tell_at_ = now + kTellAgainTime; // it may come again
+    }
+  }
+}
+
+} // namespace ddp
