@@ -3,6 +3,7 @@
 
 #include <tests/support/catch.h>
 #include <tests/support/fake_gpu.h>
+#include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
@@ -17,6 +18,7 @@ using ddp::ReducerOptions;
 using ddp::test::batch;
 using ddp::test::BranchNet;
 using ddp::test::copy_parameters;
+using ddp::test::nearly_equal;
 using ddp::test::ranks;
 using ddp::test::UnevenNet;
 namespace fake_gpu = ddp::test::fake_gpu;
@@ -277,7 +279,7 @@ TEST_CASE("a model on two devices is averaged on both") {
         const auto grad = net->parameters()[i].grad();
         INFO("step " << step << ", parameter " << i);
         REQUIRE(grad.device() == net->parameters()[i].device());
-        REQUIRE(torch::allclose(
+        REQUIRE(nearly_equal(
             fake_gpu::on_cpu(grad), reference->parameters()[i].grad()));
       }
     }

@@ -1,5 +1,6 @@
 // Buckets that are cut from measured times.
 #include <tests/support/catch.h>
+#include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
@@ -19,6 +20,7 @@ using ddp::detail::ReductionCost;
 using ddp::detail::TimedGradient;
 using ddp::test::average;
 using ddp::test::batch;
+using ddp::test::nearly_equal;
 using ddp::test::ranks;
 using ddp::test::UnevenNet;
 
@@ -68,7 +70,7 @@ struct Run {
       const auto expected = average(group, local);
       for (size_t i = 0; i < expected.size(); ++i) {
         const auto gradient = net->parameters()[i].grad();
-        REQUIRE(torch::allclose(gradient, expected[i]));
+        REQUIRE(nearly_equal(gradient, expected[i]));
         REQUIRE(ddp::test::equal_on_all(group, gradient));
       }
     }

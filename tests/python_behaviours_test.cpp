@@ -1,4 +1,5 @@
 #include <tests/support/catch.h>
+#include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
@@ -18,28 +19,12 @@ using ddp::test::batch;
 using ddp::test::BranchNet;
 using ddp::test::copy_parameters;
 using ddp::test::equal_on_all;
+using ddp::test::nearly_equal;
 using ddp::test::ranks;
 using ddp::test::reset_gradients;
 using ddp::test::UnevenNet;
 
 namespace {
-
-/// The tolerance of Python's `assertEqual` for float.
-bool close(const torch::Tensor& a, const torch::Tensor& b) {
-  return torch::allclose(a, b, 1.3e-6, 1e-5);
-}
-
-/// Whether two nets have the same parameters, to that tolerance.
-bool close(const torch::nn::Module& a, const torch::nn::Module& b) {
-  const auto left = a.parameters();
-  const auto right = b.parameters();
-  for (size_t i = 0; i < left.size(); ++i) {
-    if (!close(left[i], right[i])) {
-      return false;
-    }
-  }
-  return true;
-}
 
 /// Whether all ranks' nets have the same parameters, bit for bit.
 bool equal_on_all(const ProcessGroup& group, const torch::nn::Module& net) {
@@ -88,7 +73,7 @@ void compare_with_full_batch(
     optimizer.step();
     alone_optimizer.step();
     INFO("step " << step);
-    REQUIRE(close(*net, *alone));
+    REQUIRE(nearly_equal(*net, *alone));
     REQUIRE(equal_on_all(group, *net));
   }
   REQUIRE(reducer.buckets().size() == expected_buckets);
@@ -243,8 +228,8 @@ TEST_CASE("locally unused parameters get gradients, globally unused ones not") {
             REQUIRE((never || equal_on_all(group, item.value().grad())));
           }
           const double users = complete == 0 ? 2 : 1;
-          REQUIRE(
-              close(net->right->bias.grad(), torch::full({2}, 5 * users / 3)));
+          REQUIRE(nearly_equal(
+              net->right->bias.grad(), torch::full({2}, 5 * users / 3)));
         }
       }
     }
@@ -282,7 +267,7 @@ TEST_CASE("an output that the loss does not use leaves gradients as alone") {
           INFO("step " << step << ", parameter " << i);
           REQUIRE(grad.defined() == (i < 4 || step >= 2));
           REQUIRE(grad.defined() == expected.defined());
-          REQUIRE((!grad.defined() || close(grad, expected)));
+          REQUIRE((!grad.defined() || nearly_equal(grad, expected)));
         }
       }
     }
@@ -331,7 +316,7 @@ TEST_CASE("forwards without a backward do no harm") {
         local->forward(input, true).sum().backward();
         const auto expected = average(group, *local);
         for (size_t i = 0; i < 4; ++i) {
-          REQUIRE(close(net->parameters()[i].grad(), expected[i]));
+          REQUIRE(nearly_equal(net->parameters()[i].grad(), expected[i]));
         }
       }
     }

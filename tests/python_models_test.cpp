@@ -1,4 +1,5 @@
 #include <tests/support/catch.h>
+#include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/temporary_folder.h>
@@ -17,6 +18,7 @@ using ddp::test::batch;
 using ddp::test::BranchNet;
 using ddp::test::copy_parameters;
 using ddp::test::equal_on_all;
+using ddp::test::nearly_equal;
 using ddp::test::ranks;
 using ddp::test::reset_gradients;
 using ddp::test::UnevenNet;
@@ -39,15 +41,6 @@ void train_step(BranchNet& net, const torch::Tensor& input) {
 
 torch::Tensor own(const ProcessGroup& group, const torch::Tensor& all) {
   return all.narrow(0, 2 * group.rank(), 2);
-}
-
-bool close(const torch::nn::Module& a, const torch::nn::Module& b) {
-  for (size_t i = 0; i < a.parameters().size(); ++i) {
-    if (!torch::allclose(a.parameters()[i], b.parameters()[i], 1.3e-6, 1e-5)) {
-      return false;
-    }
-  }
-  return true;
 }
 
 /// A bias with two names, one of which is never used.
@@ -207,11 +200,11 @@ TEST_CASE("three steps, a checkpoint and three more equal six") {
     for (int step = 0; step < 6; ++step) {
       train_step(*straight, own(group, rows(group, step)));
     }
-    REQUIRE(!close(*straight, *resumed));
+    REQUIRE(!nearly_equal(*straight, *resumed));
     for (int step = 3; step < 6; ++step) {
       train_step(*resumed, own(group, rows(group, step)));
     }
-    REQUIRE(close(*straight, *resumed));
+    REQUIRE(nearly_equal(*straight, *resumed));
     group.barrier(); // before the folder goes
   });
 }
@@ -234,7 +227,7 @@ TEST_CASE("a new group and a new Reducer go on with the same net") {
           const auto all = rows(group, step);
           train_step(*net, own(group, all));
           train_step(*alone, all);
-          REQUIRE(close(*net, *alone));
+          REQUIRE(nearly_equal(*net, *alone));
         }
       }
       own_group.shutdown();
@@ -262,7 +255,7 @@ TEST_CASE("a layer without outputs has gradients without elements") {
       const auto x = stem->forward(torch::full({2, 4}, 1.0 * group.rank()));
       (only->forward(x).sum() + x.sum()).backward();
       REQUIRE(only->weight.grad().defined());
-      REQUIRE(torch::allclose(stem->weight.grad(), torch::full({10, 4}, 2.0)));
+      REQUIRE(nearly_equal(stem->weight.grad(), torch::full({10, 4}, 2.0)));
     }
   });
 }
@@ -303,11 +296,11 @@ TEST_CASE("outputs without gradients, and tensors made in forward, are left") {
         REQUIRE(outputs[1].is_same(x));
         REQUIRE(!outputs[1].requires_grad());
         REQUIRE(outputs[2].equal(torch::arange(3)));
-        REQUIRE(torch::allclose(
-            net->linear->weight.grad(), torch::full({2, 4}, 6.0)));
+        REQUIRE(
+            nearly_equal(net->linear->weight.grad(), torch::full({2, 4}, 6.0)));
         // The leaf's gradient is each rank's own.
         const auto local = net->linear->forward(x).sum(0);
-        REQUIRE(torch::allclose(outputs[3].grad(), local));
+        REQUIRE(nearly_equal(outputs[3].grad(), local));
       }
     }
   });
@@ -347,7 +340,7 @@ TEST_CASE("a tensor hook sees and may change this rank's own gradient") {
     for (int step = 0; step < 3; ++step) {
       weight.mutable_grad().reset();
       (weight * (group.rank() + 1.0)).sum().backward();
-      REQUIRE(torch::allclose(weight.grad(), torch::full({2}, 6.0)));
+      REQUIRE(nearly_equal(weight.grad(), torch::full({2}, 6.0)));
     }
   });
 }

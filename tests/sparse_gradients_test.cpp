@@ -1,4 +1,5 @@
 #include <tests/support/catch.h>
+#include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/word_net.h>
@@ -8,6 +9,7 @@
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::ReducerOptions;
+using ddp::test::nearly_equal;
 using ddp::test::ranks;
 using ddp::test::reset_gradients;
 using ddp::test::WordNet;
@@ -43,13 +45,13 @@ TEST_CASE("sparse gradients of embeddings are averaged") {
       const auto& grad = net->table->weight.grad();
       REQUIRE(grad.is_sparse());
       REQUIRE(grad.is_coalesced());
-      REQUIRE(torch::allclose(
+      REQUIRE(nearly_equal(
           grad.to_dense(), dense->table->weight.grad().to_dense()));
-      REQUIRE(torch::allclose(
-          net->head->weight.grad(), dense->head->weight.grad(), 1e-4, 1e-5));
+      REQUIRE(
+          nearly_equal(net->head->weight.grad(), dense->head->weight.grad()));
       REQUIRE(net->bag->weight.grad().defined() == (step < 2));
       if (step < 2) {
-        REQUIRE(torch::allclose(
+        REQUIRE(nearly_equal(
             net->bag->weight.grad().to_dense(),
             dense->bag->weight.grad().to_dense()));
       }
@@ -75,8 +77,7 @@ TEST_CASE("sparse gradients under no_sync and kept ones") {
             0, words_of(rank, step), row.expand({4, 3}).contiguous());
       }
     }
-    REQUIRE(torch::allclose(
-        net->table->weight.grad().to_dense(), expected, 1e-4, 1e-5));
+    REQUIRE(nearly_equal(net->table->weight.grad().to_dense(), expected));
     net->forward(words_of(group.rank(), 3), false).sum().backward();
     REQUIRE(net->bag->weight.grad().to_dense().equal(kept));
   });
@@ -101,7 +102,7 @@ TEST_CASE("a sparse gradient that was not announced is refused by name") {
     Reducer reducer({table}, group, ReducerOptions().sparse_parameters({"0"}));
     loss().backward();
     REQUIRE(table.grad().is_sparse());
-    REQUIRE(torch::allclose(
+    REQUIRE(nearly_equal(
         table.grad().to_dense().sum(1),
         torch::tensor({0.0f, 2.0f, 0.0f, 2.0f, 0.0f})));
   });

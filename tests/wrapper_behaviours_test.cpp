@@ -1,4 +1,5 @@
 #include <tests/support/catch.h>
+#include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
@@ -18,6 +19,7 @@ using ddp::test::batch;
 using ddp::test::BranchNet;
 using ddp::test::copy_parameters;
 using ddp::test::equal_on_all;
+using ddp::test::nearly_equal;
 using ddp::test::ranks;
 using ddp::test::reset_gradients;
 using ddp::test::UnevenNet;
@@ -45,7 +47,7 @@ torch::Tensor own(const ProcessGroup& group) {
 /// Whether a tensor is `value` everywhere, to rounding.
 bool is(const torch::Tensor& tensor, double value) {
   return tensor.defined() &&
-      torch::allclose(tensor, torch::full_like(tensor, value));
+      nearly_equal(tensor, torch::full_like(tensor, value));
 }
 
 /// Outputs of many shapes.
@@ -220,7 +222,7 @@ TEST_CASE("an output that depends on no parameter takes part") {
       REQUIRE(net->weight.grad().defined());
       REQUIRE(equal_on_all(group, net->weight.grad()));
       const double missing = step < 3 ? step + 1.0 : 0.0;
-      REQUIRE(torch::allclose(
+      REQUIRE(nearly_equal(
           net->weight.grad(), torch::full({2}, (6 - missing) / 3)));
     }
     model->forward(own(group), false).sum().backward(); // on all
@@ -252,11 +254,11 @@ TEST_CASE(
       const auto input = torch::full({1, 4}, group.rank() + 1.0);
       const auto outputs = model->forward(input);
       outputs[0].sum().backward();
-      REQUIRE(torch::allclose(net->a->weight.grad(), torch::full({2, 4}, 2.0)));
+      REQUIRE(nearly_equal(net->a->weight.grad(), torch::full({2, 4}, 2.0)));
       REQUIRE(!net->b->weight.grad().defined());
       (outputs[1] * 3).sum().backward();
-      REQUIRE(torch::allclose(net->a->weight.grad(), torch::full({2, 4}, 2.0)));
-      REQUIRE(torch::allclose(net->b->weight.grad(), torch::full({2, 4}, 6.0)));
+      REQUIRE(nearly_equal(net->a->weight.grad(), torch::full({2, 4}, 2.0)));
+      REQUIRE(nearly_equal(net->b->weight.grad(), torch::full({2, 4}, 6.0)));
     }
   });
 }
@@ -292,7 +294,7 @@ TEST_CASE("outputs may be vectors, tuples, maps, and nested") {
     const auto averaged = [&](const torch::nn::Linear& used,
                               const torch::nn::Linear& unused) {
       const bool right = !unused->weight.grad().defined() &&
-          torch::allclose(used->weight.grad(), torch::full({2, 4}, 2.0));
+          nearly_equal(used->weight.grad(), torch::full({2, 4}, 2.0));
       reset_gradients(*net);
       return right;
     };
@@ -320,8 +322,8 @@ TEST_CASE("outputs that are no function of parameters keep their values") {
       output.sum().backward();
       REQUIRE(integers.equal(torch::arange(3)));
       REQUIRE(is(plain.detach(), 3));
-      REQUIRE(torch::allclose(
-          net->linear->weight.grad(), torch::full({2, 4}, 2.0)));
+      REQUIRE(
+          nearly_equal(net->linear->weight.grad(), torch::full({2, 4}, 2.0)));
     }
     const torch::NoGradGuard no_grad;
     const auto outputs = model->forward(torch::ones({1, 4}));
