@@ -43,7 +43,7 @@ void Agent::say_what_is_awaited(Time now) {
       text += ": rank " + std::to_string(end.rank) + " " +
           describe_end(end.state.wait_status());
     } else if (supervisor_->reason() == StopReason::kOtherNode) {
-      text += ": " + detail_.substr(0, detail_.find('\n'));
+      text += ": " + first_line(detail_);
     }
     say(text);
   }

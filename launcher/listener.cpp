@@ -85,21 +85,16 @@ std::optional<Listener> reserve_port(const std::string& address, int port) {
   }
   FileDescriptor reserved(
       socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const auto binds = [&] {
-    return bind(reserved.get(), list->ai_addr, list->ai_addrlen) == 0;
-  };
   // With SO_REUSEADDR another one could reserve it as well, but without it a
   // connection that ended a minute ago holds it.
-  const int yes = 1;
-  if (!reserved ||
-      (!binds() &&
-       (setsockopt(
-            reserved.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-        !binds()))) {
-    return std::nullopt;
+  for (const int reuse : {0, 1}) {
+    setsockopt(reserved.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
+    if (bind(reserved.get(), list->ai_addr, list->ai_addrlen) == 0) {
+      const int bound = bound_port(reserved.get());
+      return Listener{std::move(reserved), bound};
+    }
   }
-  const int bound = bound_port(reserved.get());
-  return Listener{std::move(reserved), bound};
+  return std::nullopt;
 }
 
 bool starts_listening(const Listener& listener) {

@@ -65,4 +65,8 @@ std::string describe_time(std::chrono::nanoseconds time) {
   return text.data();
 }
 
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
 } // namespace ddp

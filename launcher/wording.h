@@ -22,4 +22,7 @@ std::string name_ranks(const std::vector<int>& ranks);
 /// "13 ms", "12.4 s", "3 min 20 s".
 std::string describe_time(std::chrono::nanoseconds time);
 
+/// Up to the first newline, without it.
+std::string first_line(const std::string& text);
+
 } // namespace ddp

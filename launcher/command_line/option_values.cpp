@@ -15,14 +15,6 @@ namespace {
 // Files and counters are numbered by int; far beyond what a node can run.
 constexpr int kMostRanks = 1000000;
 
-std::optional<int64_t> whole_number(const std::string& text) {
-  int64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, number);
-  const bool whole = result.ec == std::errc() && result.ptr == end;
-  return whole ? std::optional<int64_t>(number) : std::nullopt;
-}
-
 // Also the last one where it is empty, which is a mistake to tell of.
 std::vector<std::string> entries_of(const std::string& text) {
   std::vector<std::string> entries = split_list(text);
@@ -57,6 +49,14 @@ void usage_error(const std::string& message) {
 
 void refuse_value(const OptionValue& value, const std::string& expected) {
   usage_error(value.source + " is '" + value.text + "', expected " + expected);
+}
+
+std::optional<int64_t> whole_number(const std::string& text) {
+  int64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, number);
+  const bool whole = result.ec == std::errc() && result.ptr == end;
+  return whole ? std::optional<int64_t>(number) : std::nullopt;
 }
 
 int64_t integer_of(const OptionValue& value, int64_t least, int64_t most) {

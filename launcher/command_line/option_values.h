@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -11,13 +12,17 @@
 
 namespace ddp {
 
-// What texts mean. Each throws LaunchError (exit code 2) for a text that means
-// nothing, naming the option or variable that it comes from.
+// What texts mean. What takes an OptionValue throws LaunchError (exit code 2)
+// for a text that means nothing, naming the option or variable that it comes
+// from.
 
 [[noreturn]] void usage_error(const std::string& message);
 [[noreturn]] void refuse_value(
     const OptionValue& value,
     const std::string& expected);
+
+/// None where the text is no whole number.
+std::optional<int64_t> whole_number(const std::string& text);
 
 /// A whole number from `least` to `most`.
 int64_t integer_of(const OptionValue& value, int64_t least, int64_t most);

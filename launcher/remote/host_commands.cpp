@@ -6,7 +6,6 @@
 #include <set>
 #include <sstream>
 
-#include <ddp/detail/host_name.h>
 #include <launcher/command_line/dry_run.h>
 #include <launcher/command_line/network_values.h>
 #include <launcher/command_line/redaction.h>
@@ -18,12 +17,6 @@ namespace ddp {
 namespace {
 
 using Words = std::vector<std::string>;
-
-bool is_this_machine(const std::string& host) {
-  const auto addresses = addresses_of(host);
-  return host == detail::host_name() ||
-      std::any_of(addresses.begin(), addresses.end(), is_own_address);
-}
 
 // Two jobs of one host should not meet each other. These ports are none that
 // Linux gives out by itself (32768 to 60999).

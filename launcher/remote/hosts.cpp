@@ -16,8 +16,13 @@ namespace {
 
 constexpr int kMostRanks = 65536;
 
-int ranks_of_host(const OptionValue& value, const std::string& text) {
-  return static_cast<int>(integer_of({value.source, text}, 1, kMostRanks));
+// Those of a text, from `start` on.
+int ranks_of_host(const OptionValue& value, size_t start) {
+  const auto ranks = whole_number(value.text.substr(start));
+  if (!ranks || *ranks < 1 || *ranks > kMostRanks) {
+    refuse_value(value, "1 to " + std::to_string(kMostRanks) + " ranks");
+  }
+  return static_cast<int>(*ranks);
 }
 
 // One that the remote shell would not take for an option of its own.
@@ -46,7 +51,7 @@ RemoteHost host_of(const OptionValue& value, const std::string& text) {
   }
   check_host(value, host.name);
   if (colon != std::string::npos) {
-    host.ranks = ranks_of_host(value, text.substr(colon + 1));
+    host.ranks = ranks_of_host({value.source, text}, colon + 1);
   }
   return host;
 }
@@ -65,7 +70,7 @@ void read_line(
   const std::string slots = "slots=";
   while (words >> word) {
     if (word.compare(0, slots.size(), slots) == 0) {
-      hosts->back().ranks = ranks_of_host(place, word.substr(slots.size()));
+      hosts->back().ranks = ranks_of_host({place.source, word}, slots.size());
     } else if (word.find("max") != 0) { // Open MPI's upper bound
       refuse_value({place.source, word}, "HOST:RANKS or HOST slots=RANKS");
     }

@@ -104,6 +104,11 @@ std::string address_towards(const std::string& target) {
   return routed ? numeric_address(own) : "";
 }
 
+bool is_here(const std::string& host, const Addresses& addresses) {
+  return host == host_name() ||
+      std::any_of(addresses.begin(), addresses.end(), is_own_address);
+}
+
 std::string joined(const Addresses& addresses) {
   std::string text;
   for (const std::string& each : addresses) {
@@ -216,19 +221,20 @@ std::string outward_address() {
   return candidates.size() == 1 ? *candidates.begin() : "";
 }
 
-bool is_endpoint_here(const NodeOptions& nodes) {
-  const Addresses addresses = addresses_of(nodes.host);
-  return nodes.host == host_name() ||
-      std::any_of(addresses.begin(), addresses.end(), is_own_address);
+bool is_this_machine(const std::string& host) {
+  return is_here(host, addresses_of(host));
 }
 
 std::optional<Listener> listen_at_endpoint(const NodeOptions& nodes) {
   const bool is_told = nodes.hosts_log.has_value();
-  if (is_told ? !*nodes.hosts_log : !is_endpoint_here(nodes)) {
+  if (is_told && !*nodes.hosts_log) {
     return std::nullopt;
   }
   const Addresses addresses =
       nodes.host.empty() ? Addresses() : addresses_of(nodes.host);
+  if (!is_told && !is_here(nodes.host, addresses)) {
+    return std::nullopt;
+  }
   const std::string address = address_to_serve_at(nodes, addresses);
   if (nodes.port == 0) {
     return listen_in_range(address, nodes);

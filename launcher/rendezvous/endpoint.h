@@ -27,8 +27,8 @@ std::string address_of_interface(const std::string& name_or_address);
 /// one that is no loopback's; empty where that does not tell.
 std::string outward_address();
 
-/// Whether the endpoint is an address, or the name, of this machine.
-bool is_endpoint_here(const NodeOptions& nodes);
+/// Whether that is the name of this machine, or means an address of it.
+bool is_this_machine(const std::string& host);
 
 /// Where this node is to serve the log: listens at the endpoint's port, at the
 /// right address. None where another node, or another agent of this machine,

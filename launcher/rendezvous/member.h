@@ -162,9 +162,11 @@ class Member {
   void lose_log(const std::string& why, Time now);
   void note_moved(const Entry& moved, Time now);
   void change_log(Time now);
+  void forget_log(Membership next);
   void update(Time now);
   void follow(Time now);
   void join();
+  std::string difference_to(const NodeInfo& other) const;
   void check_fit(Time now);
   void doubt(Time now);
   void post_end(int code, const std::string& text);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <launcher/launch_error.h>
+#include <launcher/wording.h>
 
 namespace ddp {
 namespace {
@@ -22,17 +23,13 @@ std::string range_of(const NodeInfo& node) {
 // How long the log's host waits for others to read how the job ended.
 constexpr std::chrono::seconds kGoodbyeTime(5);
 
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
 } // namespace
 
 // Whether the job of another node, which has all that it wants, goes on.
 void Member::doubt(Time now) {
   if (log_.phase() == Phase::kEnded || now >= doubt_->until) {
     leave(kExitUsage, doubt_->text, now);
-  } else if (log_.survivors().empty()) {
+  } else if (log_.plan().nodes.empty()) {
     doubt_.reset(); // it does not
   }
 }
@@ -52,26 +49,34 @@ void Member::join() {
   }
 }
 
+// Of what has to be the same on all nodes of a job; empty where all of it is.
+std::string Member::difference_to(const NodeInfo& other) const {
+  const auto difference = [&](const std::string& option,
+                              const std::string& theirs,
+                              const std::string& own) {
+    return theirs == own ? ""
+                         : option + " differs from that of node " + other.host +
+            ": " + own + " here, " + theirs + " there";
+  };
+  std::string text = difference("--nnodes", range_of(other), range_of(self_));
+  if (text.empty()) {
+    text = difference(
+        "--max-restarts",
+        std::to_string(other.max_restarts),
+        std::to_string(self_.max_restarts));
+  }
+  if (text.empty()) {
+    text = difference(
+        "--check", other.checks ? "on" : "off", self_.checks ? "on" : "off");
+  }
+  return text;
+}
+
 // Whether this node belongs to those that joined before it.
 void Member::check_fit(Time now) {
-  const NodeInfo& first = log_.nodes().front();
   const bool is_open = takes_others() || is_new_log_;
-  std::string text;
-  const auto differs = [&](const std::string& option,
-                           const std::string& theirs,
-                           const std::string& own) {
-    if (text.empty() && theirs != own) {
-      text = option + " differs from that of node " + first.host + ": " + own +
-          " here, " + theirs + " there";
-    }
-  };
-  differs("--nnodes", range_of(first), range_of(self_));
-  differs(
-      "--max-restarts",
-      std::to_string(first.max_restarts),
-      std::to_string(self_.max_restarts));
-  differs("--check", first.checks ? "on" : "off", self_.checks ? "on" : "off");
-  if (text.empty() && !is_open && !log_.survivors().empty() &&
+  std::string text = difference_to(log_.nodes().front());
+  if (text.empty() && !is_open && !log_.plan().nodes.empty() &&
       static_cast<int>(log_.plan().nodes.size()) == settings_.max_nodes) {
     text = "the job at " + settings_.endpoint + " has its nodes (" +
         hosts_of(log_.plan().nodes) +
@@ -85,7 +90,7 @@ void Member::check_fit(Time now) {
           std::to_string(self_.wanted_rank);
     }
   }
-  if (!text.empty() && !settings_.log_moves && !log_.survivors().empty()) {
+  if (!text.empty() && !settings_.log_moves && !log_.plan().nodes.empty()) {
     // A server keeps what nobody is left to end.
     doubt_ = {text, now + 3 * settings_.node_timeout / 2};
   } else if (!text.empty()) {

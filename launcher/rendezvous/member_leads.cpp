@@ -100,7 +100,7 @@ bool Member::expects_nodes() const {
           return !log_.has(id);
         });
   }
-  return log_.survivors().empty();
+  return log_.plan().nodes.empty();
 }
 
 // Until when the leader waits for those.
@@ -119,8 +119,8 @@ void Member::gather(Time now) {
   const bool is_enough = is_quorum && count >= settings_.min_nodes;
   const bool is_late = now >= patience_end() && log_.coming().empty();
   const auto survivors = static_cast<int>(log_.survivors().size());
-  const bool is_over =
-      survivors > 0 && survivors < settings_.min_nodes && !takes_others();
+  const bool is_over = !log_.plan().nodes.empty() &&
+      survivors < settings_.min_nodes && !takes_others();
   const bool is_full = count == settings_.max_nodes;
   if (is_over) {
     post_end(kExitInfrastructure, log_.cause_text());
@@ -144,9 +144,7 @@ void Member::post_plan(std::vector<NodeInfo> nodes) {
   Entry entry;
   entry.type = Type::kPlan;
   entry.plan.epoch = log_.next_epoch();
-  entry.plan.restarts = log_.survivors().empty()
-      ? 0 // of another job, at a server
-      : log_.plan().restarts + (is_restart ? 1 : 0);
+  entry.plan.restarts = log_.plan().restarts + (is_restart ? 1 : 0);
   entry.plan.max_restarts = settings_.max_restarts;
   entry.plan.nodes = std::move(nodes);
   entry.epoch = entry.plan.epoch;

@@ -66,11 +66,7 @@ void Member::move_log(const std::string& why, Time now) {
       expected_.insert(each.id);
     }
   }
-  log_ = log_.in_new_log();
-  joined_ = false;
-  is_coming_ = false;
-  reported_.clear();
-  heard_.clear();
+  forget_log(log_.in_new_log());
   if (!hosts.empty()) {
     act(Kind::kConnect).nodes = std::move(hosts);
   }
@@ -79,13 +75,11 @@ void Member::move_log(const std::string& why, Time now) {
 // The job went on elsewhere when the endpoint's host was lost, and this log was
 // begun beside it by nodes that do not know.
 void Member::note_moved(const Entry& moved, Time now) {
-  const bool is_same_job = moved.node.min_nodes == self_.min_nodes &&
-      moved.node.max_nodes == self_.max_nodes &&
-      moved.node.max_restarts == self_.max_restarts;
   const bool is_elsewhere = settings_.log_moves && new_endpoint_.empty() &&
       moved.from != self_.id && log_.cause() != Membership::Cause::kEnd &&
       log_.phase() != Phase::kEnded;
-  if (!is_same_job || !is_elsewhere || other_log_ || leaving_ || over_) {
+  if (!difference_to(moved.node).empty() || !is_elsewhere || other_log_ ||
+      leaving_ || over_) {
     return;
   }
   other_log_ = {NodeInfo(), self_.hosts_log ? now + kReadTime : now};
@@ -97,14 +91,8 @@ void Member::note_moved(const Entry& moved, Time now) {
 }
 
 void Member::change_log(Time now) {
-  connected_ = false;
-  joined_ = false;
-  is_coming_ = false;
-  unread_ = 0;
   self_.hosts_log = false;
-  reported_.clear();
-  heard_.clear();
-  log_ = Membership();
+  forget_log(Membership());
   move_ = Move();
   move_->why = "the job, which goes on at " + settings_.endpoint +
       ", cannot be reached there";
@@ -112,6 +100,17 @@ void Member::change_log(Time now) {
   move_->deadline = now + settings_.node_timeout;
   act(Kind::kConnect).nodes = {other_log_->host};
   other_log_.reset();
+}
+
+// All that this node knew by it, and did in it.
+void Member::forget_log(Membership next) {
+  log_ = std::move(next);
+  connected_ = false;
+  joined_ = false;
+  is_coming_ = false;
+  unread_ = 0;
+  reported_.clear();
+  heard_.clear();
 }
 
 void Member::end_search(Time now) {

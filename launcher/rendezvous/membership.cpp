@@ -1,6 +1,7 @@
 #include <launcher/rendezvous/membership.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace ddp {
 namespace {
@@ -194,10 +195,22 @@ void Membership::remove(const std::string& id, const std::string& why) {
           nodes_.end(),
           [&](const NodeInfo& each) { return each.id == id; }),
       nodes_.end());
+  if (outlives_jobs_ && survivors().empty()) {
+    forget_job();
+    return;
+  }
   if (matters) {
     stop(Cause::kNodes, why);
   }
   conclude_epoch();
+}
+
+// Nobody is left of it: those that came later begin another.
+void Membership::forget_job() {
+  Membership fresh(outlives_jobs_);
+  fresh.nodes_ = std::move(nodes_);
+  fresh.coming_ = std::move(coming_);
+  *this = std::move(fresh);
 }
 
 void Membership::start_epoch(const Entry& entry) {

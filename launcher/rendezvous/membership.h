@@ -125,6 +125,7 @@ class Membership {
   bool in_epoch(const Entry& entry) const;
   void join(const Entry& entry);
   void remove(const std::string& id, const std::string& why);
+  void forget_job();
   void confirm(const std::string& id);
   void start_epoch(const Entry& entry);
   void add_failure(const Entry& entry);

@@ -81,6 +81,10 @@ std::optional<Listener> first_listener(const NodeOptions& nodes) {
   return has_moved ? std::nullopt : listen_at_endpoint(nodes);
 }
 
+bool is_to_serve(const NodeOptions& nodes) {
+  return nodes.hosts_log ? *nodes.hosts_log : is_this_machine(nodes.host);
+}
+
 std::vector<SharedLog::Endpoint> standby_endpoints(
     const std::vector<NodeInfo>& nodes) {
   std::vector<SharedLog::Endpoint> endpoints;
@@ -98,8 +102,7 @@ Rendezvous::Rendezvous(const Settings& settings)
 
 Rendezvous::Rendezvous(Settings settings, std::optional<Listener> listener)
     : settings_(std::move(settings)),
-      is_endpoint_here_(settings_.nodes.hosts_log.value_or(
-          is_endpoint_here(settings_.nodes))),
+      is_endpoint_here_(listener || is_to_serve(settings_.nodes)),
       events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
       authenticator_(settings_.nodes.token, settings_.run_id),
       member_(

@@ -20,6 +20,14 @@ std::string own_host(const NodeOptions& nodes, int listener) {
   return is_wildcard(address) ? nodes.host : address;
 }
 
+std::optional<Listener> listener_if_free(const NodeOptions& nodes) {
+  try {
+    return listen_at_endpoint(nodes);
+  } catch (const LaunchError&) { // where this node is told to serve
+    return std::nullopt;
+  }
+}
+
 } // namespace
 
 void Rendezvous::serve_log(Listener listener) {
@@ -51,18 +59,13 @@ void Rendezvous::tell_first_endpoint(Time now) {
   options.endpoints = {{nodes.host, nodes.port}};
   options.member = member_.self().id;
   if (is_endpoint_here_) {
-    try {
-      auto listener = listen_at_endpoint(nodes);
-      if (!listener) {
-        tell_at_ = now + kTellAgainTime;
-        return;
-      }
-      options.endpoints[0].host = own_host(nodes, listener->socket.get());
-      options.listener = std::move(listener->socket);
-    } catch (const LaunchError&) { // it is taken just now
+    auto listener = listener_if_free(nodes);
+    if (!listener) {
       tell_at_ = now + kTellAgainTime;
       return;
     }
+    options.endpoints[0].host = own_host(nodes, listener->socket.get());
+    options.listener = std::move(listener->socket);
   }
   announcer_ =
       std::make_unique<SharedLog>(settings_.store_program, std::move(options));

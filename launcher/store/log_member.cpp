@@ -21,6 +21,7 @@
 #include <launcher/rendezvous/shared_log.h>
 #include <launcher/store/log_keys.h>
 #include <launcher/store/serve.h>
+#include <launcher/wording.h>
 
 namespace ddp {
 namespace {
@@ -40,10 +41,6 @@ constexpr std::chrono::seconds kLastWillTime{1};
 constexpr int kMissedBeats = 3;
 // Takes the place of an empty value, and is no entry: it lacks the space.
 constexpr char kNoEntry[] = "-";
-
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
 
 // What went wrong, without c10d's advice.
 std::string reason_of(const std::exception& error) {

@@ -55,6 +55,9 @@ TEST_CASE("hosts are names with numbers of ranks", "[unit]") {
         ContainsSubstring("--hosts is '"));
   }
   CHECK_THAT(
+      usage_error_of({"--hosts=n0,n1:0", "x"}),
+      ContainsSubstring("--hosts is 'n1:0', expected 1 to 65536 ranks"));
+  CHECK_THAT(
       usage_error_of({"--hosts=localhost:2,n1", "x"}),
       ContainsSubstring("localhost is another machine"));
 }
@@ -70,7 +73,7 @@ TEST_CASE("a file names hosts", "[unit]") {
       hosts_by("--hostfile=" + file) == Hosts{{"n0", 8}, {"n1", 4}, {"n2", 0}});
   const auto error = [&] { return usage_error_of({"--hostfile", file, "x"}); };
   write("n0\nn1 slots=many\n");
-  CHECK_THAT(error(), ContainsSubstring("line 2, is 'many'"));
+  CHECK_THAT(error(), ContainsSubstring("line 2, is 'slots=many'"));
   write("n0 cores=2\n");
   CHECK_THAT(error(), ContainsSubstring("line 1, is 'cores=2'"));
   write("# none\n");
