@@ -183,7 +183,6 @@ def in_process_losses(program):
         nodes.finish([1], 143, 10)
         nodes.wait(lambda: "1 of 2 to 5 joined" in nodes.at[0].text(),
                    "n0 does not wait for nodes", 20)
-        nodes.at[0].process.send_signal(signal.SIGINT)
-        seconds = nodes.finish([0], 130, 10)
+        seconds = nodes.interrupt(0, [0], 10)
         print(f"ended after {seconds:.2f} s", flush=True)
         require_nothing_left(nodes, range(5), crashed=2)

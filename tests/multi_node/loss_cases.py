@@ -15,9 +15,7 @@ def killed_ddprun(program):
     with Nodes(program, hosts, ["--nnodes=1:3", "--last-call=1"]) as nodes:
         # Children of ranks are swept by the front, or the agent.
         alone = WORKER.replace("sleep 1000 & wait", "exec sleep 1000")
-        for host in range(3):
-            nodes.start(host, words=("bash", "-c", alone))
-        nodes.wait_for_ranks(3, range(3))
+        nodes.start_all(range(3), words=("bash", "-c", alone))
         agent = [pid for pid in processes_on(hosts, 2)
                  if name_of(pid) == "ddp-agent"]
         start = time.monotonic()
@@ -35,8 +33,7 @@ def killed_ddprun(program):
         seconds = time.monotonic() - start
         print(f"agent and front: {seconds:.2f} s", flush=True)
         nodes.require(seconds < 3, f"it took {seconds} s")
-        nodes.at[0].process.send_signal(signal.SIGINT)
-        nodes.finish([0], 130, 5)
+        nodes.interrupt(0, [0], 5)
         require_nothing_left(nodes, range(3), crashed=1)
 
 
@@ -46,9 +43,7 @@ def still_agent(program):
     hosts = Hosts(3)
     options = ["--nnodes=1:3", "--last-call=1", "--node-timeout=3"]
     with Nodes(program, hosts, options) as nodes:
-        for host in range(3):
-            nodes.start(host)
-        nodes.wait_for_ranks(3, range(3))
+        nodes.start_all(range(3))
         agent = [pid for pid in processes_on(hosts, 2)
                  if name_of(pid) == "ddp-agent"][0]
         start = time.monotonic()
@@ -57,8 +52,7 @@ def still_agent(program):
         print(f"noticed in {time.monotonic() - start:.2f} s", flush=True)
         os.kill(agent, signal.SIGCONT)
         nodes.finish([2], 75, 5)
-        nodes.at[0].process.send_signal(signal.SIGINT)
-        nodes.finish((0, 1), 130, 5)
+        nodes.interrupt(0, (0, 1), 5)
         require_nothing_left(nodes, range(3))
 
 
@@ -66,9 +60,7 @@ def lost_node(program):
     """A job of a fixed size ends where a node is lost."""
     hosts = Hosts(3)
     with Nodes(program, hosts, ["--nnodes=3", "--node-timeout=3"]) as nodes:
-        for host in range(3):
-            nodes.start(host)
-        nodes.wait_for_ranks(3, range(3))
+        nodes.start_all(range(3))
         crash(hosts, 2)
         seconds = nodes.finish((0, 1), 75, 10)
         print(f"noticed in {seconds:.2f} s", flush=True)
@@ -84,9 +76,7 @@ def cut_cable(program):
     hosts = Hosts(4)
     options = ["--nnodes=2:4", "--node-timeout=3", "--last-call=1"]
     with Nodes(program, hosts, options) as nodes:
-        for host in range(4):
-            nodes.start(host)
-        nodes.wait_for_ranks(4, range(4))
+        nodes.start_all(range(4))
         hosts.cut(3)
         start = time.monotonic()
         nodes.wait(lambda: "stopped" in nodes.at[3].text(),
@@ -99,8 +89,7 @@ def cut_cable(program):
               f"{time.monotonic() - start:.2f} s; the others went on after "
               f"{went_on:.2f} s", flush=True)
         nodes.require(went_on < 7, f"the others took {went_on} s")
-        nodes.at[0].process.send_signal(signal.SIGINT)
-        nodes.finish(range(3), 130, 10)
+        nodes.interrupt(0, range(3), 10)
         require_nothing_left(nodes, range(4))
 
 
@@ -110,9 +99,7 @@ def lost_first_node(program):
     hosts = Hosts(4)
     options = ["--nnodes=2:4", "--node-timeout=3", "--last-call=1"]
     with Nodes(program, hosts, options) as nodes:
-        for host in range(4):
-            nodes.start(host)
-        nodes.wait_for_ranks(4, range(4))
+        nodes.start_all(range(4))
         start = time.monotonic()
         crash(hosts, 0)
         nodes.wait_for_ranks(3, range(1, 4))
@@ -121,8 +108,7 @@ def lost_first_node(program):
         crash(hosts, 1)
         nodes.wait_for_ranks(2, range(2, 4))
         print(f"went on after {time.monotonic() - start:.2f} s", flush=True)
-        nodes.at[2].process.send_signal(signal.SIGINT)
-        nodes.finish((2, 3), 130, 10)
+        nodes.interrupt(2, (2, 3), 10)
         require_nothing_left(nodes, range(4), crashed=2)
 
 
@@ -132,9 +118,7 @@ def first_node_comes_back(program):
     options = ["--nnodes=2:4", "--node-timeout=3", "--last-call=1",
                f"--rdzv-endpoint=n0:{PORT},n1,n2,n3"]
     with Nodes(program, hosts, options) as nodes:
-        for host in range(3):
-            nodes.start(host)
-        nodes.wait_for_ranks(3, range(3))
+        nodes.start_all(range(3))
         crash(hosts, 0)
         nodes.wait_for_ranks(2, (1, 2))
         hosts.mend(0)
@@ -143,20 +127,16 @@ def first_node_comes_back(program):
                    nodes.at[0].text(), "n0 does not take part as the last")
         nodes.start(3)
         nodes.wait_for_ranks(4, range(4))
-        nodes.at[3].process.send_signal(signal.SIGINT)
-        nodes.finish(range(4), 130, 10)
+        nodes.interrupt(3, range(4), 10)
         require_nothing_left(nodes, range(4), crashed=1)
         # The same while connections of that job still hold the port on n1.
-        for host in range(3):
-            nodes.start(host)
-        nodes.wait_for_ranks(3, range(3))
+        nodes.start_all(range(3))
         nodes.at[0].process.kill()
         nodes.wait_for_ranks(2, (1, 2))
         nodes.start(0)
         nodes.wait(lambda: "rank 2 of 3 local 0 of 1 node 2 of 3" in
                    nodes.at[0].text(), "n0 begins a job of its own")
-        nodes.at[2].process.send_signal(signal.SIGINT)
-        nodes.finish(range(3), 130, 10)
+        nodes.interrupt(2, range(3), 10)
 
 
 def moved_endpoint(program):
@@ -165,9 +145,7 @@ def moved_endpoint(program):
     hosts = Hosts(3)
     options = ["--nnodes=2", "--max-restarts=1", "--node-timeout=3"]
     with Nodes(program, hosts, options) as nodes:
-        for host in range(2):
-            nodes.start(host)
-        nodes.wait_for_ranks(2, range(2))
+        nodes.start_all(range(2))
         nodes.at[0].process.send_signal(signal.SIGTERM)
         nodes.finish([0], 143, 5)
         said = "others join at --rdzv-endpoint "
@@ -175,8 +153,7 @@ def moved_endpoint(program):
         endpoint = nodes.at[1].text().split(said)[1].split()[0]
         nodes.start(2, f"--rdzv-endpoint={endpoint}")
         nodes.wait_for_ranks(2, (1, 2))
-        nodes.at[2].process.send_signal(signal.SIGINT)
-        nodes.finish((1, 2), 130, 5)
+        nodes.interrupt(2, (1, 2), 5)
         require_nothing_left(nodes, range(3))
 
 
@@ -187,9 +164,7 @@ def first_node_begins_again(program):
     for options in (["--nnodes=1:4", "--last-call=1"],
                     ["--nnodes=3", "--max-restarts=1"]):
         with Nodes(program, hosts, [*options, "--node-timeout=3"]) as nodes:
-            for host in range(3):
-                nodes.start(host)
-            nodes.wait_for_ranks(3, range(3))
+            nodes.start_all(range(3))
             nodes.at[0].process.kill()
             nodes.wait(lambda: "others join at --rdzv-endpoint" in
                        nodes.at[1].text(), "the job does not go on")
@@ -219,6 +194,5 @@ def first_node_begins_again(program):
             nodes.start(1)
             nodes.wait(lambda: f"of {count} local 0 of 1" in
                        nodes.at[1].text(), "n1 does not find the job")
-            nodes.at[2].process.send_signal(signal.SIGINT)
-            nodes.finish(range(count), 130, 10)
+            nodes.interrupt(2, range(count), 10)
             require_nothing_left(nodes, range(4))

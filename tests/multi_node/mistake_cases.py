@@ -29,8 +29,7 @@ def mistakes(program):
             nodes.finish([2], 2, 5)
             nodes.require(said in nodes.at[2].text(), f"not said: {said}")
         nodes.require(nodes.at[0].running(), "the job was disturbed")
-        nodes.at[0].process.send_signal(signal.SIGINT)
-        nodes.finish((0, 1), 130, 5)
+        nodes.interrupt(0, (0, 1), 5)
     with Nodes(program, hosts, ["--nnodes=3", "--node-rank=1"]) as nodes:
         nodes.start(0)
         nodes.wait(lambda: "1 of 3 joined" in nodes.at[0].text(), "no wait")
@@ -43,8 +42,7 @@ def mistakes(program):
         nodes.wait_for_ranks(1, [0])
         nodes.start(1, "--last-call=5")
         time.sleep(1)  # it waits to be taken in
-        nodes.at[1].process.send_signal(signal.SIGINT)
-        nodes.finish([1], 130, 5)
+        nodes.interrupt(1, [1], 5)
         nodes.require(nodes.at[0].running(), "it ended the job")
     with Nodes(program, hosts, ["--nnodes=2", "--join-timeout=4"]) as nodes:
         nodes.start(0, f"--rdzv-endpoint=n2:{PORT}")
@@ -76,8 +74,7 @@ def taken_port(program):
         nodes.at[0] = first
         nodes.wait_for_ranks(2, range(2))
         holder.process.wait()
-        nodes.at[0].process.send_signal(signal.SIGINT)
-        nodes.finish((0, 1), 130, 5)
+        nodes.interrupt(0, (0, 1), 5)
         require_nothing_left(nodes, range(2))
 
 
@@ -93,8 +90,7 @@ def wrong_token(program):
                           nodes.at[host].text(), f"n{host} does not say so")
         nodes.start(1)
         nodes.wait_for_ranks(2, (0, 1))
-        nodes.at[1].process.send_signal(signal.SIGINT)
-        nodes.finish((0, 1), 130, 5)
+        nodes.interrupt(1, (0, 1), 5)
         require_nothing_left(nodes, range(3))
 
 
@@ -106,8 +102,7 @@ def missing_nodes(program):
         nodes.start(1, f"--rdzv-endpoint=n0:{PORT + 1}")
         nodes.wait(lambda: "1 of 2 joined (n0)" in nodes.at[0].text(),
                    "it does not say who is missing", 10)
-        nodes.at[1].process.send_signal(signal.SIGINT)
-        nodes.finish([1], 130, 2)
+        nodes.interrupt(1, [1], 2)
         nodes.finish([0], 124, 10)
         nodes.require("after 7.0 s still waiting for nodes" in
                       nodes.at[0].text(), "it does not say why it ended")
@@ -132,9 +127,7 @@ def missing_program(program):
                       f"n1 reports {nodes.report(1)}")
         require_nothing_left(nodes, range(3))
     with Nodes(program, hosts, ["--nnodes=2", "--max-restarts=1"]) as nodes:
-        for host in range(2):
-            nodes.start(host)
-        nodes.wait_for_ranks(2, range(2))
+        nodes.start_all(range(2))
         nodes.at[1].process.send_signal(signal.SIGTERM)
         nodes.finish([1], 143, 5)
         nodes.start(1, words=("./trainer",))
@@ -142,8 +135,7 @@ def missing_program(program):
         nodes.wait(lambda: said in nodes.at[0].text(), "n0 is silent")
         nodes.start(2)
         nodes.wait_for_ranks(2, (0, 2))
-        nodes.at[2].process.send_signal(signal.SIGINT)
-        nodes.finish((0, 2), 130, 5)
+        nodes.interrupt(2, (0, 2), 5)
         require_nothing_left(nodes, range(3))
 
 

@@ -17,8 +17,7 @@ FOLDER = os.path.dirname(os.path.realpath(__file__))
 
 def end(nodes, hosts, seconds=5, others=()):
     """Ends the job by Ctrl-C on the last of the hosts: nothing is left."""
-    nodes.at[hosts[-1]].process.send_signal(signal.SIGINT)
-    took = nodes.finish(hosts, 130, seconds)
+    took = nodes.interrupt(hosts[-1], hosts, seconds)
     print(f"ended in {took:.2f} s", flush=True)
     for process in others:
         process.process.kill()
@@ -36,9 +35,7 @@ def restarted(nodes, victim, hosts, restart, seconds):
 
 def started(nodes, hosts, seconds):
     start = time.monotonic()
-    for host in hosts:
-        nodes.start(host)
-    nodes.wait_for_ranks(len(hosts), hosts, seconds=seconds)
+    nodes.start_all(hosts, seconds)
     print(f"started in {time.monotonic() - start:.2f} s", flush=True)
 
 
@@ -98,9 +95,7 @@ def slow_network(program):
     worker = f"trap '{last_words}' USR1;" + WORKER
     with Nodes(program, hosts, ["--nnodes=3", "--max-restarts=1"]) as nodes:
         start = time.monotonic()
-        for host in range(3):
-            nodes.start(host, words=("bash", "-c", worker))
-        nodes.wait_for_ranks(3, range(3), seconds=15)
+        nodes.start_all(range(3), words=("bash", "-c", worker), seconds=15)
         print(f"started in {time.monotonic() - start:.2f} s", flush=True)
         restarted(nodes, 1, range(3), 1, 5)
         os.kill(workers_on(hosts, 2)[0], signal.SIGUSR1)

@@ -79,6 +79,17 @@ class Nodes:
         self.wait(lambda: ranks() == set(range(world_size)),
                   f"not all of {world_size} ranks run", seconds)
 
+    def start_all(self, hosts, seconds=20, **arguments):
+        """One rank on each of these hosts; returns when all run."""
+        for host in hosts:
+            self.start(host, **arguments)
+        self.wait_for_ranks(len(hosts), hosts, seconds=seconds)
+
+    def interrupt(self, host, hosts, seconds):
+        """Ctrl-C on `host` ends the ddpruns of all these hosts; `finish`."""
+        self.at[host].process.send_signal(signal.SIGINT)
+        return self.finish(hosts, 130, seconds)
+
     def finish(self, hosts, code, seconds):
         """Seconds until the ddpruns of these hosts had ended, each with that
         code."""
@@ -126,9 +137,11 @@ def workers_on(hosts, host):
 def crash(hosts, host):
     """As when the power fails."""
     hosts.cut(host)  # or the kernel would say good-bye
-    for pid in processes_on(hosts, host):
-        with contextlib.suppress(ProcessLookupError):  # its parent's death did
-            os.kill(pid, signal.SIGKILL)
+    # Again while there are any: who has not been killed yet can start others.
+    while left := processes_on(hosts, host):
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def require_nothing_left(nodes, hosts, crashed=0):

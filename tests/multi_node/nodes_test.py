@@ -44,8 +44,7 @@ def static_start(program):
                         f"{host} of 4 restart 0 store 10.9.0.1.")
                 nodes.require(line in nodes.at[host].text(), f"no '{line}'")
                 first += 1
-        nodes.at[1].process.send_signal(signal.SIGINT)
-        seconds = nodes.finish(range(4), 130, 5)
+        seconds = nodes.interrupt(1, range(4), 5)
         print(f"ended in {seconds:.2f} s", flush=True)
         require_nothing_left(nodes, range(4))
 
@@ -104,9 +103,7 @@ def restarts(program):
     """All nodes count restarts alike, whichever node fails."""
     hosts = Hosts(3)
     with Nodes(program, hosts, ["--nnodes=3", "--max-restarts=2"]) as nodes:
-        for host in range(3):
-            nodes.start(host)
-        nodes.wait_for_ranks(3, range(3))
+        nodes.start_all(range(3))
         for restart in (1, 2):
             start = time.monotonic()
             os.kill(workers_on(hosts, restart)[0], signal.SIGKILL)
@@ -140,9 +137,7 @@ def interrupted_failure(program):
             nodes.require("rank 0 (pid" in nodes.at[host].text() and
                           nodes.report(host)["exit_code"] == 5,
                           f"n{host} does not tell of rank 0")
-        for host in range(2):
-            nodes.start(host, words=("bash", "-c", deaf))
-        nodes.wait_for_ranks(2, range(2))
+        nodes.start_all(range(2), words=("bash", "-c", deaf))
         nodes.at[0].process.send_signal(signal.SIGHUP)
         for _ in range(2):
             time.sleep(0.5)
@@ -157,15 +152,12 @@ def second_interrupt(program):
     hosts = Hosts(3)
     slow = "trap '' TERM INT;" + WORKER.replace("trap", "true")
     with Nodes(program, hosts, ["--nnodes=3", "--grace=60"]) as nodes:
-        for host in range(3):
-            nodes.start(host, words=("bash", "-c", slow))
-        nodes.wait_for_ranks(3, range(3))
+        nodes.start_all(range(3), words=("bash", "-c", slow))
         nodes.at[1].process.send_signal(signal.SIGINT)
         time.sleep(1)
         for host in range(3):
             nodes.require(nodes.at[host].running(), f"n{host} did not wait")
-        nodes.at[1].process.send_signal(signal.SIGINT)
-        seconds = nodes.finish(range(3), 130, 3)
+        seconds = nodes.interrupt(1, range(3), 3)
         print(f"killed in {seconds:.2f} s", flush=True)
         nodes.require("asked again to end the job; killing all ranks"
                       in nodes.at[2].text(), "n2 does not say why")
@@ -193,8 +185,7 @@ def elastic(program):
         print(f"left in {time.monotonic() - start:.2f} s", flush=True)
         nodes.start(2, "--nproc-per-node=2")  # comes back
         nodes.wait_for_ranks(5, range(4))
-        nodes.at[1].process.send_signal(signal.SIGINT)
-        nodes.finish(range(4), 130, 10)
+        nodes.interrupt(1, range(4), 10)
         require_nothing_left(nodes, range(4))
 
 
@@ -208,9 +199,7 @@ def server(program):
             hosts.on(0) + [program, "--rdzv-server",
                            f"--rdzv-endpoint=n0:{PORT}"], {})
         nodes.job.processes.append(serving)
-        for host in (1, 2, 3):
-            nodes.start(host)
-        nodes.wait_for_ranks(3, (1, 2, 3))
+        nodes.start_all((1, 2, 3))
         nodes.require(f"10.9.0.1:{PORT}" in serving.text(),
                       "the server does not say where it listens")
         crash(hosts, 1)
@@ -259,8 +248,7 @@ def jobs_at_a_server(program):
                 hosts.mend(host)
                 nodes.start(host)
             nodes.wait_for_ranks(2, (1, 2))
-            nodes.at[1].process.send_signal(signal.SIGINT)
-            nodes.finish((1, 2), 130, 5)
+            nodes.interrupt(1, (1, 2), 5)
     serving.process.kill()
 
 

@@ -77,8 +77,7 @@ def hosts_by_remote_shell(program):
         nodes.at[0].process.send_signal(signal.SIGINT)
         time.sleep(0.3)
         nodes.require(nodes.at[0].running(), "ranks ended at once")
-        nodes.at[0].process.send_signal(signal.SIGINT)
-        seconds = nodes.finish([0], 130, 5)
+        seconds = nodes.interrupt(0, [0], 5)
         print(f"again: ended in {seconds:.2f} s", flush=True)
     for host in range(3):
         with by_remote_shell(program, hosts, three) as nodes:
@@ -147,8 +146,7 @@ def hosts_by_ssh(program):
                       f"the output is {lines}")
     with job() as nodes:
         nodes.wait_for_ranks(4, [0])
-        nodes.at[0].process.send_signal(signal.SIGINT)
-        seconds = nodes.finish([0], 130, 5)
+        seconds = nodes.interrupt(0, [0], 5)
         print(f"SIGINT: ended in {seconds:.2f} s", flush=True)
     with job() as nodes:
         nodes.wait_for_ranks(4, [0])

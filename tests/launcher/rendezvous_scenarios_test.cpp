@@ -1,0 +1,307 @@
+// What becomes of a job when nodes join, leave, crash and are cut off: cases.
+#include <tests/launcher/simulated_job.h>
+
+using ddp::Entry;
+using ddp::Membership;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Job = SimulatedJob;
+
+TEST_CASE("As many nodes as can be start at once", "[unit]") {
+  Job job(settings(4, 4), 4);
+  job.run_for(seconds(6));
+  REQUIRE_RUNNING(job, "0123");
+  REQUIRE(job.member(2).membership().plan().first_rank(2) == 2);
+}
+
+TEST_CASE("Fewer nodes start after the last call", "[unit]") {
+  Job job(settings(2, 4), 3);
+  job.run_for(seconds(2));
+  REQUIRE_RUNNING(job, "");
+  job.run_for(seconds(5));
+  REQUIRE_RUNNING(job, "012");
+}
+
+TEST_CASE("A failed rank ends the job everywhere with its code", "[unit]") {
+  Job job(settings(3, 3), 3);
+  job.run_for(seconds(6));
+  job.fail_rank(1, true);
+  job.fail_rank(2);
+  REQUIRE_FALSE(job.run_for(seconds(20)));
+  for (int i = 0; i < 3; ++i) {
+    CAPTURE(i, job.history());
+    REQUIRE(job.exit_code(i) == 3);
+    REQUIRE(job.member(i).membership().failure()->node == "id2");
+  }
+}
+
+TEST_CASE(
+    "A job that fails and is ended, too, has the failure's code",
+    "[unit]") {
+  Job job(settings(3, 3), 3);
+  job.run_for(seconds(20));
+  REQUIRE_RUNNING(job, "012");
+  job.fail_rank(1);
+  job.run_for(milliseconds(500));
+  job.end_job(0);
+  REQUIRE_FALSE(job.run_for(seconds(20)));
+  CHECK(job.exit_code(0) == 3);
+  CHECK(job.exit_code(2) == 3);
+}
+
+// Which the loss of a node explains: without the signal others would go on.
+TEST_CASE("A job of consequences that is ended does not go on", "[unit]") {
+  Job job(settings(2, 3), 3);
+  job.run_for(seconds(20));
+  REQUIRE_RUNNING(job, "012");
+  job.crash(2);
+  job.fail_rank(0, true);
+  job.run_for(milliseconds(500));
+  job.end_job(1);
+  REQUIRE_FALSE(job.run_for(seconds(60)));
+  CHECK(job.exit_code(0) == 130);
+  CHECK(job.exit_code(1) == 130);
+}
+
+TEST_CASE("A failed rank restarts all nodes, counted alike", "[unit]") {
+  Job job(settings(3, 3, 2), 3);
+  job.run_for(seconds(6));
+  for (int restart = 1; restart <= 2; ++restart) {
+    job.fail_rank(restart);
+    job.run_for(seconds(8));
+    REQUIRE_RUNNING(job, "012");
+    for (int i = 0; i < 3; ++i) {
+      REQUIRE(job.member(i).membership().plan().restarts == restart);
+    }
+  }
+  job.fail_rank(0);
+  REQUIRE_FALSE(job.run_for(seconds(20)));
+  REQUIRE(job.exit_code(1) == 3);
+}
+
+TEST_CASE("All end with 0 once all ranks have finished", "[unit]") {
+  Job job(settings(3, 3), 3);
+  job.run_for(seconds(6));
+  job.finish_ranks(0);
+  job.run_for(seconds(30));
+  REQUIRE(job.lives(0));
+  job.finish_ranks(1);
+  job.finish_ranks(2);
+  REQUIRE_FALSE(job.run_for(seconds(10)));
+  for (int i = 0; i < 3; ++i) {
+    INFO(job.history());
+    REQUIRE(job.exit_code(i) == 0);
+  }
+}
+
+TEST_CASE("A node that comes late gets ranks, without a restart", "[unit]") {
+  Job job(settings(2, 4), 2);
+  job.run_for(seconds(8));
+  REQUIRE_RUNNING(job, "01");
+  job.add_node();
+  job.run_for(seconds(12));
+  REQUIRE_RUNNING(job, "012");
+  REQUIRE(job.member(2).membership().plan().restarts == 0);
+  REQUIRE(job.member(2).membership().plan().index_of("id2") == 2);
+}
+
+TEST_CASE("A node more than the job has places", "[unit]") {
+  for (int restarts : {0, 1}) {
+    Job job(settings(2, 2, restarts), 2);
+    job.run_for(seconds(5));
+    const int spare = job.add_node();
+    job.run_for(seconds(5));
+    REQUIRE_RUNNING(job, "01");
+    if (restarts == 0) { // is there by mistake
+      REQUIRE(job.exit_code(spare) == 2);
+      REQUIRE(
+          job.exit_text(spare).find("has its nodes (n0, n1)") !=
+          std::string::npos);
+    } else { // waits for another's place
+      REQUIRE(job.lives(spare));
+    }
+  }
+}
+
+TEST_CASE("Nodes get the ranks that they ask for", "[unit]") {
+  const auto order = [](std::vector<std::pair<const char*, int>> nodes) {
+    std::vector<ddp::NodeInfo> infos;
+    for (const auto& [host, rank] : nodes) {
+      infos.emplace_back();
+      infos.back().host = host;
+      infos.back().wanted_rank = rank;
+    }
+    return hosts_of(ddp::in_order(infos, {}));
+  };
+  CHECK(order({{"n10", -1}, {"n2", -1}, {"n1", -1}}) == "n1, n2, n10");
+  CHECK(order({{"n0", -1}, {"n1", 1}}) == "n0, n1");
+  CHECK(order({{"a", 2}, {"b", -1}, {"c", 0}}) == "c, b, a");
+  CHECK(order({{"a", 5}, {"b", 3}}) == "b, a");
+  CHECK(order({{"a", 5}, {"b", -1}}) == "b, a");
+}
+
+TEST_CASE("A job after another one, in a log that outlives both", "[unit]") {
+  Membership log(true);
+  const auto say = [&](Entry::Type type, const char* from, int epoch) {
+    Entry entry;
+    entry.type = type;
+    entry.from = from;
+    entry.epoch = epoch;
+    entry.node.id = from;
+    entry.plan.epoch = epoch;
+    entry.plan.nodes = {entry.node};
+    log.apply(entry);
+  };
+  for (const char* node : {"a", "b"}) {
+    say(Entry::Type::kJoin, node, 0);
+    REQUIRE(log.phase() == Membership::Phase::kGathering);
+    say(Entry::Type::kPlan, node, 1);
+    say(Entry::Type::kReady, node, 1);
+    say(Entry::Type::kStart, node, 1);
+    REQUIRE(log.phase() == Membership::Phase::kRunning);
+    say(Entry::Type::kFinished, node, 1);
+    REQUIRE(log.phase() == Membership::Phase::kEnded);
+  }
+}
+
+TEST_CASE("A node that leaves or crashes is done without", "[unit]") {
+  Job job(settings(2, 4), 4);
+  job.run_for(seconds(5));
+  job.leave(3);
+  job.run_for(seconds(8));
+  REQUIRE_RUNNING(job, "012");
+  REQUIRE(job.exit_code(3) == 143);
+  job.crash(2);
+  job.run_for(seconds(20));
+  REQUIRE_RUNNING(job, "01");
+}
+
+TEST_CASE("A fixed job ends where a node is lost", "[unit]") {
+  Job job(settings(3, 3), 3);
+  job.run_for(seconds(6));
+  job.crash(1);
+  REQUIRE_FALSE(job.run_for(seconds(30)));
+  REQUIRE(job.exit_code(0) == 75);
+  REQUIRE(job.exit_code(2) == 75);
+  REQUIRE(job.exit_text(2).find("node n1 was not heard") != std::string::npos);
+}
+
+TEST_CASE(
+    "A fixed job with restarts waits for a lost node's successor",
+    "[unit]") {
+  Job job(settings(3, 3, 1), 3);
+  job.run_for(seconds(6));
+  job.crash(1);
+  job.run_for(seconds(30));
+  REQUIRE_RUNNING(job, "");
+  job.add_node();
+  job.run_for(seconds(5));
+  REQUIRE_RUNNING(job, "023");
+}
+
+TEST_CASE("A log that was begun beside the job's is left", "[unit]") {
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    CAPTURE(seed);
+    Job job(settings(1, 4), 3, seed);
+    job.run_for(seconds(30));
+    REQUIRE_RUNNING(job, "012");
+    job.crash(0);
+    job.run_for(seconds(40));
+    REQUIRE_RUNNING(job, "12");
+    const int again = job.add_node(true);
+    while (!job.member(again).is_connected()) {
+      job.run_for(milliseconds(100));
+    }
+    job.tell_moved(job.member(1).self().hosts_log ? 1 : 2, again);
+    job.run_for(seconds(40));
+    REQUIRE_RUNNING(job, "123");
+    REQUIRE(job.member(again).membership().plan().index_of("id3") == 2);
+  }
+}
+
+TEST_CASE("The majority goes on where the log's host is lost", "[unit]") {
+  Job job(settings(1, 4), 4);
+  job.run_for(seconds(5));
+  REQUIRE_RUNNING(job, "0123");
+  SECTION("dead") {
+    job.crash(0);
+    job.run_for(seconds(30));
+    REQUIRE_RUNNING(job, "123");
+    SECTION("and again") {
+      job.crash(1);
+      job.run_for(seconds(40));
+      REQUIRE_RUNNING(job, "23");
+    }
+  }
+  SECTION("cut off") {
+    for (int i = 1; i < 4; ++i) {
+      job.set_link(0, i, false);
+    }
+    job.run_for(seconds(60));
+    REQUIRE_RUNNING(job, "123");
+    REQUIRE(job.exit_code(0) == 75);
+  }
+  SECTION("gone of its own will") {
+    job.leave(0);
+    job.run_for(seconds(30));
+    REQUIRE_RUNNING(job, "123");
+    REQUIRE(job.exit_code(0) == 143);
+  }
+}
+
+TEST_CASE("The smaller part of a job stops", "[unit]") {
+  Job job(settings(1, 4), 4);
+  job.run_for(seconds(5));
+  job.set_link(0, 3, false);
+  job.set_link(1, 3, false);
+  job.set_link(2, 3, false);
+  job.run_for(seconds(60));
+  REQUIRE_RUNNING(job, "012");
+  REQUIRE(job.exit_code(3) == 75);
+}
+
+TEST_CASE("Of two halves the one with the first node goes on", "[unit]") {
+  Job job(settings(1, 4), 4);
+  job.run_for(seconds(5));
+  for (int a : {0, 1}) {
+    for (int b : {2, 3}) {
+      job.set_link(a, b, false);
+    }
+  }
+  job.run_for(seconds(60));
+  REQUIRE_RUNNING(job, "01");
+  REQUIRE(job.exit_code(2) == 75);
+  REQUIRE(job.exit_code(3) == 75);
+}
+
+// Those that the plan adds are more than half of it, but have no voice before
+// more than half of the former nodes have read it.
+TEST_CASE("A plan that few have read makes no majority", "[unit]") {
+  int tried = 0;
+  for (unsigned seed = 1; seed < 300; ++seed) {
+    Job job(settings(1, 7), 4, seed);
+    job.run_for(seconds(12));
+    for (int i = 0; i < 3; ++i) {
+      job.add_node();
+    }
+    const auto knows = [&](int node) {
+      return job.member(node).membership().plan().epoch == 2;
+    };
+    for (int i = 0; i < 200 && !knows(0); ++i) {
+      job.run_for(milliseconds(1));
+    }
+    if (!knows(0) || knows(1) || knows(2) || knows(3)) {
+      continue;
+    }
+    ++tried;
+    for (int a : {0, 4, 5, 6}) {
+      for (int b : {1, 2, 3}) {
+        job.set_link(a, b, false);
+      }
+    }
+    job.run_for(seconds(90));
+    REQUIRE_RUNNING(job, "123");
+    REQUIRE(job.exit_code(0) == 75);
+  }
+  REQUIRE(tried > 3);
+}

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+
+#include <tests/launcher/simulated_nodes.h>
+#include <tests/support/catch_plain.h>
+
+inline ddp::Member::Settings settings(int least, int most, int restarts = 0) {
+  ddp::Member::Settings settings;
+  settings.min_nodes = least;
+  settings.max_nodes = most;
+  settings.max_restarts = restarts;
+  return settings;
+}
+
+/// Simulated nodes that are there from the start; the first serves the log.
+struct SimulatedJob : SimulatedNodes {
+  SimulatedJob(ddp::Member::Settings settings, int nodes, unsigned seed = 1)
+      : SimulatedNodes(settings, seed) {
+    for (int i = 0; i < nodes; ++i) {
+      add_node(i == 0);
+    }
+  }
+
+  /// The nodes whose ranks run, as text.
+  std::string running() const {
+    std::string text;
+    for (int i = 0; i < count(); ++i) {
+      if (lives(i) && running_epoch(i) != 0) {
+        text += std::to_string(i);
+      }
+    }
+    return text;
+  }
+};
+
+#define REQUIRE_RUNNING(job, nodes)                 \
+  do {                                              \
+    INFO((job).history());                          \
+    REQUIRE((job).faults().empty());                \
+    REQUIRE((job).running() == std::string(nodes)); \
+  } while (false)
