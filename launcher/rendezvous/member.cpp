@@ -91,6 +91,7 @@ void Member::connected(const std::string& address, int standby_port, Time now) {
 
 void Member::entry(const Entry& entry, Time now) {
   const Phase before = log_.phase();
+  const bool had_job = !log_.plan().nodes.empty() && before != Phase::kEnded;
   const bool host_left = entry.type == Type::kLeave && log_.is_host(entry.from);
   log_answered(now);
   const bool is_over = before == Phase::kEnded && log_.has(self_.id);
@@ -99,6 +100,9 @@ void Member::entry(const Entry& entry, Time now) {
   }
   if (entry.from == self_.id) {
     --unread_;
+  }
+  if (had_job && log_.plan().nodes.empty() && log_.has(self_.id)) {
+    calm_until_ = now + settings_.node_timeout / 2;
   }
   if (entry.type == Type::kJoin && entry.node.hosts_log && is_new_log_) {
     note_endpoint(entry.node.id);

@@ -217,6 +217,7 @@ class Member {
   bool has_strangers_ = false;
   std::string new_endpoint_;
   std::set<std::string> expected_; // in the new log
+  Time calm_until_; // a job that nobody is left of stops its ranks meanwhile
   std::optional<Doubt> doubt_;
   std::optional<OtherLog> other_log_;
   std::optional<Departure> leaving_;

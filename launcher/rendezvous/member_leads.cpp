@@ -62,7 +62,7 @@ void Member::lead(Time now) {
   if (log_.leader() != self_.id || unread_ > 0) {
     return;
   }
-  if (log_.phase() == Phase::kGathering) {
+  if (log_.phase() == Phase::kGathering && now >= calm_until_) {
     gather(now);
   } else if (log_.phase() == Phase::kRunning) {
     regroup(now);

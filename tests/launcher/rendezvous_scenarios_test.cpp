@@ -164,6 +164,34 @@ TEST_CASE("A job after another one, in a log that outlives both", "[unit]") {
   }
 }
 
+TEST_CASE(
+    "The next job at a server begins once the last one stopped",
+    "[unit]") {
+  const bool waits_already = GENERATE(false, true);
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    CAPTURE(waits_already, seed);
+    // A fixed job refuses nodes while it runs.
+    Job job(at_server(settings(waits_already ? 1 : 2, 2)), 2, seed);
+    job.run_for(seconds(12));
+    REQUIRE_RUNNING(job, "01");
+    const auto add_next = [&] {
+      job.add_node();
+      job.add_node();
+      job.run_for(seconds(3));
+    };
+    if (waits_already) {
+      add_next();
+    }
+    job.set_link(0, job.kServer, false);
+    job.set_link(1, job.kServer, false);
+    if (!waits_already) {
+      add_next();
+    }
+    job.run_for(seconds(40));
+    REQUIRE_RUNNING(job, "23");
+  }
+}
+
 TEST_CASE("A node that leaves or crashes is done without", "[unit]") {
   Job job(settings(2, 4), 4);
   job.run_for(seconds(5));

@@ -17,7 +17,9 @@ void run_schedule(unsigned seed) {
   };
   const int most = 2 + pick(5);
   const int least = 1 + pick(most);
-  SimulatedJob job(settings(least, most, pick(4)), most - pick(2), seed);
+  auto with = settings(least, most, pick(4));
+  with.log_moves = pick(3) != 0;
+  SimulatedJob job(with, most - pick(2), seed);
   job.run_for(milliseconds(pick(15000)));
   // Calm ones see what follows from an event; hasty ones, what does in between.
   const int pace = pick(2) == 0 ? 25000 : 2500;
@@ -38,14 +40,14 @@ void run_schedule(unsigned seed) {
         break;
       case 4: // two parts
         for (int a = 0, side = random(); a < job.count(); ++a) {
-          for (int b = 0; b < a; ++b) {
+          for (int b = job.kServer; b < a; ++b) {
             job.set_link(
-                a, b, ((side >> (a % 31) ^ side >> (b % 31)) & 1) == 0);
+                a, b, ((side >> (a % 31) ^ side >> ((b + 31) % 31)) & 1) == 0);
           }
         }
         break;
       case 5: // one link
-        job.set_link(node, pick(job.count()), false);
+        job.set_link(node, pick(job.count() + 1) + job.kServer, false);
         break;
       case 6:
         job.mend_all();
@@ -67,7 +69,7 @@ void run_schedule(unsigned seed) {
     runs += job.lives(i) && job.running_epoch(i) != 0 ? 1 : 0;
     connected += job.lives(i) && job.member(i).membership().nodes().size() > 0;
   }
-  CAPTURE(seed, least, most, lives, runs, job.history());
+  CAPTURE(seed, least, most, lives, runs, job.faults(), job.history());
   REQUIRE(job.faults().empty());
   const bool some_finished =
       job.history().find("ranks finish") != std::string::npos;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 using ddp::Entry;
 using ddp::Member;
@@ -15,7 +16,11 @@ constexpr milliseconds kBeat(1000);
 } // namespace
 
 SimulatedNodes::SimulatedNodes(Member::Settings settings, unsigned seed)
-    : settings_(settings), random_(seed), now_(std::chrono::hours(1)) {}
+    : settings_(settings), random_(seed), now_(std::chrono::hours(1)) {
+  if (!settings_.log_moves) {
+    logs_.emplace_back();
+  }
+}
 
 SimulatedNodes::Duration SimulatedNodes::random_time(int least, int most) {
   return milliseconds(std::uniform_int_distribution<int>(least, most)(random_));
@@ -32,7 +37,8 @@ int SimulatedNodes::add_node(bool serves) {
   self.hosts_log = serves;
   node.member = std::make_unique<Member>(settings_, self, now_);
   node.serves_next = serves;
-  node.wanted_hosts = {serves ? count() : 0}; // that of the endpoint
+  const int endpoint = settings_.log_moves ? 0 : kServer;
+  node.wanted_hosts = {serves ? count() : endpoint};
   nodes_.push_back(std::move(node));
   return count() - 1;
 }
@@ -168,11 +174,13 @@ void SimulatedNodes::tell_moved(int host, int beginner) {
 }
 
 void SimulatedNodes::append(int index, const Entry& entry) {
-  Log& log = logs_[static_cast<size_t>(nodes_[static_cast<size_t>(index)].log)];
+  const Node& node = nodes_[static_cast<size_t>(index)];
+  Log& log = logs_[static_cast<size_t>(node.log)];
   if (entry.type == Entry::Type::kLost) {
     const auto last = log.heard.find(entry.about);
-    // It may have come back a moment ago.
-    const bool was_silent = now_ - log.returned[entry.about] < 2 * kBeat;
+    // It may have come back a moment before this node last heard of anybody.
+    const Time heard_at = node.next_beat - kBeat;
+    const bool was_silent = heard_at - log.returned[entry.about] < 2 * kBeat;
     if (last != log.heard.end() && !was_silent &&
         now_ - last->second < settings_.node_timeout - 2 * kBeat) {
       faults_ += entry.about + " was said to be lost, but is heard\n";
@@ -319,7 +327,7 @@ void SimulatedNodes::step(int index) {
 
 // At most one plan has all of its nodes running.
 void SimulatedNodes::check() {
-  std::set<std::pair<int, int>> running;
+  std::set<std::tuple<int, int, std::string>> running;
   for (const Node& each : nodes_) {
     if (each.epoch == 0) {
       continue;
@@ -332,7 +340,7 @@ void SimulatedNodes::check() {
           return other.epoch == each.epoch && other.ran_log == each.ran_log;
         });
     if (all) {
-      running.insert({each.ran_log, each.epoch});
+      running.insert({each.ran_log, each.epoch, plan.nodes.front().id});
     }
   }
   if (running.size() > 1) {

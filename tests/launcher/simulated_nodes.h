@@ -17,10 +17,14 @@ class SimulatedNodes {
   using Time = ddp::Member::Time;
   using Duration = ddp::Member::Duration;
 
+  /// The host of a server of its own, which is there from the start where logs
+  /// do not move (`settings`); for set_link().
+  static constexpr int kServer = -1;
+
   SimulatedNodes(ddp::Member::Settings settings, unsigned seed);
 
-  /// A new agent. The first of all serves the first log; later ones look for
-  /// it at its host, or serve one beside it.
+  /// A new agent. Without a server the first of all serves the first log; later
+  /// ones look for it at its host, or serve one beside it.
   int add_node(bool serves = false);
   /// The agent and all of its ranks are gone at once.
   void crash(int node);
@@ -60,7 +64,7 @@ class SimulatedNodes {
 
  private:
   struct Log {
-    int host = -1;
+    int host = kServer;
     bool is_open = true;
     std::vector<ddp::Entry> entries;
     std::map<std::string, int64_t> beats;
