@@ -107,7 +107,8 @@ void Member::entry(const Entry& entry, Time now) {
   if (entry.type == Type::kJoin && entry.node.hosts_log && is_new_log_) {
     note_endpoint(entry.node.id);
   }
-  if (entry.type == Type::kJoin && entry.from == self_.id) {
+  if (entry.type == Type::kJoin && log_.has(entry.from) &&
+      entry.from == self_.id) {
     check_fit(now);
   }
   if (entry.type == Type::kJoin || entry.type == Type::kComing) {
@@ -285,7 +286,7 @@ void Member::follow(Time now) {
     doubt(now);
     return;
   }
-  if (log_.phase() == Phase::kEnded && log_.has(self_.id)) {
+  if (is_job_over()) {
     say_goodbye(now);
   } else if (joined_ && connected_) {
     take_part();
@@ -329,6 +330,12 @@ void Member::schedule(Time now) {
   consider(gathering_since_ + settings_.join_timeout);
   consider(last_join_ + settings_.last_call);
   consider(patience_end());
+}
+
+// Not another one, whose log this node found.
+bool Member::is_job_over() const {
+  return log_.phase() == Phase::kEnded &&
+      (log_.has(self_.id) || is_new_log_ || self_.hosts_log);
 }
 
 bool Member::is_in_plan() const {

@@ -43,7 +43,8 @@ class Member {
       kStop, // them, for `text`
       kKill, // them, as they were to stop and somebody does not want to wait
       kServe, // the log, from now on, at this node's standby port (`nodes`)
-      kConnect, // to the log, wherever of the standby ports of `nodes` it is
+      kConnect, // to the log, wherever of the standby ports of `nodes` it is;
+                // without nodes, at the endpoint
       kExit, // with `code`; `text` says why, where that is no rank's failure
     };
     Kind kind = Kind::kPost;
@@ -133,6 +134,7 @@ class Member {
     std::string why;
     bool may_serve = false; // at the deadline; else it gives up
     bool is_new = true; // the log that is looked for
+    bool is_stranger = false; // this node had not joined the old one
     Time deadline;
   };
   // Of what this node is to do in a job that has its nodes.
@@ -181,11 +183,13 @@ class Member {
   bool takes_others() const;
   bool expects_nodes() const;
   Time patience_end() const;
+  void begin_anew();
   void move_log(const std::string& why, Time now);
   void end_search(Time now);
   void depart(Time now);
   void schedule(Time now);
 
+  bool is_job_over() const;
   bool is_in_plan() const;
   std::string end_text() const;
 

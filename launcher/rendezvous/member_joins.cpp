@@ -43,7 +43,7 @@ void Member::join() {
     joined_ = true;
     Entry entry;
     entry.type = Type::kJoin;
-    entry.epoch = std::max(log_.next_epoch() - 1, ready_epoch_);
+    entry.epoch = std::max(log_.plan().epoch, ready_epoch_);
     entry.node = self_;
     post(std::move(entry));
   }
@@ -146,6 +146,10 @@ std::string Member::awaited() const {
     return doubt_->text + " (unless its nodes are silent)";
   }
   const Phase phase = log_.phase();
+  if (phase == Phase::kEnded) {
+    return "waiting until the job that has ended at " + settings_.endpoint +
+        " is gone from there";
+  }
   if (phase == Phase::kStopping || phase == Phase::kRunning) {
     return "waiting for the ranks of " + hosts_of(log_.awaited()) +
         (phase == Phase::kRunning

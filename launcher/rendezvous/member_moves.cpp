@@ -30,15 +30,26 @@ void Member::lose_log(const std::string& why, Time now) {
   const bool can_move = settings_.log_moves && !self_.hosts_log &&
       log_.phase() != Phase::kEnded && !log_.plan().nodes.empty() &&
       !is_new_log_;
-  const bool is_over = log_.phase() == Phase::kEnded && log_.has(self_.id);
-  if (leaving_ || is_over) {
+  const bool is_stranger =
+      !self_.hosts_log && !is_new_log_ && !log_.has(self_.id);
+  if (leaving_ || is_job_over()) {
     return;
   }
   if (can_move) {
     move_log(why, now);
+  } else if (settings_.log_moves && is_stranger) {
+    begin_anew();
   } else {
     leaving_ = {kExitInfrastructure, why, now};
   }
+}
+
+// Looks for a job as if this node had just been started. By another id: the
+// same log may be found again, which knows this one, or has it for lost.
+void Member::begin_anew() {
+  self_.id += "+";
+  forget_log(Membership());
+  act(Kind::kConnect);
 }
 
 // The log's host is gone: the next one in the plan's order serves a new log, or
@@ -48,6 +59,7 @@ void Member::move_log(const std::string& why, Time now) {
   std::vector<NodeInfo> hosts;
   move_ = Move();
   move_->why = why;
+  move_->is_stranger = !log_.has(self_.id);
   move_->deadline = now;
   for (const NodeInfo& each : log_.survivors()) {
     if (log_.is_host(each.id) || each.standby_port == 0) {
@@ -119,6 +131,9 @@ void Member::end_search(Time now) {
     move_->may_serve = false;
     move_->deadline = now + settings_.node_timeout;
     act(Kind::kServe).nodes = {self_};
+  } else if (move_->is_stranger) { // the job may have ended meanwhile
+    move_.reset();
+    begin_anew();
   } else {
     leaving_ = {kExitInfrastructure, move_->why, now};
     move_.reset();

@@ -30,10 +30,15 @@ bool is_majority(
 Membership Membership::in_new_log() const {
   Membership fresh(outlives_jobs_);
   fresh.plan_ = plan_;
-  fresh.last_epoch_ = last_epoch_;
-  fresh.confirmed_ = confirmed_;
+  fresh.electorates_ = electorates_;
   fresh.ready_ = ready_;
   fresh.left_ = left_;
+  return fresh;
+}
+
+Membership Membership::after_job() const {
+  Membership fresh(outlives_jobs_);
+  fresh.lost_ = lost_;
   return fresh;
 }
 
@@ -45,8 +50,10 @@ bool Membership::is_confirmed() const {
 }
 
 bool Membership::is_quorum(const std::set<std::string>& ids) const {
-  return is_majority(ids, confirmed_, left_) &&
-      (is_confirmed() || is_majority(ids, plan_.nodes, left_));
+  return std::all_of(
+      electorates_.begin(), electorates_.end(), [&](const auto& electorate) {
+        return is_majority(ids, electorate, left_);
+      });
 }
 
 const NodeInfo* Membership::find(const std::string& id) const {
@@ -63,7 +70,17 @@ bool Membership::is_host(const std::string& id) const {
 }
 
 std::string Membership::leader() const {
-  return nodes_.empty() ? "" : nodes_.front().id;
+  std::string first;
+  int latest = -1;
+  for (const NodeInfo& each : nodes_) {
+    const auto known = known_.find(each.id);
+    const int epoch = known == known_.end() ? 0 : known->second;
+    if (epoch > latest) {
+      first = each.id;
+      latest = epoch;
+    }
+  }
+  return first;
 }
 
 std::vector<NodeInfo> Membership::survivors() const {
@@ -98,14 +115,16 @@ void Membership::apply(const Entry& entry) {
     if (entry.type == Entry::Type::kLeave) {
       left_.insert(entry.from); // has read how the job ended
     } else if (entry.type == Entry::Type::kJoin && outlives_jobs_) {
-      *this = Membership(outlives_jobs_);
+      *this = after_job();
       join(entry);
     }
     return;
   }
   switch (entry.type) {
     case Entry::Type::kComing:
-      coming_.insert(entry.from);
+      if (lost_.count(entry.from) == 0) {
+        coming_.insert(entry.from);
+      }
       break;
     case Entry::Type::kJoin:
       join(entry);
@@ -119,6 +138,7 @@ void Membership::apply(const Entry& entry) {
       break;
     case Entry::Type::kLost:
       if (has(entry.from)) {
+        lost_.insert(entry.about);
         coming_.erase(entry.about);
         remove(entry.about, entry.text);
       }
@@ -171,8 +191,10 @@ void Membership::apply(const Entry& entry) {
 
 void Membership::join(const Entry& entry) {
   coming_.erase(entry.node.id);
-  if (!has(entry.node.id)) {
+  // One that was lost leaves as soon as it reads that.
+  if (!has(entry.node.id) && lost_.count(entry.node.id) == 0) {
     nodes_.push_back(entry.node);
+    known_[entry.node.id] = has_plan_ ? 0 : entry.epoch;
     last_epoch_ = std::max(last_epoch_, entry.epoch);
   }
 }
@@ -180,7 +202,7 @@ void Membership::join(const Entry& entry) {
 void Membership::confirm(const std::string& id) {
   ready_.insert(id);
   if (is_confirmed()) {
-    confirmed_ = plan_.nodes;
+    electorates_ = {plan_.nodes};
   }
 }
 
@@ -207,10 +229,10 @@ void Membership::remove(const std::string& id, const std::string& why) {
 
 // Nobody is left of it: those that came later begin another.
 void Membership::forget_job() {
-  Membership fresh(outlives_jobs_);
-  fresh.nodes_ = std::move(nodes_);
-  fresh.coming_ = std::move(coming_);
-  *this = std::move(fresh);
+  Membership next = after_job();
+  next.nodes_ = std::move(nodes_);
+  next.coming_ = std::move(coming_);
+  *this = std::move(next);
 }
 
 void Membership::start_epoch(const Entry& entry) {
@@ -227,6 +249,11 @@ void Membership::start_epoch(const Entry& entry) {
   for (NodeInfo& each : plan_.nodes) {
     each = *find(each.id);
   }
+  electorates_.push_back(plan_.nodes);
+  for (const NodeInfo& each : nodes_) {
+    known_[each.id] = plan.epoch;
+  }
+  has_plan_ = true;
   last_epoch_ = plan.epoch;
   ready_.clear();
   phase_ = Phase::kStarting;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -68,7 +69,8 @@ class Membership {
   bool has_left(const std::string& id) const {
     return left_.count(id) != 0;
   }
-  /// Decides what is to be decided by one: the node that joined first.
+  /// Decides what is to be decided by one: the node that joined first, of those
+  /// that know of the latest plan.
   std::string leader() const;
   /// The last plan; without nodes before the first.
   const Plan& plan() const {
@@ -84,8 +86,9 @@ class Membership {
   bool is_confirmed() const;
   /// Whether these nodes may go on by themselves: no other part of the job can
   /// be allowed to. They must be more than half of the last plan that was
-  /// confirmed, or half with its first node, and of a plan after it as well;
-  /// nodes that left of their own will do not count.
+  /// confirmed, or half with its first node, and of each plan after it as well,
+  /// as another part may have read fewer of them; nodes that left of their own
+  /// will do not count.
   bool is_quorum(const std::set<std::string>& ids) const;
   /// Where the ranks of the epoch meet, from kRunning on.
   const std::string& address() const {
@@ -122,6 +125,7 @@ class Membership {
   }
 
  private:
+  Membership after_job() const;
   bool in_epoch(const Entry& entry) const;
   void join(const Entry& entry);
   void remove(const std::string& id, const std::string& why);
@@ -138,7 +142,8 @@ class Membership {
   std::vector<NodeInfo> nodes_;
   Plan plan_;
   int last_epoch_ = 0;
-  std::vector<NodeInfo> confirmed_; // the nodes of the last confirmed plan
+  // The nodes of the last confirmed plan, and of each after it.
+  std::vector<std::vector<NodeInfo>> electorates_;
   std::set<std::string> ready_; // of the last plan's nodes
   std::set<std::string> coming_;
   std::set<std::string> left_; // of their own will
@@ -151,6 +156,9 @@ class Membership {
   std::optional<Failure> failure_;
   std::set<std::string> idle_;
   std::set<std::string> finished_;
+  std::set<std::string> lost_; // in this log
+  std::map<std::string, int> known_; // the latest plan that a node knows of
+  bool has_plan_ = false; // in this log
   int exit_code_ = 0;
 };
 

@@ -112,11 +112,15 @@ Rendezvous::Rendezvous(Settings settings, std::optional<Listener> listener)
   if (listener) {
     serve_log(std::move(*listener));
   } else {
-    if (!settings_.nodes.hosts_log && is_endpoint_here_) {
-      retry_at_ = std::chrono::steady_clock::now() + kRetryTime;
-    }
-    open_log(all_endpoints(settings_.nodes), FileDescriptor());
+    look_for_log(std::chrono::steady_clock::now());
   }
+}
+
+void Rendezvous::look_for_log(Time now) {
+  if (!settings_.nodes.hosts_log && is_endpoint_here_) {
+    retry_at_ = now + kRetryTime;
+  }
+  open_log(all_endpoints(settings_.nodes), FileDescriptor());
 }
 
 std::vector<pid_t> Rendezvous::helpers() const {
@@ -323,8 +327,12 @@ void Rendezvous::carry_out(Time now) {
             std::exchange(standby_, Listener()).socket);
         break;
       case Kind::kConnect:
-        has_moved_ = true;
-        open_log(standby_endpoints(action.nodes), FileDescriptor());
+        if (action.nodes.empty()) {
+          look_for_log(now);
+        } else {
+          has_moved_ = true;
+          open_log(standby_endpoints(action.nodes), FileDescriptor());
+        }
         break;
       case Kind::kStart:
         orders_.push_back({Order::Kind::kStart, action.index, 0, ""});

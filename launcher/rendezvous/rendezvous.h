@@ -78,6 +78,7 @@ class Rendezvous {
  private:
   Rendezvous(Settings settings, std::optional<Listener> listener);
   void serve_log(Listener listener);
+  void look_for_log(Time now);
   void watch(const SharedLog& log);
   // Serves it where there is a listener.
   void open_log(

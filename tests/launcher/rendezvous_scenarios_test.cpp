@@ -1,7 +1,6 @@
 // What becomes of a job when nodes join, leave, crash and are cut off: cases.
 #include <tests/launcher/simulated_job.h>
 
-using ddp::Entry;
 using ddp::Membership;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -94,6 +93,30 @@ TEST_CASE("All end with 0 once all ranks have finished", "[unit]") {
   }
 }
 
+// Whose log is served for some time, until all have read how the job ended.
+TEST_CASE("The next job begins where one has just ended", "[unit]") {
+  const bool is_fixed = GENERATE(true, false);
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    CAPTURE(is_fixed, seed);
+    Job job(settings(is_fixed ? 3 : 2, 3), 3, seed);
+    job.run_for(seconds(12));
+    for (int i = 0; i < 3; ++i) {
+      job.finish_ranks(i);
+    }
+    while (job.member(0).membership().phase() != Membership::Phase::kEnded) {
+      job.run_for(milliseconds(10));
+    }
+    job.set_link(0, 2, false);
+    job.add_node();
+    job.add_node();
+    job.run_for(seconds(30));
+    REQUIRE_FALSE(job.lives(0));
+    job.add_node(true);
+    job.run_for(seconds(20));
+    REQUIRE_RUNNING(job, "345");
+  }
+}
+
 TEST_CASE("A node that comes late gets ranks, without a restart", "[unit]") {
   Job job(settings(2, 4), 2);
   job.run_for(seconds(8));
@@ -120,47 +143,6 @@ TEST_CASE("A node more than the job has places", "[unit]") {
     } else { // waits for another's place
       REQUIRE(job.lives(spare));
     }
-  }
-}
-
-TEST_CASE("Nodes get the ranks that they ask for", "[unit]") {
-  const auto order = [](std::vector<std::pair<const char*, int>> nodes) {
-    std::vector<ddp::NodeInfo> infos;
-    for (const auto& [host, rank] : nodes) {
-      infos.emplace_back();
-      infos.back().host = host;
-      infos.back().wanted_rank = rank;
-    }
-    return hosts_of(ddp::in_order(infos, {}));
-  };
-  CHECK(order({{"n10", -1}, {"n2", -1}, {"n1", -1}}) == "n1, n2, n10");
-  CHECK(order({{"n0", -1}, {"n1", 1}}) == "n0, n1");
-  CHECK(order({{"a", 2}, {"b", -1}, {"c", 0}}) == "c, b, a");
-  CHECK(order({{"a", 5}, {"b", 3}}) == "b, a");
-  CHECK(order({{"a", 5}, {"b", -1}}) == "b, a");
-}
-
-TEST_CASE("A job after another one, in a log that outlives both", "[unit]") {
-  Membership log(true);
-  const auto say = [&](Entry::Type type, const char* from, int epoch) {
-    Entry entry;
-    entry.type = type;
-    entry.from = from;
-    entry.epoch = epoch;
-    entry.node.id = from;
-    entry.plan.epoch = epoch;
-    entry.plan.nodes = {entry.node};
-    log.apply(entry);
-  };
-  for (const char* node : {"a", "b"}) {
-    say(Entry::Type::kJoin, node, 0);
-    REQUIRE(log.phase() == Membership::Phase::kGathering);
-    say(Entry::Type::kPlan, node, 1);
-    say(Entry::Type::kReady, node, 1);
-    say(Entry::Type::kStart, node, 1);
-    REQUIRE(log.phase() == Membership::Phase::kRunning);
-    say(Entry::Type::kFinished, node, 1);
-    REQUIRE(log.phase() == Membership::Phase::kEnded);
   }
 }
 
@@ -237,13 +219,15 @@ TEST_CASE("A log that was begun beside the job's is left", "[unit]") {
     job.run_for(seconds(40));
     REQUIRE_RUNNING(job, "12");
     const int again = job.add_node(true);
-    while (!job.member(again).is_connected()) {
+    const int other = job.add_node();
+    while (!job.member(again).is_connected() ||
+           !job.member(other).is_connected()) {
       job.run_for(milliseconds(100));
     }
     job.tell_moved(job.member(1).self().hosts_log ? 1 : 2, again);
     job.run_for(seconds(40));
-    REQUIRE_RUNNING(job, "123");
-    REQUIRE(job.member(again).membership().plan().index_of("id3") == 2);
+    REQUIRE_RUNNING(job, "1234");
+    REQUIRE(job.member(again).membership().plan().index_of("id1") < 2);
   }
 }
 
@@ -300,6 +284,35 @@ TEST_CASE("Of two halves the one with the first node goes on", "[unit]") {
   REQUIRE_RUNNING(job, "01");
   REQUIRE(job.exit_code(2) == 75);
   REQUIRE(job.exit_code(3) == 75);
+}
+
+TEST_CASE(
+    "A node that comes after its part of the job ended ends, too",
+    "[unit]") {
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    CAPTURE(seed);
+    Job job(settings(1, 4), 4, seed);
+    job.run_for(seconds(12));
+    REQUIRE_RUNNING(job, "0123");
+    for (int a : {0, 1}) {
+      for (int b : {2, 3}) {
+        job.set_link(a, b, false);
+      }
+    }
+    const auto server = [&] {
+      return job.member(2).self().hosts_log ? 2
+          : job.member(3).self().hosts_log  ? 3
+                                            : -1;
+    };
+    while (server() < 0) {
+      job.run_for(milliseconds(10));
+    }
+    job.suspend(server(), seconds(15));
+    job.run_for(seconds(60));
+    REQUIRE_RUNNING(job, "01");
+    REQUIRE(job.exit_code(2) == 75);
+    REQUIRE(job.exit_code(3) == 75);
+  }
 }
 
 // Those that the plan adds are more than half of it, but have no voice before

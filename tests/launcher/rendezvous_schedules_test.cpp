@@ -25,7 +25,7 @@ void run_schedule(unsigned seed) {
   const int pace = pick(2) == 0 ? 25000 : 2500;
   for (int events = 1 + pick(pace > 10000 ? 6 : 20); events > 0; --events) {
     const int node = pick(job.count());
-    switch (pick(8)) {
+    switch (pick(9)) {
       case 0:
         job.add_node();
         break;
@@ -54,6 +54,9 @@ void run_schedule(unsigned seed) {
         break;
       case 7:
         job.lives(node) ? job.finish_ranks(node) : (void)0;
+        break;
+      case 8:
+        job.suspend(node, milliseconds(pick(20000)));
         break;
     }
     job.run_for(milliseconds(pick(pace)));
@@ -89,7 +92,7 @@ TEST_CASE("Random schedules never split a job nor hold it up", "[schedules]") {
   const char* first = std::getenv("DDP_TEST_SEED");
   const unsigned start =
       first == nullptr ? 0 : static_cast<unsigned>(std::atoi(first));
-  for (int i = 0; i < schedules(3000); ++i) {
+  for (int i = 0; i < schedules(10000); ++i) {
     run_schedule(start + static_cast<unsigned>(i));
   }
 }

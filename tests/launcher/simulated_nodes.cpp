@@ -12,11 +12,15 @@ using Kind = Member::Action::Kind;
 namespace {
 
 constexpr milliseconds kBeat(1000);
+constexpr int kEndpoint = -2; // whoever serves there
 
 } // namespace
 
 SimulatedNodes::SimulatedNodes(Member::Settings settings, unsigned seed)
-    : settings_(settings), random_(seed), now_(std::chrono::hours(1)) {
+    : settings_(settings),
+      random_(seed),
+      now_(std::chrono::hours(1)),
+      endpoint_(settings.log_moves ? 0 : kServer) {
   if (!settings_.log_moves) {
     logs_.emplace_back();
   }
@@ -37,8 +41,10 @@ int SimulatedNodes::add_node(bool serves) {
   self.hosts_log = serves;
   node.member = std::make_unique<Member>(settings_, self, now_);
   node.serves_next = serves;
-  const int endpoint = settings_.log_moves ? 0 : kServer;
-  node.wanted_hosts = {serves ? count() : endpoint};
+  if (serves) {
+    endpoint_ = count();
+  }
+  node.wanted_hosts = {kEndpoint};
   nodes_.push_back(std::move(node));
   return count() - 1;
 }
@@ -96,8 +102,12 @@ void SimulatedNodes::go(int index, int code, const std::string& text) {
   node.epoch = 0;
   node.outbox.clear();
   note(index, "gone with " + std::to_string(code) + " " + text);
+  close_logs_of(index);
+}
+
+void SimulatedNodes::close_logs_of(int host) {
   for (Log& log : logs_) {
-    if (log.host == index) {
+    if (log.host == host) {
       log.is_open = false;
     }
   }
@@ -110,6 +120,11 @@ void SimulatedNodes::crash(int node) {
 void SimulatedNodes::leave(int node) {
   note(node, "asked to leave");
   nodes_[static_cast<size_t>(node)].member->leave(143, "left", now_);
+}
+
+void SimulatedNodes::suspend(int node, Duration time) {
+  note(node, "is suspended");
+  nodes_.at(static_cast<size_t>(node)).suspended_until = now_ + time;
 }
 
 void SimulatedNodes::end_job(int node) {
@@ -145,11 +160,15 @@ void SimulatedNodes::connect(int index) {
     logs_.push_back(log);
     node.serves_next = false;
   }
+  const auto wants = [&](int host) {
+    return std::any_of(
+        node.wanted_hosts.begin(), node.wanted_hosts.end(), [&](int wanted) {
+          return host == (wanted == kEndpoint ? endpoint_ : wanted);
+        });
+  };
   for (size_t i = logs_.size(); i-- > 0;) {
-    const auto& wanted = node.wanted_hosts;
     if (logs_[i].is_open && reaches(index, logs_[i].host) &&
-        std::find(wanted.begin(), wanted.end(), logs_[i].host) !=
-            wanted.end()) {
+        wants(logs_[i].host)) {
       note(index, "connects to log " + std::to_string(i));
       node.log = static_cast<int>(i);
       node.read = 0;
@@ -235,12 +254,13 @@ void SimulatedNodes::beat(int index) {
   }
   Log& log = logs_[static_cast<size_t>(node.log)];
   if (reaches(index, log.host) && log.is_open) {
+    const std::string& id = node.member->self().id;
     node.next_beat = now_ + kBeat;
-    ++log.beats[node.id];
-    if (now_ - log.heard[node.id] > settings_.node_timeout - 2 * kBeat) {
-      log.returned[node.id] = now_;
+    ++log.beats[id];
+    if (now_ - log.heard[id] > settings_.node_timeout - 2 * kBeat) {
+      log.returned[id] = now_;
     }
-    log.heard[node.id] = now_;
+    log.heard[id] = now_;
     node.member->beats(log.beats, now_);
   }
 }
@@ -290,10 +310,14 @@ void SimulatedNodes::act(int index) {
       case Kind::kConnect:
         node.log = -1;
         node.outbox.clear();
+        close_logs_of(index);
         node.serves_next = action.kind == Kind::kServe;
         node.wanted_hosts.clear();
         for (const ddp::NodeInfo& each : action.nodes) {
           node.wanted_hosts.push_back(std::stoi(each.id.substr(2)));
+        }
+        if (action.nodes.empty()) {
+          node.wanted_hosts = {kEndpoint};
         }
         note(index, node.serves_next ? "serves a log" : "looks for a log");
         break;
@@ -325,7 +349,8 @@ void SimulatedNodes::step(int index) {
   act(index);
 }
 
-// At most one plan has all of its nodes running.
+// At most one plan has all of its nodes running. A node that was suspended
+// needs some time to notice.
 void SimulatedNodes::check() {
   std::set<std::tuple<int, int, std::string>> running;
   for (const Node& each : nodes_) {
@@ -337,7 +362,8 @@ void SimulatedNodes::check() {
         each.epoch == plan.epoch &&
         std::all_of(plan.nodes.begin(), plan.nodes.end(), [&](const auto& in) {
           const Node& other = nodes_[std::stoul(in.id.substr(2))];
-          return other.epoch == each.epoch && other.ran_log == each.ran_log;
+          return other.epoch == each.epoch && other.ran_log == each.ran_log &&
+              now_ > other.suspended_until + settings_.node_timeout;
         });
     if (all) {
       running.insert({each.ran_log, each.epoch, plan.nodes.front().id});
@@ -358,7 +384,7 @@ bool SimulatedNodes::run_for(Duration time) {
     }
     std::shuffle(order.begin(), order.end(), random_);
     for (int each : order) {
-      if (lives(each)) {
+      if (lives(each) && now_ >= nodes_[each].suspended_until) {
         step(each);
       }
     }

@@ -23,14 +23,15 @@ class SimulatedNodes {
 
   SimulatedNodes(ddp::Member::Settings settings, unsigned seed);
 
-  /// A new agent. Without a server the first of all serves the first log; later
-  /// ones look for it at its host, or serve one beside it.
+  /// A new agent, which looks for a log at the endpoint, or serves one there.
   int add_node(bool serves = false);
   /// The agent and all of its ranks are gone at once.
   void crash(int node);
   void leave(int node);
   void fail_rank(int node, bool is_consequence = false);
   void finish_ranks(int node);
+  /// Nothing happens there for that long, as when a machine is suspended.
+  void suspend(int node, Duration time);
   /// By Ctrl-C: with exit code 130.
   void end_job(int node);
   /// Says into the log that `beginner` began that the job goes on at `host`.
@@ -86,6 +87,7 @@ class SimulatedNodes {
     int epoch = 0;
     std::optional<Time> stops_at; // the ranks are being stopped
     std::optional<Time> opens_at; // the ranks' store
+    Time suspended_until;
   };
 
   Duration random_time(int least_ms, int most_ms);
@@ -97,6 +99,7 @@ class SimulatedNodes {
   void settle_ranks(int node);
   void act(int node);
   void append(int node, const ddp::Entry& entry);
+  void close_logs_of(int node);
   bool reaches(int a, int b) const;
   bool is_cut(int node) const;
   void go(int node, int code, const std::string& text);
@@ -108,6 +111,7 @@ class SimulatedNodes {
   Time now_;
   std::vector<Node> nodes_;
   std::vector<Log> logs_;
+  int endpoint_; // who served there last
   std::map<std::pair<int, int>, bool> cut_;
   std::string faults_;
   std::string history_;

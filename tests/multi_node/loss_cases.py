@@ -6,7 +6,7 @@ import time
 
 from hosts import Hosts
 from nodes import (PORT, WORKER, Nodes, crash, name_of, processes_on,
-                   require_nothing_left)
+                   require_nothing_left, workers_on)
 
 
 def killed_ddprun(program):
@@ -110,6 +110,29 @@ def lost_first_node(program):
         print(f"went on after {time.monotonic() - start:.2f} s", flush=True)
         nodes.interrupt(2, (2, 3), 10)
         require_nothing_left(nodes, range(4), crashed=2)
+
+
+def next_job(program):
+    """A node of the next job comes while the last one's rendezvous waits for a
+    node that has not read how it ended."""
+    hosts = Hosts(3)
+    with Nodes(program, hosts, ["--nnodes=2", "--node-timeout=3"]) as nodes:
+        flag = f"{nodes.folder.name}/flag"
+        nodes.start(0, words=("bash", "-c", f"until test -e {flag}; do "
+                              "sleep 0.05; done"))
+        nodes.start(1, words=("bash", "-c", "echo done"))
+        nodes.wait(lambda: "done" in nodes.at[1].text(), "n1 does not run")
+        time.sleep(0.5)  # its ddprun tells that
+        hosts.cut(1)
+        open(flag, "w").close()
+        nodes.wait(lambda: not workers_on(hosts, 0), "n0 does not finish")
+        nodes.start(2)
+        nodes.finish([0], 0, 10)
+        nodes.start(0)
+        nodes.wait_for_ranks(2, (0, 2))
+        nodes.interrupt(2, (0, 2), 5)
+        nodes.finish([1], 75, 20)
+        require_nothing_left(nodes, range(3))
 
 
 def first_node_comes_back(program):
