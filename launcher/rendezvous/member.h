@@ -183,6 +183,7 @@ class Member {
   bool takes_others() const;
   bool expects_nodes() const;
   Time patience_end() const;
+  bool is_stranger() const;
   void begin_anew();
   void move_log(const std::string& why, Time now);
   void end_search(Time now);

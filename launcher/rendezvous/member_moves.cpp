@@ -30,18 +30,21 @@ void Member::lose_log(const std::string& why, Time now) {
   const bool can_move = settings_.log_moves && !self_.hosts_log &&
       log_.phase() != Phase::kEnded && !log_.plan().nodes.empty() &&
       !is_new_log_;
-  const bool is_stranger =
-      !self_.hosts_log && !is_new_log_ && !log_.has(self_.id);
   if (leaving_ || is_job_over()) {
     return;
   }
   if (can_move) {
     move_log(why, now);
-  } else if (settings_.log_moves && is_stranger) {
+  } else if (settings_.log_moves && is_stranger()) {
     begin_anew();
   } else {
     leaving_ = {kExitInfrastructure, why, now};
   }
+}
+
+// Whether this node has not joined the log that it found.
+bool Member::is_stranger() const {
+  return !self_.hosts_log && !is_new_log_ && !log_.has(self_.id);
 }
 
 // Looks for a job as if this node had just been started. By another id: the
@@ -59,7 +62,7 @@ void Member::move_log(const std::string& why, Time now) {
   std::vector<NodeInfo> hosts;
   move_ = Move();
   move_->why = why;
-  move_->is_stranger = !log_.has(self_.id);
+  move_->is_stranger = is_stranger();
   move_->deadline = now;
   for (const NodeInfo& each : log_.survivors()) {
     if (log_.is_host(each.id) || each.standby_port == 0) {

@@ -194,7 +194,9 @@ void Membership::join(const Entry& entry) {
   // One that was lost leaves as soon as it reads that.
   if (!has(entry.node.id) && lost_.count(entry.node.id) == 0) {
     nodes_.push_back(entry.node);
-    known_[entry.node.id] = has_plan_ ? 0 : entry.epoch;
+    if (!has_plan_) {
+      known_[entry.node.id] = entry.epoch;
+    }
     last_epoch_ = std::max(last_epoch_, entry.epoch);
   }
 }
@@ -250,9 +252,7 @@ void Membership::start_epoch(const Entry& entry) {
     each = *find(each.id);
   }
   electorates_.push_back(plan_.nodes);
-  for (const NodeInfo& each : nodes_) {
-    known_[each.id] = plan.epoch;
-  }
+  known_.clear(); // all know this one
   has_plan_ = true;
   last_epoch_ = plan.epoch;
   ready_.clear();

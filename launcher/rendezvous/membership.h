@@ -157,8 +157,8 @@ class Membership {
   std::set<std::string> idle_;
   std::set<std::string> finished_;
   std::set<std::string> lost_; // in this log
-  std::map<std::string, int> known_; // the latest plan that a node knows of
-  bool has_plan_ = false; // in this log
+  bool has_plan_ = false; // in this log; before, a node may know of others:
+  std::map<std::string, int> known_; // the latest one
   int exit_code_ = 0;
 };
 
