@@ -138,7 +138,7 @@ void parse_groups(
 }
 
 template <typename Kind>
-Parsed<Kind> parse(const Optimizer& optimizer, const IValue& saved) {
+Parsed<Kind> parse_state(const Optimizer& optimizer, const IValue& saved) {
   Parsed<Kind> parsed;
   std::vector<int64_t> numbers;
   const auto dict = dict_at(saved, "it");
@@ -181,7 +181,7 @@ std::function<void()> detail::plan_optimizer_state(
   std::function<void()> plan;
   with_kind_of(optimizer, [&](auto kind) {
     using Kind = decltype(kind);
-    plan = [&optimizer, parsed = parse<Kind>(optimizer, saved)] {
+    plan = [&optimizer, parsed = parse_state<Kind>(optimizer, saved)] {
       for (size_t i = 0; i < parsed.options.size(); ++i) {
         static_cast<typename Kind::Options&>(
             optimizer.param_groups()[i].options()) = parsed.options[i];

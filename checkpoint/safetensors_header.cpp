@@ -26,7 +26,7 @@ constexpr const char* kOurHeadToDigest = "{  \"__metadata__\":{\"ddp.xxh3\":\"";
 static_assert(
     std::char_traits<char>::length(kOurHeadToDigest) == kDigestOffset);
 
-constexpr size_t kAlignment = 8;
+constexpr size_t kHeaderAlignment = 8;
 
 constexpr std::array<std::pair<const char*, c10::ScalarType>, 16> kDtypes{{
     {"F64", c10::kDouble},
@@ -318,7 +318,10 @@ std::string format_header(const SafetensorsHeader& header) try {
     text += "," + Json(entry.name).dump() + ":" + json.dump();
   }
   text += "}";
-  text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
+  text.resize(
+      (text.size() + kHeaderAlignment - 1) / kHeaderAlignment *
+          kHeaderAlignment,
+      ' ');
   return text;
 } catch (const nlohmann::json::exception& error) { // text that is no UTF-8
   TORCH_CHECK_VALUE(

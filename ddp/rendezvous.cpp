@@ -20,7 +20,7 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 // Two store requests cost about 30 us each; this keeps rank 0's polling below
 // a percent of a core while it waits.
-constexpr auto kPollInterval = std::chrono::milliseconds(10);
+constexpr auto kStoreInterval = std::chrono::milliseconds(10);
 
 void set(const StorePtr& store, const std::string& key, const std::string& v) {
   store->set(key, std::vector<uint8_t>(v.begin(), v.end()));
@@ -100,7 +100,7 @@ class Meeting {
         dismiss(present);
       }
       if (missing > 0) {
-        std::this_thread::sleep_for(kPollInterval);
+        std::this_thread::sleep_for(kStoreInterval);
       }
     }
     publish(json({{"members", members}}), present);

@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t kPiece = 256 * 1024;
 
 // Of the widest number that a tensor can have.
-constexpr uint64_t kAlignment = 8;
+constexpr uint64_t kTensorAlignment = 8;
 
 // Calls `function(offset, bytes)` for each piece.
 template <typename Function>
@@ -173,7 +173,7 @@ at::Tensor MappedSource::tensor(
     uint64_t offset,
     uint64_t bytes,
     const SeeBytes& see) const {
-  if (bytes == 0 || offset % kAlignment != 0) {
+  if (bytes == 0 || offset % kTensorAlignment != 0) {
     return ByteSource::tensor(offset, bytes, see);
   }
   scan(offset, bytes, see);

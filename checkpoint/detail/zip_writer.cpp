@@ -8,7 +8,7 @@
 namespace ddp::detail {
 namespace {
 
-constexpr uint64_t kAlignment = 64;
+constexpr uint64_t kRecordAlignment = 64;
 // The first day that the format knows: equal values make equal files.
 constexpr uint16_t kDate = 1 << 5 | 1;
 
@@ -39,11 +39,12 @@ std::string extra64(Values... values) {
 }
 
 void append_padding(std::string& extra, uint64_t content_at) {
-  auto padding = (kAlignment - content_at % kAlignment) % kAlignment;
+  auto padding =
+      (kRecordAlignment - content_at % kRecordAlignment) % kRecordAlignment;
   if (padding == 0) {
     return;
   }
-  padding += padding < zip::kExtraHeaderSize ? kAlignment : 0;
+  padding += padding < zip::kExtraHeaderSize ? kRecordAlignment : 0;
   append(extra, zip::kExtraPadding);
   append(extra, static_cast<uint16_t>(padding - zip::kExtraHeaderSize));
   extra.append(padding - zip::kExtraHeaderSize, '\0');

@@ -18,7 +18,7 @@ namespace {
 using Number = uint32_t;
 
 constexpr auto kLingerTime = std::chrono::seconds(2);
-constexpr auto kPollInterval = std::chrono::milliseconds(1);
+constexpr auto kListInterval = std::chrono::milliseconds(1);
 
 struct List {
   int64_t rank;
@@ -118,7 +118,7 @@ void Absences::linger(int64_t step) noexcept {
     const auto deadline = std::chrono::steady_clock::now() + kLingerTime;
     while (store_->check({key(step)}) &&
            std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(kPollInterval);
+      std::this_thread::sleep_for(kListInterval);
     }
   } catch (const std::exception&) { // it is gone already
   }

@@ -22,8 +22,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstSlice{200};
 constexpr milliseconds kSlice{250};
 // How long to look for the reason of a connection's end.
-constexpr milliseconds kPatience{500};
-constexpr milliseconds kPollInterval{50};
+constexpr milliseconds kCausePatience{500};
+constexpr milliseconds kWaitSlice{50};
 constexpr milliseconds kLongWait{2000};
 constexpr size_t kMaxReasons = 3;
 
@@ -88,12 +88,12 @@ std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
   if (!group.board) {
     throw WaitFailure{cause, true};
   }
-  const auto deadline = Clock::now() + kPatience;
+  const auto deadline = Clock::now() + kCausePatience;
   std::vector<Failure> failures;
   while (failures.empty() && Clock::now() < deadline) {
     failures = group.board->read(group.scope);
     if (failures.empty()) {
-      std::this_thread::sleep_for(kPollInterval);
+      std::this_thread::sleep_for(kWaitSlice);
     }
   }
   if (!failures.empty()) {
@@ -316,7 +316,7 @@ void wait_for(
         if (Clock::now() > end) {
           return false;
         }
-        std::this_thread::sleep_for(kPollInterval);
+        std::this_thread::sleep_for(kWaitSlice);
       }
       return true;
     });

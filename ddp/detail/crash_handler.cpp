@@ -41,7 +41,7 @@ constexpr int kFrames = 64;
 constexpr size_t kMaxName = 4000;
 // What a frame takes at most, in characters.
 constexpr size_t kFrameRoom = 2 * kMaxName;
-constexpr unsigned kPatience = 10;
+constexpr unsigned kWriteSeconds = 10;
 
 // The handler's memory: it may not allocate, and the stack may be used up.
 struct Crash {
@@ -186,7 +186,7 @@ void dump_collectives(const siginfo_t& info) {
 
 void on_crash(int number, siginfo_t* info, void* context) {
   if (crash.begun.exchange(true)) {
-    sleep(kPatience); // another thread is at it, and ends the process
+    sleep(kWriteSeconds); // another thread is at it, and ends the process
   } else {
     const bool reports = !has_error_report();
     Stack stack{};

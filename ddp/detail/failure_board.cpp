@@ -22,8 +22,8 @@ using nlohmann::json;
 
 constexpr const char* kList = "failures";
 constexpr auto kAnswerTime = std::chrono::seconds(1);
-constexpr auto kLingerTime = std::chrono::seconds(2);
-constexpr auto kPollInterval = std::chrono::milliseconds(10);
+constexpr auto kReceiptTime = std::chrono::seconds(2);
+constexpr auto kReceiptInterval = std::chrono::milliseconds(10);
 // Where the store has stopped answering, no more threads than these wait.
 constexpr int kMaxPending = 8;
 // The list is read in one piece by every rank.
@@ -247,7 +247,7 @@ std::vector<std::string> FailureBoard::receipts(
 /// Gives the other ranks a moment to read what this rank has read: it may end
 /// next, and the store with it.
 void FailureBoard::linger(const std::string& scope, std::vector<Line> found) {
-  const auto deadline = Clock::now() + kLingerTime;
+  const auto deadline = Clock::now() + kReceiptTime;
   auto keys = receipts(found);
   while (!keys.empty() && Clock::now() < deadline) {
     const auto all = Connection::ask(
@@ -255,7 +255,7 @@ void FailureBoard::linger(const std::string& scope, std::vector<Line> found) {
     if (all.value_or(true)) {
       break;
     }
-    std::this_thread::sleep_for(kPollInterval);
+    std::this_thread::sleep_for(kReceiptInterval);
     found = lines(scope); // one of them may fail meanwhile
     keys = receipts(found);
   }

@@ -19,7 +19,7 @@ constexpr milliseconds kInterval{250};
 // Rank 0 may be done a little before the others are.
 constexpr auto kGrace = std::chrono::seconds(3);
 constexpr auto kRecordTime = std::chrono::seconds(3);
-constexpr milliseconds kPatience{500};
+constexpr milliseconds kReasonTime{500};
 constexpr auto kLaunchTime = std::chrono::seconds(1);
 constexpr auto kAbortTime = std::chrono::seconds(5);
 
@@ -98,7 +98,7 @@ std::optional<WaitFailure> FailureWatch::find_failure() {
     const auto cause = describe(backend_->getError(), group_.timeout);
     if (!cause.empty()) {
       // Where another rank has failed, its reason may be on its way.
-      is_stopped_within(kPatience);
+      is_stopped_within(kReasonTime);
       look_for_failure(group_);
       return WaitFailure{cause};
     }

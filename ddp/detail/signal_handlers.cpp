@@ -35,7 +35,7 @@ int64_t now_ms() {
   return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000 + 1;
 }
 
-void on_signal(int number) {
+void on_stop_signal(int number) {
   const int error = errno;
   auto& slot = slots[static_cast<size_t>(number)];
   const auto now = now_ms();
@@ -57,7 +57,7 @@ SignalHandlers::SignalHandlers(const std::vector<int>& signals) {
       "StopSignal: there is one in this process already: destroy it first");
   came = false;
   struct sigaction action {};
-  action.sa_handler = on_signal;
+  action.sa_handler = on_stop_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   for (const int number : signals) {
@@ -67,7 +67,7 @@ SignalHandlers::SignalHandlers(const std::vector<int>& signals) {
     }
     struct sigaction before {};
     const bool readable = known && sigaction(number, nullptr, &before) == 0;
-    if (readable && before.sa_handler != on_signal) {
+    if (readable && before.sa_handler != on_stop_signal) {
       slots[static_cast<size_t>(number)].before = before;
     }
     if (!readable || sigaction(number, &action, nullptr) != 0) {
@@ -86,7 +86,8 @@ SignalHandlers::~SignalHandlers() {
 void SignalHandlers::restore() {
   for (const int number : signals_) {
     struct sigaction now {};
-    if (sigaction(number, nullptr, &now) == 0 && now.sa_handler == on_signal) {
+    if (sigaction(number, nullptr, &now) == 0 &&
+        now.sa_handler == on_stop_signal) {
       sigaction(number, &slots[static_cast<size_t>(number)].before, nullptr);
     }
   }

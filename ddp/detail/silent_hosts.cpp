@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kAnswerTime{1000};
-constexpr milliseconds kPatience{3500};
+constexpr milliseconds kLookupTime{3500};
 constexpr int kMaxSilent = 3;
 
 std::string key(int64_t rank) {
@@ -92,7 +92,7 @@ std::string silent_hosts(const ProcessGroup::Impl& group) {
         [store = group.store,
          ranks = ranks_elsewhere(group),
          size = group.size] { return ask_hosts(*store, ranks, size); });
-    return text.wait_for(kPatience) == std::future_status::ready ? text.get()
+    return text.wait_for(kLookupTime) == std::future_status::ready ? text.get()
                                                                  : "";
   } catch (const std::exception&) {
     return "";

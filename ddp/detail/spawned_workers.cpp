@@ -11,7 +11,7 @@ namespace ddp::detail {
 namespace {
 
 // A victim may end before what made it one: it gets so long to end by itself.
-constexpr auto kPatience = std::chrono::milliseconds(500);
+constexpr auto kTerminationTime = std::chrono::milliseconds(500);
 // Where no descriptor tells of a process's end.
 constexpr int kLookMs = 20;
 constexpr std::chrono::steady_clock::duration kNow{0};
@@ -119,7 +119,7 @@ void SpawnedWorkers::reap() {
     worker.reap();
     if (worker.failed()) {
       const auto now = Clock::now();
-      const auto time = worker.is_consequence() ? now + kPatience : now;
+      const auto time = worker.is_consequence() ? now + kTerminationTime : now;
       stop_at_ = std::min(stop_at_.value_or(time), time);
     }
   }
