@@ -23,6 +23,12 @@ unshare --net --uts hostname n0
 """
 
 
+def skip(reason):
+    """Ends this program; CTest shows the test as skipped."""
+    print("skipped:", reason, flush=True)
+    sys.exit(77)
+
+
 def enter_namespaces():
     """Runs this program again, in namespaces of its own.
 
@@ -40,9 +46,8 @@ def enter_namespaces():
     except OSError as error:
         reason = str(error)
     if reason:
-        print("[skipped] this needs root, or the right to make network "
-              f"namespaces, and the commands ip and tc: {reason}")
-        sys.exit(0)
+        skip("this needs root, or the right to make network namespaces, and "
+             f"the commands ip and tc: {reason}")
     # unshare leaves signals to whoever it started, and that is init in there.
     inside = subprocess.run(
         ["setpriv", "--pdeathsig", "KILL", *enter, sys.executable, *sys.argv],

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from hosts import Hosts, command, enter_namespaces
+from hosts import Hosts, command, enter_namespaces, skip
 from job import Job, Process, ranks
 
 # Each wait is bounded by DDP_TIMEOUT; START covers the ranks' start besides.
@@ -104,7 +104,7 @@ def training_by_mpirun(program):
     """So do three hosts by mpirun, whether it says where to meet or not. The
     backend mpi adds the ranks in an order of its own."""
     if not has_open_mpi():
-        sys.exit("[skipped] there is no Open MPI")
+        skip("there is no Open MPI")
     hosts = Hosts(3)
     words = [program, STEPS]
     expected = on_one_host(hosts, words)

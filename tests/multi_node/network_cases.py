@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from hosts import Hosts
+from hosts import Hosts, skip
 from job import Process
 from nodes import PORT, WORKER, Nodes, require_nothing_left, workers_on
 
@@ -51,7 +51,7 @@ def hostile_values(program):
     finds_torch = "import importlib.util as u; assert u.find_spec('torch')"
     if subprocess.run([python, "-c", finds_torch],
                       capture_output=True).returncode != 0:
-        sys.exit("[skipped] there is no Python with torch (DDP_PYTHON)")
+        skip("DDP_PYTHON names no Python that has torch")
     hosts = Hosts(4)
     options = ["--nnodes=2:3", "--node-timeout=2", "--last-call=0",
                "--max-restarts=1", "--rdzv-id=job"]

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 
-from hosts import Hosts, command
+from hosts import Hosts, command, skip
 from job import Process
 from nodes import WORKER, Nodes, workers_on
 from slurm import Slurm, require_slurm
@@ -61,8 +61,7 @@ def under_mpirun(program):
     """So does mpirun; it has to be told where the first node is."""
     if not shutil.which("mpirun") or "Open MPI" not in command(
             "mpirun", "--version"):
-        print("[skipped] there is no Open MPI")
-        return
+        skip("there is no Open MPI")
     hosts = Hosts(3)
     agent = "/dev/shm/remote_agent.sh"
     command("ln", "-s", os.path.join(

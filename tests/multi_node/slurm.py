@@ -5,8 +5,9 @@ slurm-wlm-basic-plugins, libmunge2) into the folder that DDP_SLURM names."""
 import os
 import shutil
 import subprocess
-import sys
 import time
+
+from hosts import skip
 
 ROOT = os.environ.get("DDP_SLURM", "")
 LIBRARIES = f"{ROOT}/usr/lib/x86_64-linux-gnu"
@@ -42,9 +43,8 @@ def program(folder, name):
 
 def require_slurm():
     if not program("sbin", "slurmctld") or not program("sbin", "slurmd"):
-        print("[skipped] there is no Slurm: install slurmctld and slurmd, or "
-              "unpack them and set DDP_SLURM")
-        sys.exit(0)
+        skip("there is no Slurm: install slurmctld and slurmd, or unpack them "
+             "and set DDP_SLURM")
 
 
 class Slurm:
@@ -65,7 +65,7 @@ class Slurm:
                 program("sbin", "slurmstepd")))
 
     def _start(self, host, name, *options):
-        # Away from the test's own output, which says [skipped] and the like.
+        # Away from the test's own output.
         log = open(f"{FOLDER}/{name}-{host}.out", "w")
         return subprocess.Popen(
             self.hosts.on(host) + [program("sbin", name), *options],

@@ -5,8 +5,9 @@ DDP_SSHD names."""
 import os
 import shutil
 import subprocess
-import sys
 import time
+
+from hosts import skip
 
 ROOT = os.environ.get("DDP_SSHD", "")
 FOLDER = "/dev/shm/ssh"
@@ -25,9 +26,8 @@ SHELL = (f"ssh -i {FOLDER}/key -o BatchMode=yes -o StrictHostKeyChecking=no "
 def require_ssh():
     if (os.geteuid() != 0 or not shutil.which("ssh") or
             not os.access(f"{ROOT}/usr/sbin/sshd", os.X_OK)):
-        print("[skipped] there is no OpenSSH: install openssh-server and "
-              "-client, or unpack the server and set DDP_SSHD")
-        sys.exit(0)
+        skip("there is no OpenSSH: install openssh-server and -client, or "
+             "unpack the server and set DDP_SSHD")
 
 
 class Servers:
