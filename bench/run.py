@@ -3,7 +3,8 @@
 run.py BUILD_FOLDER [--quick] [--json FILE]: prints tables, and writes all
 results to FILE (BUILD_FOLDER/bench/results.json) and a plot beside it. All
 figures are ratios of one run, of times taken in turns; docs/performance.md
-says what they mean. $DDP_PYTHON names the Python to compare with.
+says what they mean. $DDP_PYTHON names the Python to compare with. The exit
+code is 1 if a case failed; the others run all the same.
 """
 
 import argparse
@@ -53,6 +54,7 @@ class Bench:
         self.build = build
         self.quick = quick
         self.results = []
+        self.failed = []  # the titles of cases
         # Ranks compute with one thread each, in whichever language.
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -75,6 +77,7 @@ class Bench:
         say(f"{title}: {took:.0f} s, others had {share:.0%} of the CPUs")
         if done.returncode != 0:
             say(f"{title}: failed with exit code {done.returncode}")
+            self.failed.append(title)
 
     def ranks(self, count, *arguments):
         return [
@@ -96,7 +99,8 @@ class Bench:
     def process_steps(self):
         """One rank, with and without ddp, each in processes of its own."""
         times = {"local": [], "ddp": []}
-        for i in range(3 if self.quick else 9):
+        rounds = 3 if self.quick else 9
+        for i in range(rounds):
             for way in sorted(times, reverse=i % 2 == 1):
                 before = len(self.results)
                 self.run(
@@ -105,9 +109,11 @@ class Bench:
                 )
                 times[way] += [r["seconds"] for r in self.results[before:]]
                 del self.results[before:]
-        self.results.append(
-            report.paired("big100_process", times["ddp"], times["local"])
-        )
+        # After a failure the pairs would be of different rounds.
+        if all(len(seconds) == rounds for seconds in times.values()):
+            self.results.append(
+                report.paired("big100_process", times["ddp"], times["local"])
+            )
 
     def all_reduces(self):
         arguments = ["all_reduce", 5 if self.quick else 20]
@@ -137,7 +143,7 @@ class Bench:
             self.run(f"memory, {way}", self.ranks(2, "memory", way))
             for result in self.results[before:]:
                 found[way] = result
-        for way, result in found.items():
+        for way, result in found.items() if "local" in found else ():
             more = result["peak_mib"] - found["local"]["peak_mib"]
             result["extra_copies"] = more / result["gradient_mib"]
             more = result["pss_mib"] - found["local"]["pss_mib"]
@@ -197,12 +203,16 @@ def main():
         print("Others had more than 5 %: run it again on a quieter machine.")
     outcome = {
         "cases": bench.results,
+        "failed": bench.failed,
         "targets": targets,
         "others_cpu_share": share,
     }
     file.write_text(json.dumps(outcome, indent=1) + "\n")
     file.with_suffix(".svg").write_text(plot.svg(bench.results))
     say(f"written: {file} and {file.with_suffix('.svg').name}")
+    if bench.failed:
+        say(f"failed: {', '.join(dict.fromkeys(bench.failed))}")
+    return 1 if bench.failed else 0
 
 
-main()
+sys.exit(main())

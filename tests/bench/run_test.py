@@ -1,0 +1,72 @@
+"""bench/run.py says by its exit code whether all cases ran.
+
+run_test.py SOURCE_FOLDER
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+# In the place of each program: fails for the case that is named.
+PROGRAM = """#!/bin/sh
+case " $0 $* " in
+  *"FAILING"*) echo "out of order"; exit 3 ;;
+  *" process_step "*) echo '{"seconds": 1.0}' ;;
+esac
+"""
+PROGRAMS = ("bench/ddp_bench", "bench/ddp_bench_launch", "launcher/ddprun")
+
+
+def run(source, failing):
+    with tempfile.TemporaryDirectory() as name:
+        build = pathlib.Path(name)
+        for path in PROGRAMS:
+            program = build / path
+            program.parent.mkdir(exist_ok=True)
+            program.write_text(PROGRAM.replace("FAILING", failing))
+            program.chmod(0o755)
+        command = [sys.executable, "-B", source / "bench/run.py", build]
+        done = subprocess.run(
+            [*command, "--quick"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PATH": ""},  # without mpirun
+        )
+        results = build / "bench/results.json"
+        cases = json.loads(results.read_text()) if results.exists() else None
+        return done, cases
+
+
+def expect(condition, what, done):
+    if not condition:
+        sys.exit(f"{what}\n{done.stdout}\n{done.stderr}")
+
+
+def main():
+    source = pathlib.Path(sys.argv[1])
+    done, cases = run(source, failing="nothing fails")
+    expect(done.returncode == 0, "no case failed: expected exit code 0", done)
+    failed = cases and cases.get("failed", [])
+    expect(failed == [], f"expected no failed case, got {failed}", done)
+    for failing, title in (
+        ("ddp_bench checkpoint", "checkpoints"),
+        ("ddp_bench_launch ", "launchers"),
+        ("process_step", "a process that trains big100, local"),
+        ("ddp_bench memory", "memory, shm"),
+    ):
+        done, cases = run(source, failing)
+        expect(
+            done.returncode == 1,
+            f"'{title}' failed: expected exit code 1, got {done.returncode}",
+            done,
+        )
+        expect(cases, f"'{title}' failed: expected the others' results", done)
+        expect(title in cases["failed"], f"expected '{title}' as failed", done)
+        last = done.stderr.splitlines()[-1]
+        expect("failed" in last and title in last, "expected the title", done)
+
+
+main()
