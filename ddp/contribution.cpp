@@ -3,6 +3,7 @@
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/current_stream.h>
 #include <ddp/detail/heartbeat.h>
+#include <ddp/detail/plain_memory.h>
 #include <ddp/detail/scaled_copy.h>
 #include <ddp/detail/tensor_contents.h>
 
@@ -60,9 +61,13 @@ void Reducer::Impl::Parameter::remember_version() {
 }
 
 bool Reducer::Impl::Parameter::lies_in_slice(const at::Tensor& gradient) const {
-  return gradient.is_same(view)
-      ? view.defined()
-      : gradient.defined() && view.defined() && gradient.is_alias_of(view);
+  if (gradient.is_same(view)) {
+    return view.defined();
+  }
+  return gradient.defined() && view.defined() && gradient.is_alias_of(view) &&
+      detail::has_plain_memory(gradient) &&
+      gradient.storage_offset() == view.storage_offset() &&
+      gradient.strides() == view.strides();
 }
 
 /// Puts this rank's gradient of a parameter into its bucket.
@@ -177,7 +182,7 @@ void Reducer::Impl::bring_in(Bucket& bucket) {
     return;
   }
   at::_foreach_copy_(slices, gradients);
-  if (prescale_) {
+  if (prescale_ && divisor_ != 1) {
     at::_foreach_mul_(slices, factor_.item());
   }
   if (crossed) { // their memory belongs to other streams
@@ -197,7 +202,7 @@ void Reducer::Impl::contribute_before(Parameter& parameter) {
   hands_out_ = true;
   const bool inside = parameter.lies_in_slice(grad);
   if (grad.defined()) {
-    parameter.before = inside ? grad.clone() : grad;
+    parameter.before = grad.is_alias_of(parameter.view) ? grad.clone() : grad;
   }
   if (!grad.defined() || shadowing_) {
     parameter.view.zero_();
@@ -231,6 +236,7 @@ void Reducer::Impl::launch(Bucket& bucket) {
       bucket.content.index + 1, buckets_.size(), step_);
   bring_in(bucket);
   scale(bucket);
+  ++group.launched; // by which a rank that does not come is found
   bucket.content.iteration = step_ - 1;
   recorder_.launching(bucket.content.index);
   bucket.future = hook_->run(bucket.content, group_);

@@ -1,4 +1,5 @@
 #include <ddp/backends/mpi.h>
+#include <ddp/backends/seconds.h>
 #include <ddp/detail/backend_connection.h>
 #include <ddp/detail/host.h>
 #include <ddp/detail/random_name.h>
@@ -38,6 +39,7 @@ std::shared_ptr<Impl> child_of(const Impl& parent, const std::string& name) {
   child->backend = parent.backend;
   child->timeout = parent.timeout;
   child->address = parent.address;
+  child->interface = parent.interface;
   child->store =
       c10::make_intrusive<c10d::PrefixStore>("group_" + name, parent.store);
   child->hosts_store = parent.hosts_store;
@@ -121,6 +123,28 @@ std::shared_ptr<backends::mpi::Communicator> split_communicator(
       : nullptr;
 }
 
+/// A name that no group of any of the ranks has.
+std::string scope_of_next_group(const ProcessGroup& group) {
+  const auto own = at::scalar_tensor(detail::groups_formed(), at::kLong);
+  int64_t number = 0;
+  for (const auto& of_rank : group.all_gather(own)) {
+    number = std::max(number, of_rank.item<int64_t>());
+  }
+  return detail::scope_of_group(number);
+}
+
+/// What c10d waits for; ours where its backend does not tell.
+std::chrono::milliseconds timeout_of(
+    c10d::ProcessGroup& group,
+    c10::Device device) {
+  try {
+    const auto options = group.getBackend(device.type())->getBackendOptions();
+    return backends::bounded(options->timeout);
+  } catch (const c10::Error&) {
+    return Impl().timeout;
+  }
+}
+
 } // namespace
 
 ProcessGroup ProcessGroup::duplicate() const {
@@ -187,12 +211,14 @@ ProcessGroup ProcessGroup::from_c10d(
   if (impl->backend == "custom") { // c10d's word for all that it does not know
     impl->backend = group->getBackend(device.type())->getBackendName();
   }
+  impl->timeout = timeout_of(*group, device);
   impl->store = group->getStore();
   impl->hosts_store = impl->rank == 0; // as everywhere, most likely
   impl->group = group;
   ProcessGroup result(impl);
   impl->hosts = result.all_gather(detail::host_identity());
   find_local_place(*impl);
+  impl->scope = scope_of_next_group(result);
   // The store may hold what groups before this one left.
   const auto name = result.broadcast(detail::random_name());
   if (impl->store) {

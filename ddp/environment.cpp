@@ -1,10 +1,12 @@
 #include <ddp/environment.h>
 
+#include <ddp/backends/seconds.h>
 #include <ddp/detail/environment_variable.h>
 #include <ddp/detail/launch_source.h>
 #include <ddp/detail/slurm.h>
 
 #include <c10/util/Exception.h>
+#include <c10/util/env.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -129,14 +131,15 @@ void complete_timeout(
       "a timeout must be above 0, but is ",
       options.timeout()->count(),
       " ms");
+  options.timeout(backends::bounded(*options.timeout()));
 }
 
 } // namespace
 
 EnvironmentLookup process_environment() {
   return [](const char* name) -> std::optional<std::string> {
-    const char* value = std::getenv(name);
-    return value ? std::optional<std::string>(value) : std::nullopt;
+    // Unlike getenv(), it may run while another thread sets a variable.
+    return c10::utils::get_env(name);
   };
 }
 

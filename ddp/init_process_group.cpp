@@ -23,6 +23,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 
 namespace ddp {
@@ -40,6 +41,7 @@ Member describe_self(
     const LaunchEnvironment& environment) {
   Member self;
   self.host = detail::host_identity();
+  self.groups = detail::groups_formed();
   self.local_rank = environment.local_rank.value_or(-1);
   const auto& device = options.device();
   // Asking for GPUs costs a start of the CUDA driver: not where the CPU is
@@ -94,9 +96,11 @@ ProcessGroup group_of_one(
   say(choice.note, 0);
   impl->device = choice.device;
   impl->timeout = *options.timeout();
+  impl->scope = detail::scope_of_group(detail::groups_formed());
   if (!options.backend().empty() && options.backend() != "auto") {
     impl->backend = choice.backend;
     impl->address = detail::kLoopback;
+    impl->interface = environment.interface;
     impl->hosts = {detail::host_identity()};
     impl->store = c10::make_intrusive<c10d::HashStore>();
     impl->communicator = communicator;
@@ -197,15 +201,34 @@ std::shared_ptr<ProcessGroup::Impl> member_of(
   impl->backend = choice.backend;
   impl->store = met.store;
   impl->hosts_store = impl->rank == 0 && !environment.launcher_hosts_store;
+  impl->interface = environment.interface;
+  int64_t number = 0;
   for (const auto& member : met.members) {
     impl->hosts.push_back(member.host);
+    number = std::max(number, member.groups);
   }
+  impl->scope = detail::scope_of_group(number);
   return impl;
 }
 
 } // namespace
 
 namespace detail {
+namespace {
+
+// Global because names must not come twice in a process.
+std::atomic<int64_t> formed{0};
+
+} // namespace
+
+int64_t groups_formed() {
+  return formed;
+}
+
+std::string scope_of_group(int64_t number) {
+  formed = number + 1;
+  return number == 0 ? "" : "/group_" + std::to_string(number);
+}
 
 void meet_over_mpi(
     LaunchEnvironment& environment,

@@ -88,7 +88,9 @@ void Reducer::Impl::finish_alone() {
 
 void Reducer::Impl::wait_for(Bucket& bucket) {
   recorder_.waiting(bucket.content.index);
-  detail::wait_for(group_, *bucket.future, kReduction);
+  detail::wait_for(group_, *bucket.future, kReduction, [this] {
+    check_unfrozen_elsewhere();
+  });
   recorder_.waited(bucket.content.index);
   const auto result = detail::result_of(*bucket.future);
   auto& buffer = bucket.content.buffer;

@@ -2,6 +2,7 @@
 
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/heartbeat.h>
+#include <ddp/detail/plain_memory.h>
 #include <ddp/detail/text_tensor.h>
 
 #include <ATen/ATen.h>
@@ -61,15 +62,31 @@ void check_root(const ProcessGroup::Impl& group, int64_t root) {
       group.size);
 }
 
-/// Runs `operation` on `tensor`, or on a contiguous copy that is written back:
-/// backends take contiguous tensors only.
+/// `tensor`, or a copy whose memory a backend can read: contiguous, without a
+/// negation or conjugation that is pending.
+at::Tensor readable(const at::Tensor& tensor) {
+  return tensor.contiguous().resolve_conj().resolve_neg();
+}
+
+/// That a backend can read the memory after this call returns.
+void check_readable(const char* operation, const at::Tensor& tensor) {
+  TORCH_CHECK_VALUE(
+      tensor.is_contiguous() && detail::has_plain_memory(tensor),
+      operation,
+      ": the tensor is ",
+      tensor.is_contiguous() ? "negated or conjugated lazily, or not dense"
+                             : "not contiguous",
+      ": pass its contiguous().resolve_conj().resolve_neg()");
+}
+
+/// Runs `operation` on `tensor`, or on a copy that is written back.
 template <typename Operation>
 void in_place(const at::Tensor& tensor, Operation&& operation) {
   at::NoGradGuard no_grad;
-  auto contiguous = tensor.contiguous();
-  operation(contiguous);
-  if (!contiguous.is_same(tensor)) {
-    tensor.copy_(contiguous);
+  auto memory = readable(tensor);
+  operation(memory);
+  if (!memory.is_same(tensor)) {
+    tensor.copy_(memory);
   }
 }
 
@@ -89,7 +106,7 @@ int64_t gather_signature(const at::Tensor& tensor) {
 std::vector<at::Tensor> gather_equal(
     ProcessGroup::Impl& group,
     const at::Tensor& tensor) {
-  std::vector<at::Tensor> inputs{tensor.contiguous()};
+  std::vector<at::Tensor> inputs{readable(tensor)};
   std::vector<std::vector<at::Tensor>> outputs(1);
   for (int64_t r = 0; r < group.size; ++r) {
     outputs[0].push_back(at::empty_like(inputs[0]));
@@ -244,8 +261,7 @@ Work ProcessGroup::all_reduce_async(at::Tensor tensor, ReduceOp op) const {
       op != ReduceOp::kMean,
       "all_reduce_async: kMean needs a division when the sum is there; use "
       "kSum and divide after wait()");
-  TORCH_CHECK_VALUE(
-      tensor.is_contiguous(), "all_reduce_async: the tensor is not contiguous");
+  check_readable("all_reduce_async", tensor);
   const Activity activity("all_reduce_async");
   return guarded(*impl_, "all_reduce_async", [&] {
     return impl_->group
@@ -297,8 +313,7 @@ void ProcessGroup::broadcast(at::Tensor tensor, int64_t root) const {
 
 Work ProcessGroup::broadcast_async(at::Tensor tensor, int64_t root) const {
   check_root(*impl_, root);
-  TORCH_CHECK_VALUE(
-      tensor.is_contiguous(), "broadcast_async: the tensor is not contiguous");
+  check_readable("broadcast_async", tensor);
   const Activity activity("broadcast_async");
   return guarded(*impl_, "broadcast_async", [&] {
     return impl_->group

@@ -4,6 +4,7 @@
 
 #include <ddp/bucket_layout.h>
 #include <ddp/detail/agreement.h>
+#include <ddp/detail/collective_wait.h>
 #include <ddp/detail/process_group_impl.h>
 #include <ddp/detail/stepped_optimizers.h>
 
@@ -14,9 +15,15 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
+#include <sstream>
 
 namespace ddp {
 namespace {
+
+/// The store's key for the newest unfreezing: its step, its rank, the names.
+constexpr const char* kUnfrozen = "unfrozen";
+constexpr const char* kUnfrozenNoun =
+    "the parameters that were unfrozen since the last backward";
 
 std::string next_name(const ProcessGroup& group) {
   auto& impl = ProcessGroup::Impl::of(group);
@@ -297,16 +304,45 @@ void Reducer::Impl::adopt_thawed() {
   if (thawed.empty()) {
     return;
   }
+  unfrozen_step_ = step_;
+  if (store_) {
+    store_->set(kUnfrozen, c10::str(step_, " ", group_.rank(), " ", names));
+  }
   detail::agree(
-      store_,
-      group_,
-      "thawed/" + std::to_string(step_),
-      names,
-      "the parameters that were unfrozen since the last backward");
+      store_, group_, "thawed/" + std::to_string(step_), names, kUnfrozenNoun);
   manage(thawed);
   recorder_.extend(buckets_);
   if (trial_) {
     end_trial(); // with the buckets of the moment
+  }
+}
+
+/// Ranks that unfroze something wait for the others to come to the same point
+/// of this backward or of the one before. Throws on one that came without.
+void Reducer::Impl::check_unfrozen_elsewhere() const {
+  if (!store_ || managed_ == parameters_.size() ||
+      !store_->check({kUnfrozen})) {
+    return;
+  }
+  const auto bytes = store_->get(kUnfrozen);
+  std::istringstream text(std::string(bytes.begin(), bytes.end()));
+  int64_t step = 0;
+  int64_t rank = 0;
+  std::string names;
+  text >> step >> rank >> std::ws;
+  std::getline(text, names);
+  if (step > unfrozen_step_ && step <= step_) {
+    throw detail::WaitFailure{c10::str(
+        " because ",
+        kUnfrozenNoun,
+        " differ between ranks: rank ",
+        rank,
+        " has ",
+        names,
+        ", rank ",
+        group_.rank(),
+        " has none. Unfreeze the same ones on all ranks before the same "
+        "backward")};
   }
 }
 

@@ -21,6 +21,8 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 // Two store requests cost about 30 us each; this keeps rank 0's polling below
 // a percent of a core while it waits.
 constexpr auto kStoreInterval = std::chrono::milliseconds(10);
+// For the others to come, where they are to hear of a fault.
+constexpr auto kFaultTime = std::chrono::seconds(5);
 
 void set(const StorePtr& store, const std::string& key, const std::string& v) {
   store->set(key, std::vector<uint8_t>(v.begin(), v.end()));
@@ -40,7 +42,9 @@ json to_json(const Member& member) {
       {"local_rank", member.local_rank},
       {"server", member.server},
       {"shm_note", member.shm_note},
-      {"fault", member.fault}};
+      {"fault", member.fault},
+      {"groups", member.groups},
+      {"world_size", member.world_size}};
 }
 
 Member to_member(const json& value) {
@@ -52,7 +56,9 @@ Member to_member(const json& value) {
       value.at("local_rank"),
       value.at("server"),
       value.at("shm_note"),
-      value.at("fault")};
+      value.at("fault"),
+      value.at("groups"),
+      value.at("world_size")};
 }
 
 std::string seconds(std::chrono::milliseconds duration) {
@@ -79,13 +85,15 @@ class Meeting {
 
   Rendezvous host(const Member& self) {
     enter(detail::random_name());
-    std::vector<json> members(size_);
+    // One more than there are: a rank that was told a larger world.
+    std::vector<json> members(size_ + 1);
     members[0] = to_json(self);
-    std::vector<std::string> answered(size_);
-    std::vector<bool> present(size_, false);
+    std::vector<std::string> answered(size_ + 1);
+    std::vector<bool> present(size_ + 1, false);
     present[0] = true;
-    for (int64_t missing = size_ - 1; missing > 0;) {
-      for (int64_t r = 1; r < size_; ++r) {
+    std::string fault;
+    for (int64_t awaited = size_; !are_present(present, awaited);) {
+      for (int64_t r = 1; r <= size_; ++r) {
         if (present[r]) {
           continue;
         }
@@ -93,16 +101,23 @@ class Meeting {
         if (room_->check({joined(r)})) {
           members[r] = json::parse(get(room_, joined(r)));
           present[r] = true;
-          --missing;
+          const auto told = to_member(members[r]).world_size;
+          if (told != size_ && fault.empty()) {
+            fault = different_sizes(r, told);
+            awaited = std::min(size_, told);
+            deadline_ = std::min(deadline_, Clock::now() + kFaultTime);
+          }
         }
       }
-      if (missing > 0 && Clock::now() > deadline_) {
-        dismiss(present);
+      if (Clock::now() > deadline_) {
+        fault.empty() ? dismiss(present) : refuse(fault, present);
       }
-      if (missing > 0) {
-        std::this_thread::sleep_for(kStoreInterval);
-      }
+      std::this_thread::sleep_for(kStoreInterval);
     }
+    if (!fault.empty()) {
+      refuse(fault, present);
+    }
+    members.pop_back();
     publish(json({{"members", members}}), present);
     return result(members);
   }
@@ -114,7 +129,9 @@ class Meeting {
       fail({0});
     }
     enter(get(lobby_, "answer/" + number));
-    set(room_, joined(rank_), to_json(self).dump());
+    auto member = to_json(self);
+    member["world_size"] = size_;
+    set(room_, joined(rank_), member.dump());
     if (!wait(room_, "members")) {
       fail(absent());
     }
@@ -122,6 +139,9 @@ class Meeting {
     set(room_, has_read(rank_), "");
     if (outcome.contains("missing")) {
       fail(outcome.at("missing").get<std::vector<int64_t>>());
+    }
+    if (outcome.contains("fault")) {
+      refuse(outcome.at("fault"));
     }
     return result(outcome.at("members").get<std::vector<json>>());
   }
@@ -133,6 +153,38 @@ class Meeting {
 
   static std::string has_read(int64_t rank) {
     return "has_read/" + std::to_string(rank);
+  }
+
+  /// Whether ranks 0 to `count` - 1 are.
+  static bool are_present(const std::vector<bool>& present, int64_t count) {
+    return std::all_of(
+        present.begin(), present.begin() + count, [](bool is) { return is; });
+  }
+
+  std::string different_sizes(int64_t rank, int64_t told) const {
+    return c10::str(
+        "the ranks at ",
+        where_,
+        " were told different WORLD_SIZEs: rank ",
+        rank,
+        " has ",
+        told,
+        ", rank 0 has ",
+        size_,
+        ". Start all with the same, or different jobs with a MASTER_PORT each");
+  }
+
+  [[noreturn]] static void refuse(const std::string& fault) {
+    TORCH_CHECK_VALUE(false, fault);
+    std::abort(); // not reached, which the compiler does not know
+  }
+
+  /// Tells the ranks that came.
+  [[noreturn]] void refuse(
+      const std::string& fault,
+      const std::vector<bool>& present) const {
+    publish(json({{"fault", fault}}), present);
+    refuse(fault);
   }
 
   /// Tells the ranks that came who did not.
@@ -147,7 +199,7 @@ class Meeting {
   void publish(const json& outcome, const std::vector<bool>& present) const {
     set(room_, "members", outcome.dump());
     std::vector<std::string> readers;
-    for (int64_t r = 1; r < size_; ++r) {
+    for (int64_t r = 1; r <= size_; ++r) {
       if (present[r]) {
         readers.push_back(has_read(r));
       }

@@ -32,6 +32,10 @@ struct Member {
   std::string shm_note{};
   /// Why it cannot take part; empty if it can.
   std::string fault{};
+  /// How many groups it has formed that come of no other one.
+  int64_t groups = 0;
+  /// WORLD_SIZE as it was told.
+  int64_t world_size = 0;
 };
 
 /// The outcome of a meeting, the same on all ranks.
@@ -45,7 +49,8 @@ struct Rendezvous {
 /// Brings the ranks of a job together at its key-value store and exchanges what
 /// they tell of themselves. Collective. Throws `c10::Error` naming the missing
 /// ranks on each rank that came, once `timeout` has passed since it came, and
-/// `c10::ValueError` on every rank where one has a fault.
+/// `c10::ValueError` on every rank where one has a fault, or was told another
+/// WORLD_SIZE than rank 0: then at once.
 ///
 /// A store may outlive an attempt to run the job (torchrun keeps one for all
 /// restarts), so its keys may speak of ranks that are dead. Each process draws

@@ -45,6 +45,25 @@ class CountingStore : public c10d::PrefixStore {
   std::atomic<int> requests{0};
 };
 
+/// A store whose requests fail as `error` says.
+class FailingStore : public c10d::PrefixStore {
+ public:
+  FailingStore()
+      : c10d::PrefixStore("failing", c10::make_intrusive<c10d::HashStore>()) {}
+
+  c10::intrusive_ptr<c10d::Store> clone() override {
+    return c10::intrusive_ptr<c10d::Store>::reclaim_copy(this);
+  }
+  bool check(const std::vector<std::string>& keys) override {
+    if (error) {
+      std::rethrow_exception(error);
+    }
+    return c10d::PrefixStore::check(keys);
+  }
+
+  std::exception_ptr error;
+};
+
 } // namespace
 
 TEST_CASE("the ranks that a collective waited for in vain are named") {
@@ -189,4 +208,28 @@ TEST_CASE("a board tells a group of its own and its ancestors' failures") {
   REQUIRE(mine->absent("/0", 4) == std::vector<int64_t>{2});
   REQUIRE(mine->absent("/0", 5) == std::vector<int64_t>{1, 2});
   REQUIRE(!FailureBoard::open(nullptr, 0, 3, false));
+}
+
+TEST_CASE("only a connection's end counts as the end of the store") {
+  const auto store = c10::make_intrusive<FailingStore>();
+  const auto board = FailureBoard::open(store, 1, 3, false);
+  REQUIRE(board);
+  store->error = std::make_exception_ptr(std::system_error(
+      std::make_error_code(std::errc::resource_unavailable_try_again)));
+  REQUIRE(board->read("").empty());
+  REQUIRE(!board->has_lost_rank_0());
+  store->error = nullptr;
+
+  const std::string line = "no record\n";
+  store->append("board/failures", {line.begin(), line.end()});
+  FailureBoard::open(store, 2, 3, false)->report("", "gave up");
+  const auto failures = board->read("");
+  REQUIRE(!board->has_lost_rank_0());
+  REQUIRE(failures.size() == 1);
+  REQUIRE(failures[0].text == "gave up");
+
+  store->error = std::make_exception_ptr(c10::DistNetworkError(
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, "reset by peer"));
+  REQUIRE(board->read("").empty());
+  REQUIRE(board->has_lost_rank_0());
 }

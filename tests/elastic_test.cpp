@@ -3,7 +3,9 @@
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
 
+#include <ddp/detail/elastic_pause.h>
 #include <ddp/elastic.h>
+#include <ddp/environment.h>
 #include <launcher/elastic_page.h>
 
 #include <linux/futex.h>
@@ -299,4 +301,31 @@ TEST_CASE("nodes that come too late find the training finished") {
   job.go_on(1, 2, 3);
   job.require_end({0, 1}, "called 1 times.");
   job.require_end({2}, "called 0 times.");
+}
+
+TEST_CASE("a pause sets variables while other threads read some") {
+  ddp::RankPage page{};
+  ddp::detail::elastic_pause::attach(&page.elastic);
+  const auto variable = ddp::process_environment();
+  std::atomic<bool> done{false};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 2; ++i) {
+    readers.emplace_back([&] {
+      while (!done) {
+        variable("DDP_TEST_NOT_SET"); // looks at all that are set
+        std::this_thread::sleep_for(std::chrono::microseconds(10));
+      }
+    });
+  }
+  for (int i = 0; i < 3000; ++i) {
+    const auto line = "DDP_TEST_" + std::to_string(i) + "=1\n";
+    std::strcpy(page.elastic.variables, line.c_str());
+    ddp::detail::elastic_pause::make();
+  }
+  done = true;
+  for (auto& reader : readers) {
+    reader.join();
+  }
+  ddp::detail::elastic_pause::attach(nullptr);
+  REQUIRE(variable("DDP_TEST_2999") == "1");
 }

@@ -3,17 +3,25 @@
 
 #include <ddp/detail/process_group_impl.h>
 #include <ddp/process_group.h>
+#include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <set>
 #include <thread>
 
+using ddp::init_process_group;
 using ddp::ProcessGroup;
+using ddp::ProcessGroupOptions;
 using ddp::ReduceOp;
 using ddp::test::ranks;
+using std::chrono::seconds;
 
 TEST_CASE("a group of one needs no launcher and changes nothing") {
   unsetenv("RANK");
@@ -261,6 +269,84 @@ TEST_CASE("a collective that a rank does not join ends at the timeout") {
         } else {
           std::this_thread::sleep_for(std::chrono::seconds(7));
         }
+      },
+      ddp::test::RankOptions());
+}
+
+TEST_CASE("a group that was handed over keeps its timeout") {
+  ranks(
+      2,
+      [] {
+        const auto group =
+            init_process_group(ProcessGroupOptions().timeout(seconds(7)));
+        REQUIRE(
+            ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout() ==
+            seconds(7));
+      },
+      ddp::test::RankOptions());
+}
+
+TEST_CASE("the longest of timeouts is long") {
+  for (const std::string backend : {"gloo", "shm"}) {
+    ranks(
+        2,
+        [&] {
+          const auto group =
+              init_process_group(ProcessGroupOptions().backend(backend).timeout(
+                  std::chrono::milliseconds::max()));
+          auto parameter = torch::ones({3}, torch::requires_grad());
+          ddp::Reducer reducer({parameter}, group);
+          if (group.rank() == 0) { // so that the other waits in slices
+            std::this_thread::sleep_for(seconds(1));
+          }
+          parameter.sum().backward();
+          group.duplicate().barrier();
+          REQUIRE(parameter.grad().equal(torch::ones({3})));
+        },
+        ddp::test::RankOptions());
+  }
+}
+
+namespace {
+
+/// The names of the interfaces that are up, each with an IPv4 address.
+std::set<std::string> interfaces() {
+  std::set<std::string> names;
+  ifaddrs* first = nullptr;
+  REQUIRE(getifaddrs(&first) == 0);
+  for (const auto* entry = first; entry; entry = entry->ifa_next) {
+    if (entry->ifa_addr && entry->ifa_addr->sa_family == AF_INET &&
+        (entry->ifa_flags & IFF_UP)) {
+      names.insert(entry->ifa_name);
+    }
+  }
+  freeifaddrs(first);
+  return names;
+}
+
+std::string gloo_device(const ProcessGroup& group) {
+  const auto backend = group.c10d()->getBackend(torch::kCPU);
+  auto& gloo = dynamic_cast<c10d::ProcessGroupGloo&>(*backend);
+  return gloo.getOptions()->devices.at(0)->str();
+}
+
+} // namespace
+
+TEST_CASE("each group talks over its own interface, and so do its children") {
+  ranks(
+      2,
+      [] {
+        for (const auto& name : interfaces()) {
+          const auto group = init_process_group(
+              ProcessGroupOptions().backend("gloo").interface(name));
+          REQUIRE_THAT(
+              gloo_device(group), ContainsSubstring("iface=" + name + ","));
+          REQUIRE_THAT(
+              gloo_device(group.duplicate()),
+              ContainsSubstring("iface=" + name + ","));
+          group.barrier();
+        }
+        REQUIRE(!std::getenv("GLOO_SOCKET_IFNAME"));
       },
       ddp::test::RankOptions());
 }

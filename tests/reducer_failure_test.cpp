@@ -123,6 +123,33 @@ TEST_CASE("a rank whose backward reaches no parameter is named") {
       options);
 }
 
+TEST_CASE("who does not come to a reduction is named after a long wait too") {
+  ddp::test::RankOptions options;
+  options.timeout = std::chrono::seconds(120);
+  ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group(
+            ddp::ProcessGroupOptions().timeout(std::chrono::seconds(8)));
+        auto net = std::make_shared<UnevenNet>();
+        Reducer reducer(net, group);
+        backward(*net, group);
+        if (group.rank() == 0) { // longer than others wait without saying so
+          std::this_thread::sleep_for(std::chrono::seconds(3));
+        }
+        backward(*net, group);
+        if (group.rank() != 2) {
+          REQUIRE_THAT(
+              ddp::test::error_of([&] { backward(*net, group); }),
+              ContainsSubstring("rank 2 of 3 has not come") &&
+                  !ContainsSubstring("rank 0 of 3 has not come") &&
+                  !ContainsSubstring("rank 1 of 3 has not come"));
+        }
+        ddp::test::meet_at_store(group, {"0", "1", "2"});
+      },
+      options);
+}
+
 TEST_CASE("after a failure on all ranks a new Reducer works") {
   ranks(3, [](ProcessGroup group) {
     auto net = std::make_shared<UnevenNet>();

@@ -46,6 +46,41 @@ TEST_CASE("ranks that never come are named on every rank that did") {
   }
 }
 
+TEST_CASE("ranks that were told different sizes all say so at once") {
+  for (const int larger : {0, 1, 2}) {
+    const auto outcomes = ranks(
+        3,
+        [larger] {
+          const auto size = own_rank() == larger ? 4 : 3;
+          const auto start = std::chrono::steady_clock::now();
+          REQUIRE_THROWS_WITH(
+              ddp::init_process_group(
+                  ddp::ProcessGroupOptions().world_size(size)),
+              ContainsSubstring("WORLD_SIZE") &&
+                  ContainsSubstring(
+                      "rank 0 has " + std::string(larger == 0 ? "4" : "3")));
+          REQUIRE(
+              std::chrono::steady_clock::now() - start <
+              std::chrono::seconds(20));
+        },
+        RankOptions());
+  }
+}
+
+TEST_CASE("a rank beyond rank 0's world is told so at once") {
+  ranks(
+      3,
+      [] { // rank 2 does not exist for rank 0
+        const auto size = own_rank() == 2 ? 3 : 2;
+        REQUIRE_THROWS_WITH(
+            ddp::init_process_group(
+                ddp::ProcessGroupOptions().world_size(size)),
+            ContainsSubstring("WORLD_SIZE") &&
+                ContainsSubstring("rank 0 has 2"));
+      },
+      RankOptions());
+}
+
 TEST_CASE("a rank 0 that never comes is named") {
   ranks(
       1,

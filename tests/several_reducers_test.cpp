@@ -126,3 +126,23 @@ TEST_CASE("Reducers that share a backward compare in the same order") {
         ContainsSubstring("not finite on ranks 0-2"));
   });
 }
+
+TEST_CASE("Reducers on groups that were handed over compare in one order") {
+  ranks(3, [](ProcessGroup group) {
+    const auto handed_over = [&] {
+      return ProcessGroup::from_c10d(group.duplicate().c10d(), torch::kCPU);
+    };
+    const auto first = handed_over(), second = handed_over();
+    auto a = std::make_shared<ddp::test::BranchNet>();
+    auto b = std::make_shared<ddp::test::BranchNet>();
+    a->left->weight.set_requires_grad(false);
+    b->left->weight.set_requires_grad(false);
+    Reducer of_a(a, first), of_b(b, second);
+    joint_loss(group, *a, *b).backward();
+    a->left->weight.set_requires_grad(true);
+    b->left->weight.set_requires_grad(true);
+    joint_loss(group, *a, *b).backward();
+    REQUIRE(equal_on_all(group, a->left->weight.grad()));
+    REQUIRE(equal_on_all(group, b->left->weight.grad()));
+  });
+}

@@ -95,6 +95,7 @@ TEST_CASE(
     "noticed within seconds") {
   for (const int victim : {1, 2, 3}) {
     ddp::test::RankOptions options;
+    options.environment["DDP_DEBUG"] = victim == 3 ? "detail" : "off";
     options.expected_exit_codes = {0, 0, 0, 0};
     options.expected_exit_codes[victim] = 128 + SIGKILL;
     ranks(

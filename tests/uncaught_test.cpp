@@ -89,6 +89,25 @@ TEST_CASE("an uncaught exception is written to the launcher's error file") {
       1600000000);
 }
 
+TEST_CASE("a later group leaves an earlier one's reports on") {
+  ddp::test::RankOptions options;
+  options.timeout = seconds(30);
+  options.expected_exit_codes = {0, 134, 0};
+  ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group(kTimeout);
+        const auto alone = ddp::init_process_group(
+            ddp::ProcessGroupOptions(kTimeout).rank(0).world_size(1));
+        if (group.rank() == 1) {
+          throw_uncaught();
+        }
+        REQUIRE_THAT(
+            all_reduce_error(group), ContainsSubstring("boom in forward"));
+      },
+      options);
+}
+
 TEST_CASE("uncaught exceptions are not reported where that is off") {
   ddp::test::RankOptions options;
   options.timeout = seconds(30);

@@ -1,5 +1,7 @@
 #include <ddp/backends/arguments.h>
 
+#include <ddp/detail/plain_memory.h>
+
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Utils.hpp>
 
@@ -20,6 +22,13 @@ void Arguments::check_dense(const char* name, const at::Tensor& tensor) const {
       tensor.sizes(),
       strided ? c10::str(" and strides ", tensor.strides()) : "",
       ". tensor.contiguous() makes one that fits");
+  TORCH_CHECK_VALUE(
+      detail::has_plain_memory(tensor),
+      name,
+      " over ",
+      backend_,
+      " got a tensor that is negated or conjugated lazily: pass its "
+      "resolve_conj().resolve_neg()");
 }
 
 void Arguments::check_contiguous(const char* name, const at::Tensor& tensor)

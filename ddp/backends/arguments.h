@@ -16,7 +16,8 @@ class Arguments {
   Arguments(const char* backend, int rank, int size)
       : backend_(backend), rank_(rank), size_(size) {}
 
-  /// That it is strided, without gaps or overlaps.
+  /// That it is strided, without gaps or overlaps, and that its memory holds
+  /// its values.
   void check_dense(const char* name, const at::Tensor& tensor) const;
   void check_contiguous(const char* name, const at::Tensor& tensor) const;
   const at::Tensor& only(const char* name, const Tensors& tensors) const;

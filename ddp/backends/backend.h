@@ -23,6 +23,8 @@ struct BackendOptions {
   std::chrono::milliseconds timeout{};
   /// The address of this host that the other ranks can reach.
   std::string address;
+  /// The network interface to talk over; empty: that of `address`.
+  std::string interface {};
 };
 
 } // namespace ddp::backends

@@ -1,21 +1,23 @@
 #include <ddp/backends/gloo.h>
 
+#include <c10/util/env.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include <cstdlib>
-
 namespace ddp::backends::gloo {
+
+std::string interface_of(const std::string& named) {
+  const auto users = c10::utils::get_env("GLOO_SOCKET_IFNAME").value_or("");
+  return users.empty() ? named : users;
+}
 
 c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options) {
   using c10d::ProcessGroupGloo;
   auto gloo_options = ProcessGroupGloo::Options::create(options.timeout);
-  // As in torch.distributed, the user's choice of interface comes first.
-  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+  const auto interface = interface_of(options.interface);
   gloo_options->devices.push_back(
-      interface && *interface ? ProcessGroupGloo::createDeviceForInterface(
-                                    interface)
-                              : ProcessGroupGloo::createDeviceForHostname(
-                                    options.address));
+      interface.empty()
+          ? ProcessGroupGloo::createDeviceForHostname(options.address)
+          : ProcessGroupGloo::createDeviceForInterface(interface));
   return c10::make_intrusive<ProcessGroupGloo>(
       options.store, options.rank, options.size, gloo_options);
 }

@@ -27,6 +27,10 @@ class Backend final : public c10d::Backend {
       flight_recorder::Caller caller,
       std::unique_ptr<CallOrder> order);
 
+  const c10d::Backend& inner() const {
+    return *inner_;
+  }
+
   const std::string getBackendName() const override;
   c10::intrusive_ptr<Options> getBackendOptions() override;
   bool supportsSplitting() const override;

@@ -46,6 +46,11 @@ c10::intrusive_ptr<c10d::Backend> observed(
       std::move(backend), std::move(caller), std::move(order));
 }
 
+const c10d::Backend& unobserved(const c10d::Backend& backend) {
+  const auto* wrapper = dynamic_cast<const Backend*>(&backend);
+  return wrapper ? wrapper->inner() : backend;
+}
+
 void announce(const ProcessGroup::Impl& group) {
   if (group.rank == 0 && level() != Level::kOff) {
     const std::set<std::string> hosts(group.hosts.begin(), group.hosts.end());

@@ -10,6 +10,9 @@ c10::intrusive_ptr<c10d::Backend> observed(
     const ProcessGroup::Impl& group,
     c10::intrusive_ptr<c10d::Backend> backend);
 
+/// The backend that `observed` was given.
+const c10d::Backend& unobserved(const c10d::Backend& backend);
+
 /// Says on rank 0, where DDP_DEBUG asks for it, what group was formed.
 void announce(const ProcessGroup::Impl& group);
 

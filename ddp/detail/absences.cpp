@@ -1,6 +1,5 @@
 #include <ddp/detail/absences.h>
 
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
@@ -13,48 +12,31 @@
 namespace ddp::detail {
 namespace {
 
-// Under the key stand the ranks' lists, one behind the other: the rank, how
-// many indices, then the indices, as 32-bit numbers.
+// In the store, indices are 32-bit numbers.
 using Number = uint32_t;
+using Indices = std::vector<size_t>;
 
 constexpr auto kLingerTime = std::chrono::seconds(2);
 constexpr auto kListInterval = std::chrono::milliseconds(1);
 
-struct List {
-  int64_t rank;
-  std::vector<size_t> indices;
-};
-
-std::string key(int64_t step) {
-  return "absent/" + std::to_string(step);
-}
-
-std::string readers_key(int64_t step) {
-  return key(step) + "/readers";
-}
-
-std::vector<uint8_t> encode(const List& list) {
-  std::vector<Number> numbers{
-      static_cast<Number>(list.rank), static_cast<Number>(list.indices.size())};
-  numbers.insert(numbers.end(), list.indices.begin(), list.indices.end());
-  std::vector<uint8_t> bytes(numbers.size() * sizeof(Number));
+StoreGather::Bytes encode_indices(const Indices& indices) {
+  const std::vector<Number> numbers(indices.begin(), indices.end());
+  StoreGather::Bytes bytes(numbers.size() * sizeof(Number));
   std::memcpy(bytes.data(), numbers.data(), bytes.size());
   return bytes;
 }
 
-std::vector<List> decode(const std::vector<uint8_t>& bytes) {
+Indices decode_indices(const StoreGather::Bytes& bytes) {
   std::vector<Number> numbers(bytes.size() / sizeof(Number));
   std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(Number));
-  std::vector<List> lists;
-  for (auto at = numbers.begin(); at != numbers.end();) {
-    TORCH_CHECK(
-        numbers.end() - at >= 2 && numbers.end() - at - 2 >= at[1],
-        "the list of absent gradients is cut off");
-    const auto end = at + 2 + at[1];
-    lists.push_back({at[0], {at + 2, end}});
-    at = end;
-  }
-  return lists;
+  return {numbers.begin(), numbers.end()};
+}
+
+Indices in_both(const Indices& a, const Indices& b) {
+  Indices both;
+  std::set_intersection(
+      a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+  return both;
 }
 
 } // namespace
@@ -65,49 +47,28 @@ Absences::Absences(
     int64_t size)
     : store_(std::move(store)), rank_(rank), size_(size) {}
 
-void Absences::announce(int64_t step, const std::vector<size_t>& indices) {
+StoreGather Absences::lists(int64_t step) const {
+  return {store_, "absent/" + std::to_string(step)};
+}
+
+void Absences::announce(int64_t step, const Indices& indices) {
   step_ = step;
   own_ = indices;
   if (size_ == 1) {
     return;
   }
-  TORCH_CHECK(
-      store_ && store_->hasExtendedApi(),
-      "parameters without a gradient need a store to agree on, which this "
-      "process group has not");
-  store_->append(key(step), encode({rank_, indices}));
-  // The store does not answer an append: this makes sure that it has it.
-  store_->check({key(step)});
+  auto gather = lists(step);
+  if (const auto all = gather.add({rank_, encode_indices(indices)}, size_)) {
+    auto common = indices;
+    for (const auto& part : *all) {
+      common = in_both(common, decode_indices(part.content));
+    }
+    gather.decide(encode_indices(common));
+  }
 }
 
-std::vector<size_t> Absences::agreed() {
-  if (size_ == 1) {
-    return own_;
-  }
-  // Unlike get(), which first asks whether the key is there, one message.
-  const auto lists = decode(store_->compareSet(
-      key(step_), std::vector<uint8_t>(), std::vector<uint8_t>()));
-  // The last reader takes the lists away.
-  const auto readers = store_->add(readers_key(step_), 1);
-  if (readers == static_cast<int64_t>(lists.size())) {
-    store_->deleteKey(readers_key(step_));
-    store_->deleteKey(key(step_));
-  }
-  if (static_cast<int64_t>(lists.size()) < size_) {
-    return {};
-  }
-  auto common = own_;
-  for (const auto& list : lists) {
-    std::vector<size_t> both;
-    std::set_intersection(
-        common.begin(),
-        common.end(),
-        list.indices.begin(),
-        list.indices.end(),
-        std::back_inserter(both));
-    common.swap(both);
-  }
-  return common;
+Indices Absences::agreed() {
+  return size_ == 1 ? own_ : decode_indices(lists(step_).verdict());
 }
 
 void Absences::linger(int64_t step) noexcept {
@@ -116,7 +77,7 @@ void Absences::linger(int64_t step) noexcept {
   }
   try {
     const auto deadline = std::chrono::steady_clock::now() + kLingerTime;
-    while (store_->check({key(step)}) &&
+    while (lists(step).is_there() &&
            std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(kListInterval);
     }

@@ -1,14 +1,12 @@
 #pragma once
 
+#include <ddp/detail/store_gather.h>
+
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
-
-namespace c10d {
-class Store;
-}
 
 namespace ddp::detail {
 
@@ -17,9 +15,10 @@ namespace ddp::detail {
 /// A gradient of zero is not an absent one, and no value in a bucket can say
 /// which it is without changing a bit. So a rank that lacks gradients writes
 /// which ones under the step's key of a store, before it starts the first
-/// collective they are in, and reads the key once those are complete: then all
-/// ranks have started them, and all lists are there. A rank that lacks nothing
-/// does nothing.
+/// collective they are in. The last of all ranks to write finds what the lists
+/// have in common; if some rank lacks nothing, it writes nothing and there is
+/// no last. All read the result once those collectives are complete: then every
+/// rank has started them.
 class Absences {
  public:
   /// `store` is for this alone, and may be null for a group of one.
@@ -38,6 +37,8 @@ class Absences {
   void linger(int64_t step) noexcept;
 
  private:
+  StoreGather lists(int64_t step) const;
+
   c10::intrusive_ptr<c10d::Store> store_;
   int64_t rank_;
   int64_t size_;

@@ -1,11 +1,58 @@
 #include <ddp/detail/agreement.h>
 
 #include <ddp/detail/collective_wait.h>
+#include <ddp/detail/store_gather.h>
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <algorithm>
+
 namespace ddp::detail {
+namespace {
+
+std::string to_text(const StoreGather::Bytes& bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
+/// Empty if all ranks have the same.
+std::string difference(
+    const std::vector<StoreGather::Part>& parts,
+    const std::string& what) {
+  const auto& first = parts.front();
+  for (const auto& part : parts) {
+    if (part.content != first.content) {
+      return c10::str(
+          what,
+          " differ between ranks: rank ",
+          first.rank,
+          " has ",
+          to_text(first.content),
+          ", rank ",
+          part.rank,
+          " has ",
+          to_text(part.content));
+    }
+  }
+  return "";
+}
+
+std::string missing_ranks(StoreGather gather, int64_t size) {
+  const auto parts = gather.parts();
+  std::string text;
+  for (int64_t rank = 0; rank < size; ++rank) {
+    const bool came = std::any_of(
+        parts.begin(), parts.end(), [rank](const StoreGather::Part& part) {
+          return part.rank == rank;
+        });
+    if (!came) {
+      text += c10::str("; rank ", rank, " of ", size, " has not come");
+    }
+  }
+  return text;
+}
+
+} // namespace
 
 void agree(
     const c10::intrusive_ptr<c10d::Store>& store,
@@ -16,29 +63,21 @@ void agree(
   if (group.size() == 1) {
     return;
   }
-  TORCH_CHECK(store, what, " cannot be compared over ranks without a store");
-  const auto key_of = [&](int64_t rank) {
-    return key + "/rank " + std::to_string(rank);
-  };
-  store->set(key_of(group.rank()), text);
-  for (int64_t r = 0; r < group.size(); ++r) {
-    const auto operation = c10::str(
-        "comparing ", what, " (here ", text, ") with those of rank ", r);
-    wait_for(group, *store, key_of(r), operation.c_str());
-    const auto bytes = store->get(key_of(r));
-    const std::string theirs(bytes.begin(), bytes.end());
-    TORCH_CHECK(
-        theirs == text,
-        what,
-        " differ between ranks: rank ",
-        group.rank(),
-        " has ",
-        text,
-        ", rank ",
-        r,
-        " has ",
-        theirs);
+  StoreGather gather(store, key);
+  const StoreGather::Part own{group.rank(), {text.begin(), text.end()}};
+  if (const auto all = gather.add(own, group.size())) {
+    const auto verdict = difference(*all, what);
+    gather.decide({verdict.begin(), verdict.end()});
   }
+  const auto operation = c10::str("comparing ", what, " (here ", text, ")");
+  wait_for(
+      group,
+      *store,
+      gather.verdict_key(),
+      operation.c_str(),
+      [&gather, &group] { return missing_ranks(gather, group.size()); });
+  const auto verdict = to_text(gather.verdict());
+  TORCH_CHECK(verdict.empty(), verdict);
 }
 
 } // namespace ddp::detail

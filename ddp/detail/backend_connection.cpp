@@ -4,6 +4,7 @@
 #include <ddp/backends/hierarchical.h>
 #include <ddp/backends/hierarchical/placement.h>
 #include <ddp/backends/shm.h>
+#include <ddp/debug/observed.h>
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/own_thread.h>
 #include <ddp/detail/silent_hosts.h>
@@ -49,7 +50,8 @@ std::string ended_rank(
     const ProcessGroup::Impl& group,
     const std::vector<int64_t>& ranks) {
   return group.backend == "shm"
-      ? backends::shm::ended_rank(*group.group->getBackend(c10::kCPU), ranks)
+      ? backends::shm::ended_rank(
+            debug::unobserved(*group.group->getBackend(c10::kCPU)), ranks)
       : "";
 }
 
@@ -63,6 +65,7 @@ backends::BackendOptions backend_options(
   options.size = static_cast<int>(group.size);
   options.timeout = group.timeout;
   options.address = group.address;
+  options.interface = group.interface;
   return options;
 }
 

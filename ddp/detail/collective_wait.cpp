@@ -289,12 +289,16 @@ void wait_with_timeout(
 void wait_for(
     const ProcessGroup& group,
     c10::ivalue::Future& future,
-    const char* operation) {
+    const char* operation,
+    const std::function<void()>& check) {
   auto& impl = ProcessGroup::Impl::of(group);
   guarded(impl, operation, [&] {
     const Completion completion(future);
     wait_with_timeout(impl, [&](milliseconds slice) {
       if (!completion.within(slice)) {
+        if (check) {
+          check();
+        }
         return false;
       }
       future.waitAndThrow();
@@ -307,19 +311,23 @@ void wait_for(
     const ProcessGroup& group,
     c10d::Store& store,
     const std::string& key,
-    const char* operation) {
+    const char* operation,
+    const std::function<std::string()>& clue) {
   auto& impl = ProcessGroup::Impl::of(group);
   guarded(impl, operation, [&] {
-    wait_with_timeout(impl, [&](milliseconds slice) {
-      const auto end = Clock::now() + slice;
-      while (!store.check({key})) {
-        if (Clock::now() > end) {
-          return false;
-        }
-        std::this_thread::sleep_for(kWaitSlice);
-      }
-      return true;
-    });
+    wait_with_timeout(
+        impl,
+        [&](milliseconds slice) {
+          const auto end = Clock::now() + slice;
+          while (!store.check({key})) {
+            if (Clock::now() > end) {
+              return false;
+            }
+            std::this_thread::sleep_for(kWaitSlice);
+          }
+          return true;
+        },
+        clue);
   });
 }
 

@@ -101,19 +101,23 @@ void wait_with_timeout(
 
 /// Waits for what a communication hook returned as for a collective of the
 /// group, for at most the group's timeout; `operation` is for the message.
-/// Throws as collectives do. The value is the future's.
+/// Throws as collectives do. The value is the future's. `check` is called now
+/// and then in a wait of more than 0.2 s, and ends it by a `WaitFailure`.
 void wait_for(
     const ProcessGroup& group,
     c10::ivalue::Future& future,
-    const char* operation);
+    const char* operation,
+    const std::function<void()>& check = nullptr);
 
 /// Waits for a key of a store as for a collective of the group, for at most the
-/// group's timeout; `operation` is for the message. Throws as collectives do.
+/// group's timeout; `operation` is for the message, and `clue` adds to that of
+/// a timeout. Throws as collectives do.
 void wait_for(
     const ProcessGroup& group,
     c10d::Store& store,
     const std::string& key,
-    const char* operation);
+    const char* operation,
+    const std::function<std::string()>& clue = nullptr);
 
 /// Makes the other ranks' waits on this group, and on those duplicated from it,
 /// throw with `text`, this rank's reason for giving up. The group is of no use

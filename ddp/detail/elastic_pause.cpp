@@ -1,5 +1,6 @@
 #include <ddp/detail/elastic_pause.h>
 
+#include <c10/util/env.h>
 #include <launcher/elastic_page.h>
 
 #include <linux/futex.h>
@@ -93,7 +94,8 @@ void make() {
   std::istringstream lines(shared.variables);
   for (std::string line; std::getline(lines, line);) {
     const auto end = line.find('=');
-    setenv(line.substr(0, end).c_str(), line.c_str() + end + 1, 1);
+    // Not setenv(): a thread that an earlier pause left may read variables.
+    c10::utils::set_env(line.substr(0, end).c_str(), line.c_str() + end + 1);
   }
 }
 

@@ -57,15 +57,20 @@ std::string to_line(const Failure& failure) {
   return record.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-Failure to_failure(const std::string& line) {
-  const auto record = json::parse(line);
-  return {
-      record.at("scope"),
-      record.at("rank"),
-      1,
-      record.at("host"),
-      record.at("text"),
-      record.at("consequence")};
+/// Nothing if the line is not one of `to_line`.
+std::optional<Failure> to_failure(const std::string& line) {
+  try {
+    const auto record = json::parse(line);
+    return Failure{
+        record.at("scope"),
+        record.at("rank"),
+        1,
+        record.at("host"),
+        record.at("text"),
+        record.at("consequence")};
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
 }
 
 bool concerns(const std::string& failed, const std::string& scope) {
@@ -101,8 +106,9 @@ struct FailureBoard::Connection {
       if (result.wait_for(kAnswerTime) == std::future_status::ready) {
         return result.get();
       }
-    } catch (const std::exception&) {
+    } catch (const c10::DistError&) {
       connection->lost = true; // asking again would be in vain, and noisy
+    } catch (const std::exception&) { // no thread, for one: the store may live
     }
     return std::nullopt;
   }
@@ -211,9 +217,9 @@ std::vector<FailureBoard::Line> FailureBoard::lines(const std::string& scope) {
         std::string text;
         for (size_t number = 0; std::getline(list, text); ++number) {
           auto failure = to_failure(text);
-          if (concerns(failure.scope, scope)) {
+          if (failure && concerns(failure->scope, scope)) {
             store.set(seen(number, rank), std::vector<uint8_t>{});
-            result.push_back({number, std::move(failure)});
+            result.push_back({number, std::move(*failure)});
           }
         }
         return result;

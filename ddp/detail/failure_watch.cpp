@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/thread_name.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace ddp::detail {
@@ -15,7 +16,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+// For the store's sake the ranks of a large group look less often.
 constexpr milliseconds kInterval{250};
+constexpr milliseconds kIntervalPerRank{1};
 // Rank 0 may be done a little before the others are.
 constexpr auto kGrace = std::chrono::seconds(3);
 constexpr auto kRecordTime = std::chrono::seconds(3);
@@ -84,7 +87,8 @@ bool FailureWatch::is_stopped_within(milliseconds time) {
 
 void FailureWatch::run() {
   c10::setThreadName("ddp_watch");
-  while (!is_stopped_within(kInterval)) {
+  const auto interval = std::max(kInterval, group_.size * kIntervalPerRank);
+  while (!is_stopped_within(interval)) {
     if (auto failure = find_failure()) {
       end(std::move(*failure));
       return;

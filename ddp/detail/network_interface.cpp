@@ -5,13 +5,13 @@
 #include <ddp/detail/numeric_address.h>
 
 #include <c10/util/Exception.h>
+#include <c10/util/env.h>
 
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -90,13 +90,6 @@ std::string describe(const Interfaces& interfaces) {
   return text.str();
 }
 
-void set_unless_user_did(const char* variable, const std::string& value) {
-  const char* own = std::getenv(variable);
-  if (!own || !*own) {
-    setenv(variable, value.c_str(), /*replace=*/1);
-  }
-}
-
 /// Whether rank 0's store can leave out the host's other interfaces: others
 /// look for it at MASTER_ADDR only.
 bool listens_there(
@@ -150,9 +143,11 @@ void use_interface(
     return;
   }
   const auto address = interface_address(interface);
-  set_unless_user_did("GLOO_SOCKET_IFNAME", interface);
-  // Without "=" NCCL takes eth1 for eth10 as well.
-  set_unless_user_did("NCCL_SOCKET_IFNAME", "=" + interface);
+  // NCCL knows no other way, and reads it once in a process. Without "=" it
+  // takes eth1 for eth10 as well.
+  if (c10::utils::get_env("NCCL_SOCKET_IFNAME").value_or("").empty()) {
+    c10::utils::set_env("NCCL_SOCKET_IFNAME", ("=" + interface).c_str());
+  }
   if (listens_there(address, environment, master_address)) {
     environment.store_descriptor = listen_at(address, environment.master_port);
   }

@@ -15,9 +15,8 @@ std::vector<std::string> own_addresses();
 /// are, where none has that name, or it is down or has no address.
 std::string interface_address(const std::string& interface);
 
-/// Makes gloo and NCCL talk over the interface that the environment names, by
-/// the variables GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME; what the user has
-/// set there stays. Where `master_address`, MASTER_ADDR's numeric address, is
+/// Makes NCCL talk over the interface that the environment names, by the
+/// variable NCCL_SOCKET_IFNAME; what the user has set there stays. Where `master_address`, MASTER_ADDR's numeric address, is
 /// the interface's, rank 0's store listens there only. Does nothing where no
 /// interface is named. Throws as `interface_address`.
 void use_interface(

@@ -57,6 +57,8 @@ struct ProcessGroup::Impl {
   /// The address of this host that the other ranks can reach; empty for a
   /// group that was handed to us, which we cannot connect a second time.
   std::string address;
+  /// The network interface that was asked for; empty: that of `address`.
+  std::string interface;
   /// Equal for the ranks of one host, by rank; empty for a group of one.
   std::vector<std::string> hosts;
   c10::intrusive_ptr<c10d::Store> store;
@@ -90,6 +92,13 @@ struct ProcessGroup::Impl {
 };
 
 namespace detail {
+
+/// How many groups this process has formed that come of no other one.
+int64_t groups_formed();
+
+/// The scope of the group with this number, and counts it: "" for 0,
+/// "/group_1" for 1. The number is the largest `groups_formed` of its ranks.
+std::string scope_of_group(int64_t number);
 
 /// From now on the launcher hears of this process's progress and, unless
 /// `options` forbid it, of the reason of its end.

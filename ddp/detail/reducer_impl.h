@@ -170,6 +170,7 @@ struct Reducer::Impl final : detail::GradientListener,
   void install(const std::vector<BucketIndices>& indices);
   void find_thawed();
   void adopt_thawed();
+  void check_unfrozen_elsewhere() const;
   void agree_on_order();
   void rebuild_buckets();
   void lay_out(const LayoutState& state);
@@ -271,6 +272,8 @@ struct Reducer::Impl final : detail::GradientListener,
 
   /// Counts reductions, from 1.
   int64_t step_ = 0;
+  /// In which of them parameters were unfrozen last.
+  int64_t unfrozen_step_ = 0;
   /// After which of them the buckets are rebuilt; none: never, or they have
   /// been.
   std::optional<int64_t> rebuild_step_;

@@ -1,5 +1,7 @@
 #include <ddp/detail/scaled_copy.h>
 
+#include <ddp/detail/plain_memory.h>
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -132,7 +134,8 @@ void scaled_copy(
   const bool alike = (source.is_contiguous() && target.is_contiguous()) ||
       (source.strides() == target.strides() &&
        target.is_non_overlapping_and_dense());
-  const bool plain = alike && source.is_cpu() && target.scalar_type() == dtype;
+  const bool plain = alike && source.is_cpu() && has_plain_memory(source) &&
+      target.scalar_type() == dtype;
   if (plain && dtype == at::kFloat) {
     scaled_copy_of<float>(target, source, *factor.const_data_ptr<double>());
   } else if (plain && dtype == at::kDouble) {

@@ -1,5 +1,6 @@
 #include <ddp/detail/silent_hosts.h>
 
+#include <ddp/backends/gloo.h>
 #include <ddp/detail/host.h>
 #include <ddp/detail/network_interface.h>
 #include <ddp/detail/own_thread.h>
@@ -8,7 +9,6 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
 #include <set>
 #include <sstream>
 
@@ -68,9 +68,9 @@ void publish_address(const ProcessGroup::Impl& group) {
     return;
   }
   try {
-    const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+    const auto interface = backends::gloo::interface_of(group.interface);
     const auto address =
-        interface && *interface ? interface_address(interface) : group.address;
+        interface.empty() ? group.address : interface_address(interface);
     // A port of the kind that gloo gets. Nobody listens there later: to refuse
     // is an answer too.
     const int descriptor = listen_at(address, 0);
@@ -93,7 +93,7 @@ std::string silent_hosts(const ProcessGroup::Impl& group) {
          ranks = ranks_elsewhere(group),
          size = group.size] { return ask_hosts(*store, ranks, size); });
     return text.wait_for(kLookupTime) == std::future_status::ready ? text.get()
-                                                                 : "";
+                                                                   : "";
   } catch (const std::exception&) {
     return "";
   }

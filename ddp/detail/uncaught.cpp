@@ -7,12 +7,14 @@
 #include <c10/util/Type.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 namespace ddp::detail {
 namespace {
@@ -21,7 +23,8 @@ using nlohmann::json;
 
 struct Handler {
   std::mutex mutex;
-  std::weak_ptr<FailureBoard> board;
+  /// Of the groups that live.
+  std::vector<std::weak_ptr<FailureBoard>> boards;
   std::terminate_handler previous = nullptr;
   std::atomic<bool> begun{false};
 };
@@ -124,19 +127,33 @@ void write_error_file(const Uncaught& uncaught) {
 void report_exception() noexcept {
   const auto uncaught = current();
   write_error_file(uncaught);
-  std::shared_ptr<FailureBoard> board;
+  if (uncaught.known) {
+    return;
+  }
+  std::vector<std::weak_ptr<FailureBoard>> boards;
   {
     const std::lock_guard<std::mutex> lock(handler().mutex);
-    board = handler().board.lock();
+    boards = handler().boards;
   }
-  if (board && !uncaught.known) {
-    board->report("", uncaught.text);
+  for (const auto& weak : boards) {
+    if (const auto board = weak.lock()) {
+      board->report("", uncaught.text);
+    }
   }
 }
 
 void report_uncaught(const std::shared_ptr<FailureBoard>& board) {
   const std::lock_guard<std::mutex> lock(handler().mutex);
-  handler().board = board;
+  auto& boards = handler().boards;
+  boards.erase(
+      std::remove_if(
+          boards.begin(),
+          boards.end(),
+          [](const auto& other) { return other.expired(); }),
+      boards.end());
+  if (board) {
+    boards.push_back(board);
+  }
   static const bool installed = [] {
     handler().previous = std::set_terminate(on_terminate);
     return true;

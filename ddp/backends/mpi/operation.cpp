@@ -43,7 +43,7 @@ Operation::Operation(std::shared_ptr<Channel> channel, Task task)
       channel_(std::move(channel)),
       task_(std::move(task)),
       number_(++channel_->launched),
-      deadline_(Clock::now() + task_.timeout),
+      deadline_(Clock::now() + bounded(task_.timeout)),
       requests_(std::in_place, task_.largest) {}
 
 bool Operation::isCompleted() {
@@ -54,7 +54,7 @@ bool Operation::isCompleted() {
 bool Operation::wait(std::chrono::milliseconds timeout) {
   const bool limited = timeout.count() > 0;
   const auto until =
-      limited ? Clock::now() + timeout : Clock::time_point::max();
+      limited ? Clock::now() + bounded(timeout) : Clock::time_point::max();
   if (!Engine::get().wait(*this, until)) {
     C10_THROW_ERROR(
         DistBackendError,

@@ -1,0 +1,290 @@
+#include <tests/support/catch.h>
+#include <tests/support/nearly_equal.h>
+#include <tests/support/ranks.h>
+
+#include <ddp/reducer.h>
+
+#include <random>
+
+// Gradients and arguments whose memory is not what they read as: LibTorch
+// negates and conjugates lazily, by a flag on a view.
+
+using ddp::ProcessGroup;
+using ddp::ReduceOp;
+using ddp::Reducer;
+using ddp::ReducerOptions;
+using ddp::test::nearly_equal;
+using ddp::test::ranks;
+using Tensors = std::vector<at::Tensor>;
+
+namespace {
+
+/// Reads as `values`, but holds their negatives.
+at::Tensor lazily_negated(const at::Tensor& values) {
+  const auto real = at::zeros_like(values);
+  const auto result = at::imag(at::conj(at::complex(real, -values)));
+  REQUIRE(result.is_neg());
+  return result;
+}
+
+/// Reads as `values`, but holds their conjugates.
+at::Tensor lazily_conjugated(const at::Tensor& values) {
+  const auto result = at::conj(at::conj_physical(values));
+  REQUIRE(result.is_conj());
+  return result;
+}
+
+at::Tensor leaf(const at::Tensor& values) {
+  return values.detach().clone().set_requires_grad(true);
+}
+
+/// Parameters of all the shapes and layouts that a gradient's way may treat
+/// differently.
+Tensors make_parameters(at::ScalarType dtype) {
+  const auto complex = at::toComplexType(dtype);
+  const auto make = [](at::IntArrayRef sizes, at::ScalarType type) {
+    auto values = at::randn(sizes, type);
+    return leaf(
+        values.dim() == 4 ? values.contiguous(at::MemoryFormat::ChannelsLast)
+                          : values);
+  };
+  return {
+      make({}, dtype),
+      make({1}, dtype),
+      make({1, 1}, dtype),
+      make({3}, dtype),
+      make({2, 3}, dtype),
+      make({2, 3, 2, 2}, dtype),
+      make({3, 1, 1, 1}, dtype),
+      make({}, complex),
+      make({1}, complex),
+      make({2, 3}, complex)};
+}
+
+/// A graph that `shape` decides, over values that `data` decides.
+class RandomLoss {
+ public:
+  RandomLoss(uint32_t shape, uint64_t data)
+      : shape_(shape), generator_(at::detail::createCPUGenerator(data)) {}
+
+  at::Tensor operator()(const Tensors& parameters) {
+    at::Tensor loss;
+    const auto certain = draw(parameters.size());
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (i == certain || draw(2) == 0) {
+        const auto term = reduce(transform(parameters[i]));
+        loss = loss.defined() ? loss + term : term;
+      }
+    }
+    return loss;
+  }
+
+ private:
+  size_t draw(size_t choices) {
+    return shape_() % choices;
+  }
+
+  at::Tensor values_like(const at::Tensor& tensor) {
+    return at::randn(tensor.sizes(), generator_, tensor.options());
+  }
+
+  at::Tensor transform(at::Tensor value) {
+    const auto steps = 1 + draw(4);
+    for (size_t i = 0; i < steps; ++i) {
+      value = value.is_complex() ? of_complex(value) : of_real(value);
+    }
+    return value;
+  }
+
+  at::Tensor of_complex(const at::Tensor& value) {
+    switch (draw(5)) {
+      case 0:
+        return at::conj(value);
+      case 1:
+        return at::imag(value);
+      case 2:
+        return at::real(value);
+      case 3:
+        return at::view_as_real(at::resolve_conj(value));
+      default:
+        return value * values_like(value);
+    }
+  }
+
+  at::Tensor of_real(const at::Tensor& value) {
+    switch (draw(6)) {
+      case 0:
+        return at::complex(value, value * values_like(value));
+      case 1:
+        return at::complex(values_like(value), value);
+      case 2: {
+        auto sizes = value.sizes().vec();
+        sizes.insert(sizes.begin(), 2);
+        return value.unsqueeze(0).expand(sizes);
+      }
+      case 3:
+        return value.dim() < 2 ? at::flip(value.reshape({-1}), 0)
+                               : value.transpose(0, -1);
+      case 4: {
+        const auto flat = value.contiguous();
+        const auto count = (flat.numel() + 1) / 2;
+        return at::as_strided(flat, {count}, {flat.numel() > 1 ? 2 : 1});
+      }
+      default:
+        return -value;
+    }
+  }
+
+  at::Tensor reduce(const at::Tensor& value) {
+    const auto weighted = value * values_like(value);
+    if (!weighted.is_complex()) {
+      return weighted.sum();
+    }
+    const bool conjugates = draw(2) == 0;
+    const auto sum = (conjugates ? at::conj(weighted) : weighted).sum();
+    return draw(2) == 0 ? at::imag(sum) : at::real(sum);
+  }
+
+  std::mt19937 shape_;
+  at::Generator generator_;
+};
+
+uint64_t data_of(int graph, int step, int64_t rank) {
+  return 1 + (static_cast<uint64_t>(graph) * 10 + step) * 10 + rank;
+}
+
+/// The mean over ranks of what plain autograd adds up.
+Tensors expected_gradients(
+    const Tensors& parameters,
+    int64_t size,
+    int graph,
+    int step) {
+  Tensors sums(parameters.size());
+  for (int64_t rank = 0; rank < size; ++rank) {
+    Tensors leaves;
+    for (const auto& parameter : parameters) {
+      leaves.push_back(leaf(parameter));
+    }
+    RandomLoss(graph, data_of(graph, step, rank))(leaves).backward();
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const auto grad = leaves[i].grad();
+      if (grad.defined()) {
+        sums[i] = sums[i].defined() ? sums[i] + grad / size : grad / size;
+      }
+    }
+  }
+  return sums;
+}
+
+} // namespace
+
+TEST_CASE("gradients that are negated lazily are averaged as they read") {
+  ranks(3, [](ProcessGroup group) {
+    for (const auto dtype : {at::kFloat, at::kDouble}) {
+      for (const int64_t count : {1, 5}) {
+        auto real = leaf(at::ones({count}, dtype));
+        auto imaginary = leaf(at::ones({count}, dtype));
+        Reducer reducer({real, imaginary}, group);
+        const auto factor = at::complex(
+            at::full({count}, group.rank() + 1.0, dtype),
+            at::full({count}, 2.0 * group.rank() + 1.0, dtype));
+        for (int step = 0; step < 3; ++step) {
+          real.mutable_grad().reset();
+          imaginary.mutable_grad().reset();
+          const auto number = at::complex(real, imaginary);
+          at::real(at::conj(number) * factor).sum().backward();
+          INFO(dtype << ", " << count << " elements, step " << step);
+          REQUIRE(nearly_equal(real.grad(), at::full_like(real, 2)));
+          REQUIRE(nearly_equal(imaginary.grad(), at::full_like(real, 3)));
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("random graphs of views have plain autograd's gradients") {
+  ranks(3, [](ProcessGroup group) {
+    for (int graph = 0; graph < 500; ++graph) {
+      at::manual_seed(graph);
+      const auto parameters =
+          make_parameters(graph % 2 == 0 ? at::kFloat : at::kDouble);
+      Reducer reducer(
+          parameters,
+          group,
+          ReducerOptions().share_communicator(true).gradient_as_bucket_view(
+              graph % 3 == 0));
+      Tensors expected(parameters.size());
+      for (int step = 0; step < 3; ++step) {
+        const bool accumulates = graph % 5 == 0;
+        for (const auto& parameter : parameters) {
+          if (!accumulates) {
+            parameter.mutable_grad().reset();
+          }
+        }
+        RandomLoss(graph, data_of(graph, step, group.rank()))(parameters)
+            .backward();
+        const auto means =
+            expected_gradients(parameters, group.size(), graph, step);
+        for (size_t i = 0; i < parameters.size(); ++i) {
+          expected[i] = accumulates && expected[i].defined()
+              ? expected[i] + means[i]
+              : means[i];
+          INFO("graph " << graph << ", step " << step << ", parameter " << i);
+          const auto& grad = parameters[i].grad();
+          REQUIRE(grad.defined() == expected[i].defined());
+          REQUIRE((!grad.defined() || nearly_equal(grad, expected[i])));
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("a negated view of a gradient's slice is no gradient in its place") {
+  ranks(3, [](ProcessGroup group) {
+    auto parameter = leaf(at::ones({4}));
+    Reducer reducer({parameter}, group);
+    for (int step = 0; step < 2; ++step) {
+      parameter.mutable_grad().reset();
+      parameter.sum().backward();
+    }
+    const auto grad = parameter.grad();
+    // On one rank only: where all negate, a mean is right by chance.
+    parameter.mutable_grad() =
+        group.rank() == 1 ? at::_neg_view(grad) : grad.neg_();
+    (parameter * 3).sum().backward();
+    REQUIRE(nearly_equal(parameter.grad(), at::full_like(grad, 2)));
+  });
+}
+
+TEST_CASE("collectives take tensors that are negated or conjugated lazily") {
+  ranks(3, [](ProcessGroup group) {
+    const auto numbers = at::arange(1, 5, at::kDouble);
+    const auto complex = at::complex(numbers, -numbers);
+    // On one rank only: where all hold the opposite, a sum is right by chance.
+    const bool lazy = group.rank() == 1;
+    for (const auto& values : {numbers, complex}) {
+      const auto make = [&, values = values] {
+        return !lazy              ? values.clone()
+            : values.is_complex() ? lazily_conjugated(values)
+                                  : lazily_negated(values);
+      };
+      auto sum = make();
+      group.all_reduce(sum);
+      REQUIRE(sum.equal(values * 3));
+      auto sent = lazy ? make() : at::zeros_like(values);
+      group.broadcast(sent, 1);
+      REQUIRE(sent.equal(values));
+      if (!values.is_complex()) {
+        for (const auto& of_rank : group.all_gather(make())) {
+          REQUIRE(of_rank.equal(values));
+        }
+        auto largest = make();
+        group.all_reduce(largest, ReduceOp::kMax);
+        REQUIRE(largest.equal(values));
+      }
+    }
+    auto negated = lazily_negated(numbers);
+    REQUIRE_THROWS_AS(group.all_reduce_async(negated), c10::ValueError);
+    REQUIRE_THROWS_AS(group.broadcast_async(negated), c10::ValueError);
+  });
+}
