@@ -1,9 +1,12 @@
 #include <ddp/fused_optimizers.h>
 
+#include <ddp/backends/nccl.h>
+
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace ddp {
@@ -18,7 +21,8 @@ struct Batch {
   at::ScalarType dtype;
   c10::Device device;
   int64_t steps; ///< that they had before this one
-  std::vector<Tensor> parameters = {};
+  std::vector<Tensor> originals = {};
+  std::vector<Tensor> parameters = {}; ///< the originals, or copies
   std::vector<Tensor> gradients = {};
   std::vector<Tensor> first_moments = {}; ///< of SGD: the momentum
   std::vector<Tensor> second_moments = {};
@@ -39,7 +43,32 @@ Batch& batch_for(
       Batch{parameter.scalar_type(), parameter.device(), steps});
 }
 
-/// The kernels walk over the memory of both.
+/// Whether both lie in memory in the same order, without gaps.
+bool can_walk(const Tensor& tensor, const Tensor& like) {
+  if (!tensor.is_non_overlapping_and_dense() || tensor.is_neg()) {
+    return false;
+  }
+  for (int64_t d = 0; d < like.dim(); ++d) {
+    if (like.size(d) != 1 && like.stride(d) != tensor.stride(d)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// The kernels walk over the memory of several tensors side by side. So this is
+/// `tensor`, or a copy that lies in memory as `like` would without gaps: not of
+/// parameters and gradients alone, a state that was loaded may lie otherwise.
+Tensor walkable(const Tensor& tensor, const Tensor& like) {
+  return can_walk(tensor, like)
+      ? tensor
+      : at::empty_like(
+            like,
+            like.options().dtype(tensor.scalar_type()),
+            at::MemoryFormat::Preserve)
+            .copy_(tensor);
+}
+
 void check(const Tensor& parameter, const Tensor& gradient) {
   TORCH_CHECK(
       gradient.layout() == at::kStrided,
@@ -49,13 +78,26 @@ void check(const Tensor& parameter, const Tensor& gradient) {
       !parameter.is_complex(),
       "a fused optimizer takes no complex parameters; use LibTorch's own");
   TORCH_CHECK(
-      parameter.is_non_overlapping_and_dense() &&
-          parameter.strides() == gradient.strides(),
-      "a fused optimizer takes parameters without gaps whose gradients have "
-      "the same strides, but they are ",
-      parameter.strides(),
+      parameter.sizes() == gradient.sizes() &&
+          parameter.device() == gradient.device(),
+      "a fused optimizer takes gradients like their parameters, but these are ",
+      gradient.sizes(),
+      " on ",
+      gradient.device(),
       " and ",
-      gradient.strides());
+      parameter.sizes(),
+      " on ",
+      parameter.device());
+}
+
+/// The parameter as kernels walk over it, and its gradient.
+Tensor add_parameter(const Tensor& original, Batch& batch) {
+  auto parameter = walkable(original, original);
+  batch.originals.push_back(original);
+  batch.parameters.push_back(parameter);
+  batch.gradients.push_back(
+      walkable(original.grad().to(original.scalar_type()), parameter));
+  return parameter;
 }
 
 Tensor zeros(const Tensor& parameter) {
@@ -88,15 +130,15 @@ void add(
     steps = 0;
     return state;
   };
-  Tensor momentum;
+  State* state = nullptr;
   if (options.momentum() != 0) {
-    momentum = state_of<State>(optimizer, parameter, make).momentum_buffer();
+    state = &state_of<State>(optimizer, parameter, make);
   }
   auto& batch = batch_for(batches, parameter, steps);
-  batch.parameters.push_back(parameter);
-  batch.gradients.push_back(parameter.grad());
-  if (momentum.defined()) {
-    batch.first_moments.push_back(momentum);
+  const auto like = add_parameter(parameter, batch);
+  if (state) {
+    batch.first_moments.push_back(walkable(state->momentum_buffer(), like));
+    state->momentum_buffer(batch.first_moments.back());
   }
 }
 
@@ -131,12 +173,14 @@ void add_to_adam(
   });
   auto& batch = batch_for(batches, parameter, state.step());
   state.step(state.step() + 1);
-  batch.parameters.push_back(parameter);
-  batch.gradients.push_back(parameter.grad());
-  batch.first_moments.push_back(state.exp_avg());
-  batch.second_moments.push_back(state.exp_avg_sq());
+  const auto like = add_parameter(parameter, batch);
+  batch.first_moments.push_back(walkable(state.exp_avg(), like));
+  state.exp_avg(batch.first_moments.back());
+  batch.second_moments.push_back(walkable(state.exp_avg_sq(), like));
+  state.exp_avg_sq(batch.second_moments.back());
   if (options.amsgrad()) {
-    batch.largest_moments.push_back(state.max_exp_avg_sq());
+    batch.largest_moments.push_back(walkable(state.max_exp_avg_sq(), like));
+    state.max_exp_avg_sq(batch.largest_moments.back());
   }
 }
 
@@ -208,6 +252,56 @@ void run(const torch::optim::AdamWOptions& options, const Batch& batch) {
   run_adam<AdamKernel>(&at::_fused_adamw_, options, batch);
 }
 
+/// A CUDA graph replays a kernel with the numbers that it was captured with.
+void check_capture(
+    Optimizer& optimizer,
+    const torch::optim::SGDOptions& options,
+    const Tensor& parameter) {
+  TORCH_CHECK(
+      options.momentum() == 0 ||
+          optimizer.state().count(parameter.unsafeGetTensorImpl()) > 0,
+      "capturing a CUDA graph: this is the first step of a fused optimizer "
+      "with momentum, and each replay would begin its momentum anew. Step once "
+      "or more without capturing before");
+}
+
+template <typename Options>
+void check_capture(
+    Optimizer& /*optimizer*/,
+    const Options& /*options*/,
+    const Tensor& /*parameter*/) {
+  TORCH_CHECK(
+      false,
+      "capturing a CUDA graph: the step of FusedAdam and FusedAdamW depends on "
+      "the number of steps before, which the host counts, and each replay "
+      "would take that of the capture. Leave the optimizer's step out of the "
+      "graph, or use FusedSGD");
+}
+
+template <typename Options>
+void add_all(
+    Optimizer& optimizer,
+    const Options& options,
+    const std::vector<Tensor>& parameters,
+    std::vector<Batch>& batches) {
+  std::optional<c10::Device> device;
+  bool capturing = false;
+  for (const auto& parameter : parameters) {
+    if (!parameter.grad().defined()) {
+      continue;
+    }
+    check(parameter, parameter.grad());
+    if (device != parameter.device()) {
+      device = parameter.device();
+      capturing = backends::nccl::is_capturing(*device);
+    }
+    if (capturing) {
+      check_capture(optimizer, options, parameter);
+    }
+    add(optimizer, options, parameter, batches);
+  }
+}
+
 template <typename Options>
 Tensor step(Optimizer& optimizer, const Optimizer::LossClosure& closure) {
   const at::NoGradGuard no_grad;
@@ -219,14 +313,14 @@ Tensor step(Optimizer& optimizer, const Optimizer::LossClosure& closure) {
   for (auto& group : optimizer.param_groups()) {
     const auto& options = static_cast<const Options&>(group.options());
     std::vector<Batch> batches;
-    for (const auto& parameter : group.params()) {
-      if (parameter.grad().defined()) {
-        check(parameter, parameter.grad());
-        add(optimizer, options, parameter, batches);
-      }
-    }
+    add_all(optimizer, options, group.params(), batches);
     for (const auto& batch : batches) {
       run(options, batch);
+      for (size_t i = 0; i < batch.originals.size(); ++i) {
+        if (!batch.originals[i].is_same(batch.parameters[i])) {
+          Tensor(batch.originals[i]).copy_(batch.parameters[i]);
+        }
+      }
     }
   }
   return loss;

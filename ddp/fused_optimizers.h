@@ -12,15 +12,17 @@ namespace ddp {
 /// Options and state are LibTorch's, so schedulers and checkpoints know it. The
 /// kernels, and so the bits, are those of Python's
 /// `torch.optim.SGD(fused=True)`; they differ from LibTorch's in the last bit.
-/// `step` throws `c10::Error` for sparse gradients, and where parameter and
-/// gradient differ in strides.
+/// Tensors that do not lie in memory as their parameter does are copied in each
+/// step. `step` throws `c10::Error` for sparse gradients and complex parameters,
+/// and where it is captured in a CUDA graph as the first one with momentum.
 class FusedSGD : public torch::optim::SGD {
  public:
   using torch::optim::SGD::SGD;
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
-/// `torch::optim::Adam`, likewise.
+/// `torch::optim::Adam`, likewise. No step may be captured in a CUDA graph: the
+/// host counts them.
 class FusedAdam : public torch::optim::Adam {
  public:
   using torch::optim::Adam::Adam;
