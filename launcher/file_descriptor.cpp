@@ -30,14 +30,16 @@ int check_call(int result, const char* what) {
   return result;
 }
 
-int write_all(int fd, std::string_view text) {
+int write_all(int fd, std::string_view text, int timeout_milliseconds) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<size_t>(written));
     } else if (errno == EAGAIN) {
       pollfd writable{fd, POLLOUT, 0};
-      ::poll(&writable, 1, -1);
+      if (::poll(&writable, 1, timeout_milliseconds) == 0) {
+        return ETIMEDOUT;
+      }
     } else if (errno != EINTR) {
       return errno;
     }

@@ -1,10 +1,7 @@
 #include <launcher/job.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <random>
 
 #include <unistd.h>
@@ -16,6 +13,7 @@
 #include <launcher/launch_error.h>
 #include <launcher/placement/processors.h>
 #include <launcher/private_folder.h>
+#include <launcher/report/report_file.h>
 #include <launcher/store_process.h>
 #include <launcher/wording.h>
 
@@ -109,25 +107,6 @@ std::vector<std::string> assignments(const Variables& variables) {
   return result;
 }
 
-// Better now than after the job; and no report is better than an older job's.
-void check_report(const std::string& path) {
-  if (path.empty()) {
-    return;
-  }
-  const std::string folder =
-      std::filesystem::absolute(path).parent_path().string();
-  if (std::filesystem::is_directory(path)) {
-    throw LaunchError(kExitUsage, "--report " + path + ": is a folder");
-  }
-  if (access(folder.c_str(), W_OK) != 0) {
-    throw LaunchError(
-        kExitUsage,
-        "--report " + path + ": cannot write to " + folder + ": " +
-            std::strerror(errno));
-  }
-  unlink(path.c_str());
-}
-
 void heed_surroundings(Job* job) {
   job->notes = job->options.notes;
   const auto outer = find_outer_launcher(process_environment);
@@ -171,7 +150,11 @@ Job make_job(LaunchOptions options) {
   }
   if (!job.options.dry_run) {
     job.store_program = find_store_program();
-    check_report(job.options.report);
+    if (!job.options.report.empty()) {
+      // Better now than after the job; and no report is better than an older
+      // job's.
+      prepare_report(job.options.report);
+    }
     make_folder(&job);
   }
   return job;

@@ -1,16 +1,13 @@
 #include <launcher/report/report.h>
 
 #include <array>
-#include <cerrno>
 #include <cstring>
 
-#include <fcntl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
-#include <launcher/file_descriptor.h>
+#include <launcher/report/report_file.h>
 
 namespace ddp {
 namespace {
@@ -70,18 +67,6 @@ json rank_json(const RankEnd& end) {
   return value;
 }
 
-int write_new_file(const std::string& path, const std::string& text) {
-  const FileDescriptor file(open(
-      path.c_str(),
-      O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-      S_IRUSR | S_IWUSR));
-  if (!file) {
-    return errno;
-  }
-  const int error = write_all(file.get(), text);
-  return error != 0 || fsync(file.get()) == 0 ? error : errno;
-}
-
 } // namespace
 
 std::string report_json(const JobReport& report) {
@@ -111,18 +96,10 @@ std::string report_json(const JobReport& report) {
 }
 
 std::string write_report(const JobReport& report) {
-  const std::string temporary =
-      report.file + ".new-" + std::to_string(getpid());
-  int error = write_new_file(temporary, report_json(report));
-  if (error == 0 && rename(temporary.c_str(), report.file.c_str()) != 0) {
-    error = errno;
-  }
-  if (error == 0) {
-    return "";
-  }
-  unlink(temporary.c_str());
-  return "the report could not be written to " + report.file + ": " +
-      std::strerror(error);
+  const int error = write_report_file(report.file, report_json(report));
+  return error == 0 ? ""
+                    : "the report could not be written to " + report.file +
+          ": " + std::strerror(error);
 }
 
 } // namespace ddp

@@ -135,6 +135,9 @@ void LaunchedJob::start(
 }
 
 LaunchedJob::~LaunchedJob() {
+  if (pid_ > 0) {
+    kill(pid_, SIGKILL); // which may not carry the mark yet
+  }
   for (pid_t pid : processes_with(mark_)) {
     kill(pid, SIGKILL);
   }
@@ -144,7 +147,15 @@ LaunchedJob::~LaunchedJob() {
 }
 
 pid_t LaunchedJob::agent() const {
-  return children_of(pid_).at(0);
+  const auto deadline = Clock::now() + kPatience;
+  while (Clock::now() < deadline) {
+    const auto children = children_of(pid_);
+    if (!children.empty()) {
+      return children.front();
+    }
+    sched_yield();
+  }
+  throw std::runtime_error("there is no agent");
 }
 
 pid_t LaunchedJob::store() const {

@@ -1,0 +1,99 @@
+// What --report does to what is in its place already.
+#include <tests/support/catch_plain.h>
+#include <tests/support/skip.h>
+
+#include <csignal>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include <launcher/file_descriptor.h>
+#include <tests/launcher/launched_job.h>
+#include <tests/support/temporary_folder.h>
+
+using namespace ddp;
+using namespace ddp::test;
+
+namespace {
+
+mode_t type_of(const std::string& path) {
+  struct stat file {};
+  REQUIRE(lstat(path.c_str(), &file) == 0);
+  return file.st_mode & S_IFMT;
+}
+
+int code_in(const std::string& report) {
+  return nlohmann::json::parse(report).at("exit_code");
+}
+
+} // namespace
+
+TEST_CASE("a report goes into a device, not in its place", "[failure]") {
+  const TemporaryFolder folder;
+  const std::string device = folder / "null";
+  if (mknod(device.c_str(), S_IFCHR | 0666, makedev(1, 3)) != 0) {
+    ddp::test::skip("devices cannot be made here");
+  }
+  LaunchedJob job({"--report", device, "false"});
+  CHECK(job.wait() == 1);
+  CHECK(type_of(device) == S_IFCHR);
+  CHECK(folder.names() == std::set<std::string>{"null"});
+}
+
+TEST_CASE("a report goes into a pipe that is read", "[failure]") {
+  const TemporaryFolder folder;
+  const std::string pipe = folder / "pipe";
+  REQUIRE(mkfifo(pipe.c_str(), S_IRUSR | S_IWUSR) == 0);
+  const FileDescriptor reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK));
+  LaunchedJob job({"--report", pipe, "false"});
+  CHECK(job.wait() == 1);
+  REQUIRE(type_of(pipe) == S_IFIFO);
+  std::string text(1 << 16, '\0');
+  const ssize_t size = read(reader.get(), text.data(), text.size());
+  REQUIRE(size > 0);
+  CHECK(code_in(text.substr(0, static_cast<size_t>(size))) == 1);
+}
+
+TEST_CASE("a report is not waited for where nobody reads it", "[failure]") {
+  const TemporaryFolder folder;
+  const std::string pipe = folder / "pipe";
+  REQUIRE(mkfifo(pipe.c_str(), S_IRUSR | S_IWUSR) == 0);
+  LaunchedJob job({"--report", pipe, "false"});
+  CHECK(job.wait() == 1);
+  CHECK(type_of(pipe) == S_IFIFO);
+  CHECK_THAT(
+      job.err(),
+      ContainsSubstring("the report could not be written to " + pipe));
+}
+
+TEST_CASE("a report follows a link", "[failure]") {
+  const TemporaryFolder folder;
+  write_text(folder / "old.json", std::string(1 << 16, 'x'));
+  for (const char* target : {"old.json", "new.json"}) {
+    const std::string link = folder / target + ".link";
+    REQUIRE(symlink(target, link.c_str()) == 0);
+    LaunchedJob job({"--report", link, "false"});
+    CHECK(job.wait() == 1);
+    CHECK(type_of(link) == S_IFLNK);
+    CHECK(code_in(read_text(folder / target)) == 1);
+  }
+}
+
+TEST_CASE("a report in the output leaves that whole", "[failure]") {
+  const TemporaryFolder folder;
+  const std::string output = folder / "output";
+  JobSetup setup;
+  setup.before_exec = [&] {
+    dup2(open(output.c_str(), O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
+  };
+  LaunchedJob job(
+      {"--report", "/proc/self/fd/1", "sh", "-c", "echo said; exit 3"}, setup);
+  CHECK(job.wait() == 3);
+  const std::string text = read_text(output);
+  REQUIRE_THAT(text, ContainsSubstring("said\n{"));
+  CHECK(code_in(text.substr(text.find('{'))) == 3);
+}
