@@ -100,8 +100,9 @@ int main(int argc, char** argv) {
   if (!ddp::process_environment(ddp::kStarterVariable)) {
     return run(argc, argv);
   }
-  print(ddp::kStartedMark);
+  const std::string number = ddp::read_first_line(STDIN_FILENO);
+  print(ddp::started_mark(number));
   const int code = run(argc, argv);
-  print(ddp::kFinishedMark);
+  print(ddp::finished_mark(number));
   return code;
 }

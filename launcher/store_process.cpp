@@ -5,6 +5,7 @@
 
 #include <launcher/launch_error.h>
 #include <launcher/worker.h>
+#include <launcher/worker_environment.h>
 
 extern char** environ; // NOLINT(readability-redundant-declaration)
 
@@ -31,6 +32,10 @@ std::string find_store_program() {
   return find_helper("ddprun-store");
 }
 
+std::vector<std::string> helper_environment() {
+  return worker_environment({}, environ);
+}
+
 pid_t start_store(
     const std::string& program,
     FileDescriptor listener,
@@ -39,9 +44,7 @@ pid_t start_store(
   WorkerPlan plan;
   plan.program = program;
   plan.arguments = {"ddprun-store", std::to_string(listener.get())};
-  for (char** each = environ; *each != nullptr; ++each) {
-    plan.environment.push_back(*each);
-  }
+  plan.environment = helper_environment();
   plan.null_fd = null_fd;
   plan.out_fd = error_fd;
   plan.err_fd = error_fd;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <sys/types.h>
 
@@ -14,6 +15,10 @@ std::string find_helper(const std::string& name);
 
 /// The one that serves the key-value store, `ddprun-store`.
 std::string find_store_program();
+
+/// What helpers get of this process's environment: not the nodes' secret, as
+/// they face the network.
+std::vector<std::string> helper_environment();
 
 /// Starts the store on a listening socket, which it takes over; ranks may
 /// connect before it is ready. It dies with the calling process, or when it is

@@ -2,32 +2,41 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <launcher/command_line/option_values.h>
+#include <launcher/file_descriptor.h>
 #include <launcher/remote/starter_link.h>
 
 namespace ddp {
 
 namespace {
 
+// The file that is read is the one that was checked: another one may be at its
+// path by then.
 std::string first_line_of(const std::string& name, const std::string& path) {
   if (path == "-") {
-    return read_first_line();
+    return read_first_line(STDIN_FILENO);
   }
-  struct stat file {};
-  if (stat(path.c_str(), &file) != 0) {
+  const FileDescriptor file(
+      open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  struct stat status {};
+  if (!file || fstat(file.get(), &status) != 0) {
     usage_error(name + ": " + std::strerror(errno));
   }
-  if ((file.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     usage_error(name + ": others can read it; chmod 600 " + path);
   }
-  std::ifstream stream(path);
-  std::string line;
-  std::getline(stream, line);
-  return line;
+  if (status.st_uid != geteuid() && status.st_uid != 0) {
+    usage_error(
+        name + ": others can read it: it belongs to user " +
+        std::to_string(status.st_uid) + "; chown " + std::to_string(geteuid()) +
+        " " + path);
+  }
+  return read_first_line(file.get());
 }
 
 } // namespace

@@ -9,6 +9,7 @@
 #include <launcher/command_line/program_path.h>
 #include <launcher/launch_error.h>
 #include <launcher/remote/starter_link.h>
+#include <launcher/rendezvous/authentication.h>
 #include <launcher/signals.h>
 #include <launcher/worker.h>
 #include <launcher/worker_environment.h>
@@ -42,6 +43,7 @@ HostProcess::HostProcess(
     Outlet* out,
     Outlet* err)
     : command_(std::move(command)),
+      number_(random_hex(16)),
       out_(FileDescriptor(), out),
       err_(FileDescriptor(), err) {
   Pipe input = make_pipe();
@@ -58,8 +60,9 @@ HostProcess::HostProcess(
   out_ = CarriedStream(std::move(output.read_end), out);
   err_ = CarriedStream(std::move(errors.read_end), err);
   input_ = std::move(input.write_end);
-  const std::string line = secret + "\n"; // a pipe takes it at once
-  if (write(input_.get(), line.data(), line.size()) < 0) {
+  // A pipe takes them at once.
+  const std::string lines = number_ + "\n" + secret + "\n";
+  if (write(input_.get(), lines.data(), lines.size()) < 0) {
     input_.reset(); // the process has ended, and will tell why
   }
 }
@@ -74,8 +77,8 @@ void HostProcess::carry() {
 }
 
 void HostProcess::pass_on() {
-  started_ = started_ || take_mark(kStartedMark);
-  finished_ = finished_ || take_mark(kFinishedMark);
+  started_ = started_ || take_mark(started_mark(number_));
+  finished_ = finished_ || take_mark(finished_mark(number_));
   // What a remote shell says itself is held until it turns out to have worked.
   if (started_) {
     out_.pass_on();

@@ -59,6 +59,7 @@ class HostProcess {
   bool take_mark(const std::string& mark);
 
   HostCommand command_;
+  std::string number_; // in the marks of its ddprun
   pid_t pid_ = -1;
   FileDescriptor input_;
   CarriedStream out_;

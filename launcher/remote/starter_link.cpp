@@ -9,10 +9,18 @@
 
 namespace ddp {
 
-std::string read_first_line() {
+std::string started_mark(const std::string& number) {
+  return "\1ddprun begins " + number + "\n";
+}
+
+std::string finished_mark(const std::string& number) {
+  return "\1ddprun ends " + number + "\n";
+}
+
+std::string read_first_line(int fd) {
   std::string line;
   char letter = '\0';
-  while (read(STDIN_FILENO, &letter, 1) == 1 && letter != '\n') {
+  while (read(fd, &letter, 1) == 1 && letter != '\n') {
     line += letter;
   }
   return line;

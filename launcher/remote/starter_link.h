@@ -6,18 +6,19 @@
 namespace ddp {
 
 /// Set to 1 for a ddprun that another one starts on its host. Its standard
-/// input is then a line to the starter: after the secret (--token -) lines
-/// "signal N", and its end means that the starter has gone.
+/// input is then a line to the starter: a number of the starter's that no rank
+/// knows, the secret (--token -), lines "signal N", and its end means that the
+/// starter has gone.
 constexpr const char* kStarterVariable = "DDP_STARTER";
 
 /// What such a ddprun prints first, and last: without these, what the starter
-/// hears, and the exit code, are the remote shell's.
-constexpr const char* kStartedMark = "\1ddprun begins\n";
-constexpr const char* kFinishedMark = "\1ddprun ends\n";
+/// hears, and the exit code, are the remote shell's. They have the starter's
+/// number, or a rank could print them.
+std::string started_mark(const std::string& number);
+std::string finished_mark(const std::string& number);
 
-/// The secret, which comes first on standard input: its first line. What
-/// follows is left there.
-std::string read_first_line();
+/// The next line of a descriptor; what follows is left there.
+std::string read_first_line(int fd);
 
 /// The rest of that line to the starter.
 class StarterLink {

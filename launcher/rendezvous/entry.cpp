@@ -1,10 +1,15 @@
 #include <launcher/rendezvous/entry.h>
 
 #include <algorithm>
+#include <cctype>
 #include <iterator>
+#include <limits>
 #include <stdexcept>
 
-#include <nlohmann/json.hpp>
+#include <arpa/inet.h>
+#include <net/if.h>
+
+#include <launcher/bounded_json.h>
 
 namespace ddp {
 namespace {
@@ -29,7 +34,10 @@ const char* const kTypes[] = {
 
 // What one node may claim; the sum over nodes stays an int.
 constexpr int kMostRanks = 1 << 16;
-constexpr size_t kMostNodes = 1 << 14;
+constexpr int kMostNodes = 1 << 14;
+constexpr int kMostEpochs = 1 << 30;
+constexpr int kMostRestarts = std::numeric_limits<int>::max();
+constexpr size_t kLongestName = 255; // of a host
 
 json node_json(const NodeInfo& node) {
   return {
@@ -54,18 +62,62 @@ int int_in(const json& value, const char* name, int least, int most) {
   return static_cast<int>(number);
 }
 
+// Names and addresses are written, one a line, to helpers, terminals and the
+// ranks' environment: nothing else may be in them.
+std::string id_in(const json& value) {
+  auto id = value.get<std::string>();
+  if (id.empty() || id.size() > 64 ||
+      !std::all_of(id.begin(), id.end(), [](unsigned char each) {
+        return std::isalnum(each) != 0;
+      })) {
+    throw std::out_of_range("id");
+  }
+  return id;
+}
+
+std::string host_in(const json& value) {
+  auto host = value.get<std::string>();
+  if (host.empty() || host.size() > kLongestName ||
+      !std::all_of(host.begin(), host.end(), [](unsigned char each) {
+        return std::isgraph(each) != 0;
+      })) {
+    throw std::out_of_range("host");
+  }
+  return host;
+}
+
+// Of IPv6 also with its interface: fe80::1%eth0.
+std::string address_in(const json& value) {
+  auto address = value.get<std::string>();
+  const std::string number = address.substr(0, address.find('%'));
+  in6_addr bytes{};
+  const bool is_v6 = inet_pton(AF_INET6, number.c_str(), &bytes) == 1;
+  const bool is_v4 = inet_pton(AF_INET, number.c_str(), &bytes) == 1;
+  if (address.find('\0') != std::string::npos || (!is_v6 && !is_v4)) {
+    throw std::out_of_range("address");
+  }
+  if (number.size() < address.size()) {
+    const std::string interface = address.substr(number.size() + 1);
+    if (is_v4 || interface.size() >= IF_NAMESIZE) {
+      throw std::out_of_range("address");
+    }
+    host_in(interface);
+  }
+  return address;
+}
+
 NodeInfo parse_node(const json& value) {
   NodeInfo node;
-  value.at("id").get_to(node.id);
-  value.at("host").get_to(node.host);
-  value.at("address").get_to(node.address);
+  node.id = id_in(value.at("id"));
+  node.host = host_in(value.at("host"));
+  node.address = address_in(value.at("address"));
   node.ranks = int_in(value, "ranks", 1, kMostRanks);
   node.wanted_rank = int_in(value, "wanted_rank", -1, kMostRanks);
   node.standby_port = int_in(value, "standby_port", 0, 65535);
   value.at("hosts_log").get_to(node.hosts_log);
-  value.at("min_nodes").get_to(node.min_nodes);
-  value.at("max_nodes").get_to(node.max_nodes);
-  value.at("max_restarts").get_to(node.max_restarts);
+  node.min_nodes = int_in(value, "min_nodes", 1, kMostNodes);
+  node.max_nodes = int_in(value, "max_nodes", 1, kMostNodes);
+  node.max_restarts = int_in(value, "max_restarts", 0, kMostRestarts);
   value.at("checks").get_to(node.checks);
   return node;
 }
@@ -83,17 +135,16 @@ json plan_json(const Plan& plan) {
 }
 
 Plan parse_plan(const json& value) {
-  constexpr int most = 1 << 30;
   Plan plan;
-  plan.epoch = int_in(value, "epoch", 1, most);
-  plan.restarts = int_in(value, "restarts", 0, most);
-  plan.max_restarts = int_in(value, "max_restarts", 0, most);
+  plan.epoch = int_in(value, "epoch", 1, kMostEpochs);
+  plan.restarts = int_in(value, "restarts", 0, kMostRestarts);
+  plan.max_restarts = int_in(value, "max_restarts", 0, kMostRestarts);
   const json& nodes = value.at("nodes");
-  if (nodes.empty() || nodes.size() > kMostNodes) {
+  if (nodes.empty() || nodes.size() > size_t{kMostNodes}) {
     throw std::out_of_range("nodes");
   }
   for (const json& each : nodes) {
-    plan.nodes.emplace_back().id = each.get<std::string>();
+    plan.nodes.emplace_back().id = id_in(each);
   }
   return plan;
 }
@@ -111,11 +162,15 @@ Entry parse(const json& value) {
     throw std::out_of_range("type");
   }
   entry.type = static_cast<Entry::Type>(found - std::begin(kTypes));
-  value.at("from").get_to(entry.from);
+  entry.from = id_in(value.at("from"));
   value.at("sequence").get_to(entry.sequence);
-  entry.epoch = int_in(value, "epoch", 0, 1 << 30);
-  value.at("about").get_to(entry.about);
-  value.at("address").get_to(entry.address);
+  entry.epoch = int_in(value, "epoch", 0, kMostEpochs);
+  if (value.at("about") != "") {
+    entry.about = id_in(value.at("about"));
+  }
+  if (entry.type == Entry::Type::kStart || entry.type == Entry::Type::kMoved) {
+    entry.address = address_in(value.at("address"));
+  }
   entry.port = int_in(value, "port", 0, 65535);
   entry.code = int_in(value, "code", 0, 255);
   value.at("is_consequence").get_to(entry.is_consequence);
@@ -156,7 +211,8 @@ std::string entry_text(const Entry& entry) {
 
 std::optional<Entry> parse_entry(const std::string& text) {
   try {
-    return parse(json::parse(text));
+    const auto value = parse_bounded_json(text);
+    return value ? std::make_optional(parse(*value)) : std::nullopt;
   } catch (const std::exception&) {
     return std::nullopt; // of somebody who knows the token, but another version
   }

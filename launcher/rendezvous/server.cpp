@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -23,12 +24,20 @@ void serve_log(const NodeOptions& nodes) {
       "ddprun: serves the nodes' rendezvous at " +
           describe_endpoint(local_address(socket).host, listener->port) + "\n");
   check_call(fcntl(socket, F_SETFD, 0), "cannot hand the socket on");
-  execl(
+  const std::string descriptor = std::to_string(socket);
+  const std::vector<std::string> environment = helper_environment();
+  std::vector<char*> variables;
+  for (const std::string& each : environment) {
+    variables.push_back(const_cast<char*>(each.c_str()));
+  }
+  variables.push_back(nullptr);
+  execle(
       program.c_str(),
       "ddprun-store",
       "--rdzv-server",
-      std::to_string(socket).c_str(),
-      nullptr);
+      descriptor.c_str(),
+      nullptr,
+      variables.data());
   throw LaunchError(
       kExitInternal, "cannot run " + program + ": " + std::strerror(errno));
 }

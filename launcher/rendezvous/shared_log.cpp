@@ -11,9 +11,8 @@
 #include <unistd.h>
 
 #include <launcher/rendezvous/log_channel.h>
+#include <launcher/store_process.h>
 #include <launcher/worker.h>
-
-extern char** environ; // NOLINT(readability-redundant-declaration)
 
 namespace ddp {
 namespace {
@@ -50,9 +49,7 @@ WorkerPlan make_plan(
   if (options.listener) {
     plan.kept_fds.push_back(options.listener.get());
   }
-  for (char** each = environ; *each != nullptr; ++each) {
-    plan.environment.push_back(*each);
-  }
+  plan.environment = helper_environment();
   plan.null_fd = null_fd;
   plan.out_fd = STDERR_FILENO;
   plan.err_fd = STDERR_FILENO;

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <sstream>
 
@@ -11,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <launcher/bounded_json.h>
 #include <launcher/report/symbols.h>
 
 namespace ddp {
@@ -96,15 +98,16 @@ std::optional<ErrorFile> read_error_file(
     return std::nullopt;
   }
   std::ifstream stream(path);
-  const json content = json::parse(stream, nullptr, false);
-  if (!content.is_object() || !content.contains("message")) {
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  const auto content = parse_bounded_json(text);
+  if (!content || !content->is_object() || !content->contains("message")) {
     return std::nullopt;
   }
   ErrorFile file;
   file.time_ns = modification_time(status);
-  const json& message = content["message"];
+  const json& message = content->at("message");
   if (!message.is_object()) {
-    file.message = text_of(content, "message");
+    file.message = text_of(*content, "message");
     return file;
   }
   file.message = text_of(message, "message");

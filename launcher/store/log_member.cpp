@@ -157,7 +157,9 @@ void LogMember::connect() {
   }
   const std::string nonce = reader_->get_to_str(log_keys::kNonce);
   TORCH_CHECK(
-      nonce.size() == log_keys::kNonceSize, "it is no store of ddprun's");
+      nonce.size() == log_keys::kNonceSize &&
+          nonce.find_first_not_of("0123456789abcdef") == std::string::npos,
+      "it is no store of ddprun's");
   tell(
       log_message::kConnected,
       nonce + " " + local_address_ + " " + endpoint_.host + " " +

@@ -190,6 +190,27 @@ TEST_CASE("what is no error file is none", "[unit]") {
       folder, "{\"message\": \"" + std::string(2 << 20, 'x') + "\"}")));
 }
 
+TEST_CASE("an error file that nests deep is none", "[unit]") {
+  const TemporaryFolder folder;
+  for (const size_t depth : {size_t{1000}, size_t{500000}}) {
+    for (const char* part :
+         {R"({"message": @})",
+          R"({"message": {"message": @}})",
+          R"({"message": {"message": "x", "extraInfo":
+                                {"step": @}}})"}) {
+      std::string text = part;
+      text.replace(
+          text.find('@'), 1, std::string(depth, '[') + std::string(depth, ']'));
+      CHECK_FALSE(read_error_file(write_error(folder, text)));
+    }
+  }
+  // What others write as no text is told as it stands.
+  const auto file =
+      read_error_file(write_error(folder, R"({"message": [[1], {"a": 2}]})"));
+  REQUIRE(file);
+  CHECK(file->message == R"([[1],{"a":2}])");
+}
+
 TEST_CASE("a report is read at a glance", "[unit]") {
   auto root = ended(2, kExit3, 10);
   root.step = 1840;

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 
+#include <unistd.h>
+
 #include <launcher/worker_environment.h>
 #include <tests/launcher/option_parsing.h>
 #include <tests/support/temporary_folder.h>
@@ -242,6 +244,13 @@ TEST_CASE("the job's secret is a file's or a variable's", "[unit]") {
     CHECK_THAT(
         usage_error_of(joined(kTwo, {option})),
         ContainsSubstring("others can read it"));
+  }
+  allow(perms::owner_read);
+  constexpr uid_t other = 65534;
+  if (chown(path.c_str(), other, static_cast<gid_t>(-1)) == 0) { // as root
+    CHECK_THAT(
+        usage_error_of(joined(kTwo, {option})),
+        ContainsSubstring("others can read it: it belongs to user 65534"));
   }
   write_text(folder / "empty", " \nsecret\n");
   std::filesystem::permissions(folder / "empty", perms::owner_read);

@@ -61,7 +61,7 @@ class Member {
       REQUIRE(lost.empty());
       const bool is_first =
           event->kind == Kind::kConnected || event->kind == Kind::kUnreachable;
-      REQUIRE(is_first == nonce.empty());
+      REQUIRE((is_first == nonce.empty() || event->kind == Kind::kLost));
       switch (event->kind) {
         case Kind::kUnreachable:
           break;
@@ -80,6 +80,11 @@ class Member {
           lost = event->text;
       }
     }
+  }
+
+  // Whether it has connected, or never will.
+  bool is_settled() const {
+    return !nonce.empty() || !lost.empty();
   }
 
   void stop() const {

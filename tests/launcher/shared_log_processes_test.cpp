@@ -1,7 +1,9 @@
 // The agents' shared log: how its processes and its store come and go.
 #include <tests/launcher/shared_log_fixture.h>
 
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <optional>
 #include <thread>
 
@@ -39,7 +41,38 @@ class CapturedErrors {
   FileDescriptor file_;
 };
 
+bool has_secret(pid_t pid) {
+  std::string environment;
+  wait_until({}, [&] { // it is empty while the program is being loaded
+    std::ifstream file("/proc/" + std::to_string(pid) + "/environ");
+    environment.assign(std::istreambuf_iterator<char>(file), {});
+    return !environment.empty();
+  });
+  return environment.find("DDP_TOKEN") != std::string::npos;
+}
+
 } // namespace
+
+TEST_CASE("what speaks to the network has no secret", "[rendezvous]") {
+  setenv("DDP_TOKEN", "hush", 1);
+  Trio trio;
+  unsetenv("DDP_TOKEN");
+  CHECK_FALSE(has_secret(trio.host.pid()));
+  CHECK_FALSE(has_secret(trio.second.pid()));
+  const JobSetup setup{{"DDP_TOKEN=hush"}, "", false, nullptr};
+  LaunchedJob job({WORKER_PATH, "wait"}, setup);
+  job.worker(0);
+  const pid_t store = job.store();
+  CHECK_FALSE(has_secret(store));
+  LaunchedJob server({"--rdzv-server", "--rdzv-endpoint=127.0.0.1:0"}, setup);
+  server.wait_for_output("serves the nodes' rendezvous");
+  wait_until({}, [&] {
+    std::ifstream file("/proc/" + std::to_string(server.pid()) + "/comm");
+    std::string name;
+    return file >> name && name == "ddprun-store";
+  });
+  CHECK_FALSE(has_secret(server.pid()));
+}
 
 TEST_CASE("the end of the store is told at once", "[rendezvous]") {
   const CapturedErrors errors;

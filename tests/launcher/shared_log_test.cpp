@@ -6,6 +6,8 @@
 #include <iterator>
 #include <stdexcept>
 
+#include <unistd.h>
+
 using namespace ddp;
 using namespace ddp::test;
 
@@ -196,4 +198,29 @@ TEST_CASE("what others write into the store is passed over", "[rendezvous]") {
       return each->entries == expected;
     });
   });
+}
+
+TEST_CASE("a store with a nonce of another kind is none", "[rendezvous]") {
+  if (std::getenv("DDP_PYTHON") == nullptr) {
+    WARN("no DDP_PYTHON: nothing forged");
+    return;
+  }
+  Listener listener = listen_on("127.0.0.1", 0);
+  const pid_t server = fork();
+  if (server == 0) {
+    dup2(listener.socket.get(), 100); // without O_CLOEXEC
+    execl(STORE_PATH, "ddprun-store", "100", nullptr);
+    _exit(127);
+  }
+  listener.socket.reset();
+  // Would say where this host is, and where the log.
+  REQUIRE(run_with_store(
+      listener.port,
+      "store.set(\"nonce\", \"0\" * 17 + \" 6.6.6.6 far 66\")"));
+  Member member("a", "127.0.0.1", listener.port);
+  wait_until({&member}, [&] { return member.is_settled(); });
+  CHECK_THAT(member.lost, ContainsSubstring("no store of ddprun's"));
+  CHECK(member.local_address.empty());
+  kill(server, SIGKILL);
+  waitpid(server, nullptr, 0);
 }

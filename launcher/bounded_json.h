@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace ddp {
+
+/// JSON that somebody else wrote; none where it is not JSON, or nests so deep
+/// that what recurses into it would overflow the stack.
+inline std::optional<nlohmann::json> parse_bounded_json(
+    const std::string& text) {
+  using nlohmann::json;
+  constexpr int deepest = 64;
+  struct TooDeep {};
+  const auto check = [](int depth, json::parse_event_t, json&) {
+    return depth <= deepest ? true : throw TooDeep();
+  };
+  try {
+    std::optional<json> value = json::parse(text, check, false);
+    if (value->is_discarded()) {
+      return std::nullopt;
+    }
+    return value;
+  } catch (const TooDeep&) {
+    return std::nullopt;
+  }
+}
+
+} // namespace ddp
