@@ -28,7 +28,7 @@ constexpr std::chrono::seconds kLastOutputTime(5);
 
 class Starter {
  public:
-  explicit Starter(const LaunchOptions& options);
+  Starter(const LaunchOptions& options, std::vector<HostCommand> commands);
   int run();
 
  private:
@@ -62,11 +62,13 @@ class Starter {
   std::optional<Clock::time_point> missing_at_ = Clock::now() + kStartTime;
 };
 
-Starter::Starter(const LaunchOptions& options)
+Starter::Starter(
+    const LaunchOptions& options,
+    std::vector<HostCommand> commands)
     : options_(options), signals_(open_signal_descriptor()) {
   const std::string secret =
       options.nodes.token.empty() ? random_hex(32) : options.nodes.token;
-  for (HostCommand& command : host_commands(options)) {
+  for (HostCommand& command : commands) {
     hosts_.emplace_back(std::move(command), secret, &out_, &err_);
   }
 }
@@ -264,8 +266,10 @@ void Starter::write_to(const std::vector<pollfd>& outlets) {
 } // namespace
 
 int run_on_hosts(const LaunchOptions& options) {
+  // Before that, as it waits for the name server.
+  std::vector<HostCommand> commands = host_commands(options);
   take_signals();
-  return Starter(options).run();
+  return Starter(options, std::move(commands)).run();
 }
 
 } // namespace ddp

@@ -225,7 +225,7 @@ bool is_this_machine(const std::string& host) {
   return is_here(host, addresses_of(host));
 }
 
-std::optional<Listener> listen_at_endpoint(const NodeOptions& nodes) {
+std::optional<std::string> endpoint_address(const NodeOptions& nodes) {
   const bool is_told = nodes.hosts_log.has_value();
   if (is_told && !*nodes.hosts_log) {
     return std::nullopt;
@@ -235,14 +235,24 @@ std::optional<Listener> listen_at_endpoint(const NodeOptions& nodes) {
   if (!is_told && !is_here(nodes.host, addresses)) {
     return std::nullopt;
   }
-  const std::string address = address_to_serve_at(nodes, addresses);
+  return address_to_serve_at(nodes, addresses);
+}
+
+std::optional<Listener> listen_at_endpoint(const NodeOptions& nodes) {
+  const auto address = endpoint_address(nodes);
+  return address ? listen_at_endpoint(nodes, *address) : std::nullopt;
+}
+
+std::optional<Listener> listen_at_endpoint(
+    const NodeOptions& nodes,
+    const std::string& address) {
   if (nodes.port == 0) {
     return listen_in_range(address, nodes);
   }
   if (auto listener = try_listen_on(address, nodes.port)) {
     return listener;
   }
-  if (!is_told && errno == EADDRINUSE) {
+  if (!nodes.hosts_log.has_value() && errno == EADDRINUSE) {
     return std::nullopt; // another agent of this machine serves it
   }
   throw LaunchError(

@@ -30,10 +30,18 @@ std::string outward_address();
 /// Whether that is the name of this machine, or means an address of it.
 bool is_this_machine(const std::string& host);
 
+/// The numeric address at which this node is to serve the log; none where
+/// another node serves it. Throws LaunchError where it is told to and cannot.
+std::optional<std::string> endpoint_address(const NodeOptions& nodes);
+
 /// Where this node is to serve the log: listens at the endpoint's port, at the
 /// right address. None where another node, or another agent of this machine,
 /// serves it. Throws LaunchError where this node is told to and cannot.
 std::optional<Listener> listen_at_endpoint(const NodeOptions& nodes);
+/// The same at endpoint_address(), which is known already.
+std::optional<Listener> listen_at_endpoint(
+    const NodeOptions& nodes,
+    const std::string& address);
 
 /// Listens at a port of --port-range, or else at a free one. Throws LaunchError
 /// where there is none.

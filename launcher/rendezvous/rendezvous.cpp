@@ -10,7 +10,6 @@
 #include <launcher/command_line/network_values.h>
 #include <launcher/launch_error.h>
 #include <launcher/rendezvous/endpoint.h>
-#include <launcher/rendezvous/route.h>
 
 namespace ddp {
 namespace {
@@ -19,7 +18,10 @@ using Kind = Member::Action::Kind;
 
 // What a failure may add to an entry: JSON makes of one byte six at most.
 constexpr size_t kLongestText = 8 * 1024;
-constexpr std::chrono::seconds kRetryTime(1);
+// At least what the channel of a helper holds, with what the kernel needs for a
+// message: all that has come is read before a node is called silent.
+constexpr size_t kMostAtOnce = 2 << 20;
+constexpr size_t kMessageCost = 256;
 
 Member::Settings settings_of(const Rendezvous::Settings& settings) {
   Member::Settings result;
@@ -34,55 +36,14 @@ Member::Settings settings_of(const Rendezvous::Settings& settings) {
   return result;
 }
 
-// Empty where it is found out on the way to the endpoint.
-std::string own_address(const NodeOptions& nodes) {
-  if (nodes.local_address.empty()) {
-    return "";
-  }
-  const auto addresses = addresses_of(nodes.local_address);
-  if (addresses.empty()) {
-    throw LaunchError(
-        kExitUsage,
-        "--local-addr " + nodes.local_address + ": does not resolve");
-  }
-  return addresses.front();
-}
-
-NodeInfo node_of(const Rendezvous::Settings& settings, bool hosts_log) {
+NodeInfo node_of(const Rendezvous::Settings& settings) {
   NodeInfo node;
   node.id = random_hex(8);
   node.host = detail::host_name();
-  node.address = own_address(settings.nodes);
   node.ranks = settings.ranks;
   node.wanted_rank = settings.nodes.rank;
-  node.hosts_log = hosts_log;
   node.checks = settings.checks;
   return node;
-}
-
-std::vector<SharedLog::Endpoint> all_endpoints(const NodeOptions& nodes) {
-  std::vector<SharedLog::Endpoint> endpoints{{nodes.host, nodes.port}};
-  for (const std::string& host : nodes.other_hosts) {
-    endpoints.push_back({host, nodes.port});
-  }
-  return endpoints;
-}
-
-// Where this node is to serve the log. A node that comes back does not begin
-// another one while the job goes on elsewhere.
-std::optional<Listener> first_listener(const NodeOptions& nodes) {
-  std::string why;
-  const auto& others = nodes.other_hosts;
-  const bool has_moved =
-      nodes.hosts_log.value_or(true) &&
-      std::any_of(others.begin(), others.end(), [&](const std::string& host) {
-        return find_route(host, nodes.port, &why).has_value();
-      });
-  return has_moved ? std::nullopt : listen_at_endpoint(nodes);
-}
-
-bool is_to_serve(const NodeOptions& nodes) {
-  return nodes.hosts_log ? *nodes.hosts_log : is_this_machine(nodes.host);
 }
 
 std::vector<SharedLog::Endpoint> standby_endpoints(
@@ -97,45 +58,32 @@ std::vector<SharedLog::Endpoint> standby_endpoints(
 
 } // namespace
 
-Rendezvous::Rendezvous(const Settings& settings)
-    : Rendezvous(settings, first_listener(settings.nodes)) {}
-
-Rendezvous::Rendezvous(Settings settings, std::optional<Listener> listener)
+Rendezvous::Rendezvous(Settings settings)
     : settings_(std::move(settings)),
-      is_endpoint_here_(listener || is_to_serve(settings_.nodes)),
       events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
       authenticator_(settings_.nodes.token, settings_.run_id),
       member_(
           settings_of(settings_),
-          node_of(settings_, listener.has_value()),
+          node_of(settings_),
           std::chrono::steady_clock::now()) {
-  if (listener) {
-    serve_log(std::move(*listener));
-  } else {
-    look_for_log(std::chrono::steady_clock::now());
-  }
-}
-
-void Rendezvous::look_for_log(Time now) {
-  if (!settings_.nodes.hosts_log && is_endpoint_here_) {
-    retry_at_ = now + kRetryTime;
-  }
-  open_log(all_endpoints(settings_.nodes), FileDescriptor());
+  look_for_place();
 }
 
 std::vector<pid_t> Rendezvous::helpers() const {
-  std::vector<pid_t> found{log_->pid()};
-  if (announcer_) {
-    found.push_back(announcer_->pid());
+  std::vector<pid_t> found;
+  for (const SharedLog* each : {log_.get(), announcer_.get()}) {
+    if (each != nullptr) {
+      found.push_back(each->pid());
+    }
   }
   return found;
 }
 
-void Rendezvous::watch(const SharedLog& log) {
+void Rendezvous::watch(int fd) {
   epoll_event interest{};
   interest.events = EPOLLIN;
   check_call(
-      epoll_ctl(events_.get(), EPOLL_CTL_ADD, log.fd(), &interest),
+      epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &interest),
       "cannot watch the rendezvous");
 }
 
@@ -153,12 +101,21 @@ void Rendezvous::open_log(
       std::make_unique<SharedLog>(settings_.store_program, std::move(options));
   read_.clear();
   watched_.clear();
-  watch(*log_);
+  watch(log_->fd());
 }
 
 void Rendezvous::handle_events(Time now) {
-  // What happens may replace the log.
-  while (const auto event = log_->next()) {
+  if (place_ && place_->is_done()) {
+    found_place(now);
+  }
+  // What happens may replace the log. Who writes faster than this reads does
+  // not keep the agent from its signals and ranks.
+  for (size_t taken = 0; log_ && taken < kMostAtOnce;) {
+    const auto event = log_->next();
+    if (!event) {
+      break;
+    }
+    taken += event->text.size() + kMessageCost;
     handle(*event, now);
     carry_out(now);
   }
@@ -199,8 +156,13 @@ void Rendezvous::connected(const SharedLog::Event& event, Time now) {
   standby_ = Listener();
   standby_ = reserve_standby(address, standby_options()).value_or(Listener());
   log_->set_last_will(last_will());
+  const bool is_given = !own_address_.empty();
   member_.connected(
-      is_wildcard(address) ? event.local_address : address, standby_.port, now);
+      is_given                   ? own_address_
+          : is_wildcard(address) ? event.local_address
+                                 : address,
+      standby_.port,
+      now);
 }
 
 // What others shall read where this process dies without a word.
@@ -239,25 +201,13 @@ std::optional<Rendezvous::Time> Rendezvous::deadline() const {
   return due;
 }
 
-// The endpoint's port may have been taken by what is gone by now.
-void Rendezvous::try_to_serve(Time now) {
-  if (!retry_at_ || now < *retry_at_) {
-    return;
-  }
-  retry_at_.reset();
-  if (member_.is_connected()) {
-    return;
-  }
-  if (auto listener = first_listener(settings_.nodes)) {
-    member_.serve();
-    serve_log(std::move(*listener));
-  } else {
-    retry_at_ = now + kRetryTime;
-  }
-}
-
 void Rendezvous::tick(Time now) {
-  try_to_serve(now);
+  if (retry_at_ && now >= *retry_at_) {
+    retry_at_.reset();
+    if (!member_.is_connected()) {
+      look_for_place();
+    }
+  }
   if (tell_at_ && now >= *tell_at_) {
     tell_first_endpoint(now);
   }

@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include <launcher/background_task.h>
 #include <launcher/file_descriptor.h>
 #include <launcher/listener.h>
 #include <launcher/rendezvous/authentication.h>
 #include <launcher/rendezvous/member.h>
 #include <launcher/rendezvous/node_options.h>
+#include <launcher/rendezvous/place.h>
 #include <launcher/rendezvous/shared_log.h>
 
 namespace ddp {
@@ -44,8 +46,9 @@ class Rendezvous {
     std::string text;
   };
 
-  /// Starts to look for the job's log, or to serve it. Throws LaunchError.
-  explicit Rendezvous(const Settings& settings);
+  /// Starts to find out where the job's log is, or is to be served by this
+  /// node; handle_events() throws LaunchError where that cannot be.
+  explicit Rendezvous(Settings settings);
 
   /// Becomes readable when handle_events() has something to do.
   int fd() const {
@@ -76,10 +79,11 @@ class Rendezvous {
   }
 
  private:
-  Rendezvous(Settings settings, std::optional<Listener> listener);
+  void look_for_place();
+  void found_place(Time now);
   void serve_log(Listener listener);
   void look_for_log(Time now);
-  void watch(const SharedLog& log);
+  void watch(int fd);
   // Serves it where there is a listener.
   void open_log(
       std::vector<SharedLog::Endpoint> endpoints,
@@ -92,15 +96,17 @@ class Rendezvous {
   void tell_first_endpoint(Time now);
   void handle_announcer(Time now);
   void open_store(Time now);
-  void try_to_serve(Time now);
   void carry_out(Time now);
   void post(Entry entry);
 
   Settings settings_;
-  bool is_endpoint_here_;
+  std::optional<BackgroundTask<Place>> place_; // while it is being found
+  bool is_endpoint_here_ = false;
+  std::string serve_address_; // of this node, at the endpoint
+  std::string own_address_; // for others, where it was given
   FileDescriptor events_;
   Authenticator authenticator_;
-  std::unique_ptr<SharedLog> log_;
+  std::unique_ptr<SharedLog> log_; // null until the place is known
   // Where the log went on, which is told to those at its first endpoint.
   SharedLog::Endpoint log_at_;
   bool has_moved_ = false;

@@ -12,7 +12,10 @@
 namespace ddp {
 namespace {
 
+constexpr std::chrono::seconds kRetryTime(1);
 constexpr std::chrono::seconds kTellAgainTime(2);
+// Of others' entries, which mean nothing here: the rest waits for signals.
+constexpr int kMostAtOnce = 256;
 
 // Where the log that this node serves is reached from here.
 std::string own_host(const NodeOptions& nodes, int listener) {
@@ -20,15 +23,64 @@ std::string own_host(const NodeOptions& nodes, int listener) {
   return is_wildcard(address) ? nodes.host : address;
 }
 
-std::optional<Listener> listener_if_free(const NodeOptions& nodes) {
+std::vector<SharedLog::Endpoint> all_endpoints(const NodeOptions& nodes) {
+  std::vector<SharedLog::Endpoint> endpoints{{nodes.host, nodes.port}};
+  for (const std::string& host : nodes.other_hosts) {
+    endpoints.push_back({host, nodes.port});
+  }
+  return endpoints;
+}
+
+// None where this node cannot serve at the endpoint just now.
+std::optional<Listener> listener_if_free(
+    const NodeOptions& nodes,
+    const std::string& address) {
   try {
-    return listen_at_endpoint(nodes);
+    return address.empty() ? std::nullopt : listen_at_endpoint(nodes, address);
   } catch (const LaunchError&) { // where this node is told to serve
     return std::nullopt;
   }
 }
 
 } // namespace
+
+// That waits for name servers and other hosts; ranks and signals do not.
+void Rendezvous::look_for_place() {
+  if (place_) {
+    return;
+  }
+  place_.emplace([nodes = settings_.nodes] { return find_place(nodes); });
+  watch(place_->fd());
+}
+
+void Rendezvous::found_place(Time now) {
+  epoll_ctl(events_.get(), EPOLL_CTL_DEL, place_->fd(), nullptr);
+  Place place = place_->take();
+  place_.reset();
+  if (!log_) { // the first time
+    is_endpoint_here_ = place.is_endpoint_here;
+    serve_address_ = place.address;
+    own_address_ = place.local_address;
+  }
+  if (member_.is_connected()) {
+    return; // meanwhile, to another node's
+  }
+  if (place.listener) {
+    member_.serve();
+    serve_log(std::move(*place.listener));
+  } else if (!log_) {
+    look_for_log(now);
+  } else {
+    retry_at_ = now + kRetryTime; // what took its port may be gone by then
+  }
+}
+
+void Rendezvous::look_for_log(Time now) {
+  if (!settings_.nodes.hosts_log && is_endpoint_here_) {
+    retry_at_ = now + kRetryTime;
+  }
+  open_log(all_endpoints(settings_.nodes), FileDescriptor());
+}
 
 void Rendezvous::serve_log(Listener listener) {
   const std::string host = own_host(settings_.nodes, listener.socket.get());
@@ -59,7 +111,7 @@ void Rendezvous::tell_first_endpoint(Time now) {
   options.endpoints = {{nodes.host, nodes.port}};
   options.member = member_.self().id;
   if (is_endpoint_here_) {
-    auto listener = listener_if_free(nodes);
+    auto listener = listener_if_free(nodes, serve_address_);
     if (!listener) {
       tell_at_ = now + kTellAgainTime;
       return;
@@ -69,11 +121,15 @@ void Rendezvous::tell_first_endpoint(Time now) {
   }
   announcer_ =
       std::make_unique<SharedLog>(settings_.store_program, std::move(options));
-  watch(*announcer_);
+  watch(announcer_->fd());
 }
 
 void Rendezvous::handle_announcer(Time now) {
-  while (const auto event = announcer_ ? announcer_->next() : std::nullopt) {
+  for (int i = 0; announcer_ && i < kMostAtOnce; ++i) {
+    const auto event = announcer_->next();
+    if (!event) {
+      return;
+    }
     if (event->kind == SharedLog::Event::Kind::kConnected) {
       Authenticator authenticator = authenticator_;
       authenticator.set_nonce(event->text);

@@ -337,6 +337,16 @@ int progress(const Arguments&) {
   return 0;
 }
 
+// --rdzv-member CHANNEL: as a helper of an agent's that has a lot to tell.
+int flood_agent(const Arguments& arguments) {
+  const int channel = std::stoi(arguments.at(0));
+  const std::string entry = "E" + std::string(50000, 'x');
+  for (int i = 0; i < 2000; ++i) {
+    send(channel, entry.data(), entry.size(), MSG_NOSIGNAL);
+  }
+  return 0;
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -356,6 +366,7 @@ int main(int argc, char** argv) {
       {"beat", beat},
       {"lines", lines},
       {"flood", flood},
+      {"--rdzv-member", flood_agent},
       {"progress", progress}};
   const std::string mode = argc > 1 ? argv[1] : "";
   if (mode == "tell-signals" || mode == "progress" || mode == "ignore-term") {
