@@ -41,8 +41,8 @@ struct CheckpointManager::Impl {
       int64_t step,
       std::optional<double> metric);
   void check_later_steps(int64_t step) const;
-  /// The newest that is whole, on rank 0.
-  std::optional<LoadedCheckpoint> find();
+  /// The newest that is whole, on rank 0, and what is in it.
+  std::optional<LoadedCheckpoint> find(std::optional<c10::IValue>& value);
 
   detail::CheckpointFolder folder;
   TrainingState state;
@@ -98,21 +98,40 @@ std::function<void()> CheckpointManager::Impl::prepare(
   };
 }
 
-std::optional<LoadedCheckpoint> CheckpointManager::Impl::find() {
+namespace {
+
+/// Whether a checkpoint verifies, which takes no memory.
+bool is_whole(const std::string& path) {
+  try {
+    verify_checkpoint_file(path);
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
+} // namespace
+
+std::optional<LoadedCheckpoint> CheckpointManager::Impl::find(
+    std::optional<c10::IValue>& value) {
   LoadedCheckpoint found;
   for (const auto& entry : folder.entries()) {
     last_step = std::max(last_step, entry.step);
     try {
-      verify_checkpoint_file(entry.path);
-      found.step = entry.step;
-      newest_step = entry.step;
-      found.path = entry.path;
-      return found;
+      value = read_checkpoint_file(entry.path, options.load());
     } catch (const c10::Error& error) {
+      if (is_whole(entry.path)) { // it was memory that is missing, say
+        throw;
+      }
       folder.set_damaged(entry.path);
       found.skipped.push_back(detail::error_text(error));
       TORCH_WARN("ddp: a checkpoint is passed over: ", found.skipped.back());
+      continue;
     }
+    found.step = entry.step;
+    newest_step = entry.step;
+    found.path = entry.path;
+    return found;
   }
   std::string list;
   for (const auto& reason : found.skipped) {
@@ -201,12 +220,14 @@ void CheckpointManager::wait() {
 std::optional<LoadedCheckpoint> CheckpointManager::load() {
   wait();
   std::optional<LoadedCheckpoint> found;
-  detail::on_rank_0(
-      "CheckpointManager::load", impl_->group, [&] { found = impl_->find(); });
+  std::optional<c10::IValue> value; // on rank 0
+  detail::on_rank_0("CheckpointManager::load", impl_->group, [&] {
+    found = impl_->find(value);
+  });
   found = broadcast(found, impl_->group);
   if (found) {
-    detail::load_training_state(
-        impl_->state, found->path, impl_->group, impl_->options.load());
+    impl_->state.load_file(
+        found->path, impl_->group, impl_->options.load(), std::move(value));
   }
   return found;
 }

@@ -3,14 +3,17 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <checkpoint/detail/containers.h>
+#include <checkpoint/detail/digest.h>
 #include <checkpoint/detail/flat_tree.h>
 #include <checkpoint/detail/module_copies.h>
 #include <checkpoint/detail/on_rank_0.h>
+#include <checkpoint/detail/plain_tensor.h>
 #include <checkpoint/detail/plateau_state.h>
 #include <checkpoint/optimizer_state.h>
 #include <checkpoint/state_dict.h>
 #include <ddp/detail/text_tensor.h>
 #include <ddp/random_state.h>
+#include <ddp/seed.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 #include <torch/nn/module.h>
 #include <torch/optim/schedulers/lr_scheduler.h>
@@ -32,15 +35,44 @@ struct StepCount : torch::optim::LRScheduler {
   }
 };
 
-/// All ranks' values, in a list.
-IValue gather(const IValue& own, const ProcessGroup& group) {
-  const auto pickled = torch::jit::pickle_save(own);
-  auto all = detail::new_list();
-  for (const auto& bytes :
-       group.all_gather(std::string(pickled.begin(), pickled.end()))) {
-    all.push_back(torch::jit::pickle_load({bytes.begin(), bytes.end()}));
+std::string pickled(const IValue& value) {
+  const auto bytes = torch::jit::pickle_save(value);
+  return {bytes.begin(), bytes.end()};
+}
+
+/// The values of such strings, in a list.
+IValue unpickled(const std::vector<std::string>& all) {
+  auto list = detail::new_list();
+  for (const auto& bytes : all) {
+    list.push_back(torch::jit::pickle_load({bytes.begin(), bytes.end()}));
   }
-  return all;
+  return list;
+}
+
+void add_bytes(const IValue& state, detail::Digest& digest) {
+  if (state.isGenericDict()) {
+    for (const auto& entry : state.toGenericDict()) {
+      add_bytes(entry.value(), digest);
+    }
+  } else if (state.isTensor()) {
+    const auto tensor = detail::plain_tensor(state.toTensor());
+    digest.add(tensor.const_data_ptr(), tensor.nbytes());
+  }
+}
+
+/// For a rank that no generator was saved for: a seed that depends on where
+/// rank 0's generators were.
+uint64_t derived_seed(const IValue& of_rank_0, const ProcessGroup& group) {
+  detail::Digest digest;
+  add_bytes(of_rank_0, digest);
+  return rank_seed(digest.value(), group.size(), group.rank());
+}
+
+bool all_equal(c10::ArrayRef<IValue> states) {
+  const auto first = pickled(states[0]);
+  return std::all_of(states.begin() + 1, states.end(), [&](const auto& state) {
+    return pickled(state) == first;
+  });
 }
 
 } // namespace
@@ -49,6 +81,12 @@ namespace detail {
 
 IValue to_ivalue(const StateDict& state) {
   return tree_of(state);
+}
+
+void run_all(const std::vector<std::function<void()>>& functions) {
+  for (const auto& function : functions) {
+    function();
+  }
 }
 
 void check_kind(const std::string& name, bool good, const char* kind) {
@@ -85,11 +123,9 @@ TrainingState& TrainingState::add_part(Part part) {
 TrainingState& TrainingState::add_local(
     const std::string& name,
     std::function<IValue()> save,
-    std::function<Commit(const IValue&)> load) {
+    Plan load) {
   return add_part(
       {name,
-       /*per_rank=*/false,
-       /*optional=*/false,
        std::move(save),
        [load = std::move(load)](const IValue& state, const ProcessGroup&) {
          return load(state);
@@ -185,29 +221,37 @@ TrainingState& TrainingState::add(const std::string& name, at::Tensor& tensor) {
 TrainingState& TrainingState::add_per_rank(
     const std::string& name,
     std::function<IValue()> save,
-    std::function<Commit(const IValue&)> load) {
-  return add_part(
-      {name,
-       /*per_rank=*/true,
-       /*optional=*/false,
-       std::move(save),
-       [load = std::move(load), name](
-           const IValue& state, const ProcessGroup& group) -> Commit {
-         detail::check_kind(name, state.isList(), "list of ranks' states");
-         const auto states = state.toListRef();
-         if (states.size() == static_cast<size_t>(group.size())) {
-           return load(states[group.rank()]);
-         }
-         return [name, saved = states.size(), size = group.size()] {
-           TORCH_WARN(
-               "ddp: '",
-               name,
-               "' was saved on ",
-               saved,
-               " ranks and is left out on ",
-               size);
-         };
-       }});
+    Plan load,
+    std::function<Commit(uint64_t)> derive) {
+  const auto plan = [name, load = std::move(load), derive = std::move(derive)](
+                        const IValue& state,
+                        const ProcessGroup& group) -> Commit {
+    detail::check_kind(
+        name,
+        state.isList() && !state.toListRef().empty(),
+        "list of ranks' states");
+    const auto states = state.toListRef();
+    const auto rank = static_cast<size_t>(group.rank());
+    const bool same = states.size() == static_cast<size_t>(group.size());
+    if (same || (derive && rank < states.size())) {
+      return load(states[rank]);
+    }
+    if (derive) {
+      return states.size() > 1 && all_equal(states)
+          ? load(states[0])
+          : derive(derived_seed(states[0], group));
+    }
+    return [name, saved = states.size(), size = group.size()] {
+      TORCH_WARN(
+          "ddp: '",
+          name,
+          "' was saved on ",
+          saved,
+          " ranks and is left out on ",
+          size);
+    };
+  };
+  return add_part({name, std::move(save), plan, /*per_rank=*/true});
 }
 
 TrainingState& TrainingState::add_random_state(const std::string& name) {
@@ -216,32 +260,65 @@ TrainingState& TrainingState::add_random_state(const std::string& name) {
       [] { return detail::to_ivalue(random_state()); },
       [](const IValue& state) -> Commit {
         const auto own = detail::to_state_dict(state);
+        detail::check_random_state(own);
         return [own] { set_random_state(own); };
+      },
+      [](uint64_t seed) -> Commit {
+        return [seed] { at::manual_seed(seed); };
       });
 }
 
-IValue TrainingState::state_dict(const ProcessGroup& group) const {
-  std::vector<IValue> own;
-  detail::on_each_rank("TrainingState::state_dict", group, [&] {
-    for (const auto& part : parts_) {
-      own.push_back(part.save());
+// A rank on which a part fails may not miss the communication of another part:
+// ranks agree first, and after each part that may communicate.
+std::vector<IValue> TrainingState::save_parts(const ProcessGroup& group) const {
+  constexpr const char* kOperation = "TrainingState::state_dict";
+  std::vector<IValue> own(parts_.size());
+  const auto save = [&](size_t i) {
+    own[i] = parts_[i].save();
+    if (parts_[i].per_rank) {
+      own[i] = pickled(own[i]);
+    }
+  };
+  detail::on_each_rank(kOperation, group, [&] {
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (!parts_[i].collective) {
+        save(i);
+      }
     }
   });
-  auto dict = new_dict();
   for (size_t i = 0; i < parts_.size(); ++i) {
-    dict.insert(
-        parts_[i].name, parts_[i].per_rank ? gather(own[i], group) : own[i]);
+    if (parts_[i].collective) {
+      detail::on_each_rank(kOperation, group, [&] { save(i); });
+    }
   }
+  return own;
+}
+
+IValue TrainingState::state_dict(const ProcessGroup& group) const {
+  const auto own = save_parts(group);
+  std::vector<std::vector<std::string>> of_ranks(parts_.size());
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    if (parts_[i].per_rank) {
+      of_ranks[i] = group.all_gather(own[i].toStringRef());
+    }
+  }
+  auto dict = new_dict();
+  detail::on_each_rank("TrainingState::state_dict", group, [&] {
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      dict.insert(
+          parts_[i].name, parts_[i].per_rank ? unpickled(of_ranks[i]) : own[i]);
+    }
+  });
   return dict;
 }
 
-void TrainingState::load_state_dict(
+TrainingState::Commits TrainingState::plan(
     const IValue& state,
-    const ProcessGroup& group) {
+    const ProcessGroup& group) const {
   TORCH_CHECK_VALUE(
       state.isGenericDict(), "load_state_dict: the state is no dictionary");
   const auto dict = state.toGenericDict();
-  std::vector<Commit> commits;
+  Commits commits;
   for (const auto& part : parts_) {
     const auto found = dict.find(part.name);
     if (found == dict.end() && part.optional) {
@@ -253,11 +330,18 @@ void TrainingState::load_state_dict(
         "load_state_dict: the state has no '",
         part.name,
         "'");
-    commits.push_back(part.load(found->value(), group));
+    auto& list = part.unchecked ? commits.unchecked : commits.checked;
+    list.push_back(part.load(found->value(), group));
   }
-  for (const auto& commit : commits) {
-    commit();
-  }
+  return commits;
+}
+
+void TrainingState::load_state_dict(
+    const IValue& state,
+    const ProcessGroup& group) {
+  const auto commits = plan(state, group);
+  detail::run_all(commits.unchecked);
+  detail::run_all(commits.checked);
 }
 
 } // namespace ddp

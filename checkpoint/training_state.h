@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -83,8 +84,11 @@ class TrainingState {
   TrainingState& add(const std::string& name, std::string& value);
   TrainingState& add(const std::string& name, at::Tensor& tensor);
 
-  /// Anything with `state_dict()` and `load_state_dict(state)`, such as a
-  /// sampler, where the state is a `StateDict` or a `c10::IValue`. What a
+  /// Anything with `state_dict()`, which may be collective, and
+  /// `load_state_dict(state)`, such as a sampler, where the state is a
+  /// `StateDict` or a `c10::IValue`. A part that also has
+  /// `plan_state_dict(state)`, which checks a state and returns a
+  /// `std::function<void()>` that loads it, is loaded only if all fits. What a
   /// Reducer's communication hook has of each rank's own is a part besides,
   /// "<name>_of_each_rank", which files without it are loaded without.
   template <
@@ -92,8 +96,10 @@ class TrainingState {
       typename = decltype(std::declval<Stateful&>().state_dict())>
   TrainingState& add(const std::string& name, Stateful& part);
 
-  /// LibTorch's generators, of each rank (`random_state`). Loading on another
-  /// number of ranks leaves the generators as they are, with a warning.
+  /// LibTorch's generators, of each rank (`random_state`). On another number of
+  /// ranks those that were saved resume theirs, and each further rank begins a
+  /// stream of its own, derived from rank 0's; if all ranks' were equal, as
+  /// after `manual_seed`, they stay so.
   TrainingState& add_random_state(const std::string& name = "random_state");
 
   /// A generator of the standard library's (`std::mt19937`), of each rank; as
@@ -111,13 +117,12 @@ class TrainingState {
   void save(const std::string& path, const ProcessGroup& group = {}) const;
 
   /// Reads what `save`, or Python, wrote into all parts; returns false where
-  /// there is no such file. On another number of ranks generators are left as
-  /// they are.
+  /// there is no such file.
   ///
   /// Collective: rank 0 reads and sends the rest of the ranks a copy, unless
-  /// `options` say otherwise. Every rank throws the same `c10::Error` where the
-  /// file is damaged, or does not fit on one of them; then modules, optimizers
-  /// and variables have not changed on that one. All of the file is in each
+  /// `options` say otherwise. Every rank throws the same `c10::Error` if the
+  /// file is corrupt, or does not fit on one of them; then nothing has changed
+  /// on any, but for parts of the program's own. All of the file is in each
   /// rank's memory on the CPU meanwhile, and nothing but the state itself on a
   /// device.
   bool load(
@@ -131,37 +136,61 @@ class TrainingState {
   c10::IValue state_dict(const ProcessGroup& group = {}) const;
 
   /// Puts all parts into the state that `state_dict` returned, here or in
-  /// another run. Throws `c10::Error` where a part is missing or does not fit;
-  /// then modules, optimizers and variables have not changed. What the
-  /// dictionary has besides is passed over. Not collective.
+  /// another run. Throws `c10::Error` if a part is missing or does not fit;
+  /// then nothing has changed, but for parts of the program's own that have no
+  /// `plan_state_dict`. Extra keys are ignored. Not collective.
   void load_state_dict(
       const c10::IValue& state,
       const ProcessGroup& group = {});
 
  private:
+  friend class CheckpointManager;
   using Commit = std::function<void()>;
+  using Plan = std::function<Commit(const c10::IValue&)>;
   struct Part {
     std::string name;
-    /// Each rank's own is kept, in a list.
-    bool per_rank;
-    /// Whether a state may lack it.
-    bool optional;
     std::function<c10::IValue()> save;
     /// Checks a state; what it returns puts it in.
     std::function<Commit(const c10::IValue&, const ProcessGroup&)> load;
+    /// Each rank's own is kept, in a list.
+    bool per_rank = false;
+    /// Whether a state may lack it.
+    bool optional = false;
+    /// Whether `save` may communicate.
+    bool collective = false;
+    /// Whether `load` checks nothing, so that what it returns may throw.
+    bool unchecked = false;
+  };
+  /// What loads a state that fits.
+  struct Commits {
+    std::vector<Commit> unchecked; // to be run first
+    std::vector<Commit> checked;
   };
 
   TrainingState& add_part(Part part);
-  /// `load` may return what is left to do once all parts are checked.
   TrainingState& add_local(
       const std::string& name,
       std::function<c10::IValue()> save,
-      std::function<Commit(const c10::IValue&)> load);
-  /// The same for what each rank has of its own.
+      Plan load);
+  /// The same for what each rank has of its own. `derive` makes a state for a
+  /// rank that none was saved for out of a seed; without it, nothing is loaded
+  /// on another number of ranks.
   TrainingState& add_per_rank(
       const std::string& name,
       std::function<c10::IValue()> save,
-      std::function<Commit(const c10::IValue&)> load);
+      Plan load,
+      std::function<Commit(uint64_t)> derive = nullptr);
+
+  /// Each part's state on this rank, or an error on all. Collective.
+  std::vector<c10::IValue> save_parts(const ProcessGroup& group) const;
+  Commits plan(const c10::IValue& state, const ProcessGroup& group) const;
+  /// `load` from a file that is there. `read`: what rank 0 has read of it
+  /// already, if it has.
+  void load_file(
+      const std::string& path,
+      const ProcessGroup& group,
+      const LoadOptions& options,
+      std::optional<c10::IValue> read = std::nullopt);
 
   std::vector<Part> parts_;
 };

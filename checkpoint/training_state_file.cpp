@@ -29,32 +29,41 @@ bool TrainingState::load(
   if (group.broadcast(found).empty()) {
     return false;
   }
-  detail::load_training_state(*this, path, group, options);
+  load_file(path, group, options);
   return true;
 }
 
-void detail::load_training_state(
-    TrainingState& state,
+void TrainingState::load_file(
     const std::string& path,
     const ProcessGroup& group,
-    const LoadOptions& options) {
-  c10::IValue value;
+    const LoadOptions& options,
+    std::optional<c10::IValue> read) {
+  constexpr const char* kOperation = "TrainingState::load";
+  const auto read_once = [&] {
+    if (!read) {
+      read = read_checkpoint_file(path, options);
+    }
+  };
   if (!options.every_rank_reads()) {
-    on_rank_0("TrainingState::load", group, [&] {
-      value = read_checkpoint_file(path, options);
-    });
-    value = broadcast_value(value, group);
+    detail::on_rank_0(kOperation, group, read_once);
+    read = detail::broadcast_value(read.value_or(c10::IValue()), group);
+  } else {
+    detail::on_each_rank(kOperation, group, read_once);
   }
-  on_each_rank("TrainingState::load", group, [&] {
-    if (options.every_rank_reads()) {
-      value = read_checkpoint_file(path, options);
-    }
-    try {
-      state.load_state_dict(value, group);
-    } catch (const c10::Error& error) {
-      TORCH_CHECK(false, "'", path, "': ", error.what_without_backtrace());
-    }
-  });
+  // What does not fit on one rank changes nothing on any.
+  Commits commits;
+  const auto step = [&](const std::function<void()>& work) {
+    detail::on_each_rank(kOperation, group, [&] {
+      try {
+        work();
+      } catch (const c10::Error& error) {
+        TORCH_CHECK(false, "'", path, "': ", error.what_without_backtrace());
+      }
+    });
+  };
+  step([&] { commits = plan(*read, group); });
+  step([&] { detail::run_all(commits.unchecked); });
+  step([&] { detail::run_all(commits.checked); });
 }
 
 } // namespace ddp

@@ -27,6 +27,20 @@ at::Tensor state_of(const c10::Device& device) {
   return generator.get_state();
 }
 
+/// Calls `function` with each generator that this process has, and its state.
+template <typename Function>
+void for_generators(const State& state, const Function& function) {
+  for (const auto& entry : state) {
+    const c10::Device device(entry.key());
+    if (device.is_cuda() && device.index() >= gpus()) {
+      continue;
+    }
+    auto generator = generator_of(device);
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    function(generator, entry.value());
+  }
+}
+
 } // namespace
 
 State random_state() {
@@ -42,15 +56,15 @@ State random_state() {
 }
 
 void set_random_state(const State& state) {
-  for (const auto& entry : state) {
-    const c10::Device device(entry.key());
-    if (device.is_cuda() && device.index() >= gpus()) {
-      continue;
-    }
-    auto generator = generator_of(device);
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    generator.set_state(entry.value());
-  }
+  for_generators(state, [](at::Generator& generator, const at::Tensor& own) {
+    generator.set_state(own);
+  });
+}
+
+void detail::check_random_state(const State& state) {
+  for_generators(state, [](at::Generator& generator, const at::Tensor& own) {
+    generator.clone().set_state(own);
+  });
 }
 
 } // namespace ddp

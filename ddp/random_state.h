@@ -20,6 +20,14 @@ torch::OrderedDict<std::string, at::Tensor> random_state();
 /// is no such state. Not collective.
 void set_random_state(const torch::OrderedDict<std::string, at::Tensor>& state);
 
+namespace detail {
+
+/// Throws `c10::Error` if `set_random_state` would; changes nothing.
+void check_random_state(
+    const torch::OrderedDict<std::string, at::Tensor>& state);
+
+} // namespace detail
+
 /// The state of a generator of the standard library, `std::mt19937` for one, as
 /// a tensor of uint8 of shape [bytes], to be kept with the others.
 template <typename Generator>

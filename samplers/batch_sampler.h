@@ -58,6 +58,11 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
   void load_state_dict(const State& state) {
     base_.load_state_dict(state);
   }
+  template <typename State, typename B = Base>
+  auto plan_state_dict(const State& state)
+      -> decltype(std::declval<B&>().plan_state_dict(state)) {
+    return base_.plan_state_dict(state);
+  }
 
   void save(torch::serialize::OutputArchive& archive) const override {
     base_.save(archive);

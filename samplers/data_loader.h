@@ -93,6 +93,14 @@ class DataLoader {
     ++iteration_;
     sampler_.load_state_dict(state);
   }
+  template <typename State, typename S = Sampler>
+  auto plan_state_dict(const State& state)
+      -> decltype(std::declval<S&>().plan_state_dict(state)) {
+    return [this, load = sampler_.plan_state_dict(state)] {
+      ++iteration_;
+      load();
+    };
+  }
 
  private:
   using SourceOf = detail::SourceOf<Dataset, BatchRequestType>;

@@ -242,6 +242,10 @@ State ShardedSampler::state_dict() const {
 }
 
 void ShardedSampler::load_state_dict(const State& state) {
+  plan_state_dict(state)();
+}
+
+std::function<void()> ShardedSampler::plan_state_dict(const State& state) {
   const auto expect = [&](const std::string& name, int64_t value) {
     const auto saved = value_of(state, name);
     TORCH_CHECK_VALUE(
@@ -281,7 +285,7 @@ void ShardedSampler::load_state_dict(const State& state) {
   Progress progress;
   progress.epoch = value_of(state, "epoch");
   progress.start = static_cast<size_t>(done);
-  go_on_from(progress);
+  return [this, progress] { go_on_from(progress); };
 }
 
 void ShardedSampler::save(torch::serialize::OutputArchive& archive) const {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -78,10 +79,14 @@ class ShardedSampler : public torch::data::samplers::Sampler<> {
   /// where samples were drawn and `advance` was never called.
   torch::OrderedDict<std::string, at::Tensor> state_dict() const;
 
-  /// Goes on from `state`, with any number of ranks. Throws `c10::ValueError`
+  /// Resumes from `state`, with any number of ranks. Throws `c10::ValueError`
   /// where it is of another sequence (of another kind of sampler, size, seed,
   /// ...), or no state.
   void load_state_dict(
+      const torch::OrderedDict<std::string, at::Tensor>& state);
+
+  /// Checks a state as `load_state_dict` does; what it returns loads it.
+  std::function<void()> plan_state_dict(
       const torch::OrderedDict<std::string, at::Tensor>& state);
 
   /// Stores the epoch of the current order and the position in it: what this

@@ -5,7 +5,13 @@
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
 #include <chrono>
+#include <filesystem>
 #include <set>
 
 using ddp::CheckpointManager;
@@ -54,11 +60,63 @@ void flip_last_bit(const std::string& path) {
   write_text(path, text);
 }
 
+/// The files whose cached pages were dropped since it was emptied.
+Names& dropped() {
+  static Names names;
+  return names;
+}
+
+/// Counts how often files of a folder are opened.
+class Opens {
+ public:
+  explicit Opens(const std::string& folder)
+      : descriptor_(inotify_init1(IN_NONBLOCK)) {
+    // Equal events in a row would be one: a file is closed in between.
+    REQUIRE(
+        inotify_add_watch(descriptor_, folder.c_str(), IN_OPEN | IN_CLOSE) >=
+        0);
+  }
+  ~Opens() {
+    ::close(descriptor_);
+  }
+
+  int of(const std::string& name) {
+    int count = 0;
+    alignas(inotify_event) char buffer[1 << 16];
+    const auto bytes = ::read(descriptor_, buffer, sizeof(buffer));
+    for (ssize_t at = 0; at < bytes;) {
+      const auto* event = reinterpret_cast<inotify_event*>(buffer + at);
+      count +=
+          (event->mask & IN_OPEN) != 0 && event->len > 0 && name == event->name;
+      at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+    }
+    return count;
+  }
+
+ private:
+  int descriptor_;
+};
+
 CheckpointManagerOptions keeping(int64_t last, int64_t best = 0) {
   return CheckpointManagerOptions().keep_last(last).keep_best(best);
 }
 
 } // namespace
+
+// Ahead of the C library's.
+extern "C" int posix_fadvise(
+    int descriptor,
+    off_t offset,
+    off_t bytes,
+    int advice) noexcept {
+  if (advice == POSIX_FADV_DONTNEED && offset == 0 && bytes == 0) {
+    const auto link = "/proc/self/fd/" + std::to_string(descriptor);
+    dropped().insert(std::filesystem::read_symlink(link).filename().string());
+  }
+  static auto* const next = reinterpret_cast<int (*)(int, off_t, off_t, int)>(
+      dlsym(RTLD_NEXT, "posix_fadvise"));
+  return next(descriptor, offset, bytes, advice);
+}
 
 TEST_CASE("a run goes on from the newest checkpoint on all ranks") {
   const SharedFolder shared;
@@ -200,6 +258,42 @@ TEST_CASE("nothing is removed where the new checkpoint is damaged") {
       ContainsSubstring("damaged"));
   CHECK(
       folder.names() == Names{"latest", "step-1.pt", "step-2.pt", "step-3.pt"});
+}
+
+TEST_CASE("a new checkpoint is read back from the disk") {
+  const TemporaryFolder folder;
+  Run run(folder.path(), keeping(1));
+  run.save(1);
+  dropped().clear();
+  run.save(2);
+  CHECK(dropped() == Names{"step-2.pt"});
+  CHECK(folder.names() == Names{"latest", "step-2.pt"});
+}
+
+TEST_CASE("loading reads the newest checkpoint once") {
+  const SharedFolder shared;
+  ddp::test::ranks(3, [&](ProcessGroup group) {
+    for (const bool every_rank : {false, true}) {
+      const auto path = shared.path + "once" + (every_rank ? "a" : "b");
+      Run run(path, keeping(2), group);
+      run.save(1);
+      run.save(2);
+      std::optional<Opens> opens;
+      if (group.rank() == 0) {
+        opens.emplace(path);
+      }
+      group.barrier();
+      auto options = keeping(2);
+      options.load(ddp::LoadOptions().every_rank_reads(every_rank));
+      Run resumed(path, options, group);
+      REQUIRE(resumed.checkpoints.load());
+      REQUIRE(resumed.is_at(2));
+      group.barrier();
+      if (opens) {
+        REQUIRE(opens->of("step-2.pt") == (every_rank ? 3 : 1));
+      }
+    }
+  });
 }
 
 TEST_CASE("a folder of a later run is not written to") {

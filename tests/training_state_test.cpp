@@ -201,21 +201,6 @@ TEST_CASE("a state that does not fit changes nothing") {
   REQUIRE(training.step == 2);
 }
 
-TEST_CASE("generators of another number of ranks are left as they are") {
-  ddp::test::ranks(2, [](ProcessGroup group) {
-    Training training(group);
-    auto dict = training.state.state_dict(group).deepcopy();
-    auto states = dict.toGenericDict().at("random_state").toList();
-    REQUIRE(states.size() == 2);
-    states.push_back(states.get(0));
-    torch::manual_seed(5);
-    const auto expected = torch::rand({3});
-    torch::manual_seed(5);
-    training.state.load_state_dict(dict, group);
-    REQUIRE(torch::equal(torch::rand({3}), expected));
-  });
-}
-
 TEST_CASE("a part's name can be used once") {
   TrainingState state;
   int64_t value = 0;

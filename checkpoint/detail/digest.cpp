@@ -14,10 +14,13 @@ void Digest::add(const void* data, size_t bytes) {
   XXH3_64bits_update(state_.get(), data, bytes);
 }
 
+uint64_t Digest::value() const {
+  return XXH3_64bits_digest(state_.get());
+}
+
 std::string Digest::hex() const {
   char text[kDigestSize + 1];
-  const uint64_t value = XXH3_64bits_digest(state_.get());
-  std::snprintf(text, sizeof(text), "%016" PRIx64, value);
+  std::snprintf(text, sizeof(text), "%016" PRIx64, value());
   return text;
 }
 

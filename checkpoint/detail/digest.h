@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,7 @@ class Digest {
   void add(const std::string& text) {
     add(text.data(), text.size());
   }
+  uint64_t value() const;
   std::string hex() const;
 
  private:

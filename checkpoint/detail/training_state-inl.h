@@ -13,13 +13,6 @@ inline c10::IValue to_ivalue(c10::IValue state) {
 }
 StateDict to_state_dict(const c10::IValue& state);
 
-/// `TrainingState::load` from a file that is there.
-void load_training_state(
-    TrainingState& state,
-    const std::string& path,
-    const ProcessGroup& group,
-    const LoadOptions& options);
-
 /// Whether each rank has a state of its own besides.
 template <typename Stateful, typename = void>
 struct HasRankState : std::false_type {};
@@ -29,17 +22,30 @@ struct HasRankState<
     std::void_t<decltype(std::declval<Stateful&>().rank_state_dict())>>
     : std::true_type {};
 
+void run_all(const std::vector<std::function<void()>>& functions);
+
 /// Throws `c10::ValueError` unless `good`.
 void check_kind(const std::string& name, bool good, const char* kind);
 
 /// Whether a part can check a state before it loads it.
-template <typename Part, typename = void>
+template <typename Part, typename State, typename = void>
 inline constexpr bool plans_v = false;
-template <typename Part>
+template <typename Part, typename State>
 inline constexpr bool plans_v<
     Part,
+    State,
     std::void_t<decltype(std::declval<Part&>().plan_state_dict(
-        c10::IValue()))>> = true;
+        std::declval<const State&>()))>> = true;
+
+/// A state as the part that returned it had it.
+template <typename State>
+auto state_of(const c10::IValue& state) {
+  if constexpr (std::is_same_v<State, c10::IValue>) {
+    return state;
+  } else {
+    return to_state_dict(state);
+  }
+}
 
 } // namespace detail
 
@@ -89,25 +95,31 @@ TrainingState& TrainingState::add_generator(
         auto loaded = generator;
         set_generator_state(loaded, state.toTensor());
         return [&generator, loaded] { generator = loaded; };
+      },
+      [&generator](uint64_t seed) -> Commit {
+        return [&generator, seed] {
+          generator.seed(static_cast<typename Generator::result_type>(seed));
+        };
       });
 }
 
 template <typename Stateful, typename>
 TrainingState& TrainingState::add(const std::string& name, Stateful& part) {
   using State = std::decay_t<decltype(part.state_dict())>;
+  constexpr bool kPlans = detail::plans_v<Stateful, State>;
   add_local(
       name,
       [&part] { return detail::to_ivalue(part.state_dict()); },
-      [&part](const c10::IValue& state) -> Commit {
-        if constexpr (detail::plans_v<Stateful>) {
+      [&part](const c10::IValue& saved) -> Commit {
+        auto state = detail::state_of<State>(saved);
+        if constexpr (kPlans) {
           return part.plan_state_dict(state);
-        } else if constexpr (std::is_same_v<State, c10::IValue>) {
-          part.load_state_dict(state);
         } else {
-          part.load_state_dict(detail::to_state_dict(state));
+          return [&part, state] { part.load_state_dict(state); };
         }
-        return [] {};
       });
+  parts_.back().collective = true;
+  parts_.back().unchecked = !kPlans;
   if constexpr (detail::HasRankState<Stateful>::value) {
     if (!part.rank_state_dict().isNone()) {
       add_per_rank(
@@ -117,6 +129,8 @@ TrainingState& TrainingState::add(const std::string& name, Stateful& part) {
             return [&part, state] { part.load_rank_state_dict(state); };
           });
       parts_.back().optional = true;
+      parts_.back().collective = true;
+      parts_.back().unchecked = true;
     }
   }
   return *this;

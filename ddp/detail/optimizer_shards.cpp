@@ -1,5 +1,6 @@
 #include <ddp/detail/optimizer_shards.h>
 
+#include <checkpoint/detail/on_rank_0.h>
 #include <checkpoint/optimizer_state.h>
 #include <ddp/detail/async_broadcast.h>
 
@@ -203,25 +204,34 @@ c10::IValue OptimizerShards::state_dict(
       to,
       " is not a rank of a group of ",
       group_.size());
-  const auto own = optimizer_state(optimizer).toGenericDict();
-  const auto own_states = own.at("state").toGenericDict();
+  auto own = new_dict();
+  std::string message;
+  // No rank may fail while the others communicate.
+  on_each_rank("ZeroRedundancyOptimizer::state_dict", group_, [&] {
+    own = optimizer_state(optimizer).toGenericDict();
+    if (group_.rank() != to) {
+      message = to_message(own.at("state").toGenericDict());
+    }
+  });
+  std::vector<std::string> messages;
+  for (int64_t rank = 0; rank < group_.size(); ++rank) {
+    if (rank == to) {
+      continue;
+    }
+    auto sent = group_.broadcast(rank == group_.rank() ? message : "", rank);
+    if (group_.rank() == to) {
+      messages.push_back(std::move(sent));
+    }
+  }
   std::map<int64_t, IValue> all; // in the order of parameters
   const auto add = [&all](const GenericDict& states) {
     for (const auto& item : states) {
       all.emplace(item.key().toInt(), item.value());
     }
   };
-  add(own_states);
-  for (int64_t rank = 0; rank < group_.size(); ++rank) {
-    if (rank == to) {
-      continue;
-    }
-    const bool mine = rank == group_.rank();
-    const auto message =
-        group_.broadcast(mine ? to_message(own_states) : "", rank);
-    if (group_.rank() == to) {
-      add(from_message(message));
-    }
+  add(own.at("state").toGenericDict());
+  for (auto& received : messages) {
+    add(from_message(std::exchange(received, "")));
   }
   auto states = new_dict();
   for (auto& [index, state] : all) {
