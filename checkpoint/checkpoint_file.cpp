@@ -4,6 +4,7 @@
 #include <checkpoint/detail/flat_tree.h>
 #include <checkpoint/detail/naming_file.h>
 #include <checkpoint/detail/pickle_writer.h>
+#include <checkpoint/detail/plain_tensor.h>
 #include <checkpoint/detail/safetensors_reader.h>
 #include <checkpoint/detail/snapshot_memory.h>
 #include <checkpoint/detail/torch_archive.h>
@@ -67,6 +68,9 @@ std::function<void()> detail::prepare_checkpoint_file(
   check_extension(path);
   if (writes_safetensors(path)) {
     auto flat = flatten(value);
+    for (const auto& tensor : flat.tensors) {
+      check_readable(tensor.value(), "tensor '" + tensor.key() + "'");
+    }
     SafetensorsMetadata metadata{{"format", "pt"}};
     if (!flat.structure.empty()) {
       metadata[kTreeKey] = flat.structure;

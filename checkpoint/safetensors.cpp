@@ -41,13 +41,6 @@ detail::SafetensorsHeader describe(
   detail::SafetensorsHeader header;
   for (const auto& item : tensors) {
     const auto& tensor = item.value();
-    TORCH_CHECK_TYPE(
-        tensor.layout() == at::kStrided,
-        "tensor '",
-        item.key(),
-        "' has layout ",
-        tensor.layout(),
-        ", which a safetensors file cannot hold; make it dense first");
     detail::safetensors_dtype(tensor.scalar_type(), item.key());
     header.entries.push_back(
         {item.key(), tensor.scalar_type(), tensor.sizes().vec()});
@@ -61,10 +54,9 @@ detail::SafetensorsHeader describe(
   return header;
 }
 
-void check_defined(const StateDict& tensors) {
+void check_tensors(const StateDict& tensors) {
   for (const auto& item : tensors) {
-    TORCH_CHECK_VALUE(
-        item.value().defined(), "tensor '", item.key(), "' is undefined");
+    detail::check_readable(item.value(), "tensor '" + item.key() + "'");
   }
 }
 
@@ -166,7 +158,7 @@ void write_safetensors(
     const std::string& path,
     const StateDict& tensors,
     const SafetensorsMetadata& metadata) {
-  check_defined(tensors);
+  check_tensors(tensors);
   const auto order = data_order(tensors);
   auto header = describe(tensors, order);
   header.metadata = metadata;

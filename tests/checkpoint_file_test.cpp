@@ -1,6 +1,7 @@
 #include <checkpoint/checkpoint.h>
 #include <checkpoint/checkpoint_file.h>
 #include <checkpoint/detail/containers.h>
+#include <checkpoint/detail/snapshot_memory.h>
 #include <checkpoint/safetensors.h>
 #include <checkpoint/torch_file.h>
 #include <tests/support/catch.h>
@@ -250,4 +251,78 @@ TEST_CASE("LibTorch's own file of a module is loaded", "[checkpoint]") {
   auto loaded = net();
   ddp::load_checkpoint(folder / "a.pt", *loaded);
   CHECK(equal(loaded, saved));
+}
+
+TEST_CASE("a file holds tensors as they read, whatever their memory holds") {
+  const TemporaryFolder folder;
+  const auto numbers = torch::arange(1, 13, torch::kFloat).view({3, 4});
+  const auto complex = torch::complex(numbers, -numbers);
+  const auto negative = torch::imag(complex.conj());
+  REQUIRE(negative.is_neg());
+  const auto value = dict({
+      {"conjugate", complex.conj()},
+      {"part of a conjugate", complex.conj().slice(0, 1).slice(1, 1, 3)},
+      {"transposed conjugate", complex.mH()},
+      {"negative", negative},
+      {"part of a negative", negative.slice(0, 1)},
+      {"negative in place", torch::_neg_view(numbers)},
+      {"expanded", torch::tensor({1.5F, 2.5F}).expand({3, 2})},
+      {"expanded number", torch::tensor(1.5F).expand({4})},
+      {"expanded negative", torch::_neg_view(torch::ones({1})).expand({3})},
+      {"offset", numbers.slice(0, 1).slice(1, 2)},
+      {"overlapping", numbers.flatten().unfold(0, 4, 2)},
+      {"zero", torch::_efficientzerotensor({2, 3}, torch::kFloat)},
+  });
+  for (const auto& format : kFormats) {
+    for (const bool snapshot : {false, true}) {
+      const auto path = folder / ("a" + format);
+      ddp::detail::SnapshotMemory memory;
+      memory.begin();
+      ddp::detail::prepare_checkpoint_file(
+          path, value, snapshot ? &memory : nullptr)();
+      const auto read = read_checkpoint_file(path).toGenericDict();
+      for (const auto& entry : value.toGenericDict()) {
+        INFO(entry.key().toStringRef() << " in " << path);
+        REQUIRE(torch::equal(
+            read.at(entry.key()).toTensor(), entry.value().toTensor().clone()));
+      }
+    }
+  }
+}
+
+TEST_CASE("tensors that have no memory of their own values are refused") {
+  const TemporaryFolder folder;
+  const auto nested = torch::_nested_tensor_from_tensor_list(
+      {torch::ones({2})}, {}, {}, {}, {});
+  const std::vector<std::pair<at::Tensor, const char*>> tensors{
+      {torch::eye(3).to_sparse(), "layout Sparse"},
+      {torch::eye(3).to_sparse_csr(), "layout SparseCsr"},
+      {torch::empty({2}, torch::kMeta), "on 'meta'"},
+      {torch::quantize_per_tensor(torch::ones(2), 1, 0, torch::kQInt8),
+       "QInt8"},
+      {nested, "nested"},
+      {torch::_add_batch_dim(torch::ones({2, 3}), 0, 1), "wraps another"},
+  };
+  for (const auto& format : kFormats) {
+    for (const bool snapshot : {false, true}) {
+      for (const auto& [tensor, reason] : tensors) {
+        const auto path = folder / ("a" + format);
+        ddp::detail::SnapshotMemory memory;
+        memory.begin();
+        INFO(reason << " in " << path);
+        try {
+          ddp::detail::prepare_checkpoint_file(
+              path,
+              dict({{"layer.x", tensor}}),
+              snapshot ? &memory : nullptr)();
+          FAIL_CHECK("it was written");
+        } catch (const c10::Error& error) {
+          const std::string text = error.what_without_backtrace();
+          CHECK_THAT(
+              text, ContainsSubstring(reason) && ContainsSubstring("layer.x"));
+        }
+      }
+    }
+  }
+  CHECK(folder.names().empty());
 }

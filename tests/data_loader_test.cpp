@@ -322,6 +322,35 @@ TEST_CASE("samples that cannot be stacked are named") {
       ContainsSubstring("workers is -2"));
 }
 
+TEST_CASE("samples are stacked as they read, whatever their memory holds") {
+  const auto numbers = torch::arange(1, 7, torch::kFloat);
+  const auto complex = torch::complex(numbers, -numbers);
+  const auto zero = torch::_efficientzerotensor({6}, torch::kFloat);
+  for (const auto& sample :
+       {complex.conj(),
+        torch::imag(complex.conj()),
+        torch::imag(complex.conj()).slice(0, 2),
+        torch::_neg_view(numbers),
+        torch::ones({}).expand({6}),
+        numbers.slice(0, 3),
+        zero}) {
+    auto loader = loader_of(
+        [&](size_t) { return sample; }, DataLoaderOptions(2).workers(0));
+    REQUIRE(torch::equal(
+        loader->begin()->data, torch::stack({sample.clone(), sample.clone()})));
+  }
+  for (const auto& sample :
+       {torch::eye(3).to_sparse(),
+        torch::empty({2}, torch::kMeta),
+        torch::quantize_per_tensor(numbers, 1, 0, torch::kQInt8),
+        torch::_add_batch_dim(torch::ones({2, 3}), 0, 1)}) {
+    auto loader = loader_of(
+        [&](size_t) { return sample; }, DataLoaderOptions(2).workers(0));
+    REQUIRE_THROWS_WITH(
+        *loader->begin(), ContainsSubstring("sample 0 is no dense tensor"));
+  }
+}
+
 TEST_CASE("a data loader says when the next batch takes too long") {
   std::promise<void> go_on;
   auto gate = go_on.get_future().share();

@@ -1,5 +1,7 @@
 #include <ATen/ATen.h>
 #include <checkpoint/detail/broadcast_value.h>
+#include <checkpoint/detail/on_rank_0.h>
+#include <checkpoint/detail/plain_tensor.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
 #include <string>
@@ -30,7 +32,7 @@ Outline outline_of(const IValue& value, std::vector<at::Tensor>& tensors) {
   outline.value = pickle(value, &tensors);
   std::vector<IValue> shapes;
   for (auto& tensor : tensors) {
-    tensor = tensor.contiguous();
+    tensor = plain_tensor(tensor);
     shapes.push_back(c10::ivalue::Tuple::create(
         {static_cast<int64_t>(tensor.scalar_type()), tensor.sizes()}));
   }
@@ -78,9 +80,11 @@ IValue broadcast_value(
   }
   std::vector<at::Tensor> tensors;
   Outline outline;
-  if (group.rank() == root) {
-    outline = outline_of(value, tensors);
-  }
+  on_each_rank("sending a state", group, [&] {
+    if (group.rank() == root) {
+      outline = outline_of(value, tensors);
+    }
+  });
   outline.value = group.broadcast(outline.value, root);
   outline.shapes = group.broadcast(outline.shapes, root);
   if (group.rank() != root) {

@@ -4,6 +4,7 @@
 #include <checkpoint/detail/pickle_globals.h>
 #include <checkpoint/detail/pickle_opcodes.h>
 #include <checkpoint/detail/pickle_writer.h>
+#include <checkpoint/detail/plain_tensor.h>
 #include <checkpoint/detail/storage_plan.h>
 #include <checkpoint/detail/utf8.h>
 
@@ -142,16 +143,7 @@ void PickleWriter::write_dict(
 }
 
 void check_tensor(const at::Tensor& tensor, const std::string& where) {
-  TORCH_CHECK_VALUE(tensor.defined(), where, " is a tensor that is undefined");
-  TORCH_CHECK_TYPE(
-      tensor.layout() == at::kStrided && !tensor.is_nested() &&
-          tensor.has_storage(),
-      where,
-      " is a tensor of layout ",
-      tensor.layout(),
-      ", which a file cannot hold; make it dense first");
-  TORCH_CHECK_TYPE(
-      !tensor.is_meta(), where, " is a tensor on 'meta': it has no values");
+  check_readable(tensor, where);
   TORCH_CHECK_TYPE(
       !python_dtype(tensor.scalar_type()).empty(),
       where,

@@ -2,14 +2,17 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 #include <checkpoint/detail/pickle_tree.h>
+#include <checkpoint/detail/plain_tensor.h>
 #include <checkpoint/detail/storage_plan.h>
 
 namespace ddp::detail {
 namespace {
 
-// Lazily conjugated and negated values have to be computed.
+// Lazily conjugated and negated values have to be computed, and lazy zeros have
+// no memory.
 bool plain(const at::Tensor& tensor) {
-  return !tensor.is_conj() && !tensor.is_neg();
+  return why_unreadable(tensor).empty() && !tensor.is_conj() &&
+      !tensor.is_neg() && !tensor._is_zerotensor();
 }
 
 // All elements of the tensor's storage.
@@ -34,7 +37,7 @@ StoragePlan::Key StoragePlan::key_of(const at::Tensor& tensor) {
 void StoragePlan::count(const c10::IValue& value, int depth) {
   if (value.isTensor()) {
     const auto& tensor = value.toTensor();
-    if (tensor.defined() && tensor.has_storage() && plain(tensor)) {
+    if (plain(tensor)) {
       used_bytes_[key_of(tensor)] += tensor.nbytes();
     }
     return;
@@ -65,7 +68,7 @@ void StoragePlan::count(const c10::IValue& value, int depth) {
 StoragePlan::Place StoragePlan::place(const at::Tensor& tensor) {
   const auto key = key_of(tensor);
   const auto used = used_bytes_.find(key);
-  const bool whole = used != used_bytes_.end() &&
+  const bool whole = plain(tensor) && used != used_bytes_.end() &&
       used->second >= tensor.storage().nbytes() / 2;
   if (!whole) {
     storages_.push_back(tensor);

@@ -1,5 +1,7 @@
 #include <samplers/detail/stacked_tensor.h>
 
+#include <checkpoint/detail/plain_tensor.h>
+
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
@@ -24,8 +26,7 @@ void StackedTensor::put(
     size_t index,
     const BatchMemory& memory) {
   TORCH_CHECK_VALUE(
-      sample.defined() && sample.is_cpu() && sample.layout() == at::kStrided &&
-          !sample.is_quantized(),
+      why_unreadable(sample).empty() && sample.is_cpu(),
       "data loader: sample ",
       index,
       " is no dense tensor on the CPU, and cannot be stacked");
@@ -45,7 +46,8 @@ void StackedTensor::put(
       tensor_.toString(),
       tensor_.sizes().slice(1));
   const auto bytes = sample.nbytes();
-  if (sample.is_contiguous() && !sample.is_conj() && !sample.is_neg()) {
+  if (sample.is_contiguous() && !sample.is_conj() && !sample.is_neg() &&
+      !sample._is_zerotensor()) {
     if (bytes > 0) {
       std::memcpy(
           static_cast<char*>(tensor_.data_ptr()) + row * bytes,
