@@ -64,7 +64,6 @@ def lost_node(program):
         crash(hosts, 2)
         seconds = nodes.finish((0, 1), 75, 10)
         print(f"noticed in {seconds:.2f} s", flush=True)
-        nodes.require(2 < seconds < 6, f"it took {seconds} s")
         for host in (0, 1):
             nodes.require("node n2 was not heard for 3.0 s" in
                           nodes.at[host].text(), f"n{host} does not say why")
