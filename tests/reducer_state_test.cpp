@@ -118,8 +118,11 @@ void compare(
     const bool learned = learns > 0 && stop >= learns;
     REQUIRE((forgetful.reducer.buckets() == layout) == !learned);
     forgetful.train_to(kSteps);
-    const bool differs = learns > 0 && stop > 0; // it learns later, at least
-    REQUIRE(forgetful.has_bits_of(whole) == !differs);
+    REQUIRE(forgetful.reducer.buckets() == whole.reducer.buckets());
+    // Another order of buckets may give other bits, and need not.
+    if (learns == 0 || stop == 0) {
+      REQUIRE(forgetful.has_bits_of(whole));
+    }
   }
 }
 
