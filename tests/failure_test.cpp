@@ -134,7 +134,7 @@ TEST_CASE("a group that failed is dropped at once") {
               ContainsSubstring("gave up"));
           const auto start = Clock::now();
           failing.reset();
-          REQUIRE(seconds_since(start) < 1);
+          REQUIRE(seconds_since(start) < 10); // not the group's timeout
         }
         // Till then rank 1 keeps its end of the connections.
         meet_at_store(group, {"0", "1", "2"});
@@ -157,7 +157,7 @@ TEST_CASE("a group with a collective that was left is dropped at once") {
             const auto work = left->all_reduce_async(tensor);
           }
           left.reset();
-          REQUIRE(seconds_since(start) < 1);
+          REQUIRE(seconds_since(start) < 10); // not the group's timeout
         }
         meet_at_store(group, {"0", "1", "2"});
       },

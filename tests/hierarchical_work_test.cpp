@@ -61,7 +61,7 @@ void check_prompt_end(End end, const std::string& reason) {
       REQUIRE_THAT(
           error_of([&] { work->wait(); }), ContainsSubstring("all_reduce"));
       REQUIRE_THAT(error_of([&] { next->wait(); }), ContainsSubstring(reason));
-      REQUIRE(seconds_since(start) < 2);
+      REQUIRE(seconds_since(start) < 10); // half of the timeout
     }
     ddp::test::meet_at_store(group, {"0", "1", "2", "3"});
   });

@@ -183,12 +183,15 @@ TEST_CASE("shared memory: a wait takes no processor") {
     const auto backend = backend_of(group);
     backend->barrier({})->wait();
     const auto before = cpu_seconds();
+    const auto start = std::chrono::steady_clock::now();
     if (backend->getRank() == 3) {
       std::this_thread::sleep_for(seconds(2)); // what the others wait for
     }
     Tensors sums{torch::ones({10})};
     backend->allreduce(sums)->wait();
-    REQUIRE(cpu_seconds() - before < 0.05);
+    const std::chrono::duration<double> waited =
+        std::chrono::steady_clock::now() - start;
+    REQUIRE(cpu_seconds() - before < waited.count() / 4);
   });
 }
 
