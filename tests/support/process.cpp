@@ -16,6 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// How long a process may take to end by a signal.
+constexpr std::chrono::seconds kTimeToEnd(10);
+
 /// Sanitizers make programs slow.
 std::chrono::seconds patience_for(std::chrono::seconds timeout) {
   const char* factor = std::getenv("DDP_TEST_TIMEOUT_FACTOR");
@@ -62,9 +65,11 @@ Process::Process(Process&& other) noexcept
 
 Process::~Process() {
   if (pid_ > 0) {
-    kill(-pid_, SIGKILL);
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
+    kill_all();
+    const auto deadline = Clock::now() + kTimeToEnd;
+    while (waitpid(pid_, nullptr, WNOHANG) == 0 && Clock::now() < deadline) {
+      usleep(2000);
+    }
   }
   if (output_ >= 0) {
     close(output_);
@@ -73,6 +78,11 @@ Process::~Process() {
 
 void Process::signal(int number) const {
   kill(pid_, number);
+}
+
+void Process::kill_all() const {
+  kill(-pid_, SIGKILL);
+  kill(pid_, SIGKILL); // it may not have its group yet
 }
 
 bool Process::read_some(std::chrono::milliseconds patience) {
@@ -98,11 +108,20 @@ bool Process::wait_for(const std::string& text, std::chrono::seconds timeout) {
   return true;
 }
 
+void Process::interrupt(bool again, bool killed) const {
+  if (killed) {
+    throw std::runtime_error(
+        "process " + std::to_string(pid_) + " does not end after SIGKILL");
+  }
+  again ? kill_all() : signal(SIGABRT);
+}
+
 Outcome Process::finish(std::chrono::seconds timeout) {
   Outcome outcome;
   auto deadline = start_ + patience_for(timeout);
   // A child of the program may hold the pipe open after it: ask for both.
   bool open = true;
+  bool killed = false;
   int status = 0;
   for (;;) {
     if (open) {
@@ -114,14 +133,18 @@ Outcome Process::finish(std::chrono::seconds timeout) {
       break;
     }
     if (Clock::now() > deadline) {
-      kill(pid_, outcome.hung ? SIGKILL : SIGABRT);
+      interrupt(outcome.hung, killed);
+      killed = outcome.hung;
       outcome.hung = true;
-      deadline = Clock::now() + std::chrono::seconds(5);
+      deadline = Clock::now() + kTimeToEnd;
     }
   }
   outcome.seconds = Clock::now() - start_;
   pid_ = -1;
-  for (size_t before = 0; open && before != text_.size();) {
+  deadline =
+      Clock::now() + std::chrono::seconds(5); // a child may go on writing
+  for (size_t before = 0;
+       open && before != text_.size() && Clock::now() < deadline;) {
     before = text_.size();
     open = read_some(std::chrono::milliseconds(20));
   }

@@ -52,6 +52,13 @@ class Process {
   Outcome finish(std::chrono::seconds timeout);
 
  private:
+  /// Kills it and its children.
+  void kill_all() const;
+
+  /// Ends it after a deadline: first so that it says where it hangs, then with
+  /// its children. Throws once that has not helped.
+  void interrupt(bool again, bool killed) const;
+
   /// Reads what there is, for at most `patience`; false at the end of output.
   bool read_some(std::chrono::milliseconds patience);
 
