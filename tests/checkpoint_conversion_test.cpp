@@ -4,6 +4,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/checkpoint_command.h>
 #include <tests/support/ivalue_text.h>
+#include <tests/support/skip.h>
 
 #include <cstdlib>
 #include <sstream>
@@ -15,17 +16,9 @@ using namespace ddp::test;
 
 namespace {
 
-bool python_missing() {
-  if (std::getenv("DDP_PYTHON") == nullptr) {
-    WARN("skipped: DDP_PYTHON names no interpreter that has torch");
-    return true;
-  }
-  return false;
-}
-
 void run_python(const std::string& script, const TemporaryFolder& folder) {
   const auto outcome =
-      run(Command{{std::getenv("DDP_PYTHON"), "-c", script, folder.path()}, {}},
+      run(Command{{python_with_torch(), "-c", script, folder.path()}, {}},
           kCommandTimeout);
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
@@ -81,9 +74,6 @@ assert (stripped["model"]["2.weight"].data_ptr() ==
 } // namespace
 
 TEST_CASE("a training that Python wrote", "[checkpoint_conversion]") {
-  if (python_missing()) {
-    return;
-  }
   const TemporaryFolder folder;
   run_python(kWriteTraining, folder);
   const auto path = folder / "training.pt";

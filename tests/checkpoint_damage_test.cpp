@@ -5,6 +5,7 @@
 #include <tests/support/ivalue_text.h>
 #include <tests/support/memory_cap.h>
 #include <tests/support/memory_file.h>
+#include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
 
 #include <cstdlib>
@@ -185,11 +186,7 @@ TEST_CASE("damage of LibTorch's files never changes a value") {
 }
 
 TEST_CASE("damage of Python's files never changes a value") {
-  const char* python = std::getenv("DDP_PYTHON");
-  if (python == nullptr) {
-    WARN("skipped: DDP_PYTHON names no interpreter that has torch");
-    return;
-  }
+  const auto python = ddp::test::python_with_torch();
   const TemporaryFolder folder;
   const auto path = folder / "python.pt";
   const auto program = folder / "write.py";
@@ -203,8 +200,7 @@ TEST_CASE("damage of Python's files never changes a value") {
       "optimizer.step()\n"
       "torch.save({'model': net.state_dict(), 'epoch': 3,\n"
       "            'optimizer': optimizer.state_dict()}, sys.argv[1])\n");
-  const auto command =
-      "'" + std::string(python) + "' '" + program + "' '" + path + "'";
+  const auto command = "'" + python + "' '" + program + "' '" + path + "'";
   REQUIRE(std::system(command.c_str()) == 0);
   damage(path, Checked::kValues);
 }

@@ -1,5 +1,6 @@
 #include <tests/support/failures.h>
 #include <tests/support/ranks.h>
+#include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
 
 #include <ddp/reducer.h>
@@ -137,11 +138,7 @@ void require_first_frame(const json& report, const std::string& function) {
 }
 
 void require_read_by_python(const std::string& path) {
-  const char* python = std::getenv("DDP_PYTHON");
-  if (python == nullptr) {
-    WARN("skipped: DDP_PYTHON names no interpreter that has torch");
-    return;
-  }
+  const auto python = ddp::test::python_with_torch();
   const std::string script =
       "import sys\n"
       "from torch.distributed.elastic.multiprocessing.errors import *\n"
@@ -160,9 +157,15 @@ void require_read_by_python(const std::string& path) {
 
 } // namespace
 
-TEST_CASE("a segmentation fault leaves its stack, the step and the activity") {
-  const auto report = report_of_crash(
+TEST_CASE("Python reads what a segmentation fault leaves") {
+  ddp::test::python_with_torch();
+  report_of_crash(
       128 + SIGSEGV, [] { ddp_test_write(nowhere); }, require_read_by_python);
+}
+
+TEST_CASE("a segmentation fault leaves its stack, the step and the activity") {
+  const auto report =
+      report_of_crash(128 + SIGSEGV, [] { ddp_test_write(nowhere); });
   REQUIRE(
       report.at("message") == "Signal 11 (Segmentation fault) at address 0x0");
   require_first_frame(report, "ddp_test_write");

@@ -2,9 +2,9 @@
 #include <tests/support/catch.h>
 #include <tests/support/free_port.h>
 #include <tests/support/process.h>
+#include <tests/support/skip.h>
 
 #include <cstdlib>
-#include <iostream>
 #include <map>
 #include <sstream>
 
@@ -79,10 +79,7 @@ std::map<std::string, std::string> parse(const std::string& output) {
 } // namespace
 
 TEST_CASE("a training changes its language and back") {
-  if (variable("DDP_PYTHON").empty()) {
-    std::cout << "[skipped] DDP_PYTHON names no Python that has torch\n";
-    return;
-  }
+  ddp::test::python_with_torch();
   const TemporaryFolder folder;
   run_python(folder.path(), "0", 1);
   run_cpp(folder.path(), "1");

@@ -2,6 +2,7 @@
 #include <samplers/distributed_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/samplers.h>
+#include <tests/support/skip.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -61,15 +62,10 @@ TEST_CASE("DistributedSampler draws Python's indices", "[sampler]") {
 }
 
 TEST_CASE("DistributedSampler equals the live Python sampler", "[sampler]") {
-  const char* python = std::getenv("DDP_PYTHON");
-  if (python == nullptr) {
-    WARN("skipped: DDP_PYTHON names no interpreter that has torch");
-    return;
-  }
+  const auto python = ddp::test::python_with_torch();
   const auto script = std::filesystem::path(__FILE__).parent_path() /
       "parity/sampler_indices.py";
-  const auto command =
-      "'" + std::string(python) + "' '" + script.string() + "'";
+  const auto command = "'" + python + "' '" + script.string() + "'";
   FILE* pipe = ::popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   char* line = nullptr;

@@ -1,6 +1,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/process.h>
 #include <tests/support/ranks.h>
+#include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
 
 #include <checkpoint/training_state.h>
@@ -8,7 +9,6 @@
 #include <ddp/reducer.h>
 
 #include <cstdlib>
-#include <iostream>
 #include <limits>
 
 using ddp::GradScaler;
@@ -211,11 +211,7 @@ TEST_CASE("ranks with gradients of their own agree over a group") {
 }
 
 TEST_CASE("a scaler does as Python's does, and Python reads its state") {
-  const char* python = std::getenv("DDP_PYTHON");
-  if (python == nullptr) {
-    std::cout << "[skipped] DDP_PYTHON names no Python that has torch\n";
-    return;
-  }
+  const auto python = ddp::test::python_with_torch();
   const std::vector<float> factors{
       1, kInfinity, 1, 1, 1, kNaN, 1, 1, 1e38F, 1, 1};
   const ddp::test::TemporaryFolder folder;

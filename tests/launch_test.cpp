@@ -3,10 +3,10 @@
 #include <tests/support/catch.h>
 #include <tests/support/free_port.h>
 #include <tests/support/process.h>
+#include <tests/support/skip.h>
 
 #include <cstdlib>
 #include <filesystem>
-#include <iostream>
 #include <map>
 
 using ddp::test::Command;
@@ -44,12 +44,10 @@ std::vector<std::string> program(const TemporaryFolder& folder) {
 
 const Environment kPlain{{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}};
 
-bool have_data() {
-  const bool there = std::filesystem::exists(kData);
-  if (!there) {
-    std::cout << "[skipped] no data in " << kData << "\n";
+void need_data() {
+  if (!std::filesystem::exists(kData)) {
+    ddp::test::skip(std::string("there is no data in ") + kData);
   }
-  return there;
 }
 
 /// The hash of the trained parameters, from the program's output.
@@ -84,22 +82,22 @@ std::vector<Outcome> by_hand(int size) {
 
 } // namespace
 
-TEST_CASE("ddprun, torchrun and plain variables give the same training") {
-  if (!have_data()) {
-    return;
-  }
+TEST_CASE("ddprun and plain variables give the same training") {
+  need_data();
   const auto expected =
       trained_by({variable("DDPRUN"), "--nproc-per-node", "3"});
   const auto outcomes = by_hand(3);
   REQUIRE(hash(outcomes[0]) == expected);
   REQUIRE(outcomes[1].exit_code == 0);
-  const auto python = variable("DDP_PYTHON");
-  if (python.empty()) {
-    std::cout << "no DDP_PYTHON: torchrun is not tried\n";
-    return;
-  }
+}
+
+TEST_CASE("ddprun and torchrun give the same training") {
+  need_data();
   const auto torchrun =
-      std::filesystem::path(python).parent_path() / "torchrun";
+      std::filesystem::path(ddp::test::python_with_torch()).parent_path() /
+      "torchrun";
+  const auto expected =
+      trained_by({variable("DDPRUN"), "--nproc-per-node", "3"});
   REQUIRE(
       trained_by({torchrun.string(), "--no-python", "--nproc-per-node", "3"}) ==
       expected);
@@ -113,24 +111,21 @@ TEST_CASE("ddprun, torchrun and plain variables give the same training") {
 }
 
 TEST_CASE("alone, the same program is a group of one") {
-  if (have_data()) {
-    REQUIRE(
-        trained_by({"env"}) ==
-        trained_by({variable("DDPRUN"), "--nproc-per-node", "1"}));
-  }
+  need_data();
+  REQUIRE(
+      trained_by({"env"}) ==
+      trained_by({variable("DDPRUN"), "--nproc-per-node", "1"}));
 }
 
 TEST_CASE("torchrun's restart starts a clean attempt") {
   // torchrun keeps one store for all attempts; most of its restarts of gloo
   // programs fail on the keys of the attempt before.
-  const auto python = variable("DDP_PYTHON");
-  if (python.empty()) {
-    std::cout << "[skipped] DDP_PYTHON names no Python that has torch\n";
-    return;
-  }
   const auto torchrun =
-      std::filesystem::path(python).parent_path() / "torchrun";
-  for (const char* standalone : {"--standalone", "--master-port=29741"}) {
+      std::filesystem::path(ddp::test::python_with_torch()).parent_path() /
+      "torchrun";
+  const auto port = std::to_string(ddp::test::free_port());
+  for (const auto& standalone :
+       {std::string("--standalone"), "--master-port=" + port}) {
     const auto outcome = run(
         Command{
             {torchrun.string(),

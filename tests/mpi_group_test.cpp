@@ -14,66 +14,58 @@ namespace {
 
 const Environment kOverMpi{{"DDP_BACKEND", "mpi"}};
 
-bool have_backend(const std::string& needed = "") {
+void need_backend(const std::string& needed = "") {
   const auto reason = ddp::backends::mpi::unavailable();
   if (!reason.empty()) {
-    std::cout << "[skipped] " << reason << "\n";
+    skip(reason);
   }
-  return reason.empty() && have(needed);
+  need_mpirun(needed);
 }
 
 } // namespace
 
 TEST_CASE("mpirun's ranks train over MPI") {
-  if (have_backend()) {
-    check_lines(
-        output_of({"-n", "3", program("group_member")}, kOverMpi), 3, "mpi");
-  }
+  need_backend();
+  check_lines(
+      output_of({"-n", "3", program("group_member")}, kOverMpi), 3, "mpi");
 }
 
 TEST_CASE("a process on its own may be a group over MPI") {
-  if (have_backend()) {
-    const auto outcome =
-        run(Command{{program("group_member")}, kOverMpi}, kLong);
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code == 0);
-    check_lines(outcome.output, 1, "mpi");
-  }
+  need_backend();
+  const auto outcome = run(Command{{program("group_member")}, kOverMpi}, kLong);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  check_lines(outcome.output, 1, "mpi");
 }
 
 TEST_CASE("a rank that exits with an error ends the job over MPI") {
-  if (have_backend()) {
-    const auto outcome =
-        mpirun({"-n", "3", program("group_member"), "exits"}, kOverMpi);
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code == 3);
-    REQUIRE(outcome.seconds.count() < 20); // well below the ranks' timeout
-  }
+  need_backend();
+  const auto outcome =
+      mpirun({"-n", "3", program("group_member"), "exits"}, kOverMpi);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 3);
+  REQUIRE(outcome.seconds.count() < 20); // well below the ranks' timeout
 }
 
 TEST_CASE("a program with another MPI trains, but not over MPI") {
   const std::string other = "libother_mpi.so";
-  if (have_backend(other)) {
-    // LD_PRELOAD takes no path with a space in it.
-    const TemporaryFolder folder;
-    const auto link = folder / other;
-    std::filesystem::create_symlink(program(other), link);
-    const std::vector<std::string> command{
-        "-x", "LD_PRELOAD=" + link, "-n", "3", program("group_member")};
-    check_lines(output_of(command), 3, "shm");
-    const auto outcome = mpirun(command, kOverMpi);
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code != 0);
-    REQUIRE_THAT(
-        outcome.output,
-        ContainsSubstring("the program uses the MPI in " + link));
-  }
+  need_backend(other);
+  // LD_PRELOAD takes no path with a space in it.
+  const TemporaryFolder folder;
+  const auto link = folder / other;
+  std::filesystem::create_symlink(program(other), link);
+  const std::vector<std::string> command{
+      "-x", "LD_PRELOAD=" + link, "-n", "3", program("group_member")};
+  check_lines(output_of(command), 3, "shm");
+  const auto outcome = mpirun(command, kOverMpi);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code != 0);
+  REQUIRE_THAT(
+      outcome.output, ContainsSubstring("the program uses the MPI in " + link));
 }
 
 TEST_CASE("a launcher that MPI knows nothing of is an error over MPI") {
-  if (!have_backend()) {
-    return;
-  }
+  need_backend();
   const auto outcome = run(
       Command{
           {program("group_member")},
@@ -93,20 +85,17 @@ TEST_CASE("a launcher that MPI knows nothing of is an error over MPI") {
 }
 
 TEST_CASE("a program that has MPI going gets its group over MPI or beside it") {
-  if (have_backend("mpi_member")) {
-    for (const char* backend : {"mpi", "gloo"}) {
-      const auto output =
-          output_of({"-n", "3", program("mpi_member"), "first", backend});
-      check_lines(output, 3, backend);
-      REQUIRE_THAT(output, ContainsSubstring("over MPI 3"));
-    }
+  need_backend("mpi_member");
+  for (const char* backend : {"mpi", "gloo"}) {
+    const auto output =
+        output_of({"-n", "3", program("mpi_member"), "first", backend});
+    check_lines(output, 3, backend);
+    REQUIRE_THAT(output, ContainsSubstring("over MPI 3"));
   }
 }
 
 TEST_CASE("half of an MPI program's ranks learn from what the others do") {
-  if (!have_backend("mpi_member")) {
-    return;
-  }
+  need_backend("mpi_member");
   check_lines(output_of({"-n", "4", program("mpi_member"), "learn"}), 2, "mpi");
   check_lines(
       output_of({"-n", "4", program("mpi_member"), "learn", "gloo"}),
@@ -115,19 +104,15 @@ TEST_CASE("half of an MPI program's ranks learn from what the others do") {
 }
 
 TEST_CASE("groups over MPI are duplicated and split") {
-  if (have_backend("mpi_member")) {
-    check_lines(
-        output_of({"-n", "4", program("mpi_member"), "split", "mpi"}),
-        4,
-        "mpi");
-  }
+  need_backend("mpi_member");
+  check_lines(
+      output_of({"-n", "4", program("mpi_member"), "split", "mpi"}), 4, "mpi");
 }
 
 TEST_CASE("what is no communicator is refused") {
-  if (have_backend("mpi_member")) {
-    const auto outcome = mpirun({"-n", "1", program("mpi_member"), "wrong"});
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code != 0);
-    REQUIRE_THAT(outcome.output, ContainsSubstring("c10::ValueError"));
-  }
+  need_backend("mpi_member");
+  const auto outcome = mpirun({"-n", "1", program("mpi_member"), "wrong"});
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code != 0);
+  REQUIRE_THAT(outcome.output, ContainsSubstring("c10::ValueError"));
 }

@@ -3,6 +3,7 @@
 #include <tests/support/hook_training.h>
 #include <tests/support/mpi_ranks.h>
 #include <tests/support/nets.h>
+#include <tests/support/skip.h>
 
 #include <ddp/backends/mpi.h>
 #include <ddp/comm_hooks/compress_hook.h>
@@ -11,8 +12,6 @@
 #include <ddp/comm_hooks/quantization_hook.h>
 #include <ddp/reducer.h>
 
-#include <iostream>
-
 using ddp::CommHook;
 using ddp::test::backward_to;
 using ddp::test::hook_gradients;
@@ -20,8 +19,7 @@ using ddp::test::hook_gradients;
 TEST_CASE("hooks average over MPI, those of several collectives too") {
   const auto reason = ddp::backends::mpi::unavailable();
   if (!reason.empty()) {
-    std::cout << "[skipped] " << reason << "\n";
-    return;
+    ddp::test::skip(reason);
   }
   ddp::test::mpi_ranks(3, [] {
     const auto group =

@@ -17,15 +17,13 @@ void host(const std::string& level, const std::string& when) {
   REQUIRE(folder);
   const auto outcome = ddp::test::mpirun(
       4, {{std::string(folder) + "/mpi_host", level, when}, {}});
-  if (outcome) {
-    INFO(level << ", " << when << ":\n" << outcome->output);
-    REQUIRE(!outcome->hung);
-    REQUIRE(outcome->exit_code == 0);
-    for (const char* rank : {"0", "1", "2", "3"}) {
-      REQUIRE_THAT(
-          outcome->output,
-          ContainsSubstring("rank " + std::string(rank) + " passed"));
-    }
+  INFO(level << ", " << when << ":\n" << outcome.output);
+  REQUIRE(!outcome.hung);
+  REQUIRE(outcome.exit_code == 0);
+  for (const char* rank : {"0", "1", "2", "3"}) {
+    REQUIRE_THAT(
+        outcome.output,
+        ContainsSubstring("rank " + std::string(rank) + " passed"));
   }
 }
 

@@ -7,9 +7,7 @@
 using namespace ddp::test;
 
 TEST_CASE("mpirun's ranks meet without being told where") {
-  if (!have()) {
-    return;
-  }
+  need_mpirun();
   check_lines(output_of({"-n", "4", program("group_member")}), 4, "shm");
   const auto output =
       output_of({"-x", "DDP_BACKEND=gloo", "-n", "4", program("group_member")});
@@ -20,34 +18,30 @@ TEST_CASE("mpirun's ranks meet without being told where") {
 }
 
 TEST_CASE("mpirun's ranks wait for one that comes late") {
-  if (have()) {
-    check_lines(
-        output_of({"-n", "3", program("group_member"), "late"}), 3, "shm");
-  }
+  need_mpirun();
+  check_lines(
+      output_of({"-n", "3", program("group_member"), "late"}), 3, "shm");
 }
 
 TEST_CASE("programs of one mpirun are one group") {
-  if (have()) {
-    check_lines(
-        output_of(
-            {"-n",
-             "2",
-             program("group_member"),
-             "a",
-             ":",
-             "-n",
-             "1",
-             program("group_member"),
-             "b"}),
-        3,
-        "shm");
-  }
+  need_mpirun();
+  check_lines(
+      output_of(
+          {"-n",
+           "2",
+           program("group_member"),
+           "a",
+           ":",
+           "-n",
+           "1",
+           program("group_member"),
+           "b"}),
+      3,
+      "shm");
 }
 
 TEST_CASE("mpirun may say where to meet") {
-  if (!have()) {
-    return;
-  }
+  need_mpirun();
   const auto port = std::to_string(ddp::test::free_port());
   check_lines(
       output_of(
@@ -63,36 +57,32 @@ TEST_CASE("mpirun may say where to meet") {
 }
 
 TEST_CASE("one program after another runs under one mpirun") {
-  if (have()) {
-    const auto member = program("group_member");
-    check_lines(
-        output_of({"-n", "2", "bash", "-c", "\"$0\" && \"$0\"", member}),
-        2,
-        "shm");
-  }
+  need_mpirun();
+  const auto member = program("group_member");
+  check_lines(
+      output_of({"-n", "2", "bash", "-c", "\"$0\" && \"$0\"", member}),
+      2,
+      "shm");
 }
 
 TEST_CASE("variables left in the shell are refused on every rank") {
-  if (have()) {
-    const auto outcome = mpirun(
-        {"-x",
-         "RANK=0",
-         "-x",
-         "WORLD_SIZE=4",
-         "-n",
-         "2",
-         program("group_member")});
-    REQUIRE(outcome.exit_code != 0);
-    REQUIRE_THAT(
-        outcome.output,
-        ContainsSubstring("RANK=0 WORLD_SIZE=4 and OMPI_COMM_WORLD_RANK="));
-  }
+  need_mpirun();
+  const auto outcome = mpirun(
+      {"-x",
+       "RANK=0",
+       "-x",
+       "WORLD_SIZE=4",
+       "-n",
+       "2",
+       program("group_member")});
+  REQUIRE(outcome.exit_code != 0);
+  REQUIRE_THAT(
+      outcome.output,
+      ContainsSubstring("RANK=0 WORLD_SIZE=4 and OMPI_COMM_WORLD_RANK="));
 }
 
 TEST_CASE("a rank that fails under mpirun ends the job with its reason") {
-  if (!have()) {
-    return;
-  }
+  need_mpirun();
   for (const char* mode : {"early", "fails"}) {
     const auto outcome = mpirun({"-n", "3", program("group_member"), mode});
     INFO(outcome.output);
@@ -103,41 +93,37 @@ TEST_CASE("a rank that fails under mpirun ends the job with its reason") {
 }
 
 TEST_CASE("ranks under mpirun agree on a bad interface") {
-  if (have()) {
-    const auto outcome = mpirun(
-        {"-n", "3", program("group_member")},
-        {{"DDP_INTERFACE", "no-such-one"}});
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code != 0);
-    REQUIRE_THAT(
-        outcome.output, ContainsSubstring("of 3: interface 'no-such-one'"));
-    REQUIRE(outcome.seconds.count() < 20);
-  }
+  need_mpirun();
+  const auto outcome = mpirun(
+      {"-n", "3", program("group_member")}, {{"DDP_INTERFACE", "no-such-one"}});
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code != 0);
+  REQUIRE_THAT(
+      outcome.output, ContainsSubstring("of 3: interface 'no-such-one'"));
+  REQUIRE(outcome.seconds.count() < 20);
 }
 
 TEST_CASE("a program that is told where to meet may leave by _exit") {
-  if (have()) {
-    const auto port = std::to_string(ddp::test::free_port());
-    check_lines(
-        output_of(
-            {"-x",
-             "MASTER_ADDR=127.0.0.1",
-             "-x",
-             "MASTER_PORT=" + port,
-             "-n",
-             "2",
-             program("group_member"),
-             "leaves"}),
-        2,
-        "shm");
-  }
+  need_mpirun();
+  const auto port = std::to_string(ddp::test::free_port());
+  check_lines(
+      output_of(
+          {"-x",
+           "MASTER_ADDR=127.0.0.1",
+           "-x",
+           "MASTER_PORT=" + port,
+           "-n",
+           "2",
+           program("group_member"),
+           "leaves"}),
+      2,
+      "shm");
 }
 
 TEST_CASE("a program may initialise MPI after the group has formed") {
-  if (have("mpi_member")) {
-    const auto output =
-        output_of({"-n", "3", program("mpi_member"), "later", "gloo"});
-    check_lines(output, 3, "gloo");
-    REQUIRE_THAT(output, ContainsSubstring("over MPI 3"));
-  }
+  need_mpirun("mpi_member");
+  const auto output =
+      output_of({"-n", "3", program("mpi_member"), "later", "gloo"});
+  check_lines(output, 3, "gloo");
+  REQUIRE_THAT(output, ContainsSubstring("over MPI 3"));
 }

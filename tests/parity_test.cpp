@@ -2,9 +2,9 @@
 
 #include <tests/parity/configurations.h>
 #include <tests/support/process.h>
+#include <tests/support/skip.h>
 
 #include <cstdlib>
-#include <iostream>
 
 using ddp::test::Command;
 using ddp::test::Outcome;
@@ -18,15 +18,6 @@ constexpr auto kLong = std::chrono::seconds(180);
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
-}
-
-/// Whether there is a Python with torch to compare with; says so if not.
-bool have_python() {
-  if (variable("DDP_PYTHON").empty()) {
-    std::cout << "[skipped] DDP_PYTHON names no Python that has torch\n";
-    return false;
-  }
-  return true;
 }
 
 /// Trains in C++, then in Python, which compares.
@@ -60,9 +51,7 @@ Outcome compare(
 }
 
 void check_equal(int size) {
-  if (!have_python()) {
-    return;
-  }
+  ddp::test::python_with_torch();
   const auto outcome = compare(size, "all");
   const std::string equal =
       ": 0 differences over " + std::to_string(size) + " ranks\n";
@@ -81,9 +70,7 @@ void check_noticed(
     const std::string& configuration,
     const std::string& fault,
     const std::string& first_difference) {
-  if (!have_python()) {
-    return;
-  }
+  ddp::test::python_with_torch();
   const auto outcome = compare(3, configuration, fault);
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 1);

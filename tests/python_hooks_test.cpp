@@ -4,6 +4,7 @@
 #include <tests/support/process.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
+#include <tests/support/skip.h>
 
 #include <checkpoint/torch_file.h>
 #include <ddp/comm_hooks/compress_hook.h>
@@ -17,7 +18,6 @@
 #include <ddp/reducer.h>
 
 #include <cstdlib>
-#include <iostream>
 
 using ddp::CommHook;
 using ddp::PowerSGDHook;
@@ -180,10 +180,7 @@ void compare(const std::string& folder) {
 }
 
 void compare_on(int size) {
-  if (!std::getenv("DDP_PYTHON")) {
-    std::cout << "[skipped] DDP_PYTHON names no Python that has torch\n";
-    return;
-  }
+  ddp::test::python_with_torch();
   const ddp::test::SharedFolder folder;
   ddp::test::RankOptions options;
   options.timeout = std::chrono::seconds(120);

@@ -9,8 +9,8 @@
 #include <tests/support/mpirun.h>
 #include <tests/support/process.h>
 #include <tests/support/ranks.h>
+#include <tests/support/skip.h>
 
-#include <iostream>
 #include <sstream>
 
 using ddp::ProcessGroup;
@@ -131,10 +131,7 @@ TEST_CASE("the stem for small images keeps their resolution") {
 }
 
 TEST_CASE("nets compute what Python's functions do") {
-  if (variable("DDP_PYTHON").empty()) {
-    std::cout << "[skipped] DDP_PYTHON names no Python that has torch\n";
-    return;
-  }
+  ddp::test::python_with_torch();
   const auto options = GENERATE(
       ResNetOptions{18, 10, Stem::kCifar},
       ResNetOptions{50, 7, Stem::kTorchvision});

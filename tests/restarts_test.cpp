@@ -1,6 +1,7 @@
 // Programs that meet over gloo, restarted by ddprun again and again.
 #include <tests/support/catch.h>
 #include <tests/support/process.h>
+#include <tests/support/skip.h>
 
 #include <cstdlib>
 #include <iostream>
@@ -66,11 +67,7 @@ TEST_CASE("C++ ranks meet again after each restart") {
 }
 
 TEST_CASE("Python ranks meet again after each restart") {
-  const auto python = variable("DDP_PYTHON");
-  if (python.empty()) {
-    std::cout << "[skipped] DDP_PYTHON names no Python that has torch\n";
-    return;
-  }
+  const auto python = ddp::test::python_with_torch();
   const int ranks = GENERATE(2, 4);
   check_restarts(
       ranks,

@@ -74,10 +74,12 @@ TEST_CASE("a run that a signal stops goes on with the same bits") {
   const auto stopped = folder / "ddprun";
   const auto step = stop(with_ddprun(stopped), SIGTERM, 128 + SIGTERM);
   CHECK(parameters_of(stopped, step) == expected);
+}
 
-  if (!ddp::test::have()) {
-    return;
-  }
+TEST_CASE("a run that a signal to mpirun stops goes on with the same bits") {
+  ddp::test::need_mpirun();
+  const TemporaryFolder folder;
+  const auto expected = parameters_of(folder / "whole", "");
   const auto under_mpirun = folder / "mpirun";
   std::vector<std::string> arguments{
       "mpirun",

@@ -1,5 +1,6 @@
 #include <checkpoint/safetensors.h>
 #include <tests/support/catch.h>
+#include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
 
 #include <cstdlib>
@@ -103,7 +104,7 @@ std::string small_file(const TemporaryFolder& folder) {
 std::string run_python(const std::string& arguments) {
   const auto script = std::filesystem::path(__FILE__).parent_path() /
       "parity/safetensors_check.py";
-  const auto command = "'" + std::string(std::getenv("DDP_PYTHON")) + "' '" +
+  const auto command = "'" + ddp::test::python_with_torch() + "' '" +
       script.string() + "' " + arguments;
   FILE* pipe = ::popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
@@ -336,10 +337,7 @@ TEST_CASE("safetensors notices bits flipped in large data", "[safetensors]") {
 }
 
 TEST_CASE("safetensors agrees with Python", "[safetensors]") {
-  if (std::getenv("DDP_PYTHON") == nullptr) {
-    WARN("skipped: DDP_PYTHON names no interpreter that has torch");
-    return;
-  }
+  ddp::test::python_with_torch();
   const TemporaryFolder folder;
   const auto path = folder / "a.safetensors";
   run_python("write '" + path + "'");

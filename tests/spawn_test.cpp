@@ -186,12 +186,14 @@ TEST_CASE("a program that a launcher has started once can spawn") {
            "1",
            "sum"}),
       1);
-  if (ddp::test::have()) {
-    check_sums(
-        ddp::test::output_of(
-            {"-n", "1", ddp::test::program("spawned"), "1", "sum"}),
-        1);
-  }
+}
+
+TEST_CASE("spawn in a rank of mpirun's starts a job of its own") {
+  ddp::test::need_mpirun();
+  check_sums(
+      ddp::test::output_of(
+          {"-n", "1", ddp::test::program("spawned"), "1", "sum"}),
+      1);
 }
 
 TEST_CASE("the example trains in as many processes as it is told") {

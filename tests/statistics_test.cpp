@@ -1,12 +1,12 @@
 #include <tests/support/catch.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/skip.h>
 
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/statistics.h>
 
 #include <cstdlib>
-#include <iostream>
 #include <set>
 #include <sstream>
 #include <string>
@@ -200,11 +200,7 @@ TEST_CASE("a sample rate below 1 is refused") {
 }
 
 TEST_CASE("sizes and orders are those of Python's logging data") {
-  const char* python = std::getenv("DDP_PYTHON");
-  if (python == nullptr || *python == '\0') {
-    std::cout << "[skipped] DDP_PYTHON names no Python that has torch\n";
-    return;
-  }
+  const auto python = ddp::test::python_with_torch();
   const auto in_python = run(
       ddp::test::Command{
           {python,

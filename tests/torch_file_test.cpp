@@ -4,6 +4,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/process.h>
+#include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
 #include <torch/nn.h>
 #include <torch/optim.h>
@@ -44,19 +45,11 @@ c10::IValue tuple(std::vector<c10::IValue> items) {
   return c10::ivalue::Tuple::create(std::move(items));
 }
 
-bool python_missing() {
-  if (std::getenv("DDP_PYTHON") == nullptr) {
-    WARN("skipped: DDP_PYTHON names no interpreter that has torch");
-    return true;
-  }
-  return false;
-}
-
 std::string run_python(std::vector<std::string> arguments) {
   const auto script = std::filesystem::path(__FILE__).parent_path() /
       "parity/torch_file_check.py";
   ddp::test::Command command{
-      {std::getenv("DDP_PYTHON"), "-W", "ignore", script.string()}, {}};
+      {ddp::test::python_with_torch(), "-W", "ignore", script.string()}, {}};
   command.arguments.insert(
       command.arguments.end(), arguments.begin(), arguments.end());
   const auto outcome = ddp::test::run(command, std::chrono::seconds(100));
@@ -154,9 +147,7 @@ c10::IValue plain() {
 } // namespace
 
 TEST_CASE("read_torch_file reads what torch.save wrote", "[torch_file]") {
-  if (python_missing()) {
-    return;
-  }
+  ddp::test::python_with_torch();
   const TemporaryFolder folder;
   run_python({"write", folder.path()});
   size_t files = 0;
@@ -175,9 +166,7 @@ TEST_CASE("read_torch_file reads what torch.save wrote", "[torch_file]") {
 }
 
 TEST_CASE("read_torch_file refuses Python's other values", "[torch_file]") {
-  if (python_missing()) {
-    return;
-  }
+  ddp::test::python_with_torch();
   // Of pickle protocol 2 and 5, where they differ.
   const std::map<std::string, std::vector<std::string>> expected{
       {"set", {"'__builtin__.set'", "it has a set"}},
@@ -308,9 +297,7 @@ TEST_CASE("write_torch_file keeps every value, bit by bit", "[torch_file]") {
 }
 
 TEST_CASE("Python reads what write_torch_file wrote", "[torch_file]") {
-  if (python_missing()) {
-    return;
-  }
+  ddp::test::python_with_torch();
   const TemporaryFolder folder;
   const auto shared = torch::rand({3});
   const auto as_integers = shared.view(torch::kInt);

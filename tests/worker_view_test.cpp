@@ -1,10 +1,10 @@
 // What a program sees under ddprun and under torchrun.
 #include <tests/support/catch.h>
 #include <tests/support/process.h>
+#include <tests/support/skip.h>
 
 #include <cstdlib>
 #include <filesystem>
-#include <iostream>
 #include <map>
 #include <sstream>
 
@@ -69,11 +69,7 @@ std::string names(const Environment& environment) {
 } // namespace
 
 TEST_CASE("ranks see under ddprun what they see under torchrun") {
-  const auto python = variable("DDP_PYTHON");
-  if (python.empty()) {
-    std::cout << "[skipped] DDP_PYTHON names no Python that has torch\n";
-    return;
-  }
+  const auto python = ddp::test::python_with_torch();
   const auto torchrun =
       std::filesystem::path(python).parent_path() / "torchrun";
   auto theirs = added_by({torchrun.string(), "--standalone"});

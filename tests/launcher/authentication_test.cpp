@@ -1,5 +1,6 @@
 // What agents of a job sign.
 #include <tests/support/catch_plain.h>
+#include <tests/support/skip.h>
 
 #include <cstdio>
 #include <memory>
@@ -78,9 +79,8 @@ TEST_CASE("the MAC is Python's for texts and keys of any length", "[unit]") {
   for (int n = 0; n <= 300; ++n) {
     char line[80];
     if (std::fgets(line, sizeof line, python.get()) == nullptr) {
-      WARN("no python3: not compared");
       REQUIRE(n == 0);
-      return;
+      ddp::test::skip("there is no python3");
     }
     std::string key;
     std::string text;

@@ -1,5 +1,6 @@
 // --help, the manual page and the completion scripts.
 #include <tests/support/catch_plain.h>
+#include <tests/support/skip.h>
 
 #include <array>
 #include <cstdio>
@@ -132,8 +133,7 @@ TEST_CASE("help fits the terminal", "[unit]") {
 
 TEST_CASE("the manual page is good roff", "[unit]") {
   if (!has_program("groff")) {
-    WARN("groff is missing");
-    return;
+    ddp::test::skip("groff is missing");
   }
   const TextFile page(parse({"--man"}).answer);
   const Outcome outcome = run("groff -man -ww -z " + page.path());
@@ -141,13 +141,16 @@ TEST_CASE("the manual page is good roff", "[unit]") {
   CHECK(outcome.text.empty());
 }
 
-TEST_CASE("zsh takes its completion script", "[unit]") {
+TEST_CASE("zsh's completion script says what it completes", "[unit]") {
   const std::string text = parse({"--completion", "zsh"}).answer;
   CHECK(text.rfind("#compdef ddprun\n", 0) == 0);
+}
+
+TEST_CASE("zsh takes its completion script", "[unit]") {
   if (!has_program("zsh")) {
-    WARN("zsh is missing");
-    return;
+    ddp::test::skip("zsh is missing");
   }
+  const std::string text = parse({"--completion", "zsh"}).answer;
   const TextFile script(text);
   const Outcome outcome = run("zsh -n " + script.path());
   CHECK(outcome.status == 0);

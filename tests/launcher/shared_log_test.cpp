@@ -1,5 +1,6 @@
 // The agents' shared log: what members post and read.
 #include <tests/launcher/shared_log_fixture.h>
+#include <tests/support/skip.h>
 
 #include <cstdlib>
 #include <iostream>
@@ -164,10 +165,7 @@ TEST_CASE("beats of watched members rise", "[rendezvous]") {
 
 TEST_CASE("what others write into the store is passed over", "[rendezvous]") {
   Trio trio;
-  if (std::getenv("DDP_PYTHON") == nullptr) {
-    WARN("no DDP_PYTHON: nothing forged");
-    return;
-  }
+  python_with_torch(); // it forges what is in the store
   trio.second.log().post("first");
   wait_until(trio.all, [&] { return trio.third.entries.size() == 1; });
   // Reads them, and looks for a free place among them, after the others.
@@ -200,10 +198,7 @@ TEST_CASE("what others write into the store is passed over", "[rendezvous]") {
 }
 
 TEST_CASE("a store with a nonce of another kind is none", "[rendezvous]") {
-  if (std::getenv("DDP_PYTHON") == nullptr) {
-    WARN("no DDP_PYTHON: nothing forged");
-    return;
-  }
+  python_with_torch(); // it forges what is in the store
   Listener listener = listen_on("127.0.0.1", 0);
   const pid_t server = fork();
   if (server == 0) {
@@ -214,8 +209,7 @@ TEST_CASE("a store with a nonce of another kind is none", "[rendezvous]") {
   listener.socket.reset();
   // Would say where this host is, and where the log.
   REQUIRE(run_with_store(
-      listener.port,
-      "store.set(\"nonce\", \"0\" * 17 + \" 6.6.6.6 far 66\")"));
+      listener.port, "store.set(\"nonce\", \"0\" * 17 + \" 6.6.6.6 far 66\")"));
   Member member("a", "127.0.0.1", listener.port);
   wait_until({&member}, [&] { return member.is_settled(); });
   CHECK_THAT(member.lost, ContainsSubstring("no store of ddprun's"));

@@ -2,24 +2,24 @@
 
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/skip.h>
 
 #include <ddp/backends/nccl.h>
 #include <ddp/process_group.h>
 
 #include <cstdlib>
 #include <functional>
-#include <iostream>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace ddp::test {
 
-/// How many GPUs there are; says "[skipped]" where there are none.
+/// How many GPUs there are; skips the test case where there are none.
 inline size_t count_gpus() {
   const auto usable = backends::nccl::usable_gpus();
   if (usable.bus_addresses.empty()) {
-    std::cout << "[skipped] no usable GPU: " << usable.note << "\n";
+    skip("no usable GPU: " + usable.note);
   }
   return usable.bus_addresses.size();
 }
@@ -47,16 +47,13 @@ inline void share_gpu_with_other_ranks() {
 }
 
 /// Runs `body` on `size` ranks over NCCL, as `ranks` does; they share GPUs
-/// where there are fewer. Nothing, and no outcomes, without a GPU.
+/// where there are fewer. Skips the test case where there is none.
 inline std::vector<Outcome> gpu_ranks(
     int size,
     const std::function<void(ProcessGroup)>& body,
     const ProcessGroupOptions& options = {},
     const std::vector<int>& expected_exit_codes = {}) {
   const auto gpus = count_gpus();
-  if (gpus == 0) {
-    return {};
-  }
   RankOptions rank_options;
   rank_options.environment = {{"DDP_BACKEND", "nccl"}};
   rank_options.timeout = std::chrono::seconds(120);

@@ -1,20 +1,16 @@
 #include <tests/support/catch.h>
 #include <tests/support/mpi_ranks.h>
 #include <tests/support/ranks.h>
+#include <tests/support/skip.h>
 
 #include <cstdlib>
-#include <iostream>
 
 namespace ddp::test {
 
-std::optional<Outcome> mpirun(
-    int size,
-    const Command& command,
-    const MpiOptions& options) {
+Outcome mpirun(int size, const Command& command, const MpiOptions& options) {
   const char* launcher = std::getenv("DDP_MPIRUN");
   if (!launcher || !*launcher) {
-    std::cout << "[skipped] no MPI, or no mpirun\n";
-    return std::nullopt;
+    skip("there is no MPI, or no mpirun");
   }
   auto whole = command;
   whole.arguments.insert(
@@ -38,11 +34,9 @@ std::optional<Outcome> mpi_ranks_outcome(
   if (!again) {
     return std::nullopt;
   }
-  const auto outcome = mpirun(size, *again, options);
-  if (outcome) {
-    INFO("mpirun:\n" << outcome->output);
-    REQUIRE(!outcome->hung);
-  }
+  auto outcome = mpirun(size, *again, options);
+  INFO("mpirun:\n" << outcome.output);
+  REQUIRE(!outcome.hung);
   return outcome;
 }
 

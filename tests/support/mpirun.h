@@ -2,10 +2,10 @@
 
 #include <tests/support/catch.h>
 #include <tests/support/process.h>
+#include <tests/support/skip.h>
 
 #include <cstdlib>
 #include <filesystem>
-#include <iostream>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,17 +23,15 @@ inline std::string program(const std::string& name) {
   return variable("DDP_PROGRAMS") + "/" + name;
 }
 
-/// Whether mpirun and the program that it shall start are there; else says so.
-inline bool have(const std::string& needed = "") {
+/// Skips the test case where there is no mpirun, or where the program that it
+/// shall start was not built since there is no MPI.
+inline void need_mpirun(const std::string& needed = "") {
   if (run(Command{{"mpirun", "--version"}, {}}, kLong).exit_code != 0) {
-    std::cout << "[skipped] no mpirun\n";
-    return false;
+    skip("there is no mpirun");
   }
-  const bool built = needed.empty() || std::filesystem::exists(program(needed));
-  if (!built) {
-    std::cout << needed << " was not built, since there is no MPI: not tried\n";
+  if (!needed.empty() && !std::filesystem::exists(program(needed))) {
+    skip(needed + " was not built, since there is no MPI");
   }
-  return built;
 }
 
 using Environment = std::map<std::string, std::string>;

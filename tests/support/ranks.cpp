@@ -1,6 +1,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
+#include <tests/support/test_spec.h>
 
 #include <unistd.h>
 
@@ -42,18 +43,6 @@ int be_a_rank(const std::function<void()>& body) {
   return code;
 }
 
-/// A test's name as a filter that matches it alone.
-std::string escaped(const std::string& name) {
-  std::string result;
-  for (const char c : name) {
-    if (c == ',' || c == '[' || c == '\\') {
-      result += '\\';
-    }
-    result += c;
-  }
-  return result;
-}
-
 std::string own_path() {
   char path[4096];
   const auto length = readlink("/proc/self/exe", path, sizeof(path));
@@ -74,7 +63,7 @@ std::optional<Command> command_of_rank(
     }
     return std::nullopt;
   }
-  return Command{{own_path(), escaped(test)}, {{"DDP_TEST_CALL", call}}};
+  return Command{{own_path(), test_spec(test)}, {{"DDP_TEST_CALL", call}}};
 }
 
 std::vector<Command> commands_of_ranks(

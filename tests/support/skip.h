@@ -1,0 +1,39 @@
+#pragma once
+
+#include <tests/support/catch_plain.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <string>
+
+namespace ddp::test {
+
+/// The exit code of a test program that CTest shows as skipped.
+inline constexpr int kSkippedCode = 77;
+
+/// Whether a test case of this process was skipped.
+inline bool& has_skipped() {
+  static bool skipped = false;
+  return skipped;
+}
+
+/// Ends the test case, which needs what this machine lacks. CTest shows it as
+/// skipped, or as failed if an assertion has failed. To be called in the test's
+/// first process, before ranks are started, on the main thread.
+[[noreturn]] inline void skip(const std::string& reason) {
+  std::cout << "skipped: " << reason << std::endl;
+  has_skipped() = true;
+  // Catch2 ends the case as after a failed REQUIRE, and counts no failure.
+  throw Catch::TestFailureException();
+}
+
+/// The Python that has torch; without one the test case is skipped.
+inline std::string python_with_torch() {
+  const char* python = std::getenv("DDP_PYTHON");
+  if (python == nullptr || *python == '\0') {
+    skip("DDP_PYTHON names no Python that has torch");
+  }
+  return python;
+}
+
+} // namespace ddp::test
