@@ -1,7 +1,12 @@
 #include <ddp/bucket.h>
 
+#include <ddp/backends/nccl.h>
+#include <ddp/detail/environment_variable.h>
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -9,6 +14,50 @@
 
 namespace ddp {
 namespace {
+
+/// An allocation that fails leaves this thread in NCCL's pool for good, and
+/// with it what LibTorch allocates from then on. So one is tried outside of it.
+bool can_allocate(
+    c10d::Backend& backend,
+    int64_t numel,
+    const at::TensorOptions& options) {
+  const auto bytes = numel * static_cast<int64_t>(options.dtype().itemsize());
+  try {
+    const c10::DeviceGuard guard(options.device());
+    backend.getMemAllocator()->allocate(bytes);
+    return true;
+  } catch (const c10::Error& error) {
+    backends::nccl::clear_last_error();
+    TORCH_WARN_ONCE(
+        "ddp: the memory of backend ",
+        backend.getBackendName(),
+        " has no room for a bucket of ",
+        bytes,
+        " bytes on ",
+        options.device(),
+        " (",
+        error.what_without_backtrace(),
+        "): it lies in LibTorch's own. DDP_DISABLE_COMM_MEM=1 does so from "
+        "the start");
+    return false;
+  }
+}
+
+bool offers_memory(
+    c10d::Backend& backend,
+    int64_t numel,
+    const at::TensorOptions& options) {
+  const auto device = options.device();
+  if (!backend.supportsTensorAlloc(device.index())) {
+    return false;
+  }
+  if (device.is_cpu()) {
+    return true;
+  }
+  const auto disabled = detail::integer_variable(
+      process_environment(), "DDP_DISABLE_COMM_MEM", 0, 1);
+  return disabled.value_or(0) == 0 && can_allocate(backend, numel, options);
+}
 
 at::Tensor allocate(
     int64_t numel,
@@ -21,7 +70,7 @@ at::Tensor allocate(
     const auto own = group.device();
     const bool is_second =
         own.type() == device.type() && own.has_index() && own != device;
-    if (!is_second && backend->supportsTensorAlloc(device.index())) {
+    if (!is_second && offers_memory(*backend, numel, options)) {
       try {
         return backend->allocateTensor(numel, options).zero_();
       } catch (const c10::OutOfMemoryError&) { // it may have less than others

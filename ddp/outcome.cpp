@@ -63,7 +63,7 @@ void Reducer::Impl::finish() {
     const auto& parameter = parameters_[index];
     if (parameter.sparse_future) {
       detail::wait_for(group_, *parameter.sparse_future, kReduction);
-      detail::follow_default_stream(group_, parameter.device);
+      detail::follow_default_stream(group_, parameter.device, c10::kCPU);
     }
   }
   check_.finish(group_);
@@ -92,15 +92,12 @@ void Reducer::Impl::wait_for(Bucket& bucket) {
     check_unfrozen_elsewhere();
   });
   recorder_.waited(bucket.content.index);
-  const auto result = detail::result_of(*bucket.future);
   auto& buffer = bucket.content.buffer;
   detail::follow_default_stream(group_, buffer.device());
-  if (!result.is_same(buffer)) {
-    const at::NoGradGuard no_grad;
-    detail::check_result(result, buffer);
-    if (!result.is_alias_of(buffer)) {
-      buffer.copy_(result.view_as(buffer));
-    }
+  const at::NoGradGuard no_grad;
+  const auto result = detail::result_for(*bucket.future, buffer);
+  if (!result.is_alias_of(buffer)) {
+    buffer.copy_(result.view_as(buffer));
   }
   bucket.future.reset();
 }

@@ -9,8 +9,11 @@
 
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
+#include <ddp/comm_hooks/detail/futures.h>
 #include <ddp/detail/current_stream.h>
 #include <ddp/distributed_data_parallel.h>
+
+#include <cstdlib>
 
 using ddp::ProcessGroup;
 using ddp::Reducer;
@@ -290,5 +293,42 @@ TEST_CASE("a model on two devices is averaged on both") {
             net->parameters()[bucket[0]].device());
       }
     }
+  });
+}
+
+TEST_CASE("a stream other than the default one waits for what gloo left") {
+  gpu_ranks(3, [](ProcessGroup, ProcessGroup gpu_group) {
+    auto tensor = torch::ones({8}).to(fake_gpu::kDevice);
+    tensor.add_(1); // gloo's part, on the default stream
+    const c10::StreamGuard guard(fake_gpu::new_stream());
+    ddp::detail::follow_default_stream(
+        gpu_group, fake_gpu::kDevice, /*reduced_by=*/c10::kCPU);
+    tensor.mul_(2);
+  });
+}
+
+TEST_CASE("buckets lie in the backend's memory where it has enough") {
+  gpu_ranks(3, [](ProcessGroup group, ProcessGroup gpu_group) {
+    const auto backward = [&] {
+      auto net = net_on<UnevenNet>(fake_gpu::kDevice);
+      auto reference = net_on<UnevenNet>(c10::kCPU);
+      const Reducer reducer(net, gpu_group);
+      const Reducer reference_reducer(reference, group);
+      const auto input = batch(group, 0, 7);
+      net->forward(input.to(fake_gpu::kDevice)).pow(2).mean().backward();
+      reference->forward(input).pow(2).mean().backward();
+      require_equal(*net, *reference);
+      REQUIRE_FALSE(fake_gpu::is_pool_open());
+    };
+    fake_gpu::set_backend_memory(fake_gpu::BackendMemory::kSome);
+    backward();
+    const auto tensors = fake_gpu::backend_tensors();
+    REQUIRE(tensors > 0);
+    fake_gpu::set_backend_memory(fake_gpu::BackendMemory::kTooLittle);
+    backward();
+    fake_gpu::set_backend_memory(fake_gpu::BackendMemory::kSome);
+    setenv("DDP_DISABLE_COMM_MEM", "1", /*overwrite=*/1);
+    backward();
+    REQUIRE(fake_gpu::backend_tensors() == tensors);
   });
 }

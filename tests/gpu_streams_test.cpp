@@ -7,6 +7,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <ddp/distributed_data_parallel.h>
+#include <ddp/fused_optimizers.h>
 
 using ddp::ProcessGroup;
 using ddp::test::gpu_ranks;
@@ -140,13 +141,14 @@ TEST_CASE("a step that is replayed as a CUDA graph gives the same bits") {
 
 namespace {
 
-/// The text of the error of a backward that is captured.
-std::string error_in_capture(const at::Tensor& parameter) {
+/// The text of the error of work that is captured; empty if there is none.
+template <typename Work>
+std::string error_of_captured(Work&& work) {
   at::cuda::CUDAGraph graph;
   std::string text;
   try {
     graph.capture_begin();
-    (parameter * 2).sum().backward();
+    work();
   } catch (const std::exception& error) {
     text = error.what();
   }
@@ -155,6 +157,10 @@ std::string error_in_capture(const at::Tensor& parameter) {
   } catch (const std::exception&) { // of a capture that failed
   }
   return text;
+}
+
+std::string error_in_capture(const at::Tensor& parameter) {
+  return error_of_captured([&] { (parameter * 2).sum().backward(); });
 }
 
 } // namespace
@@ -182,5 +188,44 @@ TEST_CASE("a capture that does not reach a parameter is refused") {
     REQUIRE_THAT(
         error_in_capture(net->parameters().front()),
         ContainsSubstring("backward did not reach"));
+  });
+}
+
+TEST_CASE("a fused step that counts on the host is not captured") {
+  gpu_ranks(2, [](ProcessGroup group) {
+    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
+    auto weight = torch::ones({8}, group.device()).requires_grad_();
+    weight.mutable_grad() = torch::ones({8}, group.device());
+    const std::vector<torch::Tensor> parameters{weight};
+    ddp::FusedAdamW adam(parameters);
+    adam.step();
+    REQUIRE_THAT(
+        error_of_captured([&] { adam.step(); }),
+        ContainsSubstring("the number of steps before"));
+    ddp::FusedSGD sgd(parameters, torch::optim::SGDOptions(0.1).momentum(0.9));
+    REQUIRE_THAT(
+        error_of_captured([&] { sgd.step(); }),
+        ContainsSubstring("first step of a fused optimizer"));
+    sgd.step();
+    REQUIRE(error_of_captured([&] { sgd.step(); }).empty());
+  });
+}
+
+TEST_CASE("sparse gradients are complete on a stream of the program's") {
+  gpu_ranks(3, [](ProcessGroup group) {
+    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
+    torch::manual_seed(1);
+    torch::nn::Embedding table(
+        torch::nn::EmbeddingOptions(20000, 64).sparse(true));
+    table->to(group.device());
+    const ddp::Reducer reducer(table.ptr(), group);
+    const auto rows = torch::arange(20000).to(group.device());
+    for (int step = 0; step < 10; ++step) {
+      table->weight.mutable_grad().reset();
+      (table->forward(rows).sum() * (group.rank() + 1.0)).backward();
+      const auto mean = table->weight.grad().to_dense();
+      INFO("step " << step);
+      REQUIRE(torch::equal(mean, torch::full_like(mean, 2)));
+    }
   });
 }

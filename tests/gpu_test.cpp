@@ -6,6 +6,8 @@
 #include <ddp/verification.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <cstdlib>
+#include <iostream>
 #include <limits>
 
 using ddp::ProcessGroup;
@@ -243,4 +245,68 @@ TEST_CASE("a group over NCCL ends without a word") {
         !ContainsSubstring("destroy_process_group") &&
             !ContainsSubstring("ddp: "));
   }
+}
+
+TEST_CASE("a model on two GPUs of each rank is averaged over NCCL") {
+  if (ddp::test::count_gpus() < 2) {
+    std::cout << "[skipped] it needs two GPUs\n";
+    return;
+  }
+  gpu_ranks(2, [](ProcessGroup group) {
+    const auto first = group.device();
+    const c10::Device second(
+        c10::kCUDA, static_cast<c10::DeviceIndex>(1 - first.index()));
+    torch::manual_seed(group.rank()); // construction has to give it rank 0's
+    torch::nn::Sequential net(
+        torch::nn::Linear(4, 30), torch::nn::Linear(30, 3));
+    net[0]->to(first);
+    net[1]->to(second);
+    ddp::Reducer reducer(net, group);
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      const auto hidden = net->at<torch::nn::LinearImpl>(0).forward(
+          torch::full({2, 4}, group.rank() + 1.0, first));
+      net->at<torch::nn::LinearImpl>(1)
+          .forward(hidden.to(second))
+          .sum()
+          .backward();
+      // The inputs' mean is 1.5, and the loss is linear in each weight.
+      auto gradient = net->parameters()[0].grad().clone();
+      group.all_reduce(gradient, ddp::ReduceOp::kMean);
+      REQUIRE(nearly_equal(gradient, net->parameters()[0].grad()));
+      const auto bias = net->parameters()[3].grad();
+      REQUIRE(bias.device() == second);
+      REQUIRE(nearly_equal(bias.cpu(), torch::full({3}, 2.0)));
+    }
+    ddp::verify_same_parameters(*net, group);
+  });
+}
+
+TEST_CASE("complex gradients on GPUs are averaged") {
+  gpu_ranks(3, [](ProcessGroup group) {
+    const auto options =
+        torch::dtype(torch::kComplexFloat).device(group.device());
+    auto weight = torch::ones({5}, options).requires_grad_();
+    const ddp::Reducer reducer(std::vector<torch::Tensor>{weight}, group);
+    for (int step = 0; step < 3; ++step) {
+      weight.mutable_grad().reset();
+      (torch::view_as_real(weight) * (group.rank() + 1.0)).sum().backward();
+      const auto mean = torch::full({5, 2}, 2.0); // of 1, 2 and 3
+      REQUIRE(nearly_equal(torch::view_as_real(weight.grad()).cpu(), mean));
+    }
+  });
+}
+
+TEST_CASE("buckets on GPUs may lie in LibTorch's memory") {
+  gpu_ranks(2, [](ProcessGroup group) {
+    setenv("DDP_DISABLE_COMM_MEM", "1", /*overwrite=*/1);
+    auto net = net_on_gpu(group);
+    const ddp::Reducer reducer(net, group);
+    const auto input = input_of(group, 0);
+    const auto expected = mean_gradients(*net, input, group);
+    backward(*net, input);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      REQUIRE(torch::equal(net->parameters()[i].grad(), expected[i]));
+    }
+  });
 }

@@ -41,7 +41,7 @@ UsableGpus usable_gpus() {
   int count = 0;
   const auto status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
-    cudaGetLastError(); // so that no later call reports this one
+    clear_last_error();
     result.note = cudaGetErrorString(status);
     return result;
   }
@@ -49,7 +49,7 @@ UsableGpus usable_gpus() {
     std::array<char, 32> address{};
     if (cudaDeviceGetPCIBusId(address.data(), address.size(), i) !=
         cudaSuccess) {
-      cudaGetLastError();
+      clear_last_error();
       continue;
     }
     result.bus_addresses.emplace_back(address.data());
@@ -67,10 +67,9 @@ c10::intrusive_ptr<c10d::Backend> create(
       /*is_high_priority_stream=*/true);
   nccl_options->timeout = options.timeout;
   nccl_options->group_name = options.name; // flight records are told by it
-  auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(
+  // Not bound to the device: a model may lie on several.
+  return c10::make_intrusive<c10d::ProcessGroupNCCL>(
       options.store, options.rank, options.size, nccl_options);
-  backend->setBoundDeviceId(device);
-  return backend;
 }
 
 std::string write_flight_record(int64_t rank) {
@@ -88,13 +87,23 @@ std::string write_flight_record(int64_t rank) {
   return writer.getWriterTarget();
 }
 
+void clear_last_error() {
+  cudaGetLastError();
+}
+
 bool is_capturing(c10::Device device) {
+  if (!device.is_cuda()) {
+    return false;
+  }
   auto status = cudaStreamCaptureStatusNone;
-  return device.is_cuda() &&
-      cudaStreamIsCapturing(
-          c10::cuda::getCurrentCUDAStream(device.index()), &status) ==
-      cudaSuccess &&
-      status != cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(
+          c10::cuda::getCurrentCUDAStream(device.index()), &status) !=
+      cudaSuccess) {
+    // The default stream cannot say while another one is captured.
+    clear_last_error();
+    return false;
+  }
+  return status != cudaStreamCaptureStatusNone;
 }
 
 } // namespace ddp::backends::nccl

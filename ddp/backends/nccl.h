@@ -22,8 +22,10 @@ struct UsableGpus {
 
 UsableGpus usable_gpus();
 
-/// LibTorch's ProcessGroupNCCL for tensors on `device`, on a stream of high
-/// priority; `eagerConnectSingleDevice` connects it. An error or a timeout of a
+/// LibTorch's ProcessGroupNCCL, on streams of high priority;
+/// `eagerConnectSingleDevice` connects it for tensors on `device`. A tensor on
+/// another GPU, of a model on several, connects it for that one too, within its
+/// first collective. An error or a timeout of a
 /// collective does not end the process, as it does by default: `getError` tells
 /// of it, and somebody has to look. Throws `c10::Error` where `available()` is
 /// false.
@@ -36,6 +38,10 @@ c10::intrusive_ptr<c10d::Backend> create(
 /// where nothing is recorded (TORCH_FR_BUFFER_SIZE=0). TORCH_FR_DUMP_TEMP_FILE
 /// chooses the path, to which the rank is added.
 std::string write_flight_record(int64_t rank);
+
+/// Forgets the error of this thread's last call of CUDA, which the next check
+/// of a kernel's launch would throw.
+void clear_last_error();
 
 /// Whether work for `device` is being recorded into a CUDA graph, on its
 /// current stream.

@@ -40,8 +40,7 @@ c10::intrusive_ptr<c10::ivalue::Future> CompressHook::run(
           [buffer = bucket.buffer, compressed, group](
               c10::ivalue::Future& future) -> c10::IValue {
             const at::NoGradGuard no_grad; // the communicating thread
-            const auto result = detail::result_of(future);
-            detail::check_result(result, compressed);
+            const auto result = detail::result_for(future, compressed);
             detail::follow_default_stream(group, buffer.device());
             return at::Tensor(buffer).copy_(result.view_as(buffer));
           },

@@ -23,8 +23,7 @@ struct HookChain::Impl {
           : detail::run_inner(*hooks[i], bucket, group);
       TORCH_CHECK(future, "the communication hook returned no future");
       detail::wait_for(group, *future, "a communication hook of a chain");
-      const auto result = detail::result_of(*future);
-      detail::check_result(result, bucket.buffer);
+      const auto result = detail::result_for(*future, bucket.buffer);
       detail::follow_default_stream(group, result.device());
       if (!result.is_same(bucket.buffer)) {
         bucket = bucket.with_buffer(result.contiguous().view({-1}));

@@ -5,6 +5,8 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
@@ -304,6 +306,8 @@ void add_kernels() {
   aten->impl("copy_", TORCH_FN(copy));
   aten->impl("as_strided", TORCH_FN(as_strided));
   aten->impl("view", TORCH_FN(view));
+  aten->impl("view_as_real", TORCH_FN(at::native::view_as_real));
+  aten->impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
   aten->impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
   aten->impl("record_stream", TORCH_FN(record_stream));
   aten->impl("_has_compatible_shallow_copy_type", TORCH_FN(may_become));

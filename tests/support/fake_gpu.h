@@ -41,7 +41,22 @@ at::Tensor on_cpu(const at::Tensor& tensor);
 void note(const char* operation, const at::Tensor& tensor, bool writes);
 
 /// A group of the same ranks for tensors on the device. Its collectives run on
-/// a stream of their own, as NCCL's do, and over gloo. Collective.
+/// a stream of their own, as NCCL's do, and over gloo. As with NCCL, a complex
+/// tensor is reduced as real numbers, and these are what the future holds.
+/// Collective.
 ProcessGroup group_of(const ProcessGroup& group);
+
+/// The memory that the group's backend has for buckets: none, as NCCL where a
+/// GPU lacks multicast; some; or less than it offers.
+enum class BackendMemory { kNone, kSome, kTooLittle };
+
+void set_backend_memory(BackendMemory memory);
+
+/// How many tensors lie, or once lay, in the backend's memory.
+int64_t backend_tensors();
+
+/// Whether an allocation that failed has left this thread in the backend's
+/// pool, as in ProcessGroupNCCL.
+bool is_pool_open();
 
 } // namespace ddp::test::fake_gpu

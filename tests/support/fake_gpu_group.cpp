@@ -1,5 +1,6 @@
 #include <tests/support/fake_gpu.h>
 
+#include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/util/Exception.h>
@@ -8,12 +9,29 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <memory>
 #include <utility>
 
 namespace ddp::test::fake_gpu {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
+
+BackendMemory backend_memory = BackendMemory::kNone;
+int64_t allocated = 0;
+bool pool_is_open = false;
+
+/// The backend's memory is the device's.
+struct BackendAllocator final : c10::Allocator {
+  c10::DataPtr allocate(size_t size) override {
+    TORCH_CHECK(
+        backend_memory != BackendMemory::kTooLittle, "ncclMemAlloc failed");
+    return c10::GetAllocator(c10::kPrivateUse1)->allocate(size);
+  }
+  void copy_data(void* to, const void* from, size_t size) const override {
+    default_copy_data(to, from, size);
+  }
+};
 
 /// Makes `later` come after what `earlier` has so far.
 void follow(const c10::Stream& later, const c10::Stream& earlier) {
@@ -68,6 +86,22 @@ class Backend final : public c10d::Backend {
     return "fake_gpu";
   }
 
+  bool supportsTensorAlloc(c10::DeviceIndex /*index*/) override {
+    return backend_memory != BackendMemory::kNone;
+  }
+
+  std::shared_ptr<c10::Allocator> getMemAllocator() override {
+    return std::make_shared<BackendAllocator>();
+  }
+
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override {
+    pool_is_open = true;
+    BackendAllocator().allocate(size * options.dtype().itemsize());
+    pool_is_open = false;
+    ++allocated;
+    return at::empty({size}, options);
+  }
+
   c10::intrusive_ptr<c10d::Work> allreduce(
       Tensors& tensors,
       const c10d::AllreduceOptions& options) override {
@@ -88,6 +122,10 @@ class Backend final : public c10d::Backend {
       std::vector<Tensors>& outputs,
       Tensors& inputs,
       const c10d::AllgatherOptions& options) override {
+    TORCH_CHECK_TYPE(
+        !inputs[0].is_complex(),
+        "Input tensor data type is not supported for NCCL process group: ",
+        inputs[0].scalar_type());
     auto tensors = outputs[0];
     tensors.push_back(inputs[0]);
     return queue("allgather", tensors, [&](Tensors& on_cpu) {
@@ -114,12 +152,15 @@ class Backend final : public c10d::Backend {
   template <typename Collective>
   c10::intrusive_ptr<c10d::Work> queue(
       const char* name,
-      const Tensors& tensors,
+      Tensors tensors,
       Collective&& collective) {
     follow(stream_, current_stream());
     const c10::StreamGuard guard(stream_);
     Tensors aliases;
-    for (const auto& tensor : tensors) {
+    for (auto& tensor : tensors) {
+      if (tensor.is_complex()) {
+        tensor = at::view_as_real(tensor);
+      }
       TORCH_CHECK(
           tensor.device() == kDevice,
           name,
@@ -137,6 +178,18 @@ class Backend final : public c10d::Backend {
 };
 
 } // namespace
+
+void set_backend_memory(BackendMemory memory) {
+  backend_memory = memory;
+}
+
+int64_t backend_tensors() {
+  return allocated;
+}
+
+bool is_pool_open() {
+  return pool_is_open;
+}
 
 ProcessGroup group_of(const ProcessGroup& group) {
   using c10d::ProcessGroup;

@@ -71,12 +71,17 @@ at::Tensor result_of(c10::ivalue::Future& future) {
       " where a tensor or a list of one is expected");
 }
 
-void check_result(const at::Tensor& result, const at::Tensor& buffer) {
+at::Tensor result_for(c10::ivalue::Future& future, const at::Tensor& buffer) {
+  auto result = result_of(future);
   TORCH_CHECK(
       result.defined() && !result.is_sparse(),
       "the communication hook's result is ",
       result.defined() ? "a sparse" : "an undefined",
       " tensor");
+  if (buffer.is_complex() && result.numel() == 2 * buffer.numel() &&
+      result.scalar_type() == c10::toRealValueType(buffer.scalar_type())) {
+    result = at::view_as_complex(result.contiguous().view({-1, 2}));
+  }
   TORCH_CHECK(
       result.numel() == buffer.numel() &&
           result.scalar_type() == buffer.scalar_type(),
@@ -88,11 +93,18 @@ void check_result(const at::Tensor& result, const at::Tensor& buffer) {
       buffer.numel(),
       " of ",
       buffer.scalar_type());
+  return result;
 }
 
-void follow_default_stream(const ProcessGroup& group, c10::Device device) {
-  if (device.is_cpu() ||
-      group.c10d()->getBackend(device.type())->getBackendName() != "gloo") {
+void follow_default_stream(
+    const ProcessGroup& group,
+    c10::Device device,
+    std::optional<c10::DeviceType> reduced_by) {
+  if (device.is_cpu()) {
+    return;
+  }
+  const auto type = reduced_by.value_or(device.type());
+  if (group.c10d()->getBackend(type)->getBackendName() != "gloo") {
     return;
   }
   const c10::impl::VirtualGuardImpl guard(device.type());

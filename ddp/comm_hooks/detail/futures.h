@@ -7,6 +7,7 @@
 #include <ddp/process_group.h>
 
 #include <functional>
+#include <optional>
 
 namespace ddp::detail {
 
@@ -36,11 +37,17 @@ Future run_inner(
 /// future's error.
 at::Tensor result_of(c10::ivalue::Future& future);
 
-/// Throws unless a hook's result fits the buffer that it was given.
-void check_result(const at::Tensor& result, const at::Tensor& buffer);
+/// The result of a hook that was given `buffer`, from a complete future. Real
+/// numbers become complex ones if the buffer is complex: NCCL knows no others.
+/// Throws the future's error, and for a result that does not fit the buffer.
+at::Tensor result_for(c10::ivalue::Future& future, const at::Tensor& buffer);
 
 /// gloo leaves its results on a GPU's default stream, which its futures do not
-/// know of.
-void follow_default_stream(const ProcessGroup& group, c10::Device device);
+/// know of. `reduced_by` is the device type whose backend reduced the tensors,
+/// if it is not that of `device`.
+void follow_default_stream(
+    const ProcessGroup& group,
+    c10::Device device,
+    std::optional<c10::DeviceType> reduced_by = std::nullopt);
 
 } // namespace ddp::detail
