@@ -29,6 +29,7 @@
 #include <ddp/parallel_forward.h>
 #include <ddp/process_group.h>
 #include <ddp/process_group_options.h>
+#include <ddp/progress.h>
 #include <ddp/random_state.h>
 #include <ddp/reducer.h>
 #include <ddp/reducer_options.h>

@@ -1,6 +1,7 @@
 #include <tests/support/failures.h>
 #include <tests/support/ranks.h>
 
+#include <ddp/progress.h>
 #include <ddp/reducer.h>
 #include <ddp/reducer_options.h>
 #include <launcher/heartbeat.h>
@@ -171,6 +172,23 @@ TEST_CASE("the launcher sees how far each rank is, and in what") {
     REQUIRE(page.activity() == "after barrier");
   }
   REQUIRE(held->beats > beats);
+}
+
+TEST_CASE("what a program reports is progress to the launcher") {
+  constexpr uint64_t kReports = 1000;
+  auto commands = commands_of_ranks(1, [] {
+    const auto group = ddp::init_process_group(kTimeout);
+    for (uint64_t i = 0; i < kReports; ++i) {
+      ddp::report_progress();
+    }
+  });
+  const SharedPage page;
+  commands[0].environment[ddp::kHeartbeatVariable] = page.descriptor();
+  const auto outcome = Process(commands[0]).finish(seconds(30));
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  REQUIRE(page->joined == 1);
+  REQUIRE(page->beats >= kReports);
 }
 
 TEST_CASE("a rank that waits for others has not joined") {

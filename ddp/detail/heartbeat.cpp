@@ -2,6 +2,7 @@
 
 #include <ddp/detail/elastic_pause.h>
 #include <ddp/detail/plain_text.h>
+#include <ddp/progress.h>
 #include <launcher/elastic_page.h>
 
 #include <sys/mman.h>
@@ -157,3 +158,11 @@ void copy_activity(char* text, size_t size) noexcept {
 }
 
 } // namespace ddp::detail::heartbeat
+
+namespace ddp {
+
+void report_progress() noexcept {
+  detail::heartbeat::beat();
+}
+
+} // namespace ddp
