@@ -12,6 +12,7 @@
 #include <checkpoint/optimizer_state.h>
 #include <checkpoint/state_dict.h>
 #include <ddp/detail/text_tensor.h>
+#include <ddp/joinable.h>
 #include <ddp/random_state.h>
 #include <ddp/seed.h>
 #include <torch/csrc/jit/serialization/pickle.h>
@@ -148,6 +149,12 @@ TrainingState& TrainingState::add(
 TrainingState& TrainingState::add(
     const std::string& name,
     torch::optim::Optimizer& optimizer) {
+  TORCH_CHECK_VALUE(
+      !dynamic_cast<Joinable*>(&optimizer),
+      "TrainingState: '",
+      name,
+      "' shares its state out over ranks: add it by its own type, "
+      "ZeroRedundancyOptimizer<...>, not as torch::optim::Optimizer");
   return add_local(
       name,
       [&optimizer] { return optimizer_state(optimizer); },

@@ -5,6 +5,7 @@
 #include <ddp/bucket_layout.h>
 #include <ddp/detail/agreement.h>
 #include <ddp/detail/collective_wait.h>
+#include <ddp/detail/own_thread.h>
 #include <ddp/detail/process_group_impl.h>
 #include <ddp/detail/stepped_optimizers.h>
 
@@ -19,6 +20,8 @@
 
 namespace ddp {
 namespace {
+
+constexpr auto kAnswerTime = std::chrono::seconds(1);
 
 /// The store's key for the newest unfreezing: its step, its rank, the names.
 constexpr const char* kUnfrozen = "unfrozen";
@@ -58,7 +61,7 @@ Reducer::Impl::Impl(
                                : std::make_shared<AllReduceHook>()),
       prescale_(hook_->takes_scaled_gradients()),
       store_(own_store(group_, name_)),
-      absences_(store_, group_.rank(), group_.size()),
+      absences_(store_, group_.rank(), group_.size(), group_.timeout()),
       check_(
           state.parameters,
           options_.check_divergence_every(),
@@ -320,12 +323,16 @@ void Reducer::Impl::adopt_thawed() {
 /// Ranks that unfroze something wait for the others to come to the same point
 /// of this backward or of the one before. Throws on one that came without.
 void Reducer::Impl::check_unfrozen_elsewhere() const {
-  if (!store_ || managed_ == parameters_.size() ||
-      !store_->check({kUnfrozen})) {
+  if (!store_ || managed_ == parameters_.size()) {
     return;
   }
-  const auto bytes = store_->get(kUnfrozen);
-  std::istringstream text(std::string(bytes.begin(), bytes.end()));
+  auto answer = detail::on_own_thread([store = store_]() -> std::string {
+    return store->check({kUnfrozen}) ? store->get_to_str(kUnfrozen) : "";
+  });
+  if (answer.wait_for(kAnswerTime) != std::future_status::ready) {
+    return; // the store's process is stopped, say: the wait has a timeout
+  }
+  std::istringstream text(answer.get());
   int64_t step = 0;
   int64_t rank = 0;
   std::string names;

@@ -68,18 +68,27 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
     shards_.assign(*this);
   }
 
-  /// Updates this rank's parameters, and gives all ranks all values. Throws
-  /// what `Optimizer::step` and collectives do. Collective.
+  /// Calls `closure`, which may communicate, updates this rank's parameters,
+  /// and gives all ranks all values. Throws what `Optimizer::step` and
+  /// collectives do; on the other ranks too where one cannot update its own.
+  /// Collective.
   at::Tensor step(
       torch::optim::Optimizer::LossClosure closure = nullptr) override {
+    at::Tensor loss;
+    if (closure) { // as every optimizer does first: it sees all parameters
+      const at::AutoGradMode with_gradients(true);
+      loss = closure();
+    }
     announce();
-    return step_all(std::move(closure));
+    step_all();
+    return loss;
   }
 
   /// The whole state as `optimizer_state` returns it for the optimizer itself,
   /// on the CPU, on rank `to`; on the others their own part. Each rank's part
   /// is in every rank's memory for a moment. Collective.
   c10::IValue state_dict(int64_t to = 0) {
+    shards_.assign(*this);
     return shards_.state_dict(*this, to);
   }
 
@@ -91,24 +100,21 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
 
   /// Checks a state; what it returns loads it.
   std::function<void()> plan_state_dict(const c10::IValue& state) {
+    shards_.assign(*this);
     return shards_.plan_state_dict(*this, state);
   }
 
  protected:
   void shadow(const JoinStep& /*step*/) override {
-    step_all(nullptr);
+    step_all();
   }
 
  private:
-  at::Tensor step_all(torch::optim::Optimizer::LossClosure closure) {
-    shards_.assign(*this); // groups may have been added
-    at::Tensor loss;
-    {
-      const detail::OptimizerShards::OwnOnly own(shards_, *this);
-      loss = Optimizer::step(std::move(closure));
-    }
+  // Groups may have been added before each of these calls.
+  void step_all() {
+    shards_.assign(*this);
+    shards_.step_own(*this, [this] { Optimizer::step(); });
     shards_.exchange();
-    return loss;
   }
 
   detail::OptimizerShards shards_;

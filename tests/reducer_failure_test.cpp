@@ -150,6 +150,35 @@ TEST_CASE("who does not come to a reduction is named after a long wait too") {
       options);
 }
 
+TEST_CASE("where the store's process is stopped the others' waits still end") {
+  for (const bool freezes : {true, false}) { // either asks the store
+    ranks(
+        3,
+        [freezes] {
+          const auto group = ddp::init_process_group(
+              ddp::ProcessGroupOptions().timeout(std::chrono::seconds(5)));
+          auto net = std::make_shared<ddp::test::BranchNet>();
+          net->right->weight.set_requires_grad(!freezes);
+          Reducer reducer(net, group);
+          const auto step = [&] {
+            net->forward(batch(group, 0, 4), true).sum().backward();
+          };
+          step();
+          const auto processes = group.all_gather(std::to_string(getpid()));
+          if (group.rank() == 0) {
+            raise(SIGSTOP);
+            return;
+          }
+          REQUIRE_THROWS(step());
+          if (group.rank() == 1) { // a moment for rank 2's wait to end as well
+            std::this_thread::sleep_for(std::chrono::seconds(3));
+            kill(std::stoi(processes[0]), SIGCONT);
+          }
+        },
+        ddp::test::RankOptions());
+  }
+}
+
 TEST_CASE("after a failure on all ranks a new Reducer works") {
   ranks(3, [](ProcessGroup group) {
     auto net = std::make_shared<UnevenNet>();

@@ -92,6 +92,24 @@ TEST_CASE("a rank 0 that never comes is named") {
       RankOptions());
 }
 
+TEST_CASE("what listens at MASTER_PORT and says nothing is an error in time") {
+  ranks(
+      1,
+      [] {
+        const int silent = ddp::detail::listen_at("127.0.0.1", 0);
+        REQUIRE_THROWS_WITH(
+            ddp::init_process_group(
+                short_wait()
+                    .rank(1)
+                    .world_size(3)
+                    .master_addr("127.0.0.1")
+                    .master_port(ddp::detail::port_of(silent))),
+            ContainsSubstring("rank 1 of 3 could not reach rank 0's store") &&
+                ContainsSubstring("does not answer"));
+      },
+      RankOptions());
+}
+
 TEST_CASE("one rank's bad interface is an error on every rank at once") {
   const auto outcomes = ranks(
       3,

@@ -339,7 +339,7 @@ size_t bytes_to_agree(int64_t size) {
   const auto store = c10::make_intrusive<MeteredStore>();
   std::vector<ddp::detail::Absences> ranks;
   for (int64_t rank = 0; rank < size; ++rank) {
-    ranks.emplace_back(store, rank, size);
+    ranks.emplace_back(store, rank, size, std::chrono::seconds(10));
   }
   for (int64_t rank = 0; rank < size; ++rank) {
     std::vector<size_t> indices;

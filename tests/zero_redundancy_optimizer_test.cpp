@@ -1,4 +1,5 @@
 // Optimizers whose state is shared out over ranks.
+#include <tests/support/failures.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
@@ -349,4 +350,112 @@ TEST_CASE("a group of one is not sharded") {
   require_equal(*net, *plain);
   const auto state = optimizer.state_dict().toGenericDict();
   CHECK(state.at("state").toGenericDict().size() == 6);
+}
+
+namespace {
+
+/// A step by a closure, which clears the gradients first.
+void step_by_closure(
+    torch::optim::Optimizer& optimizer,
+    UnevenNet& net,
+    const ProcessGroup& group,
+    int64_t step) {
+  optimizer.step([&] {
+    optimizer.zero_grad();
+    const auto loss = net.forward(batch(group, step, 7)).pow(2).mean();
+    loss.backward();
+    return loss;
+  });
+}
+
+} // namespace
+
+TEST_CASE("a closure sees all parameters of a sharded optimizer") {
+  ranks(3, [](ProcessGroup group) {
+    const auto net = start_net();
+    const auto plain = start_net();
+    Reducer reducer(net, group);
+    Reducer plain_reducer(plain, group);
+    const torch::optim::SGDOptions options(0.1);
+    Zero<torch::optim::SGD> optimizer(net->parameters(), group, options);
+    torch::optim::SGD expected(plain->parameters(), options);
+    for (int64_t step = 0; step < 3; ++step) {
+      step_by_closure(optimizer, *net, group, step);
+      step_by_closure(expected, *plain, group, step);
+      require_equal(*net, *plain);
+    }
+    // Ranks without inputs step along.
+    ddp::Join join(group, {reducer.joinable(), optimizer});
+    for (int64_t step = 0; step <= group.rank(); ++step) {
+      step_by_closure(optimizer, *net, group, step);
+    }
+  });
+}
+
+TEST_CASE("a sharded state is loaded for groups that were added too") {
+  const ddp::test::SharedFolder folder;
+  ranks(3, [&](ProcessGroup group) {
+    using torch::optim::AdamOptions;
+    const auto make = [&](std::vector<torch::Tensor>& parameters) {
+      for (int i = 0; i < 4; ++i) {
+        parameters.push_back(torch::ones({3 + i}).requires_grad_());
+        parameters.back().mutable_grad() = torch::full({3 + i}, 1.0 + i);
+      }
+      auto optimizer = std::make_unique<Zero<torch::optim::Adam>>(
+          std::vector<torch::Tensor>{parameters[0], parameters[1]},
+          group,
+          AdamOptions(0.1));
+      OptimizerParamGroup late({parameters[2], parameters[3]});
+      late.set_options(std::make_unique<AdamOptions>(0.1));
+      optimizer->add_param_group(late);
+      return optimizer;
+    };
+    const auto path = folder.path + "state.pt";
+    std::vector<torch::Tensor> first_parameters;
+    std::vector<torch::Tensor> second_parameters;
+    const auto first = make(first_parameters);
+    first->step();
+    first->step();
+    ddp::TrainingState().add("optimizer", *first).save(path, group);
+    const auto second = make(second_parameters);
+    ddp::TrainingState().add("optimizer", *second).load(path, group);
+    for (size_t i = 0; i < 4; ++i) {
+      const torch::NoGradGuard no_grad;
+      second_parameters[i].copy_(first_parameters[i]);
+      second_parameters[i].mutable_grad().mul_(-3);
+      first_parameters[i].mutable_grad().mul_(-3);
+    }
+    first->step();
+    second->step();
+    for (size_t i = 0; i < 4; ++i) {
+      REQUIRE(second_parameters[i].equal(first_parameters[i]));
+    }
+  });
+}
+
+TEST_CASE("a sharded optimizer is saved by its own type only") {
+  ranks(3, [](ProcessGroup group) {
+    const auto net = start_net();
+    Zero<torch::optim::Adam> optimizer(net->parameters(), group);
+    torch::optim::Optimizer& base = optimizer;
+    REQUIRE_THROWS_WITH(
+        ddp::TrainingState().add("optimizer", base),
+        ContainsSubstring("'optimizer' shares its state out over ranks"));
+  });
+}
+
+TEST_CASE("where one rank cannot step its share the others hear why") {
+  ranks(3, [](ProcessGroup group) {
+    std::vector<torch::Tensor> parameters;
+    for (const int64_t size : {9, 6, 3}) {
+      parameters.push_back(torch::ones({size}).requires_grad_());
+      parameters.back().mutable_grad() = torch::ones({size});
+    }
+    parameters[1].mutable_grad() = torch::ones({6}).to_sparse();
+    Zero<torch::optim::Adam> optimizer(
+        parameters, group, torch::optim::AdamOptions(0.1));
+    REQUIRE_THROWS_WITH(optimizer.step(), ContainsSubstring("sparse"));
+    // Not over gloo, where a rank that ends is a reason too.
+    ddp::test::meet_at_store(group, {"0", "1", "2"});
+  });
 }

@@ -1,5 +1,7 @@
 #include <ddp/detail/absences.h>
 
+#include <ddp/detail/own_thread.h>
+
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
@@ -44,8 +46,9 @@ Indices in_both(const Indices& a, const Indices& b) {
 Absences::Absences(
     c10::intrusive_ptr<c10d::Store> store,
     int64_t rank,
-    int64_t size)
-    : store_(std::move(store)), rank_(rank), size_(size) {}
+    int64_t size,
+    std::chrono::milliseconds timeout)
+    : store_(std::move(store)), rank_(rank), size_(size), timeout_(timeout) {}
 
 StoreGather Absences::lists(int64_t step) const {
   return {store_, "absent/" + std::to_string(step)};
@@ -57,18 +60,28 @@ void Absences::announce(int64_t step, const Indices& indices) {
   if (size_ == 1) {
     return;
   }
-  auto gather = lists(step);
-  if (const auto all = gather.add({rank_, encode_indices(indices)}, size_)) {
-    auto common = indices;
-    for (const auto& part : *all) {
-      common = in_both(common, decode_indices(part.content));
-    }
-    gather.decide(encode_indices(common));
-  }
+  const StoreGather::Part own{rank_, encode_indices(indices)};
+  answered_within(
+      timeout_, [gather = lists(step), own, size = size_]() mutable {
+        const auto all = gather.add(own, size);
+        if (!all) {
+          return;
+        }
+        auto common = decode_indices(own.content);
+        for (const auto& part : *all) {
+          common = in_both(common, decode_indices(part.content));
+        }
+        gather.decide(encode_indices(common));
+      });
 }
 
 Indices Absences::agreed() {
-  return size_ == 1 ? own_ : decode_indices(lists(step_).verdict());
+  if (size_ == 1) {
+    return own_;
+  }
+  return answered_within(timeout_, [gather = lists(step_)]() mutable {
+    return decode_indices(gather.verdict());
+  });
 }
 
 void Absences::linger(int64_t step) noexcept {
@@ -77,8 +90,12 @@ void Absences::linger(int64_t step) noexcept {
   }
   try {
     const auto deadline = std::chrono::steady_clock::now() + kLingerTime;
-    while (lists(step).is_there() &&
-           std::chrono::steady_clock::now() < deadline) {
+    const auto is_there = [&] {
+      return answered_within(kLingerTime, [gather = lists(step)]() mutable {
+        return gather.is_there();
+      });
+    };
+    while (is_there() && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(kListInterval);
     }
   } catch (const std::exception&) { // it is gone already

@@ -4,6 +4,7 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -21,8 +22,13 @@ namespace ddp::detail {
 /// rank has started them.
 class Absences {
  public:
-  /// `store` is for this alone, and may be null for a group of one.
-  Absences(c10::intrusive_ptr<c10d::Store> store, int64_t rank, int64_t size);
+  /// `store` is for this alone, and may be null for a group of one; what it
+  /// does not answer within `timeout` throws.
+  Absences(
+      c10::intrusive_ptr<c10d::Store> store,
+      int64_t rank,
+      int64_t size,
+      std::chrono::milliseconds timeout);
 
   /// Tells the others that this rank lacks `indices` (ascending, not empty) in
   /// this step.
@@ -42,6 +48,7 @@ class Absences {
   c10::intrusive_ptr<c10d::Store> store_;
   int64_t rank_;
   int64_t size_;
+  std::chrono::milliseconds timeout_;
   int64_t step_ = 0;
   std::vector<size_t> own_;
 };

@@ -1,6 +1,7 @@
 #include <ddp/detail/agreement.h>
 
 #include <ddp/detail/collective_wait.h>
+#include <ddp/detail/own_thread.h>
 #include <ddp/detail/store_gather.h>
 
 #include <c10/util/Exception.h>
@@ -65,18 +66,20 @@ void agree(
   }
   StoreGather gather(store, key);
   const StoreGather::Part own{group.rank(), {text.begin(), text.end()}};
-  if (const auto all = gather.add(own, group.size())) {
-    const auto verdict = difference(*all, what);
-    gather.decide({verdict.begin(), verdict.end()});
-  }
+  answered_within(
+      group.timeout(), [gather, own, what, size = group.size()]() mutable {
+        if (const auto all = gather.add(own, size)) {
+          const auto verdict = difference(*all, what);
+          gather.decide({verdict.begin(), verdict.end()});
+        }
+      });
   const auto operation = c10::str("comparing ", what, " (here ", text, ")");
   wait_for(
-      group,
-      *store,
-      gather.verdict_key(),
-      operation.c_str(),
-      [&gather, &group] { return missing_ranks(gather, group.size()); });
-  const auto verdict = to_text(gather.verdict());
+      group, store, gather.verdict_key(), operation.c_str(), [&gather, &group] {
+        return missing_ranks(gather, group.size());
+      });
+  const auto verdict = to_text(answered_within(
+      group.timeout(), [gather]() mutable { return gather.verdict(); }));
   TORCH_CHECK(verdict.empty(), verdict);
 }
 

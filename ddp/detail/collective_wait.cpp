@@ -4,6 +4,7 @@
 #include <ddp/detail/elastic_pause.h>
 #include <ddp/detail/error_text.h>
 #include <ddp/detail/host_name.h>
+#include <ddp/detail/own_thread.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -309,7 +310,7 @@ void wait_for(
 
 void wait_for(
     const ProcessGroup& group,
-    c10d::Store& store,
+    const c10::intrusive_ptr<c10d::Store>& store,
     const std::string& key,
     const char* operation,
     const std::function<std::string()>& clue) {
@@ -319,13 +320,16 @@ void wait_for(
         impl,
         [&](milliseconds slice) {
           const auto end = Clock::now() + slice;
-          while (!store.check({key})) {
-            if (Clock::now() > end) {
-              return false;
+          do {
+            auto there =
+                on_own_thread([store, key] { return store->check({key}); });
+            if (there.wait_until(end) == std::future_status::ready &&
+                there.get()) {
+              return true;
             }
             std::this_thread::sleep_for(kWaitSlice);
-          }
-          return true;
+          } while (Clock::now() < end);
+          return false;
         },
         clue);
   });

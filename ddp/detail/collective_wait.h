@@ -114,7 +114,7 @@ void wait_for(
 /// a timeout. Throws as collectives do.
 void wait_for(
     const ProcessGroup& group,
-    c10d::Store& store,
+    const c10::intrusive_ptr<c10d::Store>& store,
     const std::string& key,
     const char* operation,
     const std::function<std::string()>& clue = nullptr);

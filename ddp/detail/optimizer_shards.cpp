@@ -3,6 +3,8 @@
 #include <checkpoint/detail/on_rank_0.h>
 #include <checkpoint/optimizer_state.h>
 #include <ddp/detail/async_broadcast.h>
+#include <ddp/detail/collective_wait.h>
+#include <ddp/detail/error_text.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -136,26 +138,45 @@ void OptimizerShards::lay_out(
   }
 }
 
-OptimizerShards::OwnOnly::OwnOnly(
-    const OptimizerShards& shards,
-    torch::optim::Optimizer& optimizer)
-    : optimizer_(optimizer) {
-  auto& groups = optimizer_.param_groups();
-  for (size_t i = 0; i < groups.size(); ++i) {
-    std::vector<at::Tensor> own;
-    const auto& all = groups[i].params();
-    for (size_t j = 0; j < all.size(); ++j) {
-      if (shards.owners_[i][j] == shards.group_.rank()) {
-        own.push_back(all[j]);
+/// While it lives, the optimizer has this rank's parameters only.
+class OptimizerShards::OwnOnly {
+ public:
+  OwnOnly(const OptimizerShards& shards, torch::optim::Optimizer& optimizer)
+      : optimizer_(optimizer) {
+    auto& groups = optimizer_.param_groups();
+    for (size_t i = 0; i < groups.size(); ++i) {
+      std::vector<at::Tensor> own;
+      const auto& all = groups[i].params();
+      for (size_t j = 0; j < all.size(); ++j) {
+        if (shards.owners_[i][j] == shards.group_.rank()) {
+          own.push_back(all[j]);
+        }
       }
+      lists_.push_back(std::exchange(groups[i].params(), std::move(own)));
     }
-    lists_.push_back(std::exchange(groups[i].params(), std::move(own)));
   }
-}
+  OwnOnly(const OwnOnly&) = delete;
+  OwnOnly& operator=(const OwnOnly&) = delete;
+  ~OwnOnly() {
+    for (size_t i = 0; i < lists_.size(); ++i) {
+      optimizer_.param_groups()[i].params() = std::move(lists_[i]);
+    }
+  }
 
-OptimizerShards::OwnOnly::~OwnOnly() {
-  for (size_t i = 0; i < lists_.size(); ++i) {
-    optimizer_.param_groups()[i].params() = std::move(lists_[i]);
+ private:
+  torch::optim::Optimizer& optimizer_;
+  std::vector<std::vector<at::Tensor>> lists_;
+};
+
+void OptimizerShards::step_own(
+    torch::optim::Optimizer& optimizer,
+    const std::function<void()>& step) const {
+  const OwnOnly own(*this, optimizer);
+  try {
+    step();
+  } catch (const std::exception& error) {
+    report_failure(group_, error_text(error));
+    throw;
   }
 }
 

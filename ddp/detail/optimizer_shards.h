@@ -25,18 +25,11 @@ class OptimizerShards {
   /// and drops the others' state, which Adagrad makes at once.
   void assign(torch::optim::Optimizer& optimizer);
 
-  /// While it lives, the optimizer has this rank's parameters only.
-  class OwnOnly {
-   public:
-    OwnOnly(const OptimizerShards& shards, torch::optim::Optimizer& optimizer);
-    OwnOnly(const OwnOnly&) = delete;
-    OwnOnly& operator=(const OwnOnly&) = delete;
-    ~OwnOnly();
-
-   private:
-    torch::optim::Optimizer& optimizer_;
-    std::vector<std::vector<at::Tensor>> lists_;
-  };
+  /// Calls `step` while the optimizer has this rank's parameters only. Where it
+  /// throws, the other ranks' waits do too.
+  void step_own(
+      torch::optim::Optimizer& optimizer,
+      const std::function<void()>& step) const;
 
   /// Gives all ranks each one's parameters. Collective.
   void exchange() const;
@@ -49,6 +42,8 @@ class OptimizerShards {
       const c10::IValue& state) const;
 
  private:
+  class OwnOnly;
+
   /// One rank's parameters of one dtype and device, in one buffer.
   struct Flat {
     int64_t owner;

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <c10/util/Exception.h>
+
+#include <chrono>
 #include <future>
 #include <memory>
 #include <thread>
+#include <utility>
 
 namespace ddp::detail {
 
@@ -15,6 +19,20 @@ auto on_own_thread(Function function) {
   auto result = task->get_future();
   std::thread([task] { (*task)(); }).detach();
   return result;
+}
+
+/// The same for at most `timeout`: a request to a store whose process is
+/// stopped has no end of its own. Throws `c10::DistStoreError` then.
+template <typename Function>
+auto answered_within(std::chrono::milliseconds timeout, Function function) {
+  auto answer = on_own_thread(std::move(function));
+  TORCH_CHECK_WITH(
+      DistStoreError,
+      answer.wait_for(timeout) == std::future_status::ready,
+      "the store, which rank 0 or the launcher keeps, has not answered for ",
+      static_cast<double>(timeout.count()) / 1000.0,
+      " s: is that process stopped, or its host out of reach?");
+  return answer.get();
 }
 
 } // namespace ddp::detail

@@ -141,8 +141,15 @@ StorePtr connect(
     return search(environment, address, timeout);
   }
   // The store's own attempts go on for twice the timeout, and noisily.
-  wait_for_listener(address, environment.master_port, timeout);
-  return join(address, environment.master_port, timeout);
+  const auto port = environment.master_port;
+  wait_for_listener(address, port, timeout);
+  // It waits without end for the first answer.
+  auto store = on_own_thread([=] { return join(address, port, timeout); });
+  TORCH_CHECK_WITH(
+      DistNetworkError,
+      store.wait_for(timeout) == std::future_status::ready,
+      "what listens there does not answer");
+  return store.get();
 }
 
 /// Where the store is, for messages.
