@@ -13,8 +13,9 @@ namespace ddp {
 /// kernels, and so the bits, are those of Python's
 /// `torch.optim.SGD(fused=True)`; they differ from LibTorch's in the last bit.
 /// Tensors that do not lie in memory as their parameter does are copied in each
-/// step. `step` throws `c10::Error` for sparse gradients and complex parameters,
-/// and where it is captured in a CUDA graph as the first one with momentum.
+/// step. `step` throws `c10::Error` for sparse gradients and complex
+/// parameters, and where it is captured in a CUDA graph as the first one with
+/// momentum.
 class FusedSGD : public torch::optim::SGD {
  public:
   using torch::optim::SGD::SGD;
