@@ -121,10 +121,10 @@ bool is_leftover(const fs::path& path) {
 // was just written is in memory, whatever the disk has made of it.
 void drop_cached_pages(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file >= 0) { // or else the reader says why
-    ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
-    ::close(file);
-  }
+  const int reason = file < 0 ? errno : 0;
+  check({reason, std::generic_category()}, "opening", path);
+  ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+  ::close(file);
 }
 
 } // namespace
