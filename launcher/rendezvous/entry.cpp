@@ -168,8 +168,10 @@ Entry parse(const json& value) {
   if (value.at("about") != "") {
     entry.about = id_in(value.at("about"));
   }
-  if (entry.type == Entry::Type::kStart || entry.type == Entry::Type::kMoved) {
+  if (entry.type == Entry::Type::kStart) {
     entry.address = address_in(value.at("address"));
+  } else if (entry.type == Entry::Type::kMoved) {
+    entry.address = host_in(value.at("address")); // as the endpoint names it
   }
   entry.port = int_in(value, "port", 0, 65535);
   entry.code = int_in(value, "code", 0, 255);

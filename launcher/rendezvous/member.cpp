@@ -19,6 +19,7 @@ using Kind = Member::Action::Kind;
 Member::Member(const Settings& settings, NodeInfo self, Time now)
     : settings_(settings),
       self_(std::move(self)),
+      first_id_(self_.id),
       log_(!settings.log_moves),
       answered_(now),
       gathering_since_(now),

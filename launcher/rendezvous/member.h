@@ -196,6 +196,8 @@ class Member {
 
   Settings settings_;
   NodeInfo self_;
+  std::string first_id_;
+  int begun_anew_ = 0;
   Membership log_;
   bool connected_ = false;
   bool is_coming_ = false; // and said so

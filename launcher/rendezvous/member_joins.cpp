@@ -164,8 +164,8 @@ std::string Member::awaited() const {
       (new_endpoint_.empty()
            ? ""
            : "; others join at --rdzv-endpoint " + new_endpoint_) +
-      (has_strangers_ ? "; some node has another token (DDP_TOKEN, --token) or "
-                        "--rdzv-id"
+      (has_strangers_ ? "; some node has another token (DDP_TOKEN, --token), "
+                        "--rdzv-id or version of ddprun"
                       : "");
 }
 

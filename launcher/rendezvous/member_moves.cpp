@@ -1,6 +1,7 @@
 // What a node does where the log's host is lost.
 #include <launcher/rendezvous/member.h>
 
+#include <string>
 #include <utility>
 
 #include <launcher/command_line/network_values.h>
@@ -50,7 +51,8 @@ bool Member::is_stranger() const {
 // Looks for a job as if this node had just been started. By another id: the
 // same log may be found again, which knows this one, or has it for lost.
 void Member::begin_anew() {
-  self_.id += "+";
+  // Of letters and digits, or others refuse it.
+  self_.id = first_id_ + "n" + std::to_string(++begun_anew_);
   forget_log(Membership());
   act(Kind::kConnect);
 }

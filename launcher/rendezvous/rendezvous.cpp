@@ -1,6 +1,7 @@
 #include <launcher/rendezvous/rendezvous.h>
 
 #include <algorithm>
+#include <cctype>
 #include <limits>
 #include <utility>
 
@@ -36,10 +37,21 @@ Member::Settings settings_of(const Rendezvous::Settings& settings) {
   return result;
 }
 
+// As others take it: in one line, without spaces.
+std::string printable_host_name() {
+  std::string name = detail::host_name();
+  std::replace_if(
+      name.begin(),
+      name.end(),
+      [](unsigned char each) { return std::isgraph(each) == 0; },
+      '?');
+  return name.empty() ? "unnamed" : name;
+}
+
 NodeInfo node_of(const Rendezvous::Settings& settings) {
   NodeInfo node;
   node.id = random_hex(8);
-  node.host = detail::host_name();
+  node.host = printable_host_name();
   node.ranks = settings.ranks;
   node.wanted_rank = settings.nodes.rank;
   node.checks = settings.checks;
@@ -176,14 +188,14 @@ std::string Rendezvous::last_will() const {
   return authenticator_.seal(entry_text(entry));
 }
 
-// An entry that was not sealed with the job's token, or that comes again, is
-// none of ours.
+// An entry that was not sealed with the job's token, that another version
+// wrote, or that comes again, is none of ours.
 void Rendezvous::read_entry(const std::string& sealed, Time now) {
   const auto text = authenticator_.open(sealed);
-  if (!text) {
+  const auto entry = text ? parse_entry(*text) : std::nullopt;
+  if (!entry) {
     member_.strangers_wrote();
   }
-  const auto entry = text ? parse_entry(*text) : std::nullopt;
   if (!entry || entry->sequence <= read_[entry->from]) {
     return;
   }

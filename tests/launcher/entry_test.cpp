@@ -60,6 +60,7 @@ TEST_CASE("an address in an entry is one", "[unit]") {
     CAPTURE(right);
     CHECK(takes(Entry::Type::kStart, "/address", right));
     CHECK(takes(Entry::Type::kMoved, "/address", right));
+    CHECK(takes(Entry::Type::kMoved, "/address", "node1.local"));
     CHECK(takes(Entry::Type::kJoin, "/node/address", right));
   }
   for (const char* wrong :
@@ -74,7 +75,6 @@ TEST_CASE("an address in an entry is one", "[unit]") {
         "fe80::1%an-interface-of-any-length"}) {
     CAPTURE(wrong);
     CHECK_FALSE(takes(Entry::Type::kStart, "/address", wrong));
-    CHECK_FALSE(takes(Entry::Type::kMoved, "/address", wrong));
     CHECK_FALSE(takes(Entry::Type::kJoin, "/node/address", wrong));
   }
 }
@@ -86,6 +86,7 @@ TEST_CASE("a node in an entry has a name on one line", "[unit]") {
     CHECK_FALSE(takes(Entry::Type::kJoin, "/node/id", wrong));
     CHECK_FALSE(takes(Entry::Type::kPlan, "/plan/nodes/0", wrong));
     CHECK_FALSE(takes(Entry::Type::kJoin, "/node/host", wrong));
+    CHECK_FALSE(takes(Entry::Type::kMoved, "/address", wrong));
   }
   CHECK_FALSE(takes(Entry::Type::kJoin, "/node/host", std::string(300, 'a')));
   CHECK_FALSE(takes(Entry::Type::kLost, "/about", "a\nb"));
