@@ -26,34 +26,43 @@ bool is_replaceable(const std::string& path) {
                                          : errno == ENOENT;
 }
 
-// A regular file that a link leads to, as /dev/stdout can be. What goes to it
-// already stays there.
-bool is_own_output(const struct stat& file) {
+// This process' own output where the path leads to it, as /dev/stdout does;
+// else -1. What went to it already stays there.
+int own_output(const std::string& path) {
+  struct stat file {};
   struct stat own {};
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
-    if (fstat(fd, &own) == 0 && own.st_dev == file.st_dev &&
-        own.st_ino == file.st_ino) {
-      return true;
+    if (stat(path.c_str(), &file) == 0 && fstat(fd, &own) == 0 &&
+        own.st_dev == file.st_dev && own.st_ino == file.st_ino) {
+      return fd;
     }
   }
-  return false;
+  return -1;
 }
 
 void clear_linked(const std::string& path) {
   struct stat file {};
   if (stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) &&
-      !is_own_output(file)) {
+      own_output(path) < 0) {
     truncate(path.c_str(), 0);
   }
 }
 
 // Neither waits for a reader to come nor becomes the job's terminal.
-int write_in_place(const std::string& path, const std::string& text) {
-  clear_linked(path);
-  const FileDescriptor file(open(
+FileDescriptor open_in_place(const std::string& path) {
+  return FileDescriptor(open(
       path.c_str(),
       O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
       S_IRUSR | S_IWUSR));
+}
+
+int write_in_place(const std::string& path, const std::string& text) {
+  const int own = own_output(path);
+  if (own >= 0) { // from where its other writers are
+    return write_all(own, text, kWriteMilliseconds);
+  }
+  clear_linked(path);
+  const FileDescriptor file = open_in_place(path);
   return file ? write_all(file.get(), text, kWriteMilliseconds) : errno;
 }
 
@@ -84,7 +93,9 @@ void prepare_report(const std::string& path) {
       ? std::filesystem::absolute(path).parent_path().string()
       : path;
   const bool is_new_target = !is_replaced && access(path.c_str(), F_OK) != 0;
-  if (!is_new_target && access(written.c_str(), W_OK) != 0) {
+  const bool is_writable = is_new_target ? bool(open_in_place(path))
+                                         : access(written.c_str(), W_OK) == 0;
+  if (!is_writable) {
     reject(path, "cannot write to " + written + ": " + std::strerror(errno));
   }
   if (is_replaced) {

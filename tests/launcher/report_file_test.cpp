@@ -3,6 +3,7 @@
 #include <tests/support/skip.h>
 
 #include <csignal>
+#include <filesystem>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -84,16 +85,38 @@ TEST_CASE("a report follows a link", "[failure]") {
 }
 
 TEST_CASE("a report in the output leaves that whole", "[failure]") {
+  for (const bool with_errors : {false, true}) { // as > output 2>&1
+    CAPTURE(with_errors);
+    const TemporaryFolder folder;
+    const std::string output = folder / "output";
+    JobSetup setup;
+    setup.before_exec = [&] {
+      dup2(open(output.c_str(), O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
+      if (with_errors) {
+        dup2(STDOUT_FILENO, STDERR_FILENO);
+      }
+    };
+    LaunchedJob job(
+        {"--report", "/proc/self/fd/1", "sh", "-c", "echo said; exit 3"},
+        setup);
+    CHECK(job.wait() == 3);
+    const std::string text = read_text(output);
+    CAPTURE(text);
+    REQUIRE_THAT(text, ContainsSubstring("said\n{"));
+    const size_t begin = text.find('{');
+    const size_t end = text.rfind('}');
+    CHECK(code_in(text.substr(begin, end + 1 - begin)) == 3);
+    CHECK(with_errors == (text.find("rank 0", end) != std::string::npos));
+  }
+}
+
+TEST_CASE(
+    "a report that cannot be written is refused before the job",
+    "[failure]") {
   const TemporaryFolder folder;
-  const std::string output = folder / "output";
-  JobSetup setup;
-  setup.before_exec = [&] {
-    dup2(open(output.c_str(), O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
-  };
-  LaunchedJob job(
-      {"--report", "/proc/self/fd/1", "sh", "-c", "echo said; exit 3"}, setup);
-  CHECK(job.wait() == 3);
-  const std::string text = read_text(output);
-  REQUIRE_THAT(text, ContainsSubstring("said\n{"));
-  CHECK(code_in(text.substr(text.find('{'))) == 3);
+  const std::string link = folder / "link";
+  std::filesystem::create_symlink(folder / "none/report", link);
+  LaunchedJob job({"--report", link, "sh", "-c", "echo ran"});
+  CHECK(job.wait() == 2);
+  CHECK_THAT(job.out(), !ContainsSubstring("ran"));
 }
