@@ -63,7 +63,7 @@ std::string link_to(int descriptor) {
 }
 
 // Writes all or returns false with errno set.
-bool write_all(int descriptor, const char* data, size_t bytes, off_t offset) {
+bool write_bytes(int descriptor, const char* data, size_t bytes, off_t offset) {
   while (bytes > 0) {
     const auto written = ::pwrite(descriptor, data, bytes, offset);
     if (written < 0 && errno == EINTR) {
@@ -131,7 +131,7 @@ void AtomicFile::open_named() {
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {
-  if (!write_all(
+  if (!write_bytes(
           descriptor_,
           static_cast<const char*>(data),
           bytes,
@@ -143,7 +143,7 @@ void AtomicFile::write(const void* data, size_t bytes) {
 
 void AtomicFile::overwrite(size_t offset, const void* data, size_t bytes) {
   TORCH_INTERNAL_ASSERT(offset + bytes <= size_);
-  if (!write_all(
+  if (!write_bytes(
           descriptor_,
           static_cast<const char*>(data),
           bytes,

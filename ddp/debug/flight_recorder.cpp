@@ -120,7 +120,7 @@ void add_number(PlainText& text, const char* name, int64_t value) {
   text.add_number(static_cast<uint64_t>(value));
 }
 
-bool write_all(int file, std::string_view text) {
+bool write_text(int file, std::string_view text) {
   while (!text.empty()) {
     const auto count = write(file, text.data(), text.size());
     if (count <= 0) {
@@ -141,7 +141,7 @@ bool write_head(int file, const Recorder& recorder, const char* reason) {
   add_number(text, "process", recorder.owner);
   add_number(text, "time_ns", now_ns());
   add_text(text, "reason", recorder.failure[0] ? recorder.failure : reason);
-  return write_all(file, text.add(",\"collectives\":[").view());
+  return write_text(file, text.add(",\"collectives\":[").view());
 }
 
 /// One that is overwritten meanwhile is left out.
@@ -168,7 +168,7 @@ bool write_entry(int file, const Entry& entry, uint64_t number, bool first) {
   add_number(text, "ended_ns", entry.ended_ns);
   text.add('}');
   return entry.number.load(std::memory_order_acquire) != number ||
-      write_all(file, text.view());
+      write_text(file, text.view());
 }
 
 bool write_record(int file, Recorder& recorder, const char* reason) {
@@ -184,7 +184,7 @@ bool write_record(int file, Recorder& recorder, const char* reason) {
     const auto& entry = recorder.entries[number % kCapacity];
     good = write_entry(file, entry, number, number == first);
   }
-  return good && write_all(file, "\n]}\n");
+  return good && write_text(file, "\n]}\n");
 }
 
 void on_signal(int number) {

@@ -15,7 +15,7 @@ namespace {
 
 // A signal handler reaches no more than what is global, and may not read the
 // environment.
-struct ErrorFile {
+struct OwnErrorFile {
   pid_t owner = 0;
   char path[PATH_MAX] = "";
   /// Where it is written before it gets its name.
@@ -26,9 +26,9 @@ struct ErrorFile {
   off_t begin = 0;
   std::atomic<bool> written{false};
 };
-ErrorFile file;
+OwnErrorFile file;
 
-bool write_all(int descriptor, std::string_view text) {
+bool write_text(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const auto count = write(descriptor, text.data(), text.size());
     if (count <= 0) {
@@ -48,7 +48,7 @@ void note_process() {
 void write_open_file(std::string_view text) {
   if (ftruncate(file.descriptor, file.begin) == 0 &&
       lseek(file.descriptor, file.begin, SEEK_SET) == file.begin) {
-    file.written = write_all(file.descriptor, text);
+    file.written = write_text(file.descriptor, text);
   }
 }
 
@@ -95,7 +95,7 @@ void write_error_report(std::string_view text) {
   if (descriptor < 0) {
     return;
   }
-  const bool complete = write_all(descriptor, text);
+  const bool complete = write_text(descriptor, text);
   close(descriptor);
   if (!complete || rename(file.draft, file.path) != 0) {
     unlink(file.draft);

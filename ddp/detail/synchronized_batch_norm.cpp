@@ -32,7 +32,7 @@ at::ScalarType statistics_dtype(const at::Tensor& input) {
 }
 
 /// Of all ranks' batches, double; `count` has one element.
-struct Statistics {
+struct BatchMoments {
   at::Tensor mean;
   at::Tensor variance;
   at::Tensor count;
@@ -60,7 +60,7 @@ void summarise(const at::Tensor& input, at::Tensor row) {
 /// Merged without cancellation, and in the order of ranks: the same bits on
 /// all. Source: Chan, Golub and LeVeque, Updating formulae and a pairwise
 /// algorithm for computing sample variances, 1979.
-Statistics gather_statistics(
+BatchMoments gather_statistics(
     const at::Tensor& input,
     const ProcessGroup& group) {
   const auto channels = input.size(1);
@@ -83,7 +83,7 @@ Statistics gather_statistics(
 
 void update_running(
     const BatchNormState& state,
-    const Statistics& batch,
+    const BatchMoments& batch,
     double momentum) {
   const auto share = (batch.count > 0).to(at::kDouble) * momentum;
   const auto follow = [&](const at::Tensor& running, const at::Tensor& value) {
@@ -122,7 +122,7 @@ struct SynchronizedBatchNorm : autograd::Function<SynchronizedBatchNorm> {
       const at::Tensor& input,
       const std::optional<at::Tensor>& maybe_weight,
       const std::optional<at::Tensor>& maybe_bias,
-      const Statistics& batch,
+      const BatchMoments& batch,
       double eps,
       const ProcessGroup& group) {
     const auto weight = maybe_weight.value_or(at::Tensor());
@@ -155,7 +155,7 @@ struct SynchronizedBatchNorm : autograd::Function<SynchronizedBatchNorm> {
     const auto& weight = saved[1];
     const auto eps = context->saved_data["eps"].toDouble();
     const auto& bias = saved[2];
-    const Statistics batch{saved[3], saved[4], saved[5]};
+    const BatchMoments batch{saved[3], saved[4], saved[5]};
     const auto gradient =
         gradients[0].contiguous(input.suggest_memory_format());
     // Of the gradient (row 0) and of it times the normalised input (row 1).
@@ -185,7 +185,7 @@ struct SynchronizedBatchNorm : autograd::Function<SynchronizedBatchNorm> {
   static at::Tensor local_sums(
       const at::Tensor& input,
       const at::Tensor& gradient,
-      const Statistics& batch,
+      const BatchMoments& batch,
       double eps) {
     const auto dtype = statistics_dtype(input);
     const auto options = input.options().dtype(at::kDouble);
@@ -212,7 +212,7 @@ struct SynchronizedBatchNorm : autograd::Function<SynchronizedBatchNorm> {
   static at::Tensor input_gradient(
       const at::Tensor& input,
       const at::Tensor& gradient,
-      const Statistics& batch,
+      const BatchMoments& batch,
       double eps,
       const at::Tensor& slope,
       const at::Tensor& means) {
@@ -238,7 +238,7 @@ at::Tensor synchronized_batch_norm(
     double momentum,
     double eps,
     const ProcessGroup& group) {
-  Statistics batch;
+  BatchMoments batch;
   {
     at::NoGradGuard no_grad;
     batch = gather_statistics(input, group);

@@ -79,7 +79,7 @@ bool is_expected(
 }
 
 /// Lets the other ranks in, by rank.
-std::vector<UnixSocket> gather(
+std::vector<UnixSocket> gather_sockets(
     const UnixSocket& listener,
     const std::string& password,
     std::vector<Message>& messages,
@@ -121,7 +121,7 @@ std::vector<Message> introduce_all(
   options.store->set(kMeetingKey, name + " " + password);
   std::vector<Message> messages(options.size);
   messages[0] = introduce(own, password, 0);
-  const auto sockets = gather(listener, password, messages, deadline);
+  const auto sockets = gather_sockets(listener, password, messages, deadline);
   for (const auto& socket : sockets) {
     for (const auto& message : messages) {
       socket.send(message, deadline);
