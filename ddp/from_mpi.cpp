@@ -44,7 +44,8 @@ ProcessGroup ProcessGroup::from_mpi_handle(
     const ProcessGroupOptions& program_options) {
   detail::report_to_launcher(program_options);
   const auto options = complete(program_options);
-  const auto communicator = backends::mpi::library().adopt(handle, size);
+  const auto communicator =
+      backends::mpi::library().adopt(handle, size, *options.timeout());
   auto environment = ranks_of(*communicator, options);
   if (environment.world_size > 1) {
     detail::meet_over_mpi(environment, *communicator, *options.timeout());

@@ -139,8 +139,8 @@ void check_world(
       "or set MASTER_ADDR and MASTER_PORT and use backend gloo or nccl");
 }
 
-CommunicatorPtr world_of(LaunchEnvironment& environment) {
-  auto world = backends::mpi::library().world();
+CommunicatorPtr world_of(LaunchEnvironment& environment, milliseconds timeout) {
+  auto world = backends::mpi::library().world(timeout);
   if (environment.source.empty()) {
     environment.source = "MPI";
     environment.rank = world->rank();
@@ -183,7 +183,8 @@ void meet_by_launcher(LaunchEnvironment& environment, milliseconds timeout) {
       backends::mpi::unavailable(),
       "): set MASTER_ADDR and MASTER_PORT (mpirun -x MASTER_ADDR=... -x "
       "MASTER_PORT=...)");
-  detail::meet_over_mpi(environment, *world_of(environment), timeout);
+  const auto world = world_of(environment, timeout);
+  detail::meet_over_mpi(environment, *world, timeout);
 }
 
 /// What a rank knows of itself after the meeting.
@@ -303,7 +304,7 @@ ProcessGroup init_process_group(const ProcessGroupOptions& program_options) {
   say(environment.note, environment.rank);
   const auto timeout = *options.timeout();
   const auto world =
-      options.backend() == "mpi" ? world_of(environment) : nullptr;
+      options.backend() == "mpi" ? world_of(environment, timeout) : nullptr;
   if (environment.world_size > 1 && environment.master_addr.empty()) {
     if (world) {
       detail::meet_over_mpi(environment, *world, timeout);

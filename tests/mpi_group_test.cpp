@@ -109,6 +109,21 @@ TEST_CASE("groups over MPI are duplicated and split") {
       output_of({"-n", "4", program("mpi_member"), "split", "mpi"}), 4, "mpi");
 }
 
+TEST_CASE("ranks do not wait without end for one that makes no group") {
+  need_backend("mpi_member");
+  const auto outcome =
+      mpirun({"-n", "3", program("mpi_member"), "absent", "mpi"});
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 7);
+  for (const char* rank : {"rank 0", "rank 1", "rank 2"}) {
+    REQUIRE_THAT(
+        outcome.output,
+        ContainsSubstring(
+            std::string("MPI_Comm_dup timed out after 3000ms: ") + rank +
+            " has come, but not all 3 ranks"));
+  }
+}
+
 TEST_CASE("what is no communicator is refused") {
   need_backend("mpi_member");
   const auto outcome = mpirun({"-n", "1", program("mpi_member"), "wrong"});

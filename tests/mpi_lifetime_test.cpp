@@ -47,7 +47,7 @@ TEST_CASE("communicators split and tell each other texts") {
   mpi_ranks(4, [] {
     REQUIRE(mpi::unavailable().empty());
     REQUIRE(!mpi::library().initialized());
-    const auto world = mpi::library().world();
+    const auto world = mpi::library().world(std::chrono::minutes(1));
     REQUIRE(mpi::library().initialized());
     REQUIRE(world->size() == 4);
     const int rank = world->rank();

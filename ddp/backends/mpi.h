@@ -49,13 +49,18 @@ struct Library {
   bool (*initialized)();
 
   /// A duplicate of MPI_COMM_WORLD. Initialises MPI where nobody has, and then
-  /// ends it with the process. Collective.
-  std::shared_ptr<Communicator> (*world)();
+  /// ends it with the process. Collective: it and what is done with the
+  /// communicator throw `c10::DistBackendError` where not all ranks come within
+  /// `timeout`.
+  std::shared_ptr<Communicator> (*world)(std::chrono::milliseconds timeout);
 
   /// A duplicate of the program's own `MPI_Comm`, which lies at `handle` and
   /// has `size` bytes there. Throws `c10::ValueError` where that is not how the
-  /// MPI that this was built with keeps them. Collective.
-  std::shared_ptr<Communicator> (*adopt)(const void* handle, size_t size);
+  /// MPI that this was built with keeps them. Collective, as `world`.
+  std::shared_ptr<Communicator> (*adopt)(
+      const void* handle,
+      size_t size,
+      std::chrono::milliseconds timeout);
 };
 
 /// Loads libddp_mpi, from beside ddp's own library or from where the loader

@@ -10,6 +10,7 @@
 #include <ATen/ops/full.h>
 #include <mpi.h>
 
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -19,6 +20,8 @@ namespace {
 
 namespace mpi = ddp::backends::mpi;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+constexpr std::chrono::minutes kTimeout{1};
 
 void initialize(const std::string& level) {
   const std::map<std::string, int> levels{
@@ -65,7 +68,7 @@ BackendPtr use_own_group() {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm own = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &own);
-  const auto communicator = mpi::library().adopt(&own, sizeof(own));
+  const auto communicator = mpi::library().adopt(&own, sizeof(own), kTimeout);
   const auto backend = create(*communicator);
   int own_rank = -1;
   MPI_Comm_rank(own, &own_rank);
@@ -80,7 +83,7 @@ BackendPtr use_own_group() {
 void refuse() {
   const auto refused = [](MPI_Comm comm, size_t size) {
     try {
-      mpi::library().adopt(&comm, size);
+      mpi::library().adopt(&comm, size, kTimeout);
     } catch (const c10::ValueError&) {
       return true;
     }
@@ -110,7 +113,7 @@ void run(const std::string& level, const std::string& when) {
     initialize(level);
     TORCH_CHECK(mpi::library().initialized());
   }
-  const auto world = mpi::library().world();
+  const auto world = mpi::library().world(kTimeout);
   TORCH_CHECK(mpi::library().initialized());
   const auto backend = create(*world);
   use(backend);

@@ -3,6 +3,7 @@
 //   first  initialises MPI before
 //   learn  half of the ranks make data, the other half trains on it
 //   split  leaves MPI to ddp, and makes groups of the group
+//   absent all but the last rank make a group of all, and that one too late
 //   wrong  hands over a communicator that is none
 
 #include <ddp/ddp.h>
@@ -140,6 +141,29 @@ void run_splitting(const ddp::ProcessGroup& world) {
   sum_over_ddp(world);
 }
 
+void run_without_last(const ddp::ProcessGroupOptions& options) {
+  const int last = world_size() - 1;
+  int word = 0;
+  const auto come = [&] {
+    try {
+      ddp::ProcessGroup::from_mpi(MPI_COMM_WORLD, options);
+    } catch (const c10::DistBackendError& error) {
+      std::printf("%s\n", error.what_without_backtrace());
+      std::fflush(stdout);
+    }
+  };
+  if (world_rank() < last) {
+    come();
+    MPI_Send(&word, 1, MPI_INT, last, 0, MPI_COMM_WORLD);
+    MPI_Recv(&word, 1, MPI_INT, last, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+  for (int rank = 0; rank < last; ++rank) {
+    MPI_Recv(&word, 1, MPI_INT, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+  come(); // too late
+  MPI_Abort(MPI_COMM_WORLD, 7); // no rank waits for the others' operation
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -165,6 +189,9 @@ int main(int argc, char** argv) {
   } else if (mode == "learn") {
     initialize();
     run_learning(options);
+  } else if (mode == "absent") {
+    initialize();
+    run_without_last(options.timeout(std::chrono::seconds(3)));
   } else {
     initialize();
     ddp::ProcessGroup::from_mpi('x', options);

@@ -21,8 +21,9 @@ inline backends::BackendOptions mpi_timeout(std::chrono::milliseconds timeout) {
 inline c10::intrusive_ptr<c10d::Backend> mpi_backend(
     int64_t largest = backends::mpi::kLargestPiece,
     std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
-  return backends::mpi::library().world()->create(
-      mpi_timeout(timeout), largest);
+  return backends::mpi::library()
+      .world(std::chrono::minutes(1))
+      ->create(mpi_timeout(timeout), largest);
 }
 
 } // namespace ddp::test

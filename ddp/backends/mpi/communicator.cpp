@@ -1,19 +1,64 @@
 #include <ddp/backends/mpi/communicator.h>
 
 #include <ddp/backends/mpi/backend.h>
+#include <ddp/backends/mpi/engine.h>
 #include <ddp/backends/mpi/error.h>
+#include <ddp/backends/mpi/pause.h>
 
 #include <c10/util/Exception.h>
 
+#include <chrono>
 #include <limits>
 
 namespace ddp::backends::mpi {
 namespace {
 
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+/// Returns when all ranks have come to a barrier.
+void pass_barrier(MPI_Comm comm, milliseconds timeout, const char* call) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
+  Pause pause(microseconds(0), microseconds(1000));
+  const auto start = Pause::Clock::now();
+  int all_came = 0;
+  while (all_came == 0) {
+    check_mpi(MPI_Test(&request, &all_came, MPI_STATUS_IGNORE), "MPI_Test");
+    const auto now = Pause::Clock::now();
+    if (all_came == 0 && now - start > timeout) {
+      int rank = 0;
+      int size = 0;
+      MPI_Comm_rank(comm, &rank);
+      MPI_Comm_size(comm, &size);
+      TORCH_CHECK_WITH(
+          DistBackendError,
+          false,
+          call,
+          " timed out after ",
+          timeout.count(),
+          "ms: rank ",
+          rank,
+          " has come, but not all ",
+          size,
+          " ranks of the communicator. All of them have to call this");
+    }
+    pause(now);
+  }
+}
+
+/// Returns when all ranks have come: MPI's own calls wait for them without end.
+void meet(MPI_Comm comm, milliseconds timeout, const char* call) {
+  // The first barrier lets a rank pass that comes when others have given up.
+  pass_barrier(comm, timeout, call);
+  pass_barrier(comm, timeout, call);
+}
+
 class MpiCommunicator final : public Communicator {
  public:
-  explicit MpiCommunicator(std::unique_ptr<Comm> comm)
-      : channel_(std::make_shared<Channel>(std::move(comm))) {}
+  MpiCommunicator(std::unique_ptr<Comm> comm, milliseconds timeout)
+      : channel_(std::make_shared<Channel>(std::move(comm))),
+        timeout_(timeout) {}
 
   int rank() const override {
     return channel_->rank;
@@ -31,6 +76,7 @@ class MpiCommunicator final : public Communicator {
 
  private:
   const std::shared_ptr<Channel> channel_;
+  const milliseconds timeout_;
 };
 
 std::shared_ptr<Communicator> MpiCommunicator::split(int color, int key) {
@@ -39,6 +85,7 @@ std::shared_ptr<Communicator> MpiCommunicator::split(int color, int key) {
   MPI_Comm part = MPI_COMM_NULL;
   {
     const auto guard = Engine::get().exclusive();
+    meet(channel_->comm->get(), timeout_, "MPI_Comm_split");
     check_mpi(
         MPI_Comm_split(
             channel_->comm->get(),
@@ -49,7 +96,7 @@ std::shared_ptr<Communicator> MpiCommunicator::split(int color, int key) {
   }
   return part == MPI_COMM_NULL
       ? nullptr
-      : make_communicator(std::make_unique<Comm>(part));
+      : make_communicator(std::make_unique<Comm>(part), timeout_);
 }
 
 std::string MpiCommunicator::broadcast(const std::string& text) {
@@ -57,6 +104,7 @@ std::string MpiCommunicator::broadcast(const std::string& text) {
   std::string result = text;
   auto length = static_cast<int64_t>(text.size());
   const auto comm = channel_->comm->get();
+  meet(comm, timeout_, "MPI_Bcast");
   check_mpi(MPI_Bcast(&length, 1, MPI_INT64_T, 0, comm), "MPI_Bcast");
   TORCH_CHECK_VALUE(
       length <= std::numeric_limits<int>::max(),
@@ -94,12 +142,15 @@ c10::intrusive_ptr<c10d::Backend> MpiCommunicator::create(
 
 } // namespace
 
-std::shared_ptr<Communicator> make_communicator(std::unique_ptr<Comm> comm) {
-  return std::make_shared<MpiCommunicator>(std::move(comm));
+std::shared_ptr<Communicator> make_communicator(
+    std::unique_ptr<Comm> comm,
+    milliseconds timeout) {
+  return std::make_shared<MpiCommunicator>(std::move(comm), timeout);
 }
 
-std::unique_ptr<Comm> duplicate(MPI_Comm comm) {
+std::unique_ptr<Comm> duplicate(MPI_Comm comm, milliseconds timeout) {
   const auto guard = Engine::get().exclusive();
+  meet(comm, timeout, "MPI_Comm_dup");
   MPI_Comm result = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(comm, &result), "MPI_Comm_dup");
   return std::make_unique<Comm>(result);

@@ -9,13 +9,16 @@
 namespace ddp::backends::mpi {
 namespace {
 
-std::shared_ptr<Communicator> world() {
+std::shared_ptr<Communicator> world(std::chrono::milliseconds timeout) {
   initialize_mpi();
   Engine::get();
-  return make_communicator(duplicate(MPI_COMM_WORLD));
+  return make_communicator(duplicate(MPI_COMM_WORLD, timeout), timeout);
 }
 
-std::shared_ptr<Communicator> adopt(const void* handle, size_t size) {
+std::shared_ptr<Communicator> adopt(
+    const void* handle,
+    size_t size,
+    std::chrono::milliseconds timeout) {
   TORCH_CHECK_VALUE(
       handle && size == sizeof(MPI_Comm),
       "an MPI_Comm of ",
@@ -35,7 +38,7 @@ std::shared_ptr<Communicator> adopt(const void* handle, size_t size) {
       !between_groups,
       "an intercommunicator was handed over; ddp needs an "
       "intracommunicator");
-  return make_communicator(duplicate(comm));
+  return make_communicator(duplicate(comm, timeout), timeout);
 }
 
 } // namespace
