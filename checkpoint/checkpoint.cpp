@@ -46,9 +46,11 @@ void load_checkpoint(
     detail::make_copies(copies);
     return;
   }
-  detail::on_rank_0("load_checkpoint", group, read);
-  // What was read is gone before the broadcast, which takes as much memory.
-  detail::make_copies(std::exchange(copies, {}));
+  detail::on_rank_0("load_checkpoint", group, [&] {
+    read();
+    // What was read is gone before the broadcast, which takes as much memory.
+    detail::make_copies(std::exchange(copies, {}));
+  });
   if (group.size() > 1) {
     broadcast_module_state(detail::unwrapped(module), group);
   }

@@ -244,9 +244,26 @@ TrainingState& TrainingState::add_per_rank(
       return load(states[rank]);
     }
     if (derive) {
-      return states.size() > 1 && all_equal(states)
-          ? load(states[0])
-          : derive(derived_seed(states[0], group));
+      if (states.size() > 1 && all_equal(states)) {
+        return load(states[0]);
+      }
+      const bool tells = rank == states.size(); // one for all
+      return [name,
+              tells,
+              saved = states.size(),
+              commit = derive(derived_seed(states[0], group))] {
+        if (tells) {
+          TORCH_WARN(
+              "ddp: '",
+              name,
+              "' was saved on ",
+              saved,
+              saved == 1 ? " rank" : " ranks",
+              "; each further rank begins a stream of its own. If all ranks "
+              "are to draw the same, give them the same seed now");
+        }
+        commit();
+      };
     }
     return [name, saved = states.size(), size = group.size()] {
       TORCH_WARN(

@@ -145,6 +145,7 @@ class TrainingState {
 
  private:
   friend class CheckpointManager;
+  friend class ElasticRun;
   using Commit = std::function<void()>;
   using Plan = std::function<Commit(const c10::IValue&)>;
   struct Part {
@@ -158,6 +159,8 @@ class TrainingState {
     bool optional = false;
     /// Whether `save` may communicate.
     bool collective = false;
+    /// Whether what `save` returns is whole on one rank alone.
+    bool sharded = false;
     /// Whether `load` checks nothing, so that what it returns may throw.
     bool unchecked = false;
   };

@@ -229,6 +229,14 @@ const ProcessGroup& ElasticRun::group() const {
 }
 
 bool ElasticRun::sync(const TrainingState& state) {
+  for (const auto& part : state.parts_) {
+    TORCH_CHECK_VALUE(
+        !part.sharded,
+        "ElasticRun::sync: \"",
+        part.name,
+        "\" is sharded (ZeroRedundancyOptimizer): no rank has what a lost one "
+        "had. Use the optimizer itself");
+  }
   auto& impl = *impl_;
   impl.state = state;
   if (impl.root < 0) {

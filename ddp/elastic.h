@@ -43,7 +43,9 @@ class ElasticRun {
   /// From now on `step` keeps copies of this state. What each rank has of its
   /// own (random states) is left as it is, with a warning.
   ///
-  /// Collective; throws `c10::Error` as `TrainingState::load_state_dict` does.
+  /// Collective; throws `c10::Error` as `TrainingState::load_state_dict` does,
+  /// and `c10::ValueError` for a part that is sharded over ranks
+  /// (`ZeroRedundancyOptimizer`), of which each copy would have a share only.
   bool sync(const TrainingState& state);
 
   /// The end of a step, where the state is whole: keeps a copy of it. Where the

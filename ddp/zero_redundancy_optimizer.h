@@ -39,8 +39,8 @@ struct ZeroRedundancyOptions {
 /// groups work as ever, alike on all ranks. `state()` has what belongs to this
 /// rank. `TrainingState` and `CheckpointManager` save and load it as they do
 /// the optimizer itself, on any number of ranks, sharded or not.
-/// `Reducer::step_in_backward` refuses it. In a `Join` ranks without inputs
-/// step along. Source: the sharing is that of
+/// `Reducer::step_in_backward` and `ElasticRun::sync` refuse it. In a `Join`
+/// ranks without inputs step along. Source: the sharing is that of
 /// torch/distributed/optim/zero_redundancy_optimizer.py.
 template <typename Optimizer>
 class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
@@ -50,6 +50,9 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
       "an optimizer that treats each parameter by itself");
 
  public:
+  /// `state_dict` is whole on one rank alone.
+  static constexpr bool kIsSharded = true;
+
   /// `parameters`: a vector of tensors or of `OptimizerParamGroup`s, the same
   /// on all ranks. Not collective; `step` uses `group`.
   template <typename Parameters>
@@ -88,7 +91,6 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
   /// on the CPU, on rank `to`; on the others their own part. Each rank's part
   /// is in every rank's memory for a moment. Collective.
   c10::IValue state_dict(int64_t to = 0) {
-    shards_.assign(*this);
     return shards_.state_dict(*this, to);
   }
 
@@ -100,7 +102,7 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
 
   /// Checks a state; what it returns loads it.
   std::function<void()> plan_state_dict(const c10::IValue& state) {
-    shards_.assign(*this);
+    shards_.assign(*this); // groups may have been added
     return shards_.plan_state_dict(*this, state);
   }
 
@@ -110,9 +112,7 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
   }
 
  private:
-  // Groups may have been added before each of these calls.
   void step_all() {
-    shards_.assign(*this);
     shards_.step_own(*this, [this] { Optimizer::step(); });
     shards_.exchange();
   }

@@ -6,6 +6,7 @@
 #include <ddp/detail/elastic_pause.h>
 #include <ddp/elastic.h>
 #include <ddp/environment.h>
+#include <ddp/zero_redundancy_optimizer.h>
 #include <launcher/elastic_page.h>
 
 #include <linux/futex.h>
@@ -206,6 +207,20 @@ TEST_CASE("without ddprun the function is called once") {
       REQUIRE(number == 7);
     });
     REQUIRE(calls == 1);
+  });
+}
+
+TEST_CASE("a state that is sharded over ranks cannot be kept by each") {
+  ddp::test::ranks(3, [] {
+    ddp::elastic([&](ddp::ElasticRun& run) {
+      ddp::ZeroRedundancyOptimizer<torch::optim::Adam> adam(
+          std::vector<torch::Tensor>{torch::ones({2}).requires_grad_()},
+          run.group());
+      ddp::TrainingState state;
+      state.add("adam", adam);
+      REQUIRE_THROWS_WITH(
+          run.sync(state), ContainsSubstring("\"adam\" is sharded"));
+    });
   });
 }
 

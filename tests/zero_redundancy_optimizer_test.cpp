@@ -444,6 +444,31 @@ TEST_CASE("a sharded optimizer is saved by its own type only") {
   });
 }
 
+TEST_CASE("where one rank has lost a parameter the others hear why") {
+  for (const bool saves : {true, false}) {
+    ranks(3, [saves](ProcessGroup group) {
+      std::vector<torch::Tensor> parameters;
+      for (const int64_t size : {9, 6, 3}) {
+        parameters.push_back(torch::ones({size}).requires_grad_());
+        parameters.back().mutable_grad() = torch::ones({size});
+      }
+      Zero<torch::optim::Adam> optimizer(
+          parameters, group, torch::optim::AdamOptions(0.1));
+      optimizer.step();
+      if (group.rank() == 1) {
+        optimizer.param_groups()[0].params().pop_back();
+      }
+      ddp::TrainingState state;
+      state.add("optimizer", optimizer);
+      const auto act = [&] {
+        saves ? void(state.state_dict(group)) : void(optimizer.step());
+      };
+      REQUIRE_THROWS_WITH(act(), ContainsSubstring("taken out of group 0"));
+      ddp::test::meet_at_store(group, {"0", "1", "2"});
+    });
+  }
+}
+
 TEST_CASE("where one rank cannot step its share the others hear why") {
   ranks(3, [](ProcessGroup group) {
     std::vector<torch::Tensor> parameters;
@@ -457,5 +482,73 @@ TEST_CASE("where one rank cannot step its share the others hear why") {
     REQUIRE_THROWS_WITH(optimizer.step(), ContainsSubstring("sparse"));
     // Not over gloo, where a rank that ends is a reason too.
     ddp::test::meet_at_store(group, {"0", "1", "2"});
+  });
+}
+
+namespace {
+
+/// Parameters of several layouts, equal on all ranks.
+std::vector<torch::Tensor> of_layouts() {
+  torch::manual_seed(4);
+  std::vector<torch::Tensor> parameters = {
+      torch::randn({4, 3, 2, 2}).contiguous(torch::MemoryFormat::ChannelsLast),
+      torch::randn({5, 2}),
+      torch::randn({2, 6}).t(),
+      torch::randn({3, 5, 2, 2}).contiguous(torch::MemoryFormat::ChannelsLast),
+      torch::randn({4, 6}).narrow(1, 0, 5), // with gaps
+      torch::randn({2, 2, 2, 2, 2})
+          .contiguous(torch::MemoryFormat::ChannelsLast3d)};
+  for (auto& parameter : parameters) {
+    parameter = parameter.detach().requires_grad_();
+  }
+  return parameters;
+}
+
+} // namespace
+
+TEST_CASE("parameters that become views keep their layout") {
+  ranks(3, [](ProcessGroup group) {
+    auto plain = of_layouts();
+    auto sharded = of_layouts();
+    const auto options = torch::optim::SGDOptions(0.1).momentum(0.9);
+    torch::optim::SGD expected(plain, options);
+    Zero<torch::optim::SGD> optimizer(
+        sharded,
+        group,
+        options,
+        ZeroRedundancyOptions().parameters_as_bucket_view(true));
+    for (int step = 0; step < 3; ++step) {
+      for (size_t i = 0; i < plain.size(); ++i) {
+        plain[i].mutable_grad() = torch::randn_like(plain[i]);
+        sharded[i].mutable_grad() = plain[i].grad().clone();
+      }
+      expected.step();
+      optimizer.step();
+    }
+    for (size_t i = 0; i < plain.size(); ++i) {
+      INFO("parameter " << i);
+      REQUIRE(sharded[i].equal(plain[i]));
+      if (plain[i].is_non_overlapping_and_dense()) {
+        REQUIRE(sharded[i].strides() == plain[i].strides());
+      }
+    }
+  });
+}
+
+TEST_CASE("parameters that become views have the same layout on all ranks") {
+  ranks(3, [](ProcessGroup group) {
+    auto parameter = torch::ones({4, 3, 2, 2}).requires_grad_();
+    if (group.rank() == 1) {
+      parameter = parameter.detach()
+                      .contiguous(torch::MemoryFormat::ChannelsLast)
+                      .requires_grad_();
+    }
+    Zero<torch::optim::SGD> optimizer(
+        std::vector<torch::Tensor>{parameter},
+        group,
+        torch::optim::SGDOptions(0.1),
+        ZeroRedundancyOptions().parameters_as_bucket_view(true));
+    parameter.mutable_grad() = torch::ones_like(parameter);
+    REQUIRE_THROWS_WITH(optimizer.step(), ContainsSubstring("strides"));
   });
 }

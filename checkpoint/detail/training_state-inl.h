@@ -22,6 +22,14 @@ struct HasRankState<
     std::void_t<decltype(std::declval<Stateful&>().rank_state_dict())>>
     : std::true_type {};
 
+/// Whether its state is whole on one rank alone.
+template <typename Stateful, typename = void>
+inline constexpr bool is_sharded_v = false;
+template <typename Stateful>
+inline constexpr bool
+    is_sharded_v<Stateful, std::void_t<decltype(Stateful::kIsSharded)>> =
+        Stateful::kIsSharded;
+
 void run_all(const std::vector<std::function<void()>>& functions);
 
 /// Throws `c10::ValueError` unless `good`.
@@ -119,6 +127,7 @@ TrainingState& TrainingState::add(const std::string& name, Stateful& part) {
         }
       });
   parts_.back().collective = true;
+  parts_.back().sharded = detail::is_sharded_v<Stateful>;
   parts_.back().unchecked = !kPlans;
   if constexpr (detail::HasRankState<Stateful>::value) {
     if (!part.rank_state_dict().isNone()) {

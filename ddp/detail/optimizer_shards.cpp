@@ -5,6 +5,7 @@
 #include <ddp/detail/async_broadcast.h>
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/error_text.h>
+#include <ddp/verification.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -125,17 +126,24 @@ void OptimizerShards::lay_out(
   for (auto& [kind, tensors] : kinds) {
     std::vector<at::Tensor> parts;
     for (const auto& tensor : tensors) {
-      parts.push_back(tensor.detach().reshape({-1}));
+      // In the order of its memory, so that the slice has its strides.
+      parts.push_back(
+          tensor.is_non_overlapping_and_dense()
+              ? tensor.detach().as_strided({tensor.numel()}, {1})
+              : tensor.detach().reshape({-1}));
     }
     const auto buffer = at::cat(parts);
     int64_t offset = 0;
     for (auto& tensor : tensors) {
       tensor.set_data(
-          buffer.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+          tensor.is_non_overlapping_and_dense()
+              ? buffer.as_strided(tensor.sizes(), tensor.strides(), offset)
+              : buffer.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
       offset += tensor.numel();
     }
     flats_.push_back({owner, buffer, std::move(tensors)});
   }
+  verified_ = false;
 }
 
 /// While it lives, the optimizer has this rank's parameters only.
@@ -170,9 +178,10 @@ class OptimizerShards::OwnOnly {
 
 void OptimizerShards::step_own(
     torch::optim::Optimizer& optimizer,
-    const std::function<void()>& step) const {
-  const OwnOnly own(*this, optimizer);
+    const std::function<void()>& step) {
   try {
+    assign(optimizer);
+    const OwnOnly own(*this, optimizer);
     step();
   } catch (const std::exception& error) {
     report_failure(group_, error_text(error));
@@ -180,7 +189,7 @@ void OptimizerShards::step_own(
   }
 }
 
-void OptimizerShards::exchange() const {
+void OptimizerShards::exchange() {
   if (!group_.c10d()) {
     return;
   }
@@ -198,7 +207,25 @@ void OptimizerShards::exchange() const {
   last.finish();
 }
 
-void OptimizerShards::exchange_views() const {
+/// A buffer is sent as it lies in memory.
+void OptimizerShards::verify_layout() {
+  NamedTensors all;
+  for (const auto& flat : flats_) {
+    for (const auto& parameter : flat.parameters) {
+      all.append(
+          "parameter " + std::to_string(all.names.size()) + " of rank " +
+              std::to_string(flat.owner),
+          parameter);
+    }
+  }
+  verify_same_model(all, "", group_);
+  verified_ = true;
+}
+
+void OptimizerShards::exchange_views() {
+  if (!verified_) {
+    verify_layout();
+  }
   std::vector<Work> works;
   for (const auto& flat : flats_) {
     for (const auto& parameter : flat.parameters) {
@@ -217,8 +244,8 @@ void OptimizerShards::exchange_views() const {
 }
 
 c10::IValue OptimizerShards::state_dict(
-    const torch::optim::Optimizer& optimizer,
-    int64_t to) const {
+    torch::optim::Optimizer& optimizer,
+    int64_t to) {
   TORCH_CHECK_VALUE(
       to >= 0 && to < group_.size(),
       "ZeroRedundancyOptimizer::state_dict: ",
@@ -229,6 +256,7 @@ c10::IValue OptimizerShards::state_dict(
   std::string message;
   // No rank may fail while the others communicate.
   on_each_rank("ZeroRedundancyOptimizer::state_dict", group_, [&] {
+    assign(optimizer);
     own = optimizer_state(optimizer).toGenericDict();
     if (group_.rank() != to) {
       message = to_message(own.at("state").toGenericDict());

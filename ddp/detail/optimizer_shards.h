@@ -25,18 +25,18 @@ class OptimizerShards {
   /// and drops the others' state, which Adagrad makes at once.
   void assign(torch::optim::Optimizer& optimizer);
 
-  /// Calls `step` while the optimizer has this rank's parameters only. Where it
-  /// throws, the other ranks' waits do too.
+  /// Calls `assign`, and `step` while the optimizer has this rank's parameters
+  /// only. Where one throws, the other ranks' waits do too.
   void step_own(
       torch::optim::Optimizer& optimizer,
-      const std::function<void()>& step) const;
+      const std::function<void()>& step);
 
-  /// Gives all ranks each one's parameters. Collective.
-  void exchange() const;
+  /// Gives all ranks each one's parameters. Throws `c10::ValueError` if those
+  /// that became slices have other strides on another rank. Collective.
+  void exchange();
 
-  /// See `ZeroRedundancyOptimizer`.
-  c10::IValue state_dict(const torch::optim::Optimizer& optimizer, int64_t to)
-      const;
+  /// See `ZeroRedundancyOptimizer`. Calls `assign`.
+  c10::IValue state_dict(torch::optim::Optimizer& optimizer, int64_t to);
   std::function<void()> plan_state_dict(
       torch::optim::Optimizer& optimizer,
       const c10::IValue& state) const;
@@ -53,7 +53,8 @@ class OptimizerShards {
 
   void assign_group(size_t group, torch::optim::Optimizer& optimizer);
   void lay_out(int64_t owner, const std::vector<at::Tensor>& parameters);
-  void exchange_views() const;
+  void verify_layout();
+  void exchange_views();
   c10::IValue own_part(const c10::IValue& state) const;
 
   ProcessGroup group_;
@@ -65,6 +66,8 @@ class OptimizerShards {
   /// Each rank's parameters.
   std::vector<std::vector<at::Tensor>> parameters_;
   std::vector<Flat> flats_;
+  /// Whether all ranks are known to have the same ones.
+  bool verified_ = false;
 };
 
 } // namespace ddp::detail
