@@ -139,10 +139,12 @@ std::chrono::milliseconds timeout_of(
     c10::Device device) {
   try {
     const auto options = group.getBackend(device.type())->getBackendOptions();
-    return backends::bounded(options->timeout);
-  } catch (const c10::Error&) {
-    return Impl().timeout;
+    if (options->timeout.count() > 0) { // c10d's kNoTimeout is 0
+      return backends::bounded(options->timeout);
+    }
+  } catch (const c10::Error&) { // as of a backend that has none
   }
+  return Impl().timeout;
 }
 
 } // namespace

@@ -69,7 +69,7 @@ Tensor walkable(const Tensor& tensor, const Tensor& like) {
             .copy_(tensor);
 }
 
-void check(const Tensor& parameter, const Tensor& gradient) {
+void check_gradient(const Tensor& parameter, const Tensor& gradient) {
   TORCH_CHECK(
       gradient.layout() == at::kStrided,
       "a fused optimizer takes no sparse gradients; use torch::optim::SGD for "
@@ -278,27 +278,26 @@ void check_capture(
       "graph, or use FusedSGD");
 }
 
+/// Before anything changes.
 template <typename Options>
-void add_all(
-    Optimizer& optimizer,
-    const Options& options,
-    const std::vector<Tensor>& parameters,
-    std::vector<Batch>& batches) {
+void check_all(Optimizer& optimizer) {
   std::optional<c10::Device> device;
   bool capturing = false;
-  for (const auto& parameter : parameters) {
-    if (!parameter.grad().defined()) {
-      continue;
+  for (const auto& group : optimizer.param_groups()) {
+    const auto& options = static_cast<const Options&>(group.options());
+    for (const auto& parameter : group.params()) {
+      if (!parameter.grad().defined()) {
+        continue;
+      }
+      check_gradient(parameter, parameter.grad());
+      if (device != parameter.device()) {
+        device = parameter.device();
+        capturing = backends::nccl::is_capturing(*device);
+      }
+      if (capturing) {
+        check_capture(optimizer, options, parameter);
+      }
     }
-    check(parameter, parameter.grad());
-    if (device != parameter.device()) {
-      device = parameter.device();
-      capturing = backends::nccl::is_capturing(*device);
-    }
-    if (capturing) {
-      check_capture(optimizer, options, parameter);
-    }
-    add(optimizer, options, parameter, batches);
   }
 }
 
@@ -310,10 +309,15 @@ Tensor step(Optimizer& optimizer, const Optimizer::LossClosure& closure) {
     const at::AutoGradMode enabled(true);
     loss = closure();
   }
+  check_all<Options>(optimizer);
   for (auto& group : optimizer.param_groups()) {
     const auto& options = static_cast<const Options&>(group.options());
     std::vector<Batch> batches;
-    add_all(optimizer, options, group.params(), batches);
+    for (const auto& parameter : group.params()) {
+      if (parameter.grad().defined()) {
+        add(optimizer, options, parameter, batches);
+      }
+    }
     for (const auto& batch : batches) {
       run(options, batch);
       for (size_t i = 0; i < batch.originals.size(); ++i) {

@@ -89,7 +89,7 @@ void Reducer::Impl::finish_alone() {
 void Reducer::Impl::wait_for(Bucket& bucket) {
   recorder_.waiting(bucket.content.index);
   detail::wait_for(group_, *bucket.future, kReduction, [this] {
-    check_unfrozen_elsewhere();
+    check_compared_elsewhere();
   });
   recorder_.waited(bucket.content.index);
   auto& buffer = bucket.content.buffer;

@@ -23,10 +23,9 @@ namespace {
 
 constexpr auto kAnswerTime = std::chrono::seconds(1);
 
-/// The store's key for the newest unfreezing: its step, its rank, the names.
-constexpr const char* kUnfrozen = "unfrozen";
-constexpr const char* kUnfrozenNoun =
-    "the parameters that were unfrozen since the last backward";
+/// The store's key for what a rank compares in a backward: the step, the rank,
+/// the names, and on another line what they are.
+constexpr const char* kCompared = "compared";
 
 std::string next_name(const ProcessGroup& group) {
   auto& impl = ProcessGroup::Impl::of(group);
@@ -307,12 +306,8 @@ void Reducer::Impl::adopt_thawed() {
   if (thawed.empty()) {
     return;
   }
-  unfrozen_step_ = step_;
-  if (store_) {
-    store_->set(kUnfrozen, c10::str(step_, " ", group_.rank(), " ", names));
-  }
-  detail::agree(
-      store_, group_, "thawed/" + std::to_string(step_), names, kUnfrozenNoun);
+  compare_in_backward(
+      "the parameters that were unfrozen since the last backward", names);
   manage(thawed);
   recorder_.extend(buckets_);
   if (trial_) {
@@ -320,36 +315,54 @@ void Reducer::Impl::adopt_thawed() {
   }
 }
 
-/// Ranks that unfroze something wait for the others to come to the same point
+/// Waits for the others to come to the same point of this backward with the
+/// same names.
+void Reducer::Impl::compare_in_backward(
+    const std::string& noun,
+    const std::string& names) {
+  compared_step_ = step_;
+  if (store_) {
+    store_->set(
+        kCompared, c10::str(step_, " ", group_.rank(), " ", names, "\n", noun));
+  }
+  detail::agree(store_, group_, c10::str(noun, "/", step_), names, noun);
+}
+
+/// Ranks that compare something wait for the others to come to the same point
 /// of this backward or of the one before. Throws on one that came without.
-void Reducer::Impl::check_unfrozen_elsewhere() const {
-  if (!store_ || managed_ == parameters_.size()) {
+void Reducer::Impl::check_compared_elsewhere() {
+  if (!store_ ||
+      (managed_ == parameters_.size() &&
+       !options_.skip_all_reduce_unused_params())) {
     return;
   }
-  auto answer = detail::on_own_thread([store = store_]() -> std::string {
-    return store->check({kUnfrozen}) ? store->get_to_str(kUnfrozen) : "";
-  });
-  if (answer.wait_for(kAnswerTime) != std::future_status::ready) {
+  if (!compared_.valid()) {
+    compared_ = detail::on_own_thread([store = store_]() -> std::string {
+      return store->check({kCompared}) ? store->get_to_str(kCompared) : "";
+    });
+  }
+  if (compared_.wait_for(kAnswerTime) != std::future_status::ready) {
     return; // the store's process is stopped, say: the wait has a timeout
   }
-  std::istringstream text(answer.get());
+  std::istringstream text(compared_.get());
   int64_t step = 0;
   int64_t rank = 0;
   std::string names;
   text >> step >> rank >> std::ws;
   std::getline(text, names);
-  if (step > unfrozen_step_ && step <= step_) {
+  std::string noun;
+  std::getline(text, noun);
+  if (step > compared_step_ && step <= step_) {
     throw detail::WaitFailure{c10::str(
         " because ",
-        kUnfrozenNoun,
+        noun,
         " differ between ranks: rank ",
         rank,
         " has ",
         names,
         ", rank ",
         group_.rank(),
-        " has none. Unfreeze the same ones on all ranks before the same "
-        "backward")};
+        " has not. They must be the same on all ranks in the same backward")};
   }
 }
 

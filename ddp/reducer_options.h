@@ -98,8 +98,9 @@ struct ReducerOptions {
   TORCH_ARG(bool, static_graph) = false;
 
   /// Leaves out buckets of which this rank used no parameter since the last
-  /// reduction. All ranks must use the same parameters then, or they wait for
-  /// each other in vain.
+  /// reduction. All ranks must use the same parameters then: where they leave
+  /// out others than in the step before, they compare that over the group's
+  /// store, and throw in this backward or the next if it differs.
   TORCH_ARG(bool, skip_all_reduce_unused_params) = false;
 
   /// Names of parameters and buffers that stay each rank's own: not compared,

@@ -9,8 +9,10 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace ddp {
 namespace {
@@ -303,14 +305,27 @@ void Reducer::Impl::find_absent() {
 }
 
 /// Of buckets that this rank used nothing of, the parameters count as done.
+/// Ranks that skip different ones would average unrelated gradients.
 void Reducer::Impl::skip_unused_buckets() {
+  std::string names;
   for (auto& bucket : buckets_) {
     const auto& indices = bucket.indices;
     bucket.skipped =
         std::none_of(indices.begin(), indices.end(), [this](size_t index) {
           return parameters_[index].used;
         });
-    bucket.pending = bucket.skipped ? 0 : bucket.pending;
+    if (bucket.skipped) {
+      bucket.pending = 0;
+      for (const size_t index : indices) {
+        names += (names.empty() ? "" : " ") + parameters_[index].name;
+      }
+    }
+  }
+  if (names != std::exchange(skipped_names_, names) && store_ &&
+      store_->hasExtendedApi()) {
+    compare_in_backward(
+        "the unused parameters that skip_all_reduce_unused_params leaves out",
+        names);
   }
   const auto skipped = [this](size_t index) {
     const auto bucket = parameters_[index].bucket;

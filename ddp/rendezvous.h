@@ -50,7 +50,8 @@ struct Rendezvous {
 /// they tell of themselves. Collective. Throws `c10::Error` naming the missing
 /// ranks on each rank that came, once `timeout` has passed since it came, and
 /// `c10::ValueError` on every rank where one has a fault, or was told another
-/// WORLD_SIZE than rank 0: then at once.
+/// WORLD_SIZE than rank 0: then as soon as as many ranks have come as the
+/// smaller world has, or 5 s later. Those that come after that find no rank 0.
 ///
 /// A store may outlive an attempt to run the job (torchrun keeps one for all
 /// restarts), so its keys may speak of ranks that are dead. Each process draws

@@ -189,6 +189,21 @@ TEST_CASE("fused optimizers compute what Python's do, to the last bit") {
   }
 }
 
+TEST_CASE("a fused step that is refused changes nothing") {
+  const Parameters parameters{
+      torch::ones({3}).requires_grad_(), torch::ones({3}).requires_grad_()};
+  ddp::FusedAdam optimizer(parameters, AdamOptions(0.1));
+  parameters[0].mutable_grad() = torch::ones({3});
+  optimizer.step();
+  const auto before = parameters[0].clone();
+  parameters[1].mutable_grad() = torch::ones({3}).to_sparse();
+  CHECK_THROWS_WITH(optimizer.step(), ContainsSubstring("sparse"));
+  CHECK(parameters[0].equal(before));
+  const auto& state = static_cast<const torch::optim::AdamParamState&>(
+      *optimizer.state().at(parameters[0].unsafeGetTensorImpl()));
+  CHECK(state.step() == 1);
+}
+
 TEST_CASE("fused optimizers refuse what their kernels cannot walk") {
   auto weight = torch::ones({4, 2}).requires_grad_();
   ddp::FusedSGD optimizer({weight}, SGDOptions(0.1));

@@ -234,6 +234,39 @@ TEST_CASE("skip_all_reduce_unused_params leaves out unused buckets") {
   });
 }
 
+TEST_CASE("ranks that leave out different buckets are told so") {
+  for (const int alike : {0, 3}) { // steps in which all use the same
+    for (const int other : {0, 2}) {
+      ranks(3, [=](ProcessGroup group) {
+        auto net = std::make_shared<BranchNet>();
+        Reducer reducer(
+            net,
+            group,
+            ReducerOptions().skip_all_reduce_unused_params(true).bucket_cap_mb(
+                1e-6));
+        const auto step = [&](bool left) {
+          reset_gradients(*net);
+          net->forward(torch::ones({1, 4}), left).sum().backward();
+        };
+        for (int i = 0; i < alike; ++i) {
+          step(/*left=*/true);
+        }
+        const auto rest = [&] {
+          step(/*left=*/group.rank() != other);
+          step(/*left=*/group.rank() != other);
+        };
+        REQUIRE_THROWS_WITH(
+            rest(),
+            ContainsSubstring("skip_all_reduce_unused_params leaves out") &&
+                ContainsSubstring("differ between ranks") &&
+                (ContainsSubstring("left.weight") ||
+                 ContainsSubstring("right.weight")));
+        ddp::test::meet_at_store(group, {"0", "1", "2"});
+      });
+    }
+  }
+}
+
 TEST_CASE("finish_backward takes part for a rank without a gradient") {
   ranks(3, [](ProcessGroup group) {
     auto weight = torch::ones({2}, torch::requires_grad());

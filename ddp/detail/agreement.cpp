@@ -12,8 +12,14 @@
 namespace ddp::detail {
 namespace {
 
+constexpr std::chrono::seconds kClueTime(5);
+
 std::string to_text(const StoreGather::Bytes& bytes) {
   return {bytes.begin(), bytes.end()};
+}
+
+std::string or_nothing(const StoreGather::Bytes& bytes) {
+  return bytes.empty() ? "nothing" : to_text(bytes);
 }
 
 /// Empty if all ranks have the same.
@@ -28,11 +34,12 @@ std::string difference(
           " differ between ranks: rank ",
           first.rank,
           " has ",
-          to_text(first.content),
+          or_nothing(first.content),
           ", rank ",
           part.rank,
           " has ",
-          to_text(part.content));
+          or_nothing(part.content),
+          ". They must be the same on all ranks in the same backward");
     }
   }
   return "";
@@ -76,7 +83,9 @@ void agree(
   const auto operation = c10::str("comparing ", what, " (here ", text, ")");
   wait_for(
       group, store, gather.verdict_key(), operation.c_str(), [&gather, &group] {
-        return missing_ranks(gather, group.size());
+        return answered_within(kClueTime, [gather, size = group.size()] {
+          return missing_ranks(gather, size);
+        });
       });
   const auto verdict = to_text(answered_within(
       group.timeout(), [gather]() mutable { return gather.verdict(); }));

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -316,13 +317,18 @@ void wait_for(
     const std::function<std::string()>& clue) {
   auto& impl = ProcessGroup::Impl::of(group);
   guarded(impl, operation, [&] {
+    // A store may take longer than a slice, or for ever: it is asked again when
+    // it has answered.
+    std::future<bool> there;
     wait_with_timeout(
         impl,
         [&](milliseconds slice) {
           const auto end = Clock::now() + slice;
           do {
-            auto there =
-                on_own_thread([store, key] { return store->check({key}); });
+            if (!there.valid()) {
+              there =
+                  on_own_thread([store, key] { return store->check({key}); });
+            }
             if (there.wait_until(end) == std::future_status::ready &&
                 there.get()) {
               return true;

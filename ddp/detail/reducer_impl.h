@@ -16,6 +16,7 @@
 #include <atomic>
 #include <exception>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -170,7 +171,8 @@ struct Reducer::Impl final : detail::GradientListener,
   void install(const std::vector<BucketIndices>& indices);
   void find_thawed();
   void adopt_thawed();
-  void check_unfrozen_elsewhere() const;
+  void compare_in_backward(const std::string& noun, const std::string& names);
+  void check_compared_elsewhere();
   void agree_on_order();
   void rebuild_buckets();
   void lay_out(const LayoutState& state);
@@ -272,8 +274,10 @@ struct Reducer::Impl final : detail::GradientListener,
 
   /// Counts reductions, from 1.
   int64_t step_ = 0;
-  /// In which of them parameters were unfrozen last.
-  int64_t unfrozen_step_ = 0;
+  /// In which of them `compare_in_backward` was called last.
+  int64_t compared_step_ = 0;
+  /// What the store was asked of other ranks, while it has not answered.
+  std::future<std::string> compared_;
   /// After which of them the buckets are rebuilt; none: never, or they have
   /// been.
   std::optional<int64_t> rebuild_step_;
@@ -304,6 +308,8 @@ struct Reducer::Impl final : detail::GradientListener,
   std::vector<size_t> ready_order_;
   at::Tensor order_;
   Work order_work_;
+  /// The names of the parameters in the buckets that were skipped last.
+  std::string skipped_names_;
   /// What this rank has nothing new for in this backward.
   std::vector<size_t> absent_;
   /// The backward in which unfrozen parameters were looked for last.
