@@ -9,7 +9,10 @@
 
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
+#include <ddp/comm_hooks/compress_hook.h>
 #include <ddp/comm_hooks/detail/futures.h>
+#include <ddp/comm_hooks/hook_chain.h>
+#include <ddp/comm_hooks/noop_hook.h>
 #include <ddp/detail/current_stream.h>
 #include <ddp/distributed_data_parallel.h>
 
@@ -291,6 +294,74 @@ TEST_CASE("a model on two devices is averaged on both") {
         REQUIRE(
             net->parameters()[index].device() ==
             net->parameters()[bucket[0]].device());
+      }
+    }
+  });
+}
+
+namespace {
+
+/// A net of complex numbers, and of some that are not.
+class ComplexNet : public torch::nn::Module {
+ public:
+  ComplexNet()
+      : weight_(register_parameter(
+            "weight",
+            torch::randn({7, 300}, torch::kComplexFloat))),
+        bias_(register_parameter(
+            "bias",
+            torch::randn({300}, torch::kComplexFloat))),
+        scale_(register_parameter("scale", torch::randn({300}))) {}
+
+  torch::Tensor forward(const torch::Tensor& input) {
+    const auto output = input.mm(weight_) + bias_;
+    return torch::view_as_real(output) * scale_.unsqueeze(1);
+  }
+
+ private:
+  torch::Tensor weight_;
+  torch::Tensor bias_;
+  torch::Tensor scale_;
+};
+
+} // namespace
+
+TEST_CASE("on a device with streams complex gradients are the CPU's") {
+  gpu_ranks(3, [](ProcessGroup group, ProcessGroup gpu_group) {
+    const auto make_hooks = [] {
+      return std::vector<std::shared_ptr<ddp::CommHook>>{
+          nullptr,
+          ddp::fp16_compress_hook(),
+          std::make_shared<ddp::HookChain>(
+              std::vector<std::shared_ptr<ddp::CommHook>>{
+                  std::make_shared<ddp::AllReduceHook>(),
+                  std::make_shared<ddp::NoopHook>()})};
+    };
+    const auto hooks = make_hooks();
+    const auto reference_hooks = make_hooks();
+    for (size_t h = 0; h < hooks.size(); ++h) {
+      auto net = net_on<ComplexNet>(fake_gpu::kDevice);
+      auto reference = net_on<ComplexNet>(c10::kCPU);
+      Reducer reducer(net, gpu_group, ReducerOptions().comm_hook(hooks[h]));
+      Reducer reference_reducer(
+          reference, group, ReducerOptions().comm_hook(reference_hooks[h]));
+      for (int step = 0; step < 3; ++step) {
+        net->zero_grad();
+        reference->zero_grad();
+        const auto real = batch(group, step, 7);
+        const auto input = torch::complex(real, real * 2);
+        net->forward(input.to(fake_gpu::kDevice)).pow(2).mean().backward();
+        reference->forward(input).pow(2).mean().backward();
+        for (size_t i = 0; i < net->parameters().size(); ++i) {
+          const auto gpu = fake_gpu::on_cpu(net->parameters()[i].grad());
+          const auto cpu = reference->parameters()[i].grad();
+          INFO(
+              "hook " << h << ", step " << step << ", parameter " << i
+                      << ": they differ by "
+                      << (gpu - cpu).abs().max().item<double>() << " of "
+                      << cpu.abs().max().item<double>());
+          REQUIRE(torch::allclose(gpu, cpu, 1e-5, 1e-6));
+        }
       }
     }
   });

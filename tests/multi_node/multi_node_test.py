@@ -220,7 +220,7 @@ def slow_link(program):
           f"link with {megabits} Mbit/s")
     assert found[0] == found[1], f"{found[1]} over a slow link: {found[0]}"
     # 4/3 of 150 KB in each step, and the parameters before.
-    assert seconds[1] - seconds[0] > 3, "the link was not slow"
+    assert seconds[1] > 4, "the link was not slow"
 
 
 def closed_ports(hosts, program, reasons, limit):
@@ -320,10 +320,10 @@ def interface(program):
     least, rest = 1_000_000, 200_000
     for chosen, named, arguments, variables in (
             (0, "unset and unset", [], {}),
-            (1, "eth1 and =eth1", ["eth1"], {"DDP_INTERFACE": "eth0"}),
+            (1, "unset and =eth1", ["eth1"], {"DDP_INTERFACE": "eth0"}),
             (0, "eth0 and =eth1", [], {"DDP_INTERFACE": "eth1",
                                        "GLOO_SOCKET_IFNAME": "eth0"}),
-            (1, "eth1 and ib0", [], {"DDP_INTERFACE": "eth1",
+            (1, "unset and ib0", [], {"DDP_INTERFACE": "eth1",
                                      "NCCL_SOCKET_IFNAME": "ib0"})):
         counts = traffic(hosts, words + arguments, named, **variables)
         assert counts[chosen] > least and counts[1 - chosen] < rest, counts

@@ -327,13 +327,15 @@ void install() {
 }
 
 at::Tensor on_cpu(const at::Tensor& tensor) {
-  return tensor.is_cpu()
-      ? tensor
-      : at::from_blob(
-            tensor.data_ptr(),
-            tensor.sizes(),
-            tensor.strides(),
-            tensor.options().device(c10::kCPU).requires_grad(false));
+  if (tensor.is_cpu()) {
+    return tensor;
+  }
+  const auto same = at::from_blob(
+      tensor.data_ptr(),
+      tensor.sizes(),
+      tensor.strides(),
+      tensor.options().device(c10::kCPU).requires_grad(false));
+  return tensor.is_conj() ? same.conj() : same;
 }
 
 void note(const char* operation, const at::Tensor& tensor, bool writes) {
