@@ -126,6 +126,19 @@ TEST_CASE("chosen steps of four ranks come to one trace and one picture") {
   check_run(folder.path, 4);
 }
 
+TEST_CASE("groups that were handed over have files of their own") {
+  const SharedFolder folder;
+  ranks(3, [&](ProcessGroup group) {
+    for (int i = 0; i < 2; ++i) {
+      const auto part =
+          ProcessGroup::from_c10d(group.duplicate().c10d(), torch::kCPU);
+      train(part, steps_2_and_3(folder.path), 3);
+    }
+  });
+  const std::filesystem::directory_iterator files(folder.path);
+  CHECK(std::distance(begin(files), end(files)) == 6);
+}
+
 TEST_CASE("the environment chooses steps, and a run that ends writes its own") {
   const SharedFolder folder;
   ddp::test::RankOptions options;
