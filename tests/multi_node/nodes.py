@@ -15,10 +15,10 @@ PORT = 29400
 # Says what it was told, and when it was asked to stop; clocks are those of one
 # machine.
 WORKER = """
+trap 'echo "stopped $(date +%s%N)."; kill $! 2>/dev/null; exit 143' TERM
 echo "rank $RANK of $WORLD_SIZE local $LOCAL_RANK of $LOCAL_WORLD_SIZE" \
      "node $GROUP_RANK of $GROUP_WORLD_SIZE restart" \
      "$TORCHELASTIC_RESTART_COUNT store $MASTER_ADDR."
-trap 'echo "stopped $(date +%s%N)."; kill $! 2>/dev/null; exit 143' TERM
 sleep 1000 & wait
 """
 
