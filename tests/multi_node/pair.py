@@ -11,9 +11,9 @@ from nodes import Nodes, require_nothing_left, workers_on
 A, B = 0, 1  # hosts; A serves the rendezvous
 SAID = re.compile(r"rank \d+ of (\d+) restart (\d+) meets at (\S+)\.")
 RANK = """
+trap 'echo "is stopped."; kill $! 2>/dev/null; exit 143' TERM
 echo "rank $RANK of $WORLD_SIZE restart $TORCHELASTIC_RESTART_COUNT" \
      "meets at $MASTER_ADDR:$MASTER_PORT."
-trap 'echo "is stopped."; kill $! 2>/dev/null; exit 143' TERM
 sleep %s & wait $!
 """
 
