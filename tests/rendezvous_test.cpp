@@ -1,6 +1,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
+#include <tests/support/shared_folder.h>
 
 #include <ddp/detail/host.h>
 #include <ddp/process_group.h>
@@ -10,6 +11,7 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <thread>
@@ -68,10 +70,20 @@ TEST_CASE("ranks that were told different sizes all say so at once") {
 }
 
 TEST_CASE("a rank beyond rank 0's world is told so at once") {
+  const ddp::test::SharedFolder folder;
   ranks(
       3,
-      [] { // rank 2 does not exist for rank 0
+      [&] { // rank 2 does not exist for rank 0
         const auto size = own_rank() == 2 ? 3 : 2;
+        const auto flag = folder.path + "rank 2 comes";
+        if (own_rank() == 2) {
+          std::ofstream(flag).flush();
+        } else if (own_rank() == 1) { // or the two would begin without it
+          while (!std::filesystem::exists(flag)) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          }
+          std::this_thread::sleep_for(std::chrono::seconds(3));
+        }
         REQUIRE_THROWS_WITH(
             ddp::init_process_group(
                 ddp::ProcessGroupOptions().world_size(size)),
