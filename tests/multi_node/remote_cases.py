@@ -75,7 +75,9 @@ def hosts_by_remote_shell(program):
     with by_remote_shell(program, hosts, three, words=deaf) as nodes:
         nodes.wait_for_ranks(4, [0])
         nodes.at[0].process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
+        # Two signals that come to an agent at once are one.
+        nodes.wait(lambda: nodes.at[0].text().count("stopping all ranks") == 3,
+                   "not all nodes were told")
         nodes.require(nodes.at[0].running(), "ranks ended at once")
         seconds = nodes.interrupt(0, [0], 5)
         print(f"again: ended in {seconds:.2f} s", flush=True)
