@@ -26,26 +26,30 @@ bool is_replaceable(const std::string& path) {
                                          : errno == ENOENT;
 }
 
-// This process' own output where the path leads to it, as /dev/stdout does;
-// else -1. What went to it already stays there.
-int own_output(const std::string& path) {
-  struct stat file {};
+// Of a regular file that a link leads to, as /dev/stdout can be: this process'
+// output if it goes there, else -1.
+int own_output(const struct stat& file) {
   struct stat own {};
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
-    if (stat(path.c_str(), &file) == 0 && fstat(fd, &own) == 0 &&
-        own.st_dev == file.st_dev && own.st_ino == file.st_ino) {
+    if (fstat(fd, &own) == 0 && own.st_dev == file.st_dev &&
+        own.st_ino == file.st_ino) {
       return fd;
     }
   }
   return -1;
 }
 
-void clear_linked(const std::string& path) {
+// What went to an output already stays there: that is returned, else -1.
+int clear_linked(const std::string& path) {
   struct stat file {};
-  if (stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) &&
-      own_output(path) < 0) {
+  if (stat(path.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) {
+    return -1;
+  }
+  const int output = own_output(file);
+  if (output < 0) {
     truncate(path.c_str(), 0);
   }
+  return output;
 }
 
 // Neither waits for a reader to come nor becomes the job's terminal.
@@ -57,11 +61,10 @@ FileDescriptor open_in_place(const std::string& path) {
 }
 
 int write_in_place(const std::string& path, const std::string& text) {
-  const int own = own_output(path);
-  if (own >= 0) { // from where its other writers are
-    return write_all(own, text, kWriteMilliseconds);
+  const int output = clear_linked(path);
+  if (output >= 0) { // from where its other writers are
+    return write_all(output, text);
   }
-  clear_linked(path);
   const FileDescriptor file = open_in_place(path);
   return file ? write_all(file.get(), text, kWriteMilliseconds) : errno;
 }

@@ -110,6 +110,13 @@ TEST_CASE("a report in the output leaves that whole", "[failure]") {
   }
 }
 
+TEST_CASE("an output that nobody reads holds up no report", "[failure]") {
+  LaunchedJob job({"--report", "/dev/stdout", WORKER_PATH, "flood"});
+  job.wait_until_half_full();
+  job.send(SIGTERM);
+  CHECK(job.wait_unread() == 128 + SIGTERM);
+}
+
 TEST_CASE(
     "a report that cannot be written is refused before the job",
     "[failure]") {
