@@ -98,8 +98,8 @@ class TrainingState {
 
   /// LibTorch's generators, of each rank (`random_state`). On another number of
   /// ranks those that were saved resume theirs, and each further rank begins a
-  /// stream of its own, derived from rank 0's; if all ranks' were equal, as
-  /// after `manual_seed`, they stay so.
+  /// stream of its own, derived from rank 0's, and a warning says so; if all
+  /// ranks' were equal, as after `manual_seed`, they stay so.
   TrainingState& add_random_state(const std::string& name = "random_state");
 
   /// A generator of the standard library's (`std::mt19937`), of each rank; as

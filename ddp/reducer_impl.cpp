@@ -295,19 +295,17 @@ void Reducer::Impl::adopt_thawed() {
   }
   find_thawed();
   std::vector<size_t> thawed;
-  std::string names;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& parameter = parameters_[i];
     if (!parameter.managed && (parameter.thawed || parameter.used)) {
       thawed.push_back(i);
-      names += (names.empty() ? "" : " ") + parameter.name;
     }
   }
   if (thawed.empty()) {
     return;
   }
   compare_in_backward(
-      "the parameters that were unfrozen since the last backward", names);
+      "the parameters that were unfrozen since the last backward", thawed);
   manage(thawed);
   recorder_.extend(buckets_);
   if (trial_) {
@@ -316,10 +314,14 @@ void Reducer::Impl::adopt_thawed() {
 }
 
 /// Waits for the others to come to the same point of this backward with the
-/// same names.
+/// same parameters.
 void Reducer::Impl::compare_in_backward(
     const std::string& noun,
-    const std::string& names) {
+    const std::vector<size_t>& indices) {
+  std::string names = indices.empty() ? "nothing" : "";
+  for (const size_t index : indices) {
+    names += (names.empty() ? "" : " ") + parameters_[index].name;
+  }
   compared_step_ = step_;
   if (store_) {
     store_->set(

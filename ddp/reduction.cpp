@@ -305,10 +305,10 @@ void Reducer::Impl::find_absent() {
 }
 
 /// Of buckets that this rank used nothing of, the parameters count as done.
-/// Ranks that skip different ones would average unrelated gradients.
 void Reducer::Impl::skip_unused_buckets() {
-  std::string names;
-  for (auto& bucket : buckets_) {
+  std::vector<size_t> skipped;
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    auto& bucket = buckets_[i];
     const auto& indices = bucket.indices;
     bucket.skipped =
         std::none_of(indices.begin(), indices.end(), [this](size_t index) {
@@ -316,23 +316,34 @@ void Reducer::Impl::skip_unused_buckets() {
         });
     if (bucket.skipped) {
       bucket.pending = 0;
-      for (const size_t index : indices) {
-        names += (names.empty() ? "" : " ") + parameters_[index].name;
-      }
+      skipped.push_back(i);
     }
   }
-  if (names != std::exchange(skipped_names_, names) && store_ &&
-      store_->hasExtendedApi()) {
-    compare_in_backward(
-        "the unused parameters that skip_all_reduce_unused_params leaves out",
-        names);
-  }
-  const auto skipped = [this](size_t index) {
+  const auto is_skipped = [this](size_t index) {
     const auto bucket = parameters_[index].bucket;
     return bucket != kNoBucket && buckets_[bucket].skipped;
   };
   absent_.erase(
-      std::remove_if(absent_.begin(), absent_.end(), skipped), absent_.end());
+      std::remove_if(absent_.begin(), absent_.end(), is_skipped),
+      absent_.end());
+  if (std::exchange(skipped_, skipped) != skipped) {
+    compare_skipped();
+  }
+}
+
+/// Ranks that skip different buckets would average unrelated gradients.
+void Reducer::Impl::compare_skipped() {
+  if (!store_ || !store_->hasExtendedApi()) {
+    return;
+  }
+  std::vector<size_t> unused;
+  for (const size_t bucket : skipped_) {
+    const auto& indices = buckets_[bucket].indices;
+    unused.insert(unused.end(), indices.begin(), indices.end());
+  }
+  compare_in_backward(
+      "the unused parameters that skip_all_reduce_unused_params leaves out",
+      unused);
 }
 
 /// At the end of backward: contributes for parameters that it did not reach.

@@ -50,9 +50,6 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
       "an optimizer that treats each parameter by itself");
 
  public:
-  /// `state_dict` is whole on one rank alone.
-  static constexpr bool kIsSharded = true;
-
   /// `parameters`: a vector of tensors or of `OptimizerParamGroup`s, the same
   /// on all ranks. Not collective; `step` uses `group`.
   template <typename Parameters>

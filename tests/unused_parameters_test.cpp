@@ -267,6 +267,33 @@ TEST_CASE("ranks that leave out different buckets are told so") {
   }
 }
 
+TEST_CASE("a rank that leaves out nothing any more is told so") {
+  ranks(3, [](ProcessGroup group) {
+    auto first = torch::ones({2}, torch::requires_grad());
+    auto second = torch::ones({2}, torch::requires_grad());
+    Reducer reducer(
+        {first, second},
+        group,
+        ReducerOptions().skip_all_reduce_unused_params(true).bucket_cap_mb(
+            1e-6));
+    const auto step = [&](bool both) {
+      first.mutable_grad().reset();
+      second.mutable_grad().reset();
+      (both ? first + second : first).sum().backward();
+    };
+    step(/*both=*/false);
+    const auto rest = [&] {
+      step(/*both=*/group.rank() == 1);
+      step(/*both=*/group.rank() == 1);
+    };
+    REQUIRE_THROWS_WITH(
+        rest(),
+        ContainsSubstring("skip_all_reduce_unused_params leaves out differ") &&
+            ContainsSubstring("rank 1 has nothing"));
+    ddp::test::meet_at_store(group, {"0", "1", "2"});
+  });
+}
+
 TEST_CASE("finish_backward takes part for a rank without a gradient") {
   ranks(3, [](ProcessGroup group) {
     auto weight = torch::ones({2}, torch::requires_grad());

@@ -5,6 +5,8 @@
 
 namespace ddp {
 
+class Joinable;
+
 namespace detail {
 
 c10::IValue to_ivalue(const StateDict& state);
@@ -22,13 +24,12 @@ struct HasRankState<
     std::void_t<decltype(std::declval<Stateful&>().rank_state_dict())>>
     : std::true_type {};
 
-/// Whether its state is whole on one rank alone.
-template <typename Stateful, typename = void>
-inline constexpr bool is_sharded_v = false;
+/// Whether its state is whole on one rank alone: an optimizer that steps along
+/// in a `Join` communicates in its step.
 template <typename Stateful>
-inline constexpr bool
-    is_sharded_v<Stateful, std::void_t<decltype(Stateful::kIsSharded)>> =
-        Stateful::kIsSharded;
+using IsSharded = std::conjunction<
+    std::is_base_of<torch::optim::Optimizer, Stateful>,
+    std::is_base_of<Joinable, Stateful>>;
 
 void run_all(const std::vector<std::function<void()>>& functions);
 
@@ -127,7 +128,7 @@ TrainingState& TrainingState::add(const std::string& name, Stateful& part) {
         }
       });
   parts_.back().collective = true;
-  parts_.back().sharded = detail::is_sharded_v<Stateful>;
+  parts_.back().sharded = detail::IsSharded<Stateful>::value;
   parts_.back().unchecked = !kPlans;
   if constexpr (detail::HasRankState<Stateful>::value) {
     if (!part.rank_state_dict().isNone()) {

@@ -3,6 +3,7 @@
 #include <ddp/detail/heartbeat.h>
 #include <ddp/detail/host_name.h>
 #include <ddp/detail/plain_text.h>
+#include <launcher/file_descriptor.h>
 
 #include <c10/util/Exception.h>
 
@@ -120,17 +121,6 @@ void add_number(PlainText& text, const char* name, int64_t value) {
   text.add_number(static_cast<uint64_t>(value));
 }
 
-bool write_text(int file, std::string_view text) {
-  while (!text.empty()) {
-    const auto count = write(file, text.data(), text.size());
-    if (count <= 0) {
-      return false;
-    }
-    text.remove_prefix(static_cast<size_t>(count));
-  }
-  return true;
-}
-
 bool write_head(int file, const Recorder& recorder, const char* reason) {
   char memory[8 * sizeof(recorder.failure)];
   PlainText text(memory, sizeof(memory));
@@ -141,7 +131,7 @@ bool write_head(int file, const Recorder& recorder, const char* reason) {
   add_number(text, "process", recorder.owner);
   add_number(text, "time_ns", now_ns());
   add_text(text, "reason", recorder.failure[0] ? recorder.failure : reason);
-  return write_text(file, text.add(",\"collectives\":[").view());
+  return write_all(file, text.add(",\"collectives\":[").view()) == 0;
 }
 
 /// One that is overwritten meanwhile is left out.
@@ -168,7 +158,7 @@ bool write_entry(int file, const Entry& entry, uint64_t number, bool first) {
   add_number(text, "ended_ns", entry.ended_ns);
   text.add('}');
   return entry.number.load(std::memory_order_acquire) != number ||
-      write_text(file, text.view());
+      write_all(file, text.view()) == 0;
 }
 
 bool write_record(int file, Recorder& recorder, const char* reason) {
@@ -184,7 +174,7 @@ bool write_record(int file, Recorder& recorder, const char* reason) {
     const auto& entry = recorder.entries[number % kCapacity];
     good = write_entry(file, entry, number, number == first);
   }
-  return good && write_text(file, "\n]}\n");
+  return good && write_all(file, "\n]}\n") == 0;
 }
 
 void on_signal(int number) {

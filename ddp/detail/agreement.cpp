@@ -18,10 +18,6 @@ std::string to_text(const StoreGather::Bytes& bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
-std::string or_nothing(const StoreGather::Bytes& bytes) {
-  return bytes.empty() ? "nothing" : to_text(bytes);
-}
-
 /// Empty if all ranks have the same.
 std::string difference(
     const std::vector<StoreGather::Part>& parts,
@@ -34,11 +30,11 @@ std::string difference(
           " differ between ranks: rank ",
           first.rank,
           " has ",
-          or_nothing(first.content),
+          to_text(first.content),
           ", rank ",
           part.rank,
           " has ",
-          or_nothing(part.content),
+          to_text(part.content),
           ". They must be the same on all ranks in the same backward");
     }
   }

@@ -1,5 +1,7 @@
 #include <ddp/detail/error_file.h>
 
+#include <launcher/file_descriptor.h>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,17 +30,6 @@ struct OwnErrorFile {
 };
 OwnErrorFile file;
 
-bool write_text(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const auto count = write(descriptor, text.data(), text.size());
-    if (count <= 0) {
-      return false;
-    }
-    text.remove_prefix(static_cast<size_t>(count));
-  }
-  return true;
-}
-
 void note_process() {
   const char* rank = std::getenv("RANK");
   std::snprintf(file.rank, sizeof(file.rank), "%s", rank ? rank : "");
@@ -48,7 +39,7 @@ void note_process() {
 void write_open_file(std::string_view text) {
   if (ftruncate(file.descriptor, file.begin) == 0 &&
       lseek(file.descriptor, file.begin, SEEK_SET) == file.begin) {
-    file.written = write_text(file.descriptor, text);
+    file.written = write_all(file.descriptor, text) == 0;
   }
 }
 
@@ -95,7 +86,7 @@ void write_error_report(std::string_view text) {
   if (descriptor < 0) {
     return;
   }
-  const bool complete = write_text(descriptor, text);
+  const bool complete = write_all(descriptor, text) == 0;
   close(descriptor);
   if (!complete || rename(file.draft, file.path) != 0) {
     unlink(file.draft);

@@ -171,7 +171,9 @@ struct Reducer::Impl final : detail::GradientListener,
   void install(const std::vector<BucketIndices>& indices);
   void find_thawed();
   void adopt_thawed();
-  void compare_in_backward(const std::string& noun, const std::string& names);
+  void compare_in_backward(
+      const std::string& noun,
+      const std::vector<size_t>& indices);
   void check_compared_elsewhere();
   void agree_on_order();
   void rebuild_buckets();
@@ -230,6 +232,7 @@ struct Reducer::Impl final : detail::GradientListener,
   void scale(Bucket& bucket);
   void launch_sparse(Parameter& parameter);
   void skip_unused_buckets();
+  void compare_skipped();
   void find_nested();
   void find_absent();
   void contribute_rest();
@@ -308,8 +311,8 @@ struct Reducer::Impl final : detail::GradientListener,
   std::vector<size_t> ready_order_;
   at::Tensor order_;
   Work order_work_;
-  /// The names of the parameters in the buckets that were skipped last.
-  std::string skipped_names_;
+  /// The buckets that were skipped last, the same on all ranks.
+  std::vector<size_t> skipped_;
   /// What this rank has nothing new for in this backward.
   std::vector<size_t> absent_;
   /// The backward in which unfrozen parameters were looked for last.

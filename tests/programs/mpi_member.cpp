@@ -156,6 +156,7 @@ void run_without_last(const ddp::ProcessGroupOptions& options) {
     come();
     MPI_Send(&word, 1, MPI_INT, last, 0, MPI_COMM_WORLD);
     MPI_Recv(&word, 1, MPI_INT, last, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return; // not reached: the last rank ends all
   }
   for (int rank = 0; rank < last; ++rank) {
     MPI_Recv(&word, 1, MPI_INT, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

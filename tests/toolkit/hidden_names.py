@@ -8,11 +8,14 @@ import re
 import sys
 
 NAMESPACE = re.compile(r"^(?:inline )?namespace ?([\w:]*) ?\{")
+WORDS = r"^[A-Za-z_][\w:<>,*&\[\] ]*[ *&]"  # of a type
 NAMES = [re.compile(pattern) for pattern in (
-    r"^(?:class|struct|union|enum class|enum|using) (?:\[\[.*\]\] )?(\w+)\b(?!.*;.*\bnamespace)",
-    r"^[A-Za-z_][\w:<>,*&\[\] ]*[ *&](\w+)\(",
-    r"^[A-Za-z_][\w:<>,*&\[\] ]*[ *&](\w+)(?: =|\{|;)")]
-NOT_NAMES = re.compile(r"^(?:using namespace|return|namespace|#|template|extern|friend|typedef|static_assert)")
+    r"^(?:class|struct|union|enum class|enum|using) (?:\[\[.*\]\] )?(\w+)\b",
+    WORDS + r"(\w+)\(",
+    WORDS + r"(\w+)(?: =|\{|;)")]
+NOT_NAMES = re.compile(
+    r"^(?:using namespace|return|namespace|#|template|extern|friend|typedef"
+    r"|static_assert)")
 
 
 def declared(path):
