@@ -3,9 +3,7 @@
 #include <ddp/debug/observed.h>
 
 #include <ddp/bucket_layout.h>
-#include <ddp/detail/agreement.h>
 #include <ddp/detail/collective_wait.h>
-#include <ddp/detail/own_thread.h>
 #include <ddp/detail/process_group_impl.h>
 #include <ddp/detail/stepped_optimizers.h>
 
@@ -16,16 +14,9 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
-#include <sstream>
 
 namespace ddp {
 namespace {
-
-constexpr auto kAnswerTime = std::chrono::seconds(1);
-
-/// The store's key for what a rank compares in a backward: the step, the rank,
-/// the names, and on another line what they are.
-constexpr const char* kCompared = "compared";
 
 std::string next_name(const ProcessGroup& group) {
   auto& impl = ProcessGroup::Impl::of(group);
@@ -273,114 +264,6 @@ void Reducer::Impl::end_no_sync() {
   const std::lock_guard<std::mutex> lock(mutex_);
   --no_sync_depth_;
   find_thawed(); // also on a rank that had no backward
-}
-
-/// Remembers what is unfrozen now and may be frozen when gradients are averaged
-/// next: all ranks then take it in, also those that had no gradient for it.
-void Reducer::Impl::find_thawed() {
-  if (managed_ == parameters_.size()) {
-    return;
-  }
-  for (auto& parameter : parameters_) {
-    if (!parameter.managed && parameter.tensor.requires_grad()) {
-      parameter.thawed = true;
-    }
-  }
-}
-
-/// Takes in parameters that were frozen at construction and are not any more.
-void Reducer::Impl::adopt_thawed() {
-  if (managed_ == parameters_.size()) {
-    return;
-  }
-  find_thawed();
-  std::vector<size_t> thawed;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& parameter = parameters_[i];
-    if (!parameter.managed && (parameter.thawed || parameter.used)) {
-      thawed.push_back(i);
-    }
-  }
-  if (thawed.empty()) {
-    return;
-  }
-  compare_in_backward(
-      "the parameters that were unfrozen since the last backward", thawed);
-  manage(thawed);
-  recorder_.extend(buckets_);
-  if (trial_) {
-    end_trial(); // with the buckets of the moment
-  }
-}
-
-/// Waits for the others to come to the same point of this backward with the
-/// same parameters.
-void Reducer::Impl::compare_in_backward(
-    const std::string& noun,
-    const std::vector<size_t>& indices) {
-  std::string names = indices.empty() ? "nothing" : "";
-  for (const size_t index : indices) {
-    names += (names.empty() ? "" : " ") + parameters_[index].name;
-  }
-  compared_step_ = step_;
-  if (store_) {
-    store_->set(
-        kCompared, c10::str(step_, " ", group_.rank(), " ", names, "\n", noun));
-  }
-  detail::agree(store_, group_, c10::str(noun, "/", step_), names, noun);
-}
-
-/// Ranks that compare something wait for the others to come to the same point
-/// of this backward or of the one before. Throws on one that came without.
-void Reducer::Impl::check_compared_elsewhere() {
-  if (!store_ ||
-      (managed_ == parameters_.size() &&
-       !options_.skip_all_reduce_unused_params())) {
-    return;
-  }
-  if (!compared_.valid()) {
-    compared_ = detail::on_own_thread([store = store_]() -> std::string {
-      return store->check({kCompared}) ? store->get_to_str(kCompared) : "";
-    });
-  }
-  if (compared_.wait_for(kAnswerTime) != std::future_status::ready) {
-    return; // the store's process is stopped, say: the wait has a timeout
-  }
-  std::istringstream text(compared_.get());
-  int64_t step = 0;
-  int64_t rank = 0;
-  std::string names;
-  text >> step >> rank >> std::ws;
-  std::getline(text, names);
-  std::string noun;
-  std::getline(text, noun);
-  if (step > compared_step_ && step <= step_) {
-    throw detail::WaitFailure{c10::str(
-        " because ",
-        noun,
-        " differ between ranks: rank ",
-        rank,
-        " has ",
-        names,
-        ", rank ",
-        group_.rank(),
-        " has not. They must be the same on all ranks in the same backward")};
-  }
-}
-
-/// Averages these parameters from now on.
-void Reducer::Impl::manage(const std::vector<size_t>& indices) {
-  std::vector<size_t> dense;
-  for (const size_t index : indices) {
-    parameters_[index].managed = true;
-    ++managed_;
-    ++pending_;
-    if (!parameters_[index].sparse) {
-      dense.push_back(index);
-    }
-  }
-  install(initial_buckets(tensors(), dense, options_));
-  orders_.push_back(std::move(dense));
 }
 
 /// Starts to learn the order in which rank 0's gradients came.

@@ -34,12 +34,12 @@ enum class SyncDecision {
 struct LayoutState;
 
 /// The machine behind `Reducer`: reducer_impl.cpp has what lasts (parameters,
-/// hooks, buckets), reduction.cpp what happens in a backward, contribution.cpp
-/// what this rank puts into it, outcome.cpp what it gets out,
-/// reducer_layout.cpp how buckets are cut from measured times,
-/// reducer_join.cpp what it does where inputs are uneven, reducer_state.cpp
-/// what another run goes on with, clip_grad_norm.cpp the norm of the gradients,
-/// reducer_statistics.cpp what it tells of itself.
+/// hooks, buckets), reduction.cpp what happens in a backward, participation.cpp
+/// which parameters take part, contribution.cpp what this rank puts into it,
+/// outcome.cpp what it gets out, reducer_layout.cpp how buckets are cut from
+/// measured times, reducer_join.cpp what it does where inputs are uneven,
+/// reducer_state.cpp what another run goes on with, clip_grad_norm.cpp the norm
+/// of the gradients, reducer_statistics.cpp what it tells of itself.
 struct Reducer::Impl final : detail::GradientListener,
                              Joinable,
                              std::enable_shared_from_this<Impl> {

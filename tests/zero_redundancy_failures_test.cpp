@@ -1,0 +1,90 @@
+// What sharded optimizers refuse, and what other ranks hear of it.
+#include <tests/support/failures.h>
+#include <tests/support/nets.h>
+#include <tests/support/ranks.h>
+
+#include <checkpoint/training_state.h>
+#include <ddp/reducer.h>
+#include <ddp/zero_redundancy_optimizer.h>
+
+#include <memory>
+
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::ZeroRedundancyOptions;
+using ddp::test::ranks;
+using ddp::test::UnevenNet;
+template <typename Optimizer>
+using Zero = ddp::ZeroRedundancyOptimizer<Optimizer>;
+
+TEST_CASE("a sharded optimizer is saved by its own type only") {
+  ranks(3, [](ProcessGroup group) {
+    const auto net = std::make_shared<UnevenNet>();
+    Zero<torch::optim::Adam> optimizer(net->parameters(), group);
+    torch::optim::Optimizer& base = optimizer;
+    REQUIRE_THROWS_WITH(
+        ddp::TrainingState().add("optimizer", base),
+        ContainsSubstring("'optimizer' shares its state out over ranks"));
+  });
+}
+
+TEST_CASE("where one rank has lost a parameter the others hear why") {
+  for (const bool saves : {true, false}) {
+    ranks(3, [saves](ProcessGroup group) {
+      std::vector<torch::Tensor> parameters;
+      for (const int64_t size : {9, 6, 3}) {
+        parameters.push_back(torch::ones({size}).requires_grad_());
+        parameters.back().mutable_grad() = torch::ones({size});
+      }
+      Zero<torch::optim::Adam> optimizer(
+          parameters, group, torch::optim::AdamOptions(0.1));
+      optimizer.step();
+      if (group.rank() == 1) {
+        optimizer.param_groups()[0].params().pop_back();
+      }
+      ddp::TrainingState state;
+      state.add("optimizer", optimizer);
+      const auto act = [&] {
+        saves ? void(state.state_dict(group)) : void(optimizer.step());
+      };
+      REQUIRE_THROWS_WITH(act(), ContainsSubstring("taken out of group 0"));
+      ddp::test::meet_at_store(group, {"0", "1", "2"});
+    });
+  }
+}
+
+TEST_CASE("where one rank cannot step its share the others hear why") {
+  ranks(3, [](ProcessGroup group) {
+    std::vector<torch::Tensor> parameters;
+    for (const int64_t size : {9, 6, 3}) {
+      parameters.push_back(torch::ones({size}).requires_grad_());
+      parameters.back().mutable_grad() = torch::ones({size});
+    }
+    parameters[1].mutable_grad() = torch::ones({6}).to_sparse();
+    Zero<torch::optim::Adam> optimizer(
+        parameters, group, torch::optim::AdamOptions(0.1));
+    REQUIRE_THROWS_WITH(optimizer.step(), ContainsSubstring("sparse"));
+    // Not over gloo, where a rank that ends is a reason too.
+    ddp::test::meet_at_store(group, {"0", "1", "2"});
+  });
+}
+
+TEST_CASE("what a sharded optimizer cannot do is refused") {
+  ranks(3, [](ProcessGroup group) {
+    const auto net = std::make_shared<UnevenNet>();
+    Reducer reducer(net, group);
+    Zero<torch::optim::Adam> optimizer(
+        net->parameters(),
+        group,
+        torch::optim::AdamOptions(1e-2),
+        ZeroRedundancyOptions().parameters_as_bucket_view(true));
+    REQUIRE_THROWS_WITH(
+        reducer.step_in_backward(optimizer), Catch::Contains("communicates"));
+    REQUIRE_THROWS_AS(optimizer.load_state_dict(c10::IValue(1)), c10::Error);
+    REQUIRE_THROWS_AS(optimizer.state_dict(3), c10::ValueError);
+    net->to(torch::kDouble);
+    net->zero_grad();
+    REQUIRE_THROWS_WITH(
+        optimizer.step(), Catch::Contains("was moved or replaced"));
+  });
+}
