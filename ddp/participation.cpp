@@ -191,9 +191,9 @@ void Reducer::Impl::check_compared_elsewhere() {
         rank,
         " has ",
         names,
-        ", rank ",
+        ", unlike rank ",
         group_.rank(),
-        " has not. They must be the same on all ranks in the same backward")};
+        ". They must be the same on all ranks in the same backward")};
   }
 }
 

@@ -284,7 +284,7 @@ TEST_CASE("a group that was handed over keeps its timeout") {
             seconds(7));
         const auto options =
             group.c10d()->getBackend(torch::kCPU)->getBackendOptions();
-        options->timeout = c10d::kNoTimeout;
+        options->timeout = c10d::Store::kNoTimeout;
         REQUIRE(
             ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout() ==
             ProcessGroup().timeout());
