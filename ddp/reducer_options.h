@@ -100,7 +100,7 @@ struct ReducerOptions {
   /// Leaves out buckets of which this rank used no parameter since the last
   /// reduction. All ranks must use the same parameters then: where they leave
   /// out others than in the step before, they compare that over the group's
-  /// store, and throw in this backward or the next if it differs.
+  /// store, and throw in this backward or one of the next two if it differs.
   TORCH_ARG(bool, skip_all_reduce_unused_params) = false;
 
   /// Names of parameters and buffers that stay each rank's own: not compared,

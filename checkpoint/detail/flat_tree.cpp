@@ -17,10 +17,10 @@ using Json = nlohmann::json;
 
 // JSON has arrays, texts, numbers, truth and null as they are; the rest is an
 // object of one entry:
-constexpr const char* kDict = "dict"; // [[key, value], ...]
-constexpr const char* kFloat = "float"; // "nan", "inf", "-inf"
-constexpr const char* kTensor = "tensor"; // its name
-constexpr const char* kTuple = "tuple"; // [value, ...]
+constexpr const char* kDictKind = "dict"; // [[key, value], ...]
+constexpr const char* kFloatKind = "float"; // "nan", "inf", "-inf"
+constexpr const char* kTensorKind = "tensor"; // its name
+constexpr const char* kTupleKind = "tuple"; // [value, ...]
 
 void check_depth(int depth) {
   TORCH_CHECK_VALUE(
@@ -62,7 +62,7 @@ Json flatten_number(double number) {
     return number;
   }
   const auto* name = std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
-  return {{kFloat, name}};
+  return {{kFloatKind, name}};
 }
 
 Json Flattener::flatten(
@@ -92,7 +92,8 @@ Json Flattener::flatten(
     return flatten_all(value.toListRef(), place, depth);
   }
   if (value.isTuple()) {
-    return {{kTuple, flatten_all(value.toTupleRef().elements(), place, depth)}};
+    return {
+        {kTupleKind, flatten_all(value.toTupleRef().elements(), place, depth)}};
   }
   TORCH_CHECK_TYPE(
       value.isGenericDict(),
@@ -139,7 +140,7 @@ Json Flattener::flatten_dict(
     auto flat = flatten(entry.value(), below(place, name), depth + 1);
     all.push_back(Json::array({in_json, std::move(flat)}));
   }
-  return {{kDict, std::move(all)}};
+  return {{kDictKind, std::move(all)}};
 }
 
 Json Flattener::flatten_tensor(const at::Tensor& tensor, std::string name) {
@@ -149,7 +150,7 @@ Json Flattener::flatten_tensor(const at::Tensor& tensor, std::string name) {
     name += "'";
   }
   tensors_.insert(name, tensor);
-  return {{kTensor, name}};
+  return {{kTensorKind, name}};
 }
 
 class Unflattener {
@@ -208,23 +209,23 @@ IValue Unflattener::unflatten_object(const Json& json, int depth) const {
   TORCH_CHECK(json.size() == 1, "it has an object of ", json.size(), " keys");
   const auto& kind = json.begin().key();
   const auto& content = json.begin().value();
-  if (kind == kTensor) {
+  if (kind == kTensorKind) {
     const auto name = content.get<std::string>();
     const auto* tensor = tensors_.find(name);
     TORCH_CHECK(tensor != nullptr, "the file has no tensor '", name, "'");
     return *tensor;
   }
-  if (kind == kFloat) {
+  if (kind == kFloatKind) {
     const auto name = content.get<std::string>();
     constexpr auto kInfinity = std::numeric_limits<double>::infinity();
     return name == "inf" ? kInfinity
         : name == "-inf" ? -kInfinity
                          : std::numeric_limits<double>::quiet_NaN();
   }
-  if (kind == kTuple) {
+  if (kind == kTupleKind) {
     return c10::ivalue::Tuple::create(unflatten_all(content, depth));
   }
-  TORCH_CHECK(kind == kDict, "it has an object '", kind, "'");
+  TORCH_CHECK(kind == kDictKind, "it has an object '", kind, "'");
   return unflatten_dict(content, depth);
 }
 

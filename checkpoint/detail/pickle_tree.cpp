@@ -14,7 +14,7 @@ constexpr uint64_t kContainerBytes = 128;
 constexpr uint64_t kItemBytes = sizeof(c10::IValue);
 constexpr uint64_t kDictSlotBytes = 64;
 
-void check_depth(int depth) {
+void limit_depth(int depth) {
   TORCH_CHECK(
       depth < kMaxDepth,
       "its values are nested more than ",
@@ -88,14 +88,14 @@ c10::IValue TreeMaker::make_object(
   const auto [found, fresh] = made_.try_emplace(&object);
   auto& made = found->second; // stays where it is
   if (fresh) {
-    check_depth(depth);
+    limit_depth(depth);
     heap_.charge(sizeof(*found) + kContainerBytes);
     Extent own{1, 1};
     made.value = make_content(object, depth, own);
     made.extent = own;
   }
   TORCH_CHECK(made.extent.values > 0, "it has a value that contains itself");
-  check_depth(depth + made.extent.depth - 1);
+  limit_depth(depth + made.extent.depth - 1);
   parent.depth = std::max(parent.depth, made.extent.depth + 1);
   parent.values += made.extent.values;
   TORCH_CHECK(

@@ -1,6 +1,7 @@
 #include <ddp/detail/failure_board.h>
 
 #include <ddp/detail/host_name.h>
+#include <ddp/detail/own_thread.h>
 #include <ddp/detail/short_lookups.h>
 
 #include <nlohmann/json.hpp>
@@ -98,11 +99,11 @@ struct FailureBoard::Connection {
       auto task = std::make_shared<std::packaged_task<Result()>>(
           [connection, request] { return request(*connection->store); });
       auto result = task->get_future();
-      std::thread([connection, task] {
+      start_on_own_thread([connection, task] {
         ++connection->pending;
         (*task)();
         --connection->pending;
-      }).detach();
+      });
       if (result.wait_for(kAnswerTime) == std::future_status::ready) {
         return result.get();
       }

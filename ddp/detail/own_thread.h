@@ -3,12 +3,17 @@
 #include <c10/util/Exception.h>
 
 #include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
 #include <thread>
 #include <utility>
 
 namespace ddp::detail {
+
+/// Runs `task`, which must not throw, on a thread that does nothing else
+/// meanwhile: one that has ended such a task, or a new one.
+void start_on_own_thread(std::function<void()> task);
 
 /// Calls `function` on a thread of its own, for calls that may never return:
 /// whoever stops waiting for the future leaves the thread to itself.
@@ -17,7 +22,7 @@ auto on_own_thread(Function function) {
   using Task = std::packaged_task<decltype(function())()>;
   auto task = std::make_shared<Task>(std::move(function));
   auto result = task->get_future();
-  std::thread([task] { (*task)(); }).detach();
+  start_on_own_thread([task] { (*task)(); });
   return result;
 }
 
