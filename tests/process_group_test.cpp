@@ -282,9 +282,18 @@ TEST_CASE("a group that was handed over keeps its timeout") {
         REQUIRE(
             ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout() ==
             seconds(7));
-        const auto options =
-            group.c10d()->getBackend(torch::kCPU)->getBackendOptions();
-        options->timeout = c10d::Store::kNoTimeout;
+      },
+      ddp::test::RankOptions());
+}
+
+TEST_CASE("a group that was handed over without a timeout gets the default") {
+  ranks(
+      2,
+      [] {
+        const auto group =
+            init_process_group(ProcessGroupOptions().backend("gloo"));
+        group.c10d()->getBackend(torch::kCPU)->getBackendOptions()->timeout =
+            c10d::Store::kNoTimeout;
         REQUIRE(
             ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout() ==
             ProcessGroup().timeout());
