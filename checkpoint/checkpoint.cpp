@@ -6,6 +6,7 @@
 #include <checkpoint/detail/module_entry.h>
 #include <checkpoint/detail/on_rank_0.h>
 #include <checkpoint/state_dict.h>
+#include <ddp/detail/heartbeat.h>
 #include <ddp/module_state.h>
 #include <ddp/verification.h>
 #include <torch/nn/module.h>
@@ -18,6 +19,7 @@ void save_checkpoint(
     const std::string& path,
     const torch::nn::Module& module,
     const ProcessGroup& group) {
+  const detail::heartbeat::Activity activity("save_checkpoint", path);
   detail::check_extension(path);
   detail::on_rank_0("save_checkpoint", group, [&] {
     write_checkpoint_file(path, detail::tree_of(detail::named_state(module)));
@@ -29,6 +31,7 @@ void load_checkpoint(
     torch::nn::Module& module,
     const ProcessGroup& group,
     const LoadOptions& options) {
+  const detail::heartbeat::Activity activity("load_checkpoint", path);
   // What rank 0 finds to fit has to fit the others as well.
   verify_same_model(unique_state(detail::unwrapped(module)), "", group);
   detail::Copies copies;

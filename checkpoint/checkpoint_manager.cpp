@@ -5,6 +5,7 @@
 #include <checkpoint/detail/on_rank_0.h>
 #include <checkpoint/detail/snapshot_memory.h>
 #include <ddp/detail/error_text.h>
+#include <ddp/detail/heartbeat.h>
 
 #include <c10/util/Exception.h>
 
@@ -194,6 +195,7 @@ CheckpointManager::~CheckpointManager() {
 void CheckpointManager::save(int64_t step, std::optional<double> metric) {
   TORCH_CHECK_VALUE(
       step >= 0, "CheckpointManager: step ", step, ", expected 0 or more");
+  const detail::heartbeat::Activity activity("CheckpointManager::save");
   wait();
   const auto value = impl_->state.state_dict(impl_->group);
   detail::on_rank_0("CheckpointManager::save", impl_->group, [&] {
@@ -210,6 +212,7 @@ void CheckpointManager::wait() {
   if (!impl_->options.asynchronous()) {
     return;
   }
+  const detail::heartbeat::Activity activity("CheckpointManager::wait");
   detail::on_rank_0("CheckpointManager::save", impl_->group, [&] {
     if (impl_->writing.valid()) {
       impl_->writing.get();
@@ -218,6 +221,7 @@ void CheckpointManager::wait() {
 }
 
 std::optional<LoadedCheckpoint> CheckpointManager::load() {
+  const detail::heartbeat::Activity activity("CheckpointManager::load");
   wait();
   std::optional<LoadedCheckpoint> found;
   std::optional<c10::IValue> value; // on rank 0

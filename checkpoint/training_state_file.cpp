@@ -2,6 +2,7 @@
 #include <checkpoint/detail/broadcast_value.h>
 #include <checkpoint/detail/on_rank_0.h>
 #include <checkpoint/training_state.h>
+#include <ddp/detail/heartbeat.h>
 
 #include <c10/util/Exception.h>
 
@@ -11,6 +12,7 @@ namespace ddp {
 
 void TrainingState::save(const std::string& path, const ProcessGroup& group)
     const {
+  const detail::heartbeat::Activity activity("TrainingState::save", path);
   detail::check_extension(path);
   const auto state = state_dict(group);
   detail::on_rank_0("TrainingState::save", group, [&] {
@@ -22,6 +24,7 @@ bool TrainingState::load(
     const std::string& path,
     const ProcessGroup& group,
     const LoadOptions& options) {
+  const detail::heartbeat::Activity activity("TrainingState::load", path);
   std::string found;
   detail::on_rank_0("TrainingState::load", group, [&] {
     found = std::filesystem::exists(path) ? path : "";

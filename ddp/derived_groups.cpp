@@ -38,6 +38,7 @@ std::shared_ptr<Impl> child_of(const Impl& parent, const std::string& name) {
   child->device = parent.device;
   child->backend = parent.backend;
   child->timeout = parent.timeout;
+  child->wait_notice = parent.wait_notice;
   child->address = parent.address;
   child->interface = parent.interface;
   child->store =
@@ -182,6 +183,7 @@ ProcessGroup ProcessGroup::split(int64_t color, int64_t key) const {
     auto alone = std::make_shared<Impl>();
     alone->device = impl_->device;
     alone->timeout = impl_->timeout;
+    alone->wait_notice = impl_->wait_notice;
     return ProcessGroup(alone);
   }
   auto impl = child_of(*impl_, name);

@@ -108,30 +108,31 @@ void complete_device(
       " is not served: use cpu or cuda");
 }
 
-void complete_timeout(
-    ProcessGroupOptions& options,
-    const EnvironmentLookup& lookup) {
-  if (!options.timeout()) {
-    options.timeout(std::chrono::minutes(10));
-    if (const auto text = lookup("DDP_TIMEOUT")) {
-      char* end = nullptr;
-      const double seconds = std::strtod(text->c_str(), &end);
-      TORCH_CHECK_VALUE(
-          !text->empty() && *end == '\0' && std::isfinite(seconds) &&
-              seconds >= 0.001 && seconds <= 1e9,
-          "DDP_TIMEOUT='",
-          *text,
-          "' is not a number of seconds above 0");
-      options.timeout(
-          std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)));
-    }
-  }
+/// What the program set, or else a variable's number of seconds.
+std::chrono::milliseconds complete_time(
+    const std::optional<std::chrono::milliseconds>& given,
+    const EnvironmentLookup& lookup,
+    const char* variable,
+    std::chrono::milliseconds otherwise) {
   TORCH_CHECK_VALUE(
-      options.timeout()->count() > 0,
+      !given || given->count() > 0,
       "a timeout must be above 0, but is ",
-      options.timeout()->count(),
+      given->count(),
       " ms");
-  options.timeout(backends::bounded(*options.timeout()));
+  const auto text = given ? std::nullopt : lookup(variable);
+  if (!text) {
+    return backends::bounded(given.value_or(otherwise));
+  }
+  char* end = nullptr;
+  const double seconds = std::strtod(text->c_str(), &end);
+  TORCH_CHECK_VALUE(
+      !text->empty() && *end == '\0' && std::isfinite(seconds) &&
+          seconds >= 0.001 && seconds <= 1e9,
+      variable,
+      "='",
+      *text,
+      "' is not a number of seconds above 0");
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
 } // namespace
@@ -176,7 +177,13 @@ ProcessGroupOptions complete_options(
     const EnvironmentLookup& lookup) {
   complete_backend(options, lookup);
   complete_device(options, lookup);
-  complete_timeout(options, lookup);
+  options.timeout(complete_time(
+      options.timeout(), lookup, "DDP_TIMEOUT", std::chrono::minutes(10)));
+  options.wait_notice(complete_time(
+      options.wait_notice(),
+      lookup,
+      "DDP_WAIT_NOTICE",
+      std::chrono::seconds(10)));
   if (options.interface().empty()) {
     options.interface(lookup("DDP_INTERFACE").value_or(""));
   }

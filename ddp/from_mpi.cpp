@@ -1,9 +1,12 @@
 #include <ddp/backends/mpi.h>
 #include <ddp/detail/process_group_impl.h>
+#include <ddp/detail/wait_notice.h>
 #include <ddp/environment.h>
 #include <ddp/process_group.h>
 
 #include <c10/util/Exception.h>
+
+#include <optional>
 
 namespace ddp {
 namespace {
@@ -44,12 +47,17 @@ ProcessGroup ProcessGroup::from_mpi_handle(
     const ProcessGroupOptions& program_options) {
   detail::report_to_launcher(program_options);
   const auto options = complete(program_options);
+  auto notice = std::make_optional<detail::WaitNotice>(
+      *options.wait_notice(),
+      "this rank",
+      "from_mpi: not all ranks of the communicator have come to it");
   const auto communicator =
       backends::mpi::library().adopt(handle, size, *options.timeout());
   auto environment = ranks_of(*communicator, options);
   if (environment.world_size > 1) {
     detail::meet_over_mpi(environment, *communicator, *options.timeout());
   }
+  notice.reset();
   return detail::form_group(options, environment, communicator);
 }
 

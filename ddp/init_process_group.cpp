@@ -12,6 +12,7 @@
 #include <ddp/detail/pmix.h>
 #include <ddp/detail/process_group_impl.h>
 #include <ddp/detail/uncaught.h>
+#include <ddp/detail/wait_notice.h>
 #include <ddp/device_choice.h>
 #include <ddp/environment.h>
 #include <ddp/process_group.h>
@@ -25,6 +26,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <optional>
 
 namespace ddp {
 namespace {
@@ -96,6 +98,7 @@ ProcessGroup group_of_one(
   say(choice.note, 0);
   impl->device = choice.device;
   impl->timeout = *options.timeout();
+  impl->wait_notice = *options.wait_notice();
   impl->scope = detail::scope_of_group(detail::groups_formed());
   if (!options.backend().empty() && options.backend() != "auto") {
     impl->backend = choice.backend;
@@ -276,12 +279,14 @@ ProcessGroup form_group(
   } catch (const c10::ValueError& error) {
     self.fault = error.what_without_backtrace(); // for all to hear
   }
-  const auto met = rendezvous(environment, self, timeout);
+  const auto met =
+      rendezvous(environment, self, timeout, *options.wait_notice());
   const auto choice = choose_device(options, met.members, environment.rank);
   say(choice.note, environment.rank);
 
   auto impl = member_of(environment, met, choice);
   impl->timeout = timeout;
+  impl->wait_notice = *options.wait_notice();
   impl->address = reachable_address(environment, met.members);
   impl->communicator = choice.backend == "mpi" ? communicator : nullptr;
   impl->board = FailureBoard::open(
@@ -303,6 +308,10 @@ ProcessGroup init_process_group(const ProcessGroupOptions& program_options) {
       read_launch_environment(options, process_environment(), detail::pmix_job);
   say(environment.note, environment.rank);
   const auto timeout = *options.timeout();
+  auto notice = std::make_optional<detail::WaitNotice>(
+      *options.wait_notice(),
+      c10::str("rank ", environment.rank, " of ", environment.world_size),
+      "init_process_group: not all ranks have come to it");
   const auto world =
       options.backend() == "mpi" ? world_of(environment, timeout) : nullptr;
   if (environment.world_size > 1 && environment.master_addr.empty()) {
@@ -312,6 +321,7 @@ ProcessGroup init_process_group(const ProcessGroupOptions& program_options) {
       meet_by_launcher(environment, timeout);
     }
   }
+  notice.reset();
   return detail::form_group(options, environment, world);
 }
 

@@ -88,6 +88,8 @@ void Reducer::Impl::finish_alone() {
 
 void Reducer::Impl::wait_for(Bucket& bucket) {
   recorder_.waiting(bucket.content.index);
+  detail::heartbeat::began_bucket(
+      bucket.content.index + 1, buckets_.size(), step_);
   detail::wait_for(group_, *bucket.future, kReduction, [this] {
     check_compared_elsewhere();
   });

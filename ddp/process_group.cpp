@@ -20,6 +20,10 @@ using detail::to_bytes;
 using detail::to_string;
 using detail::heartbeat::Activity;
 
+const char* type_of(const at::Tensor& tensor) {
+  return c10::toString(tensor.scalar_type());
+}
+
 c10d::ReduceOp to_c10d(ReduceOp op) {
   switch (op) {
     case ReduceOp::kMin:
@@ -242,7 +246,7 @@ void ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) const {
       "all_reduce: the mean of ",
       tensor.scalar_type(),
       " tensors is not defined; reduce with kSum");
-  const Activity activity("all_reduce");
+  const Activity activity("all_reduce", tensor.numel(), type_of(tensor));
   guarded(*impl_, "all_reduce", [&] {
     if (!impl_->group) {
       return;
@@ -262,7 +266,7 @@ Work ProcessGroup::all_reduce_async(at::Tensor tensor, ReduceOp op) const {
       "all_reduce_async: kMean needs a division when the sum is there; use "
       "kSum and divide after wait()");
   check_readable("all_reduce_async", tensor);
-  const Activity activity("all_reduce_async");
+  const Activity activity("all_reduce_async", tensor.numel(), type_of(tensor));
   return guarded(*impl_, "all_reduce_async", [&] {
     return impl_->group
         ? Work(std::make_unique<Work::State>(
@@ -273,7 +277,7 @@ Work ProcessGroup::all_reduce_async(at::Tensor tensor, ReduceOp op) const {
 
 std::vector<at::Tensor> ProcessGroup::all_gather(
     const at::Tensor& tensor) const {
-  const Activity activity("all_gather");
+  const Activity activity("all_gather", tensor.numel(), type_of(tensor));
   return guarded(*impl_, "all_gather", [&]() -> std::vector<at::Tensor> {
     at::NoGradGuard no_grad;
     if (!impl_->group) {
@@ -301,7 +305,7 @@ std::vector<std::string> ProcessGroup::all_gather(
 
 void ProcessGroup::broadcast(at::Tensor tensor, int64_t root) const {
   check_root(*impl_, root);
-  const Activity activity("broadcast");
+  const Activity activity("broadcast", tensor.numel(), type_of(tensor));
   guarded(*impl_, "broadcast", [&] {
     if (impl_->group && tensor.numel() > 0) {
       in_place(tensor, [&](at::Tensor& contiguous) {
@@ -314,7 +318,7 @@ void ProcessGroup::broadcast(at::Tensor tensor, int64_t root) const {
 Work ProcessGroup::broadcast_async(at::Tensor tensor, int64_t root) const {
   check_root(*impl_, root);
   check_readable("broadcast_async", tensor);
-  const Activity activity("broadcast_async");
+  const Activity activity("broadcast_async", tensor.numel(), type_of(tensor));
   return guarded(*impl_, "broadcast_async", [&] {
     return impl_->group
         ? Work(std::make_unique<Work::State>(

@@ -26,6 +26,11 @@ struct ProcessGroupOptions {
   /// Environment: DDP_TIMEOUT, in seconds. Default: 10 minutes.
   TORCH_ARG(std::optional<std::chrono::milliseconds>, timeout);
 
+  /// After how long a wait for other ranks is told about, on stderr, once: what
+  /// the program called, who has not come, and what those wait in instead.
+  /// Environment: DDP_WAIT_NOTICE, in seconds. Default: 10 seconds.
+  TORCH_ARG(std::optional<std::chrono::milliseconds>, wait_notice);
+
   /// This process's rank, in [0, world_size). Environment: RANK, or what
   /// mpirun, srun and others set.
   TORCH_ARG(std::optional<int64_t>, rank);

@@ -2,6 +2,7 @@
 
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/error_text.h>
+#include <ddp/detail/heartbeat.h>
 #include <ddp/detail/reducer_impl.h>
 #include <ddp/detail/timeline_file.h>
 #include <ddp/module_state.h>
@@ -114,6 +115,7 @@ std::shared_ptr<Reducer::Impl> make_impl(
     const ProcessGroup& group,
     const ReducerOptions& given,
     SyncDecision decision = SyncDecision::kInBackward) {
+  const detail::heartbeat::Activity activity("Reducer");
   const auto options = detail::with_timeline_variables(given);
   const auto own_group =
       options.share_communicator() ? group : group.duplicate();

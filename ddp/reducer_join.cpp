@@ -8,7 +8,7 @@ namespace ddp {
 namespace {
 
 // What it announces.
-constexpr int64_t kReduction = 0;
+constexpr int64_t kAnnouncesReduction = 0;
 constexpr int64_t kForward = 1;
 constexpr int64_t kEnd = 2;
 
@@ -31,7 +31,7 @@ Joinable& Reducer::Impl::joinable() {
 
 /// Before a reduction: the ranks without inputs take part in it.
 void Reducer::Impl::meet() {
-  join_step_ = announce(kReduction);
+  join_step_ = announce(kAnnouncesReduction);
 }
 
 /// Before the end of a reduction that may communicate. Where others share the

@@ -4,6 +4,7 @@
 #include <ddp/detail/error_text.h>
 #include <ddp/detail/random_name.h>
 #include <ddp/detail/store_connection.h>
+#include <ddp/detail/wait_notice.h>
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -73,15 +74,25 @@ class Meeting {
   Meeting(
       const LaunchEnvironment& environment,
       const std::string& address,
-      std::chrono::milliseconds timeout)
+      std::chrono::milliseconds timeout,
+      std::chrono::milliseconds wait_notice)
       : rank_(environment.rank),
         size_(environment.world_size),
         timeout_(timeout),
+        wait_notice_(wait_notice),
         deadline_(Clock::now() + timeout),
         where_(
             environment.master_addr + ":" +
             std::to_string(environment.master_port)),
-        lobby_(detail::connect_to_store(environment, address, timeout)) {}
+        who_(c10::str("rank ", rank_, " of ", size_)) {
+    if (rank_ > 0) {
+      await_rank_0_.emplace(
+          wait_notice,
+          who_,
+          "init_process_group: rank 0 has not come to " + where_);
+    }
+    lobby_ = detail::connect_to_store(environment, address, timeout);
+  }
 
   Rendezvous host(const Member& self) {
     enter(detail::random_name());
@@ -92,6 +103,8 @@ class Meeting {
     std::vector<bool> present(size_ + 1, false);
     present[0] = true;
     std::string fault;
+    const auto start = Clock::now();
+    bool told = false;
     for (int64_t awaited = size_; !are_present(present, awaited);) {
       for (int64_t r = 1; r <= size_; ++r) {
         if (present[r]) {
@@ -108,6 +121,18 @@ class Meeting {
             deadline_ = std::min(deadline_, Clock::now() + kFaultTime);
           }
         }
+      }
+      if (!told && Clock::now() - start > wait_notice_) {
+        detail::warn_of_wait(
+            wait_notice_,
+            who_,
+            c10::str(
+                "init_process_group: ",
+                list(absent(present)),
+                absent(present).size() == 1 ? " has" : " have",
+                " not come to ",
+                where_));
+        told = true;
       }
       if (Clock::now() > deadline_) {
         fault.empty() ? dismiss(present) : refuse(fault, present);
@@ -128,6 +153,7 @@ class Meeting {
     if (!wait(lobby_, "answer/" + number)) {
       fail({0});
     }
+    await_rank_0_.reset(); // it tells of those that it waits for
     enter(get(lobby_, "answer/" + number));
     auto member = to_json(self);
     member["world_size"] = size_;
@@ -273,11 +299,17 @@ class Meeting {
     return absent(present);
   }
 
-  [[noreturn]] void fail(const std::vector<int64_t>& missing) const {
-    std::ostringstream ranks;
-    for (size_t i = 0; i < missing.size(); ++i) {
-      ranks << (i ? ", " : "") << missing[i];
+  /// "ranks 1, 2".
+  static std::string list(const std::vector<int64_t>& ranks) {
+    std::ostringstream text;
+    text << (ranks.size() == 1 ? "rank " : "ranks ");
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      text << (i ? ", " : "") << ranks[i];
     }
+    return text.str();
+  }
+
+  [[noreturn]] void fail(const std::vector<int64_t>& missing) const {
     C10_THROW_ERROR(
         DistStoreError,
         c10::str(
@@ -289,9 +321,8 @@ class Meeting {
             seconds(timeout_),
             " at ",
             where_,
-            " for rank",
-            missing.size() == 1 ? " " : "s ",
-            ranks.str(),
+            " for ",
+            list(missing),
             ", which did not come. Were all ",
             size_,
             " processes started, with the same MASTER_ADDR and MASTER_PORT?"));
@@ -313,8 +344,11 @@ class Meeting {
   int64_t rank_;
   int64_t size_;
   std::chrono::milliseconds timeout_;
+  std::chrono::milliseconds wait_notice_;
   Clock::time_point deadline_;
   std::string where_;
+  std::string who_;
+  std::optional<detail::WaitNotice> await_rank_0_;
   StorePtr lobby_; // keys of every attempt
   std::string attempt_;
   StorePtr room_; // keys of this attempt
@@ -325,8 +359,9 @@ class Meeting {
 Rendezvous rendezvous(
     const LaunchEnvironment& environment,
     const Member& self,
-    std::chrono::milliseconds timeout) {
-  Meeting meeting(environment, self.server, timeout);
+    std::chrono::milliseconds timeout,
+    std::chrono::milliseconds wait_notice) {
+  Meeting meeting(environment, self.server, timeout, wait_notice);
   return environment.rank == 0 ? meeting.host(self) : meeting.join(self);
 }
 

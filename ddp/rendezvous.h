@@ -52,6 +52,7 @@ struct Rendezvous {
 /// `c10::ValueError` on every rank where one has a fault, or was told another
 /// WORLD_SIZE than rank 0: then as soon as as many ranks have come as the
 /// smaller world has, or 5 s later. Those that come after that find no rank 0.
+/// Who waits for `wait_notice` says for whom: rank 0, or for rank 0.
 ///
 /// A store may outlive an attempt to run the job (torchrun keeps one for all
 /// restarts), so its keys may speak of ranks that are dead. Each process draws
@@ -61,6 +62,7 @@ struct Rendezvous {
 Rendezvous rendezvous(
     const LaunchEnvironment& environment,
     const Member& self,
-    std::chrono::milliseconds timeout);
+    std::chrono::milliseconds timeout,
+    std::chrono::milliseconds wait_notice);
 
 } // namespace ddp

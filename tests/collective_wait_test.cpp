@@ -203,10 +203,22 @@ TEST_CASE("a board tells a group of its own and its ancestors' failures") {
   REQUIRE(first.rank == 1);
   REQUIRE(first.text == "in\nthe \"first\" \xef\xbf\xbd");
   REQUIRE(!first.consequence);
-  board(1)->attend("/0", 4);
-  mine->attend("/0", 5);
-  REQUIRE(mine->absent("/0", 4) == std::vector<int64_t>{2});
-  REQUIRE(mine->absent("/0", 5) == std::vector<int64_t>{1, 2});
+  board(1)->attend("/0", 4, "barrier");
+  mine->attend("/0", 5, "all_reduce");
+  const auto elsewhere = [&](int64_t number) {
+    std::ostringstream text;
+    for (const auto& rank : mine->elsewhere("/0", number, "all_reduce")) {
+      text << rank.rank << (rank.came ? " came, " : " ") << rank.call << ";";
+    }
+    return text.str();
+  };
+  REQUIRE(elsewhere(4) == "1 came, barrier;2 ;");
+  REQUIRE(elsewhere(5) == "1 barrier;2 ;");
+  board(1)->leave();
+  REQUIRE(elsewhere(4) == "2 ;");
+  REQUIRE(mine->is_first("/0", 5));
+  REQUIRE(!board(1)->is_first("/0", 5));
+  REQUIRE(board(1)->is_first("/0", 6));
   REQUIRE(!FailureBoard::open(nullptr, 0, 3, false));
 }
 

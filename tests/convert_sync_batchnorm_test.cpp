@@ -1,5 +1,6 @@
 #include <tests/support/batch_norm.h>
 #include <tests/support/ranks.h>
+#include <tests/support/warnings.h>
 
 #include <ddp/nn/convert_sync_batchnorm.h>
 #include <ddp/reducer.h>
@@ -206,17 +207,11 @@ TEST_CASE("a batch-norm of another class is named in a warning") {
       register_buffer("running_var", torch::ones({1}));
     }
   };
-  struct Words : c10::WarningHandler {
-    std::string text;
-    void process(const c10::Warning& warning) override {
-      text += warning.msg();
-    }
-  };
   auto net = std::make_shared<Net>();
   net->register_module("frozen", std::make_shared<Frozen>());
-  Words words;
-  const c10::WarningUtils::WarningHandlerGuard guard(&words);
-  CHECK(convert_sync_batchnorm(net, ProcessGroup()) == kNames);
-  CHECK_THAT(words.text, ContainsSubstring("frozen"));
-  CHECK_THAT(words.text, !ContainsSubstring("instance"));
+  const auto words = ddp::test::warnings_of(
+      [&] { CHECK(convert_sync_batchnorm(net, ProcessGroup()) == kNames); });
+  REQUIRE(words.size() == 1);
+  CHECK_THAT(words[0], ContainsSubstring("frozen"));
+  CHECK_THAT(words[0], !ContainsSubstring("instance"));
 }

@@ -87,8 +87,8 @@ TEST_CASE("of a hang it is told where each rank is") {
     CAPTURE(rank, ranks[rank].dump(2));
     const std::string stack = ranks[rank]["stack"];
     const bool hangs = rank == 1;
-    REQUIRE(
-        ranks[rank]["activity"] == (hangs ? "after all_reduce" : "all_reduce"));
+    const std::string activity = ranks[rank]["activity"];
+    REQUIRE(activity == (hangs ? "after all_reduce" : "all_reduce of 1 Float"));
     REQUIRE(
         (stack.find("misbehaving::wait_for_nobody()") != std::string::npos) ==
         hangs);

@@ -15,6 +15,7 @@
 #include <tests/support/examples.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
+#include <tests/support/warnings.h>
 
 #include <fstream>
 #include <functional>
@@ -120,18 +121,9 @@ std::string error_of(const std::function<void()>& action) {
 
 /// The one warning that `action` causes.
 std::string warning_of(const std::function<void()>& action) {
-  struct Handler : c10::WarningHandler {
-    std::vector<std::string> texts;
-    void process(const c10::Warning& warning) override {
-      texts.push_back(warning.msg());
-    }
-  } handler;
-  {
-    const c10::WarningUtils::WarningHandlerGuard guard(&handler);
-    action();
-  }
-  REQUIRE(handler.texts.size() == 1);
-  return handler.texts.front();
+  const auto texts = ddp::test::warnings_of(action);
+  REQUIRE(texts.size() == 1);
+  return texts.front();
 }
 
 struct CellsInVector : nn::Module {

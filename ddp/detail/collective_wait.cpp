@@ -3,8 +3,11 @@
 #include <ddp/debug/flight_recorder.h>
 #include <ddp/detail/elastic_pause.h>
 #include <ddp/detail/error_text.h>
+#include <ddp/detail/heartbeat.h>
 #include <ddp/detail/host_name.h>
 #include <ddp/detail/own_thread.h>
+#include <ddp/detail/wait_notice.h>
+#include <launcher/heartbeat.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -63,19 +66,45 @@ std::string describe(const std::vector<Failure>& failures) {
   return text.str();
 }
 
-/// Who has not come to a collective that others waited for in vain.
+/// What this process does, in the words of what the program called.
+std::string own_call() {
+  char memory[HeartbeatPage::kActivitySize];
+  heartbeat::copy_activity(memory, sizeof(memory));
+  return memory;
+}
+
+/// Who has not come to a collective that others wait for, or is in another
+/// call than they.
 std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
-  const auto ranks = group.board->absent(group.scope, number);
   std::ostringstream text;
-  for (const auto rank : ranks) {
-    text << "; rank " << rank << " of " << group.size << " has not come to ";
+  for (const auto& other :
+       group.board->elsewhere(group.scope, number, own_call())) {
+    text << "; rank " << other.rank << " of " << group.size;
+    if (other.came) {
+      text << " is in another call: " << other.call;
+      continue;
+    }
+    text << " has not come to ";
     if (number > 0) {
       text << "collective " << number << " of this group";
     } else {
       text << "connect";
     }
+    text
+        << (other.call.empty() ? ", and waits in no call of ddp's"
+                               : ", and waits in " + other.call);
   }
   return text.str();
+}
+
+/// Says once, on the rank that has waited longest, what it waits for.
+void tell_of_wait(
+    const ProcessGroup::Impl& group,
+    int64_t number,
+    milliseconds time) {
+  if (group.board && group.board->is_first(group.scope, number)) {
+    warn_of_wait(time, place(group), own_call() + absent_ranks(group, number));
+  }
 }
 
 /// Throws with the reason of an end that the backend noticed itself. `awaited`
@@ -120,8 +149,10 @@ void wait_in_slices(
     int64_t number,
     FinishedWithin&& finished_within) {
   const auto start = Clock::now();
-  const auto long_wait = std::min(kLongWait, group.timeout / 2);
+  const auto long_wait =
+      std::min({kLongWait, group.timeout / 2, group.wait_notice / 2});
   std::optional<int64_t> awaited;
+  bool told = false;
   try {
     for (auto slice = kFirstSlice; !finished_within(slice); slice = kSlice) {
       look_for_change();
@@ -129,10 +160,18 @@ void wait_in_slices(
         continue;
       }
       look_for_failure(group);
-      if (!awaited && Clock::now() - start > long_wait) {
-        group.board->attend(group.scope, group.launched);
+      const auto waited = Clock::now() - start;
+      if (!awaited && waited > long_wait) {
+        group.board->attend(group.scope, group.launched, own_call());
         awaited = number;
       }
+      if (!told && waited > group.wait_notice) {
+        tell_of_wait(group, number, group.wait_notice);
+        told = true;
+      }
+    }
+    if (awaited) {
+      group.board->leave();
     }
   } catch (const std::exception& error) {
     explain(group, error, awaited);

@@ -47,6 +47,10 @@ std::string waiting(const std::string& scope, int64_t rank) {
   return "waiting" + scope + "/rank/" + std::to_string(rank);
 }
 
+std::string awaited(int64_t rank) {
+  return "awaited/rank/" + std::to_string(rank);
+}
+
 std::string to_line(const Failure& failure) {
   const json record{
       {"scope", failure.scope},
@@ -271,29 +275,55 @@ void FailureBoard::linger(const std::string& scope, std::vector<Line> found) {
   }
 }
 
-void FailureBoard::attend(const std::string& scope, int64_t number) {
-  const auto key = waiting(scope, root_rank_);
-  Connection::ask(connection_, [key, number](c10d::Store& store) {
-    store.set(key, to_bytes(std::to_string(number)));
+void FailureBoard::attend(
+    const std::string& scope,
+    int64_t number,
+    const std::string& call) {
+  Connection::ask(
+      connection_,
+      [scope, number, call, rank = root_rank_](c10d::Store& store) {
+        store.set(awaited(rank), to_bytes(call));
+        store.set(waiting(scope, rank), to_bytes(std::to_string(number)));
+        return true;
+      });
+}
+
+void FailureBoard::leave() {
+  Connection::ask(connection_, [rank = root_rank_](c10d::Store& store) {
+    store.set(awaited(rank), std::vector<uint8_t>{});
     return true;
   });
 }
 
-std::vector<int64_t> FailureBoard::absent(
+std::vector<Elsewhere> FailureBoard::elsewhere(
     const std::string& scope,
-    int64_t number) {
+    int64_t number,
+    const std::string& call) {
   const auto found = Connection::ask(
-      connection_, [scope, number, members = members_](c10d::Store& store) {
-        std::vector<int64_t> ranks;
+      connection_,
+      [scope, number, call, members = members_](c10d::Store& store) {
+        std::vector<Elsewhere> ranks;
         for (size_t r = 0; r < members.size(); ++r) {
           const auto key = waiting(scope, members[r]);
-          if (!store.check({key}) || std::stoll(get(store, key)) < number) {
-            ranks.push_back(static_cast<int64_t>(r));
+          const auto in = awaited(members[r]);
+          Elsewhere where{static_cast<int64_t>(r), false, ""};
+          where.came =
+              store.check({key}) && std::stoll(get(store, key)) >= number;
+          where.call = store.check({in}) ? get(store, in) : "";
+          if (!where.came || (!where.call.empty() && where.call != call)) {
+            ranks.push_back(std::move(where));
           }
         }
         return ranks;
       });
-  return found.value_or(std::vector<int64_t>());
+  return found.value_or(std::vector<Elsewhere>());
+}
+
+bool FailureBoard::is_first(const std::string& scope, int64_t number) {
+  const auto key = "noticed" + scope + "/" + std::to_string(number);
+  const auto count = Connection::ask(
+      connection_, [key](c10d::Store& store) { return store.add(key, 1); });
+  return count == 1;
 }
 
 } // namespace ddp::detail

@@ -28,6 +28,16 @@ struct Failure {
   bool consequence = false;
 };
 
+/// A rank that others wait for.
+struct Elsewhere {
+  int64_t rank = 0;
+  /// Whether it has started as many collectives as they have.
+  bool came = false;
+  /// What it waits in, in which group ever; empty where it does not, or not for
+  /// long.
+  std::string call;
+};
+
 /// Where the ranks of one attempt tell each other that they failed: a list in
 /// the store.
 ///
@@ -70,12 +80,25 @@ class FailureBoard {
   /// where there are none.
   std::vector<Failure> read(const std::string& scope);
 
-  /// Says that this rank waits and has started `number` collectives.
-  void attend(const std::string& scope, int64_t number);
+  /// Says that this rank waits in `call` and has started `number` collectives.
+  void attend(
+      const std::string& scope,
+      int64_t number,
+      const std::string& call);
 
-  /// The ranks that did not say so of `number` or more; none where the store
-  /// does not answer.
-  std::vector<int64_t> absent(const std::string& scope, int64_t number);
+  /// Says that it waits no more.
+  void leave();
+
+  /// Where the ranks of the group are that did not say so of `number` or more,
+  /// or that did in a call other than `call`; none where the store does not
+  /// answer.
+  std::vector<Elsewhere> elsewhere(
+      const std::string& scope,
+      int64_t number,
+      const std::string& call);
+
+  /// Whether no rank has asked this before for `number`.
+  bool is_first(const std::string& scope, int64_t number);
 
  private:
   struct Connection;

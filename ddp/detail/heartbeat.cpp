@@ -26,6 +26,8 @@ constexpr int kReads = 100;
 HeartbeatPage own_page;
 std::atomic<HeartbeatPage*> current_page{&own_page};
 
+thread_local const Activity* innermost = nullptr;
+
 HeartbeatPage& page() {
   return *current_page.load(std::memory_order_acquire);
 }
@@ -113,17 +115,6 @@ void stepped(int64_t number) noexcept {
   write_activity(text.view());
 }
 
-void began(const char* activity) noexcept {
-  write_activity(activity);
-}
-
-void ended(const char* activity) noexcept {
-  char memory[HeartbeatPage::kActivitySize];
-  PlainText text(memory, sizeof(memory));
-  text.add("after ").add(activity);
-  write_activity(text.view());
-}
-
 void began_bucket(size_t place, size_t count, int64_t step) noexcept {
   char memory[96];
   PlainText text(memory, sizeof(memory));
@@ -134,6 +125,63 @@ void began_bucket(size_t place, size_t count, int64_t step) noexcept {
 
 void beat() noexcept {
   page().beats.fetch_add(1, std::memory_order_release);
+}
+
+Activity::Activity(const char* name, std::string_view object) noexcept
+    : name_(name), object_(object) {
+  begin();
+}
+
+Activity::Activity(
+    const char* name,
+    int64_t elements,
+    const char* type) noexcept
+    : name_(name), elements_(elements), type_(type) {
+  begin();
+}
+
+Activity::~Activity() {
+  innermost = outer_;
+  if (outer_) {
+    outer_->write();
+    return;
+  }
+  char memory[HeartbeatPage::kActivitySize];
+  PlainText text(memory, sizeof(memory));
+  text.add("after ").add(name_);
+  write_activity(text.view());
+}
+
+void Activity::begin() noexcept {
+  outer_ = innermost;
+  innermost = this;
+  write();
+}
+
+void Activity::write() const noexcept {
+  char memory[HeartbeatPage::kActivitySize];
+  PlainText text(memory, sizeof(memory));
+  const auto* first = this;
+  while (first->outer_) {
+    first = first->outer_;
+  }
+  if (first != this) {
+    first->describe(text);
+    text.add(": ");
+  }
+  describe(text);
+  write_activity(text.view());
+}
+
+void Activity::describe(PlainText& text) const noexcept {
+  text.add(name_);
+  if (!object_.empty()) {
+    text.add("(\"").add(object_).add("\")");
+  }
+  if (type_) {
+    text.add(" of ").add_number(static_cast<uint64_t>(elements_));
+    text.add(" ").add(type_);
+  }
 }
 
 int64_t last_step() noexcept {

@@ -2,6 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
+
+namespace ddp::detail {
+class PlainText;
+}
 
 /// What this rank says of its progress: to ddprun, which finds hanging ranks by
 /// it, and in the report of a crash.
@@ -22,30 +27,35 @@ void joined() noexcept;
 /// 12".
 void stepped(int64_t number) noexcept;
 
-/// `activity` begins, such as "barrier", and ends: "after barrier".
-void began(const char* activity) noexcept;
-void ended(const char* activity) noexcept;
-
 /// The reduction of a bucket begins: "bucket 3 of 5, step 12".
 void began_bucket(size_t place, size_t count, int64_t step) noexcept;
 
 /// Something else has gone on.
 void beat() noexcept;
 
-/// An activity while it lives.
+/// A call of the program's while it lives: "barrier", and then "after barrier".
+/// One within another shows both, the first by what the program called:
+/// "save_checkpoint("net.pt"): broadcast of 8 Byte".
 class Activity {
  public:
-  explicit Activity(const char* name) noexcept : name_(name) {
-    began(name);
-  }
+  /// What it is about, such as a file's name, must live as long.
+  explicit Activity(const char* name, std::string_view object = {}) noexcept;
+  /// "all_reduce of 3 Float".
+  Activity(const char* name, int64_t elements, const char* type) noexcept;
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
-  ~Activity() {
-    ended(name_);
-  }
+  ~Activity();
 
  private:
+  void begin() noexcept;
+  void write() const noexcept;
+  void describe(PlainText& text) const noexcept;
+
   const char* name_;
+  std::string_view object_;
+  int64_t elements_ = 0;
+  const char* type_ = nullptr;
+  const Activity* outer_ = nullptr;
 };
 
 /// What was said last. Signal handlers may call them.

@@ -54,6 +54,8 @@ struct ProcessGroup::Impl {
   c10::Device device{c10::kCPU};
   std::string backend = "none";
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  /// A wait of this long is told about.
+  std::chrono::milliseconds wait_notice = std::chrono::seconds(10);
   /// The address of this host that the other ranks can reach; empty for a
   /// group that was handed to us, which we cannot connect a second time.
   std::string address;

@@ -1,0 +1,149 @@
+// What is said of waits that take long.
+#include <tests/support/failures.h>
+#include <tests/support/ranks.h>
+#include <tests/support/shared_folder.h>
+#include <tests/support/warnings.h>
+
+#include <checkpoint/checkpoint.h>
+#include <ddp/detail/collective_wait.h>
+#include <ddp/reducer.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+using ddp::ProcessGroup;
+using ddp::ProcessGroupOptions;
+using ddp::test::RankOptions;
+using ddp::test::ranks;
+using ddp::test::SharedFolder;
+using ddp::test::WarningListener;
+using std::chrono::seconds;
+
+namespace {
+
+const auto kSoon = ProcessGroupOptions().wait_notice(seconds(2));
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// Returns when the file has `text`; the test's own time bounds it.
+void await(const std::string& path, const std::string& text) {
+  while (content_of(path).find(text) == std::string::npos) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+} // namespace
+
+TEST_CASE("a long wait tells what the others wait in instead") {
+  const SharedFolder folder;
+  const auto path = folder.path + "net.pt";
+  ranks(
+      3,
+      [&] {
+        const auto group = ddp::init_process_group(kSoon);
+        const auto store = group.store();
+        auto net = torch::nn::Linear(2, 1);
+        ddp::Reducer reducer(net, group);
+        std::vector<std::string> texts;
+        const WarningListener listener([&](const std::string& text) {
+          texts.push_back(text);
+          store->set("told/" + std::to_string(group.rank()), "");
+        });
+        if (group.rank() == 0) {
+          store->wait({"told/1"});
+          REQUIRE_THROWS(ddp::save_checkpoint(path, *net, group));
+          REQUIRE(texts.size() == 1);
+          REQUIRE_THAT(
+              texts[0],
+              ContainsSubstring("rank 0 of 3 on host") &&
+                  ContainsSubstring(
+                      "has waited for 2 s in save_checkpoint(\"") &&
+                  ContainsSubstring("net.pt\"): broadcast of 1 Long; rank 1") &&
+                  ContainsSubstring("and waits in bucket 1 of 1, step 1;") &&
+                  ContainsSubstring("and waits in no call of ddp's"));
+        } else if (group.rank() == 1) {
+          const auto loss = net->forward(torch::ones({1, 2})).sum();
+          REQUIRE_THROWS(loss.backward());
+          REQUIRE(texts.size() == 1);
+          REQUIRE_THAT(
+              texts[0],
+              ContainsSubstring("rank 1 of 3 on host") &&
+                  ContainsSubstring(
+                      "in bucket 1 of 1, step 1; rank 0 of 3 has"));
+        } else {
+          store->wait({"told/0", "told/1"});
+          ddp::detail::report_failure(group, "enough");
+        }
+        ddp::test::meet_at_store(group, {"0", "1", "2"});
+      },
+      RankOptions());
+}
+
+TEST_CASE("of ranks that wait for the same one tells") {
+  ranks(
+      4,
+      [] {
+        const auto group = ddp::init_process_group(kSoon);
+        const auto store = group.store();
+        int64_t told = 0;
+        const WarningListener listener([&](const std::string&) {
+          ++told;
+          store->set("told", "");
+        });
+        if (group.rank() == 3) {
+          store->wait({"told"});
+          // So that the others have waited as long, too.
+          std::this_thread::sleep_for(seconds(2));
+        }
+        group.barrier();
+        auto count = torch::full({1}, told);
+        group.all_reduce(count);
+        REQUIRE(count.item<int64_t>() == 1);
+      },
+      RankOptions());
+}
+
+TEST_CASE("rank 0 tells which ranks have not come to the group") {
+  const SharedFolder folder;
+  const auto path = folder.path + "warnings";
+  ranks(
+      3,
+      [&] {
+        if (std::string(std::getenv("RANK")) == "2") {
+          await(path, "init_process_group: rank 2 has not come to 127.0.0.1:");
+        }
+        const WarningListener listener([&](const std::string& text) {
+          std::ofstream(path, std::ios::app) << text << std::endl;
+        });
+        ddp::init_process_group(kSoon).barrier();
+      },
+      RankOptions());
+}
+
+TEST_CASE("ranks that wait for rank 0 tell so") {
+  const SharedFolder folder;
+  const auto path = folder.path + "warnings";
+  ranks(
+      3,
+      [&] {
+        const std::string rank = std::getenv("RANK");
+        if (rank == "0") {
+          await(path, "init_process_group: rank 0 has not come to 127.0.0.1:");
+        } else if (rank == "1") {
+          const int file =
+              open(path.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
+          REQUIRE(dup2(file, STDERR_FILENO) == STDERR_FILENO);
+        }
+        ddp::init_process_group(kSoon).barrier();
+      },
+      RankOptions());
+}
