@@ -10,6 +10,32 @@
 namespace ddp {
 namespace {
 
+struct Habit {
+  const char* theirs;
+  const char* whose;
+  const char* ours;
+};
+
+constexpr Habit kHabits[] = {
+    {"n", "mpirun's and srun's", "nproc-per-node"},
+    {"np", "mpirun's", "nproc-per-node"},
+    {"num-gpus", "deepspeed's", "nproc-per-node"},
+    {"num-processes", "accelerate's", "nproc-per-node"},
+    {"ntasks-per-node", "srun's", "nproc-per-node"},
+    {"N", "srun's", "nnodes"},
+    {"H", "mpirun's and horovodrun's", "hosts"},
+};
+
+/// What the option of another launcher is called here; maybe empty.
+std::string habit_hint(const std::string& name) {
+  for (const Habit& habit : kHabits) {
+    if (name == habit.theirs) {
+      return std::string("; ") + habit.whose + " is --" + habit.ours + " here";
+    }
+  }
+  return "";
+}
+
 template <typename Visit>
 void for_each_name(Visit&& visit) {
   for (const CommandOption& option : option_table()) {
@@ -33,11 +59,15 @@ std::string nearest_name(const std::string& name) {
   return nearest;
 }
 
-[[noreturn]] void refuse_unknown(const std::string& name) {
-  const std::string nearest = nearest_name(name);
-  usage_error(
-      "there is no option --" + name +
-      (nearest.empty() ? "" : "; did you mean --" + nearest + "?"));
+[[noreturn]] void refuse_unknown(const std::string& given) {
+  std::string name = given;
+  std::replace(name.begin(), name.end(), '_', '-');
+  std::string hint = habit_hint(name);
+  const std::string nearest = nearest_name(given);
+  if (hint.empty() && !nearest.empty()) {
+    hint = "; did you mean --" + nearest + "?";
+  }
+  usage_error("there is no option --" + given + hint);
 }
 
 [[noreturn]] void refuse_ambiguous(
@@ -81,7 +111,9 @@ const CommandOption& option_of_letter(char letter) {
       return option;
     }
   }
-  usage_error(std::string("there is no option -") + letter);
+  usage_error(
+      std::string("there is no option -") + letter +
+      habit_hint(std::string(1, letter)));
 }
 
 size_t edit_distance(const std::string& first, const std::string& second) {

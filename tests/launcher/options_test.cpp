@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <string>
 
 #include <launcher/command_line/option_names.h>
 #include <launcher/placement/processors.h>
@@ -117,6 +119,22 @@ TEST_CASE("wrong usage is told in one line", "[unit]") {
     CAPTURE(arguments);
     CHECK_THAT(
         usage_error_of(arguments), ContainsSubstring("(see ddprun --help)"));
+  }
+}
+
+TEST_CASE("options of other launchers are answered by ours", "[unit]") {
+  const std::map<std::string, std::string> habits{
+      {"-n", "--nproc-per-node"},
+      {"-N", "--nnodes"},
+      {"-H", "--hosts"},
+      {"--num_gpus", "--nproc-per-node"},
+      {"--ntasks-per-node", "--nproc-per-node"}};
+  for (const auto& [theirs, ours] : habits) {
+    CAPTURE(theirs);
+    CHECK_THAT(
+        usage_error_of({theirs, "2", "x"}),
+        ContainsSubstring("there is no option " + theirs + "; ") &&
+            ContainsSubstring("is " + ours + " here"));
   }
 }
 
