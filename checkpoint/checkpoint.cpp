@@ -5,6 +5,7 @@
 #include <checkpoint/detail/module_copies.h>
 #include <checkpoint/detail/module_entry.h>
 #include <checkpoint/detail/on_rank_0.h>
+#include <checkpoint/detail/replica_check.h>
 #include <checkpoint/state_dict.h>
 #include <ddp/detail/heartbeat.h>
 #include <ddp/module_state.h>
@@ -21,6 +22,7 @@ void save_checkpoint(
     const ProcessGroup& group) {
   const detail::heartbeat::Activity activity("save_checkpoint", path);
   detail::check_extension(path);
+  detail::check_replicas({{"", &module}}, group);
   detail::on_rank_0("save_checkpoint", group, [&] {
     write_checkpoint_file(path, detail::tree_of(detail::named_state(module)));
   });

@@ -9,6 +9,7 @@
 #include <checkpoint/detail/on_rank_0.h>
 #include <checkpoint/detail/plain_tensor.h>
 #include <checkpoint/detail/plateau_state.h>
+#include <checkpoint/detail/replica_check.h>
 #include <checkpoint/optimizer_state.h>
 #include <checkpoint/state_dict.h>
 #include <ddp/detail/text_tensor.h>
@@ -136,7 +137,7 @@ TrainingState& TrainingState::add_local(
 TrainingState& TrainingState::add(
     const std::string& name,
     torch::nn::Module& module) {
-  return add_local(
+  add_local(
       name,
       [&module] { return detail::to_ivalue(detail::named_state(module)); },
       [&module, name](const IValue& state) -> Commit {
@@ -144,6 +145,8 @@ TrainingState& TrainingState::add(
             "'" + name + "'", detail::to_state_dict(state), module);
         return [copies] { detail::make_copies(copies); };
       });
+  parts_.back().module = &module;
+  return *this;
 }
 
 TrainingState& TrainingState::add(
@@ -319,6 +322,15 @@ std::vector<IValue> TrainingState::save_parts(const ProcessGroup& group) const {
 }
 
 IValue TrainingState::state_dict(const ProcessGroup& group) const {
+  std::vector<std::pair<std::string, const torch::nn::Module*>> modules;
+  for (const auto& part : parts_) {
+    if (part.module) {
+      modules.emplace_back(part.name, part.module);
+    }
+  }
+  if (!modules.empty()) {
+    detail::check_replicas(modules, group);
+  }
   const auto own = save_parts(group);
   std::vector<std::vector<std::string>> of_ranks(parts_.size());
   for (size_t i = 0; i < parts_.size(); ++i) {

@@ -161,6 +161,8 @@ class TrainingState {
     bool collective = false;
     /// Whether what `save` returns is whole on one rank alone.
     bool sharded = false;
+    /// Where it is one whose parameters are the same on all ranks; else null.
+    const torch::nn::Module* module = nullptr;
     /// Whether `load` checks nothing, so that what it returns may throw.
     bool unchecked = false;
   };

@@ -21,6 +21,7 @@
 #include <ddp/elastic.h>
 #include <ddp/fused_optimizers.h>
 #include <ddp/join.h>
+#include <ddp/metrics.h>
 #include <ddp/model_averaging/hierarchical_model_averager.h>
 #include <ddp/model_averaging/periodic_model_averager.h>
 #include <ddp/module_state.h>

@@ -39,6 +39,7 @@ std::shared_ptr<Impl> child_of(const Impl& parent, const std::string& name) {
   child->backend = parent.backend;
   child->timeout = parent.timeout;
   child->wait_notice = parent.wait_notice;
+  child->checks_replicas = parent.checks_replicas;
   child->address = parent.address;
   child->interface = parent.interface;
   child->store =

@@ -187,6 +187,10 @@ ProcessGroupOptions complete_options(
   if (options.interface().empty()) {
     options.interface(lookup("DDP_INTERFACE").value_or(""));
   }
+  if (!options.check_replicas()) {
+    options.check_replicas(
+        integer_variable(lookup, "DDP_CHECK_REPLICAS", 0, 1).value_or(1) == 1);
+  }
   if (!options.share_gpus()) {
     options.share_gpus(
         integer_variable(lookup, "DDP_SHARE_GPUS", 0, 1).value_or(0) == 1);

@@ -76,8 +76,8 @@ LaunchEnvironment read_launch_environment(
     const PmixQuery& pmix = nullptr);
 
 /// Fills what `options` leaves open from DDP_BACKEND, DDP_DEVICE, DDP_TIMEOUT,
-/// DDP_WAIT_NOTICE, DDP_INTERFACE and DDP_SHARE_GPUS. Throws `c10::ValueError`
-/// where one of them cannot be read.
+/// DDP_WAIT_NOTICE, DDP_CHECK_REPLICAS, DDP_INTERFACE and DDP_SHARE_GPUS.
+/// Throws `c10::ValueError` where one of them cannot be read.
 ProcessGroupOptions complete_options(
     ProcessGroupOptions options,
     const EnvironmentLookup& lookup = process_environment());

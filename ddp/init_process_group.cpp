@@ -286,6 +286,7 @@ ProcessGroup form_group(
 
   auto impl = member_of(environment, met, choice);
   impl->timeout = timeout;
+  impl->checks_replicas = *options.check_replicas();
   impl->wait_notice = *options.wait_notice();
   impl->address = reachable_address(environment, met.members);
   impl->communicator = choice.backend == "mpi" ? communicator : nullptr;

@@ -100,6 +100,29 @@ void Reducer::Impl::find_absent() {
   }
 }
 
+/// What gets no gradient may be of a layer that was replaced.
+void Reducer::Impl::check_belonging() {
+  if (!current_ || absent_ == absent_before_) {
+    return;
+  }
+  absent_before_ = absent_;
+  const auto now = current_();
+  for (const size_t index : absent_) {
+    const auto& parameter = parameters_[index];
+    TORCH_CHECK(
+        std::any_of(
+            now.tensors.begin(),
+            now.tensors.end(),
+            [&](const at::Tensor& tensor) {
+              return tensor.is_same(parameter.tensor);
+            }),
+        parameter.name,
+        " has no gradient, and no longer belongs to the module that the "
+        "Reducer was given: construct the Reducer after layers are replaced, "
+        "and a new one where they are replaced later");
+  }
+}
+
 /// Of buckets that this rank used nothing of, the parameters count as done.
 void Reducer::Impl::skip_unused_buckets() {
   std::vector<size_t> skipped;

@@ -63,6 +63,11 @@ struct ProcessGroupOptions {
   /// 1). Default: no, and naming one GPU for two ranks is an error.
   TORCH_ARG(std::optional<bool>, share_gpus);
 
+  /// Whether the group's first checkpoint compares the ranks' parameters, and
+  /// warns where they differ; the same on all ranks. Costs one pass over them.
+  /// Environment: DDP_CHECK_REPLICAS (0 or 1). Default: yes.
+  TORCH_ARG(std::optional<bool>, check_replicas);
+
   /// Whether an exception that nobody catches is told to the other ranks, whose
   /// waits then throw with its message, and written to the file that
   /// TORCHELASTIC_ERROR_FILE names, for ddprun's and torchrun's report; a crash

@@ -152,6 +152,12 @@ Reducer::Reducer(
     : Reducer(make_impl(module, group, options)) {}
 
 Reducer::Reducer(
+    torch::nn::Module& module,
+    const ProcessGroup& group,
+    const ReducerOptions& options)
+    : Reducer(make_impl(module, group, options)) {}
+
+Reducer::Reducer(
     const torch::jit::Module& module,
     const ProcessGroup& group,
     const ReducerOptions& options)
@@ -183,9 +189,7 @@ Reducer::Reducer(Reducer&&) noexcept = default;
 
 Reducer& Reducer::operator=(Reducer&& other) noexcept {
   if (this != &other) {
-    if (impl_) {
-      impl_->detach();
-    }
+    end();
     impl_ = std::move(other.impl_);
   }
   return *this;
@@ -193,9 +197,14 @@ Reducer& Reducer::operator=(Reducer&& other) noexcept {
 
 // A guard may outlive the Reducer and keep its state alive, but not its hooks.
 Reducer::~Reducer() {
+  end();
+}
+
+void Reducer::end() {
   if (impl_) {
     impl_->detach();
     impl_->report_unwinding();
+    impl_->report_unused();
   }
 }
 

@@ -67,7 +67,10 @@ class OutputAnchors;
 /// it, and a new one may be constructed on all ranks.
 ///
 /// With a group of one that has no backend nothing happens. Not thread-safe;
-/// destroy it on all ranks at the same place or not at all.
+/// destroy it on all ranks at the same place or not at all. Where it is
+/// destroyed before it has reduced anything and a parameter then gets a
+/// gradient, or the module has no other owner, a warning says so: it was a
+/// temporary or a local variable, or the module was replaced.
 class Reducer {
  public:
   /// Manages the parameters of `module`. Unless `options.init_sync()` is off,
@@ -75,8 +78,14 @@ class Reducer {
   /// parameters and buffers. Collective. Throws `c10::ValueError` where no
   /// parameter requires a gradient, where one belongs to another Reducer, or
   /// where ranks differ, by name and, in the last case, on all ranks.
-  Reducer(
+  [[nodiscard]] Reducer(
       const std::shared_ptr<torch::nn::Module>& module,
+      const ProcessGroup& group,
+      const ReducerOptions& options = {});
+
+  /// The same for a module on the stack, which must outlive the Reducer.
+  [[nodiscard]] Reducer(
+      torch::nn::Module& module,
       const ProcessGroup& group,
       const ReducerOptions& options = {});
 
@@ -85,7 +94,7 @@ class Reducer {
       typename Holder,
       typename =
           std::enable_if_t<torch::detail::is_module_holder<Holder>::value>>
-  Reducer(
+  [[nodiscard]] Reducer(
       const Holder& module,
       const ProcessGroup& group,
       const ReducerOptions& options = {})
@@ -95,20 +104,20 @@ class Reducer {
             options) {}
 
   /// The same for a TorchScript module.
-  Reducer(
+  [[nodiscard]] Reducer(
       const torch::jit::Module& module,
       const ProcessGroup& group,
       const ReducerOptions& options = {});
 
   /// The same for leaf tensors that require gradients, by the names that
   /// messages use: what `named_parameters()` returns.
-  Reducer(
+  [[nodiscard]] Reducer(
       const torch::OrderedDict<std::string, at::Tensor>& parameters,
       const ProcessGroup& group,
       const ReducerOptions& options = {});
 
   /// The same without names; messages call parameters by their index.
-  Reducer(
+  [[nodiscard]] Reducer(
       const std::vector<at::Tensor>& parameters,
       const ProcessGroup& group,
       const ReducerOptions& options = {});
@@ -224,6 +233,8 @@ class Reducer {
   friend class detail::ForwardState;
 
   Reducer(std::shared_ptr<Impl> impl);
+
+  void end();
 
   /// For a wrapper: a backward communicates where it comes through an output
   /// that was anchored, and buffers are the wrapper's.

@@ -4,6 +4,7 @@
 
 #include <ddp/bucket_layout.h>
 #include <ddp/detail/collective_wait.h>
+#include <ddp/detail/orphans.h>
 #include <ddp/detail/process_group_impl.h>
 #include <ddp/detail/stepped_optimizers.h>
 
@@ -46,6 +47,8 @@ Reducer::Impl::Impl(
           sync_decision == SyncDecision::kInBackward &&
           options_.broadcast_buffers()),
       buffers_(std::move(state.buffers)),
+      current_(std::move(state.current)),
+      owned_(std::move(state.owned)),
       hook_(
           options_.comm_hook() ? options_.comm_hook()
                                : std::make_shared<AllReduceHook>()),
@@ -183,6 +186,7 @@ void Reducer::Impl::claim_hook() {
 void Reducer::Impl::attach() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& parameter = parameters_[i];
+    detail::adopt_orphan(parameter.tensor);
     auto* other =
         static_cast<Impl*>(detail::gradient_listener(parameter.tensor));
     if (other && !other->is_of_use()) {

@@ -1,5 +1,7 @@
 #include <ddp/detail/reducer_impl.h>
 
+#include <ddp/detail/orphans.h>
+
 #include <ddp/backends/nccl.h>
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/end_of_backward.h>
@@ -287,6 +289,7 @@ void Reducer::Impl::contribute_rest() {
   find_nested();
   adopt_thawed();
   find_absent();
+  check_belonging();
   check_captured_absences();
   if (recorder_.is_on()) {
     record_contribution();
@@ -344,6 +347,27 @@ void Reducer::Impl::finish_backward() {
     });
   }
   reduced_ = false;
+}
+
+/// What its end tells of one that has reduced nothing.
+void Reducer::Impl::report_unused() {
+  if (!group_.c10d() || step_ > 0 || group_.size() == 1 ||
+      std::uncaught_exceptions() > exceptions_at_construction_ ||
+      !ProcessGroup::Impl::of(group_).breakage.reason().empty()) {
+    return;
+  }
+  std::vector<std::string> names;
+  for (const auto& parameter : parameters_) {
+    names.push_back(parameter.name);
+  }
+  detail::watch_orphans(tensors(), names);
+  if (owned_ && owned_->expired()) {
+    TORCH_WARN(
+        "ddp: a Reducer ends that has reduced nothing, and whose module is "
+        "gone. Was the net replaced (`net = Net();`) after the "
+        "Reducer was constructed? Then what was trained was not averaged over "
+        "ranks: construct the Reducer for the net that you train");
+  }
 }
 
 void Reducer::Impl::report_unwinding() {

@@ -60,6 +60,33 @@ TEST_CASE("an uncaught exception reaches ranks that wait for a duplicate") {
       options);
 }
 
+TEST_CASE("an uncaught error is printed with frames only where asked for") {
+  for (const std::string asked : {"0", "1"}) {
+    ddp::test::RankOptions options;
+    options.environment["TORCH_SHOW_CPP_STACKTRACES"] = asked;
+    options.expected_exit_codes = {0, 134};
+    const auto outcomes = ranks(
+        2,
+        [] {
+          const auto group = ddp::init_process_group(kTimeout);
+          if (group.rank() == 1) {
+            std::thread([] { TORCH_CHECK_VALUE(false, "boom"); }).join();
+          }
+          all_reduce_error(group);
+        },
+        options);
+    if (!outcomes.empty()) { // else: a rank's process
+      const auto& output = outcomes[1].output;
+      const bool brief = asked == "0";
+      CAPTURE(output);
+      REQUIRE(
+          (output.find("error: c10::ValueError: boom\n") !=
+           std::string::npos) == brief);
+      REQUIRE((output.find("frame #") == std::string::npos) == brief);
+    }
+  }
+}
+
 TEST_CASE("an uncaught exception is written to the launcher's error file") {
   ddp::test::RankOptions options;
   std::unique_ptr<ddp::test::TemporaryFolder> folder;

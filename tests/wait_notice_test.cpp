@@ -67,7 +67,8 @@ TEST_CASE("a long wait tells what the others wait in instead") {
               ContainsSubstring("rank 0 of 3 on host") &&
                   ContainsSubstring(
                       "has waited for 2 s in save_checkpoint(\"") &&
-                  ContainsSubstring("net.pt\"): broadcast of 1 Long; rank 1") &&
+                  ContainsSubstring(
+                      "net.pt\"): all_gather of 1 Long; rank 1") &&
                   ContainsSubstring("and waits in bucket 1 of 1, step 1;") &&
                   ContainsSubstring("and waits in no call of ddp's"));
         } else if (group.rank() == 1) {

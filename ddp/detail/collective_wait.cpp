@@ -38,7 +38,15 @@ std::string place(const ProcessGroup::Impl& group) {
 }
 
 std::string outcome(const ProcessGroup::Impl& group, const char* operation) {
-  return c10::str(operation, " over ", group.backend, " failed");
+  char caller[HeartbeatPage::kActivitySize];
+  heartbeat::copy_caller(caller, sizeof(caller));
+  return c10::str(
+      caller,
+      *caller ? ": " : "",
+      operation,
+      " over ",
+      group.backend,
+      " failed");
 }
 
 /// The reasons in words; those that only pass on what they saw where nobody

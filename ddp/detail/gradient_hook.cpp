@@ -21,6 +21,7 @@ struct GradientHook : autograd::PostAccumulateGradHook {
   }
 
   GradientListener* listener = nullptr;
+  std::shared_ptr<GradientListener> owned; // may be null
   size_t index = 0;
   std::unique_ptr<PostAccumulateGradHook> earlier;
 };
@@ -44,6 +45,14 @@ void add_gradient_hook(
   hook->index = index;
   hook->earlier = std::move(slot);
   slot = std::move(hook);
+}
+
+void add_gradient_hook(
+    const at::Tensor& parameter,
+    std::shared_ptr<GradientListener> listener,
+    size_t index) {
+  add_gradient_hook(parameter, *listener, index);
+  find(parameter)->owned = std::move(listener);
 }
 
 void remove_gradient_hook(

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <memory>
 
 namespace ddp::detail {
 
@@ -24,6 +25,12 @@ class GradientListener {
 void add_gradient_hook(
     const at::Tensor& parameter,
     GradientListener& listener,
+    size_t index);
+
+/// The same, and keeps the listener.
+void add_gradient_hook(
+    const at::Tensor& parameter,
+    std::shared_ptr<GradientListener> listener,
     size_t index);
 
 /// Takes back what `add_gradient_hook` did, if it is still there.

@@ -158,19 +158,25 @@ void Activity::begin() noexcept {
   write();
 }
 
+const Activity& Activity::first() const noexcept {
+  return outer_ ? outer_->first() : *this;
+}
+
 void Activity::write() const noexcept {
   char memory[HeartbeatPage::kActivitySize];
   PlainText text(memory, sizeof(memory));
-  const auto* first = this;
-  while (first->outer_) {
-    first = first->outer_;
-  }
-  if (first != this) {
-    first->describe(text);
+  if (outer_) {
+    first().describe(text);
     text.add(": ");
   }
   describe(text);
   write_activity(text.view());
+}
+
+void Activity::describe_caller(PlainText& text) const noexcept {
+  if (outer_) {
+    first().describe(text);
+  }
 }
 
 void Activity::describe(PlainText& text) const noexcept {
@@ -182,6 +188,14 @@ void Activity::describe(PlainText& text) const noexcept {
     text.add(" of ").add_number(static_cast<uint64_t>(elements_));
     text.add(" ").add(type_);
   }
+}
+
+void copy_caller(char* text, size_t size) noexcept {
+  PlainText caller(text, size - 1);
+  if (innermost) {
+    innermost->describe_caller(caller);
+  }
+  text[caller.view().size()] = '\0';
 }
 
 int64_t last_step() noexcept {

@@ -46,8 +46,12 @@ class Activity {
   Activity& operator=(const Activity&) = delete;
   ~Activity();
 
+  /// Writes the outermost one around it, if any.
+  void describe_caller(PlainText& text) const noexcept;
+
  private:
   void begin() noexcept;
+  const Activity& first() const noexcept;
   void write() const noexcept;
   void describe(PlainText& text) const noexcept;
 
@@ -62,5 +66,9 @@ class Activity {
 int64_t last_step() noexcept;
 /// With a NUL at its end; `size` must be above 0.
 void copy_activity(char* text, size_t size) noexcept;
+
+/// What the program called on this thread, if that has called what is under
+/// way: "save_checkpoint("net.pt")"; otherwise empty. As `copy_activity`.
+void copy_caller(char* text, size_t size) noexcept;
 
 } // namespace ddp::detail::heartbeat

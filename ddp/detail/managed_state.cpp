@@ -80,13 +80,18 @@ ManagedState make_state(
 /// The weights of embeddings that were made with `sparse(true)`.
 Names sparse_weights(const torch::nn::Module& module) {
   Names names;
-  for (const auto& item : module.named_modules("", /*include_self=*/true)) {
-    const auto* embedding = item.value()->as<torch::nn::EmbeddingImpl>();
-    const auto* bag = item.value()->as<torch::nn::EmbeddingBagImpl>();
+  const auto look_at = [&](const std::string& prefix,
+                           const torch::nn::Module& part) {
+    const auto* embedding = part.as<torch::nn::EmbeddingImpl>();
+    const auto* bag = part.as<torch::nn::EmbeddingBagImpl>();
     if ((embedding && embedding->options.sparse()) ||
         (bag && bag->options.sparse())) {
-      names.insert(item.key().empty() ? "weight" : item.key() + ".weight");
+      names.insert(prefix + "weight");
     }
+  };
+  look_at("", module); // which may lie on the stack
+  for (const auto& item : module.named_modules("", /*include_self=*/false)) {
+    look_at(item.key() + ".", *item.value());
   }
   return names;
 }
@@ -118,14 +123,29 @@ ManagedState managed_state(
     const ReducerOptions& options) {
   TORCH_CHECK_VALUE(module, "Reducer: the module is null");
   std::weak_ptr<torch::nn::Module> weak = module; // it may own the Reducer
-  return make_state(
-      named_parameters(*module),
-      sparse_weights(*module),
-      [weak] {
-        const auto alive = weak.lock();
-        return alive ? unique_buffers(*alive) : NamedTensors();
-      },
+  auto state = managed_state(*module, options);
+  const auto while_alive = [weak](std::function<NamedTensors()> tensors) {
+    return [weak, tensors = std::move(tensors)] {
+      const auto alive = weak.lock();
+      return alive ? tensors() : NamedTensors();
+    };
+  };
+  state.buffers = while_alive(std::move(state.buffers));
+  state.current = while_alive(std::move(state.current));
+  state.owned = weak;
+  return state;
+}
+
+ManagedState managed_state(
+    const torch::nn::Module& module,
+    const ReducerOptions& options) {
+  auto state = make_state(
+      named_parameters(module),
+      sparse_weights(module),
+      [&module] { return unique_buffers(module); },
       options);
+  state.current = [&module] { return named_parameters(module); };
+  return state;
 }
 
 ManagedState managed_state(

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,12 +27,19 @@ struct ManagedState {
   /// The buffers there are now, but the ignored. Collected anew each time,
   /// since a module may replace them.
   std::function<NamedTensors()> buffers;
+  /// The module's parameters there are now; null for a list of tensors.
+  std::function<NamedTensors()> current;
+  /// Where it is a `torch::nn::Module` that the program owns by pointers.
+  std::optional<std::weak_ptr<torch::nn::Module>> owned;
 };
 
 /// Throw `c10::ValueError` where options name what is not there, or where a
 /// tensor of a list is not a leaf that requires a gradient.
 ManagedState managed_state(
     const std::shared_ptr<torch::nn::Module>& module,
+    const ReducerOptions& options);
+ManagedState managed_state(
+    const torch::nn::Module& module,
     const ReducerOptions& options);
 ManagedState managed_state(
     const torch::jit::Module& module,

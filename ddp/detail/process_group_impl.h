@@ -75,6 +75,8 @@ struct ProcessGroup::Impl {
   /// Numbers the Reducers on this group, likewise.
   int64_t reducers = 0;
   bool shut_down = false;
+  /// Whether the next checkpoint compares the ranks' parameters.
+  bool checks_replicas = true;
   /// Whether a `Join` lives on this group; duplicates share it.
   std::shared_ptr<bool> joined = std::make_shared<bool>(false);
   /// Where ranks that fail say so; null where there is nobody to tell or no

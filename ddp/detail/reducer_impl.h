@@ -72,6 +72,9 @@ struct Reducer::Impl final : detail::GradientListener,
   /// Tells the other ranks if an exception is on its way through this one.
   void report_unwinding();
 
+  /// Warns, now or later, if it ends without having reduced anything.
+  void report_unused();
+
   void step_in_backward(torch::optim::Optimizer& optimizer);
 
   std::vector<BucketIndices> bucket_indices() const;
@@ -235,6 +238,7 @@ struct Reducer::Impl final : detail::GradientListener,
   void compare_skipped();
   void find_nested();
   void find_absent();
+  void check_belonging();
   void contribute_rest();
   void finish();
   void finish_alone();
@@ -264,6 +268,9 @@ struct Reducer::Impl final : detail::GradientListener,
   /// Whether buffers are the Reducer's to broadcast.
   bool broadcasts_buffers_;
   std::function<NamedTensors()> buffers_;
+  /// As in `ManagedState`.
+  std::function<NamedTensors()> current_;
+  std::optional<std::weak_ptr<torch::nn::Module>> owned_;
   std::shared_ptr<CommHook> hook_;
   bool prescale_;
   /// What sums over ranks are divided by.
@@ -315,6 +322,8 @@ struct Reducer::Impl final : detail::GradientListener,
   std::vector<size_t> skipped_;
   /// What this rank has nothing new for in this backward.
   std::vector<size_t> absent_;
+  /// Those that were looked for in the module last.
+  std::vector<size_t> absent_before_;
   /// The backward in which unfrozen parameters were looked for last.
   int searched_task_ = -1;
   /// The newest backward, by the engine's count, that a gradient came in.

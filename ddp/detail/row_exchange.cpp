@@ -121,7 +121,7 @@ Counts split(int64_t rows, int64_t size) {
   return counts;
 }
 
-int64_t sum(const Counts& counts) {
+int64_t total(const Counts& counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 
@@ -246,8 +246,8 @@ at::Tensor gather_rows(
   }
   const bool is_root = group.rank() == root;
   const bool gets = is_root || to_all;
-  auto result = empty_rows(form, gets ? sum(counts) : 0, group.device());
-  if (sum(counts) > 0) {
+  auto result = empty_rows(form, gets ? total(counts) : 0, group.device());
+  if (total(counts) > 0) {
     const auto nothing = empty_rows(form, 0, group.device());
     const Counts none(group.size(), 0);
     auto sent = none;

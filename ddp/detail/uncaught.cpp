@@ -1,5 +1,6 @@
 #include <ddp/detail/uncaught.h>
 
+#include <ddp/debug/level.h>
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/error_file.h>
 #include <ddp/detail/heartbeat.h>
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <iostream>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -109,23 +111,7 @@ void write_error_file(const Uncaught& uncaught) {
       content.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
-[[noreturn]] void on_terminate() {
-  if (!handler().begun.exchange(true)) {
-    report_exception();
-  } else {
-    // Another thread is at it: the process shall not end before.
-    std::this_thread::sleep_for(std::chrono::seconds(4));
-  }
-  if (handler().previous) {
-    handler().previous();
-  }
-  std::abort();
-}
-
-} // namespace
-
-void report_exception() noexcept {
-  const auto uncaught = current();
+void report(const Uncaught& uncaught) noexcept {
   write_error_file(uncaught);
   if (uncaught.known) {
     return;
@@ -140,6 +126,41 @@ void report_exception() noexcept {
       board->report("", uncaught.text);
     }
   }
+}
+
+bool shows_frames() {
+  const char* asked = std::getenv("TORCH_SHOW_CPP_STACKTRACES");
+  return (asked && *asked == '1') || debug::level() != debug::Level::kOff;
+}
+
+/// What the runtime would print with some forty frames of C++.
+[[noreturn]] void end_briefly(const std::string& text) {
+  std::cerr << "error: " + text + "\n" << std::flush;
+  std::abort();
+}
+
+[[noreturn]] void on_terminate() {
+  if (!handler().begun.exchange(true)) {
+    const auto uncaught = current();
+    report(uncaught);
+    if (!uncaught.stack.empty() && !shows_frames() &&
+        handler().previous == __gnu_cxx::__verbose_terminate_handler) {
+      end_briefly(uncaught.text);
+    }
+  } else {
+    // Another thread is at it: the process shall not end before.
+    std::this_thread::sleep_for(std::chrono::seconds(4));
+  }
+  if (handler().previous) {
+    handler().previous();
+  }
+  std::abort();
+}
+
+} // namespace
+
+void report_exception() noexcept {
+  report(current());
 }
 
 void report_uncaught(const std::shared_ptr<FailureBoard>& board) {

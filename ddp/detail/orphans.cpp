@@ -1,0 +1,53 @@
+#include <ddp/detail/orphans.h>
+
+#include <ddp/detail/gradient_hook.h>
+
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+namespace ddp::detail {
+namespace {
+
+class Orphans final : public GradientListener {
+ public:
+  explicit Orphans(std::vector<std::string> names) : names_(std::move(names)) {}
+
+  void on_gradient(size_t index, at::Tensor& gradient) override {
+    if (gradient.defined() && !told_.exchange(true)) {
+      TORCH_WARN(
+          "ddp: the gradient of ",
+          names_[index],
+          " is not averaged over ranks: its Reducer was destroyed before it "
+          "had reduced anything. Was it a temporary (`ddp::Reducer(net, "
+          "group);` without a name), or local to a function that has "
+          "returned? Keep it as long as you train");
+    }
+  }
+
+ private:
+  std::vector<std::string> names_;
+  std::atomic<bool> told_{false};
+};
+
+} // namespace
+
+void watch_orphans(
+    const std::vector<at::Tensor>& parameters,
+    const std::vector<std::string>& names) {
+  const auto orphans = std::make_shared<Orphans>(names);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    add_gradient_hook(parameters[i], orphans, i);
+  }
+}
+
+void adopt_orphan(const at::Tensor& parameter) {
+  if (const auto* orphans =
+          dynamic_cast<Orphans*>(gradient_listener(parameter))) {
+    remove_gradient_hook(parameter, *orphans);
+  }
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ddp/process_group.h>
+
+#include <iostream>
+#include <sstream>
+
+namespace ddp {
+
+/// The sum of the ranks' values (a loss, a number of right answers), the same
+/// on all ranks: in double precision, added in the order of the ranks.
+/// Collective; throws as `ProcessGroup::all_gather` does.
+double sum(double value, const ProcessGroup& group);
+
+/// Their mean: `sum` divided by the number of ranks. Where ranks have different
+/// numbers of samples, divide sums instead.
+double mean(double value, const ProcessGroup& group);
+
+/// Writes the values one after the other and a line's end to standard output,
+/// on rank 0 only. Not collective.
+template <typename... Values>
+void print(const ProcessGroup& group, const Values&... values) {
+  if (group.rank() == 0) {
+    std::ostringstream line;
+    (line << ... << values);
+    std::cout << line.str() << std::endl; // whole, also where others write
+  }
+}
+
+} // namespace ddp

@@ -1,0 +1,126 @@
+// Reducers that do not live as long as the training, or that were given a
+// module that is not the one that trains.
+#include <tests/support/catch.h>
+#include <tests/support/ranks.h>
+#include <tests/support/warnings.h>
+
+#include <ddp/reducer.h>
+
+#include <memory>
+
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::test::ranks;
+using ddp::test::warnings_of;
+using torch::nn::Linear;
+using torch::nn::Sequential;
+
+namespace {
+
+void backward(Sequential& net) {
+  net->zero_grad();
+  net->forward(torch::ones({2, 4})).sum().backward();
+}
+
+Sequential make_net() {
+  return Sequential(Linear(4, 3), Linear(3, 2));
+}
+
+struct TwoLayers : torch::nn::Module {
+  Linear first{nullptr};
+  Linear second{nullptr};
+
+  TwoLayers() {
+    first = register_module("first", Linear(4, 3));
+    second = register_module("second", Linear(3, 2));
+  }
+  void backward() {
+    zero_grad();
+    second->forward(first->forward(torch::ones({2, 4}))).sum().backward();
+  }
+};
+
+} // namespace
+
+TEST_CASE("a Reducer that ends before it reduced anything is missed") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = make_net();
+    REQUIRE(warnings_of([&] { Reducer local(net, group); }).empty());
+    const auto texts = warnings_of([&] {
+      backward(net);
+      backward(net);
+    });
+    REQUIRE(texts.size() == 1);
+    REQUIRE_THAT(
+        texts[0],
+        ContainsSubstring("the gradient of ") &&
+            ContainsSubstring("is not averaged over ranks") &&
+            ContainsSubstring("a temporary"));
+  });
+}
+
+TEST_CASE("a Reducer after one that reduced nothing takes its place") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = make_net();
+    auto reducer = std::make_unique<Reducer>(net, group);
+    reducer.reset();
+    reducer = std::make_unique<Reducer>(net, group);
+    REQUIRE(warnings_of([&] { backward(net); }).empty());
+    REQUIRE(reducer->statistics().iteration == 1);
+    reducer.reset(); // it has reduced
+    REQUIRE(warnings_of([&] { backward(net); }).empty());
+  });
+}
+
+TEST_CASE("a net that was replaced after the Reducer is missed at its end") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = make_net();
+    auto reducer = std::make_unique<Reducer>(net, group);
+    net = make_net();
+    REQUIRE(warnings_of([&] { backward(net); }).empty()); // nobody can see it
+    const auto texts = warnings_of([&] { reducer.reset(); });
+    REQUIRE(texts.size() == 1);
+    REQUIRE_THAT(texts[0], ContainsSubstring("Was the net replaced"));
+  });
+}
+
+TEST_CASE("a layer that was replaced after the Reducer is an error") {
+  for (const bool at_once : {true, false}) {
+    ranks(3, [at_once](ProcessGroup group) {
+      const auto net = std::make_shared<TwoLayers>();
+      Reducer reducer(net, group);
+      if (!at_once) {
+        net->backward();
+      }
+      net->second = net->replace_module("second", Linear(3, 2));
+      const auto run = [&] {
+        warnings_of([&] { net->backward(); }); // of the new one's, too
+      };
+      REQUIRE_THROWS_WITH(
+          run(),
+          ContainsSubstring("second.") &&
+              ContainsSubstring("no longer belongs to the module"));
+    });
+  }
+}
+
+TEST_CASE("a module on the stack is managed like any") {
+  struct Net : torch::nn::Module {
+    Linear layer{nullptr};
+    Net() : layer(register_module("layer", Linear(4, 1))) {
+      register_buffer("offset", torch::zeros({1}));
+    }
+  };
+  ranks(3, [](ProcessGroup group) {
+    Net net;
+    net.named_buffers()["offset"].fill_(static_cast<double>(group.rank()));
+    Reducer reducer(net, group);
+    net.layer
+        ->forward(torch::full(
+            {1, 4}, static_cast<double>(group.rank()), torch::kFloat))
+        .sum()
+        .backward();
+    REQUIRE(net.layer->weight.grad().equal(torch::ones({1, 4})));
+    REQUIRE(net.named_buffers()["offset"].item<double>() == 0);
+  });
+}
