@@ -4,6 +4,7 @@
 #include <ddp/detail/host.h>
 #include <ddp/detail/random_name.h>
 #include <ddp/device_choice.h>
+#include <ddp/environment.h>
 #include <ddp/process_group.h>
 
 #include <ATen/ATen.h>
@@ -217,6 +218,9 @@ ProcessGroup ProcessGroup::from_c10d(
     impl->backend = group->getBackend(device.type())->getBackendName();
   }
   impl->timeout = timeout_of(*group, device);
+  const auto options = complete_options({});
+  impl->wait_notice = *options.wait_notice();
+  impl->checks_replicas = *options.check_replicas();
   impl->store = group->getStore();
   impl->hosts_store = impl->rank == 0; // as everywhere, most likely
   impl->group = group;

@@ -132,7 +132,8 @@ std::chrono::milliseconds complete_time(
       "='",
       *text,
       "' is not a number of seconds above 0");
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+  return backends::bounded(
+      std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)));
 }
 
 } // namespace

@@ -100,22 +100,30 @@ void Reducer::Impl::find_absent() {
   }
 }
 
-/// What gets no gradient may be of a layer that was replaced.
+/// What gets no gradient may be of a layer that was replaced: then the module
+/// has a parameter that nobody averages.
 void Reducer::Impl::check_belonging() {
-  if (!current_ || absent_ == absent_before_) {
-    return;
+  const bool is_there = current_ && !(owned_ && owned_->expired());
+  if (!is_there || absent_ == absent_before_) {
+    return; // of a module that is gone others may have the layers
   }
   absent_before_ = absent_;
   const auto now = current_();
+  const auto has = [](const auto& tensors, const at::Tensor& wanted) {
+    return std::any_of(
+        tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
+          return tensor.is_same(wanted);
+        });
+  };
+  const auto known = tensors();
+  const bool has_new = std::any_of(
+      now.tensors.begin(), now.tensors.end(), [&](const at::Tensor& tensor) {
+        return !has(known, tensor);
+      });
   for (const size_t index : absent_) {
     const auto& parameter = parameters_[index];
     TORCH_CHECK(
-        std::any_of(
-            now.tensors.begin(),
-            now.tensors.end(),
-            [&](const at::Tensor& tensor) {
-              return tensor.is_same(parameter.tensor);
-            }),
+        !has_new || has(now.tensors, parameter.tensor),
         parameter.name,
         " has no gradient, and no longer belongs to the module that the "
         "Reducer was given: construct the Reducer after layers are replaced, "

@@ -20,10 +20,6 @@ using detail::to_bytes;
 using detail::to_string;
 using detail::heartbeat::Activity;
 
-const char* type_of(const at::Tensor& tensor) {
-  return c10::toString(tensor.scalar_type());
-}
-
 c10d::ReduceOp to_c10d(ReduceOp op) {
   switch (op) {
     case ReduceOp::kMin:
@@ -246,7 +242,7 @@ void ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) const {
       "all_reduce: the mean of ",
       tensor.scalar_type(),
       " tensors is not defined; reduce with kSum");
-  const Activity activity("all_reduce", tensor.numel(), type_of(tensor));
+  const Activity activity("all_reduce");
   guarded(*impl_, "all_reduce", [&] {
     if (!impl_->group) {
       return;
@@ -266,7 +262,7 @@ Work ProcessGroup::all_reduce_async(at::Tensor tensor, ReduceOp op) const {
       "all_reduce_async: kMean needs a division when the sum is there; use "
       "kSum and divide after wait()");
   check_readable("all_reduce_async", tensor);
-  const Activity activity("all_reduce_async", tensor.numel(), type_of(tensor));
+  const Activity activity("all_reduce_async");
   return guarded(*impl_, "all_reduce_async", [&] {
     return impl_->group
         ? Work(std::make_unique<Work::State>(
@@ -277,7 +273,7 @@ Work ProcessGroup::all_reduce_async(at::Tensor tensor, ReduceOp op) const {
 
 std::vector<at::Tensor> ProcessGroup::all_gather(
     const at::Tensor& tensor) const {
-  const Activity activity("all_gather", tensor.numel(), type_of(tensor));
+  const Activity activity("all_gather");
   return guarded(*impl_, "all_gather", [&]() -> std::vector<at::Tensor> {
     at::NoGradGuard no_grad;
     if (!impl_->group) {
@@ -305,7 +301,7 @@ std::vector<std::string> ProcessGroup::all_gather(
 
 void ProcessGroup::broadcast(at::Tensor tensor, int64_t root) const {
   check_root(*impl_, root);
-  const Activity activity("broadcast", tensor.numel(), type_of(tensor));
+  const Activity activity("broadcast");
   guarded(*impl_, "broadcast", [&] {
     if (impl_->group && tensor.numel() > 0) {
       in_place(tensor, [&](at::Tensor& contiguous) {
@@ -318,7 +314,7 @@ void ProcessGroup::broadcast(at::Tensor tensor, int64_t root) const {
 Work ProcessGroup::broadcast_async(at::Tensor tensor, int64_t root) const {
   check_root(*impl_, root);
   check_readable("broadcast_async", tensor);
-  const Activity activity("broadcast_async", tensor.numel(), type_of(tensor));
+  const Activity activity("broadcast_async");
   return guarded(*impl_, "broadcast_async", [&] {
     return impl_->group
         ? Work(std::make_unique<Work::State>(

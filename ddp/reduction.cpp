@@ -226,7 +226,7 @@ void Reducer::Impl::inspect_graph() {
     return;
   }
   const auto report = unmanaged_->inspect([](const at::Tensor& leaf) {
-    return detail::gradient_listener(leaf) != nullptr;
+    return detail::gradient_listener(leaf) && !detail::is_orphan(leaf);
   });
   if (step_ == kInspectedSteps) {
     unmanaged_.reset();

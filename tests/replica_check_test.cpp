@@ -7,6 +7,7 @@
 #include <checkpoint/checkpoint.h>
 #include <checkpoint/training_state.h>
 #include <ddp/process_group.h>
+#include <ddp/reducer.h>
 
 using ddp::ProcessGroup;
 using ddp::test::ranks;
@@ -16,15 +17,17 @@ using torch::nn::Linear;
 
 namespace {
 
-/// Equal on all ranks but for rank 2's bias.
-Linear make_layer(const ProcessGroup& group, bool differs) {
+Linear make_layer() {
   torch::manual_seed(1);
-  Linear layer(3, 2);
-  if (differs && group.rank() == 2) {
+  return Linear(3, 2);
+}
+
+/// Changes rank 2's bias.
+void drift(Linear& layer, const ProcessGroup& group) {
+  if (group.rank() == 2) {
     const torch::NoGradGuard no_grad;
     layer->bias.mul_(1.001);
   }
-  return layer;
 }
 
 } // namespace
@@ -32,7 +35,9 @@ Linear make_layer(const ProcessGroup& group, bool differs) {
 TEST_CASE("a first checkpoint tells which parameter differs on which rank") {
   const SharedFolder folder;
   ranks(3, [&](ProcessGroup group) {
-    auto layer = make_layer(group, /*differs=*/true);
+    auto layer = make_layer();
+    const ddp::Reducer reducer(layer, group);
+    drift(layer, group);
     const auto save = [&] {
       ddp::save_checkpoint(folder.path + "net.pt", *layer, group);
     };
@@ -52,8 +57,11 @@ TEST_CASE("a first checkpoint tells which parameter differs on which rank") {
 TEST_CASE("of several modules in a state each is compared") {
   const SharedFolder folder;
   ranks(3, [&](ProcessGroup group) {
-    auto first = make_layer(group, /*differs=*/false);
-    auto second = make_layer(group, /*differs=*/true);
+    auto first = make_layer();
+    auto second = make_layer();
+    const ddp::Reducer reducer(second, group);
+    drift(second, group);
+    drift(first, group); // each rank's own: nobody averages it
     ddp::TrainingState state;
     state.add("generator", first).add("discriminator", second);
     const auto texts =
@@ -73,7 +81,11 @@ TEST_CASE("equal ranks, and those told not to, hear nothing") {
         for (const bool checks : {true, false}) {
           const auto group = ddp::init_process_group(
               ddp::ProcessGroupOptions().check_replicas(checks));
-          auto layer = make_layer(group, /*differs=*/!checks);
+          auto layer = make_layer();
+          const ddp::Reducer reducer(layer, group);
+          if (!checks) {
+            drift(layer, group);
+          }
           REQUIRE(warnings_of([&] {
                     ddp::save_checkpoint(folder.path + "net.pt", *layer, group);
                   }).empty());

@@ -67,8 +67,7 @@ TEST_CASE("a long wait tells what the others wait in instead") {
               ContainsSubstring("rank 0 of 3 on host") &&
                   ContainsSubstring(
                       "has waited for 2 s in save_checkpoint(\"") &&
-                  ContainsSubstring(
-                      "net.pt\"): all_gather of 1 Long; rank 1") &&
+                  ContainsSubstring("net.pt\"): all_gather; rank 1") &&
                   ContainsSubstring("and waits in bucket 1 of 1, step 1;") &&
                   ContainsSubstring("and waits in no call of ddp's"));
         } else if (group.rank() == 1) {
@@ -120,7 +119,7 @@ TEST_CASE("rank 0 tells which ranks have not come to the group") {
       3,
       [&] {
         if (std::string(std::getenv("RANK")) == "2") {
-          await(path, "init_process_group: rank 2 has not come to 127.0.0.1:");
+          await(path, " not come to 127.0.0.1:"); // rank 1 may be late, too
         }
         const WarningListener listener([&](const std::string& text) {
           std::ofstream(path, std::ios::app) << text << std::endl;

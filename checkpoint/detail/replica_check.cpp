@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 #include <checkpoint/state_dict.h>
+#include <ddp/detail/gradient_hook.h>
 #include <ddp/detail/process_group_impl.h>
 #include <ddp/module_state.h>
 #include <ddp/verification.h>
@@ -22,8 +23,10 @@ void check_replicas(
   NamedTensors parameters;
   for (const auto& [name, module] : modules) {
     for (const auto& item : unwrapped(*module).named_parameters()) {
-      parameters.append(
-          name.empty() ? item.key() : name + "." + item.key(), item.value());
+      if (gradient_listener(item.value())) { // or each rank's own, perhaps
+        parameters.append(
+            name.empty() ? item.key() : name + "." + item.key(), item.value());
+      }
     }
   }
   try {
@@ -34,7 +37,8 @@ void check_replicas(
           "ddp: in the first checkpoint, which has rank 0's values, ",
           error.what_without_backtrace(),
           "\nDo all ranks train this net, with a Reducer that lives, and with "
-          "the same optimizer and learning rate? DDP_CHECK_REPLICAS=0 turns "
+          "the same optimizer and learning rate, and does local SGD average "
+          "before it saves? DDP_CHECK_REPLICAS=0 turns "
           "this check off");
     }
   }

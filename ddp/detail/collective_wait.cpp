@@ -78,7 +78,8 @@ std::string describe(const std::vector<Failure>& failures) {
 std::string own_call() {
   char memory[HeartbeatPage::kActivitySize];
   heartbeat::copy_activity(memory, sizeof(memory));
-  return memory;
+  const std::string call = memory;
+  return call.rfind("after ", 0) == 0 ? "a wait " + call : call;
 }
 
 /// Who has not come to a collective that others wait for, or is in another
@@ -89,7 +90,7 @@ std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
        group.board->elsewhere(group.scope, number, own_call())) {
     text << "; rank " << other.rank << " of " << group.size;
     if (other.came) {
-      text << " is in another call: " << other.call;
+      text << " waits in " << other.call;
       continue;
     }
     text << " has not come to ";

@@ -128,16 +128,9 @@ void beat() noexcept {
 }
 
 Activity::Activity(const char* name, std::string_view object) noexcept
-    : name_(name), object_(object) {
-  begin();
-}
-
-Activity::Activity(
-    const char* name,
-    int64_t elements,
-    const char* type) noexcept
-    : name_(name), elements_(elements), type_(type) {
-  begin();
+    : name_(name), object_(object), outer_(innermost) {
+  innermost = this;
+  write();
 }
 
 Activity::~Activity() {
@@ -150,12 +143,6 @@ Activity::~Activity() {
   PlainText text(memory, sizeof(memory));
   text.add("after ").add(name_);
   write_activity(text.view());
-}
-
-void Activity::begin() noexcept {
-  outer_ = innermost;
-  innermost = this;
-  write();
 }
 
 const Activity& Activity::first() const noexcept {
@@ -183,10 +170,6 @@ void Activity::describe(PlainText& text) const noexcept {
   text.add(name_);
   if (!object_.empty()) {
     text.add("(\"").add(object_).add("\")");
-  }
-  if (type_) {
-    text.add(" of ").add_number(static_cast<uint64_t>(elements_));
-    text.add(" ").add(type_);
   }
 }
 

@@ -35,13 +35,11 @@ void beat() noexcept;
 
 /// A call of the program's while it lives: "barrier", and then "after barrier".
 /// One within another shows both, the first by what the program called:
-/// "save_checkpoint("net.pt"): broadcast of 8 Byte".
+/// "save_checkpoint("net.pt"): broadcast".
 class Activity {
  public:
   /// What it is about, such as a file's name, must live as long.
   explicit Activity(const char* name, std::string_view object = {}) noexcept;
-  /// "all_reduce of 3 Float".
-  Activity(const char* name, int64_t elements, const char* type) noexcept;
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
   ~Activity();
@@ -50,15 +48,12 @@ class Activity {
   void describe_caller(PlainText& text) const noexcept;
 
  private:
-  void begin() noexcept;
   const Activity& first() const noexcept;
   void write() const noexcept;
   void describe(PlainText& text) const noexcept;
 
   const char* name_;
   std::string_view object_;
-  int64_t elements_ = 0;
-  const char* type_ = nullptr;
   const Activity* outer_ = nullptr;
 };
 

@@ -144,7 +144,9 @@ ManagedState managed_state(
       sparse_weights(module),
       [&module] { return unique_buffers(module); },
       options);
-  state.current = [&module] { return named_parameters(module); };
+  state.current = [&module, ignored = options.parameters_to_ignore()] {
+    return without(named_parameters(module), ignored);
+  };
   return state;
 }
 

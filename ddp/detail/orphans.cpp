@@ -43,6 +43,10 @@ void watch_orphans(
   }
 }
 
+bool is_orphan(const at::Tensor& parameter) {
+  return dynamic_cast<Orphans*>(gradient_listener(parameter)) != nullptr;
+}
+
 void adopt_orphan(const at::Tensor& parameter) {
   if (const auto* orphans =
           dynamic_cast<Orphans*>(gradient_listener(parameter))) {

@@ -13,6 +13,9 @@ void watch_orphans(
     const std::vector<at::Tensor>& parameters,
     const std::vector<std::string>& names);
 
+/// Whether this is one of them.
+bool is_orphan(const at::Tensor& parameter);
+
 /// Ends that for a parameter that gets a Reducer again.
 void adopt_orphan(const at::Tensor& parameter);
 

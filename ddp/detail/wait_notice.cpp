@@ -20,12 +20,16 @@ WaitNotice::WaitNotice(
     const std::string& who,
     const std::string& call)
     : state_(std::make_shared<State>()) {
-  start_on_own_thread([state = state_, after, who, call] {
+  const auto wait = [state = state_, after, who, call] {
     std::unique_lock<std::mutex> lock(state->mutex);
     if (!state->ended.wait_for(lock, after, [&] { return state->is_over; })) {
       warn_of_wait(after, who, call);
     }
-  });
+  };
+  try {
+    start_on_own_thread(wait);
+  } catch (const std::exception&) { // no thread is to be had: no notice
+  }
 }
 
 WaitNotice::~WaitNotice() {

@@ -21,7 +21,13 @@ case "\$1" in
 esac
 mkdir "$work/busy" 2>/dev/null || what="\$what beside another"
 echo "\$what" >>"$work/log"
-sleep 2
+# Until the other one of two waits.
+i=0
+while [ -e "$work/two" ] && [ \$i -lt 300 ] &&
+  ! grep -q 'waiting for another ./dev' "$work/first" "$work/second"; do
+  sleep 0.1
+  i=\$((i + 1))
+done
 rmdir "$work/busy" 2>/dev/null || true
 EOF
 printf '#!/bin/sh\n' >"$work/cuda/nvcc"
@@ -42,7 +48,11 @@ fail() {
 
 toolkit=$work/cuda
 [[ ! -e /usr/local/cuda/bin/nvcc ]] || toolkit=/usr/local/cuda/bin
-with=$work/bin:$toolkit:/usr/bin:/bin without=$work/bin:/usr/bin:/bin
+# Debian's toolkit is in /usr/bin.
+mkdir "$work/tools"
+ln -s /usr/bin/* "$work/tools"
+rm -f -- "$work/tools/nvcc"
+with=$work/bin:$toolkit:$work/tools without=$work/bin:$work/tools
 build "$with"
 build "$with"
 [[ $(<"$work/log") == configure$'\n'build$'\n'build ]] ||
@@ -52,6 +62,7 @@ build "$without"
   fail 'a PATH without the CUDA toolkit changes nothing'
 
 : >"$work/log"
+touch "$work/two" "$work/first" "$work/second"
 build "$with" 2>"$work/first" &
 build "$with" 2>"$work/second" &
 wait %1
@@ -59,6 +70,7 @@ wait %2
 [[ $(<"$work/log") == build$'\n'build ]] || fail 'two builds take turns'
 grep -q 'waiting for another ./dev' "$work/first" "$work/second" ||
   fail 'the one that waits says so'
+rm -- "$work/two"
 
 : >"$work/log"
 (cd "$work/root" && PATH=$with CMAKE_PREFIX_PATH=$work/torch bash -c \
