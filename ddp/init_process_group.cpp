@@ -309,10 +309,14 @@ ProcessGroup init_process_group(const ProcessGroupOptions& program_options) {
       read_launch_environment(options, process_environment(), detail::pmix_job);
   say(environment.note, environment.rank);
   const auto timeout = *options.timeout();
-  auto notice = std::make_optional<detail::WaitNotice>(
-      *options.wait_notice(),
-      c10::str("rank ", environment.rank, " of ", environment.world_size),
-      "init_process_group: not all ranks have come to it");
+  std::optional<detail::WaitNotice> notice;
+  if (environment.world_size > 1 &&
+      (options.backend() == "mpi" || environment.master_addr.empty())) {
+    notice.emplace(
+        *options.wait_notice(),
+        c10::str("rank ", environment.rank, " of ", environment.world_size),
+        "init_process_group: not all ranks have come to it");
+  }
   const auto world =
       options.backend() == "mpi" ? world_of(environment, timeout) : nullptr;
   if (environment.world_size > 1 && environment.master_addr.empty()) {

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <unordered_set>
 
 // Which parameters take part in a backward: what is unfrozen, unused or left
 // out, and what ranks compare about it.
@@ -108,22 +109,21 @@ void Reducer::Impl::check_belonging() {
     return; // of a module that is gone others may have the layers
   }
   absent_before_ = absent_;
-  const auto now = current_();
-  const auto has = [](const auto& tensors, const at::Tensor& wanted) {
-    return std::any_of(
-        tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
-          return tensor.is_same(wanted);
-        });
-  };
-  const auto known = tensors();
-  const bool has_new = std::any_of(
-      now.tensors.begin(), now.tensors.end(), [&](const at::Tensor& tensor) {
-        return !has(known, tensor);
-      });
+  std::unordered_set<const c10::TensorImpl*> now;
+  for (const auto& tensor : current_().tensors) {
+    now.insert(tensor.unsafeGetTensorImpl());
+  }
+  size_t known = 0;
+  for (const auto& parameter : parameters_) {
+    known += now.count(parameter.tensor.unsafeGetTensorImpl());
+  }
+  if (known == now.size()) {
+    return; // layers may have been left out, but none is new
+  }
   for (const size_t index : absent_) {
     const auto& parameter = parameters_[index];
     TORCH_CHECK(
-        !has_new || has(now.tensors, parameter.tensor),
+        now.count(parameter.tensor.unsafeGetTensorImpl()) > 0,
         parameter.name,
         " has no gradient, and no longer belongs to the module that the "
         "Reducer was given: construct the Reducer after layers are replaced, "

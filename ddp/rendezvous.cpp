@@ -123,13 +123,14 @@ class Meeting {
         }
       }
       if (!told && Clock::now() - start > wait_notice_) {
+        const auto missing = absent(present);
         detail::warn_of_wait(
             wait_notice_,
             who_,
             c10::str(
                 "init_process_group: ",
-                list(absent(present)),
-                absent(present).size() == 1 ? " has" : " have",
+                list(missing),
+                missing.size() == 1 ? " has" : " have",
                 " not come to ",
                 where_));
         told = true;

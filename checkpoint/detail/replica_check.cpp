@@ -38,8 +38,8 @@ void check_replicas(
           error.what_without_backtrace(),
           "\nDo all ranks train this net, with a Reducer that lives, and with "
           "the same optimizer and learning rate, and does local SGD average "
-          "before it saves? DDP_CHECK_REPLICAS=0 turns "
-          "this check off");
+          "before it saves? DDP_CHECK_REPLICAS=0 turns this "
+          "check off");
     }
   }
 }

@@ -13,8 +13,8 @@ class Module;
 namespace ddp::detail {
 
 /// Warns, on rank 0 and at the group's first call only, if ranks do not hold
-/// the same parameters in these modules, which have names. Only of those that a
-/// Reducer has averaged, or had: others may be each rank's own. Collective.
+/// the same parameters in these modules, which have names. Parameters that no
+/// Reducer manages or managed may be each rank's own. Collective.
 void check_replicas(
     const std::vector<std::pair<std::string, const torch::nn::Module*>>&
         modules,
