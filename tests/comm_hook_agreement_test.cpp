@@ -33,7 +33,7 @@ TEST_CASE("hooks that differ over ranks are refused by their descriptions") {
                              const std::string& other_text) {
       std::string error;
       try {
-        Reducer({parameter}, group, with_hook(odd ? other : usual));
+        (void)Reducer({parameter}, group, with_hook(odd ? other : usual));
       } catch (const c10::ValueError& thrown) {
         error = thrown.what_without_backtrace();
       }

@@ -42,7 +42,7 @@ std::string refusal_of_net(
   if (group.rank() == 1) {
     change(*net);
   }
-  return refusal(group, [&] { Reducer(net, group); });
+  return refusal(group, [&] { (void)Reducer(net, group); });
 }
 
 } // namespace
@@ -64,7 +64,7 @@ TEST_CASE("parameters in another order on a rank are refused on all by name") {
     net->register_parameter(odd ? "b" : "a", torch::ones({2}));
     net->register_parameter(odd ? "a" : "b", torch::ones({2}));
     REQUIRE_THAT(
-        refusal(group, [&] { Reducer(net, group); }),
+        refusal(group, [&] { (void)Reducer(net, group); }),
         ContainsSubstring("rank 1 has as parameter 0 b Float [2]") &&
             ContainsSubstring("rank 0 has a Float [2]") &&
             ContainsSubstring("parameter 1 a"));
@@ -79,7 +79,7 @@ TEST_CASE("a parameter that a rank lacks is refused on all by name") {
       if (group.rank() != odd) {
         net->register_parameter("b", torch::ones({3}));
       }
-      const auto text = refusal(group, [&] { Reducer(net, group); });
+      const auto text = refusal(group, [&] { (void)Reducer(net, group); });
       REQUIRE_THAT(
           text,
           ContainsSubstring("parameter 1") &&
@@ -98,7 +98,7 @@ TEST_CASE("strides that differ are refused on all by name") {
           net->weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
     }
     REQUIRE_THAT(
-        refusal(group, [&] { Reducer(net, group); }),
+        refusal(group, [&] { (void)Reducer(net, group); }),
         ContainsSubstring("rank 2 has as parameter 0 weight Float [3, 2, 2, 2] "
                           "with strides [8, 1, 4, 2]") &&
             ContainsSubstring("rank 0 has weight Float [3, 2, 2, 2] with "
@@ -112,7 +112,7 @@ TEST_CASE("buffers that differ are refused on all by name") {
     const int64_t odd = group.rank() == 1 ? 1 : 0;
     net->register_buffer("seen", torch::zeros({2 + odd}));
     REQUIRE_THAT(
-        refusal(group, [&] { Reducer(net, group); }),
+        refusal(group, [&] { (void)Reducer(net, group); }),
         ContainsSubstring("seen Float [3]") &&
             ContainsSubstring("seen Float [2]"));
     // Not where they stay each rank's own.
@@ -160,7 +160,7 @@ TEST_CASE("an option that differs is refused on all by name") {
     for (const auto& [text, options] : cases) {
       INFO(text);
       const auto thrown = refusal(group, [&, &chosen = options] {
-        Reducer(std::make_shared<BranchNet>(), group, chosen);
+        (void)Reducer(std::make_shared<BranchNet>(), group, chosen);
       });
       REQUIRE_THAT(
           thrown,

@@ -1,7 +1,6 @@
+#include <tests/support/seed.h>
 #include <tests/support/test_program.h>
 #include <tests/support/watchdog.h>
-
-#include <ATen/CPUGeneratorImpl.h>
 
 #include <unistd.h>
 
@@ -10,14 +9,6 @@
 #include <iostream>
 
 namespace {
-
-/// Random values are alike in each run, so that a failure comes again; they
-/// differ between ranks. Not at::manual_seed(), which starts CUDA.
-void seed_by_rank() {
-  const char* rank = std::getenv("RANK");
-  auto generator = at::detail::getDefaultCPUGenerator();
-  generator.set_current_seed(1000 + (rank ? std::atoi(rank) : 0));
-}
 
 /// Ends the process without LibTorch's static destructors, which take a third
 /// of the time of a short test. Sanitizers report at the usual end.
@@ -35,7 +26,7 @@ void end(int code) {
 
 int main(int argc, char** argv) {
   ddp::test::install_watchdog();
-  seed_by_rank();
+  ddp::test::seed_by_rank();
   int code = ddp::test::run_cases(argc, argv);
   if (std::getenv("DDP_TEST_CALL") && code == EXIT_SUCCESS) {
     std::cerr << "this rank's part of the test case was not reached\n";

@@ -12,6 +12,14 @@
 #include <utility>
 
 namespace ddp::test {
+
+void set_variables(const std::map<std::string, std::string>& environment) {
+  for (const auto& [name, value] : environment) {
+    value.empty() ? unsetenv(name.c_str())
+                  : setenv(name.c_str(), value.c_str(), 1);
+  }
+}
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -26,10 +34,7 @@ std::chrono::seconds patience_for(std::chrono::seconds timeout) {
 }
 
 [[noreturn]] void become(const Command& command) {
-  for (const auto& [name, value] : command.environment) {
-    value.empty() ? unsetenv(name.c_str())
-                  : setenv(name.c_str(), value.c_str(), 1);
-  }
+  set_variables(command.environment);
   std::vector<char*> arguments;
   for (const auto& argument : command.arguments) {
     arguments.push_back(const_cast<char*>(argument.c_str()));
@@ -41,7 +46,10 @@ std::chrono::seconds patience_for(std::chrono::seconds timeout) {
 
 } // namespace
 
-Process::Process(const Command& command) : start_(Clock::now()) {
+Process::Process(const Command& command)
+    : Process([&]() -> int { become(command); }) {}
+
+Process::Process(const std::function<int()>& body) : start_(Clock::now()) {
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
     throw std::runtime_error("pipe2");
@@ -51,7 +59,7 @@ Process::Process(const Command& command) : start_(Clock::now()) {
     setpgid(0, 0);
     dup2(pipe_ends[1], STDOUT_FILENO);
     dup2(pipe_ends[1], STDERR_FILENO);
-    become(command);
+    _exit(body());
   }
   close(pipe_ends[1]);
   output_ = pipe_ends[0];
@@ -154,14 +162,9 @@ Outcome Process::finish(std::chrono::seconds timeout) {
   return outcome;
 }
 
-std::vector<Outcome> run(
-    const std::vector<Command>& commands,
+std::vector<Outcome> finish(
+    std::vector<Process>& processes,
     std::chrono::seconds timeout) {
-  std::vector<Process> processes;
-  processes.reserve(commands.size());
-  for (const auto& command : commands) {
-    processes.emplace_back(command);
-  }
   // At once: a process whose output nobody reads stops when the pipe is full.
   std::vector<std::future<Outcome>> outcomes;
   for (auto& process : processes) {
@@ -174,6 +177,13 @@ std::vector<Outcome> run(
     result.push_back(outcome.get());
   }
   return result;
+}
+
+std::vector<Outcome> run(
+    const std::vector<Command>& commands,
+    std::chrono::seconds timeout) {
+  std::vector<Process> processes(commands.begin(), commands.end());
+  return finish(processes, timeout);
 }
 
 Outcome run(const Command& command, std::chrono::seconds timeout) {

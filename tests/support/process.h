@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,6 +18,9 @@ struct Command {
   std::vector<std::string> arguments;
   std::map<std::string, std::string> environment;
 };
+
+/// Sets variables of this process (or, where empty, unsets them).
+void set_variables(const std::map<std::string, std::string>& environment);
 
 /// How a program ended.
 struct Outcome {
@@ -34,6 +38,8 @@ struct Outcome {
 class Process {
  public:
   explicit Process(const Command& command);
+  /// This program goes on in it as `body`, whose result is the exit code.
+  explicit Process(const std::function<int()>& body);
   Process(Process&&) noexcept;
   Process& operator=(Process&&) = delete;
   /// Kills it, if it still runs.
@@ -67,6 +73,11 @@ class Process {
   std::string text_;
   std::chrono::steady_clock::time_point start_;
 };
+
+/// Waits for all.
+std::vector<Outcome> finish(
+    std::vector<Process>& processes,
+    std::chrono::seconds timeout);
 
 /// Runs all commands at once and waits for all.
 std::vector<Outcome> run(

@@ -1,12 +1,16 @@
 #include <tests/support/catch.h>
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
+#include <tests/support/seed.h>
 #include <tests/support/test_spec.h>
+
+#include <torch/cuda.h>
 
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 
 // LeakSanitizer's, where a program is built with it.
@@ -16,9 +20,10 @@ namespace ddp::test {
 namespace {
 
 /// Counts the calls within one test case, alike in all processes.
-int call_number(const std::string& test) {
+std::string call_number() {
   static std::map<std::string, int> calls;
-  return calls[test]++;
+  return std::to_string(
+      calls[Catch::getResultCapture().getCurrentTestName()]++);
 }
 
 /// Runs the body in a rank's process; the code to end it with.
@@ -55,16 +60,72 @@ std::string own_path() {
 std::optional<Command> command_of_rank(
     const std::function<void()>& body,
     void (*end)(int)) {
-  const std::string test = Catch::getResultCapture().getCurrentTestName();
-  const auto call = std::to_string(call_number(test));
+  const auto call = call_number();
   if (const char* wanted = std::getenv("DDP_TEST_CALL")) {
     if (call == wanted) {
       end(be_a_rank(body));
     }
     return std::nullopt;
   }
+  const auto test = Catch::getResultCapture().getCurrentTestName();
   return Command{{own_path(), test_spec(test)}, {{"DDP_TEST_CALL", call}}};
 }
+
+namespace {
+
+std::vector<std::map<std::string, std::string>> environments_of_ranks(
+    int size,
+    const std::map<std::string, std::string>& more) {
+  const auto port = std::to_string(free_port());
+  std::vector<std::map<std::string, std::string>> environments;
+  for (int rank = 0; rank < size; ++rank) {
+    auto variables = more;
+    variables.insert({"RANK", std::to_string(rank)});
+    variables.insert({"WORLD_SIZE", std::to_string(size)});
+    variables.insert({"MASTER_ADDR", "127.0.0.1"});
+    variables.insert({"MASTER_PORT", port});
+    variables.insert({"OMP_NUM_THREADS", "1"});
+    // Tests of what every backend does are run with others too.
+    const char* backend = std::getenv("DDP_TEST_BACKEND");
+    variables.insert({"DDP_BACKEND", backend ? backend : "gloo"});
+    environments.push_back(std::move(variables));
+  }
+  return environments;
+}
+
+/// Whether a fork of this process is as good as a new one, to which LibTorch's
+/// start is most of a short test's time: there are no threads that it would
+/// lack, and no GPU, whose driver does not work in a fork.
+bool can_fork() {
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  return std::distance(begin(threads), end(threads)) == 1 &&
+      !torch::cuda::is_available();
+}
+
+/// The ranks as forks of this process, where they would start as it did.
+std::vector<Process> forks(
+    int size,
+    const std::function<void()>& body,
+    const RankOptions& options) {
+  std::vector<Process> processes;
+  if (std::getenv("DDP_TEST_CALL") || !options.environment.empty() ||
+      !can_fork()) {
+    return processes;
+  }
+  call_number();
+  std::cout.flush();
+  std::fflush(nullptr);
+  for (const auto& environment : environments_of_ranks(size, {})) {
+    processes.emplace_back([&] {
+      set_variables(environment);
+      seed_by_rank();
+      return be_a_rank(body);
+    });
+  }
+  return processes;
+}
+
+} // namespace
 
 std::vector<Command> commands_of_ranks(
     int size,
@@ -75,20 +136,9 @@ std::vector<Command> commands_of_ranks(
     return {};
   }
   std::vector<Command> commands;
-  const auto port = std::to_string(free_port());
-  for (int rank = 0; rank < size; ++rank) {
-    auto command = *again;
-    auto& variables = command.environment;
-    variables.insert(environment.begin(), environment.end());
-    variables.insert({"RANK", std::to_string(rank)});
-    variables.insert({"WORLD_SIZE", std::to_string(size)});
-    variables.insert({"MASTER_ADDR", "127.0.0.1"});
-    variables.insert({"MASTER_PORT", port});
-    variables.insert({"OMP_NUM_THREADS", "1"});
-    // Tests of what every backend does are run with others too.
-    const char* backend = std::getenv("DDP_TEST_BACKEND");
-    variables.insert({"DDP_BACKEND", backend ? backend : "gloo"});
-    commands.push_back(command);
+  for (auto& variables : environments_of_ranks(size, environment)) {
+    commands.push_back(*again);
+    commands.back().environment.merge(variables);
   }
   return commands;
 }
@@ -97,11 +147,17 @@ std::vector<Outcome> ranks(
     int size,
     const std::function<void()>& body,
     const RankOptions& options) {
-  const auto commands = commands_of_ranks(size, body, options.environment);
-  if (commands.empty()) {
-    return {};
+  auto processes = forks(size, body, options);
+  if (processes.empty()) {
+    const auto commands = commands_of_ranks(size, body, options.environment);
+    if (commands.empty()) {
+      return {};
+    }
+    for (const auto& command : commands) {
+      processes.emplace_back(command);
+    }
   }
-  const auto outcomes = run(commands, options.timeout);
+  const auto outcomes = finish(processes, options.timeout);
   for (int rank = 0; rank < size; ++rank) {
     const auto& outcome = outcomes[rank];
     const auto& expected = options.expected_exit_codes;

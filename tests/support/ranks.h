@@ -21,11 +21,13 @@ struct RankOptions {
 
 /// Runs `body` on `size` ranks and checks that each passes in time.
 ///
-/// Each rank is a process of its own: this program started again, with the
-/// environment that a launcher would give it, to run the same test case up to
-/// the same call. There `body` runs and the process ends, so that code after
-/// the call runs in the first process only. (A test with several calls: a rank
-/// of a later one passes the earlier calls, which then return nothing.) Failed
+/// Each rank is a process of its own, with the environment that a launcher
+/// would give it: a fork of this one, or, where this one has threads or the
+/// options an environment, this program started again to run the same test case
+/// up to the same call. There `body` runs and the process ends, so that code
+/// after the call runs in the first process only. (A test with several calls: a
+/// rank of a later one passes the earlier calls, which then return nothing.)
+/// What ranks share goes through a SharedFolder, not through a variable. Failed
 /// assertions of a rank are shown with its output; one that hangs says where.
 /// Returns how the ranks ended.
 std::vector<Outcome> ranks(

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cstdlib>
+
+namespace ddp::test {
+
+/// Random values are alike in each run, so that a failure comes again; they
+/// differ between ranks. Not at::manual_seed(), which starts CUDA.
+inline void seed_by_rank() {
+  const char* rank = std::getenv("RANK");
+  auto generator = at::detail::getDefaultCPUGenerator();
+  generator.set_current_seed(1000 + (rank ? std::atoi(rank) : 0));
+}
+
+} // namespace ddp::test
