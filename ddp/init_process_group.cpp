@@ -55,6 +55,11 @@ Member describe_self(
     self.gpu = device && device->has_index() ? device->index() : -1;
   }
   self.shm_note = backends::shm::unavailable(environment.world_size);
+  self.options = {
+      {"backend", options.backend().empty() ? "auto" : options.backend()},
+      {"device", device ? (device->is_cuda() ? "cuda" : "cpu") : "unset"},
+      {"share_gpus", *options.share_gpus() ? "true" : "false"},
+      {"check_replicas", *options.check_replicas() ? "true" : "false"}};
   return self;
 }
 

@@ -24,6 +24,8 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 constexpr auto kStoreInterval = std::chrono::milliseconds(10);
 // For the others to come, where they are to hear of a fault.
 constexpr auto kFaultTime = std::chrono::seconds(5);
+// For rank 0's answer, before a rank looks for a group that has formed.
+constexpr auto kAnswerTime = std::chrono::milliseconds(500);
 
 void set(const StorePtr& store, const std::string& key, const std::string& v) {
   store->set(key, std::vector<uint8_t>(v.begin(), v.end()));
@@ -45,7 +47,8 @@ json to_json(const Member& member) {
       {"shm_note", member.shm_note},
       {"fault", member.fault},
       {"groups", member.groups},
-      {"world_size", member.world_size}};
+      {"world_size", member.world_size},
+      {"options", member.options}};
 }
 
 Member to_member(const json& value) {
@@ -59,7 +62,8 @@ Member to_member(const json& value) {
       value.at("shm_note"),
       value.at("fault"),
       value.at("groups"),
-      value.at("world_size")};
+      value.at("world_size"),
+      value.at("options")};
 }
 
 std::string seconds(std::chrono::milliseconds duration) {
@@ -84,7 +88,8 @@ class Meeting {
         where_(
             environment.master_addr + ":" +
             std::to_string(environment.master_port)),
-        who_(c10::str("rank ", rank_, " of ", size_)) {
+        who_(c10::str("rank ", rank_, " of ", size_)),
+        serves_(rank_ == 0 && !environment.launcher_hosts_store) {
     if (rank_ > 0) {
       await_rank_0_.emplace(
           wait_notice,
@@ -114,10 +119,10 @@ class Meeting {
         if (room_->check({joined(r)})) {
           members[r] = json::parse(get(room_, joined(r)));
           present[r] = true;
-          const auto told = to_member(members[r]).world_size;
-          if (told != size_ && fault.empty()) {
-            fault = different_sizes(r, told);
-            awaited = std::min(size_, told);
+          const auto size = to_member(members[r]).world_size;
+          if (size != size_ && fault.empty()) {
+            fault = different_sizes(r, size, size_);
+            awaited = std::min(size_, size);
             deadline_ = std::min(deadline_, Clock::now() + kFaultTime);
           }
         }
@@ -145,12 +150,17 @@ class Meeting {
     }
     members.pop_back();
     publish(json({{"members", members}}), present);
-    return result(members);
+    auto outcome = result(members);
+    if (serves_) {
+      set(lobby_, formed(self), std::to_string(size_));
+    }
+    return outcome;
   }
 
   Rendezvous join(const Member& self) {
     const auto number = detail::random_name();
     set(lobby_, "hello/" + std::to_string(rank_), number);
+    await_answer("answer/" + number, formed(self));
     if (!wait(lobby_, "answer/" + number)) {
       fail({0});
     }
@@ -178,6 +188,12 @@ class Meeting {
     return "joined/" + std::to_string(rank);
   }
 
+  /// The lobby's key for the size of the group that rank 0 has formed; it may
+  /// form more.
+  static std::string formed(const Member& self) {
+    return "formed/" + std::to_string(self.groups);
+  }
+
   static std::string has_read(int64_t rank) {
     return "has_read/" + std::to_string(rank);
   }
@@ -188,7 +204,8 @@ class Meeting {
         present.begin(), present.begin() + count, [](bool is) { return is; });
   }
 
-  std::string different_sizes(int64_t rank, int64_t told) const {
+  std::string different_sizes(int64_t rank, int64_t told, int64_t rank_0s)
+      const {
     return c10::str(
         "the ranks at ",
         where_,
@@ -197,7 +214,7 @@ class Meeting {
         " has ",
         told,
         ", rank 0 has ",
-        size_,
+        rank_0s,
         ". Start all with the same, or different jobs with a MASTER_PORT each");
   }
 
@@ -253,6 +270,30 @@ class Meeting {
       set(lobby_, "answer/" + number, attempt_);
       answered = number;
     }
+  }
+
+  /// Waits a moment. Throws where rank 0 has formed a group without this rank,
+  /// which is then told another world, or a number that another process has.
+  void await_answer(const std::string& key, const std::string& formed) const {
+    const auto deadline = std::min(deadline_, Clock::now() + kAnswerTime);
+    while (!lobby_->check({key}) && Clock::now() < deadline) {
+      std::this_thread::sleep_for(kStoreInterval);
+    }
+    if (lobby_->check({key}) || !lobby_->check({formed})) {
+      return;
+    }
+    const auto size = std::stoll(get(lobby_, formed));
+    TORCH_CHECK_VALUE(size == size_, different_sizes(rank_, size_, size));
+    TORCH_CHECK_VALUE(
+        false,
+        "rank ",
+        rank_,
+        " of ",
+        size_,
+        " has come to ",
+        where_,
+        " already, and the group has formed. Give each process a RANK of its "
+        "own, or different jobs a MASTER_PORT each");
   }
 
   bool wait(const StorePtr& store, const std::string& key) const {
@@ -339,6 +380,24 @@ class Meeting {
       const auto& fault = outcome.members[r].fault;
       TORCH_CHECK_VALUE(fault.empty(), "rank ", r, " of ", size_, ": ", fault);
     }
+    const auto& expected = outcome.members[0].options;
+    for (int64_t r = 1; r < size_; ++r) {
+      for (const auto& [name, value] : outcome.members[r].options) {
+        TORCH_CHECK_VALUE(
+            value == expected.at(name),
+            "the ranks at ",
+            where_,
+            " were given different options: rank ",
+            r,
+            " has ",
+            name,
+            " ",
+            value,
+            ", rank 0 has ",
+            expected.at(name),
+            ". Give all ranks the same ProcessGroupOptions and DDP_ variables");
+      }
+    }
     return outcome;
   }
 
@@ -349,6 +408,8 @@ class Meeting {
   Clock::time_point deadline_;
   std::string where_;
   std::string who_;
+  /// Whether the store is this process's, and speaks of no earlier attempt.
+  bool serves_;
   std::optional<detail::WaitNotice> await_rank_0_;
   StorePtr lobby_; // keys of every attempt
   std::string attempt_;

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct Member {
   int64_t groups = 0;
   /// WORLD_SIZE as it was told.
   int64_t world_size = 0;
+  /// The options that must be the same on all ranks, by name.
+  std::map<std::string, std::string> options{};
 };
 
 /// The outcome of a meeting, the same on all ranks.
@@ -49,9 +52,10 @@ struct Rendezvous {
 /// Brings the ranks of a job together at its key-value store and exchanges what
 /// they tell of themselves. Collective. Throws `c10::Error` naming the missing
 /// ranks on each rank that came, once `timeout` has passed since it came, and
-/// `c10::ValueError` on every rank where one has a fault, or was told another
-/// WORLD_SIZE than rank 0: then as soon as as many ranks have come as the
-/// smaller world has, or 5 s later. Those that come after that find no rank 0.
+/// `c10::ValueError` on every rank where one has a fault or other options than
+/// rank 0, or was told another WORLD_SIZE: then as soon as as many ranks have
+/// come as the smaller world has, or 5 s later. Those that come after that find
+/// no rank 0, or a group that has formed without them, and throw as well.
 /// Who waits for `wait_notice` says for whom: rank 0, or for rank 0.
 ///
 /// A store may outlive an attempt to run the job (torchrun keeps one for all

@@ -93,6 +93,57 @@ TEST_CASE("a rank beyond rank 0's world is told so at once") {
       RankOptions());
 }
 
+TEST_CASE("a rank that comes when the group has formed is told so") {
+  const ddp::test::SharedFolder folder;
+  ranks(
+      3,
+      [&] { // the last process comes late, as rank 2 of 3 or again as rank 1
+        const auto formed = folder.path + "formed";
+        const auto both_said = folder.path + "said";
+        const auto await = [](const std::string& flag) {
+          while (!std::filesystem::exists(flag)) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          }
+        };
+        const auto start = [](int64_t rank, int64_t size) {
+          return ddp::init_process_group(
+              ddp::ProcessGroupOptions().rank(rank).world_size(size));
+        };
+        if (own_rank() < 2) {
+          auto group = start(own_rank(), 2);
+          group.barrier();
+          std::ofstream(formed).flush();
+          await(both_said); // rank 0 serves the store
+          return;
+        }
+        await(formed);
+        REQUIRE_THROWS_WITH(
+            start(2, 3),
+            ContainsSubstring("different WORLD_SIZEs: rank 2 has 3, rank 0 "
+                              "has 2"));
+        REQUIRE_THROWS_WITH(
+            start(1, 2),
+            ContainsSubstring("rank 1 of 2 has come to 127.0.0.1:") &&
+                ContainsSubstring("Give each process a RANK of its own"));
+        std::ofstream(both_said).flush();
+      },
+      RankOptions());
+}
+
+TEST_CASE("options that decide how the group forms are the same on all ranks") {
+  ranks(
+      3,
+      [] {
+        REQUIRE_THROWS_WITH(
+            ddp::init_process_group(ddp::ProcessGroupOptions().backend(
+                own_rank() == 1 ? "shm" : "gloo")),
+            ContainsSubstring("different options: rank 1 has backend shm, rank "
+                              "0 has gloo") &&
+                ContainsSubstring("DDP_ variables"));
+      },
+      RankOptions());
+}
+
 TEST_CASE("a rank 0 that never comes is named") {
   ranks(
       1,
