@@ -41,7 +41,8 @@ struct Uncaught {
   std::chrono::nanoseconds time =
       std::chrono::system_clock::now().time_since_epoch();
   std::string text;
-  /// Where it was thrown, with the text, as Python's have it; maybe empty.
+  /// Where it was thrown, with the text, as Python's have it; empty where
+  /// nobody asked.
   std::string stack;
   /// Another rank's failure is the reason.
   bool consequence = false;
@@ -57,11 +58,16 @@ bool is_consequence(const c10::Error& error) {
       dynamic_cast<const c10::DistNetworkError*>(&error) != nullptr;
 }
 
+bool shows_frames() {
+  const char* asked = std::getenv("TORCH_SHOW_CPP_STACKTRACES");
+  return (asked && *asked == '1') || debug::level() != debug::Level::kOff;
+}
+
 Uncaught describe(const c10::Error& error) {
   Uncaught result;
   result.text = c10::demangle(typeid(error).name()) + ": " +
       error.what_without_backtrace();
-  if (error.backtrace()) {
+  if (error.backtrace() && shows_frames()) {
     result.stack = result.text + "\n" + error.backtrace()->get();
   }
   result.consequence = is_consequence(error);
@@ -128,12 +134,8 @@ void report(const Uncaught& uncaught) noexcept {
   }
 }
 
-bool shows_frames() {
-  const char* asked = std::getenv("TORCH_SHOW_CPP_STACKTRACES");
-  return (asked && *asked == '1') || debug::level() != debug::Level::kOff;
-}
-
-/// What the runtime would print with some forty frames of C++.
+/// In place of what the runtime would print, of a c10::Error with some forty
+/// frames of C++.
 [[noreturn]] void end_briefly(const std::string& text) {
   std::cerr << "error: " + text + "\n" << std::flush;
   std::abort();
@@ -143,7 +145,7 @@ bool shows_frames() {
   if (!handler().begun.exchange(true)) {
     const auto uncaught = current();
     report(uncaught);
-    if (!uncaught.stack.empty() && !shows_frames() &&
+    if (!shows_frames() &&
         handler().previous == __gnu_cxx::__verbose_terminate_handler) {
       end_briefly(uncaught.text);
     }

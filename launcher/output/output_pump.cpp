@@ -226,6 +226,9 @@ void OutputPump::add_source(Request& request) {
   RankOutput::Shared shared;
   shared.filtered = filtered_log(request.rank);
   shared.last_lines = std::move(request.last_lines);
+  if (request.rank.stream == Stream::kErr) {
+    shared.errors = errors_;
+  }
   const int fd = request.pipe.get();
   sources_.push_back(std::unique_ptr<Source>(new Source{
       std::move(request.pipe),

@@ -138,6 +138,7 @@ class OutputPump {
   // The thread's own.
   std::vector<std::unique_ptr<Source>> sources_;
   int number_ = 0; // of sources so far
+  std::shared_ptr<SharedErrors> errors_ = std::make_shared<SharedErrors>();
   std::array<std::shared_ptr<LogFile>, 2> filtered_;
   std::array<int, 2> filtered_attempt_ = {-1, -1};
   std::array<int, 2> blocked_ = {-1, -1}; // what is watched for the screen

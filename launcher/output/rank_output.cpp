@@ -90,6 +90,7 @@ void RankOutput::take(std::string_view bytes) {
   }
   now_ = std::time(nullptr);
   lines_.feed(bytes, emit_);
+  show_held_error(); // it is written at once
   if (terminal_) {
     last_taken_ = Clock::now();
     if (!waits_) {
@@ -101,12 +102,13 @@ void RankOutput::take(std::string_view bytes) {
 
 void RankOutput::finish() {
   lines_.finish(emit_);
+  show_held_error();
   waits_ = false;
 }
 
 void RankOutput::emit(std::string_view text, bool ends_line) {
   if (shown_) {
-    screen_.add(rank_.stream, number_, prefix_.text(now_), text, ends_line);
+    show(text, ends_line);
   }
   if (shared_.last_lines) {
     shared_.last_lines->add(text);
@@ -115,6 +117,34 @@ void RankOutput::emit(std::string_view text, bool ends_line) {
     filter(text);
   }
   waits_ = false;
+}
+
+void RankOutput::show(std::string_view text, bool ends_line) {
+  const bool goes_on = !held_error_.empty() && text.substr(0, 2) == "  ";
+  if (!goes_on) {
+    show_held_error();
+  }
+  if (shared_.errors && ends_line && (goes_on || SharedErrors::begins(text))) {
+    held_error_.emplace_back(text);
+    return;
+  }
+  screen_.add(rank_.stream, number_, prefix_.text(now_), text, ends_line);
+}
+
+void RankOutput::show_held_error() {
+  if (held_error_.empty()) {
+    return;
+  }
+  std::string text;
+  for (const auto& line : held_error_) {
+    text += line + "\n";
+  }
+  if (shared_.errors->is_to_be_shown(rank_.attempt, rank_.rank, text)) {
+    for (const auto& line : held_error_) {
+      screen_.add(rank_.stream, number_, prefix_.text(now_), line, true);
+    }
+  }
+  held_error_.clear();
 }
 
 void RankOutput::filter(std::string_view text) {

@@ -14,6 +14,7 @@
 #include <launcher/output/output_options.h>
 #include <launcher/output/rank_stream.h>
 #include <launcher/output/screen.h>
+#include <launcher/output/shared_errors.h>
 
 namespace ddp {
 
@@ -26,10 +27,11 @@ class RankOutput {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Files that several streams share; none where null.
+  /// What several streams share; none where null.
   struct Shared {
     std::shared_ptr<LogFile> filtered;
     std::shared_ptr<LastLines> last_lines;
+    std::shared_ptr<SharedErrors> errors;
   };
 
   /// `number` tells streams apart. `options` and `screen` have to outlive this.
@@ -74,6 +76,8 @@ class RankOutput {
 
  private:
   void emit(std::string_view text, bool ends_line);
+  void show(std::string_view text, bool ends_line);
+  void show_held_error();
   void filter(std::string_view text);
 
   RankStream rank_;
@@ -90,6 +94,7 @@ class RankOutput {
   std::time_t now_ = 0;
   LineSplitter lines_;
   LineSplitter::Emit emit_;
+  std::vector<std::string> held_error_; // its lines so far
   bool waits_ = false; // with an unfinished line
   Clock::time_point waits_since_;
   Clock::time_point last_taken_;

@@ -14,6 +14,7 @@ constexpr size_t kReasonLines = 12;
 constexpr size_t kStackFrames = 12;
 constexpr size_t kErrorLines = 5;
 constexpr size_t kHangFrames = 6;
+constexpr size_t kOtherReasons = 3;
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -79,8 +80,13 @@ std::string name(const RankEnd& end) {
       std::to_string(end.pid) + ")";
 }
 
+bool have_one_reason(const RankEnd& one, const RankEnd& other) {
+  return one.error && other.error && one.error->message == other.error->message;
+}
+
 // What became of the other ranks, by kind of end.
 std::string others(const JobReport& report) {
+  std::vector<int> alike;
   std::vector<int> stopped;
   std::vector<int> killed;
   std::vector<int> failed;
@@ -89,7 +95,9 @@ std::string others(const JobReport& report) {
     if (i == report.root || end.state.alive()) {
       continue;
     }
-    if (end.state.last_phase() == RankState::Phase::kKilled) {
+    if (have_one_reason(end, report.ranks.at(*report.root))) {
+      alike.push_back(end.rank);
+    } else if (end.state.last_phase() == RankState::Phase::kKilled) {
       killed.push_back(end.rank);
     } else if (end.state.last_phase() == RankState::Phase::kStopping) {
       stopped.push_back(end.rank);
@@ -103,6 +111,7 @@ std::string others(const JobReport& report) {
       text += (text.empty() ? "" : "; ") + name_ranks(ranks) + what;
     }
   };
+  add(alike, " failed for the same reason");
   add(failed, " failed after it");
   add(stopped, stopped.size() > 1 ? " were stopped" : " was stopped");
   add(killed, " did not stop and had to be killed");
@@ -126,11 +135,43 @@ std::string explain(const RankEnd& end) {
   return text;
 }
 
+// Other reasons, each once, that are not what the root's failure led to.
+std::string other_reasons(const JobReport& report) {
+  std::vector<std::vector<const RankEnd*>> groups;
+  for (const RankEnd& end : report.ranks) {
+    if (!end.error || is_consequence(end) ||
+        have_one_reason(end, report.ranks.at(*report.root))) {
+      continue;
+    }
+    const auto group =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& each) {
+          return have_one_reason(*each.front(), end);
+        });
+    if (group == groups.end()) {
+      groups.push_back({&end});
+    } else {
+      group->push_back(&end);
+    }
+  }
+  std::string text;
+  for (size_t i = 0; i < std::min(groups.size(), kOtherReasons); ++i) {
+    std::vector<int> ranks;
+    for (const RankEnd* end : groups[i]) {
+      ranks.push_back(end->rank);
+    }
+    text += section(
+        "reason of " + name_ranks(ranks),
+        lines_of(groups[i].front()->error->message),
+        kErrorLines);
+  }
+  return text;
+}
+
 std::string failure_text(const JobReport& report) {
   const RankEnd& root = report.ranks.at(*report.root);
   std::string text = name(root) + " " + describe_end(root.state.wait_status()) +
       " after " + describe_time(root.state.lifetime()) + position(root) +
-      explain(root) + section("others", others(report));
+      explain(root) + section("others", others(report)) + other_reasons(report);
   if (report.max_restarts > 0) {
     text += section(
         "restarts",

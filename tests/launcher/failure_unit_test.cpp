@@ -244,6 +244,24 @@ TEST_CASE("a report is read at a glance", "[unit]") {
   CHECK(report_text(report).empty());
 }
 
+TEST_CASE("a report has each reason once", "[unit]") {
+  std::vector<RankEnd> ends;
+  for (int rank = 0; rank < 7; ++rank) {
+    ends.push_back(ended(rank, kExit3, 10 + rank));
+    ends.back().error = error(rank < 3 ? "no file" : "no memory", 5 + rank);
+  }
+  ends[2].state = stopped(2).state;
+  ends[5].error->is_consequence = true;
+  ends[6].error.reset();
+  CHECK(
+      report_text(report_of(ends)) ==
+      "rank 0 (pid 100) exited with code 3 after 1.5 s\n"
+      "  reason: no file\n"
+      "  others: ranks 1-2 failed for the same reason; ranks 3-6 failed after "
+      "it\n"
+      "  reason of ranks 3-4: no memory");
+}
+
 TEST_CASE("a report says how far a rank was", "[unit]") {
   const auto first_line = [](int64_t step, const std::string& activity) {
     auto root = ended(0, kExit3, 1);

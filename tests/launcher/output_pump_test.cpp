@@ -64,6 +64,44 @@ TEST_CASE("only chosen ranks are shown", "[unit]") {
   CHECK(read_text(folder / "logs/attempt_0/0/stderr.log") == "not shown\n");
 }
 
+TEST_CASE("an error of several ranks is shown once", "[unit]") {
+  const TemporaryFolder folder;
+  OutputOptions options = files_in(folder);
+  options.tee.all = 2;
+  PumpTest test(options);
+  const std::string same = "error: c10::Error: no file\n  rank 1 has it\n";
+  const std::string other = "error: c10::Error: no file\n  rank 2 has it\n";
+  const auto zero = test.rank(0, Stream::kErr);
+  const auto say_then_wait = [&](const FileDescriptor& rank,
+                                 const std::string& text,
+                                 const std::string& last) {
+    say(rank, text + last + "\n");
+    test.err.until(last);
+  };
+  say_then_wait(zero, same, "#a");
+  say_then_wait(test.rank(1, Stream::kErr), same, "#b");
+  say_then_wait(test.rank(1, Stream::kErr), other, "#c");
+  say_then_wait(zero, same, "#d"); // its own, again
+  say_then_wait(test.rank(1, Stream::kErr, 1), same, "#e"); // another attempt's
+  // A program's own line may come on many ranks.
+  say_then_wait(zero, "error: no file\n", "#f");
+  say_then_wait(test.rank(1, Stream::kErr), "error: no file\n", "#g");
+  test.finish();
+  const auto shown = [](const std::string& rank, const std::string& text) {
+    std::string lines;
+    for (const auto& line : lines_of(text)) {
+      lines += "[" + rank + "] " + line + "\n";
+    }
+    return lines;
+  };
+  CHECK(
+      test.err.text() ==
+      shown("0", same + "#a") + shown("1", "#b") + shown("1", other + "#c") +
+          shown("0", same + "#d") + shown("1", same + "#e") +
+          shown("0", "error: no file\n#f") + shown("1", "error: no file\n#g"));
+  CHECK(read_text(folder / "logs/attempt_1/1/stderr.log") == same + "#e\n");
+}
+
 TEST_CASE("each attempt has streams of its own", "[unit]") {
   PumpTest test;
   Texts expected;

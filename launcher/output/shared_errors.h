@@ -1,0 +1,26 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace ddp {
+
+/// The errors that ended ranks, as ddp writes them, so that one that several
+/// ranks have is shown once.
+class SharedErrors {
+ public:
+  /// Whether a line begins one: "error: ", an exception's type in a namespace,
+  /// ": ".
+  static bool begins(std::string_view line);
+
+  /// Whether no other rank has shown this text in this attempt. The rank that
+  /// has may repeat it.
+  bool is_to_be_shown(int attempt, int rank, const std::string& text);
+
+ private:
+  std::map<std::pair<int, std::string>, int> shown_; // by whom
+};
+
+} // namespace ddp
