@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -53,6 +54,13 @@ std::string shortage(const std::vector<Member>& members, bool share) {
     }
   }
   return "";
+}
+
+/// Whether no rank's host has a GPU, so that nothing else was to be expected.
+bool are_without_gpus(const std::vector<Member>& members) {
+  return std::all_of(members.begin(), members.end(), [](const Member& member) {
+    return member.gpus.empty() && member.gpu_note.empty();
+  });
 }
 
 /// Whether two ranks of one host use the same GPU, which they must be allowed
@@ -197,10 +205,12 @@ DeviceChoice choose_device(
           "backend nccl was asked for, but ",
           reason,
           ". Start fewer ranks per host, name a device, or use backend gloo");
-      choice.note = c10::str(
-          "training on the CPU, because ",
-          reason,
-          " (DDP_DEVICE=cpu asks for this)");
+      if (!are_without_gpus(members)) {
+        choice.note = c10::str(
+            "training on the CPU, because ",
+            reason,
+            " (DDP_DEVICE=cpu asks for this)");
+      }
       choice.backend = choose_cpu_backend(backend, members);
       return choice;
     }

@@ -153,6 +153,9 @@ LaunchEnvironment read_launch_environment(
   result.interface = options.interface();
   const auto source = detail::find_launch_source(options, lookup, pmix);
   if (!source) {
+    result.note =
+        "this process trains alone: no launcher has set RANK and WORLD_SIZE. "
+        "ddprun --nproc-per-node N starts N ranks";
     return result;
   }
   result.source = source->launcher;

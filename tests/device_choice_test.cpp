@@ -95,6 +95,12 @@ TEST_CASE("one host without GPUs means the CPU on all") {
   }
 }
 
+TEST_CASE("hosts without GPUs are no news") {
+  const auto choice = choose({{"a", {}, ""}, {"b", {}, ""}}, 0);
+  REQUIRE(choice.device.is_cpu());
+  REQUIRE(choice.note.empty());
+}
+
 TEST_CASE("ranks of one host share memory on the CPU where they can") {
   using Options = ProcessGroupOptions;
   const auto on_cpu = Options().device(torch::kCPU);

@@ -22,6 +22,8 @@ TEST_CASE("no launcher means a process on its own") {
   const auto alone = read({{"MASTER_ADDR", "x"}, {"SLURM_PROCID", "0"}});
   REQUIRE(alone.rank == 0);
   REQUIRE(alone.world_size == 1);
+  REQUIRE_THAT(alone.note, ContainsSubstring("this process trains alone"));
+  REQUIRE(read({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).note.empty());
 }
 
 TEST_CASE("torchrun's variables are read") {

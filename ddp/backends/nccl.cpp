@@ -8,6 +8,8 @@
 
 #include <array>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <string>
 
@@ -30,6 +32,32 @@ void leave_errors_to_us() {
   prefer("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "1000");
 }
 
+/// Told apart from one that is too old, which CUDA's text does not.
+bool is_driver_missing() {
+  int version = 0;
+  return cudaDriverGetVersion(&version) != cudaSuccess || version == 0;
+}
+
+/// Whether the host has a display controller by NVIDIA, as PCI says it.
+bool is_gpu_built_in() {
+  constexpr auto kNvidia = "0x10de";
+  constexpr auto kDisplay = "0x03";
+  const auto starts = [](const std::filesystem::path& path, const char* text) {
+    std::string content;
+    std::ifstream(path) >> content;
+    return content.rfind(text, 0) == 0;
+  };
+  std::error_code error;
+  for (const auto& device :
+       std::filesystem::directory_iterator("/sys/bus/pci/devices", error)) {
+    if (starts(device.path() / "vendor", kNvidia) &&
+        starts(device.path() / "class", kDisplay)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 } // namespace
 
 bool available() {
@@ -42,7 +70,9 @@ UsableGpus usable_gpus() {
   const auto status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
     clear_last_error();
-    result.note = cudaGetErrorString(status);
+    result.note = !is_driver_missing() ? cudaGetErrorString(status)
+        : is_gpu_built_in()            ? "its NVIDIA GPU has no driver"
+                                       : "";
     return result;
   }
   for (int i = 0; i < count; ++i) {

@@ -16,7 +16,7 @@ struct UsableGpus {
   /// Bus address of each, in CUDA's order: two processes that name the same
   /// one share it, whatever index they know it by.
   std::vector<std::string> bus_addresses;
-  /// Why there are none, if so.
+  /// Why there are none, if so; empty where the host has none.
   std::string note;
 };
 

@@ -10,7 +10,7 @@ bool available() {
 }
 
 UsableGpus usable_gpus() {
-  return {{}, "this build of ddp has no CUDA"};
+  return {{}, "this build of ddp has no CUDA"}; // the host may have some
 }
 
 c10::intrusive_ptr<c10d::Backend> create(

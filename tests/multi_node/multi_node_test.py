@@ -293,6 +293,8 @@ def mute_name_server(program):
         with run(hosts, [3], [program, STEPS], DDP_TIMEOUT="9",
                  MASTER_ADDR="127.0.0.1") as job:
             hashes(job, [f"{rank} of 3" for rank in range(3)])
+            job.require(all("cannot be retrieved" not in process.text()
+                            for process in job.processes), "a warning")
 
 
 def traffic(hosts, words, named, **variables):

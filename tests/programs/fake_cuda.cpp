@@ -22,3 +22,8 @@ cudaDeviceGetPCIBusId(char* address, int length, int device) {
   std::snprintf(address, static_cast<size_t>(length), "0000:%02x:00.0", device);
   return cudaSuccess;
 }
+
+extern "C" cudaError_t CUDARTAPI cudaDriverGetVersion(int* version) {
+  *version = 11000;
+  return cudaSuccess;
+}
