@@ -53,6 +53,13 @@ Collective start_broadcast(
       group, tensor, [&] { return group.group->broadcast(tensors, options); });
 }
 
+Collective start_barrier(ProcessGroup::Impl& group) {
+  c10d::BarrierOptions options;
+  options.device = at::kCPU; // no GPU has to be idle for it
+  return detail::start(
+      group, at::zeros({1}), [&] { return group.group->barrier(options); });
+}
+
 void check_root(const ProcessGroup::Impl& group, int64_t root) {
   TORCH_CHECK_VALUE(
       root >= 0 && root < group.size,
@@ -159,9 +166,7 @@ void detail::meet(ProcessGroup::Impl& group, const char* operation) {
   const Activity activity(operation);
   guarded(group, operation, [&] {
     if (group.group) {
-      // Over CPU tensors, so that no GPU has to be idle for it.
-      auto token = at::zeros({1});
-      wait(group, start_all_reduce(group, token, ReduceOp::kSum));
+      wait(group, start_barrier(group));
     }
   });
 }

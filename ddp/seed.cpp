@@ -1,5 +1,7 @@
 #include <ddp/seed.h>
 
+#include <ddp/detail/heartbeat.h>
+
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
@@ -23,6 +25,7 @@ uint64_t derive(uint64_t seed, int64_t epoch) {
 } // namespace
 
 uint64_t manual_seed(uint64_t seed, const ProcessGroup& group) {
+  const detail::heartbeat::Activity activity("manual_seed");
   auto agreed = at::scalar_tensor(static_cast<int64_t>(seed), at::kLong);
   group.broadcast(agreed);
   seed = static_cast<uint64_t>(agreed.item<int64_t>());

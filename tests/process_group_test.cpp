@@ -273,6 +273,23 @@ TEST_CASE("a collective that a rank does not join ends at the timeout") {
       ddp::test::RankOptions());
 }
 
+TEST_CASE("a barrier is not taken for another rank's all_reduce") {
+  for (const char* backend : {"gloo", "shm"}) {
+    ranks(
+        3,
+        [backend] {
+          auto group = init_process_group(
+              ProcessGroupOptions().backend(backend).timeout(seconds(4)));
+          const auto call = [&] {
+            group.rank() == 1 ? (void)group.all_reduce(torch::ones({1}))
+                              : group.barrier();
+          };
+          REQUIRE_THROWS_AS(call(), c10::DistBackendError);
+        },
+        ddp::test::RankOptions());
+  }
+}
+
 TEST_CASE("a group that was handed over keeps its timeout") {
   ranks(
       2,

@@ -184,7 +184,8 @@ int listen_at(const std::string& address, int64_t port) {
         port,
         ": ",
         reason,
-        ". If another job uses the port, set MASTER_PORT to a free one");
+        ". If another job uses the port, set MASTER_PORT to a free one; two "
+        "processes with RANK=0 use it both");
   }
   return fd;
 }
