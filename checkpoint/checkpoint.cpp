@@ -22,7 +22,7 @@ void save_checkpoint(
     const ProcessGroup& group) {
   const detail::heartbeat::Activity activity("save_checkpoint", path);
   detail::check_extension(path);
-  detail::check_replicas({{"", &module}}, group);
+  detail::check_replicas({{"", &module}}, {}, group);
   detail::on_rank_0("save_checkpoint", group, [&] {
     write_checkpoint_file(path, detail::tree_of(detail::named_state(module)));
   });

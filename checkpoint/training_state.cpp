@@ -158,7 +158,7 @@ TrainingState& TrainingState::add(
       name,
       "' shares its state out over ranks: add it by its own type, "
       "ZeroRedundancyOptimizer<...>, not as torch::optim::Optimizer");
-  return add_local(
+  add_local(
       name,
       [&optimizer] { return optimizer_state(optimizer); },
       [&optimizer, name](const IValue& state) -> Commit {
@@ -169,6 +169,8 @@ TrainingState& TrainingState::add(
               false, "'", name, "': ", error.what_without_backtrace());
         }
       });
+  parts_.back().optimizer = &optimizer;
+  return *this;
 }
 
 TrainingState& TrainingState::add(
@@ -322,14 +324,17 @@ std::vector<IValue> TrainingState::save_parts(const ProcessGroup& group) const {
 }
 
 IValue TrainingState::state_dict(const ProcessGroup& group) const {
-  std::vector<std::pair<std::string, const torch::nn::Module*>> modules;
+  detail::Named<torch::nn::Module> modules;
+  detail::Named<torch::optim::Optimizer> optimizers;
   for (const auto& part : parts_) {
     if (part.module) {
       modules.emplace_back(part.name, part.module);
+    } else if (part.optimizer) {
+      optimizers.emplace_back(part.name, part.optimizer);
     }
   }
   if (!modules.empty()) {
-    detail::check_replicas(modules, group);
+    detail::check_replicas(modules, optimizers, group);
   }
   const auto own = save_parts(group);
   std::vector<std::vector<std::string>> of_ranks(parts_.size());

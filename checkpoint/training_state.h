@@ -163,6 +163,7 @@ class TrainingState {
     bool sharded = false;
     /// Where it is one whose parameters are the same on all ranks; else null.
     const torch::nn::Module* module = nullptr;
+    const torch::optim::Optimizer* optimizer = nullptr;
     /// Whether `load` checks nothing, so that what it returns may throw.
     bool unchecked = false;
   };

@@ -1,5 +1,7 @@
 #include <ddp/detail/reducer_impl.h>
 
+#include <ddp/detail/replica_digests.h>
+
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/current_stream.h>
 #include <ddp/detail/heartbeat.h>
@@ -120,6 +122,9 @@ void Reducer::Impl::check_gradient(
       ": move or convert the module before that");
   if (check_.is_on()) {
     check_.look_at(parameter.name, grad);
+  }
+  if (step_ == 1 && compares_replicas_) {
+    detail::add_to_digest(first_gradients_, grad);
   }
 }
 

@@ -80,10 +80,45 @@ void Reducer::Impl::finish() {
   close();
 }
 
+/// Whether a group of one, which has nothing to reduce, still wants gradients.
+bool Reducer::Impl::looks_alone() const {
+  return checked_alone_ > 0 || options_.check_finite() || optimizer_;
+}
+
 /// In a group of one: the gradients are what they were.
 void Reducer::Impl::finish_alone() {
   open_ = false;
-  optimizer_->step();
+  check_alone();
+  if (optimizer_) {
+    optimizer_->step();
+  } else if (!looks_alone()) {
+    detach();
+  }
+}
+
+/// What would be an error in a larger group is one here, so that a program that
+/// runs alone also runs on several ranks.
+void Reducer::Impl::check_alone() {
+  if (checked_alone_ == 0 && !options_.check_finite()) {
+    return;
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    auto& parameter = parameters_[i];
+    const auto& grad = parameter.tensor.grad();
+    if (std::exchange(parameter.arrivals, 0) == 0) {
+      absent_.push_back(i);
+    } else if (grad.defined()) {
+      check_gradient(parameter, grad);
+    }
+  }
+  check_belonging();
+  absent_.clear();
+  check_.start(0, group_, false);
+  check_.finish(group_);
+  checked_alone_ -= checked_alone_ > 0;
+  if (checked_alone_ == 0) {
+    unmanaged_.reset();
+  }
 }
 
 void Reducer::Impl::wait_for(Bucket& bucket) {

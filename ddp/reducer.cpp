@@ -205,6 +205,7 @@ void Reducer::end() {
     impl_->detach();
     impl_->report_unwinding();
     impl_->report_unused();
+    impl_->compare_replicas();
   }
 }
 

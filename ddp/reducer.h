@@ -66,7 +66,8 @@ class OutputAnchors;
 /// be reduced is a `c10::Error` with the reason; the Reducer is of no use after
 /// it, and a new one may be constructed on all ranks.
 ///
-/// With a group of one that has no backend nothing happens. Not thread-safe;
+/// With a group of one that has no backend nothing is reduced; what a larger
+/// group would refuse is refused in the first two backwards. Not thread-safe;
 /// destroy it on all ranks at the same place or not at all. Where it is
 /// destroyed before it has reduced anything and a parameter then gets a
 /// gradient, or the module has no other owner, a warning says so: it was a

@@ -55,6 +55,8 @@ Reducer::Impl::Impl(
       prescale_(hook_->takes_scaled_gradients()),
       store_(own_store(group_, name_)),
       absences_(store_, group_.rank(), group_.size(), group_.timeout()),
+      compares_replicas_(
+          group_.size() > 1 && ProcessGroup::Impl::of(group_).checks_replicas),
       check_(
           state.parameters,
           options_.check_divergence_every(),
@@ -73,7 +75,9 @@ Reducer::Impl::Impl(
     unmanaged_.emplace(state.parameters, known);
   }
   if (!group_.c10d()) {
-    return; // without hooks, unless it steps an optimizer
+    claim_hook();
+    attach();
+    return;
   }
   divide_by(group_.size());
   manage(trainable);
@@ -160,7 +164,7 @@ void Reducer::Impl::step_in_backward(torch::optim::Optimizer& optimizer) {
   TORCH_CHECK_VALUE(
       shares_parameters(optimizer),
       "step_in_backward: the optimizer has none of the Reducer's parameters");
-  if (!group_.c10d() && !optimizer_) {
+  if (!group_.c10d() && !looks_alone()) {
     attach();
   }
   if (optimizer_) {

@@ -6,6 +6,7 @@
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/end_of_backward.h>
 #include <ddp/detail/output_anchors.h>
+#include <ddp/detail/replica_digests.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -105,10 +106,11 @@ bool Reducer::Impl::idle() const {
 
 /// Starts a reduction, inside a backward.
 void Reducer::Impl::open() {
-  if (!group_.c10d()) { // here for the optimizer's step alone
+  if (!group_.c10d()) {
     abandoned_ = false;
     failure_.clear();
     open_ = true;
+    guarded([&] { inspect_graph(); });
     at_end_of_backward(&Impl::finish_alone);
     return;
   }
@@ -323,6 +325,9 @@ void Reducer::Impl::contribute_rest() {
   // Ranks that do not step any more have parameters of their own.
   const bool all = !join_step_ || join_step_->live == group_.size();
   check_.start(step_, group_, all);
+  if (step_ == 1 && compares_replicas_) {
+    detail::compare_first_gradients(store_, group_, first_gradients_);
+  }
 }
 
 void Reducer::Impl::finish_backward() {
@@ -351,7 +356,7 @@ void Reducer::Impl::finish_backward() {
 
 /// What its end tells of one that has reduced nothing.
 void Reducer::Impl::report_unused() {
-  if (!group_.c10d() || step_ > 0 || group_.size() == 1 ||
+  if (step_ > 0 || checked_alone_ < kCheckedAlone ||
       std::uncaught_exceptions() > exceptions_at_construction_ ||
       !ProcessGroup::Impl::of(group_).breakage.reason().empty()) {
     return;
@@ -368,6 +373,34 @@ void Reducer::Impl::report_unused() {
         "Reducer was constructed? Then what was trained was not averaged over "
         "ranks: construct the Reducer for the net that you train");
   }
+}
+
+/// At its end, the ranks hold the same parameters where they trained together.
+/// With hooks of their own they may average later.
+void Reducer::Impl::compare_replicas() {
+  const bool ended_well = is_of_use() &&
+      std::uncaught_exceptions() <= exceptions_at_construction_ &&
+      ProcessGroup::Impl::of(group_).breakage.reason().empty();
+  const bool as_they_were = std::all_of(
+      parameters_.begin(), parameters_.end(), [](const Parameter& parameter) {
+        return parameter.fits(parameter.tensor);
+      });
+  if (!compares_replicas_ || options_.comm_hook() || step_ == 0 ||
+      !ended_well || !as_they_were) {
+    return;
+  }
+  NamedTensors parameters;
+  for (const auto& parameter : parameters_) {
+    if (parameter.managed) {
+      parameters.append(parameter.name, parameter.tensor);
+    }
+  }
+  detail::compare_last_parameters(
+      store_,
+      group_,
+      parameters,
+      step_,
+      ProcessGroup::Impl::of(group_).hosts_store);
 }
 
 void Reducer::Impl::report_unwinding() {

@@ -12,7 +12,9 @@ DistributedSampler::DistributedSampler(
     size_t size,
     const ProcessGroup& group,
     const SamplerOptions& options)
-    : DistributedSampler(size, group.size(), group.rank(), options) {}
+    : DistributedSampler(size, group.size(), group.rank(), options) {
+  check_same(group);
+}
 
 DistributedSampler::DistributedSampler(
     size_t size,

@@ -56,7 +56,9 @@ DistributedWeightedSampler::DistributedWeightedSampler(
           num_samples,
           group.size(),
           group.rank(),
-          options) {}
+          options) {
+  check_same(group);
+}
 
 DistributedWeightedSampler::DistributedWeightedSampler(
     const at::Tensor& weights,

@@ -5,7 +5,9 @@
 namespace ddp {
 
 EvaluationSampler::EvaluationSampler(size_t size, const ProcessGroup& group)
-    : EvaluationSampler(size, group.size(), group.rank()) {}
+    : EvaluationSampler(size, group.size(), group.rank()) {
+  check_same(group);
+}
 
 EvaluationSampler::EvaluationSampler(
     size_t size,

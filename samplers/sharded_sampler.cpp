@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
+#include <ddp/detail/same_as_first.h>
 #include <ddp/detail/text_tensor.h>
 #include <torch/serialize/archive.h>
 
@@ -83,6 +84,24 @@ ShardedSampler::ShardedSampler(
       ": there are no samples to draw from; is the dataset empty, or its path "
       "wrong?");
   size_ = share_after(0);
+}
+
+void ShardedSampler::check_same(const ProcessGroup& group) const {
+  auto text = c10::str(length_, " samples");
+  switch (remainder_) {
+    case Remainder::kRepeat:
+      text += ", drop_last 0";
+      break;
+    case Remainder::kDrop:
+      text += ", drop_last 1";
+      break;
+    default:
+      break;
+  }
+  for (const auto& item : identity()) {
+    text += c10::str(", ", item.key(), " ", item.value());
+  }
+  detail::check_same_as_first(group, name_, text);
 }
 
 void ShardedSampler::set_epoch(int64_t epoch) {

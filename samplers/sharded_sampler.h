@@ -18,7 +18,10 @@ class ProcessGroup;
 
 /// A rank's part of one sequence of samples per epoch, which all ranks know:
 /// rank `r` of `n` draws every n-th from the r-th on. The base of this
-/// library's samplers. Not collective: ranks agree as they compute the same.
+/// library's samplers. Ranks agree as they compute the same. Constructors with
+/// a group compare what was given over ranks, and throw `c10::ValueError` where
+/// it differs; they wait for nobody, but ranks have to construct their samplers
+/// in one order. All else is no affair of other ranks'.
 ///
 /// `torch::data::make_data_loader` copies its sampler. Copies share the epoch
 /// and how far the training loop is, so what is told to the one that the
@@ -115,6 +118,11 @@ class ShardedSampler : public torch::data::samplers::Sampler<> {
       int64_t num_replicas,
       int64_t rank,
       Remainder remainder);
+
+  /// Throws `c10::ValueError` where another rank's sampler is of another
+  /// sequence: for constructors with a group, which ranks have to call in one
+  /// order. Waits for nobody.
+  void check_same(const ProcessGroup& group) const;
 
   // No move: what a loader was given goes on to take `set_epoch`.
   ShardedSampler(const ShardedSampler&) = default;

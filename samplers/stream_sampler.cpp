@@ -16,7 +16,9 @@ constexpr size_t kEndless = std::numeric_limits<int64_t>::max();
 StreamSampler::StreamSampler(
     const ProcessGroup& group,
     const StreamSamplerOptions& options)
-    : StreamSampler(group.size(), group.rank(), options) {}
+    : StreamSampler(group.size(), group.rank(), options) {
+  check_same(group);
+}
 
 StreamSampler::StreamSampler(
     int64_t num_replicas,

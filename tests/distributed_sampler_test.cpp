@@ -1,6 +1,10 @@
 #include <ddp/process_group.h>
 #include <samplers/distributed_sampler.h>
+#include <samplers/distributed_weighted_sampler.h>
+#include <samplers/evaluation_sampler.h>
+#include <samplers/stream_sampler.h>
 #include <tests/support/catch.h>
+#include <tests/support/ranks.h>
 #include <tests/support/samplers.h>
 #include <tests/support/skip.h>
 
@@ -117,6 +121,44 @@ TEST_CASE("DistributedSampler takes the rank from a group", "[sampler]") {
   DistributedSampler sampler(
       5, ddp::ProcessGroup(), SamplerOptions().shuffle(false));
   CHECK(drain(sampler) == Indices{0, 1, 2, 3, 4});
+}
+
+TEST_CASE("samplers of another dataset or order are refused") {
+  ddp::test::ranks(3, [](ddp::ProcessGroup group) {
+    const auto rank = group.rank();
+    const auto check = [&](const std::string& text, const auto& construct) {
+      if (rank == 0) {
+        construct(); // nobody's yet to differ from
+      }
+      group.barrier();
+      if (rank == 1) {
+        REQUIRE_THROWS_WITH(construct(), ContainsSubstring(text));
+      } else if (rank == 2) {
+        construct();
+      }
+    };
+    check(
+        "rank 1 has 90 samples, drop_last 0, shuffle 1, seed 0, rank 0 has "
+        "100 samples",
+        [&] { DistributedSampler(rank == 1 ? 90 : 100, group); });
+    check("DistributedSampler differs between ranks", [&] {
+      DistributedSampler(100, group, SamplerOptions().seed(rank == 1));
+    });
+    check("drop_last 1", [&] {
+      DistributedSampler(100, group, SamplerOptions().drop_last(rank == 1));
+    });
+    check("EvaluationSampler differs", [&] {
+      ddp::EvaluationSampler(rank == 1 ? 90 : 100, group);
+    });
+    check("weights ", [&] {
+      ddp::DistributedWeightedSampler(
+          torch::ones({5}) * (rank == 1 ? 2 : 1), 5, group);
+    });
+    check("20 samples", [&] {
+      ddp::StreamSampler(
+          group, ddp::StreamSamplerOptions().epoch_size(rank == 1 ? 20 : 10));
+    });
+  });
 }
 
 TEST_CASE("DistributedSampler leaves the global random state", "[sampler]") {

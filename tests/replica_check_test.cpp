@@ -6,6 +6,7 @@
 
 #include <checkpoint/checkpoint.h>
 #include <checkpoint/training_state.h>
+#include <ddp/comm_hook.h>
 #include <ddp/process_group.h>
 #include <ddp/reducer.h>
 
@@ -69,6 +70,86 @@ TEST_CASE("of several modules in a state each is compared") {
     REQUIRE(texts.size() == (group.rank() == 0 ? 1 : 0));
     if (group.rank() == 0) {
       REQUIRE_THAT(texts[0], ContainsSubstring(": discriminator.bias"));
+    }
+  });
+}
+
+TEST_CASE("a first checkpoint tells of another optimizer or learning rate") {
+  const SharedFolder folder;
+  ranks(3, [&](ProcessGroup group) {
+    auto layer = make_layer();
+    torch::optim::SGD optimizer(
+        layer->parameters(), group.rank() == 1 ? 0.25 : 0.5);
+    ddp::TrainingState state;
+    state.add("net", layer).add("optimizer", optimizer);
+    const auto texts =
+        warnings_of([&] { state.save(folder.path + "run.pt", group); });
+    REQUIRE(texts.size() == (group.rank() == 0 ? 1 : 0));
+    if (group.rank() == 0) {
+      REQUIRE_THAT(
+          texts[0],
+          ContainsSubstring("'optimizer' differs between ranks: rank 1 has "
+                            "torch::optim::SGD with learning rates 0.25, rank "
+                            "0 has torch::optim::SGD with learning rates 0.5"));
+    }
+  });
+}
+
+TEST_CASE("at the end of training ranks that differ are told of") {
+  const SharedFolder folder;
+  ranks(3, [&](ProcessGroup group) {
+    const auto train = [&](bool drifts, ddp::ReducerOptions options) {
+      auto layer = make_layer();
+      ddp::Reducer reducer(layer, group, options);
+      layer->forward(torch::full({1, 3}, 1.0 + group.rank())).sum().backward();
+      if (drifts) {
+        drift(layer, group);
+      }
+    };
+    /// What all ranks said: only the last of them compares.
+    const auto said = [&](bool drifts, ddp::ReducerOptions options = {}) {
+      std::string own;
+      for (const auto& text : warnings_of([&] { train(drifts, options); })) {
+        own += text;
+      }
+      std::string all;
+      for (const auto& text : group.all_gather(own)) {
+        all += text;
+      }
+      return all;
+    };
+    REQUIRE_THAT(
+        said(true),
+        ContainsSubstring("at the end of training, after 1 step, the parameter "
+                          "bias of rank 2 is not that of rank 0"));
+    REQUIRE(said(false) == "");
+    REQUIRE(
+        said(
+            true,
+            ddp::ReducerOptions().comm_hook(
+                std::make_shared<ddp::AllReduceHook>())) == "");
+  });
+}
+
+TEST_CASE("the same data on all ranks is told of") {
+  ranks(3, [](ProcessGroup group) {
+    for (const bool same : {true, false}) {
+      auto layer = make_layer();
+      ddp::Reducer reducer(layer, group);
+      int64_t said = 0;
+      for (int step = 0; step < 2; ++step) {
+        const auto scale = same ? 1 : 1 + group.rank();
+        const auto texts = warnings_of([&] {
+          layer->forward(torch::ones({1, 3}) * scale).sum().backward();
+        });
+        said += static_cast<int64_t>(texts.size());
+        for (const auto& text : texts) {
+          REQUIRE_THAT(text, ContainsSubstring("do they train on the same"));
+        }
+      }
+      auto all = torch::full({1}, said);
+      group.all_reduce(all);
+      REQUIRE(all.item<int64_t>() == (same ? 1 : 0));
     }
   });
 }

@@ -7,6 +7,7 @@
 #include <checkpoint/checkpoint.h>
 #include <ddp/detail/collective_wait.h>
 #include <ddp/reducer.h>
+#include <ddp/seed.h>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -86,6 +87,44 @@ TEST_CASE("a long wait tells what the others wait in instead") {
         ddp::test::meet_at_store(group, {"0", "1", "2"});
       },
       RankOptions());
+}
+
+TEST_CASE("ranks in different calls are told which") {
+  ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group(
+            ProcessGroupOptions().backend("shm").timeout(seconds(30)));
+        torch::nn::Linear net(2, 1);
+        const auto error = ddp::test::error_of([&] {
+          group.rank() == 0 ? (void)ddp::manual_seed(1, group)
+                            : (void)ddp::Reducer(net, group);
+        });
+        REQUIRE_THAT(
+            error,
+            ContainsSubstring(
+                group.rank() == 0 ? "manual_seed: broadcast over shm failed"
+                                  : "Reducer: duplicate over shm failed"));
+      },
+      RankOptions());
+}
+
+TEST_CASE("one backward more than the others has an error with remedies") {
+  ranks(3, [](ProcessGroup group) {
+    torch::nn::Linear net(2, 1);
+    ddp::Reducer reducer(net, group);
+    const auto backward = [&] {
+      net->forward(torch::rand({3, 2})).sum().backward();
+    };
+    backward();
+    if (group.rank() == 0) {
+      REQUIRE_THAT(
+          ddp::test::error_of(backward),
+          ContainsSubstring("Have all ranks equally many batches?") &&
+              ContainsSubstring("DistributedSampler") &&
+              ContainsSubstring("drop_last") && ContainsSubstring("join()"));
+    }
+  });
 }
 
 TEST_CASE("of ranks that wait for the same one tells") {

@@ -7,19 +7,65 @@
 #include <ddp/module_state.h>
 #include <ddp/verification.h>
 #include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
 
+#include <typeinfo>
 #include <utility>
 
 namespace ddp::detail {
+namespace {
+
+/// "torch::optim::Adam with learning rates 0.1, 0.01".
+std::string describe(const torch::optim::Optimizer& optimizer) {
+  auto text = c10::demangle(typeid(optimizer).name());
+  const char* joint = " with learning rates ";
+  for (const auto& group : optimizer.param_groups()) {
+    try {
+      text += c10::str(std::exchange(joint, ", "), group.options().get_lr());
+    } catch (const std::exception&) { // its options have none
+    }
+  }
+  return text;
+}
+
+/// Warns of the first that differs.
+void compare(
+    const Named<torch::optim::Optimizer>& optimizers,
+    const ProcessGroup& group) {
+  for (const auto& [name, optimizer] : optimizers) {
+    const auto texts = group.all_gather(describe(*optimizer));
+    for (size_t rank = 1; rank < texts.size(); ++rank) {
+      if (texts[rank] != texts[0]) {
+        if (group.rank() == 0) {
+          TORCH_WARN(
+              "ddp: in the first checkpoint '",
+              name,
+              "' differs between ranks: rank ",
+              rank,
+              " has ",
+              texts[rank],
+              ", rank 0 has ",
+              texts[0],
+              ". Then ranks take different steps. DDP_CHECK_REPLICAS=0 turns "
+              "this check off");
+        }
+        return;
+      }
+    }
+  }
+}
+
+} // namespace
 
 void check_replicas(
-    const std::vector<std::pair<std::string, const torch::nn::Module*>>&
-        modules,
+    const Named<torch::nn::Module>& modules,
+    const Named<torch::optim::Optimizer>& optimizers,
     const ProcessGroup& group) {
   auto& checks = ProcessGroup::Impl::of(group).checks_replicas;
   if (group.size() == 1 || !std::exchange(checks, false)) {
     return;
   }
+  compare(optimizers, group);
   NamedTensors parameters;
   for (const auto& [name, module] : modules) {
     for (const auto& item : unwrapped(*module).named_parameters()) {

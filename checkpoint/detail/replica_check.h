@@ -9,15 +9,23 @@
 namespace torch::nn {
 class Module;
 }
+namespace torch::optim {
+class Optimizer;
+}
 
 namespace ddp::detail {
 
+/// What has a name in a checkpoint.
+template <typename T>
+using Named = std::vector<std::pair<std::string, const T*>>;
+
 /// Warns, on rank 0 and at the group's first call only, if ranks do not hold
-/// the same parameters in these modules, which have names. Parameters that no
-/// Reducer manages or managed may be each rank's own. Collective.
+/// the same parameters in these modules, or if these optimizers are of another
+/// type or learning rate. Parameters that no Reducer manages or managed may be
+/// each rank's own. Collective.
 void check_replicas(
-    const std::vector<std::pair<std::string, const torch::nn::Module*>>&
-        modules,
+    const Named<torch::nn::Module>& modules,
+    const Named<torch::optim::Optimizer>& optimizers,
     const ProcessGroup& group);
 
 } // namespace ddp::detail

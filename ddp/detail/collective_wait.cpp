@@ -82,12 +82,25 @@ std::string own_call() {
   return call.rfind("after ", 0) == 0 ? "a wait " + call : call;
 }
 
+bool is_backward(const std::string& call) {
+  return call.rfind("bucket ", 0) == 0;
+}
+
+/// What helps where others are not in a backward, as this rank is.
+constexpr const char* kRemedy =
+    ". Have all ranks equally many batches? A DistributedSampler sees to that, "
+    "drop_last leaves out what is over, and Reducer::join() lets ranks go on "
+    "without";
+
 /// Who has not come to a collective that others wait for, or is in another
 /// call than they.
 std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
   std::ostringstream text;
-  for (const auto& other :
-       group.board->elsewhere(group.scope, number, own_call())) {
+  const auto call = own_call();
+  bool lacks_backward = false;
+  for (const auto& other : group.board->elsewhere(group.scope, number, call)) {
+    lacks_backward =
+        lacks_backward || (is_backward(call) && !is_backward(other.call));
     text << "; rank " << other.rank << " of " << group.size;
     if (other.came) {
       text << " waits in " << other.call;
@@ -103,7 +116,7 @@ std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
         << (other.call.empty() ? ", and waits in no call of ddp's"
                                : ", and waits in " + other.call);
   }
-  return text.str();
+  return text.str() + (lacks_backward ? kRemedy : "");
 }
 
 /// Says once, on the rank that has waited longest, what it waits for.
@@ -141,7 +154,11 @@ void tell_of_wait(
         c10::str(" (", error_text(error), ") because ", describe(failures)),
         true};
   }
-  throw WaitFailure{cause + (awaited ? absent_ranks(group, *awaited) : "")};
+  throw WaitFailure{
+      cause +
+      (awaited                       ? absent_ranks(group, *awaited)
+           : is_backward(own_call()) ? kRemedy
+                                     : "")};
 }
 
 void look_for_change() {

@@ -74,6 +74,8 @@ struct ProcessGroup::Impl {
   int64_t children = 0;
   /// Numbers the Reducers on this group, likewise.
   int64_t reducers = 0;
+  /// Numbers the comparisons that nobody waits for, likewise.
+  int64_t comparisons = 0;
   bool shut_down = false;
   /// Whether the next checkpoint compares the ranks' parameters.
   bool checks_replicas = true;

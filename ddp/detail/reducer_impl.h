@@ -75,6 +75,9 @@ struct Reducer::Impl final : detail::GradientListener,
   /// Warns, now or later, if it ends without having reduced anything.
   void report_unused();
 
+  /// Warns, on one rank, if it ends and ranks hold different parameters.
+  void compare_replicas();
+
   void step_in_backward(torch::optim::Optimizer& optimizer);
 
   std::vector<BucketIndices> bucket_indices() const;
@@ -110,6 +113,7 @@ struct Reducer::Impl final : detail::GradientListener,
 
  private:
   static constexpr size_t kNoBucket = static_cast<size_t>(-1);
+  static constexpr int64_t kCheckedAlone = 2;
 
   enum class Share {
     kPending, ///< nothing yet
@@ -241,7 +245,9 @@ struct Reducer::Impl final : detail::GradientListener,
   void check_belonging();
   void contribute_rest();
   void finish();
+  bool looks_alone() const;
   void finish_alone();
+  void check_alone();
   void wait_for(Bucket& bucket);
   void settle_absences();
   std::vector<int64_t> bucket_sizes() const;
@@ -281,6 +287,11 @@ struct Reducer::Impl final : detail::GradientListener,
   detail::AsyncBroadcast buffer_broadcast_;
   /// In the first backwards only.
   std::optional<detail::UnmanagedLeaves> unmanaged_;
+
+  /// Whether ranks compare what they should share, and may not.
+  bool compares_replicas_;
+  /// A digest of this rank's own gradients in the first reduction.
+  uint64_t first_gradients_ = 0;
 
   /// Counts reductions, from 1.
   int64_t step_ = 0;
@@ -354,6 +365,8 @@ struct Reducer::Impl final : detail::GradientListener,
   std::vector<BucketIndices> former_buckets_;
   /// Steps at the end of backward.
   torch::optim::Optimizer* optimizer_ = nullptr;
+  /// How many backwards a group of one has still to check.
+  int64_t checked_alone_ = kCheckedAlone;
 };
 
 template <typename Function>

@@ -1,0 +1,117 @@
+// What several ranks would be told, a program that runs alone is told too.
+#include <tests/support/catch.h>
+#include <tests/support/warnings.h>
+
+#include <ddp/detail/gradient_hook.h>
+#include <ddp/reducer.h>
+
+#include <limits>
+#include <memory>
+#include <vector>
+
+using ddp::ProcessGroup;
+using ddp::Reducer;
+using ddp::ReducerOptions;
+using ddp::test::warnings_of;
+using torch::nn::Linear;
+
+namespace {
+
+struct Net : torch::nn::Module {
+  Linear first{nullptr};
+  Linear second{nullptr};
+  std::vector<Linear> forgotten;
+
+  Net() {
+    first = register_module("first", Linear(4, 3));
+    second = register_module("second", Linear(3, 2));
+  }
+  void backward(torch::ScalarType dtype = torch::kFloat) {
+    zero_grad();
+    auto x = second->forward(first->forward(torch::ones({2, 4}, dtype)));
+    for (auto& layer : forgotten) {
+      x = layer->forward(x);
+    }
+    x.sum().backward();
+  }
+};
+
+} // namespace
+
+TEST_CASE("alone, a forgotten module is reported") {
+  Net net;
+  net.forgotten.emplace_back(2, 2);
+  Reducer reducer(net, ProcessGroup());
+  const auto texts = warnings_of([&] { net.backward(); });
+  REQUIRE(texts.size() == 1);
+  CHECK_THAT(texts[0], ContainsSubstring("belong to no Reducer"));
+}
+
+TEST_CASE("alone, a converted module is an error") {
+  Net net;
+  Reducer reducer(net, ProcessGroup());
+  net.to(torch::kDouble);
+  CHECK_THROWS_WITH(
+      net.backward(torch::kDouble),
+      ContainsSubstring("was Float") &&
+          ContainsSubstring("move or convert the module before that"));
+}
+
+TEST_CASE("alone, a replaced layer is an error") {
+  Net net;
+  Reducer reducer(net, ProcessGroup());
+  net.second = net.replace_module("second", Linear(3, 2));
+  const auto run = [&] { warnings_of([&] { net.backward(); }); };
+  CHECK_THROWS_WITH(
+      run(), ContainsSubstring("no longer belongs to the module"));
+}
+
+TEST_CASE("alone, two Reducers on one net are an error") {
+  Net net;
+  Reducer reducer(net, ProcessGroup());
+  CHECK_THROWS_WITH(
+      Reducer(net, ProcessGroup()),
+      ContainsSubstring("belongs to another Reducer already"));
+}
+
+TEST_CASE("alone, a Reducer that ends before it reduced anything is missed") {
+  Net net;
+  { Reducer local(net, ProcessGroup()); }
+  const auto texts = warnings_of([&] { net.backward(); });
+  REQUIRE(texts.size() == 1);
+  CHECK_THAT(texts[0], ContainsSubstring("its Reducer was destroyed before"));
+}
+
+TEST_CASE("alone, check_finite finds what is not finite in any step") {
+  Net net;
+  Reducer reducer(net, ProcessGroup(), ReducerOptions().check_finite(true));
+  for (int step = 0; step < 4; ++step) {
+    net.backward();
+  }
+  {
+    const torch::NoGradGuard no_grad;
+    net.second->weight.fill_(std::numeric_limits<float>::infinity());
+  }
+  CHECK_THROWS_WITH(net.backward(), ContainsSubstring("first."));
+}
+
+TEST_CASE("alone, nothing is looked at after the second backward") {
+  Net net;
+  Reducer reducer(net, ProcessGroup());
+  const auto looks = [&] {
+    return ddp::detail::gradient_listener(net.first->weight) != nullptr;
+  };
+  net.backward();
+  {
+    const auto guard = reducer.no_sync();
+    net.backward(); // does not count
+  }
+  CHECK(looks());
+  net.backward();
+  CHECK_FALSE(looks());
+  const auto mine = net.first->weight.grad().clone();
+  net.backward();
+  CHECK(net.first->weight.grad().equal(mine));
+  Reducer another(net, ProcessGroup()); // the first has done all it does
+  CHECK(looks());
+}
