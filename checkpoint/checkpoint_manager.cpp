@@ -34,6 +34,9 @@ struct CheckpointManager::Impl {
         ", expected 1 or more, and keep_best ",
         options.keep_best(),
         ", expected 0 or more");
+    if (group.rank() == 0) {
+      folder.look();
+    }
   }
 
   /// What is to be done on rank 0; the values are taken now.

@@ -55,8 +55,10 @@ struct LoadedCheckpoint {
 /// that a good one is always left.
 class CheckpointManager {
  public:
-  /// The parts of `state` have to live as long as the manager. Throws
-  /// `c10::ValueError` for options that cannot be. Not collective.
+  /// The parts of `state` have to live as long as the manager. Rank 0 looks at
+  /// the folder, which need not be there yet. Throws `c10::ValueError` for
+  /// options that cannot be, and on rank 0 where the path is no folder's; warns
+  /// where nothing can be saved there. Not collective.
   CheckpointManager(
       const std::string& folder,
       TrainingState state,

@@ -4,6 +4,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
+#include <tests/support/warnings.h>
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -21,6 +22,7 @@ using ddp::TrainingState;
 using ddp::test::read_text;
 using ddp::test::SharedFolder;
 using ddp::test::TemporaryFolder;
+using ddp::test::warnings_of;
 using ddp::test::write_text;
 using Names = std::set<std::string>;
 
@@ -318,6 +320,38 @@ TEST_CASE("a folder of a later run is not written to") {
       Run(folder.path(), keeping(1).extension(".bin")), c10::ValueError);
   CHECK_THROWS_AS(Run(""), c10::ValueError);
   CHECK_THROWS_AS(anew.save(-1), c10::ValueError);
+}
+
+TEST_CASE("a folder is looked at before the training") {
+  const TemporaryFolder folder;
+  CHECK(warnings_of([&] { Run(folder / "not/there/yet"); }).empty());
+  CHECK(folder.names().empty());
+  write_text(folder / "file", "x");
+  for (const char* name : {"file", "file/checkpoints"}) {
+    CHECK_THROWS_WITH(
+        Run(folder / name), ContainsSubstring("/file' is no folder"));
+  }
+}
+
+TEST_CASE("a folder that cannot be written to is told of before the training") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "open/closed");
+  using std::filesystem::perms;
+  permissions(
+      folder.path(), perms::owner_all | perms::group_exec | perms::others_exec);
+  permissions(
+      folder / "open/closed",
+      perms::owner_read | perms::group_read | perms::others_read);
+  ddp::test::ranks(1, [&](ProcessGroup) {
+    REQUIRE((getuid() != 0 || setuid(65534) == 0)); // root may write anywhere
+    for (const char* name : {"open/closed", "open/closed/new"}) {
+      const auto texts = warnings_of([&] { Run(folder / name); });
+      REQUIRE(texts.size() == 1);
+      REQUIRE_THAT(
+          texts[0],
+          ContainsSubstring("cannot save to '" + (folder / name) + "'"));
+    }
+  });
 }
 
 TEST_CASE("one process at a time writes to a folder") {

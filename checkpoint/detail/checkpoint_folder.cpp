@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <iterator>
 #include <string_view>
 #include <system_error>
@@ -144,6 +145,29 @@ std::vector<fs::path> CheckpointFolder::files() const {
     check(error, "reading the folder", path_);
   }
   return result;
+}
+
+void CheckpointFolder::look() const {
+  auto place = fs::absolute(path_);
+  std::error_code error;
+  const auto type = [&] { return fs::status(place, error).type(); };
+  while (type() == fs::file_type::not_found && place.has_relative_path()) {
+    place = place.parent_path();
+  }
+  TORCH_CHECK_VALUE(
+      type() == fs::file_type::directory || error,
+      "CheckpointManager: '",
+      place.string(),
+      "' is no folder, so that there can be none at '",
+      path_,
+      "'");
+  if (access(place.c_str(), W_OK | X_OK) != 0) {
+    TORCH_WARN(
+        "ddp: CheckpointManager cannot save to '",
+        path_,
+        "': ",
+        std::strerror(errno));
+  }
 }
 
 std::vector<FolderEntry> CheckpointFolder::entries() const {

@@ -34,6 +34,10 @@ class CheckpointFolder {
     return path_;
   }
 
+  /// Throws where something that is no folder stands there or on the way to it,
+  /// and warns where nothing can be written there.
+  void look() const;
+
   /// What is there, the newest step first; other files are passed over.
   std::vector<FolderEntry> entries() const;
 
