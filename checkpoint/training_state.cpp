@@ -12,6 +12,7 @@
 #include <checkpoint/detail/replica_check.h>
 #include <checkpoint/optimizer_state.h>
 #include <checkpoint/state_dict.h>
+#include <ddp/detail/heartbeat.h>
 #include <ddp/detail/text_tensor.h>
 #include <ddp/joinable.h>
 #include <ddp/random_state.h>
@@ -324,6 +325,7 @@ std::vector<IValue> TrainingState::save_parts(const ProcessGroup& group) const {
 }
 
 IValue TrainingState::state_dict(const ProcessGroup& group) const {
+  const detail::heartbeat::Activity activity("TrainingState::state_dict");
   detail::Named<torch::nn::Module> modules;
   detail::Named<torch::optim::Optimizer> optimizers;
   for (const auto& part : parts_) {

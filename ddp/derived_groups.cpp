@@ -1,6 +1,7 @@
 #include <ddp/backends/mpi.h>
 #include <ddp/backends/seconds.h>
 #include <ddp/detail/backend_connection.h>
+#include <ddp/detail/heartbeat.h>
 #include <ddp/detail/host.h>
 #include <ddp/detail/random_name.h>
 #include <ddp/device_choice.h>
@@ -174,6 +175,7 @@ ProcessGroup ProcessGroup::duplicate() const {
 }
 
 ProcessGroup ProcessGroup::split(int64_t color, int64_t key) const {
+  const detail::heartbeat::Activity activity("split");
   const auto wishes = exchange(*this, {color, key, rank()});
   const auto members = members_of(wishes, color);
   const auto own = std::find(members.begin(), members.end(), rank());

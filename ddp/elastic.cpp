@@ -4,6 +4,7 @@
 #include <checkpoint/detail/snapshot_memory.h>
 #include <ddp/detail/agreed_flag.h>
 #include <ddp/detail/elastic_pause.h>
+#include <ddp/detail/heartbeat.h>
 #include <ddp/detail/own_thread.h>
 
 #include <ATen/ATen.h>
@@ -229,6 +230,7 @@ const ProcessGroup& ElasticRun::group() const {
 }
 
 bool ElasticRun::sync(const TrainingState& state) {
+  const detail::heartbeat::Activity activity("ElasticRun::sync");
   for (const auto& part : state.parts_) {
     TORCH_CHECK_VALUE(
         !part.sharded,
@@ -251,6 +253,7 @@ bool ElasticRun::sync(const TrainingState& state) {
 }
 
 void ElasticRun::step() {
+  const detail::heartbeat::Activity activity("ElasticRun::step");
   auto& impl = *impl_;
   ++impl.steps;
   if (impl.state && impl.steps % impl.options.commit_every() == 0) {

@@ -1,6 +1,7 @@
 #include <ddp/verification.h>
 
 #include <ddp/detail/checked_tensors.h>
+#include <ddp/detail/heartbeat.h>
 #include <ddp/detail/rank_report.h>
 #include <ddp/detail/tensor_contents.h>
 
@@ -86,6 +87,7 @@ void verify_finite(
     const NamedTensors& tensors,
     const ProcessGroup& group,
     const std::string& what) {
+  const detail::heartbeat::Activity activity("verify_finite");
   const auto findings = find_not_finite(tensors);
   const auto count =
       at::scalar_tensor(static_cast<int64_t>(findings.size()), at::kLong);
@@ -99,6 +101,7 @@ void verify_finite(
     const torch::nn::Module& module,
     const ProcessGroup& group,
     const VerificationOptions& options) {
+  const detail::heartbeat::Activity activity("verify_finite");
   verify_finite(
       detail::checked_tensors(module, options),
       group,

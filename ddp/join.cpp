@@ -1,5 +1,6 @@
 #include <ddp/join.h>
 
+#include <ddp/detail/heartbeat.h>
 #include <ddp/detail/process_group_impl.h>
 
 #include <ATen/ATen.h>
@@ -110,6 +111,7 @@ Join::~Join() noexcept(false) {
 }
 
 void Join::finish() {
+  const detail::heartbeat::Activity activity("Join::finish");
   try {
     shadow();
   } catch (...) {

@@ -1,6 +1,7 @@
 #include <ddp/module_state.h>
 
 #include <ddp/detail/async_broadcast.h>
+#include <ddp/detail/heartbeat.h>
 
 #include <torch/nn/module.h>
 
@@ -66,6 +67,7 @@ void broadcast_tensors(
     const std::vector<at::Tensor>& tensors,
     const ProcessGroup& group,
     int64_t root) {
+  const detail::heartbeat::Activity activity("broadcast_tensors");
   if (!group.c10d()) {
     return;
   }
@@ -83,12 +85,14 @@ void broadcast_tensors(
 }
 
 void broadcast_buffers(torch::nn::Module& module, const ProcessGroup& group) {
+  const detail::heartbeat::Activity activity("broadcast_buffers");
   broadcast_tensors(unique_buffers(module).tensors, group);
 }
 
 void broadcast_module_state(
     torch::nn::Module& module,
     const ProcessGroup& group) {
+  const detail::heartbeat::Activity activity("broadcast_module_state");
   broadcast_tensors(unique_parameters(module).tensors, group);
   broadcast_buffers(module, group);
 }

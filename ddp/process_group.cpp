@@ -343,6 +343,7 @@ void ProcessGroup::barrier() const {
 }
 
 void ProcessGroup::shutdown() {
+  const Activity activity("shutdown");
   if (impl_->shut_down) {
     return;
   }

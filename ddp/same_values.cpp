@@ -1,6 +1,7 @@
 #include <ddp/verification.h>
 
 #include <ddp/detail/checked_tensors.h>
+#include <ddp/detail/heartbeat.h>
 #include <ddp/detail/rank_report.h>
 #include <ddp/detail/tensor_contents.h>
 
@@ -195,6 +196,7 @@ void verify_same_values(
     const NamedTensors& tensors,
     const ProcessGroup& group,
     const std::string& what) {
+  const detail::heartbeat::Activity activity("verify_same_values");
   if (group.size() == 1) {
     return;
   }
@@ -226,6 +228,7 @@ void verify_same_parameters(
     const torch::nn::Module& module,
     const ProcessGroup& group,
     const VerificationOptions& options) {
+  const detail::heartbeat::Activity activity("verify_same_parameters");
   verify_same_values(
       detail::checked_tensors(module, options),
       group,

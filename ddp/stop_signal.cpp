@@ -1,6 +1,7 @@
 #include <ddp/stop_signal.h>
 
 #include <ddp/detail/agreed_flag.h>
+#include <ddp/detail/heartbeat.h>
 #include <ddp/detail/signal_handlers.h>
 
 #include <chrono>
@@ -39,6 +40,7 @@ StopSignal::StopSignal(
 StopSignal::~StopSignal() = default;
 
 bool StopSignal::requested() {
+  const detail::heartbeat::Activity activity("StopSignal::requested");
   auto& state = *state_;
   state.stopped =
       state.stopped || state.flag.exchange(state.handlers.received());

@@ -6,8 +6,10 @@
 
 #include <checkpoint/checkpoint.h>
 #include <ddp/detail/collective_wait.h>
+#include <ddp/metrics.h>
 #include <ddp/reducer.h>
 #include <ddp/seed.h>
+#include <ddp/verification.h>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -105,6 +107,61 @@ TEST_CASE("ranks in different calls are told which") {
             ContainsSubstring(
                 group.rank() == 0 ? "manual_seed: broadcast over shm failed"
                                   : "Reducer: duplicate over shm failed"));
+      },
+      RankOptions());
+}
+
+TEST_CASE("each call that waits says what it waits in") {
+  const SharedFolder folder;
+  const auto file = folder.path + "net.pt";
+  ranks(
+      3,
+      [&] {
+        const auto group = ddp::init_process_group(
+            ProcessGroupOptions().wait_notice(seconds(1)));
+        const auto store = group.store();
+        torch::nn::Linear net(2, 1);
+        ddp::Reducer reducer(net, group);
+        const auto tensor = torch::ones({2});
+        const std::vector<std::pair<std::string, std::function<void()>>> calls{
+            {"all_reduce", [&] { group.all_reduce(tensor); }},
+            {"all_reduce_async",
+             [&] { group.all_reduce_async(tensor).wait(); }},
+            {"all_gather", [&] { group.all_gather(tensor); }},
+            {"broadcast", [&] { group.broadcast(tensor, 2); }},
+            {"barrier", [&] { group.barrier(); }},
+            {"sum: all_gather", [&] { ddp::sum(1, group); }},
+            {"split", [&] { group.split(0); }},
+            {"duplicate", [&] { group.duplicate(); }},
+            {"Reducer",
+             [&] { (void)ddp::Reducer(torch::nn::Linear(2, 1), group); }},
+            {"bucket 1 of 1, step 1",
+             [&] {
+               net->forward(torch::rand({3, 2})).sum().backward();
+             }},
+            {"save_checkpoint(\"",
+             [&] { ddp::save_checkpoint(file, *net, group); }},
+            {"load_checkpoint(\"",
+             [&] { ddp::load_checkpoint(file, *net, group); }},
+            {"verify_same_parameters",
+             [&] { ddp::verify_same_parameters(*net, group); }},
+            {"shutdown", [&] { ProcessGroup(group).shutdown(); }}};
+        for (const auto& [name, call] : calls) {
+          INFO(name);
+          const auto told = "told/" + name;
+          if (group.rank() == 2) {
+            store->wait({told}); // for as long as the test may take
+            call();
+            continue;
+          }
+          const WarningListener listener([&, &what = name](const auto& text) {
+            REQUIRE_THAT(
+                text, ContainsSubstring("has waited for 1 s in " + what));
+            REQUIRE_THAT(text, ContainsSubstring("rank 2 of 3 has not come"));
+            store->set(told, "");
+          });
+          call();
+        }
       },
       RankOptions());
 }

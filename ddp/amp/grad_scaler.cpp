@@ -1,5 +1,6 @@
 #include <ddp/amp/grad_scaler.h>
 
+#include <ddp/detail/heartbeat.h>
 #include <ddp/detail/stepped_optimizers.h>
 
 #include <ATen/ATen.h>
@@ -139,6 +140,7 @@ at::Tensor GradScaler::unscale_gradients(
 }
 
 void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
+  const detail::heartbeat::Activity activity("GradScaler::unscale_");
   if (!options_.enabled()) {
     return;
   }

@@ -5,6 +5,7 @@
 #include <ddp/detail/async_broadcast.h>
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/error_text.h>
+#include <ddp/detail/heartbeat.h>
 #include <ddp/verification.h>
 
 #include <ATen/ATen.h>
@@ -179,6 +180,7 @@ class OptimizerShards::OwnOnly {
 void OptimizerShards::step_own(
     torch::optim::Optimizer& optimizer,
     const std::function<void()>& step) {
+  const detail::heartbeat::Activity activity("ZeroRedundancyOptimizer::step");
   try {
     assign(optimizer);
     const OwnOnly own(*this, optimizer);
@@ -246,6 +248,8 @@ void OptimizerShards::exchange_views() {
 c10::IValue OptimizerShards::state_dict(
     torch::optim::Optimizer& optimizer,
     int64_t to) {
+  const detail::heartbeat::Activity activity(
+      "ZeroRedundancyOptimizer::state_dict");
   TORCH_CHECK_VALUE(
       to >= 0 && to < group_.size(),
       "ZeroRedundancyOptimizer::state_dict: ",

@@ -1,5 +1,7 @@
 #include <ddp/model_averaging/model_averager.h>
 
+#include <ddp/detail/heartbeat.h>
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
@@ -52,6 +54,7 @@ void average(
 
 void ModelAverager::average_parameters(
     const std::vector<at::Tensor>& parameters) {
+  const detail::heartbeat::Activity activity("average_parameters");
   const at::NoGradGuard no_grad;
   const auto* const group = group_in(step_++);
   if (!group || group->size() == 1) {
@@ -71,6 +74,7 @@ void ModelAverager::average_parameters(
 
 void ModelAverager::average_parameters(
     const torch::optim::Optimizer& optimizer) {
+  const detail::heartbeat::Activity activity("average_parameters");
   std::vector<at::Tensor> parameters;
   for (const auto& group : optimizer.param_groups()) {
     parameters.insert(

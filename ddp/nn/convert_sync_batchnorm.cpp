@@ -1,6 +1,7 @@
 #include <ddp/nn/convert_sync_batchnorm.h>
 
 #include <ddp/detail/batch_norm_operator.h>
+#include <ddp/detail/heartbeat.h>
 #include <ddp/nn/sync_batch_norm.h>
 
 #include <ATen/ATen.h>
@@ -56,6 +57,7 @@ bool looks_alike(const torch::nn::Module& module) {
 std::vector<std::string> convert_sync_batchnorm(
     const std::shared_ptr<torch::nn::Module>& net,
     const ProcessGroup& group) {
+  const detail::heartbeat::Activity activity("convert_sync_batchnorm");
   TORCH_CHECK_VALUE(net, "convert_sync_batchnorm: the module is null");
   const auto own = group.duplicate();
   std::vector<std::string> names;
