@@ -123,7 +123,7 @@ void Reducer::Impl::check_gradient(
   if (check_.is_on()) {
     check_.look_at(parameter.name, grad);
   }
-  if (step_ == 1 && compares_replicas_) {
+  if (step_ <= kComparedSteps && compares_replicas_) {
     detail::add_to_digest(first_gradients_, grad);
   }
 }

@@ -63,8 +63,10 @@ struct ProcessGroupOptions {
   /// 1). Default: no, and naming one GPU for two ranks is an error.
   TORCH_ARG(std::optional<bool>, share_gpus);
 
-  /// Whether the group's first checkpoint compares the ranks' parameters, and
-  /// warns where they differ; the same on all ranks. Costs one pass over them.
+  /// Whether ranks compare what they train: their gradients in the first two
+  /// backwards, their parameters in the group's first three checkpoints and
+  /// when a Reducer ends. They warn where gradients are all equal or parameters
+  /// differ; the same on all ranks. Costs one pass over them each time.
   /// Environment: DDP_CHECK_REPLICAS (0 or 1). Default: yes.
   TORCH_ARG(std::optional<bool>, check_replicas);
 

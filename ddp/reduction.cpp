@@ -325,7 +325,7 @@ void Reducer::Impl::contribute_rest() {
   // Ranks that do not step any more have parameters of their own.
   const bool all = !join_step_ || join_step_->live == group_.size();
   check_.start(step_, group_, all);
-  if (step_ == 1 && compares_replicas_) {
+  if (step_ == kComparedSteps && compares_replicas_) {
     detail::compare_first_gradients(store_, group_, first_gradients_);
   }
 }
@@ -385,8 +385,14 @@ void Reducer::Impl::compare_replicas() {
       parameters_.begin(), parameters_.end(), [](const Parameter& parameter) {
         return parameter.fits(parameter.tensor);
       });
-  if (!compares_replicas_ || options_.comm_hook() || step_ == 0 ||
-      !ended_well || !as_they_were) {
+  const bool trained = step_ > 0 ||
+      std::any_of(parameters_.begin(),
+                  parameters_.end(),
+                  [](const Parameter& parameter) {
+                    return parameter.tensor.grad().defined();
+                  });
+  if (!compares_replicas_ || options_.comm_hook() || !trained || !ended_well ||
+      !as_they_were) {
     return;
   }
   NamedTensors parameters;

@@ -329,7 +329,7 @@ TEST_CASE("a folder is looked at before the training") {
   write_text(folder / "file", "x");
   for (const char* name : {"file", "file/checkpoints"}) {
     CHECK_THROWS_WITH(
-        Run(folder / name), ContainsSubstring("/file' is no folder"));
+        Run(folder / name), ContainsSubstring("/file' is a file"));
   }
 }
 

@@ -55,6 +55,21 @@ TEST_CASE("a first checkpoint tells which parameter differs on which rank") {
   });
 }
 
+TEST_CASE("a checkpoint before the training uses no comparison up") {
+  const SharedFolder folder;
+  ranks(3, [&](ProcessGroup group) {
+    auto layer = make_layer();
+    const ddp::Reducer reducer(layer, group);
+    const auto save = [&] {
+      ddp::save_checkpoint(folder.path + "net.pt", *layer, group);
+    };
+    REQUIRE(warnings_of(save).empty());
+    drift(layer, group);
+    REQUIRE(warnings_of(save).size() == (group.rank() == 0 ? 1 : 0));
+    REQUIRE(warnings_of(save).empty()); // it is said once
+  });
+}
+
 TEST_CASE("of several modules in a state each is compared") {
   const SharedFolder folder;
   ranks(3, [&](ProcessGroup group) {
@@ -128,6 +143,41 @@ TEST_CASE("at the end of training ranks that differ are told of") {
             true,
             ddp::ReducerOptions().comm_hook(
                 std::make_shared<ddp::AllReduceHook>())) == "");
+  });
+}
+
+TEST_CASE("ranks that never reduced a gradient are told at the end") {
+  ranks(3, [&](ProcessGroup group) {
+    std::string own;
+    for (const auto& text : warnings_of([&] {
+           auto layer = make_layer();
+           ddp::Reducer reducer(layer, group);
+           const auto guard = reducer.no_sync();
+           layer->forward(torch::ones({1, 3})).sum().backward();
+           drift(layer, group);
+         })) {
+      own += text;
+    }
+    std::string all;
+    for (const auto& text : group.all_gather(own)) {
+      all += text;
+    }
+    REQUIRE_THAT(
+        all,
+        ContainsSubstring("after 0 steps, the parameter bias of rank 2") &&
+            ContainsSubstring("was each backward under no_sync()"));
+  });
+}
+
+TEST_CASE("gradients of zero are no sign of the same data") {
+  ranks(3, [](ProcessGroup group) {
+    auto layer = make_layer();
+    ddp::Reducer reducer(layer, group);
+    REQUIRE(warnings_of([&] {
+              for (int step = 0; step < 3; ++step) {
+                (layer->forward(torch::ones({1, 3})).sum() * 0).backward();
+              }
+            }).empty());
   });
 }
 

@@ -157,10 +157,10 @@ void CheckpointFolder::look() const {
   TORCH_CHECK_VALUE(
       type() == fs::file_type::directory || error,
       "CheckpointManager: '",
-      place.string(),
-      "' is no folder, so that there can be none at '",
       path_,
-      "'");
+      "' cannot be a folder: '",
+      place.string(),
+      "' is a file");
   if (access(place.c_str(), W_OK | X_OK) != 0) {
     TORCH_WARN(
         "ddp: CheckpointManager cannot save to '",

@@ -38,7 +38,7 @@ void compare(
       if (texts[rank] != texts[0]) {
         if (group.rank() == 0) {
           TORCH_WARN(
-              "ddp: in the first checkpoint '",
+              "ddp: in this checkpoint '",
               name,
               "' differs between ranks: rank ",
               rank,
@@ -61,10 +61,11 @@ void check_replicas(
     const Named<torch::nn::Module>& modules,
     const Named<torch::optim::Optimizer>& optimizers,
     const ProcessGroup& group) {
-  auto& checks = ProcessGroup::Impl::of(group).checks_replicas;
-  if (group.size() == 1 || !std::exchange(checks, false)) {
+  auto& impl = ProcessGroup::Impl::of(group);
+  if (group.size() == 1 || !impl.checks_replicas || impl.replica_checks == 0) {
     return;
   }
+  --impl.replica_checks;
   compare(optimizers, group);
   NamedTensors parameters;
   for (const auto& [name, module] : modules) {
@@ -78,9 +79,10 @@ void check_replicas(
   try {
     verify_same_values(parameters, group, "parameters");
   } catch (const c10::ValueError& error) {
+    impl.replica_checks = 0;
     if (group.rank() == 0) {
       TORCH_WARN(
-          "ddp: in the first checkpoint, which has rank 0's values, ",
+          "ddp: in this checkpoint, which has rank 0's values, ",
           error.what_without_backtrace(),
           "\nDo all ranks train this net, with a Reducer that lives, and with "
           "the same optimizer and learning rate, and does local SGD average "

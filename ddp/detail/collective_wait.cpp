@@ -100,7 +100,7 @@ std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
   bool lacks_backward = false;
   for (const auto& other : group.board->elsewhere(group.scope, number, call)) {
     lacks_backward =
-        lacks_backward || (is_backward(call) && !is_backward(other.call));
+        lacks_backward || (is_backward(call) && other.call.empty());
     text << "; rank " << other.rank << " of " << group.size;
     if (other.came) {
       text << " waits in " << other.call;
@@ -113,7 +113,7 @@ std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
       text << "connect";
     }
     text
-        << (other.call.empty() ? ", and waits in no call of ddp's"
+        << (other.call.empty() ? ", and is in no call of ddp's"
                                : ", and waits in " + other.call);
   }
   return text.str() + (lacks_backward ? kRemedy : "");

@@ -77,8 +77,10 @@ struct ProcessGroup::Impl {
   /// Numbers the comparisons that nobody waits for, likewise.
   int64_t comparisons = 0;
   bool shut_down = false;
-  /// Whether the next checkpoint compares the ranks' parameters.
+  /// Whether the ranks' parameters and gradients are compared.
   bool checks_replicas = true;
+  /// How many checkpoints still do: one may be written before the training.
+  int replica_checks = 3;
   /// Whether a `Join` lives on this group; duplicates share it.
   std::shared_ptr<bool> joined = std::make_shared<bool>(false);
   /// Where ranks that fail say so; null where there is nobody to tell or no

@@ -292,6 +292,8 @@ struct Reducer::Impl final : detail::GradientListener,
   bool compares_replicas_;
   /// A digest of this rank's own gradients in the first reduction.
   uint64_t first_gradients_ = 0;
+  /// One alone may not depend on the data: a penalty's, or of a weight of 0.
+  static constexpr int64_t kComparedSteps = 2;
 
   /// Counts reductions, from 1.
   int64_t step_ = 0;

@@ -20,6 +20,14 @@ using Digests = std::vector<uint64_t>;
 
 constexpr std::chrono::seconds kPeersTime(1);
 
+constexpr const char* kOtherSteps =
+    "Do all ranks take the same steps, with the same optimizer and learning "
+    "rate, and has none loaded weights on its own?";
+constexpr const char* kNeverReduced =
+    "No gradient was averaged: was each backward under no_sync(), was the "
+    "wrapper's module called and not the wrapper, or did autograd::grad() "
+    "compute the gradients?";
+
 /// The store's key that is there when the last parameters were compared.
 constexpr const char* kCompared = "last_parameters_compared";
 
@@ -60,9 +68,12 @@ std::optional<std::vector<Digests>> gathered(
 void add_to_digest(uint64_t& digest, const at::Tensor& gradient) {
   const auto parts = dense_parts(gradient);
   const auto& values = parts[0];
-  if (values.numel() > 0) {
-    const auto some = values.detach().flatten().narrow(
-        0, 0, std::min(values.numel(), kMaxElements));
+  if (values.numel() == 0) {
+    return;
+  }
+  const auto some = values.detach().flatten().narrow(
+      0, 0, std::min(values.numel(), kMaxElements));
+  if (some.count_nonzero().item<int64_t>() > 0) { // zeros are of no data
     digest += tensor_hash(some, static_cast<uint64_t>(values.numel()));
   }
 }
@@ -76,9 +87,10 @@ void compare_first_gradients(
     if (all && digest != 0 &&
         std::equal(all->begin() + 1, all->end(), all->begin())) {
       TORCH_WARN(
-          "ddp: in the first backward all ranks have the same gradients, bit "
+          "ddp: in the first backwards all ranks have the same gradients, bit "
           "by bit: do they train on the same data? A DistributedSampler gives "
-          "each rank its share. Where the first batch is the same on purpose, "
+          "each rank its share. Where the first batches are the same on "
+          "purpose, "
           "DDP_CHECK_REPLICAS=0 turns this check off");
     }
   } catch (const std::exception&) { // the store is gone, or does not answer
@@ -115,9 +127,9 @@ void compare_last_parameters(
               parameters.names[i],
               " of rank ",
               r,
-              " is not that of rank 0. Do all ranks take the same steps, with "
-              "the same optimizer and learning rate? DDP_CHECK_REPLICAS=0 "
-              "turns this check off");
+              " is not that of rank 0. ",
+              step == 0 ? kNeverReduced : kOtherSteps,
+              " DDP_CHECK_REPLICAS=0 turns this check off");
           return;
         }
       }

@@ -5,6 +5,7 @@
 #include <ddp/detail/error_file.h>
 #include <ddp/detail/heartbeat.h>
 
+#include <c10/util/Logging.h>
 #include <c10/util/Type.h>
 #include <nlohmann/json.hpp>
 
@@ -178,6 +179,9 @@ void report_uncaught(const std::shared_ptr<FailureBoard>& board) {
     boards.push_back(board);
   }
   static const bool installed = [] {
+    if (!shows_frames()) { // what() has them
+      c10::SetStackTraceFetcher([] { return std::string(); });
+    }
     handler().previous = std::set_terminate(on_terminate);
     return true;
   }();

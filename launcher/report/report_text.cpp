@@ -90,6 +90,7 @@ std::string others(const JobReport& report) {
   std::vector<int> stopped;
   std::vector<int> killed;
   std::vector<int> failed;
+  std::vector<int> ended;
   for (size_t i = 0; i < report.ranks.size(); ++i) {
     const RankEnd& end = report.ranks[i];
     if (i == report.root || end.state.alive()) {
@@ -103,6 +104,8 @@ std::string others(const JobReport& report) {
       stopped.push_back(end.rank);
     } else if (end.state.failed()) {
       failed.push_back(end.rank);
+    } else {
+      ended.push_back(end.rank);
     }
   }
   std::string text;
@@ -112,6 +115,7 @@ std::string others(const JobReport& report) {
     }
   };
   add(alike, " failed for the same reason");
+  add(ended, " had ended with code 0");
   add(failed, " failed after it");
   add(stopped, stopped.size() > 1 ? " were stopped" : " was stopped");
   add(killed, " did not stop and had to be killed");

@@ -235,8 +235,8 @@ TEST_CASE("a report is read at a glance", "[unit]") {
       "          second line\n"
       "  stack: #0 train()\n"
       "         #1 main\n"
-      "  others: ranks 0-1 were stopped; rank 4 did not stop and had to be "
-      "killed\n"
+      "  others: rank 3 had ended with code 0; ranks 0-1 were stopped; rank 4 "
+      "did not stop and had to be killed\n"
       "  restarts: 2 of 2 were used\n"
       "  logs: /logs/run\n"
       "  report: /logs/report.json");
