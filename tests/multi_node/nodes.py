@@ -13,9 +13,9 @@ from job import Job, Process
 
 PORT = 29400
 # Says what it was told, and when it was asked to stop; clocks are those of one
-# machine.
+# machine. A second signal while bash reads a $(...) in a trap breaks the trap.
 WORKER = """
-trap 'echo "stopped $(date +%s%N)."; kill $! 2>/dev/null; exit 143' TERM
+trap 'echo "stopped ${EPOCHREALTIME/[^0-9]/}000."; kill $! 2>/dev/null; exit 143' TERM
 echo "rank $RANK of $WORLD_SIZE local $LOCAL_RANK of $LOCAL_WORLD_SIZE" \
      "node $GROUP_RANK of $GROUP_WORLD_SIZE restart" \
      "$TORCHELASTIC_RESTART_COUNT store $MASTER_ADDR."
