@@ -1,0 +1,79 @@
+#include <ddp/detail/reducer_impl.h>
+
+#include <ddp/detail/collective_wait.h>
+#include <ddp/detail/orphans.h>
+#include <ddp/detail/replica_digests.h>
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <exception>
+
+// What a Reducer tells when it ends.
+
+namespace ddp {
+
+/// What its end tells of one that has reduced nothing.
+void Reducer::Impl::report_unused() {
+  if (step_ > 0 || checked_alone_ < kCheckedAlone ||
+      std::uncaught_exceptions() > exceptions_at_construction_ ||
+      !ProcessGroup::Impl::of(group_).breakage.reason().empty()) {
+    return;
+  }
+  std::vector<std::string> names;
+  for (const auto& parameter : parameters_) {
+    names.push_back(parameter.name);
+  }
+  detail::watch_orphans(tensors(), names);
+  if (owned_ && owned_->expired()) {
+    TORCH_WARN(
+        "ddp: a Reducer ends that has reduced nothing, and whose module is "
+        "gone. Was the net replaced (`net = Net();`) after the "
+        "Reducer was constructed? Then what was trained was not averaged over "
+        "ranks: construct the Reducer for the net that you train");
+  }
+}
+
+/// At its end, the ranks hold the same parameters where they trained together.
+/// With hooks of their own they may average later.
+void Reducer::Impl::compare_replicas() {
+  const bool ended_well = is_of_use() &&
+      std::uncaught_exceptions() <= exceptions_at_construction_ &&
+      ProcessGroup::Impl::of(group_).breakage.reason().empty();
+  const bool as_they_were = std::all_of(
+      parameters_.begin(), parameters_.end(), [](const Parameter& parameter) {
+        return parameter.fits(parameter.tensor);
+      });
+  const bool trained = step_ > 0 ||
+      std::any_of(parameters_.begin(),
+                  parameters_.end(),
+                  [](const Parameter& parameter) {
+                    return parameter.tensor.grad().defined();
+                  });
+  if (!compares_replicas_ || options_.comm_hook() || !trained || !ended_well ||
+      !as_they_were) {
+    return;
+  }
+  NamedTensors parameters;
+  for (const auto& parameter : parameters_) {
+    if (parameter.managed) {
+      parameters.append(parameter.name, parameter.tensor);
+    }
+  }
+  detail::compare_last_parameters(
+      store_,
+      group_,
+      parameters,
+      step_,
+      ProcessGroup::Impl::of(group_).hosts_store);
+}
+
+void Reducer::Impl::report_unwinding() {
+  if (group_.c10d() && !options_.share_communicator() &&
+      std::uncaught_exceptions() > exceptions_at_construction_) {
+    detail::report_failure(
+        group_, "an exception ended its training loop; see its own output");
+  }
+}
+
+} // namespace ddp
