@@ -1,11 +1,10 @@
 #include <ddp/detail/reducer_impl.h>
 
-#include <ddp/detail/replica_digests.h>
-
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/current_stream.h>
 #include <ddp/detail/heartbeat.h>
 #include <ddp/detail/plain_memory.h>
+#include <ddp/detail/replica_digests.h>
 #include <ddp/detail/scaled_copy.h>
 #include <ddp/detail/tensor_contents.h>
 

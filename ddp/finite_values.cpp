@@ -101,7 +101,6 @@ void verify_finite(
     const torch::nn::Module& module,
     const ProcessGroup& group,
     const VerificationOptions& options) {
-  const detail::heartbeat::Activity activity("verify_finite");
   verify_finite(
       detail::checked_tensors(module, options),
       group,

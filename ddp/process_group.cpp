@@ -343,10 +343,10 @@ void ProcessGroup::barrier() const {
 }
 
 void ProcessGroup::shutdown() {
-  const Activity activity("shutdown");
   if (impl_->shut_down) {
     return;
   }
+  const Activity activity("shutdown");
   barrier();
   impl_->shut_down = true;
   detail::disconnect(*impl_);

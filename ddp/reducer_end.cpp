@@ -6,7 +6,6 @@
 
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <exception>
 
 // What a Reducer tells when it ends.
@@ -37,35 +36,27 @@ void Reducer::Impl::report_unused() {
 /// At its end, the ranks hold the same parameters where they trained together.
 /// With hooks of their own they may average later.
 void Reducer::Impl::compare_replicas() {
-  const bool ended_well = is_of_use() &&
-      std::uncaught_exceptions() <= exceptions_at_construction_ &&
-      ProcessGroup::Impl::of(group_).breakage.reason().empty();
-  const bool as_they_were = std::all_of(
-      parameters_.begin(), parameters_.end(), [](const Parameter& parameter) {
-        return parameter.fits(parameter.tensor);
-      });
-  const bool trained = step_ > 0 ||
-      std::any_of(parameters_.begin(),
-                  parameters_.end(),
-                  [](const Parameter& parameter) {
-                    return parameter.tensor.grad().defined();
-                  });
-  if (!compares_replicas_ || options_.comm_hook() || !trained || !ended_well ||
-      !as_they_were) {
+  const auto& group = ProcessGroup::Impl::of(group_);
+  if (!compares_replicas_ || options_.comm_hook() || !is_of_use() ||
+      std::uncaught_exceptions() > exceptions_at_construction_ ||
+      !group.breakage.reason().empty()) {
     return;
   }
+  bool trained = step_ > 0;
   NamedTensors parameters;
   for (const auto& parameter : parameters_) {
+    if (!parameter.fits(parameter.tensor)) {
+      return; // no longer as it was managed
+    }
+    trained = trained || parameter.tensor.grad().defined();
     if (parameter.managed) {
       parameters.append(parameter.name, parameter.tensor);
     }
   }
-  detail::compare_last_parameters(
-      store_,
-      group_,
-      parameters,
-      step_,
-      ProcessGroup::Impl::of(group_).hosts_store);
+  if (trained) {
+    detail::compare_last_parameters(
+        store_, group_, parameters, step_, group.hosts_store);
+  }
 }
 
 void Reducer::Impl::report_unwinding() {

@@ -88,15 +88,8 @@ ShardedSampler::ShardedSampler(
 
 void ShardedSampler::check_same(const ProcessGroup& group) const {
   auto text = c10::str(length_, " samples");
-  switch (remainder_) {
-    case Remainder::kRepeat:
-      text += ", drop_last 0";
-      break;
-    case Remainder::kDrop:
-      text += ", drop_last 1";
-      break;
-    default:
-      break;
+  if (remainder_ != Remainder::kUneven) {
+    text += c10::str(", drop_last ", remainder_ == Remainder::kDrop);
   }
   for (const auto& item : identity()) {
     text += c10::str(", ", item.key(), " ", item.value());

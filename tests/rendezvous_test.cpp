@@ -29,6 +29,12 @@ int64_t own_rank() {
   return std::stoll(std::getenv("RANK"));
 }
 
+void await(const std::string& flag) {
+  while (!std::filesystem::exists(flag)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
 } // namespace
 
 TEST_CASE("ranks that never come are named on every rank that did") {
@@ -79,9 +85,7 @@ TEST_CASE("a rank beyond rank 0's world is told so at once") {
         if (own_rank() == 2) {
           std::ofstream(flag).flush();
         } else if (own_rank() == 1) { // or the two would begin without it
-          while (!std::filesystem::exists(flag)) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(10));
-          }
+          await(flag);
           std::this_thread::sleep_for(std::chrono::seconds(3));
         }
         REQUIRE_THROWS_WITH(
@@ -100,11 +104,6 @@ TEST_CASE("a rank that comes when the group has formed is told so") {
       [&] { // the last process comes late, as rank 2 of 3 or again as rank 1
         const auto formed = folder.path + "formed";
         const auto both_said = folder.path + "said";
-        const auto await = [](const std::string& flag) {
-          while (!std::filesystem::exists(flag)) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(10));
-          }
-        };
         const auto start = [](int64_t rank, int64_t size) {
           return ddp::init_process_group(
               ddp::ProcessGroupOptions().rank(rank).world_size(size));

@@ -31,6 +31,20 @@ void drift(Linear& layer, const ProcessGroup& group) {
   }
 }
 
+/// What `function` warns of on all ranks. Collective.
+template <typename Function>
+std::string all_warnings_of(Function&& function, const ProcessGroup& group) {
+  std::string own;
+  for (const auto& text : warnings_of(function)) {
+    own += text;
+  }
+  std::string all;
+  for (const auto& text : group.all_gather(own)) {
+    all += text;
+  }
+  return all;
+}
+
 } // namespace
 
 TEST_CASE("a first checkpoint tells which parameter differs on which rank") {
@@ -121,17 +135,8 @@ TEST_CASE("at the end of training ranks that differ are told of") {
         drift(layer, group);
       }
     };
-    /// What all ranks said: only the last of them compares.
     const auto said = [&](bool drifts, ddp::ReducerOptions options = {}) {
-      std::string own;
-      for (const auto& text : warnings_of([&] { train(drifts, options); })) {
-        own += text;
-      }
-      std::string all;
-      for (const auto& text : group.all_gather(own)) {
-        all += text;
-      }
-      return all;
+      return all_warnings_of([&] { train(drifts, options); }, group);
     };
     REQUIRE_THAT(
         said(true),
@@ -148,22 +153,15 @@ TEST_CASE("at the end of training ranks that differ are told of") {
 
 TEST_CASE("ranks that never reduced a gradient are told at the end") {
   ranks(3, [&](ProcessGroup group) {
-    std::string own;
-    for (const auto& text : warnings_of([&] {
-           auto layer = make_layer();
-           ddp::Reducer reducer(layer, group);
-           const auto guard = reducer.no_sync();
-           layer->forward(torch::ones({1, 3})).sum().backward();
-           drift(layer, group);
-         })) {
-      own += text;
-    }
-    std::string all;
-    for (const auto& text : group.all_gather(own)) {
-      all += text;
-    }
+    const auto train = [&] {
+      auto layer = make_layer();
+      ddp::Reducer reducer(layer, group);
+      const auto guard = reducer.no_sync();
+      layer->forward(torch::ones({1, 3})).sum().backward();
+      drift(layer, group);
+    };
     REQUIRE_THAT(
-        all,
+        all_warnings_of(train, group),
         ContainsSubstring("after 0 steps, the parameter bias of rank 2") &&
             ContainsSubstring("was each backward under no_sync()"));
   });
@@ -212,14 +210,18 @@ TEST_CASE("equal ranks, and those told not to, hear nothing") {
         for (const bool checks : {true, false}) {
           const auto group = ddp::init_process_group(
               ddp::ProcessGroupOptions().check_replicas(checks));
-          auto layer = make_layer();
-          const ddp::Reducer reducer(layer, group);
-          if (!checks) {
-            drift(layer, group);
-          }
-          REQUIRE(warnings_of([&] {
-                    ddp::save_checkpoint(folder.path + "net.pt", *layer, group);
-                  }).empty());
+          const auto train = [&] {
+            auto layer = make_layer();
+            const ddp::Reducer reducer(layer, group);
+            const auto data = torch::full({1, 3}, checks ? group.rank() : 1.0);
+            layer->forward(data).sum().backward();
+            layer->forward(data).sum().backward();
+            if (!checks) {
+              drift(layer, group);
+            }
+            ddp::save_checkpoint(folder.path + "net.pt", *layer, group);
+          };
+          REQUIRE(all_warnings_of(train, group) == "");
         }
       },
       ddp::test::RankOptions());

@@ -81,7 +81,8 @@ TEST_CASE("a long wait tells what the others wait in instead") {
               texts[0],
               ContainsSubstring("rank 1 of 3 on host") &&
                   ContainsSubstring(
-                      "in bucket 1 of 1, step 1; rank 0 of 3 has"));
+                      "in bucket 1 of 1, step 1; rank 0 of 3 has") &&
+                  ContainsSubstring("Have all ranks equally many batches?"));
         } else {
           store->wait({"told/0", "told/1"});
           ddp::detail::report_failure(group, "enough");

@@ -19,10 +19,11 @@ namespace ddp::detail {
 template <typename T>
 using Named = std::vector<std::pair<std::string, const T*>>;
 
-/// Warns, on rank 0 and at the group's first call only, if ranks do not hold
+/// Warns, on rank 0 and in the group's first calls only, if ranks do not hold
 /// the same parameters in these modules, or if these optimizers are of another
-/// type or learning rate. Parameters that no Reducer manages or managed may be
-/// each rank's own. Collective.
+/// type or learning rate. No call after a warning of parameters looks again.
+/// Parameters that no Reducer manages or managed may be each rank's own.
+/// Collective.
 void check_replicas(
     const Named<torch::nn::Module>& modules,
     const Named<torch::optim::Optimizer>& optimizers,

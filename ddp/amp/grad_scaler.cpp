@@ -140,10 +140,10 @@ at::Tensor GradScaler::unscale_gradients(
 }
 
 void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
-  const detail::heartbeat::Activity activity("GradScaler::unscale_");
   if (!options_.enabled()) {
     return;
   }
+  const detail::heartbeat::Activity activity("GradScaler::unscale_");
   check_started("unscale_()");
   detail::check_not_stepped_in_backward(optimizer, "GradScaler");
   auto& state = optimizers_[&optimizer];

@@ -114,6 +114,8 @@ struct Reducer::Impl final : detail::GradientListener,
  private:
   static constexpr size_t kNoBucket = static_cast<size_t>(-1);
   static constexpr int64_t kCheckedAlone = 2;
+  /// One alone may not depend on the data: a penalty's, or of a weight of 0.
+  static constexpr int64_t kComparedSteps = 2;
 
   enum class Share {
     kPending, ///< nothing yet
@@ -290,10 +292,8 @@ struct Reducer::Impl final : detail::GradientListener,
 
   /// Whether ranks compare what they should share, and may not.
   bool compares_replicas_;
-  /// A digest of this rank's own gradients in the first reduction.
+  /// A digest of this rank's own gradients in the first reductions.
   uint64_t first_gradients_ = 0;
-  /// One alone may not depend on the data: a penalty's, or of a weight of 0.
-  static constexpr int64_t kComparedSteps = 2;
 
   /// Counts reductions, from 1.
   int64_t step_ = 0;

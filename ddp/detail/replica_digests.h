@@ -15,7 +15,7 @@ class Store;
 // Nobody waits, nothing throws, and where a rank does not come nothing is said.
 namespace ddp::detail {
 
-/// Adds a gradient of the first backward to `digest`, in any order.
+/// Adds a gradient of the first backwards to `digest`, in any order.
 void add_to_digest(uint64_t& digest, const at::Tensor& gradient);
 
 /// Warns where all ranks have one digest of their first gradients: then they

@@ -74,7 +74,6 @@ void ModelAverager::average_parameters(
 
 void ModelAverager::average_parameters(
     const torch::optim::Optimizer& optimizer) {
-  const detail::heartbeat::Activity activity("average_parameters");
   std::vector<at::Tensor> parameters;
   for (const auto& group : optimizer.param_groups()) {
     parameters.insert(

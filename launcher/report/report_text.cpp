@@ -141,31 +141,32 @@ std::string explain(const RankEnd& end) {
 
 // Other reasons, each once, that are not what the root's failure led to.
 std::string other_reasons(const JobReport& report) {
-  std::vector<std::vector<const RankEnd*>> groups;
+  struct Reason {
+    const RankEnd* first;
+    std::vector<int> ranks;
+  };
+  std::vector<Reason> reasons;
   for (const RankEnd& end : report.ranks) {
     if (!end.error || is_consequence(end) ||
         have_one_reason(end, report.ranks.at(*report.root))) {
       continue;
     }
-    const auto group =
-        std::find_if(groups.begin(), groups.end(), [&](const auto& each) {
-          return have_one_reason(*each.front(), end);
+    const auto reason = std::find_if(
+        reasons.begin(), reasons.end(), [&](const Reason& each) {
+          return have_one_reason(*each.first, end);
         });
-    if (group == groups.end()) {
-      groups.push_back({&end});
+    if (reason == reasons.end()) {
+      reasons.push_back({&end, {end.rank}});
     } else {
-      group->push_back(&end);
+      reason->ranks.push_back(end.rank);
     }
   }
   std::string text;
-  for (size_t i = 0; i < std::min(groups.size(), kOtherReasons); ++i) {
-    std::vector<int> ranks;
-    for (const RankEnd* end : groups[i]) {
-      ranks.push_back(end->rank);
-    }
+  reasons.resize(std::min(reasons.size(), kOtherReasons));
+  for (const Reason& reason : reasons) {
     text += section(
-        "reason of " + name_ranks(ranks),
-        lines_of(groups[i].front()->error->message),
+        "reason of " + name_ranks(reason.ranks),
+        lines_of(reason.first->error->message),
         kErrorLines);
   }
   return text;
