@@ -12,9 +12,9 @@
 
 namespace ddp {
 
-/// What its end tells of one that has reduced nothing.
+/// Where it has reduced, a checkpoint will tell whether ranks went on alone.
 void Reducer::Impl::report_unused() {
-  if (step_ > 0 || checked_alone_ < kCheckedAlone ||
+  if (checked_alone_ < kCheckedAlone ||
       std::uncaught_exceptions() > exceptions_at_construction_ ||
       !ProcessGroup::Impl::of(group_).breakage.reason().empty()) {
     return;
@@ -23,8 +23,8 @@ void Reducer::Impl::report_unused() {
   for (const auto& parameter : parameters_) {
     names.push_back(parameter.name);
   }
-  detail::watch_orphans(tensors(), names);
-  if (owned_ && owned_->expired()) {
+  detail::watch_orphans(tensors(), names, step_ > 0);
+  if (step_ == 0 && owned_ && owned_->expired()) {
     TORCH_WARN(
         "ddp: a Reducer ends that has reduced nothing, and whose module is "
         "gone. Was the net replaced (`net = Net();`) after the "

@@ -124,6 +124,33 @@ TEST_CASE("a first checkpoint tells of another optimizer or learning rate") {
   });
 }
 
+TEST_CASE("a checkpoint tells where training went on without its Reducer") {
+  const SharedFolder folder;
+  ranks(3, [&](ProcessGroup group) {
+    auto layer = make_layer();
+    const auto backward = [&] {
+      layer->forward(torch::full({1, 3}, 1.0 + group.rank())).sum().backward();
+    };
+    const auto train = [&] {
+      {
+        const ddp::Reducer local(layer, group);
+        backward();
+      }
+      backward();
+      drift(layer, group);
+    };
+    REQUIRE(all_warnings_of(train, group) == ""); // one rank may do so
+    REQUIRE_THAT(
+        all_warnings_of(
+            [&] {
+              ddp::save_checkpoint(folder.path + "net.pt", *layer, group);
+            },
+            group),
+        ContainsSubstring("bias") &&
+            ContainsSubstring("with a Reducer that lives"));
+  });
+}
+
 TEST_CASE("at the end of training ranks that differ are told of") {
   const SharedFolder folder;
   ranks(3, [&](ProcessGroup group) {

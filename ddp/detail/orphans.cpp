@@ -13,7 +13,8 @@ namespace {
 
 class Orphans final : public GradientListener {
  public:
-  explicit Orphans(std::vector<std::string> names) : names_(std::move(names)) {}
+  Orphans(std::vector<std::string> names, bool is_silent)
+      : names_(std::move(names)), told_(is_silent) {}
 
   void on_gradient(size_t index, at::Tensor& gradient) override {
     if (gradient.defined() && !told_.exchange(true)) {
@@ -29,15 +30,16 @@ class Orphans final : public GradientListener {
 
  private:
   std::vector<std::string> names_;
-  std::atomic<bool> told_{false};
+  std::atomic<bool> told_;
 };
 
 } // namespace
 
 void watch_orphans(
     const std::vector<at::Tensor>& parameters,
-    const std::vector<std::string>& names) {
-  const auto orphans = std::make_shared<Orphans>(names);
+    const std::vector<std::string>& names,
+    bool reduced) {
+  const auto orphans = std::make_shared<Orphans>(names, reduced);
   for (size_t i = 0; i < parameters.size(); ++i) {
     add_gradient_hook(parameters[i], orphans, i);
   }

@@ -7,11 +7,12 @@
 
 namespace ddp::detail {
 
-/// Warns when the first of these parameters gets a gradient: their Reducer was
-/// destroyed before it had reduced one.
+/// Marks parameters whose Reducer was destroyed. Where it had reduced nothing,
+/// the first gradient of one warns.
 void watch_orphans(
     const std::vector<at::Tensor>& parameters,
-    const std::vector<std::string>& names);
+    const std::vector<std::string>& names,
+    bool reduced);
 
 /// Whether this is one of them.
 bool is_orphan(const at::Tensor& parameter);

@@ -72,7 +72,8 @@ struct Reducer::Impl final : detail::GradientListener,
   /// Tells the other ranks if an exception is on its way through this one.
   void report_unwinding();
 
-  /// Warns, now or later, if it ends without having reduced anything.
+  /// Marks its parameters at its end. Warns, now or later, if it has reduced
+  /// nothing.
   void report_unused();
 
   /// Warns, on one rank, if it ends and ranks hold different parameters.
