@@ -30,7 +30,7 @@ std::string make_error_file(const std::string& folder) {
 }
 
 // Beyond the time in which a lost node is noticed.
-constexpr std::chrono::milliseconds kNoticeTime(5000);
+constexpr std::chrono::milliseconds kReportTime(5000);
 
 // Whether a rank that lives on has to be told of it.
 bool is_by_epoch(const std::string& variable) {
@@ -134,7 +134,7 @@ void Attempt::start_rank(int local_rank, int port) {
   rank.heartbeat = HeartbeatReader::make();
   if (job_.options.nodes.several()) {
     rank.heartbeat.allow_pauses(
-        2 * job_.options.nodes.node_timeout + kNoticeTime);
+        2 * job_.options.nodes.node_timeout + kReportTime);
   }
   rank.error_file = make_error_file(rank_folder(job_, number_, local_rank));
   RankEnvironment own;

@@ -23,14 +23,15 @@ constexpr auto kListInterval = std::chrono::milliseconds(1);
 
 StoreGather::Bytes encode_indices(const Indices& indices) {
   const std::vector<Number> numbers(indices.begin(), indices.end());
-  StoreGather::Bytes bytes(numbers.size() * sizeof(Number));
-  std::memcpy(bytes.data(), numbers.data(), bytes.size());
-  return bytes;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(numbers.data());
+  return {bytes, bytes + numbers.size() * sizeof(Number)};
 }
 
 Indices decode_indices(const StoreGather::Bytes& bytes) {
   std::vector<Number> numbers(bytes.size() / sizeof(Number));
-  std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(Number));
+  if (!numbers.empty()) { // or there is no memory to name
+    std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(Number));
+  }
   return {numbers.begin(), numbers.end()};
 }
 

@@ -66,7 +66,7 @@ PassedSignals::~PassedSignals() {
 
 std::optional<PassedSignals::Signal> PassedSignals::next() const {
   Signal signal;
-  const auto size = read(descriptor(), &signal, sizeof(signal));
+  const auto size = ::read(descriptor(), &signal, sizeof(signal));
   return size == sizeof(signal) ? std::optional<Signal>(signal) : std::nullopt;
 }
 

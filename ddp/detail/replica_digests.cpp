@@ -58,7 +58,9 @@ std::optional<std::vector<Digests>> gathered(
   for (const auto& [rank, content] : *parts) {
     auto& digests = by_rank.at(rank);
     digests.resize(content.size() / sizeof(uint64_t));
-    std::memcpy(digests.data(), content.data(), content.size());
+    if (!digests.empty()) {
+      std::memcpy(digests.data(), content.data(), content.size());
+    }
   }
   return by_rank;
 }

@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kAnswerTime{1000};
+constexpr milliseconds kPeerTime{1000};
 constexpr milliseconds kLookupTime{3500};
 constexpr int kMaxSilent = 3;
 
@@ -52,7 +52,7 @@ std::string ask_hosts(
     std::string address;
     int64_t port = 0;
     place >> address >> port;
-    if (!answers(address, port, kAnswerTime)) {
+    if (!answers(address, port, kPeerTime)) {
       ++silent;
       text << "; the host of rank " << rank << " of " << size << " at "
            << address << " does not answer at port " << port;

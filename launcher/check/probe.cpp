@@ -17,7 +17,7 @@
 namespace ddp {
 namespace {
 
-constexpr int kPatience = 2000; // milliseconds
+constexpr int kStoreTime = 2000; // milliseconds
 
 double clock_seconds() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -39,7 +39,7 @@ int connect_within(int socket, const addrinfo& address) {
   }
   int error = ETIMEDOUT;
   socklen_t size = sizeof error;
-  if (becomes_ready(socket, POLLOUT, kPatience)) {
+  if (becomes_ready(socket, POLLOUT, kStoreTime)) {
     getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
   }
   return error;
@@ -103,7 +103,7 @@ std::optional<Answer> ask(
     return std::nullopt;
   }
   std::array<char, 64> text{};
-  const bool has_answer = becomes_ready(connection.get(), POLLIN, kPatience) &&
+  const bool has_answer = becomes_ready(connection.get(), POLLIN, kStoreTime) &&
       read(connection.get(), text.data(), text.size() - 1) > 0;
   const double end = clock_seconds();
   Answer answer;

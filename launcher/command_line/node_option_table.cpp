@@ -46,7 +46,7 @@ Table place_options() {
   };
 }
 
-Table meeting_options() {
+Table rendezvous_options() {
   const auto group = OptionGroup::kNodes;
   return {
       {group,
@@ -198,7 +198,7 @@ Table host_options() {
 Table node_options() {
   return joined(
       {&place_options,
-       &meeting_options,
+       &rendezvous_options,
        &address_options,
        &time_options,
        &host_options});

@@ -13,7 +13,7 @@ namespace ddp {
 namespace {
 
 // Files and counters are numbered by int; far beyond what a node can run.
-constexpr int kMostRanks = 1000000;
+constexpr int kMaxWorldSize = 1000000;
 
 // Also the last one where it is empty, which is a mistake to tell of.
 std::vector<std::string> entries_of(const std::string& text) {
@@ -30,7 +30,8 @@ std::optional<std::pair<int, int>> rank_range(const std::string& text) {
   const auto first = whole_number(text.substr(0, dash));
   const auto last =
       dash == std::string::npos ? first : whole_number(text.substr(dash + 1));
-  if (!first || !last || *first < 0 || *last < *first || *last >= kMostRanks) {
+  if (!first || !last || *first < 0 || *last < *first ||
+      *last >= kMaxWorldSize) {
     return std::nullopt;
   }
   return std::make_pair(static_cast<int>(*first), static_cast<int>(*last));
@@ -214,7 +215,7 @@ int omp_threads_of(const OptionValue& value) {
     return -1;
   }
   const auto number = whole_number(value.text);
-  if (!number || *number < 1 || *number > kMostRanks) {
+  if (!number || *number < 1 || *number > kMaxWorldSize) {
     refuse_value(value, "auto, keep, or a number of threads");
   }
   return static_cast<int>(*number);

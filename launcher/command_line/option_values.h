@@ -33,6 +33,10 @@ std::chrono::milliseconds seconds_of(const OptionValue& value);
 /// Bytes: a whole number, with K, M or G (1024, its square, its cube) or not.
 int64_t bytes_of(const OptionValue& value);
 
+/// Ranks of a node at most: a slip of the hand should not fork until the
+/// machine is full.
+constexpr int kMaxLocalRanks = 65536;
+
 /// "3", or "0:1,4-7:3" for some local ranks.
 StreamChoice streams_of(const OptionValue& value);
 

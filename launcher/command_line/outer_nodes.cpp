@@ -12,7 +12,7 @@ namespace {
 
 using Kind = OuterLauncher::Kind;
 
-int64_t number(const EnvironmentLookup& lookup, const char* name) {
+int64_t number_of(const EnvironmentLookup& lookup, const char* name) {
   const std::string text = lookup(name).value_or("");
   int64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
@@ -23,7 +23,7 @@ void meet_by_slurm(const EnvironmentLookup& lookup, OuterNodes* nodes) {
   const std::string job = lookup("SLURM_JOB_ID").value_or("");
   const std::string step = lookup("SLURM_STEP_ID").value_or("");
   const auto hosts = lookup("SLURM_STEP_NODELIST");
-  nodes->rank = static_cast<int>(number(lookup, "SLURM_NODEID"));
+  nodes->rank = static_cast<int>(number_of(lookup, "SLURM_NODEID"));
   // A node asks each in turn where the job goes on.
   constexpr size_t enough = 16;
   nodes->other_hosts = slurm_hosts(
@@ -33,13 +33,13 @@ void meet_by_slurm(const EnvironmentLookup& lookup, OuterNodes* nodes) {
     nodes->other_hosts.erase(nodes->other_hosts.begin());
   }
   nodes->port = slurm_port(
-      number(lookup, "SLURM_JOB_ID"), number(lookup, "SLURM_STEP_ID"));
+      number_of(lookup, "SLURM_JOB_ID"), number_of(lookup, "SLURM_STEP_ID"));
   nodes->run_id = job + "." + step;
 }
 
 void meet_by_variables(const EnvironmentLookup& lookup, OuterNodes* nodes) {
   nodes->host = lookup("MASTER_ADDR").value_or("");
-  const auto port = static_cast<int>(number(lookup, "MASTER_PORT"));
+  const auto port = static_cast<int>(number_of(lookup, "MASTER_PORT"));
   nodes->port = port > 0 && port < 65536 ? port : kMasterPort;
   nodes->run_id = lookup("PMIX_NAMESPACE").value_or("");
 }

@@ -6,9 +6,6 @@
 namespace ddp {
 namespace {
 
-// A slip of the hand should not fork until the machine is full.
-constexpr int kMostRanks = 65536;
-
 int gpu_count(
     const std::optional<std::string>& devices,
     const std::string& root) {
@@ -39,7 +36,7 @@ int rank_count(
   if (!is_number) {
     refuse_value(value, "a positive number, cpu, gpu or auto");
   }
-  return static_cast<int>(integer_of(value, 1, kMostRanks));
+  return static_cast<int>(integer_of(value, 1, kMaxLocalRanks));
 }
 
 } // namespace ddp

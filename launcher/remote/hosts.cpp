@@ -14,13 +14,11 @@
 namespace ddp {
 namespace {
 
-constexpr int kMostRanks = 65536;
-
 // Those of a text, from `start` on.
 int ranks_of_host(const OptionValue& value, size_t start) {
   const auto ranks = whole_number(value.text.substr(start));
-  if (!ranks || *ranks < 1 || *ranks > kMostRanks) {
-    refuse_value(value, "1 to " + std::to_string(kMostRanks) + " ranks");
+  if (!ranks || *ranks < 1 || *ranks > kMaxLocalRanks) {
+    refuse_value(value, "1 to " + std::to_string(kMaxLocalRanks) + " ranks");
   }
   return static_cast<int>(*ranks);
 }
@@ -77,7 +75,7 @@ void read_line(
   }
 }
 
-bool is_loopback(const std::string& host) {
+bool is_loopback_name(const std::string& host) {
   return host == "localhost" || host == "::1" ||
       host.compare(0, 4, "127.") == 0;
 }
@@ -141,7 +139,7 @@ void settle_hosts(const GivenOptions& given, const LaunchOptions& options) {
   const auto& hosts = options.remote.hosts;
   const auto loopbacks =
       std::count_if(hosts.begin(), hosts.end(), [](const RemoteHost& each) {
-        return is_loopback(each.name);
+        return is_loopback_name(each.name);
       });
   if (loopbacks != 0 && static_cast<size_t>(loopbacks) != hosts.size()) {
     usage_error(

@@ -33,7 +33,7 @@ const char* const kTypes[] = {
     "moved"};
 
 // What one node may claim; the sum over nodes stays an int.
-constexpr int kMostRanks = 1 << 16;
+constexpr int kMaxRanksOfNode = 1 << 16;
 constexpr int kMostNodes = 1 << 14;
 constexpr int kMostEpochs = 1 << 30;
 constexpr int kMostRestarts = std::numeric_limits<int>::max();
@@ -111,8 +111,8 @@ NodeInfo parse_node(const json& value) {
   node.id = id_in(value.at("id"));
   node.host = host_in(value.at("host"));
   node.address = address_in(value.at("address"));
-  node.ranks = int_in(value, "ranks", 1, kMostRanks);
-  node.wanted_rank = int_in(value, "wanted_rank", -1, kMostRanks);
+  node.ranks = int_in(value, "ranks", 1, kMaxRanksOfNode);
+  node.wanted_rank = int_in(value, "wanted_rank", -1, kMaxRanksOfNode);
   node.standby_port = int_in(value, "standby_port", 0, 65535);
   value.at("hosts_log").get_to(node.hosts_log);
   node.min_nodes = int_in(value, "min_nodes", 1, kMostNodes);

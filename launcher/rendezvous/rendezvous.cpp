@@ -21,7 +21,7 @@ using Kind = Member::Action::Kind;
 constexpr size_t kLongestText = 8 * 1024;
 // At least what the channel of a helper holds, with what the kernel needs for a
 // message: all that has come is read before a node is called silent.
-constexpr size_t kMostAtOnce = 2 << 20;
+constexpr size_t kMostBytes = 2 << 20;
 constexpr size_t kMessageCost = 256;
 
 Member::Settings settings_of(const Rendezvous::Settings& settings) {
@@ -122,7 +122,7 @@ void Rendezvous::handle_events(Time now) {
   }
   // What happens may replace the log. Who writes faster than this reads does
   // not keep the agent from its signals and ranks.
-  for (size_t taken = 0; log_ && taken < kMostAtOnce;) {
+  for (size_t taken = 0; log_ && taken < kMostBytes;) {
     const auto event = log_->next();
     if (!event) {
       break;

@@ -15,7 +15,7 @@ namespace {
 constexpr std::chrono::seconds kRetryTime(1);
 constexpr std::chrono::seconds kTellAgainTime(2);
 // Of others' entries, which mean nothing here: the rest waits for signals.
-constexpr int kMostAtOnce = 256;
+constexpr int kMostEntries = 256;
 
 // Where the log that this node serves is reached from here.
 std::string own_host(const NodeOptions& nodes, int listener) {
@@ -125,7 +125,7 @@ void Rendezvous::tell_first_endpoint(Time now) {
 }
 
 void Rendezvous::handle_announcer(Time now) {
-  for (int i = 0; announcer_ && i < kMostAtOnce; ++i) {
+  for (int i = 0; announcer_ && i < kMostEntries; ++i) {
     const auto event = announcer_->next();
     if (!event) {
       return;
