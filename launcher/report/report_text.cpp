@@ -151,8 +151,8 @@ std::string other_reasons(const JobReport& report) {
         have_one_reason(end, report.ranks.at(*report.root))) {
       continue;
     }
-    const auto reason = std::find_if(
-        reasons.begin(), reasons.end(), [&](const Reason& each) {
+    const auto reason =
+        std::find_if(reasons.begin(), reasons.end(), [&](const Reason& each) {
           return have_one_reason(*each.first, end);
         });
     if (reason == reasons.end()) {
