@@ -10,6 +10,27 @@ function(ddp_entry file entry labels timeout environment)
   set(environment_of_${entry} "${environment}" PARENT_SCOPE)
 endfunction()
 
+# What `./dev test` leaves to `./dev test --rest`, labelled so: slow cases, those
+# of what others show faster, and other backends for what one shows.
+set(ddp_rest
+  "(shm|hierarchical)\\."
+  "(hierarchical_failure|hierarchical_work)\\."
+  "mpi_(hooks|lifetime|pieces|refusals|sparse|work)\\."
+  "(cross_language|python_buckets|python_construction|python_hooks|python_models)\\."
+  "(cifar10|cifar10_resnet|cifar10_tutorial|dynamic_resblock|embedding|gan)\\."
+  "(inference|model_parallel|module_list|resnet|resumable|sharded_files|timeline)\\."
+  "(checkpoint_conversion|checkpoint_damage|torch_file_damage|torch_file_hostile)\\."
+  "(concurrent_saves|failing_disk|resume|restarts)\\."
+  "(comm_hook_failure|crash|elastic|reducer_failure|zero_redundancy_failures)\\."
+  "(debug_mode|flight_records|join_schedules|random_graphs|worker_view)\\."
+  "(spawn|spawn_failure)\\."
+  "launch\\.(torchrun|ddprun and torchrun|alone)"
+  "lazy_views\\.random"
+  "measured_layout\\.measured"
+  "parity\\.(four|without)"
+  "shm_collectives\\.sums"
+  "statistics\\.sizes")
+
 function(ddp_case program file tags name filter)
   if(NOT entries_of_${file}) # no such program: the test fails
     add_test("${file}_test.cpp has no entry in CMakeLists.txt" no_entry)
@@ -20,6 +41,11 @@ function(ddp_case program file tags name filter)
     if(tags MATCHES "(^| )unit ")
       set(labels unit)
     endif()
+    foreach(pattern IN LISTS ddp_rest)
+      if(test MATCHES "^${pattern}")
+        list(APPEND labels rest)
+      endif()
+    endforeach()
     add_test("${test}" "${program}" "${filter}")
     set_tests_properties("${test}" PROPERTIES
       LABELS "${labels}"
