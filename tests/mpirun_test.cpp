@@ -65,6 +65,14 @@ TEST_CASE("one program after another runs under one mpirun") {
       "shm");
 }
 
+TEST_CASE("the next program under one mpirun waits for a rank that lingers") {
+  need_mpirun();
+  const auto member = program("group_member");
+  const auto output =
+      output_of({"-n", "3", "bash", "-c", "\"$0\" lingers && \"$0\"", member});
+  check_lines(output, 3, "shm");
+}
+
 TEST_CASE("variables left in the shell are refused on every rank") {
   need_mpirun();
   const auto outcome = mpirun(

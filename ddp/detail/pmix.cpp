@@ -154,10 +154,9 @@ class Answer {
   pmix_status_t status_ = PMIX_SUCCESS;
 };
 
-/// Waits for all ranks, and brings them what rank 0 has put. Without it they
-/// could read what rank 0 of an earlier program under the same mpirun put.
-void meet(milliseconds timeout) {
-  const auto deadline = Clock::now() + timeout;
+/// Starts a fence of all ranks, which also brings them what rank 0 has put, and
+/// waits for it.
+pmix_status_t fence_until(Clock::time_point deadline) {
   pmix_info_t collect{};
   std::strncpy(collect.key, PMIX_COLLECT_DATA, PMIX_MAX_KEYLEN);
   collect.value.type = PMIX_BOOL;
@@ -165,12 +164,21 @@ void meet(milliseconds timeout) {
   const auto answer = std::make_shared<Answer>();
   const auto status = connection().functions.fence(
       nullptr, 0, &collect, 1, Answer::arrive, Answer::handle(answer));
+  return status == PMIX_SUCCESS ? answer->wait_until(deadline) : status;
+}
+
+/// Waits for all ranks. While one is still in the program before this one, under
+/// the same mpirun, its end breaks the others' fence: they start another.
+void fence(Clock::time_point deadline, milliseconds timeout) {
+  auto status = PMIX_ERR_PARTIAL_SUCCESS;
+  while (status == PMIX_ERR_PARTIAL_SUCCESS && Clock::now() < deadline) {
+    status = fence_until(deadline);
+  }
   if (status == PMIX_OPERATION_SUCCEEDED) {
     return; // all were there already
   }
-  check(status, "PMIx_Fence");
   check(
-      answer->wait_until(deadline),
+      status,
       c10::str(
           "rank ",
           connection().job.rank,
@@ -216,11 +224,15 @@ std::string pmix_unavailable() {
 
 std::string pmix_broadcast(const std::string& text, milliseconds timeout) {
   auto& pmix = connection();
+  const auto deadline = Clock::now() + timeout;
   const auto key = "ddp.text." + std::to_string(pmix.broadcasts++);
+  // The last rank that leaves a program takes along what the next one's ranks
+  // have put by then.
+  fence(deadline, timeout);
   if (pmix.job.rank == 0) {
     publish(key, text);
   }
-  meet(timeout);
+  fence(deadline, timeout);
   return pmix.job.rank == 0 ? text : get(key);
 }
 
