@@ -28,24 +28,25 @@ static_assert(
 
 constexpr size_t kHeaderAlignment = 8;
 
-constexpr std::array<std::pair<const char*, c10::ScalarType>, 16> kDtypes{{
-    {"F64", c10::kDouble},
-    {"F32", c10::kFloat},
-    {"F16", c10::kHalf},
-    {"BF16", c10::kBFloat16},
-    {"F8_E4M3", c10::kFloat8_e4m3fn},
-    {"F8_E5M2", c10::kFloat8_e5m2},
-    {"I64", c10::kLong},
-    {"I32", c10::kInt},
-    {"I16", c10::kShort},
-    {"I8", c10::kChar},
-    {"U64", c10::kUInt64},
-    {"U32", c10::kUInt32},
-    {"U16", c10::kUInt16},
-    {"U8", c10::kByte},
-    {"BOOL", c10::kBool},
-    {"C64", c10::kComplexFloat},
-}};
+constexpr std::array<std::pair<const char*, c10::ScalarType>, 16>
+    kSafetensorsDtypes{{
+        {"F64", c10::kDouble},
+        {"F32", c10::kFloat},
+        {"F16", c10::kHalf},
+        {"BF16", c10::kBFloat16},
+        {"F8_E4M3", c10::kFloat8_e4m3fn},
+        {"F8_E5M2", c10::kFloat8_e5m2},
+        {"I64", c10::kLong},
+        {"I32", c10::kInt},
+        {"I16", c10::kShort},
+        {"I8", c10::kChar},
+        {"U64", c10::kUInt64},
+        {"U32", c10::kUInt32},
+        {"U16", c10::kUInt16},
+        {"U8", c10::kByte},
+        {"BOOL", c10::kBool},
+        {"C64", c10::kComplexFloat},
+    }};
 
 // A JSON object with its keys in the order of the text, which the library's own
 // ordered object would look up in linear time.
@@ -116,12 +117,12 @@ c10::ScalarType parse_dtype(const Json& entry) {
   TORCH_CHECK(
       found != entry.end() && found->is_string(), "it has no string 'dtype'");
   const auto name = found->get<std::string>();
-  const auto* known =
-      std::find_if(kDtypes.begin(), kDtypes.end(), [&](const auto& dtype) {
-        return name == dtype.first;
-      });
+  const auto* known = std::find_if(
+      kSafetensorsDtypes.begin(),
+      kSafetensorsDtypes.end(),
+      [&](const auto& dtype) { return name == dtype.first; });
   TORCH_CHECK(
-      known != kDtypes.end(),
+      known != kSafetensorsDtypes.end(),
       "its dtype is '",
       name,
       "', which this library does not know");
@@ -282,7 +283,7 @@ std::string header_digest(std::string text) {
 std::string safetensors_dtype(
     c10::ScalarType dtype,
     const std::string& tensor) {
-  for (const auto& [name, known] : kDtypes) {
+  for (const auto& [name, known] : kSafetensorsDtypes) {
     if (dtype == known) {
       return name;
     }

@@ -7,6 +7,8 @@
 
 #include <stdexcept>
 
+namespace accumulation_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::ReducerOptions;
@@ -195,3 +197,5 @@ TEST_CASE("what was dropped while gradients accumulated is as if never used") {
     }
   });
 }
+
+} // namespace accumulation_test

@@ -14,6 +14,8 @@
 #include <functional>
 #include <random>
 
+namespace atomic_file_test {
+
 using ddp::test::read_text;
 using ddp::test::TemporaryFolder;
 using ddp::test::write_text;
@@ -317,3 +319,5 @@ TEST_CASE("AtomicFile survives kill -9 while committing", "[atomic_file]") {
     REQUIRE((content == old || content == fresh));
   }
 }
+
+} // namespace atomic_file_test

@@ -7,6 +7,8 @@
 
 #include <sstream>
 
+namespace attachment_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::ReducerOptions;
@@ -288,3 +290,5 @@ TEST_CASE("leaves that nobody manages are reported in the first steps") {
     train(declared);
   });
 }
+
+} // namespace attachment_test

@@ -2,6 +2,8 @@
 #include <samplers/batch_plan.h>
 #include <tests/support/catch.h>
 
+namespace batch_plan_test {
+
 using ddp::BatchPlanOptions;
 using ddp::LearningRateScaling;
 using ddp::plan_batches;
@@ -94,3 +96,5 @@ TEST_CASE("the learning rate follows the global batch where that is asked") {
       plan_batches(BatchPlanOptions().rank_batch(64), 4).learning_rate_scale ==
       1);
 }
+
+} // namespace batch_plan_test

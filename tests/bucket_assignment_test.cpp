@@ -7,6 +7,8 @@
 #include <numeric>
 #include <random>
 
+namespace bucket_assignment_test {
+
 namespace {
 
 using Buckets = std::vector<ddp::BucketIndices>;
@@ -92,3 +94,5 @@ TEST_CASE("the assignment equals c10d's on random models") {
     REQUIRE(assign(tensors, {100, 700}) == expected);
   }
 }
+
+} // namespace bucket_assignment_test

@@ -5,25 +5,15 @@
 # <file>_test.cpp run as <entry>.<case>. One that is tagged [unit] has that label.
 function(ddp_entry file entry labels timeout environment)
   set(entries_of_${file} ${entries_of_${file}} ${entry} PARENT_SCOPE)
+  set(ddp_files ${ddp_files} ${file} PARENT_SCOPE)
   set(labels_of_${entry} "${labels}" PARENT_SCOPE)
   set(timeout_of_${entry} ${timeout} PARENT_SCOPE)
   set(environment_of_${entry} "${environment}" PARENT_SCOPE)
 endfunction()
 
-# What `./dev test` leaves to `./dev test --rest`, labelled so: slow cases, those
-# of what others show faster, and other backends for what one shows.
+# What `./dev test` leaves to `./dev test --rest` of files that it runs: slow
+# cases, and those of what others show faster.
 set(ddp_rest
-  "(shm|hierarchical)\\."
-  "(hierarchical_failure|hierarchical_work)\\."
-  "mpi_(hooks|lifetime|pieces|refusals|sparse|work)\\."
-  "(cross_language|python_buckets|python_construction|python_hooks|python_models)\\."
-  "(cifar10|cifar10_resnet|cifar10_tutorial|dynamic_resblock|embedding|gan)\\."
-  "(inference|model_parallel|module_list|resnet|resumable|sharded_files|timeline)\\."
-  "(checkpoint_conversion|checkpoint_damage|torch_file_damage|torch_file_hostile)\\."
-  "(concurrent_saves|failing_disk|resume|restarts)\\."
-  "(comm_hook_failure|crash|elastic|reducer_failure|zero_redundancy_failures)\\."
-  "(debug_mode|flight_records|join_schedules|random_graphs|worker_view)\\."
-  "(spawn|spawn_failure)\\."
   "launch\\.(torchrun|ddprun and torchrun|alone)"
   "lazy_views\\.random"
   "measured_layout\\.measured"
@@ -39,7 +29,7 @@ function(ddp_case program file tags name filter)
     set(test "${entry}.${name}")
     set(labels "${labels_of_${entry}}")
     if(tags MATCHES "(^| )unit ")
-      set(labels unit)
+      list(TRANSFORM labels REPLACE "^multiprocess$" unit)
     endif()
     foreach(pattern IN LISTS ddp_rest)
       if(test MATCHES "^${pattern}")
@@ -53,4 +43,12 @@ function(ddp_case program file tags name filter)
       ENVIRONMENT "${environment_of_${entry}}"
       SKIP_RETURN_CODE 77)
   endforeach()
+endfunction()
+
+# Another program may have files of the same names.
+function(ddp_forget_entries)
+  foreach(file IN LISTS ddp_files)
+    unset(entries_of_${file} PARENT_SCOPE)
+  endforeach()
+  unset(ddp_files PARENT_SCOPE)
 endfunction()

@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+namespace checkpoint_command_test {
+
 using c10::IValue;
 using Catch::Matchers::Matches;
 using ddp::write_checkpoint_file;
@@ -242,3 +244,5 @@ TEST_CASE("output that cannot be written", "[checkpoint_command]") {
       shell("\"$0\" inspect \"$1\" >/dev/full; echo $?") ==
       "ddp-checkpoint: cannot write to standard output\n2\n");
 }
+
+} // namespace checkpoint_command_test

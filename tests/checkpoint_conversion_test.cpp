@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <sstream>
 
+namespace checkpoint_conversion_test {
+
 using Catch::Matchers::Matches;
 using ddp::read_checkpoint_file;
 using ddp::write_checkpoint_file;
@@ -188,3 +190,5 @@ TEST_CASE("prefixes of names are dropped", "[checkpoint_conversion]") {
       trouble({"strip-prefix", path, out}),
       ContainsSubstring("two names would become 'w'"));
 }
+
+} // namespace checkpoint_conversion_test

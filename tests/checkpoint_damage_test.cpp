@@ -12,6 +12,8 @@
 #include <iostream>
 #include <random>
 
+namespace checkpoint_damage_test {
+
 using c10::IValue;
 using ddp::LoadOptions;
 using ddp::read_checkpoint_file;
@@ -223,3 +225,5 @@ TEST_CASE("damage of other programs' safetensors files crashes nothing") {
   write_text(path, bytes_of(uint64_t{header.size()}) + header + data);
   damage(path, Checked::kNothing);
 }
+
+} // namespace checkpoint_damage_test

@@ -11,6 +11,8 @@
 
 #include <limits>
 
+namespace checkpoint_file_test {
+
 using c10::IValue;
 using ddp::LoadOptions;
 using ddp::read_checkpoint_file;
@@ -326,3 +328,5 @@ TEST_CASE("tensors that have no memory of their own values are refused") {
   }
   CHECK(folder.names().empty());
 }
+
+} // namespace checkpoint_file_test

@@ -15,6 +15,8 @@
 #include <filesystem>
 #include <set>
 
+namespace checkpoint_manager_test {
+
 using ddp::CheckpointManager;
 using ddp::CheckpointManagerOptions;
 using ddp::ProcessGroup;
@@ -426,3 +428,5 @@ TEST_CASE("a save that fails is heard of on every rank") {
     }
   });
 }
+
+} // namespace checkpoint_manager_test

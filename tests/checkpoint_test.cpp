@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+namespace checkpoint_test {
+
 using ddp::test::read_text;
 using ddp::test::TemporaryFolder;
 using ddp::test::write_text;
@@ -222,3 +224,5 @@ TEST_CASE("save_checkpoint says why it cannot", "[checkpoint]") {
   }
   CHECK(folder.names().empty());
 }
+
+} // namespace checkpoint_test

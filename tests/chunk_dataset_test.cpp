@@ -10,6 +10,8 @@
 #include <mutex>
 #include <sstream>
 
+namespace chunk_dataset_test {
+
 using ddp::DistributedSampler;
 using ddp::EvaluationSampler;
 using ddp::SamplerOptions;
@@ -217,3 +219,5 @@ TEST_CASE("a ChunkDataset goes on with the chunks that were not drawn") {
     REQUIRE(reader.chunks_read().size() == rest.size() + 10);
   }
 }
+
+} // namespace chunk_dataset_test

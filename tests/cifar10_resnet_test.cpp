@@ -14,6 +14,8 @@
 #include <regex>
 #include <sstream>
 
+namespace cifar10_resnet_test {
+
 using ddp::test::Command;
 using ddp::test::kLong;
 using ddp::test::Outcome;
@@ -234,3 +236,5 @@ TEST_CASE("what cannot be is refused with exit code 1 and the reason") {
         outcome.output, ContainsSubstring(option.substr(0, option.find('='))));
   }
 }
+
+} // namespace cifar10_resnet_test

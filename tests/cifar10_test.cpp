@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <set>
 
+namespace cifar10_test {
+
 using ddp::test::cifar_records;
 using ddp::test::kCifarRecord;
 using ddp::test::read_text;
@@ -172,3 +174,5 @@ TEST_CASE("neither workers nor ranks change what is drawn") {
     }
   }
 }
+
+} // namespace cifar10_test

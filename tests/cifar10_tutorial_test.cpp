@@ -8,6 +8,8 @@
 #include <csignal>
 #include <filesystem>
 
+namespace cifar10_tutorial_test {
+
 using ddp::test::Command;
 using ddp::test::kLong;
 using ddp::test::Process;
@@ -73,3 +75,5 @@ TEST_CASE("ResNet-101 makes a few steps on processes that it starts") {
       ContainsSubstring("\n1,2,0.01,"));
   CHECK(std::filesystem::exists(folder / "cifar10_resnet/weights.pth"));
 }
+
+} // namespace cifar10_tutorial_test

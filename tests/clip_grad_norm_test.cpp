@@ -9,6 +9,8 @@
 
 #include <limits>
 
+namespace clip_grad_norm_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::ReducerOptions;
@@ -199,3 +201,5 @@ TEST_CASE("an infinite norm may be refused") {
   CHECK(reducer.clip_grad_norm(1).item<double>() == kInfinity);
   CHECK_THROWS_AS(reducer.clip_grad_norm(1, 0), c10::ValueError);
 }
+
+} // namespace clip_grad_norm_test

@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <fstream>
 
+namespace collective_checkpoint_test {
+
 using ddp::ProcessGroup;
 using ddp::test::BranchNet;
 using ddp::test::Command;
@@ -129,3 +131,5 @@ TEST_CASE("kill -9 of rank 0 while it saves leaves the old file, whole") {
   }
   REQUIRE(left_over <= 1); // that takes moments
 }
+
+} // namespace collective_checkpoint_test

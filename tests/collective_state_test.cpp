@@ -14,6 +14,8 @@
 #include <random>
 #include <set>
 
+namespace collective_state_test {
+
 using c10::IValue;
 using ddp::DistributedSampler;
 using ddp::ProcessGroup;
@@ -281,3 +283,5 @@ TEST_CASE("a value is sent as it reads, whatever its memory holds") {
     }
   });
 }
+
+} // namespace collective_state_test

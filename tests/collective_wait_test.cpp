@@ -7,6 +7,8 @@
 
 #include <atomic>
 
+namespace collective_wait_test {
+
 using ddp::ProcessGroup;
 using ddp::detail::FailureBoard;
 using ddp::test::all_reduce_error;
@@ -245,3 +247,5 @@ TEST_CASE("only a connection's end counts as the end of the store") {
   REQUIRE(board->read("").empty());
   REQUIRE(board->has_lost_rank_0());
 }
+
+} // namespace collective_wait_test

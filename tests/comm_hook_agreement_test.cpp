@@ -11,6 +11,8 @@
 #include <ddp/comm_hooks/quantization_hook.h>
 #include <ddp/reducer.h>
 
+namespace comm_hook_agreement_test {
+
 using ddp::CommHook;
 using ddp::HookChain;
 using ddp::ProcessGroup;
@@ -94,3 +96,5 @@ TEST_CASE("hooks that differ over ranks are refused by their descriptions") {
     REQUIRE(parameter.grad().eq(1).all().item<bool>());
   });
 }
+
+} // namespace comm_hook_agreement_test

@@ -5,6 +5,8 @@
 #include <ddp/detail/collective_wait.h>
 #include <ddp/reducer.h>
 
+namespace comm_hook_failure_test {
+
 using ddp::GradBucket;
 using ddp::ProcessGroup;
 using ddp::Reducer;
@@ -186,3 +188,5 @@ TEST_CASE("what a hook throws need not be a std::exception") {
         backward(), ContainsSubstring("construct the Reducer anew"));
   });
 }
+
+} // namespace comm_hook_failure_test

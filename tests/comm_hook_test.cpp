@@ -7,6 +7,8 @@
 
 #include <optional>
 
+namespace comm_hook_test {
+
 using ddp::CommHook;
 using ddp::GradBucket;
 using ddp::ProcessGroup;
@@ -324,3 +326,5 @@ TEST_CASE("a Reducer that failed leaves its hook to the next one") {
     REQUIRE(parameter.grad().eq(3).all().item<bool>());
   });
 }
+
+} // namespace comm_hook_test

@@ -13,6 +13,8 @@
 
 #include <limits>
 
+namespace comm_hooks_test {
+
 // The hooks of the library; their bits are compared in python_hooks_test.cpp.
 
 using ddp::CommHook;
@@ -324,3 +326,5 @@ TEST_CASE("post-local SGD goes on in the iteration of its state") {
     group.barrier();
   });
 }
+
+} // namespace comm_hooks_test

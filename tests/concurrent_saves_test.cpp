@@ -21,6 +21,8 @@
 #include <new>
 #include <random>
 
+namespace concurrent_saves_test {
+
 using ddp::CheckpointManager;
 using ddp::CheckpointManagerOptions;
 using ddp::test::newest_step_in;
@@ -374,3 +376,5 @@ TEST_CASE("kill -9 in a manager's save leaves a whole checkpoint") {
   kill_runs(".safetensors", false, kills(40));
   kill_runs(".pt", true, kills(60));
 }
+
+} // namespace concurrent_saves_test

@@ -9,6 +9,8 @@
 
 #include <cstdlib>
 
+namespace connecting_test {
+
 using ddp::ProcessGroup;
 using ddp::test::ranks;
 
@@ -64,3 +66,5 @@ TEST_CASE("ranks that do not come to connect are named") {
       },
       ddp::test::RankOptions());
 }
+
+} // namespace connecting_test

@@ -5,6 +5,8 @@
 #include <ddp/nn/convert_sync_batchnorm.h>
 #include <ddp/reducer.h>
 
+namespace convert_sync_batchnorm_test {
+
 using ddp::convert_sync_batchnorm;
 using ddp::ProcessGroup;
 using ddp::test::part_of;
@@ -215,3 +217,5 @@ TEST_CASE("a batch-norm of another class is named in a warning") {
   CHECK_THAT(words[0], ContainsSubstring("frozen"));
   CHECK_THAT(words[0], !ContainsSubstring("instance"));
 }
+
+} // namespace convert_sync_batchnorm_test

@@ -12,6 +12,8 @@
 #include <csignal>
 #include <filesystem>
 
+namespace crash_test {
+
 using ddp::test::Command;
 using ddp::test::commands_of_ranks;
 using ddp::test::kTimeout;
@@ -408,3 +410,5 @@ TEST_CASE("no signal is handled where reports are off") {
       },
       options);
 }
+
+} // namespace crash_test

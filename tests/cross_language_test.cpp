@@ -8,6 +8,8 @@
 #include <map>
 #include <sstream>
 
+namespace cross_language_test {
+
 using ddp::test::Command;
 using ddp::test::TemporaryFolder;
 
@@ -107,3 +109,5 @@ TEST_CASE("a training changes its language and back") {
     }
   }
 }
+
+} // namespace cross_language_test

@@ -6,6 +6,8 @@
 #include <tests/support/catch.h>
 #include <tests/support/samplers.h>
 
+namespace data_loader_state_test {
+
 using ddp::DataLoaderOptions;
 using ddp::DistributedSampler;
 using ddp::SamplerOptions;
@@ -119,3 +121,5 @@ TEST_CASE("what the loop is done with is counted once") {
     REQUIRE_THROWS_AS(sampler.advance(batch.size()), c10::ValueError);
   }
 }
+
+} // namespace data_loader_state_test

@@ -14,6 +14,8 @@
 #include <set>
 #include <thread>
 
+namespace data_loader_test {
+
 using ddp::DataLoaderOptions;
 using ddp::DistributedSampler;
 using ddp::test::Numbers;
@@ -397,3 +399,5 @@ TEST_CASE("workers use one thread each and leave signals to the program") {
   REQUIRE(fresh == 2);
   at::set_num_threads(before);
 }
+
+} // namespace data_loader_test

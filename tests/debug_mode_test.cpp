@@ -11,6 +11,8 @@
 #include <csignal>
 #include <iostream>
 
+namespace debug_mode_test {
+
 using ddp::ProcessGroup;
 using ddp::test::command_of_rank;
 using ddp::test::error_of;
@@ -239,3 +241,5 @@ TEST_CASE("a training has the same bits with DDP_DEBUG=detail") {
     report_of(0, {with->folder->path()});
   }
 }
+
+} // namespace debug_mode_test

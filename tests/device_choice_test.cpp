@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+namespace device_choice_test {
+
 using ddp::Member;
 using ddp::ProcessGroupOptions;
 
@@ -246,3 +248,5 @@ TEST_CASE("real processes agree on the CPU and say so once") {
     REQUIRE(output.find(expected, first + 1) == std::string::npos);
   }
 }
+
+} // namespace device_choice_test

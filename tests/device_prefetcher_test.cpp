@@ -11,6 +11,8 @@
 
 #include <c10/core/StreamGuard.h>
 
+namespace device_prefetcher_test {
+
 using ddp::DevicePrefetcher;
 using ddp::DistributedSampler;
 using torch::data::Example;
@@ -162,3 +164,5 @@ TEST_CASE("on the CPU batches are passed on, and none is fetched ahead") {
   }
   REQUIRE(seen == kSize);
 }
+
+} // namespace device_prefetcher_test

@@ -5,6 +5,8 @@
 #include <ddp/detail/process_group_impl.h>
 #include <ddp/distributed_data_parallel.h>
 
+namespace distributed_data_parallel_test {
+
 using ddp::BufferSync;
 using ddp::DistributedDataParallel;
 using ddp::ProcessGroup;
@@ -371,3 +373,5 @@ TEST_CASE("broadcast_buffers(false) leaves buffers to each rank") {
     REQUIRE(!equal_on_all(group, net->norm->running_mean));
   });
 }
+
+} // namespace distributed_data_parallel_test

@@ -15,6 +15,8 @@
 #include <set>
 #include <sstream>
 
+namespace distributed_sampler_test {
+
 namespace {
 
 using ddp::DistributedSampler;
@@ -251,3 +253,5 @@ TEST_CASE("DistributedSampler moved into a loader takes epochs", "[sampler]") {
   sampler.set_epoch(2); // NOLINT(bugprone-use-after-move): a move is a copy
   CHECK(drain_loader(*loader) == Indices{8, 5, 0, 3});
 }
+
+} // namespace distributed_sampler_test

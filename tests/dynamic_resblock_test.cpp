@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace dynamic_resblock_test {
+
 namespace {
 
 using ddp::test::matches;
@@ -65,3 +67,5 @@ TEST_CASE("a clone that calls its original is told of in the first step") {
           ContainsSubstring("does a cloned module still call a function that "
                             "captured the original's `this`?"));
 }
+
+} // namespace dynamic_resblock_test

@@ -18,6 +18,8 @@
 #include <csignal>
 #include <cstring>
 
+namespace elastic_test {
+
 using ddp::RankPage;
 using ddp::test::commands_of_ranks;
 using ddp::test::free_port;
@@ -344,3 +346,5 @@ TEST_CASE("a pause sets variables while other threads read some") {
   ddp::detail::elastic_pause::attach(nullptr);
   REQUIRE(variable("DDP_TEST_2999") == "1");
 }
+
+} // namespace elastic_test

@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+namespace embedding_test {
+
 using ddp::test::is_near;
 using ddp::test::run_example;
 
@@ -123,3 +125,5 @@ TEST_CASE("a batch too small for the ranks is an error in one line") {
       ContainsSubstring("error: a batch of 2 sentences is too small for 3 "
                         "ranks: pass --batch-size 3 or more"));
 }
+
+} // namespace embedding_test

@@ -1,6 +1,8 @@
 #include <tests/support/catch.h>
 #include <tests/support/launch_environments.h>
 
+namespace environment_test {
+
 using namespace ddp::test;
 using ddp::ProcessGroupOptions;
 
@@ -119,3 +121,5 @@ TEST_CASE("backend, device and timeout come from the environment") {
   const auto mpi = ProcessGroupOptions().backend("mpi");
   REQUIRE(ddp::complete_options(mpi, lookup({})).backend() == "mpi");
 }
+
+} // namespace environment_test

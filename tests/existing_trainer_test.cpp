@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+namespace existing_trainer_test {
+
 namespace {
 
 using ddp::test::is_near;
@@ -121,3 +123,5 @@ TEST_CASE("several processes train as one on their batches together") {
     CHECK(outcome.exit_code == 0); // the same weights
   }
 }
+
+} // namespace existing_trainer_test

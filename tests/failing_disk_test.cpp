@@ -20,6 +20,8 @@
 #include <set>
 #include <system_error>
 
+namespace failing_disk_test {
+
 using ddp::CheckpointManager;
 using ddp::CheckpointManagerOptions;
 using ddp::ProcessGroup;
@@ -503,3 +505,5 @@ TEST_CASE("a folder without permission leaves the old checkpoint") {
     }
   });
 }
+
+} // namespace failing_disk_test

@@ -6,6 +6,8 @@
 #include <csignal>
 #include <optional>
 
+namespace failure_test {
+
 using ddp::ProcessGroup;
 using ddp::test::all_reduce_error;
 using ddp::test::Clock;
@@ -213,3 +215,5 @@ TEST_CASE("a group that was handed over has a board of its own") {
       },
       options);
 }
+
+} // namespace failure_test

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+namespace failure_watch_test {
+
 using ddp::ProcessGroup;
 using ddp::detail::FailureWatch;
 using ddp::test::all_reduce_error;
@@ -177,3 +179,5 @@ TEST_CASE("a watch that has nothing to do ends at once") {
       },
       recording_in(folder));
 }
+
+} // namespace failure_watch_test

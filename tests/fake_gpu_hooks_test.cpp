@@ -14,6 +14,8 @@
 #include <ddp/model_averaging/periodic_model_averager.h>
 #include <ddp/reducer.h>
 
+namespace fake_gpu_hooks_test {
+
 using ddp::CommHook;
 using ddp::PowerSGDHook;
 using ddp::PowerSGDOptions;
@@ -128,3 +130,5 @@ TEST_CASE("parameters on a device with streams are averaged without races") {
     REQUIRE(fake_gpu::order().take_races().empty());
   });
 }
+
+} // namespace fake_gpu_hooks_test

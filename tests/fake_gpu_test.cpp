@@ -18,6 +18,8 @@
 
 #include <cstdlib>
 
+namespace fake_gpu_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::ReducerOptions;
@@ -405,3 +407,5 @@ TEST_CASE("buckets lie in the backend's memory where it has enough") {
     REQUIRE(fake_gpu::backend_tensors() == tensors);
   });
 }
+
+} // namespace fake_gpu_test

@@ -3,6 +3,8 @@
 
 #include <ddp/verification.h>
 
+namespace finite_values_test {
+
 using ddp::NamedTensors;
 using ddp::ProcessGroup;
 using ddp::VerificationOptions;
@@ -133,3 +135,5 @@ TEST_CASE("a NaN is found wherever it is, and large values are finite") {
       torch::zeros({1, 2}, torch::kLong), torch::full({2}, 3e38), {4});
   REQUIRE_THAT(counted(twice), ContainsSubstring("0 NaN and 1 inf"));
 }
+
+} // namespace finite_values_test

@@ -9,6 +9,8 @@
 #include <csignal>
 #include <thread>
 
+namespace flight_records_test {
+
 using ddp::test::commands_in;
 using ddp::test::commands_of_ranks;
 using ddp::test::error_of;
@@ -291,3 +293,5 @@ TEST_CASE(
                         "(step)\n"
                         "    rank 2: all_reduce(SUM) of float32 [8] (step)\n"));
 }
+
+} // namespace flight_records_test

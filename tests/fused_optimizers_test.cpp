@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <functional>
 
+namespace fused_optimizers_test {
+
 using torch::optim::AdamOptions;
 using torch::optim::AdamWOptions;
 using torch::optim::Optimizer;
@@ -321,3 +323,5 @@ TEST_CASE("fused optimizers go on from a state of another layout") {
     }
   }
 }
+
+} // namespace fused_optimizers_test

@@ -4,6 +4,8 @@
 
 #include <regex>
 
+namespace gan_test {
+
 using ddp::test::is_near;
 using ddp::test::TemporaryFolder;
 
@@ -82,3 +84,5 @@ TEST_CASE("a run that is over says so, and a batch has to be divided") {
       small.output,
       ContainsSubstring("a batch of 2 points cannot be divided by 3 ranks"));
 }
+
+} // namespace gan_test

@@ -6,6 +6,8 @@
 
 #include <csignal>
 
+namespace gpu_failure_test {
+
 using ddp::ProcessGroup;
 using ddp::test::Clock;
 using ddp::test::gpu_ranks;
@@ -112,3 +114,5 @@ TEST_CASE("a collective over NCCL that times out says where its record is") {
       },
       ddp::ProcessGroupOptions().timeout(std::chrono::seconds(15)));
 }
+
+} // namespace gpu_failure_test

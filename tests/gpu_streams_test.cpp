@@ -9,6 +9,8 @@
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/fused_optimizers.h>
 
+namespace gpu_streams_test {
+
 using ddp::ProcessGroup;
 using ddp::test::gpu_ranks;
 using ddp::test::input_of;
@@ -229,3 +231,5 @@ TEST_CASE("sparse gradients are complete on a stream of the program's") {
     }
   });
 }
+
+} // namespace gpu_streams_test

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <limits>
 
+namespace gpu_test {
+
 using ddp::ProcessGroup;
 using ddp::test::gpu_ranks;
 using ddp::test::input_of;
@@ -310,3 +312,5 @@ TEST_CASE("buckets on GPUs may lie in LibTorch's memory") {
     }
   });
 }
+
+} // namespace gpu_test

@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <limits>
 
+namespace grad_scaler_test {
+
 using ddp::GradScaler;
 using ddp::GradScalerOptions;
 using ddp::ProcessGroup;
@@ -247,3 +249,5 @@ TEST_CASE("a scaler does as Python's does, and Python reads its state") {
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.output == ours.str());
 }
+
+} // namespace grad_scaler_test

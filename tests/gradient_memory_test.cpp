@@ -8,6 +8,8 @@
 
 #include <sys/resource.h>
 
+namespace gradient_memory_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::test::average;
@@ -145,3 +147,5 @@ TEST_CASE("a step asks the system for no fresh pages") {
     REQUIRE((page_faults() - before) / 10 < 6400 / 2);
   });
 }
+
+} // namespace gradient_memory_test

@@ -9,6 +9,8 @@
 #include <memory>
 #include <vector>
 
+namespace group_of_one_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::ReducerOptions;
@@ -115,3 +117,5 @@ TEST_CASE("alone, nothing is looked at after the second backward") {
   Reducer another(net, ProcessGroup()); // the first has done all it does
   CHECK(looks());
 }
+
+} // namespace group_of_one_test

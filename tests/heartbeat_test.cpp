@@ -14,6 +14,8 @@
 #include <filesystem>
 #include <regex>
 
+namespace heartbeat_test {
+
 using ddp::HeartbeatPage;
 using ddp::test::commands_of_ranks;
 using ddp::test::kTimeout;
@@ -238,3 +240,5 @@ TEST_CASE("what is no page of a heartbeat is left alone") {
   REQUIRE(too_small->version == 0);
   REQUIRE(too_small->beats == 0);
 }
+
+} // namespace heartbeat_test

@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+namespace hierarchical_failure_test {
+
 using ddp::ProcessGroup;
 using ddp::backends::hierarchical::Parts;
 using ddp::test::BackendPtr;
@@ -209,3 +211,5 @@ TEST_CASE("where a rank is killed the others fail within the timeout") {
       },
       options);
 }
+
+} // namespace hierarchical_failure_test

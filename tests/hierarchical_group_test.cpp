@@ -11,6 +11,8 @@
 
 #include <unistd.h>
 
+namespace hierarchical_group_test {
+
 using ddp::ProcessGroup;
 using ddp::test::error_of;
 using ddp::test::ranks;
@@ -134,3 +136,5 @@ TEST_CASE(
         options);
   }
 }
+
+} // namespace hierarchical_group_test

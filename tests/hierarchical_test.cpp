@@ -7,6 +7,8 @@
 
 #include <ddp/backends/shm.h>
 
+namespace hierarchical_test {
+
 using ddp::ProcessGroup;
 using ddp::test::all_reduced;
 using ddp::test::BackendPtr;
@@ -385,3 +387,5 @@ TEST_CASE("two backends do not wait for each other") {
     REQUIRE(same(first[0], reduced(values, Kind::SUM)));
   });
 }
+
+} // namespace hierarchical_test

@@ -9,6 +9,8 @@
 
 #include <memory>
 
+namespace hierarchical_work_test {
+
 using ddp::ProcessGroup;
 using ddp::test::BackendPtr;
 using ddp::test::error_of;
@@ -150,3 +152,5 @@ TEST_CASE("a group that is aborted amid an operation breaks it off") {
   check_prompt_end(
       [](BackendPtr& backend) { backend->abort(); }, "was aborted");
 }
+
+} // namespace hierarchical_work_test

@@ -4,6 +4,8 @@
 
 #include <regex>
 
+namespace inference_test {
+
 using ddp::test::Outcome;
 
 namespace {
@@ -83,3 +85,5 @@ TEST_CASE("what the inference program cannot do it says in one line") {
   CHECK_THAT(
       outcome.output, ContainsSubstring("error: ") && ContainsSubstring("gpu"));
 }
+
+} // namespace inference_test

@@ -5,6 +5,8 @@
 #include <ddp/join.h>
 #include <ddp/reducer.h>
 
+namespace join_refusals_test {
+
 using ddp::Join;
 using ddp::JoinOptions;
 using ddp::ProcessGroup;
@@ -122,3 +124,5 @@ TEST_CASE("a second Join on a group is refused at once") {
     }
   });
 }
+
+} // namespace join_refusals_test

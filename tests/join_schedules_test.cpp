@@ -10,6 +10,8 @@
 #include <optional>
 #include <random>
 
+namespace join_schedules_test {
+
 using ddp::JoinOptions;
 using ddp::ProcessGroup;
 using ddp::Reducer;
@@ -200,3 +202,5 @@ TEST_CASE("150 random schedules on 3 ranks equal one process") {
 TEST_CASE("150 random schedules on 4 ranks equal one process") {
   check_schedules(4, 150);
 }
+
+} // namespace join_schedules_test

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <utility>
 
+namespace join_sharing_test {
+
 using ddp::Join;
 using ddp::ProcessGroup;
 using ddp::Reducer;
@@ -125,3 +127,5 @@ TEST_CASE("Reducers that share a join tell a rank without inputs of NaN") {
   };
   ranks(3, train, short_wait);
 }
+
+} // namespace join_sharing_test

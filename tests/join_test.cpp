@@ -11,6 +11,8 @@
 #include <memory>
 #include <optional>
 
+namespace join_test {
+
 using ddp::Join;
 using ddp::Joinable;
 using ddp::JoinOptions;
@@ -324,3 +326,5 @@ TEST_CASE("a group of one joins nobody") {
   auto join = reducer.join();
   loss_of(net, 1).backward();
 }
+
+} // namespace join_test

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <limits>
 
+namespace large_sampler_test {
+
 namespace {
 
 /// The most memory this process ever had, in GB.
@@ -46,3 +48,5 @@ TEST_CASE("10^8 samples on 4 ranks take seconds and a few bytes each", "[.]") {
   REQUIRE(time.count() < 60);
   REQUIRE(peak < 2.5);
 }
+
+} // namespace large_sampler_test

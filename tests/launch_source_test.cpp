@@ -3,6 +3,8 @@
 #include <tests/support/catch.h>
 #include <tests/support/launch_environments.h>
 
+namespace launch_source_test {
+
 using namespace ddp::test;
 using ddp::PmixJob;
 using ddp::ProcessGroupOptions;
@@ -233,3 +235,5 @@ TEST_CASE("RANK and WORLD_SIZE alone serve where nothing else does") {
   REQUIRE(!env.local_rank);
   REQUIRE(env.master_addr == "n7");
 }
+
+} // namespace launch_source_test

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <map>
 
+namespace launch_test {
+
 using ddp::test::Command;
 using ddp::test::Outcome;
 using ddp::test::TemporaryFolder;
@@ -155,3 +157,5 @@ TEST_CASE("an unlucky start of the example is one clear line") {
       outcome.output,
       ContainsSubstring("apt-get install dataset-fashion-mnist"));
 }
+
+} // namespace launch_test

@@ -7,6 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+namespace launched_failures_test {
+
 using ddp::test::Command;
 using ddp::test::Outcome;
 using nlohmann::json;
@@ -100,3 +102,5 @@ TEST_CASE("of a hang it is told where each rank is") {
           ContainsSubstring(": in all_reduce\n") &&
           ContainsSubstring(": after all_reduce\n"));
 }
+
+} // namespace launched_failures_test

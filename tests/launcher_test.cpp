@@ -13,6 +13,8 @@
 #include <launcher/output/screen.h>
 #include <launcher/worker_environment.h>
 
+namespace launcher_test {
+
 using namespace ddp;
 using Texts = std::vector<std::string>;
 
@@ -216,3 +218,5 @@ TEST_CASE("OpenMP threads are shared out fairly", "[unit]") {
   CHECK(omp_threads_per_rank(1, 16, nullptr) == 0);
   CHECK(omp_threads_per_rank(4, 16, "3") == 0);
 }
+
+} // namespace launcher_test

@@ -6,6 +6,8 @@
 
 #include <random>
 
+namespace lazy_views_test {
+
 // Gradients and arguments whose memory is not what they read as: LibTorch
 // negates and conjugates lazily, by a flag on a view.
 
@@ -288,3 +290,5 @@ TEST_CASE("collectives take tensors that are negated or conjugated lazily") {
     REQUIRE_THROWS_AS(group.broadcast_async(negated), c10::ValueError);
   });
 }
+
+} // namespace lazy_views_test

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace leaf_uses_test {
+
 namespace {
 
 namespace nn = torch::nn;
@@ -228,3 +230,5 @@ TEST_CASE("what the first backward does not prove the second one tells") {
   CHECK_THAT(second, !ContainsSubstring("Float [4] "));
   CHECK(net.first_report(loss()).empty());
 }
+
+} // namespace leaf_uses_test

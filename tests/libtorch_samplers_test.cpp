@@ -9,6 +9,8 @@
 #include <set>
 #include <sstream>
 
+namespace libtorch_samplers_test {
+
 using ddp::DistributedSampler;
 using ddp::SamplerOptions;
 using ddp::test::drain;
@@ -197,3 +199,5 @@ TEST_CASE("a loaded position is kept in a loader, where LibTorch's is lost") {
   resumed.load_state_dict(ours.state_dict());
   REQUIRE(count_in_loader(resumed) == 2);
 }
+
+} // namespace libtorch_samplers_test

@@ -10,6 +10,8 @@
 #include <numeric>
 #include <random>
 
+namespace measured_layout_test {
+
 using ddp::BucketLayout;
 using ddp::ProcessGroup;
 using ddp::Reducer;
@@ -183,3 +185,5 @@ TEST_CASE("parameters that are unfrozen end the measuring") {
     }
   });
 }
+
+} // namespace measured_layout_test

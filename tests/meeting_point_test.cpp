@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+namespace meeting_point_test {
+
 using ddp::LaunchEnvironment;
 using nlohmann::json;
 
@@ -104,3 +106,5 @@ TEST_CASE("a rank elsewhere takes the address that it reaches") {
           ContainsSubstring("could not reach rank 0 at any of its addresses"));
   close(listener);
 }
+
+} // namespace meeting_point_test

@@ -7,6 +7,8 @@
 #include <iostream>
 #include <sstream>
 
+namespace metrics_test {
+
 using ddp::ProcessGroup;
 using ddp::test::ranks;
 
@@ -30,3 +32,5 @@ TEST_CASE("only rank 0 prints") {
     REQUIRE(text.str() == (group.rank() == 0 ? "epoch 3: 0.5\n" : ""));
   });
 }
+
+} // namespace metrics_test

@@ -11,6 +11,8 @@
 
 #include <array>
 
+namespace mixed_precision_test {
+
 using ddp::test::nearly_equal;
 
 namespace {
@@ -112,3 +114,5 @@ TEST_CASE("a Reducer averages single precision under autocast") {
     }
   });
 }
+
+} // namespace mixed_precision_test

@@ -5,6 +5,8 @@
 #include <ddp/model_averaging/hierarchical_model_averager.h>
 #include <ddp/model_averaging/periodic_model_averager.h>
 
+namespace model_averaging_test {
+
 using ddp::HierarchicalModelAverager;
 using ddp::HierarchicalModelAveragerOptions;
 using ddp::PeriodicModelAverager;
@@ -134,3 +136,5 @@ TEST_CASE("averagers that cannot be are refused") {
   fine.average_parameters(std::vector<at::Tensor>{torch::ones({1})});
   REQUIRE(fine.step() == 1);
 }
+
+} // namespace model_averaging_test

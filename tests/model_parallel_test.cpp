@@ -9,6 +9,8 @@
 #include <regex>
 #include <sstream>
 
+namespace model_parallel_test {
+
 using ddp::test::Command;
 using ddp::test::kLong;
 using ddp::test::Outcome;
@@ -143,3 +145,5 @@ TEST_CASE("an option that does not fit is said") {
       ContainsSubstring(
           "error: a batch of 8 cannot be shared by 3 processes evenly"));
 }
+
+} // namespace model_parallel_test

@@ -4,6 +4,8 @@
 
 #include <memory>
 
+namespace module_inputs_test {
+
 using ddp::detail::check_devices;
 using ddp::detail::ModuleInput;
 using ddp::detail::StrayTensors;
@@ -186,3 +188,5 @@ TEST_CASE("a module on several devices takes arguments from all") {
   net.register_parameter("bias", torch::ones({2}));
   check_on(net, torch::ones({2}), torch::ones({2}, kThere));
 }
+
+} // namespace module_inputs_test

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+namespace module_list_test {
+
 namespace {
 
 using ddp::test::matches;
@@ -76,3 +78,5 @@ TEST_CASE("cells in a plain vector drift apart and are told of at once") {
   check(train(2, "tensors", /*wrap=*/true, /*steps=*/1), 2);
   check(train(3, "tensors", /*wrap=*/false, /*steps=*/1), 3);
 }
+
+} // namespace module_list_test

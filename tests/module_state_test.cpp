@@ -2,6 +2,8 @@
 
 #include <ddp/module_state.h>
 
+namespace module_state_test {
+
 using ddp::ProcessGroup;
 using ddp::test::ranks;
 
@@ -58,3 +60,5 @@ TEST_CASE("broadcast_buffers leaves the parameters alone") {
     REQUIRE(norm->weight.eq(group.rank()).all().item<bool>());
   });
 }
+
+} // namespace module_state_test

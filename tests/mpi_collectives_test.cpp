@@ -3,6 +3,8 @@
 #include <tests/support/backend_checks.h>
 #include <tests/support/mpi_backend.h>
 
+namespace mpi_collectives_test {
+
 using ddp::test::mpi_backend;
 using ddp::test::mpi_ranks;
 
@@ -14,3 +16,5 @@ TEST_CASE("collectives over MPI move and reduce what they should") {
     ddp::test::check_reductions(backend);
   });
 }
+
+} // namespace mpi_collectives_test

@@ -8,6 +8,8 @@
 
 #include <filesystem>
 
+namespace mpi_group_test {
+
 using namespace ddp::test;
 
 namespace {
@@ -131,3 +133,5 @@ TEST_CASE("what is no communicator is refused") {
   REQUIRE(outcome.exit_code != 0);
   REQUIRE_THAT(outcome.output, ContainsSubstring("c10::ValueError"));
 }
+
+} // namespace mpi_group_test

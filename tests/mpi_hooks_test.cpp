@@ -12,6 +12,8 @@
 #include <ddp/comm_hooks/quantization_hook.h>
 #include <ddp/reducer.h>
 
+namespace mpi_hooks_test {
+
 using ddp::CommHook;
 using ddp::test::backward_to;
 using ddp::test::hook_gradients;
@@ -49,3 +51,5 @@ TEST_CASE("hooks average over MPI, those of several collectives too") {
     }
   });
 }
+
+} // namespace mpi_hooks_test

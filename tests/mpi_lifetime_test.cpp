@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+namespace mpi_lifetime_test {
+
 using ddp::test::mpi_ranks;
 using ddp::test::same;
 using ddp::test::Tensors;
@@ -78,3 +80,5 @@ TEST_CASE("communicators split and tell each other texts") {
     }
   });
 }
+
+} // namespace mpi_lifetime_test

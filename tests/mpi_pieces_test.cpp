@@ -2,6 +2,8 @@
 
 #include <tests/support/mpi_backend.h>
 
+namespace mpi_pieces_test {
+
 using ddp::test::all_reduced;
 using ddp::test::Kind;
 using ddp::test::mpi_backend;
@@ -66,3 +68,5 @@ TEST_CASE("tensors of any size are passed in pieces where they are long") {
     }
   });
 }
+
+} // namespace mpi_pieces_test

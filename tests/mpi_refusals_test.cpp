@@ -2,6 +2,8 @@
 
 #include <tests/support/mpi_backend.h>
 
+namespace mpi_refusals_test {
+
 using ddp::test::Kind;
 using ddp::test::mpi_backend;
 using ddp::test::mpi_ranks;
@@ -58,3 +60,5 @@ TEST_CASE("what the MPI backend cannot do is refused with the reason") {
     check_refusals(backend);
   });
 }
+
+} // namespace mpi_refusals_test

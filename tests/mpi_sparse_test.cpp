@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <iostream>
 
+namespace mpi_sparse_test {
+
 using ddp::ProcessGroup;
 using ddp::test::mpi_backend;
 using ddp::test::mpi_ranks;
@@ -250,3 +252,5 @@ TEST_CASE("sparse gradients over MPI are those over gloo") {
     }
   });
 }
+
+} // namespace mpi_sparse_test

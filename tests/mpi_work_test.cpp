@@ -8,6 +8,8 @@
 #include <atomic>
 #include <iostream>
 
+namespace mpi_work_test {
+
 using ddp::test::error_after;
 using ddp::test::mpi_backend;
 using ddp::test::mpi_ranks;
@@ -215,3 +217,5 @@ TEST_CASE("a message of another size is an error on the rank that gets it") {
     REQUIRE_THAT(outcome->output, !ContainsSubstring("failed an assertion"));
   }
 }
+
+} // namespace mpi_work_test

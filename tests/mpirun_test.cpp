@@ -4,6 +4,8 @@
 #include <tests/support/free_port.h>
 #include <tests/support/mpirun.h>
 
+namespace mpirun_test {
+
 using namespace ddp::test;
 
 TEST_CASE("mpirun's ranks meet without being told where") {
@@ -135,3 +137,5 @@ TEST_CASE("a program may initialise MPI after the group has formed") {
   check_lines(output, 3, "gloo");
   REQUIRE_THAT(output, ContainsSubstring("over MPI 3"));
 }
+
+} // namespace mpirun_test

@@ -3,6 +3,8 @@
 
 #include <functional>
 
+namespace optimizer_state_test {
+
 using c10::IValue;
 using torch::optim::Optimizer;
 
@@ -224,3 +226,5 @@ TEST_CASE("an optimizer that nobody knows is refused by name") {
       parameters, std::make_unique<torch::optim::SGDOptions>(0.1));
   REQUIRE_THROWS_WITH(ddp::optimizer_state(other), ContainsSubstring("Other"));
 }
+
+} // namespace optimizer_state_test

@@ -12,6 +12,8 @@
 
 #include <stdexcept>
 
+namespace parallel_forward_test {
+
 using ddp::gather;
 using ddp::kAllRanks;
 using ddp::parallel_forward;
@@ -335,3 +337,5 @@ TEST_CASE("an input elsewhere is moved, or an error, by option") {
     REQUIRE(same(fake_gpu::on_cpu(moved), expected));
   });
 }
+
+} // namespace parallel_forward_test

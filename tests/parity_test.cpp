@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 
+namespace parity_test {
+
 using ddp::test::Command;
 using ddp::test::Outcome;
 using ddp::test::TemporaryFolder;
@@ -97,3 +99,5 @@ TEST_CASE("multiplication instead of division is seen in the comparison") {
   // In the first step gradients are new, and both sides multiply.
   check_noticed("views_zeroed", "multiply", "\nviews_zeroed, rank 0, step1: ");
 }
+
+} // namespace parity_test

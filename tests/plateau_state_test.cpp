@@ -4,6 +4,8 @@
 #include <tests/support/catch.h>
 #include <tests/support/temporary_folder.h>
 
+namespace plateau_state_test {
+
 using c10::IValue;
 using ddp::TrainingState;
 using Scheduler = torch::optim::ReduceLROnPlateauScheduler;
@@ -129,3 +131,5 @@ TEST_CASE("a state that is no plateau scheduler's is refused") {
   run.state.load_state_dict(good);
   REQUIRE(count(run, "last_epoch") == 3);
 }
+
+} // namespace plateau_state_test

@@ -9,6 +9,8 @@
 #include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/reducer.h>
 
+namespace power_sgd_state_test {
+
 using ddp::PowerSGDHook;
 using ddp::PowerSGDOptions;
 using ddp::ProcessGroup;
@@ -184,3 +186,5 @@ TEST_CASE("what is known of a bucket is dropped with its parameters") {
     REQUIRE(error_after(other, 12) < 1.5 * once);
   });
 }
+
+} // namespace power_sgd_state_test

@@ -11,6 +11,8 @@
 #include <map>
 #include <random>
 
+namespace power_sgd_test {
+
 using ddp::PowerSGDHook;
 using ddp::PowerSGDOptions;
 using ddp::ProcessGroup;
@@ -263,3 +265,5 @@ TEST_CASE("the compression rate counts what is sent") {
     }
   });
 }
+
+} // namespace power_sgd_test

@@ -16,6 +16,8 @@
 #include <set>
 #include <thread>
 
+namespace process_group_test {
+
 using ddp::init_process_group;
 using ddp::ProcessGroup;
 using ddp::ProcessGroupOptions;
@@ -382,3 +384,5 @@ TEST_CASE("each group talks over its own interface, and so do its children") {
       },
       ddp::test::RankOptions());
 }
+
+} // namespace process_group_test

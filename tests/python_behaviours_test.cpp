@@ -8,6 +8,8 @@
 #include <map>
 #include <tuple>
 
+namespace python_behaviours_test {
+
 // What the tests of Python's DistributedDataParallel ask of it, of an attached
 // Reducer: docs/parity.md lists which is which.
 
@@ -372,3 +374,5 @@ TEST_CASE("two forwards and one backward in every mode") {
     }
   });
 }
+
+} // namespace python_behaviours_test

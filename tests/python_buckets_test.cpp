@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+namespace python_buckets_test {
+
 // What the tests of Python's DistributedDataParallel ask of its buckets: their
 // sizes, order and times.
 
@@ -242,3 +244,5 @@ TEST_CASE("the timeline takes in parameters that are unfrozen") {
     }
   });
 }
+
+} // namespace python_buckets_test

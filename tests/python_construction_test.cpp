@@ -6,6 +6,8 @@
 
 #include <functional>
 
+namespace python_construction_test {
+
 // What the tests of Python's DistributedDataParallel ask of its construction:
 // comparisons over ranks.
 
@@ -209,3 +211,5 @@ TEST_CASE("a mistake on one rank is told to the others") {
         ContainsSubstring("there is no 'lefd.bias'"));
   });
 }
+
+} // namespace python_construction_test

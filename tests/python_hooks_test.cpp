@@ -19,6 +19,8 @@
 
 #include <cstdlib>
 
+namespace python_hooks_test {
+
 using ddp::CommHook;
 using ddp::PowerSGDHook;
 using ddp::PowerSGDOptions;
@@ -197,3 +199,5 @@ TEST_CASE("on three ranks hooks and averagers have the bits of Python's") {
 TEST_CASE("on four ranks hooks and averagers have the bits of Python's") {
   compare_on(4);
 }
+
+} // namespace python_hooks_test

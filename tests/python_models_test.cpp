@@ -7,6 +7,8 @@
 #include <checkpoint/checkpoint.h>
 #include <ddp/reducer.h>
 
+namespace python_models_test {
+
 // What the tests of Python's DistributedDataParallel ask of it for models of
 // all kinds, and of its life: docs/parity.md lists which is which.
 
@@ -344,3 +346,5 @@ TEST_CASE("a tensor hook sees and may change this rank's own gradient") {
     }
   });
 }
+
+} // namespace python_models_test

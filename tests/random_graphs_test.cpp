@@ -7,6 +7,8 @@
 
 #include <cstdlib>
 
+namespace random_graphs_test {
+
 // Random nets in random loops, against the contract of Reducer worked out by
 // each process alone, in fp64. A failure names its seed: DDP_TEST_SEED runs
 // that graph alone, DDP_TEST_GRAPHS sets how many there are.
@@ -220,3 +222,5 @@ TEST_CASE("random nets in random loops get the mean of all ranks") {
   options.timeout = std::chrono::seconds(60 + count / 2);
   ddp::test::ranks(kRanks, body, options);
 }
+
+} // namespace random_graphs_test

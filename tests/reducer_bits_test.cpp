@@ -6,6 +6,8 @@
 
 #include <ddp/reducer.h>
 
+namespace reducer_bits_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::parity::Configuration;
@@ -87,3 +89,5 @@ TEST_CASE("gradients equal c10d's bit for bit, in each step") {
     });
   }
 }
+
+} // namespace reducer_bits_test

@@ -6,6 +6,8 @@
 
 #include <csignal>
 
+namespace reducer_failure_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::test::batch;
@@ -250,3 +252,5 @@ TEST_CASE("a Reducer that an exception ended gives way to a new one") {
     REQUIRE(equal_on_all(group, net->first->weight.grad()));
   });
 }
+
+} // namespace reducer_failure_test

@@ -8,6 +8,8 @@
 
 #include <memory>
 
+namespace reducer_lifetime_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::test::ranks;
@@ -124,3 +126,5 @@ TEST_CASE("a module on the stack is managed like any") {
     REQUIRE(net.named_buffers()["offset"].item<double>() == 0);
   });
 }
+
+} // namespace reducer_lifetime_test

@@ -9,6 +9,8 @@
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/reducer.h>
 
+namespace reducer_state_test {
+
 using c10::IValue;
 using ddp::ProcessGroup;
 using ddp::Reducer;
@@ -296,3 +298,5 @@ TEST_CASE("the layout of another model is refused and changes nothing") {
         ContainsSubstring("a.weight is dense in it, and sparse here"));
   });
 }
+
+} // namespace reducer_state_test

@@ -5,6 +5,8 @@
 
 #include <ddp/reducer.h>
 
+namespace reducer_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::ReducerOptions;
@@ -216,3 +218,5 @@ TEST_CASE("after an exception in backward the next one says so") {
         ContainsSubstring("construct the Reducer anew"));
   });
 }
+
+} // namespace reducer_test

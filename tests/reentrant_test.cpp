@@ -6,6 +6,8 @@
 
 #include <ddp/reducer.h>
 
+namespace reentrant_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::test::average;
@@ -161,3 +163,5 @@ TEST_CASE("an undefined gradient in a checkpoint comes like any other") {
     }
   });
 }
+
+} // namespace reentrant_test

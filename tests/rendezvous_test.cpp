@@ -16,6 +16,8 @@
 #include <iterator>
 #include <thread>
 
+namespace rendezvous_test {
+
 using ddp::test::RankOptions;
 using ddp::test::ranks;
 
@@ -319,3 +321,5 @@ TEST_CASE("tasks of a Slurm step find each other among other programs") {
       options);
   close(mute);
 }
+
+} // namespace rendezvous_test

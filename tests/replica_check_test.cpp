@@ -10,6 +10,8 @@
 #include <ddp/process_group.h>
 #include <ddp/reducer.h>
 
+namespace replica_check_test {
+
 using ddp::ProcessGroup;
 using ddp::test::ranks;
 using ddp::test::SharedFolder;
@@ -253,3 +255,5 @@ TEST_CASE("equal ranks, and those told not to, hear nothing") {
       },
       ddp::test::RankOptions());
 }
+
+} // namespace replica_check_test

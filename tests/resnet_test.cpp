@@ -13,6 +13,8 @@
 
 #include <sstream>
 
+namespace resnet_test {
+
 using ddp::ProcessGroup;
 using ddp::test::kLong;
 using ddp::test::ranks;
@@ -290,3 +292,5 @@ TEST_CASE("ranks compute the gradients of their batches together") {
     REQUIRE(net->named_parameters().size() == 62);
   });
 }
+
+} // namespace resnet_test

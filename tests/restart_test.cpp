@@ -19,6 +19,8 @@
 #include <random>
 #include <string_view>
 
+namespace restart_test {
+
 using ddp::ProcessGroup;
 using ddp::test::Process;
 using ddp::test::read_text;
@@ -311,3 +313,5 @@ TEST_CASE(
     REQUIRE(difference_of(plan) == "another step 15");
   }
 }
+
+} // namespace restart_test

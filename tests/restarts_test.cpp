@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <iostream>
 
+namespace restarts_test {
+
 using ddp::test::Command;
 
 namespace {
@@ -73,3 +75,5 @@ TEST_CASE("Python ranks meet again after each restart") {
       ranks,
       {python, variable("DDP_SOURCE") + "/tests/parity/failing_attempts.py"});
 }
+
+} // namespace restarts_test

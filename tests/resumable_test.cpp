@@ -6,6 +6,8 @@
 #include <csignal>
 #include <sstream>
 
+namespace resumable_test {
+
 using ddp::test::Command;
 using ddp::test::kLong;
 using ddp::test::Process;
@@ -95,3 +97,5 @@ TEST_CASE("a run that a signal to mpirun stops goes on with the same bits") {
   const auto mpirun_step = stop({arguments, kEnvironment}, SIGUSR1, 0);
   CHECK(parameters_of(under_mpirun, mpirun_step) == expected);
 }
+
+} // namespace resumable_test

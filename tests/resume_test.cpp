@@ -19,6 +19,8 @@
 #include <sstream>
 #include <thread>
 
+namespace resume_test {
+
 using ddp::ProcessGroup;
 using ddp::test::Process;
 using ddp::test::SharedFolder;
@@ -252,3 +254,5 @@ TEST_CASE("a run whose checkpoints are gone is seen to begin anew") {
   REQUIRE_THAT(
       run.difference(runs, random), ContainsSubstring("began from 0 after"));
 }
+
+} // namespace resume_test

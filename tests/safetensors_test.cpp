@@ -8,6 +8,8 @@
 #include <limits>
 #include <sstream>
 
+namespace safetensors_test {
+
 using ddp::test::read_text;
 using ddp::test::TemporaryFolder;
 using ddp::test::write_text;
@@ -365,3 +367,5 @@ TEST_CASE("safetensors agrees with Python", "[safetensors]") {
   expected << "by C++\n";
   CHECK(run_python("read '" + path + "'") == expected.str());
 }
+
+} // namespace safetensors_test

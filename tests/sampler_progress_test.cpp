@@ -11,6 +11,8 @@
 #include <random>
 #include <sstream>
 
+namespace sampler_progress_test {
+
 using ddp::BatchSampler;
 using ddp::DistributedSampler;
 using ddp::DistributedWeightedSampler;
@@ -324,3 +326,5 @@ TEST_CASE("BatchSampler keeps its size, whatever the loader asks for") {
   REQUIRE_THROWS_AS(
       BatchSampler<DistributedSampler>(sampler, 0, false), c10::ValueError);
 }
+
+} // namespace sampler_progress_test

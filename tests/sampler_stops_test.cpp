@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <memory>
 
+namespace sampler_stops_test {
+
 using ddp::DistributedSampler;
 using ddp::SamplerOptions;
 using ddp::test::Numbers;
@@ -237,3 +239,5 @@ TEST_CASE("who does not ask for progress may loop over copies side by side") {
     REQUIRE(label == labels->end());
   }
 }
+
+} // namespace sampler_stops_test

@@ -5,6 +5,8 @@
 
 #include <ddp/scatter_gather.h>
 
+namespace scatter_gather_test {
+
 using ddp::gather;
 using ddp::kAllRanks;
 using ddp::ProcessGroup;
@@ -180,3 +182,5 @@ TEST_CASE("shares that cannot be joined are the same error on all ranks") {
     check_usable(group);
   });
 }
+
+} // namespace scatter_gather_test

@@ -12,6 +12,8 @@
 #include <set>
 #include <sstream>
 
+namespace seed_test {
+
 using ddp::ProcessGroup;
 using ddp::test::ranks;
 
@@ -337,3 +339,5 @@ TEST_CASE("deterministic algorithms are switched on and off in one call") {
   ddp::use_deterministic_algorithms(false);
   REQUIRE_FALSE(context.deterministicAlgorithms());
 }
+
+} // namespace seed_test

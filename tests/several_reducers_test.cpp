@@ -4,6 +4,8 @@
 
 #include <ddp/reducer.h>
 
+namespace several_reducers_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::ReducerOptions;
@@ -146,3 +148,5 @@ TEST_CASE("Reducers on groups that were handed over compare in one order") {
     REQUIRE(equal_on_all(group, b->left->weight.grad()));
   });
 }
+
+} // namespace several_reducers_test

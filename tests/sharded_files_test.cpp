@@ -12,6 +12,8 @@
 #include <fstream>
 #include <numeric>
 
+namespace sharded_files_test {
+
 using ddp::ProcessGroup;
 using ddp::test::Command;
 using ddp::test::drain;
@@ -226,3 +228,5 @@ TEST_CASE("files that are no shards are refused by name") {
   write_shard(path, torch::ones({2, 3}), torch::ones({2}, torch::kLong));
   refused("b.shard' have 3 features, but 1023");
 }
+
+} // namespace sharded_files_test

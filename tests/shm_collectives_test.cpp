@@ -6,6 +6,8 @@
 #include <ddp/backends/gloo.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+namespace shm_collectives_test {
+
 using ddp::ProcessGroup;
 using ddp::test::backend_of;
 using ddp::test::in_shared_memory;
@@ -158,3 +160,5 @@ TEST_CASE("sums of sparse tensors over shared memory are those over gloo") {
     }
   });
 }
+
+} // namespace shm_collectives_test

@@ -11,6 +11,8 @@
 #include <csignal>
 #include <thread>
 
+namespace shm_failure_test {
+
 using ddp::test::backend_of;
 using ddp::test::error_after;
 using ddp::test::in_shared_memory;
@@ -239,3 +241,5 @@ TEST_CASE("shared memory: an abort ends what is under way on all ranks") {
     whole.barrier();
   });
 }
+
+} // namespace shm_failure_test

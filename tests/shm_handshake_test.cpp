@@ -12,6 +12,8 @@
 #include <cstring>
 #include <future>
 
+namespace shm_handshake_test {
+
 using ddp::backends::BackendOptions;
 using ddp::backends::shm::exchange_memory;
 using ddp::backends::shm::Memory;
@@ -97,3 +99,5 @@ TEST_CASE("of several greetings of one rank the first counts") {
   REQUIRE_THAT(text, ContainsSubstring("closed the connection"));
   REQUIRE(sockets[3].receive(deadline).files[0]);
 }
+
+} // namespace shm_handshake_test

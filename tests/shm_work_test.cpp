@@ -13,6 +13,8 @@
 #include <stdexcept>
 #include <thread>
 
+namespace shm_work_test {
+
 using ddp::test::backend_of;
 using ddp::test::error_after;
 using ddp::test::in_shared_memory;
@@ -339,3 +341,5 @@ TEST_CASE("shared memory: where a rank cannot have it, all take gloo") {
         options);
   }
 }
+
+} // namespace shm_work_test

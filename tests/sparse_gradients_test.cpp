@@ -6,6 +6,8 @@
 
 #include <ddp/reducer.h>
 
+namespace sparse_gradients_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::ReducerOptions;
@@ -107,3 +109,5 @@ TEST_CASE("a sparse gradient that was not announced is refused by name") {
         torch::tensor({0.0f, 2.0f, 0.0f, 2.0f, 0.0f})));
   });
 }
+
+} // namespace sparse_gradients_test

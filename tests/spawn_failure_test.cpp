@@ -8,6 +8,8 @@
 #include <regex>
 #include <thread>
 
+namespace spawn_failure_test {
+
 using ddp::test::Command;
 using ddp::test::kLong;
 using ddp::test::Process;
@@ -205,3 +207,5 @@ TEST_CASE("a second signal kills the workers") {
   CHECK(process.finish(kLong).exit_code == 128 + SIGINT);
   check_ended(workers);
 }
+
+} // namespace spawn_failure_test

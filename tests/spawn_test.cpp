@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <regex>
 
+namespace spawn_test {
+
 using ddp::test::Command;
 using ddp::test::Environment;
 using ddp::test::kLong;
@@ -220,3 +222,5 @@ TEST_CASE("the example trains in as many processes as it is told") {
     }
   }
 }
+
+} // namespace spawn_test

@@ -6,6 +6,8 @@
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+namespace split_test {
+
 using ddp::ProcessGroup;
 using ddp::test::ranks;
 
@@ -201,3 +203,5 @@ TEST_CASE("a group that the program has already is split on one host") {
         handed.split(0), ContainsSubstring("run on several hosts"));
   });
 }
+
+} // namespace split_test

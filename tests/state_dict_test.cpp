@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <random>
 
+namespace state_dict_test {
+
 namespace {
 
 using ddp::detail::match_names;
@@ -202,3 +204,5 @@ TEST_CASE("match_names finds wrappers within a dictionary", "[state_dict]") {
     REQUIRE(matches(module, file));
   }
 }
+
+} // namespace state_dict_test

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <mutex>
 
+namespace stateful_dataset_test {
+
 using ddp::ProcessGroup;
 using ddp::StreamSampler;
 using ddp::test::drain_loader;
@@ -210,3 +212,5 @@ TEST_CASE("ranks agree on the last step before the end of a stream") {
     }
   });
 }
+
+} // namespace stateful_dataset_test

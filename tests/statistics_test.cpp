@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace statistics_test {
+
 // What a Reducer tells of itself, as the tests of Python's logging data ask.
 
 using ddp::ProcessGroup;
@@ -248,3 +250,5 @@ TEST_CASE("sizes and orders are those of Python's logging data") {
       },
       options);
 }
+
+} // namespace statistics_test

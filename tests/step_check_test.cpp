@@ -4,6 +4,8 @@
 
 #include <ddp/reducer.h>
 
+namespace step_check_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::ReducerOptions;
@@ -63,3 +65,5 @@ TEST_CASE("an overflow of the sum is not this rank's NaN") {
     REQUIRE(weight.grad().isfinite().all().item<bool>());
   });
 }
+
+} // namespace step_check_test

@@ -11,6 +11,8 @@
 
 #include <functional>
 
+namespace step_in_backward_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::ReducerOptions;
@@ -286,3 +288,5 @@ TEST_CASE("an optimizer of other parameters is refused") {
       reducer.step_in_backward(optimizer),
       ContainsSubstring("none of the Reducer's parameters"));
 }
+
+} // namespace step_in_backward_test

@@ -20,6 +20,8 @@
 #include <random>
 #include <set>
 
+namespace stop_signal_test {
+
 using ddp::ProcessGroup;
 using ddp::StopSignal;
 using ddp::test::Command;
@@ -429,3 +431,5 @@ TEST_CASE("requested() throws where a peer has ended") {
       },
       options);
 }
+
+} // namespace stop_signal_test

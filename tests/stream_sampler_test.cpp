@@ -8,6 +8,8 @@
 #include <numeric>
 #include <random>
 
+namespace stream_sampler_test {
+
 using ddp::StreamSampler;
 using ddp::StreamSamplerOptions;
 using ddp::test::drain;
@@ -202,3 +204,5 @@ TEST_CASE("a copy of a sampler goes on where an archive was saved") {
   loaders.reset();
   REQUIRE(drain(loaders).size() == 10);
 }
+
+} // namespace stream_sampler_test

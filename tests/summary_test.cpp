@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace summary_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::ReducerOptions;
@@ -138,3 +140,5 @@ TEST_CASE("thousands of parameters come module by module, in columns") {
   CHECK(all.back().substr(0, 5) == "total");
   CHECK(has(all.back(), " 19,200  75.0 KiB"));
 }
+
+} // namespace summary_test

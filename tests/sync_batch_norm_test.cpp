@@ -9,6 +9,8 @@
 
 #include <sstream>
 
+namespace sync_batch_norm_test {
+
 using ddp::ProcessGroup;
 using ddp::test::part_of;
 using ddp::test::ranks;
@@ -308,3 +310,5 @@ TEST_CASE("a clone of a synchronised batch-norm is synchronised") {
     REQUIRE(copy->running_mean.item<float>() == 1);
   });
 }
+
+} // namespace sync_batch_norm_test

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+namespace tensor_traversal_test {
+
 using ddp::has_tensors_v;
 using ddp::visit_tensors;
 using torch::Tensor;
@@ -226,3 +228,5 @@ TEST_CASE("the visitor keeps its state") {
   visit_tensors(number(3), count);
   REQUIRE(count.tensors == 3);
 }
+
+} // namespace tensor_traversal_test

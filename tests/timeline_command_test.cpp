@@ -4,6 +4,8 @@
 
 #include <set>
 
+namespace timeline_command_test {
+
 using ddp::test::ddp_timeline;
 using ddp::test::is_xml;
 using ddp::test::read_text;
@@ -178,3 +180,5 @@ TEST_CASE("ddp-timeline says which file is of no use") {
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.output == "ddp-timeline: note: files of 1 of 3 ranks\n");
 }
+
+} // namespace timeline_command_test

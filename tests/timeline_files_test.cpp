@@ -13,6 +13,8 @@
 #include <map>
 #include <random>
 
+namespace timeline_files_test {
+
 using ddp::ProcessGroup;
 using ddp::ReducerOptions;
 using ddp::detail::clock_offset;
@@ -237,3 +239,5 @@ TEST_CASE("steps are one or a range") {
     CHECK_THROWS_WITH(parse_steps(wrong), ContainsSubstring("as in 10-12"));
   }
 }
+
+} // namespace timeline_files_test

@@ -7,6 +7,8 @@
 #include <map>
 #include <regex>
 
+namespace timeline_test {
+
 using ddp::test::TemporaryFolder;
 
 namespace {
@@ -84,3 +86,5 @@ TEST_CASE("a group of one has no timeline") {
       outcome.output,
       ContainsSubstring("a group of one reduces nothing; start 2 or more"));
 }
+
+} // namespace timeline_test

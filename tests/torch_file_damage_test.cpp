@@ -8,6 +8,8 @@
 
 #include <random>
 
+namespace torch_file_damage_test {
+
 using namespace ddp::test;
 using ddp::detail::crc32;
 
@@ -227,3 +229,5 @@ TEST_CASE("Damaged pickles crash nothing", "[torch_file]") {
     return refused > 10'000;
   });
 }
+
+} // namespace torch_file_damage_test

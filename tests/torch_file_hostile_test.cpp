@@ -5,6 +5,8 @@
 
 #include <iostream>
 
+namespace torch_file_hostile_test {
+
 using namespace ddp::test;
 using namespace std::string_literals;
 
@@ -265,3 +267,5 @@ TEST_CASE("Bombs need little memory and time", "[torch_file]") {
   }
   refused(keys + "u", "need far more memory");
 }
+
+} // namespace torch_file_hostile_test

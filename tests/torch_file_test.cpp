@@ -14,6 +14,8 @@
 #include <limits>
 #include <map>
 
+namespace torch_file_test {
+
 using ddp::read_torch_file;
 using ddp::write_torch_file;
 using ddp::test::read_text;
@@ -369,3 +371,5 @@ TEST_CASE("A file can have further records", "[torch_file]") {
   CHECK(archive.record("ddp/other") == std::nullopt);
   CHECK(archive.value().toInt() == 7);
 }
+
+} // namespace torch_file_test

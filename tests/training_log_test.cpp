@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <regex>
 
+namespace training_log_test {
+
 using ddp::test::read_text;
 using ddp::test::TemporaryFolder;
 using ddp::test::write_text;
@@ -127,3 +129,5 @@ TEST_CASE("learning rates go down as the schedule says") {
   arguments.schedule = Schedule::kConstant;
   CHECK(is(7, 0.4));
 }
+
+} // namespace training_log_test

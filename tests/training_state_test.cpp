@@ -7,6 +7,8 @@
 
 #include <random>
 
+namespace training_state_test {
+
 using c10::IValue;
 using ddp::DistributedSampler;
 using ddp::ProcessGroup;
@@ -208,3 +210,5 @@ TEST_CASE("a part's name can be used once") {
   REQUIRE_THROWS_WITH(
       state.add("value", value), ContainsSubstring("'value' already"));
 }
+
+} // namespace training_state_test

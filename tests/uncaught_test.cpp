@@ -6,6 +6,8 @@
 
 #include <fstream>
 
+namespace uncaught_test {
+
 using ddp::test::all_reduce_error;
 using ddp::test::error_of;
 using ddp::test::kTimeout;
@@ -152,3 +154,5 @@ TEST_CASE("uncaught exceptions are not reported where that is off") {
       },
       options);
 }
+
+} // namespace uncaught_test

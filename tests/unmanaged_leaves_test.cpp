@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+namespace unmanaged_leaves_test {
+
 namespace {
 
 using ddp::detail::UnmanagedLeaves;
@@ -332,3 +334,5 @@ TEST_CASE("an input in two backwards of one forward is left alone") {
   REQUIRE(report(output.pow(2).sum()).empty());
   REQUIRE(contains(report((stem() * input).sum()), "Float [5, 1] on cpu"));
 }
+
+} // namespace unmanaged_leaves_test

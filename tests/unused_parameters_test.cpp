@@ -1,4 +1,5 @@
 #include <tests/support/catch.h>
+#include <tests/support/failures.h>
 #include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
@@ -9,6 +10,8 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <cmath>
+
+namespace unused_parameters_test {
 
 using ddp::ProcessGroup;
 using ddp::Reducer;
@@ -425,3 +428,5 @@ size_t bytes_to_agree(int64_t size) {
 TEST_CASE("what no rank used costs the store in proportion to the ranks") {
   REQUIRE(bytes_to_agree(64) < 6 * bytes_to_agree(16));
 }
+
+} // namespace unused_parameters_test

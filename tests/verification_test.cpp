@@ -6,6 +6,8 @@
 #include <ddp/detail/rank_report.h>
 #include <ddp/verification.h>
 
+namespace verification_test {
+
 using ddp::NamedTensors;
 using ddp::ProcessGroup;
 using ddp::VerificationOptions;
@@ -250,3 +252,5 @@ TEST_CASE("the parameter hash depends on each value and name") {
   }
   REQUIRE(ddp::parameter_hash(*net) != hash);
 }
+
+} // namespace verification_test

@@ -18,6 +18,8 @@
 #include <fstream>
 #include <sstream>
 
+namespace wait_notice_test {
+
 using ddp::ProcessGroup;
 using ddp::ProcessGroupOptions;
 using ddp::test::RankOptions;
@@ -244,3 +246,5 @@ TEST_CASE("ranks that wait for rank 0 tell so") {
       },
       RankOptions());
 }
+
+} // namespace wait_notice_test

@@ -8,6 +8,8 @@
 #include <map>
 #include <sstream>
 
+namespace worker_view_test {
+
 using ddp::test::Command;
 using Environment = std::map<std::string, std::string>;
 
@@ -90,3 +92,5 @@ TEST_CASE("ranks see under ddprun what they see under torchrun") {
   REQUIRE(ours == theirs);
   REQUIRE(ours.at("RANK") == "1");
 }
+
+} // namespace worker_view_test

@@ -8,6 +8,8 @@
 #include <map>
 #include <tuple>
 
+namespace wrapper_behaviours_test {
+
 // What the tests of Python's DistributedDataParallel ask of the wrapper: there
 // forward decides what is reduced. docs/parity.md lists which is which.
 
@@ -401,3 +403,5 @@ TEST_CASE("an output that depends on no parameter is no unmanaged leaf") {
     REQUIRE(!net->stem->weight.grad().defined());
   });
 }
+
+} // namespace wrapper_behaviours_test

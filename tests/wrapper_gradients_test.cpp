@@ -4,6 +4,8 @@
 
 #include <ddp/distributed_data_parallel.h>
 
+namespace wrapper_gradients_test {
+
 // Backwards that do not come through the wrapper's output, or are not for the
 // parameters.
 
@@ -103,3 +105,5 @@ TEST_CASE("a backward for an input only is each rank's own") {
     }
   });
 }
+
+} // namespace wrapper_gradients_test

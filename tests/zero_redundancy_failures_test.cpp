@@ -9,6 +9,8 @@
 
 #include <memory>
 
+namespace zero_redundancy_failures_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::ZeroRedundancyOptions;
@@ -88,3 +90,5 @@ TEST_CASE("what a sharded optimizer cannot do is refused") {
         optimizer.step(), Catch::Contains("was moved or replaced"));
   });
 }
+
+} // namespace zero_redundancy_failures_test

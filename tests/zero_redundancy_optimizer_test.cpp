@@ -14,6 +14,8 @@
 
 #include <memory>
 
+namespace zero_redundancy_optimizer_test {
+
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::ZeroRedundancyOptions;
@@ -412,3 +414,5 @@ TEST_CASE("a sharded state is loaded for groups that were added too") {
     }
   });
 }
+
+} // namespace zero_redundancy_optimizer_test

@@ -3,6 +3,8 @@
 
 #include <ddp/zero_redundancy_optimizer.h>
 
+namespace zero_redundancy_views_test {
+
 using ddp::ProcessGroup;
 using ddp::ZeroRedundancyOptions;
 using ddp::test::ranks;
@@ -76,3 +78,5 @@ TEST_CASE("parameters that become views have the same layout on all ranks") {
     REQUIRE_THROWS_WITH(optimizer.step(), ContainsSubstring("strides"));
   });
 }
+
+} // namespace zero_redundancy_views_test

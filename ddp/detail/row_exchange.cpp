@@ -25,7 +25,7 @@ struct Form {
   std::vector<int64_t> sizes; // none: undefined
 };
 
-std::string to_text(const at::Tensor& tensor) {
+std::string text_of_form(const at::Tensor& tensor) {
   std::ostringstream text;
   text << static_cast<int>(tensor.scalar_type());
   for (const auto size : tensor.sizes()) {
@@ -34,7 +34,7 @@ std::string to_text(const at::Tensor& tensor) {
   return text.str();
 }
 
-Form from_text(const std::string& text) {
+Form form_from_text(const std::string& text) {
   std::istringstream stream(text);
   Form form;
   int dtype = 0;
@@ -99,7 +99,7 @@ at::Tensor make_ready(
     const auto ready =
         tensor.detach().to(device).resolve_conj().resolve_neg().contiguous();
     bytes_of(ready);
-    notice.content = to_text(ready);
+    notice.content = text_of_form(ready);
     return ready;
   } catch (const std::exception& error) {
     return refuse(
@@ -135,7 +135,7 @@ std::pair<Form, Counts> join(
   std::vector<std::string> words;
   bool alike = true;
   for (const auto& text : texts) {
-    const auto form = from_text(text);
+    const auto form = form_from_text(text);
     if (form.sizes.empty()) {
       counts.push_back(0);
       words.emplace_back();
@@ -202,7 +202,7 @@ at::Tensor scatter_rows(
   if (is_root && notice.mistake.empty()) {
     rows = make_ready(input, group.device(), "input", notice);
   }
-  const auto form = from_text(exchange_notices(notice, group)[root]);
+  const auto form = form_from_text(exchange_notices(notice, group)[root]);
   if (group.size() == 1) {
     return rows;
   }

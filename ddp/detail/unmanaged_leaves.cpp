@@ -99,7 +99,7 @@ std::vector<std::string> twins(
     const std::vector<Leaf>& leaves,
     const NamedTensors& managed,
     std::vector<bool> free) {
-  std::vector<bool> taken(free.size());
+  std::vector<bool> is_taken(free.size());
   for (const auto& leaf : leaves) {
     size_t i = 0;
     while (i < free.size() &&
@@ -112,11 +112,11 @@ std::vector<std::string> twins(
       return {};
     }
     free[i] = false;
-    taken[i] = true;
+    is_taken[i] = true;
   }
   std::vector<std::string> names;
-  for (size_t i = 0; i < taken.size(); ++i) {
-    if (taken[i]) {
+  for (size_t i = 0; i < is_taken.size(); ++i) {
+    if (is_taken[i]) {
       names.push_back("'" + managed.names[i] + "'");
     }
   }

@@ -8,6 +8,8 @@
 
 #include <launcher/rendezvous/authentication.h>
 
+namespace authentication_test {
+
 using namespace ddp;
 
 namespace {
@@ -143,3 +145,5 @@ TEST_CASE("random bytes are in hex and differ", "[unit]") {
   CHECK(one != random_hex(16));
   CHECK(random_hex(0).empty());
 }
+
+} // namespace authentication_test

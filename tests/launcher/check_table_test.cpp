@@ -3,6 +3,8 @@
 
 #include <launcher/check/table.h>
 
+namespace check_table_test {
+
 using namespace ddp;
 
 namespace {
@@ -64,3 +66,5 @@ TEST_CASE("the table has nodes, pairs and warnings", "[unit]") {
       "warning: the clock of long is +1.2 s from that of n0\n"
       "nothing is off\n");
 }
+
+} // namespace check_table_test

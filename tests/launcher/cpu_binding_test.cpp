@@ -19,6 +19,8 @@
 #include <launcher/placement/machine.h>
 #include <launcher/wording.h>
 
+namespace cpu_binding_test {
+
 using namespace ddp;
 using Texts = std::vector<std::string>;
 
@@ -339,3 +341,5 @@ TEST_CASE("binding: a process moves to its place", "[unit]") {
   waitpid(pid, &status, 0);
   CHECK(status == 0);
 }
+
+} // namespace cpu_binding_test

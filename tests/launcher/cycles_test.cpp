@@ -10,6 +10,8 @@
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
 
+namespace cycles_test {
+
 using namespace ddp::test;
 
 namespace {
@@ -66,3 +68,5 @@ TEST_CASE("many jobs leave no process, no file and no port", "[cycles]") {
   }
   CHECK(folder.names().empty());
 }
+
+} // namespace cycles_test

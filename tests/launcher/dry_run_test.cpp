@@ -5,6 +5,8 @@
 #include <launcher/command_line/redaction.h>
 #include <tests/launcher/launched_job.h>
 
+namespace dry_run_test {
+
 using namespace ddp;
 using namespace ddp::test;
 using Texts = std::vector<std::string>;
@@ -137,3 +139,5 @@ TEST_CASE("ddprun refuses to be one of several tasks", "[unit]") {
   LaunchedJob alone({"--standalone", "/bin/true"}, setup);
   CHECK(alone.wait() == 0);
 }
+
+} // namespace dry_run_test

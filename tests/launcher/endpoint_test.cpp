@@ -14,6 +14,8 @@
 #include <launcher/rendezvous/endpoint.h>
 #include <tests/launcher/launched_job.h>
 
+namespace endpoint_test {
+
 using namespace ddp;
 using namespace ddp::test;
 
@@ -193,3 +195,5 @@ TEST_CASE("--rdzv-server says where it listens", "[unit]") {
   CHECK(late.wait() == 125);
   CHECK_THAT(late.err(), ContainsSubstring("in use"));
 }
+
+} // namespace endpoint_test

@@ -7,6 +7,8 @@
 
 #include <launcher/rendezvous/entry.h>
 
+namespace entry_test {
+
 using namespace ddp;
 using nlohmann::json;
 
@@ -108,3 +110,5 @@ TEST_CASE("what nests deep is no entry", "[unit]") {
       text.find("\"@\""), 3, std::string(depth, '[') + std::string(depth, ']'));
   CHECK_FALSE(parse_entry(text));
 }
+
+} // namespace entry_test

@@ -7,6 +7,8 @@
 #include <launcher/command_line/option_table.h>
 #include <tests/launcher/option_parsing.h>
 
+namespace environment_options_test {
+
 using namespace ddp;
 using namespace ddp::test;
 
@@ -93,3 +95,5 @@ TEST_CASE("every variable is the option's name in capitals", "[unit]") {
     }
   }
 }
+
+} // namespace environment_options_test

@@ -12,6 +12,8 @@
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
 
+namespace failure_test {
+
 using namespace ddp::test;
 using Clock = std::chrono::steady_clock;
 
@@ -295,3 +297,5 @@ TEST_CASE("the store's end is the job's", "[failure]") {
   CHECK_THAT(job.err(), ContainsSubstring("the store that the ranks meet at"));
   CHECK(job.leaves_nothing());
 }
+
+} // namespace failure_test

@@ -17,6 +17,8 @@
 #include <launcher/report/symbols.h>
 #include <tests/support/temporary_folder.h>
 
+namespace failure_unit_test {
+
 using namespace ddp;
 using namespace ddp::test;
 using namespace std::chrono_literals;
@@ -328,3 +330,5 @@ TEST_CASE("the report's file is whole or old", "[unit]") {
   CHECK_THAT(write_report(report), ContainsSubstring("No such file"));
   CHECK(folder.names().size() == 1);
 }
+
+} // namespace failure_unit_test

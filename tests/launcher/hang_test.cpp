@@ -6,6 +6,8 @@
 
 #include <tests/launcher/launched_job.h>
 
+namespace hang_test {
+
 using namespace ddp::test;
 
 TEST_CASE("a hang is ended, and every rank's place told", "[hang]") {
@@ -70,3 +72,5 @@ TEST_CASE("ranks that do not join in time are named", "[hang]") {
           "ddprun: rank 2 had formed no group after 1.0 s (--start-timeout)"));
   CHECK(job.leaves_nothing());
 }
+
+} // namespace hang_test

@@ -5,6 +5,8 @@
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
 
+namespace hosts_job_test {
+
 using namespace ddp;
 using namespace ddp::test;
 
@@ -36,3 +38,5 @@ TEST_CASE("a rank cannot say that its ddprun has ended", "[start]") {
   CHECK_THAT(job.out(), ContainsSubstring("\1ddprun ends"));
   CHECK(job.leaves_nothing());
 }
+
+} // namespace hosts_job_test

@@ -7,6 +7,8 @@
 #include <tests/launcher/option_parsing.h>
 #include <tests/support/temporary_folder.h>
 
+namespace hosts_test {
+
 using namespace ddp;
 using namespace ddp::test;
 using Hosts = std::vector<std::pair<std::string, int>>;
@@ -157,3 +159,5 @@ TEST_CASE("this machine needs no remote shell", "[unit]") {
   CHECK_FALSE(has(commands[0].words, "--nproc-per-node=3"));
   CHECK(has(commands[1].words, "--nproc-per-node=3"));
 }
+
+} // namespace hosts_test

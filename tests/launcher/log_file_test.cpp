@@ -3,6 +3,8 @@
 
 #include <tests/launcher/pump_fixture.h>
 
+namespace log_file_test {
+
 using namespace ddp;
 using namespace ddp::test;
 using Texts = std::vector<std::string>;
@@ -111,3 +113,5 @@ TEST_CASE("a log file takes bytes again when it can", "[unit]") {
   CHECK(read_text(folder / "logs/a.log") == "kept\n");
   CHECK(reports == 1);
 }
+
+} // namespace log_file_test

@@ -12,6 +12,8 @@
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
 
+namespace log_files_test {
+
 using namespace ddp::test;
 namespace fs = std::filesystem;
 
@@ -184,3 +186,5 @@ TEST_CASE("the report comes last, also behind a slow reader", "[output]") {
   CHECK(lines[lines.size() - 6] == "  stderr: line 19995");
   CHECK(lines.back() == "  others: rank 0 was stopped");
 }
+
+} // namespace log_files_test

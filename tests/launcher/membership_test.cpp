@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+namespace membership_test {
+
 using ddp::Entry;
 using ddp::Membership;
 
@@ -120,3 +122,5 @@ TEST_CASE("A job after another one, in a log that outlives both", "[unit]") {
     REQUIRE(log.phase() == Membership::Phase::kEnded);
   }
 }
+
+} // namespace membership_test

@@ -9,6 +9,8 @@
 #include <tests/launcher/option_parsing.h>
 #include <tests/support/temporary_folder.h>
 
+namespace nodes_test {
+
 using namespace ddp;
 using namespace ddp::test;
 using std::chrono::milliseconds;
@@ -294,3 +296,5 @@ TEST_CASE("a server of the meeting needs no program", "[unit]") {
   CHECK_THAT(
       usage_error_of({"--bind=::"}), ContainsSubstring("no program to run"));
 }
+
+} // namespace nodes_test

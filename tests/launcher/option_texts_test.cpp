@@ -17,6 +17,8 @@
 #include <tests/launcher/option_parsing.h>
 #include <tests/support/temporary_folder.h>
 
+namespace option_texts_test {
+
 using namespace ddp;
 using namespace ddp::test;
 using Texts = std::vector<std::string>;
@@ -174,3 +176,5 @@ TEST_CASE("bash completes options, their values and the program", "[unit]") {
   CHECK(completions("--standalone " + beginning).front() == path);
   CHECK(completions("--standalone ./train " + beginning).front() == path);
 }
+
+} // namespace option_texts_test

@@ -10,6 +10,8 @@
 #include <launcher/placement/processors.h>
 #include <tests/launcher/option_parsing.h>
 
+namespace options_test {
+
 using namespace ddp;
 using namespace ddp::test;
 using Texts = std::vector<std::string>;
@@ -386,3 +388,5 @@ TEST_CASE("options of torchrun 2.11 are known", "[unit]") {
     CHECK(usage_error_of({dashes, "x"}) == "no error");
   }
 }
+
+} // namespace options_test

@@ -7,10 +7,10 @@ namespace ddp::test {
 
 // What real launches set.
 
-using Variables = std::map<std::string, std::string>;
+using LauncherVariables = std::map<std::string, std::string>;
 
 /// Open MPI 4.1, rank 1 of 2 on one node.
-inline const Variables kMpirun = {
+inline const LauncherVariables kMpirun = {
     {"OMPI_APP_CTX_NUM_PROCS", "2"},
     {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
     {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
@@ -22,7 +22,7 @@ inline const Variables kMpirun = {
     {"PMIX_RANK", "1"}};
 
 /// Slurm 22.05, task 3 of 4 on two nodes.
-inline const Variables kSrun = {
+inline const LauncherVariables kSrun = {
     {"SLURM_JOB_ID", "14"},
     {"SLURM_JOB_NUM_NODES", "2"},
     {"SLURM_LOCALID", "1"},
@@ -40,7 +40,9 @@ inline const Variables kSrun = {
     {"SLURM_TASKS_PER_NODE", "2(x2)"}};
 
 /// The same, with some changed.
-inline Variables with(Variables variables, const Variables& changes) {
+inline LauncherVariables with(
+    LauncherVariables variables,
+    const LauncherVariables& changes) {
   for (const auto& [name, value] : changes) {
     variables[name] = value;
   }

@@ -6,14 +6,16 @@
 #include <tests/launcher/option_parsing.h>
 #include <tests/launcher/outer_environments.h>
 
+namespace outer_launcher_test {
+
 using namespace ddp;
 using namespace ddp::test;
 
 namespace {
 
 // The sbatch script of that job.
-Variables script() {
-  Variables variables = with(kSrun, {{"SLURM_PROCID", "0"}});
+LauncherVariables script() {
+  LauncherVariables variables = with(kSrun, {{"SLURM_PROCID", "0"}});
   for (auto it = variables.begin(); it != variables.end();) {
     it = it->first.rfind("SLURM_STEP", 0) == 0 ? variables.erase(it) : ++it;
   }
@@ -21,7 +23,7 @@ Variables script() {
 }
 
 // "refused: ..." or the note, as for `ddprun ./train`.
-std::string verdict(const Variables& variables) {
+std::string verdict(const LauncherVariables& variables) {
   const auto launcher = find_outer_launcher(environment_of(variables));
   if (!launcher) {
     return "none";
@@ -35,7 +37,7 @@ std::string verdict(const Variables& variables) {
   }
 }
 
-const Variables kOneTask = {
+const LauncherVariables kOneTask = {
     {"SLURM_STEP_NUM_TASKS", "1"},
     {"SLURM_STEP_NUM_NODES", "1"},
     {"SLURM_NODEID", "0"},
@@ -80,7 +82,7 @@ TEST_CASE("several tasks on a node are refused", "[unit]") {
 }
 
 TEST_CASE("tasks are counted on the node where ddprun is", "[unit]") {
-  const Variables uneven = with(
+  const LauncherVariables uneven = with(
       kSrun,
       {{"SLURM_STEP_NUM_TASKS", "5"},
        {"SLURM_STEP_NUM_NODES", "3"},
@@ -115,7 +117,7 @@ TEST_CASE("one task on one node is fine", "[unit]") {
 }
 
 TEST_CASE("MPI comes before the Slurm step it runs in", "[unit]") {
-  Variables both = kSrun; // of the daemon that mpirun started
+  LauncherVariables both = kSrun; // of the daemon that mpirun started
   both.insert(kMpirun.begin(), kMpirun.end());
   both["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
   both["OMPI_COMM_WORLD_SIZE"] = "1";
@@ -169,3 +171,5 @@ TEST_CASE("ranks do not inherit which outer task they are", "[unit]") {
     CHECK_FALSE(describes_outer_task(name));
   }
 }
+
+} // namespace outer_launcher_test

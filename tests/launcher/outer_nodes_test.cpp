@@ -5,6 +5,8 @@
 #include <tests/launcher/option_parsing.h>
 #include <tests/launcher/outer_environments.h>
 
+namespace outer_nodes_test {
+
 using namespace ddp;
 using namespace ddp::test;
 using Texts = std::vector<std::string>;
@@ -12,7 +14,7 @@ using Texts = std::vector<std::string>;
 namespace {
 
 // srun -N2 --ntasks-per-node=1, the second node.
-const Variables kSlurmNode = with(
+const LauncherVariables kSlurmNode = with(
     kSrun,
     {{"SLURM_LOCALID", "0"},
      {"SLURM_PROCID", "1"},
@@ -20,7 +22,7 @@ const Variables kSlurmNode = with(
      {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}});
 
 // mpirun --host node0:1,node1:1, the second node.
-const Variables kMpiNode = with(
+const LauncherVariables kMpiNode = with(
     kMpirun,
     {{"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
      {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
@@ -29,7 +31,7 @@ const Variables kMpiNode = with(
      {"OMPI_MCA_orte_hnp_uri", "3864723456.0;tcp://10.9.0.9:34439"}});
 
 // The third of four pods of a PyTorchJob.
-const Variables kPod = {
+const LauncherVariables kPod = {
     {"KUBERNETES_SERVICE_HOST", "10.0.0.1"},
     {"MASTER_ADDR", "job-master-0"},
     {"MASTER_PORT", "23456"},
@@ -37,12 +39,12 @@ const Variables kPod = {
     {"WORLD_SIZE", "4"}};
 
 // One of an indexed job.
-const Variables kIndexedPod = {
+const LauncherVariables kIndexedPod = {
     {"KUBERNETES_SERVICE_HOST", "10.0.0.1"},
     {"MASTER_ADDR", "job-0.job"},
     {"JOB_COMPLETION_INDEX", "1"}};
 
-LaunchOptions under(const Variables& variables, Texts arguments = {}) {
+LaunchOptions under(const LauncherVariables& variables, Texts arguments = {}) {
   arguments.emplace_back("./train");
   return parse(arguments, variables);
 }
@@ -78,7 +80,8 @@ TEST_CASE("srun says which nodes there are", "[unit]") {
       0,
       "m07-x",
       61440 + 14 * 8 + 2);
-  Variables no_list = with(kSlurmNode, {{"SLURM_JOB_NODELIST", "k3,k4"}});
+  LauncherVariables no_list =
+      with(kSlurmNode, {{"SLURM_JOB_NODELIST", "k3,k4"}});
   no_list.erase("SLURM_STEP_NODELIST");
   CHECK(under(no_list).nodes.host == "k3");
 }
@@ -94,7 +97,7 @@ TEST_CASE("mpirun says which nodes there are, but not where", "[unit]") {
   CHECK(
       under(with(kMpiNode, {{"MASTER_ADDR", "node0"}, {"MASTER_PORT", "5"}}))
           .nodes.port == 5);
-  const Variables hydra = {
+  const LauncherVariables hydra = {
       {"PMI_RANK", "2"},
       {"PMI_SIZE", "3"},
       {"MPI_LOCALRANKID", "0"},
@@ -154,7 +157,7 @@ TEST_CASE("options win over the outer launcher", "[unit]") {
 }
 
 TEST_CASE("tasks that are not one per node are no nodes", "[unit]") {
-  for (const Variables& variables :
+  for (const LauncherVariables& variables :
        {kSrun,
         kMpirun,
         with(kSlurmNode, {{"SLURM_STEP_NUM_TASKS", "3"}}),
@@ -187,3 +190,5 @@ TEST_CASE("Slurm's host lists are read", "[unit]") {
           "r2n6.x"});
   CHECK(slurm_hosts("n[1-1000000000]", 2) == Texts{"n1", "n2"});
 }
+
+} // namespace outer_nodes_test

@@ -3,6 +3,8 @@
 
 #include <tests/launcher/pump_fixture.h>
 
+namespace output_pump_test {
+
 using namespace ddp;
 using namespace ddp::test;
 using Texts = std::vector<std::string>;
@@ -175,7 +177,7 @@ TEST_CASE("a reader that does not read costs no memory", "[unit]") {
   CHECK_FALSE(readable(test.pump->done_fd(), 100));
   const size_t expected = taken + 4 * taken / 4096; // with prefixes
   test.out.until_size(expected);
-  CHECK(readable(test.pump->done_fd(), kPatience));
+  CHECK(readable(test.pump->done_fd(), kReadPatience));
   test.finish();
   CHECK(test.out.text().size() == expected);
   CHECK(fs::file_size(folder / "logs/attempt_0/1/stdout.log") >= much);
@@ -203,7 +205,7 @@ TEST_CASE("sockets are written without waiting", "[unit]") {
     taken = flood(pipe.write_end, 20'000'000);
     CHECK(taken < 3'000'000);
     pump.drain(); // also now, which a write that waits would prevent
-    CHECK(readable(pump.drained_fd(), kPatience));
+    CHECK(readable(pump.drained_fd(), kReadPatience));
     CHECK((fcntl(ours.get(), F_GETFL) & O_NONBLOCK) == 0);
     pump.message("ddprun: the end");
     reader.until("ddprun: the end\n");
@@ -264,3 +266,5 @@ TEST_CASE("lines stay whole where there is no terminal", "[unit]") {
   CHECK(count_of(test.out.text(), "[0] a prompt: answered\n") == 1);
   CHECK(count_of(test.out.text(), "prompt") == 1);
 }
+
+} // namespace output_pump_test

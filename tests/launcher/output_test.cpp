@@ -6,6 +6,8 @@
 
 #include <tests/launcher/launched_job.h>
 
+namespace output_test {
+
 using namespace ddp::test;
 
 namespace {
@@ -130,3 +132,5 @@ TEST_CASE("a daemon that keeps the pipe open ends nothing late", "[output]") {
   CHECK(job.out() == "started\n");
   CHECK(job.leaves_nothing());
 }
+
+} // namespace output_test

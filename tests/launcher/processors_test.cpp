@@ -12,6 +12,8 @@
 #include <launcher/placement/cpu_quota.h>
 #include <launcher/placement/processors.h>
 
+namespace processors_test {
+
 using namespace ddp;
 
 namespace {
@@ -112,3 +114,5 @@ TEST_CASE("ranks follow what is there", "[unit]") {
   CHECK(count("5", std::nullopt) == 5);
   CHECK_THROWS_AS(count("xpu", std::nullopt), LaunchError);
 }
+
+} // namespace processors_test

@@ -10,6 +10,8 @@
 #include <launcher/launch_error.h>
 #include <tests/launcher/option_parsing.h>
 
+namespace program_test {
+
 using namespace ddp;
 using namespace ddp::test;
 using Texts = std::vector<std::string>;
@@ -114,3 +116,5 @@ TEST_CASE("arguments can name the local rank", "[unit]") {
   CHECK(second("kill $$ $local_rank") == "kill $$ $local_rank");
   CHECK(second("") == "");
 }
+
+} // namespace program_test

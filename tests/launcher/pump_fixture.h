@@ -30,7 +30,7 @@ namespace ddp::test {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kPatience = 10000; // ms
+constexpr int kReadPatience = 10000; // ms
 const JobNames kTwoRanks = {2, "trainer", 1, "box"};
 
 inline bool readable(int fd, int milliseconds) {
@@ -49,7 +49,7 @@ class Reader {
 
   void until(const std::string& part) {
     while (text_.find(part) == std::string::npos) {
-      if (!readable(fd_.get(), kPatience)) {
+      if (!readable(fd_.get(), kReadPatience)) {
         throw std::runtime_error("no '" + part + "' in: " + text_);
       }
       if (!once()) {
@@ -59,7 +59,7 @@ class Reader {
   }
 
   const std::string& to_end() {
-    while (fd_ && readable(fd_.get(), kPatience) && once()) {
+    while (fd_ && readable(fd_.get(), kReadPatience) && once()) {
     }
     return text_;
   }
@@ -72,7 +72,8 @@ class Reader {
   }
 
   void until_size(size_t size) {
-    while (text_.size() < size && readable(fd_.get(), kPatience) && once()) {
+    while (text_.size() < size && readable(fd_.get(), kReadPatience) &&
+           once()) {
     }
   }
 
@@ -125,7 +126,7 @@ struct PumpTest {
 
   void drain() {
     pump->drain();
-    REQUIRE(readable(pump->drained_fd(), kPatience));
+    REQUIRE(readable(pump->drained_fd(), kReadPatience));
     uint64_t count = 0;
     REQUIRE(read(pump->drained_fd(), &count, sizeof count) == sizeof count);
   }
@@ -167,7 +168,7 @@ struct TerminalTest {
   Reader reader{std::move(terminal.master)};
   std::unique_ptr<OutputPump> pump;
 
-  explicit TerminalTest(int patience = kPatience) {
+  explicit TerminalTest(int patience = kReadPatience) {
     setenv("NO_COLOR", "1", 1);
     pump = std::make_unique<OutputPump>(
         OutputOptions(),

@@ -3,6 +3,8 @@
 
 #include <tests/launcher/pump_fixture.h>
 
+namespace pump_terminal_test {
+
 using namespace ddp;
 using namespace ddp::test;
 using Texts = std::vector<std::string>;
@@ -74,7 +76,7 @@ TEST_CASE("a terminal that is held up holds up no rank", "[terminal]") {
   test.pump->message("ddprun: while nobody reads");
   say(test.rank(1), "also dropped\n");
   test.pump->drain();
-  REQUIRE(readable(test.pump->drained_fd(), kPatience));
+  REQUIRE(readable(test.pump->drained_fd(), kReadPatience));
   test.reader.until("lines dropped: ");
   test.reader.until("\n");
   CHECK(count_of(test.reader.text(), "ddprun: before\n") == 1);
@@ -97,7 +99,7 @@ TEST_CASE(
   REQUIRE(tcflow(ours, TCOOFF) == 0);
   say(rank, "held\n");
   test.pump->drain();
-  REQUIRE(readable(test.pump->drained_fd(), kPatience));
+  REQUIRE(readable(test.pump->drained_fd(), kReadPatience));
   CHECK(test.reader.text().empty());
   REQUIRE(tcflow(ours, TCOON) == 0);
   test.reader.until("[0] held\n");
@@ -134,7 +136,7 @@ TEST_CASE("a rank can have a terminal of its own", "[terminal]") {
   CHECK((fcntl(pty.master.get(), F_GETFD) & FD_CLOEXEC) != 0);
   say(pty.slave, "raw\n");
   char raw[16];
-  REQUIRE(readable(pty.master.get(), kPatience));
+  REQUIRE(readable(pty.master.get(), kReadPatience));
   CHECK(read(pty.master.get(), raw, sizeof raw) == 4);
   test.pump->add(std::move(pty.master), {0, 0, Stream::kOut, 0});
   say(pty.slave, "one\ntwo\r\nthree");
@@ -143,3 +145,5 @@ TEST_CASE("a rank can have a terminal of its own", "[terminal]") {
   test.finish();
   CHECK(test.out.text() == "[0] one\n[0] two\n[0] three\n");
 }
+
+} // namespace pump_terminal_test

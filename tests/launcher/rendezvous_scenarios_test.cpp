@@ -1,6 +1,8 @@
 // What becomes of a job when nodes join, leave, crash and are cut off: cases.
 #include <tests/launcher/simulated_job.h>
 
+namespace rendezvous_scenarios_test {
+
 using ddp::Membership;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -346,3 +348,5 @@ TEST_CASE("A plan that few have read makes no majority", "[unit]") {
   }
   REQUIRE(tried > 3);
 }
+
+} // namespace rendezvous_scenarios_test

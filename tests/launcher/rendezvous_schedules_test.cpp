@@ -4,6 +4,8 @@
 
 #include <tests/launcher/simulated_job.h>
 
+namespace rendezvous_schedules_test {
+
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -96,3 +98,5 @@ TEST_CASE("Random schedules never split a job nor hold it up", "[schedules]") {
     run_schedule(start + static_cast<unsigned>(i));
   }
 }
+
+} // namespace rendezvous_schedules_test

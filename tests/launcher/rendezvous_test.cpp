@@ -16,6 +16,8 @@
 #include <tests/launcher/launched_job.h>
 #include <tests/support/free_port.h>
 
+namespace rendezvous_test {
+
 using namespace ddp;
 using namespace ddp::test;
 using Clock = std::chrono::steady_clock;
@@ -97,3 +99,5 @@ TEST_CASE("who writes without end does not hold up an agent", "[rendezvous]") {
   kill(writer, SIGKILL);
   waitpid(writer, nullptr, 0);
 }
+
+} // namespace rendezvous_test

@@ -16,6 +16,8 @@
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
 
+namespace report_file_test {
+
 using namespace ddp;
 using namespace ddp::test;
 
@@ -127,3 +129,5 @@ TEST_CASE(
   CHECK(job.wait() == 2);
   CHECK_THAT(job.out(), !ContainsSubstring("ran"));
 }
+
+} // namespace report_file_test

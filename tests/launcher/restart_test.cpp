@@ -10,6 +10,8 @@
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
 
+namespace restart_test {
+
 using namespace ddp::test;
 
 namespace {
@@ -154,3 +156,5 @@ TEST_CASE("what cannot be executed is not tried again", "[restart]") {
   CHECK(job.wait() == 127);
   CHECK(count_of(job.err(), "started again") == 0);
 }
+
+} // namespace restart_test

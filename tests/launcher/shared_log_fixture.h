@@ -34,9 +34,9 @@ inline double milliseconds_since(Clock::time_point start) {
 }
 
 // Collects what comes from one SharedLog.
-class Member {
+class LogProcess {
  public:
-  Member(
+  LogProcess(
       const std::string& name,
       const std::string& host,
       int port,
@@ -49,12 +49,12 @@ class Member {
     log_ = std::make_unique<SharedLog>(STORE_PATH, std::move(options));
     pid_ = log_->pid();
   }
-  ~Member() {
+  ~LogProcess() {
     log_.reset();
     waitpid(pid_, nullptr, 0);
   }
-  Member(const Member&) = delete;
-  Member& operator=(const Member&) = delete;
+  LogProcess(const LogProcess&) = delete;
+  LogProcess& operator=(const LogProcess&) = delete;
 
   void take() {
     while (const auto event = log_->next()) {
@@ -114,7 +114,7 @@ class Member {
   pid_t pid_ = -1;
 };
 
-using Members = std::vector<Member*>;
+using Members = std::vector<LogProcess*>;
 
 // Lets events come until the condition holds.
 inline void wait_until(
@@ -123,7 +123,7 @@ inline void wait_until(
   const auto deadline = Clock::now() + kPatience;
   for (;;) {
     std::vector<pollfd> polled;
-    for (Member* each : members) {
+    for (LogProcess* each : members) {
       each->take();
       if (each->lost.empty()) {
         polled.push_back({each->log().fd(), POLLIN, 0});
@@ -139,7 +139,7 @@ inline void wait_until(
 
 inline void wait_until_connected(const Members& members) {
   wait_until(members, [&] {
-    return std::all_of(members.begin(), members.end(), [](Member* each) {
+    return std::all_of(members.begin(), members.end(), [](LogProcess* each) {
       return !each->nonce.empty();
     });
   });
@@ -155,9 +155,9 @@ struct Trio {
   }
 
   int port;
-  Member host;
-  Member second;
-  Member third;
+  LogProcess host;
+  LogProcess second;
+  LogProcess third;
   const Members all = {&host, &second, &third};
 };
 

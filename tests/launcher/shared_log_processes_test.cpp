@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+namespace shared_log_processes_test {
+
 using namespace ddp;
 using namespace ddp::test;
 
@@ -116,21 +118,21 @@ TEST_CASE("members wait for a store that is not there yet", "[rendezvous]") {
   const int port = first.port;
   first.socket.reset();
   // Of its addresses, ::1 often is the first.
-  Member early("b", "localhost", port);
+  LogProcess early("b", "localhost", port);
   std::this_thread::sleep_for(1s); // the time that the endpoint is empty
   early.log().post("early");
   early.take();
   REQUIRE(early.nonce.empty());
   Listener listener = listen_on("127.0.0.1", port);
   const auto start = Clock::now();
-  Member host("a", "127.0.0.1", port, std::move(listener.socket));
+  LogProcess host("a", "127.0.0.1", port, std::move(listener.socket));
   wait_until({&host}, [&] { return !host.nonce.empty(); });
   const double own = milliseconds_since(start);
   wait_until({&early}, [&] { return !early.nonce.empty(); });
   const double others = milliseconds_since(start);
   wait_until({&host, &early}, [&] { return host.entries == Texts{"early"}; });
   const auto again = Clock::now();
-  Member late("c", "127.0.0.1", port);
+  LogProcess late("c", "127.0.0.1", port);
   wait_until({&late}, [&] { return !late.nonce.empty(); });
   std::cout << "from the start of the helper to connected: host " << own
             << " ms, a member that waited " << others << " ms, a late member "
@@ -151,8 +153,8 @@ TEST_CASE("the store serves where its socket is bound", "[rendezvous]") {
     }
     const bool all = host == "::" || host == "0.0.0.0";
     const std::string address = all ? "127.0.0.1" : host;
-    Member first("a", address, listener->port, std::move(listener->socket));
-    Member second("b", address, listener->port);
+    LogProcess first("a", address, listener->port, std::move(listener->socket));
+    LogProcess second("b", address, listener->port);
     wait_until_connected({&first, &second});
     INFO(host);
     CHECK(first.nonce == second.nonce);
@@ -174,7 +176,7 @@ TEST_CASE("the store can be served by itself", "[rendezvous]") {
   listener.socket.reset();
   std::string nonce;
   for (const char* name : {"a", "b"}) {
-    Member member(name, "127.0.0.1", listener.port);
+    LogProcess member(name, "127.0.0.1", listener.port);
     wait_until_connected({&member});
     CHECK((nonce.empty() || member.nonce == nonce)); // a's end did not end it
     nonce = member.nonce;
@@ -190,8 +192,8 @@ TEST_CASE("helpers end with their agents", "[rendezvous]") {
   const pid_t agent = fork();
   if (agent == 0) {
     try {
-      Member host("a", "127.0.0.1", port, std::move(listener.socket));
-      Member waiting("b", "127.0.0.1", 1); // nobody listens there
+      LogProcess host("a", "127.0.0.1", port, std::move(listener.socket));
+      LogProcess waiting("b", "127.0.0.1", 1); // nobody listens there
       wait_until_connected({&host});
       const pid_t pids[2] = {host.pid(), waiting.pid()};
       if (write(pipe.write_end.get(), pids, sizeof pids) == sizeof pids) {
@@ -211,7 +213,7 @@ TEST_CASE("helpers end with their agents", "[rendezvous]") {
     wait_for_death(each);
   }
 
-  auto log = std::make_unique<Member>("a", "127.0.0.1", 1);
+  auto log = std::make_unique<LogProcess>("a", "127.0.0.1", 1);
   const pid_t pid = log->pid();
   log.reset(); // as well where it has not connected
   CHECK(kill(pid, 0) != 0);
@@ -230,3 +232,5 @@ TEST_CASE("a helper that cannot be executed is told", "[rendezvous]") {
   CHECK_FALSE(log.next());
   waitpid(log.pid(), nullptr, 0);
 }
+
+} // namespace shared_log_processes_test

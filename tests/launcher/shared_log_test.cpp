@@ -9,6 +9,8 @@
 
 #include <unistd.h>
 
+namespace shared_log_test {
+
 using namespace ddp;
 using namespace ddp::test;
 
@@ -52,15 +54,15 @@ TEST_CASE("all read the same log, each entry once", "[rendezvous]") {
   }
   const size_t count = expected.size();
   wait_until(trio.all, [&] {
-    return std::all_of(trio.all.begin(), trio.all.end(), [&](Member* each) {
+    return std::all_of(trio.all.begin(), trio.all.end(), [&](LogProcess* each) {
       return each->entries.size() >= count;
     });
   });
   std::cout << count << " entries of 3 members: " << milliseconds_since(start)
             << " ms\n";
-  Member late("d", "127.0.0.1", trio.port);
+  LogProcess late("d", "127.0.0.1", trio.port);
   wait_until({&late}, [&] { return late.entries.size() >= count; });
-  for (Member* each : {&trio.host, &trio.second, &trio.third, &late}) {
+  for (LogProcess* each : {&trio.host, &trio.second, &trio.third, &late}) {
     each->take();
     CHECK(each->entries == trio.host.entries);
   }
@@ -185,11 +187,11 @@ TEST_CASE("what others write into the store is passed over", "[rendezvous]") {
     return trio.host.entries.size() == 2 && trio.second.entries.size() == 2;
   });
   trio.third.go_on();
-  Member late("d", "127.0.0.1", trio.port);
+  LogProcess late("d", "127.0.0.1", trio.port);
   const Members all = {&trio.host, &trio.second, &trio.third, &late};
   const Texts expected = {"first", "second", "third"};
   wait_until(all, [&] {
-    return std::all_of(all.begin(), all.end(), [&](Member* each) {
+    return std::all_of(all.begin(), all.end(), [&](LogProcess* each) {
       return each->entries == expected;
     });
   });
@@ -208,10 +210,12 @@ TEST_CASE("a store with a nonce of another kind is none", "[rendezvous]") {
   // Would say where this host is, and where the log.
   REQUIRE(run_with_store(
       listener.port, "store.set(\"nonce\", \"0\" * 17 + \" 6.6.6.6 far 66\")"));
-  Member member("a", "127.0.0.1", listener.port);
+  LogProcess member("a", "127.0.0.1", listener.port);
   wait_until({&member}, [&] { return member.is_settled(); });
   CHECK_THAT(member.lost, ContainsSubstring("no store of ddprun's"));
   CHECK(member.local_address.empty());
   kill(server, SIGKILL);
   waitpid(server, nullptr, 0);
 }
+
+} // namespace shared_log_test

@@ -8,6 +8,8 @@
 
 #include <tests/launcher/launched_job.h>
 
+namespace signal_test {
+
 using namespace ddp::test;
 using Clock = std::chrono::steady_clock;
 
@@ -122,3 +124,5 @@ TEST_CASE("three quick signals leave nothing", "[signal]") {
   CHECK((code == 128 + SIGINT || code == 128 + SIGKILL));
   CHECK(job.leaves_nothing());
 }
+
+} // namespace signal_test

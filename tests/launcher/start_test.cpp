@@ -14,6 +14,8 @@
 #include <launcher/placement/processors.h>
 #include <tests/launcher/launched_job.h>
 
+namespace start_test {
+
 using namespace ddp;
 using namespace ddp::test;
 using Texts = std::vector<std::string>;
@@ -276,3 +278,5 @@ TEST_CASE("many ranks start and end", "[start]") {
   CHECK(lines_of(job.out()).size() == 64);
   CHECK(job.leaves_nothing());
 }
+
+} // namespace start_test

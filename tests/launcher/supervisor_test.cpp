@@ -7,6 +7,8 @@
 #include <launcher/hang_watch.h>
 #include <launcher/supervisor.h>
 
+namespace supervisor_test {
+
 using namespace ddp;
 using namespace std::chrono_literals;
 using Signals = Supervisor::Signals;
@@ -164,3 +166,5 @@ TEST_CASE("late ranks are those that have not joined", "[unit]") {
   CHECK(watch.late(beats, kStart + 12s).empty());
   CHECK_FALSE(watch.hangs({beats[0]}, kStart + 99s)); // not asked for
 }
+
+} // namespace supervisor_test

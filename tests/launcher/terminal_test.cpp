@@ -9,6 +9,8 @@
 
 #include <tests/launcher/launched_job.h>
 
+namespace terminal_test {
+
 using namespace ddp::test;
 
 namespace {
@@ -147,3 +149,5 @@ TEST_CASE("a shell stops and continues the job", "[terminal]") {
   shell.wait();
   CHECK(shell.leaves_nothing());
 }
+
+} // namespace terminal_test

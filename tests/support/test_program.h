@@ -1,80 +1,11 @@
 #pragma once
 
-// What main() of a test program does besides Catch2's. Only main.cpp includes
-// this, since Catch2 2 has its implementation in the header.
-#if __has_include(<catch2/catch_all.hpp>)
-#include <catch2/catch_all.hpp>
-#else
-#define CATCH_CONFIG_RUNNER
-#include <catch2/catch.hpp>
-#endif
-#include <tests/support/skip.h>
-#include <tests/support/test_spec.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <string>
-
 namespace ddp::test {
 
-#if __has_include(<catch2/catch_all.hpp>)
-inline std::string text_of(const Catch::Tag& tag) {
-  return std::string(tag.original);
-}
-#else
-inline const std::string& text_of(const std::string& tag) {
-  return tag;
-}
-#endif
-
-/// Writes a call of tests/cases.cmake's ddp_case() for each test case.
-inline int write_cases(const std::string& path) {
-  std::ofstream list(path);
-  const auto program = std::filesystem::read_symlink("/proc/self/exe").string();
-  const auto quoted = [](const std::string& text) {
-    return " [==[" + text + "]==]";
-  };
-  const auto& registry = Catch::getRegistryHub().getTestCaseRegistry();
-  const auto write = [&](const auto& test) {
-    auto file = std::filesystem::path(test.lineInfo.file).stem().string();
-    file.erase(file.rfind("_test"));
-    std::string tags;
-    for (const auto& tag : test.tags) {
-      tags += text_of(tag) + ' ';
-    }
-    list << "ddp_case(" << quoted(program) << ' ' << file << quoted(tags)
-         << quoted(test.name) << quoted(test_spec(test.name)) << ")\n";
-  };
-#if __has_include(<catch2/catch_all.hpp>)
-  for (const auto* test : registry.getAllInfos()) {
-    write(*test);
-  }
-#else
-  for (const auto& test : registry.getAllTests()) {
-    write(test);
-  }
-#endif
-  list.close();
-  return list ? EXIT_SUCCESS : EXIT_FAILURE;
-}
-
-/// Runs test cases as Catch2 does; the program's exit code.
-inline int run_cases(int argc, char** argv) {
-  if (argc == 3 && argv[1] == std::string("--write-cases")) {
-    return write_cases(argv[2]);
-  }
-  Catch::Session session;
-#if !__has_include(<catch2/catch_all.hpp>)
-  // Otherwise a filter that matches no test case passes.
-  session.configData().warnings = Catch::WarnAbout::NoTests;
-#endif
-  const int code = session.run(argc, argv);
-  if (code == EXIT_SUCCESS) {
-    return has_skipped() ? kSkippedCode : EXIT_SUCCESS;
-  }
-  return code == kSkippedCode ? EXIT_FAILURE : code; // may count failures
-}
+/// Runs test cases as Catch2 does; the program's exit code, which is
+/// kSkippedCode where one was skipped and none failed. With `--write-cases
+/// FILE` it writes a call of tests/cases.cmake's ddp_case() for each test case
+/// instead.
+int run_cases(int argc, char** argv);
 
 } // namespace ddp::test
