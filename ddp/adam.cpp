@@ -53,7 +53,7 @@ void update(
   } else if (options.weight_decay() != 0) {
     gradient = gradient.add(parameter, options.weight_decay());
   }
-  gradient = as_real(gradient);
+  gradient = as_real(gradient.resolve_conj());
   auto mean = as_real(state.exp_avg());
   auto square = as_real(state.exp_avg_sq());
   mean.lerp_(gradient, 1 - beta1);

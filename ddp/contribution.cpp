@@ -275,6 +275,9 @@ void Reducer::Impl::scale(Bucket& bucket) {
 /// know them.
 void Reducer::Impl::launch_sparse(Parameter& parameter) {
   const at::NoGradGuard no_grad;
+  auto& group = ProcessGroup::Impl::of(group_);
+  const std::lock_guard<std::recursive_timed_mutex> lock(group.launching);
+  detail::check_usable(group, "the reduction of gradients");
   const auto& grad = parameter.tensor.grad();
   const bool contributes = grad.defined() && !shadowing_;
   parameter.share = parameter.used ? Share::kScaled : Share::kAbsent;
@@ -285,6 +288,7 @@ void Reducer::Impl::launch_sparse(Parameter& parameter) {
   std::vector<at::Tensor> tensors{
       contributes ? grad.detach().clone().div_(divisor_)
                   : no_rows(parameter.tensor)};
+  ++group.launched; // by which a rank that does not come is found
   parameter.sparse_future = group_.c10d()
                                 ->getBackend(c10::kCPU)
                                 ->allreduce(tensors, c10d::AllreduceOptions())

@@ -184,6 +184,7 @@ void Join::complete_before(const Joinable& next) {
 JoinStep Join::announce(const Joinable& joinable, int64_t call) {
   TORCH_CHECK_VALUE(
       call >= 0 && call < kCalls, "Joinable::announce: call is ", call);
+  const detail::heartbeat::Activity activity("Join");
   const auto place =
       std::find(joinables_.begin(), joinables_.end(), &joinable) -
       joinables_.begin();

@@ -21,9 +21,7 @@ namespace ddp {
 namespace {
 
 /// In the message of a wait that failed.
-constexpr const char* kReduction =
-    "the reduction of gradients (in which a rank takes part by a backward that "
-    "reaches a parameter of the Reducer, or by finish_backward())";
+constexpr const char* kReduction = "the reduction of gradients";
 
 /// A GPU's reduction counts as complete once it is queued.
 void wait_on_host(const std::vector<Bucket>& buckets) {

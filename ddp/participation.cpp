@@ -184,8 +184,12 @@ void Reducer::Impl::compare_in_backward(
   }
   compared_step_ = step_;
   if (store_) {
-    store_->set(
-        kCompared, c10::str(step_, " ", group_.rank(), " ", names, "\n", noun));
+    detail::answered_within(
+        group_.timeout(),
+        [store = store_,
+         text = c10::str(step_, " ", group_.rank(), " ", names, "\n", noun)] {
+          store->set(kCompared, text);
+        });
   }
   detail::agree(store_, group_, c10::str(noun, "/", step_), names, noun);
 }

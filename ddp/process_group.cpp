@@ -60,6 +60,10 @@ Collective start_barrier(ProcessGroup::Impl& group) {
       group, at::zeros({1}), [&] { return group.group->barrier(options); });
 }
 
+Activity activity_on(const char* operation, const at::Tensor& tensor) {
+  return {operation, tensor.numel(), c10::toString(tensor.scalar_type())};
+}
+
 void check_root(const ProcessGroup::Impl& group, int64_t root) {
   TORCH_CHECK_VALUE(
       root >= 0 && root < group.size,
@@ -247,7 +251,7 @@ void ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) const {
       "all_reduce: the mean of ",
       tensor.scalar_type(),
       " tensors is not defined; reduce with kSum");
-  const Activity activity("all_reduce");
+  const auto activity = activity_on("all_reduce", tensor);
   guarded(*impl_, "all_reduce", [&] {
     if (!impl_->group) {
       return;
@@ -267,7 +271,7 @@ Work ProcessGroup::all_reduce_async(at::Tensor tensor, ReduceOp op) const {
       "all_reduce_async: kMean needs a division when the sum is there; use "
       "kSum and divide after wait()");
   check_readable("all_reduce_async", tensor);
-  const Activity activity("all_reduce_async");
+  const auto activity = activity_on("all_reduce_async", tensor);
   return guarded(*impl_, "all_reduce_async", [&] {
     return impl_->group
         ? Work(std::make_unique<Work::State>(
@@ -306,7 +310,7 @@ std::vector<std::string> ProcessGroup::all_gather(
 
 void ProcessGroup::broadcast(at::Tensor tensor, int64_t root) const {
   check_root(*impl_, root);
-  const Activity activity("broadcast");
+  const auto activity = activity_on("broadcast", tensor);
   guarded(*impl_, "broadcast", [&] {
     if (impl_->group && tensor.numel() > 0) {
       in_place(tensor, [&](at::Tensor& contiguous) {
@@ -319,7 +323,7 @@ void ProcessGroup::broadcast(at::Tensor tensor, int64_t root) const {
 Work ProcessGroup::broadcast_async(at::Tensor tensor, int64_t root) const {
   check_root(*impl_, root);
   check_readable("broadcast_async", tensor);
-  const Activity activity("broadcast_async");
+  const auto activity = activity_on("broadcast_async", tensor);
   return guarded(*impl_, "broadcast_async", [&] {
     return impl_->group
         ? Work(std::make_unique<Work::State>(

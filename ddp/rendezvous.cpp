@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 #include <ddp/detail/error_text.h>
+#include <ddp/detail/own_thread.h>
 #include <ddp/detail/random_name.h>
 #include <ddp/detail/store_connection.h>
 #include <ddp/detail/wait_notice.h>
@@ -423,8 +424,14 @@ Rendezvous rendezvous(
     const Member& self,
     std::chrono::milliseconds timeout,
     std::chrono::milliseconds wait_notice) {
-  Meeting meeting(environment, self.server, timeout, wait_notice);
-  return environment.rank == 0 ? meeting.host(self) : meeting.join(self);
+  const auto meet = [=] {
+    Meeting meeting(environment, self.server, timeout, wait_notice);
+    return environment.rank == 0 ? meeting.host(self) : meeting.join(self);
+  };
+  if (environment.rank == 0 && !environment.launcher_hosts_store) {
+    return meet(); // this process answers
+  }
+  return detail::answered_within(timeout + kFaultTime, meet);
 }
 
 } // namespace ddp

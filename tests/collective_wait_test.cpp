@@ -2,6 +2,7 @@
 #include <tests/support/ranks.h>
 
 #include <ddp/detail/collective_wait.h>
+#include <ddp/metrics.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -159,18 +160,28 @@ TEST_CASE("collectives that come in time cost the store nothing") {
     auto& impl = ProcessGroup::Impl::of(group);
     impl.board = FailureBoard::open(store, group.rank(), 3, false);
     REQUIRE(impl.board);
-    group.barrier(); // so that nobody waits for another's start below
-    store->requests = 0;
     auto tensor = torch::ones({1000});
-    for (int i = 0; i < 100; ++i) {
-      group.all_reduce(tensor);
-      group.all_reduce_async(tensor).wait();
-      group.broadcast(tensor);
-      group.all_gather(tensor);
+    // On a busy machine one may come late, which is asked for.
+    bool in_time = false;
+    for (int attempt = 0; attempt < 50 && !in_time; ++attempt) {
+      group.barrier(); // so that nobody waits for another's start below
+      store->requests = 0;
+      double slowest = 0;
+      for (int i = 0; i < 100; ++i) {
+        const auto start = Clock::now();
+        group.all_reduce(tensor);
+        group.all_reduce_async(tensor).wait();
+        group.broadcast(tensor);
+        group.all_gather(tensor);
+        slowest = std::max(slowest, seconds_since(start));
+      }
+      const int requests = store->requests;
+      in_time = ddp::sum(slowest > 0.15 ? 1 : 0, group) == 0;
+      REQUIRE((requests == 0 || !in_time));
     }
-    REQUIRE(store->requests == 0);
+    REQUIRE(in_time);
     if (group.rank() == 1) { // the count can count
-      std::this_thread::sleep_for(std::chrono::milliseconds(600));
+      std::this_thread::sleep_for(seconds(2));
     }
     group.barrier();
     REQUIRE((group.rank() == 1 || store->requests > 0));

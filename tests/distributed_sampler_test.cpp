@@ -163,6 +163,24 @@ TEST_CASE("samplers of another dataset or order are refused") {
   });
 }
 
+TEST_CASE("a sampler that one rank alone has leaves others comparable") {
+  ddp::test::ranks(3, [](ddp::ProcessGroup group) {
+    if (group.rank() == 0) { // only rank 0 evaluates, say
+      ddp::EvaluationSampler(7, group);
+    }
+    DistributedSampler(100, group);
+    if (group.rank() == 0) {
+      DistributedSampler(100, group);
+    }
+    group.barrier();
+    if (group.rank() == 2) {
+      REQUIRE_THROWS_WITH(
+          DistributedSampler(90, group),
+          ContainsSubstring("rank 2 has 90 samples"));
+    }
+  });
+}
+
 TEST_CASE("DistributedSampler leaves the global random state", "[sampler]") {
   torch::manual_seed(1);
   const auto expected = torch::rand({4});

@@ -2,6 +2,8 @@
 #include <tests/support/nearly_equal.h>
 #include <tests/support/ranks.h>
 
+#include <ddp/adam.h>
+#include <ddp/comm_hooks/hook_chain.h>
 #include <ddp/reducer.h>
 
 #include <random>
@@ -155,12 +157,14 @@ uint64_t data_of(int graph, int step, int64_t rank) {
   return 1 + (static_cast<uint64_t>(graph) * 10 + step) * 10 + rank;
 }
 
-/// The mean over ranks of what plain autograd adds up.
+/// The mean over ranks of what plain autograd adds up; counts the gradients
+/// that it negates or conjugates lazily.
 Tensors expected_gradients(
     const Tensors& parameters,
     int64_t size,
     int graph,
-    int step) {
+    int step,
+    int* lazy) {
   Tensors sums(parameters.size());
   for (int64_t rank = 0; rank < size; ++rank) {
     Tensors leaves;
@@ -171,6 +175,7 @@ Tensors expected_gradients(
     for (size_t i = 0; i < leaves.size(); ++i) {
       const auto grad = leaves[i].grad();
       if (grad.defined()) {
+        *lazy += grad.is_neg() || grad.is_conj();
         sums[i] = sums[i].defined() ? sums[i] + grad / size : grad / size;
       }
     }
@@ -206,6 +211,7 @@ TEST_CASE("gradients that are negated lazily are averaged as they read") {
 
 TEST_CASE("random graphs of views have plain autograd's gradients") {
   ranks(3, [](ProcessGroup group) {
+    int lazy = 0;
     for (int graph = 0; graph < 500; ++graph) {
       at::manual_seed(graph);
       const auto parameters =
@@ -226,7 +232,7 @@ TEST_CASE("random graphs of views have plain autograd's gradients") {
         RandomLoss(graph, data_of(graph, step, group.rank()))(parameters)
             .backward();
         const auto means =
-            expected_gradients(parameters, group.size(), graph, step);
+            expected_gradients(parameters, group.size(), graph, step, &lazy);
         for (size_t i = 0; i < parameters.size(); ++i) {
           expected[i] = accumulates && expected[i].defined()
               ? expected[i] + means[i]
@@ -238,6 +244,7 @@ TEST_CASE("random graphs of views have plain autograd's gradients") {
         }
       }
     }
+    REQUIRE(lazy > 100);
   });
 }
 
@@ -288,6 +295,44 @@ TEST_CASE("collectives take tensors that are negated or conjugated lazily") {
     auto negated = lazily_negated(numbers);
     REQUIRE_THROWS_AS(group.all_reduce_async(negated), c10::ValueError);
     REQUIRE_THROWS_AS(group.broadcast_async(negated), c10::ValueError);
+  });
+}
+
+TEST_CASE("an optimizer takes a gradient that is conjugated lazily") {
+  const auto numbers = at::arange(1, 5, at::kDouble);
+  const auto gradient = at::complex(numbers, -numbers);
+  const auto weights = [&](const at::Tensor& grad) {
+    auto weight = leaf(at::ones({4}, at::kComplexDouble));
+    ddp::Adam optimizer({weight}, torch::optim::AdamOptions(0.1));
+    weight.mutable_grad() = grad;
+    optimizer.step();
+    return weight.detach();
+  };
+  REQUIRE(at::equal(
+      weights(gradient.conj()), weights(gradient.conj().resolve_conj())));
+}
+
+TEST_CASE("the next hook of a chain takes what one has negated lazily") {
+  class Negates : public ddp::CommHook {
+   public:
+    c10::intrusive_ptr<c10::ivalue::Future> run(
+        const ddp::GradBucket& bucket,
+        const ProcessGroup& /*group*/) override {
+      auto future =
+          c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
+      future->markCompleted(lazily_negated(bucket.buffer));
+      return future;
+    }
+  };
+  ranks(3, [](ProcessGroup group) {
+    auto parameter = leaf(at::ones({4}));
+    const auto chain = std::make_shared<ddp::HookChain>(
+        std::vector<std::shared_ptr<ddp::CommHook>>{
+            std::make_shared<Negates>(),
+            std::make_shared<ddp::AllReduceHook>()});
+    Reducer reducer({parameter}, group, ReducerOptions().comm_hook(chain));
+    (parameter * 3).sum().backward();
+    REQUIRE(nearly_equal(parameter.grad(), at::full({4}, 3.0)));
   });
 }
 

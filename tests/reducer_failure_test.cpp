@@ -3,6 +3,7 @@
 #include <tests/support/ranks.h>
 
 #include <ddp/distributed_data_parallel.h>
+#include <torch/nn/modules/embedding.h>
 
 #include <csignal>
 
@@ -143,6 +144,37 @@ TEST_CASE("who does not come to a reduction is named after a long wait too") {
         if (group.rank() != 2) {
           REQUIRE_THAT(
               ddp::test::error_of([&] { backward(*net, group); }),
+              ContainsSubstring("rank 2 of 3 has not come") &&
+                  !ContainsSubstring("rank 0 of 3 has not come") &&
+                  !ContainsSubstring("rank 1 of 3 has not come"));
+        }
+        ddp::test::meet_at_store(group, {"0", "1", "2"});
+      },
+      options);
+}
+
+TEST_CASE("who does not come to a reduction of sparse gradients is named too") {
+  ddp::test::RankOptions options;
+  options.timeout = std::chrono::seconds(120);
+  ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group(
+            ddp::ProcessGroupOptions().timeout(std::chrono::seconds(8)));
+        torch::nn::Embedding table(
+            torch::nn::EmbeddingOptions(10, 3).sparse(true));
+        Reducer reducer(*table, group);
+        const auto step = [&] {
+          table->forward(torch::arange(4)).sum().backward();
+        };
+        step();
+        if (group.rank() == 0) { // longer than others wait without saying so
+          std::this_thread::sleep_for(std::chrono::seconds(3));
+        }
+        step();
+        if (group.rank() != 2) {
+          REQUIRE_THAT(
+              ddp::test::error_of(step),
               ContainsSubstring("rank 2 of 3 has not come") &&
                   !ContainsSubstring("rank 0 of 3 has not come") &&
                   !ContainsSubstring("rank 1 of 3 has not come"));

@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -156,6 +157,33 @@ TEST_CASE("a rank 0 that never comes is named") {
       RankOptions());
 }
 
+TEST_CASE("a rank 0 that stops while ranks meet holds up nobody") {
+  const ddp::test::SharedFolder folder;
+  ranks(
+      2,
+      [&] {
+        const auto flag = folder.path + "pid";
+        // Rank 2 never comes.
+        const auto options = short_wait().world_size(3);
+        if (own_rank() == 0) {
+          std::thread stopping([&] {
+            std::this_thread::sleep_for(std::chrono::seconds(2));
+            std::ofstream(flag) << getpid() << std::flush;
+            raise(SIGSTOP);
+          });
+          REQUIRE_THROWS(ddp::init_process_group(options));
+          stopping.join();
+          return;
+        }
+        REQUIRE_THROWS(ddp::init_process_group(options));
+        await(flag);
+        pid_t pid = 0;
+        std::ifstream(flag) >> pid;
+        kill(pid, SIGCONT);
+      },
+      RankOptions());
+}
+
 TEST_CASE("what listens at MASTER_PORT and says nothing is an error in time") {
   ranks(
       1,
@@ -284,9 +312,18 @@ TEST_CASE("a launcher's store is used by all ranks, attempt after attempt") {
 TEST_CASE("tasks of a Slurm step find each other among other programs") {
   // Another job's store has the first port, and something mute the second.
   const bool starter = !std::getenv("DDP_TEST_CALL");
-  const auto job = std::to_string(
-      starter ? 1000000 + getpid() : std::stoi(std::getenv("SLURM_JOB_ID")));
-  const auto port = 61440 + std::stoll(job) * 8 % 4088;
+  const auto port_of = [](int job) { return 61440 + job * 8 % 4088; };
+  const auto is_taken = [&](int job) {
+    return !ddp::test::is_free(port_of(job)) ||
+        !ddp::test::is_free(port_of(job) + 1);
+  };
+  int number =
+      starter ? 1000000 + getpid() : std::stoi(std::getenv("SLURM_JOB_ID"));
+  while (starter && is_taken(number)) {
+    ++number;
+  }
+  const auto job = std::to_string(number);
+  const auto port = port_of(number);
   c10::intrusive_ptr<c10d::Store> other;
   int mute = -1;
   if (starter) {

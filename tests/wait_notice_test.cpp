@@ -5,8 +5,10 @@
 #include <tests/support/warnings.h>
 
 #include <checkpoint/checkpoint.h>
+#include <checkpoint/detail/on_rank_0.h>
 #include <ddp/detail/collective_wait.h>
 #include <ddp/metrics.h>
+#include <ddp/nn/sync_batch_norm.h>
 #include <ddp/reducer.h>
 #include <ddp/seed.h>
 #include <ddp/verification.h>
@@ -73,7 +75,7 @@ TEST_CASE("a long wait tells what the others wait in instead") {
                   ContainsSubstring(
                       "has waited for 2 s in save_checkpoint(\"") &&
                   ContainsSubstring("net.pt\"): all_gather; rank 1") &&
-                  ContainsSubstring("and waits in bucket 1 of 1, step 1;") &&
+                  ContainsSubstring("and is in bucket 1 of 1, step 1;") &&
                   ContainsSubstring("and is in no call of ddp's"));
         } else if (group.rank() == 1) {
           const auto loss = net->forward(torch::ones({1, 2})).sum();
@@ -126,12 +128,15 @@ TEST_CASE("each call that waits says what it waits in") {
         torch::nn::Linear net(2, 1);
         ddp::Reducer reducer(net, group);
         const auto tensor = torch::ones({2});
+        ddp::SyncBatchNorm1d norm(2, group);
+        const auto rows = torch::rand({4, 2});
         const std::vector<std::pair<std::string, std::function<void()>>> calls{
-            {"all_reduce", [&] { group.all_reduce(tensor); }},
+            {"all_reduce of 2 Float", [&] { group.all_reduce(tensor); }},
             {"all_reduce_async",
              [&] { group.all_reduce_async(tensor).wait(); }},
             {"all_gather", [&] { group.all_gather(tensor); }},
-            {"broadcast", [&] { group.broadcast(tensor, 2); }},
+            {"broadcast of 2 Float", [&] { group.broadcast(tensor, 2); }},
+            {"SyncBatchNorm: all_reduce", [&] { norm->forward(rows); }},
             {"barrier", [&] { group.barrier(); }},
             {"sum: all_gather", [&] { ddp::sum(1, group); }},
             {"split", [&] { group.split(0); }},
@@ -169,6 +174,25 @@ TEST_CASE("each call that waits says what it waits in") {
       RankOptions());
 }
 
+TEST_CASE("a rank 0 that takes its time to write is said to be in that") {
+  ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group(
+            ProcessGroupOptions().wait_notice(seconds(1)));
+        const auto store = group.store();
+        const WarningListener listener([&](const std::string& text) {
+          REQUIRE_THAT(
+              text,
+              ContainsSubstring("rank 0 of 3 has not come") &&
+                  ContainsSubstring("and is in save"));
+          store->set("told", "");
+        });
+        ddp::detail::on_rank_0("save", group, [&] { store->wait({"told"}); });
+      },
+      RankOptions());
+}
+
 TEST_CASE("one backward more than the others has an error with remedies") {
   ranks(3, [](ProcessGroup group) {
     torch::nn::Linear net(2, 1);
@@ -180,7 +204,8 @@ TEST_CASE("one backward more than the others has an error with remedies") {
     if (group.rank() == 0) {
       REQUIRE_THAT(
           ddp::test::error_of(backward),
-          ContainsSubstring("Have all ranks equally many batches?") &&
+          ContainsSubstring("bucket 1 of 1, step 2: the reduction of") &&
+              ContainsSubstring("Have all ranks equally many batches?") &&
               ContainsSubstring("DistributedSampler") &&
               ContainsSubstring("drop_last") && ContainsSubstring("join()"));
     }

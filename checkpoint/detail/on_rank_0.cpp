@@ -3,11 +3,37 @@
 #include <c10/util/Exception.h>
 #include <ddp/detail/error_text.h>
 #include <ddp/detail/heartbeat.h>
+#include <ddp/detail/process_group_impl.h>
+#include <launcher/heartbeat.h>
 
 #include <string>
 
 namespace ddp::detail {
 namespace {
+
+/// Tells those that wait for this rank what it is in while it lives.
+class Attendance {
+ public:
+  Attendance(const char* operation, const ProcessGroup& group)
+      : group_(ProcessGroup::Impl::of(group)) {
+    if (group_.board) {
+      char call[HeartbeatPage::kActivitySize];
+      heartbeat::copy_activity(call, sizeof(call));
+      group_.board->attend(
+          group_.scope, group_.launched, *call ? call : operation);
+    }
+  }
+  Attendance(const Attendance&) = delete;
+  Attendance& operator=(const Attendance&) = delete;
+  ~Attendance() {
+    if (group_.board) {
+      group_.board->leave();
+    }
+  }
+
+ private:
+  ProcessGroup::Impl& group_;
+};
 
 /// What `work` threw, or nothing.
 std::string failure_of(const std::function<void()>& work) {
@@ -27,8 +53,12 @@ void on_rank_0(
     const ProcessGroup& group,
     const std::function<void()>& work) {
   const heartbeat::Activity activity(operation);
-  const auto failure =
-      group.broadcast(group.rank() == 0 ? failure_of(work) : "");
+  std::string own_failure;
+  if (group.rank() == 0) {
+    const Attendance attendance(operation, group);
+    own_failure = failure_of(work);
+  }
+  const auto failure = group.broadcast(own_failure);
   TORCH_CHECK(
       failure.empty(),
       operation,

@@ -26,7 +26,9 @@ struct HookChain::Impl {
       const auto result = detail::result_for(*future, bucket.buffer);
       detail::follow_default_stream(group, result.device());
       if (!result.is_same(bucket.buffer)) {
-        bucket = bucket.with_buffer(result.contiguous().view({-1}));
+        // The next hook may read its memory.
+        bucket = bucket.with_buffer(
+            result.resolve_conj().resolve_neg().contiguous().view({-1}));
       }
     }
     return bucket.buffer;

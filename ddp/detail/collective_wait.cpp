@@ -37,18 +37,6 @@ std::string place(const ProcessGroup::Impl& group) {
       "rank ", group.rank, " of ", group.size, " on host ", host_name());
 }
 
-std::string outcome(const ProcessGroup::Impl& group, const char* operation) {
-  char caller[HeartbeatPage::kActivitySize];
-  heartbeat::copy_caller(caller, sizeof(caller));
-  return c10::str(
-      caller,
-      *caller ? ": " : "",
-      operation,
-      " over ",
-      group.backend,
-      " failed");
-}
-
 /// The reasons in words; those that only pass on what they saw where nobody
 /// knows more.
 std::string describe(const std::vector<Failure>& failures) {
@@ -86,11 +74,31 @@ bool is_backward(const std::string& call) {
   return call.rfind("bucket ", 0) == 0;
 }
 
+/// The operation that failed: behind what the program called, or where in a
+/// backward it is.
+std::string outcome(const ProcessGroup::Impl& group, const char* operation) {
+  char memory[HeartbeatPage::kActivitySize];
+  heartbeat::copy_caller(memory, sizeof(memory));
+  std::string caller = memory;
+  if (caller.empty() && is_backward(own_call())) {
+    caller = own_call();
+  }
+  return c10::str(
+      caller,
+      caller.empty() ? "" : ": ",
+      operation,
+      " over ",
+      group.backend,
+      " failed");
+}
+
 /// What helps where others are not in a backward, as this rank is.
 constexpr const char* kRemedy =
-    ". Have all ranks equally many batches? A DistributedSampler sees to that, "
-    "drop_last leaves out what is over, and Reducer::join() lets ranks go on "
-    "without";
+    ". A rank takes part by a backward that reaches a parameter of the "
+    "Reducer, "
+    "or by finish_backward(). Have all ranks equally many batches? A "
+    "DistributedSampler sees to that, drop_last leaves out what is over, and "
+    "Reducer::join() lets ranks go on without";
 
 /// Who has not come to a collective that others wait for, or is in another
 /// call than they.
@@ -114,7 +122,7 @@ std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
     }
     text
         << (other.call.empty() ? ", and is in no call of ddp's"
-                               : ", and waits in " + other.call);
+                               : ", and is in " + other.call);
   }
   return text.str() + (lacks_backward ? kRemedy : "");
 }
@@ -124,7 +132,9 @@ void tell_of_wait(
     const ProcessGroup::Impl& group,
     int64_t number,
     milliseconds time) {
-  if (group.board && group.board->is_first(group.scope, number)) {
+  if (!group.board) { // nobody knows of the others
+    warn_of_wait(time, place(group), own_call());
+  } else if (group.board->is_first(group.scope, number)) {
     warn_of_wait(time, place(group), own_call() + absent_ranks(group, number));
   }
 }
@@ -150,9 +160,7 @@ void tell_of_wait(
     }
   }
   if (!failures.empty()) {
-    throw WaitFailure{
-        c10::str(" (", error_text(error), ") because ", describe(failures)),
-        true};
+    throw WaitFailure{" because " + describe(failures), true};
   }
   throw WaitFailure{
       cause +
@@ -181,13 +189,9 @@ void wait_in_slices(
   bool told = false;
   try {
     for (auto slice = kFirstSlice; !finished_within(slice); slice = kSlice) {
-      look_for_change();
-      if (!group.board) {
-        continue;
-      }
       look_for_failure(group);
       const auto waited = Clock::now() - start;
-      if (!awaited && waited > long_wait) {
+      if (group.board && !awaited && waited > long_wait) {
         group.board->attend(group.scope, group.launched, own_call());
         awaited = number;
       }

@@ -30,7 +30,7 @@ constexpr int kMaxPending = 8;
 // The list is read in one piece by every rank.
 constexpr size_t kMaxText = 4096;
 
-std::vector<uint8_t> to_bytes(const std::string& text) {
+std::vector<uint8_t> stored(const std::string& text) {
   return {text.begin(), text.end()};
 }
 
@@ -128,11 +128,13 @@ std::shared_ptr<FailureBoard> FailureBoard::open(
     return nullptr;
   }
   try {
-    store->check({kList}); // connecting to one that is gone takes its timeout
     auto connection = std::make_shared<Connection>();
-    const ShortLookups short_lookups;
-    connection->store =
-        c10::make_intrusive<c10d::PrefixStore>("board", store->clone());
+    const auto own = answered_within(kAnswerTime, [store] {
+      store->check({kList}); // connecting to one that is gone takes its timeout
+      const ShortLookups short_lookups;
+      return store->clone();
+    });
+    connection->store = c10::make_intrusive<c10d::PrefixStore>("board", own);
     std::vector<int64_t> members(size);
     std::iota(members.begin(), members.end(), 0);
     return std::shared_ptr<FailureBoard>(new FailureBoard(
@@ -187,7 +189,7 @@ void FailureBoard::report(
   const auto line =
       to_line({scope, root_rank_, 1, host_name(), text, consequence});
   const auto done = Connection::ask(connection_, [line](c10d::Store& store) {
-    store.append(kList, to_bytes(line));
+    store.append(kList, stored(line));
     return store.check({kList}); // the answer says that the list has it
   });
   if (done && hosts_store_) {
@@ -282,8 +284,8 @@ void FailureBoard::attend(
   Connection::ask(
       connection_,
       [scope, number, call, rank = root_rank_](c10d::Store& store) {
-        store.set(awaited(rank), to_bytes(call));
-        store.set(waiting(scope, rank), to_bytes(std::to_string(number)));
+        store.set(awaited(rank), stored(call));
+        store.set(waiting(scope, rank), stored(std::to_string(number)));
         return true;
       });
 }

@@ -1,5 +1,6 @@
 #include <ddp/detail/forward_state.h>
 
+#include <ddp/detail/heartbeat.h>
 #include <ddp/detail/managed_state.h>
 #include <ddp/detail/reducer_impl.h>
 
@@ -52,6 +53,7 @@ void ForwardState::begin(Reducer& reducer) {
   const bool gives_buffers = sync && broadcasts_buffers_;
   const auto root = reducer.impl().announce_forward(gives_buffers);
   if (gives_buffers) {
+    const heartbeat::Activity activity("forward");
     broadcast_tensors(buffers_().tensors, group_, root);
   }
 }

@@ -133,6 +133,12 @@ Activity::Activity(const char* name, std::string_view object) noexcept
   write();
 }
 
+Activity::Activity(const char* name, int64_t count, const char* dtype) noexcept
+    : name_(name), count_(count), dtype_(dtype), outer_(innermost) {
+  innermost = this;
+  write();
+}
+
 Activity::~Activity() {
   innermost = outer_;
   if (outer_) {
@@ -170,6 +176,10 @@ void Activity::describe(PlainText& text) const noexcept {
   text.add(name_);
   if (!object_.empty()) {
     text.add("(\"").add(object_).add("\")");
+  }
+  if (dtype_) {
+    text.add(" of ").add_number(static_cast<uint64_t>(count_));
+    text.add(" ").add(dtype_);
   }
 }
 

@@ -40,6 +40,8 @@ class Activity {
  public:
   /// What it is about, such as a file's name, must live as long.
   explicit Activity(const char* name, std::string_view object = {}) noexcept;
+  /// A collective of `count` elements: "all_reduce of 1 Double".
+  Activity(const char* name, int64_t count, const char* dtype) noexcept;
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
   ~Activity();
@@ -54,6 +56,8 @@ class Activity {
 
   const char* name_;
   std::string_view object_;
+  int64_t count_ = 0;
+  const char* dtype_ = nullptr;
   const Activity* outer_ = nullptr;
 };
 

@@ -192,6 +192,7 @@ void OptimizerShards::step_own(
 }
 
 void OptimizerShards::exchange() {
+  const detail::heartbeat::Activity activity("ZeroRedundancyOptimizer::step");
   if (!group_.c10d()) {
     return;
   }

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <atomic>
+#include <map>
 #include <mutex>
 
 namespace ddp::backends::mpi {
@@ -74,8 +75,8 @@ struct ProcessGroup::Impl {
   int64_t children = 0;
   /// Numbers the Reducers on this group, likewise.
   int64_t reducers = 0;
-  /// Numbers the comparisons that nobody waits for, likewise.
-  int64_t comparisons = 0;
+  /// Numbers the comparisons that nobody waits for, by what is compared.
+  std::map<std::string, int64_t> comparisons;
   bool shut_down = false;
   /// Whether the ranks' parameters and gradients are compared.
   bool checks_replicas = true;

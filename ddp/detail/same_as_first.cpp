@@ -1,5 +1,6 @@
 #include <ddp/detail/same_as_first.h>
 
+#include <ddp/detail/own_thread.h>
 #include <ddp/detail/process_group_impl.h>
 
 #include <c10/util/Exception.h>
@@ -18,10 +19,13 @@ void check_same_as_first(
   if (!store || group.size() == 1) {
     return;
   }
-  const auto key = c10::str(impl.scope, "/same_", impl.comparisons++);
+  const auto key =
+      c10::str(impl.scope, "/same_", what, "_", impl.comparisons[what]++);
   const auto own = c10::str("rank ", group.rank(), " has ", text);
-  const auto bytes =
-      store->compareSet(key, {}, std::vector<uint8_t>(own.begin(), own.end()));
+  const auto bytes = answered_within(group.timeout(), [store, key, own] {
+    return store->compareSet(
+        key, {}, std::vector<uint8_t>(own.begin(), own.end()));
+  });
   const std::string first(bytes.begin(), bytes.end());
   const auto texts_begin = [](const std::string& said) {
     return said.find(" has ") + 5;

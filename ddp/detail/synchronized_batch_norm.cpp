@@ -1,5 +1,7 @@
 #include <ddp/detail/synchronized_batch_norm.h>
 
+#include <ddp/detail/heartbeat.h>
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
@@ -69,6 +71,7 @@ BatchMoments gather_statistics(
   auto rows = at::zeros(
       {group.size(), 2 * channels + 1}, input.options().dtype(at::kDouble));
   summarise(input, rows[group.rank()]);
+  const heartbeat::Activity activity("SyncBatchNorm");
   group.all_reduce(rows);
   const auto means = rows.narrow(1, 0, channels);
   const auto squares = rows.narrow(1, channels, channels);
@@ -170,6 +173,7 @@ struct SynchronizedBatchNorm : autograd::Function<SynchronizedBatchNorm> {
     if (context->needs_input_grad(0)) {
       sums = sums.clone(); // weight and bias have this rank's
       const auto group = context->saved_data["group"].toCapsule();
+      const heartbeat::Activity activity("SyncBatchNorm");
       static_cast<HeldGroup*>(group.get())->group.all_reduce(sums);
       const auto means = sums / batch.count.clamp_min(1.);
       auto slope = (batch.variance + eps).rsqrt();

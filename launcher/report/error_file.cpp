@@ -2,17 +2,18 @@
 
 #include <cctype>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <sstream>
 
 #include <cxxabi.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
 #include <launcher/bounded_json.h>
+#include <launcher/file_descriptor.h>
 #include <launcher/report/symbols.h>
 
 namespace ddp {
@@ -92,13 +93,17 @@ void read_details(
 std::optional<ErrorFile> read_error_file(
     const std::string& path,
     const std::string& program) {
+  // The rank may still change the file, or put a pipe in its place.
+  const FileDescriptor descriptor(
+      open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   struct stat status {};
-  if (path.empty() || stat(path.c_str(), &status) != 0 ||
+  if (!descriptor || fstat(descriptor.get(), &status) != 0 ||
       !S_ISREG(status.st_mode) || status.st_size > kMaxSize) {
     return std::nullopt;
   }
-  std::ifstream stream(path);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  std::string text(static_cast<size_t>(status.st_size), '\0');
+  const auto length = read(descriptor.get(), text.data(), text.size());
+  text.resize(length > 0 ? static_cast<size_t>(length) : 0);
   const auto content = parse_bounded_json(text);
   if (!content || !content->is_object() || !content->contains("message")) {
     return std::nullopt;

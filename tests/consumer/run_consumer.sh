@@ -18,6 +18,12 @@ fi
 
 CMAKE_PREFIX_PATH=$work/prefix cmake -S "$source" -B "$work/build" -G Ninja
 cmake --build "$work/build"
+if cmake --build "$work/build" --target temporary_reducer >"$work/log" ||
+  ! grep -q 'unused-result\|nodiscard' "$work/log"; then
+  cat "$work/log"
+  echo 'a Reducer without a name passed'
+  exit 1
+fi
 "$work/build/consumer" 1 "$work/model.safetensors"
 "$work/prefix/bin/ddprun" --nproc-per-node 2 \
   "$work/build/consumer" 2 "$work/model.safetensors"

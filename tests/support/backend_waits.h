@@ -27,7 +27,7 @@ template <typename Function>
 std::string error_after(
     std::chrono::milliseconds expected,
     Function&& function,
-    std::chrono::milliseconds slack = std::chrono::seconds(3)) {
+    std::chrono::milliseconds slack = std::chrono::seconds(10)) {
   const auto start = std::chrono::steady_clock::now();
   std::string text;
   try {

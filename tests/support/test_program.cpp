@@ -36,6 +36,9 @@ int write_cases(const std::string& path) {
   };
   const auto& registry = Catch::getRegistryHub().getTestCaseRegistry();
   const auto write = [&](const auto& test) {
+    if (test.isHidden()) {
+      return;
+    }
     auto file = std::filesystem::path(test.lineInfo.file).stem().string();
     file.erase(file.rfind("_test"));
     std::string tags;

@@ -86,7 +86,8 @@ void Backend::all_reduce_sparse(
   const auto parts =
       std::make_shared<Parts>(Parts{Tensors(size_), Tensors(size_)});
   parts->indices[rank_] = own._indices().contiguous();
-  parts->values[rank_] = own._values().contiguous();
+  parts->values[rank_] =
+      own._values().resolve_conj().resolve_neg().contiguous();
   task.bytes += static_cast<int64_t>(
       parts->indices[rank_].nbytes() + parts->values[rank_].nbytes());
   task.outputs.push_back(tensor);

@@ -39,7 +39,8 @@ bool SparseSum::step() {
       current_ = gather(own_._indices().contiguous(), indices_);
     } else if (values_.empty()) {
       values_ = allocate(own_._values(), 0);
-      current_ = gather(own_._values().contiguous(), values_);
+      current_ = gather(
+          own_._values().resolve_conj().resolve_neg().contiguous(), values_);
     } else {
       tensor_.copy_(sum());
       return false;
