@@ -4,8 +4,10 @@
 
 #include <ddp/bucket_layout.h>
 #include <ddp/detail/collective_wait.h>
+#include <ddp/detail/optimizer_text.h>
 #include <ddp/detail/orphans.h>
 #include <ddp/detail/process_group_impl.h>
+#include <ddp/detail/same_as_first.h>
 #include <ddp/detail/stepped_optimizers.h>
 
 #include <ATen/ATen.h>
@@ -164,6 +166,8 @@ void Reducer::Impl::step_in_backward(torch::optim::Optimizer& optimizer) {
   TORCH_CHECK_VALUE(
       shares_parameters(optimizer),
       "step_in_backward: the optimizer has none of the Reducer's parameters");
+  detail::check_same_as_first(
+      group_, "step_in_backward", detail::describe(optimizer));
   if (!group_.c10d() && !looks_alone()) {
     attach();
   }

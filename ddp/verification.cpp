@@ -92,11 +92,21 @@ void verify_same_model(
   }
   const auto texts = group.all_gather(own);
   std::vector<std::string> differences;
+  bool same_tensors = true;
+  const auto reference = split_lines(texts[0]);
   for (int64_t r = 1; r < group.size(); ++r) {
-    compare(r, split_lines(texts[r]), split_lines(texts[0]), differences);
+    const auto other = split_lines(texts[r]);
+    compare(r, other, reference, differences);
+    same_tensors = same_tensors &&
+        std::equal(other.begin() + 1,
+                   other.end(),
+                   reference.begin() + 1,
+                   reference.end());
   }
   detail::throw_differences(
-      "the model is not the same on all ranks:", differences);
+      same_tensors ? "the options are not the same on all ranks:"
+                   : "the model is not the same on all ranks:",
+      differences);
 }
 
 uint64_t parameter_hash(const torch::nn::Module& module) {

@@ -311,7 +311,7 @@ TEST_CASE("an uncaught exception keeps its text, and its victims say so") {
     REQUIRE(detail(report, "rank") == std::to_string(r));
     REQUIRE(
         detail(report, "activity") ==
-        (r == 1 ? "after init_process_group" : "all_reduce"));
+        (r == 1 ? "after init_process_group" : "all_reduce of 4 Float"));
     REQUIRE(
         std::stoll(detail(report, "timestamp_ns")) / 1000000000 ==
         std::stoll(detail(report, "timestamp")));

@@ -90,7 +90,8 @@ TEST_CASE("of a hang it is told where each rank is") {
     const std::string stack = ranks[rank]["stack"];
     const bool hangs = rank == 1;
     const std::string activity = ranks[rank]["activity"];
-    REQUIRE(activity == (hangs ? "after all_reduce" : "all_reduce"));
+    REQUIRE(
+        activity == (hangs ? "after all_reduce" : "all_reduce of 1000 Float"));
     REQUIRE(
         (stack.find("misbehaving::wait_for_nobody()") != std::string::npos) ==
         hangs);
@@ -99,7 +100,7 @@ TEST_CASE("of a hang it is told where each rank is") {
   REQUIRE_THAT(
       told.outcome.output,
       ContainsSubstring("ddprun: no progress for 3.0 s (--hang-timeout)") &&
-          ContainsSubstring(": in all_reduce\n") &&
+          ContainsSubstring(": in all_reduce of 1000 Float\n") &&
           ContainsSubstring(": after all_reduce\n"));
 }
 

@@ -167,6 +167,11 @@ TEST_CASE("an option that differs is refused on all by name") {
       REQUIRE_THAT(
           thrown,
           ContainsSubstring("rank 2 has options (") && ContainsSubstring(text));
+      if (text.find("parameters") ==
+          std::string::npos) { // which leave some out
+        REQUIRE_THAT(
+            thrown, ContainsSubstring("the options are not the same on all"));
+      }
     }
   });
 }

@@ -289,4 +289,23 @@ TEST_CASE("an optimizer of other parameters is refused") {
       ContainsSubstring("none of the Reducer's parameters"));
 }
 
+TEST_CASE("an optimizer that differs between ranks is refused") {
+  ranks(3, [](ProcessGroup group) {
+    auto net = std::make_shared<UnevenNet>();
+    Reducer reducer(net, group);
+    torch::optim::SGD optimizer(
+        net->parameters(), group.rank() == 2 ? 0.2 : 0.1);
+    if (group.rank() < 2) {
+      reducer.step_in_backward(optimizer);
+    }
+    group.barrier();
+    if (group.rank() == 2) {
+      REQUIRE_THROWS_WITH(
+          reducer.step_in_backward(optimizer),
+          ContainsSubstring("rank 2 has torch::optim::SGD with learning rates "
+                            "0.2, rank "));
+    }
+  });
+}
+
 } // namespace step_in_backward_test

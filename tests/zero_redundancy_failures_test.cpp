@@ -55,6 +55,32 @@ TEST_CASE("where one rank has lost a parameter the others hear why") {
   }
 }
 
+TEST_CASE("a sharded optimizer that differs between ranks is refused") {
+  for (const bool order : {true, false}) {
+    ranks(3, [order](ProcessGroup group) {
+      const bool differs = group.rank() == 1;
+      std::vector<torch::Tensor> parameters;
+      for (const int64_t size : {9, 6, 3}) {
+        parameters.push_back(torch::ones({size}).requires_grad_());
+        parameters.back().mutable_grad() = torch::ones({size});
+      }
+      if (order && differs) {
+        std::swap(parameters[0], parameters[1]);
+      }
+      Zero<torch::optim::Adam> optimizer(
+          parameters,
+          group,
+          torch::optim::AdamOptions(!order && differs ? 0.2 : 0.1));
+      REQUIRE_THROWS_WITH(
+          optimizer.step(),
+          ContainsSubstring("ZeroRedundancyOptimizer differs between ranks") &&
+              ContainsSubstring(
+                  order ? "of Float [6], Float [9]" : "learning rates 0.2"));
+      ddp::test::meet_at_store(group, {"0", "1", "2"});
+    });
+  }
+}
+
 TEST_CASE("where one rank cannot step its share the others hear why") {
   ranks(3, [](ProcessGroup group) {
     std::vector<torch::Tensor> parameters;

@@ -3,30 +3,15 @@
 #include <c10/util/Exception.h>
 #include <checkpoint/state_dict.h>
 #include <ddp/detail/gradient_hook.h>
+#include <ddp/detail/optimizer_text.h>
 #include <ddp/detail/process_group_impl.h>
 #include <ddp/module_state.h>
 #include <ddp/verification.h>
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
-#include <typeinfo>
-#include <utility>
-
 namespace ddp::detail {
 namespace {
-
-/// "torch::optim::Adam with learning rates 0.1, 0.01".
-std::string describe(const torch::optim::Optimizer& optimizer) {
-  auto text = c10::demangle(typeid(optimizer).name());
-  const char* joint = " with learning rates ";
-  for (const auto& group : optimizer.param_groups()) {
-    try {
-      text += c10::str(std::exchange(joint, ", "), group.options().get_lr());
-    } catch (const std::exception&) { // its options have none
-    }
-  }
-  return text;
-}
 
 /// Warns of the first that differs.
 void compare(

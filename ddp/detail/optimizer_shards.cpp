@@ -6,6 +6,8 @@
 #include <ddp/detail/collective_wait.h>
 #include <ddp/detail/error_text.h>
 #include <ddp/detail/heartbeat.h>
+#include <ddp/detail/optimizer_text.h>
+#include <ddp/detail/same_as_first.h>
 #include <ddp/verification.h>
 
 #include <ATen/ATen.h>
@@ -177,12 +179,26 @@ class OptimizerShards::OwnOnly {
   std::vector<std::vector<at::Tensor>> lists_;
 };
 
+/// Where parameters came: their owners would differ with their order.
+void OptimizerShards::compare(const torch::optim::Optimizer& optimizer) {
+  size_t count = 0;
+  for (const auto& owners : owners_) {
+    count += owners.size();
+  }
+  if (count > compared_) {
+    compared_ = count;
+    check_same_as_first(
+        group_, "ZeroRedundancyOptimizer", describe_with_parameters(optimizer));
+  }
+}
+
 void OptimizerShards::step_own(
     torch::optim::Optimizer& optimizer,
     const std::function<void()>& step) {
   const detail::heartbeat::Activity activity("ZeroRedundancyOptimizer::step");
   try {
     assign(optimizer);
+    compare(optimizer);
     const OwnOnly own(*this, optimizer);
     step();
   } catch (const std::exception& error) {

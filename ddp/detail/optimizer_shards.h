@@ -52,6 +52,7 @@ class OptimizerShards {
   };
 
   void assign_group(size_t group, torch::optim::Optimizer& optimizer);
+  void compare(const torch::optim::Optimizer& optimizer);
   void lay_out(int64_t owner, const std::vector<at::Tensor>& parameters);
   void verify_layout();
   void exchange_views();
@@ -66,6 +67,8 @@ class OptimizerShards {
   /// Each rank's parameters.
   std::vector<std::vector<at::Tensor>> parameters_;
   std::vector<Flat> flats_;
+  /// How many parameters the ranks have compared.
+  size_t compared_ = 0;
   /// Whether all ranks are known to have the same ones.
   bool verified_ = false;
 };

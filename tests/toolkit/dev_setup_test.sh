@@ -14,7 +14,7 @@ cd "${0%/*}" && source ./dev
 missing_of() { echo some-package; }
 find_users_torch() { torch=/somewhere; }
 setup_packages() { touch installed; }
-setup_torch() { :; }
+setup_torch() { echo "torch for $1"; }
 run_setup "$@"
 EOF
 
@@ -45,6 +45,8 @@ setup yes
 expect 'a yes installs' test -e "$work/installed"
 setup no --yes
 expect '--yes asks nothing' test -e "$work/installed"
+setup '' --yes --full
+expect '--full takes all of torch' grep -q 'torch for python' "$work/said"
 CI=true setup no
 expect 'CI=true asks nothing' test -e "$work/installed"
 setup ''
