@@ -107,6 +107,10 @@ JobReport Agent::make_report() {
   report.ranks = ends_;
   if (report.reason == StopReason::kFailure) {
     report.root = root_cause(report.ranks);
+    report.blame = blame_departed(report.ranks);
+    if (!report.blame && !rendezvous_) { // which has ranks elsewhere
+      report.blame = blame_caller(report.ranks);
+    }
   }
   report.folder = job_.private_folder.empty() ? job_.folder : "";
   report.file = job_.options.report;

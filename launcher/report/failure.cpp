@@ -15,11 +15,6 @@ bool is_candidate(const RankEnd& end) {
   return end.state.failed() || end.error.has_value();
 }
 
-// The error comes before the end, which unwinding and destructors delay.
-int64_t failure_time(const RankEnd& end) {
-  return end.error ? std::min(end.error->time_ns, end.time_ns) : end.time_ns;
-}
-
 } // namespace
 
 bool is_consequence(const RankEnd& end) {
@@ -31,6 +26,10 @@ bool is_consequence(const RankEnd& end) {
   }
   return std::any_of(
       end.last_lines.begin(), end.last_lines.end(), tells_of_another);
+}
+
+int64_t failure_time(const RankEnd& end) {
+  return end.error ? std::min(end.error->time_ns, end.time_ns) : end.time_ns;
 }
 
 std::optional<size_t> root_cause(const std::vector<RankEnd>& ends) {

@@ -34,6 +34,10 @@ struct RankEnd {
 /// if it had written an error before that.
 std::optional<size_t> root_cause(const std::vector<RankEnd>& ends);
 
+/// When it failed, in nanoseconds since the epoch: the error comes before the
+/// end, which unwinding and destructors delay.
+int64_t failure_time(const RankEnd& end);
+
 /// Whether another rank's failure was the reason of this one's, by what the
 /// rank says itself.
 bool is_consequence(const RankEnd& end);

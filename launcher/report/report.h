@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <launcher/rendezvous/node.h>
+#include <launcher/report/blame.h>
 #include <launcher/report/failure.h>
 #include <launcher/supervisor.h>
 
@@ -30,6 +31,9 @@ struct JobReport {
   std::vector<NodeInfo> nodes;
   /// Index of the rank whose failure ended the job.
   std::optional<size_t> root;
+  /// Who made that rank fail, where it says that another one did and only the
+  /// others' ends and calls tell which.
+  std::optional<Blame> blame;
   /// Where logs and errors are kept; empty where nowhere.
   std::string folder;
   /// Where the JSON is written; empty for nowhere.
@@ -47,7 +51,8 @@ std::string report_text(const JobReport& report);
 ///             "duration_s", "time_ns", "step", "activity", "message",
 ///             "stack", "consequence", "stderr": [...]}]}
 /// `outcome` is "succeeded", "failed", "stopped" (by a signal), "timeout" or
-/// "infrastructure"; `end` is "exited", "killed" or "stopped by ddprun".
+/// "infrastructure"; `root` and `detail` are the blame's where there is one;
+/// `end` is "exited", "killed" or "stopped by ddprun".
 std::string report_json(const JobReport& report);
 
 /// Writes `report_json` to `report.file` so that readers see the old file or

@@ -67,6 +67,12 @@ json rank_json(const RankEnd& end) {
   return value;
 }
 
+// The rank that is to blame.
+json root_json(const JobReport& report) {
+  const auto& index = report.blame ? report.blame->index : report.root;
+  return index ? json(report.ranks.at(*index).rank) : json();
+}
+
 } // namespace
 
 std::string report_json(const JobReport& report) {
@@ -80,10 +86,9 @@ std::string report_json(const JobReport& report) {
       {"restarts", report.restarts},
       {"max_restarts", report.max_restarts},
       {"duration_s", seconds(report.duration)},
-      {"detail", report.detail},
+      {"detail", report.blame ? report.blame->text : report.detail},
       {"logs", report.folder}};
-  value["root"] =
-      report.root ? json(report.ranks.at(*report.root).rank) : json();
+  value["root"] = root_json(report);
   value["nodes"] = json::array();
   for (const NodeInfo& each : report.nodes) {
     value["nodes"].push_back({{"host", each.host}, {"ranks", each.ranks}});

@@ -174,8 +174,12 @@ std::string other_reasons(const JobReport& report) {
 
 std::string failure_text(const JobReport& report) {
   const RankEnd& root = report.ranks.at(*report.root);
-  std::string text = name(root) + " " + describe_end(root.state.wait_status()) +
-      " after " + describe_time(root.state.lifetime()) + position(root) +
+  const std::string first = name(root) + " " +
+      describe_end(root.state.wait_status()) + " after " +
+      describe_time(root.state.lifetime()) + position(root);
+  std::string text =
+      (report.blame ? report.blame->text + section("first failure", first)
+                    : first) +
       explain(root) + section("others", others(report)) + other_reasons(report);
   if (report.max_restarts > 0) {
     text += section(

@@ -221,6 +221,68 @@ TEST_CASE("of two errors 30 ms apart the first is the reason", "[failure]") {
   CHECK_THAT(job.err(), ContainsSubstring("  reason: the reason\n"));
 }
 
+TEST_CASE("a rank that left is blamed, not who waited for it", "[failure]") {
+  const TemporaryFolder folder;
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "3",
+       "--report",
+       folder / "report.json",
+       WORKER_PATH,
+       "call",
+       "0",
+       "save_checkpoint(\"net.pt\"): barrier",
+       "400",
+       "timed out",
+       "4",
+       "1",
+       "after load",
+       "0",
+       "",
+       "0",
+       "2",
+       "save_checkpoint(\"net.pt\")",
+       "0",
+       "",
+       "-"});
+  CHECK(job.wait() == 4);
+  CHECK_THAT(
+      job.err(),
+      ContainsSubstring(
+          "ddprun: rank 1 had ended with code 0 while ranks 0,2 waited in "
+          "save_checkpoint(\"net.pt\")\n  first failure: rank 0 (pid "));
+  CHECK_THAT(
+      read_text(folder / "report.json"), ContainsSubstring("\"root\": 1,"));
+}
+
+TEST_CASE("a rank in another call is blamed", "[failure]") {
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "3",
+       WORKER_PATH,
+       "call",
+       "0",
+       "all_reduce",
+       "300",
+       "timed out",
+       "4",
+       "1",
+       "barrier",
+       "0",
+       "",
+       "-",
+       "2",
+       "all_reduce",
+       "300",
+       "timed out",
+       "4"});
+  CHECK(job.wait() == 4);
+  CHECK_THAT(
+      job.err(),
+      ContainsSubstring("ddprun: rank 1 was in barrier while ranks 0,2 waited "
+                        "in all_reduce\n  first failure: rank "));
+}
+
 TEST_CASE("without an error file the last lines speak", "[failure]") {
   LaunchedJob job(
       {"--nproc-per-node",

@@ -12,9 +12,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <launcher/report/failure.h>
-#include <launcher/report/report.h>
 #include <launcher/report/symbols.h>
+#include <tests/launcher/rank_ends.h>
 #include <tests/support/temporary_folder.h>
 
 namespace failure_unit_test {
@@ -26,50 +25,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kExit3 = 3 << 8; // as from waitpid
-
-RankEnd ended(int rank, int wait_status, int64_t time_ns) {
-  RankEnd end;
-  end.rank = rank;
-  end.pid = 100 + rank;
-  end.time_ns = time_ns;
-  end.state.ended(wait_status, 1500ms);
-  return end;
-}
-
-RankEnd stopped(int rank) {
-  RankEnd end;
-  end.rank = rank;
-  end.pid = 100 + rank;
-  end.state.asked_to_stop();
-  end.state.ended(SIGTERM, 1600ms);
-  end.time_ns = 900;
-  return end;
-}
-
-ErrorFile error(const std::string& message, int64_t time_ns) {
-  ErrorFile file;
-  file.message = message;
-  file.time_ns = time_ns;
-  return file;
-}
-
 std::string write_error(
     const TemporaryFolder& folder,
     const std::string& text) {
   write_text(folder / "error.json", text);
   return folder / "error.json";
-}
-
-JobReport report_of(std::vector<RankEnd> ends) {
-  JobReport report;
-  report.run_id = "run";
-  report.command = {"./train"};
-  report.reason = StopReason::kFailure;
-  report.exit_code = 3;
-  report.ranks = std::move(ends);
-  report.root = root_cause(report.ranks);
-  return report;
 }
 
 } // namespace

@@ -1,0 +1,157 @@
+// Who is named where every rank that failed says that another one is the
+// reason.
+#include <tests/support/catch_plain.h>
+
+#include <nlohmann/json.hpp>
+
+#include <tests/launcher/rank_ends.h>
+
+namespace blame_test {
+
+using namespace ddp;
+using namespace ddp::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+RankEnd in(const std::string& activity, RankEnd end) {
+  end.activity = activity;
+  return end;
+}
+
+// One that says that another rank made it fail.
+RankEnd victim(int rank, const std::string& activity, int64_t time_ns) {
+  RankEnd end = in(activity, ended(rank, kExit3, time_ns));
+  end.error = error("timed out", time_ns);
+  end.error->is_consequence = true;
+  return end;
+}
+
+// What ddprun says first, after its name; the others follow it.
+std::string headline(std::vector<RankEnd> ends) {
+  const std::string text = report_text(report_of(std::move(ends)));
+  return text.substr(0, text.find('\n'));
+}
+
+nlohmann::json json_root(std::vector<RankEnd> ends) {
+  return nlohmann::json::parse(report_json(report_of(std::move(ends))))["root"];
+}
+
+} // namespace
+
+TEST_CASE("a rank that left while others waited is blamed", "[unit]") {
+  const std::string save = "save_checkpoint(\"a: net.pt\")";
+  const std::vector<RankEnd> ends = {
+      victim(0, save + ": barrier", 900),
+      in("after load", ended(1, 0, 20)),
+      in(save, stopped(2))};
+  CHECK(
+      report_text(report_of(ends)) ==
+      "rank 1 had ended with code 0 while ranks 0,2 waited in " + save +
+          "\n"
+          "  first failure: rank 0 (pid 100) exited with code 3 after 1.5 s, "
+          "in " +
+          save +
+          ": barrier\n"
+          "  reason: timed out\n"
+          "  others: rank 1 had ended with code 0; rank 2 was stopped");
+  const JobReport report = report_of(ends);
+  CHECK(report.root == 0U); // whose code is the job's
+  const auto json = nlohmann::json::parse(report_json(report));
+  CHECK(json["root"] == 1);
+  CHECK(
+      json["detail"] ==
+      "rank 1 had ended with code 0 while ranks 0,2 waited in " + save);
+
+  // The first to leave of several; and where nobody knows what others did.
+  CHECK(
+      headline({ended(0, 0, 30), victim(1, "", 900), ended(2, 0, 20)}) ==
+      "ranks 0,2 had ended with code 0 before rank 1 failed");
+  CHECK(json_root({ended(0, 0, 30), victim(1, "", 900), ended(2, 0, 20)}) == 2);
+  // One that ends afterwards, or fails itself, is another matter.
+  const std::string first = "rank 0 (pid 100) exited with code 3 after 1.5 s";
+  CHECK(headline({victim(0, "", 900), ended(1, 0, 901)}) == first);
+  CHECK(headline({ended(0, kExit3, 900), ended(1, 0, 20)}) == first);
+}
+
+TEST_CASE("a rank in another call than most is blamed", "[unit]") {
+  const auto in_barrier = in("barrier", stopped(1));
+  const auto ends = [](const RankEnd& one) {
+    return std::vector<RankEnd>{
+        victim(0, "save(\"net.pt\"): broadcast", 900),
+        one,
+        victim(2, "after save", 910)}; // its exception was caught
+  };
+  CHECK(
+      headline(ends(in_barrier)) ==
+      "rank 1 was in barrier while ranks 0,2 waited in save(\"net.pt\")");
+  CHECK(json_root(ends(in_barrier)) == 1);
+  CHECK(report_of(ends(in_barrier)).root == 0U);
+  CHECK(
+      headline(ends(victim(1, "barrier", 5))) ==
+      "rank 1 was in barrier while ranks 0,2 waited in save(\"net.pt\")");
+  CHECK(
+      headline(ends(in("after step 7", stopped(1)))) ==
+      "rank 1 was in no call of ddp's (after step 7) while ranks 0,2 waited in "
+      "save(\"net.pt\")");
+  CHECK(
+      headline(
+          {in("after step 7", stopped(0)),
+           victim(1, "save", 1),
+           in("after step 8", stopped(2))}) ==
+      "rank 1 was in save while ranks 0,2 were in no call of ddp's");
+  CHECK(
+      headline(
+          {victim(0, "a", 1),
+           victim(1, "b", 2),
+           victim(2, "a", 3),
+           victim(3, "c", 4)}) ==
+      "rank 1 was in b and rank 3 was in c while ranks 0,2 waited in a");
+}
+
+TEST_CASE("of calls with equally many ranks none is blamed", "[unit]") {
+  const std::vector<RankEnd> ends = {
+      victim(0, "barrier", 1), victim(1, "all_reduce", 2)};
+  CHECK(
+      headline(ends) ==
+      "rank 0 waited in barrier while rank 1 waited in all_reduce");
+  CHECK(json_root(ends).is_null());
+  std::vector<RankEnd> many;
+  for (int rank = 0; rank < 9; ++rank) {
+    many.push_back(victim(rank, "call " + std::to_string(rank), rank));
+  }
+  CHECK_THAT(
+      headline(many),
+      ContainsSubstring("rank 4 waited in call 4 and others elsewhere"));
+}
+
+TEST_CASE("ranks in one call are not set apart", "[unit]") {
+  const std::string first = "rank 0 (pid 100) exited with code 3 after 1.5 s";
+  const auto beside = [&](const RankEnd& other) {
+    return headline(
+        {victim(0, "bucket 2 of 2, step 4", 900),
+         victim(1, "bucket 2 of 2, step 4", 901),
+         other});
+  };
+  const std::string in_bucket = first + ", in bucket 2 of 2, step 4";
+  CHECK(beside(victim(2, "bucket 1 of 2, step 5", 9000)) == in_bucket);
+  CHECK(beside(stopped(2)) == in_bucket); // it does not use ddp
+  // What it did when it was stopped says nothing of the time before.
+  auto obedient = in("shutdown", stopped(2));
+  obedient.state = RankState();
+  obedient.state.asked_to_stop();
+  obedient.state.ended(0, 1600ms);
+  CHECK(beside(obedient) == in_bucket);
+  CHECK(beside(victim(2, "after step 4", 9000)) == in_bucket);
+  // A failure of one's own is the reason, whatever the others called.
+  CHECK(
+      headline(
+          {ended(0, kExit3, 900),
+           in("barrier", stopped(1)),
+           victim(2, "save", 1)}) == first);
+  // While ranks run, nobody knows where they will be.
+  CHECK_FALSE(
+      blame_caller({victim(0, "save", 1), victim(1, "barrier", 2), RankEnd()}));
+}
+
+} // namespace blame_test
