@@ -3,8 +3,34 @@
 #include <array>
 #include <cstdio>
 #include <sstream>
+#include <string_view>
 
 namespace ddp {
+namespace {
+
+// These take what the text begins with, if it does.
+bool skip(std::string_view* text, std::string_view start) {
+  const bool found = text->substr(0, start.size()) == start;
+  text->remove_prefix(found ? start.size() : 0);
+  return found;
+}
+
+bool skip_number(std::string_view* text) {
+  const size_t size = text->find_first_not_of("0123456789");
+  const bool found = size > 0 && size != std::string_view::npos;
+  text->remove_prefix(found ? size : 0);
+  return found;
+}
+
+bool skip_word_and_colon(std::string_view* text) {
+  const size_t size = text->find_first_of(" \n");
+  const bool found = size != std::string_view::npos && size > 1 &&
+      (*text)[size] == ' ' && (*text)[size - 1] == ':';
+  text->remove_prefix(found ? size + 1 : 0);
+  return found;
+}
+
+} // namespace
 
 std::vector<std::string> split_list(const std::string& text) {
   std::vector<std::string> parts;
@@ -63,6 +89,17 @@ std::string describe_time(std::chrono::nanoseconds time) {
         text.data(), text.size(), "%ld min %ld s", whole / 60, whole % 60);
   }
   return text.data();
+}
+
+std::string without_speaker(const std::string& text) {
+  std::string_view rest = text;
+  while (skip_word_and_colon(&rest)) { // "error: ", an exception's type
+  }
+  const size_t start = text.size() - rest.size();
+  const bool found = skip(&rest, "rank ") && skip_number(&rest) &&
+      skip(&rest, " of ") && skip_number(&rest) && skip(&rest, " on host ") &&
+      skip_word_and_colon(&rest);
+  return found ? text.substr(0, start).append(rest) : text;
 }
 
 std::string first_line(const std::string& text) {

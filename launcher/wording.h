@@ -22,6 +22,11 @@ std::string name_ranks(const std::vector<int>& ranks);
 /// "13 ms", "12.4 s", "3 min 20 s".
 std::string describe_time(std::chrono::nanoseconds time);
 
+/// An error's text without the rank that says it, so that those of several
+/// ranks can be compared: "c10::DistBackendError: lost" for
+/// "c10::DistBackendError: rank 1 of 3 on host a: lost".
+std::string without_speaker(const std::string& text);
+
 /// Up to the first newline, without it.
 std::string first_line(const std::string& text);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include <launcher/wording.h>
+
 namespace ddp {
 namespace {
 
@@ -28,7 +30,7 @@ bool SharedErrors::is_to_be_shown(
     int attempt,
     int rank,
     const std::string& text) {
-  const auto key = std::make_pair(attempt, text);
+  const auto key = std::make_pair(attempt, without_speaker(text));
   const auto found = shown_.find(key);
   if (found != shown_.end()) {
     return found->second == rank;

@@ -15,8 +15,8 @@ class SharedErrors {
   /// ": ".
   static bool begins(std::string_view line);
 
-  /// Whether no other rank has shown this text in this attempt. The rank that
-  /// has may repeat it.
+  /// Whether no other rank has shown this text in this attempt, whichever rank
+  /// it says it is of. The rank that has may repeat it.
   bool is_to_be_shown(int attempt, int rank, const std::string& text);
 
  private:

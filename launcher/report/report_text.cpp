@@ -81,7 +81,9 @@ std::string name(const RankEnd& end) {
 }
 
 bool have_one_reason(const RankEnd& one, const RankEnd& other) {
-  return one.error && other.error && one.error->message == other.error->message;
+  return one.error && other.error &&
+      without_speaker(one.error->message) ==
+      without_speaker(other.error->message);
 }
 
 // What became of the other ranks, by kind of end.

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include <launcher/report/symbols.h>
+#include <launcher/wording.h>
 #include <tests/launcher/rank_ends.h>
 #include <tests/support/temporary_folder.h>
 
@@ -222,6 +223,50 @@ TEST_CASE("a report has each reason once", "[unit]") {
       "  others: ranks 1-2 failed for the same reason; ranks 3-6 failed after "
       "it\n"
       "  reason of ranks 3-4: no memory");
+}
+
+TEST_CASE("a reason is the same whichever rank says it", "[unit]") {
+  std::vector<RankEnd> ends;
+  for (int rank = 0; rank < 5; ++rank) {
+    ends.push_back(ended(rank, kExit3, 10 + rank));
+    ends.back().error = error(
+        "c10::Error: rank " + std::to_string(rank) + " of 5 on host a-" +
+            std::to_string(rank) + ": " + (rank < 3 ? "no file" : "no memory"),
+        5 + rank);
+  }
+  CHECK(
+      report_text(report_of(ends)) ==
+      "rank 0 (pid 100) exited with code 3 after 1.5 s\n"
+      "  reason: c10::Error: rank 0 of 5 on host a-0: no file\n"
+      "  others: ranks 1-2 failed for the same reason; ranks 3-4 failed after "
+      "it\n"
+      "  reason of ranks 3-4: c10::Error: rank 3 of 5 on host a-3: no memory");
+}
+
+TEST_CASE("texts are compared without the rank that says them", "[unit]") {
+  CHECK(without_speaker("rank 0 of 3 on host a: lost") == "lost");
+  CHECK(without_speaker("rank 12 of 345 on host a.b-c: x: y") == "x: y");
+  CHECK(
+      without_speaker("error: ddp::PeerError: rank 1 of 3 on host a: lost") ==
+      "error: ddp::PeerError: lost");
+  CHECK(
+      without_speaker("c10::DistBackendError: rank 1 of 3 on host a: x\ny") ==
+      "c10::DistBackendError: x\ny");
+  // What is told of another rank is of the text.
+  for (const std::string text :
+       {"",
+        "lost",
+        "c10::Error: ",
+        "rank 0 of 3 on host a failed: lost",
+        "barrier failed: rank 0 of 3 on host a: lost",
+        "c10::Error: of rank 0 of 3 on host a: lost",
+        "rank of 3 on host a: lost",
+        "rank 0 of 3 on host : lost",
+        "rank 0 of 3 on host a",
+        "rank 0 of 3: lost"}) {
+    CAPTURE(text);
+    CHECK(without_speaker(text) == text);
+  }
 }
 
 TEST_CASE("a report says how far a rank was", "[unit]") {

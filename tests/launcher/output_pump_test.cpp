@@ -104,6 +104,30 @@ TEST_CASE("an error of several ranks is shown once", "[unit]") {
   CHECK(read_text(folder / "logs/attempt_1/1/stderr.log") == same + "#e\n");
 }
 
+TEST_CASE("an error is the same whichever rank says it", "[unit]") {
+  PumpTest test;
+  const auto text_of = [](int rank, const std::string& host, int other) {
+    return "error: ddp::PeerError: rank " + std::to_string(rank) +
+        " of 3 on host " + host + ": barrier failed because rank " +
+        std::to_string(other) + " of 3 on host a failed: no file\n";
+  };
+  const auto say_then_wait =
+      [&](int rank, const std::string& text, const std::string& last) {
+        say(test.rank(rank, Stream::kErr), text + last + "\n");
+        test.err.until(last);
+      };
+  say_then_wait(0, text_of(0, "a", 1), "#a");
+  say_then_wait(1, text_of(2, "node-7.cluster", 1), "#b");
+  say_then_wait(0, text_of(0, "a", 2), "#c"); // because of another rank
+  say_then_wait(1, text_of(2, "a", 0), "#d");
+  test.finish();
+  CHECK(
+      test.err.text() ==
+      "[0] " + text_of(0, "a", 1) + "[0] #a\n[1] #b\n[0] " +
+          text_of(0, "a", 2) + "[0] #c\n[1] " + text_of(2, "a", 0) +
+          "[1] #d\n");
+}
+
 TEST_CASE("each attempt has streams of its own", "[unit]") {
   PumpTest test;
   Texts expected;
