@@ -91,6 +91,7 @@ void Agent::start_attempt(Listener listener) {
   drained_ = false;
   hang_watch_.emplace(
       job_.options.hang_timeout, job_.options.start_timeout, now);
+  wait_watch_.emplace();
   attempt_.reset(); // or the new ranks would hold its descriptors
   attempt_ = std::make_unique<Attempt>(
       job_, number_, std::move(listener), descriptor_limit_, output_);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include <launcher/report/failure.h>
 #include <launcher/report/report.h>
 #include <launcher/supervisor.h>
+#include <launcher/wait_watch.h>
 
 namespace ddp {
 
@@ -93,6 +95,7 @@ class Agent {
   void on_store_end(int wait_status);
   void reap();
   void watch_progress(Time now);
+  void watch_waits(Time now);
   [[noreturn]] void abandon(int exit_code);
 
   void send(const Supervisor::Signals& signals);
@@ -101,6 +104,9 @@ class Agent {
   void say(const std::string& text);
   void say_what_is_awaited(Time now);
   void say_who_is_killed();
+  void say_who_waits(
+      const std::map<std::string, std::vector<int>>& callers,
+      const std::vector<int>& gone);
   void suspend();
   void resume();
   void follow_foreground();
@@ -127,6 +133,7 @@ class Agent {
   std::optional<Supervisor> supervisor_;
   std::unique_ptr<Attempt> attempt_;
   std::optional<HangWatch> hang_watch_;
+  std::optional<WaitWatch> wait_watch_; // null once what it found is said
   std::vector<RankEnd> ends_; // by local rank
   std::string detail_; // of the reason to stop
   int exec_error_ = 0;

@@ -122,6 +122,7 @@ void Agent::tick() {
   if (next_tick_ && now >= *next_tick_) {
     next_tick_ = now + kTickTime;
     watch_progress(now);
+    watch_waits(now);
     update_status(now);
   }
 }
@@ -234,6 +235,9 @@ void Agent::on_rank_end(size_t index) {
   send(supervisor_->rank_ended(
       static_cast<int>(index), status, is_consequence(end), Clock::now()));
   end.state = supervisor_->ranks()[index];
+  if (departed(end) && !next_tick_) { // while others may wait for it
+    next_tick_ = Clock::now() + kTickTime;
+  }
   tell_others();
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <launcher/foreground.h>
+#include <launcher/report/activity.h>
 #include <launcher/wording.h>
 
 namespace ddp {
@@ -59,6 +60,9 @@ void Agent::resume() {
   send({SIGCONT});
   if (suspended_ && hang_watch_) {
     hang_watch_->resume(*suspended_, Clock::now());
+    if (wait_watch_) {
+      wait_watch_->resume(*suspended_, Clock::now());
+    }
     suspended_.reset();
   }
 }
@@ -96,6 +100,39 @@ void Agent::watch_progress(Time now) {
     detail_ = name_ranks(ranks_of(late)) + " had formed no group after " +
         describe_time(job_.options.start_timeout) + " (--start-timeout)";
     send(supervisor_->hang(StopReason::kNotJoined, now));
+  }
+}
+
+// Ranks may wait for one that has left, for long: until a timeout of theirs.
+void Agent::watch_waits(Time now) {
+  if (!wait_watch_ || suspended_ || supervisor_->stopping()) {
+    return;
+  }
+  std::vector<int> gone;
+  std::vector<std::string> calls;
+  std::vector<std::optional<uint64_t>> beats;
+  for (size_t i = 0; i < ends_.size(); ++i) {
+    if (departed(ends_[i])) {
+      gone.push_back(ends_[i].rank);
+    }
+    const HeartbeatReader& heart = attempt_->ranks()[i].heartbeat;
+    const bool alive = ends_[i].state.alive();
+    calls.push_back(alive ? call_of(heart.activity()) : "");
+    beats.emplace_back();
+    if (!calls.back().empty()) {
+      beats.back() = heart.beats();
+    }
+  }
+  if (gone.empty()) {
+    return;
+  }
+  std::map<std::string, std::vector<int>> callers;
+  for (size_t each : wait_watch_->waiting(beats, now)) {
+    callers[calls[each]].push_back(attempt_->ranks()[each].rank);
+  }
+  if (!callers.empty()) {
+    say_who_waits(callers, gone);
+    wait_watch_.reset();
   }
 }
 

@@ -55,6 +55,20 @@ void Agent::say_who_is_killed() {
       name_ranks(ranks_of(supervisor_->alive())));
 }
 
+void Agent::say_who_waits(
+    const std::map<std::string, std::vector<int>>& callers,
+    const std::vector<int>& gone) {
+  std::string text;
+  for (const auto& [call, ranks] : callers) {
+    text += text.empty() ? name_ranks(ranks) +
+            (ranks.size() > 1 ? " have been in " : " has been in ") + call
+                         : ", " + name_ranks(ranks) + " in " + call;
+  }
+  say(text + " for more than " + describe_time(WaitWatch::kLongTime) + "; " +
+      name_ranks(gone) + (gone.size() > 1 ? " have" : " has") +
+      " ended with code 0");
+}
+
 void Agent::update_status(Time now) {
   if (!shows_status_ || suspended_) {
     return;

@@ -4,6 +4,7 @@
 
 #include <sys/wait.h>
 
+#include <launcher/report/activity.h>
 #include <launcher/wording.h>
 
 namespace ddp {
@@ -15,31 +16,15 @@ constexpr size_t kMostSides = 4; // that are told
 struct Place {
   std::string call; // empty between calls
   std::string after; // what it had done before, then
+  bool left = false; // by an exception: its arguments are not known any more
 };
 
 // Ranks that were in the same call, or in none.
 struct Side {
   Place place;
   std::vector<int> ranks;
-  size_t first = 0; // index
+  size_t first = 0; // of their indices
 };
-
-// What the program called, without what that called in turn.
-std::string outermost(const std::string& activity) {
-  const size_t colon = activity.find(": ");
-  const size_t object = activity.find("(\"");
-  if (object > colon || object == std::string::npos) {
-    return activity.substr(0, colon);
-  }
-  const size_t end = activity.find("\"): ", object);
-  return end == std::string::npos ? activity : activity.substr(0, end + 2);
-}
-
-std::string call_of(const std::string& activity) {
-  // Ranks differ in the bucket by nothing but their speed.
-  return activity.rfind("bucket ", 0) == 0 ? "the reduction of gradients"
-                                           : outermost(activity);
-}
 
 // Where a rank was when the first failure came. A rank that goes on after that,
 // or ends by itself, says no more where it had been.
@@ -49,50 +34,56 @@ std::optional<Place> place_of(const RankEnd& end) {
       (!failed && WIFEXITED(end.state.wait_status()))) {
     return std::nullopt;
   }
-  const std::string after = "after ";
-  if (end.activity.rfind(after, 0) != 0) {
-    return Place{call_of(end.activity), ""};
-  }
+  std::string call = call_of(end.activity);
   if (!failed) {
-    return Place{"", end.activity};
+    return Place{call, call.empty() ? end.activity : "", false};
   }
-  // An exception that the program caught has left the call.
-  const std::string call = end.activity.substr(after.size());
-  if (call.rfind("step ", 0) == 0) {
-    return std::nullopt;
+  const bool left = call.empty(); // and the program caught the exception
+  if (left) {
+    call = call_before(end.activity);
   }
-  return Place{call, ""};
+  return call.empty() ? std::nullopt
+                      : std::make_optional(Place{call, "", left});
 }
 
-// A call that was left has lost what it is about, such as a file's name.
-bool is_same_call(const std::string& one, const std::string& other) {
-  return one == other || one == other.substr(0, other.find("(\"")) ||
-      other == one.substr(0, one.find("(\""));
+bool belongs(const Side& side, const Place& place) {
+  const std::string& call = side.place.call;
+  return call == place.call || (place.left && name_of_call(call) == place.call);
+}
+
+void add(std::vector<Side>* sides, const Place& place, int rank, size_t index) {
+  const auto fits = [&](const Side& each) { return belongs(each, place); };
+  const auto side = std::find_if(sides->begin(), sides->end(), fits);
+  if (side == sides->end()) {
+    sides->push_back({place, {rank}, index});
+    return;
+  }
+  if (std::any_of(side + 1, sides->end(), fits)) {
+    return; // nobody knows which of these it had called
+  }
+  side->ranks.push_back(rank);
+  side->first = std::min(side->first, index);
+  if (place.after != side->place.after) {
+    side->place.after.clear();
+  }
 }
 
 std::vector<Side> sides_of(const std::vector<RankEnd>& ends) {
   std::vector<Side> sides;
-  for (size_t i = 0; i < ends.size(); ++i) {
-    const auto place = place_of(ends[i]);
-    if (!place) {
-      continue;
-    }
-    const auto side =
-        std::find_if(sides.begin(), sides.end(), [&](const Side& each) {
-          return is_same_call(each.place.call, place->call);
-        });
-    if (side == sides.end()) {
-      sides.push_back({*place, {ends[i].rank}, i});
-      continue;
-    }
-    side->ranks.push_back(ends[i].rank);
-    if (place->call.size() > side->place.call.size()) {
-      side->place.call = place->call;
-    }
-    if (place->after != side->place.after) {
-      side->place.after.clear();
+  for (const bool left : {false, true}) { // those of whom most is known first
+    for (size_t i = 0; i < ends.size(); ++i) {
+      const auto place = place_of(ends[i]);
+      if (place && place->left == left) {
+        add(&sides, *place, ends[i].rank, i);
+      }
     }
   }
+  for (Side& each : sides) {
+    std::sort(each.ranks.begin(), each.ranks.end());
+  }
+  std::sort(sides.begin(), sides.end(), [](const auto& a, const auto& b) {
+    return a.first < b.first;
+  });
   return sides;
 }
 
@@ -121,11 +112,6 @@ std::string describe(const std::vector<Side>& sides, bool waited) {
 std::optional<size_t> first_victim(const std::vector<RankEnd>& ends) {
   const auto root = root_cause(ends);
   return root && is_consequence(ends[*root]) ? root : std::nullopt;
-}
-
-bool departed(const RankEnd& end) {
-  return !end.state.alive() && end.state.wait_status() == 0 &&
-      end.state.last_phase() == RankState::Phase::kRunning;
 }
 
 } // namespace
@@ -170,23 +156,20 @@ std::optional<Blame> blame_caller(const std::vector<RankEnd>& ends) {
     return std::nullopt;
   }
   const auto count = [](const Side& side) { return side.ranks.size(); };
-  std::stable_sort(
+  const auto most = std::max_element(
       sides.begin(), sides.end(), [&](const auto& a, const auto& b) {
-        return count(a) > count(b);
+        return count(a) < count(b);
       });
-  const bool tie = count(sides[0]) == count(sides[1]);
-  const Side most = sides.front();
-  sides.erase(sides.begin());
-  if (tie) {
-    return Blame{{}, describe(most, true) + " while " + describe(sides, true)};
-  }
-  // In the order of their ranks again.
-  std::sort(sides.begin(), sides.end(), [](const auto& a, const auto& b) {
-    return a.first < b.first;
-  });
-  return Blame{
-      sides.front().first,
-      describe(sides, false) + " while " + describe(most, true)};
+  const bool tie =
+      std::count_if(sides.begin(), sides.end(), [&](const auto& s) {
+        return count(s) == count(*most);
+      }) > 1;
+  const Side waiting = *most;
+  sides.erase(most);
+  const std::string others = describe(sides, tie);
+  const std::string rest = describe(waiting, true);
+  return tie ? Blame{{}, rest + " while " + others}
+             : Blame{sides.front().first, others + " while " + rest};
 }
 
 } // namespace ddp

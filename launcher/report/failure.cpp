@@ -28,6 +28,11 @@ bool is_consequence(const RankEnd& end) {
       end.last_lines.begin(), end.last_lines.end(), tells_of_another);
 }
 
+bool departed(const RankEnd& end) {
+  return !end.state.alive() && end.state.wait_status() == 0 &&
+      end.state.last_phase() == RankState::Phase::kRunning;
+}
+
 int64_t failure_time(const RankEnd& end) {
   return end.error ? std::min(end.error->time_ns, end.time_ns) : end.time_ns;
 }

@@ -34,6 +34,9 @@ struct RankEnd {
 /// if it had written an error before that.
 std::optional<size_t> root_cause(const std::vector<RankEnd>& ends);
 
+/// Whether it ended with code 0 before it was asked to end.
+bool departed(const RankEnd& end);
+
 /// When it failed, in nanoseconds since the epoch: the error comes before the
 /// end, which unwinding and destructors delay.
 int64_t failure_time(const RankEnd& end);

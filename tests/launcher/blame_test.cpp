@@ -109,6 +109,27 @@ TEST_CASE("a rank in another call than most is blamed", "[unit]") {
       "rank 1 was in b and rank 3 was in c while ranks 0,2 waited in a");
 }
 
+TEST_CASE("a call is the same with and without its arguments", "[unit]") {
+  const auto first = [](const std::string& one, const std::string& other) {
+    return headline(
+        {victim(0, "after all_reduce", 1), // its exception was caught
+         victim(1, one, 2),
+         victim(2, other, 3)});
+  };
+  const std::string none =
+      "rank 0 (pid 100) exited with code 3 after 1.5 s, after all_reduce";
+  CHECK(first("all_reduce of 10 Float", "all_reduce of 10 Float") == none);
+  CHECK(first("after all_reduce", "all_reduce of 10 Float") == none);
+  CHECK(
+      first("barrier", "all_reduce of 10 Float") ==
+      "rank 1 was in barrier while ranks 0,2 waited in all_reduce of 10 Float");
+  // Of two, nobody knows which rank 0 had called.
+  CHECK(
+      first("all_reduce of 9 Float", "all_reduce of 10 Float") ==
+      "rank 1 waited in all_reduce of 9 Float while rank 2 waited in "
+      "all_reduce of 10 Float");
+}
+
 TEST_CASE("of calls with equally many ranks none is blamed", "[unit]") {
   const std::vector<RankEnd> ends = {
       victim(0, "barrier", 1), victim(1, "all_reduce", 2)};

@@ -73,4 +73,40 @@ TEST_CASE("ranks that do not join in time are named", "[hang]") {
   CHECK(job.leaves_nothing());
 }
 
+TEST_CASE("who waits long for a rank that has left is told once", "[hang]") {
+  LaunchedJob job(
+      {"--nproc-per-node",
+       "4",
+       WORKER_PATH,
+       "call",
+       "0",
+       "save_checkpoint(\"net.pt\"): barrier",
+       "13000",
+       "",
+       "0",
+       "1",
+       "after load",
+       "0",
+       "",
+       "0",
+       "2",
+       "all_reduce",
+       "13000",
+       "",
+       "0",
+       "3",
+       "after load", // in no call
+       "13000",
+       "",
+       "0"});
+  CHECK(job.wait() == 0);
+  CHECK(
+      count_of(
+          job.err(),
+          "ddprun: rank 2 has been in all_reduce, rank 0 in "
+          "save_checkpoint(\"net.pt\") for more than 10.0 s; rank 1 has ended "
+          "with code 0\n") == 1);
+  CHECK(count_of(job.err(), "has ended with code 0") == 1);
+}
+
 } // namespace hang_test

@@ -6,6 +6,7 @@
 
 #include <launcher/hang_watch.h>
 #include <launcher/supervisor.h>
+#include <launcher/wait_watch.h>
 
 namespace supervisor_test {
 
@@ -165,6 +166,22 @@ TEST_CASE("late ranks are those that have not joined", "[unit]") {
   watch.resume(kStart + 5s, kStart + 8s);
   CHECK(watch.late(beats, kStart + 12s).empty());
   CHECK_FALSE(watch.hangs({beats[0]}, kStart + 99s)); // not asked for
+}
+
+TEST_CASE("a rank that is long in one call waits", "[unit]") {
+  WaitWatch watch;
+  using Found = std::vector<size_t>;
+  CHECK(watch.waiting({1, 5, std::nullopt}, kStart).empty());
+  CHECK(watch.waiting({1, 5, std::nullopt}, kStart + 9s).empty());
+  // One has made progress, one is in a call only now.
+  CHECK(watch.waiting({1, 6, 3}, kStart + 10s) == Found{0});
+  CHECK(watch.waiting({1, 6, 3}, kStart + 19s) == Found{0});
+  CHECK(watch.waiting({1, 6, std::nullopt}, kStart + 20s) == Found{0, 1});
+  CHECK(watch.waiting({1, 6, 3}, kStart + 21s) == Found{0, 1});
+  CHECK(watch.waiting({1, 7, 3}, kStart + 30s) == Found{0});
+  watch.resume(kStart + 30s, kStart + 60s);
+  CHECK(watch.waiting({2, 7, 3}, kStart + 60s).empty());
+  CHECK(watch.waiting({2, 7, 3}, kStart + 61s) == Found{2});
 }
 
 } // namespace supervisor_test
