@@ -298,27 +298,24 @@ int beat(const Arguments& arguments) {
   wait_for_ever();
 }
 
-// call [RANK ACTIVITY AFTER MESSAGE CODE]...: these ranks say that they do
-// this, and after AFTER ms leave an error, unless it is empty, by which another
-// rank is the reason, and exit with CODE. With "-" for that they wait.
+// call [RANK ACTIVITY AFTER MESSAGE CODE]...: these ranks do this by what they
+// say, leave an error after AFTER ms, unless it is empty, by which another rank
+// is the reason, and exit with CODE; with "-" for that they wait.
 int call(const Arguments& arguments) {
   ddp::HeartbeatPage* page = attach_heartbeat();
   page->version = ddp::HeartbeatPage::kVersion;
   for (size_t i = 0; i + 4 < arguments.size(); i += 5) {
-    if (my_rank() != std::stoi(arguments[i])) {
-      continue;
+    if (my_rank() == std::stoi(arguments[i])) {
+      begin(page, arguments[i + 1]);
+      if (arguments[i + 4] != "-") {
+        sleep_for(arguments[i + 2]);
+        if (!arguments[i + 3].empty()) {
+          write_error_file(arguments[i + 3], "", true);
+        }
+        return std::stoi(arguments[i + 4]);
+      }
     }
-    begin(page, arguments[i + 1]);
-    if (arguments[i + 4] == "-") {
-      break;
-    }
-    sleep_for(arguments[i + 2]);
-    if (!arguments[i + 3].empty()) {
-      write_error_file(arguments[i + 3], "", true);
-    }
-    return std::stoi(arguments[i + 4]);
   }
-  say_ready();
   wait_for_ever();
 }
 
