@@ -167,8 +167,8 @@ pmix_status_t fence_until(Clock::time_point deadline) {
   return status == PMIX_SUCCESS ? answer->wait_until(deadline) : status;
 }
 
-/// Waits for all ranks. While one is still in the program before this one, under
-/// the same mpirun, its end breaks the others' fence: they start another.
+/// Waits for all ranks. While one is still in the program before this one,
+/// under the same mpirun, its end breaks the others' fence: they start another.
 void fence(Clock::time_point deadline, milliseconds timeout) {
   auto status = PMIX_ERR_PARTIAL_SUCCESS;
   while (status == PMIX_ERR_PARTIAL_SUCCESS && Clock::now() < deadline) {
