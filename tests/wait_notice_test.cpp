@@ -116,6 +116,23 @@ TEST_CASE("ranks in different calls are told which") {
       RankOptions());
 }
 
+TEST_CASE("a Reducer on rank 0 only is told of") {
+  ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group(
+            ProcessGroupOptions().backend("shm").timeout(seconds(30)));
+        torch::nn::Linear net(2, 1);
+        if (group.rank() == 0) {
+          REQUIRE_THAT(
+              ddp::test::error_of([&] { (void)ddp::Reducer(net, group); }),
+              ContainsSubstring("Reducer: duplicate over shm failed") &&
+                  ContainsSubstring("has left the group"));
+        }
+      },
+      RankOptions());
+}
+
 TEST_CASE("each call that waits says what it waits in") {
   const SharedFolder folder;
   const auto file = folder.path + "net.pt";
