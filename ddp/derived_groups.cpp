@@ -25,7 +25,7 @@ namespace {
 using Impl = ProcessGroup::Impl;
 
 void find_local_place(Impl& impl) {
-  std::vector<Member> members(impl.hosts.size());
+  std::vector<RankInfo> members(impl.hosts.size());
   for (size_t r = 0; r < members.size(); ++r) {
     members[r].host = impl.hosts[r];
   }

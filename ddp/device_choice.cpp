@@ -12,7 +12,7 @@ namespace {
 
 /// The GPU of a rank: the one that it was told to use, the one that it sees if
 /// a scheduler showed it only one, else the one that its local rank numbers.
-int64_t gpu_index(const Member& member, int64_t local_rank, bool share) {
+int64_t gpu_index(const RankInfo& member, int64_t local_rank, bool share) {
   if (member.gpu >= 0) {
     return member.gpu;
   }
@@ -21,7 +21,7 @@ int64_t gpu_index(const Member& member, int64_t local_rank, bool share) {
 }
 
 /// Why the ranks of one host cannot have a GPU each; empty if they can.
-std::string shortage(const std::vector<Member>& members, bool share) {
+std::string shortage(const std::vector<RankInfo>& members, bool share) {
   for (size_t r = 0; r < members.size(); ++r) {
     const auto place = local_place(members, static_cast<int64_t>(r));
     const auto& own = members[r];
@@ -57,15 +57,16 @@ std::string shortage(const std::vector<Member>& members, bool share) {
 }
 
 /// Whether no rank's host has a GPU, so that nothing else was to be expected.
-bool are_without_gpus(const std::vector<Member>& members) {
-  return std::all_of(members.begin(), members.end(), [](const Member& member) {
-    return member.gpus.empty() && member.gpu_note.empty();
-  });
+bool are_without_gpus(const std::vector<RankInfo>& members) {
+  return std::all_of(
+      members.begin(), members.end(), [](const RankInfo& member) {
+        return member.gpus.empty() && member.gpu_note.empty();
+      });
 }
 
 /// Whether two ranks of one host use the same GPU, which they must be allowed
 /// to.
-bool are_gpus_shared(const std::vector<Member>& members, bool allowed) {
+bool are_gpus_shared(const std::vector<RankInfo>& members, bool allowed) {
   std::map<std::pair<std::string, std::string>, size_t> users;
   for (size_t r = 0; r < members.size(); ++r) {
     const auto& member = members[r];
@@ -95,7 +96,7 @@ bool are_gpus_shared(const std::vector<Member>& members, bool allowed) {
 }
 
 c10::Device own_gpu(
-    const std::vector<Member>& members,
+    const std::vector<RankInfo>& members,
     int64_t rank,
     bool share) {
   const auto& self = members[rank];
@@ -117,7 +118,7 @@ c10::Device own_gpu(
 /// Why the ranks cannot use a backend of shared memory; empty if they can.
 std::string shm_obstacle(
     const std::string& backend,
-    const std::vector<Member>& members) {
+    const std::vector<RankInfo>& members) {
   for (size_t r = 0; r < members.size(); ++r) {
     if (backend == "shm" && members[r].host != members.front().host) {
       return c10::str("rank ", r, " runs on another host than rank 0");
@@ -132,7 +133,7 @@ std::string shm_obstacle(
 /// The backend for tensors on the CPU.
 std::string choose_cpu_backend(
     const std::string& wish,
-    const std::vector<Member>& members) {
+    const std::vector<RankInfo>& members) {
   const bool is_free = wish.empty() || wish == "auto";
   std::vector<std::string> hosts;
   for (const auto& member : members) {
@@ -155,7 +156,7 @@ std::string choose_cpu_backend(
 
 } // namespace
 
-LocalPlace local_place(const std::vector<Member>& members, int64_t rank) {
+LocalPlace local_place(const std::vector<RankInfo>& members, int64_t rank) {
   LocalPlace place{0, 0};
   for (size_t r = 0; r < members.size(); ++r) {
     if (members[r].host == members[rank].host) {
@@ -176,7 +177,7 @@ std::string cpu_backend(const std::vector<std::string>& hosts) {
 
 DeviceChoice choose_device(
     const ProcessGroupOptions& options,
-    const std::vector<Member>& members,
+    const std::vector<RankInfo>& members,
     int64_t rank) {
   const auto& backend = options.backend();
   const bool free_backend = backend.empty() || backend == "auto";

@@ -19,7 +19,7 @@ struct LocalPlace {
 /// Finds a rank's place by comparing hosts. The launcher's word on the local
 /// rank counts where it is there: it may know of containers that look like one
 /// host or like several.
-LocalPlace local_place(const std::vector<Member>& members, int64_t rank);
+LocalPlace local_place(const std::vector<RankInfo>& members, int64_t rank);
 
 /// The backend for CPU tensors of ranks on these hosts, if those of each host
 /// can share memory: shm for one host, hierarchical where some share one, gloo
@@ -43,7 +43,7 @@ struct DeviceChoice {
 /// where two ranks would use one that may not be shared.
 DeviceChoice choose_device(
     const ProcessGroupOptions& options,
-    const std::vector<Member>& members,
+    const std::vector<RankInfo>& members,
     int64_t rank);
 
 } // namespace ddp

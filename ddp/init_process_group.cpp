@@ -38,10 +38,10 @@ bool may_mean_gpus(const std::string& backend) {
   return backend.empty() || backend == "auto" || backend == "nccl";
 }
 
-Member describe_self(
+RankInfo describe_self(
     const ProcessGroupOptions& options,
     const LaunchEnvironment& environment) {
-  Member self;
+  RankInfo self;
   self.host = detail::host_identity();
   self.groups = detail::groups_formed();
   self.local_rank = environment.local_rank.value_or(-1);
@@ -67,9 +67,9 @@ Member describe_self(
 /// reaches rank 0's host, of whose addresses those elsewhere have found one.
 std::string reachable_address(
     const LaunchEnvironment& environment,
-    const std::vector<Member>& members) {
+    const std::vector<RankInfo>& members) {
   const auto elsewhere =
-      std::find_if(members.begin(), members.end(), [&](const Member& member) {
+      std::find_if(members.begin(), members.end(), [&](const RankInfo& member) {
         return member.host != members.front().host;
       });
   if (elsewhere == members.end()) {
@@ -198,7 +198,7 @@ void meet_by_launcher(LaunchEnvironment& environment, milliseconds timeout) {
 /// What a rank knows of itself after the meeting.
 std::shared_ptr<ProcessGroup::Impl> member_of(
     const LaunchEnvironment& environment,
-    const Rendezvous& met,
+    const RendezvousResult& met,
     const DeviceChoice& choice) {
   auto impl = std::make_shared<ProcessGroup::Impl>();
   const auto place = local_place(met.members, environment.rank);

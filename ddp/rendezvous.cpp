@@ -37,7 +37,7 @@ std::string get(const StorePtr& store, const std::string& key) {
   return std::string(bytes.begin(), bytes.end());
 }
 
-json to_json(const Member& member) {
+json to_json(const RankInfo& member) {
   return {
       {"host", member.host},
       {"gpus", member.gpus},
@@ -52,7 +52,7 @@ json to_json(const Member& member) {
       {"options", member.options}};
 }
 
-Member to_member(const json& value) {
+RankInfo to_member(const json& value) {
   return {
       value.at("host"),
       value.at("gpus"),
@@ -100,7 +100,7 @@ class Meeting {
     lobby_ = detail::connect_to_store(environment, address, timeout);
   }
 
-  Rendezvous host(const Member& self) {
+  RendezvousResult host(const RankInfo& self) {
     enter(detail::random_name());
     // One more than there are: a rank that was told a larger world.
     std::vector<json> members(size_ + 1);
@@ -158,7 +158,7 @@ class Meeting {
     return outcome;
   }
 
-  Rendezvous join(const Member& self) {
+  RendezvousResult join(const RankInfo& self) {
     const auto number = detail::random_name();
     set(lobby_, "hello/" + std::to_string(rank_), number);
     await_answer("answer/" + number, formed(self));
@@ -191,7 +191,7 @@ class Meeting {
 
   /// The lobby's key for the size of the group that rank 0 has formed; it may
   /// form more.
-  static std::string formed(const Member& self) {
+  static std::string formed(const RankInfo& self) {
     return "formed/" + std::to_string(self.groups);
   }
 
@@ -371,8 +371,8 @@ class Meeting {
             " processes started, with the same MASTER_ADDR and MASTER_PORT?"));
   }
 
-  Rendezvous result(const std::vector<json>& members) const {
-    Rendezvous outcome{room_, {}};
+  RendezvousResult result(const std::vector<json>& members) const {
+    RendezvousResult outcome{room_, {}};
     for (const auto& member : members) {
       outcome.members.push_back(to_member(member));
     }
@@ -419,9 +419,9 @@ class Meeting {
 
 } // namespace
 
-Rendezvous rendezvous(
+RendezvousResult rendezvous(
     const LaunchEnvironment& environment,
-    const Member& self,
+    const RankInfo& self,
     std::chrono::milliseconds timeout,
     std::chrono::milliseconds wait_notice) {
   const auto meet = [=] {

@@ -16,7 +16,7 @@ class Store;
 namespace ddp {
 
 /// What each rank tells the others when they meet.
-struct Member {
+struct RankInfo {
   /// Equal for the ranks of one host; see `detail::host_identity`.
   std::string host;
   /// The GPUs this process may use, by bus address, in CUDA's order.
@@ -42,11 +42,11 @@ struct Member {
 };
 
 /// The outcome of a meeting, the same on all ranks.
-struct Rendezvous {
+struct RendezvousResult {
   /// Keys of this attempt alone.
   c10::intrusive_ptr<c10d::Store> store;
   /// By rank.
-  std::vector<Member> members;
+  std::vector<RankInfo> members;
 };
 
 /// Brings the ranks of a job together at its key-value store and exchanges what
@@ -63,9 +63,9 @@ struct Rendezvous {
 /// a number of its own; rank 0 answers the number it finds with the name of the
 /// attempt that it drew itself. An old number is answered in vain, and a rank
 /// that waits for the answer to its own cannot end up in an old attempt.
-Rendezvous rendezvous(
+RendezvousResult rendezvous(
     const LaunchEnvironment& environment,
-    const Member& self,
+    const RankInfo& self,
     std::chrono::milliseconds timeout,
     std::chrono::milliseconds wait_notice);
 

@@ -136,7 +136,7 @@ void require_first_frame(const json& report, const std::string& function) {
       Catch::Matchers::Matches(
           "#0 " + function +
           "\\+0x[0-9a-f]+ "
-          "\\(ddp_tests\\+0x[0-9a-f]+\\)\n#1 [^]*"));
+          "\\(backends_tests\\+0x[0-9a-f]+\\)\n#1 [^]*"));
 }
 
 void require_read_by_python(const std::string& path) {

@@ -9,8 +9,8 @@
 
 namespace device_choice_test {
 
-using ddp::Member;
 using ddp::ProcessGroupOptions;
+using ddp::RankInfo;
 
 namespace {
 
@@ -20,17 +20,17 @@ ProcessGroupOptions complete(ProcessGroupOptions options = {}) {
 }
 
 ddp::DeviceChoice choose(
-    const std::vector<Member>& members,
+    const std::vector<RankInfo>& members,
     int64_t rank,
     ProcessGroupOptions options = {}) {
   return ddp::choose_device(complete(std::move(options)), members, rank);
 }
 
-const Member kTwoGpus{"a", {"01", "02"}, ""};
-const Member kOneGpu{"a", {"01"}, ""};
-const Member kNoGpu{"a", {}, "no driver"};
+const RankInfo kTwoGpus{"a", {"01", "02"}, ""};
+const RankInfo kOneGpu{"a", {"01"}, ""};
+const RankInfo kNoGpu{"a", {}, "no driver"};
 
-Member uses(Member member, int64_t gpu) {
+RankInfo uses(RankInfo member, int64_t gpu) {
   member.gpu = gpu;
   return member;
 }
@@ -38,7 +38,7 @@ Member uses(Member member, int64_t gpu) {
 } // namespace
 
 TEST_CASE("ranks on hosts with enough GPUs take one each") {
-  const std::vector<Member> members{
+  const std::vector<RankInfo> members{
       kTwoGpus, kTwoGpus, {"b", {"01", "02"}, ""}, {"b", {"01", "02"}, ""}};
   for (int rank = 0; rank < 4; ++rank) {
     const auto choice = choose(members, rank);
@@ -61,8 +61,8 @@ TEST_CASE("one GPU for two ranks means the CPU on all") {
 
 TEST_CASE("on the CPU the hosts decide how ranks communicate") {
   using Options = ProcessGroupOptions;
-  const Member a{"a", {}, ""};
-  const Member b{"b", {}, ""};
+  const RankInfo a{"a", {}, ""};
+  const RankInfo b{"b", {}, ""};
   const auto on_cpu = Options().device(torch::kCPU);
   for (const auto& options : {on_cpu, Options(on_cpu).backend("auto")}) {
     REQUIRE(choose({a, a}, 1, options).backend == "shm");
@@ -87,7 +87,7 @@ TEST_CASE("on the CPU the hosts decide how ranks communicate") {
 }
 
 TEST_CASE("one host without GPUs means the CPU on all") {
-  const std::vector<Member> members{kOneGpu, {"b", {}, "driver too old"}};
+  const std::vector<RankInfo> members{kOneGpu, {"b", {}, "driver too old"}};
   for (int rank = 0; rank < 2; ++rank) {
     const auto choice = choose(members, rank);
     REQUIRE(choice.device.is_cpu());
@@ -106,7 +106,7 @@ TEST_CASE("hosts without GPUs are no news") {
 TEST_CASE("ranks of one host share memory on the CPU where they can") {
   using Options = ProcessGroupOptions;
   const auto on_cpu = Options().device(torch::kCPU);
-  const Member elsewhere{"b", {}, ""};
+  const RankInfo elsewhere{"b", {}, ""};
   auto unable = kNoGpu;
   unable.shm_note = "it cannot";
   REQUIRE(choose({kNoGpu, kNoGpu}, 1).backend == "shm");
@@ -129,7 +129,7 @@ TEST_CASE("ranks of one host share memory on the CPU where they can") {
 }
 
 TEST_CASE("a scheduler that shows each rank one GPU of its own is understood") {
-  const std::vector<Member> members{{"a", {"01"}, ""}, {"a", {"02"}, ""}};
+  const std::vector<RankInfo> members{{"a", {"01"}, ""}, {"a", {"02"}, ""}};
   REQUIRE(choose(members, 1).device == c10::Device(c10::kCUDA, 0));
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("what the program asks for is taken or refused, never changed") {
   REQUIRE(choose({kTwoGpus}, 0, Options().backend("gloo")).device.is_cpu());
   REQUIRE(
       choose({kTwoGpus}, 0, Options().device(torch::kCPU)).backend == "gloo");
-  const std::vector<Member> told{uses(kTwoGpus, 1), uses(kTwoGpus, 0)};
+  const std::vector<RankInfo> told{uses(kTwoGpus, 1), uses(kTwoGpus, 0)};
   const auto choice = choose(told, 1, Options().device(at::Device("cuda:0")));
   REQUIRE(choice.backend == "nccl");
   REQUIRE(choice.device == at::Device("cuda:0"));
@@ -159,9 +159,9 @@ TEST_CASE("what the program asks for is taken or refused, never changed") {
 
 TEST_CASE("two ranks of one host do not take one GPU unless they may") {
   using Options = ProcessGroupOptions;
-  const Member elsewhere{"b", {"01", "02"}, ""};
+  const RankInfo elsewhere{"b", {"01", "02"}, ""};
   // By index or, where a scheduler numbers the GPUs of each anew, by address.
-  const std::vector<std::vector<Member>> cases{
+  const std::vector<std::vector<RankInfo>> cases{
       {uses(elsewhere, 0), uses(kTwoGpus, 1), uses(kTwoGpus, 1)},
       {uses(elsewhere, 1),
        uses(kTwoGpus, 1),
@@ -180,7 +180,7 @@ TEST_CASE("two ranks of one host do not take one GPU unless they may") {
     REQUIRE(choose(members, 2, allowed.backend("nccl")).backend == "nccl");
   }
   // Without a device nobody shares by accident, but may if it is allowed.
-  const std::vector<Member> three{kTwoGpus, kTwoGpus, kTwoGpus};
+  const std::vector<RankInfo> three{kTwoGpus, kTwoGpus, kTwoGpus};
   REQUIRE(choose(three, 2).device.is_cpu());
   for (int rank = 0; rank < 3; ++rank) {
     const auto choice = choose(three, rank, Options().share_gpus(true));
@@ -195,7 +195,7 @@ TEST_CASE("two ranks of one host do not take one GPU unless they may") {
 }
 
 TEST_CASE("local ranks are found by comparing hosts") {
-  std::vector<Member> members{
+  std::vector<RankInfo> members{
       {"a", {}, ""}, {"b", {}, ""}, {"a", {}, ""}, {"b", {}, ""}};
   const auto place = ddp::local_place(members, 3);
   REQUIRE(place.rank == 1);

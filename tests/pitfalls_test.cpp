@@ -362,7 +362,7 @@ TEST_CASE("pitfall: names with and without module.") {
 }
 
 TEST_CASE("pitfall: fewer GPUs than ranks") {
-  const ddp::Member one_gpu{"host", {"01"}, ""};
+  const ddp::RankInfo one_gpu{"host", {"01"}, ""};
   const auto choose = [&](const ddp::ProcessGroupOptions& options) {
     return ddp::choose_device(
         ddp::complete_options(

@@ -62,8 +62,9 @@ std::map<std::string, Members> groups_of(const std::vector<Record>& records) {
 }
 
 std::string call_text(const Collective& call) {
+  // Not where it is that operation, "all_reduce of 4 Float".
   const bool says_more =
-      !call.activity.empty() && call.activity != call.operation;
+      !call.activity.empty() && call.activity.rfind(call.operation, 0) != 0;
   return call.text() + (says_more ? " (" + call.activity + ")" : "");
 }
 
