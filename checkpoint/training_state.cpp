@@ -324,8 +324,28 @@ std::vector<IValue> TrainingState::save_parts(const ProcessGroup& group) const {
   return own;
 }
 
+void TrainingState::check_parts(const ProcessGroup& group) const {
+  std::string names;
+  for (const auto& part : parts_) {
+    names += (names.empty() ? "'" : ", '") + part.name + "'";
+  }
+  const auto all = group.all_gather(names);
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    TORCH_CHECK_VALUE(
+        all[rank] == all[0],
+        "the parts of a TrainingState differ between ranks: rank ",
+        rank,
+        " has ",
+        all[rank],
+        ", rank 0 has ",
+        all[0],
+        ". Add the same parts on all ranks, in the same order");
+  }
+}
+
 IValue TrainingState::state_dict(const ProcessGroup& group) const {
   const detail::heartbeat::Activity activity("TrainingState::state_dict");
+  check_parts(group);
   detail::Named<torch::nn::Module> modules;
   detail::Named<torch::optim::Optimizer> optimizers;
   for (const auto& part : parts_) {

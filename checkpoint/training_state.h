@@ -131,8 +131,9 @@ class TrainingState {
       const LoadOptions& options = {});
 
   /// A dictionary of the parts' states by name, in the order in which they were
-  /// added. Collective: throws `c10::Error` on every rank where a part's
-  /// `state_dict` throws on one.
+  /// added. Collective: throws `c10::Error` on every rank if a part's
+  /// `state_dict` throws on one, and `c10::ValueError` if ranks have different
+  /// parts.
   c10::IValue state_dict(const ProcessGroup& group = {}) const;
 
   /// Puts all parts into the state that `state_dict` returned, here or in
@@ -187,6 +188,8 @@ class TrainingState {
       Plan load,
       std::function<Commit(uint64_t)> derive = nullptr);
 
+  /// Throws on all ranks if their parts have different names. Collective.
+  void check_parts(const ProcessGroup& group) const;
   /// Each part's state on this rank, or an error on all. Collective.
   std::vector<c10::IValue> save_parts(const ProcessGroup& group) const;
   Commits plan(const c10::IValue& state, const ProcessGroup& group) const;

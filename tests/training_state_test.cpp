@@ -5,6 +5,7 @@
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 
+#include <filesystem>
 #include <random>
 
 namespace training_state_test {
@@ -148,10 +149,33 @@ TEST_CASE("a training goes on from a file, which is written by rank 0") {
         other.load(path, group),
         ContainsSubstring("on rank 1 of 3: '" + path) &&
             ContainsSubstring("load_state_dict: the state has no 'nobody'"));
+    TrainingState one;
+    one.add("step", value);
     REQUIRE_THROWS_WITH(
-        other.save(folder.path + "/no/such/folder.pt", group),
+        one.save(folder.path + "/no/such/folder.pt", group),
         ContainsSubstring("TrainingState::save on rank 0 of 3"));
-    REQUIRE_THROWS_AS(other.save("run.bin", group), c10::ValueError);
+    REQUIRE_THROWS_AS(one.save("run.bin", group), c10::ValueError);
+  });
+}
+
+TEST_CASE("a state that has other parts on a rank is refused on all") {
+  const ddp::test::SharedFolder folder;
+  const auto path = folder.path + "/run.pt";
+  ddp::test::ranks(3, [&](ProcessGroup group) {
+    torch::nn::Linear net(2, 2);
+    int64_t step = 0;
+    TrainingState state;
+    state.add("step", step);
+    if (group.rank() == 2) {
+      state.add("net", net);
+    }
+    REQUIRE_THROWS_WITH(
+        state.save(path, group),
+        ContainsSubstring(
+            "the parts of a TrainingState differ between ranks: rank 2 has "
+            "'step', 'net', rank 0 has 'step'"));
+    group.barrier();
+    REQUIRE_FALSE(std::filesystem::exists(path));
   });
 }
 
