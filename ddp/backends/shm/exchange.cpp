@@ -110,7 +110,7 @@ int64_t Exchange::begin_of_part(int from) const {
 void Exchange::keep_own() const {
   const auto& from = to_ranks_[same_for_all_ ? 0 : team_.rank()];
   const auto& to = from_ranks_[team_.rank()];
-  if (from.defined() && to.defined()) {
+  if (from.defined() && to.defined() && to.nbytes() > 0) {
     std::memmove(to.mutable_data_ptr(), from.const_data_ptr(), to.nbytes());
   }
 }
