@@ -9,8 +9,8 @@
 #include <bench/python_peer.h>
 
 #include <ATen/ATen.h>
-#include <checkpoint/checkpoint.h>
-#include <checkpoint/checkpoint_manager.h>
+#include <ddp/checkpoint/checkpoint.h>
+#include <ddp/checkpoint/checkpoint_manager.h>
 #include <torch/nn/module.h>
 #include <torch/utils.h>
 

@@ -4,8 +4,8 @@
 // training step's time against one on a batch that is there already.
 // Run: ddp_bench_loader [rounds]
 
+#include <ddp/samplers/data_loader.h>
 #include <ddp/seed.h>
-#include <samplers/data_loader.h>
 #include <torch/torch.h>
 
 #include <algorithm>

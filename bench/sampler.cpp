@@ -6,7 +6,7 @@
 #include <bench/process_memory.h>
 
 #include <ATen/ops/randperm.h>
-#include <samplers/distributed_sampler.h>
+#include <ddp/samplers/distributed_sampler.h>
 
 #include <algorithm>
 

@@ -1,14 +1,14 @@
 #include <c10/util/Exception.h>
-#include <checkpoint/checkpoint.h>
-#include <checkpoint/checkpoint_file.h>
-#include <checkpoint/detail/flat_tree.h>
-#include <checkpoint/detail/module_copies.h>
-#include <checkpoint/detail/module_entry.h>
-#include <checkpoint/detail/on_rank_0.h>
-#include <checkpoint/detail/replica_check.h>
-#include <checkpoint/state_dict.h>
-#include <ddp/detail/heartbeat.h>
+#include <checkpoint/formats/flat_tree.h>
+#include <checkpoint/module_copies.h>
+#include <checkpoint/module_entry.h>
+#include <checkpoint/replica_check.h>
+#include <ddp/checkpoint/checkpoint.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/checkpoint/state_dict.h>
+#include <ddp/failure/heartbeat.h>
 #include <ddp/module_state.h>
+#include <ddp/process_group/agreement/on_rank_0.h>
 #include <ddp/verification.h>
 #include <torch/nn/module.h>
 

@@ -1,14 +1,14 @@
 #include <c10/util/Exception.h>
-#include <checkpoint/checkpoint_file.h>
-#include <checkpoint/detail/byte_source.h>
-#include <checkpoint/detail/flat_tree.h>
-#include <checkpoint/detail/naming_file.h>
-#include <checkpoint/detail/pickle_writer.h>
-#include <checkpoint/detail/plain_tensor.h>
-#include <checkpoint/detail/safetensors_reader.h>
-#include <checkpoint/detail/snapshot_memory.h>
-#include <checkpoint/detail/torch_archive.h>
-#include <checkpoint/safetensors.h>
+#include <checkpoint/formats/common/byte_source.h>
+#include <checkpoint/formats/common/naming_file.h>
+#include <checkpoint/formats/flat_tree.h>
+#include <checkpoint/formats/pickle/pickle_writer.h>
+#include <checkpoint/formats/safetensors_reader.h>
+#include <checkpoint/formats/torch_archive.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/checkpoint/safetensors.h>
+#include <ddp/support/plain_tensor.h>
+#include <ddp/support/snapshot_memory.h>
 
 #include <filesystem>
 #include <utility>

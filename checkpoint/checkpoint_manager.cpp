@@ -1,11 +1,11 @@
-#include <checkpoint/checkpoint_file.h>
-#include <checkpoint/checkpoint_manager.h>
-#include <checkpoint/detail/broadcast_value.h>
-#include <checkpoint/detail/checkpoint_folder.h>
-#include <checkpoint/detail/on_rank_0.h>
-#include <checkpoint/detail/snapshot_memory.h>
-#include <ddp/detail/error_text.h>
-#include <ddp/detail/heartbeat.h>
+#include <checkpoint/checkpoint_folder.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/checkpoint/checkpoint_manager.h>
+#include <ddp/failure/heartbeat.h>
+#include <ddp/process_group/agreement/broadcast_value.h>
+#include <ddp/process_group/agreement/on_rank_0.h>
+#include <ddp/support/error_text.h>
+#include <ddp/support/snapshot_memory.h>
 
 #include <c10/util/Exception.h>
 

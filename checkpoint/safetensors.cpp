@@ -1,12 +1,12 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
-#include <checkpoint/atomic_file.h>
-#include <checkpoint/detail/digest.h>
-#include <checkpoint/detail/naming_file.h>
-#include <checkpoint/detail/plain_tensor.h>
-#include <checkpoint/detail/safetensors_reader.h>
-#include <checkpoint/safetensors.h>
-#include <checkpoint/safetensors_header.h>
+#include <checkpoint/formats/common/digest.h>
+#include <checkpoint/formats/common/naming_file.h>
+#include <checkpoint/formats/safetensors_header.h>
+#include <checkpoint/formats/safetensors_reader.h>
+#include <ddp/checkpoint/safetensors.h>
+#include <ddp/support/atomic_file.h>
+#include <ddp/support/plain_tensor.h>
 
 #include <algorithm>
 #include <filesystem>

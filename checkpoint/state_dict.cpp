@@ -1,4 +1,4 @@
-#include <checkpoint/state_dict.h>
+#include <ddp/checkpoint/state_dict.h>
 #include <ddp/wrapped_module.h>
 #include <torch/nn/module.h>
 

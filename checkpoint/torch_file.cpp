@@ -1,8 +1,8 @@
-#include <checkpoint/atomic_file.h>
-#include <checkpoint/detail/byte_source.h>
-#include <checkpoint/detail/naming_file.h>
-#include <checkpoint/detail/torch_archive.h>
-#include <checkpoint/torch_file.h>
+#include <checkpoint/formats/common/byte_source.h>
+#include <checkpoint/formats/common/naming_file.h>
+#include <checkpoint/formats/torch_archive.h>
+#include <ddp/checkpoint/torch_file.h>
+#include <ddp/support/atomic_file.h>
 
 namespace ddp {
 

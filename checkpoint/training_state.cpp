@@ -1,22 +1,22 @@
-#include <checkpoint/training_state.h>
+#include <ddp/checkpoint/training_state.h>
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
-#include <checkpoint/detail/containers.h>
-#include <checkpoint/detail/digest.h>
-#include <checkpoint/detail/flat_tree.h>
-#include <checkpoint/detail/module_copies.h>
-#include <checkpoint/detail/on_rank_0.h>
-#include <checkpoint/detail/plain_tensor.h>
-#include <checkpoint/detail/plateau_state.h>
-#include <checkpoint/detail/replica_check.h>
-#include <checkpoint/optimizer_state.h>
-#include <checkpoint/state_dict.h>
-#include <ddp/detail/heartbeat.h>
-#include <ddp/detail/text_tensor.h>
+#include <checkpoint/formats/common/digest.h>
+#include <checkpoint/formats/flat_tree.h>
+#include <checkpoint/module_copies.h>
+#include <checkpoint/plateau_state.h>
+#include <checkpoint/replica_check.h>
+#include <ddp/checkpoint/state_dict.h>
+#include <ddp/failure/heartbeat.h>
+#include <ddp/internal/text_tensor.h>
 #include <ddp/joinable.h>
+#include <ddp/optimizer_state.h>
+#include <ddp/process_group/agreement/on_rank_0.h>
 #include <ddp/random_state.h>
 #include <ddp/seed.h>
+#include <ddp/support/containers.h>
+#include <ddp/support/plain_tensor.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 #include <torch/nn/module.h>
 #include <torch/optim/schedulers/lr_scheduler.h>
@@ -324,28 +324,13 @@ std::vector<IValue> TrainingState::save_parts(const ProcessGroup& group) const {
   return own;
 }
 
-void TrainingState::check_parts(const ProcessGroup& group) const {
-  std::string names;
-  for (const auto& part : parts_) {
-    names += (names.empty() ? "'" : ", '") + part.name + "'";
-  }
-  const auto all = group.all_gather(names);
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    TORCH_CHECK_VALUE(
-        all[rank] == all[0],
-        "the parts of a TrainingState differ between ranks: rank ",
-        rank,
-        " has ",
-        all[rank],
-        ", rank 0 has ",
-        all[0],
-        ". Add the same parts on all ranks, in the same order");
-  }
-}
-
 IValue TrainingState::state_dict(const ProcessGroup& group) const {
   const detail::heartbeat::Activity activity("TrainingState::state_dict");
-  check_parts(group);
+  std::string parts;
+  for (const auto& part : parts_) {
+    parts += (parts.empty() ? "'" : ", '") + part.name + "'";
+  }
+  detail::check_same_parts(parts, group);
   detail::Named<torch::nn::Module> modules;
   detail::Named<torch::optim::Optimizer> optimizers;
   for (const auto& part : parts_) {

@@ -1,8 +1,8 @@
-#include <checkpoint/checkpoint_file.h>
-#include <checkpoint/detail/broadcast_value.h>
-#include <checkpoint/detail/on_rank_0.h>
-#include <checkpoint/training_state.h>
-#include <ddp/detail/heartbeat.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/checkpoint/training_state.h>
+#include <ddp/failure/heartbeat.h>
+#include <ddp/process_group/agreement/broadcast_value.h>
+#include <ddp/process_group/agreement/on_rank_0.h>
 
 #include <c10/util/Exception.h>
 

@@ -3,7 +3,7 @@
 # since what is worked on most shall be compiled soonest.
 if(CMAKE_UNITY_BUILD)
   set_target_properties(ddp PROPERTIES UNITY_BUILD_MODE GROUP)
-  set(_reducer "/ddp/(bucket|contribution|outcome|participation|reduc)")
+  set(_reducer "/ddp/reducer/(core/)?[a-z_]+[.]cpp")
   get_target_property(_sources ddp SOURCES)
   set(_count 0)
   foreach(_source ${_sources})

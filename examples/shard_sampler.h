@@ -1,6 +1,6 @@
 #pragma once
 
-#include <samplers/distributed_sampler.h>
+#include <ddp/samplers/distributed_sampler.h>
 #include <torch/data/samplers/base.h>
 
 #include <cstddef>

@@ -9,7 +9,7 @@
 
 #include <sys/eventfd.h>
 
-#include <launcher/file_descriptor.h>
+#include <common/file_descriptor.h>
 
 namespace ddp {
 

@@ -9,10 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <launcher/agent.h>
-#include <launcher/command_line/redaction.h>
-#include <launcher/descendants.h>
-#include <launcher/launch_error.h>
+#include <common/scheduler/launch_error.h>
+#include <launcher/agent/agent.h>
+#include <launcher/agent/descendants.h>
+#include <launcher/cli/redaction.h>
 #include <launcher/private_folder.h>
 #include <launcher/remote/starter_link.h>
 #include <launcher/report/report.h>

@@ -6,16 +6,16 @@
 
 #include <unistd.h>
 
-#include <launcher/command_line/dry_run.h>
-#include <launcher/command_line/network_values.h>
-#include <launcher/command_line/outer_launcher.h>
-#include <launcher/command_line/program.h>
-#include <launcher/launch_error.h>
-#include <launcher/placement/processors.h>
+#include <common/processors.h>
+#include <common/scheduler/launch_error.h>
+#include <common/scheduler/outer_launcher.h>
+#include <common/text.h>
+#include <launcher/cli/help/dry_run.h>
+#include <launcher/cli/network_values.h>
+#include <launcher/cli/program.h>
 #include <launcher/private_folder.h>
 #include <launcher/report/report_file.h>
 #include <launcher/store_process.h>
-#include <launcher/wording.h>
 
 namespace ddp {
 namespace {

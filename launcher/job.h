@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include <launcher/command_line/options.h>
-#include <launcher/launch_error.h>
+#include <common/scheduler/launch_error.h>
+#include <common/scheduler/rank_environment.h>
+#include <launcher/affinity/cpu_binding.h>
+#include <launcher/cli/options.h>
 #include <launcher/listener.h>
-#include <launcher/placement/cpu_binding.h>
-#include <launcher/worker_environment.h>
 
 namespace ddp {
 

@@ -7,8 +7,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <ddp/detail/address_list.h>
-#include <launcher/launch_error.h>
+#include <common/address_list.h>
+#include <common/scheduler/launch_error.h>
 
 namespace ddp {
 namespace {

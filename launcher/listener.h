@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include <launcher/file_descriptor.h>
+#include <common/file_descriptor.h>
 
 namespace ddp {
 

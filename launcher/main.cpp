@@ -4,9 +4,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <launcher/command_line/redaction.h>
+#include <common/scheduler/launch_error.h>
+#include <common/scheduler/rank_environment.h>
+#include <launcher/cli/redaction.h>
 #include <launcher/front.h>
-#include <launcher/launch_error.h>
 #include <launcher/remote/host_commands.h>
 #include <launcher/remote/starter.h>
 #include <launcher/remote/starter_link.h>

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include <launcher/launch_error.h>
+#include <common/scheduler/launch_error.h>
 
 namespace ddp {
 

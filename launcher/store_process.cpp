@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <system_error>
 
-#include <launcher/launch_error.h>
-#include <launcher/worker.h>
-#include <launcher/worker_environment.h>
+#include <common/scheduler/launch_error.h>
+#include <common/scheduler/rank_environment.h>
+#include <launcher/agent/worker.h>
 
 extern char** environ; // NOLINT(readability-redundant-declaration)
 

@@ -5,7 +5,7 @@
 
 #include <sys/types.h>
 
-#include <launcher/file_descriptor.h>
+#include <common/file_descriptor.h>
 
 namespace ddp {
 

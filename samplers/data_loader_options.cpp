@@ -1,4 +1,4 @@
-#include <samplers/data_loader_options.h>
+#include <ddp/samplers/data_loader_options.h>
 
 #include <c10/util/Exception.h>
 

@@ -1,4 +1,4 @@
-#include <samplers/distributed_sampler.h>
+#include <ddp/samplers/distributed_sampler.h>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randperm.h>

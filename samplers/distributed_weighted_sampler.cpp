@@ -1,9 +1,9 @@
-#include <samplers/distributed_weighted_sampler.h>
+#include <ddp/samplers/distributed_weighted_sampler.h>
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/util/Exception.h>
-#include <ddp/detail/tensor_contents.h>
+#include <ddp/model/tensor_contents.h>
 #include <ddp/process_group.h>
 
 namespace ddp {

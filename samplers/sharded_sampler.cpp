@@ -1,9 +1,9 @@
-#include <samplers/sharded_sampler.h>
+#include <ddp/samplers/sharded_sampler.h>
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
-#include <ddp/detail/same_as_first.h>
-#include <ddp/detail/text_tensor.h>
+#include <ddp/internal/text_tensor.h>
+#include <ddp/process_group/agreement/same_as_first.h>
 #include <torch/serialize/archive.h>
 
 #include <algorithm>

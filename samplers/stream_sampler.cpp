@@ -1,4 +1,4 @@
-#include <samplers/stream_sampler.h>
+#include <ddp/samplers/stream_sampler.h>
 
 #include <c10/util/Exception.h>
 #include <ddp/process_group.h>

@@ -1,4 +1,4 @@
-#include <checkpoint/atomic_file.h>
+#include <ddp/support/atomic_file.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
 #include <ddp/process_group.h>
-#include <samplers/batch_plan.h>
+#include <ddp/samplers/batch_plan.h>
 #include <tests/support/catch.h>
 
 namespace batch_plan_test {

@@ -1,6 +1,6 @@
 // The program ddp-checkpoint, run as users run it.
-#include <checkpoint/checkpoint_file.h>
-#include <checkpoint/safetensors.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/checkpoint/safetensors.h>
 #include <tests/support/catch.h>
 #include <tests/support/checkpoint_command.h>
 

@@ -1,6 +1,6 @@
-#include <checkpoint/checkpoint_file.h>
-#include <checkpoint/detail/containers.h>
-#include <checkpoint/safetensors.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/checkpoint/safetensors.h>
+#include <ddp/support/containers.h>
 #include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/memory_cap.h>

@@ -1,9 +1,9 @@
-#include <checkpoint/checkpoint.h>
-#include <checkpoint/checkpoint_file.h>
-#include <checkpoint/detail/containers.h>
-#include <checkpoint/detail/snapshot_memory.h>
-#include <checkpoint/safetensors.h>
-#include <checkpoint/torch_file.h>
+#include <ddp/checkpoint/checkpoint.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/checkpoint/safetensors.h>
+#include <ddp/checkpoint/torch_file.h>
+#include <ddp/support/containers.h>
+#include <ddp/support/snapshot_memory.h>
 #include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/memory_file.h>

@@ -1,6 +1,6 @@
-#include <checkpoint/checkpoint_file.h>
-#include <checkpoint/checkpoint_manager.h>
-#include <checkpoint/detail/checkpoint_folder.h>
+#include <checkpoint/checkpoint_folder.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/checkpoint/checkpoint_manager.h>
 #include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>

@@ -1,6 +1,6 @@
-#include <checkpoint/checkpoint.h>
-#include <checkpoint/safetensors.h>
-#include <checkpoint/state_dict.h>
+#include <ddp/checkpoint/checkpoint.h>
+#include <ddp/checkpoint/safetensors.h>
+#include <ddp/checkpoint/state_dict.h>
 #include <ddp/wrapped_module.h>
 #include <tests/support/catch.h>
 #include <tests/support/temporary_folder.h>

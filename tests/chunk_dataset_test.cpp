@@ -1,7 +1,7 @@
 // LibTorch's ChunkDataset with samplers inside.
 
-#include <samplers/distributed_sampler.h>
-#include <samplers/evaluation_sampler.h>
+#include <ddp/samplers/distributed_sampler.h>
+#include <ddp/samplers/evaluation_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/samplers.h>
 

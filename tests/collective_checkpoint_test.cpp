@@ -3,7 +3,7 @@
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 
-#include <checkpoint/checkpoint.h>
+#include <ddp/checkpoint/checkpoint.h>
 #include <ddp/distributed_data_parallel.h>
 
 #include <sys/time.h>

@@ -1,11 +1,11 @@
 // States that several ranks save and load together.
-#include <checkpoint/detail/broadcast_value.h>
-#include <checkpoint/training_state.h>
+#include <ddp/checkpoint/training_state.h>
+#include <ddp/process_group/agreement/broadcast_value.h>
+#include <ddp/samplers/batch_sampler.h>
+#include <ddp/samplers/data_loader.h>
+#include <ddp/samplers/distributed_sampler.h>
 #include <ddp/seed.h>
 #include <ddp/zero_redundancy_optimizer.h>
-#include <samplers/batch_sampler.h>
-#include <samplers/data_loader.h>
-#include <samplers/distributed_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 #include <tests/support/samplers.h>

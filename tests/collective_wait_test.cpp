@@ -1,8 +1,8 @@
 #include <tests/support/failures.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/detail/collective_wait.h>
 #include <ddp/metrics.h>
+#include <ddp/process_group/collective_wait.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 

@@ -2,7 +2,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/detail/collective_wait.h>
+#include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer.h>
 
 namespace comm_hook_failure_test {

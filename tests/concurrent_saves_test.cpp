@@ -1,7 +1,7 @@
-#include <checkpoint/checkpoint_file.h>
-#include <checkpoint/checkpoint_manager.h>
-#include <checkpoint/detail/checkpoint_folder.h>
-#include <checkpoint/detail/containers.h>
+#include <checkpoint/checkpoint_folder.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/checkpoint/checkpoint_manager.h>
+#include <ddp/support/containers.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

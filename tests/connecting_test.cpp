@@ -4,7 +4,7 @@
 #include <tests/support/failures.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/detail/process_group_impl.h>
+#include <ddp/process_group/process_group_impl.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <cstdlib>

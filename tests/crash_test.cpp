@@ -23,11 +23,13 @@ using nlohmann::json;
 using std::chrono::seconds;
 
 // By their names they are found in the reports.
-extern "C" __attribute__((noinline)) void ddp_test_write(int* place) {
+extern "C" __attribute__((noinline, no_sanitize("undefined"))) void
+ddp_test_write(int* place) {
   *place = 1;
 }
 
-extern "C" __attribute__((noinline)) int ddp_test_divide(int by) {
+extern "C" __attribute__((noinline, no_sanitize("undefined"))) int
+ddp_test_divide(int by) {
   return 1000 / by;
 }
 

@@ -1,8 +1,8 @@
 // Where a loop over a data loader is: iterations, and what counts as done.
 
-#include <samplers/batch_sampler.h>
-#include <samplers/data_loader.h>
-#include <samplers/distributed_sampler.h>
+#include <ddp/samplers/batch_sampler.h>
+#include <ddp/samplers/data_loader.h>
+#include <ddp/samplers/distributed_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/samplers.h>
 

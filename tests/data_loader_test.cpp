@@ -1,9 +1,9 @@
-#include <samplers/batch_sampler.h>
-#include <samplers/data_loader.h>
-#include <samplers/distributed_sampler.h>
-#include <samplers/distributed_weighted_sampler.h>
-#include <samplers/evaluation_sampler.h>
-#include <samplers/stream_sampler.h>
+#include <ddp/samplers/batch_sampler.h>
+#include <ddp/samplers/data_loader.h>
+#include <ddp/samplers/distributed_sampler.h>
+#include <ddp/samplers/distributed_weighted_sampler.h>
+#include <ddp/samplers/evaluation_sampler.h>
+#include <ddp/samplers/stream_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/samplers.h>
 

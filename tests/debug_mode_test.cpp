@@ -4,7 +4,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/skip.h>
 
-#include <ddp/debug/level.h>
+#include <ddp/failure/level.h>
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 

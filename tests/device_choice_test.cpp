@@ -1,7 +1,7 @@
 #include <tests/support/catch.h>
 
-#include <ddp/device_choice.h>
-#include <ddp/environment.h>
+#include <ddp/environment/environment.h>
+#include <ddp/init/device_choice.h>
 #include <tests/support/ranks.h>
 
 #include <cstdlib>

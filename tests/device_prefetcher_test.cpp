@@ -1,9 +1,9 @@
 // Batches on a GPU, where there is none: on a device that notes the order of
 // its streams and the host's waits (support/fake_gpu.h).
 
-#include <samplers/data_loader.h>
-#include <samplers/device_prefetcher.h>
-#include <samplers/distributed_sampler.h>
+#include <ddp/samplers/data_loader.h>
+#include <ddp/samplers/device_prefetcher.h>
+#include <ddp/samplers/distributed_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/fake_gpu.h>
 #include <tests/support/ranks.h>

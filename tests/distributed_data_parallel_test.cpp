@@ -2,8 +2,8 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/detail/process_group_impl.h>
 #include <ddp/distributed_data_parallel.h>
+#include <ddp/process_group/process_group_impl.h>
 
 namespace distributed_data_parallel_test {
 

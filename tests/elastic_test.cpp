@@ -3,11 +3,11 @@
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/detail/elastic_pause.h>
+#include <common/elastic_page.h>
 #include <ddp/elastic.h>
-#include <ddp/environment.h>
+#include <ddp/environment/environment.h>
+#include <ddp/failure/elastic_pause.h>
 #include <ddp/zero_redundancy_optimizer.h>
-#include <launcher/elastic_page.h>
 
 #include <linux/futex.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include <checkpoint/checkpoint_manager.h>
+#include <ddp/checkpoint/checkpoint_manager.h>
 #include <dlfcn.h>
 #include <sched.h>
 #include <sys/mount.h>

@@ -3,7 +3,7 @@
 #include <tests/support/temporary_folder.h>
 
 #include <ddp/backends/nccl.h>
-#include <ddp/detail/failure_watch.h>
+#include <ddp/init/failure_watch.h>
 
 #include <atomic>
 #include <csignal>

@@ -3,9 +3,9 @@
 #include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
 
-#include <checkpoint/optimizer_state.h>
-#include <checkpoint/torch_file.h>
+#include <ddp/checkpoint/torch_file.h>
 #include <ddp/fused_optimizers.h>
+#include <ddp/optimizer_state.h>
 
 #include <cstdlib>
 #include <functional>

@@ -1,7 +1,7 @@
 #include <tests/support/failures.h>
 #include <tests/support/gpus.h>
 
-#include <ddp/detail/collective_wait.h>
+#include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer.h>
 
 #include <csignal>

@@ -4,8 +4,8 @@
 #include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
 
-#include <checkpoint/training_state.h>
 #include <ddp/amp/grad_scaler.h>
+#include <ddp/checkpoint/training_state.h>
 #include <ddp/reducer.h>
 
 #include <cstdlib>

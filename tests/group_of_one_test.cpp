@@ -2,8 +2,8 @@
 #include <tests/support/catch.h>
 #include <tests/support/warnings.h>
 
-#include <ddp/detail/gradient_hook.h>
 #include <ddp/reducer.h>
+#include <ddp/reducer/core/gradient_hook.h>
 
 #include <limits>
 #include <memory>

@@ -1,10 +1,10 @@
 #include <tests/support/failures.h>
 #include <tests/support/ranks.h>
 
+#include <common/heartbeat_page.h>
 #include <ddp/progress.h>
 #include <ddp/reducer.h>
 #include <ddp/reducer_options.h>
-#include <launcher/heartbeat.h>
 
 #include <fcntl.h>
 #include <sys/mman.h>

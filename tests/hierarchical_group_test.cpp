@@ -5,7 +5,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/detail/process_group_impl.h>
+#include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 

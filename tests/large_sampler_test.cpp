@@ -1,5 +1,5 @@
 // Time and memory of a sampler of 10^8 samples.
-#include <samplers/distributed_sampler.h>
+#include <ddp/samplers/distributed_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/samplers.h>
 

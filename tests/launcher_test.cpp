@@ -8,10 +8,10 @@
 
 #include <unistd.h>
 
+#include <common/scheduler/rank_environment.h>
 #include <launcher/output/line_splitter.h>
 #include <launcher/output/output_pump.h>
 #include <launcher/output/screen.h>
-#include <launcher/worker_environment.h>
 
 namespace launcher_test {
 

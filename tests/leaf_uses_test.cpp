@@ -2,7 +2,7 @@
 // leaves it does not take for parameters.
 #include <tests/support/catch.h>
 
-#include <ddp/detail/unmanaged_leaves.h>
+#include <ddp/reducer/observers/unmanaged_leaves.h>
 
 #include <functional>
 #include <regex>

@@ -1,7 +1,7 @@
 // What LibTorch's own distributed samplers do, and what ours do in their place.
 // A check of LibTorch's that fails says that LibTorch has changed: docs/data.md
 // then says too much, and the comparison may go.
-#include <samplers/distributed_sampler.h>
+#include <ddp/samplers/distributed_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/samplers.h>
 

@@ -4,8 +4,8 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/detail/measured_layout.h>
 #include <ddp/reducer.h>
+#include <ddp/reducer/observers/measured_layout.h>
 
 #include <numeric>
 #include <random>

@@ -1,8 +1,8 @@
 #include <tests/support/catch.h>
 
-#include <ddp/detail/host.h>
-#include <ddp/detail/meeting_point.h>
-#include <ddp/detail/network_interface.h>
+#include <ddp/rendezvous/host.h>
+#include <ddp/rendezvous/meeting_point.h>
+#include <ddp/rendezvous/network_interface.h>
 #include <nlohmann/json.hpp>
 
 #include <arpa/inet.h>

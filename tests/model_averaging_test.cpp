@@ -1,7 +1,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 
-#include <checkpoint/training_state.h>
+#include <ddp/checkpoint/training_state.h>
 #include <ddp/model_averaging/hierarchical_model_averager.h>
 #include <ddp/model_averaging/periodic_model_averager.h>
 

@@ -1,6 +1,6 @@
 #include <tests/support/catch.h>
 
-#include <ddp/detail/module_inputs.h>
+#include <ddp/internal/module_inputs.h>
 
 #include <memory>
 

@@ -1,4 +1,4 @@
-#include <checkpoint/optimizer_state.h>
+#include <ddp/optimizer_state.h>
 #include <tests/support/catch.h>
 
 #include <functional>

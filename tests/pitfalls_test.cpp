@@ -1,17 +1,17 @@
 // docs/pitfalls.md: each message on the page is provoked, and compared.
 #include <tests/support/catch.h>
 
-#include <checkpoint/checkpoint.h>
-#include <checkpoint/checkpoint_manager.h>
-#include <checkpoint/training_state.h>
-#include <ddp/device_choice.h>
+#include <ddp/checkpoint/checkpoint.h>
+#include <ddp/checkpoint/checkpoint_manager.h>
+#include <ddp/checkpoint/training_state.h>
 #include <ddp/distributed_data_parallel.h>
-#include <ddp/environment.h>
+#include <ddp/environment/environment.h>
+#include <ddp/init/device_choice.h>
 #include <ddp/parallel_forward.h>
 #include <ddp/process_group.h>
+#include <ddp/samplers/batch_plan.h>
+#include <ddp/samplers/distributed_sampler.h>
 #include <ddp/verification.h>
-#include <samplers/batch_plan.h>
-#include <samplers/distributed_sampler.h>
 #include <tests/support/examples.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>

@@ -1,6 +1,6 @@
 // A scheduler that follows a metric goes on as one that never stopped.
-#include <checkpoint/torch_file.h>
-#include <checkpoint/training_state.h>
+#include <ddp/checkpoint/torch_file.h>
+#include <ddp/checkpoint/training_state.h>
 #include <tests/support/catch.h>
 #include <tests/support/temporary_folder.h>
 

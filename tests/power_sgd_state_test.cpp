@@ -4,7 +4,7 @@
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 
-#include <checkpoint/training_state.h>
+#include <ddp/checkpoint/training_state.h>
 #include <ddp/comm_hooks/compress_hook.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/reducer.h>

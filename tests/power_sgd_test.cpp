@@ -3,8 +3,8 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/comm_hooks/detail/low_rank.h>
-#include <ddp/comm_hooks/detail/numpy_random.h>
+#include <ddp/comm_hooks/low_rank.h>
+#include <ddp/comm_hooks/numpy_random.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/reducer.h>
 

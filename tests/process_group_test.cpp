@@ -1,8 +1,8 @@
 #include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/detail/process_group_impl.h>
 #include <ddp/process_group.h>
+#include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>

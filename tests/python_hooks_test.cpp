@@ -6,7 +6,7 @@
 #include <tests/support/shared_folder.h>
 #include <tests/support/skip.h>
 
-#include <checkpoint/torch_file.h>
+#include <ddp/checkpoint/torch_file.h>
 #include <ddp/comm_hooks/compress_hook.h>
 #include <ddp/comm_hooks/hook_chain.h>
 #include <ddp/comm_hooks/noop_hook.h>

@@ -4,7 +4,7 @@
 #include <tests/support/ranks.h>
 #include <tests/support/temporary_folder.h>
 
-#include <checkpoint/checkpoint.h>
+#include <ddp/checkpoint/checkpoint.h>
 #include <ddp/reducer.h>
 
 namespace python_models_test {

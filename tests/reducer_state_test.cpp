@@ -5,7 +5,7 @@
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 
-#include <checkpoint/training_state.h>
+#include <ddp/checkpoint/training_state.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/reducer.h>
 

@@ -3,9 +3,9 @@
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 
-#include <ddp/detail/host.h>
 #include <ddp/process_group.h>
-#include <ddp/rendezvous.h>
+#include <ddp/rendezvous/host.h>
+#include <ddp/rendezvous/rendezvous.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 

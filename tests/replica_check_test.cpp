@@ -4,8 +4,8 @@
 #include <tests/support/shared_folder.h>
 #include <tests/support/warnings.h>
 
-#include <checkpoint/checkpoint.h>
-#include <checkpoint/training_state.h>
+#include <ddp/checkpoint/checkpoint.h>
+#include <ddp/checkpoint/training_state.h>
 #include <ddp/comm_hook.h>
 #include <ddp/process_group.h>
 #include <ddp/reducer.h>

@@ -1,7 +1,7 @@
 // The nets of examples/cifar10_resnet/resnet.cpp against torchvision's, and
 // their weights.
 #include <c10/util/hash.h>
-#include <checkpoint/checkpoint_file.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/ddp.h>
 #include <examples/cifar10_resnet/resnet.h>
 #include <examples/cifar10_resnet/resnet_weights.h>

@@ -3,12 +3,12 @@
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 
-#include <checkpoint/checkpoint.h>
-#include <checkpoint/safetensors.h>
+#include <ddp/checkpoint/checkpoint.h>
+#include <ddp/checkpoint/safetensors.h>
 #include <ddp/random_state.h>
 #include <ddp/reducer.h>
+#include <ddp/samplers/distributed_sampler.h>
 #include <ddp/seed.h>
-#include <samplers/distributed_sampler.h>
 
 #include <unistd.h>
 

@@ -5,10 +5,10 @@
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 
-#include <checkpoint/checkpoint_manager.h>
+#include <ddp/checkpoint/checkpoint_manager.h>
 #include <ddp/reducer.h>
+#include <ddp/samplers/distributed_sampler.h>
 #include <ddp/seed.h>
-#include <samplers/distributed_sampler.h>
 
 #include <algorithm>
 #include <csignal>

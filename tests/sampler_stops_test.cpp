@@ -1,5 +1,5 @@
 // Where a state is saved, and loops inside loops.
-#include <samplers/distributed_sampler.h>
+#include <ddp/samplers/distributed_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/samplers.h>
 

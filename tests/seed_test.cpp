@@ -1,7 +1,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <checkpoint/safetensors.h>
+#include <ddp/checkpoint/safetensors.h>
 #include <ddp/deterministic.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/random_state.h>

@@ -4,7 +4,7 @@
 #include <tests/support/shm_backend.h>
 
 #include <ATen/core/ivalue.h>
-#include <ddp/detail/process_group_impl.h>
+#include <ddp/process_group/process_group_impl.h>
 
 #include <unistd.h>
 

@@ -3,8 +3,8 @@
 #include <tests/support/catch.h>
 
 #include <ddp/backends/shm/handshake.h>
-#include <ddp/backends/shm/memory.h>
-#include <ddp/backends/shm/unix_socket.h>
+#include <ddp/backends/shm/memory/memory.h>
+#include <ddp/backends/shm/memory/unix_socket.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include <unistd.h>

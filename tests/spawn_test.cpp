@@ -4,7 +4,7 @@
 #include <tests/support/mpirun.h>
 #include <tests/support/process.h>
 
-#include <ddp/detail/program_copy.h>
+#include <ddp/spawn/program_copy.h>
 
 #include <filesystem>
 #include <regex>

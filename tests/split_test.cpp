@@ -2,7 +2,7 @@
 #include <tests/support/failures.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/detail/collective_wait.h>
+#include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 

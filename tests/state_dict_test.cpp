@@ -1,5 +1,5 @@
 #include <checkpoint/name_matching.h>
-#include <checkpoint/state_dict.h>
+#include <ddp/checkpoint/state_dict.h>
 #include <ddp/wrapped_module.h>
 #include <tests/support/catch.h>
 

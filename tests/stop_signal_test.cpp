@@ -4,7 +4,7 @@
 #include <tests/support/shared_folder.h>
 #include <tests/support/skip.h>
 
-#include <ddp/detail/process_group_impl.h>
+#include <ddp/process_group/process_group_impl.h>
 #include <ddp/stop_signal.h>
 
 #include <unistd.h>
@@ -365,8 +365,7 @@ TEST_CASE("a program that hangs can be ended") {
   }
   Process process(commands[0]);
   REQUIRE(process.wait_for("hangs", kLong));
-  const auto start = Clock::now();
-  while (Clock::now() - start < 3s) {
+  for (int i = 0; i < 4; ++i) {
     process.signal(SIGTERM);
     process.wait_for("no such text", 1s); // at once where it has ended
   }

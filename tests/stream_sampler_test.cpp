@@ -1,6 +1,6 @@
-#include <samplers/distributed_sampler.h>
-#include <samplers/evaluation_sampler.h>
-#include <samplers/stream_sampler.h>
+#include <ddp/samplers/distributed_sampler.h>
+#include <ddp/samplers/evaluation_sampler.h>
+#include <ddp/samplers/stream_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/samplers.h>
 

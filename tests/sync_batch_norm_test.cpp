@@ -2,7 +2,7 @@
 #include <tests/support/ranks.h>
 #include <tests/support/temporary_folder.h>
 
-#include <checkpoint/checkpoint.h>
+#include <ddp/checkpoint/checkpoint.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/nn/sync_batch_norm.h>
 #include <ddp/reducer.h>

@@ -5,8 +5,8 @@
 #include <tests/support/shared_folder.h>
 #include <tests/support/timelines.h>
 
-#include <ddp/detail/timeline_file.h>
 #include <ddp/distributed_data_parallel.h>
+#include <ddp/reducer/observers/timeline_file.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -1,6 +1,6 @@
-#include <checkpoint/atomic_file.h>
-#include <checkpoint/detail/torch_archive.h>
-#include <checkpoint/torch_file.h>
+#include <checkpoint/formats/torch_archive.h>
+#include <ddp/checkpoint/torch_file.h>
+#include <ddp/support/atomic_file.h>
 #include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/process.h>

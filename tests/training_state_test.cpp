@@ -1,6 +1,6 @@
-#include <checkpoint/training_state.h>
+#include <ddp/checkpoint/training_state.h>
+#include <ddp/samplers/distributed_sampler.h>
 #include <ddp/seed.h>
-#include <samplers/distributed_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>

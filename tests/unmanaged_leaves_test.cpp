@@ -1,6 +1,6 @@
 #include <tests/support/catch.h>
 
-#include <ddp/detail/unmanaged_leaves.h>
+#include <ddp/reducer/observers/unmanaged_leaves.h>
 
 #include <torch/csrc/autograd/engine.h>
 

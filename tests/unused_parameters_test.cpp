@@ -4,8 +4,8 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/detail/absences.h>
 #include <ddp/reducer.h>
+#include <ddp/reducer/absences.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 

@@ -3,7 +3,7 @@
 #include <tests/support/ranks.h>
 #include <tests/support/values.h>
 
-#include <ddp/detail/rank_report.h>
+#include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/verification.h>
 
 namespace verification_test {

@@ -4,11 +4,11 @@
 #include <tests/support/shared_folder.h>
 #include <tests/support/warnings.h>
 
-#include <checkpoint/checkpoint.h>
-#include <checkpoint/detail/on_rank_0.h>
-#include <ddp/detail/collective_wait.h>
+#include <ddp/checkpoint/checkpoint.h>
 #include <ddp/metrics.h>
 #include <ddp/nn/sync_batch_norm.h>
+#include <ddp/process_group/agreement/on_rank_0.h>
+#include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer.h>
 #include <ddp/seed.h>
 #include <ddp/verification.h>

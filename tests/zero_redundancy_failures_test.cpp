@@ -3,7 +3,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <checkpoint/training_state.h>
+#include <ddp/checkpoint/training_state.h>
 #include <ddp/reducer.h>
 #include <ddp/zero_redundancy_optimizer.h>
 

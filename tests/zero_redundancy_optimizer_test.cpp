@@ -4,7 +4,7 @@
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 
-#include <checkpoint/training_state.h>
+#include <ddp/checkpoint/training_state.h>
 #include <ddp/fused_optimizers.h>
 #include <ddp/join.h>
 #include <ddp/reducer.h>

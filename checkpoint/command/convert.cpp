@@ -1,9 +1,9 @@
 #include <c10/util/Exception.h>
-#include <checkpoint/checkpoint_file.h>
 #include <checkpoint/command/leaves.h>
 #include <checkpoint/command/rewritten_file.h>
 #include <checkpoint/command/subcommands.h>
-#include <checkpoint/detail/flat_tree.h>
+#include <checkpoint/formats/flat_tree.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 
 #include <memory>
 #include <string>

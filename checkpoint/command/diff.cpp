@@ -1,8 +1,8 @@
-#include <checkpoint/checkpoint_file.h>
 #include <checkpoint/command/leaves.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/command/tensor_difference.h>
 #include <checkpoint/command/text.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 
 #include <cmath>
 #include <iostream>

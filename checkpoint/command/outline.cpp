@@ -1,12 +1,12 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
 #include <checkpoint/command/outline.h>
-#include <checkpoint/detail/byte_source.h>
-#include <checkpoint/detail/flat_tree.h>
-#include <checkpoint/detail/naming_file.h>
-#include <checkpoint/detail/safetensors_reader.h>
-#include <checkpoint/detail/torch_archive.h>
-#include <checkpoint/safetensors_header.h>
+#include <checkpoint/formats/common/byte_source.h>
+#include <checkpoint/formats/common/naming_file.h>
+#include <checkpoint/formats/flat_tree.h>
+#include <checkpoint/formats/safetensors_header.h>
+#include <checkpoint/formats/safetensors_reader.h>
+#include <checkpoint/formats/torch_archive.h>
 
 #include <filesystem>
 #include <memory>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
-#include <checkpoint/safetensors.h>
+#include <ddp/checkpoint/safetensors.h>
 
 #include <string>
 

@@ -1,10 +1,10 @@
 #include <c10/util/Exception.h>
-#include <checkpoint/checkpoint_file.h>
 #include <checkpoint/command/leaves.h>
 #include <checkpoint/command/rewritten_file.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/command/text.h>
-#include <checkpoint/detail/containers.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/support/containers.h>
 
 #include <algorithm>
 #include <iostream>

@@ -1,6 +1,6 @@
 #include <ATen/ATen.h>
 #include <checkpoint/command/tensor_difference.h>
-#include <checkpoint/detail/plain_tensor.h>
+#include <ddp/support/plain_tensor.h>
 
 #include <algorithm>
 #include <cstring>

@@ -1,10 +1,10 @@
 #include <c10/util/Exception.h>
-#include <checkpoint/checkpoint_file.h>
 #include <checkpoint/command/outline.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/command/text.h>
-#include <checkpoint/detail/byte_source.h>
-#include <checkpoint/detail/naming_file.h>
+#include <checkpoint/formats/common/byte_source.h>
+#include <checkpoint/formats/common/naming_file.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 
 #include <algorithm>
 #include <iostream>

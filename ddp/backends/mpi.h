@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ddp/backends/backend.h>
+#include <ddp/backends/common/backend.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
-#include <ddp/backends/backend.h>
+#include <ddp/backends/common/backend.h>
 
 #include <string>
 #include <vector>

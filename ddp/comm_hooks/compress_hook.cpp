@@ -1,6 +1,6 @@
 #include <ddp/comm_hooks/compress_hook.h>
 
-#include <ddp/comm_hooks/detail/futures.h>
+#include <ddp/reducer/core/futures.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

@@ -1,8 +1,8 @@
 #include <ddp/comm_hooks/hook_chain.h>
 
-#include <checkpoint/detail/containers.h>
-#include <ddp/comm_hooks/detail/rounds.h>
-#include <ddp/detail/collective_wait.h>
+#include <ddp/comm_hooks/rounds.h>
+#include <ddp/process_group/collective_wait.h>
+#include <ddp/support/containers.h>
 
 #include <c10/util/Exception.h>
 

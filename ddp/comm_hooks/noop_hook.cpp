@@ -1,6 +1,6 @@
 #include <ddp/comm_hooks/noop_hook.h>
 
-#include <ddp/comm_hooks/detail/futures.h>
+#include <ddp/reducer/core/futures.h>
 
 namespace ddp {
 

@@ -1,8 +1,8 @@
 #include <ddp/comm_hooks/post_local_sgd_hook.h>
 
-#include <ddp/comm_hooks/detail/futures.h>
-#include <ddp/comm_hooks/detail/step_count.h>
-#include <ddp/detail/process_group_impl.h>
+#include <ddp/comm_hooks/step_count.h>
+#include <ddp/process_group/process_group_impl.h>
+#include <ddp/reducer/core/futures.h>
 
 #include <c10/util/Exception.h>
 

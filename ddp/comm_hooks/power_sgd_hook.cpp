@@ -1,11 +1,11 @@
 #include <ddp/comm_hooks/power_sgd_hook.h>
 
-#include <checkpoint/detail/containers.h>
-#include <ddp/comm_hooks/detail/low_rank.h>
-#include <ddp/comm_hooks/detail/numpy_random.h>
-#include <ddp/comm_hooks/detail/rounds.h>
-#include <ddp/comm_hooks/detail/step_count.h>
+#include <ddp/comm_hooks/low_rank.h>
+#include <ddp/comm_hooks/numpy_random.h>
+#include <ddp/comm_hooks/rounds.h>
+#include <ddp/comm_hooks/step_count.h>
 #include <ddp/random_state.h>
+#include <ddp/support/containers.h>
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -38,8 +38,7 @@ struct Memory {
 
 using Memories = std::vector<Memory>;
 
-/// Matrices, [1, rows, columns] each, those of one shape together.
-using Shapes = std::vector<std::vector<at::Tensor>>;
+using Shapes = detail::MatricesByShape;
 
 void check(const PowerSGDOptions& options) {
   TORCH_CHECK_VALUE(
@@ -102,35 +101,6 @@ at::Tensor square_of(const at::Tensor& buffer) {
   auto square = at::zeros({side * side}, buffer.options());
   square.narrow(0, 0, buffer.numel()).copy_(buffer);
   return square;
-}
-
-/// The matrices one by one, or those of each shape as one tensor.
-std::vector<at::Tensor> join(const Shapes& shapes, bool batch) {
-  std::vector<at::Tensor> joined;
-  for (const auto& matrices : shapes) {
-    if (batch && matrices.size() > 1) {
-      joined.push_back(at::cat(matrices));
-    } else {
-      joined.insert(joined.end(), matrices.begin(), matrices.end());
-    }
-  }
-  return joined;
-}
-
-/// Copies joined matrices back to where they lay.
-void split(const std::vector<at::Tensor>& joined, const Shapes& shapes) {
-  auto next = joined.begin();
-  for (const auto& matrices : shapes) {
-    if (next->size(0) == 1) {
-      next += static_cast<int64_t>(matrices.size());
-      continue;
-    }
-    for (size_t i = 0; i < matrices.size(); ++i) {
-      at::Tensor(matrices[i])
-          .copy_(next->narrow(0, static_cast<int64_t>(i), 1));
-    }
-    ++next;
-  }
 }
 
 IValue to_list(const Memories& memories, at::Tensor Memory::*member) {
@@ -308,9 +278,10 @@ at::Tensor PowerSGDHook::Impl::compress(
   std::vector<at::Tensor> others;
   const auto shapes =
       whole ? as_one(bucket.buffer, input) : sort(bucket, input, others);
-  const auto matrices = join(shapes, options.batch_tensors_with_same_shape());
+  const auto matrices =
+      detail::join(shapes, options.batch_tensors_with_same_shape());
   average(matrices, others, memory, group);
-  split(matrices, shapes);
+  detail::split(matrices, shapes);
   // One NaN must not stay for ever.
   memory.factors.nan_to_num_(0, 0, 0);
   if (exact.defined()) {

@@ -1,7 +1,7 @@
 #include <ddp/comm_hooks/quantization_hook.h>
 
-#include <ddp/comm_hooks/detail/rounds.h>
-#include <ddp/detail/collective_wait.h>
+#include <ddp/comm_hooks/rounds.h>
+#include <ddp/process_group/collective_wait.h>
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>

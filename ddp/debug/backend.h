@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ddp/debug/call_order.h>
-#include <ddp/debug/flight_recorder.h>
+#include <ddp/failure/flight_recorder.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <atomic>

@@ -1,9 +1,9 @@
 #include <ddp/debug/call_order.h>
 
-#include <ddp/debug/stack_text.h>
-#include <ddp/detail/collective_wait.h>
-#include <ddp/detail/host_name.h>
-#include <ddp/detail/rank_report.h>
+#include <common/host_name.h>
+#include <ddp/failure/stack_text.h>
+#include <ddp/process_group/agreement/rank_report.h>
+#include <ddp/process_group/collective_wait.h>
 
 #include <c10/util/Exception.h>
 

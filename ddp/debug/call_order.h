@@ -1,7 +1,7 @@
 #pragma once
 
-#include <ddp/debug/flight_recorder.h>
-#include <ddp/detail/failure_board.h>
+#include <ddp/failure/failure_board.h>
+#include <ddp/failure/flight_recorder.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <atomic>

@@ -1,7 +1,7 @@
 #include <ddp/debug/observed.h>
 
 #include <ddp/debug/backend.h>
-#include <ddp/debug/level.h>
+#include <ddp/failure/level.h>
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>

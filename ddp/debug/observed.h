@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ddp/detail/process_group_impl.h>
+#include <ddp/process_group/process_group_impl.h>
 
 namespace ddp::debug {
 

@@ -1,6 +1,6 @@
 #include <ddp/model_averaging/model_averager.h>
 
-#include <ddp/detail/heartbeat.h>
+#include <ddp/failure/heartbeat.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

@@ -1,7 +1,7 @@
 #include <ddp/nn/convert_sync_batchnorm.h>
 
-#include <ddp/detail/batch_norm_operator.h>
-#include <ddp/detail/heartbeat.h>
+#include <ddp/failure/heartbeat.h>
+#include <ddp/nn/batch_norm_operator.h>
 #include <ddp/nn/sync_batch_norm.h>
 
 #include <ATen/ATen.h>
@@ -41,15 +41,15 @@ bool is_any(const torch::nn::Module& module) {
 
 /// Whether it may be a batch-norm of the program's own.
 bool looks_alike(const torch::nn::Module& module) {
-  using namespace torch::nn;
+  namespace nn = torch::nn;
   return module.named_buffers(/*recurse=*/false).contains("running_var") &&
       !is_any<
              SyncBatchNorm1dImpl,
              SyncBatchNorm2dImpl,
              SyncBatchNorm3dImpl,
-             InstanceNorm1dImpl,
-             InstanceNorm2dImpl,
-             InstanceNorm3dImpl>(module);
+             nn::InstanceNorm1dImpl,
+             nn::InstanceNorm2dImpl,
+             nn::InstanceNorm3dImpl>(module);
 }
 
 } // namespace

@@ -1,6 +1,6 @@
 #include <ddp/nn/sync_batch_norm.h>
 
-#include <ddp/detail/synchronized_batch_norm.h>
+#include <ddp/nn/synchronized_batch_norm.h>
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>

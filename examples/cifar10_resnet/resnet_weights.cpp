@@ -1,7 +1,7 @@
 #include "resnet_weights.h"
 
-#include <checkpoint/checkpoint_file.h>
-#include <checkpoint/training_state.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/checkpoint/training_state.h>
 #include <torch/types.h>
 
 namespace {

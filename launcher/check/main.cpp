@@ -21,7 +21,7 @@
 #include <torch/version.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include <ddp/detail/host_name.h>
+#include <common/host_name.h>
 #include <launcher/check/bandwidth.h>
 #include <launcher/check/probe.h>
 #include <launcher/check/table.h>

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <ddp/detail/address_list.h>
+#include <common/address_list.h>
 
 namespace ddp {
 namespace {

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include <launcher/file_descriptor.h>
+#include <common/file_descriptor.h>
 #include <launcher/output/rank_output.h>
 #include <launcher/output/screen.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <launcher/file_descriptor.h>
+#include <common/file_descriptor.h>
 
 namespace ddp {
 

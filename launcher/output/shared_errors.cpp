@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include <launcher/wording.h>
+#include <common/text.h>
 
 namespace ddp {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include <launcher/file_descriptor.h>
+#include <common/file_descriptor.h>
 
 namespace ddp {
 

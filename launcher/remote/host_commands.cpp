@@ -6,9 +6,10 @@
 #include <set>
 #include <sstream>
 
-#include <launcher/command_line/dry_run.h>
-#include <launcher/command_line/network_values.h>
-#include <launcher/command_line/redaction.h>
+#include <common/scheduler/rank_environment.h>
+#include <launcher/cli/help/dry_run.h>
+#include <launcher/cli/network_values.h>
+#include <launcher/cli/redaction.h>
 #include <launcher/remote/starter_link.h>
 #include <launcher/rendezvous/authentication.h>
 #include <launcher/rendezvous/endpoint.h>

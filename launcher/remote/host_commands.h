@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <launcher/command_line/options.h>
+#include <launcher/cli/options.h>
 
 namespace ddp {
 

@@ -6,13 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <launcher/command_line/program_path.h>
-#include <launcher/launch_error.h>
+#include <common/scheduler/launch_error.h>
+#include <common/scheduler/rank_environment.h>
+#include <launcher/agent/worker.h>
+#include <launcher/cli/program_path.h>
 #include <launcher/remote/starter_link.h>
 #include <launcher/rendezvous/authentication.h>
 #include <launcher/signals.h>
-#include <launcher/worker.h>
-#include <launcher/worker_environment.h>
 
 extern char** environ; // NOLINT(readability-redundant-declaration)
 

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <sstream>
 
-#include <launcher/command_line/network_values.h>
-#include <launcher/command_line/option_values.h>
-#include <launcher/wording.h>
+#include <common/text.h>
+#include <launcher/cli/network_values.h>
+#include <launcher/cli/options/option_values.h>
 
 namespace ddp {
 namespace {

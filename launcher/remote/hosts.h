@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include <launcher/command_line/combinations.h>
+#include <launcher/cli/combinations.h>
 #include <launcher/remote/remote_options.h>
 
 namespace ddp {

@@ -9,7 +9,7 @@
 
 #include <poll.h>
 
-#include <launcher/launch_error.h>
+#include <common/scheduler/launch_error.h>
 #include <launcher/remote/host_process.h>
 #include <launcher/rendezvous/authentication.h>
 #include <launcher/signals.h>

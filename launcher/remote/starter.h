@@ -1,6 +1,6 @@
 #pragma once
 
-#include <launcher/command_line/options.h>
+#include <launcher/cli/options.h>
 
 namespace ddp {
 

@@ -5,11 +5,9 @@
 
 namespace ddp {
 
-/// Set to 1 for a ddprun that another one starts on its host. Its standard
-/// input is then a line to the starter: a number of the starter's that no rank
-/// knows, the secret (--token -), lines "signal N", and its end means that the
-/// starter has gone.
-constexpr const char* kStarterVariable = "DDP_STARTER";
+// The standard input of a ddprun that another one starts is a line to the
+// starter: a number of the starter's that no rank knows, the secret (--token
+// -), lines "signal N", and its end means that the starter has gone.
 
 /// What such a ddprun prints first, and last: without these, what the starter
 /// hears, and the exit code, are the remote shell's. They have the starter's

@@ -12,11 +12,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <ddp/detail/address_list.h>
-#include <ddp/detail/host_name.h>
-#include <ddp/detail/numeric_address.h>
-#include <launcher/command_line/network_values.h>
-#include <launcher/launch_error.h>
+#include <common/address_list.h>
+#include <common/host_name.h>
+#include <common/numeric_address.h>
+#include <common/scheduler/launch_error.h>
+#include <launcher/cli/network_values.h>
 
 namespace ddp {
 namespace {

@@ -3,7 +3,7 @@
 #include <future>
 #include <vector>
 
-#include <launcher/launch_error.h>
+#include <common/scheduler/launch_error.h>
 #include <launcher/rendezvous/endpoint.h>
 #include <launcher/rendezvous/route.h>
 

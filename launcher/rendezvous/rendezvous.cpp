@@ -7,9 +7,9 @@
 
 #include <sys/epoll.h>
 
-#include <ddp/detail/host_name.h>
-#include <launcher/command_line/network_values.h>
-#include <launcher/launch_error.h>
+#include <common/host_name.h>
+#include <common/scheduler/launch_error.h>
+#include <launcher/cli/network_values.h>
 #include <launcher/rendezvous/endpoint.h>
 
 namespace ddp {

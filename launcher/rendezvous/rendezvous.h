@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
+#include <common/file_descriptor.h>
 #include <launcher/background_task.h>
-#include <launcher/file_descriptor.h>
 #include <launcher/listener.h>
 #include <launcher/rendezvous/authentication.h>
-#include <launcher/rendezvous/member.h>
+#include <launcher/rendezvous/log/member.h>
+#include <launcher/rendezvous/log/shared_log.h>
 #include <launcher/rendezvous/node_options.h>
 #include <launcher/rendezvous/place.h>
-#include <launcher/rendezvous/shared_log.h>
 
 namespace ddp {
 

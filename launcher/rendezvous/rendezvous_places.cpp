@@ -5,7 +5,7 @@
 
 #include <sys/epoll.h>
 
-#include <launcher/launch_error.h>
+#include <common/scheduler/launch_error.h>
 #include <launcher/rendezvous/endpoint.h>
 #include <launcher/rendezvous/route.h>
 

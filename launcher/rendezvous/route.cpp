@@ -8,8 +8,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <ddp/detail/address_list.h>
-#include <launcher/file_descriptor.h>
+#include <common/address_list.h>
+#include <common/file_descriptor.h>
 
 namespace ddp {
 namespace {

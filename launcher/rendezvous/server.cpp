@@ -8,8 +8,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <launcher/command_line/network_values.h>
-#include <launcher/launch_error.h>
+#include <common/scheduler/launch_error.h>
+#include <launcher/cli/network_values.h>
 #include <launcher/rendezvous/endpoint.h>
 #include <launcher/rendezvous/route.h>
 #include <launcher/store_process.h>

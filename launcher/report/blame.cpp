@@ -4,8 +4,8 @@
 
 #include <sys/wait.h>
 
+#include <common/text.h>
 #include <launcher/report/activity.h>
-#include <launcher/wording.h>
 
 namespace ddp {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <sys/wait.h>
 
-#include <launcher/launch_error.h>
+#include <common/scheduler/launch_error.h>
 #include <launcher/signals.h>
 
 namespace ddp {

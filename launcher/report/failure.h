@@ -7,8 +7,8 @@
 
 #include <sys/types.h>
 
-#include <launcher/rank_state.h>
-#include <launcher/report/error_file.h>
+#include <common/error_file.h>
+#include <launcher/agent/rank_state.h>
 
 namespace ddp {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include <launcher/rendezvous/node.h>
+#include <launcher/agent/supervisor.h>
+#include <launcher/rendezvous/log/node.h>
 #include <launcher/report/blame.h>
 #include <launcher/report/failure.h>
-#include <launcher/supervisor.h>
 
 namespace ddp {
 

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <launcher/file_descriptor.h>
-#include <launcher/launch_error.h>
+#include <common/file_descriptor.h>
+#include <common/scheduler/launch_error.h>
 
 namespace ddp {
 namespace {

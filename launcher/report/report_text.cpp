@@ -5,7 +5,7 @@
 
 #include <sys/wait.h>
 
-#include <launcher/wording.h>
+#include <common/text.h>
 
 namespace ddp {
 namespace {

@@ -15,13 +15,13 @@
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <common/text.h>
 #include <launcher/rendezvous/authentication.h>
-#include <launcher/rendezvous/log_channel.h>
+#include <launcher/rendezvous/log/log_channel.h>
+#include <launcher/rendezvous/log/shared_log.h>
 #include <launcher/rendezvous/route.h>
-#include <launcher/rendezvous/shared_log.h>
 #include <launcher/store/log_keys.h>
 #include <launcher/store/serve.h>
-#include <launcher/wording.h>
 
 namespace ddp {
 namespace {

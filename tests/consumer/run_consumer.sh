@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs a build, moves what was installed, and builds and runs this project
-# against it. Usage: run_consumer.sh BUILD_FOLDER
+# against it; then compiles a program with the source as a part of its project.
+# Usage: run_consumer.sh BUILD_FOLDER TORCH_DIR
 set -euo pipefail
-build=$(realpath -- "$1")
+build=$(realpath -- "$1") torch=$2
 source=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
 work=$(mktemp -d -t 'ddp consumer XXXXXX')
 trap 'rm -rf -- "$work"' EXIT
@@ -37,3 +38,9 @@ if "$work/build/consumer" 2 "$work/model.safetensors" 2>/dev/null; then
   echo 'the program passed with a world size that it does not have'
   exit 1
 fi
+
+for fetch in OFF ON; do
+  cmake -S "$source/from_source" -B "$work/from_source_$fetch" -G Ninja \
+    -DDDP_CHECKOUT="$source/../.." -DDDP_FETCH=$fetch -DTorch_DIR="$torch"
+  cmake --build "$work/from_source_$fetch" --target own_folders
+done

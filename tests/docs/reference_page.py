@@ -20,18 +20,26 @@ SCOPE = re.compile(r"(?:class|struct)\s+(?:C10_\w+\s+)?(\w+)(?:\s+final)?"
 OPTION = re.compile(r"TORCH_ARG\((.*),\s*(\w+)\)\s*(?:=\s*(.*))?;$")
 
 
+INCLUDE_FOLDERS = ("ddp/include", "samplers/include", "checkpoint/include")
+
+
+def find(root, header):
+    """The file that an #include of it means, or None."""
+    paths = (root / folder / header for folder in INCLUDE_FOLDERS)
+    return next((path for path in paths if path.exists()), None)
+
+
 def public_headers(root):
     """ddp.h's, and those they include themselves."""
     found, left = [], ["ddp/ddp.h"]
     while left:
         header = left.pop(0)
-        if header in found or "/detail/" in header or "-inl" in header:
+        if header in found or "/internal/" in header or "-inl" in header:
             continue
         found.append(header)
-        text = (root / header).read_text()
-        left += [name for name in
-                 re.findall(r"#include <((?:ddp|samplers|checkpoint)/.*)>",
-                            text) if (root / name).exists()]
+        text = find(root, header).read_text()
+        left += [name for name in re.findall(r"#include <(ddp/.*)>", text)
+                 if find(root, name)]
     return sorted(found[1:])
 
 
@@ -132,7 +140,7 @@ def page(root):
     lines = [HEAD]
     for header in public_headers(root):
         for name, doc, options, constructors in entries(
-                (root / header).read_text()):
+                find(root, header).read_text()):
             if not options and not constructors:
                 continue
             lines.append(f"## {name}\n\n`#include <{header}>`\n")

@@ -2,9 +2,9 @@
 // FOLDER/safetensors and FOLDER/pickle, for the fuzzers to begin with.
 
 #include <ATen/ATen.h>
-#include <checkpoint/checkpoint_file.h>
-#include <checkpoint/detail/containers.h>
-#include <checkpoint/detail/torch_archive.h>
+#include <checkpoint/formats/torch_archive.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/support/containers.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
 #include <filesystem>

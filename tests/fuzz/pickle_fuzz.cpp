@@ -1,5 +1,5 @@
 #include <ATen/ops/empty.h>
-#include <checkpoint/detail/pickle_reader.h>
+#include <checkpoint/formats/pickle/pickle_reader.h>
 
 #include <string_view>
 

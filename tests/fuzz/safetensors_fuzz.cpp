@@ -1,5 +1,5 @@
-#include <checkpoint/detail/flat_tree.h>
-#include <checkpoint/detail/safetensors_reader.h>
+#include <checkpoint/formats/flat_tree.h>
+#include <checkpoint/formats/safetensors_reader.h>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {

@@ -1,7 +1,7 @@
-#include <checkpoint/detail/byte_source.h>
-#include <checkpoint/detail/crc32.h>
-#include <checkpoint/detail/torch_archive.h>
-#include <checkpoint/detail/zip_format.h>
+#include <checkpoint/formats/common/byte_source.h>
+#include <checkpoint/formats/torch_archive.h>
+#include <checkpoint/formats/zip/crc32.h>
+#include <checkpoint/formats/zip/zip_format.h>
 
 #include <algorithm>
 #include <cstring>

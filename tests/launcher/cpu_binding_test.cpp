@@ -14,10 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <launcher/launch_error.h>
-#include <launcher/placement/cpu_binding.h>
-#include <launcher/placement/machine.h>
-#include <launcher/wording.h>
+#include <common/scheduler/launch_error.h>
+#include <common/text.h>
+#include <launcher/affinity/cpu_binding.h>
+#include <launcher/affinity/machine.h>
 
 namespace cpu_binding_test {
 

@@ -1,8 +1,8 @@
 // What --dry-run shows, and what it and reports hide.
 #include <tests/support/catch_plain.h>
 
-#include <launcher/command_line/dry_run.h>
-#include <launcher/command_line/redaction.h>
+#include <launcher/cli/help/dry_run.h>
+#include <launcher/cli/redaction.h>
 #include <tests/launcher/launched_job.h>
 
 namespace dry_run_test {

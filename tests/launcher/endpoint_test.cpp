@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <ddp/detail/host_name.h>
-#include <ddp/detail/numeric_address.h>
-#include <launcher/launch_error.h>
+#include <common/host_name.h>
+#include <common/numeric_address.h>
+#include <common/scheduler/launch_error.h>
 #include <launcher/rendezvous/endpoint.h>
 #include <tests/launcher/launched_job.h>
 

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <launcher/rendezvous/entry.h>
+#include <launcher/rendezvous/log/entry.h>
 
 namespace entry_test {
 

@@ -3,8 +3,8 @@
 
 #include <cctype>
 
-#include <launcher/command_line/environment_options.h>
-#include <launcher/command_line/option_table.h>
+#include <launcher/cli/options/environment_options.h>
+#include <launcher/cli/options/option_table.h>
 #include <tests/launcher/option_parsing.h>
 
 namespace environment_options_test {

@@ -12,8 +12,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <launcher/report/symbols.h>
-#include <launcher/wording.h>
+#include <common/symbols.h>
+#include <common/text.h>
 #include <tests/launcher/rank_ends.h>
 #include <tests/support/temporary_folder.h>
 

@@ -1,7 +1,7 @@
 // Jobs that one ddprun starts on hosts, all of which are this machine.
 #include <tests/support/catch_plain.h>
 
-#include <launcher/launch_error.h>
+#include <common/scheduler/launch_error.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
 

@@ -1,5 +1,5 @@
 // What the nodes of a job know by its log.
-#include <launcher/rendezvous/membership.h>
+#include <launcher/rendezvous/log/membership.h>
 #include <tests/support/catch_plain.h>
 
 #include <string>

@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-#include <launcher/worker_environment.h>
+#include <common/scheduler/rank_environment.h>
 #include <tests/launcher/option_parsing.h>
 #include <tests/support/temporary_folder.h>
 

@@ -1,6 +1,6 @@
 #include <tests/launcher/option_parsing.h>
 
-#include <launcher/launch_error.h>
+#include <common/scheduler/launch_error.h>
 
 namespace ddp::test {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <launcher/command_line/options.h>
+#include <launcher/cli/options.h>
 
 namespace ddp::test {
 

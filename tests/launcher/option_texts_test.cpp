@@ -11,8 +11,8 @@
 
 #include <unistd.h>
 
-#include <launcher/command_line/option_table.h>
-#include <launcher/command_line/text_layout.h>
+#include <launcher/cli/help/text_layout.h>
+#include <launcher/cli/options/option_table.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/launcher/option_parsing.h>
 #include <tests/support/temporary_folder.h>

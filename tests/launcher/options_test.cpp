@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
-#include <launcher/command_line/option_names.h>
-#include <launcher/placement/processors.h>
+#include <common/processors.h>
+#include <launcher/cli/options/option_names.h>
 #include <tests/launcher/option_parsing.h>
 
 namespace options_test {

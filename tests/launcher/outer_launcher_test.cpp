@@ -1,8 +1,8 @@
 // What started ddprun. The environments are those of real launches.
 #include <tests/support/catch_plain.h>
 
-#include <launcher/command_line/outer_launcher.h>
-#include <launcher/launch_error.h>
+#include <common/scheduler/launch_error.h>
+#include <common/scheduler/outer_launcher.h>
 #include <tests/launcher/option_parsing.h>
 #include <tests/launcher/outer_environments.h>
 

@@ -1,7 +1,7 @@
 // What outer launchers say of the nodes on which they start one ddprun each.
 #include <tests/support/catch_plain.h>
 
-#include <launcher/command_line/slurm_tasks.h>
+#include <common/scheduler/slurm_tasks.h>
 #include <tests/launcher/option_parsing.h>
 #include <tests/launcher/outer_environments.h>
 

@@ -7,10 +7,10 @@
 
 #include <unistd.h>
 
-#include <launcher/command_line/rank_count.h>
-#include <launcher/launch_error.h>
-#include <launcher/placement/cpu_quota.h>
-#include <launcher/placement/processors.h>
+#include <common/cpu_quota.h>
+#include <common/processors.h>
+#include <common/scheduler/launch_error.h>
+#include <launcher/cli/rank_count.h>
 
 namespace processors_test {
 

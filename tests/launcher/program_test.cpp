@@ -6,8 +6,8 @@
 
 #include <unistd.h>
 
-#include <launcher/command_line/program.h>
-#include <launcher/launch_error.h>
+#include <common/scheduler/launch_error.h>
+#include <launcher/cli/program.h>
 #include <tests/launcher/option_parsing.h>
 
 namespace program_test {

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <launcher/launch_error.h>
+#include <common/scheduler/launch_error.h>
 #include <launcher/listener.h>
 #include <launcher/rendezvous/rendezvous.h>
 #include <tests/launcher/launched_job.h>

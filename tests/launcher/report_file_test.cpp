@@ -12,7 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <launcher/file_descriptor.h>
+#include <common/file_descriptor.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
 

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 
 #include <launcher/listener.h>
-#include <launcher/rendezvous/shared_log.h>
+#include <launcher/rendezvous/log/shared_log.h>
 #include <tests/launcher/launched_job.h>
 
 namespace ddp::test {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <launcher/rendezvous/member.h>
+#include <launcher/rendezvous/log/member.h>
 
 /// A job of several nodes without processes, sockets or clocks: Members, the
 /// logs that they share, a network that can be cut, and ranks that take their

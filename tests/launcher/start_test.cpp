@@ -10,8 +10,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <common/processors.h>
 #include <launcher/listener.h>
-#include <launcher/placement/processors.h>
 #include <tests/launcher/launched_job.h>
 
 namespace start_test {

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <csignal>
 
-#include <launcher/hang_watch.h>
-#include <launcher/supervisor.h>
-#include <launcher/wait_watch.h>
+#include <launcher/agent/hang_watch.h>
+#include <launcher/agent/supervisor.h>
+#include <launcher/agent/wait_watch.h>
 
 namespace supervisor_test {
 

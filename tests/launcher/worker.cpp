@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <launcher/heartbeat.h>
+#include <common/heartbeat_page.h>
 
 namespace {
 

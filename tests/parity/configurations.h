@@ -1,6 +1,6 @@
 #pragma once
 
-#include <checkpoint/safetensors.h>
+#include <ddp/checkpoint/safetensors.h>
 #include <ddp/reducer_options.h>
 #include <tests/parity/nets.h>
 

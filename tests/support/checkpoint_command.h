@@ -1,7 +1,7 @@
 #pragma once
 
-#include <checkpoint/checkpoint_file.h>
-#include <checkpoint/detail/containers.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/support/containers.h>
 #include <tests/support/catch.h>
 #include <tests/support/process.h>
 #include <tests/support/temporary_folder.h>

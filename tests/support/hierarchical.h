@@ -2,9 +2,9 @@
 
 #include <tests/support/catch.h>
 
+#include <ddp/backends/common/placement.h>
 #include <ddp/backends/gloo.h>
 #include <ddp/backends/hierarchical.h>
-#include <ddp/backends/hierarchical/placement.h>
 #include <ddp/process_group.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>

@@ -1,5 +1,5 @@
 #include <ATen/core/Dict.h>
-#include <checkpoint/detail/pickle_globals.h>
+#include <checkpoint/formats/pickle/pickle_globals.h>
 #include <tests/support/ivalue_text.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <c10/util/Exception.h>
-#include <ddp/environment.h>
+#include <ddp/environment/environment.h>
 
 #include <map>
 #include <optional>

@@ -2,9 +2,9 @@
 
 #include <tests/support/catch.h>
 
-#include <checkpoint/checkpoint_file.h>
-#include <checkpoint/checkpoint_manager.h>
-#include <checkpoint/training_state.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/checkpoint/checkpoint_manager.h>
+#include <ddp/checkpoint/training_state.h>
 
 #include <cstdint>
 #include <string>

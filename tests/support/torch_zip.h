@@ -1,8 +1,8 @@
 #pragma once
 
 #include <c10/util/Exception.h>
-#include <checkpoint/detail/crc32.h>
-#include <checkpoint/detail/torch_archive.h>
+#include <checkpoint/formats/torch_archive.h>
+#include <checkpoint/formats/zip/crc32.h>
 
 #include <cstdint>
 #include <string>

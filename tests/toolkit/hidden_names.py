@@ -1,7 +1,8 @@
 """Sources of the library are compiled several as one. A name of one source's
 own must not hide one that a header declares in an enclosing namespace: what is
 compiled after it would mean another thing by it, and a class could have two
-layouts without a word."""
+layouts without a word. Nor may a source take all names of one of LibTorch's
+namespaces: where a header before it declares one of them, that is meant."""
 
 import pathlib
 import re
@@ -41,8 +42,9 @@ def included(files, root):
     while files:
         names = {name for path in files for name in re.findall(
             r"^#include <([\w./-]+)>", path.read_text(), re.MULTILINE)}
-        files = {root / name for name in names
-                 if (root / name).is_file()} - found
+        files = {folder / name for name in names
+                 for folder in (root, *root.glob("*/include"))
+                 if (folder / name).is_file()} - found
         found |= files
     return sorted(found)
 
@@ -57,7 +59,11 @@ def main():
                if name.endswith(".cpp")]
     assert sources
     headers = {}
-    for path in included(set(sources), root):
+    inclusions = included(set(sources), root)
+    taken = [f"{path}: {line.strip()}" for path in (*sources, *inclusions)
+             for line in path.read_text().splitlines()
+             if re.match(r"\s*using namespace torch", line)]
+    for path in inclusions:
         for space, name, number in declared(path):
             headers.setdefault(name, {})[space] = f"{path}:{number}"
     hidden = [
@@ -65,8 +71,8 @@ def main():
         for path in sources for space, name, number in declared(path)
         for outer, there in headers.get(name, {}).items()
         if encloses(outer, space) and space not in headers[name]]
-    print("\n".join(hidden) or f"{len(sources)} sources hide no name")
-    sys.exit(1 if hidden else 0)
+    print("\n".join(hidden + taken) or f"{len(sources)} sources hide no name")
+    sys.exit(1 if hidden or taken else 0)
 
 
 if __name__ == "__main__":

@@ -16,19 +16,19 @@ BACKENDS = "ddp/backends"
 
 TELLS_ITSELF = "ddp::Work, which tells"
 KNOWN = {
-    "ddp/detail/collective_wait.cpp": "tells",
-    "ddp/detail/step_check.cpp": TELLS_ITSELF,
-    "ddp/detail/optimizer_shards.cpp": TELLS_ITSELF,
-    "ddp/detail/async_broadcast.cpp": TELLS_ITSELF,
+    "ddp/process_group/collective_wait.cpp": "tells",
+    "ddp/reducer/observers/step_check.cpp": TELLS_ITSELF,
+    "ddp/optim/optimizer_shards.cpp": TELLS_ITSELF,
+    "ddp/process_group/async_broadcast.cpp": TELLS_ITSELF,
     "ddp/comm_hooks/power_sgd_hook.cpp": TELLS_ITSELF,
-    "ddp/outcome.cpp": TELLS_ITSELF,
-    "ddp/rendezvous.cpp": "tells while ranks are missing",
-    "ddp/spawn.cpp": "waits for the end of the program's own workers",
-    "ddp/detail/replica_digests.cpp": "a second at most",
-    "ddp/detail/agreed_flag.cpp": "for a time, at its end",
-    "ddp/detail/own_thread.cpp": "a thread that waits for work",
-    "ddp/comm_hooks/detail/rounds.cpp": "a thread that waits for work",
-    "samplers/detail/batch_workers.cpp": "for the program's own dataset",
+    "ddp/reducer/outcome.cpp": TELLS_ITSELF,
+    "ddp/rendezvous/rendezvous.cpp": "tells while ranks are missing",
+    "ddp/spawn/spawn.cpp": "waits for the end of the program's own workers",
+    "ddp/reducer/observers/replica_digests.cpp": "a second at most",
+    "ddp/elastic/agreed_flag.cpp": "for a time, at its end",
+    "ddp/support/own_thread.cpp": "a thread that waits for work",
+    "ddp/comm_hooks/rounds.cpp": "a thread that waits for work",
+    "samplers/batch_workers.cpp": "for the program's own dataset",
 }
 
 

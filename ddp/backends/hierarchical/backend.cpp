@@ -1,6 +1,6 @@
 #include <ddp/backends/hierarchical/backend.h>
 
-#include <ddp/detail/own_thread.h>
+#include <ddp/support/own_thread.h>
 
 #include <c10/util/Exception.h>
 

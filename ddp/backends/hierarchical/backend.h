@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ddp/backends/arguments.h>
+#include <ddp/backends/common/arguments.h>
 #include <ddp/backends/hierarchical.h>
 #include <ddp/backends/hierarchical/queue.h>
 #include <ddp/backends/hierarchical/steps.h>

@@ -1,7 +1,7 @@
 #include <ddp/backends/hierarchical/level.h>
 
-#include <ddp/backends/shm/reduction.h>
-#include <ddp/detail/error_text.h>
+#include <ddp/backends/common/reduction.h>
+#include <ddp/support/error_text.h>
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>

@@ -1,7 +1,7 @@
 #include <ddp/backends/hierarchical/operation.h>
 
-#include <ddp/backends/callback_error.h>
-#include <ddp/detail/error_text.h>
+#include <ddp/backends/common/callback_error.h>
+#include <ddp/support/error_text.h>
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>

@@ -1,8 +1,8 @@
 // Collectives that reduce.
 
+#include <ddp/backends/common/reduction.h>
 #include <ddp/backends/hierarchical/backend.h>
 #include <ddp/backends/hierarchical/checks.h>
-#include <ddp/backends/shm/reduction.h>
 
 #include <ATen/ATen.h>
 

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <ddp/backends/common/placement.h>
 #include <ddp/backends/hierarchical.h>
 #include <ddp/backends/hierarchical/level.h>
-#include <ddp/backends/hierarchical/placement.h>
 
 #include <atomic>
 #include <string>

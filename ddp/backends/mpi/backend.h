@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ddp/backends/arguments.h>
+#include <ddp/backends/common/arguments.h>
 #include <ddp/backends/mpi/engine.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ddp/backends/alarm.h>
+#include <ddp/backends/common/alarm.h>
 #include <ddp/backends/mpi/operation.h>
 #include <ddp/backends/mpi/runtime.h>
 

@@ -1,8 +1,8 @@
 #include <ddp/backends/mpi/operation.h>
 
+#include <common/seconds.h>
 #include <ddp/backends/mpi/engine.h>
-#include <ddp/backends/seconds.h>
-#include <ddp/detail/error_text.h>
+#include <ddp/support/error_text.h>
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ddp/backends/mpi/requests.h>
-#include <ddp/backends/mpi/staging.h>
+#include <ddp/backends/mpi/staging/staging.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <atomic>

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ddp/backends/common/reduction.h>
 #include <ddp/backends/shm/collective.h>
-#include <ddp/backends/shm/reduction.h>
-#include <ddp/backends/shm/team.h>
+#include <ddp/backends/shm/memory/team.h>
 
 namespace ddp::backends::shm {
 

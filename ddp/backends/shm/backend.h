@@ -1,10 +1,10 @@
 #pragma once
 
-#include <ddp/backends/arguments.h>
+#include <ddp/backends/common/arguments.h>
+#include <ddp/backends/common/reduction.h>
 #include <ddp/backends/shm/engine.h>
 #include <ddp/backends/shm/exchange.h>
-#include <ddp/backends/shm/mailbox.h>
-#include <ddp/backends/shm/reduction.h>
+#include <ddp/backends/shm/memory/mailbox.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <functional>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ddp/backends/shm/collective.h>
-#include <ddp/backends/shm/team.h>
+#include <ddp/backends/shm/memory/team.h>
 
 namespace ddp::backends::shm {
 

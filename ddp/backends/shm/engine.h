@@ -1,8 +1,8 @@
 #pragma once
 
-#include <ddp/backends/alarm.h>
+#include <ddp/backends/common/alarm.h>
+#include <ddp/backends/shm/memory/team.h>
 #include <ddp/backends/shm/operation.h>
-#include <ddp/backends/shm/team.h>
 
 #include <condition_variable>
 #include <deque>

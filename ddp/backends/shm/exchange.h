@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ddp/backends/shm/collective.h>
-#include <ddp/backends/shm/team.h>
+#include <ddp/backends/shm/memory/team.h>
 
 #include <vector>
 

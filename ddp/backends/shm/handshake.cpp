@@ -1,7 +1,7 @@
 #include <ddp/backends/shm/handshake.h>
 
-#include <ddp/backends/shm/unix_socket.h>
-#include <ddp/detail/random_name.h>
+#include <common/random_name.h>
+#include <ddp/backends/shm/memory/unix_socket.h>
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>

@@ -1,9 +1,9 @@
 #include <ddp/backends/shm/operation.h>
 
-#include <ddp/backends/callback_error.h>
-#include <ddp/backends/seconds.h>
+#include <common/seconds.h>
+#include <ddp/backends/common/callback_error.h>
 #include <ddp/backends/shm/engine.h>
-#include <ddp/detail/error_text.h>
+#include <ddp/support/error_text.h>
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/ivalue.h>

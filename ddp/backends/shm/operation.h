@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ddp/backends/shm/collective.h>
-#include <ddp/backends/shm/team.h>
+#include <ddp/backends/shm/memory/team.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <atomic>

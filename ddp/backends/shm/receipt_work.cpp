@@ -1,8 +1,8 @@
 #include <ddp/backends/shm/receipt_work.h>
 
-#include <ddp/backends/callback_error.h>
-#include <ddp/backends/seconds.h>
-#include <ddp/detail/error_text.h>
+#include <common/seconds.h>
+#include <ddp/backends/common/callback_error.h>
+#include <ddp/support/error_text.h>
 
 #include <ATen/core/ivalue.h>
 #include <c10/util/Exception.h>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ddp/backends/shm/engine.h>
-#include <ddp/backends/shm/mailbox.h>
+#include <ddp/backends/shm/memory/mailbox.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <atomic>

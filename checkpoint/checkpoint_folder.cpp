@@ -1,0 +1,275 @@
+#include <c10/util/Exception.h>
+#include <checkpoint/checkpoint_folder.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+namespace ddp::detail {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kStep = "step-";
+constexpr std::string_view kMetric = "_metric-";
+constexpr const char* kLatest = "latest";
+
+// All of the text has to be the number.
+template <typename Number>
+std::optional<Number> parse(std::string_view text) {
+  Number number{};
+  const auto* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, number);
+  return result.ec == std::errc() && result.ptr == end ? std::optional(number)
+                                                       : std::nullopt;
+}
+
+// The shortest text that is this number again.
+std::string text_of(double number) {
+  char text[32];
+  const auto result = std::to_chars(std::begin(text), std::end(text), number);
+  return {text, result.ptr};
+}
+
+std::optional<FolderEntry> entry_at(const fs::path& path) {
+  const auto extension = path.extension();
+  auto name = path.stem().string();
+  if ((extension != ".pt" && extension != ".pth" &&
+       extension != ".safetensors") ||
+      name.rfind(kStep, 0) != 0) {
+    return std::nullopt;
+  }
+  name.erase(0, kStep.size());
+  FolderEntry entry{0, std::nullopt, path.string()};
+  const auto metric = name.find(kMetric);
+  if (metric != std::string::npos) {
+    entry.metric =
+        parse<double>(std::string_view(name).substr(metric + kMetric.size()));
+    if (!entry.metric) {
+      return std::nullopt;
+    }
+    name.erase(metric);
+  }
+  const auto step = parse<int64_t>(name);
+  entry.step = step.value_or(0);
+  return step ? std::optional(entry) : std::nullopt;
+}
+
+void check(
+    const std::error_code& error,
+    const char* what,
+    const std::string& path) {
+  TORCH_CHECK(!error, what, " '", path, "' failed: ", error.message());
+}
+
+// Not a number is worse than any.
+bool is_better(const FolderEntry& a, const FolderEntry& b, bool higher) {
+  if (std::isnan(*a.metric) || std::isnan(*b.metric)) {
+    return !std::isnan(*a.metric) && std::isnan(*b.metric);
+  }
+  return higher ? *a.metric > *b.metric : *a.metric < *b.metric;
+}
+
+// The paths of those that stay.
+std::set<std::string> kept(
+    std::vector<FolderEntry> entries, // the newest step first
+    const Retention& retention) {
+  std::set<std::string> result;
+  const auto keep = [&](int64_t count) {
+    for (const auto& entry : entries) {
+      if (count-- <= 0) {
+        return;
+      }
+      result.insert(entry.path);
+    }
+  };
+  keep(retention.last);
+  entries.erase(
+      std::remove_if(
+          entries.begin(),
+          entries.end(),
+          [](const auto& entry) { return !entry.metric; }),
+      entries.end());
+  std::stable_sort(
+      entries.begin(), entries.end(), [&](const auto& a, const auto& b) {
+        return is_better(a, b, retention.higher_is_better);
+      });
+  keep(retention.best);
+  return result;
+}
+
+// A temporary name, which a process leaves that is killed in a save.
+bool is_leftover(const fs::path& path) {
+  const auto name = path.filename().string();
+  return name.find(".tmp.") != std::string::npos &&
+      (name.rfind("." + std::string(kStep), 0) == 0 ||
+       name.rfind("." + std::string(kLatest), 0) == 0);
+}
+
+// So that reading the file again reads the disk, if its file system can: what
+// was just written is in memory, whatever the disk has made of it.
+void drop_cached_pages(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int reason = file < 0 ? errno : 0;
+  check({reason, std::generic_category()}, "opening", path);
+  ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+  ::close(file);
+}
+
+} // namespace
+
+CheckpointFolder::CheckpointFolder(std::string path) : path_(std::move(path)) {
+  TORCH_CHECK_VALUE(!path_.empty(), "the folder of checkpoints has no name");
+}
+
+std::vector<fs::path> CheckpointFolder::files() const {
+  std::vector<fs::path> result;
+  std::error_code error;
+  for (fs::directory_iterator file(path_, error), end; !error && file != end;
+       file.increment(error)) {
+    result.push_back(file->path());
+  }
+  if (error != std::errc::no_such_file_or_directory) {
+    check(error, "reading the folder", path_);
+  }
+  return result;
+}
+
+void CheckpointFolder::look() const {
+  auto place = fs::absolute(path_);
+  std::error_code error;
+  const auto type = [&] { return fs::status(place, error).type(); };
+  while (type() == fs::file_type::not_found && place.has_relative_path()) {
+    place = place.parent_path();
+  }
+  TORCH_CHECK_VALUE(
+      type() == fs::file_type::directory || error,
+      "CheckpointManager: '",
+      path_,
+      "' cannot be a folder: '",
+      place.string(),
+      "' is a file");
+  if (access(place.c_str(), W_OK | X_OK) != 0) {
+    TORCH_WARN(
+        "ddp: CheckpointManager cannot save to '",
+        path_,
+        "': ",
+        std::strerror(errno));
+  }
+}
+
+std::vector<FolderEntry> CheckpointFolder::entries() const {
+  std::vector<FolderEntry> result;
+  for (const auto& file : files()) {
+    if (auto entry = entry_at(file)) {
+      result.push_back(*std::move(entry));
+    }
+  }
+  std::sort(result.begin(), result.end(), [](const auto& a, const auto& b) {
+    return std::tie(b.step, a.path) < std::tie(a.step, b.path);
+  });
+  return result;
+}
+
+FolderEntry CheckpointFolder::new_entry(
+    int64_t step,
+    std::optional<double> metric,
+    const std::string& extension) const {
+  std::error_code error;
+  fs::create_directories(path_, error);
+  check(error, "making the folder", path_);
+  auto name = std::string(kStep) + std::to_string(step);
+  if (metric) {
+    name += std::string(kMetric) + text_of(*metric);
+  }
+  return {step, metric, (fs::path(path_) / (name + extension)).string()};
+}
+
+void CheckpointFolder::lock() {
+  if (locked_) {
+    return;
+  }
+  // Of the folder itself: nothing more is in it, and no death leaves it locked.
+  const int folder = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) {
+    return; // a folder may be writable and not readable
+  }
+  const std::shared_ptr<const int> held(
+      new int(folder), [](const int* descriptor) {
+        ::close(*descriptor);
+        delete descriptor;
+      });
+  TORCH_CHECK(
+      ::flock(folder, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK,
+      "another process writes checkpoints to '",
+      path_,
+      "': another job, or a rank whose CheckpointManager was not given the "
+      "group; give each job a folder of its own, and all ranks the group");
+  locked_ = held;
+}
+
+void CheckpointFolder::set_latest(const std::string& path) const {
+  const auto link = fs::path(path_) / kLatest;
+  const auto temporary = fs::path(path_) /
+      (std::string(".") + kLatest + ".tmp." + std::to_string(::getpid()));
+  std::error_code error;
+  fs::remove(temporary, error); // of a process that had the same number
+  fs::create_symlink(fs::path(path).filename(), temporary, error);
+  check(error, "making the link", temporary.string());
+  fs::rename(temporary, link, error); // replaces the old link at once
+  if (error) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+  }
+  check(error, "making the link", link.string());
+}
+
+void CheckpointFolder::remove_others(
+    const FolderEntry& newest,
+    const Retention& retention) {
+  damaged_.erase(newest.path);
+  std::vector<FolderEntry> good;
+  std::vector<std::string> removed;
+  for (const auto& file : files()) {
+    if (is_leftover(file)) {
+      removed.push_back(file.string());
+    }
+  }
+  for (auto& entry : entries()) {
+    if (entry.step == newest.step && entry.path != newest.path) {
+      removed.push_back(entry.path);
+    } else if (damaged_.count(entry.path) == 0) {
+      good.push_back(std::move(entry));
+    }
+  }
+  const auto stay = kept(good, retention);
+  for (const auto& entry : good) {
+    if (stay.count(entry.path) == 0 && entry.path != newest.path) {
+      removed.push_back(entry.path);
+    }
+  }
+  if (removed.empty()) {
+    return;
+  }
+  drop_cached_pages(newest.path);
+  verify_checkpoint_file(newest.path);
+  for (const auto& path : removed) {
+    std::error_code error;
+    fs::remove(path, error);
+    check(error, "removing", path);
+  }
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,27 @@
+#include <checkpoint/formats/common/digest.h>
+
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+
+namespace ddp::detail {
+
+Digest::Digest() : state_(XXH3_createState(), &XXH3_freeState) {
+  XXH3_64bits_reset(state_.get());
+}
+
+void Digest::add(const void* data, size_t bytes) {
+  XXH3_64bits_update(state_.get(), data, bytes);
+}
+
+uint64_t Digest::value() const {
+  return XXH3_64bits_digest(state_.get());
+}
+
+std::string Digest::hex() const {
+  char text[kDigestSize + 1];
+  std::snprintf(text, sizeof(text), "%016" PRIx64, value());
+  return text;
+}
+
+} // namespace ddp::detail

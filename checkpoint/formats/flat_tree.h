@@ -1,0 +1,32 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <ddp/checkpoint/safetensors.h>
+
+#include <string>
+
+namespace ddp::detail {
+
+/// Where a safetensors file's metadata have the structure.
+constexpr const char* kTreeKey = "ddp.tree";
+
+/// A value as tensors by name and a text for the rest of it.
+struct FlatTree {
+  /// Named by their places, such as "optimizer.state.0.exp_avg".
+  StateDict tensors;
+  /// JSON; empty where the value is a dict of tensors by those names.
+  std::string structure;
+};
+
+/// Throws `c10::TypeError` and `c10::ValueError` that say where in the value
+/// something is that no file can have.
+FlatTree flatten(const c10::IValue& value);
+
+/// The value again. Throws `c10::Error` where the text is none of `flatten`, or
+/// the tensors are not its.
+c10::IValue unflatten(const std::string& structure, const StateDict& tensors);
+
+/// A dict of tensors.
+c10::IValue tree_of(const StateDict& tensors);
+
+} // namespace ddp::detail

@@ -1,0 +1,361 @@
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+#include <checkpoint/formats/pickle/pickle_calls.h>
+#include <checkpoint/formats/pickle/pickle_globals.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ddp::detail {
+namespace {
+
+constexpr size_t kMaxDimensions = 64; // what LibTorch's kernels take
+// Of a tensor's own, beside its data: what LibTorch allocates for each.
+constexpr uint64_t kTensorBytes = 512;
+
+using Values = std::vector<PickleValue>;
+
+template <typename Content>
+Content& expect(const PickleValue& value, const char* what) {
+  auto* content = content_of<Content>(value);
+  TORCH_CHECK(
+      content != nullptr, what, " is expected, it has ", kind_of(value));
+  return *content;
+}
+
+int64_t expect_size(const PickleValue& value, const char* what) {
+  const auto* number = std::get_if<int64_t>(&value);
+  TORCH_CHECK(
+      number != nullptr && *number >= 0,
+      what,
+      " is expected to be an integer that is not negative, it has ",
+      number == nullptr ? kind_of(value) : std::to_string(*number));
+  return *number;
+}
+
+bool expect_bool(const PickleValue& value, const char* what) {
+  const auto* truth = std::get_if<bool>(&value);
+  TORCH_CHECK(truth != nullptr, what, " is expected, it has ", kind_of(value));
+  return *truth;
+}
+
+std::vector<int64_t> expect_sizes(const PickleValue& value, const char* what) {
+  const auto& items = expect<PickleTuple>(value, what).items;
+  TORCH_CHECK(
+      items.size() <= kMaxDimensions,
+      "a tensor of ",
+      items.size(),
+      " dimensions; this library takes ",
+      kMaxDimensions);
+  std::vector<int64_t> sizes;
+  for (const auto& item : items) {
+    sizes.push_back(expect_size(item, what));
+  }
+  return sizes;
+}
+
+void check_count(const Values& arguments, size_t least, size_t most) {
+  TORCH_CHECK(
+      arguments.size() >= least && arguments.size() <= most,
+      "it has ",
+      arguments.size(),
+      " arguments, expected ",
+      least,
+      least == most ? "" : " to " + std::to_string(most));
+}
+
+// Number of elements of `storage` that the tensor reaches.
+int64_t reach(
+    const std::vector<int64_t>& sizes,
+    const std::vector<int64_t>& strides,
+    int64_t offset) {
+  int64_t elements = 1; // as if no size were 0: LibTorch multiplies all
+  int64_t last = offset;
+  bool overflow = false;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    int64_t step = 0;
+    const auto size = std::max<int64_t>(sizes[i], 1);
+    overflow = overflow || __builtin_mul_overflow(elements, size, &elements) ||
+        __builtin_mul_overflow(size - 1, strides[i], &step) ||
+        __builtin_add_overflow(last, step, &last);
+  }
+  overflow = overflow || __builtin_add_overflow(last, 1, &last);
+  // in bytes as well, of the widest dtype
+  overflow = overflow || __builtin_mul_overflow(elements, 16, &elements);
+  TORCH_CHECK(
+      !overflow,
+      "sizes ",
+      at::IntArrayRef(sizes),
+      " and strides ",
+      at::IntArrayRef(strides),
+      " at offset ",
+      offset,
+      " are more than 63 bits can count");
+  const bool empty = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
+  return empty ? offset : last;
+}
+
+void check_hooks(const PickleValue& value) {
+  const auto* dict = content_of<PickleDict>(value);
+  TORCH_CHECK(
+      std::holds_alternative<std::monostate>(value) ||
+          (dict != nullptr && dict->items.empty()),
+      "a tensor with hooks, which no file can hold: ",
+      kind_of(value));
+}
+
+// Lazily conjugated and negated tensors come with {"conj": True}.
+void set_metadata(at::Tensor& tensor, const PickleValue& value) {
+  if (std::holds_alternative<std::monostate>(value)) {
+    return;
+  }
+  const auto& items = expect<PickleDict>(value, "a tensor's metadata").items;
+  for (size_t i = 0; i < items.size(); i += 2) {
+    const auto& name = expect<std::string>(items[i], "its name");
+    const bool set = expect_bool(items[i + 1], "a bool");
+    if (name == "conj" && tensor.is_complex()) {
+      tensor._set_conj(set);
+    } else if (name == "neg") {
+      tensor._set_neg(set);
+    } else {
+      TORCH_CHECK(false, "a tensor's metadata has '", name, "'");
+    }
+  }
+}
+
+c10::ScalarType expect_dtype(const PickleValue& value) {
+  const auto* global = expect<const PickleGlobal*>(value, "a dtype");
+  TORCH_CHECK(
+      global->meaning == PickleMeaning::kDtype,
+      "a dtype is expected, it has ",
+      global->name);
+  return global->dtype;
+}
+
+void require_gradients(at::Tensor& tensor, bool required) {
+  TORCH_CHECK(
+      !required || tensor.is_floating_point() || tensor.is_complex(),
+      "a tensor of ",
+      tensor.scalar_type(),
+      " would need gradients");
+  tensor.set_requires_grad(required);
+}
+
+at::Tensor view_of(
+    const PickleStorage& storage,
+    c10::ScalarType dtype,
+    const Values& arguments) {
+  const auto offset = expect_size(arguments[1], "a tensor's offset");
+  const auto sizes = expect_sizes(arguments[2], "a tensor's size");
+  const auto strides = expect_sizes(arguments[3], "a tensor's stride");
+  TORCH_CHECK(
+      sizes.size() == strides.size(),
+      "a tensor has sizes ",
+      at::IntArrayRef(sizes),
+      " and strides ",
+      at::IntArrayRef(strides));
+  const auto elements =
+      static_cast<int64_t>(storage.storage.nbytes() / c10::elementSize(dtype));
+  const auto last = reach(sizes, strides, offset);
+  TORCH_CHECK(
+      last <= elements,
+      "a tensor of sizes ",
+      at::IntArrayRef(sizes),
+      " and strides ",
+      at::IntArrayRef(strides),
+      " at offset ",
+      offset,
+      " reaches element ",
+      last,
+      " of a storage of ",
+      elements);
+  auto tensor = at::empty({0}, dtype);
+  tensor.set_(storage.storage, offset, sizes, strides);
+  return tensor;
+}
+
+} // namespace
+
+PickleCalls::PickleCalls(PickleHeap& heap, LoadStorage load)
+    : heap_(heap), load_(std::move(load)) {}
+
+PickleValue PickleCalls::call(
+    const PickleValue& function,
+    const PickleValue& arguments) {
+  const auto& global =
+      *expect<const PickleGlobal*>(function, "a function to call");
+  const auto& values = expect<PickleTuple>(arguments, "a tuple").items;
+  try {
+    switch (global.meaning) {
+      case PickleMeaning::kOrderedDict:
+        return make_dict(values);
+      case PickleMeaning::kCounter:
+        return make_counter(values);
+      case PickleMeaning::kSize:
+        check_count(values, 1, 1);
+        expect<PickleTuple>(values[0], "a tuple");
+        return values[0];
+      case PickleMeaning::kTypedList: // and what LibTorch says of its type
+        check_count(values, 1, 2);
+        return values[0];
+      case PickleMeaning::kRebuildTensor:
+      case PickleMeaning::kRebuildTensorV2:
+      case PickleMeaning::kRebuildTensorV3:
+        return make_tensor(global, values);
+      case PickleMeaning::kRebuildParameter:
+      case PickleMeaning::kRebuildParameterWithState:
+        return make_parameter(values);
+      case PickleMeaning::kRebuildFromType:
+        return make_from_type(values);
+      default:
+        TORCH_CHECK(false, "this library does not call it");
+    }
+  } catch (const c10::Error& error) {
+    TORCH_CHECK(false, global.name, ": ", error.what_without_backtrace());
+  }
+}
+
+PickleValue PickleCalls::create(
+    const PickleValue& type,
+    const PickleValue& arguments) {
+  const auto& global = *expect<const PickleGlobal*>(type, "a type");
+  TORCH_CHECK(
+      global.meaning == PickleMeaning::kArchive,
+      "it has an object of the class '",
+      global.name,
+      "', which this library does not read");
+  check_count(expect<PickleTuple>(arguments, "a tuple").items, 0, 0);
+  PickleDict archive;
+  archive.archive = true;
+  return heap_.create(std::move(archive));
+}
+
+PickleValue PickleCalls::storage(const PickleValue& id) {
+  const auto& values =
+      expect<PickleTuple>(id, "a tuple as persistent id").items;
+  TORCH_CHECK(
+      values.size() == 5, "a persistent id of ", values.size(), " values");
+  const auto& kind = expect<std::string>(values[0], "a persistent id's kind");
+  TORCH_CHECK(
+      kind == "storage",
+      "a persistent id of the kind '",
+      kind,
+      "', expected 'storage'");
+  const auto& type =
+      *expect<const PickleGlobal*>(values[1], "a storage's type");
+  const auto& key = expect<std::string>(values[2], "a storage's key");
+  expect<std::string>(values[3], "a storage's device");
+  const auto count = expect_size(values[4], "a storage's size");
+  const bool untyped = type.meaning == PickleMeaning::kUntypedStorageType;
+  TORCH_CHECK(
+      untyped || type.meaning == PickleMeaning::kStorageType,
+      "storage '",
+      key,
+      "' has the type ",
+      type.name);
+  const auto dtype = untyped ? c10::kByte : type.dtype;
+  uint64_t bytes = 0;
+  TORCH_CHECK(
+      !__builtin_mul_overflow(
+          static_cast<uint64_t>(count), c10::elementSize(dtype), &bytes),
+      "storage '",
+      key,
+      "' would have more than 64 bits can count: ",
+      count,
+      " elements");
+  return heap_.create(PickleStorage{storage_of(key, bytes), dtype});
+}
+
+const at::Storage& PickleCalls::storage_of(
+    const std::string& key,
+    uint64_t bytes) {
+  auto found = storages_.find(key);
+  if (found == storages_.end()) {
+    found = storages_.emplace(key, load_(key)).first;
+  }
+  TORCH_CHECK(
+      bytes <= found->second.nbytes(),
+      "storage '",
+      key,
+      "' has ",
+      found->second.nbytes(),
+      " bytes, expected ",
+      bytes);
+  return found->second;
+}
+
+// Python 2 wrote a list of pairs, Python 3 fills the dict afterwards.
+PickleValue PickleCalls::make_dict(const Values& arguments) {
+  check_count(arguments, 0, 1);
+  PickleDict dict;
+  if (!arguments.empty()) {
+    for (const auto& item :
+         expect<PickleList>(arguments[0], "a list of pairs").items) {
+      const auto* list = content_of<PickleList>(item);
+      const auto& pair = list != nullptr
+          ? list->items
+          : expect<PickleTuple>(item, "a pair").items;
+      TORCH_CHECK(pair.size() == 2, "a pair of ", pair.size(), " values");
+      heap_.charge(2 * sizeof(PickleValue));
+      dict.items.insert(dict.items.end(), pair.begin(), pair.end());
+    }
+  }
+  return heap_.create(std::move(dict));
+}
+
+PickleValue PickleCalls::make_counter(const Values& arguments) {
+  check_count(arguments, 0, 1);
+  PickleDict dict;
+  if (!arguments.empty()) {
+    dict = expect<PickleDict>(arguments[0], "a dict");
+    heap_.charge(dict.items.size() * sizeof(PickleValue));
+  }
+  return heap_.create(std::move(dict));
+}
+
+// (storage, offset, size, stride, requires_grad, hooks, dtype, metadata): the
+// first has four of them, and only the third has a dtype.
+PickleValue PickleCalls::make_tensor(
+    const PickleGlobal& function,
+    const Values& arguments) {
+  const bool first = function.meaning == PickleMeaning::kRebuildTensor;
+  const bool third = function.meaning == PickleMeaning::kRebuildTensorV3;
+  const size_t count = first ? 4 : third ? 7 : 6;
+  check_count(arguments, count, first ? count : count + 1);
+  const auto& storage = expect<PickleStorage>(arguments[0], "a storage");
+  const auto dtype = third ? expect_dtype(arguments[6]) : storage.dtype;
+  heap_.charge(kTensorBytes);
+  auto tensor = view_of(storage, dtype, arguments);
+  if (!first) {
+    check_hooks(arguments[5]);
+    if (arguments.size() > count) {
+      set_metadata(tensor, arguments[count]);
+    }
+    require_gradients(tensor, expect_bool(arguments[4], "requires_grad"));
+  }
+  return heap_.create(std::move(tensor));
+}
+
+// (data, requires_grad, hooks), and with state its Python attributes.
+PickleValue PickleCalls::make_parameter(const Values& arguments) {
+  check_count(arguments, 3, 4);
+  heap_.charge(kTensorBytes);
+  auto tensor = expect<at::Tensor>(arguments[0], "a tensor").detach();
+  check_hooks(arguments[2]);
+  require_gradients(tensor, expect_bool(arguments[1], "requires_grad"));
+  return heap_.create(std::move(tensor));
+}
+
+// (function, type, its arguments, Python attributes) of a tensor with any.
+PickleValue PickleCalls::make_from_type(const Values& arguments) {
+  check_count(arguments, 4, 4);
+  const auto* function =
+      expect<const PickleGlobal*>(arguments[0], "a function to call");
+  const auto* type = expect<const PickleGlobal*>(arguments[1], "a type");
+  TORCH_CHECK(
+      function->meaning != PickleMeaning::kRebuildFromType, "it calls itself");
+  TORCH_CHECK(type->meaning == PickleMeaning::kTensorType, "type ", type->name);
+  return call(arguments[0], arguments[2]);
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+#include <checkpoint/formats/pickle/pickle_value.h>
+
+#include <string>
+
+namespace ddp::detail {
+
+/// What a name of Python's stands for.
+enum class PickleMeaning {
+  kOrderedDict,
+  kCounter,
+  kSize,
+  kRebuildTensor,
+  kRebuildTensorV2,
+  kRebuildTensorV3,
+  kRebuildParameter,
+  kRebuildParameterWithState,
+  kRebuildFromType,
+  kArchive,
+  kTypedList,
+  kTensorType,
+  kStorageType,
+  kUntypedStorageType,
+  kDtype,
+};
+
+struct PickleGlobal {
+  std::string name; // with its module
+  PickleMeaning meaning;
+  c10::ScalarType dtype = c10::ScalarType::Undefined; // of the last kinds
+};
+
+/// The meaning of a name, out of the list of those that state_dicts need.
+/// Throws `c10::Error` with the name where it is not on it.
+const PickleGlobal& find_global(
+    const std::string& module,
+    const std::string& name);
+
+/// The name that Python has for the dtype, "float32"; empty where it has none.
+std::string python_dtype(c10::ScalarType dtype);
+
+/// The name of the storages that hold this dtype, "FloatStorage"; empty where
+/// they are untyped.
+std::string python_storage(c10::ScalarType dtype);
+
+} // namespace ddp::detail

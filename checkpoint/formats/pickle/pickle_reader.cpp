@@ -1,0 +1,46 @@
+#include <c10/util/Exception.h>
+#include <checkpoint/formats/pickle/pickle_machine.h>
+#include <checkpoint/formats/pickle/pickle_reader.h>
+#include <checkpoint/formats/pickle/pickle_tree.h>
+
+#include <exception>
+#include <string>
+
+namespace ddp::detail {
+namespace {
+
+// More than this many values, and that many for each byte, are no file but an
+// attack: a value takes a byte at least where it is not shared.
+constexpr uint64_t kSharedValues = 1'000'000;
+constexpr uint64_t kSharedValuesPerByte = 16;
+
+} // namespace
+
+c10::IValue read_pickle(
+    std::string_view pickle,
+    uint64_t budget,
+    const LoadStorage& load) {
+  std::exception_ptr not_loaded; // which is not the pickle's fault
+  const auto load_or_keep = [&](const std::string& key) {
+    try {
+      return load(key);
+    } catch (...) {
+      not_loaded = std::current_exception();
+      throw;
+    }
+  };
+  try {
+    PickleHeap heap(budget);
+    PickleCalls calls(heap, load_or_keep);
+    const auto value = PickleMachine(pickle, heap, calls).run();
+    return make_tree(
+        value, heap, kSharedValues + kSharedValuesPerByte * pickle.size());
+  } catch (const c10::Error& error) {
+    if (not_loaded) {
+      std::rethrow_exception(not_loaded);
+    }
+    TORCH_CHECK(false, "its pickle: ", error.what_without_backtrace());
+  }
+}
+
+} // namespace ddp::detail

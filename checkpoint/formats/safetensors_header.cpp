@@ -1,0 +1,332 @@
+#include <c10/util/Exception.h>
+#include <checkpoint/formats/safetensors_header.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace ddp::detail {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kMetadataKey = "__metadata__";
+constexpr const char* kDigestKey = "ddp.xxh3";
+
+// The two spaces tell a header that we wrote from one into which another
+// program copied our metadata, digest and all, together with tensors that it
+// changed. A digest is expected after them alone, and no bit of them can flip
+// without making the text no JSON.
+constexpr const char* kOurHead = "{  ";
+constexpr const char* kOurHeadToDigest = "{  \"__metadata__\":{\"ddp.xxh3\":\"";
+static_assert(
+    std::char_traits<char>::length(kOurHeadToDigest) == kDigestOffset);
+
+constexpr size_t kHeaderAlignment = 8;
+
+constexpr std::array<std::pair<const char*, c10::ScalarType>, 16>
+    kSafetensorsDtypes{{
+        {"F64", c10::kDouble},
+        {"F32", c10::kFloat},
+        {"F16", c10::kHalf},
+        {"BF16", c10::kBFloat16},
+        {"F8_E4M3", c10::kFloat8_e4m3fn},
+        {"F8_E5M2", c10::kFloat8_e5m2},
+        {"I64", c10::kLong},
+        {"I32", c10::kInt},
+        {"I16", c10::kShort},
+        {"I8", c10::kChar},
+        {"U64", c10::kUInt64},
+        {"U32", c10::kUInt32},
+        {"U16", c10::kUInt16},
+        {"U8", c10::kByte},
+        {"BOOL", c10::kBool},
+        {"C64", c10::kComplexFloat},
+    }};
+
+// A JSON object with its keys in the order of the text, which the library's own
+// ordered object would look up in linear time.
+struct OrderedObject {
+  Json json;
+  std::vector<std::string> keys;
+};
+
+// The library keeps the last of two equal keys and says nothing.
+OrderedObject parse_json(const std::string& text) {
+  OrderedObject result;
+  std::vector<std::set<std::string>> open_objects;
+  const auto check_keys = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) {
+      open_objects.emplace_back();
+    } else if (event == Json::parse_event_t::object_end) {
+      open_objects.pop_back();
+    } else if (event == Json::parse_event_t::key) {
+      const auto key = parsed.get<std::string>();
+      TORCH_CHECK(
+          open_objects.back().insert(key).second,
+          "the header has the key '",
+          key,
+          "' twice");
+      if (open_objects.size() == 1) {
+        result.keys.push_back(key);
+      }
+    }
+    return true;
+  };
+  try {
+    result.json = Json::parse(text, check_keys);
+  } catch (const nlohmann::json::exception& error) {
+    TORCH_CHECK(false, "the header is no JSON: ", error.what());
+  }
+  return result;
+}
+
+uint64_t parse_unsigned(const Json& value, const char* what) {
+  TORCH_CHECK(
+      value.is_number_unsigned(),
+      what,
+      " has ",
+      value.dump(),
+      " where an integer that is not negative is expected");
+  const auto number = value.get<uint64_t>();
+  TORCH_CHECK(
+      number <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()),
+      what,
+      " has ",
+      number,
+      ", which is more than 63 bits hold");
+  return number;
+}
+
+const Json& array_field(const Json& entry, const char* field) {
+  const auto found = entry.find(field);
+  TORCH_CHECK(
+      found != entry.end() && found->is_array(),
+      "it has no array '",
+      field,
+      "'");
+  return *found;
+}
+
+c10::ScalarType parse_dtype(const Json& entry) {
+  const auto found = entry.find("dtype");
+  TORCH_CHECK(
+      found != entry.end() && found->is_string(), "it has no string 'dtype'");
+  const auto name = found->get<std::string>();
+  const auto* known = std::find_if(
+      kSafetensorsDtypes.begin(),
+      kSafetensorsDtypes.end(),
+      [&](const auto& dtype) { return name == dtype.first; });
+  TORCH_CHECK(
+      known != kSafetensorsDtypes.end(),
+      "its dtype is '",
+      name,
+      "', which this library does not know");
+  return known->second;
+}
+
+uint64_t byte_count(const TensorEntry& entry) {
+  uint64_t bytes = c10::elementSize(entry.dtype);
+  bool empty = false;
+  for (const auto size : entry.shape) {
+    empty = empty || size == 0;
+    const auto factor = static_cast<uint64_t>(std::max<int64_t>(size, 1));
+    TORCH_CHECK(
+        !__builtin_mul_overflow(bytes, factor, &bytes) &&
+            bytes <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()),
+        "its shape ",
+        c10::IntArrayRef(entry.shape),
+        " has more elements than 63 bits can count");
+  }
+  return empty ? 0 : bytes;
+}
+
+TensorEntry parse_entry(const std::string& name, const Json& json) {
+  TORCH_CHECK(json.is_object(), "it is described by ", json.dump());
+  TensorEntry entry;
+  entry.name = name;
+  entry.dtype = parse_dtype(json);
+  for (const auto& size : array_field(json, "shape")) {
+    entry.shape.push_back(static_cast<int64_t>(parse_unsigned(size, "shape")));
+  }
+  const auto& offsets = array_field(json, "data_offsets");
+  TORCH_CHECK(
+      offsets.size() == 2,
+      "its data_offsets are ",
+      offsets.dump(),
+      ", expected [begin, end]");
+  entry.begin = parse_unsigned(offsets[0], "data_offsets");
+  entry.end = parse_unsigned(offsets[1], "data_offsets");
+  const auto expected = byte_count(entry);
+  TORCH_CHECK(
+      entry.begin <= entry.end && entry.end - entry.begin == expected,
+      "its data_offsets are ",
+      offsets.dump(),
+      ", but its dtype and shape take ",
+      expected,
+      " bytes");
+  return entry;
+}
+
+SafetensorsMetadata parse_metadata(const Json& json) {
+  TORCH_CHECK(json.is_object(), kMetadataKey, " is no object");
+  SafetensorsMetadata metadata;
+  for (const auto& [key, value] : json.items()) {
+    TORCH_CHECK(
+        value.is_string(),
+        kMetadataKey,
+        " has for '",
+        key,
+        "' the value ",
+        value.dump(),
+        ", expected a string");
+    metadata[key] = value.get<std::string>();
+  }
+  return metadata;
+}
+
+// Moves the digests out of the metadata, where any other program's reader has
+// to find them.
+void take_digests(const std::string& text, SafetensorsHeader& header) {
+  const auto digests = std::exchange(header.metadata[kDigestKey], {});
+  header.metadata.erase(kDigestKey);
+  if (text.rfind(kOurHead, 0) != 0) {
+    return;
+  }
+  TORCH_CHECK(
+      text.rfind(kOurHeadToDigest, 0) == 0 &&
+          digests.size() == kDigestSize * (1 + header.entries.size()),
+      "damaged: the header has no ",
+      kDigestKey,
+      " for ",
+      header.entries.size(),
+      " tensors at its place; restore the file from a copy");
+  const auto seen = header_digest(text);
+  const auto expected = digests.substr(0, kDigestSize);
+  TORCH_CHECK(
+      seen == expected,
+      "damaged: its header has the digest ",
+      seen,
+      ", it says ",
+      expected,
+      "; restore it from a copy");
+  header.digests = digests;
+}
+
+void check_tiling(std::vector<TensorEntry> entries, uint64_t data_bytes) {
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
+  });
+  uint64_t position = 0;
+  for (const auto& entry : entries) {
+    TORCH_CHECK(
+        entry.begin == position,
+        "the data of '",
+        entry.name,
+        "' begins at byte ",
+        entry.begin,
+        " of the data, but what precedes it ends at ",
+        position);
+    position = entry.end;
+  }
+  TORCH_CHECK(
+      position <= data_bytes,
+      "truncated: the header describes ",
+      position,
+      " bytes of data, the file has ",
+      data_bytes);
+  TORCH_CHECK(
+      position == data_bytes,
+      "the header describes ",
+      position,
+      " bytes of data, the file has ",
+      data_bytes);
+}
+
+} // namespace
+
+SafetensorsHeader parse_header(const std::string& text, uint64_t data_bytes) {
+  TORCH_CHECK(
+      !text.empty() && text[0] == '{',
+      "no safetensors file: the header does not start with '{'");
+  SafetensorsHeader header;
+  const auto object = parse_json(text);
+  for (const auto& name : object.keys) {
+    const auto& value = object.json.at(name);
+    if (name == kMetadataKey) {
+      header.metadata = parse_metadata(value);
+      continue;
+    }
+    try {
+      header.entries.push_back(parse_entry(name, value));
+    } catch (const c10::Error& error) {
+      TORCH_CHECK(
+          false, "tensor '", name, "': ", error.what_without_backtrace());
+    }
+  }
+  take_digests(text, header);
+  check_tiling(header.entries, data_bytes);
+  return header;
+}
+
+std::string header_digest(std::string text) {
+  text.replace(kDigestOffset, kDigestSize, kDigestSize, '0');
+  Digest digest;
+  digest.add(text);
+  return digest.hex();
+}
+
+std::string safetensors_dtype(
+    c10::ScalarType dtype,
+    const std::string& tensor) {
+  for (const auto& [name, known] : kSafetensorsDtypes) {
+    if (dtype == known) {
+      return name;
+    }
+  }
+  TORCH_CHECK_TYPE(
+      false,
+      "tensor '",
+      tensor,
+      "' has dtype ",
+      dtype,
+      ", which a safetensors file cannot hold; convert it first");
+}
+
+std::string format_header(const SafetensorsHeader& header) try {
+  const auto digits = kDigestSize * (1 + header.entries.size());
+  auto text = kOurHeadToDigest + std::string(digits, '0') + '"';
+  for (const auto& [key, value] : header.metadata) {
+    if (key != kDigestKey) {
+      text += "," + Json(key).dump() + ":" + Json(value).dump();
+    }
+  }
+  text += "}";
+  for (const auto& entry : header.entries) {
+    TORCH_CHECK_VALUE(
+        entry.name != kMetadataKey,
+        "no tensor may be called '",
+        kMetadataKey,
+        "' in a safetensors file");
+    const Json json = {
+        {"dtype", safetensors_dtype(entry.dtype, entry.name)},
+        {"shape", entry.shape},
+        {"data_offsets", {entry.begin, entry.end}}};
+    text += "," + Json(entry.name).dump() + ":" + json.dump();
+  }
+  text += "}";
+  text.resize(
+      (text.size() + kHeaderAlignment - 1) / kHeaderAlignment *
+          kHeaderAlignment,
+      ' ');
+  return text;
+} catch (const nlohmann::json::exception& error) { // text that is no UTF-8
+  TORCH_CHECK_VALUE(
+      false, "a name or metadata entry cannot be JSON: ", error.what());
+}
+
+} // namespace ddp::detail

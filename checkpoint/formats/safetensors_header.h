@@ -1,0 +1,53 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+#include <checkpoint/formats/common/digest.h>
+#include <ddp/checkpoint/safetensors.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ddp::detail {
+
+/// What the JSON header of a safetensors file says about one tensor.
+struct TensorEntry {
+  std::string name;
+  c10::ScalarType dtype;
+  std::vector<int64_t> shape;
+  /// Byte range in the data section.
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+
+struct SafetensorsHeader {
+  /// In the order of the JSON text.
+  std::vector<TensorEntry> entries;
+  SafetensorsMetadata metadata;
+  /// The digests in a header that `format_header` wrote (of `kDigestSize`
+  /// digits each, in one): that of the header's text, with zeros in the
+  /// digest's own place, and then that of each of `entries`. They are not among
+  /// `metadata`.
+  std::string digests;
+};
+
+/// Where such a header has its digests.
+constexpr size_t kDigestOffset = 31;
+
+/// The dtype's name in the format. Throws `c10::TypeError` naming `tensor`
+/// where the format, or this library, has none.
+std::string safetensors_dtype(c10::ScalarType dtype, const std::string& tensor);
+
+/// The text of the header, padded to a multiple of 8 bytes, with zeros for the
+/// digests.
+std::string format_header(const SafetensorsHeader& header);
+
+/// The digest of such a text, whatever is in the digest's own place.
+std::string header_digest(std::string text);
+
+/// Reads a header whose file has `data_bytes` bytes after it, and checks that
+/// its entries are well-formed and tile those bytes without gap or overlap, and
+/// the header's own digest. Throws `c10::Error`.
+SafetensorsHeader parse_header(const std::string& text, uint64_t data_bytes);
+
+} // namespace ddp::detail

@@ -1,0 +1,124 @@
+#include <c10/util/Exception.h>
+#include <checkpoint/formats/pickle/pickle_reader.h>
+#include <checkpoint/formats/torch_archive.h>
+#include <checkpoint/formats/zip/zip_format.h>
+#include <ddp/support/atomic_file.h>
+#include <ddp/support/plain_tensor.h>
+
+#include <algorithm>
+#include <set>
+
+namespace ddp::detail {
+namespace {
+
+// What the values of a pickle may take beside the storages; a dict of many
+// short words takes most, about 50 times its bytes.
+constexpr uint64_t kBudget = uint64_t{128} << 20;
+constexpr uint64_t kBudgetPerByte = 24;
+
+// The number that older versions of torch.save put first.
+constexpr const char* kLegacyMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
+constexpr size_t kLegacyHead = 32;
+
+const ByteSource& check_format(const ByteSource& source) {
+  std::string head(std::min<uint64_t>(source.size(), kLegacyHead), '\0');
+  source.read(0, head.data(), head.size());
+  TORCH_CHECK(
+      head.find(kLegacyMagic) == std::string::npos,
+      "it has the format of torch.save before version 1.6 "
+      "(_use_new_zipfile_serialization=False), which this library does not "
+      "read; load it with Python and save it again");
+  return source;
+}
+
+} // namespace
+
+TorchArchive::TorchArchive(const ByteSource& source)
+    : zip_(check_format(source)), size_(source.size()) {
+  TORCH_CHECK(
+      !zip_.records().empty(),
+      "no file of torch.save or torch::save: it is empty");
+  const auto& first = zip_.records().front().name;
+  prefix_ = first.substr(0, first.find('/') + 1);
+}
+
+std::optional<std::string> TorchArchive::record(const std::string& name) const {
+  const auto* found = zip_.find(prefix_ + name);
+  return found == nullptr ? std::nullopt : std::optional(zip_.text(*found));
+}
+
+std::string TorchArchive::required(const std::string& name) const {
+  auto content = record(name);
+  TORCH_CHECK(
+      content.has_value(),
+      "no file of torch.save or torch::save: it has no record '",
+      prefix_,
+      name,
+      "'");
+  return *std::move(content);
+}
+
+bool TorchArchive::has_digests() const {
+  return zip_.find(zip::kDigestRecord) != nullptr;
+}
+
+c10::IValue TorchArchive::outline(
+    const std::function<at::Storage(const ZipRecord&)>& load) const {
+  const auto order = record("byteorder");
+  TORCH_CHECK(
+      !order.has_value() || *order == "little",
+      "its numbers are ",
+      order.value_or(""),
+      "-endian, this library reads little-endian ones");
+  const auto pickle = required("data.pkl");
+  return read_pickle(
+      pickle, kBudget + kBudgetPerByte * size_, [&](const std::string& key) {
+        const auto* found = zip_.find(prefix_ + "data/" + key);
+        TORCH_CHECK(
+            found != nullptr, "there is no record for its storage '", key, "'");
+        return load(*found);
+      });
+}
+
+c10::IValue TorchArchive::value() const {
+  std::set<std::string> used{prefix_ + "data.pkl", prefix_ + "byteorder"};
+  auto value = outline([&](const ZipRecord& record) {
+    used.insert(record.name);
+    return zip_.tensor(record).storage();
+  });
+  for (const auto& record : zip_.records()) {
+    // LibTorch writes code that only its own modules need.
+    const bool code = record.name.rfind(prefix_ + "code/", 0) == 0;
+    if (!code && used.count(record.name) == 0) {
+      zip_.verify(record);
+    }
+  }
+  return value;
+}
+
+void write_torch_records(ZipWriter& zip, const PickledValue& value) {
+  const std::string prefix = "archive/";
+  const auto add = [&](const std::string& name, const std::string& content) {
+    zip.add(prefix + name, content.data(), content.size());
+  };
+  add("data.pkl", value.pickle);
+  add("byteorder", "little");
+  for (size_t i = 0; i < value.storages.size(); ++i) {
+    const auto bytes = plain_tensor(value.storages[i]);
+    zip.add(
+        prefix + "data/" + std::to_string(i),
+        bytes.const_data_ptr(),
+        bytes.nbytes());
+  }
+  add("version", "3\n"); // LibTorch's number for files of this kind
+}
+
+void write_torch_archive(const std::string& path, const PickledValue& value) {
+  AtomicFile file(path);
+  ZipWriter zip(file);
+  write_torch_records(zip, value);
+  zip.finish();
+  file.commit();
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <checkpoint/formats/common/byte_source.h>
+#include <checkpoint/formats/pickle/pickle_writer.h>
+#include <checkpoint/formats/zip/zip_reader.h>
+#include <checkpoint/formats/zip/zip_writer.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace ddp::detail {
+
+/// A file of `torch.save`, wherever its bytes are.
+///
+/// All that is wrong with it throws `c10::Error`, which does not name the file.
+class TorchArchive {
+ public:
+  /// Reads the directory; `source` has to outlive the archive.
+  explicit TorchArchive(const ByteSource& source);
+
+  /// Reads everything, and verifies the records that are not used too.
+  c10::IValue value() const;
+
+  /// The value with storages that `load` makes of their records. Neither those
+  /// nor the records that are not used are read or verified.
+  c10::IValue outline(
+      const std::function<at::Storage(const ZipRecord&)>& load) const;
+
+  /// Whether the file has digests of every byte.
+  bool has_digests() const;
+
+  /// The content of another record, if there is one.
+  std::optional<std::string> record(const std::string& name) const;
+
+ private:
+  std::string required(const std::string& name) const;
+
+  ZipReader zip_;
+  uint64_t size_;
+  std::string prefix_; // of all names, with the '/'
+};
+
+/// Writes the file at `path`, which is replaced as a whole or not at all.
+void write_torch_archive(const std::string& path, const PickledValue& value);
+
+/// Appends the records of such a file.
+void write_torch_records(ZipWriter& zip, const PickledValue& value);
+
+} // namespace ddp::detail

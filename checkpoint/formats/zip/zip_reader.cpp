@@ -1,0 +1,378 @@
+#include <c10/util/Exception.h>
+#include <checkpoint/formats/common/digest.h>
+#include <checkpoint/formats/zip/crc32.h>
+#include <checkpoint/formats/zip/zip_digests.h>
+#include <checkpoint/formats/zip/zip_format.h>
+#include <checkpoint/formats/zip/zip_reader.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+
+namespace ddp::detail {
+namespace {
+
+constexpr uint64_t kMaxComment = 0xFFFF;
+
+template <typename T>
+T number_at(std::string_view bytes, size_t offset) {
+  T value{};
+  TORCH_INTERNAL_ASSERT(offset + sizeof(T) <= bytes.size());
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
+constexpr auto u16_at = number_at<uint16_t>;
+constexpr auto u32_at = number_at<uint32_t>;
+constexpr auto u64_at = number_at<uint64_t>;
+
+struct Directory {
+  uint64_t offset = 0;
+  uint64_t size = 0;
+  uint64_t entries = 0;
+};
+
+// Where the end record is: the last that reaches the end with its comment.
+uint64_t find_end(const ByteSource& source) {
+  const auto size = source.size();
+  const auto tail_size = std::min(size, zip::kEndSize + kMaxComment);
+  const auto tail = source.text(size - tail_size, tail_size);
+  for (auto left = zip::kEndSize; left <= tail_size; ++left) {
+    const auto at = tail_size - left;
+    if (u32_at(tail, at) == zip::kEnd &&
+        u16_at(tail, at + 20) == left - zip::kEndSize) {
+      return size - left;
+    }
+  }
+  std::array<char, 4> start{};
+  source.read(0, start.data(), std::min<uint64_t>(size, start.size()));
+  const bool zip_start =
+      u32_at({start.data(), start.size()}, 0) == zip::kLocalHeader;
+  TORCH_CHECK(
+      false,
+      zip_start || size < zip::kEndSize ? "truncated: " : "no zip file: ",
+      "its ",
+      size,
+      " bytes do not end with a zip file's directory",
+      zip_start ? "; restore it from a copy" : "");
+}
+
+// The 64-bit end record, which stands before the locator at `locator`.
+Directory read_end64(const ByteSource& source, uint64_t locator, uint64_t at) {
+  TORCH_CHECK(
+      locator >= zip::kEnd64Size && at <= locator - zip::kEnd64Size,
+      "damaged: its 64-bit end record would be at byte ",
+      at,
+      ", behind its locator at ",
+      locator);
+  const auto end = source.text(at, zip::kEnd64Size);
+  TORCH_CHECK(
+      u32_at(end, 0) == zip::kEnd64 &&
+          u64_at(end, 4) == locator - at - zip::kEnd64Uncounted,
+      "damaged: there is no 64-bit end record at byte ",
+      at);
+  TORCH_CHECK(
+      u32_at(end, 16) == 0 && u32_at(end, 20) == 0 &&
+          u64_at(end, 24) == u64_at(end, 32),
+      "it is one part of several");
+  return {u64_at(end, 48), u64_at(end, 40), u64_at(end, 32)};
+}
+
+// A field of the short end record has to say what the long one does.
+void check_short(uint64_t seen, uint64_t escape, uint64_t expected) {
+  TORCH_CHECK(
+      seen == escape || seen == expected,
+      "damaged: its end records say ",
+      seen,
+      " and ",
+      expected);
+}
+
+Directory find_directory(const ByteSource& source) {
+  auto position = find_end(source);
+  const auto end = source.text(position, zip::kEndSize);
+  TORCH_CHECK(
+      u16_at(end, 4) == 0 && u16_at(end, 6) == 0 &&
+          u16_at(end, 8) == u16_at(end, 10),
+      "it is one part of several");
+  Directory directory{u32_at(end, 16), u32_at(end, 12), u16_at(end, 10)};
+  if (position >= zip::kEnd64LocatorSize) {
+    const auto at = position - zip::kEnd64LocatorSize;
+    const auto locator = source.text(at, zip::kEnd64LocatorSize);
+    if (u32_at(locator, 0) == zip::kEnd64Locator) {
+      position = u64_at(locator, 8);
+      const auto wide = read_end64(source, at, position);
+      check_short(directory.offset, zip::kIn64Bits32, wide.offset);
+      check_short(directory.size, zip::kIn64Bits32, wide.size);
+      check_short(directory.entries, zip::kIn64Bits16, wide.entries);
+      directory = wide;
+    }
+  }
+  TORCH_CHECK(
+      directory.offset <= position &&
+          directory.size == position - directory.offset,
+      "damaged: its directory of ",
+      directory.size,
+      " bytes at byte ",
+      directory.offset,
+      " does not end where the end record begins, at ",
+      position);
+  TORCH_CHECK(
+      directory.entries <= directory.size / zip::kCentralHeaderSize,
+      "damaged: a directory of ",
+      directory.size,
+      " bytes cannot have ",
+      directory.entries,
+      " records");
+  return directory;
+}
+
+// The values that did not fit into 32 bits, in their order in the header.
+void read_extra64(
+    std::string_view extra,
+    const std::string& name,
+    const std::vector<uint64_t*>& wanted) {
+  while (!wanted.empty()) {
+    TORCH_CHECK(
+        extra.size() >= zip::kExtraHeaderSize,
+        "damaged: record '",
+        name,
+        "' has no 64-bit sizes");
+    const auto id = u16_at(extra, 0);
+    const uint64_t size = u16_at(extra, 2);
+    extra.remove_prefix(zip::kExtraHeaderSize);
+    if (id == zip::kExtra64 && size <= extra.size() &&
+        size >= sizeof(uint64_t) * wanted.size()) {
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        *wanted[i] = u64_at(extra, sizeof(uint64_t) * i);
+      }
+      return;
+    }
+    extra.remove_prefix(std::min<uint64_t>(size, extra.size()));
+  }
+}
+
+// Takes the first record from what is left of the directory.
+ZipRecord take_record(std::string_view& directory) {
+  TORCH_CHECK(
+      directory.size() >= zip::kCentralHeaderSize &&
+          u32_at(directory, 0) == zip::kCentralHeader,
+      "damaged: its directory has something else where a record is expected");
+  const uint64_t name_size = u16_at(directory, 28);
+  const uint64_t extra_size = u16_at(directory, 30);
+  const auto size =
+      zip::kCentralHeaderSize + name_size + extra_size + u16_at(directory, 32);
+  TORCH_CHECK(
+      size <= directory.size(),
+      "damaged: its directory ends in the middle of a record");
+  ZipRecord record;
+  record.name = directory.substr(zip::kCentralHeaderSize, name_size);
+  TORCH_CHECK(
+      (u16_at(directory, 8) & zip::kEncrypted) == 0,
+      "record '",
+      record.name,
+      "' is encrypted");
+  record.compressed = u16_at(directory, 10) != zip::kStored;
+  record.crc = u32_at(directory, 16);
+  record.size = u32_at(directory, 24);
+  record.header = u32_at(directory, 42);
+  record.stored_size = u32_at(directory, 20);
+  std::vector<uint64_t*> wanted;
+  for (auto* field : {&record.size, &record.stored_size, &record.header}) {
+    if (*field == zip::kIn64Bits32) {
+      wanted.push_back(field);
+    }
+  }
+  read_extra64(
+      directory.substr(zip::kCentralHeaderSize + name_size, extra_size),
+      record.name,
+      wanted);
+  TORCH_CHECK(
+      record.compressed || record.stored_size == record.size,
+      "damaged: record '",
+      record.name,
+      "' has ",
+      record.size,
+      " bytes that take ",
+      record.stored_size);
+  directory.remove_prefix(size);
+  return record;
+}
+
+// Sees a record's content and knows in the end whether it is right.
+class ContentCheck {
+ public:
+  explicit ContentCheck(const ZipRecord& record) : record_(record) {
+    TORCH_CHECK(
+        !record.compressed,
+        "record '",
+        record.name,
+        "' is compressed; torch.save stores its records as they are");
+  }
+
+  void see(const void* data, size_t bytes) {
+    if (record_.digest.empty()) {
+      crc_ = crc32(crc_, data, bytes);
+    } else {
+      digest_.add(data, bytes);
+    }
+  }
+
+  void finish() const;
+
+ private:
+  const ZipRecord& record_;
+  uint32_t crc_ = 0;
+  Digest digest_;
+};
+
+void check_crc(const ZipRecord& record, uint32_t crc) {
+  TORCH_CHECK(
+      crc == record.crc,
+      "damaged: the content of record '",
+      record.name,
+      "' has the CRC-32 ",
+      crc,
+      ", the directory says ",
+      record.crc,
+      "; restore it from a copy");
+}
+
+void ContentCheck::finish() const {
+  if (record_.digest.empty()) {
+    check_crc(record_, crc_);
+    return;
+  }
+  TORCH_CHECK(
+      digest_.hex() == record_.digest,
+      "damaged: the content of record '",
+      record_.name,
+      "' has the digest ",
+      digest_.hex(),
+      ", it says ",
+      record_.digest,
+      "; restore it from a copy");
+}
+
+} // namespace
+
+ZipReader::ZipReader(const ByteSource& source) : source_(source) {
+  read_directory();
+}
+
+void ZipReader::read_directory() {
+  const auto directory = find_directory(source_);
+  const auto text = source_.text(directory.offset, directory.size);
+  std::string_view rest = text;
+  records_.reserve(directory.entries);
+  for (uint64_t i = 0; i < directory.entries; ++i) {
+    records_.push_back(take_record(rest));
+    const auto& name = records_.back().name;
+    TORCH_CHECK(
+        by_name_.emplace(name, i).second, "it has two records '", name, "'");
+  }
+  TORCH_CHECK(
+      rest.empty(),
+      "damaged: its directory has ",
+      rest.size(),
+      " bytes more than its ",
+      directory.entries,
+      " records take");
+  for (auto& record : records_) {
+    find_content(record);
+  }
+  std::vector<ZipRecord*> order;
+  for (auto& record : records_) {
+    order.push_back(&record);
+  }
+  std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return a->header < b->header;
+  });
+  check_overlaps(order, directory.offset);
+  take_digests(source_, order);
+}
+
+void ZipReader::find_content(ZipRecord& record) const {
+  const auto bytes = zip::kLocalHeaderSize + record.name.size();
+  TORCH_CHECK(
+      record.header <= source_.size() &&
+          bytes <= source_.size() - record.header,
+      "damaged: record '",
+      record.name,
+      "' would begin at byte ",
+      record.header,
+      " of ",
+      source_.size());
+  const auto header = source_.text(record.header, bytes);
+  TORCH_CHECK(
+      u32_at(header, 0) == zip::kLocalHeader &&
+          u16_at(header, 26) == record.name.size() &&
+          header.compare(
+              zip::kLocalHeaderSize, record.name.size(), record.name) == 0,
+      "damaged: record '",
+      record.name,
+      "' does not begin at byte ",
+      record.header);
+  TORCH_CHECK(
+      (u16_at(header, 8) != zip::kStored) == record.compressed,
+      "damaged: record '",
+      record.name,
+      "' is compressed in one place and not in another");
+  if ((u16_at(header, 6) & zip::kSizesFollow) == 0) {
+    check_crc(record, u32_at(header, 14));
+  }
+  record.offset = record.header + bytes + u16_at(header, 28);
+}
+
+void ZipReader::check_overlaps(
+    const std::vector<ZipRecord*>& order,
+    uint64_t directory) {
+  for (size_t i = 0; i < order.size(); ++i) {
+    const auto& record = *order[i];
+    const auto limit = i + 1 < order.size() ? order[i + 1]->header : directory;
+    TORCH_CHECK(
+        record.offset <= limit && record.stored_size <= limit - record.offset,
+        "damaged: the ",
+        record.stored_size,
+        " bytes of record '",
+        record.name,
+        "' at byte ",
+        record.offset,
+        " reach beyond what follows, at ",
+        limit);
+  }
+}
+
+const ZipRecord* ZipReader::find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &records_[found->second];
+}
+
+at::Tensor ZipReader::tensor(const ZipRecord& record) const {
+  ContentCheck check(record);
+  auto result = source_.tensor(
+      record.offset, record.size, [&](const void* data, size_t bytes) {
+        check.see(data, bytes);
+      });
+  check.finish();
+  return result;
+}
+
+std::string ZipReader::text(const ZipRecord& record) const {
+  ContentCheck check(record);
+  auto result = source_.text(record.offset, record.size);
+  check.see(result.data(), result.size());
+  check.finish();
+  return result;
+}
+
+void ZipReader::verify(const ZipRecord& record) const {
+  ContentCheck check(record);
+  source_.scan(record.offset, record.size, [&](const void* data, size_t bytes) {
+    check.see(data, bytes);
+  });
+  check.finish();
+}
+
+} // namespace ddp::detail

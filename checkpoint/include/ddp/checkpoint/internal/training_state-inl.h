@@ -1,0 +1,149 @@
+#pragma once
+
+// What the templates of <checkpoint/training_state.h> are made of.
+#include <ddp/checkpoint/training_state.h>
+
+namespace ddp {
+
+class Joinable;
+
+namespace detail {
+
+c10::IValue to_ivalue(const StateDict& state);
+inline c10::IValue to_ivalue(c10::IValue state) {
+  return state;
+}
+StateDict to_state_dict(const c10::IValue& state);
+
+/// Whether each rank has a state of its own besides.
+template <typename Stateful, typename = void>
+struct HasRankState : std::false_type {};
+template <typename Stateful>
+struct HasRankState<
+    Stateful,
+    std::void_t<decltype(std::declval<Stateful&>().rank_state_dict())>>
+    : std::true_type {};
+
+/// Whether its state is whole on one rank alone: an optimizer that steps along
+/// in a `Join` communicates in its step.
+template <typename Stateful>
+using IsSharded = std::conjunction<
+    std::is_base_of<torch::optim::Optimizer, Stateful>,
+    std::is_base_of<Joinable, Stateful>>;
+
+void run_all(const std::vector<std::function<void()>>& functions);
+
+/// Throws `c10::ValueError` unless `good`.
+void check_kind(const std::string& name, bool good, const char* kind);
+
+/// Whether a part can check a state before it loads it.
+template <typename Part, typename State, typename = void>
+inline constexpr bool plans_v = false;
+template <typename Part, typename State>
+inline constexpr bool plans_v<
+    Part,
+    State,
+    std::void_t<decltype(std::declval<Part&>().plan_state_dict(
+        std::declval<const State&>()))>> = true;
+
+/// A state as the part that returned it had it.
+template <typename State>
+auto state_of(const c10::IValue& state) {
+  if constexpr (std::is_same_v<State, c10::IValue>) {
+    return state;
+  } else {
+    return to_state_dict(state);
+  }
+}
+
+} // namespace detail
+
+template <typename Number>
+std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> TrainingState::
+    add(const std::string& name, Number& value) {
+  return add_local(
+      name,
+      [&value]() -> c10::IValue {
+        if constexpr (std::is_same_v<Number, bool>) {
+          return value;
+        } else if constexpr (std::is_integral_v<Number>) {
+          return static_cast<int64_t>(value);
+        } else {
+          return static_cast<double>(value);
+        }
+      },
+      [&value, name](const c10::IValue& state) -> Commit {
+        const bool integral = state.isInt() || state.isBool();
+        detail::check_kind(
+            name,
+            integral || (std::is_floating_point_v<Number> && state.isDouble()),
+            std::is_floating_point_v<Number> ? "number" : "integer");
+        if constexpr (std::is_integral_v<Number>) {
+          const auto wide = state.isInt() ? state.toInt() : state.toBool();
+          detail::check_kind(
+              name,
+              static_cast<int64_t>(static_cast<Number>(wide)) == wide,
+              "integer of this width");
+        }
+        const auto number = state.isDouble() ? Number(state.toDouble())
+            : state.isInt()                  ? Number(state.toInt())
+                                             : Number(state.toBool());
+        return [&value, number] { value = number; };
+      });
+}
+
+template <typename Generator>
+TrainingState& TrainingState::add_generator(
+    const std::string& name,
+    Generator& generator) {
+  return add_per_rank(
+      name,
+      [&generator] { return c10::IValue(generator_state(generator)); },
+      [&generator, name](const c10::IValue& state) -> Commit {
+        detail::check_kind(name, state.isTensor(), "generator's state");
+        auto loaded = generator;
+        set_generator_state(loaded, state.toTensor());
+        return [&generator, loaded] { generator = loaded; };
+      },
+      [&generator](uint64_t seed) -> Commit {
+        return [&generator, seed] {
+          generator.seed(static_cast<typename Generator::result_type>(seed));
+        };
+      });
+}
+
+template <typename Stateful, typename>
+TrainingState& TrainingState::add(const std::string& name, Stateful& part) {
+  using State = std::decay_t<decltype(part.state_dict())>;
+  constexpr bool kPlans = detail::plans_v<Stateful, State>;
+  add_local(
+      name,
+      [&part] { return detail::to_ivalue(part.state_dict()); },
+      [&part](const c10::IValue& saved) -> Commit {
+        auto state = detail::state_of<State>(saved);
+        if constexpr (kPlans) {
+          return part.plan_state_dict(state);
+        } else {
+          return [&part, state] { part.load_state_dict(state); };
+        }
+      });
+  parts_.back().collective = true;
+  parts_.back().sharded = detail::IsSharded<Stateful>::value;
+  parts_.back().unchecked = !kPlans;
+  if constexpr (detail::HasRankState<Stateful>::value) {
+    if (!part.rank_state_dict().isNone()) {
+      add_per_rank(
+          name + "_of_each_rank",
+          [&part] { return part.rank_state_dict(); },
+          [&part](const c10::IValue& state) -> Commit {
+            return [&part, state] { part.load_rank_state_dict(state); };
+          });
+      parts_.back().optional = true;
+      parts_.back().collective = true;
+      parts_.back().unchecked = true;
+    }
+  }
+  return *this;
+}
+
+} // namespace ddp

@@ -1,0 +1,95 @@
+#include <checkpoint/replica_check.h>
+
+#include <c10/util/Exception.h>
+#include <ddp/checkpoint/state_dict.h>
+#include <ddp/module_state.h>
+#include <ddp/process_group/process_group_impl.h>
+#include <ddp/reducer/core/gradient_hook.h>
+#include <ddp/support/optimizer_text.h>
+#include <ddp/verification.h>
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+
+namespace ddp::detail {
+namespace {
+
+/// Warns of the first that differs.
+void compare(
+    const Named<torch::optim::Optimizer>& optimizers,
+    const ProcessGroup& group) {
+  for (const auto& [name, optimizer] : optimizers) {
+    const auto texts = group.all_gather(describe(*optimizer));
+    for (size_t rank = 1; rank < texts.size(); ++rank) {
+      if (texts[rank] != texts[0]) {
+        if (group.rank() == 0) {
+          TORCH_WARN(
+              "ddp: in this checkpoint '",
+              name,
+              "' differs between ranks: rank ",
+              rank,
+              " has ",
+              texts[rank],
+              ", rank 0 has ",
+              texts[0],
+              ". Then ranks take different steps. DDP_CHECK_REPLICAS=0 turns "
+              "this check off");
+        }
+        return;
+      }
+    }
+  }
+}
+
+} // namespace
+
+void check_same_parts(const std::string& names, const ProcessGroup& group) {
+  const auto all = group.all_gather(names);
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    TORCH_CHECK_VALUE(
+        all[rank] == all[0],
+        "the parts of a TrainingState differ between ranks: rank ",
+        rank,
+        " has ",
+        all[rank],
+        ", rank 0 has ",
+        all[0],
+        ". Add the same parts on all ranks, in the same order");
+  }
+}
+
+void check_replicas(
+    const Named<torch::nn::Module>& modules,
+    const Named<torch::optim::Optimizer>& optimizers,
+    const ProcessGroup& group) {
+  auto& impl = ProcessGroup::Impl::of(group);
+  if (group.size() == 1 || !impl.checks_replicas || impl.replica_checks == 0) {
+    return;
+  }
+  --impl.replica_checks;
+  compare(optimizers, group);
+  NamedTensors parameters;
+  for (const auto& [name, module] : modules) {
+    for (const auto& item : unwrapped(*module).named_parameters()) {
+      if (gradient_listener(item.value())) { // or each rank's own, perhaps
+        parameters.append(
+            name.empty() ? item.key() : name + "." + item.key(), item.value());
+      }
+    }
+  }
+  try {
+    verify_same_values(parameters, group, "parameters");
+  } catch (const c10::ValueError& error) {
+    impl.replica_checks = 0;
+    if (group.rank() == 0) {
+      TORCH_WARN(
+          "ddp: in this checkpoint, which has rank 0's values, ",
+          error.what_without_backtrace(),
+          "\nDo all ranks train this net, with a Reducer that lives, and with "
+          "the same optimizer and learning rate, and does local SGD average "
+          "before it saves? DDP_CHECK_REPLICAS=0 turns this "
+          "check off");
+    }
+  }
+}
+
+} // namespace ddp::detail

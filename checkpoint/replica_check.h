@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ddp/process_group.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace torch::nn {
+class Module;
+}
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace ddp::detail {
+
+/// What has a name in a checkpoint.
+template <typename T>
+using Named = std::vector<std::pair<std::string, const T*>>;
+
+/// Throws `c10::ValueError` on all ranks if they have different `names` of the
+/// parts of a training. Collective.
+void check_same_parts(const std::string& names, const ProcessGroup& group);
+
+/// Warns, on rank 0 and in the group's first calls only, if ranks do not hold
+/// the same parameters in these modules, or if these optimizers are of another
+/// type or learning rate. No call after a warning of parameters looks again.
+/// Parameters that no Reducer manages or managed may be each rank's own.
+/// Collective.
+void check_replicas(
+    const Named<torch::nn::Module>& modules,
+    const Named<torch::optim::Optimizer>& optimizers,
+    const ProcessGroup& group);
+
+} // namespace ddp::detail

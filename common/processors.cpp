@@ -1,0 +1,66 @@
+#include <common/processors.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+
+#include <sched.h>
+
+#include <common/cpu_quota.h>
+#include <common/text.h>
+
+namespace ddp {
+namespace {
+
+bool all_digits(const std::string& text) {
+  return !text.empty() && text.size() < 9 &&
+      std::all_of(text.begin(), text.end(), [](unsigned char c) {
+        return std::isdigit(c);
+      });
+}
+
+int gpu_devices(const std::string& device_folder) {
+  const std::string stem = "nvidia";
+  int count = 0;
+  std::error_code none; // a folder that is not there has no devices
+  for (const auto& entry :
+       std::filesystem::directory_iterator(device_folder, none)) {
+    const std::string name = entry.path().filename();
+    count += name.rfind(stem, 0) == 0 && all_digits(name.substr(stem.size()));
+  }
+  return count;
+}
+
+} // namespace
+
+int available_cpus(const std::string& root) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const double cpus = sched_getaffinity(0, sizeof set, &set) == 0
+      ? CPU_COUNT(&set)
+      : std::thread::hardware_concurrency();
+  // Rounded down: a rank more would have all of them wait for their quota.
+  return std::max(1, static_cast<int>(std::min(cpus, cpu_quota(root))));
+}
+
+int visible_gpus(const char* selection, const std::string& device_folder) {
+  const int devices = gpu_devices(device_folder);
+  if (selection == nullptr || devices == 0) {
+    return devices;
+  }
+  int count = 0;
+  for (const std::string& entry : split_list(selection)) {
+    const bool index_there = all_digits(entry) && std::stoi(entry) < devices;
+    const bool by_name =
+        entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0;
+    if (!index_there && !by_name) {
+      break;
+    }
+    ++count;
+  }
+  return count;
+}
+
+} // namespace ddp

@@ -1,0 +1,235 @@
+#include <common/scheduler/outer_launcher.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+
+#include <common/scheduler/launch_error.h>
+#include <common/scheduler/slurm_tasks.h>
+
+namespace ddp {
+namespace {
+
+using Kind = OuterLauncher::Kind;
+
+// 0 where it is unset or no number.
+int number(const EnvironmentLookup& lookup, const char* name) {
+  const std::string text = lookup(name).value_or("");
+  int value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return std::max(0, value);
+}
+
+struct MpiNames {
+  const char* launcher;
+  const char* mark; // set by no other
+  const char* rank;
+  const char* tasks;
+  const char* tasks_here; // null where it does not say
+  const char* nodes;
+};
+
+const MpiNames kMpiNames[] = {
+    {"mpirun",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     "OMPI_MCA_orte_num_nodes"},
+    {"mpiexec",
+     "MPI_LOCALRANKID",
+     "PMI_RANK",
+     "PMI_SIZE",
+     "MPI_LOCALNRANKS",
+     nullptr},
+    {"MVAPICH's mpirun",
+     "MV2_COMM_WORLD_RANK",
+     "MV2_COMM_WORLD_RANK",
+     "MV2_COMM_WORLD_SIZE",
+     "MV2_COMM_WORLD_LOCAL_SIZE",
+     nullptr},
+    {"PALS's mpiexec",
+     "PALS_RANKID",
+     "PALS_RANKID",
+     "PMI_SIZE",
+     nullptr,
+     nullptr},
+    {"flux run",
+     "FLUX_TASK_RANK",
+     "FLUX_TASK_RANK",
+     "FLUX_JOB_SIZE",
+     nullptr,
+     "FLUX_JOB_NNODES"},
+};
+
+std::optional<OuterLauncher> find_mpi(const EnvironmentLookup& lookup) {
+  for (const MpiNames& names : kMpiNames) {
+    if (!lookup(names.mark)) {
+      continue;
+    }
+    OuterLauncher found{Kind::kMpi, names.launcher, 0, 0, 0};
+    found.tasks = std::max(1, number(lookup, names.tasks));
+    found.rank = number(lookup, names.rank);
+    if (names.tasks_here != nullptr) {
+      found.tasks_here = number(lookup, names.tasks_here);
+    }
+    if (names.nodes != nullptr) {
+      found.nodes = number(lookup, names.nodes);
+    }
+    return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<OuterLauncher> find_slurm(const EnvironmentLookup& lookup) {
+  if (!lookup("SLURM_JOB_ID")) {
+    return std::nullopt;
+  }
+  OuterLauncher found{Kind::kSlurmScript, "Slurm"};
+  found.nodes = std::max(1, number(lookup, "SLURM_JOB_NUM_NODES"));
+  // Scripts have SLURM_PROCID and SLURM_NTASKS too; a step alone has its id.
+  if (is_slurm_step(lookup("SLURM_STEP_ID").value_or(""))) {
+    found.kind = Kind::kSlurm;
+    found.name = "srun";
+    found.rank = number(lookup, "SLURM_PROCID");
+    found.tasks = std::max(1, number(lookup, "SLURM_STEP_NUM_TASKS"));
+    found.nodes = std::max(1, number(lookup, "SLURM_STEP_NUM_NODES"));
+    found.tasks_here = slurm_tasks_on_node(
+        lookup("SLURM_STEP_TASKS_PER_NODE").value_or(""),
+        number(lookup, "SLURM_NODEID"));
+  }
+  return found;
+}
+
+std::optional<OuterLauncher> find_pods(const EnvironmentLookup& lookup) {
+  const bool by_rank = lookup("RANK") && lookup("WORLD_SIZE");
+  const bool are_pods = lookup("KUBERNETES_SERVICE_HOST") &&
+      lookup("MASTER_ADDR") && !lookup("LOCAL_RANK") &&
+      (by_rank || lookup("JOB_COMPLETION_INDEX"));
+  if (!are_pods) {
+    return std::nullopt;
+  }
+  const int pods = number(lookup, "WORLD_SIZE");
+  const int rank = number(lookup, by_rank ? "RANK" : "JOB_COMPLETION_INDEX");
+  return OuterLauncher{Kind::kPods, "Kubernetes", pods, 1, pods, rank};
+}
+
+std::string direct_start(const OuterLauncher& launcher) {
+  return launcher.kind == Kind::kSlurm ? "srun --ntasks-per-node=N "
+                                       : launcher.name + " -n N ";
+}
+
+[[noreturn]] void refuse_several_here(
+    const OuterLauncher& launcher,
+    const std::string& program) {
+  const std::string count = launcher.tasks_here > 1
+      ? std::to_string(launcher.tasks_here) + " tasks on this node"
+      : std::to_string(launcher.tasks) + " tasks";
+  throw LaunchError(
+      kExitUsage,
+      launcher.name + " started ddprun as one of " + count +
+          ", and each would start ranks of its own: start the program without "
+          "ddprun (" +
+          direct_start(launcher) + program + "), or one task per node" +
+          (launcher.kind == Kind::kSlurm ? " (--ntasks-per-node=1)" : "") +
+          "; --standalone makes a job of its own of each (see ddprun --help)");
+}
+
+const char* const kTaskBeginnings[] = {
+    "OMPI_COMM_WORLD_",
+    "OMPI_APP_CTX_",
+    "OMPI_MCA_ess",
+    "OMPI_MCA_orte_ess_",
+    "PMIX_",
+    "PMI_",
+    "MV2_COMM_WORLD_",
+    "PALS_",
+    "FLUX_TASK_",
+    "SLURM_STEP_"};
+
+const char* const kTaskNames[] = {
+    "OMPI_MCA_pmix", // "not isolated", which a world of one process needs
+    "OMPI_MCA_orte_app_num",
+    "OMPI_MCA_orte_bound_at_launch",
+    "OMPI_MCA_orte_hnp_uri",
+    "OMPI_MCA_orte_jobfam_session_dir",
+    "OMPI_MCA_orte_launch",
+    "OMPI_MCA_orte_local_daemon_uri",
+    "OMPI_MCA_orte_num_nodes",
+    "OMPI_MCA_orte_precondition_transports",
+    "OMPI_COMMAND",
+    "OMPI_ARGV",
+    "OMPI_FIRST_RANKS",
+    "OMPI_NUM_APP_CTX",
+    "OMPI_UNIVERSE_SIZE",
+    "OMPI_FILE_LOCATION",
+    "MPI_LOCALRANKID",
+    "MPI_LOCALNRANKS",
+    "FLUX_JOB_SIZE",
+    "SLURM_STEPID",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+    "SLURM_TASKS_PER_NODE",
+    "SLURM_TASK_PID",
+    "SLURM_GTIDS"};
+
+bool begins_with(const std::string& text, const std::string& beginning) {
+  return text.compare(0, beginning.size(), beginning) == 0;
+}
+
+} // namespace
+
+std::optional<OuterLauncher> find_outer_launcher(
+    const EnvironmentLookup& lookup) {
+  for (auto find : {&find_mpi, &find_slurm, &find_pods}) {
+    if (auto found = find(lookup)) {
+      return found;
+    }
+  }
+  return std::nullopt;
+}
+
+bool is_once_per_node(const OuterLauncher& launcher) {
+  // Slurm's tasks can be several on some nodes only; mpirun's own node, which
+  // is counted, can be without any.
+  const bool as_many = launcher.nodes == launcher.tasks;
+  if (launcher.tasks_here == 0) {
+    return as_many;
+  }
+  return launcher.tasks_here == 1 && (as_many || launcher.kind != Kind::kSlurm);
+}
+
+std::string check_outer_launcher(
+    const OuterLauncher& launcher,
+    const std::string& program) {
+  if (launcher.kind == Kind::kSlurmScript) {
+    return launcher.nodes == 1
+        ? ""
+        : "this Slurm job has " + std::to_string(launcher.nodes) +
+            " nodes, of which this one alone is used; `srun "
+            "--ntasks-per-node=1 ddprun ... " +
+            program + "` uses all";
+  }
+  if (launcher.tasks > 1 && !is_once_per_node(launcher)) {
+    refuse_several_here(launcher, program);
+  }
+  return "";
+}
+
+bool describes_outer_task(const std::string& variable) {
+  if (begins_with(variable, "PMIX_MCA_")) {
+    return false; // parameters, which users set as well
+  }
+  for (const char* beginning : kTaskBeginnings) {
+    if (begins_with(variable, beginning)) {
+      return true;
+    }
+  }
+  return std::find(std::begin(kTaskNames), std::end(kTaskNames), variable) !=
+      std::end(kTaskNames);
+}
+
+} // namespace ddp

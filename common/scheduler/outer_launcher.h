@@ -1,0 +1,65 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <common/scheduler/environment_lookup.h>
+
+namespace ddp {
+
+/// What started ddprun, where something did that starts several processes.
+struct OuterLauncher {
+  enum class Kind {
+    kMpi, // mpirun, mpiexec and the like
+    kSlurm, // a step of Slurm: srun
+    kPods, // pods that are told apart by RANK (Kubeflow's PyTorchJob) or by
+           // JOB_COMPLETION_INDEX (indexed jobs, JobSet)
+    kSlurmScript, // an sbatch script or salloc's shell, outside of any step
+  };
+
+  Kind kind = Kind::kMpi;
+  std::string name; // for messages
+  /// Of this launch; in a script, 1; 0 where nothing tells.
+  int tasks = 1;
+  /// Of these, on this node; 0 where nothing tells.
+  int tasks_here = 1;
+  /// Of the launch; in a script, of the allocation; 0 where nothing tells.
+  int nodes = 1;
+  /// Which of the tasks this one is.
+  int rank = 0;
+};
+
+/// Finds it in the environment; none for a process that a user started. MPI
+/// comes before Slurm, whose variables processes inherit from the step in which
+/// mpirun runs its daemons.
+std::optional<OuterLauncher> find_outer_launcher(
+    const EnvironmentLookup& lookup);
+
+/// Whether it starts one task on each node.
+bool is_once_per_node(const OuterLauncher& launcher);
+
+/// Throws LaunchError (exit code 2) where ddprun was started several times on
+/// one node, saying how to start `program` instead. Returns what the user
+/// should know, mostly nothing.
+std::string check_outer_launcher(
+    const OuterLauncher& launcher,
+    const std::string& program);
+
+/// Whether a variable says which process of an outer launch this one is, and
+/// how it reaches that launch. Ranks must not inherit these: all would be the
+/// same process of the outer job, and the second to call MPI_Init would fail.
+/// Without them, MPI_Init in a rank makes a world of this rank alone. What
+/// describes the allocation (SLURM_JOB_ID, SLURM_JOB_NODELIST) or sets
+/// parameters (OMPI_MCA_btl, PMIX_MCA_gds) is not among them. They are:
+///   OMPI_COMM_WORLD_*, OMPI_APP_CTX_*, OMPI_MCA_ess*, OMPI_MCA_pmix, what
+///     mpirun sets of OMPI_MCA_orte_*, OMPI_COMMAND, OMPI_ARGV,
+///     OMPI_FIRST_RANKS, OMPI_NUM_APP_CTX, OMPI_UNIVERSE_SIZE,
+///     OMPI_FILE_LOCATION
+///   PMIX_* but PMIX_MCA_*; PMI_*; MPI_LOCALRANKID, MPI_LOCALNRANKS
+///   MV2_COMM_WORLD_*, PALS_*, FLUX_TASK_*, FLUX_JOB_SIZE
+///   SLURM_STEP_*, SLURM_STEPID, SLURM_PROCID, SLURM_LOCALID, SLURM_NODEID,
+///     SLURM_NTASKS, SLURM_NPROCS, SLURM_TASKS_PER_NODE, SLURM_TASK_PID,
+///     SLURM_GTIDS
+bool describes_outer_task(const std::string& variable);
+
+} // namespace ddp

@@ -1,0 +1,41 @@
+#include <ddp/backends/common/alarm.h>
+
+#include <c10/util/Exception.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace ddp::backends {
+
+Alarm::Alarm() : timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) {
+  TORCH_CHECK(
+      timer_ >= 0,
+      "a backend needs a timer: timerfd_create: ",
+      std::strerror(errno));
+}
+
+Alarm::~Alarm() {
+  close(timer_);
+}
+
+void Alarm::set(std::chrono::nanoseconds delay) {
+  using std::chrono::seconds;
+  const auto whole = std::chrono::duration_cast<seconds>(delay);
+  itimerspec time{};
+  time.it_value.tv_sec = whole.count();
+  // 0 would set none.
+  time.it_value.tv_nsec =
+      std::max<decltype(time.it_value.tv_nsec)>((delay - whole).count(), 1);
+  timerfd_settime(timer_, /*flags=*/0, &time, nullptr);
+}
+
+void Alarm::wait() {
+  uint64_t times = 0;
+  while (read(timer_, &times, sizeof(times)) < 0 && errno == EINTR) {
+  }
+}
+
+} // namespace ddp::backends

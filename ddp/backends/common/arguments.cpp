@@ -1,0 +1,193 @@
+#include <ddp/backends/common/arguments.h>
+
+#include <ddp/support/plain_memory.h>
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/Utils.hpp>
+
+namespace ddp::backends {
+
+void Arguments::check_dense(const char* name, const at::Tensor& tensor) const {
+  TORCH_CHECK_VALUE(
+      tensor.defined(), name, " over ", backend_, " got an undefined tensor");
+  const bool strided = tensor.layout() == at::kStrided;
+  TORCH_CHECK_VALUE(
+      strided && tensor.is_non_overlapping_and_dense(),
+      name,
+      " over ",
+      backend_,
+      " takes dense tensors without gaps; got one of layout ",
+      tensor.layout(),
+      ", sizes ",
+      tensor.sizes(),
+      strided ? c10::str(" and strides ", tensor.strides()) : "",
+      ". tensor.contiguous() makes one that fits");
+  TORCH_CHECK_VALUE(
+      detail::has_plain_memory(tensor),
+      name,
+      " over ",
+      backend_,
+      " got a tensor that is negated or conjugated lazily: pass its "
+      "resolve_conj().resolve_neg()");
+}
+
+void Arguments::check_contiguous(const char* name, const at::Tensor& tensor)
+    const {
+  check_dense(name, tensor);
+  TORCH_CHECK_VALUE(
+      tensor.is_contiguous(),
+      name,
+      " over ",
+      backend_,
+      " takes contiguous tensors; got one of sizes ",
+      tensor.sizes(),
+      " and strides ",
+      tensor.strides(),
+      ". tensor.contiguous() makes one");
+}
+
+const at::Tensor& Arguments::only(const char* name, const Tensors& tensors)
+    const {
+  TORCH_CHECK_VALUE(
+      tensors.size() == 1,
+      name,
+      " over ",
+      backend_,
+      " takes one tensor, got ",
+      tensors.size());
+  return tensors.front();
+}
+
+const Arguments::Tensors& Arguments::only_list(
+    const char* name,
+    const std::vector<Tensors>& lists) const {
+  TORCH_CHECK_VALUE(
+      lists.size() == 1,
+      name,
+      " over ",
+      backend_,
+      " takes one list of tensors, got ",
+      lists.size());
+  check_list(name, lists.front().size());
+  return lists.front();
+}
+
+void Arguments::check_list(const char* name, size_t length) const {
+  TORCH_CHECK_VALUE(
+      length == static_cast<size_t>(size_),
+      name,
+      " over ",
+      backend_,
+      " takes a list with one entry for each of ",
+      size_,
+      " ranks, got ",
+      length);
+}
+
+void Arguments::check_pairs(
+    const char* name,
+    const Tensors& inputs,
+    const Tensors& outputs) const {
+  TORCH_CHECK_VALUE(
+      inputs.size() == outputs.size(),
+      name,
+      " over ",
+      backend_,
+      ": ",
+      inputs.size(),
+      " inputs, but ",
+      outputs.size(),
+      " outputs");
+}
+
+void Arguments::check_same_dtype(
+    const char* name,
+    const at::Tensor& tensor,
+    at::TensorList others) const {
+  for (const auto& other : others) {
+    TORCH_CHECK_VALUE(
+        other.scalar_type() == tensor.scalar_type(),
+        name,
+        " over ",
+        backend_,
+        " takes tensors of one dtype, got ",
+        tensor.scalar_type(),
+        " and ",
+        other.scalar_type());
+  }
+}
+
+void Arguments::check_root(const char* name, int64_t root) const {
+  TORCH_CHECK_VALUE(
+      root >= 0 && root < size_,
+      name,
+      " over ",
+      backend_,
+      ": the root is rank ",
+      root,
+      " of ",
+      size_);
+}
+
+void Arguments::check_peer(const char* name, int peer) const {
+  TORCH_CHECK_VALUE(
+      peer >= 0 && peer < size_,
+      name,
+      " over ",
+      backend_,
+      ": the other is rank ",
+      peer,
+      " of ",
+      size_);
+}
+
+void Arguments::check_no_lists(
+    const char* name,
+    const std::vector<Tensors>& lists) const {
+  TORCH_CHECK_VALUE(
+      lists.empty(),
+      name,
+      " over ",
+      backend_,
+      ": a list on rank ",
+      rank_,
+      ", which is not the root");
+}
+
+Arguments::Tensors Arguments::parts(
+    const char* name,
+    const at::Tensor& tensor,
+    const std::vector<int64_t>& lengths) const {
+  check_contiguous(name, tensor);
+  c10d::checkSplitSizes(lengths, tensor, size_);
+  Tensors result;
+  int64_t begin = 0;
+  for (int rank = 0; rank < size_; ++rank) {
+    const auto length =
+        lengths.empty() ? tensor.size(0) / size_ : lengths[rank];
+    result.push_back(tensor.narrow(0, begin, length));
+    begin += length;
+  }
+  return result;
+}
+
+Arguments::Tensors Arguments::equal_parts(
+    const char* name,
+    const at::Tensor& tensor,
+    int64_t numel) const {
+  check_contiguous(name, tensor);
+  TORCH_CHECK_VALUE(
+      tensor.numel() == numel * size_,
+      name,
+      " over ",
+      backend_,
+      " takes a tensor of ",
+      size_,
+      " times ",
+      numel,
+      " elements, got sizes ",
+      tensor.sizes());
+  return tensor.view(-1).tensor_split(size_);
+}
+
+} // namespace ddp::backends

@@ -1,0 +1,265 @@
+#include <ddp/backends/common/reduction.h>
+
+#include <c10/core/ScalarTypeToTypeMeta.h>
+#include <c10/util/BFloat16.h>
+#include <c10/util/Exception.h>
+#include <c10/util/Half.h>
+#include <c10/util/complex.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <type_traits>
+
+// One function for each kind of vector unit; the loader chooses. By units,
+// since by architectures (arch=) it would choose for those of one maker only.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define DDP_EACH_VECTOR_UNIT \
+  __attribute__((target_clones("default", "avx2", "avx512f")))
+#else
+#define DDP_EACH_VECTOR_UNIT
+#endif
+
+namespace ddp::backends::shm {
+namespace {
+
+using c10::ScalarType;
+using Kind = c10d::ReduceOp::RedOpType;
+
+struct Smaller {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return b < a || b != b ? b : a; // NaN stays, as in ATen
+  }
+};
+
+struct Larger {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return a < b || b != b ? b : a;
+  }
+};
+
+/// What is computed in: small floats lose too much in their own type.
+template <typename T>
+using Accumulator = std::conditional_t<
+    std::is_same_v<T, c10::Half> || std::is_same_v<T, c10::BFloat16>,
+    float,
+    T>;
+
+/// So much at a time that sums stay in the nearest cache.
+constexpr int64_t kBlockBytes = 8192;
+
+template <typename T, typename Operation>
+struct Kernel {
+  using Sum = Accumulator<T>;
+  static constexpr int64_t kBlock = kBlockBytes / int64_t(sizeof(Sum));
+
+  DDP_EACH_VECTOR_UNIT static void first(
+      Sum* __restrict sum,
+      const T* __restrict source,
+      int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      sum[i] = static_cast<Sum>(source[i]);
+    }
+  }
+
+  DDP_EACH_VECTOR_UNIT static void add(
+      Sum* __restrict sum,
+      const T* __restrict source,
+      int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      sum[i] =
+          static_cast<Sum>(Operation()(sum[i], static_cast<Sum>(source[i])));
+    }
+  }
+
+  DDP_EACH_VECTOR_UNIT static void store(
+      T* __restrict target,
+      const Sum* __restrict sum,
+      int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      target[i] = static_cast<T>(sum[i]);
+    }
+  }
+
+  /// Two ranks' elements, in place.
+  DDP_EACH_VECTOR_UNIT static void pair(
+      T* __restrict a,
+      T* __restrict b,
+      int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      const auto sum = static_cast<T>(
+          Operation()(static_cast<Sum>(a[i]), static_cast<Sum>(b[i])));
+      a[i] = sum;
+      b[i] = sum;
+    }
+  }
+
+  static void run(
+      const std::vector<const char*>& sources,
+      const std::vector<char*>& targets,
+      int64_t total) {
+    if (targets.size() == 2 && sources.size() == 2 &&
+        sources[0] == targets[0] && sources[1] == targets[1]) {
+      pair(
+          reinterpret_cast<T*>(targets[0]),
+          reinterpret_cast<T*>(targets[1]),
+          total);
+      return;
+    }
+    alignas(64) Sum sum[kBlock];
+    for (int64_t begin = 0; begin < total; begin += kBlock) {
+      const auto count = std::min(kBlock, total - begin);
+      const auto at = [&](const char* data) {
+        return reinterpret_cast<const T*>(data) + begin;
+      };
+      first(sum, at(sources[0]), count);
+      for (size_t rank = 1; rank < sources.size(); ++rank) {
+        add(sum, at(sources[rank]), count);
+      }
+      for (char* target : targets) {
+        store(reinterpret_cast<T*>(target) + begin, sum, count);
+      }
+    }
+  }
+};
+
+template <typename T>
+Reduction::Function ordered(Kind kind) {
+  switch (kind) {
+    case Kind::MIN:
+      return Kernel<T, Smaller>::run;
+    case Kind::MAX:
+      return Kernel<T, Larger>::run;
+    default:
+      return nullptr;
+  }
+}
+
+template <typename T>
+Reduction::Function bitwise(Kind kind) {
+  switch (kind) {
+    case Kind::BAND:
+      return Kernel<T, std::bit_and<>>::run;
+    case Kind::BOR:
+      return Kernel<T, std::bit_or<>>::run;
+    case Kind::BXOR:
+      return Kernel<T, std::bit_xor<>>::run;
+    default:
+      return nullptr;
+  }
+}
+
+template <typename T>
+Reduction::Function arithmetic(Kind kind) {
+  switch (kind) {
+    case Kind::SUM:
+      return Kernel<T, std::plus<>>::run;
+    case Kind::PRODUCT:
+      return Kernel<T, std::multiplies<>>::run;
+    default:
+      if constexpr (!c10::is_complex<T>::value) {
+        if (const auto function = ordered<T>(kind)) {
+          return function;
+        }
+      }
+      if constexpr (std::is_integral_v<T>) {
+        return bitwise<T>(kind);
+      }
+      return nullptr;
+  }
+}
+
+/// Truth values are bytes of 0 and 1.
+Reduction::Function logical(Kind kind) {
+  switch (kind) {
+    case Kind::SUM:
+    case Kind::MAX:
+    case Kind::BOR:
+      return Kernel<uint8_t, std::bit_or<>>::run;
+    case Kind::PRODUCT:
+    case Kind::MIN:
+    case Kind::BAND:
+      return Kernel<uint8_t, std::bit_and<>>::run;
+    case Kind::BXOR:
+      return Kernel<uint8_t, std::bit_xor<>>::run;
+    default:
+      return nullptr;
+  }
+}
+
+Reduction::Function choose(ScalarType dtype, Kind kind) {
+  switch (dtype) {
+    case ScalarType::Bool:
+      return logical(kind);
+    case ScalarType::Byte:
+      return arithmetic<uint8_t>(kind);
+    case ScalarType::Char:
+      return arithmetic<int8_t>(kind);
+    case ScalarType::Short:
+      return arithmetic<int16_t>(kind);
+    case ScalarType::Int:
+      return arithmetic<int32_t>(kind);
+    case ScalarType::Long:
+      return arithmetic<int64_t>(kind);
+    case ScalarType::UInt16:
+      return arithmetic<uint16_t>(kind);
+    case ScalarType::UInt32:
+      return arithmetic<uint32_t>(kind);
+    case ScalarType::UInt64:
+      return arithmetic<uint64_t>(kind);
+    case ScalarType::Half:
+      return arithmetic<c10::Half>(kind);
+    case ScalarType::BFloat16:
+      return arithmetic<c10::BFloat16>(kind);
+    case ScalarType::Float:
+      return arithmetic<float>(kind);
+    case ScalarType::Double:
+      return arithmetic<double>(kind);
+    case ScalarType::ComplexFloat:
+      return arithmetic<c10::complex<float>>(kind);
+    case ScalarType::ComplexDouble:
+      return arithmetic<c10::complex<double>>(kind);
+    default:
+      return nullptr;
+  }
+}
+
+} // namespace
+
+const char* reduction_name(c10d::ReduceOp::RedOpType kind) {
+  constexpr const char* kNames[] = {
+      "SUM",
+      "AVG",
+      "PRODUCT",
+      "MIN",
+      "MAX",
+      "BAND",
+      "BOR",
+      "BXOR",
+      "PREMUL_SUM"};
+  return kind < std::size(kNames) ? kNames[kind] : "UNUSED";
+}
+
+Reduction::Reduction(ScalarType dtype, const c10d::ReduceOp& op) {
+  const Kind kind = op.op_;
+  const bool mean = kind == Kind::AVG;
+  const bool divisible =
+      c10::isFloatingType(dtype) || c10::isComplexType(dtype);
+  if (dtype == ScalarType::ComplexHalf && (mean || kind == Kind::SUM)) {
+    function_ = arithmetic<c10::Half>(Kind::SUM);
+    numbers_ = 2;
+  } else {
+    function_ = choose(dtype, mean ? Kind::SUM : kind);
+  }
+  TORCH_CHECK_VALUE(
+      function_ && (!mean || divisible),
+      "tensors of ",
+      dtype,
+      " cannot be reduced by ",
+      reduction_name(kind));
+}
+
+} // namespace ddp::backends::shm

@@ -1,0 +1,41 @@
+#include <ddp/backends/mpi/staging/staging.h>
+
+#include <c10/util/Exception.h>
+
+namespace ddp::backends::mpi {
+
+struct Staging::Cuda {};
+
+at::Tensor Staging::input(const at::Tensor& tensor) {
+  TORCH_CHECK_VALUE(
+      tensor.is_cpu(),
+      "backend mpi: got a tensor on ",
+      tensor.device(),
+      ", but this build of ddp has no CUDA. Build it where the CUDA toolkit of "
+      "LibTorch's version is installed");
+  return tensor;
+}
+
+at::Tensor Staging::output(const at::Tensor& tensor) {
+  return input(tensor);
+}
+
+void Staging::close() {}
+
+bool Staging::ready() const {
+  return true;
+}
+
+void Staging::finish() {}
+
+void Staging::synchronize() const {}
+
+void Staging::on_streams(const std::function<void()>& function) const {
+  function();
+}
+
+std::optional<at::Device> Staging::device() const {
+  return std::nullopt;
+}
+
+} // namespace ddp::backends::mpi

@@ -1,0 +1,189 @@
+#include <ddp/backends/shm/memory/memory.h>
+
+#include <ATen/ops/from_blob.h>
+#include <c10/util/Exception.h>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+namespace ddp::backends::shm {
+namespace {
+
+constexpr int64_t kPage = 4096;
+constexpr int64_t kSlotsBegin =
+    (int64_t(sizeof(Control)) + kPage - 1) / kPage * kPage;
+constexpr int64_t kHeapBegin = kSlotsBegin + int64_t(kSlotBytes) * kSlots;
+// Smaller pieces keep their pages when they are given back.
+constexpr int64_t kLargePiece = int64_t(4) << 20;
+// Of all ranks of a group together; a process has 128 TiB for all its groups.
+constexpr int64_t kAddresses = int64_t(4) << 40;
+
+int64_t size_of(int descriptor) {
+  struct stat status {};
+  TORCH_CHECK(fstat(descriptor, &status) == 0, "fstat: ", std::strerror(errno));
+  return status.st_size;
+}
+
+/// The machine's memory, or as much as a limit on the size of files allows,
+/// beyond which the kernel would end the process; less where many ranks take
+/// addresses.
+int64_t size_for(int64_t ranks) {
+  const int64_t machine = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  auto size = kHeapBegin + std::min(machine, kAddresses / ranks);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    size = std::min(size, static_cast<int64_t>(limit.rlim_cur));
+  }
+  TORCH_CHECK(
+      size >= kHeapBegin,
+      "it got no memory: files may have ",
+      size,
+      " bytes only (ulimit -f)");
+  return size;
+}
+
+FileDescriptor make_memory(int64_t ranks) {
+  const auto size = size_for(ranks);
+  FileDescriptor memory(memfd_create("ddp", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  TORCH_CHECK(
+      memory.get() >= 0,
+      "it got no memory: memfd_create: ",
+      std::strerror(errno));
+  TORCH_CHECK(
+      ftruncate(memory.get(), size) == 0 &&
+          fcntl(
+              memory.get(),
+              F_ADD_SEALS,
+              F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0,
+      "it got no memory: ",
+      std::strerror(errno));
+  return memory;
+}
+
+/// Gives a piece its pages; whether there were as many. Signals wait meanwhile:
+/// the kernel would give the pages back and begin anew for each of them.
+bool provide(int descriptor, int64_t place, int64_t bytes) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int result = 0;
+  do {
+    result = fallocate(descriptor, 0, place, bytes);
+  } while (result != 0 && errno == EINTR);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return result == 0;
+}
+
+} // namespace
+
+Mapping::Mapping(int descriptor) : size_(size_of(descriptor)) {
+  const int seals = fcntl(descriptor, F_GET_SEALS);
+  TORCH_CHECK(
+      seals >= 0 && (seals & F_SEAL_SHRINK) && size_ >= kHeapBegin,
+      "it got memory from another rank that is none of its own");
+  auto* begin = mmap(
+      nullptr,
+      size_,
+      PROT_READ | PROT_WRITE,
+      MAP_SHARED | MAP_NORESERVE,
+      descriptor,
+      0);
+  TORCH_CHECK(
+      begin != MAP_FAILED,
+      "it cannot map ",
+      size_,
+      " bytes of addresses, of which few would be used: ",
+      std::strerror(errno),
+      ". Is there a limit (ulimit -v)?");
+  begin_ = static_cast<char*>(begin);
+  madvise(begin_, size_, MADV_HUGEPAGE); // where the system allows them
+  madvise(begin_, size_, MADV_DONTDUMP); // a core would have all ranks' data
+}
+
+Mapping::~Mapping() {
+  munmap(begin_, size_);
+}
+
+Control& Mapping::control() const {
+  return *reinterpret_cast<Control*>(begin_);
+}
+
+char* Mapping::slot(uint64_t number) const {
+  return begin_ + kSlotsBegin + number % kSlots * kSlotBytes;
+}
+
+int64_t Mapping::place_of(const void* data, int64_t bytes) const {
+  const auto place = static_cast<const char*>(data) - begin_;
+  return place >= kHeapBegin && place + bytes <= size_ ? place : -1;
+}
+
+Memory::Memory(int64_t ranks)
+    : descriptor_(make_memory(ranks)),
+      mapping_(std::make_shared<const Mapping>(descriptor_.get())),
+      heap_(kHeapBegin, mapping_->size()) {}
+
+std::optional<int64_t> Memory::take(int64_t bytes) {
+  const auto place = heap_.take(bytes);
+  if (place &&
+      !provide(descriptor_.get(), *place, std::max<int64_t>(bytes, 1))) {
+    heap_.give_back(*place);
+    return std::nullopt;
+  }
+  return place;
+}
+
+void Memory::give_back(int64_t place) {
+  empty(place, heap_.length(place));
+  heap_.give_back(place);
+}
+
+void Memory::shorten(int64_t place, int64_t bytes) {
+  empty(place + bytes, heap_.length(place) - bytes);
+  heap_.shorten(place, bytes);
+}
+
+void Memory::empty(int64_t place, int64_t bytes) {
+  if (bytes >= kLargePiece) {
+    fallocate(
+        descriptor_.get(),
+        FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+        place,
+        bytes);
+  }
+}
+
+at::Tensor Memory::tensor(int64_t numel, const at::TensorOptions& options) {
+  const auto element = static_cast<int64_t>(options.dtype().itemsize());
+  TORCH_CHECK_WITH(
+      OutOfMemoryError,
+      numel <= mapping_->size() / element,
+      "backend shm has no memory for a tensor of ",
+      numel,
+      " elements");
+  const auto bytes = numel * element;
+  const auto place = take(bytes);
+  TORCH_CHECK_WITH(
+      OutOfMemoryError,
+      place,
+      "backend shm has no ",
+      bytes,
+      " bytes of memory left for a tensor");
+  return at::from_blob(
+      mapping_->at(*place),
+      {numel},
+      [self = shared_from_this(), place = *place](void*) {
+        self->give_back(place);
+      },
+      options);
+}
+
+} // namespace ddp::backends::shm

@@ -1,0 +1,209 @@
+#include <ddp/backends/shm/memory/team.h>
+
+#include <ddp/backends/common/reduction.h>
+#include <ddp/backends/shm/memory/futex.h>
+
+#include <c10/util/Exception.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+namespace ddp::backends::shm {
+namespace {
+
+enum Failed : uint32_t { kNo, kWriting, kYes };
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Whether they speak of the same collective.
+bool fit(const Announcement& a, const Announcement& b) {
+  return a.type == b.type && a.dtype == b.dtype && a.reduction == b.reduction &&
+      a.root == b.root && a.count == b.count;
+}
+
+std::string words(const Announcement& announcement) {
+  std::ostringstream text;
+  text << c10d::opTypeToString(announcement.type);
+  if (announcement.count >= 0) {
+    text << " of " << announcement.count << " elements";
+  }
+  text << " of "
+       << static_cast<c10::ScalarType>(static_cast<int>(announcement.dtype));
+  if (announcement.root >= 0) {
+    text << " with root " << announcement.root;
+  }
+  if (announcement.reduction > 0) {
+    text << " by "
+         << reduction_name(
+                static_cast<c10d::ReduceOp::RedOpType>(announcement.reduction));
+  }
+  return text.str();
+}
+
+} // namespace
+
+Team::Team(int rank, std::vector<Peer> peers)
+    : rank_(rank), peers_(std::move(peers)) {}
+
+Announcement& Team::announce(c10d::OpType type) {
+  auto& announcement = memory(rank_).control().announcements[step_ % 2];
+  announcement.type = type;
+  announcement.dtype = 0;
+  announcement.reduction = 0;
+  announcement.root = -1;
+  announcement.count = -1;
+  announcement.place = -1;
+  announcement.same_for_all = false;
+  return announcement;
+}
+
+const Announcement& Team::announced(int rank) const {
+  return memory(rank).control().announcements[(step_ - 1) % 2];
+}
+
+void Team::compare() const {
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!fit(announced(rank), announced(rank_))) {
+      C10_THROW_ERROR(
+          DistBackendError,
+          c10::str(
+              "rank ",
+              rank,
+              " does something else: ",
+              words(announced(rank)),
+              ", not ",
+              words(announced(rank_))));
+    }
+  }
+}
+
+void Team::finish_step() {
+  ++step_;
+  raise(memory(rank_).control().steps);
+}
+
+bool Team::has_finished(int rank) const {
+  // Numbers start again at 0 after 2^32 steps.
+  const auto& steps = memory(rank).control().steps;
+  const auto ahead = steps.value.load(std::memory_order_acquire) -
+      static_cast<uint32_t>(step_);
+  return static_cast<int32_t>(ahead) >= 0;
+}
+
+bool Team::all_finished(
+    Clock::time_point until,
+    std::chrono::nanoseconds spin) {
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!has_finished(rank) && !await(rank, until, spin)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Team::await(
+    int rank,
+    Clock::time_point until,
+    std::chrono::nanoseconds spin) const {
+  constexpr int kLooksPerTime = 50;
+  auto now = Clock::now();
+  const auto end = std::min(until, now + spin);
+  while (now < end) {
+    for (int look = 0; look < kLooksPerTime; ++look) {
+      if (has_finished(rank)) {
+        return true;
+      }
+      relax();
+    }
+    now = Clock::now();
+  }
+  auto& steps = memory(rank).control().steps;
+  for (;;) {
+    const auto seen = steps.value.load();
+    if (has_finished(rank)) {
+      return true;
+    }
+    check_failures();
+    check_alive();
+    now = Clock::now();
+    if (now >= until) {
+      return has_finished(rank);
+    }
+    sleep_on(steps, seen, std::min<Clock::duration>(kLook, until - now));
+  }
+}
+
+void Team::check_alive() const {
+  for (int rank = 0; rank < size(); ++rank) {
+    // What it did before its end counts.
+    TORCH_CHECK_WITH(
+        DistBackendError,
+        has_finished(rank) || !has_ended(rank) || has_finished(rank),
+        words_of_end(rank));
+  }
+}
+
+std::string Team::missing() const {
+  std::ostringstream text;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!has_finished(rank)) {
+      text << (text.tellp() > 0 ? ", " : "") << rank;
+    }
+  }
+  return text.str();
+}
+
+void Team::check_failures() const {
+  for (int rank = 0; rank < size(); ++rank) {
+    const auto& control = memory(rank).control();
+    if (control.failed.load() == kYes) {
+      const auto length = strnlen(control.failure, sizeof(control.failure));
+      C10_THROW_ERROR(
+          DistBackendError,
+          c10::str(
+              "rank ",
+              rank,
+              " gave up: ",
+              std::string(control.failure, length)));
+    }
+  }
+}
+
+bool Team::has_ended(int rank) const {
+  pollfd look{peers_[rank].process.get(), POLLIN, 0};
+  return memory(rank).control().left.load() != 0 || poll(&look, 1, 0) > 0;
+}
+
+std::string Team::words_of_end(int rank) const {
+  return c10::str(
+      "rank ",
+      rank,
+      " (process ",
+      peers_[rank].pid,
+      memory(rank).control().left.load() ? ") has left the group"
+                                         : ") has ended");
+}
+
+void Team::leave() {
+  memory(rank_).control().left = 1;
+}
+
+void Team::give_up(const std::string& reason) {
+  auto& control = memory(rank_).control();
+  uint32_t expected = kNo;
+  if (control.failed.compare_exchange_strong(expected, kWriting)) {
+    const auto length = std::min(reason.size(), sizeof(control.failure) - 1);
+    std::memcpy(control.failure, reason.data(), length);
+    control.failed = kYes;
+  }
+}
+
+} // namespace ddp::backends::shm

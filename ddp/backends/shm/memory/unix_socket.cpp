@@ -1,0 +1,159 @@
+#include <ddp/backends/shm/memory/unix_socket.h>
+
+#include <common/random_name.h>
+
+#include <c10/util/Exception.h>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+namespace ddp::backends::shm {
+namespace {
+
+constexpr int kType = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
+
+void check(bool worked, const char* call) {
+  TORCH_CHECK_WITH(DistNetworkError, worked, call, ": ", std::strerror(errno));
+}
+
+/// In the abstract namespace, whose names begin with a zero.
+socklen_t address_of(const std::string& name, sockaddr_un& address) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  std::copy(name.begin(), name.end(), address.sun_path + 1);
+  return static_cast<socklen_t>(
+      offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+/// A message as the kernel takes it.
+struct Envelope {
+  explicit Envelope(char* text, size_t length) : content{text, length} {
+    header.msg_iov = &content;
+    header.msg_iovlen = 1;
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+  }
+
+  iovec content;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> control{};
+  msghdr header{};
+};
+
+} // namespace
+
+UnixSocket::UnixSocket(FileDescriptor descriptor)
+    : descriptor_(std::move(descriptor)) {
+  check(static_cast<bool>(descriptor_), "socket");
+}
+
+UnixSocket UnixSocket::listen(std::string& name) {
+  name = "ddp-" + ddp::detail::random_name();
+  UnixSocket result(FileDescriptor(socket(AF_UNIX, kType, 0)));
+  sockaddr_un address;
+  const auto length = address_of(name, address);
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+  check(bind(result.descriptor_.get(), generic, length) == 0, "bind");
+  check(::listen(result.descriptor_.get(), SOMAXCONN) == 0, "listen");
+  return result;
+}
+
+UnixSocket UnixSocket::connect(
+    const std::string& name,
+    Clock::time_point deadline) {
+  UnixSocket result(FileDescriptor(socket(AF_UNIX, kType, 0)));
+  sockaddr_un address;
+  const auto length = address_of(name, address);
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+  while (::connect(result.descriptor_.get(), generic, length) != 0) {
+    check(errno == EAGAIN || errno == EINTR, "connect"); // its queue is full
+    TORCH_CHECK_WITH(
+        DistNetworkError, Clock::now() < deadline, "connect: no answer");
+    poll(nullptr, 0, 1);
+  }
+  return result;
+}
+
+UnixSocket UnixSocket::accept(Clock::time_point deadline) const {
+  wait_for(POLLIN, deadline);
+  return UnixSocket(FileDescriptor(accept4(
+      descriptor_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
+}
+
+bool UnixSocket::is_from_own_user() const {
+  ucred credentials{};
+  socklen_t length = sizeof(credentials);
+  return getsockopt(
+             descriptor_.get(),
+             SOL_SOCKET,
+             SO_PEERCRED,
+             &credentials,
+             &length) == 0 &&
+      credentials.uid == geteuid();
+}
+
+void UnixSocket::wait_for(short event, Clock::time_point deadline) const {
+  for (;;) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    pollfd look{descriptor_.get(), event, 0};
+    const auto patience = std::clamp<int64_t>(left.count(), 0, 1000);
+    if (poll(&look, 1, static_cast<int>(patience)) > 0) {
+      return;
+    }
+    TORCH_CHECK_WITH(
+        DistNetworkError, left.count() > 0, "the other ranks did not come");
+  }
+}
+
+void UnixSocket::send(const Message& message, Clock::time_point deadline)
+    const {
+  auto text = message.text;
+  Envelope envelope(text.data(), text.size());
+  auto* attached = CMSG_FIRSTHDR(&envelope.header);
+  attached->cmsg_level = SOL_SOCKET;
+  attached->cmsg_type = SCM_RIGHTS;
+  attached->cmsg_len = CMSG_LEN(2 * sizeof(int));
+  const int files[] = {message.files[0].get(), message.files[1].get()};
+  std::memcpy(CMSG_DATA(attached), files, sizeof(files));
+  while (sendmsg(descriptor_.get(), &envelope.header, MSG_NOSIGNAL) < 0) {
+    check(errno == EAGAIN || errno == EINTR, "sendmsg");
+    wait_for(POLLOUT, deadline);
+  }
+}
+
+Message UnixSocket::receive(Clock::time_point deadline) const {
+  wait_for(POLLIN, deadline);
+  Message message;
+  Envelope envelope(message.text.data(), message.text.size());
+  const auto length =
+      recvmsg(descriptor_.get(), &envelope.header, MSG_CMSG_CLOEXEC);
+  check(length >= 0, "recvmsg");
+  TORCH_CHECK_WITH(
+      DistNetworkError,
+      length > 0,
+      "the other process closed the connection: it has ended or given up");
+  const auto* attached = CMSG_FIRSTHDR(&envelope.header);
+  const bool has_files = attached && attached->cmsg_type == SCM_RIGHTS &&
+      attached->cmsg_len == CMSG_LEN(2 * sizeof(int));
+  if (has_files) {
+    int files[2];
+    std::memcpy(files, CMSG_DATA(attached), sizeof(files));
+    message.files = {FileDescriptor(files[0]), FileDescriptor(files[1])};
+  }
+  TORCH_CHECK_WITH(
+      DistNetworkError,
+      has_files && length == static_cast<ssize_t>(message.text.size()),
+      "a message of ",
+      length,
+      " bytes came that no rank of this version sends");
+  return message;
+}
+
+} // namespace ddp::backends::shm

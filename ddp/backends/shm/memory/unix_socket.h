@@ -1,0 +1,43 @@
+#pragma once
+
+#include <common/file_descriptor.h>
+
+#include <array>
+#include <chrono>
+#include <string>
+
+namespace ddp::backends::shm {
+
+/// What ranks tell each other: bytes and two open files.
+struct Message {
+  std::array<char, 64> text{};
+  std::array<FileDescriptor, 2> files;
+};
+
+/// Sockets that keep messages apart. All functions throw `c10::Error`, also
+/// after `deadline`.
+class UnixSocket {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// One that listens; it draws the name.
+  static UnixSocket listen(std::string& name);
+  static UnixSocket connect(
+      const std::string& name,
+      Clock::time_point deadline);
+
+  UnixSocket accept(Clock::time_point deadline) const;
+  /// Whether the other process belongs to this one's user.
+  bool is_from_own_user() const;
+  /// The files stay the sender's.
+  void send(const Message& message, Clock::time_point deadline) const;
+  Message receive(Clock::time_point deadline) const;
+
+ private:
+  explicit UnixSocket(FileDescriptor descriptor);
+  void wait_for(short event, Clock::time_point deadline) const;
+
+  FileDescriptor descriptor_;
+};
+
+} // namespace ddp::backends::shm

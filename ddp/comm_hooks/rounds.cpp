@@ -1,0 +1,104 @@
+#include <ddp/comm_hooks/rounds.h>
+
+#include <ddp/process_group/collective_wait.h>
+#include <ddp/support/error_text.h>
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+namespace ddp::detail {
+namespace {
+
+/// After one that failed there is none: it would meet the others' next one.
+at::Tensor guarded_reduction(
+    const Rounds::Reduction& reduction,
+    const ProcessGroup& group) {
+  check_usable(ProcessGroup::Impl::of(group), "a communication hook");
+  try {
+    return reduction(group);
+  } catch (const std::exception& error) {
+    report_failure(group, error_text(error));
+    throw;
+  } catch (...) { // a future takes no other
+    constexpr const char* kText = "an exception that is no std::exception";
+    report_failure(group, kText);
+    TORCH_CHECK(false, kText);
+  }
+}
+
+} // namespace
+
+Rounds::~Rounds() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+Future Rounds::run(
+    const at::Tensor& buffer,
+    const ProcessGroup& group,
+    Reduction reduction) {
+  connect(group);
+  const auto start = future_like(buffer);
+  // What follows a future runs on a stream that waits for its value's.
+  auto result = start->then(
+      [own = own_, reduction = std::move(reduction)](
+          c10::ivalue::Future& /*future*/) -> c10::IValue {
+        const at::NoGradGuard no_grad;
+        return guarded_reduction(reduction, own);
+      },
+      c10::TensorType::get());
+  if (own_.c10d() == origin_.c10d()) {
+    start->markCompleted(buffer);
+  } else {
+    push([start, buffer] { start->markCompleted(buffer); });
+  }
+  return result;
+}
+
+/// Also anew, for another Reducer.
+void Rounds::connect(const ProcessGroup& group) {
+  if (connected_ && origin_.c10d() == group.c10d()) {
+    return;
+  }
+  const bool on_thread = group.device().is_cpu() && group.backend() != "mpi";
+  own_ = on_thread ? group.duplicate() : group;
+  origin_ = group;
+  connected_ = true;
+}
+
+void Rounds::push(std::function<void()> task) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    waiting_.push_back(std::move(task));
+  }
+  changed_.notify_one();
+  if (!thread_.joinable()) {
+    thread_ = std::thread([this] { work(); });
+  }
+}
+
+void Rounds::work() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
+    if (ending_) {
+      return;
+    }
+    auto task = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    task();
+    task = nullptr; // outside of the lock, with what it holds
+    lock.lock();
+  }
+}
+
+} // namespace ddp::detail

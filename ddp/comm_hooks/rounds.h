@@ -1,0 +1,59 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ddp/process_group.h>
+#include <ddp/reducer/core/futures.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace ddp::detail {
+
+/// Runs reductions of several collectives each, where one needs the result of
+/// the one before.
+///
+/// Ranks must start a group's collectives in the same order. On the CPU they
+/// cannot from the callbacks of futures, which come in any order and on threads
+/// that other collectives may need. So reductions run on a thread of their own,
+/// one after another, over connections of their own, while backward goes on. On
+/// a GPU collectives are only queued, and a reduction is queued at once, on a
+/// stream from the pool. Backward waits where there is neither: over MPI, which
+/// may not allow another thread, and over a group that was handed to us and
+/// cannot be connected anew.
+class Rounds {
+ public:
+  using Reduction = std::function<at::Tensor(const ProcessGroup&)>;
+
+  Rounds() = default;
+  Rounds(const Rounds&) = delete;
+  Rounds& operator=(const Rounds&) = delete;
+  /// Waits for the reduction under way, and leaves out the rest.
+  ~Rounds();
+
+  /// `reduction` gets the group to use, may wait for its collectives, and
+  /// returns a tensor like `buffer`, which the future holds then. The first
+  /// call is collective.
+  Future run(
+      const at::Tensor& buffer,
+      const ProcessGroup& group,
+      Reduction reduction);
+
+ private:
+  void connect(const ProcessGroup& group);
+  void push(std::function<void()> task);
+  void work();
+
+  ProcessGroup origin_;
+  ProcessGroup own_;
+  bool connected_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> waiting_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+} // namespace ddp::detail

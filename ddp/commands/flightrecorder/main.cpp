@@ -1,0 +1,47 @@
+#include <ddp/commands/flightrecorder/comparison.h>
+
+#include <ddp/commands/program.h>
+
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+#include <string>
+#include <vector>
+
+namespace ddp::command {
+namespace {
+
+constexpr int kExitDisagree = 1;
+constexpr const char* kProgram = "ddp-flightrecorder";
+
+int run(int argc, char** argv) {
+  CLI::App app{"Says where the ranks of a job disagree.", kProgram};
+  app.set_version_flag("--version", "ddp-flightrecorder " DDP_VERSION);
+  std::vector<std::string> paths;
+  app.add_option("PATH", paths, "records, or folders of them")
+      ->required()
+      ->type_name("");
+  app.footer(
+      "Records are what ranks with DDP_DEBUG=info or detail write to "
+      "ddp-debug/rank_*.json\nwhen a collective fails, when they crash, on "
+      "SIGUSR1 and on SIGTERM.\nExit code: 0 where all ranks of the job agree, "
+      "1 where they do not or one has no\nrecord, 2 where a record cannot be "
+      "read.\n\n"
+      "Example: ddp-flightrecorder ddp-debug");
+  if (const auto code = parse(app, argc, argv)) {
+    return *code;
+  }
+  const bool agree = compare(read_records(paths), std::cout);
+  if (!std::cout.flush()) {
+    return say(kProgram, "cannot write to standard output");
+  }
+  return agree ? 0 : kExitDisagree;
+}
+
+} // namespace
+} // namespace ddp::command
+
+int main(int argc, char** argv) {
+  return ddp::command::run_program(
+      ddp::command::kProgram, ddp::command::run, argc, argv);
+}

@@ -1,0 +1,291 @@
+#include <ddp/elastic.h>
+
+#include <ddp/elastic/agreed_flag.h>
+#include <ddp/failure/elastic_pause.h>
+#include <ddp/failure/heartbeat.h>
+#include <ddp/process_group/agreement/broadcast_value.h>
+#include <ddp/support/own_thread.h>
+#include <ddp/support/snapshot_memory.h>
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <c10/util/thread_name.h>
+#include <torch/csrc/jit/serialization/pickle.h>
+
+#include <atomic>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace ddp {
+namespace {
+
+namespace elastic_pause = detail::elastic_pause;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLook{20};
+constexpr milliseconds kLongLook{100};
+
+/// A copy of a state.
+class Commit {
+ public:
+  void make(const TrainingState& state) {
+    std::vector<at::Tensor> tensors;
+    // By a group of one: without communication.
+    const auto value = state.state_dict();
+    const auto bytes = torch::jit::pickle(value, &tensors);
+    outline_.assign(bytes.begin(), bytes.end());
+    memory_.begin();
+    tensors_.clear();
+    for (const auto& tensor : tensors) {
+      tensors_.push_back(memory_.copy(tensor));
+    }
+  }
+
+  c10::IValue value() const {
+    return torch::jit::unpickle(
+        outline_.data(), outline_.size(), nullptr, tensors_);
+  }
+
+ private:
+  std::string outline_; // without the tensors
+  std::vector<at::Tensor> tensors_;
+  detail::SnapshotMemory memory_;
+};
+
+/// Ends the waits of a rank that is asked to pause and comes to no step, since
+/// others are gone. Where no pause can come it does nothing.
+class Watch {
+ public:
+  Watch() {
+    if (elastic_pause::may_come()) {
+      thread_ = std::thread([this] { run(); });
+    }
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  ~Watch() {
+    stopped_ = true;
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+
+ private:
+  void run() {
+    c10::setThreadName("ddp_elastic");
+    while (!stopped_) {
+      if (elastic_pause::is_asked_within(kLongLook)) {
+        limit_step();
+      }
+    }
+  }
+
+  void limit_step() {
+    const auto end =
+        std::chrono::steady_clock::now() + elastic_pause::step_patience();
+    while (!stopped_ && elastic_pause::is_asked()) {
+      if (std::chrono::steady_clock::now() >= end) {
+        elastic_pause::end_waits();
+      }
+      std::this_thread::sleep_for(kLook);
+    }
+  }
+
+  std::atomic<bool> stopped_{false};
+  std::thread thread_;
+};
+
+/// Whether an exception comes of a change of the job's nodes. That of a lost
+/// peer can come long before ddprun knows more.
+bool follows_from_change(const std::exception& error) {
+  if (dynamic_cast<const MembershipChanged*>(&error)) {
+    return true;
+  }
+  if (!dynamic_cast<const c10::Error*>(&error) ||
+      dynamic_cast<const c10::ValueError*>(&error)) {
+    return false;
+  }
+  return elastic_pause::is_asked() ||
+      (dynamic_cast<const c10::DistError*>(&error) &&
+       elastic_pause::is_asked_within(elastic_pause::loss_patience()));
+}
+
+/// Null where the nodes change again before it is formed. Then the thread that
+/// forms it is left to itself.
+std::optional<ProcessGroup> next_group(const ProcessGroupOptions& options) {
+  auto group =
+      detail::on_own_thread([options] { return init_process_group(options); });
+  while (group.wait_for(kLook) != std::future_status::ready) {
+    if (elastic_pause::is_asked()) {
+      return std::nullopt;
+    }
+  }
+  try {
+    return group.get();
+  } catch (const std::exception& error) {
+    if (!follows_from_change(error)) {
+      throw;
+    }
+    return std::nullopt;
+  }
+}
+
+} // namespace
+
+const char* MembershipChanged::what() const noexcept {
+  return "the nodes of the job change: for ddp::elastic to catch";
+}
+
+struct ElasticRun::Impl {
+  explicit Impl(const ElasticOptions& its_options) : options(its_options) {
+    TORCH_CHECK_VALUE(
+        options.commit_every() >= 1,
+        "ElasticOptions: commit_every must be at least 1, not ",
+        options.commit_every());
+    const auto& each = options.group();
+    TORCH_CHECK_VALUE(
+        !each.rank() && !each.world_size() && each.master_addr().empty() &&
+            !each.master_port(),
+        "ElasticOptions: rank, world_size, master_addr and master_port are "
+        "another group's later: leave them to the environment");
+  }
+
+  void commit() {
+    kept.make(*state);
+    committed = steps;
+  }
+
+  /// Finds the rank whose copy counts. Whether the training goes on.
+  bool meet() {
+    flag.emplace(group, "ElasticRun::step");
+    root = -1;
+    int64_t most = -1;
+    bool goes_on = true;
+    const auto own = at::tensor({committed, int64_t{finished}}, at::kLong);
+    const auto all = group.all_gather(own);
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      const auto* told = all[rank].const_data_ptr<int64_t>();
+      goes_on = goes_on && told[1] == 0;
+      if (told[0] > most) {
+        most = told[0];
+        root = static_cast<int64_t>(rank);
+      }
+    }
+    steps = std::max<int64_t>(most, 0);
+    return goes_on;
+  }
+
+  /// Returns where the training is over, and throws where the nodes change.
+  void train_once(const std::function<void()>& train) {
+    if (meet()) {
+      train();
+      flag->finish();
+    }
+    finished = true;
+    // Those that are asked before they say so have to come to the next group.
+    elastic_pause::set_possible(false);
+    if (elastic_pause::is_asked()) {
+      elastic_pause::set_possible(true);
+      throw MembershipChanged();
+    }
+  }
+
+  void leave_group() {
+    flag.reset();
+    state.reset();
+    group = ProcessGroup();
+  }
+
+  void pause() {
+    leave_group();
+    std::optional<ProcessGroup> next;
+    while (!next) {
+      elastic_pause::make();
+      next = next_group(options.group());
+    }
+    group = *next;
+  }
+
+  ElasticOptions options;
+  ProcessGroup group;
+  std::optional<TrainingState> state;
+  std::optional<detail::AgreedFlag> flag;
+  Commit kept;
+  int64_t steps = 0; // of the job, since it was started anew
+  int64_t committed = -1; // of them, in `kept`; -1 for nothing
+  int64_t root = -1; // the rank whose copy counts
+  bool finished = false;
+};
+
+ElasticRun::ElasticRun(const ElasticOptions& options)
+    : impl_(std::make_unique<Impl>(options)) {}
+
+ElasticRun::~ElasticRun() = default;
+
+const ProcessGroup& ElasticRun::group() const {
+  return impl_->group;
+}
+
+bool ElasticRun::sync(const TrainingState& state) {
+  const detail::heartbeat::Activity activity("ElasticRun::sync");
+  for (const auto& part : state.parts_) {
+    TORCH_CHECK_VALUE(
+        !part.sharded,
+        "ElasticRun::sync: \"",
+        part.name,
+        "\" is sharded (ZeroRedundancyOptimizer): no rank has what a lost one "
+        "had. Use the optimizer itself");
+  }
+  auto& impl = *impl_;
+  impl.state = state;
+  if (impl.root < 0) {
+    return false;
+  }
+  const bool sends = impl.group.rank() == impl.root;
+  const auto value = detail::broadcast_value(
+      sends ? impl.kept.value() : c10::IValue(), impl.group, impl.root);
+  impl.state->load_state_dict(value, impl.group);
+  impl.commit();
+  return true;
+}
+
+void ElasticRun::step() {
+  const detail::heartbeat::Activity activity("ElasticRun::step");
+  auto& impl = *impl_;
+  ++impl.steps;
+  if (impl.state && impl.steps % impl.options.commit_every() == 0) {
+    impl.commit();
+  }
+  if (!impl.flag->exchange(elastic_pause::is_asked())) {
+    return;
+  }
+  if (impl.state && impl.committed != impl.steps) {
+    impl.commit();
+  }
+  throw MembershipChanged();
+}
+
+void elastic(
+    const std::function<void(ElasticRun&)>& train,
+    const ElasticOptions& options) {
+  ElasticRun run(options);
+  auto& impl = *run.impl_;
+  impl.group = init_process_group(options.group());
+  const Watch watch;
+  elastic_pause::set_possible(true);
+  for (;;) {
+    try {
+      impl.train_once([&] { train(run); });
+      return;
+    } catch (const std::exception& error) {
+      if (!follows_from_change(error)) {
+        elastic_pause::set_possible(false);
+        throw;
+      }
+    }
+    impl.pause();
+  }
+}
+
+} // namespace ddp

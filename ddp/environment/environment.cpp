@@ -1,0 +1,205 @@
+#include <ddp/environment/environment.h>
+
+#include <common/seconds.h>
+#include <ddp/environment/environment_variable.h>
+#include <ddp/environment/launch_source.h>
+#include <ddp/environment/slurm.h>
+
+#include <c10/util/Exception.h>
+#include <c10/util/env.h>
+
+#include <cmath>
+#include <cstdlib>
+
+namespace ddp {
+namespace {
+
+using detail::integer_variable;
+using detail::LaunchSource;
+
+bool is_meeting_point_given(
+    const ProcessGroupOptions& options,
+    const EnvironmentLookup& lookup) {
+  return !options.master_addr().empty() || options.master_port() ||
+      lookup("MASTER_ADDR") || lookup("MASTER_PORT");
+}
+
+void read_meeting_point(
+    LaunchEnvironment& result,
+    const ProcessGroupOptions& options,
+    const EnvironmentLookup& lookup) {
+  result.master_addr = options.master_addr();
+  if (result.master_addr.empty()) {
+    result.master_addr = lookup("MASTER_ADDR").value_or("");
+  }
+  auto port = options.master_port();
+  if (!port) {
+    port = integer_variable(lookup, "MASTER_PORT", 1, 65535);
+  }
+  TORCH_CHECK_VALUE(
+      !result.master_addr.empty(),
+      "MASTER_ADDR is not set: this is rank ",
+      result.rank,
+      " of ",
+      result.world_size,
+      ", and the ranks need the host of rank 0 to meet");
+  TORCH_CHECK_VALUE(
+      port.has_value(),
+      "MASTER_PORT is not set: the ranks meet at a free TCP port on ",
+      result.master_addr);
+  TORCH_CHECK_VALUE(
+      *port >= 1 && *port <= 65535,
+      "master port ",
+      *port,
+      " is not from 1 to 65535");
+  result.master_port = *port;
+}
+
+void read_launcher_services(
+    LaunchEnvironment& result,
+    const EnvironmentLookup& lookup) {
+  result.launcher_hosts_store =
+      lookup("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
+  // The restart count differs between the nodes of one job (torchrun counts
+  // failures per node), so it names the attempt on one node only; between nodes
+  // the ranks agree on an attempt while they meet.
+  if (lookup("GROUP_WORLD_SIZE").value_or("") == "1") {
+    result.attempt +=
+        "/attempt_" + lookup("TORCHELASTIC_RESTART_COUNT").value_or("0");
+  }
+}
+
+void complete_backend(
+    ProcessGroupOptions& options,
+    const EnvironmentLookup& lookup) {
+  if (options.backend().empty()) {
+    options.backend(lookup("DDP_BACKEND").value_or(""));
+  }
+  const auto& backend = options.backend();
+  TORCH_CHECK_VALUE(
+      backend.empty() || backend == "auto" || backend == "gloo" ||
+          backend == "nccl" || backend == "mpi" || backend == "shm" ||
+          backend == "hierarchical",
+      "backend '",
+      backend,
+      "' is not known: use gloo, nccl, mpi, shm, hierarchical or auto");
+}
+
+void complete_device(
+    ProcessGroupOptions& options,
+    const EnvironmentLookup& lookup) {
+  const auto text = lookup("DDP_DEVICE");
+  if (!options.device() && text && *text != "auto") {
+    try {
+      options.device(c10::Device(*text));
+    } catch (const c10::Error&) {
+      TORCH_CHECK_VALUE(
+          false,
+          "DDP_DEVICE='",
+          *text,
+          "' is not a device: use cpu, cuda, cuda:N or auto");
+    }
+  }
+  TORCH_CHECK_VALUE(
+      !options.device() || options.device()->is_cpu() ||
+          options.device()->is_cuda(),
+      "device ",
+      *options.device(),
+      " is not served: use cpu or cuda");
+}
+
+/// What the program set, or else a variable's number of seconds.
+std::chrono::milliseconds complete_time(
+    const std::optional<std::chrono::milliseconds>& given,
+    const EnvironmentLookup& lookup,
+    const char* variable,
+    std::chrono::milliseconds otherwise) {
+  TORCH_CHECK_VALUE(
+      !given || given->count() > 0,
+      "a timeout must be above 0, but is ",
+      given->count(),
+      " ms");
+  const auto text = given ? std::nullopt : lookup(variable);
+  if (!text) {
+    return backends::bounded(given.value_or(otherwise));
+  }
+  char* end = nullptr;
+  const double seconds = std::strtod(text->c_str(), &end);
+  TORCH_CHECK_VALUE(
+      !text->empty() && *end == '\0' && std::isfinite(seconds) &&
+          seconds >= 0.001 && seconds <= 1e9,
+      variable,
+      "='",
+      *text,
+      "' is not a number of seconds above 0");
+  return backends::bounded(
+      std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)));
+}
+
+} // namespace
+
+EnvironmentLookup process_environment() {
+  return [](const char* name) -> std::optional<std::string> {
+    // Unlike getenv(), it may run while another thread sets a variable.
+    return c10::utils::get_env(name);
+  };
+}
+
+LaunchEnvironment read_launch_environment(
+    const ProcessGroupOptions& options,
+    const EnvironmentLookup& lookup,
+    const PmixQuery& pmix) {
+  LaunchEnvironment result;
+  result.interface = options.interface();
+  const auto source = detail::find_launch_source(options, lookup, pmix);
+  if (!source) {
+    result.note =
+        "this process trains alone: no launcher has set RANK and WORLD_SIZE. "
+        "ddprun --nproc-per-node N starts N ranks";
+    return result;
+  }
+  result.source = source->launcher;
+  result.note = source->note;
+  result.rank = source->rank;
+  result.world_size = source->world_size;
+  result.local_rank = source->local_rank;
+  result.attempt = "ddp";
+  if (result.world_size > 1) {
+    if (source->kind == LaunchSource::Kind::kExplicit ||
+        is_meeting_point_given(options, lookup)) {
+      read_meeting_point(result, options, lookup);
+      read_launcher_services(result, lookup);
+    } else if (source->kind == LaunchSource::Kind::kSlurm) {
+      detail::meet_by_slurm(result, lookup);
+    }
+  }
+  return result;
+}
+
+ProcessGroupOptions complete_options(
+    ProcessGroupOptions options,
+    const EnvironmentLookup& lookup) {
+  complete_backend(options, lookup);
+  complete_device(options, lookup);
+  options.timeout(complete_time(
+      options.timeout(), lookup, "DDP_TIMEOUT", std::chrono::minutes(10)));
+  options.wait_notice(complete_time(
+      options.wait_notice(),
+      lookup,
+      "DDP_WAIT_NOTICE",
+      std::chrono::seconds(10)));
+  if (options.interface().empty()) {
+    options.interface(lookup("DDP_INTERFACE").value_or(""));
+  }
+  if (!options.check_replicas()) {
+    options.check_replicas(
+        integer_variable(lookup, "DDP_CHECK_REPLICAS", 0, 1).value_or(1) == 1);
+  }
+  if (!options.share_gpus()) {
+    options.share_gpus(
+        integer_variable(lookup, "DDP_SHARE_GPUS", 0, 1).value_or(0) == 1);
+  }
+  return options;
+}
+
+} // namespace ddp

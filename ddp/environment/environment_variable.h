@@ -1,0 +1,18 @@
+#pragma once
+
+#include <ddp/environment/environment.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace ddp::detail {
+
+/// The value of an integer variable. Throws `c10::ValueError` where it is
+/// anything else than an integer from `min` to `max`.
+std::optional<int64_t> integer_variable(
+    const EnvironmentLookup& lookup,
+    const char* name,
+    int64_t min,
+    int64_t max);
+
+} // namespace ddp::detail

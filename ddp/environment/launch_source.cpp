@@ -1,0 +1,299 @@
+#include <ddp/environment/launch_source.h>
+
+#include <ddp/environment/environment_variable.h>
+
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <vector>
+
+namespace ddp::detail {
+namespace {
+
+using Kind = LaunchSource::Kind;
+
+constexpr int64_t kMaxRanks = 1 << 24;
+
+/// The variables by which one kind of launcher numbers its processes.
+struct Convention {
+  Kind kind;
+  const char* launcher;
+  const char* rank;
+  const char* world_size;
+  const char* local_rank;
+  /// Set only in processes that the launcher really started, where `rank`
+  /// alone does not prove that.
+  const char* proof;
+};
+
+constexpr Convention kPlain{
+    Kind::kExplicit,
+    "RANK and WORLD_SIZE",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    nullptr};
+
+// Slurm and Cray systems set PMI_RANK as well, without MPICH's local ranks.
+constexpr std::array<Convention, 5> kLaunchers{{
+    {Kind::kLauncher,
+     "Open MPI",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     nullptr},
+    {Kind::kLauncher,
+     "MPICH",
+     "PMI_RANK",
+     "PMI_SIZE",
+     "MPI_LOCALRANKID",
+     "MPI_LOCALRANKID"},
+    {Kind::kLauncher,
+     "MVAPICH",
+     "MV2_COMM_WORLD_RANK",
+     "MV2_COMM_WORLD_SIZE",
+     "MV2_COMM_WORLD_LOCAL_RANK",
+     nullptr},
+    {Kind::kLauncher,
+     "PALS",
+     "PALS_RANKID",
+     "PMI_SIZE",
+     "PALS_LOCAL_RANKID",
+     "PALS_RANKID"},
+    {Kind::kLauncher,
+     "Flux",
+     "FLUX_TASK_RANK",
+     "FLUX_JOB_SIZE",
+     "FLUX_TASK_LOCAL_ID",
+     "FLUX_TASK_RANK"},
+}};
+
+// An sbatch script has the job's variables, and so have the processes of an
+// mpirun in it. In salloc's shell, a step of one task, SLURM_NTASKS is the
+// job's or not there.
+constexpr Convention kSlurm{
+    Kind::kSlurm,
+    "Slurm",
+    "SLURM_PROCID",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_LOCALID",
+    "SLURM_STEP_ID"};
+
+int64_t required(
+    std::optional<int64_t> value,
+    const char* missing,
+    const char* present) {
+  TORCH_CHECK_VALUE(
+      value.has_value(),
+      missing,
+      " is not set, although ",
+      present,
+      " is: set both, or neither to run alone or as another launcher says");
+  return *value;
+}
+
+/// Ranks that the program numbers itself do not meet through the launcher,
+/// which knows them by other numbers.
+void renumber(LaunchSource& source, const ProcessGroupOptions& options) {
+  const auto rank = options.rank().value_or(source.rank);
+  const auto size = options.world_size().value_or(source.world_size);
+  if (rank != source.rank || size != source.world_size) {
+    source.kind = Kind::kExplicit;
+    source.rank = rank;
+    source.world_size = size;
+  }
+}
+
+bool is_from(const Convention& names, const EnvironmentLookup& lookup) {
+  return (!names.proof || lookup(names.proof)) &&
+      (lookup(names.rank) || lookup(names.world_size));
+}
+
+/// What the variables of one launcher say, with the program's word before
+/// theirs; none where it did not start this process.
+std::optional<LaunchSource> read(
+    const Convention& names,
+    const ProcessGroupOptions& options,
+    const EnvironmentLookup& lookup) {
+  if (!is_from(names, lookup)) {
+    return std::nullopt;
+  }
+  const auto rank = integer_variable(lookup, names.rank, 0, kMaxRanks);
+  const auto size = integer_variable(lookup, names.world_size, 1, kMaxRanks);
+  LaunchSource source;
+  source.kind = names.kind;
+  source.launcher = names.launcher;
+  source.rank_name = names.rank;
+  source.size_name = names.world_size;
+  source.rank =
+      required(rank ? rank : options.rank(), names.rank, names.world_size);
+  source.world_size = required(
+      size ? size : options.world_size(), names.world_size, names.rank);
+  renumber(source, options);
+  source.local_rank = integer_variable(lookup, names.local_rank, 0, kMaxRanks);
+  return source;
+}
+
+/// PMIx's variables have no size. Slurm's have, if it was Slurm that started
+/// this process; else a library that is missing is an error.
+std::optional<LaunchSource> read_pmix(
+    const ProcessGroupOptions& options,
+    const EnvironmentLookup& lookup,
+    const PmixQuery& pmix) {
+  if (!lookup("PMIX_RANK") || !lookup("PMIX_NAMESPACE") || !pmix) {
+    return std::nullopt;
+  }
+  const auto job = pmix();
+  if (!job || !job->size) {
+    TORCH_CHECK_VALUE(
+        lookup(kSlurm.proof) || lookup(kPlain.rank),
+        "PMIX_RANK is set, but its server cannot be asked for the number of "
+        "ranks (is libpmix.so.2 installed?): set RANK, WORLD_SIZE, MASTER_ADDR "
+        "and MASTER_PORT");
+    return std::nullopt;
+  }
+  LaunchSource source;
+  source.kind = Kind::kLauncher;
+  source.launcher = "PMIx";
+  source.rank_name = "PMIX_RANK";
+  source.size_name = "PMIx's job size";
+  source.rank = job->rank;
+  source.world_size = *job->size;
+  renumber(source, options);
+  source.local_rank = job->local_rank;
+  return source;
+}
+
+std::string in_words(const LaunchSource& source) {
+  return c10::str(
+      source.rank_name,
+      "=",
+      source.rank,
+      " ",
+      source.size_name,
+      "=",
+      source.world_size);
+}
+
+void check_agreement(const LaunchSource& one, const LaunchSource& other) {
+  TORCH_CHECK_VALUE(
+      one.rank == other.rank && one.world_size == other.world_size,
+      in_words(one),
+      " and ",
+      in_words(other),
+      " contradict each other: unset ",
+      one.rank_name,
+      " and ",
+      one.size_name,
+      " to be what ",
+      other.launcher,
+      " says, or say it by ProcessGroupOptions().rank(...).world_size(...)");
+}
+
+/// Whatever started this process, if it was no plain RANK and WORLD_SIZE.
+std::optional<LaunchSource> find_launcher(
+    const ProcessGroupOptions& options,
+    const EnvironmentLookup& lookup,
+    const PmixQuery& pmix) {
+  std::optional<LaunchSource> first;
+  for (const auto& names : kLaunchers) {
+    auto source = read(names, options, lookup);
+    if (source && first) {
+      check_agreement(*source, *first);
+    } else if (source) {
+      first = std::move(source);
+    }
+  }
+  if (!first) {
+    first = read_pmix(options, lookup, pmix);
+  }
+  return first ? first : read(kSlurm, options, lookup);
+}
+
+/// Whether torchrun or ddprun started this process, or somebody as careful:
+/// then it does not matter by what they were started.
+bool is_complete(
+    const ProcessGroupOptions& options,
+    const EnvironmentLookup& lookup) {
+  return lookup(kPlain.rank) && lookup(kPlain.world_size) &&
+      lookup(kPlain.local_rank) &&
+      (lookup("MASTER_ADDR") || !options.master_addr().empty()) &&
+      (lookup("MASTER_PORT") || options.master_port());
+}
+
+/// Variables of a world of one, left in a shell, would make each of mpirun's
+/// ranks train alone without a word. Rank 0 says it.
+std::string note_if_alone(
+    const LaunchSource& plain,
+    const EnvironmentLookup& lookup) {
+  std::vector<Convention> launchers(kLaunchers.begin(), kLaunchers.end());
+  launchers.push_back(kSlurm);
+  for (const auto& names : launchers) {
+    const auto size = lookup(names.world_size).value_or("1");
+    if (plain.world_size == 1 && size != "1" && is_from(names, lookup) &&
+        lookup(names.rank) == "0") {
+      return c10::str(
+          "each process is a group of its own, because WORLD_SIZE=1 (with "
+          "RANK, LOCAL_RANK, MASTER_ADDR and MASTER_PORT) wins over ",
+          names.world_size,
+          "=",
+          size,
+          ". Unset RANK and WORLD_SIZE to be what ",
+          names.launcher,
+          " says");
+    }
+  }
+  return "";
+}
+
+std::optional<LaunchSource> find_in_environment(
+    const ProcessGroupOptions& options,
+    const EnvironmentLookup& lookup,
+    const PmixQuery& pmix) {
+  if (is_complete(options, lookup)) {
+    auto plain = read(kPlain, options, lookup);
+    if (!options.world_size()) {
+      plain->note = note_if_alone(*plain, lookup);
+    }
+    return plain;
+  }
+  auto launcher = find_launcher(options, lookup, pmix);
+  auto plain = read(kPlain, options, lookup);
+  if (launcher && plain) {
+    check_agreement(*plain, *launcher);
+  }
+  return launcher ? launcher : plain;
+}
+
+} // namespace
+
+std::optional<LaunchSource> find_launch_source(
+    const ProcessGroupOptions& options,
+    const EnvironmentLookup& lookup,
+    const PmixQuery& pmix) {
+  auto source = find_in_environment(options, lookup, pmix);
+  if (!source && (options.rank() || options.world_size())) {
+    source = LaunchSource();
+    source->launcher = "the program";
+    source->rank = required(options.rank(), "RANK", "WORLD_SIZE");
+    source->world_size = required(options.world_size(), "WORLD_SIZE", "RANK");
+  }
+  if (source) {
+    TORCH_CHECK_VALUE(
+        source->world_size >= 1 && source->rank >= 0 &&
+            source->rank < source->world_size,
+        "rank ",
+        source->rank,
+        " is outside the world: ",
+        source->size_name,
+        " is ",
+        source->world_size,
+        ", so ",
+        source->rank_name,
+        " must be from 0 to ",
+        source->world_size - 1);
+  }
+  return source;
+}
+
+} // namespace ddp::detail

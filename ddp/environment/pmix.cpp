@@ -1,0 +1,239 @@
+#include <ddp/environment/pmix.h>
+
+#include <c10/util/Exception.h>
+
+#include <dlfcn.h>
+#include <pmix.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+
+namespace ddp::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+/// The functions of libpmix that are used.
+struct Functions {
+  decltype(&PMIx_Init) init = nullptr;
+  decltype(&PMIx_Finalize) finalize = nullptr;
+  decltype(&PMIx_Put) put = nullptr;
+  decltype(&PMIx_Commit) commit = nullptr;
+  decltype(&PMIx_Get) get = nullptr;
+  decltype(&PMIx_Fence_nb) fence = nullptr;
+  decltype(&PMIx_Error_string) error_string = nullptr;
+};
+
+/// This process's connection to its server.
+struct Connection {
+  Functions functions;
+  pmix_proc_t self{};
+  PmixJob job;
+  /// Why there is no connection; empty if there is.
+  std::string reason;
+  int broadcasts = 0;
+};
+
+template <typename Function>
+void find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  TORCH_CHECK(function, "libpmix.so.2 has no ", name);
+}
+
+Functions load() {
+  void* library = dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL);
+  TORCH_CHECK(library, dlerror());
+  Functions functions;
+  find(library, "PMIx_Init", functions.init);
+  find(library, "PMIx_Finalize", functions.finalize);
+  find(library, "PMIx_Put", functions.put);
+  find(library, "PMIx_Commit", functions.commit);
+  find(library, "PMIx_Get", functions.get);
+  find(library, "PMIx_Fence_nb", functions.fence);
+  find(library, "PMIx_Error_string", functions.error_string);
+  return functions;
+}
+
+/// A number that the server knows of a rank, or of its job.
+std::optional<int64_t> number(
+    const Connection& connection,
+    pmix_rank_t rank,
+    const char* key) {
+  pmix_proc_t about = connection.self;
+  about.rank = rank;
+  pmix_value_t* value = nullptr;
+  if (connection.functions.get(&about, key, nullptr, 0, &value) !=
+      PMIX_SUCCESS) {
+    return std::nullopt;
+  }
+  const int64_t result =
+      value->type == PMIX_UINT16 ? value->data.uint16 : value->data.uint32;
+  std::free(value);
+  return result;
+}
+
+PmixJob ask_for_job(const Connection& connection) {
+  const auto self = connection.self.rank;
+  PmixJob job;
+  job.rank = self;
+  job.size = number(connection, PMIX_RANK_WILDCARD, PMIX_JOB_SIZE);
+  job.local_rank = number(connection, self, PMIX_LOCAL_RANK);
+  job.local_size = number(connection, PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE);
+  return job;
+}
+
+// Open MPI 4.1 uses the same library: its MPI_Init and MPI_Finalize add to and
+// take from one count with these calls. After the count has come back to zero,
+// MPI_Init fails ("getting local rank failed"), so this part of it is kept
+// until the process exits. Keeping it longer makes mpirun call the exit
+// improper and end the job.
+Connection* connect() {
+  static auto* connection = new Connection;
+  try {
+    TORCH_CHECK(std::getenv("PMIX_NAMESPACE"), "PMIX_NAMESPACE is not set");
+    connection->functions = load();
+    const auto status =
+        connection->functions.init(&connection->self, nullptr, 0);
+    TORCH_CHECK(
+        status == PMIX_SUCCESS, connection->functions.error_string(status));
+    std::atexit([] { connection->functions.finalize(nullptr, 0); });
+    connection->job = ask_for_job(*connection);
+  } catch (const c10::Error& error) {
+    connection->reason = error.what_without_backtrace();
+  }
+  return connection;
+}
+
+Connection& connection() {
+  static Connection* instance = connect();
+  return *instance;
+}
+
+void check(pmix_status_t status, const std::string& operation) {
+  TORCH_CHECK_WITH(
+      DistNetworkError,
+      status == PMIX_SUCCESS,
+      operation,
+      " failed: ",
+      connection().functions.error_string(status));
+}
+
+/// The answer to one request, which may come after nobody waits any more.
+class Answer {
+ public:
+  /// What the request gets to give it back to `arrive`.
+  static void* handle(const std::shared_ptr<Answer>& answer) {
+    return new std::shared_ptr<Answer>(answer);
+  }
+
+  static void arrive(pmix_status_t status, void* handle) {
+    const std::unique_ptr<std::shared_ptr<Answer>> holder(
+        static_cast<std::shared_ptr<Answer>*>(handle));
+    auto& answer = **holder;
+    const std::lock_guard<std::mutex> lock(answer.mutex_);
+    answer.status_ = status;
+    answer.here_ = true;
+    answer.changed_.notify_all();
+  }
+
+  pmix_status_t wait_until(Clock::time_point deadline) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return changed_.wait_until(lock, deadline, [this] { return here_; })
+        ? status_
+        : PMIX_ERR_TIMEOUT;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool here_ = false;
+  pmix_status_t status_ = PMIX_SUCCESS;
+};
+
+/// Starts a fence of all ranks, which also brings them what rank 0 has put, and
+/// waits for it.
+pmix_status_t fence_until(Clock::time_point deadline) {
+  pmix_info_t collect{};
+  std::strncpy(collect.key, PMIX_COLLECT_DATA, PMIX_MAX_KEYLEN);
+  collect.value.type = PMIX_BOOL;
+  collect.value.data.flag = true;
+  const auto answer = std::make_shared<Answer>();
+  const auto status = connection().functions.fence(
+      nullptr, 0, &collect, 1, Answer::arrive, Answer::handle(answer));
+  return status == PMIX_SUCCESS ? answer->wait_until(deadline) : status;
+}
+
+/// Waits for all ranks. While one is still in the program before this one,
+/// under the same mpirun, its end breaks the others' fence: they start another.
+void fence(Clock::time_point deadline, milliseconds timeout) {
+  auto status = PMIX_ERR_PARTIAL_SUCCESS;
+  while (status == PMIX_ERR_PARTIAL_SUCCESS && Clock::now() < deadline) {
+    status = fence_until(deadline);
+  }
+  if (status == PMIX_OPERATION_SUCCEEDED) {
+    return; // all were there already
+  }
+  check(
+      status,
+      c10::str(
+          "rank ",
+          connection().job.rank,
+          ": waiting for all ranks for ",
+          timeout.count() / 1000.0,
+          " s over PMIx (were all started, and do all form a group?)"));
+}
+
+std::string get(const std::string& key) {
+  const auto& pmix = connection();
+  pmix_proc_t root = pmix.self;
+  root.rank = 0;
+  pmix_value_t* value = nullptr;
+  check(pmix.functions.get(&root, key.c_str(), nullptr, 0, &value), "PMIx_Get");
+  const std::string text = value->type == PMIX_STRING ? value->data.string : "";
+  if (value->type == PMIX_STRING) {
+    std::free(value->data.string);
+  }
+  std::free(value);
+  return text;
+}
+
+void publish(const std::string& key, const std::string& text) {
+  const auto& functions = connection().functions;
+  std::string copy = text;
+  pmix_value_t value{};
+  value.type = PMIX_STRING;
+  value.data.string = copy.data();
+  check(functions.put(PMIX_GLOBAL, key.c_str(), &value), "PMIx_Put");
+  check(functions.commit(), "PMIx_Commit");
+}
+
+} // namespace
+
+std::optional<PmixJob> pmix_job() {
+  const auto& pmix = connection();
+  return pmix.reason.empty() ? std::optional<PmixJob>(pmix.job) : std::nullopt;
+}
+
+std::string pmix_unavailable() {
+  return connection().reason;
+}
+
+std::string pmix_broadcast(const std::string& text, milliseconds timeout) {
+  auto& pmix = connection();
+  const auto deadline = Clock::now() + timeout;
+  const auto key = "ddp.text." + std::to_string(pmix.broadcasts++);
+  // The last rank that leaves a program takes along what the next one's ranks
+  // have put by then.
+  fence(deadline, timeout);
+  if (pmix.job.rank == 0) {
+    publish(key, text);
+  }
+  fence(deadline, timeout);
+  return pmix.job.rank == 0 ? text : get(key);
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ddp/environment/environment.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace ddp::detail {
+
+/// Asks the PMIx server that started this process (mpirun, prterun, srun with
+/// --mpi=pmix) for its job; none where there is no server or no libpmix.so.2,
+/// which is loaded for this.
+///
+/// The connection lasts until the process exits: with Open MPI 4.1 a process
+/// that leaves without closing it ends the job, and one that closes it cannot
+/// initialise MPI any more.
+std::optional<PmixJob> pmix_job();
+
+/// Why there is none; empty if there is.
+std::string pmix_unavailable();
+
+/// Returns the text of rank 0 on every rank. Collective over the whole job.
+/// Throws `c10::DistNetworkError` where not all have come within `timeout`, or
+/// the server fails.
+std::string pmix_broadcast(
+    const std::string& text,
+    std::chrono::milliseconds timeout);
+
+} // namespace ddp::detail

@@ -1,0 +1,331 @@
+#include <ddp/failure/failure_board.h>
+
+#include <common/host_name.h>
+#include <ddp/support/own_thread.h>
+#include <ddp/support/short_lookups.h>
+
+#include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <future>
+#include <numeric>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+namespace ddp::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+
+constexpr const char* kList = "failures";
+constexpr auto kAnswerTime = std::chrono::seconds(1);
+constexpr auto kReceiptTime = std::chrono::seconds(2);
+constexpr auto kReceiptInterval = std::chrono::milliseconds(10);
+// Where the store has stopped answering, no more threads than these wait.
+constexpr int kMaxPending = 8;
+// The list is read in one piece by every rank.
+constexpr size_t kMaxText = 4096;
+
+std::vector<uint8_t> stored(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+
+std::string get(c10d::Store& store, const std::string& key) {
+  const auto bytes = store.get(key);
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string seen(size_t line, int64_t rank) {
+  return "seen/" + std::to_string(line) + "/" + std::to_string(rank);
+}
+
+std::string waiting(const std::string& scope, int64_t rank) {
+  return "waiting" + scope + "/rank/" + std::to_string(rank);
+}
+
+std::string awaited(int64_t rank) {
+  return "awaited/rank/" + std::to_string(rank);
+}
+
+std::string to_line(const Failure& failure) {
+  const json record{
+      {"scope", failure.scope},
+      {"rank", failure.rank},
+      {"host", failure.host},
+      {"text", failure.text.substr(0, kMaxText)},
+      {"consequence", failure.consequence}};
+  // A text may be anything; one that is cut may end within a character.
+  return record.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+/// Nothing if the line is not one of `to_line`.
+std::optional<Failure> to_failure(const std::string& line) {
+  try {
+    const auto record = json::parse(line);
+    return Failure{
+        record.at("scope"),
+        record.at("rank"),
+        1,
+        record.at("host"),
+        record.at("text"),
+        record.at("consequence")};
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+}
+
+bool concerns(const std::string& failed, const std::string& scope) {
+  return scope == failed || scope.rfind(failed + "/", 0) == 0;
+}
+
+} // namespace
+
+/// Outlives the board where a request hangs in it.
+struct FailureBoard::Connection {
+  c10::intrusive_ptr<c10d::Store> store;
+  std::atomic<int> pending{0};
+  std::atomic<bool> lost{false};
+
+  /// Lets a thread of its own do `request`; the result if it came in time.
+  template <typename Request>
+  static auto ask(
+      const std::shared_ptr<Connection>& connection,
+      Request request) -> std::optional<decltype(request(*connection->store))> {
+    using Result = decltype(request(*connection->store));
+    if (connection->lost || connection->pending >= kMaxPending) {
+      return std::nullopt;
+    }
+    try {
+      auto task = std::make_shared<std::packaged_task<Result()>>(
+          [connection, request] { return request(*connection->store); });
+      auto result = task->get_future();
+      start_on_own_thread([connection, task] {
+        ++connection->pending;
+        (*task)();
+        --connection->pending;
+      });
+      if (result.wait_for(kAnswerTime) == std::future_status::ready) {
+        return result.get();
+      }
+    } catch (const c10::DistError&) {
+      connection->lost = true; // asking again would be in vain, and noisy
+    } catch (const std::exception&) { // no thread, for one: the store may live
+    }
+    return std::nullopt;
+  }
+};
+
+std::shared_ptr<FailureBoard> FailureBoard::open(
+    const c10::intrusive_ptr<c10d::Store>& store,
+    int64_t rank,
+    int64_t size,
+    bool hosts_store) {
+  if (!store || size == 1 || !store->hasExtendedApi()) {
+    return nullptr;
+  }
+  try {
+    auto connection = std::make_shared<Connection>();
+    const auto own = answered_within(kAnswerTime, [store] {
+      store->check({kList}); // connecting to one that is gone takes its timeout
+      const ShortLookups short_lookups;
+      return store->clone();
+    });
+    connection->store = c10::make_intrusive<c10d::PrefixStore>("board", own);
+    std::vector<int64_t> members(size);
+    std::iota(members.begin(), members.end(), 0);
+    return std::shared_ptr<FailureBoard>(new FailureBoard(
+        std::move(connection), rank, size, hosts_store, std::move(members)));
+  } catch (const std::exception&) {
+    return nullptr; // such a store has no second connection
+  }
+}
+
+FailureBoard::FailureBoard(
+    std::shared_ptr<Connection> connection,
+    int64_t root_rank,
+    int64_t root_size,
+    bool hosts_store,
+    std::vector<int64_t> members)
+    : connection_(std::move(connection)),
+      root_rank_(root_rank),
+      root_size_(root_size),
+      hosts_store_(hosts_store),
+      members_(std::move(members)) {}
+
+bool FailureBoard::has_lost_rank_0() const {
+  return connection_->lost &&
+      std::count(members_.begin(), members_.end(), 0) > 0;
+}
+
+std::shared_ptr<FailureBoard> FailureBoard::of(
+    const std::vector<int64_t>& ranks) const {
+  std::vector<int64_t> members;
+  for (const auto rank : ranks) {
+    members.push_back(members_.at(rank));
+  }
+  return std::shared_ptr<FailureBoard>(new FailureBoard(
+      connection_, root_rank_, root_size_, hosts_store_, std::move(members)));
+}
+
+/// A failure that was written with the rank in the root group.
+Failure FailureBoard::in_this_group(Failure failure) const {
+  const auto found = std::find(members_.begin(), members_.end(), failure.rank);
+  failure.size = root_size_;
+  if (found != members_.end()) {
+    failure.rank = std::distance(members_.begin(), found);
+    failure.size = static_cast<int64_t>(members_.size());
+  }
+  return failure;
+}
+
+void FailureBoard::report(
+    const std::string& scope,
+    const std::string& text,
+    bool consequence) {
+  const auto line =
+      to_line({scope, root_rank_, 1, host_name(), text, consequence});
+  const auto done = Connection::ask(connection_, [line](c10d::Store& store) {
+    store.append(kList, stored(line));
+    return store.check({kList}); // the answer says that the list has it
+  });
+  if (done && hosts_store_) {
+    linger(scope, lines(scope));
+  }
+}
+
+std::vector<Failure> FailureBoard::read(const std::string& scope) {
+  const auto found = lines(scope);
+  if (hosts_store_) {
+    linger(scope, found);
+  }
+  std::vector<Failure> failures;
+  for (const auto& line : found) {
+    if (line.failure.rank != root_rank_) {
+      failures.push_back(in_this_group(line.failure));
+    }
+  }
+  return failures;
+}
+
+/// The failures that concern `scope`, and notes there that this rank has read
+/// them.
+std::vector<FailureBoard::Line> FailureBoard::lines(const std::string& scope) {
+  const auto found = Connection::ask(
+      connection_, [scope, rank = root_rank_](c10d::Store& store) {
+        std::vector<Line> result;
+        if (!store.check({kList})) {
+          return result;
+        }
+        std::istringstream list(get(store, kList));
+        std::string text;
+        for (size_t number = 0; std::getline(list, text); ++number) {
+          auto failure = to_failure(text);
+          if (failure && concerns(failure->scope, scope)) {
+            store.set(seen(number, rank), std::vector<uint8_t>{});
+            result.push_back({number, std::move(*failure)});
+          }
+        }
+        return result;
+      });
+  return found.value_or(std::vector<Line>());
+}
+
+/// What shows that the others have read `lines`: all but those that failed
+/// themselves, who have a reason of their own.
+std::vector<std::string> FailureBoard::receipts(
+    const std::vector<Line>& lines) const {
+  const auto has_failed = [&](int64_t member) {
+    return std::any_of(lines.begin(), lines.end(), [&](const Line& line) {
+      return line.failure.rank == member;
+    });
+  };
+  std::vector<std::string> keys;
+  for (const auto member : members_) {
+    if (member == root_rank_ || has_failed(member)) {
+      continue;
+    }
+    for (const auto& line : lines) {
+      if (line.number >= told_) {
+        keys.push_back(seen(line.number, member));
+      }
+    }
+  }
+  return keys;
+}
+
+/// Gives the other ranks a moment to read what this rank has read: it may end
+/// next, and the store with it.
+void FailureBoard::linger(const std::string& scope, std::vector<Line> found) {
+  const auto deadline = Clock::now() + kReceiptTime;
+  auto keys = receipts(found);
+  while (!keys.empty() && Clock::now() < deadline) {
+    const auto all = Connection::ask(
+        connection_, [keys](c10d::Store& store) { return store.check(keys); });
+    if (all.value_or(true)) {
+      break;
+    }
+    std::this_thread::sleep_for(kReceiptInterval);
+    found = lines(scope); // one of them may fail meanwhile
+    keys = receipts(found);
+  }
+  if (!found.empty()) {
+    told_ = found.back().number + 1;
+  }
+}
+
+void FailureBoard::attend(
+    const std::string& scope,
+    int64_t number,
+    const std::string& call) {
+  Connection::ask(
+      connection_,
+      [scope, number, call, rank = root_rank_](c10d::Store& store) {
+        store.set(awaited(rank), stored(call));
+        store.set(waiting(scope, rank), stored(std::to_string(number)));
+        return true;
+      });
+}
+
+void FailureBoard::leave() {
+  Connection::ask(connection_, [rank = root_rank_](c10d::Store& store) {
+    store.set(awaited(rank), std::vector<uint8_t>{});
+    return true;
+  });
+}
+
+std::vector<Elsewhere> FailureBoard::elsewhere(
+    const std::string& scope,
+    int64_t number,
+    const std::string& call) {
+  const auto found = Connection::ask(
+      connection_,
+      [scope, number, call, members = members_](c10d::Store& store) {
+        std::vector<Elsewhere> ranks;
+        for (size_t r = 0; r < members.size(); ++r) {
+          const auto key = waiting(scope, members[r]);
+          const auto in = awaited(members[r]);
+          Elsewhere where{static_cast<int64_t>(r), false, ""};
+          where.came =
+              store.check({key}) && std::stoll(get(store, key)) >= number;
+          where.call = store.check({in}) ? get(store, in) : "";
+          if (!where.came || (!where.call.empty() && where.call != call)) {
+            ranks.push_back(std::move(where));
+          }
+        }
+        return ranks;
+      });
+  return found.value_or(std::vector<Elsewhere>());
+}
+
+bool FailureBoard::is_first(const std::string& scope, int64_t number) {
+  const auto key = "noticed" + scope + "/" + std::to_string(number);
+  const auto count = Connection::ask(
+      connection_, [key](c10d::Store& store) { return store.add(key, 1); });
+  return count == 1;
+}
+
+} // namespace ddp::detail

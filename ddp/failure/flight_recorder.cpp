@@ -1,0 +1,314 @@
+#include <ddp/failure/flight_recorder.h>
+
+#include <common/file_descriptor.h>
+#include <common/host_name.h>
+#include <common/plain_text.h>
+#include <ddp/failure/heartbeat.h>
+
+#include <c10/util/Exception.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+namespace ddp::debug::flight_recorder {
+namespace {
+
+using detail::PlainText;
+
+struct Entry {
+  /// From 1; 0 while it is written.
+  std::atomic<uint64_t> number{0};
+  std::atomic<State> state{State::kStarted};
+  int64_t sequence = 0;
+  int64_t rank = 0;
+  int64_t size = 0;
+  int64_t bytes = 0;
+  bool alike = true;
+  int64_t began_ns = 0;
+  std::atomic<int64_t> ended_ns{0};
+  char group[80];
+  char backend[16];
+  char operation[40];
+  char arguments[64];
+  char tensors[256];
+  char activity[96];
+};
+
+/// Held for less than a microsecond.
+class Lock {
+ public:
+  explicit Lock(std::atomic_flag& busy, int attempts = INT_MAX) : busy_(busy) {
+    while (!(held_ = !busy_.test_and_set(std::memory_order_acquire)) &&
+           --attempts > 0) {
+    }
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  ~Lock() {
+    if (held_) {
+      busy_.clear(std::memory_order_release);
+    }
+  }
+
+ private:
+  std::atomic_flag& busy_;
+  bool held_ = false;
+};
+
+// A handler may have interrupted the thread that holds the lock.
+constexpr int kAttemptsInHandler = 1000;
+
+struct Recorder {
+  int64_t rank = 0;
+  int64_t size = 1;
+  pid_t owner = 0;
+  char host[80] = "";
+  /// The first operation's that failed.
+  char failure[1000] = "";
+  char folder[PATH_MAX] = "";
+  char path[PATH_MAX + 40] = "";
+  std::atomic<unsigned> dumps{0};
+  std::atomic_flag busy = ATOMIC_FLAG_INIT;
+  uint64_t last = 0;
+  std::array<Entry, kCapacity> entries;
+};
+
+// Never destroyed: threads and signals may come while the process exits.
+std::atomic<Recorder*> current{nullptr};
+
+int64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
+}
+
+template <size_t size>
+void copy(char (&target)[size], const std::string& text) {
+  std::snprintf(target, size, "%s", text.c_str());
+}
+
+const char* name_of(State state) {
+  switch (state) {
+    case State::kChecking:
+      return "checking";
+    case State::kStarted:
+      return "started";
+    case State::kCompleted:
+      return "completed";
+    default:
+      return "failed";
+  }
+}
+
+void add_text(PlainText& text, const char* name, const char* value) {
+  text.add(",\"").add(name).add("\":\"").add_escaped(value).add('"');
+}
+
+void add_number(PlainText& text, const char* name, int64_t value) {
+  text.add(",\"").add(name).add("\":");
+  text.add_number(static_cast<uint64_t>(value));
+}
+
+bool write_head(int file, const Recorder& recorder, const char* reason) {
+  char memory[8 * sizeof(recorder.failure)];
+  PlainText text(memory, sizeof(memory));
+  text.add("{\"ddp_flight_record\":1");
+  add_number(text, "rank", recorder.rank);
+  add_number(text, "size", recorder.size);
+  add_text(text, "host", recorder.host);
+  add_number(text, "process", recorder.owner);
+  add_number(text, "time_ns", now_ns());
+  add_text(text, "reason", recorder.failure[0] ? recorder.failure : reason);
+  return write_all(file, text.add(",\"collectives\":[").view()) == 0;
+}
+
+/// One that is overwritten meanwhile is left out.
+bool write_entry(int file, const Entry& entry, uint64_t number, bool first) {
+  if (entry.number.load(std::memory_order_acquire) != number) {
+    return true;
+  }
+  char memory[4096];
+  PlainText text(memory, sizeof(memory));
+  text.add(first ? "\n" : ",\n").add("{\"number\":").add_number(number);
+  add_text(text, "group", entry.group);
+  add_text(text, "backend", entry.backend);
+  add_number(text, "rank", entry.rank);
+  add_number(text, "size", entry.size);
+  add_number(text, "sequence", entry.sequence);
+  add_text(text, "operation", entry.operation);
+  add_text(text, "arguments", entry.arguments);
+  add_text(text, "tensors", entry.tensors);
+  text.add(",\"alike\":").add(entry.alike ? "true" : "false");
+  add_number(text, "bytes", entry.bytes);
+  add_text(text, "activity", entry.activity);
+  add_text(text, "state", name_of(entry.state));
+  add_number(text, "began_ns", entry.began_ns);
+  add_number(text, "ended_ns", entry.ended_ns);
+  text.add('}');
+  return entry.number.load(std::memory_order_acquire) != number ||
+      write_all(file, text.view()) == 0;
+}
+
+bool write_record(int file, Recorder& recorder, const char* reason) {
+  bool good = write_head(file, recorder, reason);
+  uint64_t last = 0;
+  {
+    const Lock lock(recorder.busy, kAttemptsInHandler);
+    last = recorder.last;
+  }
+  const uint64_t first = last > kCapacity ? last - kCapacity + 1 : 1;
+  for (uint64_t number = first; good && number <= last; ++number) {
+    const Lock lock(recorder.busy, kAttemptsInHandler);
+    const auto& entry = recorder.entries[number % kCapacity];
+    good = write_entry(file, entry, number, number == first);
+  }
+  return good && write_all(file, "\n]}\n") == 0;
+}
+
+void on_signal(int number) {
+  const int error = errno;
+  dump(number == SIGUSR1 ? "SIGUSR1" : "SIGTERM");
+  if (number == SIGTERM) {
+    std::signal(number, SIG_DFL);
+    raise(number); // comes once this handler has returned
+  }
+  errno = error;
+}
+
+void take_signal(int number) {
+  struct sigaction before {};
+  if (sigaction(number, nullptr, &before) == 0 &&
+      !(before.sa_flags & SA_SIGINFO) && before.sa_handler == SIG_DFL) {
+    struct sigaction action {};
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    sigaction(number, &action, nullptr);
+  }
+}
+
+/// An absolute path: the program may change its working directory.
+void find_folder(Recorder& recorder) {
+  const char* named = std::getenv("DDP_DEBUG_FOLDER");
+  std::string folder = named && *named ? named : "ddp-debug";
+  char here[PATH_MAX];
+  if (folder[0] != '/' && getcwd(here, sizeof(here))) {
+    folder = std::string(here) + "/" + folder;
+  }
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  TORCH_CHECK_VALUE(
+      !error, "DDP_DEBUG_FOLDER: cannot make ", folder, ": ", error.message());
+  copy(recorder.folder, folder);
+  copy(
+      recorder.path,
+      folder + "/rank_" + std::to_string(recorder.rank) + ".json");
+  unlink(recorder.path);
+}
+
+} // namespace
+
+void enable(int64_t rank, int64_t size) {
+  static const bool enabled = [&] {
+    auto* recorder = new Recorder;
+    recorder->rank = rank;
+    recorder->size = size;
+    recorder->owner = getpid();
+    copy(recorder->host, detail::host_name());
+    find_folder(*recorder);
+    current = recorder;
+    take_signal(SIGUSR1);
+    take_signal(SIGTERM);
+    return true;
+  }();
+  static_cast<void>(enabled);
+}
+
+uint64_t began(const Caller& caller, int64_t sequence, const Call& call) {
+  auto& recorder = *current.load(std::memory_order_acquire);
+  char activity[sizeof(Entry::activity)];
+  detail::heartbeat::copy_activity(activity, sizeof(activity));
+  const auto now = now_ns();
+  const Lock lock(recorder.busy);
+  const auto number = ++recorder.last;
+  auto& entry = recorder.entries[number % kCapacity];
+  entry.number = 0;
+  entry.state = State::kStarted;
+  entry.sequence = sequence;
+  entry.rank = caller.rank;
+  entry.size = caller.size;
+  entry.bytes = call.bytes;
+  entry.alike = call.alike;
+  entry.began_ns = now;
+  entry.ended_ns = 0;
+  copy(entry.group, caller.group);
+  copy(entry.backend, caller.backend);
+  copy(entry.operation, call.operation);
+  copy(entry.arguments, call.arguments);
+  copy(entry.tensors, call.tensors);
+  copy(entry.activity, activity);
+  entry.number = number;
+  return number;
+}
+
+void is_now(uint64_t number, State state) noexcept {
+  auto& recorder = *current.load(std::memory_order_acquire);
+  const Lock lock(recorder.busy);
+  auto& entry = recorder.entries[number % kCapacity];
+  if (entry.number == number) {
+    entry.state = state;
+    const bool ended = state == State::kCompleted || state == State::kFailed;
+    entry.ended_ns = ended ? now_ns() : 0;
+  }
+}
+
+void dump(const char* reason) noexcept {
+  auto* recorder = current.load(std::memory_order_acquire);
+  if (!recorder || recorder->owner != getpid()) {
+    return;
+  }
+  mkdir(recorder->folder, 0777); // where it was removed
+  // Several threads may be at it.
+  char memory[sizeof(recorder->path) + 16];
+  PlainText draft(memory, sizeof(memory) - 1);
+  draft.add(recorder->path).add(".part").add_number(recorder->dumps++);
+  memory[draft.view().size()] = '\0';
+  const int file = open(memory, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) {
+    return;
+  }
+  const bool complete = write_record(file, *recorder, reason);
+  close(file);
+  if (!complete || rename(memory, recorder->path) != 0) {
+    unlink(memory);
+  }
+}
+
+std::string dump_for(const std::string& error) {
+  auto* recorder = current.load(std::memory_order_acquire);
+  if (!recorder) {
+    return "";
+  }
+  {
+    const Lock lock(recorder->busy);
+    if (!recorder->failure[0]) {
+      copy(recorder->failure, error);
+    }
+  }
+  dump(error.c_str());
+  return std::string("; its last collectives are in ") + recorder->path;
+}
+
+} // namespace ddp::debug::flight_recorder

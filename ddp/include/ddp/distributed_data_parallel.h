@@ -1,0 +1,161 @@
+#pragma once
+
+#include <ddp/internal/forward_state.h>
+#include <ddp/internal/output_anchors.h>
+#include <ddp/reducer.h>
+#include <ddp/wrapped_module.h>
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <memory>
+#include <utility>
+
+namespace ddp {
+namespace detail {
+
+/// The module type behind `Net`, which may be a module or a module holder.
+template <typename Net, bool is_holder>
+struct ContainedModule {
+  using type = Net;
+};
+template <typename Net>
+struct ContainedModule<Net, true> {
+  using type = typename Net::ContainedType;
+};
+
+} // namespace detail
+
+/// The module behind `DistributedDataParallel`; see there.
+template <typename Net>
+class DistributedDataParallelImpl : public torch::nn::Module,
+                                    public WrappedModule {
+ public:
+  using Contained = typename detail::
+      ContainedModule<Net, torch::detail::is_module_holder<Net>::value>::type;
+
+  DistributedDataParallelImpl(
+      std::shared_ptr<Contained> net,
+      const ProcessGroup& group,
+      const ReducerOptions& options = {})
+      : module_(register_module("module", std::move(net))),
+        reducer_(Reducer::for_wrapper(module_, group, options)),
+        forward_state_(module_, group, options, reducer_) {}
+
+  /// The wrapped module's `forward`, with its arguments and result.
+  ///
+  /// Collective where it gives every rank rank 0's buffers first, which
+  /// `ReducerOptions().buffer_sync` says: by default as in Python, before the
+  /// first forward and before each that comes after one with gradients to
+  /// follow. So a forward under `NoGradGuard` is collective if it is the first
+  /// after a training step, and those after it are not; ranks that evaluate on
+  /// their own call `module()`, or choose `BufferSync::kTrainingForward`.
+  ///
+  /// If all parameters are on the group's device, tensors inside the arguments
+  /// (see `visit_tensors`) are moved there: an argument with a tensor elsewhere
+  /// is replaced by a copy, which lives until forward returns, and all others
+  /// are passed as they are. Throws `c10::ValueError` where an argument cannot
+  /// be copied or, not being moved, is on a device that the module is not on.
+  /// What the module throws passes through.
+  template <typename... Arguments>
+  decltype(auto) forward(Arguments&&... arguments) {
+    const detail::ForwardScope scope(forward_state_, reducer_);
+    return forward_inputs(detail::ModuleInput<Arguments&&>(
+        std::forward<Arguments>(arguments), forward_state_.input_device())...);
+  }
+
+  /// The wrapped module, for saving and for use without communication.
+  const std::shared_ptr<Contained>& module() const {
+    return module_;
+  }
+
+  /// See `Reducer::step_in_backward`.
+  void step_in_backward(torch::optim::Optimizer& optimizer) {
+    reducer_.step_in_backward(optimizer);
+  }
+
+  /// See `Reducer::no_sync`. Must enclose the forward too, as in Python.
+  [[nodiscard]] Reducer::NoSyncGuard no_sync() {
+    return reducer_.no_sync();
+  }
+
+  /// See `Reducer::join`.
+  [[nodiscard]] Join join(const JoinOptions& options = {}) {
+    return reducer_.join(options);
+  }
+
+  Reducer& reducer() {
+    return reducer_;
+  }
+
+  torch::nn::Module& wrapped() override {
+    return *module_;
+  }
+  const torch::nn::Module& wrapped() const override {
+    return *module_;
+  }
+
+ private:
+  template <typename... Inputs>
+  decltype(auto) forward_inputs(Inputs&&... inputs) {
+    using Output = decltype(module_->forward(inputs.get()...));
+    forward_state_.check_devices(inputs.value()...);
+    if constexpr (has_tensors_v<Output>) {
+      Output output = module_->forward(inputs.get()...);
+      if (forward_state_.gradients_will_follow(reducer_)) {
+        detail::OutputAnchors anchors;
+        visit_tensors(output, anchors);
+        reducer_.anchor(anchors);
+      }
+      if constexpr (std::is_rvalue_reference_v<Output>) {
+        return std::move(output);
+      } else {
+        return output;
+      }
+    } else {
+      reducer_.anchor_unseen();
+      return module_->forward(inputs.get()...);
+    }
+  }
+
+  std::shared_ptr<Contained> module_;
+  Reducer reducer_;
+  detail::ForwardState forward_state_;
+};
+
+/// Wraps a module as Python's DistributedDataParallel does: `model->forward()`
+/// takes and returns what `Net`'s does, gradients are averaged during
+/// `backward()`, buffers follow rank 0's, and parameter names begin with
+/// "module.".
+///
+///     ddp::DistributedDataParallel<Net> model(net, group);
+///
+/// `net` is a `std::shared_ptr<Net>`, or a module holder `Net`. It is not
+/// cloned, and needs no `clone()`. Construction is collective, and so is
+/// `forward` in training and once after it, see there. See `Reducer` for what
+/// is averaged, compared and thrown.
+template <typename Net>
+class DistributedDataParallel
+    : public torch::nn::ModuleHolder<DistributedDataParallelImpl<Net>> {
+ public:
+  using Impl = DistributedDataParallelImpl<Net>;
+
+  DistributedDataParallel(
+      std::shared_ptr<typename Impl::Contained> net,
+      const ProcessGroup& group,
+      const ReducerOptions& options = {})
+      : torch::nn::ModuleHolder<Impl>(
+            std::make_shared<Impl>(std::move(net), group, options)) {}
+
+  template <
+      typename Holder,
+      typename =
+          std::enable_if_t<torch::detail::is_module_holder<Holder>::value>>
+  DistributedDataParallel(
+      const Holder& net,
+      const ProcessGroup& group,
+      const ReducerOptions& options = {})
+      : DistributedDataParallel(net.ptr(), group, options) {}
+};
+
+} // namespace ddp

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <ddp/checkpoint/training_state.h>
+#include <ddp/process_group.h>
+#include <ddp/process_group_options.h>
+#include <torch/arg.h>
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+
+namespace ddp {
+
+struct ElasticOptions {
+  /// For each group; its ranks and where they meet are the launcher's to say.
+  TORCH_ARG(ProcessGroupOptions, group);
+
+  /// After how many steps each rank keeps a copy of the state in its host's
+  /// memory. Where a node is lost, the job goes on from the last copy.
+  TORCH_ARG(int64_t, commit_every) = 1;
+};
+
+/// Thrown by `ElasticRun::step` where the nodes of the job change; for
+/// `elastic` alone to catch.
+class MembershipChanged : public std::exception {
+ public:
+  const char* what() const noexcept override;
+};
+
+/// One call of the function that `elastic` runs.
+class ElasticRun {
+ public:
+  ElasticRun(const ElasticRun&) = delete;
+  ElasticRun& operator=(const ElasticRun&) = delete;
+
+  const ProcessGroup& group() const;
+
+  /// Puts `state`, whose parts have to live until the function returns, where
+  /// the job was when its nodes changed: a rank that took part sends it to all,
+  /// that with the most steps, or the lowest such rank. Returns false where
+  /// there is none, as in a new job: then load a checkpoint, if there is one.
+  /// From now on `step` keeps copies of this state. What each rank has of its
+  /// own (random states) is left as it is, with a warning.
+  ///
+  /// Collective; throws `c10::Error` as `TrainingState::load_state_dict` does,
+  /// and `c10::ValueError` for a part that is sharded over ranks
+  /// (`ZeroRedundancyOptimizer`), of which each copy would have a share only.
+  bool sync(const TrainingState& state);
+
+  /// The end of a step, where the state is whole: keeps a copy of it. Where the
+  /// job's nodes change and nobody is lost, all ranks throw `MembershipChanged`
+  /// in the same call; agreeing on that costs a step next to nothing.
+  /// Collective; throws as collectives do.
+  void step();
+
+ private:
+  friend void elastic(
+      const std::function<void(ElasticRun&)>&,
+      const ElasticOptions&);
+  explicit ElasticRun(const ElasticOptions& options);
+  ~ElasticRun();
+
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Forms the job's group and calls `train`; where nodes come or go meanwhile,
+/// and ddprun runs the job, calls it again with the group of those that are
+/// there then, in the same process:
+///
+/// ```
+/// ddp::elastic([](ddp::ElasticRun& run) {
+///   auto net = std::make_shared<Net>();
+///   ddp::Reducer reducer(net, run.group());
+///   ...
+///   ddp::TrainingState state;
+///   state.add("net", net).add("optimizer", optimizer).add("loader", *loader);
+///   run.sync(state);
+///   for (auto& batch : *loader) {
+///     ...
+///     run.step();
+///   }
+/// });
+/// ```
+///
+/// What `train` makes it makes anew in each call; by `sync` it goes on where
+/// the job was. A node that joins makes all ranks leave at the same `step`, and
+/// nothing is lost. Where a node is lost, collectives of the others throw, and
+/// the job goes on from the last copy that `step` kept: what was done since
+/// is done again, so that in the state each sample counts once.
+///
+/// `train` must let exceptions of collectives pass, and keep no group. One that
+/// does not follow from such a change ends the job's attempt as ever. Where
+/// `train` has returned on some rank, it is called no more on any, also on one
+/// that joins. Without ddprun, or on one node, it is called once.
+///
+/// In place of `init_process_group`, with which it is collective; throws as
+/// that does, and what `train` throws. `c10::ValueError` where the options
+/// name a rank, a size or a master, or `commit_every` is less than 1.
+void elastic(
+    const std::function<void(ElasticRun&)>& train,
+    const ElasticOptions& options = {});
+
+} // namespace ddp

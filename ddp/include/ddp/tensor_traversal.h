@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ddp/internal/tensor_traversal.h>
+
+namespace ddp {
+
+/// Whether `visit_tensors` looks inside a `T` (references and const aside). It
+/// looks inside
+///
+/// - `at::Tensor`,
+/// - `std::optional`, `vector`, `array`, `list`, `deque`, `pair`, `tuple`, and
+///   the values of `map` and `unordered_map`,
+/// - the values of `torch::OrderedDict`, `torch::data::Example`, and
+///   `PackedSequence` but for its batch sizes, which belong on the CPU,
+/// - types of the program's own that have a `visit_tensors`, see there,
+///
+/// and where one of these holds another. Elements that are const or references,
+/// and pointers, are left alone.
+template <typename T>
+inline constexpr bool has_tensors_v = detail::Traversal<
+    std::remove_cv_t<std::remove_reference_t<T>>>::kHasTensors;
+
+/// Calls `visitor(tensor)` for each tensor inside `value`, in order, undefined
+/// ones too. It gets an `at::Tensor&` and may replace the tensor, or a
+/// `const at::Tensor&` where `value` is const. For a type without tensors
+/// (`has_tensors_v`) it does nothing.
+///
+/// A struct is visited if there is a function of this name beside it, which
+/// hands each member that may hold tensors to the visitor:
+///
+///     struct Sample {
+///       at::Tensor image;
+///       std::vector<at::Tensor> boxes;
+///       std::string path;
+///     };
+///     template <typename Visitor>
+///     void visit_tensors(Sample& sample, Visitor&& visitor) {
+///       visitor(sample.image);
+///       visitor(sample.boxes);
+///     }
+///
+/// It must be in the struct's namespace, or a friend defined inside the struct,
+/// and visible where the struct is used. This one also serves const values,
+/// with const tensors, and so must not change the struct itself.
+struct VisitTensors {
+  template <typename T, typename Visitor>
+  void operator()(T&& value, Visitor&& visitor) const {
+    detail::traverse(value, visitor);
+  }
+};
+inline constexpr VisitTensors visit_tensors{};
+
+} // namespace ddp

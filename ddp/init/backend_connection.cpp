@@ -1,0 +1,118 @@
+#include <ddp/init/backend_connection.h>
+
+#include <ddp/backends/common/placement.h>
+#include <ddp/backends/gloo.h>
+#include <ddp/backends/hierarchical.h>
+#include <ddp/backends/shm.h>
+#include <ddp/debug/observed.h>
+#include <ddp/init/silent_hosts.h>
+#include <ddp/process_group/collective_wait.h>
+#include <ddp/support/own_thread.h>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <chrono>
+#include <functional>
+
+namespace ddp::detail {
+namespace {
+
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+/// `create` may take longer than the timeout: gloo waits for five times that.
+BackendPtr connect_by(
+    ProcessGroup::Impl& group,
+    const std::function<BackendPtr()>& create,
+    const std::function<std::string()>& clue,
+    const Witness& witness = nullptr) {
+  return guarded(group, "connecting", [&] {
+    auto result = on_own_thread(create);
+    BackendPtr backend;
+    wait_with_timeout(
+        group,
+        [&](std::chrono::milliseconds slice) {
+          if (result.wait_for(slice) != std::future_status::ready) {
+            const auto ended = witness ? witness() : "";
+            TORCH_CHECK(ended.empty(), ended);
+            return false;
+          }
+          backend = result.get();
+          return true;
+        },
+        clue);
+    return backend;
+  });
+}
+
+} // namespace
+
+std::string ended_rank(
+    const ProcessGroup::Impl& group,
+    const std::vector<int64_t>& ranks) {
+  return group.backend == "shm"
+      ? backends::shm::ended_rank(
+            debug::unobserved(*group.group->getBackend(c10::kCPU)), ranks)
+      : "";
+}
+
+backends::BackendOptions backend_options(
+    const ProcessGroup::Impl& group,
+    const std::string& name) {
+  backends::BackendOptions options;
+  options.store = c10::make_intrusive<c10d::PrefixStore>(name, group.store);
+  options.name = "ddp" + group.scope;
+  options.rank = static_cast<int>(group.rank);
+  options.size = static_cast<int>(group.size);
+  options.timeout = group.timeout;
+  options.address = group.address;
+  options.interface = group.interface;
+  return options;
+}
+
+BackendPtr connect_over_gloo(
+    ProcessGroup::Impl& group,
+    const backends::BackendOptions& options) {
+  publish_address(group);
+  return connect_by(
+      group,
+      [options] { return backends::gloo::create(options); },
+      [&] { return silent_hosts(group); });
+}
+
+BackendPtr connect_over_shm(
+    ProcessGroup::Impl& group,
+    const backends::BackendOptions& options,
+    const Witness& witness) {
+  return connect_by(
+      group,
+      [options] { return backends::shm::create(options); },
+      nullptr,
+      witness);
+}
+
+BackendPtr connect_by_hosts(ProcessGroup::Impl& group) {
+  const backends::hierarchical::Placement placement(group.hosts);
+  const int host = placement.host[group.rank];
+  const int place = placement.place[group.rank];
+  const auto part = [&](const std::string& name, int rank, size_t size) {
+    auto options = backend_options(group, name);
+    options.rank = rank;
+    options.size = static_cast<int>(size);
+    return options;
+  };
+  backends::hierarchical::Parts parts;
+  const auto here = placement.ranks[host].size();
+  if (here > 1) {
+    parts.local = connect_over_shm(
+        group, part("shm_" + std::to_string(host), place, here));
+  }
+  parts.direct = connect_over_gloo(group, backend_options(group, "gloo"));
+  if (place == 0 && placement.hosts() > 1) {
+    parts.between = connect_over_gloo(
+        group, part("gloo_between", host, placement.ranks.size()));
+  }
+  return backends::hierarchical::create(
+      group.hosts, static_cast<int>(group.rank), parts);
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,171 @@
+#include <ddp/backends/mpi.h>
+#include <ddp/backends/nccl.h>
+#include <ddp/debug/observed.h>
+#include <ddp/init/backend_connection.h>
+#include <ddp/init/failure_watch.h>
+#include <ddp/process_group/collective_wait.h>
+#include <ddp/process_group/process_group_impl.h>
+#include <ddp/support/own_thread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+namespace ddp::detail {
+namespace {
+
+using BackendType = c10d::ProcessGroup::BackendType;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kEndTime = std::chrono::seconds(10);
+constexpr auto kLook = std::chrono::milliseconds(20);
+
+void connect_gloo(ProcessGroup::Impl& impl) {
+  const auto gloo = debug::observed(
+      impl, connect_over_gloo(impl, backend_options(impl, "gloo")));
+  impl.group->setBackend(c10::kCPU, BackendType::GLOO, gloo);
+  impl.group->setDefaultBackend(BackendType::GLOO);
+  if (impl.backend != "nccl" && impl.device.is_cuda()) {
+    impl.group->setBackend(c10::kCUDA, BackendType::GLOO, gloo);
+  }
+}
+
+void connect_nccl(ProcessGroup::Impl& impl) {
+  const auto nccl =
+      backends::nccl::create(backend_options(impl, "nccl"), impl.device);
+  impl.group->setBackend(
+      c10::kCUDA, BackendType::NCCL, debug::observed(impl, nccl));
+  impl.group->setDefaultBackend(BackendType::NCCL);
+  guarded(impl, "connecting over NCCL", [&] {
+    // It has no timeout of its own, and no abort.
+    auto connected = on_own_thread([nccl, device = impl.device] {
+      nccl->eagerConnectSingleDevice(device);
+    });
+    wait_with_timeout(impl, [&](std::chrono::milliseconds slice) {
+      if (connected.wait_for(slice) != std::future_status::ready) {
+        return false;
+      }
+      connected.get();
+      return true;
+    });
+  });
+  impl.watch = std::make_unique<FailureWatch>(impl, nccl);
+}
+
+/// Backends of ours that c10d has no name for; a group can have one of these.
+void connect_custom(
+    ProcessGroup::Impl& impl,
+    const c10::intrusive_ptr<c10d::Backend>& backend) {
+  impl.group->setBackend(
+      c10::kCPU, BackendType::CUSTOM, debug::observed(impl, backend));
+  impl.group->setDefaultBackend(BackendType::CUSTOM);
+}
+
+void connect_mpi(ProcessGroup::Impl& impl) {
+  const auto mpi = debug::observed(
+      impl, impl.communicator->create(backend_options(impl, "mpi")));
+  impl.group->setBackend(c10::kCPU, BackendType::MPI, mpi);
+  impl.group->setBackend(c10::kCUDA, BackendType::MPI, mpi);
+  impl.group->setDefaultBackend(BackendType::MPI);
+}
+
+/// Ends a NCCL backend of ours. Left alone, its destructor aborts what is under
+/// way, which may be the last reduction, and warns of it.
+void end(c10d::ProcessGroup& group, bool complete) {
+  const auto nccl = group.getBackend(c10::kCUDA);
+  complete ? nccl->shutdown() : nccl->abort();
+}
+
+/// Whether all that was queued on NCCL has ended well. The watch stays on
+/// meanwhile, since a rank may fail now too.
+bool is_flushed(ProcessGroup::Impl& impl) {
+  const auto nccl = impl.group->getBackend(c10::kCUDA);
+  const auto flushed = on_own_thread([nccl] { nccl->waitForPendingWorks(); });
+  const auto deadline = Clock::now() + kEndTime;
+  while (flushed.wait_for(kLook) != std::future_status::ready) {
+    if (!impl.breakage.reason().empty() || Clock::now() > deadline) {
+      return false;
+    }
+  }
+  return impl.breakage.reason().empty();
+}
+
+} // namespace
+
+void connect(ProcessGroup::Impl& impl) {
+  connect(impl, nullptr);
+}
+
+void connect(ProcessGroup::Impl& impl, const Witness& witness) {
+  impl.group = c10::make_intrusive<c10d::ProcessGroup>(
+      impl.store, static_cast<int>(impl.rank), static_cast<int>(impl.size));
+  impl.group->setGroupName("ddp");
+  if (impl.backend == "mpi") {
+    connect_mpi(impl);
+  } else if (impl.backend == "shm") {
+    connect_custom(
+        impl, connect_over_shm(impl, backend_options(impl, "shm"), witness));
+  } else if (impl.backend == "hierarchical") {
+    connect_custom(impl, connect_by_hosts(impl));
+  } else {
+    connect_gloo(impl); // also beside nccl, for CPU tensors
+  }
+  if (impl.backend == "nccl") {
+    connect_nccl(impl);
+  }
+  // Some ranks may still be reading addresses from the store, which ends with
+  // rank 0: nobody goes on before all are connected.
+  meet(impl, "connecting");
+  debug::announce(impl);
+}
+
+void disconnect(ProcessGroup::Impl& impl) noexcept {
+  bool flushed = true;
+  try {
+    flushed = !impl.watch || !impl.group || std::uncaught_exceptions() > 0 ||
+        is_flushed(impl);
+  } catch (const std::exception&) {
+    flushed = false;
+  }
+  impl.watch.reset();
+  auto group = std::move(impl.group);
+  // Not a group that was handed to us, or that somebody else has taken.
+  const bool nccl = group && impl.backend == "nccl" && !impl.address.empty() &&
+      group.use_count() == 1;
+  const bool broken = !impl.breakage.reason().empty() || impl.abandoned;
+  if (!group || !(nccl || broken)) {
+    return;
+  }
+  const bool complete = !broken && flushed && std::uncaught_exceptions() == 0;
+  try {
+    const auto ended =
+        on_own_thread([group = std::move(group), nccl, complete]() mutable {
+          if (nccl) {
+            end(*group, complete);
+          }
+          group.reset();
+        });
+    if (nccl) {
+      ended.wait_for(kEndTime);
+    }
+  } catch (const std::exception&) { // no thread: it ends here, in its time
+  }
+}
+
+} // namespace ddp::detail
+
+namespace ddp {
+
+ProcessGroup::Impl::Impl() = default;
+ProcessGroup::Impl::~Impl() {
+  detail::disconnect(*this);
+}
+
+bool ProcessGroup::Impl::on_one_host() const {
+  return std::all_of(hosts.begin(), hosts.end(), [&](const std::string& host) {
+    return host == hosts.front();
+  });
+}
+
+} // namespace ddp

@@ -1,0 +1,244 @@
+#include <common/random_name.h>
+#include <common/seconds.h>
+#include <ddp/backends/mpi.h>
+#include <ddp/environment/environment.h>
+#include <ddp/failure/heartbeat.h>
+#include <ddp/init/backend_connection.h>
+#include <ddp/init/device_choice.h>
+#include <ddp/process_group.h>
+#include <ddp/rendezvous/host.h>
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <tuple>
+
+// Groups that are made from others.
+
+namespace ddp {
+namespace {
+
+using Impl = ProcessGroup::Impl;
+
+void find_local_place(Impl& impl) {
+  std::vector<RankInfo> members(impl.hosts.size());
+  for (size_t r = 0; r < members.size(); ++r) {
+    members[r].host = impl.hosts[r];
+  }
+  const auto place = local_place(members, impl.rank);
+  impl.local_rank = place.rank;
+  impl.local_size = place.size;
+}
+
+/// What a group gets from the one that it is made of.
+std::shared_ptr<Impl> child_of(const Impl& parent, const std::string& name) {
+  auto child = std::make_shared<Impl>();
+  child->device = parent.device;
+  child->backend = parent.backend;
+  child->timeout = parent.timeout;
+  child->wait_notice = parent.wait_notice;
+  child->checks_replicas = parent.checks_replicas;
+  child->address = parent.address;
+  child->interface = parent.interface;
+  child->store =
+      c10::make_intrusive<c10d::PrefixStore>("group_" + name, parent.store);
+  child->hosts_store = parent.hosts_store;
+  child->board = parent.board;
+  child->scope = parent.scope + "/" + name;
+  return child;
+}
+
+/// What the ranks asked for in a split.
+struct Wish {
+  int64_t color = 0;
+  int64_t key = 0;
+  int64_t rank = 0;
+};
+
+std::vector<Wish> exchange(const ProcessGroup& group, const Wish& own) {
+  const auto gathered =
+      group.all_gather(at::tensor({own.color, own.key}, at::kLong));
+  std::vector<Wish> wishes;
+  for (int64_t r = 0; r < group.size(); ++r) {
+    const auto* values = gathered[r].const_data_ptr<int64_t>();
+    wishes.push_back({values[0], values[1], r});
+    // Looked at by all ranks, so that all throw.
+    TORCH_CHECK_VALUE(
+        values[0] >= -1 && values[0] <= std::numeric_limits<int>::max(),
+        "split: color ",
+        values[0],
+        " of rank ",
+        r,
+        " is neither -1 nor from 0 to ",
+        std::numeric_limits<int>::max());
+  }
+  return wishes;
+}
+
+/// The ranks of this rank's color, in the order of the new group.
+std::vector<int64_t> members_of(std::vector<Wish> wishes, int64_t color) {
+  std::sort(wishes.begin(), wishes.end(), [](const Wish& a, const Wish& b) {
+    return std::tie(a.key, a.rank) < std::tie(b.key, b.rank);
+  });
+  std::vector<int64_t> members;
+  for (const auto& wish : wishes) {
+    if (wish.color == color) {
+      members.push_back(wish.rank);
+    }
+  }
+  return members;
+}
+
+/// A group that was handed to us has a store, but says nothing of addresses:
+/// its ranks find each other on one host.
+std::string address_for_split(const Impl& impl) {
+  if (!impl.address.empty()) {
+    return impl.address;
+  }
+  TORCH_CHECK(
+      impl.store &&
+          (impl.backend == "gloo" || impl.backend == "nccl" ||
+           impl.backend == "shm"),
+      "split: a group from from_c10d with backend ",
+      impl.backend,
+      impl.store ? "" : " and no store",
+      " cannot be connected anew. Split it by c10d and hand the parts over");
+  TORCH_CHECK(
+      impl.on_one_host(),
+      "split: a group from from_c10d whose ranks run on several hosts cannot "
+      "be connected anew, since it says nothing of their addresses. Split it "
+      "by c10d and hand the parts over, or form it by init_process_group");
+  return detail::kLoopback;
+}
+
+/// The order of new ranks over MPI is that of `members`, whatever the keys: a
+/// key of MPI is an int.
+std::shared_ptr<backends::mpi::Communicator> split_communicator(
+    const Impl& impl,
+    int64_t color,
+    int64_t place) {
+  return impl.communicator
+      ? impl.communicator->split(
+            static_cast<int>(color), static_cast<int>(place))
+      : nullptr;
+}
+
+/// A name that no group of any of the ranks has.
+std::string scope_of_next_group(const ProcessGroup& group) {
+  const auto own = at::scalar_tensor(detail::groups_formed(), at::kLong);
+  int64_t number = 0;
+  for (const auto& of_rank : group.all_gather(own)) {
+    number = std::max(number, of_rank.item<int64_t>());
+  }
+  return detail::scope_of_group(number);
+}
+
+/// What c10d waits for; ours where its backend does not tell.
+std::chrono::milliseconds timeout_of(
+    c10d::ProcessGroup& group,
+    c10::Device device) {
+  try {
+    const auto options = group.getBackend(device.type())->getBackendOptions();
+    if (options->timeout.count() > 0) { // c10d's kNoTimeout is 0
+      return backends::bounded(options->timeout);
+    }
+  } catch (const c10::Error&) { // as of a backend that has none
+  }
+  return Impl().timeout;
+}
+
+} // namespace
+
+ProcessGroup ProcessGroup::duplicate() const {
+  // Connecting cannot be interrupted where a rank fails before it comes.
+  detail::meet(*impl_, "duplicate");
+  if (impl_->address.empty()) {
+    // Alone, or a group that was handed to us: no way to connect it anew.
+    return *this;
+  }
+  auto impl = child_of(*impl_, std::to_string(impl_->children++));
+  impl->rank = impl_->rank;
+  impl->size = impl_->size;
+  impl->local_rank = impl_->local_rank;
+  impl->local_size = impl_->local_size;
+  impl->hosts = impl_->hosts;
+  impl->communicator = impl_->communicator;
+  impl->joined = impl_->joined;
+  std::vector<int64_t> ranks(size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  detail::connect(*impl, [&] { return detail::ended_rank(*impl_, ranks); });
+  return ProcessGroup(impl);
+}
+
+ProcessGroup ProcessGroup::split(int64_t color, int64_t key) const {
+  const detail::heartbeat::Activity activity("split");
+  const auto wishes = exchange(*this, {color, key, rank()});
+  const auto members = members_of(wishes, color);
+  const auto own = std::find(members.begin(), members.end(), rank());
+  const auto place = std::distance(members.begin(), own);
+  const auto address = size() > 1 ? address_for_split(*impl_) : "";
+  auto communicator = split_communicator(*impl_, color, place);
+  const auto name = c10::str(impl_->children++, "_", color);
+  if (color == -1 || members.size() == 1) {
+    auto alone = std::make_shared<Impl>();
+    alone->device = impl_->device;
+    alone->timeout = impl_->timeout;
+    alone->wait_notice = impl_->wait_notice;
+    return ProcessGroup(alone);
+  }
+  auto impl = child_of(*impl_, name);
+  impl->rank = place;
+  impl->size = static_cast<int64_t>(members.size());
+  for (const auto member : members) {
+    impl->hosts.push_back(impl_->hosts[member]);
+  }
+  find_local_place(*impl);
+  if (impl->backend == "hierarchical") {
+    impl->backend = cpu_backend(impl->hosts);
+  }
+  impl->address = address;
+  impl->communicator = std::move(communicator);
+  impl->board = impl->board ? impl->board->of(members) : nullptr;
+  detail::connect(*impl, [&] { return detail::ended_rank(*impl_, members); });
+  return ProcessGroup(impl);
+}
+
+ProcessGroup ProcessGroup::from_c10d(
+    const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+    c10::Device device) {
+  TORCH_CHECK_VALUE(group, "from_c10d: the group is null");
+  auto impl = std::make_shared<Impl>();
+  impl->rank = group->getRank();
+  impl->size = group->getSize();
+  impl->device = device;
+  impl->backend = group->getBackendName();
+  if (impl->backend == "custom") { // c10d's word for all that it does not know
+    impl->backend = group->getBackend(device.type())->getBackendName();
+  }
+  impl->timeout = timeout_of(*group, device);
+  const auto options = complete_options({});
+  impl->wait_notice = *options.wait_notice();
+  impl->checks_replicas = *options.check_replicas();
+  impl->store = group->getStore();
+  impl->hosts_store = impl->rank == 0; // as everywhere, most likely
+  impl->group = group;
+  ProcessGroup result(impl);
+  impl->hosts = result.all_gather(detail::host_identity());
+  find_local_place(*impl);
+  impl->scope = scope_of_next_group(result);
+  // The store may hold what groups before this one left.
+  const auto name = result.broadcast(detail::random_name());
+  if (impl->store) {
+    impl->store =
+        c10::make_intrusive<c10d::PrefixStore>("ddp_" + name, impl->store);
+    impl->board = detail::FailureBoard::open(
+        impl->store, impl->rank, impl->size, impl->hosts_store);
+  }
+  return result;
+}
+
+} // namespace ddp

@@ -1,0 +1,226 @@
+#include <ddp/init/device_choice.h>
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace ddp {
+namespace {
+
+/// The GPU of a rank: the one that it was told to use, the one that it sees if
+/// a scheduler showed it only one, else the one that its local rank numbers.
+int64_t gpu_index(const RankInfo& member, int64_t local_rank, bool share) {
+  if (member.gpu >= 0) {
+    return member.gpu;
+  }
+  const auto count = static_cast<int64_t>(member.gpus.size());
+  return count == 1 ? 0 : share && count > 0 ? local_rank % count : local_rank;
+}
+
+/// Why the ranks of one host cannot have a GPU each; empty if they can.
+std::string shortage(const std::vector<RankInfo>& members, bool share) {
+  for (size_t r = 0; r < members.size(); ++r) {
+    const auto place = local_place(members, static_cast<int64_t>(r));
+    const auto& own = members[r];
+    if (own.gpus.empty()) {
+      return c10::str(
+          "rank ",
+          r,
+          " has no usable GPU",
+          own.gpu_note.empty() ? "" : ": ",
+          own.gpu_note);
+    }
+    if (share) {
+      continue;
+    }
+    std::set<std::string> taken;
+    for (const auto& other : members) {
+      if (other.host == own.host) {
+        taken.insert(other.gpus.begin(), other.gpus.end());
+      }
+    }
+    if (gpu_index(own, place.rank, false) >=
+            static_cast<int64_t>(own.gpus.size()) ||
+        static_cast<int64_t>(taken.size()) < place.size) {
+      return c10::str(
+          place.size,
+          " ranks share a host with ",
+          taken.size(),
+          " usable GPU",
+          taken.size() == 1 ? "" : "s");
+    }
+  }
+  return "";
+}
+
+/// Whether no rank's host has a GPU, so that nothing else was to be expected.
+bool are_without_gpus(const std::vector<RankInfo>& members) {
+  return std::all_of(
+      members.begin(), members.end(), [](const RankInfo& member) {
+        return member.gpus.empty() && member.gpu_note.empty();
+      });
+}
+
+/// Whether two ranks of one host use the same GPU, which they must be allowed
+/// to.
+bool are_gpus_shared(const std::vector<RankInfo>& members, bool allowed) {
+  std::map<std::pair<std::string, std::string>, size_t> users;
+  for (size_t r = 0; r < members.size(); ++r) {
+    const auto& member = members[r];
+    const auto place = local_place(members, static_cast<int64_t>(r));
+    const auto index = gpu_index(member, place.rank, allowed);
+    if (index >= static_cast<int64_t>(member.gpus.size())) {
+      continue; // an error of its own
+    }
+    const auto& gpu = member.gpus[index];
+    const auto [first, is_new] = users.insert({{member.host, gpu}, r});
+    TORCH_CHECK_VALUE(
+        is_new || allowed,
+        "ranks ",
+        first->second,
+        " and ",
+        r,
+        " of one host use GPU ",
+        gpu,
+        ". Give each rank a GPU of its own (device torch::kCUDA without an "
+        "index does), or allow it by ProcessGroupOptions().share_gpus(true) or "
+        "DDP_SHARE_GPUS=1");
+    if (!is_new) {
+      return true;
+    }
+  }
+  return false;
+}
+
+c10::Device own_gpu(
+    const std::vector<RankInfo>& members,
+    int64_t rank,
+    bool share) {
+  const auto& self = members[rank];
+  const auto index = gpu_index(self, local_place(members, rank).rank, share);
+  TORCH_CHECK_VALUE(
+      index < static_cast<int64_t>(self.gpus.size()),
+      "device cuda:",
+      index,
+      " was asked for on rank ",
+      rank,
+      ", which has ",
+      self.gpus.size(),
+      " usable GPUs",
+      self.gpu_note.empty() ? "" : ": ",
+      self.gpu_note);
+  return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
+}
+
+/// Why the ranks cannot use a backend of shared memory; empty if they can.
+std::string shm_obstacle(
+    const std::string& backend,
+    const std::vector<RankInfo>& members) {
+  for (size_t r = 0; r < members.size(); ++r) {
+    if (backend == "shm" && members[r].host != members.front().host) {
+      return c10::str("rank ", r, " runs on another host than rank 0");
+    }
+    if (!members[r].shm_note.empty()) {
+      return c10::str("on rank ", r, " ", members[r].shm_note);
+    }
+  }
+  return "";
+}
+
+/// The backend for tensors on the CPU.
+std::string choose_cpu_backend(
+    const std::string& wish,
+    const std::vector<RankInfo>& members) {
+  const bool is_free = wish.empty() || wish == "auto";
+  std::vector<std::string> hosts;
+  for (const auto& member : members) {
+    hosts.push_back(member.host);
+  }
+  const auto backend = is_free ? cpu_backend(hosts) : wish;
+  if (backend != "shm" && backend != "hierarchical") {
+    return backend;
+  }
+  const auto obstacle = shm_obstacle(backend, members);
+  TORCH_CHECK_VALUE(
+      is_free || obstacle.empty(),
+      "backend ",
+      wish,
+      " was asked for, but ",
+      obstacle,
+      ". Backend gloo does without shared memory");
+  return obstacle.empty() ? backend : "gloo";
+}
+
+} // namespace
+
+LocalPlace local_place(const std::vector<RankInfo>& members, int64_t rank) {
+  LocalPlace place{0, 0};
+  for (size_t r = 0; r < members.size(); ++r) {
+    if (members[r].host == members[rank].host) {
+      place.rank += static_cast<int64_t>(r) < rank;
+      ++place.size;
+    }
+  }
+  if (members[rank].local_rank >= 0) {
+    place.rank = members[rank].local_rank;
+  }
+  return place;
+}
+
+std::string cpu_backend(const std::vector<std::string>& hosts) {
+  const auto count = std::set<std::string>(hosts.begin(), hosts.end()).size();
+  return count == hosts.size() ? "gloo" : count == 1 ? "shm" : "hierarchical";
+}
+
+DeviceChoice choose_device(
+    const ProcessGroupOptions& options,
+    const std::vector<RankInfo>& members,
+    int64_t rank) {
+  const auto& backend = options.backend();
+  const bool free_backend = backend.empty() || backend == "auto";
+  const bool share = options.share_gpus().value_or(false);
+  DeviceChoice choice;
+  const bool wants_cpu = options.device() ? options.device()->is_cpu()
+                                          : !free_backend && backend != "nccl";
+  if (wants_cpu) {
+    TORCH_CHECK_VALUE(
+        backend != "nccl",
+        "backend nccl serves CUDA tensors only, but the device is cpu");
+    choice.backend = choose_cpu_backend(backend, members);
+    return choice;
+  }
+  TORCH_CHECK_VALUE(
+      backend != "shm" && backend != "hierarchical",
+      "backend ",
+      backend,
+      " serves CPU tensors only, but the device is ",
+      *options.device());
+  if (!options.device()) {
+    const auto reason = shortage(members, share);
+    if (!reason.empty()) {
+      TORCH_CHECK_VALUE(
+          free_backend,
+          "backend nccl was asked for, but ",
+          reason,
+          ". Start fewer ranks per host, name a device, or use backend gloo");
+      if (!are_without_gpus(members)) {
+        choice.note = c10::str(
+            "training on the CPU, because ",
+            reason,
+            " (DDP_DEVICE=cpu asks for this)");
+      }
+      choice.backend = choose_cpu_backend(backend, members);
+      return choice;
+    }
+  }
+  choice.device = own_gpu(members, rank, share);
+  // NCCL refuses two ranks on one GPU.
+  const bool shared = are_gpus_shared(members, share);
+  choice.backend = !free_backend ? backend : shared ? "gloo" : "nccl";
+  return choice;
+}
+
+} // namespace ddp

@@ -1,0 +1,153 @@
+#include <ddp/init/failure_watch.h>
+
+#include <ddp/backends/nccl.h>
+#include <ddp/support/error_text.h>
+#include <ddp/support/own_thread.h>
+
+#include <c10/util/Exception.h>
+#include <c10/util/thread_name.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ddp::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// For the store's sake the ranks of a large group look less often.
+constexpr milliseconds kInterval{250};
+constexpr milliseconds kIntervalPerRank{1};
+// Rank 0 may be done a little before the others are.
+constexpr auto kGrace = std::chrono::seconds(3);
+constexpr auto kRecordTime = std::chrono::seconds(3);
+constexpr milliseconds kReasonTime{500};
+constexpr auto kLaunchTime = std::chrono::seconds(1);
+constexpr auto kAbortTime = std::chrono::seconds(5);
+
+/// What the backend itself has found; empty if nothing.
+std::string describe(c10d::ErrorType error, milliseconds timeout) {
+  switch (error) {
+    case c10d::ErrorType::SUCCESS:
+      return "";
+    case c10d::ErrorType::TIMEOUT:
+      return c10::str(
+          " because a collective on the GPU was not complete after ",
+          timeout.count() / 1000.0,
+          " s (has another rank ended, or called something else?)");
+    default:
+      return " because a collective on the GPU failed (has another rank ended? "
+             "NCCL_DEBUG=WARN shows more)";
+  }
+}
+
+/// The path of a file that says what was under way; empty where there is none.
+std::string write_flight_record(int64_t rank) {
+  // It may hang where the driver does.
+  auto path = on_own_thread([rank]() -> std::string {
+    try {
+      return backends::nccl::write_flight_record(rank);
+    } catch (const std::exception&) { // a disk that is full, for one
+      return "";
+    }
+  });
+  return path.wait_for(kRecordTime) == std::future_status::ready ? path.get()
+                                                                 : "";
+}
+
+void abort(c10d::Backend& backend) {
+  try {
+    backend.abort();
+  } catch (const std::exception& error) {
+    TORCH_WARN("ddp: aborting a failed group: ", error_text(error));
+  }
+}
+
+} // namespace
+
+FailureWatch::FailureWatch(
+    ProcessGroup::Impl& group,
+    c10::intrusive_ptr<c10d::Backend> backend)
+    : group_(group), backend_(std::move(backend)), thread_([this] { run(); }) {}
+
+FailureWatch::~FailureWatch() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopped_ = true;
+  }
+  stopping_.notify_all();
+  thread_.join();
+}
+
+bool FailureWatch::is_stopped_within(milliseconds time) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return stopping_.wait_for(lock, time, [this] { return stopped_; });
+}
+
+void FailureWatch::run() {
+  c10::setThreadName("ddp_watch");
+  const auto interval = std::max(kInterval, group_.size * kIntervalPerRank);
+  while (!is_stopped_within(interval)) {
+    if (auto failure = find_failure()) {
+      end(std::move(*failure));
+      return;
+    }
+  }
+}
+
+std::optional<WaitFailure> FailureWatch::find_failure() {
+  try {
+    look_for_failure(group_);
+    const auto cause = describe(backend_->getError(), group_.timeout);
+    if (!cause.empty()) {
+      // Where another rank has failed, its reason may be on its way.
+      is_stopped_within(kReasonTime);
+      look_for_failure(group_);
+      return WaitFailure{cause};
+    }
+  } catch (const WaitFailure& failure) {
+    return failure;
+  } catch (const std::exception& error) {
+    return WaitFailure{c10::str(" because ", error_text(error))};
+  }
+  if (is_store_gone()) {
+    return WaitFailure{
+        " because the store has ended, and with it rank 0 or the launcher "
+        "that keeps it",
+        true};
+  }
+  return std::nullopt;
+}
+
+bool FailureWatch::is_store_gone() {
+  if (!group_.board || !group_.board->has_lost_rank_0()) {
+    return false;
+  }
+  const auto now = Clock::now();
+  store_lost_ = store_lost_.value_or(now);
+  return now - *store_lost_ > kGrace;
+}
+
+void FailureWatch::end(WaitFailure failure) {
+  try {
+    // Before the abort, which clears what is under way.
+    const auto rank = group_.board ? group_.board->root_rank() : group_.rank;
+    const auto path = write_flight_record(rank);
+    if (!path.empty()) {
+      failure.cause +=
+          c10::str("; the flight record of rank ", rank, " is in ", path);
+    }
+    fail(group_, "a collective", failure);
+  } catch (const std::exception&) { // the group's next use throws it
+  }
+  // Who launches now is about to see that the group is broken, unless it is
+  // stuck in NCCL. An abort waits for the CUDA graphs that use the group.
+  const bool locked = group_.launching.try_lock_for(kLaunchTime);
+  on_own_thread([backend = backend_] { abort(*backend); }).wait_for(kAbortTime);
+  if (locked) {
+    group_.launching.unlock();
+  }
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <ddp/process_group/collective_wait.h>
+
+#include <c10/util/intrusive_ptr.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace ddp::detail {
+
+/// Ends a backend's collectives that would not end by themselves.
+///
+/// A thread that waits for a collective looks at the failure board meanwhile; a
+/// GPU's stream cannot, nor can a thread that waits for the stream. For them
+/// this one looks, from a thread of its own. Where another rank has failed, or
+/// the backend has found an error (a timeout, a lost connection), or the store
+/// has ended and rank 0 with it, it breaks the group, tells the other ranks,
+/// and aborts the backend: its kernels end, their results are of no use, and
+/// the group's next use throws the reason.
+class FailureWatch {
+ public:
+  /// `group` must outlive it, and is only read and broken.
+  FailureWatch(
+      ProcessGroup::Impl& group,
+      c10::intrusive_ptr<c10d::Backend> backend);
+  FailureWatch(const FailureWatch&) = delete;
+  FailureWatch& operator=(const FailureWatch&) = delete;
+  /// Takes up to ten seconds: where it is about to abort.
+  ~FailureWatch();
+
+ private:
+  void run();
+  bool is_stopped_within(std::chrono::milliseconds time);
+  std::optional<WaitFailure> find_failure();
+  bool is_store_gone();
+  void end(WaitFailure failure);
+
+  ProcessGroup::Impl& group_;
+  c10::intrusive_ptr<c10d::Backend> backend_;
+  std::optional<std::chrono::steady_clock::time_point> store_lost_;
+  std::mutex mutex_;
+  std::condition_variable stopping_;
+  bool stopped_ = false;
+  std::thread thread_;
+};
+
+} // namespace ddp::detail

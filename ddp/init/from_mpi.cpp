@@ -1,0 +1,64 @@
+#include <ddp/backends/mpi.h>
+#include <ddp/environment/environment.h>
+#include <ddp/process_group.h>
+#include <ddp/process_group/process_group_impl.h>
+#include <ddp/process_group/wait_notice.h>
+
+#include <c10/util/Exception.h>
+
+#include <optional>
+
+namespace ddp {
+namespace {
+
+ProcessGroupOptions complete(ProcessGroupOptions options) {
+  options = complete_options(std::move(options));
+  if (options.backend().empty()) {
+    options.backend("mpi");
+  }
+  return options;
+}
+
+LaunchEnvironment ranks_of(
+    const backends::mpi::Communicator& communicator,
+    const ProcessGroupOptions& options) {
+  LaunchEnvironment environment;
+  environment.source = "MPI";
+  environment.interface = options.interface();
+  environment.rank = communicator.rank();
+  environment.world_size = communicator.size();
+  TORCH_CHECK_VALUE(
+      options.rank().value_or(environment.rank) == environment.rank &&
+          options.world_size().value_or(environment.world_size) ==
+              environment.world_size,
+      "from_mpi: this is rank ",
+      environment.rank,
+      " of ",
+      environment.world_size,
+      " in the communicator, and the options may not say otherwise");
+  return environment;
+}
+
+} // namespace
+
+ProcessGroup ProcessGroup::from_mpi_handle(
+    const void* handle,
+    size_t size,
+    const ProcessGroupOptions& program_options) {
+  detail::report_to_launcher(program_options);
+  const auto options = complete(program_options);
+  auto notice = std::make_optional<detail::WaitNotice>(
+      *options.wait_notice(),
+      "this rank",
+      "from_mpi: not all ranks of the communicator have come to it");
+  const auto communicator =
+      backends::mpi::library().adopt(handle, size, *options.timeout());
+  auto environment = ranks_of(*communicator, options);
+  if (environment.world_size > 1) {
+    detail::meet_over_mpi(environment, *communicator, *options.timeout());
+  }
+  notice.reset();
+  return detail::form_group(options, environment, communicator);
+}
+
+} // namespace ddp

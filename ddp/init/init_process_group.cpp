@@ -1,0 +1,338 @@
+#include <ddp/backends/mpi.h>
+#include <ddp/backends/nccl.h>
+#include <ddp/backends/shm.h>
+#include <ddp/environment/environment.h>
+#include <ddp/environment/pmix.h>
+#include <ddp/failure/crash_handler.h>
+#include <ddp/failure/error_file.h>
+#include <ddp/failure/heartbeat.h>
+#include <ddp/failure/level.h>
+#include <ddp/init/device_choice.h>
+#include <ddp/process_group.h>
+#include <ddp/process_group/process_group_impl.h>
+#include <ddp/process_group/uncaught.h>
+#include <ddp/process_group/wait_notice.h>
+#include <ddp/rendezvous/host.h>
+#include <ddp/rendezvous/meeting_point.h>
+#include <ddp/rendezvous/network_interface.h>
+#include <ddp/rendezvous/rendezvous.h>
+#include <ddp/support/error_text.h>
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <optional>
+
+namespace ddp {
+namespace {
+
+using CommunicatorPtr = std::shared_ptr<backends::mpi::Communicator>;
+using std::chrono::milliseconds;
+
+bool may_mean_gpus(const std::string& backend) {
+  return backend.empty() || backend == "auto" || backend == "nccl";
+}
+
+RankInfo describe_self(
+    const ProcessGroupOptions& options,
+    const LaunchEnvironment& environment) {
+  RankInfo self;
+  self.host = detail::host_identity();
+  self.groups = detail::groups_formed();
+  self.local_rank = environment.local_rank.value_or(-1);
+  const auto& device = options.device();
+  // Asking for GPUs costs a start of the CUDA driver: not where the CPU is
+  // decided on.
+  if (device ? device->is_cuda() : may_mean_gpus(options.backend())) {
+    auto gpus = backends::nccl::usable_gpus();
+    self.gpus = std::move(gpus.bus_addresses);
+    self.gpu_note = std::move(gpus.note);
+    self.gpu = device && device->has_index() ? device->index() : -1;
+  }
+  self.shm_note = backends::shm::unavailable(environment.world_size);
+  self.options = {
+      {"backend", options.backend().empty() ? "auto" : options.backend()},
+      {"device", device ? (device->is_cuda() ? "cuda" : "cpu") : "unset"},
+      {"share_gpus", *options.share_gpus() ? "true" : "false"},
+      {"check_replicas", *options.check_replicas() ? "true" : "false"}};
+  return self;
+}
+
+/// The address of this host that the other ranks reach: the one by which it
+/// reaches rank 0's host, of whose addresses those elsewhere have found one.
+std::string reachable_address(
+    const LaunchEnvironment& environment,
+    const std::vector<RankInfo>& members) {
+  const auto elsewhere =
+      std::find_if(members.begin(), members.end(), [&](const RankInfo& member) {
+        return member.host != members.front().host;
+      });
+  if (elsewhere == members.end()) {
+    return detail::kLoopback;
+  }
+  // Not this rank's own: a host's name may mean the loopback interface there.
+  TORCH_CHECK_VALUE(
+      !detail::is_loopback(elsewhere->server),
+      "MASTER_ADDR '",
+      elsewhere->server,
+      "' means each host itself, but the ranks run on several hosts: set it to "
+      "an address of rank 0's host that the others reach");
+  return detail::address_towards(elsewhere->server, environment.master_port);
+}
+
+void say(const std::string& note, int64_t rank) {
+  if (rank == 0 && !note.empty()) {
+    TORCH_WARN("ddp: ", note);
+  }
+}
+
+/// A process on its own has no peers to talk to, unless the program asked for
+/// a backend by name: then it gets that backend with one rank.
+ProcessGroup group_of_one(
+    const ProcessGroupOptions& options,
+    const LaunchEnvironment& environment,
+    const CommunicatorPtr& communicator) {
+  auto impl = std::make_shared<ProcessGroup::Impl>();
+  const auto choice =
+      choose_device(options, {describe_self(options, environment)}, 0);
+  say(choice.note, 0);
+  impl->device = choice.device;
+  impl->timeout = *options.timeout();
+  impl->wait_notice = *options.wait_notice();
+  impl->scope = detail::scope_of_group(detail::groups_formed());
+  if (!options.backend().empty() && options.backend() != "auto") {
+    impl->backend = choice.backend;
+    impl->address = detail::kLoopback;
+    impl->interface = environment.interface;
+    impl->hosts = {detail::host_identity()};
+    impl->store = c10::make_intrusive<c10d::HashStore>();
+    impl->communicator = communicator;
+    detail::connect(*impl);
+  }
+  return ProcessGroup(impl);
+}
+
+/// Whether the program, or a library of its, uses MPI already. Looks for it
+/// before it loads anything.
+bool is_mpi_initialized() {
+  return dlsym(RTLD_DEFAULT, "MPI_Init") &&
+      backends::mpi::unavailable().empty() &&
+      backends::mpi::library().initialized();
+}
+
+/// What MPI says must be what the launcher says: a launcher of another MPI
+/// leaves each process alone in a world of its own.
+void check_world(
+    const LaunchEnvironment& environment,
+    const backends::mpi::Communicator& world) {
+  TORCH_CHECK_VALUE(
+      world.rank() == environment.rank &&
+          world.size() == environment.world_size,
+      "by ",
+      environment.source,
+      " this is rank ",
+      environment.rank,
+      " of ",
+      environment.world_size,
+      ", but MPI says rank ",
+      world.rank(),
+      " of ",
+      world.size(),
+      ": start the program by the mpirun of the MPI that ddp was built with, "
+      "or set MASTER_ADDR and MASTER_PORT and use backend gloo or nccl");
+}
+
+CommunicatorPtr world_of(LaunchEnvironment& environment, milliseconds timeout) {
+  auto world = backends::mpi::library().world(timeout);
+  if (environment.source.empty()) {
+    environment.source = "MPI";
+    environment.rank = world->rank();
+    environment.world_size = world->size();
+    environment.attempt = "ddp";
+  }
+  check_world(environment, *world);
+  return world;
+}
+
+/// Asks PMIx, and MPI where that is not to be had: of an MPI that runs already
+/// nobody knows whether it shares its PMIx with us.
+void meet_by_launcher(LaunchEnvironment& environment, milliseconds timeout) {
+  if (!is_mpi_initialized()) {
+    const auto job = detail::pmix_job();
+    if (job && job->rank == environment.rank &&
+        job->size.value_or(environment.world_size) == environment.world_size) {
+      detail::choose_meeting_point(
+          environment,
+          [&](const std::string& text) {
+            return detail::pmix_broadcast(text, timeout);
+          },
+          job->size && job->size == job->local_size,
+          timeout);
+      return;
+    }
+  }
+  TORCH_CHECK_VALUE(
+      backends::mpi::unavailable().empty(),
+      "MASTER_ADDR is not set: by ",
+      environment.source,
+      " this is rank ",
+      environment.rank,
+      " of ",
+      environment.world_size,
+      ", and the ranks need the host of rank 0 to meet. They cannot ask over "
+      "PMIx (",
+      detail::pmix_unavailable(),
+      ") or MPI (",
+      backends::mpi::unavailable(),
+      "): set MASTER_ADDR and MASTER_PORT (mpirun -x MASTER_ADDR=... -x "
+      "MASTER_PORT=...)");
+  const auto world = world_of(environment, timeout);
+  detail::meet_over_mpi(environment, *world, timeout);
+}
+
+/// What a rank knows of itself after the meeting.
+std::shared_ptr<ProcessGroup::Impl> member_of(
+    const LaunchEnvironment& environment,
+    const RendezvousResult& met,
+    const DeviceChoice& choice) {
+  auto impl = std::make_shared<ProcessGroup::Impl>();
+  const auto place = local_place(met.members, environment.rank);
+  impl->rank = environment.rank;
+  impl->size = environment.world_size;
+  impl->local_rank = place.rank;
+  impl->local_size = place.size;
+  impl->device = choice.device;
+  impl->backend = choice.backend;
+  impl->store = met.store;
+  impl->hosts_store = impl->rank == 0 && !environment.launcher_hosts_store;
+  impl->interface = environment.interface;
+  int64_t number = 0;
+  for (const auto& member : met.members) {
+    impl->hosts.push_back(member.host);
+    number = std::max(number, member.groups);
+  }
+  impl->scope = detail::scope_of_group(number);
+  return impl;
+}
+
+} // namespace
+
+namespace detail {
+namespace {
+
+// Global because names must not come twice in a process.
+std::atomic<int64_t> formed{0};
+
+} // namespace
+
+int64_t groups_formed() {
+  return formed;
+}
+
+std::string scope_of_group(int64_t number) {
+  formed = number + 1;
+  return number == 0 ? "" : "/group_" + std::to_string(number);
+}
+
+void meet_over_mpi(
+    LaunchEnvironment& environment,
+    backends::mpi::Communicator& communicator,
+    milliseconds timeout) {
+  // Hosts are no numbers: two could get one color, but hardly all.
+  const auto color =
+      static_cast<int>(std::hash<std::string>()(host_identity()) & 0x7fffffff);
+  const auto here =
+      communicator.split(color, static_cast<int>(environment.rank));
+  choose_meeting_point(
+      environment,
+      [&](const std::string& text) { return communicator.broadcast(text); },
+      here->size() == communicator.size(),
+      timeout);
+}
+
+void report_to_launcher(const ProcessGroupOptions& options) {
+  heartbeat::attach();
+  const bool records = debug::level() != debug::Level::kOff;
+  if (options.report_uncaught()) {
+    if (find_error_file() || records) {
+      report_crashes();
+    }
+    report_uncaught(nullptr);
+  }
+}
+
+ProcessGroup form_group(
+    const ProcessGroupOptions& options,
+    LaunchEnvironment environment,
+    const CommunicatorPtr& communicator) {
+  const heartbeat::Activity activity("init_process_group");
+  if (environment.world_size == 1) {
+    auto group = group_of_one(options, environment, communicator);
+    heartbeat::joined();
+    return group;
+  }
+  const auto timeout = *options.timeout();
+  auto self = describe_self(options, environment);
+  self.server = resolve(environment.master_addr, timeout);
+  try {
+    use_interface(environment, self.server);
+  } catch (const c10::ValueError& error) {
+    self.fault = error.what_without_backtrace(); // for all to hear
+  }
+  const auto met =
+      rendezvous(environment, self, timeout, *options.wait_notice());
+  const auto choice = choose_device(options, met.members, environment.rank);
+  say(choice.note, environment.rank);
+
+  auto impl = member_of(environment, met, choice);
+  impl->timeout = timeout;
+  impl->checks_replicas = *options.check_replicas();
+  impl->wait_notice = *options.wait_notice();
+  impl->address = reachable_address(environment, met.members);
+  impl->communicator = choice.backend == "mpi" ? communicator : nullptr;
+  impl->board = FailureBoard::open(
+      impl->store, impl->rank, impl->size, impl->hosts_store);
+  if (options.report_uncaught()) {
+    report_uncaught(impl->board);
+  }
+  connect(*impl);
+  heartbeat::joined();
+  return ProcessGroup(impl);
+}
+
+} // namespace detail
+
+ProcessGroup init_process_group(const ProcessGroupOptions& program_options) {
+  detail::report_to_launcher(program_options);
+  const auto options = complete_options(program_options);
+  auto environment =
+      read_launch_environment(options, process_environment(), detail::pmix_job);
+  say(environment.note, environment.rank);
+  const auto timeout = *options.timeout();
+  std::optional<detail::WaitNotice> notice;
+  if (environment.world_size > 1 &&
+      (options.backend() == "mpi" || environment.master_addr.empty())) {
+    notice.emplace(
+        *options.wait_notice(),
+        c10::str("rank ", environment.rank, " of ", environment.world_size),
+        "init_process_group: not all ranks have come to it");
+  }
+  const auto world =
+      options.backend() == "mpi" ? world_of(environment, timeout) : nullptr;
+  if (environment.world_size > 1 && environment.master_addr.empty()) {
+    if (world) {
+      detail::meet_over_mpi(environment, *world, timeout);
+    } else {
+      meet_by_launcher(environment, timeout);
+    }
+  }
+  notice.reset();
+  return detail::form_group(options, environment, world);
+}
+
+} // namespace ddp

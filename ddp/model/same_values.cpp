@@ -1,0 +1,238 @@
+#include <ddp/verification.h>
+
+#include <ddp/failure/heartbeat.h>
+#include <ddp/model/checked_tensors.h>
+#include <ddp/model/tensor_contents.h>
+#include <ddp/process_group/agreement/rank_report.h>
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <map>
+
+namespace ddp {
+namespace {
+
+using detail::join_lines;
+using detail::kMaxDifferences;
+using detail::name_ranks;
+using detail::split_lines;
+using Ranks = std::vector<int64_t>;
+
+uint64_t text_hash(const std::string& text) {
+  return XXH3_64bits(text.data(), text.size());
+}
+
+/// The ranks that agree on what most hold: the largest group, the one with the
+/// lowest rank where several are as large.
+template <typename Value>
+Ranks majority(const std::vector<Value>& by_rank) {
+  std::map<Value, Ranks> groups;
+  for (size_t r = 0; r < by_rank.size(); ++r) {
+    groups[by_rank[r]].push_back(static_cast<int64_t>(r));
+  }
+  Ranks largest;
+  for (const auto& [value, ranks] : groups) {
+    if (ranks.size() > largest.size() ||
+        (ranks.size() == largest.size() && ranks[0] < largest[0])) {
+      largest = ranks;
+    }
+  }
+  return largest;
+}
+
+Ranks others(const Ranks& ranks, int64_t size) {
+  Ranks rest;
+  for (int64_t r = 0; r < size; ++r) {
+    if (!std::binary_search(ranks.begin(), ranks.end(), r)) {
+      rest.push_back(r);
+    }
+  }
+  return rest;
+}
+
+const char* have(const Ranks& ranks) {
+  return ranks.size() == 1 ? " has" : " have";
+}
+
+/// Where rank `r`'s list, a length and names, parts from the list `theirs`.
+std::string list_difference(
+    int64_t r,
+    const std::vector<std::string>& mine,
+    const Ranks& most,
+    const std::vector<std::string>& theirs) {
+  size_t i = 1;
+  while (i < std::min(mine.size(), theirs.size()) && mine[i] == theirs[i]) {
+    ++i;
+  }
+  const auto has = [i](const Ranks& ranks, const auto& list) {
+    return c10::str(
+        name_ranks(ranks),
+        " (",
+        list[0],
+        " tensors)",
+        have(ranks),
+        i < list.size() ? " '" + list[i] + "'" : " none");
+  };
+  return c10::str(
+      has({r}, mine), " as tensor ", i - 1, ", ", has(most, theirs));
+}
+
+/// Throws where the ranks' lists are not the same.
+void check_same_list(
+    const std::string& own,
+    const ProcessGroup& group,
+    const std::string& what) {
+  const auto texts = group.all_gather(own);
+  const auto most = majority(texts);
+  const auto theirs = split_lines(texts[most[0]]);
+  std::vector<std::string> differences;
+  for (const auto r : others(most, group.size())) {
+    differences.push_back(
+        list_difference(r, split_lines(texts[r]), most, theirs));
+  }
+  if (!differences.empty()) {
+    detail::throw_differences(
+        "the " + what + " are not the same list on all ranks:", differences);
+  }
+}
+
+/// A tensor that differs between ranks.
+struct Difference {
+  std::string name;
+  std::vector<std::string> descriptions; // by rank
+  Ranks most;
+  Ranks odd;
+};
+
+std::vector<Difference> find_differences(
+    const NamedTensors& tensors,
+    const at::Tensor& hashes,
+    const ProcessGroup& group) {
+  std::vector<std::string> own;
+  for (const auto& tensor : tensors.tensors) {
+    own.push_back(detail::describe(tensor));
+  }
+  std::vector<std::vector<std::string>> descriptions;
+  for (const auto& text : group.all_gather(join_lines(own))) {
+    descriptions.push_back(split_lines(text));
+  }
+  const auto all_hashes = group.all_gather(hashes);
+  std::vector<Difference> differences;
+  for (size_t i = 0; i < own.size(); ++i) {
+    std::vector<int64_t> by_rank;
+    for (const auto& of_rank : all_hashes) {
+      by_rank.push_back(of_rank.const_data_ptr<int64_t>()[i]);
+    }
+    const auto most = majority(by_rank);
+    if (most.size() < by_rank.size()) {
+      differences.push_back(
+          {tensors.names[i], {}, most, others(most, group.size())});
+      for (const auto& of_rank : descriptions) {
+        differences.back().descriptions.push_back(of_rank[i]);
+      }
+    }
+  }
+  return differences;
+}
+
+/// What the tensor is, and where that is something else: "Float [3] on ranks 0
+/// and 1; undefined on rank 2".
+std::string describe(const std::vector<std::string>& by_rank) {
+  std::map<std::string, Ranks> ranks;
+  for (size_t r = 0; r < by_rank.size(); ++r) {
+    ranks[by_rank[r]].push_back(static_cast<int64_t>(r));
+  }
+  if (ranks.size() == 1) {
+    return by_rank[0];
+  }
+  std::string text;
+  for (const auto& [description, of] : ranks) {
+    text += (text.empty() ? "" : "; ") + description + " on " + name_ranks(of);
+  }
+  return text;
+}
+
+[[noreturn]] void fail(
+    const std::string& what,
+    const std::vector<Difference>& differences) {
+  const auto& first = differences.at(0);
+  auto text = c10::str(
+      "the ",
+      what,
+      " differ between ranks: ",
+      first.name,
+      " (",
+      describe(first.descriptions),
+      ") on ",
+      name_ranks(first.odd),
+      " is not what ",
+      name_ranks(first.most),
+      have(first.most));
+  const auto more = differences.size() - 1;
+  const auto shown = std::min(more, kMaxDifferences);
+  if (more > 0) {
+    text += c10::str(
+        "; ",
+        more,
+        more == 1 ? " more tensor differs: " : " more tensors differ: ");
+  }
+  for (size_t i = 1; i <= shown; ++i) {
+    text += c10::str(
+        i == 1 ? "" : ", ",
+        differences[i].name,
+        " (",
+        name_ranks(differences[i].odd),
+        ")");
+  }
+  C10_THROW_ERROR(ValueError, text + (more > shown ? ", ..." : ""));
+}
+
+} // namespace
+
+void verify_same_values(
+    const NamedTensors& tensors,
+    const ProcessGroup& group,
+    const std::string& what) {
+  const detail::heartbeat::Activity activity("verify_same_values");
+  if (group.size() == 1) {
+    return;
+  }
+  auto list = tensors.names;
+  list.insert(list.begin(), std::to_string(list.size()));
+  const auto names = join_lines(list);
+  const auto count = static_cast<int64_t>(tensors.tensors.size());
+  const auto hashes = at::empty({count}, at::kLong);
+  auto* hash = hashes.mutable_data_ptr<int64_t>();
+  for (const auto& tensor : tensors.tensors) {
+    // The same bytes may be another dtype or shape.
+    const auto seed = text_hash(detail::describe(tensor));
+    *hash++ = static_cast<int64_t>(
+        tensor.defined() ? detail::tensor_hash(tensor, seed) : seed);
+  }
+  const auto digest = detail::tensor_hash(hashes, text_hash(names));
+  const auto digests = group.all_gather(
+      at::scalar_tensor(static_cast<int64_t>(digest), at::kLong));
+  if (std::all_of(digests.begin(), digests.end(), [&](const auto& other) {
+        return other.equal(digests[0]);
+      })) {
+    return;
+  }
+  check_same_list(names, group, what);
+  fail(what, find_differences(tensors, hashes, group));
+}
+
+void verify_same_parameters(
+    const torch::nn::Module& module,
+    const ProcessGroup& group,
+    const VerificationOptions& options) {
+  const detail::heartbeat::Activity activity("verify_same_parameters");
+  verify_same_values(
+      detail::checked_tensors(module, options),
+      group,
+      detail::checked_nouns(options));
+}
+
+} // namespace ddp

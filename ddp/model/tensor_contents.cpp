@@ -1,0 +1,60 @@
+#include <ddp/model/tensor_contents.h>
+
+#include <ATen/ATen.h>
+#include <c10/core/ScalarType.h>
+#include <xxhash.h>
+
+#include <cmath>
+
+namespace ddp::detail {
+
+std::string describe(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    return "undefined";
+  }
+  auto text = c10::str(tensor.scalar_type(), " ", tensor.sizes());
+  if (tensor.layout() != at::kStrided) {
+    text += c10::str(" ", tensor.layout());
+  }
+  return text;
+}
+
+std::vector<at::Tensor> dense_parts(const at::Tensor& tensor) {
+  auto values = tensor.detach();
+  if (values.layout() == at::kStrided) {
+    // Conjugation and negation may be pending, as flags on the tensor.
+    return {values.resolve_conj().resolve_neg()};
+  }
+  const auto sparse = values.to_sparse().coalesce();
+  return {sparse.values().resolve_conj().resolve_neg(), sparse.indices()};
+}
+
+uint64_t tensor_hash(const at::Tensor& tensor, uint64_t seed) {
+  for (const auto& part : dense_parts(tensor)) {
+    const auto bytes = part.cpu().contiguous();
+    seed = XXH3_64bits_withSeed(
+        bytes.const_data_ptr(), static_cast<size_t>(bytes.nbytes()), seed);
+  }
+  return seed;
+}
+
+NotFinite count_not_finite(const at::Tensor& values) {
+  const bool counts = values.is_floating_point() || values.is_complex();
+  if (!counts || values.numel() == 0) {
+    return {};
+  }
+  if (c10::isFloat8Type(values.scalar_type())) {
+    return count_not_finite(values.to(at::kFloat)); // few operators know it
+  }
+  // Unlike a sum, extremes do not overflow; a NaN makes both of them NaN.
+  const auto [low, high] =
+      at::aminmax(values.is_complex() ? at::view_as_real(values) : values);
+  if (std::isfinite(low.item<double>()) && std::isfinite(high.item<double>())) {
+    return {};
+  }
+  return {
+      values.isnan().sum().item<int64_t>(),
+      values.isinf().sum().item<int64_t>()};
+}
+
+} // namespace ddp::detail

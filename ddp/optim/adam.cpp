@@ -1,0 +1,115 @@
+#include <ddp/adam.h>
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <memory>
+
+namespace ddp {
+namespace {
+
+using torch::optim::Optimizer;
+
+/// Complex numbers count as pairs.
+at::Tensor as_real(const at::Tensor& tensor) {
+  return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
+}
+
+template <typename State>
+State& state_of(
+    Optimizer& optimizer,
+    const at::Tensor& parameter,
+    bool amsgrad) {
+  auto& place = optimizer.state()[parameter.unsafeGetTensorImpl()];
+  if (!place) {
+    const auto zeros = [&] {
+      return at::zeros_like(parameter, at::MemoryFormat::Preserve);
+    };
+    auto state = std::make_unique<State>();
+    state->exp_avg(zeros());
+    state->exp_avg_sq(zeros());
+    if (amsgrad) {
+      state->max_exp_avg_sq(zeros());
+    }
+    place = std::move(state);
+  }
+  return static_cast<State&>(*place);
+}
+
+// The operations are Python's, one by one: each rounds.
+template <typename Options, typename State>
+void update(
+    const at::Tensor& parameter,
+    State& state,
+    const Options& options,
+    bool decays_by_itself) {
+  const auto [beta1, beta2] = options.betas();
+  state.step(state.step() + 1);
+  const auto steps = static_cast<double>(state.step());
+  auto gradient = parameter.grad();
+  if (options.weight_decay() != 0 && decays_by_itself) {
+    parameter.mul_(1 - options.lr() * options.weight_decay());
+  } else if (options.weight_decay() != 0) {
+    gradient = gradient.add(parameter, options.weight_decay());
+  }
+  gradient = as_real(gradient.resolve_conj());
+  auto mean = as_real(state.exp_avg());
+  auto square = as_real(state.exp_avg_sq());
+  mean.lerp_(gradient, 1 - beta1);
+  square.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2);
+  if (options.amsgrad()) {
+    auto largest = as_real(state.max_exp_avg_sq());
+    at::maximum_out(largest, largest, square);
+    square = largest;
+  }
+  const auto correction1 = 1 - std::pow(beta1, steps);
+  const auto correction2 = std::sqrt(1 - std::pow(beta2, steps));
+  const auto divisor = (square.sqrt() / correction2).add_(options.eps());
+  as_real(parameter).addcdiv_(mean, divisor, -(options.lr() / correction1));
+}
+
+template <typename Options, typename State>
+at::Tensor step(
+    Optimizer& optimizer,
+    const Optimizer::LossClosure& closure,
+    bool decays_by_itself) {
+  const at::NoGradGuard no_grad;
+  at::Tensor loss;
+  if (closure) {
+    const at::AutoGradMode enabled(true);
+    loss = closure();
+  }
+  for (auto& group : optimizer.param_groups()) {
+    const auto& options = static_cast<const Options&>(group.options());
+    for (const auto& parameter : group.params()) {
+      if (!parameter.grad().defined()) {
+        continue;
+      }
+      TORCH_CHECK(
+          !parameter.grad().is_sparse(),
+          "Adam does not take sparse gradients; use torch::optim::SGD for "
+          "this parameter");
+      update(
+          parameter,
+          state_of<State>(optimizer, parameter, options.amsgrad()),
+          options,
+          decays_by_itself);
+    }
+  }
+  return loss;
+}
+
+} // namespace
+
+at::Tensor Adam::step(LossClosure closure) {
+  return ddp::step<torch::optim::AdamOptions, torch::optim::AdamParamState>(
+      *this, closure, false);
+}
+
+at::Tensor AdamW::step(LossClosure closure) {
+  return ddp::step<torch::optim::AdamWOptions, torch::optim::AdamWParamState>(
+      *this, closure, true);
+}
+
+} // namespace ddp

@@ -1,0 +1,114 @@
+#include <ddp/reducer/reducer_impl.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <limits>
+
+namespace ddp {
+namespace {
+
+/// On the CPU a sum of a whole bucket in single precision loses half of its
+/// digits; one of short sums does not, and is faster.
+constexpr int64_t kRow = 4096;
+
+/// Adds the norms of the parts of `values`, double, 1-D.
+void add_norms(
+    const at::Tensor& values,
+    double norm_type,
+    std::vector<at::Tensor>& norms) {
+  const bool reduced = values.scalar_type() == at::kHalf ||
+      values.scalar_type() == at::kBFloat16;
+  const auto dtype = reduced ? std::make_optional(at::kFloat) : std::nullopt;
+  const auto flat = values.reshape({-1});
+  const auto in_rows = flat.numel() / kRow * kRow;
+  for (const auto& part :
+       {flat.narrow(0, 0, in_rows).view({-1, kRow}),
+        flat.narrow(0, in_rows, flat.numel() - in_rows).unsqueeze(0)}) {
+    if (part.numel() > 0) {
+      norms.push_back(
+          at::linalg_vector_norm(part, norm_type, 1, /*keepdim=*/false, dtype)
+              .to(at::kDouble));
+    }
+  }
+}
+
+} // namespace
+
+/// A parameter without a gradient, or with one of its own, ends a run.
+std::vector<at::Tensor> Reducer::Impl::gradient_runs() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  TORCH_CHECK(!open_, "clip_grad_norm: a backward is running");
+  TORCH_CHECK(
+      !optimizer_,
+      "clip_grad_norm: step_in_backward has stepped before gradients can be "
+      "clipped: leave one of the two out");
+  std::vector<at::Tensor> runs;
+  for (const auto& bucket : buckets_) {
+    int64_t begin = 0;
+    int64_t end = 0;
+    const auto close_run = [&] {
+      if (end > begin) {
+        runs.push_back(bucket.content.buffer.narrow(0, begin, end - begin));
+      }
+    };
+    for (const size_t index : bucket.indices) {
+      const auto& parameter = parameters_[index];
+      const auto next = end + parameter.tensor.numel();
+      if (!parameter.lies_in_slice(parameter.tensor.grad())) {
+        close_run();
+        begin = next;
+      }
+      end = next;
+    }
+    close_run();
+  }
+  for (const auto& parameter : parameters_) {
+    auto& gradient = parameter.tensor.mutable_grad();
+    if (!gradient.defined() || parameter.lies_in_slice(gradient)) {
+      continue;
+    }
+    if (gradient.is_sparse()) { // of a row that came twice, the sum counts
+      gradient = gradient.coalesce();
+    }
+    runs.push_back(gradient.is_sparse() ? gradient._values() : gradient);
+  }
+  return runs;
+}
+
+at::Tensor Reducer::clip_grad_norm(
+    double max_norm,
+    double norm_type,
+    bool error_if_nonfinite) {
+  TORCH_CHECK_VALUE(
+      norm_type > 0, "clip_grad_norm: norm_type ", norm_type, " is not > 0");
+  const at::NoGradGuard no_grad;
+  const auto runs = impl().gradient_runs();
+  std::vector<at::Tensor> norms;
+  for (const auto& run : runs) {
+    add_norms(run, norm_type, norms);
+  }
+  if (norms.empty()) {
+    return at::zeros({}, at::kDouble);
+  }
+  for (auto& norm : norms) {
+    norm = norm.to(norms.front().device());
+  }
+  const auto total = at::linalg_vector_norm(at::cat(norms), norm_type);
+  TORCH_CHECK(
+      !error_if_nonfinite || std::isfinite(total.item<double>()),
+      "clip_grad_norm: the norm of the gradients is ",
+      total.item<double>());
+  const auto factor = (max_norm / (total + 1e-6)).clamp_max(1.);
+  if (factor.is_cpu() && factor.item<double>() == 1) {
+    return total; // a pass over the gradients less
+  }
+  for (const auto& run : runs) {
+    run.mul_(factor.to(run.device()));
+  }
+  return total;
+}
+
+} // namespace ddp

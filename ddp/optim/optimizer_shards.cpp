@@ -1,0 +1,344 @@
+#include <ddp/internal/optimizer_shards.h>
+
+#include <ddp/failure/heartbeat.h>
+#include <ddp/optimizer_state.h>
+#include <ddp/process_group/agreement/on_rank_0.h>
+#include <ddp/process_group/agreement/same_as_first.h>
+#include <ddp/process_group/async_broadcast.h>
+#include <ddp/process_group/collective_wait.h>
+#include <ddp/support/containers.h>
+#include <ddp/support/error_text.h>
+#include <ddp/support/optimizer_text.h>
+#include <ddp/verification.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/jit/serialization/pickle.h>
+#include <torch/optim/optimizer.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <string>
+#include <utility>
+
+namespace ddp::detail {
+namespace {
+
+using c10::IValue;
+using c10::impl::GenericDict;
+
+/// States by the number of their parameter, as one message.
+std::string to_message(const GenericDict& states) {
+  auto on_cpu = new_dict();
+  for (const auto& item : states) {
+    auto fields = new_dict();
+    for (const auto& field : item.value().toGenericDict()) {
+      const auto& value = field.value();
+      fields.insert(
+          field.key(), value.isTensor() ? value.toTensor().cpu() : value);
+    }
+    on_cpu.insert(item.key(), fields);
+  }
+  const auto bytes = torch::jit::pickle_save(on_cpu);
+  return {bytes.begin(), bytes.end()};
+}
+
+GenericDict from_message(const std::string& message) {
+  return torch::jit::pickle_load({message.begin(), message.end()})
+      .toGenericDict();
+}
+
+/// An optimizer's state with other values in it.
+IValue with_states(const GenericDict& state, const GenericDict& states) {
+  auto result = new_dict();
+  result.insert("state", states);
+  result.insert("param_groups", state.at("param_groups"));
+  return result;
+}
+
+} // namespace
+
+OptimizerShards::OptimizerShards(ProcessGroup group, bool views)
+    : group_(std::move(group)),
+      views_(views),
+      loads_(static_cast<size_t>(group_.size())),
+      parameters_(static_cast<size_t>(group_.size())) {}
+
+void OptimizerShards::assign(torch::optim::Optimizer& optimizer) {
+  owners_.resize(optimizer.param_groups().size());
+  for (size_t i = 0; i < owners_.size(); ++i) {
+    assign_group(i, optimizer);
+  }
+}
+
+/// The largest first, each to the rank that has least.
+void OptimizerShards::assign_group(
+    size_t group,
+    torch::optim::Optimizer& optimizer) {
+  const auto& parameters = optimizer.param_groups()[group].params();
+  auto& owners = owners_[group];
+  const size_t known = owners.size();
+  TORCH_CHECK(
+      parameters.size() >= known,
+      "ZeroRedundancyOptimizer: parameters were taken out of group ",
+      group);
+  if (parameters.size() == known) {
+    return;
+  }
+  owners.resize(parameters.size());
+  std::vector<size_t> order(parameters.size() - known);
+  std::iota(order.begin(), order.end(), known);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return parameters[a].numel() > parameters[b].numel();
+  });
+  std::vector<std::vector<at::Tensor>> added(parameters_.size());
+  for (const size_t index : order) {
+    const auto least = std::min_element(loads_.begin(), loads_.end());
+    const auto owner = least - loads_.begin();
+    *least += parameters[index].numel();
+    owners[index] = owner;
+    added[static_cast<size_t>(owner)].push_back(parameters[index]);
+    if (owner != group_.rank()) {
+      optimizer.state().erase(parameters[index].unsafeGetTensorImpl());
+    }
+  }
+  for (size_t rank = 0; rank < added.size(); ++rank) {
+    auto& all = parameters_[rank];
+    all.insert(all.end(), added[rank].begin(), added[rank].end());
+    if (views_) {
+      lay_out(static_cast<int64_t>(rank), added[rank]);
+    }
+  }
+}
+
+/// Makes parameters slices of one buffer for each dtype and device.
+void OptimizerShards::lay_out(
+    int64_t owner,
+    const std::vector<at::Tensor>& parameters) {
+  const at::NoGradGuard no_grad;
+  std::map<std::pair<at::ScalarType, std::string>, std::vector<at::Tensor>>
+      kinds;
+  for (const auto& parameter : parameters) {
+    kinds[{parameter.scalar_type(), parameter.device().str()}].push_back(
+        parameter);
+  }
+  for (auto& [kind, tensors] : kinds) {
+    std::vector<at::Tensor> parts;
+    for (const auto& tensor : tensors) {
+      // In the order of its memory, so that the slice has its strides.
+      parts.push_back(
+          tensor.is_non_overlapping_and_dense()
+              ? tensor.detach().as_strided({tensor.numel()}, {1})
+              : tensor.detach().reshape({-1}));
+    }
+    const auto buffer = at::cat(parts);
+    int64_t offset = 0;
+    for (auto& tensor : tensors) {
+      tensor.set_data(
+          tensor.is_non_overlapping_and_dense()
+              ? buffer.as_strided(tensor.sizes(), tensor.strides(), offset)
+              : buffer.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+      offset += tensor.numel();
+    }
+    flats_.push_back({owner, buffer, std::move(tensors)});
+  }
+  verified_ = false;
+}
+
+/// While it lives, the optimizer has this rank's parameters only.
+class OptimizerShards::OwnOnly {
+ public:
+  OwnOnly(const OptimizerShards& shards, torch::optim::Optimizer& optimizer)
+      : optimizer_(optimizer) {
+    auto& groups = optimizer_.param_groups();
+    for (size_t i = 0; i < groups.size(); ++i) {
+      std::vector<at::Tensor> own;
+      const auto& all = groups[i].params();
+      for (size_t j = 0; j < all.size(); ++j) {
+        if (shards.owners_[i][j] == shards.group_.rank()) {
+          own.push_back(all[j]);
+        }
+      }
+      lists_.push_back(std::exchange(groups[i].params(), std::move(own)));
+    }
+  }
+  OwnOnly(const OwnOnly&) = delete;
+  OwnOnly& operator=(const OwnOnly&) = delete;
+  ~OwnOnly() {
+    for (size_t i = 0; i < lists_.size(); ++i) {
+      optimizer_.param_groups()[i].params() = std::move(lists_[i]);
+    }
+  }
+
+ private:
+  torch::optim::Optimizer& optimizer_;
+  std::vector<std::vector<at::Tensor>> lists_;
+};
+
+/// Where parameters came: their owners would differ with their order.
+void OptimizerShards::compare(const torch::optim::Optimizer& optimizer) {
+  size_t count = 0;
+  for (const auto& owners : owners_) {
+    count += owners.size();
+  }
+  if (count > compared_) {
+    compared_ = count;
+    check_same_as_first(
+        group_, "ZeroRedundancyOptimizer", describe_with_parameters(optimizer));
+  }
+}
+
+void OptimizerShards::step_own(
+    torch::optim::Optimizer& optimizer,
+    const std::function<void()>& step) {
+  const detail::heartbeat::Activity activity("ZeroRedundancyOptimizer::step");
+  try {
+    assign(optimizer);
+    compare(optimizer);
+    const OwnOnly own(*this, optimizer);
+    step();
+  } catch (const std::exception& error) {
+    report_failure(group_, error_text(error));
+    throw;
+  }
+}
+
+void OptimizerShards::exchange() {
+  const detail::heartbeat::Activity activity("ZeroRedundancyOptimizer::step");
+  if (!group_.c10d()) {
+    return;
+  }
+  if (views_) {
+    exchange_views();
+    return;
+  }
+  AsyncBroadcast last; // two at a time: each is a copy of a rank's parameters
+  for (size_t rank = 0; rank < parameters_.size(); ++rank) {
+    AsyncBroadcast next;
+    next.start(parameters_[rank], group_, static_cast<int64_t>(rank));
+    last.finish();
+    last = std::move(next);
+  }
+  last.finish();
+}
+
+/// A buffer is sent as it lies in memory.
+void OptimizerShards::verify_layout() {
+  NamedTensors all;
+  for (const auto& flat : flats_) {
+    for (const auto& parameter : flat.parameters) {
+      all.append(
+          "parameter " + std::to_string(all.names.size()) + " of rank " +
+              std::to_string(flat.owner),
+          parameter);
+    }
+  }
+  verify_same_model(all, "", group_);
+  verified_ = true;
+}
+
+void OptimizerShards::exchange_views() {
+  if (!verified_) {
+    verify_layout();
+  }
+  std::vector<Work> works;
+  for (const auto& flat : flats_) {
+    for (const auto& parameter : flat.parameters) {
+      TORCH_CHECK(
+          parameter.is_alias_of(flat.buffer),
+          "ZeroRedundancyOptimizer: a parameter (",
+          parameter.sizes(),
+          ") was moved or replaced after the optimizer was constructed with "
+          "parameters_as_bucket_view");
+    }
+    works.push_back(group_.broadcast_async(flat.buffer, flat.owner));
+  }
+  for (auto& work : works) {
+    work.wait();
+  }
+}
+
+c10::IValue OptimizerShards::state_dict(
+    torch::optim::Optimizer& optimizer,
+    int64_t to) {
+  const detail::heartbeat::Activity activity(
+      "ZeroRedundancyOptimizer::state_dict");
+  TORCH_CHECK_VALUE(
+      to >= 0 && to < group_.size(),
+      "ZeroRedundancyOptimizer::state_dict: ",
+      to,
+      " is not a rank of a group of ",
+      group_.size());
+  auto own = new_dict();
+  std::string message;
+  // No rank may fail while the others communicate.
+  on_each_rank("ZeroRedundancyOptimizer::state_dict", group_, [&] {
+    assign(optimizer);
+    own = optimizer_state(optimizer).toGenericDict();
+    if (group_.rank() != to) {
+      message = to_message(own.at("state").toGenericDict());
+    }
+  });
+  std::vector<std::string> messages;
+  for (int64_t rank = 0; rank < group_.size(); ++rank) {
+    if (rank == to) {
+      continue;
+    }
+    auto sent = group_.broadcast(rank == group_.rank() ? message : "", rank);
+    if (group_.rank() == to) {
+      messages.push_back(std::move(sent));
+    }
+  }
+  std::map<int64_t, IValue> all; // in the order of parameters
+  const auto add = [&all](const GenericDict& states) {
+    for (const auto& item : states) {
+      all.emplace(item.key().toInt(), item.value());
+    }
+  };
+  add(own.at("state").toGenericDict());
+  for (auto& received : messages) {
+    add(from_message(std::exchange(received, "")));
+  }
+  auto states = new_dict();
+  for (auto& [index, state] : all) {
+    states.insert(index, std::move(state));
+  }
+  return with_states(own, states);
+}
+
+std::function<void()> OptimizerShards::plan_state_dict(
+    torch::optim::Optimizer& optimizer,
+    const c10::IValue& state) const {
+  return plan_optimizer_state(optimizer, own_part(state));
+}
+
+/// What is no optimizer's state is left to the reader to refuse.
+IValue OptimizerShards::own_part(const IValue& state) const {
+  if (!state.isGenericDict()) {
+    return state;
+  }
+  const auto dict = state.toGenericDict();
+  const auto states = dict.find("state");
+  const auto groups = dict.find("param_groups");
+  if (states == dict.end() || groups == dict.end() ||
+      !states->value().isGenericDict() || !groups->value().isList()) {
+    return state;
+  }
+  auto own = new_dict();
+  const auto& saved_groups = groups->value().toListRef();
+  for (size_t i = 0; i < std::min(saved_groups.size(), owners_.size()); ++i) {
+    const auto numbers = saved_groups[i].toGenericDict().at("params");
+    for (size_t j = 0; j < numbers.toListRef().size(); ++j) {
+      const auto& number = numbers.toListRef()[j];
+      const auto found = states->value().toGenericDict().find(number);
+      if (found != states->value().toGenericDict().end() &&
+          j < owners_[i].size() && owners_[i][j] == group_.rank()) {
+        own.insert(number, found->value());
+      }
+    }
+  }
+  return with_states(dict, own);
+}
+
+} // namespace ddp::detail

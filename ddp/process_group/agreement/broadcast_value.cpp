@@ -1,0 +1,101 @@
+#include <ATen/ATen.h>
+#include <ddp/process_group/agreement/broadcast_value.h>
+#include <ddp/process_group/agreement/on_rank_0.h>
+#include <ddp/support/plain_tensor.h>
+#include <torch/csrc/jit/serialization/pickle.h>
+
+#include <string>
+#include <vector>
+
+namespace ddp::detail {
+namespace {
+
+using c10::IValue;
+
+// The value with its tensors left out.
+struct Outline {
+  std::string value;
+  std::string shapes; // a list of (dtype, sizes)
+};
+
+std::string pickle(const IValue& value, std::vector<at::Tensor>* tensors) {
+  const auto bytes = torch::jit::pickle(value, tensors);
+  return {bytes.begin(), bytes.end()};
+}
+
+IValue unpickle(const std::string& bytes, at::TensorList tensors = {}) {
+  return torch::jit::unpickle(bytes.data(), bytes.size(), nullptr, tensors);
+}
+
+Outline outline_of(const IValue& value, std::vector<at::Tensor>& tensors) {
+  Outline outline;
+  outline.value = pickle(value, &tensors);
+  std::vector<IValue> shapes;
+  for (auto& tensor : tensors) {
+    tensor = plain_tensor(tensor);
+    shapes.push_back(c10::ivalue::Tuple::create(
+        {static_cast<int64_t>(tensor.scalar_type()), tensor.sizes()}));
+  }
+  outline.shapes = pickle(c10::ivalue::Tuple::create(shapes), nullptr);
+  return outline;
+}
+
+std::vector<at::Tensor> empty_tensors(const std::string& shapes) {
+  std::vector<at::Tensor> tensors;
+  const auto all = unpickle(shapes);
+  for (const auto& shape : all.toTupleRef().elements()) {
+    const auto& pair = shape.toTupleRef().elements();
+    tensors.push_back(at::empty(
+        pair[1].toIntVector(), static_cast<at::ScalarType>(pair[0].toInt())));
+  }
+  return tensors;
+}
+
+// By way of the device where the backend needs that.
+void broadcast_cpu_tensor(
+    at::Tensor& tensor,
+    const ProcessGroup& group,
+    int64_t root) {
+  if (group.device().is_cpu()) {
+    group.broadcast(tensor, root);
+    return;
+  }
+  const auto staged = group.rank() == root
+      ? tensor.to(group.device())
+      : at::empty_like(tensor, group.device());
+  group.broadcast(staged, root);
+  if (group.rank() != root) {
+    tensor.copy_(staged);
+  }
+}
+
+} // namespace
+
+IValue broadcast_value(
+    const IValue& value,
+    const ProcessGroup& group,
+    int64_t root) {
+  if (group.size() == 1) {
+    return value;
+  }
+  std::vector<at::Tensor> tensors;
+  Outline outline;
+  on_each_rank("sending a state", group, [&] {
+    if (group.rank() == root) {
+      outline = outline_of(value, tensors);
+    }
+  });
+  outline.value = group.broadcast(outline.value, root);
+  outline.shapes = group.broadcast(outline.shapes, root);
+  if (group.rank() != root) {
+    tensors = empty_tensors(outline.shapes);
+  }
+  for (auto& tensor : tensors) {
+    if (tensor.numel() > 0) {
+      broadcast_cpu_tensor(tensor, group, root);
+    }
+  }
+  return group.rank() == root ? value : unpickle(outline.value, tensors);
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,66 @@
+#include <ddp/process_group/agreement/rank_report.h>
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <sstream>
+
+namespace ddp::detail {
+
+std::string join_lines(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const auto& line : lines) {
+    text += line + '\n';
+  }
+  return text;
+}
+
+std::vector<std::string> split_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+std::string name_ranks(const std::vector<int64_t>& ranks) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) {
+      ++end;
+    }
+    if (end - i > 2) {
+      parts.push_back(c10::str(ranks[i], "-", ranks[end - 1]));
+      i = end;
+    } else {
+      parts.push_back(std::to_string(ranks[i++]));
+    }
+  }
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < parts.size(); ++i) {
+    text += i == 0 ? "" : i + 1 < parts.size() ? ", " : " and ";
+    text += parts[i];
+  }
+  return text;
+}
+
+void throw_differences(
+    const std::string& what,
+    const std::vector<std::string>& differences,
+    size_t left_out) {
+  const auto shown = std::min(differences.size(), kMaxDifferences);
+  left_out += differences.size() - shown;
+  std::ostringstream text;
+  text << what;
+  for (size_t i = 0; i < shown; ++i) {
+    text << "\n  " << differences[i];
+  }
+  if (left_out > 0) {
+    text << "\n  ... and " << left_out << " more";
+  }
+  C10_THROW_ERROR(ValueError, text.str());
+}
+
+} // namespace ddp::detail

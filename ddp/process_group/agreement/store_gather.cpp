@@ -1,0 +1,102 @@
+#include <ddp/process_group/agreement/store_gather.h>
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <cstring>
+#include <utility>
+
+namespace ddp::detail {
+namespace {
+
+// The parts lie one behind the other, each behind its rank and its length.
+using PartHeader = int64_t[2];
+
+// Who has added a part counts by ones, who has read the verdict by these.
+constexpr int64_t kReader = int64_t{1} << 32;
+
+StoreGather::Bytes encode(const StoreGather::Part& part) {
+  const PartHeader header = {
+      part.rank, static_cast<int64_t>(part.content.size())};
+  StoreGather::Bytes bytes(sizeof(header) + part.content.size());
+  std::memcpy(bytes.data(), header, sizeof(header));
+  std::copy(
+      part.content.begin(), part.content.end(), bytes.begin() + sizeof(header));
+  return bytes;
+}
+
+std::vector<StoreGather::Part> decode(const StoreGather::Bytes& bytes) {
+  std::vector<StoreGather::Part> parts;
+  for (auto at = bytes.begin(); at != bytes.end();) {
+    PartHeader header = {};
+    const auto left = bytes.end() - at;
+    const bool whole = left >= static_cast<ptrdiff_t>(sizeof(header));
+    if (whole) {
+      std::memcpy(header, &*at, sizeof(header));
+    }
+    const auto room = left - static_cast<ptrdiff_t>(sizeof(header));
+    TORCH_CHECK(
+        whole && header[1] >= 0 && header[1] <= room,
+        "what ranks gathered in the store is cut off");
+    const auto begin = at + sizeof(header);
+    at = begin + header[1];
+    parts.push_back({header[0], {begin, at}});
+  }
+  return parts;
+}
+
+} // namespace
+
+StoreGather::StoreGather(c10::intrusive_ptr<c10d::Store> store, std::string key)
+    : store_(std::move(store)), key_(std::move(key)) {
+  TORCH_CHECK(
+      store_ && store_->hasExtendedApi(),
+      "ranks need a store that can append to agree, which this process group "
+      "lacks");
+}
+
+std::string StoreGather::count_key() const {
+  return key_ + "/count";
+}
+
+std::string StoreGather::verdict_key() const {
+  return key_ + "/verdict";
+}
+
+std::optional<std::vector<StoreGather::Part>> StoreGather::add(
+    const Part& part,
+    int64_t size) {
+  store_->append(key_, encode(part));
+  // Unlike an append, this is answered: the store has the part then.
+  if (store_->add(count_key(), 1) < size) {
+    return std::nullopt;
+  }
+  return parts();
+}
+
+std::vector<StoreGather::Part> StoreGather::parts() {
+  // Unlike get(), which first asks whether the key is there, one message.
+  return decode(store_->compareSet(key_, Bytes(), Bytes()));
+}
+
+void StoreGather::decide(const Bytes& verdict) {
+  store_->set(verdict_key(), verdict);
+  store_->check({verdict_key()}); // the answer says that the store has it
+}
+
+StoreGather::Bytes StoreGather::verdict() {
+  auto verdict = store_->compareSet(verdict_key(), Bytes(), Bytes());
+  const auto count = store_->add(count_key(), kReader);
+  if (count / kReader == count % kReader) {
+    for (const auto& key : {verdict_key(), count_key(), key_}) {
+      store_->deleteKey(key);
+    }
+  }
+  return verdict;
+}
+
+bool StoreGather::is_there() {
+  return store_->check({key_});
+}
+
+} // namespace ddp::detail

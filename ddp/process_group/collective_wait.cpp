@@ -1,0 +1,311 @@
+#include <ddp/process_group/collective_wait.h>
+
+#include <ddp/failure/elastic_pause.h>
+#include <ddp/failure/flight_recorder.h>
+#include <ddp/process_group/wait_report.h>
+#include <ddp/support/error_text.h>
+#include <ddp/support/own_thread.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <functional>
+#include <future>
+#include <optional>
+#include <thread>
+
+namespace ddp::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// Long enough that a healthy step asks the store nothing.
+constexpr milliseconds kFirstSlice{200};
+constexpr milliseconds kSlice{250};
+// How long to look for the reason of a connection's end.
+constexpr milliseconds kCausePatience{500};
+constexpr milliseconds kWaitSlice{50};
+constexpr milliseconds kLongWait{2000};
+
+/// Throws with the reason of an end that the backend noticed itself. `awaited`
+/// is the collective's number if this rank has said that it waits.
+[[noreturn]] void explain(
+    const ProcessGroup::Impl& group,
+    const std::exception& error,
+    const std::optional<int64_t>& awaited) {
+  auto cause = c10::str(
+      " (has another rank ended, or called something else?): ",
+      error_text(error));
+  if (!group.board) {
+    throw WaitFailure{cause, true};
+  }
+  const auto deadline = Clock::now() + kCausePatience;
+  std::vector<Failure> failures;
+  while (failures.empty() && Clock::now() < deadline) {
+    failures = group.board->read(group.scope);
+    if (failures.empty()) {
+      std::this_thread::sleep_for(kWaitSlice);
+    }
+  }
+  if (!failures.empty()) {
+    throw WaitFailure{" because " + describe(failures), true};
+  }
+  throw WaitFailure{
+      cause + (awaited ? absent_ranks(group, *awaited) : backward_remedy())};
+}
+
+void look_for_change() {
+  if (elastic_pause::waits_are_ended()) {
+    throw WaitFailure{" because the nodes of the job change", true};
+  }
+}
+
+/// Waits until `finished_within` returns true, and throws where that throws or
+/// another rank fails.
+template <typename FinishedWithin>
+void wait_in_slices(
+    const ProcessGroup::Impl& group,
+    int64_t number,
+    FinishedWithin&& finished_within) {
+  const auto start = Clock::now();
+  const auto long_wait =
+      std::min({kLongWait, group.timeout / 2, group.wait_notice / 2});
+  std::optional<int64_t> awaited;
+  bool told = false;
+  try {
+    for (auto slice = kFirstSlice; !finished_within(slice); slice = kSlice) {
+      look_for_failure(group);
+      const auto waited = Clock::now() - start;
+      if (group.board && !awaited && waited > long_wait) {
+        group.board->attend(group.scope, group.launched, own_call());
+        awaited = number;
+      }
+      if (!told && waited > group.wait_notice) {
+        tell_of_wait(group, number, group.wait_notice);
+        told = true;
+      }
+    }
+    if (awaited) {
+      group.board->leave();
+    }
+  } catch (const std::exception& error) {
+    explain(group, error, awaited);
+  }
+}
+
+bool finished_within(c10d::Work& work, milliseconds slice) {
+  const auto start = Clock::now();
+  try {
+    work.wait(slice);
+    return true;
+  } catch (const std::exception&) {
+    // An error of the work itself comes again below.
+    if (!work.isCompleted() && Clock::now() - start >= slice) {
+      return false;
+    }
+  }
+  work.wait(); // also where a backend cannot wait for a time
+  return true;
+}
+
+/// Waits for a future, which has no wait with a timeout.
+class Completion {
+ public:
+  explicit Completion(c10::ivalue::Future& future) {
+    future.addCallback(
+        [state = state_](c10::ivalue::Future&) {
+          const std::lock_guard<std::mutex> lock(state->mutex);
+          state->complete = true;
+          state->changed.notify_all();
+        },
+        /*uses_future=*/false);
+  }
+
+  bool within(milliseconds slice) const {
+    std::unique_lock<std::mutex> lock(state_->mutex);
+    return state_->changed.wait_for(
+        lock, slice, [this] { return state_->complete; });
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool complete = false;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+} // namespace
+
+void Breakage::set(const std::string& reason) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (reason_.empty()) {
+    reason_ = reason;
+  }
+}
+
+std::string Breakage::reason() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return reason_;
+}
+
+void look_for_failure(const ProcessGroup::Impl& group) {
+  look_for_change();
+  const auto own = group.breakage.reason();
+  if (!own.empty()) {
+    throw WaitFailure{" because another collective did: " + own, true};
+  }
+  if (!group.board) {
+    return;
+  }
+  const auto failures = group.board->read(group.scope);
+  if (!failures.empty()) {
+    throw WaitFailure{" because " + describe(failures), true};
+  }
+}
+
+void check_usable(const ProcessGroup::Impl& group, const char* operation) {
+  TORCH_CHECK(!group.shut_down, operation, ": the process group was shut down");
+  const auto reason = group.breakage.reason();
+  if (!reason.empty()) {
+    throw PeerError(
+        {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+        c10::str(operation, ": the process group failed before: ", reason));
+  }
+}
+
+void fail(
+    ProcessGroup::Impl& group,
+    const char* operation,
+    const WaitFailure& failure) {
+  const auto text = failed_operation(group, operation) + failure.cause;
+  const auto message = this_rank(group) + ": " + text;
+  group.breakage.set(message);
+  if (!failure.known && group.board) {
+    group.board->report(group.scope, text, /*consequence=*/true);
+  }
+  throw PeerError(
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+      message + debug::flight_recorder::dump_for(text));
+}
+
+void fail(
+    const ProcessGroup::Impl& group,
+    const char* operation,
+    const std::exception& error) {
+  check_usable(group, operation); // it may have been broken meanwhile
+  if (const auto* peer = dynamic_cast<const PeerError*>(&error)) {
+    throw PeerError(*peer); // which says where already
+  }
+  C10_THROW_ERROR(
+      DistBackendError,
+      c10::str(
+          this_rank(group),
+          ": ",
+          failed_operation(group, operation),
+          ": ",
+          error_text(error)));
+}
+
+void wait(ProcessGroup::Impl& group, const Collective& collective) {
+  if (collective.on_host) {
+    wait_in_slices(group, collective.number, [&](milliseconds slice) {
+      return finished_within(*collective.work, slice);
+    });
+    return;
+  }
+  try {
+    collective.work->wait();
+  } catch (const std::exception& error) {
+    explain(group, error, std::nullopt);
+  }
+}
+
+void wait_with_timeout(
+    const ProcessGroup::Impl& group,
+    const std::function<bool(milliseconds slice)>& finished_within,
+    const std::function<std::string()>& clue) {
+  const auto deadline = Clock::now() + group.timeout;
+  wait_in_slices(group, group.launched, [&](milliseconds slice) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    if (finished_within(std::clamp(left, milliseconds(0), slice))) {
+      return true;
+    }
+    TORCH_CHECK(
+        left > slice,
+        "timed out after ",
+        group.timeout.count() / 1000.0,
+        " s",
+        clue ? clue() : "");
+    return false;
+  });
+}
+
+void wait_for(
+    const ProcessGroup& group,
+    c10::ivalue::Future& future,
+    const char* operation,
+    const std::function<void()>& check) {
+  auto& impl = ProcessGroup::Impl::of(group);
+  guarded(impl, operation, [&] {
+    const Completion completion(future);
+    wait_with_timeout(impl, [&](milliseconds slice) {
+      if (!completion.within(slice)) {
+        if (check) {
+          check();
+        }
+        return false;
+      }
+      future.waitAndThrow();
+      return true;
+    });
+  });
+}
+
+void wait_for(
+    const ProcessGroup& group,
+    const c10::intrusive_ptr<c10d::Store>& store,
+    const std::string& key,
+    const char* operation,
+    const std::function<std::string()>& clue) {
+  auto& impl = ProcessGroup::Impl::of(group);
+  guarded(impl, operation, [&] {
+    // A store may take longer than a slice, or for ever: it is asked again when
+    // it has answered.
+    std::future<bool> there;
+    wait_with_timeout(
+        impl,
+        [&](milliseconds slice) {
+          const auto end = Clock::now() + slice;
+          do {
+            if (!there.valid()) {
+              there =
+                  on_own_thread([store, key] { return store->check({key}); });
+            }
+            if (there.wait_until(end) == std::future_status::ready &&
+                there.get()) {
+              return true;
+            }
+            std::this_thread::sleep_for(kWaitSlice);
+          } while (Clock::now() < end);
+          return false;
+        },
+        clue);
+  });
+}
+
+void report_failure(
+    const ProcessGroup& group,
+    const std::string& text) noexcept {
+  auto& impl = ProcessGroup::Impl::of(group);
+  if (!impl.breakage.reason().empty()) {
+    return;
+  }
+  impl.breakage.set("this rank gave up: " + text);
+  if (impl.board) {
+    impl.board->report(impl.scope, text);
+  }
+}
+
+} // namespace ddp::detail

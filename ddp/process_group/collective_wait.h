@@ -1,0 +1,130 @@
+#pragma once
+
+#include <ddp/process_group/process_group_impl.h>
+
+#include <ATen/core/ivalue.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+namespace ddp::detail {
+
+/// Thrown where a collective failed because of another rank: it is a
+/// consequence, and its text says of what.
+class PeerError : public c10::DistBackendError {
+  using DistBackendError::DistBackendError;
+};
+
+/// Why a wait failed, before `guarded` says where.
+struct WaitFailure {
+  std::string cause;
+  /// Whether the other ranks know already.
+  bool known = false;
+};
+
+/// A collective that was started.
+struct Collective {
+  c10::intrusive_ptr<c10d::Work> work;
+  /// Its place among the group's collectives, from 1.
+  int64_t number = 0;
+  /// Whether this thread itself has to wait, and not only a GPU's stream.
+  bool on_host = true;
+};
+
+/// Starts a collective on tensors like `tensor`.
+template <typename Launch>
+Collective start(
+    ProcessGroup::Impl& group,
+    const at::Tensor& tensor,
+    Launch&& launch) {
+  const std::lock_guard<std::recursive_timed_mutex> lock(group.launching);
+  const auto number = ++group.launched;
+  // A group that was handed to us may name itself after its CPU backend.
+  const bool on_host = tensor.is_cpu() ||
+      group.group->getBackend(tensor.device().type())->getBackendName() !=
+          "nccl";
+  return {launch(), number, on_host};
+}
+
+/// Waits for a collective, and for the failure of another rank. To be called
+/// within `guarded`. Costs no request to the store for the first 0.2 s.
+void wait(ProcessGroup::Impl& group, const Collective& collective);
+
+/// Throws `WaitFailure` if another rank, or another thread of this one, has
+/// given up.
+void look_for_failure(const ProcessGroup::Impl& group);
+
+/// Throws if no collective can work any more.
+void check_usable(const ProcessGroup::Impl& group, const char* operation);
+
+/// Breaks the group, tells the other ranks and throws `PeerError`.
+[[noreturn]] void fail(
+    ProcessGroup::Impl& group,
+    const char* operation,
+    const WaitFailure& failure);
+
+/// Throws `c10::DistBackendError` for a collective that could not start.
+[[noreturn]] void fail(
+    const ProcessGroup::Impl& group,
+    const char* operation,
+    const std::exception& error);
+
+/// Runs a collective and says, where it fails, which one on which rank.
+template <typename Function>
+auto guarded(
+    ProcessGroup::Impl& group,
+    const char* operation,
+    Function&& function) {
+  check_usable(group, operation);
+  try {
+    return function();
+  } catch (const c10::ValueError&) { // the caller's mistake, said already
+    throw;
+  } catch (const WaitFailure& failure) {
+    fail(group, operation, failure);
+  } catch (const std::exception& error) {
+    fail(group, operation, error);
+  }
+}
+
+/// Waits as for a collective, for at most the group's timeout, until
+/// `finished_within`, which gets a slice of time, returns true; an error that
+/// it throws ends the wait. `clue` adds to the message of a timeout. To be
+/// called within `guarded`.
+void wait_with_timeout(
+    const ProcessGroup::Impl& group,
+    const std::function<bool(std::chrono::milliseconds slice)>& finished_within,
+    const std::function<std::string()>& clue = nullptr);
+
+/// Waits for what a communication hook returned as for a collective of the
+/// group, for at most the group's timeout; `operation` is for the message.
+/// Throws as collectives do. The value is the future's. `check` is called now
+/// and then in a wait of more than 0.2 s, and ends it by a `WaitFailure`.
+void wait_for(
+    const ProcessGroup& group,
+    c10::ivalue::Future& future,
+    const char* operation,
+    const std::function<void()>& check = nullptr);
+
+/// Waits for a key of a store as for a collective of the group, for at most the
+/// group's timeout; `operation` is for the message, and `clue` adds to that of
+/// a timeout. Throws as collectives do.
+void wait_for(
+    const ProcessGroup& group,
+    const c10::intrusive_ptr<c10d::Store>& store,
+    const std::string& key,
+    const char* operation,
+    const std::function<std::string()>& clue = nullptr);
+
+/// Makes the other ranks' waits on this group, and on those duplicated from it,
+/// throw with `text`, this rank's reason for giving up. The group is of no use
+/// afterwards. A group that failed already has said so: then nothing happens.
+/// Throws nothing and takes at most some seconds.
+void report_failure(
+    const ProcessGroup& group,
+    const std::string& text) noexcept;
+
+} // namespace ddp::detail

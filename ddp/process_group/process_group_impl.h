@@ -1,0 +1,146 @@
+#pragma once
+
+#include <ddp/failure/failure_board.h>
+#include <ddp/process_group.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+
+namespace ddp::backends::mpi {
+class Communicator;
+}
+
+namespace ddp {
+
+struct LaunchEnvironment;
+
+namespace detail {
+
+class FailureWatch;
+
+/// Why a group is of no more use: the first reason, empty while it works.
+class Breakage {
+ public:
+  void set(const std::string& reason);
+  std::string reason() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::string reason_;
+};
+
+} // namespace detail
+
+struct ProcessGroup::Impl {
+  Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  /// Ends what `connect` began.
+  ~Impl();
+
+  /// Whether all ranks share a host.
+  bool on_one_host() const;
+
+  static Impl& of(const ProcessGroup& group) {
+    return *group.impl_;
+  }
+
+  int64_t rank = 0;
+  int64_t size = 1;
+  int64_t local_rank = 0;
+  int64_t local_size = 1;
+  c10::Device device{c10::kCPU};
+  std::string backend = "none";
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  /// A wait of this long is told about.
+  std::chrono::milliseconds wait_notice = std::chrono::seconds(10);
+  /// The address of this host that the other ranks can reach; empty for a
+  /// group that was handed to us, which we cannot connect a second time.
+  std::string address;
+  /// The network interface that was asked for; empty: that of `address`.
+  std::string interface;
+  /// Equal for the ranks of one host, by rank; empty for a group of one.
+  std::vector<std::string> hosts;
+  c10::intrusive_ptr<c10d::Store> store;
+  /// Whether the store ends with this process.
+  bool hosts_store = false;
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  /// The ranks as MPI knows them, where the backend is mpi; duplicates share
+  /// it, since each backend duplicates it.
+  std::shared_ptr<backends::mpi::Communicator> communicator;
+  /// Numbers the groups made from this one, alike on all ranks.
+  int64_t children = 0;
+  /// Numbers the Reducers on this group, likewise.
+  int64_t reducers = 0;
+  /// Numbers the comparisons that nobody waits for, by what is compared.
+  std::map<std::string, int64_t> comparisons;
+  bool shut_down = false;
+  /// Whether the ranks' parameters and gradients are compared.
+  bool checks_replicas = true;
+  /// How many checkpoints still do: one may be written before the training.
+  int replica_checks = 3;
+  /// Whether a `Join` lives on this group; duplicates share it.
+  std::shared_ptr<bool> joined = std::make_shared<bool>(false);
+  /// Where ranks that fail say so; null where there is nobody to tell or no
+  /// store to do it by. Duplicates share it.
+  std::shared_ptr<detail::FailureBoard> board;
+  /// This group's name there.
+  std::string scope;
+  /// Collectives started so far, alike on all ranks that have come as far.
+  std::atomic<int64_t> launched{0};
+  detail::Breakage breakage;
+  /// Whether a collective was left without waiting for its end.
+  std::atomic<bool> abandoned{false};
+  /// Held while a collective is launched, so that no abort frees what it uses.
+  std::recursive_timed_mutex launching;
+  /// Where collectives run on a GPU. Last: it reads the others.
+  std::unique_ptr<detail::FailureWatch> watch;
+};
+
+namespace detail {
+
+/// How many groups this process has formed that come of no other one.
+int64_t groups_formed();
+
+/// The scope of the group with this number, and counts it: "" for 0,
+/// "/group_1" for 1. The number is the largest `groups_formed` of its ranks.
+std::string scope_of_group(int64_t number);
+
+/// From now on the launcher hears of this process's progress and, unless
+/// `options` forbid it, of the reason of its end.
+void report_to_launcher(const ProcessGroupOptions& options);
+
+/// Forms the group of the ranks that `environment` names, or a group of one.
+/// `options` must be complete; `communicator` reaches the ranks over MPI if the
+/// backend is mpi. Collective.
+ProcessGroup form_group(
+    const ProcessGroupOptions& options,
+    LaunchEnvironment environment,
+    const std::shared_ptr<backends::mpi::Communicator>& communicator);
+
+/// Rank 0's address over `communicator`, where the ranks do not know it yet.
+/// Collective.
+void meet_over_mpi(
+    LaunchEnvironment& environment,
+    backends::mpi::Communicator& communicator,
+    std::chrono::milliseconds timeout);
+
+/// Connects the ranks of `impl`, whose other members are filled in, and returns
+/// when all of them are connected. Collective.
+void connect(ProcessGroup::Impl& impl);
+
+/// Ends the connections of `impl`. Where a collective may be under way for
+/// good, the backend, which would wait for it, ends on a thread of its own and
+/// this takes no time; NCCL completes what is under way, or aborts it where the
+/// group is broken or an exception is on its way, and gets up to 10 s.
+void disconnect(ProcessGroup::Impl& impl) noexcept;
+
+/// Returns when every rank has called it; `operation` is for the message of an
+/// error. Collective.
+void meet(ProcessGroup::Impl& group, const char* operation);
+
+} // namespace detail
+} // namespace ddp

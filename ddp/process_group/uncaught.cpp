@@ -1,0 +1,191 @@
+#include <ddp/process_group/uncaught.h>
+
+#include <ddp/failure/error_file.h>
+#include <ddp/failure/heartbeat.h>
+#include <ddp/failure/level.h>
+#include <ddp/process_group/collective_wait.h>
+
+#include <c10/util/Logging.h>
+#include <c10/util/Type.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace ddp::detail {
+namespace {
+
+using nlohmann::json;
+
+struct Handler {
+  std::mutex mutex;
+  /// Of the groups that live.
+  std::vector<std::weak_ptr<FailureBoard>> boards;
+  std::terminate_handler previous = nullptr;
+  std::atomic<bool> begun{false};
+};
+
+/// Never destroyed: threads may end the program while it exits.
+Handler& handler() {
+  static auto* instance = new Handler;
+  return *instance;
+}
+
+struct Uncaught {
+  std::chrono::nanoseconds time =
+      std::chrono::system_clock::now().time_since_epoch();
+  std::string text;
+  /// Where it was thrown, with the text, as Python's have it; empty where
+  /// nobody asked.
+  std::string stack;
+  /// Another rank's failure is the reason.
+  bool consequence = false;
+  /// The other ranks know of it.
+  bool known = false;
+};
+
+/// A store's errors are rank 0's or the launcher's end, or a rank that a wait
+/// in the store was for.
+bool is_consequence(const c10::Error& error) {
+  return dynamic_cast<const PeerError*>(&error) != nullptr ||
+      dynamic_cast<const c10::DistStoreError*>(&error) != nullptr ||
+      dynamic_cast<const c10::DistNetworkError*>(&error) != nullptr;
+}
+
+bool shows_frames() {
+  const char* asked = std::getenv("TORCH_SHOW_CPP_STACKTRACES");
+  return (asked && *asked == '1') || debug::level() != debug::Level::kOff;
+}
+
+Uncaught describe(const c10::Error& error) {
+  Uncaught result;
+  result.text = c10::demangle(typeid(error).name()) + ": " +
+      error.what_without_backtrace();
+  if (error.backtrace() && shows_frames()) {
+    result.stack = result.text + "\n" + error.backtrace()->get();
+  }
+  result.consequence = is_consequence(error);
+  result.known = dynamic_cast<const PeerError*>(&error) != nullptr;
+  return result;
+}
+
+Uncaught current() {
+  Uncaught result;
+  try {
+    if (const auto error = std::current_exception()) {
+      std::rethrow_exception(error);
+    }
+    result.text = "std::terminate was called without an exception";
+  } catch (const c10::Error& error) {
+    result = describe(error);
+  } catch (const std::exception& error) {
+    result.text = c10::demangle(typeid(error).name()) + ": " + error.what();
+  } catch (...) {
+    result.text = "an exception that is no std::exception";
+  }
+  return result;
+}
+
+/// As torch.distributed.elastic's `record` does, and what ddprun reads besides.
+void write_error_file(const Uncaught& uncaught) {
+  using std::chrono::seconds;
+  char activity[256];
+  heartbeat::copy_activity(activity, sizeof(activity));
+  json details{
+      {"timestamp",
+       std::to_string(
+           std::chrono::duration_cast<seconds>(uncaught.time).count())},
+      {"timestamp_ns", std::to_string(uncaught.time.count())},
+      {"rank", launched_rank()},
+      {"step", std::to_string(heartbeat::last_step())},
+      {"activity", activity}};
+  if (!uncaught.stack.empty()) { // torchrun would show it instead of the text
+    details["py_callstack"] = uncaught.stack;
+  }
+  if (uncaught.consequence) {
+    details["consequence"] = "true";
+  }
+  const json content{
+      {"message", {{"message", uncaught.text}, {"extraInfo", details}}}};
+  write_error_report(
+      content.dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+void report(const Uncaught& uncaught) noexcept {
+  write_error_file(uncaught);
+  if (uncaught.known) {
+    return;
+  }
+  std::vector<std::weak_ptr<FailureBoard>> boards;
+  {
+    const std::lock_guard<std::mutex> lock(handler().mutex);
+    boards = handler().boards;
+  }
+  for (const auto& weak : boards) {
+    if (const auto board = weak.lock()) {
+      board->report("", uncaught.text);
+    }
+  }
+}
+
+/// In place of what the runtime would print, of a c10::Error with some forty
+/// frames of C++.
+[[noreturn]] void end_briefly(const std::string& text) {
+  std::cerr << "error: " + text + "\n" << std::flush;
+  std::abort();
+}
+
+[[noreturn]] void on_terminate() {
+  if (!handler().begun.exchange(true)) {
+    const auto uncaught = current();
+    report(uncaught);
+    if (!shows_frames() &&
+        handler().previous == __gnu_cxx::__verbose_terminate_handler) {
+      end_briefly(uncaught.text);
+    }
+  } else {
+    // Another thread is at it: the process shall not end before.
+    std::this_thread::sleep_for(std::chrono::seconds(4));
+  }
+  if (handler().previous) {
+    handler().previous();
+  }
+  std::abort();
+}
+
+} // namespace
+
+void report_exception() noexcept {
+  report(current());
+}
+
+void report_uncaught(const std::shared_ptr<FailureBoard>& board) {
+  const std::lock_guard<std::mutex> lock(handler().mutex);
+  auto& boards = handler().boards;
+  boards.erase(
+      std::remove_if(
+          boards.begin(),
+          boards.end(),
+          [](const auto& other) { return other.expired(); }),
+      boards.end());
+  if (board) {
+    boards.push_back(board);
+  }
+  static const bool installed = [] {
+    if (!shows_frames()) { // what() has them
+      c10::SetStackTraceFetcher([] { return std::string(); });
+    }
+    handler().previous = std::set_terminate(on_terminate);
+    return true;
+  }();
+  static_cast<void>(installed);
+}
+
+} // namespace ddp::detail

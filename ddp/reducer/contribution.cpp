@@ -1,0 +1,298 @@
+#include <ddp/reducer/reducer_impl.h>
+
+#include <ddp/failure/heartbeat.h>
+#include <ddp/model/tensor_contents.h>
+#include <ddp/process_group/collective_wait.h>
+#include <ddp/reducer/core/scaled_copy.h>
+#include <ddp/reducer/observers/replica_digests.h>
+#include <ddp/support/current_stream.h>
+#include <ddp/support/plain_memory.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <algorithm>
+
+// What this rank puts into a reduction.
+
+namespace ddp {
+namespace {
+
+int64_t version_of(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->version_counter().current_version();
+}
+
+std::string describe(const at::Tensor& tensor) {
+  return c10::str(detail::describe(tensor), " on ", tensor.device());
+}
+
+/// The gradient without the graph that create_graph gives it.
+at::Tensor values_of(const at::Tensor& grad) {
+  return grad.requires_grad() ? grad.detach() : grad;
+}
+
+/// A sparse gradient without entries, of the form that embeddings have.
+at::Tensor no_rows(const at::Tensor& parameter) {
+  auto sizes = parameter.sizes().vec();
+  sizes[0] = 0;
+  const auto options = parameter.options().requires_grad(false);
+  return at::sparse_coo_tensor(
+      at::empty({1, 0}, options.dtype(at::kLong)),
+      at::empty(sizes, options),
+      parameter.sizes());
+}
+
+} // namespace
+
+bool Reducer::Impl::Parameter::fits(const at::Tensor& now) const {
+  return now.scalar_type() == dtype && now.device() == device &&
+      now.sizes() == sizes;
+}
+
+/// Whether its gradient was added to since the last reduction. One that is kept
+/// is added to in place, which its version shows.
+bool Reducer::Impl::Parameter::has_grown(const at::Tensor& gradient) const {
+  return gradient.defined() &&
+      !(gradient.is_same(view) && version_of(gradient) == version);
+}
+
+void Reducer::Impl::Parameter::remember_version() {
+  version = view.defined() ? version_of(view) : -1;
+}
+
+bool Reducer::Impl::Parameter::lies_in_slice(const at::Tensor& gradient) const {
+  if (gradient.is_same(view)) {
+    return view.defined();
+  }
+  return gradient.defined() && view.defined() && gradient.is_alias_of(view) &&
+      detail::has_plain_memory(gradient) &&
+      gradient.storage_offset() == view.storage_offset() &&
+      gradient.strides() == view.strides();
+}
+
+/// Puts this rank's gradient of a parameter into its bucket.
+void Reducer::Impl::contribute(size_t index, at::Tensor& gradient) {
+  auto& parameter = parameters_[index];
+  if (gradient.defined() && !shadowing_) {
+    check_gradient(parameter, gradient);
+  }
+  if (parameter.used && gradient.defined()) {
+    copy_or_keep(parameter, gradient);
+  } else {
+    contribute_before(parameter);
+  }
+  auto& bucket = buckets_[parameter.bucket];
+  if (!parameter.device.is_cpu()) {
+    bucket.streams.add(parameter.device);
+  }
+  --pending_;
+  if (trial_) {
+    trial_->ready(index);
+  }
+  if (--bucket.pending == 0) {
+    recorder_.ready(parameter.bucket);
+  }
+}
+
+void Reducer::Impl::check_gradient(
+    const Parameter& parameter,
+    const at::Tensor& grad) {
+  TORCH_CHECK(
+      grad.is_sparse() == parameter.sparse,
+      "the gradient of ",
+      parameter.name,
+      grad.is_sparse() ? " is sparse: name the parameter in "
+                         "ReducerOptions().sparse_parameters"
+                       : " was expected to be sparse, but is not");
+  TORCH_CHECK(
+      parameter.fits(grad) && parameter.fits(parameter.tensor),
+      parameter.name,
+      " was ",
+      parameter.dtype,
+      " ",
+      c10::IntArrayRef(parameter.sizes),
+      " on ",
+      parameter.device,
+      " when the Reducer was constructed; now it is ",
+      describe(parameter.tensor),
+      ", and its gradient ",
+      describe(grad),
+      ": move or convert the module before that");
+  if (check_.is_on()) {
+    check_.look_at(parameter.name, grad);
+  }
+  if (step_ <= kComparedSteps && compares_replicas_) {
+    detail::add_to_digest(first_gradients_, grad);
+  }
+}
+
+/// Brings the gradient into its slice, unless it lies there or a GPU had better
+/// wait for the bucket's others.
+void Reducer::Impl::copy_or_keep(Parameter& parameter, at::Tensor& gradient) {
+  if (parameter.lies_in_slice(gradient)) {
+    parameter.share = Share::kUnscaled;
+    ++buckets_[parameter.bucket].unscaled;
+    return;
+  }
+  if (!parameter.device.is_cpu()) {
+    parameter.share = Share::kOutside;
+    return;
+  }
+  if (prescale_) {
+    detail::scaled_copy(parameter.view, gradient, factor_);
+  } else {
+    const at::NoGradGuard no_grad;
+    parameter.view.copy_(gradient);
+  }
+  put_slice_in_place(parameter, gradient);
+}
+
+/// The slice has what the gradient had. That one's memory is free again, and
+/// warm, when autograd makes the next: a step asks the system for no fresh
+/// pages.
+void Reducer::Impl::put_slice_in_place(
+    Parameter& parameter,
+    at::Tensor& gradient) {
+  parameter.share = Share::kScaled;
+  if (gradient.requires_grad()) {
+    parameter.with_graph = gradient;
+    hands_out_ = true;
+  } else {
+    gradient = parameter.view;
+  }
+}
+
+/// Copies and scales the gradients that lie outside of their bucket all at
+/// once: on a GPU a kernel for each costs more than what it copies.
+void Reducer::Impl::bring_in(Bucket& bucket) {
+  const auto device = bucket.content.buffer.device();
+  if (device.is_cpu()) {
+    return; // each is in already
+  }
+  const bool crossed = bucket.streams.join(device);
+  std::vector<at::Tensor> slices;
+  std::vector<at::Tensor> gradients;
+  for (const size_t index : bucket.indices) {
+    auto& parameter = parameters_[index];
+    if (parameter.share == Share::kOutside) {
+      slices.push_back(parameter.view);
+      at::Tensor& gradient = parameter.tensor.mutable_grad();
+      gradients.push_back(values_of(gradient));
+      put_slice_in_place(parameter, gradient);
+    }
+  }
+  if (slices.empty()) {
+    return;
+  }
+  at::_foreach_copy_(slices, gradients);
+  if (prescale_ && divisor_ != 1) {
+    at::_foreach_mul_(slices, factor_.item());
+  }
+  if (crossed) { // their memory belongs to other streams
+    const auto stream = detail::current_stream(device);
+    for (const auto& gradient : gradients) {
+      gradient.record_stream(stream);
+    }
+  }
+}
+
+/// This rank has nothing new. What others have is added to what it has from
+/// before; where nobody has, that must not change.
+void Reducer::Impl::contribute_before(Parameter& parameter) {
+  const at::NoGradGuard no_grad;
+  const auto& grad = parameter.tensor.grad();
+  parameter.share = Share::kAbsent;
+  hands_out_ = true;
+  const bool inside = parameter.lies_in_slice(grad);
+  if (grad.defined()) {
+    parameter.before = grad.is_alias_of(parameter.view) ? grad.clone() : grad;
+  }
+  if (!grad.defined() || shadowing_) {
+    parameter.view.zero_();
+  } else if (inside) {
+    divide(parameter.view);
+  } else {
+    parameter.view.copy_(grad);
+    if (prescale_) {
+      parameter.view.mul_(factor_);
+    }
+  }
+}
+
+/// Starts the buckets that are complete, in order: the ranks' collectives must
+/// match.
+void Reducer::Impl::launch_complete() {
+  while (next_ < buckets_.size() && buckets_[next_].pending == 0) {
+    auto& bucket = buckets_[next_++];
+    if (!bucket.skipped) {
+      launch(bucket);
+    }
+  }
+}
+
+void Reducer::Impl::launch(Bucket& bucket) {
+  const at::NoGradGuard no_grad;
+  auto& group = ProcessGroup::Impl::of(group_);
+  const std::lock_guard<std::recursive_timed_mutex> lock(group.launching);
+  detail::check_usable(group, "the reduction of gradients");
+  detail::heartbeat::began_bucket(
+      bucket.content.index + 1, buckets_.size(), step_);
+  bring_in(bucket);
+  scale(bucket);
+  ++group.launched; // by which a rank that does not come is found
+  bucket.content.iteration = step_ - 1;
+  recorder_.launching(bucket.content.index);
+  bucket.future = hook_->run(bucket.content, group_);
+  TORCH_CHECK(bucket.future, "the communication hook returned no future");
+  recorder_.launched(bucket);
+}
+
+/// Scales gradients that lie in a bucket already.
+void Reducer::Impl::divide(at::Tensor& gradients) {
+  if (prescale_ && group_.size() > 1) {
+    options_.gradient_as_bucket_view() ? gradients.div_(divisor_)
+                                       : gradients.mul_(factor_);
+  }
+}
+
+/// Scales what no hook has scaled: gradients that autograd added up in place.
+void Reducer::Impl::scale(Bucket& bucket) {
+  const auto& indices = bucket.indices;
+  if (bucket.unscaled == indices.size()) {
+    divide(bucket.content.buffer); // one pass for all
+  } else if (bucket.unscaled > 0) {
+    for (const size_t index : indices) {
+      if (parameters_[index].share == Share::kUnscaled) {
+        divide(parameters_[index].view);
+      }
+    }
+  }
+  bucket.unscaled = 0;
+}
+
+/// Sparse gradients travel over the CPU's backend, gloo or mpi: NCCL does not
+/// know them.
+void Reducer::Impl::launch_sparse(Parameter& parameter) {
+  const at::NoGradGuard no_grad;
+  auto& group = ProcessGroup::Impl::of(group_);
+  const std::lock_guard<std::recursive_timed_mutex> lock(group.launching);
+  detail::check_usable(group, "the reduction of gradients");
+  const auto& grad = parameter.tensor.grad();
+  const bool contributes = grad.defined() && !shadowing_;
+  parameter.share = parameter.used ? Share::kScaled : Share::kAbsent;
+  hands_out_ = true;
+  if (contributes) {
+    check_gradient(parameter, grad);
+  }
+  std::vector<at::Tensor> tensors{
+      contributes ? grad.detach().clone().div_(divisor_)
+                  : no_rows(parameter.tensor)};
+  ++group.launched; // by which a rank that does not come is found
+  parameter.sparse_future = group_.c10d()
+                                ->getBackend(c10::kCPU)
+                                ->allreduce(tensors, c10d::AllreduceOptions())
+                                ->getFuture();
+}
+
+} // namespace ddp

@@ -1,0 +1,143 @@
+#include <ddp/reducer/core/bucket.h>
+
+#include <ddp/backends/nccl.h>
+#include <ddp/environment/environment_variable.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <algorithm>
+
+namespace ddp {
+namespace {
+
+/// An allocation that fails leaves this thread in NCCL's pool for good, and
+/// with it what LibTorch allocates from then on. So one is tried outside of it.
+bool can_allocate(
+    c10d::Backend& backend,
+    int64_t numel,
+    const at::TensorOptions& options) {
+  const auto bytes = numel * static_cast<int64_t>(options.dtype().itemsize());
+  try {
+    const c10::DeviceGuard guard(options.device());
+    backend.getMemAllocator()->allocate(bytes);
+    return true;
+  } catch (const c10::Error& error) {
+    backends::nccl::clear_last_error();
+    TORCH_WARN_ONCE(
+        "ddp: the memory of backend ",
+        backend.getBackendName(),
+        " has no room for a bucket of ",
+        bytes,
+        " bytes on ",
+        options.device(),
+        " (",
+        error.what_without_backtrace(),
+        "): it lies in LibTorch's own. DDP_DISABLE_COMM_MEM=1 does so from "
+        "the start");
+    return false;
+  }
+}
+
+bool offers_memory(
+    c10d::Backend& backend,
+    int64_t numel,
+    const at::TensorOptions& options) {
+  const auto device = options.device();
+  if (!backend.supportsTensorAlloc(device.index())) {
+    return false;
+  }
+  if (device.is_cpu()) {
+    return true;
+  }
+  const auto disabled = detail::integer_variable(
+      process_environment(), "DDP_DISABLE_COMM_MEM", 0, 1);
+  return disabled.value_or(0) == 0 && can_allocate(backend, numel, options);
+}
+
+at::Tensor allocate(
+    int64_t numel,
+    const at::TensorOptions& options,
+    const ProcessGroup& group) {
+  if (const auto c10d_group = group.c10d()) {
+    const auto device = options.device();
+    const auto backend = c10d_group->getBackend(device.type());
+    // NCCL's memory is for one GPU, and for a model on two that is the group's.
+    const auto own = group.device();
+    const bool is_second =
+        own.type() == device.type() && own.has_index() && own != device;
+    if (!is_second && offers_memory(*backend, numel, options)) {
+      try {
+        return backend->allocateTensor(numel, options).zero_();
+      } catch (const c10::OutOfMemoryError&) { // it may have less than others
+        if (!device.is_cpu()) {
+          throw;
+        }
+      }
+    }
+  }
+  return at::zeros({numel}, options);
+}
+
+/// The gradient has its parameter's strides where those are without gaps or
+/// overlaps (LibTorch's gradient layout contract), so that optimizers walk both
+/// in the same order. To autograd it is no view: zero_grad() detaches gradients
+/// in place, which views do not allow.
+at::Tensor slice_for(
+    const at::Tensor& flat,
+    int64_t offset,
+    const at::Tensor& parameter) {
+  const auto view = parameter.is_non_overlapping_and_dense()
+      ? flat.as_strided(parameter.sizes(), parameter.strides(), offset)
+      : flat.narrow(0, offset, parameter.numel()).view(parameter.sizes());
+  return view.variable_data();
+}
+
+Bucket make_bucket(
+    const std::vector<at::Tensor>& parameters,
+    const BucketIndices& indices,
+    const ProcessGroup& group) {
+  int64_t numel = 0;
+  for (const size_t index : indices) {
+    numel += parameters[index].numel();
+  }
+  const auto options =
+      parameters[indices.front()].options().requires_grad(false);
+  Bucket bucket;
+  // One element at least: ranks agree on absent gradients by the reduction.
+  bucket.content.buffer = allocate(std::max(numel, int64_t{1}), options, group);
+  int64_t offset = 0;
+  for (const size_t index : indices) {
+    const auto& parameter = parameters[index];
+    bucket.content.parameters.push_back(parameter);
+    bucket.content.gradients.push_back(
+        slice_for(bucket.content.buffer, offset, parameter));
+    offset += parameter.numel();
+  }
+  bucket.pending = indices.size();
+  bucket.indices = indices;
+  return bucket;
+}
+
+} // namespace
+
+std::vector<Bucket> make_buckets(
+    const std::vector<at::Tensor>& parameters,
+    const std::vector<BucketIndices>& indices,
+    const ProcessGroup& group) {
+  at::NoGradGuard no_grad;
+  std::vector<Bucket> buckets;
+  for (const auto& bucket_indices : indices) {
+    buckets.push_back(make_bucket(parameters, bucket_indices, group));
+    auto& content = buckets.back().content;
+    content.index = buckets.size() - 1;
+    content.is_last = buckets.size() == indices.size();
+  }
+  return buckets;
+}
+
+} // namespace ddp

@@ -1,0 +1,93 @@
+#include <ddp/reducer/core/end_of_backward.h>
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ddp::detail {
+namespace {
+
+namespace autograd = torch::autograd;
+
+/// Runs once, after the node of the outer backward inside which the inner one
+/// ran. A hook cannot remove itself while hooks are run: it stays and is empty.
+class HandOn : public autograd::FunctionPostHook {
+ public:
+  explicit HandOn(std::shared_ptr<EndOfBackward> end) : end_(std::move(end)) {}
+
+  autograd::variable_list operator()(
+      const autograd::variable_list& outputs,
+      const autograd::variable_list& /*inputs*/) override {
+    if (end_) {
+      EndOfBackward::queue(std::exchange(end_, nullptr));
+    }
+    return outputs;
+  }
+
+ private:
+  std::shared_ptr<EndOfBackward> end_;
+};
+
+} // namespace
+
+void EndOfBackward::call(
+    std::string name,
+    std::function<void()> reached,
+    std::function<void()> abandoned) {
+  queue(std::make_shared<EndOfBackward>(
+      std::move(name), std::move(reached), std::move(abandoned)));
+}
+
+EndOfBackward::EndOfBackward(
+    std::string name,
+    std::function<void()> reached,
+    std::function<void()> abandoned)
+    : name_(std::move(name)),
+      reached_(std::move(reached)),
+      abandoned_(std::move(abandoned)) {}
+
+EndOfBackward::~EndOfBackward() {
+  if (reached_) {
+    abandoned_();
+  }
+}
+
+void EndOfBackward::queue(std::shared_ptr<EndOfBackward> self) {
+  autograd::Engine::get_default_engine().queue_callback(
+      [self = std::move(self)] { arrive(self); });
+}
+
+void EndOfBackward::arrive(const std::shared_ptr<EndOfBackward>& self) {
+  if (const auto outer = autograd::get_current_node()) {
+    outer->add_post_hook(std::make_unique<HandOn>(self));
+    return;
+  }
+  // Owned by the engine's callback: gone with it where another one throws.
+  thread_local std::weak_ptr<Arrived> current;
+  auto arrived = current.lock();
+  if (!arrived) {
+    arrived = std::make_shared<Arrived>();
+    current = arrived;
+    // After the callbacks by which the others arrive.
+    autograd::Engine::get_default_engine().queue_callback([arrived] {
+      current.reset(); // what arrives from now on is called later
+      call_all(*arrived);
+    });
+  }
+  arrived->push_back(self);
+}
+
+void EndOfBackward::call_all(Arrived& arrived) {
+  std::stable_sort(
+      arrived.begin(), arrived.end(), [](const auto& a, const auto& b) {
+        return a->name_ < b->name_;
+      });
+  for (const auto& end : arrived) {
+    std::exchange(end->reached_, nullptr)();
+  }
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,185 @@
+#include <ddp/reducer/core/managed_state.h>
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/nn/modules/embedding.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace ddp::detail {
+namespace {
+
+using Names = std::set<std::string>;
+
+bool contains(const NamedTensors& tensors, const std::string& name) {
+  return std::find(tensors.names.begin(), tensors.names.end(), name) !=
+      tensors.names.end();
+}
+
+/// Without the tensors of the given names, each tensor once.
+NamedTensors without(const NamedTensors& tensors, const Names& ignored) {
+  NamedTensors result;
+  std::unordered_set<const c10::TensorImpl*> seen;
+  for (size_t i = 0; i < tensors.names.size(); ++i) {
+    if (ignored.count(tensors.names[i]) == 0 &&
+        seen.insert(tensors.tensors[i].unsafeGetTensorImpl()).second) {
+      result.append(tensors.names[i], tensors.tensors[i]);
+    }
+  }
+  return result;
+}
+
+void check_names(
+    const char* option,
+    const Names& names,
+    const NamedTensors& parameters,
+    const NamedTensors& buffers) {
+  for (const auto& name : names) {
+    TORCH_CHECK_VALUE(
+        contains(parameters, name) || contains(buffers, name),
+        option,
+        ": there is no '",
+        name,
+        "' among the ",
+        parameters.names.size(),
+        " parameters, such as '",
+        parameters.names.empty() ? "" : parameters.names.front(),
+        "', and ",
+        buffers.names.size(),
+        " buffers");
+  }
+}
+
+ManagedState make_state(
+    const NamedTensors& parameters,
+    const Names& sparse,
+    std::function<NamedTensors()> buffers,
+    const ReducerOptions& options) {
+  const auto& ignored = options.parameters_to_ignore();
+  const auto present = buffers();
+  check_names("parameters_to_ignore", ignored, parameters, present);
+  check_names("sparse_parameters", options.sparse_parameters(), parameters, {});
+  ManagedState state;
+  state.parameters = without(parameters, ignored);
+  for (size_t i = 0; i < parameters.names.size(); ++i) {
+    if (ignored.count(parameters.names[i]) > 0) {
+      state.ignored.push_back(parameters.tensors[i]);
+    }
+  }
+  for (const auto& name : state.parameters.names) {
+    state.sparse.push_back(
+        sparse.count(name) > 0 || options.sparse_parameters().count(name) > 0);
+  }
+  state.buffers = [buffers = std::move(buffers), ignored] {
+    return without(buffers(), ignored);
+  };
+  return state;
+}
+
+/// The weights of embeddings that were made with `sparse(true)`.
+Names sparse_weights(const torch::nn::Module& module) {
+  Names names;
+  const auto look_at = [&](const std::string& prefix,
+                           const torch::nn::Module& part) {
+    const auto* embedding = part.as<torch::nn::EmbeddingImpl>();
+    const auto* bag = part.as<torch::nn::EmbeddingBagImpl>();
+    if ((embedding && embedding->options.sparse()) ||
+        (bag && bag->options.sparse())) {
+      names.insert(prefix + "weight");
+    }
+  };
+  look_at("", module); // which may lie on the stack
+  for (const auto& item : module.named_modules("", /*include_self=*/false)) {
+    look_at(item.key() + ".", *item.value());
+  }
+  return names;
+}
+
+/// All parameters of a module, as often as they are registered.
+NamedTensors named_parameters(const torch::nn::Module& module) {
+  NamedTensors result;
+  for (const auto& item : module.named_parameters()) {
+    result.append(item.key(), item.value());
+  }
+  return result;
+}
+
+template <typename Items>
+NamedTensors named(const Items& items) {
+  NamedTensors result;
+  for (const auto& item : items) {
+    if (item.value.defined()) {
+      result.append(item.name, item.value);
+    }
+  }
+  return result;
+}
+
+} // namespace
+
+ManagedState managed_state(
+    const std::shared_ptr<torch::nn::Module>& module,
+    const ReducerOptions& options) {
+  TORCH_CHECK_VALUE(module, "Reducer: the module is null");
+  std::weak_ptr<torch::nn::Module> weak = module; // it may own the Reducer
+  auto state = managed_state(*module, options);
+  const auto while_alive = [weak](std::function<NamedTensors()> tensors) {
+    return [weak, tensors = std::move(tensors)] {
+      const auto alive = weak.lock();
+      return alive ? tensors() : NamedTensors();
+    };
+  };
+  state.buffers = while_alive(std::move(state.buffers));
+  state.current = while_alive(std::move(state.current));
+  state.owned = weak;
+  return state;
+}
+
+ManagedState managed_state(
+    const torch::nn::Module& module,
+    const ReducerOptions& options) {
+  auto state = make_state(
+      named_parameters(module),
+      sparse_weights(module),
+      [&module] { return unique_buffers(module); },
+      options);
+  state.current = [&module, ignored = options.parameters_to_ignore()] {
+    return without(named_parameters(module), ignored);
+  };
+  return state;
+}
+
+ManagedState managed_state(
+    const torch::jit::Module& module,
+    const ReducerOptions& options) {
+  return make_state(
+      named(module.named_parameters(/*recurse=*/true)),
+      {},
+      [module] { return named(module.named_buffers(/*recurse=*/true)); },
+      options);
+}
+
+ManagedState managed_state(
+    const NamedTensors& parameters,
+    const ReducerOptions& options) {
+  TORCH_CHECK_VALUE(
+      parameters.names.size() == parameters.tensors.size(),
+      "Reducer: ",
+      parameters.names.size(),
+      " names for ",
+      parameters.tensors.size(),
+      " tensors");
+  for (size_t i = 0; i < parameters.names.size(); ++i) {
+    const auto& tensor = parameters.tensors[i];
+    TORCH_CHECK_VALUE(
+        tensor.defined() && tensor.is_leaf() && tensor.requires_grad(),
+        "parameter ",
+        parameters.names[i],
+        " is not a leaf tensor that requires a gradient");
+  }
+  return make_state(
+      parameters, {}, [] { return NamedTensors(); }, options);
+}
+
+} // namespace ddp::detail

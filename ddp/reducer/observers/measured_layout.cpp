@@ -1,0 +1,105 @@
+#include <ddp/reducer/observers/measured_layout.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+namespace ddp::detail {
+namespace {
+
+/// Reductions of the gradients from `first` on, one more with each `add`.
+class Segment {
+ public:
+  explicit Segment(const ReductionCost& cost) : cost_(cost) {}
+
+  void add(const TimedGradient& gradient) {
+    kinds_.insert(gradient.kind);
+    bytes_ += gradient.bytes;
+  }
+
+  double seconds() const {
+    return static_cast<double>(kinds_.size()) * cost_.latency +
+        static_cast<double>(bytes_) * cost_.per_byte;
+  }
+
+ private:
+  const ReductionCost& cost_;
+  std::set<size_t> kinds_;
+  int64_t bytes_ = 0;
+};
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// When the gradients before each place are reduced at the earliest.
+using Ends = std::vector<double>;
+
+/// Sets `ends` to those with one more bucket than `before` took, or with any
+/// number where both are the same. `last` becomes where that bucket begins.
+void add_bucket(
+    const std::vector<TimedGradient>& gradients,
+    const ReductionCost& cost,
+    const Ends& before,
+    Ends& ends,
+    std::vector<size_t>& last) {
+  last.assign(ends.size(), 0);
+  for (size_t place = 1; place < ends.size(); ++place) {
+    Segment segment(cost);
+    const double ready = gradients[place - 1].ready;
+    for (size_t begin = place; begin-- > 0;) {
+      segment.add(gradients[begin]);
+      if (ready + segment.seconds() >= ends[place]) {
+        break; // and so do all that begin earlier
+      }
+      const double end = std::max(before[begin], ready) + segment.seconds();
+      if (end < ends[place]) {
+        ends[place] = end;
+        last[place] = begin;
+      }
+    }
+  }
+}
+
+} // namespace
+
+std::vector<size_t> cut_by_time(
+    const std::vector<TimedGradient>& gradients,
+    const ReductionCost& cost) {
+  const Ends never(gradients.size() + 1, kNever);
+  auto ends = never;
+  ends[0] = 0;
+  auto earliest = ends;
+  std::vector<std::vector<size_t>> lasts(1);
+  add_bucket(gradients, cost, earliest, earliest, lasts.front());
+  const double enough = earliest.back() * (1 + kSlack);
+  lasts.clear();
+  while (ends.back() > enough) {
+    const auto before = std::exchange(ends, never);
+    add_bucket(gradients, cost, before, ends, lasts.emplace_back());
+  }
+  std::vector<size_t> counts(lasts.size());
+  size_t place = gradients.size();
+  for (size_t i = lasts.size(); i-- > 0;) {
+    counts[i] = place - lasts[i][place];
+    place = lasts[i][place];
+  }
+  return counts;
+}
+
+double end_of_reductions(
+    const std::vector<TimedGradient>& gradients,
+    const std::vector<size_t>& counts,
+    const ReductionCost& cost) {
+  double end = 0;
+  size_t next = 0;
+  for (const size_t count : counts) {
+    Segment segment(cost);
+    for (size_t i = 0; i < count; ++i) {
+      segment.add(gradients[next++]);
+    }
+    end = std::max(end, gradients[next - 1].ready) + segment.seconds();
+  }
+  return end;
+}
+
+} // namespace ddp::detail

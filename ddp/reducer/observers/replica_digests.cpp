@@ -1,0 +1,143 @@
+#include <ddp/reducer/observers/replica_digests.h>
+
+#include <ddp/model/tensor_contents.h>
+#include <ddp/process_group/agreement/store_gather.h>
+#include <ddp/support/own_thread.h>
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+namespace ddp::detail {
+namespace {
+
+using Digests = std::vector<uint64_t>;
+
+constexpr std::chrono::seconds kPeersTime(1);
+
+constexpr const char* kOtherSteps =
+    "Do all ranks take the same steps, with the same optimizer and learning "
+    "rate, and has none loaded weights on its own?";
+constexpr const char* kNeverReduced =
+    "No gradient was averaged: was each backward under no_sync(), was the "
+    "wrapper's module called and not the wrapper, or did autograd::grad() "
+    "compute the gradients?";
+
+/// The store's key that is there when the last parameters were compared.
+constexpr const char* kCompared = "last_parameters_compared";
+
+/// Enough of a large gradient to tell one from another.
+constexpr int64_t kMaxElements = int64_t(1) << 16;
+
+/// By rank, on the rank that is the last to come.
+std::optional<std::vector<Digests>> gathered(
+    const c10::intrusive_ptr<c10d::Store>& store,
+    const ProcessGroup& group,
+    const char* key,
+    const Digests& own) {
+  if (!store || !store->hasExtendedApi()) {
+    return std::nullopt;
+  }
+  const auto* bytes = reinterpret_cast<const uint8_t*>(own.data());
+  const StoreGather::Part part{
+      group.rank(), {bytes, bytes + own.size() * sizeof(uint64_t)}};
+  const auto parts = answered_within(
+      kPeersTime,
+      [gather = StoreGather(store, key), part, size = group.size()]() mutable {
+        return gather.add(part, size);
+      });
+  if (!parts) {
+    return std::nullopt;
+  }
+  std::vector<Digests> by_rank(parts->size());
+  for (const auto& [rank, content] : *parts) {
+    auto& digests = by_rank.at(rank);
+    digests.resize(content.size() / sizeof(uint64_t));
+    if (!digests.empty()) {
+      std::memcpy(digests.data(), content.data(), content.size());
+    }
+  }
+  return by_rank;
+}
+
+} // namespace
+
+void add_to_digest(uint64_t& digest, const at::Tensor& gradient) {
+  const auto parts = dense_parts(gradient);
+  const auto& values = parts[0];
+  if (values.numel() == 0) {
+    return;
+  }
+  const auto some = values.detach().flatten().narrow(
+      0, 0, std::min(values.numel(), kMaxElements));
+  if (some.count_nonzero().item<int64_t>() > 0) { // zeros are of no data
+    digest += tensor_hash(some, static_cast<uint64_t>(values.numel()));
+  }
+}
+
+void compare_first_gradients(
+    const c10::intrusive_ptr<c10d::Store>& store,
+    const ProcessGroup& group,
+    uint64_t digest) {
+  try {
+    const auto all = gathered(store, group, "first_gradients", {digest});
+    if (all && digest != 0 &&
+        std::equal(all->begin() + 1, all->end(), all->begin())) {
+      TORCH_WARN(
+          "ddp: in the first backwards all ranks have the same gradients, bit "
+          "by bit: do they train on the same data? A DistributedSampler gives "
+          "each rank its share. Where the first batches are the same on "
+          "purpose, "
+          "DDP_CHECK_REPLICAS=0 turns this check off");
+    }
+  } catch (const std::exception&) { // the store is gone, or does not answer
+  }
+}
+
+void compare_last_parameters(
+    const c10::intrusive_ptr<c10d::Store>& store,
+    const ProcessGroup& group,
+    const NamedTensors& parameters,
+    int64_t step,
+    bool hosts_store) {
+  try {
+    Digests own;
+    for (const auto& tensor : parameters.tensors) {
+      own.push_back(tensor_hash(tensor, 0));
+    }
+    const auto all = gathered(store, group, "last_parameters", own);
+    if (!all) {
+      if (hosts_store) {
+        store->wait({kCompared}, kPeersTime);
+      }
+      return;
+    }
+    store->set(kCompared, "");
+    for (size_t i = 0; i < own.size(); ++i) {
+      for (size_t r = 1; r < all->size(); ++r) {
+        if (all->at(r).at(i) != all->front().at(i)) {
+          TORCH_WARN(
+              "ddp: at the end of training, after ",
+              step,
+              step == 1 ? " step" : " steps",
+              ", the parameter ",
+              parameters.names[i],
+              " of rank ",
+              r,
+              " is not that of rank 0. ",
+              step == 0 ? kNeverReduced : kOtherSteps,
+              " DDP_CHECK_REPLICAS=0 turns this check off");
+          return;
+        }
+      }
+    }
+  } catch (const std::exception&) { // as above
+  }
+}
+
+} // namespace ddp::detail

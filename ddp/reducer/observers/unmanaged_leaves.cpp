@@ -1,0 +1,216 @@
+#include <ddp/reducer/observers/unmanaged_leaves.h>
+
+#include <c10/util/StringUtil.h>
+#include <ddp/reducer/observers/leaf_uses.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+namespace ddp::detail {
+namespace {
+
+namespace autograd = torch::autograd;
+
+// Enough to see what is wrong; a model may have thousands of parameters.
+constexpr size_t kMaxShown = 8;
+
+struct Leaf {
+  at::Tensor tensor;
+  std::vector<LeafUse> uses;
+};
+
+/// The leaf that this backward accumulates into at `node`, or null.
+const at::Tensor* accumulated_leaf(autograd::Node* node) {
+  const auto* accumulator = dynamic_cast<autograd::AccumulateGrad*>(node);
+  // A leaf that was frozen after the forward is in the graph all the same.
+  if (!accumulator || !accumulator->variable.requires_grad()) {
+    return nullptr;
+  }
+  // autograd::grad() and backward(inputs) walk through a part of the graph.
+  const auto* selection = autograd::get_current_graph_task_exec_info();
+  if (selection && !selection->empty()) {
+    const auto selected = selection->find(node);
+    if (selected == selection->end() || !selected->second.needed_) {
+      return nullptr;
+    }
+  }
+  return &accumulator->variable;
+}
+
+/// The leaves in the order in which the forward used them, which is that of a
+/// person who reads the model and the same in each run.
+std::vector<Leaf> in_order(std::vector<Leaf> leaves) {
+  const auto key = [](const Leaf& leaf) {
+    return std::make_tuple(
+        leaf.uses.empty(), // used by the last operation
+        leaf.uses.empty() ? 0 : leaf.uses.front().place,
+        -leaf.tensor.dim(), // weight before bias
+        leaf.tensor.sizes().vec());
+  };
+  std::sort(leaves.begin(), leaves.end(), [&](const auto& a, const auto& b) {
+    return key(a) < key(b);
+  });
+  return leaves;
+}
+
+/// The first of the items, and how many more there are.
+std::string join_some(
+    const std::vector<std::string>& items,
+    const std::string& separator) {
+  std::string text;
+  for (size_t i = 0; i < std::min(items.size(), kMaxShown); ++i) {
+    text += (i > 0 ? separator : "") + items[i];
+  }
+  if (items.size() > kMaxShown) {
+    text += c10::str(separator, "... and ", items.size() - kMaxShown, " more");
+  }
+  return text;
+}
+
+std::string describe(const Leaf& leaf) {
+  std::vector<std::string> operations;
+  for (const auto& use : leaf.uses) {
+    if (std::find(operations.begin(), operations.end(), use.operation) ==
+        operations.end()) {
+      operations.push_back(use.operation);
+    }
+  }
+  // The graph task does not tell of the node that it starts from.
+  return c10::str(
+      leaf.tensor.scalar_type(),
+      " ",
+      leaf.tensor.sizes(),
+      " on ",
+      leaf.tensor.device(),
+      ", used ",
+      operations.empty() ? "where backward starts"
+                         : "by " + join_some(operations, ", "));
+}
+
+/// Finds for each leaf a parameter of its own, of the same dtype and sizes,
+/// among those that are free. Returns the names of these parameters, or nothing
+/// unless all leaves have one. To take the first that fits is enough: the
+/// others that would have fitted fit the same leaves.
+std::vector<std::string> twins(
+    const std::vector<Leaf>& leaves,
+    const NamedTensors& managed,
+    std::vector<bool> free) {
+  std::vector<bool> is_taken(free.size());
+  for (const auto& leaf : leaves) {
+    size_t i = 0;
+    while (i < free.size() &&
+           !(free[i] &&
+             managed.tensors[i].scalar_type() == leaf.tensor.scalar_type() &&
+             managed.tensors[i].sizes() == leaf.tensor.sizes())) {
+      ++i;
+    }
+    if (i == free.size()) {
+      return {};
+    }
+    free[i] = false;
+    is_taken[i] = true;
+  }
+  std::vector<std::string> names;
+  for (size_t i = 0; i < is_taken.size(); ++i) {
+    if (is_taken[i]) {
+      names.push_back("'" + managed.names[i] + "'");
+    }
+  }
+  return names;
+}
+
+std::string report(
+    const std::vector<Leaf>& leaves,
+    const std::vector<std::string>& originals) {
+  std::vector<std::string> lines;
+  lines.reserve(leaves.size());
+  for (const auto& leaf : leaves) {
+    lines.push_back(describe(leaf));
+  }
+  std::string text =
+      "these leaf tensors receive gradients in backward but belong to no "
+      "Reducer, so that the gradients are not averaged over ranks:\n  " +
+      join_some(lines, "\n  ");
+  if (!originals.empty()) {
+    text += "\nThey look like the originals of " + join_some(originals, ", ") +
+        ", which this backward does not reach: does a cloned module still call "
+        "a function that captured the original's `this`? Bind it again after "
+        "clone().";
+  }
+  return text +
+      "\nIf they are parameters of modules kept in a plain std::vector or "
+      "captured by a lambda: register these by register_module, or keep them "
+      "in torch::nn::ModuleList or ModuleDict, before constructing the "
+      "Reducer; bare tensors by register_parameter. Leaves that are meant to "
+      "be each rank's own: ReducerOptions().known_leaves({...}).";
+}
+
+} // namespace
+
+UnmanagedLeaves::UnmanagedLeaves(
+    NamedTensors managed,
+    const std::vector<at::Tensor>& known)
+    : managed_(std::move(managed)) {
+  for (const auto& tensor : managed_.tensors) {
+    settled_.emplace(tensor.getIntrusivePtr());
+  }
+  for (const auto& tensor : known) {
+    settled_.emplace(tensor.getIntrusivePtr());
+  }
+}
+
+/// Whether a backward of another forward reached it before.
+bool UnmanagedLeaves::is_met_again(const at::Tensor& leaf, uint64_t first_use) {
+  const TensorSet::value_type pointer(leaf.getIntrusivePtr());
+  const auto [met, is_new] = met_.emplace(pointer, first_use);
+  return !is_new && (first_use == 0 || met->second != first_use);
+}
+
+std::string UnmanagedLeaves::inspect(
+    const std::function<bool(const at::Tensor&)>& managed_elsewhere) {
+  const auto* nodes = autograd::get_current_graph_task_nodes_in_graph();
+  if (!nodes) {
+    return {};
+  }
+  std::unordered_set<const at::TensorImpl*> reached;
+  std::unordered_map<autograd::Node*, at::Tensor> unknown;
+  for (auto* node : *nodes) {
+    const auto* leaf = accumulated_leaf(node);
+    if (!leaf || leaf->numel() == 0) {
+      continue;
+    }
+    reached.insert(leaf->unsafeGetTensorImpl());
+    const TensorSet::value_type pointer(leaf->getIntrusivePtr());
+    if (settled_.count(pointer) == 0 && !managed_elsewhere(*leaf)) {
+      unknown.emplace(node, *leaf);
+    }
+  }
+  if (unknown.empty()) {
+    return {};
+  }
+  auto uses = find_leaf_uses(*nodes);
+  std::vector<Leaf> leaves;
+  for (const auto& [node, tensor] : unknown) {
+    Leaf leaf{tensor, std::move(uses[node])};
+    const uint64_t first_use = leaf.uses.empty() ? 0 : leaf.uses.front().place;
+    if (is_met_again(tensor, first_use) || are_of_a_parameter(leaf.uses)) {
+      settled_.emplace(tensor.getIntrusivePtr());
+      leaves.push_back(std::move(leaf));
+    }
+  }
+  if (leaves.empty()) {
+    return {};
+  }
+  std::vector<bool> unreached;
+  for (const auto& tensor : managed_.tensors) {
+    unreached.push_back(reached.count(tensor.unsafeGetTensorImpl()) == 0);
+  }
+  const auto ordered = in_order(std::move(leaves));
+  return report(ordered, twins(ordered, managed_, unreached));
+}
+
+} // namespace ddp::detail

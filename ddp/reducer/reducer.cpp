@@ -1,0 +1,293 @@
+#include <ddp/reducer.h>
+
+#include <ddp/failure/heartbeat.h>
+#include <ddp/module_state.h>
+#include <ddp/process_group/collective_wait.h>
+#include <ddp/reducer/observers/timeline_file.h>
+#include <ddp/reducer/reducer_impl.h>
+#include <ddp/support/error_text.h>
+#include <ddp/verification.h>
+
+#include <torch/csrc/jit/api/module.h>
+#include <torch/nn/module.h>
+
+// How it works
+//
+// LibTorch's autograd accumulates each parameter's gradient of a backward at
+// one place, and calls a hook after it. The hook puts the gradient into its
+// slice of a bucket, scaled by 1/size, and counts. The hook that completes a
+// bucket starts the bucket's reduction, which goes on beside backward; buckets
+// start in order, since the ranks' collectives must match. The first hook of a
+// backward asks the engine for a call at its end: there the Reducer contributes
+// for parameters whose hook did not run, waits for the buckets, and hands the
+// slices out as gradients.
+
+namespace ddp {
+namespace {
+
+/// What decides about layout and values, and so must agree over ranks.
+std::string describe(const ReducerOptions& options) {
+  const auto cap = [](const std::optional<double>& value) {
+    return value ? std::to_string(*value) : "default";
+  };
+  std::string text = c10::str(
+      "bucket_cap_mb ",
+      cap(options.bucket_cap_mb()),
+      ", first_bucket_cap_mb ",
+      cap(options.first_bucket_cap_mb()),
+      ", bucket_layout ",
+      static_cast<int>(options.bucket_layout()),
+      ", bucket_cap_mb_list ",
+      options.bucket_cap_mb_list(),
+      ", broadcast_buffers ",
+      options.broadcast_buffers(),
+      ", buffer_sync ",
+      static_cast<int>(options.buffer_sync()),
+      ", find_unused_parameters ",
+      options.find_unused_parameters(),
+      ", gradient_as_bucket_view ",
+      options.gradient_as_bucket_view(),
+      ", static_graph ",
+      options.static_graph(),
+      ", skip_all_reduce_unused_params ",
+      options.skip_all_reduce_unused_params(),
+      ", check_divergence_every ",
+      options.check_divergence_every(),
+      ", check_finite ",
+      options.check_finite(),
+      ", comm_hook ",
+      options.comm_hook() ? options.comm_hook()->describe()
+                          : AllReduceHook().describe(),
+      ", timeline_steps ",
+      options.timeline_folder().empty() ? "none" : options.timeline_steps(),
+      ", parameters_to_ignore");
+  for (const auto& name : options.parameters_to_ignore()) {
+    text += " " + name;
+  }
+  text += ", sparse_parameters";
+  for (const auto& name : options.sparse_parameters()) {
+    text += " " + name;
+  }
+  return text;
+}
+
+/// Gives all ranks rank 0's values of parameters and buffers, once they are
+/// known to agree in everything else.
+void synchronize(
+    const detail::ManagedState& managed,
+    const ReducerOptions& options,
+    const ProcessGroup& group) {
+  if (!options.init_sync()) {
+    return;
+  }
+  auto state = managed.parameters;
+  if (options.broadcast_buffers()) {
+    state.append(managed.buffers());
+  }
+  verify_same_model(state, describe(options), group);
+  broadcast_tensors(state.tensors, group);
+}
+
+/// The state, or this rank's reason for having none, which the others wait to
+/// compare with theirs.
+template <typename Target>
+detail::ManagedState state_of(
+    const Target& target,
+    const ReducerOptions& options,
+    const ProcessGroup& own_group) {
+  try {
+    return detail::managed_state(target, options);
+  } catch (const std::exception& error) {
+    if (options.init_sync()) {
+      const auto text = detail::error_text(error);
+      try {
+        verify_same_model({}, "cannot be managed: " + text, own_group);
+      } catch (const c10::ValueError&) { // the others say it; this one rethrows
+      }
+    }
+    throw;
+  }
+}
+
+template <typename Target>
+std::shared_ptr<Reducer::Impl> make_impl(
+    const Target& target,
+    const ProcessGroup& group,
+    const ReducerOptions& given,
+    SyncDecision decision = SyncDecision::kInBackward) {
+  const detail::heartbeat::Activity activity("Reducer");
+  const auto options = detail::with_timeline_variables(given);
+  const auto own_group =
+      options.share_communicator() ? group : group.duplicate();
+  auto state = state_of(target, options, own_group);
+  synchronize(state, options, own_group);
+  try {
+    return std::make_shared<Reducer::Impl>(
+        std::move(state), own_group, options, decision);
+  } catch (const std::exception& error) {
+    // Not to a group that the program goes on with.
+    if (&ProcessGroup::Impl::of(own_group) != &ProcessGroup::Impl::of(group)) {
+      detail::report_failure(own_group, detail::error_text(error));
+    }
+    throw;
+  }
+}
+
+NamedTensors number(const std::vector<at::Tensor>& parameters) {
+  NamedTensors result;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    result.append(std::to_string(i), parameters[i]);
+  }
+  return result;
+}
+
+} // namespace
+
+Reducer::Reducer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Reducer::Reducer(
+    const std::shared_ptr<torch::nn::Module>& module,
+    const ProcessGroup& group,
+    const ReducerOptions& options)
+    : Reducer(make_impl(module, group, options)) {}
+
+Reducer::Reducer(
+    torch::nn::Module& module,
+    const ProcessGroup& group,
+    const ReducerOptions& options)
+    : Reducer(make_impl(module, group, options)) {}
+
+Reducer::Reducer(
+    const torch::jit::Module& module,
+    const ProcessGroup& group,
+    const ReducerOptions& options)
+    : Reducer(make_impl(module, group, options)) {}
+
+Reducer::Reducer(
+    const torch::OrderedDict<std::string, at::Tensor>& parameters,
+    const ProcessGroup& group,
+    const ReducerOptions& options)
+    : Reducer(make_impl(
+          NamedTensors{parameters.keys(), parameters.values()},
+          group,
+          options)) {}
+
+Reducer::Reducer(
+    const std::vector<at::Tensor>& parameters,
+    const ProcessGroup& group,
+    const ReducerOptions& options)
+    : Reducer(make_impl(number(parameters), group, options)) {}
+
+Reducer Reducer::for_wrapper(
+    const std::shared_ptr<torch::nn::Module>& module,
+    const ProcessGroup& group,
+    const ReducerOptions& options) {
+  return Reducer(make_impl(module, group, options, SyncDecision::kInForward));
+}
+
+Reducer::Reducer(Reducer&&) noexcept = default;
+
+Reducer& Reducer::operator=(Reducer&& other) noexcept {
+  if (this != &other) {
+    end();
+    impl_ = std::move(other.impl_);
+  }
+  return *this;
+}
+
+// A guard may outlive the Reducer and keep its state alive, but not its hooks.
+Reducer::~Reducer() {
+  end();
+}
+
+void Reducer::end() {
+  if (impl_) {
+    impl_->detach();
+    impl_->report_unwinding();
+    impl_->report_unused();
+    impl_->compare_replicas();
+  }
+}
+
+Reducer::Impl& Reducer::impl() const {
+  TORCH_CHECK(impl_, "this Reducer was moved from");
+  return *impl_;
+}
+
+Reducer::NoSyncGuard::NoSyncGuard(std::shared_ptr<Impl> impl)
+    : impl_(std::move(impl)) {
+  impl_->begin_no_sync();
+}
+
+Reducer::NoSyncGuard::~NoSyncGuard() {
+  if (impl_) {
+    impl_->end_no_sync();
+  }
+}
+
+Reducer::NoSyncGuard Reducer::no_sync() {
+  impl();
+  return NoSyncGuard(impl_);
+}
+
+bool Reducer::synchronizes() const {
+  return impl().synchronizes();
+}
+
+void Reducer::finish_backward() {
+  impl().finish_backward();
+}
+
+Join Reducer::join(const JoinOptions& options) {
+  return impl().join(options);
+}
+
+Joinable& Reducer::joinable() {
+  return impl().joinable();
+}
+
+void Reducer::step_in_backward(torch::optim::Optimizer& optimizer) {
+  impl().step_in_backward(optimizer);
+}
+
+void Reducer::anchor(const detail::OutputAnchors& outputs) {
+  impl().anchor(outputs);
+}
+
+void Reducer::anchor_unseen() {
+  impl().decision = SyncDecision::kInBackward;
+}
+
+std::vector<BucketIndices> Reducer::buckets() const {
+  return impl().bucket_indices();
+}
+
+c10::IValue Reducer::state_dict() const {
+  return impl().state_dict();
+}
+
+void Reducer::load_state_dict(const c10::IValue& state) {
+  impl().load_state_dict(state);
+}
+
+c10::IValue Reducer::rank_state_dict() const {
+  return impl().rank_state_dict();
+}
+
+void Reducer::load_rank_state_dict(const c10::IValue& state) {
+  impl().load_rank_state_dict(state);
+}
+
+Timeline Reducer::timeline() const {
+  return impl().timeline();
+}
+
+std::vector<at::Tensor> Reducer::parameters() const {
+  return impl().tensors();
+}
+
+Statistics Reducer::statistics() const {
+  return impl().statistics();
+}
+
+} // namespace ddp

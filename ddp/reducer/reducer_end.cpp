@@ -1,0 +1,70 @@
+#include <ddp/reducer/reducer_impl.h>
+
+#include <ddp/process_group/collective_wait.h>
+#include <ddp/reducer/core/orphans.h>
+#include <ddp/reducer/observers/replica_digests.h>
+
+#include <c10/util/Exception.h>
+
+#include <exception>
+
+// What a Reducer tells when it ends.
+
+namespace ddp {
+
+/// Where it has reduced, a checkpoint will tell whether ranks went on alone.
+void Reducer::Impl::report_unused() {
+  if (checked_alone_ < kCheckedAlone ||
+      std::uncaught_exceptions() > exceptions_at_construction_ ||
+      !ProcessGroup::Impl::of(group_).breakage.reason().empty()) {
+    return;
+  }
+  std::vector<std::string> names;
+  for (const auto& parameter : parameters_) {
+    names.push_back(parameter.name);
+  }
+  detail::watch_orphans(tensors(), names, step_ > 0);
+  if (step_ == 0 && owned_ && owned_->expired()) {
+    TORCH_WARN(
+        "ddp: a Reducer ends that has reduced nothing, and whose module is "
+        "gone. Was the net replaced (`net = Net();`) after the "
+        "Reducer was constructed? Then what was trained was not averaged over "
+        "ranks: construct the Reducer for the net that you train");
+  }
+}
+
+/// At its end, the ranks hold the same parameters where they trained together.
+/// With hooks of their own they may average later.
+void Reducer::Impl::compare_replicas() {
+  const auto& group = ProcessGroup::Impl::of(group_);
+  if (!compares_replicas_ || options_.comm_hook() || !is_of_use() ||
+      std::uncaught_exceptions() > exceptions_at_construction_ ||
+      !group.breakage.reason().empty()) {
+    return;
+  }
+  bool trained = step_ > 0;
+  NamedTensors parameters;
+  for (const auto& parameter : parameters_) {
+    if (!parameter.fits(parameter.tensor)) {
+      return; // no longer as it was managed
+    }
+    trained = trained || parameter.tensor.grad().defined();
+    if (parameter.managed) {
+      parameters.append(parameter.name, parameter.tensor);
+    }
+  }
+  if (trained) {
+    detail::compare_last_parameters(
+        store_, group_, parameters, step_, group.hosts_store);
+  }
+}
+
+void Reducer::Impl::report_unwinding() {
+  if (group_.c10d() && !options_.share_communicator() &&
+      std::uncaught_exceptions() > exceptions_at_construction_) {
+    detail::report_failure(
+        group_, "an exception ended its training loop; see its own output");
+  }
+}
+
+} // namespace ddp

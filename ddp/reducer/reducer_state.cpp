@@ -1,0 +1,254 @@
+#include <ddp/reducer/reducer_impl.h>
+
+#include <ddp/reducer/core/bucket_layout.h>
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <utility>
+
+// What another run needs to lay the buckets out alike from its first backward.
+
+namespace ddp {
+
+struct LayoutState {
+  std::vector<std::vector<size_t>> orders;
+  bool rebuilt = false;
+  /// After how many more reductions; 0 where that was not going to be.
+  int64_t rebuild_in = 0;
+  /// Whether they have been measured, and are cut from that (else as Python's).
+  bool measured = false;
+  std::vector<size_t> counts;
+};
+
+namespace {
+
+using c10::IValue;
+using c10::impl::GenericDict;
+using c10::impl::GenericList;
+
+constexpr const char* kParameters = "parameters";
+constexpr const char* kOrders = "orders";
+constexpr const char* kRebuilt = "rebuilt";
+constexpr const char* kRebuildIn = "rebuild_in";
+constexpr const char* kCounts = "counts"; // only where measured
+constexpr const char* kHook = "comm_hook"; // only where it has a state
+
+constexpr const char* kLoad = "Reducer::load_state_dict: ";
+
+void check_form(bool good) {
+  TORCH_CHECK_VALUE(good, kLoad, "the state is no Reducer's");
+}
+
+template <typename Integers>
+IValue to_list(const Integers& integers) {
+  return std::vector<int64_t>(integers.begin(), integers.end());
+}
+
+std::vector<int64_t> to_integers(const IValue& value) {
+  check_form(value.isList());
+  std::vector<int64_t> result;
+  for (const auto& entry : value.toListRef()) {
+    check_form(entry.isInt());
+    result.push_back(entry.toInt());
+  }
+  return result;
+}
+
+IValue entry(const IValue& state, const char* key) {
+  check_form(state.isGenericDict() && state.toGenericDict().contains(key));
+  return state.toGenericDict().at(key);
+}
+
+/// A parameter in words, by which states are compared.
+std::string describe(
+    const std::string& name,
+    const std::vector<int64_t>& sizes) {
+  return c10::str(name, " ", c10::IntArrayRef(sizes));
+}
+
+std::vector<std::string> described(const IValue& parameters) {
+  check_form(parameters.isGenericDict());
+  std::vector<std::string> result;
+  for (const auto& parameter : parameters.toGenericDict()) {
+    check_form(parameter.key().isString());
+    result.push_back(describe(
+        parameter.key().toStringRef(), to_integers(parameter.value())));
+  }
+  return result;
+}
+
+void check_same(
+    const std::vector<std::string>& saved,
+    const std::vector<std::string>& own) {
+  for (size_t i = 0; i < std::max(saved.size(), own.size()); ++i) {
+    const auto at = [&](const std::vector<std::string>& list) {
+      return i < list.size() ? list[i] : "missing";
+    };
+    TORCH_CHECK_VALUE(
+        at(saved) == at(own),
+        kLoad,
+        "the state is of other parameters: number ",
+        i,
+        " is ",
+        at(saved),
+        " in it, and ",
+        at(own),
+        " here");
+  }
+}
+
+/// Of `count` parameters.
+LayoutState parse(const IValue& state, size_t count) {
+  LayoutState result;
+  std::vector<bool> seen(count);
+  const auto orders = entry(state, kOrders);
+  check_form(orders.isList());
+  for (const auto& order : orders.toListRef()) {
+    auto& indices = result.orders.emplace_back();
+    for (const auto integer : to_integers(order)) {
+      const auto index = static_cast<size_t>(integer);
+      TORCH_CHECK_VALUE(
+          index < count && !seen[index],
+          kLoad,
+          "the state is damaged: parameter ",
+          integer,
+          " of ",
+          count,
+          " is in no place or in two");
+      seen[index] = true;
+      indices.push_back(index);
+    }
+  }
+  const auto rebuilt = entry(state, kRebuilt);
+  const auto rebuild_in = entry(state, kRebuildIn);
+  check_form(rebuilt.isBool() && rebuild_in.isInt() && rebuild_in.toInt() >= 0);
+  result.rebuilt = rebuilt.toBool();
+  result.rebuild_in = rebuild_in.toInt();
+  result.measured = state.toGenericDict().contains(kCounts);
+  if (result.measured) {
+    size_t left = result.orders.empty() ? 0 : result.orders.front().size();
+    for (const auto integer : to_integers(entry(state, kCounts))) {
+      const auto number = static_cast<size_t>(integer);
+      check_form(number > 0 && number <= left);
+      result.counts.push_back(number);
+      left -= number;
+    }
+    check_form(result.counts.empty() || left == 0);
+  }
+  return result;
+}
+
+} // namespace
+
+IValue Reducer::Impl::state_dict() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  GenericDict parameters(c10::AnyType::get(), c10::AnyType::get());
+  for (const auto& parameter : parameters_) {
+    parameters.insert(parameter.name, to_list(parameter.sizes));
+  }
+  GenericList orders(c10::AnyType::get());
+  for (const auto& order : orders_) {
+    orders.push_back(to_list(order));
+  }
+  GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
+  dict.insert(kParameters, parameters);
+  dict.insert(kOrders, orders);
+  dict.insert(kRebuilt, rebuilds_after(options_) && !rebuild_step_);
+  dict.insert(kRebuildIn, rebuild_step_ ? *rebuild_step_ - step_ : 0);
+  const bool settled = trial_wanted() && !trial_;
+  if (settled) {
+    dict.insert(kCounts, to_list(counts_));
+  }
+  const auto hook = hook_->state_dict();
+  if (!hook.isNone()) {
+    dict.insert(kHook, hook);
+  }
+  return dict;
+}
+
+void Reducer::Impl::load_state_dict(const IValue& state) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  check_usable();
+  TORCH_CHECK(!open_, kLoad, "a backward is running");
+  std::vector<std::string> own;
+  for (const auto& parameter : parameters_) {
+    own.push_back(describe(parameter.name, parameter.sizes));
+  }
+  check_same(described(entry(state, kParameters)), own);
+  const auto loaded = parse(state, parameters_.size());
+  for (const auto& order : loaded.orders) {
+    for (const size_t index : order) {
+      TORCH_CHECK_VALUE(
+          !parameters_[index].sparse,
+          kLoad,
+          "the state is of other parameters: the gradient of ",
+          parameters_[index].name,
+          " is dense in it, and sparse here");
+    }
+  }
+  if (state.toGenericDict().contains(kHook)) {
+    hook_->load_state_dict(state.toGenericDict().at(kHook));
+  }
+  lay_out(loaded);
+}
+
+IValue Reducer::Impl::rank_state_dict() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return hook_->rank_state_dict();
+}
+
+void Reducer::Impl::load_rank_state_dict(const IValue& state) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  hook_->load_rank_state_dict(state);
+}
+
+void Reducer::Impl::lay_out(const LayoutState& state) {
+  const auto rebuilds_in = rebuilds_after(options_);
+  rebuild_step_.reset();
+  if (rebuilds_in && !state.rebuilt) {
+    const auto left = state.rebuild_in > 0 ? state.rebuild_in : *rebuilds_in;
+    rebuild_step_ = step_ + left;
+  }
+  ready_order_.clear();
+  trial_.reset();
+  counts_.clear();
+  if (!state.measured) {
+    start_trial();
+  } else if (trial_wanted()) {
+    counts_ = state.counts;
+  }
+  if (state.orders.empty()) {
+    return; // a group of one's, which has no buckets
+  }
+  orders_ = state.orders;
+  if (!group_.c10d()) {
+    return;
+  }
+  buckets_.clear();
+  laid_out_anew_ = state.rebuilt || state.measured;
+  for (auto& parameter : parameters_) {
+    if (!parameter.sparse && parameter.managed) {
+      parameter.managed = false; // taken in at the next backward
+      parameter.bucket = kNoBucket;
+      --managed_;
+    }
+  }
+  for (auto& order : orders_) {
+    const bool first = &order == &orders_[0];
+    if (first && !counts_.empty()) {
+      install(split(order, counts_));
+    } else if (first && state.rebuilt && rebuilds_in) {
+      install(rebuilt_buckets(tensors(), order, options_));
+    } else {
+      std::sort(order.begin(), order.end());
+      install(initial_buckets(tensors(), order, options_));
+    }
+    for (const size_t index : order) {
+      parameters_[index].managed = true;
+      ++managed_;
+    }
+  }
+}
+
+} // namespace ddp

@@ -1,0 +1,81 @@
+#include <ddp/reducer/reducer_impl.h>
+
+#include <c10/util/Type.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <typeinfo>
+
+// What a Reducer tells of itself.
+
+namespace ddp {
+
+Statistics Reducer::Impl::statistics() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Statistics result;
+  recorder_.describe(result);
+  result.iteration = step_;
+  const auto& hook = *hook_;
+  result.comm_hook = c10::demangle(typeid(hook).name());
+  for (const auto& parameter : parameters_) {
+    if (parameter.managed) {
+      ++result.num_parameter_tensors;
+      result.total_parameter_size_bytes +=
+          static_cast<int64_t>(parameter.tensor.nbytes());
+    }
+  }
+  result.has_rebuilt_buckets = laid_out_anew_;
+  result.bucket_sizes = laid_out_anew_ ? first_sizes_ : bucket_sizes();
+  if (laid_out_anew_) {
+    result.rebuilt_bucket_sizes = bucket_sizes();
+    result.rebuilt_per_bucket_param_indices = bucket_indices();
+  }
+  result.prev_iteration_grad_ready_order_indices = recorded_order_;
+  result.unused_parameter_size = recorded_unused_bytes_;
+  return result;
+}
+
+std::vector<int64_t> Reducer::Impl::bucket_sizes() const {
+  std::vector<int64_t> sizes;
+  for (const auto& bucket : buckets_) {
+    sizes.push_back(static_cast<int64_t>(bucket.content.buffer.nbytes()));
+  }
+  return sizes;
+}
+
+void Reducer::Impl::forward_began() {
+  if (group_.c10d()) {
+    recorder_.forward_began(step_ + 1);
+  }
+}
+
+void Reducer::Impl::forward_ended() {
+  recorder_.forward_ended();
+}
+
+/// Where this rank's part of a backward that is recorded is done.
+void Reducer::Impl::record_contribution() {
+  recorder_.computed();
+  recorded_order_ = ready_order_;
+  recorded_unused_bytes_ = 0;
+  for (const size_t index : absent_) {
+    recorded_unused_bytes_ +=
+        static_cast<int64_t>(parameters_[index].tensor.nbytes());
+  }
+}
+
+/// At its end.
+void Reducer::Impl::record_end() {
+  recorder_.finished();
+  if (!timeline_file_ || !timeline_file_->steps().contains(step_)) {
+    return;
+  }
+  timeline_file_->add(recorder_.timeline(), recorder_.began());
+  if (!timeline_file_->has_clock() && !capturing_) {
+    timeline_file_->measure_clock(group_);
+  }
+  if (step_ == timeline_file_->steps().last) {
+    timeline_file_->write(group_);
+  }
+}
+
+} // namespace ddp

@@ -1,0 +1,254 @@
+#include <ddp/summary.h>
+
+#include <ddp/reducer/text_table.h>
+#include <ddp/wrapped_module.h>
+
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace ddp {
+namespace {
+
+using Duration = Statistics::Duration;
+using Sizes = std::vector<int64_t>;
+
+std::string with_digits(double value, const char* unit) {
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), "%.1f %s", value, unit);
+  return text.data();
+}
+
+std::string size_text(int64_t bytes) {
+  constexpr std::array kUnits{"KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) {
+    return std::to_string(bytes) + " B";
+  }
+  auto value = static_cast<double>(bytes) / 1024;
+  size_t unit = 0;
+  for (; value >= 1023.95 && unit + 1 < kUnits.size(); ++unit) {
+    value /= 1024;
+  }
+  return with_digits(value, kUnits.at(unit));
+}
+
+std::string time_text(Duration time) {
+  return with_digits(static_cast<double>(time.count()) / 1e6, "ms");
+}
+
+/// Three digits at a time.
+std::string number_text(int64_t number) {
+  auto text = std::to_string(number);
+  for (auto i = static_cast<int64_t>(text.size()) - 3; i > 0; i -= 3) {
+    text.insert(i, ",");
+  }
+  return text;
+}
+
+/// As "1-3,5".
+std::string ranges_text(const std::set<size_t>& numbers) {
+  std::string text;
+  for (auto first = numbers.begin(); first != numbers.end();) {
+    auto last = first;
+    while (std::next(last) != numbers.end() && *std::next(last) == *last + 1) {
+      ++last;
+    }
+    text += (text.empty() ? "" : ",") + std::to_string(*first) +
+        (last == first ? "" : "-" + std::to_string(*last));
+    first = std::next(last);
+  }
+  return text;
+}
+
+/// "Linear" of "torch::nn::LinearImpl".
+std::string type_text(const torch::nn::Module& module) {
+  auto name = module.name();
+  const std::string end = "Impl";
+  const auto scope = name.rfind("::", name.find('<'));
+  if (scope != std::string::npos) {
+    name.erase(0, scope + 2);
+  }
+  if (name.size() > end.size() &&
+      name.compare(name.size() - end.size(), end.size(), end) == 0) {
+    name.erase(name.size() - end.size());
+  }
+  return name;
+}
+
+/// What a module's own parameters come to.
+struct Share {
+  void add(const Share& other) {
+    numbers += other.numbers;
+    bytes += other.bytes;
+    gradient_bytes += other.gradient_bytes;
+  }
+
+  int64_t numbers = 0;
+  int64_t bytes = 0;
+  int64_t gradient_bytes = 0;
+  std::set<size_t> buckets;
+  /// What is special about some of them.
+  std::set<std::string> notes;
+};
+
+/// What the Reducer does with parameters, each once.
+class Shares {
+ public:
+  explicit Shares(const Reducer& reducer) {
+    const auto parameters = reducer.parameters();
+    for (const auto& parameter : parameters) {
+      buckets_[parameter.unsafeGetTensorImpl()] = 0;
+    }
+    size_t number = 0;
+    for (const auto& bucket : reducer.buckets()) {
+      ++number;
+      for (const size_t index : bucket) {
+        buckets_[parameters[index].unsafeGetTensorImpl()] = number;
+      }
+    }
+  }
+
+  Share of(const torch::nn::Module& module) {
+    Share share;
+    for (const auto& parameter : module.parameters(/*recurse=*/false)) {
+      add(parameter, share);
+    }
+    return share;
+  }
+
+ private:
+  void add(const at::Tensor& parameter, Share& share) {
+    const auto* key = parameter.unsafeGetTensorImpl();
+    const auto entry = buckets_.find(key);
+    const bool managed = entry != buckets_.end();
+    const auto bucket = managed ? entry->second : 0;
+    if (bucket > 0) {
+      share.buckets.insert(bucket);
+    }
+    if (!seen_.insert(key).second) {
+      share.notes.insert("shared");
+      return;
+    }
+    const auto bytes = static_cast<int64_t>(parameter.nbytes());
+    share.numbers += parameter.numel();
+    share.bytes += bytes;
+    if (!managed) {
+      share.notes.insert("ignored");
+    } else if (!parameter.requires_grad()) {
+      share.notes.insert("frozen");
+    } else if (bucket == 0) {
+      share.notes.insert("sparse");
+    } else {
+      share.gradient_bytes += bytes;
+    }
+  }
+
+  /// By parameter; 0: none.
+  std::map<const c10::TensorImpl*, size_t> buckets_;
+  std::set<const c10::TensorImpl*> seen_;
+};
+
+std::vector<std::string> row(
+    const std::string& name,
+    const std::string& type,
+    const Share& share) {
+  std::string notes;
+  for (const auto& note : share.notes) {
+    notes += (notes.empty() ? "" : ", ") + note;
+  }
+  const bool none = share.buckets.empty();
+  return {
+      name,
+      type,
+      none ? notes
+           : ranges_text(share.buckets) + (notes.empty() ? "" : "; " + notes),
+      number_text(share.numbers),
+      size_text(share.bytes),
+      size_text(share.gradient_bytes)};
+}
+
+std::string modules_text(const torch::nn::Module& net, const Reducer& reducer) {
+  detail::TextTable table(/*left=*/3);
+  table.add({"module", "type", "buckets", "parameters", "bytes", "gradients"});
+  Shares shares(reducer);
+  Share total;
+  const auto add = [&](const std::string& name, const auto& module) {
+    if (!module.parameters(/*recurse=*/false).empty()) {
+      const auto share = shares.of(module);
+      total.add(share);
+      table.add(row(name, type_text(module), share));
+    }
+  };
+  add("(itself)", net);
+  for (const auto& item : net.named_modules("", /*include_self=*/false)) {
+    add(item.key(), *item.value());
+  }
+  table.add(row("total", "", total));
+  return table.text();
+}
+
+std::string sizes_text(const Sizes& sizes) {
+  if (sizes.empty()) {
+    return "none";
+  }
+  int64_t sum = 0;
+  for (const int64_t size : sizes) {
+    sum += size;
+  }
+  const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
+  return std::to_string(sizes.size()) +
+      (sizes.size() == 1 ? " of " + size_text(sum)
+                         : " of " + size_text(*least) + " to " +
+               size_text(*most) + ", " + size_text(sum) + " in all");
+}
+
+std::string statistics_text(const Statistics& s) {
+  detail::TextTable table(/*left=*/2);
+  table.add({"reductions", number_text(s.iteration) + " by " + s.comm_hook});
+  table.add({"buckets", sizes_text(s.bucket_sizes)});
+  if (s.has_rebuilt_buckets) {
+    table.add({"rebuilt", sizes_text(s.rebuilt_bucket_sizes)});
+  }
+  if (s.num_timed == 0) {
+    return table.text();
+  }
+  table.add({"unused", size_text(s.unused_parameter_size)});
+  detail::TextTable times(/*left=*/1);
+  times.add({"times", "last", "average"});
+  const auto add = [&](const char* name,
+                       std::optional<Duration> last,
+                       std::optional<Duration> average) {
+    if (last) {
+      times.add({name, time_text(*last), time_text(*average)});
+    }
+  };
+  add("forward", s.forward_compute_time, s.avg_forward_compute_time);
+  add("backward", s.backward_compute_time, s.avg_backward_compute_time);
+  add("communication", s.backward_comm_time, s.avg_backward_comm_time);
+  add("overlap",
+      s.backward_compute_comm_overlap_time,
+      s.avg_backward_compute_comm_overlap_time);
+  return table.text() + "\n" + times.text() + "of " + number_text(s.num_timed) +
+      " timed backwards\n";
+}
+
+} // namespace
+
+std::string detail::summary(
+    const torch::nn::Module& net,
+    const Reducer& reducer) {
+  const auto* plain = &net;
+  while (const auto* wrapper = dynamic_cast<const WrappedModule*>(plain)) {
+    plain = &wrapper->wrapped();
+  }
+  return modules_text(*plain, reducer) + "\n" +
+      statistics_text(reducer.statistics());
+}
+
+} // namespace ddp

@@ -1,0 +1,218 @@
+#include <ddp/rendezvous/host.h>
+
+#include <common/address_list.h>
+#include <common/host_name.h>
+#include <common/numeric_address.h>
+
+#include <c10/util/Exception.h>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+namespace ddp::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Connects a socket that does not block; `errno` says why it could not. Left
+/// to itself the kernel tries for two minutes where a firewall drops packets.
+bool connect_until(int fd, const addrinfo& to, Clock::time_point deadline) {
+  if (connect(fd, to.ai_addr, to.ai_addrlen) == 0) {
+    return true;
+  }
+  if (errno != EINPROGRESS) {
+    return false;
+  }
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  const auto patience = std::clamp<int64_t>(left.count(), 0, INT_MAX);
+  pollfd event{fd, POLLOUT, 0};
+  int error = ETIMEDOUT;
+  socklen_t length = sizeof(error);
+  if (poll(&event, 1, static_cast<int>(patience)) > 0) {
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+  }
+  errno = error;
+  return error == 0;
+}
+
+} // namespace
+
+std::string host_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::array<char, 64> network{};
+  if (readlink("/proc/self/ns/net", network.data(), network.size() - 1) < 0) {
+    network[0] = '\0';
+  }
+  return host_name() + " " + boot + " " + network.data();
+}
+
+std::string resolve(
+    const std::string& host,
+    std::chrono::milliseconds timeout) {
+  const auto patience =
+      std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(10));
+  const auto deadline = Clock::now() + patience;
+  for (;;) {
+    int status = 0;
+    const auto list = look_up(host, 0, 0, &status);
+    if (status == 0) {
+      return numeric_address(list->ai_addr);
+    }
+    const bool may_recover = status == EAI_AGAIN &&
+        Clock::now() + std::chrono::milliseconds(500) < deadline;
+    TORCH_CHECK_WITH(
+        DistNetworkError,
+        may_recover,
+        "MASTER_ADDR '",
+        host,
+        "' does not resolve on host ",
+        host_name(),
+        ": ",
+        gai_strerror(status),
+        ". Set MASTER_ADDR to the name or address of rank 0's host");
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+}
+
+bool is_loopback(const std::string& address) {
+  return address.rfind("127.", 0) == 0 || address == "::1";
+}
+
+bool means_this_host(const std::string& host) {
+  return host == "localhost" || host == "127.0.0.1" || host == "::1";
+}
+
+void wait_for_listener(
+    const std::string& address,
+    int64_t port,
+    std::chrono::milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  int status = 0;
+  const auto list = look_up(address, port, AI_NUMERICHOST, &status);
+  for (auto pause = std::chrono::milliseconds(5);; pause = 2 * pause) {
+    const int fd = status == 0
+        ? socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)
+        : -1;
+    const bool connected = fd >= 0 && connect_until(fd, *list, deadline);
+    const std::string reason = std::strerror(errno);
+    if (fd >= 0) {
+      close(fd);
+    }
+    if (connected) {
+      return;
+    }
+    pause = std::min(pause, std::chrono::milliseconds(200));
+    TORCH_CHECK_WITH(DistNetworkError, Clock::now() + pause < deadline, reason);
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+bool answers(
+    const std::string& address,
+    int64_t port,
+    std::chrono::milliseconds timeout) {
+  int status = 0;
+  const auto list = look_up(address, port, AI_NUMERICHOST, &status);
+  const int fd = status == 0
+      ? socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)
+      : -1;
+  if (fd < 0) {
+    return false;
+  }
+  const bool answered =
+      connect_until(fd, *list, Clock::now() + timeout) || errno == ECONNREFUSED;
+  close(fd);
+  return answered;
+}
+
+std::string address_towards(const std::string& address, int64_t port) {
+  int status = 0;
+  const auto list = look_up(address, port, AI_NUMERICHOST, &status);
+  if (status != 0) {
+    return address;
+  }
+  // Connecting a datagram socket asks the routing table and sends nothing.
+  const int fd = socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_storage own{};
+  socklen_t length = sizeof(own);
+  auto* generic = reinterpret_cast<sockaddr*>(&own);
+  const bool known = fd >= 0 &&
+      connect(fd, list->ai_addr, list->ai_addrlen) == 0 &&
+      getsockname(fd, generic, &length) == 0;
+  if (fd >= 0) {
+    close(fd);
+  }
+  return known ? numeric_address(generic) : address;
+}
+
+int listen_at(const std::string& address, int64_t port) {
+  int status = 0;
+  const auto list = look_up(address, port, AI_NUMERICHOST, &status);
+  int fd = -1;
+  errno = EADDRNOTAVAIL;
+  if (status == 0) {
+    fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  }
+  if (fd < 0 || bind(fd, list->ai_addr, list->ai_addrlen) != 0 ||
+      listen(fd, SOMAXCONN) != 0) {
+    const std::string reason = std::strerror(errno);
+    if (fd >= 0) {
+      close(fd);
+    }
+    TORCH_CHECK_WITH(
+        DistNetworkError,
+        false,
+        "rank 0 cannot listen at ",
+        address,
+        " port ",
+        port,
+        ": ",
+        reason,
+        ". If another job uses the port, set MASTER_PORT to a free one; two "
+        "processes with RANK=0 use it both");
+  }
+  return fd;
+}
+
+int64_t port_of(int descriptor) {
+  sockaddr_storage own{};
+  socklen_t length = sizeof(own);
+  getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &length);
+  // The port is at the same place in both families.
+  return ntohs(reinterpret_cast<sockaddr_in*>(&own)->sin_port);
+}
+
+bool adopt_listener(int descriptor, int64_t port) {
+  int listening = 0;
+  socklen_t length = sizeof(listening);
+  sockaddr_storage own{};
+  socklen_t own_length = sizeof(own);
+  if (getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) !=
+          0 ||
+      !listening ||
+      getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &own_length) !=
+          0) {
+    return false;
+  }
+  // The port is at the same place in both families.
+  const auto bound = ntohs(reinterpret_cast<sockaddr_in*>(&own)->sin_port);
+  return bound == port && fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0;
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,108 @@
+#include <ddp/rendezvous/meeting_point.h>
+
+#include <common/host_name.h>
+#include <common/random_name.h>
+#include <ddp/rendezvous/first_reachable.h>
+#include <ddp/rendezvous/host.h>
+#include <ddp/rendezvous/network_interface.h>
+
+#include <c10/util/Exception.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace ddp::detail {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kAnyAddress = "0.0.0.0";
+
+/// A bad choice of interface is told when all have met.
+std::vector<std::string> addresses_of(const std::string& interface) {
+  try {
+    return interface.empty()
+        ? own_addresses()
+        : std::vector<std::string>{interface_address(interface)};
+  } catch (const c10::ValueError&) {
+    return own_addresses();
+  }
+}
+
+/// Rank 0's part: which of its addresses the others reach, only they can tell.
+json listen(LaunchEnvironment& environment, bool one_host) {
+  auto addresses = addresses_of(environment.interface);
+  if (one_host || addresses.empty()) {
+    addresses = {kLoopback};
+  }
+  const bool loopback = addresses.front() == kLoopback;
+  const auto* any =
+      addresses.front().find(':') == std::string::npos ? kAnyAddress : "::";
+  const int descriptor = listen_at(loopback ? kLoopback : any, 0);
+  environment.store_descriptor = descriptor;
+  environment.master_addr = addresses.front();
+  environment.master_port = port_of(descriptor);
+  return {
+      {"host", host_identity()},
+      {"addresses", addresses},
+      {"port", environment.master_port},
+      {"job", random_name()}};
+}
+
+/// Networks of containers have the same addresses on many hosts: one that is
+/// this host's as well is not the way to another.
+std::vector<std::string> foreign(std::vector<std::string> addresses) {
+  for (const auto& own : own_addresses()) {
+    addresses.erase(
+        std::remove(addresses.begin(), addresses.end(), own), addresses.end());
+  }
+  return addresses;
+}
+
+std::string address_of(
+    const json& place,
+    const LaunchEnvironment& environment,
+    std::chrono::milliseconds timeout) {
+  if (place.at("host") == host_identity()) {
+    return kLoopback;
+  }
+  const std::vector<std::string> all = place.at("addresses");
+  auto address =
+      first_reachable(foreign(all), environment.master_port, timeout);
+  TORCH_CHECK_WITH(
+      DistNetworkError,
+      !address.empty(),
+      "rank ",
+      environment.rank,
+      " of ",
+      environment.world_size,
+      " on host ",
+      host_name(),
+      " could not reach rank 0 at any of its addresses, ",
+      place.at("addresses").dump(),
+      ", port ",
+      environment.master_port,
+      ". Set MASTER_ADDR to one that all hosts reach, and MASTER_PORT to a "
+      "free port there");
+  return address;
+}
+
+} // namespace
+
+void choose_meeting_point(
+    LaunchEnvironment& environment,
+    const TextBroadcast& broadcast,
+    bool one_host,
+    std::chrono::milliseconds timeout) {
+  const auto own =
+      environment.rank == 0 ? listen(environment, one_host) : json();
+  const auto place = json::parse(broadcast(own.dump()));
+  if (environment.rank != 0) {
+    environment.master_port = place.at("port");
+    environment.master_addr = address_of(place, environment, timeout);
+  }
+  // Another job's store may be at the same port of a host we took for rank 0's.
+  environment.attempt = "ddp/" + place.at("job").get<std::string>();
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,156 @@
+#include <ddp/rendezvous/network_interface.h>
+
+#include <common/host_name.h>
+#include <common/numeric_address.h>
+#include <ddp/rendezvous/host.h>
+
+#include <c10/util/Exception.h>
+#include <c10/util/env.h>
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <sstream>
+
+namespace ddp::detail {
+namespace {
+
+struct Interface {
+  bool up = false;
+  /// Empty where other hosts could not use any that it has.
+  std::string address;
+  bool ipv4 = false;
+};
+
+using Interfaces = std::map<std::string, Interface>;
+
+/// Whether an address means the same to other hosts. Link-local ones depend on
+/// the interface that they are used with.
+bool usable(const sockaddr* address) {
+  if (address->sa_family == AF_INET6) {
+    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
+    return !IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr);
+  }
+  return address->sa_family == AF_INET;
+}
+
+using Entries = std::unique_ptr<ifaddrs, decltype(&freeifaddrs)>;
+
+Entries entries() {
+  ifaddrs* first = nullptr;
+  TORCH_CHECK(
+      getifaddrs(&first) == 0,
+      "the network interfaces of host ",
+      host_name(),
+      " cannot be listed: ",
+      std::strerror(errno));
+  return {first, &freeifaddrs};
+}
+
+Interfaces list_interfaces() {
+  Interfaces found;
+  const auto list = entries();
+  for (const auto* entry = list.get(); entry; entry = entry->ifa_next) {
+    auto& interface = found[entry->ifa_name];
+    // NCCL passes over an interface that is up without a carrier.
+    interface.up =
+        (entry->ifa_flags & IFF_UP) && (entry->ifa_flags & IFF_RUNNING);
+    if (entry->ifa_addr && usable(entry->ifa_addr)) {
+      const bool ipv4 = entry->ifa_addr->sa_family == AF_INET;
+      if (interface.address.empty() || (ipv4 && !interface.ipv4)) {
+        interface.address = numeric_address(entry->ifa_addr);
+        interface.ipv4 = ipv4;
+      }
+    }
+  }
+  return found;
+}
+
+/// Empty where the interface can be used.
+const char* fault_of(const Interface& interface) {
+  return !interface.up            ? "is down"
+      : interface.address.empty() ? "has no address"
+                                  : "";
+}
+
+std::string describe(const Interfaces& interfaces) {
+  std::ostringstream text;
+  const char* separator = "";
+  for (const auto& [name, interface] : interfaces) {
+    const std::string fault = fault_of(interface);
+    text << separator << name << " ("
+         << (fault.empty() ? interface.address : fault) << ")";
+    separator = ", ";
+  }
+  return text.str();
+}
+
+/// Whether rank 0's store can leave out the host's other interfaces: others
+/// look for it at MASTER_ADDR only.
+bool listens_there(
+    const std::string& address,
+    const LaunchEnvironment& environment,
+    const std::string& master_address) {
+  return environment.rank == 0 && !environment.launcher_hosts_store &&
+      !environment.store_descriptor && master_address == address;
+}
+
+} // namespace
+
+std::vector<std::string> own_addresses() {
+  std::vector<std::string> result;
+  const auto list = entries();
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const auto* entry = list.get(); entry; entry = entry->ifa_next) {
+      if (entry->ifa_addr && entry->ifa_addr->sa_family == family &&
+          (entry->ifa_flags & IFF_UP) && !(entry->ifa_flags & IFF_LOOPBACK) &&
+          usable(entry->ifa_addr)) {
+        result.push_back(numeric_address(entry->ifa_addr));
+      }
+    }
+  }
+  return result;
+}
+
+std::string interface_address(const std::string& interface) {
+  const auto interfaces = list_interfaces();
+  const auto found = interfaces.find(interface);
+  const std::string fault =
+      found == interfaces.end() ? "does not exist" : fault_of(found->second);
+  TORCH_CHECK_VALUE(
+      fault.empty(),
+      "interface '",
+      interface,
+      "' (ProcessGroupOptions::interface or DDP_INTERFACE) ",
+      fault,
+      " on host ",
+      host_name(),
+      ", which has: ",
+      describe(interfaces));
+  return found->second.address;
+}
+
+void use_interface(
+    LaunchEnvironment& environment,
+    const std::string& master_address) {
+  const auto& interface = environment.interface;
+  if (interface.empty()) {
+    return;
+  }
+  const auto address = interface_address(interface);
+  // NCCL knows no other way, and reads it once in a process. Without "=" it
+  // takes eth1 for eth10 as well.
+  if (c10::utils::get_env("NCCL_SOCKET_IFNAME").value_or("").empty()) {
+    c10::utils::set_env("NCCL_SOCKET_IFNAME", ("=" + interface).c_str());
+  }
+  if (listens_there(address, environment, master_address)) {
+    environment.store_descriptor = listen_at(address, environment.master_port);
+  }
+}
+
+} // namespace ddp::detail

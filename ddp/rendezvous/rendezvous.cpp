@@ -1,0 +1,390 @@
+#include <ddp/rendezvous/rendezvous.h>
+
+#include <c10/util/Exception.h>
+#include <common/random_name.h>
+#include <ddp/process_group/wait_notice.h>
+#include <ddp/rendezvous/store_connection.h>
+#include <ddp/support/error_text.h>
+#include <ddp/support/own_thread.h>
+#include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <algorithm>
+#include <sstream>
+#include <thread>
+
+namespace ddp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+// Two store requests cost about 30 us each; this keeps rank 0's polling below
+// a percent of a core while it waits.
+constexpr auto kStoreInterval = std::chrono::milliseconds(10);
+// For the others to come, where they are to hear of a fault.
+constexpr auto kFaultTime = std::chrono::seconds(5);
+// For rank 0's answer, before a rank looks for a group that has formed.
+constexpr auto kAnswerTime = std::chrono::milliseconds(500);
+
+void set(const StorePtr& store, const std::string& key, const std::string& v) {
+  store->set(key, std::vector<uint8_t>(v.begin(), v.end()));
+}
+
+std::string get(const StorePtr& store, const std::string& key) {
+  const auto bytes = store->get(key);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+std::string seconds(std::chrono::milliseconds duration) {
+  std::ostringstream text;
+  text << std::chrono::duration<double>(duration).count() << " s";
+  return text.str();
+}
+
+/// One rank's side of the meeting; see the header for the protocol.
+class Meeting {
+ public:
+  Meeting(
+      const LaunchEnvironment& environment,
+      const std::string& address,
+      std::chrono::milliseconds timeout,
+      std::chrono::milliseconds wait_notice)
+      : rank_(environment.rank),
+        size_(environment.world_size),
+        timeout_(timeout),
+        wait_notice_(wait_notice),
+        deadline_(Clock::now() + timeout),
+        where_(
+            environment.master_addr + ":" +
+            std::to_string(environment.master_port)),
+        who_(c10::str("rank ", rank_, " of ", size_)),
+        serves_(rank_ == 0 && !environment.launcher_hosts_store) {
+    if (rank_ > 0) {
+      await_rank_0_.emplace(
+          wait_notice,
+          who_,
+          "init_process_group: rank 0 has not come to " + where_);
+    }
+    lobby_ = detail::connect_to_store(environment, address, timeout);
+  }
+
+  RendezvousResult host(const RankInfo& self) {
+    enter(detail::random_name());
+    // One more than there are: a rank that was told a larger world.
+    std::vector<json> members(size_ + 1);
+    members[0] = json_of(self);
+    std::vector<std::string> answered(size_ + 1);
+    std::vector<bool> present(size_ + 1, false);
+    present[0] = true;
+    std::string fault;
+    const auto start = Clock::now();
+    bool told = false;
+    for (int64_t awaited = size_; !are_present(present, awaited);) {
+      for (int64_t r = 1; r <= size_; ++r) {
+        if (present[r]) {
+          continue;
+        }
+        answer(r, answered[r]);
+        if (room_->check({joined(r)})) {
+          members[r] = json::parse(get(room_, joined(r)));
+          present[r] = true;
+          const auto size = to_rank_info(members[r]).world_size;
+          if (size != size_ && fault.empty()) {
+            fault = different_sizes(r, size, size_);
+            awaited = std::min(size_, size);
+            deadline_ = std::min(deadline_, Clock::now() + kFaultTime);
+          }
+        }
+      }
+      if (!told && Clock::now() - start > wait_notice_) {
+        const auto missing = absent(present);
+        detail::warn_of_wait(
+            wait_notice_,
+            who_,
+            c10::str(
+                "init_process_group: ",
+                list(missing),
+                missing.size() == 1 ? " has" : " have",
+                " not come to ",
+                where_));
+        told = true;
+      }
+      if (Clock::now() > deadline_) {
+        fault.empty() ? dismiss(present) : refuse(fault, present);
+      }
+      std::this_thread::sleep_for(kStoreInterval);
+    }
+    if (!fault.empty()) {
+      refuse(fault, present);
+    }
+    members.pop_back();
+    publish(json({{"members", members}}), present);
+    auto outcome = result(members);
+    if (serves_) {
+      set(lobby_, formed(self), std::to_string(size_));
+    }
+    return outcome;
+  }
+
+  RendezvousResult join(const RankInfo& self) {
+    const auto number = detail::random_name();
+    set(lobby_, "hello/" + std::to_string(rank_), number);
+    await_answer("answer/" + number, formed(self));
+    if (!wait(lobby_, "answer/" + number)) {
+      fail({0});
+    }
+    await_rank_0_.reset(); // it tells of those that it waits for
+    enter(get(lobby_, "answer/" + number));
+    auto member = json_of(self);
+    member["world_size"] = size_;
+    set(room_, joined(rank_), member.dump());
+    if (!wait(room_, "members")) {
+      fail(absent());
+    }
+    const auto outcome = json::parse(get(room_, "members"));
+    set(room_, has_read(rank_), "");
+    if (outcome.contains("missing")) {
+      fail(outcome.at("missing").get<std::vector<int64_t>>());
+    }
+    if (outcome.contains("fault")) {
+      refuse(outcome.at("fault"));
+    }
+    return result(outcome.at("members").get<std::vector<json>>());
+  }
+
+ private:
+  static std::string joined(int64_t rank) {
+    return "joined/" + std::to_string(rank);
+  }
+
+  /// The lobby's key for the size of the group that rank 0 has formed; it may
+  /// form more.
+  static std::string formed(const RankInfo& self) {
+    return "formed/" + std::to_string(self.groups);
+  }
+
+  static std::string has_read(int64_t rank) {
+    return "has_read/" + std::to_string(rank);
+  }
+
+  /// Whether ranks 0 to `count` - 1 are.
+  static bool are_present(const std::vector<bool>& present, int64_t count) {
+    return std::all_of(
+        present.begin(), present.begin() + count, [](bool is) { return is; });
+  }
+
+  std::string different_sizes(int64_t rank, int64_t told, int64_t rank_0s)
+      const {
+    return c10::str(
+        "the ranks at ",
+        where_,
+        " were told different WORLD_SIZEs: rank ",
+        rank,
+        " has ",
+        told,
+        ", rank 0 has ",
+        rank_0s,
+        ". Start all with the same, or different jobs with a MASTER_PORT each");
+  }
+
+  [[noreturn]] static void refuse(const std::string& fault) {
+    TORCH_CHECK_VALUE(false, fault);
+    std::abort(); // not reached, which the compiler does not know
+  }
+
+  /// Tells the ranks that came.
+  [[noreturn]] void refuse(
+      const std::string& fault,
+      const std::vector<bool>& present) const {
+    publish(json({{"fault", fault}}), present);
+    refuse(fault);
+  }
+
+  /// Tells the ranks that came who did not.
+  [[noreturn]] void dismiss(const std::vector<bool>& present) const {
+    const auto missing = absent(present);
+    publish(json({{"missing", missing}}), present);
+    fail(missing);
+  }
+
+  /// Gives the ranks that came a moment to read the outcome: where it is an
+  /// error, the store ends with this process.
+  void publish(const json& outcome, const std::vector<bool>& present) const {
+    set(room_, "members", outcome.dump());
+    std::vector<std::string> readers;
+    for (int64_t r = 1; r <= size_; ++r) {
+      if (present[r]) {
+        readers.push_back(has_read(r));
+      }
+    }
+    try {
+      room_->wait(readers, std::chrono::seconds(2));
+    } catch (const std::exception&) { // they say themselves what they lack
+    }
+  }
+
+  void enter(const std::string& attempt) {
+    attempt_ = attempt;
+    room_ = c10::make_intrusive<c10d::PrefixStore>(attempt, lobby_);
+  }
+
+  /// Tells rank `r` the attempt's name if it shows a number not seen before.
+  void answer(int64_t r, std::string& answered) {
+    const auto key = "hello/" + std::to_string(r);
+    if (!lobby_->check({key})) {
+      return;
+    }
+    const auto number = get(lobby_, key);
+    if (number != answered) {
+      set(lobby_, "answer/" + number, attempt_);
+      answered = number;
+    }
+  }
+
+  /// Waits a moment. Throws where rank 0 has formed a group without this rank,
+  /// which is then told another world, or a number that another process has.
+  void await_answer(const std::string& key, const std::string& formed) const {
+    const auto deadline = std::min(deadline_, Clock::now() + kAnswerTime);
+    while (!lobby_->check({key}) && Clock::now() < deadline) {
+      std::this_thread::sleep_for(kStoreInterval);
+    }
+    if (lobby_->check({key}) || !lobby_->check({formed})) {
+      return;
+    }
+    const auto size = std::stoll(get(lobby_, formed));
+    TORCH_CHECK_VALUE(size == size_, different_sizes(rank_, size_, size));
+    TORCH_CHECK_VALUE(
+        false,
+        "rank ",
+        rank_,
+        " of ",
+        size_,
+        " has come to ",
+        where_,
+        " already, and the group has formed. Give each process a RANK of its "
+        "own, or different jobs a MASTER_PORT each");
+  }
+
+  bool wait(const StorePtr& store, const std::string& key) const {
+    try {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+          deadline_ - Clock::now());
+      store->wait({key}, std::max(left, std::chrono::milliseconds(1)));
+      return true;
+    } catch (const std::exception& error) {
+      TORCH_CHECK_WITH(
+          DistStoreError,
+          Clock::now() >= deadline_,
+          "rank ",
+          rank_,
+          " of ",
+          size_,
+          " lost the store at ",
+          where_,
+          " while the ranks met (did rank 0 or the launcher end?): ",
+          detail::error_text(error));
+      return false;
+    }
+  }
+
+  std::vector<int64_t> absent(const std::vector<bool>& present) const {
+    std::vector<int64_t> ranks;
+    for (int64_t r = 0; r < size_; ++r) {
+      if (!present[r]) {
+        ranks.push_back(r);
+      }
+    }
+    return ranks;
+  }
+
+  /// Who has not joined, as far as this rank can still ask.
+  std::vector<int64_t> absent() const {
+    std::vector<bool> present(size_, true);
+    try {
+      for (int64_t r = 1; r < size_; ++r) {
+        present[r] = room_->check({joined(r)});
+      }
+    } catch (const std::exception&) {
+      return {0}; // the store went with rank 0
+    }
+    return absent(present);
+  }
+
+  /// "ranks 1, 2".
+  static std::string list(const std::vector<int64_t>& ranks) {
+    std::ostringstream text;
+    text << (ranks.size() == 1 ? "rank " : "ranks ");
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      text << (i ? ", " : "") << ranks[i];
+    }
+    return text.str();
+  }
+
+  [[noreturn]] void fail(const std::vector<int64_t>& missing) const {
+    C10_THROW_ERROR(
+        DistStoreError,
+        c10::str(
+            "rank ",
+            rank_,
+            " of ",
+            size_,
+            " waited ",
+            seconds(timeout_),
+            " at ",
+            where_,
+            " for ",
+            list(missing),
+            ", which did not come. Were all ",
+            size_,
+            " processes started, with the same MASTER_ADDR and MASTER_PORT?"));
+  }
+
+  RendezvousResult result(const std::vector<json>& members) const {
+    RendezvousResult outcome{room_, {}};
+    for (const auto& member : members) {
+      outcome.members.push_back(to_rank_info(member));
+    }
+    for (int64_t i = 0; i < size_; ++i) {
+      const auto r = (rank_ + i) % size_; // this rank's own fault first
+      const auto& fault = outcome.members[r].fault;
+      TORCH_CHECK_VALUE(fault.empty(), "rank ", r, " of ", size_, ": ", fault);
+    }
+    check_same_options(outcome.members, where_);
+    return outcome;
+  }
+
+  int64_t rank_;
+  int64_t size_;
+  std::chrono::milliseconds timeout_;
+  std::chrono::milliseconds wait_notice_;
+  Clock::time_point deadline_;
+  std::string where_;
+  std::string who_;
+  /// Whether the store is this process's, and speaks of no earlier attempt.
+  bool serves_;
+  std::optional<detail::WaitNotice> await_rank_0_;
+  StorePtr lobby_; // keys of every attempt
+  std::string attempt_;
+  StorePtr room_; // keys of this attempt
+};
+
+} // namespace
+
+RendezvousResult rendezvous(
+    const LaunchEnvironment& environment,
+    const RankInfo& self,
+    std::chrono::milliseconds timeout,
+    std::chrono::milliseconds wait_notice) {
+  const auto meet = [=] {
+    Meeting meeting(environment, self.server, timeout, wait_notice);
+    return environment.rank == 0 ? meeting.host(self) : meeting.join(self);
+  };
+  if (environment.rank == 0 && !environment.launcher_hosts_store) {
+    return meet(); // this process answers
+  }
+  return detail::answered_within(timeout + kFaultTime, meet);
+}
+
+} // namespace ddp

@@ -1,0 +1,202 @@
+#include <ddp/rendezvous/store_connection.h>
+
+#include <ddp/rendezvous/host.h>
+#include <ddp/support/error_text.h>
+#include <ddp/support/own_thread.h>
+#include <ddp/support/short_lookups.h>
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <algorithm>
+#include <thread>
+
+namespace ddp::detail {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+constexpr auto kRetryInterval = milliseconds(100);
+// For a program that takes connections and does not answer.
+constexpr auto kAnswerTime = milliseconds(3000);
+// By this key the store of this very job is known among others.
+constexpr const char* kHere = "here";
+
+/// A listening socket for rank 0, where it matters which; the store's own
+/// listens on all interfaces.
+std::optional<int> listener(
+    const LaunchEnvironment& environment,
+    const std::string& address,
+    int64_t port) {
+  const auto chosen = environment.store_descriptor;
+  if (chosen && adopt_listener(*chosen, port)) {
+    return chosen;
+  }
+  // A host's own name may resolve to a loopback address as well, but to another
+  // on others.
+  if (means_this_host(environment.master_addr)) {
+    return listen_at(address, port);
+  }
+  return environment.port_count > 1
+      ? std::optional<int>(listen_at("0.0.0.0", port))
+      : std::nullopt;
+}
+
+StorePtr serve(
+    const LaunchEnvironment& environment,
+    const std::string& address,
+    milliseconds timeout) {
+  const ShortLookups short_lookups;
+  c10d::TCPStoreOptions options;
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  const auto end = environment.master_port + environment.port_count;
+  for (auto port = environment.master_port;; ++port) {
+    try {
+      options.port = static_cast<uint16_t>(port);
+      options.masterListenFd = listener(environment, address, port);
+      return c10::make_intrusive<c10d::TCPStore>(address, options);
+    } catch (const std::exception&) {
+      if (port + 1 >= end) {
+        throw;
+      }
+    }
+  }
+}
+
+StorePtr join(const std::string& address, int64_t port, milliseconds timeout) {
+  const ShortLookups short_lookups;
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(port);
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  return c10::make_intrusive<c10d::TCPStore>(address, options);
+}
+
+/// The store at a port if it is this job's.
+StorePtr open_if_ours(
+    const LaunchEnvironment& environment,
+    const std::string& address,
+    int64_t port) {
+  try {
+    wait_for_listener(address, port, milliseconds(0));
+    auto store = join(address, port, kAnswerTime);
+    const auto keys =
+        c10::make_intrusive<c10d::PrefixStore>(environment.attempt, store);
+    return keys->check({kHere}) ? store : nullptr;
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+/// The same in bounded time: a client of the store waits without end for the
+/// first answer.
+StorePtr try_port(
+    const LaunchEnvironment& environment,
+    const std::string& address,
+    int64_t port) {
+  auto result = on_own_thread([environment, address, port] {
+    return open_if_ours(environment, address, port);
+  });
+  return result.wait_for(kAnswerTime) == std::future_status::ready
+      ? result.get()
+      : nullptr;
+}
+
+StorePtr search(
+    const LaunchEnvironment& environment,
+    const std::string& address,
+    milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  for (;; std::this_thread::sleep_for(kRetryInterval)) {
+    for (int64_t i = 0; i < environment.port_count; ++i) {
+      const auto port = environment.master_port + i;
+      if (auto store = try_port(environment, address, port)) {
+        store->setTimeout(timeout);
+        return store;
+      }
+    }
+    TORCH_CHECK_WITH(
+        DistNetworkError,
+        Clock::now() < deadline,
+        "none of the ",
+        environment.port_count,
+        " ports from there on has the store of this job");
+  }
+}
+
+StorePtr connect(
+    const LaunchEnvironment& environment,
+    const std::string& address,
+    bool is_server,
+    milliseconds timeout) {
+  if (is_server) {
+    return serve(environment, address, timeout);
+  }
+  if (environment.port_count > 1) {
+    return search(environment, address, timeout);
+  }
+  // The store's own attempts go on for twice the timeout, and noisily.
+  const auto port = environment.master_port;
+  wait_for_listener(address, port, timeout);
+  // It waits without end for the first answer.
+  auto store = on_own_thread([=] { return join(address, port, timeout); });
+  TORCH_CHECK_WITH(
+      DistNetworkError,
+      store.wait_for(timeout) == std::future_status::ready,
+      "what listens there does not answer");
+  return store.get();
+}
+
+/// Where the store is, for messages.
+std::string place(
+    const LaunchEnvironment& environment,
+    const std::string& address) {
+  const auto& name = environment.master_addr;
+  return c10::str(
+      name,
+      ":",
+      environment.master_port,
+      name == address ? "" : c10::str(" (", address, ")"));
+}
+
+} // namespace
+
+StorePtr connect_to_store(
+    const LaunchEnvironment& environment,
+    const std::string& address,
+    milliseconds timeout) {
+  const bool is_server =
+      environment.rank == 0 && !environment.launcher_hosts_store;
+  try {
+    auto keys = c10::make_intrusive<c10d::PrefixStore>(
+        environment.attempt, connect(environment, address, is_server, timeout));
+    if (environment.port_count > 1 && is_server) {
+      keys->set(kHere, std::vector<uint8_t>());
+    }
+    return keys;
+  } catch (const std::exception& error) {
+    C10_THROW_ERROR(
+        DistNetworkError,
+        c10::str(
+            "rank ",
+            environment.rank,
+            " of ",
+            environment.world_size,
+            is_server ? " could not serve the store at "
+                      : " could not reach rank 0's store at ",
+            place(environment, address),
+            " within ",
+            timeout.count() / 1000.0,
+            " s",
+            is_server ? "" : " (is rank 0 missing, or MASTER_PORT wrong?)",
+            ": ",
+            error_text(error)));
+  }
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+#include <ddp/environment/environment.h>
+
+#include <chrono>
+#include <string>
+
+namespace c10d {
+class Store;
+}
+
+namespace ddp::detail {
+
+/// Connects to the key-value store of a job, which rank 0 serves unless the
+/// launcher does, at MASTER_ADDR's numeric address; the keys are those of
+/// `environment.attempt`. Throws `c10::DistNetworkError`.
+c10::intrusive_ptr<c10d::Store> connect_to_store(
+    const LaunchEnvironment& environment,
+    const std::string& address,
+    std::chrono::milliseconds timeout);
+
+} // namespace ddp::detail

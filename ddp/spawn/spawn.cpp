@@ -1,0 +1,251 @@
+#include <ddp/spawn.h>
+
+#include <common/processors.h>
+#include <common/random_name.h>
+#include <common/scheduler/rank_environment.h>
+#include <ddp/environment/launch_source.h>
+#include <ddp/failure/crash_handler.h>
+#include <ddp/failure/error_file.h>
+#include <ddp/process_group/uncaught.h>
+#include <ddp/rendezvous/host.h>
+#include <ddp/spawn/program_copy.h>
+#include <ddp/spawn/spawned_workers.h>
+#include <ddp/support/short_lookups.h>
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cinttypes>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <limits>
+#include <optional>
+
+namespace ddp {
+namespace {
+
+/// In a worker process "<call> <parent> <descriptor>": for which of the
+/// program's calls it was started, by which process, and where it reports.
+constexpr const char* kVariable = "DDP_SPAWN";
+
+// Of the process: which call a call is, and whether one is under way.
+std::atomic<int64_t> calls{0};
+std::atomic<bool> under_way{false};
+
+struct Assignment {
+  int64_t call = 0;
+  int descriptor = -1;
+};
+
+/// What this process was started for. A program that a worker starts inherits
+/// the variable, and is not meant.
+std::optional<Assignment> assignment() {
+  const char* text = std::getenv(kVariable);
+  Assignment result;
+  int64_t parent = 0;
+  const bool meant = text &&
+      std::sscanf(
+          text,
+          "%" SCNd64 " %" SCNd64 " %d",
+          &result.call,
+          &parent,
+          &result.descriptor) == 3 &&
+      parent == getppid();
+  return meant ? std::optional<Assignment>(result) : std::nullopt;
+}
+
+void flush_output() {
+  std::cout.flush();
+  std::fflush(stdout);
+  std::fflush(stderr);
+}
+
+/// From here on the first process knows of this one's failures.
+void report_to_parent(int descriptor) {
+  unsetenv(kVariable); // not for the programs that this one starts
+  fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  TORCH_CHECK(
+      write(descriptor, "\n", 1) == 1,
+      "spawn: cannot tell process ",
+      getppid(),
+      ", which started this one, that it is here");
+  detail::use_error_file(descriptor);
+  detail::report_crashes();
+  detail::report_uncaught(nullptr);
+}
+
+[[noreturn]] void work(
+    const Assignment& assigned,
+    const std::function<void()>& worker) {
+  report_to_parent(assigned.descriptor);
+  try {
+    worker();
+  } catch (...) {
+    detail::report_exception();
+    flush_output();
+    _exit(1); // nothing that waits for other ranks shall keep it
+  }
+  std::exit(0);
+}
+
+/// Several processes that a launcher has started would each start their own.
+void check_launch() {
+  const auto source = detail::find_launch_source(
+      ProcessGroupOptions(), process_environment(), nullptr);
+  TORCH_CHECK(
+      !source || source->world_size == 1,
+      "spawn: by ",
+      source->rank_name,
+      "=",
+      source->rank,
+      " and ",
+      source->size_name,
+      "=",
+      source->world_size,
+      " this is one of several processes already, and each would start workers "
+      "of its own: start the program by itself, without ",
+      source->launcher == "RANK and WORLD_SIZE"
+          ? "ddprun, torchrun or these variables"
+          : source->launcher,
+      ", or have it call its worker function itself where a launcher has "
+      "started it");
+}
+
+/// Where the workers meet. The socket listens before there are any.
+class Store {
+ public:
+  Store()
+      : listener_(detail::listen_at(detail::kLoopback, 0)),
+        port_(detail::port_of(listener_)) {}
+
+  int64_t port() const {
+    return port_;
+  }
+
+  void serve() {
+    const detail::ShortLookups short_lookups;
+    c10d::TCPStoreOptions options;
+    options.port = static_cast<uint16_t>(port_);
+    options.isServer = true;
+    options.waitWorkers = false;
+    options.masterListenFd = listener_;
+    store_ = c10::make_intrusive<c10d::TCPStore>(detail::kLoopback, options);
+  }
+
+ private:
+  int listener_;
+  int64_t port_;
+  c10::intrusive_ptr<c10d::TCPStore> store_;
+};
+
+JobEnvironment describe_job(int count) {
+  JobEnvironment job;
+  job.world_size = count;
+  job.local_world_size = count;
+  job.master_addr = detail::kLoopback;
+  job.run_id = detail::random_name();
+  job.omp_threads = omp_threads_per_rank(
+      count, available_cpus(), std::getenv("OMP_NUM_THREADS"));
+  return job;
+}
+
+void start(
+    detail::SpawnedWorkers& workers,
+    const std::vector<std::string>& arguments,
+    int64_t call,
+    int count,
+    int64_t port) {
+  auto job = describe_job(count);
+  for (int rank = 0; rank < count; ++rank) {
+    auto report = detail::make_report_file();
+    RankEnvironment place;
+    place.local_rank = rank;
+    place.master_port = static_cast<int>(port);
+    job.extra = {{kVariable, c10::str(call, " ", getpid(), " ", report.get())}};
+    detail::ProgramCopy copy;
+    copy.arguments = arguments;
+    copy.environment = worker_environment(rank_variables(job, place), environ);
+    copy.descriptor = report.get();
+    const auto pid = detail::start_copy(copy);
+    workers.add(rank, pid, std::move(report));
+  }
+}
+
+/// Runs the workers. Returns the signal that this process has to end by, or 0.
+int run(
+    const std::vector<std::string>& arguments,
+    int64_t call,
+    int count,
+    const SpawnOptions& options) {
+  Store store;
+  detail::SpawnedWorkers workers(options.grace());
+  flush_output();
+  start(workers, arguments, call, count, store.port());
+  store.serve();
+  const int signal = workers.wait();
+  const auto* failed = signal ? nullptr : workers.root_cause();
+  TORCH_CHECK(
+      !failed,
+      "spawn: rank ",
+      failed->rank,
+      " of ",
+      count,
+      " (pid ",
+      failed->pid,
+      ") ",
+      failed->describe_end());
+  return signal;
+}
+
+/// Ends with the scope.
+struct Mark {
+  ~Mark() {
+    under_way = false;
+  }
+};
+
+} // namespace
+
+void spawn(
+    int argc,
+    char** argv,
+    int64_t count,
+    const std::function<void()>& worker,
+    const SpawnOptions& options) {
+  TORCH_CHECK_VALUE(
+      count >= 1 && count <= std::numeric_limits<int16_t>::max(),
+      "spawn: the number of processes must be from 1 to ",
+      std::numeric_limits<int16_t>::max(),
+      ", but is ",
+      count);
+  TORCH_CHECK_VALUE(worker, "spawn: there is no worker function");
+  TORCH_CHECK(
+      !under_way.exchange(true),
+      "spawn was called while a call of it is under way, by a worker function "
+      "or on another thread: workers start no workers of their own; choose a "
+      "larger number of processes instead");
+  const Mark mark;
+  const auto call = ++calls;
+  const auto assigned = assignment();
+  if (assigned && call < assigned->call) {
+    return;
+  }
+  if (assigned && call == assigned->call) {
+    work(*assigned, worker);
+  }
+  check_launch();
+  const auto arguments = detail::program_arguments(argc, argv);
+  if (const int signal =
+          run(arguments, call, static_cast<int>(count), options)) {
+    raise(signal);
+    TORCH_CHECK(false, "spawn: the workers were ended by signal ", signal);
+  }
+}
+
+} // namespace ddp

@@ -1,0 +1,228 @@
+#include <c10/util/Exception.h>
+#include <ddp/support/atomic_file.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+namespace ddp::detail {
+namespace {
+
+constexpr mode_t kNewFileMode = 0666; // less the process's umask
+constexpr int kMaxLinks = 40; // the kernel's own limit
+
+std::string advice(int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return "; create the folder first, or correct the path";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "; choose a folder that this user may write to";
+    case ENOSPC:
+    case EDQUOT:
+      return "; free space, or choose another disk (the new file needs its "
+             "space beside the old one)";
+    case EFBIG:
+      return "; raise the limit on file sizes (ulimit -f)";
+    case EISDIR:
+      return "; give the path of a file";
+    default:
+      return "";
+  }
+}
+
+// The rename has to replace what a link points at, not the link.
+std::filesystem::path follow_links(std::filesystem::path path) {
+  std::error_code error;
+  for (int i = 0; i < kMaxLinks; ++i) {
+    const auto next = std::filesystem::read_symlink(path, error);
+    if (error) {
+      break; // not a link
+    }
+    path = path.parent_path() / next;
+  }
+  return path;
+}
+
+std::string temporary_name(const std::filesystem::path& target) {
+  static std::atomic<int> counter{0};
+  auto name = "." + target.filename().string() + ".tmp." +
+      std::to_string(::getpid()) + "." + std::to_string(counter++);
+  return (target.parent_path() / name).string();
+}
+
+std::string link_to(int descriptor) {
+  return "/proc/self/fd/" + std::to_string(descriptor);
+}
+
+// Writes all or returns false with errno set.
+bool write_bytes(int descriptor, const char* data, size_t bytes, off_t offset) {
+  while (bytes > 0) {
+    const auto written = ::pwrite(descriptor, data, bytes, offset);
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written <= 0) {
+      errno = written == 0 ? EIO : errno;
+      return false;
+    }
+    data += written;
+    offset += written;
+    bytes -= static_cast<size_t>(written);
+  }
+  return true;
+}
+
+} // namespace
+
+AtomicFile::AtomicFile(const std::string& path)
+    : path_(path), target_(follow_links(path).string()) {
+  folder_ = std::filesystem::path(target_).parent_path().string();
+  folder_ = folder_.empty() ? "." : folder_;
+  struct stat status {};
+  if (::stat(target_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    errno = S_ISDIR(status.st_mode) ? EISDIR : EINVAL;
+    fail("replacing what is there, which is not a regular file,");
+  }
+  open_unnamed();
+  if (descriptor_ < 0) {
+    open_named();
+  }
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+  if (!temporary_.empty()) {
+    ::unlink(temporary_.c_str());
+  }
+}
+
+void AtomicFile::open_unnamed() {
+  descriptor_ =
+      ::open(folder_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kNewFileMode);
+  // Without /proc the file could not be given a name in the end.
+  if (descriptor_ >= 0 && ::access(link_to(descriptor_).c_str(), F_OK) != 0) {
+    ::close(descriptor_);
+    descriptor_ = -1;
+  }
+}
+
+void AtomicFile::open_named() {
+  do {
+    temporary_ = temporary_name(target_);
+    descriptor_ = ::open(
+        temporary_.c_str(),
+        O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC,
+        kNewFileMode);
+  } while (descriptor_ < 0 && errno == EEXIST);
+  if (descriptor_ < 0) {
+    temporary_.clear();
+    fail("creating a file in its folder");
+  }
+}
+
+void AtomicFile::write(const void* data, size_t bytes) {
+  if (!write_bytes(
+          descriptor_,
+          static_cast<const char*>(data),
+          bytes,
+          static_cast<off_t>(size_))) {
+    fail("writing " + std::to_string(bytes) + " bytes");
+  }
+  size_ += bytes;
+}
+
+void AtomicFile::overwrite(size_t offset, const void* data, size_t bytes) {
+  TORCH_INTERNAL_ASSERT(offset + bytes <= size_);
+  if (!write_bytes(
+          descriptor_,
+          static_cast<const char*>(data),
+          bytes,
+          static_cast<off_t>(offset))) {
+    fail("writing " + std::to_string(bytes) + " bytes");
+  }
+}
+
+void AtomicFile::commit() {
+  keep_permissions();
+  if (::fsync(descriptor_) != 0) {
+    fail("flushing it to the disk");
+  }
+  if (temporary_.empty()) {
+    give_name();
+  }
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
+    fail("renaming the new file over it");
+  }
+  temporary_.clear();
+  sync_folder();
+}
+
+void AtomicFile::keep_permissions() {
+  struct stat status {};
+  if (::stat(target_.c_str(), &status) == 0 &&
+      ::fchmod(descriptor_, status.st_mode & 07777) != 0) {
+    fail("setting its permissions");
+  }
+}
+
+// linkat cannot replace a file, so the new one needs a name to be renamed from.
+void AtomicFile::give_name() {
+  int result = 0;
+  do {
+    temporary_ = temporary_name(target_);
+    result = ::linkat(
+        AT_FDCWD,
+        link_to(descriptor_).c_str(),
+        AT_FDCWD,
+        temporary_.c_str(),
+        AT_SYMLINK_FOLLOW);
+  } while (result != 0 && errno == EEXIST);
+  if (result != 0) {
+    temporary_.clear();
+    fail("naming the new file");
+  }
+}
+
+// The content is safe by now, but not yet the name.
+void AtomicFile::sync_folder() {
+  const int folder =
+      ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0 && errno == EACCES) {
+    return; // a folder may be writable and not readable
+  }
+  if (folder < 0) {
+    fail("opening its folder to flush it to the disk");
+  }
+  const int result = ::fsync(folder);
+  const int error = errno;
+  ::close(folder);
+  if (result != 0 && error != EINVAL) { // not every file system can
+    errno = error;
+    fail("flushing its folder to the disk");
+  }
+}
+
+void AtomicFile::fail(const std::string& operation) const {
+  const int error = errno;
+  TORCH_CHECK(
+      false,
+      "cannot write '",
+      path_,
+      "': ",
+      operation,
+      " failed: ",
+      std::generic_category().message(error),
+      advice(error));
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,68 @@
+#include <ddp/internal/forward_state.h>
+
+#include <ddp/failure/heartbeat.h>
+#include <ddp/reducer/core/managed_state.h>
+#include <ddp/reducer/reducer_impl.h>
+
+#include <ATen/core/grad_mode.h>
+#include <torch/nn/module.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace ddp::detail {
+
+bool ForwardState::gradients_will_follow(const Reducer& reducer) {
+  return at::GradMode::is_enabled() && reducer.synchronizes();
+}
+
+ForwardState::ForwardState(
+    std::shared_ptr<torch::nn::Module> module,
+    const ProcessGroup& group,
+    const ReducerOptions& options,
+    Reducer& reducer)
+    : module_(std::move(module)),
+      buffers_(managed_state(module_, options).buffers),
+      group_(group.duplicate()),
+      buffer_sync_(options.buffer_sync()),
+      broadcasts_buffers_(options.broadcast_buffers() && group_.c10d()) {
+  const auto parameters = module_->parameters();
+  const auto on_device = [this](const at::Tensor& parameter) {
+    return parameter.device() == group_.device();
+  };
+  first_parameter_ = parameters.front(); // the Reducer needs one too
+  if (options.move_inputs() &&
+      std::all_of(parameters.begin(), parameters.end(), on_device)) {
+    input_device_ = group_.device();
+  }
+  auto& impl = reducer.impl();
+  impl.on_shadow_forward = [this](int64_t root) {
+    broadcast_tensors(buffers_().tensors, group_, root);
+  };
+  impl.on_join_end = [this] { sync_next_ = true; };
+}
+
+void ForwardState::begin(Reducer& reducer) {
+  if (gradients_will_follow(reducer)) {
+    reducer.impl().forward_began();
+  }
+  const bool sync = buffer_sync_ == BufferSync::kPython
+      ? sync_next_
+      : gradients_will_follow(reducer);
+  const bool gives_buffers = sync && broadcasts_buffers_;
+  const auto root = reducer.impl().announce_forward(gives_buffers);
+  if (gives_buffers) {
+    const heartbeat::Activity activity("forward");
+    broadcast_tensors(buffers_().tensors, group_, root);
+  }
+}
+
+// Also after an exception, where Python leaves it as it was: so the ranks agree
+// on the next broadcast where only some of them threw.
+void ForwardState::end(const Reducer& reducer) noexcept {
+  sync_next_ = gradients_will_follow(reducer);
+  reducer.impl().forward_ended();
+}
+
+} // namespace ddp::detail

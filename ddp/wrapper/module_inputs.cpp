@@ -1,0 +1,60 @@
+#include <ddp/internal/module_inputs.h>
+
+#include <ddp/module_state.h>
+#include <ddp/wrapper/input_device.h>
+
+#include <c10/util/Exception.h>
+#include <c10/util/Type.h>
+#include <torch/nn/module.h>
+
+namespace ddp::detail {
+
+void MoveTo::operator()(at::Tensor& tensor) const {
+  if (tensor.defined() && tensor.device() != device) {
+    // The host does not wait for a copy that it will not read itself.
+    const bool non_blocking = !device.is_cpu();
+    tensor = tensor.to(device, non_blocking);
+  }
+}
+
+void throw_not_copyable(const std::type_info& type, c10::Device device) {
+  C10_THROW_ERROR(
+      ValueError,
+      c10::str(
+          "an argument of forward, a ",
+          c10::demangle(type.name()),
+          ", has tensors that are not on the module's device ",
+          device,
+          ", and cannot be copied: move its tensors there before forward, or "
+          "turn ReducerOptions().move_inputs off"));
+}
+
+void check_devices(
+    const torch::nn::Module& module,
+    const std::vector<StrayTensor>& strays,
+    int64_t rank) {
+  for (const auto& stray : strays) {
+    if (takes_inputs_on(module, stray.device)) {
+      continue;
+    }
+    const auto parameters = unique_parameters(module);
+    C10_THROW_ERROR(
+        ValueError,
+        c10::str(
+            "rank ",
+            rank,
+            ": argument ",
+            stray.argument,
+            " of forward (its tensor ",
+            stray.tensor,
+            ") is on ",
+            stray.device,
+            ", but the parameter ",
+            parameters.names[0],
+            " and all others are on ",
+            parameters.tensors[0].device(),
+            ": move the argument, or the module before it is wrapped"));
+  }
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,91 @@
+#include <ddp/parallel_forward.h>
+
+#include <ddp/support/error_text.h>
+#include <ddp/wrapper/input_device.h>
+#include <ddp/wrapper/row_exchange.h>
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+#include <torch/nn/module.h>
+
+namespace ddp::detail {
+namespace {
+
+/// Why the module cannot be run on shares of the input; empty if it can.
+std::string device_mistake(
+    const torch::nn::Module* module,
+    const at::Tensor& input,
+    const ProcessGroup& group,
+    const ParallelForwardOptions& options) {
+  const auto device = group.device();
+  if (module && !takes_inputs_on(*module, device)) {
+    return c10::str(
+        "the module is on ",
+        module->parameters()[0].device(),
+        ", but the group's device, where each share goes, is ",
+        device,
+        ": call net->to(group.device()) first");
+  }
+  const bool stays = !options.move_input() && group.rank() == options.root();
+  if (stays && input.defined() && input.device() != device) {
+    return c10::str(
+        "the input is on ",
+        input.device(),
+        ", but ",
+        module ? "the module and the group are" : "the group's device is",
+        module ? " on " : " ",
+        device,
+        ": pass input.to(group.device()), or leave move_input on");
+  }
+  return "";
+}
+
+/// The output for `share`; where there is none, `failure` says why.
+at::Tensor run(
+    const ShareForward& forward,
+    const at::Tensor& share,
+    std::string& failure) {
+  try {
+    const auto output = forward.run(share);
+    failure = output.defined() ? "" : "forward returned an undefined tensor";
+    return output;
+  } catch (const std::exception& error) {
+    failure = "forward threw: " + error_text(error);
+  } catch (...) {
+    failure = "forward threw what is no std::exception";
+  }
+  return {};
+}
+
+} // namespace
+
+at::Tensor parallel_forward(
+    const ShareForward& forward,
+    const at::Tensor& input,
+    const ProcessGroup& group,
+    const ParallelForwardOptions& options) {
+  const at::NoGradGuard no_grad;
+  const auto destination = options.destination().value_or(options.root());
+  Notice notice;
+  notice.call = c10::str(
+      "parallel_forward from rank ",
+      options.root(),
+      " to ",
+      name_destination(destination));
+  auto before = notice;
+  before.mistake =
+      destination == kAllRanks ? "" : rank_mistake(destination, group);
+  if (before.mistake.empty()) {
+    before.mistake = device_mistake(forward.module, input, group, options);
+  }
+  const auto share = scatter_rows(input, group, options.root(), before);
+  at::Tensor output;
+  // Rank 0 has the longest share: without a row there, the result still has the
+  // shape that the module gives it.
+  if (group.rank() == 0 || share.size(0) > 0) {
+    output = run(forward, share, notice.failure);
+  }
+  return gather_rows(output, group, destination, "output", notice);
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,269 @@
+#include <ddp/wrapper/row_exchange.h>
+
+#include <ddp/failure/heartbeat.h>
+#include <ddp/process_group/collective_wait.h>
+#include <ddp/scatter_gather.h>
+#include <ddp/support/error_text.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+
+#include <numeric>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+namespace ddp::detail {
+namespace {
+
+using Counts = std::vector<int64_t>; // of rows, by rank
+
+/// What ranks know of each other's tensors.
+struct Form {
+  at::ScalarType dtype = at::ScalarType::Undefined;
+  std::vector<int64_t> sizes; // none: undefined
+};
+
+std::string text_of_form(const at::Tensor& tensor) {
+  std::ostringstream text;
+  text << static_cast<int>(tensor.scalar_type());
+  for (const auto size : tensor.sizes()) {
+    text << " " << size;
+  }
+  return text.str();
+}
+
+Form form_from_text(const std::string& text) {
+  std::istringstream stream(text);
+  Form form;
+  int dtype = 0;
+  if (stream >> dtype) {
+    form.dtype = static_cast<at::ScalarType>(dtype);
+  }
+  for (int64_t size = 0; stream >> size;) {
+    form.sizes.push_back(size);
+  }
+  return form;
+}
+
+/// "Float [*, 64]": what has to be alike to be joined.
+std::string row_in_words(const Form& form) {
+  std::ostringstream text;
+  text << form.dtype << " [*";
+  for (size_t i = 1; i < form.sizes.size(); ++i) {
+    text << ", " << form.sizes[i];
+  }
+  text << "]";
+  return text.str();
+}
+
+at::Tensor empty_rows(const Form& form, int64_t rows, c10::Device device) {
+  auto sizes = form.sizes;
+  sizes[0] = rows;
+  return at::empty(sizes, at::dtype(form.dtype).device(device));
+}
+
+/// The same memory, rows in dimension 0. Backends know a few dtypes only, but
+/// all know bytes.
+at::Tensor bytes_of(const at::Tensor& rows) {
+  return rows.unsqueeze(-1).view(at::kByte);
+}
+
+/// The tensor as it is sent. Where it cannot be sent `notice` says why: nothing
+/// may fail any more once the others have heard that all is well.
+at::Tensor make_ready(
+    const at::Tensor& tensor,
+    c10::Device device,
+    const char* noun,
+    Notice& notice) {
+  const auto refuse = [&](const auto&... why) {
+    notice.mistake = c10::str("the ", noun, " ", why...);
+    return at::Tensor();
+  };
+  if (!tensor.defined()) {
+    return refuse("is an undefined tensor: pass one of shape [n, ...]");
+  }
+  if (tensor.layout() != at::kStrided) {
+    return refuse("is ", tensor.layout(), ": pass its to_dense()");
+  }
+  if (tensor.is_quantized()) {
+    return refuse("is quantized: pass its int_repr() or dequantize()");
+  }
+  if (tensor.dim() == 0) {
+    return refuse(
+        "is of shape [], where dimension 0 counts the rows: pass one of shape "
+        "[n, ...], a single row as its unsqueeze(0)");
+  }
+  try {
+    const auto ready =
+        tensor.detach().to(device).resolve_conj().resolve_neg().contiguous();
+    bytes_of(ready);
+    notice.content = text_of_form(ready);
+    return ready;
+  } catch (const std::exception& error) {
+    return refuse(
+        "cannot be sent from ",
+        tensor.device(),
+        " by way of ",
+        device,
+        ": ",
+        error_text(error));
+  }
+}
+
+/// How many of `rows` each rank gets.
+Counts split(int64_t rows, int64_t size) {
+  Counts counts(size, rows / size);
+  for (int64_t r = 0; r < rows % size; ++r) {
+    ++counts[r];
+  }
+  return counts;
+}
+
+int64_t total(const Counts& counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
+/// The form of the shares, and their rows.
+std::pair<Form, Counts> join(
+    const std::vector<std::string>& texts,
+    const char* noun,
+    const std::string& call) {
+  Form common;
+  Counts counts;
+  std::vector<std::string> words;
+  bool alike = true;
+  for (const auto& text : texts) {
+    const auto form = form_from_text(text);
+    if (form.sizes.empty()) {
+      counts.push_back(0);
+      words.emplace_back();
+      continue;
+    }
+    common = common.sizes.empty() ? form : common;
+    counts.push_back(form.sizes[0]);
+    words.push_back(row_in_words(form));
+    alike = alike && words.back() == row_in_words(common);
+  }
+  TORCH_CHECK_VALUE(
+      alike,
+      call,
+      " failed: the ",
+      noun,
+      "s must agree in dtype and in all sizes but the first, but are ",
+      name_by_ranks(words));
+  return {common, counts};
+}
+
+/// Sends each rank its rows of `from`, in order, and fills `to` with theirs.
+void exchange_rows(
+    const ProcessGroup& group,
+    const char* operation,
+    const at::Tensor& from,
+    Counts sent,
+    const at::Tensor& to,
+    Counts received) {
+  auto& impl = ProcessGroup::Impl::of(group);
+  const heartbeat::Activity activity(operation);
+  guarded(impl, operation, [&] {
+    auto input = bytes_of(from);
+    auto output = bytes_of(to);
+    wait(impl, start(impl, output, [&] {
+           return impl.group->alltoall_base(output, input, received, sent);
+         }));
+  });
+}
+
+} // namespace
+
+std::string name_destination(int64_t destination) {
+  return destination == kAllRanks ? "all ranks"
+                                  : c10::str("rank ", destination);
+}
+
+std::string rank_mistake(int64_t rank, const ProcessGroup& group) {
+  return rank >= 0 && rank < group.size()
+      ? ""
+      : c10::str("there is no rank ", rank, " in a group of ", group.size());
+}
+
+at::Tensor scatter_rows(
+    const at::Tensor& input,
+    const ProcessGroup& group,
+    int64_t root,
+    Notice notice) {
+  const at::NoGradGuard no_grad;
+  const bool is_root = group.rank() == root;
+  if (notice.mistake.empty()) {
+    notice.mistake = rank_mistake(root, group);
+  }
+  at::Tensor rows;
+  if (is_root && notice.mistake.empty()) {
+    rows = make_ready(input, group.device(), "input", notice);
+  }
+  const auto form = form_from_text(exchange_notices(notice, group)[root]);
+  if (group.size() == 1) {
+    return rows;
+  }
+  const auto counts = split(form.sizes[0], group.size());
+  auto share = empty_rows(form, counts[group.rank()], group.device());
+  if (form.sizes[0] > 0) {
+    const Counts none(group.size(), 0);
+    auto received = none;
+    received[root] = counts[group.rank()];
+    exchange_rows(
+        group,
+        "scatter",
+        is_root ? rows : empty_rows(form, 0, group.device()),
+        is_root ? counts : none,
+        share,
+        received);
+  }
+  return share;
+}
+
+at::Tensor gather_rows(
+    const at::Tensor& share,
+    const ProcessGroup& group,
+    int64_t destination,
+    const char* noun,
+    Notice notice) {
+  const at::NoGradGuard no_grad;
+  const bool to_all = destination == kAllRanks;
+  const int64_t root = to_all ? 0 : destination;
+  if (notice.mistake.empty()) {
+    notice.mistake = rank_mistake(root, group);
+  }
+  at::Tensor rows;
+  if (share.defined() && notice.mistake.empty()) {
+    rows = make_ready(share, group.device(), noun, notice);
+  }
+  const auto texts = exchange_notices(notice, group);
+  const auto [form, counts] = join(texts, noun, notice.call);
+  if (group.size() == 1 || form.sizes.empty()) {
+    return rows;
+  }
+  const bool is_root = group.rank() == root;
+  const bool gets = is_root || to_all;
+  auto result = empty_rows(form, gets ? total(counts) : 0, group.device());
+  if (total(counts) > 0) {
+    const auto nothing = empty_rows(form, 0, group.device());
+    const Counts none(group.size(), 0);
+    auto sent = none;
+    sent[root] = counts[group.rank()];
+    exchange_rows(
+        group,
+        "gather",
+        rows.defined() ? rows : nothing,
+        sent,
+        is_root ? result : nothing,
+        is_root ? counts : none);
+    if (to_all) {
+      group.broadcast(bytes_of(result), root);
+    }
+  }
+  return gets ? result : at::Tensor();
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,319 @@
+#include <launcher/affinity/cpu_binding.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <map>
+#include <set>
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <common/scheduler/launch_error.h>
+#include <common/text.h>
+#include <launcher/affinity/machine.h>
+
+namespace ddp {
+namespace {
+
+using Cpus = std::vector<Cpu>;
+
+/// A rank, or a GPU that no rank uses, which takes its share all the same.
+struct Seat {
+  int node = 0;
+  int position = 0; // among those of its node
+  int count = 1; // of those of its node
+};
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw LaunchError(kExitUsage, "--numa-binding: " + message);
+}
+
+bool is_index(const std::string& text, size_t end) {
+  return !text.empty() && text.size() < 9 &&
+      text.find_first_not_of("0123456789") == std::string::npos &&
+      std::stoul(text) < end;
+}
+
+// With a UUID, or the beginning of one. The driver may not tell them before a
+// GPU was used.
+const Gpu& gpu_named(const std::vector<Gpu>& gpus, const std::string& name) {
+  const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const Gpu& g) {
+    return g.uuid.rfind(name, 0) == 0;
+  });
+  if (found == gpus.end()) {
+    refuse(
+        "which GPU '" + name +
+        "' is on is not known; name GPUs by number, or bind with 'share'");
+  }
+  return *found;
+}
+
+// As CUDA reads the list: it ends at the first number that is not there.
+std::vector<Gpu> selected_gpus(
+    const std::vector<Gpu>& gpus,
+    const std::optional<std::string>& devices) {
+  if (!devices || gpus.empty()) {
+    return gpus;
+  }
+  std::vector<Gpu> selected;
+  for (const std::string& entry : split_list(*devices)) {
+    if (is_index(entry, gpus.size())) {
+      selected.push_back(gpus[std::stoul(entry)]);
+    } else if (entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0) {
+      selected.push_back(gpu_named(gpus, entry));
+    } else {
+      break;
+    }
+  }
+  return selected;
+}
+
+std::vector<int> nodes_of(const Cpus& cpus) {
+  std::set<int> nodes;
+  for (const Cpu& cpu : cpus) {
+    nodes.insert(cpu.node);
+  }
+  return {nodes.begin(), nodes.end()};
+}
+
+std::vector<Seat> seats_on(const std::vector<int>& nodes) {
+  std::map<int, int> taken;
+  std::vector<Seat> seats;
+  seats.reserve(nodes.size());
+  for (const int node : nodes) {
+    seats.push_back({node, taken[node]++, 0});
+  }
+  for (Seat& seat : seats) {
+    seat.count = taken[seat.node];
+  }
+  return seats;
+}
+
+std::vector<Seat> find_seats(
+    const Machine& machine,
+    size_t ranks,
+    const std::optional<std::string>& devices) {
+  std::vector<int> nodes;
+  for (const Gpu& gpu : selected_gpus(machine.gpus, devices)) {
+    nodes.push_back(gpu.node);
+  }
+  if (!nodes.empty() && nodes.size() < ranks) {
+    refuse(
+        "rank " + std::to_string(nodes.size()) + " has no GPU, as " +
+        std::to_string(nodes.size()) + " can be seen and " +
+        std::to_string(ranks) +
+        " ranks are started; where ranks use no GPU, hide all: "
+        "CUDA_VISIBLE_DEVICES= (empty)");
+  }
+  if (nodes.empty()) {
+    const auto all = nodes_of(machine.cpus);
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      nodes.push_back(all[rank * all.size() / ranks]);
+    }
+  }
+  return seats_on(nodes);
+}
+
+Cpus on_node(const Cpus& cpus, int node) {
+  Cpus found;
+  std::copy_if(
+      cpus.begin(), cpus.end(), std::back_inserter(found), [&](const Cpu& cpu) {
+        return cpu.node == node;
+      });
+  if (found.empty()) {
+    std::vector<int> allowed;
+    for (const Cpu& cpu : cpus) {
+      allowed.push_back(cpu.id);
+    }
+    refuse(
+        "a GPU is at NUMA node " + std::to_string(node) +
+        ", none of whose CPUs may be used here (CPUs " + number_list(allowed) +
+        " may); widen the CPU affinity, or choose other GPUs");
+  }
+  return found;
+}
+
+Cpus on_socket_of(const Cpus& cpus, int node) {
+  const int socket = on_node(cpus, node).front().socket;
+  Cpus found;
+  std::copy_if(
+      cpus.begin(), cpus.end(), std::back_inserter(found), [&](const Cpu& cpu) {
+        return cpu.socket == socket;
+      });
+  return found;
+}
+
+std::vector<Cpus> by_core(const Cpus& cpus) {
+  std::map<std::pair<int, int>, Cpus> cores; // neighbours share a node
+  for (const Cpu& cpu : cpus) {
+    cores[{cpu.node, cpu.core}].push_back(cpu);
+  }
+  std::vector<Cpus> units;
+  units.reserve(cores.size());
+  for (auto& [key, unit] : cores) {
+    units.push_back(std::move(unit));
+  }
+  return units;
+}
+
+// The first `units.size() % count` get one more than the others.
+Cpus even_share(const std::vector<Cpus>& units, size_t position, size_t count) {
+  size_t begin = position * units.size() / count;
+  size_t end = begin + 1;
+  if (units.size() >= count) {
+    const size_t size = units.size() / count;
+    const size_t more = units.size() % count;
+    begin = position * size + std::min(position, more);
+    end = begin + size + (position < more);
+  }
+  Cpus share;
+  for (size_t i = begin; i < end; ++i) {
+    share.insert(share.end(), units[i].begin(), units[i].end());
+  }
+  return share;
+}
+
+Cpus share_of_all(const Cpus& cpus, size_t rank, size_t ranks) {
+  auto units = by_core(cpus);
+  if (units.size() < ranks) {
+    std::vector<Cpus> threads;
+    for (const Cpus& core : units) {
+      for (const Cpu& cpu : core) {
+        threads.push_back({cpu});
+      }
+    }
+    units = threads;
+  }
+  return even_share(units, rank, ranks);
+}
+
+Cpus exclusive_share(const Cpus& cpus, const Seat& seat) {
+  const auto cores = by_core(on_node(cpus, seat.node));
+  const auto count = static_cast<size_t>(seat.count);
+  if (cores.size() < count) {
+    refuse(
+        "'exclusive' has " + std::to_string(cores.size()) +
+        " core(s) of NUMA node " + std::to_string(seat.node) + " for " +
+        std::to_string(count) + " ranks; use 'share' or 'node'");
+  }
+  return even_share(cores, static_cast<size_t>(seat.position), count);
+}
+
+Cpus core_complex(const Cpus& cpus, const Seat& seat, const std::string& root) {
+  std::map<int, Cpus> by_cache;
+  for (const Cpu& cpu : on_node(cpus, seat.node)) {
+    by_cache[last_level_cache(cpu.id, root)].push_back(cpu);
+  }
+  std::vector<Cpus> complexes;
+  complexes.reserve(by_cache.size());
+  for (auto& [cache, complex] : by_cache) {
+    complexes.push_back(std::move(complex));
+  }
+  std::stable_sort(
+      complexes.begin(), complexes.end(), [](const Cpus& a, const Cpus& b) {
+        return a.size() > b.size();
+      });
+  return complexes[static_cast<size_t>(seat.position) % complexes.size()];
+}
+
+RankPlace place_on(const Cpus& cpus) {
+  RankPlace place;
+  place.bound = true;
+  for (const Cpu& cpu : cpus) {
+    CPU_SET(cpu.id, &place.cpus);
+  }
+  place.memory_nodes = nodes_of(cpus);
+  return place;
+}
+
+} // namespace
+
+cpu_set_t allowed_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) {
+    refuse("this computer has more CPUs than can be handled");
+  }
+  return set;
+}
+
+std::vector<RankPlace> rank_places(
+    Binding binding,
+    int ranks,
+    const std::optional<std::string>& devices,
+    const cpu_set_t& allowed,
+    const std::string& root) {
+  const auto count = static_cast<size_t>(ranks);
+  std::vector<RankPlace> places(count);
+  if (binding == Binding::kNone) {
+    return places;
+  }
+  const Machine machine = read_machine(allowed, root);
+  const Cpus& cpus = machine.cpus;
+  const auto seats = binding == Binding::kShare
+      ? std::vector<Seat>(count)
+      : find_seats(machine, count, devices);
+  const auto cpus_of = [&](size_t rank) {
+    const Seat& seat = seats[rank];
+    switch (binding) {
+      case Binding::kNode:
+        return on_node(cpus, seat.node);
+      case Binding::kSocket:
+        return on_socket_of(cpus, seat.node);
+      case Binding::kExclusive:
+        return exclusive_share(cpus, seat);
+      case Binding::kCoreComplex:
+        return core_complex(cpus, seat, root);
+      default:
+        return share_of_all(cpus, rank, count);
+    }
+  };
+  for (size_t rank = 0; rank < count; ++rank) {
+    places[rank] = place_on(cpus_of(rank));
+  }
+  return places;
+}
+
+int apply_place(const RankPlace& place) {
+  if (!place.bound) {
+    return 0;
+  }
+  if (sched_setaffinity(0, sizeof place.cpus, &place.cpus) != 0) {
+    return errno;
+  }
+  constexpr int prefer_one = 1; // MPOL_PREFERRED
+  constexpr int prefer_many = 5; // MPOL_PREFERRED_MANY, Linux 5.15
+  constexpr size_t bits = 8 * sizeof(unsigned long);
+  unsigned long mask[1024 / bits] = {};
+  for (const int node : place.memory_nodes) {
+    const auto bit = static_cast<size_t>(node);
+    if (bit < 8 * sizeof mask) {
+      mask[bit / bits] |= 1UL << bit % bits;
+    }
+  }
+  if (!place.memory_nodes.empty()) {
+    const int mode = place.memory_nodes.size() == 1 ? prefer_one : prefer_many;
+    syscall(SYS_set_mempolicy, mode, mask, 8 * sizeof mask);
+  }
+  return 0;
+}
+
+std::string describe(const RankPlace& place) {
+  if (!place.bound) {
+    return "all CPUs";
+  }
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &place.cpus)) {
+      cpus.push_back(cpu);
+    }
+  }
+  const auto& nodes = place.memory_nodes;
+  return std::string(cpus.size() == 1 ? "CPU " : "CPUs ") + number_list(cpus) +
+      (nodes.empty()           ? ""
+           : nodes.size() == 1 ? ", memory of node " + number_list(nodes)
+                               : ", memory of nodes " + number_list(nodes));
+}
+
+} // namespace ddp

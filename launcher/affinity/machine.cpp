@@ -1,0 +1,156 @@
+#include <launcher/affinity/machine.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <system_error>
+
+#include <common/scheduler/launch_error.h>
+#include <common/text.h>
+
+namespace ddp {
+namespace {
+
+std::optional<std::string> read_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  return std::getline(file, line) ? std::optional(line) : std::nullopt;
+}
+
+std::vector<int> read_numbers(const std::string& path) {
+  const auto line = read_line(path);
+  auto numbers = parse_number_list(line.value_or(""));
+  if (numbers.empty()) {
+    throw LaunchError(
+        kExitUsage,
+        "--numa-binding needs to know the CPUs, but " + path +
+            (line ? " holds '" + *line + "', no number" : " cannot be read") +
+            "; leave the option out, or make /sys visible here");
+  }
+  return numbers;
+}
+
+int lowest_in(const std::string& path) {
+  const auto numbers = read_numbers(path);
+  return *std::min_element(numbers.begin(), numbers.end());
+}
+
+std::string cpu_folder(int cpu, const std::string& root) {
+  return root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu);
+}
+
+// In order, without those that cannot be read.
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::optional<int> number_after(
+    const std::string& stem,
+    const std::string& name) {
+  if (name.rfind(stem, 0) != 0) {
+    return std::nullopt;
+  }
+  const auto numbers = parse_number_list(name.substr(stem.size()));
+  return numbers.size() == 1 ? std::optional(numbers[0]) : std::nullopt;
+}
+
+// Empty on a kernel without NUMA.
+std::map<int, int> nodes_of_cpus(const std::string& root) {
+  const std::string folder = root + "/sys/devices/system/node";
+  std::map<int, int> nodes;
+  for (const std::string& name : names_in(folder)) {
+    if (const auto node = number_after("node", name)) {
+      const auto cpus = read_line(folder + "/" + name + "/cpulist");
+      for (const int cpu : parse_number_list(cpus.value_or(""))) {
+        nodes[cpu] = *node;
+      }
+    }
+  }
+  return nodes;
+}
+
+std::vector<Gpu> read_gpus(const std::string& root) {
+  const std::string folder = root + "/proc/driver/nvidia/gpus";
+  std::vector<Gpu> gpus;
+  for (const std::string& address : names_in(folder)) {
+    Gpu gpu;
+    std::ifstream information(folder + "/" + address + "/information");
+    for (std::string line; std::getline(information, line);) {
+      const size_t start = line.find("GPU-");
+      if (line.rfind("GPU UUID:", 0) == 0 && start != std::string::npos) {
+        gpu.uuid = line.substr(start);
+      }
+    }
+    // -1 where there is one node, which has no number then.
+    const auto node =
+        read_line(root + "/sys/bus/pci/devices/" + address + "/numa_node");
+    const auto numbers = parse_number_list(node.value_or(""));
+    gpu.node = numbers.empty() ? 0 : numbers[0];
+    gpus.push_back(gpu);
+  }
+  return gpus;
+}
+
+} // namespace
+
+Machine read_machine(const cpu_set_t& allowed, const std::string& root) {
+  Machine machine;
+  const auto nodes = nodes_of_cpus(root);
+  for (int id = 0; id < CPU_SETSIZE; ++id) {
+    if (!CPU_ISSET(id, &allowed)) {
+      continue;
+    }
+    const std::string topology = cpu_folder(id, root) + "/topology/";
+    Cpu cpu;
+    cpu.id = id;
+    cpu.core = lowest_in(topology + "thread_siblings_list");
+    const auto socket = read_line(topology + "physical_package_id");
+    const auto numbers = parse_number_list(socket.value_or(""));
+    cpu.socket = numbers.empty() ? 0 : numbers[0]; // -1 where there is one
+    const auto node = nodes.find(id);
+    cpu.node = node == nodes.end() ? 0 : node->second;
+    machine.cpus.push_back(cpu);
+  }
+  if (machine.cpus.empty()) {
+    throw LaunchError(kExitUsage, "--numa-binding: no CPU may be used here");
+  }
+  machine.gpus = read_gpus(root);
+  return machine;
+}
+
+int last_level_cache(int cpu, const std::string& root) {
+  const std::string folder = cpu_folder(cpu, root) + "/cache";
+  int last_level = -1;
+  std::string last;
+  for (const std::string& name : names_in(folder)) {
+    const std::string cache = folder + "/" + name;
+    const auto type = read_line(cache + "/type").value_or("");
+    if (type != "Unified" && type != "Data") {
+      continue;
+    }
+    const int level = lowest_in(cache + "/level");
+    if (level > last_level) {
+      last_level = level;
+      last = cache;
+    }
+  }
+  if (last.empty()) {
+    throw LaunchError(
+        kExitUsage,
+        "--numa-binding core-complex needs to know which CPUs share a cache, "
+        "but " +
+            folder + " does not tell; use --numa-binding exclusive");
+  }
+  return lowest_in(last + "/shared_cpu_list");
+}
+
+} // namespace ddp

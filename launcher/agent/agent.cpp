@@ -1,0 +1,205 @@
+#include <launcher/agent/agent.h>
+
+#include <exception>
+
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <common/host_name.h>
+#include <common/scheduler/launch_error.h>
+#include <launcher/agent/descendants.h>
+#include <launcher/private_folder.h>
+#include <launcher/signals.h>
+
+namespace ddp {
+namespace {
+
+// Several pipes and a pidfd for each rank go beyond the usual limit of 1024.
+// Returns the limit that was, for the ranks.
+rlimit raise_descriptor_limit() {
+  rlimit limit{};
+  check_call(getrlimit(RLIMIT_NOFILE, &limit), "cannot read RLIMIT_NOFILE");
+  const rlimit raised{limit.rlim_max, limit.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &raised);
+  return limit;
+}
+
+} // namespace
+
+JobNames names_of(const Job& job) {
+  JobNames names;
+  names.world_size = job.environment.world_size;
+  names.role = job.environment.role;
+  names.node = job.environment.node_rank;
+  names.host = detail::host_name();
+  return names;
+}
+
+Agent::Agent(Job& job, FileDescriptor lifeline)
+    : job_(job),
+      descriptor_limit_(raise_descriptor_limit()),
+      lifeline_(std::move(lifeline)),
+      signals_(open_signal_descriptor()),
+      events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
+      output_(job.options.output, names_of(job), STDOUT_FILENO, STDERR_FILENO),
+      shows_status_(
+          isatty(STDERR_FILENO) == 1 &&
+          job.options.output.mode != OutputMode::kRaw) {}
+
+int Agent::run() {
+  watch(lifeline_.get());
+  watch(signals_.get());
+  watch(output_.done_fd());
+  watch(output_.drained_fd());
+  output_.start();
+  return job_.options.nodes.several() ? run_with_others() : run_alone();
+}
+
+int Agent::run_alone() {
+  for (run_attempt(std::move(job_.listener)); may_restart();) {
+    JobReport report = make_report();
+    report.max_restarts = 0; // the end of the job tells of these
+    report.file.clear();
+    remove_private_folder(
+        job_.private_folder.empty() ? "" : attempt_folder(job_, number_));
+    job_.environment.restarts = ++number_;
+    say(report_text(report));
+    say("all ranks are started again (" + std::to_string(number_) + " of " +
+        std::to_string(job_.options.max_restarts) + " restarts)");
+    run_attempt(
+        listen_on(job_.environment.master_addr, job_.options.master_port));
+  }
+  JobReport report = make_report();
+  report.exit_code = exit_code(report);
+  return conclude(std::move(report));
+}
+
+void Agent::run_attempt(Listener listener) {
+  start_attempt(std::move(listener));
+  while (supervisor_->running()) {
+    wait_for_events();
+  }
+  end_attempt();
+}
+
+void Agent::start_attempt(Listener listener) {
+  const Time now = Clock::now();
+  told_ = false;
+  ends_.assign(static_cast<size_t>(job_.options.nproc_per_node), RankEnd());
+  detail_.clear();
+  drained_ = false;
+  hang_watch_.emplace(
+      job_.options.hang_timeout, job_.options.start_timeout, now);
+  wait_watch_.emplace();
+  attempt_.reset(); // or the new ranks would hold its descriptors
+  attempt_ = std::make_unique<Attempt>(
+      job_, number_, std::move(listener), descriptor_limit_, output_);
+  supervisor_.emplace(job_.options.nproc_per_node, job_.options.grace, now);
+  watch(attempt_->exec_errors().get());
+  for (const Attempt::Rank& each : attempt_->ranks()) {
+    if (each.process) {
+      watch(each.process.get());
+    }
+  }
+  if (hang_watch_->enabled() || shows_status_) {
+    next_tick_ = now + kTickTime;
+  }
+}
+
+void Agent::end_attempt() {
+  next_tick_.reset();
+  next_notice_.reset();
+  output_.set_status("");
+  end_all_but_helpers(); // the store, and what ranks left behind
+  output_.drain();
+  limit_last_output();
+  while (!drained_) {
+    wait_for_events();
+  }
+  output_deadline_.reset();
+  for (size_t i = 0; i < ends_.size(); ++i) {
+    ends_[i].error =
+        read_error_file(attempt_->ranks()[i].error_file, job_.program);
+    ends_[i].last_lines = output_.last_lines(attempt_->ranks()[i].started_as);
+  }
+}
+
+void Agent::end_all_but_helpers() const {
+  end_descendants(rendezvous_ ? rendezvous_->helpers() : std::vector<pid_t>());
+}
+
+// A terminal that is held (Ctrl-S) gets the report once it is let go.
+void Agent::limit_last_output() {
+  if (supervisor_->stopping() && isatty(STDERR_FILENO) != 1) {
+    output_deadline_ = Clock::now() + kLastOutputTime;
+  }
+}
+
+// Whether the nodes' common starter shows what the first one says, too.
+bool Agent::is_mute() const {
+  const Membership& log = rendezvous_->membership();
+  return job_.options.has_starter && job_.environment.node_rank > 0 &&
+      !log.plan().nodes.empty() && log.has(log.plan().nodes.front().id);
+}
+
+void Agent::say(const std::string& text) {
+  output_.message("ddprun: " + text);
+}
+
+bool Agent::may_restart() const {
+  const StopReason reason = supervisor_->reason();
+  return number_ < job_.options.max_restarts && reason != StopReason::kNone &&
+      reason != StopReason::kNotExecuted && supervisor_->signal() == 0;
+}
+
+int Agent::conclude(JobReport report) {
+  if (!report.file.empty()) {
+    const std::string error = write_report(report);
+    if (!error.empty()) {
+      say(error);
+      report.file.clear();
+    }
+  }
+  // What --check found is in its table; of one starter's nodes, the one that
+  // failed and the first one tell.
+  const bool is_said = (job_.options.check && report.exit_code == 1) ||
+      job_.start_error ||
+      (report.reason == StopReason::kOtherNode && is_mute() &&
+       rendezvous_->membership().phase() == Membership::Phase::kEnded);
+  const std::string text = is_said ? "" : report_text(report);
+  if (!text.empty()) {
+    say(text);
+  }
+  output_.finish();
+  limit_last_output();
+  while (!output_done_) {
+    wait_for_events();
+  }
+  return report.exit_code;
+}
+
+void Agent::abandon(int exit_code) {
+  end_all_but_helpers(); // which tells the other nodes, and then ends
+  remove_private_folder(job_.private_folder);
+  _exit(exit_code); // the output may be held up: nobody waits for it
+}
+
+void agent_main(Job& job, FileDescriptor lifeline) {
+  int exit_code = kExitInternal;
+  try {
+    setsid(); // out of reach of the terminal's signals: the front passes them
+    prctl(PR_SET_NAME, "ddp-agent"); // `pkill -9 ddprun` should leave it
+    become_subreaper();
+    Agent agent(job, std::move(lifeline));
+    exit_code = agent.run();
+  } catch (const std::exception& error) {
+    end_descendants();
+    write_all(STDERR_FILENO, std::string("ddprun: ") + error.what() + "\n");
+    const auto* known = dynamic_cast<const LaunchError*>(&error);
+    exit_code = known != nullptr ? known->exit_code() : kExitInternal;
+  }
+  _exit(exit_code); // exit() belongs to the front
+}
+
+} // namespace ddp

@@ -1,0 +1,168 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/resource.h>
+
+#include <common/file_descriptor.h>
+#include <launcher/agent/attempt.h>
+#include <launcher/agent/hang_watch.h>
+#include <launcher/agent/supervisor.h>
+#include <launcher/agent/wait_watch.h>
+#include <launcher/job.h>
+#include <launcher/output/output_pump.h>
+#include <launcher/rendezvous/rendezvous.h>
+#include <launcher/report/failure.h>
+#include <launcher/report/report.h>
+
+namespace ddp {
+
+/// The process that owns the ranks: starts them, again where a failure leaves
+/// restarts, carries their output, does what the Supervisor decides, and leaves
+/// no descendant behind. It ends with the front: `lifeline` reads end-of-file
+/// when that dies.
+class Agent {
+ public:
+  Agent(Job& job, FileDescriptor lifeline);
+
+  /// Runs the job to its end. Returns the exit code: 0 where every rank exited
+  /// with 0, else that of the rank that failed first, 128 + s after signal s,
+  /// or one of launch_error.h. Throws LaunchError, std::system_error where the
+  /// ranks cannot be started. Exits instead of returning where the front dies,
+  /// or where a reader that does not read, and is no terminal, holds up the
+  /// last output of a job that was stopped.
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
+
+  static constexpr std::chrono::seconds kTickTime{1};
+  /// How long a stopped job waits for a reader that does not read (a pager).
+  static constexpr std::chrono::seconds kLastOutputTime{5};
+
+  int run_alone();
+  void run_attempt(Listener listener);
+  void start_attempt(Listener listener);
+  void end_attempt();
+  void end_all_but_helpers() const;
+  void limit_last_output();
+  bool may_restart() const;
+
+  // In a job of several nodes:
+  int run_with_others();
+  Rendezvous::Order await_order();
+  void take_orders();
+  void run_planned(int index);
+  void set_place(int index);
+  void decline();
+  std::string reason_to_stop(const Rendezvous::Order& order) const;
+  void stop_with_others(const Rendezvous::Order& order);
+  void kill_with_others();
+  void tell_others();
+  void keep_reason();
+  void say_reason();
+  void say_what_starts(const Plan& plan);
+  bool leave_job(int signal);
+  bool awaits_others() const;
+  void say_who_is_missing(Time now);
+  int conclude_with_others(const Rendezvous::Order& exit);
+  std::string name_of_node(const std::string& id) const;
+
+  // With ranks that live on while nodes come and go (ddp::elastic):
+  bool may_pause() const;
+  bool begin_pause(Time now);
+  void watch_pause(Time now);
+  void end_pause(Listener listener);
+  void end_paused_ranks();
+
+  void watch(int fd);
+  void unwatch(int fd);
+  void wait_for_events();
+  int time_left() const;
+  void tick();
+
+  void handle_event(int fd);
+  void on_signal(int signal);
+  void end_job(int signal);
+  void on_exec_error();
+  void on_rank_end(size_t index);
+  void on_store_end(int wait_status);
+  void reap();
+  void watch_progress(Time now);
+  void watch_waits(Time now);
+  [[noreturn]] void abandon(int exit_code);
+
+  void send(const Supervisor::Signals& signals);
+  void send_to(size_t index, int signal) const;
+  bool is_mute() const;
+  void say(const std::string& text);
+  void say_what_is_awaited(Time now);
+  void say_who_is_killed();
+  void say_who_waits(
+      const std::map<std::string, std::vector<int>>& callers,
+      const std::vector<int>& gone);
+  void suspend();
+  void resume();
+  void follow_foreground();
+  void update_status(Time now);
+
+  std::vector<int> ranks_of(std::vector<int> local_ranks) const;
+  RankEnd describe_rank(size_t index) const;
+  JobReport make_report();
+  int conclude(JobReport report);
+  int exit_code(const JobReport& report) const;
+  int failure_code(const JobReport& report) const;
+  int abandoned_exit_code();
+
+  Job& job_;
+  rlimit descriptor_limit_; // the ranks'; the agent's own is higher
+  FileDescriptor lifeline_;
+  FileDescriptor signals_;
+  FileDescriptor events_;
+  OutputPump output_;
+  const Time started_ = Clock::now();
+
+  // Of the present attempt:
+  int number_ = 0;
+  std::optional<Supervisor> supervisor_;
+  std::unique_ptr<Attempt> attempt_;
+  std::optional<HangWatch> hang_watch_;
+  std::optional<WaitWatch> wait_watch_; // null once what it found is said
+  std::vector<RankEnd> ends_; // by local rank
+  std::string detail_; // of the reason to stop
+  int exec_error_ = 0;
+  bool drained_ = false;
+
+  std::unique_ptr<Rendezvous> rendezvous_; // null in a job of one node
+  std::optional<Rendezvous::Order> order_; // to start, or to exit
+  std::optional<Time> next_waiting_;
+  int end_requests_ = 0; // signals that end the job
+  std::string reason_; // to stop the last ranks; not said yet
+  bool told_ = false; // the others, of a failure of this attempt
+  bool leaving_ = false; // this node was asked to
+  bool paused_ = false; // all ranks
+  std::optional<Time> next_pause_look_; // while they are asked to
+  Time pause_deadline_;
+
+  bool output_done_ = false;
+  bool shows_status_;
+  std::optional<Time> next_tick_;
+  std::optional<Time> next_notice_;
+  std::optional<Time> output_deadline_;
+  std::optional<Time> suspended_;
+  int64_t last_end_ns_ = 0;
+};
+
+/// What prefixes of lines say of the job as it is now.
+JobNames names_of(const Job& job);
+
+/// The life of the agent process, from fork to exit.
+[[noreturn]] void agent_main(Job& job, FileDescriptor lifeline);
+
+} // namespace ddp

@@ -1,0 +1,280 @@
+// What the agent is told, and when something is due.
+#include <launcher/agent/agent.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <common/scheduler/launch_error.h>
+#include <launcher/agent/worker.h>
+#include <launcher/signals.h>
+
+namespace ddp {
+namespace {
+
+constexpr int kFrontDied = kExitSignalBase + SIGKILL;
+
+// Of a file that is there and may be executed.
+std::string describe_exec_error(int error) {
+  if (error == ENOENT) {
+    return "the interpreter it names does not exist";
+  }
+  return std::strerror(error) +
+      std::string(error == ENOEXEC ? "; a script starts with a #! line" : "");
+}
+
+int64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
+}
+
+} // namespace
+
+void Agent::watch(int fd) {
+  epoll_event interest{};
+  interest.events = EPOLLIN;
+  interest.data.fd = fd;
+  check_call(
+      epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &interest),
+      "cannot watch a descriptor");
+}
+
+// Before a descriptor is closed: a child between fork and exec has a copy, and
+// epoll would go on to report it.
+void Agent::unwatch(int fd) {
+  epoll_ctl(events_.get(), EPOLL_CTL_DEL, fd, nullptr);
+}
+
+void Agent::wait_for_events() {
+  // The kernel lists ready descriptors in the order in which they became
+  // ready: of two ranks that died, the first one comes first.
+  std::array<epoll_event, 64> ready;
+  const int count = epoll_wait(
+      events_.get(), ready.data(), static_cast<int>(ready.size()), time_left());
+  for (int i = 0; i < count; ++i) {
+    handle_event(ready[static_cast<size_t>(i)].data.fd);
+  }
+  reap();
+  tick();
+}
+
+// Milliseconds until something is due, as epoll wants them; -1 for nothing.
+int Agent::time_left() const {
+  std::optional<Time> next;
+  for (const auto& each :
+       {supervisor_ ? supervisor_->deadline() : std::nullopt,
+        rendezvous_ ? rendezvous_->deadline() : std::nullopt,
+        next_waiting_,
+        next_pause_look_,
+        next_tick_,
+        next_notice_,
+        output_deadline_}) {
+    if (each && (!next || *each < *next)) {
+      next = each;
+    }
+  }
+  if (!next) {
+    return -1;
+  }
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
+  constexpr int64_t longest = 24 * 3600 * 1000; // epoll's own is 25 days
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, longest));
+}
+
+// Does what is due.
+void Agent::tick() {
+  const Time now = Clock::now();
+  if (output_deadline_ && now >= *output_deadline_) {
+    abandon(abandoned_exit_code());
+  }
+  if (next_waiting_ && now >= *next_waiting_) {
+    say_who_is_missing(now);
+  }
+  if (rendezvous_) {
+    rendezvous_->tick(now);
+    take_orders();
+  }
+  if (!supervisor_) {
+    return; // no ranks yet
+  }
+  if (next_pause_look_ && now >= *next_pause_look_) {
+    watch_pause(now);
+  }
+  if (next_notice_ && now >= *next_notice_) {
+    say_what_is_awaited(now);
+  }
+  const auto deadline = supervisor_->deadline();
+  if (deadline && now >= *deadline) {
+    if (supervisor_->reason() == StopReason::kSignal) {
+      say_who_is_killed(); // others' deaths are in the report
+    }
+    send(supervisor_->deadline_passed(now));
+  }
+  if (next_tick_ && now >= *next_tick_) {
+    next_tick_ = now + kTickTime;
+    watch_progress(now);
+    watch_waits(now);
+    update_status(now);
+  }
+}
+
+void Agent::handle_event(int fd) {
+  if (fd == lifeline_.get()) {
+    abandon(kFrontDied);
+  } else if (fd == signals_.get()) {
+    while (const int signal = next_signal(signals_)) {
+      on_signal(signal);
+    }
+  } else if (fd == output_.done_fd()) {
+    output_done_ = true;
+  } else if (fd == output_.drained_fd()) {
+    uint64_t count = 0;
+    drained_ = read(fd, &count, sizeof count) == sizeof count;
+  } else if (rendezvous_ && fd == rendezvous_->fd()) {
+    rendezvous_->handle_events(Clock::now());
+    take_orders();
+  } else if (attempt_ && fd == attempt_->exec_errors().get()) {
+    on_exec_error();
+  } else if (attempt_) {
+    const auto& ranks = attempt_->ranks();
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (ranks[i].process.get() == fd) {
+        on_rank_end(i);
+      }
+    }
+  }
+}
+
+void Agent::on_signal(int signal) {
+  if (signal == SIGCHLD) {
+    return; // every wait ends with reap()
+  }
+  if (signal == SIGTSTP) {
+    suspend();
+  } else if (signal == SIGCONT) {
+    resume();
+  } else if (!ends_job(signal)) {
+    send({signal});
+  } else {
+    end_job(signal);
+  }
+}
+
+void Agent::end_job(int signal) {
+  const bool leaves = leave_job(signal);
+  ++end_requests_;
+  if (!supervisor_) { // no ranks yet
+    if (end_requests_ > 1) {
+      abandon(kExitSignalBase + signal);
+    }
+    say("ending on " + describe_signal(signal));
+    return;
+  }
+  const bool first = supervisor_->signal() == 0;
+  const bool running = supervisor_->running();
+  if (!running && leaves &&
+      (first || (end_requests_ == 2 && awaits_others()))) {
+    supervisor_->asked_to_end(signal, Clock::now());
+    return;
+  }
+  if (!running && !first) {
+    abandon(abandoned_exit_code());
+  }
+  const std::string name = describe_signal(signal);
+  if (!first) {
+    say(name + " again; killing all ranks");
+  } else if (running) {
+    say("stopping all ranks on " + name);
+  } else { // but output may be held up, or an attempt would follow
+    say("ending on " + name);
+    output_deadline_ = Clock::now() + kLastOutputTime;
+  }
+  send(supervisor_->asked_to_end(signal, Clock::now()));
+}
+
+void Agent::on_exec_error() {
+  ExecError failure{};
+  FileDescriptor& errors = attempt_->exec_errors();
+  const bool failed =
+      read(errors.get(), &failure, sizeof failure) == sizeof failure;
+  unwatch(errors.get());
+  errors.reset();
+  if (!failed || supervisor_->stopping()) {
+    return; // all ranks run their program, or are being stopped
+  }
+  exec_error_ = failure.error == ENOENT ? kExitNotFound : kExitNotExecutable;
+  detail_ = job_.program +
+      ": cannot be executed: " + describe_exec_error(failure.error);
+  send(supervisor_->kill_all(StopReason::kNotExecuted));
+}
+
+void Agent::on_rank_end(size_t index) {
+  int status = 0;
+  Attempt::Rank& rank = attempt_->ranks()[index];
+  waitpid(rank.pid, &status, 0);
+  RankEnd& end = ends_[index];
+  end = describe_rank(index);
+  end.error = read_error_file(rank.error_file, job_.program);
+  end.last_lines = output_.last_lines(rank.started_as);
+  last_end_ns_ = std::max(now_ns(), last_end_ns_ + 1);
+  end.time_ns = last_end_ns_;
+  end.state.ended(status, std::chrono::nanoseconds(0));
+  if (rank.process) {
+    unwatch(rank.process.get());
+    rank.process.reset();
+  }
+  send(supervisor_->rank_ended(
+      static_cast<int>(index), status, is_consequence(end), Clock::now()));
+  end.state = supervisor_->ranks()[index];
+  if (departed(end) && !next_tick_) { // while others may wait for it
+    next_tick_ = Clock::now() + kTickTime;
+  }
+  tell_others();
+}
+
+void Agent::on_store_end(int wait_status) {
+  detail_ = "the store that the ranks meet at (pid " +
+      std::to_string(attempt_->store()) + ") " + describe_end(wait_status) +
+      "; all ranks were ended";
+  send(supervisor_->kill_all(StopReason::kInfrastructure));
+}
+
+// Reaps orphans that came to us, the store, and ranks where there are no
+// pidfds. A rank with one is left for its event, which is due.
+void Agent::reap() {
+  siginfo_t info{};
+  while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid != 0) {
+    static const std::vector<Attempt::Rank> none;
+    const auto& ranks = attempt_ ? attempt_->ranks() : none;
+    const auto rank =
+        std::find_if(ranks.begin(), ranks.end(), [&](const auto& each) {
+          return each.pid == info.si_pid;
+        });
+    const auto index = static_cast<size_t>(rank - ranks.begin());
+    if (rank == ranks.end()) {
+      int status = 0;
+      waitpid(info.si_pid, &status, WNOHANG);
+      if (attempt_ && info.si_pid == attempt_->store() &&
+          supervisor_->running()) {
+        on_store_end(status);
+      }
+    } else if (!rank->process) {
+      on_rank_end(index);
+    } else {
+      return;
+    }
+    info = {};
+  }
+}
+
+} // namespace ddp

@@ -1,0 +1,353 @@
+// What the agent does in a job of several nodes.
+#include <launcher/agent/agent.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include <sys/wait.h>
+
+#include <common/scheduler/launch_error.h>
+#include <common/text.h>
+#include <launcher/cli/redaction.h>
+#include <launcher/private_folder.h>
+#include <launcher/signals.h>
+
+namespace ddp {
+namespace {
+
+using Order = Rendezvous::Order;
+
+// After which people want to know which nodes are missing, and again.
+constexpr std::chrono::seconds kMissingTime(5);
+constexpr std::chrono::seconds kStillMissingTime(60);
+
+Rendezvous::Settings settings_of(const Job& job) {
+  Rendezvous::Settings settings;
+  settings.nodes = job.options.nodes;
+  settings.ranks = job.options.nproc_per_node;
+  settings.max_restarts = job.options.max_restarts;
+  settings.checks = job.options.check;
+  settings.run_id = job.environment.run_id;
+  settings.store_program = job.store_program;
+  return settings;
+}
+
+// Though it was being stopped.
+bool failed_by_itself(const RankEnd& end) {
+  const int status = end.state.wait_status();
+  const bool crashed = !end.state.alive() && WIFSIGNALED(status) &&
+      WTERMSIG(status) != SIGTERM && WTERMSIG(status) != SIGKILL;
+  return (crashed || end.error) && !is_consequence(end);
+}
+
+// A rank that takes its time to die (a core dump) may be what the failures
+// follow from for which it was to be stopped.
+bool blame_own_rank(JobReport* report) {
+  const auto& ranks = report->ranks;
+  const auto found = std::find_if(ranks.begin(), ranks.end(), failed_by_itself);
+  if (found == ranks.end()) {
+    return false;
+  }
+  report->root = static_cast<size_t>(found - ranks.begin());
+  report->reason = StopReason::kFailure;
+  return true;
+}
+
+} // namespace
+
+int Agent::run_with_others() {
+  rendezvous_ = std::make_unique<Rendezvous>(settings_of(job_));
+  watch(rendezvous_->fd());
+  for (;;) {
+    const Order order = await_order();
+    if (order.kind == Order::Kind::kExit) {
+      end_paused_ranks();
+      return conclude_with_others(order);
+    }
+    if (job_.start_error) {
+      decline();
+    } else {
+      run_planned(order.index);
+    }
+  }
+}
+
+// Nor can a job start that needs this node; one that goes on waits for another.
+void Agent::decline() {
+  const Time now = Clock::now();
+  const std::string& self = rendezvous_->member().self().id;
+  const int code = job_.start_error->exit_code();
+  const std::string text = name_of_node(self) + ": " + job_.start_error->what();
+  const bool is_first = rendezvous_->membership().plan().epoch == 1;
+  if (is_first) {
+    rendezvous_->end_job(code, text, now);
+  } else {
+    rendezvous_->leave(code, text, now);
+  }
+  rendezvous_->ranks_ended(false, now);
+  take_orders();
+}
+
+Order Agent::await_order() {
+  next_waiting_ = Clock::now() + kMissingTime;
+  while (!order_) {
+    wait_for_events();
+  }
+  next_waiting_.reset();
+  Order order = *order_;
+  order_.reset();
+  return order;
+}
+
+void Agent::take_orders() {
+  bool is_withdrawn = false;
+  for (Order& order : rendezvous_->take_orders()) {
+    const bool is_due = order_ && order_->kind == Order::Kind::kStart;
+    const bool runs = supervisor_ && supervisor_->running();
+    if (order.kind == Order::Kind::kStart || order.kind == Order::Kind::kExit) {
+      order_ = std::move(order);
+    } else if (is_due) { // what started meanwhile has failed elsewhere
+      reason_ = reason_to_stop(order);
+      order_.reset();
+      is_withdrawn = true;
+    } else if (runs && order.kind == Order::Kind::kStop) {
+      stop_with_others(order);
+    } else if (runs) {
+      kill_with_others();
+    }
+  }
+  if (is_withdrawn) {
+    rendezvous_->take_listener(); // nobody will
+    rendezvous_->ranks_ended(false, Clock::now());
+    take_orders();
+  }
+}
+
+std::string Agent::reason_to_stop(const Order& order) const {
+  const auto& failure = rendezvous_->membership().failure();
+  return failure && failure->text == order.text
+      ? name_of_node(failure->node) + ": " + order.text
+      : order.text;
+}
+
+void Agent::stop_with_others(const Order& order) {
+  if (!supervisor_->stopping()) {
+    detail_ = reason_to_stop(order);
+  }
+  if (!begin_pause(Clock::now())) {
+    send(supervisor_->stop_with_others(Clock::now()));
+  }
+}
+
+void Agent::kill_with_others() {
+  if (supervisor_->signal() == 0) { // else it was said
+    say("a node was asked again to end the job; killing all ranks");
+  }
+  send(supervisor_->kill_all(StopReason::kOtherNode));
+}
+
+void Agent::set_place(int index) {
+  const Plan& plan = rendezvous_->membership().plan();
+  JobEnvironment& environment = job_.environment;
+  environment.nnodes = static_cast<int>(plan.nodes.size());
+  environment.node_rank = index;
+  environment.first_rank = plan.first_rank(index);
+  environment.world_size = plan.world_size();
+  environment.restarts = plan.restarts;
+  environment.max_restarts = plan.max_restarts;
+  environment.master_addr = rendezvous_->membership().address();
+  if (supervisor_) { // there were ranks before
+    say_reason();
+    say_what_starts(plan);
+  }
+  number_ = plan.epoch - 1;
+  output_.set_names(names_of(job_));
+}
+
+void Agent::say_what_starts(const Plan& plan) {
+  if (is_mute()) {
+    return;
+  }
+  const std::string& endpoint = rendezvous_->member().new_endpoint();
+  const bool is_found =
+      endpoint.empty() || !job_.options.nodes.other_hosts.empty();
+  say((paused_ ? "the ranks go on, " : "all ranks are started again, ") +
+      std::to_string(plan.world_size()) + " on " +
+      std::to_string(plan.nodes.size()) +
+      (plan.nodes.size() == 1 ? " node" : " nodes") +
+      (plan.max_restarts == 0 ? ""
+                              : " (" + std::to_string(plan.restarts) + " of " +
+               std::to_string(plan.max_restarts) + " restarts)") +
+      (is_found ? "" : "; others join at --rdzv-endpoint " + endpoint));
+}
+
+void Agent::run_planned(int index) {
+  if (paused_ && (supervisor_->stopping() || !supervisor_->running())) {
+    end_paused_ranks(); // one of them died
+  }
+  set_place(index);
+  Listener listener = rendezvous_->take_listener();
+  listener.port = rendezvous_->membership().port();
+  if (paused_) {
+    end_pause(std::move(listener));
+  } else {
+    start_attempt(std::move(listener));
+  }
+  while (supervisor_->running() && !paused_) {
+    wait_for_events();
+  }
+  if (!paused_) {
+    end_attempt();
+    tell_others();
+  }
+  const bool succeeded = !paused_ && supervisor_->reason() == StopReason::kNone;
+  rendezvous_->ranks_ended(succeeded, Clock::now());
+  take_orders();
+  keep_reason();
+}
+
+// At once where a rank failed; later, where more is known of it.
+void Agent::tell_others() {
+  const StopReason reason = supervisor_->reason();
+  if (!rendezvous_ || told_ || paused_ || reason == StopReason::kNone ||
+      reason == StopReason::kSignal) {
+    return;
+  }
+  JobReport report = make_report();
+  report.file.clear();
+  report.max_restarts = 0;
+  if (reason == StopReason::kOtherNode && !blame_own_rank(&report)) {
+    return;
+  }
+  const bool follows =
+      report.root && is_consequence(report.ranks[*report.root]);
+  // What follows from another failure is told, too, and may be corrected.
+  told_ = !follows;
+  const std::string text = report_text(report);
+  const int code = reason == StopReason::kOtherNode
+      ? exit_code_of(report.ranks[*report.root].state.wait_status())
+      : exit_code(report);
+  if (reason == StopReason::kNotExecuted) { // nor could it be later
+    const std::string& self = rendezvous_->member().self().id;
+    rendezvous_->end_job(code, name_of_node(self) + ": " + text, Clock::now());
+  } else {
+    rendezvous_->rank_failed(code, follows, text, Clock::now());
+  }
+  take_orders();
+}
+
+// Why the ranks were stopped is said once they are started again, or have to
+// wait for that; the end of the job has a report of its own.
+void Agent::keep_reason() {
+  if (paused_) {
+    reason_ = detail_;
+    return;
+  }
+  const StopReason why = supervisor_->reason();
+  if (why == StopReason::kNone ||
+      (why == StopReason::kOtherNode && is_mute())) {
+    return;
+  }
+  JobReport report = make_report();
+  report.max_restarts = 0;
+  report.file.clear();
+  reason_ = report_text(report);
+  remove_private_folder(
+      job_.private_folder.empty() ? ""
+                                  : attempt_folder(job_, attempt_->number()));
+}
+
+void Agent::say_reason() {
+  if (!reason_.empty()) {
+    say(reason_);
+    reason_.clear();
+  }
+}
+
+// To stop ranks of theirs; a second signal kills those.
+bool Agent::awaits_others() const {
+  const auto awaited = rendezvous_->membership().awaited();
+  return std::any_of(awaited.begin(), awaited.end(), [&](const auto& each) {
+    return each.id != rendezvous_->member().self().id;
+  });
+}
+
+std::string Agent::name_of_node(const std::string& id) const {
+  const Plan& plan = rendezvous_->membership().plan();
+  const int index = plan.index_of(id);
+  const NodeInfo* node = rendezvous_->membership().find(id);
+  const NodeInfo& self = rendezvous_->member().self();
+  if (index >= 0) {
+    return "node " + plan.nodes[static_cast<size_t>(index)].host;
+  }
+  return node != nullptr ? "node " + node->host
+      : id == self.id    ? "node " + self.host
+                         : "a node";
+}
+
+// A signal that ends a job of one node: whether it is the others' as well.
+bool Agent::leave_job(int signal) {
+  if (!rendezvous_) {
+    return false;
+  }
+  const std::string text = name_of_node(rendezvous_->member().self().id) +
+      " was stopped by " + describe_signal(signal);
+  const int code = kExitSignalBase + signal;
+  leaving_ = true;
+  if (signal == SIGTERM) { // the job may go on without this node
+    rendezvous_->leave(code, text, Clock::now());
+  } else {
+    rendezvous_->end_job(code, text, Clock::now());
+  }
+  take_orders();
+  return true;
+}
+
+void Agent::say_who_is_missing(Time now) {
+  next_waiting_ = now + kStillMissingTime;
+  say_reason();
+  say(rendezvous_->member().awaited());
+}
+
+int Agent::conclude_with_others(const Order& exit) {
+  const Membership& log = rendezvous_->membership();
+  const auto& failure = log.failure();
+  JobReport report;
+  if (supervisor_) {
+    report = make_report();
+  } else {
+    report.run_id = job_.environment.run_id;
+    report.command = redacted_arguments(job_.options.command);
+    report.file = job_.options.report;
+  }
+  report.exit_code = exit.code;
+  if (!supervisor_ && end_requests_ > 0) { // before there were ranks
+    report.reason = StopReason::kSignal;
+    return conclude(std::move(report));
+  }
+  if (job_.start_error) {
+    report.exit_code = job_.start_error->exit_code();
+    report.reason = StopReason::kNotExecuted;
+    report.detail = job_.start_error->what();
+    return conclude(std::move(report));
+  }
+  const bool own_failure =
+      failure && failure->node == rendezvous_->member().self().id;
+  if (own_failure && report.reason == StopReason::kOtherNode) {
+    blame_own_rank(&report);
+  } else if (exit.code == 0) {
+    report.reason = StopReason::kNone;
+  } else if (exit.code == kExitSignalBase + report.signal) {
+    report.reason = StopReason::kSignal; // which was said when it came
+  } else if (!exit.text.empty()) {
+    report.reason = StopReason::kOtherNode;
+    report.detail = exit.text;
+  } else if (failure && !own_failure) {
+    report.reason = StopReason::kOtherNode;
+    report.detail = name_of_node(failure->node) + ": " + failure->text;
+  }
+  report.nodes = log.plan().nodes;
+  return conclude(std::move(report));
+}
+
+} // namespace ddp

@@ -1,0 +1,182 @@
+// What the agent says of the ranks.
+#include <launcher/agent/agent.h>
+
+#include <array>
+#include <cstdio>
+
+#include <unistd.h>
+
+#include <common/scheduler/launch_error.h>
+#include <common/text.h>
+#include <launcher/cli/redaction.h>
+
+namespace ddp {
+
+std::vector<int> Agent::ranks_of(std::vector<int> local_ranks) const {
+  for (int& each : local_ranks) {
+    each += job_.environment.first_rank;
+  }
+  return local_ranks;
+}
+
+void Agent::say_what_is_awaited(Time now) {
+  next_notice_.reset();
+  const std::vector<int> alive = supervisor_->alive();
+  if (alive.empty()) {
+    return;
+  }
+  const std::string ranks = name_ranks(ranks_of(alive));
+  const auto deadline = supervisor_->deadline();
+  if (deadline && now >= *deadline) {
+    return; // they are killed now
+  }
+  if (!deadline) {
+    say(ranks +
+        " cannot be killed: blocked in the kernel (a "
+        "driver, or a file system that does not answer)");
+  } else {
+    std::string text = "waiting for " + ranks + " to stop, for " +
+        describe_time(*deadline - now) + " at most";
+    const auto failed = root_cause(ends_);
+    if (failed && supervisor_->reason() == StopReason::kFailure) {
+      const RankEnd& end = ends_[*failed];
+      text += ": rank " + std::to_string(end.rank) + " " +
+          describe_end(end.state.wait_status());
+    } else if (supervisor_->reason() == StopReason::kOtherNode) {
+      text += ": " + first_line(detail_);
+    }
+    say(text);
+  }
+}
+
+void Agent::say_who_is_killed() {
+  say("still running " + describe_time(job_.options.grace) +
+      " after being asked to stop, killed now: " +
+      name_ranks(ranks_of(supervisor_->alive())));
+}
+
+void Agent::say_who_waits(
+    const std::map<std::string, std::vector<int>>& callers,
+    const std::vector<int>& gone) {
+  std::string text;
+  for (const auto& [call, ranks] : callers) {
+    text += text.empty() ? name_ranks(ranks) +
+            (ranks.size() > 1 ? " have been in " : " has been in ") + call
+                         : ", " + name_ranks(ranks) + " in " + call;
+  }
+  say(text + " for more than " + describe_time(WaitWatch::kLongTime) + "; " +
+      name_ranks(gone) + (gone.size() > 1 ? " have" : " has") +
+      " ended with code 0");
+}
+
+void Agent::update_status(Time now) {
+  if (!shows_status_ || suspended_) {
+    return;
+  }
+  follow_foreground();
+  const size_t alive = supervisor_->alive().size();
+  std::string text = "ddprun: " + std::to_string(alive) + " of " +
+      std::to_string(ends_.size()) + " ranks running";
+  if (job_.options.max_restarts > 0) {
+    text += ", " + std::to_string(number_) + " of " +
+        std::to_string(job_.options.max_restarts) + " restarts";
+  }
+  const auto elapsed =
+      std::chrono::duration_cast<std::chrono::seconds>(now - started_).count();
+  std::array<char, 32> clock;
+  std::snprintf(
+      clock.data(),
+      clock.size(),
+      ", %ld:%02ld:%02ld",
+      static_cast<long>(elapsed / 3600),
+      static_cast<long>(elapsed / 60 % 60),
+      static_cast<long>(elapsed % 60));
+  output_.set_status(text + clock.data());
+}
+
+// What is known of a rank besides how it ended.
+RankEnd Agent::describe_rank(size_t index) const {
+  const Attempt::Rank& rank = attempt_->ranks()[index];
+  RankEnd end;
+  end.rank = rank.rank;
+  end.local_rank = rank.local_rank;
+  end.pid = rank.pid;
+  if (rank.heartbeat.attached()) {
+    end.step = rank.heartbeat.step();
+    end.activity = rank.heartbeat.activity();
+  }
+  return end;
+}
+
+JobReport Agent::make_report() {
+  JobReport report;
+  report.run_id = job_.environment.run_id;
+  report.command = redacted_arguments(job_.options.command);
+  report.reason = supervisor_->reason();
+  report.signal = supervisor_->signal();
+  report.detail = detail_;
+  report.restarts = number_;
+  report.max_restarts = job_.options.max_restarts;
+  report.duration = Clock::now() - started_;
+  report.ranks = ends_;
+  if (report.reason == StopReason::kFailure) {
+    report.root = root_cause(report.ranks);
+    report.blame = blame_departed(report.ranks);
+    if (!report.blame && !rendezvous_) { // which has ranks elsewhere
+      report.blame = blame_caller(report.ranks);
+    }
+  }
+  report.folder = job_.private_folder.empty() ? job_.folder : "";
+  report.file = job_.options.report;
+  return report;
+}
+
+// Of a job whose output nobody waits for any more.
+int Agent::abandoned_exit_code() {
+  const JobReport report = make_report();
+  const int code = exit_code(report);
+  return code == 0 && report.signal != 0 ? kExitSignalBase + report.signal
+                                         : code;
+}
+
+// That of the first failure; where that rank was stopped before it could end,
+// of the first that did end.
+int Agent::failure_code(const JobReport& report) const {
+  if (report.root && report.ranks[*report.root].state.failed()) {
+    return exit_code_of(report.ranks[*report.root].state.wait_status());
+  }
+  for (int each : supervisor_->ended()) {
+    const RankState& state = supervisor_->ranks()[static_cast<size_t>(each)];
+    if (state.failed()) {
+      return exit_code_of(state.wait_status());
+    }
+  }
+  return kExitInternal;
+}
+
+int Agent::exit_code(const JobReport& report) const {
+  switch (report.reason) {
+    case StopReason::kNone:
+      return 0;
+    case StopReason::kFailure:
+      // Without the signal there would have been another attempt.
+      return report.signal != 0 && number_ < job_.options.max_restarts
+          ? kExitSignalBase + report.signal
+          : failure_code(report);
+    case StopReason::kSignal:
+      return kExitSignalBase + report.signal;
+    case StopReason::kNotExecuted:
+      return exec_error_;
+    case StopReason::kInfrastructure:
+      return kExitInfrastructure;
+    case StopReason::kHang:
+    case StopReason::kNotJoined:
+      return kExitTimeout;
+    case StopReason::kOtherNode: // the job's own code is in its log
+      return report.signal != 0 ? kExitSignalBase + report.signal
+                                : kExitInfrastructure;
+  }
+  return kExitInternal;
+}
+
+} // namespace ddp

@@ -1,0 +1,188 @@
+#include <launcher/agent/attempt.h>
+
+#include <algorithm>
+#include <csignal>
+#include <set>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <launcher/agent/worker.h>
+#include <launcher/cli/program.h>
+#include <launcher/output/pseudo_terminal.h>
+#include <launcher/store_process.h>
+
+namespace ddp {
+namespace {
+
+// Makes the rank's folder and names its error file.
+std::string make_error_file(const std::string& folder) {
+  if (folder.empty()) {
+    return "";
+  }
+  const std::string attempt = folder.substr(0, folder.rfind('/'));
+  mkdir(attempt.c_str(), S_IRWXU); // there already for the second rank
+  mkdir(folder.c_str(), S_IRWXU);
+  return folder + "/error.json";
+}
+
+// Beyond the time in which a lost node is noticed.
+constexpr std::chrono::milliseconds kReportTime(5000);
+
+// Whether a rank that lives on has to be told of it.
+bool is_by_epoch(const std::string& variable) {
+  static const std::set<std::string> names{
+      "RANK",
+      "WORLD_SIZE",
+      "GROUP_RANK",
+      "GROUP_WORLD_SIZE",
+      "ROLE_RANK",
+      "ROLE_WORLD_SIZE",
+      "MASTER_ADDR",
+      "MASTER_PORT",
+      "TORCHELASTIC_RESTART_COUNT"};
+  return names.count(variable) != 0;
+}
+
+} // namespace
+
+Attempt::Attempt(
+    const Job& job,
+    int number,
+    Listener listener,
+    const rlimit& ranks_limit,
+    OutputPump& output)
+    : job_(job),
+      number_(number),
+      ranks_limit_(ranks_limit),
+      output_(output),
+      null_(check_call(
+          open("/dev/null", O_RDONLY | O_CLOEXEC),
+          "cannot open /dev/null")),
+      exec_errors_(make_pipe()) {
+  for (int i = 0; i < job.options.nproc_per_node; ++i) {
+    start_rank(i, listener.port);
+  }
+  exec_errors_.write_end.reset();
+  // Last: the ranks need not wait for it, since the socket listens already.
+  start_own_store(std::move(listener));
+}
+
+void Attempt::start_own_store(Listener listener) {
+  if (listener.socket) { // else another node has the store
+    store_ = start_store(
+        job_.store_program,
+        std::move(listener.socket),
+        null_.get(),
+        STDERR_FILENO);
+  }
+}
+
+void Attempt::end_store() {
+  const pid_t store = std::exchange(store_, -1); // its end is no failure
+  if (store > 0) {
+    kill(store, SIGKILL);
+    waitpid(store, nullptr, 0);
+  }
+}
+
+bool Attempt::can_pause() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& each) {
+    return each.heartbeat.can_pause();
+  });
+}
+
+void Attempt::ask_to_pause(std::chrono::milliseconds step_patience) {
+  ++pauses_;
+  for (Rank& each : ranks_) {
+    each.heartbeat.ask_to_pause(pauses_, step_patience);
+  }
+}
+
+bool Attempt::is_paused() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& each) {
+    return each.heartbeat.is_paused(pauses_);
+  });
+}
+
+void Attempt::go_on(Listener listener) {
+  end_store();
+  for (Rank& each : ranks_) {
+    each.rank = job_.environment.first_rank + each.local_rank;
+    RankEnvironment own;
+    own.local_rank = each.local_rank;
+    own.master_port = listener.port;
+    Variables changed;
+    for (auto& variable : rank_variables(job_.environment, own)) {
+      if (is_by_epoch(variable.first)) {
+        changed.push_back(std::move(variable));
+      }
+    }
+    each.heartbeat.end_pause(pauses_, changed);
+  }
+  start_own_store(std::move(listener));
+}
+
+void Attempt::start_rank(int local_rank, int port) {
+  Rank rank;
+  rank.local_rank = local_rank;
+  rank.rank = job_.environment.first_rank + local_rank;
+  rank.started_as = rank.rank;
+  rank.heartbeat = HeartbeatReader::make();
+  if (job_.options.nodes.several()) {
+    rank.heartbeat.allow_pauses(
+        2 * job_.options.nodes.node_timeout + kReportTime);
+  }
+  rank.error_file = make_error_file(rank_folder(job_, number_, local_rank));
+  RankEnvironment own;
+  own.local_rank = local_rank;
+  own.master_port = port;
+  own.error_file = rank.error_file;
+  own.heartbeat_fd = rank.heartbeat.fd();
+  WorkerPlan plan;
+  plan.program = job_.program;
+  plan.arguments = arguments_for(job_.options.command, local_rank);
+  plan.environment =
+      worker_environment(rank_variables(job_.environment, own), environ);
+  if (own.heartbeat_fd >= 0) {
+    plan.kept_fds = {own.heartbeat_fd};
+  }
+  plan.exec_error_fd = exec_errors_.write_end.get();
+  plan.descriptor_limit = ranks_limit_;
+  plan.null_fd = null_.get();
+  if (!job_.places.empty()) {
+    plan.place = job_.places.at(static_cast<size_t>(local_rank));
+  }
+  const FileDescriptor out = output_end(rank, Stream::kOut);
+  const FileDescriptor err = output_end(rank, Stream::kErr);
+  plan.out_fd = out ? out.get() : STDOUT_FILENO;
+  plan.err_fd = err ? err.get() : STDERR_FILENO;
+  rank.pid = fork_worker(plan);
+  rank.process = open_process(rank.pid);
+  ranks_.push_back(std::move(rank));
+}
+
+// The rank's end of what carries a stream of its to ddprun; none where it has
+// ddprun's own.
+FileDescriptor Attempt::output_end(const Rank& rank, Stream stream) {
+  const RankStream name{rank.rank, rank.local_rank, stream, number_};
+  switch (job_.options.output.mode) {
+    case OutputMode::kRaw:
+      return FileDescriptor();
+    case OutputMode::kPty: {
+      PseudoTerminal terminal = make_rank_pty();
+      output_.add(std::move(terminal.master), name);
+      return std::move(terminal.slave);
+    }
+    case OutputMode::kLines:
+      break;
+  }
+  Pipe pipe = make_pipe();
+  output_.add(std::move(pipe.read_end), name);
+  return std::move(pipe.write_end);
+}
+
+} // namespace ddp

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <common/file_descriptor.h>
+#include <launcher/agent/heartbeat_reader.h>
+#include <launcher/job.h>
+#include <launcher/output/output_pump.h>
+
+namespace ddp {
+
+/// The processes of one start of a job: the ranks of this node, and the store
+/// at which they meet, which is this attempt's alone.
+class Attempt {
+ public:
+  struct Rank {
+    int rank = 0;
+    int started_as = 0; // its first number
+    int local_rank = 0;
+    pid_t pid = -1;
+    FileDescriptor process; // a pidfd, where the kernel has them
+    HeartbeatReader heartbeat;
+    std::string error_file;
+  };
+
+  /// Starts all. Where `listener` has a port only, the store is another node's.
+  /// `ranks_limit` is their RLIMIT_NOFILE. Call from the main
+  /// thread. Throws LaunchError, std::system_error; the caller ends what was
+  /// started by then.
+  Attempt(
+      const Job& job,
+      int number,
+      Listener listener,
+      const rlimit& ranks_limit,
+      OutputPump& output);
+
+  int number() const {
+    return number_;
+  }
+  const std::vector<Rank>& ranks() const {
+    return ranks_;
+  }
+  std::vector<Rank>& ranks() {
+    return ranks_;
+  }
+  pid_t store() const {
+    return store_;
+  }
+
+  /// Whether all ranks can be asked to leave their group and live on.
+  bool can_pause() const;
+  /// Asks them to; see ElasticPage for the patience.
+  void ask_to_pause(std::chrono::milliseconds step_patience);
+  /// Whether all have done so.
+  bool is_paused() const;
+  /// Ends that: they go on, in the places that the job's environment gives them
+  /// now, with a store of their own. As the constructor.
+  void go_on(Listener listener);
+
+  /// Becomes readable with an ExecError where a rank could not execute its
+  /// program, or with the end of file once all have.
+  FileDescriptor& exec_errors() {
+    return exec_errors_.read_end;
+  }
+
+ private:
+  void start_rank(int local_rank, int port);
+  void start_own_store(Listener listener);
+  void end_store();
+  FileDescriptor output_end(const Rank& rank, Stream stream);
+
+  const Job& job_;
+  int number_;
+  rlimit ranks_limit_;
+  OutputPump& output_;
+  FileDescriptor null_;
+  Pipe exec_errors_;
+  std::vector<Rank> ranks_;
+  pid_t store_ = -1;
+  uint32_t pauses_ = 0; // asked for
+};
+
+} // namespace ddp

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include <common/elastic_page.h>
+#include <common/file_descriptor.h>
+#include <common/scheduler/rank_environment.h>
+
+namespace ddp {
+
+/// ddprun's end of a rank's HeartbeatPage, and of the ElasticPage behind it.
+/// The rank can write what it likes there; it cannot make the memory smaller.
+class HeartbeatReader {
+ public:
+  HeartbeatReader() = default;
+  HeartbeatReader(HeartbeatReader&& other) noexcept;
+  HeartbeatReader& operator=(HeartbeatReader&& other) noexcept;
+  ~HeartbeatReader();
+
+  /// Makes the memory. Where the kernel or a container gives none, there is
+  /// no heartbeat: such a rank is never attached.
+  static HeartbeatReader make();
+
+  /// The descriptor for the rank; -1 where there is none.
+  int fd() const {
+    return memory_.get();
+  }
+  /// Whether the rank uses ddp and has said so.
+  bool attached() const;
+  bool joined() const;
+  uint64_t beats() const;
+  int64_t step() const;
+  /// What the rank does or did last, without control characters; empty where it
+  /// is just being written.
+  std::string activity() const;
+
+  /// Whether the rank can be asked to leave its group, by `ask_to_pause`, and
+  /// may be from `allow_pauses` on.
+  bool can_pause() const;
+  void allow_pauses(std::chrono::milliseconds loss_patience);
+  /// The `number`th pause, from 1 on; see ElasticPage for the patience.
+  void ask_to_pause(uint32_t number, std::chrono::milliseconds step_patience);
+  bool is_paused(uint32_t number) const;
+  /// Ends it: the rank forms its next group by these variables. Throws
+  /// LaunchError where they are too long.
+  void end_pause(uint32_t number, const Variables& variables);
+
+ private:
+  FileDescriptor memory_;
+  RankPage* pages_ = nullptr;
+  HeartbeatPage* page_ = nullptr; // the first of them
+};
+
+} // namespace ddp

@@ -1,0 +1,68 @@
+#include <launcher/cli/help/help_text.h>
+
+#include <algorithm>
+
+#include <launcher/cli/help/text_layout.h>
+#include <launcher/cli/options/option_table.h>
+
+namespace ddp {
+namespace {
+
+constexpr size_t kLeastColumns = 40;
+
+std::string paragraph(const std::string& text, size_t columns) {
+  std::string result;
+  for (const std::string& line : wrap(text, columns)) {
+    result += line + "\n";
+  }
+  return result;
+}
+
+std::string heading_line(const CommandOption& option) {
+  std::string line = "  ";
+  for (const std::string& form : forms_of(option)) {
+    line += (line.size() > 2 ? ", " : "") + form;
+  }
+  return option.value ? line + " " + option.value : line;
+}
+
+std::string entry(const CommandOption& option, size_t columns) {
+  const size_t indent = columns < 70 ? 6 : 26;
+  std::string text = heading_line(option);
+  bool starts_line = text.size() + 2 > indent;
+  text += starts_line ? "\n" : std::string(indent - text.size(), ' ');
+  for (const std::string& line : wrap(option.help, columns - indent)) {
+    text += (starts_line ? std::string(indent, ' ') : "") + line + "\n";
+    starts_line = true;
+  }
+  return text;
+}
+
+} // namespace
+
+std::string help_text(size_t columns) {
+  columns = std::max(columns, kLeastColumns);
+  std::string text =
+      "Usage: ddprun [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n\n" +
+      paragraph(
+          "Runs a program as several ranks on this machine, or on each of "
+          "several, and ends them together. Options are torchrun's and a few "
+          "more; they end at the program.",
+          columns);
+  const CommandOption* previous = nullptr;
+  for (const CommandOption& option : option_table()) {
+    if (previous == nullptr || previous->group != option.group) {
+      text += std::string("\n") + heading_of(option.group) + ":\n";
+    }
+    text += entry(option, columns);
+    previous = &option;
+  }
+  return text + "\n" +
+      paragraph(
+             "Underscores stand for dashes, and a beginning that is unique for "
+             "the whole name. PET_NPROC_PER_NODE and so on give options that "
+             "the command line does not.",
+             columns);
+}
+
+} // namespace ddp

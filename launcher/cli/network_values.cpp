@@ -1,0 +1,79 @@
+#include <launcher/cli/network_values.h>
+
+#include <algorithm>
+
+#include <launcher/cli/options/option_values.h>
+
+namespace ddp {
+namespace {
+
+constexpr int kMostPort = 65535;
+
+int port_of(const OptionValue& value, const std::string& text) {
+  if (text.empty() || text.size() > 5 ||
+      text.find_first_not_of("0123456789") != std::string::npos ||
+      std::stoi(text) > kMostPort) {
+    refuse_value(
+        value,
+        "HOST[:PORT] with a port from 0 to 65535 ([::1]:29400 for IPv6)");
+  }
+  return std::stoi(text);
+}
+
+} // namespace
+
+Endpoint endpoint_of(const OptionValue& value, int default_port) {
+  const std::string& text = value.text;
+  Endpoint endpoint{text, default_port};
+  size_t port = std::string::npos; // where its colon is
+  if (!text.empty() && text[0] == '[') {
+    const size_t close = text.find(']');
+    endpoint.host =
+        text.substr(1, std::min(close, text.size()) - 1); // checked below
+    const bool ends = close + 1 == text.size();
+    if (close == std::string::npos || (!ends && text[close + 1] != ':')) {
+      refuse_value(value, "an IPv6 address as in [::1]:29400");
+    }
+    port = ends ? std::string::npos : close + 1;
+  } else if (std::count(text.begin(), text.end(), ':') == 1) {
+    port = text.find(':');
+    endpoint.host = text.substr(0, port);
+  }
+  if (port != std::string::npos) {
+    endpoint.port = port_of(value, text.substr(port + 1));
+  }
+  check_host(value, endpoint.host);
+  return endpoint;
+}
+
+void check_host(const OptionValue& value, const std::string& host) {
+  if (host.empty()) {
+    refuse_value(value, "a host name or an address");
+  }
+  if (host == "0.0.0.0" || host == "::") {
+    refuse_value(value, "an address that ranks can connect to");
+  }
+}
+
+std::pair<int, int> port_range_of(const OptionValue& value) {
+  const size_t dash = value.text.find('-');
+  if (dash == std::string::npos) {
+    refuse_value(value, "A-B, the first and the last port");
+  }
+  const auto bound = [&](const std::string& text) {
+    return static_cast<int>(integer_of({value.source, text}, 1, kMostPort));
+  };
+  const std::pair<int, int> range{
+      bound(value.text.substr(0, dash)), bound(value.text.substr(dash + 1))};
+  if (range.first > range.second) {
+    refuse_value(value, "A-B with A not above B");
+  }
+  return range;
+}
+
+std::string describe_endpoint(const std::string& host, int port) {
+  const bool is_ipv6 = host.find(':') != std::string::npos;
+  return (is_ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+} // namespace ddp

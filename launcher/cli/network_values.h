@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include <launcher/cli/options/option.h>
+
+namespace ddp {
+
+/// A host, by name or address, and a port there.
+struct Endpoint {
+  std::string host;
+  int port = 0;
+};
+
+/// "HOST", "HOST:PORT", "[::1]:29400" or "::1"; without a port `default_port`.
+/// Throws LaunchError (exit code 2) for other texts, and for addresses that
+/// nobody can connect to.
+Endpoint endpoint_of(const OptionValue& value, int default_port);
+
+/// Refuses "", 0.0.0.0 and ::.
+void check_host(const OptionValue& value, const std::string& host);
+
+/// "29500-29600".
+std::pair<int, int> port_range_of(const OptionValue& value);
+
+/// "node0:29400", "[::1]:29400".
+std::string describe_endpoint(const std::string& host, int port);
+
+} // namespace ddp

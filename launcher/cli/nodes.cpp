@@ -1,0 +1,281 @@
+#include <launcher/cli/nodes.h>
+
+#include <limits>
+
+#include <common/text.h>
+#include <launcher/cli/network_values.h>
+#include <launcher/cli/options/option_values.h>
+#include <launcher/cli/outer_nodes.h>
+#include <launcher/cli/rendezvous_conf.h>
+#include <launcher/cli/token.h>
+
+namespace ddp {
+namespace {
+
+constexpr int kMostNodes = 16384;
+
+/// What there is to settle it from.
+struct Sources {
+  const GivenOptions& given;
+  std::optional<OuterNodes> outer;
+  RendezvousConf conf;
+
+  // None also where its text is empty.
+  const OptionValue* find(const char* name) const {
+    const auto found = given.find(name);
+    return found == given.end() || found->second.text.empty() ? nullptr
+                                                              : &found->second;
+  }
+};
+
+// "2" or "1:4".
+void read_range(const OptionValue& value, NodeOptions* nodes) {
+  const auto bound = [&](const std::string& text) {
+    return static_cast<int>(integer_of({value.source, text}, 1, kMostNodes));
+  };
+  const size_t colon = value.text.find(':');
+  nodes->least = bound(value.text.substr(0, colon));
+  nodes->most = colon == std::string::npos
+      ? nodes->least
+      : bound(value.text.substr(colon + 1));
+  if (nodes->least > nodes->most) {
+    refuse_value(value, "MIN:MAX with MIN not above MAX");
+  }
+}
+
+void count_nodes(const Sources& sources, LaunchOptions* options) {
+  const auto given = sources.given.find("nnodes");
+  if (given != sources.given.end()) {
+    read_range(given->second, &options->nodes);
+  } else if (sources.outer && sources.outer->nodes > 0) {
+    options->nodes.least = sources.outer->nodes;
+    options->nodes.most = sources.outer->nodes;
+  } else if (sources.outer) {
+    options->notes.push_back(
+        sources.outer->launcher +
+        " does not say how many pods there are: each is a job of its own "
+        "without --nnodes");
+  }
+}
+
+void settle_one_node(const Sources& sources, LaunchOptions* options) {
+  const OptionValue* rank = sources.find("node-rank");
+  const bool is_first = rank == nullptr || options->standalone ||
+      integer_of(*rank, 0, std::numeric_limits<int>::max()) == 0;
+  if (!is_first) {
+    refuse_value(*rank, "0, as there is one node");
+  }
+}
+
+void settle_rank(const Sources& sources, NodeOptions* nodes) {
+  const bool is_fixed = nodes->least == nodes->most;
+  const int most = is_fixed ? nodes->most : kMostNodes;
+  if (const OptionValue* rank = sources.find("node-rank")) {
+    nodes->rank = static_cast<int>(integer_of(*rank, 0, most - 1));
+  } else if (sources.outer) {
+    nodes->rank = sources.outer->rank;
+    if (nodes->rank >= most) {
+      usage_error(
+          "this is node " + std::to_string(nodes->rank) + " of " +
+          sources.outer->launcher + "'s, but the job is to have " +
+          std::to_string(nodes->most) + " nodes only: see --nnodes");
+    }
+  }
+}
+
+// An outer launcher's ranks say who serves, and the job may be elastic still.
+std::string backend_of(const Sources& sources) {
+  const OptionValue* backend = sources.find("rdzv-backend");
+  if (backend == nullptr) {
+    return sources.find("rdzv-endpoint") ? "c10d"
+        : sources.find("master-addr")    ? "static"
+                                         : "by the outer launcher";
+  }
+  if (backend->text != "c10d" && backend->text != "static" &&
+      backend->text != "server") {
+    refuse_value(*backend, "c10d, static or server");
+  }
+  return backend->text;
+}
+
+[[noreturn]] void refuse_no_endpoint(const Sources& sources) {
+  const std::string what =
+      "where nodes meet is not known: --rdzv-endpoint HOST:PORT";
+  usage_error(
+      sources.outer ? what + ", or MASTER_ADDR=HOST in the environment (" +
+              sources.outer->launcher + " does not name the first node's host)"
+                    : what);
+}
+
+Endpoint endpoint_by(
+    const Sources& sources,
+    const LaunchOptions& options,
+    const std::string& backend) {
+  if (const OptionValue* given = sources.find("rdzv-endpoint")) {
+    const std::string first = given->text.substr(0, given->text.find(','));
+    const Endpoint endpoint =
+        endpoint_of({given->source, first}, kRendezvousPort);
+    if (endpoint.port == 0) {
+      refuse_value(*given, "a port that all nodes know, not 0");
+    }
+    return endpoint;
+  }
+  if (const OptionValue* master = sources.find("master-addr")) {
+    if (options.nodes.rank < 0 && backend == "static") {
+      usage_error(
+          master->source + " is node 0, but which node is this? --node-rank N");
+    }
+    const int port = options.master_port;
+    return {options.master_addr, port > 0 ? port : kMasterPort};
+  }
+  const bool is_told = sources.outer && !sources.outer->host.empty();
+  if (!is_told || backend == "server") {
+    refuse_no_endpoint(sources);
+  }
+  return {sources.outer->host, sources.outer->port};
+}
+
+// What follows the endpoint after a comma.
+std::vector<std::string> other_hosts_of(const OptionValue& value) {
+  std::vector<std::string> hosts = split_list(value.text);
+  hosts.erase(hosts.begin());
+  for (const std::string& each : hosts) {
+    check_host(value, each);
+    if (endpoint_of({value.source, each}, 0).port != 0) {
+      refuse_value(value, "HOST[:PORT],HOST,...: one port is used on all");
+    }
+  }
+  return hosts;
+}
+
+void settle_endpoint(
+    const Sources& sources,
+    const std::string& backend,
+    LaunchOptions* options) {
+  NodeOptions& nodes = options->nodes;
+  const Endpoint endpoint = endpoint_by(sources, *options, backend);
+  nodes.host = endpoint.host;
+  nodes.port = endpoint.port;
+  if (const OptionValue* given = sources.find("rdzv-endpoint")) {
+    nodes.other_hosts = other_hosts_of(*given);
+  } else if (sources.outer) {
+    nodes.other_hosts = sources.outer->other_hosts;
+  }
+  nodes.has_server = backend == "server";
+  if (nodes.has_server && sources.conf.is_host.value_or(false)) {
+    usage_error(
+        sources.find("rdzv-conf")->source + " is_host and " +
+        sources.find("rdzv-backend")->source +
+        " server exclude each other: the server serves the nodes' log");
+  }
+  if (backend != "c10d" && nodes.rank >= 0) {
+    nodes.hosts_log = nodes.rank == 0;
+  }
+  if (nodes.has_server || sources.conf.is_host) {
+    nodes.hosts_log = !nodes.has_server && *sources.conf.is_host;
+  }
+  // These are of one-node jobs.
+  options->master_addr = LaunchOptions().master_addr;
+  options->master_port = 0;
+}
+
+// The same on all nodes, so none that is drawn.
+void settle_name(const Sources& sources, LaunchOptions* options) {
+  if (options->run_id.empty() && sources.outer) {
+    options->run_id = sources.outer->run_id;
+  }
+  if (options->run_id.empty()) {
+    options->run_id = "none"; // as torchrun's
+  }
+}
+
+void settle_times(const Sources& sources, LaunchOptions* options) {
+  NodeOptions& nodes = options->nodes;
+  if (sources.conf.join_timeout && !sources.find("join-timeout")) {
+    nodes.join_timeout = *sources.conf.join_timeout;
+  }
+  if (sources.conf.last_call && !sources.find("last-call")) {
+    nodes.last_call = *sources.conf.last_call;
+  }
+  for (const std::string& name : sources.conf.unknown) {
+    options->notes.push_back(
+        sources.find("rdzv-conf")->source + " " + name +
+        " has no effect: it is not known");
+  }
+}
+
+// Where --rdzv-server listens.
+void settle_server(const Sources& sources, LaunchOptions* options) {
+  NodeOptions& nodes = options->nodes;
+  const bool has_range = nodes.first_port > 0;
+  nodes.hosts_log = true;
+  nodes.port = has_range ? 0 : kRendezvousPort;
+  if (const OptionValue* given = sources.find("rdzv-endpoint")) {
+    const Endpoint endpoint = endpoint_of(*given, nodes.port);
+    nodes.host = endpoint.host;
+    nodes.port = endpoint.port;
+  } else if (nodes.bind.empty()) {
+    usage_error(
+        "where --rdzv-server listens is not known: --rdzv-endpoint HOST[:PORT] "
+        "or --bind");
+  }
+}
+
+} // namespace
+
+void settle_secret(
+    const GivenOptions& given,
+    const EnvironmentLookup& lookup,
+    NodeOptions* nodes) {
+  const auto file = given.find("token");
+  const bool is_file = file != given.end() && !file->second.text.empty();
+  const auto variable = lookup("DDP_TOKEN");
+  if (!is_file && variable && variable->empty()) {
+    usage_error("DDP_TOKEN is empty: unset it, or put the secret there");
+  }
+  nodes->token = is_file ? token_of(file->second) : variable.value_or("");
+}
+
+void settle_nodes(
+    const GivenOptions& given,
+    const EnvironmentLookup& lookup,
+    LaunchOptions* options) {
+  Sources sources{given, std::nullopt, {}};
+  if (const OptionValue* conf = sources.find("rdzv-conf")) {
+    check_rendezvous_conf(*conf);
+  }
+  if (options->rdzv_server) {
+    settle_server(sources, options);
+    return;
+  }
+  if (!options->standalone && !options->has_starter) {
+    sources.outer = find_outer_nodes(lookup);
+  }
+  count_nodes(sources, options);
+  if (!options->nodes.several()) {
+    if (options->has_starter) {
+      settle_secret(given, lookup, &options->nodes); // it is sent in any case
+    }
+    settle_one_node(sources, options);
+    return;
+  }
+  if (options->standalone) {
+    usage_error(
+        given.at("nnodes").source + " and " + given.at("standalone").source +
+        " exclude each other: that is a job of one node");
+  }
+  if (const OptionValue* conf = sources.find("rdzv-conf")) {
+    sources.conf = rendezvous_conf_of(*conf);
+  }
+  const std::string backend = backend_of(sources);
+  if (backend == "static") { // as torchrun's
+    options->nodes.least = options->nodes.most;
+  }
+  settle_rank(sources, &options->nodes);
+  settle_endpoint(sources, backend, options);
+  settle_times(sources, options);
+  settle_secret(given, lookup, &options->nodes);
+  settle_name(sources, options);
+}
+
+} // namespace ddp

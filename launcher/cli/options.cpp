@@ -1,0 +1,117 @@
+#include <launcher/cli/options.h>
+
+#include <cstdlib>
+
+#include <common/scheduler/rank_environment.h>
+#include <launcher/cli/combinations.h>
+#include <launcher/cli/help/completion.h>
+#include <launcher/cli/help/help_text.h>
+#include <launcher/cli/help/man_page.h>
+#include <launcher/cli/options/arguments.h>
+#include <launcher/cli/options/environment_options.h>
+#include <launcher/cli/options/option_table.h>
+#include <launcher/cli/options/option_values.h>
+
+namespace ddp {
+namespace {
+
+size_t terminal_columns(const EnvironmentLookup& lookup) {
+  constexpr size_t usual = 80;
+  const std::string text = lookup("COLUMNS").value_or("");
+  const bool is_number = !text.empty() && text.size() < 6 &&
+      text.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? std::stoul(text) : usual;
+}
+
+std::string answer_to(
+    const CommandOption& option,
+    const OptionValue& value,
+    const EnvironmentLookup& lookup) {
+  const std::string name = option.name;
+  if (name == "completion") {
+    return completion_script(value);
+  }
+  if (name == "man") {
+    return man_page();
+  }
+  if (name == "version") {
+    return "ddprun " DDP_VERSION "\n";
+  }
+  return help_text(terminal_columns(lookup));
+}
+
+void apply(
+    const CommandOption& option,
+    const OptionValue& value,
+    GivenOptions* given,
+    LaunchOptions* options) {
+  (*given)[option.name] = value;
+  options->remote.given.emplace_back(
+      option.name,
+      long_form(option) + (option.value == nullptr ? "" : "=" + value.text));
+  if (option.apply != nullptr) {
+    option.apply(*options, value);
+  }
+}
+
+void read_environment(
+    const EnvironmentLookup& lookup,
+    GivenOptions* given,
+    LaunchOptions* options) {
+  for (const CommandOption& option : option_table()) {
+    if (given->count(option.name) != 0) {
+      continue;
+    }
+    if (const auto value = value_from_environment(option, lookup)) {
+      apply(option, *value, given, options);
+    }
+  }
+}
+
+} // namespace
+
+LaunchOptions parse_options(
+    int argc,
+    const char* const* argv,
+    const EnvironmentLookup& lookup) {
+  LaunchOptions options;
+  GivenOptions given;
+  Arguments arguments = split_arguments({argv + 1, argv + argc});
+  for (const auto& [option, value] : arguments.options) {
+    if (option->answers) {
+      options.answer = answer_to(*option, value, lookup);
+      return options;
+    }
+    apply(*option, value, &given, &options);
+  }
+  read_environment(lookup, &given, &options);
+  options.has_starter = lookup(kStarterVariable) == "1";
+  combine_options(given, lookup, &options);
+  options.command = std::move(arguments.command);
+  if (options.check) {
+    options.command.clear(); // so that a job's command line can have --check
+    return options;
+  }
+  const bool has_program =
+      !options.command.empty() && !options.command.front().empty();
+  if (options.rdzv_server && !options.command.empty()) {
+    usage_error(
+        "--rdzv-server runs no program, but there is " +
+        options.command.front());
+  }
+  if (!options.rdzv_server && !has_program) {
+    usage_error("no program to run was given");
+  }
+  return options;
+}
+
+LaunchOptions parse_options(int argc, const char* const* argv) {
+  return parse_options(argc, argv, process_environment);
+}
+
+std::optional<std::string> process_environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+} // namespace ddp

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+
+#include <launcher/cli/options.h>
+
+namespace ddp {
+
+/// The headings under which options are listed.
+enum class OptionGroup {
+  kRanks,
+  kNodes,
+  kProgram,
+  kPlacement,
+  kFailures,
+  kOutput,
+  kTorchrun,
+  kOther,
+};
+
+/// What an option was given, and by what ("--grace" or "PET_GRACE").
+struct OptionValue {
+  std::string source;
+  std::string text; // empty for a flag
+};
+
+/// One option: all that parsing, --help, the man page and the completion
+/// scripts know of it.
+struct CommandOption {
+  OptionGroup group;
+  const char* name; // without the two dashes
+  const char* value; // what its value is called; null for a flag
+  const char* help;
+  /// Stores the value or throws LaunchError; null where the value only means
+  /// something together with others (see combinations.h).
+  void (*apply)(LaunchOptions&, const OptionValue&) = nullptr;
+  /// Values to offer, between spaces; "FILE" and "FOLDER" stand for those that
+  /// are there.
+  const char* choices = "";
+  char letter = '\0'; // of the short form
+  const char* alias = nullptr; // another long name
+  bool from_environment = true; // read from PET_<NAME> as well
+  bool answers = false; // prints something instead of launching
+};
+
+/// `--name`.
+inline std::string long_form(const CommandOption& option) {
+  return std::string("--") + option.name;
+}
+
+} // namespace ddp

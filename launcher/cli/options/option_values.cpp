@@ -1,0 +1,240 @@
+#include <launcher/cli/options/option_values.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+
+#include <common/scheduler/launch_error.h>
+#include <common/text.h>
+
+namespace ddp {
+namespace {
+
+// Files and counters are numbered by int; far beyond what a node can run.
+constexpr int kMaxWorldSize = 1000000;
+
+// Also the last one where it is empty, which is a mistake to tell of.
+std::vector<std::string> entries_of(const std::string& text) {
+  std::vector<std::string> entries = split_list(text);
+  if (!text.empty() && text.back() == ',') {
+    entries.emplace_back();
+  }
+  return entries;
+}
+
+// "4" or "4-7".
+std::optional<std::pair<int, int>> rank_range(const std::string& text) {
+  const size_t dash = text.find('-');
+  const auto first = whole_number(text.substr(0, dash));
+  const auto last =
+      dash == std::string::npos ? first : whole_number(text.substr(dash + 1));
+  if (!first || !last || *first < 0 || *last < *first ||
+      *last >= kMaxWorldSize) {
+    return std::nullopt;
+  }
+  return std::make_pair(static_cast<int>(*first), static_cast<int>(*last));
+}
+
+std::optional<int> stream_number(const std::string& text) {
+  const bool known = text.size() == 1 && text[0] >= '0' && text[0] <= '3';
+  return known ? std::optional<int>(text[0] - '0') : std::nullopt;
+}
+
+} // namespace
+
+void usage_error(const std::string& message) {
+  throw LaunchError(kExitUsage, message + " (see ddprun --help)");
+}
+
+void refuse_value(const OptionValue& value, const std::string& expected) {
+  usage_error(value.source + " is '" + value.text + "', expected " + expected);
+}
+
+std::optional<int64_t> whole_number(const std::string& text) {
+  int64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, number);
+  const bool whole = result.ec == std::errc() && result.ptr == end;
+  return whole ? std::optional<int64_t>(number) : std::nullopt;
+}
+
+int64_t integer_of(const OptionValue& value, int64_t least, int64_t most) {
+  const auto number = whole_number(value.text);
+  if (!number || *number < least || *number > most) {
+    const bool bounded = most < std::numeric_limits<int32_t>::max();
+    refuse_value(
+        value,
+        bounded ? "a whole number from " + std::to_string(least) + " to " +
+                std::to_string(most)
+                : "a whole number, at least " + std::to_string(least));
+  }
+  return *number;
+}
+
+std::chrono::milliseconds seconds_of(const OptionValue& value) {
+  constexpr double most = 1e9;
+  char* end = nullptr;
+  const double seconds = std::strtod(value.text.c_str(), &end);
+  const bool whole = !value.text.empty() && *end == '\0';
+  if (!whole || !(seconds >= 0 && seconds <= most)) {
+    refuse_value(value, "a number of seconds, 0 or more");
+  }
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+int64_t bytes_of(const OptionValue& value) {
+  const std::string units = "KMG";
+  std::string digits = value.text;
+  int shift = 0;
+  if (!digits.empty()) {
+    const size_t unit = units.find(static_cast<char>(digits.back() & ~0x20));
+    if (unit != std::string::npos) {
+      shift = 10 * static_cast<int>(unit + 1);
+      digits.pop_back();
+    }
+  }
+  const auto number = whole_number(digits);
+  const int64_t most = std::numeric_limits<int64_t>::max() >> shift;
+  if (!number || *number < 0 || *number > most) {
+    refuse_value(value, "a number of bytes such as 100000 or 10M (K, M, G)");
+  }
+  return *number << shift;
+}
+
+StreamChoice streams_of(const OptionValue& value) {
+  StreamChoice choice;
+  if (const auto all = stream_number(value.text)) {
+    choice.all = *all;
+    return choice;
+  }
+  for (const std::string& entry : entries_of(value.text)) {
+    const size_t colon = entry.find(':');
+    const auto range = rank_range(entry.substr(0, colon));
+    const auto streams = colon == std::string::npos
+        ? std::nullopt
+        : stream_number(entry.substr(colon + 1));
+    if (!range || !streams) {
+      choice.ranks.clear();
+      break;
+    }
+    for (int rank = range->first; rank <= range->second; ++rank) {
+      choice.ranks[rank] = *streams;
+    }
+  }
+  if (choice.ranks.empty()) {
+    refuse_value(
+        value,
+        "0 (none), 1 (standard output), 2 (standard error) or 3 (both), or "
+        "these for local ranks as in 0:1,4-7:3");
+  }
+  return choice;
+}
+
+std::set<int> ranks_of(const OptionValue& value) {
+  std::set<int> ranks;
+  for (const std::string& entry : entries_of(value.text)) {
+    const auto range = rank_range(entry);
+    if (!range) {
+      refuse_value(value, "local ranks such as 0,1,4-7");
+    }
+    for (int rank = range->first; rank <= range->second; ++rank) {
+      ranks.insert(rank);
+    }
+  }
+  return ranks;
+}
+
+std::vector<std::string> texts_of(const OptionValue& value) {
+  std::vector<std::string> texts(1);
+  const std::string& text = value.text;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != ',') {
+      texts.back() += text[i];
+    } else if (i + 1 < text.size() && text[i + 1] == ',') {
+      texts.back() += text[i++];
+    } else {
+      texts.emplace_back();
+    }
+  }
+  // An empty text is part of every line.
+  texts.erase(std::remove(texts.begin(), texts.end(), ""), texts.end());
+  return texts;
+}
+
+std::pair<std::string, std::string> variable_of(const OptionValue& value) {
+  const size_t sign = value.text.find('=');
+  if (sign == std::string::npos || sign == 0) {
+    refuse_value(
+        value, "NAME=VALUE; what is set here the ranks inherit without it");
+  }
+  std::string name = value.text.substr(0, sign);
+  for (const char* own : {"RANK", "LOCAL_RANK", "ROLE_RANK"}) {
+    if (name == own) {
+      refuse_value(value, "another name: each rank has its own " + name);
+    }
+  }
+  return {std::move(name), value.text.substr(sign + 1)};
+}
+
+Binding binding_of(const OptionValue& value) {
+  const std::pair<const char*, Binding> known[] = {
+      {"none", Binding::kNone},
+      {"node", Binding::kNode},
+      {"socket", Binding::kSocket},
+      {"exclusive", Binding::kExclusive},
+      {"core-complex", Binding::kCoreComplex},
+      {"share", Binding::kShare}};
+  for (const auto& [name, binding] : known) {
+    if (value.text == name) {
+      return binding;
+    }
+  }
+  refuse_value(value, "none, node, socket, exclusive, core-complex or share");
+}
+
+OutputMode output_mode_of(const OptionValue& value) {
+  if (value.text == "lines") {
+    return OutputMode::kLines;
+  }
+  if (value.text == "raw") {
+    return OutputMode::kRaw;
+  }
+  if (value.text != "pty") {
+    refuse_value(value, "lines, raw or pty");
+  }
+  return OutputMode::kPty;
+}
+
+int omp_threads_of(const OptionValue& value) {
+  if (value.text == "auto") {
+    return 0;
+  }
+  if (value.text == "keep") {
+    return -1;
+  }
+  const auto number = whole_number(value.text);
+  if (!number || *number < 1 || *number > kMaxWorldSize) {
+    refuse_value(value, "auto, keep, or a number of threads");
+  }
+  return static_cast<int>(*number);
+}
+
+std::string devices_of(const OptionValue& value) {
+  const std::string expected =
+      "GPUs such as 1,3 (indices, or names that begin with GPU- or MIG-), "
+      "each once";
+  std::set<std::string> seen;
+  for (const std::string& entry : entries_of(value.text)) {
+    const bool is_name =
+        entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0;
+    const auto index = whole_number(entry);
+    if ((!is_name && (!index || *index < 0)) || !seen.insert(entry).second) {
+      refuse_value(value, expected);
+    }
+  }
+  return value.text;
+}
+
+} // namespace ddp

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <launcher/cli/options/option.h>
+
+namespace ddp {
+
+// What texts mean. What takes an OptionValue throws LaunchError (exit code 2)
+// for a text that means nothing, naming the option or variable that it comes
+// from.
+
+[[noreturn]] void usage_error(const std::string& message);
+[[noreturn]] void refuse_value(
+    const OptionValue& value,
+    const std::string& expected);
+
+/// None where the text is no whole number.
+std::optional<int64_t> whole_number(const std::string& text);
+
+/// A whole number from `least` to `most`.
+int64_t integer_of(const OptionValue& value, int64_t least, int64_t most);
+
+/// Seconds, with decimals where wanted.
+std::chrono::milliseconds seconds_of(const OptionValue& value);
+
+/// Bytes: a whole number, with K, M or G (1024, its square, its cube) or not.
+int64_t bytes_of(const OptionValue& value);
+
+/// Ranks of a node at most: a slip of the hand should not fork until the
+/// machine is full.
+constexpr int kMaxLocalRanks = 65536;
+
+/// "3", or "0:1,4-7:3" for some local ranks.
+StreamChoice streams_of(const OptionValue& value);
+
+/// "0,1,4-7".
+std::set<int> ranks_of(const OptionValue& value);
+
+/// Texts between commas; a double comma stands for a comma.
+std::vector<std::string> texts_of(const OptionValue& value);
+
+/// "NAME=VALUE".
+std::pair<std::string, std::string> variable_of(const OptionValue& value);
+
+Binding binding_of(const OptionValue& value);
+OutputMode output_mode_of(const OptionValue& value);
+
+/// "keep", "auto", or a number of threads, as LaunchOptions has them.
+int omp_threads_of(const OptionValue& value);
+
+/// What CUDA_VISIBLE_DEVICES may be: indices, or names that begin with GPU- or
+/// MIG-, none of them twice.
+std::string devices_of(const OptionValue& value);
+
+} // namespace ddp

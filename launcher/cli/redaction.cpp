@@ -1,0 +1,61 @@
+#include <launcher/cli/redaction.h>
+
+#include <cctype>
+
+namespace ddp {
+
+bool names_secret(const std::string& name) {
+  std::string upper;
+  for (const char letter : name) {
+    upper +=
+        static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+  }
+  const std::string harmless = "TOKENIZ";
+  for (size_t at; (at = upper.find(harmless)) != std::string::npos;) {
+    upper.replace(at, harmless.size(), "-");
+  }
+  for (const char* word :
+       {"TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"}) {
+    if (upper.find(word) != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// "scheme://user:password@host" with *** for the password.
+std::string without_password(const std::string& text) {
+  const size_t scheme = text.find("://");
+  const size_t at = text.find('@', scheme);
+  const size_t colon =
+      scheme == std::string::npos ? scheme : text.find(':', scheme + 3);
+  const bool has_password = colon != std::string::npos &&
+      at != std::string::npos && colon < at && text.find('/', scheme + 3) > at;
+  return has_password ? text.substr(0, colon + 1) + kRedacted + text.substr(at)
+                      : text;
+}
+
+std::string redacted(const std::string& assignment) {
+  for (size_t sign = assignment.find('='); sign != std::string::npos;
+       sign = assignment.find('=', sign + 1)) {
+    if (names_secret(assignment.substr(0, sign))) {
+      return assignment.substr(0, sign + 1) + kRedacted;
+    }
+  }
+  return without_password(assignment);
+}
+
+std::vector<std::string> redacted_arguments(
+    const std::vector<std::string>& arguments) {
+  std::vector<std::string> result;
+  bool is_secret = false; // by the option before
+  for (const std::string& argument : arguments) {
+    const bool is_option = !argument.empty() && argument[0] == '-';
+    result.push_back(is_secret && !is_option ? kRedacted : redacted(argument));
+    is_secret = is_option && argument.find('=') == std::string::npos &&
+        names_secret(argument);
+  }
+  return result;
+}
+
+} // namespace ddp

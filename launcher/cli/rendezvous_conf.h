@@ -1,0 +1,28 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <launcher/cli/options/option.h>
+
+namespace ddp {
+
+/// What --rdzv-conf says that means something to ddprun.
+struct RendezvousConf {
+  std::optional<bool> is_host;
+  std::optional<std::chrono::milliseconds> join_timeout;
+  std::optional<std::chrono::milliseconds> last_call;
+  /// Names that are not torchrun's.
+  std::vector<std::string> unknown;
+};
+
+/// Reads "name=value,name=value". Throws LaunchError (exit code 2) for texts of
+/// another form, and for values that a name cannot have.
+RendezvousConf rendezvous_conf_of(const OptionValue& value);
+
+/// Checks the form alone.
+void check_rendezvous_conf(const OptionValue& value);
+
+} // namespace ddp

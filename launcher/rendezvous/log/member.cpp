@@ -1,0 +1,394 @@
+#include <launcher/rendezvous/log/member.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <common/scheduler/launch_error.h>
+#include <common/text.h>
+#include <launcher/cli/network_values.h>
+
+namespace ddp {
+namespace {
+
+using Type = Entry::Type;
+using Phase = Membership::Phase;
+using Kind = Member::Action::Kind;
+
+} // namespace
+
+Member::Member(const Settings& settings, NodeInfo self, Time now)
+    : settings_(settings),
+      self_(std::move(self)),
+      first_id_(self_.id),
+      log_(!settings.log_moves),
+      answered_(now),
+      gathering_since_(now),
+      last_join_(now) {
+  self_.min_nodes = settings_.min_nodes;
+  self_.max_nodes = settings_.max_nodes;
+  self_.max_restarts = settings_.max_restarts;
+  schedule(now);
+}
+
+// What this node does
+
+Member::Action& Member::act(Action::Kind kind) {
+  actions_.emplace_back();
+  actions_.back().kind = kind;
+  return actions_.back();
+}
+
+void Member::post(Entry entry) {
+  if (!connected_) {
+    return;
+  }
+  entry.from = self_.id;
+  ++unread_;
+  act(Kind::kPost).entry = std::move(entry);
+}
+
+void Member::post(Type type) {
+  Entry entry;
+  entry.type = type;
+  entry.epoch = log_.plan().epoch;
+  post(std::move(entry));
+}
+
+void Member::exit(int code, const std::string& text) {
+  if (over_) {
+    return;
+  }
+  over_ = true;
+  Action& action = act(Kind::kExit);
+  action.code = code;
+  action.text = text;
+}
+
+void Member::stop_ranks(const std::string& text) {
+  if (runs_ && !stopping_) {
+    stopping_ = true;
+    act(Kind::kStop).text = text;
+  }
+}
+
+std::vector<Member::Action> Member::take_actions() {
+  return std::exchange(actions_, {});
+}
+
+// What it is told
+
+void Member::connected(const std::string& address, int standby_port, Time now) {
+  connected_ = true;
+  answered_ = now;
+  gathering_since_ = now;
+  is_new_log_ = move_ && move_->is_new;
+  move_.reset();
+  if (self_.address.empty()) {
+    self_.address = address;
+  }
+  self_.standby_port = standby_port;
+  update(now);
+}
+
+void Member::entry(const Entry& entry, Time now) {
+  const Phase before = log_.phase();
+  const bool had_job = !log_.plan().nodes.empty() && before != Phase::kEnded;
+  const bool host_left = entry.type == Type::kLeave && log_.is_host(entry.from);
+  log_answered(now);
+  const bool is_over = before == Phase::kEnded && log_.has(self_.id);
+  if (!is_over || entry.type == Type::kLeave) { // else of another job
+    log_.apply(entry);
+  }
+  if (entry.from == self_.id) {
+    --unread_;
+  }
+  if (had_job && log_.plan().nodes.empty() && log_.has(self_.id)) {
+    calm_until_ = now + settings_.node_timeout / 2;
+  }
+  if (entry.type == Type::kJoin && entry.node.hosts_log && is_new_log_) {
+    note_endpoint(entry.node.id);
+  }
+  if (entry.type == Type::kJoin && log_.has(entry.from) &&
+      entry.from == self_.id) {
+    check_fit(now);
+  }
+  if (entry.type == Type::kJoin || entry.type == Type::kComing) {
+    last_join_ = now;
+    heard_[entry.from] = {-1, now};
+  }
+  if (log_.phase() == Phase::kGathering && before != Phase::kGathering) {
+    gathering_since_ = now;
+  } else if (log_.phase() == Phase::kStarting) {
+    is_new_log_ = false;
+  }
+  if (entry.type == Type::kMoved) {
+    note_moved(entry, now);
+  } else if (entry.type == Type::kLost && entry.about == self_.id) {
+    leaving_ = {kExitInfrastructure, entry.text, now};
+    stop_ranks(entry.text);
+  } else if (
+      host_left && entry.from != self_.id && log_.phase() != Phase::kEnded) {
+    lose_log(entry.text, now);
+  }
+  update(now);
+}
+
+// Of a log that moved: where its host had a port for it.
+void Member::note_endpoint(const std::string& host) {
+  const int index = log_.plan().index_of(host);
+  if (index >= 0) {
+    const NodeInfo& then = log_.plan().nodes[static_cast<size_t>(index)];
+    new_endpoint_ = describe_endpoint(then.address, then.standby_port);
+  }
+}
+
+void Member::beats(const std::map<std::string, int64_t>& counts, Time now) {
+  log_answered(now);
+  for (auto& [id, heard] : heard_) {
+    const auto found = counts.find(id);
+    const int64_t count = found == counts.end() ? -1 : found->second;
+    if (count != heard.count) {
+      heard = {count, now};
+    }
+  }
+  if (connected_ && joined_ && !leaving_) {
+    report_silence(now);
+  }
+  update(now);
+}
+
+void Member::log_answered(Time now) {
+  // Where it was this node that stood still, nobody else was silent.
+  if (now - answered_ > settings_.node_timeout / 2) {
+    for (auto& [id, heard] : heard_) {
+      heard.at = now;
+    }
+  }
+  answered_ = now;
+}
+
+void Member::log_lost(const std::string& why, Time now) {
+  const auto& nodes = log_.nodes();
+  const auto host =
+      std::find_if(nodes.begin(), nodes.end(), [](const NodeInfo& each) {
+        return each.hosts_log;
+      });
+  lose_log(
+      host == nodes.end() ? why : why + "; node " + host->host + " served it",
+      now);
+  update(now);
+}
+
+void Member::store_opened(int port, Time now) {
+  Entry entry;
+  entry.type = Type::kStart;
+  entry.epoch = opened_epoch_;
+  entry.address = self_.address;
+  entry.port = port;
+  post(std::move(entry));
+  update(now);
+}
+
+void Member::rank_failed(
+    int code,
+    bool is_consequence,
+    const std::string& text,
+    Time now) {
+  stopping_ = true;
+  Entry entry;
+  entry.type = Type::kFailed;
+  entry.epoch = started_epoch_;
+  entry.code = code;
+  entry.is_consequence = is_consequence;
+  entry.text = text;
+  post(std::move(entry));
+  update(now);
+}
+
+void Member::ranks_ended(bool succeeded, Time now) {
+  runs_ = false;
+  if (succeeded && joined_ && log_.phase() == Phase::kRunning) {
+    idle_epoch_ = started_epoch_;
+    post(Type::kFinished);
+  }
+  update(now);
+}
+
+void Member::leave(int code, const std::string& text, Time now) {
+  if (leaving_ || over_) {
+    return;
+  }
+  const bool is_needed = self_.hosts_log && log_.nodes().size() > 1;
+  leaving_ = {code, text, is_needed ? now + std::chrono::seconds(1) : now};
+  if (connected_ && joined_) {
+    Entry entry;
+    entry.type = Type::kLeave;
+    entry.text = text;
+    post(std::move(entry));
+  }
+  stop_ranks(text);
+  update(now);
+}
+
+void Member::end_job(int code, const std::string& text, Time now) {
+  if (!connected_ || !joined_ || !is_in_plan() || other_log_) {
+    leave(code, text, now);
+    return;
+  }
+  post_end(code, text);
+  update(now);
+}
+
+void Member::post_end(int code, const std::string& text) {
+  Entry entry;
+  entry.type = Type::kEnd;
+  entry.code = code;
+  entry.text = text;
+  post(std::move(entry));
+}
+
+void Member::tick(Time now) {
+  update(now);
+}
+
+// What follows
+
+void Member::update(Time now) {
+  if (connected_ && now >= answered_ + settings_.node_timeout) {
+    lose_log(
+        "the rendezvous did not answer for " +
+            describe_time(settings_.node_timeout) + " (--node-timeout)",
+        now);
+  }
+  if (move_ && now >= move_->deadline) {
+    end_search(now);
+  }
+  if (!over_) {
+    follow(now);
+    schedule(now);
+  }
+}
+
+void Member::follow(Time now) {
+  if (leaving_) {
+    depart(now);
+    return;
+  }
+  if (other_log_) {
+    if (now >= other_log_->at) {
+      change_log(now);
+    }
+    return;
+  }
+  if (connected_ && !joined_) {
+    join();
+  }
+  if (doubt_) {
+    doubt(now);
+    return;
+  }
+  if (is_job_over()) {
+    say_goodbye(now);
+  } else if (joined_ && connected_) {
+    take_part();
+    lead(now);
+  } else if (
+      !connected_ && !move_ &&
+      now >= gathering_since_ + settings_.join_timeout) {
+    exit(
+        kExitTimeout,
+        "after " + describe_time(settings_.join_timeout) + ": " + awaited());
+  }
+}
+
+// When something is due of which nobody tells. What is overdue waits for an
+// event.
+void Member::schedule(Time now) {
+  next_.reset();
+  const auto consider = [&](Time time) {
+    if (time > now && (!next_ || time < *next_)) {
+      next_ = time;
+    }
+  };
+  if (connected_) {
+    consider(answered_ + settings_.node_timeout);
+  }
+  if (move_) {
+    consider(move_->deadline);
+  }
+  if (leaving_) {
+    consider(leaving_->until);
+  }
+  if (goodbye_) {
+    consider(*goodbye_);
+  }
+  if (doubt_) {
+    consider(doubt_->until);
+  }
+  if (other_log_) {
+    consider(other_log_->at);
+  }
+  consider(gathering_since_ + settings_.join_timeout);
+  consider(last_join_ + settings_.last_call);
+  consider(patience_end());
+}
+
+// Not another one, whose log this node found.
+bool Member::is_job_over() const {
+  return log_.phase() == Phase::kEnded &&
+      (log_.has(self_.id) || is_new_log_ || self_.hosts_log);
+}
+
+bool Member::is_in_plan() const {
+  return log_.plan().index_of(self_.id) >= 0 && log_.has(self_.id);
+}
+
+void Member::take_part() {
+  const int epoch = log_.plan().epoch;
+  const Phase phase = log_.phase();
+  if (!is_in_plan()) {
+    return;
+  }
+  const int index = log_.plan().index_of(self_.id);
+  if (phase == Phase::kStarting && ready_epoch_ < epoch) {
+    ready_epoch_ = epoch;
+    post(Type::kReady);
+  } else if (
+      phase == Phase::kStarting && index == 0 && log_.is_confirmed() &&
+      opened_epoch_ < epoch) {
+    opened_epoch_ = epoch;
+    act(Kind::kOpenStore);
+  } else if (phase == Phase::kRunning && started_epoch_ < epoch) {
+    started_epoch_ = epoch;
+    runs_ = true;
+    stopping_ = false;
+    killing_ = false;
+    act(Kind::kStart).index = index;
+  } else if (phase == Phase::kStopping) {
+    stop_ranks(log_.cause_text());
+    if (runs_ && log_.is_urgent() && !std::exchange(killing_, true)) {
+      act(Kind::kKill);
+    }
+    if (!runs_ && idle_epoch_ < epoch) {
+      idle_epoch_ = epoch;
+      post(Type::kStopped);
+    }
+  }
+}
+
+std::vector<std::string> Member::watched() const {
+  std::vector<std::string> ids;
+  for (const NodeInfo& each : log_.nodes()) {
+    if (each.id != self_.id) {
+      ids.push_back(each.id);
+    }
+  }
+  for (const std::string& id : log_.coming()) {
+    if (id != self_.id) {
+      ids.push_back(id);
+    }
+  }
+  return ids;
+}
+
+} // namespace ddp

@@ -1,0 +1,236 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <launcher/rendezvous/log/membership.h>
+
+namespace ddp {
+
+/// What a node does in a job of several: told what happens, it answers what its
+/// agent has to do. Knows no process, socket or clock.
+class Member {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  using Duration = std::chrono::milliseconds;
+
+  struct Settings {
+    int min_nodes = 1;
+    int max_nodes = 1;
+    int max_restarts = 0;
+    /// How long a job that could start waits for more nodes.
+    Duration last_call{3000};
+    /// How long it waits for enough.
+    Duration join_timeout{600000};
+    /// After this silence a node is lost.
+    Duration node_timeout{10000};
+    /// Where the log is looked for, for people.
+    std::string endpoint;
+    /// Whether the log moves to another node when its host is lost; not where
+    /// a server of its own has it.
+    bool log_moves = true;
+  };
+
+  struct Action {
+    enum class Kind {
+      kPost, // `entry`, into the log
+      kOpenStore, // for the ranks of this epoch; answered by store_opened()
+      kStart, // this node's ranks: in membership().plan(), place `index`
+      kStop, // them, for `text`
+      kKill, // them, as they were to stop and somebody does not want to wait
+      kServe, // the log, from now on, at this node's standby port (`nodes`)
+      kConnect, // to the log, wherever of the standby ports of `nodes` it is;
+                // without nodes, at the endpoint
+      kExit, // with `code`; `text` says why, where that is no rank's failure
+    };
+    Kind kind = Kind::kPost;
+    Entry entry;
+    std::vector<NodeInfo> nodes;
+    int index = 0;
+    int code = 0;
+    std::string text;
+  };
+
+  /// `self` gets its address, where it has none, and its standby port when the
+  /// log is there.
+  Member(const Settings& settings, NodeInfo self, Time now);
+
+  /// This node serves the log after all: its port was taken before.
+  void serve() {
+    self_.hosts_log = true;
+  }
+  /// The log can be read and written. `address` is this node's on the way
+  /// there, and `standby_port` is free for another log.
+  void connected(const std::string& address, int standby_port, Time now);
+  /// It was lost, for good; kServe and kConnect ask for another.
+  void log_lost(const std::string& why, Time now);
+  /// It cannot be reached yet, for the reason that people read.
+  void log_unreachable(std::string why) {
+    unreachable_ = std::move(why);
+  }
+  /// The log has entries that were not sealed as this job's are.
+  void strangers_wrote() {
+    has_strangers_ = true;
+  }
+  void entry(const Entry& entry, Time now);
+  /// How often the log's nodes have made themselves heard; see watched().
+  void beats(const std::map<std::string, int64_t>& counts, Time now);
+
+  void store_opened(int port, Time now);
+  /// A rank failed; the others of this node are being stopped.
+  void rank_failed(
+      int code,
+      bool is_consequence,
+      const std::string& text,
+      Time now);
+  /// No rank is left.
+  void ranks_ended(bool succeeded, Time now);
+  /// This node is to take part no more.
+  void leave(int code, const std::string& text, Time now);
+  /// The job is to end on all nodes, if this one takes part in it.
+  void end_job(int code, const std::string& text, Time now);
+  /// The time of deadline() has come.
+  void tick(Time now);
+
+  std::optional<Time> deadline() const {
+    return next_;
+  }
+  std::vector<Action> take_actions();
+  const Membership& membership() const {
+    return log_;
+  }
+  const NodeInfo& self() const {
+    return self_;
+  }
+  bool is_connected() const {
+    return connected_;
+  }
+  /// The nodes whose beats it wants to hear.
+  std::vector<std::string> watched() const;
+  /// Whether the job may go on in this log.
+  bool has_quorum() const;
+  /// Whether it leaves this log for that of the job.
+  bool changes_log() const {
+    return other_log_.has_value();
+  }
+  /// Where the log moved to; empty where it is at its first endpoint.
+  const std::string& new_endpoint() const {
+    return new_endpoint_;
+  }
+  /// One line: what it waits for.
+  std::string awaited() const;
+
+ private:
+  struct Heard {
+    int64_t count = -1;
+    Time at;
+  };
+  // The search for the log's next host.
+  struct Move {
+    std::string why;
+    bool may_serve = false; // at the deadline; else it gives up
+    bool is_new = true; // the log that is looked for
+    bool is_stranger = false; // this node had not joined the old one
+    Time deadline;
+  };
+  // Of what this node is to do in a job that has its nodes.
+  struct Doubt {
+    std::string text; // to leave with
+    Time until;
+  };
+  // The job's log, of which this one is not.
+  struct OtherLog {
+    NodeInfo host;
+    Time at; // when to go there: others shall read of it here
+  };
+  struct Departure {
+    int code = 0;
+    std::string text;
+    Time until; // its log is served to others
+  };
+
+  Action& act(Action::Kind kind);
+  void post(Entry entry);
+  void post(Entry::Type type);
+  void exit(int code, const std::string& text);
+  void stop_ranks(const std::string& text);
+
+  void log_answered(Time now);
+  void note_endpoint(const std::string& host);
+  void lose_log(const std::string& why, Time now);
+  void note_moved(const Entry& moved, Time now);
+  void change_log(Time now);
+  void forget_log(Membership next);
+  void update(Time now);
+  void follow(Time now);
+  void join();
+  std::string difference_to(const NodeInfo& other) const;
+  void check_fit(Time now);
+  void doubt(Time now);
+  void post_end(int code, const std::string& text);
+  void take_part();
+  void say_goodbye(Time now);
+  void lead(Time now);
+  void gather(Time now);
+  void regroup(Time now);
+  void post_plan(std::vector<NodeInfo> nodes);
+  void report_silence(Time now);
+  std::vector<NodeInfo> candidates() const;
+  bool takes_others() const;
+  bool expects_nodes() const;
+  Time patience_end() const;
+  bool is_stranger() const;
+  void begin_anew();
+  void move_log(const std::string& why, Time now);
+  void end_search(Time now);
+  void depart(Time now);
+  void schedule(Time now);
+
+  bool is_job_over() const;
+  bool is_in_plan() const;
+  std::string end_text() const;
+
+  Settings settings_;
+  NodeInfo self_;
+  std::string first_id_;
+  int begun_anew_ = 0;
+  Membership log_;
+  bool connected_ = false;
+  bool is_coming_ = false; // and said so
+  bool joined_ = false;
+  bool over_ = false;
+  bool runs_ = false; // this node's ranks
+  bool stopping_ = false; // they were asked to stop
+  bool killing_ = false;
+  // The last epochs for which this node did so.
+  int ready_epoch_ = 0;
+  int opened_epoch_ = 0;
+  int started_epoch_ = 0;
+  int idle_epoch_ = 0; // it said that it has no ranks
+  int regrouped_epoch_ = 0;
+  std::set<std::string> reported_; // lost
+  int unread_ = 0; // of what it posted
+  Time answered_; // the log's last sign of life
+  Time gathering_since_;
+  Time last_join_;
+  std::map<std::string, Heard> heard_;
+  std::optional<Move> move_;
+  bool is_new_log_ = false; // after a move, until its first plan
+  std::string unreachable_;
+  bool has_strangers_ = false;
+  std::string new_endpoint_;
+  std::set<std::string> expected_; // in the new log
+  Time calm_until_; // a job that nobody is left of stops its ranks meanwhile
+  std::optional<Doubt> doubt_;
+  std::optional<OtherLog> other_log_;
+  std::optional<Departure> leaving_;
+  std::optional<Time> goodbye_; // until when its host serves a log that ended
+  std::optional<Time> next_;
+  std::vector<Action> actions_;
+};
+
+} // namespace ddp

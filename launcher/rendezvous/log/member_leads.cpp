@@ -1,0 +1,185 @@
+// What one node decides for all.
+#include <launcher/rendezvous/log/member.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <common/scheduler/launch_error.h>
+#include <common/text.h>
+
+namespace ddp {
+namespace {
+
+using Type = Entry::Type;
+using Phase = Membership::Phase;
+
+// How long that one waits for enough others to come.
+constexpr std::chrono::seconds kQuorumTime(5);
+
+std::set<std::string> ids_of(const std::vector<NodeInfo>& nodes) {
+  std::set<std::string> ids;
+  for (const NodeInfo& each : nodes) {
+    ids.insert(each.id);
+  }
+  return ids;
+}
+
+} // namespace
+
+// The first node that is heard says which others are silent.
+void Member::report_silence(Time now) {
+  const auto is_silent = [&](const std::string& id) {
+    return id != self_.id && now - heard_[id].at > settings_.node_timeout;
+  };
+  for (const NodeInfo& each : log_.nodes()) {
+    if (each.id == self_.id) {
+      break;
+    }
+    if (!is_silent(each.id)) {
+      return; // it will say so
+    }
+  }
+  for (const std::string& id : watched()) {
+    if (is_silent(id) && reported_.insert(id).second) {
+      const NodeInfo* node = log_.find(id);
+      Entry entry;
+      entry.type = Type::kLost;
+      entry.about = id;
+      entry.text = "node " + (node == nullptr ? id : node->host) +
+          " was not heard for " + describe_time(settings_.node_timeout) +
+          " (--node-timeout)";
+      post(std::move(entry));
+    }
+  }
+}
+
+bool Member::has_quorum() const {
+  return log_.has(self_.id) && log_.is_quorum(ids_of(log_.nodes()));
+}
+
+// Decides for all, once it has read all that it said itself.
+void Member::lead(Time now) {
+  if (log_.leader() != self_.id || unread_ > 0) {
+    return;
+  }
+  if (log_.phase() == Phase::kGathering && now >= calm_until_) {
+    gather(now);
+  } else if (log_.phase() == Phase::kRunning) {
+    regroup(now);
+  }
+}
+
+// The nodes of the next plan. One that asks for a taken place waits for it.
+std::vector<NodeInfo> Member::candidates() const {
+  std::set<int> taken;
+  std::vector<NodeInfo> found;
+  for (const NodeInfo& each : log_.nodes()) {
+    if (each.wanted_rank < 0 || taken.insert(each.wanted_rank).second) {
+      found.push_back(each);
+    }
+  }
+  found = in_order(std::move(found), log_.plan());
+  const auto most = static_cast<size_t>(settings_.max_nodes);
+  if (found.size() > most) {
+    found.resize(most);
+  }
+  return found;
+}
+
+// Whether the job has room for nodes that come after its start.
+bool Member::takes_others() const {
+  return settings_.max_restarts > 0 ||
+      settings_.min_nodes < settings_.max_nodes;
+}
+
+// Whether nodes that are not there are likely to come.
+bool Member::expects_nodes() const {
+  if (is_new_log_) {
+    return !log_.coming().empty() ||
+        std::any_of(expected_.begin(), expected_.end(), [&](const auto& id) {
+          return !log_.has(id);
+        });
+  }
+  return log_.plan().nodes.empty();
+}
+
+// Until when the leader waits for those.
+Member::Time Member::patience_end() const {
+  return is_new_log_ ? gathering_since_ + kQuorumTime
+                     : last_join_ + settings_.last_call;
+}
+
+void Member::gather(Time now) {
+  std::vector<NodeInfo> nodes = candidates();
+  const auto count = static_cast<int>(nodes.size());
+  std::set<std::string> ids = ids_of(log_.nodes());
+  const bool is_quorum = !settings_.log_moves || log_.is_quorum(ids);
+  ids.insert(log_.coming().begin(), log_.coming().end());
+  const bool may_be_quorum = !settings_.log_moves || log_.is_quorum(ids);
+  const bool is_enough = is_quorum && count >= settings_.min_nodes;
+  const bool is_late = now >= patience_end() && log_.coming().empty();
+  const auto survivors = static_cast<int>(log_.survivors().size());
+  const bool is_over = !log_.plan().nodes.empty() &&
+      survivors < settings_.min_nodes && !takes_others();
+  const bool is_full = count == settings_.max_nodes;
+  if (is_over) {
+    post_end(kExitInfrastructure, log_.cause_text());
+  } else if (is_enough && (is_full || !expects_nodes() || is_late)) {
+    post_plan(std::move(nodes));
+  } else if (!may_be_quorum && (!is_new_log_ || now >= patience_end())) {
+    post_end(
+        kExitInfrastructure,
+        "only " + hosts_of(log_.nodes()) +
+            " can be reached, too few of the job's nodes to go on");
+  } else if (now >= gathering_since_ + settings_.join_timeout) {
+    post_end(
+        kExitTimeout,
+        "after " + describe_time(settings_.join_timeout) + " still " +
+            awaited());
+  }
+}
+
+void Member::post_plan(std::vector<NodeInfo> nodes) {
+  const bool is_restart = log_.cause() == Membership::Cause::kFailure;
+  Entry entry;
+  entry.type = Type::kPlan;
+  entry.plan.epoch = log_.next_epoch();
+  entry.plan.restarts = log_.plan().restarts + (is_restart ? 1 : 0);
+  entry.plan.max_restarts = settings_.max_restarts;
+  entry.plan.nodes = std::move(nodes);
+  entry.epoch = entry.plan.epoch;
+  post(std::move(entry));
+}
+
+// Makes room for nodes that came while the ranks run. Several that come
+// together cost one restart.
+void Member::regroup(Time now) {
+  const Plan& plan = log_.plan();
+  const bool has_room =
+      static_cast<int>(plan.nodes.size()) < settings_.max_nodes;
+  const std::vector<NodeInfo> nodes = candidates();
+  const bool may_grow = static_cast<int>(nodes.size()) < settings_.max_nodes;
+  if (!has_room || regrouped_epoch_ == plan.epoch ||
+      log_.has_finished_nodes() ||
+      (may_grow && now < last_join_ + settings_.last_call)) {
+    return;
+  }
+  std::vector<NodeInfo> newcomers;
+  for (const NodeInfo& each : nodes) {
+    if (plan.index_of(each.id) < 0) {
+      newcomers.push_back(each);
+    }
+  }
+  if (newcomers.empty()) {
+    return;
+  }
+  regrouped_epoch_ = plan.epoch;
+  Entry entry;
+  entry.type = Type::kRegroup;
+  entry.epoch = plan.epoch;
+  entry.text = (newcomers.size() == 1 ? "node " : "nodes ") +
+      hosts_of(newcomers) + " joined";
+  post(std::move(entry));
+}
+
+} // namespace ddp

@@ -1,0 +1,335 @@
+#include <launcher/rendezvous/log/membership.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ddp {
+namespace {
+
+bool is_majority(
+    const std::set<std::string>& ids,
+    const std::vector<NodeInfo>& electorate,
+    const std::set<std::string>& left) {
+  size_t voters = 0;
+  size_t votes = 0;
+  bool has_first = false;
+  for (const NodeInfo& each : electorate) {
+    if (left.count(each.id) == 0) {
+      const bool votes_here = ids.count(each.id) != 0;
+      has_first = has_first || (voters == 0 && votes_here);
+      votes += votes_here ? 1 : 0;
+      ++voters;
+    }
+  }
+  return 2 * votes > voters || (2 * votes == voters && has_first) ||
+      voters == 0;
+}
+
+} // namespace
+
+Membership Membership::in_new_log() const {
+  Membership fresh(outlives_jobs_);
+  fresh.plan_ = plan_;
+  fresh.electorates_ = electorates_;
+  fresh.ready_ = ready_;
+  fresh.left_ = left_;
+  return fresh;
+}
+
+Membership Membership::after_job() const {
+  Membership fresh(outlives_jobs_);
+  fresh.lost_ = lost_;
+  return fresh;
+}
+
+bool Membership::is_confirmed() const {
+  return std::all_of(
+      plan_.nodes.begin(), plan_.nodes.end(), [&](const NodeInfo& each) {
+        return ready_.count(each.id) != 0;
+      });
+}
+
+bool Membership::is_quorum(const std::set<std::string>& ids) const {
+  return std::all_of(
+      electorates_.begin(), electorates_.end(), [&](const auto& electorate) {
+        return is_majority(ids, electorate, left_);
+      });
+}
+
+const NodeInfo* Membership::find(const std::string& id) const {
+  const auto found =
+      std::find_if(nodes_.begin(), nodes_.end(), [&](const NodeInfo& each) {
+        return each.id == id;
+      });
+  return found == nodes_.end() ? nullptr : &*found;
+}
+
+bool Membership::is_host(const std::string& id) const {
+  const NodeInfo* node = find(id);
+  return node != nullptr && node->hosts_log;
+}
+
+std::string Membership::leader() const {
+  std::string first;
+  int latest = -1;
+  for (const NodeInfo& each : nodes_) {
+    const auto known = known_.find(each.id);
+    const int epoch = known == known_.end() ? 0 : known->second;
+    if (epoch > latest) {
+      first = each.id;
+      latest = epoch;
+    }
+  }
+  return first;
+}
+
+std::vector<NodeInfo> Membership::survivors() const {
+  std::vector<NodeInfo> found;
+  for (const NodeInfo& each : plan_.nodes) {
+    if (has(each.id)) {
+      found.push_back(each);
+    }
+  }
+  return found;
+}
+
+std::vector<NodeInfo> Membership::awaited() const {
+  std::vector<NodeInfo> found;
+  for (const NodeInfo& each : survivors()) {
+    if (!is_idle(each.id)) {
+      found.push_back(each);
+    }
+  }
+  return found;
+}
+
+bool Membership::in_epoch(const Entry& entry) const {
+  const bool goes_on = phase_ == Phase::kStarting ||
+      phase_ == Phase::kRunning || phase_ == Phase::kStopping;
+  return goes_on && entry.epoch == plan_.epoch && has(entry.from) &&
+      plan_.index_of(entry.from) >= 0;
+}
+
+void Membership::apply(const Entry& entry) {
+  if (phase_ == Phase::kEnded) {
+    if (entry.type == Entry::Type::kLeave) {
+      left_.insert(entry.from); // has read how the job ended
+    } else if (entry.type == Entry::Type::kJoin && outlives_jobs_) {
+      *this = after_job();
+      join(entry);
+    }
+    return;
+  }
+  switch (entry.type) {
+    case Entry::Type::kComing:
+      if (lost_.count(entry.from) == 0) {
+        coming_.insert(entry.from);
+      }
+      break;
+    case Entry::Type::kJoin:
+      join(entry);
+      break;
+    case Entry::Type::kLeave:
+      coming_.erase(entry.from);
+      if (has(entry.from)) {
+        left_.insert(entry.from);
+        remove(entry.from, entry.text);
+      }
+      break;
+    case Entry::Type::kLost:
+      if (has(entry.from)) {
+        lost_.insert(entry.about);
+        coming_.erase(entry.about);
+        remove(entry.about, entry.text);
+      }
+      break;
+    case Entry::Type::kPlan:
+      start_epoch(entry);
+      break;
+    case Entry::Type::kReady:
+      if (in_epoch(entry)) {
+        confirm(entry.from);
+      }
+      break;
+    case Entry::Type::kStart:
+      if (in_epoch(entry) && phase_ == Phase::kStarting && is_confirmed() &&
+          plan_.index_of(entry.from) == 0) {
+        address_ = entry.address;
+        port_ = entry.port;
+        phase_ = Phase::kRunning;
+      }
+      break;
+    case Entry::Type::kFailed:
+      if (in_epoch(entry)) {
+        add_failure(entry);
+      }
+      break;
+    case Entry::Type::kStopped:
+      if (in_epoch(entry)) {
+        idle_.insert(entry.from);
+        conclude_epoch();
+      }
+      break;
+    case Entry::Type::kFinished:
+      if (in_epoch(entry)) {
+        finished_.insert(entry.from);
+        conclude_epoch();
+      }
+      break;
+    case Entry::Type::kRegroup:
+      if (in_epoch(entry) && entry.from == leader()) {
+        stop(Cause::kNodes, entry.text);
+      }
+      break;
+    case Entry::Type::kEnd:
+      end(entry);
+      break;
+    case Entry::Type::kMoved:
+      break; // its nodes leave it
+  }
+}
+
+void Membership::join(const Entry& entry) {
+  coming_.erase(entry.node.id);
+  // One that was lost leaves as soon as it reads that.
+  if (!has(entry.node.id) && lost_.count(entry.node.id) == 0) {
+    nodes_.push_back(entry.node);
+    if (!has_plan_) {
+      known_[entry.node.id] = entry.epoch;
+    }
+    last_epoch_ = std::max(last_epoch_, entry.epoch);
+  }
+}
+
+void Membership::confirm(const std::string& id) {
+  ready_.insert(id);
+  if (is_confirmed()) {
+    electorates_ = {plan_.nodes};
+  }
+}
+
+void Membership::remove(const std::string& id, const std::string& why) {
+  if (!has(id)) {
+    return;
+  }
+  const bool matters = plan_.index_of(id) >= 0 && finished_.count(id) == 0;
+  nodes_.erase(
+      std::remove_if(
+          nodes_.begin(),
+          nodes_.end(),
+          [&](const NodeInfo& each) { return each.id == id; }),
+      nodes_.end());
+  if (outlives_jobs_ && survivors().empty()) {
+    forget_job();
+    return;
+  }
+  if (matters) {
+    stop(Cause::kNodes, why);
+  }
+  conclude_epoch();
+}
+
+// Nobody is left of it: those that came later begin another.
+void Membership::forget_job() {
+  Membership next = after_job();
+  next.nodes_ = std::move(nodes_);
+  next.coming_ = std::move(coming_);
+  *this = std::move(next);
+}
+
+void Membership::start_epoch(const Entry& entry) {
+  const Plan& plan = entry.plan;
+  const bool fits = phase_ == Phase::kGathering && entry.from == leader() &&
+      plan.epoch == next_epoch() && !plan.nodes.empty() &&
+      std::all_of(plan.nodes.begin(), plan.nodes.end(), [&](const auto& each) {
+                      return has(each.id);
+                    });
+  if (!fits) {
+    return; // somebody left meanwhile: the leader makes another
+  }
+  plan_ = plan;
+  for (NodeInfo& each : plan_.nodes) {
+    each = *find(each.id);
+  }
+  electorates_.push_back(plan_.nodes);
+  known_.clear(); // all know this one
+  has_plan_ = true;
+  last_epoch_ = plan.epoch;
+  ready_.clear();
+  phase_ = Phase::kStarting;
+  cause_ = Cause::kNone;
+  cause_text_.clear();
+  failure_.reset();
+  idle_.clear();
+  finished_.clear();
+}
+
+void Membership::add_failure(const Entry& entry) {
+  if (!failure_ || (failure_->is_consequence && !entry.is_consequence)) {
+    failure_ = {entry.from, entry.code, entry.is_consequence, entry.text};
+  }
+  stop(Cause::kFailure, entry.text);
+}
+
+// Where an epoch goes on: the first cause counts, but that a job is to end goes
+// before all, and a lost node before the failures that it caused elsewhere.
+void Membership::stop(Cause cause, const std::string& text) {
+  if (phase_ == Phase::kGathering || phase_ == Phase::kEnded) {
+    return;
+  }
+  const bool explains = cause == Cause::kNodes && cause_ == Cause::kFailure &&
+      failure_->is_consequence;
+  if (cause_ == Cause::kNone || cause == Cause::kEnd || explains) {
+    cause_ = cause;
+    cause_text_ = text;
+  }
+  phase_ = Phase::kStopping;
+}
+
+// Only by those that take part: another may be there by mistake.
+void Membership::end(const Entry& entry) {
+  const bool may_end =
+      entry.from == leader() || plan_.index_of(entry.from) >= 0;
+  if (!has(entry.from) || !may_end) {
+    return;
+  }
+  is_urgent_ = !enders_.insert(entry.from).second || is_urgent_;
+  const bool ends_anyway = cause_ == Cause::kEnd ||
+      (cause_ == Cause::kFailure && !failure_->is_consequence &&
+       plan_.restarts >= plan_.max_restarts);
+  if (ends_anyway) {
+    return;
+  }
+  exit_code_ = entry.code;
+  if (phase_ == Phase::kGathering) {
+    cause_ = Cause::kEnd;
+    cause_text_ = entry.text;
+    phase_ = Phase::kEnded;
+    return;
+  }
+  stop(Cause::kEnd, entry.text);
+  conclude_epoch();
+}
+
+// Once no rank is left: the job is over, or the leader plans anew.
+void Membership::conclude_epoch() {
+  const bool goes_on = phase_ == Phase::kStarting ||
+      phase_ == Phase::kRunning || phase_ == Phase::kStopping;
+  if (!goes_on || !awaited().empty()) {
+    return;
+  }
+  if (phase_ != Phase::kStopping) { // all that are left have finished
+    exit_code_ = 0;
+    phase_ = Phase::kEnded;
+  } else if (cause_ == Cause::kEnd) {
+    phase_ = Phase::kEnded;
+  } else if (
+      cause_ == Cause::kFailure && plan_.restarts >= plan_.max_restarts) {
+    exit_code_ = failure_->code;
+    phase_ = Phase::kEnded;
+  } else {
+    phase_ = Phase::kGathering;
+  }
+}
+
+} // namespace ddp

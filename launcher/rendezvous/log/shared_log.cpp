@@ -1,0 +1,185 @@
+#include <launcher/rendezvous/log/shared_log.h>
+
+#include <cerrno>
+#include <csignal>
+#include <sstream>
+#include <stdexcept>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <launcher/agent/worker.h>
+#include <launcher/rendezvous/log/log_channel.h>
+#include <launcher/store_process.h>
+
+namespace ddp {
+namespace {
+
+using Event = SharedLog::Event;
+
+// As much as the kernel allows; it cuts what is above.
+constexpr int kChannelBuffer = 1 << 20;
+
+void enlarge_buffer(int socket) {
+  setsockopt(
+      socket, SOL_SOCKET, SO_SNDBUF, &kChannelBuffer, sizeof kChannelBuffer);
+}
+
+WorkerPlan make_plan(
+    const std::string& program,
+    const SharedLog::Options& options,
+    int channel,
+    int null_fd) {
+  WorkerPlan plan;
+  plan.program = program;
+  plan.arguments = {
+      "ddprun-store",
+      "--rdzv-member",
+      std::to_string(channel),
+      std::to_string(options.listener.get()),
+      options.member,
+      std::to_string(options.beat_interval.count())};
+  for (const SharedLog::Endpoint& each : options.endpoints) {
+    plan.arguments.push_back(each.host);
+    plan.arguments.push_back(std::to_string(each.port));
+  }
+  plan.kept_fds = {channel};
+  if (options.listener) {
+    plan.kept_fds.push_back(options.listener.get());
+  }
+  plan.environment = helper_environment();
+  plan.null_fd = null_fd;
+  plan.out_fd = STDERR_FILENO;
+  plan.err_fd = STDERR_FILENO;
+  return plan;
+}
+
+std::map<std::string, int64_t> parse_beats(const std::string& lines) {
+  std::map<std::string, int64_t> beats;
+  std::istringstream stream(lines);
+  std::string member;
+  int64_t count = 0;
+  while (stream >> member >> count) {
+    beats[member] = count;
+  }
+  return beats;
+}
+
+Event parse_event(const std::string& message) {
+  Event event{Event::Kind::kLost, message.substr(1), "", {}, {}};
+  switch (message[0]) {
+    case log_message::kUnreachable:
+      event.kind = Event::Kind::kUnreachable;
+      break;
+    case log_message::kConnected: {
+      event.kind = Event::Kind::kConnected;
+      std::istringstream words(message.substr(1));
+      words >> event.text >> event.local_address >> event.endpoint.host >>
+          event.endpoint.port;
+      break;
+    }
+    case log_message::kEntry:
+      event.kind = Event::Kind::kEntry;
+      break;
+    case log_message::kBeats:
+      event.kind = Event::Kind::kBeats;
+      event.beats = parse_beats(event.text);
+      event.text.clear();
+      break;
+    default:
+      break;
+  }
+  return event;
+}
+
+} // namespace
+
+SharedLog::SharedLog(const std::string& program, Options options) {
+  int ends[2];
+  check_call(
+      socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends),
+      "cannot open a socket for the rendezvous");
+  channel_ = FileDescriptor(ends[0]);
+  const FileDescriptor helpers(ends[1]);
+  enlarge_buffer(channel_.get());
+  enlarge_buffer(helpers.get());
+  const FileDescriptor null(check_call(
+      open("/dev/null", O_RDONLY | O_CLOEXEC), "cannot open /dev/null"));
+  pid_ = fork_worker(make_plan(program, options, helpers.get(), null.get()));
+}
+
+SharedLog::~SharedLog() {
+  // A helper that has ended may be reaped and its pid another's by now; its end
+  // of the channel was closed before that.
+  pollfd channel{channel_.get(), 0, 0};
+  if (poll(&channel, 1, 0) == 0) {
+    kill(pid_, SIGKILL);
+  }
+}
+
+std::optional<SharedLog::Event> SharedLog::next() {
+  if (lost_) {
+    return std::nullopt;
+  }
+  send_waiting();
+  const auto message = receive_message(channel_.get(), MSG_DONTWAIT);
+  if (!message) {
+    return std::nullopt;
+  }
+  Event event = message->empty()
+      ? Event{
+            Event::Kind::kLost,
+            "the process that speaks to the rendezvous store (pid " +
+                std::to_string(pid_) + ") has ended",
+            "",
+            {},
+            {}}
+      : parse_event(*message);
+  lost_ = event.kind == Event::Kind::kLost;
+  if (event.kind == Event::Kind::kBeats) {
+    send(std::string(1, log_message::kAlive));
+  }
+  return event;
+}
+
+void SharedLog::post(const std::string& text) {
+  if (text.size() > kLargestEntry) {
+    throw std::length_error(
+        "an entry of the rendezvous has " + std::to_string(text.size()) +
+        " bytes; the most is " + std::to_string(kLargestEntry));
+  }
+  send(log_message::kPost + text);
+}
+
+void SharedLog::set_last_will(const std::string& text) {
+  send(log_message::kLastWill + text);
+}
+
+void SharedLog::watch(const std::vector<std::string>& members) {
+  std::string message(1, log_message::kWatch);
+  for (const std::string& each : members) {
+    message += each + "\n";
+  }
+  send(std::move(message));
+}
+
+void SharedLog::send(std::string message) {
+  if (!lost_) {
+    waiting_.push_back(std::move(message));
+    send_waiting();
+  }
+}
+
+void SharedLog::send_waiting() {
+  while (!waiting_.empty()) {
+    if (!send_message(channel_.get(), waiting_.front(), MSG_DONTWAIT) &&
+        (errno == EAGAIN || errno == ENOBUFS)) {
+      return;
+    }
+    waiting_.pop_front(); // sent, or there is nobody to take it
+  }
+}
+
+} // namespace ddp

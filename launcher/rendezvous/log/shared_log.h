@@ -1,0 +1,104 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include <common/file_descriptor.h>
+
+namespace ddp {
+
+/// The most bytes that an entry can have.
+constexpr size_t kLargestEntry = 64 * 1024;
+
+/// A log that all agents of a job append to and read in the same order from its
+/// beginning, in a c10d::TCPStore at the rendezvous endpoint. A helper process
+/// (`ddprun-store`) speaks to the store, so no call here waits for the network.
+/// What is in the log is not to be trusted: see Authenticator.
+class SharedLog {
+ public:
+  struct Endpoint {
+    std::string host; // a name or an address
+    int port = 0;
+  };
+
+  struct Options {
+    /// Tried in turn, with all addresses of a name, until one answers or the
+    /// SharedLog is destroyed.
+    std::vector<Endpoint> endpoints;
+    /// A socket that listens at the only endpoint; where there is one, the
+    /// helper serves the store there.
+    FileDescriptor listener;
+    /// This agent's name, the only one of that name: letters and digits.
+    std::string member;
+    std::chrono::milliseconds beat_interval{1000};
+  };
+
+  struct Event {
+    enum class Kind { kUnreachable, kConnected, kEntry, kBeats, kLost };
+    Kind kind;
+    /// kConnected: the store's nonce; kEntry: the entry; kUnreachable (it tries
+    /// again) and kLost: why, one line for the user.
+    std::string text;
+    /// kConnected: this host's numeric address on the way to the store.
+    std::string local_address;
+    /// kConnected: the endpoint that answered.
+    Endpoint endpoint;
+    /// kBeats: the beats so far of each watched member that ever beat. Comes
+    /// with each beat of our own, so it also says that the store lives.
+    std::map<std::string, int64_t> beats;
+  };
+
+  /// Starts the helper `program`, which dies with this process. Call from the
+  /// main thread. Throws std::system_error.
+  SharedLog(const std::string& program, Options options);
+
+  /// Kills the helper, and the store with it where it served that; reaping it
+  /// is left to the process's own loop. What was posted but has not come back
+  /// as an entry may be lost.
+  ~SharedLog();
+
+  SharedLog(const SharedLog&) = delete;
+  SharedLog& operator=(const SharedLog&) = delete;
+
+  /// Becomes readable when next() has something.
+  int fd() const {
+    return channel_.get();
+  }
+  pid_t pid() const {
+    return pid_;
+  }
+
+  /// The next event, if there is one; does not wait. Before kConnected comes
+  /// only kUnreachable, and nothing after kLost.
+  std::optional<Event> next();
+
+  /// Appends an entry to the log, as soon as there is one; it comes back by
+  /// next() as everybody's entries do. Dropped where the store is lost, or the
+  /// text is empty. Throws std::length_error above kLargestEntry.
+  void post(const std::string& text);
+
+  /// An entry that the helper appends if this process dies without destroying
+  /// the SharedLog; where it serves the store, it dies with it instead.
+  void set_last_will(const std::string& text);
+
+  /// Whose beats are reported from now on.
+  void watch(const std::vector<std::string>& members);
+
+ private:
+  void send(std::string message);
+  void send_waiting();
+
+  FileDescriptor channel_;
+  pid_t pid_ = -1;
+  std::deque<std::string> waiting_; // for a helper that takes nothing just now
+  bool lost_ = false;
+};
+
+} // namespace ddp

@@ -1,0 +1,183 @@
+#include <ddp/samplers/internal/batch_workers.h>
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+
+#include <pthread.h>
+#include <algorithm>
+#include <csignal>
+
+namespace ddp::detail {
+namespace {
+
+/// Threads started while it lives get none of the signals that are sent to the
+/// process: the program's own do. Those of a thread's own faults stay.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t sent;
+    sigfillset(&sent);
+    for (const int own :
+         {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF}) {
+      sigdelset(&sent, own);
+    }
+    pthread_sigmask(SIG_SETMASK, &sent, &before_);
+  }
+  ~SignalsBlocked() {
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+} // namespace
+
+BatchWorkers::BatchWorkers(size_t workers) {
+  // What a worker sets for itself is also the default for threads to come.
+  const auto threads = at::get_num_threads();
+  try {
+    start(workers);
+  } catch (...) {
+    stop();
+    at::set_num_threads(threads);
+    throw;
+  }
+  if (workers > 0) {
+    at::set_num_threads(threads);
+  }
+}
+
+BatchWorkers::~BatchWorkers() {
+  stop();
+}
+
+void BatchWorkers::start(size_t workers) {
+  const SignalsBlocked blocked;
+  for (size_t i = 0; i < workers; ++i) {
+    threads_.emplace_back([this, i] { work(i); });
+  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  progress_.wait(lock, [&] { return started_ == workers; });
+}
+
+void BatchWorkers::stop() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stops_ = true;
+    jobs_.clear();
+  }
+  work_.notify_all();
+  for (auto& thread : threads_) {
+    thread.join();
+  }
+}
+
+void BatchWorkers::add(std::shared_ptr<BatchJob> job) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    jobs_.push_back(std::move(job));
+  }
+  work_.notify_all();
+}
+
+size_t BatchWorkers::size() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return jobs_.size();
+}
+
+bool BatchWorkers::is_ready() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return !jobs_.empty() && jobs_.front()->loaded_ == jobs_.front()->samples_ &&
+      !jobs_.front()->error_;
+}
+
+std::shared_ptr<BatchJob> BatchWorkers::take(Timeout timeout) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  auto job = jobs_.front();
+  while (threads_.empty() && job->given_out_ < job->samples_) {
+    const auto part = next_part();
+    lock.unlock();
+    load(*part, 0);
+    lock.lock();
+  }
+  const auto loaded = [&] { return job->loaded_ == job->samples_; };
+  if (!timeout) {
+    progress_.wait(lock, loaded);
+  } else {
+    TORCH_CHECK(
+        progress_.wait_for(lock, *timeout, loaded),
+        "data loader: the next batch is not there after ",
+        timeout->count(),
+        " ms: ",
+        job->loaded_,
+        " of its ",
+        job->samples_,
+        " samples are loaded");
+  }
+  jobs_.pop_front();
+  if (job->error_) {
+    std::rethrow_exception(job->error_);
+  }
+  return job;
+}
+
+void BatchWorkers::clear() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  jobs_.clear();
+}
+
+/// With the lock held.
+std::optional<BatchWorkers::Part> BatchWorkers::next_part() {
+  for (const auto& job : jobs_) {
+    if (job->given_out_ < job->samples_) {
+      const auto begin = job->given_out_;
+      job->given_out_ = std::min(begin + job->part_, job->samples_);
+      return Part{job, begin, job->given_out_};
+    }
+  }
+  return std::nullopt;
+}
+
+void BatchWorkers::load(const Part& part, size_t worker) {
+  std::exception_ptr error;
+  try {
+    part.job->load(worker, part.begin, part.end);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto& job = *part.job;
+  if (!job.error_) {
+    job.error_ = error;
+  }
+  job.loaded_ += part.end - part.begin;
+  if (job.loaded_ == job.samples_) {
+    progress_.notify_all();
+  }
+}
+
+void BatchWorkers::work(size_t worker) {
+  // The workers are what runs in parallel. LibTorch puts its default, which
+  // the constructor restores, into each thread that asks for the first time.
+  at::set_num_threads(1);
+  at::get_num_threads();
+  std::unique_lock<std::mutex> lock(mutex_);
+  ++started_;
+  progress_.notify_all();
+  for (;;) {
+    std::optional<Part> part;
+    work_.wait(lock, [&] { return stops_ || (part = next_part()); });
+    if (!part) {
+      return;
+    }
+    lock.unlock();
+    load(*part, worker);
+    part.reset();
+    lock.lock();
+  }
+}
+
+} // namespace ddp::detail

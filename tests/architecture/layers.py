@@ -1,0 +1,214 @@
+"""Where a file belongs and what it may include: the one table of layers.
+
+From the bottom to the top: a file includes from its own layer and from those
+above it in the table. A line names a folder, whose subfolders belong to it if
+they have no lines of their own. A public header belongs to the layer of the
+source of its name; those without one stand behind their layer. `private`: the
+folder's headers, but for the public ones, are for files in that folder alone.
+
+layers.py SOURCE_FOLDER              prints what is wrong
+layers.py --table                    prints the table for docs/architecture.md
+"""
+
+import collections
+import os
+import pathlib
+import re
+import sys
+
+LAYERS = """
+        common                    # without LibTorch: files, names, addresses, text
+private launcher                  # ddprun
+        ddp/support               # threads with a bound, tensors and values as plain memory | process_group_options
+        ddp/environment           # what launchers and the program say
+        ddp/failure               # failure store, heartbeat, crash handler, flight recorder | progress
+        ddp/backends              # gloo and NCCL, the doors to our own, and what these share
+private ddp/backends/shm          # shared memory
+private ddp/backends/mpi          # MPI
+private ddp/backends/hierarchical # one backend within hosts, another between them
+        ddp/process_group         # collectives, bounded waits, agreement between ranks | work joinable
+        ddp/debug                 # what DDP_DEBUG turns on
+        ddp/rendezvous            # the store, and who is where
+        ddp/init                  # a group is formed, split, taken over
+        ddp/model                 # state and comparison of modules | wrapped_module
+        ddp/random                # seeds
+        ddp/reducer/core          # buckets, hooks, the end of backward | reducer_options
+        ddp/reducer/observers     # what listens: times, layouts, checks | statistics timeline
+        ddp/reducer               # the class that assembles them
+        ddp/comm_hooks            # half precision, PowerSGD, quantization, chains of hooks
+        ddp/model_averaging       # parameters that are averaged now and then
+        ddp/wrapper               # DistributedDataParallel, forward over several devices | distributed_data_parallel tensor_traversal
+        ddp/optim                 # ZeRO, fused steps, gradient scaler, optimizers' states | zero_redundancy_optimizer
+        ddp/nn                    # synchronized batch-norm
+        ddp/spawn                 # ranks that the program starts itself
+private samplers                  # samplers and the data loader
+private checkpoint                # files, trainings, folders of checkpoints
+        ddp/elastic               # ranks that come and go, signals that save
+        ddp/include               # the umbrella header | ddp
+private ddp/commands              # ddp-flightrecorder, ddp-timeline
+private checkpoint/command        # ddp-checkpoint
+private launcher/check            # ddprun --check
+private launcher/store            # the helper that serves the store
+"""
+
+MAX_FILES = 25  # in a folder
+MAX_LINES = 400  # in a file
+
+# What is compiled, and where its public headers are.
+COMPONENTS = {
+    "common": None,
+    "ddp": "ddp/include/ddp",
+    "samplers": "samplers/include/ddp/samplers",
+    "checkpoint": "checkpoint/include/ddp/checkpoint",
+    "launcher": None,
+}
+# They see public headers only, beside their own.
+USERS = ("examples", "bench")
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+
+
+class Layer:
+    def __init__(self, line, number):
+        line, _, headers = line.partition("|")
+        line, _, self.text = (part.strip() for part in line.partition("#"))
+        *private, self.folder = line.split()
+        self.private = private == ["private"]
+        self.headers = headers.split()
+        self.number = number
+
+
+def read_layers():
+    return [Layer(line, number)
+            for number, line in enumerate(LAYERS.strip().splitlines())]
+
+
+class Tree:
+    """The files by path, and what is wrong with them."""
+
+    def __init__(self, root, layers):
+        self.layers = {layer.folder: layer for layer in layers}
+        self.text = {
+            path.relative_to(root).as_posix(): path.read_text()
+            for folder in (*COMPONENTS, *USERS)
+            for path in sorted((root / folder).rglob("*"))
+            if path.suffix in (".h", ".cpp")}
+        # By what stands in an #include.
+        self.public = {}
+        for component in filter(None, COMPONENTS.values()):
+            prefix = component.partition("include/")[0] + "include/"
+            for path in self.text:
+                if path.startswith(component + "/"):
+                    self.public[path[len(prefix):]] = path
+        self.sources = collections.defaultdict(list)
+        for path in self.text:
+            if path.endswith(".cpp"):
+                self.sources[pathlib.PurePath(path).stem].append(path)
+
+    def find(self, include):
+        """The path of a file of ours, or None."""
+        if include in self.public:
+            return self.public[include]
+        return include if include in self.text else None
+
+    def layer(self, path):
+        """A file's, or None."""
+        if path in self.public.values():
+            name = pathlib.PurePath(path).stem
+            for layer in self.layers.values():
+                if name in layer.headers:
+                    return layer
+            component = path.partition("/")[0]
+            sources = [source for source in self.sources[name]
+                       if source.partition("/")[0] == component]
+            if not sources:
+                # A header of templates alone, beside the component's others.
+                return self.layers.get(component) if component != "ddp" else None
+            path = sources[0]
+        folder = os.path.dirname(path)
+        while folder and folder not in self.layers:
+            folder = os.path.dirname(folder)
+        return self.layers.get(folder)
+
+    def includes(self, path):
+        for include in INCLUDE.findall(self.text[path]):
+            found = self.find(include)
+            if found:
+                yield found
+
+    def arrows(self):
+        """What is wrong with each #include."""
+        for path in self.text:
+            user = path.startswith(tuple(user + "/" for user in USERS))
+            own = None if user else self.layer(path)
+            if not user and not own:
+                yield f"{path} is in no layer: give it one in layers.py"
+                continue
+            for include in self.includes(path):
+                if include.startswith(tuple(user + "/" for user in USERS)):
+                    continue
+                other = self.layer(include)
+                if not other:
+                    continue  # said above
+                public = include in self.public.values()
+                if user and not public:
+                    yield f"{path} includes {include}, which is no public header"
+                elif not user and other.number > own.number:
+                    yield (f"{path} includes {include}: {own.folder} is below "
+                           f"{other.folder}")
+                elif (not user and other.private and not public
+                      and not path.startswith(other.folder + "/")):
+                    yield f"{path} includes {include}, which is private"
+
+    def cycles(self):
+        done, way = set(), []
+
+        def visit(path):
+            if path in way:
+                cycle = way[way.index(path):] + [path]
+                yield "a cycle: " + " -> ".join(cycle)
+            elif path not in done and not path.endswith("-inl.h"):
+                way.append(path)
+                for include in self.includes(path):
+                    yield from visit(include)
+                way.pop()
+                done.add(path)
+
+        for path in self.text:
+            yield from visit(path)
+
+    def sizes(self):
+        files = collections.Counter(
+            os.path.dirname(path) for path in self.text
+            if path.partition("/")[0] in COMPONENTS
+            and path not in self.public.values())
+        for folder, count in files.items():
+            if count > MAX_FILES:
+                yield f"{folder} has {count} files: {MAX_FILES} at most"
+        for path, text in self.text.items():
+            lines = text.count("\n")
+            if path.partition("/")[0] in COMPONENTS and lines > MAX_LINES:
+                yield f"{path} has {lines} lines: {MAX_LINES} at most"
+        for folder in {os.path.dirname(path) for path in self.text}:
+            if "detail" in folder.split("/"):
+                yield f"{folder} says nothing: name it by what is in it"
+
+
+def table():
+    yield "| layer | what is in it |"
+    yield "|---|---|"
+    for layer in read_layers():
+        yield f"| `{layer.folder}` | {layer.text} |"
+
+
+def main():
+    if sys.argv[1:] == ["--table"]:
+        print(*table(), sep="\n")
+        return 0
+    tree = Tree(pathlib.Path(sys.argv[1]), read_layers())
+    wrong = [*tree.arrows(), *tree.cycles(), *tree.sizes()]
+    print(*wrong, sep="\n")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Draws the layers and which of them include which: docs/layers.svg.
+
+picture.py SOURCE_FOLDER [--write]   compares the picture and the table in
+docs/architecture.md with the tree, or brings both up to date"""
+
+import html
+import pathlib
+import sys
+
+import layers
+
+ROW, LEFT, NAME, RIGHT = 20, 10, 190, 330
+COLORS = {"common": "#8c6d1f", "ddp": "#1f5f8c", "samplers": "#2b7a3f",
+          "checkpoint": "#8c2f5a", "launcher": "#5a4a8c"}
+BEGIN, END = "<!-- layers -->", "<!-- end of layers -->"
+
+
+def arrows(tree):
+    """Pairs of layers' numbers: who includes, and from where."""
+    found = set()
+    for path in tree.text:
+        if path.startswith(tuple(user + "/" for user in layers.USERS)):
+            continue
+        for include in tree.includes(path):
+            pair = tree.layer(path).number, tree.layer(include).number
+            if pair[0] != pair[1]:
+                found.add(pair)
+    return sorted(found)
+
+
+def picture(tree, rows):
+    height = ROW * len(rows) + 10
+    width = LEFT + NAME + RIGHT + 260
+    yield (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
+           f'height="{height}" font-family="sans-serif" font-size="12">')
+    yield f'<rect width="{width}" height="{height}" fill="white"/>'
+    x = LEFT + NAME + RIGHT
+    for source, target in arrows(tree):
+        begin, end = (ROW * (number + 0.5) + 5 for number in (source, target))
+        radius = 12 + 8 * abs(source - target)
+        color = COLORS[rows[source].folder.partition("/")[0]]
+        yield (f'<path d="M{x} {begin} Q{x + radius} {(begin + end) / 2} '
+               f'{x} {end}" fill="none" stroke="{color}" opacity="0.5"/>')
+    for row in rows:
+        y = ROW * (row.number + 0.5) + 9
+        color = COLORS[row.folder.partition("/")[0]]
+        yield (f'<text x="{LEFT}" y="{y}" fill="{color}" font-weight="bold">'
+               f'{row.folder}</text>')
+        yield (f'<text x="{LEFT + NAME}" y="{y}" fill="#333">'
+               f'{html.escape(row.text[:58])}</text>')
+    yield "</svg>"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    rows = layers.read_layers()
+    svg = "\n".join(picture(layers.Tree(root, rows), rows)) + "\n"
+    page = root / "docs/architecture.md"
+    before, _, rest = page.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    text = (before + BEGIN + "\n" + "\n".join(layers.table()) + "\n" + END + after)
+    drawing = root / "docs/layers.svg"
+    if "--write" in sys.argv:
+        drawing.write_text(svg)
+        page.write_text(text)
+        return 0
+    same = (drawing.exists() and drawing.read_text() == svg
+            and page.read_text() == text)
+    if not same:
+        print("docs/layers.svg or the table in docs/architecture.md is older than "
+              "the tree: run tests/architecture/picture.py . --write")
+    return not same
+
+
+if __name__ == "__main__":
+    sys.exit(main())

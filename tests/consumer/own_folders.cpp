@@ -1,0 +1,23 @@
+// A program with folders and headers that are called as ddp's own are: only
+// ddp's public headers are found beside them.
+
+#include <ddp/checkpoint/checkpoint_manager.h>
+#include <ddp/reducer.h>
+#include <ddp/samplers/distributed_sampler.h>
+
+#include <checkpoint/replica_check.h>
+#include <common/text.h>
+#include <launcher/job.h>
+#include <samplers/batch_memory.h>
+#include <tests/support/ranks.h>
+
+static_assert(
+    kOwnCheckpointReplicaCheck + kOwnSamplersBatchMemory + kOwnCommonText +
+        kOwnLauncherJob + kOwnTestsSupportRanks ==
+    31);
+
+ddp::Reducer attach(
+    const std::shared_ptr<torch::nn::Module>& net,
+    const ddp::ProcessGroup& group) {
+  return ddp::Reducer(net, group);
+}
