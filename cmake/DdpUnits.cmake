@@ -1,6 +1,7 @@
 # The units of the library in a unity build. LibTorch's headers take 18 s in each,
 # a source of ours less than one: so there are few. The Reducer's sources are one,
-# since what is worked on most shall be compiled soonest.
+# since what is worked on most shall be compiled soonest; its observers are not among
+# them.
 if(CMAKE_UNITY_BUILD)
   set_target_properties(ddp PROPERTIES UNITY_BUILD_MODE GROUP)
   set(_reducer "/ddp/reducer/(core/)?[a-z_]+[.]cpp")

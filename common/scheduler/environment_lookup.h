@@ -10,7 +10,4 @@ namespace ddp {
 using EnvironmentLookup =
     std::function<std::optional<std::string>(const char* name)>;
 
-/// Looks a variable up in this process's environment.
-std::optional<std::string> process_environment(const char* name);
-
 } // namespace ddp

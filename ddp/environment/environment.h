@@ -1,5 +1,6 @@
 #pragma once
 
+#include <common/scheduler/environment_lookup.h>
 #include <ddp/process_group_options.h>
 
 #include <cstdint>
@@ -39,10 +40,6 @@ struct LaunchEnvironment {
   /// ranks would read the addresses of dead ones.
   std::string attempt;
 };
-
-/// Reads an environment variable; an unset one has no value.
-using EnvironmentLookup =
-    std::function<std::optional<std::string>(const char* name)>;
 
 /// The lookup in this process's own environment.
 EnvironmentLookup process_environment();

@@ -94,4 +94,7 @@ LaunchOptions parse_options(
 /// The same with this process's environment.
 LaunchOptions parse_options(int argc, const char* const* argv);
 
+/// Looks a variable up in this process's environment.
+std::optional<std::string> process_environment(const char* name);
+
 } // namespace ddp

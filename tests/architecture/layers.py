@@ -1,10 +1,10 @@
 """Where a file belongs and what it may include: the one table of layers.
 
-From the bottom to the top: a file includes from its own layer and from those
-above it in the table. A line names a folder, whose subfolders belong to it if
-they have no lines of their own. A public header belongs to the layer of the
-source of its name; those without one stand behind their layer. `private`: the
-folder's headers, but for the public ones, are for files in that folder alone.
+The lowest comes first: a file includes from its own layer and from those before
+it in the table. A line names a folder, whose subfolders belong to it if they
+have no lines of their own. A public header belongs to the layer of the one
+source of its name; others stand behind their layer. `private`: the folder's
+headers, but for the public ones, are for files in that folder alone.
 
 layers.py SOURCE_FOLDER              prints what is wrong
 layers.py --table                    prints the table for docs/architecture.md
@@ -51,7 +51,7 @@ private launcher/check            # ddprun --check
 private launcher/store            # the helper that serves the store
 """
 
-MAX_FILES = 25  # in a folder
+MAX_FILES = 25  # in a folder of sources and private headers
 MAX_LINES = 400  # in a file
 
 # What is compiled, and where its public headers are.
@@ -64,7 +64,11 @@ COMPONENTS = {
 }
 # They see public headers only, beside their own.
 USERS = ("examples", "bench")
-INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+# They know nothing of LibTorch.
+PLAIN = ("common", "launcher")
+SUFFIXES = (".h", ".cpp")
+BESIDES = (".txt", ".md", ".py", ".json", ".sh")  # what else may lie there
+INCLUDE = re.compile(r'^\s*#\s*include\s*(.*\S)', re.MULTILINE)
 
 
 class Layer:
@@ -87,11 +91,20 @@ class Tree:
 
     def __init__(self, root, layers):
         self.layers = {layer.folder: layer for layer in layers}
-        self.text = {
-            path.relative_to(root).as_posix(): path.read_text()
-            for folder in (*COMPONENTS, *USERS)
-            for path in sorted((root / folder).rglob("*"))
-            if path.suffix in (".h", ".cpp")}
+        self.text, self.strangers = {}, []
+        for folder in (*COMPONENTS, *USERS):
+            for path in sorted((root / folder).rglob("*")):
+                name = path.relative_to(root).as_posix()
+                if path.suffix in SUFFIXES:
+                    self.text[name] = path.read_text()
+                elif path.is_file() and path.suffix not in BESIDES:
+                    self.strangers.append(name)
+        known = (*COMPONENTS, *USERS, "tests", "build")
+        self.other_folders = [
+            folder.name for folder in root.iterdir() if folder.name not in known
+            and any(path.suffix in SUFFIXES for path in folder.rglob("*"))]
+        self.lists = {component: (root / component / "CMakeLists.txt").read_text()
+                      for component, headers in COMPONENTS.items() if headers}
         # By what stands in an #include.
         self.public = {}
         for component in filter(None, COMPONENTS.values()):
@@ -114,13 +127,14 @@ class Tree:
         """A file's, or None."""
         if path in self.public.values():
             name = pathlib.PurePath(path).stem
-            for layer in self.layers.values():
-                if name in layer.headers:
-                    return layer
             component = path.partition("/")[0]
+            for layer in self.layers.values():
+                if (name in layer.headers
+                        and layer.folder.partition("/")[0] == component):
+                    return layer
             sources = [source for source in self.sources[name]
                        if source.partition("/")[0] == component]
-            if not sources:
+            if len(sources) != 1:
                 # A header of templates alone, beside the component's others.
                 return self.layers.get(component) if component != "ddp" else None
             path = sources[0]
@@ -131,9 +145,51 @@ class Tree:
 
     def includes(self, path):
         for include in INCLUDE.findall(self.text[path]):
-            found = self.find(include)
+            found = self.find(include[1:-1])
             if found:
                 yield found
+
+    def spellings(self):
+        """Includes that could lead past the table."""
+        own = "|".join((*COMPONENTS, *USERS, "tests"))
+        for path, text in self.text.items():
+            component = path.partition("/")[0]
+            user = component in USERS
+            for include in INCLUDE.findall(text):
+                name = include[1:-1]
+                if not user and (include[0] != "<" or ".." in name):
+                    yield f"{path}: {include} is no <path from the root>"
+                elif "include/ddp/" in name:
+                    yield f"{path}: {include} is not how a user writes it"
+                elif user and "/internal/" in name:
+                    yield f"{path} includes {name}, which is internal"
+                elif not user and re.match(f"({own})/", name):
+                    if not self.find(name):
+                        yield f"{path} includes {name}, which is not there"
+                    elif name.partition("/")[0] in USERS:
+                        yield f"{path} includes {name}, a program's"
+                if (component in PLAIN and re.match("(torch|ATen|c10)/", name)
+                        and not path.startswith(("launcher/check/",
+                                                 "launcher/store/"))):
+                    yield f"{path} includes {name}: it shall not know LibTorch"
+
+    def rows(self):
+        """Lines of the table that mean nothing."""
+        public = {pathlib.PurePath(path).stem for path in self.public.values()}
+        for layer in self.layers.values():
+            if not any(path.startswith(layer.folder + "/") for path in self.text):
+                yield f"{layer.folder} has a line in layers.py, and no file"
+            for name in layer.headers:
+                if name not in public:
+                    yield f"{name}.h has a place in layers.py, and is no header"
+        for path in self.strangers:
+            yield f"{path}: neither a header nor a source nor a script"
+        for folder in self.other_folders:
+            yield f"{folder} has sources, and layers.py does not know it"
+        for path in self.public.values():
+            component, _, listed = path.partition("/")
+            if f"  {listed}" not in self.lists[component]:
+                yield f"{path} is not in the file set of {component}/CMakeLists.txt"
 
     def arrows(self):
         """What is wrong with each #include."""
@@ -144,17 +200,19 @@ class Tree:
                 yield f"{path} is in no layer: give it one in layers.py"
                 continue
             for include in self.includes(path):
-                if include.startswith(tuple(user + "/" for user in USERS)):
-                    continue
+                if include.startswith(tuple(name + "/" for name in USERS)):
+                    continue  # its own, or said by spellings()
                 other = self.layer(include)
                 if not other:
                     continue  # said above
                 public = include in self.public.values()
+                if path in self.public.values() and not public:
+                    yield f"{path}, a public header, includes {include}, a private one"
                 if user and not public:
                     yield f"{path} includes {include}, which is no public header"
                 elif not user and other.number > own.number:
-                    yield (f"{path} includes {include}: {own.folder} is below "
-                           f"{other.folder}")
+                    yield (f"{path} includes {include}: {own.folder} comes "
+                           f"before {other.folder}")
                 elif (not user and other.private and not public
                       and not path.startswith(other.folder + "/")):
                     yield f"{path} includes {include}, which is private"
@@ -194,10 +252,11 @@ class Tree:
 
 
 def table():
-    yield "| layer | what is in it |"
-    yield "|---|---|"
+    yield "| layer, the lowest first | what is in it | its private headers are for |"
+    yield "|---|---|---|"
     for layer in read_layers():
-        yield f"| `{layer.folder}` | {layer.text} |"
+        whom = "itself" if layer.private else "later layers"
+        yield f"| `{layer.folder}` | {layer.text} | {whom} |"
 
 
 def main():
@@ -205,7 +264,8 @@ def main():
         print(*table(), sep="\n")
         return 0
     tree = Tree(pathlib.Path(sys.argv[1]), read_layers())
-    wrong = [*tree.arrows(), *tree.cycles(), *tree.sizes()]
+    wrong = [*tree.arrows(), *tree.spellings(), *tree.cycles(), *tree.sizes(),
+             *tree.rows()]
     print(*wrong, sep="\n")
     return bool(wrong)
 

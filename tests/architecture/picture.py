@@ -34,20 +34,24 @@ def picture(tree, rows):
     yield (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
            f'height="{height}" font-family="sans-serif" font-size="12">')
     yield f'<rect width="{width}" height="{height}" fill="white"/>'
+    yield ('<marker id="head" viewBox="0 0 6 6" refX="6" refY="3" '
+           'markerWidth="6" markerHeight="6" orient="auto">'
+           '<path d="M0 0 L6 3 L0 6 z" fill="#333"/></marker>')
     x = LEFT + NAME + RIGHT
     for source, target in arrows(tree):
         begin, end = (ROW * (number + 0.5) + 5 for number in (source, target))
         radius = 12 + 8 * abs(source - target)
         color = COLORS[rows[source].folder.partition("/")[0]]
         yield (f'<path d="M{x} {begin} Q{x + radius} {(begin + end) / 2} '
-               f'{x} {end}" fill="none" stroke="{color}" opacity="0.5"/>')
+               f'{x} {end}" fill="none" stroke="{color}" opacity="0.5" '
+               'marker-end="url(#head)"/>')
     for row in rows:
         y = ROW * (row.number + 0.5) + 9
         color = COLORS[row.folder.partition("/")[0]]
         yield (f'<text x="{LEFT}" y="{y}" fill="{color}" font-weight="bold">'
                f'{row.folder}</text>')
         yield (f'<text x="{LEFT + NAME}" y="{y}" fill="#333">'
-               f'{html.escape(row.text[:58])}</text>')
+               f'{html.escape(row.text)}</text>')
     yield "</svg>"
 
 

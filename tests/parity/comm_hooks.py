@@ -1,5 +1,5 @@
 """Runs Python's communication hooks and model averagers on gradients that
-tests/support/hook_cases.h has too, and writes the results of each rank and step
+tests/support/comm_hooks.h has too, and writes the results of each rank and step
 to FOLDER/rank<rank>.pt: a dictionary of lists of tensors.
 
 Usage: comm_hooks.py FOLDER WORLD_SIZE
