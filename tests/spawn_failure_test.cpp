@@ -97,10 +97,11 @@ TEST_CASE("spawn throws with the message of a worker's exception") {
 }
 
 TEST_CASE("spawn throws with the first failure, also where it ends last") {
-  CHECK(
-      error_of({"2", "slow"}) ==
-      "error: spawn: rank 1 of 2 (pid) failed: std::runtime_error: the "
-      "origin\n");
+  // One that takes long to end is ended; it is the first all the same.
+  CHECK_THAT(
+      error_of({"2", "slow"}),
+      ContainsSubstring("error: spawn: rank 1 of 2 (pid) ") &&
+          ContainsSubstring(": std::runtime_error: the origin\n"));
 }
 
 TEST_CASE("spawn says how a worker ended that has no message") {
