@@ -8,12 +8,15 @@
 #include <tests/support/samplers.h>
 #include <tests/support/skip.h>
 
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <thread>
 
 namespace distributed_sampler_test {
 
@@ -270,6 +273,29 @@ TEST_CASE("DistributedSampler moved into a loader takes epochs", "[sampler]") {
       Numbers(10), std::move(sampler), torch::data::DataLoaderOptions(2));
   sampler.set_epoch(2); // NOLINT(bugprone-use-after-move): a move is a copy
   CHECK(drain_loader(*loader) == Indices{8, 5, 0, 3});
+}
+
+TEST_CASE("a sampler may be made when the rank with the store has ended") {
+  ddp::test::ranks(3, [](const ddp::ProcessGroup& group) {
+    if (group.rank() == 0) {
+      return;
+    }
+    const auto store = group.store();
+    const auto has_ended = [&] {
+      try {
+        store->check({"any"});
+        return false;
+      } catch (const std::exception&) {
+        return true;
+      }
+    };
+    while (!has_ended()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    ddp::DistributedSampler sampler(100, group);
+    sampler.reset();
+    REQUIRE(sampler.next(1).has_value());
+  });
 }
 
 } // namespace distributed_sampler_test
