@@ -6,8 +6,7 @@ have no lines of their own. A public header belongs to the layer of the one
 source of its name; others stand behind their layer. `private`: the folder's
 headers, but for the public ones, are for files in that folder alone.
 
-layers.py SOURCE_FOLDER              prints what is wrong
-layers.py --table                    prints the table for docs/architecture.md
+layers.py SOURCE_FOLDER    prints what is wrong
 """
 
 import collections
@@ -81,6 +80,14 @@ class Layer:
         self.number = number
 
 
+def component_of(path):
+    return path.partition("/")[0]
+
+
+def is_user(path):
+    return component_of(path) in USERS
+
+
 def read_layers():
     return [Layer(line, number)
             for number, line in enumerate(LAYERS.strip().splitlines())]
@@ -112,10 +119,12 @@ class Tree:
             for path in self.text:
                 if path.startswith(component + "/"):
                     self.public[path[len(prefix):]] = path
+        self.public_paths = set(self.public.values())
         self.sources = collections.defaultdict(list)
         for path in self.text:
             if path.endswith(".cpp"):
-                self.sources[pathlib.PurePath(path).stem].append(path)
+                name = component_of(path), pathlib.PurePath(path).stem
+                self.sources[name].append(path)
 
     def find(self, include):
         """The path of a file of ours, or None."""
@@ -125,15 +134,14 @@ class Tree:
 
     def layer(self, path):
         """A file's, or None."""
-        if path in self.public.values():
+        if path in self.public_paths:
             name = pathlib.PurePath(path).stem
-            component = path.partition("/")[0]
+            component = component_of(path)
             for layer in self.layers.values():
                 if (name in layer.headers
-                        and layer.folder.partition("/")[0] == component):
+                        and component_of(layer.folder) == component):
                     return layer
-            sources = [source for source in self.sources[name]
-                       if source.partition("/")[0] == component]
+            sources = self.sources[component, name]
             if len(sources) != 1:
                 # A header of templates alone, beside the component's others.
                 return self.layers.get(component) if component != "ddp" else None
@@ -153,8 +161,7 @@ class Tree:
         """Includes that could lead past the table."""
         own = "|".join((*COMPONENTS, *USERS, "tests"))
         for path, text in self.text.items():
-            component = path.partition("/")[0]
-            user = component in USERS
+            component, user = component_of(path), is_user(path)
             for include in INCLUDE.findall(text):
                 name = include[1:-1]
                 if not user and (include[0] != "<" or ".." in name):
@@ -166,7 +173,7 @@ class Tree:
                 elif not user and re.match(f"({own})/", name):
                     if not self.find(name):
                         yield f"{path} includes {name}, which is not there"
-                    elif name.partition("/")[0] in USERS:
+                    elif is_user(name):
                         yield f"{path} includes {name}, a program's"
                 if (component in PLAIN and re.match("(torch|ATen|c10)/", name)
                         and not path.startswith(("launcher/check/",
@@ -175,7 +182,7 @@ class Tree:
 
     def rows(self):
         """Lines of the table that mean nothing."""
-        public = {pathlib.PurePath(path).stem for path in self.public.values()}
+        public = {pathlib.PurePath(path).stem for path in self.public_paths}
         for layer in self.layers.values():
             if not any(path.startswith(layer.folder + "/") for path in self.text):
                 yield f"{layer.folder} has a line in layers.py, and no file"
@@ -186,7 +193,7 @@ class Tree:
             yield f"{path}: neither a header nor a source nor a script"
         for folder in self.other_folders:
             yield f"{folder} has sources, and layers.py does not know it"
-        for path in self.public.values():
+        for path in self.public_paths:
             component, _, listed = path.partition("/")
             if f"  {listed}" not in self.lists[component]:
                 yield f"{path} is not in the file set of {component}/CMakeLists.txt"
@@ -194,19 +201,19 @@ class Tree:
     def arrows(self):
         """What is wrong with each #include."""
         for path in self.text:
-            user = path.startswith(tuple(user + "/" for user in USERS))
+            user = is_user(path)
             own = None if user else self.layer(path)
             if not user and not own:
                 yield f"{path} is in no layer: give it one in layers.py"
                 continue
             for include in self.includes(path):
-                if include.startswith(tuple(name + "/" for name in USERS)):
+                if is_user(include):
                     continue  # its own, or said by spellings()
                 other = self.layer(include)
                 if not other:
                     continue  # said above
-                public = include in self.public.values()
-                if path in self.public.values() and not public:
+                public = include in self.public_paths
+                if path in self.public_paths and not public:
                     yield f"{path}, a public header, includes {include}, a private one"
                 if user and not public:
                     yield f"{path} includes {include}, which is no public header"
@@ -237,14 +244,13 @@ class Tree:
     def sizes(self):
         files = collections.Counter(
             os.path.dirname(path) for path in self.text
-            if path.partition("/")[0] in COMPONENTS
-            and path not in self.public.values())
+            if not is_user(path) and path not in self.public_paths)
         for folder, count in files.items():
             if count > MAX_FILES:
                 yield f"{folder} has {count} files: {MAX_FILES} at most"
         for path, text in self.text.items():
             lines = text.count("\n")
-            if path.partition("/")[0] in COMPONENTS and lines > MAX_LINES:
+            if not is_user(path) and lines > MAX_LINES:
                 yield f"{path} has {lines} lines: {MAX_LINES} at most"
         for folder in {os.path.dirname(path) for path in self.text}:
             if "detail" in folder.split("/"):
@@ -260,9 +266,6 @@ def table():
 
 
 def main():
-    if sys.argv[1:] == ["--table"]:
-        print(*table(), sep="\n")
-        return 0
     tree = Tree(pathlib.Path(sys.argv[1]), read_layers())
     wrong = [*tree.arrows(), *tree.spellings(), *tree.cycles(), *tree.sizes(),
              *tree.rows()]

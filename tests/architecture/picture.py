@@ -19,7 +19,7 @@ def arrows(tree):
     """Pairs of layers' numbers: who includes, and from where."""
     found = set()
     for path in tree.text:
-        if path.startswith(tuple(user + "/" for user in layers.USERS)):
+        if layers.is_user(path):
             continue
         for include in tree.includes(path):
             pair = tree.layer(path).number, tree.layer(include).number
@@ -41,13 +41,13 @@ def picture(tree, rows):
     for source, target in arrows(tree):
         begin, end = (ROW * (number + 0.5) + 5 for number in (source, target))
         radius = 12 + 8 * abs(source - target)
-        color = COLORS[rows[source].folder.partition("/")[0]]
+        color = COLORS[layers.component_of(rows[source].folder)]
         yield (f'<path d="M{x} {begin} Q{x + radius} {(begin + end) / 2} '
                f'{x} {end}" fill="none" stroke="{color}" opacity="0.5" '
                'marker-end="url(#head)"/>')
     for row in rows:
         y = ROW * (row.number + 0.5) + 9
-        color = COLORS[row.folder.partition("/")[0]]
+        color = COLORS[layers.component_of(row.folder)]
         yield (f'<text x="{LEFT}" y="{y}" fill="{color}" font-weight="bold">'
                f'{row.folder}</text>')
         yield (f'<text x="{LEFT + NAME}" y="{y}" fill="#333">'
