@@ -1,5 +1,6 @@
 #include <ddp/samplers/internal/stacked_tensor.h>
 
+#include <ddp/support/plain_memory.h>
 #include <ddp/support/plain_tensor.h>
 
 #include <ATen/ATen.h>
@@ -46,8 +47,7 @@ void StackedTensor::put(
       tensor_.toString(),
       tensor_.sizes().slice(1));
   const auto bytes = sample.nbytes();
-  if (sample.is_contiguous() && !sample.is_conj() && !sample.is_neg() &&
-      !sample._is_zerotensor()) {
+  if (sample.is_contiguous() && detail::has_plain_memory(sample)) {
     if (bytes > 0) {
       std::memcpy(
           static_cast<char*>(tensor_.data_ptr()) + row * bytes,

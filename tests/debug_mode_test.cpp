@@ -208,6 +208,24 @@ TEST_CASE("detail: the stacks name the functions of both sides") {
   });
 }
 
+TEST_CASE(
+    "detail: a rank 0 that stops holds up nobody longer than the timeout") {
+  job(3, "gloo", "detail", [] {
+    const auto group = group_with(seconds(4));
+    const auto processes = group.all_gather(std::to_string(getpid()));
+    if (group.rank() == 0) {
+      raise(SIGSTOP);
+      return;
+    }
+    auto sum = torch::ones({2});
+    REQUIRE_THROWS_AS(group.all_reduce(sum), c10::DistBackendError);
+    if (group.rank() == 1) { // a moment for rank 2's wait to end as well
+      std::this_thread::sleep_for(seconds(4));
+      kill(std::stoi(processes[0]), SIGCONT);
+    }
+  });
+}
+
 TEST_CASE("a training has the same bits with DDP_DEBUG=detail") {
   for (const auto& [backend, size] :
        {std::pair<const char*, int>{"gloo", 3}, {"shm", 4}}) {

@@ -4,11 +4,16 @@
 
 #include <ddp/backends/nccl.h>
 #include <ddp/init/failure_watch.h>
+#include <ddp/support/own_thread.h>
+
+#include <sys/resource.h>
 
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <future>
 
 namespace failure_watch_test {
 
@@ -65,6 +70,40 @@ struct Watched {
 
   c10::intrusive_ptr<StuckBackend> backend;
   FailureWatch watch;
+};
+
+/// While it lives no request to the store gets a thread: those that wait for a
+/// task are busy, and no memory is left for another one's stack.
+class NoMoreThreads {
+ public:
+  NoMoreThreads() {
+    getrlimit(RLIMIT_AS, &before_);
+    pthread_attr_t attributes;
+    size_t stack = 0;
+    pthread_getattr_default_np(&attributes);
+    pthread_attr_getstacksize(&attributes, &stack);
+    size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    auto limit = before_;
+    limit.rlim_cur = pages * getpagesize() + stack / 2;
+    setrlimit(RLIMIT_AS, &limit);
+    try {
+      while (true) {
+        ddp::detail::start_on_own_thread([end = end_] { end.wait(); });
+      }
+    } catch (const std::system_error&) { // as wanted
+    }
+  }
+
+  ~NoMoreThreads() {
+    setrlimit(RLIMIT_AS, &before_);
+    ended_.set_value();
+  }
+
+ private:
+  rlimit before_{};
+  std::promise<void> ended_;
+  std::shared_future<void> end_ = ended_.get_future().share();
 };
 
 /// With flight records in `folder`.
@@ -165,6 +204,26 @@ TEST_CASE("when rank 0 is killed, groups with it are aborted and others not") {
       options);
 }
 
+TEST_CASE("a rank that gets no thread for the store keeps its group") {
+  const TemporaryFolder folder;
+  ranks(
+      3,
+      [] {
+        const auto group = ddp::init_process_group(kTimeout);
+        const Watched watched(group);
+        {
+          std::optional<NoMoreThreads> none;
+          if (group.rank() == 1) {
+            none.emplace();
+          }
+          // Longer than an end of rank 0's is waited for.
+          REQUIRE_FALSE(watched.backend->is_aborted_within(seconds(6)));
+        }
+        group.barrier();
+      },
+      recording_in(folder));
+}
+
 TEST_CASE("a watch that has nothing to do ends at once") {
   const TemporaryFolder folder;
   ranks(
@@ -172,10 +231,10 @@ TEST_CASE("a watch that has nothing to do ends at once") {
       [] {
         const auto group = ddp::init_process_group(kTimeout);
         const auto start = Clock::now();
-        for (int i = 0; i < 20; ++i) {
+        for (int i = 0; i < 80; ++i) {
           const Watched watched(group);
         }
-        REQUIRE(seconds_since(start) < 2.5); // half of 20 intervals
+        REQUIRE(seconds_since(start) < 10); // 40 intervals
       },
       recording_in(folder));
 }

@@ -201,7 +201,7 @@ TEST_CASE("where a rank is killed the others fail within the timeout") {
         const auto start = ddp::test::Clock::now();
         const auto text =
             error_of([&] { backend->allreduce(tensors, {})->wait(); });
-        REQUIRE(ddp::test::seconds_since(start) < 8);
+        REQUIRE(ddp::test::seconds_since(start) < 20);
         REQUIRE_THAT(
             text,
             ContainsSubstring(

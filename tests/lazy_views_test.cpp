@@ -5,6 +5,7 @@
 #include <ddp/adam.h>
 #include <ddp/comm_hooks/hook_chain.h>
 #include <ddp/reducer.h>
+#include <ddp/verification.h>
 
 #include <random>
 
@@ -295,6 +296,33 @@ TEST_CASE("collectives take tensors that are negated or conjugated lazily") {
     auto negated = lazily_negated(numbers);
     REQUIRE_THROWS_AS(group.all_reduce_async(negated), c10::ValueError);
     REQUIRE_THROWS_AS(group.broadcast_async(negated), c10::ValueError);
+  });
+}
+
+TEST_CASE("zeros without memory are read as zeros") {
+  ranks(3, [](ProcessGroup group) {
+    const auto zeros = at::_efficientzerotensor({4}, at::kFloat);
+    const auto own = at::full({4}, 2.0F);
+    const auto mine = group.rank() == 1 ? zeros : own;
+    const auto gathered = group.all_gather(mine);
+    REQUIRE(gathered[0].equal(own));
+    REQUIRE(gathered[1].equal(at::zeros({4})));
+    REQUIRE_THROWS_AS(group.all_reduce_async(zeros), c10::ValueError);
+    ddp::NamedTensors named;
+    named.names = {"zeros"};
+    named.tensors = {group.rank() == 1 ? zeros : at::zeros({4})};
+    ddp::verify_same_values(named, group, "values");
+    auto parameter = leaf(own);
+    const Reducer reducer({parameter}, group);
+    parameter.register_hook([&](const at::Tensor& gradient) {
+      return group.rank() == 1 ? zeros : gradient;
+    });
+    (parameter * 3).sum().backward();
+    REQUIRE(nearly_equal(parameter.grad(), at::full({4}, 2.0F)));
+    ddp::Adam optimizer({parameter}, torch::optim::AdamOptions(0.1));
+    parameter.mutable_grad() = zeros;
+    optimizer.step();
+    REQUIRE(parameter.equal(own));
   });
 }
 

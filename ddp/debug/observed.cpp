@@ -2,6 +2,7 @@
 
 #include <ddp/debug/backend.h>
 #include <ddp/failure/level.h>
+#include <ddp/support/own_thread.h>
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -24,7 +25,9 @@ std::unique_ptr<CallOrder> order_of(
   }
   // Waiting keeps a connection busy: not the one that others use.
   auto store = c10::make_intrusive<c10d::PrefixStore>(
-      "debug_" + caller.backend, group.store->clone());
+      "debug_" + caller.backend,
+      detail::answered_within(
+          group.timeout, [store = group.store] { return store->clone(); }));
   return std::make_unique<CallOrder>(
       std::move(store), group.board, group.scope, caller, group.timeout);
 }

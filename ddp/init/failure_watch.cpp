@@ -23,7 +23,8 @@ constexpr milliseconds kIntervalPerRank{1};
 constexpr auto kGrace = std::chrono::seconds(3);
 constexpr auto kRecordTime = std::chrono::seconds(3);
 constexpr milliseconds kReasonTime{500};
-constexpr auto kLaunchTime = std::chrono::seconds(1);
+constexpr milliseconds kLaunchTime{1000};
+constexpr milliseconds kLaunchInterval{5};
 constexpr auto kAbortTime = std::chrono::seconds(5);
 
 /// What the backend itself has found; empty if nothing.
@@ -54,6 +55,18 @@ std::string write_flight_record(int64_t rank) {
   });
   return path.wait_for(kRecordTime) == std::future_status::ready ? path.get()
                                                                  : "";
+}
+
+/// ThreadSanitizer does not know the mutexes of C++ that wait for a time.
+bool locks_within(milliseconds time, std::recursive_mutex& mutex) {
+  const auto deadline = Clock::now() + time;
+  while (!mutex.try_lock()) {
+    if (Clock::now() > deadline) {
+      return false;
+    }
+    std::this_thread::sleep_for(kLaunchInterval);
+  }
+  return true;
 }
 
 void abort(c10d::Backend& backend) {
@@ -143,7 +156,7 @@ void FailureWatch::end(WaitFailure failure) {
   }
   // Who launches now is about to see that the group is broken, unless it is
   // stuck in NCCL. An abort waits for the CUDA graphs that use the group.
-  const bool locked = group_.launching.try_lock_for(kLaunchTime);
+  const bool locked = locks_within(kLaunchTime, group_.launching);
   on_own_thread([backend = backend_] { abort(*backend); }).wait_for(kAbortTime);
   if (locked) {
     group_.launching.unlock();

@@ -1,5 +1,7 @@
 #include <ddp/model/tensor_contents.h>
 
+#include <ddp/support/plain_memory.h>
+
 #include <ATen/ATen.h>
 #include <c10/core/ScalarType.h>
 #include <xxhash.h>
@@ -23,10 +25,10 @@ std::vector<at::Tensor> dense_parts(const at::Tensor& tensor) {
   auto values = tensor.detach();
   if (values.layout() == at::kStrided) {
     // Conjugation and negation may be pending, as flags on the tensor.
-    return {values.resolve_conj().resolve_neg()};
+    return {with_plain_memory(values)};
   }
   const auto sparse = values.to_sparse().coalesce();
-  return {sparse.values().resolve_conj().resolve_neg(), sparse.indices()};
+  return {with_plain_memory(sparse.values()), sparse.indices()};
 }
 
 uint64_t tensor_hash(const at::Tensor& tensor, uint64_t seed) {

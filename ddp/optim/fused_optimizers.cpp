@@ -1,6 +1,7 @@
 #include <ddp/fused_optimizers.h>
 
 #include <ddp/backends/nccl.h>
+#include <ddp/support/plain_memory.h>
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -45,7 +46,8 @@ Batch& batch_for(
 
 /// Whether both lie in memory in the same order, without gaps.
 bool can_walk(const Tensor& tensor, const Tensor& like) {
-  if (!tensor.is_non_overlapping_and_dense() || tensor.is_neg()) {
+  if (!tensor.is_non_overlapping_and_dense() ||
+      !detail::has_plain_memory(tensor)) {
     return false;
   }
   for (int64_t d = 0; d < like.dim(); ++d) {

@@ -40,7 +40,7 @@ Collective start(
     ProcessGroup::Impl& group,
     const at::Tensor& tensor,
     Launch&& launch) {
-  const std::lock_guard<std::recursive_timed_mutex> lock(group.launching);
+  const std::lock_guard<std::recursive_mutex> lock(group.launching);
   const auto number = ++group.launched;
   // A group that was handed to us may name itself after its CPU backend.
   const bool on_host = tensor.is_cpu() ||

@@ -76,7 +76,7 @@ void check_root(const ProcessGroup::Impl& group, int64_t root) {
 /// `tensor`, or a copy whose memory a backend can read: contiguous, without a
 /// negation or conjugation that is pending.
 at::Tensor readable(const at::Tensor& tensor) {
-  return tensor.contiguous().resolve_conj().resolve_neg();
+  return detail::with_plain_memory(tensor.contiguous());
 }
 
 /// That a backend can read the memory after this call returns.

@@ -95,7 +95,7 @@ struct ProcessGroup::Impl {
   /// Whether a collective was left without waiting for its end.
   std::atomic<bool> abandoned{false};
   /// Held while a collective is launched, so that no abort frees what it uses.
-  std::recursive_timed_mutex launching;
+  std::recursive_mutex launching;
   /// Where collectives run on a GPU. Last: it reads the others.
   std::unique_ptr<detail::FailureWatch> watch;
 };

@@ -234,7 +234,7 @@ void Reducer::Impl::launch_complete() {
 void Reducer::Impl::launch(Bucket& bucket) {
   const at::NoGradGuard no_grad;
   auto& group = ProcessGroup::Impl::of(group_);
-  const std::lock_guard<std::recursive_timed_mutex> lock(group.launching);
+  const std::lock_guard<std::recursive_mutex> lock(group.launching);
   detail::check_usable(group, "the reduction of gradients");
   detail::heartbeat::began_bucket(
       bucket.content.index + 1, buckets_.size(), step_);
@@ -276,7 +276,7 @@ void Reducer::Impl::scale(Bucket& bucket) {
 void Reducer::Impl::launch_sparse(Parameter& parameter) {
   const at::NoGradGuard no_grad;
   auto& group = ProcessGroup::Impl::of(group_);
-  const std::lock_guard<std::recursive_timed_mutex> lock(group.launching);
+  const std::lock_guard<std::recursive_mutex> lock(group.launching);
   detail::check_usable(group, "the reduction of gradients");
   const auto& grad = parameter.tensor.grad();
   const bool contributes = grad.defined() && !shadowing_;

@@ -13,4 +13,11 @@ inline bool has_plain_memory(const at::Tensor& tensor) {
       !tensor.is_neg() && !tensor.is_conj() && !tensor._is_zerotensor();
 }
 
+/// A strided tensor whose memory holds these values: `tensor`, or a copy. Lazy
+/// zeros are not resolved by `resolve_neg()`.
+inline at::Tensor with_plain_memory(const at::Tensor& tensor) {
+  return tensor._is_zerotensor() ? tensor.clone()
+                                 : tensor.resolve_conj().resolve_neg();
+}
+
 } // namespace ddp::detail

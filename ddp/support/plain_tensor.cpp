@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
+#include <ddp/support/plain_memory.h>
 #include <ddp/support/plain_tensor.h>
 
 namespace ddp::detail {
@@ -43,10 +44,7 @@ void check_readable(const at::Tensor& tensor, const std::string& where) {
 
 at::Tensor plain_tensor(const at::Tensor& tensor) {
   check_readable(tensor, "a tensor");
-  if (tensor._is_zerotensor()) { // has no memory
-    return at::zeros(tensor.sizes(), at::dtype(tensor.scalar_type()));
-  }
-  return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous();
+  return with_plain_memory(tensor.detach()).cpu().contiguous();
 }
 
 } // namespace ddp::detail

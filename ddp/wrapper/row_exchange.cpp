@@ -4,6 +4,7 @@
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/scatter_gather.h>
 #include <ddp/support/error_text.h>
+#include <ddp/support/plain_memory.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -97,7 +98,7 @@ at::Tensor make_ready(
   }
   try {
     const auto ready =
-        tensor.detach().to(device).resolve_conj().resolve_neg().contiguous();
+        detail::with_plain_memory(tensor.detach().to(device)).contiguous();
     bytes_of(ready);
     notice.content = text_of_form(ready);
     return ready;

@@ -12,6 +12,7 @@
 #include <mpi.h>
 
 #include <cstdio>
+#include <stdexcept>
 #include <string>
 
 namespace {
@@ -141,6 +142,19 @@ void run_splitting(const ddp::ProcessGroup& world) {
   sum_over_ddp(world);
 }
 
+/// Each rank is an MPI world of its own, and a group of one besides. Rank 1
+/// fails.
+void run_alone(const ddp::ProcessGroupOptions& options) {
+  const auto group = ddp::init_process_group(options);
+  initialize();
+  const auto self = ddp::ProcessGroup::from_mpi(MPI_COMM_SELF, options);
+  check(self.size() == 1, "a group of one");
+  if (group.rank() == 1) {
+    throw std::runtime_error("no data on this rank");
+  }
+  group.barrier();
+}
+
 void run_without_last(const ddp::ProcessGroupOptions& options) {
   const int last = world_size() - 1;
   int word = 0;
@@ -190,6 +204,8 @@ int main(int argc, char** argv) {
   } else if (mode == "learn") {
     initialize();
     run_learning(options);
+  } else if (mode == "alone") {
+    run_alone(options);
   } else if (mode == "absent") {
     initialize();
     run_without_last(options.timeout(std::chrono::seconds(3)));

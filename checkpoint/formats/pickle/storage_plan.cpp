@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <checkpoint/formats/pickle/pickle_tree.h>
 #include <checkpoint/formats/pickle/storage_plan.h>
+#include <ddp/support/plain_memory.h>
 #include <ddp/support/plain_tensor.h>
 
 namespace ddp::detail {
@@ -11,8 +12,7 @@ namespace {
 // Lazily conjugated and negated values have to be computed, and lazy zeros have
 // no memory.
 bool plain(const at::Tensor& tensor) {
-  return why_unreadable(tensor).empty() && !tensor.is_conj() &&
-      !tensor.is_neg() && !tensor._is_zerotensor();
+  return why_unreadable(tensor).empty() && has_plain_memory(tensor);
 }
 
 // All elements of the tensor's storage.

@@ -3,6 +3,7 @@
 #include <ddp/backends/mpi/backend.h>
 
 #include <ddp/backends/mpi/exchange.h>
+#include <ddp/support/plain_memory.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -86,8 +87,7 @@ void Backend::all_reduce_sparse(
   const auto parts =
       std::make_shared<Parts>(Parts{Tensors(size_), Tensors(size_)});
   parts->indices[rank_] = own._indices().contiguous();
-  parts->values[rank_] =
-      own._values().resolve_conj().resolve_neg().contiguous();
+  parts->values[rank_] = detail::with_plain_memory(own._values()).contiguous();
   task.bytes += static_cast<int64_t>(
       parts->indices[rank_].nbytes() + parts->values[rank_].nbytes());
   task.outputs.push_back(tensor);

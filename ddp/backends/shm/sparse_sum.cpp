@@ -1,5 +1,7 @@
 #include <ddp/backends/shm/sparse_sum.h>
 
+#include <ddp/support/plain_memory.h>
+
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
@@ -40,7 +42,7 @@ bool SparseSum::step() {
     } else if (values_.empty()) {
       values_ = allocate(own_._values(), 0);
       current_ = gather(
-          own_._values().resolve_conj().resolve_neg().contiguous(), values_);
+          detail::with_plain_memory(own_._values()).contiguous(), values_);
     } else {
       tensor_.copy_(sum());
       return false;
