@@ -16,7 +16,7 @@
 
 namespace ddp {
 
-struct CheckpointManager::Impl {
+struct DDP_LOCAL CheckpointManager::Impl {
   Impl(
       const std::string& path,
       TrainingState&& own_state,

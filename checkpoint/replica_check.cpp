@@ -61,7 +61,7 @@ void check_replicas(
     const Named<torch::nn::Module>& modules,
     const Named<torch::optim::Optimizer>& optimizers,
     const ProcessGroup& group) {
-  auto& impl = ProcessGroup::Impl::of(group);
+  auto& impl = ProcessGroupImpl::of(group);
   if (group.size() == 1 || !impl.checks_replicas || impl.replica_checks == 0) {
     return;
   }

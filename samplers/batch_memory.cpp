@@ -11,7 +11,7 @@
 
 namespace ddp::detail {
 
-struct BatchMemory::Blocks {
+struct DDP_LOCAL BatchMemory::Blocks {
   struct Block {
     c10::DataPtr data;
     size_t bytes;

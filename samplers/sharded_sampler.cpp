@@ -30,7 +30,7 @@ int64_t value_of(const State& state, const std::string& name) {
 
 } // namespace
 
-struct ShardedSampler::Progress {
+struct DDP_LOCAL ShardedSampler::Progress {
   int64_t epoch = 0;
   // How much of its sequence was done before the last load.
   size_t start = 0;
@@ -43,7 +43,7 @@ struct ShardedSampler::Progress {
   size_t done = 0;
 };
 
-struct ShardedSampler::Shared {
+struct DDP_LOCAL ShardedSampler::Shared {
   std::mutex mutex;
   Progress progress;
   // How many loops began, in whichever copy.

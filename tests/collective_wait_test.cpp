@@ -157,7 +157,7 @@ TEST_CASE("a future that does not come ends at the group's timeout") {
 TEST_CASE("collectives that come in time cost the store nothing") {
   ranks(3, [](ProcessGroup group) {
     const auto store = c10::make_intrusive<CountingStore>(group.store());
-    auto& impl = ProcessGroup::Impl::of(group);
+    auto& impl = ddp::detail::ProcessGroupImpl::of(group);
     impl.board = FailureBoard::open(store, group.rank(), 3, false);
     REQUIRE(impl.board);
     auto tensor = torch::ones({1000});

@@ -44,8 +44,8 @@ TEST_CASE("ranks that do not come to connect are named") {
         const auto world = ddp::init_process_group(
             ddp::ProcessGroupOptions().timeout(std::chrono::seconds(5)));
         if (world.rank() != 2) {
-          const auto& whole = ProcessGroup::Impl::of(world);
-          ProcessGroup::Impl part;
+          const auto& whole = ddp::detail::ProcessGroupImpl::of(world);
+          ddp::detail::ProcessGroupImpl part;
           part.rank = whole.rank;
           part.size = whole.size;
           part.backend = whole.backend;

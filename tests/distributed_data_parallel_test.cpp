@@ -290,9 +290,9 @@ TEST_CASE("arguments and results keep their types and identities") {
 }
 
 TEST_CASE("forward moves its arguments to the device of group and module") {
-  auto impl = std::make_shared<ProcessGroup::Impl>();
+  auto impl = std::make_shared<ddp::detail::ProcessGroupImpl>();
   impl->device = torch::kMeta;
-  const ProcessGroup alone(impl);
+  const auto alone = ddp::detail::ProcessGroupImpl::group_of(impl);
   DistributedDataParallel<EchoNet> model(
       std::make_shared<EchoNet>(torch::kMeta), alone);
   const std::vector<torch::Tensor> list{torch::ones({2})};

@@ -66,7 +66,7 @@ struct Watched {
       : backend(c10::make_intrusive<StuckBackend>(
             static_cast<int>(group.rank()),
             static_cast<int>(group.size()))),
-        watch(ProcessGroup::Impl::of(group), backend) {}
+        watch(ddp::detail::ProcessGroupImpl::of(group), backend) {}
 
   c10::intrusive_ptr<StuckBackend> backend;
   FailureWatch watch;

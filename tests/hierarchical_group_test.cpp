@@ -22,7 +22,7 @@ namespace {
 
 /// A group of the same ranks that takes them to be on `hosts`.
 ProcessGroup spread_over(const ProcessGroup& world, const Hosts& hosts) {
-  auto& impl = ProcessGroup::Impl::of(world);
+  auto& impl = ddp::detail::ProcessGroupImpl::of(world);
   impl.hosts = hosts;
   impl.backend = "hierarchical";
   return world.duplicate();

@@ -179,7 +179,7 @@ class SlowStore : public c10d::PrefixStore {
 
 TEST_CASE("rank 0 does not leave before all have read its store") {
   ranks(3, [](ProcessGroup group) {
-    ProcessGroup::Impl second;
+    ddp::detail::ProcessGroupImpl second;
     second.rank = group.rank();
     second.size = group.size();
     second.timeout = std::chrono::seconds(20);

@@ -103,7 +103,8 @@ TEST_CASE(
           const auto group = shm_group();
           if (group.rank() == victim) {
             // As far as a duplicate comes before it connects.
-            ddp::detail::meet(ddp::ProcessGroup::Impl::of(group), "duplicate");
+            ddp::detail::meet(
+                ddp::detail::ProcessGroupImpl::of(group), "duplicate");
             kill(getpid(), SIGKILL);
           }
           const auto error = error_after(

@@ -197,7 +197,7 @@ TEST_CASE("a group that the program has already is split on one host") {
       REQUIRE(sum_of_ranks(part, world) == 2);
       REQUIRE(sum_of_ranks(part.duplicate(), world) == 2);
     }
-    const auto& impl = ProcessGroup::Impl::of(handed);
+    const auto& impl = ddp::detail::ProcessGroupImpl::of(handed);
     const_cast<std::vector<std::string>&>(impl.hosts)[2] = "elsewhere";
     REQUIRE_THROWS_WITH(
         handed.split(0), ContainsSubstring("run on several hosts"));

@@ -13,7 +13,7 @@ namespace ddp {
 
 using c10::IValue;
 
-struct HookChain::Impl {
+struct DDP_LOCAL HookChain::Impl {
   std::vector<std::shared_ptr<CommHook>> hooks;
   detail::Rounds rounds; // last: its thread uses the others
 

@@ -13,7 +13,7 @@ namespace {
 
 /// The ranks of this one's host.
 ProcessGroup host_of(const ProcessGroup& group) {
-  const auto& hosts = ProcessGroup::Impl::of(group).hosts;
+  const auto& hosts = detail::ProcessGroupImpl::of(group).hosts;
   if (group.size() == 1) {
     return group;
   }
@@ -23,7 +23,7 @@ ProcessGroup host_of(const ProcessGroup& group) {
 
 } // namespace
 
-struct PostLocalSGDHook::Impl {
+struct DDP_LOCAL PostLocalSGDHook::Impl {
   PostLocalSGDOptions options;
   detail::StepCount steps;
 };

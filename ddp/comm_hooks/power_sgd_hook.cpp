@@ -142,7 +142,7 @@ bool is_tensor_list(const IValue& value) {
 
 } // namespace
 
-struct PowerSGDHook::Impl {
+struct DDP_LOCAL PowerSGDHook::Impl {
   explicit Impl(const PowerSGDOptions& its_options)
       : options(its_options),
         generator(static_cast<uint32_t>(its_options.random_seed())) {}

@@ -23,7 +23,7 @@ std::vector<at::Tensor> gather(
   for (int64_t r = 0; r < group.size(); ++r) {
     outputs[0].push_back(at::empty_like(tensor));
   }
-  auto& impl = ProcessGroup::Impl::of(group);
+  auto& impl = detail::ProcessGroupImpl::of(group);
   detail::guarded(impl, "all_gather", [&] {
     detail::wait(impl, detail::start(impl, tensor, [&] {
                    return impl.group->allgather(outputs, inputs);
@@ -78,7 +78,7 @@ at::Tensor average(
 
 } // namespace
 
-struct QuantizationHook::Impl {
+struct DDP_LOCAL QuantizationHook::Impl {
   std::optional<int64_t> channel_size;
   detail::Rounds rounds;
 };

@@ -15,7 +15,7 @@ namespace {
 at::Tensor guarded_reduction(
     const Rounds::Reduction& reduction,
     const ProcessGroup& group) {
-  check_usable(ProcessGroup::Impl::of(group), "a communication hook");
+  check_usable(ProcessGroupImpl::of(group), "a communication hook");
   try {
     return reduction(group);
   } catch (const std::exception& error) {

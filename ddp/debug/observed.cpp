@@ -13,12 +13,12 @@
 namespace ddp::debug {
 namespace {
 
-std::string name_of(const ProcessGroup::Impl& group) {
+std::string name_of(const detail::ProcessGroupImpl& group) {
   return "ddp" + group.scope;
 }
 
 std::unique_ptr<CallOrder> order_of(
-    const ProcessGroup::Impl& group,
+    const detail::ProcessGroupImpl& group,
     const flight_recorder::Caller& caller) {
   if (group.size == 1) {
     return nullptr;
@@ -35,7 +35,7 @@ std::unique_ptr<CallOrder> order_of(
 } // namespace
 
 c10::intrusive_ptr<c10d::Backend> observed(
-    const ProcessGroup::Impl& group,
+    const detail::ProcessGroupImpl& group,
     c10::intrusive_ptr<c10d::Backend> backend) {
   const auto wanted = level();
   if (wanted == Level::kOff) {
@@ -54,7 +54,7 @@ const c10d::Backend& unobserved(const c10d::Backend& backend) {
   return wrapper ? wrapper->inner() : backend;
 }
 
-void announce(const ProcessGroup::Impl& group) {
+void announce(const detail::ProcessGroupImpl& group) {
   if (group.rank == 0 && level() != Level::kOff) {
     const std::set<std::string> hosts(group.hosts.begin(), group.hosts.end());
     TORCH_WARN(
@@ -88,7 +88,7 @@ void announce_reducer(
         ", buckets ",
         buckets,
         ", group ",
-        name_of(ProcessGroup::Impl::of(group)),
+        name_of(detail::ProcessGroupImpl::of(group)),
         ", backend ",
         group.backend());
   }

@@ -17,7 +17,7 @@ AgreedFlag::AgreedFlag(const ProcessGroup& group, const char* operation)
 
 AgreedFlag::~AgreedFlag() {
   if (pending_ && !pending_->work->isCompleted()) {
-    ProcessGroup::Impl::of(group_).abandoned = true;
+    ProcessGroupImpl::of(group_).abandoned = true;
   }
 }
 
@@ -47,14 +47,14 @@ bool AgreedFlag::heard() {
   }
   const auto collective = *pending_;
   pending_.reset();
-  auto& impl = ProcessGroup::Impl::of(group_);
+  auto& impl = ProcessGroupImpl::of(group_);
   guarded(impl, operation_, [&] { wait(impl, collective); });
   return *flag_.const_data_ptr<int>() != 0;
 }
 
 void AgreedFlag::tell(bool own) {
   *flag_.mutable_data_ptr<int>() = own ? 1 : 0;
-  auto& impl = ProcessGroup::Impl::of(group_);
+  auto& impl = ProcessGroupImpl::of(group_);
   guarded(impl, operation_, [&] {
     pending_ = start(impl, flag_, [&] {
       std::vector<at::Tensor> tensors{flag_};

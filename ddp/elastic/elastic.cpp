@@ -137,7 +137,7 @@ const char* MembershipChanged::what() const noexcept {
   return "the nodes of the job change: for ddp::elastic to catch";
 }
 
-struct ElasticRun::Impl {
+struct DDP_LOCAL ElasticRun::Impl {
   explicit Impl(const ElasticOptions& its_options) : options(its_options) {
     TORCH_CHECK_VALUE(
         options.commit_every() >= 1,

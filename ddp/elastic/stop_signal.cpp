@@ -8,7 +8,7 @@
 #include <exception>
 
 namespace ddp {
-struct StopSignal::State {
+struct DDP_LOCAL StopSignal::State {
   State(const ProcessGroup& group, const std::vector<int>& signals)
       : handlers(signals), flag(group, "StopSignal::requested") {}
   State(const State&) = delete;

@@ -21,7 +21,7 @@ using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
 /// `create` may take longer than the timeout: gloo waits for five times that.
 BackendPtr connect_by(
-    ProcessGroup::Impl& group,
+    ProcessGroupImpl& group,
     const std::function<BackendPtr()>& create,
     const std::function<std::string()>& clue,
     const Witness& witness = nullptr) {
@@ -47,7 +47,7 @@ BackendPtr connect_by(
 } // namespace
 
 std::string ended_rank(
-    const ProcessGroup::Impl& group,
+    const ProcessGroupImpl& group,
     const std::vector<int64_t>& ranks) {
   return group.backend == "shm"
       ? backends::shm::ended_rank(
@@ -56,7 +56,7 @@ std::string ended_rank(
 }
 
 backends::BackendOptions backend_options(
-    const ProcessGroup::Impl& group,
+    const ProcessGroupImpl& group,
     const std::string& name) {
   backends::BackendOptions options;
   options.store = c10::make_intrusive<c10d::PrefixStore>(name, group.store);
@@ -70,7 +70,7 @@ backends::BackendOptions backend_options(
 }
 
 BackendPtr connect_over_gloo(
-    ProcessGroup::Impl& group,
+    ProcessGroupImpl& group,
     const backends::BackendOptions& options) {
   publish_address(group);
   return connect_by(
@@ -80,7 +80,7 @@ BackendPtr connect_over_gloo(
 }
 
 BackendPtr connect_over_shm(
-    ProcessGroup::Impl& group,
+    ProcessGroupImpl& group,
     const backends::BackendOptions& options,
     const Witness& witness) {
   return connect_by(
@@ -90,7 +90,7 @@ BackendPtr connect_over_shm(
       witness);
 }
 
-BackendPtr connect_by_hosts(ProcessGroup::Impl& group) {
+BackendPtr connect_by_hosts(ProcessGroupImpl& group) {
   const backends::hierarchical::Placement placement(group.hosts);
   const int host = placement.host[group.rank];
   const int place = placement.place[group.rank];

@@ -12,18 +12,18 @@ namespace ddp::detail {
 
 /// What the backend `name` of a group gets, if it is one of all ranks.
 backends::BackendOptions backend_options(
-    const ProcessGroup::Impl& group,
+    const ProcessGroupImpl& group,
     const std::string& name);
 
 /// Says which rank's process has ended, or nothing.
 using Witness = std::function<std::string()>;
 
 /// `connect` for a group whose ranks a group already knows.
-void connect(ProcessGroup::Impl& impl, const Witness& witness);
+void connect(ProcessGroupImpl& impl, const Witness& witness);
 
 /// Whether one of these ranks has ended, where the backend can see that.
 std::string ended_rank(
-    const ProcessGroup::Impl& group,
+    const ProcessGroupImpl& group,
     const std::vector<int64_t>& ranks);
 
 // Each creates a backend of a group, whose other members are filled in, and
@@ -31,15 +31,15 @@ std::string ended_rank(
 // timeout, or another one fails. Collective over those that `options` name.
 
 c10::intrusive_ptr<c10d::Backend> connect_over_gloo(
-    ProcessGroup::Impl& group,
+    ProcessGroupImpl& group,
     const backends::BackendOptions& options);
 
 c10::intrusive_ptr<c10d::Backend> connect_over_shm(
-    ProcessGroup::Impl& group,
+    ProcessGroupImpl& group,
     const backends::BackendOptions& options,
     const Witness& witness = nullptr);
 
 /// Shared memory within hosts and gloo between them. Collective over the group.
-c10::intrusive_ptr<c10d::Backend> connect_by_hosts(ProcessGroup::Impl& group);
+c10::intrusive_ptr<c10d::Backend> connect_by_hosts(ProcessGroupImpl& group);
 
 } // namespace ddp::detail

@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kEndTime = std::chrono::seconds(10);
 constexpr auto kLook = std::chrono::milliseconds(20);
 
-void connect_gloo(ProcessGroup::Impl& impl) {
+void connect_gloo(ProcessGroupImpl& impl) {
   const auto gloo = debug::observed(
       impl, connect_over_gloo(impl, backend_options(impl, "gloo")));
   impl.group->setBackend(c10::kCPU, BackendType::GLOO, gloo);
@@ -31,7 +31,7 @@ void connect_gloo(ProcessGroup::Impl& impl) {
   }
 }
 
-void connect_nccl(ProcessGroup::Impl& impl) {
+void connect_nccl(ProcessGroupImpl& impl) {
   const auto nccl =
       backends::nccl::create(backend_options(impl, "nccl"), impl.device);
   impl.group->setBackend(
@@ -55,14 +55,14 @@ void connect_nccl(ProcessGroup::Impl& impl) {
 
 /// Backends of ours that c10d has no name for; a group can have one of these.
 void connect_custom(
-    ProcessGroup::Impl& impl,
+    ProcessGroupImpl& impl,
     const c10::intrusive_ptr<c10d::Backend>& backend) {
   impl.group->setBackend(
       c10::kCPU, BackendType::CUSTOM, debug::observed(impl, backend));
   impl.group->setDefaultBackend(BackendType::CUSTOM);
 }
 
-void connect_mpi(ProcessGroup::Impl& impl) {
+void connect_mpi(ProcessGroupImpl& impl) {
   const auto mpi = debug::observed(
       impl, impl.communicator->create(backend_options(impl, "mpi")));
   impl.group->setBackend(c10::kCPU, BackendType::MPI, mpi);
@@ -79,7 +79,7 @@ void end(c10d::ProcessGroup& group, bool complete) {
 
 /// Whether all that was queued on NCCL has ended well. The watch stays on
 /// meanwhile, since a rank may fail now too.
-bool is_flushed(ProcessGroup::Impl& impl) {
+bool is_flushed(ProcessGroupImpl& impl) {
   const auto nccl = impl.group->getBackend(c10::kCUDA);
   const auto flushed = on_own_thread([nccl] { nccl->waitForPendingWorks(); });
   const auto deadline = Clock::now() + kEndTime;
@@ -93,11 +93,11 @@ bool is_flushed(ProcessGroup::Impl& impl) {
 
 } // namespace
 
-void connect(ProcessGroup::Impl& impl) {
+void connect(ProcessGroupImpl& impl) {
   connect(impl, nullptr);
 }
 
-void connect(ProcessGroup::Impl& impl, const Witness& witness) {
+void connect(ProcessGroupImpl& impl, const Witness& witness) {
   impl.group = c10::make_intrusive<c10d::ProcessGroup>(
       impl.store, static_cast<int>(impl.rank), static_cast<int>(impl.size));
   impl.group->setGroupName("ddp");
@@ -120,7 +120,7 @@ void connect(ProcessGroup::Impl& impl, const Witness& witness) {
   debug::announce(impl);
 }
 
-void disconnect(ProcessGroup::Impl& impl) noexcept {
+void disconnect(ProcessGroupImpl& impl) noexcept {
   bool flushed = true;
   try {
     flushed = !impl.watch || !impl.group || std::uncaught_exceptions() > 0 ||
@@ -157,12 +157,12 @@ void disconnect(ProcessGroup::Impl& impl) noexcept {
 
 namespace ddp {
 
-ProcessGroup::Impl::Impl() = default;
-ProcessGroup::Impl::~Impl() {
+detail::ProcessGroupImpl::ProcessGroupImpl() = default;
+detail::ProcessGroupImpl::~ProcessGroupImpl() {
   detail::disconnect(*this);
 }
 
-bool ProcessGroup::Impl::on_one_host() const {
+bool detail::ProcessGroupImpl::on_one_host() const {
   return std::all_of(hosts.begin(), hosts.end(), [&](const std::string& host) {
     return host == hosts.front();
   });

@@ -22,7 +22,7 @@
 namespace ddp {
 namespace {
 
-using Impl = ProcessGroup::Impl;
+using Impl = detail::ProcessGroupImpl;
 
 void find_local_place(Impl& impl) {
   std::vector<RankInfo> members(impl.hosts.size());
@@ -171,7 +171,7 @@ ProcessGroup ProcessGroup::duplicate() const {
   std::vector<int64_t> ranks(size());
   std::iota(ranks.begin(), ranks.end(), 0);
   detail::connect(*impl, [&] { return detail::ended_rank(*impl_, ranks); });
-  return ProcessGroup(impl);
+  return Impl::group_of(impl);
 }
 
 ProcessGroup ProcessGroup::split(int64_t color, int64_t key) const {
@@ -204,7 +204,7 @@ ProcessGroup ProcessGroup::split(int64_t color, int64_t key) const {
   impl->communicator = std::move(communicator);
   impl->board = impl->board ? impl->board->of(members) : nullptr;
   detail::connect(*impl, [&] { return detail::ended_rank(*impl_, members); });
-  return ProcessGroup(impl);
+  return Impl::group_of(impl);
 }
 
 ProcessGroup ProcessGroup::from_c10d(

@@ -80,7 +80,7 @@ void abort(c10d::Backend& backend) {
 } // namespace
 
 FailureWatch::FailureWatch(
-    ProcessGroup::Impl& group,
+    ProcessGroupImpl& group,
     c10::intrusive_ptr<c10d::Backend> backend)
     : group_(group), backend_(std::move(backend)), thread_([this] { run(); }) {}
 

@@ -26,7 +26,7 @@ class FailureWatch {
  public:
   /// `group` must outlive it, and is only read and broken.
   FailureWatch(
-      ProcessGroup::Impl& group,
+      ProcessGroupImpl& group,
       c10::intrusive_ptr<c10d::Backend> backend);
   FailureWatch(const FailureWatch&) = delete;
   FailureWatch& operator=(const FailureWatch&) = delete;
@@ -40,7 +40,7 @@ class FailureWatch {
   bool is_store_gone();
   void end(WaitFailure failure);
 
-  ProcessGroup::Impl& group_;
+  ProcessGroupImpl& group_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   std::optional<std::chrono::steady_clock::time_point> store_lost_;
   std::mutex mutex_;

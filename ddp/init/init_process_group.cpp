@@ -97,7 +97,7 @@ ProcessGroup group_of_one(
     const ProcessGroupOptions& options,
     const LaunchEnvironment& environment,
     const CommunicatorPtr& communicator) {
-  auto impl = std::make_shared<ProcessGroup::Impl>();
+  auto impl = std::make_shared<detail::ProcessGroupImpl>();
   const auto choice =
       choose_device(options, {describe_self(options, environment)}, 0);
   say(choice.note, 0);
@@ -114,7 +114,7 @@ ProcessGroup group_of_one(
     impl->communicator = communicator;
     detail::connect(*impl);
   }
-  return ProcessGroup(impl);
+  return detail::ProcessGroupImpl::group_of(impl);
 }
 
 /// Whether the program, or a library of its, uses MPI already. Looks for it
@@ -196,11 +196,11 @@ void meet_by_launcher(LaunchEnvironment& environment, milliseconds timeout) {
 }
 
 /// What a rank knows of itself after the meeting.
-std::shared_ptr<ProcessGroup::Impl> member_of(
+std::shared_ptr<detail::ProcessGroupImpl> member_of(
     const LaunchEnvironment& environment,
     const RendezvousResult& met,
     const DeviceChoice& choice) {
-  auto impl = std::make_shared<ProcessGroup::Impl>();
+  auto impl = std::make_shared<detail::ProcessGroupImpl>();
   const auto place = local_place(met.members, environment.rank);
   impl->rank = environment.rank;
   impl->size = environment.world_size;
@@ -302,7 +302,7 @@ ProcessGroup form_group(
   }
   connect(*impl);
   heartbeat::joined();
-  return ProcessGroup(impl);
+  return detail::ProcessGroupImpl::group_of(impl);
 }
 
 } // namespace detail

@@ -26,7 +26,7 @@ std::string key(int64_t rank) {
 }
 
 /// The ranks that are on hosts of their own, seen from this one's: one of each.
-std::vector<int64_t> ranks_elsewhere(const ProcessGroup::Impl& group) {
+std::vector<int64_t> ranks_elsewhere(const ProcessGroupImpl& group) {
   std::vector<int64_t> ranks;
   std::set<std::string> known{group.hosts[group.rank]};
   for (int64_t r = 0; r < group.size; ++r) {
@@ -63,7 +63,7 @@ std::string ask_hosts(
 
 } // namespace
 
-void publish_address(const ProcessGroup::Impl& group) {
+void publish_address(const ProcessGroupImpl& group) {
   if (group.on_one_host()) {
     return;
   }
@@ -82,7 +82,7 @@ void publish_address(const ProcessGroup::Impl& group) {
   }
 }
 
-std::string silent_hosts(const ProcessGroup::Impl& group) {
+std::string silent_hosts(const ProcessGroupImpl& group) {
   if (group.on_one_host()) {
     return "";
   }

@@ -8,11 +8,11 @@ namespace ddp::detail {
 
 /// Tells the other ranks of a group over several hosts where this one is about
 /// to listen.
-void publish_address(const ProcessGroup::Impl& group);
+void publish_address(const ProcessGroupImpl& group);
 
 /// For ranks that could not connect in time: names up to three ranks whose
 /// hosts do not answer this one. Empty where all answer, or where the store
 /// does not. Takes a few seconds at most.
-std::string silent_hosts(const ProcessGroup::Impl& group);
+std::string silent_hosts(const ProcessGroupImpl& group);
 
 } // namespace ddp::detail

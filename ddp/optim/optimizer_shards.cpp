@@ -147,7 +147,7 @@ void OptimizerShards::lay_out(
 }
 
 /// While it lives, the optimizer has this rank's parameters only.
-class OptimizerShards::OwnOnly {
+class DDP_LOCAL OptimizerShards::OwnOnly {
  public:
   OwnOnly(const OptimizerShards& shards, torch::optim::Optimizer& optimizer)
       : optimizer_(optimizer) {

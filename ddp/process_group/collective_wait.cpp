@@ -30,7 +30,7 @@ constexpr milliseconds kLongWait{2000};
 /// Throws with the reason of an end that the backend noticed itself. `awaited`
 /// is the collective's number if this rank has said that it waits.
 [[noreturn]] void explain(
-    const ProcessGroup::Impl& group,
+    const ProcessGroupImpl& group,
     const std::exception& error,
     const std::optional<int64_t>& awaited) {
   auto cause = c10::str(
@@ -64,7 +64,7 @@ void look_for_change() {
 /// another rank fails.
 template <typename FinishedWithin>
 void wait_in_slices(
-    const ProcessGroup::Impl& group,
+    const ProcessGroupImpl& group,
     int64_t number,
     FinishedWithin&& finished_within) {
   const auto start = Clock::now();
@@ -150,7 +150,7 @@ std::string Breakage::reason() const {
   return reason_;
 }
 
-void look_for_failure(const ProcessGroup::Impl& group) {
+void look_for_failure(const ProcessGroupImpl& group) {
   look_for_change();
   const auto own = group.breakage.reason();
   if (!own.empty()) {
@@ -165,7 +165,7 @@ void look_for_failure(const ProcessGroup::Impl& group) {
   }
 }
 
-void check_usable(const ProcessGroup::Impl& group, const char* operation) {
+void check_usable(const ProcessGroupImpl& group, const char* operation) {
   TORCH_CHECK(!group.shut_down, operation, ": the process group was shut down");
   const auto reason = group.breakage.reason();
   if (!reason.empty()) {
@@ -176,7 +176,7 @@ void check_usable(const ProcessGroup::Impl& group, const char* operation) {
 }
 
 void fail(
-    ProcessGroup::Impl& group,
+    ProcessGroupImpl& group,
     const char* operation,
     const WaitFailure& failure) {
   const auto text = failed_operation(group, operation) + failure.cause;
@@ -191,7 +191,7 @@ void fail(
 }
 
 void fail(
-    const ProcessGroup::Impl& group,
+    const ProcessGroupImpl& group,
     const char* operation,
     const std::exception& error) {
   check_usable(group, operation); // it may have been broken meanwhile
@@ -208,7 +208,7 @@ void fail(
           error_text(error)));
 }
 
-void wait(ProcessGroup::Impl& group, const Collective& collective) {
+void wait(ProcessGroupImpl& group, const Collective& collective) {
   if (collective.on_host) {
     wait_in_slices(group, collective.number, [&](milliseconds slice) {
       return finished_within(*collective.work, slice);
@@ -223,7 +223,7 @@ void wait(ProcessGroup::Impl& group, const Collective& collective) {
 }
 
 void wait_with_timeout(
-    const ProcessGroup::Impl& group,
+    const ProcessGroupImpl& group,
     const std::function<bool(milliseconds slice)>& finished_within,
     const std::function<std::string()>& clue) {
   const auto deadline = Clock::now() + group.timeout;
@@ -247,7 +247,7 @@ void wait_for(
     c10::ivalue::Future& future,
     const char* operation,
     const std::function<void()>& check) {
-  auto& impl = ProcessGroup::Impl::of(group);
+  auto& impl = ProcessGroupImpl::of(group);
   guarded(impl, operation, [&] {
     const Completion completion(future);
     wait_with_timeout(impl, [&](milliseconds slice) {
@@ -269,7 +269,7 @@ void wait_for(
     const std::string& key,
     const char* operation,
     const std::function<std::string()>& clue) {
-  auto& impl = ProcessGroup::Impl::of(group);
+  auto& impl = ProcessGroupImpl::of(group);
   guarded(impl, operation, [&] {
     // A store may take longer than a slice, or for ever: it is asked again when
     // it has answered.
@@ -298,7 +298,7 @@ void wait_for(
 void report_failure(
     const ProcessGroup& group,
     const std::string& text) noexcept {
-  auto& impl = ProcessGroup::Impl::of(group);
+  auto& impl = ProcessGroupImpl::of(group);
   if (!impl.breakage.reason().empty()) {
     return;
   }

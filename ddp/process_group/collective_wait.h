@@ -37,7 +37,7 @@ struct Collective {
 /// Starts a collective on tensors like `tensor`.
 template <typename Launch>
 Collective start(
-    ProcessGroup::Impl& group,
+    ProcessGroupImpl& group,
     const at::Tensor& tensor,
     Launch&& launch) {
   const std::lock_guard<std::recursive_mutex> lock(group.launching);
@@ -51,31 +51,31 @@ Collective start(
 
 /// Waits for a collective, and for the failure of another rank. To be called
 /// within `guarded`. Costs no request to the store for the first 0.2 s.
-void wait(ProcessGroup::Impl& group, const Collective& collective);
+void wait(ProcessGroupImpl& group, const Collective& collective);
 
 /// Throws `WaitFailure` if another rank, or another thread of this one, has
 /// given up.
-void look_for_failure(const ProcessGroup::Impl& group);
+void look_for_failure(const ProcessGroupImpl& group);
 
 /// Throws if no collective can work any more.
-void check_usable(const ProcessGroup::Impl& group, const char* operation);
+void check_usable(const ProcessGroupImpl& group, const char* operation);
 
 /// Breaks the group, tells the other ranks and throws `PeerError`.
 [[noreturn]] void fail(
-    ProcessGroup::Impl& group,
+    ProcessGroupImpl& group,
     const char* operation,
     const WaitFailure& failure);
 
 /// Throws `c10::DistBackendError` for a collective that could not start.
 [[noreturn]] void fail(
-    const ProcessGroup::Impl& group,
+    const ProcessGroupImpl& group,
     const char* operation,
     const std::exception& error);
 
 /// Runs a collective and says, where it fails, which one on which rank.
 template <typename Function>
 auto guarded(
-    ProcessGroup::Impl& group,
+    ProcessGroupImpl& group,
     const char* operation,
     Function&& function) {
   check_usable(group, operation);
@@ -95,7 +95,7 @@ auto guarded(
 /// it throws ends the wait. `clue` adds to the message of a timeout. To be
 /// called within `guarded`.
 void wait_with_timeout(
-    const ProcessGroup::Impl& group,
+    const ProcessGroupImpl& group,
     const std::function<bool(std::chrono::milliseconds slice)>& finished_within,
     const std::function<std::string()>& clue = nullptr);
 

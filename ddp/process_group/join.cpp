@@ -89,7 +89,7 @@ Join::Join(
         listed.insert(&each).second,
         "Join: a Reducer or other Joinable is in the list twice");
   }
-  auto& joined = *ProcessGroup::Impl::of(group_).joined;
+  auto& joined = *detail::ProcessGroupImpl::of(group_).joined;
   TORCH_CHECK_VALUE(
       !joined,
       "another Join lives on this group, and the two would wait for each "
@@ -250,7 +250,7 @@ JoinStep Join::step_of(const std::vector<int64_t>& codes, int64_t code) {
 
 void Join::release() {
   if (!joinables_.empty()) {
-    *ProcessGroup::Impl::of(group_).joined = false;
+    *detail::ProcessGroupImpl::of(group_).joined = false;
   }
   for (auto* each : joinables_) {
     each->join_ = nullptr;

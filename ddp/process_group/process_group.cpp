@@ -32,7 +32,7 @@ c10d::ReduceOp to_c10d(ReduceOp op) {
 }
 
 Collective start_all_reduce(
-    ProcessGroup::Impl& group,
+    detail::ProcessGroupImpl& group,
     at::Tensor& tensor,
     ReduceOp op) {
   std::vector<at::Tensor> tensors{tensor};
@@ -43,7 +43,7 @@ Collective start_all_reduce(
 }
 
 Collective start_broadcast(
-    ProcessGroup::Impl& group,
+    detail::ProcessGroupImpl& group,
     at::Tensor& tensor,
     int64_t root) {
   std::vector<at::Tensor> tensors{tensor};
@@ -53,7 +53,7 @@ Collective start_broadcast(
       group, tensor, [&] { return group.group->broadcast(tensors, options); });
 }
 
-Collective start_barrier(ProcessGroup::Impl& group) {
+Collective start_barrier(detail::ProcessGroupImpl& group) {
   c10d::BarrierOptions options;
   options.device = at::kCPU; // no GPU has to be idle for it
   return detail::start(
@@ -64,7 +64,7 @@ Activity activity_on(const char* operation, const at::Tensor& tensor) {
   return {operation, tensor.numel(), c10::toString(tensor.scalar_type())};
 }
 
-void check_root(const ProcessGroup::Impl& group, int64_t root) {
+void check_root(const detail::ProcessGroupImpl& group, int64_t root) {
   TORCH_CHECK_VALUE(
       root >= 0 && root < group.size,
       "broadcast: root ",
@@ -115,7 +115,7 @@ int64_t gather_signature(const at::Tensor& tensor) {
 }
 
 std::vector<at::Tensor> gather_equal(
-    ProcessGroup::Impl& group,
+    detail::ProcessGroupImpl& group,
     const at::Tensor& tensor) {
   std::vector<at::Tensor> inputs{readable(tensor)};
   std::vector<std::vector<at::Tensor>> outputs(1);
@@ -133,7 +133,7 @@ std::vector<at::Tensor> gather_equal(
 /// All-gather of tensors with at least one dimension, by padding to the
 /// longest.
 std::vector<at::Tensor> gather_uneven(
-    ProcessGroup::Impl& group,
+    detail::ProcessGroupImpl& group,
     const at::Tensor& tensor) {
   const auto header =
       at::tensor({tensor.size(0), gather_signature(tensor)}, at::kLong);
@@ -166,7 +166,7 @@ std::vector<at::Tensor> gather_uneven(
 
 } // namespace
 
-void detail::meet(ProcessGroup::Impl& group, const char* operation) {
+void detail::meet(detail::ProcessGroupImpl& group, const char* operation) {
   const Activity activity(operation);
   guarded(group, operation, [&] {
     if (group.group) {
@@ -175,9 +175,9 @@ void detail::meet(ProcessGroup::Impl& group, const char* operation) {
   });
 }
 
-struct Work::State {
+struct DDP_LOCAL Work::State {
   State(
-      std::shared_ptr<ProcessGroup::Impl> its_group,
+      std::shared_ptr<detail::ProcessGroupImpl> its_group,
       const char* its_operation,
       Collective started)
       : group(std::move(its_group)),
@@ -191,7 +191,7 @@ struct Work::State {
     }
   }
 
-  std::shared_ptr<ProcessGroup::Impl> group;
+  std::shared_ptr<detail::ProcessGroupImpl> group;
   const char* operation;
   Collective collective;
 };
@@ -212,8 +212,9 @@ void Work::wait() {
   }
 }
 
-ProcessGroup::ProcessGroup() : impl_(std::make_shared<Impl>()) {}
-ProcessGroup::ProcessGroup(std::shared_ptr<Impl> impl)
+ProcessGroup::ProcessGroup()
+    : impl_(std::make_shared<detail::ProcessGroupImpl>()) {}
+ProcessGroup::ProcessGroup(std::shared_ptr<detail::ProcessGroupImpl> impl)
     : impl_(std::move(impl)) {}
 
 int64_t ProcessGroup::rank() const {

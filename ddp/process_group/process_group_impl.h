@@ -32,20 +32,21 @@ class Breakage {
   std::string reason_;
 };
 
-} // namespace detail
-
-struct ProcessGroup::Impl {
-  Impl();
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
+struct ProcessGroupImpl {
+  ProcessGroupImpl();
+  ProcessGroupImpl(const ProcessGroupImpl&) = delete;
+  ProcessGroupImpl& operator=(const ProcessGroupImpl&) = delete;
   /// Ends what `connect` began.
-  ~Impl();
+  ~ProcessGroupImpl();
 
   /// Whether all ranks share a host.
   bool on_one_host() const;
 
-  static Impl& of(const ProcessGroup& group) {
+  static ProcessGroupImpl& of(const ProcessGroup& group) {
     return *group.impl_;
+  }
+  static ProcessGroup group_of(std::shared_ptr<ProcessGroupImpl> impl) {
+    return ProcessGroup(std::move(impl));
   }
 
   int64_t rank = 0;
@@ -86,21 +87,19 @@ struct ProcessGroup::Impl {
   std::shared_ptr<bool> joined = std::make_shared<bool>(false);
   /// Where ranks that fail say so; null where there is nobody to tell or no
   /// store to do it by. Duplicates share it.
-  std::shared_ptr<detail::FailureBoard> board;
+  std::shared_ptr<FailureBoard> board;
   /// This group's name there.
   std::string scope;
   /// Collectives started so far, alike on all ranks that have come as far.
   std::atomic<int64_t> launched{0};
-  detail::Breakage breakage;
+  Breakage breakage;
   /// Whether a collective was left without waiting for its end.
   std::atomic<bool> abandoned{false};
   /// Held while a collective is launched, so that no abort frees what it uses.
   std::recursive_mutex launching;
   /// Where collectives run on a GPU. Last: it reads the others.
-  std::unique_ptr<detail::FailureWatch> watch;
+  std::unique_ptr<FailureWatch> watch;
 };
-
-namespace detail {
 
 /// How many groups this process has formed that come of no other one.
 int64_t groups_formed();
@@ -130,17 +129,17 @@ void meet_over_mpi(
 
 /// Connects the ranks of `impl`, whose other members are filled in, and returns
 /// when all of them are connected. Collective.
-void connect(ProcessGroup::Impl& impl);
+void connect(ProcessGroupImpl& impl);
 
 /// Ends the connections of `impl`. Where a collective may be under way for
 /// good, the backend, which would wait for it, ends on a thread of its own and
 /// this takes no time; NCCL completes what is under way, or aborts it where the
 /// group is broken or an exception is on its way, and gets up to 10 s.
-void disconnect(ProcessGroup::Impl& impl) noexcept;
+void disconnect(ProcessGroupImpl& impl) noexcept;
 
 /// Returns when every rank has called it; `operation` is for the message of an
 /// error. Collective.
-void meet(ProcessGroup::Impl& group, const char* operation);
+void meet(ProcessGroupImpl& group, const char* operation);
 
 } // namespace detail
 } // namespace ddp

@@ -27,7 +27,7 @@ bool is_backward(const std::string& call) {
 
 } // namespace
 
-std::string this_rank(const ProcessGroup::Impl& group) {
+std::string this_rank(const ProcessGroupImpl& group) {
   return c10::str(
       "rank ", group.rank, " of ", group.size, " on host ", host_name());
 }
@@ -63,7 +63,7 @@ std::string own_call() {
 }
 
 std::string failed_operation(
-    const ProcessGroup::Impl& group,
+    const ProcessGroupImpl& group,
     const char* operation) {
   char memory[HeartbeatPage::kActivitySize];
   heartbeat::copy_caller(memory, sizeof(memory));
@@ -84,7 +84,7 @@ std::string backward_remedy() {
   return is_backward(own_call()) ? kRemedy : "";
 }
 
-std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
+std::string absent_ranks(const ProcessGroupImpl& group, int64_t number) {
   std::ostringstream text;
   const auto call = own_call();
   bool lacks_backward = false;
@@ -110,7 +110,7 @@ std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number) {
 }
 
 void tell_of_wait(
-    const ProcessGroup::Impl& group,
+    const ProcessGroupImpl& group,
     int64_t number,
     std::chrono::milliseconds time) {
   if (!group.board) { // nobody knows of the others

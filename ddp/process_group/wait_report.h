@@ -12,7 +12,7 @@ namespace ddp::detail {
 // What is said of a wait, while it lasts and when it has failed.
 
 /// "rank 1 of 3 on host a".
-std::string this_rank(const ProcessGroup::Impl& group);
+std::string this_rank(const ProcessGroupImpl& group);
 
 /// The reasons; those that only pass on what they saw where nobody knows more.
 std::string describe(const std::vector<Failure>& failures);
@@ -23,7 +23,7 @@ std::string own_call();
 /// The operation that failed: behind what the program called, or where in a
 /// backward it is.
 std::string failed_operation(
-    const ProcessGroup::Impl& group,
+    const ProcessGroupImpl& group,
     const char* operation);
 
 /// What helps where others are not in a backward; empty if this rank is in none
@@ -32,11 +32,11 @@ std::string backward_remedy();
 
 /// Who has not come to a collective that others wait for, or is in another
 /// call than they; the group has a board.
-std::string absent_ranks(const ProcessGroup::Impl& group, int64_t number);
+std::string absent_ranks(const ProcessGroupImpl& group, int64_t number);
 
 /// Says once, on the rank that has waited longest, what it waits for.
 void tell_of_wait(
-    const ProcessGroup::Impl& group,
+    const ProcessGroupImpl& group,
     int64_t number,
     std::chrono::milliseconds time);
 

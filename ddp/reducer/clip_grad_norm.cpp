@@ -38,7 +38,7 @@ void add_norms(
 } // namespace
 
 /// A parameter without a gradient, or with one of its own, ends a run.
-std::vector<at::Tensor> Reducer::Impl::gradient_runs() {
+std::vector<at::Tensor> ReducerImpl::gradient_runs() {
   const std::lock_guard<std::mutex> lock(mutex_);
   TORCH_CHECK(!open_, "clip_grad_norm: a backward is running");
   TORCH_CHECK(

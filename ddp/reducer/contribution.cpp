@@ -45,23 +45,23 @@ at::Tensor no_rows(const at::Tensor& parameter) {
 
 } // namespace
 
-bool Reducer::Impl::Parameter::fits(const at::Tensor& now) const {
+bool ReducerImpl::Parameter::fits(const at::Tensor& now) const {
   return now.scalar_type() == dtype && now.device() == device &&
       now.sizes() == sizes;
 }
 
 /// Whether its gradient was added to since the last reduction. One that is kept
 /// is added to in place, which its version shows.
-bool Reducer::Impl::Parameter::has_grown(const at::Tensor& gradient) const {
+bool ReducerImpl::Parameter::has_grown(const at::Tensor& gradient) const {
   return gradient.defined() &&
       !(gradient.is_same(view) && version_of(gradient) == version);
 }
 
-void Reducer::Impl::Parameter::remember_version() {
+void ReducerImpl::Parameter::remember_version() {
   version = view.defined() ? version_of(view) : -1;
 }
 
-bool Reducer::Impl::Parameter::lies_in_slice(const at::Tensor& gradient) const {
+bool ReducerImpl::Parameter::lies_in_slice(const at::Tensor& gradient) const {
   if (gradient.is_same(view)) {
     return view.defined();
   }
@@ -72,7 +72,7 @@ bool Reducer::Impl::Parameter::lies_in_slice(const at::Tensor& gradient) const {
 }
 
 /// Puts this rank's gradient of a parameter into its bucket.
-void Reducer::Impl::contribute(size_t index, at::Tensor& gradient) {
+void ReducerImpl::contribute(size_t index, at::Tensor& gradient) {
   auto& parameter = parameters_[index];
   if (gradient.defined() && !shadowing_) {
     check_gradient(parameter, gradient);
@@ -95,7 +95,7 @@ void Reducer::Impl::contribute(size_t index, at::Tensor& gradient) {
   }
 }
 
-void Reducer::Impl::check_gradient(
+void ReducerImpl::check_gradient(
     const Parameter& parameter,
     const at::Tensor& grad) {
   TORCH_CHECK(
@@ -129,7 +129,7 @@ void Reducer::Impl::check_gradient(
 
 /// Brings the gradient into its slice, unless it lies there or a GPU had better
 /// wait for the bucket's others.
-void Reducer::Impl::copy_or_keep(Parameter& parameter, at::Tensor& gradient) {
+void ReducerImpl::copy_or_keep(Parameter& parameter, at::Tensor& gradient) {
   if (parameter.lies_in_slice(gradient)) {
     parameter.share = Share::kUnscaled;
     ++buckets_[parameter.bucket].unscaled;
@@ -151,7 +151,7 @@ void Reducer::Impl::copy_or_keep(Parameter& parameter, at::Tensor& gradient) {
 /// The slice has what the gradient had. That one's memory is free again, and
 /// warm, when autograd makes the next: a step asks the system for no fresh
 /// pages.
-void Reducer::Impl::put_slice_in_place(
+void ReducerImpl::put_slice_in_place(
     Parameter& parameter,
     at::Tensor& gradient) {
   parameter.share = Share::kScaled;
@@ -165,7 +165,7 @@ void Reducer::Impl::put_slice_in_place(
 
 /// Copies and scales the gradients that lie outside of their bucket all at
 /// once: on a GPU a kernel for each costs more than what it copies.
-void Reducer::Impl::bring_in(Bucket& bucket) {
+void ReducerImpl::bring_in(Bucket& bucket) {
   const auto device = bucket.content.buffer.device();
   if (device.is_cpu()) {
     return; // each is in already
@@ -199,7 +199,7 @@ void Reducer::Impl::bring_in(Bucket& bucket) {
 
 /// This rank has nothing new. What others have is added to what it has from
 /// before; where nobody has, that must not change.
-void Reducer::Impl::contribute_before(Parameter& parameter) {
+void ReducerImpl::contribute_before(Parameter& parameter) {
   const at::NoGradGuard no_grad;
   const auto& grad = parameter.tensor.grad();
   parameter.share = Share::kAbsent;
@@ -222,7 +222,7 @@ void Reducer::Impl::contribute_before(Parameter& parameter) {
 
 /// Starts the buckets that are complete, in order: the ranks' collectives must
 /// match.
-void Reducer::Impl::launch_complete() {
+void ReducerImpl::launch_complete() {
   while (next_ < buckets_.size() && buckets_[next_].pending == 0) {
     auto& bucket = buckets_[next_++];
     if (!bucket.skipped) {
@@ -231,9 +231,9 @@ void Reducer::Impl::launch_complete() {
   }
 }
 
-void Reducer::Impl::launch(Bucket& bucket) {
+void ReducerImpl::launch(Bucket& bucket) {
   const at::NoGradGuard no_grad;
-  auto& group = ProcessGroup::Impl::of(group_);
+  auto& group = detail::ProcessGroupImpl::of(group_);
   const std::lock_guard<std::recursive_mutex> lock(group.launching);
   detail::check_usable(group, "the reduction of gradients");
   detail::heartbeat::began_bucket(
@@ -249,7 +249,7 @@ void Reducer::Impl::launch(Bucket& bucket) {
 }
 
 /// Scales gradients that lie in a bucket already.
-void Reducer::Impl::divide(at::Tensor& gradients) {
+void ReducerImpl::divide(at::Tensor& gradients) {
   if (prescale_ && group_.size() > 1) {
     options_.gradient_as_bucket_view() ? gradients.div_(divisor_)
                                        : gradients.mul_(factor_);
@@ -257,7 +257,7 @@ void Reducer::Impl::divide(at::Tensor& gradients) {
 }
 
 /// Scales what no hook has scaled: gradients that autograd added up in place.
-void Reducer::Impl::scale(Bucket& bucket) {
+void ReducerImpl::scale(Bucket& bucket) {
   const auto& indices = bucket.indices;
   if (bucket.unscaled == indices.size()) {
     divide(bucket.content.buffer); // one pass for all
@@ -273,9 +273,9 @@ void Reducer::Impl::scale(Bucket& bucket) {
 
 /// Sparse gradients travel over the CPU's backend, gloo or mpi: NCCL does not
 /// know them.
-void Reducer::Impl::launch_sparse(Parameter& parameter) {
+void ReducerImpl::launch_sparse(Parameter& parameter) {
   const at::NoGradGuard no_grad;
-  auto& group = ProcessGroup::Impl::of(group_);
+  auto& group = detail::ProcessGroupImpl::of(group_);
   const std::lock_guard<std::recursive_mutex> lock(group.launching);
   detail::check_usable(group, "the reduction of gradients");
   const auto& grad = parameter.tensor.grad();

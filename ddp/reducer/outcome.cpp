@@ -37,7 +37,7 @@ void wait_on_host(const std::vector<Bucket>& buckets) {
 
 } // namespace
 
-void Reducer::Impl::finish() {
+void ReducerImpl::finish() {
   meet_at_end();
   std::optional<detail::PartialStep> optimizer;
   if (optimizer_) {
@@ -79,12 +79,12 @@ void Reducer::Impl::finish() {
 }
 
 /// Whether a group of one, which has nothing to reduce, still wants gradients.
-bool Reducer::Impl::looks_alone() const {
+bool ReducerImpl::looks_alone() const {
   return checked_alone_ > 0 || options_.check_finite() || optimizer_;
 }
 
 /// In a group of one: the gradients are what they were.
-void Reducer::Impl::finish_alone() {
+void ReducerImpl::finish_alone() {
   open_ = false;
   check_alone();
   if (optimizer_) {
@@ -96,7 +96,7 @@ void Reducer::Impl::finish_alone() {
 
 /// What would be an error in a larger group is one here, so that a program that
 /// runs alone also runs on several ranks.
-void Reducer::Impl::check_alone() {
+void ReducerImpl::check_alone() {
   if (checked_alone_ == 0 && !options_.check_finite()) {
     return;
   }
@@ -119,7 +119,7 @@ void Reducer::Impl::check_alone() {
   }
 }
 
-void Reducer::Impl::wait_for(Bucket& bucket) {
+void ReducerImpl::wait_for(Bucket& bucket) {
   recorder_.waiting(bucket.content.index);
   detail::heartbeat::began_bucket(
       bucket.content.index + 1, buckets_.size(), step_);
@@ -138,12 +138,12 @@ void Reducer::Impl::wait_for(Bucket& bucket) {
 }
 
 /// Puts back what no rank had anything new for.
-void Reducer::Impl::settle_absences() {
+void ReducerImpl::settle_absences() {
   if (absent_.empty()) {
     return;
   }
   wait_on_host(buckets_); // the others' lists are there when all have started
-  detail::check_usable(ProcessGroup::Impl::of(group_), kReduction);
+  detail::check_usable(detail::ProcessGroupImpl::of(group_), kReduction);
   const at::NoGradGuard no_grad;
   for (const size_t index : absences_.agreed()) {
     auto& parameter = parameters_[index];
@@ -155,7 +155,7 @@ void Reducer::Impl::settle_absences() {
   }
 }
 
-void Reducer::Impl::hand_out(Parameter& parameter) {
+void ReducerImpl::hand_out(Parameter& parameter) {
   at::Tensor& grad = parameter.tensor.mutable_grad();
   if (parameter.sparse_future) {
     if (parameter.share != Share::kPending) {
@@ -174,7 +174,7 @@ void Reducer::Impl::hand_out(Parameter& parameter) {
 }
 
 /// Makes ready for the next backward.
-void Reducer::Impl::close() {
+void ReducerImpl::close() {
   if (recorder_.is_on()) {
     record_end();
   }

@@ -28,7 +28,7 @@ constexpr const char* kCompared = "compared";
 
 /// Remembers what is unfrozen now and may be frozen when gradients are averaged
 /// next: all ranks then take it in, also those that had no gradient for it.
-void Reducer::Impl::find_thawed() {
+void ReducerImpl::find_thawed() {
   if (managed_ == parameters_.size()) {
     return;
   }
@@ -40,7 +40,7 @@ void Reducer::Impl::find_thawed() {
 }
 
 /// Takes in parameters that were frozen at construction and are not any more.
-void Reducer::Impl::adopt_thawed() {
+void ReducerImpl::adopt_thawed() {
   if (managed_ == parameters_.size()) {
     return;
   }
@@ -65,7 +65,7 @@ void Reducer::Impl::adopt_thawed() {
 }
 
 /// Averages these parameters from now on.
-void Reducer::Impl::manage(const std::vector<size_t>& indices) {
+void ReducerImpl::manage(const std::vector<size_t>& indices) {
   std::vector<size_t> dense;
   for (const size_t index : indices) {
     parameters_[index].managed = true;
@@ -79,7 +79,7 @@ void Reducer::Impl::manage(const std::vector<size_t>& indices) {
   orders_.push_back(std::move(dense));
 }
 
-void Reducer::Impl::find_absent() {
+void ReducerImpl::find_absent() {
   if (pending_ == 0) {
     return;
   }
@@ -103,7 +103,7 @@ void Reducer::Impl::find_absent() {
 
 /// What gets no gradient may be of a layer that was replaced: then the module
 /// has a parameter that nobody averages.
-void Reducer::Impl::check_belonging() {
+void ReducerImpl::check_belonging() {
   const bool is_there = current_ && !(owned_ && owned_->expired());
   if (!is_there || absent_ == absent_before_) {
     return; // of a module that is gone others may have the layers
@@ -132,7 +132,7 @@ void Reducer::Impl::check_belonging() {
 }
 
 /// Of buckets that this rank used nothing of, the parameters count as done.
-void Reducer::Impl::skip_unused_buckets() {
+void ReducerImpl::skip_unused_buckets() {
   std::vector<size_t> skipped;
   for (size_t i = 0; i < buckets_.size(); ++i) {
     auto& bucket = buckets_[i];
@@ -159,7 +159,7 @@ void Reducer::Impl::skip_unused_buckets() {
 }
 
 /// Ranks that skip different buckets would average unrelated gradients.
-void Reducer::Impl::compare_skipped() {
+void ReducerImpl::compare_skipped() {
   if (!store_ || !store_->hasExtendedApi()) {
     return;
   }
@@ -175,7 +175,7 @@ void Reducer::Impl::compare_skipped() {
 
 /// Waits for the others to come to the same point of this backward with the
 /// same parameters.
-void Reducer::Impl::compare_in_backward(
+void ReducerImpl::compare_in_backward(
     const std::string& noun,
     const std::vector<size_t>& indices) {
   std::string names = indices.empty() ? "nothing" : "";
@@ -196,7 +196,7 @@ void Reducer::Impl::compare_in_backward(
 
 /// Ranks that compare something wait for the others to come to the same point
 /// of this backward or of the one before. Throws on one that came without.
-void Reducer::Impl::check_compared_elsewhere() {
+void ReducerImpl::check_compared_elsewhere() {
   if (!store_ ||
       (managed_ == parameters_.size() &&
        !options_.skip_all_reduce_unused_params())) {

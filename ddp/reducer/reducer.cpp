@@ -110,7 +110,7 @@ detail::ManagedState state_of(
 }
 
 template <typename Target>
-std::shared_ptr<Reducer::Impl> make_impl(
+std::shared_ptr<ReducerImpl> make_impl(
     const Target& target,
     const ProcessGroup& group,
     const ReducerOptions& given,
@@ -122,11 +122,12 @@ std::shared_ptr<Reducer::Impl> make_impl(
   auto state = state_of(target, options, own_group);
   synchronize(state, options, own_group);
   try {
-    return std::make_shared<Reducer::Impl>(
+    return std::make_shared<ReducerImpl>(
         std::move(state), own_group, options, decision);
   } catch (const std::exception& error) {
     // Not to a group that the program goes on with.
-    if (&ProcessGroup::Impl::of(own_group) != &ProcessGroup::Impl::of(group)) {
+    if (&detail::ProcessGroupImpl::of(own_group) !=
+        &detail::ProcessGroupImpl::of(group)) {
       detail::report_failure(own_group, detail::error_text(error));
     }
     throw;
@@ -143,7 +144,7 @@ NamedTensors number(const std::vector<at::Tensor>& parameters) {
 
 } // namespace
 
-Reducer::Reducer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Reducer::Reducer(std::shared_ptr<ReducerImpl> impl) : impl_(std::move(impl)) {}
 
 Reducer::Reducer(
     const std::shared_ptr<torch::nn::Module>& module,
@@ -209,12 +210,12 @@ void Reducer::end() {
   }
 }
 
-Reducer::Impl& Reducer::impl() const {
+ReducerImpl& Reducer::impl() const {
   TORCH_CHECK(impl_, "this Reducer was moved from");
   return *impl_;
 }
 
-Reducer::NoSyncGuard::NoSyncGuard(std::shared_ptr<Impl> impl)
+Reducer::NoSyncGuard::NoSyncGuard(std::shared_ptr<ReducerImpl> impl)
     : impl_(std::move(impl)) {
   impl_->begin_no_sync();
 }

@@ -13,10 +13,10 @@
 namespace ddp {
 
 /// Where it has reduced, a checkpoint will tell whether ranks went on alone.
-void Reducer::Impl::report_unused() {
+void ReducerImpl::report_unused() {
   if (checked_alone_ < kCheckedAlone ||
       std::uncaught_exceptions() > exceptions_at_construction_ ||
-      !ProcessGroup::Impl::of(group_).breakage.reason().empty()) {
+      !detail::ProcessGroupImpl::of(group_).breakage.reason().empty()) {
     return;
   }
   std::vector<std::string> names;
@@ -35,8 +35,8 @@ void Reducer::Impl::report_unused() {
 
 /// At its end, the ranks hold the same parameters where they trained together.
 /// With hooks of their own they may average later.
-void Reducer::Impl::compare_replicas() {
-  const auto& group = ProcessGroup::Impl::of(group_);
+void ReducerImpl::compare_replicas() {
+  const auto& group = detail::ProcessGroupImpl::of(group_);
   if (!compares_replicas_ || options_.comm_hook() || !is_of_use() ||
       std::uncaught_exceptions() > exceptions_at_construction_ ||
       !group.breakage.reason().empty()) {
@@ -59,7 +59,7 @@ void Reducer::Impl::compare_replicas() {
   }
 }
 
-void Reducer::Impl::report_unwinding() {
+void ReducerImpl::report_unwinding() {
   if (group_.c10d() && !options_.share_communicator() &&
       std::uncaught_exceptions() > exceptions_at_construction_) {
     detail::report_failure(

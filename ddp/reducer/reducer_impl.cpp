@@ -22,7 +22,7 @@ namespace ddp {
 namespace {
 
 std::string next_name(const ProcessGroup& group) {
-  auto& impl = ProcessGroup::Impl::of(group);
+  auto& impl = detail::ProcessGroupImpl::of(group);
   return c10::str(impl.scope, "/reducer_", impl.reducers++);
 }
 
@@ -36,7 +36,7 @@ c10::intrusive_ptr<c10d::Store> own_store(
 
 } // namespace
 
-Reducer::Impl::Impl(
+ReducerImpl::ReducerImpl(
     detail::ManagedState state,
     ProcessGroup group,
     ReducerOptions options,
@@ -58,7 +58,8 @@ Reducer::Impl::Impl(
       store_(own_store(group_, name_)),
       absences_(store_, group_.rank(), group_.size(), group_.timeout()),
       compares_replicas_(
-          group_.size() > 1 && ProcessGroup::Impl::of(group_).checks_replicas),
+          group_.size() > 1 &&
+          detail::ProcessGroupImpl::of(group_).checks_replicas),
       check_(
           state.parameters,
           options_.check_divergence_every(),
@@ -90,7 +91,7 @@ Reducer::Impl::Impl(
   debug::announce_reducer(group_, name_, trainable.size(), buckets_.size());
 }
 
-Reducer::Impl::~Impl() {
+ReducerImpl::~ReducerImpl() {
   detach();
   if (optimizer_) {
     detail::set_stepped_in_backward(*optimizer_, false);
@@ -98,13 +99,13 @@ Reducer::Impl::~Impl() {
   if (timeline_file_) {
     timeline_file_->write(group_); // where not all of its steps came
   }
-  if (ProcessGroup::Impl::of(group_).hosts_store) {
+  if (detail::ProcessGroupImpl::of(group_).hosts_store) {
     absences_.linger(step_); // the store may end with this process
   }
 }
 
 /// Returns those that require a gradient.
-std::vector<size_t> Reducer::Impl::add_parameters(
+std::vector<size_t> ReducerImpl::add_parameters(
     const detail::ManagedState& state) {
   std::vector<size_t> trainable;
   for (size_t i = 0; i < state.parameters.tensors.size(); ++i) {
@@ -133,7 +134,7 @@ std::vector<size_t> Reducer::Impl::add_parameters(
 
 /// By a reciprocal, as in torch.distributed: it rounds differently from a true
 /// division.
-void Reducer::Impl::divide_by(int64_t divisor) {
+void ReducerImpl::divide_by(int64_t divisor) {
   if (divisor != divisor_) {
     divisor_ = divisor;
     factor_ = at::native::wrapped_scalar_tensor(
@@ -141,7 +142,7 @@ void Reducer::Impl::divide_by(int64_t divisor) {
   }
 }
 
-bool Reducer::Impl::shares_parameters(
+bool ReducerImpl::shares_parameters(
     const torch::optim::Optimizer& optimizer) const {
   for (const auto& group : optimizer.param_groups()) {
     for (const auto& theirs : group.params()) {
@@ -155,7 +156,7 @@ bool Reducer::Impl::shares_parameters(
   return false;
 }
 
-void Reducer::Impl::step_in_backward(torch::optim::Optimizer& optimizer) {
+void ReducerImpl::step_in_backward(torch::optim::Optimizer& optimizer) {
   const std::lock_guard<std::mutex> lock(mutex_);
   TORCH_CHECK_VALUE(
       !dynamic_cast<torch::optim::LBFGS*>(&optimizer),
@@ -179,8 +180,8 @@ void Reducer::Impl::step_in_backward(torch::optim::Optimizer& optimizer) {
 }
 
 /// Not from a Reducer that still uses it.
-void Reducer::Impl::claim_hook() {
-  const auto* user = static_cast<Impl*>(hook_->user_);
+void ReducerImpl::claim_hook() {
+  const auto* user = static_cast<ReducerImpl*>(hook_->user_);
   TORCH_CHECK_VALUE(
       !user || !user->is_of_use(),
       "the communication hook ",
@@ -191,12 +192,12 @@ void Reducer::Impl::claim_hook() {
 }
 
 /// Frozen parameters get a hook too: they may be thawed.
-void Reducer::Impl::attach() {
+void ReducerImpl::attach() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& parameter = parameters_[i];
     detail::adopt_orphan(parameter.tensor);
     auto* other =
-        static_cast<Impl*>(detail::gradient_listener(parameter.tensor));
+        static_cast<ReducerImpl*>(detail::gradient_listener(parameter.tensor));
     if (other && !other->is_of_use()) {
       other->detach(); // it is of no use any more, and may be replaced
       other = nullptr;
@@ -214,7 +215,7 @@ void Reducer::Impl::attach() {
   }
 }
 
-void Reducer::Impl::detach() {
+void ReducerImpl::detach() {
   for (const auto& parameter : parameters_) {
     detail::remove_gradient_hook(parameter.tensor, *this);
   }
@@ -223,7 +224,7 @@ void Reducer::Impl::detach() {
   }
 }
 
-std::vector<at::Tensor> Reducer::Impl::tensors() const {
+std::vector<at::Tensor> ReducerImpl::tensors() const {
   std::vector<at::Tensor> result;
   for (const auto& parameter : parameters_) {
     result.push_back(parameter.tensor);
@@ -231,7 +232,7 @@ std::vector<at::Tensor> Reducer::Impl::tensors() const {
   return result;
 }
 
-std::vector<BucketIndices> Reducer::Impl::bucket_indices() const {
+std::vector<BucketIndices> ReducerImpl::bucket_indices() const {
   std::vector<BucketIndices> indices;
   for (const auto& bucket : buckets_) {
     indices.push_back(bucket.indices);
@@ -240,7 +241,7 @@ std::vector<BucketIndices> Reducer::Impl::bucket_indices() const {
 }
 
 /// Adds buckets. Gradients that lie in earlier slices move along.
-void Reducer::Impl::install(const std::vector<BucketIndices>& indices) {
+void ReducerImpl::install(const std::vector<BucketIndices>& indices) {
   const at::NoGradGuard no_grad;
   const size_t first = buckets_.size();
   for (auto& bucket : make_buckets(tensors(), indices, group_)) {
@@ -266,20 +267,20 @@ void Reducer::Impl::install(const std::vector<BucketIndices>& indices) {
   }
 }
 
-void Reducer::Impl::begin_no_sync() {
+void ReducerImpl::begin_no_sync() {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++no_sync_depth_;
   forward_pending_ = false;
 }
 
-void Reducer::Impl::end_no_sync() {
+void ReducerImpl::end_no_sync() {
   const std::lock_guard<std::mutex> lock(mutex_);
   --no_sync_depth_;
   find_thawed(); // also on a rank that had no backward
 }
 
 /// Starts to learn the order in which rank 0's gradients came.
-void Reducer::Impl::agree_on_order() {
+void ReducerImpl::agree_on_order() {
   std::vector<bool> came(parameters_.size());
   for (const size_t index : ready_order_) {
     came[index] = true;
@@ -298,7 +299,7 @@ void Reducer::Impl::agree_on_order() {
 }
 
 /// Lays the buckets out in that order, so that the first is complete first.
-void Reducer::Impl::rebuild_buckets() {
+void ReducerImpl::rebuild_buckets() {
   const auto* order = order_.const_data_ptr<int64_t>();
   orders_.assign(1, std::vector<size_t>(order, order + order_.numel()));
   buckets_.clear();

@@ -40,15 +40,15 @@ struct LayoutState;
 /// measured times, reducer_join.cpp what it does where inputs are uneven,
 /// reducer_state.cpp what another run goes on with, clip_grad_norm.cpp the norm
 /// of the gradients, reducer_statistics.cpp what it tells of itself.
-struct Reducer::Impl final : detail::GradientListener,
-                             Joinable,
-                             std::enable_shared_from_this<Impl> {
-  Impl(
+struct ReducerImpl final : detail::GradientListener,
+                           Joinable,
+                           std::enable_shared_from_this<ReducerImpl> {
+  ReducerImpl(
       detail::ManagedState state,
       ProcessGroup group,
       ReducerOptions options,
       SyncDecision decision);
-  ~Impl() override;
+  ~ReducerImpl() override;
 
   /// Removes the hooks, and leaves the communication hook to others.
   void detach();
@@ -222,7 +222,7 @@ struct Reducer::Impl final : detail::GradientListener,
   void end_join(int64_t root) override;
   bool communicates() const;
   void open();
-  void at_end_of_backward(void (Impl::*member)());
+  void at_end_of_backward(void (ReducerImpl::*member)());
   void end_backward();
   void begin();
   void check_capture();
@@ -373,7 +373,7 @@ struct Reducer::Impl final : detail::GradientListener,
 };
 
 template <typename Function>
-void Reducer::Impl::guarded(Function&& function) {
+void ReducerImpl::guarded(Function&& function) {
   try {
     function();
   } catch (const std::exception& error) {

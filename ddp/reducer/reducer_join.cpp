@@ -14,14 +14,14 @@ constexpr int64_t kEnd = 2;
 
 } // namespace
 
-Join Reducer::Impl::join(const JoinOptions& options) {
+Join ReducerImpl::join(const JoinOptions& options) {
   return Join(
       group_,
       options.enable() ? Join::Joinables{joinable()} : Join::Joinables(),
       options);
 }
 
-Joinable& Reducer::Impl::joinable() {
+Joinable& ReducerImpl::joinable() {
   TORCH_CHECK_VALUE(
       !options_.skip_all_reduce_unused_params(),
       "join: with skip_all_reduce_unused_params all ranks must use the same "
@@ -30,13 +30,13 @@ Joinable& Reducer::Impl::joinable() {
 }
 
 /// Before a reduction: the ranks without inputs take part in it.
-void Reducer::Impl::meet() {
+void ReducerImpl::meet() {
   join_step_ = announce(kAnnouncesReduction);
 }
 
 /// Before the end of a reduction that may communicate. Where others share the
 /// backward, the ranks without inputs put ends off until they hear of one.
-void Reducer::Impl::meet_at_end() {
+void ReducerImpl::meet_at_end() {
   const bool measures_clock = timeline_file_ && !timeline_file_->has_clock();
   if (!shadowing_ && shares_steps() &&
       (trial_ || measures_clock || check_.is_on())) {
@@ -46,7 +46,7 @@ void Reducer::Impl::meet_at_end() {
 
 /// Also where no buffers are sent if ranks are to throw early: before a forward
 /// that may communicate itself, as that of `SyncBatchNorm`.
-int64_t Reducer::Impl::announce_forward(bool gives_buffers) {
+int64_t ReducerImpl::announce_forward(bool gives_buffers) {
   const bool tells =
       gives_buffers || (throws_early() && at::GradMode::is_enabled());
   const auto step = tells ? announce(kForward) : std::nullopt;
@@ -55,7 +55,7 @@ int64_t Reducer::Impl::announce_forward(bool gives_buffers) {
 
 /// Takes part with zeros. What comes of it is this rank's gradient too, as it
 /// is of a rank that used no parameter.
-void Reducer::Impl::shadow(const JoinStep& step) {
+void ReducerImpl::shadow(const JoinStep& step) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (step.call == kForward) {
     on_shadow_forward(step.last_live);
@@ -76,7 +76,7 @@ void Reducer::Impl::shadow(const JoinStep& step) {
   });
 }
 
-void Reducer::Impl::complete_shadow() {
+void ReducerImpl::complete_shadow() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!open_) {
     return; // it was a forward's
@@ -87,7 +87,7 @@ void Reducer::Impl::complete_shadow() {
 }
 
 /// Ranks that stopped early have parameters of an earlier step.
-void Reducer::Impl::end_join(int64_t root) {
+void ReducerImpl::end_join(int64_t root) {
   const std::lock_guard<std::mutex> lock(mutex_);
   join_step_.reset();
   auto state = tensors();

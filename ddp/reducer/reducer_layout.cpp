@@ -32,7 +32,7 @@ double measure_latency(const ProcessGroup& group) {
 
 } // namespace
 
-bool Reducer::Impl::trial_wanted() const {
+bool ReducerImpl::trial_wanted() const {
   return options_.bucket_layout() == BucketLayout::kMeasured &&
       group_.size() > 1 &&
       std::all_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) {
@@ -40,7 +40,7 @@ bool Reducer::Impl::trial_wanted() const {
          });
 }
 
-void Reducer::Impl::start_trial() {
+void ReducerImpl::start_trial() {
   if (trial_wanted()) {
     trial_.emplace(parameters_.size());
     recorder_.record_all(true);
@@ -48,7 +48,7 @@ void Reducer::Impl::start_trial() {
 }
 
 /// The buckets of `counts` neighbours each in `order`.
-std::vector<BucketIndices> Reducer::Impl::split(
+std::vector<BucketIndices> ReducerImpl::split(
     const std::vector<size_t>& order,
     const std::vector<size_t>& counts) const {
   const std::vector<int64_t> no_limit{std::numeric_limits<int64_t>::max()};
@@ -65,7 +65,7 @@ std::vector<BucketIndices> Reducer::Impl::split(
 }
 
 /// After a backward: goes on to other buckets once enough has been measured.
-void Reducer::Impl::advance_trial() {
+void ReducerImpl::advance_trial() {
   if (orders_.size() != 1) {
     end_trial(); // parameters that were unfrozen have buckets of their own
     return;
@@ -82,7 +82,7 @@ void Reducer::Impl::advance_trial() {
 }
 
 /// Rank 0 decides, from times that are the mean over ranks.
-void Reducer::Impl::try_measured_layout() {
+void ReducerImpl::try_measured_layout() {
   auto times = trial_->ready_times();
   times.push_back(trial_->reduction_time());
   auto mean = at::tensor(times, at::kDouble);
@@ -117,7 +117,7 @@ void Reducer::Impl::try_measured_layout() {
 }
 
 /// Of all buckets.
-int64_t Reducer::Impl::bytes() const {
+int64_t ReducerImpl::bytes() const {
   int64_t sum = 0;
   for (const auto& bucket : buckets_) {
     sum += static_cast<int64_t>(bucket.content.buffer.nbytes());
@@ -126,7 +126,7 @@ int64_t Reducer::Impl::bytes() const {
 }
 
 /// Gives all ranks rank 0's order and cut.
-void Reducer::Impl::agree_on_cut() {
+void ReducerImpl::agree_on_cut() {
   auto& order = orders_.front();
   const auto size = static_cast<int64_t>(order.size());
   auto message = at::zeros({2 * size}, at::kLong); // then zeros
@@ -140,7 +140,7 @@ void Reducer::Impl::agree_on_cut() {
 
 /// Keeps the new buckets where no rank is slower with them than the slowest was
 /// before.
-void Reducer::Impl::judge_layout() {
+void ReducerImpl::judge_layout() {
   auto slowest = at::tensor(
       {trial_->backward_time_before(), trial_->backward_time()}, at::kDouble);
   group_.all_reduce(slowest, ReduceOp::kMax);
@@ -154,7 +154,7 @@ void Reducer::Impl::judge_layout() {
   end_trial();
 }
 
-void Reducer::Impl::end_trial() {
+void ReducerImpl::end_trial() {
   trial_.reset();
   recorder_.record_all(options_.record());
 }

@@ -141,7 +141,7 @@ LayoutState parse(const IValue& state, size_t count) {
 
 } // namespace
 
-IValue Reducer::Impl::state_dict() {
+IValue ReducerImpl::state_dict() {
   const std::lock_guard<std::mutex> lock(mutex_);
   GenericDict parameters(c10::AnyType::get(), c10::AnyType::get());
   for (const auto& parameter : parameters_) {
@@ -167,7 +167,7 @@ IValue Reducer::Impl::state_dict() {
   return dict;
 }
 
-void Reducer::Impl::load_state_dict(const IValue& state) {
+void ReducerImpl::load_state_dict(const IValue& state) {
   const std::lock_guard<std::mutex> lock(mutex_);
   check_usable();
   TORCH_CHECK(!open_, kLoad, "a backward is running");
@@ -193,17 +193,17 @@ void Reducer::Impl::load_state_dict(const IValue& state) {
   lay_out(loaded);
 }
 
-IValue Reducer::Impl::rank_state_dict() {
+IValue ReducerImpl::rank_state_dict() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return hook_->rank_state_dict();
 }
 
-void Reducer::Impl::load_rank_state_dict(const IValue& state) {
+void ReducerImpl::load_rank_state_dict(const IValue& state) {
   const std::lock_guard<std::mutex> lock(mutex_);
   hook_->load_rank_state_dict(state);
 }
 
-void Reducer::Impl::lay_out(const LayoutState& state) {
+void ReducerImpl::lay_out(const LayoutState& state) {
   const auto rebuilds_in = rebuilds_after(options_);
   rebuild_step_.reset();
   if (rebuilds_in && !state.rebuilt) {

@@ -9,7 +9,7 @@
 
 namespace ddp {
 
-Statistics Reducer::Impl::statistics() {
+Statistics ReducerImpl::statistics() {
   const std::lock_guard<std::mutex> lock(mutex_);
   Statistics result;
   recorder_.describe(result);
@@ -34,7 +34,7 @@ Statistics Reducer::Impl::statistics() {
   return result;
 }
 
-std::vector<int64_t> Reducer::Impl::bucket_sizes() const {
+std::vector<int64_t> ReducerImpl::bucket_sizes() const {
   std::vector<int64_t> sizes;
   for (const auto& bucket : buckets_) {
     sizes.push_back(static_cast<int64_t>(bucket.content.buffer.nbytes()));
@@ -42,18 +42,18 @@ std::vector<int64_t> Reducer::Impl::bucket_sizes() const {
   return sizes;
 }
 
-void Reducer::Impl::forward_began() {
+void ReducerImpl::forward_began() {
   if (group_.c10d()) {
     recorder_.forward_began(step_ + 1);
   }
 }
 
-void Reducer::Impl::forward_ended() {
+void ReducerImpl::forward_ended() {
   recorder_.forward_ended();
 }
 
 /// Where this rank's part of a backward that is recorded is done.
-void Reducer::Impl::record_contribution() {
+void ReducerImpl::record_contribution() {
   recorder_.computed();
   recorded_order_ = ready_order_;
   recorded_unused_bytes_ = 0;
@@ -64,7 +64,7 @@ void Reducer::Impl::record_contribution() {
 }
 
 /// At its end.
-void Reducer::Impl::record_end() {
+void ReducerImpl::record_end() {
   recorder_.finished();
   if (!timeline_file_ || !timeline_file_->steps().contains(step_)) {
     return;

@@ -26,14 +26,14 @@ constexpr int64_t kInspectedSteps = 3;
 } // namespace
 
 /// The others wait for a reduction that will not come.
-void Reducer::Impl::fail(const std::string& reason) {
+void ReducerImpl::fail(const std::string& reason) {
   failure_ = reason;
   if (group_.c10d()) {
     detail::report_failure(group_, reason);
   }
 }
 
-void Reducer::Impl::check_usable() {
+void ReducerImpl::check_usable() {
   if (abandoned_.exchange(false) && failure_.empty()) {
     failure_ = "it ended by an exception";
   }
@@ -45,7 +45,7 @@ void Reducer::Impl::check_usable() {
       failure_);
 }
 
-void Reducer::Impl::on_gradient(size_t index, at::Tensor& gradient) {
+void ReducerImpl::on_gradient(size_t index, at::Tensor& gradient) {
   std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
   if (has_threads_) {
     lock.lock();
@@ -63,7 +63,7 @@ void Reducer::Impl::on_gradient(size_t index, at::Tensor& gradient) {
   guarded([&] { arrive(index, gradient); });
 }
 
-void Reducer::Impl::anchor(const detail::OutputAnchors& outputs) {
+void ReducerImpl::anchor(const detail::OutputAnchors& outputs) {
   if (!group_.c10d()) {
     return;
   }
@@ -85,14 +85,14 @@ void Reducer::Impl::anchor(const detail::OutputAnchors& outputs) {
 
 /// Whether a backward is reduced that reaches a parameter and has not come
 /// through an anchor: a gradient penalty's, which differentiates a gradient.
-bool Reducer::Impl::communicates() const {
+bool ReducerImpl::communicates() const {
   return decision == SyncDecision::kInForward && group_.c10d()
       ? forward_pending_
       : synchronizes();
 }
 
 /// A gradient of a backward that communicates nothing.
-void Reducer::Impl::accumulate() {
+void ReducerImpl::accumulate() {
   const int task = torch::autograd::get_current_graph_task_id();
   if (task != searched_task_) {
     searched_task_ = task;
@@ -100,18 +100,18 @@ void Reducer::Impl::accumulate() {
   }
 }
 
-bool Reducer::Impl::idle() const {
+bool ReducerImpl::idle() const {
   return !open_ || abandoned_ || !failure_.empty();
 }
 
 /// Starts a reduction, inside a backward.
-void Reducer::Impl::open() {
+void ReducerImpl::open() {
   if (!group_.c10d()) {
     abandoned_ = false;
     failure_.clear();
     open_ = true;
     guarded([&] { inspect_graph(); });
-    at_end_of_backward(&Impl::finish_alone);
+    at_end_of_backward(&ReducerImpl::finish_alone);
     return;
   }
   check_usable();
@@ -119,11 +119,11 @@ void Reducer::Impl::open() {
   guarded([&] {
     begin();
     inspect_graph();
-    at_end_of_backward(&Impl::end_backward);
+    at_end_of_backward(&ReducerImpl::end_backward);
   });
 }
 
-void Reducer::Impl::at_end_of_backward(void (Impl::*member)()) {
+void ReducerImpl::at_end_of_backward(void (ReducerImpl::*member)()) {
   const auto weak = weak_from_this();
   detail::EndOfBackward::call(
       name_,
@@ -146,14 +146,14 @@ void Reducer::Impl::at_end_of_backward(void (Impl::*member)()) {
 
 /// In two steps, so that where several Reducers share a backward all have
 /// started their last buckets before one waits.
-void Reducer::Impl::end_backward() {
+void ReducerImpl::end_backward() {
   contribute_rest();
-  at_end_of_backward(&Impl::finish);
+  at_end_of_backward(&ReducerImpl::finish);
 }
 
-void Reducer::Impl::begin() {
+void ReducerImpl::begin() {
   detail::check_usable(
-      ProcessGroup::Impl::of(group_), "the reduction of gradients");
+      detail::ProcessGroupImpl::of(group_), "the reduction of gradients");
   open_ = true;
   next_ = 0;
   pending_ = managed_;
@@ -174,7 +174,7 @@ void Reducer::Impl::begin() {
 
 /// A CUDA graph replays the GPU's part of a step without this code: nothing in
 /// it may depend on the host.
-void Reducer::Impl::check_capture() {
+void ReducerImpl::check_capture() {
   capturing_ =
       std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) {
         return backends::nccl::is_capturing(bucket.content.buffer.device());
@@ -207,7 +207,7 @@ void Reducer::Impl::check_capture() {
 }
 
 /// Which parameters no rank used is agreed on by the hosts.
-void Reducer::Impl::check_captured_absences() const {
+void ReducerImpl::check_captured_absences() const {
   if (!capturing_ || absent_.empty()) {
     return;
   }
@@ -223,7 +223,7 @@ void Reducer::Impl::check_captured_absences() const {
       "Reducer is constructed, or do not capture");
 }
 
-void Reducer::Impl::inspect_graph() {
+void ReducerImpl::inspect_graph() {
   if (!unmanaged_) {
     return;
   }
@@ -239,7 +239,7 @@ void Reducer::Impl::inspect_graph() {
   }
 }
 
-void Reducer::Impl::arrive(size_t index, at::Tensor& gradient) {
+void ReducerImpl::arrive(size_t index, at::Tensor& gradient) {
   auto& parameter = parameters_[index];
   ++parameter.arrivals;
   parameter.task = torch::autograd::get_current_graph_task_id();
@@ -274,7 +274,7 @@ void Reducer::Impl::arrive(size_t index, at::Tensor& gradient) {
 
 /// Gradients that came in a backward inside this one may come more often in
 /// another step, unless the user says that they do not.
-void Reducer::Impl::find_nested() {
+void ReducerImpl::find_nested() {
   const int outermost = torch::autograd::get_current_graph_task_id();
   if (newest_task_ <= outermost) {
     return;
@@ -287,7 +287,7 @@ void Reducer::Impl::find_nested() {
 }
 
 /// At the end of backward: contributes for parameters that it did not reach.
-void Reducer::Impl::contribute_rest() {
+void ReducerImpl::contribute_rest() {
   find_nested();
   adopt_thawed();
   find_absent();
@@ -330,7 +330,7 @@ void Reducer::Impl::contribute_rest() {
   }
 }
 
-void Reducer::Impl::finish_backward() {
+void ReducerImpl::finish_backward() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!group_.c10d() || !synchronizes()) {
     return;

@@ -165,7 +165,7 @@ void exchange_rows(
     Counts sent,
     const at::Tensor& to,
     Counts received) {
-  auto& impl = ProcessGroup::Impl::of(group);
+  auto& impl = ProcessGroupImpl::of(group);
   const heartbeat::Activity activity(operation);
   guarded(impl, operation, [&] {
     auto input = bytes_of(from);

@@ -56,7 +56,7 @@ def statements(text):
             if not code:
                 doc = []
         else:
-            line = re.sub(r"\s*// .*", "", line)
+            line = re.sub(r"\s*// .*", "", line).replace("DDP_API ", "")
             code = (code + " " + line).strip()
             if code in ("public:", "private:", "protected:"):
                 yield [], code

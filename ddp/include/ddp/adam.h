@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 
@@ -12,7 +13,7 @@ namespace ddp {
 /// training differs from Python's by about 1e-7 in each step. Options and state
 /// are LibTorch's. `step` throws `c10::Error` for sparse gradients. Source:
 /// Kingma and Ba, https://arxiv.org/abs/1412.6980, as PyTorch computes it.
-class Adam : public torch::optim::Adam {
+class DDP_API Adam : public torch::optim::Adam {
  public:
   using torch::optim::Adam::Adam;
   torch::Tensor step(LossClosure closure = nullptr) override;
@@ -21,7 +22,7 @@ class Adam : public torch::optim::Adam {
 /// `torch::optim::AdamW`, likewise: the weights decay by themselves and not by
 /// way of the gradients (Loshchilov and Hutter,
 /// https://arxiv.org/abs/1711.05101).
-class AdamW : public torch::optim::AdamW {
+class DDP_API AdamW : public torch::optim::AdamW {
  public:
   using torch::optim::AdamW::AdamW;
   torch::Tensor step(LossClosure closure = nullptr) override;

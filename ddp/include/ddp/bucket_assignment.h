@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ddp/export.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +20,7 @@ using BucketIndices = std::vector<size_t>;
 /// repeats. Closed buckets come in the order of closing, then what is left
 /// over. Source: compute_bucket_assignment_by_size of torch.distributed, which
 /// every rank must follow for equal bits.
-std::vector<BucketIndices> assign_buckets(
+DDP_API std::vector<BucketIndices> assign_buckets(
     const std::vector<at::Tensor>& tensors,
     const std::vector<int64_t>& limits,
     const std::vector<size_t>& order);

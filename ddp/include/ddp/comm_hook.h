@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <c10/util/intrusive_ptr.h>
+#include <ddp/export.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +16,7 @@ class ProcessGroup;
 class Reducer;
 
 /// Gradients that are reduced together, as a communication hook sees them.
-struct GradBucket {
+struct DDP_API GradBucket {
   /// Its place in the order of reduction.
   size_t index = 0;
   /// Whether it is the last of this backward.
@@ -38,7 +39,7 @@ struct GradBucket {
 /// How a bucket is reduced over ranks: the seam for compression and the like.
 /// One object serves one Reducer, which calls it for each bucket in turn, from
 /// the threads that run backward; another one is refused until that is gone.
-class CommHook {
+class DDP_API CommHook {
  public:
   CommHook() = default;
   /// A copy serves no Reducer yet.
@@ -85,14 +86,14 @@ class CommHook {
   virtual void load_rank_state_dict(const c10::IValue& state);
 
  private:
-  friend class Reducer;
+  friend struct ReducerImpl;
 
-  /// The `Reducer::Impl` that it serves.
+  /// The `ReducerImpl` that it serves.
   void* user_ = nullptr;
 };
 
 /// The default: one all-reduce, a sum of scaled gradients.
-class AllReduceHook final : public CommHook {
+class DDP_API AllReduceHook final : public CommHook {
  public:
   bool takes_scaled_gradients() const override {
     return true;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ddp/export.h>
+
 namespace ddp {
 
 /// Makes LibTorch compute the same bits in each run, or throw where it has no
@@ -8,6 +10,6 @@ namespace ddp {
 /// setting that cuBLAS needs (CUBLAS_WORKSPACE_CONFIG=:4096:8, unless it is
 /// set). To be called before CUDA is used; not collective, but to be called on
 /// all ranks. `deterministic` false turns the first two off again.
-void use_deterministic_algorithms(bool deterministic = true);
+DDP_API void use_deterministic_algorithms(bool deterministic = true);
 
 } // namespace ddp

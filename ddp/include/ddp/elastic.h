@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ddp/checkpoint/training_state.h>
+#include <ddp/export.h>
 #include <ddp/process_group.h>
 #include <ddp/process_group_options.h>
 #include <torch/arg.h>
@@ -23,13 +24,13 @@ struct ElasticOptions {
 
 /// Thrown by `ElasticRun::step` where the nodes of the job change; for
 /// `elastic` alone to catch.
-class MembershipChanged : public std::exception {
+class DDP_API MembershipChanged : public std::exception {
  public:
   const char* what() const noexcept override;
 };
 
 /// One call of the function that `elastic` runs.
-class ElasticRun {
+class DDP_API ElasticRun {
  public:
   ElasticRun(const ElasticRun&) = delete;
   ElasticRun& operator=(const ElasticRun&) = delete;
@@ -98,7 +99,7 @@ class ElasticRun {
 /// In place of `init_process_group`, with which it is collective; throws as
 /// that does, and what `train` throws. `c10::ValueError` where the options
 /// name a rank, a size or a master, or `commit_every` is less than 1.
-void elastic(
+DDP_API void elastic(
     const std::function<void(ElasticRun&)>& train,
     const ElasticOptions& options = {});
 

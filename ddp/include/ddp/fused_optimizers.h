@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
@@ -16,7 +17,7 @@ namespace ddp {
 /// step. `step` throws `c10::Error` for sparse gradients and complex
 /// parameters, and where it is captured in a CUDA graph as the first one with
 /// momentum.
-class FusedSGD : public torch::optim::SGD {
+class DDP_API FusedSGD : public torch::optim::SGD {
  public:
   using torch::optim::SGD::SGD;
   torch::Tensor step(LossClosure closure = nullptr) override;
@@ -24,14 +25,14 @@ class FusedSGD : public torch::optim::SGD {
 
 /// `torch::optim::Adam`, likewise. No step may be captured in a CUDA graph: the
 /// host counts them.
-class FusedAdam : public torch::optim::Adam {
+class DDP_API FusedAdam : public torch::optim::Adam {
  public:
   using torch::optim::Adam::Adam;
   torch::Tensor step(LossClosure closure = nullptr) override;
 };
 
 /// `torch::optim::AdamW`, likewise.
-class FusedAdamW : public torch::optim::AdamW {
+class DDP_API FusedAdamW : public torch::optim::AdamW {
  public:
   using torch::optim::AdamW::AdamW;
   torch::Tensor step(LossClosure closure = nullptr) override;

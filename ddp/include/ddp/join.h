@@ -1,6 +1,7 @@
 #pragma once
 
 #include <c10/util/Exception.h>
+#include <ddp/export.h>
 #include <ddp/joinable.h>
 #include <ddp/process_group.h>
 #include <torch/arg.h>
@@ -14,7 +15,7 @@ namespace ddp {
 
 /// Thrown on all ranks where the inputs of some have ended, if a `Join` is
 /// asked for it.
-class EarlyTermination : public c10::Error {
+class DDP_API EarlyTermination : public c10::Error {
   using Error::Error;
 };
 
@@ -54,7 +55,7 @@ struct JoinOptions {
 /// backward or is a `ZeroRedundancyOptimizer`.
 ///
 /// An exception that leaves the scope passes through, as without a `Join`.
-class Join {
+class DDP_API Join {
  public:
   using Joinables = std::vector<std::reference_wrapper<Joinable>>;
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <cstdint>
 #include <optional>
 
@@ -26,7 +27,7 @@ struct JoinStep {
 /// Derive from it, call `announce` right before the collectives, and have
 /// `shadow` call the same collectives with neutral values. Source: the meaning
 /// is that of torch/distributed/algorithms/join.py.
-class Joinable {
+class DDP_API Joinable {
  public:
   Joinable() = default;
   Joinable(const Joinable&) = delete;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <ddp/process_group.h>
 
 #include <iostream>
@@ -10,11 +11,11 @@ namespace ddp {
 /// The sum of the ranks' values (a loss, a number of right answers), the same
 /// on all ranks: in double precision, added in the order of the ranks.
 /// Collective; throws as `ProcessGroup::all_gather` does.
-double sum(double value, const ProcessGroup& group);
+DDP_API double sum(double value, const ProcessGroup& group);
 
 /// Their mean: `sum` divided by the number of ranks. Where ranks have different
 /// numbers of samples, divide sums instead.
-double mean(double value, const ProcessGroup& group);
+DDP_API double mean(double value, const ProcessGroup& group);
 
 /// Writes the values one after the other and a line's end to standard output,
 /// on rank 0 only. Not collective.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ddp/export.h>
 #include <ddp/process_group.h>
 
 #include <string>
@@ -13,7 +14,7 @@ class Module;
 namespace ddp {
 
 /// Tensors with the names that messages use, in the same order on all ranks.
-struct NamedTensors {
+struct DDP_API NamedTensors {
   void append(const std::string& name, const at::Tensor& tensor);
   void append(const NamedTensors& others);
 
@@ -23,30 +24,32 @@ struct NamedTensors {
 
 /// The parameters of a module in registration order, each once however often it
 /// is registered; frozen ones too.
-NamedTensors unique_parameters(const torch::nn::Module& module);
+DDP_API NamedTensors unique_parameters(const torch::nn::Module& module);
 
 /// The buffers of a module in registration order, each once.
-NamedTensors unique_buffers(const torch::nn::Module& module);
+DDP_API NamedTensors unique_buffers(const torch::nn::Module& module);
 
 /// Its parameters, frozen ones too, and then its buffers.
-NamedTensors unique_state(const torch::nn::Module& module);
+DDP_API NamedTensors unique_state(const torch::nn::Module& module);
 
 /// Gives every rank `root`'s values, in place, a few large messages for many
 /// small tensors. Shapes and dtypes must agree over ranks. Autograd does not
 /// see the change: a forward before it may still be differentiated after it.
 /// Collective.
-void broadcast_tensors(
+DDP_API void broadcast_tensors(
     const std::vector<at::Tensor>& tensors,
     const ProcessGroup& group,
     int64_t root = 0);
 
 /// Gives every rank rank 0's buffers: the running statistics of batch-norm,
 /// before evaluating or saving. Collective.
-void broadcast_buffers(torch::nn::Module& module, const ProcessGroup& group);
+DDP_API void broadcast_buffers(
+    torch::nn::Module& module,
+    const ProcessGroup& group);
 
 /// Gives every rank rank 0's parameters, frozen ones too, and buffers.
 /// Collective.
-void broadcast_module_state(
+DDP_API void broadcast_module_state(
     torch::nn::Module& module,
     const ProcessGroup& group);
 

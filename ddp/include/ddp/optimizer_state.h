@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
+#include <ddp/export.h>
 
 #include <functional>
 
@@ -21,7 +22,7 @@ namespace ddp {
 /// of the optimizer, not copies. For torch::optim::SGD, Adam, AdamW, RMSprop,
 /// Adagrad and LBFGS; throws `c10::NotImplementedError` for another. Not
 /// collective.
-c10::IValue optimizer_state(const torch::optim::Optimizer& optimizer);
+DDP_API c10::IValue optimizer_state(const torch::optim::Optimizer& optimizer);
 
 /// Puts `optimizer` into a state that `optimizer_state`, or Python's
 /// `state_dict()`, returned: values and options, such as the learning rate.
@@ -31,13 +32,13 @@ c10::IValue optimizer_state(const torch::optim::Optimizer& optimizer);
 /// options that change the result (`maximize`): throws `c10::ValueError` where
 /// these are on, and where groups, numbers of parameters or shapes differ or
 /// something is missing; then the optimizer has not changed. Not collective.
-void load_optimizer_state(
+DDP_API void load_optimizer_state(
     torch::optim::Optimizer& optimizer,
     const c10::IValue& state);
 
 namespace detail {
 /// Checks a state as `load_optimizer_state` does; what it returns puts it in.
-std::function<void()> plan_optimizer_state(
+DDP_API std::function<void()> plan_optimizer_state(
     torch::optim::Optimizer& optimizer,
     const c10::IValue& state);
 } // namespace detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ddp/export.h>
 #include <ddp/process_group.h>
 #include <ddp/scatter_gather.h>
 #include <ddp/wrapped_module.h>
@@ -75,7 +76,7 @@ ShareForward share_forward(Net& net) {
   }
 }
 
-at::Tensor parallel_forward(
+DDP_API at::Tensor parallel_forward(
     const ShareForward& forward,
     const at::Tensor& input,
     const ProcessGroup& group,

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
+#include <ddp/export.h>
 #include <ddp/process_group_options.h>
 #include <ddp/work.h>
 
@@ -19,6 +20,10 @@ class Store;
 } // namespace c10d
 
 namespace ddp {
+
+namespace detail {
+struct ProcessGroupImpl;
+} // namespace detail
 
 /// The operation of an all-reduce. `kMean` is the sum divided by the group's
 /// size, for floating-point and complex tensors.
@@ -37,7 +42,7 @@ enum class ReduceOp { kSum, kMean, kMin, kMax };
 /// within seconds where a peer is gone or has failed, with its message if it
 /// left one, and at the timeout, with the ranks that did not come; on a GPU the
 /// group's next use does. Then it and its duplicates are of no more use.
-class ProcessGroup {
+class DDP_API ProcessGroup {
  public:
   /// A group of one on the CPU.
   ProcessGroup();
@@ -128,16 +133,17 @@ class ProcessGroup {
   /// ranks may also just leave `main`, in any order. Collective.
   void shutdown();
 
-  struct Impl;
-  explicit ProcessGroup(std::shared_ptr<Impl> impl);
-
  private:
+  friend struct detail::ProcessGroupImpl;
+
+  explicit ProcessGroup(std::shared_ptr<detail::ProcessGroupImpl> impl);
+
   static ProcessGroup from_mpi_handle(
       const void* handle,
       size_t size,
       const ProcessGroupOptions& options);
 
-  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<detail::ProcessGroupImpl> impl_;
 };
 
 /// Forms the group of the processes that ddprun, torchrun, mpirun, srun or RANK
@@ -145,6 +151,6 @@ class ProcessGroup {
 /// Collective; at the timeout every rank that came throws `c10::Error` with the
 /// missing ranks. Throws `c10::ValueError` where options or environment
 /// contradict each other or cannot be read.
-ProcessGroup init_process_group(const ProcessGroupOptions& options = {});
+DDP_API ProcessGroup init_process_group(const ProcessGroupOptions& options = {});
 
 } // namespace ddp

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 namespace ddp {
 
 /// Tells ddprun that this rank makes progress, for --hang-timeout. Collectives
@@ -9,6 +10,6 @@ namespace ddp {
 ///
 /// Costs some nanoseconds, and does nothing else without ddprun. May be called
 /// by any thread.
-void report_progress() noexcept;
+DDP_API void report_progress() noexcept;
 
 } // namespace ddp

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
+#include <ddp/export.h>
 #include <ddp/internal/text_tensor.h>
 #include <torch/ordered_dict.h>
 
@@ -13,17 +14,18 @@ namespace ddp {
 /// The states of LibTorch's generators: "cpu" and, where CUDA has been used,
 /// "cuda:0", "cuda:1", ...; each a tensor of uint8 of shape [bytes] on the CPU,
 /// of this LibTorch's own format. Not collective; ranks may differ.
-torch::OrderedDict<std::string, at::Tensor> random_state();
+DDP_API torch::OrderedDict<std::string, at::Tensor> random_state();
 
 /// Puts generators into the states that `random_state` returned. Those of GPUs
 /// that this process does not have are left out. Throws `c10::Error` for what
 /// is no such state. Not collective.
-void set_random_state(const torch::OrderedDict<std::string, at::Tensor>& state);
+DDP_API void set_random_state(
+    const torch::OrderedDict<std::string, at::Tensor>& state);
 
 namespace detail {
 
 /// Throws `c10::Error` if `set_random_state` would; changes nothing.
-void check_random_state(
+DDP_API void check_random_state(
     const torch::OrderedDict<std::string, at::Tensor>& state);
 
 } // namespace detail

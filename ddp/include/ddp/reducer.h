@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ddp/bucket_assignment.h>
+#include <ddp/export.h>
 #include <ddp/join.h>
 #include <ddp/process_group.h>
 #include <ddp/reducer_options.h>
@@ -32,6 +33,7 @@ namespace detail {
 class ForwardState;
 class OutputAnchors;
 } // namespace detail
+struct ReducerImpl;
 
 /// Averages gradients over ranks during `backward()`.
 ///
@@ -72,7 +74,7 @@ class OutputAnchors;
 /// destroyed before it has reduced anything and a parameter then gets a
 /// gradient, or the module has no other owner, a warning says so: it was a
 /// temporary or a local variable, or the module was replaced.
-class Reducer {
+class DDP_API Reducer {
  public:
   /// Manages the parameters of `module`. Unless `options.init_sync()` is off,
   /// checks that all ranks have the same model and gives them rank 0's
@@ -129,18 +131,19 @@ class Reducer {
   /// Detaches from the parameters, which keep their gradients. Not collective.
   ~Reducer();
 
-  struct Impl;
-
   /// While one lives, backward only accumulates, without communication.
   class NoSyncGuard {
    public:
-    explicit NoSyncGuard(std::shared_ptr<Impl> impl);
     NoSyncGuard(NoSyncGuard&&) noexcept = default;
     NoSyncGuard& operator=(NoSyncGuard&&) = delete;
     ~NoSyncGuard();
 
    private:
-    std::shared_ptr<Impl> impl_;
+    friend class Reducer;
+
+    explicit NoSyncGuard(std::shared_ptr<ReducerImpl> impl);
+
+    std::shared_ptr<ReducerImpl> impl_;
   };
 
   /// Accumulates gradients locally until the guard is gone; the next backward
@@ -233,7 +236,7 @@ class Reducer {
   friend class DistributedDataParallelImpl;
   friend class detail::ForwardState;
 
-  Reducer(std::shared_ptr<Impl> impl);
+  explicit Reducer(std::shared_ptr<ReducerImpl> impl);
 
   void end();
 
@@ -249,9 +252,9 @@ class Reducer {
   /// communicates, as if attached.
   void anchor_unseen();
 
-  Impl& impl() const;
+  ReducerImpl& impl() const;
 
-  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<ReducerImpl> impl_;
 };
 
 } // namespace ddp

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ddp/export.h>
 #include <ddp/process_group.h>
 
 #include <cstdint>
@@ -29,7 +30,7 @@ inline constexpr int64_t kAllRanks = -1;
 /// rank its own samples, and nothing is sent. Source: `scatter` of
 /// torch.nn.parallel, which splits as `chunk` does (5 rows over 4 GPUs are
 /// 2 + 2 + 1 there, and 2 + 1 + 1 + 1 here).
-at::Tensor scatter(
+DDP_API at::Tensor scatter(
     const at::Tensor& input,
     const ProcessGroup& group,
     int64_t root = 0);
@@ -50,7 +51,7 @@ at::Tensor scatter(
 /// `destination` is not a rank, or where ranks call with different ones; the
 /// group stays of use. Without gradients. Source: `gather` of
 /// torch.nn.parallel, which makes a vector of tensors without a dimension.
-at::Tensor gather(
+DDP_API at::Tensor gather(
     const at::Tensor& share,
     const ProcessGroup& group,
     int64_t destination = 0);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <torch/arg.h>
 
 #include <chrono>
@@ -50,7 +51,7 @@ struct SpawnOptions {
 /// program has no handler for them, are passed on to the workers, and end this
 /// process too once they have ended; a second one kills them. SIGUSR1 and
 /// SIGUSR2 are passed on only. Call it on one thread at a time.
-void spawn(
+DDP_API void spawn(
     int argc,
     char** argv,
     int64_t count,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <ddp/process_group.h>
 
 #include <csignal>
@@ -30,7 +31,7 @@ namespace ddp {
 /// SIGINT stays as it was unless it is among `signals`.
 ///
 /// At most one per process at a time. Not thread-safe.
-class StopSignal {
+class DDP_API StopSignal {
  public:
   /// From now on takes these signals. Without communication. Throws
   /// `c10::Error` where there is another StopSignal, `c10::ValueError` where a

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <ddp/reducer.h>
 
 #include <string>
@@ -12,7 +13,9 @@ class Module;
 namespace ddp {
 
 namespace detail {
-std::string summary(const torch::nn::Module& net, const Reducer& reducer);
+DDP_API std::string summary(
+    const torch::nn::Module& net,
+    const Reducer& reducer);
 }
 
 /// A table for people, in ASCII: of each module that has parameters of its own

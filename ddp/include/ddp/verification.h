@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <ddp/module_state.h>
 #include <ddp/process_group.h>
 #include <torch/arg.h>
@@ -23,7 +24,7 @@ struct VerificationOptions {
 /// strides of the tensors, which of them require gradients, and `options`, a
 /// text. Throws `c10::ValueError` with the same words on every rank: which rank
 /// differs from rank 0, in which tensor, and how. Collective.
-void verify_same_model(
+DDP_API void verify_same_model(
     const NamedTensors& tensors,
     const std::string& options,
     const ProcessGroup& group);
@@ -32,7 +33,7 @@ void verify_same_model(
 /// parameters, and in its gradients and buffers if asked for. The parameters
 /// are compared first, then gradients, then buffers, each in registration
 /// order. Otherwise as `verify_same_values`. Collective.
-void verify_same_parameters(
+DDP_API void verify_same_parameters(
     const torch::nn::Module& module,
     const ProcessGroup& group,
     const VerificationOptions& options = {});
@@ -52,14 +53,14 @@ void verify_same_parameters(
 /// Collective. Each rank reads its tensors once, on one core, and a GPU's are
 /// copied to the CPU one by one. 8 bytes per rank are gathered where all is
 /// equal; only otherwise names, shapes and 8 bytes per tensor.
-void verify_same_values(
+DDP_API void verify_same_values(
     const NamedTensors& tensors,
     const ProcessGroup& group,
     const std::string& what);
 
 /// Checks that no rank has a NaN or an infinity in a module's parameters, or in
 /// its gradients and buffers if asked for. Otherwise as for a list. Collective.
-void verify_finite(
+DDP_API void verify_finite(
     const torch::nn::Module& module,
     const ProcessGroup& group,
     const VerificationOptions& options = {});
@@ -77,13 +78,13 @@ void verify_finite(
 /// memory of their size (but for sparse, float8 and non-contiguous ones; a GPU
 /// is waited for at each). 8 bytes are reduced where all is finite; only
 /// otherwise a few lines per rank are gathered.
-void verify_finite(
+DDP_API void verify_finite(
     const NamedTensors& tensors,
     const ProcessGroup& group,
     const std::string& what);
 
 /// A 64-bit hash (XXH3) of the names, shapes and bytes of a module's
 /// parameters, equal on any machine of the same byte order.
-uint64_t parameter_hash(const torch::nn::Module& module);
+DDP_API uint64_t parameter_hash(const torch::nn::Module& module);
 
 } // namespace ddp

@@ -1,11 +1,12 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <memory>
 
 namespace ddp {
 
 /// A collective that is under way.
-class Work {
+class DDP_API Work {
  public:
   /// One that is complete already.
   Work();

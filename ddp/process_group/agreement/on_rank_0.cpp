@@ -15,7 +15,7 @@ namespace {
 class Attendance {
  public:
   Attendance(const char* operation, const ProcessGroup& group)
-      : group_(ProcessGroup::Impl::of(group)) {
+      : group_(ProcessGroupImpl::of(group)) {
     if (group_.board) {
       char call[HeartbeatPage::kActivitySize];
       heartbeat::copy_activity(call, sizeof(call));
@@ -32,7 +32,7 @@ class Attendance {
   }
 
  private:
-  ProcessGroup::Impl& group_;
+  ProcessGroupImpl& group_;
 };
 
 /// What `work` threw, or nothing.

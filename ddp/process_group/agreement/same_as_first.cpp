@@ -14,7 +14,7 @@ void check_same_as_first(
     const ProcessGroup& group,
     const std::string& what,
     const std::string& text) {
-  auto& impl = ProcessGroup::Impl::of(group);
+  auto& impl = ProcessGroupImpl::of(group);
   const auto store = group.store();
   if (!store || group.size() == 1) {
     return;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ddp/checkpoint/load_options.h>
+#include <ddp/export.h>
 #include <ddp/process_group.h>
 
 #include <string>
@@ -26,7 +27,7 @@ namespace ddp {
 /// Collective: every rank returns when the file is on the disk, or throws
 /// `c10::Error` with rank 0's reason. The write has to end within the group's
 /// timeout. Throws `c10::ValueError` for another extension.
-void save_checkpoint(
+DDP_API void save_checkpoint(
     const std::string& path,
     const torch::nn::Module& module,
     const ProcessGroup& group = {});
@@ -48,7 +49,7 @@ void save_checkpoint(
 /// `verify_same_model`). Every rank throws the same `c10::Error`, with all
 /// names that are missing, unexpected, or of another shape, and then no module
 /// has changed.
-void load_checkpoint(
+DDP_API void load_checkpoint(
     const std::string& path,
     torch::nn::Module& module,
     const ProcessGroup& group = {},

@@ -2,6 +2,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <ddp/checkpoint/load_options.h>
+#include <ddp/export.h>
 
 #include <functional>
 #include <string>
@@ -14,7 +15,7 @@ namespace ddp {
 /// A safetensors file is a dict of its tensors, or the value that
 /// `write_checkpoint_file` wrote. Throws `c10::Error` where the file is
 /// damaged. Not collective.
-c10::IValue read_checkpoint_file(
+DDP_API c10::IValue read_checkpoint_file(
     const std::string& path,
     const LoadOptions& options = {});
 
@@ -26,22 +27,24 @@ c10::IValue read_checkpoint_file(
 /// "model.conv.weight", and what is besides is in the metadata, as JSON; a dict
 /// of nothing but tensors has their names alone. Throws as those two do, and
 /// `c10::ValueError` for another extension. Not collective.
-void write_checkpoint_file(const std::string& path, const c10::IValue& value);
+DDP_API void write_checkpoint_file(
+    const std::string& path,
+    const c10::IValue& value);
 
 /// Reads all of the checkpoint at `path` and keeps nothing; throws `c10::Error`
 /// where it is damaged. Not collective.
-void verify_checkpoint_file(const std::string& path);
+DDP_API void verify_checkpoint_file(const std::string& path);
 
 namespace detail {
 class SnapshotMemory;
 
 /// Throws `c10::ValueError` where the extension is none of those above.
-void check_extension(const std::string& path);
+DDP_API void check_extension(const std::string& path);
 
 /// Does all of `write_checkpoint_file` that depends on the value, and returns
 /// what is left to do. With `memory` the value's tensors are copied to it, and
 /// may be changed before that.
-std::function<void()> prepare_checkpoint_file(
+DDP_API std::function<void()> prepare_checkpoint_file(
     const std::string& path,
     const c10::IValue& value,
     SnapshotMemory* memory = nullptr);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ddp/checkpoint/training_state.h>
+#include <ddp/export.h>
 #include <ddp/process_group.h>
 #include <torch/arg.h>
 
@@ -53,7 +54,7 @@ struct LoadedCheckpoint {
 /// "latest" names the newest. Rank 0 writes; a file is there as a whole or not
 /// at all. Old ones are removed once the new one was read back and is right, so
 /// that a good one is always left.
-class CheckpointManager {
+class DDP_API CheckpointManager {
  public:
   /// The parts of `state` have to live as long as the manager. Rank 0 looks at
   /// the folder, which need not be there yet. Throws `c10::ValueError` for

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ddp/export.h>
 #include <torch/ordered_dict.h>
 
 #include <map>
@@ -32,7 +33,7 @@ struct SafetensorsFile {
 /// The format is that of https://github.com/huggingface/safetensors, so that
 /// Python reads the file. In it are digests (XXH3 of 64 bits) of the header and
 /// of each tensor, as the metadata entry "ddp.xxh3".
-void write_safetensors(
+DDP_API void write_safetensors(
     const std::string& path,
     const StateDict& tensors,
     const SafetensorsMetadata& metadata = {});
@@ -43,13 +44,13 @@ void write_safetensors(
 /// `write_safetensors` wrote every byte by digests: a truncated, damaged or
 /// malformed file throws `c10::Error` that names it, what was seen and what was
 /// expected. Not collective.
-SafetensorsFile read_safetensors(const std::string& path);
+DDP_API SafetensorsFile read_safetensors(const std::string& path);
 
 /// The same, but the file is mapped and not copied: its tensors (those whose
 /// data begins at a multiple of 8 bytes) are pages of the file, which processes
 /// on one host share and the system may take back. What is written to them does
 /// not reach the file, which has to keep its length as long as they live, or
 /// the process ends by SIGBUS; that another file takes its place does no harm.
-SafetensorsFile map_safetensors(const std::string& path);
+DDP_API SafetensorsFile map_safetensors(const std::string& path);
 
 } // namespace ddp

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ddp/checkpoint/safetensors.h>
+#include <ddp/export.h>
 
 namespace torch::nn {
 class Module;
@@ -9,8 +10,8 @@ class Module;
 namespace ddp::detail {
 
 /// The module itself, out of whatever wrappers (`WrappedModule`) it is in.
-torch::nn::Module& unwrapped(torch::nn::Module& module);
-const torch::nn::Module& unwrapped(const torch::nn::Module& module);
+DDP_API torch::nn::Module& unwrapped(torch::nn::Module& module);
+DDP_API const torch::nn::Module& unwrapped(const torch::nn::Module& module);
 
 /// The parameters and buffers of a module by name, as they are (no copies).
 ///
@@ -18,6 +19,6 @@ const torch::nn::Module& unwrapped(const torch::nn::Module& module);
 /// own parameters, then its own buffers, then its children in the order of
 /// their registration, in each as it was registered. Undefined tensors are left
 /// out. Wrappers leave no trace in the names.
-StateDict named_state(const torch::nn::Module& module);
+DDP_API StateDict named_state(const torch::nn::Module& module);
 
 } // namespace ddp::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
+#include <ddp/export.h>
 
 #include <string>
 
@@ -23,7 +24,7 @@ namespace ddp {
 /// truncated, damaged or hostile file throws `c10::Error` that names the file
 /// and what is wrong. Values take at most 128 MiB and 24 times the size of the
 /// file, beside the tensors. Not collective.
-c10::IValue read_torch_file(const std::string& path);
+DDP_API c10::IValue read_torch_file(const std::string& path);
 
 /// Writes `value`, of the types above, to the file at `path`, which is replaced
 /// as a whole or not at all.
@@ -36,6 +37,8 @@ c10::IValue read_torch_file(const std::string& path);
 /// and quantized tensors, `c10::ValueError` for undefined tensors, text that is
 /// not UTF-8 and values nested too deep, `c10::Error` where the file cannot be
 /// written. Not collective.
-void write_torch_file(const std::string& path, const c10::IValue& value);
+DDP_API void write_torch_file(
+    const std::string& path,
+    const c10::IValue& value);
 
 } // namespace ddp

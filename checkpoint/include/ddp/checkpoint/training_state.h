@@ -4,6 +4,7 @@
 #include <ATen/core/ivalue.h>
 #include <ddp/checkpoint/load_options.h>
 #include <ddp/checkpoint/safetensors.h>
+#include <ddp/export.h>
 #include <ddp/process_group.h>
 #include <ddp/random_state.h>
 
@@ -41,7 +42,7 @@ namespace ddp {
 /// ```
 ///
 /// It refers to its parts, which have to live as long. A name can be used once.
-class TrainingState {
+class DDP_API TrainingState {
  public:
   /// A module, wrapped or plain: its parameters and buffers by Python's names.
   TrainingState& add(const std::string& name, torch::nn::Module& module);

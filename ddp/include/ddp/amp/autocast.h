@@ -2,6 +2,7 @@
 
 #include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
+#include <ddp/export.h>
 
 namespace ddp {
 
@@ -19,7 +20,7 @@ namespace ddp {
 /// ```
 ///
 /// Parameters and their gradients stay of single precision. Guards nest.
-class AutocastGuard {
+class DDP_API AutocastGuard {
  public:
   AutocastGuard(c10::DeviceType device, c10::ScalarType dtype);
   AutocastGuard(const AutocastGuard&) = delete;

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <ddp/export.h>
 #include <ddp/process_group.h>
 #include <torch/arg.h>
 
@@ -51,7 +52,7 @@ struct GradScalerOptions {
 /// Not together with `Reducer::step_in_backward`. Throws `c10::Error` where
 /// calls come in the wrong order, as Python does. Not thread-safe. Source:
 /// pytorch/torch/amp/grad_scaler.py.
-class GradScaler {
+class DDP_API GradScaler {
  public:
   explicit GradScaler(
       const GradScalerOptions& options = {},

@@ -3,6 +3,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/core/ScalarType.h>
 #include <ddp/comm_hook.h>
+#include <ddp/export.h>
 
 #include <memory>
 #include <string>
@@ -15,7 +16,7 @@ namespace ddp {
 ///
 /// Values over gloo are bit for bit those of Python's hooks of the same names:
 /// each rank divides in the smaller type, before the sum.
-class CompressHook final : public CommHook {
+class DDP_API CompressHook final : public CommHook {
  public:
   /// `inner` null: an all-reduce. Throws `c10::ValueError` where `dtype` is no
   /// floating-point type.
@@ -42,11 +43,11 @@ class CompressHook final : public CommHook {
 
 /// `CompressHook` with half precision: Python's fp16_compress_hook or, around
 /// another hook, fp16_compress_wrapper.
-std::shared_ptr<CompressHook> fp16_compress_hook(
+DDP_API std::shared_ptr<CompressHook> fp16_compress_hook(
     std::shared_ptr<CommHook> inner = nullptr);
 
 /// The same with bfloat16, which has the range of float.
-std::shared_ptr<CompressHook> bf16_compress_hook(
+DDP_API std::shared_ptr<CompressHook> bf16_compress_hook(
     std::shared_ptr<CommHook> inner = nullptr);
 
 } // namespace ddp

@@ -2,6 +2,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <ddp/comm_hook.h>
+#include <ddp/export.h>
 
 #include <memory>
 #include <string>
@@ -16,7 +17,7 @@ namespace ddp {
 /// Where a hook takes scaled gradients, they are divided for it, so an
 /// `AllReduceHook` averages. On the CPU hooks of a chain are called on a thread
 /// of the chain's, one bucket after another, and get connections of their own.
-class HookChain final : public CommHook {
+class DDP_API HookChain final : public CommHook {
  public:
   /// Throws `c10::ValueError` where there is none, or one is null.
   explicit HookChain(std::vector<std::shared_ptr<CommHook>> hooks);

@@ -2,6 +2,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <ddp/comm_hook.h>
+#include <ddp/export.h>
 #include <ddp/process_group.h>
 #include <torch/arg.h>
 
@@ -33,7 +34,7 @@ struct PostLocalSGDOptions {
 ///
 /// Values over gloo are bit for bit those of Python's post_localSGD_hook.
 /// Source: Lin, Stich, Patel and Jaggi, https://arxiv.org/abs/1808.07217.
-class PostLocalSGDHook final : public CommHook {
+class DDP_API PostLocalSGDHook final : public CommHook {
  public:
   explicit PostLocalSGDHook(const PostLocalSGDOptions& options = {});
   ~PostLocalSGDHook() override;

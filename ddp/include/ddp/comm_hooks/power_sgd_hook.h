@@ -2,6 +2,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <ddp/comm_hook.h>
+#include <ddp/export.h>
 #include <torch/arg.h>
 
 #include <cstdint>
@@ -58,7 +59,7 @@ struct PowerSGDOptions {
 ///
 /// Memory: the bucket's size for errors, once more while it is reduced. Source:
 /// Vogels, Karimireddy and Jaggi, https://arxiv.org/abs/1905.13727.
-class PowerSGDHook final : public CommHook {
+class DDP_API PowerSGDHook final : public CommHook {
  public:
   /// Throws `c10::ValueError` for options that cannot be: error feedback and
   /// warm start need a `start_iteration` of 2, when the buckets are final.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ddp/comm_hook.h>
+#include <ddp/export.h>
 #include <torch/arg.h>
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct QuantizationOptions {
 /// Values of float are bit for bit those of Python's
 /// quantization_pertensor_hook and quantization_perchannel_hook, over every
 /// backend.
-class QuantizationHook final : public CommHook {
+class DDP_API QuantizationHook final : public CommHook {
  public:
   /// Throws `c10::ValueError` where the channel size is not positive.
   explicit QuantizationHook(const QuantizationOptions& options = {});

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <ddp/export.h>
 #include <ddp/internal/module_inputs.h>
 #include <ddp/module_state.h>
 #include <ddp/process_group.h>
@@ -17,7 +18,7 @@ namespace ddp::detail {
 /// What the wrapper does around each forward and remembers from one to the
 /// next: the part of `DistributedDataParallel` that no type of module matters
 /// to.
-class ForwardState {
+class DDP_API ForwardState {
  public:
   /// Collective. `reducer` tells what other ranks do while this one has no
   /// inputs.

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <ddp/export.h>
 #include <ddp/tensor_traversal.h>
 
 #include <cstddef>
@@ -29,7 +30,7 @@ struct FindElsewhere {
 };
 
 /// Visitor: replaces tensors that are not on `device` by copies there.
-struct MoveTo {
+struct DDP_API MoveTo {
   c10::Device device;
 
   void operator()(at::Tensor& tensor) const;
@@ -44,7 +45,7 @@ struct IsCopyable<T, std::void_t<typename T::value_type>>
           std::is_copy_constructible<T>,
           IsCopyable<typename T::value_type>> {};
 
-[[noreturn]] void throw_not_copyable(
+[[noreturn]] DDP_API void throw_not_copyable(
     const std::type_info& type,
     c10::Device device);
 
@@ -152,7 +153,7 @@ class StrayTensors {
 
 /// Throws `c10::ValueError` if all parameters of `module` are on one device and
 /// a stray tensor is neither there nor on any buffer's device.
-void check_devices(
+DDP_API void check_devices(
     const torch::nn::Module& module,
     const std::vector<StrayTensor>& strays,
     int64_t rank);

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <ddp/export.h>
 #include <ddp/process_group.h>
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace ddp::detail {
 
 /// Which rank updates which parameter of an optimizer, and how the others get
 /// the values.
-class OptimizerShards {
+class DDP_API OptimizerShards {
  public:
   /// `views`: parameters become slices of the messages.
   OptimizerShards(ProcessGroup group, bool views);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ddp/export.h>
 
 #include <functional>
 #include <vector>
@@ -9,7 +10,7 @@ namespace ddp::detail {
 
 /// Visitor: collects the tensors of a forward's output, to be told when a
 /// backward comes through one of them.
-class OutputAnchors {
+class DDP_API OutputAnchors {
  public:
   /// A tensor that may be replaced.
   void operator()(at::Tensor& output);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <ddp/model_averaging/model_averager.h>
 #include <torch/arg.h>
 
@@ -23,7 +24,7 @@ struct HierarchicalModelAveragerOptions {
 /// Averages parameters over small groups often, and over larger ones more
 /// seldom: in each step whose number, from 0, is a multiple of a period, over
 /// the group of the longest such period.
-class HierarchicalModelAverager final : public ModelAverager {
+class DDP_API HierarchicalModelAverager final : public ModelAverager {
  public:
   /// Splits `group` into neighbours. Collective. Throws `c10::ValueError` where
   /// a period or size is below 1, a size does not divide that of `group`, the

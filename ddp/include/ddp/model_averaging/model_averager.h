@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <ddp/export.h>
 #include <ddp/process_group.h>
 
 #include <cstdint>
@@ -25,7 +26,7 @@ namespace ddp {
 /// Each rank divides before the sum, as in Python: the same bits over gloo.
 /// What Python's PostLocalSGDOptimizer is for, the step in checkpoints, is
 /// `TrainingState::add("averager", averager)`.
-class ModelAverager {
+class DDP_API ModelAverager {
  public:
   virtual ~ModelAverager() = default;
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <ddp/model_averaging/model_averager.h>
 #include <torch/arg.h>
 
@@ -16,7 +17,7 @@ struct PeriodicModelAveragerOptions {
 
 /// Averages parameters over `group` every `period` steps from `warmup_steps`
 /// on.
-class PeriodicModelAverager final : public ModelAverager {
+class DDP_API PeriodicModelAverager final : public ModelAverager {
  public:
   /// Throws `c10::ValueError` for a period below 1 or warm-up below 0.
   PeriodicModelAverager(

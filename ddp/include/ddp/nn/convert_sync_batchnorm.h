@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <ddp/process_group.h>
 #include <torch/nn/pimpl.h>
 
@@ -35,7 +36,7 @@ namespace ddp {
 ///
 /// For all that does not belong to such a module the operator is LibTorch's, at
 /// the cost of a look-up.
-std::vector<std::string> convert_sync_batchnorm(
+DDP_API std::vector<std::string> convert_sync_batchnorm(
     const std::shared_ptr<torch::nn::Module>& net,
     const ProcessGroup& group);
 

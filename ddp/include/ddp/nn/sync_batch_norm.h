@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <ddp/process_group.h>
 #include <torch/nn/modules/batchnorm.h>
 
@@ -46,7 +47,7 @@ class SyncBatchNormImplBase
 /// way there, and a Reducer with `share_communicator` is: then give the modules
 /// `group.duplicate()`, one for all of them. Source: the same layer in
 /// pytorch/torch/nn/modules/_functions.py.
-class SyncBatchNorm1dImpl
+class DDP_API SyncBatchNorm1dImpl
     : public SyncBatchNormImplBase<1, SyncBatchNorm1dImpl> {
  public:
   using SyncBatchNormImplBase<1, SyncBatchNorm1dImpl>::SyncBatchNormImplBase;
@@ -57,7 +58,7 @@ class SyncBatchNorm1dImpl
 TORCH_MODULE(SyncBatchNorm1d);
 
 /// The same for inputs (N, C, H, W).
-class SyncBatchNorm2dImpl
+class DDP_API SyncBatchNorm2dImpl
     : public SyncBatchNormImplBase<2, SyncBatchNorm2dImpl> {
  public:
   using SyncBatchNormImplBase<2, SyncBatchNorm2dImpl>::SyncBatchNormImplBase;
@@ -68,7 +69,7 @@ class SyncBatchNorm2dImpl
 TORCH_MODULE(SyncBatchNorm2d);
 
 /// The same for inputs (N, C, D, H, W).
-class SyncBatchNorm3dImpl
+class DDP_API SyncBatchNorm3dImpl
     : public SyncBatchNormImplBase<3, SyncBatchNorm3dImpl> {
  public:
   using SyncBatchNormImplBase<3, SyncBatchNorm3dImpl>::SyncBatchNormImplBase;

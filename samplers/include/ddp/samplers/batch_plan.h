@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <torch/arg.h>
 
 #include <cstdint>
@@ -46,11 +47,11 @@ struct BatchPlan {
 /// ranks then changes what was left open, and not what was said: with a global
 /// batch the training stays the same. Throws `c10::ValueError` where the sizes
 /// do not agree, with all of them and the nearest that do. Not collective.
-BatchPlan plan_batches(
-    const BatchPlanOptions& options,
-    const ProcessGroup& group);
+DDP_API BatchPlan
+plan_batches(const BatchPlanOptions& options, const ProcessGroup& group);
 
 /// The same for `num_replicas` ranks.
-BatchPlan plan_batches(const BatchPlanOptions& options, int64_t num_replicas);
+DDP_API BatchPlan
+plan_batches(const BatchPlanOptions& options, int64_t num_replicas);
 
 } // namespace ddp

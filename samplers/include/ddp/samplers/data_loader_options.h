@@ -1,6 +1,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <ddp/export.h>
 #include <torch/arg.h>
 
 #include <chrono>
@@ -45,7 +46,7 @@ struct DataLoaderOptions {
 
 namespace detail {
 /// The same; throws `c10::ValueError` where a number makes no sense.
-DataLoaderOptions checked(DataLoaderOptions options);
+DDP_API DataLoaderOptions checked(DataLoaderOptions options);
 } // namespace detail
 
 } // namespace ddp

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <ddp/samplers/sharded_sampler.h>
 #include <torch/arg.h>
 
@@ -24,7 +25,7 @@ struct SamplerOptions {
 /// multiple of the number of ranks, of which rank `r` of `n` takes every n-th
 /// from the r-th on. The global random state is neither used nor changed. An
 /// empty dataset, which Python takes, is refused.
-class DistributedSampler : public ShardedSampler {
+class DDP_API DistributedSampler : public ShardedSampler {
  public:
   /// The share of this process in `group`. `size` is the dataset's, in samples.
   DistributedSampler(

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <ddp/samplers/sharded_sampler.h>
 #include <torch/arg.h>
 
@@ -20,7 +21,7 @@ struct WeightedSamplerOptions {
 /// so Python's `torch.utils.data.WeightedRandomSampler`, from a generator
 /// seeded with `seed + epoch`. Where the ranks do not divide it, its head comes
 /// again.
-class DistributedWeightedSampler : public ShardedSampler {
+class DDP_API DistributedWeightedSampler : public ShardedSampler {
  public:
   /// `weights`: one per sample, of shape [samples], floating point, not
   /// negative, no more than 2^24 of them. `num_samples`: how many to draw in an

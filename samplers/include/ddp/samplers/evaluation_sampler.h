@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <ddp/samplers/sharded_sampler.h>
 
 namespace ddp {
@@ -8,7 +9,7 @@ namespace ddp {
 /// for evaluation: what padding repeats would count twice. So the first ranks
 /// may have one sample more, and one batch more: no collective in the loop, but
 /// one after it (`all_reduce` of the sums).
-class EvaluationSampler : public ShardedSampler {
+class DDP_API EvaluationSampler : public ShardedSampler {
  public:
   /// The share of this process in `group`. `size` is the dataset's, in samples.
   EvaluationSampler(size_t size, const ProcessGroup& group);

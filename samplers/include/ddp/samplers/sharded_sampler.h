@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ddp/export.h>
 #include <torch/data/samplers/base.h>
 #include <torch/ordered_dict.h>
 
@@ -47,7 +48,7 @@ class ProcessGroup;
 ///   }
 /// }
 /// ```
-class ShardedSampler : public torch::data::samplers::Sampler<> {
+class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
  public:
   /// Sets the epoch, in all copies, whose order the next `reset()` draws. A
   /// data loader resets its sampler in `begin()`: call this before each loop

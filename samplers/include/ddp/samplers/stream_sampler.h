@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <ddp/samplers/sharded_sampler.h>
 #include <torch/arg.h>
 
@@ -35,7 +36,7 @@ struct StreamSamplerOptions {
 /// }
 /// while (batch != loader->end()) ++batch;  // a loader begins anew when empty
 /// ```
-class StreamSampler : public ShardedSampler {
+class DDP_API StreamSampler : public ShardedSampler {
  public:
   /// The share of this process in `group`.
   explicit StreamSampler(

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 // What the templates of <checkpoint/training_state.h> are made of.
 #include <ddp/checkpoint/training_state.h>
 
@@ -9,11 +10,11 @@ class Joinable;
 
 namespace detail {
 
-c10::IValue to_ivalue(const StateDict& state);
+DDP_API c10::IValue to_ivalue(const StateDict& state);
 inline c10::IValue to_ivalue(c10::IValue state) {
   return state;
 }
-StateDict to_state_dict(const c10::IValue& state);
+DDP_API StateDict to_state_dict(const c10::IValue& state);
 
 /// Whether each rank has a state of its own besides.
 template <typename Stateful, typename = void>
@@ -31,10 +32,10 @@ using IsSharded = std::conjunction<
     std::is_base_of<torch::optim::Optimizer, Stateful>,
     std::is_base_of<Joinable, Stateful>>;
 
-void run_all(const std::vector<std::function<void()>>& functions);
+DDP_API void run_all(const std::vector<std::function<void()>>& functions);
 
 /// Throws `c10::ValueError` unless `good`.
-void check_kind(const std::string& name, bool good, const char* kind);
+DDP_API void check_kind(const std::string& name, bool good, const char* kind);
 
 /// Whether a part can check a state before it loads it.
 template <typename Part, typename State, typename = void>

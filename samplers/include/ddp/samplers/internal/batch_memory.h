@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ddp/export.h>
 
 #include <cstddef>
 #include <memory>
@@ -9,7 +10,7 @@ namespace ddp::detail {
 
 /// Memory for the batches of a data loader, used again once nobody holds the
 /// batch: the operating system's fresh pages cost as much as filling them.
-class BatchMemory {
+class DDP_API BatchMemory {
  public:
   /// Keeps the memory of at most `kept` tensors while nobody uses it. With
   /// `pinned` it is pinned for copies to a GPU, where there is one; LibTorch

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/export.h>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -42,7 +43,7 @@ class BatchJob {
 /// Threads that load batches. All work on the oldest batch that has parts left,
 /// so that batches are ready in their order. Without threads, whoever asks for
 /// a batch loads it.
-class BatchWorkers {
+class DDP_API BatchWorkers {
  public:
   using Timeout = std::optional<std::chrono::milliseconds>;
 

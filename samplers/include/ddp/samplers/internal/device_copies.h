@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
+#include <ddp/export.h>
 #include <ddp/tensor_traversal.h>
 
 #include <optional>
@@ -13,7 +14,7 @@ namespace ddp::detail {
 /// Copies batches to a device on a stream of their own, so that the device
 /// copies one while it computes with the one before. On the CPU, where all
 /// memory is the device's, nothing is copied.
-class DeviceCopies {
+class DDP_API DeviceCopies {
  public:
   explicit DeviceCopies(c10::Device device);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ddp/export.h>
 #include <ddp/samplers/internal/batch_memory.h>
 
 #include <cstddef>
@@ -10,7 +11,7 @@ namespace ddp::detail {
 
 /// One tensor of a batch, of its samples' tensors: `torch::stack`, sample by
 /// sample, from several threads.
-class StackedTensor {
+class DDP_API StackedTensor {
  public:
   /// Writes row `row` of `rows`; `index` is the sample's, for messages. The
   /// first sample says what the others' shape and dtype have to be: throws
