@@ -3,11 +3,11 @@
 // more: ddprun --nproc-per-node gpu ddp_bench_gpu
 // Run: ddp_bench_gpu [rounds]
 
+#include <bench/c10d_reducer.h>
+#include <bench/quartiles.h>
 #include <ddp/ddp.h>
-#include <tests/support/c10d_reducer.h>
 #include <torch/torch.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -46,7 +46,7 @@ struct Case {
   const char* name;
   Net net;
   std::unique_ptr<ddp::Reducer> reducer;
-  std::unique_ptr<ddp::test::C10dReducer> c10d_reducer;
+  std::unique_ptr<bench::C10dReducer> c10d_reducer;
   std::vector<double> milliseconds;
 };
 
@@ -70,12 +70,6 @@ double milliseconds_per_step(Case& c, const torch::Tensor& input) {
   return took.count() / kStepsPerRound;
 }
 
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(
-      q * static_cast<double>(values.size() - 1))];
-}
-
 std::vector<Case> cases_of(
     const std::function<Net(const c10::Device&)>& make_net,
     const ddp::ProcessGroup& group) {
@@ -83,7 +77,7 @@ std::vector<Case> cases_of(
   for (const char* name : {"plain", "c10d::Reducer", "ddp::Reducer"}) {
     cases.push_back({name, make_net(group.device()), nullptr, nullptr, {}});
   }
-  cases[1].c10d_reducer = std::make_unique<ddp::test::C10dReducer>(
+  cases[1].c10d_reducer = std::make_unique<bench::C10dReducer>(
       *cases[1].net,
       group,
       ddp::ReducerOptions().gradient_as_bucket_view(true));
@@ -97,16 +91,17 @@ void print(const char* title, const std::vector<Case>& cases) {
     for (size_t i = 0; i < ratios.size(); ++i) {
       ratios[i] = c.milliseconds[i] / cases.front().milliseconds[i];
     }
+    const auto [low, median, high] = bench::quartiles(ratios);
     std::printf(
         "%-12s %-14s %4zu parameters  %8.3f ms   over plain %5.3f "
         "[%.3f, %.3f]\n",
         title,
         c.name,
         c.net->parameters().size(),
-        quantile(c.milliseconds, 0.5),
-        quantile(ratios, 0.5),
-        quantile(ratios, 0.25),
-        quantile(ratios, 0.75));
+        bench::quartiles(c.milliseconds).median,
+        median,
+        low,
+        high);
   }
 }
 

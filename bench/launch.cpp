@@ -27,6 +27,7 @@
 #include <bench/launch_pipes.h>
 #include <bench/launchers.h>
 #include <bench/process_cost.h>
+#include <bench/quartiles.h>
 #include <nlohmann/json.hpp>
 
 namespace {
@@ -40,15 +41,6 @@ struct Case {
   const Launcher* launcher = nullptr;
   std::map<std::string, std::vector<double>> values;
 };
-
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  const double place = q * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<size_t>(place);
-  const size_t above = std::min(below + 1, values.size() - 1);
-  const double part = place - static_cast<double>(below);
-  return values[below] + part * (values[above] - values[below]);
-}
 
 long long now_nanoseconds() {
   return std::chrono::steady_clock::now().time_since_epoch() /
@@ -231,14 +223,9 @@ void measure_idle(Case& c, Pipes& pipes) {
 }
 
 std::string median_and_quartiles(const std::vector<double>& values) {
+  const auto [low, median, high] = bench::quartiles(values);
   char text[64];
-  std::snprintf(
-      text,
-      sizeof text,
-      "%.1f [%.1f, %.1f]",
-      quantile(values, 0.5),
-      quantile(values, 0.25),
-      quantile(values, 0.75));
+  std::snprintf(text, sizeof text, "%.1f [%.1f, %.1f]", median, low, high);
   return text;
 }
 

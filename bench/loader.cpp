@@ -4,11 +4,11 @@
 // training step's time against one on a batch that is there already.
 // Run: ddp_bench_loader [rounds]
 
+#include <bench/quartiles.h>
 #include <ddp/samplers/data_loader.h>
 #include <ddp/seed.h>
 #include <torch/torch.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -40,11 +40,6 @@ struct Images : torch::data::datasets::Dataset<Images> {
   int64_t crop;
 };
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
   const std::chrono::duration<double> took =
       std::chrono::steady_clock::now() - start;
@@ -73,8 +68,8 @@ struct Cost {
     std::printf(
         "  %s %7.0f samples/s, %6.1f us of CPU",
         name,
-        median(samples_per_second),
-        median(cpu_microseconds));
+        bench::quartiles(samples_per_second).median,
+        bench::quartiles(cpu_microseconds).median);
   }
 };
 
@@ -159,9 +154,9 @@ void compare_training(const Images& images, size_t batch_size, int rounds) {
       "LibTorch %.2f, ddp %.2f\n",
       static_cast<long>(images.crop),
       batch_size,
-      median(without),
-      median(libtorch),
-      median(ddp));
+      bench::quartiles(without).median,
+      bench::quartiles(libtorch).median,
+      bench::quartiles(ddp).median);
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 // the caller waits at once: batches of calls in turns, on one communicator
 // each. Run: mpirun -n 2 ddp_bench_mpi_latency [rounds]
 
+#include <bench/quartiles.h>
 #include <ddp/ddp.h>
 #include <torch/torch.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -35,12 +36,6 @@ double microseconds(const Case& c, at::Tensor& tensor, int64_t calls) {
   const std::chrono::duration<double, std::micro> took =
       std::chrono::steady_clock::now() - start;
   return took.count() / static_cast<double>(calls);
-}
-
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(
-      q * static_cast<double>(values.size() - 1))];
 }
 
 void all_reduce_blocking(at::Tensor& tensor) {
@@ -91,16 +86,16 @@ void compare(std::vector<Case>& cases, int64_t bytes, int rounds) {
 }
 
 void print(const std::vector<Case>& cases, int64_t bytes) {
-  const double base = quantile(cases[0].microseconds, 0.5);
+  const double base = bench::quartiles(cases[0].microseconds).median;
   for (const auto& c : cases) {
-    const double median = quantile(c.microseconds, 0.5);
+    const auto [low, median, high] = bench::quartiles(c.microseconds);
     std::printf(
         "%9lld bytes  %-26s %10.2f us  [%.2f, %.2f]  %6.1f times\n",
         static_cast<long long>(bytes),
         c.name,
         median,
-        quantile(c.microseconds, 0.25),
-        quantile(c.microseconds, 0.75),
+        low,
+        high,
         median / base);
   }
 }

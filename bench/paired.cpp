@@ -14,21 +14,7 @@ constexpr int64_t kWarmUpRounds = 3;
 constexpr int64_t kFewestRounds = 5;
 constexpr int64_t kMostRounds = 1000;
 
-double quantile(const std::vector<double>& sorted, double q) {
-  const double place = q * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(place);
-  const auto above = std::min(below + 1, sorted.size() - 1);
-  const double part = place - static_cast<double>(below);
-  return sorted[below] + part * (sorted[above] - sorted[below]);
-}
-
 } // namespace
-
-Quartiles quartiles(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return {
-      quantile(values, 0.25), quantile(values, 0.5), quantile(values, 0.75)};
-}
 
 void run_in_turns(
     std::vector<Way>& ways,

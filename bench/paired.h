@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bench/quartiles.h>
 #include <ddp/process_group.h>
 #include <nlohmann/json.hpp>
 
@@ -8,14 +9,6 @@
 #include <vector>
 
 namespace bench {
-
-struct Quartiles {
-  double low = 0;
-  double median = 0;
-  double high = 0;
-};
-
-Quartiles quartiles(std::vector<double> values);
 
 /// One of several ways to do the same thing.
 struct Way {

@@ -2,7 +2,7 @@
 
 #include <bench/nets.h>
 #include <ddp/reducer.h>
-#include <tests/support/c10d_reducer.h>
+#include <bench/c10d_reducer.h>
 #include <torch/optim/sgd.h>
 
 #include <memory>
@@ -39,7 +39,7 @@ class Trainer {
   /// Without its option gradient_as_bucket_view: LibTorch's `zero_grad()`
   /// throws at the views that it makes. Collective.
   void attach_c10d(const ddp::ProcessGroup& group) {
-    c10d_reducer_ = std::make_unique<ddp::test::C10dReducer>(
+    c10d_reducer_ = std::make_unique<bench::C10dReducer>(
         *net_.module,
         group,
         ddp::ReducerOptions().find_unused_parameters(task_.has_unused()));
@@ -73,7 +73,7 @@ class Trainer {
   Net net_;
   torch::optim::SGD optimizer_;
   std::optional<ddp::Reducer> reducer_;
-  std::unique_ptr<ddp::test::C10dReducer> c10d_reducer_;
+  std::unique_ptr<bench::C10dReducer> c10d_reducer_;
 };
 
 } // namespace bench

@@ -7,6 +7,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/samplers.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <future>
@@ -264,7 +265,7 @@ TEST_CASE("a batch's memory is used again, once nobody holds it") {
 
 TEST_CASE("an error of the dataset comes as it was thrown, in its turn") {
   for (const size_t workers : {0, 1, 4}) {
-    bool fails = true;
+    std::atomic<bool> fails = true;
     auto loader = loader_of(
         [&](size_t index) {
           if (fails && index == 21) {

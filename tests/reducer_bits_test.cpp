@@ -1,7 +1,7 @@
 #include <tests/support/catch.h>
 
 #include <tests/parity/configurations.h>
-#include <tests/support/c10d_reducer.h>
+#include <bench/c10d_reducer.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/reducer.h>
@@ -11,7 +11,7 @@ namespace reducer_bits_test {
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::parity::Configuration;
-using ddp::test::C10dReducer;
+using bench::C10dReducer;
 using ddp::test::ranks;
 
 namespace {

@@ -383,11 +383,12 @@ TEST_CASE("a loop may end before it is stopped") {
       for (int step = 0; step <= i; ++step) {
         REQUIRE_FALSE(stop.requested());
       }
+      group.barrier(); // none is late for what is waited for
     }
     auto sum = torch::ones({4});
     group.all_reduce(sum);
     REQUIRE(sum[0].item<float>() == kWorld);
-    REQUIRE_FALSE(ProcessGroup::Impl::of(group).abandoned); // waited for
+    REQUIRE_FALSE(ddp::detail::ProcessGroupImpl::of(group).abandoned); // waited for
     // One that nobody else comes to is left soon, also by an exception.
     for (const bool throws : {false, true}) {
       const auto start = Clock::now();

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace ddp::test {
+namespace bench {
 
 /// LibTorch's own Reducer, driven as Python's DistributedDataParallel drives
 /// it: the oracle of tests and the peer of benchmarks. Knows the options about
@@ -28,8 +28,8 @@ class C10dReducer {
  public:
   C10dReducer(
       const torch::nn::Module& net,
-      const ProcessGroup& group,
-      const ReducerOptions& options)
+      const ddp::ProcessGroup& group,
+      const ddp::ReducerOptions& options)
       : finds_unused_(
             options.find_unused_parameters() && !options.static_graph()),
         delays_(options.static_graph()) {
@@ -99,17 +99,17 @@ class C10dReducer {
     return result;
   }
 
-  static int64_t cap(const ReducerOptions& options) {
+  static int64_t cap(const ddp::ReducerOptions& options) {
     return bytes({options.bucket_cap_mb().value_or(25)}).front();
   }
 
-  static int64_t first_cap(const ReducerOptions& options) {
+  static int64_t first_cap(const ddp::ReducerOptions& options) {
     const double fallback = options.bucket_cap_mb().value_or(1);
     return bytes({options.first_bucket_cap_mb().value_or(fallback)}).front();
   }
 
   std::vector<std::vector<size_t>> initial_buckets(
-      const ReducerOptions& options) const {
+      const ddp::ReducerOptions& options) const {
     std::vector<size_t> limits;
     for (const auto limit : bytes(options.bucket_cap_mb_list())) {
       limits.push_back(static_cast<size_t>(limit));
@@ -136,4 +136,4 @@ class C10dReducer {
   std::shared_ptr<c10d::Logger> logger_;
 };
 
-} // namespace ddp::test
+} // namespace bench
