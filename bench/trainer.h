@@ -1,8 +1,8 @@
 #pragma once
 
+#include <bench/c10d_reducer.h>
 #include <bench/nets.h>
 #include <ddp/reducer.h>
-#include <bench/c10d_reducer.h>
 #include <torch/optim/sgd.h>
 
 #include <memory>

@@ -1,17 +1,17 @@
 #include <tests/support/catch.h>
 
-#include <tests/parity/configurations.h>
 #include <bench/c10d_reducer.h>
+#include <tests/parity/configurations.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/reducer.h>
 
 namespace reducer_bits_test {
 
+using bench::C10dReducer;
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::parity::Configuration;
-using bench::C10dReducer;
 using ddp::test::ranks;
 
 namespace {

@@ -388,7 +388,8 @@ TEST_CASE("a loop may end before it is stopped") {
     auto sum = torch::ones({4});
     group.all_reduce(sum);
     REQUIRE(sum[0].item<float>() == kWorld);
-    REQUIRE_FALSE(ddp::detail::ProcessGroupImpl::of(group).abandoned); // waited for
+    REQUIRE_FALSE(
+        ddp::detail::ProcessGroupImpl::of(group).abandoned); // waited for
     // One that nobody else comes to is left soon, also by an exception.
     for (const bool throws : {false, true}) {
       const auto start = Clock::now();

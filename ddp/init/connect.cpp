@@ -84,11 +84,11 @@ bool is_flushed(ProcessGroupImpl& impl) {
   const auto flushed = on_own_thread([nccl] { nccl->waitForPendingWorks(); });
   const auto deadline = Clock::now() + kEndTime;
   while (flushed.wait_for(kLook) != std::future_status::ready) {
-    if (!impl.breakage.reason().empty() || Clock::now() > deadline) {
+    if (!impl.first_error.reason().empty() || Clock::now() > deadline) {
       return false;
     }
   }
-  return impl.breakage.reason().empty();
+  return impl.first_error.reason().empty();
 }
 
 } // namespace
@@ -133,7 +133,7 @@ void disconnect(ProcessGroupImpl& impl) noexcept {
   // Not a group that was handed to us, or that somebody else has taken.
   const bool nccl = group && impl.backend == "nccl" && !impl.address.empty() &&
       group.use_count() == 1;
-  const bool broken = !impl.breakage.reason().empty() || impl.abandoned;
+  const bool broken = !impl.first_error.reason().empty() || impl.abandoned;
   if (!group || !(nccl || broken)) {
     return;
   }

@@ -138,21 +138,9 @@ class Completion {
 
 } // namespace
 
-void Breakage::set(const std::string& reason) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (reason_.empty()) {
-    reason_ = reason;
-  }
-}
-
-std::string Breakage::reason() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return reason_;
-}
-
 void look_for_failure(const ProcessGroupImpl& group) {
   look_for_change();
-  const auto own = group.breakage.reason();
+  const auto own = group.first_error.reason();
   if (!own.empty()) {
     throw WaitFailure{" because another collective did: " + own, true};
   }
@@ -167,7 +155,7 @@ void look_for_failure(const ProcessGroupImpl& group) {
 
 void check_usable(const ProcessGroupImpl& group, const char* operation) {
   TORCH_CHECK(!group.shut_down, operation, ": the process group was shut down");
-  const auto reason = group.breakage.reason();
+  const auto reason = group.first_error.reason();
   if (!reason.empty()) {
     throw PeerError(
         {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
@@ -181,7 +169,7 @@ void fail(
     const WaitFailure& failure) {
   const auto text = failed_operation(group, operation) + failure.cause;
   const auto message = this_rank(group) + ": " + text;
-  group.breakage.set(message);
+  group.first_error.set(message);
   if (!failure.known && group.board) {
     group.board->report(group.scope, text, /*consequence=*/true);
   }
@@ -299,10 +287,10 @@ void report_failure(
     const ProcessGroup& group,
     const std::string& text) noexcept {
   auto& impl = ProcessGroupImpl::of(group);
-  if (!impl.breakage.reason().empty()) {
+  if (!impl.first_error.reason().empty()) {
     return;
   }
-  impl.breakage.set("this rank gave up: " + text);
+  impl.first_error.set("this rank gave up: " + text);
   if (impl.board) {
     impl.board->report(impl.scope, text);
   }

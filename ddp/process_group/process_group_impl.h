@@ -1,5 +1,6 @@
 #pragma once
 
+#include <common/first_error.h>
 #include <ddp/failure/failure_board.h>
 #include <ddp/process_group.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -20,17 +21,6 @@ struct LaunchEnvironment;
 namespace detail {
 
 class FailureWatch;
-
-/// Why a group is of no more use: the first reason, empty while it works.
-class Breakage {
- public:
-  void set(const std::string& reason);
-  std::string reason() const;
-
- private:
-  mutable std::mutex mutex_;
-  std::string reason_;
-};
 
 struct ProcessGroupImpl {
   ProcessGroupImpl();
@@ -92,7 +82,8 @@ struct ProcessGroupImpl {
   std::string scope;
   /// Collectives started so far, alike on all ranks that have come as far.
   std::atomic<int64_t> launched{0};
-  Breakage breakage;
+  /// Why it is of no more use.
+  FirstError first_error;
   /// Whether a collective was left without waiting for its end.
   std::atomic<bool> abandoned{false};
   /// Held while a collective is launched, so that no abort frees what it uses.

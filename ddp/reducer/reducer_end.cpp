@@ -16,7 +16,7 @@ namespace ddp {
 void ReducerImpl::report_unused() {
   if (checked_alone_ < kCheckedAlone ||
       std::uncaught_exceptions() > exceptions_at_construction_ ||
-      !detail::ProcessGroupImpl::of(group_).breakage.reason().empty()) {
+      !detail::ProcessGroupImpl::of(group_).first_error.reason().empty()) {
     return;
   }
   std::vector<std::string> names;
@@ -39,7 +39,7 @@ void ReducerImpl::compare_replicas() {
   const auto& group = detail::ProcessGroupImpl::of(group_);
   if (!compares_replicas_ || options_.comm_hook() || !is_of_use() ||
       std::uncaught_exceptions() > exceptions_at_construction_ ||
-      !group.breakage.reason().empty()) {
+      !group.first_error.reason().empty()) {
     return;
   }
   bool trained = step_ > 0;

@@ -21,7 +21,7 @@ Backend::Backend(
 
 Backend::~Backend() {
   queue_->stop();
-  if (!queue_->breakage().empty()) {
+  if (!queue_->first_error().empty()) {
     // What was broken off may go on in gloo, whose destructor waits for it. The
     // queue knows the steps, too.
     try {
@@ -76,8 +76,8 @@ void Backend::shutdown() {
 }
 
 void Backend::check_usable(const char* name) const {
-  const auto breakage = queue_->breakage();
-  if (!breakage.empty()) {
+  const auto reason = queue_->first_error();
+  if (!reason.empty()) {
     C10_THROW_ERROR(
         DistBackendError,
         c10::str(
@@ -87,7 +87,7 @@ void Backend::check_usable(const char* name) const {
             " of ",
             size_,
             ": the group failed before: ",
-            breakage));
+            reason));
   }
 }
 

@@ -16,29 +16,26 @@ Operation::Operation(
     const char* name,
     std::vector<at::Tensor> outputs,
     std::function<void()> body)
-    : Work(rank, type, name),
-      name_(name),
-      outputs_(std::move(outputs)),
+    : BackendWork(rank, type, name, std::move(outputs)),
       body_(std::move(body)) {}
 
-std::vector<at::Tensor> Operation::result() {
-  return outputs_;
-}
-
-c10::intrusive_ptr<c10::ivalue::Future> Operation::getFuture() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!future_) {
-    future_ = c10::make_intrusive<c10::ivalue::Future>(
-        c10::ListType::create(c10::TensorType::get()));
-    if (settled_) {
-      tell(*future_);
-    }
+bool Operation::ends_until(Clock::time_point until) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto has_ended = [this] { return completed_; };
+  if (until < Clock::time_point::max()) {
+    return cv_.wait_until(lock, until, has_ended);
   }
-  return future_;
+  cv_.wait(lock, has_ended);
+  return true;
 }
 
-uint64_t Operation::getSequencenumber() const {
-  return number_;
+std::string Operation::description() const {
+  return c10::str(
+      name_,
+      " (operation ",
+      number_,
+      " of its group) over hierarchical on rank ",
+      rank_);
 }
 
 std::string Operation::run() {
@@ -47,39 +44,24 @@ std::string Operation::run() {
     body_();
     return "";
   } catch (const std::exception& error) {
-    return c10::str(
-        name_,
-        " (operation ",
-        number_,
-        " of its group) over hierarchical on rank ",
-        rank_,
-        " failed ",
-        detail::error_text(error));
+    return description() + " failed " + detail::error_text(error);
   }
 }
 
 Operation::Future Operation::settle(const std::string& error) {
   body_ = nullptr; // and with it the tensors
-  const std::lock_guard<std::mutex> lock(mutex_);
-  settled_ = true;
   if (!error.empty()) {
-    error_ = std::make_exception_ptr(c10::DistBackendError(
-        {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, error));
+    set_error(error);
   }
-  return future_;
+  return end_future();
 }
 
 std::string Operation::call_back(const Future& future) const {
   return callback_error(name_, [&] {
     if (future) {
-      tell(*future);
+      complete_future(*future);
     }
   });
-}
-
-void Operation::tell(c10::ivalue::Future& future) const {
-  error_ ? future.setError(error_)
-         : future.markCompleted(c10::IValue(outputs_));
 }
 
 } // namespace ddp::backends::hierarchical

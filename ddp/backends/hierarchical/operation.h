@@ -1,8 +1,7 @@
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <ddp/backends/common/backend_work.h>
 
-#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
@@ -10,10 +9,9 @@
 namespace ddp::backends::hierarchical {
 
 /// A collective that runs on the backend's thread.
-class Operation final : public c10d::Work {
+class Operation final : public BackendWork {
  public:
-  /// `outputs`: what it fills, as the caller knows it; `body` throws where it
-  /// fails.
+  /// `body` throws where it fails.
   Operation(
       int rank,
       c10d::OpType type,
@@ -21,31 +19,19 @@ class Operation final : public c10d::Work {
       std::vector<at::Tensor> outputs,
       std::function<void()> body);
 
-  std::vector<at::Tensor> result() override;
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-  uint64_t getSequencenumber() const override;
-
  private:
-  using Future = c10::intrusive_ptr<c10::ivalue::Future>;
-
   friend class Queue;
 
   /// Why it failed; empty if it did not.
   std::string run();
-  /// Sets the outcome; the future, if somebody has it. Later ones are complete.
+  /// Sets the outcome. Returns the future, if somebody has it.
   Future settle(const std::string& error);
   /// Completes the future, if there is one; says what a callback threw.
   std::string call_back(const Future& future) const;
-  void tell(c10::ivalue::Future& future) const;
+  bool ends_until(Clock::time_point until) override;
+  std::string description() const override;
 
-  const char* const name_;
-  const std::vector<at::Tensor> outputs_;
   std::function<void()> body_;
-  uint64_t number_ = 0;
-  /// Made when it is asked for, as few are. These are guarded by Work's mutex.
-  Future future_;
-  bool settled_ = false;
-  std::exception_ptr error_;
 };
 
 } // namespace ddp::backends::hierarchical

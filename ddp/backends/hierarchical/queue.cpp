@@ -24,8 +24,9 @@ void Queue::stop() {
     const Lock lock(mutex_);
     ending_ = true;
     under_way = running_ || !waiting_.empty();
-    if (under_way && breakage_.empty()) {
-      breakage_ = "the group was destroyed while operations were under way";
+    if (under_way) {
+      first_error_.set(
+          "the group was destroyed while operations were under way");
     }
     threads.swap(threads_);
   }
@@ -52,15 +53,11 @@ void Queue::push(const c10::intrusive_ptr<Operation>& operation) {
 }
 
 void Queue::break_off(const std::string& reason) {
-  const Lock lock(mutex_);
-  if (breakage_.empty()) {
-    breakage_ = reason;
-  }
+  first_error_.set(reason);
 }
 
-std::string Queue::breakage() const {
-  const Lock lock(mutex_);
-  return breakage_;
+std::string Queue::first_error() const {
+  return first_error_.reason();
 }
 
 uint64_t Queue::pushed() const {
@@ -78,10 +75,9 @@ void Queue::run() {
     }
     auto operation = std::move(waiting_.front());
     waiting_.pop_front();
-    const auto breakage = breakage_;
     running_ = true;
     lock.unlock();
-    const auto error = run(*operation, breakage);
+    const auto error = run(*operation);
     lock.lock();
     running_ = false;
     complete(lock, *operation, error);
@@ -91,13 +87,20 @@ void Queue::run() {
   }
 }
 
-std::string Queue::run(Operation& operation, const std::string& breakage) {
-  const auto error = breakage.empty() ? operation.run() : breakage;
-  if (!error.empty() && breakage.empty()) {
-    break_off(error);
-    break_off_();
+std::string Queue::run(Operation& operation) {
+  auto error = first_error();
+  if (error.empty()) {
+    error = operation.run();
+    if (!error.empty()) {
+      fail(error);
+    }
   }
   return error;
+}
+
+void Queue::fail(const std::string& reason) {
+  break_off(reason);
+  break_off_();
 }
 
 void Queue::complete(
@@ -115,8 +118,7 @@ void Queue::complete(
   }
   const auto trouble = operation.call_back(future);
   if (!trouble.empty()) {
-    break_off(trouble);
-    break_off_();
+    fail(trouble);
   }
   operation.finish(operation.error_);
   lock.lock();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <common/first_error.h>
 #include <ddp/backends/hierarchical/operation.h>
 
 #include <condition_variable>
@@ -31,7 +32,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   void push(const c10::intrusive_ptr<Operation>& operation);
   void break_off(const std::string& reason);
   /// Why it is of no more use; empty while it works.
-  std::string breakage() const;
+  std::string first_error() const;
   uint64_t pushed() const;
 
  private:
@@ -41,14 +42,15 @@ class Queue : public std::enable_shared_from_this<Queue> {
   void add_thread();
   void run();
   /// The reason of its failure; empty if it did not fail.
-  std::string run(Operation& operation, const std::string& breakage);
+  std::string run(Operation& operation);
+  void fail(const std::string& reason);
   void complete(Lock& lock, Operation& operation, const std::string& error);
 
   const std::function<void()> break_off_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<c10::intrusive_ptr<Operation>> waiting_;
-  std::string breakage_;
+  detail::FirstError first_error_;
   uint64_t pushed_ = 0;
   bool running_ = false;
   bool ending_ = false;

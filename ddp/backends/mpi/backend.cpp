@@ -38,15 +38,15 @@ uint64_t Backend::getSequenceNumberForGroup() {
 }
 
 void Backend::abort() {
-  channel_->set_breakage("it was aborted");
+  channel_->first_error.set("it was aborted");
 }
 
 Task Backend::task(
     c10d::OpType type,
     const char* name,
     std::chrono::milliseconds timeout) const {
-  const auto breakage = channel_->breakage();
-  if (!breakage.empty() || !mpi_running()) {
+  const auto reason = channel_->first_error.reason();
+  if (!reason.empty() || !mpi_running()) {
     C10_THROW_ERROR(
         DistBackendError,
         c10::str(
@@ -55,8 +55,8 @@ Task Backend::task(
             rank_,
             " of ",
             size_,
-            breakage.empty() ? ": MPI was finalised"
-                             : ": the group failed before: " + breakage));
+            reason.empty() ? ": MPI was finalised"
+                           : ": the group failed before: " + reason));
   }
   Task task;
   task.type = type;

@@ -218,9 +218,9 @@ bool Engine::start_waiting() {
 }
 
 bool Engine::leaves_queue(const OperationPtr& operation, bool& blocked) {
-  const auto breakage = operation->channel_->breakage();
-  if (!breakage.empty()) {
-    operation->fail("its group failed before: " + breakage);
+  const auto reason = operation->channel_->first_error.reason();
+  if (!reason.empty()) {
+    operation->fail("its group failed before: " + reason);
     arrive(operation);
     return true;
   }

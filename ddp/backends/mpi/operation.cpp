@@ -10,65 +10,26 @@
 #include <utility>
 
 namespace ddp::backends::mpi {
-namespace {
-
-c10::intrusive_ptr<c10::ivalue::Future> future_on(const Staging& staging) {
-  std::vector<at::Device> devices;
-  if (const auto device = staging.device()) {
-    devices.push_back(*device);
-  }
-  return c10::make_intrusive<c10::ivalue::Future>(
-      c10::ListType::create(c10::TensorType::get()), devices);
-}
-
-} // namespace
 
 Channel::Channel(std::unique_ptr<Comm> its_comm)
     : comm(std::move(its_comm)), rank(comm->rank()), size(comm->size()) {}
 
-void Channel::set_breakage(const std::string& reason) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (breakage_.empty()) {
-    breakage_ = reason;
-  }
-}
-
-std::string Channel::breakage() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return breakage_;
-}
-
 Operation::Operation(std::shared_ptr<Channel> channel, Task task)
-    : Work(channel->rank, task.type, task.name),
+    : BackendWork(channel->rank, task.type, task.name, std::move(task.outputs)),
       channel_(std::move(channel)),
       task_(std::move(task)),
-      number_(++channel_->launched),
       deadline_(Clock::now() + bounded(task_.timeout)),
-      requests_(std::in_place, task_.largest) {}
+      requests_(std::in_place, task_.largest) {
+  number_ = ++channel_->launched;
+}
 
 bool Operation::isCompleted() {
   Engine::get().poll();
   return done_;
 }
 
-bool Operation::wait(std::chrono::milliseconds timeout) {
-  const bool limited = timeout.count() > 0;
-  const auto until =
-      limited ? Clock::now() + bounded(timeout) : Clock::time_point::max();
-  if (!Engine::get().wait(*this, until)) {
-    C10_THROW_ERROR(
-        DistBackendError,
-        c10::str(
-            description(),
-            " is not complete after a wait of ",
-            seconds(timeout),
-            " s; it goes on and can be waited for again"));
-  }
-  if (error_) {
-    std::rethrow_exception(error_);
-  }
-  synchronize();
-  return true;
+bool Operation::ends_until(Clock::time_point until) {
+  return Engine::get().wait(*this, until);
 }
 
 void Operation::synchronize() {
@@ -80,24 +41,22 @@ int Operation::sourceRank() const {
   return source_;
 }
 
-std::vector<at::Tensor> Operation::result() {
-  return task_.outputs;
-}
-
 c10::intrusive_ptr<c10::ivalue::Future> Operation::getFuture() {
   Engine::get().take_over();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!future_) {
-    future_ = future_on(task_.staging);
-    if (settled_) {
-      settle(*future_);
-    }
-  }
-  return future_;
+  return BackendWork::getFuture();
 }
 
-uint64_t Operation::getSequencenumber() const {
-  return number_;
+BackendWork::Future Operation::make_future() const {
+  std::vector<at::Device> devices;
+  if (const auto device = task_.staging.device()) {
+    devices.push_back(*device);
+  }
+  return c10::make_intrusive<c10::ivalue::Future>(
+      c10::ListType::create(c10::TensorType::get()), devices);
+}
+
+void Operation::complete_future(c10::ivalue::Future& future) const {
+  task_.staging.on_streams([&] { BackendWork::complete_future(future); });
 }
 
 bool Operation::ready() {
@@ -153,10 +112,9 @@ void Operation::time_out() {
 
 void Operation::fail(const std::string& reason) {
   const auto text = c10::str(description(), " failed: ", reason);
-  channel_->set_breakage(text);
+  channel_->first_error.set(text);
   channel_->occupied = false;
-  error_ = std::make_exception_ptr(c10::DistBackendError(
-      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text));
+  set_error(text);
 }
 
 void Operation::complete() {
@@ -174,14 +132,8 @@ void Operation::complete() {
   } catch (const std::exception& error) {
     fail(detail::error_text(error));
   }
-  c10::intrusive_ptr<c10::ivalue::Future> future;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    settled_ = true;
-    future = future_;
-  }
-  if (future) {
-    settle(*future);
+  if (const auto future = end_future()) {
+    complete_future(*future);
   }
   if (!abandoned_) {
     task_.steps.clear();
@@ -191,16 +143,9 @@ void Operation::complete() {
   done_ = true;
 }
 
-void Operation::settle(c10::ivalue::Future& future) const {
-  task_.staging.on_streams([&] {
-    error_ ? future.setError(error_)
-           : future.markCompleted(c10::IValue(task_.outputs));
-  });
-}
-
 std::string Operation::description() const {
   return c10::str(
-      task_.name,
+      name_,
       " of ",
       task_.bytes,
       " bytes (operation ",

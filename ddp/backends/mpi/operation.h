@@ -1,14 +1,14 @@
 #pragma once
 
+#include <common/first_error.h>
+#include <ddp/backends/common/backend_work.h>
 #include <ddp/backends/mpi/requests.h>
 #include <ddp/backends/mpi/staging/staging.h>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,14 +26,7 @@ struct Channel {
   std::atomic<bool> occupied{false};
   /// Numbers the operations.
   std::atomic<uint64_t> launched{0};
-
-  /// Why it is of no more use: the first reason, empty while it works.
-  void set_breakage(const std::string& reason);
-  std::string breakage() const;
-
- private:
-  mutable std::mutex mutex_;
-  std::string breakage_;
+  detail::FirstError first_error;
 };
 
 /// What an operation does.
@@ -58,22 +51,14 @@ struct Task {
 };
 
 /// An operation that MPI works at.
-class Operation final : public c10d::Work {
+class Operation final : public BackendWork {
  public:
-  using Clock = std::chrono::steady_clock;
-
   Operation(std::shared_ptr<Channel> channel, Task task);
 
   bool isCompleted() override;
-  /// Waits until the outputs may be used. Without a timeout it throws at the
-  /// operation's own, which breaks the communicator. A shorter one ends this
-  /// wait only, by an exception too; the operation goes on.
-  bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override;
   int sourceRank() const override;
-  std::vector<at::Tensor> result() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-  uint64_t getSequencenumber() const override;
 
  private:
   friend class Engine;
@@ -91,25 +76,20 @@ class Operation final : public c10d::Work {
   // For any thread.
   /// Does what is left after MPI, once.
   void complete();
-  void settle(c10::ivalue::Future& future) const;
-  std::string description() const;
+  bool ends_until(Clock::time_point until) override;
+  std::string description() const override;
+  Future make_future() const override;
+  void complete_future(c10::ivalue::Future& future) const override;
 
   const std::shared_ptr<Channel> channel_;
   Task task_;
-  const uint64_t number_;
   const Clock::time_point deadline_;
-  /// Made when it is asked for, as few are.
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::optional<Requests> requests_;
-  std::exception_ptr error_;
   int source_ = -1;
   bool abandoned_ = false;
   /// MPI is done with it, or it failed.
   std::atomic<bool> arrived_{false};
   std::atomic<bool> claimed_{false};
-  /// Whether futures may be told the outcome; it and `future_` are guarded by
-  /// `mutex_`.
-  bool settled_ = false;
   std::atomic<bool> done_{false};
   std::atomic<int> waiters_{0};
 };

@@ -114,17 +114,17 @@ std::string Backend::ended_rank(const std::vector<int64_t>& ranks) const {
 }
 
 void Backend::check_usable(const char* name) const {
-  const auto breakage = engine_->breakage();
+  const auto reason = engine_->first_error();
   TORCH_CHECK_WITH(
       DistBackendError,
-      breakage.empty(),
+      reason.empty(),
       name,
       " over shm on rank ",
       rank_,
       " of ",
       size_,
       ": the group failed before: ",
-      breakage);
+      reason);
 }
 
 Task Backend::task(

@@ -168,20 +168,14 @@ void Engine::stop() {
   }
 }
 
-std::string Engine::breakage() const {
-  const Lock lock(mutex_);
-  return breakage_;
+std::string Engine::first_error() const {
+  return first_error_.reason();
 }
 
 void Engine::break_group(const std::string& reason) {
-  {
-    const Lock lock(mutex_);
-    if (!breakage_.empty()) {
-      return;
-    }
-    breakage_ = reason;
+  if (first_error_.set(reason)) {
+    team_->give_up(reason);
   }
-  team_->give_up(reason);
 }
 
 uint64_t Engine::count() const {

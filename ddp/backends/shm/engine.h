@@ -1,5 +1,6 @@
 #pragma once
 
+#include <common/first_error.h>
 #include <ddp/backends/common/alarm.h>
 #include <ddp/backends/shm/memory/team.h>
 #include <ddp/backends/shm/operation.h>
@@ -47,7 +48,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void stop();
 
   /// Why the group is of no more use: the first reason, empty while it works.
-  std::string breakage() const;
+  std::string first_error() const;
   /// Sets it, and tells the other ranks.
   void break_group(const std::string& reason);
 
@@ -75,7 +76,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::condition_variable changed_;
   std::deque<c10::intrusive_ptr<Operation>> queue_;
   uint64_t count_ = 0;
-  std::string breakage_;
+  detail::FirstError first_error_;
   int waiting_ = 0;
   bool driving_ = false;
 

@@ -6,18 +6,23 @@
 #include <ddp/support/error_text.h>
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/ivalue.h>
 #include <c10/util/Exception.h>
 
 #include <utility>
 
 namespace ddp::backends::shm {
+
 Operation::Operation(std::shared_ptr<Engine> engine, Task task, uint64_t number)
-    : Work(engine->team().rank(), task.type, task.name),
+    : BackendWork(
+          engine->team().rank(),
+          task.type,
+          task.name,
+          std::move(task.outputs)),
       engine_(std::move(engine)),
       task_(std::move(task)),
-      number_(number),
-      deadline_(Clock::now() + bounded(task_.timeout)) {}
+      deadline_(Clock::now() + bounded(task_.timeout)) {
+  number_ = number;
+}
 
 bool Operation::isCompleted() {
   if (!done_) {
@@ -26,52 +31,21 @@ bool Operation::isCompleted() {
   return done_;
 }
 
-bool Operation::wait(std::chrono::milliseconds timeout) {
-  const bool limited = timeout.count() > 0;
-  const auto until =
-      limited ? Clock::now() + bounded(timeout) : Clock::time_point::max();
-  if (!engine_->wait(*this, until)) {
-    C10_THROW_ERROR(
-        DistBackendError,
-        c10::str(
-            description(),
-            " is not complete after a wait of ",
-            seconds(timeout),
-            " s; it goes on and can be waited for again"));
-  }
-  if (error_) {
-    std::rethrow_exception(error_);
-  }
-  return true;
-}
-
-std::vector<at::Tensor> Operation::result() {
-  return task_.outputs;
+bool Operation::ends_until(Clock::time_point until) {
+  return engine_->wait(*this, until);
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> Operation::getFuture() {
   engine_->take_over();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!future_) {
-    future_ = c10::make_intrusive<c10::ivalue::Future>(
-        c10::ListType::create(c10::TensorType::get()));
-    if (settled_) {
-      tell(*future_);
-    }
-  }
-  return future_;
-}
-
-uint64_t Operation::getSequencenumber() const {
-  return number_;
+  return BackendWork::getFuture();
 }
 
 bool Operation::advance(
     Clock::time_point until,
     std::chrono::nanoseconds spin) {
   try {
-    const auto breakage = engine_->breakage();
-    TORCH_CHECK(breakage.empty(), "the group failed before: ", breakage);
+    const auto reason = engine_->first_error();
+    TORCH_CHECK(reason.empty(), "the group failed before: ", reason);
     do {
       if (others_awaited_) {
         if (!await_others(until, spin)) {
@@ -117,8 +91,7 @@ bool Operation::await_others(
 void Operation::fail(const std::string& reason) {
   const auto text = c10::str(description(), " failed: ", reason);
   engine_->break_group(text);
-  error_ = std::make_exception_ptr(c10::DistBackendError(
-      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text));
+  set_error(text);
 }
 
 void Operation::conclude() {
@@ -127,29 +100,19 @@ void Operation::conclude() {
 }
 
 void Operation::settle() {
-  c10::intrusive_ptr<c10::ivalue::Future> future;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    settled_ = true;
-    future = future_;
-  }
+  const auto future = end_future();
   if (!future) {
     return;
   }
-  const auto error = callback_error(task_.name, [&] { tell(*future); });
+  const auto error = callback_error(name_, [&] { complete_future(*future); });
   if (!error.empty()) {
     engine_->break_group(error); // the group's next use throws it
   }
 }
 
-void Operation::tell(c10::ivalue::Future& future) const {
-  error_ ? future.setError(error_)
-         : future.markCompleted(c10::IValue(task_.outputs));
-}
-
 std::string Operation::description() const {
   return c10::str(
-      task_.name,
+      name_,
       " of ",
       task_.bytes,
       " bytes (operation ",

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <ddp/backends/common/backend_work.h>
 #include <ddp/backends/shm/collective.h>
 #include <ddp/backends/shm/memory/team.h>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -33,21 +33,13 @@ struct Task {
 };
 
 /// A collective that the ranks are at.
-class Operation final : public c10d::Work {
+class Operation final : public BackendWork {
  public:
-  using Clock = Team::Clock;
-
   Operation(std::shared_ptr<Engine> engine, Task task, uint64_t number);
 
   bool isCompleted() override;
-  /// Without a timeout it throws at the operation's own, which breaks the
-  /// group. A shorter one ends this wait only, by an exception too; the
-  /// operation goes on.
-  bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override {}
-  std::vector<at::Tensor> result() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-  uint64_t getSequencenumber() const override;
 
  private:
   friend class Engine;
@@ -60,19 +52,14 @@ class Operation final : public c10d::Work {
   void conclude();
   /// Lets those know that have its future.
   void settle();
-  void tell(c10::ivalue::Future& future) const;
-  std::string description() const;
+  bool ends_until(Clock::time_point until) override;
+  std::string description() const override;
 
   const std::shared_ptr<Engine> engine_;
   Task task_;
-  const uint64_t number_;
   const Clock::time_point deadline_;
   bool others_awaited_ = false;
-  std::exception_ptr error_;
   std::atomic<bool> done_{false};
-  /// Made when it is asked for, as few are; guarded by Work's mutex.
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
-  bool settled_ = false;
 };
 
 } // namespace ddp::backends::shm

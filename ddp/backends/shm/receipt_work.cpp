@@ -12,17 +12,21 @@
 #include <utility>
 
 namespace ddp::backends::shm {
+
 ReceiptWork::ReceiptWork(
     std::shared_ptr<Engine> engine,
     std::shared_ptr<Mailbox> mailbox,
     std::shared_ptr<Receipt> receipt,
     const char* name,
     std::chrono::milliseconds timeout)
-    : Work(engine->team().rank(), c10d::OpType::RECV, name),
+    : BackendWork(
+          engine->team().rank(),
+          c10d::OpType::RECV,
+          name,
+          {receipt->tensor}),
       engine_(std::move(engine)),
       mailbox_(std::move(mailbox)),
       receipt_(std::move(receipt)),
-      name_(name),
       timeout_(timeout),
       deadline_(Clock::now() + bounded(timeout)) {
   mailbox_->expect(receipt_);
@@ -36,43 +40,19 @@ bool ReceiptWork::isCompleted() {
   return ends_until(Clock::time_point::min());
 }
 
-bool ReceiptWork::wait(std::chrono::milliseconds timeout) {
-  const bool limited = timeout.count() > 0;
-  TORCH_CHECK_WITH(
-      DistBackendError,
-      ends_until(
-          limited ? Clock::now() + bounded(timeout) : Clock::time_point::max()),
-      description(),
-      " is not complete after a wait of ",
-      seconds(timeout),
-      " s; it goes on and can be waited for again");
-  if (const auto error = exception()) {
-    std::rethrow_exception(error);
-  }
-  return true;
-}
-
 int ReceiptWork::sourceRank() const {
   TORCH_CHECK(receipt_->done, "sourceRank: the receive is not complete");
   return receipt_->sender;
 }
 
-std::vector<at::Tensor> ReceiptWork::result() {
-  return {receipt_->tensor};
-}
-
 c10::intrusive_ptr<c10::ivalue::Future> ReceiptWork::getFuture() {
-  auto future = c10::make_intrusive<c10::ivalue::Future>(
-      c10::ListType::create(c10::TensorType::get()));
+  auto future = make_future();
   auto self =
       c10::intrusive_ptr<ReceiptWork>::unsafe_reclaim_from_nonowning(this);
   std::thread([self, future] {
     self->ends_until(Clock::time_point::max());
-    const auto error = self->exception();
-    const auto thrown = callback_error(self->name_, [&] {
-      error ? future->setError(error)
-            : future->markCompleted(c10::IValue(self->result()));
-    });
+    const auto thrown =
+        callback_error(self->name_, [&] { self->complete_future(*future); });
     if (!thrown.empty()) {
       self->engine_->break_group(thrown);
     }
@@ -87,7 +67,7 @@ bool ReceiptWork::ends_until(Clock::time_point until) {
   try {
     if (mailbox_->wait(*receipt_, std::min(until, deadline_))) {
       TORCH_CHECK(receipt_->error.empty(), receipt_->error);
-      conclude(nullptr);
+      conclude();
       return true;
     }
     TORCH_CHECK(
@@ -102,10 +82,13 @@ bool ReceiptWork::ends_until(Clock::time_point until) {
   }
 }
 
-void ReceiptWork::conclude(std::exception_ptr error) {
+void ReceiptWork::conclude(const std::string& error) {
   const std::lock_guard<std::mutex> lock(ending_);
   if (!concluded_) {
-    finish(std::move(error));
+    if (!error.empty()) {
+      set_error(error);
+    }
+    finish(error_);
     concluded_ = true;
   }
 }
@@ -113,8 +96,7 @@ void ReceiptWork::conclude(std::exception_ptr error) {
 void ReceiptWork::fail(const std::string& reason) {
   const auto text = c10::str(description(), " failed: ", reason);
   engine_->break_group(text);
-  conclude(std::make_exception_ptr(c10::DistBackendError(
-      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text)));
+  conclude(text);
 }
 
 std::string ReceiptWork::description() const {

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <chrono>
+#include <exception>
+#include <string>
+#include <vector>
+
+namespace ddp::backends {
+
+/// An operation of one of our own backends: what it fills, why it failed, and a
+/// future for those who ask for one.
+class BackendWork : public c10d::Work {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `name`: "all_reduce", for messages. `outputs`: what it fills, as the
+  /// caller knows it.
+  BackendWork(
+      int rank,
+      c10d::OpType type,
+      const char* name,
+      std::vector<at::Tensor> outputs);
+
+  /// Without a timeout it throws at the operation's own, which breaks the
+  /// group. A shorter one ends this wait only, by an exception too; the
+  /// operation goes on.
+  bool wait(std::chrono::milliseconds timeout) override;
+  std::vector<at::Tensor> result() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const override;
+
+ protected:
+  using Future = c10::intrusive_ptr<c10::ivalue::Future>;
+
+  /// Returns whether it has ended, with or without an error, after a wait until
+  /// then at most.
+  virtual bool ends_until(Clock::time_point until) = 0;
+  virtual std::string description() const = 0;
+  virtual Future make_future() const;
+  virtual void complete_future(c10::ivalue::Future& future) const;
+
+  void set_error(const std::string& text);
+  /// It has ended: futures are complete from now on. Returns the one that
+  /// somebody has, if any, for the caller to complete.
+  Future end_future();
+
+  const char* const name_;
+  const std::vector<at::Tensor> outputs_;
+  uint64_t number_ = 0;
+  std::exception_ptr error_;
+
+ private:
+  /// Made when it is asked for, as few are. Both are guarded by Work's mutex.
+  Future future_;
+  bool has_ended_ = false;
+};
+
+} // namespace ddp::backends
