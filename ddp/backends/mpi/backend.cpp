@@ -9,29 +9,13 @@ Backend::Backend(
     std::shared_ptr<Channel> channel,
     std::chrono::milliseconds timeout,
     int64_t largest)
-    : c10d::Backend(channel->rank, channel->size),
+    : CollectiveBackend("mpi", channel->rank, channel->size, timeout),
       channel_(std::move(channel)),
-      arguments_("mpi", rank_, size_),
-      timeout_(timeout),
       largest_(largest) {
   const auto guard = Engine::get().exclusive();
   create_operators();
   init();
 }
-
-const std::string Backend::getBackendName() const {
-  return "mpi";
-}
-
-c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions() {
-  return c10::make_intrusive<Options>("mpi", timeout_);
-}
-
-void Backend::setTimeout(std::chrono::milliseconds timeout) {
-  timeout_ = timeout;
-}
-
-void Backend::setSequenceNumberForGroup() {} // it starts at 0 on every rank
 
 uint64_t Backend::getSequenceNumberForGroup() {
   return channel_->launched;
@@ -41,16 +25,13 @@ void Backend::abort() {
   channel_->first_error.set("it was aborted");
 }
 
-Task Backend::task(
-    c10d::OpType type,
-    const char* name,
-    std::chrono::milliseconds timeout) const {
+Task Backend::task(const Call& call) const {
   const auto reason = channel_->first_error.reason();
   if (!reason.empty() || !mpi_running()) {
     C10_THROW_ERROR(
         DistBackendError,
         c10::str(
-            name,
+            call.name,
             " over mpi on rank ",
             rank_,
             " of ",
@@ -59,9 +40,9 @@ Task Backend::task(
                            : ": the group failed before: " + reason));
   }
   Task task;
-  task.type = type;
-  task.name = name;
-  task.timeout = timeout.count() > 0 ? timeout : timeout_.load();
+  task.type = call.type;
+  task.name = call.name;
+  task.timeout = timeout_of(call);
   task.largest = largest_;
   return task;
 }

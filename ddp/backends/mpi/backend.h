@@ -1,8 +1,7 @@
 #pragma once
 
-#include <ddp/backends/common/arguments.h>
+#include <ddp/backends/common/collective_backend.h>
 #include <ddp/backends/mpi/engine.h>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <memory>
 #include <string>
@@ -21,68 +20,28 @@ namespace ddp::backends::mpi {
 /// Where MPI may be called by the program's own threads only (it initialised
 /// MPI without MPI_THREAD_MULTIPLE), collectives end before the call returns,
 /// and sends and receives within `wait`, `isCompleted` or later calls.
-class Backend final : public c10d::Backend {
+class Backend final : public CollectiveBackend {
  public:
-  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-  using Tensors = std::vector<at::Tensor>;
-  using TensorLists = std::vector<std::vector<at::Tensor>>;
-
   /// `largest`: how many elements one call of MPI may get.
   Backend(
       std::shared_ptr<Channel> channel,
       std::chrono::milliseconds timeout,
       int64_t largest);
 
-  const std::string getBackendName() const override;
-  c10::intrusive_ptr<Options> getBackendOptions() override;
-  void setTimeout(std::chrono::milliseconds timeout) override;
-  void setSequenceNumberForGroup() override;
   uint64_t getSequenceNumberForGroup() override;
   /// Breaks the backend; what is under way ends by itself or at its timeout.
   void abort() override;
 
   WorkPtr broadcast(Tensors&, const c10d::BroadcastOptions&) override;
-  WorkPtr allgather(TensorLists&, Tensors&, const c10d::AllgatherOptions&)
-      override;
   WorkPtr _allgather_base(
       at::Tensor&,
       at::Tensor&,
-      const c10d::AllgatherOptions&) override;
-  WorkPtr allgather_coalesced(
-      TensorLists&,
-      Tensors&,
       const c10d::AllgatherOptions&) override;
   WorkPtr allgather_into_tensor_coalesced(
       Tensors&,
       Tensors&,
       const c10d::AllgatherOptions&) override;
-  WorkPtr gather(TensorLists&, Tensors&, const c10d::GatherOptions&) override;
-  WorkPtr scatter(Tensors&, TensorLists&, const c10d::ScatterOptions&) override;
-  WorkPtr alltoall_base(
-      at::Tensor&,
-      at::Tensor&,
-      std::vector<int64_t>&,
-      std::vector<int64_t>&,
-      const c10d::AllToAllOptions&) override;
-  WorkPtr alltoall(Tensors&, Tensors&, const c10d::AllToAllOptions&) override;
-
-  WorkPtr allreduce(Tensors&, const c10d::AllreduceOptions&) override;
-  WorkPtr allreduce_coalesced(Tensors&, const c10d::AllreduceCoalescedOptions&)
-      override;
   WorkPtr reduce(Tensors&, const c10d::ReduceOptions&) override;
-  WorkPtr reduce_scatter(
-      Tensors&,
-      TensorLists&,
-      const c10d::ReduceScatterOptions&) override;
-  WorkPtr _reduce_scatter_base(
-      at::Tensor&,
-      at::Tensor&,
-      const c10d::ReduceScatterOptions&) override;
-  WorkPtr reduce_scatter_tensor_coalesced(
-      Tensors&,
-      Tensors&,
-      const c10d::ReduceScatterOptions&) override;
-
   WorkPtr send(Tensors&, int peer, int tag) override;
   WorkPtr recv(Tensors&, int peer, int tag) override;
   WorkPtr recvAnysource(Tensors&, int tag) override;
@@ -93,8 +52,7 @@ class Backend final : public c10d::Backend {
 
  private:
   /// An operation that the caller is putting together.
-  Task task(c10d::OpType, const char* name, std::chrono::milliseconds timeout)
-      const;
+  Task task(const Call& call) const;
   WorkPtr launch(Task task);
 
   /// Throws `c10::ValueError` where MPI cannot use `tensor`.
@@ -106,39 +64,33 @@ class Backend final : public c10d::Backend {
   at::Tensor flat_input(Task& task, const at::Tensor& tensor) const;
   at::Tensor flat_output(Task& task, const at::Tensor& tensor) const;
 
-  /// A gather or scatter: `own` is each rank's, `lists` the root's.
-  WorkPtr exchange_with_root(
-      Task task,
-      int64_t root,
-      const Tensors& own,
-      const TensorLists& lists);
+  WorkPtr exchange(
+      const Call& call,
+      std::vector<Exchange> exchanges,
+      Tensors outputs) override;
+  WorkPtr all_reduce(
+      const Call& call,
+      const Tensors& tensors,
+      const c10d::ReduceOp& op) override;
+  WorkPtr reduce_parts(
+      const Call& call,
+      const std::vector<Part>& parts,
+      const c10d::ReduceOp& op) override;
+
   /// Adds to `task` a message to each rank and one from each; undefined: none.
-  void exchange(Task& task, Tensors to_ranks, Tensors from_ranks) const;
-  void all_gather(Task& task, const Tensors& outputs, const at::Tensor& tensor)
-      const;
+  void add_exchange(Task& task, Tensors to_ranks, Tensors from_ranks) const;
   void all_gather_into(
       Task& task,
       const at::Tensor& output,
       const at::Tensor& input) const;
-  void all_reduce(
+  void dense_sum(Task& task, const at::Tensor& tensor, const c10d::ReduceOp& op)
+      const;
+  void sparse_sum(
       Task& task,
       const at::Tensor& tensor,
       const c10d::ReduceOp& op) const;
-  void all_reduce_sparse(
-      Task& task,
-      const at::Tensor& tensor,
-      const c10d::ReduceOp& op) const;
-  /// `inputs`: each rank's part.
-  void reduce_scatter(
-      Task& task,
-      const at::Tensor& output,
-      const Tensors& inputs,
-      const c10d::ReduceOp& op) const;
-  void reduce_scatter_from(
-      Task& task,
-      const at::Tensor& output,
-      const at::Tensor& input,
-      const c10d::ReduceOp& op) const;
+  void reduced_part(Task& task, const Part& part, const c10d::ReduceOp& op)
+      const;
   WorkPtr message(
       c10d::OpType type,
       const Tensors& tensors,
@@ -147,8 +99,6 @@ class Backend final : public c10d::Backend {
       std::chrono::milliseconds timeout);
 
   const std::shared_ptr<Channel> channel_;
-  const Arguments arguments_;
-  std::atomic<std::chrono::milliseconds> timeout_;
   const int64_t largest_;
 };
 

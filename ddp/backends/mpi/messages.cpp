@@ -61,7 +61,7 @@ Backend::WorkPtr Backend::message(
     int peer,
     int tag,
     std::chrono::milliseconds timeout) {
-  auto task = this->task(type, name_of(type), timeout);
+  auto task = this->task({type, name_of(type), timeout});
   if (type != c10d::OpType::RECVANYSOURCE) {
     arguments_.check_peer(task.name, peer);
   }
@@ -78,7 +78,7 @@ Backend::WorkPtr Backend::message(
 }
 
 Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
-  auto task = this->task(c10d::OpType::BARRIER, "barrier", options.timeout);
+  auto task = this->task({c10d::OpType::BARRIER, "barrier", options.timeout});
   task.steps.push_back([channel = channel_](Requests& requests) {
     check_mpi(
         MPI_Ibarrier(channel->comm->get(), requests.next()), "MPI_Ibarrier");

@@ -11,7 +11,8 @@ namespace ddp::backends::mpi {
 Backend::WorkPtr Backend::broadcast(
     Tensors& tensors,
     const c10d::BroadcastOptions& options) {
-  auto task = this->task(c10d::OpType::BROADCAST, "broadcast", options.timeout);
+  auto task =
+      this->task({c10d::OpType::BROADCAST, "broadcast", options.timeout});
   arguments_.check_root(task.name, options.rootRank);
   const auto memory = output(task, arguments_.only(task.name, tensors));
   const auto root = static_cast<int>(options.rootRank);
@@ -31,70 +32,14 @@ Backend::WorkPtr Backend::broadcast(
   return launch(std::move(task));
 }
 
-Backend::WorkPtr Backend::allgather(
-    TensorLists& outputs,
-    Tensors& inputs,
-    const c10d::AllgatherOptions& options) {
-  auto task =
-      this->task(c10d::OpType::ALLGATHER, "all_gather", options.timeout);
-  all_gather(
-      task,
-      arguments_.only_list(task.name, outputs),
-      arguments_.only(task.name, inputs));
-  return launch(std::move(task));
-}
-
-Backend::WorkPtr Backend::allgather_coalesced(
-    TensorLists& outputs,
-    Tensors& inputs,
-    const c10d::AllgatherOptions& options) {
-  auto task = this->task(
-      c10d::OpType::ALLGATHER_COALESCED,
-      "all_gather_coalesced",
-      options.timeout);
-  arguments_.check_list(task.name, outputs.size());
-  for (const auto& list : outputs) {
-    arguments_.check_pairs(task.name, inputs, list);
-  }
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    Tensors from_ranks;
-    for (const auto& list : outputs) {
-      from_ranks.push_back(list[i]);
-    }
-    all_gather(task, from_ranks, inputs[i]);
-  }
-  return launch(std::move(task));
-}
-
-void Backend::all_gather(
-    Task& task,
-    const Tensors& outputs,
-    const at::Tensor& tensor) const {
-  task.staging.messages();
-  arguments_.check_same_dtype(task.name, tensor, outputs);
-  TORCH_CHECK_VALUE(
-      outputs[rank_].numel() == tensor.numel(),
-      task.name,
-      " over mpi: rank ",
-      rank_,
-      " has ",
-      tensor.numel(),
-      " elements, its own output ",
-      outputs[rank_].numel());
-  const Tensors to_ranks(size_, flat_input(task, tensor));
-  Tensors from_ranks;
-  for (const auto& output : outputs) {
-    from_ranks.push_back(flat_output(task, output));
-  }
-  exchange(task, to_ranks, from_ranks);
-}
-
 Backend::WorkPtr Backend::_allgather_base(
     at::Tensor& output,
     at::Tensor& input,
     const c10d::AllgatherOptions& options) {
   auto task = this->task(
-      c10d::OpType::_ALLGATHER_BASE, "all_gather_into_tensor", options.timeout);
+      {c10d::OpType::_ALLGATHER_BASE,
+       "all_gather_into_tensor",
+       options.timeout});
   all_gather_into(task, output, input);
   return launch(std::move(task));
 }
@@ -104,9 +49,9 @@ Backend::WorkPtr Backend::allgather_into_tensor_coalesced(
     Tensors& inputs,
     const c10d::AllgatherOptions& options) {
   auto task = this->task(
-      c10d::OpType::COALESCED,
-      "all_gather_into_tensor_coalesced",
-      options.timeout);
+      {c10d::OpType::COALESCED,
+       "all_gather_into_tensor_coalesced",
+       options.timeout});
   arguments_.check_pairs(task.name, inputs, outputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
     all_gather_into(task, outputs[i], inputs[i]);
@@ -151,87 +96,34 @@ void Backend::all_gather_into(
   });
 }
 
-Backend::WorkPtr Backend::gather(
-    TensorLists& outputs,
-    Tensors& inputs,
-    const c10d::GatherOptions& options) {
-  auto task = this->task(c10d::OpType::GATHER, "gather", options.timeout);
-  return exchange_with_root(std::move(task), options.rootRank, inputs, outputs);
-}
-
-Backend::WorkPtr Backend::scatter(
-    Tensors& outputs,
-    TensorLists& inputs,
-    const c10d::ScatterOptions& options) {
-  auto task = this->task(c10d::OpType::SCATTER, "scatter", options.timeout);
-  return exchange_with_root(std::move(task), options.rootRank, outputs, inputs);
-}
-
-Backend::WorkPtr Backend::exchange_with_root(
-    Task task,
-    int64_t root,
-    const Tensors& own,
-    const TensorLists& lists) {
+Backend::WorkPtr Backend::exchange(
+    const Call& call,
+    std::vector<Exchange> exchanges,
+    Tensors outputs) {
+  auto task = this->task(call);
   task.staging.messages();
-  arguments_.check_root(task.name, root);
-  const bool gathers = task.type == c10d::OpType::GATHER;
-  const auto& tensor = arguments_.only(task.name, own);
-  Tensors with_root(size_);
-  Tensors with_ranks(size_);
-  with_root[root] =
-      gathers ? flat_input(task, tensor) : flat_output(task, tensor);
-  if (rank_ == root) {
-    const auto& list = arguments_.only_list(task.name, lists);
-    arguments_.check_same_dtype(task.name, tensor, list);
-    for (int rank = 0; rank < size_; ++rank) {
-      with_ranks[rank] = gathers ? flat_output(task, list[rank])
-                                 : flat_input(task, list[rank]);
+  for (const auto& each : exchanges) {
+    Tensors to_ranks(size_);
+    if (each.to_ranks.size() == 1) {
+      to_ranks.assign(size_, input(task, each.to_ranks[0]));
     }
-  } else {
-    arguments_.check_no_lists(task.name, lists);
+    Tensors from_ranks(size_);
+    for (int rank = 0; rank < size_; ++rank) {
+      if (each.to_ranks.size() > 1 && each.to_ranks[rank].defined()) {
+        to_ranks[rank] = input(task, each.to_ranks[rank]);
+      }
+      if (each.from_ranks[rank].defined()) {
+        from_ranks[rank] = output(task, each.from_ranks[rank]);
+      }
+    }
+    add_exchange(task, std::move(to_ranks), std::move(from_ranks));
   }
-  gathers ? exchange(task, with_root, with_ranks)
-          : exchange(task, with_ranks, with_root);
+  task.outputs = std::move(outputs);
   return launch(std::move(task));
 }
 
-Backend::WorkPtr Backend::alltoall_base(
-    at::Tensor& output,
-    at::Tensor& input,
-    std::vector<int64_t>& output_sizes,
-    std::vector<int64_t>& input_sizes,
-    const c10d::AllToAllOptions& options) {
-  auto task = this->task(
-      c10d::OpType::ALLTOALL_BASE, "all_to_all_single", options.timeout);
-  task.staging.messages();
-  arguments_.check_same_dtype(task.name, input, {output});
-  exchange(
-      task,
-      arguments_.parts(task.name, flat_input(task, input), input_sizes),
-      arguments_.parts(task.name, flat_output(task, output), output_sizes));
-  return launch(std::move(task));
-}
-
-Backend::WorkPtr Backend::alltoall(
-    Tensors& outputs,
-    Tensors& inputs,
-    const c10d::AllToAllOptions& options) {
-  auto task = this->task(c10d::OpType::ALLTOALL, "all_to_all", options.timeout);
-  task.staging.messages();
-  arguments_.check_list(task.name, inputs.size());
-  arguments_.check_list(task.name, outputs.size());
-  arguments_.check_same_dtype(task.name, inputs.front(), outputs);
-  Tensors to_ranks;
-  Tensors from_ranks;
-  for (int rank = 0; rank < size_; ++rank) {
-    to_ranks.push_back(flat_input(task, inputs[rank]));
-    from_ranks.push_back(flat_output(task, outputs[rank]));
-  }
-  exchange(task, to_ranks, from_ranks);
-  return launch(std::move(task));
-}
-
-void Backend::exchange(Task& task, Tensors to_ranks, Tensors from_ranks) const {
+void Backend::add_exchange(Task& task, Tensors to_ranks, Tensors from_ranks)
+    const {
   task.steps.push_back(
       [channel = channel_,
        to_ranks = std::move(to_ranks),

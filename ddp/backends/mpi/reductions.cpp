@@ -43,31 +43,20 @@ void divide_if_mean(
 
 } // namespace
 
-Backend::WorkPtr Backend::allreduce(
-    Tensors& tensors,
-    const c10d::AllreduceOptions& options) {
-  auto task =
-      this->task(c10d::OpType::ALLREDUCE, "all_reduce", options.timeout);
-  const auto& tensor = arguments_.only(task.name, tensors);
-  tensor.is_sparse() ? all_reduce_sparse(task, tensor, options.reduceOp)
-                     : all_reduce(task, tensor, options.reduceOp);
-  return launch(std::move(task));
-}
-
-Backend::WorkPtr Backend::allreduce_coalesced(
-    Tensors& tensors,
-    const c10d::AllreduceCoalescedOptions& options) {
-  auto task = this->task(
-      c10d::OpType::ALLREDUCE_COALESCED,
-      "all_reduce_coalesced",
-      options.timeout);
+Backend::WorkPtr Backend::all_reduce(
+    const Call& call,
+    const Tensors& tensors,
+    const c10d::ReduceOp& op) {
+  auto task = this->task(call);
   for (const auto& tensor : tensors) {
-    all_reduce(task, tensor, options.reduceOp);
+    const bool sparse =
+        call.type == c10d::OpType::ALLREDUCE && tensor.is_sparse();
+    sparse ? sparse_sum(task, tensor, op) : dense_sum(task, tensor, op);
   }
   return launch(std::move(task));
 }
 
-void Backend::all_reduce(
+void Backend::dense_sum(
     Task& task,
     const at::Tensor& tensor,
     const c10d::ReduceOp& reduce_op) const {
@@ -93,7 +82,7 @@ void Backend::all_reduce(
 Backend::WorkPtr Backend::reduce(
     Tensors& tensors,
     const c10d::ReduceOptions& options) {
-  auto task = this->task(c10d::OpType::REDUCE, "reduce", options.timeout);
+  auto task = this->task({c10d::OpType::REDUCE, "reduce", options.timeout});
   arguments_.check_root(task.name, options.rootRank);
   const auto& tensor = arguments_.only(task.name, tensors);
   const bool is_root = rank_ == options.rootRank;
@@ -122,83 +111,25 @@ Backend::WorkPtr Backend::reduce(
   return launch(std::move(task));
 }
 
-Backend::WorkPtr Backend::reduce_scatter(
-    Tensors& outputs,
-    TensorLists& inputs,
-    const c10d::ReduceScatterOptions& options) {
-  auto task = this->task(
-      c10d::OpType::REDUCE_SCATTER, "reduce_scatter", options.timeout);
-  reduce_scatter(
-      task,
-      arguments_.only(task.name, outputs),
-      arguments_.only_list(task.name, inputs),
-      options.reduceOp);
-  return launch(std::move(task));
-}
-
-Backend::WorkPtr Backend::_reduce_scatter_base(
-    at::Tensor& output,
-    at::Tensor& input,
-    const c10d::ReduceScatterOptions& options) {
-  auto task = this->task(
-      c10d::OpType::_REDUCE_SCATTER_BASE,
-      "reduce_scatter_tensor",
-      options.timeout);
-  reduce_scatter_from(task, output, input, options.reduceOp);
-  return launch(std::move(task));
-}
-
-Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(
-    Tensors& outputs,
-    Tensors& inputs,
-    const c10d::ReduceScatterOptions& options) {
-  auto task = this->task(
-      c10d::OpType::COALESCED,
-      "reduce_scatter_tensor_coalesced",
-      options.timeout);
-  arguments_.check_pairs(task.name, inputs, outputs);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    reduce_scatter_from(task, outputs[i], inputs[i], options.reduceOp);
+Backend::WorkPtr Backend::reduce_parts(
+    const Call& call,
+    const std::vector<Part>& parts,
+    const c10d::ReduceOp& op) {
+  auto task = this->task(call);
+  for (const auto& part : parts) {
+    reduced_part(task, part, op);
   }
   return launch(std::move(task));
 }
 
-void Backend::reduce_scatter_from(
+void Backend::reduced_part(
     Task& task,
-    const at::Tensor& output,
-    const at::Tensor& input,
+    const Part& part,
     const c10d::ReduceOp& reduce_op) const {
-  TORCH_CHECK_VALUE(
-      input.is_contiguous() && input.numel() == output.numel() * size_,
-      task.name,
-      " over mpi takes a contiguous input of ",
-      size_,
-      " times the output's ",
-      output.numel(),
-      " elements, got sizes ",
-      input.sizes());
-  reduce_scatter(task, output, input.view(-1).tensor_split(size_), reduce_op);
-}
-
-void Backend::reduce_scatter(
-    Task& task,
-    const at::Tensor& output,
-    const Tensors& inputs,
-    const c10d::ReduceOp& reduce_op) const {
-  TORCH_CHECK_VALUE(
-      output.numel() == inputs[rank_].numel(),
-      task.name,
-      " over mpi: the output of rank ",
-      rank_,
-      " has ",
-      output.numel(),
-      " elements, its part of the input ",
-      inputs[rank_].numel());
-  arguments_.check_same_dtype(task.name, output, inputs);
-  const auto op = operator_for(output.scalar_type(), reduce_op);
-  const auto target = flat_output(task, output);
+  const auto op = operator_for(part.output.scalar_type(), reduce_op);
+  const auto target = output(task, part.output);
   for (int root = 0; root < size_; ++root) {
-    const auto source = flat_input(task, inputs[root]);
+    const auto source = input(task, part.inputs[root]);
     task.steps.push_back([=, channel = channel_](Requests& requests) {
       const bool is_root = root == channel->rank;
       in_pieces(source, op, requests.largest(), [&](int64_t begin, int count) {

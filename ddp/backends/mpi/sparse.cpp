@@ -69,7 +69,7 @@ at::Tensor sum_of(const Parts& parts, const at::Tensor& like) {
 
 } // namespace
 
-void Backend::all_reduce_sparse(
+void Backend::sparse_sum(
     Task& task,
     const at::Tensor& tensor,
     const c10d::ReduceOp& op) const {
@@ -94,7 +94,7 @@ void Backend::all_reduce_sparse(
   const auto header = header_of(own);
   auto headers = at::empty({size_, header.numel()}, at::kLong).unbind();
   headers[rank_] = header;
-  exchange(task, Tensors(size_, header), headers);
+  add_exchange(task, Tensors(size_, header), headers);
   task.second_step = [=, channel = channel_](Requests& requests) {
     const int rank = channel->rank;
     check_headers(headers, rank);

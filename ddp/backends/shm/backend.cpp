@@ -54,32 +54,16 @@ Backend::Backend(
     std::unique_ptr<Team> team,
     std::shared_ptr<Memory> memory,
     std::chrono::milliseconds timeout)
-    : c10d::Backend(team->rank(), team->size()),
+    : CollectiveBackend("shm", team->rank(), team->size(), timeout),
       engine_(std::make_shared<Engine>(std::move(team))),
       memory_(std::move(memory)),
-      mailbox_(std::make_shared<Mailbox>(engine_->team(), memory_)),
-      arguments_("shm", rank_, size_),
-      timeout_(timeout) {
+      mailbox_(std::make_shared<Mailbox>(engine_->team(), memory_)) {
   init();
 }
 
 Backend::~Backend() {
   engine_->stop();
 }
-
-const std::string Backend::getBackendName() const {
-  return "shm";
-}
-
-c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions() {
-  return c10::make_intrusive<Options>("shm", timeout_);
-}
-
-void Backend::setTimeout(std::chrono::milliseconds timeout) {
-  timeout_ = timeout;
-}
-
-void Backend::setSequenceNumberForGroup() {} // it starts at 0 on every rank
 
 uint64_t Backend::getSequenceNumberForGroup() {
   return engine_->count();
@@ -127,17 +111,13 @@ void Backend::check_usable(const char* name) const {
       reason);
 }
 
-Task Backend::task(
-    c10d::OpType type,
-    const char* name,
-    std::chrono::milliseconds timeout,
-    bool async) const {
-  check_usable(name);
+Task Backend::task(const Call& call) const {
+  check_usable(call.name);
   Task task;
-  task.type = type;
-  task.name = name;
-  task.timeout = timeout.count() > 0 ? timeout : timeout_.load();
-  task.waited_for = !async;
+  task.type = call.type;
+  task.name = call.name;
+  task.timeout = timeout_of(call);
+  task.waited_for = !call.async;
   return task;
 }
 

@@ -28,4 +28,13 @@ class Chain final : public Collective {
   size_t next_ = 0;
 };
 
+/// The collectives as one; of one, itself.
+inline std::unique_ptr<Collective> in_turn(
+    std::vector<std::unique_ptr<Collective>> parts) {
+  if (parts.size() == 1) {
+    return std::move(parts[0]);
+  }
+  return std::make_unique<Chain>(std::move(parts));
+}
+
 } // namespace ddp::backends::shm

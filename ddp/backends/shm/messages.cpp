@@ -35,7 +35,7 @@ c10::intrusive_ptr<c10d::Work> done(const std::vector<at::Tensor>& tensors) {
 Backend::WorkPtr Backend::send(Tensors& tensors, int peer, int tag) {
   check_tag(tag);
   const auto task =
-      this->task(c10d::OpType::SEND, "send", c10d::kUnsetTimeout, true);
+      this->task({c10d::OpType::SEND, "send", c10d::kUnsetTimeout});
   arguments_.check_peer(task.name, peer);
   const auto& tensor = arguments_.only(task.name, tensors);
   check_input(task, tensor);
@@ -61,7 +61,7 @@ Backend::WorkPtr Backend::receive(
     int source,
     int tag,
     std::chrono::milliseconds timeout) {
-  const auto task = this->task(c10d::OpType::RECV, name, timeout, true);
+  const auto task = this->task({c10d::OpType::RECV, name, timeout});
   auto receipt = std::make_shared<Receipt>();
   receipt->source = source;
   receipt->tag = tag;
@@ -73,7 +73,7 @@ Backend::WorkPtr Backend::receive(
 
 Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
   auto task = this->task(
-      c10d::OpType::BARRIER, "barrier", options.timeout, options.asyncOp);
+      {c10d::OpType::BARRIER, "barrier", options.timeout, options.asyncOp});
   task.collective = std::make_unique<Barrier>(team());
   return launch(std::move(task));
 }

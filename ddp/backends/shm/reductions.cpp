@@ -45,35 +45,25 @@ void and_then(Task& task, std::function<void()> next) {
 
 } // namespace
 
-Backend::WorkPtr Backend::allreduce(
-    Tensors& tensors,
-    const c10d::AllreduceOptions& options) {
-  auto task = this->task(
-      c10d::OpType::ALLREDUCE, "all_reduce", options.timeout, options.asyncOp);
-  const auto& tensor = arguments_.only(task.name, tensors);
-  task.collective = tensor.is_sparse()
-      ? all_reduce_sparse(task, tensor, options.reduceOp)
-      : all_reduce(task, tensor, options.reduceOp);
-  return launch(std::move(task));
-}
-
-Backend::WorkPtr Backend::allreduce_coalesced(
-    Tensors& tensors,
-    const c10d::AllreduceCoalescedOptions& options) {
-  auto task = this->task(
-      c10d::OpType::ALLREDUCE_COALESCED,
-      "all_reduce_coalesced",
-      options.timeout,
-      options.asyncOp);
+Backend::WorkPtr Backend::all_reduce(
+    const Call& call,
+    const Tensors& tensors,
+    const c10d::ReduceOp& op) {
+  auto task = this->task(call);
+  if (call.type == c10d::OpType::ALLREDUCE) {
+    task.collective = tensors[0].is_sparse() ? sparse_sum(task, tensors[0], op)
+                                             : dense_sum(task, tensors[0], op);
+    return launch(std::move(task));
+  }
   std::vector<std::unique_ptr<Collective>> parts;
   for (const auto& tensor : tensors) {
-    parts.push_back(all_reduce(task, tensor, options.reduceOp));
+    parts.push_back(dense_sum(task, tensor, op));
   }
-  task.collective = std::make_unique<Chain>(std::move(parts));
+  task.collective = in_turn(std::move(parts));
   return launch(std::move(task));
 }
 
-std::unique_ptr<Collective> Backend::all_reduce(
+std::unique_ptr<Collective> Backend::dense_sum(
     Task& task,
     const at::Tensor& tensor,
     const c10d::ReduceOp& op) const {
@@ -84,7 +74,7 @@ std::unique_ptr<Collective> Backend::all_reduce(
   return std::make_unique<AllReduce>(team(), tensor, op);
 }
 
-std::unique_ptr<Collective> Backend::all_reduce_sparse(
+std::unique_ptr<Collective> Backend::sparse_sum(
     Task& task,
     const at::Tensor& tensor,
     const c10d::ReduceOp& op) const {
@@ -103,7 +93,7 @@ Backend::WorkPtr Backend::reduce(
     Tensors& tensors,
     const c10d::ReduceOptions& options) {
   auto task = this->task(
-      c10d::OpType::REDUCE, "reduce", options.timeout, options.asyncOp);
+      {c10d::OpType::REDUCE, "reduce", options.timeout, options.asyncOp});
   const auto root = options.rootRank;
   const auto op = options.reduceOp;
   arguments_.check_root(task.name, root);
@@ -119,84 +109,38 @@ Backend::WorkPtr Backend::reduce(
   } else {
     input(task, tensor);
   }
-  task.collective = exchange(task, tensor, to_ranks, from_ranks, root);
+  task.collective =
+      collective(task, {to_ranks, from_ranks, tensor.scalar_type(), root});
   return launch(std::move(task));
 }
 
-std::unique_ptr<Collective> Backend::reduce_scatter(
+std::unique_ptr<Collective> Backend::reduced_part(
     Task& task,
-    const at::Tensor& output,
-    const Tensors& inputs,
+    const Part& part,
     const c10d::ReduceOp& op) const {
-  note_exchange(task, inputs, {output});
-  TORCH_CHECK_VALUE(
-      output.numel() == inputs[rank_].numel(),
-      task.name,
-      " over shm: the output of rank ",
-      rank_,
-      " has ",
-      output.numel(),
-      " elements, its part of the input ",
-      inputs[rank_].numel());
-  const Reduction possible(output.scalar_type(), op);
-  const auto rows = rows_like(output, size_);
-  and_then(task, [=] { reduce_rows(rows, output, op); });
-  return exchange(task, output, inputs, rows);
-}
-
-Backend::WorkPtr Backend::reduce_scatter(
-    Tensors& outputs,
-    TensorLists& inputs,
-    const c10d::ReduceScatterOptions& options) {
-  auto task = this->task(
-      c10d::OpType::REDUCE_SCATTER,
-      "reduce_scatter",
-      options.timeout,
-      options.asyncOp);
-  task.collective = reduce_scatter(
-      task,
-      arguments_.only(task.name, outputs),
-      arguments_.only_list(task.name, inputs),
-      options.reduceOp);
-  return launch(std::move(task));
-}
-
-Backend::WorkPtr Backend::_reduce_scatter_base(
-    at::Tensor& output,
-    at::Tensor& input,
-    const c10d::ReduceScatterOptions& options) {
-  auto task = this->task(
-      c10d::OpType::_REDUCE_SCATTER_BASE,
-      "reduce_scatter_tensor",
-      options.timeout,
-      options.asyncOp);
-  task.collective = reduce_scatter(
-      task,
-      output,
-      arguments_.equal_parts(task.name, input, output.numel()),
-      options.reduceOp);
-  return launch(std::move(task));
-}
-
-Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(
-    Tensors& outputs,
-    Tensors& inputs,
-    const c10d::ReduceScatterOptions& options) {
-  auto task = this->task(
-      c10d::OpType::COALESCED,
-      "reduce_scatter_tensor_coalesced",
-      options.timeout,
-      options.asyncOp);
-  arguments_.check_pairs(task.name, inputs, outputs);
-  std::vector<std::unique_ptr<Collective>> parts;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    parts.push_back(reduce_scatter(
-        task,
-        outputs[i],
-        arguments_.equal_parts(task.name, inputs[i], outputs[i].numel()),
-        options.reduceOp));
+  for (const auto& tensor : part.inputs) {
+    input(task, tensor);
   }
-  task.collective = std::make_unique<Chain>(std::move(parts));
+  output(task, part.output);
+  const auto dtype = part.output.scalar_type();
+  const Reduction possible(dtype, op);
+  const auto rows = rows_like(part.output, size_);
+  and_then(task, [rows, output = part.output, op] {
+    reduce_rows(rows, output, op);
+  });
+  return collective(task, {part.inputs, rows, dtype});
+}
+
+Backend::WorkPtr Backend::reduce_parts(
+    const Call& call,
+    const std::vector<Part>& parts,
+    const c10d::ReduceOp& op) {
+  auto task = this->task(call);
+  std::vector<std::unique_ptr<Collective>> collectives;
+  for (const auto& part : parts) {
+    collectives.push_back(reduced_part(task, part, op));
+  }
+  task.collective = in_turn(std::move(collectives));
   return launch(std::move(task));
 }
 

@@ -1,0 +1,308 @@
+#include <ddp/backends/common/collective_backend.h>
+
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+namespace ddp::backends {
+
+using WorkPtr = CollectiveBackend::WorkPtr;
+
+CollectiveBackend::CollectiveBackend(
+    const char* name,
+    int rank,
+    int size,
+    std::chrono::milliseconds timeout)
+    : c10d::Backend(rank, size),
+      name_(name),
+      arguments_(name, rank, size),
+      timeout_(timeout) {}
+
+const std::string CollectiveBackend::getBackendName() const {
+  return name_;
+}
+
+c10::intrusive_ptr<c10d::Backend::Options> CollectiveBackend::
+    getBackendOptions() {
+  return c10::make_intrusive<Options>(name_, timeout_);
+}
+
+void CollectiveBackend::setTimeout(std::chrono::milliseconds timeout) {
+  timeout_ = timeout;
+}
+
+void CollectiveBackend::setSequenceNumberForGroup() {} // 0 on every rank
+
+std::chrono::milliseconds CollectiveBackend::timeout_of(
+    const Call& call) const {
+  return call.timeout.count() > 0 ? call.timeout : timeout_.load();
+}
+
+void CollectiveBackend::check(
+    const Call& call,
+    const Tensors& inputs,
+    const Tensors& outputs) const {
+  for (const auto& tensor : inputs) {
+    arguments_.check_contiguous(call.name, tensor);
+    arguments_.check_same_dtype(call.name, tensor, outputs);
+  }
+  for (const auto& tensor : outputs) {
+    arguments_.check_contiguous(call.name, tensor);
+  }
+}
+
+CollectiveBackend::Exchange CollectiveBackend::all_gather(
+    const Call& call,
+    const at::Tensor& input,
+    const Tensors& outputs) const {
+  check(call, {input}, outputs);
+  TORCH_CHECK_VALUE(
+      outputs[rank_].numel() == input.numel(),
+      call.name,
+      " over ",
+      name_,
+      ": rank ",
+      rank_,
+      " has ",
+      input.numel(),
+      " elements, its own output ",
+      outputs[rank_].numel());
+  return {{input}, outputs, input.scalar_type()};
+}
+
+WorkPtr CollectiveBackend::allgather(
+    TensorLists& outputs,
+    Tensors& inputs,
+    const c10d::AllgatherOptions& options) {
+  const Call call{
+      c10d::OpType::ALLGATHER, "all_gather", options.timeout, options.asyncOp};
+  const auto& list = arguments_.only_list(call.name, outputs);
+  return exchange(
+      call, {all_gather(call, arguments_.only(call.name, inputs), list)}, list);
+}
+
+WorkPtr CollectiveBackend::_allgather_base(
+    at::Tensor& output,
+    at::Tensor& input,
+    const c10d::AllgatherOptions& options) {
+  const Call call{
+      c10d::OpType::_ALLGATHER_BASE,
+      "all_gather_into_tensor",
+      options.timeout,
+      options.asyncOp};
+  const auto parts = arguments_.equal_parts(call.name, output, input.numel());
+  return exchange(call, {all_gather(call, input, parts)}, {output});
+}
+
+WorkPtr CollectiveBackend::allgather_coalesced(
+    TensorLists& outputs,
+    Tensors& inputs,
+    const c10d::AllgatherOptions& options) {
+  const Call call{
+      c10d::OpType::ALLGATHER_COALESCED,
+      "all_gather_coalesced",
+      options.timeout,
+      options.asyncOp};
+  arguments_.check_list(call.name, outputs.size());
+  for (const auto& list : outputs) {
+    arguments_.check_pairs(call.name, inputs, list);
+  }
+  std::vector<Exchange> exchanges;
+  Tensors filled;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Tensors from_ranks;
+    for (const auto& list : outputs) {
+      from_ranks.push_back(list[i]);
+    }
+    filled.insert(filled.end(), from_ranks.begin(), from_ranks.end());
+    exchanges.push_back(all_gather(call, inputs[i], from_ranks));
+  }
+  return exchange(call, std::move(exchanges), std::move(filled));
+}
+
+WorkPtr CollectiveBackend::allgather_into_tensor_coalesced(
+    Tensors& outputs,
+    Tensors& inputs,
+    const c10d::AllgatherOptions& options) {
+  const Call call{
+      c10d::OpType::COALESCED,
+      "all_gather_into_tensor_coalesced",
+      options.timeout,
+      options.asyncOp};
+  arguments_.check_pairs(call.name, inputs, outputs);
+  std::vector<Exchange> exchanges;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    exchanges.push_back(all_gather(
+        call,
+        inputs[i],
+        arguments_.equal_parts(call.name, outputs[i], inputs[i].numel())));
+  }
+  return exchange(call, std::move(exchanges), outputs);
+}
+
+WorkPtr CollectiveBackend::gather(
+    TensorLists& outputs,
+    Tensors& inputs,
+    const c10d::GatherOptions& options) {
+  const Call call{
+      c10d::OpType::GATHER, "gather", options.timeout, options.asyncOp};
+  const auto root = options.rootRank;
+  arguments_.check_root(call.name, root);
+  const auto& own = arguments_.only(call.name, inputs);
+  Tensors to_ranks(size_);
+  to_ranks[root] = own;
+  if (rank_ != root) {
+    arguments_.check_no_lists(call.name, outputs);
+    check(call, {own}, {});
+    return exchange(
+        call, {{to_ranks, Tensors(size_), own.scalar_type(), root}}, {});
+  }
+  const auto& list = arguments_.only_list(call.name, outputs);
+  check(call, {own}, list);
+  return exchange(call, {{to_ranks, list, own.scalar_type(), root}}, list);
+}
+
+WorkPtr CollectiveBackend::scatter(
+    Tensors& outputs,
+    TensorLists& inputs,
+    const c10d::ScatterOptions& options) {
+  const Call call{
+      c10d::OpType::SCATTER, "scatter", options.timeout, options.asyncOp};
+  const auto root = options.rootRank;
+  arguments_.check_root(call.name, root);
+  const auto& own = arguments_.only(call.name, outputs);
+  Tensors to_ranks(size_);
+  Tensors from_ranks(size_);
+  from_ranks[root] = own;
+  if (rank_ == root) {
+    to_ranks = arguments_.only_list(call.name, inputs);
+    check(call, to_ranks, {own});
+  } else {
+    arguments_.check_no_lists(call.name, inputs);
+    check(call, {}, {own});
+  }
+  return exchange(
+      call, {{to_ranks, from_ranks, own.scalar_type(), root}}, {own});
+}
+
+WorkPtr CollectiveBackend::alltoall_base(
+    at::Tensor& output,
+    at::Tensor& input,
+    std::vector<int64_t>& output_sizes,
+    std::vector<int64_t>& input_sizes,
+    const c10d::AllToAllOptions& options) {
+  const Call call{
+      c10d::OpType::ALLTOALL_BASE,
+      "all_to_all_single",
+      options.timeout,
+      options.asyncOp};
+  check(call, {input}, {output});
+  return exchange(
+      call,
+      {{arguments_.parts(call.name, input, input_sizes),
+        arguments_.parts(call.name, output, output_sizes),
+        input.scalar_type()}},
+      {output});
+}
+
+WorkPtr CollectiveBackend::alltoall(
+    Tensors& outputs,
+    Tensors& inputs,
+    const c10d::AllToAllOptions& options) {
+  const Call call{
+      c10d::OpType::ALLTOALL, "all_to_all", options.timeout, options.asyncOp};
+  arguments_.check_list(call.name, inputs.size());
+  arguments_.check_list(call.name, outputs.size());
+  check(call, inputs, outputs);
+  return exchange(
+      call, {{inputs, outputs, inputs.front().scalar_type()}}, outputs);
+}
+
+WorkPtr CollectiveBackend::allreduce(
+    Tensors& tensors,
+    const c10d::AllreduceOptions& options) {
+  const Call call{
+      c10d::OpType::ALLREDUCE, "all_reduce", options.timeout, options.asyncOp};
+  arguments_.only(call.name, tensors);
+  return all_reduce(call, tensors, options.reduceOp);
+}
+
+WorkPtr CollectiveBackend::allreduce_coalesced(
+    Tensors& tensors,
+    const c10d::AllreduceCoalescedOptions& options) {
+  return all_reduce(
+      {c10d::OpType::ALLREDUCE_COALESCED,
+       "all_reduce_coalesced",
+       options.timeout,
+       options.asyncOp},
+      tensors,
+      options.reduceOp);
+}
+
+CollectiveBackend::Part CollectiveBackend::part(
+    const Call& call,
+    const at::Tensor& output,
+    const Tensors& inputs) const {
+  check(call, inputs, {output});
+  TORCH_CHECK_VALUE(
+      output.numel() == inputs[rank_].numel(),
+      call.name,
+      " over ",
+      name_,
+      ": the output of rank ",
+      rank_,
+      " has ",
+      output.numel(),
+      " elements, its part of the input ",
+      inputs[rank_].numel());
+  return {output, inputs};
+}
+
+WorkPtr CollectiveBackend::reduce_scatter(
+    Tensors& outputs,
+    TensorLists& inputs,
+    const c10d::ReduceScatterOptions& options) {
+  const Call call{
+      c10d::OpType::REDUCE_SCATTER,
+      "reduce_scatter",
+      options.timeout,
+      options.asyncOp};
+  const auto& output = arguments_.only(call.name, outputs);
+  const auto& list = arguments_.only_list(call.name, inputs);
+  return reduce_parts(call, {part(call, output, list)}, options.reduceOp);
+}
+
+WorkPtr CollectiveBackend::_reduce_scatter_base(
+    at::Tensor& output,
+    at::Tensor& input,
+    const c10d::ReduceScatterOptions& options) {
+  const Call call{
+      c10d::OpType::_REDUCE_SCATTER_BASE,
+      "reduce_scatter_tensor",
+      options.timeout,
+      options.asyncOp};
+  const auto list = arguments_.equal_parts(call.name, input, output.numel());
+  return reduce_parts(call, {part(call, output, list)}, options.reduceOp);
+}
+
+WorkPtr CollectiveBackend::reduce_scatter_tensor_coalesced(
+    Tensors& outputs,
+    Tensors& inputs,
+    const c10d::ReduceScatterOptions& options) {
+  const Call call{
+      c10d::OpType::COALESCED,
+      "reduce_scatter_tensor_coalesced",
+      options.timeout,
+      options.asyncOp};
+  arguments_.check_pairs(call.name, inputs, outputs);
+  std::vector<Part> parts;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    parts.push_back(part(
+        call,
+        outputs[i],
+        arguments_.equal_parts(call.name, inputs[i], outputs[i].numel())));
+  }
+  return reduce_parts(call, parts, options.reduceOp);
+}
+
+} // namespace ddp::backends

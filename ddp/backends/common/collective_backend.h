@@ -1,0 +1,139 @@
+#pragma once
+
+#include <ddp/backends/common/arguments.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <vector>
+
+namespace ddp::backends {
+
+/// c10d's collectives, put as the few things that our own backends do, with
+/// arguments that have been checked.
+class CollectiveBackend : public c10d::Backend {
+ public:
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<std::vector<at::Tensor>>;
+
+  CollectiveBackend(
+      const char* name,
+      int rank,
+      int size,
+      std::chrono::milliseconds timeout);
+
+  const std::string getBackendName() const override;
+  c10::intrusive_ptr<Options> getBackendOptions() override;
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  void setSequenceNumberForGroup() override;
+
+  WorkPtr broadcast(Tensors&, const c10d::BroadcastOptions&) override = 0;
+  WorkPtr reduce(Tensors&, const c10d::ReduceOptions&) override = 0;
+  WorkPtr send(Tensors&, int peer, int tag) override = 0;
+  WorkPtr recv(Tensors&, int peer, int tag) override = 0;
+  WorkPtr recvAnysource(Tensors&, int tag) override = 0;
+  WorkPtr barrier(const c10d::BarrierOptions&) override = 0;
+
+  WorkPtr allgather(TensorLists&, Tensors&, const c10d::AllgatherOptions&)
+      override;
+  WorkPtr _allgather_base(
+      at::Tensor&,
+      at::Tensor&,
+      const c10d::AllgatherOptions&) override;
+  WorkPtr allgather_coalesced(
+      TensorLists&,
+      Tensors&,
+      const c10d::AllgatherOptions&) override;
+  WorkPtr allgather_into_tensor_coalesced(
+      Tensors&,
+      Tensors&,
+      const c10d::AllgatherOptions&) override;
+  WorkPtr gather(TensorLists&, Tensors&, const c10d::GatherOptions&) override;
+  WorkPtr scatter(Tensors&, TensorLists&, const c10d::ScatterOptions&) override;
+  WorkPtr alltoall_base(
+      at::Tensor&,
+      at::Tensor&,
+      std::vector<int64_t>&,
+      std::vector<int64_t>&,
+      const c10d::AllToAllOptions&) override;
+  WorkPtr alltoall(Tensors&, Tensors&, const c10d::AllToAllOptions&) override;
+
+  WorkPtr allreduce(Tensors&, const c10d::AllreduceOptions&) override;
+  WorkPtr allreduce_coalesced(Tensors&, const c10d::AllreduceCoalescedOptions&)
+      override;
+  WorkPtr reduce_scatter(
+      Tensors&,
+      TensorLists&,
+      const c10d::ReduceScatterOptions&) override;
+  WorkPtr _reduce_scatter_base(
+      at::Tensor&,
+      at::Tensor&,
+      const c10d::ReduceScatterOptions&) override;
+  WorkPtr reduce_scatter_tensor_coalesced(
+      Tensors&,
+      Tensors&,
+      const c10d::ReduceScatterOptions&) override;
+
+ protected:
+  /// What the program called.
+  struct Call {
+    c10d::OpType type = c10d::OpType::UNKNOWN;
+    /// "all_reduce", for messages.
+    const char* name = "";
+    std::chrono::milliseconds timeout{};
+    /// Whether the caller did not say that it waits at once.
+    bool async = true;
+  };
+
+  /// What this rank sends to each rank and gets from each, by rank; undefined:
+  /// nothing. One tensor to send goes to all.
+  struct Exchange {
+    Tensors to_ranks;
+    Tensors from_ranks;
+    at::ScalarType dtype = at::kByte;
+    /// The rank that sends or gets all, or -1.
+    int64_t root = -1;
+  };
+
+  /// The sum, or another reduction, of what the ranks have for this one.
+  struct Part {
+    at::Tensor output;
+    /// What this rank has for each.
+    Tensors inputs;
+  };
+
+  /// Starts exchanges, one after the other, of contiguous tensors; `outputs`
+  /// are what they fill, as the caller knows it.
+  virtual WorkPtr exchange(
+      const Call& call,
+      std::vector<Exchange> exchanges,
+      Tensors outputs) = 0;
+  /// Reduces tensors in place, which have not been checked.
+  virtual WorkPtr all_reduce(
+      const Call& call,
+      const Tensors& tensors,
+      const c10d::ReduceOp& op) = 0;
+  virtual WorkPtr reduce_parts(
+      const Call& call,
+      const std::vector<Part>& parts,
+      const c10d::ReduceOp& op) = 0;
+
+  std::chrono::milliseconds timeout_of(const Call& call) const;
+
+  const char* const name_;
+  const Arguments arguments_;
+  std::atomic<std::chrono::milliseconds> timeout_;
+
+ private:
+  void check(const Call& call, const Tensors& inputs, const Tensors& outputs)
+      const;
+  Exchange all_gather(
+      const Call& call,
+      const at::Tensor& input,
+      const Tensors& outputs) const;
+  Part part(const Call& call, const at::Tensor& output, const Tensors& inputs)
+      const;
+};
+
+} // namespace ddp::backends
