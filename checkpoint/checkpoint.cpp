@@ -12,9 +12,30 @@
 #include <ddp/verification.h>
 #include <torch/nn/module.h>
 
+#include <sstream>
 #include <utility>
 
 namespace ddp {
+namespace {
+
+std::string lines_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (const auto& name : names) {
+    text += name + "\n";
+  }
+  return text;
+}
+
+std::vector<std::string> lines_in(const std::string& text) {
+  std::vector<std::string> names;
+  std::istringstream lines(text);
+  for (std::string name; std::getline(lines, name);) {
+    names.push_back(name);
+  }
+  return names;
+}
+
+} // namespace
 
 void save_checkpoint(
     const std::string& path,
@@ -28,7 +49,7 @@ void save_checkpoint(
   });
 }
 
-void load_checkpoint(
+IncompatibleKeys load_checkpoint(
     const std::string& path,
     torch::nn::Module& module,
     const ProcessGroup& group,
@@ -37,6 +58,7 @@ void load_checkpoint(
   // What rank 0 finds to fit has to fit the others as well.
   verify_same_model(unique_state(detail::unwrapped(module)), "", group);
   detail::Copies copies;
+  IncompatibleKeys keys;
   const auto read = [&] {
     copies = detail::plan_copies(
         "'" + path + "'",
@@ -44,12 +66,13 @@ void load_checkpoint(
             read_checkpoint_file(path, options),
             options.entry(),
             detail::named_state(module).keys()),
-        module);
+        module,
+        options.strict() ? nullptr : &keys);
   };
   if (options.every_rank_reads()) {
     detail::on_each_rank("load_checkpoint", group, read);
     detail::make_copies(copies);
-    return;
+    return keys;
   }
   detail::on_rank_0("load_checkpoint", group, [&] {
     read();
@@ -58,7 +81,13 @@ void load_checkpoint(
   });
   if (group.size() > 1) {
     broadcast_module_state(detail::unwrapped(module), group);
+    if (!options.strict()) { // rank 0 knows them
+      keys = {
+          lines_in(group.broadcast(lines_of(keys.missing_keys))),
+          lines_in(group.broadcast(lines_of(keys.unexpected_keys)))};
+    }
   }
+  return keys;
 }
 
 } // namespace ddp

@@ -20,9 +20,12 @@ bool writes_safetensors(const std::string& path) {
   return std::filesystem::path(path).extension() == ".safetensors";
 }
 
-c10::IValue read(const detail::ByteSource& file, const std::string& path) {
+c10::IValue read(
+    const detail::ByteSource& file,
+    const std::string& path,
+    bool strict) {
   if (!detail::is_safetensors(file, path)) {
-    return detail::TorchArchive(file).value();
+    return detail::TorchArchive(file).value(strict);
   }
   auto content = detail::read_safetensors(file);
   const auto tree = content.metadata.find(detail::kTreeKey);
@@ -38,8 +41,9 @@ c10::IValue read_checkpoint_file(
     const LoadOptions& options) {
   return detail::naming_file(path, [&] {
     const detail::FileSource file(path);
-    return options.memory_map() ? read(detail::MappedSource(file), path)
-                                : read(file, path);
+    const bool strict = options.strict();
+    return options.memory_map() ? read(detail::MappedSource(file), path, strict)
+                                : read(file, path, strict);
   });
 }
 

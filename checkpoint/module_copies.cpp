@@ -66,12 +66,17 @@ class Misfits {
 Copies plan_copies(
     const std::string& source,
     const StateDict& tensors,
-    const torch::nn::Module& module) {
+    const torch::nn::Module& module,
+    IncompatibleKeys* keys) {
   const auto state = named_state(module);
   const auto match = match_names(state.keys(), tensors.keys());
   Misfits misfits;
-  misfits.add_names("missing in the file", match.missing);
-  misfits.add_names("unexpected in the file", match.unexpected);
+  if (keys == nullptr || match.pairs.empty()) {
+    misfits.add_names("missing in the file", match.missing);
+    misfits.add_names("unexpected in the file", match.unexpected);
+  } else {
+    *keys = {match.missing, match.unexpected};
+  }
   Copies copies;
   for (const auto& [module_name, saved_name] : match.pairs) {
     copies.emplace_back(state[module_name], tensors[saved_name]);

@@ -35,11 +35,13 @@ class SignalsBlocked {
 
 } // namespace
 
-BatchWorkers::BatchWorkers(size_t workers) {
+BatchWorkers::BatchWorkers(
+    size_t workers,
+    const std::function<void(size_t)>& init) {
   // What a worker sets for itself is also the default for threads to come.
   const auto threads = at::get_num_threads();
   try {
-    start(workers);
+    start(workers, init);
   } catch (...) {
     stop();
     at::set_num_threads(threads);
@@ -54,13 +56,18 @@ BatchWorkers::~BatchWorkers() {
   stop();
 }
 
-void BatchWorkers::start(size_t workers) {
+void BatchWorkers::start(
+    size_t workers,
+    const std::function<void(size_t)>& init) {
   const SignalsBlocked blocked;
   for (size_t i = 0; i < workers; ++i) {
-    threads_.emplace_back([this, i] { work(i); });
+    threads_.emplace_back([this, i, init] { work(i, init); });
   }
   std::unique_lock<std::mutex> lock(mutex_);
   progress_.wait(lock, [&] { return started_ == workers; });
+  if (init_error_) {
+    std::rethrow_exception(init_error_);
+  }
 }
 
 void BatchWorkers::stop() {
@@ -159,12 +166,23 @@ void BatchWorkers::load(const Part& part, size_t worker) {
   }
 }
 
-void BatchWorkers::work(size_t worker) {
+void BatchWorkers::work(
+    size_t worker,
+    const std::function<void(size_t)>& init) {
   // The workers are what runs in parallel. LibTorch puts its default, which
   // the constructor restores, into each thread that asks for the first time.
   at::set_num_threads(1);
   at::get_num_threads();
+  std::exception_ptr error;
+  try {
+    if (init) {
+      init(worker);
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
   std::unique_lock<std::mutex> lock(mutex_);
+  init_error_ = init_error_ ? init_error_ : error;
   ++started_;
   progress_.notify_all();
   for (;;) {

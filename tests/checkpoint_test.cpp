@@ -166,6 +166,39 @@ TEST_CASE("load_checkpoint lists all that does not fit", "[checkpoint]") {
   CHECK(equal(copy_of(net), before));
 }
 
+TEST_CASE("load_checkpoint leaves alone what only one side has, if asked to") {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  const auto lenient = ddp::LoadOptions().strict(false);
+  StateDict state;
+  for (const auto& item : copy_of(Net())) {
+    state.insert(item.key(), item.value());
+  }
+  state.erase("norm.bias");
+  state.insert("head.weight", torch::ones(2));
+  ddp::write_safetensors(path, state);
+  Net net;
+  const auto bias = net.norm->bias.detach().clone();
+  const auto keys = load_checkpoint(path, net, {}, lenient);
+  CHECK(keys.missing_keys == std::vector<std::string>{"norm.bias"});
+  CHECK(keys.unexpected_keys == std::vector<std::string>{"head.weight"});
+  CHECK(torch::equal(net.conv->weight, state["conv.weight"]));
+  CHECK(torch::equal(net.norm->bias, bias));
+  // Another shape is an error, and so is a file that has nothing of the module.
+  Net wide(5);
+  CHECK_THROWS_WITH(
+      load_checkpoint(path, wide, {}, lenient),
+      ContainsSubstring("wrong shape: conv.weight") &&
+          !ContainsSubstring("missing in the file"));
+  StateDict other;
+  other.insert("head.weight", torch::ones(2));
+  ddp::write_safetensors(path, other);
+  CHECK_THROWS_WITH(
+      load_checkpoint(path, net, {}, lenient),
+      ContainsSubstring("missing in the file: conv.weight") &&
+          ContainsSubstring("unexpected in the file: head.weight"));
+}
+
 TEST_CASE("load_checkpoint converts to the module's dtype", "[checkpoint]") {
   const TemporaryFolder folder;
   const auto path = folder / "a.safetensors";

@@ -48,6 +48,29 @@ TEST_CASE("what rank 0 saves, every rank loads, wrapped or not") {
   });
 }
 
+TEST_CASE("every rank learns what a load that is not strict left alone") {
+  const SharedFolder folder;
+  ranks(3, [&](ProcessGroup group) {
+    const auto path = folder.path + "net.safetensors";
+    torch::manual_seed(1);
+    auto net = std::make_shared<BranchNet>();
+    ddp::save_checkpoint(path, *net, group);
+    auto other = std::make_shared<BranchNet>();
+    other->register_parameter("head", torch::full({2}, 1.0 * group.rank()));
+    for (const bool every_rank_reads : {false, true}) {
+      const auto keys = ddp::load_checkpoint(
+          path,
+          *other,
+          group,
+          ddp::LoadOptions().strict(false).every_rank_reads(every_rank_reads));
+      REQUIRE(keys.missing_keys == std::vector<std::string>{"head"});
+      REQUIRE(keys.unexpected_keys.empty());
+      REQUIRE(other->stem->weight.equal(net->stem->weight));
+      REQUIRE(other->named_parameters()["head"].eq(0).all().item<bool>());
+    }
+  });
+}
+
 TEST_CASE("loading into different modules is refused on all ranks") {
   const SharedFolder folder;
   ranks(3, [&](ProcessGroup group) {

@@ -297,6 +297,56 @@ TEST_CASE("an error of the dataset comes as it was thrown, in its turn") {
   }
 }
 
+TEST_CASE("a loader says how many batches it has") {
+  for (const size_t batch_size : {1, 4, 7, 10, 11}) {
+    for (const bool drop_last : {false, true}) {
+      auto loader = ddp::make_data_loader(
+          Made([](size_t) { return torch::zeros({1}); }).map(Stack<>()),
+          DistributedSampler(kSize, 3, 1),
+          DataLoaderOptions(batch_size).drop_last(drop_last));
+      size_t batches = 0;
+      for (auto& batch : *loader) {
+        batches += batch.data.defined();
+      }
+      REQUIRE(loader->size() == batches);
+    }
+  }
+}
+
+TEST_CASE("each worker is set up before it loads") {
+  std::mutex mutex;
+  std::set<size_t> numbers;
+  std::set<std::thread::id> threads;
+  const auto init = [&](size_t worker) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    numbers.insert(worker);
+    threads.insert(std::this_thread::get_id());
+  };
+  std::atomic<int> not_set_up = 0;
+  const auto make = [&](size_t) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    not_set_up += threads.count(std::this_thread::get_id()) == 0;
+    return torch::zeros({1});
+  };
+  auto loader =
+      loader_of(make, DataLoaderOptions(2).workers(3).worker_init(init));
+  REQUIRE(numbers == std::set<size_t>{0, 1, 2});
+  REQUIRE(threads.count(std::this_thread::get_id()) == 0);
+  for (auto& batch : *loader) {
+    REQUIRE(batch.data.size(0) == 2);
+  }
+  REQUIRE(not_set_up == 0);
+  const auto fail = [](size_t worker) {
+    if (worker == 1) {
+      throw std::out_of_range("no camera for worker 1");
+    }
+  };
+  REQUIRE_THROWS_AS(
+      loader_of(make, DataLoaderOptions(2).workers(3).worker_init(fail)),
+      std::out_of_range);
+  loader_of(make, DataLoaderOptions(2).worker_init(fail)); // there is none
+}
+
 TEST_CASE("samples that cannot be stacked are named") {
   auto shapes = loader_of(
       [](size_t index) { return torch::zeros({index == 7 ? 3 : 2}); },

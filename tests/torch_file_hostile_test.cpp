@@ -93,6 +93,48 @@ TEST_CASE("Names that are not on the list are refused", "[torch_file]") {
   });
 }
 
+TEST_CASE("Entries of unknown classes are left out where that is asked for") {
+  const auto unknown = call_of("os\nsystem\n", unicode("touch /tmp/hostile"));
+  const auto read = [](const std::string& pickle) {
+    const auto bytes = torch_file_of(pickle);
+    const ddp::detail::MemorySource source(bytes.data(), bytes.size());
+    return text_of(ddp::detail::TorchArchive(source).value(/*strict=*/false));
+  };
+  const auto with = [&](const std::string& value) {
+    return "}(" + unicode("a") + "K\1" + unicode("b") + value + "u";
+  };
+  const std::string rest = " dict 1\n/a int 1\n";
+  // As an object with attributes, a list, a dict, a name, a type, a storage.
+  CHECK(read(with(unknown)) == rest);
+  CHECK(
+      read(with("cargparse\nNamespace\n)\x81}" + unicode("lr") + "K\1sb")) ==
+      rest);
+  CHECK(read(with("cmine\nList\n)\x81(K\1K\2e")) == rest);
+  CHECK(read(with("cmine\nDict\n)R(K\1K\2u")) == rest);
+  CHECK(read(with("cmine\nfunction\n")) == rest);
+  CHECK(read(with("ctorch\nfloat32\n")) == rest);
+  CHECK(read(with(storage_of(kFloatStorage, "0", "K\4"))) == rest);
+  // Within others, and shared.
+  CHECK(
+      read(with(
+          "](K\1" + unknown +
+          "\x85"
+          "e")) == rest);
+  CHECK(
+      read(
+          "}(" + unicode("a") + "]q\1(" + unknown + "e" + unicode("b") + "h\1" +
+          unicode("c") + "K\1u") == " dict 1\n/c int 1\n");
+  CHECK(
+      read(with("}(" + unicode("c") + unknown + unicode("d") + "K\2u")) ==
+      " dict 2\n/a int 1\n/b dict 1\n/b/d int 2\n");
+  // There is nothing without it, or it decides about what there is.
+  CHECK_THROWS_WITH(read(unknown), ContainsSubstring("contains 'os.system'"));
+  CHECK_THROWS_WITH(
+      read("](" + unknown + "e"), ContainsSubstring("contains 'os.system'"));
+  CHECK_THROWS(read(with(call_of(kRebuildV2, unknown))));
+  CHECK_THROWS_WITH(read("]q\1h\1a"), ContainsSubstring("contains itself"));
+}
+
 TEST_CASE("Persistent ids are of storages alone", "[torch_file]") {
   const auto inner = storage_of(kFloatStorage, "0", "K\4");
   check({

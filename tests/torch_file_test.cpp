@@ -1,4 +1,5 @@
 #include <checkpoint/formats/torch_archive.h>
+#include <ddp/checkpoint/checkpoint.h>
 #include <ddp/checkpoint/torch_file.h>
 #include <ddp/support/atomic_file.h>
 #include <tests/support/catch.h>
@@ -200,6 +201,17 @@ TEST_CASE("read_torch_file refuses Python's other values", "[torch_file]") {
               ContainsSubstring(path));
     }
   }
+  // As torchvision's reference scripts write it.
+  const auto script = folder / "reference script.pt";
+  CHECK_THAT(
+      complaint(script),
+      ContainsSubstring("'argparse.Namespace'") &&
+          ContainsSubstring("LoadOptions().strict(false)"));
+  torch::nn::Linear net(2, 2);
+  const auto keys =
+      ddp::load_checkpoint(script, *net, {}, ddp::LoadOptions().strict(false));
+  CHECK(keys.missing_keys.empty());
+  CHECK(keys.unexpected_keys.empty());
   CHECK_THAT(
       complaint(folder / "before 1.6.pt"),
       ContainsSubstring("format of torch.save before version 1.6"));

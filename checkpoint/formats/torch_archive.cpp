@@ -63,7 +63,8 @@ bool TorchArchive::has_digests() const {
 }
 
 c10::IValue TorchArchive::outline(
-    const std::function<at::Storage(const ZipRecord&)>& load) const {
+    const std::function<at::Storage(const ZipRecord&)>& load,
+    bool strict) const {
   const auto order = record("byteorder");
   TORCH_CHECK(
       !order.has_value() || *order == "little",
@@ -71,21 +72,23 @@ c10::IValue TorchArchive::outline(
       order.value_or(""),
       "-endian, this library reads little-endian ones");
   const auto pickle = required("data.pkl");
+  const auto load_key = [&](const std::string& key) {
+    const auto* found = zip_.find(prefix_ + "data/" + key);
+    TORCH_CHECK(
+        found != nullptr, "there is no record for its storage '", key, "'");
+    return load(*found);
+  };
   return read_pickle(
-      pickle, kBudget + kBudgetPerByte * size_, [&](const std::string& key) {
-        const auto* found = zip_.find(prefix_ + "data/" + key);
-        TORCH_CHECK(
-            found != nullptr, "there is no record for its storage '", key, "'");
-        return load(*found);
-      });
+      pickle, kBudget + kBudgetPerByte * size_, load_key, strict);
 }
 
-c10::IValue TorchArchive::value() const {
+c10::IValue TorchArchive::value(bool strict) const {
   std::set<std::string> used{prefix_ + "data.pkl", prefix_ + "byteorder"};
-  auto value = outline([&](const ZipRecord& record) {
+  const auto load = [&](const ZipRecord& record) {
     used.insert(record.name);
     return zip_.tensor(record).storage();
-  });
+  };
+  auto value = outline(load, strict);
   for (const auto& record : zip_.records()) {
     // LibTorch writes code that only its own modules need.
     const bool code = record.name.rfind(prefix_ + "code/", 0) == 0;

@@ -21,12 +21,14 @@ class TorchArchive {
   explicit TorchArchive(const ByteSource& source);
 
   /// Reads everything, and verifies the records that are not used too.
-  c10::IValue value() const;
+  /// `strict`: as of `read_pickle`.
+  c10::IValue value(bool strict = true) const;
 
   /// The value with storages that `load` makes of their records. Neither those
   /// nor the records that are not used are read or verified.
   c10::IValue outline(
-      const std::function<at::Storage(const ZipRecord&)>& load) const;
+      const std::function<at::Storage(const ZipRecord&)>& load,
+      bool strict = true) const;
 
   /// Whether the file has digests of every byte.
   bool has_digests() const;

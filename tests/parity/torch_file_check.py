@@ -7,6 +7,7 @@
 A text has a line for each value: where it is, what it is, and its bits.
 """
 
+import argparse
 import collections
 import struct
 import sys
@@ -223,6 +224,11 @@ def write_refused(folder):
         "tuple key": {(1, 2): 1},
         "function": torch.nn.functional.relu,
     }
+    args = argparse.Namespace(lr=0.1, device=torch.device("cpu"), hook=print)
+    torch.save(
+        {"model": nn.Linear(2, 2).state_dict(), "args": args, "epoch": 3},
+        f"{folder}/reference script.pt",
+    )
     for name, value in refused.items():
         for protocol in (2, 5):
             path = f"{folder}/{name} {protocol}.pt"

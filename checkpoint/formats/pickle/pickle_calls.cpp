@@ -176,12 +176,35 @@ at::Tensor view_of(
 
 } // namespace
 
-PickleCalls::PickleCalls(PickleHeap& heap, LoadStorage load)
-    : heap_(heap), load_(std::move(load)) {}
+PickleCalls::PickleCalls(PickleHeap& heap, LoadStorage load, bool strict)
+    : heap_(heap), load_(std::move(load)), strict_(strict) {}
+
+PickleValue PickleCalls::global(
+    const std::string& module,
+    const std::string& name) {
+  if (const auto* known = find_global(module, name)) {
+    return heap_.create(known);
+  }
+  TORCH_CHECK(
+      !strict_,
+      "it asks for '",
+      module,
+      ".",
+      name,
+      "', which is not among the names that a state_dict needs; nothing was "
+      "executed. LoadOptions().strict(false) loads a module without such "
+      "entries; or load the file with Python, if you trust it, and save "
+      "tensors, numbers, strings, lists, tuples and dicts of them alone");
+  heap_.charge(module.size() + name.size());
+  return heap_.create(PickleUnknown{module + "." + name});
+}
 
 PickleValue PickleCalls::call(
     const PickleValue& function,
     const PickleValue& arguments) {
+  if (content_of<PickleUnknown>(function)) {
+    return function;
+  }
   const auto& global =
       *expect<const PickleGlobal*>(function, "a function to call");
   const auto& values = expect<PickleTuple>(arguments, "a tuple").items;
@@ -218,6 +241,9 @@ PickleValue PickleCalls::call(
 PickleValue PickleCalls::create(
     const PickleValue& type,
     const PickleValue& arguments) {
+  if (content_of<PickleUnknown>(type)) {
+    return type;
+  }
   const auto& global = *expect<const PickleGlobal*>(type, "a type");
   TORCH_CHECK(
       global.meaning == PickleMeaning::kArchive,

@@ -16,8 +16,12 @@ using LoadStorage = std::function<at::Storage(const std::string& key)>;
 /// `c10::Error` naming what it does not understand.
 class PickleCalls {
  public:
-  /// `load` is called once for each key.
-  PickleCalls(PickleHeap& heap, LoadStorage load);
+  /// `load` is called once for each key. Unless `strict`, names that are not on
+  /// the list stand for themselves, and nothing happens when they are called.
+  PickleCalls(PickleHeap& heap, LoadStorage load, bool strict);
+
+  /// What a name stands for.
+  PickleValue global(const std::string& module, const std::string& name);
 
   /// Calls `function`, which has to be one of Python's names, with `arguments`.
   PickleValue call(const PickleValue& function, const PickleValue& arguments);
@@ -40,6 +44,7 @@ class PickleCalls {
 
   PickleHeap& heap_;
   LoadStorage load_;
+  bool strict_;
   std::map<std::string, at::Storage> storages_;
 };
 

@@ -1,4 +1,3 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/pickle/pickle_globals.h>
 
 #include <array>
@@ -99,7 +98,7 @@ const DtypeNames* names_of(c10::ScalarType dtype) {
 
 } // namespace
 
-const PickleGlobal& find_global(
+const PickleGlobal* find_global(
     const std::string& module,
     const std::string& name) {
   static const Globals globals = make_globals();
@@ -107,16 +106,7 @@ const PickleGlobal& find_global(
       module.rfind(kInnerArchive, 0) == 0 && name == "Module";
   const auto found =
       globals.find(inner_archive ? kArchive : module + "." + name);
-  TORCH_CHECK(
-      found != globals.end(),
-      "it asks for '",
-      module,
-      ".",
-      name,
-      "', which is not among the names that a state_dict needs; nothing was "
-      "executed. If you trust the file, load it with Python and save tensors, "
-      "numbers, strings, lists, tuples and dicts of them alone");
-  return found->second;
+  return found == globals.end() ? nullptr : &found->second;
 }
 
 std::string python_dtype(c10::ScalarType dtype) {

@@ -33,8 +33,8 @@ struct PickleGlobal {
 };
 
 /// The meaning of a name, out of the list of those that state_dicts need.
-/// Throws `c10::Error` with the name where it is not on it.
-const PickleGlobal& find_global(
+/// Null where it is not on it.
+const PickleGlobal* find_global(
     const std::string& module,
     const std::string& name);
 

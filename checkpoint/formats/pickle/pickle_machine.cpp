@@ -1,5 +1,4 @@
 #include <c10/util/Exception.h>
-#include <checkpoint/formats/pickle/pickle_globals.h>
 #include <checkpoint/formats/pickle/pickle_machine.h>
 #include <checkpoint/formats/pickle/pickle_opcodes.h>
 
@@ -333,6 +332,9 @@ void PickleMachine::push_memo(uint64_t index) {
 }
 
 void PickleMachine::append(std::vector<PickleValue> items) {
+  if (content_of<PickleUnknown>(top())) {
+    return;
+  }
   auto* list = content_of<PickleList>(top());
   TORCH_CHECK(
       list != nullptr, "it appends to ", kind_of(top()), ", not to a list");
@@ -341,6 +343,9 @@ void PickleMachine::append(std::vector<PickleValue> items) {
 }
 
 void PickleMachine::set_items(std::vector<PickleValue> items) {
+  if (content_of<PickleUnknown>(top())) {
+    return;
+  }
   auto* dict = content_of<PickleDict>(top());
   TORCH_CHECK(
       dict != nullptr, "it sets items of ", kind_of(top()), ", not of a dict");
@@ -353,6 +358,9 @@ void PickleMachine::set_items(std::vector<PickleValue> items) {
 // one of LibTorch's archives its items.
 void PickleMachine::build() {
   const auto state = pop();
+  if (content_of<PickleUnknown>(top())) {
+    return;
+  }
   auto* dict = content_of<PickleDict>(top());
   TORCH_CHECK(dict != nullptr, "it sets the attributes of ", kind_of(top()));
   if (dict->archive) {
@@ -368,7 +376,7 @@ void PickleMachine::build() {
 void PickleMachine::push_global(
     const std::string& module,
     const std::string& name) {
-  push(heap_.create(&find_global(module, name)));
+  push(calls_.global(module, name));
 }
 
 } // namespace ddp::detail

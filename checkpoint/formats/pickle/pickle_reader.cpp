@@ -19,7 +19,8 @@ constexpr uint64_t kSharedValuesPerByte = 16;
 c10::IValue read_pickle(
     std::string_view pickle,
     uint64_t budget,
-    const LoadStorage& load) {
+    const LoadStorage& load,
+    bool strict) {
   std::exception_ptr not_loaded; // which is not the pickle's fault
   const auto load_or_keep = [&](const std::string& key) {
     try {
@@ -31,10 +32,10 @@ c10::IValue read_pickle(
   };
   try {
     PickleHeap heap(budget);
-    PickleCalls calls(heap, load_or_keep);
+    PickleCalls calls(heap, load_or_keep, strict);
     const auto value = PickleMachine(pickle, heap, calls).run();
-    return make_tree(
-        value, heap, kSharedValues + kSharedValuesPerByte * pickle.size());
+    const auto most = kSharedValues + kSharedValuesPerByte * pickle.size();
+    return make_tree(value, heap, most, strict);
   } catch (const c10::Error& error) {
     if (not_loaded) {
       std::rethrow_exception(not_loaded);

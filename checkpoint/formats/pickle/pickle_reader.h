@@ -15,10 +15,12 @@ namespace ddp::detail {
 /// Memory is bounded by `budget` bytes beside the storages, and time by the
 /// pickle's length: a value that contains itself, nests too deep, or would be
 /// far larger written out than the pickle is (as a list of lists of lists that
-/// are one) throws `c10::Error` as well.
+/// are one) throws `c10::Error` as well. Unless `strict`, a dict's items whose
+/// values are or contain objects of other classes are left out.
 c10::IValue read_pickle(
     std::string_view pickle,
     uint64_t budget,
-    const LoadStorage& load);
+    const LoadStorage& load,
+    bool strict = true);
 
 } // namespace ddp::detail

@@ -22,10 +22,15 @@ void limit_depth(int depth) {
       " deep");
 }
 
+/// Ends the making of values that contain one that no file may have.
+struct Unreadable {
+  std::string kind;
+};
+
 class TreeMaker {
  public:
-  TreeMaker(PickleHeap& heap, uint64_t max_values)
-      : heap_(heap), max_values_(max_values) {}
+  TreeMaker(PickleHeap& heap, uint64_t max_values, bool strict)
+      : heap_(heap), max_values_(max_values), strict_(strict) {}
 
   // What is shared counts each time.
   struct Extent {
@@ -43,6 +48,10 @@ class TreeMaker {
       const std::vector<PickleValue>& values,
       int depth,
       Extent& own);
+  std::vector<c10::IValue> make_known_items(
+      const std::vector<PickleValue>& values,
+      int depth,
+      Extent& own);
   c10::IValue make_list(std::vector<c10::IValue> items);
   c10::IValue make_dict(std::vector<c10::IValue> items);
 
@@ -53,6 +62,7 @@ class TreeMaker {
 
   PickleHeap& heap_;
   uint64_t max_values_;
+  bool strict_;
   std::unordered_map<const PickleObject*, Made> made_;
 };
 
@@ -91,7 +101,12 @@ c10::IValue TreeMaker::make_object(
     limit_depth(depth);
     heap_.charge(sizeof(*found) + kContainerBytes);
     Extent own{1, 1};
-    made.value = make_content(object, depth, own);
+    try {
+      made.value = make_content(object, depth, own);
+    } catch (const Unreadable&) {
+      made_.erase(&object);
+      throw;
+    }
     made.extent = own;
   }
   TORCH_CHECK(made.extent.values > 0, "it has a value that contains itself");
@@ -119,7 +134,10 @@ c10::IValue TreeMaker::make_content(
     return c10::ivalue::Tuple::create(make_all(tuple->items, depth, own));
   }
   if (auto* dict = std::get_if<PickleDict>(&object.content)) {
-    return make_dict(make_all(dict->items, depth, own));
+    return make_dict(make_known_items(dict->items, depth, own));
+  }
+  if (!strict_) {
+    throw Unreadable{kind_of(&object)};
   }
   TORCH_CHECK(
       false,
@@ -138,6 +156,26 @@ std::vector<c10::IValue> TreeMaker::make_all(
   result.reserve(values.size());
   for (const auto& value : values) {
     result.push_back(make(value, depth + 1, own));
+  }
+  return result;
+}
+
+/// Of a dict's keys and values in turn.
+std::vector<c10::IValue> TreeMaker::make_known_items(
+    const std::vector<PickleValue>& values,
+    int depth,
+    Extent& own) {
+  heap_.charge(values.size() * kItemBytes);
+  std::vector<c10::IValue> result;
+  result.reserve(values.size());
+  for (size_t i = 0; i < values.size(); i += 2) {
+    try {
+      auto key = make(values[i], depth + 1, own);
+      auto item = make(values[i + 1], depth + 1, own);
+      result.push_back(std::move(key));
+      result.push_back(std::move(item));
+    } catch (const Unreadable&) { // left out
+    }
   }
   return result;
 }
@@ -178,9 +216,14 @@ c10::IValue TreeMaker::make_dict(std::vector<c10::IValue> items) {
 c10::IValue make_tree(
     const PickleValue& value,
     PickleHeap& heap,
-    uint64_t max_values) {
+    uint64_t max_values,
+    bool strict) {
   TreeMaker::Extent all;
-  return TreeMaker(heap, max_values).make(value, 0, all);
+  try {
+    return TreeMaker(heap, max_values, strict).make(value, 0, all);
+  } catch (const Unreadable& unreadable) {
+    TORCH_CHECK(false, "it is or contains ", unreadable.kind);
+  }
 }
 
 } // namespace ddp::detail

@@ -21,6 +21,9 @@ struct KindOfContent {
   std::string operator()(const PickleGlobal* global) const {
     return "'" + global->name + "'";
   }
+  std::string operator()(const PickleUnknown& unknown) const {
+    return "'" + unknown.name + "'";
+  }
   std::string operator()(const PickleStorage&) const {
     return "a storage";
   }

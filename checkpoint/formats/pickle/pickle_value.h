@@ -32,6 +32,10 @@ struct PickleDict {
 };
 /// One of Python's names that the reader knows.
 struct PickleGlobal;
+/// An object, or a name, that the reader does not know; nothing is kept of it.
+struct PickleUnknown {
+  std::string name;
+};
 struct PickleStorage {
   at::Storage storage;
   /// The dtype of its elements; bytes where the file gives it none.
@@ -45,6 +49,7 @@ struct PickleObject {
       PickleTuple,
       PickleDict,
       const PickleGlobal*,
+      PickleUnknown,
       PickleStorage,
       at::Tensor>
       content;

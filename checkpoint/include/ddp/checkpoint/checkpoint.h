@@ -5,6 +5,7 @@
 #include <ddp/process_group.h>
 
 #include <string>
+#include <vector>
 
 namespace torch::nn {
 class Module;
@@ -32,6 +33,16 @@ DDP_API void save_checkpoint(
     const torch::nn::Module& module,
     const ProcessGroup& group = {});
 
+/// What `load_checkpoint` left alone, by name; empty unless
+/// `LoadOptions().strict(false)`. Source: what Python's `load_state_dict`
+/// returns.
+struct IncompatibleKeys {
+  /// Of the module; the file does not have them.
+  std::vector<std::string> missing_keys;
+  /// Of the file; the module does not have them.
+  std::vector<std::string> unexpected_keys;
+};
+
 /// Reads a file that `save_checkpoint`, `TrainingState::save`, or Python wrote
 /// into `module`, wrapped or plain.
 ///
@@ -48,8 +59,10 @@ DDP_API void save_checkpoint(
 /// Collective: the module has to be the same on all ranks (see
 /// `verify_same_model`). Every rank throws the same `c10::Error`, with all
 /// names that are missing, unexpected, or of another shape, and then no module
-/// has changed.
-DDP_API void load_checkpoint(
+/// has changed. With `strict(false)`, which returns the first two, it throws
+/// where the module and the file have no name in common; what the file does not
+/// have is rank 0's afterwards, unless every rank reads.
+DDP_API IncompatibleKeys load_checkpoint(
     const std::string& path,
     torch::nn::Module& module,
     const ProcessGroup& group = {},

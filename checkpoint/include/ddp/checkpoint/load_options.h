@@ -19,6 +19,12 @@ struct LoadOptions {
   /// For `load_checkpoint`: where the module's tensors are in a file that has a
   /// whole training, such as "model"; "" finds the only place that they can be.
   TORCH_ARG(std::string, entry);
+
+  /// False, for `load_checkpoint`: names that only the module or only the file
+  /// has are left alone, and objects of a `.pt` file that this library does not
+  /// read (as the `argparse.Namespace` beside a model) are left out of the
+  /// dicts that they are in. Shapes and dtypes must fit in any case.
+  TORCH_ARG(bool, strict) = true;
 };
 
 } // namespace ddp

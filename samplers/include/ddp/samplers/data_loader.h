@@ -76,6 +76,14 @@ class DataLoader {
     return options_;
   }
 
+  /// How many batches an epoch has on this rank: Python's `len(loader)`. For
+  /// samplers that say how many samples they draw, as this library's do.
+  template <typename S = Sampler>
+  auto size() const -> decltype(std::declval<const S&>().size()) {
+    const auto rest = options_.drop_last() ? 0 : options_.batch_size() - 1;
+    return (sampler_.size() + rest) / options_.batch_size();
+  }
+
   /// The sampler's; see `ShardedSampler`. Another epoch or a state ends an
   /// iteration that is not over.
   void set_epoch(int64_t epoch) {
@@ -180,7 +188,7 @@ DataLoader<Dataset, Sampler>::DataLoader(
       sampler_(std::move(sampler)),
       source_(SourceOf::samples(dataset), options_.workers(), memory()),
       copies_(options_.device()),
-      workers_(options_.workers()) {
+      workers_(options_.workers(), options_.worker_init()) {
   static_assert(
       !Dataset::is_stateful,
       "stateful datasets have LibTorch's torch::data::make_data_loader");

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <optional>
 
 namespace ddp {
@@ -42,6 +43,11 @@ struct DataLoaderOptions {
   /// Where the loop is to find the batches. On a GPU, the next is copied while
   /// the loop computes with one, as by `DevicePrefetcher`.
   TORCH_ARG(c10::Device, device) = c10::Device(c10::kCPU);
+
+  /// Called on each worker's thread with its number, from 0 on, before it loads
+  /// anything; none without workers. What it throws, the loader's constructor
+  /// throws. Source: `worker_init_fn` of Python's `DataLoader`.
+  TORCH_ARG(std::function<void(size_t)>, worker_init);
 };
 
 namespace detail {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -47,7 +48,8 @@ class DDP_API BatchWorkers {
  public:
   using Timeout = std::optional<std::chrono::milliseconds>;
 
-  explicit BatchWorkers(size_t workers);
+  /// `init` may be empty; throws what it throws.
+  BatchWorkers(size_t workers, const std::function<void(size_t)>& init);
   ~BatchWorkers();
   BatchWorkers(const BatchWorkers&) = delete;
   BatchWorkers& operator=(const BatchWorkers&) = delete;
@@ -74,9 +76,9 @@ class DDP_API BatchWorkers {
     size_t end;
   };
 
-  void start(size_t workers);
+  void start(size_t workers, const std::function<void(size_t)>& init);
   void stop();
-  void work(size_t worker);
+  void work(size_t worker, const std::function<void(size_t)>& init);
   std::optional<Part> next_part();
   void load(const Part& part, size_t worker);
 
@@ -85,6 +87,7 @@ class DDP_API BatchWorkers {
   std::condition_variable progress_;
   std::deque<std::shared_ptr<BatchJob>> jobs_;
   size_t started_ = 0;
+  std::exception_ptr init_error_;
   bool stops_ = false;
   std::vector<std::thread> threads_;
 };
