@@ -34,6 +34,7 @@ TEST_CASE("a module that is converted after attachment is noticed") {
     auto net = std::make_shared<UnevenNet>();
     Reducer reducer(net, group);
     backward(*net, group);
+    group.barrier(); // who is late would hear of the others' errors
     if (group.rank() == 0) { // or keep the gradient, which stays float
       reset_gradients(*net);
     }

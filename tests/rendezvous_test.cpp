@@ -184,6 +184,21 @@ TEST_CASE("a rank 0 that stops while ranks meet holds up nobody") {
       RankOptions());
 }
 
+TEST_CASE("the next group waits for a rank 0 that still has the last one") {
+  ranks(
+      3,
+      [] {
+        for (int i = 0; i < 3; ++i) {
+          const auto group = ddp::init_process_group();
+          group.barrier();
+          if (group.rank() == 0) { // the others come to the next one meanwhile
+            std::this_thread::sleep_for(std::chrono::seconds(1));
+          }
+        }
+      },
+      RankOptions());
+}
+
 TEST_CASE("what listens at MASTER_PORT and says nothing is an error in time") {
   ranks(
       1,

@@ -58,4 +58,21 @@ void check_same_options(
   }
 }
 
+std::string different_sizes(
+    const std::string& address,
+    int64_t rank,
+    int64_t told,
+    int64_t rank_0s) {
+  return c10::str(
+      "the ranks at ",
+      address,
+      " were told different WORLD_SIZEs: rank ",
+      rank,
+      " has ",
+      told,
+      ", rank 0 has ",
+      rank_0s,
+      ". Start all with the same, or different jobs with a MASTER_PORT each");
+}
+
 } // namespace ddp

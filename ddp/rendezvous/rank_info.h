@@ -44,4 +44,11 @@ void check_same_options(
     const std::vector<RankInfo>& ranks,
     const std::string& address);
 
+/// What to say where `rank` was told another WORLD_SIZE than rank 0.
+std::string different_sizes(
+    const std::string& address,
+    int64_t rank,
+    int64_t told,
+    int64_t rank_0s);
+
 } // namespace ddp

@@ -92,7 +92,7 @@ class Meeting {
           present[r] = true;
           const auto size = to_rank_info(members[r]).world_size;
           if (size != size_ && fault.empty()) {
-            fault = different_sizes(r, size, size_);
+            fault = different_sizes(where_, r, size, size_);
             awaited = std::min(size_, size);
             deadline_ = std::min(deadline_, Clock::now() + kFaultTime);
           }
@@ -154,6 +154,11 @@ class Meeting {
     return result(outcome.at("members").get<std::vector<json>>());
   }
 
+  /// Whether rank 0 has answered.
+  bool has_entered() const {
+    return !attempt_.empty();
+  }
+
  private:
   static std::string joined(int64_t rank) {
     return "joined/" + std::to_string(rank);
@@ -173,20 +178,6 @@ class Meeting {
   static bool are_present(const std::vector<bool>& present, int64_t count) {
     return std::all_of(
         present.begin(), present.begin() + count, [](bool is) { return is; });
-  }
-
-  std::string different_sizes(int64_t rank, int64_t told, int64_t rank_0s)
-      const {
-    return c10::str(
-        "the ranks at ",
-        where_,
-        " were told different WORLD_SIZEs: rank ",
-        rank,
-        " has ",
-        told,
-        ", rank 0 has ",
-        rank_0s,
-        ". Start all with the same, or different jobs with a MASTER_PORT each");
   }
 
   [[noreturn]] static void refuse(const std::string& fault) {
@@ -254,7 +245,8 @@ class Meeting {
       return;
     }
     const auto size = std::stoll(get(lobby_, formed));
-    TORCH_CHECK_VALUE(size == size_, different_sizes(rank_, size_, size));
+    TORCH_CHECK_VALUE(
+        size == size_, different_sizes(where_, rank_, size_, size));
     TORCH_CHECK_VALUE(
         false,
         "rank ",
@@ -378,8 +370,24 @@ RendezvousResult rendezvous(
     std::chrono::milliseconds timeout,
     std::chrono::milliseconds wait_notice) {
   const auto meet = [=] {
-    Meeting meeting(environment, self.server, timeout, wait_notice);
-    return environment.rank == 0 ? meeting.host(self) : meeting.join(self);
+    const auto deadline = Clock::now() + timeout;
+    while (true) {
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+      Meeting meeting(environment, self.server, left, wait_notice);
+      if (environment.rank == 0) {
+        return meeting.host(self);
+      }
+      try {
+        return meeting.join(self);
+      } catch (const c10::DistError&) {
+        // Unless it was that of the group before, which rank 0 has just left.
+        if (self.groups == 0 || meeting.has_entered() ||
+            Clock::now() >= deadline) {
+          throw;
+        }
+      }
+    }
   };
   if (environment.rank == 0 && !environment.launcher_hosts_store) {
     return meet(); // this process answers

@@ -158,12 +158,16 @@ std::vector<Outcome> ranks(
     }
   }
   const auto outcomes = finish(processes, options.timeout);
-  for (int rank = 0; rank < size; ++rank) {
-    const auto& outcome = outcomes[rank];
-    const auto& expected = options.expected_exit_codes;
-    INFO("rank " << rank << " of " << size << ":\n" << outcome.output);
-    REQUIRE(!outcome.hung);
-    REQUIRE(outcome.exit_code == (expected.empty() ? 0 : expected[rank]));
+  const auto& expected = options.expected_exit_codes;
+  for (const bool hung : {false, true}) { // who hangs may wait for who failed
+    for (int rank = 0; rank < size; ++rank) {
+      const auto& outcome = outcomes[rank];
+      INFO("rank " << rank << " of " << size << ":\n" << outcome.output);
+      if (outcome.hung == hung) {
+        REQUIRE(!outcome.hung);
+        REQUIRE(outcome.exit_code == (expected.empty() ? 0 : expected[rank]));
+      }
+    }
   }
   return outcomes;
 }

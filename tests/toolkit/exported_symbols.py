@@ -1,5 +1,7 @@
 """The library exports what its public headers mark with DDP_API, and nothing
-else: exported_symbols.py <root> <nm> <libddp.so>."""
+else: exported_symbols.py <root> <nm> <libddp.so>. And it has all that programs
+want of it: exported_symbols.py <root> <nm> <libddp.so> <object of one>...
+"""
 
 import pathlib
 import re
@@ -70,11 +72,24 @@ def faults(types, functions, symbols):
         yield f"marked with DDP_API, and no symbol of the library: {name}"
 
 
+def lines_of(*command):
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
 def exported(nm, library):
-    output = subprocess.run(
-        [nm, "-DC", "--defined-only", library],
-        check=True, capture_output=True, text=True).stdout
-    return [tuple(line.split(" ", 2)[1:]) for line in output.splitlines()]
+    lines = lines_of(nm, "-DC", "--defined-only", library)
+    return [tuple(line.split(" ", 2)[1:]) for line in lines]
+
+
+def missing(nm, library, objects):
+    """What programs want of ddp and the library does not have."""
+    here = {symbol for _, symbol in exported(nm, library)}
+    symbols = [line.strip().split(" ", 1)[1]
+               for line in lines_of(nm, "-uC", *objects) if line.startswith(" ")]
+    wanted = {symbol for symbol in symbols if name_of(symbol).startswith("ddp::")}
+    assert wanted
+    return sorted(wanted - here)
 
 
 def check_itself():
@@ -93,7 +108,10 @@ def check_itself():
 
 def main():
     check_itself()
-    root, nm, library = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    root, nm, library, *objects = sys.argv[1:]
+    if objects:
+        sys.exit("\n".join(missing(nm, library, objects)) or 0)
+    root = pathlib.Path(root)
     types, functions = set(), set()
     for header in sorted(root.glob("*/include/**/*.h")):
         for found, all_of in zip(marked(header.read_text()), (types, functions)):

@@ -11,7 +11,7 @@ namespace ddp {
 
 /// What `SyncBatchNorm1d`, `2d` and `3d` have in common.
 template <size_t D, typename Derived>
-class SyncBatchNormImplBase
+class DDP_API SyncBatchNormImplBase
     : public torch::nn::NormImplBase<D, Derived, torch::nn::BatchNormOptions> {
  public:
   /// Without communication.
