@@ -43,6 +43,8 @@ def counts(program, folder):
         # Freed memory stays: giving it back now and then is not the hooks'.
         "MALLOC_TRIM_THRESHOLD_": "1000000000",
         "MALLOC_MMAP_THRESHOLD_": "1000000000",
+        # Nor is merging what was freed before, which a large block's end begins.
+        "GLIBC_TUNABLES": "glibc.malloc.mxfast=0",
     }
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True

@@ -169,6 +169,9 @@ TEST_CASE("in a chain each hook's result is the next one's buffer") {
         6);
     REQUIRE(HookChain({average, times(2)}).takes_scaled_gradients());
     REQUIRE(!HookChain({times(2), average}).takes_scaled_gradients());
+    HookChain stateless({average});
+    stateless.load_state_dict(stateless.state_dict());
+    stateless.load_rank_state_dict(stateless.rank_state_dict());
     REQUIRE_THROWS_WITH(HookChain({}), ContainsSubstring("no hook"));
     REQUIRE_THROWS_WITH(
         HookChain({average, nullptr}), ContainsSubstring("is null"));

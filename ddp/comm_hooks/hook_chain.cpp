@@ -49,6 +49,9 @@ struct DDP_LOCAL HookChain::Impl {
 
   template <typename Load>
   void load(const IValue& states, Load load) const {
+    if (states.isNone()) { // of hooks that have none
+      return;
+    }
     TORCH_CHECK_VALUE(
         states.isGenericDict(), "HookChain: the state is no chain's");
     for (size_t i = 0; i < hooks.size(); ++i) {
