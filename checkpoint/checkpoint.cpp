@@ -9,33 +9,13 @@
 #include <ddp/failure/heartbeat.h>
 #include <ddp/module_state.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
+#include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/verification.h>
 #include <torch/nn/module.h>
 
-#include <sstream>
 #include <utility>
 
 namespace ddp {
-namespace {
-
-std::string lines_of(const std::vector<std::string>& names) {
-  std::string text;
-  for (const auto& name : names) {
-    text += name + "\n";
-  }
-  return text;
-}
-
-std::vector<std::string> lines_in(const std::string& text) {
-  std::vector<std::string> names;
-  std::istringstream lines(text);
-  for (std::string name; std::getline(lines, name);) {
-    names.push_back(name);
-  }
-  return names;
-}
-
-} // namespace
 
 void save_checkpoint(
     const std::string& path,
@@ -83,8 +63,10 @@ IncompatibleKeys load_checkpoint(
     broadcast_module_state(detail::unwrapped(module), group);
     if (!options.strict()) { // rank 0 knows them
       keys = {
-          lines_in(group.broadcast(lines_of(keys.missing_keys))),
-          lines_in(group.broadcast(lines_of(keys.unexpected_keys)))};
+          detail::split_lines(
+              group.broadcast(detail::join_lines(keys.missing_keys))),
+          detail::split_lines(
+              group.broadcast(detail::join_lines(keys.unexpected_keys)))};
     }
   }
   return keys;

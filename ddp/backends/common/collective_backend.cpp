@@ -85,13 +85,13 @@ WorkPtr CollectiveBackend::_allgather_base(
     at::Tensor& output,
     at::Tensor& input,
     const c10d::AllgatherOptions& options) {
-  const Call call{
-      c10d::OpType::_ALLGATHER_BASE,
-      "all_gather_into_tensor",
-      options.timeout,
-      options.asyncOp};
-  const auto parts = arguments_.equal_parts(call.name, output, input.numel());
-  return exchange(call, {all_gather(call, input, parts)}, {output});
+  return all_gather_into(
+      {c10d::OpType::_ALLGATHER_BASE,
+       "all_gather_into_tensor",
+       options.timeout,
+       options.asyncOp},
+      {output},
+      {input});
 }
 
 WorkPtr CollectiveBackend::allgather_coalesced(
@@ -124,11 +124,19 @@ WorkPtr CollectiveBackend::allgather_into_tensor_coalesced(
     Tensors& outputs,
     Tensors& inputs,
     const c10d::AllgatherOptions& options) {
-  const Call call{
-      c10d::OpType::COALESCED,
-      "all_gather_into_tensor_coalesced",
-      options.timeout,
-      options.asyncOp};
+  return all_gather_into(
+      {c10d::OpType::COALESCED,
+       "all_gather_into_tensor_coalesced",
+       options.timeout,
+       options.asyncOp},
+      outputs,
+      inputs);
+}
+
+WorkPtr CollectiveBackend::all_gather_into(
+    const Call& call,
+    const Tensors& outputs,
+    const Tensors& inputs) {
   arguments_.check_pairs(call.name, inputs, outputs);
   std::vector<Exchange> exchanges;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -276,24 +284,35 @@ WorkPtr CollectiveBackend::_reduce_scatter_base(
     at::Tensor& output,
     at::Tensor& input,
     const c10d::ReduceScatterOptions& options) {
-  const Call call{
-      c10d::OpType::_REDUCE_SCATTER_BASE,
-      "reduce_scatter_tensor",
-      options.timeout,
-      options.asyncOp};
-  const auto list = arguments_.equal_parts(call.name, input, output.numel());
-  return reduce_parts(call, {part(call, output, list)}, options.reduceOp);
+  return reduce_parts_of(
+      {c10d::OpType::_REDUCE_SCATTER_BASE,
+       "reduce_scatter_tensor",
+       options.timeout,
+       options.asyncOp},
+      {output},
+      {input},
+      options.reduceOp);
 }
 
 WorkPtr CollectiveBackend::reduce_scatter_tensor_coalesced(
     Tensors& outputs,
     Tensors& inputs,
     const c10d::ReduceScatterOptions& options) {
-  const Call call{
-      c10d::OpType::COALESCED,
-      "reduce_scatter_tensor_coalesced",
-      options.timeout,
-      options.asyncOp};
+  return reduce_parts_of(
+      {c10d::OpType::COALESCED,
+       "reduce_scatter_tensor_coalesced",
+       options.timeout,
+       options.asyncOp},
+      outputs,
+      inputs,
+      options.reduceOp);
+}
+
+WorkPtr CollectiveBackend::reduce_parts_of(
+    const Call& call,
+    const Tensors& outputs,
+    const Tensors& inputs,
+    const c10d::ReduceOp& op) {
   arguments_.check_pairs(call.name, inputs, outputs);
   std::vector<Part> parts;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -302,7 +321,7 @@ WorkPtr CollectiveBackend::reduce_scatter_tensor_coalesced(
         outputs[i],
         arguments_.equal_parts(call.name, inputs[i], outputs[i].numel())));
   }
-  return reduce_parts(call, parts, options.reduceOp);
+  return reduce_parts(call, parts, op);
 }
 
 } // namespace ddp::backends

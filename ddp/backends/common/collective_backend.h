@@ -28,13 +28,6 @@ class CollectiveBackend : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds timeout) override;
   void setSequenceNumberForGroup() override;
 
-  WorkPtr broadcast(Tensors&, const c10d::BroadcastOptions&) override = 0;
-  WorkPtr reduce(Tensors&, const c10d::ReduceOptions&) override = 0;
-  WorkPtr send(Tensors&, int peer, int tag) override = 0;
-  WorkPtr recv(Tensors&, int peer, int tag) override = 0;
-  WorkPtr recvAnysource(Tensors&, int tag) override = 0;
-  WorkPtr barrier(const c10d::BarrierOptions&) override = 0;
-
   WorkPtr allgather(TensorLists&, Tensors&, const c10d::AllgatherOptions&)
       override;
   WorkPtr _allgather_base(
@@ -132,8 +125,19 @@ class CollectiveBackend : public c10d::Backend {
       const Call& call,
       const at::Tensor& input,
       const Tensors& outputs) const;
+  /// Each output gets the inputs of all ranks, one after the other.
+  WorkPtr all_gather_into(
+      const Call& call,
+      const Tensors& outputs,
+      const Tensors& inputs);
   Part part(const Call& call, const at::Tensor& output, const Tensors& inputs)
       const;
+  /// Each input has a part for each rank, one after the other.
+  WorkPtr reduce_parts_of(
+      const Call& call,
+      const Tensors& outputs,
+      const Tensors& inputs,
+      const c10d::ReduceOp& op);
 };
 
 } // namespace ddp::backends
