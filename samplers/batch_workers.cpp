@@ -1,37 +1,27 @@
 #include <ddp/samplers/internal/batch_workers.h>
 
+#include <ddp/support/signals_blocked.h>
+
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
-#include <pthread.h>
 #include <algorithm>
 #include <csignal>
 
 namespace ddp::detail {
 namespace {
 
-/// Threads started while it lives get none of the signals that are sent to the
-/// process: the program's own do. Those of a thread's own faults stay.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t sent;
-    sigfillset(&sent);
-    for (const int own :
-         {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF}) {
-      sigdelset(&sent, own);
-    }
-    pthread_sigmask(SIG_SETMASK, &sent, &before_);
+/// All that are sent to the process, which its own threads get; those of a
+/// thread's own faults are not among them.
+sigset_t sent_signals() {
+  sigset_t sent;
+  sigfillset(&sent);
+  for (const int own :
+       {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF}) {
+    sigdelset(&sent, own);
   }
-  ~SignalsBlocked() {
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
+  return sent;
+}
 
 } // namespace
 
@@ -59,7 +49,7 @@ BatchWorkers::~BatchWorkers() {
 void BatchWorkers::start(
     size_t workers,
     const std::function<void(size_t)>& init) {
-  const SignalsBlocked blocked;
+  const SignalsBlocked blocked(sent_signals());
   for (size_t i = 0; i < workers; ++i) {
     threads_.emplace_back([this, i, init] { work(i, init); });
   }

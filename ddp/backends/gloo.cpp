@@ -1,5 +1,7 @@
 #include <ddp/backends/gloo.h>
 
+#include <ddp/support/signals_blocked.h>
+
 #include <c10/util/env.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
@@ -12,6 +14,8 @@ std::string interface_of(const std::string& named) {
 
 c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options) {
   using c10d::ProcessGroupGloo;
+  // Its threads then get an error where a peer has ended.
+  const detail::SignalsBlocked blocked({SIGPIPE});
   auto gloo_options = ProcessGroupGloo::Options::create(options.timeout);
   const auto interface = interface_of(options.interface);
   gloo_options->devices.push_back(

@@ -4,6 +4,7 @@
 #include <ddp/support/error_text.h>
 #include <ddp/support/own_thread.h>
 #include <ddp/support/short_lookups.h>
+#include <ddp/support/signals_blocked.h>
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -50,6 +51,8 @@ StorePtr serve(
     const std::string& address,
     milliseconds timeout) {
   const ShortLookups short_lookups;
+  // The server's thread then gets an error where a client has ended.
+  const SignalsBlocked blocked({SIGPIPE});
   c10d::TCPStoreOptions options;
   options.isServer = true;
   options.waitWorkers = false;

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <pthread.h>
+#include <csignal>
+#include <initializer_list>
+
+namespace ddp::detail {
+
+/// Blocks signals on this thread while it lives. Threads that are started
+/// meanwhile never get them.
+class SignalsBlocked {
+ public:
+  explicit SignalsBlocked(const sigset_t& signals) {
+    pthread_sigmask(SIG_BLOCK, &signals, &before_);
+  }
+  explicit SignalsBlocked(std::initializer_list<int> signals)
+      : SignalsBlocked(set_of(signals)) {}
+  ~SignalsBlocked() {
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  static sigset_t set_of(std::initializer_list<int> signals) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int signal : signals) {
+      sigaddset(&set, signal);
+    }
+    return set;
+  }
+
+  sigset_t before_{};
+};
+
+} // namespace ddp::detail
