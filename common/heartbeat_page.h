@@ -9,7 +9,7 @@ namespace ddp {
 /// ddprun reads. An anonymous file of this size, whose descriptor the rank
 /// inherits under the number in DDP_HEARTBEAT_FD. Zero until the rank attaches.
 struct HeartbeatPage {
-  static constexpr uint64_t kVersion = 1;
+  static constexpr uint64_t kVersion = 2;
   static constexpr int kActivitySize = 200;
 
   /// kVersion once the rank has attached; written last.
@@ -18,6 +18,9 @@ struct HeartbeatPage {
   std::atomic<uint64_t> beats;
   /// Not 0 once the rank's first group is formed.
   std::atomic<uint64_t> joined;
+  /// Not 0 where a collective has failed because of another rank, until the
+  /// rank's next group is formed.
+  std::atomic<uint64_t> failed_by_another;
   /// Completed reductions of the Reducer that completed one last.
   std::atomic<int64_t> step;
   /// Odd while `activity` is being written.
@@ -32,7 +35,7 @@ static_assert(
     std::atomic<uint64_t>::is_always_lock_free &&
         std::atomic<char>::is_always_lock_free,
     "the page is shared between processes");
-static_assert(sizeof(HeartbeatPage) == 240, "rank and ddprun agree on it");
+static_assert(sizeof(HeartbeatPage) == 248, "rank and ddprun agree on it");
 
 constexpr const char* kHeartbeatVariable = "DDP_HEARTBEAT_FD";
 

@@ -201,7 +201,8 @@ TEST_CASE("a rank that waits for others has not joined") {
   }
   commands[2].environment[ddp::kHeartbeatVariable] = page.descriptor();
   Process alone(commands[2]);
-  REQUIRE(becomes_true([&] { return page->version == 1; }));
+  REQUIRE(
+      becomes_true([&] { return page->version == HeartbeatPage::kVersion; }));
   REQUIRE(
       becomes_true([&] { return page.activity() == "init_process_group"; }));
   REQUIRE(page->joined == 0);

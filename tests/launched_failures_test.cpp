@@ -80,6 +80,22 @@ TEST_CASE("an exception is told, and not those that follow from it") {
   REQUIRE(told.report["ranks"][1]["consequence"] == false);
 }
 
+TEST_CASE("ranks that catch what another did to them are not blamed") {
+  const auto told = told_of("catch");
+  REQUIRE(told.outcome.exit_code == 1);
+  REQUIRE(told.report["root"] == 1);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    CAPTURE(rank);
+    REQUIRE(told.report["ranks"][rank]["consequence"] == (rank != 1));
+  }
+  REQUIRE_THAT(
+      told.outcome.output,
+      ContainsSubstring("ddprun: rank 1 (pid ") &&
+          ContainsSubstring(") exited with code 1"));
+  REQUIRE(
+      told.outcome.output.find("Exception raised from") == std::string::npos);
+}
+
 TEST_CASE("of a hang it is told where each rank is") {
   const auto told = told_of("hang", {"--hang-timeout", "3"});
   REQUIRE(told.outcome.exit_code == 124);

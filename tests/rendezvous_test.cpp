@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -49,7 +50,7 @@ TEST_CASE("ranks that never come are named on every rank that did") {
         const auto options = short_wait().world_size(4).rank(rank);
         REQUIRE_THROWS_WITH(
             ddp::init_process_group(options),
-            ContainsSubstring("for ranks 1, 3, which did not come"));
+            ContainsSubstring("for ranks 1 and 3, which did not come"));
       },
       RankOptions());
   for (const auto& outcome : outcomes) {
@@ -128,6 +129,27 @@ TEST_CASE("a rank that comes when the group has formed is told so") {
             ContainsSubstring("rank 1 of 2 has come to 127.0.0.1:") &&
                 ContainsSubstring("Give each process a RANK of its own"));
         std::ofstream(both_said).flush();
+      },
+      RankOptions());
+}
+
+TEST_CASE("where a rank is missing, one that came twice is named") {
+  ranks(
+      3,
+      [] { // rank 2 was told to be rank 1
+        const auto rank = std::min<int64_t>(own_rank(), 1);
+        const auto start = [&] {
+          ddp::init_process_group(short_wait().rank(rank));
+        };
+        if (rank == 1) { // rank 0 may have missed one of the two
+          REQUIRE_THROWS(start());
+        } else {
+          REQUIRE_THROWS_WITH(
+              start(),
+              ContainsSubstring("for rank 2, which did not come; rank 1 came "
+                                "more than once: give each process a RANK of "
+                                "its own"));
+        }
       },
       RankOptions());
 }

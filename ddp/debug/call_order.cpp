@@ -198,20 +198,18 @@ void CallOrder::look_for_failure(int64_t sequence, uint64_t number) const {
 }
 
 void CallOrder::give_up(const std::string& reason, uint64_t number) const {
-  throw detail::PeerError(
-      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
-      c10::str(
-          "rank ",
-          caller_.rank,
-          " of ",
-          caller_.size,
-          " on host ",
-          detail::host_name(),
-          ": ",
-          reason,
-          flight_recorder::dump_for(number, reason),
-          "\nstack of this rank:\n",
-          stack_text()));
+  throw detail::PeerError(c10::str(
+      "rank ",
+      caller_.rank,
+      " of ",
+      caller_.size,
+      " on host ",
+      detail::host_name(),
+      ": ",
+      reason,
+      flight_recorder::dump_for(number, reason),
+      "\nstack of this rank:\n",
+      stack_text()));
 }
 
 std::string CallOrder::absent(int64_t sequence) const {

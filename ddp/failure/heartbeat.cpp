@@ -103,8 +103,13 @@ void attach() noexcept {
 }
 
 void joined() noexcept {
+  page().failed_by_another.store(0, kRelaxed);
   page().joined.store(1, std::memory_order_release);
   beat();
+}
+
+void failed_by_another() noexcept {
+  page().failed_by_another.store(1, kRelaxed);
 }
 
 void stepped(int64_t number) noexcept {

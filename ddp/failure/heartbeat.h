@@ -23,6 +23,10 @@ void attach() noexcept;
 /// This rank's first group is formed.
 void joined() noexcept;
 
+/// A collective has failed because of another rank: so will what follows, until
+/// the next group is formed.
+void failed_by_another() noexcept;
+
 /// A reduction of gradients is complete, the Reducer's `number`th: "after step
 /// 12".
 void stepped(int64_t number) noexcept;

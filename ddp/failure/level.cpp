@@ -17,4 +17,9 @@ Level level(const EnvironmentLookup& lookup) {
   return text == "info" ? Level::kInfo : Level::kDetail;
 }
 
+bool shows_frames() {
+  return process_environment()("TORCH_SHOW_CPP_STACKTRACES") == "1" ||
+      level() != Level::kOff;
+}
+
 } // namespace ddp::debug

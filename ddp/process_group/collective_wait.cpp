@@ -2,6 +2,8 @@
 
 #include <ddp/failure/elastic_pause.h>
 #include <ddp/failure/flight_recorder.h>
+#include <ddp/failure/heartbeat.h>
+#include <ddp/failure/level.h>
 #include <ddp/process_group/wait_report.h>
 #include <ddp/support/error_text.h>
 #include <ddp/support/own_thread.h>
@@ -136,7 +138,14 @@ class Completion {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
+c10::Backtrace frames() {
+  return debug::shows_frames() ? c10::get_lazy_backtrace() : nullptr;
+}
+
 } // namespace
+
+PeerError::PeerError(const std::string& text)
+    : DistBackendError(text, frames()) {}
 
 void look_for_failure(const ProcessGroupImpl& group) {
   look_for_change();
@@ -158,7 +167,6 @@ void check_usable(const ProcessGroupImpl& group, const char* operation) {
   const auto reason = group.first_error.reason();
   if (!reason.empty()) {
     throw PeerError(
-        {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
         c10::str(operation, ": the process group failed before: ", reason));
   }
 }
@@ -170,12 +178,11 @@ void fail(
   const auto text = failed_operation(group, operation) + failure.cause;
   const auto message = this_rank(group) + ": " + text;
   group.first_error.set(message);
+  heartbeat::failed_by_another();
   if (!failure.known && group.board) {
     group.board->report(group.scope, text, /*consequence=*/true);
   }
-  throw PeerError(
-      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
-      message + debug::flight_recorder::dump_for(text));
+  throw PeerError(message + debug::flight_recorder::dump_for(text));
 }
 
 void fail(
@@ -184,16 +191,17 @@ void fail(
     const std::exception& error) {
   check_usable(group, operation); // it may have been broken meanwhile
   if (const auto* peer = dynamic_cast<const PeerError*>(&error)) {
+    heartbeat::failed_by_another();
     throw PeerError(*peer); // which says where already
   }
-  C10_THROW_ERROR(
-      DistBackendError,
+  throw c10::DistBackendError(
       c10::str(
           this_rank(group),
           ": ",
           failed_operation(group, operation),
           ": ",
-          error_text(error)));
+          error_text(error)),
+      frames());
 }
 
 void wait(ProcessGroupImpl& group, const Collective& collective) {

@@ -15,7 +15,8 @@ namespace ddp::detail {
 /// Thrown where a collective failed because of another rank: it is a
 /// consequence, and its text says of what.
 class PeerError : public c10::DistBackendError {
-  using DistBackendError::DistBackendError;
+ public:
+  explicit PeerError(const std::string& text);
 };
 
 /// Why a wait failed, before `guarded` says where.

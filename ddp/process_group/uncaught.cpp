@@ -59,16 +59,11 @@ bool is_consequence(const c10::Error& error) {
       dynamic_cast<const c10::DistNetworkError*>(&error) != nullptr;
 }
 
-bool shows_frames() {
-  const char* asked = std::getenv("TORCH_SHOW_CPP_STACKTRACES");
-  return (asked && *asked == '1') || debug::level() != debug::Level::kOff;
-}
-
 Uncaught describe(const c10::Error& error) {
   Uncaught result;
   result.text = c10::demangle(typeid(error).name()) + ": " +
       error.what_without_backtrace();
-  if (error.backtrace() && shows_frames()) {
+  if (error.backtrace() && debug::shows_frames()) {
     result.stack = result.text + "\n" + error.backtrace()->get();
   }
   result.consequence = is_consequence(error);
@@ -146,7 +141,7 @@ void report(const Uncaught& uncaught) noexcept {
   if (!handler().begun.exchange(true)) {
     const auto uncaught = current();
     report(uncaught);
-    if (!shows_frames() &&
+    if (!debug::shows_frames() &&
         handler().previous == __gnu_cxx::__verbose_terminate_handler) {
       end_briefly(uncaught.text);
     }
@@ -179,7 +174,7 @@ void report_uncaught(const std::shared_ptr<FailureBoard>& board) {
     boards.push_back(board);
   }
   static const bool installed = [] {
-    if (!shows_frames()) { // what() has them
+    if (!debug::shows_frames()) { // what() has them
       c10::SetStackTraceFetcher([] { return std::string(); });
     }
     handler().previous = std::set_terminate(on_terminate);

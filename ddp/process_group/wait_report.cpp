@@ -13,16 +13,25 @@ namespace {
 
 constexpr size_t kMaxReasons = 3;
 
-/// What helps where others are not in a backward, as this rank is.
-constexpr const char* kRemedy =
+constexpr const char* kBackwardRemedy =
     ". A rank takes part by a backward that reaches a parameter of the "
     "Reducer, "
-    "or by finish_backward(). Have all ranks equally many batches? A "
-    "DistributedSampler sees to that, drop_last leaves out what is over, and "
-    "Reducer::join() lets ranks go on without";
+    "or by finish_backward()";
+constexpr const char* kCallRemedy =
+    ". A call that one rank makes, such as save_checkpoint, all ranks make";
+constexpr const char* kBatchesRemedy =
+    ". Have all ranks equally many batches? A DistributedSampler sees to that, "
+    "drop_last leaves out what is over, and Reducer::join() lets ranks go on "
+    "without";
 
 bool is_backward(const std::string& call) {
   return call.rfind("bucket ", 0) == 0;
+}
+
+/// What helps where one rank is in a backward and another in `call`, which is
+/// empty where that is in none.
+std::string remedy(const std::string& call) {
+  return c10::str(call.empty() ? kBackwardRemedy : kCallRemedy, kBatchesRemedy);
 }
 
 } // namespace
@@ -81,16 +90,17 @@ std::string failed_operation(
 }
 
 std::string backward_remedy() {
-  return is_backward(own_call()) ? kRemedy : "";
+  return is_backward(own_call()) ? remedy({}) : "";
 }
 
 std::string absent_ranks(const ProcessGroupImpl& group, int64_t number) {
   std::ostringstream text;
   const auto call = own_call();
-  bool lacks_backward = false;
+  std::string help;
   for (const auto& other : group.board->elsewhere(group.scope, number, call)) {
-    lacks_backward =
-        lacks_backward || (is_backward(call) && other.call.empty());
+    if (help.empty() && is_backward(call) != is_backward(other.call)) {
+      help = remedy(is_backward(call) ? other.call : call);
+    }
     text << "; rank " << other.rank << " of " << group.size;
     if (other.came) {
       text << " waits in " << other.call;
@@ -106,7 +116,7 @@ std::string absent_ranks(const ProcessGroupImpl& group, int64_t number) {
         << (other.call.empty() ? ", and is in no call of ddp's"
                                : ", and is in " + other.call);
   }
-  return text.str() + (lacks_backward ? kRemedy : "");
+  return text.str() + help;
 }
 
 void tell_of_wait(

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 #include <common/random_name.h>
+#include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/wait_notice.h>
 #include <ddp/rendezvous/store_connection.h>
 #include <ddp/support/error_text.h>
@@ -10,7 +11,6 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
-#include <sstream>
 #include <thread>
 
 namespace ddp {
@@ -28,6 +28,9 @@ constexpr auto kFaultTime = std::chrono::seconds(5);
 // For rank 0's answer, before a rank looks for a group that has formed.
 constexpr auto kAnswerTime = std::chrono::milliseconds(500);
 
+constexpr const char* kRepeated =
+    " came more than once: give each process a RANK of its own";
+
 void set(const StorePtr& store, const std::string& key, const std::string& v) {
   store->set(key, std::vector<uint8_t>(v.begin(), v.end()));
 }
@@ -35,12 +38,6 @@ void set(const StorePtr& store, const std::string& key, const std::string& v) {
 std::string get(const StorePtr& store, const std::string& key) {
   const auto bytes = store->get(key);
   return std::string(bytes.begin(), bytes.end());
-}
-
-std::string seconds(std::chrono::milliseconds duration) {
-  std::ostringstream text;
-  text << std::chrono::duration<double>(duration).count() << " s";
-  return text.str();
 }
 
 /// One rank's side of the meeting; see the header for the protocol.
@@ -105,10 +102,11 @@ class Meeting {
             who_,
             c10::str(
                 "init_process_group: ",
-                list(missing),
+                detail::name_ranks(missing),
                 missing.size() == 1 ? " has" : " have",
                 " not come to ",
-                where_));
+                where_,
+                repeated_ranks()));
         told = true;
       }
       if (Clock::now() > deadline_) {
@@ -130,6 +128,7 @@ class Meeting {
 
   RendezvousResult join(const RankInfo& self) {
     const auto number = detail::random_name();
+    lobby_->add(visits(rank_), 1);
     set(lobby_, "hello/" + std::to_string(rank_), number);
     await_answer("answer/" + number, formed(self));
     if (!wait(lobby_, "answer/" + number)) {
@@ -146,7 +145,9 @@ class Meeting {
     const auto outcome = json::parse(get(room_, "members"));
     set(room_, has_read(rank_), "");
     if (outcome.contains("missing")) {
-      fail(outcome.at("missing").get<std::vector<int64_t>>());
+      fail(
+          outcome.at("missing").get<std::vector<int64_t>>(),
+          outcome.at("repeated").get<std::string>());
     }
     if (outcome.contains("fault")) {
       refuse(outcome.at("fault"));
@@ -170,6 +171,10 @@ class Meeting {
     return "formed/" + std::to_string(self.groups);
   }
 
+  static std::string visits(int64_t rank) {
+    return "visits/" + std::to_string(rank);
+  }
+
   static std::string has_read(int64_t rank) {
     return "has_read/" + std::to_string(rank);
   }
@@ -181,8 +186,7 @@ class Meeting {
   }
 
   [[noreturn]] static void refuse(const std::string& fault) {
-    TORCH_CHECK_VALUE(false, fault);
-    std::abort(); // not reached, which the compiler does not know
+    C10_THROW_ERROR(ValueError, fault);
   }
 
   /// Tells the ranks that came.
@@ -196,8 +200,9 @@ class Meeting {
   /// Tells the ranks that came who did not.
   [[noreturn]] void dismiss(const std::vector<bool>& present) const {
     const auto missing = absent(present);
-    publish(json({{"missing", missing}}), present);
-    fail(missing);
+    const auto repeated = repeated_ranks();
+    publish(json({{"missing", missing}, {"repeated", repeated}}), present);
+    fail(missing, repeated);
   }
 
   /// Gives the ranks that came a moment to read the outcome: where it is an
@@ -249,10 +254,7 @@ class Meeting {
         size == size_, different_sizes(where_, rank_, size_, size));
     TORCH_CHECK_VALUE(
         false,
-        "rank ",
-        rank_,
-        " of ",
-        size_,
+        who_,
         " has come to ",
         where_,
         " already, and the group has formed. Give each process a RANK of its "
@@ -269,10 +271,7 @@ class Meeting {
       TORCH_CHECK_WITH(
           DistStoreError,
           Clock::now() >= deadline_,
-          "rank ",
-          rank_,
-          " of ",
-          size_,
+          who_,
           " lost the store at ",
           where_,
           " while the ranks met (did rank 0 or the launcher end?): ",
@@ -304,31 +303,34 @@ class Meeting {
     return absent(present);
   }
 
-  /// "ranks 1, 2".
-  static std::string list(const std::vector<int64_t>& ranks) {
-    std::ostringstream text;
-    text << (ranks.size() == 1 ? "rank " : "ranks ");
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      text << (i ? ", " : "") << ranks[i];
+  /// What rank 0 says of ranks that came more than once, of which one may be
+  /// meant to be another; empty where there are none.
+  std::string repeated_ranks() const {
+    std::vector<int64_t> ranks;
+    for (int64_t r = 1; serves_ && r < size_; ++r) {
+      if (lobby_->add(visits(r), 0) > 1) {
+        ranks.push_back(r);
+      }
     }
-    return text.str();
+    return ranks.empty() ? "" : "; " + detail::name_ranks(ranks) + kRepeated;
   }
 
-  [[noreturn]] void fail(const std::vector<int64_t>& missing) const {
+  [[noreturn]] void fail(
+      const std::vector<int64_t>& missing,
+      const std::string& repeated = "") const {
     C10_THROW_ERROR(
         DistStoreError,
         c10::str(
-            "rank ",
-            rank_,
-            " of ",
-            size_,
+            who_,
             " waited ",
-            seconds(timeout_),
-            " at ",
+            std::chrono::duration<double>(timeout_).count(),
+            " s at ",
             where_,
             " for ",
-            list(missing),
-            ", which did not come. Were all ",
+            detail::name_ranks(missing),
+            ", which did not come",
+            repeated,
+            ". Were all ",
             size_,
             " processes started, with the same MASTER_ADDR and MASTER_PORT?"));
   }

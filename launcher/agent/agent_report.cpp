@@ -104,6 +104,7 @@ RankEnd Agent::describe_rank(size_t index) const {
   if (rank.heartbeat.attached()) {
     end.step = rank.heartbeat.step();
     end.activity = rank.heartbeat.activity();
+    end.failed_by_another = rank.heartbeat.failed_by_another();
   }
   return end;
 }

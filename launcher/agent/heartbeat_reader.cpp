@@ -77,6 +77,11 @@ bool HeartbeatReader::joined() const {
   return attached() && page_->joined.load(std::memory_order_relaxed) != 0;
 }
 
+bool HeartbeatReader::failed_by_another() const {
+  return attached() &&
+      page_->failed_by_another.load(std::memory_order_relaxed) != 0;
+}
+
 uint64_t HeartbeatReader::beats() const {
   return page_->beats.load(std::memory_order_relaxed);
 }

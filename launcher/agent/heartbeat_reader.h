@@ -30,6 +30,8 @@ class HeartbeatReader {
   /// Whether the rank uses ddp and has said so.
   bool attached() const;
   bool joined() const;
+  /// Whether a collective of its last group failed because of another rank.
+  bool failed_by_another() const;
   uint64_t beats() const;
   int64_t step() const;
   /// What the rank does or did last, without control characters; empty where it

@@ -24,8 +24,9 @@ bool is_consequence(const RankEnd& end) {
   if (WIFSIGNALED(end.state.wait_status())) {
     return false;
   }
-  return std::any_of(
-      end.last_lines.begin(), end.last_lines.end(), tells_of_another);
+  return end.failed_by_another ||
+      std::any_of(
+             end.last_lines.begin(), end.last_lines.end(), tells_of_another);
 }
 
 bool departed(const RankEnd& end) {

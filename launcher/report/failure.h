@@ -27,6 +27,8 @@ struct RankEnd {
   /// From its heartbeat: completed reductions, and what it does or did last.
   std::optional<int64_t> step;
   std::string activity;
+  /// Whether a collective of its failed because of another rank.
+  bool failed_by_another = false;
 };
 
 /// The index of the rank whose failure was the first and not another's

@@ -19,12 +19,18 @@ fi
 
 CMAKE_PREFIX_PATH=$work/prefix cmake -S "$source" -B "$work/build" -G Ninja
 cmake --build "$work/build"
-if cmake --build "$work/build" --target temporary_reducer >"$work/log" ||
-  ! grep -q 'unused-result\|nodiscard' "$work/log"; then
-  cat "$work/log"
-  echo 'a Reducer without a name passed'
+if cmake --build "$work/build" --target temporaries >"$work/log"; then
+  echo 'objects without a name passed'
   exit 1
 fi
+for class in Reducer DistributedDataParallel StopSignal AutocastGuard; do
+  if ! grep "error: .*$class" "$work/log" | grep -q 'unused-result\|nodiscard'
+  then
+    cat "$work/log"
+    echo "a $class without a name passed"
+    exit 1
+  fi
+done
 "$work/build/consumer" 1 "$work/model.safetensors"
 "$work/prefix/bin/ddprun" --nproc-per-node 2 \
   "$work/build/consumer" 2 "$work/model.safetensors"

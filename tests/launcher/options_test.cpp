@@ -130,7 +130,12 @@ TEST_CASE("options of other launchers are answered by ours", "[unit]") {
       {"-N", "--nnodes"},
       {"-H", "--hosts"},
       {"--num_gpus", "--nproc-per-node"},
-      {"--ntasks-per-node", "--nproc-per-node"}};
+      {"--nprocs", "--nproc-per-node"},
+      {"--ntasks", "--nproc-per-node"},
+      {"--ntasks-per-node", "--nproc-per-node"},
+      {"-c", "--omp"},
+      {"--cpus-per-task", "--omp"},
+      {"--oversubscribe", "not needed"}};
   for (const auto& [theirs, ours] : habits) {
     CAPTURE(theirs);
     CHECK_THAT(

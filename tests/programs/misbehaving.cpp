@@ -1,5 +1,5 @@
-// misbehaving crash|throw|hang: after some steps rank 1 does that, while the
-// others go on.
+// misbehaving crash|throw|hang|catch: after some steps rank 1 does that, while
+// the others go on. With catch `main` ends each rank by code 1, rank 1 last.
 
 #include <ddp/process_group.h>
 #include <torch/torch.h>
@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <iostream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace misbehaving {
 
@@ -34,13 +36,36 @@ void misbehave(const std::string& how) {
 
 } // namespace misbehaving
 
-int main(int argc, char** argv) {
-  auto group = ddp::init_process_group();
+namespace {
+
+void train(const ddp::ProcessGroup& group, const std::string& how) {
   auto sum = torch::ones({1000});
   for (int step = 0;; ++step) {
     if (step == 3 && group.rank() == 1) {
-      misbehaving::misbehave(argc > 1 ? argv[1] : "throw");
+      misbehaving::misbehave(how);
     }
     group.all_reduce(sum);
+  }
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  const std::string how = argc > 1 ? argv[1] : "throw";
+  auto group = ddp::init_process_group();
+  if (how != "catch") {
+    train(group, how);
+  }
+  const auto processes = group.all_gather(std::to_string(getpid()));
+  const auto victim = std::stoi(processes[0]);
+  const auto rank = group.rank();
+  try {
+    train(std::exchange(group, {}), how);
+  } catch (const std::exception& error) {
+    std::cout << error.what() << std::endl;
+    while (rank == 1 && kill(victim, 0) == 0) {
+      usleep(1000);
+    }
+    return 1;
   }
 }

@@ -140,7 +140,7 @@ class DistributedDataParallel
  public:
   using Impl = DistributedDataParallelImpl<Net>;
 
-  DistributedDataParallel(
+  [[nodiscard]] DistributedDataParallel(
       std::shared_ptr<typename Impl::Contained> net,
       const ProcessGroup& group,
       const ReducerOptions& options = {})
@@ -151,7 +151,7 @@ class DistributedDataParallel
       typename Holder,
       typename =
           std::enable_if_t<torch::detail::is_module_holder<Holder>::value>>
-  DistributedDataParallel(
+  [[nodiscard]] DistributedDataParallel(
       const Holder& net,
       const ProcessGroup& group,
       const ReducerOptions& options = {})

@@ -65,7 +65,7 @@ class DDP_API Join {
   /// collective. Throws `c10::ValueError` where there is none, one is there
   /// twice or has a `Join` already, or another `Join` lives on the group or on
   /// a duplicate of it: the two would wait for each other.
-  Join(
+  [[nodiscard]] Join(
       const ProcessGroup& group,
       const Joinables& joinables,
       const JoinOptions& options = {});

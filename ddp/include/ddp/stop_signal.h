@@ -36,7 +36,7 @@ class DDP_API StopSignal {
   /// From now on takes these signals. Without communication. Throws
   /// `c10::Error` where there is another StopSignal, `c10::ValueError` where a
   /// number is no signal's that can be caught.
-  explicit StopSignal(
+  [[nodiscard]] explicit StopSignal(
       const ProcessGroup& group,
       const std::vector<int>& signals = {SIGTERM, SIGUSR1});
   StopSignal(const StopSignal&) = delete;

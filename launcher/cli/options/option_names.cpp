@@ -13,7 +13,7 @@ namespace {
 struct Habit {
   const char* theirs;
   const char* whose;
-  const char* ours;
+  const char* ours; // null where none is needed
 };
 
 constexpr Habit kHabits[] = {
@@ -21,7 +21,12 @@ constexpr Habit kHabits[] = {
     {"np", "mpirun's", "nproc-per-node"},
     {"num-gpus", "deepspeed's", "nproc-per-node"},
     {"num-processes", "accelerate's", "nproc-per-node"},
+    {"nprocs", "torch.multiprocessing's", "nproc-per-node"},
+    {"ntasks", "srun's", "nproc-per-node"},
     {"ntasks-per-node", "srun's", "nproc-per-node"},
+    {"c", "srun's", "omp"},
+    {"cpus-per-task", "srun's", "omp"},
+    {"oversubscribe", "mpirun's", nullptr},
     {"N", "srun's", "nnodes"},
     {"H", "mpirun's and horovodrun's", "hosts"},
 };
@@ -30,7 +35,9 @@ constexpr Habit kHabits[] = {
 std::string habit_hint(const std::string& name) {
   for (const Habit& habit : kHabits) {
     if (name == habit.theirs) {
-      return std::string("; ") + habit.whose + " is --" + habit.ours + " here";
+      const auto ours =
+          habit.ours != nullptr ? std::string("--") + habit.ours : "not needed";
+      return std::string("; ") + habit.whose + " is " + ours + " here";
     }
   }
   return "";

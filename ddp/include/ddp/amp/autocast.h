@@ -22,7 +22,7 @@ namespace ddp {
 /// Parameters and their gradients stay of single precision. Guards nest.
 class DDP_API AutocastGuard {
  public:
-  AutocastGuard(c10::DeviceType device, c10::ScalarType dtype);
+  [[nodiscard]] AutocastGuard(c10::DeviceType device, c10::ScalarType dtype);
   AutocastGuard(const AutocastGuard&) = delete;
   AutocastGuard& operator=(const AutocastGuard&) = delete;
   /// Puts back what was; the outermost forgets converted weights.

@@ -140,7 +140,10 @@ class DataLoader {
 };
 
 /// A loader of `dataset` in the order of `sampler`. Throws as its constructor.
-template <typename Dataset, typename Sampler>
+template <
+    typename Dataset,
+    typename Sampler,
+    typename = typename Sampler::BatchRequestType>
 std::unique_ptr<DataLoader<Dataset, Sampler>> make_data_loader(
     Dataset dataset,
     Sampler sampler,

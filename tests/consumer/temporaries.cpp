@@ -1,0 +1,13 @@
+// Does not compile: objects without a name are gone before they do anything.
+#include <ddp/amp/autocast.h>
+#include <ddp/distributed_data_parallel.h>
+#include <ddp/reducer.h>
+#include <ddp/stop_signal.h>
+#include <torch/nn/modules/linear.h>
+
+void attach(const torch::nn::Linear& net, const ddp::ProcessGroup& group) {
+  ddp::Reducer(net, group);
+  ddp::DistributedDataParallel<torch::nn::Linear>(net, group);
+  ddp::StopSignal(group, {15});
+  ddp::AutocastGuard(torch::kCPU, torch::kBFloat16);
+}
