@@ -1,48 +1,96 @@
 #pragma once
 
+#include <ddp/seed.h>
 #include <torch/data/datasets/base.h>
-#include <torch/data/example.h>
+#include <torch/types.h>
 
 #include <atomic>
-#include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <memory>
-#include <optional>
+#include <random>
 #include <string>
+#include <vector>
 
-/// CIFAR-10 in its binary format, in memory: 50,000 images of 32x32 to train
-/// with or 10,000 to test with, of ten classes.
+/// CIFAR-10 in its binary format, in memory: images of 32x32 of ten classes.
 /// Source: https://www.cs.toronto.edu/~kriz/cifar.html
 class Cifar10 : public torch::data::datasets::Dataset<Cifar10> {
  public:
   enum class Part { kTrain, kTest };
 
-  /// Reads data_batch_1.bin to data_batch_5.bin, or test_batch.bin, from
-  /// `folder` or from cifar-10-batches-bin in it. Files may have any number of
-  /// records. Throws `c10::Error` naming the files that are missing, and where
-  /// to get them, or the one that is not as expected.
-  Cifar10(const std::string& folder, Part part);
-
-  /// From now on each image is shifted by up to two pixels, black coming in
-  /// from the edges, and mirrored or not, at random: by `seed`, the epoch and
-  /// the image's index alone, so that neither ranks nor workers matter.
-  void augment(uint64_t seed);
+  /// Images to train with are shifted and mirrored at random. Throws
+  /// `c10::Error` naming the file that is missing or incomplete.
+  Cifar10(const std::string& folder, Part part, uint64_t seed)
+      : augments_(part == Part::kTrain),
+        seed_(seed),
+        epoch_(std::make_shared<std::atomic<int64_t>>(0)) {
+    const auto path = std::filesystem::path(folder) / "cifar-10-batches-bin";
+    std::vector<torch::Tensor> records;
+    for (int i = 1; augments_ && i <= 5; ++i) {
+      records.push_back(read(path / c10::str("data_batch_", i, ".bin")));
+    }
+    if (!augments_) {
+      records.push_back(read(path / "test_batch.bin"));
+    }
+    const auto all = torch::cat(records);
+    labels_ = all.select(1, 0).to(torch::kLong);
+    images_ = all.slice(1, 1).contiguous().view({-1, 3, kSide, kSide});
+  }
 
   /// Says which epoch begins, to all copies.
-  void set_epoch(int64_t epoch);
+  void set_epoch(int64_t epoch) {
+    *epoch_ = epoch;
+  }
 
-  /// An image, float [3, 32, 32] from -1 to 1, and its label, int64 [].
-  torch::data::Example<> get(size_t index) override;
+  /// An image, float [3, 32, 32] from -1 to 1, and its label, int64 []. What is
+  /// random depends on seed, epoch and index alone, not on ranks or workers.
+  torch::data::Example<> get(size_t index) override {
+    const auto i = static_cast<int64_t>(index);
+    auto image = images_[i];
+    if (augments_) {
+      std::mt19937_64 random(ddp::sample_seed(seed_, *epoch_, index));
+      const auto offset = [&] { return static_cast<int64_t>(random() % 5); };
+      image = torch::constant_pad_nd(image, {2, 2, 2, 2})
+                  .narrow(1, offset(), kSide)
+                  .narrow(2, offset(), kSide);
+      image = random() % 2 == 0 ? image : image.flip(2);
+    }
+    return {image.to(torch::kFloat) / 127.5 - 1, labels_[i]};
+  }
 
-  torch::optional<size_t> size() const override;
-
-  /// All images as they are in the files, bytes [N, 3, 32, 32], and all labels,
-  /// [N].
-  const torch::Tensor& images() const;
-  const torch::Tensor& labels() const;
+  torch::optional<size_t> size() const override {
+    return images_.size(0);
+  }
 
  private:
+  static constexpr int64_t kSide = 32;
+  static constexpr int64_t kRecord = 1 + 3 * kSide * kSide; // label, pixels
+
+  static torch::Tensor read(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    TORCH_CHECK(
+        file,
+        path.string(),
+        " cannot be read: unpack cifar-10-binary.tar.gz from "
+        "https://www.cs.toronto.edu/~kriz/cifar.html there, or name its folder "
+        "with --data");
+    const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
+    TORCH_CHECK(
+        bytes > 0 && bytes % kRecord == 0,
+        path.string(),
+        " is incomplete: it has ",
+        bytes,
+        " bytes, expected whole records of ",
+        kRecord);
+    auto records = torch::empty({bytes / kRecord, kRecord}, torch::kByte);
+    file.read(static_cast<char*>(records.data_ptr()), bytes);
+    TORCH_CHECK(file.gcount() == bytes, path.string(), " cannot be read");
+    return records;
+  }
+
+  bool augments_;
+  uint64_t seed_;
+  std::shared_ptr<std::atomic<int64_t>> epoch_;
   torch::Tensor images_;
   torch::Tensor labels_;
-  std::optional<uint64_t> seed_;
-  std::shared_ptr<std::atomic<int64_t>> epoch_;
 };
