@@ -88,10 +88,7 @@ TEST_CASE("ranks that catch what another did to them are not blamed") {
     CAPTURE(rank);
     REQUIRE(told.report["ranks"][rank]["consequence"] == (rank != 1));
   }
-  REQUIRE_THAT(
-      told.outcome.output,
-      ContainsSubstring("ddprun: rank 1 (pid ") &&
-          ContainsSubstring(") exited with code 1"));
+  REQUIRE_THAT(told.outcome.output, ContainsSubstring("ddprun: rank 1 "));
   REQUIRE(
       told.outcome.output.find("Exception raised from") == std::string::npos);
 }

@@ -68,7 +68,10 @@ TEST_CASE("many jobs leave no process, no file and no port", "[cycles]") {
     CAPTURE(i);
     run_job(i, folder.path());
   }
-  CHECK(folder.names() == std::set<std::string>());
+  for (const std::string& name : folder.names()) {
+    CAPTURE(name); // TSan has a file for a moment while a process starts
+    CHECK(name.rfind("tsan.rodata.", 0) == 0);
+  }
 }
 
 } // namespace cycles_test
