@@ -318,7 +318,7 @@ std::vector<IValue> TrainingState::save_parts(const ProcessGroup& group) const {
   });
   for (size_t i = 0; i < parts_.size(); ++i) {
     if (parts_[i].collective) {
-      detail::on_each_rank(kOperation, group, [&] { save(i); });
+      detail::on_each_rank_together(kOperation, group, [&] { save(i); });
     }
   }
   return own;

@@ -7,6 +7,7 @@
 #include <ddp/seed.h>
 #include <ddp/zero_redundancy_optimizer.h>
 #include <tests/support/catch.h>
+#include <tests/support/failures.h>
 #include <tests/support/ranks.h>
 #include <tests/support/samplers.h>
 #include <tests/support/shared_folder.h>
@@ -186,6 +187,34 @@ TEST_CASE("a part that fails on one rank fails the save on all ranks") {
       // No rank is in another collective than the others.
       REQUIRE(different(on_all(group, double(group.rank()))) == 3);
     }
+  });
+}
+
+namespace {
+
+/// A part that meets the others, but for rank 1.
+struct Meeting {
+  IValue state_dict() const {
+    TORCH_CHECK(group.rank() != 1, "out of order");
+    group.barrier();
+    return int64_t{7};
+  }
+  void load_state_dict(const IValue& /*state*/) {}
+
+  ProcessGroup group;
+};
+
+} // namespace
+
+TEST_CASE("a part that fails amid its collectives is told of on all ranks") {
+  ddp::test::ranks(3, [](ProcessGroup group) {
+    Meeting part{group};
+    TrainingState state;
+    state.add("part", part);
+    REQUIRE_THROWS_WITH(
+        state.state_dict(group),
+        ContainsSubstring("on rank 1 of 3: out of order"));
+    ddp::test::meet_at_store(group, {"0", "1", "2"});
   });
 }
 

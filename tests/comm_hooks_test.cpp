@@ -11,6 +11,7 @@
 #include <ddp/comm_hooks/quantization_hook.h>
 #include <ddp/reducer.h>
 
+#include <cmath>
 #include <limits>
 
 namespace comm_hooks_test {
@@ -83,6 +84,17 @@ at::Tensor reduced(
 }
 
 } // namespace
+
+TEST_CASE("Reducers may end while the last callback of their hook does") {
+  ranks(3, [](ProcessGroup group) {
+    for (int i = 0; i < 200; ++i) {
+      auto parameter = torch::ones({4, 4}).set_requires_grad(true);
+      Reducer reducer({parameter}, group, with_hook(ddp::fp16_compress_hook()));
+      (parameter * (1.0 + group.rank())).sum().backward();
+      REQUIRE(std::abs(parameter.grad().mean().item<double>() - 2) < 1e-2);
+    }
+  });
+}
 
 TEST_CASE("gradients may travel in half precision or bfloat16") {
   ranks(3, [](ProcessGroup group) {

@@ -270,6 +270,25 @@ TEST_CASE("ranks that leave out different buckets are told so") {
   }
 }
 
+TEST_CASE("what is left out cannot be compared without a store") {
+  ranks(3, [](ProcessGroup group) {
+    const auto c10d = group.c10d();
+    const auto bare = c10::make_intrusive<c10d::ProcessGroup>(
+        static_cast<int>(group.rank()), static_cast<int>(group.size()));
+    bare->setBackend(
+        at::kCPU, c10d->getBackendType(), c10d->getBackend(at::kCPU));
+    bare->setDefaultBackend(c10d->getBackendType());
+    auto net = std::make_shared<BranchNet>();
+    Reducer reducer(
+        net,
+        ProcessGroup::from_c10d(bare),
+        ReducerOptions().skip_all_reduce_unused_params(true));
+    REQUIRE_THROWS_WITH(
+        net->forward(torch::ones({1, 4}), true).sum().backward(),
+        ContainsSubstring("a store that can append"));
+  });
+}
+
 TEST_CASE("a rank that leaves out nothing any more is told so") {
   ranks(3, [](ProcessGroup group) {
     auto first = torch::ones({2}, torch::requires_grad());

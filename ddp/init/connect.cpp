@@ -7,6 +7,8 @@
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/support/own_thread.h>
 
+#include <c10/util/thread_name.h>
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -134,7 +136,10 @@ void disconnect(ProcessGroupImpl& impl) noexcept {
   const bool nccl = group && impl.backend == "nccl" && !impl.address.empty() &&
       group.use_count() == 1;
   const bool broken = !impl.first_error.reason().empty() || impl.abandoned;
-  if (!group || !(nccl || broken)) {
+  // A callback of the program's may have been the last to hold the group: gloo
+  // ends by joining the thread that ran it.
+  const bool on_its_own = c10::getThreadName() == "pt_gloo_runloop";
+  if (!group || !(nccl || broken || on_its_own)) {
     return;
   }
   const bool complete = !broken && flushed && std::uncaught_exceptions() == 0;

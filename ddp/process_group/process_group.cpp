@@ -154,8 +154,13 @@ std::vector<at::Tensor> gather_uneven(
   sizes[0] = longest;
   auto padded = tensor.new_zeros(sizes);
   padded.narrow(0, 0, tensor.size(0)).copy_(tensor);
-  auto gathered = gather_equal(group, padded);
+  // Not every backend gathers complex numbers.
+  auto gathered = gather_equal(
+      group, tensor.is_complex() ? at::view_as_real(padded) : padded);
   for (int64_t r = 0; r < group.size; ++r) {
+    if (tensor.is_complex()) {
+      gathered[r] = at::view_as_complex(gathered[r]);
+    }
     const auto length = headers[r][0].item<int64_t>();
     if (length < longest) {
       gathered[r] = gathered[r].narrow(0, 0, length).clone();
@@ -213,7 +218,9 @@ void Work::wait() {
 }
 
 ProcessGroup::ProcessGroup()
-    : impl_(std::make_shared<detail::ProcessGroupImpl>()) {}
+    : impl_(std::make_shared<detail::ProcessGroupImpl>()) {
+  impl_->by_default = true;
+}
 ProcessGroup::ProcessGroup(std::shared_ptr<detail::ProcessGroupImpl> impl)
     : impl_(std::move(impl)) {}
 

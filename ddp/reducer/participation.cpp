@@ -160,9 +160,6 @@ void ReducerImpl::skip_unused_buckets() {
 
 /// Ranks that skip different buckets would average unrelated gradients.
 void ReducerImpl::compare_skipped() {
-  if (!store_ || !store_->hasExtendedApi()) {
-    return;
-  }
   std::vector<size_t> unused;
   for (const size_t bucket : skipped_) {
     const auto& indices = buckets_[bucket].indices;

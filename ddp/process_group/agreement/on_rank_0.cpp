@@ -3,13 +3,24 @@
 #include <c10/util/Exception.h>
 #include <common/heartbeat_page.h>
 #include <ddp/failure/heartbeat.h>
+#include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/support/error_text.h>
+#include <ddp/support/own_thread.h>
 
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace ddp::detail {
 namespace {
+
+// For the others to end their part of a work that has failed on this rank.
+constexpr std::chrono::seconds kArrivalPatience(5);
+constexpr std::chrono::milliseconds kArrivalInterval(20);
 
 /// Tells those that wait for this rank what it is in while it lives.
 class Attendance {
@@ -43,6 +54,81 @@ std::string failure_of(const std::function<void()>& work) {
   } catch (const std::exception& error) {
     const auto text = error_text(error);
     return text.empty() ? "an exception without a text" : text;
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+std::string failed_on(
+    int64_t rank,
+    const char* operation,
+    const ProcessGroup& group,
+    const std::string& failure) {
+  return c10::str(
+      operation, " on rank ", rank, " of ", group.size(), ": ", failure);
+}
+
+/// Throws with the first that is not empty.
+void throw_failures(
+    const char* operation,
+    const ProcessGroup& group,
+    const std::vector<std::string>& failures) {
+  for (size_t r = 0; r < failures.size(); ++r) {
+    const auto rank = static_cast<int64_t>(r);
+    TORCH_CHECK(
+        failures[r].empty(), failed_on(rank, operation, group, failures[r]));
+  }
+}
+
+/// Where the ranks meet that have ended one work that is collective.
+class Arrivals {
+ public:
+  explicit Arrivals(ProcessGroupImpl& group)
+      : store_(group.store),
+        key_(c10::str(
+            group.scope,
+            "/arrivals_",
+            group.comparisons["arrivals"]++)),
+        size_(group.size),
+        timeout_(group.timeout) {}
+
+  /// Says that so many more have come. Returns whether all have.
+  bool add(int64_t count) const {
+    if (!store_ || !store_->hasExtendedApi()) {
+      return true; // nobody knows
+    }
+    return answered_within(timeout_, [*this, count] {
+      const auto come = store_->add(key_, count);
+      if (come == size_ || come == 0) { // another one has deleted it
+        store_->deleteKey(key_);
+        return true;
+      }
+      return false;
+    });
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::string key_;
+  int64_t size_;
+  std::chrono::milliseconds timeout_;
+};
+
+/// The others may wait in collectives of the work that this rank does not come
+/// to any more: then these fail with its reason, which it throws.
+void await_all(
+    const char* operation,
+    const ProcessGroup& group,
+    const Arrivals& arrivals,
+    const std::string& failure) {
+  const auto end = std::chrono::steady_clock::now() + kArrivalPatience;
+  for (bool all = arrivals.add(1); !all; all = arrivals.add(0)) {
+    if (std::chrono::steady_clock::now() > end) {
+      const auto text = failed_on(group.rank(), operation, group, failure);
+      report_failure(group, text);
+      TORCH_CHECK(false, text);
+    }
+    std::this_thread::sleep_for(kArrivalInterval);
   }
 }
 
@@ -58,14 +144,7 @@ void on_rank_0(
     const Attendance attendance(operation, group);
     own_failure = failure_of(work);
   }
-  const auto failure = group.broadcast(own_failure);
-  TORCH_CHECK(
-      failure.empty(),
-      operation,
-      " on rank 0 of ",
-      group.size(),
-      ": ",
-      failure);
+  throw_failures(operation, group, {group.broadcast(own_failure)});
 }
 
 void on_each_rank(
@@ -73,18 +152,22 @@ void on_each_rank(
     const ProcessGroup& group,
     const std::function<void()>& work) {
   const heartbeat::Activity activity(operation);
-  const auto failures = group.all_gather(failure_of(work));
-  for (size_t rank = 0; rank < failures.size(); ++rank) {
-    TORCH_CHECK(
-        failures[rank].empty(),
-        operation,
-        " on rank ",
-        rank,
-        " of ",
-        group.size(),
-        ": ",
-        failures[rank]);
+  throw_failures(operation, group, group.all_gather(failure_of(work)));
+}
+
+void on_each_rank_together(
+    const char* operation,
+    const ProcessGroup& group,
+    const std::function<void()>& work) {
+  const heartbeat::Activity activity(operation);
+  const Arrivals arrivals(ProcessGroupImpl::of(group));
+  const auto failure = failure_of(work);
+  if (failure.empty()) {
+    arrivals.add(1);
+  } else {
+    await_all(operation, group, arrivals, failure);
   }
+  throw_failures(operation, group, group.all_gather(failure));
 }
 
 } // namespace ddp::detail
