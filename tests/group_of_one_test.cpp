@@ -84,6 +84,17 @@ TEST_CASE("alone, a Reducer that ends before it reduced anything is missed") {
   CHECK_THAT(texts[0], ContainsSubstring("its Reducer was destroyed before"));
 }
 
+TEST_CASE("alone, backwards that are all under no_sync are told of") {
+  Net net;
+  const auto texts = warnings_of([&] {
+    Reducer reducer(net, ProcessGroup());
+    const auto guard = reducer.no_sync();
+    net.backward();
+  });
+  REQUIRE(texts.size() == 1);
+  CHECK_THAT(texts[0], ContainsSubstring("was each backward under no_sync()?"));
+}
+
 TEST_CASE("alone, check_finite finds what is not finite in any step") {
   Net net;
   Reducer reducer(net, ProcessGroup(), ReducerOptions().check_finite(true));

@@ -74,6 +74,19 @@ TEST_CASE("a Reducer after one that reduced nothing takes its place") {
   });
 }
 
+TEST_CASE("a Reducer that was given no group is told of") {
+  ranks(3, [](ProcessGroup) {
+    auto net = make_net();
+    const auto texts =
+        warnings_of([&] { Reducer reducer(net, ProcessGroup()); });
+    REQUIRE(texts.size() == 1);
+    REQUIRE_THAT(
+        texts[0],
+        ContainsSubstring("a Reducer was given a group of one") &&
+            ContainsSubstring("that init_process_group() returned"));
+  });
+}
+
 TEST_CASE("a net that was replaced after the Reducer is missed at its end") {
   ranks(3, [](ProcessGroup group) {
     auto net = make_net();

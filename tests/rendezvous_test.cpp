@@ -139,7 +139,7 @@ TEST_CASE("where a rank is missing, one that came twice is named") {
       [] { // rank 2 was told to be rank 1
         const auto rank = std::min<int64_t>(own_rank(), 1);
         const auto start = [&] {
-          ddp::init_process_group(short_wait().rank(rank));
+          (void)ddp::init_process_group(short_wait().rank(rank));
         };
         if (rank == 1) { // rank 0 may have missed one of the two
           REQUIRE_THROWS(start());
@@ -164,6 +164,21 @@ TEST_CASE("options that decide how the group forms are the same on all ranks") {
             ContainsSubstring("different options: rank 1 has backend shm, rank "
                               "0 has gloo") &&
                 ContainsSubstring("DDP_ variables"));
+      },
+      RankOptions());
+}
+
+TEST_CASE("a rank that alone compares its calls is told so at once") {
+  ranks(
+      3,
+      [] {
+        if (own_rank() == 1) {
+          setenv("DDP_DEBUG", "detail", 1);
+        }
+        REQUIRE_THROWS_WITH(
+            ddp::init_process_group(),
+            ContainsSubstring("different options: rank 1 has DDP_DEBUG detail, "
+                              "rank 0 has less"));
       },
       RankOptions());
 }

@@ -59,6 +59,8 @@ RankInfo describe_self(
       {"backend", options.backend().empty() ? "auto" : options.backend()},
       {"device", device ? (device->is_cuda() ? "cuda" : "cpu") : "unset"},
       {"share_gpus", *options.share_gpus() ? "true" : "false"},
+      {"DDP_DEBUG",
+       debug::level() == debug::Level::kDetail ? "detail" : "less"},
       {"check_replicas", *options.check_replicas() ? "true" : "false"}};
   return self;
 }

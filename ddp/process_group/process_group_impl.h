@@ -45,6 +45,8 @@ struct ProcessGroupImpl {
   int64_t local_size = 1;
   c10::Device device{c10::kCPU};
   std::string backend = "none";
+  /// Whether it was constructed by no other group or meeting of ranks.
+  bool by_default = false;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   /// A wait of this long is told about.
   std::chrono::milliseconds wait_notice = std::chrono::seconds(10);

@@ -370,6 +370,7 @@ struct ReducerImpl final : detail::GradientListener,
   torch::optim::Optimizer* optimizer_ = nullptr;
   /// How many backwards a group of one has still to check.
   int64_t checked_alone_ = kCheckedAlone;
+  bool accumulated_ = false; // without communication
 };
 
 template <typename Function>

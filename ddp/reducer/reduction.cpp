@@ -93,6 +93,7 @@ bool ReducerImpl::communicates() const {
 
 /// A gradient of a backward that communicates nothing.
 void ReducerImpl::accumulate() {
+  accumulated_ = true;
   const int task = torch::autograd::get_current_graph_task_id();
   if (task != searched_task_) {
     searched_task_ = task;

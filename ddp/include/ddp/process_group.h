@@ -151,7 +151,7 @@ class DDP_API ProcessGroup {
 /// Collective; at the timeout every rank that came throws `c10::Error` with the
 /// missing ranks. Throws `c10::ValueError` where options or environment
 /// contradict each other or cannot be read.
-DDP_API ProcessGroup
+[[nodiscard]] DDP_API ProcessGroup
 init_process_group(const ProcessGroupOptions& options = {});
 
 } // namespace ddp
