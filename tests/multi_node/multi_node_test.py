@@ -236,7 +236,7 @@ def closed_store(program):
     hosts = Hosts(2)
     hosts.drop(0, "29500")
     closed_ports(hosts, program, [
-        "waited 3 s at 10.9.0.1:29500 for ranks 1, 2",
+        "waited 3 s at 10.9.0.1:29500 for ranks 1 and 2",
         "could not reach rank 0's store at 10.9.0.1:29500 within 3 s"], 12)
 
 
