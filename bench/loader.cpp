@@ -5,8 +5,8 @@
 // Run: ddp_bench_loader [rounds]
 
 #include <bench/quartiles.h>
+#include <ddp/random.h>
 #include <ddp/samplers/data_loader.h>
-#include <ddp/seed.h>
 #include <torch/torch.h>
 
 #include <chrono>

@@ -2,10 +2,11 @@
 #include <checkpoint/formats/flat_tree.h>
 #include <checkpoint/module_copies.h>
 #include <checkpoint/module_entry.h>
+#include <checkpoint/prepared_file.h>
 #include <checkpoint/replica_check.h>
+#include <checkpoint/state_dict.h>
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/checkpoint/state_dict.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/module_state.h>
 #include <ddp/process_group/agreement/on_rank_0.h>

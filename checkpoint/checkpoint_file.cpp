@@ -5,8 +5,8 @@
 #include <checkpoint/formats/pickle/pickle_writer.h>
 #include <checkpoint/formats/safetensors_reader.h>
 #include <checkpoint/formats/torch_archive.h>
+#include <checkpoint/prepared_file.h>
 #include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/checkpoint/safetensors.h>
 #include <ddp/support/plain_tensor.h>
 #include <ddp/support/snapshot_memory.h>
 

@@ -1,4 +1,5 @@
 #include <checkpoint/checkpoint_folder.h>
+#include <checkpoint/prepared_file.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/checkpoint/checkpoint_manager.h>
 #include <ddp/failure/heartbeat.h>

@@ -5,7 +5,7 @@
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 #include <checkpoint/name_matching.h>
-#include <ddp/checkpoint/state_dict.h>
+#include <checkpoint/state_dict.h>
 
 #include <cmath>
 #include <sstream>

@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ddp/checkpoint/checkpoint.h>
-#include <ddp/checkpoint/safetensors.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 
 #include <string>
 #include <utility>

@@ -1,7 +1,7 @@
 #include <checkpoint/replica_check.h>
 
 #include <c10/util/Exception.h>
-#include <ddp/checkpoint/state_dict.h>
+#include <checkpoint/state_dict.h>
 #include <ddp/module_state.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer/core/gradient_hook.h>

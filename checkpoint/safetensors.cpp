@@ -4,7 +4,7 @@
 #include <checkpoint/formats/common/naming_file.h>
 #include <checkpoint/formats/safetensors_header.h>
 #include <checkpoint/formats/safetensors_reader.h>
-#include <ddp/checkpoint/safetensors.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/support/atomic_file.h>
 #include <ddp/support/plain_tensor.h>
 

@@ -1,5 +1,5 @@
-#include <ddp/checkpoint/state_dict.h>
-#include <ddp/wrapped_module.h>
+#include <checkpoint/state_dict.h>
+#include <ddp/module_state.h>
 #include <torch/nn/module.h>
 
 namespace ddp::detail {

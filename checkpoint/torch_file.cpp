@@ -1,7 +1,7 @@
 #include <checkpoint/formats/common/byte_source.h>
 #include <checkpoint/formats/common/naming_file.h>
 #include <checkpoint/formats/torch_archive.h>
-#include <ddp/checkpoint/torch_file.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/support/atomic_file.h>
 
 namespace ddp {

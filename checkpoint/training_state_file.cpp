@@ -1,4 +1,6 @@
 #include <ddp/checkpoint/checkpoint_file.h>
+
+#include <checkpoint/prepared_file.h>
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/process_group/agreement/broadcast_value.h>

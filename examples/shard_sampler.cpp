@@ -1,7 +1,7 @@
 #include "shard_sampler.h"
 
 #include <ddp/process_group.h>
-#include <ddp/seed.h>
+#include <ddp/random.h>
 #include <torch/types.h>
 
 #include <ATen/CPUGeneratorImpl.h>

@@ -1,4 +1,4 @@
-#include <ddp/samplers/batch_plan.h>
+#include <ddp/samplers/batch_sampler.h>
 
 #include <c10/util/Exception.h>
 #include <ddp/process_group.h>

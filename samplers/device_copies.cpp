@@ -1,4 +1,4 @@
-#include <ddp/samplers/internal/device_copies.h>
+#include <ddp/samplers/internal/batch_memory.h>
 
 #include <ATen/ATen.h>
 #include <c10/core/StreamGuard.h>

@@ -1,4 +1,4 @@
-#include <ddp/samplers/distributed_weighted_sampler.h>
+#include <ddp/samplers/distributed_sampler.h>
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>

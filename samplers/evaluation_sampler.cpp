@@ -1,4 +1,4 @@
-#include <ddp/samplers/evaluation_sampler.h>
+#include <ddp/samplers/distributed_sampler.h>
 
 #include <ddp/process_group.h>
 

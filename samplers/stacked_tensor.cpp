@@ -1,4 +1,4 @@
-#include <ddp/samplers/internal/stacked_tensor.h>
+#include <ddp/samplers/internal/batch_memory.h>
 
 #include <ddp/support/plain_memory.h>
 #include <ddp/support/plain_tensor.h>

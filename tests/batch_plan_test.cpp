@@ -1,5 +1,5 @@
 #include <ddp/process_group.h>
-#include <ddp/samplers/batch_plan.h>
+#include <ddp/samplers/batch_sampler.h>
 #include <tests/support/catch.h>
 
 namespace batch_plan_test {

@@ -1,6 +1,5 @@
 // The program ddp-checkpoint, run as users run it.
 #include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/checkpoint/safetensors.h>
 #include <tests/support/catch.h>
 #include <tests/support/checkpoint_command.h>
 

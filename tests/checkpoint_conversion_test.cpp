@@ -1,6 +1,5 @@
 // What ddp-checkpoint makes of files.
 #include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/checkpoint/safetensors.h>
 #include <tests/support/catch.h>
 #include <tests/support/checkpoint_command.h>
 #include <tests/support/ivalue_text.h>

@@ -1,5 +1,4 @@
 #include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/checkpoint/safetensors.h>
 #include <ddp/support/containers.h>
 #include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>

@@ -1,7 +1,6 @@
+#include <checkpoint/prepared_file.h>
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/checkpoint/safetensors.h>
-#include <ddp/checkpoint/torch_file.h>
 #include <ddp/support/containers.h>
 #include <ddp/support/snapshot_memory.h>
 #include <tests/support/catch.h>

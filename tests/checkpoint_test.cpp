@@ -1,7 +1,7 @@
+#include <checkpoint/state_dict.h>
 #include <ddp/checkpoint/checkpoint.h>
-#include <ddp/checkpoint/safetensors.h>
-#include <ddp/checkpoint/state_dict.h>
-#include <ddp/wrapped_module.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/module_state.h>
 #include <tests/support/catch.h>
 #include <tests/support/temporary_folder.h>
 

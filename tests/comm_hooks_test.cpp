@@ -4,9 +4,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/comm_hooks/compress_hook.h>
-#include <ddp/comm_hooks/hook_chain.h>
-#include <ddp/comm_hooks/noop_hook.h>
+#include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/comm_hooks/post_local_sgd_hook.h>
 #include <ddp/comm_hooks/quantization_hook.h>
 #include <ddp/reducer.h>

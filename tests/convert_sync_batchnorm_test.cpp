@@ -2,7 +2,7 @@
 #include <tests/support/ranks.h>
 #include <tests/support/warnings.h>
 
-#include <ddp/nn/convert_sync_batchnorm.h>
+#include <ddp/nn/sync_batch_norm.h>
 #include <ddp/reducer.h>
 
 namespace convert_sync_batchnorm_test {

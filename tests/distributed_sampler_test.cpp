@@ -1,7 +1,5 @@
 #include <ddp/process_group.h>
 #include <ddp/samplers/distributed_sampler.h>
-#include <ddp/samplers/distributed_weighted_sampler.h>
-#include <ddp/samplers/evaluation_sampler.h>
 #include <ddp/samplers/stream_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/ranks.h>

@@ -5,13 +5,11 @@
 #include <tests/support/hook_training.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/comm_hooks/compress_hook.h>
-#include <ddp/comm_hooks/hook_chain.h>
-#include <ddp/comm_hooks/noop_hook.h>
+#include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/comm_hooks/post_local_sgd_hook.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/comm_hooks/quantization_hook.h>
-#include <ddp/model_averaging/periodic_model_averager.h>
+#include <ddp/model_averaging.h>
 #include <ddp/reducer.h>
 
 namespace fake_gpu_hooks_test {

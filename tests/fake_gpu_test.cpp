@@ -9,9 +9,7 @@
 
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
-#include <ddp/comm_hooks/compress_hook.h>
-#include <ddp/comm_hooks/hook_chain.h>
-#include <ddp/comm_hooks/noop_hook.h>
+#include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/reducer/core/futures.h>
 #include <ddp/support/current_stream.h>

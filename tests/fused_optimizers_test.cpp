@@ -3,9 +3,8 @@
 #include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
 
-#include <ddp/checkpoint/torch_file.h>
-#include <ddp/fused_optimizers.h>
-#include <ddp/optimizer_state.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/optimizers.h>
 
 #include <cstdlib>
 #include <functional>

@@ -7,7 +7,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <ddp/distributed_data_parallel.h>
-#include <ddp/fused_optimizers.h>
+#include <ddp/optimizers.h>
 
 namespace gpu_streams_test {
 

@@ -4,7 +4,7 @@
 #include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
 
-#include <ddp/amp/grad_scaler.h>
+#include <ddp/amp.h>
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/reducer.h>
 

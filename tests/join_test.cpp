@@ -2,7 +2,7 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/comm_hooks/compress_hook.h>
+#include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/join.h>

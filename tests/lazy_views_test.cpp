@@ -2,8 +2,8 @@
 #include <tests/support/nearly_equal.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/adam.h>
-#include <ddp/comm_hooks/hook_chain.h>
+#include <ddp/comm_hooks/default_hooks.h>
+#include <ddp/optimizers.h>
 #include <ddp/reducer.h>
 #include <ddp/verification.h>
 

@@ -4,7 +4,7 @@
 #include <tests/support/nearly_equal.h>
 
 #include <ATen/autocast_mode.h>
-#include <ddp/amp/autocast.h>
+#include <ddp/amp.h>
 #include <ddp/reducer.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>

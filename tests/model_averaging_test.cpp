@@ -2,8 +2,7 @@
 #include <tests/support/ranks.h>
 
 #include <ddp/checkpoint/training_state.h>
-#include <ddp/model_averaging/hierarchical_model_averager.h>
-#include <ddp/model_averaging/periodic_model_averager.h>
+#include <ddp/model_averaging.h>
 
 namespace model_averaging_test {
 

@@ -6,8 +6,7 @@
 #include <tests/support/skip.h>
 
 #include <ddp/backends/mpi.h>
-#include <ddp/comm_hooks/compress_hook.h>
-#include <ddp/comm_hooks/hook_chain.h>
+#include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/comm_hooks/quantization_hook.h>
 #include <ddp/reducer.h>

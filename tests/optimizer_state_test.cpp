@@ -1,4 +1,4 @@
-#include <ddp/optimizer_state.h>
+#include <ddp/optimizers.h>
 #include <tests/support/catch.h>
 
 #include <functional>

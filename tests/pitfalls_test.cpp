@@ -9,7 +9,7 @@
 #include <ddp/init/device_choice.h>
 #include <ddp/parallel_forward.h>
 #include <ddp/process_group.h>
-#include <ddp/samplers/batch_plan.h>
+#include <ddp/samplers/batch_sampler.h>
 #include <ddp/samplers/distributed_sampler.h>
 #include <ddp/verification.h>
 #include <tests/support/examples.h>

@@ -1,5 +1,5 @@
 // A scheduler that follows a metric goes on as one that never stopped.
-#include <ddp/checkpoint/torch_file.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/checkpoint/training_state.h>
 #include <tests/support/catch.h>
 #include <tests/support/temporary_folder.h>

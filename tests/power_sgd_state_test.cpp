@@ -5,7 +5,7 @@
 #include <tests/support/shared_folder.h>
 
 #include <ddp/checkpoint/training_state.h>
-#include <ddp/comm_hooks/compress_hook.h>
+#include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/reducer.h>
 

@@ -6,15 +6,12 @@
 #include <tests/support/shared_folder.h>
 #include <tests/support/skip.h>
 
-#include <ddp/checkpoint/torch_file.h>
-#include <ddp/comm_hooks/compress_hook.h>
-#include <ddp/comm_hooks/hook_chain.h>
-#include <ddp/comm_hooks/noop_hook.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/comm_hooks/post_local_sgd_hook.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/comm_hooks/quantization_hook.h>
-#include <ddp/model_averaging/hierarchical_model_averager.h>
-#include <ddp/model_averaging/periodic_model_averager.h>
+#include <ddp/model_averaging.h>
 #include <ddp/reducer.h>
 
 #include <cstdlib>

@@ -4,11 +4,10 @@
 #include <tests/support/shared_folder.h>
 
 #include <ddp/checkpoint/checkpoint.h>
-#include <ddp/checkpoint/safetensors.h>
-#include <ddp/random_state.h>
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/random.h>
 #include <ddp/reducer.h>
 #include <ddp/samplers/distributed_sampler.h>
-#include <ddp/seed.h>
 
 #include <unistd.h>
 

@@ -6,9 +6,9 @@
 #include <tests/support/shared_folder.h>
 
 #include <ddp/checkpoint/checkpoint_manager.h>
+#include <ddp/random.h>
 #include <ddp/reducer.h>
 #include <ddp/samplers/distributed_sampler.h>
-#include <ddp/seed.h>
 
 #include <algorithm>
 #include <csignal>

@@ -1,4 +1,4 @@
-#include <ddp/checkpoint/safetensors.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 #include <tests/support/catch.h>
 #include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>

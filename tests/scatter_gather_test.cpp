@@ -3,7 +3,7 @@
 #include <tests/support/ranks.h>
 #include <tests/support/values.h>
 
-#include <ddp/scatter_gather.h>
+#include <ddp/parallel_forward.h>
 
 namespace scatter_gather_test {
 

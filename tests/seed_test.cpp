@@ -1,12 +1,10 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/checkpoint/safetensors.h>
-#include <ddp/deterministic.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/distributed_data_parallel.h>
-#include <ddp/random_state.h>
+#include <ddp/random.h>
 #include <ddp/reducer.h>
-#include <ddp/seed.h>
 
 #include <random>
 #include <set>

@@ -1,6 +1,6 @@
 #include <checkpoint/name_matching.h>
-#include <ddp/checkpoint/state_dict.h>
-#include <ddp/wrapped_module.h>
+#include <checkpoint/state_dict.h>
+#include <ddp/module_state.h>
 #include <tests/support/catch.h>
 
 #include <algorithm>

@@ -2,11 +2,10 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/adam.h>
-#include <ddp/amp/grad_scaler.h>
+#include <ddp/amp.h>
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/distributed_data_parallel.h>
-#include <ddp/fused_optimizers.h>
+#include <ddp/optimizers.h>
 #include <ddp/reducer.h>
 
 #include <functional>

@@ -2,7 +2,7 @@
 #include <tests/support/ranks.h>
 
 #include <ddp/distributed_data_parallel.h>
-#include <ddp/summary.h>
+#include <ddp/statistics.h>
 
 #include <memory>
 #include <sstream>

@@ -1,5 +1,5 @@
 #include <checkpoint/formats/zip/crc32.h>
-#include <ddp/checkpoint/torch_file.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 #include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/memory_cap.h>

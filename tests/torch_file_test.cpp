@@ -1,6 +1,6 @@
 #include <checkpoint/formats/torch_archive.h>
 #include <ddp/checkpoint/checkpoint.h>
-#include <ddp/checkpoint/torch_file.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/support/atomic_file.h>
 #include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>

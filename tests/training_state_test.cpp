@@ -1,6 +1,6 @@
 #include <ddp/checkpoint/training_state.h>
+#include <ddp/random.h>
 #include <ddp/samplers/distributed_sampler.h>
-#include <ddp/seed.h>
 #include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>

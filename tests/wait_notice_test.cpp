@@ -9,8 +9,8 @@
 #include <ddp/nn/sync_batch_norm.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
 #include <ddp/process_group/collective_wait.h>
+#include <ddp/random.h>
 #include <ddp/reducer.h>
-#include <ddp/seed.h>
 #include <ddp/verification.h>
 
 #include <fcntl.h>

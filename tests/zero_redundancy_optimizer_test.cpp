@@ -5,8 +5,8 @@
 #include <tests/support/shared_folder.h>
 
 #include <ddp/checkpoint/training_state.h>
-#include <ddp/fused_optimizers.h>
 #include <ddp/join.h>
+#include <ddp/optimizers.h>
 #include <ddp/reducer.h>
 #include <ddp/zero_redundancy_optimizer.h>
 

@@ -3,6 +3,7 @@
 #include <checkpoint/command/rewritten_file.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/formats/flat_tree.h>
+#include <checkpoint/prepared_file.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 
 #include <memory>

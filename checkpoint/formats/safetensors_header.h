@@ -2,7 +2,7 @@
 
 #include <c10/core/ScalarType.h>
 #include <checkpoint/formats/common/digest.h>
-#include <ddp/checkpoint/safetensors.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 
 #include <cstdint>
 #include <string>

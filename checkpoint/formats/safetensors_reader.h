@@ -1,7 +1,7 @@
 #pragma once
 
 #include <checkpoint/formats/common/byte_source.h>
-#include <ddp/checkpoint/safetensors.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include <ddp/comm_hooks/compress_hook.h>
+#include <ddp/comm_hooks/default_hooks.h>
 
 #include <ddp/reducer/core/futures.h>
 

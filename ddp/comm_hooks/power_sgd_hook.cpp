@@ -4,7 +4,7 @@
 #include <ddp/comm_hooks/numpy_random.h>
 #include <ddp/comm_hooks/rounds.h>
 #include <ddp/comm_hooks/step_count.h>
-#include <ddp/random_state.h>
+#include <ddp/random.h>
 #include <ddp/support/containers.h>
 
 #include <ATen/ATen.h>

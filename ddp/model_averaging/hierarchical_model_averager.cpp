@@ -1,4 +1,4 @@
-#include <ddp/model_averaging/hierarchical_model_averager.h>
+#include <ddp/model_averaging.h>
 
 #include <c10/util/Exception.h>
 

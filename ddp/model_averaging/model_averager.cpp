@@ -1,4 +1,4 @@
-#include <ddp/model_averaging/model_averager.h>
+#include <ddp/model_averaging.h>
 
 #include <ddp/failure/heartbeat.h>
 

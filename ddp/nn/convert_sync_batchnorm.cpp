@@ -1,8 +1,7 @@
-#include <ddp/nn/convert_sync_batchnorm.h>
+#include <ddp/nn/sync_batch_norm.h>
 
 #include <ddp/failure/heartbeat.h>
 #include <ddp/nn/batch_norm_operator.h>
-#include <ddp/nn/sync_batch_norm.h>
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>

@@ -1,4 +1,4 @@
-#include <ddp/adam.h>
+#include <ddp/optimizers.h>
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>

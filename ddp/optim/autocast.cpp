@@ -1,4 +1,4 @@
-#include <ddp/amp/autocast.h>
+#include <ddp/amp.h>
 
 #include <ATen/autocast_mode.h>
 #include <c10/util/Exception.h>

@@ -1,4 +1,4 @@
-#include <ddp/fused_optimizers.h>
+#include <ddp/optimizers.h>
 
 #include <ddp/backends/nccl.h>
 #include <ddp/support/plain_memory.h>

@@ -1,4 +1,4 @@
-#include <ddp/amp/grad_scaler.h>
+#include <ddp/amp.h>
 
 #include <ddp/failure/heartbeat.h>
 #include <ddp/reducer/observers/stepped_optimizers.h>

@@ -1,7 +1,8 @@
 #include <ddp/internal/optimizer_shards.h>
 
 #include <ddp/failure/heartbeat.h>
-#include <ddp/optimizer_state.h>
+#include <ddp/optim/optimizer_plan.h>
+#include <ddp/optimizers.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
 #include <ddp/process_group/agreement/same_as_first.h>
 #include <ddp/process_group/async_broadcast.h>

@@ -1,7 +1,8 @@
 #include <ddp/optim/loaded_fields.h>
 #include <ddp/optim/optimizer_fields.h>
+#include <ddp/optim/optimizer_plan.h>
 #include <ddp/optim/saved_fields.h>
-#include <ddp/optimizer_state.h>
+#include <ddp/optimizers.h>
 #include <ddp/support/containers.h>
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-#include <ddp/deterministic.h>
+#include <ddp/random.h>
 
 #include <ATen/Context.h>
 

@@ -1,4 +1,6 @@
-#include <ddp/random_state.h>
+#include <ddp/random.h>
+
+#include <ddp/random/random_state.h>
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>

@@ -1,4 +1,4 @@
-#include <ddp/seed.h>
+#include <ddp/random.h>
 
 #include <ddp/failure/heartbeat.h>
 

@@ -1,7 +1,7 @@
-#include <ddp/summary.h>
+#include <ddp/statistics.h>
 
+#include <ddp/module_state.h>
 #include <ddp/reducer/text_table.h>
-#include <ddp/wrapped_module.h>
 
 #include <torch/nn/module.h>
 

@@ -1,8 +1,8 @@
 #include <ddp/wrapper/row_exchange.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/parallel_forward.h>
 #include <ddp/process_group/collective_wait.h>
-#include <ddp/scatter_gather.h>
 #include <ddp/support/error_text.h>
 #include <ddp/support/plain_memory.h>
 

@@ -1,4 +1,4 @@
-#include <ddp/scatter_gather.h>
+#include <ddp/parallel_forward.h>
 
 #include <ddp/wrapper/row_exchange.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ddp/seed.h>
+#include <ddp/random.h>
 #include <torch/data/datasets/base.h>
 #include <torch/types.h>
 

@@ -26,7 +26,7 @@ BREAKS = (
      "which is no public header"),
     ("examples/gan.cpp", "#include <ddp/internal/text_tensor.h>",
      "which is internal"),
-    ("ddp/include/ddp/seed.h", "#include <ddp/support/own_thread.h>",
+    ("ddp/include/ddp/random.h", "#include <ddp/support/own_thread.h>",
      "a public header, includes"),
     ("ddp/failure/heartbeat.h", '#include "../reducer/reducer_impl.h"',
      "is no <path from the root>"),

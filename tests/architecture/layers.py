@@ -29,15 +29,15 @@ private ddp/backends/hierarchical # one backend within hosts, another between th
         ddp/debug                 # what DDP_DEBUG turns on
         ddp/rendezvous            # the store, and who is where
         ddp/init                  # a group is formed, split, taken over
-        ddp/model                 # state and comparison of modules | wrapped_module
-        ddp/random                # seeds
+        ddp/model                 # state and comparison of modules
+        ddp/random                # seeds | random
         ddp/reducer/core          # buckets, hooks, the end of backward | reducer_options
-        ddp/reducer/observers     # what listens: times, layouts, checks | statistics timeline
+        ddp/reducer/observers     # what listens: times, layouts, checks | statistics
         ddp/reducer               # the class that assembles them
-        ddp/comm_hooks            # half precision, PowerSGD, quantization, chains of hooks
-        ddp/model_averaging       # parameters that are averaged now and then
-        ddp/wrapper               # DistributedDataParallel, forward over several devices | distributed_data_parallel tensor_traversal
-        ddp/optim                 # ZeRO, fused steps, gradient scaler, optimizers' states | zero_redundancy_optimizer
+        ddp/comm_hooks            # half precision, PowerSGD, quantization, chains of hooks | default_hooks
+        ddp/model_averaging       # parameters that are averaged now and then | model_averaging
+        ddp/wrapper               # DistributedDataParallel, forward over several devices | distributed_data_parallel share_forward tensor_traversal
+        ddp/optim                 # ZeRO, fused steps, gradient scaler, optimizers' states | amp optimizers zero_redundancy_optimizer
         ddp/nn                    # synchronized batch-norm
         ddp/spawn                 # ranks that the program starts itself
 private samplers                  # samplers and the data loader

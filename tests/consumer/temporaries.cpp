@@ -1,5 +1,5 @@
 // Does not compile: objects without a name are gone before they do anything.
-#include <ddp/amp/autocast.h>
+#include <ddp/amp.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/reducer.h>
 #include <ddp/stop_signal.h>

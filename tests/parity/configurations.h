@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ddp/checkpoint/safetensors.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/reducer_options.h>
 #include <tests/parity/nets.h>
 

@@ -12,6 +12,9 @@
 
 namespace ddp {
 
+/// Indices into `Reducer::parameters()` of what is reduced together.
+using BucketIndices = std::vector<size_t>;
+
 class ProcessGroup;
 class Reducer;
 

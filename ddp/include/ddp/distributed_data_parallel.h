@@ -2,8 +2,8 @@
 
 #include <ddp/internal/forward_state.h>
 #include <ddp/internal/output_anchors.h>
+#include <ddp/module_state.h>
 #include <ddp/reducer.h>
-#include <ddp/wrapped_module.h>
 
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>

@@ -2,13 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <ddp/bucket_assignment.h>
 #include <ddp/export.h>
 #include <ddp/join.h>
 #include <ddp/process_group.h>
 #include <ddp/reducer_options.h>
 #include <ddp/statistics.h>
-#include <ddp/timeline.h>
 #include <torch/nn/pimpl.h>
 #include <torch/ordered_dict.h>
 

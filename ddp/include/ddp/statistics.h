@@ -1,15 +1,23 @@
 #pragma once
 
-#include <ddp/bucket_assignment.h>
+#include <ddp/comm_hook.h>
+#include <ddp/export.h>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
+namespace torch::nn {
+class Module;
+} // namespace torch::nn
+
 namespace ddp {
+
+class Reducer;
 
 /// What a Reducer has done and how long it took, on this rank. Names and
 /// meanings are those of Python's DDPLoggingData, but for `num_timed`. Indices
@@ -59,5 +67,60 @@ struct Statistics {
   Duration avg_backward_comm_time{};
   Duration avg_backward_compute_comm_overlap_time{};
 };
+
+/// When a bucket did what, in time since the first gradient of its backward.
+struct BucketTimes {
+  using Duration = std::chrono::nanoseconds;
+
+  int64_t bytes = 0;
+  /// All gradients were in it.
+  std::optional<Duration> ready;
+  /// Its reduction was started: not before those of earlier buckets.
+  std::optional<Duration> launched;
+  /// Its reduction was complete. On a GPU: was queued completely.
+  std::optional<Duration> done;
+  /// The end of backward began to wait for it, and had waited.
+  std::optional<Duration> waiting;
+  std::optional<Duration> waited;
+};
+
+/// The buckets of one backward. Times that are not set have not come.
+struct Timeline {
+  /// Counts reductions, from 1.
+  int64_t step = 0;
+  /// In the order of reduction.
+  std::vector<BucketTimes> buckets;
+  /// The collective that was started last, such as "bucket 3 of 5, step 12".
+  std::string last_collective;
+  /// The wrapper's last forward before it, which is less than 0.
+  std::optional<BucketTimes::Duration> forward_began;
+  std::optional<BucketTimes::Duration> forward_ended;
+  /// This rank had all its gradients. On a GPU: they were queued.
+  std::optional<BucketTimes::Duration> computed;
+  /// All buckets had been waited for.
+  std::optional<BucketTimes::Duration> finished;
+};
+
+namespace detail {
+DDP_API std::string summary(
+    const torch::nn::Module& net,
+    const Reducer& reducer);
+}
+
+/// A table for people, in ASCII: of each module that has parameters of its own
+/// its type, how many numbers they are and how many bytes, the bytes of the
+/// gradients that are reduced, and in which buckets, counted from 1; then the
+/// totals, and what `reducer.statistics()` says. A parameter that several
+/// modules have counts for the first. `net` is a module, a pointer to one or a
+/// module holder; where it is a `DistributedDataParallel`, the module inside is
+/// shown. Call it between backwards. Not collective.
+template <typename Net>
+std::string summary(const Net& net, const Reducer& reducer) {
+  if constexpr (std::is_base_of_v<torch::nn::Module, Net>) {
+    return detail::summary(net, reducer);
+  } else {
+    return detail::summary(*net, reducer);
+  }
+}
 
 } // namespace ddp

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ddp/bucket_assignment.h>
 #include <ddp/comm_hook.h>
 #include <ddp/process_group.h>
 #include <ddp/reducer/core/arrival_streams.h>
+#include <ddp/reducer/core/bucket_assignment.h>
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include <ddp/bucket_assignment.h>
+#include <ddp/reducer/core/bucket_assignment.h>
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ddp/bucket_assignment.h>
+#include <ddp/reducer/core/bucket_assignment.h>
 #include <ddp/reducer_options.h>
 
 #include <optional>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ddp/reducer/observers/measured_layout.h>
-#include <ddp/timeline.h>
+#include <ddp/statistics.h>
 
 #include <chrono>
 #include <cstddef>

@@ -2,7 +2,6 @@
 
 #include <ddp/reducer/core/bucket.h>
 #include <ddp/statistics.h>
-#include <ddp/timeline.h>
 
 #include <chrono>
 #include <cstdint>

@@ -3,7 +3,7 @@
 #include <ddp/process_group.h>
 #include <ddp/reducer/observers/recorder.h>
 #include <ddp/reducer_options.h>
-#include <ddp/timeline.h>
+#include <ddp/statistics.h>
 
 #include <chrono>
 #include <cstdint>

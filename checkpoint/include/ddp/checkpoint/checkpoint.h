@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ddp/checkpoint/load_options.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/export.h>
 #include <ddp/process_group.h>
 

@@ -1,13 +1,37 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <ddp/checkpoint/load_options.h>
 #include <ddp/export.h>
+#include <torch/arg.h>
+#include <torch/ordered_dict.h>
 
 #include <functional>
+#include <map>
 #include <string>
 
 namespace ddp {
+
+/// How checkpoints are loaded.
+struct LoadOptions {
+  /// Each rank reads the file by itself, which all hosts have to have then;
+  /// else rank 0 alone reads, and sends the others tensor after tensor.
+  TORCH_ARG(bool, every_rank_reads) = false;
+
+  /// The file is mapped and not copied to memory (see `map_safetensors`): with
+  /// `every_rank_reads` the ranks of a host share one copy.
+  TORCH_ARG(bool, memory_map) = false;
+
+  /// For `load_checkpoint`: where the module's tensors are in a file that has a
+  /// whole training, such as "model"; "" finds the only place that they can be.
+  TORCH_ARG(std::string, entry);
+
+  /// False, for `load_checkpoint`: names that only the module or only the file
+  /// has are left alone, and objects of a `.pt` file that this library does not
+  /// read (as the `argparse.Namespace` beside a model) are left out of the
+  /// dicts that they are in. Shapes and dtypes must fit in any case.
+  TORCH_ARG(bool, strict) = true;
+};
 
 /// Reads the checkpoint at `path`, of any format that this library knows
 /// (`read_torch_file`, `read_safetensors`), told by its content.
@@ -35,19 +59,82 @@ DDP_API void write_checkpoint_file(
 /// where it is damaged. Not collective.
 DDP_API void verify_checkpoint_file(const std::string& path);
 
-namespace detail {
-class SnapshotMemory;
+/// Tensors by name, in an order that files keep; a copy shares the tensors.
+using StateDict = torch::OrderedDict<std::string, at::Tensor>;
 
-/// Throws `c10::ValueError` where the extension is none of those above.
-DDP_API void check_extension(const std::string& path);
+/// What a safetensors file says about itself, such as {"format": "pt"}.
+using SafetensorsMetadata = std::map<std::string, std::string>;
 
-/// Does all of `write_checkpoint_file` that depends on the value, and returns
-/// what is left to do. With `memory` the value's tensors are copied to it, and
-/// may be changed before that.
-DDP_API std::function<void()> prepare_checkpoint_file(
+/// The content of a safetensors file; its tensors are on the CPU.
+struct SafetensorsFile {
+  StateDict tensors;
+  SafetensorsMetadata metadata;
+};
+
+/// Writes `tensors` to the file at `path`, which is replaced as a whole or not
+/// at all.
+///
+/// Tensors may have any shape, strides and device; of dtypes those that the
+/// format and LibTorch share: floating point of 64, 32, 16 (also bfloat16) and
+/// 8 bits (e4m3fn, e5m2), integers, bool, and complex of two 32-bit floats.
+/// Throws `c10::TypeError` for another and for sparse tensors, `c10::Error`
+/// where the file cannot be written. Not collective.
+///
+/// The format is that of https://github.com/huggingface/safetensors, so that
+/// Python reads the file. In it are digests (XXH3 of 64 bits) of the header and
+/// of each tensor, as the metadata entry "ddp.xxh3".
+DDP_API void write_safetensors(
     const std::string& path,
-    const c10::IValue& value,
-    SnapshotMemory* memory = nullptr);
+    const StateDict& tensors,
+    const SafetensorsMetadata& metadata = {});
 
-} // namespace detail
+/// Reads the safetensors file at `path`, written by this library or another.
+///
+/// The header is checked before memory is allocated, and in a file that
+/// `write_safetensors` wrote every byte by digests: a truncated, damaged or
+/// malformed file throws `c10::Error` that names it, what was seen and what was
+/// expected. Not collective.
+DDP_API SafetensorsFile read_safetensors(const std::string& path);
+
+/// The same, but the file is mapped and not copied: its tensors (those whose
+/// data begins at a multiple of 8 bytes) are pages of the file, which processes
+/// on one host share and the system may take back. What is written to them does
+/// not reach the file, which has to keep its length as long as they live, or
+/// the process ends by SIGBUS; that another file takes its place does no harm.
+DDP_API SafetensorsFile map_safetensors(const std::string& path);
+
+/// Reads the file at `path` that Python's `torch.save`, or LibTorch, wrote.
+///
+/// The value is made of tensors, `int64_t`, `double`, `bool`, `std::string`,
+/// none, lists (`c10::impl::GenericList`), tuples and dicts
+/// (`c10::impl::GenericDict`, keys strings or integers, in the file's order).
+/// Tensors come on the CPU, from whatever device they were; those that shared
+/// memory share it again.
+///
+/// It takes the zip format of torch 1.6 and later, and what LibTorch's own
+/// `torch::save` writes: an archive is a dict of what was written to it, and a
+/// module a dict of its parameters, buffers and children. Python's classes and
+/// functions are known by name, in a list of those that state_dicts need; any
+/// other is refused by its name, and nothing is executed. Sizes are checked
+/// before memory is allocated and the CRC-32 of every record after reading: a
+/// truncated, damaged or hostile file throws `c10::Error` that names the file
+/// and what is wrong. Values take at most 128 MiB and 24 times the size of the
+/// file, beside the tensors. Not collective.
+DDP_API c10::IValue read_torch_file(const std::string& path);
+
+/// Writes `value`, of the types above, to the file at `path`, which is replaced
+/// as a whole or not at all.
+///
+/// Python reads it with `torch.load`, whose default is `weights_only=True`.
+/// Tensors may have any dtype, strides and device. Those that share a storage
+/// share it in Python as well, unless they use less than half of it: then each
+/// is written by itself, so that a small view does not take a large tensor
+/// along. Throws `c10::TypeError` for types that are not above and for sparse
+/// and quantized tensors, `c10::ValueError` for undefined tensors, text that is
+/// not UTF-8 and values nested too deep, `c10::Error` where the file cannot be
+/// written. Not collective.
+DDP_API void write_torch_file(
+    const std::string& path,
+    const c10::IValue& value);
+
 } // namespace ddp

@@ -2,11 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <ddp/checkpoint/load_options.h>
-#include <ddp/checkpoint/safetensors.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/export.h>
 #include <ddp/process_group.h>
-#include <ddp/random_state.h>
+#include <ddp/random.h>
 
 #include <cstdint>
 #include <functional>

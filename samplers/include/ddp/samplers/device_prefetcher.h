@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ddp/samplers/internal/device_copies.h>
+#include <ddp/samplers/internal/batch_memory.h>
 #include <torch/data/iterator.h>
 
 #include <exception>

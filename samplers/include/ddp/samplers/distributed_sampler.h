@@ -48,4 +48,62 @@ class DDP_API DistributedSampler : public ShardedSampler {
   SamplerOptions options_;
 };
 
+/// Gives each sample of a dataset to exactly one rank, in the dataset's order,
+/// for evaluation: what padding repeats would count twice. So the first ranks
+/// may have one sample more, and one batch more: no collective in the loop, but
+/// one after it (`all_reduce` of the sums).
+class DDP_API EvaluationSampler : public ShardedSampler {
+ public:
+  /// The share of this process in `group`. `size` is the dataset's, in samples.
+  EvaluationSampler(size_t size, const ProcessGroup& group);
+
+  /// The share of `rank` among `num_replicas`, without a group. Throws
+  /// `c10::ValueError` unless 0 <= rank < num_replicas and size > 0.
+  EvaluationSampler(size_t size, int64_t num_replicas, int64_t rank);
+};
+
+/// How a `DistributedWeightedSampler` draws. Every rank has to give the same.
+struct WeightedSamplerOptions {
+  /// Whether a sample may come several times in an epoch.
+  TORCH_ARG(bool, replacement) = true;
+  /// What is drawn in epoch `e` depends on `seed + e` alone.
+  TORCH_ARG(uint64_t, seed) = 0;
+};
+
+/// Draws samples with probabilities in proportion to weights, over all ranks,
+/// and gives each rank its share, equally many on every rank.
+///
+/// The sequence of an epoch is what `torch.multinomial` draws on the CPU, and
+/// so Python's `torch.utils.data.WeightedRandomSampler`, from a generator
+/// seeded with `seed + epoch`. Where the ranks do not divide it, its head comes
+/// again.
+class DDP_API DistributedWeightedSampler : public ShardedSampler {
+ public:
+  /// `weights`: one per sample, of shape [samples], floating point, not
+  /// negative, no more than 2^24 of them. `num_samples`: how many to draw in an
+  /// epoch, over all ranks. Throws `c10::ValueError` for others, and without
+  /// replacement where fewer weights than `num_samples` are above 0.
+  DistributedWeightedSampler(
+      const at::Tensor& weights,
+      size_t num_samples,
+      const ProcessGroup& group,
+      const WeightedSamplerOptions& options = {});
+
+  /// The same for `rank` among `num_replicas`, without a group.
+  DistributedWeightedSampler(
+      const at::Tensor& weights,
+      size_t num_samples,
+      int64_t num_replicas,
+      int64_t rank,
+      const WeightedSamplerOptions& options = {});
+
+ private:
+  at::Tensor sequence(size_t length, int64_t epoch) const override;
+  torch::OrderedDict<std::string, int64_t> identity() const override;
+
+  at::Tensor weights_;
+  int64_t weights_hash_;
+  WeightedSamplerOptions options_;
+};
+
 } // namespace ddp

@@ -1,10 +1,16 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 #include <ddp/export.h>
+#include <ddp/tensor_traversal.h>
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
 
 namespace ddp::detail {
 
@@ -28,6 +34,68 @@ class DDP_API BatchMemory {
   struct Blocks;
   bool pinned_;
   std::shared_ptr<Blocks> blocks_;
+};
+
+/// One tensor of a batch, of its samples' tensors: `torch::stack`, sample by
+/// sample, from several threads.
+class DDP_API StackedTensor {
+ public:
+  /// Writes row `row` of `rows`; `index` is the sample's, for messages. The
+  /// first sample says what the others' shape and dtype have to be: throws
+  /// `c10::ValueError` for another, or for one that is not dense on the CPU.
+  void put(
+      size_t row,
+      size_t rows,
+      const at::Tensor& sample,
+      size_t index,
+      const BatchMemory& memory);
+
+  /// Of shape [rows, ...], once all rows are written.
+  const at::Tensor& tensor() const {
+    return tensor_;
+  }
+
+ private:
+  std::once_flag allocated_;
+  at::Tensor tensor_;
+};
+
+/// Copies batches to a device on a stream of their own, so that the device
+/// copies one while it computes with the one before. On the CPU, where all
+/// memory is the device's, nothing is copied.
+class DDP_API DeviceCopies {
+ public:
+  explicit DeviceCopies(c10::Device device);
+
+  bool are_needed() const {
+    return stream_.has_value();
+  }
+
+  /// Starts to copy the tensors inside `batch`, which are replaced by those on
+  /// the device.
+  template <typename Batch>
+  void start(Batch& batch) {
+    visit_tensors(batch, [&](at::Tensor& tensor) { start_one(tensor); });
+    record();
+  }
+
+  /// Makes the current stream wait for the batch started last. Its memory may
+  /// be used again once that stream is done with what it has then.
+  template <typename Batch>
+  void finish(Batch& batch) {
+    wait();
+    visit_tensors(batch, [&](at::Tensor& tensor) { finish_one(tensor); });
+  }
+
+ private:
+  void start_one(at::Tensor& tensor) const;
+  void finish_one(const at::Tensor& tensor) const;
+  void record();
+  void wait();
+
+  c10::Device device_;
+  std::optional<c10::Stream> stream_;
+  std::optional<c10::Event> copied_;
 };
 
 } // namespace ddp::detail

@@ -5,7 +5,6 @@
 #include <c10/util/Exception.h>
 #include <ddp/samplers/internal/batch_memory.h>
 #include <ddp/samplers/internal/batch_workers.h>
-#include <ddp/samplers/internal/stacked_tensor.h>
 #include <ddp/tensor_traversal.h>
 #include <torch/data/datasets/map.h>
 #include <torch/data/transforms/base.h>

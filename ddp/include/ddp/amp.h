@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <c10/core/DeviceType.h>
+#include <c10/core/ScalarType.h>
 #include <ddp/export.h>
 #include <ddp/process_group.h>
 #include <torch/arg.h>
@@ -111,6 +113,34 @@ class DDP_API GradScaler {
   at::Tensor growth_tracker_;
   int64_t init_growth_tracker_ = 0;
   std::unordered_map<torch::optim::Optimizer*, PerOptimizer> optimizers_;
+};
+
+/// While one lives, this thread's operators on `device` compute in `dtype`
+/// where that loses nothing that matters (`kHalf` or `kBFloat16`, chosen by
+/// operator): Python's `with torch.autocast(device, dtype)`.
+///
+/// ```
+/// torch::Tensor loss;
+/// {
+///   const ddp::AutocastGuard autocast(torch::kCUDA, torch::kHalf);
+///   loss = loss_of(net->forward(input), target);
+/// }
+/// scaler.scale(loss).backward(); // outside
+/// ```
+///
+/// Parameters and their gradients stay of single precision. Guards nest.
+class DDP_API AutocastGuard {
+ public:
+  [[nodiscard]] AutocastGuard(c10::DeviceType device, c10::ScalarType dtype);
+  AutocastGuard(const AutocastGuard&) = delete;
+  AutocastGuard& operator=(const AutocastGuard&) = delete;
+  /// Puts back what was; the outermost forgets converted weights.
+  ~AutocastGuard();
+
+ private:
+  c10::DeviceType device_;
+  bool was_enabled_;
+  c10::ScalarType former_dtype_;
 };
 
 } // namespace ddp

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace ddp {
 
@@ -49,5 +50,47 @@ DDP_API std::shared_ptr<CompressHook> fp16_compress_hook(
 /// The same with bfloat16, which has the range of float.
 DDP_API std::shared_ptr<CompressHook> bf16_compress_hook(
     std::shared_ptr<CommHook> inner = nullptr);
+
+/// Leaves each rank its own gradients: how fast training would be if
+/// communication cost nothing. Only for measuring that.
+class DDP_API NoopHook final : public CommHook {
+ public:
+  c10::intrusive_ptr<c10::ivalue::Future> run(
+      const GradBucket& bucket,
+      const ProcessGroup& group) override;
+};
+
+/// Hooks one behind the other: each one's result is the next one's buffer, and
+/// the last one's that of the bucket. For instance one that clips this rank's
+/// gradients, and one that reduces them.
+///
+/// Where a hook takes scaled gradients, they are divided for it, so an
+/// `AllReduceHook` averages. On the CPU hooks of a chain are called on a thread
+/// of the chain's, one bucket after another, and get connections of their own.
+class DDP_API HookChain final : public CommHook {
+ public:
+  /// Throws `c10::ValueError` where there is none, or one is null.
+  explicit HookChain(std::vector<std::shared_ptr<CommHook>> hooks);
+  ~HookChain() override;
+
+  std::string describe() const override;
+
+  /// What the first one says.
+  bool takes_scaled_gradients() const override;
+
+  c10::intrusive_ptr<c10::ivalue::Future> run(
+      const GradBucket& bucket,
+      const ProcessGroup& group) override;
+
+  // Those of the hooks that have one, by their places.
+  c10::IValue state_dict() const override;
+  void load_state_dict(const c10::IValue& state) override;
+  c10::IValue rank_state_dict() const override;
+  void load_rank_state_dict(const c10::IValue& state) override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 } // namespace ddp

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <ddp/checkpoint/safetensors.h>
-#include <ddp/export.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 
 namespace torch::nn {
 class Module;
@@ -10,8 +9,8 @@ class Module;
 namespace ddp::detail {
 
 /// The module itself, out of whatever wrappers (`WrappedModule`) it is in.
-DDP_API torch::nn::Module& unwrapped(torch::nn::Module& module);
-DDP_API const torch::nn::Module& unwrapped(const torch::nn::Module& module);
+torch::nn::Module& unwrapped(torch::nn::Module& module);
+const torch::nn::Module& unwrapped(const torch::nn::Module& module);
 
 /// The parameters and buffers of a module by name, as they are (no copies).
 ///
@@ -19,6 +18,6 @@ DDP_API const torch::nn::Module& unwrapped(const torch::nn::Module& module);
 /// own parameters, then its own buffers, then its children in the order of
 /// their registration, in each as it was registered. Undefined tensors are left
 /// out. Wrappers leave no trace in the names.
-DDP_API StateDict named_state(const torch::nn::Module& module);
+StateDict named_state(const torch::nn::Module& module);
 
 } // namespace ddp::detail

@@ -1,16 +1,13 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ddp/export.h>
+#include <ddp/comm_hook.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace ddp {
-
-/// Indices into a list of tensors that are reduced together.
-using BucketIndices = std::vector<size_t>;
 
 /// Shares `tensors` out to buckets of one dtype and device each.
 ///
@@ -20,7 +17,7 @@ using BucketIndices = std::vector<size_t>;
 /// repeats. Closed buckets come in the order of closing, then what is left
 /// over. Source: compute_bucket_assignment_by_size of torch.distributed, which
 /// every rank must follow for equal bits.
-DDP_API std::vector<BucketIndices> assign_buckets(
+std::vector<BucketIndices> assign_buckets(
     const std::vector<at::Tensor>& tensors,
     const std::vector<int64_t>& limits,
     const std::vector<size_t>& order);

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <functional>
+#include <string>
+
+namespace ddp::detail {
+
+class SnapshotMemory;
+
+/// Throws `c10::ValueError` where the extension is none of those above.
+void check_extension(const std::string& path);
+
+/// Does all of `write_checkpoint_file` that depends on the value, and returns
+/// what is left to do. With `memory` the value's tensors are copied to it, and
+/// may be changed before that.
+std::function<void()> prepare_checkpoint_file(
+    const std::string& path,
+    const c10::IValue& value,
+    SnapshotMemory* memory = nullptr);
+
+} // namespace ddp::detail

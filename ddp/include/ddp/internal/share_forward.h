@@ -1,0 +1,61 @@
+#pragma once
+
+// What <ddp/parallel_forward.h> runs on each rank.
+
+#include <ATen/core/Tensor.h>
+#include <ddp/module_state.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <functional>
+#include <type_traits>
+#include <utility>
+
+namespace ddp::detail {
+
+/// What `parallel_forward` runs on each rank.
+struct ShareForward {
+  std::function<at::Tensor(const at::Tensor&)> run;
+  /// Null for what is no module.
+  const torch::nn::Module* module = nullptr;
+};
+
+template <typename Net, typename = void>
+struct HasArrow : std::false_type {};
+template <typename Net>
+struct HasArrow<Net, std::void_t<decltype(std::declval<Net&>().operator->())>>
+    : std::true_type {};
+
+template <typename Net, typename = void>
+struct HasForward : std::false_type {};
+template <typename Net>
+struct HasForward<
+    Net,
+    std::void_t<decltype(std::declval<Net&>().forward(
+        std::declval<const at::Tensor&>()))>> : std::true_type {};
+
+template <typename Net>
+ShareForward share_forward(Net& net) {
+  using Type = std::remove_const_t<Net>;
+  if constexpr (torch::detail::is_module_holder<Type>::value) {
+    return share_forward(*net.ptr()); // not const, though the holder may be
+  } else if constexpr (HasArrow<Net>::value) {
+    return share_forward(*net);
+  } else if constexpr (std::is_base_of_v<WrappedModule, Net>) {
+    return share_forward(net.module());
+  } else if constexpr (HasForward<Net>::value) {
+    ShareForward forward;
+    forward.run = [&net](const at::Tensor& share) -> at::Tensor {
+      return net.forward(share);
+    };
+    if constexpr (std::is_base_of_v<torch::nn::Module, Net>) {
+      forward.module = &net;
+    }
+    return forward;
+  } else {
+    return {
+        [&net](const at::Tensor& share) -> at::Tensor { return net(share); }};
+  }
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <ddp/export.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+
+namespace ddp {
+
+/// `torch::optim::Adam` that computes what Python's `torch.optim.Adam` does on
+/// the CPU, to the last bit.
+///
+/// LibTorch's takes the averages of the gradients in another way, so that a
+/// training differs from Python's by about 1e-7 in each step. Options and state
+/// are LibTorch's. `step` throws `c10::Error` for sparse gradients. Source:
+/// Kingma and Ba, https://arxiv.org/abs/1412.6980, as PyTorch computes it.
+class DDP_API Adam : public torch::optim::Adam {
+ public:
+  using torch::optim::Adam::Adam;
+  torch::Tensor step(LossClosure closure = nullptr) override;
+};
+
+/// `torch::optim::AdamW`, likewise: the weights decay by themselves and not by
+/// way of the gradients (Loshchilov and Hutter,
+/// https://arxiv.org/abs/1711.05101).
+class DDP_API AdamW : public torch::optim::AdamW {
+ public:
+  using torch::optim::AdamW::AdamW;
+  torch::Tensor step(LossClosure closure = nullptr) override;
+};
+
+/// `torch::optim::SGD` in one pass: gradient, momentum and parameter are read
+/// and written once, where LibTorch's step goes over memory for each term.
+///
+/// Options and state are LibTorch's, so schedulers and checkpoints know it. The
+/// kernels, and so the bits, are those of Python's
+/// `torch.optim.SGD(fused=True)`; they differ from LibTorch's in the last bit.
+/// Tensors that do not lie in memory as their parameter does are copied in each
+/// step. `step` throws `c10::Error` for sparse gradients and complex
+/// parameters, and where it is captured in a CUDA graph as the first one with
+/// momentum.
+class DDP_API FusedSGD : public torch::optim::SGD {
+ public:
+  using torch::optim::SGD::SGD;
+  torch::Tensor step(LossClosure closure = nullptr) override;
+};
+
+/// `torch::optim::Adam`, likewise. No step may be captured in a CUDA graph: the
+/// host counts them.
+class DDP_API FusedAdam : public torch::optim::Adam {
+ public:
+  using torch::optim::Adam::Adam;
+  torch::Tensor step(LossClosure closure = nullptr) override;
+};
+
+/// `torch::optim::AdamW`, likewise.
+class DDP_API FusedAdamW : public torch::optim::AdamW {
+ public:
+  using torch::optim::AdamW::AdamW;
+  torch::Tensor step(LossClosure closure = nullptr) override;
+};
+
+/// The state of an optimizer in the layout of Python's
+/// `Optimizer.state_dict()`:
+///
+///     {"state": {0: {"exp_avg": tensor, ...}, ...},
+///      "param_groups": [{"lr": 0.1, ..., "params": [0, 1, ...]}]}
+///
+/// Dictionaries keep the order of insertion; parameters are counted through all
+/// groups, and those that were never updated have no state. Tensors are those
+/// of the optimizer, not copies. For torch::optim::SGD, Adam, AdamW, RMSprop,
+/// Adagrad and LBFGS; throws `c10::NotImplementedError` for another. Not
+/// collective.
+DDP_API c10::IValue optimizer_state(const torch::optim::Optimizer& optimizer);
+
+/// Puts `optimizer` into a state that `optimizer_state`, or Python's
+/// `state_dict()`, returned: values and options, such as the learning rate.
+///
+/// Tensors are copied to dtype and device of their parameters. What only
+/// Python's optimizers have (`foreach`, `fused`, ...) is passed over, but for
+/// options that change the result (`maximize`): throws `c10::ValueError` where
+/// these are on, and where groups, numbers of parameters or shapes differ or
+/// something is missing; then the optimizer has not changed. Not collective.
+DDP_API void load_optimizer_state(
+    torch::optim::Optimizer& optimizer,
+    const c10::IValue& state);
+
+} // namespace ddp

@@ -1,0 +1,147 @@
+#pragma once
+
+// What the template of <ddp/samplers/data_loader.h> is made of.
+#include <ddp/samplers/data_loader.h>
+
+#include <algorithm>
+
+namespace ddp {
+namespace detail {
+
+template <typename Sampler, typename = void>
+struct Counts : std::false_type {};
+template <typename Sampler>
+struct Counts<
+    Sampler,
+    std::void_t<decltype(std::declval<Sampler&>().advance(size_t(1)))>>
+    : std::true_type {};
+
+} // namespace detail
+
+template <typename Dataset, typename Sampler>
+DataLoader<Dataset, Sampler>::DataLoader(
+    Dataset dataset,
+    Sampler sampler,
+    DataLoaderOptions options)
+    : options_(detail::checked(options)),
+      max_jobs_(std::max<size_t>(
+          options_.max_jobs().value_or(2 * options_.workers()),
+          1)),
+      sampler_(std::move(sampler)),
+      source_(SourceOf::samples(dataset), options_.workers(), memory()),
+      copies_(options_.device()),
+      workers_(options_.workers(), options_.worker_init()) {
+  static_assert(
+      !Dataset::is_stateful,
+      "stateful datasets have LibTorch's torch::data::make_data_loader");
+}
+
+template <typename Dataset, typename Sampler>
+detail::BatchMemory DataLoader<Dataset, Sampler>::memory() const {
+  // Two tensors for each batch that is loaded, in the loop, or still held.
+  return {
+      2 * (max_jobs_ + 2),
+      options_.pin_memory().value_or(options_.device().is_cuda())};
+}
+
+template <typename Dataset, typename Sampler>
+torch::data::Iterator<typename DataLoader<Dataset, Sampler>::BatchType>
+DataLoader<Dataset, Sampler>::begin() {
+  workers_.clear();
+  ahead_.reset();
+  left_out_ = 0;
+  sampler_.reset();
+  advance(0); // from now on somebody counts
+  while (workers_.size() < max_jobs_ && add_job()) {
+  }
+  using Valid = torch::data::detail::ValidIterator<BatchType>;
+  return torch::data::Iterator<BatchType>(std::make_unique<Valid>(
+      [this, iteration = ++iteration_] { return next(iteration); }));
+}
+
+template <typename Dataset, typename Sampler>
+torch::data::Iterator<typename DataLoader<Dataset, Sampler>::BatchType>
+DataLoader<Dataset, Sampler>::end() {
+  using Sentinel = torch::data::detail::SentinelIterator<BatchType>;
+  return torch::data::Iterator<BatchType>(std::make_unique<Sentinel>());
+}
+
+template <typename Dataset, typename Sampler>
+bool DataLoader<Dataset, Sampler>::add_job() {
+  auto request = sampler_.next(options_.batch_size());
+  if (!request || request->size() == 0) {
+    return false;
+  }
+  if (options_.drop_last() && request->size() < options_.batch_size()) {
+    left_out_ = request->size();
+    return false;
+  }
+  workers_.add(
+      std::make_shared<typename Source::Job>(source_, std::move(*request)));
+  return true;
+}
+
+template <typename Dataset, typename Sampler>
+std::optional<typename DataLoader<Dataset, Sampler>::Loaded> DataLoader<
+    Dataset,
+    Sampler>::take() {
+  if (workers_.size() == 0) {
+    return std::nullopt;
+  }
+  const auto job = std::static_pointer_cast<typename Source::Job>(
+      workers_.take(options_.timeout()));
+  add_job();
+  return Loaded{job->take(), job->samples()};
+}
+
+/// On a device, the next batch is copied from when the loop gets the one before
+/// or, where it was not loaded then, from when it is.
+template <typename Dataset, typename Sampler>
+std::optional<typename DataLoader<Dataset, Sampler>::Loaded> DataLoader<
+    Dataset,
+    Sampler>::take_copied() {
+  const auto start = [&] {
+    auto loaded = take();
+    if (loaded) {
+      copies_.start(loaded->batch);
+    }
+    return loaded;
+  };
+  auto loaded = ahead_ ? std::exchange(ahead_, std::nullopt) : start();
+  if (loaded) {
+    copies_.finish(loaded->batch);
+    if (workers_.is_ready()) {
+      ahead_ = start();
+    }
+  }
+  return loaded;
+}
+
+template <typename Dataset, typename Sampler>
+void DataLoader<Dataset, Sampler>::advance(size_t samples) {
+  if constexpr (detail::Counts<Sampler>::value) {
+    sampler_.advance(samples);
+  }
+}
+
+template <typename Dataset, typename Sampler>
+std::optional<typename DataLoader<Dataset, Sampler>::BatchType> DataLoader<
+    Dataset,
+    Sampler>::next(uint64_t iteration) {
+  TORCH_CHECK(
+      iteration == iteration_,
+      "data loader: this iteration is over: another one began (a loop inside "
+      "the loop needs a loader of its own), an error ended it, or another "
+      "epoch or state was set");
+  try {
+    auto loaded = copies_.are_needed() ? take_copied() : take();
+    advance(loaded ? loaded->samples : std::exchange(left_out_, 0));
+    return loaded ? std::optional<BatchType>(std::move(loaded->batch))
+                  : std::nullopt;
+  } catch (...) {
+    ++iteration_; // this one is over
+    throw;
+  }
+}
+
+} // namespace ddp
