@@ -1,5 +1,6 @@
 #include <c10/util/Exception.h>
 #include <checkpoint/formats/flat_tree.h>
+#include <checkpoint/formats/safetensors_index.h>
 #include <checkpoint/module_copies.h>
 #include <checkpoint/module_entry.h>
 #include <checkpoint/prepared_file.h>
@@ -23,7 +24,9 @@ void save_checkpoint(
     const torch::nn::Module& module,
     const ProcessGroup& group) {
   const detail::heartbeat::Activity activity("save_checkpoint", path);
-  detail::check_extension(path);
+  if (!detail::is_safetensors_index(path)) {
+    detail::check_extension(path);
+  }
   detail::check_replicas({{"", &module}}, {}, group);
   detail::on_rank_0("save_checkpoint", group, [&] {
     write_checkpoint_file(path, detail::tree_of(detail::named_state(module)));

@@ -3,6 +3,7 @@
 #include <checkpoint/formats/common/naming_file.h>
 #include <checkpoint/formats/flat_tree.h>
 #include <checkpoint/formats/pickle/pickle_writer.h>
+#include <checkpoint/formats/safetensors_index.h>
 #include <checkpoint/formats/safetensors_reader.h>
 #include <checkpoint/formats/torch_archive.h>
 #include <checkpoint/prepared_file.h>
@@ -40,6 +41,10 @@ c10::IValue read_checkpoint_file(
     const std::string& path,
     const LoadOptions& options) {
   return detail::naming_file(path, [&] {
+    if (detail::is_safetensors_index(path)) {
+      return detail::tree_of(
+          detail::read_sharded_safetensors(path, options.memory_map()));
+    }
     const detail::FileSource file(path);
     const bool strict = options.strict();
     return options.memory_map() ? read(detail::MappedSource(file), path, strict)
@@ -69,9 +74,18 @@ std::function<void()> detail::prepare_checkpoint_file(
     const std::string& path,
     const c10::IValue& value,
     SnapshotMemory* memory) {
-  check_extension(path);
-  if (writes_safetensors(path)) {
+  const bool sharded = is_safetensors_index(path);
+  if (!sharded) {
+    check_extension(path);
+  }
+  if (sharded || writes_safetensors(path)) {
     auto flat = flatten(value);
+    TORCH_CHECK_VALUE(
+        !sharded || flat.structure.empty(),
+        "checkpoint '",
+        path,
+        "': an index of several files holds a dict of tensors alone, and this "
+        "value is another: write one file, .safetensors or .pt");
     for (const auto& tensor : flat.tensors) {
       check_readable(tensor.value(), "tensor '" + tensor.key() + "'");
     }
@@ -84,8 +98,9 @@ std::function<void()> detail::prepare_checkpoint_file(
         tensor.value() = memory->copy(tensor.value());
       }
     }
-    return [path, metadata, tensors = std::move(flat.tensors)] {
-      write_safetensors(path, tensors, metadata);
+    return [sharded, path, metadata, tensors = std::move(flat.tensors)] {
+      sharded ? write_sharded_safetensors(path, tensors)
+              : write_safetensors(path, tensors, metadata);
     };
   }
   auto pickled = write_pickle(value);

@@ -37,8 +37,9 @@ struct LoadOptions {
 /// (`read_torch_file`, `read_safetensors`), told by its content.
 ///
 /// A safetensors file is a dict of its tensors, or the value that
-/// `write_checkpoint_file` wrote. Throws `c10::Error` where the file is
-/// damaged. Not collective.
+/// `write_checkpoint_file` wrote; Hugging Face's index of several such files
+/// (`model.safetensors.index.json`) a dict of the tensors of all. Throws
+/// `c10::Error` where the file is damaged. Not collective.
 DDP_API c10::IValue read_checkpoint_file(
     const std::string& path,
     const LoadOptions& options = {});
@@ -49,8 +50,9 @@ DDP_API c10::IValue read_checkpoint_file(
 /// The format goes by the extension: `.pt` and `.pth` (`write_torch_file`), or
 /// `.safetensors`. There tensors are named by their places, such as
 /// "model.conv.weight", and what is besides is in the metadata, as JSON; a dict
-/// of nothing but tensors has their names alone. Throws as those two do, and
-/// `c10::ValueError` for another extension. Not collective.
+/// of nothing but tensors has their names alone, and may go into
+/// `.safetensors.index.json`: files of 5 GB at most beside it. Throws as those
+/// two do, and `c10::ValueError` for another extension. Not collective.
 DDP_API void write_checkpoint_file(
     const std::string& path,
     const c10::IValue& value);

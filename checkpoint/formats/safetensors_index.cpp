@@ -1,0 +1,201 @@
+#include <c10/util/Exception.h>
+#include <checkpoint/formats/common/byte_source.h>
+#include <checkpoint/formats/safetensors_header.h>
+#include <checkpoint/formats/safetensors_index.h>
+#include <ddp/support/atomic_file.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace ddp::detail {
+namespace {
+
+namespace fs = std::filesystem;
+using Index = nlohmann::json; // ordered ones look keys up in linear time
+
+const std::string kIndexEnd = ".safetensors.index.json";
+constexpr uint64_t kMaxIndexBytes = 100'000'000; // as of a header
+
+/// A tensor's name, and the file that has it.
+using WeightMap = std::vector<std::pair<std::string, std::string>>;
+
+WeightMap read_weight_map(const std::string& path) {
+  const FileSource file(path);
+  TORCH_CHECK(
+      file.size() <= kMaxIndexBytes,
+      "no index: it has ",
+      file.size(),
+      " bytes, ",
+      kMaxIndexBytes,
+      " are allowed");
+  const auto index =
+      Index::parse(file.text(0, file.size()), nullptr, /*exceptions=*/false);
+  TORCH_CHECK(
+      index.is_object() && index.contains("weight_map") &&
+          index["weight_map"].is_object(),
+      "no index of safetensors files: it has no JSON object 'weight_map'");
+  WeightMap files;
+  for (const auto& [name, value] : index["weight_map"].items()) {
+    const auto shard = value.is_string() ? value.get<std::string>() : "";
+    TORCH_CHECK(
+        !shard.empty() && fs::path(shard).filename() == shard,
+        "the index has ",
+        value.dump(-1, ' ', false, Index::error_handler_t::replace),
+        " for tensor '",
+        name,
+        "' where the name of a file in its folder is expected");
+    files.emplace_back(name, shard);
+  }
+  return files;
+}
+
+/// The files of an index at `path` that can only be its own.
+std::set<std::string> former_shards(
+    const std::string& path,
+    const std::string& stem) {
+  std::set<std::string> shards;
+  try {
+    for (const auto& [name, shard] : read_weight_map(path)) {
+      if (shard.rfind(stem + "-", 0) == 0 &&
+          fs::path(shard).extension() == ".safetensors") {
+        shards.insert(shard);
+      }
+    }
+  } catch (const c10::Error&) {
+    return {}; // there is none
+  }
+  return shards;
+}
+
+void remove_files(const fs::path& folder, const std::set<std::string>& files) {
+  for (const auto& file : files) {
+    std::error_code ignored; // what stays takes room, and does no harm
+    fs::remove(folder / file, ignored);
+  }
+}
+
+std::vector<StateDict> split(const StateDict& tensors, int64_t max_bytes) {
+  std::vector<StateDict> shards(1);
+  int64_t bytes = 0;
+  for (const auto& item : tensors) {
+    const auto more = static_cast<int64_t>(item->nbytes());
+    if (bytes > 0 && bytes + more > max_bytes) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    shards.back().insert(item.key(), item.value());
+    bytes += more;
+  }
+  return shards;
+}
+
+std::vector<std::string> names(const std::string& stem, size_t count) {
+  std::vector<std::string> names;
+  for (size_t i = 1; i <= count; ++i) {
+    char end[64];
+    std::snprintf(end, sizeof(end), "-%05zu-of-%05zu.safetensors", i, count);
+    names.push_back(stem + end);
+  }
+  return names;
+}
+
+/// Names of which none is taken.
+std::vector<std::string> free_names(
+    const fs::path& folder,
+    const std::string& stem,
+    size_t count) {
+  auto found = names(stem, count);
+  const auto is_taken = [&](const std::string& name) {
+    return fs::exists(folder / name);
+  };
+  for (int i = 2; std::any_of(found.begin(), found.end(), is_taken); ++i) {
+    found = names(stem + "-" + std::to_string(i), count);
+  }
+  return found;
+}
+
+} // namespace
+
+bool is_safetensors_index(const std::string& path) {
+  const auto name = fs::path(path).filename().string();
+  return name.size() > kIndexEnd.size() &&
+      name.compare(
+          name.size() - kIndexEnd.size(), std::string::npos, kIndexEnd) == 0;
+}
+
+StateDict read_sharded_safetensors(const std::string& path, bool memory_map) {
+  const auto folder = fs::path(path).parent_path();
+  std::map<std::string, StateDict> shards;
+  StateDict tensors;
+  for (const auto& [name, shard] : read_weight_map(path)) {
+    auto found = shards.find(shard);
+    if (found == shards.end()) {
+      const auto file = (folder / shard).string();
+      auto content =
+          memory_map ? map_safetensors(file) : ddp::read_safetensors(file);
+      found = shards.emplace(shard, std::move(content.tensors)).first;
+    }
+    const auto* tensor = found->second.find(name);
+    TORCH_CHECK(
+        tensor != nullptr,
+        "the index says that tensor '",
+        name,
+        "' is in '",
+        shard,
+        "', which does not have it");
+    tensors.insert(name, *tensor);
+  }
+  return tensors;
+}
+
+void write_sharded_safetensors(
+    const std::string& path,
+    const StateDict& tensors,
+    int64_t max_shard_bytes) {
+  const auto folder = fs::path(path).parent_path();
+  const auto name = fs::path(path).filename().string();
+  const auto stem = name.substr(0, name.size() - kIndexEnd.size());
+  const auto shards = split(tensors, max_shard_bytes);
+  const auto files = free_names(folder, stem, shards.size());
+  const auto former = former_shards(path, stem);
+
+  auto weights = Index::object();
+  int64_t total = 0;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    for (const auto& item : shards[i]) {
+      safetensors_dtype(
+          item->scalar_type(), item.key()); // before the first file
+      weights[item.key()] = files[i];
+      total += static_cast<int64_t>(item->nbytes());
+    }
+  }
+  const auto text = Index{
+      {"metadata", {{"total_size", total}}},
+      {"weight_map",
+       weights}}.dump(2);
+  std::set<std::string> written;
+  try {
+    for (size_t i = 0; i < shards.size(); ++i) {
+      write_safetensors(
+          (folder / files[i]).string(), shards[i], {{"format", "pt"}});
+      written.insert(files[i]);
+    }
+    AtomicFile index(path);
+    index.write(text.data(), text.size());
+    index.commit();
+  } catch (...) {
+    if (former_shards(path, stem).count(files[0]) == 0) { // not committed
+      remove_files(folder, written);
+    }
+    throw;
+  }
+  remove_files(folder, former);
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,210 @@
+// Hugging Face's index of several safetensors files.
+#include <checkpoint/formats/safetensors_index.h>
+#include <ddp/checkpoint/checkpoint.h>
+#include <ddp/checkpoint/checkpoint_manager.h>
+#include <ddp/checkpoint/training_state.h>
+#include <tests/support/catch.h>
+#include <tests/support/checkpoint_command.h>
+#include <tests/support/skip.h>
+#include <tests/support/temporary_folder.h>
+
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
+#include <filesystem>
+
+namespace safetensors_index_test {
+
+using ddp::StateDict;
+using ddp::detail::read_sharded_safetensors;
+using ddp::detail::write_sharded_safetensors;
+using ddp::test::read_text;
+using ddp::test::TemporaryFolder;
+using ddp::test::write_text;
+using Names = std::set<std::string>;
+
+namespace {
+
+const std::string kIndex = "model.safetensors.index.json";
+
+torch::nn::Sequential net() {
+  return torch::nn::Sequential(
+      torch::nn::Linear(4, 3), torch::nn::Linear(3, 2));
+}
+
+/// Four tensors of 16, 16, 40 and 8 bytes.
+StateDict tensors(float first) {
+  StateDict result;
+  result.insert("d", torch::full({4}, first));
+  result.insert("a", torch::full({4}, first + 1));
+  result.insert("c", torch::full({10}, first + 2));
+  result.insert("b", torch::full({1}, int64_t{7}));
+  return result;
+}
+
+bool equal(const StateDict& seen, const StateDict& expected) {
+  auto names = expected.keys();
+  std::sort(names.begin(), names.end());
+  return seen.keys() == names &&
+      std::all_of(names.begin(), names.end(), [&](const auto& name) {
+           return seen[name].equal(expected[name]);
+         });
+}
+
+std::string reading(const std::string& path) {
+  try {
+    ddp::read_checkpoint_file(path);
+    return "";
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+}
+
+void run_python(const std::string& script, const TemporaryFolder& folder) {
+  const auto outcome = ddp::test::run(
+      {{ddp::test::python_with_torch(), "-c", script, folder.path()}, {}},
+      ddp::test::kCommandTimeout);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+}
+
+} // namespace
+
+TEST_CASE("a module is saved to and loaded from several files by their index") {
+  const TemporaryFolder folder;
+  const auto saved = net();
+  ddp::save_checkpoint(folder / kIndex, *saved);
+  REQUIRE(folder.names() == Names{"model-00001-of-00001.safetensors", kIndex});
+  for (const bool mapped : {false, true}) {
+    auto loaded = net();
+    ddp::load_checkpoint(
+        folder / kIndex, *loaded, {}, ddp::LoadOptions().memory_map(mapped));
+    for (const auto& item : saved->named_parameters()) {
+      REQUIRE(loaded->named_parameters()[item.key()].equal(item.value()));
+    }
+  }
+}
+
+TEST_CASE("files of an index are as large as they may be") {
+  const TemporaryFolder folder;
+  write_sharded_safetensors(folder / kIndex, tensors(1), 32);
+  const auto shard = [&](int number) {
+    return ddp::read_safetensors(
+               folder /
+               ("model-0000" + std::to_string(number) +
+                "-of-00003.safetensors"))
+        .tensors.keys();
+  };
+  using Keys = std::vector<std::string>;
+  REQUIRE(shard(1) == Keys{"d", "a"});
+  REQUIRE(shard(2) == Keys{"c"}); // more than one may have
+  REQUIRE(shard(3) == Keys{"b"});
+  REQUIRE(equal(read_sharded_safetensors(folder / kIndex, false), tensors(1)));
+}
+
+TEST_CASE("the files of an index are replaced as a whole or not at all") {
+  const TemporaryFolder folder;
+  write_sharded_safetensors(folder / kIndex, tensors(1), 32);
+  const auto before = folder.names();
+  auto bad = tensors(2);
+  bad.insert("e", torch::ones({2}, torch::kComplexDouble));
+  REQUIRE_THROWS_WITH(
+      write_sharded_safetensors(folder / kIndex, bad, 32),
+      ContainsSubstring("'e'"));
+  REQUIRE(folder.names() == before);
+  REQUIRE(equal(read_sharded_safetensors(folder / kIndex, false), tensors(1)));
+
+  write_text(folder / "model-notes.txt", "not ours");
+  write_sharded_safetensors(folder / kIndex, tensors(2), 64);
+  REQUIRE(equal(read_sharded_safetensors(folder / kIndex, false), tensors(2)));
+  REQUIRE(
+      folder.names() ==
+      Names{
+          "model-00001-of-00002.safetensors",
+          "model-00002-of-00002.safetensors",
+          "model-notes.txt",
+          kIndex});
+  write_sharded_safetensors(folder / kIndex, tensors(3), 64);
+  REQUIRE(folder.names().count("model-2-00001-of-00002.safetensors") == 1);
+  REQUIRE(folder.names().count("model-00001-of-00002.safetensors") == 0);
+}
+
+TEST_CASE("where an index cannot be put in its place its files go again") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / kIndex);
+  REQUIRE_THROWS_WITH(
+      write_sharded_safetensors(folder / kIndex, tensors(1), 32),
+      ContainsSubstring(kIndex));
+  REQUIRE(folder.names() == Names{kIndex});
+}
+
+TEST_CASE("what is wrong with an index is said") {
+  const TemporaryFolder folder;
+  write_sharded_safetensors(folder / kIndex, tensors(1));
+  const std::string shard = "model-00001-of-00001.safetensors";
+  const auto complaint = [&](const std::string& text) {
+    write_text(folder / kIndex, text);
+    return reading(folder / kIndex);
+  };
+  CHECK_THAT(complaint("{"), ContainsSubstring("no JSON object 'weight_map'"));
+  CHECK_THAT(
+      complaint("{\"weight_map\":[1]}"),
+      ContainsSubstring("no JSON object 'weight_map'"));
+  for (const std::string file : {"\"../a.safetensors\"", "\"\"", "7"}) {
+    CHECK_THAT(
+        complaint("{\"weight_map\":{\"a\":" + file + "}}"),
+        ContainsSubstring("for tensor 'a'"));
+  }
+  CHECK_THAT(
+      complaint("{\"weight_map\":{\"z\":\"" + shard + "\"}}"),
+      ContainsSubstring("tensor 'z'") && ContainsSubstring(shard));
+  CHECK_THAT(
+      complaint("{\"weight_map\":{\"a\":\"gone.safetensors\"}}"),
+      ContainsSubstring("gone.safetensors"));
+}
+
+TEST_CASE("what is no dict of tensors needs one file") {
+  const TemporaryFolder folder;
+  REQUIRE_THROWS_WITH(
+      ddp::write_checkpoint_file(folder / kIndex, 3),
+      ContainsSubstring("a dict of tensors alone"));
+  int64_t epoch = 0;
+  ddp::TrainingState state;
+  state.add("epoch", epoch);
+  REQUIRE_THROWS_WITH(
+      state.save(folder / kIndex), ContainsSubstring("by the extension"));
+  REQUIRE(folder.names().empty());
+}
+
+TEST_CASE("Python reads the files of an index, and its own are read") {
+  const TemporaryFolder folder;
+  ddp::test::python_with_torch();
+  write_sharded_safetensors(folder / kIndex, tensors(1), 32);
+  run_python(
+      R"(
+import json, pathlib, sys, torch
+from safetensors.torch import load_file, save_file
+folder = pathlib.Path(sys.argv[1])
+path = folder / "model.safetensors.index.json"
+index = json.loads(path.read_text())
+assert index["metadata"]["total_size"] == 80, index
+files = {f: load_file(folder / f) for f in set(index["weight_map"].values())}
+seen = {n: files[f][n] for n, f in index["weight_map"].items()}
+assert sorted(seen) == sorted(n for f in files.values() for n in f)
+assert seen["c"].tolist() == [3.0] * 10 and seen["b"].tolist() == [7], seen
+save_file({"x": torch.arange(3)}, folder / "own-1.safetensors")
+save_file({"y": torch.ones(2)}, folder / "own-2.safetensors")
+(folder / "own.safetensors.index.json").write_text(json.dumps({
+    "metadata": {}, "weight_map": {
+        "y": "own-2.safetensors", "x": "own-1.safetensors"}}))
+)",
+      folder);
+  StateDict expected;
+  expected.insert("x", torch::arange(3));
+  expected.insert("y", torch::ones({2}));
+  REQUIRE(equal(
+      read_sharded_safetensors(folder / "own.safetensors.index.json", true),
+      expected));
+}
+
+} // namespace safetensors_index_test
