@@ -3,7 +3,7 @@
 #include <ddp/reducer/absences.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-namespace absences_test {
+namespace ddp::test::absences_test {
 
 namespace {
 
@@ -32,7 +32,7 @@ class MeteredStore : public c10d::HashStore {
 /// The bytes that `size` ranks read which all lack nearly the same.
 size_t bytes_to_agree(int64_t size) {
   const auto store = c10::make_intrusive<MeteredStore>();
-  std::vector<ddp::detail::Absences> ranks;
+  std::vector<detail::Absences> ranks;
   for (int64_t rank = 0; rank < size; ++rank) {
     ranks.emplace_back(store, rank, size, std::chrono::seconds(10));
   }
@@ -58,4 +58,4 @@ TEST_CASE("what no rank used costs the store in proportion to the ranks") {
   REQUIRE(bytes_to_agree(64) < 6 * bytes_to_agree(16));
 }
 
-} // namespace absences_test
+} // namespace ddp::test::absences_test

@@ -7,19 +7,7 @@
 
 #include <stdexcept>
 
-namespace accumulation_test {
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::average;
-using ddp::test::batch;
-using ddp::test::BranchNet;
-using ddp::test::copy_parameters;
-using ddp::test::nearly_equal;
-using ddp::test::ranks;
-using ddp::test::reset_gradients;
-using ddp::test::UnevenNet;
+namespace ddp::test::accumulation_test {
 
 TEST_CASE("under no_sync gradients accumulate and are reduced once") {
   ranks(3, [](ProcessGroup group) {
@@ -137,7 +125,7 @@ TEST_CASE("a second backward over a retained graph averages what it adds") {
         loss.backward();
         REQUIRE(
             torch::allclose(net->wide->weight.grad(), 2 * once, 1e-4, 1e-5));
-        REQUIRE(ddp::test::equal_on_all(group, net->wide->weight.grad()));
+        REQUIRE(equal_on_all(group, net->wide->weight.grad()));
       }
     }
   });
@@ -193,9 +181,9 @@ TEST_CASE("what was dropped while gradients accumulated is as if never used") {
       net->zero_grad(); // to none
       net->forward(batch(group, step, 4), true).sum().backward();
       REQUIRE(!net->right->weight.grad().defined());
-      REQUIRE(ddp::test::equal_on_all(group, net->left->weight.grad()));
+      REQUIRE(equal_on_all(group, net->left->weight.grad()));
     }
   });
 }
 
-} // namespace accumulation_test
+} // namespace ddp::test::accumulation_test

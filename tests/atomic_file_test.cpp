@@ -14,15 +14,11 @@
 #include <functional>
 #include <random>
 
-namespace atomic_file_test {
-
-using ddp::test::read_text;
-using ddp::test::TemporaryFolder;
-using ddp::test::write_text;
+namespace ddp::test::atomic_file_test {
 
 namespace {
 
-using ddp::detail::AtomicFile;
+using detail::AtomicFile;
 
 constexpr unsigned kWatchdogSeconds = 60;
 constexpr int kPassed = 0, kFailed = 1, kSkipped = 77;
@@ -212,7 +208,7 @@ TEST_CASE("AtomicFile works without O_TMPFILE", "[atomic_file]") {
   });
   const int result = wait_child(child);
   if (result == kSkipped) {
-    ddp::test::skip("chroot is not allowed here");
+    skip("chroot is not allowed here");
   }
   CHECK(result == kPassed);
   CHECK(read_text(folder / "a.bin") == "new");
@@ -320,4 +316,4 @@ TEST_CASE("AtomicFile survives kill -9 while committing", "[atomic_file]") {
   }
 }
 
-} // namespace atomic_file_test
+} // namespace ddp::test::atomic_file_test

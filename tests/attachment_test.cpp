@@ -7,17 +7,7 @@
 
 #include <sstream>
 
-namespace attachment_test {
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::batch;
-using ddp::test::BranchNet;
-using ddp::test::equal_on_all;
-using ddp::test::ranks;
-using ddp::test::reset_gradients;
-using ddp::test::UnevenNet;
+namespace ddp::test::attachment_test {
 
 namespace {
 
@@ -114,7 +104,7 @@ TEST_CASE(
           ContainsSubstring("unfrozen") && ContainsSubstring("wide.weight") &&
               ContainsSubstring(
                   "rank " + std::to_string(unfreezing) + " has "));
-      ddp::test::meet_at_store(group, {"0", "1", "2"});
+      meet_at_store(group, {"0", "1", "2"});
     });
   }
 }
@@ -169,7 +159,7 @@ TEST_CASE("parameters and buffers may be ignored") {
         group,
         ReducerOptions()
             .parameters_to_ignore({"own", "mine", "left.bias"})
-            .unmanaged_leaves(ddp::Reaction::kError)); // they are none
+            .unmanaged_leaves(Reaction::kError)); // they are none
     auto parameters = net->named_parameters();
     auto buffers = net->named_buffers();
     REQUIRE(parameters["own"].eq(group.rank()).all().item<bool>());
@@ -275,7 +265,7 @@ TEST_CASE("leaves that nobody manages are reported in the first steps") {
     };
     {
       Reducer reducer(
-          net, group, ReducerOptions().unmanaged_leaves(ddp::Reaction::kError));
+          net, group, ReducerOptions().unmanaged_leaves(Reaction::kError));
       REQUIRE_THROWS_WITH(
           train(reducer),
           ContainsSubstring("Float [2, 2]") &&
@@ -286,10 +276,10 @@ TEST_CASE("leaves that nobody manages are reported in the first steps") {
         net,
         group,
         ReducerOptions()
-            .unmanaged_leaves(ddp::Reaction::kError)
+            .unmanaged_leaves(Reaction::kError)
             .known_leaves(forgotten[0]->parameters()));
     train(declared);
   });
 }
 
-} // namespace attachment_test
+} // namespace ddp::test::attachment_test

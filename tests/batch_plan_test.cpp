@@ -2,16 +2,12 @@
 #include <ddp/samplers/batch_sampler.h>
 #include <tests/support/catch.h>
 
-namespace batch_plan_test {
-
-using ddp::BatchPlanOptions;
-using ddp::LearningRateScaling;
-using ddp::plan_batches;
+namespace ddp::test::batch_plan_test {
 
 namespace {
 
 void require(
-    const ddp::BatchPlan& plan,
+    const BatchPlan& plan,
     int64_t global,
     int64_t rank,
     int64_t steps) {
@@ -50,10 +46,7 @@ TEST_CASE("batch sizes that are left open follow from the others") {
       8,
       2);
   require(
-      plan_batches(BatchPlanOptions().rank_batch(8), ddp::ProcessGroup()),
-      8,
-      8,
-      1);
+      plan_batches(BatchPlanOptions().rank_batch(8), ProcessGroup()), 8, 8, 1);
 }
 
 TEST_CASE("batch sizes that do not agree are refused with those that would") {
@@ -97,4 +90,4 @@ TEST_CASE("the learning rate follows the global batch where that is asked") {
       1);
 }
 
-} // namespace batch_plan_test
+} // namespace ddp::test::batch_plan_test

@@ -7,10 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace broken_pipe_test {
-
-using ddp::ProcessGroup;
-using ddp::test::ranks;
+namespace ddp::test::broken_pipe_test {
 
 namespace {
 
@@ -54,4 +51,4 @@ TEST_CASE("no rank ends by SIGPIPE, silently, where another one has ended") {
   });
 }
 
-} // namespace broken_pipe_test
+} // namespace ddp::test::broken_pipe_test

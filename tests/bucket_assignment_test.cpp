@@ -7,11 +7,11 @@
 #include <numeric>
 #include <random>
 
-namespace bucket_assignment_test {
+namespace ddp::test::bucket_assignment_test {
 
 namespace {
 
-using Buckets = std::vector<ddp::BucketIndices>;
+using Buckets = std::vector<BucketIndices>;
 
 at::Tensor floats(int64_t count) {
   return torch::empty({count}, torch::kFloat);
@@ -26,7 +26,7 @@ Buckets assign(
     const std::vector<int64_t>& limits) {
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  auto buckets = ddp::assign_buckets(tensors, limits, order);
+  auto buckets = assign_buckets(tensors, limits, order);
   std::sort(buckets.begin(), buckets.end());
   return buckets;
 }
@@ -73,8 +73,7 @@ TEST_CASE("each dtype goes through the limits") {
 
 TEST_CASE("the given order is kept") {
   REQUIRE(
-      ddp::assign_buckets(
-          {floats(10), floats(10), floats(10)}, {80}, {2, 0, 1}) ==
+      assign_buckets({floats(10), floats(10), floats(10)}, {80}, {2, 0, 1}) ==
       Buckets{{2, 0}, {1}});
 }
 
@@ -95,4 +94,4 @@ TEST_CASE("the assignment equals c10d's on random models") {
   }
 }
 
-} // namespace bucket_assignment_test
+} // namespace ddp::test::bucket_assignment_test

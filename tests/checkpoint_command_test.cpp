@@ -9,12 +9,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-namespace checkpoint_command_test {
+namespace ddp::test::checkpoint_command_test {
 
 using c10::IValue;
 using Catch::Matchers::Matches;
-using ddp::write_checkpoint_file;
-using namespace ddp::test;
 
 namespace {
 
@@ -218,7 +216,7 @@ TEST_CASE("help has an example", "[checkpoint_command]") {
 
 TEST_CASE("output that cannot be written", "[checkpoint_command]") {
   const TemporaryFolder folder;
-  auto many = ddp::detail::new_dict();
+  auto many = detail::new_dict();
   for (int i = 0; i < 5000; ++i) { // more than a pipe takes
     many.insert("a.rather.long.name." + std::to_string(i), torch::zeros({1}));
   }
@@ -244,4 +242,4 @@ TEST_CASE("output that cannot be written", "[checkpoint_command]") {
       "ddp-checkpoint: cannot write to standard output\n2\n");
 }
 
-} // namespace checkpoint_command_test
+} // namespace ddp::test::checkpoint_command_test

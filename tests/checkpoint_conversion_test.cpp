@@ -8,12 +8,9 @@
 #include <cstdlib>
 #include <sstream>
 
-namespace checkpoint_conversion_test {
+namespace ddp::test::checkpoint_conversion_test {
 
 using Catch::Matchers::Matches;
-using ddp::read_checkpoint_file;
-using ddp::write_checkpoint_file;
-using namespace ddp::test;
 
 namespace {
 
@@ -122,7 +119,7 @@ TEST_CASE("a module that torch::save wrote", "[checkpoint_conversion]") {
       output_of(0, {"inspect", path}),
       ContainsSubstring("written by LibTorch's torch::save") &&
           ContainsSubstring("\n2.weight  [1, 3]  float32  12 B\n"));
-  auto state = ddp::detail::new_dict();
+  auto state = detail::new_dict();
   for (const auto& entry : net->named_parameters()) {
     state.insert(entry.key(), entry.value().detach());
   }
@@ -130,8 +127,7 @@ TEST_CASE("a module that torch::save wrote", "[checkpoint_conversion]") {
     output_of(0, {"convert", path, folder / name, "--flat"});
     CHECK(text_of(read_checkpoint_file(folder / name)) == text_of(state));
   }
-  CHECK(
-      ddp::read_safetensors(folder / "flat.safetensors").metadata.size() == 1);
+  CHECK(read_safetensors(folder / "flat.safetensors").metadata.size() == 1);
 }
 
 TEST_CASE("an entry of a training is converted", "[checkpoint_conversion]") {
@@ -152,13 +148,13 @@ TEST_CASE("an entry of a training is converted", "[checkpoint_conversion]") {
       ContainsSubstring("the format goes by the extension"));
   // What a safetensors file says of itself goes along, and a file may be
   // written over itself.
-  ddp::StateDict tensors;
+  StateDict tensors;
   tensors.insert("w", w);
-  ddp::write_safetensors(out, tensors, {{"author", "A"}});
+  write_safetensors(out, tensors, {{"author", "A"}});
   output_of(0, {"convert", out, out});
   CHECK(
-      ddp::read_safetensors(out).metadata ==
-      ddp::SafetensorsMetadata{{"author", "A"}, {"format", "pt"}});
+      read_safetensors(out).metadata ==
+      SafetensorsMetadata{{"author", "A"}, {"format", "pt"}});
 }
 
 TEST_CASE("prefixes of names are dropped", "[checkpoint_conversion]") {
@@ -190,4 +186,4 @@ TEST_CASE("prefixes of names are dropped", "[checkpoint_conversion]") {
       ContainsSubstring("two names would become 'w'"));
 }
 
-} // namespace checkpoint_conversion_test
+} // namespace ddp::test::checkpoint_conversion_test

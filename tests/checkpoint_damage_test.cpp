@@ -11,19 +11,11 @@
 #include <iostream>
 #include <random>
 
-namespace checkpoint_damage_test {
+namespace ddp::test::checkpoint_damage_test {
 
 using c10::IValue;
-using ddp::LoadOptions;
-using ddp::read_checkpoint_file;
-using ddp::detail::new_dict;
-using ddp::detail::new_list;
-using ddp::test::MemoryFile;
-using ddp::test::read_text;
-using ddp::test::require_in_child;
-using ddp::test::TemporaryFolder;
-using ddp::test::text_of;
-using ddp::test::write_text;
+using detail::new_dict;
+using detail::new_list;
 
 namespace {
 
@@ -166,10 +158,10 @@ TEST_CASE("damage of this library's files is always noticed") {
   const TemporaryFolder folder;
   for (const auto* extension : {".pt", ".safetensors"}) {
     const auto whole = folder / (std::string("training") + extension);
-    ddp::write_checkpoint_file(whole, training());
+    write_checkpoint_file(whole, training());
     damage(whole, Checked::kAllBytes);
     const auto part = folder / (std::string("weights") + extension);
-    ddp::write_checkpoint_file(part, weights());
+    write_checkpoint_file(part, weights());
     damage(part, Checked::kAllBytes);
   }
 }
@@ -187,7 +179,7 @@ TEST_CASE("damage of LibTorch's files never changes a value") {
 }
 
 TEST_CASE("damage of Python's files never changes a value") {
-  const auto python = ddp::test::python_with_torch();
+  const auto python = python_with_torch();
   const TemporaryFolder folder;
   const auto path = folder / "python.pt";
   const auto program = folder / "write.py";
@@ -225,4 +217,4 @@ TEST_CASE("damage of other programs' safetensors files crashes nothing") {
   damage(path, Checked::kNothing);
 }
 
-} // namespace checkpoint_damage_test
+} // namespace ddp::test::checkpoint_damage_test

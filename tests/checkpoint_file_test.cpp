@@ -10,18 +10,11 @@
 
 #include <limits>
 
-namespace checkpoint_file_test {
+namespace ddp::test::checkpoint_file_test {
 
 using c10::IValue;
-using ddp::LoadOptions;
-using ddp::read_checkpoint_file;
-using ddp::write_checkpoint_file;
-using ddp::detail::new_dict;
-using ddp::detail::new_list;
-using ddp::test::MemoryFile;
-using ddp::test::read_text;
-using ddp::test::TemporaryFolder;
-using ddp::test::text_of;
+using detail::new_dict;
+using detail::new_list;
 
 namespace {
 
@@ -103,9 +96,9 @@ TEST_CASE("a tree of values is the same in each format", "[checkpoint]") {
     const auto linked =
         read_checkpoint_file(folder / ("latest" + format + "x"));
     CHECK(text_of(linked) == text_of(small_value()));
-    ddp::verify_checkpoint_file(path);
+    verify_checkpoint_file(path);
   }
-  const auto flat = ddp::read_safetensors(folder / "a.safetensors");
+  const auto flat = read_safetensors(folder / "a.safetensors");
   CHECK(
       flat.tensors.keys() ==
       std::vector<std::string>{
@@ -116,8 +109,8 @@ TEST_CASE("a dict of tensors is a plain safetensors file", "[checkpoint]") {
   const TemporaryFolder folder;
   const auto path = folder / "a.safetensors";
   write_checkpoint_file(path, state_of(net(), ""));
-  const auto file = ddp::read_safetensors(path);
-  CHECK(file.metadata == ddp::SafetensorsMetadata{{"format", "pt"}});
+  const auto file = read_safetensors(path);
+  CHECK(file.metadata == SafetensorsMetadata{{"format", "pt"}});
   CHECK(file.tensors.contains("0.weight"));
 }
 
@@ -194,7 +187,7 @@ TEST_CASE("a safetensors file's tree is checked", "[checkpoint]") {
   const TemporaryFolder folder;
   const auto path = folder / "a.safetensors";
   const auto reading = [&](const std::string& tree) {
-    ddp::write_safetensors(path, ddp::StateDict(), {{"ddp.tree", tree}});
+    write_safetensors(path, StateDict(), {{"ddp.tree", tree}});
     return complaint(path);
   };
   CHECK(reading("[1,2]").empty());
@@ -220,8 +213,7 @@ TEST_CASE("a module's weights are found in a training's file", "[checkpoint]") {
   const auto loads = [&](const IValue& content, const std::string& entry = "") {
     auto loaded = net();
     write_checkpoint_file(folder / "a.pt", content);
-    ddp::load_checkpoint(
-        folder / "a.pt", *loaded, {}, LoadOptions().entry(entry));
+    load_checkpoint(folder / "a.pt", *loaded, {}, LoadOptions().entry(entry));
     return equal(loaded, saved);
   };
   const auto state = state_of(saved, "");
@@ -250,7 +242,7 @@ TEST_CASE("LibTorch's own file of a module is loaded", "[checkpoint]") {
   const auto saved = net();
   torch::save(saved, folder / "a.pt");
   auto loaded = net();
-  ddp::load_checkpoint(folder / "a.pt", *loaded);
+  load_checkpoint(folder / "a.pt", *loaded);
   CHECK(equal(loaded, saved));
 }
 
@@ -277,9 +269,9 @@ TEST_CASE("a file holds tensors as they read, whatever their memory holds") {
   for (const auto& format : kFormats) {
     for (const bool snapshot : {false, true}) {
       const auto path = folder / ("a" + format);
-      ddp::detail::SnapshotMemory memory;
+      detail::SnapshotMemory memory;
       memory.begin();
-      ddp::detail::prepare_checkpoint_file(
+      detail::prepare_checkpoint_file(
           path, value, snapshot ? &memory : nullptr)();
       const auto read = read_checkpoint_file(path).toGenericDict();
       for (const auto& entry : value.toGenericDict()) {
@@ -308,11 +300,11 @@ TEST_CASE("tensors that have no memory of their own values are refused") {
     for (const bool snapshot : {false, true}) {
       for (const auto& [tensor, reason] : tensors) {
         const auto path = folder / ("a" + format);
-        ddp::detail::SnapshotMemory memory;
+        detail::SnapshotMemory memory;
         memory.begin();
         INFO(reason << " in " << path);
         try {
-          ddp::detail::prepare_checkpoint_file(
+          detail::prepare_checkpoint_file(
               path,
               dict({{"layer.x", tensor}}),
               snapshot ? &memory : nullptr)();
@@ -328,4 +320,4 @@ TEST_CASE("tensors that have no memory of their own values are refused") {
   CHECK(folder.names().empty());
 }
 
-} // namespace checkpoint_file_test
+} // namespace ddp::test::checkpoint_file_test

@@ -15,17 +15,8 @@
 #include <filesystem>
 #include <set>
 
-namespace checkpoint_manager_test {
+namespace ddp::test::checkpoint_manager_test {
 
-using ddp::CheckpointManager;
-using ddp::CheckpointManagerOptions;
-using ddp::ProcessGroup;
-using ddp::TrainingState;
-using ddp::test::read_text;
-using ddp::test::SharedFolder;
-using ddp::test::TemporaryFolder;
-using ddp::test::warnings_of;
-using ddp::test::write_text;
 using Names = std::set<std::string>;
 
 namespace {
@@ -124,7 +115,7 @@ extern "C" int posix_fadvise(
 
 TEST_CASE("a run goes on from the newest checkpoint on all ranks") {
   const SharedFolder shared;
-  ddp::test::ranks(3, [&](ProcessGroup group) {
+  ranks(3, [&](ProcessGroup group) {
     for (const auto* extension : {".pt", ".safetensors"}) {
       for (const bool asynchronous : {false, true}) {
         const auto folder = shared.path + "a/run" + extension +
@@ -153,8 +144,7 @@ TEST_CASE("a run goes on from the newest checkpoint on all ranks") {
         Run resumed(
             folder,
             keeping(2).load(
-                ddp::LoadOptions().every_rank_reads(true).memory_map(
-                    asynchronous)),
+                LoadOptions().every_rank_reads(true).memory_map(asynchronous)),
             group);
         const auto found = resumed.checkpoints.load();
         REQUIRE(found);
@@ -164,7 +154,7 @@ TEST_CASE("a run goes on from the newest checkpoint on all ranks") {
         resumed.values.zero_();
         REQUIRE(resumed.state.load(found->path, group));
         REQUIRE(resumed.is_at(5));
-        const auto latest = ddp::read_checkpoint_file(folder + "/latest");
+        const auto latest = read_checkpoint_file(folder + "/latest");
         REQUIRE(latest.toGenericDict().at("step").toInt() == 5);
       }
     }
@@ -183,7 +173,7 @@ TEST_CASE("the best checkpoints stay") {
   run.save(6, 0.125);
   const auto names_in = [](const std::string& path) {
     Names names;
-    for (const auto& entry : ddp::detail::CheckpointFolder(path).entries()) {
+    for (const auto& entry : detail::CheckpointFolder(path).entries()) {
       names.insert(std::filesystem::path(entry.path).filename().string());
     }
     return names;
@@ -255,7 +245,7 @@ TEST_CASE("nothing is removed where the new checkpoint is damaged") {
   for (int64_t step = 1; step <= 3; ++step) {
     run.save(step);
   }
-  ddp::detail::CheckpointFolder files(folder.path());
+  detail::CheckpointFolder files(folder.path());
   flip_last_bit(folder / "step-3.pt");
   CHECK_THROWS_WITH(
       files.remove_others({3, std::nullopt, folder / "step-3.pt"}, {1}),
@@ -276,7 +266,7 @@ TEST_CASE("a new checkpoint is read back from the disk") {
 
 TEST_CASE("loading reads the newest checkpoint once") {
   const SharedFolder shared;
-  ddp::test::ranks(3, [&](ProcessGroup group) {
+  ranks(3, [&](ProcessGroup group) {
     // A disk for each rank, as where ranks are on hosts of their own.
     const auto disk = [&](int rank) {
       return shared.path + "disk" + std::to_string(rank);
@@ -293,7 +283,7 @@ TEST_CASE("loading reads the newest checkpoint once") {
     for (const bool every_rank : {false, true}) {
       Opens opens("run");
       auto options = keeping(2);
-      options.load(ddp::LoadOptions().every_rank_reads(every_rank));
+      options.load(LoadOptions().every_rank_reads(every_rank));
       Run resumed("run", options, group);
       REQUIRE(resumed.checkpoints.load());
       REQUIRE(resumed.is_at(2));
@@ -344,7 +334,7 @@ TEST_CASE("a folder that cannot be written to is told of before the training") {
   permissions(
       folder / "open/closed",
       perms::owner_read | perms::group_read | perms::others_read);
-  ddp::test::ranks(1, [&](ProcessGroup) {
+  ranks(1, [&](ProcessGroup) {
     REQUIRE((getuid() != 0 || setuid(65534) == 0)); // root may write anywhere
     for (const char* name : {"open/closed", "open/closed/new"}) {
       const auto texts = warnings_of([&] { Run(folder / name); });
@@ -389,7 +379,7 @@ TEST_CASE("what is saved in the background is what was there") {
         run.values.fill_(-1); // at once
       }
     } // which waits
-    for (const auto& entry : ddp::detail::CheckpointFolder(path).entries()) {
+    for (const auto& entry : detail::CheckpointFolder(path).entries()) {
       Run resumed(path, {}, {}, 1 << 20);
       CHECK(resumed.state.load(entry.path));
       CHECK(resumed.is_at(entry.step));
@@ -399,7 +389,7 @@ TEST_CASE("what is saved in the background is what was there") {
 
 TEST_CASE("a save that fails is heard of on every rank") {
   const SharedFolder shared;
-  ddp::test::ranks(3, [&](ProcessGroup group) {
+  ranks(3, [&](ProcessGroup group) {
     for (const bool asynchronous : {false, true}) {
       const auto folder =
           shared.path + "b" + std::to_string(static_cast<int>(asynchronous));
@@ -429,4 +419,4 @@ TEST_CASE("a save that fails is heard of on every rank") {
   });
 }
 
-} // namespace checkpoint_manager_test
+} // namespace ddp::test::checkpoint_manager_test

@@ -7,17 +7,9 @@
 
 #include <algorithm>
 
-namespace checkpoint_test {
-
-using ddp::test::read_text;
-using ddp::test::TemporaryFolder;
-using ddp::test::write_text;
+namespace ddp::test::checkpoint_test {
 
 namespace {
-
-using ddp::load_checkpoint;
-using ddp::save_checkpoint;
-using ddp::StateDict;
 
 struct Net : torch::nn::Module {
   explicit Net(int64_t width = 3) {
@@ -32,7 +24,7 @@ struct Net : torch::nn::Module {
   torch::Tensor scale, steps;
 };
 
-struct Wrapper : torch::nn::Module, ddp::WrappedModule {
+struct Wrapper : torch::nn::Module, WrappedModule {
   explicit Wrapper(std::shared_ptr<torch::nn::Module> inner)
       : inner_(register_module("module", std::move(inner))) {}
   torch::nn::Module& wrapped() override {
@@ -54,7 +46,7 @@ struct Tricky : torch::nn::Module {
 
 StateDict copy_of(const torch::nn::Module& module) {
   StateDict copy;
-  for (const auto& item : ddp::detail::named_state(module)) {
+  for (const auto& item : detail::named_state(module)) {
     copy.insert(item.key(), item->detach().clone());
   }
   return copy;
@@ -101,7 +93,7 @@ TEST_CASE("A checkpoint brings a module back", "[checkpoint]") {
   CHECK(weight.requires_grad());
   CHECK(torch::equal(weight, saved.conv->weight));
   CHECK(folder.names() == std::set<std::string>{"net.safetensors"});
-  CHECK(ddp::read_safetensors(path).metadata.at("format") == "pt");
+  CHECK(read_safetensors(path).metadata.at("format") == "pt");
 }
 
 TEST_CASE("A wrapper and its module have the same checkpoint", "[checkpoint]") {
@@ -122,14 +114,14 @@ TEST_CASE("A checkpoint of Python's wrapper loads", "[checkpoint]") {
   const TemporaryFolder folder;
   const auto path = folder / "a.safetensors";
   const Net net;
-  ddp::write_safetensors(path, prefixed(copy_of(net), "module.module."));
+  write_safetensors(path, prefixed(copy_of(net), "module.module."));
   Net loaded;
   load_checkpoint(path, loaded);
   CHECK(equal(copy_of(loaded), copy_of(net)));
 
   const Tricky tricky;
   for (const std::string prefix : {"", "module.", "module.module."}) {
-    ddp::write_safetensors(path, prefixed(copy_of(tricky), prefix));
+    write_safetensors(path, prefixed(copy_of(tricky), prefix));
     Tricky again;
     load_checkpoint(path, again);
     CHECK(equal(copy_of(again), copy_of(tricky)));
@@ -149,7 +141,7 @@ TEST_CASE("load_checkpoint lists all that does not fit", "[checkpoint]") {
   state.erase("steps");
   state.insert("steps", torch::tensor(1.5));
   state.insert("head.weight", torch::ones(2));
-  ddp::write_safetensors(path, state);
+  write_safetensors(path, state);
   const auto message = complaint(path, net);
   CHECK_THAT(
       message,
@@ -169,14 +161,14 @@ TEST_CASE("load_checkpoint lists all that does not fit", "[checkpoint]") {
 TEST_CASE("load_checkpoint leaves alone what only one side has, if asked to") {
   const TemporaryFolder folder;
   const auto path = folder / "a.safetensors";
-  const auto lenient = ddp::LoadOptions().strict(false);
+  const auto lenient = LoadOptions().strict(false);
   StateDict state;
   for (const auto& item : copy_of(Net())) {
     state.insert(item.key(), item.value());
   }
   state.erase("norm.bias");
   state.insert("head.weight", torch::ones(2));
-  ddp::write_safetensors(path, state);
+  write_safetensors(path, state);
   Net net;
   const auto bias = net.norm->bias.detach().clone();
   const auto keys = load_checkpoint(path, net, {}, lenient);
@@ -192,7 +184,7 @@ TEST_CASE("load_checkpoint leaves alone what only one side has, if asked to") {
           !ContainsSubstring("missing in the file"));
   StateDict other;
   other.insert("head.weight", torch::ones(2));
-  ddp::write_safetensors(path, other);
+  write_safetensors(path, other);
   CHECK_THROWS_WITH(
       load_checkpoint(path, net, {}, lenient),
       ContainsSubstring("missing in the file: conv.weight") &&
@@ -258,4 +250,4 @@ TEST_CASE("save_checkpoint says why it cannot", "[checkpoint]") {
   CHECK(folder.names().empty());
 }
 
-} // namespace checkpoint_test
+} // namespace ddp::test::checkpoint_test

@@ -9,15 +9,8 @@
 #include <mutex>
 #include <sstream>
 
-namespace chunk_dataset_test {
+namespace ddp::test::chunk_dataset_test {
 
-using ddp::DistributedSampler;
-using ddp::EvaluationSampler;
-using ddp::SamplerOptions;
-using ddp::test::drain;
-using ddp::test::drain_loader;
-using ddp::test::each_way_to_load;
-using ddp::test::sorted;
 using torch::data::DataLoaderOptions;
 using torch::data::datasets::ChunkDataset;
 using torch::data::datasets::ChunkDatasetOptions;
@@ -219,4 +212,4 @@ TEST_CASE("a ChunkDataset goes on with the chunks that were not drawn") {
   }
 }
 
-} // namespace chunk_dataset_test
+} // namespace ddp::test::chunk_dataset_test

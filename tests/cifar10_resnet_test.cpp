@@ -9,14 +9,7 @@
 #include <filesystem>
 #include <regex>
 
-namespace cifar10_resnet_test {
-
-using ddp::test::Command;
-using ddp::test::kLong;
-using ddp::test::Process;
-using ddp::test::TemporaryFolder;
-using ddp::test::variable;
-using ddp::test::write_cifar;
+namespace ddp::test::cifar10_resnet_test {
 
 namespace {
 
@@ -42,7 +35,7 @@ Command train(
 }
 
 std::string output_of(const Command& command) {
-  const auto outcome = ddp::test::run(command, kLong);
+  const auto outcome = run(command, kLong);
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
   return outcome.output;
@@ -107,9 +100,9 @@ TEST_CASE("a run that was stopped goes on with the same bits") {
 TEST_CASE("what cannot be is refused with exit code 1 and the reason") {
   const TemporaryFolder folder;
   const auto refused = [&](const std::string& options) {
-    const auto outcome = ddp::test::run(
-        line(folder, "ddprun --nproc-per-node 3 cifar10_resnet " + options),
-        kLong);
+    const auto outcome =
+        run(line(folder, "ddprun --nproc-per-node 3 cifar10_resnet " + options),
+            kLong);
     CHECK(outcome.exit_code == 1);
     return outcome.output;
   };
@@ -142,4 +135,4 @@ TEST_CASE("ResNet-101 trains on processes that it starts") {
   CHECK(std::filesystem::exists(folder / "cifar10_resnet/weights.pth"));
 }
 
-} // namespace cifar10_resnet_test
+} // namespace ddp::test::cifar10_resnet_test

@@ -9,13 +9,7 @@
 
 #include <limits>
 
-namespace clip_grad_norm_test {
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::is_near;
-using ddp::test::ranks;
+namespace ddp::test::clip_grad_norm_test {
 
 namespace {
 
@@ -99,13 +93,13 @@ class Calls {
 TEST_CASE("gradients are clipped by their norm over all buckets") {
   for (const int size : {3, 4}) {
     ranks(size, [](ProcessGroup group) {
-      auto net = std::make_shared<ddp::test::UnevenNet>();
+      auto net = std::make_shared<UnevenNet>();
       Reducer reducer(net, group, ReducerOptions().bucket_cap_mb(0.5));
       int step = 0;
       for (const double type : {2., 1., 3., kInfinity}) {
         for (const double max_norm : {1e-2, 1e6}) {
-          ddp::test::reset_gradients(*net);
-          net->forward(ddp::test::batch(group, step++, 7)).sum().backward();
+          reset_gradients(*net);
+          net->forward(batch(group, step++, 7)).sum().backward();
           compare(reducer, net->parameters(), max_norm, type);
         }
       }
@@ -116,10 +110,10 @@ TEST_CASE("gradients are clipped by their norm over all buckets") {
 
 TEST_CASE("clipping makes one pass per bucket, not per parameter") {
   ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<ddp::test::UnevenNet>();
+    auto net = std::make_shared<UnevenNet>();
     Reducer reducer(net, group, ReducerOptions().bucket_cap_mb(0.5));
     for (int step = 0; step < 2; ++step) {
-      net->forward(ddp::test::batch(group, step, 7)).sum().backward();
+      net->forward(batch(group, step, 7)).sum().backward();
     }
     REQUIRE(reducer.buckets().size() == 2);
     {
@@ -137,12 +131,12 @@ TEST_CASE("clipping makes one pass per bucket, not per parameter") {
 TEST_CASE(
     "clipping leaves out what no rank used, and takes what lies elsewhere") {
   ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<ddp::test::BranchNet>();
+    auto net = std::make_shared<BranchNet>();
     Reducer reducer(net, group);
     const auto parameters = net->parameters();
     for (int step = 0; step < 3; ++step) {
-      ddp::test::reset_gradients(*net);
-      net->forward(ddp::test::batch(group, step, 4), true).sum().backward();
+      reset_gradients(*net);
+      net->forward(batch(group, step, 4), true).sum().backward();
       REQUIRE(!net->right->weight.grad().defined());
       if (step == 2) { // of the program's own
         net->left->bias.mutable_grad() = torch::ones({2}) * 100;
@@ -151,12 +145,12 @@ TEST_CASE(
     }
     {
       const auto guard = reducer.no_sync();
-      net->forward(ddp::test::batch(group, 3, 4), false).sum().backward();
+      net->forward(batch(group, 3, 4), false).sum().backward();
       compare(reducer, parameters, 0.1, 2);
     }
     // Clipping is no use of a parameter: what no rank uses now stays.
     const auto before = net->never->weight.grad();
-    net->forward(ddp::test::batch(group, 4, 4), true).sum().backward();
+    net->forward(batch(group, 4, 4), true).sum().backward();
     REQUIRE(!before.defined());
     compare(reducer, parameters, 0.1, 2);
   });
@@ -164,7 +158,7 @@ TEST_CASE(
 
 TEST_CASE("clipping of sparse gradients and of several types") {
   ranks(3, [](ProcessGroup group) {
-    ddp::test::WordNet net;
+    WordNet net;
     Reducer reducer(net, group);
     net->forward(torch::tensor({1, 2, 1}) + group.rank(), true)
         .sum()
@@ -184,7 +178,7 @@ TEST_CASE("clipping of sparse gradients and of several types") {
 }
 
 TEST_CASE("clipping in a group of one, and of sparse gradients as they come") {
-  ddp::test::WordNet net;
+  WordNet net;
   Reducer reducer(net, ProcessGroup());
   CHECK(reducer.clip_grad_norm(1).item<double>() == 0);
   net->forward(torch::tensor({1, 1, 1}), true).sum().backward();
@@ -202,4 +196,4 @@ TEST_CASE("an infinite norm may be refused") {
   CHECK_THROWS_AS(reducer.clip_grad_norm(1, 0), c10::ValueError);
 }
 
-} // namespace clip_grad_norm_test
+} // namespace ddp::test::clip_grad_norm_test

@@ -13,14 +13,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace collective_checkpoint_test {
-
-using ddp::ProcessGroup;
-using ddp::test::BranchNet;
-using ddp::test::Command;
-using ddp::test::RankOptions;
-using ddp::test::ranks;
-using ddp::test::SharedFolder;
+namespace ddp::test::collective_checkpoint_test {
 
 TEST_CASE("what rank 0 saves, every rank loads, wrapped or not") {
   const SharedFolder folder;
@@ -28,22 +21,22 @@ TEST_CASE("what rank 0 saves, every rank loads, wrapped or not") {
     const auto path = folder.path + "net.safetensors";
     torch::manual_seed(group.rank());
     auto net = std::make_shared<BranchNet>();
-    ddp::DistributedDataParallel<BranchNet> model(net, group);
+    DistributedDataParallel<BranchNet> model(net, group);
     // A rank of its own mind: rank 0's values are what is saved.
     if (group.rank() != 0) {
       torch::NoGradGuard no_grad;
       net->stem->weight.zero_();
     }
-    ddp::save_checkpoint(path, *model, group);
+    save_checkpoint(path, *model, group);
     REQUIRE(std::filesystem::exists(path)); // on every rank, at once
     auto other = std::make_shared<BranchNet>();
-    ddp::load_checkpoint(path, *other, group);
+    load_checkpoint(path, *other, group);
     torch::manual_seed(0);
     const BranchNet expected;
     for (size_t i = 0; i < expected.parameters().size(); ++i) {
       REQUIRE(other->parameters()[i].equal(expected.parameters()[i]));
     }
-    ddp::load_checkpoint(path, *model, group);
+    load_checkpoint(path, *model, group);
     REQUIRE(net->stem->weight.equal(expected.stem->weight));
   });
 }
@@ -54,15 +47,15 @@ TEST_CASE("every rank learns what a load that is not strict left alone") {
     const auto path = folder.path + "net.safetensors";
     torch::manual_seed(1);
     auto net = std::make_shared<BranchNet>();
-    ddp::save_checkpoint(path, *net, group);
+    save_checkpoint(path, *net, group);
     auto other = std::make_shared<BranchNet>();
     other->register_parameter("head", torch::full({2}, 1.0 * group.rank()));
     for (const bool every_rank_reads : {false, true}) {
-      const auto keys = ddp::load_checkpoint(
+      const auto keys = load_checkpoint(
           path,
           *other,
           group,
-          ddp::LoadOptions().strict(false).every_rank_reads(every_rank_reads));
+          LoadOptions().strict(false).every_rank_reads(every_rank_reads));
       REQUIRE(keys.missing_keys == std::vector<std::string>{"head"});
       REQUIRE(keys.unexpected_keys.empty());
       REQUIRE(other->stem->weight.equal(net->stem->weight));
@@ -76,12 +69,12 @@ TEST_CASE("loading into different modules is refused on all ranks") {
   ranks(3, [&](ProcessGroup group) {
     const auto path = folder.path + "net.safetensors";
     auto net = std::make_shared<BranchNet>();
-    ddp::save_checkpoint(path, *net, group);
+    save_checkpoint(path, *net, group);
     if (group.rank() == 2) {
       net->right = net->replace_module("right", torch::nn::Linear(8, 3));
     }
     REQUIRE_THROWS_WITH(
-        ddp::load_checkpoint(path, *net, group),
+        load_checkpoint(path, *net, group),
         ContainsSubstring("rank 2 has as parameter 4 right.weight"));
   });
 }
@@ -91,14 +84,13 @@ TEST_CASE("every rank throws rank 0's reason") {
   ranks(3, [&](ProcessGroup group) {
     auto net = std::make_shared<BranchNet>();
     REQUIRE_THROWS_WITH(
-        ddp::save_checkpoint(
-            folder.path + "no/such/net.safetensors", *net, group),
+        save_checkpoint(folder.path + "no/such/net.safetensors", *net, group),
         ContainsSubstring("No such file or directory"));
     REQUIRE_THROWS_WITH(
-        ddp::load_checkpoint(folder.path + "none.safetensors", *net, group),
+        load_checkpoint(folder.path + "none.safetensors", *net, group),
         ContainsSubstring("none.safetensors"));
     const auto path = folder.path + "short.safetensors";
-    ddp::save_checkpoint(path, *net, group);
+    save_checkpoint(path, *net, group);
     group.barrier();
     if (group.rank() == 0) {
       std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
@@ -106,8 +98,7 @@ TEST_CASE("every rank throws rank 0's reason") {
     group.barrier();
     const auto before = net->stem->weight.clone();
     REQUIRE_THROWS_WITH(
-        ddp::load_checkpoint(path, *net, group),
-        ContainsSubstring("truncated"));
+        load_checkpoint(path, *net, group), ContainsSubstring("truncated"));
     REQUIRE(net->stem->weight.equal(before));
   });
 }
@@ -123,10 +114,10 @@ TEST_CASE("kill -9 of rank 0 while it saves leaves the old file, whole") {
     ranks(
         2,
         [&] {
-          auto group = ddp::init_process_group();
+          auto group = init_process_group();
           // 64 MiB, so that the write takes long enough to be hit.
           auto net = std::make_shared<torch::nn::LinearImpl>(4096, 4096);
-          ddp::save_checkpoint(path, *net, group);
+          save_checkpoint(path, *net, group);
           group.barrier();
           if (group.rank() == 0) { // ends itself in the middle of a save
             const int delay = std::stoi(std::getenv("DDP_TEST_ROUND"));
@@ -138,13 +129,13 @@ TEST_CASE("kill -9 of rank 0 while it saves leaves the old file, whole") {
           }
           REQUIRE_THROWS([&] {
             for (;;) {
-              ddp::save_checkpoint(path, *net, group);
+              save_checkpoint(path, *net, group);
             }
           }());
         },
         options);
     auto net = std::make_shared<torch::nn::LinearImpl>(4096, 4096);
-    ddp::load_checkpoint(path, *net); // checks the digest
+    load_checkpoint(path, *net); // checks the digest
     for (const auto& entry : std::filesystem::directory_iterator(folder.path)) {
       if (entry.path() != path) { // hit between naming and renaming
         ++left_over;
@@ -155,4 +146,4 @@ TEST_CASE("kill -9 of rank 0 while it saves leaves the old file, whole") {
   REQUIRE(left_over <= 1); // that takes moments
 }
 
-} // namespace collective_checkpoint_test
+} // namespace ddp::test::collective_checkpoint_test

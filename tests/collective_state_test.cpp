@@ -15,12 +15,9 @@
 #include <random>
 #include <set>
 
-namespace collective_state_test {
+namespace ddp::test::collective_state_test {
 
 using c10::IValue;
-using ddp::DistributedSampler;
-using ddp::ProcessGroup;
-using ddp::TrainingState;
 
 namespace {
 
@@ -29,7 +26,7 @@ struct Random {
   explicit Random(const ProcessGroup& group)
       : own(static_cast<uint32_t>(group.rank())) {
     state.add_random_state().add_generator("own", own);
-    ddp::seed_rank_streams(7, 0, group);
+    seed_rank_streams(7, 0, group);
   }
 
   /// As on all ranks of a program that has just begun.
@@ -85,13 +82,13 @@ struct Sharded {
   }
 
   torch::nn::Sequential net{torch::nn::Linear(4, 3), torch::nn::Linear(3, 2)};
-  ddp::ZeroRedundancyOptimizer<torch::optim::Adam> optimizer;
+  ZeroRedundancyOptimizer<torch::optim::Adam> optimizer;
 };
 
 } // namespace
 
 TEST_CASE("each rank has its own random numbers on another number of ranks") {
-  ddp::test::ranks(3, [](ProcessGroup group) {
+  ranks(3, [](ProcessGroup group) {
     Random random(group);
     const auto saved = random.state.state_dict(group).deepcopy();
     const auto expected = on_all(group, draw());
@@ -139,7 +136,7 @@ TEST_CASE("each rank has its own random numbers on another number of ranks") {
 }
 
 TEST_CASE("random numbers that are equal on all ranks stay so on more ranks") {
-  ddp::test::ranks(3, [](ProcessGroup group) {
+  ranks(3, [](ProcessGroup group) {
     torch::manual_seed(5);
     TrainingState state;
     state.add_random_state();
@@ -154,13 +151,13 @@ TEST_CASE("random numbers that are equal on all ranks stay so on more ranks") {
 }
 
 TEST_CASE("a run that two ranks saved goes on with three ranks' own numbers") {
-  const ddp::test::SharedFolder folder;
+  const SharedFolder folder;
   const auto path = folder.path + "run.pt";
-  ddp::test::ranks(2, [&](ProcessGroup group) {
+  ranks(2, [&](ProcessGroup group) {
     Random random(group);
     random.state.save(path, group);
   });
-  ddp::test::ranks(3, [&](ProcessGroup group) {
+  ranks(3, [&](ProcessGroup group) {
     Random random(group);
     random.seed_alike(3);
     REQUIRE(random.state.load(path, group));
@@ -170,7 +167,7 @@ TEST_CASE("a run that two ranks saved goes on with three ranks' own numbers") {
 }
 
 TEST_CASE("a part that fails on one rank fails the save on all ranks") {
-  ddp::test::ranks(3, [](ProcessGroup group) {
+  ranks(3, [](ProcessGroup group) {
     Sharded sharded(group);
     OwnPart part;
     part.fails = group.rank() == 1;
@@ -207,19 +204,19 @@ struct Meeting {
 } // namespace
 
 TEST_CASE("a part that fails amid its collectives is told of on all ranks") {
-  ddp::test::ranks(3, [](ProcessGroup group) {
+  ranks(3, [](ProcessGroup group) {
     Meeting part{group};
     TrainingState state;
     state.add("part", part);
     REQUIRE_THROWS_WITH(
         state.state_dict(group),
         ContainsSubstring("on rank 1 of 3: out of order"));
-    ddp::test::meet_at_store(group, {"0", "1", "2"});
+    meet_at_store(group, {"0", "1", "2"});
   });
 }
 
 TEST_CASE("a sharded state that one rank cannot send fails on all ranks") {
-  ddp::test::ranks(3, [](ProcessGroup group) {
+  ranks(3, [](ProcessGroup group) {
     Sharded sharded(group);
     if (group.rank() == 1) {
       sharded.moments().exp_avg(torch::empty({2}, torch::kMeta));
@@ -233,13 +230,12 @@ TEST_CASE("a sharded state that one rank cannot send fails on all ranks") {
 }
 
 TEST_CASE("a state that does not fit on one rank changes nothing on any rank") {
-  const ddp::test::SharedFolder folder;
+  const SharedFolder folder;
   const auto path = folder.path + "run.pt";
-  ddp::test::ranks(3, [&](ProcessGroup group) {
+  ranks(3, [&](ProcessGroup group) {
     DistributedSampler sampler(64, group);
-    auto loader = ddp::make_data_loader(
-        ddp::test::Numbers(64), DistributedSampler(64, group));
-    ddp::BatchSampler<DistributedSampler> batches(
+    auto loader = make_data_loader(Numbers(64), DistributedSampler(64, group));
+    BatchSampler<DistributedSampler> batches(
         DistributedSampler(64, group), 4, /*drop_last=*/false);
     torch::nn::Linear net(2, 2);
     Sharded sharded(group);
@@ -296,7 +292,7 @@ TEST_CASE("a state that does not fit on one rank changes nothing on any rank") {
 }
 
 TEST_CASE("a value is sent as it reads, whatever its memory holds") {
-  ddp::test::ranks(3, [](ProcessGroup group) {
+  ranks(3, [](ProcessGroup group) {
     const auto numbers = torch::arange(1, 7, torch::kDouble);
     const auto complex = torch::complex(numbers, -numbers);
     const std::vector<at::Tensor> tensors{
@@ -306,11 +302,11 @@ TEST_CASE("a value is sent as it reads, whatever its memory holds") {
         torch::ones({}).expand({3}),
         numbers.slice(0, 3, 5)};
     for (const auto& tensor : tensors) {
-      const auto sent = ddp::detail::broadcast_value(
+      const auto sent = detail::broadcast_value(
           group.rank() == 1 ? IValue(tensor) : IValue(), group, 1);
       REQUIRE(torch::equal(sent.toTensor(), tensor.clone()));
     }
   });
 }
 
-} // namespace collective_state_test
+} // namespace ddp::test::collective_state_test

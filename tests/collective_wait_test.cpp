@@ -8,17 +8,9 @@
 
 #include <atomic>
 
-namespace collective_wait_test {
+namespace ddp::test::collective_wait_test {
 
-using ddp::ProcessGroup;
-using ddp::detail::FailureBoard;
-using ddp::test::all_reduce_error;
-using ddp::test::Clock;
-using ddp::test::error_of;
-using ddp::test::kTimeout;
-using ddp::test::meet_at_store;
-using ddp::test::ranks;
-using ddp::test::seconds_since;
+using detail::FailureBoard;
 using std::chrono::seconds;
 
 namespace {
@@ -70,13 +62,13 @@ class FailingStore : public c10d::PrefixStore {
 } // namespace
 
 TEST_CASE("the ranks that a collective waited for in vain are named") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.timeout = seconds(30);
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(
-            ddp::ProcessGroupOptions().timeout(seconds(3)));
+        const auto group =
+            init_process_group(ProcessGroupOptions().timeout(seconds(3)));
         auto tensor = torch::ones({4});
         group.all_reduce(tensor); // the second; connecting was the first
         if (group.rank() == 1) {
@@ -95,24 +87,24 @@ TEST_CASE("the ranks that a collective waited for in vain are named") {
 }
 
 TEST_CASE("a future is waited for like a collective") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.timeout = seconds(30);
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         const auto future = [] {
           return c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
         };
         const auto complete = future();
         complete->markCompleted(7);
-        ddp::detail::wait_for(group, *complete, "the hook");
+        detail::wait_for(group, *complete, "the hook");
         const auto later = future();
         std::thread thread([&] {
           std::this_thread::sleep_for(std::chrono::milliseconds(300));
           later->markCompleted(8);
         });
-        ddp::detail::wait_for(group, *later, "the hook");
+        detail::wait_for(group, *later, "the hook");
         thread.join();
         REQUIRE(later->value().toInt() == 8);
 
@@ -121,17 +113,16 @@ TEST_CASE("a future is waited for like a collective") {
         wrong->setError(
             std::make_exception_ptr(std::runtime_error("bad hook")));
         REQUIRE_THAT(
-            error_of([&] { ddp::detail::wait_for(own, *wrong, "the hook"); }),
+            error_of([&] { detail::wait_for(own, *wrong, "the hook"); }),
             ContainsSubstring("the hook") && ContainsSubstring("bad hook"));
 
         const auto other = group.duplicate();
         const auto never = future();
         if (group.rank() == 1) {
-          ddp::detail::report_failure(other, "gave up");
+          detail::report_failure(other, "gave up");
         } else {
           REQUIRE_THAT(
-              error_of(
-                  [&] { ddp::detail::wait_for(other, *never, "the hook"); }),
+              error_of([&] { detail::wait_for(other, *never, "the hook"); }),
               ContainsSubstring("rank 1 of 3") && ContainsSubstring("gave up"));
         }
         group.barrier();
@@ -143,11 +134,11 @@ TEST_CASE("a future that does not come ends at the group's timeout") {
   const auto start = Clock::now();
   ranks(3, [start] {
     const auto group =
-        ddp::init_process_group(ddp::ProcessGroupOptions().timeout(seconds(2)));
+        init_process_group(ProcessGroupOptions().timeout(seconds(2)));
     const auto never =
         c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
     REQUIRE_THAT(
-        error_of([&] { ddp::detail::wait_for(group, *never, "the hook"); }),
+        error_of([&] { detail::wait_for(group, *never, "the hook"); }),
         ContainsSubstring("the hook") &&
             ContainsSubstring("timed out after 2 s"));
     REQUIRE(seconds_since(start) < 20);
@@ -157,7 +148,7 @@ TEST_CASE("a future that does not come ends at the group's timeout") {
 TEST_CASE("collectives that come in time cost the store nothing") {
   ranks(3, [](ProcessGroup group) {
     const auto store = c10::make_intrusive<CountingStore>(group.store());
-    auto& impl = ddp::detail::ProcessGroupImpl::of(group);
+    auto& impl = detail::ProcessGroupImpl::of(group);
     impl.board = FailureBoard::open(store, group.rank(), 3, false);
     REQUIRE(impl.board);
     auto tensor = torch::ones({1000});
@@ -176,7 +167,7 @@ TEST_CASE("collectives that come in time cost the store nothing") {
         slowest = std::max(slowest, seconds_since(start));
       }
       const int requests = store->requests;
-      in_time = ddp::sum(slowest > 0.15 ? 1 : 0, group) == 0;
+      in_time = sum(slowest > 0.15 ? 1 : 0, group) == 0;
       REQUIRE((requests == 0 || !in_time));
     }
     REQUIRE(in_time);
@@ -259,4 +250,4 @@ TEST_CASE("only a connection's end counts as the end of the store") {
   REQUIRE(board->has_lost_rank_0());
 }
 
-} // namespace collective_wait_test
+} // namespace ddp::test::collective_wait_test

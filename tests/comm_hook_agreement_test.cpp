@@ -9,22 +9,15 @@
 #include <ddp/comm_hooks/quantization_hook.h>
 #include <ddp/reducer.h>
 
-namespace comm_hook_agreement_test {
-
-using ddp::CommHook;
-using ddp::HookChain;
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::test::ranks;
-using ddp::test::with_hook;
+namespace ddp::test::comm_hook_agreement_test {
 
 using Hooks = std::vector<std::shared_ptr<CommHook>>;
 
 TEST_CASE("hooks that differ over ranks are refused by their descriptions") {
   ranks(3, [](ProcessGroup group) {
     const bool odd = group.rank() == 1;
-    const auto power_sgd = [](const ddp::PowerSGDOptions& options) {
-      return std::make_shared<ddp::PowerSGDHook>(options);
+    const auto power_sgd = [](const PowerSGDOptions& options) {
+      return std::make_shared<PowerSGDHook>(options);
     };
     const auto parameter = torch::ones({2}, torch::requires_grad());
     const auto refused = [&](const std::shared_ptr<CommHook>& usual,
@@ -44,55 +37,54 @@ TEST_CASE("hooks that differ over ranks are refused by their descriptions") {
       REQUIRE(error.find("comm_hook " + usual_text, second) < error.size());
     };
     refused(
-        ddp::fp16_compress_hook(),
+        fp16_compress_hook(),
         "ddp::CompressHook(Half, ddp::AllReduceHook), ",
-        ddp::bf16_compress_hook(),
+        bf16_compress_hook(),
         "ddp::CompressHook(BFloat16, ddp::AllReduceHook), ");
     refused(
-        power_sgd(ddp::PowerSGDOptions()),
+        power_sgd(PowerSGDOptions()),
         "ddp::PowerSGDHook(matrix_approximation_rank 1, ",
-        power_sgd(ddp::PowerSGDOptions().matrix_approximation_rank(2)),
+        power_sgd(PowerSGDOptions().matrix_approximation_rank(2)),
         "ddp::PowerSGDHook(matrix_approximation_rank 2, ");
     refused( // inside another
-        ddp::fp16_compress_hook(power_sgd(ddp::PowerSGDOptions())),
+        fp16_compress_hook(power_sgd(PowerSGDOptions())),
         "ddp::CompressHook(Half, ddp::PowerSGDHook(matrix_approximation_rank "
         "1, start_iteration 1000, ",
-        ddp::fp16_compress_hook(
-            power_sgd(ddp::PowerSGDOptions().start_iteration(5))),
+        fp16_compress_hook(power_sgd(PowerSGDOptions().start_iteration(5))),
         "ddp::CompressHook(Half, ddp::PowerSGDHook(matrix_approximation_rank "
         "1, start_iteration 5, ");
     refused(
-        std::make_shared<HookChain>(Hooks{
-            std::make_shared<ddp::NoopHook>(), ddp::fp16_compress_hook()}),
+        std::make_shared<HookChain>(
+            Hooks{std::make_shared<NoopHook>(), fp16_compress_hook()}),
         "ddp::HookChain(ddp::NoopHook, ddp::CompressHook(Half, "
         "ddp::AllReduceHook)), ",
-        std::make_shared<HookChain>(Hooks{ddp::fp16_compress_hook()}),
+        std::make_shared<HookChain>(Hooks{fp16_compress_hook()}),
         "ddp::HookChain(ddp::CompressHook(Half, ddp::AllReduceHook)), ");
     refused(
-        std::make_shared<ddp::QuantizationHook>(),
+        std::make_shared<QuantizationHook>(),
         "ddp::QuantizationHook(channel_size unset), ",
-        std::make_shared<ddp::QuantizationHook>(
-            ddp::QuantizationOptions().channel_size(512)),
+        std::make_shared<QuantizationHook>(
+            QuantizationOptions().channel_size(512)),
         "ddp::QuantizationHook(channel_size 512), ");
     refused(
-        std::make_shared<ddp::PostLocalSGDHook>(),
+        std::make_shared<PostLocalSGDHook>(),
         "ddp::PostLocalSGDHook(start_iteration 0, ",
-        std::make_shared<ddp::PostLocalSGDHook>(
-            ddp::PostLocalSGDOptions().start_iteration(3)),
+        std::make_shared<PostLocalSGDHook>(
+            PostLocalSGDOptions().start_iteration(3)),
         "ddp::PostLocalSGDHook(start_iteration 3, ");
     refused(
         nullptr,
         "ddp::AllReduceHook, ",
-        std::make_shared<ddp::NoopHook>(),
+        std::make_shared<NoopHook>(),
         "ddp::NoopHook, ");
     // The default, asked for.
     Reducer reducer(
         {parameter},
         group,
-        with_hook(odd ? std::make_shared<ddp::AllReduceHook>() : nullptr));
+        with_hook(odd ? std::make_shared<AllReduceHook>() : nullptr));
     parameter.sum().backward();
     REQUIRE(parameter.grad().eq(1).all().item<bool>());
   });
 }
 
-} // namespace comm_hook_agreement_test
+} // namespace ddp::test::comm_hook_agreement_test

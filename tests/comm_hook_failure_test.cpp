@@ -5,19 +5,7 @@
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer.h>
 
-namespace comm_hook_failure_test {
-
-using ddp::GradBucket;
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::test::batch;
-using ddp::test::BranchNet;
-using ddp::test::completed;
-using ddp::test::CustomHook;
-using ddp::test::Future;
-using ddp::test::ranks;
-using ddp::test::sum;
-using ddp::test::with_hook;
+namespace ddp::test::comm_hook_failure_test {
 
 namespace {
 
@@ -95,7 +83,7 @@ TEST_CASE("once its group has failed a backward launches no more buckets") {
     const auto break_group = [&](const GradBucket& bucket,
                                  const ProcessGroup& own) {
       ++launches;
-      ddp::detail::report_failure(own, "no luck");
+      detail::report_failure(own, "no luck");
       return completed(bucket.buffer);
     };
     Reducer reducer(
@@ -189,4 +177,4 @@ TEST_CASE("what a hook throws need not be a std::exception") {
   });
 }
 
-} // namespace comm_hook_failure_test
+} // namespace ddp::test::comm_hook_failure_test

@@ -7,25 +7,7 @@
 
 #include <optional>
 
-namespace comm_hook_test {
-
-using ddp::CommHook;
-using ddp::GradBucket;
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::test::average;
-using ddp::test::batch;
-using ddp::test::completed;
-using ddp::test::copy_parameters;
-using ddp::test::CustomHook;
-using ddp::test::equal_on_all;
-using ddp::test::Future;
-using ddp::test::nearly_equal;
-using ddp::test::ranks;
-using ddp::test::reset_gradients;
-using ddp::test::sum;
-using ddp::test::UnevenNet;
-using ddp::test::with_hook;
+namespace ddp::test::comm_hook_test {
 
 namespace {
 
@@ -111,7 +93,7 @@ void compare_with_default(
 /// That the noted calls are those of `reducer`'s buckets, in order.
 void check_calls(
     const std::vector<GradBucket>& calls,
-    const std::vector<ddp::BucketIndices>& buckets,
+    const std::vector<BucketIndices>& buckets,
     const std::vector<at::Tensor>& parameters) {
   REQUIRE(calls.size() == buckets.size());
   for (size_t b = 0; b < calls.size(); ++b) {
@@ -148,7 +130,7 @@ TEST_CASE("a hook that all-reduces and divides gives the default's bits") {
 
 TEST_CASE("the default hook, passed by the program, gives the default's bits") {
   ranks(3, [](ProcessGroup group) {
-    compare_with_default(group, std::make_shared<ddp::AllReduceHook>());
+    compare_with_default(group, std::make_shared<AllReduceHook>());
   });
 }
 
@@ -254,7 +236,7 @@ TEST_CASE("a hook may wait for collectives of the group it is given") {
     auto local = std::make_shared<UnevenNet>();
     const auto blocking = [](const GradBucket& bucket,
                              const ProcessGroup& own) {
-      own.all_reduce(bucket.buffer, ddp::ReduceOp::kMean);
+      own.all_reduce(bucket.buffer, ReduceOp::kMean);
       return completed(bucket.buffer);
     };
     Reducer reducer(
@@ -327,4 +309,4 @@ TEST_CASE("a Reducer that failed leaves its hook to the next one") {
   });
 }
 
-} // namespace comm_hook_test
+} // namespace ddp::test::comm_hook_test

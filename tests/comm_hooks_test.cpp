@@ -12,26 +12,9 @@
 #include <cmath>
 #include <limits>
 
-namespace comm_hooks_test {
+namespace ddp::test::comm_hooks_test {
 
 // The hooks of the library; their bits are compared in python_hooks_test.cpp.
-
-using ddp::CommHook;
-using ddp::GradBucket;
-using ddp::HookChain;
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::test::backward_to;
-using ddp::test::completed;
-using ddp::test::CustomHook;
-using ddp::test::equal_on_all;
-using ddp::test::Future;
-using ddp::test::hook_gradients;
-using ddp::test::hook_means;
-using ddp::test::hook_options;
-using ddp::test::hook_parameters;
-using ddp::test::ranks;
-using ddp::test::with_hook;
 
 namespace {
 
@@ -87,7 +70,7 @@ TEST_CASE("Reducers may end while the last callback of their hook does") {
   ranks(3, [](ProcessGroup group) {
     for (int i = 0; i < 200; ++i) {
       auto parameter = torch::ones({4, 4}).set_requires_grad(true);
-      Reducer reducer({parameter}, group, with_hook(ddp::fp16_compress_hook()));
+      Reducer reducer({parameter}, group, with_hook(fp16_compress_hook()));
       (parameter * (1.0 + group.rank())).sum().backward();
       REQUIRE(std::abs(parameter.grad().mean().item<double>() - 2) < 1e-2);
     }
@@ -96,15 +79,12 @@ TEST_CASE("Reducers may end while the last callback of their hook does") {
 
 TEST_CASE("gradients may travel in half precision or bfloat16") {
   ranks(3, [](ProcessGroup group) {
-    check_mean(group, ddp::fp16_compress_hook(), 3e-3);
-    check_mean(group, ddp::bf16_compress_hook(), 3e-2);
+    check_mean(group, fp16_compress_hook(), 3e-3);
+    check_mean(group, bf16_compress_hook(), 3e-2);
     const auto own = torch::full({4}, 3.0 * group.rank());
-    REQUIRE(reduced(group, ddp::bf16_compress_hook(), own)
-                .eq(3)
-                .all()
-                .item<bool>());
+    REQUIRE(reduced(group, bf16_compress_hook(), own).eq(3).all().item<bool>());
     REQUIRE_THROWS_WITH(
-        ddp::CompressHook(torch::kInt), ContainsSubstring("Int is not half"));
+        CompressHook(torch::kInt), ContainsSubstring("Int is not half"));
   });
 }
 
@@ -132,7 +112,7 @@ TEST_CASE("an inner hook gets the bucket in the smaller type") {
           return completed(std::vector<at::Tensor>{bucket.buffer});
         });
     Reducer reducer(
-        {weight, bias}, group, with_hook(ddp::fp16_compress_hook(inner)));
+        {weight, bias}, group, with_hook(fp16_compress_hook(inner)));
     ((weight * own).sum() + 2 * bias.sum()).backward();
     REQUIRE(calls == 1);
     const auto tenth = torch::full({}, 0.1).to(torch::kHalf).to(torch::kFloat);
@@ -147,9 +127,8 @@ TEST_CASE("complex gradients are averaged as they are") {
     const auto own =
         torch::full({3}, c10::complex<double>(3, 6), torch::kComplexDouble) *
         group.rank();
-    for (const auto& hook : Hooks{
-             ddp::fp16_compress_hook(),
-             std::make_shared<ddp::QuantizationHook>()}) {
+    for (const auto& hook :
+         Hooks{fp16_compress_hook(), std::make_shared<QuantizationHook>()}) {
       auto parameter = torch::zeros_like(own).requires_grad_();
       Reducer reducer({parameter}, group, with_hook(hook));
       torch::real(parameter * own.conj()).sum().backward();
@@ -162,7 +141,7 @@ TEST_CASE("complex gradients are averaged as they are") {
 
 TEST_CASE("in a chain each hook's result is the next one's buffer") {
   ranks(3, [](ProcessGroup group) {
-    const auto average = std::make_shared<ddp::AllReduceHook>();
+    const auto average = std::make_shared<AllReduceHook>();
     check_mean(group, std::make_shared<HookChain>(Hooks{average}), 1e-5);
     check_mean(
         group,
@@ -173,7 +152,7 @@ TEST_CASE("in a chain each hook's result is the next one's buffer") {
         group,
         std::make_shared<HookChain>(Hooks{
             times(2),
-            ddp::fp16_compress_hook(
+            fp16_compress_hook(
                 std::make_shared<HookChain>(Hooks{times(3), average}))}),
         3e-2,
         6);
@@ -206,7 +185,7 @@ TEST_CASE("what a chain's hook throws ends backward on all ranks") {
           parameters,
           group.duplicate(),
           hook_options(std::make_shared<HookChain>(
-              Hooks{failing, std::make_shared<ddp::AllReduceHook>()})));
+              Hooks{failing, std::make_shared<AllReduceHook>()})));
       const auto backward = [&](int step) {
         backward_to(parameters, hook_gradients(step, group.rank()));
       };
@@ -250,12 +229,11 @@ TEST_CASE("hooks are told the iteration, the bucket and the last one") {
 TEST_CASE("quantised gradients are exact to half a step of each rank's range") {
   ranks(3, [](ProcessGroup group) {
     const auto quantise = [&](const at::Tensor& own, int64_t size = 0) {
-      ddp::QuantizationOptions options;
+      QuantizationOptions options;
       if (size > 0) {
         options.channel_size(size);
       }
-      return reduced(
-          group, std::make_shared<ddp::QuantizationHook>(options), own);
+      return reduced(group, std::make_shared<QuantizationHook>(options), own);
     };
     torch::manual_seed(group.rank());
     for (const auto dtype : {torch::kFloat, torch::kDouble, torch::kHalf}) {
@@ -263,7 +241,7 @@ TEST_CASE("quantised gradients are exact to half a step of each rank's range") {
       own.narrow(0, 100, 600).div_(100);
       own = own.to(dtype);
       auto mean = own.to(torch::kDouble);
-      group.all_reduce(mean, ddp::ReduceOp::kMean);
+      group.all_reduce(mean, ReduceOp::kMean);
       const auto error = [&](const at::Tensor& result) {
         REQUIRE(result.scalar_type() == dtype);
         REQUIRE(equal_on_all(group, result));
@@ -290,7 +268,7 @@ TEST_CASE("quantised gradients are exact to half a step of each rank's range") {
       REQUIRE(quantise(own).isnan().any().item<bool>());
     }
     REQUIRE_THROWS_WITH(
-        ddp::QuantizationHook(ddp::QuantizationOptions().channel_size(0)),
+        QuantizationHook(QuantizationOptions().channel_size(0)),
         ContainsSubstring("channel_size is 0"));
   });
 }
@@ -299,8 +277,8 @@ TEST_CASE("after its start post-local SGD averages within the host") {
   ranks(3, [](ProcessGroup group) {
     check_mean(
         group,
-        std::make_shared<ddp::PostLocalSGDHook>(
-            ddp::PostLocalSGDOptions().start_iteration(2)),
+        std::make_shared<PostLocalSGDHook>(
+            PostLocalSGDOptions().start_iteration(2)),
         1e-5);
   });
 }
@@ -308,8 +286,8 @@ TEST_CASE("after its start post-local SGD averages within the host") {
 TEST_CASE("post-local SGD goes on in the iteration of its state") {
   ranks(3, [](ProcessGroup group) {
     const auto make = [] {
-      return std::make_shared<ddp::PostLocalSGDHook>(
-          ddp::PostLocalSGDOptions()
+      return std::make_shared<PostLocalSGDHook>(
+          PostLocalSGDOptions()
               .start_iteration(3)
               .post_local_gradient_allreduce(false));
     };
@@ -340,4 +318,4 @@ TEST_CASE("post-local SGD goes on in the iteration of its state") {
   });
 }
 
-} // namespace comm_hooks_test
+} // namespace ddp::test::comm_hooks_test

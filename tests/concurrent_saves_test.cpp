@@ -21,13 +21,7 @@
 #include <new>
 #include <random>
 
-namespace concurrent_saves_test {
-
-using ddp::CheckpointManager;
-using ddp::CheckpointManagerOptions;
-using ddp::test::newest_step_in;
-using ddp::test::SteppedTraining;
-using ddp::test::TemporaryFolder;
+namespace ddp::test::concurrent_saves_test {
 
 namespace {
 
@@ -134,7 +128,7 @@ constexpr int kWriters = 8;
 constexpr int64_t kNumbers = 1'000'000; // of each writer
 
 c10::IValue content_of(int64_t writer, int64_t number) {
-  auto value = ddp::detail::new_dict();
+  auto value = detail::new_dict();
   value.insert("writer", writer);
   value.insert("number", number);
   for (const auto* name : {"a", "b", "c"}) {
@@ -149,8 +143,7 @@ c10::IValue content_of(int64_t writer, int64_t number) {
 /// Reads a file that has to be one writer's, and returns whose and which.
 std::pair<int64_t, int64_t> read_content(const std::string& path, bool map) {
   const auto value =
-      ddp::read_checkpoint_file(path, ddp::LoadOptions().memory_map(map))
-          .toGenericDict();
+      read_checkpoint_file(path, LoadOptions().memory_map(map)).toGenericDict();
   const auto writer = value.at("writer").toInt();
   const auto number = value.at("number").toInt();
   REQUIRE(value.size() == 6);
@@ -174,7 +167,7 @@ struct Progress {
 
 void write_on(const std::string& path, int writer, int saves, Progress& all) {
   while (all.saved[writer] < saves) {
-    ddp::write_checkpoint_file(path, content_of(writer, all.saved[writer] + 1));
+    write_checkpoint_file(path, content_of(writer, all.saved[writer] + 1));
     ++all.saved[writer];
   }
 }
@@ -226,7 +219,7 @@ int kill_writers(const std::string& path, int saves, Progress& progress) {
 void write_together(const std::string& extension, int saves) {
   const TemporaryFolder folder;
   const auto path = folder / ("run" + extension);
-  ddp::write_checkpoint_file(path, content_of(0, 0));
+  write_checkpoint_file(path, content_of(0, 0));
   const Shared<Progress> progress;
   Child reader([&] { read_on(path, *progress); });
   const auto killed = kill_writers(path, saves, *progress);
@@ -340,7 +333,7 @@ void kill_once(
   ++found.killed;
   ++(newest == durable ? found.old_file : found.new_file);
   // One more where it was killed before it removed the oldest.
-  REQUIRE(ddp::detail::CheckpointFolder(folder).entries().size() <= 3);
+  REQUIRE(detail::CheckpointFolder(folder).entries().size() <= 3);
   const auto hidden = hidden_names(folder);
   REQUIRE(hidden <= 1); // the next save removes it
   found.hidden += hidden;
@@ -377,4 +370,4 @@ TEST_CASE("kill -9 in a manager's save leaves a whole checkpoint") {
   kill_runs(".pt", true, kills(60));
 }
 
-} // namespace concurrent_saves_test
+} // namespace ddp::test::concurrent_saves_test

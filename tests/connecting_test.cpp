@@ -9,10 +9,7 @@
 
 #include <cstdlib>
 
-namespace connecting_test {
-
-using ddp::ProcessGroup;
-using ddp::test::ranks;
+namespace ddp::test::connecting_test {
 
 TEST_CASE("a rank that cannot connect is named by the others") {
   ranks(
@@ -22,9 +19,8 @@ TEST_CASE("a rank that cannot connect is named by the others") {
         if (bad) {
           setenv("GLOO_SOCKET_IFNAME", "no-such-one", /*replace=*/1);
         }
-        const auto start = ddp::test::Clock::now();
-        const auto text = ddp::test::error_of(
-            [] { (void)ddp::init_process_group(ddp::test::kTimeout); });
+        const auto start = Clock::now();
+        const auto text = error_of([] { (void)init_process_group(kTimeout); });
         REQUIRE_THAT(
             text,
             ContainsSubstring("connecting over gloo failed") &&
@@ -32,20 +28,20 @@ TEST_CASE("a rank that cannot connect is named by the others") {
         if (!bad) {
           REQUIRE_THAT(text, ContainsSubstring("because rank 1 of 3 on host"));
         }
-        REQUIRE(ddp::test::seconds_since(start) < 20);
+        REQUIRE(seconds_since(start) < 20);
       },
-      ddp::test::RankOptions());
+      RankOptions());
 }
 
 TEST_CASE("ranks that do not come to connect are named") {
   ranks(
       3,
       [] {
-        const auto world = ddp::init_process_group(
-            ddp::ProcessGroupOptions().timeout(std::chrono::seconds(5)));
+        const auto world = init_process_group(
+            ProcessGroupOptions().timeout(std::chrono::seconds(5)));
         if (world.rank() != 2) {
-          const auto& whole = ddp::detail::ProcessGroupImpl::of(world);
-          ddp::detail::ProcessGroupImpl part;
+          const auto& whole = detail::ProcessGroupImpl::of(world);
+          detail::ProcessGroupImpl part;
           part.rank = whole.rank;
           part.size = whole.size;
           part.backend = whole.backend;
@@ -56,15 +52,15 @@ TEST_CASE("ranks that do not come to connect are named") {
               c10::make_intrusive<c10d::PrefixStore>("part", whole.store);
           part.board = whole.board;
           part.scope = "/part";
-          const auto start = ddp::test::Clock::now();
+          const auto start = Clock::now();
           REQUIRE_THAT(
-              ddp::test::error_of([&] { ddp::detail::connect(part); }),
+              error_of([&] { detail::connect(part); }),
               ContainsSubstring("rank 2 of 3 has not come to connect"));
-          REQUIRE(ddp::test::seconds_since(start) < 15);
+          REQUIRE(seconds_since(start) < 15);
         }
-        ddp::test::meet_at_store(world, {"0", "1", "2"});
+        meet_at_store(world, {"0", "1", "2"});
       },
-      ddp::test::RankOptions());
+      RankOptions());
 }
 
-} // namespace connecting_test
+} // namespace ddp::test::connecting_test

@@ -5,16 +5,8 @@
 #include <ddp/nn/sync_batch_norm.h>
 #include <ddp/reducer.h>
 
-namespace convert_sync_batchnorm_test {
+namespace ddp::test::convert_sync_batchnorm_test {
 
-using ddp::convert_sync_batchnorm;
-using ddp::ProcessGroup;
-using ddp::test::part_of;
-using ddp::test::ranks;
-using ddp::test::require_close;
-using ddp::test::sum_of;
-using ddp::test::uneven_rows;
-using ddp::test::whole_batch;
 using Names = std::vector<std::string>;
 using namespace torch::nn;
 
@@ -137,7 +129,7 @@ TEST_CASE("a converted net computes as one process with the whole batch") {
       const auto before = keys(*net);
       REQUIRE(convert_sync_batchnorm(net, group) == kNames);
       REQUIRE(keys(*net) == before);
-      ddp::Reducer reducer(net, group);
+      Reducer reducer(net, group);
       compare(group, *net, alone);
     });
   }
@@ -155,7 +147,7 @@ TEST_CASE("a net stays converted where it is moved and loaded") {
     net->to(torch::kDouble);
     net->eval();
     net->train();
-    ddp::Reducer reducer(net, group);
+    Reducer reducer(net, group);
     compare(group, *net, alone);
   });
 }
@@ -186,8 +178,8 @@ TEST_CASE("statistics of a converted net in inference mode") {
 
 TEST_CASE("no net is refused in words") {
   CHECK_THROWS_AS(
-      ddp::convert_sync_batchnorm(
-          std::shared_ptr<torch::nn::Module>(), ddp::ProcessGroup()),
+      convert_sync_batchnorm(
+          std::shared_ptr<torch::nn::Module>(), ProcessGroup()),
       c10::ValueError);
 }
 
@@ -211,11 +203,11 @@ TEST_CASE("a batch-norm of another class is named in a warning") {
   };
   auto net = std::make_shared<Net>();
   net->register_module("frozen", std::make_shared<Frozen>());
-  const auto words = ddp::test::warnings_of(
+  const auto words = warnings_of(
       [&] { CHECK(convert_sync_batchnorm(net, ProcessGroup()) == kNames); });
   REQUIRE(words.size() == 1);
   CHECK_THAT(words[0], ContainsSubstring("frozen"));
   CHECK_THAT(words[0], !ContainsSubstring("instance"));
 }
 
-} // namespace convert_sync_batchnorm_test
+} // namespace ddp::test::convert_sync_batchnorm_test

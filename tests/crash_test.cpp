@@ -12,13 +12,8 @@
 #include <csignal>
 #include <filesystem>
 
-namespace crash_test {
+namespace ddp::test::crash_test {
 
-using ddp::test::Command;
-using ddp::test::commands_of_ranks;
-using ddp::test::kTimeout;
-using ddp::test::ranks;
-using ddp::test::TemporaryFolder;
 using nlohmann::json;
 using std::chrono::seconds;
 
@@ -97,7 +92,7 @@ std::vector<Command> commands_in(
 
 /// What rank `rank` wrote; null if nothing.
 json report_of(const TemporaryFolder& folder, int rank) {
-  const auto text = ddp::test::read_text(folder / std::to_string(rank));
+  const auto text = read_text(folder / std::to_string(rank));
   return text.empty() ? json() : json::parse(text).at("message");
 }
 
@@ -114,7 +109,7 @@ json report_of_crash(
   std::unique_ptr<TemporaryFolder> folder;
   const auto commands = commands_in(
       [&] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         if (group.rank() == 1) {
           crash();
         }
@@ -142,7 +137,7 @@ void require_first_frame(const json& report, const std::string& function) {
 }
 
 void require_read_by_python(const std::string& path) {
-  const auto python = ddp::test::python_with_torch();
+  const auto python = python_with_torch();
   const std::string script =
       "import sys\n"
       "from torch.distributed.elastic.multiprocessing.errors import *\n"
@@ -162,7 +157,7 @@ void require_read_by_python(const std::string& path) {
 } // namespace
 
 TEST_CASE("Python reads what a segmentation fault leaves") {
-  ddp::test::python_with_torch();
+  python_with_torch();
   report_of_crash(
       128 + SIGSEGV, [] { ddp_test_write(nowhere); }, require_read_by_python);
 }
@@ -186,9 +181,9 @@ TEST_CASE("a crash report tells how far training was") {
   std::unique_ptr<TemporaryFolder> folder;
   const auto commands = commands_in(
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         torch::nn::Linear net(4, 4);
-        const ddp::Reducer reducer(net, group);
+        const Reducer reducer(net, group);
         for (int step = 0; step < 3; ++step) {
           net->forward(torch::ones({2, 4})).sum().backward();
         }
@@ -264,13 +259,13 @@ TEST_CASE("SIGABRT from outside shows what a rank that hangs does") {
   std::unique_ptr<TemporaryFolder> folder;
   const auto commands = commands_in(
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         if (group.rank() == 1) {
           ddp_test_wait();
         }
       },
       folder);
-  std::vector<ddp::test::Process> processes;
+  std::vector<Process> processes;
   for (const auto& command : commands) {
     processes.emplace_back(command);
   }
@@ -291,9 +286,9 @@ TEST_CASE("an uncaught exception keeps its text, and its victims say so") {
   std::unique_ptr<TemporaryFolder> folder;
   const auto commands = commands_in(
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         if (group.rank() == 1) {
-          ddp::test::throw_uncaught();
+          throw_uncaught();
         }
         std::thread([&] { group.all_reduce(torch::ones({4})); }).join();
       },
@@ -330,8 +325,8 @@ TEST_CASE("a wait for ranks that do not come is a consequence") {
   std::unique_ptr<TemporaryFolder> folder;
   const auto commands = commands_in(
       [] {
-        const auto brief = ddp::ProcessGroupOptions().timeout(seconds(2));
-        std::thread([&] { (void)ddp::init_process_group(brief); }).join();
+        const auto brief = ProcessGroupOptions().timeout(seconds(2));
+        std::thread([&] { (void)init_process_group(brief); }).join();
       },
       folder);
   const auto outcome = run(commands.at(1), seconds(30));
@@ -344,7 +339,7 @@ TEST_CASE("a forked child's crash is not the rank's") {
   std::unique_ptr<TemporaryFolder> folder;
   const auto commands = commands_in(
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         const auto child = fork();
         if (child == 0) {
           ddp_test_write(nowhere);
@@ -364,13 +359,13 @@ TEST_CASE("a forked child's crash is not the rank's") {
 }
 
 TEST_CASE("without an error file no signal is handled") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.environment["TORCHELASTIC_ERROR_FILE"] = "";
   ranks(
       3,
       [] {
         forget_handlers();
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         for (const int number : kSignals) {
           REQUIRE(is_default(number));
         }
@@ -380,7 +375,7 @@ TEST_CASE("without an error file no signal is handled") {
 }
 
 TEST_CASE("signals that the program handles stay its own") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.environment["TORCHELASTIC_ERROR_FILE"] = "/dev/null/none";
   options.expected_exit_codes = {7, 7, 7};
   ranks(
@@ -388,7 +383,7 @@ TEST_CASE("signals that the program handles stay its own") {
       [] {
         forget_handlers();
         std::signal(SIGSEGV, [](int) { _exit(7); });
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         REQUIRE(!is_default(SIGBUS));
         group.barrier();
         ddp_test_write(nowhere);
@@ -397,14 +392,14 @@ TEST_CASE("signals that the program handles stay its own") {
 }
 
 TEST_CASE("no signal is handled where reports are off") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.environment["TORCHELASTIC_ERROR_FILE"] = "/dev/null/none";
   ranks(
       3,
       [] {
         forget_handlers();
-        const auto group = ddp::init_process_group(
-            ddp::ProcessGroupOptions(kTimeout).report_uncaught(false));
+        const auto group = init_process_group(
+            ProcessGroupOptions(kTimeout).report_uncaught(false));
         for (const int number : kSignals) {
           REQUIRE(is_default(number));
         }
@@ -413,4 +408,4 @@ TEST_CASE("no signal is handled where reports are off") {
       options);
 }
 
-} // namespace crash_test
+} // namespace ddp::test::crash_test

@@ -8,10 +8,7 @@
 #include <map>
 #include <sstream>
 
-namespace cross_language_test {
-
-using ddp::test::Command;
-using ddp::test::TemporaryFolder;
+namespace ddp::test::cross_language_test {
 
 namespace {
 
@@ -24,7 +21,7 @@ std::string variable(const char* name) {
 }
 
 void run_cpp(const std::string& folder, const std::string& phase) {
-  const auto outcome = ddp::test::run(
+  const auto outcome = run(
       Command{
           {variable("DDPRUN"),
            "--nproc-per-node",
@@ -43,7 +40,7 @@ std::string run_python(
     const std::string& folder,
     const std::string& phase,
     int world = kWorld) {
-  const auto port = std::to_string(ddp::test::free_port());
+  const auto port = std::to_string(free_port());
   std::vector<Command> commands;
   for (int rank = 0; rank < world; ++rank) {
     commands.push_back(
@@ -57,7 +54,7 @@ std::string run_python(
           {"RANK", std::to_string(rank)},
           {"WORLD_SIZE", std::to_string(world)}}});
   }
-  const auto outcomes = ddp::test::run(commands, kLong);
+  const auto outcomes = run(commands, kLong);
   for (const auto& outcome : outcomes) {
     INFO(outcome.output);
     REQUIRE(outcome.exit_code == 0);
@@ -81,7 +78,7 @@ std::map<std::string, std::string> parse(const std::string& output) {
 } // namespace
 
 TEST_CASE("a training changes its language and back") {
-  ddp::test::python_with_torch();
+  python_with_torch();
   const TemporaryFolder folder;
   run_python(folder.path(), "0", 1);
   run_cpp(folder.path(), "1");
@@ -110,4 +107,4 @@ TEST_CASE("a training changes its language and back") {
   }
 }
 
-} // namespace cross_language_test
+} // namespace ddp::test::cross_language_test

@@ -6,20 +6,15 @@
 #include <tests/support/catch.h>
 #include <tests/support/samplers.h>
 
-namespace data_loader_state_test {
+namespace ddp::test::data_loader_state_test {
 
-using ddp::DataLoaderOptions;
-using ddp::DistributedSampler;
-using ddp::SamplerOptions;
-using ddp::test::drain_loader;
-using ddp::test::Numbers;
 using torch::data::samplers::SequentialSampler;
 using Indices = std::vector<size_t>;
 
 TEST_CASE("one iteration over a data loader is alive at a time") {
   DistributedSampler sampler(40, 2, 0);
-  auto loader = ddp::make_data_loader(
-      Numbers(40), sampler, DataLoaderOptions(4).workers(1));
+  auto loader =
+      make_data_loader(Numbers(40), sampler, DataLoaderOptions(4).workers(1));
   auto outer = loader->begin();
   REQUIRE((*outer).size() == 4);
   for (auto& batch : *loader) {
@@ -36,7 +31,7 @@ TEST_CASE("one iteration over a data loader is alive at a time") {
 
 TEST_CASE("a loop that ends early can begin anew") {
   for (const size_t workers : {0, 2}) {
-    auto loader = ddp::make_data_loader(
+    auto loader = make_data_loader(
         Numbers(50),
         SequentialSampler(50),
         DataLoaderOptions(3).workers(workers));
@@ -53,7 +48,7 @@ TEST_CASE("a data loader's state is the loop's, whatever workers fetched") {
   for (const size_t workers : {0, 1, 2, 4}) {
     INFO(workers << " workers");
     const auto make = [&] {
-      return ddp::make_data_loader(
+      return make_data_loader(
           Numbers(100),
           DistributedSampler(100, 2, 0, SamplerOptions().seed(3)),
           DataLoaderOptions(4).workers(workers));
@@ -86,7 +81,7 @@ TEST_CASE("a data loader's state is the loop's, whatever workers fetched") {
 
 TEST_CASE("an epoch without its last batch is over all the same") {
   for (const size_t size : {40, 3}) {
-    auto loader = ddp::make_data_loader(
+    auto loader = make_data_loader(
         Numbers(size),
         DistributedSampler(size, 2, 0),
         DataLoaderOptions(6).workers(1).drop_last(true));
@@ -99,10 +94,9 @@ TEST_CASE("an epoch without its last batch is over all the same") {
 }
 
 TEST_CASE("BatchSampler lends a data loader its sampler's state") {
-  auto loader = ddp::make_data_loader(
+  auto loader = make_data_loader(
       Numbers(40),
-      ddp::BatchSampler<DistributedSampler>(
-          DistributedSampler(40, 2, 0), 5, false),
+      BatchSampler<DistributedSampler>(DistributedSampler(40, 2, 0), 5, false),
       DataLoaderOptions());
   loader->set_epoch(3);
   REQUIRE(loader->epoch() == 3);
@@ -114,12 +108,12 @@ TEST_CASE("BatchSampler lends a data loader its sampler's state") {
 
 TEST_CASE("what the loop is done with is counted once") {
   DistributedSampler sampler(20, 2, 0);
-  auto loader = ddp::make_data_loader(
-      Numbers(20), sampler, DataLoaderOptions(10).workers(1));
+  auto loader =
+      make_data_loader(Numbers(20), sampler, DataLoaderOptions(10).workers(1));
   for (auto& batch : *loader) {
     REQUIRE(sampler.state_dict()["samples_done"].item<int64_t>() == 20);
     REQUIRE_THROWS_AS(sampler.advance(batch.size()), c10::ValueError);
   }
 }
 
-} // namespace data_loader_state_test
+} // namespace ddp::test::data_loader_state_test

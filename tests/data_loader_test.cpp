@@ -13,11 +13,8 @@
 #include <set>
 #include <thread>
 
-namespace data_loader_test {
+namespace ddp::test::data_loader_test {
 
-using ddp::DataLoaderOptions;
-using ddp::DistributedSampler;
-using ddp::test::Numbers;
 using torch::data::Example;
 using torch::data::TensorExample;
 using torch::data::samplers::SequentialSampler;
@@ -108,7 +105,7 @@ struct Made : torch::data::datasets::Dataset<Made> {
 auto loader_of(
     std::function<at::Tensor(size_t)> make,
     const DataLoaderOptions& options) {
-  return ddp::make_data_loader(
+  return make_data_loader(
       Made(std::move(make)).map(Stack<>()), SequentialSampler(kSize), options);
 }
 
@@ -133,7 +130,7 @@ void compare_with_libtorch(const Dataset& dataset, const Sampler& sampler) {
           sampler,
           torch::data::DataLoaderOptions(4).workers(workers).drop_last(
               drop_last));
-      auto ours = ddp::make_data_loader(
+      auto ours = make_data_loader(
           dataset,
           sampler,
           DataLoaderOptions(4).workers(workers).drop_last(drop_last));
@@ -162,16 +159,14 @@ TEST_CASE("a data loader gives the batches of LibTorch's") {
   compare_with_libtorch(rows, SequentialSampler(kSize));
   compare_with_libtorch(rows, torch::data::samplers::RandomSampler(kSize));
   compare_with_libtorch(rows, DistributedSampler(kSize, 3, 1));
-  compare_with_libtorch(rows, ddp::EvaluationSampler(kSize, 3, 0));
+  compare_with_libtorch(rows, EvaluationSampler(kSize, 3, 0));
+  compare_with_libtorch(
+      rows, DistributedWeightedSampler(torch::arange(1.0, 51.0), 40, 3, 1));
+  compare_with_libtorch(
+      rows, StreamSampler(3, 1, StreamSamplerOptions().epoch_size(40)));
   compare_with_libtorch(
       rows,
-      ddp::DistributedWeightedSampler(torch::arange(1.0, 51.0), 40, 3, 1));
-  compare_with_libtorch(
-      rows,
-      ddp::StreamSampler(3, 1, ddp::StreamSamplerOptions().epoch_size(40)));
-  compare_with_libtorch(
-      rows,
-      ddp::BatchSampler<DistributedSampler>(
+      BatchSampler<DistributedSampler>(
           DistributedSampler(kSize, 3, 2), 5, false));
   compare_with_libtorch(
       Columns().map(Stack<TensorExample>()), SequentialSampler(kSize));
@@ -191,9 +186,9 @@ TEST_CASE("a data loader draws its order as LibTorch's, where none is named") {
   torch::manual_seed(1);
   const auto theirs = (*torch::data::make_data_loader(rows, 50)->begin());
   torch::manual_seed(1);
-  const auto ours = (*ddp::make_data_loader(rows, 50)->begin());
+  const auto ours = (*make_data_loader(rows, 50)->begin());
   REQUIRE(torch::equal(theirs.target, ours.target));
-  const auto in_order = ddp::make_data_loader<SequentialSampler>(
+  const auto in_order = make_data_loader<SequentialSampler>(
       rows, DataLoaderOptions(4).enforce_ordering(false).workers(2));
   REQUIRE(torch::equal((*in_order->begin()).target, torch::arange(4)));
 }
@@ -297,7 +292,7 @@ TEST_CASE("an error of the dataset comes as it was thrown, in its turn") {
 TEST_CASE("a loader says how many batches it has") {
   for (const size_t batch_size : {1, 4, 7, 10, 11}) {
     for (const bool drop_last : {false, true}) {
-      auto loader = ddp::make_data_loader(
+      auto loader = make_data_loader(
           Made([](size_t) { return torch::zeros({1}); }).map(Stack<>()),
           DistributedSampler(kSize, 3, 1),
           DataLoaderOptions(batch_size).drop_last(drop_last));
@@ -448,4 +443,4 @@ TEST_CASE("workers use one thread each and leave signals to the program") {
   at::set_num_threads(before);
 }
 
-} // namespace data_loader_test
+} // namespace ddp::test::data_loader_test

@@ -11,28 +11,19 @@
 #include <csignal>
 #include <iostream>
 
-namespace debug_mode_test {
+namespace ddp::test::debug_mode_test {
 
-using ddp::ProcessGroup;
-using ddp::test::command_of_rank;
-using ddp::test::error_of;
-using ddp::test::group_with;
-using ddp::test::Job;
-using ddp::test::job;
-using ddp::test::own_handler;
-using ddp::test::report_of;
-using ddp::test::TemporaryFolder;
 using std::chrono::seconds;
 
 // By their names they are found in the stacks.
 extern "C" __attribute__((noinline)) void ddp_test_reduce(
-    const ddp::ProcessGroup& group,
+    const ProcessGroup& group,
     const at::Tensor& tensor) {
   group.all_reduce(tensor);
 }
 
 extern "C" __attribute__((noinline)) void ddp_test_differ(
-    const ddp::ProcessGroup& group,
+    const ProcessGroup& group,
     const at::Tensor& tensor) {
   group.all_reduce(tensor);
 }
@@ -87,7 +78,7 @@ void differ_in_every_way() {
     group.broadcast(torch::ones({4}), 2);
   });
   differ(group, expected, "all_reduce(MAX) of float32 [4]", right, [&] {
-    group.all_reduce(torch::ones({4}), ddp::ReduceOp::kMax);
+    group.all_reduce(torch::ones({4}), ReduceOp::kMax);
   });
   // What the program does with c10d itself.
   differ(group, expected, "reduce(SUM, root 0) of float32 [4]", right, [&] {
@@ -112,15 +103,14 @@ void check_record_of_difference(const Job& job, int size) {
 
 /// The parameters' bits after five steps, of each of which some buckets differ.
 void train_and_say() {
-  const auto group = ddp::init_process_group();
+  const auto group = init_process_group();
   torch::manual_seed(3);
-  const auto net = std::make_shared<ddp::test::UnevenNet>();
-  ddp::Reducer reducer(
-      net, group, ddp::ReducerOptions().bucket_cap_mb(0.5).record(true));
+  const auto net = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group, ReducerOptions().bucket_cap_mb(0.5).record(true));
   torch::optim::SGD optimizer(net->parameters(), 0.1);
   for (int64_t step = 0; step < 5; ++step) {
     optimizer.zero_grad();
-    net->forward(ddp::test::batch(group, step, 7)).pow(2).mean().backward();
+    net->forward(batch(group, step, 7)).pow(2).mean().backward();
     optimizer.step();
   }
   double sum = 0;
@@ -147,9 +137,9 @@ std::string bits_in(const std::string& output) {
 } // namespace
 
 TEST_CASE("DDP_DEBUG is off, info or detail") {
-  using ddp::debug::Level;
+  using debug::Level;
   const auto level = [](const char* value) {
-    return ddp::debug::level([value](const char* name) {
+    return debug::level([value](const char* name) {
       REQUIRE(std::string(name) == "DDP_DEBUG");
       return value ? std::optional<std::string>(value) : std::nullopt;
     });
@@ -179,8 +169,8 @@ TEST_CASE("detail: calls that differ are told to all ranks over MPI") {
   if (!command) {
     return;
   }
-  if (ddp::test::variable("DDP_MPIRUN").empty()) {
-    ddp::test::skip("there is no MPI, or no mpirun");
+  if (variable("DDP_MPIRUN").empty()) {
+    skip("there is no MPI, or no mpirun");
   }
   const TemporaryFolder folder;
   auto environment = command->environment;
@@ -190,7 +180,7 @@ TEST_CASE("detail: calls that differ are told to all ranks over MPI") {
        {"DDP_DEBUG_FOLDER", folder.path()}});
   auto arguments = command->arguments;
   arguments.insert(arguments.begin(), {"-n", "3"});
-  ddp::test::output_of(arguments, environment);
+  output_of(arguments, environment);
   REQUIRE(folder.names().size() == 3);
 }
 
@@ -260,4 +250,4 @@ TEST_CASE("a training has the same bits with DDP_DEBUG=detail") {
   }
 }
 
-} // namespace debug_mode_test
+} // namespace ddp::test::debug_mode_test

@@ -7,23 +7,20 @@
 #include <cstdlib>
 #include <filesystem>
 
-namespace device_choice_test {
-
-using ddp::ProcessGroupOptions;
-using ddp::RankInfo;
+namespace ddp::test::device_choice_test {
 
 namespace {
 
 ProcessGroupOptions complete(ProcessGroupOptions options = {}) {
-  return ddp::complete_options(
+  return complete_options(
       std::move(options), [](const char*) { return std::nullopt; });
 }
 
-ddp::DeviceChoice choose(
+DeviceChoice choose(
     const std::vector<RankInfo>& members,
     int64_t rank,
     ProcessGroupOptions options = {}) {
-  return ddp::choose_device(complete(std::move(options)), members, rank);
+  return choose_device(complete(std::move(options)), members, rank);
 }
 
 const RankInfo kTwoGpus{"a", {"01", "02"}, ""};
@@ -197,11 +194,11 @@ TEST_CASE("two ranks of one host do not take one GPU unless they may") {
 TEST_CASE("local ranks are found by comparing hosts") {
   std::vector<RankInfo> members{
       {"a", {}, ""}, {"b", {}, ""}, {"a", {}, ""}, {"b", {}, ""}};
-  const auto place = ddp::local_place(members, 3);
+  const auto place = local_place(members, 3);
   REQUIRE(place.rank == 1);
   REQUIRE(place.size == 2);
   members[3].local_rank = 7; // the launcher's word
-  REQUIRE(ddp::local_place(members, 3).rank == 7);
+  REQUIRE(local_place(members, 3).rank == 7);
 }
 
 TEST_CASE("real processes agree on the CPU and say so once") {
@@ -210,7 +207,7 @@ TEST_CASE("real processes agree on the CPU and say so once") {
   const char* library = std::getenv("DDP_FAKE_CUDA");
   const bool cuda = library && *library;
   // The dynamic linker splits LD_PRELOAD at spaces, which a path may have.
-  const ddp::test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const auto fake = folder / "fake_cuda.so";
   if (cuda) {
     std::filesystem::create_symlink(library, fake);
@@ -219,16 +216,16 @@ TEST_CASE("real processes agree on the CPU and say so once") {
       {"1", "2 ranks share a host with 1 usable GPU"},
       {"old", "driver version is insufficient"}};
   for (const auto& [kind, reason] : reasons) {
-    ddp::test::RankOptions options;
+    RankOptions options;
     options.environment = {
         {"LD_PRELOAD", cuda ? fake : ""},
         {"DDP_FAKE_GPUS", kind},
         {"DDP_BACKEND", ""},
         {"DDP_DEVICE", ""}};
-    const auto outcomes = ddp::test::ranks(
+    const auto outcomes = ranks(
         2,
         [] {
-          const auto group = ddp::init_process_group();
+          const auto group = init_process_group();
           REQUIRE(group.device().is_cpu());
           REQUIRE(group.backend() == "shm");
         },
@@ -249,4 +246,4 @@ TEST_CASE("real processes agree on the CPU and say so once") {
   }
 }
 
-} // namespace device_choice_test
+} // namespace ddp::test::device_choice_test

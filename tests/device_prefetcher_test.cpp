@@ -11,14 +11,11 @@
 
 #include <c10/core/StreamGuard.h>
 
-namespace device_prefetcher_test {
+namespace ddp::test::device_prefetcher_test {
 
-using ddp::DevicePrefetcher;
-using ddp::DistributedSampler;
 using torch::data::Example;
 using torch::data::samplers::SequentialSampler;
 using torch::data::transforms::Stack;
-namespace fake_gpu = ddp::test::fake_gpu;
 
 namespace {
 
@@ -41,7 +38,7 @@ struct Rows : torch::data::datasets::Dataset<Rows> {
 
 template <typename Body>
 void with_fake_gpu(const Body& body) {
-  ddp::test::ranks(1, [&](ddp::ProcessGroup) {
+  ranks(1, [&](ProcessGroup) {
     fake_gpu::install();
     body();
     const auto races = fake_gpu::order().take_races();
@@ -58,10 +55,10 @@ auto theirs(size_t workers, size_t broken = kSize) {
 }
 
 auto ours(size_t workers, size_t broken = kSize) {
-  return ddp::make_data_loader(
+  return make_data_loader(
       Rows(broken).map(Stack<>()),
       SequentialSampler(kSize),
-      ddp::DataLoaderOptions(4).workers(workers).device(fake_gpu::kDevice));
+      DataLoaderOptions(4).workers(workers).device(fake_gpu::kDevice));
 }
 
 /// Computes with each batch on a stream of the loop's, as training does.
@@ -129,10 +126,10 @@ TEST_CASE("an error is thrown after the batches that came before it") {
 TEST_CASE("what was copied ahead does not count as done") {
   with_fake_gpu([] {
     DistributedSampler sampler(kSize, 2, 0);
-    auto loader = ddp::make_data_loader(
+    auto loader = make_data_loader(
         Rows().map(Stack<>()),
         sampler,
-        ddp::DataLoaderOptions(2).workers(2).device(fake_gpu::kDevice));
+        DataLoaderOptions(2).workers(2).device(fake_gpu::kDevice));
     int64_t done = 0;
     for (auto& batch : *loader) {
       done += 2 * batch.data.size(0);
@@ -165,4 +162,4 @@ TEST_CASE("on the CPU batches are passed on, and none is fetched ahead") {
   REQUIRE(seen == kSize);
 }
 
-} // namespace device_prefetcher_test
+} // namespace ddp::test::device_prefetcher_test

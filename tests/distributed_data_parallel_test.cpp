@@ -5,14 +5,7 @@
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/process_group/process_group_impl.h>
 
-namespace distributed_data_parallel_test {
-
-using ddp::BufferSync;
-using ddp::DistributedDataParallel;
-using ddp::ProcessGroup;
-using ddp::ReducerOptions;
-using ddp::test::BranchNet;
-using ddp::test::ranks;
+namespace ddp::test::distributed_data_parallel_test {
 
 namespace {
 
@@ -290,9 +283,9 @@ TEST_CASE("arguments and results keep their types and identities") {
 }
 
 TEST_CASE("forward moves its arguments to the device of group and module") {
-  auto impl = std::make_shared<ddp::detail::ProcessGroupImpl>();
+  auto impl = std::make_shared<detail::ProcessGroupImpl>();
   impl->device = torch::kMeta;
-  const auto alone = ddp::detail::ProcessGroupImpl::group_of(impl);
+  const auto alone = detail::ProcessGroupImpl::group_of(impl);
   DistributedDataParallel<EchoNet> model(
       std::make_shared<EchoNet>(torch::kMeta), alone);
   const std::vector<torch::Tensor> list{torch::ones({2})};
@@ -366,7 +359,7 @@ TEST_CASE("broadcast_buffers(false) leaves buffers to each rank") {
   ranks(3, [](ProcessGroup group) {
     NormNet net;
     DistributedDataParallel<NormNet> model(
-        net, group, ddp::ReducerOptions().broadcast_buffers(false));
+        net, group, ReducerOptions().broadcast_buffers(false));
     model->forward(mine(group));
     net->eval();
     model->forward(mine(group));
@@ -374,4 +367,4 @@ TEST_CASE("broadcast_buffers(false) leaves buffers to each rank") {
   });
 }
 
-} // namespace distributed_data_parallel_test
+} // namespace ddp::test::distributed_data_parallel_test

@@ -16,15 +16,10 @@
 #include <sstream>
 #include <thread>
 
-namespace distributed_sampler_test {
+namespace ddp::test::distributed_sampler_test {
 
 namespace {
 
-using ddp::DistributedSampler;
-using ddp::SamplerOptions;
-using ddp::test::drain;
-using ddp::test::drain_loader;
-using ddp::test::Numbers;
 using Indices = std::vector<size_t>;
 
 Indices epoch_of(DistributedSampler& sampler, int64_t epoch) {
@@ -69,7 +64,7 @@ TEST_CASE("DistributedSampler draws Python's indices", "[sampler]") {
 }
 
 TEST_CASE("DistributedSampler equals the live Python sampler", "[sampler]") {
-  const auto python = ddp::test::python_with_torch();
+  const auto python = python_with_torch();
   const auto script = std::filesystem::path(__FILE__).parent_path() /
       "parity/sampler_indices.py";
   const auto command = "'" + python + "' '" + script.string() + "'";
@@ -122,12 +117,12 @@ TEST_CASE("DistributedSampler refuses a rank that is none", "[sampler]") {
 
 TEST_CASE("DistributedSampler takes the rank from a group", "[sampler]") {
   DistributedSampler sampler(
-      5, ddp::ProcessGroup(), SamplerOptions().shuffle(false));
+      5, ProcessGroup(), SamplerOptions().shuffle(false));
   CHECK(drain(sampler) == Indices{0, 1, 2, 3, 4});
 }
 
 TEST_CASE("samplers of another dataset or order are refused") {
-  ddp::test::ranks(3, [](ddp::ProcessGroup group) {
+  ranks(3, [](ProcessGroup group) {
     const auto rank = group.rank();
     const auto check = [&](const std::string& text, const auto& construct) {
       if (rank == 0) {
@@ -151,23 +146,23 @@ TEST_CASE("samplers of another dataset or order are refused") {
       DistributedSampler(100, group, SamplerOptions().drop_last(rank == 1));
     });
     check("EvaluationSampler differs", [&] {
-      ddp::EvaluationSampler(rank == 1 ? 90 : 100, group);
+      EvaluationSampler(rank == 1 ? 90 : 100, group);
     });
     check("weights ", [&] {
-      ddp::DistributedWeightedSampler(
+      DistributedWeightedSampler(
           torch::ones({5}) * (rank == 1 ? 2 : 1), 5, group);
     });
     check("20 samples", [&] {
-      ddp::StreamSampler(
-          group, ddp::StreamSamplerOptions().epoch_size(rank == 1 ? 20 : 10));
+      StreamSampler(
+          group, StreamSamplerOptions().epoch_size(rank == 1 ? 20 : 10));
     });
   });
 }
 
 TEST_CASE("a sampler that one rank alone has leaves others comparable") {
-  ddp::test::ranks(3, [](ddp::ProcessGroup group) {
+  ranks(3, [](ProcessGroup group) {
     if (group.rank() == 0) { // only rank 0 evaluates, say
-      ddp::EvaluationSampler(7, group);
+      EvaluationSampler(7, group);
     }
     DistributedSampler(100, group);
     if (group.rank() == 0) {
@@ -274,7 +269,7 @@ TEST_CASE("DistributedSampler moved into a loader takes epochs", "[sampler]") {
 }
 
 TEST_CASE("a sampler may be made when the rank with the store has ended") {
-  ddp::test::ranks(3, [](const ddp::ProcessGroup& group) {
+  ranks(3, [](const ProcessGroup& group) {
     if (group.rank() == 0) {
       return;
     }
@@ -290,10 +285,10 @@ TEST_CASE("a sampler may be made when the rank with the store has ended") {
     while (!has_ended()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    ddp::DistributedSampler sampler(100, group);
+    DistributedSampler sampler(100, group);
     sampler.reset();
     REQUIRE(sampler.next(1).has_value());
   });
 }
 
-} // namespace distributed_sampler_test
+} // namespace ddp::test::distributed_sampler_test

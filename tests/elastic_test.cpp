@@ -18,12 +18,8 @@
 #include <csignal>
 #include <cstring>
 
-namespace elastic_test {
+namespace ddp::test::elastic_test {
 
-using ddp::RankPage;
-using ddp::test::commands_of_ranks;
-using ddp::test::free_port;
-using ddp::test::Process;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -56,7 +52,7 @@ class Page {
     close(descriptor_);
   }
 
-  ddp::ElasticPage& operator*() {
+  ElasticPage& operator*() {
     return page_->elastic;
   }
   std::string descriptor() const {
@@ -74,9 +70,9 @@ void wake(std::atomic<uint32_t>& futex) {
 
 template <typename Condition>
 void wait_until(Condition&& condition) {
-  const auto start = ddp::test::Clock::now();
+  const auto start = Clock::now();
   while (!condition()) {
-    REQUIRE(ddp::test::seconds_since(start) < 60);
+    REQUIRE(seconds_since(start) < 60);
     std::this_thread::sleep_for(milliseconds(2));
   }
 }
@@ -146,7 +142,7 @@ class Job {
     std::unique_ptr<Page> page;
     std::unique_ptr<Process> process;
   };
-  std::vector<ddp::test::Command> commands_;
+  std::vector<Command> commands_;
   int port_ = free_port();
   std::vector<Member> members_;
 };
@@ -158,12 +154,12 @@ void say(const std::string& text) {
 
 /// Notes in the state by how many ranks each step was done.
 void train(int64_t commit_every = 1) {
-  const auto options = ddp::ElasticOptions().commit_every(commit_every);
-  const auto body = [&](ddp::ElasticRun& run) {
+  const auto options = ElasticOptions().commit_every(commit_every);
+  const auto body = [&](ElasticRun& run) {
     const auto group = run.group();
     auto sizes = torch::zeros({kSteps});
     int64_t step = 0;
-    ddp::TrainingState state;
+    TrainingState state;
     state.add("sizes", sizes).add("step", step);
     const bool found = run.sync(state);
     REQUIRE(found == (step > 0));
@@ -187,19 +183,19 @@ void train(int64_t commit_every = 1) {
         sizes[-1].item<int64_t>(),
         "."));
   };
-  ddp::elastic(body, options);
+  elastic(body, options);
 }
 
 } // namespace
 
 TEST_CASE("without ddprun the function is called once") {
-  ddp::test::ranks(3, [] {
+  ranks(3, [] {
     int calls = 0;
-    ddp::elastic([&](ddp::ElasticRun& run) {
+    elastic([&](ElasticRun& run) {
       ++calls;
       REQUIRE(run.group().size() == 3);
       int64_t number = 7;
-      ddp::TrainingState state;
+      TrainingState state;
       state.add("number", number);
       REQUIRE(!run.sync(state));
       for (int step = 0; step < 3; ++step) {
@@ -213,12 +209,12 @@ TEST_CASE("without ddprun the function is called once") {
 }
 
 TEST_CASE("a state that is sharded over ranks cannot be kept by each") {
-  ddp::test::ranks(3, [] {
-    ddp::elastic([&](ddp::ElasticRun& run) {
-      ddp::ZeroRedundancyOptimizer<torch::optim::Adam> adam(
+  ranks(3, [] {
+    elastic([&](ElasticRun& run) {
+      ZeroRedundancyOptimizer<torch::optim::Adam> adam(
           std::vector<torch::Tensor>{torch::ones({2}).requires_grad_()},
           run.group());
-      ddp::TrainingState state;
+      TrainingState state;
       state.add("adam", adam);
       REQUIRE_THROWS_WITH(
           run.sync(state), ContainsSubstring("\"adam\" is sharded"));
@@ -228,16 +224,15 @@ TEST_CASE("a state that is sharded over ranks cannot be kept by each") {
 
 TEST_CASE("what the function throws is the caller's") {
   REQUIRE_THROWS_AS(
-      ddp::elastic([](ddp::ElasticRun&) { throw std::logic_error("mine"); }),
+      elastic([](ElasticRun&) { throw std::logic_error("mine"); }),
       std::logic_error);
   REQUIRE_THROWS_AS(
-      ddp::elastic(
-          [](ddp::ElasticRun&) {}, ddp::ElasticOptions().commit_every(0)),
+      elastic([](ElasticRun&) {}, ElasticOptions().commit_every(0)),
       c10::ValueError);
   REQUIRE_THROWS_AS(
-      ddp::elastic(
-          [](ddp::ElasticRun&) {},
-          ddp::ElasticOptions().group(ddp::ProcessGroupOptions().rank(0))),
+      elastic(
+          [](ElasticRun&) {},
+          ElasticOptions().group(ProcessGroupOptions().rank(0))),
       c10::ValueError);
 }
 
@@ -297,7 +292,7 @@ TEST_CASE("nodes that come too late find the training finished") {
       3,
       [] {
         int calls = 0;
-        ddp::elastic([&](ddp::ElasticRun& run) {
+        elastic([&](ElasticRun& run) {
           ++calls;
           run.group().barrier();
           say("trains.");
@@ -321,9 +316,9 @@ TEST_CASE("nodes that come too late find the training finished") {
 }
 
 TEST_CASE("a pause sets variables while other threads read some") {
-  ddp::RankPage page{};
-  ddp::detail::elastic_pause::attach(&page.elastic);
-  const auto variable = ddp::process_environment();
+  RankPage page{};
+  detail::elastic_pause::attach(&page.elastic);
+  const auto variable = process_environment();
   std::atomic<bool> done{false};
   std::vector<std::thread> readers;
   for (int i = 0; i < 2; ++i) {
@@ -337,14 +332,14 @@ TEST_CASE("a pause sets variables while other threads read some") {
   for (int i = 0; i < 3000; ++i) {
     const auto line = "DDP_TEST_" + std::to_string(i) + "=1\n";
     std::strcpy(page.elastic.variables, line.c_str());
-    ddp::detail::elastic_pause::make();
+    detail::elastic_pause::make();
   }
   done = true;
   for (auto& reader : readers) {
     reader.join();
   }
-  ddp::detail::elastic_pause::attach(nullptr);
+  detail::elastic_pause::attach(nullptr);
   REQUIRE(variable("DDP_TEST_2999") == "1");
 }
 
-} // namespace elastic_test
+} // namespace ddp::test::elastic_test

@@ -7,10 +7,7 @@
 #include <set>
 #include <utility>
 
-namespace embedding_test {
-
-using ddp::test::is_near;
-using ddp::test::run_example;
+namespace ddp::test::embedding_test {
 
 namespace {
 
@@ -126,4 +123,4 @@ TEST_CASE("a batch too small for the ranks is an error in one line") {
                         "ranks: pass --batch-size 3 or more"));
 }
 
-} // namespace embedding_test
+} // namespace ddp::test::embedding_test

@@ -1,10 +1,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/launch_environments.h>
 
-namespace environment_test {
-
-using namespace ddp::test;
-using ddp::ProcessGroupOptions;
+namespace ddp::test::environment_test {
 
 namespace {
 
@@ -90,7 +87,7 @@ TEST_CASE("a contradiction names the variable and its value") {
 }
 
 TEST_CASE("backend, device and timeout come from the environment") {
-  const auto options = ddp::complete_options(
+  const auto options = complete_options(
       {},
       lookup(
           {{"DDP_BACKEND", "gloo"},
@@ -107,19 +104,19 @@ TEST_CASE("backend, device and timeout come from the environment") {
            {{"DDP_TIMEOUT", "-1"}},
            {{"DDP_TIMEOUT", ""}},
            {{"DDP_SHARE_GPUS", "yes"}}}) {
-    REQUIRE_THROWS_AS(ddp::complete_options({}, lookup(bad)), c10::ValueError);
+    REQUIRE_THROWS_AS(complete_options({}, lookup(bad)), c10::ValueError);
   }
-  const auto own = ddp::complete_options(
+  const auto own = complete_options(
       ProcessGroupOptions().timeout(std::chrono::seconds(60)),
       lookup({{"DDP_TIMEOUT", "1"}}));
   REQUIRE(own.timeout() == std::chrono::minutes(1));
-  REQUIRE(ddp::complete_options({}, lookup({})).share_gpus() == false);
+  REQUIRE(complete_options({}, lookup({})).share_gpus() == false);
   const Variables share{{"DDP_SHARE_GPUS", "1"}};
-  REQUIRE(ddp::complete_options({}, lookup(share)).share_gpus() == true);
+  REQUIRE(complete_options({}, lookup(share)).share_gpus() == true);
   const auto no = ProcessGroupOptions().share_gpus(false);
-  REQUIRE(ddp::complete_options(no, lookup(share)).share_gpus() == false);
+  REQUIRE(complete_options(no, lookup(share)).share_gpus() == false);
   const auto mpi = ProcessGroupOptions().backend("mpi");
-  REQUIRE(ddp::complete_options(mpi, lookup({})).backend() == "mpi");
+  REQUIRE(complete_options(mpi, lookup({})).backend() == "mpi");
 }
 
-} // namespace environment_test
+} // namespace ddp::test::environment_test

@@ -8,14 +8,9 @@
 #include <string>
 #include <vector>
 
-namespace existing_trainer_test {
+namespace ddp::test::existing_trainer_test {
 
 namespace {
-
-using ddp::test::is_near;
-using ddp::test::matches;
-using ddp::test::TemporaryFolder;
-using ddp::test::variable;
 
 std::vector<double> losses(const std::string& output) {
   std::vector<double> all;
@@ -36,10 +31,9 @@ std::vector<double> train_before(int batch_size, const std::string& file) {
   auto words = arguments(3, batch_size, file);
   words.insert(
       words.begin(), variable("DDP_EXAMPLES") + "/existing_trainer_before");
-  const auto outcome = ddp::test::run(
-      ddp::test::Command{
-          words, {{"CUDA_VISIBLE_DEVICES", ""}, {"OMP_NUM_THREADS", "1"}}},
-      ddp::test::kLong);
+  const auto outcome = run(
+      Command{words, {{"CUDA_VISIBLE_DEVICES", ""}, {"OMP_NUM_THREADS", "1"}}},
+      kLong);
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
   return losses(outcome.output);
@@ -50,7 +44,7 @@ std::vector<double> train_after(
     int ranks,
     int batch_size,
     const std::string& file) {
-  return losses(ddp::test::output_of_example(
+  return losses(output_of_example(
       ranks, "existing_trainer_after", arguments(3, batch_size, file)));
 }
 
@@ -59,10 +53,9 @@ std::vector<double> train_after(
 TEST_CASE("a trainer becomes one of several by less than ten lines") {
   const auto folder =
       variable("DDP_SOURCE") + "/examples/embed_existing_trainer";
-  const auto outcome = ddp::test::run(
-      ddp::test::Command{
-          {"diff", folder + "/before.cpp", folder + "/after.cpp"}, {}},
-      ddp::test::kLong);
+  const auto outcome =
+      run(Command{{"diff", folder + "/before.cpp", folder + "/after.cpp"}, {}},
+          kLong);
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 1); // they differ
   const auto added = matches(outcome.output, "(^|\n)> ").size();
@@ -107,8 +100,8 @@ TEST_CASE("several processes train as one on their batches together") {
     }
     CAPTURE(ranks);
     CHECK(is_near(sum, sum_alone));
-    const auto outcome = ddp::test::run(
-        ddp::test::Command{
+    const auto outcome = run(
+        Command{
             {variable("DDP_CHECKPOINT"),
              "diff",
              "--rtol",
@@ -118,10 +111,10 @@ TEST_CASE("several processes train as one on their batches together") {
              folder / "1.pt",
              file},
             {}},
-        ddp::test::kLong);
+        kLong);
     INFO(outcome.output);
     CHECK(outcome.exit_code == 0); // the same weights
   }
 }
 
-} // namespace existing_trainer_test
+} // namespace ddp::test::existing_trainer_test

@@ -20,18 +20,7 @@
 #include <set>
 #include <system_error>
 
-namespace failing_disk_test {
-
-using ddp::CheckpointManager;
-using ddp::CheckpointManagerOptions;
-using ddp::ProcessGroup;
-using ddp::test::newest_step_in;
-using ddp::test::RankOptions;
-using ddp::test::ranks;
-using ddp::test::SharedFolder;
-using ddp::test::step_of;
-using ddp::test::SteppedTraining;
-using ddp::test::TemporaryFolder;
+namespace ddp::test::failing_disk_test {
 
 namespace {
 
@@ -295,7 +284,7 @@ void check_way(
   const auto outcomes = ranks(
       kRanks,
       [&] {
-        const auto group = ddp::init_process_group();
+        const auto group = init_process_group();
         const Disk disk;
         Counts counts;
         for (const auto* extension : extensions) {
@@ -422,7 +411,7 @@ void need_mounts(const std::string& folder) {
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);
   if (status != 0) {
-    ddp::test::skip("mounts are not allowed here");
+    skip("mounts are not allowed here");
   }
 }
 
@@ -455,7 +444,7 @@ TEST_CASE("a disk that is full or read-only leaves the old checkpoint") {
         if (std::string(std::getenv("RANK")) == "0") {
           REQUIRE(mount_small_disk(disk)); // for a process of one thread
         }
-        const auto group = ddp::init_process_group();
+        const auto group = init_process_group();
         check_each_way(group, disk, [&](Saver& saver) {
           const auto filler = disk + "/filler";
           save_around(
@@ -483,7 +472,7 @@ TEST_CASE("a folder without permission leaves the old checkpoint") {
   std::filesystem::create_directory(locked);
   std::filesystem::permissions(locked, std::filesystem::perms::owner_read);
   if (::access(locked.c_str(), W_OK) == 0) {
-    ddp::test::skip("this user may write to every folder");
+    skip("this user may write to every folder");
   }
   ranks(kRanks, [&](ProcessGroup group) {
     for (const auto* way : {"file", "synchronous", "asynchronous"}) {
@@ -506,4 +495,4 @@ TEST_CASE("a folder without permission leaves the old checkpoint") {
   });
 }
 
-} // namespace failing_disk_test
+} // namespace ddp::test::failing_disk_test

@@ -6,28 +6,20 @@
 #include <csignal>
 #include <optional>
 
-namespace failure_test {
+namespace ddp::test::failure_test {
 
-using ddp::ProcessGroup;
-using ddp::test::all_reduce_error;
-using ddp::test::Clock;
-using ddp::test::error_of;
-using ddp::test::kTimeout;
-using ddp::test::meet_at_store;
-using ddp::test::ranks;
-using ddp::test::seconds_since;
 using std::chrono::seconds;
 
 TEST_CASE("peers of a rank that reports a failure and lives on fail with it") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.timeout = seconds(30);
   ranks(
       4,
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         const auto start = Clock::now();
         if (group.rank() == 1) {
-          ddp::detail::report_failure(group, "no memory for a bucket");
+          detail::report_failure(group, "no memory for a bucket");
           REQUIRE_THAT(
               all_reduce_error(group), ContainsSubstring("this rank gave up"));
         } else {
@@ -54,7 +46,7 @@ TEST_CASE("where all ranks fail none waits for the others") {
       const auto failing = group.duplicate();
       failing.barrier();
       const auto start = Clock::now();
-      ddp::detail::report_failure(failing, "boom");
+      detail::report_failure(failing, "boom");
       fastest = std::min(fastest, seconds_since(start));
     }
     REQUIRE(fastest < 1.5); // 2 where nobody reads it
@@ -63,18 +55,18 @@ TEST_CASE("where all ranks fail none waits for the others") {
 }
 
 TEST_CASE("a failure in a duplicate leaves other groups alone") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.timeout = seconds(30);
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         const auto start = Clock::now();
         {
           const auto first = group.duplicate();
           const auto child = first.duplicate();
           if (first.rank() == 2) {
-            ddp::detail::report_failure(first, "first attempt");
+            detail::report_failure(first, "first attempt");
           } else {
             REQUIRE_THAT(
                 all_reduce_error(first), ContainsSubstring("first attempt"));
@@ -97,14 +89,14 @@ TEST_CASE("a failure in a duplicate leaves other groups alone") {
 
 TEST_CASE("a rank that is killed ends the others' waits, also indirectly") {
   for (const int killed : {1, 0}) {
-    ddp::test::RankOptions options;
+    RankOptions options;
     options.timeout = seconds(30);
     options.expected_exit_codes = {3, 3, 3, 3};
     options.expected_exit_codes[killed] = 137;
     ranks(
         4,
         [killed] {
-          const auto group = ddp::init_process_group(kTimeout);
+          const auto group = init_process_group(kTimeout);
           if (group.rank() == killed) {
             raise(SIGKILL);
           }
@@ -122,15 +114,15 @@ TEST_CASE("a rank that is killed ends the others' waits, also indirectly") {
 }
 
 TEST_CASE("a group that failed is dropped at once") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.timeout = seconds(30);
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         std::optional<ProcessGroup> failing = group.duplicate();
         if (group.rank() == 1) {
-          ddp::detail::report_failure(*failing, "gave up");
+          detail::report_failure(*failing, "gave up");
         } else {
           auto tensor = torch::ones({4});
           REQUIRE_THAT(
@@ -147,12 +139,12 @@ TEST_CASE("a group that failed is dropped at once") {
 }
 
 TEST_CASE("a group with a collective that was left is dropped at once") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.timeout = seconds(30);
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         std::optional<ProcessGroup> left = group.duplicate();
         if (group.rank() != 1) {
           auto tensor = torch::ones({4});
@@ -170,15 +162,15 @@ TEST_CASE("a group with a collective that was left is dropped at once") {
 
 TEST_CASE("a process whose collectives hang ends at once") {
   for (const bool dropped : {false, true}) {
-    ddp::test::RankOptions options;
+    RankOptions options;
     options.timeout = seconds(30);
     options.expected_exit_codes = {1, 1, 1};
     ranks(
         3,
         [dropped] {
-          std::optional<ProcessGroup> group = ddp::init_process_group(kTimeout);
+          std::optional<ProcessGroup> group = init_process_group(kTimeout);
           if (group->rank() == 2) { // keeps its connections while rank 0 lives
-            ddp::detail::report_failure(*group, "gave up");
+            detail::report_failure(*group, "gave up");
             REQUIRE_THROWS(group->store()->wait({"never"}, seconds(60)));
           } else {
             all_reduce_error(*group);
@@ -193,17 +185,17 @@ TEST_CASE("a process whose collectives hang ends at once") {
 }
 
 TEST_CASE("a group that was handed over has a board of its own") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.timeout = seconds(30);
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         {
           const auto base = group.duplicate();
           const auto handed = ProcessGroup::from_c10d(base.c10d());
           if (group.rank() == 1) {
-            ddp::detail::report_failure(handed, "gave up");
+            detail::report_failure(handed, "gave up");
           } else {
             REQUIRE_THAT(
                 all_reduce_error(handed), ContainsSubstring("gave up"));
@@ -215,4 +207,4 @@ TEST_CASE("a group that was handed over has a board of its own") {
       options);
 }
 
-} // namespace failure_test
+} // namespace ddp::test::failure_test

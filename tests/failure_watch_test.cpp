@@ -15,17 +15,9 @@
 #include <fstream>
 #include <future>
 
-namespace failure_watch_test {
+namespace ddp::test::failure_watch_test {
 
-using ddp::ProcessGroup;
-using ddp::detail::FailureWatch;
-using ddp::test::all_reduce_error;
-using ddp::test::Clock;
-using ddp::test::kTimeout;
-using ddp::test::meet_at_store;
-using ddp::test::ranks;
-using ddp::test::seconds_since;
-using ddp::test::TemporaryFolder;
+using detail::FailureWatch;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -66,7 +58,7 @@ struct Watched {
       : backend(c10::make_intrusive<StuckBackend>(
             static_cast<int>(group.rank()),
             static_cast<int>(group.size()))),
-        watch(ddp::detail::ProcessGroupImpl::of(group), backend) {}
+        watch(detail::ProcessGroupImpl::of(group), backend) {}
 
   c10::intrusive_ptr<StuckBackend> backend;
   FailureWatch watch;
@@ -89,7 +81,7 @@ class NoMoreThreads {
     setrlimit(RLIMIT_AS, &limit);
     try {
       while (true) {
-        ddp::detail::start_on_own_thread([end = end_] { end.wait(); });
+        detail::start_on_own_thread([end = end_] { end.wait(); });
       }
     } catch (const std::system_error&) { // as wanted
     }
@@ -107,8 +99,8 @@ class NoMoreThreads {
 };
 
 /// With flight records in `folder`.
-ddp::test::RankOptions recording_in(const TemporaryFolder& folder) {
-  ddp::test::RankOptions options;
+RankOptions recording_in(const TemporaryFolder& folder) {
+  RankOptions options;
   options.timeout = seconds(30);
   options.environment = {{"TORCH_FR_DUMP_TEMP_FILE", folder / "record_"}};
   return options;
@@ -121,10 +113,10 @@ TEST_CASE("a rank's failure aborts what the others wait for on a GPU") {
   ranks(
       4,
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         const Watched watched(group);
         if (group.rank() == 1) {
-          ddp::detail::report_failure(group, "no memory for a bucket");
+          detail::report_failure(group, "no memory for a bucket");
         }
         REQUIRE(watched.backend->is_aborted_within(seconds(5)));
         REQUIRE_THAT(
@@ -140,7 +132,7 @@ TEST_CASE("what a backend finds breaks the group on all ranks") {
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         const Watched watched(group);
         if (group.rank() == 2) {
           watched.backend->error = c10d::ErrorType::TIMEOUT;
@@ -150,7 +142,7 @@ TEST_CASE("what a backend finds breaks the group on all ranks") {
             all_reduce_error(group),
             ContainsSubstring("rank 2 of 3") &&
                 ContainsSubstring("was not complete after 60 s"));
-        if (ddp::backends::nccl::available()) {
+        if (backends::nccl::available()) {
           const auto* const path = std::getenv("TORCH_FR_DUMP_TEMP_FILE");
           const auto record = path + std::to_string(group.rank());
           REQUIRE_THAT(all_reduce_error(group), ContainsSubstring(record));
@@ -166,12 +158,12 @@ TEST_CASE("a failure in a duplicate aborts that one only") {
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         const auto duplicate = group.duplicate();
         const Watched of_group(group);
         const Watched of_duplicate(duplicate);
         if (group.rank() == 1) {
-          ddp::detail::report_failure(duplicate, "one attempt");
+          detail::report_failure(duplicate, "one attempt");
         }
         REQUIRE(of_duplicate.backend->is_aborted_within(seconds(5)));
         group.barrier();
@@ -187,7 +179,7 @@ TEST_CASE("when rank 0 is killed, groups with it are aborted and others not") {
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         const auto part = group.split(group.rank() == 0 ? 0 : 1, 0);
         meet_at_store(group, {"0", "1", "2"});
         if (group.rank() == 0) {
@@ -209,7 +201,7 @@ TEST_CASE("a rank that gets no thread for the store keeps its group") {
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         const Watched watched(group);
         {
           std::optional<NoMoreThreads> none;
@@ -229,7 +221,7 @@ TEST_CASE("a watch that has nothing to do ends at once") {
   ranks(
       2,
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         const auto start = Clock::now();
         for (int i = 0; i < 80; ++i) {
           const Watched watched(group);
@@ -239,4 +231,4 @@ TEST_CASE("a watch that has nothing to do ends at once") {
       recording_in(folder));
 }
 
-} // namespace failure_watch_test
+} // namespace ddp::test::failure_watch_test

@@ -12,16 +12,7 @@
 #include <ddp/model_averaging.h>
 #include <ddp/reducer.h>
 
-namespace fake_gpu_hooks_test {
-
-using ddp::CommHook;
-using ddp::PowerSGDHook;
-using ddp::PowerSGDOptions;
-using ddp::ProcessGroup;
-using ddp::test::backward_to;
-using ddp::test::hook_gradients;
-using ddp::test::hook_options;
-namespace fake_gpu = ddp::test::fake_gpu;
+namespace ddp::test::fake_gpu_hooks_test {
 
 namespace {
 
@@ -34,20 +25,20 @@ Hooks make_hooks(const ProcessGroup& group) {
         PowerSGDOptions().start_iteration(2).matrix_approximation_rank(rank));
   };
   return {
-      ddp::fp16_compress_hook(),
+      fp16_compress_hook(),
       power(1),
       power(3),
-      ddp::bf16_compress_hook(power(1)),
+      bf16_compress_hook(power(1)),
       std::make_shared<PowerSGDHook>(
           PowerSGDOptions().start_iteration(2).whole_bucket(true)),
-      std::make_shared<ddp::QuantizationHook>(
-          ddp::QuantizationOptions().channel_size(512)),
-      std::make_shared<ddp::HookChain>(Hooks{
-          std::make_shared<ddp::NoopHook>(),
+      std::make_shared<QuantizationHook>(
+          QuantizationOptions().channel_size(512)),
+      std::make_shared<HookChain>(Hooks{
+          std::make_shared<NoopHook>(),
           power(3), // of two columns each is added up in another order there
-          std::make_shared<ddp::AllReduceHook>()}),
-      std::make_shared<ddp::PostLocalSGDHook>(
-          ddp::PostLocalSGDOptions().subgroup(group))};
+          std::make_shared<AllReduceHook>()}),
+      std::make_shared<PostLocalSGDHook>(
+          PostLocalSGDOptions().subgroup(group))};
 }
 
 Tensors on(const c10::Device& device, Tensors tensors) {
@@ -61,11 +52,11 @@ Tensors on(const c10::Device& device, Tensors tensors) {
 Tensors train(
     const ProcessGroup& group,
     const std::shared_ptr<CommHook>& hook) {
-  auto parameters = on(group.device(), ddp::test::hook_parameters());
+  auto parameters = on(group.device(), hook_parameters());
   for (auto& parameter : parameters) {
     parameter.requires_grad_();
   }
-  ddp::Reducer reducer(parameters, group, hook_options(hook));
+  Reducer reducer(parameters, group, hook_options(hook));
   Tensors results;
   for (int step = 0; step < 5; ++step) {
     auto loss = torch::zeros({}, group.device());
@@ -86,7 +77,7 @@ Tensors train(
 } // namespace
 
 TEST_CASE("on a device with streams hooks have the CPU's bits, without races") {
-  ddp::test::ranks(3, [](ProcessGroup group) {
+  ranks(3, [](ProcessGroup group) {
     fake_gpu::install();
     const auto gpu_group = fake_gpu::group_of(group);
     const auto on_cpu = make_hooks(group);
@@ -109,7 +100,7 @@ TEST_CASE("on a device with streams hooks have the CPU's bits, without races") {
 }
 
 TEST_CASE("parameters on a device with streams are averaged without races") {
-  ddp::test::ranks(3, [](ProcessGroup group) {
+  ranks(3, [](ProcessGroup group) {
     fake_gpu::install();
     const auto gpu_group = fake_gpu::group_of(group);
     auto parameters = on(fake_gpu::kDevice, hook_gradients(0, group.rank()));
@@ -117,10 +108,9 @@ TEST_CASE("parameters on a device with streams are averaged without races") {
       parameter.requires_grad_();
       parameter.mutable_grad() = torch::zeros_like(parameter);
     }
-    ddp::PeriodicModelAverager averager(
-        gpu_group, ddp::PeriodicModelAveragerOptions());
+    PeriodicModelAverager averager(gpu_group, PeriodicModelAveragerOptions());
     averager.average_parameters(parameters);
-    const auto means = ddp::test::hook_means(0, group.size());
+    const auto means = hook_means(0, group.size());
     for (size_t i = 0; i < parameters.size(); ++i) {
       const auto mean = parameters[i].detach().to(c10::kCPU);
       REQUIRE((mean - means[i]).abs().max().item<double>() < 1e-6);
@@ -129,4 +119,4 @@ TEST_CASE("parameters on a device with streams are averaged without races") {
   });
 }
 
-} // namespace fake_gpu_hooks_test
+} // namespace ddp::test::fake_gpu_hooks_test

@@ -16,18 +16,7 @@
 
 #include <cstdlib>
 
-namespace fake_gpu_test {
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::batch;
-using ddp::test::BranchNet;
-using ddp::test::copy_parameters;
-using ddp::test::nearly_equal;
-using ddp::test::ranks;
-using ddp::test::UnevenNet;
-namespace fake_gpu = ddp::test::fake_gpu;
+namespace ddp::test::fake_gpu_test {
 
 namespace {
 
@@ -146,7 +135,7 @@ TEST_CASE("a wrapper's step does not make the host wait for the device") {
   gpu_ranks(3, [](ProcessGroup group, ProcessGroup gpu_group) {
     auto net = net_on<UnevenNet>(fake_gpu::kDevice);
     net->register_buffer("steps", torch::zeros({3}).to(fake_gpu::kDevice));
-    ddp::DistributedDataParallel<UnevenNet> model(net, gpu_group);
+    DistributedDataParallel<UnevenNet> model(net, gpu_group);
     torch::optim::SGD optimizer(net->parameters(), 0.1);
     for (int step = 0; step < 5; ++step) {
       const auto input = batch(group, step, 7).to(fake_gpu::kDevice);
@@ -183,7 +172,7 @@ TEST_CASE("gradients that come on several streams are joined") {
         }
         c10::Event done(c10::kPrivateUse1);
         done.record(side);
-        done.block(ddp::detail::current_stream(fake_gpu::kDevice));
+        done.block(detail::current_stream(fake_gpu::kDevice));
         (loss + other).backward();
         for (const auto& parameter : parameters) { // reads them
           if (parameter.grad().defined()) {
@@ -265,7 +254,7 @@ TEST_CASE("a model on two devices is averaged on both") {
     torch::manual_seed(group.rank());
     auto net = std::make_shared<TwoPartNet>();
     auto reference = std::make_shared<TwoPartNet>();
-    ddp::broadcast_module_state(*reference, group);
+    broadcast_module_state(*reference, group);
     copy_parameters(*reference, *net);
     if (group.rank() != 0) { // construction has to give it rank 0's
       const torch::NoGradGuard no_grad;
@@ -275,8 +264,8 @@ TEST_CASE("a model on two devices is averaged on both") {
     }
     net->move_second_to(fake_gpu::kDevice);
     const auto options = ReducerOptions().bucket_cap_mb(1e-4);
-    ddp::DistributedDataParallel<TwoPartNet> model(net, gpu_group, options);
-    ddp::DistributedDataParallel<TwoPartNet> expected(reference, group);
+    DistributedDataParallel<TwoPartNet> model(net, gpu_group, options);
+    DistributedDataParallel<TwoPartNet> expected(reference, group);
     for (int step = 0; step < 4; ++step) {
       net->zero_grad();
       reference->zero_grad();
@@ -331,13 +320,12 @@ class ComplexNet : public torch::nn::Module {
 TEST_CASE("on a device with streams complex gradients are the CPU's") {
   gpu_ranks(3, [](ProcessGroup group, ProcessGroup gpu_group) {
     const auto make_hooks = [] {
-      return std::vector<std::shared_ptr<ddp::CommHook>>{
+      return std::vector<std::shared_ptr<CommHook>>{
           nullptr,
-          ddp::fp16_compress_hook(),
-          std::make_shared<ddp::HookChain>(
-              std::vector<std::shared_ptr<ddp::CommHook>>{
-                  std::make_shared<ddp::AllReduceHook>(),
-                  std::make_shared<ddp::NoopHook>()})};
+          fp16_compress_hook(),
+          std::make_shared<HookChain>(std::vector<std::shared_ptr<CommHook>>{
+              std::make_shared<AllReduceHook>(),
+              std::make_shared<NoopHook>()})};
     };
     const auto hooks = make_hooks();
     const auto reference_hooks = make_hooks();
@@ -374,7 +362,7 @@ TEST_CASE("a stream other than the default one waits for what gloo left") {
     auto tensor = torch::ones({8}).to(fake_gpu::kDevice);
     tensor.add_(1); // gloo's part, on the default stream
     const c10::StreamGuard guard(fake_gpu::new_stream());
-    ddp::detail::follow_default_stream(
+    detail::follow_default_stream(
         gpu_group, fake_gpu::kDevice, /*reduced_by=*/c10::kCPU);
     tensor.mul_(2);
   });
@@ -406,4 +394,4 @@ TEST_CASE("buckets lie in the backend's memory where it has enough") {
   });
 }
 
-} // namespace fake_gpu_test
+} // namespace ddp::test::fake_gpu_test

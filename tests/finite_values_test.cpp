@@ -3,22 +3,12 @@
 
 #include <ddp/verification.h>
 
-namespace finite_values_test {
-
-using ddp::NamedTensors;
-using ddp::ProcessGroup;
-using ddp::VerificationOptions;
-using ddp::test::error_on_all;
-using ddp::test::ones_of_all_dtypes;
-using ddp::test::ranks;
-using ddp::test::set_gradients;
-using ddp::test::sparse;
+namespace ddp::test::finite_values_test {
 
 namespace {
 
 std::string not_finite(const ProcessGroup& group, const NamedTensors& tensors) {
-  return error_on_all(
-      group, [&] { ddp::verify_finite(tensors, group, "values"); });
+  return error_on_all(group, [&] { verify_finite(tensors, group, "values"); });
 }
 
 std::string not_finite(const ProcessGroup& group, const torch::Tensor& x) {
@@ -33,8 +23,7 @@ TEST_CASE("NaN and infinity on any rank are named on all") {
     torch::nn::BatchNorm1d norm(4);
     set_gradients(*norm);
     const auto found = [&](const VerificationOptions& options) {
-      return error_on_all(
-          group, [&] { ddp::verify_finite(*norm, group, options); });
+      return error_on_all(group, [&] { verify_finite(*norm, group, options); });
     };
     const auto all = VerificationOptions().gradients(true).buffers(true);
     norm->bias.mutable_grad() = torch::Tensor();
@@ -136,4 +125,4 @@ TEST_CASE("a NaN is found wherever it is, and large values are finite") {
   REQUIRE_THAT(counted(twice), ContainsSubstring("0 NaN and 1 inf"));
 }
 
-} // namespace finite_values_test
+} // namespace ddp::test::finite_values_test

@@ -9,18 +9,8 @@
 #include <csignal>
 #include <thread>
 
-namespace flight_records_test {
+namespace ddp::test::flight_records_test {
 
-using ddp::test::commands_in;
-using ddp::test::commands_of_ranks;
-using ddp::test::error_of;
-using ddp::test::group_with;
-using ddp::test::job;
-using ddp::test::own_calls;
-using ddp::test::own_handler;
-using ddp::test::Process;
-using ddp::test::report_of;
-using ddp::test::TemporaryFolder;
 using nlohmann::json;
 using std::chrono::seconds;
 
@@ -62,7 +52,7 @@ void write(
     const TemporaryFolder& folder,
     const std::string& name,
     const json& value) {
-  ddp::test::write_text(folder / (name + ".json"), value.dump());
+  write_text(folder / (name + ".json"), value.dump());
 }
 
 } // namespace
@@ -155,7 +145,7 @@ TEST_CASE("SIGUSR1 writes records of a training that goes on") {
       ContainsSubstring("rank 3 of 4 on ") &&
           ContainsSubstring(" collectives: SIGUSR1\n") &&
           ContainsSubstring("  the ranks agree, up to collective "));
-  ddp::test::write_text(folder / "end", "");
+  write_text(folder / "end", "");
   for (auto& process : processes) {
     const auto outcome = process->finish(seconds(30));
     INFO(outcome.output);
@@ -167,7 +157,7 @@ TEST_CASE("SIGUSR1 writes records of a training that goes on") {
 TEST_CASE("a program's own handler of SIGUSR1 stays") {
   const auto ended = job(3, "gloo", "info", [] {
     std::signal(SIGUSR1, own_handler);
-    const auto group = ddp::init_process_group();
+    const auto group = init_process_group();
     raise(SIGUSR1);
     REQUIRE(own_calls == 1);
   });
@@ -294,4 +284,4 @@ TEST_CASE(
                         "    rank 2: all_reduce(SUM) of float32 [8] (step)\n"));
 }
 
-} // namespace flight_records_test
+} // namespace ddp::test::flight_records_test

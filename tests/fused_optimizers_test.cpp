@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <functional>
 
-namespace fused_optimizers_test {
+namespace ddp::test::fused_optimizers_test {
 
 using torch::optim::AdamOptions;
 using torch::optim::AdamWOptions;
@@ -42,22 +42,21 @@ Kind kind(const std::string& python, const Options& options) {
 std::vector<Kind> kinds() {
   using namespace torch::optim;
   return {
-      kind<ddp::FusedSGD, SGD>("SGD(p, lr=0.1, fused=True)", SGDOptions(0.1)),
-      kind<ddp::FusedSGD, SGD>(
+      kind<FusedSGD, SGD>("SGD(p, lr=0.1, fused=True)", SGDOptions(0.1)),
+      kind<FusedSGD, SGD>(
           "SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, fused=True)",
           SGDOptions(0.1).momentum(0.9).weight_decay(0.01)),
-      kind<ddp::FusedSGD, SGD>(
+      kind<FusedSGD, SGD>(
           "SGD(p, lr=0.1, momentum=0.9, dampening=0.3, fused=True)",
           SGDOptions(0.1).momentum(0.9).dampening(0.3)),
-      kind<ddp::FusedSGD, SGD>(
+      kind<FusedSGD, SGD>(
           "SGD(p, lr=0.1, momentum=0.9, nesterov=True, fused=True)",
           SGDOptions(0.1).momentum(0.9).nesterov(true)),
-      kind<ddp::FusedAdam, Adam>(
-          "Adam(p, lr=0.01, fused=True)", AdamOptions(0.01)),
-      kind<ddp::FusedAdam, Adam>(
+      kind<FusedAdam, Adam>("Adam(p, lr=0.01, fused=True)", AdamOptions(0.01)),
+      kind<FusedAdam, Adam>(
           "Adam(p, lr=0.01, weight_decay=0.1, amsgrad=True, fused=True)",
           AdamOptions(0.01).weight_decay(0.1).amsgrad(true)),
-      kind<ddp::FusedAdamW, AdamW>(
+      kind<FusedAdamW, AdamW>(
           "AdamW(p, lr=0.01, weight_decay=0.1, fused=True)",
           AdamWOptions(0.01).weight_decay(0.1)),
   };
@@ -128,8 +127,7 @@ TEST_CASE("fused optimizers go on from a state, to the last bit") {
     auto optimizer = kind.fused(parameters);
     train(*optimizer, parameters, 0, 2);
     const auto resumed = kind.fused(parameters);
-    ddp::load_optimizer_state(
-        *resumed, ddp::optimizer_state(*optimizer).deepcopy());
+    load_optimizer_state(*resumed, optimizer_state(*optimizer).deepcopy());
     train(*resumed, parameters, 2, kSteps);
     const auto whole = trained(kind.fused, kSteps);
     for (size_t i = 0; i < whole.size(); ++i) {
@@ -139,8 +137,8 @@ TEST_CASE("fused optimizers go on from a state, to the last bit") {
 }
 
 TEST_CASE("fused optimizers compute what Python's do, to the last bit") {
-  const auto python = ddp::test::python_with_torch();
-  const ddp::test::TemporaryFolder folder;
+  const auto python = python_with_torch();
+  const TemporaryFolder folder;
   std::vector<std::pair<std::string, at::Tensor>> start;
   const auto parameters = make_parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -155,7 +153,7 @@ TEST_CASE("fused optimizers compute what Python's do, to the last bit") {
   for (const auto& [name, tensor] : start) {
     dict.insert(name, tensor);
   }
-  ddp::write_torch_file(folder / "start.pt", dict);
+  write_torch_file(folder / "start.pt", dict);
   const std::string script =
       "import sys, torch\n"
       "folder = sys.argv[1]\n"
@@ -173,8 +171,7 @@ TEST_CASE("fused optimizers compute what Python's do, to the last bit") {
   for (const auto& kind : kinds()) {
     command.push_back(kind.python);
   }
-  const auto outcome =
-      ddp::test::run(ddp::test::Command{command, {}}, std::chrono::seconds(90));
+  const auto outcome = run(Command{command, {}}, std::chrono::seconds(90));
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
   for (size_t number = 0; number < kinds().size(); ++number) {
@@ -182,7 +179,7 @@ TEST_CASE("fused optimizers compute what Python's do, to the last bit") {
     constexpr size_t kNone = 6; // Python's refuse ones that come later
     const auto ours = trained(kinds()[number].fused, kSteps, kNone);
     const auto theirs =
-        ddp::read_torch_file(folder / (std::to_string(number) + ".pt"))
+        read_torch_file(folder / (std::to_string(number) + ".pt"))
             .toGenericDict();
     for (size_t i = 0; i < ours.size(); ++i) {
       CHECK(ours[i].equal(theirs.at("p" + std::to_string(i)).toTensor()));
@@ -193,7 +190,7 @@ TEST_CASE("fused optimizers compute what Python's do, to the last bit") {
 TEST_CASE("a fused step that is refused changes nothing") {
   const Parameters parameters{
       torch::ones({3}).requires_grad_(), torch::ones({3}).requires_grad_()};
-  ddp::FusedAdam optimizer(parameters, AdamOptions(0.1));
+  FusedAdam optimizer(parameters, AdamOptions(0.1));
   parameters[0].mutable_grad() = torch::ones({3});
   optimizer.step();
   const auto before = parameters[0].clone();
@@ -207,7 +204,7 @@ TEST_CASE("a fused step that is refused changes nothing") {
 
 TEST_CASE("fused optimizers refuse what their kernels cannot walk") {
   auto weight = torch::ones({4, 2}).requires_grad_();
-  ddp::FusedSGD optimizer({weight}, SGDOptions(0.1));
+  FusedSGD optimizer({weight}, SGDOptions(0.1));
   weight.mutable_grad() = torch::ones({4, 2}).to_sparse();
   CHECK_THROWS_WITH(optimizer.step(), ContainsSubstring("sparse"));
   weight.mutable_grad() = torch::ones({2, 4});
@@ -217,7 +214,7 @@ TEST_CASE("fused optimizers refuse what their kernels cannot walk") {
 TEST_CASE("a fused optimizer refuses complex parameters in words") {
   auto parameter = torch::ones({2}, torch::kComplexFloat).requires_grad_();
   parameter.mutable_grad() = torch::ones({2}, torch::kComplexFloat);
-  ddp::FusedAdamW optimizer(std::vector<torch::Tensor>{parameter});
+  FusedAdamW optimizer(std::vector<torch::Tensor>{parameter});
   CHECK_THROWS_WITH(
       optimizer.step(), ContainsSubstring("takes no complex parameters"));
 }
@@ -314,7 +311,7 @@ TEST_CASE("fused optimizers go on from a state of another layout") {
       parameters[i].copy_(contiguous[i]);
     }
     const auto second = kind.fused(parameters);
-    ddp::load_optimizer_state(*second, ddp::optimizer_state(*first).deepcopy());
+    load_optimizer_state(*second, optimizer_state(*first).deepcopy());
     step(*first, contiguous, 1);
     step(*second, parameters, 1);
     for (size_t i = 0; i < contiguous.size(); ++i) {
@@ -323,4 +320,4 @@ TEST_CASE("fused optimizers go on from a state of another layout") {
   }
 }
 
-} // namespace fused_optimizers_test
+} // namespace ddp::test::fused_optimizers_test

@@ -4,10 +4,7 @@
 
 #include <regex>
 
-namespace gan_test {
-
-using ddp::test::is_near;
-using ddp::test::TemporaryFolder;
+namespace ddp::test::gan_test {
 
 namespace {
 
@@ -18,12 +15,12 @@ struct Result {
   std::string output;
 };
 
-ddp::test::Outcome run(
+Outcome run(
     int ranks,
     const std::string& folder,
     int steps,
     const std::string& batch_size = "48") {
-  return ddp::test::run_example(
+  return run_example(
       ranks,
       "gan",
       {folder,
@@ -85,4 +82,4 @@ TEST_CASE("a run that is over says so, and a batch has to be divided") {
       ContainsSubstring("a batch of 2 points cannot be divided by 3 ranks"));
 }
 
-} // namespace gan_test
+} // namespace ddp::test::gan_test

@@ -6,14 +6,7 @@
 
 #include <csignal>
 
-namespace gpu_failure_test {
-
-using ddp::ProcessGroup;
-using ddp::test::Clock;
-using ddp::test::gpu_ranks;
-using ddp::test::kTimeout;
-using ddp::test::meet_at_store;
-using ddp::test::seconds_since;
+namespace ddp::test::gpu_failure_test {
 
 namespace {
 
@@ -21,8 +14,8 @@ namespace {
 std::string train_until_failure(
     const ProcessGroup& group,
     const std::function<void(int)>& before) {
-  auto net = ddp::test::net_on_gpu(group);
-  ddp::Reducer reducer(net, group);
+  auto net = net_on_gpu(group);
+  Reducer reducer(net, group);
   try {
     for (int step = 0; step < 100000; ++step) {
       before(step);
@@ -86,7 +79,7 @@ TEST_CASE("what a rank over NCCL throws reaches those that wait on a GPU") {
         const auto start = Clock::now();
         const auto error = train_until_failure(group, [&](int step) {
           if (step == 5 && group.rank() == 1) {
-            ddp::detail::report_failure(group, "boom in forward");
+            detail::report_failure(group, "boom in forward");
             throw std::runtime_error("boom in forward");
           }
         });
@@ -112,7 +105,7 @@ TEST_CASE("a collective over NCCL that times out says where its record is") {
         }
         meet_at_store(group, {"0", "1"});
       },
-      ddp::ProcessGroupOptions().timeout(std::chrono::seconds(15)));
+      ProcessGroupOptions().timeout(std::chrono::seconds(15)));
 }
 
-} // namespace gpu_failure_test
+} // namespace ddp::test::gpu_failure_test

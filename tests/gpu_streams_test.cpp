@@ -9,13 +9,7 @@
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/optimizers.h>
 
-namespace gpu_streams_test {
-
-using ddp::ProcessGroup;
-using ddp::test::gpu_ranks;
-using ddp::test::input_of;
-using ddp::test::net_on_gpu;
-using ddp::test::UnevenNet;
+namespace ddp::test::gpu_streams_test {
 
 namespace {
 
@@ -49,7 +43,7 @@ class WaitsAreErrors {
 TEST_CASE("a step that uses each parameter does not wait for the GPU") {
   gpu_ranks(2, [](ProcessGroup group) {
     auto net = net_on_gpu(group);
-    ddp::DistributedDataParallel<UnevenNet> model(net, group);
+    DistributedDataParallel<UnevenNet> model(net, group);
     torch::optim::SGD optimizer(net->parameters(), 0.1);
     for (int step = 0; step < 6; ++step) {
       const auto input = input_of(group, step).to(group.device());
@@ -72,9 +66,9 @@ TEST_CASE("gradients that come on several streams are complete") {
     auto parameters = net->parameters();
     const auto more = twin->parameters();
     parameters.insert(parameters.end(), more.begin(), more.end());
-    ddp::Reducer reducer(parameters, group);
+    Reducer reducer(parameters, group);
     auto plain = net_on_gpu(group);
-    ddp::Reducer plain_reducer(plain, group);
+    Reducer plain_reducer(plain, group);
     for (int step = 0; step < 20; ++step) {
       const auto input = input_of(group, step).to(group.device());
       plain->zero_grad();
@@ -113,8 +107,8 @@ TEST_CASE("a step that is replayed as a CUDA graph gives the same bits") {
   gpu_ranks(2, [](ProcessGroup group) {
     auto net = net_on_gpu(group);
     auto eager = net_on_gpu(group);
-    ddp::Reducer reducer(net, group, ddp::ReducerOptions().record(true));
-    ddp::Reducer eager_reducer(eager, group);
+    Reducer reducer(net, group, ReducerOptions().record(true));
+    Reducer eager_reducer(eager, group);
     const auto input = input_of(group, 0).to(group.device());
     const auto side = c10::cuda::getStreamFromPool();
     const c10::cuda::CUDAStreamGuard guard(side);
@@ -171,7 +165,7 @@ TEST_CASE("a capture before the buckets are settled is refused") {
   gpu_ranks(2, [](ProcessGroup group) {
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
     auto net = net_on_gpu(group);
-    ddp::Reducer reducer(net, group);
+    Reducer reducer(net, group);
     REQUIRE_THAT(
         error_in_capture(net->parameters().front()),
         ContainsSubstring("settled from backward 2 on"));
@@ -182,7 +176,7 @@ TEST_CASE("a capture that does not reach a parameter is refused") {
   gpu_ranks(2, [](ProcessGroup group) {
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
     auto net = net_on_gpu(group);
-    ddp::Reducer reducer(net, group);
+    Reducer reducer(net, group);
     const auto input = input_of(group, 0).to(group.device());
     for (int step = 0; step < 3; ++step) {
       loss_of(*net, input).backward();
@@ -199,12 +193,12 @@ TEST_CASE("a fused step that counts on the host is not captured") {
     auto weight = torch::ones({8}, group.device()).requires_grad_();
     weight.mutable_grad() = torch::ones({8}, group.device());
     const std::vector<torch::Tensor> parameters{weight};
-    ddp::FusedAdamW adam(parameters);
+    FusedAdamW adam(parameters);
     adam.step();
     REQUIRE_THAT(
         error_of_captured([&] { adam.step(); }),
         ContainsSubstring("the number of steps before"));
-    ddp::FusedSGD sgd(parameters, torch::optim::SGDOptions(0.1).momentum(0.9));
+    FusedSGD sgd(parameters, torch::optim::SGDOptions(0.1).momentum(0.9));
     REQUIRE_THAT(
         error_of_captured([&] { sgd.step(); }),
         ContainsSubstring("first step of a fused optimizer"));
@@ -220,7 +214,7 @@ TEST_CASE("sparse gradients are complete on a stream of the program's") {
     torch::nn::Embedding table(
         torch::nn::EmbeddingOptions(20000, 64).sparse(true));
     table->to(group.device());
-    const ddp::Reducer reducer(table.ptr(), group);
+    const Reducer reducer(table.ptr(), group);
     const auto rows = torch::arange(20000).to(group.device());
     for (int step = 0; step < 10; ++step) {
       table->weight.mutable_grad().reset();
@@ -232,4 +226,4 @@ TEST_CASE("sparse gradients are complete on a stream of the program's") {
   });
 }
 
-} // namespace gpu_streams_test
+} // namespace ddp::test::gpu_streams_test

@@ -9,14 +9,7 @@
 #include <cstdlib>
 #include <limits>
 
-namespace gpu_test {
-
-using ddp::ProcessGroup;
-using ddp::test::gpu_ranks;
-using ddp::test::input_of;
-using ddp::test::nearly_equal;
-using ddp::test::net_on_gpu;
-using ddp::test::UnevenNet;
+namespace ddp::test::gpu_test {
 
 namespace {
 
@@ -35,7 +28,7 @@ std::vector<at::Tensor> mean_gradients(
     const ProcessGroup& group) {
   UnevenNet twin;
   twin.to(group.device());
-  ddp::test::copy_parameters(net, twin);
+  copy_parameters(net, twin);
   backward(twin, input);
   std::vector<at::Tensor> means;
   for (const auto& parameter : twin.parameters()) {
@@ -59,7 +52,7 @@ TEST_CASE("collectives over NCCL") {
     auto tensor = torch::ones({1000}, group.device());
     group.all_reduce(tensor);
     REQUIRE(tensor.eq(size).all().item<bool>());
-    group.all_reduce(tensor, ddp::ReduceOp::kMean);
+    group.all_reduce(tensor, ReduceOp::kMean);
     REQUIRE(tensor.eq(size).all().item<bool>());
     auto on_cpu = torch::ones({3}); // CPU tensors go over gloo
     group.all_reduce(on_cpu);
@@ -77,9 +70,9 @@ TEST_CASE("the same net trains on GPUs as on the CPU") {
   gpu_ranks(3, [](ProcessGroup group) {
     auto net = net_on_gpu(group);
     auto reference = std::make_shared<UnevenNet>();
-    ddp::test::copy_parameters(*net, *reference);
-    ddp::DistributedDataParallel<UnevenNet> model(net, group);
-    ddp::Reducer reducer(reference, group);
+    copy_parameters(*net, *reference);
+    DistributedDataParallel<UnevenNet> model(net, group);
+    Reducer reducer(reference, group);
     torch::optim::SGD optimizer(net->parameters(), 0.1);
     torch::optim::SGD reference_optimizer(reference->parameters(), 0.1);
     for (int step = 0; step < 5; ++step) {
@@ -95,7 +88,7 @@ TEST_CASE("the same net trains on GPUs as on the CPU") {
       REQUIRE(torch::allclose(
           net->parameters()[i].cpu(), reference->parameters()[i], 1e-3, 1e-4));
     }
-    ddp::verify_same_parameters(*net, group);
+    verify_same_parameters(*net, group);
   });
 }
 
@@ -105,8 +98,7 @@ TEST_CASE("over two GPUs gradients are the mean, bit for bit") {
     for (const bool keep : {false, true}) {
       for (const double cap : {25.0, 0.0001}) {
         auto net = net_on_gpu(group);
-        ddp::Reducer reducer(
-            net, group, ddp::ReducerOptions().bucket_cap_mb(cap));
+        Reducer reducer(net, group, ReducerOptions().bucket_cap_mb(cap));
         for (int step = 0; step < 4; ++step) {
           net->zero_grad(/*set_to_none=*/!keep);
           const auto input = input_of(group, step);
@@ -128,7 +120,7 @@ TEST_CASE("on GPUs parameters that no rank used keep their gradients") {
     auto spare = torch::nn::Linear(3, 3);
     net->register_module("spare", spare);
     spare->to(group.device());
-    ddp::Reducer reducer(net, group);
+    Reducer reducer(net, group);
     backward(*net, input_of(group, 0));
     REQUIRE_FALSE(spare->weight.grad().defined());
     // One rank uses it: it is averaged on all.
@@ -146,7 +138,7 @@ TEST_CASE("on GPUs parameters that no rank used keep their gradients") {
 TEST_CASE("no_sync on GPUs adds up") {
   gpu_ranks(2, [](ProcessGroup group) {
     auto net = net_on_gpu(group);
-    ddp::Reducer reducer(net, group);
+    Reducer reducer(net, group);
     {
       const auto guard = reducer.no_sync();
       backward(*net, input_of(group, 0));
@@ -166,7 +158,7 @@ TEST_CASE("sparse gradients on GPUs are averaged") {
     torch::manual_seed(1);
     torch::nn::Embedding table(torch::nn::EmbeddingOptions(10, 4).sparse(true));
     table->to(group.device());
-    ddp::Reducer reducer(table.ptr(), group);
+    Reducer reducer(table.ptr(), group);
     const auto rows = torch::tensor({group.rank(), int64_t(9)}, torch::kLong);
     table->forward(rows.to(group.device())).sum().backward();
     const auto grad = table->weight.grad().to_dense().cpu();
@@ -180,8 +172,7 @@ TEST_CASE("the checks of each step work on GPUs") {
   gpu_ranks(3, [](ProcessGroup group) {
     {
       auto net = net_on_gpu(group);
-      ddp::Reducer reducer(
-          net, group, ddp::ReducerOptions().check_finite(true));
+      Reducer reducer(net, group, ReducerOptions().check_finite(true));
       backward(*net, input_of(group, 0));
       auto input = input_of(group, 1);
       if (group.rank() == 2) {
@@ -191,8 +182,7 @@ TEST_CASE("the checks of each step work on GPUs") {
           backward(*net, input), ContainsSubstring("not finite on rank 2"));
     }
     auto net = net_on_gpu(group);
-    ddp::Reducer reducer(
-        net, group, ddp::ReducerOptions().check_divergence_every(1));
+    Reducer reducer(net, group, ReducerOptions().check_divergence_every(1));
     backward(*net, input_of(group, 0));
     if (group.rank() == 1) {
       const torch::NoGradGuard no_grad;
@@ -205,9 +195,9 @@ TEST_CASE("the checks of each step work on GPUs") {
 
 TEST_CASE("a communication hook works on GPUs") {
   /// Sends halves.
-  struct HalfHook final : ddp::CommHook {
+  struct HalfHook final : CommHook {
     c10::intrusive_ptr<c10::ivalue::Future> run(
-        const ddp::GradBucket& bucket,
+        const GradBucket& bucket,
         const ProcessGroup& group) override {
       std::vector<at::Tensor> halves{
           bucket.buffer.to(torch::kHalf).div_(group.size())};
@@ -220,10 +210,8 @@ TEST_CASE("a communication hook works on GPUs") {
   };
   gpu_ranks(2, [](ProcessGroup group) {
     auto net = net_on_gpu(group);
-    ddp::Reducer reducer(
-        net,
-        group,
-        ddp::ReducerOptions().comm_hook(std::make_shared<HalfHook>()));
+    Reducer reducer(
+        net, group, ReducerOptions().comm_hook(std::make_shared<HalfHook>()));
     const auto input = input_of(group, 0);
     const auto expected = mean_gradients(*net, input, group);
     backward(*net, input);
@@ -237,7 +225,7 @@ TEST_CASE("a communication hook works on GPUs") {
 TEST_CASE("a group over NCCL ends without a word") {
   const auto outcomes = gpu_ranks(3, [](ProcessGroup group) {
     auto net = net_on_gpu(group);
-    ddp::Reducer reducer(net, group);
+    Reducer reducer(net, group);
     backward(*net, input_of(group, 0)); // still under way at the end
     // Or a model could lie on no other device.
     REQUIRE(!group.c10d()->getBoundDeviceId());
@@ -251,8 +239,8 @@ TEST_CASE("a group over NCCL ends without a word") {
 }
 
 TEST_CASE("a model on two GPUs of each rank is averaged over NCCL") {
-  if (ddp::test::count_gpus() < 2) {
-    ddp::test::skip("it needs two GPUs");
+  if (count_gpus() < 2) {
+    skip("it needs two GPUs");
   }
   gpu_ranks(2, [](ProcessGroup group) {
     const auto first = group.device();
@@ -263,7 +251,7 @@ TEST_CASE("a model on two GPUs of each rank is averaged over NCCL") {
         torch::nn::Linear(4, 30), torch::nn::Linear(30, 3));
     net[0]->to(first);
     net[1]->to(second);
-    ddp::Reducer reducer(net, group);
+    Reducer reducer(net, group);
     for (int step = 0; step < 3; ++step) {
       net->zero_grad();
       const auto hidden = net->at<torch::nn::LinearImpl>(0).forward(
@@ -274,13 +262,13 @@ TEST_CASE("a model on two GPUs of each rank is averaged over NCCL") {
           .backward();
       // The inputs' mean is 1.5, and the loss is linear in each weight.
       auto gradient = net->parameters()[0].grad().clone();
-      group.all_reduce(gradient, ddp::ReduceOp::kMean);
+      group.all_reduce(gradient, ReduceOp::kMean);
       REQUIRE(nearly_equal(gradient, net->parameters()[0].grad()));
       const auto bias = net->parameters()[3].grad();
       REQUIRE(bias.device() == second);
       REQUIRE(nearly_equal(bias.cpu(), torch::full({3}, 2.0)));
     }
-    ddp::verify_same_parameters(*net, group);
+    verify_same_parameters(*net, group);
   });
 }
 
@@ -289,7 +277,7 @@ TEST_CASE("complex gradients on GPUs are averaged") {
     const auto options =
         torch::dtype(torch::kComplexFloat).device(group.device());
     auto weight = torch::ones({5}, options).requires_grad_();
-    const ddp::Reducer reducer(std::vector<torch::Tensor>{weight}, group);
+    const Reducer reducer(std::vector<torch::Tensor>{weight}, group);
     for (int step = 0; step < 3; ++step) {
       weight.mutable_grad().reset();
       (torch::view_as_real(weight) * (group.rank() + 1.0)).sum().backward();
@@ -303,7 +291,7 @@ TEST_CASE("buckets on GPUs may lie in LibTorch's memory") {
   gpu_ranks(2, [](ProcessGroup group) {
     setenv("DDP_DISABLE_COMM_MEM", "1", /*overwrite=*/1);
     auto net = net_on_gpu(group);
-    const ddp::Reducer reducer(net, group);
+    const Reducer reducer(net, group);
     const auto input = input_of(group, 0);
     const auto expected = mean_gradients(*net, input, group);
     backward(*net, input);
@@ -313,4 +301,4 @@ TEST_CASE("buckets on GPUs may lie in LibTorch's memory") {
   });
 }
 
-} // namespace gpu_test
+} // namespace ddp::test::gpu_test

@@ -11,12 +11,7 @@
 #include <cstdlib>
 #include <limits>
 
-namespace grad_scaler_test {
-
-using ddp::GradScaler;
-using ddp::GradScalerOptions;
-using ddp::ProcessGroup;
-using ddp::test::ranks;
+namespace ddp::test::grad_scaler_test {
 
 namespace {
 
@@ -159,16 +154,16 @@ TEST_CASE("a scaler that is not enabled lets everything pass") {
 }
 
 TEST_CASE("a scaler goes on from a checkpoint") {
-  const ddp::test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   for (const std::string name : {"run.pt", "run.safetensors"}) {
     Training training;
     GradScaler scaler(small_scale()), other, begun;
     training.step(scaler, kInfinity);
     training.step(scaler, 1); // 1 of the 2 steps to growth
-    ddp::TrainingState().add("scaler", scaler).save(folder / name);
+    TrainingState().add("scaler", scaler).save(folder / name);
     training.step(begun, 1);
     for (auto* loaded : {&other, &begun}) {
-      REQUIRE(ddp::TrainingState().add("scaler", *loaded).load(folder / name));
+      REQUIRE(TrainingState().add("scaler", *loaded).load(folder / name));
       CHECK(loaded->get_scale() == 2);
       training.step(*loaded, 1);
       CHECK(loaded->get_scale() == 4);
@@ -182,7 +177,7 @@ TEST_CASE("ranks with a Reducer skip the same steps") {
   for (const int size : {3, 4}) {
     ranks(size, [](ProcessGroup group) {
       Training training;
-      ddp::Reducer reducer({training.weight}, group);
+      Reducer reducer({training.weight}, group);
       GradScaler scaler;
       const bool last = group.rank() == group.size() - 1;
       REQUIRE(!training.step(scaler, last ? kInfinity : 1.F));
@@ -213,10 +208,10 @@ TEST_CASE("ranks with gradients of their own agree over a group") {
 }
 
 TEST_CASE("a scaler does as Python's does, and Python reads its state") {
-  const auto python = ddp::test::python_with_torch();
+  const auto python = python_with_torch();
   const std::vector<float> factors{
       1, kInfinity, 1, 1, 1, kNaN, 1, 1, 1e38F, 1, 1};
-  const ddp::test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   Training training;
   GradScaler scaler(small_scale());
   std::ostringstream ours;
@@ -224,7 +219,7 @@ TEST_CASE("a scaler does as Python's does, and Python reads its state") {
     training.step(scaler, factor);
     ours << scaler.get_scale() << " " << training.value() << "\n";
   }
-  ddp::TrainingState().add("scaler", scaler).save(folder / "run.pt");
+  TrainingState().add("scaler", scaler).save(folder / "run.pt");
   const std::string script =
       "import sys, torch\n"
       "inf, nan = float('inf'), float('nan')\n"
@@ -242,12 +237,12 @@ TEST_CASE("a scaler does as Python's does, and Python reads its state") {
       "state = torch.load(sys.argv[1])['scaler']\n"
       "assert state == scaler.state_dict(), (state, scaler.state_dict())\n"
       "make().load_state_dict(state)\n";
-  const auto outcome = ddp::test::run(
-      ddp::test::Command{{python, "-c", script, folder / "run.pt"}, {}},
-      std::chrono::seconds(90));
+  const auto outcome =
+      run(Command{{python, "-c", script, folder / "run.pt"}, {}},
+          std::chrono::seconds(90));
   INFO(outcome.output);
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.output == ours.str());
 }
 
-} // namespace grad_scaler_test
+} // namespace ddp::test::grad_scaler_test

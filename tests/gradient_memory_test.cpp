@@ -8,15 +8,7 @@
 
 #include <sys/resource.h>
 
-namespace gradient_memory_test {
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::test::average;
-using ddp::test::batch;
-using ddp::test::nearly_equal;
-using ddp::test::ranks;
-using ddp::test::UnevenNet;
+namespace ddp::test::gradient_memory_test {
 
 namespace {
 
@@ -41,13 +33,13 @@ TEST_CASE("gradients lie where they lay, also where zero_grad drops them") {
     auto net = std::make_shared<UnevenNet>();
     Reducer reducer(net, group);
     UnevenNet local;
-    ddp::test::copy_parameters(*net, local);
+    copy_parameters(*net, local);
     torch::optim::SGD optimizer(net->parameters(), 0.1);
     std::vector<const void*> memory;
     for (int64_t step = 0; step < 6; ++step) {
       const auto input = batch(group, step, 7);
       optimizer.zero_grad();
-      ddp::test::reset_gradients(local);
+      reset_gradients(local);
       net->forward(input).pow(2).mean().backward();
       local.forward(input).pow(2).mean().backward();
       const auto expected = average(group, local);
@@ -67,7 +59,7 @@ TEST_CASE("a user's hooks see this rank's gradient, before it is averaged") {
     auto net = std::make_shared<UnevenNet>();
     Reducer reducer(net, group);
     UnevenNet local;
-    ddp::test::copy_parameters(*net, local);
+    copy_parameters(*net, local);
     std::vector<torch::Tensor> seen(net->parameters().size());
     for (size_t i = 0; i < seen.size(); ++i) {
       net->parameters()[i].register_hook(
@@ -75,8 +67,8 @@ TEST_CASE("a user's hooks see this rank's gradient, before it is averaged") {
     }
     for (int64_t step = 0; step < 4; ++step) {
       const auto input = batch(group, step, 7);
-      ddp::test::reset_gradients(*net);
-      ddp::test::reset_gradients(local);
+      reset_gradients(*net);
+      reset_gradients(local);
       net->forward(input).pow(2).mean().backward();
       local.forward(input).pow(2).mean().backward();
       for (size_t i = 0; i < seen.size(); ++i) {
@@ -126,8 +118,8 @@ TEST_CASE("a large gradient is scaled as a small one, to the last bit") {
 // Sanitizers have an allocator of their own.
 TEST_CASE("a step asks the system for no fresh pages") {
   ranks(1, [] {
-    const auto group = ddp::init_process_group(
-        ddp::ProcessGroupOptions().backend("gloo").rank(0).world_size(1));
+    const auto group = init_process_group(
+        ProcessGroupOptions().backend("gloo").rank(0).world_size(1));
     torch::nn::Sequential net;
     for (int i = 0; i < 4; ++i) {
       net->push_back(torch::nn::Linear(1280, 1280)); // 6.6 MB
@@ -151,4 +143,4 @@ TEST_CASE("a step asks the system for no fresh pages") {
 }
 #endif
 
-} // namespace gradient_memory_test
+} // namespace ddp::test::gradient_memory_test

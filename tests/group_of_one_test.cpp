@@ -9,12 +9,8 @@
 #include <memory>
 #include <vector>
 
-namespace group_of_one_test {
+namespace ddp::test::group_of_one_test {
 
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::warnings_of;
 using torch::nn::Linear;
 
 namespace {
@@ -112,7 +108,7 @@ TEST_CASE("alone, nothing is looked at after the second backward") {
   Net net;
   Reducer reducer(net, ProcessGroup());
   const auto looks = [&] {
-    return ddp::detail::gradient_listener(net.first->weight) != nullptr;
+    return detail::gradient_listener(net.first->weight) != nullptr;
   };
   net.backward();
   {
@@ -129,4 +125,4 @@ TEST_CASE("alone, nothing is looked at after the second backward") {
   CHECK(looks());
 }
 
-} // namespace group_of_one_test
+} // namespace ddp::test::group_of_one_test

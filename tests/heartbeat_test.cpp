@@ -14,12 +14,8 @@
 #include <filesystem>
 #include <regex>
 
-namespace heartbeat_test {
+namespace ddp::test::heartbeat_test {
 
-using ddp::HeartbeatPage;
-using ddp::test::commands_of_ranks;
-using ddp::test::kTimeout;
-using ddp::test::Process;
 using std::chrono::seconds;
 
 namespace {
@@ -77,9 +73,9 @@ class SharedPage {
 
 template <typename Condition>
 bool becomes_true(Condition&& condition) {
-  const auto start = ddp::test::Clock::now();
+  const auto start = Clock::now();
   while (!condition()) {
-    if (ddp::test::seconds_since(start) > 30) {
+    if (seconds_since(start) > 30) {
       return false;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -109,16 +105,16 @@ void train() {
   REQUIRE(value);
   const auto link = std::string("/proc/self/fd/") + value;
   const auto memory = std::filesystem::read_symlink(link);
-  const auto group = ddp::init_process_group(kTimeout);
+  const auto group = init_process_group(kTimeout);
   REQUIRE(!std::getenv("DDP_HEARTBEAT_FD"));
   std::error_code closed;
   REQUIRE(std::filesystem::read_symlink(link, closed) != memory);
   torch::nn::Sequential net(
       torch::nn::Linear(64, 64), torch::nn::Linear(64, 64));
-  const ddp::Reducer reducer(
+  const Reducer reducer(
       net,
       group,
-      ddp::ReducerOptions().bucket_cap_mb(0.01).first_bucket_cap_mb(0.01));
+      ReducerOptions().bucket_cap_mb(0.01).first_bucket_cap_mb(0.01));
   for (int step = 1; step <= kSteps; ++step) {
     auto hidden =
         net->at<torch::nn::LinearImpl>(0).forward(torch::ones({2, 64}));
@@ -141,7 +137,7 @@ TEST_CASE("the launcher sees how far each rank is, and in what") {
   std::vector<Process> processes;
   for (auto& command : commands) {
     pages.push_back(std::make_unique<SharedPage>());
-    command.environment[ddp::kHeartbeatVariable] = pages.back()->descriptor();
+    command.environment[kHeartbeatVariable] = pages.back()->descriptor();
     processes.emplace_back(command);
   }
   const auto& held = *pages.at(1);
@@ -179,13 +175,13 @@ TEST_CASE("the launcher sees how far each rank is, and in what") {
 TEST_CASE("what a program reports is progress to the launcher") {
   constexpr uint64_t kReports = 1000;
   auto commands = commands_of_ranks(1, [] {
-    const auto group = ddp::init_process_group(kTimeout);
+    const auto group = init_process_group(kTimeout);
     for (uint64_t i = 0; i < kReports; ++i) {
-      ddp::report_progress();
+      report_progress();
     }
   });
   const SharedPage page;
-  commands[0].environment[ddp::kHeartbeatVariable] = page.descriptor();
+  commands[0].environment[kHeartbeatVariable] = page.descriptor();
   const auto outcome = Process(commands[0]).finish(seconds(30));
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
@@ -195,11 +191,11 @@ TEST_CASE("what a program reports is progress to the launcher") {
 
 TEST_CASE("a rank that waits for others has not joined") {
   SharedPage page;
-  auto commands = commands_of_ranks(3, [] { (void)ddp::init_process_group(); });
+  auto commands = commands_of_ranks(3, [] { (void)init_process_group(); });
   if (commands.empty()) {
     return;
   }
-  commands[2].environment[ddp::kHeartbeatVariable] = page.descriptor();
+  commands[2].environment[kHeartbeatVariable] = page.descriptor();
   Process alone(commands[2]);
   REQUIRE(
       becomes_true([&] { return page->version == HeartbeatPage::kVersion; }));
@@ -223,13 +219,13 @@ TEST_CASE("what is no page of a heartbeat is left alone") {
       const auto descriptor = static_cast<int>(
           std::strtol(std::getenv("DDP_HEARTBEAT_FD"), nullptr, 10));
       const bool was_open = fcntl(descriptor, F_GETFD) != -1;
-      const auto group = ddp::init_process_group(kTimeout);
+      const auto group = init_process_group(kTimeout);
       REQUIRE(!std::getenv("DDP_HEARTBEAT_FD"));
       REQUIRE((fcntl(descriptor, F_GETFD) != -1) == was_open);
       group.barrier();
     });
     for (size_t r = 0; r < commands.size(); ++r) {
-      commands[r].environment[ddp::kHeartbeatVariable] = values[r];
+      commands[r].environment[kHeartbeatVariable] = values[r];
     }
     for (const auto& outcome : run(commands, seconds(30))) {
       INFO(outcome.output);
@@ -242,4 +238,4 @@ TEST_CASE("what is no page of a heartbeat is left alone") {
   REQUIRE(too_small->beats == 0);
 }
 
-} // namespace heartbeat_test
+} // namespace ddp::test::heartbeat_test

@@ -6,15 +6,9 @@
 
 #include <unistd.h>
 
-namespace hierarchical_failure_test {
+namespace ddp::test::hierarchical_failure_test {
 
-using ddp::ProcessGroup;
-using ddp::backends::hierarchical::Parts;
-using ddp::test::BackendPtr;
-using ddp::test::error_of;
-using ddp::test::hierarchical_backend;
-using ddp::test::Hosts;
-using ddp::test::ranks;
+using backends::hierarchical::Parts;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using Tensors = std::vector<torch::Tensor>;
 
@@ -71,7 +65,7 @@ struct Fakes {
   c10::intrusive_ptr<FakePart> local = c10::make_intrusive<FakePart>();
   c10::intrusive_ptr<FakePart> between = c10::make_intrusive<FakePart>();
   c10::intrusive_ptr<FakePart> direct = c10::make_intrusive<FakePart>();
-  BackendPtr backend = ddp::backends::hierarchical::create(
+  BackendPtr backend = backends::hierarchical::create(
       {"a", "a", "b", "b"},
       0,
       Parts{local, between, direct});
@@ -145,7 +139,7 @@ TEST_CASE("memory comes from the part within the host") {
   REQUIRE(torch::equal(
       fakes.backend->allocateTensor(3, torch::kLong),
       torch::tensor({42, 42, 42})));
-  const auto alone = ddp::backends::hierarchical::create(
+  const auto alone = backends::hierarchical::create(
       {"a", "b"}, 0, Parts{nullptr, fakes.between, fakes.direct});
   REQUIRE(!alone->supportsTensorAlloc(0));
 }
@@ -185,12 +179,12 @@ TEST_CASE("arguments that do not fit are refused, and the group goes on") {
 
 TEST_CASE("where a rank is killed the others fail within the timeout") {
   const Hosts hosts{"a", "a", "b", "b"};
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.expected_exit_codes = {0, 0, 0, 7};
   ranks(
       4,
       [&] {
-        const auto group = ddp::init_process_group(ddp::test::kTimeout);
+        const auto group = init_process_group(kTimeout);
         const auto backend = hierarchical_backend(
             group, hosts, "short", std::chrono::seconds(4));
         Tensors tensors{torch::ones({1000})};
@@ -198,18 +192,18 @@ TEST_CASE("where a rank is killed the others fail within the timeout") {
         if (group.rank() == 3) {
           _exit(7);
         }
-        const auto start = ddp::test::Clock::now();
+        const auto start = Clock::now();
         const auto text =
             error_of([&] { backend->allreduce(tensors, {})->wait(); });
-        REQUIRE(ddp::test::seconds_since(start) < 20);
+        REQUIRE(seconds_since(start) < 20);
         REQUIRE_THAT(
             text,
             ContainsSubstring(
                 group.rank() == 0 ? "between hosts (gloo)"
                                   : "within the host (gloo)"));
-        ddp::test::meet_at_store(group, {"0", "1", "2"});
+        meet_at_store(group, {"0", "1", "2"});
       },
       options);
 }
 
-} // namespace hierarchical_failure_test
+} // namespace ddp::test::hierarchical_failure_test

@@ -11,18 +11,15 @@
 
 #include <unistd.h>
 
-namespace hierarchical_group_test {
+namespace ddp::test::hierarchical_group_test {
 
-using ddp::ProcessGroup;
-using ddp::test::error_of;
-using ddp::test::ranks;
 using Hosts = std::vector<std::string>;
 
 namespace {
 
 /// A group of the same ranks that takes them to be on `hosts`.
 ProcessGroup spread_over(const ProcessGroup& world, const Hosts& hosts) {
-  auto& impl = ddp::detail::ProcessGroupImpl::of(world);
+  auto& impl = detail::ProcessGroupImpl::of(world);
   impl.hosts = hosts;
   impl.backend = "hierarchical";
   return world.duplicate();
@@ -91,8 +88,8 @@ TEST_CASE("a Reducer averages over hosts, dense and sparse gradients") {
     torch::nn::Embedding embedding(
         torch::nn::EmbeddingOptions(10, 4).sparse(true));
     torch::nn::Linear linear(4, 3);
-    const ddp::Reducer reducer(linear, group);
-    const ddp::Reducer of_embedding(embedding, group);
+    const Reducer reducer(linear, group);
+    const Reducer of_embedding(embedding, group);
     for (int step = 0; step < 3; ++step) {
       linear->zero_grad();
       embedding->zero_grad();
@@ -114,27 +111,27 @@ TEST_CASE(
     "seconds") {
   const Hosts hosts{"a", "a", "b", "b"};
   for (const int victim : {3, 2}) { // the second leads its host
-    ddp::test::RankOptions options;
+    RankOptions options;
     options.expected_exit_codes = {0, 0, 0, 0};
     options.expected_exit_codes[victim] = 7;
     ranks(
         4,
         [&] {
-          const auto world = ddp::init_process_group(ddp::test::kTimeout);
+          const auto world = init_process_group(kTimeout);
           const auto group = spread_over(world, hosts);
           group.barrier();
           if (group.rank() == victim) {
             _exit(7);
           }
-          const auto start = ddp::test::Clock::now();
+          const auto start = Clock::now();
           REQUIRE_THAT(
-              ddp::test::all_reduce_error(group),
+              all_reduce_error(group),
               ContainsSubstring("over hierarchical failed"));
-          REQUIRE(ddp::test::seconds_since(start) < 20);
-          ddp::test::meet_at_store(world, {"0", "1", victim == 3 ? "2" : "3"});
+          REQUIRE(seconds_since(start) < 20);
+          meet_at_store(world, {"0", "1", victim == 3 ? "2" : "3"});
         },
         options);
   }
 }
 
-} // namespace hierarchical_group_test
+} // namespace ddp::test::hierarchical_group_test

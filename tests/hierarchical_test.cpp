@@ -7,21 +7,8 @@
 
 #include <ddp/backends/shm.h>
 
-namespace hierarchical_test {
+namespace ddp::test::hierarchical_test {
 
-using ddp::ProcessGroup;
-using ddp::test::all_reduced;
-using ddp::test::BackendPtr;
-using ddp::test::hierarchical_backend;
-using ddp::test::Hosts;
-using ddp::test::Kind;
-using ddp::test::ranks;
-using ddp::test::reduce_by;
-using ddp::test::reduced;
-using ddp::test::same;
-using ddp::test::Tensors;
-using ddp::test::values_of;
-using ddp::test::values_of_all;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 namespace {
@@ -38,9 +25,8 @@ const std::vector<Hosts> kPlacements{
 /// the last two, over shared memory.
 template <typename Check>
 void everywhere(Check check) {
-  for (const auto local :
-       {ddp::backends::gloo::create, ddp::backends::shm::create}) {
-    const size_t first = local == ddp::backends::gloo::create ? 0 : 4;
+  for (const auto local : {backends::gloo::create, backends::shm::create}) {
+    const size_t first = local == backends::gloo::create ? 0 : 4;
     for (size_t i = first; i < kPlacements.size(); ++i) {
       const auto& hosts = kPlacements[i];
       ranks(static_cast<int>(hosts.size()), [&](ProcessGroup group) {
@@ -309,7 +295,7 @@ TEST_CASE("so do collectives that move data, in the order of the ranks") {
 
 TEST_CASE("over several hosts every dtype is reduced that shared memory does") {
   everywhere([](const BackendPtr& backend, const ProcessGroup& /*group*/) {
-    ddp::test::check_reductions(backend);
+    check_reductions(backend);
     // A part of each rank, and to one: also of what gloo does not know.
     const int64_t size = backend->getSize();
     const auto rank = backend->getRank();
@@ -388,4 +374,4 @@ TEST_CASE("two backends do not wait for each other") {
   });
 }
 
-} // namespace hierarchical_test
+} // namespace ddp::test::hierarchical_test

@@ -9,16 +9,8 @@
 
 #include <memory>
 
-namespace hierarchical_work_test {
+namespace ddp::test::hierarchical_work_test {
 
-using ddp::ProcessGroup;
-using ddp::test::BackendPtr;
-using ddp::test::error_of;
-using ddp::test::hierarchical_backend;
-using ddp::test::Hosts;
-using ddp::test::ranks;
-using ddp::test::seconds_since;
-using ddp::test::Tensors;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using Future = c10::ivalue::Future;
 
@@ -58,14 +50,14 @@ void check_prompt_end(End end, const std::string& reason) {
       const auto work = backend->allreduce(tensors, {});
       const auto next = backend->allreduce(tensors, {});
       REQUIRE_THROWS(work->wait(std::chrono::milliseconds(100)));
-      const auto start = ddp::test::Clock::now();
+      const auto start = Clock::now();
       end(backend);
       REQUIRE_THAT(
           error_of([&] { work->wait(); }), ContainsSubstring("all_reduce"));
       REQUIRE_THAT(error_of([&] { next->wait(); }), ContainsSubstring(reason));
       REQUIRE(seconds_since(start) < 10); // half of the timeout
     }
-    ddp::test::meet_at_store(group, {"0", "1", "2", "3"});
+    meet_at_store(group, {"0", "1", "2", "3"});
   });
 }
 
@@ -139,7 +131,7 @@ TEST_CASE("what a callback throws is the error of the group's next use") {
           error_of([&] { check_sum(backend); }),
           ContainsSubstring("a callback on the future of all_reduce threw"));
     }
-    ddp::test::meet_at_store(group, {"0", "1", "2"});
+    meet_at_store(group, {"0", "1", "2"});
   });
 }
 
@@ -153,4 +145,4 @@ TEST_CASE("a group that is aborted amid an operation breaks it off") {
       [](BackendPtr& backend) { backend->abort(); }, "was aborted");
 }
 
-} // namespace hierarchical_work_test
+} // namespace ddp::test::hierarchical_work_test

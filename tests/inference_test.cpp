@@ -4,9 +4,7 @@
 
 #include <regex>
 
-namespace inference_test {
-
-using ddp::test::Outcome;
+namespace ddp::test::inference_test {
 
 namespace {
 
@@ -14,7 +12,7 @@ Outcome infer(int ranks, const std::vector<std::string>& arguments = {}) {
   std::vector<std::string> all{
       "--batch-size", "7", "--width", "16", "--repeats", "2"};
   all.insert(all.end(), arguments.begin(), arguments.end());
-  auto outcome = ddp::test::run_example(ranks, "inference", all);
+  auto outcome = run_example(ranks, "inference", all);
   REQUIRE(!outcome.hung);
   return outcome;
 }
@@ -86,4 +84,4 @@ TEST_CASE("what the inference program cannot do it says in one line") {
       outcome.output, ContainsSubstring("error: ") && ContainsSubstring("gpu"));
 }
 
-} // namespace inference_test
+} // namespace ddp::test::inference_test

@@ -5,13 +5,7 @@
 #include <ddp/join.h>
 #include <ddp/reducer.h>
 
-namespace join_refusals_test {
-
-using ddp::Join;
-using ddp::JoinOptions;
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::test::ranks;
+namespace ddp::test::join_refusals_test {
 
 namespace {
 
@@ -48,7 +42,7 @@ TEST_CASE("what a join cannot work with is refused") {
   ranks(3, [](ProcessGroup group) {
     torch::nn::Linear net(1, 1);
     Reducer reducer(
-        net, group, ddp::ReducerOptions().skip_all_reduce_unused_params(true));
+        net, group, ReducerOptions().skip_all_reduce_unused_params(true));
     REQUIRE_THROWS_WITH(
         reducer.join(), Catch::Contains("skip_all_reduce_unused_params"));
     auto off = reducer.join(JoinOptions().enable(false));
@@ -125,4 +119,4 @@ TEST_CASE("a second Join on a group is refused at once") {
   });
 }
 
-} // namespace join_refusals_test
+} // namespace ddp::test::join_refusals_test

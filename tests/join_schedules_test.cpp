@@ -10,14 +10,7 @@
 #include <optional>
 #include <random>
 
-namespace join_schedules_test {
-
-using ddp::JoinOptions;
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::test::BranchNet;
-using ddp::test::equal_on_all;
-using ddp::test::ranks;
+namespace ddp::test::join_schedules_test {
 
 namespace {
 
@@ -46,8 +39,8 @@ struct Schedule {
     zeroes = below(2) == 0;
   }
 
-  ddp::ReducerOptions options() const {
-    ddp::ReducerOptions result;
+  ReducerOptions options() const {
+    ReducerOptions result;
     result.share_communicator(true).gradient_as_bucket_view(views);
     if (small_buckets) {
       result.bucket_cap_mb(0.0001);
@@ -139,7 +132,7 @@ struct Model {
   }
 
   std::shared_ptr<BranchNet> net;
-  std::optional<ddp::DistributedDataParallel<BranchNet>> wrapper;
+  std::optional<DistributedDataParallel<BranchNet>> wrapper;
   std::optional<Reducer> attached;
 };
 
@@ -203,4 +196,4 @@ TEST_CASE("150 random schedules on 4 ranks equal one process") {
   check_schedules(4, 150);
 }
 
-} // namespace join_schedules_test
+} // namespace ddp::test::join_schedules_test

@@ -9,13 +9,7 @@
 #include <cmath>
 #include <utility>
 
-namespace join_sharing_test {
-
-using ddp::Join;
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::test::equal_on_all;
-using ddp::test::ranks;
+namespace ddp::test::join_sharing_test {
 
 TEST_CASE("Reducers that share a backward share a join") {
   ranks(3, [](ProcessGroup group) {
@@ -41,14 +35,14 @@ TEST_CASE("Reducers that share a backward share a join") {
 }
 
 TEST_CASE("measured buckets and timelines go on without a rank's inputs") {
-  const ddp::test::SharedFolder folder;
+  const SharedFolder folder;
   ranks(3, [path = folder.path](ProcessGroup group) {
     for (const bool measured : {true, false}) {
       torch::manual_seed(1);
       torch::nn::Linear net(16, 16);
-      ddp::ReducerOptions options;
+      ReducerOptions options;
       if (measured) {
-        options.bucket_layout(ddp::BucketLayout::kMeasured);
+        options.bucket_layout(BucketLayout::kMeasured);
       } else {
         options.timeline_folder(path).timeline_steps("2-4");
       }
@@ -65,18 +59,18 @@ TEST_CASE("measured buckets and timelines go on without a rank's inputs") {
 }
 
 TEST_CASE("Reducers whose ends communicate share a backward and a join") {
-  const ddp::test::SharedFolder folder;
-  ddp::test::RankOptions short_wait;
+  const SharedFolder folder;
+  RankOptions short_wait;
   short_wait.environment = {{"DDP_TIMEOUT", "15"}};
   const auto train = [path = folder.path] {
-    const auto group = ddp::init_process_group();
-    const ddp::ReducerOptions plain;
+    const auto group = init_process_group();
+    const ReducerOptions plain;
     const auto measured =
-        ddp::ReducerOptions().bucket_layout(ddp::BucketLayout::kMeasured);
+        ReducerOptions().bucket_layout(BucketLayout::kMeasured);
     const auto timed =
-        ddp::ReducerOptions().timeline_folder(path).timeline_steps("2-4");
-    const auto checked = ddp::ReducerOptions().check_divergence_every(1);
-    const std::vector<std::pair<ddp::ReducerOptions, ddp::ReducerOptions>> all{
+        ReducerOptions().timeline_folder(path).timeline_steps("2-4");
+    const auto checked = ReducerOptions().check_divergence_every(1);
+    const std::vector<std::pair<ReducerOptions, ReducerOptions>> all{
         {measured, measured},
         {timed, timed},
         {checked, measured},
@@ -104,13 +98,13 @@ TEST_CASE("Reducers whose ends communicate share a backward and a join") {
 }
 
 TEST_CASE("Reducers that share a join tell a rank without inputs of NaN") {
-  ddp::test::RankOptions short_wait;
+  RankOptions short_wait;
   short_wait.environment = {{"DDP_TIMEOUT", "15"}};
   const auto train = [] {
-    const auto group = ddp::init_process_group();
+    const auto group = init_process_group();
     torch::nn::Linear lower(4, 4);
     torch::nn::Linear upper(4, 4);
-    const auto checked = ddp::ReducerOptions().check_finite(true);
+    const auto checked = ReducerOptions().check_finite(true);
     Reducer first(lower, group, checked);
     Reducer second(upper, group, checked);
     std::string error;
@@ -128,4 +122,4 @@ TEST_CASE("Reducers that share a join tell a rank without inputs of NaN") {
   ranks(3, train, short_wait);
 }
 
-} // namespace join_sharing_test
+} // namespace ddp::test::join_sharing_test

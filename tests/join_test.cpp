@@ -11,16 +11,7 @@
 #include <memory>
 #include <optional>
 
-namespace join_test {
-
-using ddp::Join;
-using ddp::Joinable;
-using ddp::JoinOptions;
-using ddp::JoinStep;
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::test::equal_on_all;
-using ddp::test::ranks;
+namespace ddp::test::join_test {
 
 namespace {
 
@@ -72,7 +63,7 @@ TEST_CASE("a join ends with the parameters and buffers of the last rank") {
   ranks(4, [](ProcessGroup group) {
     for (const bool wrapped : {true, false}) {
       auto net = std::make_shared<NormNet>();
-      std::optional<ddp::DistributedDataParallel<NormNet>> wrapper;
+      std::optional<DistributedDataParallel<NormNet>> wrapper;
       std::optional<Reducer> reducer;
       if (wrapped) {
         wrapper.emplace(net, group);
@@ -114,7 +105,7 @@ TEST_CASE("a join ends with the parameters and buffers of the last rank") {
 TEST_CASE("a forward after a join agrees on who sends buffers") {
   ranks(3, [](ProcessGroup group) {
     auto net = std::make_shared<NormNet>();
-    ddp::DistributedDataParallel<NormNet> model(net, group);
+    DistributedDataParallel<NormNet> model(net, group);
     const auto x = torch::randn({5, 4});
     {
       const torch::NoGradGuard no_grad;
@@ -143,7 +134,7 @@ TEST_CASE("early termination is thrown on all ranks, after the same steps") {
       for (; steps < 2 + group.rank(); ++steps) {
         loss_of(net, 1).backward();
       }
-    } catch (const ddp::EarlyTermination& thrown) {
+    } catch (const EarlyTermination& thrown) {
       error = thrown.what_without_backtrace();
     }
     REQUIRE(steps == 2);
@@ -163,10 +154,9 @@ TEST_CASE("the wrapper throws before a forward that communicates itself") {
   ranks(3, [](ProcessGroup group) {
     torch::nn::Sequential net(
         torch::nn::Linear(4, 6),
-        ddp::SyncBatchNorm1d(
-            torch::nn::BatchNormOptions(6), group.duplicate()));
-    ddp::DistributedDataParallel<torch::nn::SequentialImpl> model(
-        net.ptr(), group, ddp::ReducerOptions().broadcast_buffers(false));
+        SyncBatchNorm1d(torch::nn::BatchNormOptions(6), group.duplicate()));
+    DistributedDataParallel<torch::nn::SequentialImpl> model(
+        net.ptr(), group, ReducerOptions().broadcast_buffers(false));
     int64_t steps = 0;
     const auto train = [&] {
       auto join = model->join(JoinOptions().throw_on_early_termination(true));
@@ -174,7 +164,7 @@ TEST_CASE("the wrapper throws before a forward that communicates itself") {
         model->forward(torch::randn({5, 4})).sum().backward();
       }
     };
-    REQUIRE_THROWS_AS(train(), ddp::EarlyTermination);
+    REQUIRE_THROWS_AS(train(), EarlyTermination);
     REQUIRE(steps == 2);
   });
 }
@@ -182,14 +172,14 @@ TEST_CASE("the wrapper throws before a forward that communicates itself") {
 TEST_CASE("communication hooks take part in a join") {
   for (const bool power_sgd : {false, true}) {
     ranks(3, [power_sgd](ProcessGroup group) {
-      std::shared_ptr<ddp::CommHook> hook = ddp::fp16_compress_hook();
+      std::shared_ptr<CommHook> hook = fp16_compress_hook();
       if (power_sgd) {
-        hook = std::make_shared<ddp::PowerSGDHook>(
-            ddp::PowerSGDOptions().start_iteration(2));
+        hook = std::make_shared<PowerSGDHook>(
+            PowerSGDOptions().start_iteration(2));
       }
       torch::manual_seed(1);
       torch::nn::Linear net(16, 16);
-      Reducer reducer(net, group, ddp::ReducerOptions().comm_hook(hook));
+      Reducer reducer(net, group, ReducerOptions().comm_hook(hook));
       torch::optim::SGD optimizer(net->parameters(), 0.1);
       reducer.step_in_backward(optimizer);
       auto join = reducer.join();
@@ -327,4 +317,4 @@ TEST_CASE("a group of one joins nobody") {
   loss_of(net, 1).backward();
 }
 
-} // namespace join_test
+} // namespace ddp::test::join_test

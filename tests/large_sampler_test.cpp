@@ -8,7 +8,7 @@
 #include <fstream>
 #include <limits>
 
-namespace large_sampler_test {
+namespace ddp::test::large_sampler_test {
 
 namespace {
 
@@ -30,7 +30,7 @@ double peak_memory() {
 TEST_CASE("10^8 samples on 4 ranks take seconds and a few bytes each", "[.]") {
   const auto before = peak_memory();
   const auto start = std::chrono::steady_clock::now();
-  ddp::DistributedSampler sampler(100'000'000, 4, 1);
+  DistributedSampler sampler(100'000'000, 4, 1);
   sampler.reset();
   const auto first = sampler.next(5);
   const std::chrono::duration<double> time =
@@ -49,4 +49,4 @@ TEST_CASE("10^8 samples on 4 ranks take seconds and a few bytes each", "[.]") {
   REQUIRE(peak < 2.5);
 }
 
-} // namespace large_sampler_test
+} // namespace ddp::test::large_sampler_test

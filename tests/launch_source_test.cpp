@@ -3,11 +3,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/launch_environments.h>
 
-namespace launch_source_test {
-
-using namespace ddp::test;
-using ddp::PmixJob;
-using ddp::ProcessGroupOptions;
+namespace ddp::test::launch_source_test {
 
 namespace {
 
@@ -236,4 +232,4 @@ TEST_CASE("RANK and WORLD_SIZE alone serve where nothing else does") {
   REQUIRE(env.master_addr == "n7");
 }
 
-} // namespace launch_source_test
+} // namespace ddp::test::launch_source_test

@@ -9,11 +9,8 @@
 #include <filesystem>
 #include <map>
 
-namespace launch_test {
+namespace ddp::test::launch_test {
 
-using ddp::test::Command;
-using ddp::test::Outcome;
-using ddp::test::TemporaryFolder;
 using Environment = std::map<std::string, std::string>;
 
 namespace {
@@ -48,7 +45,7 @@ const Environment kPlain{{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}};
 
 void need_data() {
   if (!std::filesystem::exists(kData)) {
-    ddp::test::skip(std::string("there is no data in ") + kData);
+    skip(std::string("there is no data in ") + kData);
   }
 }
 
@@ -69,7 +66,7 @@ std::string trained_by(const std::vector<std::string>& launcher) {
 
 std::vector<Outcome> by_hand(int size) {
   const TemporaryFolder folder;
-  const auto port = std::to_string(ddp::test::free_port());
+  const auto port = std::to_string(free_port());
   std::vector<Command> commands;
   for (int rank = 0; rank < size; ++rank) {
     auto environment = kPlain;
@@ -96,8 +93,7 @@ TEST_CASE("ddprun and plain variables give the same training") {
 TEST_CASE("ddprun and torchrun give the same training") {
   need_data();
   const auto torchrun =
-      std::filesystem::path(ddp::test::python_with_torch()).parent_path() /
-      "torchrun";
+      std::filesystem::path(python_with_torch()).parent_path() / "torchrun";
   const auto expected =
       trained_by({variable("DDPRUN"), "--nproc-per-node", "3"});
   REQUIRE(
@@ -123,9 +119,8 @@ TEST_CASE("torchrun's restart starts a clean attempt") {
   // torchrun keeps one store for all attempts; most of its restarts of gloo
   // programs fail on the keys of the attempt before.
   const auto torchrun =
-      std::filesystem::path(ddp::test::python_with_torch()).parent_path() /
-      "torchrun";
-  const auto port = std::to_string(ddp::test::free_port());
+      std::filesystem::path(python_with_torch()).parent_path() / "torchrun";
+  const auto port = std::to_string(free_port());
   for (const auto& standalone :
        {std::string("--standalone"), "--master-port=" + port}) {
     const auto outcome = run(
@@ -158,4 +153,4 @@ TEST_CASE("an unlucky start of the example is one clear line") {
       ContainsSubstring("apt-get install dataset-fashion-mnist"));
 }
 
-} // namespace launch_test
+} // namespace ddp::test::launch_test

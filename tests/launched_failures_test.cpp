@@ -7,10 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
-namespace launched_failures_test {
+namespace ddp::test::launched_failures_test {
 
-using ddp::test::Command;
-using ddp::test::Outcome;
 using nlohmann::json;
 
 namespace {
@@ -30,7 +28,7 @@ struct Told {
 Told told_of(
     const std::string& misbehaviour,
     const std::vector<std::string>& options = {}) {
-  const ddp::test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const auto report = folder / "report.json";
   Command command;
   command.arguments = {
@@ -45,7 +43,7 @@ Told told_of(
   command.arguments.push_back(misbehaviour);
   command.environment = {{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}};
   Told told;
-  told.outcome = ddp::test::run(command, std::chrono::seconds(60));
+  told.outcome = run(command, std::chrono::seconds(60));
   UNSCOPED_INFO(told.outcome.output);
   std::ifstream file(report);
   told.report = json::parse(file);
@@ -118,4 +116,4 @@ TEST_CASE("of a hang it is told where each rank is") {
           ContainsSubstring(": after all_reduce\n"));
 }
 
-} // namespace launched_failures_test
+} // namespace ddp::test::launched_failures_test

@@ -13,9 +13,8 @@
 #include <launcher/output/output_pump.h>
 #include <launcher/output/screen.h>
 
-namespace launcher_test {
+namespace ddp::test::launcher_test {
 
-using namespace ddp;
 using Texts = std::vector<std::string>;
 
 namespace {
@@ -219,4 +218,4 @@ TEST_CASE("OpenMP threads are shared out fairly", "[unit]") {
   CHECK(omp_threads_per_rank(4, 16, "3") == 0);
 }
 
-} // namespace launcher_test
+} // namespace ddp::test::launcher_test

@@ -9,17 +9,11 @@
 
 #include <random>
 
-namespace lazy_views_test {
+namespace ddp::test::lazy_views_test {
 
 // Gradients and arguments whose memory is not what they read as: LibTorch
 // negates and conjugates lazily, by a flag on a view.
 
-using ddp::ProcessGroup;
-using ddp::ReduceOp;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::nearly_equal;
-using ddp::test::ranks;
 using Tensors = std::vector<at::Tensor>;
 
 namespace {
@@ -308,10 +302,10 @@ TEST_CASE("zeros without memory are read as zeros") {
     REQUIRE(gathered[0].equal(own));
     REQUIRE(gathered[1].equal(at::zeros({4})));
     REQUIRE_THROWS_AS(group.all_reduce_async(zeros), c10::ValueError);
-    ddp::NamedTensors named;
+    NamedTensors named;
     named.names = {"zeros"};
     named.tensors = {group.rank() == 1 ? zeros : at::zeros({4})};
-    ddp::verify_same_values(named, group, "values");
+    verify_same_values(named, group, "values");
     auto parameter = leaf(own);
     const Reducer reducer({parameter}, group);
     parameter.register_hook([&](const at::Tensor& gradient) {
@@ -319,7 +313,7 @@ TEST_CASE("zeros without memory are read as zeros") {
     });
     (parameter * 3).sum().backward();
     REQUIRE(nearly_equal(parameter.grad(), at::full({4}, 2.0F)));
-    ddp::Adam optimizer({parameter}, torch::optim::AdamOptions(0.1));
+    Adam optimizer({parameter}, torch::optim::AdamOptions(0.1));
     parameter.mutable_grad() = zeros;
     optimizer.step();
     REQUIRE(parameter.equal(own));
@@ -331,7 +325,7 @@ TEST_CASE("an optimizer takes a gradient that is conjugated lazily") {
   const auto gradient = at::complex(numbers, -numbers);
   const auto weights = [&](const at::Tensor& grad) {
     auto weight = leaf(at::ones({4}, at::kComplexDouble));
-    ddp::Adam optimizer({weight}, torch::optim::AdamOptions(0.1));
+    Adam optimizer({weight}, torch::optim::AdamOptions(0.1));
     weight.mutable_grad() = grad;
     optimizer.step();
     return weight.detach();
@@ -341,10 +335,10 @@ TEST_CASE("an optimizer takes a gradient that is conjugated lazily") {
 }
 
 TEST_CASE("the next hook of a chain takes what one has negated lazily") {
-  class Negates : public ddp::CommHook {
+  class Negates : public CommHook {
    public:
     c10::intrusive_ptr<c10::ivalue::Future> run(
-        const ddp::GradBucket& bucket,
+        const GradBucket& bucket,
         const ProcessGroup& /*group*/) override {
       auto future =
           c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
@@ -354,14 +348,13 @@ TEST_CASE("the next hook of a chain takes what one has negated lazily") {
   };
   ranks(3, [](ProcessGroup group) {
     auto parameter = leaf(at::ones({4}));
-    const auto chain = std::make_shared<ddp::HookChain>(
-        std::vector<std::shared_ptr<ddp::CommHook>>{
-            std::make_shared<Negates>(),
-            std::make_shared<ddp::AllReduceHook>()});
+    const auto chain =
+        std::make_shared<HookChain>(std::vector<std::shared_ptr<CommHook>>{
+            std::make_shared<Negates>(), std::make_shared<AllReduceHook>()});
     Reducer reducer({parameter}, group, ReducerOptions().comm_hook(chain));
     (parameter * 3).sum().backward();
     REQUIRE(nearly_equal(parameter.grad(), at::full({4}, 3.0)));
   });
 }
 
-} // namespace lazy_views_test
+} // namespace ddp::test::lazy_views_test

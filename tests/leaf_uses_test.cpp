@@ -9,17 +9,17 @@
 #include <string>
 #include <vector>
 
-namespace leaf_uses_test {
+namespace ddp::test::leaf_uses_test {
 
 namespace {
 
 namespace nn = torch::nn;
-using ddp::detail::UnmanagedLeaves;
+using detail::UnmanagedLeaves;
 
 /// A net of which one layer is managed and the rest is what a test adds.
 struct Net {
   nn::Linear stem{3, 4};
-  UnmanagedLeaves leaves{ddp::unique_parameters(*stem), {}};
+  UnmanagedLeaves leaves{unique_parameters(*stem), {}};
 
   /// What comes out of the managed layer.
   at::Tensor operator()() {
@@ -182,7 +182,7 @@ TEST_CASE("inputs and what is there for their gradient are not told of") {
   none(net().exp() + leaf({5, 4}).pow(2).sum()); // a penalty
   const auto point = leaf({5, 4});
   nn::Linear head(4, 2);
-  const UnmanagedLeaves known{ddp::unique_parameters(*head), {}};
+  const UnmanagedLeaves known{unique_parameters(*head), {}};
   net.leaves = known;
   none(head(point)); // joined with the weight, but at the input's place
   none(torch::relu(leaf({5, 4}) * head->weight.exp().sum(0)));
@@ -231,4 +231,4 @@ TEST_CASE("what the first backward does not prove the second one tells") {
   CHECK(net.first_report(loss()).empty());
 }
 
-} // namespace leaf_uses_test
+} // namespace ddp::test::leaf_uses_test

@@ -9,13 +9,8 @@
 #include <set>
 #include <sstream>
 
-namespace libtorch_samplers_test {
+namespace ddp::test::libtorch_samplers_test {
 
-using ddp::DistributedSampler;
-using ddp::SamplerOptions;
-using ddp::test::drain;
-using ddp::test::drain_loader;
-using ddp::test::Numbers;
 using torch::data::samplers::DistributedRandomSampler;
 using torch::data::samplers::DistributedSequentialSampler;
 using Indices = std::vector<size_t>;
@@ -200,4 +195,4 @@ TEST_CASE("a loaded position is kept in a loader, where LibTorch's is lost") {
   REQUIRE(count_in_loader(resumed) == 2);
 }
 
-} // namespace libtorch_samplers_test
+} // namespace ddp::test::libtorch_samplers_test

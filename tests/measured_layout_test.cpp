@@ -10,21 +10,12 @@
 #include <numeric>
 #include <random>
 
-namespace measured_layout_test {
+namespace ddp::test::measured_layout_test {
 
-using ddp::BucketLayout;
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::detail::cut_by_time;
-using ddp::detail::end_of_reductions;
-using ddp::detail::ReductionCost;
-using ddp::detail::TimedGradient;
-using ddp::test::average;
-using ddp::test::batch;
-using ddp::test::nearly_equal;
-using ddp::test::ranks;
-using ddp::test::UnevenNet;
+using detail::cut_by_time;
+using detail::end_of_reductions;
+using detail::ReductionCost;
+using detail::TimedGradient;
 
 namespace {
 
@@ -59,21 +50,21 @@ constexpr int64_t kSettled = 16;
 struct Run {
   Run(const ProcessGroup& own_group, const ReducerOptions& options)
       : group(own_group), reducer(net, group, options) {
-    ddp::test::copy_parameters(*net, local);
+    copy_parameters(*net, local);
   }
 
   void train(int64_t steps) {
     for (const int64_t end = step + steps; step < end; ++step) {
       const auto input = batch(group, step, 7);
-      ddp::test::reset_gradients(*net);
-      ddp::test::reset_gradients(local);
+      reset_gradients(*net);
+      reset_gradients(local);
       net->forward(input).pow(2).mean().backward();
       local.forward(input).pow(2).mean().backward();
       const auto expected = average(group, local);
       for (size_t i = 0; i < expected.size(); ++i) {
         const auto gradient = net->parameters()[i].grad();
         REQUIRE(nearly_equal(gradient, expected[i]));
-        REQUIRE(ddp::test::equal_on_all(group, gradient));
+        REQUIRE(equal_on_all(group, gradient));
       }
     }
   }
@@ -85,7 +76,7 @@ struct Run {
   int64_t step = 0;
 };
 
-std::string text_of(const std::vector<ddp::BucketIndices>& buckets) {
+std::string text_of(const std::vector<BucketIndices>& buckets) {
   std::string text;
   for (const auto& bucket : buckets) {
     text += c10::str(bucket, ";");
@@ -114,7 +105,7 @@ TEST_CASE("the cut is the best there is, to one percent") {
     const auto [end, buckets] = best_of_all(gradients, cost);
     CHECK(
         end_of_reductions(gradients, counts, cost) <=
-        end * (1 + ddp::detail::kSlack) + 1e-9);
+        end * (1 + detail::kSlack) + 1e-9);
     CHECK(counts.size() <= buckets);
   }
   CHECK(cut_by_time({}, {}).empty());
@@ -175,15 +166,15 @@ TEST_CASE("parameters that are unfrozen end the measuring") {
       if (step == 5) {
         net->first->weight.set_requires_grad(true);
       }
-      ddp::test::reset_gradients(*net);
+      reset_gradients(*net);
       net->forward(batch(group, step, 7)).pow(2).mean().backward();
       for (const auto& parameter : net->parameters()) {
         if (parameter.requires_grad()) {
-          REQUIRE(ddp::test::equal_on_all(group, parameter.grad()));
+          REQUIRE(equal_on_all(group, parameter.grad()));
         }
       }
     }
   });
 }
 
-} // namespace measured_layout_test
+} // namespace ddp::test::measured_layout_test

@@ -10,9 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-namespace meeting_point_test {
+namespace ddp::test::meeting_point_test {
 
-using ddp::LaunchEnvironment;
 using nlohmann::json;
 
 namespace {
@@ -27,7 +26,7 @@ LaunchEnvironment environment_of(int64_t rank) {
 /// Rank 0's side, and what it tells the others.
 LaunchEnvironment choose(bool one_host, std::string& told) {
   auto environment = environment_of(0);
-  ddp::detail::choose_meeting_point(
+  detail::choose_meeting_point(
       environment,
       [&](const std::string& text) { return told = text; },
       one_host,
@@ -37,7 +36,7 @@ LaunchEnvironment choose(bool one_host, std::string& told) {
 
 LaunchEnvironment be_told(const std::string& text) {
   auto environment = environment_of(2);
-  ddp::detail::choose_meeting_point(
+  detail::choose_meeting_point(
       environment,
       [&](const std::string&) { return text; },
       false,
@@ -59,8 +58,7 @@ TEST_CASE("on one host rank 0 listens on the loopback interface") {
   const auto zero = choose(true, told);
   REQUIRE(zero.master_addr == "127.0.0.1");
   REQUIRE(bound_to(*zero.store_descriptor) == INADDR_LOOPBACK);
-  REQUIRE(
-      ddp::detail::adopt_listener(*zero.store_descriptor, zero.master_port));
+  REQUIRE(detail::adopt_listener(*zero.store_descriptor, zero.master_port));
   const auto two = be_told(told);
   REQUIRE(two.master_addr == "127.0.0.1");
   REQUIRE(two.master_port == zero.master_port);
@@ -75,7 +73,7 @@ TEST_CASE("on one host rank 0 listens on the loopback interface") {
 TEST_CASE("on several hosts rank 0 tells all its addresses") {
   std::string told;
   const auto zero = choose(false, told);
-  const auto own = ddp::detail::own_addresses();
+  const auto own = detail::own_addresses();
   if (own.empty()) { // a machine without a network
     REQUIRE(zero.master_addr == "127.0.0.1");
     return;
@@ -89,15 +87,15 @@ TEST_CASE("on several hosts rank 0 tells all its addresses") {
 }
 
 TEST_CASE("a rank elsewhere takes the address that it reaches") {
-  const int listener = ddp::detail::listen_at("127.0.0.3", 0);
+  const int listener = detail::listen_at("127.0.0.3", 0);
   json place{
       {"host", "elsewhere"},
       {"addresses", {"127.0.0.2", "127.0.0.3", "127.0.0.4"}},
-      {"port", ddp::detail::port_of(listener)},
+      {"port", detail::port_of(listener)},
       {"job", "x"}};
   REQUIRE(be_told(place.dump()).master_addr == "127.0.0.3");
   // A container network's address that this host has as well is its own.
-  auto own = ddp::detail::own_addresses();
+  auto own = detail::own_addresses();
   own.push_back("127.0.0.4");
   place["addresses"] = own;
   REQUIRE_THROWS_WITH(
@@ -107,4 +105,4 @@ TEST_CASE("a rank elsewhere takes the address that it reaches") {
   close(listener);
 }
 
-} // namespace meeting_point_test
+} // namespace ddp::test::meeting_point_test

@@ -7,30 +7,27 @@
 #include <iostream>
 #include <sstream>
 
-namespace metrics_test {
-
-using ddp::ProcessGroup;
-using ddp::test::ranks;
+namespace ddp::test::metrics_test {
 
 TEST_CASE("sum and mean of a number are the same on all ranks") {
   ranks(3, [](ProcessGroup group) {
     // Only in the order of the ranks is it 1.
     const double values[] = {1e300, -1e300, 1.0};
-    REQUIRE(ddp::sum(values[group.rank()], group) == 1.0);
-    REQUIRE(ddp::mean(static_cast<double>(group.rank()), group) == 1.0);
+    REQUIRE(sum(values[group.rank()], group) == 1.0);
+    REQUIRE(mean(static_cast<double>(group.rank()), group) == 1.0);
   });
-  REQUIRE(ddp::sum(2.5, ProcessGroup()) == 2.5);
-  REQUIRE(ddp::mean(2.5, ProcessGroup()) == 2.5);
+  REQUIRE(sum(2.5, ProcessGroup()) == 2.5);
+  REQUIRE(mean(2.5, ProcessGroup()) == 2.5);
 }
 
 TEST_CASE("only rank 0 prints") {
   ranks(3, [](ProcessGroup group) {
     std::ostringstream text;
     auto* const old = std::cout.rdbuf(text.rdbuf());
-    ddp::print(group, "epoch ", 3, ": ", 0.5);
+    print(group, "epoch ", 3, ": ", 0.5);
     std::cout.rdbuf(old);
     REQUIRE(text.str() == (group.rank() == 0 ? "epoch 3: 0.5\n" : ""));
   });
 }
 
-} // namespace metrics_test
+} // namespace ddp::test::metrics_test

@@ -11,9 +11,7 @@
 
 #include <array>
 
-namespace mixed_precision_test {
-
-using ddp::test::nearly_equal;
+namespace ddp::test::mixed_precision_test {
 
 namespace {
 
@@ -23,9 +21,8 @@ struct Result {
 };
 
 Result train(int ranks, const std::vector<std::string>& arguments) {
-  const auto output =
-      ddp::test::output_of_example(ranks, "mixed_precision", arguments);
-  const auto found = ddp::test::matches(
+  const auto output = output_of_example(ranks, "mixed_precision", arguments);
+  const auto found = matches(
       output,
       R"(loss (\S+) at first, (\S+) at last; (\d+) of 60 steps skipped, scale (\d+))");
   INFO(output);
@@ -59,12 +56,11 @@ TEST_CASE("autocast guards nest and put back what was") {
   const auto dtype = [&] { return weight.mm(weight).scalar_type(); };
   const auto before = at::autocast::get_autocast_dtype(torch::kCPU);
   {
-    CHECK_THROWS_AS(
-        ddp::AutocastGuard(torch::kCPU, torch::kInt), c10::ValueError);
-    const ddp::AutocastGuard outer(torch::kCPU, torch::kBFloat16);
+    CHECK_THROWS_AS(AutocastGuard(torch::kCPU, torch::kInt), c10::ValueError);
+    const AutocastGuard outer(torch::kCPU, torch::kBFloat16);
     CHECK(dtype() == torch::kBFloat16);
     {
-      const ddp::AutocastGuard inner(torch::kCPU, torch::kHalf);
+      const AutocastGuard inner(torch::kCPU, torch::kHalf);
       CHECK(dtype() == torch::kHalf);
     }
     CHECK(dtype() == torch::kBFloat16);
@@ -81,31 +77,31 @@ TEST_CASE("an autocast guard does not keep a weight from before the step") {
       const torch::NoGradGuard no_grad;
       weight.fill_(value);
     }
-    const ddp::AutocastGuard autocast(torch::kCPU, torch::kBFloat16);
+    const AutocastGuard autocast(torch::kCPU, torch::kBFloat16);
     CHECK(weight.mm(torch::eye(2))[0][0].item<float>() == value);
   }
 }
 
 TEST_CASE("a Reducer averages single precision under autocast") {
-  ddp::test::ranks(3, [](ddp::ProcessGroup group) {
+  ddp::test::ranks(3, [](ProcessGroup group) {
     torch::manual_seed(1);
-    auto net = std::make_shared<ddp::test::UnevenNet>();
-    auto local = std::make_shared<ddp::test::UnevenNet>();
-    ddp::test::copy_parameters(*net, *local);
-    ddp::Reducer reducer(net, group);
+    auto net = std::make_shared<UnevenNet>();
+    auto local = std::make_shared<UnevenNet>();
+    copy_parameters(*net, *local);
+    Reducer reducer(net, group);
     for (int step = 0; step < 3; ++step) {
-      const auto input = ddp::test::batch(group, step, 7);
+      const auto input = batch(group, step, 7);
       for (const auto& each : {net, local}) {
-        ddp::test::reset_gradients(*each);
+        reset_gradients(*each);
         torch::Tensor loss;
         {
-          const ddp::AutocastGuard autocast(torch::kCPU, torch::kBFloat16);
+          const AutocastGuard autocast(torch::kCPU, torch::kBFloat16);
           loss = each->forward(input).sum();
         }
         REQUIRE(loss.scalar_type() == torch::kBFloat16);
         loss.backward();
       }
-      const auto expected = ddp::test::average(group, *local);
+      const auto expected = average(group, *local);
       const auto parameters = net->parameters();
       for (size_t i = 0; i < parameters.size(); ++i) {
         REQUIRE(parameters[i].grad().scalar_type() == torch::kFloat);
@@ -115,4 +111,4 @@ TEST_CASE("a Reducer averages single precision under autocast") {
   });
 }
 
-} // namespace mixed_precision_test
+} // namespace ddp::test::mixed_precision_test

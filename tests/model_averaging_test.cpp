@@ -4,20 +4,13 @@
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/model_averaging.h>
 
-namespace model_averaging_test {
-
-using ddp::HierarchicalModelAverager;
-using ddp::HierarchicalModelAveragerOptions;
-using ddp::PeriodicModelAverager;
-using ddp::PeriodicModelAveragerOptions;
-using ddp::ProcessGroup;
-using ddp::test::ranks;
+namespace ddp::test::model_averaging_test {
 
 namespace {
 
 /// The value that a parameter of `rank` has after each of six steps.
 std::vector<double> values(
-    ddp::ModelAverager& averager,
+    ModelAverager& averager,
     double rank,
     int64_t first = 0) {
   std::vector<double> seen;
@@ -76,7 +69,7 @@ TEST_CASE("an averager goes on in the step of its checkpoint") {
     PeriodicModelAverager resumed(group, options);
     const double own = group.rank();
     const auto expected = values(whole, own);
-    ddp::TrainingState state;
+    TrainingState state;
     state.add("averager", resumed);
     auto saved = state.state_dict(group);
     saved.toGenericDict().insert_or_assign("averager", 2);
@@ -136,4 +129,4 @@ TEST_CASE("averagers that cannot be are refused") {
   REQUIRE(fine.step() == 1);
 }
 
-} // namespace model_averaging_test
+} // namespace ddp::test::model_averaging_test

@@ -9,13 +9,7 @@
 #include <regex>
 #include <sstream>
 
-namespace model_parallel_test {
-
-using ddp::test::Command;
-using ddp::test::kLong;
-using ddp::test::Outcome;
-using ddp::test::TemporaryFolder;
-using ddp::test::variable;
+namespace ddp::test::model_parallel_test {
 
 namespace {
 
@@ -146,4 +140,4 @@ TEST_CASE("an option that does not fit is said") {
           "error: a batch of 8 cannot be shared by 3 processes evenly"));
 }
 
-} // namespace model_parallel_test
+} // namespace ddp::test::model_parallel_test

@@ -4,11 +4,11 @@
 
 #include <memory>
 
-namespace module_inputs_test {
+namespace ddp::test::module_inputs_test {
 
-using ddp::detail::check_devices;
-using ddp::detail::ModuleInput;
-using ddp::detail::StrayTensors;
+using detail::check_devices;
+using detail::ModuleInput;
+using detail::StrayTensors;
 using torch::Tensor;
 
 namespace {
@@ -189,4 +189,4 @@ TEST_CASE("a module on several devices takes arguments from all") {
   check_on(net, torch::ones({2}), torch::ones({2}, kThere));
 }
 
-} // namespace module_inputs_test
+} // namespace ddp::test::module_inputs_test

@@ -2,10 +2,7 @@
 
 #include <ddp/module_state.h>
 
-namespace module_state_test {
-
-using ddp::ProcessGroup;
-using ddp::test::ranks;
+namespace ddp::test::module_state_test {
 
 TEST_CASE("broadcast_tensors keeps values of mixed dtypes and layouts") {
   ranks(3, [](ProcessGroup group) {
@@ -24,7 +21,7 @@ TEST_CASE("broadcast_tensors keeps values of mixed dtypes and layouts") {
     tensors[0].requires_grad_();
     const auto version = tensors[0]._version();
     const auto strides = tensors[5].strides().vec();
-    ddp::broadcast_tensors(tensors, group);
+    broadcast_tensors(tensors, group);
     torch::manual_seed(0);
     const auto expected = make();
     for (size_t i = 0; i < tensors.size(); ++i) {
@@ -42,7 +39,7 @@ TEST_CASE("broadcast_tensors sends more than fits one message") {
       tensors.push_back(
           torch::full({mebibytes << 20}, group.rank() + 1, torch::kByte));
     }
-    ddp::broadcast_tensors(tensors, group);
+    broadcast_tensors(tensors, group);
     for (const auto& tensor : tensors) {
       REQUIRE(tensor.eq(1).all().item<bool>());
     }
@@ -55,10 +52,10 @@ TEST_CASE("broadcast_buffers leaves the parameters alone") {
     torch::NoGradGuard no_grad;
     norm->running_mean.fill_(group.rank() + 1);
     norm->weight.fill_(group.rank());
-    ddp::broadcast_buffers(*norm, group);
+    broadcast_buffers(*norm, group);
     REQUIRE(norm->running_mean.eq(1).all().item<bool>());
     REQUIRE(norm->weight.eq(group.rank()).all().item<bool>());
   });
 }
 
-} // namespace module_state_test
+} // namespace ddp::test::module_state_test

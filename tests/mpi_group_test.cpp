@@ -8,16 +8,14 @@
 
 #include <filesystem>
 
-namespace mpi_group_test {
-
-using namespace ddp::test;
+namespace ddp::test::mpi_group_test {
 
 namespace {
 
 const Environment kOverMpi{{"DDP_BACKEND", "mpi"}};
 
 void need_backend(const std::string& needed = "") {
-  const auto reason = ddp::backends::mpi::unavailable();
+  const auto reason = backends::mpi::unavailable();
   if (!reason.empty()) {
     skip(reason);
   }
@@ -153,4 +151,4 @@ TEST_CASE("what is no communicator is refused") {
   REQUIRE_THAT(outcome.output, ContainsSubstring("c10::ValueError"));
 }
 
-} // namespace mpi_group_test
+} // namespace ddp::test::mpi_group_test

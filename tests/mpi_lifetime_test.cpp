@@ -4,12 +4,9 @@
 
 #include <cstdlib>
 
-namespace mpi_lifetime_test {
+namespace ddp::test::mpi_lifetime_test {
 
-using ddp::test::mpi_ranks;
-using ddp::test::same;
-using ddp::test::Tensors;
-namespace mpi = ddp::backends::mpi;
+namespace mpi = backends::mpi;
 
 namespace {
 
@@ -17,8 +14,8 @@ namespace {
 void host(const std::string& level, const std::string& when) {
   const char* folder = std::getenv("DDP_PROGRAMS");
   REQUIRE(folder);
-  const auto outcome = ddp::test::mpirun(
-      4, {{std::string(folder) + "/mpi_host", level, when}, {}});
+  const auto outcome =
+      mpirun(4, {{std::string(folder) + "/mpi_host", level, when}, {}});
   INFO(level << ", " << when << ":\n" << outcome.output);
   REQUIRE(!outcome.hung);
   REQUIRE(outcome.exit_code == 0);
@@ -65,8 +62,7 @@ TEST_CASE("communicators split and tell each other texts") {
       REQUIRE(part->rank() == 3 - rank);
       const auto name = std::to_string(rank);
       REQUIRE(part->broadcast(name) == "3");
-      const auto backend =
-          part->create(ddp::test::mpi_timeout(std::chrono::seconds(10)));
+      const auto backend = part->create(mpi_timeout(std::chrono::seconds(10)));
       Tensors sums{torch::full({10}, double(rank))};
       backend->allreduce(sums)->wait();
       REQUIRE(sums[0].eq(6).all().item<bool>());
@@ -74,11 +70,10 @@ TEST_CASE("communicators split and tell each other texts") {
     REQUIRE_THROWS_AS(world->split(-2, 0), c10::ValueError);
     // Groups come and go.
     for (int i = 0; i < 50; ++i) {
-      const auto backend =
-          world->create(ddp::test::mpi_timeout(std::chrono::seconds(10)));
+      const auto backend = world->create(mpi_timeout(std::chrono::seconds(10)));
       backend->barrier({})->wait();
     }
   });
 }
 
-} // namespace mpi_lifetime_test
+} // namespace ddp::test::mpi_lifetime_test

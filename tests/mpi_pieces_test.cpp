@@ -2,17 +2,7 @@
 
 #include <tests/support/mpi_backend.h>
 
-namespace mpi_pieces_test {
-
-using ddp::test::all_reduced;
-using ddp::test::Kind;
-using ddp::test::mpi_backend;
-using ddp::test::mpi_ranks;
-using ddp::test::reduced;
-using ddp::test::same;
-using ddp::test::Tensors;
-using ddp::test::values_of;
-using ddp::test::values_of_all;
+namespace ddp::test::mpi_pieces_test {
 
 namespace {
 
@@ -23,7 +13,7 @@ const std::vector<int64_t> kSizes{0, 1, 7, 13, 1000, 100003};
 TEST_CASE("tensors of any size are passed in pieces where they are long") {
   mpi_ranks(4, [] {
     for (const int64_t largest :
-         {ddp::backends::mpi::kLargestPiece, int64_t(7), int64_t(4001)}) {
+         {backends::mpi::kLargestPiece, int64_t(7), int64_t(4001)}) {
       const auto backend = mpi_backend(largest);
       const int64_t rank = backend->getRank();
       for (const auto count : kSizes) {
@@ -69,4 +59,4 @@ TEST_CASE("tensors of any size are passed in pieces where they are long") {
   });
 }
 
-} // namespace mpi_pieces_test
+} // namespace ddp::test::mpi_pieces_test

@@ -2,13 +2,8 @@
 
 #include <tests/support/mpi_backend.h>
 
-namespace mpi_refusals_test {
+namespace ddp::test::mpi_refusals_test {
 
-using ddp::test::Kind;
-using ddp::test::mpi_backend;
-using ddp::test::mpi_ranks;
-using ddp::test::reduce_by;
-using ddp::test::Tensors;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
 namespace {
@@ -61,4 +56,4 @@ TEST_CASE("what the MPI backend cannot do is refused with the reason") {
   });
 }
 
-} // namespace mpi_refusals_test
+} // namespace ddp::test::mpi_refusals_test

@@ -12,35 +12,28 @@
 #include <algorithm>
 #include <iostream>
 
-namespace mpi_sparse_test {
+namespace ddp::test::mpi_sparse_test {
 
-using ddp::ProcessGroup;
-using ddp::test::mpi_backend;
-using ddp::test::mpi_ranks;
-using ddp::test::same;
-using ddp::test::Tensors;
-using ddp::test::WordNet;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 namespace {
 
 ProcessGroup mpi_group() {
-  return ddp::init_process_group(
-      ddp::ProcessGroupOptions().backend("mpi").timeout(
-          std::chrono::seconds(20)));
+  return init_process_group(
+      ProcessGroupOptions().backend("mpi").timeout(std::chrono::seconds(20)));
 }
 
 /// The same ranks over gloo.
 BackendPtr gloo_backend(const ProcessGroup& group) {
-  ddp::backends::BackendOptions options;
+  backends::BackendOptions options;
   options.store =
       c10::make_intrusive<c10d::PrefixStore>("gloo_too", group.store());
   options.rank = static_cast<int>(group.rank());
   options.size = static_cast<int>(group.size());
   options.timeout = group.timeout();
   options.address = "127.0.0.1";
-  return ddp::backends::gloo::create(options);
+  return backends::gloo::create(options);
 }
 
 /// What `count` draws of places make of a tensor of `sizes`: some fall together
@@ -86,7 +79,7 @@ bool order_shows(const BackendPtr& backend, const torch::Tensor& tensor) {
 
 /// A step of a net, whose gradients are averaged in it.
 void step(WordNet& net, const ProcessGroup& group, int64_t number) {
-  ddp::test::reset_gradients(*net);
+  reset_gradients(*net);
   torch::manual_seed(100 * number + group.rank());
   const auto words = torch::randint(10, {4 + 3 * group.rank()}, torch::kLong);
   // The bag is used by all ranks, by some, by none.
@@ -186,7 +179,7 @@ TEST_CASE("operations keep their order around sums of sparse tensors") {
 }
 
 TEST_CASE("sparse tensors that do not fit together are an error on all ranks") {
-  const auto outcome = ddp::test::mpi_ranks_outcome(3, [] {
+  const auto outcome = mpi_ranks_outcome(3, [] {
     const auto whole = mpi_backend();
     for (const bool by_dtype : {false, true}) {
       const auto backend = mpi_backend();
@@ -235,9 +228,9 @@ TEST_CASE("sparse gradients over MPI are those over gloo") {
     torch::manual_seed(1);
     WordNet net;
     WordNet peer;
-    ddp::test::copy_parameters(*net, *peer);
-    const ddp::Reducer reducer(net, group);
-    const ddp::Reducer peer_reducer(peer, gloo);
+    copy_parameters(*net, *peer);
+    const Reducer reducer(net, group);
+    const Reducer peer_reducer(peer, gloo);
     for (int64_t number = 0; number < 4; ++number) {
       step(net, group, number);
       step(peer, gloo, number);
@@ -253,4 +246,4 @@ TEST_CASE("sparse gradients over MPI are those over gloo") {
   });
 }
 
-} // namespace mpi_sparse_test
+} // namespace ddp::test::mpi_sparse_test

@@ -8,14 +8,8 @@
 #include <atomic>
 #include <iostream>
 
-namespace mpi_work_test {
+namespace ddp::test::mpi_work_test {
 
-using ddp::test::error_after;
-using ddp::test::mpi_backend;
-using ddp::test::mpi_ranks;
-using ddp::test::same;
-using ddp::test::signal;
-using ddp::test::Tensors;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -107,7 +101,7 @@ TEST_CASE("a wait that ends too early does no harm") {
 }
 
 TEST_CASE("where a rank does not come the others time out and end") {
-  const auto outcome = ddp::test::mpi_ranks_outcome(4, [] {
+  const auto outcome = mpi_ranks_outcome(4, [] {
     const auto backend = mpi_backend(1000, milliseconds(1000));
     const auto whole = mpi_backend();
     const auto rank = backend->getRank();
@@ -146,7 +140,7 @@ TEST_CASE("where a rank does not come the others time out and end") {
 }
 
 TEST_CASE("an operation that is left in flight does not keep the job alive") {
-  const auto outcome = ddp::test::mpi_ranks_outcome(3, [] {
+  const auto outcome = mpi_ranks_outcome(3, [] {
     const auto backend = mpi_backend();
     const auto whole = mpi_backend();
     Tensors sums{torch::ones({10})};
@@ -163,7 +157,7 @@ TEST_CASE("an operation that is left in flight does not keep the job alive") {
 }
 
 TEST_CASE("a monitored barrier names the ranks that do not come") {
-  const auto outcome = ddp::test::mpi_ranks_outcome(4, [] {
+  const auto outcome = mpi_ranks_outcome(4, [] {
     const auto backend = mpi_backend();
     const auto whole = mpi_backend();
     backend->monitoredBarrier({}, false);
@@ -194,7 +188,7 @@ TEST_CASE("a monitored barrier names the ranks that do not come") {
 }
 
 TEST_CASE("a message of another size is an error on the rank that gets it") {
-  const auto outcome = ddp::test::mpi_ranks_outcome(3, [] {
+  const auto outcome = mpi_ranks_outcome(3, [] {
     for (const int64_t sent : {3, 5}) {
       const auto backend = mpi_backend();
       Tensors message{torch::ones({backend->getRank() == 0 ? sent : 4})};
@@ -218,4 +212,4 @@ TEST_CASE("a message of another size is an error on the rank that gets it") {
   }
 }
 
-} // namespace mpi_work_test
+} // namespace ddp::test::mpi_work_test

@@ -4,9 +4,7 @@
 #include <tests/support/free_port.h>
 #include <tests/support/mpirun.h>
 
-namespace mpirun_test {
-
-using namespace ddp::test;
+namespace ddp::test::mpirun_test {
 
 TEST_CASE("mpirun's ranks meet without being told where") {
   need_mpirun();
@@ -44,7 +42,7 @@ TEST_CASE("programs of one mpirun are one group") {
 
 TEST_CASE("mpirun may say where to meet") {
   need_mpirun();
-  const auto port = std::to_string(ddp::test::free_port());
+  const auto port = std::to_string(free_port());
   check_lines(
       output_of(
           {"-x",
@@ -115,7 +113,7 @@ TEST_CASE("ranks under mpirun agree on a bad interface") {
 
 TEST_CASE("a program that is told where to meet may leave by _exit") {
   need_mpirun();
-  const auto port = std::to_string(ddp::test::free_port());
+  const auto port = std::to_string(free_port());
   check_lines(
       output_of(
           {"-x",
@@ -138,4 +136,4 @@ TEST_CASE("a program may initialise MPI after the group has formed") {
   REQUIRE_THAT(output, ContainsSubstring("over MPI 3"));
 }
 
-} // namespace mpirun_test
+} // namespace ddp::test::mpirun_test

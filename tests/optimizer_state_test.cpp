@@ -3,7 +3,7 @@
 
 #include <functional>
 
-namespace optimizer_state_test {
+namespace ddp::test::optimizer_state_test {
 
 using c10::IValue;
 using torch::optim::Optimizer;
@@ -52,8 +52,8 @@ Run go_on(const Make& make, const Run& from) {
   for (size_t i = 0; i < run.parameters.size(); ++i) {
     run.parameters[i].copy_(from.parameters[i]);
   }
-  ddp::load_optimizer_state(
-      *run.optimizer, ddp::optimizer_state(*from.optimizer).deepcopy());
+  load_optimizer_state(
+      *run.optimizer, optimizer_state(*from.optimizer).deepcopy());
   return run;
 }
 
@@ -120,10 +120,10 @@ TEST_CASE("a loaded state brings its options with it") {
   auto from = start(maker<torch::optim::Adam>(
       torch::optim::AdamOptions(0.25).betas({0.5, 0.75}).weight_decay(0.125)));
   auto to = start(maker<torch::optim::Adam>(torch::optim::AdamOptions(0.1)));
-  const auto state = ddp::optimizer_state(*from.optimizer);
+  const auto state = optimizer_state(*from.optimizer);
   REQUIRE(group_of(state).at("lr").toDouble() == 0.25);
   REQUIRE(state.toGenericDict().at("state").toGenericDict().empty());
-  ddp::load_optimizer_state(*to.optimizer, state);
+  load_optimizer_state(*to.optimizer, state);
   const auto& options = static_cast<torch::optim::AdamOptions&>(
       to.optimizer->param_groups()[0].options());
   REQUIRE(options.lr() == 0.25);
@@ -135,12 +135,11 @@ TEST_CASE("a state of another optimizer is refused and changes nothing") {
   const auto make = maker<torch::optim::Adam>(torch::optim::AdamOptions(0.1));
   auto run = start(make);
   run.train(0, 2);
-  const auto before = ddp::optimizer_state(*run.optimizer).deepcopy();
+  const auto before = optimizer_state(*run.optimizer).deepcopy();
   const auto refuse = [&](const IValue& state, const std::string& reason) {
     REQUIRE_THROWS_WITH(
-        ddp::load_optimizer_state(*run.optimizer, state),
-        ContainsSubstring(reason));
-    const auto now = ddp::optimizer_state(*run.optimizer);
+        load_optimizer_state(*run.optimizer, state), ContainsSubstring(reason));
+    const auto now = optimizer_state(*run.optimizer);
     REQUIRE(
         group_of(now).at("lr").toDouble() ==
         group_of(before).at("lr").toDouble());
@@ -206,7 +205,7 @@ TEST_CASE("a state of another optimizer is refused and changes nothing") {
       }),
       "parameter 1: 'exp_avg' is missing");
   auto sgd = start(maker<torch::optim::SGD>(torch::optim::SGDOptions(0.1)));
-  refuse(ddp::optimizer_state(*sgd.optimizer), "'betas' is missing");
+  refuse(optimizer_state(*sgd.optimizer), "'betas' is missing");
 }
 
 TEST_CASE("an optimizer that nobody knows is refused by name") {
@@ -221,10 +220,10 @@ TEST_CASE("an optimizer that nobody knows is refused by name") {
   };
   const std::vector<at::Tensor> parameters{torch::zeros({1})};
   const Own own(parameters, torch::optim::SGDOptions(0.5));
-  REQUIRE(group_of(ddp::optimizer_state(own)).at("lr").toDouble() == 0.5);
+  REQUIRE(group_of(optimizer_state(own)).at("lr").toDouble() == 0.5);
   const Other other(
       parameters, std::make_unique<torch::optim::SGDOptions>(0.1));
-  REQUIRE_THROWS_WITH(ddp::optimizer_state(other), ContainsSubstring("Other"));
+  REQUIRE_THROWS_WITH(optimizer_state(other), ContainsSubstring("Other"));
 }
 
-} // namespace optimizer_state_test
+} // namespace ddp::test::optimizer_state_test

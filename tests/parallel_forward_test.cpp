@@ -12,19 +12,8 @@
 
 #include <stdexcept>
 
-namespace parallel_forward_test {
+namespace ddp::test::parallel_forward_test {
 
-using ddp::gather;
-using ddp::kAllRanks;
-using ddp::parallel_forward;
-using ddp::ParallelForwardOptions;
-using ddp::ProcessGroup;
-using ddp::scatter;
-using ddp::test::error_on_all;
-using ddp::test::mpi_ranks;
-using ddp::test::nearly_equal;
-using ddp::test::ranks;
-using ddp::test::same;
 using torch::Tensor;
 
 namespace {
@@ -169,9 +158,8 @@ TEST_CASE("batches of any length are split, forwarded and joined by 4 ranks") {
 
 TEST_CASE("batches are split, forwarded and joined over MPI") {
   mpi_ranks(3, [] {
-    const auto group = ddp::init_process_group(
-        ddp::ProcessGroupOptions().backend("mpi").timeout(
-            std::chrono::seconds(20)));
+    const auto group = init_process_group(
+        ProcessGroupOptions().backend("mpi").timeout(std::chrono::seconds(20)));
     REQUIRE(group.backend() == "mpi");
     check_batches(group);
     REQUIRE_THAT(
@@ -224,7 +212,7 @@ TEST_CASE("any module and anything that can be called is run") {
     torch::nn::BatchNorm1d norm(4);
     norm->eval();
     const auto normal = norm->forward(batch).detach();
-    ddp::DistributedDataParallel<torch::nn::BatchNorm1d> wrapper(norm, group);
+    DistributedDataParallel<torch::nn::BatchNorm1d> wrapper(norm, group);
     same_on_all(wrapper, normal);
     same_on_all(*wrapper, normal);
     norm->running_mean.fill_(group.rank());
@@ -235,7 +223,7 @@ TEST_CASE("any module and anything that can be called is run") {
 
 TEST_CASE("a forward that throws on some ranks is an error on all, at once") {
   ranks(3, [](ProcessGroup group) {
-    const auto start = ddp::test::Clock::now();
+    const auto start = Clock::now();
     const auto fails = [&](const Tensor& share) { return fail(share, group); };
     REQUIRE(
         forward_error(group, fails, 3) ==
@@ -256,7 +244,7 @@ TEST_CASE("a forward that throws on some ranks is an error on all, at once") {
         ContainsSubstring(
             "ranks 0 and 1: forward threw what is no std::exception"));
     check_usable(group);
-    REQUIRE(ddp::test::seconds_since(start) < 10);
+    REQUIRE(seconds_since(start) < 10);
   });
 }
 
@@ -312,7 +300,6 @@ TEST_CASE("what cannot be forwarded is the same error on all ranks") {
 }
 
 TEST_CASE("an input elsewhere is moved, or an error, by option") {
-  namespace fake_gpu = ddp::test::fake_gpu;
   ranks(3, [](ProcessGroup on_cpu) {
     fake_gpu::install();
     const auto group = fake_gpu::group_of(on_cpu);
@@ -338,4 +325,4 @@ TEST_CASE("an input elsewhere is moved, or an error, by option") {
   });
 }
 
-} // namespace parallel_forward_test
+} // namespace ddp::test::parallel_forward_test

@@ -6,11 +6,7 @@
 
 #include <cstdlib>
 
-namespace parity_test {
-
-using ddp::test::Command;
-using ddp::test::Outcome;
-using ddp::test::TemporaryFolder;
+namespace ddp::test::parity_test {
 
 namespace {
 
@@ -53,11 +49,11 @@ Outcome compare(
 }
 
 void check_equal(int size) {
-  ddp::test::python_with_torch();
+  python_with_torch();
   const auto outcome = compare(size, "all");
   const std::string equal =
       ": 0 differences over " + std::to_string(size) + " ranks\n";
-  for (const auto& configuration : ddp::parity::configurations()) {
+  for (const auto& configuration : parity::configurations()) {
     INFO(configuration.name);
     const auto line = "\n" + configuration.name + equal;
     const bool no_difference = outcome.output.find(line) != npos;
@@ -72,7 +68,7 @@ void check_noticed(
     const std::string& configuration,
     const std::string& fault,
     const std::string& first_difference) {
-  ddp::test::python_with_torch();
+  python_with_torch();
   const auto outcome = compare(3, configuration, fault);
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 1);
@@ -100,4 +96,4 @@ TEST_CASE("multiplication instead of division is seen in the comparison") {
   check_noticed("views_zeroed", "multiply", "\nviews_zeroed, rank 0, step1: ");
 }
 
-} // namespace parity_test
+} // namespace ddp::test::parity_test

@@ -4,10 +4,9 @@
 #include <tests/support/catch.h>
 #include <tests/support/temporary_folder.h>
 
-namespace plateau_state_test {
+namespace ddp::test::plateau_state_test {
 
 using c10::IValue;
-using ddp::TrainingState;
 using Scheduler = torch::optim::ReduceLROnPlateauScheduler;
 
 namespace {
@@ -63,7 +62,7 @@ int64_t count(const Run& run, const char* key) {
 } // namespace
 
 TEST_CASE("a plateau scheduler goes on with the same learning rates") {
-  const ddp::test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   for (const auto mode : {Scheduler::min, Scheduler::max}) {
     const auto expected = Run(mode).train(0, kEpochs);
     REQUIRE(expected.front() != expected.back());
@@ -132,4 +131,4 @@ TEST_CASE("a state that is no plateau scheduler's is refused") {
   REQUIRE(count(run, "last_epoch") == 3);
 }
 
-} // namespace plateau_state_test
+} // namespace ddp::test::plateau_state_test

@@ -9,18 +9,7 @@
 #include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/reducer.h>
 
-namespace power_sgd_state_test {
-
-using ddp::PowerSGDHook;
-using ddp::PowerSGDOptions;
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::test::backward_to;
-using ddp::test::equal_on_all;
-using ddp::test::hook_gradients;
-using ddp::test::hook_options;
-using ddp::test::hook_parameters;
-using ddp::test::ranks;
+namespace ddp::test::power_sgd_state_test {
 
 namespace {
 
@@ -38,7 +27,7 @@ struct Run {
         reducer(
             parameters,
             group,
-            in_half ? hook_options(ddp::fp16_compress_hook(hook))
+            in_half ? hook_options(fp16_compress_hook(hook))
                     : hook_options(hook)) {
     state.add("reducer", reducer).add("step", step);
   }
@@ -63,7 +52,7 @@ struct Run {
   std::vector<at::Tensor> parameters = hook_parameters();
   Reducer reducer;
   int64_t step = 0;
-  ddp::TrainingState state;
+  TrainingState state;
 };
 
 double largest(const at::Tensor& tensor) {
@@ -73,7 +62,7 @@ double largest(const at::Tensor& tensor) {
 } // namespace
 
 TEST_CASE("a run that goes on from a file has the bits of one that did not") {
-  const ddp::test::SharedFolder folder;
+  const SharedFolder folder;
   ranks(3, [&](ProcessGroup group) {
     const auto compare = [&](const PowerSGDOptions& options, bool in_half) {
       Run whole(group, options, in_half);
@@ -155,7 +144,7 @@ TEST_CASE("what is known of a bucket is dropped with its parameters") {
   ranks(3, [](ProcessGroup group) {
     PowerSGDHook hook(early());
     const auto error_after = [&](const at::Tensor& parameter, int64_t step) {
-      ddp::GradBucket bucket;
+      GradBucket bucket;
       bucket.iteration = step;
       torch::manual_seed(1);
       bucket.buffer = torch::randn({1200});
@@ -172,7 +161,7 @@ TEST_CASE("what is known of a bucket is dropped with its parameters") {
     const auto first = torch::zeros({30, 40});
     const auto other = torch::zeros({30, 40});
     for (int step = 0; step < 2; ++step) {
-      ddp::GradBucket bucket;
+      GradBucket bucket;
       bucket.iteration = step;
       bucket.buffer = torch::zeros({1200});
       hook.run(bucket, group)->waitAndThrow();
@@ -187,4 +176,4 @@ TEST_CASE("what is known of a bucket is dropped with its parameters") {
   });
 }
 
-} // namespace power_sgd_state_test
+} // namespace ddp::test::power_sgd_state_test

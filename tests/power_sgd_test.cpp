@@ -11,15 +11,7 @@
 #include <map>
 #include <random>
 
-namespace power_sgd_test {
-
-using ddp::PowerSGDHook;
-using ddp::PowerSGDOptions;
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::test::equal_on_all;
-using ddp::test::hook_options;
-using ddp::test::ranks;
+namespace ddp::test::power_sgd_test {
 
 namespace {
 
@@ -89,7 +81,7 @@ TEST_CASE("random numbers are those of numpy's RandomState") {
   for (const auto& [seed, numbers] : known) {
     std::mt19937 generator(seed);
     for (const auto number : numbers) {
-      REQUIRE(ddp::detail::numpy_randint(generator, 1'000'000'000) == number);
+      REQUIRE(detail::numpy_randint(generator, 1'000'000'000) == number);
     }
   }
 }
@@ -97,15 +89,15 @@ TEST_CASE("random numbers are those of numpy's RandomState") {
 TEST_CASE("columns become orthonormal, and one of zeros stays") {
   for (const int64_t columns : {1, 2, 5}) {
     const auto matrices = torch::randn({3, 20, columns}, torch::kDouble);
-    ddp::detail::orthogonalize(matrices, 0);
+    detail::orthogonalize(matrices, 0);
     const auto products = torch::bmm(matrices.transpose(1, 2), matrices);
     REQUIRE(largest(products - torch::eye(columns, torch::kDouble)) < 1e-9);
   }
   const auto half = torch::randn({1, 20, 4}).to(torch::kHalf);
-  ddp::detail::orthogonalize(half, 0);
+  detail::orthogonalize(half, 0);
   REQUIRE(largest(half.pow(2).sum(1) - 1) < 0.01);
   const auto zeros = torch::zeros({2, 6, 2});
-  ddp::detail::orthogonalize(zeros, 0);
+  detail::orthogonalize(zeros, 0);
   REQUIRE(largest(zeros) == 0);
 }
 
@@ -140,7 +132,7 @@ TEST_CASE("what compression loses is added to the next gradients") {
       torch::manual_seed(group.rank());
       const auto own = torch::randn({30, 20});
       auto mean = own.clone();
-      group.all_reduce(mean, ddp::ReduceOp::kMean);
+      group.all_reduce(mean, ReduceOp::kMean);
       auto sum = torch::zeros({30, 20});
       constexpr int kSteps = 200;
       for (int step = 0; step < kSteps; ++step) {
@@ -185,7 +177,7 @@ TEST_CASE("with PowerSGD a net learns as without") {
           torch::nn::Tanh(),
           torch::nn::Linear(40, 5));
       const auto teacher = torch::randn({20, 5});
-      ddp::ReducerOptions options;
+      ReducerOptions options;
       if (compressed) {
         options.comm_hook(std::make_shared<PowerSGDHook>(early()));
       }
@@ -193,7 +185,7 @@ TEST_CASE("with PowerSGD a net learns as without") {
       torch::optim::SGD optimizer(net->parameters(), 0.05);
       at::Tensor loss;
       for (int step = 0; step < 100; ++step) {
-        const auto input = ddp::test::batch(group, step, 20);
+        const auto input = batch(group, step, 20);
         optimizer.zero_grad();
         loss = (net->forward(input) - torch::tanh(input.matmul(teacher)))
                    .pow(2)
@@ -202,7 +194,7 @@ TEST_CASE("with PowerSGD a net learns as without") {
         optimizer.step();
       }
       loss = loss.detach().clone();
-      group.all_reduce(loss, ddp::ReduceOp::kMean);
+      group.all_reduce(loss, ReduceOp::kMean);
       losses.push_back(loss.item<double>());
       for (const auto& parameter : net->parameters()) {
         REQUIRE(equal_on_all(group, parameter));
@@ -266,4 +258,4 @@ TEST_CASE("the compression rate counts what is sent") {
   });
 }
 
-} // namespace power_sgd_test
+} // namespace ddp::test::power_sgd_test

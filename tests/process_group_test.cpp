@@ -16,20 +16,14 @@
 #include <set>
 #include <thread>
 
-namespace process_group_test {
+namespace ddp::test::process_group_test {
 
-using ddp::init_process_group;
-using ddp::ProcessGroup;
-using ddp::ProcessGroupOptions;
-using ddp::ReduceOp;
-using ddp::test::ranks;
 using std::chrono::seconds;
 
 TEST_CASE("a group of one needs no launcher and changes nothing") {
   unsetenv("RANK");
   unsetenv("WORLD_SIZE");
-  auto group =
-      ddp::init_process_group(ddp::ProcessGroupOptions().device(torch::kCPU));
+  auto group = init_process_group(ProcessGroupOptions().device(torch::kCPU));
   REQUIRE(group.size() == 1);
   REQUIRE(group.rank() == 0);
   auto tensor = torch::arange(3.0);
@@ -112,7 +106,7 @@ TEST_CASE("a duplicate's collectives do not mix with the original's") {
     auto second = torch::full({1}, 10.0);
     // Started in another order on rank 0: on one communicator the two would
     // be taken for each other.
-    ddp::Work a, b;
+    Work a, b;
     if (group.rank() == 0) {
       a = group.all_reduce_async(first);
       b = other.all_reduce_async(second);
@@ -146,12 +140,12 @@ TEST_CASE("a group that the program has already is used") {
 }
 
 TEST_CASE("ranks may leave in any order, the store's host first") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   for (int round = 0; round < 3; ++round) {
     ranks(
         4,
         [] {
-          auto group = ddp::init_process_group();
+          auto group = init_process_group();
           if (group.rank() != 0) { // long enough for rank 0 to be gone
             const auto parent = getppid();
             REQUIRE(parent > 0);
@@ -179,7 +173,7 @@ class SlowStore : public c10d::PrefixStore {
 
 TEST_CASE("rank 0 does not leave before all have read its store") {
   ranks(3, [](ProcessGroup group) {
-    ddp::detail::ProcessGroupImpl second;
+    detail::ProcessGroupImpl second;
     second.rank = group.rank();
     second.size = group.size();
     second.timeout = std::chrono::seconds(20);
@@ -191,7 +185,7 @@ TEST_CASE("rank 0 does not leave before all have read its store") {
       second.store =
           c10::make_intrusive<c10d::PrefixStore>("second", group.store());
     }
-    ddp::detail::connect(second);
+    detail::connect(second);
     if (group.rank() == 0) {
       _exit(0); // the store goes with it
     }
@@ -210,12 +204,12 @@ TEST_CASE("shutdown ends the group in all copies") {
 }
 
 TEST_CASE("a peer that dies makes the others fail at once, by name") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.expected_exit_codes = {0, 137, 0};
   const auto outcomes = ranks(
       3,
       [] {
-        auto group = ddp::init_process_group();
+        auto group = init_process_group();
         if (group.rank() == 1) {
           raise(SIGKILL);
         }
@@ -238,12 +232,12 @@ TEST_CASE("a peer that dies makes the others fail at once, by name") {
 }
 
 TEST_CASE("waiting for a collective fails like the collective") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.expected_exit_codes = {0, 137};
   ranks(
       2,
       [] {
-        auto group = ddp::init_process_group();
+        auto group = init_process_group();
         auto tensor = torch::ones({1 << 20});
         auto work = group.all_reduce_async(tensor);
         work.wait();
@@ -263,8 +257,8 @@ TEST_CASE("a collective that a rank does not join ends at the timeout") {
   ranks(
       3,
       [] {
-        auto group = ddp::init_process_group(
-            ddp::ProcessGroupOptions().timeout(std::chrono::seconds(4)));
+        auto group = init_process_group(
+            ProcessGroupOptions().timeout(std::chrono::seconds(4)));
         auto tensor = torch::ones({1});
         if (group.rank() != 2) {
           REQUIRE_THROWS_AS(group.all_reduce(tensor), c10::DistBackendError);
@@ -272,7 +266,7 @@ TEST_CASE("a collective that a rank does not join ends at the timeout") {
           std::this_thread::sleep_for(std::chrono::seconds(7));
         }
       },
-      ddp::test::RankOptions());
+      RankOptions());
 }
 
 TEST_CASE("a barrier is not taken for another rank's all_reduce") {
@@ -288,7 +282,7 @@ TEST_CASE("a barrier is not taken for another rank's all_reduce") {
           };
           REQUIRE_THROWS_AS(call(), c10::DistBackendError);
         },
-        ddp::test::RankOptions());
+        RankOptions());
   }
 }
 
@@ -302,7 +296,7 @@ TEST_CASE("a group that was handed over keeps its timeout") {
             ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout() ==
             seconds(7));
       },
-      ddp::test::RankOptions());
+      RankOptions());
 }
 
 TEST_CASE("a group that was handed over without a timeout gets the default") {
@@ -317,7 +311,7 @@ TEST_CASE("a group that was handed over without a timeout gets the default") {
             ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout() ==
             ProcessGroup().timeout());
       },
-      ddp::test::RankOptions());
+      RankOptions());
 }
 
 TEST_CASE("the longest of timeouts is long") {
@@ -329,7 +323,7 @@ TEST_CASE("the longest of timeouts is long") {
               init_process_group(ProcessGroupOptions().backend(backend).timeout(
                   std::chrono::milliseconds::max()));
           auto parameter = torch::ones({3}, torch::requires_grad());
-          ddp::Reducer reducer({parameter}, group);
+          Reducer reducer({parameter}, group);
           if (group.rank() == 0) { // so that the other waits in slices
             std::this_thread::sleep_for(seconds(1));
           }
@@ -337,7 +331,7 @@ TEST_CASE("the longest of timeouts is long") {
           group.duplicate().barrier();
           REQUIRE(parameter.grad().equal(torch::ones({3})));
         },
-        ddp::test::RankOptions());
+        RankOptions());
   }
 }
 
@@ -382,7 +376,7 @@ TEST_CASE("each group talks over its own interface, and so do its children") {
         }
         REQUIRE(!std::getenv("GLOO_SOCKET_IFNAME"));
       },
-      ddp::test::RankOptions());
+      RankOptions());
 }
 
-} // namespace process_group_test
+} // namespace ddp::test::process_group_test

@@ -8,30 +8,17 @@
 #include <map>
 #include <tuple>
 
-namespace python_behaviours_test {
+namespace ddp::test::python_behaviours_test {
 
 // What the tests of Python's DistributedDataParallel ask of it, of an attached
 // Reducer: docs/parity.md lists which is which.
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::average;
-using ddp::test::batch;
-using ddp::test::BranchNet;
-using ddp::test::copy_parameters;
-using ddp::test::equal_on_all;
-using ddp::test::nearly_equal;
-using ddp::test::ranks;
-using ddp::test::reset_gradients;
-using ddp::test::UnevenNet;
 
 namespace {
 
 /// Whether all ranks' nets have the same parameters, bit for bit.
 bool equal_on_all(const ProcessGroup& group, const torch::nn::Module& net) {
   for (const auto& parameter : net.parameters()) {
-    if (!ddp::test::equal_on_all(group, parameter)) {
+    if (!equal_on_all(group, parameter)) {
       return false;
     }
   }
@@ -199,7 +186,7 @@ TEST_CASE("gradients agree with no_sync and branches that depend on the rank") {
         branch(1)->forward(batch(group, step + 9, 3)).sum().backward();
         for (const auto& parameter : net->parameters()) {
           REQUIRE(parameter.grad().defined());
-          REQUIRE(ddp::test::equal_on_all(group, parameter.grad()));
+          REQUIRE(equal_on_all(group, parameter.grad()));
         }
         // Five rows from each of two ranks, over four.
         REQUIRE(branches[0]->bias.grad().equal(torch::full({2}, 2.5)));
@@ -375,4 +362,4 @@ TEST_CASE("two forwards and one backward in every mode") {
   });
 }
 
-} // namespace python_behaviours_test
+} // namespace ddp::test::python_behaviours_test

@@ -7,20 +7,10 @@
 #include <algorithm>
 #include <utility>
 
-namespace python_buckets_test {
+namespace ddp::test::python_buckets_test {
 
 // What the tests of Python's DistributedDataParallel ask of its buckets: their
 // sizes, order and times.
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::batch;
-using ddp::test::BranchNet;
-using ddp::test::copy_parameters;
-using ddp::test::equal_on_all;
-using ddp::test::ranks;
-using ddp::test::UnevenNet;
 
 namespace {
 
@@ -174,10 +164,10 @@ TEST_CASE("the timeline has each bucket's bytes, and its times in order") {
         timeline = reducer.timeline();
       }
       REQUIRE(timeline.step == step);
-      auto before = ddp::BucketTimes::Duration::zero();
+      auto before = BucketTimes::Duration::zero();
       for (const auto& bucket : timeline.buckets) {
         bytes.push_back(bucket.bytes);
-        REQUIRE(bucket.ready.value() >= ddp::BucketTimes::Duration::zero());
+        REQUIRE(bucket.ready.value() >= BucketTimes::Duration::zero());
         REQUIRE(bucket.ready.value() <= bucket.launched.value());
         REQUIRE(bucket.launched.value() <= bucket.done.value());
         REQUIRE(bucket.launched.value() >= before);
@@ -245,4 +235,4 @@ TEST_CASE("the timeline takes in parameters that are unfrozen") {
   });
 }
 
-} // namespace python_buckets_test
+} // namespace ddp::test::python_buckets_test

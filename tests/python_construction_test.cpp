@@ -6,16 +6,10 @@
 
 #include <functional>
 
-namespace python_construction_test {
+namespace ddp::test::python_construction_test {
 
 // What the tests of Python's DistributedDataParallel ask of its construction:
 // comparisons over ranks.
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::BranchNet;
-using ddp::test::ranks;
 
 namespace {
 
@@ -126,9 +120,9 @@ TEST_CASE("buffers that differ are refused on all by name") {
 TEST_CASE("an option that differs is refused on all by name") {
   ranks(3, [](ProcessGroup group) {
     const bool odd = group.rank() == 2;
-    struct Hook : ddp::CommHook {
+    struct Hook : CommHook {
       c10::intrusive_ptr<c10::ivalue::Future> run(
-          const ddp::GradBucket& /*bucket*/,
+          const GradBucket& /*bucket*/,
           const ProcessGroup& /*group*/) override {
         return nullptr;
       }
@@ -217,4 +211,4 @@ TEST_CASE("a mistake on one rank is told to the others") {
   });
 }
 
-} // namespace python_construction_test
+} // namespace ddp::test::python_construction_test

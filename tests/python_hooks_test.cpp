@@ -16,17 +16,7 @@
 
 #include <cstdlib>
 
-namespace python_hooks_test {
-
-using ddp::CommHook;
-using ddp::PowerSGDHook;
-using ddp::PowerSGDOptions;
-using ddp::ProcessGroup;
-using ddp::test::backward_to;
-using ddp::test::hook_gradients;
-using ddp::test::hook_options;
-using ddp::test::hook_parameters;
-using ddp::test::kHookSteps;
+namespace ddp::test::python_hooks_test {
 
 namespace {
 
@@ -44,13 +34,12 @@ PowerSGDOptions early() {
 /// By Python's names in comm_hooks.py.
 Hooks make_hooks(const ProcessGroup& group) {
   Hooks hooks;
-  hooks.emplace_back("fp16", ddp::fp16_compress_hook());
-  hooks.emplace_back("bf16", ddp::bf16_compress_hook());
+  hooks.emplace_back("fp16", fp16_compress_hook());
+  hooks.emplace_back("bf16", bf16_compress_hook());
   hooks.emplace_back(
       "allreduce", // in a chain, each rank divides
-      std::make_shared<ddp::HookChain>(std::vector<std::shared_ptr<CommHook>>{
-          std::make_shared<ddp::NoopHook>(),
-          std::make_shared<ddp::AllReduceHook>()}));
+      std::make_shared<HookChain>(std::vector<std::shared_ptr<CommHook>>{
+          std::make_shared<NoopHook>(), std::make_shared<AllReduceHook>()}));
   for (const int64_t rank : {1, 2, 4}) {
     hooks.emplace_back(
         "power" + std::to_string(rank),
@@ -71,23 +60,23 @@ Hooks make_hooks(const ProcessGroup& group) {
                 .random_seed(12345)
                 .min_compression_rate(1)));
   hooks.emplace_back("power_whole", power(early().whole_bucket(true)));
-  hooks.emplace_back("power_fp16", ddp::fp16_compress_hook(power(early())));
+  hooks.emplace_back("power_fp16", fp16_compress_hook(power(early())));
   const auto part = group.split(group.rank() / 2);
   for (const bool local : {true, false}) {
     hooks.emplace_back(
         local ? "post_local_True" : "post_local_False",
-        std::make_shared<ddp::PostLocalSGDHook>(
-            ddp::PostLocalSGDOptions()
+        std::make_shared<PostLocalSGDHook>(
+            PostLocalSGDOptions()
                 .start_iteration(2)
                 .subgroup(part)
                 .post_local_gradient_allreduce(local)));
   }
-  hooks.emplace_back("quantized", std::make_shared<ddp::QuantizationHook>());
+  hooks.emplace_back("quantized", std::make_shared<QuantizationHook>());
   hooks.emplace_back(
       "quantized_channels",
-      std::make_shared<ddp::QuantizationHook>(
-          ddp::QuantizationOptions().channel_size(512)));
-  hooks.emplace_back("noop", std::make_shared<ddp::NoopHook>());
+      std::make_shared<QuantizationHook>(
+          QuantizationOptions().channel_size(512)));
+  hooks.emplace_back("noop", std::make_shared<NoopHook>());
   return hooks;
 }
 
@@ -95,7 +84,7 @@ Results train(
     const ProcessGroup& group,
     const std::shared_ptr<CommHook>& hook) {
   const auto parameters = hook_parameters();
-  ddp::Reducer reducer(parameters, group, hook_options(hook));
+  Reducer reducer(parameters, group, hook_options(hook));
   Results results;
   for (int step = 0; step < kHookSteps; ++step) {
     backward_to(parameters, hook_gradients(step, group.rank()));
@@ -107,7 +96,7 @@ Results train(
   return results;
 }
 
-Results average(const ProcessGroup& group, ddp::ModelAverager& averager) {
+Results average(const ProcessGroup& group, ModelAverager& averager) {
   const auto parameters = hook_parameters();
   Results results;
   const at::NoGradGuard no_grad;
@@ -146,10 +135,10 @@ void check_equal(
 }
 
 void compare(const std::string& folder) {
-  const auto group = ddp::init_process_group();
+  const auto group = init_process_group();
   if (group.rank() == 0) {
     const auto outcome = run(
-        ddp::test::Command{
+        Command{
             {std::getenv("DDP_PYTHON"),
              std::string(std::getenv("DDP_SOURCE")) +
                  "/tests/parity/comm_hooks.py",
@@ -161,29 +150,29 @@ void compare(const std::string& folder) {
     REQUIRE(outcome.exit_code == 0);
   }
   group.barrier();
-  const auto python = ddp::read_torch_file(
-      folder + "/rank" + std::to_string(group.rank()) + ".pt");
+  const auto python =
+      read_torch_file(folder + "/rank" + std::to_string(group.rank()) + ".pt");
   for (const auto& [name, hook] : make_hooks(group)) {
     check_equal(name, train(group, hook), python);
   }
-  ddp::PeriodicModelAverager periodic(
-      group, ddp::PeriodicModelAveragerOptions().period(3).warmup_steps(2));
+  PeriodicModelAverager periodic(
+      group, PeriodicModelAveragerOptions().period(3).warmup_steps(2));
   check_equal("periodic", average(group, periodic), python);
   const int64_t small = group.size() == 3 ? 1 : 2;
-  ddp::HierarchicalModelAverager hierarchical(
+  HierarchicalModelAverager hierarchical(
       group,
-      ddp::HierarchicalModelAveragerOptions()
+      HierarchicalModelAveragerOptions()
           .period_group_size({{1, small}, {2, small}, {4, group.size()}})
           .warmup_steps(1));
   check_equal("hierarchical", average(group, hierarchical), python);
 }
 
 void compare_on(int size) {
-  ddp::test::python_with_torch();
-  const ddp::test::SharedFolder folder;
-  ddp::test::RankOptions options;
+  python_with_torch();
+  const SharedFolder folder;
+  RankOptions options;
   options.timeout = std::chrono::seconds(120);
-  ddp::test::ranks(
+  ranks(
       size, [&] { compare(folder.path); }, options);
 }
 
@@ -197,4 +186,4 @@ TEST_CASE("on four ranks hooks and averagers have the bits of Python's") {
   compare_on(4);
 }
 
-} // namespace python_hooks_test
+} // namespace ddp::test::python_hooks_test

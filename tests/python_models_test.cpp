@@ -7,23 +7,10 @@
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/reducer.h>
 
-namespace python_models_test {
+namespace ddp::test::python_models_test {
 
 // What the tests of Python's DistributedDataParallel ask of it for models of
 // all kinds, and of its life: docs/parity.md lists which is which.
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::average;
-using ddp::test::batch;
-using ddp::test::BranchNet;
-using ddp::test::copy_parameters;
-using ddp::test::equal_on_all;
-using ddp::test::nearly_equal;
-using ddp::test::ranks;
-using ddp::test::reset_gradients;
-using ddp::test::UnevenNet;
 
 namespace {
 
@@ -178,9 +165,9 @@ TEST_CASE("rank 0 may evaluate alone between steps, in either grad mode") {
 
 TEST_CASE("three steps, a checkpoint and three more equal six") {
   ranks(3, [](ProcessGroup group) {
-    std::unique_ptr<ddp::test::TemporaryFolder> folder;
+    std::unique_ptr<TemporaryFolder> folder;
     if (group.rank() == 0) {
-      folder = std::make_unique<ddp::test::TemporaryFolder>();
+      folder = std::make_unique<TemporaryFolder>();
     }
     const auto path =
         group.broadcast(folder ? *folder / "net.safetensors" : std::string());
@@ -194,9 +181,9 @@ TEST_CASE("three steps, a checkpoint and three more equal six") {
       for (int step = 0; step < 3; ++step) {
         train_step(*first, own(group, rows(group, step)));
       }
-      ddp::save_checkpoint(path, *first, group);
+      save_checkpoint(path, *first, group);
     }
-    ddp::load_checkpoint(path, *resumed, group);
+    load_checkpoint(path, *resumed, group);
     REQUIRE(resumed->stem->weight.equal(first->stem->weight));
     Reducer reducer(resumed, group);
     for (int step = 0; step < 6; ++step) {
@@ -289,7 +276,7 @@ TEST_CASE("outputs without gradients, and tensors made in forward, are left") {
           net,
           group,
           ReducerOptions().static_graph(is_static).unmanaged_leaves(
-              ddp::Reaction::kIgnore));
+              Reaction::kIgnore));
       for (int step = 0; step < 3; ++step) {
         reset_gradients(*net);
         const auto x = torch::full({2, 4}, 1.0 * group.rank());
@@ -347,4 +334,4 @@ TEST_CASE("a tensor hook sees and may change this rank's own gradient") {
   });
 }
 
-} // namespace python_models_test
+} // namespace ddp::test::python_models_test

@@ -7,22 +7,11 @@
 
 #include <cstdlib>
 
-namespace random_graphs_test {
+namespace ddp::test::random_graphs_test {
 
 // Random nets in random loops, against the contract of Reducer worked out by
 // each process alone, in fp64. A failure names its seed: DDP_TEST_SEED runs
 // that graph alone, DDP_TEST_GRAPHS sets how many there are.
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::test::describe;
-using ddp::test::Forwards;
-using ddp::test::Graph;
-using ddp::test::make_parameters;
-using ddp::test::Pass;
-using ddp::test::random_graph;
-using ddp::test::Reference;
-using ddp::test::run_forwards;
 
 namespace {
 
@@ -88,11 +77,11 @@ class Loop {
   }
 
  private:
-  void begin(const ddp::test::Step& step) {
+  void begin(const Step& step) {
     reference_.begin(step);
     for (size_t i = 0; i < parameters_.size(); ++i) {
       parameters_[i].set_requires_grad(!step.frozen[i]);
-      ddp::test::handle(parameters_[i].mutable_grad(), step.handling[i]);
+      handle(parameters_[i].mutable_grad(), step.handling[i]);
     }
   }
 
@@ -207,8 +196,8 @@ void check(uint64_t seed, const ProcessGroup& group, const ProcessGroup& own) {
 TEST_CASE("random nets in random loops get the mean of all ranks") {
   const auto count = number("DDP_TEST_GRAPHS", 300);
   const auto body = [count] {
-    const auto group = ddp::init_process_group(
-        ddp::ProcessGroupOptions().timeout(std::chrono::seconds(20)));
+    const auto group = init_process_group(
+        ProcessGroupOptions().timeout(std::chrono::seconds(20)));
     const auto own = group.duplicate();
     if (std::getenv("DDP_TEST_SEED")) {
       check(number("DDP_TEST_SEED", 0), group, own);
@@ -218,9 +207,9 @@ TEST_CASE("random nets in random loops get the mean of all ranks") {
       check(seed, group, own);
     }
   };
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.timeout = std::chrono::seconds(60 + count / 2);
-  ddp::test::ranks(kRanks, body, options);
+  ranks(kRanks, body, options);
 }
 
-} // namespace random_graphs_test
+} // namespace ddp::test::random_graphs_test

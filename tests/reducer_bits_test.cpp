@@ -6,18 +6,15 @@
 
 #include <ddp/reducer.h>
 
-namespace reducer_bits_test {
+namespace ddp::test::reducer_bits_test {
 
 using bench::C10dReducer;
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::parity::Configuration;
-using ddp::test::ranks;
+using parity::Configuration;
 
 namespace {
 
 /// Whether two states have the same names, dtypes, shapes and bytes.
-bool same_bits(const ddp::StateDict& a, const ddp::StateDict& b) {
+bool same_bits(const StateDict& a, const StateDict& b) {
   if (a.keys() != b.keys()) {
     return false;
   }
@@ -33,9 +30,9 @@ bool same_bits(const ddp::StateDict& a, const ddp::StateDict& b) {
       });
 }
 
-std::shared_ptr<ddp::parity::Net> make_net(const std::string& name) {
+std::shared_ptr<parity::Net> make_net(const std::string& name) {
   torch::manual_seed(42);
-  return ddp::parity::make_net(name);
+  return parity::make_net(name);
 }
 
 void compare_with_c10d(
@@ -46,14 +43,14 @@ void compare_with_c10d(
   const auto oracle_net = make_net(configuration.net);
   // c10d's Reducer knows nothing of buffers.
   const auto options =
-      ddp::ReducerOptions(configuration.options).broadcast_buffers(false);
+      ReducerOptions(configuration.options).broadcast_buffers(false);
   Reducer reducer(net, group, options);
   C10dReducer oracle(*oracle_net, group.duplicate(), options);
   torch::optim::SGD optimizer(net->parameters(), 0.05);
   torch::optim::SGD oracle_optimizer(oracle_net->parameters(), 0.05);
   torch::manual_seed(100 + rank);
   const auto every = configuration.sync_every;
-  for (int64_t step = 0; step < ddp::parity::kReductions * every; ++step) {
+  for (int64_t step = 0; step < parity::kReductions * every; ++step) {
     const auto input = torch::randn({4, 48});
     const bool last = (step + 1) % every == 0;
     if (step % every == 0) {
@@ -83,11 +80,11 @@ TEST_CASE("gradients equal c10d's bit for bit, in each step") {
   // With two ranks every order of addition gives the same bits: three and four.
   for (const int size : {3, 4}) {
     ranks(size, [](ProcessGroup group) {
-      for (const auto& configuration : ddp::parity::configurations()) {
+      for (const auto& configuration : parity::configurations()) {
         compare_with_c10d(configuration, group);
       }
     });
   }
 }
 
-} // namespace reducer_bits_test
+} // namespace ddp::test::reducer_bits_test

@@ -7,14 +7,7 @@
 
 #include <csignal>
 
-namespace reducer_failure_test {
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::test::batch;
-using ddp::test::equal_on_all;
-using ddp::test::ranks;
-using ddp::test::UnevenNet;
+namespace ddp::test::reducer_failure_test {
 
 // The timeout of a group is ten minutes here: what does not fail by itself
 // hangs until the harness ends it.
@@ -81,14 +74,14 @@ TEST_CASE("what one rank's Reducer finds wrong reaches the others") {
 }
 
 TEST_CASE("an uncaught exception reaches the others with its text") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.expected_exit_codes = {0, 128 + SIGABRT, 0};
   ranks(
       3,
       [] {
-        auto group = ddp::init_process_group();
+        auto group = init_process_group();
         auto net = std::make_shared<UnevenNet>();
-        ddp::DistributedDataParallel<UnevenNet> model(net, group);
+        DistributedDataParallel<UnevenNet> model(net, group);
         if (group.rank() == 1) {
           std::signal(SIGABRT, SIG_DFL);
           [&]() noexcept {
@@ -103,12 +96,12 @@ TEST_CASE("an uncaught exception reaches the others with its text") {
 }
 
 TEST_CASE("a rank whose backward reaches no parameter is named") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.environment = {{"DDP_TIMEOUT", "4"}};
   ranks(
       3,
       [] {
-        auto group = ddp::init_process_group();
+        auto group = init_process_group();
         auto net = std::make_shared<UnevenNet>();
         Reducer reducer(net, group);
         backward(*net, group);
@@ -121,19 +114,19 @@ TEST_CASE("a rank whose backward reaches no parameter is named") {
                   ContainsSubstring("finish_backward"));
         }
         // Not over gloo, where rank 1 would time out too, and maybe first.
-        ddp::test::meet_at_store(group, {"0", "1", "2"});
+        meet_at_store(group, {"0", "1", "2"});
       },
       options);
 }
 
 TEST_CASE("who does not come to a reduction is named after a long wait too") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.timeout = std::chrono::seconds(120);
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(
-            ddp::ProcessGroupOptions().timeout(std::chrono::seconds(8)));
+        const auto group = init_process_group(
+            ProcessGroupOptions().timeout(std::chrono::seconds(8)));
         auto net = std::make_shared<UnevenNet>();
         Reducer reducer(net, group);
         backward(*net, group);
@@ -143,24 +136,24 @@ TEST_CASE("who does not come to a reduction is named after a long wait too") {
         backward(*net, group);
         if (group.rank() != 2) {
           REQUIRE_THAT(
-              ddp::test::error_of([&] { backward(*net, group); }),
+              error_of([&] { backward(*net, group); }),
               ContainsSubstring("rank 2 of 3 has not come") &&
                   !ContainsSubstring("rank 0 of 3 has not come") &&
                   !ContainsSubstring("rank 1 of 3 has not come"));
         }
-        ddp::test::meet_at_store(group, {"0", "1", "2"});
+        meet_at_store(group, {"0", "1", "2"});
       },
       options);
 }
 
 TEST_CASE("who does not come to a reduction of sparse gradients is named too") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.timeout = std::chrono::seconds(120);
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(
-            ddp::ProcessGroupOptions().timeout(std::chrono::seconds(8)));
+        const auto group = init_process_group(
+            ProcessGroupOptions().timeout(std::chrono::seconds(8)));
         torch::nn::Embedding table(
             torch::nn::EmbeddingOptions(10, 3).sparse(true));
         Reducer reducer(*table, group);
@@ -174,12 +167,12 @@ TEST_CASE("who does not come to a reduction of sparse gradients is named too") {
         step();
         if (group.rank() != 2) {
           REQUIRE_THAT(
-              ddp::test::error_of(step),
+              error_of(step),
               ContainsSubstring("rank 2 of 3 has not come") &&
                   !ContainsSubstring("rank 0 of 3 has not come") &&
                   !ContainsSubstring("rank 1 of 3 has not come"));
         }
-        ddp::test::meet_at_store(group, {"0", "1", "2"});
+        meet_at_store(group, {"0", "1", "2"});
       },
       options);
 }
@@ -190,8 +183,8 @@ TEST_CASE("where the store's process is stopped the others' waits still end") {
     ranks(
         3,
         [asks] {
-          const auto group = ddp::init_process_group(
-              ddp::ProcessGroupOptions().timeout(std::chrono::seconds(5)));
+          const auto group = init_process_group(
+              ProcessGroupOptions().timeout(std::chrono::seconds(5)));
           auto net = std::make_shared<UnevenNet>();
           net->last->weight.set_requires_grad(asks == "unused");
           Reducer reducer(net, group);
@@ -217,7 +210,7 @@ TEST_CASE("where the store's process is stopped the others' waits still end") {
             kill(std::stoi(processes[0]), SIGCONT);
           }
         },
-        ddp::test::RankOptions());
+        RankOptions());
   }
 }
 
@@ -278,11 +271,11 @@ TEST_CASE("a Reducer that an exception ended gives way to a new one") {
         });
     REQUIRE_THROWS(backward(*net, group));
     net->first->weight.remove_hook(hook);
-    ddp::test::reset_gradients(*net);
+    reset_gradients(*net);
     Reducer reducer(net, group);
     backward(*net, group);
     REQUIRE(equal_on_all(group, net->first->weight.grad()));
   });
 }
 
-} // namespace reducer_failure_test
+} // namespace ddp::test::reducer_failure_test

@@ -8,12 +8,8 @@
 
 #include <memory>
 
-namespace reducer_lifetime_test {
+namespace ddp::test::reducer_lifetime_test {
 
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::test::ranks;
-using ddp::test::warnings_of;
 using torch::nn::Linear;
 using torch::nn::Sequential;
 
@@ -140,4 +136,4 @@ TEST_CASE("a module on the stack is managed like any") {
   });
 }
 
-} // namespace reducer_lifetime_test
+} // namespace ddp::test::reducer_lifetime_test

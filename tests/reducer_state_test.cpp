@@ -9,13 +9,9 @@
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/reducer.h>
 
-namespace reducer_state_test {
+namespace ddp::test::reducer_state_test {
 
 using c10::IValue;
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::TrainingState;
 
 namespace {
 
@@ -47,7 +43,7 @@ struct Run {
 
   void train_to(int64_t end) {
     for (; step < end; ++step) {
-      const auto input = ddp::test::batch(group, step, 5);
+      const auto input = batch(group, step, 5);
       optimizer.zero_grad();
       net->forward(input).square().mean().backward();
       optimizer.step();
@@ -131,7 +127,7 @@ void compare(
 } // namespace
 
 TEST_CASE("a run that goes on adds gradients as one that never stopped") {
-  ddp::test::ranks(3, [](ProcessGroup group) {
+  ranks(3, [](ProcessGroup group) {
     compare(group, small_buckets(), 1);
     compare(group, small_buckets().static_graph(true), 2);
     compare(group, small_buckets().find_unused_parameters(true), 0);
@@ -140,10 +136,10 @@ TEST_CASE("a run that goes on adds gradients as one that never stopped") {
 }
 
 TEST_CASE("a file has the layout, of a wrapper's Reducer too") {
-  const ddp::test::SharedFolder folder;
-  ddp::test::ranks(3, [&](ProcessGroup group) {
+  const SharedFolder folder;
+  ranks(3, [&](ProcessGroup group) {
     const auto make = [&] {
-      return ddp::DistributedDataParallel<ShuffledNet>(
+      return DistributedDataParallel<ShuffledNet>(
           std::make_shared<ShuffledNet>(), group, small_buckets());
     };
     auto model = make();
@@ -162,7 +158,7 @@ TEST_CASE("a file has the layout, of a wrapper's Reducer too") {
 }
 
 TEST_CASE("what was unfrozen in the first run keeps its buckets") {
-  ddp::test::ranks(3, [](ProcessGroup group) {
+  ranks(3, [](ProcessGroup group) {
     const auto make = [](bool frozen) {
       auto net = std::make_shared<ShuffledNet>();
       for (auto& parameter : net->b->parameters()) {
@@ -204,7 +200,7 @@ TEST_CASE("what was unfrozen in the first run keeps its buckets") {
 }
 
 TEST_CASE("the options of the run that goes on decide") {
-  ddp::test::ranks(3, [](ProcessGroup group) {
+  ranks(3, [](ProcessGroup group) {
     Run first(group, small_buckets());
     first.train_to(1);
     const auto state = first.reducer.state_dict();
@@ -230,15 +226,15 @@ TEST_CASE("the options of the run that goes on decide") {
 }
 
 TEST_CASE("a group of one takes a layout and passes it on") {
-  ddp::test::ranks(3, [](ProcessGroup group) {
+  ranks(3, [](ProcessGroup group) {
     Run first(group, small_buckets());
     first.train_to(1);
     Run alone(ProcessGroup(), small_buckets());
     alone.reducer.load_state_dict(first.reducer.state_dict());
     alone.train_to(2);
     REQUIRE(
-        ddp::test::text_of(alone.reducer.state_dict()) ==
-        ddp::test::text_of(first.reducer.state_dict()));
+        text_of(alone.reducer.state_dict()) ==
+        text_of(first.reducer.state_dict()));
     Run fresh(ProcessGroup(), small_buckets());
     Run again(group, small_buckets());
     again.reducer.load_state_dict(fresh.reducer.state_dict());
@@ -248,7 +244,7 @@ TEST_CASE("a group of one takes a layout and passes it on") {
 }
 
 TEST_CASE("the layout of another model is refused and changes nothing") {
-  ddp::test::ranks(3, [](ProcessGroup group) {
+  ranks(3, [](ProcessGroup group) {
     Run run(group, small_buckets());
     const auto before = run.reducer.buckets();
     const auto refuse = [&](const IValue& state, const std::string& reason) {
@@ -261,7 +257,7 @@ TEST_CASE("the layout of another model is refused and changes nothing") {
       refuse(other.state_dict(), reason);
     };
     refuse_of(
-        std::make_shared<ddp::test::UnevenNet>(),
+        std::make_shared<UnevenNet>(),
         "number 0 is first.weight [513, 7] in it, and a.weight [31, 29] here");
     auto parameters = ShuffledNet().named_parameters();
     parameters.insert("f", torch::zeros({2}, torch::requires_grad()));
@@ -299,4 +295,4 @@ TEST_CASE("the layout of another model is refused and changes nothing") {
   });
 }
 
-} // namespace reducer_state_test
+} // namespace ddp::test::reducer_state_test

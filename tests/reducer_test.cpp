@@ -5,19 +5,7 @@
 
 #include <ddp/reducer.h>
 
-namespace reducer_test {
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::average;
-using ddp::test::batch;
-using ddp::test::BranchNet;
-using ddp::test::copy_parameters;
-using ddp::test::nearly_equal;
-using ddp::test::ranks;
-using ddp::test::reset_gradients;
-using ddp::test::UnevenNet;
+namespace ddp::test::reducer_test {
 
 TEST_CASE("a gradient is the mean over ranks") {
   ranks(3, [](ProcessGroup group) {
@@ -43,7 +31,7 @@ TEST_CASE("buckets are rebuilt in the order in which gradients come") {
   ranks(3, [](ProcessGroup group) {
     auto net = std::make_shared<UnevenNet>();
     Reducer reducer(net, group);
-    using Buckets = std::vector<ddp::BucketIndices>;
+    using Buckets = std::vector<BucketIndices>;
     REQUIRE(reducer.buckets() == Buckets{{0, 1, 2, 3, 4, 5}});
     net->forward(batch(group, 0, 7)).sum().backward();
     // 1 MiB closes the first with the wide weight.
@@ -100,7 +88,7 @@ TEST_CASE("a parameter registered twice is reduced once") {
     REQUIRE(reducer.buckets()[0].size() == 2);
     net->forward(torch::ones({1, 3})).sum().backward();
     auto sum = linear->weight.grad().clone();
-    group.all_reduce(sum, ddp::ReduceOp::kMean);
+    group.all_reduce(sum, ReduceOp::kMean);
     REQUIRE(nearly_equal(sum, linear->weight.grad()));
   });
 }
@@ -195,7 +183,7 @@ TEST_CASE("a destroyed or moved Reducer is off its parameters") {
       Reducer second(std::move(first));
       const auto averaged = mine();
       auto check = averaged.clone();
-      group.all_reduce(check, ddp::ReduceOp::kMax);
+      group.all_reduce(check, ReduceOp::kMax);
       REQUIRE(check.equal(averaged));
     }
     const auto local = mine();
@@ -219,4 +207,4 @@ TEST_CASE("after an exception in backward the next one says so") {
   });
 }
 
-} // namespace reducer_test
+} // namespace ddp::test::reducer_test

@@ -6,17 +6,7 @@
 
 #include <ddp/reducer.h>
 
-namespace reentrant_test {
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::test::average;
-using ddp::test::batch;
-using ddp::test::copy_parameters;
-using ddp::test::nearly_equal;
-using ddp::test::ranks;
-using ddp::test::reset_gradients;
-using ddp::test::Segment;
+namespace ddp::test::reentrant_test {
 
 namespace {
 
@@ -36,7 +26,7 @@ struct Layers : torch::nn::Module {
   torch::Tensor forward(torch::Tensor x) {
     x = first(x);
     for (int i = 0; i < repeats; ++i) {
-      x = checkpointed ? ddp::test::checkpoint(x, body) : body(x);
+      x = checkpointed ? checkpoint(x, body) : body(x);
     }
     return last(x);
   }
@@ -84,13 +74,13 @@ TEST_CASE("a net that is one checkpoint is one reduction") {
     const Segment whole = [&](const torch::Tensor& x) {
       return net->forward(x);
     };
-    Reducer reducer(net, group, ddp::ReducerOptions().record(true));
+    Reducer reducer(net, group, ReducerOptions().record(true));
     for (int step = 0; step < 3; ++step) {
       reset_gradients(*net);
       const auto input = batch(group, step, 4).requires_grad_();
-      ddp::test::checkpoint(input, whole).sum().backward();
+      checkpoint(input, whole).sum().backward();
       REQUIRE(reducer.timeline().step == step + 1);
-      REQUIRE(ddp::test::equal_on_all(group, net->last->weight.grad()));
+      REQUIRE(equal_on_all(group, net->last->weight.grad()));
     }
   });
 }
@@ -105,7 +95,7 @@ TEST_CASE("checkpoints inside checkpoints, past the engine's limit") {
       nested[0] = [&](const torch::Tensor& x) { return x * w; };
       for (int i = 1; i < depth; ++i) {
         nested[i] = [&, i](const torch::Tensor& x) {
-          return ddp::test::checkpoint(x, nested[i - 1]) + w * 2;
+          return checkpoint(x, nested[i - 1]) + w * 2;
         };
       }
       Reducer reducer({w, v}, group);
@@ -113,7 +103,7 @@ TEST_CASE("checkpoints inside checkpoints, past the engine's limit") {
         w.mutable_grad().reset();
         v.mutable_grad().reset();
         const double x = 1.0 + static_cast<double>(group.rank());
-        (ddp::test::checkpoint(v * x, nested[depth - 1]) * v).sum().backward();
+        (checkpoint(v * x, nested[depth - 1]) * v).sum().backward();
         // d/dw (w v x + 2 (depth - 1) w) v = v^2 x + 2 (depth - 1) v
         REQUIRE(nearly_equal(
             w.grad(), torch::full_like(w, 2.0 + 2.0 * (depth - 1))));
@@ -152,16 +142,16 @@ TEST_CASE("an undefined gradient in a checkpoint comes like any other") {
     auto w = torch::ones({2}, torch::requires_grad());
     const Segment cut = [](const torch::Tensor& y) { return y.detach(); };
     const Segment segment = [&](const torch::Tensor& x) {
-      return x + ddp::test::checkpoint(x * w, cut);
+      return x + checkpoint(x * w, cut);
     };
     Reducer reducer({w}, group);
     const double x = 1.0 + static_cast<double>(group.rank());
     for (int step = 0; step < 4; ++step) {
-      ddp::test::checkpoint(w * x, segment).sum().backward();
+      checkpoint(w * x, segment).sum().backward();
       REQUIRE(w.grad().eq(2).all().item<bool>());
       w.mutable_grad().zero_(); // which looks like a change by backward
     }
   });
 }
 
-} // namespace reentrant_test
+} // namespace ddp::test::reentrant_test

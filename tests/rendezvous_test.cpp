@@ -18,15 +18,12 @@
 #include <iterator>
 #include <thread>
 
-namespace rendezvous_test {
-
-using ddp::test::RankOptions;
-using ddp::test::ranks;
+namespace ddp::test::rendezvous_test {
 
 namespace {
 
-ddp::ProcessGroupOptions short_wait() {
-  return ddp::ProcessGroupOptions().timeout(std::chrono::seconds(5));
+ProcessGroupOptions short_wait() {
+  return ProcessGroupOptions().timeout(std::chrono::seconds(5));
 }
 
 int64_t own_rank() {
@@ -49,7 +46,7 @@ TEST_CASE("ranks that never come are named on every rank that did") {
         const auto rank = own_rank() * 2;
         const auto options = short_wait().world_size(4).rank(rank);
         REQUIRE_THROWS_WITH(
-            ddp::init_process_group(options),
+            init_process_group(options),
             ContainsSubstring("for ranks 1 and 3, which did not come"));
       },
       RankOptions());
@@ -66,8 +63,7 @@ TEST_CASE("ranks that were told different sizes all say so at once") {
           const auto size = own_rank() == larger ? 4 : 3;
           const auto start = std::chrono::steady_clock::now();
           REQUIRE_THROWS_WITH(
-              ddp::init_process_group(
-                  ddp::ProcessGroupOptions().world_size(size)),
+              init_process_group(ProcessGroupOptions().world_size(size)),
               ContainsSubstring("WORLD_SIZE") &&
                   ContainsSubstring(
                       "rank 0 has " + std::string(larger == 0 ? "4" : "3")));
@@ -80,7 +76,7 @@ TEST_CASE("ranks that were told different sizes all say so at once") {
 }
 
 TEST_CASE("a rank beyond rank 0's world is told so at once") {
-  const ddp::test::SharedFolder folder;
+  const SharedFolder folder;
   ranks(
       3,
       [&] { // rank 2 does not exist for rank 0
@@ -93,8 +89,7 @@ TEST_CASE("a rank beyond rank 0's world is told so at once") {
           std::this_thread::sleep_for(std::chrono::seconds(3));
         }
         REQUIRE_THROWS_WITH(
-            ddp::init_process_group(
-                ddp::ProcessGroupOptions().world_size(size)),
+            init_process_group(ProcessGroupOptions().world_size(size)),
             ContainsSubstring("WORLD_SIZE") &&
                 ContainsSubstring("rank 0 has 2"));
       },
@@ -102,15 +97,15 @@ TEST_CASE("a rank beyond rank 0's world is told so at once") {
 }
 
 TEST_CASE("a rank that comes when the group has formed is told so") {
-  const ddp::test::SharedFolder folder;
+  const SharedFolder folder;
   ranks(
       3,
       [&] { // the last process comes late, as rank 2 of 3 or again as rank 1
         const auto formed = folder.path + "formed";
         const auto both_said = folder.path + "said";
         const auto start = [](int64_t rank, int64_t size) {
-          return ddp::init_process_group(
-              ddp::ProcessGroupOptions().rank(rank).world_size(size));
+          return init_process_group(
+              ProcessGroupOptions().rank(rank).world_size(size));
         };
         if (own_rank() < 2) {
           auto group = start(own_rank(), 2);
@@ -139,7 +134,7 @@ TEST_CASE("where a rank is missing, one that came twice is named") {
       [] { // rank 2 was told to be rank 1
         const auto rank = std::min<int64_t>(own_rank(), 1);
         const auto start = [&] {
-          (void)ddp::init_process_group(short_wait().rank(rank));
+          (void)init_process_group(short_wait().rank(rank));
         };
         if (rank == 1) { // rank 0 may have missed one of the two
           REQUIRE_THROWS(start());
@@ -159,7 +154,7 @@ TEST_CASE("options that decide how the group forms are the same on all ranks") {
       3,
       [] {
         REQUIRE_THROWS_WITH(
-            ddp::init_process_group(ddp::ProcessGroupOptions().backend(
+            init_process_group(ProcessGroupOptions().backend(
                 own_rank() == 1 ? "shm" : "gloo")),
             ContainsSubstring("different options: rank 1 has backend shm, rank "
                               "0 has gloo") &&
@@ -176,7 +171,7 @@ TEST_CASE("a rank that alone compares its calls is told so at once") {
           setenv("DDP_DEBUG", "detail", 1);
         }
         REQUIRE_THROWS_WITH(
-            ddp::init_process_group(),
+            init_process_group(),
             ContainsSubstring("different options: rank 1 has DDP_DEBUG detail, "
                               "rank 0 has less"));
       },
@@ -188,14 +183,14 @@ TEST_CASE("a rank 0 that never comes is named") {
       1,
       [] {
         REQUIRE_THROWS_WITH(
-            ddp::init_process_group(short_wait().world_size(2).rank(1)),
+            init_process_group(short_wait().world_size(2).rank(1)),
             ContainsSubstring("is rank 0 missing"));
       },
       RankOptions());
 }
 
 TEST_CASE("a rank 0 that stops while ranks meet holds up nobody") {
-  const ddp::test::SharedFolder folder;
+  const SharedFolder folder;
   ranks(
       2,
       [&] {
@@ -208,11 +203,11 @@ TEST_CASE("a rank 0 that stops while ranks meet holds up nobody") {
             std::ofstream(flag) << getpid() << std::flush;
             raise(SIGSTOP);
           });
-          REQUIRE_THROWS(ddp::init_process_group(options));
+          REQUIRE_THROWS(init_process_group(options));
           stopping.join();
           return;
         }
-        REQUIRE_THROWS(ddp::init_process_group(options));
+        REQUIRE_THROWS(init_process_group(options));
         await(flag);
         pid_t pid = 0;
         std::ifstream(flag) >> pid;
@@ -226,7 +221,7 @@ TEST_CASE("the next group waits for a rank 0 that still has the last one") {
       3,
       [] {
         for (int i = 0; i < 3; ++i) {
-          const auto group = ddp::init_process_group();
+          const auto group = init_process_group();
           group.barrier();
           if (group.rank() == 0) { // the others come to the next one meanwhile
             std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -240,14 +235,13 @@ TEST_CASE("what listens at MASTER_PORT and says nothing is an error in time") {
   ranks(
       1,
       [] {
-        const int silent = ddp::detail::listen_at("127.0.0.1", 0);
+        const int silent = detail::listen_at("127.0.0.1", 0);
         REQUIRE_THROWS_WITH(
-            ddp::init_process_group(
-                short_wait()
-                    .rank(1)
-                    .world_size(3)
-                    .master_addr("127.0.0.1")
-                    .master_port(ddp::detail::port_of(silent))),
+            init_process_group(short_wait()
+                                   .rank(1)
+                                   .world_size(3)
+                                   .master_addr("127.0.0.1")
+                                   .master_port(detail::port_of(silent))),
             ContainsSubstring("rank 1 of 3 could not reach rank 0's store") &&
                 ContainsSubstring("does not answer"));
       },
@@ -258,12 +252,12 @@ TEST_CASE("one rank's bad interface is an error on every rank at once") {
   const auto outcomes = ranks(
       3,
       [] {
-        ddp::ProcessGroupOptions options;
+        ProcessGroupOptions options;
         if (own_rank() == 1) {
           options.interface("no-such-one");
         }
         REQUIRE_THROWS_WITH(
-            ddp::init_process_group(options),
+            init_process_group(options),
             ContainsSubstring("rank 1 of 3: interface 'no-such-one'") &&
                 ContainsSubstring("does not exist on host"));
       },
@@ -276,26 +270,26 @@ TEST_CASE("one rank's bad interface is an error on every rank at once") {
 TEST_CASE("a host that does not resolve is an error at once") {
   const auto start = std::chrono::steady_clock::now();
   REQUIRE_THROWS_WITH(
-      ddp::init_process_group(ddp::ProcessGroupOptions()
-                                  .device(torch::kCPU)
-                                  .rank(1)
-                                  .world_size(2)
-                                  .master_addr("no-such-host.invalid")
-                                  .master_port(29500)),
+      init_process_group(ProcessGroupOptions()
+                             .device(torch::kCPU)
+                             .rank(1)
+                             .world_size(2)
+                             .master_addr("no-such-host.invalid")
+                             .master_port(29500)),
       ContainsSubstring("MASTER_ADDR 'no-such-host.invalid' does not resolve"));
   REQUIRE(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
 }
 
 TEST_CASE("a port in use is an error that says what to do") {
-  const int port = ddp::test::free_port();
-  const int other = ddp::detail::listen_at("127.0.0.1", port);
+  const int port = free_port();
+  const int other = detail::listen_at("127.0.0.1", port);
   REQUIRE_THROWS_WITH(
-      ddp::init_process_group(ddp::ProcessGroupOptions()
-                                  .device(torch::kCPU)
-                                  .rank(0)
-                                  .world_size(2)
-                                  .master_addr("127.0.0.1")
-                                  .master_port(port)),
+      init_process_group(ProcessGroupOptions()
+                             .device(torch::kCPU)
+                             .rank(0)
+                             .world_size(2)
+                             .master_addr("127.0.0.1")
+                             .master_port(port)),
       ContainsSubstring("set MASTER_PORT to a free one"));
   close(other);
 }
@@ -304,7 +298,7 @@ TEST_CASE("on one host the store listens on the loopback interface only") {
   ranks(
       2,
       [] {
-        auto group = ddp::init_process_group();
+        auto group = init_process_group();
         // All interfaces would be the address 00000000 in this table.
         std::ifstream table("/proc/net/tcp");
         std::string text(
@@ -325,7 +319,7 @@ TEST_CASE("a launcher's store is used by all ranks, attempt after attempt") {
   // As torchrun does: one store for all attempts, whose keys stay. The second
   // attempt must not read what the first has left, restart count or not.
   for (const char* nodes : {"1", "2"}) {
-    const int port = ddp::test::free_port();
+    const int port = free_port();
     c10::intrusive_ptr<c10d::Store> store;
     if (!std::getenv("DDP_TEST_CALL")) {
       c10d::TCPStoreOptions options;
@@ -346,7 +340,7 @@ TEST_CASE("a launcher's store is used by all ranks, attempt after attempt") {
       ranks(
           3,
           [attempt] {
-            auto group = ddp::init_process_group();
+            auto group = init_process_group();
             if (attempt < 2 && group.rank() == 1) {
               _exit(9);
             }
@@ -366,8 +360,7 @@ TEST_CASE("tasks of a Slurm step find each other among other programs") {
   const bool starter = !std::getenv("DDP_TEST_CALL");
   const auto port_of = [](int job) { return 61440 + job * 8 % 4088; };
   const auto is_taken = [&](int job) {
-    return !ddp::test::is_free(port_of(job)) ||
-        !ddp::test::is_free(port_of(job) + 1);
+    return !is_free(port_of(job)) || !is_free(port_of(job) + 1);
   };
   int number =
       starter ? 1000000 + getpid() : std::stoi(std::getenv("SLURM_JOB_ID"));
@@ -384,7 +377,7 @@ TEST_CASE("tasks of a Slurm step find each other among other programs") {
     options.isServer = true;
     options.waitWorkers = false;
     other = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-    mute = ddp::detail::listen_at("127.0.0.1", port + 1);
+    mute = detail::listen_at("127.0.0.1", port + 1);
   }
   RankOptions options;
   options.environment = {
@@ -401,7 +394,7 @@ TEST_CASE("tasks of a Slurm step find each other among other programs") {
              {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
           unsetenv(name);
         }
-        auto group = ddp::init_process_group();
+        auto group = init_process_group();
         auto sum = torch::full({1}, static_cast<double>(group.rank()));
         group.all_reduce(sum);
         REQUIRE(sum.item<double>() == 3);
@@ -411,4 +404,4 @@ TEST_CASE("tasks of a Slurm step find each other among other programs") {
   close(mute);
 }
 
-} // namespace rendezvous_test
+} // namespace ddp::test::rendezvous_test

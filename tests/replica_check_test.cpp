@@ -10,12 +10,8 @@
 #include <ddp/process_group.h>
 #include <ddp/reducer.h>
 
-namespace replica_check_test {
+namespace ddp::test::replica_check_test {
 
-using ddp::ProcessGroup;
-using ddp::test::ranks;
-using ddp::test::SharedFolder;
-using ddp::test::warnings_of;
 using torch::nn::Linear;
 
 namespace {
@@ -53,10 +49,10 @@ TEST_CASE("a first checkpoint tells which parameter differs on which rank") {
   const SharedFolder folder;
   ranks(3, [&](ProcessGroup group) {
     auto layer = make_layer();
-    const ddp::Reducer reducer(layer, group);
+    const Reducer reducer(layer, group);
     drift(layer, group);
     const auto save = [&] {
-      ddp::save_checkpoint(folder.path + "net.pt", *layer, group);
+      save_checkpoint(folder.path + "net.pt", *layer, group);
     };
     const auto texts = warnings_of(save);
     REQUIRE(texts.size() == (group.rank() == 0 ? 1 : 0));
@@ -75,9 +71,9 @@ TEST_CASE("a checkpoint before the training uses no comparison up") {
   const SharedFolder folder;
   ranks(3, [&](ProcessGroup group) {
     auto layer = make_layer();
-    const ddp::Reducer reducer(layer, group);
+    const Reducer reducer(layer, group);
     const auto save = [&] {
-      ddp::save_checkpoint(folder.path + "net.pt", *layer, group);
+      save_checkpoint(folder.path + "net.pt", *layer, group);
     };
     REQUIRE(warnings_of(save).empty());
     drift(layer, group);
@@ -91,10 +87,10 @@ TEST_CASE("of several modules in a state each is compared") {
   ranks(3, [&](ProcessGroup group) {
     auto first = make_layer();
     auto second = make_layer();
-    const ddp::Reducer reducer(second, group);
+    const Reducer reducer(second, group);
     drift(second, group);
     drift(first, group); // each rank's own: nobody averages it
-    ddp::TrainingState state;
+    TrainingState state;
     state.add("generator", first).add("discriminator", second);
     const auto texts =
         warnings_of([&] { state.save(folder.path + "run.pt", group); });
@@ -111,7 +107,7 @@ TEST_CASE("a first checkpoint tells of another optimizer or learning rate") {
     auto layer = make_layer();
     torch::optim::SGD optimizer(
         layer->parameters(), group.rank() == 1 ? 0.25 : 0.5);
-    ddp::TrainingState state;
+    TrainingState state;
     state.add("net", layer).add("optimizer", optimizer);
     const auto texts =
         warnings_of([&] { state.save(folder.path + "run.pt", group); });
@@ -135,7 +131,7 @@ TEST_CASE("a checkpoint tells where training went on without its Reducer") {
     };
     const auto train = [&] {
       {
-        const ddp::Reducer local(layer, group);
+        const Reducer local(layer, group);
         backward();
       }
       backward();
@@ -144,9 +140,7 @@ TEST_CASE("a checkpoint tells where training went on without its Reducer") {
     REQUIRE(all_warnings_of(train, group) == ""); // one rank may do so
     REQUIRE_THAT(
         all_warnings_of(
-            [&] {
-              ddp::save_checkpoint(folder.path + "net.pt", *layer, group);
-            },
+            [&] { save_checkpoint(folder.path + "net.pt", *layer, group); },
             group),
         ContainsSubstring("bias") &&
             ContainsSubstring("with a Reducer that lives"));
@@ -156,15 +150,15 @@ TEST_CASE("a checkpoint tells where training went on without its Reducer") {
 TEST_CASE("at the end of training ranks that differ are told of") {
   const SharedFolder folder;
   ranks(3, [&](ProcessGroup group) {
-    const auto train = [&](bool drifts, ddp::ReducerOptions options) {
+    const auto train = [&](bool drifts, ReducerOptions options) {
       auto layer = make_layer();
-      ddp::Reducer reducer(layer, group, options);
+      Reducer reducer(layer, group, options);
       layer->forward(torch::full({1, 3}, 1.0 + group.rank())).sum().backward();
       if (drifts) {
         drift(layer, group);
       }
     };
-    const auto said = [&](bool drifts, ddp::ReducerOptions options = {}) {
+    const auto said = [&](bool drifts, ReducerOptions options = {}) {
       return all_warnings_of([&] { train(drifts, options); }, group);
     };
     REQUIRE_THAT(
@@ -175,8 +169,8 @@ TEST_CASE("at the end of training ranks that differ are told of") {
     REQUIRE(
         said(
             true,
-            ddp::ReducerOptions().comm_hook(
-                std::make_shared<ddp::AllReduceHook>())) == "");
+            ReducerOptions().comm_hook(std::make_shared<AllReduceHook>())) ==
+        "");
   });
 }
 
@@ -184,7 +178,7 @@ TEST_CASE("ranks that never reduced a gradient are told at the end") {
   ranks(3, [&](ProcessGroup group) {
     const auto train = [&] {
       auto layer = make_layer();
-      ddp::Reducer reducer(layer, group);
+      Reducer reducer(layer, group);
       const auto guard = reducer.no_sync();
       layer->forward(torch::ones({1, 3})).sum().backward();
       drift(layer, group);
@@ -199,7 +193,7 @@ TEST_CASE("ranks that never reduced a gradient are told at the end") {
 TEST_CASE("gradients of zero are no sign of the same data") {
   ranks(3, [](ProcessGroup group) {
     auto layer = make_layer();
-    ddp::Reducer reducer(layer, group);
+    Reducer reducer(layer, group);
     REQUIRE(warnings_of([&] {
               for (int step = 0; step < 3; ++step) {
                 (layer->forward(torch::ones({1, 3})).sum() * 0).backward();
@@ -212,7 +206,7 @@ TEST_CASE("the same data on all ranks is told of") {
   ranks(3, [](ProcessGroup group) {
     for (const bool same : {true, false}) {
       auto layer = make_layer();
-      ddp::Reducer reducer(layer, group);
+      Reducer reducer(layer, group);
       int64_t said = 0;
       for (int step = 0; step < 2; ++step) {
         const auto scale = same ? 1 : 1 + group.rank();
@@ -237,23 +231,23 @@ TEST_CASE("equal ranks, and those told not to, hear nothing") {
       3,
       [&] {
         for (const bool checks : {true, false}) {
-          const auto group = ddp::init_process_group(
-              ddp::ProcessGroupOptions().check_replicas(checks));
+          const auto group =
+              init_process_group(ProcessGroupOptions().check_replicas(checks));
           const auto train = [&] {
             auto layer = make_layer();
-            const ddp::Reducer reducer(layer, group);
+            const Reducer reducer(layer, group);
             const auto data = torch::full({1, 3}, checks ? group.rank() : 1.0);
             layer->forward(data).sum().backward();
             layer->forward(data).sum().backward();
             if (!checks) {
               drift(layer, group);
             }
-            ddp::save_checkpoint(folder.path + "net.pt", *layer, group);
+            save_checkpoint(folder.path + "net.pt", *layer, group);
           };
           REQUIRE(all_warnings_of(train, group) == "");
         }
       },
-      ddp::test::RankOptions());
+      RankOptions());
 }
 
-} // namespace replica_check_test
+} // namespace ddp::test::replica_check_test

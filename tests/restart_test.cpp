@@ -18,12 +18,8 @@
 #include <random>
 #include <string_view>
 
-namespace restart_test {
+namespace ddp::test::restart_test {
 
-using ddp::ProcessGroup;
-using ddp::test::Process;
-using ddp::test::read_text;
-using ddp::test::SharedFolder;
 using namespace std::chrono_literals;
 
 namespace {
@@ -45,7 +41,7 @@ struct Sample {
 /// Augments each sample by a generator of its own; workers run copies.
 struct Augmented : torch::data::datasets::Dataset<Augmented, Sample> {
   Sample get(size_t index) override {
-    std::mt19937_64 random(ddp::sample_seed(kSeed, *epoch, index));
+    std::mt19937_64 random(sample_seed(kSeed, *epoch, index));
     std::normal_distribution<float> noise(static_cast<float>(index) / kSize, 1);
     std::vector<float> values(6);
     for (auto& value : values) {
@@ -70,7 +66,7 @@ struct Plan {
 
 struct Training {
   explicit Training(const ProcessGroup& group_) : group(group_) {
-    program.seed(static_cast<unsigned>(ddp::rank_seed(kSeed, 0, group.rank())));
+    program.seed(static_cast<unsigned>(rank_seed(kSeed, 0, group.rank())));
   }
 
   void step_on(const std::vector<Sample>& batch) {
@@ -86,7 +82,7 @@ struct Training {
   }
 
   void save(const std::string& path) const {
-    ddp::StateDict state;
+    StateDict state;
     const auto insert = [&](const std::string& prefix, const auto& tensors) {
       for (const auto& entry : tensors) {
         state.insert(prefix + entry.key(), entry.value());
@@ -94,8 +90,8 @@ struct Training {
     };
     insert("net.", net->named_parameters());
     insert("sampler.", sampler.state_dict());
-    insert("random.", ddp::random_state());
-    state.insert("program", ddp::generator_state(program));
+    insert("random.", random_state());
+    state.insert("program", generator_state(program));
     for (const auto& entry : net->named_parameters()) {
       const auto& own = *optimizer.state().at(key(entry.value()));
       state.insert(
@@ -103,14 +99,14 @@ struct Training {
           static_cast<const torch::optim::SGDParamState&>(own)
               .momentum_buffer());
     }
-    ddp::write_safetensors(path, state);
+    write_safetensors(path, state);
   }
 
   void load(const std::string& path, const std::string& forgets) {
     const torch::NoGradGuard no_grad;
-    const auto state = ddp::read_safetensors(path).tensors;
+    const auto state = read_safetensors(path).tensors;
     const auto part = [&](const std::string& prefix) {
-      ddp::StateDict result;
+      StateDict result;
       for (const auto& entry : state) {
         if (entry.key().rfind(prefix, 0) == 0 && prefix != forgets) {
           result.insert(entry.key().substr(prefix.size()), entry.value());
@@ -128,9 +124,9 @@ struct Training {
       optimizer.state()[key(parameters[entry.key()])] = std::move(own);
     }
     sampler.load_state_dict(part("sampler."));
-    ddp::set_random_state(part("random."));
+    set_random_state(part("random."));
     for (const auto& entry : part("program")) {
-      ddp::set_generator_state(program, entry.value());
+      set_generator_state(program, entry.value());
     }
     steps = state["sampler.samples_done"].item<int64_t>() /
         static_cast<int64_t>(kWorld * kBatch);
@@ -141,20 +137,17 @@ struct Training {
   }
 
   ProcessGroup group;
-  uint64_t seed = ddp::manual_seed(kSeed, group);
+  uint64_t seed = manual_seed(kSeed, group);
   torch::nn::Sequential net{
       torch::nn::Linear(6, 16),
       torch::nn::ReLU(),
       torch::nn::Dropout(0.5),
       torch::nn::Linear(16, 2)};
-  ddp::Reducer reducer{net, group};
+  Reducer reducer{net, group};
   torch::optim::SGD optimizer{
       net->parameters(),
       torch::optim::SGDOptions(0.01).momentum(0.9)};
-  ddp::DistributedSampler sampler{
-      kSize,
-      group,
-      ddp::SamplerOptions().seed(kSeed)};
+  DistributedSampler sampler{kSize, group, SamplerOptions().seed(kSeed)};
   std::mt19937 program;
   int64_t steps = 0; // that were taken in the current epoch
 };
@@ -177,7 +170,7 @@ std::string log_path(const std::string& folder, const Plan& plan, int64_t r) {
 /// One rank's run. Its log has a line for where it began and one for each step:
 /// when it was, the weights after it, and the samples.
 void train(const std::string& folder, const Plan& plan) {
-  const auto group = ddp::init_process_group();
+  const auto group = init_process_group();
   Training run(group);
   const auto state = folder + "state" + std::to_string(group.rank());
   if (plan.goes_on) {
@@ -192,7 +185,7 @@ void train(const std::string& folder, const Plan& plan) {
     run.sampler.set_epoch(epoch);
     *data.epoch = epoch;
     if (run.steps == 0) {
-      ddp::seed_rank_streams(kSeed, epoch, group);
+      seed_rank_streams(kSeed, epoch, group);
     }
     for (auto& batch : *loader) {
       run.step_on(batch);
@@ -214,7 +207,7 @@ void train(const std::string& folder, const Plan& plan) {
     }
     run.steps = 0;
   }
-  ddp::save_checkpoint(folder + plan.name + ".safetensors", *run.net, group);
+  save_checkpoint(folder + plan.name + ".safetensors", *run.net, group);
 }
 
 std::vector<std::string> lines_of(const std::string& path) {
@@ -260,14 +253,14 @@ std::string difference(
 }
 
 void run(const std::string& folder, const Plan& plan) {
-  ddp::test::ranks(kWorld, [&] { train(folder, plan); }, {});
+  ranks(kWorld, [&] { train(folder, plan); }, {});
 }
 
 /// Ends all ranks of a run with SIGKILL when each has come to the middle.
 void run_and_kill(const std::string& folder, const Plan& plan) {
   std::vector<Process> processes;
   for (const auto& command :
-       ddp::test::commands_of_ranks(kWorld, [&] { train(folder, plan); })) {
+       commands_of_ranks(kWorld, [&] { train(folder, plan); })) {
     processes.emplace_back(command);
   }
   for (auto& process : processes) {
@@ -313,4 +306,4 @@ TEST_CASE(
   }
 }
 
-} // namespace restart_test
+} // namespace ddp::test::restart_test

@@ -6,9 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 
-namespace restarts_test {
-
-using ddp::test::Command;
+namespace ddp::test::restarts_test {
 
 namespace {
 
@@ -47,8 +45,7 @@ void check_restarts(int ranks, const std::vector<std::string>& program) {
   }
   command.arguments.push_back(number);
   command.environment = {{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}};
-  const auto outcome =
-      ddp::test::run(command, std::chrono::seconds(60 + 20 * restarts()));
+  const auto outcome = run(command, std::chrono::seconds(60 + 20 * restarts()));
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
   const auto sum = ": sum " + std::to_string(ranks);
@@ -69,11 +66,11 @@ TEST_CASE("C++ ranks meet again after each restart") {
 }
 
 TEST_CASE("Python ranks meet again after each restart") {
-  const auto python = ddp::test::python_with_torch();
+  const auto python = python_with_torch();
   const int ranks = GENERATE(2, 4);
   check_restarts(
       ranks,
       {python, variable("DDP_SOURCE") + "/tests/parity/failing_attempts.py"});
 }
 
-} // namespace restarts_test
+} // namespace ddp::test::restarts_test

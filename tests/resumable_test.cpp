@@ -6,13 +6,7 @@
 #include <csignal>
 #include <sstream>
 
-namespace resumable_test {
-
-using ddp::test::Command;
-using ddp::test::kLong;
-using ddp::test::Process;
-using ddp::test::TemporaryFolder;
-using ddp::test::variable;
+namespace ddp::test::resumable_test {
 
 namespace {
 
@@ -46,7 +40,7 @@ std::string after(const std::string& output, const std::string& start) {
 
 /// Runs from its beginning, or where it was stopped, to its end.
 std::string parameters_of(const std::string& folder, const std::string& from) {
-  const auto outcome = ddp::test::run(with_ddprun(folder), kLong);
+  const auto outcome = run(with_ddprun(folder), kLong);
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
   REQUIRE(after(outcome.output, "goes on from step ") == from);
@@ -79,7 +73,7 @@ TEST_CASE("a run that a signal stops goes on with the same bits") {
 }
 
 TEST_CASE("a run that a signal to mpirun stops goes on with the same bits") {
-  ddp::test::need_mpirun();
+  need_mpirun();
   const TemporaryFolder folder;
   const auto expected = parameters_of(folder / "whole", "");
   const auto under_mpirun = folder / "mpirun";
@@ -98,4 +92,4 @@ TEST_CASE("a run that a signal to mpirun stops goes on with the same bits") {
   CHECK(parameters_of(under_mpirun, mpirun_step) == expected);
 }
 
-} // namespace resumable_test
+} // namespace ddp::test::resumable_test

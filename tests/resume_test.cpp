@@ -19,11 +19,8 @@
 #include <sstream>
 #include <thread>
 
-namespace resume_test {
+namespace ddp::test::resume_test {
 
-using ddp::ProcessGroup;
-using ddp::test::Process;
-using ddp::test::SharedFolder;
 using namespace std::chrono_literals;
 
 namespace {
@@ -35,15 +32,15 @@ constexpr uint64_t kSeed = 5;
 
 struct Training {
   Training(const std::string& folder, bool asynchronous)
-      : group(ddp::init_process_group()),
+      : group(init_process_group()),
         checkpoints(
             folder,
             whole_state(),
             group,
-            ddp::CheckpointManagerOptions().keep_last(2).asynchronous(
+            CheckpointManagerOptions().keep_last(2).asynchronous(
                 asynchronous)) {}
 
-  ddp::TrainingState& whole_state() {
+  TrainingState& whole_state() {
     state.add("net", net).add("optimizer", optimizer).add("reducer", reducer);
     state.add("scheduler", scheduler).add("sampler", sampler);
     state.add("step", step).add("loss", loss).add_random_state();
@@ -70,13 +67,13 @@ struct Training {
     scheduler.step();
     sampler.advance(indices->size());
     auto mean = value.detach();
-    group.all_reduce(mean, ddp::ReduceOp::kMean);
+    group.all_reduce(mean, ReduceOp::kMean);
     loss = loss * 0.9 + mean.item<double>();
     ++step;
   }
 
   ProcessGroup group;
-  uint64_t seed = ddp::manual_seed(kSeed, group);
+  uint64_t seed = manual_seed(kSeed, group);
   torch::nn::Sequential net{
       torch::nn::Linear(6, 32),
       torch::nn::Tanh(),
@@ -85,20 +82,20 @@ struct Training {
       torch::nn::BatchNorm1d(8),
       torch::nn::Linear(8, 2)};
   // Several buckets, and others after the first step.
-  ddp::Reducer reducer{net, group, ddp::ReducerOptions().bucket_cap_mb(3e-4)};
+  Reducer reducer{net, group, ReducerOptions().bucket_cap_mb(3e-4)};
   torch::optim::Adam optimizer{net->parameters(), 0.01};
   torch::optim::StepLR scheduler{optimizer, 7, 0.8};
-  ddp::DistributedSampler sampler{70, group};
+  DistributedSampler sampler{70, group};
   int64_t step = 0;
   double loss = 0;
   std::mt19937 own{static_cast<unsigned>(3 + group.rank())};
-  ddp::TrainingState state;
-  ddp::CheckpointManager checkpoints;
+  TrainingState state;
+  CheckpointManager checkpoints;
 };
 
 void train(const std::string& folder, bool asynchronous) {
   Training run(folder, asynchronous);
-  ddp::seed_rank_streams(kSeed, 0, run.group);
+  seed_rank_streams(kSeed, 0, run.group);
   const auto found = run.checkpoints.load();
   run.sampler.reset();
   std::cout << "from " << (found ? found->step : 0) << std::endl;
@@ -112,7 +109,7 @@ void train(const std::string& folder, bool asynchronous) {
   run.checkpoints.wait();
   const auto rank = std::to_string(run.group.rank());
   std::ofstream(folder + ".rank" + rank)
-      << ddp::test::text_of(run.state.state_dict(run.group));
+      << text_of(run.state.state_dict(run.group));
   std::cout << "ended" << std::endl;
 }
 
@@ -136,14 +133,14 @@ int64_t last_number(const std::string& output, const std::string& word) {
 class Runs {
  public:
   Runs()
-      : commands_(ddp::test::commands_of_ranks(kWorld, [] {
+      : commands_(commands_of_ranks(kWorld, [] {
           train(
               std::getenv("DDP_TEST_RUN"),
               std::getenv("DDP_TEST_ASYNCHRONOUS") != nullptr);
         })) {}
 
   std::vector<Process> start(const std::string& folder, bool asynchronous) {
-    const auto port = std::to_string(ddp::test::free_port());
+    const auto port = std::to_string(free_port());
     std::vector<Process> ranks;
     for (auto command : commands_) {
       command.environment["MASTER_PORT"] = port;
@@ -155,7 +152,7 @@ class Runs {
   }
 
  private:
-  std::vector<ddp::test::Command> commands_;
+  std::vector<Command> commands_;
 };
 
 /// A run that is killed `kills` times, each at a random moment of a random
@@ -207,7 +204,7 @@ struct KilledRun {
 std::string result(const std::string& folder) {
   std::string all;
   for (int rank = 0; rank < kWorld; ++rank) {
-    all += ddp::test::read_text(folder + ".rank" + std::to_string(rank));
+    all += read_text(folder + ".rank" + std::to_string(rank));
   }
   return all;
 }
@@ -255,4 +252,4 @@ TEST_CASE("a run whose checkpoints are gone is seen to begin anew") {
       run.difference(runs, random), ContainsSubstring("began from 0 after"));
 }
 
-} // namespace resume_test
+} // namespace ddp::test::resume_test

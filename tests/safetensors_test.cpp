@@ -8,17 +8,9 @@
 #include <limits>
 #include <sstream>
 
-namespace safetensors_test {
-
-using ddp::test::read_text;
-using ddp::test::TemporaryFolder;
-using ddp::test::write_text;
+namespace ddp::test::safetensors_test {
 
 namespace {
-
-using ddp::read_safetensors;
-using ddp::StateDict;
-using ddp::write_safetensors;
 
 const std::vector<std::pair<std::string, torch::Dtype>> kDtypes{
     {"F64", torch::kFloat64},
@@ -106,8 +98,8 @@ std::string small_file(const TemporaryFolder& folder) {
 std::string run_python(const std::string& arguments) {
   const auto script = std::filesystem::path(__FILE__).parent_path() /
       "parity/safetensors_check.py";
-  const auto command = "'" + ddp::test::python_with_torch() + "' '" +
-      script.string() + "' " + arguments;
+  const auto command =
+      "'" + python_with_torch() + "' '" + script.string() + "' " + arguments;
   FILE* pipe = ::popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   std::string output;
@@ -139,7 +131,7 @@ TEST_CASE("safetensors keeps every dtype, bit by bit", "[safetensors]") {
            -0.0F,
            std::numeric_limits<float>::infinity(),
            std::numeric_limits<float>::denorm_min()}));
-  const ddp::SafetensorsMetadata metadata{{"format", "pt"}, {"\"ü\n", "\\"}};
+  const SafetensorsMetadata metadata{{"format", "pt"}, {"\"ü\n", "\\"}};
   write_safetensors(path, tensors, metadata);
   const auto file = read_safetensors(path);
   require_equal(file.tensors, tensors);
@@ -339,13 +331,13 @@ TEST_CASE("safetensors notices bits flipped in large data", "[safetensors]") {
 }
 
 TEST_CASE("safetensors agrees with Python", "[safetensors]") {
-  ddp::test::python_with_torch();
+  python_with_torch();
   const TemporaryFolder folder;
   const auto path = folder / "a.safetensors";
   run_python("write '" + path + "'");
   const auto file = read_safetensors(path);
   require_equal(file.tensors, every_dtype());
-  CHECK(file.metadata == ddp::SafetensorsMetadata{{"by", "Python"}});
+  CHECK(file.metadata == SafetensorsMetadata{{"by", "Python"}});
 
   auto tensors = every_dtype();
   tensors.insert("empty", torch::empty({0, 2}));
@@ -368,4 +360,4 @@ TEST_CASE("safetensors agrees with Python", "[safetensors]") {
   CHECK(run_python("read '" + path + "'") == expected.str());
 }
 
-} // namespace safetensors_test
+} // namespace ddp::test::safetensors_test

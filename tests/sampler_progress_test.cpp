@@ -9,17 +9,8 @@
 #include <random>
 #include <sstream>
 
-namespace sampler_progress_test {
+namespace ddp::test::sampler_progress_test {
 
-using ddp::BatchSampler;
-using ddp::DistributedSampler;
-using ddp::DistributedWeightedSampler;
-using ddp::EvaluationSampler;
-using ddp::SamplerOptions;
-using ddp::test::drain;
-using ddp::test::drain_loader;
-using ddp::test::Numbers;
-using ddp::test::run_ranks;
 using Indices = std::vector<size_t>;
 using State = torch::OrderedDict<std::string, at::Tensor>;
 
@@ -159,8 +150,7 @@ TEST_CASE("loaders that do not keep the order give each sample once as well") {
       return DistributedWeightedSampler(torch::arange(60.0), 60, 3, rank);
     });
     check([](int64_t rank) {
-      return ddp::StreamSampler(
-          3, rank, ddp::StreamSamplerOptions().epoch_size(60));
+      return StreamSampler(3, rank, StreamSamplerOptions().epoch_size(60));
     });
   }
 }
@@ -284,7 +274,7 @@ TEST_CASE("DistributedWeightedSampler draws multinomial's samples") {
     Indices drawn(12);
     for (int64_t rank = 0; rank < 3; ++rank) {
       DistributedWeightedSampler sampler(
-          weights, 12, 3, rank, ddp::WeightedSamplerOptions().seed(5));
+          weights, 12, 3, rank, WeightedSamplerOptions().seed(5));
       sampler.set_epoch(epoch);
       sampler.reset();
       const auto part = drain(sampler);
@@ -297,7 +287,7 @@ TEST_CASE("DistributedWeightedSampler draws multinomial's samples") {
       REQUIRE(drawn[i] == static_cast<size_t>(expected[i].item<int64_t>()));
     }
   }
-  const auto without = ddp::WeightedSamplerOptions().replacement(false);
+  const auto without = WeightedSamplerOptions().replacement(false);
   REQUIRE_THROWS_WITH(
       DistributedWeightedSampler(weights, 4, 1, 0, without),
       ContainsSubstring("only 3 weights are above 0"));
@@ -325,4 +315,4 @@ TEST_CASE("BatchSampler keeps its size, whatever the loader asks for") {
       BatchSampler<DistributedSampler>(sampler, 0, false), c10::ValueError);
 }
 
-} // namespace sampler_progress_test
+} // namespace ddp::test::sampler_progress_test

@@ -6,11 +6,8 @@
 #include <algorithm>
 #include <memory>
 
-namespace sampler_stops_test {
+namespace ddp::test::sampler_stops_test {
 
-using ddp::DistributedSampler;
-using ddp::SamplerOptions;
-using ddp::test::Numbers;
 using Indices = std::vector<size_t>;
 using State = torch::OrderedDict<std::string, at::Tensor>;
 
@@ -192,7 +189,7 @@ TEST_CASE("an epoch inside another one has a sampler of its own") {
     REQUIRE(outer.epoch() == 0);
     REQUIRE(inner_epoch == 5);
     DistributedSampler alone(60, kWorld, 0);
-    REQUIRE(seen == ddp::test::drain(alone));
+    REQUIRE(seen == drain(alone));
   }
 }
 
@@ -240,4 +237,4 @@ TEST_CASE("who does not ask for progress may loop over copies side by side") {
   }
 }
 
-} // namespace sampler_stops_test
+} // namespace ddp::test::sampler_stops_test

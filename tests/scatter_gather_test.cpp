@@ -5,16 +5,8 @@
 
 #include <ddp/parallel_forward.h>
 
-namespace scatter_gather_test {
+namespace ddp::test::scatter_gather_test {
 
-using ddp::gather;
-using ddp::kAllRanks;
-using ddp::ProcessGroup;
-using ddp::scatter;
-using ddp::test::error_on_all;
-using ddp::test::mpi_ranks;
-using ddp::test::ranks;
-using ddp::test::same;
 using torch::Tensor;
 
 namespace {
@@ -31,7 +23,7 @@ void check_contents(const ProcessGroup& group) {
   };
   torch::manual_seed(4);
   const auto numbers = torch::arange(42).reshape({7, 2, 3});
-  for (const auto& ones : ddp::test::ones_of_all_dtypes()) {
+  for (const auto& ones : ones_of_all_dtypes()) {
     round_trip(numbers.to(ones.scalar_type()));
   }
   const auto complex = torch::view_as_complex(torch::randn({5, 3, 2}));
@@ -89,9 +81,8 @@ TEST_CASE("shares of any length are joined by 4 ranks") {
 
 TEST_CASE("tensors are scattered and gathered over MPI") {
   mpi_ranks(3, [] {
-    const auto group = ddp::init_process_group(
-        ddp::ProcessGroupOptions().backend("mpi").timeout(
-            std::chrono::seconds(20)));
+    const auto group = init_process_group(
+        ProcessGroupOptions().backend("mpi").timeout(std::chrono::seconds(20)));
     check_contents(group);
     check_uneven_shares(group);
   });
@@ -183,4 +174,4 @@ TEST_CASE("shares that cannot be joined are the same error on all ranks") {
   });
 }
 
-} // namespace scatter_gather_test
+} // namespace ddp::test::scatter_gather_test

@@ -10,10 +10,7 @@
 #include <set>
 #include <sstream>
 
-namespace seed_test {
-
-using ddp::ProcessGroup;
-using ddp::test::ranks;
+namespace ddp::test::seed_test {
 
 namespace {
 
@@ -72,7 +69,7 @@ bool is_equal_on_all(
     const torch::nn::Module& layer) {
   bool equal = true;
   for (const auto& parameter : layer.parameters()) {
-    equal = ddp::test::equal_on_all(group, parameter) && equal;
+    equal = equal_on_all(group, parameter) && equal;
   }
   return equal;
 }
@@ -91,15 +88,15 @@ std::string text_of(const torch::Tensor& numbers) {
 TEST_CASE("manual_seed gives every rank rank 0's seed and equal states") {
   ranks(3, [](ProcessGroup group) {
     const uint64_t mine = 0xFFFFFFFF00000000ULL + group.rank();
-    REQUIRE(ddp::manual_seed(mine, group) == 0xFFFFFFFF00000000ULL);
+    REQUIRE(manual_seed(mine, group) == 0xFFFFFFFF00000000ULL);
     const auto drawn = torch::randn({4});
     for (const auto& other : group.all_gather(drawn)) {
       REQUIRE(other.equal(drawn));
     }
     torch::manual_seed(group.rank());
-    REQUIRE_FALSE(ddp::test::equal_on_all(group, ddp::random_state()["cpu"]));
-    ddp::manual_seed(mine, group);
-    REQUIRE(ddp::test::equal_on_all(group, ddp::random_state()["cpu"]));
+    REQUIRE_FALSE(equal_on_all(group, random_state()["cpu"]));
+    manual_seed(mine, group);
+    REQUIRE(equal_on_all(group, random_state()["cpu"]));
   });
 }
 
@@ -107,13 +104,13 @@ TEST_CASE("manual_seed without a seed draws one for all, and says it") {
   const auto outcomes = ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group();
-        const auto first = ddp::manual_seed(group);
-        REQUIRE(first != ddp::manual_seed(group));
-        const auto seed = ddp::manual_seed(group);
+        const auto group = init_process_group();
+        const auto first = manual_seed(group);
+        REQUIRE(first != manual_seed(group));
+        const auto seed = manual_seed(group);
         std::vector<std::string> all = group.all_gather(std::to_string(seed));
         REQUIRE(std::set<std::string>(all.begin(), all.end()).size() == 1);
-        REQUIRE(ddp::test::equal_on_all(group, torch::randn({4})));
+        REQUIRE(equal_on_all(group, torch::randn({4})));
         std::printf("the seed was %s.\n", all[0].c_str());
       },
       {});
@@ -133,20 +130,20 @@ TEST_CASE("after manual_seed every layer has equal weights on all ranks") {
       REQUIRE_FALSE(layer->parameters().empty());
       REQUIRE(is_equal_on_all(group, *layer) == !draws_weights(*layer));
     }
-    ddp::manual_seed(7, group);
+    manual_seed(7, group);
     for (const auto& layer : layers()) {
       INFO(layer->name());
       REQUIRE(is_equal_on_all(group, *layer));
     }
-    REQUIRE(ddp::test::equal_on_all(group, ddp::random_state()["cpu"]));
+    REQUIRE(equal_on_all(group, random_state()["cpu"]));
   });
 }
 
 TEST_CASE("rank streams differ over ranks and epochs, and come again") {
   ranks(3, [](ProcessGroup group) {
-    ddp::manual_seed(7, group);
+    manual_seed(7, group);
     const auto masks = [&](int64_t epoch) {
-      ddp::seed_rank_streams(7, epoch, group);
+      seed_rank_streams(7, epoch, group);
       const auto mask = torch::dropout(torch::ones({64}), 0.5, true);
       return group.all_gather(mask);
     };
@@ -164,11 +161,11 @@ TEST_CASE("a second run draws the same dropout masks on each rank") {
     const auto outcomes = ranks(
         4,
         [] {
-          const auto group = ddp::init_process_group();
-          ddp::manual_seed(7, group);
+          const auto group = init_process_group();
+          manual_seed(7, group);
           torch::nn::Linear net(16, 16);
-          ddp::Reducer reducer(net, group);
-          ddp::seed_rank_streams(7, 2, group);
+          Reducer reducer(net, group);
+          seed_rank_streams(7, 2, group);
           const auto output = net(torch::ones({2, 16}));
           torch::dropout(output, 0.5, true).sum().backward();
           const auto mask = torch::dropout(torch::ones({64}), 0.5, true);
@@ -199,22 +196,22 @@ TEST_CASE("seeds are derived as documented") {
   REQUIRE(step(0) == 0xe220a8397b1dcdafULL);
   REQUIRE(step(1234567) == 6457827717110365317ULL);
   const auto base = step(step(42) ^ 3);
-  REQUIRE(ddp::rank_seed(42, 3, 5) >> 32 == step(base ^ 5) >> 32);
+  REQUIRE(rank_seed(42, 3, 5) >> 32 == step(base ^ 5) >> 32);
   REQUIRE(
-      uint32_t(ddp::rank_seed(42, 3, 5)) ==
+      uint32_t(rank_seed(42, 3, 5)) ==
       uint32_t(base + 0x9e3779b1 * uint64_t(5)));
-  REQUIRE(ddp::sample_seed(42, 3, 5) == step(base ^ ~uint64_t(5)));
+  REQUIRE(sample_seed(42, 3, 5) == step(base ^ ~uint64_t(5)));
   // What LibTorch's generator on the CPU takes of a seed.
   std::set<uint32_t> low;
   for (int64_t rank = 0; rank < 5000; ++rank) {
-    low.insert(static_cast<uint32_t>(ddp::rank_seed(42, 307, rank)));
+    low.insert(static_cast<uint32_t>(rank_seed(42, 307, rank)));
   }
   REQUIRE(low.size() == 5000);
   std::set<uint64_t> seen;
   for (int64_t epoch = 0; epoch < 30; ++epoch) {
     for (int64_t rank = 0; rank < 30; ++rank) {
-      seen.insert(ddp::rank_seed(0, epoch, rank));
-      seen.insert(ddp::rank_seed(1, epoch, rank));
+      seen.insert(rank_seed(0, epoch, rank));
+      seen.insert(rank_seed(1, epoch, rank));
     }
   }
   REQUIRE(seen.size() == 1800);
@@ -225,30 +222,29 @@ TEST_CASE("generators go on from their saved states") {
   std::mt19937 own(3);
   torch::randn({5});
   own();
-  const auto state = ddp::random_state();
-  const auto own_state = ddp::generator_state(own);
+  const auto state = random_state();
+  const auto own_state = generator_state(own);
   const auto drawn = torch::randn({5});
   const auto number = own();
   torch::randn({50});
-  ddp::set_random_state(state);
+  set_random_state(state);
   std::mt19937 other;
-  ddp::set_generator_state(other, own_state);
+  set_generator_state(other, own_state);
   REQUIRE(torch::randn({5}).equal(drawn));
   REQUIRE(other() == number);
+  REQUIRE_THROWS_AS(set_generator_state(other, state["cpu"]), c10::ValueError);
   REQUIRE_THROWS_AS(
-      ddp::set_generator_state(other, state["cpu"]), c10::ValueError);
-  REQUIRE_THROWS_AS(
-      ddp::set_generator_state(other, torch::zeros({3})), c10::ValueError);
+      set_generator_state(other, torch::zeros({3})), c10::ValueError);
   REQUIRE(other == [&] {
     std::mt19937 expected;
-    ddp::set_generator_state(expected, own_state);
+    set_generator_state(expected, own_state);
     expected();
     return expected;
   }()); // not changed by what was refused
 }
 
 TEST_CASE("the states of all generators come back from a file") {
-  const ddp::test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const auto path = folder / "random.safetensors";
   torch::manual_seed(3);
   std::mt19937 narrow(4);
@@ -259,37 +255,35 @@ TEST_CASE("the states of all generators come back from a file") {
         std::to_string(wide()) + ' ' + std::to_string(small());
   };
   draw(); // an odd number of normal ones: the state holds the spare one too
-  auto state = ddp::random_state();
-  state.insert("narrow", ddp::generator_state(narrow));
-  state.insert("wide", ddp::generator_state(wide));
-  state.insert("small", ddp::generator_state(small));
-  ddp::write_safetensors(path, state);
+  auto state = random_state();
+  state.insert("narrow", generator_state(narrow));
+  state.insert("wide", generator_state(wide));
+  state.insert("small", generator_state(small));
+  write_safetensors(path, state);
   const auto expected = draw();
   REQUIRE(draw() != expected);
 
-  auto read = ddp::read_safetensors(path).tensors;
-  ddp::set_generator_state(narrow, read["narrow"]);
-  ddp::set_generator_state(wide, read["wide"]);
-  ddp::set_generator_state(small, read["small"]);
+  auto read = read_safetensors(path).tensors;
+  set_generator_state(narrow, read["narrow"]);
+  set_generator_state(wide, read["wide"]);
+  set_generator_state(small, read["small"]);
   for (const auto* own : {"narrow", "wide", "small"}) {
     read.erase(own);
   }
-  ddp::set_random_state(read);
+  set_random_state(read);
   REQUIRE(draw() == expected);
 }
 
 TEST_CASE("a Reducer draws no random number") {
   ranks(3, [](ProcessGroup group) {
-    ddp::manual_seed(1, group);
-    auto net = std::make_shared<ddp::test::UnevenNet>();
-    auto branches = std::make_shared<ddp::test::BranchNet>();
-    const auto input = ddp::test::batch(group, 0, 7);
-    const auto before = ddp::random_state()["cpu"];
-    const auto untouched = [&] {
-      return ddp::random_state()["cpu"].equal(before);
-    };
-    ddp::Reducer reducer(net, group); // several buckets
-    ddp::Reducer unused(branches, group);
+    manual_seed(1, group);
+    auto net = std::make_shared<UnevenNet>();
+    auto branches = std::make_shared<BranchNet>();
+    const auto input = batch(group, 0, 7);
+    const auto before = random_state()["cpu"];
+    const auto untouched = [&] { return random_state()["cpu"].equal(before); };
+    Reducer reducer(net, group); // several buckets
+    Reducer unused(branches, group);
     REQUIRE(untouched());
     for (int step = 0; step < 3; ++step) {
       net->forward(input).sum().backward();
@@ -310,32 +304,32 @@ TEST_CASE("a Reducer draws no random number") {
 
 TEST_CASE("a wrapper draws no random number") {
   ranks(3, [](ProcessGroup group) {
-    ddp::manual_seed(1, group);
+    manual_seed(1, group);
     const torch::nn::Sequential net(
         torch::nn::Linear(7, 5), torch::nn::BatchNorm1d(5));
-    const auto input = ddp::test::batch(group, 0, 7);
-    const auto before = ddp::random_state()["cpu"];
-    ddp::DistributedDataParallel<torch::nn::Sequential> model(net, group);
+    const auto input = batch(group, 0, 7);
+    const auto before = random_state()["cpu"];
+    DistributedDataParallel<torch::nn::Sequential> model(net, group);
     for (int step = 0; step < 3; ++step) {
       {
         const auto guard = model->no_sync();
         model->forward(input).sum().backward();
       }
       model->forward(input).sum().backward();
-      REQUIRE(ddp::random_state()["cpu"].equal(before));
+      REQUIRE(random_state()["cpu"].equal(before));
     }
   });
 }
 
 TEST_CASE("deterministic algorithms are switched on and off in one call") {
   auto& context = at::globalContext();
-  ddp::use_deterministic_algorithms();
+  use_deterministic_algorithms();
   REQUIRE(context.deterministicAlgorithms());
   REQUIRE(context.deterministicCuDNN());
   REQUIRE_FALSE(context.benchmarkCuDNN());
   REQUIRE(std::string(std::getenv("CUBLAS_WORKSPACE_CONFIG")) == ":4096:8");
-  ddp::use_deterministic_algorithms(false);
+  use_deterministic_algorithms(false);
   REQUIRE_FALSE(context.deterministicAlgorithms());
 }
 
-} // namespace seed_test
+} // namespace ddp::test::seed_test

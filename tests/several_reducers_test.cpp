@@ -4,14 +4,7 @@
 
 #include <ddp/reducer.h>
 
-namespace several_reducers_test {
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::batch;
-using ddp::test::equal_on_all;
-using ddp::test::ranks;
+namespace ddp::test::several_reducers_test {
 
 TEST_CASE("Reducers that share a backward do not wait for each other") {
   ranks(2, [](ProcessGroup group) {
@@ -91,10 +84,10 @@ namespace {
 /// A loss that reaches two nets in an order that differs between ranks.
 torch::Tensor joint_loss(
     const ProcessGroup& group,
-    ddp::test::BranchNet& first,
-    ddp::test::BranchNet& second) {
+    BranchNet& first,
+    BranchNet& second) {
   const auto input = batch(group, 1, 4);
-  const auto of = [&](ddp::test::BranchNet& net) {
+  const auto of = [&](BranchNet& net) {
     return net.forward(input, true).sum();
   };
   if (group.rank() % 2 == 0) {
@@ -109,8 +102,8 @@ torch::Tensor joint_loss(
 
 TEST_CASE("Reducers that share a backward compare in the same order") {
   ranks(3, [](ProcessGroup group) {
-    auto a = std::make_shared<ddp::test::BranchNet>();
-    auto b = std::make_shared<ddp::test::BranchNet>();
+    auto a = std::make_shared<BranchNet>();
+    auto b = std::make_shared<BranchNet>();
     a->left->weight.set_requires_grad(false);
     b->left->weight.set_requires_grad(false);
     const auto options = ReducerOptions().check_finite(true);
@@ -135,8 +128,8 @@ TEST_CASE("Reducers on groups that were handed over compare in one order") {
       return ProcessGroup::from_c10d(group.duplicate().c10d(), torch::kCPU);
     };
     const auto first = handed_over(), second = handed_over();
-    auto a = std::make_shared<ddp::test::BranchNet>();
-    auto b = std::make_shared<ddp::test::BranchNet>();
+    auto a = std::make_shared<BranchNet>();
+    auto b = std::make_shared<BranchNet>();
     a->left->weight.set_requires_grad(false);
     b->left->weight.set_requires_grad(false);
     Reducer of_a(a, first), of_b(b, second);
@@ -149,4 +142,4 @@ TEST_CASE("Reducers on groups that were handed over compare in one order") {
   });
 }
 
-} // namespace several_reducers_test
+} // namespace ddp::test::several_reducers_test

@@ -12,15 +12,8 @@
 #include <fstream>
 #include <numeric>
 
-namespace sharded_files_test {
+namespace ddp::test::sharded_files_test {
 
-using ddp::ProcessGroup;
-using ddp::test::Command;
-using ddp::test::drain;
-using ddp::test::ranks;
-using ddp::test::read_text;
-using ddp::test::TemporaryFolder;
-using ddp::test::write_text;
 using Indices = std::vector<size_t>;
 
 namespace {
@@ -65,7 +58,7 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-ddp::test::Outcome sharded_files(const std::vector<std::string>& options) {
+Outcome sharded_files(const std::vector<std::string>& options) {
   Command command{
       {variable("DDPRUN"),
        "--nproc-per-node",
@@ -229,4 +222,4 @@ TEST_CASE("files that are no shards are refused by name") {
   refused("b.shard' have 3 features, but 1023");
 }
 
-} // namespace sharded_files_test
+} // namespace ddp::test::sharded_files_test

@@ -6,15 +6,8 @@
 #include <ddp/backends/gloo.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-namespace shm_collectives_test {
+namespace ddp::test::shm_collectives_test {
 
-using ddp::ProcessGroup;
-using ddp::test::backend_of;
-using ddp::test::in_shared_memory;
-using ddp::test::ranks;
-using ddp::test::same;
-using ddp::test::shm_group;
-using ddp::test::Tensors;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
 namespace {
@@ -69,14 +62,14 @@ void check_sums(const BackendPtr& backend, torch::ScalarType dtype) {
 
 /// The same ranks over gloo.
 BackendPtr gloo_backend(const ProcessGroup& group) {
-  ddp::backends::BackendOptions options;
+  backends::BackendOptions options;
   options.store =
       c10::make_intrusive<c10d::PrefixStore>("gloo_too", group.store());
   options.rank = static_cast<int>(group.rank());
   options.size = static_cast<int>(group.size());
   options.timeout = group.timeout();
   options.address = "127.0.0.1";
-  return ddp::backends::gloo::create(options);
+  return backends::gloo::create(options);
 }
 
 } // namespace
@@ -87,8 +80,8 @@ TEST_CASE("collectives over shared memory move and reduce what they should") {
       const auto group = shm_group();
       const auto backend = backend_of(group);
       REQUIRE(backend->getBackendName() == "shm");
-      ddp::test::check_movement(backend);
-      ddp::test::check_reductions(backend);
+      check_movement(backend);
+      check_reductions(backend);
     });
   }
 }
@@ -161,4 +154,4 @@ TEST_CASE("sums of sparse tensors over shared memory are those over gloo") {
   });
 }
 
-} // namespace shm_collectives_test
+} // namespace ddp::test::shm_collectives_test

@@ -11,15 +11,8 @@
 #include <csignal>
 #include <thread>
 
-namespace shm_failure_test {
+namespace ddp::test::shm_failure_test {
 
-using ddp::test::backend_of;
-using ddp::test::error_after;
-using ddp::test::in_shared_memory;
-using ddp::test::ranks;
-using ddp::test::shm_group;
-using ddp::test::signal;
-using ddp::test::Tensors;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
@@ -57,7 +50,7 @@ TEST_CASE(
 
 TEST_CASE("shared memory: a rank that is killed is noticed within a second") {
   for (const int victim : {0, 2}) {
-    ddp::test::RankOptions options;
+    RankOptions options;
     options.expected_exit_codes = {0, 0, 0, 0};
     options.expected_exit_codes[victim] = 128 + SIGKILL;
     ranks(
@@ -93,7 +86,7 @@ TEST_CASE(
     "shared memory: a rank that is killed while a group is connected is "
     "noticed within seconds") {
   for (const int victim : {1, 2, 3}) {
-    ddp::test::RankOptions options;
+    RankOptions options;
     options.environment["DDP_DEBUG"] = victim == 3 ? "detail" : "off";
     options.expected_exit_codes = {0, 0, 0, 0};
     options.expected_exit_codes[victim] = 128 + SIGKILL;
@@ -103,8 +96,7 @@ TEST_CASE(
           const auto group = shm_group();
           if (group.rank() == victim) {
             // As far as a duplicate comes before it connects.
-            ddp::detail::meet(
-                ddp::detail::ProcessGroupImpl::of(group), "duplicate");
+            detail::meet(detail::ProcessGroupImpl::of(group), "duplicate");
             kill(getpid(), SIGKILL);
           }
           const auto error = error_after(
@@ -240,4 +232,4 @@ TEST_CASE("shared memory: an abort ends what is under way on all ranks") {
   });
 }
 
-} // namespace shm_failure_test
+} // namespace ddp::test::shm_failure_test

@@ -12,13 +12,13 @@
 #include <cstring>
 #include <future>
 
-namespace shm_handshake_test {
+namespace ddp::test::shm_handshake_test {
 
-using ddp::backends::BackendOptions;
-using ddp::backends::shm::exchange_memory;
-using ddp::backends::shm::Memory;
-using ddp::backends::shm::Message;
-using ddp::backends::shm::UnixSocket;
+using backends::BackendOptions;
+using backends::shm::exchange_memory;
+using backends::shm::Memory;
+using backends::shm::Message;
+using backends::shm::UnixSocket;
 using Clock = UnixSocket::Clock;
 
 namespace {
@@ -54,8 +54,8 @@ Message greeting(
   password.copy(message.text.data(), 24);
   std::memcpy(message.text.data() + 24, &rank, sizeof(rank));
   std::memcpy(message.text.data() + 28, &pid, sizeof(pid));
-  message.files[0] = ddp::FileDescriptor(dup(memory.descriptor()));
-  message.files[1] = ddp::FileDescriptor(dup(memory.descriptor()));
+  message.files[0] = FileDescriptor(dup(memory.descriptor()));
+  message.files[1] = FileDescriptor(dup(memory.descriptor()));
   return message;
 }
 
@@ -100,4 +100,4 @@ TEST_CASE("of several greetings of one rank the first counts") {
   REQUIRE(sockets[3].receive(deadline).files[0]);
 }
 
-} // namespace shm_handshake_test
+} // namespace ddp::test::shm_handshake_test

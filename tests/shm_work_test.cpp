@@ -13,16 +13,8 @@
 #include <stdexcept>
 #include <thread>
 
-namespace shm_work_test {
+namespace ddp::test::shm_work_test {
 
-using ddp::test::backend_of;
-using ddp::test::error_after;
-using ddp::test::in_shared_memory;
-using ddp::test::ranks;
-using ddp::test::same;
-using ddp::test::shm_group;
-using ddp::test::signal;
-using ddp::test::Tensors;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -322,7 +314,7 @@ TEST_CASE("shared memory: a message's memory is given back once it is taken") {
 }
 
 TEST_CASE("shared memory: where a rank cannot have it, all take gloo") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.environment = {{"DDP_BACKEND", "auto"}, {"DDP_DEVICE", "cpu"}};
   for (const bool limited : {false, true}) {
     ranks(
@@ -332,7 +324,7 @@ TEST_CASE("shared memory: where a rank cannot have it, all take gloo") {
             const rlimit small{1 << 20, 1 << 20};
             REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
           }
-          const auto group = ddp::init_process_group();
+          const auto group = init_process_group();
           REQUIRE(group.backend() == (limited ? "gloo" : "shm"));
           auto sum = torch::ones({3});
           group.all_reduce(sum);
@@ -342,4 +334,4 @@ TEST_CASE("shared memory: where a rank cannot have it, all take gloo") {
   }
 }
 
-} // namespace shm_work_test
+} // namespace ddp::test::shm_work_test

@@ -6,15 +6,7 @@
 
 #include <ddp/reducer.h>
 
-namespace sparse_gradients_test {
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::nearly_equal;
-using ddp::test::ranks;
-using ddp::test::reset_gradients;
-using ddp::test::WordNet;
+namespace ddp::test::sparse_gradients_test {
 
 namespace {
 
@@ -29,7 +21,7 @@ TEST_CASE("sparse gradients of embeddings are averaged") {
     WordNet net;
     Reducer reducer(net, group);
     WordNet dense;
-    ddp::test::copy_parameters(*net, *dense);
+    copy_parameters(*net, *dense);
     for (int step = 0; step < 4; ++step) {
       reset_gradients(*net);
       reset_gradients(*dense);
@@ -110,4 +102,4 @@ TEST_CASE("a sparse gradient that was not announced is refused by name") {
   });
 }
 
-} // namespace sparse_gradients_test
+} // namespace ddp::test::sparse_gradients_test

@@ -6,10 +6,7 @@
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-namespace split_test {
-
-using ddp::ProcessGroup;
-using ddp::test::ranks;
+namespace ddp::test::split_test {
 
 namespace {
 
@@ -102,8 +99,8 @@ TEST_CASE("halves train apart, each with a Reducer of its own") {
     torch::nn::Linear other(2, 2);
     // The halves make different steps: a common group would not get on.
     const int steps = world.rank() < 2 ? 3 : 5;
-    const ddp::Reducer reducer(net, half);
-    const ddp::Reducer second(other, half);
+    const Reducer reducer(net, half);
+    const Reducer second(other, half);
     for (int step = 0; step < steps; ++step) {
       net->zero_grad();
       const auto input = torch::full({1, 3}, 1.0 + world.rank());
@@ -117,23 +114,23 @@ TEST_CASE("halves train apart, each with a Reducer of its own") {
 }
 
 TEST_CASE("a failure ends its own part and leaves the other alone") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   ranks(
       4,
       [] {
-        const auto world = ddp::init_process_group(ddp::test::kTimeout);
+        const auto world = init_process_group(kTimeout);
         const auto rank = world.rank();
         const auto half = world.split(rank / 2, -rank);
         if (rank == 2) { // rank 1 of its half, which is 3, 2
-          ddp::detail::report_failure(half, "had enough");
+          detail::report_failure(half, "had enough");
         } else if (rank == 3) {
-          const auto start = ddp::test::Clock::now();
+          const auto start = Clock::now();
           REQUIRE_THAT(
-              ddp::test::all_reduce_error(half),
+              all_reduce_error(half),
               ContainsSubstring("rank 0 of 2 on host") &&
                   ContainsSubstring("rank 1 of 2 on host") &&
                   ContainsSubstring("failed: had enough"));
-          REQUIRE(ddp::test::seconds_since(start) < 10);
+          REQUIRE(seconds_since(start) < 10);
         } else {
           REQUIRE(sum_of_ranks(half, world) == 1);
         }
@@ -143,25 +140,24 @@ TEST_CASE("a failure ends its own part and leaves the other alone") {
 }
 
 TEST_CASE("the end of a rank outside a part is told there as of the whole") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.expected_exit_codes = {0, 0, 134};
   ranks(
       3,
       [] {
-        const auto world = ddp::init_process_group(ddp::test::kTimeout);
+        const auto world = init_process_group(kTimeout);
         const auto part = world.split(world.rank() == 2 ? -1 : 0);
         if (world.rank() == 2) {
-          ddp::test::throw_uncaught();
+          throw_uncaught();
         }
         if (world.rank() == 0) { // waits for rank 1, which waits for rank 2
           REQUIRE_THAT(
-              ddp::test::all_reduce_error(part),
+              all_reduce_error(part),
               ContainsSubstring("rank 2 of 3 on host") &&
                   ContainsSubstring("boom in forward"));
         } else {
           REQUIRE_THAT(
-              ddp::test::all_reduce_error(world),
-              ContainsSubstring("boom in forward"));
+              all_reduce_error(world), ContainsSubstring("boom in forward"));
         }
       },
       options);
@@ -171,20 +167,20 @@ TEST_CASE("ranks that do not come are named by their place in the part") {
   ranks(
       4,
       [] {
-        const auto world = ddp::init_process_group(
-            ddp::ProcessGroupOptions().timeout(std::chrono::seconds(5)));
+        const auto world = init_process_group(
+            ProcessGroupOptions().timeout(std::chrono::seconds(5)));
         const auto part = world.split(world.rank() == 0 ? -1 : 0);
         if (part.rank() == 1 && part.size() == 3) {
-          const auto text = ddp::test::all_reduce_error(part);
+          const auto text = all_reduce_error(part);
           REQUIRE_THAT(
               text,
               ContainsSubstring("rank 0 of 3 has not come") &&
                   ContainsSubstring("rank 2 of 3 has not come"));
           REQUIRE(text.find("of 4") == std::string::npos);
         }
-        ddp::test::meet_at_store(world, {"0", "1", "2", "3"});
+        meet_at_store(world, {"0", "1", "2", "3"});
       },
-      ddp::test::RankOptions());
+      RankOptions());
 }
 
 TEST_CASE("a group that the program has already is split on one host") {
@@ -197,11 +193,11 @@ TEST_CASE("a group that the program has already is split on one host") {
       REQUIRE(sum_of_ranks(part, world) == 2);
       REQUIRE(sum_of_ranks(part.duplicate(), world) == 2);
     }
-    const auto& impl = ddp::detail::ProcessGroupImpl::of(handed);
+    const auto& impl = detail::ProcessGroupImpl::of(handed);
     const_cast<std::vector<std::string>&>(impl.hosts)[2] = "elsewhere";
     REQUIRE_THROWS_WITH(
         handed.split(0), ContainsSubstring("run on several hosts"));
   });
 }
 
-} // namespace split_test
+} // namespace ddp::test::split_test

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <random>
 
-namespace state_dict_test {
+namespace ddp::test::state_dict_test {
 
 namespace {
 
-using ddp::detail::match_names;
+using detail::match_names;
 using Names = std::vector<std::string>;
 
 const Names kNone;
@@ -80,7 +80,7 @@ struct Inner : torch::nn::Module {
   torch::Tensor scale, steps;
 };
 
-struct Wrapper : torch::nn::Module, ddp::WrappedModule {
+struct Wrapper : torch::nn::Module, WrappedModule {
   explicit Wrapper(std::shared_ptr<torch::nn::Module> inner)
       : inner_(register_module("module", std::move(inner))) {}
   torch::nn::Module& wrapped() override {
@@ -115,21 +115,20 @@ TEST_CASE("named_state has Python's names and order", "[state_dict]") {
       "norm.running_var",
       "norm.num_batches_tracked"};
   const auto inner = std::make_shared<Inner>();
-  CHECK(ddp::detail::named_state(*inner).keys() == expected);
-  CHECK(ddp::detail::named_state(*inner)["scale"].is_same(inner->scale));
+  CHECK(detail::named_state(*inner).keys() == expected);
+  CHECK(detail::named_state(*inner)["scale"].is_same(inner->scale));
 }
 
 TEST_CASE("named_state looks through wrappers", "[state_dict]") {
   const auto inner = std::make_shared<Inner>();
-  const auto names = ddp::detail::named_state(*inner).keys();
+  const auto names = detail::named_state(*inner).keys();
   auto wrapper = std::make_shared<Wrapper>(std::make_shared<Wrapper>(inner));
-  CHECK(ddp::detail::named_state(*wrapper).keys() == names);
-  CHECK(&ddp::detail::unwrapped(*wrapper) == inner.get());
+  CHECK(detail::named_state(*wrapper).keys() == names);
+  CHECK(&detail::unwrapped(*wrapper) == inner.get());
   const Pair wrapped(wrapper, std::make_shared<Inner>());
   const Pair plain(inner, std::make_shared<Inner>());
   CHECK(
-      ddp::detail::named_state(wrapped).keys() ==
-      ddp::detail::named_state(plain).keys());
+      detail::named_state(wrapped).keys() == detail::named_state(plain).keys());
 }
 
 TEST_CASE("match_names drops wrappers' prefixes", "[state_dict]") {
@@ -205,4 +204,4 @@ TEST_CASE("match_names finds wrappers within a dictionary", "[state_dict]") {
   }
 }
 
-} // namespace state_dict_test
+} // namespace ddp::test::state_dict_test

@@ -9,15 +9,8 @@
 #include <fstream>
 #include <mutex>
 
-namespace stateful_dataset_test {
+namespace ddp::test::stateful_dataset_test {
 
-using ddp::ProcessGroup;
-using ddp::StreamSampler;
-using ddp::test::drain_loader;
-using ddp::test::each_way_to_load;
-using ddp::test::ranks;
-using ddp::test::sorted;
-using ddp::test::TemporaryFolder;
 using torch::data::DataLoaderOptions;
 using torch::data::datasets::make_shared_dataset;
 using Indices = std::vector<size_t>;
@@ -132,7 +125,7 @@ TEST_CASE("epochs of a stream in a file follow one another") {
   constexpr size_t kCount = 48;
   const TemporaryFolder folder;
   const auto path = write_numbers(folder, kCount);
-  const auto options = ddp::StreamSamplerOptions().epoch_size(24);
+  const auto options = StreamSamplerOptions().epoch_size(24);
   Indices all;
   for (int64_t rank = 0; rank < 3; ++rank) {
     StreamSampler sampler(3, rank, options);
@@ -197,7 +190,7 @@ TEST_CASE("ranks agree on the last step before the end of a stream") {
         auto batch = loader->begin();
         for (;; ++batch) {
           more.fill_(batch != loader->end() ? 1 : 0);
-          group.all_reduce(more, ddp::ReduceOp::kMin);
+          group.all_reduce(more, ReduceOp::kMin);
           if (more.item<float>() == 0) {
             break;
           }
@@ -213,4 +206,4 @@ TEST_CASE("ranks agree on the last step before the end of a stream") {
   });
 }
 
-} // namespace stateful_dataset_test
+} // namespace ddp::test::stateful_dataset_test

@@ -12,32 +12,23 @@
 #include <string>
 #include <vector>
 
-namespace statistics_test {
+namespace ddp::test::statistics_test {
 
 // What a Reducer tells of itself, as the tests of Python's logging data ask.
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::Statistics;
-using ddp::test::batch;
-using ddp::test::BranchNet;
-using ddp::test::ranks;
-using ddp::test::UnevenNet;
 
 namespace {
 
 using Sizes = std::vector<int64_t>;
 
 /// One all-reduce, as the default is.
-struct OwnHook final : ddp::CommHook {
+struct OwnHook final : CommHook {
   bool takes_scaled_gradients() const override {
     return true;
   }
   c10::intrusive_ptr<c10::ivalue::Future> run(
-      const ddp::GradBucket& bucket,
+      const GradBucket& bucket,
       const ProcessGroup& group) override {
-    return ddp::AllReduceHook().run(bucket, group);
+    return AllReduceHook().run(bucket, group);
   }
 };
 
@@ -75,7 +66,7 @@ std::string text(const Sizes& sizes) {
 TEST_CASE("statistics of the wrapper are sampled, and its times possible") {
   for (const int size : {3, 4}) {
     ranks(size, [](ProcessGroup group) {
-      ddp::DistributedDataParallel<UnevenNet> model(
+      DistributedDataParallel<UnevenNet> model(
           std::make_shared<UnevenNet>(),
           group,
           ReducerOptions().sample_rate(4));
@@ -202,9 +193,9 @@ TEST_CASE("a sample rate below 1 is refused") {
 }
 
 TEST_CASE("sizes and orders are those of Python's logging data") {
-  const auto python = ddp::test::python_with_torch();
+  const auto python = python_with_torch();
   const auto in_python = run(
-      ddp::test::Command{
+      Command{
           {python,
            std::string(std::getenv("DDP_SOURCE")) +
                "/tests/parity/logging_data.py"},
@@ -212,13 +203,13 @@ TEST_CASE("sizes and orders are those of Python's logging data") {
       std::chrono::seconds(100));
   INFO(in_python.output);
   REQUIRE(in_python.exit_code == 0);
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.environment["DDP_TEST_EXPECTED"] = in_python.output;
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group();
-        ddp::DistributedDataParallel<UnevenNet> model(
+        const auto group = init_process_group();
+        DistributedDataParallel<UnevenNet> model(
             std::make_shared<UnevenNet>(),
             group,
             ReducerOptions().bucket_cap_mb(1));
@@ -251,4 +242,4 @@ TEST_CASE("sizes and orders are those of Python's logging data") {
       options);
 }
 
-} // namespace statistics_test
+} // namespace ddp::test::statistics_test

@@ -4,14 +4,7 @@
 
 #include <ddp/reducer.h>
 
-namespace step_check_test {
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::batch;
-using ddp::test::BranchNet;
-using ddp::test::ranks;
+namespace ddp::test::step_check_test {
 
 TEST_CASE("check_divergence_every finds parameters that went apart") {
   ranks(4, [](ProcessGroup group) {
@@ -66,4 +59,4 @@ TEST_CASE("an overflow of the sum is not this rank's NaN") {
   });
 }
 
-} // namespace step_check_test
+} // namespace ddp::test::step_check_test

@@ -10,15 +10,8 @@
 
 #include <functional>
 
-namespace step_in_backward_test {
+namespace ddp::test::step_in_backward_test {
 
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::batch;
-using ddp::test::BranchNet;
-using ddp::test::ranks;
-using ddp::test::UnevenNet;
 using torch::optim::AdamOptions;
 using torch::optim::AdamWOptions;
 using torch::optim::Optimizer;
@@ -49,10 +42,10 @@ std::vector<Make> makers() {
       maker<torch::optim::SGD>(
           SGDOptions(0.1).momentum(0.9).weight_decay(0.01).nesterov(true)),
       maker<torch::optim::AdamW>(AdamWOptions(0.01)),
-      maker<ddp::Adam>(AdamOptions(0.01)),
-      maker<ddp::FusedSGD>(SGDOptions(0.1).momentum(0.9)),
-      maker<ddp::FusedAdam>(AdamOptions(0.01)),
-      maker<ddp::FusedAdamW>(AdamWOptions(0.01)),
+      maker<Adam>(AdamOptions(0.01)),
+      maker<FusedSGD>(SGDOptions(0.1).momentum(0.9)),
+      maker<FusedAdam>(AdamOptions(0.01)),
+      maker<FusedAdamW>(AdamWOptions(0.01)),
   };
 }
 
@@ -166,8 +159,8 @@ TEST_CASE("a training that steps in backward resumes from its state") {
     for (const auto& make : makers()) {
       Run<UnevenNet> whole(group, make, true);
       Run<UnevenNet> resumed(group, make, true);
-      ddp::TrainingState from;
-      ddp::TrainingState to;
+      TrainingState from;
+      TrainingState to;
       from.add("net", whole.net).add("optimizer", *whole.optimizer);
       from.add("reducer", whole.reducer);
       to.add("net", resumed.net).add("optimizer", *resumed.optimizer);
@@ -189,9 +182,9 @@ TEST_CASE("a group of one steps in backward too") {
   for (const auto& make : makers()) {
     Run<UnevenNet> inside(alone, make, true);
     Run<UnevenNet> after(alone, make, false);
-    ddp::DistributedDataParallel<UnevenNet> wrapped(
+    DistributedDataParallel<UnevenNet> wrapped(
         std::make_shared<UnevenNet>(), alone);
-    ddp::test::copy_parameters(*inside.net, *wrapped);
+    copy_parameters(*inside.net, *wrapped);
     const auto wrapped_optimizer = make(*wrapped);
     wrapped->step_in_backward(*wrapped_optimizer);
     for (int64_t step = 0; step < 3; ++step) {
@@ -234,9 +227,9 @@ TEST_CASE("the wrapper steps in backward") {
   ranks(3, [](ProcessGroup group) {
     for (const auto& make : makers()) {
       Run<UnevenNet> after(group, make, false);
-      ddp::DistributedDataParallel<UnevenNet> wrapped(
+      DistributedDataParallel<UnevenNet> wrapped(
           std::make_shared<UnevenNet>(), group);
-      ddp::test::copy_parameters(*after.net, *wrapped);
+      copy_parameters(*after.net, *wrapped);
       const auto optimizer = make(*wrapped);
       wrapped->step_in_backward(*optimizer);
       for (int64_t step = 0; step < 3; ++step) {
@@ -264,7 +257,7 @@ TEST_CASE("what comes too late for a step in backward is refused") {
   const ProcessGroup alone;
   auto net = std::make_shared<UnevenNet>();
   torch::optim::SGD optimizer(net->parameters(), 0.1);
-  ddp::GradScaler scaler(ddp::GradScalerOptions().init_scale(1));
+  GradScaler scaler(GradScalerOptions().init_scale(1));
   {
     Reducer reducer(net, alone);
     reducer.step_in_backward(optimizer);
@@ -307,4 +300,4 @@ TEST_CASE("an optimizer that differs between ranks is refused") {
   });
 }
 
-} // namespace step_in_backward_test
+} // namespace ddp::test::step_in_backward_test

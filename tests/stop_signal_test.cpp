@@ -20,13 +20,8 @@
 #include <random>
 #include <set>
 
-namespace stop_signal_test {
+namespace ddp::test::stop_signal_test {
 
-using ddp::ProcessGroup;
-using ddp::StopSignal;
-using ddp::test::Command;
-using ddp::test::Process;
-using ddp::test::SharedFolder;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
@@ -66,7 +61,7 @@ int train(
 }
 
 void train_and_say() {
-  const auto group = ddp::init_process_group();
+  const auto group = init_process_group();
   StopSignal stop(group);
   say("rank " + std::to_string(group.rank()) + " has pid " +
       std::to_string(getpid()) + ".");
@@ -78,7 +73,7 @@ void train_and_say() {
 
 bool is_there_on_all(const ProcessGroup& group, const std::string& path) {
   auto there = torch::tensor(int64_t{access(path.c_str(), F_OK) == 0});
-  group.all_reduce(there, ddp::ReduceOp::kMin);
+  group.all_reduce(there, ReduceOp::kMin);
   return there.item<int64_t>() == 1;
 }
 
@@ -91,7 +86,7 @@ std::string name_of(int round) {
 }
 
 void train_in_rounds(const std::string& folder) {
-  const auto group = ddp::init_process_group();
+  const auto group = init_process_group();
   for (int round = 0; round < kRounds; ++round) {
     StopSignal stop(group);
     const auto step = train(group, stop, name_of(round));
@@ -129,13 +124,13 @@ void wait_until_trained(Process& launcher) {
 }
 
 std::optional<Process> start_under_mpirun(const std::string& backend) {
-  auto command = ddp::test::command_of_rank(train_and_say, std::exit);
+  auto command = command_of_rank(train_and_say, std::exit);
   if (!command) {
     return std::nullopt;
   }
   const char* mpirun = std::getenv("DDP_MPIRUN");
   if (!mpirun) {
-    ddp::test::skip("there is no MPI, or no mpirun");
+    skip("there is no MPI, or no mpirun");
   }
   command->arguments.insert(
       command->arguments.begin(),
@@ -187,8 +182,8 @@ struct OwnHandler {
 
 TEST_CASE("a signal at any moment stops all ranks at one step") {
   const SharedFolder folder;
-  const auto commands = ddp::test::commands_of_ranks(
-      kWorld, [&] { train_in_rounds(folder.path); });
+  const auto commands =
+      commands_of_ranks(kWorld, [&] { train_in_rounds(folder.path); });
   if (commands.empty()) {
     return;
   }
@@ -239,7 +234,7 @@ TEST_CASE("a signal at any moment stops all ranks at one step") {
 }
 
 TEST_CASE("a SIGTERM to ddprun stops its ranks at one step") {
-  auto command = ddp::test::command_of_rank(train_and_say, _exit);
+  auto command = command_of_rank(train_and_say, _exit);
   if (!command) {
     return;
   }
@@ -350,7 +345,7 @@ TEST_CASE("a signal that comes again later does what it did before") {
 }
 
 TEST_CASE("a program that hangs can be ended") {
-  auto commands = ddp::test::commands_of_ranks(1, [] {
+  auto commands = commands_of_ranks(1, [] {
     struct sigaction action {};
     action.sa_handler = SIG_DFL;
     sigaction(SIGTERM, &action, nullptr);
@@ -388,8 +383,7 @@ TEST_CASE("a loop may end before it is stopped") {
     auto sum = torch::ones({4});
     group.all_reduce(sum);
     REQUIRE(sum[0].item<float>() == kWorld);
-    REQUIRE_FALSE(
-        ddp::detail::ProcessGroupImpl::of(group).abandoned); // waited for
+    REQUIRE_FALSE(detail::ProcessGroupImpl::of(group).abandoned); // waited for
     // One that nobody else comes to is left soon, also by an exception.
     for (const bool throws : {false, true}) {
       const auto start = Clock::now();
@@ -409,12 +403,12 @@ TEST_CASE("a loop may end before it is stopped") {
 }
 
 TEST_CASE("requested() throws where a peer has ended") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.expected_exit_codes = {0, 3, 0};
   ddp::test::ranks(
       kWorld,
       [] {
-        const auto group = ddp::init_process_group();
+        const auto group = init_process_group();
         StopSignal stop(group);
         const auto start = Clock::now();
         const auto call = [&] {
@@ -433,4 +427,4 @@ TEST_CASE("requested() throws where a peer has ended") {
       options);
 }
 
-} // namespace stop_signal_test
+} // namespace ddp::test::stop_signal_test

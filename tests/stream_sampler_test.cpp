@@ -7,15 +7,8 @@
 #include <numeric>
 #include <random>
 
-namespace stream_sampler_test {
+namespace ddp::test::stream_sampler_test {
 
-using ddp::StreamSampler;
-using ddp::StreamSamplerOptions;
-using ddp::test::drain;
-using ddp::test::drain_loader;
-using ddp::test::each_way_to_load;
-using ddp::test::run_ranks;
-using ddp::test::sorted;
 using torch::data::DataLoaderOptions;
 using Indices = std::vector<size_t>;
 using State = torch::OrderedDict<std::string, at::Tensor>;
@@ -46,11 +39,10 @@ Indices up_to(size_t count) {
 
 TEST_CASE("samples in the dataset's order take no memory") {
   constexpr size_t kMany = 1'000'000'000'000;
-  ddp::EvaluationSampler evaluation(kMany, 3, 1);
+  EvaluationSampler evaluation(kMany, 3, 1);
   evaluation.reset();
   REQUIRE(evaluation.next(3) == Indices{1, 4, 7});
-  ddp::DistributedSampler plain(
-      kMany, 3, 2, ddp::SamplerOptions().shuffle(false));
+  DistributedSampler plain(kMany, 3, 2, SamplerOptions().shuffle(false));
   plain.reset();
   REQUIRE(plain.next(2) == Indices{2, 5});
   REQUIRE(plain.next(2) == Indices{8, 11});
@@ -181,7 +173,7 @@ TEST_CASE("what a stream cannot be is refused") {
 }
 
 TEST_CASE("a copy of a sampler goes on where an archive was saved") {
-  ddp::DistributedSampler sampler(30, 3, 1);
+  DistributedSampler sampler(30, 3, 1);
   sampler.set_epoch(2);
   sampler.reset();
   sampler.next(4);
@@ -193,7 +185,7 @@ TEST_CASE("a copy of a sampler goes on where an archive was saved") {
   torch::serialize::InputArchive archive;
   archive.load_from(bytes);
 
-  ddp::DistributedSampler held(30, 3, 1);
+  DistributedSampler held(30, 3, 1);
   auto loaders = held;
   held.load(archive);
   loaders.reset(); // as a loader does
@@ -204,4 +196,4 @@ TEST_CASE("a copy of a sampler goes on where an archive was saved") {
   REQUIRE(drain(loaders).size() == 10);
 }
 
-} // namespace stream_sampler_test
+} // namespace ddp::test::stream_sampler_test

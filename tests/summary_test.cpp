@@ -9,13 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace summary_test {
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::summary;
-using ddp::test::ranks;
+namespace ddp::test::summary_test {
 
 namespace {
 
@@ -111,7 +105,7 @@ TEST_CASE("the summary shows each module's parameters and buckets") {
 TEST_CASE("the summary looks through wrappers, pointers and holders") {
   ranks(3, [](ProcessGroup group) {
     auto net = std::make_shared<WordNet>();
-    ddp::DistributedDataParallel<WordNet> model(net, group, options());
+    DistributedDataParallel<WordNet> model(net, group, options());
     const auto& reducer = model->reducer();
     const auto text = summary(*net, reducer);
     REQUIRE(summary(model, reducer) == text);
@@ -141,4 +135,4 @@ TEST_CASE("thousands of parameters come module by module, in columns") {
   CHECK(has(all.back(), " 19,200  75.0 KiB"));
 }
 
-} // namespace summary_test
+} // namespace ddp::test::summary_test

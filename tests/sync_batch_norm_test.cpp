@@ -9,15 +9,8 @@
 
 #include <sstream>
 
-namespace sync_batch_norm_test {
+namespace ddp::test::sync_batch_norm_test {
 
-using ddp::ProcessGroup;
-using ddp::test::part_of;
-using ddp::test::ranks;
-using ddp::test::require_close;
-using ddp::test::sum_of;
-using ddp::test::uneven_rows;
-using ddp::test::whole_batch;
 using torch::nn::BatchNormOptions;
 using Rows = std::vector<int64_t>;
 
@@ -109,11 +102,11 @@ template <int D>
 void compare(const ProcessGroup& group, const Case& with) {
   using namespace torch::nn;
   if constexpr (D == 1) {
-    compare<ddp::SyncBatchNorm1d, BatchNorm1d>(group, with);
+    compare<SyncBatchNorm1d, BatchNorm1d>(group, with);
   } else if constexpr (D == 2) {
-    compare<ddp::SyncBatchNorm2d, BatchNorm2d>(group, with);
+    compare<SyncBatchNorm2d, BatchNorm2d>(group, with);
   } else {
-    compare<ddp::SyncBatchNorm3d, BatchNorm3d>(group, with);
+    compare<SyncBatchNorm3d, BatchNorm3d>(group, with);
   }
 }
 
@@ -125,14 +118,13 @@ Case with(const std::function<void(Case&)>& change) {
 
 struct Net : torch::nn::Module {
   torch::nn::Conv2d conv{nullptr};
-  ddp::SyncBatchNorm2d norm{nullptr};
+  SyncBatchNorm2d norm{nullptr};
   torch::nn::Linear last{nullptr};
 
   explicit Net(const ProcessGroup& group) {
     torch::manual_seed(3);
     conv = register_module("conv", torch::nn::Conv2d(2, 4, 3));
-    norm = register_module(
-        "norm", ddp::SyncBatchNorm2d(BatchNormOptions(4), group));
+    norm = register_module("norm", SyncBatchNorm2d(BatchNormOptions(4), group));
     last = register_module("last", torch::nn::Linear(16, 2));
     to(torch::kDouble);
   }
@@ -222,7 +214,7 @@ TEST_CASE("a rank's one value is normalised with those of the others") {
 
 TEST_CASE("statistics stay as they are where all batches are empty") {
   ranks(3, [](ProcessGroup group) {
-    ddp::SyncBatchNorm1d norm(BatchNormOptions(2), group);
+    SyncBatchNorm1d norm(BatchNormOptions(2), group);
     const auto output = norm(torch::empty({0, 2}).requires_grad_());
     REQUIRE(output.sizes() == at::IntArrayRef({0, 2}));
     output.sum().backward();
@@ -235,7 +227,7 @@ TEST_CASE("statistics stay as they are where all batches are empty") {
 TEST_CASE("a mean far from zero costs no digits of the variance") {
   ranks(3, [](ProcessGroup group) {
     const auto options = BatchNormOptions(1).momentum(1);
-    ddp::SyncBatchNorm1d norm(options, group);
+    SyncBatchNorm1d norm(options, group);
     norm->to(torch::kDouble);
     const auto whole = torch::arange(-1, 5, torch::kDouble) + 1e8;
     norm(whole.view({3, 2, 1})[group.rank()]);
@@ -246,7 +238,7 @@ TEST_CASE("a mean far from zero costs no digits of the variance") {
 TEST_CASE("a net with synchronised batch-norm and a Reducer") {
   ranks(3, [](ProcessGroup group) {
     auto net = std::make_shared<Net>(group);
-    ddp::Reducer reducer(net, group);
+    Reducer reducer(net, group);
     compare_net(group, *net, [&](const torch::Tensor& part) {
       net->forward(part).square().sum().backward();
     });
@@ -256,7 +248,7 @@ TEST_CASE("a net with synchronised batch-norm and a Reducer") {
 TEST_CASE("a net with synchronised batch-norm in the wrapper") {
   ranks(4, [](ProcessGroup group) {
     auto net = std::make_shared<Net>(group);
-    ddp::DistributedDataParallel<Net> model(net, group);
+    DistributedDataParallel<Net> model(net, group);
     compare_net(group, *net, [&](const torch::Tensor& part) {
       model->forward(part).square().sum().backward();
     });
@@ -265,7 +257,7 @@ TEST_CASE("a net with synchronised batch-norm in the wrapper") {
 
 TEST_CASE("a second derivative of a synchronised batch-norm is refused") {
   ranks(2, [](ProcessGroup group) {
-    ddp::SyncBatchNorm1d norm(BatchNormOptions(2), group);
+    SyncBatchNorm1d norm(BatchNormOptions(2), group);
     auto input = torch::randn({3, 2}, torch::requires_grad());
     const auto loss = norm(input).square().sum();
     REQUIRE_THROWS_WITH(
@@ -275,7 +267,7 @@ TEST_CASE("a second derivative of a synchronised batch-norm is refused") {
 }
 
 TEST_CASE("a synchronised batch-norm refuses inputs that do not fit") {
-  ddp::SyncBatchNorm2d norm(2, ProcessGroup());
+  SyncBatchNorm2d norm(2, ProcessGroup());
   CHECK_THROWS_WITH(
       norm(torch::ones({2, 2})), ContainsSubstring("4 dimensions"));
   CHECK_THROWS_WITH(
@@ -283,18 +275,18 @@ TEST_CASE("a synchronised batch-norm refuses inputs that do not fit") {
 }
 
 TEST_CASE("checkpoints fit batch-norm and its synchronised kin") {
-  const ddp::test::TemporaryFolder folder;
-  ddp::SyncBatchNorm1d synced(3, ProcessGroup());
+  const TemporaryFolder folder;
+  SyncBatchNorm1d synced(3, ProcessGroup());
   torch::nn::BatchNorm1d plain(3);
   synced(torch::randn({5, 3}));
   for (const std::string name : {"norm.pt", "norm.safetensors"}) {
     const auto path = folder.path() + "/" + name;
-    ddp::save_checkpoint(path, *synced, ProcessGroup());
-    ddp::load_checkpoint(path, *plain, ProcessGroup());
+    save_checkpoint(path, *synced, ProcessGroup());
+    load_checkpoint(path, *plain, ProcessGroup());
     CHECK(plain->running_var.equal(synced->running_var));
     CHECK(plain->num_batches_tracked.item<int64_t>() == 1);
-    ddp::save_checkpoint(path, *plain, ProcessGroup());
-    ddp::load_checkpoint(path, *synced, ProcessGroup());
+    save_checkpoint(path, *plain, ProcessGroup());
+    load_checkpoint(path, *synced, ProcessGroup());
   }
   std::ostringstream text;
   text << synced;
@@ -303,12 +295,12 @@ TEST_CASE("checkpoints fit batch-norm and its synchronised kin") {
 
 TEST_CASE("a clone of a synchronised batch-norm is synchronised") {
   ranks(3, [](ProcessGroup group) {
-    ddp::SyncBatchNorm1d norm(BatchNormOptions(1).momentum(1), group);
+    SyncBatchNorm1d norm(BatchNormOptions(1).momentum(1), group);
     const auto copy =
-        std::dynamic_pointer_cast<ddp::SyncBatchNorm1dImpl>(norm->clone());
+        std::dynamic_pointer_cast<SyncBatchNorm1dImpl>(norm->clone());
     copy->forward(torch::full({2, 1}, 1. * group.rank()));
     REQUIRE(copy->running_mean.item<float>() == 1);
   });
 }
 
-} // namespace sync_batch_norm_test
+} // namespace ddp::test::sync_batch_norm_test

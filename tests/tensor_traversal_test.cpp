@@ -6,10 +6,8 @@
 #include <string>
 #include <vector>
 
-namespace tensor_traversal_test {
+namespace ddp::test::tensor_traversal_test {
 
-using ddp::has_tensors_v;
-using ddp::visit_tensors;
 using torch::Tensor;
 
 // As a program may write them: in a namespace of its own.
@@ -63,8 +61,8 @@ struct Pair {
 };
 template <typename Visitor>
 void visit_tensors(Pair& pair, Visitor&& visitor) {
-  ddp::visit_tensors(pair.first, visitor);
-  ddp::visit_tensors(pair.second, visitor);
+  visit_tensors(pair.first, visitor);
+  visit_tensors(pair.second, visitor);
 }
 
 struct Plain {
@@ -229,4 +227,4 @@ TEST_CASE("the visitor keeps its state") {
   REQUIRE(count.tensors == 3);
 }
 
-} // namespace tensor_traversal_test
+} // namespace ddp::test::tensor_traversal_test

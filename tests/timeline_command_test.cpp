@@ -4,15 +4,8 @@
 
 #include <set>
 
-namespace timeline_command_test {
+namespace ddp::test::timeline_command_test {
 
-using ddp::test::ddp_timeline;
-using ddp::test::is_xml;
-using ddp::test::read_text;
-using ddp::test::reductions;
-using ddp::test::spans;
-using ddp::test::TemporaryFolder;
-using ddp::test::write_text;
 using nlohmann::json;
 
 namespace {
@@ -181,4 +174,4 @@ TEST_CASE("ddp-timeline says which file is of no use") {
   CHECK(outcome.output == "ddp-timeline: note: files of 1 of 3 ranks\n");
 }
 
-} // namespace timeline_command_test
+} // namespace ddp::test::timeline_command_test

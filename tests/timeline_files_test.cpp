@@ -13,22 +13,11 @@
 #include <map>
 #include <random>
 
-namespace timeline_files_test {
+namespace ddp::test::timeline_files_test {
 
-using ddp::ProcessGroup;
-using ddp::ReducerOptions;
-using ddp::detail::clock_offset;
-using ddp::detail::Meeting;
-using ddp::detail::parse_steps;
-using ddp::test::batch;
-using ddp::test::ddp_timeline;
-using ddp::test::is_xml;
-using ddp::test::ranks;
-using ddp::test::read_text;
-using ddp::test::reductions;
-using ddp::test::SharedFolder;
-using ddp::test::spans;
-using ddp::test::UnevenNet;
+using detail::clock_offset;
+using detail::Meeting;
+using detail::parse_steps;
 using nlohmann::json;
 
 namespace {
@@ -45,7 +34,7 @@ void train(
     const ProcessGroup& group,
     const ReducerOptions& options,
     int64_t steps) {
-  ddp::DistributedDataParallel<UnevenNet> model(
+  DistributedDataParallel<UnevenNet> model(
       std::make_shared<UnevenNet>(), group, options);
   for (int64_t step = 1; step <= steps; ++step) {
     model->forward(batch(group, step, 7)).sum().backward();
@@ -143,13 +132,11 @@ TEST_CASE("groups that were handed over have files of their own") {
 
 TEST_CASE("the environment chooses steps, and a run that ends writes its own") {
   const SharedFolder folder;
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.environment = {
       {"DDP_TIMELINE", folder.path + "here"}, {"DDP_TIMELINE_STEPS", "2-100"}};
   ranks(
-      3,
-      [] { train(ddp::init_process_group(), ReducerOptions(), 3); },
-      options);
+      3, [] { train(init_process_group(), ReducerOptions(), 3); }, options);
   for (int rank = 0; rank < 3; ++rank) {
     const auto name = "here/0_reducer_0.rank" + std::to_string(rank) + ".json";
     const auto file = json::parse(read_text(folder.path + name));
@@ -240,4 +227,4 @@ TEST_CASE("steps are one or a range") {
   }
 }
 
-} // namespace timeline_files_test
+} // namespace ddp::test::timeline_files_test

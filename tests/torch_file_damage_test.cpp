@@ -8,10 +8,9 @@
 
 #include <random>
 
-namespace torch_file_damage_test {
+namespace ddp::test::torch_file_damage_test {
 
-using namespace ddp::test;
-using ddp::detail::crc32;
+using detail::crc32;
 
 namespace {
 
@@ -21,7 +20,7 @@ std::string file_of_training() {
   state.insert("weight", torch::rand({3}));
   state.insert("steps", torch::tensor(7));
   state.insert(1, c10::ivalue::Tuple::create({0.5, true, c10::IValue(), "a"}));
-  ddp::write_torch_file(folder / "a.pt", state);
+  write_torch_file(folder / "a.pt", state);
   return read_text(folder / "a.pt");
 }
 
@@ -34,7 +33,7 @@ std::string file_like_pythons() {
 } // namespace
 
 TEST_CASE("CRC-32 is that of zip files", "[torch_file]") {
-  using ddp::detail::portable_crc32;
+  using detail::portable_crc32;
   CHECK(crc32(0, "123456789", 9) == 0xCBF43926);
   CHECK(portable_crc32(0, "123456789", 9) == 0xCBF43926);
   const auto data = torch::randint(256, {1000}, torch::kUInt8);
@@ -152,8 +151,8 @@ TEST_CASE("A file has more records than 16 bits count", "[torch_file]") {
   for (int64_t i = 0; i < 70'000; ++i) {
     tensors.push_back(torch::tensor(i));
   }
-  ddp::write_torch_file(folder / "a.pt", tensors);
-  const auto read = ddp::read_torch_file(folder / "a.pt").toList();
+  write_torch_file(folder / "a.pt", tensors);
+  const auto read = read_torch_file(folder / "a.pt").toList();
   REQUIRE(read.size() == tensors.size());
   for (size_t i = 0; i < tensors.size(); i += 99) {
     REQUIRE(read.get(i).toTensor().item<int64_t>() == static_cast<int64_t>(i));
@@ -173,12 +172,12 @@ TEST_CASE("Every truncation of a file is noticed", "[torch_file]") {
   }
   write_text(folder / "a.pt", file_of_training().substr(0, 500));
   CHECK_THROWS_WITH(
-      ddp::read_torch_file(folder / "a.pt"),
+      read_torch_file(folder / "a.pt"),
       ContainsSubstring("cannot read '" + (folder / "a.pt") + "': truncated"));
   CHECK_THROWS_WITH(
-      ddp::read_torch_file(folder / "no"), ContainsSubstring("No such file"));
+      read_torch_file(folder / "no"), ContainsSubstring("No such file"));
   CHECK_THROWS_WITH(
-      ddp::read_torch_file(folder.path()), ContainsSubstring("a directory"));
+      read_torch_file(folder.path()), ContainsSubstring("a directory"));
 }
 
 TEST_CASE("Flipped bits never change a value", "[torch_file]") {
@@ -230,4 +229,4 @@ TEST_CASE("Damaged pickles crash nothing", "[torch_file]") {
   });
 }
 
-} // namespace torch_file_damage_test
+} // namespace ddp::test::torch_file_damage_test

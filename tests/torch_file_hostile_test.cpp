@@ -5,9 +5,8 @@
 
 #include <iostream>
 
-namespace torch_file_hostile_test {
+namespace ddp::test::torch_file_hostile_test {
 
-using namespace ddp::test;
 using namespace std::string_literals;
 
 namespace {
@@ -97,8 +96,8 @@ TEST_CASE("Entries of unknown classes are left out where that is asked for") {
   const auto unknown = call_of("os\nsystem\n", unicode("touch /tmp/hostile"));
   const auto read = [](const std::string& pickle) {
     const auto bytes = torch_file_of(pickle);
-    const ddp::detail::MemorySource source(bytes.data(), bytes.size());
-    return text_of(ddp::detail::TorchArchive(source).value(/*strict=*/false));
+    const detail::MemorySource source(bytes.data(), bytes.size());
+    return text_of(detail::TorchArchive(source).value(/*strict=*/false));
   };
   const auto with = [&](const std::string& value) {
     return "}(" + unicode("a") + "K\1" + unicode("b") + value + "u";
@@ -310,4 +309,4 @@ TEST_CASE("Bombs need little memory and time", "[torch_file]") {
   refused(keys + "u", "need far more memory");
 }
 
-} // namespace torch_file_hostile_test
+} // namespace ddp::test::torch_file_hostile_test

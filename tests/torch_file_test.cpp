@@ -15,13 +15,7 @@
 #include <limits>
 #include <map>
 
-namespace torch_file_test {
-
-using ddp::read_torch_file;
-using ddp::write_torch_file;
-using ddp::test::read_text;
-using ddp::test::TemporaryFolder;
-using ddp::test::text_of;
+namespace ddp::test::torch_file_test {
 
 namespace {
 
@@ -51,11 +45,10 @@ c10::IValue tuple(std::vector<c10::IValue> items) {
 std::string run_python(std::vector<std::string> arguments) {
   const auto script = std::filesystem::path(__FILE__).parent_path() /
       "parity/torch_file_check.py";
-  ddp::test::Command command{
-      {ddp::test::python_with_torch(), "-W", "ignore", script.string()}, {}};
+  Command command{{python_with_torch(), "-W", "ignore", script.string()}, {}};
   command.arguments.insert(
       command.arguments.end(), arguments.begin(), arguments.end());
-  const auto outcome = ddp::test::run(command, std::chrono::seconds(100));
+  const auto outcome = run(command, std::chrono::seconds(100));
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
   return outcome.output;
@@ -150,7 +143,7 @@ c10::IValue plain() {
 } // namespace
 
 TEST_CASE("read_torch_file reads what torch.save wrote", "[torch_file]") {
-  ddp::test::python_with_torch();
+  python_with_torch();
   const TemporaryFolder folder;
   run_python({"write", folder.path()});
   size_t files = 0;
@@ -169,7 +162,7 @@ TEST_CASE("read_torch_file reads what torch.save wrote", "[torch_file]") {
 }
 
 TEST_CASE("read_torch_file refuses Python's other values", "[torch_file]") {
-  ddp::test::python_with_torch();
+  python_with_torch();
   // Of pickle protocol 2 and 5, where they differ.
   const std::map<std::string, std::vector<std::string>> expected{
       {"set", {"'__builtin__.set'", "it has a set"}},
@@ -209,7 +202,7 @@ TEST_CASE("read_torch_file refuses Python's other values", "[torch_file]") {
           ContainsSubstring("LoadOptions().strict(false)"));
   torch::nn::Linear net(2, 2);
   const auto keys =
-      ddp::load_checkpoint(script, *net, {}, ddp::LoadOptions().strict(false));
+      load_checkpoint(script, *net, {}, LoadOptions().strict(false));
   CHECK(keys.missing_keys.empty());
   CHECK(keys.unexpected_keys.empty());
   CHECK_THAT(
@@ -311,7 +304,7 @@ TEST_CASE("write_torch_file keeps every value, bit by bit", "[torch_file]") {
 }
 
 TEST_CASE("Python reads what write_torch_file wrote", "[torch_file]") {
-  ddp::test::python_with_torch();
+  python_with_torch();
   const TemporaryFolder folder;
   const auto shared = torch::rand({3});
   const auto as_integers = shared.view(torch::kInt);
@@ -370,18 +363,18 @@ TEST_CASE("write_torch_file refuses what no file can have", "[torch_file]") {
 TEST_CASE("A file can have further records", "[torch_file]") {
   const TemporaryFolder folder;
   const auto path = folder / "a.pt";
-  ddp::detail::AtomicFile file(path);
-  ddp::detail::ZipWriter zip(file);
-  ddp::detail::write_torch_records(zip, ddp::detail::write_pickle(7));
+  detail::AtomicFile file(path);
+  detail::ZipWriter zip(file);
+  detail::write_torch_records(zip, detail::write_pickle(7));
   zip.add("archive/ddp/more", "0123", 4);
   zip.finish();
   file.commit();
   const auto text = read_text(path);
-  const ddp::detail::MemorySource bytes(text.data(), text.size());
-  const ddp::detail::TorchArchive archive(bytes);
+  const detail::MemorySource bytes(text.data(), text.size());
+  const detail::TorchArchive archive(bytes);
   CHECK(archive.record("ddp/more") == "0123");
   CHECK(archive.record("ddp/other") == std::nullopt);
   CHECK(archive.value().toInt() == 7);
 }
 
-} // namespace torch_file_test
+} // namespace ddp::test::torch_file_test

@@ -8,12 +8,9 @@
 #include <filesystem>
 #include <random>
 
-namespace training_state_test {
+namespace ddp::test::training_state_test {
 
 using c10::IValue;
-using ddp::DistributedSampler;
-using ddp::ProcessGroup;
-using ddp::TrainingState;
 
 namespace {
 
@@ -38,10 +35,10 @@ struct Training {
       auto loss = net->forward(input * noise).square().mean();
       loss.backward();
       for (const auto& parameter : net->parameters()) {
-        group.all_reduce(parameter.mutable_grad(), ddp::ReduceOp::kMean);
+        group.all_reduce(parameter.mutable_grad(), ReduceOp::kMean);
       }
       loss = loss.detach();
-      group.all_reduce(loss, ddp::ReduceOp::kMean);
+      group.all_reduce(loss, ReduceOp::kMean);
       optimizer.step();
       scheduler.step();
       sampler.advance(2);
@@ -91,10 +88,10 @@ bool equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
 } // namespace
 
 TEST_CASE("a training goes on from its state to the last bit, on each rank") {
-  ddp::test::ranks(3, [](ProcessGroup group) {
+  ranks(3, [](ProcessGroup group) {
     torch::manual_seed(3);
     Training whole(group);
-    ddp::seed_rank_streams(7, 0, group);
+    seed_rank_streams(7, 0, group);
     whole.train(4);
     const auto state = whole.state.state_dict(group).deepcopy();
     whole.train(4);
@@ -121,12 +118,12 @@ TEST_CASE("a training goes on from its state to the last bit, on each rank") {
 }
 
 TEST_CASE("a training goes on from a file, which is written by rank 0") {
-  const ddp::test::SharedFolder folder;
+  const SharedFolder folder;
   const auto path = folder.path + "/run.pt";
-  ddp::test::ranks(3, [&](ProcessGroup group) {
+  ranks(3, [&](ProcessGroup group) {
     torch::manual_seed(3);
     Training whole(group);
-    ddp::seed_rank_streams(7, 0, group);
+    seed_rank_streams(7, 0, group);
     REQUIRE_FALSE(whole.state.load(path, group)); // there is none yet
     whole.train(4);
     whole.state.save(path, group);
@@ -159,9 +156,9 @@ TEST_CASE("a training goes on from a file, which is written by rank 0") {
 }
 
 TEST_CASE("a state that has other parts on a rank is refused on all") {
-  const ddp::test::SharedFolder folder;
+  const SharedFolder folder;
   const auto path = folder.path + "/run.pt";
-  ddp::test::ranks(3, [&](ProcessGroup group) {
+  ranks(3, [&](ProcessGroup group) {
     torch::nn::Linear net(2, 2);
     int64_t step = 0;
     TrainingState state;
@@ -235,4 +232,4 @@ TEST_CASE("a part's name can be used once") {
       state.add("value", value), ContainsSubstring("'value' already"));
 }
 
-} // namespace training_state_test
+} // namespace ddp::test::training_state_test

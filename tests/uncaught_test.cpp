@@ -6,25 +6,20 @@
 
 #include <fstream>
 
-namespace uncaught_test {
+namespace ddp::test::uncaught_test {
 
-using ddp::test::all_reduce_error;
-using ddp::test::error_of;
-using ddp::test::kTimeout;
-using ddp::test::ranks;
-using ddp::test::throw_uncaught;
 using std::chrono::seconds;
 
 TEST_CASE("an exception that a rank does not catch reaches its peers") {
   for (const int failing : {2, 0}) { // 0 takes the store with it
-    ddp::test::RankOptions options;
+    RankOptions options;
     options.timeout = seconds(30);
     options.expected_exit_codes = {0, 0, 0, 0};
     options.expected_exit_codes[failing] = 134;
     ranks(
         4,
         [failing] {
-          const auto group = ddp::init_process_group(kTimeout);
+          const auto group = init_process_group(kTimeout);
           if (group.rank() == failing) {
             throw_uncaught();
           }
@@ -42,13 +37,13 @@ TEST_CASE("an exception that a rank does not catch reaches its peers") {
 }
 
 TEST_CASE("an uncaught exception reaches ranks that wait for a duplicate") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.timeout = seconds(30);
   options.expected_exit_codes = {0, 134, 0};
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         if (group.rank() == 1) {
           throw_uncaught();
         }
@@ -61,13 +56,13 @@ TEST_CASE("an uncaught exception reaches ranks that wait for a duplicate") {
 
 TEST_CASE("an uncaught error is printed with frames only where asked for") {
   for (const std::string asked : {"0", "1"}) {
-    ddp::test::RankOptions options;
+    RankOptions options;
     options.environment["TORCH_SHOW_CPP_STACKTRACES"] = asked;
     options.expected_exit_codes = {0, 134};
     const auto outcomes = ranks(
         2,
         [] {
-          const auto group = ddp::init_process_group(kTimeout);
+          const auto group = init_process_group(kTimeout);
           if (group.rank() == 1) {
             std::thread([] { TORCH_CHECK_VALUE(false, "boom"); }).join();
           }
@@ -87,11 +82,11 @@ TEST_CASE("an uncaught error is printed with frames only where asked for") {
 }
 
 TEST_CASE("an uncaught exception is written to the launcher's error file") {
-  ddp::test::RankOptions options;
-  std::unique_ptr<ddp::test::TemporaryFolder> folder;
+  RankOptions options;
+  std::unique_ptr<TemporaryFolder> folder;
   std::string path;
   if (!std::getenv("TORCHELASTIC_ERROR_FILE")) { // else: a rank's process
-    folder = std::make_unique<ddp::test::TemporaryFolder>();
+    folder = std::make_unique<TemporaryFolder>();
     path = *folder / "error.json";
   }
   options.timeout = seconds(30);
@@ -100,7 +95,7 @@ TEST_CASE("an uncaught exception is written to the launcher's error file") {
   const auto outcomes = ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
+        const auto group = init_process_group(kTimeout);
         if (group.rank() == 1) {
           throw_uncaught();
         }
@@ -116,15 +111,15 @@ TEST_CASE("an uncaught exception is written to the launcher's error file") {
 }
 
 TEST_CASE("a later group leaves an earlier one's reports on") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.timeout = seconds(30);
   options.expected_exit_codes = {0, 134, 0};
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(kTimeout);
-        const auto alone = ddp::init_process_group(
-            ddp::ProcessGroupOptions(kTimeout).rank(0).world_size(1));
+        const auto group = init_process_group(kTimeout);
+        const auto alone = init_process_group(
+            ProcessGroupOptions(kTimeout).rank(0).world_size(1));
         if (group.rank() == 1) {
           throw_uncaught();
         }
@@ -135,14 +130,14 @@ TEST_CASE("a later group leaves an earlier one's reports on") {
 }
 
 TEST_CASE("uncaught exceptions are not reported where that is off") {
-  ddp::test::RankOptions options;
+  RankOptions options;
   options.timeout = seconds(30);
   options.expected_exit_codes = {0, 134, 0};
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(
-            ddp::ProcessGroupOptions(kTimeout).report_uncaught(false));
+        const auto group = init_process_group(
+            ProcessGroupOptions(kTimeout).report_uncaught(false));
         if (group.rank() == 1) {
           throw_uncaught();
         }
@@ -152,4 +147,4 @@ TEST_CASE("uncaught exceptions are not reported where that is off") {
       options);
 }
 
-} // namespace uncaught_test
+} // namespace ddp::test::uncaught_test

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-namespace unmanaged_leaves_test {
+namespace ddp::test::unmanaged_leaves_test {
 
 namespace {
 
-using ddp::detail::UnmanagedLeaves;
+using detail::UnmanagedLeaves;
 
 const auto kNowhere = [](const at::Tensor&) { return false; };
 
@@ -48,7 +48,7 @@ struct Stem {
   torch::nn::Linear module{3, 4};
 
   UnmanagedLeaves leaves(const std::vector<at::Tensor>& known = {}) {
-    return {ddp::unique_parameters(*module), known};
+    return {unique_parameters(*module), known};
   }
   at::Tensor operator()() {
     return module(torch::randn({5, 3}));
@@ -254,7 +254,7 @@ TEST_CASE("hundreds of leaves are shortened") {
 TEST_CASE("a clone that calls its original's branch is recognized") {
   auto original = std::make_shared<Dynamic>();
   auto clone = std::dynamic_pointer_cast<Dynamic>(original->clone());
-  UnmanagedLeaves leaves(ddp::unique_parameters(*clone), {});
+  UnmanagedLeaves leaves(unique_parameters(*clone), {});
   const auto input = torch::randn({5, 3});
   const std::string claim =
       "They look like the originals of 'branch.weight', 'branch.bias', which "
@@ -335,4 +335,4 @@ TEST_CASE("an input in two backwards of one forward is left alone") {
   REQUIRE(contains(report((stem() * input).sum()), "Float [5, 1] on cpu"));
 }
 
-} // namespace unmanaged_leaves_test
+} // namespace ddp::test::unmanaged_leaves_test

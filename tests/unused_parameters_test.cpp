@@ -10,18 +10,7 @@
 
 #include <cmath>
 
-namespace unused_parameters_test {
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::average;
-using ddp::test::batch;
-using ddp::test::BranchNet;
-using ddp::test::copy_parameters;
-using ddp::test::nearly_equal;
-using ddp::test::ranks;
-using ddp::test::reset_gradients;
+namespace ddp::test::unused_parameters_test {
 
 TEST_CASE("ranks may use different parameters") {
   ranks(3, [](ProcessGroup group) {
@@ -189,7 +178,7 @@ TEST_CASE("what was used under no_sync counts as used by some rank") {
       net->forward(torch::ones({1, 4}), false).sum().backward();
       REQUIRE(
           nearly_equal(net->left->bias.grad(), torch::full({2}, 1.0 / 3.0)));
-      REQUIRE(ddp::test::equal_on_all(group, net->left->weight.grad()));
+      REQUIRE(equal_on_all(group, net->left->weight.grad()));
       REQUIRE(!net->never->weight.grad().defined());
     }
   });
@@ -263,7 +252,7 @@ TEST_CASE("ranks that leave out different buckets are told so") {
                 ContainsSubstring("differ between ranks") &&
                 (ContainsSubstring("left.weight") ||
                  ContainsSubstring("right.weight")));
-        ddp::test::meet_at_store(group, {"0", "1", "2"});
+        meet_at_store(group, {"0", "1", "2"});
       });
     }
   }
@@ -314,7 +303,7 @@ TEST_CASE("a rank that leaves out nothing any more is told so") {
         rest(),
         ContainsSubstring("skip_all_reduce_unused_params leaves out differ") &&
             ContainsSubstring("rank 1 has nothing"));
-    ddp::test::meet_at_store(group, {"0", "1", "2"});
+    meet_at_store(group, {"0", "1", "2"});
   });
 }
 
@@ -339,14 +328,14 @@ TEST_CASE("finish_backward takes part for a rank without a gradient") {
 namespace {
 
 /// On the last rank the reduction ends after rank 0's backward has.
-struct LateHook : ddp::CommHook {
+struct LateHook : CommHook {
   bool takes_scaled_gradients() const override {
     return true;
   }
   c10::intrusive_ptr<c10::ivalue::Future> run(
-      const ddp::GradBucket& bucket,
+      const GradBucket& bucket,
       const ProcessGroup& group) override {
-    auto future = ddp::AllReduceHook().run(bucket, group);
+    auto future = AllReduceHook().run(bucket, group);
     store = group.store();
     if (group.rank() == 2) {
       future->wait();
@@ -394,4 +383,4 @@ TEST_CASE("finish_backward that comes late is refused on all ranks") {
   });
 }
 
-} // namespace unused_parameters_test
+} // namespace ddp::test::unused_parameters_test

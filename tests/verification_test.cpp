@@ -6,17 +6,7 @@
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/verification.h>
 
-namespace verification_test {
-
-using ddp::NamedTensors;
-using ddp::ProcessGroup;
-using ddp::VerificationOptions;
-using ddp::test::BranchNet;
-using ddp::test::error_on_all;
-using ddp::test::ones_of_all_dtypes;
-using ddp::test::ranks;
-using ddp::test::set_gradients;
-using ddp::test::sparse;
+namespace ddp::test::verification_test {
 
 namespace {
 
@@ -25,12 +15,12 @@ std::string difference(
     const torch::nn::Module& module,
     const VerificationOptions& options = {}) {
   return error_on_all(
-      group, [&] { ddp::verify_same_parameters(module, group, options); });
+      group, [&] { verify_same_parameters(module, group, options); });
 }
 
 std::string difference(const ProcessGroup& group, const NamedTensors& tensors) {
   return error_on_all(
-      group, [&] { ddp::verify_same_values(tensors, group, "values"); });
+      group, [&] { verify_same_values(tensors, group, "values"); });
 }
 
 /// The same for a tensor named x.
@@ -224,14 +214,14 @@ TEST_CASE("lists of other names or lengths are an error on all ranks") {
     }
     REQUIRE_THAT(difference(group, tensors), ContainsSubstring("same list"));
     REQUIRE_THROWS_WITH(
-        ddp::verify_same_parameters(
+        verify_same_parameters(
             BranchNet(), group, VerificationOptions().gradients(odd)),
         ContainsSubstring("rank 2 (16 tensors) has 'the gradient of stem."));
   });
 }
 
 TEST_CASE("ranks are named in ranges") {
-  using ddp::detail::name_ranks;
+  using detail::name_ranks;
   REQUIRE(name_ranks({3}) == "rank 3");
   REQUIRE(name_ranks({0, 1}) == "ranks 0 and 1");
   REQUIRE(name_ranks({0, 1, 3}) == "ranks 0, 1 and 3");
@@ -243,14 +233,14 @@ TEST_CASE("ranks are named in ranges") {
 TEST_CASE("the parameter hash depends on each value and name") {
   torch::manual_seed(3);
   const auto net = std::make_shared<BranchNet>();
-  const auto hash = ddp::parameter_hash(*net);
+  const auto hash = parameter_hash(*net);
   torch::manual_seed(3);
-  REQUIRE(ddp::parameter_hash(BranchNet()) == hash);
+  REQUIRE(parameter_hash(BranchNet()) == hash);
   {
     torch::NoGradGuard no_grad;
     net->never->bias[1] += 1;
   }
-  REQUIRE(ddp::parameter_hash(*net) != hash);
+  REQUIRE(parameter_hash(*net) != hash);
 }
 
-} // namespace verification_test
+} // namespace ddp::test::verification_test

@@ -20,14 +20,8 @@
 #include <fstream>
 #include <sstream>
 
-namespace wait_notice_test {
+namespace ddp::test::wait_notice_test {
 
-using ddp::ProcessGroup;
-using ddp::ProcessGroupOptions;
-using ddp::test::RankOptions;
-using ddp::test::ranks;
-using ddp::test::SharedFolder;
-using ddp::test::WarningListener;
 using std::chrono::seconds;
 
 namespace {
@@ -56,10 +50,10 @@ TEST_CASE("a long wait tells what the others wait in instead") {
   ranks(
       3,
       [&] {
-        const auto group = ddp::init_process_group(kSoon);
+        const auto group = init_process_group(kSoon);
         const auto store = group.store();
         auto net = torch::nn::Linear(2, 1);
-        ddp::Reducer reducer(net, group);
+        Reducer reducer(net, group);
         std::vector<std::string> texts;
         const WarningListener listener([&](const std::string& text) {
           texts.push_back(text);
@@ -67,7 +61,7 @@ TEST_CASE("a long wait tells what the others wait in instead") {
         });
         if (group.rank() == 0) {
           store->wait({"told/1"});
-          REQUIRE_THROWS(ddp::save_checkpoint(path, *net, group));
+          REQUIRE_THROWS(save_checkpoint(path, *net, group));
           REQUIRE(texts.size() == 1);
           REQUIRE_THAT(
               texts[0],
@@ -92,9 +86,9 @@ TEST_CASE("a long wait tells what the others wait in instead") {
                   ContainsSubstring("Have all ranks equally many batches?"));
         } else {
           store->wait({"told/0", "told/1"});
-          ddp::detail::report_failure(group, "enough");
+          detail::report_failure(group, "enough");
         }
-        ddp::test::meet_at_store(group, {"0", "1", "2"});
+        meet_at_store(group, {"0", "1", "2"});
       },
       RankOptions());
 }
@@ -103,12 +97,12 @@ TEST_CASE("ranks in different calls are told which") {
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(
+        const auto group = init_process_group(
             ProcessGroupOptions().backend("shm").timeout(seconds(30)));
         torch::nn::Linear net(2, 1);
-        const auto error = ddp::test::error_of([&] {
-          group.rank() == 0 ? (void)ddp::manual_seed(1, group)
-                            : (void)ddp::Reducer(net, group);
+        const auto error = error_of([&] {
+          group.rank() == 0 ? (void)manual_seed(1, group)
+                            : (void)Reducer(net, group);
         });
         REQUIRE_THAT(
             error,
@@ -123,12 +117,12 @@ TEST_CASE("a Reducer on rank 0 only is told of") {
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(
+        const auto group = init_process_group(
             ProcessGroupOptions().backend("shm").timeout(seconds(30)));
         torch::nn::Linear net(2, 1);
         if (group.rank() == 0) {
           REQUIRE_THAT(
-              ddp::test::error_of([&] { (void)ddp::Reducer(net, group); }),
+              error_of([&] { (void)Reducer(net, group); }),
               ContainsSubstring("Reducer: duplicate over shm failed") &&
                   ContainsSubstring("has left the group"));
         }
@@ -142,13 +136,13 @@ TEST_CASE("each call that waits says what it waits in") {
   ranks(
       3,
       [&] {
-        const auto group = ddp::init_process_group(
-            ProcessGroupOptions().wait_notice(seconds(1)));
+        const auto group =
+            init_process_group(ProcessGroupOptions().wait_notice(seconds(1)));
         const auto store = group.store();
         torch::nn::Linear net(2, 1);
-        ddp::Reducer reducer(net, group);
+        Reducer reducer(net, group);
         const auto tensor = torch::ones({2});
-        ddp::SyncBatchNorm1d norm(2, group);
+        SyncBatchNorm1d norm(2, group);
         const auto rows = torch::rand({4, 2});
         const std::vector<std::pair<std::string, std::function<void()>>> calls{
             {"all_reduce of 2 Float", [&] { group.all_reduce(tensor); }},
@@ -158,21 +152,18 @@ TEST_CASE("each call that waits says what it waits in") {
             {"broadcast of 2 Float", [&] { group.broadcast(tensor, 2); }},
             {"SyncBatchNorm: all_reduce", [&] { norm->forward(rows); }},
             {"barrier", [&] { group.barrier(); }},
-            {"sum: all_gather", [&] { ddp::sum(1, group); }},
+            {"sum: all_gather", [&] { sum(1, group); }},
             {"split", [&] { group.split(0); }},
             {"duplicate", [&] { group.duplicate(); }},
-            {"Reducer",
-             [&] { (void)ddp::Reducer(torch::nn::Linear(2, 1), group); }},
+            {"Reducer", [&] { (void)Reducer(torch::nn::Linear(2, 1), group); }},
             {"bucket 1 of 1, step 1",
              [&] {
                net->forward(torch::rand({3, 2})).sum().backward();
              }},
-            {"save_checkpoint(\"",
-             [&] { ddp::save_checkpoint(file, *net, group); }},
-            {"load_checkpoint(\"",
-             [&] { ddp::load_checkpoint(file, *net, group); }},
+            {"save_checkpoint(\"", [&] { save_checkpoint(file, *net, group); }},
+            {"load_checkpoint(\"", [&] { load_checkpoint(file, *net, group); }},
             {"verify_same_parameters",
-             [&] { ddp::verify_same_parameters(*net, group); }},
+             [&] { verify_same_parameters(*net, group); }},
             {"shutdown", [&] { ProcessGroup(group).shutdown(); }}};
         for (const auto& [name, call] : calls) {
           INFO(name);
@@ -198,8 +189,8 @@ TEST_CASE("a rank 0 that takes its time to write is said to be in that") {
   ranks(
       3,
       [] {
-        const auto group = ddp::init_process_group(
-            ProcessGroupOptions().wait_notice(seconds(1)));
+        const auto group =
+            init_process_group(ProcessGroupOptions().wait_notice(seconds(1)));
         const auto store = group.store();
         const WarningListener listener([&](const std::string& text) {
           REQUIRE_THAT(
@@ -208,7 +199,7 @@ TEST_CASE("a rank 0 that takes its time to write is said to be in that") {
                   ContainsSubstring("and is in save"));
           store->set("told", "");
         });
-        ddp::detail::on_rank_0("save", group, [&] { store->wait({"told"}); });
+        detail::on_rank_0("save", group, [&] { store->wait({"told"}); });
       },
       RankOptions());
 }
@@ -216,14 +207,14 @@ TEST_CASE("a rank 0 that takes its time to write is said to be in that") {
 TEST_CASE("one backward more than the others has an error with remedies") {
   ranks(3, [](ProcessGroup group) {
     torch::nn::Linear net(2, 1);
-    ddp::Reducer reducer(net, group);
+    Reducer reducer(net, group);
     const auto backward = [&] {
       net->forward(torch::rand({3, 2})).sum().backward();
     };
     backward();
     if (group.rank() == 0) {
       REQUIRE_THAT(
-          ddp::test::error_of(backward),
+          error_of(backward),
           ContainsSubstring("bucket 1 of 1, step 2: the reduction of") &&
               ContainsSubstring("Have all ranks equally many batches?") &&
               ContainsSubstring("DistributedSampler") &&
@@ -236,7 +227,7 @@ TEST_CASE("of ranks that wait for the same one tells") {
   ranks(
       4,
       [] {
-        const auto group = ddp::init_process_group(kSoon);
+        const auto group = init_process_group(kSoon);
         const auto store = group.store();
         int64_t told = 0;
         const WarningListener listener([&](const std::string&) {
@@ -268,7 +259,7 @@ TEST_CASE("rank 0 tells which ranks have not come to the group") {
         const WarningListener listener([&](const std::string& text) {
           std::ofstream(path, std::ios::app) << text << std::endl;
         });
-        ddp::init_process_group(kSoon).barrier();
+        init_process_group(kSoon).barrier();
       },
       RankOptions());
 }
@@ -287,9 +278,9 @@ TEST_CASE("ranks that wait for rank 0 tell so") {
               open(path.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
           REQUIRE(dup2(file, STDERR_FILENO) == STDERR_FILENO);
         }
-        ddp::init_process_group(kSoon).barrier();
+        init_process_group(kSoon).barrier();
       },
       RankOptions());
 }
 
-} // namespace wait_notice_test
+} // namespace ddp::test::wait_notice_test

@@ -8,9 +8,8 @@
 #include <map>
 #include <sstream>
 
-namespace worker_view_test {
+namespace ddp::test::worker_view_test {
 
-using ddp::test::Command;
 using Environment = std::map<std::string, std::string>;
 
 namespace {
@@ -37,7 +36,7 @@ Environment added_by(const std::vector<std::string>& launcher) {
        "sh",
        "-c",
        "[ $LOCAL_RANK != 1 ] || env | sed 's/^/is /'"});
-  const auto outcome = ddp::test::run(command, std::chrono::seconds(60));
+  const auto outcome = run(command, std::chrono::seconds(60));
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
   Environment environment;
@@ -71,7 +70,7 @@ std::string names(const Environment& environment) {
 } // namespace
 
 TEST_CASE("ranks see under ddprun what they see under torchrun") {
-  const auto python = ddp::test::python_with_torch();
+  const auto python = python_with_torch();
   const auto torchrun =
       std::filesystem::path(python).parent_path() / "torchrun";
   auto theirs = added_by({torchrun.string(), "--standalone"});
@@ -93,4 +92,4 @@ TEST_CASE("ranks see under ddprun what they see under torchrun") {
   REQUIRE(ours.at("RANK") == "1");
 }
 
-} // namespace worker_view_test
+} // namespace ddp::test::worker_view_test

@@ -8,23 +8,10 @@
 #include <map>
 #include <tuple>
 
-namespace wrapper_behaviours_test {
+namespace ddp::test::wrapper_behaviours_test {
 
 // What the tests of Python's DistributedDataParallel ask of the wrapper: there
 // forward decides what is reduced. docs/parity.md lists which is which.
-
-using ddp::DistributedDataParallel;
-using ddp::ProcessGroup;
-using ddp::ReducerOptions;
-using ddp::test::average;
-using ddp::test::batch;
-using ddp::test::BranchNet;
-using ddp::test::copy_parameters;
-using ddp::test::equal_on_all;
-using ddp::test::nearly_equal;
-using ddp::test::ranks;
-using ddp::test::reset_gradients;
-using ddp::test::UnevenNet;
 
 namespace {
 
@@ -367,7 +354,7 @@ TEST_CASE("rank 0 may evaluate a net without buffers alone") {
 TEST_CASE("autograd::grad through the wrapper's output is not reduced") {
   ranks(3, [](ProcessGroup group) {
     auto net = std::make_shared<BranchNet>();
-    ddp::DistributedDataParallel<BranchNet> model(net, group);
+    DistributedDataParallel<BranchNet> model(net, group);
     for (int step = 0; step < 3; ++step) {
       reset_gradients(*net);
       auto input = batch(group, step, 4).requires_grad_();
@@ -379,7 +366,7 @@ TEST_CASE("autograd::grad through the wrapper's output is not reduced") {
         REQUIRE(!net->stem->weight.grad().defined());
       }
       loss.backward();
-      REQUIRE(ddp::test::equal_on_all(group, net->stem->weight.grad()));
+      REQUIRE(equal_on_all(group, net->stem->weight.grad()));
       REQUIRE(net->left->bias.grad().allclose(torch::full({2}, 5.0)));
     }
   });
@@ -388,10 +375,8 @@ TEST_CASE("autograd::grad through the wrapper's output is not reduced") {
 TEST_CASE("an output that depends on no parameter is no unmanaged leaf") {
   ranks(3, [](ProcessGroup group) {
     auto net = std::make_shared<BranchNet>();
-    ddp::DistributedDataParallel<BranchNet> model(
-        net,
-        group,
-        ddp::ReducerOptions().unmanaged_leaves(ddp::Reaction::kError));
+    DistributedDataParallel<BranchNet> model(
+        net, group, ReducerOptions().unmanaged_leaves(Reaction::kError));
     const torch::NoGradGuard no_grad;
     for (auto& parameter : net->parameters()) {
       parameter.set_requires_grad(false);
@@ -404,4 +389,4 @@ TEST_CASE("an output that depends on no parameter is no unmanaged leaf") {
   });
 }
 
-} // namespace wrapper_behaviours_test
+} // namespace ddp::test::wrapper_behaviours_test

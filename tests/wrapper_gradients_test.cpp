@@ -4,19 +4,10 @@
 
 #include <ddp/distributed_data_parallel.h>
 
-namespace wrapper_gradients_test {
+namespace ddp::test::wrapper_gradients_test {
 
 // Backwards that do not come through the wrapper's output, or are not for the
 // parameters.
-
-using ddp::DistributedDataParallel;
-using ddp::ProcessGroup;
-using ddp::test::average;
-using ddp::test::batch;
-using ddp::test::copy_parameters;
-using ddp::test::equal_on_all;
-using ddp::test::ranks;
-using ddp::test::reset_gradients;
 
 namespace {
 
@@ -106,4 +97,4 @@ TEST_CASE("a backward for an input only is each rank's own") {
   });
 }
 
-} // namespace wrapper_gradients_test
+} // namespace ddp::test::wrapper_gradients_test

@@ -9,15 +9,10 @@
 
 #include <memory>
 
-namespace zero_redundancy_failures_test {
+namespace ddp::test::zero_redundancy_failures_test {
 
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ZeroRedundancyOptions;
-using ddp::test::ranks;
-using ddp::test::UnevenNet;
 template <typename Optimizer>
-using Zero = ddp::ZeroRedundancyOptimizer<Optimizer>;
+using Zero = ZeroRedundancyOptimizer<Optimizer>;
 
 TEST_CASE("a sharded optimizer is saved by its own type only") {
   ranks(3, [](ProcessGroup group) {
@@ -25,7 +20,7 @@ TEST_CASE("a sharded optimizer is saved by its own type only") {
     Zero<torch::optim::Adam> optimizer(net->parameters(), group);
     torch::optim::Optimizer& base = optimizer;
     REQUIRE_THROWS_WITH(
-        ddp::TrainingState().add("optimizer", base),
+        TrainingState().add("optimizer", base),
         ContainsSubstring("'optimizer' shares its state out over ranks"));
   });
 }
@@ -44,13 +39,13 @@ TEST_CASE("where one rank has lost a parameter the others hear why") {
       if (group.rank() == 1) {
         optimizer.param_groups()[0].params().pop_back();
       }
-      ddp::TrainingState state;
+      TrainingState state;
       state.add("optimizer", optimizer);
       const auto act = [&] {
         saves ? void(state.state_dict(group)) : void(optimizer.step());
       };
       REQUIRE_THROWS_WITH(act(), ContainsSubstring("taken out of group 0"));
-      ddp::test::meet_at_store(group, {"0", "1", "2"});
+      meet_at_store(group, {"0", "1", "2"});
     });
   }
 }
@@ -76,7 +71,7 @@ TEST_CASE("a sharded optimizer that differs between ranks is refused") {
           ContainsSubstring("ZeroRedundancyOptimizer differs between ranks") &&
               ContainsSubstring(
                   order ? "of Float [6], Float [9]" : "learning rates 0.2"));
-      ddp::test::meet_at_store(group, {"0", "1", "2"});
+      meet_at_store(group, {"0", "1", "2"});
     });
   }
 }
@@ -93,7 +88,7 @@ TEST_CASE("where one rank cannot step its share the others hear why") {
         parameters, group, torch::optim::AdamOptions(0.1));
     REQUIRE_THROWS_WITH(optimizer.step(), ContainsSubstring("sparse"));
     // Not over gloo, where a rank that ends is a reason too.
-    ddp::test::meet_at_store(group, {"0", "1", "2"});
+    meet_at_store(group, {"0", "1", "2"});
   });
 }
 
@@ -117,4 +112,4 @@ TEST_CASE("what a sharded optimizer cannot do is refused") {
   });
 }
 
-} // namespace zero_redundancy_failures_test
+} // namespace ddp::test::zero_redundancy_failures_test

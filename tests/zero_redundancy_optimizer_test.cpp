@@ -14,19 +14,11 @@
 
 #include <memory>
 
-namespace zero_redundancy_optimizer_test {
+namespace ddp::test::zero_redundancy_optimizer_test {
 
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ZeroRedundancyOptions;
-using ddp::test::batch;
-using ddp::test::copy_parameters;
-using ddp::test::equal_on_all;
-using ddp::test::ranks;
-using ddp::test::UnevenNet;
 using torch::optim::OptimizerParamGroup;
 template <typename Optimizer>
-using Zero = ddp::ZeroRedundancyOptimizer<Optimizer>;
+using Zero = ZeroRedundancyOptimizer<Optimizer>;
 
 namespace {
 
@@ -108,7 +100,7 @@ TEST_CASE("a sharded optimizer has the bits of the optimizer itself") {
           group, torch::optim::RMSpropOptions(1e-3));
       check_bits<torch::optim::Adagrad>(
           group, torch::optim::AdagradOptions(1e-2));
-      check_bits<ddp::FusedAdam>(group, torch::optim::AdamOptions(1e-2));
+      check_bits<FusedAdam>(group, torch::optim::AdamOptions(1e-2));
     });
   }
 }
@@ -171,7 +163,7 @@ TEST_CASE("groups of parameters keep their options") {
 }
 
 TEST_CASE("a sharded state is saved whole and loaded on any number of ranks") {
-  const ddp::test::SharedFolder folder;
+  const SharedFolder folder;
   const auto path = folder.path + "/run.pt";
   // Three ranks save; four go on, and one process without shards.
   ranks(3, [path](ProcessGroup group) {
@@ -184,7 +176,7 @@ TEST_CASE("a sharded state is saved whole and loaded on any number of ranks") {
       net->forward(torch::randn({5, 7})).sum().backward();
       optimizer.step();
     }
-    ddp::TrainingState state;
+    TrainingState state;
     state.add("net", net).add("optimizer", optimizer).save(path, group);
   });
   const auto go_on = [](UnevenNet& net, torch::optim::Optimizer& optimizer) {
@@ -212,7 +204,7 @@ TEST_CASE("a sharded state is saved whole and loaded on any number of ranks") {
     auto net = std::make_shared<UnevenNet>();
     Zero<torch::optim::Adam> optimizer(
         net->parameters(), group, torch::optim::AdamOptions(1));
-    ddp::TrainingState state;
+    TrainingState state;
     state.add("net", net).add("optimizer", optimizer);
     REQUIRE(state.load(path, group));
     REQUIRE(optimizer.state().size() < net->parameters().size());
@@ -223,7 +215,7 @@ TEST_CASE("a sharded state is saved whole and loaded on any number of ranks") {
     auto net = std::make_shared<UnevenNet>();
     torch::optim::Adam optimizer(
         net->parameters(), torch::optim::AdamOptions(1));
-    ddp::TrainingState state;
+    TrainingState state;
     state.add("net", net).add("optimizer", optimizer);
     REQUIRE(state.load(path));
     go_on(*net, optimizer);
@@ -239,7 +231,7 @@ TEST_CASE("ranks without inputs step their parameters along") {
       Reducer reducer(net, group);
       Zero<torch::optim::Adam> optimizer(
           net->parameters(), group, torch::optim::AdamOptions(1e-2));
-      ddp::Join join(group, {reducer.joinable(), optimizer});
+      Join join(group, {reducer.joinable(), optimizer});
       for (int64_t step = 0; step < 1 + 2 * group.rank(); ++step) {
         backward(*net, group, step);
         optimizer.step();
@@ -367,7 +359,7 @@ TEST_CASE("a closure sees all parameters of a sharded optimizer") {
       require_equal(*net, *plain);
     }
     // Ranks without inputs step along.
-    ddp::Join join(group, {reducer.joinable(), optimizer});
+    Join join(group, {reducer.joinable(), optimizer});
     for (int64_t step = 0; step <= group.rank(); ++step) {
       step_by_closure(optimizer, *net, group, step);
     }
@@ -375,7 +367,7 @@ TEST_CASE("a closure sees all parameters of a sharded optimizer") {
 }
 
 TEST_CASE("a sharded state is loaded for groups that were added too") {
-  const ddp::test::SharedFolder folder;
+  const SharedFolder folder;
   ranks(3, [&](ProcessGroup group) {
     using torch::optim::AdamOptions;
     const auto make = [&](std::vector<torch::Tensor>& parameters) {
@@ -398,9 +390,9 @@ TEST_CASE("a sharded state is loaded for groups that were added too") {
     const auto first = make(first_parameters);
     first->step();
     first->step();
-    ddp::TrainingState().add("optimizer", *first).save(path, group);
+    TrainingState().add("optimizer", *first).save(path, group);
     const auto second = make(second_parameters);
-    ddp::TrainingState().add("optimizer", *second).load(path, group);
+    TrainingState().add("optimizer", *second).load(path, group);
     for (size_t i = 0; i < 4; ++i) {
       const torch::NoGradGuard no_grad;
       second_parameters[i].copy_(first_parameters[i]);
@@ -415,4 +407,4 @@ TEST_CASE("a sharded state is loaded for groups that were added too") {
   });
 }
 
-} // namespace zero_redundancy_optimizer_test
+} // namespace ddp::test::zero_redundancy_optimizer_test

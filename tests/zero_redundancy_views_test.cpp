@@ -3,13 +3,10 @@
 
 #include <ddp/zero_redundancy_optimizer.h>
 
-namespace zero_redundancy_views_test {
+namespace ddp::test::zero_redundancy_views_test {
 
-using ddp::ProcessGroup;
-using ddp::ZeroRedundancyOptions;
-using ddp::test::ranks;
 template <typename Optimizer>
-using Zero = ddp::ZeroRedundancyOptimizer<Optimizer>;
+using Zero = ZeroRedundancyOptimizer<Optimizer>;
 
 namespace {
 
@@ -79,4 +76,4 @@ TEST_CASE("parameters that become views have the same layout on all ranks") {
   });
 }
 
-} // namespace zero_redundancy_views_test
+} // namespace ddp::test::zero_redundancy_views_test
