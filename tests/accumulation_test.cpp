@@ -9,181 +9,164 @@
 
 namespace ddp::test::accumulation_test {
 
-TEST_CASE("under no_sync gradients accumulate and are reduced once") {
-  ranks(3, [](ProcessGroup group) {
-    for (const bool rebuilt : {false, true}) {
-      auto net = std::make_shared<UnevenNet>();
-      auto local = std::make_shared<UnevenNet>();
-      Reducer reducer(net, group);
-      copy_parameters(*net, *local);
-      if (rebuilt) {
-        net->forward(batch(group, 9, 7)).sum().backward();
-        reset_gradients(*net);
-      }
-      for (int step = 0; step < 3; ++step) {
-        auto guard = std::make_optional(reducer.no_sync());
-        REQUIRE(!reducer.synchronizes());
-        if (step == 2) {
-          guard.reset();
-          REQUIRE(reducer.synchronizes());
-        } else {
-          const auto nested = reducer.no_sync();
-        }
-        const auto input = batch(group, step, 7);
-        net->forward(input).sum().backward();
-        local->forward(input).sum().backward();
-        if (step < 2) {
-          REQUIRE(net->wide->weight.grad().equal(local->wide->weight.grad()));
-        }
-      }
-      const auto expected = average(group, *local);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        REQUIRE(torch::allclose(
-            net->parameters()[i].grad(), expected[i], 1e-4, 1e-5));
-      }
-    }
-  });
-}
-
-TEST_CASE("no_sync ends with its scope, also by an exception") {
-  ranks(3, [](ProcessGroup group) {
-    auto weight = torch::ones({2}, torch::requires_grad());
-    Reducer reducer({weight}, group);
-    try {
-      const auto outer = reducer.no_sync();
-      { const auto inner = reducer.no_sync(); }
-      REQUIRE(!reducer.synchronizes());
-      throw std::runtime_error("on purpose");
-    } catch (const std::runtime_error&) {
-    }
-    REQUIRE(reducer.synchronizes());
-    (weight * group.rank()).sum().backward();
-    REQUIRE(weight.grad().eq(1).all().item<bool>());
-  });
-}
-
-TEST_CASE("several forwards before one backward") {
-  ranks(3, [](ProcessGroup group) {
+RANKS_TEST("under no_sync gradients accumulate and are reduced once") {
+  for (const bool rebuilt : {false, true}) {
     auto net = std::make_shared<UnevenNet>();
     auto local = std::make_shared<UnevenNet>();
     Reducer reducer(net, group);
     copy_parameters(*net, *local);
-    for (int step = 0; step < 3; ++step) {
+    if (rebuilt) {
+      net->forward(batch(group, 9, 7)).sum().backward();
       reset_gradients(*net);
-      reset_gradients(*local);
-      const auto a = batch(group, step, 7), b = batch(group, step + 50, 7);
-      (net->forward(a).sum() + net->forward(b).pow(2).sum()).backward();
-      (local->forward(a).sum() + local->forward(b).pow(2).sum()).backward();
-      const auto expected = average(group, *local);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        REQUIRE(torch::allclose(
-            net->parameters()[i].grad(), expected[i], 1e-4, 1e-4));
+    }
+    for (int step = 0; step < 3; ++step) {
+      auto guard = std::make_optional(reducer.no_sync());
+      REQUIRE(!reducer.synchronizes());
+      if (step == 2) {
+        guard.reset();
+        REQUIRE(reducer.synchronizes());
+      } else {
+        const auto nested = reducer.no_sync();
+      }
+      const auto input = batch(group, step, 7);
+      net->forward(input).sum().backward();
+      local->forward(input).sum().backward();
+      if (step < 2) {
+        REQUIRE(net->wide->weight.grad().equal(local->wide->weight.grad()));
       }
     }
-  });
+    const auto expected = average(group, *local);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      REQUIRE(torch::allclose(
+          net->parameters()[i].grad(), expected[i], 1e-4, 1e-5));
+    }
+  }
 }
 
-TEST_CASE("several backwards over disjoint outputs") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    auto local = std::make_shared<BranchNet>();
+RANKS_TEST("no_sync ends with its scope, also by an exception") {
+  auto weight = torch::ones({2}, torch::requires_grad());
+  Reducer reducer({weight}, group);
+  try {
+    const auto outer = reducer.no_sync();
+    { const auto inner = reducer.no_sync(); }
+    REQUIRE(!reducer.synchronizes());
+    throw std::runtime_error("on purpose");
+  } catch (const std::runtime_error&) {
+  }
+  REQUIRE(reducer.synchronizes());
+  (weight * group.rank()).sum().backward();
+  REQUIRE(weight.grad().eq(1).all().item<bool>());
+}
+
+RANKS_TEST("several forwards before one backward") {
+  auto net = std::make_shared<UnevenNet>();
+  auto local = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group);
+  copy_parameters(*net, *local);
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    reset_gradients(*local);
+    const auto a = batch(group, step, 7), b = batch(group, step + 50, 7);
+    (net->forward(a).sum() + net->forward(b).pow(2).sum()).backward();
+    (local->forward(a).sum() + local->forward(b).pow(2).sum()).backward();
+    const auto expected = average(group, *local);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      REQUIRE(torch::allclose(
+          net->parameters()[i].grad(), expected[i], 1e-4, 1e-4));
+    }
+  }
+}
+
+RANKS_TEST("several backwards over disjoint outputs") {
+  auto net = std::make_shared<BranchNet>();
+  auto local = std::make_shared<BranchNet>();
+  Reducer reducer(net, group);
+  copy_parameters(*net, *local);
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    reset_gradients(*local);
+    const auto input = batch(group, step, 4);
+    for (auto* n : {net.get(), local.get()}) {
+      const auto left = n->forward(input, true).sum();
+      const auto right = n->forward(input, false).sum();
+      left.backward();
+      right.backward();
+    }
+    const auto expected = average(group, *local);
+    for (size_t i = 0; i < 6; ++i) {
+      REQUIRE(torch::allclose(
+          net->parameters()[i].grad(), expected[i], 1e-4, 1e-5));
+    }
+  }
+}
+
+RANKS_TEST("a second backward over a retained graph averages what it adds") {
+  for (const bool kept : {false, true}) {
+    auto net = std::make_shared<UnevenNet>();
     Reducer reducer(net, group);
-    copy_parameters(*net, *local);
     for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      reset_gradients(*local);
-      const auto input = batch(group, step, 4);
-      for (auto* n : {net.get(), local.get()}) {
-        const auto left = n->forward(input, true).sum();
-        const auto right = n->forward(input, false).sum();
-        left.backward();
-        right.backward();
+      const auto loss = net->forward(batch(group, step, 7)).pow(2).sum();
+      if (!kept) {
+        reset_gradients(*net);
+      } else {
+        net->zero_grad(/*set_to_none=*/false);
       }
-      const auto expected = average(group, *local);
-      for (size_t i = 0; i < 6; ++i) {
-        REQUIRE(torch::allclose(
-            net->parameters()[i].grad(), expected[i], 1e-4, 1e-5));
-      }
-    }
-  });
-}
-
-TEST_CASE("a second backward over a retained graph averages what it adds") {
-  ranks(3, [](ProcessGroup group) {
-    for (const bool kept : {false, true}) {
-      auto net = std::make_shared<UnevenNet>();
-      Reducer reducer(net, group);
-      for (int step = 0; step < 3; ++step) {
-        const auto loss = net->forward(batch(group, step, 7)).pow(2).sum();
-        if (!kept) {
-          reset_gradients(*net);
-        } else {
-          net->zero_grad(/*set_to_none=*/false);
-        }
-        loss.backward({}, /*retain_graph=*/true);
-        const auto once = net->wide->weight.grad().clone();
-        loss.backward();
-        REQUIRE(
-            torch::allclose(net->wide->weight.grad(), 2 * once, 1e-4, 1e-5));
-        REQUIRE(equal_on_all(group, net->wide->weight.grad()));
-      }
-    }
-  });
-}
-
-TEST_CASE("with create_graph the mean can be differentiated") {
-  ranks(3, [](ProcessGroup group) {
-    // loss_r = x_r w^3, so the mean gradient is g = 3 m w^2 with m the mean of
-    // x_r, and d(g^2)/dw = 2 g * 6 m w.
-    auto w = torch::full({2}, 2.0, torch::kDouble).requires_grad_();
-    Reducer reducer({w}, group);
-    const double m = 2; // of 1, 2, 3
-    for (int step = 0; step < 4; ++step) {
-      w.mutable_grad().reset();
-      const double x = 1.0 + static_cast<double>(group.rank());
-      (w.pow(3) * x).sum().backward({}, std::nullopt, /*create_graph=*/true);
-      auto g = w.grad();
-      REQUIRE(nearly_equal(g.detach(), torch::full_like(g, 12.0 * m)));
-      REQUIRE(g.requires_grad());
-      w.mutable_grad().reset();
-      g.pow(2).sum().backward();
-      REQUIRE(nearly_equal(w.grad(), torch::full_like(w, 2 * 12 * m * 12 * m)));
-    }
-  });
-}
-
-TEST_CASE("autograd::grad is not reduced, and does not disturb") {
-  ranks(3, [](ProcessGroup group) {
-    auto w = torch::ones({2}, torch::requires_grad());
-    Reducer reducer({w}, group);
-    for (int step = 0; step < 3; ++step) {
-      w.mutable_grad().reset();
-      const auto loss = (w * group.rank()).sum();
-      const auto local =
-          torch::autograd::grad({loss}, {w}, {}, /*retain_graph=*/true)[0];
-      REQUIRE(local.eq(group.rank()).all().item<bool>());
-      REQUIRE(!w.grad().defined());
+      loss.backward({}, /*retain_graph=*/true);
+      const auto once = net->wide->weight.grad().clone();
       loss.backward();
-      REQUIRE(w.grad().eq(1).all().item<bool>());
+      REQUIRE(torch::allclose(net->wide->weight.grad(), 2 * once, 1e-4, 1e-5));
+      REQUIRE(equal_on_all(group, net->wide->weight.grad()));
     }
-  });
+  }
 }
 
-TEST_CASE("what was dropped while gradients accumulated is as if never used") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    Reducer reducer(net, group);
-    for (int step = 0; step < 3; ++step) {
-      {
-        const auto guard = reducer.no_sync();
-        net->forward(batch(group, step, 4), false).sum().backward();
-      }
-      net->zero_grad(); // to none
-      net->forward(batch(group, step, 4), true).sum().backward();
-      REQUIRE(!net->right->weight.grad().defined());
-      REQUIRE(equal_on_all(group, net->left->weight.grad()));
+RANKS_TEST("with create_graph the mean can be differentiated") {
+  // loss_r = x_r w^3, so the mean gradient is g = 3 m w^2 with m the mean of
+  // x_r, and d(g^2)/dw = 2 g * 6 m w.
+  auto w = torch::full({2}, 2.0, torch::kDouble).requires_grad_();
+  Reducer reducer({w}, group);
+  const double m = 2; // of 1, 2, 3
+  for (int step = 0; step < 4; ++step) {
+    w.mutable_grad().reset();
+    const double x = 1.0 + static_cast<double>(group.rank());
+    (w.pow(3) * x).sum().backward({}, std::nullopt, /*create_graph=*/true);
+    auto g = w.grad();
+    REQUIRE(nearly_equal(g.detach(), torch::full_like(g, 12.0 * m)));
+    REQUIRE(g.requires_grad());
+    w.mutable_grad().reset();
+    g.pow(2).sum().backward();
+    REQUIRE(nearly_equal(w.grad(), torch::full_like(w, 2 * 12 * m * 12 * m)));
+  }
+}
+
+RANKS_TEST("autograd::grad is not reduced, and does not disturb") {
+  auto w = torch::ones({2}, torch::requires_grad());
+  Reducer reducer({w}, group);
+  for (int step = 0; step < 3; ++step) {
+    w.mutable_grad().reset();
+    const auto loss = (w * group.rank()).sum();
+    const auto local =
+        torch::autograd::grad({loss}, {w}, {}, /*retain_graph=*/true)[0];
+    REQUIRE(local.eq(group.rank()).all().item<bool>());
+    REQUIRE(!w.grad().defined());
+    loss.backward();
+    REQUIRE(w.grad().eq(1).all().item<bool>());
+  }
+}
+
+RANKS_TEST("what was dropped while gradients accumulated is as if never used") {
+  auto net = std::make_shared<BranchNet>();
+  Reducer reducer(net, group);
+  for (int step = 0; step < 3; ++step) {
+    {
+      const auto guard = reducer.no_sync();
+      net->forward(batch(group, step, 4), false).sum().backward();
     }
-  });
+    net->zero_grad(); // to none
+    net->forward(batch(group, step, 4), true).sum().backward();
+    REQUIRE(!net->right->weight.grad().defined());
+    REQUIRE(equal_on_all(group, net->left->weight.grad()));
+  }
 }
 
 } // namespace ddp::test::accumulation_test

@@ -19,71 +19,64 @@ void backward(UnevenNet& net, const ProcessGroup& group) {
 
 } // namespace
 
-TEST_CASE("a module that is converted after attachment is noticed") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group);
-    backward(*net, group);
-    group.barrier(); // who is late would hear of the others' errors
-    if (group.rank() == 0) { // or keep the gradient, which stays float
-      reset_gradients(*net);
-    }
-    net->to(torch::kDouble);
-    REQUIRE_THROWS_WITH(
-        backward(*net, group),
-        ContainsSubstring("last.bias was Float [3]") &&
-            ContainsSubstring("now it is Double [") &&
-            ContainsSubstring("convert the module before"));
-  });
+RANKS_TEST("a module that is converted after attachment is noticed") {
+  auto net = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group);
+  backward(*net, group);
+  group.barrier(); // who is late would hear of the others' errors
+  if (group.rank() == 0) { // or keep the gradient, which stays float
+    reset_gradients(*net);
+  }
+  net->to(torch::kDouble);
+  REQUIRE_THROWS_WITH(
+      backward(*net, group),
+      ContainsSubstring("last.bias was Float [3]") &&
+          ContainsSubstring("now it is Double [") &&
+          ContainsSubstring("convert the module before"));
 }
 
-TEST_CASE("set_data and load keep the hooks") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group);
-    std::stringstream file;
-    torch::serialize::OutputArchive out;
-    net->save(out);
-    out.save_to(file);
-    for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      if (step == 1) {
-        const torch::NoGradGuard no_grad;
-        for (auto& parameter : net->parameters()) {
-          parameter.set_data(parameter.clone());
-        }
-      } else if (step == 2) {
-        torch::serialize::InputArchive in;
-        in.load_from(file);
-        net->load(in);
+RANKS_TEST("set_data and load keep the hooks") {
+  auto net = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group);
+  std::stringstream file;
+  torch::serialize::OutputArchive out;
+  net->save(out);
+  out.save_to(file);
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    if (step == 1) {
+      const torch::NoGradGuard no_grad;
+      for (auto& parameter : net->parameters()) {
+        parameter.set_data(parameter.clone());
       }
-      backward(*net, group);
-      REQUIRE(equal_on_all(group, net->wide->weight.grad()));
+    } else if (step == 2) {
+      torch::serialize::InputArchive in;
+      in.load_from(file);
+      net->load(in);
     }
-  });
+    backward(*net, group);
+    REQUIRE(equal_on_all(group, net->wide->weight.grad()));
+  }
 }
 
-TEST_CASE("parameters may be frozen and unfrozen between steps") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    net->wide->weight.set_requires_grad(false); // from the start
-    Reducer reducer(net, group);
+RANKS_TEST("parameters may be frozen and unfrozen between steps") {
+  auto net = std::make_shared<UnevenNet>();
+  net->wide->weight.set_requires_grad(false); // from the start
+  Reducer reducer(net, group);
+  backward(*net, group);
+  backward(*net, group);
+  REQUIRE(!net->wide->weight.grad().defined());
+  for (int step = 0; step < 3; ++step) {
+    const bool frozen = step == 1;
+    net->wide->weight.set_requires_grad(!frozen);
+    net->first->weight.set_requires_grad(frozen);
+    reset_gradients(*net);
     backward(*net, group);
-    backward(*net, group);
-    REQUIRE(!net->wide->weight.grad().defined());
-    for (int step = 0; step < 3; ++step) {
-      const bool frozen = step == 1;
-      net->wide->weight.set_requires_grad(!frozen);
-      net->first->weight.set_requires_grad(frozen);
-      reset_gradients(*net);
-      backward(*net, group);
-      REQUIRE(net->wide->weight.grad().defined() == !frozen);
-      REQUIRE(net->first->weight.grad().defined() == frozen);
-      REQUIRE(equal_on_all(
-          group,
-          frozen ? net->first->weight.grad() : net->wide->weight.grad()));
-    }
-  });
+    REQUIRE(net->wide->weight.grad().defined() == !frozen);
+    REQUIRE(net->first->weight.grad().defined() == frozen);
+    REQUIRE(equal_on_all(
+        group, frozen ? net->first->weight.grad() : net->wide->weight.grad()));
+  }
 }
 
 TEST_CASE(
@@ -109,35 +102,31 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a parameter in two Reducers is refused by name") {
-  ranks(2, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    Reducer reducer(net, group);
-    REQUIRE_THROWS_WITH(
-        Reducer(net->left, group),
-        ContainsSubstring("the parameter weight belongs to another Reducer"));
-    net->forward(batch(group, 0, 4), true).sum().backward();
-    REQUIRE(equal_on_all(group, net->left->weight.grad()));
-  });
+RANKS_TEST("a parameter in two Reducers is refused by name", 2) {
+  auto net = std::make_shared<BranchNet>();
+  Reducer reducer(net, group);
+  REQUIRE_THROWS_WITH(
+      Reducer(net->left, group),
+      ContainsSubstring("the parameter weight belongs to another Reducer"));
+  net->forward(batch(group, 0, 4), true).sum().backward();
+  REQUIRE(equal_on_all(group, net->left->weight.grad()));
 }
 
-TEST_CASE("a Reducer that failed may be replaced") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group);
-    const auto hook = net->first->weight.register_hook(
-        [](at::Tensor) -> at::Tensor { TORCH_CHECK(false, "on purpose"); });
-    REQUIRE_THROWS_WITH(backward(*net, group), ContainsSubstring("on purpose"));
-    net->first->weight.remove_hook(hook);
-    REQUIRE_THROWS_WITH(
-        backward(*net, group), ContainsSubstring("construct the Reducer anew"));
-    reducer = Reducer(net, group);
-    for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      backward(*net, group);
-      REQUIRE(equal_on_all(group, net->wide->weight.grad()));
-    }
-  });
+RANKS_TEST("a Reducer that failed may be replaced") {
+  auto net = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group);
+  const auto hook = net->first->weight.register_hook(
+      [](at::Tensor) -> at::Tensor { TORCH_CHECK(false, "on purpose"); });
+  REQUIRE_THROWS_WITH(backward(*net, group), ContainsSubstring("on purpose"));
+  net->first->weight.remove_hook(hook);
+  REQUIRE_THROWS_WITH(
+      backward(*net, group), ContainsSubstring("construct the Reducer anew"));
+  reducer = Reducer(net, group);
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    backward(*net, group);
+    REQUIRE(equal_on_all(group, net->wide->weight.grad()));
+  }
 }
 
 TEST_CASE("a Reducer that was moved from says so") {
@@ -147,139 +136,128 @@ TEST_CASE("a Reducer that was moved from says so") {
   REQUIRE_THROWS_WITH(reducer.no_sync(), ContainsSubstring("moved from"));
 }
 
-TEST_CASE("parameters and buffers may be ignored") {
-  ranks(3, [](ProcessGroup group) {
-    torch::manual_seed(group.rank());
-    auto net = std::make_shared<BranchNet>();
-    net->register_parameter("own", torch::full({2}, 1.0 * group.rank()));
-    net->register_buffer("mine", torch::full({2}, group.rank()));
-    net->register_buffer("ours", torch::full({2}, group.rank()));
-    Reducer reducer(
-        net,
-        group,
-        ReducerOptions()
-            .parameters_to_ignore({"own", "mine", "left.bias"})
-            .unmanaged_leaves(Reaction::kError)); // they are none
-    auto parameters = net->named_parameters();
-    auto buffers = net->named_buffers();
-    REQUIRE(parameters["own"].eq(group.rank()).all().item<bool>());
-    REQUIRE(buffers["mine"].eq(group.rank()).all().item<bool>());
-    REQUIRE(buffers["ours"].eq(0).all().item<bool>());
-    REQUIRE(!equal_on_all(group, parameters["left.bias"]));
-    REQUIRE(equal_on_all(group, parameters["left.weight"]));
+RANKS_TEST("parameters and buffers may be ignored") {
+  torch::manual_seed(group.rank());
+  auto net = std::make_shared<BranchNet>();
+  net->register_parameter("own", torch::full({2}, 1.0 * group.rank()));
+  net->register_buffer("mine", torch::full({2}, group.rank()));
+  net->register_buffer("ours", torch::full({2}, group.rank()));
+  Reducer reducer(
+      net,
+      group,
+      ReducerOptions()
+          .parameters_to_ignore({"own", "mine", "left.bias"})
+          .unmanaged_leaves(Reaction::kError)); // they are none
+  auto parameters = net->named_parameters();
+  auto buffers = net->named_buffers();
+  REQUIRE(parameters["own"].eq(group.rank()).all().item<bool>());
+  REQUIRE(buffers["mine"].eq(group.rank()).all().item<bool>());
+  REQUIRE(buffers["ours"].eq(0).all().item<bool>());
+  REQUIRE(!equal_on_all(group, parameters["left.bias"]));
+  REQUIRE(equal_on_all(group, parameters["left.weight"]));
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    ((net->forward(batch(group, 0, 4), true) + parameters["own"]) *
+     group.rank())
+        .sum()
+        .backward();
+    // Local: five rows times the rank.
+    const auto local = torch::full({2}, 5.0 * group.rank());
+    REQUIRE(parameters["own"].grad().equal(local));
+    REQUIRE(parameters["left.bias"].grad().equal(local));
+    REQUIRE(equal_on_all(group, parameters["left.weight"].grad()));
+  }
+  REQUIRE_THROWS_WITH(
+      Reducer(
+          std::make_shared<BranchNet>(),
+          group,
+          ReducerOptions().parameters_to_ignore({"left.wieght"})),
+      ContainsSubstring("there is no 'left.wieght'"));
+}
+
+RANKS_TEST("buffers become rank 0's at the end of backward") {
+  for (const bool broadcast : {true, false}) {
+    torch::nn::Sequential net(
+        torch::nn::Linear(4, 3), torch::nn::BatchNorm1d(3));
+    Reducer reducer(net, group, ReducerOptions().broadcast_buffers(broadcast));
+    const auto mean = net->named_buffers()["1.running_mean"];
     for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      ((net->forward(batch(group, 0, 4), true) + parameters["own"]) *
-       group.rank())
-          .sum()
-          .backward();
-      // Local: five rows times the rank.
-      const auto local = torch::full({2}, 5.0 * group.rank());
-      REQUIRE(parameters["own"].grad().equal(local));
-      REQUIRE(parameters["left.bias"].grad().equal(local));
-      REQUIRE(equal_on_all(group, parameters["left.weight"].grad()));
-    }
-    REQUIRE_THROWS_WITH(
-        Reducer(
-            std::make_shared<BranchNet>(),
-            group,
-            ReducerOptions().parameters_to_ignore({"left.wieght"})),
-        ContainsSubstring("there is no 'left.wieght'"));
-  });
-}
-
-TEST_CASE("buffers become rank 0's at the end of backward") {
-  ranks(3, [](ProcessGroup group) {
-    for (const bool broadcast : {true, false}) {
-      torch::nn::Sequential net(
-          torch::nn::Linear(4, 3), torch::nn::BatchNorm1d(3));
-      Reducer reducer(
-          net, group, ReducerOptions().broadcast_buffers(broadcast));
-      const auto mean = net->named_buffers()["1.running_mean"];
-      for (int step = 0; step < 3; ++step) {
-        net->train();
-        const auto output = net->forward(batch(group, step, 4));
-        REQUIRE(!equal_on_all(group, mean));
-        {
-          const auto guard = reducer.no_sync();
-          net->forward(batch(group, step, 4)).sum().backward();
-        }
-        REQUIRE(!equal_on_all(group, mean));
-        output.pow(2).sum().backward();
-        REQUIRE(equal_on_all(group, mean) == broadcast);
-        net->eval();
-        if (group.rank() == 0) { // alone: evaluation does not communicate
-          net->forward(batch(group, step, 4));
-        }
+      net->train();
+      const auto output = net->forward(batch(group, step, 4));
+      REQUIRE(!equal_on_all(group, mean));
+      {
+        const auto guard = reducer.no_sync();
+        net->forward(batch(group, step, 4)).sum().backward();
+      }
+      REQUIRE(!equal_on_all(group, mean));
+      output.pow(2).sum().backward();
+      REQUIRE(equal_on_all(group, mean) == broadcast);
+      net->eval();
+      if (group.rank() == 0) { // alone: evaluation does not communicate
+        net->forward(batch(group, step, 4));
       }
     }
-  });
+  }
 }
 
-TEST_CASE("a TorchScript module attaches") {
-  ranks(3, [](ProcessGroup group) {
-    torch::jit::Module net("net");
-    net.register_parameter(
-        "weight", torch::full({2}, 1.0 + group.rank()).requires_grad_(), false);
-    net.register_buffer("count", torch::full({1}, group.rank()));
-    net.define("def forward(self, x):\n  return self.weight * x\n");
-    Reducer reducer(net, group);
-    auto weight = net.attr("weight").toTensor();
-    REQUIRE(weight.eq(1).all().item<bool>());
-    REQUIRE(net.attr("count").toTensor().item<int64_t>() == 0);
-    for (int step = 0; step < 4; ++step) { // TorchScript profiles the first two
-      weight.mutable_grad().reset();
-      const auto x = torch::full({2}, 1.0 * group.rank());
-      net.forward({x}).toTensor().sum().backward();
-      REQUIRE(weight.grad().eq(1).all().item<bool>());
-    }
-  });
+RANKS_TEST("a TorchScript module attaches") {
+  torch::jit::Module net("net");
+  net.register_parameter(
+      "weight", torch::full({2}, 1.0 + group.rank()).requires_grad_(), false);
+  net.register_buffer("count", torch::full({1}, group.rank()));
+  net.define("def forward(self, x):\n  return self.weight * x\n");
+  Reducer reducer(net, group);
+  auto weight = net.attr("weight").toTensor();
+  REQUIRE(weight.eq(1).all().item<bool>());
+  REQUIRE(net.attr("count").toTensor().item<int64_t>() == 0);
+  for (int step = 0; step < 4; ++step) { // TorchScript profiles the first two
+    weight.mutable_grad().reset();
+    const auto x = torch::full({2}, 1.0 * group.rank());
+    net.forward({x}).toTensor().sum().backward();
+    REQUIRE(weight.grad().eq(1).all().item<bool>());
+  }
 }
 
-TEST_CASE("named parameters attach, and messages use the names") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    if (group.rank() == 1) {
-      net->left->weight.set_data(torch::zeros({3, 8}));
+RANKS_TEST("named parameters attach, and messages use the names") {
+  auto net = std::make_shared<BranchNet>();
+  if (group.rank() == 1) {
+    net->left->weight.set_data(torch::zeros({3, 8}));
+  }
+  REQUIRE_THROWS_WITH(
+      Reducer(net->named_parameters(), group),
+      ContainsSubstring("left.weight Float [3, 8]"));
+  auto good = std::make_shared<BranchNet>();
+  Reducer reducer(good->named_parameters(), group);
+  good->forward(batch(group, 0, 4), true).sum().backward();
+  REQUIRE(equal_on_all(group, good->stem->weight.grad()));
+}
+
+RANKS_TEST("leaves that nobody manages are reported in the first steps") {
+  auto net = std::make_shared<BranchNet>();
+  std::vector<torch::nn::Linear> forgotten{torch::nn::Linear(2, 2)};
+  const auto train = [&](Reducer& reducer) {
+    for (int step = 0; step < 2; ++step) {
+      auto x = net->forward(batch(group, step, 4), true);
+      forgotten[0]->forward(x).sum().backward();
     }
+    (void)reducer;
+  };
+  {
+    Reducer reducer(
+        net, group, ReducerOptions().unmanaged_leaves(Reaction::kError));
     REQUIRE_THROWS_WITH(
-        Reducer(net->named_parameters(), group),
-        ContainsSubstring("left.weight Float [3, 8]"));
-    auto good = std::make_shared<BranchNet>();
-    Reducer reducer(good->named_parameters(), group);
-    good->forward(batch(group, 0, 4), true).sum().backward();
-    REQUIRE(equal_on_all(group, good->stem->weight.grad()));
-  });
-}
-
-TEST_CASE("leaves that nobody manages are reported in the first steps") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    std::vector<torch::nn::Linear> forgotten{torch::nn::Linear(2, 2)};
-    const auto train = [&](Reducer& reducer) {
-      for (int step = 0; step < 2; ++step) {
-        auto x = net->forward(batch(group, step, 4), true);
-        forgotten[0]->forward(x).sum().backward();
-      }
-      (void)reducer;
-    };
-    {
-      Reducer reducer(
-          net, group, ReducerOptions().unmanaged_leaves(Reaction::kError));
-      REQUIRE_THROWS_WITH(
-          train(reducer),
-          ContainsSubstring("Float [2, 2]") &&
-              ContainsSubstring("AddmmBackward") &&
-              ContainsSubstring("register_module"));
-    }
-    Reducer declared(
-        net,
-        group,
-        ReducerOptions()
-            .unmanaged_leaves(Reaction::kError)
-            .known_leaves(forgotten[0]->parameters()));
-    train(declared);
-  });
+        train(reducer),
+        ContainsSubstring("Float [2, 2]") &&
+            ContainsSubstring("AddmmBackward") &&
+            ContainsSubstring("register_module"));
+  }
+  Reducer declared(
+      net,
+      group,
+      ReducerOptions()
+          .unmanaged_leaves(Reaction::kError)
+          .known_leaves(forgotten[0]->parameters()));
+  train(declared);
 }
 
 } // namespace ddp::test::attachment_test

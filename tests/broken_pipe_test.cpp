@@ -34,21 +34,19 @@ std::vector<bool> blocks_sigpipe(const std::string& name) {
 
 } // namespace
 
-TEST_CASE("no rank ends by SIGPIPE, silently, where another one has ended") {
-  ranks(3, [](ProcessGroup group) {
-    auto tensor = torch::ones({1});
-    group.all_reduce(tensor);
-    const auto gloos = blocks_sigpipe("pt_gloo_runloop");
-    REQUIRE(gloos.empty() == (group.backend() != "gloo"));
-    const auto stores = blocks_sigpipe("pt_tcpstore_uv");
-    REQUIRE(stores.size() == (group.rank() == 0 ? 1 : 0));
-    for (const auto& threads : {gloos, stores}) {
-      REQUIRE(std::count(threads.begin(), threads.end(), false) == 0);
-    }
-    sigset_t own;
-    pthread_sigmask(SIG_BLOCK, nullptr, &own);
-    REQUIRE(sigismember(&own, SIGPIPE) == 0); // the program's own is its own
-  });
+RANKS_TEST("no rank ends by SIGPIPE, silently, where another one has ended") {
+  auto tensor = torch::ones({1});
+  group.all_reduce(tensor);
+  const auto gloos = blocks_sigpipe("pt_gloo_runloop");
+  REQUIRE(gloos.empty() == (group.backend() != "gloo"));
+  const auto stores = blocks_sigpipe("pt_tcpstore_uv");
+  REQUIRE(stores.size() == (group.rank() == 0 ? 1 : 0));
+  for (const auto& threads : {gloos, stores}) {
+    REQUIRE(std::count(threads.begin(), threads.end(), false) == 0);
+  }
+  sigset_t own;
+  pthread_sigmask(SIG_BLOCK, nullptr, &own);
+  REQUIRE(sigismember(&own, SIGPIPE) == 0); // the program's own is its own
 }
 
 } // namespace ddp::test::broken_pipe_test

@@ -108,73 +108,65 @@ TEST_CASE("gradients are clipped by their norm over all buckets") {
   }
 }
 
-TEST_CASE("clipping makes one pass per bucket, not per parameter") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group, ReducerOptions().bucket_cap_mb(0.5));
-    for (int step = 0; step < 2; ++step) {
-      net->forward(batch(group, step, 7)).sum().backward();
-    }
-    REQUIRE(reducer.buckets().size() == 2);
-    {
-      const Calls norms("aten::linalg_vector_norm");
-      reducer.clip_grad_norm(1e-3);
-      // The bucket's rows and what is left, and one of all; parameters are 6.
-      REQUIRE(norms.count() == 2 * 2 + 1);
-    }
-    const Calls products("aten::mul_");
-    reducer.clip_grad_norm(1e-6);
-    REQUIRE(products.count() == 2);
-  });
+RANKS_TEST("clipping makes one pass per bucket, not per parameter") {
+  auto net = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group, ReducerOptions().bucket_cap_mb(0.5));
+  for (int step = 0; step < 2; ++step) {
+    net->forward(batch(group, step, 7)).sum().backward();
+  }
+  REQUIRE(reducer.buckets().size() == 2);
+  {
+    const Calls norms("aten::linalg_vector_norm");
+    reducer.clip_grad_norm(1e-3);
+    // The bucket's rows and what is left, and one of all; parameters are 6.
+    REQUIRE(norms.count() == 2 * 2 + 1);
+  }
+  const Calls products("aten::mul_");
+  reducer.clip_grad_norm(1e-6);
+  REQUIRE(products.count() == 2);
 }
 
-TEST_CASE(
+RANKS_TEST(
     "clipping leaves out what no rank used, and takes what lies elsewhere") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    Reducer reducer(net, group);
-    const auto parameters = net->parameters();
-    for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      net->forward(batch(group, step, 4), true).sum().backward();
-      REQUIRE(!net->right->weight.grad().defined());
-      if (step == 2) { // of the program's own
-        net->left->bias.mutable_grad() = torch::ones({2}) * 100;
-      }
-      compare(reducer, parameters, 0.1, 2);
+  auto net = std::make_shared<BranchNet>();
+  Reducer reducer(net, group);
+  const auto parameters = net->parameters();
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    net->forward(batch(group, step, 4), true).sum().backward();
+    REQUIRE(!net->right->weight.grad().defined());
+    if (step == 2) { // of the program's own
+      net->left->bias.mutable_grad() = torch::ones({2}) * 100;
     }
-    {
-      const auto guard = reducer.no_sync();
-      net->forward(batch(group, 3, 4), false).sum().backward();
-      compare(reducer, parameters, 0.1, 2);
-    }
-    // Clipping is no use of a parameter: what no rank uses now stays.
-    const auto before = net->never->weight.grad();
-    net->forward(batch(group, 4, 4), true).sum().backward();
-    REQUIRE(!before.defined());
     compare(reducer, parameters, 0.1, 2);
-  });
+  }
+  {
+    const auto guard = reducer.no_sync();
+    net->forward(batch(group, 3, 4), false).sum().backward();
+    compare(reducer, parameters, 0.1, 2);
+  }
+  // Clipping is no use of a parameter: what no rank uses now stays.
+  const auto before = net->never->weight.grad();
+  net->forward(batch(group, 4, 4), true).sum().backward();
+  REQUIRE(!before.defined());
+  compare(reducer, parameters, 0.1, 2);
 }
 
-TEST_CASE("clipping of sparse gradients and of several types") {
-  ranks(3, [](ProcessGroup group) {
-    WordNet net;
-    Reducer reducer(net, group);
-    net->forward(torch::tensor({1, 2, 1}) + group.rank(), true)
-        .sum()
-        .backward();
-    REQUIRE(net->table->weight.grad().is_sparse());
-    compare(reducer, net->parameters(), 0.1, 2);
+RANKS_TEST("clipping of sparse gradients and of several types") {
+  WordNet net;
+  Reducer reducer(net, group);
+  net->forward(torch::tensor({1, 2, 1}) + group.rank(), true).sum().backward();
+  REQUIRE(net->table->weight.grad().is_sparse());
+  compare(reducer, net->parameters(), 0.1, 2);
 
-    auto wide = torch::ones({5}, torch::kDouble).requires_grad_();
-    auto narrow = torch::ones({3}, torch::kBFloat16).requires_grad_();
-    Reducer mixed({wide, narrow}, group);
-    ((wide * 3).sum() + (narrow * 4).sum()).backward();
-    const auto norm = mixed.clip_grad_norm(1).item<double>();
-    REQUIRE(is_near(norm, std::sqrt(5 * 9. + 3 * 16.)));
-    REQUIRE(is_near(wide.grad()[0].item<double>(), 3 / norm));
-    REQUIRE(is_near(narrow.grad()[0].item<float>(), 4 / norm, 1e-2));
-  });
+  auto wide = torch::ones({5}, torch::kDouble).requires_grad_();
+  auto narrow = torch::ones({3}, torch::kBFloat16).requires_grad_();
+  Reducer mixed({wide, narrow}, group);
+  ((wide * 3).sum() + (narrow * 4).sum()).backward();
+  const auto norm = mixed.clip_grad_norm(1).item<double>();
+  REQUIRE(is_near(norm, std::sqrt(5 * 9. + 3 * 16.)));
+  REQUIRE(is_near(wide.grad()[0].item<double>(), 3 / norm));
+  REQUIRE(is_near(narrow.grad()[0].item<float>(), 4 / norm, 1e-2));
 }
 
 TEST_CASE("clipping in a group of one, and of sparse gradients as they come") {

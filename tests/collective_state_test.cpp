@@ -87,67 +87,63 @@ struct Sharded {
 
 } // namespace
 
-TEST_CASE("each rank has its own random numbers on another number of ranks") {
-  ranks(3, [](ProcessGroup group) {
-    Random random(group);
-    const auto saved = random.state.state_dict(group).deepcopy();
-    const auto expected = on_all(group, draw());
-    const auto expected_own = on_all(group, random.own());
-    std::set<std::string> of_first;
-    for (const size_t size : {1, 2, 4}) {
-      INFO("saved on " << size << " ranks");
-      auto dict = saved.deepcopy();
-      for (const auto* part : {"random_state", "own"}) {
-        auto states = dict.toGenericDict().at(part).toList();
-        states.resize(std::min<size_t>(size, 3), states.get(0));
-        if (size == 4) {
-          states.push_back(states.get(2));
-        }
-      }
-      random.seed_alike(5);
-      random.state.load_state_dict(dict, group);
-      const auto drawn = on_all(group, draw());
-      const auto own = on_all(group, random.own());
-      REQUIRE(different(drawn) == 3);
-      REQUIRE(different(own) == 3);
-      for (size_t rank = 0; rank < std::min<size_t>(size, 3); ++rank) {
-        REQUIRE(drawn[rank] == expected[rank]); // it goes on
-        REQUIRE(own[rank] == expected_own[rank]);
-      }
-      if (size == 1) { // derived from where the run was, and always alike
-        random.seed_alike(99);
-        random.state.load_state_dict(dict, group);
-        REQUIRE(on_all(group, draw()) == drawn);
-        REQUIRE(on_all(group, random.own()) == own);
-        of_first.insert(drawn.begin() + 1, drawn.end());
-        draw();
-        const auto later = random.state.state_dict(group).deepcopy();
-        for (const auto* part : {"random_state", "own"}) {
-          auto states = later.toGenericDict().at(part).toList();
-          states.resize(1, states.get(0));
-        }
-        random.state.load_state_dict(later, group);
-        const auto other = on_all(group, draw());
-        of_first.insert(other.begin() + 1, other.end());
-        REQUIRE(of_first.size() == 4);
+RANKS_TEST("each rank has its own random numbers on another number of ranks") {
+  Random random(group);
+  const auto saved = random.state.state_dict(group).deepcopy();
+  const auto expected = on_all(group, draw());
+  const auto expected_own = on_all(group, random.own());
+  std::set<std::string> of_first;
+  for (const size_t size : {1, 2, 4}) {
+    INFO("saved on " << size << " ranks");
+    auto dict = saved.deepcopy();
+    for (const auto* part : {"random_state", "own"}) {
+      auto states = dict.toGenericDict().at(part).toList();
+      states.resize(std::min<size_t>(size, 3), states.get(0));
+      if (size == 4) {
+        states.push_back(states.get(2));
       }
     }
-  });
+    random.seed_alike(5);
+    random.state.load_state_dict(dict, group);
+    const auto drawn = on_all(group, draw());
+    const auto own = on_all(group, random.own());
+    REQUIRE(different(drawn) == 3);
+    REQUIRE(different(own) == 3);
+    for (size_t rank = 0; rank < std::min<size_t>(size, 3); ++rank) {
+      REQUIRE(drawn[rank] == expected[rank]); // it goes on
+      REQUIRE(own[rank] == expected_own[rank]);
+    }
+    if (size == 1) { // derived from where the run was, and always alike
+      random.seed_alike(99);
+      random.state.load_state_dict(dict, group);
+      REQUIRE(on_all(group, draw()) == drawn);
+      REQUIRE(on_all(group, random.own()) == own);
+      of_first.insert(drawn.begin() + 1, drawn.end());
+      draw();
+      const auto later = random.state.state_dict(group).deepcopy();
+      for (const auto* part : {"random_state", "own"}) {
+        auto states = later.toGenericDict().at(part).toList();
+        states.resize(1, states.get(0));
+      }
+      random.state.load_state_dict(later, group);
+      const auto other = on_all(group, draw());
+      of_first.insert(other.begin() + 1, other.end());
+      REQUIRE(of_first.size() == 4);
+    }
+  }
 }
 
-TEST_CASE("random numbers that are equal on all ranks stay so on more ranks") {
-  ranks(3, [](ProcessGroup group) {
-    torch::manual_seed(5);
-    TrainingState state;
-    state.add_random_state();
-    const auto dict = state.state_dict(group).deepcopy();
-    auto states = dict.toGenericDict().at("random_state").toList();
-    states.resize(2, states.get(0));
-    const auto expected = draw();
-    torch::manual_seed(100 + group.rank());
-    state.load_state_dict(dict, group);
-    REQUIRE(draw() == expected);
-  });
+RANKS_TEST("random numbers that are equal on all ranks stay so on more ranks") {
+  torch::manual_seed(5);
+  TrainingState state;
+  state.add_random_state();
+  const auto dict = state.state_dict(group).deepcopy();
+  auto states = dict.toGenericDict().at("random_state").toList();
+  states.resize(2, states.get(0));
+  const auto expected = draw();
+  torch::manual_seed(100 + group.rank());
+  state.load_state_dict(dict, group);
+  REQUIRE(draw() == expected);
 }
 
 TEST_CASE("a run that two ranks saved goes on with three ranks' own numbers") {
@@ -166,25 +162,23 @@ TEST_CASE("a run that two ranks saved goes on with three ranks' own numbers") {
   });
 }
 
-TEST_CASE("a part that fails on one rank fails the save on all ranks") {
-  ranks(3, [](ProcessGroup group) {
-    Sharded sharded(group);
-    OwnPart part;
-    part.fails = group.rank() == 1;
-    for (const bool fails_first : {true, false}) {
-      TrainingState state;
-      if (fails_first) {
-        state.add("part", part).add("optimizer", sharded.optimizer);
-      } else {
-        state.add("optimizer", sharded.optimizer).add("part", part);
-      }
-      REQUIRE_THROWS_WITH(
-          state.state_dict(group),
-          ContainsSubstring("on rank 1 of 3: out of order"));
-      // No rank is in another collective than the others.
-      REQUIRE(different(on_all(group, double(group.rank()))) == 3);
+RANKS_TEST("a part that fails on one rank fails the save on all ranks") {
+  Sharded sharded(group);
+  OwnPart part;
+  part.fails = group.rank() == 1;
+  for (const bool fails_first : {true, false}) {
+    TrainingState state;
+    if (fails_first) {
+      state.add("part", part).add("optimizer", sharded.optimizer);
+    } else {
+      state.add("optimizer", sharded.optimizer).add("part", part);
     }
-  });
+    REQUIRE_THROWS_WITH(
+        state.state_dict(group),
+        ContainsSubstring("on rank 1 of 3: out of order"));
+    // No rank is in another collective than the others.
+    REQUIRE(different(on_all(group, double(group.rank()))) == 3);
+  }
 }
 
 namespace {
@@ -203,30 +197,26 @@ struct Meeting {
 
 } // namespace
 
-TEST_CASE("a part that fails amid its collectives is told of on all ranks") {
-  ranks(3, [](ProcessGroup group) {
-    Meeting part{group};
-    TrainingState state;
-    state.add("part", part);
-    REQUIRE_THROWS_WITH(
-        state.state_dict(group),
-        ContainsSubstring("on rank 1 of 3: out of order"));
-    meet_at_store(group, {"0", "1", "2"});
-  });
+RANKS_TEST("a part that fails amid its collectives is told of on all ranks") {
+  Meeting part{group};
+  TrainingState state;
+  state.add("part", part);
+  REQUIRE_THROWS_WITH(
+      state.state_dict(group),
+      ContainsSubstring("on rank 1 of 3: out of order"));
+  meet_at_store(group, {"0", "1", "2"});
 }
 
-TEST_CASE("a sharded state that one rank cannot send fails on all ranks") {
-  ranks(3, [](ProcessGroup group) {
-    Sharded sharded(group);
-    if (group.rank() == 1) {
-      sharded.moments().exp_avg(torch::empty({2}, torch::kMeta));
-    }
-    TrainingState state;
-    state.add("optimizer", sharded.optimizer);
-    REQUIRE_THROWS_WITH(
-        state.state_dict(group), ContainsSubstring("on rank 1 of 3: "));
-    REQUIRE(different(on_all(group, double(group.rank()))) == 3);
-  });
+RANKS_TEST("a sharded state that one rank cannot send fails on all ranks") {
+  Sharded sharded(group);
+  if (group.rank() == 1) {
+    sharded.moments().exp_avg(torch::empty({2}, torch::kMeta));
+  }
+  TrainingState state;
+  state.add("optimizer", sharded.optimizer);
+  REQUIRE_THROWS_WITH(
+      state.state_dict(group), ContainsSubstring("on rank 1 of 3: "));
+  REQUIRE(different(on_all(group, double(group.rank()))) == 3);
 }
 
 TEST_CASE("a state that does not fit on one rank changes nothing on any rank") {
@@ -291,22 +281,20 @@ TEST_CASE("a state that does not fit on one rank changes nothing on any rank") {
   });
 }
 
-TEST_CASE("a value is sent as it reads, whatever its memory holds") {
-  ranks(3, [](ProcessGroup group) {
-    const auto numbers = torch::arange(1, 7, torch::kDouble);
-    const auto complex = torch::complex(numbers, -numbers);
-    const std::vector<at::Tensor> tensors{
-        complex.conj(),
-        torch::imag(complex.conj()),
-        torch::imag(complex.conj()).slice(0, 2, 5),
-        torch::ones({}).expand({3}),
-        numbers.slice(0, 3, 5)};
-    for (const auto& tensor : tensors) {
-      const auto sent = detail::broadcast_value(
-          group.rank() == 1 ? IValue(tensor) : IValue(), group, 1);
-      REQUIRE(torch::equal(sent.toTensor(), tensor.clone()));
-    }
-  });
+RANKS_TEST("a value is sent as it reads, whatever its memory holds") {
+  const auto numbers = torch::arange(1, 7, torch::kDouble);
+  const auto complex = torch::complex(numbers, -numbers);
+  const std::vector<at::Tensor> tensors{
+      complex.conj(),
+      torch::imag(complex.conj()),
+      torch::imag(complex.conj()).slice(0, 2, 5),
+      torch::ones({}).expand({3}),
+      numbers.slice(0, 3, 5)};
+  for (const auto& tensor : tensors) {
+    const auto sent = detail::broadcast_value(
+        group.rank() == 1 ? IValue(tensor) : IValue(), group, 1);
+    REQUIRE(torch::equal(sent.toTensor(), tensor.clone()));
+  }
 }
 
 } // namespace ddp::test::collective_state_test

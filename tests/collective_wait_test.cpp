@@ -145,38 +145,36 @@ TEST_CASE("a future that does not come ends at the group's timeout") {
   });
 }
 
-TEST_CASE("collectives that come in time cost the store nothing") {
-  ranks(3, [](ProcessGroup group) {
-    const auto store = c10::make_intrusive<CountingStore>(group.store());
-    auto& impl = detail::ProcessGroupImpl::of(group);
-    impl.board = FailureBoard::open(store, group.rank(), 3, false);
-    REQUIRE(impl.board);
-    auto tensor = torch::ones({1000});
-    // On a busy machine one may come late, which is asked for.
-    bool in_time = false;
-    for (int attempt = 0; attempt < 50 && !in_time; ++attempt) {
-      group.barrier(); // so that nobody waits for another's start below
-      store->requests = 0;
-      double slowest = 0;
-      for (int i = 0; i < 100; ++i) {
-        const auto start = Clock::now();
-        group.all_reduce(tensor);
-        group.all_reduce_async(tensor).wait();
-        group.broadcast(tensor);
-        group.all_gather(tensor);
-        slowest = std::max(slowest, seconds_since(start));
-      }
-      const int requests = store->requests;
-      in_time = sum(slowest > 0.15 ? 1 : 0, group) == 0;
-      REQUIRE((requests == 0 || !in_time));
+RANKS_TEST("collectives that come in time cost the store nothing") {
+  const auto store = c10::make_intrusive<CountingStore>(group.store());
+  auto& impl = detail::ProcessGroupImpl::of(group);
+  impl.board = FailureBoard::open(store, group.rank(), 3, false);
+  REQUIRE(impl.board);
+  auto tensor = torch::ones({1000});
+  // On a busy machine one may come late, which is asked for.
+  bool in_time = false;
+  for (int attempt = 0; attempt < 50 && !in_time; ++attempt) {
+    group.barrier(); // so that nobody waits for another's start below
+    store->requests = 0;
+    double slowest = 0;
+    for (int i = 0; i < 100; ++i) {
+      const auto start = Clock::now();
+      group.all_reduce(tensor);
+      group.all_reduce_async(tensor).wait();
+      group.broadcast(tensor);
+      group.all_gather(tensor);
+      slowest = std::max(slowest, seconds_since(start));
     }
-    REQUIRE(in_time);
-    if (group.rank() == 1) { // the count can count
-      std::this_thread::sleep_for(seconds(2));
-    }
-    group.barrier();
-    REQUIRE((group.rank() == 1 || store->requests > 0));
-  });
+    const int requests = store->requests;
+    in_time = sum(slowest > 0.15 ? 1 : 0, group) == 0;
+    REQUIRE((requests == 0 || !in_time));
+  }
+  REQUIRE(in_time);
+  if (group.rank() == 1) { // the count can count
+    std::this_thread::sleep_for(seconds(2));
+  }
+  group.barrier();
+  REQUIRE((group.rank() == 1 || store->requests > 0));
 }
 
 TEST_CASE("a board tells a group of its own and its ancestors' failures") {

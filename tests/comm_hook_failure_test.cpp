@@ -31,150 +31,133 @@ std::string failure_with(
 
 } // namespace
 
-TEST_CASE("what a hook throws ends backward with its text") {
-  ranks(3, [](ProcessGroup group) {
-    REQUIRE_THAT(
-        failure_with(
-            group,
-            [](const GradBucket& bucket, const ProcessGroup&) -> Future {
-              TORCH_CHECK(false, "no luck with bucket ", bucket.index);
-            }),
-        ContainsSubstring("no luck with bucket 0"));
-    REQUIRE_THAT(
-        failure_with(
-            group,
-            [](const GradBucket&, const ProcessGroup&) -> Future {
-              throw std::runtime_error("not one of LibTorch's");
-            }),
-        ContainsSubstring("not one of LibTorch's"));
-  });
+RANKS_TEST("what a hook throws ends backward with its text") {
+  REQUIRE_THAT(
+      failure_with(
+          group,
+          [](const GradBucket& bucket, const ProcessGroup&) -> Future {
+            TORCH_CHECK(false, "no luck with bucket ", bucket.index);
+          }),
+      ContainsSubstring("no luck with bucket 0"));
+  REQUIRE_THAT(
+      failure_with(
+          group,
+          [](const GradBucket&, const ProcessGroup&) -> Future {
+            throw std::runtime_error("not one of LibTorch's");
+          }),
+      ContainsSubstring("not one of LibTorch's"));
 }
 
-TEST_CASE("after a hook failed each later backward says so") {
-  ranks(3, [](ProcessGroup group) {
-    for (const int good : {0, 1, 2}) { // steps before it fails
-      auto net = std::make_shared<BranchNet>();
-      int left = good;
-      const auto fail = [&](const GradBucket& bucket, const ProcessGroup& own) {
-        TORCH_CHECK(left-- > 0, "no luck");
-        return sum(bucket.buffer, own);
-      };
-      Reducer reducer(
-          net, group, with_hook(std::make_shared<CustomHook>(fail)));
-      for (int step = 0; step < good; ++step) {
-        REQUIRE(failure_of(*net, group).empty());
-      }
-      REQUIRE_THAT(failure_of(*net, group), ContainsSubstring("no luck"));
-      INFO("after " << good);
-      for (int again = 0; again < 2; ++again) {
-        REQUIRE_THAT(
-            failure_of(*net, group),
-            ContainsSubstring("construct the Reducer anew") &&
-                ContainsSubstring("no luck"));
-      }
+RANKS_TEST("after a hook failed each later backward says so") {
+  for (const int good : {0, 1, 2}) { // steps before it fails
+    auto net = std::make_shared<BranchNet>();
+    int left = good;
+    const auto fail = [&](const GradBucket& bucket, const ProcessGroup& own) {
+      TORCH_CHECK(left-- > 0, "no luck");
+      return sum(bucket.buffer, own);
+    };
+    Reducer reducer(net, group, with_hook(std::make_shared<CustomHook>(fail)));
+    for (int step = 0; step < good; ++step) {
+      REQUIRE(failure_of(*net, group).empty());
     }
-  });
-}
-
-TEST_CASE("once its group has failed a backward launches no more buckets") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    int launches = 0;
-    const auto break_group = [&](const GradBucket& bucket,
-                                 const ProcessGroup& own) {
-      ++launches;
-      detail::report_failure(own, "no luck");
-      return completed(bucket.buffer);
-    };
-    Reducer reducer(
-        net,
-        group,
-        with_hook(std::make_shared<CustomHook>(break_group))
-            .find_unused_parameters(true)
-            .bucket_cap_mb(0.00001));
-    REQUIRE(reducer.buckets().size() > 1);
     REQUIRE_THAT(failure_of(*net, group), ContainsSubstring("no luck"));
-    REQUIRE(launches == 1);
-  });
+    INFO("after " << good);
+    for (int again = 0; again < 2; ++again) {
+      REQUIRE_THAT(
+          failure_of(*net, group),
+          ContainsSubstring("construct the Reducer anew") &&
+              ContainsSubstring("no luck"));
+    }
+  }
 }
 
-TEST_CASE("a hook's future that fails ends backward with its text") {
-  ranks(3, [](ProcessGroup group) {
-    REQUIRE_THAT(
-        failure_with(
-            group,
-            [](const GradBucket& bucket, const ProcessGroup& own) {
-              return sum(bucket.buffer, own)
-                  ->then(
-                      [](c10::ivalue::Future& /*future*/) -> c10::IValue {
-                        throw std::runtime_error("compression failed");
-                      },
-                      c10::TensorType::get());
-            }),
-        ContainsSubstring("compression failed"));
-  });
+RANKS_TEST("once its group has failed a backward launches no more buckets") {
+  auto net = std::make_shared<BranchNet>();
+  int launches = 0;
+  const auto break_group = [&](const GradBucket& bucket,
+                               const ProcessGroup& own) {
+    ++launches;
+    detail::report_failure(own, "no luck");
+    return completed(bucket.buffer);
+  };
+  Reducer reducer(
+      net,
+      group,
+      with_hook(std::make_shared<CustomHook>(break_group))
+          .find_unused_parameters(true)
+          .bucket_cap_mb(0.00001));
+  REQUIRE(reducer.buckets().size() > 1);
+  REQUIRE_THAT(failure_of(*net, group), ContainsSubstring("no luck"));
+  REQUIRE(launches == 1);
 }
 
-TEST_CASE("a hook's result that does not fit the bucket is refused") {
-  ranks(3, [](ProcessGroup group) {
-    REQUIRE_THAT(
-        failure_with(
-            group,
-            [](const GradBucket&, const ProcessGroup&) {
-              return completed(torch::zeros({5}));
-            }),
-        ContainsSubstring("the communication hook's result has 5 elements"));
-    REQUIRE_THAT(
-        failure_with(
-            group,
-            [](const GradBucket&, const ProcessGroup&) {
-              return completed(c10::IValue(3));
-            }),
-        ContainsSubstring("the communication hook's future holds a Int"));
-    REQUIRE_THAT(
-        failure_with(
-            group,
-            [](const GradBucket&, const ProcessGroup&) {
-              return completed(at::Tensor());
-            }),
-        ContainsSubstring("result is an undefined tensor"));
-    REQUIRE_THAT(
-        failure_with(
-            group,
-            [](const GradBucket& bucket, const ProcessGroup&) {
-              return completed(bucket.buffer.narrow(0, 0, 3)); // an alias
-            }),
-        ContainsSubstring("the communication hook's result has 3 elements"));
-  });
+RANKS_TEST("a hook's future that fails ends backward with its text") {
+  REQUIRE_THAT(
+      failure_with(
+          group,
+          [](const GradBucket& bucket, const ProcessGroup& own) {
+            return sum(bucket.buffer, own)
+                ->then(
+                    [](c10::ivalue::Future& /*future*/) -> c10::IValue {
+                      throw std::runtime_error("compression failed");
+                    },
+                    c10::TensorType::get());
+          }),
+      ContainsSubstring("compression failed"));
 }
 
-TEST_CASE("a hook that returns no future is refused") {
-  ranks(3, [](ProcessGroup group) {
-    REQUIRE_THAT(
-        failure_with(
-            group,
-            [](const GradBucket&, const ProcessGroup&) { return Future(); }),
-        ContainsSubstring("returned no future"));
-  });
+RANKS_TEST("a hook's result that does not fit the bucket is refused") {
+  REQUIRE_THAT(
+      failure_with(
+          group,
+          [](const GradBucket&, const ProcessGroup&) {
+            return completed(torch::zeros({5}));
+          }),
+      ContainsSubstring("the communication hook's result has 5 elements"));
+  REQUIRE_THAT(
+      failure_with(
+          group,
+          [](const GradBucket&, const ProcessGroup&) {
+            return completed(c10::IValue(3));
+          }),
+      ContainsSubstring("the communication hook's future holds a Int"));
+  REQUIRE_THAT(
+      failure_with(
+          group,
+          [](const GradBucket&, const ProcessGroup&) {
+            return completed(at::Tensor());
+          }),
+      ContainsSubstring("result is an undefined tensor"));
+  REQUIRE_THAT(
+      failure_with(
+          group,
+          [](const GradBucket& bucket, const ProcessGroup&) {
+            return completed(bucket.buffer.narrow(0, 0, 3)); // an alias
+          }),
+      ContainsSubstring("the communication hook's result has 3 elements"));
 }
 
-TEST_CASE("what a hook throws need not be a std::exception") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    Reducer reducer(
-        net,
-        group,
-        with_hook(std::make_shared<CustomHook>(
-            [](const GradBucket&, const ProcessGroup&) -> Future {
-              throw 7;
-            })));
-    const auto backward = [&] {
-      net->forward(batch(group, 0, 4), true).sum().backward();
-    };
-    REQUIRE_THROWS_AS(backward(), int);
-    REQUIRE_THROWS_WITH(
-        backward(), ContainsSubstring("construct the Reducer anew"));
-  });
+RANKS_TEST("a hook that returns no future is refused") {
+  REQUIRE_THAT(
+      failure_with(
+          group,
+          [](const GradBucket&, const ProcessGroup&) { return Future(); }),
+      ContainsSubstring("returned no future"));
+}
+
+RANKS_TEST("what a hook throws need not be a std::exception") {
+  auto net = std::make_shared<BranchNet>();
+  Reducer reducer(
+      net,
+      group,
+      with_hook(std::make_shared<CustomHook>(
+          [](const GradBucket&, const ProcessGroup&) -> Future { throw 7; })));
+  const auto backward = [&] {
+    net->forward(batch(group, 0, 4), true).sum().backward();
+  };
+  REQUIRE_THROWS_AS(backward(), int);
+  REQUIRE_THROWS_WITH(
+      backward(), ContainsSubstring("construct the Reducer anew"));
 }
 
 } // namespace ddp::test::comm_hook_failure_test

@@ -128,185 +128,168 @@ TEST_CASE("a hook that all-reduces and divides gives the default's bits") {
   });
 }
 
-TEST_CASE("the default hook, passed by the program, gives the default's bits") {
-  ranks(3, [](ProcessGroup group) {
-    compare_with_default(group, std::make_shared<AllReduceHook>());
-  });
+RANKS_TEST(
+    "the default hook, passed by the program, gives the default's bits") {
+  compare_with_default(group, std::make_shared<AllReduceHook>());
 }
 
-TEST_CASE("a hook is called for each bucket in order, first and rebuilt") {
-  ranks(3, [](ProcessGroup group) {
-    for (const bool is_static : {false, true}) {
-      std::vector<at::Tensor> parameters;
-      for (const auto dtype :
-           {torch::kFloat, torch::kDouble, torch::kFloat, torch::kHalf}) {
-        parameters.push_back(torch::ones({3, 2}, dtype).requires_grad_());
-      }
-      const auto hook = std::make_shared<NotingHook>();
-      Reducer reducer(
-          parameters,
-          group,
-          with_hook(hook).bucket_cap_mb(1e-6).static_graph(is_static));
-      for (int step = 0; step < 4; ++step) {
-        const auto buckets = reducer.buckets();
-        hook->calls.clear();
-        auto loss = torch::zeros({}, torch::kDouble);
-        for (const auto& parameter : parameters) {
-          loss = loss + parameter.to(torch::kDouble).sum();
-        }
-        loss.backward();
-        const bool rebuilt = step >= (is_static ? 2 : 1);
-        REQUIRE(buckets.size() == (rebuilt ? 4 : 3)); // one per dtype first
-        check_calls(hook->calls, buckets, parameters);
-      }
+RANKS_TEST("a hook is called for each bucket in order, first and rebuilt") {
+  for (const bool is_static : {false, true}) {
+    std::vector<at::Tensor> parameters;
+    for (const auto dtype :
+         {torch::kFloat, torch::kDouble, torch::kFloat, torch::kHalf}) {
+      parameters.push_back(torch::ones({3, 2}, dtype).requires_grad_());
     }
-  });
-}
-
-TEST_CASE("a hook sees this rank's gradients, scaled if it wants them so") {
-  ranks(4, [](ProcessGroup group) {
-    for (const bool scaled : {false, true}) {
-      auto weight = torch::ones({2}, torch::requires_grad());
-      auto unused = torch::ones({3}, torch::requires_grad());
-      const auto hook = std::make_shared<NotingHook>(scaled);
-      Reducer reducer({weight, unused}, group, with_hook(hook));
-      for (int step = 0; step < 3; ++step) {
-        weight.mutable_grad().reset();
-        (weight * (group.rank() + 1.0)).sum().backward();
-        const double own = (group.rank() + 1.0) / (scaled ? 4 : 1);
-        // This hook returns the buffer as it was.
-        REQUIRE(weight.grad().eq(own).all().item<bool>());
-        REQUIRE(hook->contents.back().equal(
-            torch::cat({torch::full({2}, own), torch::zeros({3})})));
-      }
-      const auto guard = reducer.no_sync();
-      const auto calls = hook->calls.size();
-      weight.sum().backward();
-      REQUIRE(hook->calls.size() == calls);
-    }
-    group.barrier(); // this hook keeps no ranks together, and rank 0 has the
-                     // store
-  });
-}
-
-TEST_CASE("a hook may return a tensor of its own") {
-  ranks(4, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    auto local = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group, with_hook(std::make_shared<HalfHook>()));
-    copy_parameters(*net, *local);
+    const auto hook = std::make_shared<NotingHook>();
+    Reducer reducer(
+        parameters,
+        group,
+        with_hook(hook).bucket_cap_mb(1e-6).static_graph(is_static));
     for (int step = 0; step < 4; ++step) {
-      net->zero_grad(/*set_to_none=*/step < 2);
-      reset_gradients(*local);
-      const auto input = batch(group, step, 7);
-      net->forward(input).sum().backward();
-      local->forward(input).sum().backward();
-      const auto expected = average(group, *local);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        const auto& grad = net->parameters()[i].grad();
-        REQUIRE(torch::allclose(grad, expected[i], 1e-2, 1e-2));
-        REQUIRE(grad.equal(grad.to(torch::kHalf).to(torch::kFloat)));
+      const auto buckets = reducer.buckets();
+      hook->calls.clear();
+      auto loss = torch::zeros({}, torch::kDouble);
+      for (const auto& parameter : parameters) {
+        loss = loss + parameter.to(torch::kDouble).sum();
       }
-      REQUIRE(!net->wide->weight.grad().equal(expected[2]));
+      loss.backward();
+      const bool rebuilt = step >= (is_static ? 2 : 1);
+      REQUIRE(buckets.size() == (rebuilt ? 4 : 3)); // one per dtype first
+      check_calls(hook->calls, buckets, parameters);
     }
-  });
+  }
 }
 
-TEST_CASE("a hook's future may hold a list of one tensor") {
-  ranks(3, [](ProcessGroup group) {
+RANKS_TEST("a hook sees this rank's gradients, scaled if it wants them so", 4) {
+  for (const bool scaled : {false, true}) {
     auto weight = torch::ones({2}, torch::requires_grad());
-    Reducer reducer(
-        {weight},
-        group,
-        with_hook(std::make_shared<CustomHook>([](const GradBucket& bucket,
-                                                  const ProcessGroup&) {
-          return completed(
-              std::vector<at::Tensor>{torch::full_like(bucket.buffer, 7.0)});
-        })));
+    auto unused = torch::ones({3}, torch::requires_grad());
+    const auto hook = std::make_shared<NotingHook>(scaled);
+    Reducer reducer({weight, unused}, group, with_hook(hook));
     for (int step = 0; step < 3; ++step) {
-      weight.sum().backward();
-      REQUIRE(weight.grad().eq(7).all().item<bool>());
+      weight.mutable_grad().reset();
+      (weight * (group.rank() + 1.0)).sum().backward();
+      const double own = (group.rank() + 1.0) / (scaled ? 4 : 1);
+      // This hook returns the buffer as it was.
+      REQUIRE(weight.grad().eq(own).all().item<bool>());
+      REQUIRE(hook->contents.back().equal(
+          torch::cat({torch::full({2}, own), torch::zeros({3})})));
     }
-  });
+    const auto guard = reducer.no_sync();
+    const auto calls = hook->calls.size();
+    weight.sum().backward();
+    REQUIRE(hook->calls.size() == calls);
+  }
+  group.barrier(); // this hook keeps no ranks together, and rank 0 has the
+                   // store
 }
 
-TEST_CASE("a hook may wait for collectives of the group it is given") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    auto local = std::make_shared<UnevenNet>();
-    const auto blocking = [](const GradBucket& bucket,
-                             const ProcessGroup& own) {
-      own.all_reduce(bucket.buffer, ReduceOp::kMean);
-      return completed(bucket.buffer);
-    };
-    Reducer reducer(
-        net,
-        group,
-        with_hook(std::make_shared<CustomHook>(blocking)).bucket_cap_mb(1e-6));
-    copy_parameters(*net, *local);
-    for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      reset_gradients(*local);
-      net->forward(batch(group, step, 7)).sum().backward();
-      local->forward(batch(group, step, 7)).sum().backward();
-      const auto expected = average(group, *local);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        REQUIRE(nearly_equal(net->parameters()[i].grad(), expected[i]));
-      }
+RANKS_TEST("a hook may return a tensor of its own", 4) {
+  auto net = std::make_shared<UnevenNet>();
+  auto local = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group, with_hook(std::make_shared<HalfHook>()));
+  copy_parameters(*net, *local);
+  for (int step = 0; step < 4; ++step) {
+    net->zero_grad(/*set_to_none=*/step < 2);
+    reset_gradients(*local);
+    const auto input = batch(group, step, 7);
+    net->forward(input).sum().backward();
+    local->forward(input).sum().backward();
+    const auto expected = average(group, *local);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const auto& grad = net->parameters()[i].grad();
+      REQUIRE(torch::allclose(grad, expected[i], 1e-2, 1e-2));
+      REQUIRE(grad.equal(grad.to(torch::kHalf).to(torch::kFloat)));
     }
-  });
+    REQUIRE(!net->wide->weight.grad().equal(expected[2]));
+  }
 }
 
-TEST_CASE("a hook serves one Reducer at a time") {
-  ranks(3, [](ProcessGroup group) {
-    const auto parameter = torch::ones({2}, torch::requires_grad());
-    const auto other = torch::ones({3}, torch::requires_grad());
-    const auto averages = [&](const at::Tensor& of) {
-      of.mutable_grad().reset();
-      (of * static_cast<double>(group.rank())).sum().backward();
-      return of.grad().eq(1).all().item<bool>();
-    };
-    const auto hook = std::make_shared<MeanHook>();
-    const auto make = [&](const at::Tensor& of) {
-      return Reducer({of}, group, with_hook(hook));
-    };
-    auto first = std::make_optional(make(parameter));
-    REQUIRE_THROWS_WITH(
-        make(other),
-        ContainsSubstring("MeanHook serves another Reducer already") &&
-            ContainsSubstring("make one for each"));
-    REQUIRE(averages(parameter)); // it is still of use
-    Reducer copied(
-        {other}, group, with_hook(std::make_shared<MeanHook>(*hook)));
-    REQUIRE(averages(other));
-    REQUIRE_THROWS_WITH(make(other), ContainsSubstring("another Reducer"));
-    first.reset();
-    REQUIRE_THROWS_WITH(make(other), ContainsSubstring("the parameter 0"));
-    auto second = make(parameter); // which that one did not keep it from
-    REQUIRE(averages(parameter));
-    auto moved = std::move(second);
-    REQUIRE_THROWS_WITH(make(other), ContainsSubstring("MeanHook serves"));
-    REQUIRE(averages(parameter));
-  });
+RANKS_TEST("a hook's future may hold a list of one tensor") {
+  auto weight = torch::ones({2}, torch::requires_grad());
+  Reducer reducer(
+      {weight},
+      group,
+      with_hook(std::make_shared<CustomHook>(
+          [](const GradBucket& bucket, const ProcessGroup&) {
+            return completed(
+                std::vector<at::Tensor>{torch::full_like(bucket.buffer, 7.0)});
+          })));
+  for (int step = 0; step < 3; ++step) {
+    weight.sum().backward();
+    REQUIRE(weight.grad().eq(7).all().item<bool>());
+  }
 }
 
-TEST_CASE("a Reducer that failed leaves its hook to the next one") {
-  ranks(3, [](ProcessGroup group) {
-    const auto parameter = torch::ones({2}, torch::requires_grad());
-    bool fails = true;
-    const auto hook = std::make_shared<CustomHook>(
-        [&fails](const GradBucket& bucket, const ProcessGroup& own) {
-          TORCH_CHECK(!fails, "no luck");
-          return sum(bucket.buffer, own);
-        });
-    Reducer failed({parameter}, group, with_hook(hook));
-    REQUIRE_THROWS_WITH(parameter.sum().backward(), ContainsSubstring("luck"));
-    fails = false;
-    Reducer next({parameter}, group, with_hook(hook));
-    parameter.mutable_grad().reset();
-    parameter.sum().backward();
-    REQUIRE(parameter.grad().eq(3).all().item<bool>());
-  });
+RANKS_TEST("a hook may wait for collectives of the group it is given") {
+  auto net = std::make_shared<UnevenNet>();
+  auto local = std::make_shared<UnevenNet>();
+  const auto blocking = [](const GradBucket& bucket, const ProcessGroup& own) {
+    own.all_reduce(bucket.buffer, ReduceOp::kMean);
+    return completed(bucket.buffer);
+  };
+  Reducer reducer(
+      net,
+      group,
+      with_hook(std::make_shared<CustomHook>(blocking)).bucket_cap_mb(1e-6));
+  copy_parameters(*net, *local);
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    reset_gradients(*local);
+    net->forward(batch(group, step, 7)).sum().backward();
+    local->forward(batch(group, step, 7)).sum().backward();
+    const auto expected = average(group, *local);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      REQUIRE(nearly_equal(net->parameters()[i].grad(), expected[i]));
+    }
+  }
+}
+
+RANKS_TEST("a hook serves one Reducer at a time") {
+  const auto parameter = torch::ones({2}, torch::requires_grad());
+  const auto other = torch::ones({3}, torch::requires_grad());
+  const auto averages = [&](const at::Tensor& of) {
+    of.mutable_grad().reset();
+    (of * static_cast<double>(group.rank())).sum().backward();
+    return of.grad().eq(1).all().item<bool>();
+  };
+  const auto hook = std::make_shared<MeanHook>();
+  const auto make = [&](const at::Tensor& of) {
+    return Reducer({of}, group, with_hook(hook));
+  };
+  auto first = std::make_optional(make(parameter));
+  REQUIRE_THROWS_WITH(
+      make(other),
+      ContainsSubstring("MeanHook serves another Reducer already") &&
+          ContainsSubstring("make one for each"));
+  REQUIRE(averages(parameter)); // it is still of use
+  Reducer copied({other}, group, with_hook(std::make_shared<MeanHook>(*hook)));
+  REQUIRE(averages(other));
+  REQUIRE_THROWS_WITH(make(other), ContainsSubstring("another Reducer"));
+  first.reset();
+  REQUIRE_THROWS_WITH(make(other), ContainsSubstring("the parameter 0"));
+  auto second = make(parameter); // which that one did not keep it from
+  REQUIRE(averages(parameter));
+  auto moved = std::move(second);
+  REQUIRE_THROWS_WITH(make(other), ContainsSubstring("MeanHook serves"));
+  REQUIRE(averages(parameter));
+}
+
+RANKS_TEST("a Reducer that failed leaves its hook to the next one") {
+  const auto parameter = torch::ones({2}, torch::requires_grad());
+  bool fails = true;
+  const auto hook = std::make_shared<CustomHook>(
+      [&fails](const GradBucket& bucket, const ProcessGroup& own) {
+        TORCH_CHECK(!fails, "no luck");
+        return sum(bucket.buffer, own);
+      });
+  Reducer failed({parameter}, group, with_hook(hook));
+  REQUIRE_THROWS_WITH(parameter.sum().backward(), ContainsSubstring("luck"));
+  fails = false;
+  Reducer next({parameter}, group, with_hook(hook));
+  parameter.mutable_grad().reset();
+  parameter.sum().backward();
+  REQUIRE(parameter.grad().eq(3).all().item<bool>());
 }
 
 } // namespace ddp::test::comm_hook_test

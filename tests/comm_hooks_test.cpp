@@ -66,256 +66,234 @@ at::Tensor reduced(
 
 } // namespace
 
-TEST_CASE("Reducers may end while the last callback of their hook does") {
-  ranks(3, [](ProcessGroup group) {
-    for (int i = 0; i < 200; ++i) {
-      auto parameter = torch::ones({4, 4}).set_requires_grad(true);
-      Reducer reducer({parameter}, group, with_hook(fp16_compress_hook()));
-      (parameter * (1.0 + group.rank())).sum().backward();
-      REQUIRE(std::abs(parameter.grad().mean().item<double>() - 2) < 1e-2);
+RANKS_TEST("Reducers may end while the last callback of their hook does") {
+  for (int i = 0; i < 200; ++i) {
+    auto parameter = torch::ones({4, 4}).set_requires_grad(true);
+    Reducer reducer({parameter}, group, with_hook(fp16_compress_hook()));
+    (parameter * (1.0 + group.rank())).sum().backward();
+    REQUIRE(std::abs(parameter.grad().mean().item<double>() - 2) < 1e-2);
+  }
+}
+
+RANKS_TEST("gradients may travel in half precision or bfloat16") {
+  check_mean(group, fp16_compress_hook(), 3e-3);
+  check_mean(group, bf16_compress_hook(), 3e-2);
+  const auto own = torch::full({4}, 3.0 * group.rank());
+  REQUIRE(reduced(group, bf16_compress_hook(), own).eq(3).all().item<bool>());
+  REQUIRE_THROWS_WITH(
+      CompressHook(torch::kInt), ContainsSubstring("Int is not half"));
+}
+
+RANKS_TEST("an inner hook gets the bucket in the smaller type") {
+  auto weight = torch::randn({4, 3, 2, 2})
+                    .contiguous(at::MemoryFormat::ChannelsLast)
+                    .requires_grad_();
+  auto bias = torch::zeros({5}, torch::requires_grad());
+  const auto own = torch::randn({4, 3, 2, 2});
+  int calls = 0;
+  const auto inner = custom([&](const GradBucket& bucket, const ProcessGroup&) {
+    ++calls;
+    REQUIRE(bucket.buffer.scalar_type() == torch::kHalf);
+    for (size_t i = 0; i < bucket.gradients.size(); ++i) {
+      const auto& gradient = bucket.gradients[i];
+      REQUIRE(gradient.is_alias_of(bucket.buffer));
+      REQUIRE(gradient.strides() == bucket.parameters[i].strides());
+      if (gradient.dim() == 4) {
+        REQUIRE(gradient.equal(own.to(torch::kHalf)));
+        at::Tensor(gradient).fill_(0.1);
+      }
     }
+    return completed(std::vector<at::Tensor>{bucket.buffer});
   });
+  Reducer reducer({weight, bias}, group, with_hook(fp16_compress_hook(inner)));
+  ((weight * own).sum() + 2 * bias.sum()).backward();
+  REQUIRE(calls == 1);
+  const auto tenth = torch::full({}, 0.1).to(torch::kHalf).to(torch::kFloat);
+  REQUIRE(weight.grad().eq(tenth).all().item<bool>());
+  REQUIRE(bias.grad().eq(2).all().item<bool>());
+  group.barrier(); // this hook keeps no ranks together
 }
 
-TEST_CASE("gradients may travel in half precision or bfloat16") {
-  ranks(3, [](ProcessGroup group) {
-    check_mean(group, fp16_compress_hook(), 3e-3);
-    check_mean(group, bf16_compress_hook(), 3e-2);
-    const auto own = torch::full({4}, 3.0 * group.rank());
-    REQUIRE(reduced(group, bf16_compress_hook(), own).eq(3).all().item<bool>());
-    REQUIRE_THROWS_WITH(
-        CompressHook(torch::kInt), ContainsSubstring("Int is not half"));
-  });
+RANKS_TEST("complex gradients are averaged as they are") {
+  const auto own =
+      torch::full({3}, c10::complex<double>(3, 6), torch::kComplexDouble) *
+      group.rank();
+  for (const auto& hook :
+       Hooks{fp16_compress_hook(), std::make_shared<QuantizationHook>()}) {
+    auto parameter = torch::zeros_like(own).requires_grad_();
+    Reducer reducer({parameter}, group, with_hook(hook));
+    torch::real(parameter * own.conj()).sum().backward();
+    const auto error =
+        parameter.grad() - own.new_full({3}, c10::complex<double>(3, 6));
+    REQUIRE(error.abs().max().item<double>() < 1e-12);
+  }
 }
 
-TEST_CASE("an inner hook gets the bucket in the smaller type") {
-  ranks(3, [](ProcessGroup group) {
-    auto weight = torch::randn({4, 3, 2, 2})
-                      .contiguous(at::MemoryFormat::ChannelsLast)
-                      .requires_grad_();
-    auto bias = torch::zeros({5}, torch::requires_grad());
-    const auto own = torch::randn({4, 3, 2, 2});
-    int calls = 0;
-    const auto inner =
-        custom([&](const GradBucket& bucket, const ProcessGroup&) {
-          ++calls;
-          REQUIRE(bucket.buffer.scalar_type() == torch::kHalf);
-          for (size_t i = 0; i < bucket.gradients.size(); ++i) {
-            const auto& gradient = bucket.gradients[i];
-            REQUIRE(gradient.is_alias_of(bucket.buffer));
-            REQUIRE(gradient.strides() == bucket.parameters[i].strides());
-            if (gradient.dim() == 4) {
-              REQUIRE(gradient.equal(own.to(torch::kHalf)));
-              at::Tensor(gradient).fill_(0.1);
-            }
+RANKS_TEST("in a chain each hook's result is the next one's buffer") {
+  const auto average = std::make_shared<AllReduceHook>();
+  check_mean(group, std::make_shared<HookChain>(Hooks{average}), 1e-5);
+  check_mean(
+      group,
+      std::make_shared<HookChain>(Hooks{times(4), average, times(0.5)}),
+      1e-5,
+      2);
+  check_mean(
+      group,
+      std::make_shared<HookChain>(Hooks{
+          times(2),
+          fp16_compress_hook(
+              std::make_shared<HookChain>(Hooks{times(3), average}))}),
+      3e-2,
+      6);
+  REQUIRE(HookChain({average, times(2)}).takes_scaled_gradients());
+  REQUIRE(!HookChain({times(2), average}).takes_scaled_gradients());
+  HookChain stateless({average});
+  stateless.load_state_dict(stateless.state_dict());
+  stateless.load_rank_state_dict(stateless.rank_state_dict());
+  REQUIRE_THROWS_WITH(HookChain({}), ContainsSubstring("no hook"));
+  REQUIRE_THROWS_WITH(
+      HookChain({average, nullptr}), ContainsSubstring("is null"));
+}
+
+RANKS_TEST("what a chain's hook throws ends backward on all ranks") {
+  for (const int kind : {0, 1}) {
+    const auto failing = custom(
+        [&](const GradBucket& bucket, const ProcessGroup& own) -> Future {
+          if (own.rank() == 1 && bucket.index == 1 && kind == 0) {
+            throw std::runtime_error("no luck");
           }
-          return completed(std::vector<at::Tensor>{bucket.buffer});
+          if (own.rank() == 1 && bucket.index == 1) {
+            throw 7;
+          }
+          return completed(bucket.buffer);
         });
+    const auto parameters = hook_parameters();
     Reducer reducer(
-        {weight, bias}, group, with_hook(fp16_compress_hook(inner)));
-    ((weight * own).sum() + 2 * bias.sum()).backward();
-    REQUIRE(calls == 1);
-    const auto tenth = torch::full({}, 0.1).to(torch::kHalf).to(torch::kFloat);
-    REQUIRE(weight.grad().eq(tenth).all().item<bool>());
-    REQUIRE(bias.grad().eq(2).all().item<bool>());
-    group.barrier(); // this hook keeps no ranks together
-  });
+        parameters,
+        group.duplicate(),
+        hook_options(std::make_shared<HookChain>(
+            Hooks{failing, std::make_shared<AllReduceHook>()})));
+    const auto backward = [&](int step) {
+      backward_to(parameters, hook_gradients(step, group.rank()));
+    };
+    backward(0); // one bucket
+    const auto text = kind == 0 ? "no luck" : "is no std::exception";
+    REQUIRE_THROWS_WITH(backward(1), ContainsSubstring(text));
+  }
 }
 
-TEST_CASE("complex gradients are averaged as they are") {
-  ranks(3, [](ProcessGroup group) {
-    const auto own =
-        torch::full({3}, c10::complex<double>(3, 6), torch::kComplexDouble) *
-        group.rank();
-    for (const auto& hook :
-         Hooks{fp16_compress_hook(), std::make_shared<QuantizationHook>()}) {
-      auto parameter = torch::zeros_like(own).requires_grad_();
-      Reducer reducer({parameter}, group, with_hook(hook));
-      torch::real(parameter * own.conj()).sum().backward();
-      const auto error =
-          parameter.grad() - own.new_full({3}, c10::complex<double>(3, 6));
-      REQUIRE(error.abs().max().item<double>() < 1e-12);
-    }
-  });
-}
-
-TEST_CASE("in a chain each hook's result is the next one's buffer") {
-  ranks(3, [](ProcessGroup group) {
-    const auto average = std::make_shared<AllReduceHook>();
-    check_mean(group, std::make_shared<HookChain>(Hooks{average}), 1e-5);
-    check_mean(
-        group,
-        std::make_shared<HookChain>(Hooks{times(4), average, times(0.5)}),
-        1e-5,
-        2);
-    check_mean(
-        group,
-        std::make_shared<HookChain>(Hooks{
-            times(2),
-            fp16_compress_hook(
-                std::make_shared<HookChain>(Hooks{times(3), average}))}),
-        3e-2,
-        6);
-    REQUIRE(HookChain({average, times(2)}).takes_scaled_gradients());
-    REQUIRE(!HookChain({times(2), average}).takes_scaled_gradients());
-    HookChain stateless({average});
-    stateless.load_state_dict(stateless.state_dict());
-    stateless.load_rank_state_dict(stateless.rank_state_dict());
-    REQUIRE_THROWS_WITH(HookChain({}), ContainsSubstring("no hook"));
-    REQUIRE_THROWS_WITH(
-        HookChain({average, nullptr}), ContainsSubstring("is null"));
-  });
-}
-
-TEST_CASE("what a chain's hook throws ends backward on all ranks") {
-  ranks(3, [](ProcessGroup group) {
-    for (const int kind : {0, 1}) {
-      const auto failing = custom(
-          [&](const GradBucket& bucket, const ProcessGroup& own) -> Future {
-            if (own.rank() == 1 && bucket.index == 1 && kind == 0) {
-              throw std::runtime_error("no luck");
-            }
-            if (own.rank() == 1 && bucket.index == 1) {
-              throw 7;
-            }
-            return completed(bucket.buffer);
-          });
-      const auto parameters = hook_parameters();
-      Reducer reducer(
-          parameters,
-          group.duplicate(),
-          hook_options(std::make_shared<HookChain>(
-              Hooks{failing, std::make_shared<AllReduceHook>()})));
-      const auto backward = [&](int step) {
-        backward_to(parameters, hook_gradients(step, group.rank()));
-      };
-      backward(0); // one bucket
-      const auto text = kind == 0 ? "no luck" : "is no std::exception";
-      REQUIRE_THROWS_WITH(backward(1), ContainsSubstring(text));
-    }
-  });
-}
-
-TEST_CASE("hooks are told the iteration, the bucket and the last one") {
-  ranks(3, [](ProcessGroup group) {
-    for (const bool is_static : {false, true}) {
-      std::vector<GradBucket> calls;
-      const auto noting =
-          custom([&](const GradBucket& bucket, const ProcessGroup&) {
-            calls.push_back(bucket);
-            return completed(bucket.buffer);
-          });
-      const auto parameters = hook_parameters();
-      Reducer reducer(
-          parameters, group, hook_options(noting).static_graph(is_static));
-      for (int step = 0; step < 4; ++step) {
-        const auto buckets = reducer.buckets();
-        REQUIRE((buckets.size() == 1) == (step < (is_static ? 2 : 1)));
-        calls.clear();
-        backward_to(parameters, hook_gradients(step, group.rank()));
-        REQUIRE(calls.size() == buckets.size());
-        for (size_t b = 0; b < calls.size(); ++b) {
-          REQUIRE(calls[b].iteration == step);
-          REQUIRE(calls[b].index == b);
-          REQUIRE(calls[b].is_last == (b + 1 == calls.size()));
-          REQUIRE(calls[b].parameters.size() == buckets[b].size());
-        }
+RANKS_TEST("hooks are told the iteration, the bucket and the last one") {
+  for (const bool is_static : {false, true}) {
+    std::vector<GradBucket> calls;
+    const auto noting =
+        custom([&](const GradBucket& bucket, const ProcessGroup&) {
+          calls.push_back(bucket);
+          return completed(bucket.buffer);
+        });
+    const auto parameters = hook_parameters();
+    Reducer reducer(
+        parameters, group, hook_options(noting).static_graph(is_static));
+    for (int step = 0; step < 4; ++step) {
+      const auto buckets = reducer.buckets();
+      REQUIRE((buckets.size() == 1) == (step < (is_static ? 2 : 1)));
+      calls.clear();
+      backward_to(parameters, hook_gradients(step, group.rank()));
+      REQUIRE(calls.size() == buckets.size());
+      for (size_t b = 0; b < calls.size(); ++b) {
+        REQUIRE(calls[b].iteration == step);
+        REQUIRE(calls[b].index == b);
+        REQUIRE(calls[b].is_last == (b + 1 == calls.size()));
+        REQUIRE(calls[b].parameters.size() == buckets[b].size());
       }
     }
-    group.barrier(); // this hook keeps no ranks together
-  });
+  }
+  group.barrier(); // this hook keeps no ranks together
 }
 
-TEST_CASE("quantised gradients are exact to half a step of each rank's range") {
-  ranks(3, [](ProcessGroup group) {
-    const auto quantise = [&](const at::Tensor& own, int64_t size = 0) {
-      QuantizationOptions options;
-      if (size > 0) {
-        options.channel_size(size);
-      }
-      return reduced(group, std::make_shared<QuantizationHook>(options), own);
+RANKS_TEST(
+    "quantised gradients are exact to half a step of each rank's range") {
+  const auto quantise = [&](const at::Tensor& own, int64_t size = 0) {
+    QuantizationOptions options;
+    if (size > 0) {
+      options.channel_size(size);
+    }
+    return reduced(group, std::make_shared<QuantizationHook>(options), own);
+  };
+  torch::manual_seed(group.rank());
+  for (const auto dtype : {torch::kFloat, torch::kDouble, torch::kHalf}) {
+    auto own = torch::rand({700}, torch::kDouble) - 0.3;
+    own.narrow(0, 100, 600).div_(100);
+    own = own.to(dtype);
+    auto mean = own.to(torch::kDouble);
+    group.all_reduce(mean, ReduceOp::kMean);
+    const auto error = [&](const at::Tensor& result) {
+      REQUIRE(result.scalar_type() == dtype);
+      REQUIRE(equal_on_all(group, result));
+      return (result - mean).abs();
     };
-    torch::manual_seed(group.rank());
-    for (const auto dtype : {torch::kFloat, torch::kDouble, torch::kHalf}) {
-      auto own = torch::rand({700}, torch::kDouble) - 0.3;
-      own.narrow(0, 100, 600).div_(100);
-      own = own.to(dtype);
-      auto mean = own.to(torch::kDouble);
-      group.all_reduce(mean, ReduceOp::kMean);
-      const auto error = [&](const at::Tensor& result) {
-        REQUIRE(result.scalar_type() == dtype);
-        REQUIRE(equal_on_all(group, result));
-        return (result - mean).abs();
-      };
-      const double small = dtype == torch::kHalf ? 1e-3 : 1e-6;
-      REQUIRE(error(quantise(own)).max().item<double>() < 0.5 / 255 + small);
-      // The last rows' range is a hundredth of the first one's.
-      const auto by_channel = error(quantise(own, 100));
-      REQUIRE(by_channel.max().item<double>() < 0.5 / 255 + small);
-      REQUIRE(
-          by_channel.narrow(0, 100, 600).max().item<double>() <
-          0.005 / 255 + small);
+    const double small = dtype == torch::kHalf ? 1e-3 : 1e-6;
+    REQUIRE(error(quantise(own)).max().item<double>() < 0.5 / 255 + small);
+    // The last rows' range is a hundredth of the first one's.
+    const auto by_channel = error(quantise(own, 100));
+    REQUIRE(by_channel.max().item<double>() < 0.5 / 255 + small);
+    REQUIRE(
+        by_channel.narrow(0, 100, 600).max().item<double>() <
+        0.005 / 255 + small);
+  }
+  const auto zeros = torch::zeros({5});
+  REQUIRE(quantise(zeros).equal(zeros));
+  for (const auto value :
+       {std::numeric_limits<float>::quiet_NaN(),
+        std::numeric_limits<float>::infinity()}) {
+    auto own = torch::ones({5});
+    if (group.rank() == 1) {
+      own[3] = value;
     }
-    const auto zeros = torch::zeros({5});
-    REQUIRE(quantise(zeros).equal(zeros));
-    for (const auto value :
-         {std::numeric_limits<float>::quiet_NaN(),
-          std::numeric_limits<float>::infinity()}) {
-      auto own = torch::ones({5});
-      if (group.rank() == 1) {
-        own[3] = value;
-      }
-      REQUIRE(quantise(own).isnan().any().item<bool>());
-    }
-    REQUIRE_THROWS_WITH(
-        QuantizationHook(QuantizationOptions().channel_size(0)),
-        ContainsSubstring("channel_size is 0"));
-  });
+    REQUIRE(quantise(own).isnan().any().item<bool>());
+  }
+  REQUIRE_THROWS_WITH(
+      QuantizationHook(QuantizationOptions().channel_size(0)),
+      ContainsSubstring("channel_size is 0"));
 }
 
-TEST_CASE("after its start post-local SGD averages within the host") {
-  ranks(3, [](ProcessGroup group) {
-    check_mean(
-        group,
-        std::make_shared<PostLocalSGDHook>(
-            PostLocalSGDOptions().start_iteration(2)),
-        1e-5);
-  });
+RANKS_TEST("after its start post-local SGD averages within the host") {
+  check_mean(
+      group,
+      std::make_shared<PostLocalSGDHook>(
+          PostLocalSGDOptions().start_iteration(2)),
+      1e-5);
 }
 
-TEST_CASE("post-local SGD goes on in the iteration of its state") {
-  ranks(3, [](ProcessGroup group) {
-    const auto make = [] {
-      return std::make_shared<PostLocalSGDHook>(
-          PostLocalSGDOptions()
-              .start_iteration(3)
-              .post_local_gradient_allreduce(false));
-    };
-    const auto hook = make();
-    const auto parameter = torch::zeros({2}, torch::requires_grad());
-    const auto averages = [&](Reducer& reducer) {
-      static_cast<void>(reducer);
-      parameter.mutable_grad().reset();
-      (parameter * static_cast<double>(group.rank())).sum().backward();
-      return parameter.grad().allclose(torch::ones({2}));
-    };
-    c10::IValue state;
-    {
-      Reducer reducer({parameter}, group, with_hook(hook));
-      REQUIRE(averages(reducer));
-      REQUIRE(averages(reducer));
-      state = reducer.state_dict();
-      REQUIRE(reducer.rank_state_dict().isNone());
-    }
-    Reducer resumed({parameter}, group, with_hook(make()));
-    resumed.load_state_dict(state);
-    REQUIRE(averages(resumed));
-    REQUIRE(averages(resumed) == (group.rank() == 1));
-    Reducer plain({torch::zeros({2}, torch::requires_grad())}, group);
-    REQUIRE_THROWS_WITH(
-        plain.load_state_dict(state), ContainsSubstring("keeps no state"));
-    group.barrier();
-  });
+RANKS_TEST("post-local SGD goes on in the iteration of its state") {
+  const auto make = [] {
+    return std::make_shared<PostLocalSGDHook>(
+        PostLocalSGDOptions().start_iteration(3).post_local_gradient_allreduce(
+            false));
+  };
+  const auto hook = make();
+  const auto parameter = torch::zeros({2}, torch::requires_grad());
+  const auto averages = [&](Reducer& reducer) {
+    static_cast<void>(reducer);
+    parameter.mutable_grad().reset();
+    (parameter * static_cast<double>(group.rank())).sum().backward();
+    return parameter.grad().allclose(torch::ones({2}));
+  };
+  c10::IValue state;
+  {
+    Reducer reducer({parameter}, group, with_hook(hook));
+    REQUIRE(averages(reducer));
+    REQUIRE(averages(reducer));
+    state = reducer.state_dict();
+    REQUIRE(reducer.rank_state_dict().isNone());
+  }
+  Reducer resumed({parameter}, group, with_hook(make()));
+  resumed.load_state_dict(state);
+  REQUIRE(averages(resumed));
+  REQUIRE(averages(resumed) == (group.rank() == 1));
+  Reducer plain({torch::zeros({2}, torch::requires_grad())}, group);
+  REQUIRE_THROWS_WITH(
+      plain.load_state_dict(state), ContainsSubstring("keeps no state"));
+  group.barrier();
 }
 
 } // namespace ddp::test::comm_hooks_test

@@ -135,45 +135,39 @@ TEST_CASE("a converted net computes as one process with the whole batch") {
   }
 }
 
-TEST_CASE("a net stays converted where it is moved and loaded") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<Net>();
-    convert_sync_batchnorm(net, group);
-    Net alone;
-    std::stringstream file;
-    torch::save(net, file);
-    torch::load(net, file);
-    net->to(torch::kFloat);
-    net->to(torch::kDouble);
-    net->eval();
-    net->train();
-    Reducer reducer(net, group);
-    compare(group, *net, alone);
-  });
+RANKS_TEST("a net stays converted where it is moved and loaded") {
+  auto net = std::make_shared<Net>();
+  convert_sync_batchnorm(net, group);
+  Net alone;
+  std::stringstream file;
+  torch::save(net, file);
+  torch::load(net, file);
+  net->to(torch::kFloat);
+  net->to(torch::kDouble);
+  net->eval();
+  net->train();
+  Reducer reducer(net, group);
+  compare(group, *net, alone);
 }
 
-TEST_CASE("a converted net evaluates without the other ranks") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<Net>();
-    Net alone;
-    convert_sync_batchnorm(net, group);
-    net->eval();
-    alone.eval();
-    if (group.rank() == 1) {
-      const auto batch = whole_batch(1, 4, {2, 4, 4});
-      require_close(net->forward(batch), alone.forward(batch));
-    }
-  });
+RANKS_TEST("a converted net evaluates without the other ranks") {
+  auto net = std::make_shared<Net>();
+  Net alone;
+  convert_sync_batchnorm(net, group);
+  net->eval();
+  alone.eval();
+  if (group.rank() == 1) {
+    const auto batch = whole_batch(1, 4, {2, 4, 4});
+    require_close(net->forward(batch), alone.forward(batch));
+  }
 }
 
-TEST_CASE("statistics of a converted net in inference mode") {
-  ranks(3, [](ProcessGroup group) {
-    BatchNorm1d norm(BatchNorm1dOptions(1).momentum(1));
-    convert_sync_batchnorm(norm, group);
-    const c10::InferenceMode guard;
-    norm(torch::full({2, 1}, 1. * group.rank()));
-    REQUIRE(norm->running_mean.item<float>() == 1);
-  });
+RANKS_TEST("statistics of a converted net in inference mode") {
+  BatchNorm1d norm(BatchNorm1dOptions(1).momentum(1));
+  convert_sync_batchnorm(norm, group);
+  const c10::InferenceMode guard;
+  norm(torch::full({2, 1}, 1. * group.rank()));
+  REQUIRE(norm->running_mean.item<float>() == 1);
 }
 
 TEST_CASE("no net is refused in words") {
@@ -183,16 +177,14 @@ TEST_CASE("no net is refused in words") {
       c10::ValueError);
 }
 
-TEST_CASE("what is not converted, or not any more, is LibTorch's own") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<Net>();
-    Net other, alone;
-    convert_sync_batchnorm(net, group);
-    const auto batch = whole_batch(group.rank(), 4, {2, 4, 4});
-    require_close(other.forward(batch), alone.forward(batch));
-    REQUIRE(convert_sync_batchnorm(net, ProcessGroup()) == kNames);
-    require_close(net->forward(batch), alone.forward(batch));
-  });
+RANKS_TEST("what is not converted, or not any more, is LibTorch's own") {
+  auto net = std::make_shared<Net>();
+  Net other, alone;
+  convert_sync_batchnorm(net, group);
+  const auto batch = whole_batch(group.rank(), 4, {2, 4, 4});
+  require_close(other.forward(batch), alone.forward(batch));
+  REQUIRE(convert_sync_batchnorm(net, ProcessGroup()) == kNames);
+  require_close(net->forward(batch), alone.forward(batch));
 }
 
 TEST_CASE("a batch-norm of another class is named in a warning") {

@@ -130,20 +130,18 @@ std::vector<bool> meetings(const ProcessGroup& group, BufferSync buffer_sync) {
 
 } // namespace
 
-TEST_CASE("forward takes and returns what the module's does") {
-  ranks(3, [](ProcessGroup group) {
-    NormNet net;
-    DistributedDataParallel<NormNet> model(net, group);
-    const auto [output, tag] = model->forward(mine(group));
-    REQUIRE(tag == 5);
-    REQUIRE(model->forward(mine(group), 7).second == 7);
-    output.sum().backward();
-    REQUIRE(equal_on_all(group, net->linear->weight.grad()));
-    auto plain = std::make_shared<BranchNet>();
-    DistributedDataParallel<BranchNet> branch(plain, group);
-    branch->forward(torch::ones({1, 4}), true).sum().backward();
-    REQUIRE(branch->module() == plain);
-  });
+RANKS_TEST("forward takes and returns what the module's does") {
+  NormNet net;
+  DistributedDataParallel<NormNet> model(net, group);
+  const auto [output, tag] = model->forward(mine(group));
+  REQUIRE(tag == 5);
+  REQUIRE(model->forward(mine(group), 7).second == 7);
+  output.sum().backward();
+  REQUIRE(equal_on_all(group, net->linear->weight.grad()));
+  auto plain = std::make_shared<BranchNet>();
+  DistributedDataParallel<BranchNet> branch(plain, group);
+  branch->forward(torch::ones({1, 4}), true).sum().backward();
+  REQUIRE(branch->module() == plain);
 }
 
 TEST_CASE("names begin with module.") {
@@ -154,105 +152,92 @@ TEST_CASE("names begin with module.") {
   REQUIRE(model->module()->named_parameters().contains("linear.weight"));
 }
 
-TEST_CASE("buffers follow rank 0's before a forward that will be trained on") {
-  ranks(3, [](ProcessGroup group) {
-    NormNet net;
-    DistributedDataParallel<NormNet> model(net, group);
-    const auto& mean = net->norm->running_mean;
-    REQUIRE(equal_on_all(group, mean));
-    model->forward(mine(group));
-    REQUIRE(!equal_on_all(group, mean)); // each saw its own batch
-    const auto first = group.all_gather(mean)[0];
-    net->eval(); // so that the next forward leaves the buffers as they are
-    model->forward(mine(group));
-    REQUIRE(mean.equal(first));
-  });
+RANKS_TEST("buffers follow rank 0's before a forward that will be trained on") {
+  NormNet net;
+  DistributedDataParallel<NormNet> model(net, group);
+  const auto& mean = net->norm->running_mean;
+  REQUIRE(equal_on_all(group, mean));
+  model->forward(mine(group));
+  REQUIRE(!equal_on_all(group, mean)); // each saw its own batch
+  const auto first = group.all_gather(mean)[0];
+  net->eval(); // so that the next forward leaves the buffers as they are
+  model->forward(mine(group));
+  REQUIRE(mean.equal(first));
 }
 
-TEST_CASE("buffers are broadcast before the forwards that Python chooses") {
-  ranks(3, [](ProcessGroup group) {
-    REQUIRE(ReducerOptions().buffer_sync() == BufferSync::kPython);
-    // As measured of torch.nn.parallel.DistributedDataParallel.
-    REQUIRE(
-        meetings(group, BufferSync::kPython) ==
-        std::vector<bool>{
-            true, true, true, false, false, true, true, false, false, true});
-  });
+RANKS_TEST("buffers are broadcast before the forwards that Python chooses") {
+  REQUIRE(ReducerOptions().buffer_sync() == BufferSync::kPython);
+  // As measured of torch.nn.parallel.DistributedDataParallel.
+  REQUIRE(
+      meetings(group, BufferSync::kPython) ==
+      std::vector<bool>{
+          true, true, true, false, false, true, true, false, false, true});
 }
 
-TEST_CASE("kTrainingForward broadcasts before those with gradients to follow") {
-  ranks(3, [](ProcessGroup group) {
-    REQUIRE(
-        meetings(group, BufferSync::kTrainingForward) ==
-        std::vector<bool>{
-            true, true, false, false, true, true, false, false, true, true});
-  });
+RANKS_TEST(
+    "kTrainingForward broadcasts before those with gradients to follow") {
+  REQUIRE(
+      meetings(group, BufferSync::kTrainingForward) ==
+      std::vector<bool>{
+          true, true, false, false, true, true, false, false, true, true});
 }
 
-TEST_CASE("with kTrainingForward ranks may evaluate on their own") {
-  ranks(3, [](ProcessGroup group) {
-    NormNet net;
-    DistributedDataParallel<NormNet> model(
-        net, group, ReducerOptions().buffer_sync(BufferSync::kTrainingForward));
-    model->forward(mine(group)).first.sum().backward();
-    if (group.rank() == 0) { // the others do not take part: it must not wait
-      torch::NoGradGuard no_grad;
-      model->forward(mine(group));
-    }
-    if (group.rank() == 1) {
-      const auto guard = model->no_sync();
-      model->forward(mine(group));
-    }
-    group.barrier();
-  });
-}
-
-TEST_CASE("by default they may from the second forward without gradients on") {
-  ranks(3, [](ProcessGroup group) {
-    NormNet net;
-    DistributedDataParallel<NormNet> model(net, group);
-    model->forward(mine(group)).first.sum().backward();
+RANKS_TEST("with kTrainingForward ranks may evaluate on their own") {
+  NormNet net;
+  DistributedDataParallel<NormNet> model(
+      net, group, ReducerOptions().buffer_sync(BufferSync::kTrainingForward));
+  model->forward(mine(group)).first.sum().backward();
+  if (group.rank() == 0) { // the others do not take part: it must not wait
     torch::NoGradGuard no_grad;
     model->forward(mine(group));
-    for (int64_t i = 0; i < group.rank(); ++i) {
-      model->forward(mine(group));
-    }
-    group.barrier();
-  });
+  }
+  if (group.rank() == 1) {
+    const auto guard = model->no_sync();
+    model->forward(mine(group));
+  }
+  group.barrier();
 }
 
-TEST_CASE("a buffer that came after construction is broadcast too") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<DriftNet>(group.rank());
-    DistributedDataParallel<DriftNet> model(net, group);
-    const auto late =
-        net->register_buffer("late", torch::full({2}, group.rank() + 1.0));
-    model->forward(torch::ones({2}));
-    REQUIRE(late.eq(1).all().item<bool>());
-  });
+RANKS_TEST("by default they may from the second forward without gradients on") {
+  NormNet net;
+  DistributedDataParallel<NormNet> model(net, group);
+  model->forward(mine(group)).first.sum().backward();
+  torch::NoGradGuard no_grad;
+  model->forward(mine(group));
+  for (int64_t i = 0; i < group.rank(); ++i) {
+    model->forward(mine(group));
+  }
+  group.barrier();
 }
 
-TEST_CASE("an exception of the net passes through, and ranks stay in step") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<DriftNet>(group.rank());
-    DistributedDataParallel<DriftNet> model(net, group);
-    REQUIRE(meets_equal(model, group, kSync));
-    {
-      const auto guard = model->no_sync();
-      net->fails = group.rank() == 1;
-      if (net->fails) {
-        REQUIRE_THROWS_AS(model->forward(torch::ones({2})), std::out_of_range);
-      } else {
-        model->forward(torch::ones({2}));
-      }
-      net->fails = false;
+RANKS_TEST("a buffer that came after construction is broadcast too") {
+  auto net = std::make_shared<DriftNet>(group.rank());
+  DistributedDataParallel<DriftNet> model(net, group);
+  const auto late =
+      net->register_buffer("late", torch::full({2}, group.rank() + 1.0));
+  model->forward(torch::ones({2}));
+  REQUIRE(late.eq(1).all().item<bool>());
+}
+
+RANKS_TEST("an exception of the net passes through, and ranks stay in step") {
+  auto net = std::make_shared<DriftNet>(group.rank());
+  DistributedDataParallel<DriftNet> model(net, group);
+  REQUIRE(meets_equal(model, group, kSync));
+  {
+    const auto guard = model->no_sync();
+    net->fails = group.rank() == 1;
+    if (net->fails) {
+      REQUIRE_THROWS_AS(model->forward(torch::ones({2})), std::out_of_range);
+    } else {
+      model->forward(torch::ones({2}));
     }
-    // Had rank 1 forgotten that forward, it would wait for a broadcast here.
-    REQUIRE(!meets_equal(model, group, kNoGrad));
-    REQUIRE(!meets_equal(model, group, kSync));
-    REQUIRE(meets_equal(model, group, kSync));
-    REQUIRE(equal_on_all(group, net->weight.grad()));
-  });
+    net->fails = false;
+  }
+  // Had rank 1 forgotten that forward, it would wait for a broadcast here.
+  REQUIRE(!meets_equal(model, group, kNoGrad));
+  REQUIRE(!meets_equal(model, group, kSync));
+  REQUIRE(meets_equal(model, group, kSync));
+  REQUIRE(equal_on_all(group, net->weight.grad()));
 }
 
 TEST_CASE("arguments and results keep their types and identities") {
@@ -302,69 +287,61 @@ TEST_CASE("forward moves its arguments to the device of group and module") {
   REQUIRE_THROWS_AS(off->forward(list), c10::ValueError);
 }
 
-TEST_CASE("an argument on another device than the module is reported first") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<DriftNet>(group.rank());
-    DistributedDataParallel<DriftNet> model(
-        net, group, ReducerOptions().move_inputs(false));
+RANKS_TEST("an argument on another device than the module is reported first") {
+  auto net = std::make_shared<DriftNet>(group.rank());
+  DistributedDataParallel<DriftNet> model(
+      net, group, ReducerOptions().move_inputs(false));
+  model->forward(torch::ones({2}));
+  net->met = torch::Tensor();
+  if (group.rank() == 2) {
+    REQUIRE_THROWS_WITH(
+        model->forward(torch::ones({2}, torch::kMeta)),
+        ContainsSubstring("rank 2: argument 0 of forward") &&
+            ContainsSubstring("is on meta") && ContainsSubstring("weight"));
+    REQUIRE(!net->met.defined()); // the net has not run
+  } else {
     model->forward(torch::ones({2}));
-    net->met = torch::Tensor();
-    if (group.rank() == 2) {
-      REQUIRE_THROWS_WITH(
-          model->forward(torch::ones({2}, torch::kMeta)),
-          ContainsSubstring("rank 2: argument 0 of forward") &&
-              ContainsSubstring("is on meta") && ContainsSubstring("weight"));
-      REQUIRE(!net->met.defined()); // the net has not run
-    } else {
-      model->forward(torch::ones({2}));
-    }
-    REQUIRE(meets_equal(model, group, kSync)); // ranks are still in step
-  });
+  }
+  REQUIRE(meets_equal(model, group, kSync)); // ranks are still in step
 }
 
-TEST_CASE("two forwards with batch-norm may precede one backward") {
-  ranks(3, [](ProcessGroup group) {
-    NormNet net;
-    DistributedDataParallel<NormNet> model(net, group);
-    for (int step = 0; step < 2; ++step) {
-      const auto a = model->forward(mine(group)).first;
-      const auto b = model->forward(mine(group) + 1).first;
-      (a.pow(2).sum() + b.pow(3).sum()).backward();
-      REQUIRE(equal_on_all(group, net->linear->weight.grad()));
-    }
-  });
+RANKS_TEST("two forwards with batch-norm may precede one backward") {
+  NormNet net;
+  DistributedDataParallel<NormNet> model(net, group);
+  for (int step = 0; step < 2; ++step) {
+    const auto a = model->forward(mine(group)).first;
+    const auto b = model->forward(mine(group) + 1).first;
+    (a.pow(2).sum() + b.pow(3).sum()).backward();
+    REQUIRE(equal_on_all(group, net->linear->weight.grad()));
+  }
 }
 
-TEST_CASE("the wrapper leaves ignored buffers to each rank") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<DriftNet>(group.rank());
-    const auto mine =
-        net->register_buffer("mine", torch::full({2}, group.rank()));
-    const auto ours =
-        net->register_buffer("ours", torch::full({2}, group.rank()));
-    DistributedDataParallel<DriftNet> model(
-        net, group, ReducerOptions().parameters_to_ignore({"mine"}));
-    for (int step = 0; step < 3; ++step) {
-      const torch::NoGradGuard no_grad;
-      ours.fill_(group.rank());
-      const torch::AutoGradMode grad(true);
-      model->forward(torch::ones({2})).sum().backward();
-      REQUIRE(mine.eq(group.rank()).all().item<bool>());
-      REQUIRE(ours.eq(0).all().item<bool>());
-    }
-  });
+RANKS_TEST("the wrapper leaves ignored buffers to each rank") {
+  auto net = std::make_shared<DriftNet>(group.rank());
+  const auto mine =
+      net->register_buffer("mine", torch::full({2}, group.rank()));
+  const auto ours =
+      net->register_buffer("ours", torch::full({2}, group.rank()));
+  DistributedDataParallel<DriftNet> model(
+      net, group, ReducerOptions().parameters_to_ignore({"mine"}));
+  for (int step = 0; step < 3; ++step) {
+    const torch::NoGradGuard no_grad;
+    ours.fill_(group.rank());
+    const torch::AutoGradMode grad(true);
+    model->forward(torch::ones({2})).sum().backward();
+    REQUIRE(mine.eq(group.rank()).all().item<bool>());
+    REQUIRE(ours.eq(0).all().item<bool>());
+  }
 }
 
-TEST_CASE("broadcast_buffers(false) leaves buffers to each rank") {
-  ranks(3, [](ProcessGroup group) {
-    NormNet net;
-    DistributedDataParallel<NormNet> model(
-        net, group, ReducerOptions().broadcast_buffers(false));
-    model->forward(mine(group));
-    net->eval();
-    model->forward(mine(group));
-    REQUIRE(!equal_on_all(group, net->norm->running_mean));
-  });
+RANKS_TEST("broadcast_buffers(false) leaves buffers to each rank") {
+  NormNet net;
+  DistributedDataParallel<NormNet> model(
+      net, group, ReducerOptions().broadcast_buffers(false));
+  model->forward(mine(group));
+  net->eval();
+  model->forward(mine(group));
+  REQUIRE(!equal_on_all(group, net->norm->running_mean));
 }
 
 } // namespace ddp::test::distributed_data_parallel_test

@@ -121,60 +121,56 @@ TEST_CASE("DistributedSampler takes the rank from a group", "[sampler]") {
   CHECK(drain(sampler) == Indices{0, 1, 2, 3, 4});
 }
 
-TEST_CASE("samplers of another dataset or order are refused") {
-  ranks(3, [](ProcessGroup group) {
-    const auto rank = group.rank();
-    const auto check = [&](const std::string& text, const auto& construct) {
-      if (rank == 0) {
-        construct(); // nobody's yet to differ from
-      }
-      group.barrier();
-      if (rank == 1) {
-        REQUIRE_THROWS_WITH(construct(), ContainsSubstring(text));
-      } else if (rank == 2) {
-        construct();
-      }
-    };
-    check(
-        "rank 1 has 90 samples, drop_last 0, shuffle 1, seed 0, rank 0 has "
-        "100 samples",
-        [&] { DistributedSampler(rank == 1 ? 90 : 100, group); });
-    check("DistributedSampler differs between ranks", [&] {
-      DistributedSampler(100, group, SamplerOptions().seed(rank == 1));
-    });
-    check("drop_last 1", [&] {
-      DistributedSampler(100, group, SamplerOptions().drop_last(rank == 1));
-    });
-    check("EvaluationSampler differs", [&] {
-      EvaluationSampler(rank == 1 ? 90 : 100, group);
-    });
-    check("weights ", [&] {
-      DistributedWeightedSampler(
-          torch::ones({5}) * (rank == 1 ? 2 : 1), 5, group);
-    });
-    check("20 samples", [&] {
-      StreamSampler(
-          group, StreamSamplerOptions().epoch_size(rank == 1 ? 20 : 10));
-    });
+RANKS_TEST("samplers of another dataset or order are refused") {
+  const auto rank = group.rank();
+  const auto check = [&](const std::string& text, const auto& construct) {
+    if (rank == 0) {
+      construct(); // nobody's yet to differ from
+    }
+    group.barrier();
+    if (rank == 1) {
+      REQUIRE_THROWS_WITH(construct(), ContainsSubstring(text));
+    } else if (rank == 2) {
+      construct();
+    }
+  };
+  check(
+      "rank 1 has 90 samples, drop_last 0, shuffle 1, seed 0, rank 0 has "
+      "100 samples",
+      [&] { DistributedSampler(rank == 1 ? 90 : 100, group); });
+  check("DistributedSampler differs between ranks", [&] {
+    DistributedSampler(100, group, SamplerOptions().seed(rank == 1));
+  });
+  check("drop_last 1", [&] {
+    DistributedSampler(100, group, SamplerOptions().drop_last(rank == 1));
+  });
+  check("EvaluationSampler differs", [&] {
+    EvaluationSampler(rank == 1 ? 90 : 100, group);
+  });
+  check("weights ", [&] {
+    DistributedWeightedSampler(
+        torch::ones({5}) * (rank == 1 ? 2 : 1), 5, group);
+  });
+  check("20 samples", [&] {
+    StreamSampler(
+        group, StreamSamplerOptions().epoch_size(rank == 1 ? 20 : 10));
   });
 }
 
-TEST_CASE("a sampler that one rank alone has leaves others comparable") {
-  ranks(3, [](ProcessGroup group) {
-    if (group.rank() == 0) { // only rank 0 evaluates, say
-      EvaluationSampler(7, group);
-    }
+RANKS_TEST("a sampler that one rank alone has leaves others comparable") {
+  if (group.rank() == 0) { // only rank 0 evaluates, say
+    EvaluationSampler(7, group);
+  }
+  DistributedSampler(100, group);
+  if (group.rank() == 0) {
     DistributedSampler(100, group);
-    if (group.rank() == 0) {
-      DistributedSampler(100, group);
-    }
-    group.barrier();
-    if (group.rank() == 2) {
-      REQUIRE_THROWS_WITH(
-          DistributedSampler(90, group),
-          ContainsSubstring("rank 2 has 90 samples"));
-    }
-  });
+  }
+  group.barrier();
+  if (group.rank() == 2) {
+    REQUIRE_THROWS_WITH(
+        DistributedSampler(90, group),
+        ContainsSubstring("rank 2 has 90 samples"));
+  }
 }
 
 TEST_CASE("DistributedSampler leaves the global random state", "[sampler]") {

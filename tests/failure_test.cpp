@@ -39,19 +39,17 @@ TEST_CASE("peers of a rank that reports a failure and lives on fail with it") {
       options);
 }
 
-TEST_CASE("where all ranks fail none waits for the others") {
-  ranks(3, [](ProcessGroup group) {
-    double fastest = 10;
-    for (int attempt = 0; attempt < 5; ++attempt) {
-      const auto failing = group.duplicate();
-      failing.barrier();
-      const auto start = Clock::now();
-      detail::report_failure(failing, "boom");
-      fastest = std::min(fastest, seconds_since(start));
-    }
-    REQUIRE(fastest < 1.5); // 2 where nobody reads it
-    meet_at_store(group, {"0", "1", "2"});
-  });
+RANKS_TEST("where all ranks fail none waits for the others") {
+  double fastest = 10;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    const auto failing = group.duplicate();
+    failing.barrier();
+    const auto start = Clock::now();
+    detail::report_failure(failing, "boom");
+    fastest = std::min(fastest, seconds_since(start));
+  }
+  REQUIRE(fastest < 1.5); // 2 where nobody reads it
+  meet_at_store(group, {"0", "1", "2"});
 }
 
 TEST_CASE("a failure in a duplicate leaves other groups alone") {

@@ -76,47 +76,44 @@ Tensors train(
 
 } // namespace
 
-TEST_CASE("on a device with streams hooks have the CPU's bits, without races") {
-  ranks(3, [](ProcessGroup group) {
-    fake_gpu::install();
-    const auto gpu_group = fake_gpu::group_of(group);
-    const auto on_cpu = make_hooks(group);
-    const auto on_gpu = make_hooks(gpu_group);
-    for (size_t h = 0; h < on_cpu.size(); ++h) {
-      const auto expected = train(group, on_cpu[h]);
-      const auto results = train(gpu_group, on_gpu[h]);
-      for (size_t i = 0; i < results.size(); ++i) {
-        INFO(
-            "hook " << h << ", step " << i / 8 << ", parameter " << i % 8
-                    << ": they differ by "
-                    << (results[i] - expected[i]).abs().max().item<double>());
-        REQUIRE(results[i].equal(expected[i]));
-      }
-      const auto races = fake_gpu::order().take_races();
-      INFO("hook " << h << ": " << (races.empty() ? "" : races[0]));
-      REQUIRE(races.empty());
+RANKS_TEST(
+    "on a device with streams hooks have the CPU's bits, without races") {
+  fake_gpu::install();
+  const auto gpu_group = fake_gpu::group_of(group);
+  const auto on_cpu = make_hooks(group);
+  const auto on_gpu = make_hooks(gpu_group);
+  for (size_t h = 0; h < on_cpu.size(); ++h) {
+    const auto expected = train(group, on_cpu[h]);
+    const auto results = train(gpu_group, on_gpu[h]);
+    for (size_t i = 0; i < results.size(); ++i) {
+      INFO(
+          "hook " << h << ", step " << i / 8 << ", parameter " << i % 8
+                  << ": they differ by "
+                  << (results[i] - expected[i]).abs().max().item<double>());
+      REQUIRE(results[i].equal(expected[i]));
     }
-  });
+    const auto races = fake_gpu::order().take_races();
+    INFO("hook " << h << ": " << (races.empty() ? "" : races[0]));
+    REQUIRE(races.empty());
+  }
 }
 
-TEST_CASE("parameters on a device with streams are averaged without races") {
-  ranks(3, [](ProcessGroup group) {
-    fake_gpu::install();
-    const auto gpu_group = fake_gpu::group_of(group);
-    auto parameters = on(fake_gpu::kDevice, hook_gradients(0, group.rank()));
-    for (auto& parameter : parameters) {
-      parameter.requires_grad_();
-      parameter.mutable_grad() = torch::zeros_like(parameter);
-    }
-    PeriodicModelAverager averager(gpu_group, PeriodicModelAveragerOptions());
-    averager.average_parameters(parameters);
-    const auto means = hook_means(0, group.size());
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      const auto mean = parameters[i].detach().to(c10::kCPU);
-      REQUIRE((mean - means[i]).abs().max().item<double>() < 1e-6);
-    }
-    REQUIRE(fake_gpu::order().take_races().empty());
-  });
+RANKS_TEST("parameters on a device with streams are averaged without races") {
+  fake_gpu::install();
+  const auto gpu_group = fake_gpu::group_of(group);
+  auto parameters = on(fake_gpu::kDevice, hook_gradients(0, group.rank()));
+  for (auto& parameter : parameters) {
+    parameter.requires_grad_();
+    parameter.mutable_grad() = torch::zeros_like(parameter);
+  }
+  PeriodicModelAverager averager(gpu_group, PeriodicModelAveragerOptions());
+  averager.average_parameters(parameters);
+  const auto means = hook_means(0, group.size());
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto mean = parameters[i].detach().to(c10::kCPU);
+    REQUIRE((mean - means[i]).abs().max().item<double>() < 1e-6);
+  }
+  REQUIRE(fake_gpu::order().take_races().empty());
 }
 
 } // namespace ddp::test::fake_gpu_hooks_test

@@ -17,83 +17,77 @@ std::string not_finite(const ProcessGroup& group, const torch::Tensor& x) {
 
 } // namespace
 
-TEST_CASE("NaN and infinity on any rank are named on all") {
-  ranks(4, [](ProcessGroup group) {
-    torch::NoGradGuard no_grad;
-    torch::nn::BatchNorm1d norm(4);
-    set_gradients(*norm);
-    const auto found = [&](const VerificationOptions& options) {
-      return error_on_all(group, [&] { verify_finite(*norm, group, options); });
-    };
-    const auto all = VerificationOptions().gradients(true).buffers(true);
-    norm->bias.mutable_grad() = torch::Tensor();
-    REQUIRE(found(all) == "");
-    if (group.rank() == 1) {
-      norm->weight.mutable_grad()[0] = INFINITY;
-      norm->weight.mutable_grad()[1] = NAN;
-      norm->weight.mutable_grad()[3] = -INFINITY;
-    }
-    REQUIRE(found({}) == "");
-    norm->running_mean[2] = NAN;
-    REQUIRE(found(VerificationOptions()) == "");
-    REQUIRE(
-        found(all) ==
-        "the parameters, gradients and buffers are not finite on ranks 0-3:\n"
-        "  ranks 0-3: running_mean (Float [4]) has 1 NaN and 0 inf\n"
-        "  rank 1: the gradient of weight (Float [4]) has 1 NaN and 2 inf");
-    REQUIRE_THAT(
-        found(VerificationOptions().gradients(true)),
-        ContainsSubstring("gradients are not finite on rank 1:"));
-    if (group.rank() == 3) {
-      norm->weight[2] = INFINITY;
-    }
-    REQUIRE(
-        found({}) ==
-        "the parameters are not finite on rank 3:\n"
-        "  rank 3: weight (Float [4]) has 0 NaN and 1 inf");
-  });
+RANKS_TEST("NaN and infinity on any rank are named on all", 4) {
+  torch::NoGradGuard no_grad;
+  torch::nn::BatchNorm1d norm(4);
+  set_gradients(*norm);
+  const auto found = [&](const VerificationOptions& options) {
+    return error_on_all(group, [&] { verify_finite(*norm, group, options); });
+  };
+  const auto all = VerificationOptions().gradients(true).buffers(true);
+  norm->bias.mutable_grad() = torch::Tensor();
+  REQUIRE(found(all) == "");
+  if (group.rank() == 1) {
+    norm->weight.mutable_grad()[0] = INFINITY;
+    norm->weight.mutable_grad()[1] = NAN;
+    norm->weight.mutable_grad()[3] = -INFINITY;
+  }
+  REQUIRE(found({}) == "");
+  norm->running_mean[2] = NAN;
+  REQUIRE(found(VerificationOptions()) == "");
+  REQUIRE(
+      found(all) ==
+      "the parameters, gradients and buffers are not finite on ranks 0-3:\n"
+      "  ranks 0-3: running_mean (Float [4]) has 1 NaN and 0 inf\n"
+      "  rank 1: the gradient of weight (Float [4]) has 1 NaN and 2 inf");
+  REQUIRE_THAT(
+      found(VerificationOptions().gradients(true)),
+      ContainsSubstring("gradients are not finite on rank 1:"));
+  if (group.rank() == 3) {
+    norm->weight[2] = INFINITY;
+  }
+  REQUIRE(
+      found({}) ==
+      "the parameters are not finite on rank 3:\n"
+      "  rank 3: weight (Float [4]) has 0 NaN and 1 inf");
 }
 
-TEST_CASE("a few of many tensors that are not finite are named") {
-  ranks(3, [](ProcessGroup group) {
-    NamedTensors tensors;
-    for (int64_t i = 0; i < (group.rank() == 1 ? 20 : 1); ++i) {
-      tensors.names.push_back("t" + std::to_string(i));
-      tensors.tensors.push_back(torch::full({2}, group.rank() ? NAN : 0));
-    }
-    const auto error = not_finite(group, tensors);
-    REQUIRE_THAT(
-        error, ContainsSubstring("on ranks 1 and 2:\n  ranks 1 and 2: t0"));
-    REQUIRE_THAT(
-        error, ContainsSubstring("\n  rank 1: t7 (Float [2]) has 2 NaN"));
-    // t8 to t19
-    REQUIRE_THAT(error, Catch::Matchers::EndsWith("inf\n  ... and 12 more"));
-  });
+RANKS_TEST("a few of many tensors that are not finite are named") {
+  NamedTensors tensors;
+  for (int64_t i = 0; i < (group.rank() == 1 ? 20 : 1); ++i) {
+    tensors.names.push_back("t" + std::to_string(i));
+    tensors.tensors.push_back(torch::full({2}, group.rank() ? NAN : 0));
+  }
+  const auto error = not_finite(group, tensors);
+  REQUIRE_THAT(
+      error, ContainsSubstring("on ranks 1 and 2:\n  ranks 1 and 2: t0"));
+  REQUIRE_THAT(
+      error, ContainsSubstring("\n  rank 1: t7 (Float [2]) has 2 NaN"));
+  // t8 to t19
+  REQUIRE_THAT(error, Catch::Matchers::EndsWith("inf\n  ... and 12 more"));
 }
 
-TEST_CASE("tensors of any dtype and layout are checked for NaN") {
-  ranks(3, [](ProcessGroup group) {
-    auto tensors = ones_of_all_dtypes();
-    tensors.push_back(torch::ones({}));
-    tensors.push_back(sparse(torch::ones(3)));
-    tensors.push_back(torch::ones({2, 3}).to_sparse_csr());
-    for (const auto& tensor : tensors) {
-      CAPTURE(tensor.toString());
-      REQUIRE(not_finite(group, tensor) == "");
-      if (!tensor.is_floating_point() && !tensor.is_complex()) {
-        continue;
-      }
-      // Through float: not each dtype can be multiplied.
-      const bool real = !tensor.is_complex();
-      const auto wide = tensor.to(real ? torch::kFloat : torch::kComplexFloat);
-      const auto odd =
-          group.rank() == 1 ? (wide * NAN).to(tensor.dtype()) : tensor;
-      REQUIRE_THAT(not_finite(group, odd), ContainsSubstring("rank 1: x ("));
+RANKS_TEST("tensors of any dtype and layout are checked for NaN") {
+  auto tensors = ones_of_all_dtypes();
+  tensors.push_back(torch::ones({}));
+  tensors.push_back(sparse(torch::ones(3)));
+  tensors.push_back(torch::ones({2, 3}).to_sparse_csr());
+  for (const auto& tensor : tensors) {
+    CAPTURE(tensor.toString());
+    REQUIRE(not_finite(group, tensor) == "");
+    if (!tensor.is_floating_point() && !tensor.is_complex()) {
+      continue;
     }
-    REQUIRE(not_finite(group, torch::empty({0, 3})) == "");
-    REQUIRE(not_finite(group, torch::Tensor()) == "");
-    REQUIRE(not_finite(group, NamedTensors{}) == "");
-  });
+    // Through float: not each dtype can be multiplied.
+    const bool real = !tensor.is_complex();
+    const auto wide = tensor.to(real ? torch::kFloat : torch::kComplexFloat);
+    const auto odd =
+        group.rank() == 1 ? (wide * NAN).to(tensor.dtype()) : tensor;
+    REQUIRE_THAT(not_finite(group, odd), ContainsSubstring("rank 1: x ("));
+  }
+  REQUIRE(not_finite(group, torch::empty({0, 3})) == "");
+  REQUIRE(not_finite(group, torch::Tensor()) == "");
+  REQUIRE(not_finite(group, NamedTensors{}) == "");
 }
 
 TEST_CASE("a NaN is found wherever it is, and large values are finite") {

@@ -28,56 +28,52 @@ int64_t page_faults() {
 
 } // namespace
 
-TEST_CASE("gradients lie where they lay, also where zero_grad drops them") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group);
-    UnevenNet local;
-    copy_parameters(*net, local);
-    torch::optim::SGD optimizer(net->parameters(), 0.1);
-    std::vector<const void*> memory;
-    for (int64_t step = 0; step < 6; ++step) {
-      const auto input = batch(group, step, 7);
-      optimizer.zero_grad();
-      reset_gradients(local);
-      net->forward(input).pow(2).mean().backward();
-      local.forward(input).pow(2).mean().backward();
-      const auto expected = average(group, local);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        REQUIRE(nearly_equal(net->parameters()[i].grad(), expected[i]));
-      }
-      if (step == 1) { // the buckets were rebuilt after the first
-        memory = memory_of_gradients(*net);
-      }
-      REQUIRE((step < 1 || memory_of_gradients(*net) == memory));
+RANKS_TEST("gradients lie where they lay, also where zero_grad drops them") {
+  auto net = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group);
+  UnevenNet local;
+  copy_parameters(*net, local);
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  std::vector<const void*> memory;
+  for (int64_t step = 0; step < 6; ++step) {
+    const auto input = batch(group, step, 7);
+    optimizer.zero_grad();
+    reset_gradients(local);
+    net->forward(input).pow(2).mean().backward();
+    local.forward(input).pow(2).mean().backward();
+    const auto expected = average(group, local);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      REQUIRE(nearly_equal(net->parameters()[i].grad(), expected[i]));
     }
-  });
+    if (step == 1) { // the buckets were rebuilt after the first
+      memory = memory_of_gradients(*net);
+    }
+    REQUIRE((step < 1 || memory_of_gradients(*net) == memory));
+  }
 }
 
-TEST_CASE("a user's hooks see this rank's gradient, before it is averaged") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group);
-    UnevenNet local;
-    copy_parameters(*net, local);
-    std::vector<torch::Tensor> seen(net->parameters().size());
+RANKS_TEST("a user's hooks see this rank's gradient, before it is averaged") {
+  auto net = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group);
+  UnevenNet local;
+  copy_parameters(*net, local);
+  std::vector<torch::Tensor> seen(net->parameters().size());
+  for (size_t i = 0; i < seen.size(); ++i) {
+    net->parameters()[i].register_hook(
+        [&seen, i](const torch::Tensor& gradient) { seen[i] = gradient; });
+  }
+  for (int64_t step = 0; step < 4; ++step) {
+    const auto input = batch(group, step, 7);
+    reset_gradients(*net);
+    reset_gradients(local);
+    net->forward(input).pow(2).mean().backward();
+    local.forward(input).pow(2).mean().backward();
     for (size_t i = 0; i < seen.size(); ++i) {
-      net->parameters()[i].register_hook(
-          [&seen, i](const torch::Tensor& gradient) { seen[i] = gradient; });
+      REQUIRE(seen[i].equal(local.parameters()[i].grad()));
+      // It is kept: the slice is other memory.
+      REQUIRE(!seen[i].is_alias_of(net->parameters()[i].grad()));
     }
-    for (int64_t step = 0; step < 4; ++step) {
-      const auto input = batch(group, step, 7);
-      reset_gradients(*net);
-      reset_gradients(local);
-      net->forward(input).pow(2).mean().backward();
-      local.forward(input).pow(2).mean().backward();
-      for (size_t i = 0; i < seen.size(); ++i) {
-        REQUIRE(seen[i].equal(local.parameters()[i].grad()));
-        // It is kept: the slice is other memory.
-        REQUIRE(!seen[i].is_alias_of(net->parameters()[i].grad()));
-      }
-    }
-  });
+  }
 }
 
 TEST_CASE("a large gradient is scaled as a small one, to the last bit") {

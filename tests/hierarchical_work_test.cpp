@@ -63,76 +63,70 @@ void check_prompt_end(End end, const std::string& reason) {
 
 } // namespace
 
-TEST_CASE("a callback may communicate, and wait for it") {
-  ranks(3, [](ProcessGroup group) {
-    const auto backend = hierarchical_backend(group, {"a", "a", "b"});
-    Tensors tensors{torch::ones({5})};
-    let_rank_0_be_first(group);
-    const auto work = backend->allreduce(tensors, {});
-    const auto inner = [&](Future&) {
-      check_sum(backend);
-      return c10::IValue(7);
-    };
-    const auto outer = work->getFuture()->then(
-        [&](Future& done) {
-          REQUIRE(done.value().toTensorVector()[0].eq(3).all().item<bool>());
-          check_sum(backend);
-          // Also by a future, whose callback does the same.
-          Tensors more{torch::ones({5})};
-          const auto future = backend->allreduce(more, {})->getFuture();
-          future->then(inner, c10::IntType::get())->waitAndThrow();
-          return c10::IValue(8);
-        },
-        c10::IntType::get());
-    let_others_go(group);
-    outer->waitAndThrow();
-    work->wait();
+RANKS_TEST("a callback may communicate, and wait for it") {
+  const auto backend = hierarchical_backend(group, {"a", "a", "b"});
+  Tensors tensors{torch::ones({5})};
+  let_rank_0_be_first(group);
+  const auto work = backend->allreduce(tensors, {});
+  const auto inner = [&](Future&) {
     check_sum(backend);
-    REQUIRE(work->getFuture()->completed());
-  });
+    return c10::IValue(7);
+  };
+  const auto outer = work->getFuture()->then(
+      [&](Future& done) {
+        REQUIRE(done.value().toTensorVector()[0].eq(3).all().item<bool>());
+        check_sum(backend);
+        // Also by a future, whose callback does the same.
+        Tensors more{torch::ones({5})};
+        const auto future = backend->allreduce(more, {})->getFuture();
+        future->then(inner, c10::IntType::get())->waitAndThrow();
+        return c10::IValue(8);
+      },
+      c10::IntType::get());
+  let_others_go(group);
+  outer->waitAndThrow();
+  work->wait();
+  check_sum(backend);
+  REQUIRE(work->getFuture()->completed());
 }
 
-TEST_CASE("a callback may drop the last reference to the group") {
-  ranks(3, [](ProcessGroup group) {
-    auto backend = hierarchical_backend(group, {"a", "a", "b"});
-    Tensors tensors{torch::ones({5})};
-    let_rank_0_be_first(group);
-    const auto work = backend->allreduce(tensors, {});
-    const auto weak = c10::weak_intrusive_ptr<c10d::Backend>(backend);
-    const auto future = work->getFuture();
-    const auto last = std::make_shared<BackendPtr>(std::move(backend));
-    const auto dropped = future->then(
-        [last](Future&) {
-          last->reset();
-          return c10::IValue(7);
-        },
-        c10::IntType::get());
-    let_others_go(group);
-    dropped->waitAndThrow();
-    REQUIRE(weak.expired());
-    work->wait();
-    group.barrier();
-  });
+RANKS_TEST("a callback may drop the last reference to the group") {
+  auto backend = hierarchical_backend(group, {"a", "a", "b"});
+  Tensors tensors{torch::ones({5})};
+  let_rank_0_be_first(group);
+  const auto work = backend->allreduce(tensors, {});
+  const auto weak = c10::weak_intrusive_ptr<c10d::Backend>(backend);
+  const auto future = work->getFuture();
+  const auto last = std::make_shared<BackendPtr>(std::move(backend));
+  const auto dropped = future->then(
+      [last](Future&) {
+        last->reset();
+        return c10::IValue(7);
+      },
+      c10::IntType::get());
+  let_others_go(group);
+  dropped->waitAndThrow();
+  REQUIRE(weak.expired());
+  work->wait();
+  group.barrier();
 }
 
-TEST_CASE("what a callback throws is the error of the group's next use") {
-  ranks(3, [](ProcessGroup group) {
-    const auto backend = hierarchical_backend(group, {"a", "a", "b"});
-    Tensors tensors{torch::ones({5})};
-    let_rank_0_be_first(group);
-    const auto work = backend->allreduce(tensors, {});
-    if (group.rank() == 0) {
-      work->getFuture()->addCallback([](Future&) { throw 42; });
-    }
-    let_others_go(group);
-    work->wait();
-    if (group.rank() == 0) {
-      REQUIRE_THAT(
-          error_of([&] { check_sum(backend); }),
-          ContainsSubstring("a callback on the future of all_reduce threw"));
-    }
-    meet_at_store(group, {"0", "1", "2"});
-  });
+RANKS_TEST("what a callback throws is the error of the group's next use") {
+  const auto backend = hierarchical_backend(group, {"a", "a", "b"});
+  Tensors tensors{torch::ones({5})};
+  let_rank_0_be_first(group);
+  const auto work = backend->allreduce(tensors, {});
+  if (group.rank() == 0) {
+    work->getFuture()->addCallback([](Future&) { throw 42; });
+  }
+  let_others_go(group);
+  work->wait();
+  if (group.rank() == 0) {
+    REQUIRE_THAT(
+        error_of([&] { check_sum(backend); }),
+        ContainsSubstring("a callback on the future of all_reduce threw"));
+  }
+  meet_at_store(group, {"0", "1", "2"});
 }
 
 TEST_CASE("a group that is destroyed amid an operation breaks it off") {

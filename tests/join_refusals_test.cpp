@@ -15,59 +15,53 @@ torch::Tensor loss_of(torch::nn::Linear& net, double value) {
 
 } // namespace
 
-TEST_CASE("ranks that announce different things are told") {
-  ranks(3, [](ProcessGroup group) {
-    torch::nn::Linear net(1, 1);
-    torch::nn::Linear other(1, 1);
-    Reducer first(net, group);
-    Reducer second(other, group);
-    std::string error;
-    try {
-      Join join(group, {first.joinable(), second.joinable()});
-      if (group.rank() == 1) {
-        loss_of(other, 1).backward();
-      } else if (group.rank() == 0) {
-        loss_of(net, 1).backward();
-      }
-    } catch (const c10::Error& thrown) {
-      error = thrown.what_without_backtrace();
+RANKS_TEST("ranks that announce different things are told") {
+  torch::nn::Linear net(1, 1);
+  torch::nn::Linear other(1, 1);
+  Reducer first(net, group);
+  Reducer second(other, group);
+  std::string error;
+  try {
+    Join join(group, {first.joinable(), second.joinable()});
+    if (group.rank() == 1) {
+      loss_of(other, 1).backward();
+    } else if (group.rank() == 0) {
+      loss_of(net, 1).backward();
     }
-    REQUIRE_THAT(error, Catch::Contains("do different things"));
-    REQUIRE_THAT(error, Catch::Contains("of joinable 0"));
-    REQUIRE_THAT(error, Catch::Contains("call 0 of joinable 1"));
-  });
+  } catch (const c10::Error& thrown) {
+    error = thrown.what_without_backtrace();
+  }
+  REQUIRE_THAT(error, Catch::Contains("do different things"));
+  REQUIRE_THAT(error, Catch::Contains("of joinable 0"));
+  REQUIRE_THAT(error, Catch::Contains("call 0 of joinable 1"));
 }
 
-TEST_CASE("what a join cannot work with is refused") {
-  ranks(3, [](ProcessGroup group) {
-    torch::nn::Linear net(1, 1);
-    Reducer reducer(
-        net, group, ReducerOptions().skip_all_reduce_unused_params(true));
-    REQUIRE_THROWS_WITH(
-        reducer.join(), Catch::Contains("skip_all_reduce_unused_params"));
-    auto off = reducer.join(JoinOptions().enable(false));
-    torch::nn::Linear other(1, 1);
-    Reducer second(other, group);
-    auto join = second.join();
-    REQUIRE_THROWS_WITH(second.join(), Catch::Contains("in another Join"));
-  });
+RANKS_TEST("what a join cannot work with is refused") {
+  torch::nn::Linear net(1, 1);
+  Reducer reducer(
+      net, group, ReducerOptions().skip_all_reduce_unused_params(true));
+  REQUIRE_THROWS_WITH(
+      reducer.join(), Catch::Contains("skip_all_reduce_unused_params"));
+  auto off = reducer.join(JoinOptions().enable(false));
+  torch::nn::Linear other(1, 1);
+  Reducer second(other, group);
+  auto join = second.join();
+  REQUIRE_THROWS_WITH(second.join(), Catch::Contains("in another Join"));
 }
 
-TEST_CASE("a list of joinables that cannot be is refused") {
-  ranks(3, [](ProcessGroup group) {
-    torch::nn::Linear net(1, 1);
-    torch::nn::Linear other(1, 1);
-    Reducer first(net, group);
-    Reducer second(other, group);
-    const auto refused = [&](const Join::Joinables& list,
-                             const std::string& reason) {
-      const auto make = [&] { Join join(group, list); };
-      REQUIRE_THROWS_WITH(make(), Catch::Contains(reason));
-    };
-    refused({first.joinable(), first.joinable()}, "is in the list twice");
-    refused({}, "the list of joinables is empty");
-    Join join(group, {first.joinable(), second.joinable()}); // nothing was left
-  });
+RANKS_TEST("a list of joinables that cannot be is refused") {
+  torch::nn::Linear net(1, 1);
+  torch::nn::Linear other(1, 1);
+  Reducer first(net, group);
+  Reducer second(other, group);
+  const auto refused = [&](const Join::Joinables& list,
+                           const std::string& reason) {
+    const auto make = [&] { Join join(group, list); };
+    REQUIRE_THROWS_WITH(make(), Catch::Contains(reason));
+  };
+  refused({first.joinable(), first.joinable()}, "is in the list twice");
+  refused({}, "the list of joinables is empty");
+  Join join(group, {first.joinable(), second.joinable()}); // nothing was left
 }
 
 TEST_CASE("lists of joinables of different lengths are told to all ranks") {
@@ -95,28 +89,26 @@ TEST_CASE("lists of joinables of different lengths are told to all ranks") {
   }
 }
 
-TEST_CASE("a second Join on a group is refused at once") {
-  ranks(3, [](ProcessGroup group) {
-    torch::nn::Linear net(1, 1);
-    torch::nn::Linear other(1, 1);
-    torch::nn::Linear apart(1, 1);
-    Reducer first(net, group);
-    Reducer second(other, group); // with a duplicate of the group each
-    const auto part = group.split(0);
-    Reducer third(apart, part);
-    for (int i = 0; i < 2; ++i) {
-      auto join = first.join();
-      const std::string reason = "another Join lives on this group";
-      REQUIRE_THROWS_WITH(second.join(), Catch::Contains(reason));
-      const auto make = [&] { Join nested(group, {second.joinable()}); };
-      REQUIRE_THROWS_WITH(make(), Catch::Contains(reason));
-      auto off = second.join(JoinOptions().enable(false));
-      auto of_part = third.join(); // another group
-      of_part.finish();
-      join.finish();
-      auto next = second.join();
-    }
-  });
+RANKS_TEST("a second Join on a group is refused at once") {
+  torch::nn::Linear net(1, 1);
+  torch::nn::Linear other(1, 1);
+  torch::nn::Linear apart(1, 1);
+  Reducer first(net, group);
+  Reducer second(other, group); // with a duplicate of the group each
+  const auto part = group.split(0);
+  Reducer third(apart, part);
+  for (int i = 0; i < 2; ++i) {
+    auto join = first.join();
+    const std::string reason = "another Join lives on this group";
+    REQUIRE_THROWS_WITH(second.join(), Catch::Contains(reason));
+    const auto make = [&] { Join nested(group, {second.joinable()}); };
+    REQUIRE_THROWS_WITH(make(), Catch::Contains(reason));
+    auto off = second.join(JoinOptions().enable(false));
+    auto of_part = third.join(); // another group
+    of_part.finish();
+    join.finish();
+    auto next = second.join();
+  }
 }
 
 } // namespace ddp::test::join_refusals_test

@@ -11,27 +11,25 @@
 
 namespace ddp::test::join_sharing_test {
 
-TEST_CASE("Reducers that share a backward share a join") {
-  ranks(3, [](ProcessGroup group) {
-    torch::manual_seed(1);
-    torch::nn::Linear lower(4, 4);
-    torch::nn::Linear upper(4, 4);
-    Reducer first(lower, group);
-    Reducer second(upper, group);
-    Join join(group, {first.joinable(), second.joinable()});
-    for (int64_t i = 0; i < 1 + group.rank(); ++i) {
-      lower->zero_grad();
-      upper->zero_grad();
-      // The lower net is used on both sides of the upper one.
-      const auto x = torch::ones({1, 4});
-      lower(upper(lower(x))).sum().backward();
-    }
-    join.finish();
-    for (const auto& grad : {lower->weight.grad(), upper->weight.grad()}) {
-      REQUIRE(equal_on_all(group, grad));
-    }
-    REQUIRE(group.rank() + lower->weight.grad().abs().sum().item<float>() > 0);
-  });
+RANKS_TEST("Reducers that share a backward share a join") {
+  torch::manual_seed(1);
+  torch::nn::Linear lower(4, 4);
+  torch::nn::Linear upper(4, 4);
+  Reducer first(lower, group);
+  Reducer second(upper, group);
+  Join join(group, {first.joinable(), second.joinable()});
+  for (int64_t i = 0; i < 1 + group.rank(); ++i) {
+    lower->zero_grad();
+    upper->zero_grad();
+    // The lower net is used on both sides of the upper one.
+    const auto x = torch::ones({1, 4});
+    lower(upper(lower(x))).sum().backward();
+  }
+  join.finish();
+  for (const auto& grad : {lower->weight.grad(), upper->weight.grad()}) {
+    REQUIRE(equal_on_all(group, grad));
+  }
+  REQUIRE(group.rank() + lower->weight.grad().abs().sum().item<float>() > 0);
 }
 
 TEST_CASE("measured buckets and timelines go on without a rank's inputs") {

@@ -40,133 +40,123 @@ torch::Tensor loss_of(torch::nn::Linear& net, double value) {
 
 } // namespace
 
-TEST_CASE("a join divides by the ranks with inputs if asked to") {
-  ranks(3, [](ProcessGroup group) {
-    for (const bool by_initial : {true, false}) {
-      torch::nn::Linear net(1, 1);
-      Reducer reducer(net, group);
-      const auto rank = group.rank();
-      auto join =
-          reducer.join(JoinOptions().divide_by_initial_world_size(by_initial));
-      for (int64_t step = 0; step <= rank; ++step) {
-        net->zero_grad();
-        loss_of(net, 3).backward();
-        const auto live = static_cast<double>(3 - step);
-        const auto expected = by_initial ? 3 * live / 3 : 3;
-        REQUIRE(net->weight.grad().item<double>() == Approx(expected));
-      }
-    }
-  });
-}
-
-TEST_CASE("a join ends with the parameters and buffers of the last rank") {
-  ranks(4, [](ProcessGroup group) {
-    for (const bool wrapped : {true, false}) {
-      auto net = std::make_shared<NormNet>();
-      std::optional<DistributedDataParallel<NormNet>> wrapper;
-      std::optional<Reducer> reducer;
-      if (wrapped) {
-        wrapper.emplace(net, group);
-      } else {
-        reducer.emplace(net, group);
-      }
-      torch::optim::SGD optimizer(net->parameters(), 0.1);
-      torch::Tensor own;
-      {
-        auto join = wrapped ? (*wrapper)->join() : reducer->join();
-        // Ranks 1 and 2 last as long as each other: 2 is asked.
-        const std::vector<int64_t> steps = {1, 4, 4, 0};
-        for (int64_t i = 0; i < steps[static_cast<size_t>(group.rank())]; ++i) {
-          clear(optimizer);
-          torch::manual_seed(10 * i + group.rank());
-          const auto x = torch::randn({5, 4});
-          (wrapped ? (*wrapper)->forward(x) : net->forward(x)).sum().backward();
-          optimizer.step();
-        }
-        own = net->norm->running_mean.clone();
-      }
-      for (const auto& tensor : net->parameters()) {
-        REQUIRE(equal_on_all(group, tensor.detach()));
-      }
-      for (const auto& tensor : net->buffers()) {
-        REQUIRE(equal_on_all(group, tensor));
-      }
-      const auto all = group.all_gather(own);
-      REQUIRE(net->norm->running_mean.equal(all[2]));
-      // The next loop works on.
-      clear(optimizer);
-      const auto x = torch::randn({5, 4});
-      (wrapped ? (*wrapper)->forward(x) : net->forward(x)).sum().backward();
-      REQUIRE(equal_on_all(group, net->last->weight.grad()));
-    }
-  });
-}
-
-TEST_CASE("a forward after a join agrees on who sends buffers") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<NormNet>();
-    DistributedDataParallel<NormNet> model(net, group);
-    const auto x = torch::randn({5, 4});
-    {
-      const torch::NoGradGuard no_grad;
-      model->forward(x); // nobody sends before the next one
-    }
-    {
-      auto join = model->join();
-      if (group.rank() != 1) { // which keeps what it knew
-        model->forward(x).sum().backward();
-      }
-    }
-    net->norm->running_mean.fill_(group.rank());
-    model->forward(x).sum().backward();
-    REQUIRE(equal_on_all(group, net->last->weight.grad()));
-  });
-}
-
-TEST_CASE("early termination is thrown on all ranks, after the same steps") {
-  ranks(3, [](ProcessGroup group) {
+RANKS_TEST("a join divides by the ranks with inputs if asked to") {
+  for (const bool by_initial : {true, false}) {
     torch::nn::Linear net(1, 1);
     Reducer reducer(net, group);
-    int64_t steps = 0;
-    std::string error;
-    try {
-      auto join = reducer.join(JoinOptions().throw_on_early_termination(true));
-      for (; steps < 2 + group.rank(); ++steps) {
-        loss_of(net, 1).backward();
-      }
-    } catch (const EarlyTermination& thrown) {
-      error = thrown.what_without_backtrace();
+    const auto rank = group.rank();
+    auto join =
+        reducer.join(JoinOptions().divide_by_initial_world_size(by_initial));
+    for (int64_t step = 0; step <= rank; ++step) {
+      net->zero_grad();
+      loss_of(net, 3).backward();
+      const auto live = static_cast<double>(3 - step);
+      const auto expected = by_initial ? 3 * live / 3 : 3;
+      REQUIRE(net->weight.grad().item<double>() == Approx(expected));
     }
-    REQUIRE(steps == 2);
-    REQUIRE(
-        error ==
-        (group.rank() == 0
-             ? "Rank 0 exhausted all inputs."
-             : "Detected at least one rank that exhausted inputs. Throwing "
-               "across all ranks."));
-    net->zero_grad();
-    loss_of(net, group.rank()).backward(); // is still of use
-    REQUIRE(net->weight.grad().item<float>() == 1);
-  });
+  }
 }
 
-TEST_CASE("the wrapper throws before a forward that communicates itself") {
-  ranks(3, [](ProcessGroup group) {
-    torch::nn::Sequential net(
-        torch::nn::Linear(4, 6),
-        SyncBatchNorm1d(torch::nn::BatchNormOptions(6), group.duplicate()));
-    DistributedDataParallel<torch::nn::SequentialImpl> model(
-        net.ptr(), group, ReducerOptions().broadcast_buffers(false));
-    int64_t steps = 0;
-    const auto train = [&] {
-      auto join = model->join(JoinOptions().throw_on_early_termination(true));
-      for (; steps < 4 - group.rank(); ++steps) {
-        model->forward(torch::randn({5, 4})).sum().backward();
+RANKS_TEST("a join ends with the parameters and buffers of the last rank", 4) {
+  for (const bool wrapped : {true, false}) {
+    auto net = std::make_shared<NormNet>();
+    std::optional<DistributedDataParallel<NormNet>> wrapper;
+    std::optional<Reducer> reducer;
+    if (wrapped) {
+      wrapper.emplace(net, group);
+    } else {
+      reducer.emplace(net, group);
+    }
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    torch::Tensor own;
+    {
+      auto join = wrapped ? (*wrapper)->join() : reducer->join();
+      // Ranks 1 and 2 last as long as each other: 2 is asked.
+      const std::vector<int64_t> steps = {1, 4, 4, 0};
+      for (int64_t i = 0; i < steps[static_cast<size_t>(group.rank())]; ++i) {
+        clear(optimizer);
+        torch::manual_seed(10 * i + group.rank());
+        const auto x = torch::randn({5, 4});
+        (wrapped ? (*wrapper)->forward(x) : net->forward(x)).sum().backward();
+        optimizer.step();
       }
-    };
-    REQUIRE_THROWS_AS(train(), EarlyTermination);
-    REQUIRE(steps == 2);
-  });
+      own = net->norm->running_mean.clone();
+    }
+    for (const auto& tensor : net->parameters()) {
+      REQUIRE(equal_on_all(group, tensor.detach()));
+    }
+    for (const auto& tensor : net->buffers()) {
+      REQUIRE(equal_on_all(group, tensor));
+    }
+    const auto all = group.all_gather(own);
+    REQUIRE(net->norm->running_mean.equal(all[2]));
+    // The next loop works on.
+    clear(optimizer);
+    const auto x = torch::randn({5, 4});
+    (wrapped ? (*wrapper)->forward(x) : net->forward(x)).sum().backward();
+    REQUIRE(equal_on_all(group, net->last->weight.grad()));
+  }
+}
+
+RANKS_TEST("a forward after a join agrees on who sends buffers") {
+  auto net = std::make_shared<NormNet>();
+  DistributedDataParallel<NormNet> model(net, group);
+  const auto x = torch::randn({5, 4});
+  {
+    const torch::NoGradGuard no_grad;
+    model->forward(x); // nobody sends before the next one
+  }
+  {
+    auto join = model->join();
+    if (group.rank() != 1) { // which keeps what it knew
+      model->forward(x).sum().backward();
+    }
+  }
+  net->norm->running_mean.fill_(group.rank());
+  model->forward(x).sum().backward();
+  REQUIRE(equal_on_all(group, net->last->weight.grad()));
+}
+
+RANKS_TEST("early termination is thrown on all ranks, after the same steps") {
+  torch::nn::Linear net(1, 1);
+  Reducer reducer(net, group);
+  int64_t steps = 0;
+  std::string error;
+  try {
+    auto join = reducer.join(JoinOptions().throw_on_early_termination(true));
+    for (; steps < 2 + group.rank(); ++steps) {
+      loss_of(net, 1).backward();
+    }
+  } catch (const EarlyTermination& thrown) {
+    error = thrown.what_without_backtrace();
+  }
+  REQUIRE(steps == 2);
+  REQUIRE(
+      error ==
+      (group.rank() == 0
+           ? "Rank 0 exhausted all inputs."
+           : "Detected at least one rank that exhausted inputs. Throwing "
+             "across all ranks."));
+  net->zero_grad();
+  loss_of(net, group.rank()).backward(); // is still of use
+  REQUIRE(net->weight.grad().item<float>() == 1);
+}
+
+RANKS_TEST("the wrapper throws before a forward that communicates itself") {
+  torch::nn::Sequential net(
+      torch::nn::Linear(4, 6),
+      SyncBatchNorm1d(torch::nn::BatchNormOptions(6), group.duplicate()));
+  DistributedDataParallel<torch::nn::SequentialImpl> model(
+      net.ptr(), group, ReducerOptions().broadcast_buffers(false));
+  int64_t steps = 0;
+  const auto train = [&] {
+    auto join = model->join(JoinOptions().throw_on_early_termination(true));
+    for (; steps < 4 - group.rank(); ++steps) {
+      model->forward(torch::randn({5, 4})).sum().backward();
+    }
+  };
+  REQUIRE_THROWS_AS(train(), EarlyTermination);
+  REQUIRE(steps == 2);
 }
 
 TEST_CASE("communication hooks take part in a join") {
@@ -202,40 +192,34 @@ TEST_CASE("communication hooks take part in a join") {
   }
 }
 
-TEST_CASE("nobody throws where all inputs end in the same step") {
-  ranks(3, [](ProcessGroup group) {
-    torch::nn::Linear net(1, 1);
-    Reducer reducer(net, group);
-    auto join = reducer.join(JoinOptions().throw_on_early_termination(true));
-    loss_of(net, 1).backward();
-  });
+RANKS_TEST("nobody throws where all inputs end in the same step") {
+  torch::nn::Linear net(1, 1);
+  Reducer reducer(net, group);
+  auto join = reducer.join(JoinOptions().throw_on_early_termination(true));
+  loss_of(net, 1).backward();
 }
 
-TEST_CASE("a join that is off costs and does nothing") {
-  ranks(3, [](ProcessGroup group) {
-    torch::nn::Linear net(1, 1);
-    Reducer reducer(net, group);
-    auto join = reducer.join(JoinOptions().enable(false));
-    auto second = reducer.join(JoinOptions().enable(false));
-    loss_of(net, group.rank()).backward();
-    REQUIRE(net->weight.grad().item<float>() == 1);
-  });
+RANKS_TEST("a join that is off costs and does nothing") {
+  torch::nn::Linear net(1, 1);
+  Reducer reducer(net, group);
+  auto join = reducer.join(JoinOptions().enable(false));
+  auto second = reducer.join(JoinOptions().enable(false));
+  loss_of(net, group.rank()).backward();
+  REQUIRE(net->weight.grad().item<float>() == 1);
 }
 
-TEST_CASE("an exception leaves a join as it is") {
-  ranks(3, [](ProcessGroup group) {
-    torch::nn::Linear net(1, 1);
-    Reducer reducer(net, group);
-    try {
-      auto join = reducer.join();
-      loss_of(net, 1).backward();
-      throw std::invalid_argument("the program's own");
-    } catch (const std::invalid_argument& error) {
-      REQUIRE(std::string(error.what()) == "the program's own");
-    }
-    auto join = reducer.join(); // was left
+RANKS_TEST("an exception leaves a join as it is") {
+  torch::nn::Linear net(1, 1);
+  Reducer reducer(net, group);
+  try {
+    auto join = reducer.join();
     loss_of(net, 1).backward();
-  });
+    throw std::invalid_argument("the program's own");
+  } catch (const std::invalid_argument& error) {
+    REQUIRE(std::string(error.what()) == "the program's own");
+  }
+  auto join = reducer.join(); // was left
+  loss_of(net, 1).backward();
 }
 
 namespace {
@@ -272,42 +256,38 @@ class SampleCount : public Joinable {
 
 } // namespace
 
-TEST_CASE("a program's own collectives take part in a join") {
-  ranks(4, [](ProcessGroup group) {
-    torch::nn::Linear net(1, 1);
-    Reducer reducer(net, group);
-    SampleCount count(group);
-    {
-      Join join(group, {reducer.joinable(), count});
-      for (int64_t i = 0; i < 3 - group.rank() % 3; ++i) {
-        loss_of(net, 1).backward();
-        if (i % 2 == 0) { // not in every step
-          count.add(10 + i);
-        }
+RANKS_TEST("a program's own collectives take part in a join", 4) {
+  torch::nn::Linear net(1, 1);
+  Reducer reducer(net, group);
+  SampleCount count(group);
+  {
+    Join join(group, {reducer.joinable(), count});
+    for (int64_t i = 0; i < 3 - group.rank() % 3; ++i) {
+      loss_of(net, 1).backward();
+      if (i % 2 == 0) { // not in every step
+        count.add(10 + i);
       }
     }
-    // Ranks 0 and 3 have 3 steps, rank 1 has 2, rank 2 has 1.
-    REQUIRE(count.total == 4 * 10 + 2 * 12);
-    REQUIRE(count.root == 3);
-    REQUIRE(equal_on_all(group, net->weight.detach()));
-  });
+  }
+  // Ranks 0 and 3 have 3 steps, rank 1 has 2, rank 2 has 1.
+  REQUIRE(count.total == 4 * 10 + 2 * 12);
+  REQUIRE(count.root == 3);
+  REQUIRE(equal_on_all(group, net->weight.detach()));
 }
 
-TEST_CASE("sparse gradients of ranks without inputs are empty") {
-  ranks(3, [](ProcessGroup group) {
-    torch::manual_seed(1);
-    torch::nn::Embedding words(torch::nn::EmbeddingOptions(5, 2).sparse(true));
-    Reducer reducer(words, group);
-    auto join = reducer.join();
-    for (int64_t i = 0; i < 1 + group.rank(); ++i) {
-      words->zero_grad();
-      words->forward(torch::tensor({i})).sum().backward();
-      const auto grad = words->weight.grad().to_dense();
-      const auto live = static_cast<float>(3 - i);
-      REQUIRE(grad.allclose(
-          torch::zeros({5, 2}).index_fill(0, torch::tensor({i}), live / 3)));
-    }
-  });
+RANKS_TEST("sparse gradients of ranks without inputs are empty") {
+  torch::manual_seed(1);
+  torch::nn::Embedding words(torch::nn::EmbeddingOptions(5, 2).sparse(true));
+  Reducer reducer(words, group);
+  auto join = reducer.join();
+  for (int64_t i = 0; i < 1 + group.rank(); ++i) {
+    words->zero_grad();
+    words->forward(torch::tensor({i})).sum().backward();
+    const auto grad = words->weight.grad().to_dense();
+    const auto live = static_cast<float>(3 - i);
+    REQUIRE(grad.allclose(
+        torch::zeros({5, 2}).index_fill(0, torch::tensor({i}), live / 3)));
+  }
 }
 
 TEST_CASE("a group of one joins nobody") {

@@ -180,144 +180,134 @@ Tensors expected_gradients(
 
 } // namespace
 
-TEST_CASE("gradients that are negated lazily are averaged as they read") {
-  ranks(3, [](ProcessGroup group) {
-    for (const auto dtype : {at::kFloat, at::kDouble}) {
-      for (const int64_t count : {1, 5}) {
-        auto real = leaf(at::ones({count}, dtype));
-        auto imaginary = leaf(at::ones({count}, dtype));
-        Reducer reducer({real, imaginary}, group);
-        const auto factor = at::complex(
-            at::full({count}, group.rank() + 1.0, dtype),
-            at::full({count}, 2.0 * group.rank() + 1.0, dtype));
-        for (int step = 0; step < 3; ++step) {
-          real.mutable_grad().reset();
-          imaginary.mutable_grad().reset();
-          const auto number = at::complex(real, imaginary);
-          at::real(at::conj(number) * factor).sum().backward();
-          INFO(dtype << ", " << count << " elements, step " << step);
-          REQUIRE(nearly_equal(real.grad(), at::full_like(real, 2)));
-          REQUIRE(nearly_equal(imaginary.grad(), at::full_like(real, 3)));
-        }
-      }
-    }
-  });
-}
-
-TEST_CASE("random graphs of views have plain autograd's gradients") {
-  ranks(3, [](ProcessGroup group) {
-    int lazy = 0;
-    for (int graph = 0; graph < 500; ++graph) {
-      at::manual_seed(graph);
-      const auto parameters =
-          make_parameters(graph % 2 == 0 ? at::kFloat : at::kDouble);
-      Reducer reducer(
-          parameters,
-          group,
-          ReducerOptions().share_communicator(true).gradient_as_bucket_view(
-              graph % 3 == 0));
-      Tensors expected(parameters.size());
+RANKS_TEST("gradients that are negated lazily are averaged as they read") {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    for (const int64_t count : {1, 5}) {
+      auto real = leaf(at::ones({count}, dtype));
+      auto imaginary = leaf(at::ones({count}, dtype));
+      Reducer reducer({real, imaginary}, group);
+      const auto factor = at::complex(
+          at::full({count}, group.rank() + 1.0, dtype),
+          at::full({count}, 2.0 * group.rank() + 1.0, dtype));
       for (int step = 0; step < 3; ++step) {
-        const bool accumulates = graph % 5 == 0;
-        for (const auto& parameter : parameters) {
-          if (!accumulates) {
-            parameter.mutable_grad().reset();
-          }
+        real.mutable_grad().reset();
+        imaginary.mutable_grad().reset();
+        const auto number = at::complex(real, imaginary);
+        at::real(at::conj(number) * factor).sum().backward();
+        INFO(dtype << ", " << count << " elements, step " << step);
+        REQUIRE(nearly_equal(real.grad(), at::full_like(real, 2)));
+        REQUIRE(nearly_equal(imaginary.grad(), at::full_like(real, 3)));
+      }
+    }
+  }
+}
+
+RANKS_TEST("random graphs of views have plain autograd's gradients") {
+  int lazy = 0;
+  for (int graph = 0; graph < 500; ++graph) {
+    at::manual_seed(graph);
+    const auto parameters =
+        make_parameters(graph % 2 == 0 ? at::kFloat : at::kDouble);
+    Reducer reducer(
+        parameters,
+        group,
+        ReducerOptions().share_communicator(true).gradient_as_bucket_view(
+            graph % 3 == 0));
+    Tensors expected(parameters.size());
+    for (int step = 0; step < 3; ++step) {
+      const bool accumulates = graph % 5 == 0;
+      for (const auto& parameter : parameters) {
+        if (!accumulates) {
+          parameter.mutable_grad().reset();
         }
-        RandomLoss(graph, data_of(graph, step, group.rank()))(parameters)
-            .backward();
-        const auto means =
-            expected_gradients(parameters, group.size(), graph, step, &lazy);
-        for (size_t i = 0; i < parameters.size(); ++i) {
-          expected[i] = accumulates && expected[i].defined()
-              ? expected[i] + means[i]
-              : means[i];
-          INFO("graph " << graph << ", step " << step << ", parameter " << i);
-          const auto& grad = parameters[i].grad();
-          REQUIRE(grad.defined() == expected[i].defined());
-          REQUIRE((!grad.defined() || nearly_equal(grad, expected[i])));
-        }
+      }
+      RandomLoss(graph, data_of(graph, step, group.rank()))(parameters)
+          .backward();
+      const auto means =
+          expected_gradients(parameters, group.size(), graph, step, &lazy);
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        expected[i] = accumulates && expected[i].defined()
+            ? expected[i] + means[i]
+            : means[i];
+        INFO("graph " << graph << ", step " << step << ", parameter " << i);
+        const auto& grad = parameters[i].grad();
+        REQUIRE(grad.defined() == expected[i].defined());
+        REQUIRE((!grad.defined() || nearly_equal(grad, expected[i])));
       }
     }
-    REQUIRE(lazy > 100);
-  });
+  }
+  REQUIRE(lazy > 100);
 }
 
-TEST_CASE("a negated view of a gradient's slice is no gradient in its place") {
-  ranks(3, [](ProcessGroup group) {
-    auto parameter = leaf(at::ones({4}));
-    Reducer reducer({parameter}, group);
-    for (int step = 0; step < 2; ++step) {
-      parameter.mutable_grad().reset();
-      parameter.sum().backward();
+RANKS_TEST("a negated view of a gradient's slice is no gradient in its place") {
+  auto parameter = leaf(at::ones({4}));
+  Reducer reducer({parameter}, group);
+  for (int step = 0; step < 2; ++step) {
+    parameter.mutable_grad().reset();
+    parameter.sum().backward();
+  }
+  const auto grad = parameter.grad();
+  // On one rank only: where all negate, a mean is right by chance.
+  parameter.mutable_grad() =
+      group.rank() == 1 ? at::_neg_view(grad) : grad.neg_();
+  (parameter * 3).sum().backward();
+  REQUIRE(nearly_equal(parameter.grad(), at::full_like(grad, 2)));
+}
+
+RANKS_TEST("collectives take tensors that are negated or conjugated lazily") {
+  const auto numbers = at::arange(1, 5, at::kDouble);
+  const auto complex = at::complex(numbers, -numbers);
+  // On one rank only: where all hold the opposite, a sum is right by chance.
+  const bool lazy = group.rank() == 1;
+  for (const auto& values : {numbers, complex}) {
+    const auto make = [&, values = values] {
+      return !lazy              ? values.clone()
+          : values.is_complex() ? lazily_conjugated(values)
+                                : lazily_negated(values);
+    };
+    auto sum = make();
+    group.all_reduce(sum);
+    REQUIRE(sum.equal(values * 3));
+    auto sent = lazy ? make() : at::zeros_like(values);
+    group.broadcast(sent, 1);
+    REQUIRE(sent.equal(values));
+    for (const auto& of_rank : group.all_gather(make())) {
+      REQUIRE(of_rank.equal(values));
     }
-    const auto grad = parameter.grad();
-    // On one rank only: where all negate, a mean is right by chance.
-    parameter.mutable_grad() =
-        group.rank() == 1 ? at::_neg_view(grad) : grad.neg_();
-    (parameter * 3).sum().backward();
-    REQUIRE(nearly_equal(parameter.grad(), at::full_like(grad, 2)));
-  });
-}
-
-TEST_CASE("collectives take tensors that are negated or conjugated lazily") {
-  ranks(3, [](ProcessGroup group) {
-    const auto numbers = at::arange(1, 5, at::kDouble);
-    const auto complex = at::complex(numbers, -numbers);
-    // On one rank only: where all hold the opposite, a sum is right by chance.
-    const bool lazy = group.rank() == 1;
-    for (const auto& values : {numbers, complex}) {
-      const auto make = [&, values = values] {
-        return !lazy              ? values.clone()
-            : values.is_complex() ? lazily_conjugated(values)
-                                  : lazily_negated(values);
-      };
-      auto sum = make();
-      group.all_reduce(sum);
-      REQUIRE(sum.equal(values * 3));
-      auto sent = lazy ? make() : at::zeros_like(values);
-      group.broadcast(sent, 1);
-      REQUIRE(sent.equal(values));
-      for (const auto& of_rank : group.all_gather(make())) {
-        REQUIRE(of_rank.equal(values));
-      }
-      if (!values.is_complex()) {
-        auto largest = make();
-        group.all_reduce(largest, ReduceOp::kMax);
-        REQUIRE(largest.equal(values));
-      }
+    if (!values.is_complex()) {
+      auto largest = make();
+      group.all_reduce(largest, ReduceOp::kMax);
+      REQUIRE(largest.equal(values));
     }
-    auto negated = lazily_negated(numbers);
-    REQUIRE_THROWS_AS(group.all_reduce_async(negated), c10::ValueError);
-    REQUIRE_THROWS_AS(group.broadcast_async(negated), c10::ValueError);
-  });
+  }
+  auto negated = lazily_negated(numbers);
+  REQUIRE_THROWS_AS(group.all_reduce_async(negated), c10::ValueError);
+  REQUIRE_THROWS_AS(group.broadcast_async(negated), c10::ValueError);
 }
 
-TEST_CASE("zeros without memory are read as zeros") {
-  ranks(3, [](ProcessGroup group) {
-    const auto zeros = at::_efficientzerotensor({4}, at::kFloat);
-    const auto own = at::full({4}, 2.0F);
-    const auto mine = group.rank() == 1 ? zeros : own;
-    const auto gathered = group.all_gather(mine);
-    REQUIRE(gathered[0].equal(own));
-    REQUIRE(gathered[1].equal(at::zeros({4})));
-    REQUIRE_THROWS_AS(group.all_reduce_async(zeros), c10::ValueError);
-    NamedTensors named;
-    named.names = {"zeros"};
-    named.tensors = {group.rank() == 1 ? zeros : at::zeros({4})};
-    verify_same_values(named, group, "values");
-    auto parameter = leaf(own);
-    const Reducer reducer({parameter}, group);
-    parameter.register_hook([&](const at::Tensor& gradient) {
-      return group.rank() == 1 ? zeros : gradient;
-    });
-    (parameter * 3).sum().backward();
-    REQUIRE(nearly_equal(parameter.grad(), at::full({4}, 2.0F)));
-    Adam optimizer({parameter}, torch::optim::AdamOptions(0.1));
-    parameter.mutable_grad() = zeros;
-    optimizer.step();
-    REQUIRE(parameter.equal(own));
+RANKS_TEST("zeros without memory are read as zeros") {
+  const auto zeros = at::_efficientzerotensor({4}, at::kFloat);
+  const auto own = at::full({4}, 2.0F);
+  const auto mine = group.rank() == 1 ? zeros : own;
+  const auto gathered = group.all_gather(mine);
+  REQUIRE(gathered[0].equal(own));
+  REQUIRE(gathered[1].equal(at::zeros({4})));
+  REQUIRE_THROWS_AS(group.all_reduce_async(zeros), c10::ValueError);
+  NamedTensors named;
+  named.names = {"zeros"};
+  named.tensors = {group.rank() == 1 ? zeros : at::zeros({4})};
+  verify_same_values(named, group, "values");
+  auto parameter = leaf(own);
+  const Reducer reducer({parameter}, group);
+  parameter.register_hook([&](const at::Tensor& gradient) {
+    return group.rank() == 1 ? zeros : gradient;
   });
+  (parameter * 3).sum().backward();
+  REQUIRE(nearly_equal(parameter.grad(), at::full({4}, 2.0F)));
+  Adam optimizer({parameter}, torch::optim::AdamOptions(0.1));
+  parameter.mutable_grad() = zeros;
+  optimizer.step();
+  REQUIRE(parameter.equal(own));
 }
 
 TEST_CASE("an optimizer takes a gradient that is conjugated lazily") {

@@ -157,24 +157,22 @@ TEST_CASE("measured buckets average, are the same on all ranks, and settle") {
   }
 }
 
-TEST_CASE("parameters that are unfrozen end the measuring") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    net->first->weight.set_requires_grad(false);
-    Reducer reducer(net, group, measured());
-    for (int64_t step = 0; step < kSettled + 2; ++step) {
-      if (step == 5) {
-        net->first->weight.set_requires_grad(true);
-      }
-      reset_gradients(*net);
-      net->forward(batch(group, step, 7)).pow(2).mean().backward();
-      for (const auto& parameter : net->parameters()) {
-        if (parameter.requires_grad()) {
-          REQUIRE(equal_on_all(group, parameter.grad()));
-        }
+RANKS_TEST("parameters that are unfrozen end the measuring") {
+  auto net = std::make_shared<UnevenNet>();
+  net->first->weight.set_requires_grad(false);
+  Reducer reducer(net, group, measured());
+  for (int64_t step = 0; step < kSettled + 2; ++step) {
+    if (step == 5) {
+      net->first->weight.set_requires_grad(true);
+    }
+    reset_gradients(*net);
+    net->forward(batch(group, step, 7)).pow(2).mean().backward();
+    for (const auto& parameter : net->parameters()) {
+      if (parameter.requires_grad()) {
+        REQUIRE(equal_on_all(group, parameter.grad()));
       }
     }
-  });
+  }
 }
 
 } // namespace ddp::test::measured_layout_test

@@ -20,14 +20,12 @@ TEST_CASE("sum and mean of a number are the same on all ranks") {
   REQUIRE(mean(2.5, ProcessGroup()) == 2.5);
 }
 
-TEST_CASE("only rank 0 prints") {
-  ranks(3, [](ProcessGroup group) {
-    std::ostringstream text;
-    auto* const old = std::cout.rdbuf(text.rdbuf());
-    print(group, "epoch ", 3, ": ", 0.5);
-    std::cout.rdbuf(old);
-    REQUIRE(text.str() == (group.rank() == 0 ? "epoch 3: 0.5\n" : ""));
-  });
+RANKS_TEST("only rank 0 prints") {
+  std::ostringstream text;
+  auto* const old = std::cout.rdbuf(text.rdbuf());
+  print(group, "epoch ", 3, ": ", 0.5);
+  std::cout.rdbuf(old);
+  REQUIRE(text.str() == (group.rank() == 0 ? "epoch 3: 0.5\n" : ""));
 }
 
 } // namespace ddp::test::metrics_test

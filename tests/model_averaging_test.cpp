@@ -27,82 +27,72 @@ std::vector<double> values(
 
 } // namespace
 
-TEST_CASE("a periodic averager averages each period after the warm-up") {
-  ranks(4, [](ProcessGroup group) {
-    const auto options =
-        PeriodicModelAveragerOptions().period(2).warmup_steps(3);
-    PeriodicModelAverager averager(group, options);
-    const double own = group.rank();
-    REQUIRE(
-        values(averager, own) ==
-        std::vector<double>{own, own, own, 1.5, own, 1.5});
-    REQUIRE(averager.step() == 6);
-  });
+RANKS_TEST("a periodic averager averages each period after the warm-up", 4) {
+  const auto options = PeriodicModelAveragerOptions().period(2).warmup_steps(3);
+  PeriodicModelAverager averager(group, options);
+  const double own = group.rank();
+  REQUIRE(
+      values(averager, own) ==
+      std::vector<double>{own, own, own, 1.5, own, 1.5});
+  REQUIRE(averager.step() == 6);
 }
 
-TEST_CASE("a hierarchical averager takes the longest period's group") {
-  ranks(4, [](ProcessGroup group) {
-    const double own = group.rank();
-    const double pair = own < 2 ? 0.5 : 2.5;
-    HierarchicalModelAverager averager(
-        group,
-        HierarchicalModelAveragerOptions().period_group_size(
-            {{1, 1}, {2, 2}, {4, 4}}));
-    REQUIRE(
-        values(averager, own) ==
-        std::vector<double>{1.5, own, pair, own, 1.5, own});
-    HierarchicalModelAverager late(
-        group,
-        HierarchicalModelAveragerOptions()
-            .period_group_size({{2, 4}})
-            .warmup_steps(3));
-    REQUIRE(
-        values(late, own) == std::vector<double>{own, own, own, own, 1.5, own});
-  });
+RANKS_TEST("a hierarchical averager takes the longest period's group", 4) {
+  const double own = group.rank();
+  const double pair = own < 2 ? 0.5 : 2.5;
+  HierarchicalModelAverager averager(
+      group,
+      HierarchicalModelAveragerOptions().period_group_size(
+          {{1, 1}, {2, 2}, {4, 4}}));
+  REQUIRE(
+      values(averager, own) ==
+      std::vector<double>{1.5, own, pair, own, 1.5, own});
+  HierarchicalModelAverager late(
+      group,
+      HierarchicalModelAveragerOptions()
+          .period_group_size({{2, 4}})
+          .warmup_steps(3));
+  REQUIRE(
+      values(late, own) == std::vector<double>{own, own, own, own, 1.5, own});
 }
 
-TEST_CASE("an averager goes on in the step of its checkpoint") {
-  ranks(3, [](ProcessGroup group) {
-    const auto options =
-        PeriodicModelAveragerOptions().period(2).warmup_steps(3);
-    PeriodicModelAverager whole(group, options);
-    PeriodicModelAverager resumed(group, options);
-    const double own = group.rank();
-    const auto expected = values(whole, own);
-    TrainingState state;
-    state.add("averager", resumed);
-    auto saved = state.state_dict(group);
-    saved.toGenericDict().insert_or_assign("averager", 2);
-    state.load_state_dict(saved, group);
-    REQUIRE(
-        values(resumed, own, 2) ==
-        std::vector<double>(expected.begin() + 2, expected.end()));
-    REQUIRE_THROWS_WITH(
-        resumed.load_state_dict("text"), ContainsSubstring("no averager's"));
-  });
+RANKS_TEST("an averager goes on in the step of its checkpoint") {
+  const auto options = PeriodicModelAveragerOptions().period(2).warmup_steps(3);
+  PeriodicModelAverager whole(group, options);
+  PeriodicModelAverager resumed(group, options);
+  const double own = group.rank();
+  const auto expected = values(whole, own);
+  TrainingState state;
+  state.add("averager", resumed);
+  auto saved = state.state_dict(group);
+  saved.toGenericDict().insert_or_assign("averager", 2);
+  state.load_state_dict(saved, group);
+  REQUIRE(
+      values(resumed, own, 2) ==
+      std::vector<double>(expected.begin() + 2, expected.end()));
+  REQUIRE_THROWS_WITH(
+      resumed.load_state_dict("text"), ContainsSubstring("no averager's"));
 }
 
-TEST_CASE("what some rank has a gradient for is averaged on all") {
-  ranks(3, [](ProcessGroup group) {
-    const double own = group.rank();
-    const auto make = [&](at::ScalarType dtype) {
-      return torch::full({2}, own, dtype).requires_grad_();
-    };
-    const auto all = make(torch::kFloat);
-    const auto some = make(torch::kDouble);
-    const auto none = make(torch::kFloat);
-    all.mutable_grad() = torch::zeros({2});
-    if (group.rank() == 1) {
-      some.mutable_grad() = torch::zeros({2}, torch::kDouble);
-    }
-    torch::optim::SGD optimizer({all, some, none}, 0.1);
-    PeriodicModelAverager averager(group, PeriodicModelAveragerOptions());
-    averager.average_parameters(optimizer);
-    REQUIRE(all.allclose(torch::ones({2})));
-    REQUIRE(some.allclose(torch::ones({2}, torch::kDouble)));
-    REQUIRE(some.scalar_type() == torch::kDouble);
-    REQUIRE(none.eq(own).all().item<bool>());
-  });
+RANKS_TEST("what some rank has a gradient for is averaged on all") {
+  const double own = group.rank();
+  const auto make = [&](at::ScalarType dtype) {
+    return torch::full({2}, own, dtype).requires_grad_();
+  };
+  const auto all = make(torch::kFloat);
+  const auto some = make(torch::kDouble);
+  const auto none = make(torch::kFloat);
+  all.mutable_grad() = torch::zeros({2});
+  if (group.rank() == 1) {
+    some.mutable_grad() = torch::zeros({2}, torch::kDouble);
+  }
+  torch::optim::SGD optimizer({all, some, none}, 0.1);
+  PeriodicModelAverager averager(group, PeriodicModelAveragerOptions());
+  averager.average_parameters(optimizer);
+  REQUIRE(all.allclose(torch::ones({2})));
+  REQUIRE(some.allclose(torch::ones({2}, torch::kDouble)));
+  REQUIRE(some.scalar_type() == torch::kDouble);
+  REQUIRE(none.eq(own).all().item<bool>());
 }
 
 TEST_CASE("averagers that cannot be are refused") {

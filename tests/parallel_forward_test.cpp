@@ -133,19 +133,17 @@ std::string forward_error(
 
 } // namespace
 
-TEST_CASE("3 rows over 2 ranks are 2 + 1, forwarded and joined") {
-  ranks(2, [](ProcessGroup group) {
-    const auto net = make_net();
-    const auto batch = whole_numbers({3, 32});
-    const auto output =
-        parallel_forward(net, group.rank() == 0 ? batch : Tensor(), group);
-    REQUIRE(net->seen == std::vector<int64_t>{group.rank() == 0 ? 2 : 1});
-    REQUIRE(output.defined() == (group.rank() == 0));
-    REQUIRE((group.rank() != 0 || same(output, net->forward(batch))));
-    REQUIRE_FALSE((output.defined() && output.requires_grad()));
-    REQUIRE(torch::GradMode::is_enabled());
-    check_batches(group);
-  });
+RANKS_TEST("3 rows over 2 ranks are 2 + 1, forwarded and joined", 2) {
+  const auto net = make_net();
+  const auto batch = whole_numbers({3, 32});
+  const auto output =
+      parallel_forward(net, group.rank() == 0 ? batch : Tensor(), group);
+  REQUIRE(net->seen == std::vector<int64_t>{group.rank() == 0 ? 2 : 1});
+  REQUIRE(output.defined() == (group.rank() == 0));
+  REQUIRE((group.rank() != 0 || same(output, net->forward(batch))));
+  REQUIRE_FALSE((output.defined() && output.requires_grad()));
+  REQUIRE(torch::GradMode::is_enabled());
+  check_batches(group);
 }
 
 TEST_CASE("batches of any length are split, forwarded and joined by 3 ranks") {
@@ -182,121 +180,113 @@ TEST_CASE("a group of one forwards the batch as it is") {
   }
 }
 
-TEST_CASE("any module and anything that can be called is run") {
-  ranks(3, [](ProcessGroup group) {
-    torch::manual_seed(3);
-    const auto batch = torch::rand({1, 4}); // two ranks have no row
-    const auto same_on_all = [&](auto&& net, const Tensor& expected) {
-      const auto options = ParallelForwardOptions().destination(kAllRanks);
-      const auto output = parallel_forward(net, batch, group, options);
-      REQUIRE(nearly_equal(output, expected));
-    };
-    const torch::nn::Linear holder(4, 2);
-    const auto expected = holder.ptr()->forward(batch).detach();
-    same_on_all(holder, expected);
-    same_on_all(holder.ptr(), expected);
-    same_on_all(*holder.ptr(), expected);
-    torch::nn::Sequential sequential(torch::nn::Linear(holder.ptr()));
-    same_on_all(sequential, expected);
-    same_on_all(torch::nn::AnyModule(holder.ptr()), expected);
-    same_on_all(
-        static_cast<Tensor (*)(const Tensor&)>(torch::exp), batch.exp());
-    const auto without_gradients = [](Tensor x) {
-      REQUIRE_FALSE(torch::GradMode::is_enabled());
-      return x + 1;
-    };
-    same_on_all(without_gradients, batch + 1);
+RANKS_TEST("any module and anything that can be called is run") {
+  torch::manual_seed(3);
+  const auto batch = torch::rand({1, 4}); // two ranks have no row
+  const auto same_on_all = [&](auto&& net, const Tensor& expected) {
+    const auto options = ParallelForwardOptions().destination(kAllRanks);
+    const auto output = parallel_forward(net, batch, group, options);
+    REQUIRE(nearly_equal(output, expected));
+  };
+  const torch::nn::Linear holder(4, 2);
+  const auto expected = holder.ptr()->forward(batch).detach();
+  same_on_all(holder, expected);
+  same_on_all(holder.ptr(), expected);
+  same_on_all(*holder.ptr(), expected);
+  torch::nn::Sequential sequential(torch::nn::Linear(holder.ptr()));
+  same_on_all(sequential, expected);
+  same_on_all(torch::nn::AnyModule(holder.ptr()), expected);
+  same_on_all(static_cast<Tensor (*)(const Tensor&)>(torch::exp), batch.exp());
+  const auto without_gradients = [](Tensor x) {
+    REQUIRE_FALSE(torch::GradMode::is_enabled());
+    return x + 1;
+  };
+  same_on_all(without_gradients, batch + 1);
 
-    // The first forward of its own brings rank 0's buffers, and all ranks have
-    // to come to it.
-    torch::nn::BatchNorm1d norm(4);
-    norm->eval();
-    const auto normal = norm->forward(batch).detach();
-    DistributedDataParallel<torch::nn::BatchNorm1d> wrapper(norm, group);
-    same_on_all(wrapper, normal);
-    same_on_all(*wrapper, normal);
-    norm->running_mean.fill_(group.rank());
-    wrapper->forward(batch);
-    REQUIRE(norm->running_mean.equal(torch::zeros({4})));
-  });
+  // The first forward of its own brings rank 0's buffers, and all ranks have
+  // to come to it.
+  torch::nn::BatchNorm1d norm(4);
+  norm->eval();
+  const auto normal = norm->forward(batch).detach();
+  DistributedDataParallel<torch::nn::BatchNorm1d> wrapper(norm, group);
+  same_on_all(wrapper, normal);
+  same_on_all(*wrapper, normal);
+  norm->running_mean.fill_(group.rank());
+  wrapper->forward(batch);
+  REQUIRE(norm->running_mean.equal(torch::zeros({4})));
 }
 
-TEST_CASE("a forward that throws on some ranks is an error on all, at once") {
-  ranks(3, [](ProcessGroup group) {
-    const auto start = Clock::now();
-    const auto fails = [&](const Tensor& share) { return fail(share, group); };
-    REQUIRE(
-        forward_error(group, fails, 3) ==
-        "parallel_forward from rank 0 to rank 0 failed: rank 1: forward threw: "
-        "boom \"quoted\"\nand more; rank 2: forward threw: bang");
-    check_usable(group);
-    REQUIRE_THAT(forward_error(group, fails, 2), !ContainsSubstring("rank 2"));
-    REQUIRE(forward_error(group, fails, 1).empty()); // these two do not run
-    const auto returns_nothing = [&](const Tensor& share) {
-      return group.rank() == 1 ? Tensor() : share;
-    };
-    REQUIRE_THAT(
-        forward_error(group, returns_nothing, 3),
-        ContainsSubstring("rank 1: forward returned an undefined tensor"));
-    const auto throws_number = [](const Tensor&) -> Tensor { throw 1; };
-    REQUIRE_THAT(
-        forward_error(group, throws_number, 2),
-        ContainsSubstring(
-            "ranks 0 and 1: forward threw what is no std::exception"));
-    check_usable(group);
-    REQUIRE(seconds_since(start) < 10);
-  });
+RANKS_TEST("a forward that throws on some ranks is an error on all, at once") {
+  const auto start = Clock::now();
+  const auto fails = [&](const Tensor& share) { return fail(share, group); };
+  REQUIRE(
+      forward_error(group, fails, 3) ==
+      "parallel_forward from rank 0 to rank 0 failed: rank 1: forward threw: "
+      "boom \"quoted\"\nand more; rank 2: forward threw: bang");
+  check_usable(group);
+  REQUIRE_THAT(forward_error(group, fails, 2), !ContainsSubstring("rank 2"));
+  REQUIRE(forward_error(group, fails, 1).empty()); // these two do not run
+  const auto returns_nothing = [&](const Tensor& share) {
+    return group.rank() == 1 ? Tensor() : share;
+  };
+  REQUIRE_THAT(
+      forward_error(group, returns_nothing, 3),
+      ContainsSubstring("rank 1: forward returned an undefined tensor"));
+  const auto throws_number = [](const Tensor&) -> Tensor { throw 1; };
+  REQUIRE_THAT(
+      forward_error(group, throws_number, 2),
+      ContainsSubstring(
+          "ranks 0 and 1: forward threw what is no std::exception"));
+  check_usable(group);
+  REQUIRE(seconds_since(start) < 10);
 }
 
-TEST_CASE("what cannot be forwarded is the same error on all ranks") {
-  ranks(3, [](ProcessGroup group) {
-    const auto net = make_net();
-    const auto options = ParallelForwardOptions().root(1);
-    const auto error = [&](auto&& run, const Tensor& input, const auto& how) {
-      return error_on_all(
-          group, [&] { parallel_forward(run, input, group, how); });
-    };
-    const std::string from_1 =
-        "parallel_forward from rank 1 to rank 1 failed: ";
-    const auto elsewhere = torch::ones({3, 32}, torch::kMeta);
-    auto stays = options;
-    stays.move_input(false);
-    REQUIRE(
-        error(net, elsewhere, stays) ==
-        from_1 +
-            "rank 1: the input is on meta, but the module and the group are on "
-            "cpu: pass input.to(group.device()), or leave move_input on");
-    const auto identity = [](const Tensor& x) { return x; };
-    REQUIRE_THAT(
-        error(identity, elsewhere, stays),
-        ContainsSubstring("is on meta, but the group's device is cpu: pass"));
-    REQUIRE(error(net, torch::ones({3, 32}), stays).empty());
-    REQUIRE_THAT(
-        error(net, elsewhere, options),
-        ContainsSubstring(from_1 + "rank 1: the input cannot be sent from "));
-    REQUIRE_THAT(
-        error(net, Tensor(), options),
-        ContainsSubstring(from_1 + "rank 1: the input is an undefined tensor"));
-    const auto sum = [](const Tensor& x) { return x.sum(); };
-    REQUIRE_THAT(
-        error(sum, torch::ones({2}), options),
-        ContainsSubstring(from_1 + "ranks 0 and 1: the output is of shape []"));
-    auto nowhere = options;
-    nowhere.destination(7);
-    net->seen.clear();
-    REQUIRE_THAT(
-        error(net, torch::ones({3, 32}), nowhere),
-        ContainsSubstring("ranks 0-2: there is no rank 7 in a group of 3"));
-    REQUIRE(net->seen.empty());
+RANKS_TEST("what cannot be forwarded is the same error on all ranks") {
+  const auto net = make_net();
+  const auto options = ParallelForwardOptions().root(1);
+  const auto error = [&](auto&& run, const Tensor& input, const auto& how) {
+    return error_on_all(
+        group, [&] { parallel_forward(run, input, group, how); });
+  };
+  const std::string from_1 = "parallel_forward from rank 1 to rank 1 failed: ";
+  const auto elsewhere = torch::ones({3, 32}, torch::kMeta);
+  auto stays = options;
+  stays.move_input(false);
+  REQUIRE(
+      error(net, elsewhere, stays) ==
+      from_1 +
+          "rank 1: the input is on meta, but the module and the group are on "
+          "cpu: pass input.to(group.device()), or leave move_input on");
+  const auto identity = [](const Tensor& x) { return x; };
+  REQUIRE_THAT(
+      error(identity, elsewhere, stays),
+      ContainsSubstring("is on meta, but the group's device is cpu: pass"));
+  REQUIRE(error(net, torch::ones({3, 32}), stays).empty());
+  REQUIRE_THAT(
+      error(net, elsewhere, options),
+      ContainsSubstring(from_1 + "rank 1: the input cannot be sent from "));
+  REQUIRE_THAT(
+      error(net, Tensor(), options),
+      ContainsSubstring(from_1 + "rank 1: the input is an undefined tensor"));
+  const auto sum = [](const Tensor& x) { return x.sum(); };
+  REQUIRE_THAT(
+      error(sum, torch::ones({2}), options),
+      ContainsSubstring(from_1 + "ranks 0 and 1: the output is of shape []"));
+  auto nowhere = options;
+  nowhere.destination(7);
+  net->seen.clear();
+  REQUIRE_THAT(
+      error(net, torch::ones({3, 32}), nowhere),
+      ContainsSubstring("ranks 0-2: there is no rank 7 in a group of 3"));
+  REQUIRE(net->seen.empty());
 
-    const auto device = group.rank() == 2 ? torch::kMeta : torch::kCPU;
-    REQUIRE(
-        error(PlacedNet(device), torch::ones({3, 32}), options) ==
-        from_1 +
-            "rank 2: the module is on meta, but the group's device, where each "
-            "share goes, is cpu: call net->to(group.device()) first");
-    check_usable(group);
-  });
+  const auto device = group.rank() == 2 ? torch::kMeta : torch::kCPU;
+  REQUIRE(
+      error(PlacedNet(device), torch::ones({3, 32}), options) ==
+      from_1 +
+          "rank 2: the module is on meta, but the group's device, where each "
+          "share goes, is cpu: call net->to(group.device()) first");
+  check_usable(group);
 }
 
 TEST_CASE("an input elsewhere is moved, or an error, by option") {

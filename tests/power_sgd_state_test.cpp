@@ -95,85 +95,81 @@ TEST_CASE("a run that goes on from a file has the bits of one that did not") {
   });
 }
 
-TEST_CASE("each rank's errors are in the state, and only there") {
-  ranks(3, [](ProcessGroup group) {
-    Run run(group, early());
-    run.train_to(4);
-    const auto errors =
-        run.reducer.rank_state_dict().toGenericDict().at("errors").toList();
-    REQUIRE(errors.size() == run.reducer.buckets().size());
-    REQUIRE(!equal_on_all(group, errors.get(0).toTensor()));
-    const auto state = run.state.state_dict(group).toGenericDict();
-    REQUIRE(state.at("reducer_of_each_rank").toList().size() == 3);
-    const auto hook =
-        state.at("reducer").toGenericDict().at("comm_hook").toGenericDict();
-    for (const c10::IValue& factors : hook.at("factors").toList().vec()) {
-      REQUIRE(equal_on_all(group, factors.toTensor()));
-    }
+RANKS_TEST("each rank's errors are in the state, and only there") {
+  Run run(group, early());
+  run.train_to(4);
+  const auto errors =
+      run.reducer.rank_state_dict().toGenericDict().at("errors").toList();
+  REQUIRE(errors.size() == run.reducer.buckets().size());
+  REQUIRE(!equal_on_all(group, errors.get(0).toTensor()));
+  const auto state = run.state.state_dict(group).toGenericDict();
+  REQUIRE(state.at("reducer_of_each_rank").toList().size() == 3);
+  const auto hook =
+      state.at("reducer").toGenericDict().at("comm_hook").toGenericDict();
+  for (const c10::IValue& factors : hook.at("factors").toList().vec()) {
+    REQUIRE(equal_on_all(group, factors.toTensor()));
+  }
 
-    // Of another number of ranks: all but the errors.
-    auto dict = run.state.state_dict(group).deepcopy();
-    auto list = dict.toGenericDict().at("reducer_of_each_rank").toList();
-    list.pop_back();
-    Run fewer(group, early());
-    fewer.state.load_state_dict(dict, group);
-    const auto left =
-        fewer.reducer.rank_state_dict().toGenericDict().at("errors").toList();
-    for (const c10::IValue& error : left.vec()) {
-      REQUIRE(error.toTensor().numel() == 0);
-    }
-    fewer.train_to(6);
-    REQUIRE(dict.toGenericDict().erase("reducer_of_each_rank") == 1);
-    Run none(group, early());
-    none.state.load_state_dict(dict, group);
-    none.train_to(6);
-    REQUIRE(none.has_bits_of(fewer));
+  // Of another number of ranks: all but the errors.
+  auto dict = run.state.state_dict(group).deepcopy();
+  auto list = dict.toGenericDict().at("reducer_of_each_rank").toList();
+  list.pop_back();
+  Run fewer(group, early());
+  fewer.state.load_state_dict(dict, group);
+  const auto left =
+      fewer.reducer.rank_state_dict().toGenericDict().at("errors").toList();
+  for (const c10::IValue& error : left.vec()) {
+    REQUIRE(error.toTensor().numel() == 0);
+  }
+  fewer.train_to(6);
+  REQUIRE(dict.toGenericDict().erase("reducer_of_each_rank") == 1);
+  Run none(group, early());
+  none.state.load_state_dict(dict, group);
+  none.train_to(6);
+  REQUIRE(none.has_bits_of(fewer));
 
-    Run without(group, early().use_error_feedback(false));
-    REQUIRE(!without.state.state_dict(group).toGenericDict().contains(
-        "reducer_of_each_rank"));
-    REQUIRE_THROWS_WITH(
-        run.hook->load_state_dict(3), ContainsSubstring("no PowerSGDHook's"));
-    REQUIRE_THROWS_WITH(
-        run.hook->load_rank_state_dict(run.hook->state_dict()),
-        ContainsSubstring("no PowerSGDHook's"));
-  });
+  Run without(group, early().use_error_feedback(false));
+  REQUIRE(!without.state.state_dict(group).toGenericDict().contains(
+      "reducer_of_each_rank"));
+  REQUIRE_THROWS_WITH(
+      run.hook->load_state_dict(3), ContainsSubstring("no PowerSGDHook's"));
+  REQUIRE_THROWS_WITH(
+      run.hook->load_rank_state_dict(run.hook->state_dict()),
+      ContainsSubstring("no PowerSGDHook's"));
 }
 
-TEST_CASE("what is known of a bucket is dropped with its parameters") {
-  ranks(3, [](ProcessGroup group) {
-    PowerSGDHook hook(early());
-    const auto error_after = [&](const at::Tensor& parameter, int64_t step) {
-      GradBucket bucket;
-      bucket.iteration = step;
-      torch::manual_seed(1);
-      bucket.buffer = torch::randn({1200});
-      bucket.gradients = {bucket.buffer.view({30, 40})};
-      bucket.parameters = {parameter};
-      hook.run(bucket, group)->waitAndThrow();
-      return largest(hook.rank_state_dict()
-                         .toGenericDict()
-                         .at("errors")
-                         .toList()
-                         .get(0)
-                         .toTensor());
-    };
-    const auto first = torch::zeros({30, 40});
-    const auto other = torch::zeros({30, 40});
-    for (int step = 0; step < 2; ++step) {
-      GradBucket bucket;
-      bucket.iteration = step;
-      bucket.buffer = torch::zeros({1200});
-      hook.run(bucket, group)->waitAndThrow();
-    }
-    const auto once = error_after(first, 2);
-    double several = 0;
-    for (int step = 3; step < 12; ++step) {
-      several = error_after(first, step);
-    }
-    REQUIRE(several > 1.5 * once); // they add up
-    REQUIRE(error_after(other, 12) < 1.5 * once);
-  });
+RANKS_TEST("what is known of a bucket is dropped with its parameters") {
+  PowerSGDHook hook(early());
+  const auto error_after = [&](const at::Tensor& parameter, int64_t step) {
+    GradBucket bucket;
+    bucket.iteration = step;
+    torch::manual_seed(1);
+    bucket.buffer = torch::randn({1200});
+    bucket.gradients = {bucket.buffer.view({30, 40})};
+    bucket.parameters = {parameter};
+    hook.run(bucket, group)->waitAndThrow();
+    return largest(hook.rank_state_dict()
+                       .toGenericDict()
+                       .at("errors")
+                       .toList()
+                       .get(0)
+                       .toTensor());
+  };
+  const auto first = torch::zeros({30, 40});
+  const auto other = torch::zeros({30, 40});
+  for (int step = 0; step < 2; ++step) {
+    GradBucket bucket;
+    bucket.iteration = step;
+    bucket.buffer = torch::zeros({1200});
+    hook.run(bucket, group)->waitAndThrow();
+  }
+  const auto once = error_after(first, 2);
+  double several = 0;
+  for (int step = 3; step < 12; ++step) {
+    several = error_after(first, step);
+  }
+  REQUIRE(several > 1.5 * once); // they add up
+  REQUIRE(error_after(other, 12) < 1.5 * once);
 }
 
 } // namespace ddp::test::power_sgd_state_test

@@ -68,75 +68,65 @@ TEST_CASE("all_reduce adds, averages and finds extremes") {
   }
 }
 
-TEST_CASE("all_gather takes uneven tensors, scalars and strings") {
-  ranks(3, [](ProcessGroup group) {
-    const auto rank = group.rank(); // rank 0 has nothing to give
-    const auto gathered = group.all_gather(torch::full({rank, 2}, rank));
-    for (int64_t r = 0; r < 3; ++r) {
-      REQUIRE(gathered[r].equal(torch::full({r, 2}, r)));
-    }
-    const auto scalars = group.all_gather(torch::tensor(10.0 * rank));
-    REQUIRE(scalars[2].dim() == 0);
-    REQUIRE(scalars[2].item<double>() == 20.0);
-    const auto texts = group.all_gather(std::string(rank, 'x'));
-    REQUIRE(texts == std::vector<std::string>{"", "x", "xx"});
-    const auto wrong = rank == 1 ? torch::zeros({2, 3}) : torch::zeros({2, 2});
-    REQUIRE_THROWS_WITH(
-        group.all_gather(wrong), ContainsSubstring("trailing sizes"));
-  });
+RANKS_TEST("all_gather takes uneven tensors, scalars and strings") {
+  const auto rank = group.rank(); // rank 0 has nothing to give
+  const auto gathered = group.all_gather(torch::full({rank, 2}, rank));
+  for (int64_t r = 0; r < 3; ++r) {
+    REQUIRE(gathered[r].equal(torch::full({r, 2}, r)));
+  }
+  const auto scalars = group.all_gather(torch::tensor(10.0 * rank));
+  REQUIRE(scalars[2].dim() == 0);
+  REQUIRE(scalars[2].item<double>() == 20.0);
+  const auto texts = group.all_gather(std::string(rank, 'x'));
+  REQUIRE(texts == std::vector<std::string>{"", "x", "xx"});
+  const auto wrong = rank == 1 ? torch::zeros({2, 3}) : torch::zeros({2, 2});
+  REQUIRE_THROWS_WITH(
+      group.all_gather(wrong), ContainsSubstring("trailing sizes"));
 }
 
-TEST_CASE("broadcast sends tensors and strings from any root") {
-  ranks(3, [](ProcessGroup group) {
-    auto tensor = torch::full({5}, group.rank());
-    group.broadcast(tensor, 2);
-    REQUIRE(tensor.eq(2).all().item<bool>());
-    const auto text = group.broadcast(
-        group.rank() == 1 ? std::string("a\0b", 3) : "ignored", 1);
-    REQUIRE(text == std::string("a\0b", 3));
-    REQUIRE(group.broadcast(std::string(), 0).empty());
-    REQUIRE_THROWS_AS(group.broadcast(tensor, 3), c10::ValueError);
-  });
+RANKS_TEST("broadcast sends tensors and strings from any root") {
+  auto tensor = torch::full({5}, group.rank());
+  group.broadcast(tensor, 2);
+  REQUIRE(tensor.eq(2).all().item<bool>());
+  const auto text = group.broadcast(
+      group.rank() == 1 ? std::string("a\0b", 3) : "ignored", 1);
+  REQUIRE(text == std::string("a\0b", 3));
+  REQUIRE(group.broadcast(std::string(), 0).empty());
+  REQUIRE_THROWS_AS(group.broadcast(tensor, 3), c10::ValueError);
 }
 
-TEST_CASE("a duplicate's collectives do not mix with the original's") {
-  ranks(3, [](ProcessGroup group) {
-    const auto other = group.duplicate();
-    auto first = torch::ones({1});
-    auto second = torch::full({1}, 10.0);
-    // Started in another order on rank 0: on one communicator the two would
-    // be taken for each other.
-    Work a, b;
-    if (group.rank() == 0) {
-      a = group.all_reduce_async(first);
-      b = other.all_reduce_async(second);
-    } else {
-      b = other.all_reduce_async(second);
-      a = group.all_reduce_async(first);
-    }
-    a.wait();
-    b.wait();
-    REQUIRE(first.item<double>() == 3);
-    REQUIRE(second.item<double>() == 30);
-  });
+RANKS_TEST("a duplicate's collectives do not mix with the original's") {
+  const auto other = group.duplicate();
+  auto first = torch::ones({1});
+  auto second = torch::full({1}, 10.0);
+  // Started in another order on rank 0: on one communicator the two would
+  // be taken for each other.
+  Work a, b;
+  if (group.rank() == 0) {
+    a = group.all_reduce_async(first);
+    b = other.all_reduce_async(second);
+  } else {
+    b = other.all_reduce_async(second);
+    a = group.all_reduce_async(first);
+  }
+  a.wait();
+  b.wait();
+  REQUIRE(first.item<double>() == 3);
+  REQUIRE(second.item<double>() == 30);
 }
 
-TEST_CASE("local ranks are found where nobody gives them") {
-  ranks(3, [](ProcessGroup group) {
-    REQUIRE(group.local_rank() == group.rank());
-    REQUIRE(group.local_size() == 3);
-  });
+RANKS_TEST("local ranks are found where nobody gives them") {
+  REQUIRE(group.local_rank() == group.rank());
+  REQUIRE(group.local_size() == 3);
 }
 
-TEST_CASE("a group that the program has already is used") {
-  ranks(3, [](ProcessGroup group) {
-    const auto handed = ProcessGroup::from_c10d(group.c10d());
-    REQUIRE(handed.rank() == group.rank());
-    REQUIRE(handed.local_size() == 3);
-    auto tensor = torch::ones({1});
-    handed.all_reduce(tensor);
-    REQUIRE(tensor.item<double>() == 3);
-  });
+RANKS_TEST("a group that the program has already is used") {
+  const auto handed = ProcessGroup::from_c10d(group.c10d());
+  REQUIRE(handed.rank() == group.rank());
+  REQUIRE(handed.local_size() == 3);
+  auto tensor = torch::ones({1});
+  handed.all_reduce(tensor);
+  REQUIRE(tensor.item<double>() == 3);
 }
 
 TEST_CASE("ranks may leave in any order, the store's host first") {
@@ -171,36 +161,32 @@ class SlowStore : public c10d::PrefixStore {
 
 } // namespace
 
-TEST_CASE("rank 0 does not leave before all have read its store") {
-  ranks(3, [](ProcessGroup group) {
-    detail::ProcessGroupImpl second;
-    second.rank = group.rank();
-    second.size = group.size();
-    second.timeout = std::chrono::seconds(20);
-    second.address = "127.0.0.1";
-    second.store = group.store();
-    if (group.rank() == 2) {
-      second.store = c10::make_intrusive<SlowStore>("second", group.store());
-    } else {
-      second.store =
-          c10::make_intrusive<c10d::PrefixStore>("second", group.store());
-    }
-    detail::connect(second);
-    if (group.rank() == 0) {
-      _exit(0); // the store goes with it
-    }
-  });
+RANKS_TEST("rank 0 does not leave before all have read its store") {
+  detail::ProcessGroupImpl second;
+  second.rank = group.rank();
+  second.size = group.size();
+  second.timeout = std::chrono::seconds(20);
+  second.address = "127.0.0.1";
+  second.store = group.store();
+  if (group.rank() == 2) {
+    second.store = c10::make_intrusive<SlowStore>("second", group.store());
+  } else {
+    second.store =
+        c10::make_intrusive<c10d::PrefixStore>("second", group.store());
+  }
+  detail::connect(second);
+  if (group.rank() == 0) {
+    _exit(0); // the store goes with it
+  }
 }
 
-TEST_CASE("shutdown ends the group in all copies") {
-  ranks(3, [](ProcessGroup group) {
-    auto copy = group;
-    group.shutdown();
-    group.shutdown();
-    auto tensor = torch::ones({1});
-    REQUIRE_THROWS_WITH(
-        copy.all_reduce(tensor), ContainsSubstring("was shut down"));
-  });
+RANKS_TEST("shutdown ends the group in all copies") {
+  auto copy = group;
+  group.shutdown();
+  group.shutdown();
+  auto tensor = torch::ones({1});
+  REQUIRE_THROWS_WITH(
+      copy.all_reduce(tensor), ContainsSubstring("was shut down"));
 }
 
 TEST_CASE("a peer that dies makes the others fail at once, by name") {

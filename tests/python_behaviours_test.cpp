@@ -122,37 +122,33 @@ std::vector<ReducerOptions> all_modes() {
 
 } // namespace
 
-TEST_CASE("training on shares equals one process on the full batch") {
-  ranks(3, [](ProcessGroup group) {
-    const auto compare = [&](const ReducerOptions& options,
-                             bool set_to_none,
-                             size_t expected_buckets) {
-      compare_with_full_batch<torch::optim::SGD>(
-          group,
-          options,
-          torch::optim::SGDOptions(0.05).momentum(0.9),
-          set_to_none,
-          expected_buckets);
-    };
-    compare({}, true, 2);
-    compare(ReducerOptions().gradient_as_bucket_view(true), false, 2);
-    compare(ReducerOptions().find_unused_parameters(true), true, 2);
-    compare(ReducerOptions().static_graph(true), false, 2);
-  });
+RANKS_TEST("training on shares equals one process on the full batch") {
+  const auto compare = [&](const ReducerOptions& options,
+                           bool set_to_none,
+                           size_t expected_buckets) {
+    compare_with_full_batch<torch::optim::SGD>(
+        group,
+        options,
+        torch::optim::SGDOptions(0.05).momentum(0.9),
+        set_to_none,
+        expected_buckets);
+  };
+  compare({}, true, 2);
+  compare(ReducerOptions().gradient_as_bucket_view(true), false, 2);
+  compare(ReducerOptions().find_unused_parameters(true), true, 2);
+  compare(ReducerOptions().static_graph(true), false, 2);
 }
 
-TEST_CASE("training with one parameter per bucket equals the full batch") {
-  ranks(4, [](ProcessGroup group) {
-    for (const bool set_to_none : {true, false}) {
-      compare_with_full_batch<torch::optim::SGD>(
-          group,
-          ReducerOptions().bucket_cap_mb(1e-6).gradient_as_bucket_view(
-              !set_to_none),
-          torch::optim::SGDOptions(0.05),
-          set_to_none,
-          6);
-    }
-  });
+RANKS_TEST("training with one parameter per bucket equals the full batch", 4) {
+  for (const bool set_to_none : {true, false}) {
+    compare_with_full_batch<torch::optim::SGD>(
+        group,
+        ReducerOptions().bucket_cap_mb(1e-6).gradient_as_bucket_view(
+            !set_to_none),
+        torch::optim::SGDOptions(0.05),
+        set_to_none,
+        6);
+  }
 }
 
 TEST_CASE("training with Adam equals the full batch") {
@@ -164,202 +160,193 @@ TEST_CASE("training with Adam equals the full batch") {
   });
 }
 
-TEST_CASE("gradients agree with no_sync and branches that depend on the rank") {
-  ranks(4, [](ProcessGroup group) {
-    for (const auto& options : all_modes()) {
-      std::vector<torch::nn::Linear> branches;
-      torch::nn::ModuleList net;
-      for (int i = 0; i < 4; ++i) {
-        branches.emplace_back(3, 2);
-        net->push_back(branches.back());
-      }
-      Reducer reducer(net, group, options);
-      for (int step = 0; step < 3; ++step) {
-        reset_gradients(*net);
-        const auto branch = [&](int64_t micro) {
-          return branches[(group.rank() + micro + step) % 4];
-        };
-        {
-          const auto guard = reducer.no_sync();
-          branch(0)->forward(batch(group, step, 3)).sum().backward();
-        }
-        branch(1)->forward(batch(group, step + 9, 3)).sum().backward();
-        for (const auto& parameter : net->parameters()) {
-          REQUIRE(parameter.grad().defined());
-          REQUIRE(equal_on_all(group, parameter.grad()));
-        }
-        // Five rows from each of two ranks, over four.
-        REQUIRE(branches[0]->bias.grad().equal(torch::full({2}, 2.5)));
-      }
+RANKS_TEST(
+    "gradients agree with no_sync and branches that depend on the rank",
+    4) {
+  for (const auto& options : all_modes()) {
+    std::vector<torch::nn::Linear> branches;
+    torch::nn::ModuleList net;
+    for (int i = 0; i < 4; ++i) {
+      branches.emplace_back(3, 2);
+      net->push_back(branches.back());
     }
-  });
-}
-
-TEST_CASE("locally unused parameters get gradients, globally unused ones not") {
-  ranks(3, [](ProcessGroup group) {
-    for (const auto& options : all_modes()) {
-      for (const int64_t complete : {-1, 0}) { // the rank that uses both
-        auto net = std::make_shared<BranchNet>();
-        Reducer reducer(net, group, options);
-        for (int step = 0; step < 4; ++step) {
-          reset_gradients(*net);
-          const auto input = batch(group, step, 4);
-          auto loss = net->forward(input, group.rank() != 1).sum();
-          if (group.rank() == complete) {
-            loss = loss + net->forward(input, false).sum();
-          }
-          REQUIRE(!net->left->weight.grad().defined());
-          loss.backward();
-          for (const auto& item : net->named_parameters()) {
-            INFO("step " << step << ", " << item.key());
-            const bool never = item.key().rfind("never", 0) == 0;
-            REQUIRE(item.value().grad().defined() == !never);
-            REQUIRE((never || equal_on_all(group, item.value().grad())));
-          }
-          const double users = complete == 0 ? 2 : 1;
-          REQUIRE(nearly_equal(
-              net->right->bias.grad(), torch::full({2}, 5 * users / 3)));
-        }
-      }
-    }
-  });
-}
-
-TEST_CASE("an output that the loss does not use leaves gradients as alone") {
-  ranks(4, [](ProcessGroup group) {
-    for (const auto& options : all_modes()) {
-      torch::manual_seed(1);
-      auto net = std::make_shared<HeadsNet>();
-      auto alone = std::make_shared<HeadsNet>();
-      Reducer reducer(net, group, options);
-      copy_parameters(*net, *alone);
-      const auto loss = [](HeadsNet& n, int step) {
-        torch::manual_seed(step);
-        const auto input = torch::randn({3, 4});
-        auto map = n.forward_map(input);
-        const auto [a, b] = n.forward(input);
-        return step == 2 ? (map.at("a") + b).sum()
-                         : (step % 2 ? map.at("a") : a).pow(2).sum();
+    Reducer reducer(net, group, options);
+    for (int step = 0; step < 3; ++step) {
+      reset_gradients(*net);
+      const auto branch = [&](int64_t micro) {
+        return branches[(group.rank() + micro + step) % 4];
       };
-      for (int step = 0; step < 5; ++step) {
-        const auto before = net->b->weight.grad().defined()
-            ? net->b->weight.grad().clone()
-            : torch::Tensor();
-        loss(*net, step).backward(); // the same on all ranks
-        loss(*alone, step).backward();
-        if (step > 2) { // the second head is not used any more
-          REQUIRE(net->b->weight.grad().equal(before));
-        }
-        for (size_t i = 0; i < net->parameters().size(); ++i) {
-          const auto& grad = net->parameters()[i].grad();
-          const auto& expected = alone->parameters()[i].grad();
-          INFO("step " << step << ", parameter " << i);
-          REQUIRE(grad.defined() == (i < 4 || step >= 2));
-          REQUIRE(grad.defined() == expected.defined());
-          REQUIRE((!grad.defined() || nearly_equal(grad, expected)));
-        }
+      {
+        const auto guard = reducer.no_sync();
+        branch(0)->forward(batch(group, step, 3)).sum().backward();
       }
+      branch(1)->forward(batch(group, step + 9, 3)).sum().backward();
+      for (const auto& parameter : net->parameters()) {
+        REQUIRE(parameter.grad().defined());
+        REQUIRE(equal_on_all(group, parameter.grad()));
+      }
+      // Five rows from each of two ranks, over four.
+      REQUIRE(branches[0]->bias.grad().equal(torch::full({2}, 2.5)));
     }
-  });
+  }
 }
 
-TEST_CASE("a gradient that backward leaves undefined stays as it was") {
-  ranks(4, [](ProcessGroup group) {
-    for (const auto& options : all_modes()) {
-      auto factor = torch::ones({2}, torch::requires_grad());
-      auto other = torch::ones({2}, torch::requires_grad());
-      Reducer reducer({factor, other}, group, options);
-      const auto step = [&](bool forget) {
-        const auto x = other * (group.rank() + 1.0);
-        MayForget::apply(x, factor, forget).sum().backward();
-      };
-      step(true);
-      REQUIRE(!factor.grad().defined());
-      step(group.rank() != 1); // only rank 1 has a gradient: 2
-      REQUIRE(factor.grad().equal(torch::full({2}, 0.5)));
-      step(true);
-      REQUIRE(factor.grad().equal(torch::full({2}, 0.5)));
-      step(false); // added to 0.5 on all: the mean of 1 to 4
-      REQUIRE(factor.grad().equal(torch::full({2}, 3.0)));
-      REQUIRE(other.grad().equal(torch::full({2}, 4 * 2.5)));
-    }
-  });
-}
-
-TEST_CASE("forwards without a backward do no harm") {
-  ranks(3, [](ProcessGroup group) {
-    for (const auto& options : all_modes()) {
+RANKS_TEST(
+    "locally unused parameters get gradients, globally unused ones not") {
+  for (const auto& options : all_modes()) {
+    for (const int64_t complete : {-1, 0}) { // the rank that uses both
       auto net = std::make_shared<BranchNet>();
-      auto local = std::make_shared<BranchNet>();
       Reducer reducer(net, group, options);
-      copy_parameters(*net, *local);
-      for (int step = 0; step < 8; ++step) {
-        const auto input = batch(group, step, 4);
-        const auto output = net->forward(input, true);
-        if (step < 4) {
-          continue;
-        }
-        reset_gradients(*net);
-        reset_gradients(*local);
-        output.sum().backward();
-        local->forward(input, true).sum().backward();
-        const auto expected = average(group, *local);
-        for (size_t i = 0; i < 4; ++i) {
-          REQUIRE(nearly_equal(net->parameters()[i].grad(), expected[i]));
-        }
-      }
-    }
-  });
-}
-
-TEST_CASE("two backwards over two outputs of one forward") {
-  ranks(3, [](ProcessGroup group) {
-    for (const auto& options : all_modes()) {
-      auto net = std::make_shared<HeadsNet>();
-      auto local = std::make_shared<HeadsNet>();
-      Reducer reducer(net, group, options);
-      copy_parameters(*net, *local);
       for (int step = 0; step < 4; ++step) {
         reset_gradients(*net);
-        reset_gradients(*local);
-        for (auto* n : {net.get(), local.get()}) {
-          const auto [a, b] = n->forward(batch(group, step, 4));
-          a.sum().backward({}, /*retain_graph=*/true);
-          b.pow(2).sum().backward();
+        const auto input = batch(group, step, 4);
+        auto loss = net->forward(input, group.rank() != 1).sum();
+        if (group.rank() == complete) {
+          loss = loss + net->forward(input, false).sum();
         }
-        const auto expected = average(group, *local);
-        for (size_t i = 0; i < expected.size(); ++i) {
-          REQUIRE(torch::allclose(
-              net->parameters()[i].grad(), expected[i], 1e-5, 1e-5));
+        REQUIRE(!net->left->weight.grad().defined());
+        loss.backward();
+        for (const auto& item : net->named_parameters()) {
+          INFO("step " << step << ", " << item.key());
+          const bool never = item.key().rfind("never", 0) == 0;
+          REQUIRE(item.value().grad().defined() == !never);
+          REQUIRE((never || equal_on_all(group, item.value().grad())));
         }
+        const double users = complete == 0 ? 2 : 1;
+        REQUIRE(nearly_equal(
+            net->right->bias.grad(), torch::full({2}, 5 * users / 3)));
       }
     }
-  });
+  }
 }
 
-TEST_CASE("two forwards and one backward in every mode") {
-  ranks(3, [](ProcessGroup group) {
-    for (const auto& options : all_modes()) {
-      auto net = std::make_shared<UnevenNet>();
-      auto local = std::make_shared<UnevenNet>();
-      Reducer reducer(net, group, options);
-      copy_parameters(*net, *local);
-      for (int step = 0; step < 3; ++step) {
-        reset_gradients(*net);
-        reset_gradients(*local);
-        for (auto* n : {net.get(), local.get()}) {
-          const auto first = n->forward(batch(group, step, 7));
-          const auto second = n->forward(batch(group, step + 50, 7));
-          (first + second).sum().backward();
-        }
-        const auto expected = average(group, *local);
-        for (size_t i = 0; i < expected.size(); ++i) {
-          REQUIRE(torch::allclose(
-              net->parameters()[i].grad(), expected[i], 1e-4, 1e-4));
-        }
+RANKS_TEST(
+    "an output that the loss does not use leaves gradients as alone",
+    4) {
+  for (const auto& options : all_modes()) {
+    torch::manual_seed(1);
+    auto net = std::make_shared<HeadsNet>();
+    auto alone = std::make_shared<HeadsNet>();
+    Reducer reducer(net, group, options);
+    copy_parameters(*net, *alone);
+    const auto loss = [](HeadsNet& n, int step) {
+      torch::manual_seed(step);
+      const auto input = torch::randn({3, 4});
+      auto map = n.forward_map(input);
+      const auto [a, b] = n.forward(input);
+      return step == 2 ? (map.at("a") + b).sum()
+                       : (step % 2 ? map.at("a") : a).pow(2).sum();
+    };
+    for (int step = 0; step < 5; ++step) {
+      const auto before = net->b->weight.grad().defined()
+          ? net->b->weight.grad().clone()
+          : torch::Tensor();
+      loss(*net, step).backward(); // the same on all ranks
+      loss(*alone, step).backward();
+      if (step > 2) { // the second head is not used any more
+        REQUIRE(net->b->weight.grad().equal(before));
+      }
+      for (size_t i = 0; i < net->parameters().size(); ++i) {
+        const auto& grad = net->parameters()[i].grad();
+        const auto& expected = alone->parameters()[i].grad();
+        INFO("step " << step << ", parameter " << i);
+        REQUIRE(grad.defined() == (i < 4 || step >= 2));
+        REQUIRE(grad.defined() == expected.defined());
+        REQUIRE((!grad.defined() || nearly_equal(grad, expected)));
       }
     }
-  });
+  }
+}
+
+RANKS_TEST("a gradient that backward leaves undefined stays as it was", 4) {
+  for (const auto& options : all_modes()) {
+    auto factor = torch::ones({2}, torch::requires_grad());
+    auto other = torch::ones({2}, torch::requires_grad());
+    Reducer reducer({factor, other}, group, options);
+    const auto step = [&](bool forget) {
+      const auto x = other * (group.rank() + 1.0);
+      MayForget::apply(x, factor, forget).sum().backward();
+    };
+    step(true);
+    REQUIRE(!factor.grad().defined());
+    step(group.rank() != 1); // only rank 1 has a gradient: 2
+    REQUIRE(factor.grad().equal(torch::full({2}, 0.5)));
+    step(true);
+    REQUIRE(factor.grad().equal(torch::full({2}, 0.5)));
+    step(false); // added to 0.5 on all: the mean of 1 to 4
+    REQUIRE(factor.grad().equal(torch::full({2}, 3.0)));
+    REQUIRE(other.grad().equal(torch::full({2}, 4 * 2.5)));
+  }
+}
+
+RANKS_TEST("forwards without a backward do no harm") {
+  for (const auto& options : all_modes()) {
+    auto net = std::make_shared<BranchNet>();
+    auto local = std::make_shared<BranchNet>();
+    Reducer reducer(net, group, options);
+    copy_parameters(*net, *local);
+    for (int step = 0; step < 8; ++step) {
+      const auto input = batch(group, step, 4);
+      const auto output = net->forward(input, true);
+      if (step < 4) {
+        continue;
+      }
+      reset_gradients(*net);
+      reset_gradients(*local);
+      output.sum().backward();
+      local->forward(input, true).sum().backward();
+      const auto expected = average(group, *local);
+      for (size_t i = 0; i < 4; ++i) {
+        REQUIRE(nearly_equal(net->parameters()[i].grad(), expected[i]));
+      }
+    }
+  }
+}
+
+RANKS_TEST("two backwards over two outputs of one forward") {
+  for (const auto& options : all_modes()) {
+    auto net = std::make_shared<HeadsNet>();
+    auto local = std::make_shared<HeadsNet>();
+    Reducer reducer(net, group, options);
+    copy_parameters(*net, *local);
+    for (int step = 0; step < 4; ++step) {
+      reset_gradients(*net);
+      reset_gradients(*local);
+      for (auto* n : {net.get(), local.get()}) {
+        const auto [a, b] = n->forward(batch(group, step, 4));
+        a.sum().backward({}, /*retain_graph=*/true);
+        b.pow(2).sum().backward();
+      }
+      const auto expected = average(group, *local);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        REQUIRE(torch::allclose(
+            net->parameters()[i].grad(), expected[i], 1e-5, 1e-5));
+      }
+    }
+  }
+}
+
+RANKS_TEST("two forwards and one backward in every mode") {
+  for (const auto& options : all_modes()) {
+    auto net = std::make_shared<UnevenNet>();
+    auto local = std::make_shared<UnevenNet>();
+    Reducer reducer(net, group, options);
+    copy_parameters(*net, *local);
+    for (int step = 0; step < 3; ++step) {
+      reset_gradients(*net);
+      reset_gradients(*local);
+      for (auto* n : {net.get(), local.get()}) {
+        const auto first = n->forward(batch(group, step, 7));
+        const auto second = n->forward(batch(group, step + 50, 7));
+        (first + second).sum().backward();
+      }
+      const auto expected = average(group, *local);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        REQUIRE(torch::allclose(
+            net->parameters()[i].grad(), expected[i], 1e-4, 1e-4));
+      }
+    }
+  }
 }
 
 } // namespace ddp::test::python_behaviours_test

@@ -214,68 +214,61 @@ TEST_CASE("where the store's process is stopped the others' waits still end") {
   }
 }
 
-TEST_CASE("after a failure on all ranks a new Reducer works") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    for (int attempt = 0; attempt < 2; ++attempt) {
-      Reducer reducer(net, group);
-      auto input = batch(group, 0, 7);
-      const auto hook = net->wide->weight.register_hook(
-          [](at::Tensor) -> at::Tensor { TORCH_CHECK(false, "on purpose"); });
-      REQUIRE_THROWS_WITH(
-          net->forward(input).sum().backward(),
-          ContainsSubstring("on purpose") || ContainsSubstring("rank"));
-      net->wide->weight.remove_hook(hook);
-    }
+RANKS_TEST("after a failure on all ranks a new Reducer works") {
+  auto net = std::make_shared<UnevenNet>();
+  for (int attempt = 0; attempt < 2; ++attempt) {
     Reducer reducer(net, group);
-    for (int step = 0; step < 3; ++step) {
-      net->zero_grad();
-      backward(*net, group);
-      REQUIRE(equal_on_all(group, net->wide->weight.grad()));
-    }
-  });
+    auto input = batch(group, 0, 7);
+    const auto hook = net->wide->weight.register_hook(
+        [](at::Tensor) -> at::Tensor { TORCH_CHECK(false, "on purpose"); });
+    REQUIRE_THROWS_WITH(
+        net->forward(input).sum().backward(),
+        ContainsSubstring("on purpose") || ContainsSubstring("rank"));
+    net->wide->weight.remove_hook(hook);
+  }
+  Reducer reducer(net, group);
+  for (int step = 0; step < 3; ++step) {
+    net->zero_grad();
+    backward(*net, group);
+    REQUIRE(equal_on_all(group, net->wide->weight.grad()));
+  }
 }
 
-TEST_CASE("a rank that fails is named where ranks compare what is unfrozen") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    net->wide->weight.set_requires_grad(false);
-    auto reducer = std::make_unique<Reducer>(net, group);
-    backward(*net, group);
-    net->wide->weight.set_requires_grad(true);
-    if (group.rank() == 1) {
-      net->first->weight.register_hook(
-          [](at::Tensor) -> at::Tensor { TORCH_CHECK(false, "on purpose"); });
-    }
-    if (group.rank() == 1) {
-      REQUIRE_THROWS_WITH(
-          backward(*net, group), ContainsSubstring("on purpose"));
-    } else {
-      REQUIRE_THROWS_WITH(
-          backward(*net, group),
-          ContainsSubstring("rank 1 of 3") &&
-              ContainsSubstring("an exception ended its backward"));
-    }
-    group.barrier();
-  });
+RANKS_TEST("a rank that fails is named where ranks compare what is unfrozen") {
+  auto net = std::make_shared<UnevenNet>();
+  net->wide->weight.set_requires_grad(false);
+  auto reducer = std::make_unique<Reducer>(net, group);
+  backward(*net, group);
+  net->wide->weight.set_requires_grad(true);
+  if (group.rank() == 1) {
+    net->first->weight.register_hook(
+        [](at::Tensor) -> at::Tensor { TORCH_CHECK(false, "on purpose"); });
+  }
+  if (group.rank() == 1) {
+    REQUIRE_THROWS_WITH(backward(*net, group), ContainsSubstring("on purpose"));
+  } else {
+    REQUIRE_THROWS_WITH(
+        backward(*net, group),
+        ContainsSubstring("rank 1 of 3") &&
+            ContainsSubstring("an exception ended its backward"));
+  }
+  group.barrier();
 }
 
-TEST_CASE("a Reducer that an exception ended gives way to a new one") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    Reducer failing(net, group);
-    const auto hook =
-        net->first->weight.register_hook([&](at::Tensor grad) -> at::Tensor {
-          TORCH_CHECK(group.rank() != 1, "on purpose");
-          return grad;
-        });
-    REQUIRE_THROWS(backward(*net, group));
-    net->first->weight.remove_hook(hook);
-    reset_gradients(*net);
-    Reducer reducer(net, group);
-    backward(*net, group);
-    REQUIRE(equal_on_all(group, net->first->weight.grad()));
-  });
+RANKS_TEST("a Reducer that an exception ended gives way to a new one") {
+  auto net = std::make_shared<UnevenNet>();
+  Reducer failing(net, group);
+  const auto hook =
+      net->first->weight.register_hook([&](at::Tensor grad) -> at::Tensor {
+        TORCH_CHECK(group.rank() != 1, "on purpose");
+        return grad;
+      });
+  REQUIRE_THROWS(backward(*net, group));
+  net->first->weight.remove_hook(hook);
+  reset_gradients(*net);
+  Reducer reducer(net, group);
+  backward(*net, group);
+  REQUIRE(equal_on_all(group, net->first->weight.grad()));
 }
 
 } // namespace ddp::test::reducer_failure_test

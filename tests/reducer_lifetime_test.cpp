@@ -40,34 +40,30 @@ struct TwoLayers : torch::nn::Module {
 
 } // namespace
 
-TEST_CASE("a Reducer that ends before it reduced anything is missed") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = make_net();
-    REQUIRE(warnings_of([&] { Reducer local(net, group); }).empty());
-    const auto texts = warnings_of([&] {
-      backward(net);
-      backward(net);
-    });
-    REQUIRE(texts.size() == 1);
-    REQUIRE_THAT(
-        texts[0],
-        ContainsSubstring("the gradient of ") &&
-            ContainsSubstring("is not averaged over ranks") &&
-            ContainsSubstring("a temporary"));
+RANKS_TEST("a Reducer that ends before it reduced anything is missed") {
+  auto net = make_net();
+  REQUIRE(warnings_of([&] { Reducer local(net, group); }).empty());
+  const auto texts = warnings_of([&] {
+    backward(net);
+    backward(net);
   });
+  REQUIRE(texts.size() == 1);
+  REQUIRE_THAT(
+      texts[0],
+      ContainsSubstring("the gradient of ") &&
+          ContainsSubstring("is not averaged over ranks") &&
+          ContainsSubstring("a temporary"));
 }
 
-TEST_CASE("a Reducer after one that reduced nothing takes its place") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = make_net();
-    auto reducer = std::make_unique<Reducer>(net, group);
-    reducer.reset();
-    reducer = std::make_unique<Reducer>(net, group);
-    REQUIRE(warnings_of([&] { backward(net); }).empty());
-    REQUIRE(reducer->statistics().iteration == 1);
-    reducer.reset(); // it has reduced
-    REQUIRE(warnings_of([&] { backward(net); }).empty());
-  });
+RANKS_TEST("a Reducer after one that reduced nothing takes its place") {
+  auto net = make_net();
+  auto reducer = std::make_unique<Reducer>(net, group);
+  reducer.reset();
+  reducer = std::make_unique<Reducer>(net, group);
+  REQUIRE(warnings_of([&] { backward(net); }).empty());
+  REQUIRE(reducer->statistics().iteration == 1);
+  reducer.reset(); // it has reduced
+  REQUIRE(warnings_of([&] { backward(net); }).empty());
 }
 
 TEST_CASE("a Reducer that was given no group is told of") {
@@ -83,16 +79,14 @@ TEST_CASE("a Reducer that was given no group is told of") {
   });
 }
 
-TEST_CASE("a net that was replaced after the Reducer is missed at its end") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = make_net();
-    auto reducer = std::make_unique<Reducer>(net, group);
-    net = make_net();
-    REQUIRE(warnings_of([&] { backward(net); }).empty()); // nobody can see it
-    const auto texts = warnings_of([&] { reducer.reset(); });
-    REQUIRE(texts.size() == 1);
-    REQUIRE_THAT(texts[0], ContainsSubstring("Was the net replaced"));
-  });
+RANKS_TEST("a net that was replaced after the Reducer is missed at its end") {
+  auto net = make_net();
+  auto reducer = std::make_unique<Reducer>(net, group);
+  net = make_net();
+  REQUIRE(warnings_of([&] { backward(net); }).empty()); // nobody can see it
+  const auto texts = warnings_of([&] { reducer.reset(); });
+  REQUIRE(texts.size() == 1);
+  REQUIRE_THAT(texts[0], ContainsSubstring("Was the net replaced"));
 }
 
 TEST_CASE("a layer that was replaced after the Reducer is an error") {

@@ -126,13 +126,11 @@ void compare(
 
 } // namespace
 
-TEST_CASE("a run that goes on adds gradients as one that never stopped") {
-  ranks(3, [](ProcessGroup group) {
-    compare(group, small_buckets(), 1);
-    compare(group, small_buckets().static_graph(true), 2);
-    compare(group, small_buckets().find_unused_parameters(true), 0);
-    compare(group, ReducerOptions().bucket_cap_mb_list({0.001, 0.004}), 1);
-  });
+RANKS_TEST("a run that goes on adds gradients as one that never stopped") {
+  compare(group, small_buckets(), 1);
+  compare(group, small_buckets().static_graph(true), 2);
+  compare(group, small_buckets().find_unused_parameters(true), 0);
+  compare(group, ReducerOptions().bucket_cap_mb_list({0.001, 0.004}), 1);
 }
 
 TEST_CASE("a file has the layout, of a wrapper's Reducer too") {
@@ -157,142 +155,133 @@ TEST_CASE("a file has the layout, of a wrapper's Reducer too") {
   });
 }
 
-TEST_CASE("what was unfrozen in the first run keeps its buckets") {
-  ranks(3, [](ProcessGroup group) {
-    const auto make = [](bool frozen) {
-      auto net = std::make_shared<ShuffledNet>();
-      for (auto& parameter : net->b->parameters()) {
-        parameter.set_requires_grad(!frozen);
-      }
-      return net;
+RANKS_TEST("what was unfrozen in the first run keeps its buckets") {
+  const auto make = [](bool frozen) {
+    auto net = std::make_shared<ShuffledNet>();
+    for (auto& parameter : net->b->parameters()) {
+      parameter.set_requires_grad(!frozen);
+    }
+    return net;
+  };
+  for (const bool unused : {false, true}) {
+    const auto options = small_buckets().find_unused_parameters(unused);
+    const auto backward = [](ShuffledNet& net) {
+      net.forward(torch::ones({2, 5})).sum().backward();
     };
-    for (const bool unused : {false, true}) {
-      const auto options = small_buckets().find_unused_parameters(unused);
-      const auto backward = [](ShuffledNet& net) {
-        net.forward(torch::ones({2, 5})).sum().backward();
-      };
-      const auto net = make(true);
-      Reducer whole(net, group, options);
-      backward(*net);
-      const auto frozen_state = whole.state_dict().deepcopy();
-      for (auto& parameter : net->b->parameters()) {
+    const auto net = make(true);
+    Reducer whole(net, group, options);
+    backward(*net);
+    const auto frozen_state = whole.state_dict().deepcopy();
+    for (auto& parameter : net->b->parameters()) {
+      parameter.set_requires_grad(true);
+    }
+    backward(*net);
+    for (const bool frozen : {false, true}) { // when it goes on
+      const auto resumed_net = make(frozen);
+      Reducer resumed(resumed_net, group, options);
+      resumed.load_state_dict(whole.state_dict());
+      REQUIRE(resumed.buckets() == whole.buckets());
+      resumed.load_state_dict(frozen_state);
+      REQUIRE(resumed.buckets() != whole.buckets());
+      for (auto& parameter : resumed_net->b->parameters()) {
         parameter.set_requires_grad(true);
       }
-      backward(*net);
-      for (const bool frozen : {false, true}) { // when it goes on
-        const auto resumed_net = make(frozen);
-        Reducer resumed(resumed_net, group, options);
-        resumed.load_state_dict(whole.state_dict());
-        REQUIRE(resumed.buckets() == whole.buckets());
-        resumed.load_state_dict(frozen_state);
-        REQUIRE(resumed.buckets() != whole.buckets());
-        for (auto& parameter : resumed_net->b->parameters()) {
-          parameter.set_requires_grad(true);
-        }
-        backward(*resumed_net); // takes it in as the first run did
-        REQUIRE(resumed.buckets() == whole.buckets());
-        for (const auto& parameter : resumed_net->parameters()) {
-          REQUIRE(parameter.grad().defined());
-        }
+      backward(*resumed_net); // takes it in as the first run did
+      REQUIRE(resumed.buckets() == whole.buckets());
+      for (const auto& parameter : resumed_net->parameters()) {
+        REQUIRE(parameter.grad().defined());
       }
     }
-  });
+  }
 }
 
-TEST_CASE("the options of the run that goes on decide") {
-  ranks(3, [](ProcessGroup group) {
-    Run first(group, small_buckets());
-    first.train_to(1);
-    const auto state = first.reducer.state_dict();
+RANKS_TEST("the options of the run that goes on decide") {
+  Run first(group, small_buckets());
+  first.train_to(1);
+  const auto state = first.reducer.state_dict();
 
-    Run larger(group, ReducerOptions());
-    larger.reducer.load_state_dict(state);
-    REQUIRE(larger.reducer.buckets().size() == 1); // of another order, though
-    REQUIRE(larger.reducer.buckets() != Run(group, {}).reducer.buckets());
+  Run larger(group, ReducerOptions());
+  larger.reducer.load_state_dict(state);
+  REQUIRE(larger.reducer.buckets().size() == 1); // of another order, though
+  REQUIRE(larger.reducer.buckets() != Run(group, {}).reducer.buckets());
 
-    const auto never = small_buckets().find_unused_parameters(true);
-    Run fixed(group, never);
-    const auto layout = fixed.reducer.buckets();
-    fixed.reducer.load_state_dict(state);
-    REQUIRE(fixed.reducer.buckets() == layout);
-    fixed.train_to(3);
-    REQUIRE(fixed.reducer.buckets() == layout);
+  const auto never = small_buckets().find_unused_parameters(true);
+  Run fixed(group, never);
+  const auto layout = fixed.reducer.buckets();
+  fixed.reducer.load_state_dict(state);
+  REQUIRE(fixed.reducer.buckets() == layout);
+  fixed.train_to(3);
+  REQUIRE(fixed.reducer.buckets() == layout);
 
-    Run learning(group, small_buckets());
-    learning.reducer.load_state_dict(fixed.reducer.state_dict());
-    learning.train_to(1);
-    REQUIRE(learning.reducer.buckets() == first.reducer.buckets());
-  });
+  Run learning(group, small_buckets());
+  learning.reducer.load_state_dict(fixed.reducer.state_dict());
+  learning.train_to(1);
+  REQUIRE(learning.reducer.buckets() == first.reducer.buckets());
 }
 
-TEST_CASE("a group of one takes a layout and passes it on") {
-  ranks(3, [](ProcessGroup group) {
-    Run first(group, small_buckets());
-    first.train_to(1);
-    Run alone(ProcessGroup(), small_buckets());
-    alone.reducer.load_state_dict(first.reducer.state_dict());
-    alone.train_to(2);
-    REQUIRE(
-        text_of(alone.reducer.state_dict()) ==
-        text_of(first.reducer.state_dict()));
-    Run fresh(ProcessGroup(), small_buckets());
-    Run again(group, small_buckets());
-    again.reducer.load_state_dict(fresh.reducer.state_dict());
-    again.train_to(1);
-    REQUIRE(again.reducer.buckets() == first.reducer.buckets());
-  });
+RANKS_TEST("a group of one takes a layout and passes it on") {
+  Run first(group, small_buckets());
+  first.train_to(1);
+  Run alone(ProcessGroup(), small_buckets());
+  alone.reducer.load_state_dict(first.reducer.state_dict());
+  alone.train_to(2);
+  REQUIRE(
+      text_of(alone.reducer.state_dict()) ==
+      text_of(first.reducer.state_dict()));
+  Run fresh(ProcessGroup(), small_buckets());
+  Run again(group, small_buckets());
+  again.reducer.load_state_dict(fresh.reducer.state_dict());
+  again.train_to(1);
+  REQUIRE(again.reducer.buckets() == first.reducer.buckets());
 }
 
-TEST_CASE("the layout of another model is refused and changes nothing") {
-  ranks(3, [](ProcessGroup group) {
-    Run run(group, small_buckets());
-    const auto before = run.reducer.buckets();
-    const auto refuse = [&](const IValue& state, const std::string& reason) {
-      REQUIRE_THROWS_WITH(
-          run.reducer.load_state_dict(state), ContainsSubstring(reason));
-      REQUIRE(run.reducer.buckets() == before);
-    };
-    const auto refuse_of = [&](const auto& target, const std::string& reason) {
-      Reducer other(target, group, small_buckets());
-      refuse(other.state_dict(), reason);
-    };
-    refuse_of(
-        std::make_shared<UnevenNet>(),
-        "number 0 is first.weight [513, 7] in it, and a.weight [31, 29] here");
-    auto parameters = ShuffledNet().named_parameters();
-    parameters.insert("f", torch::zeros({2}, torch::requires_grad()));
-    refuse_of(parameters, "number 10 is f [2] in it, and missing here");
-    auto fewer = ShuffledNet().named_parameters();
-    fewer.erase("e.bias");
-    refuse_of(fewer, "number 9 is missing in it, and e.bias [23] here");
-
-    Run trained(group, small_buckets());
-    trained.train_to(1);
-    const auto good = trained.reducer.state_dict();
-    const auto refuse_with =
-        [&](const char* key, const IValue& value, const std::string& reason) {
-          auto state = good.deepcopy();
-          state.toGenericDict().insert_or_assign(key, value);
-          refuse(state, reason);
-        };
-    refuse(3, "no Reducer's");
-    refuse_with("orders", 3, "no Reducer's");
-    refuse_with("rebuilt", 3, "no Reducer's");
-    refuse_with("rebuild_in", -1, "no Reducer's");
-    using Orders = std::vector<std::vector<int64_t>>;
-    refuse_with("orders", Orders{{0, 1}, {1}}, "in no place or in two");
-    refuse_with("orders", Orders{{10}}, "parameter 10 of 10");
-    refuse_with("orders", Orders{{-1}}, "parameter -1 of 10");
-    run.reducer.load_state_dict(good);
-    REQUIRE(run.reducer.buckets() == trained.reducer.buckets());
-
-    const auto sparse = ShuffledNet().named_parameters();
-    Reducer other(
-        sparse, group, small_buckets().sparse_parameters({"a.weight"}));
+RANKS_TEST("the layout of another model is refused and changes nothing") {
+  Run run(group, small_buckets());
+  const auto before = run.reducer.buckets();
+  const auto refuse = [&](const IValue& state, const std::string& reason) {
     REQUIRE_THROWS_WITH(
-        other.load_state_dict(good),
-        ContainsSubstring("a.weight is dense in it, and sparse here"));
-  });
+        run.reducer.load_state_dict(state), ContainsSubstring(reason));
+    REQUIRE(run.reducer.buckets() == before);
+  };
+  const auto refuse_of = [&](const auto& target, const std::string& reason) {
+    Reducer other(target, group, small_buckets());
+    refuse(other.state_dict(), reason);
+  };
+  refuse_of(
+      std::make_shared<UnevenNet>(),
+      "number 0 is first.weight [513, 7] in it, and a.weight [31, 29] here");
+  auto parameters = ShuffledNet().named_parameters();
+  parameters.insert("f", torch::zeros({2}, torch::requires_grad()));
+  refuse_of(parameters, "number 10 is f [2] in it, and missing here");
+  auto fewer = ShuffledNet().named_parameters();
+  fewer.erase("e.bias");
+  refuse_of(fewer, "number 9 is missing in it, and e.bias [23] here");
+
+  Run trained(group, small_buckets());
+  trained.train_to(1);
+  const auto good = trained.reducer.state_dict();
+  const auto refuse_with =
+      [&](const char* key, const IValue& value, const std::string& reason) {
+        auto state = good.deepcopy();
+        state.toGenericDict().insert_or_assign(key, value);
+        refuse(state, reason);
+      };
+  refuse(3, "no Reducer's");
+  refuse_with("orders", 3, "no Reducer's");
+  refuse_with("rebuilt", 3, "no Reducer's");
+  refuse_with("rebuild_in", -1, "no Reducer's");
+  using Orders = std::vector<std::vector<int64_t>>;
+  refuse_with("orders", Orders{{0, 1}, {1}}, "in no place or in two");
+  refuse_with("orders", Orders{{10}}, "parameter 10 of 10");
+  refuse_with("orders", Orders{{-1}}, "parameter -1 of 10");
+  run.reducer.load_state_dict(good);
+  REQUIRE(run.reducer.buckets() == trained.reducer.buckets());
+
+  const auto sparse = ShuffledNet().named_parameters();
+  Reducer other(sparse, group, small_buckets().sparse_parameters({"a.weight"}));
+  REQUIRE_THROWS_WITH(
+      other.load_state_dict(good),
+      ContainsSubstring("a.weight is dense in it, and sparse here"));
 }
 
 } // namespace ddp::test::reducer_state_test

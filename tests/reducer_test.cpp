@@ -7,148 +7,133 @@
 
 namespace ddp::test::reducer_test {
 
-TEST_CASE("a gradient is the mean over ranks") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    auto local = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group);
-    copy_parameters(*net, *local);
-    for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      reset_gradients(*local);
-      const auto input = batch(group, step, 7);
-      net->forward(input).sum().backward();
-      local->forward(input).sum().backward();
-      const auto expected = average(group, *local);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        REQUIRE(nearly_equal(net->parameters()[i].grad(), expected[i]));
-      }
+RANKS_TEST("a gradient is the mean over ranks") {
+  auto net = std::make_shared<UnevenNet>();
+  auto local = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group);
+  copy_parameters(*net, *local);
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    reset_gradients(*local);
+    const auto input = batch(group, step, 7);
+    net->forward(input).sum().backward();
+    local->forward(input).sum().backward();
+    const auto expected = average(group, *local);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      REQUIRE(nearly_equal(net->parameters()[i].grad(), expected[i]));
     }
-  });
+  }
 }
 
-TEST_CASE("buckets are rebuilt in the order in which gradients come") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group);
-    using Buckets = std::vector<BucketIndices>;
-    REQUIRE(reducer.buckets() == Buckets{{0, 1, 2, 3, 4, 5}});
-    net->forward(batch(group, 0, 7)).sum().backward();
-    // 1 MiB closes the first with the wide weight.
-    REQUIRE(reducer.buckets() == Buckets{{5, 4, 3, 2}, {1, 0}});
-  });
+RANKS_TEST("buckets are rebuilt in the order in which gradients come") {
+  auto net = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group);
+  using Buckets = std::vector<BucketIndices>;
+  REQUIRE(reducer.buckets() == Buckets{{0, 1, 2, 3, 4, 5}});
+  net->forward(batch(group, 0, 7)).sum().backward();
+  // 1 MiB closes the first with the wide weight.
+  REQUIRE(reducer.buckets() == Buckets{{5, 4, 3, 2}, {1, 0}});
 }
 
-TEST_CASE("all floating-point and complex types, empty and 0-dim parameters") {
-  ranks(3, [](ProcessGroup group) {
-    std::vector<at::Tensor> parameters;
-    for (const auto dtype :
-         {torch::kFloat,
-          torch::kDouble,
-          torch::kHalf,
-          torch::kBFloat16,
-          torch::kComplexFloat}) {
-      parameters.push_back(torch::ones({2, 3}, dtype).requires_grad_());
+RANKS_TEST("all floating-point and complex types, empty and 0-dim parameters") {
+  std::vector<at::Tensor> parameters;
+  for (const auto dtype :
+       {torch::kFloat,
+        torch::kDouble,
+        torch::kHalf,
+        torch::kBFloat16,
+        torch::kComplexFloat}) {
+    parameters.push_back(torch::ones({2, 3}, dtype).requires_grad_());
+  }
+  parameters.push_back(torch::ones({}).requires_grad_());
+  parameters.push_back(torch::ones({0, 4}).requires_grad_());
+  parameters.push_back(torch::ones({2, 3, 4, 4})
+                           .contiguous(at::MemoryFormat::ChannelsLast)
+                           .requires_grad_());
+  Reducer reducer(parameters, group);
+  for (int step = 0; step < 3; ++step) {
+    auto loss = torch::zeros({});
+    for (auto& parameter : parameters) {
+      parameter.mutable_grad().reset();
+      const auto real =
+          parameter.is_complex() ? torch::view_as_real(parameter) : parameter;
+      loss = loss + (real * (group.rank() + 1)).to(torch::kFloat).sum();
     }
-    parameters.push_back(torch::ones({}).requires_grad_());
-    parameters.push_back(torch::ones({0, 4}).requires_grad_());
-    parameters.push_back(torch::ones({2, 3, 4, 4})
-                             .contiguous(at::MemoryFormat::ChannelsLast)
-                             .requires_grad_());
-    Reducer reducer(parameters, group);
-    for (int step = 0; step < 3; ++step) {
-      auto loss = torch::zeros({});
-      for (auto& parameter : parameters) {
-        parameter.mutable_grad().reset();
-        const auto real =
-            parameter.is_complex() ? torch::view_as_real(parameter) : parameter;
-        loss = loss + (real * (group.rank() + 1)).to(torch::kFloat).sum();
-      }
-      loss.backward();
-      for (const auto& parameter : parameters) {
-        INFO(parameter.scalar_type() << " " << parameter.sizes());
-        const auto& grad = parameter.grad();
-        REQUIRE(grad.scalar_type() == parameter.scalar_type());
-        REQUIRE(grad.strides() == parameter.strides());
-        const auto real = grad.is_complex() ? torch::view_as_real(grad) : grad;
-        REQUIRE(torch::allclose(
-            real.to(torch::kDouble),
-            torch::full_like(real, 2.0, torch::kDouble),
-            1e-2));
-      }
+    loss.backward();
+    for (const auto& parameter : parameters) {
+      INFO(parameter.scalar_type() << " " << parameter.sizes());
+      const auto& grad = parameter.grad();
+      REQUIRE(grad.scalar_type() == parameter.scalar_type());
+      REQUIRE(grad.strides() == parameter.strides());
+      const auto real = grad.is_complex() ? torch::view_as_real(grad) : grad;
+      REQUIRE(torch::allclose(
+          real.to(torch::kDouble),
+          torch::full_like(real, 2.0, torch::kDouble),
+          1e-2));
     }
-  });
+  }
 }
 
-TEST_CASE("a parameter registered twice is reduced once") {
-  ranks(3, [](ProcessGroup group) {
-    auto linear = torch::nn::Linear(3, 3);
-    torch::nn::Sequential net(linear, linear);
-    Reducer reducer(net, group);
-    REQUIRE(reducer.buckets()[0].size() == 2);
-    net->forward(torch::ones({1, 3})).sum().backward();
-    auto sum = linear->weight.grad().clone();
-    group.all_reduce(sum, ReduceOp::kMean);
-    REQUIRE(nearly_equal(sum, linear->weight.grad()));
-  });
+RANKS_TEST("a parameter registered twice is reduced once") {
+  auto linear = torch::nn::Linear(3, 3);
+  torch::nn::Sequential net(linear, linear);
+  Reducer reducer(net, group);
+  REQUIRE(reducer.buckets()[0].size() == 2);
+  net->forward(torch::ones({1, 3})).sum().backward();
+  auto sum = linear->weight.grad().clone();
+  group.all_reduce(sum, ReduceOp::kMean);
+  REQUIRE(nearly_equal(sum, linear->weight.grad()));
 }
 
-TEST_CASE("frozen parameters are left alone") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    net->wide->weight.set_requires_grad(false);
-    Reducer reducer(net, group);
-    net->forward(batch(group, 0, 7)).sum().backward();
-    REQUIRE(!net->wide->weight.grad().defined());
-    REQUIRE(net->first->weight.grad().defined());
-  });
+RANKS_TEST("frozen parameters are left alone") {
+  auto net = std::make_shared<UnevenNet>();
+  net->wide->weight.set_requires_grad(false);
+  Reducer reducer(net, group);
+  net->forward(batch(group, 0, 7)).sum().backward();
+  REQUIRE(!net->wide->weight.grad().defined());
+  REQUIRE(net->first->weight.grad().defined());
 }
 
-TEST_CASE("construction gives every rank rank 0's values") {
-  ranks(3, [](ProcessGroup group) {
-    torch::manual_seed(group.rank());
-    auto net = std::make_shared<UnevenNet>();
-    net->wide->weight.set_requires_grad(false); // frozen ones too
-    net->register_buffer("count", torch::full({2}, group.rank()));
-    Reducer reducer(net, group);
-    torch::manual_seed(0);
-    const UnevenNet expected;
-    for (size_t i = 0; i < expected.parameters().size(); ++i) {
-      REQUIRE(net->parameters()[i].equal(expected.parameters()[i]));
-    }
-    REQUIRE(net->named_buffers()["count"].eq(0).all().item<bool>());
-  });
+RANKS_TEST("construction gives every rank rank 0's values") {
+  torch::manual_seed(group.rank());
+  auto net = std::make_shared<UnevenNet>();
+  net->wide->weight.set_requires_grad(false); // frozen ones too
+  net->register_buffer("count", torch::full({2}, group.rank()));
+  Reducer reducer(net, group);
+  torch::manual_seed(0);
+  const UnevenNet expected;
+  for (size_t i = 0; i < expected.parameters().size(); ++i) {
+    REQUIRE(net->parameters()[i].equal(expected.parameters()[i]));
+  }
+  REQUIRE(net->named_buffers()["count"].eq(0).all().item<bool>());
 }
 
-TEST_CASE("ranks with different models are told, all of them, by name") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    if (group.rank() == 2) {
-      net->left->bias = net->left->register_parameter(
-          "extra", torch::zeros({3, 2}, torch::kDouble));
-    }
-    REQUIRE_THROWS_WITH(
-        Reducer(net, group),
-        ContainsSubstring("rank 2 has as parameter 4 left.extra") &&
-            ContainsSubstring("rank 0 has right.weight"));
-    auto wider =
-        std::make_shared<torch::nn::LinearImpl>(2, group.rank() == 1 ? 4 : 3);
-    REQUIRE_THROWS_WITH(
-        Reducer(wider, group),
-        ContainsSubstring("rank 1 has as parameter 0 weight Float [4, 2]") &&
-            ContainsSubstring("rank 0 has weight Float [3, 2]"));
-    auto frozen = std::make_shared<BranchNet>();
-    frozen->right->weight.set_requires_grad(group.rank() != 2);
-    REQUIRE_THROWS_WITH(
-        Reducer(frozen, group),
-        ContainsSubstring("rank 2 has as parameter 4 right.weight") &&
-            ContainsSubstring(", trainable"));
-    auto same = std::make_shared<BranchNet>();
-    REQUIRE_THROWS_WITH(
-        Reducer(
-            same, group, ReducerOptions().bucket_cap_mb(1.0 + group.rank())),
-        ContainsSubstring("rank 1 has options"));
-  });
+RANKS_TEST("ranks with different models are told, all of them, by name") {
+  auto net = std::make_shared<BranchNet>();
+  if (group.rank() == 2) {
+    net->left->bias = net->left->register_parameter(
+        "extra", torch::zeros({3, 2}, torch::kDouble));
+  }
+  REQUIRE_THROWS_WITH(
+      Reducer(net, group),
+      ContainsSubstring("rank 2 has as parameter 4 left.extra") &&
+          ContainsSubstring("rank 0 has right.weight"));
+  auto wider =
+      std::make_shared<torch::nn::LinearImpl>(2, group.rank() == 1 ? 4 : 3);
+  REQUIRE_THROWS_WITH(
+      Reducer(wider, group),
+      ContainsSubstring("rank 1 has as parameter 0 weight Float [4, 2]") &&
+          ContainsSubstring("rank 0 has weight Float [3, 2]"));
+  auto frozen = std::make_shared<BranchNet>();
+  frozen->right->weight.set_requires_grad(group.rank() != 2);
+  REQUIRE_THROWS_WITH(
+      Reducer(frozen, group),
+      ContainsSubstring("rank 2 has as parameter 4 right.weight") &&
+          ContainsSubstring(", trainable"));
+  auto same = std::make_shared<BranchNet>();
+  REQUIRE_THROWS_WITH(
+      Reducer(same, group, ReducerOptions().bucket_cap_mb(1.0 + group.rank())),
+      ContainsSubstring("rank 1 has options"));
 }
 
 TEST_CASE("a model without trainable parameters is refused") {
@@ -170,41 +155,37 @@ TEST_CASE("a model without trainable parameters is refused") {
       ContainsSubstring("bucket_cap_mb"));
 }
 
-TEST_CASE("a destroyed or moved Reducer is off its parameters") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    const auto mine = [&] {
-      reset_gradients(*net);
-      net->forward(torch::full({1, 7}, 1.0 * group.rank())).sum().backward();
-      return net->first->weight.grad().clone();
-    };
-    {
-      Reducer first(net, group);
-      Reducer second(std::move(first));
-      const auto averaged = mine();
-      auto check = averaged.clone();
-      group.all_reduce(check, ReduceOp::kMax);
-      REQUIRE(check.equal(averaged));
-    }
-    const auto local = mine();
-    REQUIRE((group.rank() > 0) == local.any().item<bool>());
-  });
+RANKS_TEST("a destroyed or moved Reducer is off its parameters") {
+  auto net = std::make_shared<UnevenNet>();
+  const auto mine = [&] {
+    reset_gradients(*net);
+    net->forward(torch::full({1, 7}, 1.0 * group.rank())).sum().backward();
+    return net->first->weight.grad().clone();
+  };
+  {
+    Reducer first(net, group);
+    Reducer second(std::move(first));
+    const auto averaged = mine();
+    auto check = averaged.clone();
+    group.all_reduce(check, ReduceOp::kMax);
+    REQUIRE(check.equal(averaged));
+  }
+  const auto local = mine();
+  REQUIRE((group.rank() > 0) == local.any().item<bool>());
 }
 
-TEST_CASE("after an exception in backward the next one says so") {
-  ranks(2, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group);
-    const auto hook = net->first->weight.register_hook(
-        [](at::Tensor) -> at::Tensor { TORCH_CHECK(false, "on purpose"); });
-    REQUIRE_THROWS_WITH(
-        net->forward(torch::ones({1, 7})).sum().backward(),
-        ContainsSubstring("on purpose"));
-    net->first->weight.remove_hook(hook);
-    REQUIRE_THROWS_WITH(
-        net->forward(torch::ones({1, 7})).sum().backward(),
-        ContainsSubstring("construct the Reducer anew"));
-  });
+RANKS_TEST("after an exception in backward the next one says so", 2) {
+  auto net = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group);
+  const auto hook = net->first->weight.register_hook(
+      [](at::Tensor) -> at::Tensor { TORCH_CHECK(false, "on purpose"); });
+  REQUIRE_THROWS_WITH(
+      net->forward(torch::ones({1, 7})).sum().backward(),
+      ContainsSubstring("on purpose"));
+  net->first->weight.remove_hook(hook);
+  REQUIRE_THROWS_WITH(
+      net->forward(torch::ones({1, 7})).sum().backward(),
+      ContainsSubstring("construct the Reducer anew"));
 }
 
 } // namespace ddp::test::reducer_test

@@ -60,98 +60,86 @@ void compare(const ProcessGroup& group, int repeats, bool accumulate) {
 
 } // namespace
 
-TEST_CASE("activation checkpointing, once and several times") {
-  ranks(3, [](ProcessGroup group) {
-    compare(group, 1, false);
-    compare(group, 3, false); // the same parameters in three segments
-    compare(group, 3, true);
-  });
+RANKS_TEST("activation checkpointing, once and several times") {
+  compare(group, 1, false);
+  compare(group, 3, false); // the same parameters in three segments
+  compare(group, 3, true);
 }
 
-TEST_CASE("a net that is one checkpoint is one reduction") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<Layers>();
-    const Segment whole = [&](const torch::Tensor& x) {
-      return net->forward(x);
-    };
-    Reducer reducer(net, group, ReducerOptions().record(true));
+RANKS_TEST("a net that is one checkpoint is one reduction") {
+  auto net = std::make_shared<Layers>();
+  const Segment whole = [&](const torch::Tensor& x) { return net->forward(x); };
+  Reducer reducer(net, group, ReducerOptions().record(true));
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    const auto input = batch(group, step, 4).requires_grad_();
+    checkpoint(input, whole).sum().backward();
+    REQUIRE(reducer.timeline().step == step + 1);
+    REQUIRE(equal_on_all(group, net->last->weight.grad()));
+  }
+}
+
+RANKS_TEST("checkpoints inside checkpoints, past the engine's limit") {
+  // At a depth of 60 the engine goes on in another thread.
+  for (const int depth : {2, 70}) {
+    auto w = torch::ones({2}, torch::kDouble).requires_grad_();
+    auto v = torch::ones({2}, torch::kDouble).requires_grad_();
+    std::vector<Segment> nested(depth);
+    nested[0] = [&](const torch::Tensor& x) { return x * w; };
+    for (int i = 1; i < depth; ++i) {
+      nested[i] = [&, i](const torch::Tensor& x) {
+        return checkpoint(x, nested[i - 1]) + w * 2;
+      };
+    }
+    Reducer reducer({w, v}, group);
     for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      const auto input = batch(group, step, 4).requires_grad_();
-      checkpoint(input, whole).sum().backward();
-      REQUIRE(reducer.timeline().step == step + 1);
-      REQUIRE(equal_on_all(group, net->last->weight.grad()));
+      w.mutable_grad().reset();
+      v.mutable_grad().reset();
+      const double x = 1.0 + static_cast<double>(group.rank());
+      (checkpoint(v * x, nested[depth - 1]) * v).sum().backward();
+      // d/dw (w v x + 2 (depth - 1) w) v = v^2 x + 2 (depth - 1) v
+      REQUIRE(
+          nearly_equal(w.grad(), torch::full_like(w, 2.0 + 2.0 * (depth - 1))));
+      // d/dv (w v^2 x + 2 (depth - 1) w v)
+      REQUIRE(
+          nearly_equal(v.grad(), torch::full_like(v, 4.0 + 2.0 * (depth - 1))));
     }
-  });
+  }
 }
 
-TEST_CASE("checkpoints inside checkpoints, past the engine's limit") {
-  ranks(3, [](ProcessGroup group) {
-    // At a depth of 60 the engine goes on in another thread.
-    for (const int depth : {2, 70}) {
-      auto w = torch::ones({2}, torch::kDouble).requires_grad_();
-      auto v = torch::ones({2}, torch::kDouble).requires_grad_();
-      std::vector<Segment> nested(depth);
-      nested[0] = [&](const torch::Tensor& x) { return x * w; };
-      for (int i = 1; i < depth; ++i) {
-        nested[i] = [&, i](const torch::Tensor& x) {
-          return checkpoint(x, nested[i - 1]) + w * 2;
-        };
-      }
-      Reducer reducer({w, v}, group);
-      for (int step = 0; step < 3; ++step) {
-        w.mutable_grad().reset();
-        v.mutable_grad().reset();
-        const double x = 1.0 + static_cast<double>(group.rank());
-        (checkpoint(v * x, nested[depth - 1]) * v).sum().backward();
-        // d/dw (w v x + 2 (depth - 1) w) v = v^2 x + 2 (depth - 1) v
-        REQUIRE(nearly_equal(
-            w.grad(), torch::full_like(w, 2.0 + 2.0 * (depth - 1))));
-        // d/dv (w v^2 x + 2 (depth - 1) w v)
-        REQUIRE(nearly_equal(
-            v.grad(), torch::full_like(v, 4.0 + 2.0 * (depth - 1))));
-      }
+RANKS_TEST("a checkpointed segment may be repeated more often in later steps") {
+  auto net = std::make_shared<Layers>();
+  auto local = std::make_shared<Layers>();
+  net->checkpointed = true;
+  Reducer reducer(net, group);
+  copy_parameters(*net, *local);
+  for (int step = 0; step < 4; ++step) {
+    net->repeats = local->repeats = step + 1;
+    reset_gradients(*net);
+    reset_gradients(*local);
+    net->forward(batch(group, step, 4)).sum().backward();
+    local->forward(batch(group, step, 4)).sum().backward();
+    const auto expected = average(group, *local);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      REQUIRE(torch::allclose(
+          net->parameters()[i].grad(), expected[i], 1e-4, 1e-5));
     }
-  });
+  }
 }
 
-TEST_CASE("a checkpointed segment may be repeated more often in later steps") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<Layers>();
-    auto local = std::make_shared<Layers>();
-    net->checkpointed = true;
-    Reducer reducer(net, group);
-    copy_parameters(*net, *local);
-    for (int step = 0; step < 4; ++step) {
-      net->repeats = local->repeats = step + 1;
-      reset_gradients(*net);
-      reset_gradients(*local);
-      net->forward(batch(group, step, 4)).sum().backward();
-      local->forward(batch(group, step, 4)).sum().backward();
-      const auto expected = average(group, *local);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        REQUIRE(torch::allclose(
-            net->parameters()[i].grad(), expected[i], 1e-4, 1e-5));
-      }
-    }
-  });
-}
-
-TEST_CASE("an undefined gradient in a checkpoint comes like any other") {
-  ranks(3, [](ProcessGroup group) {
-    auto w = torch::ones({2}, torch::requires_grad());
-    const Segment cut = [](const torch::Tensor& y) { return y.detach(); };
-    const Segment segment = [&](const torch::Tensor& x) {
-      return x + checkpoint(x * w, cut);
-    };
-    Reducer reducer({w}, group);
-    const double x = 1.0 + static_cast<double>(group.rank());
-    for (int step = 0; step < 4; ++step) {
-      checkpoint(w * x, segment).sum().backward();
-      REQUIRE(w.grad().eq(2).all().item<bool>());
-      w.mutable_grad().zero_(); // which looks like a change by backward
-    }
-  });
+RANKS_TEST("an undefined gradient in a checkpoint comes like any other") {
+  auto w = torch::ones({2}, torch::requires_grad());
+  const Segment cut = [](const torch::Tensor& y) { return y.detach(); };
+  const Segment segment = [&](const torch::Tensor& x) {
+    return x + checkpoint(x * w, cut);
+  };
+  Reducer reducer({w}, group);
+  const double x = 1.0 + static_cast<double>(group.rank());
+  for (int step = 0; step < 4; ++step) {
+    checkpoint(w * x, segment).sum().backward();
+    REQUIRE(w.grad().eq(2).all().item<bool>());
+    w.mutable_grad().zero_(); // which looks like a change by backward
+  }
 }
 
 } // namespace ddp::test::reentrant_test

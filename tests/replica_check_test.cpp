@@ -190,39 +190,35 @@ TEST_CASE("ranks that never reduced a gradient are told at the end") {
   });
 }
 
-TEST_CASE("gradients of zero are no sign of the same data") {
-  ranks(3, [](ProcessGroup group) {
-    auto layer = make_layer();
-    Reducer reducer(layer, group);
-    REQUIRE(warnings_of([&] {
-              for (int step = 0; step < 3; ++step) {
-                (layer->forward(torch::ones({1, 3})).sum() * 0).backward();
-              }
-            }).empty());
-  });
+RANKS_TEST("gradients of zero are no sign of the same data") {
+  auto layer = make_layer();
+  Reducer reducer(layer, group);
+  REQUIRE(warnings_of([&] {
+            for (int step = 0; step < 3; ++step) {
+              (layer->forward(torch::ones({1, 3})).sum() * 0).backward();
+            }
+          }).empty());
 }
 
-TEST_CASE("the same data on all ranks is told of") {
-  ranks(3, [](ProcessGroup group) {
-    for (const bool same : {true, false}) {
-      auto layer = make_layer();
-      Reducer reducer(layer, group);
-      int64_t said = 0;
-      for (int step = 0; step < 2; ++step) {
-        const auto scale = same ? 1 : 1 + group.rank();
-        const auto texts = warnings_of([&] {
-          layer->forward(torch::ones({1, 3}) * scale).sum().backward();
-        });
-        said += static_cast<int64_t>(texts.size());
-        for (const auto& text : texts) {
-          REQUIRE_THAT(text, ContainsSubstring("do they train on the same"));
-        }
+RANKS_TEST("the same data on all ranks is told of") {
+  for (const bool same : {true, false}) {
+    auto layer = make_layer();
+    Reducer reducer(layer, group);
+    int64_t said = 0;
+    for (int step = 0; step < 2; ++step) {
+      const auto scale = same ? 1 : 1 + group.rank();
+      const auto texts = warnings_of([&] {
+        layer->forward(torch::ones({1, 3}) * scale).sum().backward();
+      });
+      said += static_cast<int64_t>(texts.size());
+      for (const auto& text : texts) {
+        REQUIRE_THAT(text, ContainsSubstring("do they train on the same"));
       }
-      auto all = torch::full({1}, said);
-      group.all_reduce(all);
-      REQUIRE(all.item<int64_t>() == (same ? 1 : 0));
     }
-  });
+    auto all = torch::full({1}, said);
+    group.all_reduce(all);
+    REQUIRE(all.item<int64_t>() == (same ? 1 : 0));
+  }
 }
 
 TEST_CASE("equal ranks, and those told not to, hear nothing") {

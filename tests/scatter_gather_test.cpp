@@ -68,11 +68,9 @@ void check_usable(const ProcessGroup& group) {
 
 } // namespace
 
-TEST_CASE("any dtype and layout is scattered and gathered bit for bit") {
-  ranks(3, [](ProcessGroup group) {
-    check_contents(group);
-    check_uneven_shares(group);
-  });
+RANKS_TEST("any dtype and layout is scattered and gathered bit for bit") {
+  check_contents(group);
+  check_uneven_shares(group);
 }
 
 TEST_CASE("shares of any length are joined by 4 ranks") {
@@ -102,76 +100,72 @@ TEST_CASE("a group of one scatters and gathers without others") {
   REQUIRE_THROWS_AS(scatter(torch::ones({1}), group, 1), c10::ValueError);
 }
 
-TEST_CASE("what cannot be scattered is the same error on all ranks") {
-  ranks(3, [](ProcessGroup group) {
-    const auto error = [&](const Tensor& input, int64_t root = 1) {
-      return error_on_all(group, [&] { scatter(input, group, root); });
-    };
-    const auto from_1 = [](const std::string& why) {
-      return "scatter from rank 1 failed: rank 1: the input " + why;
-    };
-    REQUIRE(
-        error(Tensor()) ==
-        from_1("is an undefined tensor: pass one of shape [n, ...]"));
-    REQUIRE_THAT(
-        error(torch::ones({})), ContainsSubstring(from_1("is of shape []")));
-    REQUIRE(
-        error(torch::ones({3}).to_sparse()) ==
-        from_1("is Sparse: pass its to_dense()"));
-    REQUIRE_THAT(
-        error(torch::ones({3}, torch::kMeta)),
-        ContainsSubstring(
-            from_1("cannot be sent from meta by way of cpu: Cannot copy out")));
-    REQUIRE(
-        error(torch::ones({3}), 3) ==
-        "scatter from rank 3 failed: ranks 0-2: there is no rank 3 in a group "
-        "of 3");
-    REQUIRE_FALSE(error(torch::ones({3}), -1).empty());
-    REQUIRE(
-        error(torch::ones({3}), group.rank() / 2) ==
-        "the ranks did not call the same: ranks 0 and 1: scatter from rank 0; "
-        "rank 2: scatter from rank 1");
-    check_usable(group);
-  });
+RANKS_TEST("what cannot be scattered is the same error on all ranks") {
+  const auto error = [&](const Tensor& input, int64_t root = 1) {
+    return error_on_all(group, [&] { scatter(input, group, root); });
+  };
+  const auto from_1 = [](const std::string& why) {
+    return "scatter from rank 1 failed: rank 1: the input " + why;
+  };
+  REQUIRE(
+      error(Tensor()) ==
+      from_1("is an undefined tensor: pass one of shape [n, ...]"));
+  REQUIRE_THAT(
+      error(torch::ones({})), ContainsSubstring(from_1("is of shape []")));
+  REQUIRE(
+      error(torch::ones({3}).to_sparse()) ==
+      from_1("is Sparse: pass its to_dense()"));
+  REQUIRE_THAT(
+      error(torch::ones({3}, torch::kMeta)),
+      ContainsSubstring(
+          from_1("cannot be sent from meta by way of cpu: Cannot copy out")));
+  REQUIRE(
+      error(torch::ones({3}), 3) ==
+      "scatter from rank 3 failed: ranks 0-2: there is no rank 3 in a group "
+      "of 3");
+  REQUIRE_FALSE(error(torch::ones({3}), -1).empty());
+  REQUIRE(
+      error(torch::ones({3}), group.rank() / 2) ==
+      "the ranks did not call the same: ranks 0 and 1: scatter from rank 0; "
+      "rank 2: scatter from rank 1");
+  check_usable(group);
 }
 
-TEST_CASE("shares that cannot be joined are the same error on all ranks") {
-  ranks(4, [](ProcessGroup group) {
-    const auto rank = group.rank();
-    const auto error = [&](const Tensor& share, int64_t destination = 2) {
-      return error_on_all(group, [&] { gather(share, group, destination); });
-    };
-    const std::string unlike =
-        "gather to rank 2 failed: the shares must agree in dtype and in all "
-        "sizes but the first, but are ";
-    // Nothing, no rows of something else, and what differs.
-    REQUIRE(
-        error(
-            rank == 0       ? Tensor()
-                : rank == 1 ? torch::empty({0, 5})
-                            : torch::ones({rank, 4})) ==
-        unlike + "rank 1: Float [*, 5]; ranks 2 and 3: Float [*, 4]");
-    REQUIRE(
-        error(torch::ones({2}, rank == 3 ? torch::kHalf : torch::kFloat)) ==
-        unlike + "ranks 0-2: Float [*]; rank 3: Half [*]");
-    REQUIRE_THAT(
-        error(rank == 3 ? torch::ones({}) : torch::ones({1}), kAllRanks),
-        ContainsSubstring(
-            "gather to all ranks failed: rank 3: the share is of shape []"));
-    REQUIRE(
-        error(torch::ones({1}), 4) ==
-        "gather to rank 4 failed: ranks 0-3: there is no rank 4 in a group of "
-        "4");
-    REQUIRE_THAT(
-        error_on_all(
-            group,
-            [&] {
-              rank == 0 ? scatter(torch::ones({1}), group)
-                        : gather(torch::ones({1}), group);
-            }),
-        ContainsSubstring("rank 0: scatter from rank 0; ranks 1-3: gather to"));
-    check_usable(group);
-  });
+RANKS_TEST("shares that cannot be joined are the same error on all ranks", 4) {
+  const auto rank = group.rank();
+  const auto error = [&](const Tensor& share, int64_t destination = 2) {
+    return error_on_all(group, [&] { gather(share, group, destination); });
+  };
+  const std::string unlike =
+      "gather to rank 2 failed: the shares must agree in dtype and in all "
+      "sizes but the first, but are ";
+  // Nothing, no rows of something else, and what differs.
+  REQUIRE(
+      error(
+          rank == 0       ? Tensor()
+              : rank == 1 ? torch::empty({0, 5})
+                          : torch::ones({rank, 4})) ==
+      unlike + "rank 1: Float [*, 5]; ranks 2 and 3: Float [*, 4]");
+  REQUIRE(
+      error(torch::ones({2}, rank == 3 ? torch::kHalf : torch::kFloat)) ==
+      unlike + "ranks 0-2: Float [*]; rank 3: Half [*]");
+  REQUIRE_THAT(
+      error(rank == 3 ? torch::ones({}) : torch::ones({1}), kAllRanks),
+      ContainsSubstring(
+          "gather to all ranks failed: rank 3: the share is of shape []"));
+  REQUIRE(
+      error(torch::ones({1}), 4) ==
+      "gather to rank 4 failed: ranks 0-3: there is no rank 4 in a group of "
+      "4");
+  REQUIRE_THAT(
+      error_on_all(
+          group,
+          [&] {
+            rank == 0 ? scatter(torch::ones({1}), group)
+                      : gather(torch::ones({1}), group);
+          }),
+      ContainsSubstring("rank 0: scatter from rank 0; ranks 1-3: gather to"));
+  check_usable(group);
 }
 
 } // namespace ddp::test::scatter_gather_test

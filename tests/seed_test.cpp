@@ -85,19 +85,17 @@ std::string text_of(const torch::Tensor& numbers) {
 
 } // namespace
 
-TEST_CASE("manual_seed gives every rank rank 0's seed and equal states") {
-  ranks(3, [](ProcessGroup group) {
-    const uint64_t mine = 0xFFFFFFFF00000000ULL + group.rank();
-    REQUIRE(manual_seed(mine, group) == 0xFFFFFFFF00000000ULL);
-    const auto drawn = torch::randn({4});
-    for (const auto& other : group.all_gather(drawn)) {
-      REQUIRE(other.equal(drawn));
-    }
-    torch::manual_seed(group.rank());
-    REQUIRE_FALSE(equal_on_all(group, random_state()["cpu"]));
-    manual_seed(mine, group);
-    REQUIRE(equal_on_all(group, random_state()["cpu"]));
-  });
+RANKS_TEST("manual_seed gives every rank rank 0's seed and equal states") {
+  const uint64_t mine = 0xFFFFFFFF00000000ULL + group.rank();
+  REQUIRE(manual_seed(mine, group) == 0xFFFFFFFF00000000ULL);
+  const auto drawn = torch::randn({4});
+  for (const auto& other : group.all_gather(drawn)) {
+    REQUIRE(other.equal(drawn));
+  }
+  torch::manual_seed(group.rank());
+  REQUIRE_FALSE(equal_on_all(group, random_state()["cpu"]));
+  manual_seed(mine, group);
+  REQUIRE(equal_on_all(group, random_state()["cpu"]));
 }
 
 TEST_CASE("manual_seed without a seed draws one for all, and says it") {
@@ -122,38 +120,34 @@ TEST_CASE("manual_seed without a seed draws one for all, and says it") {
   }
 }
 
-TEST_CASE("after manual_seed every layer has equal weights on all ranks") {
-  ranks(3, [](ProcessGroup group) {
-    torch::manual_seed(group.rank());
-    for (const auto& layer : layers()) {
-      INFO(layer->name());
-      REQUIRE_FALSE(layer->parameters().empty());
-      REQUIRE(is_equal_on_all(group, *layer) == !draws_weights(*layer));
-    }
-    manual_seed(7, group);
-    for (const auto& layer : layers()) {
-      INFO(layer->name());
-      REQUIRE(is_equal_on_all(group, *layer));
-    }
-    REQUIRE(equal_on_all(group, random_state()["cpu"]));
-  });
+RANKS_TEST("after manual_seed every layer has equal weights on all ranks") {
+  torch::manual_seed(group.rank());
+  for (const auto& layer : layers()) {
+    INFO(layer->name());
+    REQUIRE_FALSE(layer->parameters().empty());
+    REQUIRE(is_equal_on_all(group, *layer) == !draws_weights(*layer));
+  }
+  manual_seed(7, group);
+  for (const auto& layer : layers()) {
+    INFO(layer->name());
+    REQUIRE(is_equal_on_all(group, *layer));
+  }
+  REQUIRE(equal_on_all(group, random_state()["cpu"]));
 }
 
-TEST_CASE("rank streams differ over ranks and epochs, and come again") {
-  ranks(3, [](ProcessGroup group) {
-    manual_seed(7, group);
-    const auto masks = [&](int64_t epoch) {
-      seed_rank_streams(7, epoch, group);
-      const auto mask = torch::dropout(torch::ones({64}), 0.5, true);
-      return group.all_gather(mask);
-    };
-    const auto first = masks(0);
-    for (int64_t r = 1; r < 3; ++r) {
-      REQUIRE_FALSE(first[r].equal(first[0]));
-    }
-    REQUIRE_FALSE(masks(1)[0].equal(first[0]));
-    REQUIRE(masks(0)[2].equal(first[2]));
-  });
+RANKS_TEST("rank streams differ over ranks and epochs, and come again") {
+  manual_seed(7, group);
+  const auto masks = [&](int64_t epoch) {
+    seed_rank_streams(7, epoch, group);
+    const auto mask = torch::dropout(torch::ones({64}), 0.5, true);
+    return group.all_gather(mask);
+  };
+  const auto first = masks(0);
+  for (int64_t r = 1; r < 3; ++r) {
+    REQUIRE_FALSE(first[r].equal(first[0]));
+  }
+  REQUIRE_FALSE(masks(1)[0].equal(first[0]));
+  REQUIRE(masks(0)[2].equal(first[2]));
 }
 
 TEST_CASE("a second run draws the same dropout masks on each rank") {
@@ -274,51 +268,47 @@ TEST_CASE("the states of all generators come back from a file") {
   REQUIRE(draw() == expected);
 }
 
-TEST_CASE("a Reducer draws no random number") {
-  ranks(3, [](ProcessGroup group) {
-    manual_seed(1, group);
-    auto net = std::make_shared<UnevenNet>();
-    auto branches = std::make_shared<BranchNet>();
-    const auto input = batch(group, 0, 7);
-    const auto before = random_state()["cpu"];
-    const auto untouched = [&] { return random_state()["cpu"].equal(before); };
-    Reducer reducer(net, group); // several buckets
-    Reducer unused(branches, group);
+RANKS_TEST("a Reducer draws no random number") {
+  manual_seed(1, group);
+  auto net = std::make_shared<UnevenNet>();
+  auto branches = std::make_shared<BranchNet>();
+  const auto input = batch(group, 0, 7);
+  const auto before = random_state()["cpu"];
+  const auto untouched = [&] { return random_state()["cpu"].equal(before); };
+  Reducer reducer(net, group); // several buckets
+  Reducer unused(branches, group);
+  REQUIRE(untouched());
+  for (int step = 0; step < 3; ++step) {
+    net->forward(input).sum().backward();
     REQUIRE(untouched());
-    for (int step = 0; step < 3; ++step) {
+    branches->forward(input.slice(1, 0, 4), group.rank() == step)
+        .sum()
+        .backward();
+    REQUIRE(untouched());
+    {
+      const auto guard = reducer.no_sync();
       net->forward(input).sum().backward();
-      REQUIRE(untouched());
-      branches->forward(input.slice(1, 0, 4), group.rank() == step)
-          .sum()
-          .backward();
-      REQUIRE(untouched());
-      {
-        const auto guard = reducer.no_sync();
-        net->forward(input).sum().backward();
-      }
-      REQUIRE(untouched());
     }
-    REQUIRE(reducer.buckets().size() > 1);
-  });
+    REQUIRE(untouched());
+  }
+  REQUIRE(reducer.buckets().size() > 1);
 }
 
-TEST_CASE("a wrapper draws no random number") {
-  ranks(3, [](ProcessGroup group) {
-    manual_seed(1, group);
-    const torch::nn::Sequential net(
-        torch::nn::Linear(7, 5), torch::nn::BatchNorm1d(5));
-    const auto input = batch(group, 0, 7);
-    const auto before = random_state()["cpu"];
-    DistributedDataParallel<torch::nn::Sequential> model(net, group);
-    for (int step = 0; step < 3; ++step) {
-      {
-        const auto guard = model->no_sync();
-        model->forward(input).sum().backward();
-      }
+RANKS_TEST("a wrapper draws no random number") {
+  manual_seed(1, group);
+  const torch::nn::Sequential net(
+      torch::nn::Linear(7, 5), torch::nn::BatchNorm1d(5));
+  const auto input = batch(group, 0, 7);
+  const auto before = random_state()["cpu"];
+  DistributedDataParallel<torch::nn::Sequential> model(net, group);
+  for (int step = 0; step < 3; ++step) {
+    {
+      const auto guard = model->no_sync();
       model->forward(input).sum().backward();
-      REQUIRE(random_state()["cpu"].equal(before));
     }
-  });
+    model->forward(input).sum().backward();
+    REQUIRE(random_state()["cpu"].equal(before));
+  }
 }
 
 TEST_CASE("deterministic algorithms are switched on and off in one call") {

@@ -6,77 +6,71 @@
 
 namespace ddp::test::several_reducers_test {
 
-TEST_CASE("Reducers that share a backward do not wait for each other") {
-  ranks(2, [](ProcessGroup group) {
-    std::vector<at::Tensor> a, b;
-    for (int i = 0; i < 2; ++i) {
-      a.push_back(torch::ones({3}, torch::requires_grad()));
-      b.push_back(torch::ones({3}, torch::requires_grad()));
-    }
-    Reducer first(a, group);
-    Reducer second(b, group);
-    for (int step = 0; step < 3; ++step) {
-      // The ranks reach the two in different order, and half of each not.
-      const auto loss = group.rank() == 0 ? (a[0] * (b[0] * 2)).sum()
-                                          : ((a[0] * 2) * b[0]).sum();
-      loss.backward();
-    }
-    REQUIRE(a[0].grad().defined());
-    REQUIRE(!a[1].grad().defined());
-  });
+RANKS_TEST("Reducers that share a backward do not wait for each other", 2) {
+  std::vector<at::Tensor> a, b;
+  for (int i = 0; i < 2; ++i) {
+    a.push_back(torch::ones({3}, torch::requires_grad()));
+    b.push_back(torch::ones({3}, torch::requires_grad()));
+  }
+  Reducer first(a, group);
+  Reducer second(b, group);
+  for (int step = 0; step < 3; ++step) {
+    // The ranks reach the two in different order, and half of each not.
+    const auto loss = group.rank() == 0 ? (a[0] * (b[0] * 2)).sum()
+                                        : ((a[0] * 2) * b[0]).sum();
+    loss.backward();
+  }
+  REQUIRE(a[0].grad().defined());
+  REQUIRE(!a[1].grad().defined());
 }
 
-TEST_CASE("a net that gradients only pass through stays out of it") {
-  ranks(3, [](ProcessGroup group) {
-    torch::nn::Linear generator(3, 4), critic(4, 1);
-    Reducer generates(generator, group), criticises(critic, group);
-    for (int step = 0; step < 3; ++step) {
-      const auto input = batch(group, step, 3);
-      generator->zero_grad();
-      critic->zero_grad();
-      critic->forward(generator->forward(input).detach()).sum().backward();
-      REQUIRE(!generator->weight.grad().defined());
-      REQUIRE(equal_on_all(group, critic->weight.grad()));
-      const auto before = critic->weight.grad().clone();
-      if (step % 2 == 0) { // one way
-        for (auto& parameter : critic->parameters()) {
-          parameter.set_requires_grad(false);
-        }
-        critic->forward(generator->forward(input)).sum().backward();
-        for (auto& parameter : critic->parameters()) {
-          parameter.set_requires_grad(true);
-        }
-        REQUIRE(critic->weight.grad().equal(before));
-      } else { // the other
-        const auto guard = criticises.no_sync();
-        critic->forward(generator->forward(input)).sum().backward();
-        REQUIRE(!equal_on_all(group, critic->weight.grad()));
+RANKS_TEST("a net that gradients only pass through stays out of it") {
+  torch::nn::Linear generator(3, 4), critic(4, 1);
+  Reducer generates(generator, group), criticises(critic, group);
+  for (int step = 0; step < 3; ++step) {
+    const auto input = batch(group, step, 3);
+    generator->zero_grad();
+    critic->zero_grad();
+    critic->forward(generator->forward(input).detach()).sum().backward();
+    REQUIRE(!generator->weight.grad().defined());
+    REQUIRE(equal_on_all(group, critic->weight.grad()));
+    const auto before = critic->weight.grad().clone();
+    if (step % 2 == 0) { // one way
+      for (auto& parameter : critic->parameters()) {
+        parameter.set_requires_grad(false);
       }
-      REQUIRE(equal_on_all(group, generator->weight.grad()));
+      critic->forward(generator->forward(input)).sum().backward();
+      for (auto& parameter : critic->parameters()) {
+        parameter.set_requires_grad(true);
+      }
+      REQUIRE(critic->weight.grad().equal(before));
+    } else { // the other
+      const auto guard = criticises.no_sync();
+      critic->forward(generator->forward(input)).sum().backward();
+      REQUIRE(!equal_on_all(group, critic->weight.grad()));
     }
-  });
+    REQUIRE(equal_on_all(group, generator->weight.grad()));
+  }
 }
 
-TEST_CASE("Reducers that take turns may share a communicator") {
-  ranks(3, [](ProcessGroup group) {
-    auto a = torch::ones({3}, torch::requires_grad());
-    auto b = torch::ones({3}, torch::requires_grad());
-    const auto shared = ReducerOptions().share_communicator(true);
-    Reducer first({a}, group, shared);
-    Reducer second({b}, group, shared);
-    auto unused = torch::ones({3}, torch::requires_grad());
-    Reducer third(
-        {unused, torch::ones({1}, torch::requires_grad())}, group, shared);
-    for (int step = 0; step < 3; ++step) {
-      a.mutable_grad().reset();
-      b.mutable_grad().reset();
-      (a * group.rank()).sum().backward();
-      (b * group.rank() * 2).sum().backward();
-      (unused * group.rank()).sum().backward();
-      REQUIRE(a.grad().eq(1).all().item<bool>());
-      REQUIRE(b.grad().eq(2).all().item<bool>());
-    }
-  });
+RANKS_TEST("Reducers that take turns may share a communicator") {
+  auto a = torch::ones({3}, torch::requires_grad());
+  auto b = torch::ones({3}, torch::requires_grad());
+  const auto shared = ReducerOptions().share_communicator(true);
+  Reducer first({a}, group, shared);
+  Reducer second({b}, group, shared);
+  auto unused = torch::ones({3}, torch::requires_grad());
+  Reducer third(
+      {unused, torch::ones({1}, torch::requires_grad())}, group, shared);
+  for (int step = 0; step < 3; ++step) {
+    a.mutable_grad().reset();
+    b.mutable_grad().reset();
+    (a * group.rank()).sum().backward();
+    (b * group.rank() * 2).sum().backward();
+    (unused * group.rank()).sum().backward();
+    REQUIRE(a.grad().eq(1).all().item<bool>());
+    REQUIRE(b.grad().eq(2).all().item<bool>());
+  }
 }
 
 namespace {
@@ -100,46 +94,42 @@ torch::Tensor joint_loss(
 
 } // namespace
 
-TEST_CASE("Reducers that share a backward compare in the same order") {
-  ranks(3, [](ProcessGroup group) {
-    auto a = std::make_shared<BranchNet>();
-    auto b = std::make_shared<BranchNet>();
-    a->left->weight.set_requires_grad(false);
-    b->left->weight.set_requires_grad(false);
-    const auto options = ReducerOptions().check_finite(true);
-    Reducer of_a(a, group, options), of_b(b, group, options);
-    joint_loss(group, *a, *b).backward();
-    // The ranks wait for each other where parameters are unfrozen, ...
-    a->left->weight.set_requires_grad(true);
-    b->left->weight.set_requires_grad(true);
-    joint_loss(group, *a, *b).backward();
-    REQUIRE(equal_on_all(group, a->left->weight.grad()));
-    REQUIRE(equal_on_all(group, b->left->weight.grad()));
-    // ... and where a check has found something in both.
-    REQUIRE_THROWS_WITH(
-        (joint_loss(group, *a, *b) * NAN).backward(),
-        ContainsSubstring("not finite on ranks 0-2"));
-  });
+RANKS_TEST("Reducers that share a backward compare in the same order") {
+  auto a = std::make_shared<BranchNet>();
+  auto b = std::make_shared<BranchNet>();
+  a->left->weight.set_requires_grad(false);
+  b->left->weight.set_requires_grad(false);
+  const auto options = ReducerOptions().check_finite(true);
+  Reducer of_a(a, group, options), of_b(b, group, options);
+  joint_loss(group, *a, *b).backward();
+  // The ranks wait for each other where parameters are unfrozen, ...
+  a->left->weight.set_requires_grad(true);
+  b->left->weight.set_requires_grad(true);
+  joint_loss(group, *a, *b).backward();
+  REQUIRE(equal_on_all(group, a->left->weight.grad()));
+  REQUIRE(equal_on_all(group, b->left->weight.grad()));
+  // ... and where a check has found something in both.
+  REQUIRE_THROWS_WITH(
+      (joint_loss(group, *a, *b) * NAN).backward(),
+      ContainsSubstring("not finite on ranks 0-2"));
 }
 
-TEST_CASE("Reducers on groups that were handed over compare in one order") {
-  ranks(3, [](ProcessGroup group) {
-    const auto handed_over = [&] {
-      return ProcessGroup::from_c10d(group.duplicate().c10d(), torch::kCPU);
-    };
-    const auto first = handed_over(), second = handed_over();
-    auto a = std::make_shared<BranchNet>();
-    auto b = std::make_shared<BranchNet>();
-    a->left->weight.set_requires_grad(false);
-    b->left->weight.set_requires_grad(false);
-    Reducer of_a(a, first), of_b(b, second);
-    joint_loss(group, *a, *b).backward();
-    a->left->weight.set_requires_grad(true);
-    b->left->weight.set_requires_grad(true);
-    joint_loss(group, *a, *b).backward();
-    REQUIRE(equal_on_all(group, a->left->weight.grad()));
-    REQUIRE(equal_on_all(group, b->left->weight.grad()));
-  });
+RANKS_TEST("Reducers on groups that were handed over compare in one order") {
+  const auto handed_over = [&] {
+    return ProcessGroup::from_c10d(group.duplicate().c10d(), torch::kCPU);
+  };
+  const auto first = handed_over(), second = handed_over();
+  auto a = std::make_shared<BranchNet>();
+  auto b = std::make_shared<BranchNet>();
+  a->left->weight.set_requires_grad(false);
+  b->left->weight.set_requires_grad(false);
+  Reducer of_a(a, first), of_b(b, second);
+  joint_loss(group, *a, *b).backward();
+  a->left->weight.set_requires_grad(true);
+  b->left->weight.set_requires_grad(true);
+  joint_loss(group, *a, *b).backward();
+  REQUIRE(equal_on_all(group, a->left->weight.grad()));
+  REQUIRE(equal_on_all(group, b->left->weight.grad()));
 }
 
 } // namespace ddp::test::several_reducers_test

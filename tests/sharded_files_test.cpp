@@ -117,43 +117,41 @@ TEST_CASE("the example of sharded files names a file that is damaged") {
           ContainsSubstring("16383 bytes, but 4 records of 4096"));
 }
 
-TEST_CASE("a rank touches the files of its own part alone") {
-  ranks(4, [](ProcessGroup group) {
-    const Indices sizes{40, 50, 60, 40, 50, 60, 40, 50, 60, 40}; // 490 records
-    const TemporaryFolder folder;
-    write_shards(folder, sizes);
-    MappedShards shards(folder.path());
-    REQUIRE(shards.shard_sizes() == sizes);
-    ShardSampler sampler(shards.shard_sizes(), group, 3);
-    REQUIRE(sampler.size() == 122);
-    const auto loader = torch::data::make_data_loader(
-        shards, sampler, torch::data::DataLoaderOptions(8).workers(2));
-    sampler.set_epoch(5);
-    auto seen = torch::zeros({490}, torch::kLong);
-    for (auto& batch : *loader) {
-      REQUIRE(batch.data.select(1, 0).equal(batch.data.select(1, 1022)));
-      REQUIRE(batch.data.select(1, 0).to(torch::kLong).equal(batch.target));
-      seen.index_add_(0, batch.target, torch::ones_like(batch.target));
-    }
-    size_t first = 0;
-    size_t used = 0;
-    for (size_t shard = 0; shard < sizes.size(); ++shard) {
-      const auto end = first + sizes[shard];
-      const auto count = seen.slice(0, first, end).sum().item<int64_t>();
-      const auto kib = touched(folder / name_of(shard));
-      INFO("rank " << group.rank() << ", shard " << shard);
-      // A record is 4 KiB; with it come the header, and pages around it.
-      REQUIRE((kib > 0) == (count > 0));
-      REQUIRE(kib >= static_cast<size_t>(4 * count));
-      used += count > 0;
-      first = end;
-    }
-    REQUIRE(used == shards.mapped_shards());
-    REQUIRE(used <= 5); // 122 of 490 records, at most three files of 40 between
-    group.all_reduce(seen);
-    REQUIRE(seen.max().item<int64_t>() == 1);
-    REQUIRE(seen.sum().item<int64_t>() == 488);
-  });
+RANKS_TEST("a rank touches the files of its own part alone", 4) {
+  const Indices sizes{40, 50, 60, 40, 50, 60, 40, 50, 60, 40}; // 490 records
+  const TemporaryFolder folder;
+  write_shards(folder, sizes);
+  MappedShards shards(folder.path());
+  REQUIRE(shards.shard_sizes() == sizes);
+  ShardSampler sampler(shards.shard_sizes(), group, 3);
+  REQUIRE(sampler.size() == 122);
+  const auto loader = torch::data::make_data_loader(
+      shards, sampler, torch::data::DataLoaderOptions(8).workers(2));
+  sampler.set_epoch(5);
+  auto seen = torch::zeros({490}, torch::kLong);
+  for (auto& batch : *loader) {
+    REQUIRE(batch.data.select(1, 0).equal(batch.data.select(1, 1022)));
+    REQUIRE(batch.data.select(1, 0).to(torch::kLong).equal(batch.target));
+    seen.index_add_(0, batch.target, torch::ones_like(batch.target));
+  }
+  size_t first = 0;
+  size_t used = 0;
+  for (size_t shard = 0; shard < sizes.size(); ++shard) {
+    const auto end = first + sizes[shard];
+    const auto count = seen.slice(0, first, end).sum().item<int64_t>();
+    const auto kib = touched(folder / name_of(shard));
+    INFO("rank " << group.rank() << ", shard " << shard);
+    // A record is 4 KiB; with it come the header, and pages around it.
+    REQUIRE((kib > 0) == (count > 0));
+    REQUIRE(kib >= static_cast<size_t>(4 * count));
+    used += count > 0;
+    first = end;
+  }
+  REQUIRE(used == shards.mapped_shards());
+  REQUIRE(used <= 5); // 122 of 490 records, at most three files of 40 between
+  group.all_reduce(seen);
+  REQUIRE(seen.max().item<int64_t>() == 1);
+  REQUIRE(seen.sum().item<int64_t>() == 488);
 }
 
 TEST_CASE("the order of records is another in each epoch, file by file") {

@@ -174,36 +174,34 @@ TEST_CASE("a stream in a file is gone on with by other ranks") {
   }
 }
 
-TEST_CASE("ranks agree on the last step before the end of a stream") {
-  ranks(3, [](ProcessGroup group) {
-    // Ranks 0 and 1 have a ninth batch of one sample; rank 2 has not.
-    const TemporaryFolder folder;
-    const auto path = write_numbers(folder, 3 * 8 * kBatch + 2);
-    for (const size_t workers : {0, 2}) {
-      StreamSampler sampler(group);
-      const auto loader =
-          loader_of(path, sampler, DataLoaderOptions(kBatch).workers(workers));
-      for (int64_t epoch = 0; epoch < 2; ++epoch) {
-        sampler.set_epoch(epoch);
-        int64_t steps = 0;
-        auto more = torch::empty({1}, torch::device(group.device()));
-        auto batch = loader->begin();
-        for (;; ++batch) {
-          more.fill_(batch != loader->end() ? 1 : 0);
-          group.all_reduce(more, ReduceOp::kMin);
-          if (more.item<float>() == 0) {
-            break;
-          }
-          ++steps;
+RANKS_TEST("ranks agree on the last step before the end of a stream") {
+  // Ranks 0 and 1 have a ninth batch of one sample; rank 2 has not.
+  const TemporaryFolder folder;
+  const auto path = write_numbers(folder, 3 * 8 * kBatch + 2);
+  for (const size_t workers : {0, 2}) {
+    StreamSampler sampler(group);
+    const auto loader =
+        loader_of(path, sampler, DataLoaderOptions(kBatch).workers(workers));
+    for (int64_t epoch = 0; epoch < 2; ++epoch) {
+      sampler.set_epoch(epoch);
+      int64_t steps = 0;
+      auto more = torch::empty({1}, torch::device(group.device()));
+      auto batch = loader->begin();
+      for (;; ++batch) {
+        more.fill_(batch != loader->end() ? 1 : 0);
+        group.all_reduce(more, ReduceOp::kMin);
+        if (more.item<float>() == 0) {
+          break;
         }
-        REQUIRE((batch != loader->end()) == (group.rank() < 2));
-        while (batch != loader->end()) {
-          ++batch;
-        }
-        REQUIRE(steps == 8);
+        ++steps;
       }
+      REQUIRE((batch != loader->end()) == (group.rank() < 2));
+      while (batch != loader->end()) {
+        ++batch;
+      }
+      REQUIRE(steps == 8);
     }
-  });
+  }
 }
 
 } // namespace ddp::test::stateful_dataset_test

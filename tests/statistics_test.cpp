@@ -109,69 +109,65 @@ TEST_CASE("statistics of the wrapper are sampled, and its times possible") {
   }
 }
 
-TEST_CASE("statistics tell sizes, order, hook and what was unused") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    net->never->bias.set_requires_grad(false);
-    Reducer reducer(
-        net,
-        group,
-        ReducerOptions().bucket_cap_mb(1e-6).comm_hook(
-            std::make_shared<OwnHook>()));
-    const Sizes all{4 * (40 + 18 + 18 + 16)};
-    REQUIRE(reducer.statistics().bucket_sizes == all);
-    // Rank 0 goes right, the others left.
-    net->forward(batch(group, 0, 4), group.rank() != 0).sum().backward();
-    const auto first = reducer.statistics();
-    REQUIRE(first.num_parameter_tensors == 7);
-    REQUIRE(first.total_parameter_size_bytes == all[0]);
-    REQUIRE(first.comm_hook.find("OwnHook") != std::string::npos);
-    REQUIRE(first.has_rebuilt_buckets);
-    REQUIRE(first.bucket_sizes == all);
-    REQUIRE(first.num_buckets_reduced == 1);
-    REQUIRE(first.rebuilt_bucket_sizes.size() == 7);
-    REQUIRE(first.rebuilt_per_bucket_param_indices == reducer.buckets());
-    // One branch, and the one that nobody takes.
-    REQUIRE(first.unused_parameter_size == 4 * (18 + 16));
-    const auto order = first.prev_iteration_grad_ready_order_indices;
-    const std::set<size_t> came(order.begin(), order.end());
-    const auto branch = group.rank() != 0 ? std::set<size_t>{0, 1, 2, 3}
-                                          : std::set<size_t>{0, 1, 4, 5};
-    REQUIRE(order.size() == 4);
-    REQUIRE(came == branch);
-    REQUIRE(std::set<size_t>(order.begin(), order.begin() + 2).count(0) == 0);
-    check_times(first, /*forward=*/false);
+RANKS_TEST("statistics tell sizes, order, hook and what was unused") {
+  auto net = std::make_shared<BranchNet>();
+  net->never->bias.set_requires_grad(false);
+  Reducer reducer(
+      net,
+      group,
+      ReducerOptions().bucket_cap_mb(1e-6).comm_hook(
+          std::make_shared<OwnHook>()));
+  const Sizes all{4 * (40 + 18 + 18 + 16)};
+  REQUIRE(reducer.statistics().bucket_sizes == all);
+  // Rank 0 goes right, the others left.
+  net->forward(batch(group, 0, 4), group.rank() != 0).sum().backward();
+  const auto first = reducer.statistics();
+  REQUIRE(first.num_parameter_tensors == 7);
+  REQUIRE(first.total_parameter_size_bytes == all[0]);
+  REQUIRE(first.comm_hook.find("OwnHook") != std::string::npos);
+  REQUIRE(first.has_rebuilt_buckets);
+  REQUIRE(first.bucket_sizes == all);
+  REQUIRE(first.num_buckets_reduced == 1);
+  REQUIRE(first.rebuilt_bucket_sizes.size() == 7);
+  REQUIRE(first.rebuilt_per_bucket_param_indices == reducer.buckets());
+  // One branch, and the one that nobody takes.
+  REQUIRE(first.unused_parameter_size == 4 * (18 + 16));
+  const auto order = first.prev_iteration_grad_ready_order_indices;
+  const std::set<size_t> came(order.begin(), order.end());
+  const auto branch = group.rank() != 0 ? std::set<size_t>{0, 1, 2, 3}
+                                        : std::set<size_t>{0, 1, 4, 5};
+  REQUIRE(order.size() == 4);
+  REQUIRE(came == branch);
+  REQUIRE(std::set<size_t>(order.begin(), order.begin() + 2).count(0) == 0);
+  check_times(first, /*forward=*/false);
 
-    net->forward(batch(group, 1, 4), true).sum().backward();
-    const auto second = reducer.statistics();
-    REQUIRE(second.num_buckets_reduced == 7);
-    REQUIRE(second.unused_parameter_size == 4 * (18 + 16));
-    check_times(second, /*forward=*/false);
+  net->forward(batch(group, 1, 4), true).sum().backward();
+  const auto second = reducer.statistics();
+  REQUIRE(second.num_buckets_reduced == 7);
+  REQUIRE(second.unused_parameter_size == 4 * (18 + 16));
+  check_times(second, /*forward=*/false);
 
-    // Neither a forward alone nor a backward under no_sync counts.
-    net->forward(batch(group, 2, 4), true);
-    REQUIRE(reducer.statistics().iteration == 2);
-    {
-      const auto guard = reducer.no_sync();
-      net->forward(batch(group, 3, 4), true).sum().backward();
-    }
-    REQUIRE(reducer.statistics().num_timed == 2);
-  });
+  // Neither a forward alone nor a backward under no_sync counts.
+  net->forward(batch(group, 2, 4), true);
+  REQUIRE(reducer.statistics().iteration == 2);
+  {
+    const auto guard = reducer.no_sync();
+    net->forward(batch(group, 3, 4), true).sum().backward();
+  }
+  REQUIRE(reducer.statistics().num_timed == 2);
 }
 
-TEST_CASE("buckets that are not laid out anew say so") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group, ReducerOptions().find_unused_parameters(true));
-    for (int step = 0; step < 2; ++step) {
-      net->forward(batch(group, step, 7)).sum().backward();
-      const auto now = reducer.statistics();
-      REQUIRE(!now.has_rebuilt_buckets);
-      REQUIRE(now.bucket_sizes.size() > 1);
-      REQUIRE(now.rebuilt_bucket_sizes.empty());
-      REQUIRE(now.rebuilt_per_bucket_param_indices.empty());
-    }
-  });
+RANKS_TEST("buckets that are not laid out anew say so") {
+  auto net = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group, ReducerOptions().find_unused_parameters(true));
+  for (int step = 0; step < 2; ++step) {
+    net->forward(batch(group, step, 7)).sum().backward();
+    const auto now = reducer.statistics();
+    REQUIRE(!now.has_rebuilt_buckets);
+    REQUIRE(now.bucket_sizes.size() > 1);
+    REQUIRE(now.rebuilt_bucket_sizes.empty());
+    REQUIRE(now.rebuilt_per_bucket_param_indices.empty());
+  }
 }
 
 TEST_CASE("a group of one has statistics of nothing") {

@@ -117,64 +117,58 @@ TEST_CASE("a step in backward has the bits of one after it") {
   }
 }
 
-TEST_CASE("a step in backward where ranks use different parameters") {
-  ranks(3, [](ProcessGroup group) {
-    for (const auto& make : makers()) {
-      Run<BranchNet> inside(group, make, true);
-      Run<BranchNet> after(group, make, false);
-      for (int64_t step = 0; step < 6; ++step) {
-        const bool left = step < 3 ? group.rank() == 0 : step % 2 == 0;
-        inside.train(batch(group, step, 4), left);
-        after.train(batch(group, step, 4), left);
-        REQUIRE(inside.has_bits_of(after));
-      }
-    }
-  });
-}
-
-TEST_CASE("under no_sync nothing is stepped") {
-  ranks(3, [](ProcessGroup group) {
-    const auto make = makers().front();
-    Run<UnevenNet> inside(group, make, true);
-    Run<UnevenNet> after(group, make, false);
-    for (int64_t step = 0; step < 3; ++step) {
-      for (auto* run : {&inside, &after}) {
-        run->optimizer->zero_grad();
-        const auto before = run->net->last->weight.detach().clone();
-        {
-          const auto guard = run->reducer.no_sync();
-          run->net->forward(batch(group, step, 7)).pow(2).mean().backward();
-        }
-        REQUIRE(run->net->last->weight.equal(before));
-        run->net->forward(batch(group, step + 9, 7)).pow(2).mean().backward();
-        run->step();
-      }
+RANKS_TEST("a step in backward where ranks use different parameters") {
+  for (const auto& make : makers()) {
+    Run<BranchNet> inside(group, make, true);
+    Run<BranchNet> after(group, make, false);
+    for (int64_t step = 0; step < 6; ++step) {
+      const bool left = step < 3 ? group.rank() == 0 : step % 2 == 0;
+      inside.train(batch(group, step, 4), left);
+      after.train(batch(group, step, 4), left);
       REQUIRE(inside.has_bits_of(after));
     }
-  });
+  }
 }
 
-TEST_CASE("a training that steps in backward resumes from its state") {
-  ranks(3, [](ProcessGroup group) {
-    for (const auto& make : makers()) {
-      Run<UnevenNet> whole(group, make, true);
-      Run<UnevenNet> resumed(group, make, true);
-      TrainingState from;
-      TrainingState to;
-      from.add("net", whole.net).add("optimizer", *whole.optimizer);
-      from.add("reducer", whole.reducer);
-      to.add("net", resumed.net).add("optimizer", *resumed.optimizer);
-      to.add("reducer", resumed.reducer);
-      whole.train(batch(group, 0, 7));
-      whole.train(batch(group, 1, 7));
-      to.load_state_dict(from.state_dict(group).deepcopy(), group);
-      for (int64_t step = 2; step < 5; ++step) {
-        whole.train(batch(group, step, 7));
-        resumed.train(batch(group, step, 7));
-        REQUIRE(whole.has_bits_of(resumed));
+RANKS_TEST("under no_sync nothing is stepped") {
+  const auto make = makers().front();
+  Run<UnevenNet> inside(group, make, true);
+  Run<UnevenNet> after(group, make, false);
+  for (int64_t step = 0; step < 3; ++step) {
+    for (auto* run : {&inside, &after}) {
+      run->optimizer->zero_grad();
+      const auto before = run->net->last->weight.detach().clone();
+      {
+        const auto guard = run->reducer.no_sync();
+        run->net->forward(batch(group, step, 7)).pow(2).mean().backward();
       }
+      REQUIRE(run->net->last->weight.equal(before));
+      run->net->forward(batch(group, step + 9, 7)).pow(2).mean().backward();
+      run->step();
     }
-  });
+    REQUIRE(inside.has_bits_of(after));
+  }
+}
+
+RANKS_TEST("a training that steps in backward resumes from its state") {
+  for (const auto& make : makers()) {
+    Run<UnevenNet> whole(group, make, true);
+    Run<UnevenNet> resumed(group, make, true);
+    TrainingState from;
+    TrainingState to;
+    from.add("net", whole.net).add("optimizer", *whole.optimizer);
+    from.add("reducer", whole.reducer);
+    to.add("net", resumed.net).add("optimizer", *resumed.optimizer);
+    to.add("reducer", resumed.reducer);
+    whole.train(batch(group, 0, 7));
+    whole.train(batch(group, 1, 7));
+    to.load_state_dict(from.state_dict(group).deepcopy(), group);
+    for (int64_t step = 2; step < 5; ++step) {
+      whole.train(batch(group, step, 7));
+      resumed.train(batch(group, step, 7));
+      REQUIRE(whole.has_bits_of(resumed));
+    }
+  }
 }
 
 TEST_CASE("a group of one steps in backward too") {
@@ -223,25 +217,23 @@ TEST_CASE("alone, a backward that throws is forgotten") {
   CHECK(!inside.net->last->weight.equal(before));
 }
 
-TEST_CASE("the wrapper steps in backward") {
-  ranks(3, [](ProcessGroup group) {
-    for (const auto& make : makers()) {
-      Run<UnevenNet> after(group, make, false);
-      DistributedDataParallel<UnevenNet> wrapped(
-          std::make_shared<UnevenNet>(), group);
-      copy_parameters(*after.net, *wrapped);
-      const auto optimizer = make(*wrapped);
-      wrapped->step_in_backward(*optimizer);
-      for (int64_t step = 0; step < 3; ++step) {
-        after.train(batch(group, step, 7));
-        optimizer->zero_grad();
-        wrapped->forward(batch(group, step, 7)).pow(2).mean().backward();
-        for (size_t i = 0; i < wrapped->parameters().size(); ++i) {
-          REQUIRE(wrapped->parameters()[i].equal(after.net->parameters()[i]));
-        }
+RANKS_TEST("the wrapper steps in backward") {
+  for (const auto& make : makers()) {
+    Run<UnevenNet> after(group, make, false);
+    DistributedDataParallel<UnevenNet> wrapped(
+        std::make_shared<UnevenNet>(), group);
+    copy_parameters(*after.net, *wrapped);
+    const auto optimizer = make(*wrapped);
+    wrapped->step_in_backward(*optimizer);
+    for (int64_t step = 0; step < 3; ++step) {
+      after.train(batch(group, step, 7));
+      optimizer->zero_grad();
+      wrapped->forward(batch(group, step, 7)).pow(2).mean().backward();
+      for (size_t i = 0; i < wrapped->parameters().size(); ++i) {
+        REQUIRE(wrapped->parameters()[i].equal(after.net->parameters()[i]));
       }
     }
-  });
+  }
 }
 
 TEST_CASE("an optimizer that looks at all parameters at once is refused") {
@@ -281,23 +273,20 @@ TEST_CASE("an optimizer of other parameters is refused") {
       ContainsSubstring("none of the Reducer's parameters"));
 }
 
-TEST_CASE("an optimizer that differs between ranks is refused") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group);
-    torch::optim::SGD optimizer(
-        net->parameters(), group.rank() == 2 ? 0.2 : 0.1);
-    if (group.rank() < 2) {
-      reducer.step_in_backward(optimizer);
-    }
-    group.barrier();
-    if (group.rank() == 2) {
-      REQUIRE_THROWS_WITH(
-          reducer.step_in_backward(optimizer),
-          ContainsSubstring("rank 2 has torch::optim::SGD with learning rates "
-                            "0.2, rank "));
-    }
-  });
+RANKS_TEST("an optimizer that differs between ranks is refused") {
+  auto net = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group);
+  torch::optim::SGD optimizer(net->parameters(), group.rank() == 2 ? 0.2 : 0.1);
+  if (group.rank() < 2) {
+    reducer.step_in_backward(optimizer);
+  }
+  group.barrier();
+  if (group.rank() == 2) {
+    REQUIRE_THROWS_WITH(
+        reducer.step_in_backward(optimizer),
+        ContainsSubstring("rank 2 has torch::optim::SGD with learning rates "
+                          "0.2, rank "));
+  }
 }
 
 } // namespace ddp::test::step_in_backward_test

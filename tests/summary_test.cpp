@@ -69,52 +69,48 @@ std::string table(const std::string& text) {
 
 } // namespace
 
-TEST_CASE("the summary shows each module's parameters and buckets") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<WordNet>();
-    Reducer reducer(net, group, options());
-    const auto before = summary(net, reducer);
-    INFO(before);
-    REQUIRE(has(before, "\n\nreductions  0 by ddp::AllReduceHook\n"));
-    REQUIRE(has(before, "\nbuckets     1 of 4.8 KiB\n"));
-    REQUIRE(!has(before, "rebuilt"));
-    REQUIRE(!has(before, "times"));
-    step(*net);
-    step(*net);
-    const auto after = summary(net, reducer);
-    INFO(after);
-    REQUIRE(
-        table(after) ==
-        "module    type       buckets    parameters    bytes  gradients\n"
-        "(itself)  WordNet    5                   1      4 B        4 B\n"
-        "words     Embedding  4               1,200  4.7 KiB    4.7 KiB\n"
-        "rare      Embedding  sparse            200    800 B        0 B\n"
-        "stem      Linear     3; frozen          20     80 B       64 B\n"
-        "body.1    Linear     1-2                20     80 B       80 B\n"
-        "own       Linear     ignored            20     80 B        0 B\n"
-        "tied      Tied       4; shared           0      0 B        0 B\n"
-        "total                                1,461  5.7 KiB    4.8 KiB\n");
-    REQUIRE(has(after, "\nreductions  2 by ddp::AllReduceHook\n"));
-    REQUIRE(has(after, "\nrebuilt     5 of 4 B to 4.7 KiB, 4.8 KiB in all\n"));
-    REQUIRE(has(after, "\nbackward "));
-    REQUIRE(!has(after, "\nforward "));
-    REQUIRE(has(after, "\nof 2 timed backwards\n"));
-  });
+RANKS_TEST("the summary shows each module's parameters and buckets") {
+  auto net = std::make_shared<WordNet>();
+  Reducer reducer(net, group, options());
+  const auto before = summary(net, reducer);
+  INFO(before);
+  REQUIRE(has(before, "\n\nreductions  0 by ddp::AllReduceHook\n"));
+  REQUIRE(has(before, "\nbuckets     1 of 4.8 KiB\n"));
+  REQUIRE(!has(before, "rebuilt"));
+  REQUIRE(!has(before, "times"));
+  step(*net);
+  step(*net);
+  const auto after = summary(net, reducer);
+  INFO(after);
+  REQUIRE(
+      table(after) ==
+      "module    type       buckets    parameters    bytes  gradients\n"
+      "(itself)  WordNet    5                   1      4 B        4 B\n"
+      "words     Embedding  4               1,200  4.7 KiB    4.7 KiB\n"
+      "rare      Embedding  sparse            200    800 B        0 B\n"
+      "stem      Linear     3; frozen          20     80 B       64 B\n"
+      "body.1    Linear     1-2                20     80 B       80 B\n"
+      "own       Linear     ignored            20     80 B        0 B\n"
+      "tied      Tied       4; shared           0      0 B        0 B\n"
+      "total                                1,461  5.7 KiB    4.8 KiB\n");
+  REQUIRE(has(after, "\nreductions  2 by ddp::AllReduceHook\n"));
+  REQUIRE(has(after, "\nrebuilt     5 of 4 B to 4.7 KiB, 4.8 KiB in all\n"));
+  REQUIRE(has(after, "\nbackward "));
+  REQUIRE(!has(after, "\nforward "));
+  REQUIRE(has(after, "\nof 2 timed backwards\n"));
 }
 
-TEST_CASE("the summary looks through wrappers, pointers and holders") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<WordNet>();
-    DistributedDataParallel<WordNet> model(net, group, options());
-    const auto& reducer = model->reducer();
-    const auto text = summary(*net, reducer);
-    REQUIRE(summary(model, reducer) == text);
-    REQUIRE(summary(*model, reducer) == text);
-    REQUIRE(summary(net, reducer) == text);
-    REQUIRE(has(text, "\nbody.1 "));
-    model->forward(torch::arange(5)).sum().backward();
-    REQUIRE(has(summary(model, reducer), "\nforward "));
-  });
+RANKS_TEST("the summary looks through wrappers, pointers and holders") {
+  auto net = std::make_shared<WordNet>();
+  DistributedDataParallel<WordNet> model(net, group, options());
+  const auto& reducer = model->reducer();
+  const auto text = summary(*net, reducer);
+  REQUIRE(summary(model, reducer) == text);
+  REQUIRE(summary(*model, reducer) == text);
+  REQUIRE(summary(net, reducer) == text);
+  REQUIRE(has(text, "\nbody.1 "));
+  model->forward(torch::arange(5)).sum().backward();
+  REQUIRE(has(summary(model, reducer), "\nforward "));
 }
 
 TEST_CASE("thousands of parameters come module by module, in columns") {

@@ -157,113 +157,95 @@ void compare_net(const ProcessGroup& group, Net& net, Step&& step) {
 
 } // namespace
 
-TEST_CASE("a synchronised batch-norm is that of one process") {
-  ranks(4, [](ProcessGroup group) {
-    compare<1>(group, with([](Case& c) { c.shape = {6}; }));
-    compare<1>(group, with([](Case& c) { c.shape = {6, 4}; }));
-    compare<2>(group, {});
-    compare<3>(group, with([](Case& c) { c.shape = {6, 2, 1, 3}; }));
-  });
+RANKS_TEST("a synchronised batch-norm is that of one process", 4) {
+  compare<1>(group, with([](Case& c) { c.shape = {6}; }));
+  compare<1>(group, with([](Case& c) { c.shape = {6, 4}; }));
+  compare<2>(group, {});
+  compare<3>(group, with([](Case& c) { c.shape = {6, 2, 1, 3}; }));
 }
 
-TEST_CASE("a synchronised batch-norm has the options of batch-norm") {
-  ranks(3, [](ProcessGroup group) {
-    compare<2>(group, with([](Case& c) { c.options.affine(false); }));
-    compare<2>(group, with([](Case& c) { c.options.momentum(std::nullopt); }));
-    compare<2>(group, with([](Case& c) {
-                 c.options.track_running_stats(false).eps(0.1);
+RANKS_TEST("a synchronised batch-norm has the options of batch-norm") {
+  compare<2>(group, with([](Case& c) { c.options.affine(false); }));
+  compare<2>(group, with([](Case& c) { c.options.momentum(std::nullopt); }));
+  compare<2>(group, with([](Case& c) {
+               c.options.track_running_stats(false).eps(0.1);
+             }));
+  compare<1>(group, with([](Case& c) {
+               c.shape = {6};
+               c.options.affine(false).track_running_stats(false);
+             }));
+}
+
+RANKS_TEST("synchronised batch-norm of other dtypes and layouts", 4) {
+  compare<2>(group, with([](Case& c) {
+               c.format = torch::MemoryFormat::ChannelsLast;
+             }));
+  compare<3>(group, with([](Case& c) {
+               c.shape = {6, 2, 2, 3};
+               c.format = torch::MemoryFormat::ChannelsLast3d;
+             }));
+  compare<2>(group, with([](Case& c) {
+               c.dtype = c.module_dtype = torch::kFloat;
+               c.tolerance = 1e-4;
+             }));
+  for (const auto dtype : {torch::kHalf, torch::kBFloat16}) {
+    compare<2>(group, with([&](Case& c) {
+                 c.dtype = dtype;
+                 c.module_dtype = torch::kFloat;
+                 c.tolerance = dtype == torch::kHalf ? 1e-2 : 6e-2;
                }));
-    compare<1>(group, with([](Case& c) {
-                 c.shape = {6};
-                 c.options.affine(false).track_running_stats(false);
-               }));
+  }
+}
+
+RANKS_TEST("a rank's one value is normalised with those of the others") {
+  compare<1>(group, with([&](Case& c) {
+               c.shape = {6};
+               c.rows = Rows(group.size(), 1);
+             }));
+}
+
+RANKS_TEST("statistics stay as they are where all batches are empty") {
+  SyncBatchNorm1d norm(BatchNormOptions(2), group);
+  const auto output = norm(torch::empty({0, 2}).requires_grad_());
+  REQUIRE(output.sizes() == at::IntArrayRef({0, 2}));
+  output.sum().backward();
+  REQUIRE(norm->running_mean.equal(torch::zeros({2})));
+  REQUIRE(norm->running_var.equal(torch::ones({2})));
+  REQUIRE(norm->weight.grad().equal(torch::zeros({2})));
+}
+
+RANKS_TEST("a mean far from zero costs no digits of the variance") {
+  const auto options = BatchNormOptions(1).momentum(1);
+  SyncBatchNorm1d norm(options, group);
+  norm->to(torch::kDouble);
+  const auto whole = torch::arange(-1, 5, torch::kDouble) + 1e8;
+  norm(whole.view({3, 2, 1})[group.rank()]);
+  require_close(norm->running_var, torch::tensor({3.5}, torch::kDouble));
+}
+
+RANKS_TEST("a net with synchronised batch-norm and a Reducer") {
+  auto net = std::make_shared<Net>(group);
+  Reducer reducer(net, group);
+  compare_net(group, *net, [&](const torch::Tensor& part) {
+    net->forward(part).square().sum().backward();
   });
 }
 
-TEST_CASE("synchronised batch-norm of other dtypes and layouts") {
-  ranks(4, [](ProcessGroup group) {
-    compare<2>(group, with([](Case& c) {
-                 c.format = torch::MemoryFormat::ChannelsLast;
-               }));
-    compare<3>(group, with([](Case& c) {
-                 c.shape = {6, 2, 2, 3};
-                 c.format = torch::MemoryFormat::ChannelsLast3d;
-               }));
-    compare<2>(group, with([](Case& c) {
-                 c.dtype = c.module_dtype = torch::kFloat;
-                 c.tolerance = 1e-4;
-               }));
-    for (const auto dtype : {torch::kHalf, torch::kBFloat16}) {
-      compare<2>(group, with([&](Case& c) {
-                   c.dtype = dtype;
-                   c.module_dtype = torch::kFloat;
-                   c.tolerance = dtype == torch::kHalf ? 1e-2 : 6e-2;
-                 }));
-    }
+RANKS_TEST("a net with synchronised batch-norm in the wrapper", 4) {
+  auto net = std::make_shared<Net>(group);
+  DistributedDataParallel<Net> model(net, group);
+  compare_net(group, *net, [&](const torch::Tensor& part) {
+    model->forward(part).square().sum().backward();
   });
 }
 
-TEST_CASE("a rank's one value is normalised with those of the others") {
-  ranks(3, [](ProcessGroup group) {
-    compare<1>(group, with([&](Case& c) {
-                 c.shape = {6};
-                 c.rows = Rows(group.size(), 1);
-               }));
-  });
-}
-
-TEST_CASE("statistics stay as they are where all batches are empty") {
-  ranks(3, [](ProcessGroup group) {
-    SyncBatchNorm1d norm(BatchNormOptions(2), group);
-    const auto output = norm(torch::empty({0, 2}).requires_grad_());
-    REQUIRE(output.sizes() == at::IntArrayRef({0, 2}));
-    output.sum().backward();
-    REQUIRE(norm->running_mean.equal(torch::zeros({2})));
-    REQUIRE(norm->running_var.equal(torch::ones({2})));
-    REQUIRE(norm->weight.grad().equal(torch::zeros({2})));
-  });
-}
-
-TEST_CASE("a mean far from zero costs no digits of the variance") {
-  ranks(3, [](ProcessGroup group) {
-    const auto options = BatchNormOptions(1).momentum(1);
-    SyncBatchNorm1d norm(options, group);
-    norm->to(torch::kDouble);
-    const auto whole = torch::arange(-1, 5, torch::kDouble) + 1e8;
-    norm(whole.view({3, 2, 1})[group.rank()]);
-    require_close(norm->running_var, torch::tensor({3.5}, torch::kDouble));
-  });
-}
-
-TEST_CASE("a net with synchronised batch-norm and a Reducer") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<Net>(group);
-    Reducer reducer(net, group);
-    compare_net(group, *net, [&](const torch::Tensor& part) {
-      net->forward(part).square().sum().backward();
-    });
-  });
-}
-
-TEST_CASE("a net with synchronised batch-norm in the wrapper") {
-  ranks(4, [](ProcessGroup group) {
-    auto net = std::make_shared<Net>(group);
-    DistributedDataParallel<Net> model(net, group);
-    compare_net(group, *net, [&](const torch::Tensor& part) {
-      model->forward(part).square().sum().backward();
-    });
-  });
-}
-
-TEST_CASE("a second derivative of a synchronised batch-norm is refused") {
-  ranks(2, [](ProcessGroup group) {
-    SyncBatchNorm1d norm(BatchNormOptions(2), group);
-    auto input = torch::randn({3, 2}, torch::requires_grad());
-    const auto loss = norm(input).square().sum();
-    REQUIRE_THROWS_WITH(
-        torch::autograd::grad({loss}, {input}, {}, true, true),
-        ContainsSubstring("create_graph"));
-  });
+RANKS_TEST("a second derivative of a synchronised batch-norm is refused", 2) {
+  SyncBatchNorm1d norm(BatchNormOptions(2), group);
+  auto input = torch::randn({3, 2}, torch::requires_grad());
+  const auto loss = norm(input).square().sum();
+  REQUIRE_THROWS_WITH(
+      torch::autograd::grad({loss}, {input}, {}, true, true),
+      ContainsSubstring("create_graph"));
 }
 
 TEST_CASE("a synchronised batch-norm refuses inputs that do not fit") {
@@ -293,14 +275,12 @@ TEST_CASE("checkpoints fit batch-norm and its synchronised kin") {
   CHECK_THAT(text.str(), ContainsSubstring("SyncBatchNorm1d(3, eps=1e-05"));
 }
 
-TEST_CASE("a clone of a synchronised batch-norm is synchronised") {
-  ranks(3, [](ProcessGroup group) {
-    SyncBatchNorm1d norm(BatchNormOptions(1).momentum(1), group);
-    const auto copy =
-        std::dynamic_pointer_cast<SyncBatchNorm1dImpl>(norm->clone());
-    copy->forward(torch::full({2, 1}, 1. * group.rank()));
-    REQUIRE(copy->running_mean.item<float>() == 1);
-  });
+RANKS_TEST("a clone of a synchronised batch-norm is synchronised") {
+  SyncBatchNorm1d norm(BatchNormOptions(1).momentum(1), group);
+  const auto copy =
+      std::dynamic_pointer_cast<SyncBatchNorm1dImpl>(norm->clone());
+  copy->forward(torch::full({2, 1}, 1. * group.rank()));
+  REQUIRE(copy->running_mean.item<float>() == 1);
 }
 
 } // namespace ddp::test::sync_batch_norm_test

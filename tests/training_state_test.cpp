@@ -87,34 +87,32 @@ bool equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
 
 } // namespace
 
-TEST_CASE("a training goes on from its state to the last bit, on each rank") {
-  ranks(3, [](ProcessGroup group) {
-    torch::manual_seed(3);
-    Training whole(group);
-    seed_rank_streams(7, 0, group);
-    whole.train(4);
-    const auto state = whole.state.state_dict(group).deepcopy();
-    whole.train(4);
-    const auto expected = whole.result();
+RANKS_TEST("a training goes on from its state to the last bit, on each rank") {
+  torch::manual_seed(3);
+  Training whole(group);
+  seed_rank_streams(7, 0, group);
+  whole.train(4);
+  const auto state = whole.state.state_dict(group).deepcopy();
+  whole.train(4);
+  const auto expected = whole.result();
 
-    for (const std::string left_out : {"", "random_state", "sampler", "own"}) {
-      torch::manual_seed(99);
-      Training resumed(group);
-      resumed.train(1);
-      auto dict = state.deepcopy();
-      if (!left_out.empty()) {
-        const auto own = resumed.state.state_dict(group);
-        dict.toGenericDict().insert_or_assign(
-            left_out, own.toGenericDict().at(left_out));
-      }
-      resumed.state.load_state_dict(dict, group);
-      REQUIRE(resumed.step == 4);
-      resumed.sampler.reset(); // as a loader does
-      resumed.train(4);
-      INFO("left out: " << left_out);
-      REQUIRE(equal(resumed.result(), expected) == left_out.empty());
+  for (const std::string left_out : {"", "random_state", "sampler", "own"}) {
+    torch::manual_seed(99);
+    Training resumed(group);
+    resumed.train(1);
+    auto dict = state.deepcopy();
+    if (!left_out.empty()) {
+      const auto own = resumed.state.state_dict(group);
+      dict.toGenericDict().insert_or_assign(
+          left_out, own.toGenericDict().at(left_out));
     }
-  });
+    resumed.state.load_state_dict(dict, group);
+    REQUIRE(resumed.step == 4);
+    resumed.sampler.reset(); // as a loader does
+    resumed.train(4);
+    INFO("left out: " << left_out);
+    REQUIRE(equal(resumed.result(), expected) == left_out.empty());
+  }
 }
 
 TEST_CASE("a training goes on from a file, which is written by rank 0") {

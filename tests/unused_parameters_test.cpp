@@ -12,35 +12,33 @@
 
 namespace ddp::test::unused_parameters_test {
 
-TEST_CASE("ranks may use different parameters") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    auto local = std::make_shared<BranchNet>();
-    Reducer reducer(net, group);
-    copy_parameters(*net, *local);
-    for (int step = 0; step < 4; ++step) {
-      reset_gradients(*net);
-      reset_gradients(*local);
-      const auto input = batch(group, step, 4);
-      // Ranks take different branches, except in step 2, where all go left.
-      const bool left = step == 2 || (group.rank() + step) % 2 == 0;
-      net->forward(input, left).sum().backward();
-      local->forward(input, left).sum().backward();
-      const auto expected = average(group, *local);
-      const auto parameters = net->named_parameters();
-      for (size_t i = 0; i < expected.size(); ++i) {
-        const auto& name = parameters[i].key();
-        const auto& grad = parameters[i].value().grad();
-        INFO("step " << step << ", " << name);
-        const bool unused = name.rfind("never", 0) == 0 ||
-            (step == 2 && name.rfind("right", 0) == 0);
-        REQUIRE(grad.defined() == !unused);
-        if (!unused) {
-          REQUIRE(nearly_equal(grad, expected[i]));
-        }
+RANKS_TEST("ranks may use different parameters") {
+  auto net = std::make_shared<BranchNet>();
+  auto local = std::make_shared<BranchNet>();
+  Reducer reducer(net, group);
+  copy_parameters(*net, *local);
+  for (int step = 0; step < 4; ++step) {
+    reset_gradients(*net);
+    reset_gradients(*local);
+    const auto input = batch(group, step, 4);
+    // Ranks take different branches, except in step 2, where all go left.
+    const bool left = step == 2 || (group.rank() + step) % 2 == 0;
+    net->forward(input, left).sum().backward();
+    local->forward(input, left).sum().backward();
+    const auto expected = average(group, *local);
+    const auto parameters = net->named_parameters();
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const auto& name = parameters[i].key();
+      const auto& grad = parameters[i].value().grad();
+      INFO("step " << step << ", " << name);
+      const bool unused = name.rfind("never", 0) == 0 ||
+          (step == 2 && name.rfind("right", 0) == 0);
+      REQUIRE(grad.defined() == !unused);
+      if (!unused) {
+        REQUIRE(nearly_equal(grad, expected[i]));
       }
     }
-  });
+  }
 }
 
 TEST_CASE("what no rank used keeps its gradient to the last bit") {
@@ -64,165 +62,148 @@ TEST_CASE("what no rank used keeps its gradient to the last bit") {
   });
 }
 
-TEST_CASE("a gradient of the user's own is left alone where nobody adds") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    Reducer reducer(net, group);
-    const auto own = torch::full({2, 8}, 1.0 / 3.0);
-    for (int step = 0; step < 3; ++step) {
-      net->right->weight.mutable_grad() = own;
-      net->forward(batch(group, step, 4), true).sum().backward();
-      REQUIRE(net->right->weight.grad().is_same(own));
-      REQUIRE(own.eq(1.0 / 3.0).all().item<bool>());
-    }
-  });
+RANKS_TEST("a gradient of the user's own is left alone where nobody adds") {
+  auto net = std::make_shared<BranchNet>();
+  Reducer reducer(net, group);
+  const auto own = torch::full({2, 8}, 1.0 / 3.0);
+  for (int step = 0; step < 3; ++step) {
+    net->right->weight.mutable_grad() = own;
+    net->forward(batch(group, step, 4), true).sum().backward();
+    REQUIRE(net->right->weight.grad().is_same(own));
+    REQUIRE(own.eq(1.0 / 3.0).all().item<bool>());
+  }
 }
 
-TEST_CASE("a gradient that was there is averaged, used or not") {
-  ranks(3, [](ProcessGroup group) {
-    auto weight = torch::ones({2}, torch::requires_grad());
-    auto other = torch::ones({2}, torch::requires_grad());
-    Reducer reducer({weight, other}, group);
-    for (int step = 0; step < 2; ++step) { // before and after rebuilding
+RANKS_TEST("a gradient that was there is averaged, used or not") {
+  auto weight = torch::ones({2}, torch::requires_grad());
+  auto other = torch::ones({2}, torch::requires_grad());
+  Reducer reducer({weight, other}, group);
+  for (int step = 0; step < 2; ++step) { // before and after rebuilding
+    weight.mutable_grad().reset();
+    (weight.sum() * 9 + other.sum()).backward();
+    auto loss = other.sum();
+    if (group.rank() == 0) {
+      loss = loss + weight.sum() * 3;
+    }
+    loss.backward();
+    REQUIRE(nearly_equal(weight.grad(), torch::full({2}, 10.0)));
+  }
+}
+
+RANKS_TEST("a gradient of zero is there, and keeps its sign") {
+  auto weight = torch::ones({4}, torch::requires_grad());
+  auto other = torch::ones({4}, torch::requires_grad());
+  Reducer reducer({weight, other}, group);
+  for (const double zero : {0.0, -0.0}) {
+    for (const bool all_use_it : {false, true}) {
       weight.mutable_grad().reset();
-      (weight.sum() * 9 + other.sum()).backward();
       auto loss = other.sum();
-      if (group.rank() == 0) {
-        loss = loss + weight.sum() * 3;
+      if (group.rank() == 0 || all_use_it) {
+        loss = loss + (weight * torch::full({4}, zero)).sum();
       }
       loss.backward();
-      REQUIRE(nearly_equal(weight.grad(), torch::full({2}, 10.0)));
+      REQUIRE(weight.grad().defined());
+      REQUIRE(weight.grad().eq(0).all().item<bool>());
+      // What others lack counts as plus zero.
+      const bool minus = std::signbit(zero) && all_use_it;
+      REQUIRE(torch::signbit(weight.grad()).eq(minus).all().item<bool>());
     }
-  });
+  }
 }
 
-TEST_CASE("a gradient of zero is there, and keeps its sign") {
-  ranks(3, [](ProcessGroup group) {
-    auto weight = torch::ones({4}, torch::requires_grad());
-    auto other = torch::ones({4}, torch::requires_grad());
-    Reducer reducer({weight, other}, group);
-    for (const double zero : {0.0, -0.0}) {
-      for (const bool all_use_it : {false, true}) {
-        weight.mutable_grad().reset();
-        auto loss = other.sum();
-        if (group.rank() == 0 || all_use_it) {
-          loss = loss + (weight * torch::full({4}, zero)).sum();
-        }
-        loss.backward();
-        REQUIRE(weight.grad().defined());
-        REQUIRE(weight.grad().eq(0).all().item<bool>());
-        // What others lack counts as plus zero.
-        const bool minus = std::signbit(zero) && all_use_it;
-        REQUIRE(torch::signbit(weight.grad()).eq(minus).all().item<bool>());
-      }
-    }
-  });
+RANKS_TEST("what came under no_sync is reduced although not used after it") {
+  auto net = std::make_shared<BranchNet>();
+  auto local = std::make_shared<BranchNet>();
+  Reducer reducer(net, group);
+  copy_parameters(*net, *local);
+  const auto input = batch(group, 0, 4);
+  {
+    const auto guard = reducer.no_sync();
+    net->forward(input, true).sum().backward();
+  }
+  net->forward(input, false).sum().backward();
+  local->forward(input, true).sum().backward();
+  local->forward(input, false).sum().backward();
+  const auto expected = average(group, *local);
+  REQUIRE(nearly_equal(net->left->weight.grad(), expected[2]));
+  REQUIRE(torch::allclose(net->stem->weight.grad(), expected[0], 1e-4, 1e-5));
 }
 
-TEST_CASE("what came under no_sync is reduced although not used after it") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    auto local = std::make_shared<BranchNet>();
-    Reducer reducer(net, group);
-    copy_parameters(*net, *local);
-    const auto input = batch(group, 0, 4);
-    {
-      const auto guard = reducer.no_sync();
-      net->forward(input, true).sum().backward();
-    }
-    net->forward(input, false).sum().backward();
-    local->forward(input, true).sum().backward();
-    local->forward(input, false).sum().backward();
-    const auto expected = average(group, *local);
-    REQUIRE(nearly_equal(net->left->weight.grad(), expected[2]));
-    REQUIRE(torch::allclose(net->stem->weight.grad(), expected[0], 1e-4, 1e-5));
-  });
-}
-
-TEST_CASE("two forwards may take different branches on different ranks") {
-  ranks(4, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    auto local = std::make_shared<BranchNet>();
-    Reducer reducer(net, group);
-    copy_parameters(*net, *local);
-    for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      reset_gradients(*local);
-      const auto input = batch(group, step, 4);
-      const auto both = [&](BranchNet& n) {
-        const bool left = group.rank() == step;
-        return n.forward(input, left).sum() +
-            n.forward(input + 1, left || group.rank() == 3).sum();
-      };
-      both(*net).backward();
-      both(*local).backward();
-      const auto expected = average(group, *local);
-      for (size_t i = 0; i < 6; ++i) {
-        REQUIRE(torch::allclose(
-            net->parameters()[i].grad(), expected[i], 1e-4, 1e-5));
-      }
-    }
-  });
-}
-
-TEST_CASE("what was used under no_sync counts as used by some rank") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    Reducer reducer(net, group);
-    for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      if (group.rank() == 1) {
-        const auto guard = reducer.no_sync();
-        net->forward(torch::ones({1, 4}), true).sum().backward();
-      }
-      net->forward(torch::ones({1, 4}), false).sum().backward();
-      REQUIRE(
-          nearly_equal(net->left->bias.grad(), torch::full({2}, 1.0 / 3.0)));
-      REQUIRE(equal_on_all(group, net->left->weight.grad()));
-      REQUIRE(!net->never->weight.grad().defined());
-    }
-  });
-}
-
-TEST_CASE("agreeing on unused parameters leaves nothing in the store") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    Reducer reducer(net, group);
-    const auto keys = [&](int steps) {
-      for (int step = 0; step < steps; ++step) {
-        net->forward(torch::ones({1, 4}), true).sum().backward();
-      }
-      group.barrier();
-      const auto count = group.store()->getNumKeys();
-      group.barrier();
-      return count;
+RANKS_TEST("two forwards may take different branches on different ranks", 4) {
+  auto net = std::make_shared<BranchNet>();
+  auto local = std::make_shared<BranchNet>();
+  Reducer reducer(net, group);
+  copy_parameters(*net, *local);
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    reset_gradients(*local);
+    const auto input = batch(group, step, 4);
+    const auto both = [&](BranchNet& n) {
+      const bool left = group.rank() == step;
+      return n.forward(input, left).sum() +
+          n.forward(input + 1, left || group.rank() == 3).sum();
     };
-    const auto before = keys(3);
-    REQUIRE(keys(20) == before);
-  });
+    both(*net).backward();
+    both(*local).backward();
+    const auto expected = average(group, *local);
+    for (size_t i = 0; i < 6; ++i) {
+      REQUIRE(torch::allclose(
+          net->parameters()[i].grad(), expected[i], 1e-4, 1e-5));
+    }
+  }
 }
 
-TEST_CASE("skip_all_reduce_unused_params leaves out unused buckets") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    Reducer reducer(
-        net,
-        group,
-        ReducerOptions()
-            .skip_all_reduce_unused_params(true)
-            .bucket_cap_mb(1e-6)
-            .record(true));
-    for (int step = 0; step < 3; ++step) {
+RANKS_TEST("what was used under no_sync counts as used by some rank") {
+  auto net = std::make_shared<BranchNet>();
+  Reducer reducer(net, group);
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    if (group.rank() == 1) {
+      const auto guard = reducer.no_sync();
       net->forward(torch::ones({1, 4}), true).sum().backward();
-      size_t reduced = 0;
-      for (const auto& bucket : reducer.timeline().buckets) {
-        reduced += bucket.launched ? 1 : 0;
-      }
-      REQUIRE(reduced == (step == 0 ? 1 : 4)); // of one, and of eight
-      REQUIRE(!net->right->weight.grad().defined());
-      REQUIRE(net->left->weight.grad().defined());
     }
-  });
+    net->forward(torch::ones({1, 4}), false).sum().backward();
+    REQUIRE(nearly_equal(net->left->bias.grad(), torch::full({2}, 1.0 / 3.0)));
+    REQUIRE(equal_on_all(group, net->left->weight.grad()));
+    REQUIRE(!net->never->weight.grad().defined());
+  }
+}
+
+RANKS_TEST("agreeing on unused parameters leaves nothing in the store") {
+  auto net = std::make_shared<BranchNet>();
+  Reducer reducer(net, group);
+  const auto keys = [&](int steps) {
+    for (int step = 0; step < steps; ++step) {
+      net->forward(torch::ones({1, 4}), true).sum().backward();
+    }
+    group.barrier();
+    const auto count = group.store()->getNumKeys();
+    group.barrier();
+    return count;
+  };
+  const auto before = keys(3);
+  REQUIRE(keys(20) == before);
+}
+
+RANKS_TEST("skip_all_reduce_unused_params leaves out unused buckets") {
+  auto net = std::make_shared<BranchNet>();
+  Reducer reducer(
+      net,
+      group,
+      ReducerOptions()
+          .skip_all_reduce_unused_params(true)
+          .bucket_cap_mb(1e-6)
+          .record(true));
+  for (int step = 0; step < 3; ++step) {
+    net->forward(torch::ones({1, 4}), true).sum().backward();
+    size_t reduced = 0;
+    for (const auto& bucket : reducer.timeline().buckets) {
+      reduced += bucket.launched ? 1 : 0;
+    }
+    REQUIRE(reduced == (step == 0 ? 1 : 4)); // of one, and of eight
+    REQUIRE(!net->right->weight.grad().defined());
+    REQUIRE(net->left->weight.grad().defined());
+  }
 }
 
 TEST_CASE("ranks that leave out different buckets are told so") {
@@ -258,71 +239,64 @@ TEST_CASE("ranks that leave out different buckets are told so") {
   }
 }
 
-TEST_CASE("what is left out cannot be compared without a store") {
-  ranks(3, [](ProcessGroup group) {
-    const auto c10d = group.c10d();
-    const auto bare = c10::make_intrusive<c10d::ProcessGroup>(
-        static_cast<int>(group.rank()), static_cast<int>(group.size()));
-    bare->setBackend(
-        at::kCPU, c10d->getBackendType(), c10d->getBackend(at::kCPU));
-    bare->setDefaultBackend(c10d->getBackendType());
-    auto net = std::make_shared<BranchNet>();
-    Reducer reducer(
-        net,
-        ProcessGroup::from_c10d(bare),
-        ReducerOptions().skip_all_reduce_unused_params(true));
-    REQUIRE_THROWS_WITH(
-        net->forward(torch::ones({1, 4}), true).sum().backward(),
-        ContainsSubstring("a store that can append"));
-  });
+RANKS_TEST("what is left out cannot be compared without a store") {
+  const auto c10d = group.c10d();
+  const auto bare = c10::make_intrusive<c10d::ProcessGroup>(
+      static_cast<int>(group.rank()), static_cast<int>(group.size()));
+  bare->setBackend(
+      at::kCPU, c10d->getBackendType(), c10d->getBackend(at::kCPU));
+  bare->setDefaultBackend(c10d->getBackendType());
+  auto net = std::make_shared<BranchNet>();
+  Reducer reducer(
+      net,
+      ProcessGroup::from_c10d(bare),
+      ReducerOptions().skip_all_reduce_unused_params(true));
+  REQUIRE_THROWS_WITH(
+      net->forward(torch::ones({1, 4}), true).sum().backward(),
+      ContainsSubstring("a store that can append"));
 }
 
-TEST_CASE("a rank that leaves out nothing any more is told so") {
-  ranks(3, [](ProcessGroup group) {
-    auto first = torch::ones({2}, torch::requires_grad());
-    auto second = torch::ones({2}, torch::requires_grad());
-    Reducer reducer(
-        {first, second},
-        group,
-        ReducerOptions().skip_all_reduce_unused_params(true).bucket_cap_mb(
-            1e-6));
-    const auto step = [&](bool both) {
-      first.mutable_grad().reset();
-      second.mutable_grad().reset();
-      (both ? first + second : first).sum().backward();
-    };
-    for (int i = 0; i < 3; ++i) { // in the end in buckets of their own
-      step(/*both=*/false);
-    }
-    const auto rest = [&] { // who waits for nobody is told in the next one
-      step(/*both=*/group.rank() == 1);
-      step(/*both=*/group.rank() == 1);
-      step(/*both=*/group.rank() == 1);
-    };
-    REQUIRE_THROWS_WITH(
-        rest(),
-        ContainsSubstring("skip_all_reduce_unused_params leaves out differ") &&
-            ContainsSubstring("rank 1 has nothing"));
-    meet_at_store(group, {"0", "1", "2"});
-  });
+RANKS_TEST("a rank that leaves out nothing any more is told so") {
+  auto first = torch::ones({2}, torch::requires_grad());
+  auto second = torch::ones({2}, torch::requires_grad());
+  Reducer reducer(
+      {first, second},
+      group,
+      ReducerOptions().skip_all_reduce_unused_params(true).bucket_cap_mb(1e-6));
+  const auto step = [&](bool both) {
+    first.mutable_grad().reset();
+    second.mutable_grad().reset();
+    (both ? first + second : first).sum().backward();
+  };
+  for (int i = 0; i < 3; ++i) { // in the end in buckets of their own
+    step(/*both=*/false);
+  }
+  const auto rest = [&] { // who waits for nobody is told in the next one
+    step(/*both=*/group.rank() == 1);
+    step(/*both=*/group.rank() == 1);
+    step(/*both=*/group.rank() == 1);
+  };
+  REQUIRE_THROWS_WITH(
+      rest(),
+      ContainsSubstring("skip_all_reduce_unused_params leaves out differ") &&
+          ContainsSubstring("rank 1 has nothing"));
+  meet_at_store(group, {"0", "1", "2"});
 }
 
-TEST_CASE("finish_backward takes part for a rank without a gradient") {
-  ranks(3, [](ProcessGroup group) {
-    auto weight = torch::ones({2}, torch::requires_grad());
-    Reducer reducer({weight}, group);
-    for (int step = 0; step < 4; ++step) {
-      weight.mutable_grad().reset();
-      if (group.rank() != step) {
-        (weight * 3).sum().backward();
-      }
-      reducer.finish_backward();
-      const double mean = step < 3 ? 2.0 : 3.0;
-      REQUIRE(weight.grad().eq(mean).all().item<bool>());
+RANKS_TEST("finish_backward takes part for a rank without a gradient") {
+  auto weight = torch::ones({2}, torch::requires_grad());
+  Reducer reducer({weight}, group);
+  for (int step = 0; step < 4; ++step) {
+    weight.mutable_grad().reset();
+    if (group.rank() != step) {
+      (weight * 3).sum().backward();
     }
-    const auto guard = reducer.no_sync();
-    reducer.finish_backward(); // nothing to take part in
-  });
+    reducer.finish_backward();
+    const double mean = step < 3 ? 2.0 : 3.0;
+    REQUIRE(weight.grad().eq(mean).all().item<bool>());
+  }
+  const auto guard = reducer.no_sync();
+  reducer.finish_backward(); // nothing to take part in
 }
 
 namespace {
@@ -352,35 +326,31 @@ struct LateHook : CommHook {
 
 } // namespace
 
-TEST_CASE("rank 0 may end after its last backward, with the store") {
-  ranks(3, [](ProcessGroup group) {
-    auto used = torch::ones({3}, torch::requires_grad());
-    auto unused = torch::ones({3}, torch::requires_grad());
-    const auto hook = std::make_shared<LateHook>();
-    Reducer reducer(
-        {used, unused},
-        group,
-        ReducerOptions()
-            .find_unused_parameters(true) // no message after the buckets
-            .comm_hook(hook));
-    used.sum().backward();
-    if (group.rank() == 0) {
-      hook->store->set("rank 0 leaves", "");
-    }
-    REQUIRE(!unused.grad().defined());
-  });
+RANKS_TEST("rank 0 may end after its last backward, with the store") {
+  auto used = torch::ones({3}, torch::requires_grad());
+  auto unused = torch::ones({3}, torch::requires_grad());
+  const auto hook = std::make_shared<LateHook>();
+  Reducer reducer(
+      {used, unused},
+      group,
+      ReducerOptions()
+          .find_unused_parameters(true) // no message after the buckets
+          .comm_hook(hook));
+  used.sum().backward();
+  if (group.rank() == 0) {
+    hook->store->set("rank 0 leaves", "");
+  }
+  REQUIRE(!unused.grad().defined());
 }
 
-TEST_CASE("finish_backward that comes late is refused on all ranks") {
-  ranks(3, [](ProcessGroup group) {
-    auto weight = torch::ones({2}, torch::requires_grad());
-    Reducer reducer({weight}, group);
-    for (int step = 0; step < 3; ++step) {
-      weight.sum().backward();
-    }
-    REQUIRE_THROWS_WITH(
-        reducer.finish_backward(), ContainsSubstring("from the first on"));
-  });
+RANKS_TEST("finish_backward that comes late is refused on all ranks") {
+  auto weight = torch::ones({2}, torch::requires_grad());
+  Reducer reducer({weight}, group);
+  for (int step = 0; step < 3; ++step) {
+    weight.sum().backward();
+  }
+  REQUIRE_THROWS_WITH(
+      reducer.finish_backward(), ContainsSubstring("from the first on"));
 }
 
 } // namespace ddp::test::unused_parameters_test

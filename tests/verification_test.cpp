@@ -35,189 +35,173 @@ std::shared_ptr<BranchNet> equal_nets() {
 
 } // namespace
 
-TEST_CASE("one changed bit on one rank is found and named on all") {
-  ranks(4, [](ProcessGroup group) {
-    const auto net = equal_nets();
-    REQUIRE(difference(group, *net) == "");
-    if (group.rank() == 2) {
-      auto bytes = net->right->weight.detach().view(torch::kByte);
-      bytes.view({-1})[5].bitwise_xor_(1);
-    }
-    REQUIRE(
-        difference(group, *net) ==
-        "the parameters differ between ranks: right.weight (Float [2, 8]) on "
-        "rank 2 is not what ranks 0, 1 and 3 have");
-  });
+RANKS_TEST("one changed bit on one rank is found and named on all", 4) {
+  const auto net = equal_nets();
+  REQUIRE(difference(group, *net) == "");
+  if (group.rank() == 2) {
+    auto bytes = net->right->weight.detach().view(torch::kByte);
+    bytes.view({-1})[5].bitwise_xor_(1);
+  }
+  REQUIRE(
+      difference(group, *net) ==
+      "the parameters differ between ranks: right.weight (Float [2, 8]) on "
+      "rank 2 is not what ranks 0, 1 and 3 have");
 }
 
-TEST_CASE("the first tensor that differs is named, and then a few more") {
-  ranks(3, [](ProcessGroup group) {
-    torch::NoGradGuard no_grad;
-    const auto net = equal_nets();
-    if (group.rank() == 1) {
-      net->never->bias.add_(1);
-    }
-    if (group.rank() != 0) {
-      net->left->weight.add_(1);
-    }
-    REQUIRE_THAT(
-        difference(group, *net),
-        ContainsSubstring(
-            "left.weight (Float [2, 8]) on rank 0 is not what ranks 1 and 2 "
-            "have; 1 more tensor differs: never.bias (rank 1)"));
-    NamedTensors many;
-    for (int64_t i = 0; i < 20; ++i) {
-      many.names.push_back("t" + std::to_string(i));
-      many.tensors.push_back(torch::full({}, i > 2 ? group.rank() : 0));
-    }
-    const auto error = difference(group, many);
-    REQUIRE_THAT(error, ContainsSubstring("t3 (Long []) on ranks 1 and 2"));
-    REQUIRE_THAT(error, ContainsSubstring("16 more tensors differ: t4 (ranks"));
-    REQUIRE_THAT(error, ContainsSubstring("t11 (ranks 1 and 2), ..."));
-    REQUIRE_THAT(error, !ContainsSubstring("t12"));
-  });
+RANKS_TEST("the first tensor that differs is named, and then a few more") {
+  torch::NoGradGuard no_grad;
+  const auto net = equal_nets();
+  if (group.rank() == 1) {
+    net->never->bias.add_(1);
+  }
+  if (group.rank() != 0) {
+    net->left->weight.add_(1);
+  }
+  REQUIRE_THAT(
+      difference(group, *net),
+      ContainsSubstring(
+          "left.weight (Float [2, 8]) on rank 0 is not what ranks 1 and 2 "
+          "have; 1 more tensor differs: never.bias (rank 1)"));
+  NamedTensors many;
+  for (int64_t i = 0; i < 20; ++i) {
+    many.names.push_back("t" + std::to_string(i));
+    many.tensors.push_back(torch::full({}, i > 2 ? group.rank() : 0));
+  }
+  const auto error = difference(group, many);
+  REQUIRE_THAT(error, ContainsSubstring("t3 (Long []) on ranks 1 and 2"));
+  REQUIRE_THAT(error, ContainsSubstring("16 more tensors differ: t4 (ranks"));
+  REQUIRE_THAT(error, ContainsSubstring("t11 (ranks 1 and 2), ..."));
+  REQUIRE_THAT(error, !ContainsSubstring("t12"));
 }
 
-TEST_CASE("odd are the ranks that hold something else than most do") {
-  ranks(4, [](ProcessGroup group) {
-    const auto named = [&](const std::vector<int64_t>& by_rank) {
-      return difference(group, torch::full({3}, by_rank[group.rank()]));
-    };
-    REQUIRE_THAT(
-        named({5, 6, 7, 5}),
-        ContainsSubstring("on ranks 1 and 2 is not what ranks 0 and 3 have"));
-    REQUIRE_THAT(
-        named({5, 6, 6, 7}),
-        ContainsSubstring("on ranks 0 and 3 is not what ranks 1 and 2 have"));
-    // As many on one side as on the other.
-    REQUIRE_THAT(
-        named({7, 6, 6, 7}),
-        ContainsSubstring("on ranks 1 and 2 is not what ranks 0 and 3 have"));
-    REQUIRE_THAT(
-        named({8, 7, 6, 5}),
-        ContainsSubstring("on ranks 1-3 is not what rank 0 has"));
-  });
+RANKS_TEST("odd are the ranks that hold something else than most do", 4) {
+  const auto named = [&](const std::vector<int64_t>& by_rank) {
+    return difference(group, torch::full({3}, by_rank[group.rank()]));
+  };
+  REQUIRE_THAT(
+      named({5, 6, 7, 5}),
+      ContainsSubstring("on ranks 1 and 2 is not what ranks 0 and 3 have"));
+  REQUIRE_THAT(
+      named({5, 6, 6, 7}),
+      ContainsSubstring("on ranks 0 and 3 is not what ranks 1 and 2 have"));
+  // As many on one side as on the other.
+  REQUIRE_THAT(
+      named({7, 6, 6, 7}),
+      ContainsSubstring("on ranks 1 and 2 is not what ranks 0 and 3 have"));
+  REQUIRE_THAT(
+      named({8, 7, 6, 5}),
+      ContainsSubstring("on ranks 1-3 is not what rank 0 has"));
 }
 
-TEST_CASE("gradients and buffers are compared if asked for") {
-  ranks(3, [](ProcessGroup group) {
-    torch::nn::BatchNorm1d norm(4);
-    set_gradients(*norm);
-    norm->bias.mutable_grad() = torch::Tensor();
-    const auto gradients = VerificationOptions().gradients(true);
-    const auto all = VerificationOptions().gradients(true).buffers(true);
-    REQUIRE(difference(group, *norm, all) == "");
-    if (group.rank() == 1) {
-      norm->running_var.add_(1);
-    }
-    REQUIRE(difference(group, *norm, gradients) == "");
-    REQUIRE(
-        difference(group, *norm, VerificationOptions().buffers(true)) ==
-        "the parameters and buffers differ between ranks: running_var (Float "
-        "[4]) on rank 1 is not what ranks 0 and 2 have");
-    if (group.rank() == 2) {
-      norm->weight.mutable_grad().add_(1);
-    }
-    REQUIRE(difference(group, *norm) == "");
-    REQUIRE(
-        difference(group, *norm, all) ==
-        "the parameters, gradients and buffers differ between ranks: the "
-        "gradient of weight (Float [4]) on rank 2 is not what ranks 0 and 1 "
-        "have; 1 more tensor differs: running_var (rank 1)");
-  });
+RANKS_TEST("gradients and buffers are compared if asked for") {
+  torch::nn::BatchNorm1d norm(4);
+  set_gradients(*norm);
+  norm->bias.mutable_grad() = torch::Tensor();
+  const auto gradients = VerificationOptions().gradients(true);
+  const auto all = VerificationOptions().gradients(true).buffers(true);
+  REQUIRE(difference(group, *norm, all) == "");
+  if (group.rank() == 1) {
+    norm->running_var.add_(1);
+  }
+  REQUIRE(difference(group, *norm, gradients) == "");
+  REQUIRE(
+      difference(group, *norm, VerificationOptions().buffers(true)) ==
+      "the parameters and buffers differ between ranks: running_var (Float "
+      "[4]) on rank 1 is not what ranks 0 and 2 have");
+  if (group.rank() == 2) {
+    norm->weight.mutable_grad().add_(1);
+  }
+  REQUIRE(difference(group, *norm) == "");
+  REQUIRE(
+      difference(group, *norm, all) ==
+      "the parameters, gradients and buffers differ between ranks: the "
+      "gradient of weight (Float [4]) on rank 2 is not what ranks 0 and 1 "
+      "have; 1 more tensor differs: running_var (rank 1)");
 }
 
-TEST_CASE("a gradient that is not there on a rank is a difference") {
-  ranks(3, [](ProcessGroup group) {
-    const auto net = equal_nets();
-    set_gradients(*net);
-    if (group.rank() == 1) {
-      net->left->bias.mutable_grad() = torch::Tensor();
-    }
-    REQUIRE(
-        difference(group, *net, VerificationOptions().gradients(true)) ==
-        "the parameters and gradients differ between ranks: the gradient of "
-        "left.bias (Float [2] on ranks 0 and 2; undefined on rank 1) on rank 1 "
-        "is not what ranks 0 and 2 have");
-  });
+RANKS_TEST("a gradient that is not there on a rank is a difference") {
+  const auto net = equal_nets();
+  set_gradients(*net);
+  if (group.rank() == 1) {
+    net->left->bias.mutable_grad() = torch::Tensor();
+  }
+  REQUIRE(
+      difference(group, *net, VerificationOptions().gradients(true)) ==
+      "the parameters and gradients differ between ranks: the gradient of "
+      "left.bias (Float [2] on ranks 0 and 2; undefined on rank 1) on rank 1 "
+      "is not what ranks 0 and 2 have");
 }
 
-TEST_CASE("values are compared by their bits") {
-  ranks(3, [](ProcessGroup group) {
-    const auto on_rank_2 = [&](const torch::Tensor& x, const torch::Tensor& y) {
-      return difference(group, group.rank() == 2 ? x : y);
-    };
-    REQUIRE(on_rank_2(torch::tensor(-0.0), torch::tensor(0.0)) != "");
-    const auto nan = torch::full({3}, NAN);
-    REQUIRE(difference(group, nan.clone()) == "");
-    const auto other_nan = torch::full({3}, 0x7fc00001, torch::kInt32);
-    REQUIRE(on_rank_2(nan, other_nan.view(torch::kFloat)) != "");
-    // The same bytes, but something else.
+RANKS_TEST("values are compared by their bits") {
+  const auto on_rank_2 = [&](const torch::Tensor& x, const torch::Tensor& y) {
+    return difference(group, group.rank() == 2 ? x : y);
+  };
+  REQUIRE(on_rank_2(torch::tensor(-0.0), torch::tensor(0.0)) != "");
+  const auto nan = torch::full({3}, NAN);
+  REQUIRE(difference(group, nan.clone()) == "");
+  const auto other_nan = torch::full({3}, 0x7fc00001, torch::kInt32);
+  REQUIRE(on_rank_2(nan, other_nan.view(torch::kFloat)) != "");
+  // The same bytes, but something else.
+  REQUIRE_THAT(
+      on_rank_2(torch::zeros({2, 3}), torch::zeros({3, 2})),
+      ContainsSubstring("x (Float [2, 3] on rank 2; Float [3, 2] on ranks"));
+  REQUIRE(on_rank_2(torch::zeros(1, torch::kInt), torch::zeros(1)) != "");
+  // Other bytes, but the same values.
+  const auto x = torch::randn({3, 4}).fill_(2).triu();
+  REQUIRE(on_rank_2(x, x.t().contiguous().t()) == "");
+  const auto z = torch::complex(x, x);
+  REQUIRE(on_rank_2(torch::conj(z), torch::conj_physical(z)) == "");
+  REQUIRE(on_rank_2(torch::conj(z), z) != "");
+}
+
+RANKS_TEST("tensors of any dtype and layout are compared") {
+  auto tensors = ones_of_all_dtypes();
+  tensors.push_back(torch::ones({}));
+  tensors.push_back(sparse(torch::ones(3)));
+  tensors.push_back(torch::ones({2, 3}).to_sparse_csr());
+  for (const auto& tensor : tensors) {
+    CAPTURE(tensor.toString());
+    REQUIRE(difference(group, tensor.clone()) == "");
+    const auto odd = group.rank() == 1 ? torch::zeros_like(tensor) : tensor;
     REQUIRE_THAT(
-        on_rank_2(torch::zeros({2, 3}), torch::zeros({3, 2})),
-        ContainsSubstring("x (Float [2, 3] on rank 2; Float [3, 2] on ranks"));
-    REQUIRE(on_rank_2(torch::zeros(1, torch::kInt), torch::zeros(1)) != "");
-    // Other bytes, but the same values.
-    const auto x = torch::randn({3, 4}).fill_(2).triu();
-    REQUIRE(on_rank_2(x, x.t().contiguous().t()) == "");
-    const auto z = torch::complex(x, x);
-    REQUIRE(on_rank_2(torch::conj(z), torch::conj_physical(z)) == "");
-    REQUIRE(on_rank_2(torch::conj(z), z) != "");
-  });
+        difference(group, odd),
+        ContainsSubstring("on rank 1 is not what ranks 0 and 2 have"));
+  }
+  REQUIRE(difference(group, torch::empty({0, 3})) == "");
+  REQUIRE(difference(group, torch::Tensor()) == "");
+  REQUIRE(difference(group, NamedTensors{}) == "");
+  REQUIRE(difference(group, sparse(torch::ones(3), group.rank())) != "");
 }
 
-TEST_CASE("tensors of any dtype and layout are compared") {
-  ranks(3, [](ProcessGroup group) {
-    auto tensors = ones_of_all_dtypes();
-    tensors.push_back(torch::ones({}));
-    tensors.push_back(sparse(torch::ones(3)));
-    tensors.push_back(torch::ones({2, 3}).to_sparse_csr());
-    for (const auto& tensor : tensors) {
-      CAPTURE(tensor.toString());
-      REQUIRE(difference(group, tensor.clone()) == "");
-      const auto odd = group.rank() == 1 ? torch::zeros_like(tensor) : tensor;
-      REQUIRE_THAT(
-          difference(group, odd),
-          ContainsSubstring("on rank 1 is not what ranks 0 and 2 have"));
-    }
-    REQUIRE(difference(group, torch::empty({0, 3})) == "");
-    REQUIRE(difference(group, torch::Tensor()) == "");
-    REQUIRE(difference(group, NamedTensors{}) == "");
-    REQUIRE(difference(group, sparse(torch::ones(3), group.rank())) != "");
-  });
-}
-
-TEST_CASE("lists of other names or lengths are an error on all ranks") {
-  ranks(4, [](ProcessGroup group) {
-    const bool odd = group.rank() == 2;
-    const auto one = torch::ones(1);
-    NamedTensors tensors{{"a", "b"}, {one, one}};
-    if (odd) {
-      tensors = {{"a", "b", "c"}, {one, one, one}};
-    }
-    REQUIRE(
-        difference(group, tensors) ==
-        "the values are not the same list on all ranks:\n  rank 2 (3 tensors) "
-        "has 'c' as tensor 2, ranks 0, 1 and 3 (2 tensors) have none");
-    REQUIRE_THAT(
-        difference(group, odd ? NamedTensors{} : tensors),
-        ContainsSubstring(
-            "rank 2 (0 tensors) has none as tensor 0, ranks 0, 1 and 3 (2 "
-            "tensors) have 'a'"));
-    tensors = {{"a", odd ? "x" : "b"}, {one, one}};
-    REQUIRE_THAT(
-        difference(group, tensors), ContainsSubstring("has 'x' as tensor 1"));
-    // Lines that look alike.
-    tensors = {{"a\nb"}, {one}};
-    if (odd) {
-      tensors = {{"a", "b"}, {one, one}};
-    }
-    REQUIRE_THAT(difference(group, tensors), ContainsSubstring("same list"));
-    REQUIRE_THROWS_WITH(
-        verify_same_parameters(
-            BranchNet(), group, VerificationOptions().gradients(odd)),
-        ContainsSubstring("rank 2 (16 tensors) has 'the gradient of stem."));
-  });
+RANKS_TEST("lists of other names or lengths are an error on all ranks", 4) {
+  const bool odd = group.rank() == 2;
+  const auto one = torch::ones(1);
+  NamedTensors tensors{{"a", "b"}, {one, one}};
+  if (odd) {
+    tensors = {{"a", "b", "c"}, {one, one, one}};
+  }
+  REQUIRE(
+      difference(group, tensors) ==
+      "the values are not the same list on all ranks:\n  rank 2 (3 tensors) "
+      "has 'c' as tensor 2, ranks 0, 1 and 3 (2 tensors) have none");
+  REQUIRE_THAT(
+      difference(group, odd ? NamedTensors{} : tensors),
+      ContainsSubstring(
+          "rank 2 (0 tensors) has none as tensor 0, ranks 0, 1 and 3 (2 "
+          "tensors) have 'a'"));
+  tensors = {{"a", odd ? "x" : "b"}, {one, one}};
+  REQUIRE_THAT(
+      difference(group, tensors), ContainsSubstring("has 'x' as tensor 1"));
+  // Lines that look alike.
+  tensors = {{"a\nb"}, {one}};
+  if (odd) {
+    tensors = {{"a", "b"}, {one, one}};
+  }
+  REQUIRE_THAT(difference(group, tensors), ContainsSubstring("same list"));
+  REQUIRE_THROWS_WITH(
+      verify_same_parameters(
+          BranchNet(), group, VerificationOptions().gradients(odd)),
+      ContainsSubstring("rank 2 (16 tensors) has 'the gradient of stem."));
 }
 
 TEST_CASE("ranks are named in ranges") {

@@ -97,296 +97,266 @@ struct TalkativeNet : torch::nn::Module {
 
 } // namespace
 
-TEST_CASE("a forward under no_sync is not reduced, wherever its backward is") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<Scale>();
-    Model model(net, group);
-    for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      torch::Tensor output;
-      {
-        const auto guard = model->no_sync();
-        output = model->forward(own(group));
-      }
-      output.sum().backward();
-      REQUIRE(is(net->weight.grad(), group.rank() + 1.0));
-      // The next that is reduced contains it: 2 (1 + 2 + 3) / 3.
-      model->forward(own(group)).sum().backward();
-      REQUIRE(is(net->weight.grad(), 4));
-    }
-  });
-}
-
-TEST_CASE("a forward outside no_sync is reduced, wherever its backward is") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<Scale>();
-    Model model(net, group);
-    for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      const auto output = model->forward(own(group));
-      const auto guard = model->no_sync();
-      output.sum().backward();
-      REQUIRE(is(net->weight.grad(), 2));
-    }
-  });
-}
-
-TEST_CASE("under no_sync gradients accumulate as alone, then equal the batch") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<UnevenNet>();
-    auto local = std::make_shared<UnevenNet>();
-    DistributedDataParallel<UnevenNet> model(net, group);
-    copy_parameters(*net, *local);
+RANKS_TEST("a forward under no_sync is not reduced, wherever its backward is") {
+  auto net = std::make_shared<Scale>();
+  Model model(net, group);
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    torch::Tensor output;
     {
-      const torch::NoGradGuard no_grad;
       const auto guard = model->no_sync();
-      model->forward(batch(group, 9, 7)); // harmless
+      output = model->forward(own(group));
     }
-    for (int step = 0; step < 4; ++step) {
-      const auto input = batch(group, step, 7);
-      auto guard = std::make_optional(model->no_sync());
-      if (step % 2 == 1) {
-        guard.reset();
-      }
-      model->forward(input).sum().backward();
-      local->forward(input).sum().backward();
-      const auto expected = average(group, *local);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        const auto& grad = net->parameters()[i].grad();
-        const bool equal = torch::allclose(grad, expected[i], 1e-4, 1e-4);
-        INFO("step " << step << ", parameter " << i);
-        REQUIRE((equal || step % 2 == 0));
-        REQUIRE((!equal || step % 2 == 1 || i == 5)); // its bias' is constant
-      }
-      if (step % 2 == 1) {
-        reset_gradients(*net);
-        reset_gradients(*local);
-      }
-    }
-  });
+    output.sum().backward();
+    REQUIRE(is(net->weight.grad(), group.rank() + 1.0));
+    // The next that is reduced contains it: 2 (1 + 2 + 3) / 3.
+    model->forward(own(group)).sum().backward();
+    REQUIRE(is(net->weight.grad(), 4));
+  }
 }
 
-TEST_CASE("a forward of module() is not reduced") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<Scale>();
-    Model model(net, group);
-    for (int step = 0; step < 3; ++step) {
+RANKS_TEST("a forward outside no_sync is reduced, wherever its backward is") {
+  auto net = std::make_shared<Scale>();
+  Model model(net, group);
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    const auto output = model->forward(own(group));
+    const auto guard = model->no_sync();
+    output.sum().backward();
+    REQUIRE(is(net->weight.grad(), 2));
+  }
+}
+
+RANKS_TEST(
+    "under no_sync gradients accumulate as alone, then equal the batch") {
+  auto net = std::make_shared<UnevenNet>();
+  auto local = std::make_shared<UnevenNet>();
+  DistributedDataParallel<UnevenNet> model(net, group);
+  copy_parameters(*net, *local);
+  {
+    const torch::NoGradGuard no_grad;
+    const auto guard = model->no_sync();
+    model->forward(batch(group, 9, 7)); // harmless
+  }
+  for (int step = 0; step < 4; ++step) {
+    const auto input = batch(group, step, 7);
+    auto guard = std::make_optional(model->no_sync());
+    if (step % 2 == 1) {
+      guard.reset();
+    }
+    model->forward(input).sum().backward();
+    local->forward(input).sum().backward();
+    const auto expected = average(group, *local);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const auto& grad = net->parameters()[i].grad();
+      const bool equal = torch::allclose(grad, expected[i], 1e-4, 1e-4);
+      INFO("step " << step << ", parameter " << i);
+      REQUIRE((equal || step % 2 == 0));
+      REQUIRE((!equal || step % 2 == 1 || i == 5)); // its bias' is constant
+    }
+    if (step % 2 == 1) {
+      reset_gradients(*net);
+      reset_gradients(*local);
+    }
+  }
+}
+
+RANKS_TEST("a forward of module() is not reduced") {
+  auto net = std::make_shared<Scale>();
+  Model model(net, group);
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    model->module()->forward(own(group)).sum().backward();
+    REQUIRE(is(net->weight.grad(), group.rank() + 1.0));
+    if (group.rank() == 0) { // alone: it must not wait for the others
+      model->module()->forward(own(group)).sum().backward();
       reset_gradients(*net);
       model->module()->forward(own(group)).sum().backward();
-      REQUIRE(is(net->weight.grad(), group.rank() + 1.0));
-      if (group.rank() == 0) { // alone: it must not wait for the others
-        model->module()->forward(own(group)).sum().backward();
-        reset_gradients(*net);
-        model->module()->forward(own(group)).sum().backward();
-      }
-      model->forward(own(group)).sum().backward();
-      REQUIRE(is(net->weight.grad(), 4));
     }
-  });
+    model->forward(own(group)).sum().backward();
+    REQUIRE(is(net->weight.grad(), 4));
+  }
 }
 
-TEST_CASE("a second backward over a retained graph is reduced again") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<Scale>();
-    Model model(net, group);
-    for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      const auto loss = model->forward(own(group)).sum();
-      loss.backward({}, /*retain_graph=*/true);
-      REQUIRE(is(net->weight.grad(), 2));
-      loss.backward();
-      REQUIRE(is(net->weight.grad(), 4));
-    }
-  });
-}
-
-TEST_CASE("an output that depends on no parameter takes part") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<Scale>();
-    Model model(net, group);
-    for (int step = 0; step < 4; ++step) {
-      reset_gradients(*net);
-      const bool used = group.rank() != step;
-      model->forward(own(group), used).sum().backward();
-      REQUIRE(net->weight.grad().defined());
-      REQUIRE(equal_on_all(group, net->weight.grad()));
-      const double missing = step < 3 ? step + 1.0 : 0.0;
-      REQUIRE(nearly_equal(
-          net->weight.grad(), torch::full({2}, (6 - missing) / 3)));
-    }
-    model->forward(own(group), false).sum().backward(); // on all
-  });
-}
-
-TEST_CASE("several forwards and one backward, through the wrapper") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<Scale>();
-    Model model(net, group);
-    for (int step = 0; step < 4; ++step) {
-      reset_gradients(*net);
-      const auto first = model->forward(own(group));
-      model->forward(own(group)); // whose output nobody uses
-      const auto second = model->forward(own(group) * 3);
-      (first + second).sum().backward();
-      REQUIRE(is(net->weight.grad(), 8));
-    }
-  });
-}
-
-TEST_CASE(
-    "several backwards over outputs of one forward, through the wrapper") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<OutputsNet>();
-    DistributedDataParallel<OutputsNet> model(net, group);
-    for (int step = 0; step < 4; ++step) {
-      reset_gradients(*net);
-      const auto input = torch::full({1, 4}, group.rank() + 1.0);
-      const auto outputs = model->forward(input);
-      outputs[0].sum().backward();
-      REQUIRE(nearly_equal(net->a->weight.grad(), torch::full({2, 4}, 2.0)));
-      REQUIRE(!net->b->weight.grad().defined());
-      (outputs[1] * 3).sum().backward();
-      REQUIRE(nearly_equal(net->a->weight.grad(), torch::full({2, 4}, 2.0)));
-      REQUIRE(nearly_equal(net->b->weight.grad(), torch::full({2, 4}, 6.0)));
-    }
-  });
-}
-
-TEST_CASE("forwards without a backward, then with one, through the wrapper") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    auto local = std::make_shared<BranchNet>();
-    DistributedDataParallel<BranchNet> model(net, group);
-    copy_parameters(*net, *local);
-    for (int step = 0; step < 8; ++step) {
-      const auto input = batch(group, step, 4);
-      const auto output = model->forward(input, true);
-      if (step >= 4) {
-        reset_gradients(*net);
-        reset_gradients(*local);
-        output.sum().backward();
-        local->forward(input, true).sum().backward();
-        const auto expected = average(group, *local);
-        REQUIRE(
-            torch::allclose(net->stem->weight.grad(), expected[0], 1e-5, 1e-6));
-        REQUIRE(!net->never->weight.grad().defined());
-      }
-    }
-  });
-}
-
-TEST_CASE("outputs may be vectors, tuples, maps, and nested") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<OutputsNet>();
-    DistributedDataParallel<OutputsNet> model(net, group);
-    const auto x = torch::full({1, 4}, group.rank() + 1.0);
-    const auto averaged = [&](const torch::nn::Linear& used,
-                              const torch::nn::Linear& unused) {
-      const bool right = !unused->weight.grad().defined() &&
-          nearly_equal(used->weight.grad(), torch::full({2, 4}, 2.0));
-      reset_gradients(*net);
-      return right;
-    };
-    for (int step = 0; step < 3; ++step) {
-      model->forward(x)[0].sum().backward();
-      REQUIRE(averaged(net->a, net->b));
-      std::get<2>(model->forward(x, OutputsNet::Tuple{})).sum().backward();
-      REQUIRE(averaged(net->b, net->a));
-      model->forward(x, OutputsNet::Nested{}).second->sum().backward();
-      REQUIRE(averaged(net->a, net->b));
-      model->forward(x, OutputsNet::Nested{}).first[0]["b"].sum().backward();
-      REQUIRE(averaged(net->b, net->a));
-    }
-  });
-}
-
-TEST_CASE("outputs that are no function of parameters keep their values") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<TalkativeNet>();
-    DistributedDataParallel<TalkativeNet> model(net, group);
-    for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      const auto [output, integers, plain] =
-          model->forward(torch::full({1, 4}, group.rank() + 1.0));
-      output.sum().backward();
-      REQUIRE(integers.equal(torch::arange(3)));
-      REQUIRE(is(plain.detach(), 3));
-      REQUIRE(
-          nearly_equal(net->linear->weight.grad(), torch::full({2, 4}, 2.0)));
-    }
-    const torch::NoGradGuard no_grad;
-    const auto outputs = model->forward(torch::ones({1, 4}));
-    REQUIRE(!std::get<0>(outputs).requires_grad());
-    REQUIRE(!std::get<2>(outputs).requires_grad());
-  });
-}
-
-TEST_CASE("buffers are rank 0's in each forward that is trained on") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<CountingNet>(group.rank());
-    DistributedDataParallel<CountingNet> model(net, group);
-    for (int step = 0; step < 5; ++step) {
-      model->forward(own(group)).sum().backward();
-      REQUIRE(is(net->met, step));
-    }
-  });
-}
-
-TEST_CASE("rank 0 may evaluate a net without buffers alone") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<Scale>();
-    Model model(net, group);
-    for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      model->forward(own(group)).sum().backward();
-      REQUIRE(is(net->weight.grad(), 2));
-      if (group.rank() == 0) {
-        const torch::NoGradGuard no_grad;
-        for (int i = 0; i < 3; ++i) {
-          REQUIRE(!model->forward(own(group)).requires_grad());
-        }
-      }
-      REQUIRE(is(net->weight.grad(), 2));
-    }
-  });
-}
-
-TEST_CASE("autograd::grad through the wrapper's output is not reduced") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    DistributedDataParallel<BranchNet> model(net, group);
-    for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      auto input = batch(group, step, 4).requires_grad_();
-      const auto loss = model->forward(input, true).sum();
-      if (group.rank() == 0) { // a saliency map on one rank
-        torch::autograd::grad({loss}, {input}, {}, /*retain_graph=*/true);
-        torch::autograd::grad(
-            {loss}, {net->stem->weight}, {}, /*retain_graph=*/true);
-        REQUIRE(!net->stem->weight.grad().defined());
-      }
-      loss.backward();
-      REQUIRE(equal_on_all(group, net->stem->weight.grad()));
-      REQUIRE(net->left->bias.grad().allclose(torch::full({2}, 5.0)));
-    }
-  });
-}
-
-TEST_CASE("an output that depends on no parameter is no unmanaged leaf") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    DistributedDataParallel<BranchNet> model(
-        net, group, ReducerOptions().unmanaged_leaves(Reaction::kError));
-    const torch::NoGradGuard no_grad;
-    for (auto& parameter : net->parameters()) {
-      parameter.set_requires_grad(false);
-    }
-    const at::AutoGradMode enable(true);
-    auto loss = model->forward(torch::ones({1, 4}), true).sum();
+RANKS_TEST("a second backward over a retained graph is reduced again") {
+  auto net = std::make_shared<Scale>();
+  Model model(net, group);
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    const auto loss = model->forward(own(group)).sum();
     loss.backward({}, /*retain_graph=*/true);
+    REQUIRE(is(net->weight.grad(), 2));
     loss.backward();
-    REQUIRE(!net->stem->weight.grad().defined());
-  });
+    REQUIRE(is(net->weight.grad(), 4));
+  }
+}
+
+RANKS_TEST("an output that depends on no parameter takes part") {
+  auto net = std::make_shared<Scale>();
+  Model model(net, group);
+  for (int step = 0; step < 4; ++step) {
+    reset_gradients(*net);
+    const bool used = group.rank() != step;
+    model->forward(own(group), used).sum().backward();
+    REQUIRE(net->weight.grad().defined());
+    REQUIRE(equal_on_all(group, net->weight.grad()));
+    const double missing = step < 3 ? step + 1.0 : 0.0;
+    REQUIRE(
+        nearly_equal(net->weight.grad(), torch::full({2}, (6 - missing) / 3)));
+  }
+  model->forward(own(group), false).sum().backward(); // on all
+}
+
+RANKS_TEST("several forwards and one backward, through the wrapper") {
+  auto net = std::make_shared<Scale>();
+  Model model(net, group);
+  for (int step = 0; step < 4; ++step) {
+    reset_gradients(*net);
+    const auto first = model->forward(own(group));
+    model->forward(own(group)); // whose output nobody uses
+    const auto second = model->forward(own(group) * 3);
+    (first + second).sum().backward();
+    REQUIRE(is(net->weight.grad(), 8));
+  }
+}
+
+RANKS_TEST(
+    "several backwards over outputs of one forward, through the wrapper") {
+  auto net = std::make_shared<OutputsNet>();
+  DistributedDataParallel<OutputsNet> model(net, group);
+  for (int step = 0; step < 4; ++step) {
+    reset_gradients(*net);
+    const auto input = torch::full({1, 4}, group.rank() + 1.0);
+    const auto outputs = model->forward(input);
+    outputs[0].sum().backward();
+    REQUIRE(nearly_equal(net->a->weight.grad(), torch::full({2, 4}, 2.0)));
+    REQUIRE(!net->b->weight.grad().defined());
+    (outputs[1] * 3).sum().backward();
+    REQUIRE(nearly_equal(net->a->weight.grad(), torch::full({2, 4}, 2.0)));
+    REQUIRE(nearly_equal(net->b->weight.grad(), torch::full({2, 4}, 6.0)));
+  }
+}
+
+RANKS_TEST("forwards without a backward, then with one, through the wrapper") {
+  auto net = std::make_shared<BranchNet>();
+  auto local = std::make_shared<BranchNet>();
+  DistributedDataParallel<BranchNet> model(net, group);
+  copy_parameters(*net, *local);
+  for (int step = 0; step < 8; ++step) {
+    const auto input = batch(group, step, 4);
+    const auto output = model->forward(input, true);
+    if (step >= 4) {
+      reset_gradients(*net);
+      reset_gradients(*local);
+      output.sum().backward();
+      local->forward(input, true).sum().backward();
+      const auto expected = average(group, *local);
+      REQUIRE(
+          torch::allclose(net->stem->weight.grad(), expected[0], 1e-5, 1e-6));
+      REQUIRE(!net->never->weight.grad().defined());
+    }
+  }
+}
+
+RANKS_TEST("outputs may be vectors, tuples, maps, and nested") {
+  auto net = std::make_shared<OutputsNet>();
+  DistributedDataParallel<OutputsNet> model(net, group);
+  const auto x = torch::full({1, 4}, group.rank() + 1.0);
+  const auto averaged = [&](const torch::nn::Linear& used,
+                            const torch::nn::Linear& unused) {
+    const bool right = !unused->weight.grad().defined() &&
+        nearly_equal(used->weight.grad(), torch::full({2, 4}, 2.0));
+    reset_gradients(*net);
+    return right;
+  };
+  for (int step = 0; step < 3; ++step) {
+    model->forward(x)[0].sum().backward();
+    REQUIRE(averaged(net->a, net->b));
+    std::get<2>(model->forward(x, OutputsNet::Tuple{})).sum().backward();
+    REQUIRE(averaged(net->b, net->a));
+    model->forward(x, OutputsNet::Nested{}).second->sum().backward();
+    REQUIRE(averaged(net->a, net->b));
+    model->forward(x, OutputsNet::Nested{}).first[0]["b"].sum().backward();
+    REQUIRE(averaged(net->b, net->a));
+  }
+}
+
+RANKS_TEST("outputs that are no function of parameters keep their values") {
+  auto net = std::make_shared<TalkativeNet>();
+  DistributedDataParallel<TalkativeNet> model(net, group);
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    const auto [output, integers, plain] =
+        model->forward(torch::full({1, 4}, group.rank() + 1.0));
+    output.sum().backward();
+    REQUIRE(integers.equal(torch::arange(3)));
+    REQUIRE(is(plain.detach(), 3));
+    REQUIRE(nearly_equal(net->linear->weight.grad(), torch::full({2, 4}, 2.0)));
+  }
+  const torch::NoGradGuard no_grad;
+  const auto outputs = model->forward(torch::ones({1, 4}));
+  REQUIRE(!std::get<0>(outputs).requires_grad());
+  REQUIRE(!std::get<2>(outputs).requires_grad());
+}
+
+RANKS_TEST("buffers are rank 0's in each forward that is trained on") {
+  auto net = std::make_shared<CountingNet>(group.rank());
+  DistributedDataParallel<CountingNet> model(net, group);
+  for (int step = 0; step < 5; ++step) {
+    model->forward(own(group)).sum().backward();
+    REQUIRE(is(net->met, step));
+  }
+}
+
+RANKS_TEST("rank 0 may evaluate a net without buffers alone") {
+  auto net = std::make_shared<Scale>();
+  Model model(net, group);
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    model->forward(own(group)).sum().backward();
+    REQUIRE(is(net->weight.grad(), 2));
+    if (group.rank() == 0) {
+      const torch::NoGradGuard no_grad;
+      for (int i = 0; i < 3; ++i) {
+        REQUIRE(!model->forward(own(group)).requires_grad());
+      }
+    }
+    REQUIRE(is(net->weight.grad(), 2));
+  }
+}
+
+RANKS_TEST("autograd::grad through the wrapper's output is not reduced") {
+  auto net = std::make_shared<BranchNet>();
+  DistributedDataParallel<BranchNet> model(net, group);
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    auto input = batch(group, step, 4).requires_grad_();
+    const auto loss = model->forward(input, true).sum();
+    if (group.rank() == 0) { // a saliency map on one rank
+      torch::autograd::grad({loss}, {input}, {}, /*retain_graph=*/true);
+      torch::autograd::grad(
+          {loss}, {net->stem->weight}, {}, /*retain_graph=*/true);
+      REQUIRE(!net->stem->weight.grad().defined());
+    }
+    loss.backward();
+    REQUIRE(equal_on_all(group, net->stem->weight.grad()));
+    REQUIRE(net->left->bias.grad().allclose(torch::full({2}, 5.0)));
+  }
+}
+
+RANKS_TEST("an output that depends on no parameter is no unmanaged leaf") {
+  auto net = std::make_shared<BranchNet>();
+  DistributedDataParallel<BranchNet> model(
+      net, group, ReducerOptions().unmanaged_leaves(Reaction::kError));
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : net->parameters()) {
+    parameter.set_requires_grad(false);
+  }
+  const at::AutoGradMode enable(true);
+  auto loss = model->forward(torch::ones({1, 4}), true).sum();
+  loss.backward({}, /*retain_graph=*/true);
+  loss.backward();
+  REQUIRE(!net->stem->weight.grad().defined());
 }
 
 } // namespace ddp::test::wrapper_behaviours_test

@@ -63,38 +63,32 @@ void compare(const ProcessGroup& group, const Loss& loss) {
 
 } // namespace
 
-TEST_CASE("a gradient penalty alone is reduced") {
-  ranks(3, [](ProcessGroup group) {
-    compare(group, [](auto& model, auto&, torch::Tensor input) {
-      return penalty(model, input.requires_grad_());
-    });
+RANKS_TEST("a gradient penalty alone is reduced") {
+  compare(group, [](auto& model, auto&, torch::Tensor input) {
+    return penalty(model, input.requires_grad_());
   });
 }
 
-TEST_CASE("a loss that forward left in the module is reduced") {
-  ranks(3, [](ProcessGroup group) {
-    compare(group, [](auto& model, auto& net, torch::Tensor input) {
-      model.forward(input);
-      return net.aside;
-    });
+RANKS_TEST("a loss that forward left in the module is reduced") {
+  compare(group, [](auto& model, auto& net, torch::Tensor input) {
+    model.forward(input);
+    return net.aside;
   });
 }
 
-TEST_CASE("a backward for an input only is each rank's own") {
-  ranks(3, [](ProcessGroup group) {
-    auto net = std::make_shared<Critic>();
-    DistributedDataParallel<Critic> model(net, group);
-    for (int step = 0; step < 3; ++step) {
-      if (group.rank() == 0) { // a saliency map
-        auto input = batch(group, 9, 4).requires_grad_();
-        model->forward(input).sum().backward({}, false, false, {{input}});
-        REQUIRE(input.grad().defined());
-      }
-      reset_gradients(*net);
-      model->forward(batch(group, step, 4)).sum().backward();
-      REQUIRE(equal_on_all(group, net->first->weight.grad()));
+RANKS_TEST("a backward for an input only is each rank's own") {
+  auto net = std::make_shared<Critic>();
+  DistributedDataParallel<Critic> model(net, group);
+  for (int step = 0; step < 3; ++step) {
+    if (group.rank() == 0) { // a saliency map
+      auto input = batch(group, 9, 4).requires_grad_();
+      model->forward(input).sum().backward({}, false, false, {{input}});
+      REQUIRE(input.grad().defined());
     }
-  });
+    reset_gradients(*net);
+    model->forward(batch(group, step, 4)).sum().backward();
+    REQUIRE(equal_on_all(group, net->first->weight.grad()));
+  }
 }
 
 } // namespace ddp::test::wrapper_gradients_test

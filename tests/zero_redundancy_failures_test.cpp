@@ -14,15 +14,13 @@ namespace ddp::test::zero_redundancy_failures_test {
 template <typename Optimizer>
 using Zero = ZeroRedundancyOptimizer<Optimizer>;
 
-TEST_CASE("a sharded optimizer is saved by its own type only") {
-  ranks(3, [](ProcessGroup group) {
-    const auto net = std::make_shared<UnevenNet>();
-    Zero<torch::optim::Adam> optimizer(net->parameters(), group);
-    torch::optim::Optimizer& base = optimizer;
-    REQUIRE_THROWS_WITH(
-        TrainingState().add("optimizer", base),
-        ContainsSubstring("'optimizer' shares its state out over ranks"));
-  });
+RANKS_TEST("a sharded optimizer is saved by its own type only") {
+  const auto net = std::make_shared<UnevenNet>();
+  Zero<torch::optim::Adam> optimizer(net->parameters(), group);
+  torch::optim::Optimizer& base = optimizer;
+  REQUIRE_THROWS_WITH(
+      TrainingState().add("optimizer", base),
+      ContainsSubstring("'optimizer' shares its state out over ranks"));
 }
 
 TEST_CASE("where one rank has lost a parameter the others hear why") {
@@ -76,40 +74,36 @@ TEST_CASE("a sharded optimizer that differs between ranks is refused") {
   }
 }
 
-TEST_CASE("where one rank cannot step its share the others hear why") {
-  ranks(3, [](ProcessGroup group) {
-    std::vector<torch::Tensor> parameters;
-    for (const int64_t size : {9, 6, 3}) {
-      parameters.push_back(torch::ones({size}).requires_grad_());
-      parameters.back().mutable_grad() = torch::ones({size});
-    }
-    parameters[1].mutable_grad() = torch::ones({6}).to_sparse();
-    Zero<torch::optim::Adam> optimizer(
-        parameters, group, torch::optim::AdamOptions(0.1));
-    REQUIRE_THROWS_WITH(optimizer.step(), ContainsSubstring("sparse"));
-    // Not over gloo, where a rank that ends is a reason too.
-    meet_at_store(group, {"0", "1", "2"});
-  });
+RANKS_TEST("where one rank cannot step its share the others hear why") {
+  std::vector<torch::Tensor> parameters;
+  for (const int64_t size : {9, 6, 3}) {
+    parameters.push_back(torch::ones({size}).requires_grad_());
+    parameters.back().mutable_grad() = torch::ones({size});
+  }
+  parameters[1].mutable_grad() = torch::ones({6}).to_sparse();
+  Zero<torch::optim::Adam> optimizer(
+      parameters, group, torch::optim::AdamOptions(0.1));
+  REQUIRE_THROWS_WITH(optimizer.step(), ContainsSubstring("sparse"));
+  // Not over gloo, where a rank that ends is a reason too.
+  meet_at_store(group, {"0", "1", "2"});
 }
 
-TEST_CASE("what a sharded optimizer cannot do is refused") {
-  ranks(3, [](ProcessGroup group) {
-    const auto net = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group);
-    Zero<torch::optim::Adam> optimizer(
-        net->parameters(),
-        group,
-        torch::optim::AdamOptions(1e-2),
-        ZeroRedundancyOptions().parameters_as_bucket_view(true));
-    REQUIRE_THROWS_WITH(
-        reducer.step_in_backward(optimizer), Catch::Contains("communicates"));
-    REQUIRE_THROWS_AS(optimizer.load_state_dict(c10::IValue(1)), c10::Error);
-    REQUIRE_THROWS_AS(optimizer.state_dict(3), c10::ValueError);
-    net->to(torch::kDouble);
-    net->zero_grad();
-    REQUIRE_THROWS_WITH(
-        optimizer.step(), Catch::Contains("was moved or replaced"));
-  });
+RANKS_TEST("what a sharded optimizer cannot do is refused") {
+  const auto net = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group);
+  Zero<torch::optim::Adam> optimizer(
+      net->parameters(),
+      group,
+      torch::optim::AdamOptions(1e-2),
+      ZeroRedundancyOptions().parameters_as_bucket_view(true));
+  REQUIRE_THROWS_WITH(
+      reducer.step_in_backward(optimizer), Catch::Contains("communicates"));
+  REQUIRE_THROWS_AS(optimizer.load_state_dict(c10::IValue(1)), c10::Error);
+  REQUIRE_THROWS_AS(optimizer.state_dict(3), c10::ValueError);
+  net->to(torch::kDouble);
+  net->zero_grad();
+  REQUIRE_THROWS_WITH(
+      optimizer.step(), Catch::Contains("was moved or replaced"));
 }
 
 } // namespace ddp::test::zero_redundancy_failures_test

@@ -105,61 +105,56 @@ TEST_CASE("a sharded optimizer has the bits of the optimizer itself") {
   }
 }
 
-TEST_CASE("the largest parameters go to the ranks that have least") {
-  ranks(3, [](ProcessGroup group) {
-    std::vector<torch::Tensor> parameters;
-    for (const int64_t size : {10, 50, 20, 40, 30}) {
-      parameters.push_back(torch::zeros({size}).requires_grad_());
-      parameters.back().mutable_grad() = torch::ones({size});
-    }
-    Zero<torch::optim::Adam> optimizer(
-        parameters, group, torch::optim::AdamOptions(1.0));
-    optimizer.step();
-    // 50; 40 and 10; 30 and 20.
-    const std::vector<int64_t> loads = {50, 50, 50};
-    REQUIRE(
-        bytes_of_state(optimizer) ==
-        2 * 4 * loads[static_cast<size_t>(group.rank())]);
-    REQUIRE(optimizer.state().size() == (group.rank() == 0 ? 1 : 2));
-    // A group that comes later is shared out too.
-    auto late = torch::zeros({7}).requires_grad_();
-    late.mutable_grad() = torch::ones({7});
-    OptimizerParamGroup group_of_one({late});
-    group_of_one.set_options(std::make_unique<torch::optim::AdamOptions>(0.5));
-    optimizer.add_param_group(group_of_one);
-    optimizer.step();
-    for (const auto& parameter : parameters) {
-      REQUIRE(parameter.allclose(torch::full_like(parameter, -2), 1e-4));
-    }
-    REQUIRE(late.allclose(torch::full({7}, -0.5), 1e-4));
-  });
+RANKS_TEST("the largest parameters go to the ranks that have least") {
+  std::vector<torch::Tensor> parameters;
+  for (const int64_t size : {10, 50, 20, 40, 30}) {
+    parameters.push_back(torch::zeros({size}).requires_grad_());
+    parameters.back().mutable_grad() = torch::ones({size});
+  }
+  Zero<torch::optim::Adam> optimizer(
+      parameters, group, torch::optim::AdamOptions(1.0));
+  optimizer.step();
+  // 50; 40 and 10; 30 and 20.
+  const std::vector<int64_t> loads = {50, 50, 50};
+  REQUIRE(
+      bytes_of_state(optimizer) ==
+      2 * 4 * loads[static_cast<size_t>(group.rank())]);
+  REQUIRE(optimizer.state().size() == (group.rank() == 0 ? 1 : 2));
+  // A group that comes later is shared out too.
+  auto late = torch::zeros({7}).requires_grad_();
+  late.mutable_grad() = torch::ones({7});
+  OptimizerParamGroup group_of_one({late});
+  group_of_one.set_options(std::make_unique<torch::optim::AdamOptions>(0.5));
+  optimizer.add_param_group(group_of_one);
+  optimizer.step();
+  for (const auto& parameter : parameters) {
+    REQUIRE(parameter.allclose(torch::full_like(parameter, -2), 1e-4));
+  }
+  REQUIRE(late.allclose(torch::full({7}, -0.5), 1e-4));
 }
 
-TEST_CASE("groups of parameters keep their options") {
-  ranks(3, [](ProcessGroup group) {
-    const auto net = start_net();
-    const auto plain = start_net();
-    const auto groups_of = [](UnevenNet& from) {
-      std::vector<OptimizerParamGroup> groups;
-      groups.emplace_back(from.first->parameters());
-      groups.back().set_options(
-          std::make_unique<torch::optim::SGDOptions>(0.5));
-      auto rest = from.wide->parameters();
-      rest.push_back(from.last->weight);
-      groups.emplace_back(rest);
-      return groups;
-    };
-    const torch::optim::SGDOptions defaults(0.01);
-    Reducer reducer(net, group);
-    Reducer plain_reducer(plain, group);
-    Zero<torch::optim::SGD> optimizer(groups_of(*net), group, defaults);
-    torch::optim::SGD expected(groups_of(*plain), defaults);
-    backward(*net, group, 0);
-    backward(*plain, group, 0);
-    optimizer.step();
-    expected.step();
-    require_equal(*net, *plain);
-  });
+RANKS_TEST("groups of parameters keep their options") {
+  const auto net = start_net();
+  const auto plain = start_net();
+  const auto groups_of = [](UnevenNet& from) {
+    std::vector<OptimizerParamGroup> groups;
+    groups.emplace_back(from.first->parameters());
+    groups.back().set_options(std::make_unique<torch::optim::SGDOptions>(0.5));
+    auto rest = from.wide->parameters();
+    rest.push_back(from.last->weight);
+    groups.emplace_back(rest);
+    return groups;
+  };
+  const torch::optim::SGDOptions defaults(0.01);
+  Reducer reducer(net, group);
+  Reducer plain_reducer(plain, group);
+  Zero<torch::optim::SGD> optimizer(groups_of(*net), group, defaults);
+  torch::optim::SGD expected(groups_of(*plain), defaults);
+  backward(*net, group, 0);
+  backward(*plain, group, 0);
+  optimizer.step();
+  expected.step();
+  require_equal(*net, *plain);
 }
 
 TEST_CASE("a sharded state is saved whole and loaded on any number of ranks") {
@@ -223,32 +218,30 @@ TEST_CASE("a sharded state is saved whole and loaded on any number of ranks") {
   });
 }
 
-TEST_CASE("ranks without inputs step their parameters along") {
-  ranks(3, [](ProcessGroup group) {
-    const auto net = start_net();
-    const auto plain = start_net();
-    {
-      Reducer reducer(net, group);
-      Zero<torch::optim::Adam> optimizer(
-          net->parameters(), group, torch::optim::AdamOptions(1e-2));
-      Join join(group, {reducer.joinable(), optimizer});
-      for (int64_t step = 0; step < 1 + 2 * group.rank(); ++step) {
-        backward(*net, group, step);
-        optimizer.step();
-      }
+RANKS_TEST("ranks without inputs step their parameters along") {
+  const auto net = start_net();
+  const auto plain = start_net();
+  {
+    Reducer reducer(net, group);
+    Zero<torch::optim::Adam> optimizer(
+        net->parameters(), group, torch::optim::AdamOptions(1e-2));
+    Join join(group, {reducer.joinable(), optimizer});
+    for (int64_t step = 0; step < 1 + 2 * group.rank(); ++step) {
+      backward(*net, group, step);
+      optimizer.step();
     }
-    Reducer reducer(plain, group);
-    torch::optim::Adam optimizer(
-        plain->parameters(), torch::optim::AdamOptions(1e-2));
-    reducer.step_in_backward(optimizer);
-    {
-      auto join = reducer.join();
-      for (int64_t step = 0; step < 1 + 2 * group.rank(); ++step) {
-        backward(*plain, group, step);
-      }
+  }
+  Reducer reducer(plain, group);
+  torch::optim::Adam optimizer(
+      plain->parameters(), torch::optim::AdamOptions(1e-2));
+  reducer.step_in_backward(optimizer);
+  {
+    auto join = reducer.join();
+    for (int64_t step = 0; step < 1 + 2 * group.rank(); ++step) {
+      backward(*plain, group, step);
     }
-    require_equal(*net, *plain);
-  });
+  }
+  require_equal(*net, *plain);
 }
 
 namespace {
@@ -344,26 +337,24 @@ void step_by_closure(
 
 } // namespace
 
-TEST_CASE("a closure sees all parameters of a sharded optimizer") {
-  ranks(3, [](ProcessGroup group) {
-    const auto net = start_net();
-    const auto plain = start_net();
-    Reducer reducer(net, group);
-    Reducer plain_reducer(plain, group);
-    const torch::optim::SGDOptions options(0.1);
-    Zero<torch::optim::SGD> optimizer(net->parameters(), group, options);
-    torch::optim::SGD expected(plain->parameters(), options);
-    for (int64_t step = 0; step < 3; ++step) {
-      step_by_closure(optimizer, *net, group, step);
-      step_by_closure(expected, *plain, group, step);
-      require_equal(*net, *plain);
-    }
-    // Ranks without inputs step along.
-    Join join(group, {reducer.joinable(), optimizer});
-    for (int64_t step = 0; step <= group.rank(); ++step) {
-      step_by_closure(optimizer, *net, group, step);
-    }
-  });
+RANKS_TEST("a closure sees all parameters of a sharded optimizer") {
+  const auto net = start_net();
+  const auto plain = start_net();
+  Reducer reducer(net, group);
+  Reducer plain_reducer(plain, group);
+  const torch::optim::SGDOptions options(0.1);
+  Zero<torch::optim::SGD> optimizer(net->parameters(), group, options);
+  torch::optim::SGD expected(plain->parameters(), options);
+  for (int64_t step = 0; step < 3; ++step) {
+    step_by_closure(optimizer, *net, group, step);
+    step_by_closure(expected, *plain, group, step);
+    require_equal(*net, *plain);
+  }
+  // Ranks without inputs step along.
+  Join join(group, {reducer.joinable(), optimizer});
+  for (int64_t step = 0; step <= group.rank(); ++step) {
+    step_by_closure(optimizer, *net, group, step);
+  }
 }
 
 TEST_CASE("a sharded state is loaded for groups that were added too") {

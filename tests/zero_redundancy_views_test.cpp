@@ -29,51 +29,47 @@ std::vector<torch::Tensor> of_layouts() {
 
 } // namespace
 
-TEST_CASE("parameters that become views keep their layout") {
-  ranks(3, [](ProcessGroup group) {
-    auto plain = of_layouts();
-    auto sharded = of_layouts();
-    const auto options = torch::optim::SGDOptions(0.1).momentum(0.9);
-    torch::optim::SGD expected(plain, options);
-    Zero<torch::optim::SGD> optimizer(
-        sharded,
-        group,
-        options,
-        ZeroRedundancyOptions().parameters_as_bucket_view(true));
-    for (int step = 0; step < 3; ++step) {
-      for (size_t i = 0; i < plain.size(); ++i) {
-        plain[i].mutable_grad() = torch::randn_like(plain[i]);
-        sharded[i].mutable_grad() = plain[i].grad().clone();
-      }
-      expected.step();
-      optimizer.step();
-    }
+RANKS_TEST("parameters that become views keep their layout") {
+  auto plain = of_layouts();
+  auto sharded = of_layouts();
+  const auto options = torch::optim::SGDOptions(0.1).momentum(0.9);
+  torch::optim::SGD expected(plain, options);
+  Zero<torch::optim::SGD> optimizer(
+      sharded,
+      group,
+      options,
+      ZeroRedundancyOptions().parameters_as_bucket_view(true));
+  for (int step = 0; step < 3; ++step) {
     for (size_t i = 0; i < plain.size(); ++i) {
-      INFO("parameter " << i);
-      REQUIRE(sharded[i].equal(plain[i]));
-      if (plain[i].is_non_overlapping_and_dense()) {
-        REQUIRE(sharded[i].strides() == plain[i].strides());
-      }
+      plain[i].mutable_grad() = torch::randn_like(plain[i]);
+      sharded[i].mutable_grad() = plain[i].grad().clone();
     }
-  });
+    expected.step();
+    optimizer.step();
+  }
+  for (size_t i = 0; i < plain.size(); ++i) {
+    INFO("parameter " << i);
+    REQUIRE(sharded[i].equal(plain[i]));
+    if (plain[i].is_non_overlapping_and_dense()) {
+      REQUIRE(sharded[i].strides() == plain[i].strides());
+    }
+  }
 }
 
-TEST_CASE("parameters that become views have the same layout on all ranks") {
-  ranks(3, [](ProcessGroup group) {
-    auto parameter = torch::ones({4, 3, 2, 2}).requires_grad_();
-    if (group.rank() == 1) {
-      parameter = parameter.detach()
-                      .contiguous(torch::MemoryFormat::ChannelsLast)
-                      .requires_grad_();
-    }
-    Zero<torch::optim::SGD> optimizer(
-        std::vector<torch::Tensor>{parameter},
-        group,
-        torch::optim::SGDOptions(0.1),
-        ZeroRedundancyOptions().parameters_as_bucket_view(true));
-    parameter.mutable_grad() = torch::ones_like(parameter);
-    REQUIRE_THROWS_WITH(optimizer.step(), ContainsSubstring("strides"));
-  });
+RANKS_TEST("parameters that become views have the same layout on all ranks") {
+  auto parameter = torch::ones({4, 3, 2, 2}).requires_grad_();
+  if (group.rank() == 1) {
+    parameter = parameter.detach()
+                    .contiguous(torch::MemoryFormat::ChannelsLast)
+                    .requires_grad_();
+  }
+  Zero<torch::optim::SGD> optimizer(
+      std::vector<torch::Tensor>{parameter},
+      group,
+      torch::optim::SGDOptions(0.1),
+      ZeroRedundancyOptions().parameters_as_bucket_view(true));
+  parameter.mutable_grad() = torch::ones_like(parameter);
+  REQUIRE_THROWS_WITH(optimizer.step(), ContainsSubstring("strides"));
 }
 
 } // namespace ddp::test::zero_redundancy_views_test

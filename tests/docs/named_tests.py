@@ -23,7 +23,8 @@ def main():
         code = re.sub(r'"\s*\n\s*"', "", code)
         for name in re.findall(r'"([^"]+)"', names):
             count += 1
-            if f'TEST_CASE("{name}"' not in re.sub(r"\(\s+", "(", code):
+            title = r'\b(TEST_CASE|RANKS_TEST)\(\s*' + re.escape(f'"{name}"')
+            if not re.search(title, code):
                 missing.append(f'{file}: "{name}"')
     for reference in missing:
         print("there is no", reference)

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <c10/macros/Macros.h>
 #include <ddp/process_group.h>
+#include <tests/support/catch.h>
 #include <tests/support/process.h>
 
 #include <functional>
@@ -37,6 +39,17 @@ std::vector<Outcome> ranks(
 
 /// The same with a group formed.
 void ranks(int size, const std::function<void(ProcessGroup)>& body);
+
+/// A test case whose body runs on each of three ranks, or of as many as are
+/// given, and has their `group`: RANKS_TEST("title") {...}
+#define RANKS_TEST(...) \
+  DDP_RANKS_TEST(C10_ANONYMOUS_VARIABLE(on_ranks_), __VA_ARGS__, 3, )
+#define DDP_RANKS_TEST(body, title, size, ...)        \
+  static void body(const ::ddp::ProcessGroup& group); \
+  TEST_CASE(title) {                                  \
+    ::ddp::test::ranks(size, body);                   \
+  }                                                   \
+  static void body([[maybe_unused]] const ::ddp::ProcessGroup& group)
 
 /// The commands of the ranks that `ranks` runs, for a test that starts and ends
 /// them itself. In the test's first process; in a rank of this call `body` runs
