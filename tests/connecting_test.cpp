@@ -12,55 +12,48 @@
 namespace ddp::test::connecting_test {
 
 TEST_CASE("a rank that cannot connect is named by the others") {
-  ranks(
-      3,
-      [] {
-        const bool bad = std::getenv("RANK") == std::string("1");
-        if (bad) {
-          setenv("GLOO_SOCKET_IFNAME", "no-such-one", /*replace=*/1);
-        }
-        const auto start = Clock::now();
-        const auto text = error_of([] { (void)init_process_group(kTimeout); });
-        REQUIRE_THAT(
-            text,
-            ContainsSubstring("connecting over gloo failed") &&
-                ContainsSubstring("no-such-one"));
-        if (!bad) {
-          REQUIRE_THAT(text, ContainsSubstring("because rank 1 of 3 on host"));
-        }
-        REQUIRE(seconds_since(start) < 20);
-      },
-      RankOptions());
+  ranks(3, [] {
+    const bool bad = std::getenv("RANK") == std::string("1");
+    if (bad) {
+      setenv("GLOO_SOCKET_IFNAME", "no-such-one", /*replace=*/1);
+    }
+    const auto start = Clock::now();
+    const auto text = error_of([] { (void)init_process_group(kTimeout); });
+    REQUIRE_THAT(
+        text,
+        ContainsSubstring("connecting over gloo failed") &&
+            ContainsSubstring("no-such-one"));
+    if (!bad) {
+      REQUIRE_THAT(text, ContainsSubstring("because rank 1 of 3 on host"));
+    }
+    REQUIRE(seconds_since(start) < 20);
+  });
 }
 
 TEST_CASE("ranks that do not come to connect are named") {
-  ranks(
-      3,
-      [] {
-        const auto world = init_process_group(
-            ProcessGroupOptions().timeout(std::chrono::seconds(5)));
-        if (world.rank() != 2) {
-          const auto& whole = detail::ProcessGroupImpl::of(world);
-          detail::ProcessGroupImpl part;
-          part.rank = whole.rank;
-          part.size = whole.size;
-          part.backend = whole.backend;
-          part.timeout = whole.timeout;
-          part.address = whole.address;
-          part.hosts = whole.hosts;
-          part.store =
-              c10::make_intrusive<c10d::PrefixStore>("part", whole.store);
-          part.board = whole.board;
-          part.scope = "/part";
-          const auto start = Clock::now();
-          REQUIRE_THAT(
-              error_of([&] { detail::connect(part); }),
-              ContainsSubstring("rank 2 of 3 has not come to connect"));
-          REQUIRE(seconds_since(start) < 15);
-        }
-        meet_at_store(world, {"0", "1", "2"});
-      },
-      RankOptions());
+  ranks(3, [] {
+    const auto world = init_process_group(
+        ProcessGroupOptions().timeout(std::chrono::seconds(5)));
+    if (world.rank() != 2) {
+      const auto& whole = detail::ProcessGroupImpl::of(world);
+      detail::ProcessGroupImpl part;
+      part.rank = whole.rank;
+      part.size = whole.size;
+      part.backend = whole.backend;
+      part.timeout = whole.timeout;
+      part.address = whole.address;
+      part.hosts = whole.hosts;
+      part.store = c10::make_intrusive<c10d::PrefixStore>("part", whole.store);
+      part.board = whole.board;
+      part.scope = "/part";
+      const auto start = Clock::now();
+      REQUIRE_THAT(
+          error_of([&] { detail::connect(part); }),
+          ContainsSubstring("rank 2 of 3 has not come to connect"));
+      REQUIRE(seconds_since(start) < 15);
+    }
+    meet_at_store(world, {"0", "1", "2"});
+  });
 }
 
 } // namespace ddp::test::connecting_test

@@ -359,27 +359,22 @@ TEST_CASE("a forked child's crash is not the rank's") {
 }
 
 TEST_CASE("without an error file no signal is handled") {
-  RankOptions options;
-  options.environment["TORCHELASTIC_ERROR_FILE"] = "";
-  ranks(
-      3,
-      [] {
-        forget_handlers();
-        const auto group = init_process_group(kTimeout);
-        for (const int number : kSignals) {
-          REQUIRE(is_default(number));
-        }
-        group.barrier();
-      },
-      options);
+  ranks(3, RankOptions().environment({{"TORCHELASTIC_ERROR_FILE", ""}}), [] {
+    forget_handlers();
+    const auto group = init_process_group(kTimeout);
+    for (const int number : kSignals) {
+      REQUIRE(is_default(number));
+    }
+    group.barrier();
+  });
 }
 
 TEST_CASE("signals that the program handles stay its own") {
-  RankOptions options;
-  options.environment["TORCHELASTIC_ERROR_FILE"] = "/dev/null/none";
-  options.expected_exit_codes = {7, 7, 7};
   ranks(
       3,
+      RankOptions()
+          .environment({{"TORCHELASTIC_ERROR_FILE", "/dev/null/none"}})
+          .exit_codes({{0, 7}, {1, 7}, {2, 7}}),
       [] {
         forget_handlers();
         std::signal(SIGSEGV, [](int) { _exit(7); });
@@ -387,15 +382,14 @@ TEST_CASE("signals that the program handles stay its own") {
         REQUIRE(!is_default(SIGBUS));
         group.barrier();
         ddp_test_write(nowhere);
-      },
-      options);
+      });
 }
 
 TEST_CASE("no signal is handled where reports are off") {
-  RankOptions options;
-  options.environment["TORCHELASTIC_ERROR_FILE"] = "/dev/null/none";
   ranks(
       3,
+      RankOptions().environment(
+          {{"TORCHELASTIC_ERROR_FILE", "/dev/null/none"}}),
       [] {
         forget_handlers();
         const auto group = init_process_group(
@@ -404,8 +398,7 @@ TEST_CASE("no signal is handled where reports are off") {
           REQUIRE(is_default(number));
         }
         group.barrier();
-      },
-      options);
+      });
 }
 
 } // namespace ddp::test::crash_test

@@ -216,20 +216,18 @@ TEST_CASE("real processes agree on the CPU and say so once") {
       {"1", "2 ranks share a host with 1 usable GPU"},
       {"old", "driver version is insufficient"}};
   for (const auto& [kind, reason] : reasons) {
-    RankOptions options;
-    options.environment = {
-        {"LD_PRELOAD", cuda ? fake : ""},
-        {"DDP_FAKE_GPUS", kind},
-        {"DDP_BACKEND", ""},
-        {"DDP_DEVICE", ""}};
     const auto outcomes = ranks(
         2,
+        RankOptions().environment(
+            {{"LD_PRELOAD", cuda ? fake : ""},
+             {"DDP_FAKE_GPUS", kind},
+             {"DDP_BACKEND", ""},
+             {"DDP_DEVICE", ""}}),
         [] {
           const auto group = init_process_group();
           REQUIRE(group.device().is_cpu());
           REQUIRE(group.backend() == "shm");
-        },
-        options);
+        });
     if (outcomes.empty()) {
       continue; // a rank, on its way to the call that it belongs to
     }

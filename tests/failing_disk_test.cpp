@@ -279,11 +279,8 @@ void check_way(
   if (shared.own) {
     std::filesystem::create_symlink(library, link);
   }
-  RankOptions options;
-  options.environment = {{"LD_PRELOAD", link}};
-  const auto outcomes = ranks(
-      kRanks,
-      [&] {
+  const auto outcomes =
+      ranks(kRanks, RankOptions().environment({{"LD_PRELOAD", link}}), [&] {
         const auto group = init_process_group();
         const Disk disk;
         Counts counts;
@@ -303,8 +300,7 @@ void check_way(
           }
           std::cout << "\n";
         }
-      },
-      options);
+      });
   for (const auto& outcome : outcomes) {
     const auto at = outcome.output.find("RESULT ");
     if (at != std::string::npos) {
@@ -438,32 +434,29 @@ TEST_CASE("a disk that is full or read-only leaves the old checkpoint") {
   const auto disk = shared.path + "disk";
   std::filesystem::create_directories(disk);
   need_mounts(disk);
-  ranks(
-      kRanks,
-      [&] {
-        if (std::string(std::getenv("RANK")) == "0") {
-          REQUIRE(mount_small_disk(disk)); // for a process of one thread
-        }
-        const auto group = init_process_group();
-        check_each_way(group, disk, [&](Saver& saver) {
-          const auto filler = disk + "/filler";
-          save_around(
-              saver,
-              1,
-              ENOSPC,
-              "free space",
-              [&] { fill(filler); },
-              [&] { std::filesystem::remove(filler); });
-          save_around(
-              saver,
-              3,
-              EROFS,
-              "may write to",
-              [&] { set_read_only(disk, true); },
-              [&] { set_read_only(disk, false); });
-        });
-      },
-      RankOptions());
+  ranks(kRanks, [&] {
+    if (std::string(std::getenv("RANK")) == "0") {
+      REQUIRE(mount_small_disk(disk)); // for a process of one thread
+    }
+    const auto group = init_process_group();
+    check_each_way(group, disk, [&](Saver& saver) {
+      const auto filler = disk + "/filler";
+      save_around(
+          saver,
+          1,
+          ENOSPC,
+          "free space",
+          [&] { fill(filler); },
+          [&] { std::filesystem::remove(filler); });
+      save_around(
+          saver,
+          3,
+          EROFS,
+          "may write to",
+          [&] { set_read_only(disk, true); },
+          [&] { set_read_only(disk, false); });
+    });
+  });
 }
 
 TEST_CASE("a folder without permission leaves the old checkpoint") {

@@ -36,63 +36,54 @@ std::string train_until_failure(
 TEST_CASE("a rank over NCCL is killed: the others end with a reason") {
   setenv("NCCL_P2P_DISABLE", "1", /*overwrite=*/1);
   setenv("NCCL_SHM_DISABLE", "1", /*overwrite=*/1);
-  gpu_ranks(
-      3,
-      [](ProcessGroup group) {
-        auto start = Clock::now();
-        const auto error = train_until_failure(group, [&](int step) {
-          if (step == 5 && group.rank() == 1) {
-            std::raise(SIGKILL);
-          }
-          start = step <= 5 ? Clock::now() : start;
-        });
-        REQUIRE(!error.empty());
-        REQUIRE(seconds_since(start) < 30);
-        meet_at_store(group, {"0", "2"});
-      },
-      kTimeout,
-      {0, 128 + SIGKILL, 0});
+  gpu_ranks(3, kTimeout, {{1, 128 + SIGKILL}}, [](ProcessGroup group) {
+    auto start = Clock::now();
+    const auto error = train_until_failure(group, [&](int step) {
+      if (step == 5 && group.rank() == 1) {
+        std::raise(SIGKILL);
+      }
+      start = step <= 5 ? Clock::now() : start;
+    });
+    REQUIRE(!error.empty());
+    REQUIRE(seconds_since(start) < 30);
+    meet_at_store(group, {"0", "2"});
+  });
 }
 
 TEST_CASE("rank 0 over NCCL is killed: the others end with a reason") {
-  gpu_ranks(
-      3,
-      [](ProcessGroup group) {
-        auto start = Clock::now();
-        const auto error = train_until_failure(group, [&](int step) {
-          if (step == 5 && group.rank() == 0) {
-            std::raise(SIGKILL);
-          }
-          start = step <= 5 ? Clock::now() : start;
-        });
-        REQUIRE(!error.empty());
-        REQUIRE(seconds_since(start) < 30);
-      },
-      kTimeout,
-      {128 + SIGKILL, 0, 0});
+  gpu_ranks(3, kTimeout, {{0, 128 + SIGKILL}}, [](ProcessGroup group) {
+    auto start = Clock::now();
+    const auto error = train_until_failure(group, [&](int step) {
+      if (step == 5 && group.rank() == 0) {
+        std::raise(SIGKILL);
+      }
+      start = step <= 5 ? Clock::now() : start;
+    });
+    REQUIRE(!error.empty());
+    REQUIRE(seconds_since(start) < 30);
+  });
 }
 
 TEST_CASE("what a rank over NCCL throws reaches those that wait on a GPU") {
-  gpu_ranks(
-      3,
-      [](ProcessGroup group) {
-        const auto start = Clock::now();
-        const auto error = train_until_failure(group, [&](int step) {
-          if (step == 5 && group.rank() == 1) {
-            detail::report_failure(group, "boom in forward");
-            throw std::runtime_error("boom in forward");
-          }
-        });
-        REQUIRE_THAT(error, ContainsSubstring("boom in forward"));
-        REQUIRE(seconds_since(start) < 30);
-        meet_at_store(group, {"0", "1", "2"});
-      },
-      kTimeout);
+  gpu_ranks(3, kTimeout, {}, [](ProcessGroup group) {
+    const auto start = Clock::now();
+    const auto error = train_until_failure(group, [&](int step) {
+      if (step == 5 && group.rank() == 1) {
+        detail::report_failure(group, "boom in forward");
+        throw std::runtime_error("boom in forward");
+      }
+    });
+    REQUIRE_THAT(error, ContainsSubstring("boom in forward"));
+    REQUIRE(seconds_since(start) < 30);
+    meet_at_store(group, {"0", "1", "2"});
+  });
 }
 
 TEST_CASE("a collective over NCCL that times out says where its record is") {
   gpu_ranks(
       2,
+      ProcessGroupOptions().timeout(std::chrono::seconds(15)),
+      {},
       [](ProcessGroup group) {
         if (group.rank() == 0) {
           auto tensor = torch::ones({8}, group.device());
@@ -104,8 +95,7 @@ TEST_CASE("a collective over NCCL that times out says where its record is") {
                   ContainsSubstring("flight record of rank 0"));
         }
         meet_at_store(group, {"0", "1"});
-      },
-      ProcessGroupOptions().timeout(std::chrono::seconds(15)));
+      });
 }
 
 } // namespace ddp::test::gpu_failure_test

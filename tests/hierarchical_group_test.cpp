@@ -111,26 +111,20 @@ TEST_CASE(
     "seconds") {
   const Hosts hosts{"a", "a", "b", "b"};
   for (const int victim : {3, 2}) { // the second leads its host
-    RankOptions options;
-    options.expected_exit_codes = {0, 0, 0, 0};
-    options.expected_exit_codes[victim] = 7;
-    ranks(
-        4,
-        [&] {
-          const auto world = init_process_group(kTimeout);
-          const auto group = spread_over(world, hosts);
-          group.barrier();
-          if (group.rank() == victim) {
-            _exit(7);
-          }
-          const auto start = Clock::now();
-          REQUIRE_THAT(
-              all_reduce_error(group),
-              ContainsSubstring("over hierarchical failed"));
-          REQUIRE(seconds_since(start) < 20);
-          meet_at_store(world, {"0", "1", victim == 3 ? "2" : "3"});
-        },
-        options);
+    ranks(4, RankOptions().exit_codes({{victim, 7}}), [&] {
+      const auto world = init_process_group(kTimeout);
+      const auto group = spread_over(world, hosts);
+      group.barrier();
+      if (group.rank() == victim) {
+        _exit(7);
+      }
+      const auto start = Clock::now();
+      REQUIRE_THAT(
+          all_reduce_error(group),
+          ContainsSubstring("over hierarchical failed"));
+      REQUIRE(seconds_since(start) < 20);
+      meet_at_store(world, {"0", "1", victim == 3 ? "2" : "3"});
+    });
   }
 }
 

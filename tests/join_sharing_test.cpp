@@ -56,11 +56,15 @@ TEST_CASE("measured buckets and timelines go on without a rank's inputs") {
   });
 }
 
+namespace {
+
+const auto kShortWait = RankOptions().environment({{"DDP_TIMEOUT", "15"}});
+
+} // namespace
+
 TEST_CASE("Reducers whose ends communicate share a backward and a join") {
   const SharedFolder folder;
-  RankOptions short_wait;
-  short_wait.environment = {{"DDP_TIMEOUT", "15"}};
-  const auto train = [path = folder.path] {
+  ranks(3, kShortWait, [path = folder.path] {
     const auto group = init_process_group();
     const ReducerOptions plain;
     const auto measured =
@@ -91,14 +95,11 @@ TEST_CASE("Reducers whose ends communicate share a backward and a join") {
         REQUIRE(equal_on_all(group, grad));
       }
     }
-  };
-  ranks(3, train, short_wait);
+  });
 }
 
 TEST_CASE("Reducers that share a join tell a rank without inputs of NaN") {
-  RankOptions short_wait;
-  short_wait.environment = {{"DDP_TIMEOUT", "15"}};
-  const auto train = [] {
+  ranks(3, kShortWait, [] {
     const auto group = init_process_group();
     torch::nn::Linear lower(4, 4);
     torch::nn::Linear upper(4, 4);
@@ -116,8 +117,7 @@ TEST_CASE("Reducers that share a join tell a rank without inputs of NaN") {
       error = thrown.what_without_backtrace();
     }
     REQUIRE_THAT(error, Catch::Contains("rank 2"));
-  };
-  ranks(3, train, short_wait);
+  });
 }
 
 } // namespace ddp::test::join_sharing_test

@@ -130,19 +130,15 @@ RANKS_TEST("a group that the program has already is used") {
 }
 
 TEST_CASE("ranks may leave in any order, the store's host first") {
-  RankOptions options;
   for (int round = 0; round < 3; ++round) {
-    ranks(
-        4,
-        [] {
-          auto group = init_process_group();
-          if (group.rank() != 0) { // long enough for rank 0 to be gone
-            const auto parent = getppid();
-            REQUIRE(parent > 0);
-            std::this_thread::sleep_for(std::chrono::milliseconds(200));
-          }
-        },
-        options);
+    ranks(4, [] {
+      auto group = init_process_group();
+      if (group.rank() != 0) { // long enough for rank 0 to be gone
+        const auto parent = getppid();
+        REQUIRE(parent > 0);
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      }
+    });
   }
 }
 
@@ -190,134 +186,109 @@ RANKS_TEST("shutdown ends the group in all copies") {
 }
 
 TEST_CASE("a peer that dies makes the others fail at once, by name") {
-  RankOptions options;
-  options.expected_exit_codes = {0, 137, 0};
-  const auto outcomes = ranks(
-      3,
-      [] {
-        auto group = init_process_group();
-        if (group.rank() == 1) {
-          raise(SIGKILL);
-        }
-        auto tensor = torch::ones({1 << 20});
-        REQUIRE_THROWS_WITH(
-            [&] {
-              for (int i = 0; i < 3; ++i) {
-                group.all_reduce(tensor);
-              }
-            }(),
+  const auto outcomes = ranks(3, RankOptions().exit_codes({{1, 137}}), [] {
+    auto group = init_process_group();
+    if (group.rank() == 1) {
+      raise(SIGKILL);
+    }
+    auto tensor = torch::ones({1 << 20});
+    REQUIRE_THROWS_WITH(
+        [&] {
+          for (int i = 0; i < 3; ++i) {
+            group.all_reduce(tensor);
+          }
+        }(),
+        ContainsSubstring(
+            "rank " + std::to_string(group.rank()) + " of 3 on host") &&
             ContainsSubstring(
-                "rank " + std::to_string(group.rank()) + " of 3 on host") &&
-                ContainsSubstring(
-                    "all_reduce over " + group.backend() + " failed"));
-      },
-      options);
+                "all_reduce over " + group.backend() + " failed"));
+  });
   for (const auto& outcome : outcomes) {
     REQUIRE(outcome.seconds.count() < 20);
   }
 }
 
 TEST_CASE("waiting for a collective fails like the collective") {
-  RankOptions options;
-  options.expected_exit_codes = {0, 137};
-  ranks(
-      2,
-      [] {
-        auto group = init_process_group();
-        auto tensor = torch::ones({1 << 20});
-        auto work = group.all_reduce_async(tensor);
-        work.wait();
-        if (group.rank() == 1) {
-          raise(SIGKILL);
-        }
-        REQUIRE_THROWS_WITH(
-            group.all_reduce_async(tensor).wait(),
-            ContainsSubstring("rank 0 of 2") &&
-                ContainsSubstring(
-                    "all_reduce_async over " + group.backend() + " failed"));
-      },
-      options);
+  ranks(2, RankOptions().exit_codes({{1, 137}}), [] {
+    auto group = init_process_group();
+    auto tensor = torch::ones({1 << 20});
+    auto work = group.all_reduce_async(tensor);
+    work.wait();
+    if (group.rank() == 1) {
+      raise(SIGKILL);
+    }
+    REQUIRE_THROWS_WITH(
+        group.all_reduce_async(tensor).wait(),
+        ContainsSubstring("rank 0 of 2") &&
+            ContainsSubstring(
+                "all_reduce_async over " + group.backend() + " failed"));
+  });
 }
 
 TEST_CASE("a collective that a rank does not join ends at the timeout") {
-  ranks(
-      3,
-      [] {
-        auto group = init_process_group(
-            ProcessGroupOptions().timeout(std::chrono::seconds(4)));
-        auto tensor = torch::ones({1});
-        if (group.rank() != 2) {
-          REQUIRE_THROWS_AS(group.all_reduce(tensor), c10::DistBackendError);
-        } else {
-          std::this_thread::sleep_for(std::chrono::seconds(7));
-        }
-      },
-      RankOptions());
+  ranks(3, [] {
+    auto group = init_process_group(
+        ProcessGroupOptions().timeout(std::chrono::seconds(4)));
+    auto tensor = torch::ones({1});
+    if (group.rank() != 2) {
+      REQUIRE_THROWS_AS(group.all_reduce(tensor), c10::DistBackendError);
+    } else {
+      std::this_thread::sleep_for(std::chrono::seconds(7));
+    }
+  });
 }
 
 TEST_CASE("a barrier is not taken for another rank's all_reduce") {
   for (const char* backend : {"gloo", "shm"}) {
-    ranks(
-        3,
-        [backend] {
-          auto group = init_process_group(
-              ProcessGroupOptions().backend(backend).timeout(seconds(4)));
-          const auto call = [&] {
-            group.rank() == 1 ? (void)group.all_reduce(torch::ones({1}))
-                              : group.barrier();
-          };
-          REQUIRE_THROWS_AS(call(), c10::DistBackendError);
-        },
-        RankOptions());
+    ranks(3, [backend] {
+      auto group = init_process_group(
+          ProcessGroupOptions().backend(backend).timeout(seconds(4)));
+      const auto call = [&] {
+        group.rank() == 1 ? (void)group.all_reduce(torch::ones({1}))
+                          : group.barrier();
+      };
+      REQUIRE_THROWS_AS(call(), c10::DistBackendError);
+    });
   }
 }
 
 TEST_CASE("a group that was handed over keeps its timeout") {
-  ranks(
-      2,
-      [] {
-        const auto group =
-            init_process_group(ProcessGroupOptions().timeout(seconds(7)));
-        REQUIRE(
-            ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout() ==
-            seconds(7));
-      },
-      RankOptions());
+  ranks(2, [] {
+    const auto group =
+        init_process_group(ProcessGroupOptions().timeout(seconds(7)));
+    REQUIRE(
+        ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout() ==
+        seconds(7));
+  });
 }
 
 TEST_CASE("a group that was handed over without a timeout gets the default") {
-  ranks(
-      2,
-      [] {
-        const auto group =
-            init_process_group(ProcessGroupOptions().backend("gloo"));
-        group.c10d()->getBackend(torch::kCPU)->getBackendOptions()->timeout =
-            c10d::Store::kNoTimeout;
-        REQUIRE(
-            ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout() ==
-            ProcessGroup().timeout());
-      },
-      RankOptions());
+  ranks(2, [] {
+    const auto group =
+        init_process_group(ProcessGroupOptions().backend("gloo"));
+    group.c10d()->getBackend(torch::kCPU)->getBackendOptions()->timeout =
+        c10d::Store::kNoTimeout;
+    REQUIRE(
+        ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout() ==
+        ProcessGroup().timeout());
+  });
 }
 
 TEST_CASE("the longest of timeouts is long") {
   for (const std::string backend : {"gloo", "shm"}) {
-    ranks(
-        2,
-        [&] {
-          const auto group =
-              init_process_group(ProcessGroupOptions().backend(backend).timeout(
-                  std::chrono::milliseconds::max()));
-          auto parameter = torch::ones({3}, torch::requires_grad());
-          Reducer reducer({parameter}, group);
-          if (group.rank() == 0) { // so that the other waits in slices
-            std::this_thread::sleep_for(seconds(1));
-          }
-          parameter.sum().backward();
-          group.duplicate().barrier();
-          REQUIRE(parameter.grad().equal(torch::ones({3})));
-        },
-        RankOptions());
+    ranks(2, [&] {
+      const auto group =
+          init_process_group(ProcessGroupOptions().backend(backend).timeout(
+              std::chrono::milliseconds::max()));
+      auto parameter = torch::ones({3}, torch::requires_grad());
+      Reducer reducer({parameter}, group);
+      if (group.rank() == 0) { // so that the other waits in slices
+        std::this_thread::sleep_for(seconds(1));
+      }
+      parameter.sum().backward();
+      group.duplicate().barrier();
+      REQUIRE(parameter.grad().equal(torch::ones({3})));
+    });
   }
 }
 
@@ -347,22 +318,19 @@ std::string gloo_device(const ProcessGroup& group) {
 } // namespace
 
 TEST_CASE("each group talks over its own interface, and so do its children") {
-  ranks(
-      2,
-      [] {
-        for (const auto& name : interfaces()) {
-          const auto group = init_process_group(
-              ProcessGroupOptions().backend("gloo").interface(name));
-          REQUIRE_THAT(
-              gloo_device(group), ContainsSubstring("iface=" + name + ","));
-          REQUIRE_THAT(
-              gloo_device(group.duplicate()),
-              ContainsSubstring("iface=" + name + ","));
-          group.barrier();
-        }
-        REQUIRE(!std::getenv("GLOO_SOCKET_IFNAME"));
-      },
-      RankOptions());
+  ranks(2, [] {
+    for (const auto& name : interfaces()) {
+      const auto group = init_process_group(
+          ProcessGroupOptions().backend("gloo").interface(name));
+      REQUIRE_THAT(
+          gloo_device(group), ContainsSubstring("iface=" + name + ","));
+      REQUIRE_THAT(
+          gloo_device(group.duplicate()),
+          ContainsSubstring("iface=" + name + ","));
+      group.barrier();
+    }
+    REQUIRE(!std::getenv("GLOO_SOCKET_IFNAME"));
+  });
 }
 
 } // namespace ddp::test::process_group_test

@@ -170,10 +170,9 @@ void compare(const std::string& folder) {
 void compare_on(int size) {
   python_with_torch();
   const SharedFolder folder;
-  RankOptions options;
-  options.timeout = std::chrono::seconds(120);
-  ranks(
-      size, [&] { compare(folder.path); }, options);
+  ranks(size, RankOptions().timeout(std::chrono::seconds(120)), [&] {
+    compare(folder.path);
+  });
 }
 
 } // namespace

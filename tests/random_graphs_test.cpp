@@ -207,9 +207,8 @@ TEST_CASE("random nets in random loops get the mean of all ranks") {
       check(seed, group, own);
     }
   };
-  RankOptions options;
-  options.timeout = std::chrono::seconds(60 + count / 2);
-  ranks(kRanks, body, options);
+  const std::chrono::seconds timeout(60 + count / 2);
+  ranks(kRanks, RankOptions().timeout(timeout), body);
 }
 
 } // namespace ddp::test::random_graphs_test

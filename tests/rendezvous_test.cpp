@@ -39,17 +39,14 @@ void await(const std::string& flag) {
 } // namespace
 
 TEST_CASE("ranks that never come are named on every rank that did") {
-  const auto outcomes = ranks(
-      2,
-      [] {
-        // Ranks 1 and 3 of four; the world is larger than what is started.
-        const auto rank = own_rank() * 2;
-        const auto options = short_wait().world_size(4).rank(rank);
-        REQUIRE_THROWS_WITH(
-            init_process_group(options),
-            ContainsSubstring("for ranks 1 and 3, which did not come"));
-      },
-      RankOptions());
+  const auto outcomes = ranks(2, [] {
+    // Ranks 1 and 3 of four; the world is larger than what is started.
+    const auto rank = own_rank() * 2;
+    const auto options = short_wait().world_size(4).rank(rank);
+    REQUIRE_THROWS_WITH(
+        init_process_group(options),
+        ContainsSubstring("for ranks 1 and 3, which did not come"));
+  });
   for (const auto& outcome : outcomes) {
     REQUIRE(outcome.seconds.count() < 15);
   }
@@ -57,50 +54,41 @@ TEST_CASE("ranks that never come are named on every rank that did") {
 
 TEST_CASE("ranks that were told different sizes all say so at once") {
   for (const int larger : {0, 1, 2}) {
-    const auto outcomes = ranks(
-        3,
-        [larger] {
-          const auto size = own_rank() == larger ? 4 : 3;
-          const auto start = std::chrono::steady_clock::now();
-          REQUIRE_THROWS_WITH(
-              init_process_group(ProcessGroupOptions().world_size(size)),
-              ContainsSubstring("WORLD_SIZE") &&
-                  ContainsSubstring(
-                      "rank 0 has " + std::string(larger == 0 ? "4" : "3")));
-          REQUIRE(
-              std::chrono::steady_clock::now() - start <
-              std::chrono::seconds(20));
-        },
-        RankOptions());
+    const auto outcomes = ranks(3, [larger] {
+      const auto size = own_rank() == larger ? 4 : 3;
+      const auto start = std::chrono::steady_clock::now();
+      REQUIRE_THROWS_WITH(
+          init_process_group(ProcessGroupOptions().world_size(size)),
+          ContainsSubstring("WORLD_SIZE") &&
+              ContainsSubstring(
+                  "rank 0 has " + std::string(larger == 0 ? "4" : "3")));
+      REQUIRE(
+          std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+    });
   }
 }
 
 TEST_CASE("a rank beyond rank 0's world is told so at once") {
   const SharedFolder folder;
-  ranks(
-      3,
-      [&] { // rank 2 does not exist for rank 0
-        const auto size = own_rank() == 2 ? 3 : 2;
-        const auto flag = folder.path + "rank 2 comes";
-        if (own_rank() == 2) {
-          std::ofstream(flag).flush();
-        } else if (own_rank() == 1) { // or the two would begin without it
-          await(flag);
-          std::this_thread::sleep_for(std::chrono::seconds(3));
-        }
-        REQUIRE_THROWS_WITH(
-            init_process_group(ProcessGroupOptions().world_size(size)),
-            ContainsSubstring("WORLD_SIZE") &&
-                ContainsSubstring("rank 0 has 2"));
-      },
-      RankOptions());
+  ranks(3, [&] { // rank 2 does not exist for rank 0
+    const auto size = own_rank() == 2 ? 3 : 2;
+    const auto flag = folder.path + "rank 2 comes";
+    if (own_rank() == 2) {
+      std::ofstream(flag).flush();
+    } else if (own_rank() == 1) { // or the two would begin without it
+      await(flag);
+      std::this_thread::sleep_for(std::chrono::seconds(3));
+    }
+    REQUIRE_THROWS_WITH(
+        init_process_group(ProcessGroupOptions().world_size(size)),
+        ContainsSubstring("WORLD_SIZE") && ContainsSubstring("rank 0 has 2"));
+  });
 }
 
 TEST_CASE("a rank that comes when the group has formed is told so") {
   const SharedFolder folder;
   ranks(
-      3,
-      [&] { // the last process comes late, as rank 2 of 3 or again as rank 1
+      3, [&] { // the last process comes late, as rank 2 of 3 or again as rank 1
         const auto formed = folder.path + "formed";
         const auto both_said = folder.path + "said";
         const auto start = [](int64_t rank, int64_t size) {
@@ -124,144 +112,119 @@ TEST_CASE("a rank that comes when the group has formed is told so") {
             ContainsSubstring("rank 1 of 2 has come to 127.0.0.1:") &&
                 ContainsSubstring("Give each process a RANK of its own"));
         std::ofstream(both_said).flush();
-      },
-      RankOptions());
+      });
 }
 
 TEST_CASE("where a rank is missing, one that came twice is named") {
-  ranks(
-      3,
-      [] { // rank 2 was told to be rank 1
-        const auto rank = std::min<int64_t>(own_rank(), 1);
-        const auto start = [&] {
-          (void)init_process_group(short_wait().rank(rank));
-        };
-        if (rank == 1) { // rank 0 may have missed one of the two
-          REQUIRE_THROWS(start());
-        } else {
-          REQUIRE_THROWS_WITH(
-              start(),
-              ContainsSubstring("for rank 2, which did not come; rank 1 came "
-                                "more than once: give each process a RANK of "
-                                "its own"));
-        }
-      },
-      RankOptions());
+  ranks(3, [] { // rank 2 was told to be rank 1
+    const auto rank = std::min<int64_t>(own_rank(), 1);
+    const auto start = [&] {
+      (void)init_process_group(short_wait().rank(rank));
+    };
+    if (rank == 1) { // rank 0 may have missed one of the two
+      REQUIRE_THROWS(start());
+    } else {
+      REQUIRE_THROWS_WITH(
+          start(),
+          ContainsSubstring("for rank 2, which did not come; rank 1 came "
+                            "more than once: give each process a RANK of "
+                            "its own"));
+    }
+  });
 }
 
 TEST_CASE("options that decide how the group forms are the same on all ranks") {
-  ranks(
-      3,
-      [] {
-        REQUIRE_THROWS_WITH(
-            init_process_group(ProcessGroupOptions().backend(
-                own_rank() == 1 ? "shm" : "gloo")),
-            ContainsSubstring("different options: rank 1 has backend shm, rank "
-                              "0 has gloo") &&
-                ContainsSubstring("DDP_ variables"));
-      },
-      RankOptions());
+  ranks(3, [] {
+    REQUIRE_THROWS_WITH(
+        init_process_group(
+            ProcessGroupOptions().backend(own_rank() == 1 ? "shm" : "gloo")),
+        ContainsSubstring("different options: rank 1 has backend shm, rank "
+                          "0 has gloo") &&
+            ContainsSubstring("DDP_ variables"));
+  });
 }
 
 TEST_CASE("a rank that alone compares its calls is told so at once") {
-  ranks(
-      3,
-      [] {
-        if (own_rank() == 1) {
-          setenv("DDP_DEBUG", "detail", 1);
-        }
-        REQUIRE_THROWS_WITH(
-            init_process_group(),
-            ContainsSubstring("different options: rank 1 has DDP_DEBUG detail, "
-                              "rank 0 has less"));
-      },
-      RankOptions());
+  ranks(3, [] {
+    if (own_rank() == 1) {
+      setenv("DDP_DEBUG", "detail", 1);
+    }
+    REQUIRE_THROWS_WITH(
+        init_process_group(),
+        ContainsSubstring("different options: rank 1 has DDP_DEBUG detail, "
+                          "rank 0 has less"));
+  });
 }
 
 TEST_CASE("a rank 0 that never comes is named") {
-  ranks(
-      1,
-      [] {
-        REQUIRE_THROWS_WITH(
-            init_process_group(short_wait().world_size(2).rank(1)),
-            ContainsSubstring("is rank 0 missing"));
-      },
-      RankOptions());
+  ranks(1, [] {
+    REQUIRE_THROWS_WITH(
+        init_process_group(short_wait().world_size(2).rank(1)),
+        ContainsSubstring("is rank 0 missing"));
+  });
 }
 
 TEST_CASE("a rank 0 that stops while ranks meet holds up nobody") {
   const SharedFolder folder;
-  ranks(
-      2,
-      [&] {
-        const auto flag = folder.path + "pid";
-        // Rank 2 never comes.
-        const auto options = short_wait().world_size(3);
-        if (own_rank() == 0) {
-          std::thread stopping([&] {
-            std::this_thread::sleep_for(std::chrono::seconds(2));
-            std::ofstream(flag) << getpid() << std::flush;
-            raise(SIGSTOP);
-          });
-          REQUIRE_THROWS(init_process_group(options));
-          stopping.join();
-          return;
-        }
-        REQUIRE_THROWS(init_process_group(options));
-        await(flag);
-        pid_t pid = 0;
-        std::ifstream(flag) >> pid;
-        kill(pid, SIGCONT);
-      },
-      RankOptions());
+  ranks(2, [&] {
+    const auto flag = folder.path + "pid";
+    // Rank 2 never comes.
+    const auto options = short_wait().world_size(3);
+    if (own_rank() == 0) {
+      std::thread stopping([&] {
+        std::this_thread::sleep_for(std::chrono::seconds(2));
+        std::ofstream(flag) << getpid() << std::flush;
+        raise(SIGSTOP);
+      });
+      REQUIRE_THROWS(init_process_group(options));
+      stopping.join();
+      return;
+    }
+    REQUIRE_THROWS(init_process_group(options));
+    await(flag);
+    pid_t pid = 0;
+    std::ifstream(flag) >> pid;
+    kill(pid, SIGCONT);
+  });
 }
 
 TEST_CASE("the next group waits for a rank 0 that still has the last one") {
-  ranks(
-      3,
-      [] {
-        for (int i = 0; i < 3; ++i) {
-          const auto group = init_process_group();
-          group.barrier();
-          if (group.rank() == 0) { // the others come to the next one meanwhile
-            std::this_thread::sleep_for(std::chrono::seconds(1));
-          }
-        }
-      },
-      RankOptions());
+  ranks(3, [] {
+    for (int i = 0; i < 3; ++i) {
+      const auto group = init_process_group();
+      group.barrier();
+      if (group.rank() == 0) { // the others come to the next one meanwhile
+        std::this_thread::sleep_for(std::chrono::seconds(1));
+      }
+    }
+  });
 }
 
 TEST_CASE("what listens at MASTER_PORT and says nothing is an error in time") {
-  ranks(
-      1,
-      [] {
-        const int silent = detail::listen_at("127.0.0.1", 0);
-        REQUIRE_THROWS_WITH(
-            init_process_group(short_wait()
-                                   .rank(1)
-                                   .world_size(3)
-                                   .master_addr("127.0.0.1")
-                                   .master_port(detail::port_of(silent))),
-            ContainsSubstring("rank 1 of 3 could not reach rank 0's store") &&
-                ContainsSubstring("does not answer"));
-      },
-      RankOptions());
+  ranks(1, [] {
+    const int silent = detail::listen_at("127.0.0.1", 0);
+    REQUIRE_THROWS_WITH(
+        init_process_group(short_wait()
+                               .rank(1)
+                               .world_size(3)
+                               .master_addr("127.0.0.1")
+                               .master_port(detail::port_of(silent))),
+        ContainsSubstring("rank 1 of 3 could not reach rank 0's store") &&
+            ContainsSubstring("does not answer"));
+  });
 }
 
 TEST_CASE("one rank's bad interface is an error on every rank at once") {
-  const auto outcomes = ranks(
-      3,
-      [] {
-        ProcessGroupOptions options;
-        if (own_rank() == 1) {
-          options.interface("no-such-one");
-        }
-        REQUIRE_THROWS_WITH(
-            init_process_group(options),
-            ContainsSubstring("rank 1 of 3: interface 'no-such-one'") &&
-                ContainsSubstring("does not exist on host"));
-      },
-      RankOptions());
+  const auto outcomes = ranks(3, [] {
+    ProcessGroupOptions options;
+    if (own_rank() == 1) {
+      options.interface("no-such-one");
+    }
+    REQUIRE_THROWS_WITH(
+        init_process_group(options),
+        ContainsSubstring("rank 1 of 3: interface 'no-such-one'") &&
+            ContainsSubstring("does not exist on host"));
+  });
   for (const auto& outcome : outcomes) {
     REQUIRE(outcome.seconds.count() < 20);
   }
@@ -295,24 +258,21 @@ TEST_CASE("a port in use is an error that says what to do") {
 }
 
 TEST_CASE("on one host the store listens on the loopback interface only") {
-  ranks(
-      2,
-      [] {
-        auto group = init_process_group();
-        // All interfaces would be the address 00000000 in this table.
-        std::ifstream table("/proc/net/tcp");
-        std::string text(
-            (std::istreambuf_iterator<char>(table)),
-            std::istreambuf_iterator<char>());
-        char entry[32];
-        const auto port = std::stoi(std::getenv("MASTER_PORT"));
-        std::snprintf(entry, sizeof(entry), "0100007F:%04X", port);
-        REQUIRE_THAT(text, ContainsSubstring(entry));
-        std::snprintf(entry, sizeof(entry), "00000000:%04X", port);
-        REQUIRE(text.find(entry) == std::string::npos);
-        group.barrier();
-      },
-      RankOptions());
+  ranks(2, [] {
+    auto group = init_process_group();
+    // All interfaces would be the address 00000000 in this table.
+    std::ifstream table("/proc/net/tcp");
+    std::string text(
+        (std::istreambuf_iterator<char>(table)),
+        std::istreambuf_iterator<char>());
+    char entry[32];
+    const auto port = std::stoi(std::getenv("MASTER_PORT"));
+    std::snprintf(entry, sizeof(entry), "0100007F:%04X", port);
+    REQUIRE_THAT(text, ContainsSubstring(entry));
+    std::snprintf(entry, sizeof(entry), "00000000:%04X", port);
+    REQUIRE(text.find(entry) == std::string::npos);
+    group.barrier();
+  });
 }
 
 TEST_CASE("a launcher's store is used by all ranks, attempt after attempt") {
@@ -329,16 +289,16 @@ TEST_CASE("a launcher's store is used by all ranks, attempt after attempt") {
       store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
     }
     for (int attempt = 0; attempt < 3; ++attempt) {
-      RankOptions options;
-      options.environment = {
-          {"MASTER_PORT", std::to_string(port)},
-          {"GROUP_WORLD_SIZE", nodes},
-          {"TORCHELASTIC_USE_AGENT_STORE", "True"},
-          {"TORCHELASTIC_RESTART_COUNT", std::to_string(attempt)}};
-      options.expected_exit_codes = {0, attempt < 2 ? 9 : 0, 0};
-      options.timeout = std::chrono::seconds(30);
       ranks(
           3,
+          RankOptions()
+              .environment(
+                  {{"MASTER_PORT", std::to_string(port)},
+                   {"GROUP_WORLD_SIZE", nodes},
+                   {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                   {"TORCHELASTIC_RESTART_COUNT", std::to_string(attempt)}})
+              .exit_codes({{1, attempt < 2 ? 9 : 0}})
+              .timeout(std::chrono::seconds(30)),
           [attempt] {
             auto group = init_process_group();
             if (attempt < 2 && group.rank() == 1) {
@@ -349,8 +309,7 @@ TEST_CASE("a launcher's store is used by all ranks, attempt after attempt") {
               group.all_reduce(tensor);
               REQUIRE(tensor.item<double>() == 3);
             }
-          },
-          options);
+          });
     }
   }
 }
@@ -379,15 +338,14 @@ TEST_CASE("tasks of a Slurm step find each other among other programs") {
     other = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
     mute = detail::listen_at("127.0.0.1", port + 1);
   }
-  RankOptions options;
-  options.environment = {
-      {"SLURM_JOB_ID", job},
-      {"SLURM_STEP_ID", "0"},
-      {"SLURM_STEP_NUM_TASKS", "3"},
-      {"SLURM_STEP_NUM_NODES", "1"},
-      {"SLURM_STEP_NODELIST", "no-such-host.invalid"}};
   ranks(
       3,
+      RankOptions().environment(
+          {{"SLURM_JOB_ID", job},
+           {"SLURM_STEP_ID", "0"},
+           {"SLURM_STEP_NUM_TASKS", "3"},
+           {"SLURM_STEP_NUM_NODES", "1"},
+           {"SLURM_STEP_NODELIST", "no-such-host.invalid"}}),
       [] {
         setenv("SLURM_PROCID", std::getenv("RANK"), 1);
         for (const char* name :
@@ -399,8 +357,7 @@ TEST_CASE("tasks of a Slurm step find each other among other programs") {
         group.all_reduce(sum);
         REQUIRE(sum.item<double>() == 3);
         REQUIRE(group.local_rank() == group.rank());
-      },
-      options);
+      });
   close(mute);
 }
 

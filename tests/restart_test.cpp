@@ -253,7 +253,7 @@ std::string difference(
 }
 
 void run(const std::string& folder, const Plan& plan) {
-  ranks(kWorld, [&] { train(folder, plan); }, {});
+  ranks(kWorld, [&] { train(folder, plan); });
 }
 
 /// Ends all ranks of a run with SIGKILL when each has come to the middle.

@@ -99,19 +99,16 @@ RANKS_TEST("manual_seed gives every rank rank 0's seed and equal states") {
 }
 
 TEST_CASE("manual_seed without a seed draws one for all, and says it") {
-  const auto outcomes = ranks(
-      3,
-      [] {
-        const auto group = init_process_group();
-        const auto first = manual_seed(group);
-        REQUIRE(first != manual_seed(group));
-        const auto seed = manual_seed(group);
-        std::vector<std::string> all = group.all_gather(std::to_string(seed));
-        REQUIRE(std::set<std::string>(all.begin(), all.end()).size() == 1);
-        REQUIRE(equal_on_all(group, torch::randn({4})));
-        std::printf("the seed was %s.\n", all[0].c_str());
-      },
-      {});
+  const auto outcomes = ranks(3, [] {
+    const auto group = init_process_group();
+    const auto first = manual_seed(group);
+    REQUIRE(first != manual_seed(group));
+    const auto seed = manual_seed(group);
+    std::vector<std::string> all = group.all_gather(std::to_string(seed));
+    REQUIRE(std::set<std::string>(all.begin(), all.end()).size() == 1);
+    REQUIRE(equal_on_all(group, torch::randn({4})));
+    std::printf("the seed was %s.\n", all[0].c_str());
+  });
   if (!outcomes.empty()) {
     REQUIRE_THAT(
         outcomes[0].output, ContainsSubstring("the seed of this run is"));
@@ -152,20 +149,17 @@ RANKS_TEST("rank streams differ over ranks and epochs, and come again") {
 
 TEST_CASE("a second run draws the same dropout masks on each rank") {
   const auto masks_of_a_run = [] {
-    const auto outcomes = ranks(
-        4,
-        [] {
-          const auto group = init_process_group();
-          manual_seed(7, group);
-          torch::nn::Linear net(16, 16);
-          Reducer reducer(net, group);
-          seed_rank_streams(7, 2, group);
-          const auto output = net(torch::ones({2, 16}));
-          torch::dropout(output, 0.5, true).sum().backward();
-          const auto mask = torch::dropout(torch::ones({64}), 0.5, true);
-          std::printf("mask: %s\n", text_of(mask).c_str());
-        },
-        {});
+    const auto outcomes = ranks(4, [] {
+      const auto group = init_process_group();
+      manual_seed(7, group);
+      torch::nn::Linear net(16, 16);
+      Reducer reducer(net, group);
+      seed_rank_streams(7, 2, group);
+      const auto output = net(torch::ones({2, 16}));
+      torch::dropout(output, 0.5, true).sum().backward();
+      const auto mask = torch::dropout(torch::ones({64}), 0.5, true);
+      std::printf("mask: %s\n", text_of(mask).c_str());
+    });
     std::vector<std::string> masks;
     for (const auto& outcome : outcomes) {
       masks.push_back(outcome.output.substr(outcome.output.find("mask: ")));

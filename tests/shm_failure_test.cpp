@@ -50,35 +50,28 @@ TEST_CASE(
 
 TEST_CASE("shared memory: a rank that is killed is noticed within a second") {
   for (const int victim : {0, 2}) {
-    RankOptions options;
-    options.expected_exit_codes = {0, 0, 0, 0};
-    options.expected_exit_codes[victim] = 128 + SIGKILL;
-    ranks(
-        4,
-        [victim] {
-          const auto group = shm_group();
-          const auto backend = backend_of(group);
-          const auto large = in_shared_memory(backend, torch::ones({4 << 20}));
-          for (int step = 0; step < 3; ++step) {
-            Tensors tensors{large};
-            backend->allreduce(tensors)->wait();
-          }
-          if (backend->getRank() == victim) {
-            kill(getpid(), SIGKILL);
-          }
-          Tensors tensors{large};
-          const auto error = error_after(milliseconds(0), [&] {
-            for (;;) {
-              backend->allreduce(tensors)->wait();
-            }
-          });
-          REQUIRE_THAT(
-              error,
-              ContainsSubstring(
-                  "rank " + std::to_string(victim) + " (process"));
-          REQUIRE_THAT(error, ContainsSubstring("has ended"));
-        },
-        options);
+    ranks(4, RankOptions().exit_codes({{victim, 128 + SIGKILL}}), [victim] {
+      const auto group = shm_group();
+      const auto backend = backend_of(group);
+      const auto large = in_shared_memory(backend, torch::ones({4 << 20}));
+      for (int step = 0; step < 3; ++step) {
+        Tensors tensors{large};
+        backend->allreduce(tensors)->wait();
+      }
+      if (backend->getRank() == victim) {
+        kill(getpid(), SIGKILL);
+      }
+      Tensors tensors{large};
+      const auto error = error_after(milliseconds(0), [&] {
+        for (;;) {
+          backend->allreduce(tensors)->wait();
+        }
+      });
+      REQUIRE_THAT(
+          error,
+          ContainsSubstring("rank " + std::to_string(victim) + " (process"));
+      REQUIRE_THAT(error, ContainsSubstring("has ended"));
+    });
   }
 }
 
@@ -86,28 +79,24 @@ TEST_CASE(
     "shared memory: a rank that is killed while a group is connected is "
     "noticed within seconds") {
   for (const int victim : {1, 2, 3}) {
-    RankOptions options;
-    options.environment["DDP_DEBUG"] = victim == 3 ? "detail" : "off";
-    options.expected_exit_codes = {0, 0, 0, 0};
-    options.expected_exit_codes[victim] = 128 + SIGKILL;
-    ranks(
-        4,
-        [victim] {
-          const auto group = shm_group();
-          if (group.rank() == victim) {
-            // As far as a duplicate comes before it connects.
-            detail::meet(detail::ProcessGroupImpl::of(group), "duplicate");
-            kill(getpid(), SIGKILL);
-          }
-          const auto error = error_after(
-              milliseconds(0), [&] { group.duplicate(); }, seconds(4));
-          REQUIRE_THAT(
-              error,
-              ContainsSubstring(
-                  "rank " + std::to_string(victim) + " (process") &&
-                  ContainsSubstring("has ended"));
-        },
-        options);
+    const auto options =
+        RankOptions()
+            .environment({{"DDP_DEBUG", victim == 3 ? "detail" : "off"}})
+            .exit_codes({{victim, 128 + SIGKILL}});
+    ranks(4, options, [victim] {
+      const auto group = shm_group();
+      if (group.rank() == victim) {
+        // As far as a duplicate comes before it connects.
+        detail::meet(detail::ProcessGroupImpl::of(group), "duplicate");
+        kill(getpid(), SIGKILL);
+      }
+      const auto error = error_after(
+          milliseconds(0), [&] { group.duplicate(); }, seconds(4));
+      REQUIRE_THAT(
+          error,
+          ContainsSubstring("rank " + std::to_string(victim) + " (process") &&
+              ContainsSubstring("has ended"));
+    });
   }
 }
 

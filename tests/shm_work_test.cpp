@@ -314,23 +314,20 @@ TEST_CASE("shared memory: a message's memory is given back once it is taken") {
 }
 
 TEST_CASE("shared memory: where a rank cannot have it, all take gloo") {
-  RankOptions options;
-  options.environment = {{"DDP_BACKEND", "auto"}, {"DDP_DEVICE", "cpu"}};
+  const auto options = RankOptions().environment(
+      {{"DDP_BACKEND", "auto"}, {"DDP_DEVICE", "cpu"}});
   for (const bool limited : {false, true}) {
-    ranks(
-        3,
-        [limited] {
-          if (limited && std::getenv("RANK") == std::string("1")) {
-            const rlimit small{1 << 20, 1 << 20};
-            REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
-          }
-          const auto group = init_process_group();
-          REQUIRE(group.backend() == (limited ? "gloo" : "shm"));
-          auto sum = torch::ones({3});
-          group.all_reduce(sum);
-          REQUIRE(sum.eq(3).all().item<bool>());
-        },
-        options);
+    ranks(3, options, [limited] {
+      if (limited && std::getenv("RANK") == std::string("1")) {
+        const rlimit small{1 << 20, 1 << 20};
+        REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+      }
+      const auto group = init_process_group();
+      REQUIRE(group.backend() == (limited ? "gloo" : "shm"));
+      auto sum = torch::ones({3});
+      group.all_reduce(sum);
+      REQUIRE(sum.eq(3).all().item<bool>());
+    });
   }
 }
 

@@ -114,73 +114,61 @@ TEST_CASE("halves train apart, each with a Reducer of its own") {
 }
 
 TEST_CASE("a failure ends its own part and leaves the other alone") {
-  RankOptions options;
-  ranks(
-      4,
-      [] {
-        const auto world = init_process_group(kTimeout);
-        const auto rank = world.rank();
-        const auto half = world.split(rank / 2, -rank);
-        if (rank == 2) { // rank 1 of its half, which is 3, 2
-          detail::report_failure(half, "had enough");
-        } else if (rank == 3) {
-          const auto start = Clock::now();
-          REQUIRE_THAT(
-              all_reduce_error(half),
-              ContainsSubstring("rank 0 of 2 on host") &&
-                  ContainsSubstring("rank 1 of 2 on host") &&
-                  ContainsSubstring("failed: had enough"));
-          REQUIRE(seconds_since(start) < 10);
-        } else {
-          REQUIRE(sum_of_ranks(half, world) == 1);
-        }
-        REQUIRE(sum_of_ranks(world, world) == 6);
-      },
-      options);
+  ranks(4, [] {
+    const auto world = init_process_group(kTimeout);
+    const auto rank = world.rank();
+    const auto half = world.split(rank / 2, -rank);
+    if (rank == 2) { // rank 1 of its half, which is 3, 2
+      detail::report_failure(half, "had enough");
+    } else if (rank == 3) {
+      const auto start = Clock::now();
+      REQUIRE_THAT(
+          all_reduce_error(half),
+          ContainsSubstring("rank 0 of 2 on host") &&
+              ContainsSubstring("rank 1 of 2 on host") &&
+              ContainsSubstring("failed: had enough"));
+      REQUIRE(seconds_since(start) < 10);
+    } else {
+      REQUIRE(sum_of_ranks(half, world) == 1);
+    }
+    REQUIRE(sum_of_ranks(world, world) == 6);
+  });
 }
 
 TEST_CASE("the end of a rank outside a part is told there as of the whole") {
-  RankOptions options;
-  options.expected_exit_codes = {0, 0, 134};
-  ranks(
-      3,
-      [] {
-        const auto world = init_process_group(kTimeout);
-        const auto part = world.split(world.rank() == 2 ? -1 : 0);
-        if (world.rank() == 2) {
-          throw_uncaught();
-        }
-        if (world.rank() == 0) { // waits for rank 1, which waits for rank 2
-          REQUIRE_THAT(
-              all_reduce_error(part),
-              ContainsSubstring("rank 2 of 3 on host") &&
-                  ContainsSubstring("boom in forward"));
-        } else {
-          REQUIRE_THAT(
-              all_reduce_error(world), ContainsSubstring("boom in forward"));
-        }
-      },
-      options);
+  ranks(3, RankOptions().exit_codes({{2, 134}}), [] {
+    const auto world = init_process_group(kTimeout);
+    const auto part = world.split(world.rank() == 2 ? -1 : 0);
+    if (world.rank() == 2) {
+      throw_uncaught();
+    }
+    if (world.rank() == 0) { // waits for rank 1, which waits for rank 2
+      REQUIRE_THAT(
+          all_reduce_error(part),
+          ContainsSubstring("rank 2 of 3 on host") &&
+              ContainsSubstring("boom in forward"));
+    } else {
+      REQUIRE_THAT(
+          all_reduce_error(world), ContainsSubstring("boom in forward"));
+    }
+  });
 }
 
 TEST_CASE("ranks that do not come are named by their place in the part") {
-  ranks(
-      4,
-      [] {
-        const auto world = init_process_group(
-            ProcessGroupOptions().timeout(std::chrono::seconds(5)));
-        const auto part = world.split(world.rank() == 0 ? -1 : 0);
-        if (part.rank() == 1 && part.size() == 3) {
-          const auto text = all_reduce_error(part);
-          REQUIRE_THAT(
-              text,
-              ContainsSubstring("rank 0 of 3 has not come") &&
-                  ContainsSubstring("rank 2 of 3 has not come"));
-          REQUIRE(text.find("of 4") == std::string::npos);
-        }
-        meet_at_store(world, {"0", "1", "2", "3"});
-      },
-      RankOptions());
+  ranks(4, [] {
+    const auto world = init_process_group(
+        ProcessGroupOptions().timeout(std::chrono::seconds(5)));
+    const auto part = world.split(world.rank() == 0 ? -1 : 0);
+    if (part.rank() == 1 && part.size() == 3) {
+      const auto text = all_reduce_error(part);
+      REQUIRE_THAT(
+          text,
+          ContainsSubstring("rank 0 of 3 has not come") &&
+              ContainsSubstring("rank 2 of 3 has not come"));
+      REQUIRE(text.find("of 4") == std::string::npos);
+    }
+    meet_at_store(world, {"0", "1", "2", "3"});
+  });
 }
 
 TEST_CASE("a group that the program has already is split on one host") {

@@ -199,10 +199,9 @@ TEST_CASE("sizes and orders are those of Python's logging data") {
       std::chrono::seconds(100));
   INFO(in_python.output);
   REQUIRE(in_python.exit_code == 0);
-  RankOptions options;
-  options.environment["DDP_TEST_EXPECTED"] = in_python.output;
   ranks(
       3,
+      RankOptions().environment({{"DDP_TEST_EXPECTED", in_python.output}}),
       [] {
         const auto group = init_process_group();
         DistributedDataParallel<UnevenNet> model(
@@ -234,8 +233,7 @@ TEST_CASE("sizes and orders are those of Python's logging data") {
              << "\nnum_buckets_reduced " << s.num_buckets_reduced
              << "\niteration " << s.iteration << "\n";
         REQUIRE(ours.str() == std::getenv("DDP_TEST_EXPECTED"));
-      },
-      options);
+      });
 }
 
 } // namespace ddp::test::statistics_test

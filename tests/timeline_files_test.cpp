@@ -132,11 +132,10 @@ TEST_CASE("groups that were handed over have files of their own") {
 
 TEST_CASE("the environment chooses steps, and a run that ends writes its own") {
   const SharedFolder folder;
-  RankOptions options;
-  options.environment = {
-      {"DDP_TIMELINE", folder.path + "here"}, {"DDP_TIMELINE_STEPS", "2-100"}};
-  ranks(
-      3, [] { train(init_process_group(), ReducerOptions(), 3); }, options);
+  const auto options = RankOptions().environment(
+      {{"DDP_TIMELINE", folder.path + "here"},
+       {"DDP_TIMELINE_STEPS", "2-100"}});
+  ranks(3, options, [] { train(init_process_group(), ReducerOptions(), 3); });
   for (int rank = 0; rank < 3; ++rank) {
     const auto name = "here/0_reducer_0.rank" + std::to_string(rank) + ".json";
     const auto file = json::parse(read_text(folder.path + name));

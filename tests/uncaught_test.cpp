@@ -12,12 +12,9 @@ using std::chrono::seconds;
 
 TEST_CASE("an exception that a rank does not catch reaches its peers") {
   for (const int failing : {2, 0}) { // 0 takes the store with it
-    RankOptions options;
-    options.timeout = seconds(30);
-    options.expected_exit_codes = {0, 0, 0, 0};
-    options.expected_exit_codes[failing] = 134;
     ranks(
         4,
+        RankOptions().timeout(seconds(30)).exit_codes({{failing, 134}}),
         [failing] {
           const auto group = init_process_group(kTimeout);
           if (group.rank() == failing) {
@@ -31,44 +28,36 @@ TEST_CASE("an exception that a rank does not catch reaches its peers") {
                   ContainsSubstring("all_reduce over gloo failed") &&
                   ContainsSubstring("because rank " + rank + " of 4 on host") &&
                   ContainsSubstring("boom in forward"));
-        },
-        options);
+        });
   }
 }
 
 TEST_CASE("an uncaught exception reaches ranks that wait for a duplicate") {
-  RankOptions options;
-  options.timeout = seconds(30);
-  options.expected_exit_codes = {0, 134, 0};
-  ranks(
-      3,
-      [] {
-        const auto group = init_process_group(kTimeout);
-        if (group.rank() == 1) {
-          throw_uncaught();
-        }
-        REQUIRE_THAT(
-            error_of([&] { group.duplicate(); }),
-            ContainsSubstring("boom in forward"));
-      },
-      options);
+  ranks(3, RankOptions().timeout(seconds(30)).exit_codes({{1, 134}}), [] {
+    const auto group = init_process_group(kTimeout);
+    if (group.rank() == 1) {
+      throw_uncaught();
+    }
+    REQUIRE_THAT(
+        error_of([&] { group.duplicate(); }),
+        ContainsSubstring("boom in forward"));
+  });
 }
 
 TEST_CASE("an uncaught error is printed with frames only where asked for") {
   for (const std::string asked : {"0", "1"}) {
-    RankOptions options;
-    options.environment["TORCH_SHOW_CPP_STACKTRACES"] = asked;
-    options.expected_exit_codes = {0, 134};
     const auto outcomes = ranks(
         2,
+        RankOptions()
+            .environment({{"TORCH_SHOW_CPP_STACKTRACES", asked}})
+            .exit_codes({{1, 134}}),
         [] {
           const auto group = init_process_group(kTimeout);
           if (group.rank() == 1) {
             std::thread([] { TORCH_CHECK_VALUE(false, "boom"); }).join();
           }
           all_reduce_error(group);
-        },
-        options);
+        });
     if (!outcomes.empty()) { // else: a rank's process
       const auto& output = outcomes[1].output;
       const bool brief = asked == "0";
@@ -82,26 +71,23 @@ TEST_CASE("an uncaught error is printed with frames only where asked for") {
 }
 
 TEST_CASE("an uncaught exception is written to the launcher's error file") {
-  RankOptions options;
   std::unique_ptr<TemporaryFolder> folder;
   std::string path;
   if (!std::getenv("TORCHELASTIC_ERROR_FILE")) { // else: a rank's process
     folder = std::make_unique<TemporaryFolder>();
     path = *folder / "error.json";
   }
-  options.timeout = seconds(30);
-  options.environment["TORCHELASTIC_ERROR_FILE"] = path;
-  options.expected_exit_codes = {0, 134, 0};
-  const auto outcomes = ranks(
-      3,
-      [] {
-        const auto group = init_process_group(kTimeout);
-        if (group.rank() == 1) {
-          throw_uncaught();
-        }
-        all_reduce_error(group);
-      },
-      options);
+  const auto options = RankOptions()
+                           .timeout(seconds(30))
+                           .environment({{"TORCHELASTIC_ERROR_FILE", path}})
+                           .exit_codes({{1, 134}});
+  ranks(3, options, [] {
+    const auto group = init_process_group(kTimeout);
+    if (group.rank() == 1) {
+      throw_uncaught();
+    }
+    all_reduce_error(group);
+  });
   const auto content = nlohmann::json::parse(std::ifstream(path));
   const auto& message = content.at("message");
   REQUIRE(message.at("message") == "std::runtime_error: boom in forward");
@@ -111,40 +97,27 @@ TEST_CASE("an uncaught exception is written to the launcher's error file") {
 }
 
 TEST_CASE("a later group leaves an earlier one's reports on") {
-  RankOptions options;
-  options.timeout = seconds(30);
-  options.expected_exit_codes = {0, 134, 0};
-  ranks(
-      3,
-      [] {
-        const auto group = init_process_group(kTimeout);
-        const auto alone = init_process_group(
-            ProcessGroupOptions(kTimeout).rank(0).world_size(1));
-        if (group.rank() == 1) {
-          throw_uncaught();
-        }
-        REQUIRE_THAT(
-            all_reduce_error(group), ContainsSubstring("boom in forward"));
-      },
-      options);
+  ranks(3, RankOptions().timeout(seconds(30)).exit_codes({{1, 134}}), [] {
+    const auto group = init_process_group(kTimeout);
+    const auto alone =
+        init_process_group(ProcessGroupOptions(kTimeout).rank(0).world_size(1));
+    if (group.rank() == 1) {
+      throw_uncaught();
+    }
+    REQUIRE_THAT(all_reduce_error(group), ContainsSubstring("boom in forward"));
+  });
 }
 
 TEST_CASE("uncaught exceptions are not reported where that is off") {
-  RankOptions options;
-  options.timeout = seconds(30);
-  options.expected_exit_codes = {0, 134, 0};
-  ranks(
-      3,
-      [] {
-        const auto group = init_process_group(
-            ProcessGroupOptions(kTimeout).report_uncaught(false));
-        if (group.rank() == 1) {
-          throw_uncaught();
-        }
-        REQUIRE_THAT(
-            all_reduce_error(group), !ContainsSubstring("boom in forward"));
-      },
-      options);
+  ranks(3, RankOptions().timeout(seconds(30)).exit_codes({{1, 134}}), [] {
+    const auto group = init_process_group(
+        ProcessGroupOptions(kTimeout).report_uncaught(false));
+    if (group.rank() == 1) {
+      throw_uncaught();
+    }
+    REQUIRE_THAT(
+        all_reduce_error(group), !ContainsSubstring("boom in forward"));
+  });
 }
 
 } // namespace ddp::test::uncaught_test

@@ -104,12 +104,14 @@ void backward_with(const ProcessGroup& group) {
 /// Runs that on a rank for each exit code.
 template <typename Hook>
 std::vector<Outcome> outcomes_with(const std::vector<int>& exit_codes) {
-  ddp::test::RankOptions options;
-  options.expected_exit_codes = exit_codes;
+  std::map<int, int> codes;
+  for (const auto code : exit_codes) {
+    codes.emplace(codes.size(), code);
+  }
   return ddp::test::ranks(
-      static_cast<int>(exit_codes.size()),
-      [] { backward_with<Hook>(ddp::init_process_group()); },
-      options);
+      static_cast<int>(codes.size()),
+      ddp::test::RankOptions().exit_codes(codes),
+      [] { backward_with<Hook>(ddp::init_process_group()); });
 }
 
 /// Checks that the report that begins with `title` has all `parts`.

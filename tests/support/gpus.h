@@ -50,23 +50,26 @@ inline void share_gpu_with_other_ranks() {
 /// where there are fewer. Skips the test case where there is none.
 inline std::vector<Outcome> gpu_ranks(
     int size,
-    const std::function<void(ProcessGroup)>& body,
-    const ProcessGroupOptions& options = {},
-    const std::vector<int>& expected_exit_codes = {}) {
+    const ProcessGroupOptions& options,
+    const RankOptions::Codes& exit_codes,
+    const std::function<void(ProcessGroup)>& body) {
   const auto gpus = count_gpus();
-  RankOptions rank_options;
-  rank_options.environment = {{"DDP_BACKEND", "nccl"}};
-  rank_options.timeout = std::chrono::seconds(120);
-  rank_options.expected_exit_codes = expected_exit_codes;
-  return ranks(
-      size,
-      [&] {
-        if (gpus < static_cast<size_t>(size)) {
-          share_gpu_with_other_ranks();
-        }
-        body(init_process_group(options));
-      },
-      rank_options);
+  const auto rank_options = RankOptions()
+                                .environment({{"DDP_BACKEND", "nccl"}})
+                                .timeout(std::chrono::seconds(120))
+                                .exit_codes(exit_codes);
+  return ranks(size, rank_options, [&] {
+    if (gpus < static_cast<size_t>(size)) {
+      share_gpu_with_other_ranks();
+    }
+    body(init_process_group(options));
+  });
+}
+
+inline std::vector<Outcome> gpu_ranks(
+    int size,
+    const std::function<void(ProcessGroup)>& body) {
+  return gpu_ranks(size, {}, {}, body);
 }
 
 /// A net that is equal on all ranks, on the group's device.

@@ -108,7 +108,7 @@ std::vector<Process> forks(
     const std::function<void()>& body,
     const RankOptions& options) {
   std::vector<Process> processes;
-  if (std::getenv("DDP_TEST_CALL") || !options.environment.empty() ||
+  if (std::getenv("DDP_TEST_CALL") || !options.environment().empty() ||
       !can_fork()) {
     return processes;
   }
@@ -145,11 +145,11 @@ std::vector<Command> commands_of_ranks(
 
 std::vector<Outcome> ranks(
     int size,
-    const std::function<void()>& body,
-    const RankOptions& options) {
+    const RankOptions& options,
+    const std::function<void()>& body) {
   auto processes = forks(size, body, options);
   if (processes.empty()) {
-    const auto commands = commands_of_ranks(size, body, options.environment);
+    const auto commands = commands_of_ranks(size, body, options.environment());
     if (commands.empty()) {
       return {};
     }
@@ -157,24 +157,29 @@ std::vector<Outcome> ranks(
       processes.emplace_back(command);
     }
   }
-  const auto outcomes = finish(processes, options.timeout);
-  const auto& expected = options.expected_exit_codes;
+  const auto outcomes = finish(processes, options.timeout());
+  const auto& codes = options.exit_codes();
   for (const bool hung : {false, true}) { // who hangs may wait for who failed
     for (int rank = 0; rank < size; ++rank) {
       const auto& outcome = outcomes[rank];
+      const auto other = codes.find(rank);
       INFO("rank " << rank << " of " << size << ":\n" << outcome.output);
       if (outcome.hung == hung) {
         REQUIRE(!outcome.hung);
-        REQUIRE(outcome.exit_code == (expected.empty() ? 0 : expected[rank]));
+        REQUIRE(
+            outcome.exit_code == (other == codes.end() ? 0 : other->second));
       }
     }
   }
   return outcomes;
 }
 
+std::vector<Outcome> ranks(int size, const std::function<void()>& body) {
+  return ranks(size, RankOptions(), body);
+}
+
 void ranks(int size, const std::function<void(ProcessGroup)>& body) {
-  ranks(
-      size, [&] { body(init_process_group()); }, RankOptions());
+  ranks(size, [&] { body(init_process_group()); });
 }
 
 } // namespace ddp::test

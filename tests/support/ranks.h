@@ -15,10 +15,12 @@ namespace ddp::test {
 
 /// How the ranks of a multi-process test run.
 struct RankOptions {
-  std::map<std::string, std::string> environment;
-  std::chrono::seconds timeout{60};
-  /// Each rank's own exit code; empty: all 0.
-  std::vector<int> expected_exit_codes;
+  using Variables = std::map<std::string, std::string>;
+  TORCH_ARG(Variables, environment);
+  TORCH_ARG(std::chrono::seconds, timeout) = std::chrono::seconds(60);
+  /// Of ranks that shall not end with 0.
+  using Codes = std::map<int, int>;
+  TORCH_ARG(Codes, exit_codes);
 };
 
 /// Runs `body` on `size` ranks and checks that each passes in time.
@@ -34,8 +36,9 @@ struct RankOptions {
 /// Returns how the ranks ended.
 std::vector<Outcome> ranks(
     int size,
-    const std::function<void()>& body,
-    const RankOptions& options = {});
+    const RankOptions& options,
+    const std::function<void()>& body);
+std::vector<Outcome> ranks(int size, const std::function<void()>& body);
 
 /// The same with a group formed.
 void ranks(int size, const std::function<void(ProcessGroup)>& body);
