@@ -113,52 +113,50 @@ extern "C" int posix_fadvise(
   return next(descriptor, offset, bytes, advice);
 }
 
-TEST_CASE("a run goes on from the newest checkpoint on all ranks") {
+RANKS_TEST("a run goes on from the newest checkpoint on all ranks") {
   const SharedFolder shared;
-  ranks(3, [&](ProcessGroup group) {
-    for (const auto* extension : {".pt", ".safetensors"}) {
-      for (const bool asynchronous : {false, true}) {
-        const auto folder = shared.path + "a/run" + extension +
-            std::to_string(static_cast<int>(asynchronous));
-        const auto options =
-            keeping(2).extension(extension).asynchronous(asynchronous);
-        {
-          Run run(folder, options, group);
-          REQUIRE_FALSE(run.checkpoints.load());
-          for (int64_t step = 1; step <= 5; ++step) {
-            run.save(step);
-          }
-          run.checkpoints.wait();
+  for (const auto* extension : {".pt", ".safetensors"}) {
+    for (const bool asynchronous : {false, true}) {
+      const auto folder = shared.path + "a/run" + extension +
+          std::to_string(static_cast<int>(asynchronous));
+      const auto options =
+          keeping(2).extension(extension).asynchronous(asynchronous);
+      {
+        Run run(folder, options, group);
+        REQUIRE_FALSE(run.checkpoints.load());
+        for (int64_t step = 1; step <= 5; ++step) {
+          run.save(step);
         }
-        group.barrier();
-        Names names;
-        for (const auto& file : std::filesystem::directory_iterator(folder)) {
-          names.insert(file.path().filename().string());
-        }
-        REQUIRE(
-            names ==
-            Names{
-                "latest",
-                std::string("step-4") + extension,
-                std::string("step-5") + extension});
-        Run resumed(
-            folder,
-            keeping(2).load(
-                LoadOptions().every_rank_reads(true).memory_map(asynchronous)),
-            group);
-        const auto found = resumed.checkpoints.load();
-        REQUIRE(found);
-        REQUIRE(found->step == 5);
-        REQUIRE(found->skipped.empty());
-        REQUIRE(resumed.is_at(5));
-        resumed.values.zero_();
-        REQUIRE(resumed.state.load(found->path, group));
-        REQUIRE(resumed.is_at(5));
-        const auto latest = read_checkpoint_file(folder + "/latest");
-        REQUIRE(latest.toGenericDict().at("step").toInt() == 5);
+        run.checkpoints.wait();
       }
+      group.barrier();
+      Names names;
+      for (const auto& file : std::filesystem::directory_iterator(folder)) {
+        names.insert(file.path().filename().string());
+      }
+      REQUIRE(
+          names ==
+          Names{
+              "latest",
+              std::string("step-4") + extension,
+              std::string("step-5") + extension});
+      Run resumed(
+          folder,
+          keeping(2).load(
+              LoadOptions().every_rank_reads(true).memory_map(asynchronous)),
+          group);
+      const auto found = resumed.checkpoints.load();
+      REQUIRE(found);
+      REQUIRE(found->step == 5);
+      REQUIRE(found->skipped.empty());
+      REQUIRE(resumed.is_at(5));
+      resumed.values.zero_();
+      REQUIRE(resumed.state.load(found->path, group));
+      REQUIRE(resumed.is_at(5));
+      const auto latest = read_checkpoint_file(folder + "/latest");
+      REQUIRE(latest.toGenericDict().at("step").toInt() == 5);
     }
-  });
+  }
 }
 
 TEST_CASE("the best checkpoints stay") {
@@ -264,33 +262,30 @@ TEST_CASE("a new checkpoint is read back from the disk") {
   CHECK(folder.names() == Names{"latest", "step-2.pt"});
 }
 
-TEST_CASE("loading reads the newest checkpoint once") {
+RANKS_TEST("loading reads the newest checkpoint once") {
   const SharedFolder shared;
-  ranks(3, [&](ProcessGroup group) {
-    // A disk for each rank, as where ranks are on hosts of their own.
-    const auto disk = [&](int rank) {
-      return shared.path + "disk" + std::to_string(rank);
-    };
-    std::filesystem::create_directory(disk(group.rank()));
-    std::filesystem::current_path(disk(group.rank()));
-    Run run("run", keeping(2), group);
-    run.save(1);
-    run.save(2);
-    if (group.rank() != 0) {
-      std::filesystem::copy(disk(0) + "/run", "run");
-    }
-    group.barrier();
-    for (const bool every_rank : {false, true}) {
-      Opens opens("run");
-      auto options = keeping(2);
-      options.load(LoadOptions().every_rank_reads(every_rank));
-      Run resumed("run", options, group);
-      REQUIRE(resumed.checkpoints.load());
-      REQUIRE(resumed.is_at(2));
-      REQUIRE(
-          opens.of("step-2.pt") == (every_rank || group.rank() == 0 ? 1 : 0));
-    }
-  });
+  // A disk for each rank, as where ranks are on hosts of their own.
+  const auto disk = [&](int rank) {
+    return shared.path + "disk" + std::to_string(rank);
+  };
+  std::filesystem::create_directory(disk(group.rank()));
+  std::filesystem::current_path(disk(group.rank()));
+  Run run("run", keeping(2), group);
+  run.save(1);
+  run.save(2);
+  if (group.rank() != 0) {
+    std::filesystem::copy(disk(0) + "/run", "run");
+  }
+  group.barrier();
+  for (const bool every_rank : {false, true}) {
+    Opens opens("run");
+    auto options = keeping(2);
+    options.load(LoadOptions().every_rank_reads(every_rank));
+    Run resumed("run", options, group);
+    REQUIRE(resumed.checkpoints.load());
+    REQUIRE(resumed.is_at(2));
+    REQUIRE(opens.of("step-2.pt") == (every_rank || group.rank() == 0 ? 1 : 0));
+  }
 }
 
 TEST_CASE("a folder of a later run is not written to") {
@@ -387,36 +382,34 @@ TEST_CASE("what is saved in the background is what was there") {
   }
 }
 
-TEST_CASE("a save that fails is heard of on every rank") {
+RANKS_TEST("a save that fails is heard of on every rank") {
   const SharedFolder shared;
-  ranks(3, [&](ProcessGroup group) {
-    for (const bool asynchronous : {false, true}) {
-      const auto folder =
-          shared.path + "b" + std::to_string(static_cast<int>(asynchronous));
-      Run run(folder, keeping(2).asynchronous(asynchronous), group);
-      run.save(1);
-      run.checkpoints.wait();
-      // A folder is in the file's place.
-      if (group.rank() == 0) {
-        std::filesystem::create_directory(folder + "/step-2.pt");
-      }
-      if (asynchronous) {
-        run.save(2);
-      }
-      REQUIRE_THROWS_WITH(
-          run.save(asynchronous ? 3 : 2),
-          ContainsSubstring("CheckpointManager::save on rank 0 of 3") &&
-              ContainsSubstring("step-2.pt"));
-      run.save(4); // it is said once
-      run.checkpoints.wait();
-      if (group.rank() == 0) {
-        std::filesystem::remove(folder + "/step-2.pt");
-      }
-      Run resumed(folder, {}, group);
-      REQUIRE(resumed.checkpoints.load()->step == 4);
-      REQUIRE(resumed.is_at(4));
+  for (const bool asynchronous : {false, true}) {
+    const auto folder =
+        shared.path + "b" + std::to_string(static_cast<int>(asynchronous));
+    Run run(folder, keeping(2).asynchronous(asynchronous), group);
+    run.save(1);
+    run.checkpoints.wait();
+    // A folder is in the file's place.
+    if (group.rank() == 0) {
+      std::filesystem::create_directory(folder + "/step-2.pt");
     }
-  });
+    if (asynchronous) {
+      run.save(2);
+    }
+    REQUIRE_THROWS_WITH(
+        run.save(asynchronous ? 3 : 2),
+        ContainsSubstring("CheckpointManager::save on rank 0 of 3") &&
+            ContainsSubstring("step-2.pt"));
+    run.save(4); // it is said once
+    run.checkpoints.wait();
+    if (group.rank() == 0) {
+      std::filesystem::remove(folder + "/step-2.pt");
+    }
+    Run resumed(folder, {}, group);
+    REQUIRE(resumed.checkpoints.load()->step == 4);
+    REQUIRE(resumed.is_at(4));
+  }
 }
 
 } // namespace ddp::test::checkpoint_manager_test

@@ -15,92 +15,84 @@
 
 namespace ddp::test::collective_checkpoint_test {
 
-TEST_CASE("what rank 0 saves, every rank loads, wrapped or not") {
+RANKS_TEST("what rank 0 saves, every rank loads, wrapped or not") {
   const SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    const auto path = folder.path + "net.safetensors";
-    torch::manual_seed(group.rank());
-    auto net = std::make_shared<BranchNet>();
-    DistributedDataParallel<BranchNet> model(net, group);
-    // A rank of its own mind: rank 0's values are what is saved.
-    if (group.rank() != 0) {
-      torch::NoGradGuard no_grad;
-      net->stem->weight.zero_();
-    }
-    save_checkpoint(path, *model, group);
-    REQUIRE(std::filesystem::exists(path)); // on every rank, at once
-    auto other = std::make_shared<BranchNet>();
-    load_checkpoint(path, *other, group);
-    torch::manual_seed(0);
-    const BranchNet expected;
-    for (size_t i = 0; i < expected.parameters().size(); ++i) {
-      REQUIRE(other->parameters()[i].equal(expected.parameters()[i]));
-    }
-    load_checkpoint(path, *model, group);
-    REQUIRE(net->stem->weight.equal(expected.stem->weight));
-  });
+  const auto path = folder.path + "net.safetensors";
+  torch::manual_seed(group.rank());
+  auto net = std::make_shared<BranchNet>();
+  DistributedDataParallel<BranchNet> model(net, group);
+  // A rank of its own mind: rank 0's values are what is saved.
+  if (group.rank() != 0) {
+    torch::NoGradGuard no_grad;
+    net->stem->weight.zero_();
+  }
+  save_checkpoint(path, *model, group);
+  REQUIRE(std::filesystem::exists(path)); // on every rank, at once
+  auto other = std::make_shared<BranchNet>();
+  load_checkpoint(path, *other, group);
+  torch::manual_seed(0);
+  const BranchNet expected;
+  for (size_t i = 0; i < expected.parameters().size(); ++i) {
+    REQUIRE(other->parameters()[i].equal(expected.parameters()[i]));
+  }
+  load_checkpoint(path, *model, group);
+  REQUIRE(net->stem->weight.equal(expected.stem->weight));
 }
 
-TEST_CASE("every rank learns what a load that is not strict left alone") {
+RANKS_TEST("every rank learns what a load that is not strict left alone") {
   const SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    const auto path = folder.path + "net.safetensors";
-    torch::manual_seed(1);
-    auto net = std::make_shared<BranchNet>();
-    save_checkpoint(path, *net, group);
-    auto other = std::make_shared<BranchNet>();
-    other->register_parameter("head", torch::full({2}, 1.0 * group.rank()));
-    for (const bool every_rank_reads : {false, true}) {
-      const auto keys = load_checkpoint(
-          path,
-          *other,
-          group,
-          LoadOptions().strict(false).every_rank_reads(every_rank_reads));
-      REQUIRE(keys.missing_keys == std::vector<std::string>{"head"});
-      REQUIRE(keys.unexpected_keys.empty());
-      REQUIRE(other->stem->weight.equal(net->stem->weight));
-      REQUIRE(other->named_parameters()["head"].eq(0).all().item<bool>());
-    }
-  });
+  const auto path = folder.path + "net.safetensors";
+  torch::manual_seed(1);
+  auto net = std::make_shared<BranchNet>();
+  save_checkpoint(path, *net, group);
+  auto other = std::make_shared<BranchNet>();
+  other->register_parameter("head", torch::full({2}, 1.0 * group.rank()));
+  for (const bool every_rank_reads : {false, true}) {
+    const auto keys = load_checkpoint(
+        path,
+        *other,
+        group,
+        LoadOptions().strict(false).every_rank_reads(every_rank_reads));
+    REQUIRE(keys.missing_keys == std::vector<std::string>{"head"});
+    REQUIRE(keys.unexpected_keys.empty());
+    REQUIRE(other->stem->weight.equal(net->stem->weight));
+    REQUIRE(other->named_parameters()["head"].eq(0).all().item<bool>());
+  }
 }
 
-TEST_CASE("loading into different modules is refused on all ranks") {
+RANKS_TEST("loading into different modules is refused on all ranks") {
   const SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    const auto path = folder.path + "net.safetensors";
-    auto net = std::make_shared<BranchNet>();
-    save_checkpoint(path, *net, group);
-    if (group.rank() == 2) {
-      net->right = net->replace_module("right", torch::nn::Linear(8, 3));
-    }
-    REQUIRE_THROWS_WITH(
-        load_checkpoint(path, *net, group),
-        ContainsSubstring("rank 2 has as parameter 4 right.weight"));
-  });
+  const auto path = folder.path + "net.safetensors";
+  auto net = std::make_shared<BranchNet>();
+  save_checkpoint(path, *net, group);
+  if (group.rank() == 2) {
+    net->right = net->replace_module("right", torch::nn::Linear(8, 3));
+  }
+  REQUIRE_THROWS_WITH(
+      load_checkpoint(path, *net, group),
+      ContainsSubstring("rank 2 has as parameter 4 right.weight"));
 }
 
-TEST_CASE("every rank throws rank 0's reason") {
+RANKS_TEST("every rank throws rank 0's reason") {
   const SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    auto net = std::make_shared<BranchNet>();
-    REQUIRE_THROWS_WITH(
-        save_checkpoint(folder.path + "no/such/net.safetensors", *net, group),
-        ContainsSubstring("No such file or directory"));
-    REQUIRE_THROWS_WITH(
-        load_checkpoint(folder.path + "none.safetensors", *net, group),
-        ContainsSubstring("none.safetensors"));
-    const auto path = folder.path + "short.safetensors";
-    save_checkpoint(path, *net, group);
-    group.barrier();
-    if (group.rank() == 0) {
-      std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
-    }
-    group.barrier();
-    const auto before = net->stem->weight.clone();
-    REQUIRE_THROWS_WITH(
-        load_checkpoint(path, *net, group), ContainsSubstring("truncated"));
-    REQUIRE(net->stem->weight.equal(before));
-  });
+  auto net = std::make_shared<BranchNet>();
+  REQUIRE_THROWS_WITH(
+      save_checkpoint(folder.path + "no/such/net.safetensors", *net, group),
+      ContainsSubstring("No such file or directory"));
+  REQUIRE_THROWS_WITH(
+      load_checkpoint(folder.path + "none.safetensors", *net, group),
+      ContainsSubstring("none.safetensors"));
+  const auto path = folder.path + "short.safetensors";
+  save_checkpoint(path, *net, group);
+  group.barrier();
+  if (group.rank() == 0) {
+    std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  }
+  group.barrier();
+  const auto before = net->stem->weight.clone();
+  REQUIRE_THROWS_WITH(
+      load_checkpoint(path, *net, group), ContainsSubstring("truncated"));
+  REQUIRE(net->stem->weight.equal(before));
 }
 
 TEST_CASE("kill -9 of rank 0 while it saves leaves the old file, whole") {

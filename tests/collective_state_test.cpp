@@ -219,66 +219,64 @@ RANKS_TEST("a sharded state that one rank cannot send fails on all ranks") {
   REQUIRE(different(on_all(group, double(group.rank()))) == 3);
 }
 
-TEST_CASE("a state that does not fit on one rank changes nothing on any rank") {
+RANKS_TEST(
+    "a state that does not fit on one rank changes nothing on any rank") {
   const SharedFolder folder;
   const auto path = folder.path + "run.pt";
-  ranks(3, [&](ProcessGroup group) {
-    DistributedSampler sampler(64, group);
-    auto loader = make_data_loader(Numbers(64), DistributedSampler(64, group));
-    BatchSampler<DistributedSampler> batches(
-        DistributedSampler(64, group), 4, /*drop_last=*/false);
-    torch::nn::Linear net(2, 2);
-    Sharded sharded(group);
-    OwnPart part;
-    int64_t step = 5;
-    const auto parts = [&] {
-      TrainingState state;
-      state.add("part", part).add("sampler", sampler).add("loader", *loader);
-      state.add("batches", batches).add("net", net);
-      state.add("optimizer", sharded.optimizer).add("step", step);
-      return state;
-    };
-    const auto set = [&](int64_t value) {
-      const torch::NoGradGuard no_grad;
-      sampler.set_epoch(value);
-      loader->set_epoch(value);
-      batches.set_epoch(value);
-      step = value;
-      net->weight.fill_(value);
-      sharded.moments().exp_avg().fill_(value);
-    };
-    const auto is_at = [&](int64_t value) {
-      const auto number = static_cast<double>(value);
-      return sampler.epoch() == value && loader->epoch() == value &&
-          batches.epoch() == value && step == value &&
-          net->weight.eq(number).all().item<bool>() &&
-          sharded.moments().exp_avg().eq(number).all().item<bool>();
-    };
-    set(5);
-    parts().save(path, group);
-    set(1);
+  DistributedSampler sampler(64, group);
+  auto loader = make_data_loader(Numbers(64), DistributedSampler(64, group));
+  BatchSampler<DistributedSampler> batches(
+      DistributedSampler(64, group), 4, /*drop_last=*/false);
+  torch::nn::Linear net(2, 2);
+  Sharded sharded(group);
+  OwnPart part;
+  int64_t step = 5;
+  const auto parts = [&] {
+    TrainingState state;
+    state.add("part", part).add("sampler", sampler).add("loader", *loader);
+    state.add("batches", batches).add("net", net);
+    state.add("optimizer", sharded.optimizer).add("step", step);
+    return state;
+  };
+  const auto set = [&](int64_t value) {
+    const torch::NoGradGuard no_grad;
+    sampler.set_epoch(value);
+    loader->set_epoch(value);
+    batches.set_epoch(value);
+    step = value;
+    net->weight.fill_(value);
+    sharded.moments().exp_avg().fill_(value);
+  };
+  const auto is_at = [&](int64_t value) {
+    const auto number = static_cast<double>(value);
+    return sampler.epoch() == value && loader->epoch() == value &&
+        batches.epoch() == value && step == value &&
+        net->weight.eq(number).all().item<bool>() &&
+        sharded.moments().exp_avg().eq(number).all().item<bool>();
+  };
+  set(5);
+  parts().save(path, group);
+  set(1);
 
-    auto other = parts();
-    int64_t unknown = 0;
-    if (group.rank() == 1) {
-      other.add("unknown", unknown);
-    }
-    REQUIRE_THROWS_WITH(
-        other.load(path, group), ContainsSubstring("no 'unknown'"));
-    REQUIRE(is_at(1));
-    REQUIRE(part.loads == 0);
+  auto other = parts();
+  int64_t unknown = 0;
+  if (group.rank() == 1) {
+    other.add("unknown", unknown);
+  }
+  REQUIRE_THROWS_WITH(
+      other.load(path, group), ContainsSubstring("no 'unknown'"));
+  REQUIRE(is_at(1));
+  REQUIRE(part.loads == 0);
 
-    // Nor do they change where a part of the program's own fails.
-    part.fails = group.rank() == 1;
-    REQUIRE_THROWS_WITH(
-        parts().load(path, group),
-        ContainsSubstring("on rank 1 of 3") &&
-            ContainsSubstring("out of order"));
-    REQUIRE(is_at(1));
-    part.fails = false;
-    REQUIRE(parts().load(path, group));
-    REQUIRE(is_at(5));
-  });
+  // Nor do they change where a part of the program's own fails.
+  part.fails = group.rank() == 1;
+  REQUIRE_THROWS_WITH(
+      parts().load(path, group),
+      ContainsSubstring("on rank 1 of 3") && ContainsSubstring("out of order"));
+  REQUIRE(is_at(1));
+  part.fails = false;
+  REQUIRE(parts().load(path, group));
+  REQUIRE(is_at(5));
 }
 
 RANKS_TEST("a value is sent as it reads, whatever its memory holds") {

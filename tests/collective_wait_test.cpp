@@ -61,62 +61,59 @@ class FailingStore : public c10d::PrefixStore {
 
 } // namespace
 
-TEST_CASE("the ranks that a collective waited for in vain are named") {
-  ranks(3, RankOptions().timeout(seconds(30)), [] {
-    const auto group =
-        init_process_group(ProcessGroupOptions().timeout(seconds(3)));
-    auto tensor = torch::ones({4});
-    group.all_reduce(tensor); // the second; connecting was the first
-    if (group.rank() == 1) {
-      meet_at_store(group, {"0", "1", "2"});
-      return;
-    }
-    const auto error = all_reduce_error(group);
-    REQUIRE_THAT(
-        error,
-        ContainsSubstring("rank 1 of 3 has not come to collective 3") &&
-            !ContainsSubstring("rank 0 of 3 has not come") &&
-            !ContainsSubstring("rank 2 of 3 has not come"));
+RANKS_TEST(
+    "the ranks that a collective waited for in vain are named",
+    3,
+    ProcessGroupOptions().timeout(seconds(3)),
+    kPrompt) {
+  auto tensor = torch::ones({4});
+  group.all_reduce(tensor); // the second; connecting was the first
+  if (group.rank() == 1) {
     meet_at_store(group, {"0", "1", "2"});
-  });
+    return;
+  }
+  const auto error = all_reduce_error(group);
+  REQUIRE_THAT(
+      error,
+      ContainsSubstring("rank 1 of 3 has not come to collective 3") &&
+          !ContainsSubstring("rank 0 of 3 has not come") &&
+          !ContainsSubstring("rank 2 of 3 has not come"));
+  meet_at_store(group, {"0", "1", "2"});
 }
 
-TEST_CASE("a future is waited for like a collective") {
-  ranks(3, RankOptions().timeout(seconds(30)), [] {
-    const auto group = init_process_group(kTimeout);
-    const auto future = [] {
-      return c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
-    };
-    const auto complete = future();
-    complete->markCompleted(7);
-    detail::wait_for(group, *complete, "the hook");
-    const auto later = future();
-    std::thread thread([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));
-      later->markCompleted(8);
-    });
-    detail::wait_for(group, *later, "the hook");
-    thread.join();
-    REQUIRE(later->value().toInt() == 8);
-
-    const auto own = group.duplicate();
-    const auto wrong = future();
-    wrong->setError(std::make_exception_ptr(std::runtime_error("bad hook")));
-    REQUIRE_THAT(
-        error_of([&] { detail::wait_for(own, *wrong, "the hook"); }),
-        ContainsSubstring("the hook") && ContainsSubstring("bad hook"));
-
-    const auto other = group.duplicate();
-    const auto never = future();
-    if (group.rank() == 1) {
-      detail::report_failure(other, "gave up");
-    } else {
-      REQUIRE_THAT(
-          error_of([&] { detail::wait_for(other, *never, "the hook"); }),
-          ContainsSubstring("rank 1 of 3") && ContainsSubstring("gave up"));
-    }
-    group.barrier();
+RANKS_TEST("a future is waited for like a collective", 3, kTimeout, kPrompt) {
+  const auto future = [] {
+    return c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+  };
+  const auto complete = future();
+  complete->markCompleted(7);
+  detail::wait_for(group, *complete, "the hook");
+  const auto later = future();
+  std::thread thread([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    later->markCompleted(8);
   });
+  detail::wait_for(group, *later, "the hook");
+  thread.join();
+  REQUIRE(later->value().toInt() == 8);
+
+  const auto own = group.duplicate();
+  const auto wrong = future();
+  wrong->setError(std::make_exception_ptr(std::runtime_error("bad hook")));
+  REQUIRE_THAT(
+      error_of([&] { detail::wait_for(own, *wrong, "the hook"); }),
+      ContainsSubstring("the hook") && ContainsSubstring("bad hook"));
+
+  const auto other = group.duplicate();
+  const auto never = future();
+  if (group.rank() == 1) {
+    detail::report_failure(other, "gave up");
+  } else {
+    REQUIRE_THAT(
+        error_of([&] { detail::wait_for(other, *never, "the hook"); }),
+        ContainsSubstring("rank 1 of 3") && ContainsSubstring("gave up"));
+  }
+  group.barrier();
 }
 
 TEST_CASE("a future that does not come ends at the group's timeout") {

@@ -413,19 +413,17 @@ void need_mounts(const std::string& folder) {
 
 } // namespace
 
-TEST_CASE("a limit of files' sizes leaves the old checkpoint") {
+RANKS_TEST("a limit of files' sizes leaves the old checkpoint", kRanks) {
   const SharedFolder shared;
-  ranks(kRanks, [&](ProcessGroup group) {
-    std::signal(SIGXFSZ, SIG_IGN);
-    check_each_way(group, shared.path, [](Saver& saver) {
-      save_around(
-          saver,
-          1,
-          EFBIG,
-          "ulimit -f",
-          [] { set_file_limit(100'000); },
-          [] { set_file_limit(RLIM_INFINITY); });
-    });
+  std::signal(SIGXFSZ, SIG_IGN);
+  check_each_way(group, shared.path, [](Saver& saver) {
+    save_around(
+        saver,
+        1,
+        EFBIG,
+        "ulimit -f",
+        [] { set_file_limit(100'000); },
+        [] { set_file_limit(RLIM_INFINITY); });
   });
 }
 

@@ -10,28 +10,29 @@ namespace ddp::test::failure_test {
 
 using std::chrono::seconds;
 
-TEST_CASE("peers of a rank that reports a failure and lives on fail with it") {
-  ranks(4, RankOptions().timeout(seconds(30)), [] {
-    const auto group = init_process_group(kTimeout);
-    const auto start = Clock::now();
-    if (group.rank() == 1) {
-      detail::report_failure(group, "no memory for a bucket");
-      REQUIRE_THAT(
-          all_reduce_error(group), ContainsSubstring("this rank gave up"));
-    } else {
-      const auto error = all_reduce_error(group);
-      REQUIRE_THAT(
-          error,
-          ContainsSubstring("rank 1 of 4") &&
-              ContainsSubstring("no memory for a bucket"));
-      REQUIRE_THAT(
-          all_reduce_error(group),
-          ContainsSubstring("failed before") &&
-              ContainsSubstring("no memory for a bucket"));
-    }
-    REQUIRE(seconds_since(start) < 5);
-    meet_at_store(group, {"0", "1", "2", "3"});
-  });
+RANKS_TEST(
+    "peers of a rank that reports a failure and lives on fail with it",
+    4,
+    kTimeout,
+    kPrompt) {
+  const auto start = Clock::now();
+  if (group.rank() == 1) {
+    detail::report_failure(group, "no memory for a bucket");
+    REQUIRE_THAT(
+        all_reduce_error(group), ContainsSubstring("this rank gave up"));
+  } else {
+    const auto error = all_reduce_error(group);
+    REQUIRE_THAT(
+        error,
+        ContainsSubstring("rank 1 of 4") &&
+            ContainsSubstring("no memory for a bucket"));
+    REQUIRE_THAT(
+        all_reduce_error(group),
+        ContainsSubstring("failed before") &&
+            ContainsSubstring("no memory for a bucket"));
+  }
+  REQUIRE(seconds_since(start) < 5);
+  meet_at_store(group, {"0", "1", "2", "3"});
 }
 
 RANKS_TEST("where all ranks fail none waits for the others") {
@@ -47,39 +48,38 @@ RANKS_TEST("where all ranks fail none waits for the others") {
   meet_at_store(group, {"0", "1", "2"});
 }
 
-TEST_CASE("a failure in a duplicate leaves other groups alone") {
-  ranks(3, RankOptions().timeout(seconds(30)), [] {
-    const auto group = init_process_group(kTimeout);
-    const auto start = Clock::now();
-    {
-      const auto first = group.duplicate();
-      const auto child = first.duplicate();
-      if (first.rank() == 2) {
-        detail::report_failure(first, "first attempt");
-      } else {
-        REQUIRE_THAT(
-            all_reduce_error(first), ContainsSubstring("first attempt"));
-        REQUIRE_THAT(
-            all_reduce_error(child), ContainsSubstring("first attempt"));
-      }
+RANKS_TEST(
+    "a failure in a duplicate leaves other groups alone",
+    3,
+    kTimeout,
+    kPrompt) {
+  const auto start = Clock::now();
+  {
+    const auto first = group.duplicate();
+    const auto child = first.duplicate();
+    if (first.rank() == 2) {
+      detail::report_failure(first, "first attempt");
+    } else {
+      REQUIRE_THAT(all_reduce_error(first), ContainsSubstring("first attempt"));
+      REQUIRE_THAT(all_reduce_error(child), ContainsSubstring("first attempt"));
     }
-    const auto second = group.duplicate();
-    auto tensor = torch::ones({4});
-    if (group.rank() == 1) { // long enough that the others look
-      std::this_thread::sleep_for(std::chrono::milliseconds(700));
-    }
-    second.all_reduce(tensor);
-    group.all_reduce(tensor);
-    REQUIRE(tensor.eq(9).all().item<bool>());
-    REQUIRE(seconds_since(start) < 15);
-  });
+  }
+  const auto second = group.duplicate();
+  auto tensor = torch::ones({4});
+  if (group.rank() == 1) { // long enough that the others look
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  }
+  second.all_reduce(tensor);
+  group.all_reduce(tensor);
+  REQUIRE(tensor.eq(9).all().item<bool>());
+  REQUIRE(seconds_since(start) < 15);
 }
 
 TEST_CASE("a rank that is killed ends the others' waits, also indirectly") {
   for (const int killed : {1, 0}) {
     std::map<int, int> codes{{0, 3}, {1, 3}, {2, 3}, {3, 3}};
     codes[killed] = 137;
-    ranks(4, RankOptions().timeout(seconds(30)).exit_codes(codes), [killed] {
+    ranks(4, RankOptions(kPrompt).exit_codes(codes), [killed] {
       const auto group = init_process_group(kTimeout);
       if (group.rank() == killed) {
         raise(SIGKILL);
@@ -95,48 +95,46 @@ TEST_CASE("a rank that is killed ends the others' waits, also indirectly") {
   }
 }
 
-TEST_CASE("a group that failed is dropped at once") {
-  ranks(3, RankOptions().timeout(seconds(30)), [] {
-    const auto group = init_process_group(kTimeout);
-    std::optional<ProcessGroup> failing = group.duplicate();
-    if (group.rank() == 1) {
-      detail::report_failure(*failing, "gave up");
-    } else {
-      auto tensor = torch::ones({4});
-      REQUIRE_THAT(
-          error_of([&] { failing->all_reduce_async(tensor).wait(); }),
-          ContainsSubstring("gave up"));
-      const auto start = Clock::now();
-      failing.reset();
-      REQUIRE(seconds_since(start) < 10); // not the group's timeout
-    }
-    // Till then rank 1 keeps its end of the connections.
-    meet_at_store(group, {"0", "1", "2"});
-  });
+RANKS_TEST("a group that failed is dropped at once", 3, kTimeout, kPrompt) {
+  std::optional<ProcessGroup> failing = group.duplicate();
+  if (group.rank() == 1) {
+    detail::report_failure(*failing, "gave up");
+  } else {
+    auto tensor = torch::ones({4});
+    REQUIRE_THAT(
+        error_of([&] { failing->all_reduce_async(tensor).wait(); }),
+        ContainsSubstring("gave up"));
+    const auto start = Clock::now();
+    failing.reset();
+    REQUIRE(seconds_since(start) < 10); // not the group's timeout
+  }
+  // Till then rank 1 keeps its end of the connections.
+  meet_at_store(group, {"0", "1", "2"});
 }
 
-TEST_CASE("a group with a collective that was left is dropped at once") {
-  ranks(3, RankOptions().timeout(seconds(30)), [] {
-    const auto group = init_process_group(kTimeout);
-    std::optional<ProcessGroup> left = group.duplicate();
-    if (group.rank() != 1) {
-      auto tensor = torch::ones({4});
-      const auto start = Clock::now();
-      { // as where an exception comes between
-        const auto work = left->all_reduce_async(tensor);
-      }
-      left.reset();
-      REQUIRE(seconds_since(start) < 10); // not the group's timeout
+RANKS_TEST(
+    "a group with a collective that was left is dropped at once",
+    3,
+    kTimeout,
+    kPrompt) {
+  std::optional<ProcessGroup> left = group.duplicate();
+  if (group.rank() != 1) {
+    auto tensor = torch::ones({4});
+    const auto start = Clock::now();
+    { // as where an exception comes between
+      const auto work = left->all_reduce_async(tensor);
     }
-    meet_at_store(group, {"0", "1", "2"});
-  });
+    left.reset();
+    REQUIRE(seconds_since(start) < 10); // not the group's timeout
+  }
+  meet_at_store(group, {"0", "1", "2"});
 }
 
 TEST_CASE("a process whose collectives hang ends at once") {
   for (const bool dropped : {false, true}) {
     ranks(
         3,
-        RankOptions().timeout(seconds(30)).exit_codes({{0, 1}, {1, 1}, {2, 1}}),
+        RankOptions(kPrompt).exit_codes({{0, 1}, {1, 1}, {2, 1}}),
         [dropped] {
           std::optional<ProcessGroup> group = init_process_group(kTimeout);
           if (group->rank() == 2) { // keeps its connections while rank 0 lives
@@ -153,21 +151,22 @@ TEST_CASE("a process whose collectives hang ends at once") {
   }
 }
 
-TEST_CASE("a group that was handed over has a board of its own") {
-  ranks(3, RankOptions().timeout(seconds(30)), [] {
-    const auto group = init_process_group(kTimeout);
-    {
-      const auto base = group.duplicate();
-      const auto handed = ProcessGroup::from_c10d(base.c10d());
-      if (group.rank() == 1) {
-        detail::report_failure(handed, "gave up");
-      } else {
-        REQUIRE_THAT(all_reduce_error(handed), ContainsSubstring("gave up"));
-      }
-      meet_at_store(group, {"0", "1", "2"}); // nobody ends before
+RANKS_TEST(
+    "a group that was handed over has a board of its own",
+    3,
+    kTimeout,
+    kPrompt) {
+  {
+    const auto base = group.duplicate();
+    const auto handed = ProcessGroup::from_c10d(base.c10d());
+    if (group.rank() == 1) {
+      detail::report_failure(handed, "gave up");
+    } else {
+      REQUIRE_THAT(all_reduce_error(handed), ContainsSubstring("gave up"));
     }
-    group.barrier();
-  });
+    meet_at_store(group, {"0", "1", "2"}); // nobody ends before
+  }
+  group.barrier();
 }
 
 } // namespace ddp::test::failure_test

@@ -100,9 +100,8 @@ class NoMoreThreads {
 
 /// With flight records in `folder`.
 RankOptions recording_in(const TemporaryFolder& folder) {
-  return RankOptions()
-      .timeout(seconds(30))
-      .environment({{"TORCH_FR_DUMP_TEMP_FILE", folder / "record_"}});
+  return RankOptions(kPrompt).environment(
+      {{"TORCH_FR_DUMP_TEMP_FILE", folder / "record_"}});
 }
 
 } // namespace

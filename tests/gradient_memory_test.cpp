@@ -112,30 +112,29 @@ TEST_CASE("a large gradient is scaled as a small one, to the last bit") {
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // Sanitizers have an allocator of their own.
-TEST_CASE("a step asks the system for no fresh pages") {
-  ranks(1, [] {
-    const auto group = init_process_group(
-        ProcessGroupOptions().backend("gloo").rank(0).world_size(1));
-    torch::nn::Sequential net;
-    for (int i = 0; i < 4; ++i) {
-      net->push_back(torch::nn::Linear(1280, 1280)); // 6.6 MB
+RANKS_TEST(
+    "a step asks the system for no fresh pages",
+    1,
+    ProcessGroupOptions().backend("gloo").rank(0).world_size(1)) {
+  torch::nn::Sequential net;
+  for (int i = 0; i < 4; ++i) {
+    net->push_back(torch::nn::Linear(1280, 1280)); // 6.6 MB
+  }
+  Reducer reducer(net, group);
+  torch::optim::SGD optimizer(net->parameters(), 0.01);
+  const auto input = torch::randn({4, 1280});
+  const auto train = [&](int steps) {
+    for (int step = 0; step < steps; ++step) {
+      optimizer.zero_grad();
+      net->forward(input).pow(2).mean().backward();
+      optimizer.step();
     }
-    Reducer reducer(net, group);
-    torch::optim::SGD optimizer(net->parameters(), 0.01);
-    const auto input = torch::randn({4, 1280});
-    const auto train = [&](int steps) {
-      for (int step = 0; step < steps; ++step) {
-        optimizer.zero_grad();
-        net->forward(input).pow(2).mean().backward();
-        optimizer.step();
-      }
-    };
-    train(5);
-    const auto before = page_faults();
-    train(10);
-    // A step's gradients are 6400 pages. One of them may come and go.
-    REQUIRE((page_faults() - before) / 10 < 6400 / 2);
-  });
+  };
+  train(5);
+  const auto before = page_faults();
+  train(10);
+  // A step's gradients are 6400 pages. One of them may come and go.
+  REQUIRE((page_faults() - before) / 10 < 6400 / 2);
 }
 #endif
 

@@ -32,28 +32,27 @@ RANKS_TEST("Reducers that share a backward share a join") {
   REQUIRE(group.rank() + lower->weight.grad().abs().sum().item<float>() > 0);
 }
 
-TEST_CASE("measured buckets and timelines go on without a rank's inputs") {
+RANKS_TEST("measured buckets and timelines go on without a rank's inputs") {
   const SharedFolder folder;
-  ranks(3, [path = folder.path](ProcessGroup group) {
-    for (const bool measured : {true, false}) {
-      torch::manual_seed(1);
-      torch::nn::Linear net(16, 16);
-      ReducerOptions options;
-      if (measured) {
-        options.bucket_layout(BucketLayout::kMeasured);
-      } else {
-        options.timeline_folder(path).timeline_steps("2-4");
-      }
-      Reducer reducer(net, group, options);
-      auto join = reducer.join();
-      for (int64_t step = 0; step < 1 + 10 * group.rank(); ++step) {
-        net->zero_grad();
-        net->forward(torch::ones({1, 16})).sum().backward();
-      }
-      join.finish();
-      REQUIRE(equal_on_all(group, net->weight.grad()));
+  const auto path = folder.path;
+  for (const bool measured : {true, false}) {
+    torch::manual_seed(1);
+    torch::nn::Linear net(16, 16);
+    ReducerOptions options;
+    if (measured) {
+      options.bucket_layout(BucketLayout::kMeasured);
+    } else {
+      options.timeline_folder(path).timeline_steps("2-4");
     }
-  });
+    Reducer reducer(net, group, options);
+    auto join = reducer.join();
+    for (int64_t step = 0; step < 1 + 10 * group.rank(); ++step) {
+      net->zero_grad();
+      net->forward(torch::ones({1, 16})).sum().backward();
+    }
+    join.finish();
+    REQUIRE(equal_on_all(group, net->weight.grad()));
+  }
 }
 
 namespace {
@@ -98,26 +97,27 @@ TEST_CASE("Reducers whose ends communicate share a backward and a join") {
   });
 }
 
-TEST_CASE("Reducers that share a join tell a rank without inputs of NaN") {
-  ranks(3, kShortWait, [] {
-    const auto group = init_process_group();
-    torch::nn::Linear lower(4, 4);
-    torch::nn::Linear upper(4, 4);
-    const auto checked = ReducerOptions().check_finite(true);
-    Reducer first(lower, group, checked);
-    Reducer second(upper, group, checked);
-    std::string error;
-    try {
-      Join join(group, {first.joinable(), second.joinable()});
-      if (group.rank() > 0) {
-        const auto x = torch::full({1, 4}, group.rank() == 2 ? NAN : 1.0F);
-        lower(upper(lower(x))).sum().backward();
-      }
-    } catch (const c10::ValueError& thrown) {
-      error = thrown.what_without_backtrace();
+RANKS_TEST(
+    "Reducers that share a join tell a rank without inputs of NaN",
+    3,
+    {},
+    kShortWait) {
+  torch::nn::Linear lower(4, 4);
+  torch::nn::Linear upper(4, 4);
+  const auto checked = ReducerOptions().check_finite(true);
+  Reducer first(lower, group, checked);
+  Reducer second(upper, group, checked);
+  std::string error;
+  try {
+    Join join(group, {first.joinable(), second.joinable()});
+    if (group.rank() > 0) {
+      const auto x = torch::full({1, 4}, group.rank() == 2 ? NAN : 1.0F);
+      lower(upper(lower(x))).sum().backward();
     }
-    REQUIRE_THAT(error, Catch::Contains("rank 2"));
-  });
+  } catch (const c10::ValueError& thrown) {
+    error = thrown.what_without_backtrace();
+  }
+  REQUIRE_THAT(error, Catch::Contains("rank 2"));
 }
 
 } // namespace ddp::test::join_sharing_test

@@ -61,38 +61,36 @@ double largest(const at::Tensor& tensor) {
 
 } // namespace
 
-TEST_CASE("a run that goes on from a file has the bits of one that did not") {
+RANKS_TEST("a run that goes on from a file has the bits of one that did not") {
   const SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    const auto compare = [&](const PowerSGDOptions& options, bool in_half) {
-      Run whole(group, options, in_half);
-      whole.train_to(8);
-      for (const int64_t stop : {1, 3, 5}) {
-        INFO("stopped after " << stop);
-        const auto path = folder.path + "/run.pt";
-        Run first(group, options, in_half);
-        first.train_to(stop);
-        first.state.save(path, group);
-        first.train_to(stop + 1); // the file does not follow
-        for (const int64_t before : {0, 4}) { // fresh, and in use
-          Run resumed(group, options, in_half);
-          resumed.train_to(before);
-          REQUIRE(resumed.state.load(path, group));
-          REQUIRE(resumed.step == stop);
-          resumed.train_to(8);
-          REQUIRE(resumed.has_bits_of(whole));
-        }
-        Run forgetful(group, options, in_half);
-        forgetful.train_to(8 - stop); // at other gradients
-        REQUIRE(!forgetful.has_bits_of(whole));
+  const auto compare = [&](const PowerSGDOptions& options, bool in_half) {
+    Run whole(group, options, in_half);
+    whole.train_to(8);
+    for (const int64_t stop : {1, 3, 5}) {
+      INFO("stopped after " << stop);
+      const auto path = folder.path + "/run.pt";
+      Run first(group, options, in_half);
+      first.train_to(stop);
+      first.state.save(path, group);
+      first.train_to(stop + 1); // the file does not follow
+      for (const int64_t before : {0, 4}) { // fresh, and in use
+        Run resumed(group, options, in_half);
+        resumed.train_to(before);
+        REQUIRE(resumed.state.load(path, group));
+        REQUIRE(resumed.step == stop);
+        resumed.train_to(8);
+        REQUIRE(resumed.has_bits_of(whole));
       }
-    };
-    compare(early(), false);
-    compare(early().matrix_approximation_rank(3), true);
-    compare(early().warm_start(false), false);
-    compare(early().use_error_feedback(false), false);
-    compare(early().whole_bucket(true), false);
-  });
+      Run forgetful(group, options, in_half);
+      forgetful.train_to(8 - stop); // at other gradients
+      REQUIRE(!forgetful.has_bits_of(whole));
+    }
+  };
+  compare(early(), false);
+  compare(early().matrix_approximation_rank(3), true);
+  compare(early().warm_start(false), false);
+  compare(early().use_error_feedback(false), false);
+  compare(early().whole_bucket(true), false);
 }
 
 RANKS_TEST("each rank's errors are in the state, and only there") {

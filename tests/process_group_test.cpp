@@ -208,34 +208,34 @@ TEST_CASE("a peer that dies makes the others fail at once, by name") {
   }
 }
 
-TEST_CASE("waiting for a collective fails like the collective") {
-  ranks(2, RankOptions().exit_codes({{1, 137}}), [] {
-    auto group = init_process_group();
-    auto tensor = torch::ones({1 << 20});
-    auto work = group.all_reduce_async(tensor);
-    work.wait();
-    if (group.rank() == 1) {
-      raise(SIGKILL);
-    }
-    REQUIRE_THROWS_WITH(
-        group.all_reduce_async(tensor).wait(),
-        ContainsSubstring("rank 0 of 2") &&
-            ContainsSubstring(
-                "all_reduce_async over " + group.backend() + " failed"));
-  });
+RANKS_TEST(
+    "waiting for a collective fails like the collective",
+    2,
+    {},
+    RankOptions().exit_codes({{1, 137}})) {
+  auto tensor = torch::ones({1 << 20});
+  auto work = group.all_reduce_async(tensor);
+  work.wait();
+  if (group.rank() == 1) {
+    raise(SIGKILL);
+  }
+  REQUIRE_THROWS_WITH(
+      group.all_reduce_async(tensor).wait(),
+      ContainsSubstring("rank 0 of 2") &&
+          ContainsSubstring(
+              "all_reduce_async over " + group.backend() + " failed"));
 }
 
-TEST_CASE("a collective that a rank does not join ends at the timeout") {
-  ranks(3, [] {
-    auto group = init_process_group(
-        ProcessGroupOptions().timeout(std::chrono::seconds(4)));
-    auto tensor = torch::ones({1});
-    if (group.rank() != 2) {
-      REQUIRE_THROWS_AS(group.all_reduce(tensor), c10::DistBackendError);
-    } else {
-      std::this_thread::sleep_for(std::chrono::seconds(7));
-    }
-  });
+RANKS_TEST(
+    "a collective that a rank does not join ends at the timeout",
+    3,
+    ProcessGroupOptions().timeout(std::chrono::seconds(4))) {
+  auto tensor = torch::ones({1});
+  if (group.rank() != 2) {
+    REQUIRE_THROWS_AS(group.all_reduce(tensor), c10::DistBackendError);
+  } else {
+    std::this_thread::sleep_for(std::chrono::seconds(7));
+  }
 }
 
 TEST_CASE("a barrier is not taken for another rank's all_reduce") {
@@ -252,26 +252,24 @@ TEST_CASE("a barrier is not taken for another rank's all_reduce") {
   }
 }
 
-TEST_CASE("a group that was handed over keeps its timeout") {
-  ranks(2, [] {
-    const auto group =
-        init_process_group(ProcessGroupOptions().timeout(seconds(7)));
-    REQUIRE(
-        ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout() ==
-        seconds(7));
-  });
+RANKS_TEST(
+    "a group that was handed over keeps its timeout",
+    2,
+    ProcessGroupOptions().timeout(seconds(7))) {
+  REQUIRE(
+      ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout() ==
+      seconds(7));
 }
 
-TEST_CASE("a group that was handed over without a timeout gets the default") {
-  ranks(2, [] {
-    const auto group =
-        init_process_group(ProcessGroupOptions().backend("gloo"));
-    group.c10d()->getBackend(torch::kCPU)->getBackendOptions()->timeout =
-        c10d::Store::kNoTimeout;
-    REQUIRE(
-        ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout() ==
-        ProcessGroup().timeout());
-  });
+RANKS_TEST(
+    "a group that was handed over without a timeout gets the default",
+    2,
+    ProcessGroupOptions().backend("gloo")) {
+  group.c10d()->getBackend(torch::kCPU)->getBackendOptions()->timeout =
+      c10d::Store::kNoTimeout;
+  REQUIRE(
+      ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout() ==
+      ProcessGroup().timeout());
 }
 
 TEST_CASE("the longest of timeouts is long") {

@@ -73,87 +73,87 @@ TEST_CASE("what one rank's Reducer finds wrong reaches the others") {
       "now it is Double [");
 }
 
-TEST_CASE("an uncaught exception reaches the others with its text") {
-  ranks(3, RankOptions().exit_codes({{1, 128 + SIGABRT}}), [] {
-    auto group = init_process_group();
-    auto net = std::make_shared<UnevenNet>();
-    DistributedDataParallel<UnevenNet> model(net, group);
-    if (group.rank() == 1) {
-      std::signal(SIGABRT, SIG_DFL);
-      [&]() noexcept {
-        TORCH_CHECK(false, "the data of rank ", group.rank(), " is bad");
-      }();
-    }
+RANKS_TEST(
+    "an uncaught exception reaches the others with its text",
+    3,
+    {},
+    RankOptions().exit_codes({{1, 128 + SIGABRT}})) {
+  auto net = std::make_shared<UnevenNet>();
+  DistributedDataParallel<UnevenNet> model(net, group);
+  if (group.rank() == 1) {
+    std::signal(SIGABRT, SIG_DFL);
+    [&]() noexcept {
+      TORCH_CHECK(false, "the data of rank ", group.rank(), " is bad");
+    }();
+  }
+  REQUIRE_THROWS_WITH(
+      model->forward(batch(group, 0, 7)).sum().backward(),
+      ContainsSubstring("the data of rank 1 is bad"));
+}
+
+RANKS_TEST(
+    "a rank whose backward reaches no parameter is named",
+    3,
+    {},
+    RankOptions().environment({{"DDP_TIMEOUT", "4"}})) {
+  auto net = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group);
+  backward(*net, group);
+  if (group.rank() == 1) {
+    torch::ones({1}, torch::requires_grad()).sum().backward();
+  } else {
     REQUIRE_THROWS_WITH(
-        model->forward(batch(group, 0, 7)).sum().backward(),
-        ContainsSubstring("the data of rank 1 is bad"));
-  });
+        backward(*net, group),
+        ContainsSubstring("rank 1 of 3 has not come") &&
+            ContainsSubstring("finish_backward"));
+  }
+  // Not over gloo, where rank 1 would time out too, and maybe first.
+  meet_at_store(group, {"0", "1", "2"});
 }
 
-TEST_CASE("a rank whose backward reaches no parameter is named") {
-  ranks(3, RankOptions().environment({{"DDP_TIMEOUT", "4"}}), [] {
-    auto group = init_process_group();
-    auto net = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group);
-    backward(*net, group);
-    if (group.rank() == 1) {
-      torch::ones({1}, torch::requires_grad()).sum().backward();
-    } else {
-      REQUIRE_THROWS_WITH(
-          backward(*net, group),
-          ContainsSubstring("rank 1 of 3 has not come") &&
-              ContainsSubstring("finish_backward"));
-    }
-    // Not over gloo, where rank 1 would time out too, and maybe first.
-    meet_at_store(group, {"0", "1", "2"});
-  });
+RANKS_TEST(
+    "who does not come to a reduction is named after a long wait too",
+    3,
+    ProcessGroupOptions().timeout(std::chrono::seconds(8)),
+    RankOptions().timeout(std::chrono::seconds(120))) {
+  auto net = std::make_shared<UnevenNet>();
+  Reducer reducer(net, group);
+  backward(*net, group);
+  if (group.rank() == 0) { // longer than others wait without saying so
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+  }
+  backward(*net, group);
+  if (group.rank() != 2) {
+    REQUIRE_THAT(
+        error_of([&] { backward(*net, group); }),
+        ContainsSubstring("rank 2 of 3 has not come") &&
+            !ContainsSubstring("rank 0 of 3 has not come") &&
+            !ContainsSubstring("rank 1 of 3 has not come"));
+  }
+  meet_at_store(group, {"0", "1", "2"});
 }
 
-TEST_CASE("who does not come to a reduction is named after a long wait too") {
-  ranks(3, RankOptions().timeout(std::chrono::seconds(120)), [] {
-    const auto group = init_process_group(
-        ProcessGroupOptions().timeout(std::chrono::seconds(8)));
-    auto net = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group);
-    backward(*net, group);
-    if (group.rank() == 0) { // longer than others wait without saying so
-      std::this_thread::sleep_for(std::chrono::seconds(3));
-    }
-    backward(*net, group);
-    if (group.rank() != 2) {
-      REQUIRE_THAT(
-          error_of([&] { backward(*net, group); }),
-          ContainsSubstring("rank 2 of 3 has not come") &&
-              !ContainsSubstring("rank 0 of 3 has not come") &&
-              !ContainsSubstring("rank 1 of 3 has not come"));
-    }
-    meet_at_store(group, {"0", "1", "2"});
-  });
-}
-
-TEST_CASE("who does not come to a reduction of sparse gradients is named too") {
-  ranks(3, RankOptions().timeout(std::chrono::seconds(120)), [] {
-    const auto group = init_process_group(
-        ProcessGroupOptions().timeout(std::chrono::seconds(8)));
-    torch::nn::Embedding table(torch::nn::EmbeddingOptions(10, 3).sparse(true));
-    Reducer reducer(*table, group);
-    const auto step = [&] {
-      table->forward(torch::arange(4)).sum().backward();
-    };
-    step();
-    if (group.rank() == 0) { // longer than others wait without saying so
-      std::this_thread::sleep_for(std::chrono::seconds(3));
-    }
-    step();
-    if (group.rank() != 2) {
-      REQUIRE_THAT(
-          error_of(step),
-          ContainsSubstring("rank 2 of 3 has not come") &&
-              !ContainsSubstring("rank 0 of 3 has not come") &&
-              !ContainsSubstring("rank 1 of 3 has not come"));
-    }
-    meet_at_store(group, {"0", "1", "2"});
-  });
+RANKS_TEST(
+    "who does not come to a reduction of sparse gradients is named too",
+    3,
+    ProcessGroupOptions().timeout(std::chrono::seconds(8)),
+    RankOptions().timeout(std::chrono::seconds(120))) {
+  torch::nn::Embedding table(torch::nn::EmbeddingOptions(10, 3).sparse(true));
+  Reducer reducer(*table, group);
+  const auto step = [&] { table->forward(torch::arange(4)).sum().backward(); };
+  step();
+  if (group.rank() == 0) { // longer than others wait without saying so
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+  }
+  step();
+  if (group.rank() != 2) {
+    REQUIRE_THAT(
+        error_of(step),
+        ContainsSubstring("rank 2 of 3 has not come") &&
+            !ContainsSubstring("rank 0 of 3 has not come") &&
+            !ContainsSubstring("rank 1 of 3 has not come"));
+  }
+  meet_at_store(group, {"0", "1", "2"});
 }
 
 TEST_CASE("where the store's process is stopped the others' waits still end") {

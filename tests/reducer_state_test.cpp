@@ -133,26 +133,24 @@ RANKS_TEST("a run that goes on adds gradients as one that never stopped") {
   compare(group, ReducerOptions().bucket_cap_mb_list({0.001, 0.004}), 1);
 }
 
-TEST_CASE("a file has the layout, of a wrapper's Reducer too") {
+RANKS_TEST("a file has the layout, of a wrapper's Reducer too") {
   const SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    const auto make = [&] {
-      return DistributedDataParallel<ShuffledNet>(
-          std::make_shared<ShuffledNet>(), group, small_buckets());
-    };
-    auto model = make();
-    model->forward(torch::ones({2, 5})).sum().backward();
-    TrainingState state;
-    state.add("model", model).add("reducer", model->reducer());
-    state.save(folder.path + "/run.pt", group);
+  const auto make = [&] {
+    return DistributedDataParallel<ShuffledNet>(
+        std::make_shared<ShuffledNet>(), group, small_buckets());
+  };
+  auto model = make();
+  model->forward(torch::ones({2, 5})).sum().backward();
+  TrainingState state;
+  state.add("model", model).add("reducer", model->reducer());
+  state.save(folder.path + "/run.pt", group);
 
-    auto resumed = make();
-    REQUIRE(resumed->reducer().buckets() != model->reducer().buckets());
-    TrainingState other;
-    other.add("model", resumed).add("reducer", resumed->reducer());
-    REQUIRE(other.load(folder.path + "/run.pt", group));
-    REQUIRE(resumed->reducer().buckets() == model->reducer().buckets());
-  });
+  auto resumed = make();
+  REQUIRE(resumed->reducer().buckets() != model->reducer().buckets());
+  TrainingState other;
+  other.add("model", resumed).add("reducer", resumed->reducer());
+  REQUIRE(other.load(folder.path + "/run.pt", group));
+  REQUIRE(resumed->reducer().buckets() == model->reducer().buckets());
 }
 
 RANKS_TEST("what was unfrozen in the first run keeps its buckets") {

@@ -257,22 +257,19 @@ TEST_CASE("a port in use is an error that says what to do") {
   close(other);
 }
 
-TEST_CASE("on one host the store listens on the loopback interface only") {
-  ranks(2, [] {
-    auto group = init_process_group();
-    // All interfaces would be the address 00000000 in this table.
-    std::ifstream table("/proc/net/tcp");
-    std::string text(
-        (std::istreambuf_iterator<char>(table)),
-        std::istreambuf_iterator<char>());
-    char entry[32];
-    const auto port = std::stoi(std::getenv("MASTER_PORT"));
-    std::snprintf(entry, sizeof(entry), "0100007F:%04X", port);
-    REQUIRE_THAT(text, ContainsSubstring(entry));
-    std::snprintf(entry, sizeof(entry), "00000000:%04X", port);
-    REQUIRE(text.find(entry) == std::string::npos);
-    group.barrier();
-  });
+RANKS_TEST("on one host the store listens on the loopback interface only", 2) {
+  // All interfaces would be the address 00000000 in this table.
+  std::ifstream table("/proc/net/tcp");
+  std::string text(
+      (std::istreambuf_iterator<char>(table)),
+      std::istreambuf_iterator<char>());
+  char entry[32];
+  const auto port = std::stoi(std::getenv("MASTER_PORT"));
+  std::snprintf(entry, sizeof(entry), "0100007F:%04X", port);
+  REQUIRE_THAT(text, ContainsSubstring(entry));
+  std::snprintf(entry, sizeof(entry), "00000000:%04X", port);
+  REQUIRE(text.find(entry) == std::string::npos);
+  group.barrier();
 }
 
 TEST_CASE("a launcher's store is used by all ranks, attempt after attempt") {

@@ -45,149 +45,134 @@ std::string all_warnings_of(Function&& function, const ProcessGroup& group) {
 
 } // namespace
 
-TEST_CASE("a first checkpoint tells which parameter differs on which rank") {
+RANKS_TEST("a first checkpoint tells which parameter differs on which rank") {
   const SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    auto layer = make_layer();
-    const Reducer reducer(layer, group);
-    drift(layer, group);
-    const auto save = [&] {
-      save_checkpoint(folder.path + "net.pt", *layer, group);
-    };
-    const auto texts = warnings_of(save);
-    REQUIRE(texts.size() == (group.rank() == 0 ? 1 : 0));
-    if (group.rank() == 0) {
-      REQUIRE_THAT(
-          texts[0],
-          ContainsSubstring("the parameters differ between ranks: bias") &&
-              ContainsSubstring("rank 2") &&
-              ContainsSubstring("the same optimizer and learning rate"));
-    }
-    REQUIRE(warnings_of(save).empty()); // said once
-  });
+  auto layer = make_layer();
+  const Reducer reducer(layer, group);
+  drift(layer, group);
+  const auto save = [&] {
+    save_checkpoint(folder.path + "net.pt", *layer, group);
+  };
+  const auto texts = warnings_of(save);
+  REQUIRE(texts.size() == (group.rank() == 0 ? 1 : 0));
+  if (group.rank() == 0) {
+    REQUIRE_THAT(
+        texts[0],
+        ContainsSubstring("the parameters differ between ranks: bias") &&
+            ContainsSubstring("rank 2") &&
+            ContainsSubstring("the same optimizer and learning rate"));
+  }
+  REQUIRE(warnings_of(save).empty()); // said once
 }
 
-TEST_CASE("a checkpoint before the training uses no comparison up") {
+RANKS_TEST("a checkpoint before the training uses no comparison up") {
   const SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    auto layer = make_layer();
-    const Reducer reducer(layer, group);
-    const auto save = [&] {
-      save_checkpoint(folder.path + "net.pt", *layer, group);
-    };
-    REQUIRE(warnings_of(save).empty());
-    drift(layer, group);
-    REQUIRE(warnings_of(save).size() == (group.rank() == 0 ? 1 : 0));
-    REQUIRE(warnings_of(save).empty()); // it is said once
-  });
+  auto layer = make_layer();
+  const Reducer reducer(layer, group);
+  const auto save = [&] {
+    save_checkpoint(folder.path + "net.pt", *layer, group);
+  };
+  REQUIRE(warnings_of(save).empty());
+  drift(layer, group);
+  REQUIRE(warnings_of(save).size() == (group.rank() == 0 ? 1 : 0));
+  REQUIRE(warnings_of(save).empty()); // it is said once
 }
 
-TEST_CASE("of several modules in a state each is compared") {
+RANKS_TEST("of several modules in a state each is compared") {
   const SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    auto first = make_layer();
-    auto second = make_layer();
-    const Reducer reducer(second, group);
-    drift(second, group);
-    drift(first, group); // each rank's own: nobody averages it
-    TrainingState state;
-    state.add("generator", first).add("discriminator", second);
-    const auto texts =
-        warnings_of([&] { state.save(folder.path + "run.pt", group); });
-    REQUIRE(texts.size() == (group.rank() == 0 ? 1 : 0));
-    if (group.rank() == 0) {
-      REQUIRE_THAT(texts[0], ContainsSubstring(": discriminator.bias"));
-    }
-  });
+  auto first = make_layer();
+  auto second = make_layer();
+  const Reducer reducer(second, group);
+  drift(second, group);
+  drift(first, group); // each rank's own: nobody averages it
+  TrainingState state;
+  state.add("generator", first).add("discriminator", second);
+  const auto texts =
+      warnings_of([&] { state.save(folder.path + "run.pt", group); });
+  REQUIRE(texts.size() == (group.rank() == 0 ? 1 : 0));
+  if (group.rank() == 0) {
+    REQUIRE_THAT(texts[0], ContainsSubstring(": discriminator.bias"));
+  }
 }
 
-TEST_CASE("a first checkpoint tells of another optimizer or learning rate") {
+RANKS_TEST("a first checkpoint tells of another optimizer or learning rate") {
   const SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    auto layer = make_layer();
-    torch::optim::SGD optimizer(
-        layer->parameters(), group.rank() == 1 ? 0.25 : 0.5);
-    TrainingState state;
-    state.add("net", layer).add("optimizer", optimizer);
-    const auto texts =
-        warnings_of([&] { state.save(folder.path + "run.pt", group); });
-    REQUIRE(texts.size() == (group.rank() == 0 ? 1 : 0));
-    if (group.rank() == 0) {
-      REQUIRE_THAT(
-          texts[0],
-          ContainsSubstring("'optimizer' differs between ranks: rank 1 has "
-                            "torch::optim::SGD with learning rates 0.25, rank "
-                            "0 has torch::optim::SGD with learning rates 0.5"));
-    }
-  });
+  auto layer = make_layer();
+  torch::optim::SGD optimizer(
+      layer->parameters(), group.rank() == 1 ? 0.25 : 0.5);
+  TrainingState state;
+  state.add("net", layer).add("optimizer", optimizer);
+  const auto texts =
+      warnings_of([&] { state.save(folder.path + "run.pt", group); });
+  REQUIRE(texts.size() == (group.rank() == 0 ? 1 : 0));
+  if (group.rank() == 0) {
+    REQUIRE_THAT(
+        texts[0],
+        ContainsSubstring("'optimizer' differs between ranks: rank 1 has "
+                          "torch::optim::SGD with learning rates 0.25, rank "
+                          "0 has torch::optim::SGD with learning rates 0.5"));
+  }
 }
 
-TEST_CASE("a checkpoint tells where training went on without its Reducer") {
+RANKS_TEST("a checkpoint tells where training went on without its Reducer") {
   const SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    auto layer = make_layer();
-    const auto backward = [&] {
-      layer->forward(torch::full({1, 3}, 1.0 + group.rank())).sum().backward();
-    };
-    const auto train = [&] {
-      {
-        const Reducer local(layer, group);
-        backward();
-      }
+  auto layer = make_layer();
+  const auto backward = [&] {
+    layer->forward(torch::full({1, 3}, 1.0 + group.rank())).sum().backward();
+  };
+  const auto train = [&] {
+    {
+      const Reducer local(layer, group);
       backward();
-      drift(layer, group);
-    };
-    REQUIRE(all_warnings_of(train, group) == ""); // one rank may do so
-    REQUIRE_THAT(
-        all_warnings_of(
-            [&] { save_checkpoint(folder.path + "net.pt", *layer, group); },
-            group),
-        ContainsSubstring("bias") &&
-            ContainsSubstring("with a Reducer that lives"));
-  });
+    }
+    backward();
+    drift(layer, group);
+  };
+  REQUIRE(all_warnings_of(train, group) == ""); // one rank may do so
+  REQUIRE_THAT(
+      all_warnings_of(
+          [&] { save_checkpoint(folder.path + "net.pt", *layer, group); },
+          group),
+      ContainsSubstring("bias") &&
+          ContainsSubstring("with a Reducer that lives"));
 }
 
-TEST_CASE("at the end of training ranks that differ are told of") {
+RANKS_TEST("at the end of training ranks that differ are told of") {
   const SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    const auto train = [&](bool drifts, ReducerOptions options) {
-      auto layer = make_layer();
-      Reducer reducer(layer, group, options);
-      layer->forward(torch::full({1, 3}, 1.0 + group.rank())).sum().backward();
-      if (drifts) {
-        drift(layer, group);
-      }
-    };
-    const auto said = [&](bool drifts, ReducerOptions options = {}) {
-      return all_warnings_of([&] { train(drifts, options); }, group);
-    };
-    REQUIRE_THAT(
-        said(true),
-        ContainsSubstring("at the end of training, after 1 step, the parameter "
-                          "bias of rank 2 is not that of rank 0"));
-    REQUIRE(said(false) == "");
-    REQUIRE(
-        said(
-            true,
-            ReducerOptions().comm_hook(std::make_shared<AllReduceHook>())) ==
-        "");
-  });
+  const auto train = [&](bool drifts, ReducerOptions options) {
+    auto layer = make_layer();
+    Reducer reducer(layer, group, options);
+    layer->forward(torch::full({1, 3}, 1.0 + group.rank())).sum().backward();
+    if (drifts) {
+      drift(layer, group);
+    }
+  };
+  const auto said = [&](bool drifts, ReducerOptions options = {}) {
+    return all_warnings_of([&] { train(drifts, options); }, group);
+  };
+  REQUIRE_THAT(
+      said(true),
+      ContainsSubstring("at the end of training, after 1 step, the parameter "
+                        "bias of rank 2 is not that of rank 0"));
+  REQUIRE(said(false) == "");
+  REQUIRE(
+      said(
+          true,
+          ReducerOptions().comm_hook(std::make_shared<AllReduceHook>())) == "");
 }
 
-TEST_CASE("ranks that never reduced a gradient are told at the end") {
-  ranks(3, [&](ProcessGroup group) {
-    const auto train = [&] {
-      auto layer = make_layer();
-      Reducer reducer(layer, group);
-      const auto guard = reducer.no_sync();
-      layer->forward(torch::ones({1, 3})).sum().backward();
-      drift(layer, group);
-    };
-    REQUIRE_THAT(
-        all_warnings_of(train, group),
-        ContainsSubstring("after 0 steps, the parameter bias of rank 2") &&
-            ContainsSubstring("was each backward under no_sync()"));
-  });
+RANKS_TEST("ranks that never reduced a gradient are told at the end") {
+  const auto train = [&] {
+    auto layer = make_layer();
+    Reducer reducer(layer, group);
+    const auto guard = reducer.no_sync();
+    layer->forward(torch::ones({1, 3})).sum().backward();
+    drift(layer, group);
+  };
+  REQUIRE_THAT(
+      all_warnings_of(train, group),
+      ContainsSubstring("after 0 steps, the parameter bias of rank 2") &&
+          ContainsSubstring("was each backward under no_sync()"));
 }
 
 RANKS_TEST("gradients of zero are no sign of the same data") {

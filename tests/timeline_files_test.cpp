@@ -145,19 +145,17 @@ TEST_CASE("the environment chooses steps, and a run that ends writes its own") {
   }
 }
 
-TEST_CASE("empty variables switch the timeline off") {
+RANKS_TEST("empty variables switch the timeline off") {
   const SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    const auto path = folder.path + "off";
-    setenv("DDP_TIMELINE", "", 1);
-    setenv("DDP_TIMELINE_STEPS", "1", 1);
-    train(group, ReducerOptions(), 2);
-    setenv("DDP_TIMELINE", path.c_str(), 1);
-    setenv("DDP_TIMELINE_STEPS", "", 1);
-    train(group, ReducerOptions(), 2);
-    train(group, ReducerOptions().timeline_folder(path), 2);
-    REQUIRE(!std::filesystem::exists(path));
-  });
+  const auto path = folder.path + "off";
+  setenv("DDP_TIMELINE", "", 1);
+  setenv("DDP_TIMELINE_STEPS", "1", 1);
+  train(group, ReducerOptions(), 2);
+  setenv("DDP_TIMELINE", path.c_str(), 1);
+  setenv("DDP_TIMELINE_STEPS", "", 1);
+  train(group, ReducerOptions(), 2);
+  train(group, ReducerOptions().timeline_folder(path), 2);
+  REQUIRE(!std::filesystem::exists(path));
 }
 
 TEST_CASE("where steps are not chosen or not alike, there are no files") {

@@ -115,63 +115,59 @@ RANKS_TEST("a training goes on from its state to the last bit, on each rank") {
   }
 }
 
-TEST_CASE("a training goes on from a file, which is written by rank 0") {
+RANKS_TEST("a training goes on from a file, which is written by rank 0") {
   const SharedFolder folder;
   const auto path = folder.path + "/run.pt";
-  ranks(3, [&](ProcessGroup group) {
-    torch::manual_seed(3);
-    Training whole(group);
-    seed_rank_streams(7, 0, group);
-    REQUIRE_FALSE(whole.state.load(path, group)); // there is none yet
-    whole.train(4);
-    whole.state.save(path, group);
-    whole.train(4);
-    const auto expected = whole.result();
+  torch::manual_seed(3);
+  Training whole(group);
+  seed_rank_streams(7, 0, group);
+  REQUIRE_FALSE(whole.state.load(path, group)); // there is none yet
+  whole.train(4);
+  whole.state.save(path, group);
+  whole.train(4);
+  const auto expected = whole.result();
 
-    torch::manual_seed(99);
-    Training resumed(group);
-    REQUIRE(resumed.state.load(path, group));
-    REQUIRE(resumed.step == 4);
-    resumed.sampler.reset();
-    resumed.train(4);
-    REQUIRE(equal(resumed.result(), expected));
+  torch::manual_seed(99);
+  Training resumed(group);
+  REQUIRE(resumed.state.load(path, group));
+  REQUIRE(resumed.step == 4);
+  resumed.sampler.reset();
+  resumed.train(4);
+  REQUIRE(equal(resumed.result(), expected));
 
-    // What is wrong on one rank, every rank hears of.
-    TrainingState other;
-    int64_t value = 0;
-    other.add(group.rank() == 1 ? "nobody" : "step", value);
-    REQUIRE_THROWS_WITH(
-        other.load(path, group),
-        ContainsSubstring("on rank 1 of 3: '" + path) &&
-            ContainsSubstring("load_state_dict: the state has no 'nobody'"));
-    TrainingState one;
-    one.add("step", value);
-    REQUIRE_THROWS_WITH(
-        one.save(folder.path + "/no/such/folder.pt", group),
-        ContainsSubstring("TrainingState::save on rank 0 of 3"));
-    REQUIRE_THROWS_AS(one.save("run.bin", group), c10::ValueError);
-  });
+  // What is wrong on one rank, every rank hears of.
+  TrainingState other;
+  int64_t value = 0;
+  other.add(group.rank() == 1 ? "nobody" : "step", value);
+  REQUIRE_THROWS_WITH(
+      other.load(path, group),
+      ContainsSubstring("on rank 1 of 3: '" + path) &&
+          ContainsSubstring("load_state_dict: the state has no 'nobody'"));
+  TrainingState one;
+  one.add("step", value);
+  REQUIRE_THROWS_WITH(
+      one.save(folder.path + "/no/such/folder.pt", group),
+      ContainsSubstring("TrainingState::save on rank 0 of 3"));
+  REQUIRE_THROWS_AS(one.save("run.bin", group), c10::ValueError);
 }
 
-TEST_CASE("a state that has other parts on a rank is refused on all") {
+RANKS_TEST("a state that has other parts on a rank is refused on all") {
   const SharedFolder folder;
   const auto path = folder.path + "/run.pt";
-  ranks(3, [&](ProcessGroup group) {
-    torch::nn::Linear net(2, 2);
-    int64_t step = 0;
-    TrainingState state;
-    state.add("step", step);
-    if (group.rank() == 2) {
-      state.add("net", net);
-    }
-    REQUIRE_THROWS_WITH(
-        state.save(path, group),
-        ContainsSubstring(
-            "the parts of a TrainingState differ between ranks: rank 2 has "
-            "'step', 'net', rank 0 has 'step'"));
-    group.barrier();
-    REQUIRE_FALSE(std::filesystem::exists(path));
-  });
+  torch::nn::Linear net(2, 2);
+  int64_t step = 0;
+  TrainingState state;
+  state.add("step", step);
+  if (group.rank() == 2) {
+    state.add("net", net);
+  }
+  REQUIRE_THROWS_WITH(
+      state.save(path, group),
+      ContainsSubstring(
+          "the parts of a TrainingState differ between ranks: rank 2 has "
+          "'step', 'net', rank 0 has 'step'"));
+  group.barrier();
+  REQUIRE_FALSE(std::filesystem::exists(path));
 }
 
 TEST_CASE("a state that does not fit changes nothing") {

@@ -12,36 +12,34 @@ using std::chrono::seconds;
 
 TEST_CASE("an exception that a rank does not catch reaches its peers") {
   for (const int failing : {2, 0}) { // 0 takes the store with it
-    ranks(
-        4,
-        RankOptions().timeout(seconds(30)).exit_codes({{failing, 134}}),
-        [failing] {
-          const auto group = init_process_group(kTimeout);
-          if (group.rank() == failing) {
-            throw_uncaught();
-          }
-          const auto error = all_reduce_error(group);
-          const auto rank = std::to_string(failing);
-          REQUIRE_THAT(
-              error,
-              ContainsSubstring("rank " + std::to_string(group.rank())) &&
-                  ContainsSubstring("all_reduce over gloo failed") &&
-                  ContainsSubstring("because rank " + rank + " of 4 on host") &&
-                  ContainsSubstring("boom in forward"));
-        });
+    ranks(4, RankOptions(kPrompt).exit_codes({{failing, 134}}), [failing] {
+      const auto group = init_process_group(kTimeout);
+      if (group.rank() == failing) {
+        throw_uncaught();
+      }
+      const auto error = all_reduce_error(group);
+      const auto rank = std::to_string(failing);
+      REQUIRE_THAT(
+          error,
+          ContainsSubstring("rank " + std::to_string(group.rank())) &&
+              ContainsSubstring("all_reduce over gloo failed") &&
+              ContainsSubstring("because rank " + rank + " of 4 on host") &&
+              ContainsSubstring("boom in forward"));
+    });
   }
 }
 
-TEST_CASE("an uncaught exception reaches ranks that wait for a duplicate") {
-  ranks(3, RankOptions().timeout(seconds(30)).exit_codes({{1, 134}}), [] {
-    const auto group = init_process_group(kTimeout);
-    if (group.rank() == 1) {
-      throw_uncaught();
-    }
-    REQUIRE_THAT(
-        error_of([&] { group.duplicate(); }),
-        ContainsSubstring("boom in forward"));
-  });
+RANKS_TEST(
+    "an uncaught exception reaches ranks that wait for a duplicate",
+    3,
+    kTimeout,
+    RankOptions(kPrompt).exit_codes({{1, 134}})) {
+  if (group.rank() == 1) {
+    throw_uncaught();
+  }
+  REQUIRE_THAT(
+      error_of([&] { group.duplicate(); }),
+      ContainsSubstring("boom in forward"));
 }
 
 TEST_CASE("an uncaught error is printed with frames only where asked for") {
@@ -77,8 +75,7 @@ TEST_CASE("an uncaught exception is written to the launcher's error file") {
     folder = std::make_unique<TemporaryFolder>();
     path = *folder / "error.json";
   }
-  const auto options = RankOptions()
-                           .timeout(seconds(30))
+  const auto options = RankOptions(kPrompt)
                            .environment({{"TORCHELASTIC_ERROR_FILE", path}})
                            .exit_codes({{1, 134}});
   ranks(3, options, [] {
@@ -96,28 +93,28 @@ TEST_CASE("an uncaught exception is written to the launcher's error file") {
       1600000000);
 }
 
-TEST_CASE("a later group leaves an earlier one's reports on") {
-  ranks(3, RankOptions().timeout(seconds(30)).exit_codes({{1, 134}}), [] {
-    const auto group = init_process_group(kTimeout);
-    const auto alone =
-        init_process_group(ProcessGroupOptions(kTimeout).rank(0).world_size(1));
-    if (group.rank() == 1) {
-      throw_uncaught();
-    }
-    REQUIRE_THAT(all_reduce_error(group), ContainsSubstring("boom in forward"));
-  });
+RANKS_TEST(
+    "a later group leaves an earlier one's reports on",
+    3,
+    kTimeout,
+    RankOptions(kPrompt).exit_codes({{1, 134}})) {
+  const auto alone =
+      init_process_group(ProcessGroupOptions(kTimeout).rank(0).world_size(1));
+  if (group.rank() == 1) {
+    throw_uncaught();
+  }
+  REQUIRE_THAT(all_reduce_error(group), ContainsSubstring("boom in forward"));
 }
 
-TEST_CASE("uncaught exceptions are not reported where that is off") {
-  ranks(3, RankOptions().timeout(seconds(30)).exit_codes({{1, 134}}), [] {
-    const auto group = init_process_group(
-        ProcessGroupOptions(kTimeout).report_uncaught(false));
-    if (group.rank() == 1) {
-      throw_uncaught();
-    }
-    REQUIRE_THAT(
-        all_reduce_error(group), !ContainsSubstring("boom in forward"));
-  });
+RANKS_TEST(
+    "uncaught exceptions are not reported where that is off",
+    3,
+    ProcessGroupOptions(kTimeout).report_uncaught(false),
+    RankOptions(kPrompt).exit_codes({{1, 134}})) {
+  if (group.rank() == 1) {
+    throw_uncaught();
+  }
+  REQUIRE_THAT(all_reduce_error(group), !ContainsSubstring("boom in forward"));
 }
 
 } // namespace ddp::test::uncaught_test

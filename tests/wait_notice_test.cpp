@@ -44,145 +44,136 @@ void await(const std::string& path, const std::string& text) {
 
 } // namespace
 
-TEST_CASE("a long wait tells what the others wait in instead") {
+RANKS_TEST("a long wait tells what the others wait in instead", 3, kSoon) {
   const SharedFolder folder;
   const auto path = folder.path + "net.pt";
-  ranks(3, [&] {
-    const auto group = init_process_group(kSoon);
-    const auto store = group.store();
-    auto net = torch::nn::Linear(2, 1);
-    Reducer reducer(net, group);
-    std::vector<std::string> texts;
-    const WarningListener listener([&](const std::string& text) {
-      texts.push_back(text);
-      store->set("told/" + std::to_string(group.rank()), "");
-    });
-    if (group.rank() == 0) {
-      store->wait({"told/1"});
-      REQUIRE_THROWS(save_checkpoint(path, *net, group));
-      REQUIRE(texts.size() == 1);
-      REQUIRE_THAT(
-          texts[0],
-          ContainsSubstring("rank 0 of 3 on host") &&
-              ContainsSubstring("has waited for 2 s in save_checkpoint(\"") &&
-              ContainsSubstring("net.pt\"): all_gather; rank 1") &&
-              ContainsSubstring("and is in bucket 1 of 1, step 1;") &&
-              ContainsSubstring("and is in no call of ddp's. A call that "
-                                "one rank makes, such as save_checkpoint, "
-                                "all ranks make. Have all ranks equally "
-                                "many batches?"));
-    } else if (group.rank() == 1) {
-      const auto loss = net->forward(torch::ones({1, 2})).sum();
-      REQUIRE_THROWS(loss.backward());
-      REQUIRE(texts.size() == 1);
-      REQUIRE_THAT(
-          texts[0],
-          ContainsSubstring("rank 1 of 3 on host") &&
-              ContainsSubstring("in bucket 1 of 1, step 1; rank 0 of 3 has") &&
-              ContainsSubstring("Have all ranks equally many batches?"));
-    } else {
-      store->wait({"told/0", "told/1"});
-      detail::report_failure(group, "enough");
-    }
-    meet_at_store(group, {"0", "1", "2"});
+  const auto store = group.store();
+  auto net = torch::nn::Linear(2, 1);
+  Reducer reducer(net, group);
+  std::vector<std::string> texts;
+  const WarningListener listener([&](const std::string& text) {
+    texts.push_back(text);
+    store->set("told/" + std::to_string(group.rank()), "");
   });
-}
-
-TEST_CASE("ranks in different calls are told which") {
-  ranks(3, [] {
-    const auto group = init_process_group(
-        ProcessGroupOptions().backend("shm").timeout(seconds(30)));
-    torch::nn::Linear net(2, 1);
-    const auto error = error_of([&] {
-      group.rank() == 0 ? (void)manual_seed(1, group)
-                        : (void)Reducer(net, group);
-    });
+  if (group.rank() == 0) {
+    store->wait({"told/1"});
+    REQUIRE_THROWS(save_checkpoint(path, *net, group));
+    REQUIRE(texts.size() == 1);
     REQUIRE_THAT(
-        error,
-        ContainsSubstring(
-            group.rank() == 0 ? "manual_seed: broadcast over shm failed"
-                              : "Reducer: duplicate over shm failed"));
-  });
+        texts[0],
+        ContainsSubstring("rank 0 of 3 on host") &&
+            ContainsSubstring("has waited for 2 s in save_checkpoint(\"") &&
+            ContainsSubstring("net.pt\"): all_gather; rank 1") &&
+            ContainsSubstring("and is in bucket 1 of 1, step 1;") &&
+            ContainsSubstring("and is in no call of ddp's. A call that "
+                              "one rank makes, such as save_checkpoint, "
+                              "all ranks make. Have all ranks equally "
+                              "many batches?"));
+  } else if (group.rank() == 1) {
+    const auto loss = net->forward(torch::ones({1, 2})).sum();
+    REQUIRE_THROWS(loss.backward());
+    REQUIRE(texts.size() == 1);
+    REQUIRE_THAT(
+        texts[0],
+        ContainsSubstring("rank 1 of 3 on host") &&
+            ContainsSubstring("in bucket 1 of 1, step 1; rank 0 of 3 has") &&
+            ContainsSubstring("Have all ranks equally many batches?"));
+  } else {
+    store->wait({"told/0", "told/1"});
+    detail::report_failure(group, "enough");
+  }
+  meet_at_store(group, {"0", "1", "2"});
 }
 
-TEST_CASE("a Reducer on rank 0 only is told of") {
-  ranks(3, [] {
-    const auto group = init_process_group(
-        ProcessGroupOptions().backend("shm").timeout(seconds(30)));
-    torch::nn::Linear net(2, 1);
-    if (group.rank() == 0) {
-      REQUIRE_THAT(
-          error_of([&] { (void)Reducer(net, group); }),
-          ContainsSubstring("Reducer: duplicate over shm failed") &&
-              ContainsSubstring("has left the group"));
-    }
+RANKS_TEST(
+    "ranks in different calls are told which",
+    3,
+    ProcessGroupOptions().backend("shm").timeout(seconds(30))) {
+  torch::nn::Linear net(2, 1);
+  const auto error = error_of([&] {
+    group.rank() == 0 ? (void)manual_seed(1, group) : (void)Reducer(net, group);
   });
+  REQUIRE_THAT(
+      error,
+      ContainsSubstring(
+          group.rank() == 0 ? "manual_seed: broadcast over shm failed"
+                            : "Reducer: duplicate over shm failed"));
 }
 
-TEST_CASE("each call that waits says what it waits in") {
+RANKS_TEST(
+    "a Reducer on rank 0 only is told of",
+    3,
+    ProcessGroupOptions().backend("shm").timeout(seconds(30))) {
+  torch::nn::Linear net(2, 1);
+  if (group.rank() == 0) {
+    REQUIRE_THAT(
+        error_of([&] { (void)Reducer(net, group); }),
+        ContainsSubstring("Reducer: duplicate over shm failed") &&
+            ContainsSubstring("has left the group"));
+  }
+}
+
+RANKS_TEST(
+    "each call that waits says what it waits in",
+    3,
+    ProcessGroupOptions().wait_notice(seconds(1))) {
   const SharedFolder folder;
   const auto file = folder.path + "net.pt";
-  ranks(3, [&] {
-    const auto group =
-        init_process_group(ProcessGroupOptions().wait_notice(seconds(1)));
-    const auto store = group.store();
-    torch::nn::Linear net(2, 1);
-    Reducer reducer(net, group);
-    const auto tensor = torch::ones({2});
-    SyncBatchNorm1d norm(2, group);
-    const auto rows = torch::rand({4, 2});
-    const std::vector<std::pair<std::string, std::function<void()>>> calls{
-        {"all_reduce of 2 Float", [&] { group.all_reduce(tensor); }},
-        {"all_reduce_async", [&] { group.all_reduce_async(tensor).wait(); }},
-        {"all_gather", [&] { group.all_gather(tensor); }},
-        {"broadcast of 2 Float", [&] { group.broadcast(tensor, 2); }},
-        {"SyncBatchNorm: all_reduce", [&] { norm->forward(rows); }},
-        {"barrier", [&] { group.barrier(); }},
-        {"sum: all_gather", [&] { sum(1, group); }},
-        {"split", [&] { group.split(0); }},
-        {"duplicate", [&] { group.duplicate(); }},
-        {"Reducer", [&] { (void)Reducer(torch::nn::Linear(2, 1), group); }},
-        {"bucket 1 of 1, step 1",
-         [&] {
-           net->forward(torch::rand({3, 2})).sum().backward();
-         }},
-        {"save_checkpoint(\"", [&] { save_checkpoint(file, *net, group); }},
-        {"load_checkpoint(\"", [&] { load_checkpoint(file, *net, group); }},
-        {"verify_same_parameters",
-         [&] { verify_same_parameters(*net, group); }},
-        {"shutdown", [&] { ProcessGroup(group).shutdown(); }}};
-    for (const auto& [name, call] : calls) {
-      INFO(name);
-      const auto told = "told/" + name;
-      if (group.rank() == 2) {
-        store->wait({told}); // for as long as the test may take
-        call();
-        continue;
-      }
-      const WarningListener listener([&, &what = name](const auto& text) {
-        REQUIRE_THAT(text, ContainsSubstring("has waited for 1 s in " + what));
-        REQUIRE_THAT(text, ContainsSubstring("rank 2 of 3 has not come"));
-        store->set(told, "");
-      });
+  const auto store = group.store();
+  torch::nn::Linear net(2, 1);
+  Reducer reducer(net, group);
+  const auto tensor = torch::ones({2});
+  SyncBatchNorm1d norm(2, group);
+  const auto rows = torch::rand({4, 2});
+  const std::vector<std::pair<std::string, std::function<void()>>> calls{
+      {"all_reduce of 2 Float", [&] { group.all_reduce(tensor); }},
+      {"all_reduce_async", [&] { group.all_reduce_async(tensor).wait(); }},
+      {"all_gather", [&] { group.all_gather(tensor); }},
+      {"broadcast of 2 Float", [&] { group.broadcast(tensor, 2); }},
+      {"SyncBatchNorm: all_reduce", [&] { norm->forward(rows); }},
+      {"barrier", [&] { group.barrier(); }},
+      {"sum: all_gather", [&] { sum(1, group); }},
+      {"split", [&] { group.split(0); }},
+      {"duplicate", [&] { group.duplicate(); }},
+      {"Reducer", [&] { (void)Reducer(torch::nn::Linear(2, 1), group); }},
+      {"bucket 1 of 1, step 1",
+       [&] {
+         net->forward(torch::rand({3, 2})).sum().backward();
+       }},
+      {"save_checkpoint(\"", [&] { save_checkpoint(file, *net, group); }},
+      {"load_checkpoint(\"", [&] { load_checkpoint(file, *net, group); }},
+      {"verify_same_parameters", [&] { verify_same_parameters(*net, group); }},
+      {"shutdown", [&] { ProcessGroup(group).shutdown(); }}};
+  for (const auto& [name, call] : calls) {
+    INFO(name);
+    const auto told = "told/" + name;
+    if (group.rank() == 2) {
+      store->wait({told}); // for as long as the test may take
       call();
+      continue;
     }
-  });
+    const WarningListener listener([&, &what = name](const auto& text) {
+      REQUIRE_THAT(text, ContainsSubstring("has waited for 1 s in " + what));
+      REQUIRE_THAT(text, ContainsSubstring("rank 2 of 3 has not come"));
+      store->set(told, "");
+    });
+    call();
+  }
 }
 
-TEST_CASE("a rank 0 that takes its time to write is said to be in that") {
-  ranks(3, [] {
-    const auto group =
-        init_process_group(ProcessGroupOptions().wait_notice(seconds(1)));
-    const auto store = group.store();
-    const WarningListener listener([&](const std::string& text) {
-      REQUIRE_THAT(
-          text,
-          ContainsSubstring("rank 0 of 3 has not come") &&
-              ContainsSubstring("and is in save"));
-      store->set("told", "");
-    });
-    detail::on_rank_0("save", group, [&] { store->wait({"told"}); });
+RANKS_TEST(
+    "a rank 0 that takes its time to write is said to be in that",
+    3,
+    ProcessGroupOptions().wait_notice(seconds(1))) {
+  const auto store = group.store();
+  const WarningListener listener([&](const std::string& text) {
+    REQUIRE_THAT(
+        text,
+        ContainsSubstring("rank 0 of 3 has not come") &&
+            ContainsSubstring("and is in save"));
+    store->set("told", "");
   });
+  detail::on_rank_0("save", group, [&] { store->wait({"told"}); });
 }
 
 RANKS_TEST("one backward more than the others has an error with remedies") {
@@ -202,25 +193,22 @@ RANKS_TEST("one backward more than the others has an error with remedies") {
   }
 }
 
-TEST_CASE("of ranks that wait for the same one tells") {
-  ranks(4, [] {
-    const auto group = init_process_group(kSoon);
-    const auto store = group.store();
-    int64_t told = 0;
-    const WarningListener listener([&](const std::string&) {
-      ++told;
-      store->set("told", "");
-    });
-    if (group.rank() == 3) {
-      store->wait({"told"});
-      // So that the others have waited as long, too.
-      std::this_thread::sleep_for(seconds(2));
-    }
-    group.barrier();
-    auto count = torch::full({1}, told);
-    group.all_reduce(count);
-    REQUIRE(count.item<int64_t>() == 1);
+RANKS_TEST("of ranks that wait for the same one tells", 4, kSoon) {
+  const auto store = group.store();
+  int64_t told = 0;
+  const WarningListener listener([&](const std::string&) {
+    ++told;
+    store->set("told", "");
   });
+  if (group.rank() == 3) {
+    store->wait({"told"});
+    // So that the others have waited as long, too.
+    std::this_thread::sleep_for(seconds(2));
+  }
+  group.barrier();
+  auto count = torch::full({1}, told);
+  group.all_reduce(count);
+  REQUIRE(count.item<int64_t>() == 1);
 }
 
 TEST_CASE("rank 0 tells which ranks have not come to the group") {

@@ -357,45 +357,43 @@ RANKS_TEST("a closure sees all parameters of a sharded optimizer") {
   }
 }
 
-TEST_CASE("a sharded state is loaded for groups that were added too") {
+RANKS_TEST("a sharded state is loaded for groups that were added too") {
   const SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    using torch::optim::AdamOptions;
-    const auto make = [&](std::vector<torch::Tensor>& parameters) {
-      for (int i = 0; i < 4; ++i) {
-        parameters.push_back(torch::ones({3 + i}).requires_grad_());
-        parameters.back().mutable_grad() = torch::full({3 + i}, 1.0 + i);
-      }
-      auto optimizer = std::make_unique<Zero<torch::optim::Adam>>(
-          std::vector<torch::Tensor>{parameters[0], parameters[1]},
-          group,
-          AdamOptions(0.1));
-      OptimizerParamGroup late({parameters[2], parameters[3]});
-      late.set_options(std::make_unique<AdamOptions>(0.1));
-      optimizer->add_param_group(late);
-      return optimizer;
-    };
-    const auto path = folder.path + "state.pt";
-    std::vector<torch::Tensor> first_parameters;
-    std::vector<torch::Tensor> second_parameters;
-    const auto first = make(first_parameters);
-    first->step();
-    first->step();
-    TrainingState().add("optimizer", *first).save(path, group);
-    const auto second = make(second_parameters);
-    TrainingState().add("optimizer", *second).load(path, group);
-    for (size_t i = 0; i < 4; ++i) {
-      const torch::NoGradGuard no_grad;
-      second_parameters[i].copy_(first_parameters[i]);
-      second_parameters[i].mutable_grad().mul_(-3);
-      first_parameters[i].mutable_grad().mul_(-3);
+  using torch::optim::AdamOptions;
+  const auto make = [&](std::vector<torch::Tensor>& parameters) {
+    for (int i = 0; i < 4; ++i) {
+      parameters.push_back(torch::ones({3 + i}).requires_grad_());
+      parameters.back().mutable_grad() = torch::full({3 + i}, 1.0 + i);
     }
-    first->step();
-    second->step();
-    for (size_t i = 0; i < 4; ++i) {
-      REQUIRE(second_parameters[i].equal(first_parameters[i]));
-    }
-  });
+    auto optimizer = std::make_unique<Zero<torch::optim::Adam>>(
+        std::vector<torch::Tensor>{parameters[0], parameters[1]},
+        group,
+        AdamOptions(0.1));
+    OptimizerParamGroup late({parameters[2], parameters[3]});
+    late.set_options(std::make_unique<AdamOptions>(0.1));
+    optimizer->add_param_group(late);
+    return optimizer;
+  };
+  const auto path = folder.path + "state.pt";
+  std::vector<torch::Tensor> first_parameters;
+  std::vector<torch::Tensor> second_parameters;
+  const auto first = make(first_parameters);
+  first->step();
+  first->step();
+  TrainingState().add("optimizer", *first).save(path, group);
+  const auto second = make(second_parameters);
+  TrainingState().add("optimizer", *second).load(path, group);
+  for (size_t i = 0; i < 4; ++i) {
+    const torch::NoGradGuard no_grad;
+    second_parameters[i].copy_(first_parameters[i]);
+    second_parameters[i].mutable_grad().mul_(-3);
+    first_parameters[i].mutable_grad().mul_(-3);
+  }
+  first->step();
+  second->step();
+  for (size_t i = 0; i < 4; ++i) {
+    REQUIRE(second_parameters[i].equal(first_parameters[i]));
+  }
 }
 
 } // namespace ddp::test::zero_redundancy_optimizer_test

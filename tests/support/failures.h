@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tests/support/catch.h>
+#include <tests/support/ranks.h>
 
 #include <ddp/process_group.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -18,6 +19,9 @@ using Clock = std::chrono::steady_clock;
 // Far above what the tests allow, so that a wait for it shows.
 inline const auto kTimeout =
     ProcessGroupOptions().timeout(std::chrono::seconds(60));
+
+/// For ranks that shall not take as long as that.
+inline const auto kPrompt = RankOptions().timeout(std::chrono::seconds(30));
 
 inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();

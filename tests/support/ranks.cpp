@@ -2,6 +2,7 @@
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
 #include <tests/support/seed.h>
+#include <tests/support/shared_folder.h>
 #include <tests/support/test_spec.h>
 
 #include <torch/cuda.h>
@@ -180,6 +181,16 @@ std::vector<Outcome> ranks(int size, const std::function<void()>& body) {
 
 void ranks(int size, const std::function<void(ProcessGroup)>& body) {
   ranks(size, [&] { body(init_process_group()); });
+}
+
+void ranks_test(
+    void (*body)(ProcessGroup),
+    const char* /*title*/,
+    int size,
+    const ProcessGroupOptions& options,
+    const RankOptions& rank_options) {
+  const SharedFolder folder;
+  ranks(size, rank_options, [&] { body(init_process_group(options)); });
 }
 
 } // namespace ddp::test

@@ -43,16 +43,26 @@ std::vector<Outcome> ranks(int size, const std::function<void()>& body);
 /// The same with a group formed.
 void ranks(int size, const std::function<void(ProcessGroup)>& body);
 
+/// The same for a RANKS_TEST, whose ranks have a SharedFolder.
+void ranks_test(
+    void (*body)(ProcessGroup),
+    const char* title,
+    int size = 3,
+    const ProcessGroupOptions& options = {},
+    const RankOptions& rank_options = {});
+
 /// A test case whose body runs on each of three ranks, or of as many as are
-/// given, and has their `group`: RANKS_TEST("title") {...}
+/// given, and has their `group`. Options of both may be given too:
+/// RANKS_TEST("title") {...}
 #define RANKS_TEST(...) \
-  DDP_RANKS_TEST(C10_ANONYMOUS_VARIABLE(on_ranks_), __VA_ARGS__, 3, )
-#define DDP_RANKS_TEST(body, title, size, ...)        \
-  static void body(const ::ddp::ProcessGroup& group); \
-  TEST_CASE(title) {                                  \
-    ::ddp::test::ranks(size, body);                   \
-  }                                                   \
-  static void body([[maybe_unused]] const ::ddp::ProcessGroup& group)
+  DDP_RANKS_TEST(C10_ANONYMOUS_VARIABLE(on_ranks_), __VA_ARGS__)
+#define DDP_RANKS_TEST(body, ...)               \
+  static void body(::ddp::ProcessGroup group);  \
+  TEST_CASE(DDP_TITLE(__VA_ARGS__, )) {         \
+    ::ddp::test::ranks_test(body, __VA_ARGS__); \
+  }                                             \
+  static void body([[maybe_unused]] ::ddp::ProcessGroup group)
+#define DDP_TITLE(title, ...) title
 
 /// The commands of the ranks that `ranks` runs, for a test that starts and ends
 /// them itself. In the test's first process; in a rank of this call `body` runs
