@@ -2,6 +2,7 @@
 #include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/twins.h>
 
 #include <ddp/reducer.h>
 
@@ -11,13 +12,12 @@ namespace ddp::test::accumulation_test {
 
 RANKS_TEST("under no_sync gradients accumulate and are reduced once") {
   for (const bool rebuilt : {false, true}) {
-    auto net = std::make_shared<UnevenNet>();
-    auto local = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group);
-    copy_parameters(*net, *local);
+    Twins<UnevenNet> twins(group);
+    auto& reducer = twins.reducer;
+    const auto& wide = twins.net->wide->weight;
     if (rebuilt) {
-      net->forward(batch(group, 9, 7)).sum().backward();
-      reset_gradients(*net);
+      twins.net->forward(batch(group, 9, 7)).sum().backward();
+      twins.reset();
     }
     for (int step = 0; step < 3; ++step) {
       auto guard = std::make_optional(reducer.no_sync());
@@ -29,17 +29,12 @@ RANKS_TEST("under no_sync gradients accumulate and are reduced once") {
         const auto nested = reducer.no_sync();
       }
       const auto input = batch(group, step, 7);
-      net->forward(input).sum().backward();
-      local->forward(input).sum().backward();
+      twins.backward([&](auto& n) { return n.forward(input).sum(); });
       if (step < 2) {
-        REQUIRE(net->wide->weight.grad().equal(local->wide->weight.grad()));
+        REQUIRE(wide.grad().equal(twins.local->wide->weight.grad()));
       }
     }
-    const auto expected = average(group, *local);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      REQUIRE(torch::allclose(
-          net->parameters()[i].grad(), expected[i], 1e-4, 1e-5));
-    }
+    twins.check(1e-4, 1e-5);
   }
 }
 
@@ -56,48 +51,6 @@ RANKS_TEST("no_sync ends with its scope, also by an exception") {
   REQUIRE(reducer.synchronizes());
   (weight * group.rank()).sum().backward();
   REQUIRE(weight.grad().eq(1).all().item<bool>());
-}
-
-RANKS_TEST("several forwards before one backward") {
-  auto net = std::make_shared<UnevenNet>();
-  auto local = std::make_shared<UnevenNet>();
-  Reducer reducer(net, group);
-  copy_parameters(*net, *local);
-  for (int step = 0; step < 3; ++step) {
-    reset_gradients(*net);
-    reset_gradients(*local);
-    const auto a = batch(group, step, 7), b = batch(group, step + 50, 7);
-    (net->forward(a).sum() + net->forward(b).pow(2).sum()).backward();
-    (local->forward(a).sum() + local->forward(b).pow(2).sum()).backward();
-    const auto expected = average(group, *local);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      REQUIRE(torch::allclose(
-          net->parameters()[i].grad(), expected[i], 1e-4, 1e-4));
-    }
-  }
-}
-
-RANKS_TEST("several backwards over disjoint outputs") {
-  auto net = std::make_shared<BranchNet>();
-  auto local = std::make_shared<BranchNet>();
-  Reducer reducer(net, group);
-  copy_parameters(*net, *local);
-  for (int step = 0; step < 3; ++step) {
-    reset_gradients(*net);
-    reset_gradients(*local);
-    const auto input = batch(group, step, 4);
-    for (auto* n : {net.get(), local.get()}) {
-      const auto left = n->forward(input, true).sum();
-      const auto right = n->forward(input, false).sum();
-      left.backward();
-      right.backward();
-    }
-    const auto expected = average(group, *local);
-    for (size_t i = 0; i < 6; ++i) {
-      REQUIRE(torch::allclose(
-          net->parameters()[i].grad(), expected[i], 1e-4, 1e-5));
-    }
-  }
 }
 
 RANKS_TEST("a second backward over a retained graph averages what it adds") {

@@ -69,12 +69,7 @@ StateDict prefixed(const StateDict& state, const std::string& prefix) {
 
 // What loading says, empty if nothing.
 std::string complaint(const std::string& path, torch::nn::Module& module) {
-  try {
-    load_checkpoint(path, module);
-    return "";
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
+  return words_of([&] { load_checkpoint(path, module); });
 }
 
 } // namespace

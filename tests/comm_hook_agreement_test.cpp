@@ -23,12 +23,9 @@ RANKS_TEST("hooks that differ over ranks are refused by their descriptions") {
                            const std::string& usual_text,
                            const std::shared_ptr<CommHook>& other,
                            const std::string& other_text) {
-    std::string error;
-    try {
+    const auto error = words_of<c10::ValueError>([&] {
       (void)Reducer({parameter}, group, with_hook(odd ? other : usual));
-    } catch (const c10::ValueError& thrown) {
-      error = thrown.what_without_backtrace();
-    }
+    });
     INFO(error);
     const auto second = error.find("rank 0 has (");
     REQUIRE(error.find("rank 1 has options (") < second);

@@ -1,7 +1,7 @@
 #include <tests/support/comm_hooks.h>
-#include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/twins.h>
 
 #include <ddp/reducer.h>
 
@@ -185,23 +185,19 @@ RANKS_TEST("a hook sees this rank's gradients, scaled if it wants them so", 4) {
 }
 
 RANKS_TEST("a hook may return a tensor of its own", 4) {
-  auto net = std::make_shared<UnevenNet>();
-  auto local = std::make_shared<UnevenNet>();
-  Reducer reducer(net, group, with_hook(std::make_shared<HalfHook>()));
-  copy_parameters(*net, *local);
+  const Twins<UnevenNet> twins(group, with_hook(std::make_shared<HalfHook>()));
   for (int step = 0; step < 4; ++step) {
-    net->zero_grad(/*set_to_none=*/step < 2);
-    reset_gradients(*local);
     const auto input = batch(group, step, 7);
-    net->forward(input).sum().backward();
-    local->forward(input).sum().backward();
-    const auto expected = average(group, *local);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      const auto& grad = net->parameters()[i].grad();
-      REQUIRE(torch::allclose(grad, expected[i], 1e-2, 1e-2));
+    twins.net->zero_grad(/*set_to_none=*/step < 2);
+    reset_gradients(*twins.local);
+    twins.backward([&](auto& net) { return net.forward(input).sum(); });
+    twins.check(1e-2, 1e-2);
+    for (const auto& parameter : twins.net->parameters()) {
+      const auto& grad = parameter.grad();
       REQUIRE(grad.equal(grad.to(torch::kHalf).to(torch::kFloat)));
     }
-    REQUIRE(!net->wide->weight.grad().equal(expected[2]));
+    const auto exact = average(group, *twins.local)[2];
+    REQUIRE(!twins.net->wide->weight.grad().equal(exact));
   }
 }
 
@@ -222,26 +218,18 @@ RANKS_TEST("a hook's future may hold a list of one tensor") {
 }
 
 RANKS_TEST("a hook may wait for collectives of the group it is given") {
-  auto net = std::make_shared<UnevenNet>();
-  auto local = std::make_shared<UnevenNet>();
   const auto blocking = [](const GradBucket& bucket, const ProcessGroup& own) {
     own.all_reduce(bucket.buffer, ReduceOp::kMean);
     return completed(bucket.buffer);
   };
-  Reducer reducer(
-      net,
+  const Twins<UnevenNet> twins(
       group,
       with_hook(std::make_shared<CustomHook>(blocking)).bucket_cap_mb(1e-6));
-  copy_parameters(*net, *local);
   for (int step = 0; step < 3; ++step) {
-    reset_gradients(*net);
-    reset_gradients(*local);
-    net->forward(batch(group, step, 7)).sum().backward();
-    local->forward(batch(group, step, 7)).sum().backward();
-    const auto expected = average(group, *local);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      REQUIRE(nearly_equal(net->parameters()[i].grad(), expected[i]));
-    }
+    const auto input = batch(group, step, 7);
+    twins.reset();
+    twins.backward([&](auto& net) { return net.forward(input).sum(); });
+    twins.check();
   }
 }
 

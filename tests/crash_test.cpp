@@ -74,8 +74,8 @@ bool is_default(int number) {
 
 /// 3 ranks, each with an error file of its own in `folder`.
 std::vector<Command> commands_in(
-    const std::function<void()>& body,
-    std::unique_ptr<TemporaryFolder>& folder) {
+    std::unique_ptr<TemporaryFolder>& folder,
+    const std::function<void()>& body) {
   auto commands = commands_of_ranks(3, [&] {
     forget_handlers();
     body();
@@ -107,14 +107,12 @@ json report_of_crash(
     const std::function<void()>& crash,
     const std::function<void(const std::string&)>& use = nullptr) {
   std::unique_ptr<TemporaryFolder> folder;
-  const auto commands = commands_in(
-      [&] {
-        const auto group = init_process_group(kTimeout);
-        if (group.rank() == 1) {
-          crash();
-        }
-      },
-      folder);
+  const auto commands = commands_in(folder, [&] {
+    const auto group = init_process_group(kTimeout);
+    if (group.rank() == 1) {
+      crash();
+    }
+  });
   const auto outcomes = run(commands, seconds(30));
   for (int r = 0; r < 3; ++r) {
     INFO("rank " << r << ":\n" << outcomes.at(r).output);
@@ -179,17 +177,15 @@ TEST_CASE("a segmentation fault leaves its stack, the step and the activity") {
 
 TEST_CASE("a crash report tells how far training was") {
   std::unique_ptr<TemporaryFolder> folder;
-  const auto commands = commands_in(
-      [] {
-        const auto group = init_process_group(kTimeout);
-        torch::nn::Linear net(4, 4);
-        const Reducer reducer(net, group);
-        for (int step = 0; step < 3; ++step) {
-          net->forward(torch::ones({2, 4})).sum().backward();
-        }
-        ddp_test_write(nowhere);
-      },
-      folder);
+  const auto commands = commands_in(folder, [] {
+    const auto group = init_process_group(kTimeout);
+    torch::nn::Linear net(4, 4);
+    const Reducer reducer(net, group);
+    for (int step = 0; step < 3; ++step) {
+      net->forward(torch::ones({2, 4})).sum().backward();
+    }
+    ddp_test_write(nowhere);
+  });
   for (const auto& outcome : run(commands, seconds(30))) {
     INFO(outcome.output);
     REQUIRE(outcome.exit_code == 128 + SIGSEGV);
@@ -257,14 +253,12 @@ TEST_CASE("abort() is reported") {
 
 TEST_CASE("SIGABRT from outside shows what a rank that hangs does") {
   std::unique_ptr<TemporaryFolder> folder;
-  const auto commands = commands_in(
-      [] {
-        const auto group = init_process_group(kTimeout);
-        if (group.rank() == 1) {
-          ddp_test_wait();
-        }
-      },
-      folder);
+  const auto commands = commands_in(folder, [] {
+    const auto group = init_process_group(kTimeout);
+    if (group.rank() == 1) {
+      ddp_test_wait();
+    }
+  });
   std::vector<Process> processes;
   for (const auto& command : commands) {
     processes.emplace_back(command);
@@ -284,15 +278,13 @@ TEST_CASE("SIGABRT from outside shows what a rank that hangs does") {
 
 TEST_CASE("an uncaught exception keeps its text, and its victims say so") {
   std::unique_ptr<TemporaryFolder> folder;
-  const auto commands = commands_in(
-      [] {
-        const auto group = init_process_group(kTimeout);
-        if (group.rank() == 1) {
-          throw_uncaught();
-        }
-        std::thread([&] { group.all_reduce(torch::ones({4})); }).join();
-      },
-      folder);
+  const auto commands = commands_in(folder, [] {
+    const auto group = init_process_group(kTimeout);
+    if (group.rank() == 1) {
+      throw_uncaught();
+    }
+    std::thread([&] { group.all_reduce(torch::ones({4})); }).join();
+  });
   for (const auto& outcome : run(commands, seconds(30))) {
     INFO(outcome.output);
     REQUIRE(outcome.exit_code == 128 + SIGABRT);
@@ -323,12 +315,10 @@ TEST_CASE("an uncaught exception keeps its text, and its victims say so") {
 
 TEST_CASE("a wait for ranks that do not come is a consequence") {
   std::unique_ptr<TemporaryFolder> folder;
-  const auto commands = commands_in(
-      [] {
-        const auto brief = ProcessGroupOptions().timeout(seconds(2));
-        std::thread([&] { (void)init_process_group(brief); }).join();
-      },
-      folder);
+  const auto commands = commands_in(folder, [] {
+    const auto brief = ProcessGroupOptions().timeout(seconds(2));
+    std::thread([&] { (void)init_process_group(brief); }).join();
+  });
   const auto outcome = run(commands.at(1), seconds(30));
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 128 + SIGABRT);
@@ -337,20 +327,18 @@ TEST_CASE("a wait for ranks that do not come is a consequence") {
 
 TEST_CASE("a forked child's crash is not the rank's") {
   std::unique_ptr<TemporaryFolder> folder;
-  const auto commands = commands_in(
-      [] {
-        const auto group = init_process_group(kTimeout);
-        const auto child = fork();
-        if (child == 0) {
-          ddp_test_write(nowhere);
-        }
-        int status = 0;
-        REQUIRE(waitpid(child, &status, 0) == child);
-        REQUIRE(WIFSIGNALED(status));
-        REQUIRE(WTERMSIG(status) == SIGSEGV);
-        group.barrier();
-      },
-      folder);
+  const auto commands = commands_in(folder, [] {
+    const auto group = init_process_group(kTimeout);
+    const auto child = fork();
+    if (child == 0) {
+      ddp_test_write(nowhere);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(WIFSIGNALED(status));
+    REQUIRE(WTERMSIG(status) == SIGSEGV);
+    group.barrier();
+  });
   for (const auto& outcome : run(commands, seconds(30))) {
     INFO(outcome.output);
     REQUIRE(outcome.exit_code == 0);

@@ -103,8 +103,8 @@ struct Made : torch::data::datasets::Dataset<Made> {
 };
 
 auto loader_of(
-    std::function<at::Tensor(size_t)> make,
-    const DataLoaderOptions& options) {
+    const DataLoaderOptions& options,
+    std::function<at::Tensor(size_t)> make) {
   return make_data_loader(
       Made(std::move(make)).map(Stack<>()), SequentialSampler(kSize), options);
 }
@@ -194,13 +194,11 @@ TEST_CASE("a data loader draws its order as LibTorch's, where none is named") {
 }
 
 TEST_CASE("workers that take different times keep the order") {
-  auto loader = loader_of(
-      [](size_t index) {
-        std::this_thread::sleep_for(
-            std::chrono::microseconds(index % 7 == 0 ? 2000 : 10));
-        return torch::tensor(static_cast<int64_t>(index));
-      },
-      DataLoaderOptions(4).workers(4));
+  auto loader = loader_of(DataLoaderOptions(4).workers(4), [](size_t index) {
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(index % 7 == 0 ? 2000 : 10));
+    return torch::tensor(static_cast<int64_t>(index));
+  });
   int64_t next = 0;
   for (auto& batch : *loader) {
     for (int64_t row = 0; row < batch.data.size(0); ++row) {
@@ -214,7 +212,7 @@ TEST_CASE("all workers load samples of one batch") {
   // Each of the two samples waits until the other is being loaded too.
   auto both = std::make_shared<std::array<std::promise<void>, 2>>();
   auto loader = loader_of(
-      [both](size_t index) {
+      DataLoaderOptions(2).workers(2).max_jobs(1), [both](size_t index) {
         if (index < 2) {
           (*both)[index].set_value();
           auto other = (*both)[1 - index].get_future();
@@ -223,18 +221,16 @@ TEST_CASE("all workers load samples of one batch") {
               std::future_status::ready);
         }
         return torch::zeros({1});
-      },
-      DataLoaderOptions(2).workers(2).max_jobs(1));
+      });
   REQUIRE((*loader->begin()).data.size(0) == 2);
 }
 
 TEST_CASE("a batch's memory is used again, once nobody holds it") {
   for (const size_t workers : {0, 2}) {
-    auto loader = loader_of(
-        [](size_t index) {
+    auto loader =
+        loader_of(DataLoaderOptions(2).workers(workers), [](size_t index) {
           return torch::full({1000}, static_cast<int64_t>(index));
-        },
-        DataLoaderOptions(2).workers(workers));
+        });
     std::set<void*> seen;
     for (int epoch = 0; epoch < 4; ++epoch) {
       for (auto& batch : *loader) {
@@ -258,14 +254,13 @@ TEST_CASE("a batch's memory is used again, once nobody holds it") {
 TEST_CASE("an error of the dataset comes as it was thrown, in its turn") {
   for (const size_t workers : {0, 1, 4}) {
     std::atomic<bool> fails = true;
-    auto loader = loader_of(
-        [&](size_t index) {
+    auto loader =
+        loader_of(DataLoaderOptions(2).workers(workers), [&](size_t index) {
           if (fails && index == 21) {
             throw std::out_of_range("sample 21 is broken");
           }
           return torch::zeros({1});
-        },
-        DataLoaderOptions(2).workers(workers));
+        });
     size_t batches = 0;
     const auto run = [&] {
       for (auto& batch : *loader) {
@@ -321,7 +316,7 @@ TEST_CASE("each worker is set up before it loads") {
     return torch::zeros({1});
   };
   auto loader =
-      loader_of(make, DataLoaderOptions(2).workers(3).worker_init(init));
+      loader_of(DataLoaderOptions(2).workers(3).worker_init(init), make);
   REQUIRE(numbers == std::set<size_t>{0, 1, 2});
   REQUIRE(threads.count(std::this_thread::get_id()) == 0);
   for (auto& batch : *loader) {
@@ -334,36 +329,34 @@ TEST_CASE("each worker is set up before it loads") {
     }
   };
   REQUIRE_THROWS_AS(
-      loader_of(make, DataLoaderOptions(2).workers(3).worker_init(fail)),
+      loader_of(DataLoaderOptions(2).workers(3).worker_init(fail), make),
       std::out_of_range);
-  loader_of(make, DataLoaderOptions(2).worker_init(fail)); // there is none
+  loader_of(DataLoaderOptions(2).worker_init(fail), make); // there is none
 }
 
 TEST_CASE("samples that cannot be stacked are named") {
-  auto shapes = loader_of(
-      [](size_t index) { return torch::zeros({index == 7 ? 3 : 2}); },
-      DataLoaderOptions(4).workers(0));
+  auto shapes = loader_of(DataLoaderOptions(4).workers(0), [](size_t index) {
+    return torch::zeros({index == 7 ? 3 : 2});
+  });
   auto iterator = shapes->begin();
   REQUIRE_THROWS_WITH(
       ++iterator,
       ContainsSubstring("sample 7 is CPUFloatType[3], another one of its "
                         "batch CPUFloatType[2]"));
-  auto dtypes = loader_of(
-      [](size_t index) {
-        return torch::zeros({2}, index ? torch::kFloat : torch::kInt);
-      },
-      DataLoaderOptions(4).workers(0));
+  auto dtypes = loader_of(DataLoaderOptions(4).workers(0), [](size_t index) {
+    return torch::zeros({2}, index ? torch::kFloat : torch::kInt);
+  });
   REQUIRE_THROWS_AS(*dtypes->begin(), c10::ValueError);
   auto undefined =
-      loader_of([](size_t) { return at::Tensor(); }, DataLoaderOptions(4));
+      loader_of(DataLoaderOptions(4), [](size_t) { return at::Tensor(); });
   REQUIRE_THROWS_WITH(
       *undefined->begin(), ContainsSubstring("sample 0 is no dense tensor"));
-  REQUIRE_THROWS_AS(loader_of({}, DataLoaderOptions(0)), c10::ValueError);
+  REQUIRE_THROWS_AS(loader_of(DataLoaderOptions(0), {}), c10::ValueError);
   REQUIRE_THROWS_WITH(
-      loader_of({}, DataLoaderOptions(-1)),
+      loader_of(DataLoaderOptions(-1), {}),
       ContainsSubstring("batch_size is -1"));
   REQUIRE_THROWS_WITH(
-      loader_of({}, DataLoaderOptions(4).workers(-2)),
+      loader_of(DataLoaderOptions(4).workers(-2), {}),
       ContainsSubstring("workers is -2"));
 }
 
@@ -380,7 +373,7 @@ TEST_CASE("samples are stacked as they read, whatever their memory holds") {
         numbers.slice(0, 3),
         zero}) {
     auto loader = loader_of(
-        [&](size_t) { return sample; }, DataLoaderOptions(2).workers(0));
+        DataLoaderOptions(2).workers(0), [&](size_t) { return sample; });
     REQUIRE(torch::equal(
         loader->begin()->data, torch::stack({sample.clone(), sample.clone()})));
   }
@@ -390,7 +383,7 @@ TEST_CASE("samples are stacked as they read, whatever their memory holds") {
         torch::quantize_per_tensor(numbers, 1, 0, torch::kQInt8),
         torch::_add_batch_dim(torch::ones({2, 3}), 0, 1)}) {
     auto loader = loader_of(
-        [&](size_t) { return sample; }, DataLoaderOptions(2).workers(0));
+        DataLoaderOptions(2).workers(0), [&](size_t) { return sample; });
     REQUIRE_THROWS_WITH(
         *loader->begin(), ContainsSubstring("sample 0 is no dense tensor"));
   }
@@ -400,13 +393,13 @@ TEST_CASE("a data loader says when the next batch takes too long") {
   std::promise<void> go_on;
   auto gate = go_on.get_future().share();
   auto loader = loader_of(
+      DataLoaderOptions(4).workers(2).timeout(std::chrono::milliseconds(50)),
       [gate](size_t index) {
         if (index == 5) {
           gate.wait();
         }
         return torch::zeros({1});
-      },
-      DataLoaderOptions(4).workers(2).timeout(std::chrono::milliseconds(50)));
+      });
   auto iterator = loader->begin();
   REQUIRE((*iterator).data.size(0) == 4);
   REQUIRE_THROWS_WITH(++iterator, ContainsSubstring("not there after 50 ms"));
@@ -419,18 +412,15 @@ TEST_CASE("workers use one thread each and leave signals to the program") {
   std::mutex mutex;
   std::set<int> threads;
   std::set<bool> blocked;
-  auto loader = loader_of(
-      [&](size_t) {
-        sigset_t mask;
-        pthread_sigmask(SIG_SETMASK, nullptr, &mask);
-        const std::lock_guard<std::mutex> lock(mutex);
-        threads.insert(at::get_num_threads());
-        blocked.insert(
-            sigismember(&mask, SIGTERM) == 1 &&
-            sigismember(&mask, SIGSEGV) == 0);
-        return torch::zeros({1});
-      },
-      DataLoaderOptions(4).workers(3));
+  auto loader = loader_of(DataLoaderOptions(4).workers(3), [&](size_t) {
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    const std::lock_guard<std::mutex> lock(mutex);
+    threads.insert(at::get_num_threads());
+    blocked.insert(
+        sigismember(&mask, SIGTERM) == 1 && sigismember(&mask, SIGSEGV) == 0);
+    return torch::zeros({1});
+  });
   for (auto& batch : *loader) {
     REQUIRE(batch.data.size(1) == 1);
   }

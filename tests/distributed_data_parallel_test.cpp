@@ -77,15 +77,6 @@ torch::Tensor mine(const ProcessGroup& group) {
   return torch::randn({8, 3});
 }
 
-bool equal_on_all(const ProcessGroup& group, const torch::Tensor& tensor) {
-  for (const auto& other : group.all_gather(tensor)) {
-    if (!other.equal(tensor)) {
-      return false;
-    }
-  }
-  return true;
-}
-
 /// A forward of that kind; whether all ranks' nets met the same buffer.
 bool meets_equal(
     DistributedDataParallel<DriftNet>& model,

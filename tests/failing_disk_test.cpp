@@ -61,12 +61,7 @@ class Saver {
 
   /// What `save` says on every rank, which has to be the same; "" for nothing.
   std::string try_save(int64_t step) {
-    std::string error;
-    try {
-      save(step);
-    } catch (const c10::Error& thrown) {
-      error = thrown.what_without_backtrace();
-    }
+    const auto error = words_of([&] { save(step); });
     for (const auto& other : group_.all_gather(error)) {
       REQUIRE(other == error);
     }

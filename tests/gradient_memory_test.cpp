@@ -1,8 +1,8 @@
 // Where gradients lie, and what a step asks the allocator for.
 #include <tests/support/catch.h>
-#include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/twins.h>
 
 #include <ddp/reducer.h>
 
@@ -29,49 +29,38 @@ int64_t page_faults() {
 } // namespace
 
 RANKS_TEST("gradients lie where they lay, also where zero_grad drops them") {
-  auto net = std::make_shared<UnevenNet>();
-  Reducer reducer(net, group);
-  UnevenNet local;
-  copy_parameters(*net, local);
-  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  const Twins<UnevenNet> twins(group);
+  torch::optim::SGD optimizer(twins.net->parameters(), 0.1);
   std::vector<const void*> memory;
   for (int64_t step = 0; step < 6; ++step) {
     const auto input = batch(group, step, 7);
     optimizer.zero_grad();
-    reset_gradients(local);
-    net->forward(input).pow(2).mean().backward();
-    local.forward(input).pow(2).mean().backward();
-    const auto expected = average(group, local);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      REQUIRE(nearly_equal(net->parameters()[i].grad(), expected[i]));
-    }
+    reset_gradients(*twins.local);
+    twins.backward([&](auto& net) { return net.forward(input).pow(2).mean(); });
+    twins.check();
     if (step == 1) { // the buckets were rebuilt after the first
-      memory = memory_of_gradients(*net);
+      memory = memory_of_gradients(*twins.net);
     }
-    REQUIRE((step < 1 || memory_of_gradients(*net) == memory));
+    REQUIRE((step < 1 || memory_of_gradients(*twins.net) == memory));
   }
 }
 
 RANKS_TEST("a user's hooks see this rank's gradient, before it is averaged") {
-  auto net = std::make_shared<UnevenNet>();
-  Reducer reducer(net, group);
-  UnevenNet local;
-  copy_parameters(*net, local);
-  std::vector<torch::Tensor> seen(net->parameters().size());
+  const Twins<UnevenNet> twins(group);
+  const auto parameters = twins.net->parameters();
+  std::vector<torch::Tensor> seen(parameters.size());
   for (size_t i = 0; i < seen.size(); ++i) {
-    net->parameters()[i].register_hook(
+    parameters[i].register_hook(
         [&seen, i](const torch::Tensor& gradient) { seen[i] = gradient; });
   }
   for (int64_t step = 0; step < 4; ++step) {
     const auto input = batch(group, step, 7);
-    reset_gradients(*net);
-    reset_gradients(local);
-    net->forward(input).pow(2).mean().backward();
-    local.forward(input).pow(2).mean().backward();
+    twins.reset();
+    twins.backward([&](auto& net) { return net.forward(input).pow(2).mean(); });
     for (size_t i = 0; i < seen.size(); ++i) {
-      REQUIRE(seen[i].equal(local.parameters()[i].grad()));
+      REQUIRE(seen[i].equal(twins.local->parameters()[i].grad()));
       // It is kept: the slice is other memory.
-      REQUIRE(!seen[i].is_alias_of(net->parameters()[i].grad()));
+      REQUIRE(!seen[i].is_alias_of(parameters[i].grad()));
     }
   }
 }

@@ -9,8 +9,6 @@
 namespace ddp::test::hierarchical_failure_test {
 
 using backends::hierarchical::Parts;
-using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-using Tensors = std::vector<torch::Tensor>;
 
 namespace {
 
@@ -70,16 +68,6 @@ struct Fakes {
       0,
       Parts{local, between, direct});
 };
-
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const c10::ValueError& error) {
-    return error.what_without_backtrace();
-  }
-  FAIL("nothing was refused");
-  return "";
-}
 
 } // namespace
 
@@ -172,7 +160,7 @@ TEST_CASE("arguments that do not fit are refused, and the group goes on") {
       {"one entry for each of 4 ranks, got 2",
        [&] { backend->allgather(lists, tensors, {}); }}};
   for (const auto& [text, call] : calls) {
-    REQUIRE_THAT(refusal(call), ContainsSubstring(text));
+    REQUIRE_THAT(error_of<c10::ValueError>(call), ContainsSubstring(text));
   }
   backend->allreduce(tensors, {})->wait();
 }

@@ -9,8 +9,6 @@
 
 namespace ddp::test::hierarchical_test {
 
-using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
 namespace {
 
 const std::vector<Hosts> kPlacements{

@@ -11,7 +11,6 @@
 
 namespace ddp::test::hierarchical_work_test {
 
-using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using Future = c10::ivalue::Future;
 
 namespace {

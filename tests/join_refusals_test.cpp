@@ -20,17 +20,14 @@ RANKS_TEST("ranks that announce different things are told") {
   torch::nn::Linear other(1, 1);
   Reducer first(net, group);
   Reducer second(other, group);
-  std::string error;
-  try {
+  const auto error = words_of([&] {
     Join join(group, {first.joinable(), second.joinable()});
     if (group.rank() == 1) {
       loss_of(other, 1).backward();
     } else if (group.rank() == 0) {
       loss_of(net, 1).backward();
     }
-  } catch (const c10::Error& thrown) {
-    error = thrown.what_without_backtrace();
-  }
+  });
   REQUIRE_THAT(error, Catch::Contains("do different things"));
   REQUIRE_THAT(error, Catch::Contains("of joinable 0"));
   REQUIRE_THAT(error, Catch::Contains("call 0 of joinable 1"));
@@ -71,8 +68,7 @@ TEST_CASE("lists of joinables of different lengths are told to all ranks") {
       torch::nn::Linear other(1, 1);
       Reducer first(net, group);
       Reducer second(other, group);
-      std::string error;
-      try {
+      const auto error = words_of<c10::ValueError>([&] {
         Join::Joinables list{first.joinable()};
         if (group.rank() != 1) {
           list.emplace_back(second.joinable());
@@ -81,9 +77,7 @@ TEST_CASE("lists of joinables of different lengths are told to all ranks") {
         if (group.rank() < live) {
           loss_of(net, 1).backward();
         }
-      } catch (const c10::ValueError& thrown) {
-        error = thrown.what_without_backtrace();
-      }
+      });
       REQUIRE_THAT(error, Catch::Contains("rank 1 has 1, rank 0 has 2"));
     });
   }

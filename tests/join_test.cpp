@@ -121,15 +121,12 @@ RANKS_TEST("early termination is thrown on all ranks, after the same steps") {
   torch::nn::Linear net(1, 1);
   Reducer reducer(net, group);
   int64_t steps = 0;
-  std::string error;
-  try {
+  const auto error = words_of<EarlyTermination>([&] {
     auto join = reducer.join(JoinOptions().throw_on_early_termination(true));
     for (; steps < 2 + group.rank(); ++steps) {
       loss_of(net, 1).backward();
     }
-  } catch (const EarlyTermination& thrown) {
-    error = thrown.what_without_backtrace();
-  }
+  });
   REQUIRE(steps == 2);
   REQUIRE(
       error ==

@@ -11,17 +11,10 @@
 
 namespace ddp::test::launch_test {
 
-using Environment = std::map<std::string, std::string>;
-
 namespace {
 
 constexpr auto kLong = std::chrono::seconds(180);
 constexpr const char* kData = "/usr/share/datasets/fashion-mnist";
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
 
 std::vector<std::string> operator+(
     std::vector<std::string> list,
@@ -130,7 +123,7 @@ TEST_CASE("torchrun's restart starts a clean attempt") {
              "--no-python",
              "--max-restarts=2",
              "--nproc-per-node=3",
-             variable("DDP_PROGRAMS") + "/failing_attempts"},
+             test::program("failing_attempts")},
             kPlain},
         kLong);
     INFO(outcome.output);

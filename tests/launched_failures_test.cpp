@@ -15,11 +15,6 @@ namespace {
 
 constexpr int kRanks = 4;
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 struct Told {
   Outcome outcome;
   json report;
@@ -39,7 +34,7 @@ Told told_of(
       report};
   command.arguments.insert(
       command.arguments.end(), options.begin(), options.end());
-  command.arguments.push_back(variable("DDP_PROGRAMS") + "/misbehaving");
+  command.arguments.push_back(program("misbehaving"));
   command.arguments.push_back(misbehaviour);
   command.environment = {{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}};
   Told told;

@@ -1,8 +1,8 @@
 // Buckets that are cut from measured times.
 #include <tests/support/catch.h>
-#include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/twins.h>
 
 #include <ddp/reducer.h>
 #include <ddp/reducer/observers/measured_layout.h>
@@ -47,32 +47,21 @@ ReducerOptions measured() {
 /// Backwards after which buckets are settled, as the header says.
 constexpr int64_t kSettled = 16;
 
-struct Run {
-  Run(const ProcessGroup& own_group, const ReducerOptions& options)
-      : group(own_group), reducer(net, group, options) {
-    copy_parameters(*net, local);
-  }
+struct Run : Twins<UnevenNet> {
+  using Twins::Twins;
 
   void train(int64_t steps) {
     for (const int64_t end = step + steps; step < end; ++step) {
       const auto input = batch(group, step, 7);
-      reset_gradients(*net);
-      reset_gradients(local);
-      net->forward(input).pow(2).mean().backward();
-      local.forward(input).pow(2).mean().backward();
-      const auto expected = average(group, local);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        const auto gradient = net->parameters()[i].grad();
-        REQUIRE(nearly_equal(gradient, expected[i]));
-        REQUIRE(equal_on_all(group, gradient));
+      reset();
+      backward([&](auto& each) { return each.forward(input).pow(2).mean(); });
+      check();
+      for (const auto& parameter : net->parameters()) {
+        REQUIRE(equal_on_all(group, parameter.grad()));
       }
     }
   }
 
-  ProcessGroup group;
-  std::shared_ptr<UnevenNet> net = std::make_shared<UnevenNet>();
-  Reducer reducer;
-  UnevenNet local;
   int64_t step = 0;
 };
 

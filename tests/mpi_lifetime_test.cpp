@@ -19,11 +19,7 @@ void host(const std::string& level, const std::string& when) {
   INFO(level << ", " << when << ":\n" << outcome.output);
   REQUIRE(!outcome.hung);
   REQUIRE(outcome.exit_code == 0);
-  for (const char* rank : {"0", "1", "2", "3"}) {
-    REQUIRE_THAT(
-        outcome.output,
-        ContainsSubstring("rank " + std::string(rank) + " passed"));
-  }
+  require_passed(outcome, 4);
 }
 
 } // namespace

@@ -1,5 +1,6 @@
 // How operations of the MPI backend go on, end and are waited for.
 
+#include <tests/support/backend_checks.h>
 #include <tests/support/backend_waits.h>
 #include <tests/support/mpi_backend.h>
 
@@ -12,33 +13,11 @@ namespace ddp::test::mpi_work_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
 TEST_CASE("operations overlap and are waited for in any order") {
   mpi_ranks(3, [] {
-    const auto a = mpi_backend(1000);
-    const auto b = mpi_backend();
-    const int rank = a->getRank();
-    std::vector<Tensors> tensors;
-    std::vector<WorkPtr> works;
-    for (int i = 0; i < 10; ++i) {
-      tensors.push_back({torch::full({1 + 997 * i}, double(rank + i))});
-      // Groups of their own may be called in other orders on other ranks.
-      works.push_back(nullptr);
-    }
-    for (int step = 0; step < 10; ++step) {
-      const int i = rank == 1 ? (step + 5) % 10 : step;
-      works[i] = (i < 5 ? a : b)->allreduce(tensors[i]);
-    }
-    for (int i = 9; i >= 0; --i) {
-      works[i]->wait();
-      REQUIRE(works[i]->isCompleted());
-      REQUIRE(works[i]->isSuccess());
-      REQUIRE(
-          same(tensors[i][0], torch::full({1 + 997 * i}, double(3 + 3 * i))));
-      REQUIRE(same(works[i]->result().at(0), tensors[i][0]));
-    }
+    const auto values = [](int, const auto& tensor) { return tensor; };
+    check_overlap(mpi_backend(1000), mpi_backend(), values);
   });
 }
 
@@ -76,28 +55,7 @@ TEST_CASE("an operation that nobody waits for ends by itself") {
 }
 
 TEST_CASE("a wait that ends too early does no harm") {
-  mpi_ranks(3, [] {
-    const auto backend = mpi_backend();
-    const auto signals = mpi_backend();
-    if (backend->getRank() == 2) {
-      signal(signals, 0, 2);
-    }
-    Tensors sums{torch::ones({10})};
-    const auto work = backend->allreduce(sums);
-    if (backend->getRank() == 0) {
-      for (int i = 0; i < 3; ++i) {
-        REQUIRE_THAT(
-            error_after(
-                milliseconds(50), [&] { work->wait(milliseconds(50)); }),
-            ContainsSubstring("not complete after a wait of 0.05 s"));
-        REQUIRE(!work->isCompleted());
-      }
-      signal(signals, 0, 2);
-    }
-    work->wait();
-    REQUIRE(sums[0].eq(3).all().item<bool>());
-    backend->barrier({})->wait();
-  });
+  mpi_ranks(3, [] { check_early_wait(mpi_backend(), mpi_backend()); });
 }
 
 TEST_CASE("where a rank does not come the others time out and end") {
@@ -129,12 +87,7 @@ TEST_CASE("where a rank does not come the others time out and end") {
     std::cout << "rank " + std::to_string(rank) + " passed\n" << std::flush;
   });
   if (outcome) {
-    INFO(outcome->output);
-    for (const char* rank : {"0", "1", "2", "3"}) {
-      REQUIRE_THAT(
-          outcome->output,
-          ContainsSubstring("rank " + std::string(rank) + " passed"));
-    }
+    require_passed(*outcome, 4);
     REQUIRE(outcome->seconds < seconds(15));
   }
 }
@@ -160,30 +113,13 @@ TEST_CASE("a monitored barrier names the ranks that do not come") {
   const auto outcome = mpi_ranks_outcome(4, [] {
     const auto backend = mpi_backend();
     const auto whole = mpi_backend();
-    backend->monitoredBarrier({}, false);
-    c10d::BarrierOptions options;
-    options.timeout = milliseconds(500);
-    if (backend->getRank() == 0) {
-      REQUIRE_THAT(
-          error_after(
-              milliseconds(490),
-              [&] { backend->monitoredBarrier(options, true); }),
-          ContainsSubstring("did not come in time: 1, 3"));
-    } else if (backend->getRank() == 2) {
-      REQUIRE_THROWS_AS(
-          backend->monitoredBarrier(options, true), c10::DistBackendError);
-    }
+    check_monitored_barrier(backend);
     whole->barrier({})->wait();
     std::cout << "rank " + std::to_string(backend->getRank()) + " passed\n"
               << std::flush;
   });
   if (outcome) {
-    INFO(outcome->output);
-    for (const char* rank : {"0", "1", "2", "3"}) {
-      REQUIRE_THAT(
-          outcome->output,
-          ContainsSubstring("rank " + std::string(rank) + " passed"));
-    }
+    require_passed(*outcome, 4);
   }
 }
 

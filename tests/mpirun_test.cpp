@@ -7,7 +7,6 @@
 namespace ddp::test::mpirun_test {
 
 TEST_CASE("mpirun's ranks meet without being told where") {
-  need_mpirun();
   check_lines(output_of({"-n", "4", program("group_member")}), 4, "shm");
   const auto output =
       output_of({"-x", "DDP_BACKEND=gloo", "-n", "4", program("group_member")});
@@ -18,13 +17,11 @@ TEST_CASE("mpirun's ranks meet without being told where") {
 }
 
 TEST_CASE("mpirun's ranks wait for one that comes late") {
-  need_mpirun();
   check_lines(
       output_of({"-n", "3", program("group_member"), "late"}), 3, "shm");
 }
 
 TEST_CASE("programs of one mpirun are one group") {
-  need_mpirun();
   check_lines(
       output_of(
           {"-n",
@@ -41,23 +38,16 @@ TEST_CASE("programs of one mpirun are one group") {
 }
 
 TEST_CASE("mpirun may say where to meet") {
-  need_mpirun();
   const auto port = std::to_string(free_port());
   check_lines(
       output_of(
-          {"-x",
-           "MASTER_ADDR=127.0.0.1",
-           "-x",
-           "MASTER_PORT=" + port,
-           "-n",
-           "3",
-           program("group_member")}),
+          {"-n", "3", program("group_member")},
+          {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}}),
       3,
       "shm");
 }
 
 TEST_CASE("one program after another runs under one mpirun") {
-  need_mpirun();
   const auto member = program("group_member");
   check_lines(
       output_of({"-n", "2", "bash", "-c", "\"$0\" && \"$0\"", member}),
@@ -66,7 +56,6 @@ TEST_CASE("one program after another runs under one mpirun") {
 }
 
 TEST_CASE("the next program under one mpirun waits for a rank that lingers") {
-  need_mpirun();
   const auto member = program("group_member");
   const auto output =
       output_of({"-n", "3", "bash", "-c", "\"$0\" lingers && \"$0\"", member});
@@ -74,15 +63,9 @@ TEST_CASE("the next program under one mpirun waits for a rank that lingers") {
 }
 
 TEST_CASE("variables left in the shell are refused on every rank") {
-  need_mpirun();
   const auto outcome = mpirun(
-      {"-x",
-       "RANK=0",
-       "-x",
-       "WORLD_SIZE=4",
-       "-n",
-       "2",
-       program("group_member")});
+      {"-n", "2", program("group_member")},
+      {{"RANK", "0"}, {"WORLD_SIZE", "4"}});
   REQUIRE(outcome.exit_code != 0);
   REQUIRE_THAT(
       outcome.output,
@@ -90,7 +73,6 @@ TEST_CASE("variables left in the shell are refused on every rank") {
 }
 
 TEST_CASE("a rank that fails under mpirun ends the job with its reason") {
-  need_mpirun();
   for (const char* mode : {"early", "fails"}) {
     const auto outcome = mpirun({"-n", "3", program("group_member"), mode});
     INFO(outcome.output);
@@ -101,7 +83,6 @@ TEST_CASE("a rank that fails under mpirun ends the job with its reason") {
 }
 
 TEST_CASE("ranks under mpirun agree on a bad interface") {
-  need_mpirun();
   const auto outcome = mpirun(
       {"-n", "3", program("group_member")}, {{"DDP_INTERFACE", "no-such-one"}});
   INFO(outcome.output);
@@ -112,18 +93,11 @@ TEST_CASE("ranks under mpirun agree on a bad interface") {
 }
 
 TEST_CASE("a program that is told where to meet may leave by _exit") {
-  need_mpirun();
   const auto port = std::to_string(free_port());
   check_lines(
       output_of(
-          {"-x",
-           "MASTER_ADDR=127.0.0.1",
-           "-x",
-           "MASTER_PORT=" + port,
-           "-n",
-           "2",
-           program("group_member"),
-           "leaves"}),
+          {"-n", "2", program("group_member"), "leaves"},
+          {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}}),
       2,
       "shm");
 }

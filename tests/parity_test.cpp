@@ -13,11 +13,6 @@ namespace {
 constexpr auto npos = std::string::npos;
 constexpr auto kLong = std::chrono::seconds(180);
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 /// Trains in C++, then in Python, which compares.
 Outcome compare(
     int size,
@@ -29,7 +24,7 @@ Outcome compare(
           {variable("DDPRUN"),
            "--nproc-per-node",
            std::to_string(size),
-           variable("DDP_PROGRAMS") + "/parity_trainer",
+           program("parity_trainer"),
            folder.path(),
            configuration,
            fault},

@@ -2,6 +2,7 @@
 #include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/twins.h>
 
 #include <ddp/reducer.h>
 
@@ -14,16 +15,6 @@ namespace ddp::test::python_behaviours_test {
 // Reducer: docs/parity.md lists which is which.
 
 namespace {
-
-/// Whether all ranks' nets have the same parameters, bit for bit.
-bool equal_on_all(const ProcessGroup& group, const torch::nn::Module& net) {
-  for (const auto& parameter : net.parameters()) {
-    if (!equal_on_all(group, parameter)) {
-      return false;
-    }
-  }
-  return true;
-}
 
 /// Rows for all ranks, the same on each, of which a rank's share is two.
 struct Data {
@@ -281,23 +272,15 @@ RANKS_TEST("a gradient that backward leaves undefined stays as it was", 4) {
 
 RANKS_TEST("forwards without a backward do no harm") {
   for (const auto& options : all_modes()) {
-    auto net = std::make_shared<BranchNet>();
-    auto local = std::make_shared<BranchNet>();
-    Reducer reducer(net, group, options);
-    copy_parameters(*net, *local);
+    const Twins<BranchNet> twins(group, options);
     for (int step = 0; step < 8; ++step) {
       const auto input = batch(group, step, 4);
-      const auto output = net->forward(input, true);
-      if (step < 4) {
-        continue;
-      }
-      reset_gradients(*net);
-      reset_gradients(*local);
-      output.sum().backward();
-      local->forward(input, true).sum().backward();
-      const auto expected = average(group, *local);
-      for (size_t i = 0; i < 4; ++i) {
-        REQUIRE(nearly_equal(net->parameters()[i].grad(), expected[i]));
+      const auto output = twins.net->forward(input, true);
+      if (step >= 4) {
+        twins.reset();
+        output.sum().backward();
+        twins.local->forward(input, true).sum().backward();
+        twins.check();
       }
     }
   }
@@ -305,46 +288,30 @@ RANKS_TEST("forwards without a backward do no harm") {
 
 RANKS_TEST("two backwards over two outputs of one forward") {
   for (const auto& options : all_modes()) {
-    auto net = std::make_shared<HeadsNet>();
-    auto local = std::make_shared<HeadsNet>();
-    Reducer reducer(net, group, options);
-    copy_parameters(*net, *local);
+    const Twins<HeadsNet> twins(group, options);
     for (int step = 0; step < 4; ++step) {
-      reset_gradients(*net);
-      reset_gradients(*local);
-      for (auto* n : {net.get(), local.get()}) {
-        const auto [a, b] = n->forward(batch(group, step, 4));
+      twins.reset();
+      for (auto* net : {twins.net.get(), twins.local.get()}) {
+        const auto [a, b] = net->forward(batch(group, step, 4));
         a.sum().backward({}, /*retain_graph=*/true);
         b.pow(2).sum().backward();
       }
-      const auto expected = average(group, *local);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        REQUIRE(torch::allclose(
-            net->parameters()[i].grad(), expected[i], 1e-5, 1e-5));
-      }
+      twins.check(1e-5, 1e-5);
     }
   }
 }
 
 RANKS_TEST("two forwards and one backward in every mode") {
   for (const auto& options : all_modes()) {
-    auto net = std::make_shared<UnevenNet>();
-    auto local = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group, options);
-    copy_parameters(*net, *local);
+    const Twins<UnevenNet> twins(group, options);
     for (int step = 0; step < 3; ++step) {
-      reset_gradients(*net);
-      reset_gradients(*local);
-      for (auto* n : {net.get(), local.get()}) {
-        const auto first = n->forward(batch(group, step, 7));
-        const auto second = n->forward(batch(group, step + 50, 7));
-        (first + second).sum().backward();
-      }
-      const auto expected = average(group, *local);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        REQUIRE(torch::allclose(
-            net->parameters()[i].grad(), expected[i], 1e-4, 1e-4));
-      }
+      twins.reset();
+      twins.backward([&](auto& net) {
+        const auto first = net.forward(batch(group, step, 7));
+        const auto second = net.forward(batch(group, step + 50, 7));
+        return first.sum() + second.pow(2).sum();
+      });
+      twins.check(1e-4, 1e-4);
     }
   }
 }

@@ -1,6 +1,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/values.h>
 
 #include <ddp/reducer.h>
 
@@ -13,24 +14,7 @@ namespace ddp::test::python_construction_test {
 
 namespace {
 
-/// The text of the `c10::ValueError` that `construct` throws, the same on all
-/// ranks.
-std::string refusal(
-    const ProcessGroup& group,
-    const std::function<void()>& construct) {
-  std::string text;
-  try {
-    construct();
-  } catch (const c10::ValueError& error) {
-    text = error.what_without_backtrace();
-  }
-  for (const auto& other : group.all_gather(text)) {
-    REQUIRE(other == text);
-  }
-  return text;
-}
-
-/// The same for a net that `change` made different on rank 1.
+/// How ranks refuse a net that `change` made different on rank 1.
 std::string refusal_of_net(
     const ProcessGroup& group,
     const std::function<void(BranchNet&)>& change) {
@@ -38,7 +22,7 @@ std::string refusal_of_net(
   if (group.rank() == 1) {
     change(*net);
   }
-  return refusal(group, [&] { (void)Reducer(net, group); });
+  return error_on_all(group, [&] { (void)Reducer(net, group); });
 }
 
 } // namespace
@@ -57,7 +41,7 @@ RANKS_TEST("parameters in another order on a rank are refused on all by name") {
   net->register_parameter(odd ? "b" : "a", torch::ones({2}));
   net->register_parameter(odd ? "a" : "b", torch::ones({2}));
   REQUIRE_THAT(
-      refusal(group, [&] { (void)Reducer(net, group); }),
+      error_on_all(group, [&] { (void)Reducer(net, group); }),
       ContainsSubstring("rank 1 has as parameter 0 b Float [2]") &&
           ContainsSubstring("rank 0 has a Float [2]") &&
           ContainsSubstring("parameter 1 a"));
@@ -70,7 +54,7 @@ RANKS_TEST("a parameter that a rank lacks is refused on all by name") {
     if (group.rank() != odd) {
       net->register_parameter("b", torch::ones({3}));
     }
-    const auto text = refusal(group, [&] { (void)Reducer(net, group); });
+    const auto text = error_on_all(group, [&] { (void)Reducer(net, group); });
     REQUIRE_THAT(
         text,
         ContainsSubstring("parameter 1") && ContainsSubstring("b Float [3]") &&
@@ -87,7 +71,7 @@ RANKS_TEST("strides that differ are refused on all by name") {
         net->weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
   }
   REQUIRE_THAT(
-      refusal(group, [&] { (void)Reducer(net, group); }),
+      error_on_all(group, [&] { (void)Reducer(net, group); }),
       ContainsSubstring("rank 2 has as parameter 0 weight Float [3, 2, 2, 2] "
                         "with strides [8, 1, 4, 2]") &&
           ContainsSubstring("rank 0 has weight Float [3, 2, 2, 2] with "
@@ -99,7 +83,7 @@ RANKS_TEST("buffers that differ are refused on all by name") {
   const int64_t odd = group.rank() == 1 ? 1 : 0;
   net->register_buffer("seen", torch::zeros({2 + odd}));
   REQUIRE_THAT(
-      refusal(group, [&] { (void)Reducer(net, group); }),
+      error_on_all(group, [&] { (void)Reducer(net, group); }),
       ContainsSubstring("seen Float [3]") &&
           ContainsSubstring("seen Float [2]"));
   // Not where they stay each rank's own.
@@ -143,7 +127,7 @@ RANKS_TEST("an option that differs is refused on all by name") {
   };
   for (const auto& [text, options] : cases) {
     INFO(text);
-    const auto thrown = refusal(group, [&, &chosen = options] {
+    const auto thrown = error_on_all(group, [&, &chosen = options] {
       (void)Reducer(std::make_shared<BranchNet>(), group, chosen);
     });
     REQUIRE_THAT(

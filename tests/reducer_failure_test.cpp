@@ -21,8 +21,8 @@ void backward(UnevenNet& net, const ProcessGroup& group) {
 
 /// `fail` on rank 1, a backward on the others, which must throw with `text`.
 void one_fails(
-    const std::function<void(std::shared_ptr<UnevenNet>, Reducer&)>& fail,
-    const std::string& text) {
+    const std::string& text,
+    const std::function<void(std::shared_ptr<UnevenNet>, Reducer&)>& fail) {
   ranks(3, [&](ProcessGroup group) {
     auto net = std::make_shared<UnevenNet>();
     auto reducer = std::make_unique<Reducer>(net, group);
@@ -48,29 +48,27 @@ void one_fails(
 
 TEST_CASE("an exception in one rank's backward reaches the others") {
   one_fails(
+      "an exception ended its backward",
       [](std::shared_ptr<UnevenNet> net, Reducer&) {
         net->first->weight.register_hook(
             [](at::Tensor) -> at::Tensor { TORCH_CHECK(false, "on purpose"); });
         net->forward(torch::ones({1, 7})).sum().backward();
-      },
-      "an exception ended its backward");
+      });
 }
 
 TEST_CASE("an exception in one rank's forward reaches the others") {
   one_fails(
+      "an exception ended its training loop",
       [](std::shared_ptr<UnevenNet> net, Reducer&) {
         net->forward(torch::ones({1, 8}));
-      },
-      "an exception ended its training loop");
+      });
 }
 
 TEST_CASE("what one rank's Reducer finds wrong reaches the others") {
-  one_fails(
-      [](std::shared_ptr<UnevenNet> net, Reducer&) {
-        net->to(torch::kDouble);
-        net->forward(torch::ones({1, 7}, torch::kDouble)).sum().backward();
-      },
-      "now it is Double [");
+  one_fails("now it is Double [", [](std::shared_ptr<UnevenNet> net, Reducer&) {
+    net->to(torch::kDouble);
+    net->forward(torch::ones({1, 7}, torch::kDouble)).sum().backward();
+  });
 }
 
 RANKS_TEST(

@@ -51,12 +51,7 @@ struct Run {
   }
 
   bool has_bits_of(const Run& other) const {
-    const auto own = net->parameters();
-    const auto others = other.net->parameters();
-    return std::equal(
-        own.begin(), own.end(), others.begin(), [](auto& x, auto& y) {
-          return x.equal(y);
-        });
+    return same_parameters(*net, *other.net);
   }
 
   ProcessGroup group;

@@ -64,16 +64,6 @@ bool draws_weights(const torch::nn::Module& layer) {
       name.find("PReLU") == std::string::npos;
 }
 
-bool is_equal_on_all(
-    const ProcessGroup& group,
-    const torch::nn::Module& layer) {
-  bool equal = true;
-  for (const auto& parameter : layer.parameters()) {
-    equal = equal_on_all(group, parameter) && equal;
-  }
-  return equal;
-}
-
 /// Drawn numbers, as a text that shows every bit.
 std::string text_of(const torch::Tensor& numbers) {
   std::ostringstream text;
@@ -122,12 +112,12 @@ RANKS_TEST("after manual_seed every layer has equal weights on all ranks") {
   for (const auto& layer : layers()) {
     INFO(layer->name());
     REQUIRE_FALSE(layer->parameters().empty());
-    REQUIRE(is_equal_on_all(group, *layer) == !draws_weights(*layer));
+    REQUIRE(equal_on_all(group, *layer) == !draws_weights(*layer));
   }
   manual_seed(7, group);
   for (const auto& layer : layers()) {
     INFO(layer->name());
-    REQUIRE(is_equal_on_all(group, *layer));
+    REQUIRE(equal_on_all(group, *layer));
   }
   REQUIRE(equal_on_all(group, random_state()["cpu"]));
 }

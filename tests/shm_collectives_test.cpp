@@ -3,12 +3,7 @@
 #include <tests/support/backend_checks.h>
 #include <tests/support/shm_backend.h>
 
-#include <ddp/backends/gloo.h>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-
 namespace ddp::test::shm_collectives_test {
-
-using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
 namespace {
 
@@ -58,18 +53,6 @@ void check_sums(const BackendPtr& backend, torch::ScalarType dtype) {
             backend, rank % 2 ? in_shared_memory(backend, own) : own.clone()),
         expected));
   }
-}
-
-/// The same ranks over gloo.
-BackendPtr gloo_backend(const ProcessGroup& group) {
-  backends::BackendOptions options;
-  options.store =
-      c10::make_intrusive<c10d::PrefixStore>("gloo_too", group.store());
-  options.rank = static_cast<int>(group.rank());
-  options.size = static_cast<int>(group.size());
-  options.timeout = group.timeout();
-  options.address = "127.0.0.1";
-  return backends::gloo::create(options);
 }
 
 } // namespace

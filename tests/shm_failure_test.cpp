@@ -15,7 +15,6 @@ namespace ddp::test::shm_failure_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
 TEST_CASE(
     "shared memory: where a rank does not come the others time out and end") {
@@ -151,7 +150,7 @@ TEST_CASE("shared memory: a group destroyed amid an operation is noticed") {
 TEST_CASE("shared memory: different collectives are an error on all ranks") {
   ranks(3, [] {
     const auto whole = shm_group();
-    const auto fails = [&](const auto& call, const std::string& text) {
+    const auto fails = [&](const std::string& text, const auto& call) {
       const auto group = whole.duplicate();
       REQUIRE_THAT(
           error_after(milliseconds(0), [&] { call(backend_of(group)); }),
@@ -159,44 +158,33 @@ TEST_CASE("shared memory: different collectives are an error on all ranks") {
       whole.barrier();
     };
     const bool differs = whole.rank() == 1;
-    fails(
-        [&](const BackendPtr& backend) {
-          Tensors tensors{torch::ones({differs ? 5 : 4})};
-          backend->allreduce(tensors)->wait();
-        },
-        "ALLREDUCE of 5 elements");
-    fails(
-        [&](const BackendPtr& backend) {
-          Tensors tensors{
-              torch::ones({4}, differs ? torch::kDouble : torch::kFloat)};
-          backend->allreduce(tensors)->wait();
-        },
-        "Double");
-    fails(
-        [&](const BackendPtr& backend) {
-          Tensors tensors{torch::ones({4})};
-          c10d::AllreduceOptions options;
-          options.reduceOp =
-              differs ? c10d::ReduceOp::MIN : c10d::ReduceOp::MAX;
-          backend->allreduce(tensors, options)->wait();
-        },
-        "by MIN");
-    fails(
-        [&](const BackendPtr& backend) {
-          Tensors tensors{torch::ones({4})};
-          if (differs) {
-            backend->barrier({})->wait();
-          } else {
-            backend->broadcast(tensors)->wait();
-          }
-        },
-        "BARRIER");
-    fails(
-        [&](const BackendPtr& backend) {
-          Tensors tensors{torch::eye(differs ? 5 : 4).to_sparse()};
-          backend->allreduce(tensors)->wait();
-        },
-        "dtype, sizes or the number");
+    fails("ALLREDUCE of 5 elements", [&](const BackendPtr& backend) {
+      Tensors tensors{torch::ones({differs ? 5 : 4})};
+      backend->allreduce(tensors)->wait();
+    });
+    fails("Double", [&](const BackendPtr& backend) {
+      Tensors tensors{
+          torch::ones({4}, differs ? torch::kDouble : torch::kFloat)};
+      backend->allreduce(tensors)->wait();
+    });
+    fails("by MIN", [&](const BackendPtr& backend) {
+      Tensors tensors{torch::ones({4})};
+      c10d::AllreduceOptions options;
+      options.reduceOp = differs ? c10d::ReduceOp::MIN : c10d::ReduceOp::MAX;
+      backend->allreduce(tensors, options)->wait();
+    });
+    fails("BARRIER", [&](const BackendPtr& backend) {
+      Tensors tensors{torch::ones({4})};
+      if (differs) {
+        backend->barrier({})->wait();
+      } else {
+        backend->broadcast(tensors)->wait();
+      }
+    });
+    fails("dtype, sizes or the number", [&](const BackendPtr& backend) {
+      Tensors tensors{torch::eye(differs ? 5 : 4).to_sparse()};
+      backend->allreduce(tensors)->wait();
+    });
   });
 }
 

@@ -90,12 +90,7 @@ TEST_CASE("of several greetings of one rank the first counts") {
   REQUIRE(found[1].pid == 11);
   REQUIRE(found[2].pid == 13);
   // The second was shown out, and says so in words.
-  std::string text;
-  try {
-    sockets[4].receive(deadline);
-  } catch (const c10::Error& error) {
-    text = error.what_without_backtrace();
-  }
+  const auto text = words_of([&] { sockets[4].receive(deadline); });
   REQUIRE_THAT(text, ContainsSubstring("closed the connection"));
   REQUIRE(sockets[3].receive(deadline).files[0]);
 }

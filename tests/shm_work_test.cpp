@@ -1,5 +1,6 @@
 // How operations of the shm backend go on, end and are waited for.
 
+#include <tests/support/backend_checks.h>
 #include <tests/support/backend_waits.h>
 #include <tests/support/shm_backend.h>
 
@@ -17,7 +18,6 @@ namespace ddp::test::shm_work_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 namespace {
 
@@ -36,27 +36,10 @@ TEST_CASE("shared memory: operations overlap and are waited for in any order") {
   ranks(3, [] {
     const auto group = shm_group();
     const auto other = group.duplicate();
-    const auto a = backend_of(group);
-    const auto b = backend_of(other);
-    const int rank = a->getRank();
-    std::vector<Tensors> tensors;
-    std::vector<WorkPtr> works(10);
-    for (int i = 0; i < 10; ++i) {
-      const auto values = torch::full({1 + 99700 * i}, double(rank + i));
-      tensors.push_back({i % 2 ? in_shared_memory(a, values) : values});
-    }
-    for (int step = 0; step < 10; ++step) {
-      // Groups of their own may be called in other orders on other ranks.
-      const int i = rank == 1 ? (step + 5) % 10 : step;
-      works[i] = (i < 5 ? a : b)->allreduce(tensors[i]);
-    }
-    for (int i = 9; i >= 0; --i) {
-      works[i]->wait();
-      REQUIRE(works[i]->isCompleted());
-      REQUIRE(works[i]->isSuccess());
-      REQUIRE(tensors[i][0].eq(3 + 3 * i).all().item<bool>());
-      REQUIRE(works[i]->result().at(0).is_same(tensors[i][0]));
-    }
+    const auto backend = backend_of(group);
+    check_overlap(backend, backend_of(other), [&](int i, const auto& values) {
+      return i % 2 ? in_shared_memory(backend, values) : values;
+    });
   });
 }
 
@@ -149,25 +132,7 @@ TEST_CASE("shared memory: what a callback throws is an error of the group") {
 TEST_CASE("shared memory: a wait that ends too early does no harm") {
   ranks(3, [] {
     const auto group = shm_group();
-    const auto backend = backend_of(group);
-    if (backend->getRank() == 2) {
-      signal(backend, 0, 2);
-    }
-    Tensors sums{torch::ones({10})};
-    const auto work = backend->allreduce(sums);
-    if (backend->getRank() == 0) {
-      for (int i = 0; i < 3; ++i) {
-        REQUIRE_THAT(
-            error_after(
-                milliseconds(50), [&] { work->wait(milliseconds(50)); }),
-            ContainsSubstring("not complete after a wait of 0.05 s"));
-        REQUIRE(!work->isCompleted());
-      }
-      signal(backend, 0, 2);
-    }
-    work->wait();
-    REQUIRE(sums[0].eq(3).all().item<bool>());
-    backend->barrier({})->wait();
+    check_early_wait(backend_of(group), backend_of(group));
   });
 }
 
@@ -220,20 +185,7 @@ TEST_CASE(
   ranks(4, [] {
     const auto whole = shm_group();
     const auto group = whole.duplicate();
-    const auto backend = backend_of(group);
-    backend->monitoredBarrier({}, false);
-    c10d::BarrierOptions options;
-    options.timeout = milliseconds(500);
-    if (backend->getRank() == 0) {
-      REQUIRE_THAT(
-          error_after(
-              milliseconds(490),
-              [&] { backend->monitoredBarrier(options, true); }),
-          ContainsSubstring("did not come in time: 1, 3"));
-    } else if (backend->getRank() == 2) {
-      REQUIRE_THROWS_AS(
-          backend->monitoredBarrier(options, true), c10::DistBackendError);
-    }
+    check_monitored_barrier(backend_of(group));
     whole.barrier();
   });
 }

@@ -77,12 +77,7 @@ struct Run {
   }
 
   bool has_bits_of(const Run& other) const {
-    const auto own = net->parameters();
-    const auto others = other.net->parameters();
-    return std::equal(
-        own.begin(), own.end(), others.begin(), [](auto& x, auto& y) {
-          return x.equal(y);
-        });
+    return same_parameters(*net, *other.net);
   }
 
   const bool steps_itself;
@@ -229,9 +224,7 @@ RANKS_TEST("the wrapper steps in backward") {
       after.train(batch(group, step, 7));
       optimizer->zero_grad();
       wrapped->forward(batch(group, step, 7)).pow(2).mean().backward();
-      for (size_t i = 0; i < wrapped->parameters().size(); ++i) {
-        REQUIRE(wrapped->parameters()[i].equal(after.net->parameters()[i]));
-      }
+      REQUIRE(same_parameters(*wrapped, *after.net));
     }
   }
 }

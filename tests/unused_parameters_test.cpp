@@ -3,6 +3,7 @@
 #include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/twins.h>
 
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -13,30 +14,20 @@
 namespace ddp::test::unused_parameters_test {
 
 RANKS_TEST("ranks may use different parameters") {
-  auto net = std::make_shared<BranchNet>();
-  auto local = std::make_shared<BranchNet>();
-  Reducer reducer(net, group);
-  copy_parameters(*net, *local);
+  const Twins<BranchNet> twins(group);
   for (int step = 0; step < 4; ++step) {
-    reset_gradients(*net);
-    reset_gradients(*local);
     const auto input = batch(group, step, 4);
     // Ranks take different branches, except in step 2, where all go left.
     const bool left = step == 2 || (group.rank() + step) % 2 == 0;
-    net->forward(input, left).sum().backward();
-    local->forward(input, left).sum().backward();
-    const auto expected = average(group, *local);
-    const auto parameters = net->named_parameters();
-    for (size_t i = 0; i < expected.size(); ++i) {
-      const auto& name = parameters[i].key();
-      const auto& grad = parameters[i].value().grad();
-      INFO("step " << step << ", " << name);
+    twins.reset();
+    twins.backward([&](auto& net) { return net.forward(input, left).sum(); });
+    INFO("step " << step);
+    twins.check();
+    for (const auto& parameter : twins.net->named_parameters()) {
+      const auto& name = parameter.key();
       const bool unused = name.rfind("never", 0) == 0 ||
           (step == 2 && name.rfind("right", 0) == 0);
-      REQUIRE(grad.defined() == !unused);
-      if (!unused) {
-        REQUIRE(nearly_equal(grad, expected[i]));
-      }
+      REQUIRE(parameter.value().grad().defined() == !unused);
     }
   }
 }
@@ -112,44 +103,31 @@ RANKS_TEST("a gradient of zero is there, and keeps its sign") {
 }
 
 RANKS_TEST("what came under no_sync is reduced although not used after it") {
-  auto net = std::make_shared<BranchNet>();
-  auto local = std::make_shared<BranchNet>();
-  Reducer reducer(net, group);
-  copy_parameters(*net, *local);
+  Twins<BranchNet> twins(group);
   const auto input = batch(group, 0, 4);
+  const auto loss = [&](bool left) {
+    return [&, left](auto& net) { return net.forward(input, left).sum(); };
+  };
   {
-    const auto guard = reducer.no_sync();
-    net->forward(input, true).sum().backward();
+    const auto guard = twins.reducer.no_sync();
+    twins.backward(loss(true));
   }
-  net->forward(input, false).sum().backward();
-  local->forward(input, true).sum().backward();
-  local->forward(input, false).sum().backward();
-  const auto expected = average(group, *local);
-  REQUIRE(nearly_equal(net->left->weight.grad(), expected[2]));
-  REQUIRE(torch::allclose(net->stem->weight.grad(), expected[0], 1e-4, 1e-5));
+  twins.backward(loss(false));
+  REQUIRE(twins.net->left->weight.grad().defined());
+  twins.check(1e-4, 1e-5);
 }
 
 RANKS_TEST("two forwards may take different branches on different ranks", 4) {
-  auto net = std::make_shared<BranchNet>();
-  auto local = std::make_shared<BranchNet>();
-  Reducer reducer(net, group);
-  copy_parameters(*net, *local);
+  const Twins<BranchNet> twins(group);
   for (int step = 0; step < 3; ++step) {
-    reset_gradients(*net);
-    reset_gradients(*local);
     const auto input = batch(group, step, 4);
-    const auto both = [&](BranchNet& n) {
+    twins.reset();
+    twins.backward([&](auto& net) {
       const bool left = group.rank() == step;
-      return n.forward(input, left).sum() +
-          n.forward(input + 1, left || group.rank() == 3).sum();
-    };
-    both(*net).backward();
-    both(*local).backward();
-    const auto expected = average(group, *local);
-    for (size_t i = 0; i < 6; ++i) {
-      REQUIRE(torch::allclose(
-          net->parameters()[i].grad(), expected[i], 1e-4, 1e-5));
-    }
+      return net.forward(input, left).sum() +
+          net.forward(input + 1, left || group.rank() == 3).sum();
+    });
+    twins.check(1e-4, 1e-5);
   }
 }
 

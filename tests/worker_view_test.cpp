@@ -10,16 +10,9 @@
 
 namespace ddp::test::worker_view_test {
 
-using Environment = std::map<std::string, std::string>;
-
 namespace {
 
 constexpr int kRanks = 3;
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
 
 /// What `launcher ... program` adds to the environment of local rank 1, or
 /// changes there.

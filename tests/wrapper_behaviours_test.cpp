@@ -66,22 +66,6 @@ struct OutputsNet : torch::nn::Module {
   }
 };
 
-/// Each forward lets rank 0's buffer go on, and others' go astray.
-struct CountingNet : torch::nn::Module {
-  torch::Tensor weight, count, met;
-  int64_t rank;
-
-  explicit CountingNet(int64_t own_rank) : rank(own_rank) {
-    weight = register_parameter("weight", torch::ones({2}));
-    count = register_buffer("count", torch::zeros({1}));
-  }
-  torch::Tensor forward(const torch::Tensor& x) {
-    met = count.clone();
-    count.add_(rank == 0 ? 1 : 10 * rank);
-    return x * weight;
-  }
-};
-
 /// Returns more than what it computed from its parameters.
 struct TalkativeNet : torch::nn::Module {
   torch::nn::Linear linear{nullptr};
@@ -297,15 +281,6 @@ RANKS_TEST("outputs that are no function of parameters keep their values") {
   const auto outputs = model->forward(torch::ones({1, 4}));
   REQUIRE(!std::get<0>(outputs).requires_grad());
   REQUIRE(!std::get<2>(outputs).requires_grad());
-}
-
-RANKS_TEST("buffers are rank 0's in each forward that is trained on") {
-  auto net = std::make_shared<CountingNet>(group.rank());
-  DistributedDataParallel<CountingNet> model(net, group);
-  for (int step = 0; step < 5; ++step) {
-    model->forward(own(group)).sum().backward();
-    REQUIRE(is(net->met, step));
-  }
 }
 
 RANKS_TEST("rank 0 may evaluate a net without buffers alone") {

@@ -32,14 +32,6 @@ void backward(UnevenNet& net, const ProcessGroup& group, int64_t step) {
   net.forward(batch(group, step, 7)).pow(2).mean().backward();
 }
 
-void require_equal(const torch::nn::Module& a, const torch::nn::Module& b) {
-  const auto expected = b.parameters();
-  const auto parameters = a.parameters();
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    REQUIRE(parameters[i].equal(expected[i]));
-  }
-}
-
 /// Trains two nets, one with the optimizer itself.
 template <typename Optimizer, typename Options>
 void check_bits(const ProcessGroup& group, const Options& options) {
@@ -64,7 +56,7 @@ void check_bits(const ProcessGroup& group, const Options& options) {
       plain_schedule.step();
       schedule.step();
     }
-    require_equal(*sharded, *plain);
+    REQUIRE(same_parameters(*sharded, *plain));
     const auto own =
         torch::tensor({static_cast<int64_t>(optimizer.state().size())});
     auto all = own.clone();
@@ -154,8 +146,26 @@ RANKS_TEST("groups of parameters keep their options") {
   backward(*plain, group, 0);
   optimizer.step();
   expected.step();
-  require_equal(*net, *plain);
+  REQUIRE(same_parameters(*net, *plain));
 }
+
+namespace {
+
+/// Steps on what all ranks know.
+void train(
+    UnevenNet& net,
+    torch::optim::Optimizer& optimizer,
+    int64_t begin,
+    int64_t end) {
+  for (int64_t step = begin; step < end; ++step) {
+    net.zero_grad();
+    torch::manual_seed(step);
+    net.forward(torch::randn({5, 7})).sum().backward();
+    optimizer.step();
+  }
+}
+
+} // namespace
 
 TEST_CASE("a sharded state is saved whole and loaded on any number of ranks") {
   const SharedFolder folder;
@@ -165,37 +175,18 @@ TEST_CASE("a sharded state is saved whole and loaded on any number of ranks") {
     const auto net = start_net();
     Zero<torch::optim::Adam> optimizer(
         net->parameters(), group, torch::optim::AdamOptions(1e-2));
-    for (int64_t step = 0; step < 3; ++step) {
-      net->zero_grad();
-      torch::manual_seed(step);
-      net->forward(torch::randn({5, 7})).sum().backward();
-      optimizer.step();
-    }
+    train(*net, optimizer, 0, 3);
     TrainingState state;
     state.add("net", net).add("optimizer", optimizer).save(path, group);
   });
-  const auto go_on = [](UnevenNet& net, torch::optim::Optimizer& optimizer) {
-    for (int64_t step = 3; step < 6; ++step) {
-      net.zero_grad();
-      torch::manual_seed(step);
-      net.forward(torch::randn({5, 7})).sum().backward();
-      optimizer.step();
-    }
-  };
-  const auto alone = [go_on] {
+  const auto alone = [] {
     const auto net = start_net();
     torch::optim::Adam optimizer(
         net->parameters(), torch::optim::AdamOptions(1e-2));
-    for (int64_t step = 0; step < 3; ++step) {
-      net->zero_grad();
-      torch::manual_seed(step);
-      net->forward(torch::randn({5, 7})).sum().backward();
-      optimizer.step();
-    }
-    go_on(*net, optimizer);
+    train(*net, optimizer, 0, 6);
     return net;
   };
-  ranks(4, [path, go_on, alone](ProcessGroup group) {
+  ranks(4, [path, alone](ProcessGroup group) {
     auto net = std::make_shared<UnevenNet>();
     Zero<torch::optim::Adam> optimizer(
         net->parameters(), group, torch::optim::AdamOptions(1));
@@ -203,18 +194,18 @@ TEST_CASE("a sharded state is saved whole and loaded on any number of ranks") {
     state.add("net", net).add("optimizer", optimizer);
     REQUIRE(state.load(path, group));
     REQUIRE(optimizer.state().size() < net->parameters().size());
-    go_on(*net, optimizer);
-    require_equal(*net, *alone());
+    train(*net, optimizer, 3, 6);
+    REQUIRE(same_parameters(*net, *alone()));
   });
-  ranks(1, [path, go_on, alone] {
+  ranks(1, [path, alone] {
     auto net = std::make_shared<UnevenNet>();
     torch::optim::Adam optimizer(
         net->parameters(), torch::optim::AdamOptions(1));
     TrainingState state;
     state.add("net", net).add("optimizer", optimizer);
     REQUIRE(state.load(path));
-    go_on(*net, optimizer);
-    require_equal(*net, *alone());
+    train(*net, optimizer, 3, 6);
+    REQUIRE(same_parameters(*net, *alone()));
   });
 }
 
@@ -241,7 +232,7 @@ RANKS_TEST("ranks without inputs step their parameters along") {
       backward(*plain, group, step);
     }
   }
-  require_equal(*net, *plain);
+  REQUIRE(same_parameters(*net, *plain));
 }
 
 namespace {
@@ -314,7 +305,7 @@ TEST_CASE("a group of one is not sharded") {
   plain->forward(torch::ones({2, 7})).sum().backward();
   optimizer.step();
   expected.step();
-  require_equal(*net, *plain);
+  REQUIRE(same_parameters(*net, *plain));
   const auto state = optimizer.state_dict().toGenericDict();
   CHECK(state.at("state").toGenericDict().size() == 6);
 }
@@ -348,7 +339,7 @@ RANKS_TEST("a closure sees all parameters of a sharded optimizer") {
   for (int64_t step = 0; step < 3; ++step) {
     step_by_closure(optimizer, *net, group, step);
     step_by_closure(expected, *plain, group, step);
-    require_equal(*net, *plain);
+    REQUIRE(same_parameters(*net, *plain));
   }
   // Ranks without inputs step along.
   Join join(group, {reducer.joinable(), optimizer});

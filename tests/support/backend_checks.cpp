@@ -1,6 +1,9 @@
 #include <tests/support/backend_checks.h>
 
-#include <tests/support/backend_values.h>
+#include <tests/support/backend_waits.h>
+
+#include <ddp/backends/gloo.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 namespace ddp::test {
 
@@ -307,6 +310,77 @@ void check_reductions(const BackendPtr& backend) {
   check_other_dtypes(backend);
   check_rounding(backend);
   check_reduce(backend);
+}
+
+void check_overlap(
+    const BackendPtr& one,
+    const BackendPtr& other,
+    const std::function<torch::Tensor(int, const torch::Tensor&)>& make) {
+  const int rank = one->getRank();
+  std::vector<Tensors> tensors;
+  std::vector<WorkPtr> works(10);
+  for (int i = 0; i < 10; ++i) {
+    tensors.push_back(
+        {make(i, torch::full({1 + 99700 * i}, double(rank + i)))});
+  }
+  for (int step = 0; step < 10; ++step) {
+    // Groups of their own may be called in other orders on other ranks.
+    const int i = rank == 1 ? (step + 5) % 10 : step;
+    works[i] = (i < 5 ? one : other)->allreduce(tensors[i]);
+  }
+  for (int i = 9; i >= 0; --i) {
+    works[i]->wait();
+    REQUIRE(works[i]->isCompleted());
+    REQUIRE(works[i]->isSuccess());
+    REQUIRE(tensors[i][0].eq(3 + 3 * i).all().item<bool>());
+    REQUIRE(works[i]->result().at(0).is_same(tensors[i][0]));
+  }
+}
+
+void check_early_wait(const BackendPtr& backend, const BackendPtr& signals) {
+  const std::chrono::milliseconds soon(50);
+  if (backend->getRank() == 2) {
+    signal(signals, 0, 2);
+  }
+  Tensors sums{torch::ones({10})};
+  const auto work = backend->allreduce(sums);
+  if (backend->getRank() == 0) {
+    for (int i = 0; i < 3; ++i) {
+      REQUIRE_THAT(
+          error_after(soon, [&] { work->wait(soon); }),
+          ContainsSubstring("not complete after a wait of 0.05 s"));
+      REQUIRE(!work->isCompleted());
+    }
+    signal(signals, 0, 2);
+  }
+  work->wait();
+  REQUIRE(sums[0].eq(3).all().item<bool>());
+  backend->barrier({})->wait();
+}
+
+void check_monitored_barrier(const BackendPtr& backend) {
+  backend->monitoredBarrier({}, false);
+  c10d::BarrierOptions options;
+  options.timeout = std::chrono::milliseconds(500);
+  const auto barrier = [&] { backend->monitoredBarrier(options, true); };
+  if (backend->getRank() == 0) {
+    REQUIRE_THAT(
+        error_after(std::chrono::milliseconds(490), barrier),
+        ContainsSubstring("did not come in time: 1, 3"));
+  } else if (backend->getRank() == 2) {
+    REQUIRE_THROWS_AS(barrier(), c10::DistBackendError);
+  }
+}
+
+BackendPtr gloo_backend(const ProcessGroup& group) {
+  backends::BackendOptions options;
+  options.store =
+      c10::make_intrusive<c10d::PrefixStore>("gloo_too", group.store());
+  options.rank = static_cast<int>(group.rank());
+  options.size = static_cast<int>(group.size());
+  options.timeout = group.timeout();
+  options.address = "127.0.0.1";
+  return backends::gloo::create(options);
 }
 
 } // namespace ddp::test

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <ddp/process_group.h>
+#include <tests/support/backend_values.h>
 
 // What every backend of ours has to do, on any number of ranks.
 
 namespace ddp::test {
-
-using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
 /// Collectives that move tensors, of lists that may differ in length, of any
 /// dtype, and messages that match by rank and tag.
@@ -14,5 +13,22 @@ void check_movement(const BackendPtr& backend);
 
 /// All-reduce and reduce, each operation for each dtype.
 void check_reductions(const BackendPtr& backend);
+
+/// Operations of two groups are waited for in any order. `make` gives the
+/// tensor of the group's operation that has these values.
+void check_overlap(
+    const BackendPtr& one,
+    const BackendPtr& other,
+    const std::function<torch::Tensor(int, const torch::Tensor&)>& make);
+
+/// On three ranks: a wait that ends too early does no harm. `signals` is of the
+/// same ranks, and may be the same.
+void check_early_wait(const BackendPtr& backend, const BackendPtr& signals);
+
+/// Of four ranks 1 and 3 do not come to a monitored barrier.
+void check_monitored_barrier(const BackendPtr& backend);
+
+/// The same ranks over gloo.
+BackendPtr gloo_backend(const ProcessGroup& group);
 
 } // namespace ddp::test

@@ -12,6 +12,8 @@ namespace ddp::test {
 
 using Tensors = std::vector<torch::Tensor>;
 using Kind = c10d::ReduceOp::RedOpType;
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 /// Values that a rank has, which every rank can work out: integers from -4 to
 /// 4, of which any dtype and order of sums gives the same.

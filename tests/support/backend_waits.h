@@ -29,12 +29,7 @@ std::string error_after(
     Function&& function,
     std::chrono::milliseconds slack = std::chrono::seconds(10)) {
   const auto start = std::chrono::steady_clock::now();
-  std::string text;
-  try {
-    function();
-  } catch (const c10::DistBackendError& error) {
-    text = error.what_without_backtrace();
-  }
+  const auto text = words_of<c10::DistBackendError>(function);
   const auto taken = std::chrono::steady_clock::now() - start;
   REQUIRE(taken >= expected);
   REQUIRE(taken < expected + slack);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tests/support/catch.h>
+#include <tests/support/failures.h>
 #include <tests/support/ranks.h>
 #include <tests/support/temporary_folder.h>
 
@@ -95,17 +96,6 @@ inline std::string report_of(
 
 inline ProcessGroup group_with(std::chrono::seconds timeout) {
   return ddp::init_process_group(ddp::ProcessGroupOptions().timeout(timeout));
-}
-
-template <typename Error, typename Function>
-std::string error_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what_without_backtrace();
-  }
-  FAIL("nothing was thrown");
-  return "";
 }
 
 /// A program's handler of a signal, and how often it was called.

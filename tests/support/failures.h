@@ -38,15 +38,11 @@ inline void throw_uncaught() {
 }
 
 /// The text of the error that `function` throws.
-template <typename Function>
+template <typename Error = c10::DistBackendError, typename Function>
 std::string error_of(Function&& function) {
-  try {
-    function();
-  } catch (const c10::DistBackendError& error) {
-    return error.what_without_backtrace();
-  }
-  FAIL("nothing was thrown");
-  return "";
+  const auto text = words_of<Error>(function);
+  REQUIRE(!text.empty());
+  return text;
 }
 
 inline std::string all_reduce_error(const ProcessGroup& group) {

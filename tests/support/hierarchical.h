@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tests/support/catch.h>
+#include <tests/support/backend_values.h>
 
 #include <ddp/backends/common/placement.h>
 #include <ddp/backends/gloo.h>
@@ -17,7 +17,6 @@
 namespace ddp::test {
 
 using Hosts = std::vector<std::string>;
-using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
 /// How the ranks of a host communicate.
 using Local = BackendPtr (*)(const backends::BackendOptions&);

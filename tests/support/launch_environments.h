@@ -1,6 +1,7 @@
 #pragma once
 
-#include <c10/util/Exception.h>
+#include <tests/support/catch.h>
+
 #include <ddp/environment/environment.h>
 
 #include <map>
@@ -44,12 +45,7 @@ inline LaunchEnvironment read(
 inline std::string error(
     const Variables& variables,
     const ProcessGroupOptions& options = {}) {
-  try {
-    read(variables, options);
-  } catch (const c10::ValueError& e) {
-    return e.what_without_backtrace();
-  }
-  return "no error";
+  return words_of<c10::ValueError>([&] { read(variables, options); });
 }
 
 // What launchers really set, as far as it has to do with ranks and hosts.

@@ -47,4 +47,13 @@ void mpi_ranks(int size, const std::function<void()>& body) {
   }
 }
 
+void require_passed(const Outcome& outcome, int size) {
+  INFO(outcome.output);
+  for (int rank = 0; rank < size; ++rank) {
+    REQUIRE_THAT(
+        outcome.output,
+        ContainsSubstring("rank " + std::to_string(rank) + " passed"));
+  }
+}
+
 } // namespace ddp::test

@@ -32,4 +32,7 @@ std::optional<Outcome> mpi_ranks_outcome(
 /// The same, and checks that all ranks pass.
 void mpi_ranks(int size, const std::function<void()>& body);
 
+/// Requires that each rank has said "rank N passed".
+void require_passed(const Outcome& outcome, int size);
+
 } // namespace ddp::test

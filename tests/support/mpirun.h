@@ -12,17 +12,6 @@
 
 namespace ddp::test {
 
-inline constexpr auto kLong = std::chrono::seconds(60);
-
-inline std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-inline std::string program(const std::string& name) {
-  return variable("DDP_PROGRAMS") + "/" + name;
-}
-
 /// Skips the test case where there is no mpirun, or where the program that it
 /// shall start was not built since there is no MPI.
 inline void need_mpirun(const std::string& needed = "") {
@@ -34,12 +23,11 @@ inline void need_mpirun(const std::string& needed = "") {
   }
 }
 
-using Environment = std::map<std::string, std::string>;
-
-/// Runs mpirun with nothing else said about ranks.
+/// Runs mpirun, which has to be there, with nothing else said about ranks.
 inline Outcome mpirun(
     std::vector<std::string> arguments,
     Environment environment = {}) {
+  need_mpirun();
   arguments.insert(
       arguments.begin(),
       {"mpirun",

@@ -3,6 +3,8 @@
 #include <ddp/process_group.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+
 namespace ddp::test {
 
 /// Layers of uneven sizes, the largest above the first bucket's default cap.
@@ -77,12 +79,34 @@ inline std::vector<at::Tensor> average(
   return result;
 }
 
+/// Whether two nets have the same parameters, bit for bit.
+inline bool same_parameters(
+    const torch::nn::Module& a,
+    const torch::nn::Module& b) {
+  const auto left = a.parameters();
+  const auto right = b.parameters();
+  return std::equal(
+      left.begin(), left.end(), right.begin(), right.end(), torch::equal);
+}
+
 /// Whether all ranks hold the same bits.
 inline bool equal_on_all(
     const ProcessGroup& group,
     const torch::Tensor& tensor) {
   for (const auto& other : group.all_gather(tensor)) {
     if (!other.equal(tensor)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// The same of all parameters of a net.
+inline bool equal_on_all(
+    const ProcessGroup& group,
+    const torch::nn::Module& net) {
+  for (const auto& parameter : net.parameters()) {
+    if (!equal_on_all(group, parameter)) {
       return false;
     }
   }

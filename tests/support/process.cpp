@@ -13,7 +13,16 @@
 
 namespace ddp::test {
 
-void set_variables(const std::map<std::string, std::string>& environment) {
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::string program(const std::string& name) {
+  return variable("DDP_PROGRAMS") + "/" + name;
+}
+
+void set_variables(const Environment& environment) {
   for (const auto& [name, value] : environment) {
     value.empty() ? unsetenv(name.c_str())
                   : setenv(name.c_str(), value.c_str(), 1);

@@ -12,15 +12,25 @@
 
 namespace ddp::test {
 
+inline constexpr std::chrono::seconds kLong(60);
+
+using Environment = std::map<std::string, std::string>;
+
+/// Of this process's environment; empty where it is not set.
+std::string variable(const char* name);
+
+/// The path of a program of tests/programs.
+std::string program(const std::string& name);
+
 /// A program to run, with variables set (or, where empty, unset) on top of this
 /// process's environment.
 struct Command {
   std::vector<std::string> arguments;
-  std::map<std::string, std::string> environment;
+  Environment environment;
 };
 
 /// Sets variables of this process (or, where empty, unsets them).
-void set_variables(const std::map<std::string, std::string>& environment);
+void set_variables(const Environment& environment);
 
 /// How a program ended.
 struct Outcome {

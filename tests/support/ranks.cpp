@@ -74,11 +74,11 @@ std::optional<Command> command_of_rank(
 
 namespace {
 
-std::vector<std::map<std::string, std::string>> environments_of_ranks(
+std::vector<Environment> environments_of_ranks(
     int size,
-    const std::map<std::string, std::string>& more) {
+    const Environment& more) {
   const auto port = std::to_string(free_port());
-  std::vector<std::map<std::string, std::string>> environments;
+  std::vector<Environment> environments;
   for (int rank = 0; rank < size; ++rank) {
     auto variables = more;
     variables.insert({"RANK", std::to_string(rank)});
@@ -131,7 +131,7 @@ std::vector<Process> forks(
 std::vector<Command> commands_of_ranks(
     int size,
     const std::function<void()>& body,
-    const std::map<std::string, std::string>& environment) {
+    const Environment& environment) {
   const auto again = command_of_rank(body, _exit);
   if (!again) {
     return {};

@@ -15,8 +15,7 @@ namespace ddp::test {
 
 /// How the ranks of a multi-process test run.
 struct RankOptions {
-  using Variables = std::map<std::string, std::string>;
-  TORCH_ARG(Variables, environment);
+  TORCH_ARG(Environment, environment);
   TORCH_ARG(std::chrono::seconds, timeout) = std::chrono::seconds(60);
   /// Of ranks that shall not end with 0.
   using Codes = std::map<int, int>;
@@ -70,7 +69,7 @@ void ranks_test(
 std::vector<Command> commands_of_ranks(
     int size,
     const std::function<void()>& body,
-    const std::map<std::string, std::string>& environment = {});
+    const Environment& environment = {});
 
 /// For other ways to start ranks. In the test's first process: the command that
 /// runs the same test case up to this call. There `body` runs and `end` ends

@@ -106,13 +106,10 @@ inline const std::string kOne = "K\1\x85";
 /// What reading these bytes says, empty if nothing; another exception than
 /// c10::Error (std::bad_alloc) goes up.
 inline std::string complaint(const std::string& bytes) {
-  try {
+  return words_of([&] {
     const ddp::detail::MemorySource source(bytes.data(), bytes.size());
     ddp::detail::TorchArchive(source).value();
-    return "";
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
+  });
 }
 
 inline c10::IValue value_of(const std::string& bytes) {

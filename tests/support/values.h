@@ -16,12 +16,7 @@ namespace ddp::test {
 /// none where it throws on no rank.
 template <typename Check>
 std::string error_on_all(const ProcessGroup& group, Check&& check) {
-  std::string error;
-  try {
-    check();
-  } catch (const c10::ValueError& thrown) {
-    error = thrown.what_without_backtrace();
-  }
+  const auto error = words_of<c10::ValueError>(check);
   for (const auto& other : group.all_gather(error)) {
     REQUIRE(other == error);
   }

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <tests/support/catch.h>
+#include <tests/support/nets.h>
+
+#include <ddp/reducer.h>
+
+#include <memory>
+
+namespace ddp::test {
+
+/// Requires that the gradients are those that one process would find from the
+/// ranks' local ones; there is none only where no rank has any. The tolerances
+/// are those of `nearly_equal`.
+inline void require_means(
+    const ProcessGroup& group,
+    const torch::nn::Module& net,
+    const torch::nn::Module& local,
+    double relative = 1.3e-6,
+    double absolute = 1e-5) {
+  const auto expected = average(group, local);
+  const auto parameters = net.named_parameters();
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const auto& grad = parameters[i].value().grad();
+    INFO(parameters[i].key());
+    REQUIRE(
+        (grad.defined() ? grad.allclose(expected[i], relative, absolute)
+                        : expected[i].eq(0).all().item<bool>()));
+  }
+}
+
+/// A net with a Reducer, and one of the same values that has none.
+template <typename Net>
+struct Twins {
+  explicit Twins(
+      const ProcessGroup& its_group,
+      const ReducerOptions& options = {})
+      : group(its_group), reducer(net, group, options) {
+    copy_parameters(*net, *local);
+  }
+
+  /// Backwards of both, of what `loss` makes of each.
+  template <typename Loss>
+  void backward(const Loss& loss) const {
+    loss(*net).backward();
+    loss(*local).backward();
+  }
+
+  void reset() const {
+    reset_gradients(*net);
+    reset_gradients(*local);
+  }
+
+  void check(double relative = 1.3e-6, double absolute = 1e-5) const {
+    require_means(group, *net, *local, relative, absolute);
+  }
+
+  ProcessGroup group;
+  std::shared_ptr<Net> net = std::make_shared<Net>();
+  std::shared_ptr<Net> local = std::make_shared<Net>();
+  Reducer reducer;
+};
+
+} // namespace ddp::test
