@@ -4,49 +4,31 @@
 
 namespace ddp::test::batch_plan_test {
 
-namespace {
-
-void require(
-    const BatchPlan& plan,
-    int64_t global,
-    int64_t rank,
-    int64_t steps) {
-  REQUIRE(plan.global_batch == global);
-  REQUIRE(plan.rank_batch == rank);
-  REQUIRE(plan.accumulation_steps == steps);
-}
-
-} // namespace
-
 TEST_CASE("batch sizes that are left open follow from the others") {
-  require(plan_batches(BatchPlanOptions().global_batch(256), 4), 256, 64, 1);
-  require(plan_batches(BatchPlanOptions().rank_batch(32), 3), 96, 32, 1);
-  require(
-      plan_batches(BatchPlanOptions().global_batch(256).rank_batch(16), 4),
-      256,
-      16,
-      4);
-  require(
-      plan_batches(
-          BatchPlanOptions().global_batch(240).accumulation_steps(5), 3),
-      240,
-      16,
-      5);
-  require(
-      plan_batches(BatchPlanOptions().rank_batch(8).accumulation_steps(2), 3),
-      48,
-      8,
-      2);
-  require(
-      plan_batches(
-          BatchPlanOptions().rank_batch(8).accumulation_steps(2).global_batch(
-              48),
-          3),
-      48,
-      8,
-      2);
-  require(
-      plan_batches(BatchPlanOptions().rank_batch(8), ProcessGroup()), 8, 8, 1);
+  using Options = BatchPlanOptions;
+  struct Case {
+    Options options;
+    int64_t ranks, global, rank, steps;
+  };
+  for (const auto& c : std::vector<Case>{
+           {Options().global_batch(256), 4, 256, 64, 1},
+           {Options().rank_batch(32), 3, 96, 32, 1},
+           {Options().global_batch(256).rank_batch(16), 4, 256, 16, 4},
+           {Options().global_batch(240).accumulation_steps(5), 3, 240, 16, 5},
+           {Options().rank_batch(8).accumulation_steps(2), 3, 48, 8, 2},
+           {Options().rank_batch(8).accumulation_steps(2).global_batch(48),
+            3,
+            48,
+            8,
+            2}}) {
+    const auto plan = plan_batches(c.options, c.ranks);
+    CAPTURE(c.ranks, c.global);
+    CHECK(plan.global_batch == c.global);
+    CHECK(plan.rank_batch == c.rank);
+    CHECK(plan.accumulation_steps == c.steps);
+  }
+  const auto alone = plan_batches(Options().rank_batch(8), ProcessGroup());
+  CHECK(alone.global_batch == 8);
 }
 
 TEST_CASE("batch sizes that do not agree are refused with those that would") {

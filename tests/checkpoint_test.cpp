@@ -1,9 +1,9 @@
 #include <checkpoint/state_dict.h>
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/module_state.h>
 #include <tests/support/catch.h>
 #include <tests/support/temporary_folder.h>
+#include <tests/support/wrapper.h>
 
 #include <algorithm>
 
@@ -22,18 +22,6 @@ struct Net : torch::nn::Module {
   torch::nn::Conv2d conv{nullptr};
   torch::nn::BatchNorm2d norm{nullptr};
   torch::Tensor scale, steps;
-};
-
-struct Wrapper : torch::nn::Module, WrappedModule {
-  explicit Wrapper(std::shared_ptr<torch::nn::Module> inner)
-      : inner_(register_module("module", std::move(inner))) {}
-  torch::nn::Module& wrapped() override {
-    return *inner_;
-  }
-  const torch::nn::Module& wrapped() const override {
-    return *inner_;
-  }
-  std::shared_ptr<torch::nn::Module> inner_;
 };
 
 // A net with a parameter of its own and a child that is called `module`.

@@ -15,7 +15,6 @@ using torch::data::DataLoaderOptions;
 using torch::data::datasets::ChunkDataset;
 using torch::data::datasets::ChunkDatasetOptions;
 using torch::data::datasets::make_shared_dataset;
-using Indices = std::vector<size_t>;
 
 namespace {
 

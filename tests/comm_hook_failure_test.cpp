@@ -19,33 +19,32 @@ std::string failure_of(BranchNet& net, const ProcessGroup& group) {
   return "";
 }
 
-/// The same for the first backward with a hook.
-std::string failure_with(
+/// Requires that the first backward with a hook fails with `text`.
+void require_failure(
     const ProcessGroup& group,
+    const std::string& text,
     const CustomHook::Function& function) {
   auto net = std::make_shared<BranchNet>();
   Reducer reducer(
       net, group, with_hook(std::make_shared<CustomHook>(function)));
-  return failure_of(*net, group);
+  REQUIRE_THAT(failure_of(*net, group), ContainsSubstring(text));
 }
 
 } // namespace
 
 RANKS_TEST("what a hook throws ends backward with its text") {
-  REQUIRE_THAT(
-      failure_with(
-          group,
-          [](const GradBucket& bucket, const ProcessGroup&) -> Future {
-            TORCH_CHECK(false, "no luck with bucket ", bucket.index);
-          }),
-      ContainsSubstring("no luck with bucket 0"));
-  REQUIRE_THAT(
-      failure_with(
-          group,
-          [](const GradBucket&, const ProcessGroup&) -> Future {
-            throw std::runtime_error("not one of LibTorch's");
-          }),
-      ContainsSubstring("not one of LibTorch's"));
+  require_failure(
+      group,
+      "no luck with bucket 0",
+      [](const GradBucket& bucket, const ProcessGroup&) -> Future {
+        TORCH_CHECK(false, "no luck with bucket ", bucket.index);
+      });
+  require_failure(
+      group,
+      "not one of LibTorch's",
+      [](const GradBucket&, const ProcessGroup&) -> Future {
+        throw std::runtime_error("not one of LibTorch's");
+      });
 }
 
 RANKS_TEST("after a hook failed each later backward says so") {
@@ -92,57 +91,51 @@ RANKS_TEST("once its group has failed a backward launches no more buckets") {
 }
 
 RANKS_TEST("a hook's future that fails ends backward with its text") {
-  REQUIRE_THAT(
-      failure_with(
-          group,
-          [](const GradBucket& bucket, const ProcessGroup& own) {
-            return sum(bucket.buffer, own)
-                ->then(
-                    [](c10::ivalue::Future& /*future*/) -> c10::IValue {
-                      throw std::runtime_error("compression failed");
-                    },
-                    c10::TensorType::get());
-          }),
-      ContainsSubstring("compression failed"));
+  require_failure(
+      group,
+      "compression failed",
+      [](const GradBucket& bucket, const ProcessGroup& own) {
+        return sum(bucket.buffer, own)
+            ->then(
+                [](c10::ivalue::Future& /*future*/) -> c10::IValue {
+                  throw std::runtime_error("compression failed");
+                },
+                c10::TensorType::get());
+      });
 }
 
 RANKS_TEST("a hook's result that does not fit the bucket is refused") {
-  REQUIRE_THAT(
-      failure_with(
-          group,
-          [](const GradBucket&, const ProcessGroup&) {
-            return completed(torch::zeros({5}));
-          }),
-      ContainsSubstring("the communication hook's result has 5 elements"));
-  REQUIRE_THAT(
-      failure_with(
-          group,
-          [](const GradBucket&, const ProcessGroup&) {
-            return completed(c10::IValue(3));
-          }),
-      ContainsSubstring("the communication hook's future holds a Int"));
-  REQUIRE_THAT(
-      failure_with(
-          group,
-          [](const GradBucket&, const ProcessGroup&) {
-            return completed(at::Tensor());
-          }),
-      ContainsSubstring("result is an undefined tensor"));
-  REQUIRE_THAT(
-      failure_with(
-          group,
-          [](const GradBucket& bucket, const ProcessGroup&) {
-            return completed(bucket.buffer.narrow(0, 0, 3)); // an alias
-          }),
-      ContainsSubstring("the communication hook's result has 3 elements"));
+  require_failure(
+      group,
+      "the communication hook's result has 5 elements",
+      [](const GradBucket&, const ProcessGroup&) {
+        return completed(torch::zeros({5}));
+      });
+  require_failure(
+      group,
+      "the communication hook's future holds a Int",
+      [](const GradBucket&, const ProcessGroup&) {
+        return completed(c10::IValue(3));
+      });
+  require_failure(
+      group,
+      "result is an undefined tensor",
+      [](const GradBucket&, const ProcessGroup&) {
+        return completed(at::Tensor());
+      });
+  require_failure(
+      group,
+      "the communication hook's result has 3 elements",
+      [](const GradBucket& bucket, const ProcessGroup&) {
+        return completed(bucket.buffer.narrow(0, 0, 3)); // an alias
+      });
 }
 
 RANKS_TEST("a hook that returns no future is refused") {
-  REQUIRE_THAT(
-      failure_with(
-          group,
-          [](const GradBucket&, const ProcessGroup&) { return Future(); }),
-      ContainsSubstring("returned no future"));
+  require_failure(
+      group, "returned no future", [](const GradBucket&, const ProcessGroup&) {
+        return Future();
+      });
 }
 
 RANKS_TEST("what a hook throws need not be a std::exception") {

@@ -9,7 +9,6 @@
 namespace ddp::test::data_loader_state_test {
 
 using torch::data::samplers::SequentialSampler;
-using Indices = std::vector<size_t>;
 
 TEST_CASE("one iteration over a data loader is alive at a time") {
   DistributedSampler sampler(40, 2, 0);

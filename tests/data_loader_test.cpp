@@ -19,7 +19,6 @@ using torch::data::Example;
 using torch::data::TensorExample;
 using torch::data::samplers::SequentialSampler;
 using torch::data::transforms::Stack;
-using Indices = std::vector<size_t>;
 
 namespace {
 

@@ -20,8 +20,6 @@ namespace ddp::test::distributed_sampler_test {
 
 namespace {
 
-using Indices = std::vector<size_t>;
-
 Indices epoch_of(DistributedSampler& sampler, int64_t epoch) {
   sampler.set_epoch(epoch);
   sampler.reset();
@@ -236,10 +234,7 @@ TEST_CASE("DistributedSampler in a DataLoader covers the data", "[sampler]") {
     Indices all;
     for (int64_t rank = 0; rank < kWorld; ++rank) {
       DistributedSampler sampler(kSize, kWorld, rank);
-      auto loader = torch::data::make_data_loader(
-          Numbers(kSize),
-          sampler,
-          torch::data::DataLoaderOptions(8).workers(2).enforce_ordering(true));
+      auto loader = torch_loader(kSize, sampler, 8, 2);
       if (epoch > 0) {
         drain_loader(*loader); // the loader and its sampler's copy live on
       }
@@ -258,8 +253,7 @@ TEST_CASE("DistributedSampler in a DataLoader covers the data", "[sampler]") {
 
 TEST_CASE("DistributedSampler moved into a loader takes epochs", "[sampler]") {
   DistributedSampler sampler(10, 3, 0);
-  auto loader = torch::data::make_data_loader(
-      Numbers(10), std::move(sampler), torch::data::DataLoaderOptions(2));
+  auto loader = torch_loader(10, std::move(sampler), 2);
   sampler.set_epoch(2); // NOLINT(bugprone-use-after-move): a move is a copy
   CHECK(drain_loader(*loader) == Indices{8, 5, 0, 3});
 }

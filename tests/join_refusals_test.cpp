@@ -13,19 +13,28 @@ torch::Tensor loss_of(torch::nn::Linear& net, double value) {
   return net->forward(torch::full({1, 1}, value)).sum();
 }
 
+/// Two nets and their Reducers.
+struct Two {
+  explicit Two(const ProcessGroup& group)
+      : first(net, group), second(other, group) {}
+
+  Join::Joinables joinables() {
+    return {first.joinable(), second.joinable()};
+  }
+  torch::nn::Linear net{1, 1}, other{1, 1};
+  Reducer first, second;
+};
+
 } // namespace
 
 RANKS_TEST("ranks that announce different things are told") {
-  torch::nn::Linear net(1, 1);
-  torch::nn::Linear other(1, 1);
-  Reducer first(net, group);
-  Reducer second(other, group);
+  Two two(group);
   const auto error = words_of([&] {
-    Join join(group, {first.joinable(), second.joinable()});
+    Join join(group, two.joinables());
     if (group.rank() == 1) {
-      loss_of(other, 1).backward();
+      loss_of(two.other, 1).backward();
     } else if (group.rank() == 0) {
-      loss_of(net, 1).backward();
+      loss_of(two.net, 1).backward();
     }
   });
   REQUIRE_THAT(error, Catch::Contains("do different things"));
@@ -47,35 +56,29 @@ RANKS_TEST("what a join cannot work with is refused") {
 }
 
 RANKS_TEST("a list of joinables that cannot be is refused") {
-  torch::nn::Linear net(1, 1);
-  torch::nn::Linear other(1, 1);
-  Reducer first(net, group);
-  Reducer second(other, group);
+  Two two(group);
   const auto refused = [&](const Join::Joinables& list,
                            const std::string& reason) {
     const auto make = [&] { Join join(group, list); };
     REQUIRE_THROWS_WITH(make(), Catch::Contains(reason));
   };
-  refused({first.joinable(), first.joinable()}, "is in the list twice");
+  refused({two.first.joinable(), two.first.joinable()}, "is in the list twice");
   refused({}, "the list of joinables is empty");
-  Join join(group, {first.joinable(), second.joinable()}); // nothing was left
+  Join join(group, two.joinables()); // nothing was left
 }
 
 TEST_CASE("lists of joinables of different lengths are told to all ranks") {
   for (const int64_t live : {0, 1, 3}) { // so many ranks have inputs
     ranks(3, [live](ProcessGroup group) {
-      torch::nn::Linear net(1, 1);
-      torch::nn::Linear other(1, 1);
-      Reducer first(net, group);
-      Reducer second(other, group);
+      Two two(group);
       const auto error = words_of<c10::ValueError>([&] {
-        Join::Joinables list{first.joinable()};
+        Join::Joinables list{two.first.joinable()};
         if (group.rank() != 1) {
-          list.emplace_back(second.joinable());
+          list.emplace_back(two.second.joinable());
         }
         Join join(group, list);
         if (group.rank() < live) {
-          loss_of(net, 1).backward();
+          loss_of(two.net, 1).backward();
         }
       });
       REQUIRE_THAT(error, Catch::Contains("rank 1 has 1, rank 0 has 2"));
@@ -84,24 +87,21 @@ TEST_CASE("lists of joinables of different lengths are told to all ranks") {
 }
 
 RANKS_TEST("a second Join on a group is refused at once") {
-  torch::nn::Linear net(1, 1);
-  torch::nn::Linear other(1, 1);
+  Two two(group); // with a duplicate of the group each
   torch::nn::Linear apart(1, 1);
-  Reducer first(net, group);
-  Reducer second(other, group); // with a duplicate of the group each
   const auto part = group.split(0);
   Reducer third(apart, part);
   for (int i = 0; i < 2; ++i) {
-    auto join = first.join();
+    auto join = two.first.join();
     const std::string reason = "another Join lives on this group";
-    REQUIRE_THROWS_WITH(second.join(), Catch::Contains(reason));
-    const auto make = [&] { Join nested(group, {second.joinable()}); };
+    REQUIRE_THROWS_WITH(two.second.join(), Catch::Contains(reason));
+    const auto make = [&] { Join nested(group, {two.second.joinable()}); };
     REQUIRE_THROWS_WITH(make(), Catch::Contains(reason));
-    auto off = second.join(JoinOptions().enable(false));
+    auto off = two.second.join(JoinOptions().enable(false));
     auto of_part = third.join(); // another group
     of_part.finish();
     join.finish();
-    auto next = second.join();
+    auto next = two.second.join();
   }
 }
 

@@ -13,7 +13,6 @@ namespace ddp::test::libtorch_samplers_test {
 
 using torch::data::samplers::DistributedRandomSampler;
 using torch::data::samplers::DistributedSequentialSampler;
-using Indices = std::vector<size_t>;
 
 namespace {
 
@@ -37,8 +36,7 @@ Indices reset_and_drain(Sampler& sampler) {
 /// of.
 template <typename Sampler>
 std::vector<Indices> epochs_through_a_loader(Sampler sampler, size_t size) {
-  auto loader = torch::data::make_data_loader(
-      Numbers(size), sampler, torch::data::DataLoaderOptions(4));
+  auto loader = torch_loader(size, sampler, 4);
   std::vector<Indices> orders(3);
   for (size_t epoch = 0; epoch < orders.size(); ++epoch) {
     sampler.set_epoch(epoch);
@@ -177,8 +175,7 @@ TEST_CASE("a state is good for every rank, where LibTorch's is rank 0's own") {
 TEST_CASE("a loaded position is kept in a loader, where LibTorch's is lost") {
   constexpr size_t kSize = 24, kWorld = 3;
   const auto count_in_loader = [&](const auto& sampler) {
-    auto loader = torch::data::make_data_loader(
-        Numbers(kSize), sampler, torch::data::DataLoaderOptions(2));
+    auto loader = torch_loader(kSize, sampler, 2);
     return drain_loader(*loader).size();
   };
   DistributedRandomSampler theirs(kSize, kWorld, 1), their_resumed = theirs;

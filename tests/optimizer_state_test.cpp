@@ -1,5 +1,6 @@
 #include <ddp/optimizers.h>
 #include <tests/support/catch.h>
+#include <tests/support/ivalue_text.h>
 
 #include <functional>
 
@@ -82,11 +83,7 @@ const std::vector<std::pair<std::string, Make>>& makers() {
 }
 
 c10::impl::GenericDict group_of(const IValue& state) {
-  return state.toGenericDict()
-      .at("param_groups")
-      .toList()
-      .get(0)
-      .toGenericDict();
+  return entry(state, "param_groups").toList().get(0).toGenericDict();
 }
 
 } // namespace
@@ -144,66 +141,48 @@ TEST_CASE("a state of another optimizer is refused and changes nothing") {
         group_of(now).at("lr").toDouble() ==
         group_of(before).at("lr").toDouble());
     const auto moment = [](const IValue& value) {
-      return value.toGenericDict()
-          .at("state")
-          .toGenericDict()
-          .at(0)
-          .toGenericDict()
-          .at("exp_avg")
-          .toTensor();
+      return entry(value, "state", 0, "exp_avg").toTensor();
     };
     REQUIRE(torch::equal(moment(now), moment(before)));
   };
-  const auto changed = [&](const std::function<void(IValue&)>& change) {
+  const auto refuse_changed = [&](const std::string& reason,
+                                  const std::function<void(IValue&)>& change) {
     auto state = before.deepcopy();
     change(state);
-    return state;
+    refuse(state, reason);
   };
   const auto of_parameter = [](const IValue& state, int64_t index) {
-    return state.toGenericDict()
-        .at("state")
-        .toGenericDict()
-        .at(index)
-        .toGenericDict();
+    return entry(state, "state", index).toGenericDict();
   };
   refuse(IValue(3), "it is no dictionary");
   refuse(
       c10::impl::GenericDict(c10::AnyType::get(), c10::AnyType::get()),
       "it has no 'param_groups'");
-  refuse(
-      changed([&](IValue& state) { (void)group_of(state).erase("betas"); }),
-      "group 0: 'betas' is missing");
-  refuse(
-      changed([&](IValue& state) {
-        group_of(state).insert_or_assign("lr", "fast");
-      }),
-      "group 0: 'lr' is no number");
-  refuse(
-      changed([&](IValue& state) {
+  refuse_changed("group 0: 'betas' is missing", [&](IValue& state) {
+    (void)group_of(state).erase("betas");
+  });
+  refuse_changed("group 0: 'lr' is no number", [&](IValue& state) {
+    group_of(state).insert_or_assign("lr", "fast");
+  });
+  refuse_changed(
+      "'maximize' is True, which this optimizer cannot do", [&](IValue& state) {
         group_of(state).insert_or_assign("maximize", true);
-      }),
-      "'maximize' is True, which this optimizer cannot do");
-  refuse(
-      changed([&](IValue& state) {
-        group_of(state).insert_or_assign("decoupled_weight_decay", true);
-      }),
-      "'decoupled_weight_decay' is True");
-  refuse(
-      changed([&](IValue& state) {
-        group_of(state).at("params").toList().pop_back();
-      }),
-      "group 0 has 3 parameters here and 2 in the state");
-  refuse(
-      changed([&](IValue& state) {
+      });
+  refuse_changed("'decoupled_weight_decay' is True", [&](IValue& state) {
+    group_of(state).insert_or_assign("decoupled_weight_decay", true);
+  });
+  refuse_changed(
+      "group 0 has 3 parameters here and 2 in the state",
+      [&](IValue& state) { group_of(state).at("params").toList().pop_back(); });
+  refuse_changed(
+      "parameter 2: 'exp_avg_sq' has shape [5], its parameter [4]",
+      [&](IValue& state) {
         of_parameter(state, 2).insert_or_assign(
             "exp_avg_sq", torch::zeros({5}));
-      }),
-      "parameter 2: 'exp_avg_sq' has shape [5], its parameter [4]");
-  refuse(
-      changed([&](IValue& state) {
-        (void)of_parameter(state, 1).erase("exp_avg");
-      }),
-      "parameter 1: 'exp_avg' is missing");
+      });
+  refuse_changed("parameter 1: 'exp_avg' is missing", [&](IValue& state) {
+    (void)of_parameter(state, 1).erase("exp_avg");
+  });
   auto sgd = start(maker<torch::optim::SGD>(torch::optim::SGDOptions(0.1)));
   refuse(optimizer_state(*sgd.optimizer), "'betas' is missing");
 }

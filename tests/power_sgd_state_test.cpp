@@ -1,5 +1,6 @@
 // What PowerSGD keeps from one step, or run, to the next.
 #include <tests/support/hook_training.h>
+#include <tests/support/ivalue_text.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
@@ -96,15 +97,14 @@ RANKS_TEST("a run that goes on from a file has the bits of one that did not") {
 RANKS_TEST("each rank's errors are in the state, and only there") {
   Run run(group, early());
   run.train_to(4);
-  const auto errors =
-      run.reducer.rank_state_dict().toGenericDict().at("errors").toList();
+  const auto errors = entry(run.reducer.rank_state_dict(), "errors").toList();
   REQUIRE(errors.size() == run.reducer.buckets().size());
   REQUIRE(!equal_on_all(group, errors.get(0).toTensor()));
   const auto state = run.state.state_dict(group).toGenericDict();
   REQUIRE(state.at("reducer_of_each_rank").toList().size() == 3);
-  const auto hook =
-      state.at("reducer").toGenericDict().at("comm_hook").toGenericDict();
-  for (const c10::IValue& factors : hook.at("factors").toList().vec()) {
+  const auto factors_of_all =
+      entry(state.at("reducer"), "comm_hook", "factors").toList();
+  for (const c10::IValue& factors : factors_of_all.vec()) {
     REQUIRE(equal_on_all(group, factors.toTensor()));
   }
 
@@ -114,8 +114,7 @@ RANKS_TEST("each rank's errors are in the state, and only there") {
   list.pop_back();
   Run fewer(group, early());
   fewer.state.load_state_dict(dict, group);
-  const auto left =
-      fewer.reducer.rank_state_dict().toGenericDict().at("errors").toList();
+  const auto left = entry(fewer.reducer.rank_state_dict(), "errors").toList();
   for (const c10::IValue& error : left.vec()) {
     REQUIRE(error.toTensor().numel() == 0);
   }
@@ -146,12 +145,8 @@ RANKS_TEST("what is known of a bucket is dropped with its parameters") {
     bucket.gradients = {bucket.buffer.view({30, 40})};
     bucket.parameters = {parameter};
     hook.run(bucket, group)->waitAndThrow();
-    return largest(hook.rank_state_dict()
-                       .toGenericDict()
-                       .at("errors")
-                       .toList()
-                       .get(0)
-                       .toTensor());
+    const auto errors = entry(hook.rank_state_dict(), "errors").toList();
+    return largest(errors.get(0).toTensor());
   };
   const auto first = torch::zeros({30, 40});
   const auto other = torch::zeros({30, 40});

@@ -43,6 +43,14 @@ std::string all_warnings_of(Function&& function, const ProcessGroup& group) {
   return all;
 }
 
+/// The same, which rank 0 alone may say, at once.
+template <typename Function>
+std::string rank_0_warns(Function&& function, const ProcessGroup& group) {
+  const auto texts = warnings_of(function);
+  REQUIRE(texts.size() == (group.rank() == 0 ? 1 : 0));
+  return group.broadcast(texts.empty() ? "" : texts[0]);
+}
+
 } // namespace
 
 RANKS_TEST("a first checkpoint tells which parameter differs on which rank") {
@@ -53,15 +61,11 @@ RANKS_TEST("a first checkpoint tells which parameter differs on which rank") {
   const auto save = [&] {
     save_checkpoint(folder.path + "net.pt", *layer, group);
   };
-  const auto texts = warnings_of(save);
-  REQUIRE(texts.size() == (group.rank() == 0 ? 1 : 0));
-  if (group.rank() == 0) {
-    REQUIRE_THAT(
-        texts[0],
-        ContainsSubstring("the parameters differ between ranks: bias") &&
-            ContainsSubstring("rank 2") &&
-            ContainsSubstring("the same optimizer and learning rate"));
-  }
+  REQUIRE_THAT(
+      rank_0_warns(save, group),
+      ContainsSubstring("the parameters differ between ranks: bias") &&
+          ContainsSubstring("rank 2") &&
+          ContainsSubstring("the same optimizer and learning rate"));
   REQUIRE(warnings_of(save).empty()); // said once
 }
 
@@ -74,7 +78,7 @@ RANKS_TEST("a checkpoint before the training uses no comparison up") {
   };
   REQUIRE(warnings_of(save).empty());
   drift(layer, group);
-  REQUIRE(warnings_of(save).size() == (group.rank() == 0 ? 1 : 0));
+  rank_0_warns(save, group);
   REQUIRE(warnings_of(save).empty()); // it is said once
 }
 
@@ -87,12 +91,9 @@ RANKS_TEST("of several modules in a state each is compared") {
   drift(first, group); // each rank's own: nobody averages it
   TrainingState state;
   state.add("generator", first).add("discriminator", second);
-  const auto texts =
-      warnings_of([&] { state.save(folder.path + "run.pt", group); });
-  REQUIRE(texts.size() == (group.rank() == 0 ? 1 : 0));
-  if (group.rank() == 0) {
-    REQUIRE_THAT(texts[0], ContainsSubstring(": discriminator.bias"));
-  }
+  const auto save = [&] { state.save(folder.path + "run.pt", group); };
+  REQUIRE_THAT(
+      rank_0_warns(save, group), ContainsSubstring(": discriminator.bias"));
 }
 
 RANKS_TEST("a first checkpoint tells of another optimizer or learning rate") {
@@ -102,16 +103,12 @@ RANKS_TEST("a first checkpoint tells of another optimizer or learning rate") {
       layer->parameters(), group.rank() == 1 ? 0.25 : 0.5);
   TrainingState state;
   state.add("net", layer).add("optimizer", optimizer);
-  const auto texts =
-      warnings_of([&] { state.save(folder.path + "run.pt", group); });
-  REQUIRE(texts.size() == (group.rank() == 0 ? 1 : 0));
-  if (group.rank() == 0) {
-    REQUIRE_THAT(
-        texts[0],
-        ContainsSubstring("'optimizer' differs between ranks: rank 1 has "
-                          "torch::optim::SGD with learning rates 0.25, rank "
-                          "0 has torch::optim::SGD with learning rates 0.5"));
-  }
+  const auto save = [&] { state.save(folder.path + "run.pt", group); };
+  REQUIRE_THAT(
+      rank_0_warns(save, group),
+      ContainsSubstring("'optimizer' differs between ranks: rank 1 has "
+                        "torch::optim::SGD with learning rates 0.25, rank "
+                        "0 has torch::optim::SGD with learning rates 0.5"));
 }
 
 RANKS_TEST("a checkpoint tells where training went on without its Reducer") {

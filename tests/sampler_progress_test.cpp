@@ -11,9 +11,6 @@
 
 namespace ddp::test::sampler_progress_test {
 
-using Indices = std::vector<size_t>;
-using State = torch::OrderedDict<std::string, at::Tensor>;
-
 namespace {
 
 std::map<size_t, int> counts(const Indices& indices) {
@@ -81,10 +78,7 @@ TEST_CASE("a loader's workers fetch ahead, and the state is the loop's") {
     }
     std::optional<State> state;
     {
-      auto loader = torch::data::make_data_loader(
-          Numbers(kSize),
-          sampler,
-          torch::data::DataLoaderOptions(4).workers(workers));
+      auto loader = torch_loader(kSize, sampler, 4, workers);
       int step = 0;
       for (auto& batch : *loader) {
         if (step < 5) {
@@ -100,10 +94,7 @@ TEST_CASE("a loader's workers fetch ahead, and the state is the loop's") {
     DistributedSampler resumed(kSize, 2, 0, SamplerOptions().seed(3));
     resumed.load_state_dict(*state);
     resumed.set_epoch(resumed.epoch()); // as the loop does
-    auto loader = torch::data::make_data_loader(
-        Numbers(kSize),
-        resumed,
-        torch::data::DataLoaderOptions(4).workers(workers));
+    auto loader = torch_loader(kSize, resumed, 4, workers);
     REQUIRE(resumed.size() == 30);
     const auto rest = drain_loader(*loader);
     seen.insert(seen.end(), rest.begin(), rest.end());
@@ -124,10 +115,7 @@ Indices from_loaders(const MakeSampler& make, bool ordered, int64_t epoch) {
   Indices all;
   for (int64_t rank = 0; rank < 3; ++rank) {
     auto sampler = make(rank);
-    auto loader = torch::data::make_data_loader(
-        Numbers(1000),
-        sampler,
-        torch::data::DataLoaderOptions(4).workers(3).enforce_ordering(ordered));
+    auto loader = torch_loader(1000, sampler, 4, 3, ordered);
     sampler.set_epoch(epoch);
     const auto part = drain_loader(*loader);
     all.insert(all.end(), part.begin(), part.end());
@@ -301,10 +289,8 @@ TEST_CASE("DistributedWeightedSampler draws multinomial's samples") {
 TEST_CASE("BatchSampler keeps its size, whatever the loader asks for") {
   DistributedSampler sampler(20, 2, 1, SamplerOptions().shuffle(false));
   for (const bool drop_last : {false, true}) {
-    auto loader = torch::data::make_data_loader(
-        Numbers(20),
-        BatchSampler<DistributedSampler>(sampler, 4, drop_last),
-        torch::data::DataLoaderOptions(3));
+    auto loader = torch_loader(
+        20, BatchSampler<DistributedSampler>(sampler, 4, drop_last), 3);
     std::vector<size_t> sizes;
     for (auto& batch : *loader) {
       sizes.push_back(batch.size());

@@ -8,27 +8,16 @@
 
 namespace ddp::test::sampler_stops_test {
 
-using Indices = std::vector<size_t>;
-using State = torch::OrderedDict<std::string, at::Tensor>;
-
 namespace {
 
 constexpr int64_t kWorld = 3;
-
-template <typename Sampler>
-auto loader_of(const Sampler& sampler, size_t batch_size, size_t workers = 2) {
-  return torch::data::make_data_loader(
-      Numbers(1000),
-      sampler,
-      torch::data::DataLoaderOptions(batch_size).workers(workers));
-}
 
 std::vector<Indices> batches_after(
     DistributedSampler sampler,
     const State& state) {
   sampler.load_state_dict(state);
   std::vector<Indices> batches;
-  const auto loader = loader_of(sampler, 4);
+  const auto loader = torch_loader(1000, sampler, 4, 2);
   for (auto& batch : *loader) {
     batches.push_back(batch);
   }
@@ -43,7 +32,7 @@ TEST_CASE("a state saved before advance brings the whole batch again") {
     for (int64_t rank = 0; rank < kWorld; ++rank) {
       DistributedSampler sampler(kSize, kWorld, rank);
       const DistributedSampler fresh(kSize, kWorld, rank);
-      auto loader = loader_of(sampler, 4, workers);
+      auto loader = torch_loader(1000, sampler, 4, workers);
       for (int64_t epoch = 0; epoch < 2; ++epoch) {
         sampler.set_epoch(epoch);
         std::vector<Indices> batches;
@@ -84,7 +73,7 @@ struct Accumulating {
 
   /// Runs at most `batches` batches of the epoch.
   void run(int batches) {
-    const auto loader = loader_of(sampler, 2);
+    const auto loader = torch_loader(1000, sampler, 2, 2);
     for (auto& batch : *loader) {
       if (batches-- == 0) {
         break;
@@ -161,8 +150,8 @@ TEST_CASE("a state saved amid accumulation: with the gradients, or by steps") {
 TEST_CASE("an epoch inside another one has a sampler of its own") {
   for (const size_t workers : {0, 2}) {
     DistributedSampler outer(60, kWorld, 0), inner(60, kWorld, 0);
-    auto outer_loader = loader_of(outer, 4, workers);
-    auto inner_loader = loader_of(inner, 3, workers);
+    auto outer_loader = torch_loader(1000, outer, 4, workers);
+    auto inner_loader = torch_loader(1000, inner, 3, workers);
     size_t outer_done = 0;
     int64_t inner_epoch = 0;
     Indices seen;
@@ -197,8 +186,8 @@ TEST_CASE("one sampler in a loop and in a loop inside it is refused") {
   for (const size_t workers : {0, 2}) {
     for (const bool inner_advances : {false, true}) {
       DistributedSampler sampler(60, kWorld, 0);
-      auto outer_loader = loader_of(sampler, 4, workers);
-      auto inner_loader = loader_of(sampler, 3, workers);
+      auto outer_loader = torch_loader(1000, sampler, 4, workers);
+      auto inner_loader = torch_loader(1000, sampler, 3, workers);
       size_t steps = 0;
       const auto train = [&] {
         for (auto& batch : *outer_loader) {
@@ -221,8 +210,8 @@ TEST_CASE("one sampler in a loop and in a loop inside it is refused") {
 
 TEST_CASE("who does not ask for progress may loop over copies side by side") {
   DistributedSampler sampler(60, kWorld, 0);
-  auto images = loader_of(sampler, 4);
-  auto labels = loader_of(sampler, 4);
+  auto images = torch_loader(1000, sampler, 4, 2);
+  auto labels = torch_loader(1000, sampler, 4, 2);
   for (int64_t epoch = 0; epoch < 2; ++epoch) {
     sampler.set_epoch(epoch);
     auto label = labels->begin();

@@ -14,8 +14,6 @@
 
 namespace ddp::test::sharded_files_test {
 
-using Indices = std::vector<size_t>;
-
 namespace {
 
 constexpr int64_t kFeatures = 1023; // 4 KiB a record

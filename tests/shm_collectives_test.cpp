@@ -59,9 +59,7 @@ void check_sums(const BackendPtr& backend, torch::ScalarType dtype) {
 
 TEST_CASE("collectives over shared memory move and reduce what they should") {
   for (const int size : {1, 2, 3, 4, 7, 16}) {
-    ranks(size, [] {
-      const auto group = shm_group();
-      const auto backend = backend_of(group);
+    shm_ranks(size, [](const BackendPtr& backend) {
       REQUIRE(backend->getBackendName() == "shm");
       check_movement(backend);
       check_reductions(backend);
@@ -71,9 +69,7 @@ TEST_CASE("collectives over shared memory move and reduce what they should") {
 
 TEST_CASE("sums over shared memory are in the order of the ranks") {
   for (const int size : {2, 3, 4, 7}) {
-    ranks(size, [] {
-      const auto group = shm_group();
-      const auto backend = backend_of(group);
+    shm_ranks(size, [](const BackendPtr& backend) {
       for (const auto dtype :
            {torch::kFloat, torch::kDouble, torch::kHalf, torch::kBFloat16}) {
         check_sums(backend, dtype);
@@ -83,9 +79,7 @@ TEST_CASE("sums over shared memory are in the order of the ranks") {
 }
 
 TEST_CASE("pieces of several slots are moved") {
-  ranks(3, [] {
-    const auto group = shm_group();
-    const auto backend = backend_of(group);
+  shm_ranks(3, [](const BackendPtr& backend) {
     const auto rank = backend->getRank();
     const int64_t numel = 700000; // 2.7 slots
     Tensors sent{noise(rank, numel, torch::kFloat)};

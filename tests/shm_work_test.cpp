@@ -44,9 +44,7 @@ TEST_CASE("shared memory: operations overlap and are waited for in any order") {
 }
 
 TEST_CASE("shared memory: an operation that nobody waits for ends by itself") {
-  ranks(3, [] {
-    const auto group = shm_group();
-    const auto backend = backend_of(group);
+  shm_ranks(3, [](const BackendPtr& backend) {
     std::atomic<int> called{0};
     Tensors sums{torch::ones({100000})};
     auto future = backend->allreduce(sums)->getFuture();
@@ -137,9 +135,7 @@ TEST_CASE("shared memory: a wait that ends too early does no harm") {
 }
 
 TEST_CASE("shared memory: a wait takes no processor") {
-  ranks(4, [] {
-    const auto group = shm_group();
-    const auto backend = backend_of(group);
+  shm_ranks(4, [](const BackendPtr& backend) {
     backend->barrier({})->wait();
     const auto before = cpu_seconds();
     const auto start = std::chrono::steady_clock::now();
@@ -155,9 +151,7 @@ TEST_CASE("shared memory: a wait takes no processor") {
 }
 
 TEST_CASE("shared memory: messages of any source outlive some sources") {
-  ranks(3, [] {
-    const auto group = shm_group();
-    const auto backend = backend_of(group);
+  shm_ranks(3, [](const BackendPtr& backend) {
     Tensors message{torch::ones({4})};
     if (backend->getRank() == 2) {
       backend->send(message, 0, 1)->wait();
@@ -223,9 +217,7 @@ TEST_CASE("shared memory: a message of another size, or none, is an error") {
 }
 
 TEST_CASE("shared memory: memory of tensors and messages is given back") {
-  ranks(2, [] {
-    const auto group = shm_group();
-    const auto backend = backend_of(group);
+  shm_ranks(2, [](const BackendPtr& backend) {
     const auto message = torch::ones({1 << 20});
     Tensors received{torch::empty({1 << 20})};
     // 40 times 4 MiB of messages and as much of tensors, at one place each.

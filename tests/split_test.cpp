@@ -18,121 +18,111 @@ double sum_of_ranks(const ProcessGroup& group, const ProcessGroup& world) {
 
 } // namespace
 
-TEST_CASE("ranks of one color form a group, ordered by key and rank") {
-  ranks(4, [](ProcessGroup world) {
-    const auto rank = world.rank();
-    const auto parity = world.split(rank % 2);
-    REQUIRE(parity.size() == 2);
-    REQUIRE(parity.rank() == rank / 2);
-    REQUIRE(parity.local_rank() == rank / 2);
-    REQUIRE(parity.local_size() == 2);
-    REQUIRE(parity.backend() == "gloo");
-    REQUIRE(parity.timeout() == world.timeout());
-    REQUIRE(sum_of_ranks(parity, world) == (rank % 2 ? 4 : 2));
-    const auto reversed = world.split(7, -rank);
-    REQUIRE(reversed.size() == 4);
-    REQUIRE(reversed.rank() == 3 - rank);
-    REQUIRE(reversed.broadcast(std::to_string(rank)) == "3");
-    // By key first, where keys are equal by rank: 1, 3, 0, 2.
-    const auto mixed = world.split(0, rank % 2 ? -5 : 1LL << 40);
-    REQUIRE(
-        mixed.all_gather(std::to_string(rank)) ==
-        std::vector<std::string>{"1", "3", "0", "2"});
-    REQUIRE(sum_of_ranks(world, world) == 6);
-  });
+RANKS_TEST("ranks of one color form a group, ordered by key and rank", 4) {
+  const auto rank = group.rank();
+  const auto parity = group.split(rank % 2);
+  REQUIRE(parity.size() == 2);
+  REQUIRE(parity.rank() == rank / 2);
+  REQUIRE(parity.local_rank() == rank / 2);
+  REQUIRE(parity.local_size() == 2);
+  REQUIRE(parity.backend() == "gloo");
+  REQUIRE(parity.timeout() == group.timeout());
+  REQUIRE(sum_of_ranks(parity, group) == (rank % 2 ? 4 : 2));
+  const auto reversed = group.split(7, -rank);
+  REQUIRE(reversed.size() == 4);
+  REQUIRE(reversed.rank() == 3 - rank);
+  REQUIRE(reversed.broadcast(std::to_string(rank)) == "3");
+  // By key first, where keys are equal by rank: 1, 3, 0, 2.
+  const auto mixed = group.split(0, rank % 2 ? -5 : 1LL << 40);
+  REQUIRE(
+      mixed.all_gather(std::to_string(rank)) ==
+      std::vector<std::string>{"1", "3", "0", "2"});
+  REQUIRE(sum_of_ranks(group, group) == 6);
 }
 
-TEST_CASE("a rank without a color, or alone with its, is a group of one") {
-  ranks(3, [](ProcessGroup world) {
-    const auto rank = world.rank();
-    const auto some = world.split(rank == 1 ? -1 : 0);
-    REQUIRE(some.size() == (rank == 1 ? 1 : 2));
-    REQUIRE(some.rank() == (rank == 2 ? 1 : 0));
-    REQUIRE(sum_of_ranks(some, world) == (rank == 1 ? 1 : 2));
-    REQUIRE((some.store() == nullptr) == (rank == 1));
-    const auto alone = world.split(rank, 3);
-    REQUIRE(alone.size() == 1);
-    REQUIRE(alone.backend() == "none");
-    REQUIRE(sum_of_ranks(alone, world) == rank);
-    const auto again = alone.split(5);
-    REQUIRE(again.size() == 1);
-  });
+RANKS_TEST("a rank without a color, or alone with its, is a group of one") {
+  const auto rank = group.rank();
+  const auto some = group.split(rank == 1 ? -1 : 0);
+  REQUIRE(some.size() == (rank == 1 ? 1 : 2));
+  REQUIRE(some.rank() == (rank == 2 ? 1 : 0));
+  REQUIRE(sum_of_ranks(some, group) == (rank == 1 ? 1 : 2));
+  REQUIRE((some.store() == nullptr) == (rank == 1));
+  const auto alone = group.split(rank, 3);
+  REQUIRE(alone.size() == 1);
+  REQUIRE(alone.backend() == "none");
+  REQUIRE(sum_of_ranks(alone, group) == rank);
+  const auto again = alone.split(5);
+  REQUIRE(again.size() == 1);
 }
 
-TEST_CASE("a color below -1 is an error on every rank") {
-  ranks(3, [](ProcessGroup world) {
-    REQUIRE_THROWS_WITH(
-        world.split(world.rank() == 2 ? -2 : 0),
-        ContainsSubstring("split: color -2 of rank 2"));
-    REQUIRE(world.split(0).size() == 3); // and the group goes on
-  });
+RANKS_TEST("a color below -1 is an error on every rank") {
+  REQUIRE_THROWS_WITH(
+      group.split(group.rank() == 2 ? -2 : 0),
+      ContainsSubstring("split: color -2 of rank 2"));
+  REQUIRE(group.split(0).size() == 3); // and the group goes on
 }
 
-TEST_CASE("parts are split and duplicated like the whole") {
-  ranks(4, [](ProcessGroup world) {
-    const auto rank = world.rank();
-    const auto three = world.split(rank == 0 ? -1 : 1);
-    REQUIRE(three.size() == (rank == 0 ? 1 : 3));
-    if (rank != 0) {
-      const auto copy = three.duplicate();
-      REQUIRE(sum_of_ranks(copy, world) == 6);
-      const auto two = copy.split(rank == 2 ? 3 : 4, -rank);
-      REQUIRE(two.size() == (rank == 2 ? 1 : 2));
-      REQUIRE(two.rank() == (rank == 1 ? 1 : 0));
-      REQUIRE(sum_of_ranks(two, world) == (rank == 2 ? 2 : 4));
-      // Keys of one part are none of another's.
-      if (rank == 1) {
-        two.store()->set("key", "two");
-      }
-      three.barrier();
-      REQUIRE(!three.store()->check({"key"}));
+RANKS_TEST("parts are split and duplicated like the whole", 4) {
+  const auto rank = group.rank();
+  const auto three = group.split(rank == 0 ? -1 : 1);
+  REQUIRE(three.size() == (rank == 0 ? 1 : 3));
+  if (rank != 0) {
+    const auto copy = three.duplicate();
+    REQUIRE(sum_of_ranks(copy, group) == 6);
+    const auto two = copy.split(rank == 2 ? 3 : 4, -rank);
+    REQUIRE(two.size() == (rank == 2 ? 1 : 2));
+    REQUIRE(two.rank() == (rank == 1 ? 1 : 0));
+    REQUIRE(sum_of_ranks(two, group) == (rank == 2 ? 2 : 4));
+    // Keys of one part are none of another's.
+    if (rank == 1) {
+      two.store()->set("key", "two");
     }
-    world.barrier(); // rank 0 serves the store of all parts
-  });
+    three.barrier();
+    REQUIRE(!three.store()->check({"key"}));
+  }
+  group.barrier(); // rank 0 serves the store of all parts
 }
 
-TEST_CASE("halves train apart, each with a Reducer of its own") {
-  ranks(4, [](ProcessGroup world) {
-    const auto half = world.split(world.rank() / 2);
-    torch::manual_seed(1);
-    torch::nn::Linear net(3, 2);
-    torch::nn::Linear other(2, 2);
-    // The halves make different steps: a common group would not get on.
-    const int steps = world.rank() < 2 ? 3 : 5;
-    const Reducer reducer(net, half);
-    const Reducer second(other, half);
-    for (int step = 0; step < steps; ++step) {
-      net->zero_grad();
-      const auto input = torch::full({1, 3}, 1.0 + world.rank());
-      other->forward(net->forward(input)).sum().backward();
-      const double mean = world.rank() < 2 ? 1.5 : 3.5;
-      const auto expected = mean * other->weight.detach().sum(0).unsqueeze(1);
-      REQUIRE(net->weight.grad().allclose(expected.expand({2, 3})));
-    }
-    REQUIRE(sum_of_ranks(world, world) == 6);
-  });
+RANKS_TEST("halves train apart, each with a Reducer of its own", 4) {
+  const auto half = group.split(group.rank() / 2);
+  torch::manual_seed(1);
+  torch::nn::Linear net(3, 2);
+  torch::nn::Linear other(2, 2);
+  // The halves make different steps: a common group would not get on.
+  const int steps = group.rank() < 2 ? 3 : 5;
+  const Reducer reducer(net, half);
+  const Reducer second(other, half);
+  for (int step = 0; step < steps; ++step) {
+    net->zero_grad();
+    const auto input = torch::full({1, 3}, 1.0 + group.rank());
+    other->forward(net->forward(input)).sum().backward();
+    const double mean = group.rank() < 2 ? 1.5 : 3.5;
+    const auto expected = mean * other->weight.detach().sum(0).unsqueeze(1);
+    REQUIRE(net->weight.grad().allclose(expected.expand({2, 3})));
+  }
+  REQUIRE(sum_of_ranks(group, group) == 6);
 }
 
-TEST_CASE("a failure ends its own part and leaves the other alone") {
-  ranks(4, [] {
-    const auto world = init_process_group(kTimeout);
-    const auto rank = world.rank();
-    const auto half = world.split(rank / 2, -rank);
-    if (rank == 2) { // rank 1 of its half, which is 3, 2
-      detail::report_failure(half, "had enough");
-    } else if (rank == 3) {
-      const auto start = Clock::now();
-      REQUIRE_THAT(
-          all_reduce_error(half),
-          ContainsSubstring("rank 0 of 2 on host") &&
-              ContainsSubstring("rank 1 of 2 on host") &&
-              ContainsSubstring("failed: had enough"));
-      REQUIRE(seconds_since(start) < 10);
-    } else {
-      REQUIRE(sum_of_ranks(half, world) == 1);
-    }
-    REQUIRE(sum_of_ranks(world, world) == 6);
-  });
+RANKS_TEST(
+    "a failure ends its own part and leaves the other alone",
+    4,
+    kTimeout) {
+  const auto rank = group.rank();
+  const auto half = group.split(rank / 2, -rank);
+  if (rank == 2) { // rank 1 of its half, which is 3, 2
+    detail::report_failure(half, "had enough");
+  } else if (rank == 3) {
+    const auto start = Clock::now();
+    REQUIRE_THAT(
+        all_reduce_error(half),
+        ContainsSubstring("rank 0 of 2 on host") &&
+            ContainsSubstring("rank 1 of 2 on host") &&
+            ContainsSubstring("failed: had enough"));
+    REQUIRE(seconds_since(start) < 10);
+  } else {
+    REQUIRE(sum_of_ranks(half, group) == 1);
+  }
+  REQUIRE(sum_of_ranks(group, group) == 6);
 }
 
 TEST_CASE("the end of a rank outside a part is told there as of the whole") {
@@ -154,38 +144,35 @@ TEST_CASE("the end of a rank outside a part is told there as of the whole") {
   });
 }
 
-TEST_CASE("ranks that do not come are named by their place in the part") {
-  ranks(4, [] {
-    const auto world = init_process_group(
-        ProcessGroupOptions().timeout(std::chrono::seconds(5)));
-    const auto part = world.split(world.rank() == 0 ? -1 : 0);
-    if (part.rank() == 1 && part.size() == 3) {
-      const auto text = all_reduce_error(part);
-      REQUIRE_THAT(
-          text,
-          ContainsSubstring("rank 0 of 3 has not come") &&
-              ContainsSubstring("rank 2 of 3 has not come"));
-      REQUIRE(text.find("of 4") == std::string::npos);
-    }
-    meet_at_store(world, {"0", "1", "2", "3"});
-  });
+RANKS_TEST(
+    "ranks that do not come are named by their place in the part",
+    4,
+    ProcessGroupOptions().timeout(std::chrono::seconds(5))) {
+  const auto part = group.split(group.rank() == 0 ? -1 : 0);
+  if (part.rank() == 1 && part.size() == 3) {
+    const auto text = all_reduce_error(part);
+    REQUIRE_THAT(
+        text,
+        ContainsSubstring("rank 0 of 3 has not come") &&
+            ContainsSubstring("rank 2 of 3 has not come"));
+    REQUIRE(text.find("of 4") == std::string::npos);
+  }
+  meet_at_store(group, {"0", "1", "2", "3"});
 }
 
-TEST_CASE("a group that the program has already is split on one host") {
-  ranks(3, [](ProcessGroup world) {
-    const auto handed = ProcessGroup::from_c10d(world.c10d());
-    const auto part = handed.split(world.rank() == 1 ? -1 : 0, -world.rank());
-    REQUIRE(part.size() == (world.rank() == 1 ? 1 : 2));
-    if (part.size() == 2) {
-      REQUIRE(part.rank() == (world.rank() == 2 ? 0 : 1));
-      REQUIRE(sum_of_ranks(part, world) == 2);
-      REQUIRE(sum_of_ranks(part.duplicate(), world) == 2);
-    }
-    const auto& impl = detail::ProcessGroupImpl::of(handed);
-    const_cast<std::vector<std::string>&>(impl.hosts)[2] = "elsewhere";
-    REQUIRE_THROWS_WITH(
-        handed.split(0), ContainsSubstring("run on several hosts"));
-  });
+RANKS_TEST("a group that the program has already is split on one host") {
+  const auto handed = ProcessGroup::from_c10d(group.c10d());
+  const auto part = handed.split(group.rank() == 1 ? -1 : 0, -group.rank());
+  REQUIRE(part.size() == (group.rank() == 1 ? 1 : 2));
+  if (part.size() == 2) {
+    REQUIRE(part.rank() == (group.rank() == 2 ? 0 : 1));
+    REQUIRE(sum_of_ranks(part, group) == 2);
+    REQUIRE(sum_of_ranks(part.duplicate(), group) == 2);
+  }
+  const auto& impl = detail::ProcessGroupImpl::of(handed);
+  const_cast<std::vector<std::string>&>(impl.hosts)[2] = "elsewhere";
+  REQUIRE_THROWS_WITH(
+      handed.split(0), ContainsSubstring("run on several hosts"));
 }
 
 } // namespace ddp::test::split_test

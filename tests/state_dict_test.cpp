@@ -1,7 +1,7 @@
 #include <checkpoint/name_matching.h>
 #include <checkpoint/state_dict.h>
-#include <ddp/module_state.h>
 #include <tests/support/catch.h>
+#include <tests/support/wrapper.h>
 
 #include <algorithm>
 #include <random>
@@ -78,18 +78,6 @@ struct Inner : torch::nn::Module {
   torch::nn::Linear late{nullptr};
   torch::nn::BatchNorm1d norm{nullptr};
   torch::Tensor scale, steps;
-};
-
-struct Wrapper : torch::nn::Module, WrappedModule {
-  explicit Wrapper(std::shared_ptr<torch::nn::Module> inner)
-      : inner_(register_module("module", std::move(inner))) {}
-  torch::nn::Module& wrapped() override {
-    return *inner_;
-  }
-  const torch::nn::Module& wrapped() const override {
-    return *inner_;
-  }
-  std::shared_ptr<torch::nn::Module> inner_;
 };
 
 struct Pair : torch::nn::Module {

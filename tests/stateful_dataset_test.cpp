@@ -13,7 +13,6 @@ namespace ddp::test::stateful_dataset_test {
 
 using torch::data::DataLoaderOptions;
 using torch::data::datasets::make_shared_dataset;
-using Indices = std::vector<size_t>;
 
 namespace {
 

@@ -10,8 +10,6 @@
 namespace ddp::test::stream_sampler_test {
 
 using torch::data::DataLoaderOptions;
-using Indices = std::vector<size_t>;
-using State = torch::OrderedDict<std::string, at::Tensor>;
 
 namespace {
 

@@ -2,6 +2,7 @@
 #include <ddp/random.h>
 #include <ddp/samplers/distributed_sampler.h>
 #include <tests/support/catch.h>
+#include <tests/support/ivalue_text.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 
@@ -77,12 +78,7 @@ struct Training {
 };
 
 bool equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (!torch::equal(a[i], b[i])) {
-      return false;
-    }
-  }
-  return a.size() == b.size();
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), torch::equal);
 }
 
 } // namespace
@@ -191,11 +187,7 @@ TEST_CASE("a state that does not fit changes nothing") {
     REQUIRE(training.note == "a run+++");
     REQUIRE(torch::equal(
         training.net->parameters()[0],
-        before.toGenericDict()
-            .at("net")
-            .toGenericDict()
-            .at("0.weight")
-            .toTensor()));
+        entry(before, "net", "0.weight").toTensor()));
   };
   refuse("note", std::nullopt, "the state has no 'note'");
   refuse("step", 1.5, "'step' is no integer");

@@ -22,4 +22,11 @@ inline std::string hex(const void* data, size_t bytes) {
 /// each value in it, with its bits.
 std::string text_of(const c10::IValue& value, const std::string& where = "");
 
+/// What stands in a dict under the first key, in that one under the second ...
+template <typename... Keys>
+c10::IValue entry(c10::IValue value, const Keys&... keys) {
+  ((value = value.toGenericDict().at(keys)), ...);
+  return value;
+}
+
 } // namespace ddp::test

@@ -7,9 +7,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ddp::test {
+
+using Indices = std::vector<size_t>;
+using State = torch::OrderedDict<std::string, at::Tensor>;
 
 /// A dataset whose samples are their own indices.
 struct Numbers : torch::data::datasets::Dataset<Numbers, size_t> {
@@ -23,10 +27,26 @@ struct Numbers : torch::data::datasets::Dataset<Numbers, size_t> {
   size_t count_;
 };
 
+/// LibTorch's loader of so many numbers.
+template <typename Sampler>
+auto torch_loader(
+    size_t count,
+    Sampler sampler,
+    size_t batch_size,
+    size_t workers = 0,
+    bool ordered = true) {
+  return torch::data::make_data_loader(
+      Numbers(count),
+      std::move(sampler),
+      torch::data::DataLoaderOptions(batch_size)
+          .workers(workers)
+          .enforce_ordering(ordered));
+}
+
 /// All indices that a sampler has left.
 template <typename Sampler>
-std::vector<size_t> drain(Sampler& sampler, size_t batch_size = 7) {
-  std::vector<size_t> all;
+Indices drain(Sampler& sampler, size_t batch_size = 7) {
+  Indices all;
   while (const auto batch = sampler.next(batch_size)) {
     all.insert(all.end(), batch->begin(), batch->end());
   }
@@ -35,15 +55,15 @@ std::vector<size_t> drain(Sampler& sampler, size_t batch_size = 7) {
 
 /// The samples of all batches of one loop over a loader.
 template <typename Loader>
-std::vector<size_t> drain_loader(Loader& loader) {
-  std::vector<size_t> all;
+Indices drain_loader(Loader& loader) {
+  Indices all;
   for (auto& batch : loader) {
     all.insert(all.end(), batch.begin(), batch.end());
   }
   return all;
 }
 
-inline std::vector<size_t> sorted(std::vector<size_t> indices) {
+inline Indices sorted(Indices indices) {
   std::sort(indices.begin(), indices.end());
   return indices;
 }
@@ -65,13 +85,13 @@ void each_way_to_load(size_t batch_size, const Body& body) {
 /// A run of `world` ranks that step together for at most `steps` batches of the
 /// epoch in `state`; what they were done with, and rank 0's state afterwards.
 template <typename MakeSampler>
-std::vector<size_t> run_ranks(
+Indices run_ranks(
     const MakeSampler& make_sampler,
     int64_t world,
     size_t batch_size,
     size_t steps,
-    std::optional<torch::OrderedDict<std::string, at::Tensor>>& state) {
-  std::vector<size_t> done;
+    std::optional<State>& state) {
+  Indices done;
   auto reached = state;
   for (int64_t rank = 0; rank < world; ++rank) {
     auto sampler = make_sampler(world, rank);

@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <chrono>
+#include <functional>
 
 // For the tests of the shm backend.
 
@@ -20,6 +21,16 @@ inline ProcessGroup shm_group(
 
 inline c10::intrusive_ptr<c10d::Backend> backend_of(const ProcessGroup& group) {
   return group.c10d()->getBackend(c10::kCPU);
+}
+
+/// Runs `body` on ranks with their backend.
+inline void shm_ranks(
+    int size,
+    const std::function<void(const c10::intrusive_ptr<c10d::Backend>&)>& body) {
+  ranks(size, [&] {
+    const auto group = shm_group();
+    body(backend_of(group));
+  });
 }
 
 /// A copy in memory that the ranks share.
