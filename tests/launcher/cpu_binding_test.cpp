@@ -2,9 +2,6 @@
 #include <tests/support/catch_plain.h>
 
 #include <cerrno>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +15,7 @@
 #include <common/text.h>
 #include <launcher/affinity/cpu_binding.h>
 #include <launcher/affinity/machine.h>
+#include <tests/launcher/fake_root.h>
 
 namespace cpu_binding_test {
 
@@ -26,26 +24,8 @@ using Texts = std::vector<std::string>;
 
 namespace {
 
-/// A folder that stands for the root of a computer's files.
-class FakeRoot {
- public:
-  FakeRoot() {
-    std::string name = std::filesystem::temp_directory_path() / "ddp_XXXXXX";
-    path_ = mkdtemp(name.data());
-  }
-  FakeRoot(const FakeRoot&) = delete;
-  FakeRoot& operator=(const FakeRoot&) = delete;
-  ~FakeRoot() {
-    std::error_code none;
-    std::filesystem::remove_all(path_, none);
-  }
-
-  void write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path file = path_ + name;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text << "\n";
-  }
-
+/// With processors and graphics cards.
+struct Computer : ddp::test::FakeRoot {
   void add_cpu(int id, int core, int socket, int cache_of) const {
     const std::string folder =
         "/sys/devices/system/cpu/cpu" + std::to_string(id);
@@ -73,18 +53,11 @@ class FakeRoot {
     write(
         "/sys/bus/pci/devices/" + address + "/numa_node", std::to_string(node));
   }
-
-  const std::string& path() const {
-    return path_;
-  }
-
- private:
-  std::string path_;
 };
 
 // Two sockets of two nodes of four cores of two threads; two cores share a
 // cache. Core c is CPUs c and c + 16; node n has cores 4n to 4n + 3.
-void add_processors(const FakeRoot& root) {
+void add_processors(const Computer& root) {
   for (int id = 0; id < 32; ++id) {
     const int core = id % 16;
     root.add_cpu(id, core, core / 8, core / 2 * 2);
@@ -99,7 +72,7 @@ void add_processors(const FakeRoot& root) {
 }
 
 // Not in the order of their numbers; nothing at node 0.
-void add_gpus(const FakeRoot& root) {
+void add_gpus(const Computer& root) {
   root.add_gpu("0000:c1:00.0", "GPU-dddd", 3);
   root.add_gpu("0000:3b:00.0", "GPU-bbbb", 1);
   root.add_gpu("0000:81:00.0", "GPU-cccc", 2);
@@ -122,7 +95,7 @@ struct Request {
   std::string allowed = "0-31";
 };
 
-Texts places(const FakeRoot& root, const Request& request) {
+Texts places(const Computer& root, const Request& request) {
   Texts texts;
   for (const RankPlace& place : rank_places(
            request.binding,
@@ -135,7 +108,7 @@ Texts places(const FakeRoot& root, const Request& request) {
   return texts;
 }
 
-std::string refusal(const FakeRoot& root, const Request& request) {
+std::string refusal(const Computer& root, const Request& request) {
   try {
     places(root, request);
   } catch (const LaunchError& error) {
@@ -155,7 +128,7 @@ const std::string kSocket1 = "CPUs 8-15,24-31, memory of nodes 2-3";
 } // namespace
 
 TEST_CASE("binding: ranks are near their GPUs", "[unit]") {
-  const FakeRoot root;
+  const Computer root;
   add_processors(root);
   add_gpus(root);
   CHECK(
@@ -181,7 +154,7 @@ TEST_CASE("binding: ranks are near their GPUs", "[unit]") {
 }
 
 TEST_CASE("binding: GPUs that no rank uses keep their share", "[unit]") {
-  const FakeRoot root;
+  const Computer root;
   add_processors(root);
   add_gpus(root);
   CHECK(
@@ -191,7 +164,7 @@ TEST_CASE("binding: GPUs that no rank uses keep their share", "[unit]") {
 }
 
 TEST_CASE("binding: the selection of devices says whose GPU it is", "[unit]") {
-  const FakeRoot root;
+  const Computer root;
   add_processors(root);
   add_gpus(root);
   CHECK(places(root, {Binding::kNode, 2, "3,2"}) == Texts{kNode3, kNode2});
@@ -212,7 +185,7 @@ TEST_CASE("binding: the selection of devices says whose GPU it is", "[unit]") {
 }
 
 TEST_CASE("binding: without GPUs, ranks spread over the nodes", "[unit]") {
-  const FakeRoot root;
+  const Computer root;
   add_processors(root);
   CHECK(places(root, {Binding::kNode, 2}) == Texts{kNode0, kNode2});
   CHECK(
@@ -239,7 +212,7 @@ TEST_CASE("binding: without GPUs, ranks spread over the nodes", "[unit]") {
 }
 
 TEST_CASE("binding: shares are even and part whole cores", "[unit]") {
-  const FakeRoot root;
+  const Computer root;
   add_processors(root);
   add_gpus(root);
   CHECK(
@@ -261,7 +234,7 @@ TEST_CASE("binding: shares are even and part whole cores", "[unit]") {
 }
 
 TEST_CASE("binding: only CPUs that may be used are given out", "[unit]") {
-  const FakeRoot root;
+  const Computer root;
   add_processors(root);
   const std::string allowed = "2-5,18,20-21,12";
   CHECK(
@@ -287,7 +260,7 @@ TEST_CASE("binding: only CPUs that may be used are given out", "[unit]") {
 }
 
 TEST_CASE("binding: what Linux does not tell is said", "[unit]") {
-  const FakeRoot empty;
+  const Computer empty;
   for (const Binding binding : {Binding::kShare, Binding::kNode}) {
     CHECK_THAT(
         refusal(empty, {binding, 2}),
@@ -297,7 +270,7 @@ TEST_CASE("binding: what Linux does not tell is said", "[unit]") {
   }
   CHECK(places(empty, {Binding::kNone, 2}) == Texts{"all CPUs", "all CPUs"});
   // A virtual machine: one node without a number, caches untold.
-  const FakeRoot plain;
+  const Computer plain;
   const std::string cpu = "/sys/devices/system/cpu/cpu";
   plain.write(cpu + "0/topology/thread_siblings_list", "0");
   plain.write(cpu + "1/topology/thread_siblings_list", "1");

@@ -31,30 +31,27 @@ int port_in(const std::string& text) {
 
 // A job that ends in one of several ways, of which some are violent.
 void run_job(int number, const std::string& folder) {
-  JobSetup setup;
-  setup.environment = {"TMPDIR=" + folder};
+  // Its children are deaf to SIGTERM.
   LaunchedJob job(
-      {"--nproc-per-node",
-       std::to_string(1 + number % 4),
-       "--grace", // its children are deaf to SIGTERM
-       "0.05",
-       "sh",
-       "-c",
-       "'" WORKER_PATH "' environment MASTER_PORT; exec '" WORKER_PATH
-       "' family" +
-           std::string(number % 5 == 0 ? " 0" : "")},
-      setup);
-  if (number % 5 == 0) {
-    CHECK(job.wait() == 0);
-  } else {
+      words(
+          "--nproc-per-node " + std::to_string(1 + number % 4) +
+          " --grace 0.05 WORKER environment MASTER_PORT then family" +
+          (number % 5 == 0 ? " 0" : "")),
+      {{"TMPDIR=" + folder}});
+  const int way = number % 5;
+  if (way != 0) {
     job.wait_for_output("ready");
     const pid_t target[] = {job.pid(), job.pid(), job.agent(), job.worker(0)};
-    kill(target[number % 5 - 1], number % 5 == 1 ? SIGINT : SIGKILL);
-    if (number % 5 == 1) {
-      job.send(SIGINT); // at once: they are deaf to the first
-    }
-    CHECK((number % 5 == 2 ? job.wait_unread() : job.wait()) != 0);
+    kill(target[way - 1], way == 1 ? SIGINT : SIGKILL);
   }
+  if (way == 1) {
+    job.send(SIGINT); // at once: they are deaf to the first
+    job.send(SIGINT);
+  }
+  const int code = way == 2 ? job.wait_unread() : job.wait();
+  const int killed = 128 + SIGKILL;
+  const int expected[] = {0, 128 + SIGINT, -SIGKILL, killed, killed};
+  CHECK((code == expected[way] || (way == 1 && code == killed)));
   CHECK(job.leaves_nothing());
   const int port = port_in(job.out());
   CHECK(ddp::listen_on("127.0.0.1", port).port == port);

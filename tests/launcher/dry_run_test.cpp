@@ -12,14 +12,9 @@ using namespace ddp::test;
 using Texts = std::vector<std::string>;
 
 TEST_CASE("names that hold secrets are known", "[unit]") {
-  for (const char* name :
-       {"HF_TOKEN",
-        "WANDB_API_KEY",
-        "--api-key",
-        "aws_secret_access_key",
-        "DbPassword",
-        "GOOGLE_APPLICATION_CREDENTIALS",
-        "TOKENIZER_API_KEY"}) {
+  for (const std::string& name :
+       words("HF_TOKEN WANDB_API_KEY --api-key aws_secret_access_key "
+             "DbPassword GOOGLE_APPLICATION_CREDENTIALS TOKENIZER_API_KEY")) {
     CAPTURE(name);
     CHECK(names_secret(name));
   }
@@ -33,33 +28,12 @@ TEST_CASE("names that hold secrets are known", "[unit]") {
 TEST_CASE("secrets in a command line are hidden", "[unit]") {
   CHECK(
       redacted_arguments(
-          {"./train",
-           "--api-key",
-           "abc",
-           "--x-token=def",
-           "password=ghi",
-           "--env=HF_TOKEN=jkl=",
-           "--use-key",
-           "--lr",
-           "0.1",
-           "--keys",
-           "-1",
-           "--db=pg://me:secret@host/db",
-           "http://host/a:b@c"}) ==
-      Texts{
-          "./train",
-          "--api-key",
-          "***",
-          "--x-token=***",
-          "password=***",
-          "--env=HF_TOKEN=***",
-          "--use-key",
-          "--lr",
-          "0.1",
-          "--keys",
-          "-1",
-          "--db=pg://me:***@host/db",
-          "http://host/a:b@c"});
+          words("./train --api-key abc --x-token=def password=ghi "
+                "--env=HF_TOKEN=jkl= --use-key --lr 0.1 --keys -1 "
+                "--db=pg://me:secret@host/db http://host/a:b@c")) ==
+      words("./train --api-key *** --x-token=*** password=*** "
+            "--env=HF_TOKEN=*** --use-key --lr 0.1 --keys -1 "
+            "--db=pg://me:***@host/db http://host/a:b@c"));
 }
 
 TEST_CASE("a plan shows each rank's command line", "[unit]") {
@@ -97,13 +71,8 @@ TEST_CASE("a shell reads a word as it was", "[unit]") {
 
 TEST_CASE("--dry-run runs nothing", "[unit]") {
   LaunchedJob job(
-      {"--dry-run",
-       "--nproc-per-node",
-       "3",
-       "--master-port",
-       "0",
-       "/bin/false",
-       "r${local_rank}"});
+      words("--dry-run --nproc-per-node 3 --master-port 0 /bin/false "
+            "r${local_rank}"));
   CHECK(job.wait() == 0);
   CHECK(count_of(job.out(), "# rank ") == 3);
   for (const char* rank : {"0", "1", "2"}) {
@@ -116,12 +85,8 @@ TEST_CASE("--dry-run runs nothing", "[unit]") {
 
 TEST_CASE("--dry-run shows the ranks of this node", "[unit]") {
   LaunchedJob job(
-      {"--dry-run",
-       "--nproc-per-node=2",
-       "--nnodes=3",
-       "--node-rank=1",
-       "--rdzv-endpoint=node0",
-       "/bin/false"});
+      words("--dry-run --nproc-per-node=2 --nnodes=3 --node-rank=1 "
+            "--rdzv-endpoint=node0 /bin/false"));
   CHECK(job.wait() == 0);
   CHECK_THAT(job.out(), ContainsSubstring("# rank 3 of 6\n"));
   CHECK_THAT(job.out(), ContainsSubstring(" GROUP_RANK=1 GROUP_WORLD_SIZE=3 "));
@@ -136,7 +101,7 @@ TEST_CASE("ddprun refuses to be one of several tasks", "[unit]") {
   LaunchedJob refused({"/bin/true"}, setup);
   CHECK(refused.wait() == 2);
   CHECK_THAT(refused.err(), ContainsSubstring("one of 2 tasks"));
-  LaunchedJob alone({"--standalone", "/bin/true"}, setup);
+  LaunchedJob alone(words("--standalone /bin/true"), setup);
   CHECK(alone.wait() == 0);
 }
 

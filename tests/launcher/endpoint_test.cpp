@@ -185,7 +185,7 @@ TEST_CASE("a connection that has ended holds no port", "[unit]") {
 TEST_CASE("--rdzv-server says where it listens", "[unit]") {
   const int port = free_port();
   const std::string endpoint = "127.0.0.1:" + std::to_string(port);
-  LaunchedJob server({"--rdzv-server", "--rdzv-endpoint", endpoint});
+  LaunchedJob server(words("--rdzv-server --rdzv-endpoint " + endpoint));
   server.wait_for_output("rendezvous at " + endpoint + "\n");
   const Listener taken = listen_on("127.0.0.1", 0);
   LaunchedJob late(

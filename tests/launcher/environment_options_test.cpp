@@ -42,7 +42,7 @@ TEST_CASE("an option's other name has a variable too", "[unit]") {
 
 TEST_CASE("the command line wins over the environment", "[unit]") {
   const LaunchOptions options = parse(
-      {"--nproc-per-node", "2", "--grace=1", "--standalone", "x"},
+      words("--nproc-per-node 2 --grace=1 --standalone x"),
       {{"PET_NPROC_PER_NODE", "three"},
        {"PET_GRACE", "9"},
        {"PET_STANDALONE", "0"}});

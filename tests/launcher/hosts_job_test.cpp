@@ -11,7 +11,7 @@ using namespace ddp;
 using namespace ddp::test;
 
 TEST_CASE("a host's job ends with its exit code", "[start]") {
-  LaunchedJob job({"--hosts=localhost:1", "sh", "-c", "echo said; exit 3"});
+  LaunchedJob job(words("--hosts=localhost:1 sh -c 'echo said; exit 3'"));
   CHECK(job.wait() == 3);
   CHECK_THAT(job.out(), ContainsSubstring("said"));
   CHECK(job.out().find('\1') == std::string::npos);

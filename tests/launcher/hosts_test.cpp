@@ -36,24 +36,12 @@ TEST_CASE("hosts are names with numbers of ranks", "[unit]") {
   CHECK(
       hosts_by("--hosts=[fd00::1]:3,[fd00::2],fd00::3,10.9.0.1:1") ==
       Hosts{{"fd00::1", 3}, {"fd00::2", 0}, {"fd00::3", 0}, {"10.9.0.1", 1}});
-  for (const char* wrong :
-       {"",
-        ",",
-        "n0,,n1",
-        ":8",
-        "n0:",
-        "n0:0",
-        "n0:-1",
-        "n0:a",
-        "-l",
-        "n0;reboot",
-        "me@n0",
-        "[::1",
-        "[fd00::1]8",
-        "0.0.0.0:2"}) {
+  for (const std::string& wrong :
+       words("'' , n0,,n1 :8 n0: n0:0 n0:-1 n0:a -l n0;reboot me@n0 [::1 "
+             "[fd00::1]8 0.0.0.0:2")) {
     CAPTURE(wrong);
     CHECK_THAT(
-        usage_error_of({std::string("--hosts=") + wrong, "x"}),
+        usage_error_of({"--hosts=" + wrong, "x"}),
         ContainsSubstring("--hosts is '"));
   }
   CHECK_THAT(
@@ -90,13 +78,9 @@ TEST_CASE("a file names hosts", "[unit]") {
 }
 
 TEST_CASE("hosts say what other options would", "[unit]") {
-  for (const char* option :
-       {"--nnodes=2",
-        "--node-rank=0",
-        "--standalone",
-        "--master-addr=n0",
-        "--local-addr=10.9.0.1",
-        "--rdzv-backend=static"}) {
+  for (const std::string& option :
+       words("--nnodes=2 --node-rank=0 --standalone --master-addr=n0 "
+             "--local-addr=10.9.0.1 --rdzv-backend=static")) {
     CHECK_THAT(
         usage_error_of({"--hosts=n0,n1", option, "x"}),
         ContainsSubstring("exclude each other"));
@@ -127,8 +111,8 @@ TEST_CASE("each host has its own command", "[unit]") {
 }
 
 TEST_CASE("--check needs no program", "[unit]") {
-  const LaunchOptions options = parse(
-      {"--nnodes=2", "--rdzv-endpoint=n0", "--nproc-per-node=8", "--check"});
+  const LaunchOptions options =
+      parse(words("--nnodes=2 --rdzv-endpoint=n0 --nproc-per-node=8 --check"));
   CHECK(options.check);
   CHECK(options.nproc_per_node == 1);
   CHECK(options.nodes.join_timeout == std::chrono::seconds(30));
@@ -143,10 +127,8 @@ TEST_CASE("--check needs no program", "[unit]") {
 
 TEST_CASE("this machine needs no remote shell", "[unit]") {
   const auto commands = host_commands(parse(
-      {"--hosts=localhost:2,127.0.0.1",
-       "--rdzv-endpoint=localhost:1",
-       "--rdzv-id=job",
-       "./train"},
+      words("--hosts=localhost:2,127.0.0.1 --rdzv-endpoint=localhost:1 "
+            "--rdzv-id=job ./train"),
       {{"DDP_TOKEN", "hush"}, {"PET_NPROC_PER_NODE", "3"}}));
   for (const HostCommand& each : commands) {
     CHECK(each.is_here);

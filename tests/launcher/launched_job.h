@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <common/file_descriptor.h>
+#include <tests/launcher/words.h>
 
 namespace ddp::test {
 
@@ -15,11 +16,11 @@ namespace ddp::test {
 struct JobSetup {
   /// "NAME=value" to set, "NAME" to unset.
   std::vector<std::string> environment;
-  std::string stdin_text;
+  std::string stdin_text = {};
   /// One terminal for its standard input, output and error; else pipes.
   bool terminal = false;
   /// Runs in the child just before ddprun does.
-  std::function<void()> before_exec;
+  std::function<void()> before_exec = {};
 };
 
 /// A ddprun under test. All its processes carry a mark in their environment by

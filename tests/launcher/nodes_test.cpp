@@ -82,19 +82,8 @@ TEST_CASE("an endpoint is a host and a port", "[unit]") {
   CHECK(endpoint("[::1]:2") == Endpoint("::1", 2));
   CHECK(endpoint("[fd00::2]") == Endpoint("fd00::2", 29400));
   CHECK(endpoint("fd00::2") == Endpoint("fd00::2", 29400));
-  for (const char* wrong :
-       {":29400",
-        "h:",
-        "h:0",
-        "h:65536",
-        "h:a",
-        "[::1",
-        "[::1]2",
-        "[]:2",
-        "[::1]:",
-        "0.0.0.0",
-        "[::]:2",
-        "::"}) {
+  for (const std::string& wrong : words(":29400 h: h:0 h:65536 h:a [::1 [::1]2 "
+                                        "[]:2 [::1]: 0.0.0.0 [::]:2 ::")) {
     CAPTURE(wrong);
     CHECK_THAT(
         usage_error_of({"--nnodes=2", "--rdzv-endpoint", wrong, "x"}),

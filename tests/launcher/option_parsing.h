@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <launcher/cli/options.h>
+#include <tests/launcher/words.h>
 
 namespace ddp::test {
 

@@ -5,11 +5,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <set>
-
-#include <unistd.h>
 
 #include <launcher/cli/help/text_layout.h>
 #include <launcher/cli/options/option_table.h>
@@ -30,21 +26,11 @@ bool has_program(const std::string& name) {
 }
 
 // A file with this text that goes with the object.
-class TextFile {
- public:
+struct TextFile : TemporaryFolder {
   explicit TextFile(const std::string& text) {
-    std::ofstream(path_) << text;
+    write_text(file, text);
   }
-  ~TextFile() {
-    std::filesystem::remove(path_);
-  }
-  std::string path() const {
-    return path_;
-  }
-
- private:
-  std::string path_ = std::filesystem::temp_directory_path() /
-      ("ddprun-text-" + std::to_string(getpid()));
+  const std::string file = *this / "file";
 };
 
 struct Outcome {
@@ -70,7 +56,7 @@ Texts completions(const std::string& words) {
       "bash --norc -c 'compopt() { :; }; source \"$0\"; COMP_WORDS=(\"$@\"); "
       "COMP_CWORD=$(($# - 1)); _ddprun; "
       "printf \"%s\\n\" \"${COMPREPLY[@]}\"' " +
-      script.path() + " ddprun " + words);
+      script.file + " ddprun " + words);
   CHECK(outcome.status == 0);
   return lines_of(outcome.text);
 }
@@ -138,7 +124,7 @@ TEST_CASE("the manual page is good roff", "[unit]") {
     ddp::test::skip("groff is missing");
   }
   const TextFile page(parse({"--man"}).answer);
-  const Outcome outcome = run("groff -man -ww -z " + page.path());
+  const Outcome outcome = run("groff -man -ww -z " + page.file);
   CHECK(outcome.status == 0);
   CHECK(outcome.text.empty());
 }
@@ -154,7 +140,7 @@ TEST_CASE("zsh takes its completion script", "[unit]") {
   }
   const std::string text = parse({"--completion", "zsh"}).answer;
   const TextFile script(text);
-  const Outcome outcome = run("zsh -n " + script.path());
+  const Outcome outcome = run("zsh -n " + script.file);
   CHECK(outcome.status == 0);
   CHECK(outcome.text.empty());
 }
@@ -170,7 +156,7 @@ TEST_CASE("bash completes options, their values and the program", "[unit]") {
   CHECK(completions("./train --outp") == Texts{""});
   CHECK(completions("-- --outp") == Texts{""});
   const TextFile file("");
-  const std::string path = file.path();
+  const std::string path = file.file;
   const std::string beginning = path.substr(0, path.size() - 1);
   CHECK(completions("--report " + beginning).front() == path);
   CHECK(completions("--standalone " + beginning).front() == path);

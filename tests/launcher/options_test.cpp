@@ -195,20 +195,11 @@ TEST_CASE("streams are chosen for all or for some local ranks", "[unit]") {
 }
 
 TEST_CASE("output options mean what they say", "[unit]") {
-  const OutputOptions output = parse({"--log-dir",
-                                      "logs",
-                                      "--log-max-size=10m",
-                                      "--tee",
-                                      "3",
-                                      "--output",
-                                      "pty",
-                                      "--log-line-prefix",
-                                      "- ${rank} ",
-                                      "--duplicate-stdout-filters",
-                                      "a,,b,c,",
-                                      "--duplicate_stderr_filters=error",
-                                      "x"})
-                                   .output;
+  const OutputOptions output =
+      parse(words("--log-dir logs --log-max-size=10m --tee 3 --output pty "
+                  "--log-line-prefix '- ${rank} ' --duplicate-stdout-filters "
+                  "a,,b,c, --duplicate_stderr_filters=error x"))
+          .output;
   CHECK(output.log_dir == "logs");
   CHECK(output.log_max_bytes == 10 << 20);
   CHECK(output.mode == OutputMode::kPty);
@@ -229,16 +220,9 @@ TEST_CASE("an empty prefix is a prefix", "[unit]") {
 }
 
 TEST_CASE("placement options mean what they say", "[unit]") {
-  const LaunchOptions options = parse(
-      {"--bind-to",
-       "core-complex",
-       "--omp=keep",
-       "--devices",
-       "3,GPU-1f",
-       "--env",
-       "A=1=2",
-       "--env=B=",
-       "x"});
+  const LaunchOptions options =
+      parse(words("--bind-to core-complex --omp=keep --devices 3,GPU-1f --env "
+                  "A=1=2 --env=B= x"));
   CHECK(options.binding == Binding::kCoreComplex);
   CHECK(options.omp_threads == -1);
   CHECK(options.devices == "3,GPU-1f");
@@ -251,18 +235,9 @@ TEST_CASE("placement options mean what they say", "[unit]") {
 
 TEST_CASE("failure options mean what they say", "[unit]") {
   using std::chrono::milliseconds;
-  const LaunchOptions options = parse(
-      {"--max-restarts",
-       "3",
-       "--master-port",
-       "29500",
-       "--start-timeout=1.5",
-       "--hang-timeout",
-       "600",
-       "--report",
-       "r.json",
-       "--dry-run",
-       "x"});
+  const LaunchOptions options =
+      parse(words("--max-restarts 3 --master-port 29500 --start-timeout=1.5 "
+                  "--hang-timeout 600 --report r.json --dry-run x"));
   CHECK(options.max_restarts == 3);
   CHECK(options.start_timeout == milliseconds(1500));
   CHECK(options.hang_timeout == milliseconds(600000));
@@ -281,13 +256,9 @@ TEST_CASE("the kind of program follows from the options", "[unit]") {
 }
 
 TEST_CASE("raw output excludes what ddprun does to output", "[unit]") {
-  for (const char* option :
-       {"--redirects=3",
-        "--tee=1",
-        "--log-line-prefix=x",
-        "--local-ranks-filter=0",
-        "--duplicate-stdout-filters=x",
-        "--duplicate-stderr-filters=x"}) {
+  for (const std::string& option :
+       words("--redirects=3 --tee=1 --log-line-prefix=x --local-ranks-filter=0 "
+             "--duplicate-stdout-filters=x --duplicate-stderr-filters=x")) {
     CAPTURE(option);
     CHECK_THAT(
         usage_error_of({option, "--output", "raw", "x"}),
@@ -298,15 +269,8 @@ TEST_CASE("raw output excludes what ddprun does to output", "[unit]") {
 
 TEST_CASE("--standalone ignores where nodes would meet", "[unit]") {
   const LaunchOptions options = parse(
-      {"--standalone",
-       "--master-addr",
-       "elsewhere",
-       "--master-port=29500",
-       "--rdzv-id=id",
-       "--rdzv-endpoint",
-       "elsewhere:29400",
-       "--node-rank=3",
-       "x"});
+      words("--standalone --master-addr elsewhere --master-port=29500 "
+            "--rdzv-id=id --rdzv-endpoint elsewhere:29400 --node-rank=3 x"));
   CHECK(options.standalone);
   CHECK(options.master_addr == "127.0.0.1");
   CHECK(options.master_port == 0);
@@ -328,24 +292,16 @@ TEST_CASE(
     "options of torchrun without effect are noted if they mislead",
     "[unit]") {
   const LaunchOptions silent = parse(
-      {"--rdzv-backend=c10d",
-       "--rdzv-endpoint=localhost:0",
-       "--rdzv-id=job1",
-       "--rdzv-conf=timeout=9,is_host=1",
-       "--start-method=fork",
-       "--monitor-interval=5",
-       "--event-log-handler=null",
-       "--signals-to-handle=SIGTERM,SIGINT",
-       "x"});
+      words("--rdzv-backend=c10d --rdzv-endpoint=localhost:0 --rdzv-id=job1 "
+            "--rdzv-conf=timeout=9,is_host=1 --start-method=fork "
+            "--monitor-interval=5 --event-log-handler=null "
+            "--signals-to-handle=SIGTERM,SIGINT x"));
   CHECK(silent.notes.empty());
   CHECK(silent.run_id == "job1");
-  const LaunchOptions noted = parse(
-      {"--event-log-handler=console",
-       "--logs-specs=mine",
-       "--signals-to-handle=SIGTERM,SIGUSR1",
-       "--log-max-size=1M",
-       "--local-ranks-filter=5",
-       "x"});
+  const LaunchOptions noted =
+      parse(words("--event-log-handler=console --logs-specs=mine "
+                  "--signals-to-handle=SIGTERM,SIGUSR1 --log-max-size=1M "
+                  "--local-ranks-filter=5 x"));
   REQUIRE(noted.notes.size() == 5);
   CHECK_THAT(noted.notes[0], ContainsSubstring("--log-max-size"));
   CHECK_THAT(noted.notes[1], ContainsSubstring("no output is shown"));
@@ -361,36 +317,16 @@ TEST_CASE("ranks can follow the CPUs", "[unit]") {
 }
 
 TEST_CASE("options of torchrun 2.11 are known", "[unit]") {
-  for (const char* argument :
-       {"--nnodes=1",
-        "--nproc_per_node=2",
-        "--rdzv_backend=c10d",
-        "--rdzv_endpoint=localhost:0",
-        "--rdzv_id=a",
-        "--rdzv_conf=a=b",
-        "--standalone",
-        "--max_restarts=1",
-        "--monitor_interval=1",
-        "--start_method=spawn",
-        "--event_log_handler=null",
-        "--role=a",
-        "--module",
-        "--no_python",
-        "--run_path",
-        "--log_dir=a",
-        "--redirects=3",
-        "--tee=3",
-        "--local_ranks_filter=0",
-        "--duplicate_stdout_filters=a",
-        "--duplicate_stderr_filters=a",
-        "--node_rank=0",
-        "--master_addr=a",
-        "--master_port=1",
-        "--local_addr=a",
-        "--logs_specs=a",
-        "--numa_binding=node",
-        "--signals_to_handle=SIGTERM",
-        "--virtual_local_rank"}) {
+  for (const std::string& argument : words(
+           "--nnodes=1 --nproc_per_node=2 --rdzv_backend=c10d "
+           "--rdzv_endpoint=localhost:0 --rdzv_id=a --rdzv_conf=a=b "
+           "--standalone --max_restarts=1 --monitor_interval=1 "
+           "--start_method=spawn --event_log_handler=null --role=a --module "
+           "--no_python --run_path --log_dir=a --redirects=3 --tee=3 "
+           "--local_ranks_filter=0 --duplicate_stdout_filters=a "
+           "--duplicate_stderr_filters=a --node_rank=0 --master_addr=a "
+           "--master_port=1 --local_addr=a --logs_specs=a --numa_binding=node "
+           "--signals_to_handle=SIGTERM --virtual_local_rank")) {
     CAPTURE(argument);
     CHECK(usage_error_of({argument, "x"}) == "no error");
     std::string dashes = argument;

@@ -145,28 +145,16 @@ TEST_CASE("ranks do not inherit which outer task they are", "[unit]") {
       CHECK(describes_outer_task(name) == !of_job);
     }
   }
-  for (const char* name :
-       {"OMPI_MCA_pmix",
-        "OMPI_MCA_ess_base_vpid",
-        "OMPI_MCA_orte_ess_num_procs",
-        "OMPI_MCA_orte_launch",
-        "OMPI_UNIVERSE_SIZE",
-        "PMIX_SERVER_URI41",
-        "PMI_FD",
-        "MPI_LOCALNRANKS",
-        "MV2_COMM_WORLD_RANK",
-        "SLURM_GTIDS"}) {
+  for (const std::string& name :
+       words("OMPI_MCA_pmix OMPI_MCA_ess_base_vpid OMPI_MCA_orte_ess_num_procs "
+             "OMPI_MCA_orte_launch OMPI_UNIVERSE_SIZE PMIX_SERVER_URI41 PMI_FD "
+             "MPI_LOCALNRANKS MV2_COMM_WORLD_RANK SLURM_GTIDS")) {
     CAPTURE(name);
     CHECK(describes_outer_task(name));
   }
-  for (const char* name :
-       {"OMPI_MCA_btl",
-        "OMPI_MCA_orte_tmpdir_base",
-        "PMIX_MCA_gds",
-        "SLURM_JOB_NODELIST",
-        "SLURM_CPUS_ON_NODE",
-        "PATH",
-        "RANK"}) {
+  for (const std::string& name :
+       words("OMPI_MCA_btl OMPI_MCA_orte_tmpdir_base PMIX_MCA_gds "
+             "SLURM_JOB_NODELIST SLURM_CPUS_ON_NODE PATH RANK")) {
     CAPTURE(name);
     CHECK_FALSE(describes_outer_task(name));
   }

@@ -178,16 +178,7 @@ TEST_CASE("Slurm's host lists are read", "[unit]") {
   CHECK(first_slurm_host("") == "");
   CHECK(
       slurm_hosts("n[008-010,3],m1,r[1-2]n[4,6].x", 20) ==
-      Texts{
-          "n008",
-          "n009",
-          "n010",
-          "n3",
-          "m1",
-          "r1n4.x",
-          "r1n6.x",
-          "r2n4.x",
-          "r2n6.x"});
+      words("n008 n009 n010 n3 m1 r1n4.x r1n6.x r2n4.x r2n6.x"));
   CHECK(slurm_hosts("n[1-1000000000]", 2) == Texts{"n1", "n2"});
 }
 

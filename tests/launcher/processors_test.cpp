@@ -2,48 +2,17 @@
 #include <tests/support/catch_plain.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-
-#include <unistd.h>
 
 #include <common/cpu_quota.h>
 #include <common/processors.h>
 #include <common/scheduler/launch_error.h>
 #include <launcher/cli/rank_count.h>
+#include <tests/launcher/fake_root.h>
 
 namespace processors_test {
 
 using namespace ddp;
-
-namespace {
-
-// A root folder for files of the system.
-class FakeRoot {
- public:
-  FakeRoot()
-      : folder_(
-            std::filesystem::temp_directory_path() /
-            ("ddprun-root-" + std::to_string(getpid()))) {
-    std::filesystem::create_directory(folder_);
-  }
-  ~FakeRoot() {
-    std::filesystem::remove_all(folder_);
-  }
-  void write(const std::string& path, const std::string& text) const {
-    const auto file = folder_ / path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text;
-  }
-  std::string path() const {
-    return folder_;
-  }
-
- private:
-  std::filesystem::path folder_;
-};
-
-} // namespace
+using ddp::test::FakeRoot;
 
 TEST_CASE("GPUs are counted as CUDA would show them", "[unit]") {
   const FakeRoot root;

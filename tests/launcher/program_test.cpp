@@ -1,14 +1,10 @@
 // What a command runs.
 #include <tests/support/catch_plain.h>
 
-#include <filesystem>
-#include <fstream>
-
-#include <unistd.h>
-
 #include <common/scheduler/launch_error.h>
 #include <launcher/cli/program.h>
 #include <tests/launcher/option_parsing.h>
+#include <tests/support/temporary_folder.h>
 
 namespace program_test {
 
@@ -30,23 +26,11 @@ std::string failure_of(
   return "none";
 }
 
-class Script {
- public:
-  Script()
-      : path_(
-            std::filesystem::temp_directory_path() /
-            ("ddprun-script-" + std::to_string(getpid()) + ".py")) {
-    std::ofstream(path_) << "pass\n";
+struct Script : TemporaryFolder {
+  const std::string file = *this / "train.py";
+  Script() {
+    write_text(file, "pass\n");
   }
-  ~Script() {
-    std::filesystem::remove(path_);
-  }
-  std::string path() const {
-    return path_;
-  }
-
- private:
-  std::filesystem::path path_;
 };
 
 // Any executable will do for Python.
@@ -63,8 +47,8 @@ TEST_CASE("Python runs scripts and modules", "[unit]") {
     return program.arguments;
   };
   CHECK(
-      arguments(ProgramKind::kDetect, {script.path(), "-u", "1"}) ==
-      Texts{"/bin/sh", "-u", script.path(), "-u", "1"});
+      arguments(ProgramKind::kDetect, {script.file, "-u", "1"}) ==
+      Texts{"/bin/sh", "-u", script.file, "-u", "1"});
   CHECK(
       arguments(ProgramKind::kModule, {"package.train", "1"}) ==
       Texts{"/bin/sh", "-u", "-m", "package.train", "1"});
@@ -84,8 +68,8 @@ TEST_CASE("programs run as they are", "[unit]") {
   }
   const Script script; // which nobody may execute
   CHECK_THAT(
-      failure_of(ProgramKind::kExecutable, {script.path()}),
-      ContainsSubstring("126: " + script.path()));
+      failure_of(ProgramKind::kExecutable, {script.file}),
+      ContainsSubstring("126: " + script.file));
 }
 
 TEST_CASE("what is missing is named", "[unit]") {

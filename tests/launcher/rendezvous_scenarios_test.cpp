@@ -8,13 +8,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Job = SimulatedJob;
 
-TEST_CASE("As many nodes as can be start at once", "[unit]") {
-  Job job(settings(4, 4), 4);
-  job.run_for(seconds(6));
-  REQUIRE_RUNNING(job, "0123");
-  REQUIRE(job.member(2).membership().plan().first_rank(2) == 2);
-}
-
 TEST_CASE("Fewer nodes start after the last call", "[unit]") {
   Job job(settings(2, 4), 3);
   job.run_for(seconds(2));
@@ -176,18 +169,6 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("A node that leaves or crashes is done without", "[unit]") {
-  Job job(settings(2, 4), 4);
-  job.run_for(seconds(5));
-  job.leave(3);
-  job.run_for(seconds(8));
-  REQUIRE_RUNNING(job, "012");
-  REQUIRE(job.exit_code(3) == 143);
-  job.crash(2);
-  job.run_for(seconds(20));
-  REQUIRE_RUNNING(job, "01");
-}
-
 TEST_CASE("A fixed job ends where a node is lost", "[unit]") {
   Job job(settings(3, 3), 3);
   job.run_for(seconds(6));
@@ -261,17 +242,6 @@ TEST_CASE("The majority goes on where the log's host is lost", "[unit]") {
     REQUIRE_RUNNING(job, "123");
     REQUIRE(job.exit_code(0) == 143);
   }
-}
-
-TEST_CASE("The smaller part of a job stops", "[unit]") {
-  Job job(settings(1, 4), 4);
-  job.run_for(seconds(5));
-  job.set_link(0, 3, false);
-  job.set_link(1, 3, false);
-  job.set_link(2, 3, false);
-  job.run_for(seconds(60));
-  REQUIRE_RUNNING(job, "012");
-  REQUIRE(job.exit_code(3) == 75);
 }
 
 TEST_CASE("Of two halves the one with the first node goes on", "[unit]") {

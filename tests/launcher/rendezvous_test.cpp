@@ -62,7 +62,7 @@ TEST_CASE("^C ends a search for the job behind firewalls", "[rendezvous]") {
     silent.emplace_back(address, port);
     endpoint += "," + address;
   }
-  LaunchedJob job({"--nnodes=2", "--rdzv-endpoint", endpoint, "true"});
+  LaunchedJob job(words("--nnodes=2 --rdzv-endpoint " + endpoint + " true"));
   job.agent();
   const auto start = Clock::now();
   job.send(SIGINT);

@@ -41,7 +41,7 @@ TEST_CASE("a report goes into a device, not in its place", "[failure]") {
   if (mknod(device.c_str(), S_IFCHR | 0666, makedev(1, 3)) != 0) {
     ddp::test::skip("devices cannot be made here");
   }
-  LaunchedJob job({"--report", device, "false"});
+  LaunchedJob job(words("--report '" + device + "' false"));
   CHECK(job.wait() == 1);
   CHECK(type_of(device) == S_IFCHR);
   CHECK(folder.names() == std::set<std::string>{"null"});
@@ -52,7 +52,7 @@ TEST_CASE("a report goes into a pipe that is read", "[failure]") {
   const std::string pipe = folder / "pipe";
   REQUIRE(mkfifo(pipe.c_str(), S_IRUSR | S_IWUSR) == 0);
   const FileDescriptor reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK));
-  LaunchedJob job({"--report", pipe, "false"});
+  LaunchedJob job(words("--report '" + pipe + "' false"));
   CHECK(job.wait() == 1);
   REQUIRE(type_of(pipe) == S_IFIFO);
   std::string text(1 << 16, '\0');
@@ -65,7 +65,7 @@ TEST_CASE("a report is not waited for where nobody reads it", "[failure]") {
   const TemporaryFolder folder;
   const std::string pipe = folder / "pipe";
   REQUIRE(mkfifo(pipe.c_str(), S_IRUSR | S_IWUSR) == 0);
-  LaunchedJob job({"--report", pipe, "false"});
+  LaunchedJob job(words("--report '" + pipe + "' false"));
   CHECK(job.wait() == 1);
   CHECK(type_of(pipe) == S_IFIFO);
   CHECK_THAT(
@@ -79,7 +79,7 @@ TEST_CASE("a report follows a link", "[failure]") {
   for (const char* target : {"old.json", "new.json"}) {
     const std::string link = folder / target + ".link";
     REQUIRE(symlink(target, link.c_str()) == 0);
-    LaunchedJob job({"--report", link, "false"});
+    LaunchedJob job(words("--report '" + link + "' false"));
     CHECK(job.wait() == 1);
     CHECK(type_of(link) == S_IFLNK);
     CHECK(code_in(read_text(folder / target)) == 1);
@@ -99,8 +99,7 @@ TEST_CASE("a report in the output leaves that whole", "[failure]") {
       }
     };
     LaunchedJob job(
-        {"--report", "/proc/self/fd/1", "sh", "-c", "echo said; exit 3"},
-        setup);
+        words("--report /proc/self/fd/1 sh -c 'echo said; exit 3'"), setup);
     CHECK(job.wait() == 3);
     const std::string text = read_text(output);
     CAPTURE(text);
@@ -113,7 +112,7 @@ TEST_CASE("a report in the output leaves that whole", "[failure]") {
 }
 
 TEST_CASE("an output that nobody reads holds up no report", "[failure]") {
-  LaunchedJob job({"--report", "/dev/stdout", WORKER_PATH, "flood"});
+  LaunchedJob job(words("--report /dev/stdout WORKER flood"));
   job.wait_until_half_full();
   job.send(SIGTERM);
   CHECK(job.wait_unread() == 128 + SIGTERM);
@@ -125,7 +124,7 @@ TEST_CASE(
   const TemporaryFolder folder;
   const std::string link = folder / "link";
   std::filesystem::create_symlink(folder / "none/report", link);
-  LaunchedJob job({"--report", link, "sh", "-c", "echo ran"});
+  LaunchedJob job(words("--report '" + link + "' sh -c 'echo ran'"));
   CHECK(job.wait() == 2);
   CHECK_THAT(job.out(), !ContainsSubstring("ran"));
 }

@@ -30,14 +30,7 @@ std::set<std::string> ports(const std::string& text) {
 
 TEST_CASE("a failed attempt is followed by a fresh one", "[restart]") {
   LaunchedJob job(
-      {"--nproc-per-node",
-       "3",
-       "--max-restarts",
-       "3",
-       WORKER_PATH,
-       "attempts",
-       "3",
-       "4"});
+      words("--nproc-per-node 3 --max-restarts 3 WORKER attempts 3 4"));
   CHECK(job.wait() == 0);
   for (const char* attempt : {"attempt 0", "attempt 1"}) {
     CHECK(count_of(job.out(), attempt) >= 1);
@@ -53,16 +46,7 @@ TEST_CASE("a failed attempt is followed by a fresh one", "[restart]") {
 
 TEST_CASE("restarts come to an end", "[restart]") {
   LaunchedJob job(
-      {"--nproc-per-node",
-       "2",
-       "--max-restarts",
-       "2",
-       WORKER_PATH,
-       "attempts",
-       "3",
-       "4",
-       "5",
-       "6"});
+      words("--nproc-per-node 2 --max-restarts 2 WORKER attempts 3 4 5 6"));
   CHECK(job.wait() == 5);
   CHECK(count_of(job.out(), "attempt 2") >= 1);
   CHECK(count_of(job.out(), "attempt 3") == 0);
@@ -71,8 +55,7 @@ TEST_CASE("restarts come to an end", "[restart]") {
 }
 
 TEST_CASE("a signal ends a job whatever restarts are left", "[restart]") {
-  LaunchedJob job(
-      {"--nproc-per-node", "2", "--max-restarts", "9", WORKER_PATH, "wait"});
+  LaunchedJob job(words("--nproc-per-node 2 --max-restarts 9 WORKER wait"));
   job.wait_for_output("ready", 2);
   job.send(SIGTERM);
   CHECK(job.wait() == 128 + SIGTERM);
@@ -82,19 +65,9 @@ TEST_CASE("a signal ends a job whatever restarts are left", "[restart]") {
 
 TEST_CASE("a signal while an attempt ends is the job's end", "[restart]") {
   const TemporaryFolder folder;
-  LaunchedJob job(
-      {"--nproc-per-node",
-       "2",
-       "--max-restarts",
-       "9",
-       "--grace",
-       "1",
-       "--report",
-       folder / "report.json",
-       WORKER_PATH,
-       "ignore-term",
-       "1",
-       "4"});
+  LaunchedJob job(words(
+      "--nproc-per-node 2 --max-restarts 9 --grace 1 --report '" +
+      folder / "report.json" + "' WORKER ignore-term 1 4"));
   job.wait_for_output("ready", 2);
   kill(job.worker(1), SIGUSR1); // rank 0 takes its time to stop
   wait_for_death(job.worker(1));
@@ -111,14 +84,9 @@ TEST_CASE("a signal while an attempt ends is the job's end", "[restart]") {
 TEST_CASE("a signal between attempts is the job's end", "[restart]") {
   for (int i = 0; i < 20; ++i) {
     const TemporaryFolder folder;
-    LaunchedJob job(
-        {"--max-restarts",
-         "100000",
-         "--report",
-         folder / "report.json",
-         "sh",
-         "-c",
-         "exit 3"});
+    LaunchedJob job(words(
+        "--max-restarts 100000 --report '" + folder / "report.json" +
+        "' sh -c 'exit 3'"));
     job.wait_for_output("started again", 1 + i);
     job.send(SIGTERM);
     CHECK(job.wait() == 128 + SIGTERM);
@@ -131,14 +99,7 @@ TEST_CASE("a signal between attempts is the job's end", "[restart]") {
 
 TEST_CASE("a restart finds nothing of the attempt before", "[restart]") {
   LaunchedJob job(
-      {"--nproc-per-node",
-       "2",
-       "--max-restarts",
-       "1",
-       "--grace",
-       "0.2",
-       WORKER_PATH,
-       "family"});
+      words("--nproc-per-node 2 --max-restarts 1 --grace 0.2 WORKER family"));
   job.wait_for_output("ready", 2);
   const pid_t store = job.store();
   kill(job.worker(1), SIGKILL);
@@ -152,7 +113,7 @@ TEST_CASE("a restart finds nothing of the attempt before", "[restart]") {
 }
 
 TEST_CASE("what cannot be executed is not tried again", "[restart]") {
-  LaunchedJob job({"--max-restarts", "5", "/dev/null/x"});
+  LaunchedJob job(words("--max-restarts 5 /dev/null/x"));
   CHECK(job.wait() == 127);
   CHECK(count_of(job.err(), "started again") == 0);
 }

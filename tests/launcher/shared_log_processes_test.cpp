@@ -61,12 +61,12 @@ TEST_CASE("what speaks to the network has no secret", "[rendezvous]") {
   unsetenv("DDP_TOKEN");
   CHECK_FALSE(has_secret(trio.host.pid()));
   CHECK_FALSE(has_secret(trio.second.pid()));
-  const JobSetup setup{{"DDP_TOKEN=hush"}, "", false, nullptr};
-  LaunchedJob job({WORKER_PATH, "wait"}, setup);
+  const JobSetup setup{{"DDP_TOKEN=hush"}};
+  LaunchedJob job(words("WORKER wait"), setup);
   job.worker(0);
   const pid_t store = job.store();
   CHECK_FALSE(has_secret(store));
-  LaunchedJob server({"--rdzv-server", "--rdzv-endpoint=127.0.0.1:0"}, setup);
+  LaunchedJob server(words("--rdzv-server --rdzv-endpoint=127.0.0.1:0"), setup);
   server.wait_for_output("serves the nodes' rendezvous");
   wait_until({}, [&] {
     std::ifstream file("/proc/" + std::to_string(server.pid()) + "/comm");

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include <fcntl.h>
@@ -13,6 +12,7 @@
 #include <common/processors.h>
 #include <launcher/listener.h>
 #include <tests/launcher/launched_job.h>
+#include <tests/support/temporary_folder.h>
 
 namespace start_test {
 
@@ -43,30 +43,14 @@ TEST_CASE("each rank gets torchrun's environment", "[start]") {
   CAPTURE(ranks);
   const std::string n = std::to_string(ranks);
   LaunchedJob job(
-      {"--nproc-per-node",
-       n,
-       WORKER_PATH,
-       "environment",
-       "RANK",
-       "LOCAL_RANK",
-       "WORLD_SIZE",
-       "LOCAL_WORLD_SIZE",
-       "GROUP_RANK",
-       "GROUP_WORLD_SIZE",
-       "ROLE_NAME",
-       "ROLE_RANK",
-       "ROLE_WORLD_SIZE",
-       "MASTER_ADDR",
-       "MASTER_PORT",
-       "TORCHELASTIC_RESTART_COUNT",
-       "TORCHELASTIC_MAX_RESTARTS",
-       "TORCHELASTIC_RUN_ID",
-       "TORCHELASTIC_USE_AGENT_STORE",
-       "DDP_TTY"},
-      {{"RANK=77", "WORLD_SIZE=78", "MASTER_PORT=1", "DDP_TTY=1"},
-       "",
-       false,
-       nullptr});
+      words(
+          "--nproc-per-node " + n +
+          " WORKER environment RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE "
+          "GROUP_RANK GROUP_WORLD_SIZE ROLE_NAME ROLE_RANK ROLE_WORLD_SIZE "
+          "MASTER_ADDR MASTER_PORT TORCHELASTIC_RESTART_COUNT "
+          "TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RUN_ID "
+          "TORCHELASTIC_USE_AGENT_STORE DDP_TTY"),
+      {{"RANK=77", "WORLD_SIZE=78", "MASTER_PORT=1", "DDP_TTY=1"}});
   CHECK(job.wait() == 0);
   std::set<std::string> all_ranks;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -97,20 +81,20 @@ TEST_CASE("each rank gets torchrun's environment", "[start]") {
 
 TEST_CASE("OMP_NUM_THREADS is shared out where it is unset", "[start]") {
   LaunchedJob several(
-      {"--nproc-per-node=2", WORKER_PATH, "environment", "OMP_NUM_THREADS"});
+      words("--nproc-per-node=2 WORKER environment OMP_NUM_THREADS"));
   CHECK(several.wait() == 0);
   const std::string share = std::to_string(std::max(1, available_cpus() / 2));
   CHECK(count_of(several.out(), "OMP_NUM_THREADS=" + share + "\n") == 2);
   CHECK(count_of(several.err(), "OMP_NUM_THREADS") == 1);
 
   LaunchedJob set(
-      {"--nproc-per-node=2", WORKER_PATH, "environment", "OMP_NUM_THREADS"},
-      {{"OMP_NUM_THREADS=5"}, "", false, nullptr});
+      words("--nproc-per-node=2 WORKER environment OMP_NUM_THREADS"),
+      {{"OMP_NUM_THREADS=5"}});
   CHECK(set.wait() == 0);
   CHECK(count_of(set.out(), "OMP_NUM_THREADS=5\n") == 2);
   CHECK(set.err().empty());
 
-  LaunchedJob one({WORKER_PATH, "environment", "OMP_NUM_THREADS"});
+  LaunchedJob one(words("WORKER environment OMP_NUM_THREADS"));
   CHECK(one.wait() == 0);
   CHECK(one.out() == "OMP_NUM_THREADS is unset\n");
 }
@@ -121,12 +105,8 @@ TEST_CASE("ranks inherit their heartbeat and nothing else", "[start]") {
     static_cast<void>(open("/dev/zero", O_RDONLY));
   };
   LaunchedJob job(
-      {"--nproc-per-node",
-       "4",
-       "sh",
-       "-c",
-       "'" WORKER_PATH "' environment DDP_HEARTBEAT_FD; exec '" WORKER_PATH
-       "' descriptors"},
+      words("--nproc-per-node 4 WORKER environment DDP_HEARTBEAT_FD then "
+            "descriptors"),
       setup);
   CHECK(job.wait() == 0);
   for (int rank = 0; rank < 4; ++rank) {
@@ -145,7 +125,7 @@ TEST_CASE("ranks inherit their heartbeat and nothing else", "[start]") {
 TEST_CASE("the port can be chosen, and is said to be taken", "[start]") {
   const Listener taken = listen_on("127.0.0.1", 0);
   const std::string port = std::to_string(taken.port);
-  LaunchedJob refused({"--master-port", port, WORKER_PATH, "state"});
+  LaunchedJob refused(words("--master-port " + port + " WORKER state"));
   CHECK(refused.wait() == 125);
   CHECK(refused.out().empty());
   CHECK_THAT(
@@ -154,12 +134,7 @@ TEST_CASE("the port can be chosen, and is said to be taken", "[start]") {
 
 TEST_CASE("the store listens, and on the loopback interface alone", "[start]") {
   LaunchedJob job(
-      {"--nproc-per-node",
-       "2",
-       "sh",
-       "-c",
-       "'" WORKER_PATH "' environment MASTER_PORT; exec '" WORKER_PATH
-       "' wait"});
+      words("--nproc-per-node 2 WORKER environment MASTER_PORT then wait"));
   job.wait_for_output("ready", 2);
   const std::string key = "MASTER_PORT=";
   const int port =
@@ -182,16 +157,13 @@ TEST_CASE("ranks start with a clean state", "[start]") {
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, nullptr);
   };
-  LaunchedJob job({"--nproc-per-node", "2", WORKER_PATH, "state"}, setup);
+  LaunchedJob job(words("--nproc-per-node 2 WORKER state"), setup);
   CHECK(job.wait() == 0);
-  for (const char* line :
-       {"SigBlk: 0000000000000000\n",
-        "SigIgn: 0000000000000000\n",
-        "stdin /dev/null\n",
-        "own session\n",
-        "own group\n"}) {
+  for (const std::string& line :
+       words("'SigBlk: 0000000000000000' 'SigIgn: 0000000000000000' 'stdin "
+             "/dev/null' 'own session' 'own group'")) {
     CAPTURE(line, job.out());
-    CHECK(count_of(job.out(), line) == 2);
+    CHECK(count_of(job.out(), line + "\n") == 2);
   }
 }
 
@@ -201,7 +173,7 @@ TEST_CASE("closed standard descriptors do no harm", "[start]") {
     close(0);
     close(2);
   };
-  LaunchedJob job({"--nproc-per-node", "2", WORKER_PATH, "descriptors"}, setup);
+  LaunchedJob job(words("--nproc-per-node 2 WORKER descriptors"), setup);
   CHECK(job.wait() == 0);
   CHECK(count_of(job.out(), "descriptors:") == 2);
   CHECK(count_of(job.out(), " 0=") + count_of(job.out(), " 2=") == 0);
@@ -227,23 +199,22 @@ TEST_CASE("the program's arguments are its own", "[start]") {
 
 TEST_CASE("a program that cannot run is named", "[start]") {
   namespace fs = std::filesystem;
-  const fs::path folder = fs::temp_directory_path() /
-      ("ddprun-programs-" + std::to_string(getpid()));
-  fs::create_directory(folder);
-  std::ofstream(folder / "plain") << "text\n";
-  std::ofstream(folder / "orphan") << "#!/no/such/interpreter\n";
-  std::ofstream(folder / "script") << "echo no\n"; // no #! line
-  std::ofstream(folder / "garbage") << std::string(
-      "\x7f"
-      "ELF\0\1\2",
-      7);
+  const TemporaryFolder folder;
+  write_text(folder / "plain", "text\n");
+  write_text(folder / "orphan", "#!/no/such/interpreter\n");
+  write_text(folder / "script", "echo no\n"); // no #! line
+  write_text(
+      folder / "garbage",
+      {"\x7f"
+       "ELF\0\1\2",
+       7});
   for (const char* name : {"orphan", "script", "garbage"}) {
     fs::permissions(folder / name, fs::perms::owner_all);
   }
   const auto run = [&](const std::string& program, int code) {
     LaunchedJob job(
-        {"--nproc-per-node", "4", program, "x"},
-        {{"PATH=" + folder.string(), "OMP_NUM_THREADS=1"}, "", false, nullptr});
+        words("--nproc-per-node 4 '" + program + "' x"),
+        {{"PATH=" + folder.path(), "OMP_NUM_THREADS=1"}});
     CAPTURE(program, job.err());
     CHECK(job.wait() == code);
     CHECK(lines_of(job.err()).size() == 1);
@@ -253,17 +224,16 @@ TEST_CASE("a program that cannot run is named", "[start]") {
   };
   run("nowhere", 127);
   run("./no/where", 127);
-  run((folder / "orphan").string(), 127);
+  run(folder / "orphan", 127);
   run("plain", 126);
-  run((folder / "plain").string(), 126);
-  run(folder.string(), 126);
+  run(folder / "plain", 126);
+  run(folder.path(), 126);
   run("garbage", 126);
   run("script", 126);
-  fs::remove_all(folder);
 }
 
 TEST_CASE("wrong usage exits with 2", "[start]") {
-  LaunchedJob job({"--nproc-per-node", "none", WORKER_PATH});
+  LaunchedJob job(words("--nproc-per-node none WORKER"));
   CHECK(job.wait() == 2);
   CHECK(lines_of(job.err()).size() == 1);
   LaunchedJob help({"--help"});
@@ -272,8 +242,7 @@ TEST_CASE("wrong usage exits with 2", "[start]") {
 }
 
 TEST_CASE("many ranks start and end", "[start]") {
-  LaunchedJob job(
-      {"--nproc-per-node", "64", WORKER_PATH, "environment", "RANK"});
+  LaunchedJob job(words("--nproc-per-node 64 WORKER environment RANK"));
   CHECK(job.wait() == 0);
   CHECK(lines_of(job.out()).size() == 64);
   CHECK(job.leaves_nothing());

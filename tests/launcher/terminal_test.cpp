@@ -43,38 +43,15 @@ JobSetup at_terminal() {
 
 TEST_CASE("rank 0 is told of the terminal", "[terminal]") {
   LaunchedJob job(
-      {"--nproc-per-node", "2", WORKER_PATH, "environment", "DDP_TTY"},
-      at_terminal());
+      words("--nproc-per-node 2 WORKER environment DDP_TTY"), at_terminal());
   CHECK(job.wait() == 0);
   CHECK(count_of(job.out(), "[0] DDP_TTY=1") == 1);
   CHECK(count_of(job.out(), "[1] DDP_TTY is unset") == 1);
 }
 
-TEST_CASE("rank 0's progress stays below the others' lines", "[terminal]") {
-  LaunchedJob job(
-      {"--nproc-per-node", "2", WORKER_PATH, "progress"}, at_terminal());
-  job.wait_for_output("[0] 20%");
-  const pid_t other = job.worker(1);
-  kill(other, SIGUSR1);
-  job.wait_for_output("[1] hello");
-  const auto now = shown(job.out());
-  REQUIRE(now.size() == 3);
-  CHECK(now[0] == "[1] ready 1 " + std::to_string(other));
-  CHECK(now[1] == "[1] hello");
-  CHECK(now[2] == "[0] 20%");
-  job.send(SIGUSR2);
-  CHECK(job.wait() == 0);
-  const auto last = shown(job.out());
-  REQUIRE(last.size() == 4);
-  CHECK(last[1] == "[1] hello");
-  CHECK(last[2] == "[0] done");
-  CHECK(last[3].empty());
-}
-
 TEST_CASE("a terminal shows how the job stands", "[terminal]") {
   LaunchedJob job(
-      {"--nproc-per-node", "2", "--max-restarts", "3", WORKER_PATH, "wait"},
-      at_terminal());
+      words("--nproc-per-node 2 --max-restarts 3 WORKER wait"), at_terminal());
   job.wait_for_output("ddprun: 2 of 2 ranks running, 0 of 3 restarts, 0:");
   kill(job.worker(1), SIGKILL);
   job.wait_for_output("ddprun: 2 of 2 ranks running, 1 of 3 restarts, 0:");
@@ -84,8 +61,7 @@ TEST_CASE("a terminal shows how the job stands", "[terminal]") {
 }
 
 TEST_CASE("a terminal that is held loses no report", "[terminal]") {
-  LaunchedJob job(
-      {"--nproc-per-node", "2", WORKER_PATH, "wait"}, at_terminal());
+  LaunchedJob job(words("--nproc-per-node 2 WORKER wait"), at_terminal());
   const pid_t rank = job.worker(1);
   const pid_t other = job.worker(0);
   const pid_t agent = job.agent();
@@ -102,7 +78,7 @@ TEST_CASE("a terminal that is held loses no report", "[terminal]") {
 
 TEST_CASE("^C is passed on once", "[terminal]") {
   LaunchedJob job(
-      {"--nproc-per-node", "2", WORKER_PATH, "tell-signals"}, at_terminal());
+      words("--nproc-per-node 2 WORKER tell-signals"), at_terminal());
   job.wait_for_output("ready", 2);
   job.type("\x03");
   CHECK(job.wait() == 128 + SIGINT);

@@ -1,5 +1,6 @@
-// A rank that behaves as the launcher's tests ask: worker MODE [ARGUMENT...].
-// It says "ready <rank> <pid>" where it waits for the test.
+// A rank that behaves as the launcher's tests ask: worker MODE [ARGUMENT...]
+// [then MODE [ARGUMENT...]]. It says "ready <rank> <pid>" where it waits for
+// the test.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -340,24 +341,6 @@ int flood(const Arguments&) {
   }
 }
 
-// Rank 0 draws a progress bar, rank 1 prints a line when sent SIGUSR1; both
-// end at SIGUSR2, rank 0 with a last line.
-int progress(const Arguments&) {
-  const bool draws = my_rank() == 0;
-  if (draws) {
-    write_text("10%\r20%\r");
-  } else {
-    say_ready();
-  }
-  while (take_signal() != SIGUSR2) {
-    write_text(draws ? "30%\r" : "hello\n");
-  }
-  if (draws) {
-    write_text("done\n");
-  }
-  return 0;
-}
-
 // --rdzv-member CHANNEL: as a helper of an agent's that has a lot to tell.
 int flood_agent(const Arguments& arguments) {
   const int channel = std::stoi(arguments.at(0));
@@ -388,12 +371,16 @@ int main(int argc, char** argv) {
       {"call", call},
       {"lines", lines},
       {"flood", flood},
-      {"--rdzv-member", flood_agent},
-      {"progress", progress}};
+      {"--rdzv-member", flood_agent}};
   const std::string mode = argc > 1 ? argv[1] : "";
-  if (mode == "tell-signals" || mode == "progress" || mode == "ignore-term") {
+  if (mode == "tell-signals" || mode == "ignore-term") {
     const sigset_t set = waited_signals();
     sigprocmask(SIG_BLOCK, &set, nullptr);
+  }
+  const auto then = std::find(argv + 1, argv + argc, std::string("then"));
+  if (then != argv + argc) {
+    modes.at(mode)(Arguments(argv + 2, then));
+    return modes.at(then[1])(Arguments(then + 2, argv + argc));
   }
   return modes.at(mode)(Arguments(argv + 2, argv + argc));
 }

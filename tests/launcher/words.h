@@ -1,0 +1,21 @@
+#pragma once
+
+#include <iomanip>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace ddp::test {
+
+/// The words of a command line, apart by spaces or 'in quotes'. WORKER is the
+/// program that the tests run as a rank.
+inline std::vector<std::string> words(const std::string& line) {
+  std::vector<std::string> found;
+  std::istringstream stream(line);
+  for (std::string word; stream >> std::quoted(word, '\'', '\0');) {
+    found.push_back(word == "WORKER" ? WORKER_PATH : word);
+  }
+  return found;
+}
+
+} // namespace ddp::test
