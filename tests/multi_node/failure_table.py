@@ -13,7 +13,6 @@ import sys
 
 from failure_cases import ROWS
 from hosts import enter_namespaces
-from job import Process
 from pair import FOREVER, Pair
 
 
@@ -30,24 +29,23 @@ class TorchrunPair(Pair):
 
     def __init__(self, program, nodes, restarts=0):
         super().__init__(program, nodes, restarts)
-        self.options = [f"--nnodes={nodes}", f"--max-restarts={restarts}"]
+        self.options = self.options[:2]  # no node timeout
 
     def start(self, host, rank=FOREVER, **variables):
-        process = Process(
-            self.hosts.on(host) +
-            [self.program, "--rdzv-backend=c10d", "--rdzv-endpoint=n0:29400",
-             "--nproc-per-node=1", *self.options, "--no-python", "bash", "-c",
-             rank],
-            {"OMP_NUM_THREADS": "1", "TMPDIR": f"{self.folder.name}/tmp",
-             **variables})
-        self.job.processes.append(process)
-        self.at[host] = process
-        return process
+        self.at[host] = self.beside(
+            host, self.program, "--rdzv-backend=c10d",
+            "--rdzv-endpoint=n0:29400", "--nproc-per-node=1", *self.options,
+            "--no-python", "bash", "-c", rank, **{
+                "OMP_NUM_THREADS": "1", "TMPDIR": f"{self.folder.name}/tmp",
+                **variables})
 
     def check(self, *_):
         pass
 
-    def end(self):
+    def end(self, running):
+        pass
+
+    def require_nothing_left(self):
         pass
 
 

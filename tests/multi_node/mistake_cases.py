@@ -9,14 +9,13 @@ import sys
 import time
 
 from hosts import Hosts
-from job import Process
-from nodes import PORT, Nodes, name_of, processes_on, require_nothing_left
+from nodes import PORT, Nodes, agents_on, on_hosts
 
 
 def mistakes(program):
     """What does not belong to a job is told so, and does not disturb it."""
     hosts = Hosts(3)
-    with Nodes(program, hosts, ["--nnodes=2"]) as nodes:
+    with Nodes(program, hosts, "--nnodes=2") as nodes:
         nodes.start(0)
         nodes.start(1, "--node-rank=1")
         nodes.wait_for_ranks(2, (0, 1))
@@ -29,86 +28,73 @@ def mistakes(program):
                 (["--local-addr=nowhere"], "--local-addr nowhere: does not")):
             nodes.start(2, *options)
             nodes.finish([2], 2, 5)
-            nodes.require(re.search(said, nodes.at[2].text()), f"not said: {said}")
+            nodes.require(re.search(said, nodes.at[2].text()),
+                          f"not said: {said}")
         nodes.require(nodes.at[0].running(), "the job was disturbed")
-        nodes.interrupt(0, (0, 1), 5)
-    with Nodes(program, hosts, ["--nnodes=3", "--node-rank=1"]) as nodes:
+        nodes.interrupt(0, (0, 1))
+    with Nodes(program, hosts, "--nnodes=3 --node-rank=1") as nodes:
         nodes.start(0)
-        nodes.wait(lambda: "1 of 3 joined" in nodes.at[0].text(), "no wait")
+        nodes.wait_for("1 of 3 joined", 0)
         nodes.start(1)
         nodes.finish([1], 2, 5)
-        nodes.require("node n0 has the same --node-rank, 1" in
-                      nodes.at[1].text(), "the same rank is not told")
-    with Nodes(program, hosts, ["--nnodes=1:3", "--last-call=1"]) as nodes:
-        nodes.start(0)
-        nodes.wait_for_ranks(1, [0])
+        nodes.require_said("node n0 has the same --node-rank, 1", 1)
+    with Nodes(program, hosts, "--nnodes=1:3 --last-call=1") as nodes:
+        nodes.start_all([0])
         nodes.start(1, "--last-call=5")
         time.sleep(1)  # it waits to be taken in
-        nodes.interrupt(1, [1], 5)
+        nodes.interrupt(1, [1])
         nodes.require(nodes.at[0].running(), "it ended the job")
-    with Nodes(program, hosts, ["--nnodes=2", "--join-timeout=4"]) as nodes:
+    with Nodes(program, hosts, "--nnodes=2 --join-timeout=4") as nodes:
         nodes.start(0, f"--rdzv-endpoint=n2:{PORT}")
         nodes.finish([0], 124, 8)
-        nodes.require(f"waiting for the rendezvous at n2:{PORT} (n2: "
-                      "Connection refused)" in nodes.at[0].text(),
-                      "the endpoint is not named")
+        nodes.require_said(f"waiting for the rendezvous at n2:{PORT} (n2: "
+                           "Connection refused)", 0)
         nodes.start(0, f"--rdzv-endpoint=nowhere:{PORT}")
         nodes.finish([0], 124, 8)
         nodes.require("name" in nodes.at[0].text().split("(nowhere: ")[1],
                       "the name is not doubted")
 
 
-def taken_port(program):
+@on_hosts(2, "--nnodes=2")
+def taken_port(nodes):
     """A port that is free a moment later costs that moment."""
-    hosts = Hosts(2)
-    holds = ("import socket, time; s = socket.create_server(('10.9.0.1', "
-             f"{PORT})); time.sleep(6)")
-    with Nodes(program, hosts, ["--nnodes=2"]) as nodes:
-        holder = Process(hosts.on(0) + [sys.executable, "-c", holds], {})
-        time.sleep(0.5)
-        for host in range(2):
-            nodes.start(host)
-        first = nodes.at[0]
-        nodes.start(0, "--join-timeout=4")
-        nodes.finish([0], 124, 8)
-        nodes.require("(n0: something listens there, and does not answer)" in
-                      nodes.at[0].text(), "it is not said")
-        nodes.at[0] = first
-        nodes.wait_for_ranks(2, range(2))
-        holder.process.wait()
-        nodes.interrupt(0, (0, 1), 5)
-        require_nothing_left(nodes, range(2))
+    holder = nodes.beside(
+        0, sys.executable, "-c", "import socket, time; s = socket."
+        f"create_server(('10.9.0.1', {PORT})); time.sleep(6)")
+    time.sleep(0.5)
+    for host in range(2):
+        nodes.start(host)
+    first = nodes.at[0]
+    nodes.start(0, "--join-timeout=4")
+    nodes.finish([0], 124, 8)
+    nodes.require_said("(n0: something listens there, and does not answer)", 0)
+    nodes.at[0] = first
+    nodes.wait_for_ranks(2, range(2))
+    holder.process.wait()
+    nodes.interrupt(0, (0, 1))
 
 
-def wrong_token(program):
+@on_hosts(3, "--nnodes=2 --node-timeout=3")
+def wrong_token(nodes):
     """A node with another token takes no part, and disturbs nobody."""
-    hosts = Hosts(3)
-    with Nodes(program, hosts, ["--nnodes=2", "--node-timeout=3"]) as nodes:
-        nodes.start(0)
-        nodes.start(2, "--join-timeout=7", DDP_TOKEN="another")
-        nodes.finish([2], 124, 10)
-        for host in (0, 2):
-            nodes.require("some node has another token" in
-                          nodes.at[host].text(), f"n{host} does not say so")
-        nodes.start(1)
-        nodes.wait_for_ranks(2, (0, 1))
-        nodes.interrupt(1, (0, 1), 5)
-        require_nothing_left(nodes, range(3))
+    nodes.start(0)
+    nodes.start(2, "--join-timeout=7", DDP_TOKEN="another")
+    nodes.finish([2], 124, 10)
+    nodes.require_said("some node has another token", 0, 2)
+    nodes.start(1)
+    nodes.wait_for_ranks(2, (0, 1))
+    nodes.interrupt(1, (0, 1))
 
 
-def missing_nodes(program):
+@on_hosts(2, "--nnodes=2 --join-timeout=7")
+def missing_nodes(nodes):
     """What is waited for is said; Ctrl-C and the timeout end the wait."""
-    hosts = Hosts(2)
-    with Nodes(program, hosts, ["--nnodes=2", "--join-timeout=7"]) as nodes:
-        nodes.start(0)
-        nodes.start(1, f"--rdzv-endpoint=n0:{PORT + 1}")
-        nodes.wait(lambda: "1 of 2 joined (n0)" in nodes.at[0].text(),
-                   "it does not say who is missing", 10)
-        nodes.interrupt(1, [1], 2)
-        nodes.finish([0], 124, 10)
-        nodes.require("after 7.0 s still waiting for nodes" in
-                      nodes.at[0].text(), "it does not say why it ended")
-        require_nothing_left(nodes, range(2))
+    nodes.start(0)
+    nodes.start(1, f"--rdzv-endpoint=n0:{PORT + 1}")
+    nodes.wait_for("1 of 2 joined (n0)", 0, 10)
+    nodes.interrupt(1, [1], 2)
+    nodes.finish([0], 124, 10)
+    nodes.require_said("after 7.0 s still waiting for nodes", 0)
 
 
 def missing_program(program):
@@ -116,49 +102,41 @@ def missing_program(program):
     one that went on without a node, it does not take that place."""
     hosts = Hosts(3)
     said = "node n1: ./trainer: no such program"
-    with Nodes(program, hosts, ["--nnodes=3"]) as nodes:
+    with Nodes(program, hosts, "--nnodes=3") as nodes:
         nodes.start(1, words=("./trainer",))
-        nodes.wait(lambda: "waiting for the other nodes" in
-                   nodes.at[1].text(), "it does not wait")
+        nodes.wait_for("waiting for the other nodes", 1)
         nodes.start(0)
         nodes.start(2)
         nodes.finish(range(3), 127, 10)
-        for host in (0, 2):
-            nodes.require(said in nodes.at[host].text(), f"n{host} is silent")
+        nodes.require_said(said, 0, 2)
         nodes.require(nodes.report(1)["exit_code"] == 127,
                       f"n1 reports {nodes.report(1)}")
-        require_nothing_left(nodes, range(3))
-    with Nodes(program, hosts, ["--nnodes=2", "--max-restarts=1"]) as nodes:
+    with Nodes(program, hosts, "--nnodes=2 --max-restarts=1") as nodes:
         nodes.start_all(range(2))
-        nodes.at[1].process.send_signal(signal.SIGTERM)
-        nodes.finish([1], 143, 5)
+        nodes.leave(1)
         nodes.start(1, words=("./trainer",))
         nodes.finish([1], 127, 10)
-        nodes.wait(lambda: said in nodes.at[0].text(), "n0 is silent")
+        nodes.wait_for(said, 0)
         nodes.start(2)
         nodes.wait_for_ranks(2, (0, 2))
-        nodes.interrupt(2, (0, 2), 5)
-        require_nothing_left(nodes, range(3))
+        nodes.interrupt(2, (0, 2))
 
 
-def failure_at_once(program):
+@on_hosts(3, "--nnodes=3")
+def failure_at_once(nodes):
     """A rank fails while another node is about to start its own: that one
     learns of both at a time, as it is slow."""
-    hosts = Hosts(3)
-    with Nodes(program, hosts, ["--nnodes=3"]) as nodes:
-        for _ in range(15):
-            for host in range(3):
-                nodes.start(host, words=["sleep", "60"] if host != 1 else
-                            ["false"])
-            deadline = time.monotonic() + 10
-            while any(nodes.at[host].running() for host in range(3)):
-                nodes.require(time.monotonic() < deadline, "it goes on")
-                slow = [pid for pid in processes_on(hosts, 2)
-                        if name_of(pid) == "ddp-agent"]
-                for number in (signal.SIGSTOP, signal.SIGCONT):
-                    for pid in slow:
-                        with contextlib.suppress(ProcessLookupError):
-                            os.kill(pid, number)
-                    time.sleep(0.03)
-            nodes.finish(range(3), 1, 5)
-        require_nothing_left(nodes, range(3))
+    for _ in range(15):
+        for host in range(3):
+            nodes.start(host, words=["sleep", "60"] if host != 1 else
+                        ["false"])
+        deadline = time.monotonic() + 10
+        while any(nodes.at[host].running() for host in range(3)):
+            nodes.require(time.monotonic() < deadline, "it goes on")
+            slow = agents_on(nodes.hosts, 2)
+            for number in (signal.SIGSTOP, signal.SIGCONT):
+                for pid in slow:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, number)
+                time.sleep(0.03)
+        nodes.finish(range(3), 1, 5)

@@ -5,7 +5,6 @@ Usage: nodes_test.py DDPRUN TRAINER CASE, with a function of this file or of
 those that it imports.
 """
 
-import os
 import re
 import signal
 import sys
@@ -21,260 +20,206 @@ import scheduler_cases
 import soak
 from hosts import Hosts, enter_namespaces
 from job import Process
-from nodes import (PORT, WORKER, Nodes, crash, require_nothing_left,
-                   workers_on)
+from nodes import PORT, QUICK, WORKER, Nodes, on_hosts
 from training import require_all_seen, step_of, trainer
 
 
-def static_start(program):
+@on_hosts(4, "--nnodes=4")
+def static_start(nodes):
     """Nodes with different numbers of ranks, in the order of --node-rank."""
-    hosts = Hosts(4)
     counts = [2, 1, 3, 1]
-    with Nodes(program, hosts, ["--nnodes=4"]) as nodes:
-        begin = time.monotonic()
-        for host in (3, 1, 0, 2):
-            nodes.start(host, f"--nproc-per-node={counts[host]}",
-                        f"--node-rank={host}")
-        nodes.wait_for_ranks(7, range(4))
-        print(f"started in {time.monotonic() - begin:.2f} s", flush=True)
-        first = 0
-        for host, count in enumerate(counts):
-            for local in range(count):
-                line = (f"rank {first} of 7 local {local} of {count} node "
-                        f"{host} of 4 restart 0 store 10.9.0.1.")
-                nodes.require(line in nodes.at[host].text(), f"no '{line}'")
-                first += 1
-        seconds = nodes.interrupt(1, range(4), 5)
-        print(f"ended in {seconds:.2f} s", flush=True)
-        require_nothing_left(nodes, range(4))
+    for host in (3, 1, 0, 2):
+        nodes.start(host, f"--nproc-per-node={counts[host]}",
+                    f"--node-rank={host}")
+    nodes.wait_for_ranks(7, range(4))
+    first = 0
+    for host, count in enumerate(counts):
+        for local in range(count):
+            nodes.require_said(
+                f"rank {first} of 7 local {local} of {count} node {host} of 4 "
+                "restart 0 store 10.9.0.1.", host)
+            first += 1
+    nodes.interrupt(1, range(4))
 
 
-def failed_rank(program):
+@on_hosts(3, "--nnodes=3 --nproc-per-node=2")
+def failed_rank(nodes):
     """All stop, and end with the rank's code and its report."""
-    hosts = Hosts(3)
-    failing = "trap 'date +%s%N; exit 3' USR1;" + WORKER
-    with Nodes(program, hosts, ["--nnodes=3", "--nproc-per-node=2"]) as nodes:
-        for host in range(3):
-            nodes.start(host, words=("bash", "-c", failing))
-        nodes.wait_for_ranks(6, range(3))
-        victim = workers_on(hosts, 1)[0]
-        start = time.time_ns()
-        os.kill(victim, signal.SIGKILL)
-        nodes.finish(range(3), 137, 5)
-        for host in range(3):
-            text = nodes.at[host].text()
-            stops = [int(ns) for ns in re.findall(r"stopped (\d+)\.", text)]
-            nodes.require(len(stops) == (1 if host == 1 else 2),
-                          f"{len(stops)} ranks of n{host} were stopped")
-            slowest = (max(stops) - start) / 1e6
-            print(f"n{host}: stopped after {slowest:.1f} ms", flush=True)
-            nodes.require(re.search(r"killed by signal 9", text),
-                          f"n{host} does not say what happened")
-            nodes.require(host == 1 or "node n1: " in text,
-                          f"n{host} does not say where")
-            report = nodes.report(host)
-            nodes.require(report["exit_code"] == 137 and
-                          report["outcome"] == "failed" and
-                          [node["host"] for node in report["nodes"]] ==
-                          ["n0", "n1", "n2"], f"report of n{host}: {report}")
-        require_nothing_left(nodes, range(3))
+    for host in range(3):
+        nodes.start(host, script="trap 'date +%s%N; exit 3' USR1;" + WORKER)
+    nodes.wait_for_ranks(6, range(3))
+    start = time.time_ns()
+    nodes.kill_rank(1)
+    nodes.finish(range(3), 137, 5)
+    nodes.require_said("node n1: ", 0, 2)
+    nodes.require_said("killed by signal 9", 0, 1, 2)
+    for host in range(3):
+        text = nodes.at[host].text()
+        stops = [int(ns) for ns in re.findall(r"stopped (\d+)\.", text)]
+        nodes.require(len(stops) == (1 if host == 1 else 2),
+                      f"{len(stops)} ranks of n{host} were stopped")
+        slowest = (max(stops) - start) / 1e6
+        print(f"n{host}: stopped after {slowest:.1f} ms", flush=True)
+        report = nodes.report(host)
+        nodes.require(report["exit_code"] == 137 and
+                      report["outcome"] == "failed" and
+                      [node["host"] for node in report["nodes"]] ==
+                      ["n0", "n1", "n2"], f"report of n{host}: {report}")
 
 
-def slow_death(program):
+@on_hosts(2, "--nnodes=2")
+def slow_death(nodes):
     """The first failure is not what others die of sooner."""
-    hosts = Hosts(2)
-    victim = ("trap 'echo Connection reset by peer >&2; exit 1' USR1;" + WORKER)
-    culprit = WORKER.replace("exit 143", "kill -SEGV $$")
-    with Nodes(program, hosts, ["--nnodes=2"]) as nodes:
-        nodes.start(0, words=("bash", "-c", victim))
-        nodes.start(1, words=("bash", "-c", culprit))
-        nodes.wait_for_ranks(2, range(2))
-        os.kill(workers_on(hosts, 0)[0], signal.SIGUSR1)
-        nodes.finish(range(2), 139, 5)
-        for host in range(2):
-            nodes.require("rank 1 (pid" in nodes.at[host].text() and
-                          "signal 11" in nodes.at[host].text(),
-                          f"n{host} does not name rank 1")
-        require_nothing_left(nodes, range(2))
+    nodes.start(0, script="trap 'echo Connection reset by peer >&2; exit 1' "
+                "USR1;" + WORKER)
+    nodes.start(1, script=WORKER.replace("exit 143", "kill -SEGV $$"))
+    nodes.wait_for_ranks(2, range(2))
+    nodes.kill_rank(0, signal.SIGUSR1)
+    nodes.finish(range(2), 139, 5)
+    nodes.require_said("rank 1 (pid", 0, 1)
+    nodes.require_said("signal 11", 0, 1)
 
 
-def restarts(program):
+@on_hosts(3, "--nnodes=3 --max-restarts=2")
+def restarts(nodes):
     """All nodes count restarts alike, whichever node fails."""
-    hosts = Hosts(3)
-    with Nodes(program, hosts, ["--nnodes=3", "--max-restarts=2"]) as nodes:
-        nodes.start_all(range(3))
-        for restart in (1, 2):
-            start = time.monotonic()
-            os.kill(workers_on(hosts, restart)[0], signal.SIGKILL)
-            nodes.wait_for_ranks(3, range(3), restart)
-            print(f"restarted in {time.monotonic() - start:.2f} s", flush=True)
-        os.kill(workers_on(hosts, 0)[0], signal.SIGKILL)
-        nodes.finish(range(3), 137, 5)
-        require_nothing_left(nodes, range(3))
+    nodes.start_all(range(3))
+    for restart in (1, 2):
+        nodes.kill_rank(restart)
+        nodes.wait_for_ranks(3, range(3), restart)
+    nodes.kill_rank(0)
+    nodes.finish(range(3), 137, 5)
 
 
-def interrupted_failure(program):
+@on_hosts(2, "--nnodes=2 --grace=60")
+def interrupted_failure(nodes):
     """Ctrl-C while a failed job ends hides neither code nor report; a second
     one kills all, also where another node's came first."""
-    hosts = Hosts(2)
     deaf = WORKER.replace("trap", "trap '' TERM HUP INT #")
-    with Nodes(program, hosts, ["--nnodes=2", "--grace=60"]) as nodes:
-        nodes.start(0, words=("bash", "-c", WORKER.replace("TERM", "TERM;"
-                                                           "trap 'exit 5' USR1")))
-        nodes.start(1, words=("bash", "-c", deaf))
-        nodes.wait_for_ranks(2, range(2))
-        os.kill(workers_on(hosts, 0)[0], signal.SIGUSR1)
-        nodes.wait(lambda: "waiting for rank 1 to stop" in nodes.at[1].text(),
-                   "n1 does not say whom it waits for")
-        nodes.require("exited with code 5" in nodes.at[1].text(),
-                      "nor why")
-        for _ in range(2):
-            nodes.at[0].process.send_signal(signal.SIGINT)
-            time.sleep(0.5)
-        nodes.finish(range(2), 5, 3)
-        for host in range(2):
-            nodes.require("rank 0 (pid" in nodes.at[host].text() and
-                          nodes.report(host)["exit_code"] == 5,
-                          f"n{host} does not tell of rank 0")
-        nodes.start_all(range(2), words=("bash", "-c", deaf))
-        nodes.at[0].process.send_signal(signal.SIGHUP)
-        for _ in range(2):
-            time.sleep(0.5)
-            nodes.at[1].process.send_signal(signal.SIGINT)
-        nodes.finish(range(2), 129, 3)
-        require_nothing_left(nodes, range(2))
+    nodes.start(0, script=WORKER.replace("TERM", "TERM; trap 'exit 5' USR1"))
+    nodes.start(1, script=deaf)
+    nodes.wait_for_ranks(2, range(2))
+    nodes.kill_rank(0, signal.SIGUSR1)
+    nodes.wait_for("waiting for rank 1 to stop", 1)
+    nodes.require_said("exited with code 5", 1)
+    for _ in range(2):
+        nodes.send(0, signal.SIGINT)
+        time.sleep(0.5)
+    nodes.finish(range(2), 5, 3)
+    nodes.require_said("rank 0 (pid", 0, 1)
+    for host in range(2):
+        nodes.require(nodes.report(host)["exit_code"] == 5,
+                      f"n{host} does not report rank 0's code")
+    nodes.start_all(range(2), script=deaf)
+    nodes.send(0, signal.SIGHUP)
+    for _ in range(2):
+        time.sleep(0.5)
+        nodes.send(1, signal.SIGINT)
+    nodes.finish(range(2), 129, 3)
 
 
-def second_interrupt(program):
+@on_hosts(3, "--nnodes=3 --grace=60")
+def second_interrupt(nodes):
     """A second Ctrl-C on one node kills the ranks of all that take their
     time."""
-    hosts = Hosts(3)
-    slow = "trap '' TERM INT;" + WORKER.replace("trap", "true")
-    with Nodes(program, hosts, ["--nnodes=3", "--grace=60"]) as nodes:
-        nodes.start_all(range(3), words=("bash", "-c", slow))
-        nodes.at[1].process.send_signal(signal.SIGINT)
-        time.sleep(1)
-        for host in range(3):
-            nodes.require(nodes.at[host].running(), f"n{host} did not wait")
-        seconds = nodes.interrupt(1, range(3), 3)
-        print(f"killed in {seconds:.2f} s", flush=True)
-        nodes.require("asked again to end the job; killing all ranks"
-                      in nodes.at[2].text(), "n2 does not say why")
-        require_nothing_left(nodes, range(3))
+    nodes.start_all(range(3), script="trap '' TERM INT;" +
+                    WORKER.replace("trap", "true"))
+    nodes.send(1, signal.SIGINT)
+    time.sleep(1)
+    for host in range(3):
+        nodes.require(nodes.at[host].running(), f"n{host} did not wait")
+    nodes.interrupt(1, range(3), 3)
+    nodes.require_said("asked again to end the job; killing all ranks", 2)
 
 
-def elastic(program):
+@on_hosts(4, "--nnodes=1:4" + QUICK)
+def elastic(nodes):
     """Nodes come and go while the job runs; no restart is counted."""
-    hosts = Hosts(4)
-    options = ["--nnodes=1:4", "--node-timeout=3", "--last-call=1"]
-    with Nodes(program, hosts, options) as nodes:
-        nodes.start(0)
-        nodes.wait_for_ranks(1, [0])
-        start = time.monotonic()
-        nodes.start(2, "--nproc-per-node=2")
-        nodes.wait_for_ranks(3, (0, 2))
-        print(f"joined in {time.monotonic() - start:.2f} s", flush=True)
-        nodes.start(1)
-        nodes.start(3)
-        nodes.wait_for_ranks(5, range(4))
-        start = time.monotonic()
-        nodes.at[2].process.send_signal(signal.SIGTERM)
-        nodes.wait_for_ranks(3, (0, 1, 3))
-        nodes.finish([2], 143, 5)
-        print(f"left in {time.monotonic() - start:.2f} s", flush=True)
-        nodes.start(2, "--nproc-per-node=2")  # comes back
-        nodes.wait_for_ranks(5, range(4))
-        nodes.interrupt(1, range(4), 10)
-        require_nothing_left(nodes, range(4))
+    nodes.start_all([0])
+    nodes.start(2, "--nproc-per-node=2")
+    nodes.wait_for_ranks(3, (0, 2))
+    nodes.start(1)
+    nodes.start(3)
+    nodes.wait_for_ranks(5, range(4))
+    nodes.send(2, signal.SIGTERM)
+    nodes.wait_for_ranks(3, (0, 1, 3))
+    nodes.finish([2], 143, 5)
+    nodes.start(2, "--nproc-per-node=2")  # comes back
+    nodes.wait_for_ranks(5, range(4))
+    nodes.interrupt(1, range(4), 10)
 
 
-def server(program):
+def serve(program, hosts):
+    return Process(hosts.on(0) + [program, "--rdzv-server",
+                                  f"--rdzv-endpoint=n0:{PORT}"], {})
+
+
+@on_hosts(4, "--nnodes=1:3 --rdzv-backend=server" + QUICK)
+def server(nodes):
     """A server of its own outlives any node; the job does not outlive it."""
-    hosts = Hosts(4)
-    options = ["--nnodes=1:3", "--node-timeout=3", "--last-call=1",
-               "--rdzv-backend=server"]
-    with Nodes(program, hosts, options) as nodes:
-        serving = Process(
-            hosts.on(0) + [program, "--rdzv-server",
-                           f"--rdzv-endpoint=n0:{PORT}"], {})
-        nodes.job.processes.append(serving)
-        nodes.start_all((1, 2, 3))
-        nodes.require(f"10.9.0.1:{PORT}" in serving.text(),
-                      "the server does not say where it listens")
-        crash(hosts, 1)
-        nodes.wait_for_ranks(2, (2, 3))
-        crash(hosts, 2)  # half of the nodes, but the server knows
-        nodes.wait_for_ranks(1, [3])
-        serving.process.send_signal(signal.SIGTERM)
-        seconds = nodes.finish([3], 75, 10)
-        print(f"without the server: {seconds:.2f} s", flush=True)
-        require_nothing_left(nodes, range(4), crashed=2)
+    nodes.at[0] = serve(nodes.program, nodes.hosts)
+    nodes.job.processes.append(nodes.at[0])
+    nodes.start_all((1, 2, 3))
+    nodes.require_said(f"10.9.0.1:{PORT}", 0)
+    nodes.crash(1)
+    nodes.wait_for_ranks(2, (2, 3))
+    nodes.crash(2)  # half of the nodes, but the server knows
+    nodes.wait_for_ranks(1, [3])
+    nodes.send(0, signal.SIGTERM)
+    nodes.finish([3], 75, 10)
+    nodes.at[0].process.wait()
 
 
 def jobs_at_a_server(program):
     """One job after another, by the same name: the second is not told how the
     first one ended."""
     hosts = Hosts(3)
-    serving = Process(
-        hosts.on(0) + [program, "--rdzv-server", f"--rdzv-endpoint=n0:{PORT}"],
-        {})
+    serving = serve(program, hosts)
+    options = "--nnodes=2 --rdzv-backend=server"
     for code in (7, 0, 3):
-        with Nodes(program, hosts,
-                   ["--nnodes=2", "--rdzv-backend=server"]) as nodes:
+        with Nodes(program, hosts, options) as nodes:
             for host in (1, 2):
-                nodes.start(host, words=(
-                    "sh", "-c", f"echo job; sleep 0.5; exit {code}"))
+                nodes.start(host, script=f"echo job; sleep 0.5; exit {code}")
             nodes.finish((1, 2), code, 15)
-            for host in (1, 2):
-                nodes.require("job" in nodes.at[host].text(),
-                              f"n{host} ran nothing")
+            nodes.require_said("job", 1, 2)
     # Nor do jobs last there that nobody is left to end.
-    with Nodes(program, hosts, ["--nnodes=2", "--rdzv-backend=server",
-                                "--node-timeout=2"]) as nodes:
+    with Nodes(program, hosts, options + " --node-timeout=2") as nodes:
         for end in ("killed", "cut off"):
-            for host in (1, 2):
-                nodes.start(host)
-            nodes.wait_for_ranks(2, (1, 2))
+            nodes.start_all((1, 2))
             nodes.start(0)
             nodes.finish([0], 2, 10)  # while it runs, it takes no other
             for host in (1, 2):
                 if end == "killed":
-                    nodes.at[host].process.kill()
+                    nodes.crashed += 1
+                    nodes.send(host, signal.SIGKILL)
                 else:
                     hosts.cut(host)
             nodes.finish((1, 2), -9 if end == "killed" else 75, 15)
             for host in (1, 2):
                 hosts.mend(host)
-                nodes.start(host)
-            nodes.wait_for_ranks(2, (1, 2))
-            nodes.interrupt(1, (1, 2), 5)
-    serving.process.kill()
+            nodes.start_all((1, 2))
+            nodes.interrupt(1, (1, 2))
+        serving.process.kill()
+        serving.process.wait()
 
 
-def training(program):
+@on_hosts(4, "--nnodes=2:4 --grace=5" + QUICK)
+def training(nodes):
     """A training over gloo goes on while one node is lost and one comes."""
-    hosts = Hosts(4)
-    options = ["--nnodes=2:4", "--node-timeout=3", "--last-call=1",
-               "--grace=5"]
-    with Nodes(program, hosts, options) as nodes:
-        words = trainer(nodes, 3, 960, 30)
-
-        def start(host):
-            nodes.start(host, words=words, DDP_BACKEND="gloo")
-        for host in range(3):
-            start(host)
-        nodes.wait(lambda: step_of(nodes, 0) >= 10, "no progress", 40)
-        crash(hosts, 2)
-        before = step_of(nodes, 0)
-        nodes.wait(lambda: step_of(nodes, 0) >= before + 10,
-                   "no progress without n2", 40)
-        start(3)
-        nodes.wait(lambda: "with 3 ranks" in
-                   nodes.at[0].text().split("was not heard")[-1],
-                   "n3 takes no part", 40)
-        nodes.finish((0, 1, 3), 0, 90)
-        require_all_seen(nodes, (0, 1, 3), 12)
-        require_nothing_left(nodes, range(4), crashed=1)
+    words = trainer(nodes, 3, 960, 30)
+    for host in range(3):
+        nodes.start(host, words=words, DDP_BACKEND="gloo")
+    nodes.wait(lambda: step_of(nodes, 0) >= 10, "no progress", 40)
+    nodes.crash(2)
+    before = step_of(nodes, 0)
+    nodes.wait(lambda: step_of(nodes, 0) >= before + 10,
+               "no progress without n2", 40)
+    nodes.start(3, words=words, DDP_BACKEND="gloo")
+    nodes.wait(lambda: "with 3 ranks" in
+               nodes.at[0].text().split("was not heard")[-1],
+               "n3 takes no part", 40)
+    nodes.finish((0, 1, 3), 0, 90)
+    require_all_seen(nodes, (0, 1, 3), 12)
 
 
 def main():

@@ -1,12 +1,10 @@
 """A job of two hosts, A and B, and what becomes of each."""
 
-import os
 import re
-import signal
 import time
 
 from hosts import Hosts
-from nodes import Nodes, require_nothing_left, workers_on
+from nodes import Nodes, workers_on
 
 A, B = 0, 1  # hosts; A serves the rendezvous
 SAID = re.compile(r"rank \d+ of (\d+) restart (\d+) meets at (\S+)\.")
@@ -60,14 +58,13 @@ class Pair(Nodes):
     later = 2  # how much later the other one's ranks finish
 
     def __init__(self, program, nodes, restarts=0):
-        super().__init__(program, Hosts(2), [
-            f"--nnodes={nodes}", f"--max-restarts={restarts}",
-            f"--node-timeout={self.node_timeout}"])
+        super().__init__(
+            program, Hosts(2), f"--nnodes={nodes} --max-restarts={restarts} "
+            f"--node-timeout={self.node_timeout}")
         self.seen = ""
-        self.crashed = set()
 
     def start(self, host, rank=FOREVER, **variables):
-        return super().start(host, words=("bash", "-c", rank), **variables)
+        super().start(host, script=rank, **variables)
 
     def begin(self, a=FOREVER, b=FOREVER, **of_b):
         """Starts both, and waits until their ranks run together."""
@@ -80,9 +77,6 @@ class Pair(Nodes):
         """Of each of its ranks: the world's size, the number of restarts and
         the meeting point."""
         return SAID.findall(self.at[host].text())
-
-    def kill_rank(self, host):
-        os.kill(workers_on(self.hosts, host)[0], signal.SIGKILL)
 
     def stops(self, host):
         return self.at[host].text().count("is stopped.")
@@ -168,10 +162,11 @@ class Pair(Nodes):
         self.require(outcome.least <= after <= outcome.most,
                      f"host {host}: after {after} s")
 
-    def end(self):
-        """Ends what goes on: nothing is left."""
+    def __exit__(self, *error):
         running = [host for host in self.at if self.at[host].running()]
-        if running:
-            self.at[running[0]].process.send_signal(signal.SIGINT)
-            self.finish(running, 130, 5)
-        require_nothing_left(self, (A, B), len(self.crashed))
+        if running and error[0] is None:
+            self.end(running)
+        super().__exit__(*error)
+
+    def end(self, running):
+        self.interrupt(running[0], running)

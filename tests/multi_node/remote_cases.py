@@ -5,49 +5,49 @@ import os
 import re
 import shutil
 import signal
-import time
 
 from hosts import Hosts
-from job import Process
-from nodes import (WORKER, Nodes, command_of, processes_on,
-                   require_nothing_left, workers_on)
+from nodes import WORKER, Nodes, command_of, processes_on
 import ssh
 
 SECRET = "hush-hush"
+SAY = ("echo", "${local_rank}", "a 'quoted' $word")
 REMOTE_SHELL = "/dev/shm/remote_shell.sh"  # a path without spaces
 
 
 @contextlib.contextmanager
 def by_remote_shell(program, hosts, *options, shell=REMOTE_SHELL,
-                    words=("bash", "-c", WORKER)):
-    """A job that one ddprun on n0 starts on all of its hosts."""
+                    left_for=2, words=("bash", "-c", WORKER)):
+    """A job that one ddprun on n0 starts on all of its hosts; seconds after
+    it no process of it is left."""
     here = os.path.dirname(os.path.abspath(__file__))
     shutil.copy(f"{here}/remote_shell.sh", REMOTE_SHELL)
-    with Nodes(program, hosts, []) as nodes:
-        nodes.at[0] = Process(
-            hosts.on(0) + [program, f"--rsh={shell}", *options, *words],
-            {"HOLDERS": " ".join(map(str, hosts.holders)), "DDP_TOKEN": SECRET,
-             "OMP_NUM_THREADS": "1", "TMPDIR": f"{nodes.folder.name}/tmp"})
-        nodes.job.processes.append(nodes.at[0])
+    with Nodes(program, hosts) as nodes:
+        nodes.at[0] = nodes.beside(
+            0, program, f"--rsh={shell}", *options, *words, DDP_TOKEN=SECRET,
+            HOLDERS=" ".join(map(str, hosts.holders)), OMP_NUM_THREADS="1",
+            TMPDIR=f"{nodes.folder.name}/tmp")
         yield nodes
         nodes.wait(lambda: not any(processes_on(hosts, host)
                                    for host in range(len(hosts.holders))),
-                   "processes are left", 2)
-        require_nothing_left(nodes, range(len(hosts.holders)))
+                   "processes are left", left_for)
+
+
+def echoes(nodes):
+    """Waits for ranks that said their numbers, and two words."""
+    nodes.finish([0], 0, 20)
+    lines = sorted(nodes.at[0].text().splitlines())
+    nodes.require(lines == [f"[{rank}] {local} a 'quoted' $word" for
+                            rank, local in enumerate((0, 1, 0, 0))],
+                  f"the output is {lines}")
 
 
 def hosts_by_remote_shell(program):
     """One ddprun starts the others, and ends them, whatever way it ends."""
     hosts = Hosts(3)
     three = "--hosts=n0:2,n1:1,n2:1"
-    say = ("echo", "${local_rank}", "a 'quoted' $word")
-    with by_remote_shell(program, hosts, three, words=say) as nodes:
-        seconds = nodes.finish([0], 0, 10)
-        print(f"started and ended in {seconds:.2f} s", flush=True)
-        lines = sorted(nodes.at[0].text().splitlines())
-        nodes.require(lines == [f"[{rank}] {local} a 'quoted' $word" for
-                                rank, local in enumerate((0, 1, 0, 0))],
-                      f"the output is {lines}")
+    with by_remote_shell(program, hosts, three, words=SAY) as nodes:
+        echoes(nodes)
     with by_remote_shell(
             program, hosts, three, "--env=WORD=two words",
             words=("bash", "-c", "[[ $RANK != 3 ]] || sleep 3;"  # others wait
@@ -56,68 +56,60 @@ def hosts_by_remote_shell(program):
         nodes.finish([0], 0, 15)
         for rank, holders in (
                 (0, " ".join(map(str, hosts.holders))), (3, "none")):
-            line = (f"[{rank}] {os.getcwd()}, two words, {holders}, none, "
-                    "none\n")
-            nodes.require(line in nodes.at[0].text(), f"no '{line}'")
+            nodes.require_said(f"[{rank}] {os.getcwd()}, two words, {holders}, "
+                               "none, none\n", 0)
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         with by_remote_shell(program, hosts, three) as nodes:
             nodes.wait_for_ranks(4, [0])
             commands = [command_of(pid) for host in range(3)
                         for pid in processes_on(hosts, host)]
             nodes.require(SECRET not in str(commands), "the secret is seen")
-            nodes.at[0].process.send_signal(number)
-            seconds = nodes.finish([0], code, 5)
-            print(f"{number.name}: ended in {seconds:.2f} s", flush=True)
+            nodes.send(0, number)
+            nodes.finish([0], code, 5)
             stopped = set(re.findall(r"\[(\d)\] stopped", nodes.at[0].text()))
             nodes.require(number == signal.SIGINT or len(stopped) == 4,
                           f"of the ranks, {stopped} were asked to stop")
     deaf = ("bash", "-c", WORKER.replace("trap", "trap '' INT TERM #"))
     with by_remote_shell(program, hosts, three, words=deaf) as nodes:
         nodes.wait_for_ranks(4, [0])
-        nodes.at[0].process.send_signal(signal.SIGINT)
+        nodes.send(0, signal.SIGINT)
         # Two signals that come to an agent at once are one.
         nodes.wait(lambda: nodes.at[0].text().count("stopping all ranks") == 3,
                    "not all nodes were told")
         nodes.require(nodes.at[0].running(), "ranks ended at once")
-        seconds = nodes.interrupt(0, [0], 5)
-        print(f"again: ended in {seconds:.2f} s", flush=True)
+        nodes.interrupt(0, [0])
     for host in range(3):
         with by_remote_shell(program, hosts, three) as nodes:
             nodes.wait_for_ranks(4, [0])
-            os.kill(workers_on(hosts, host)[0], signal.SIGUSR2)
-            seconds = nodes.finish([0], 128 + signal.SIGUSR2, 5)
-            print(f"failed rank: ended in {seconds:.2f} s", flush=True)
+            nodes.kill_rank(host, signal.SIGUSR2)
+            nodes.finish([0], 128 + signal.SIGUSR2, 5)
+
+
+def cut_off_n1(nodes, shell):
+    """Kills the shell that leads there, and waits for the end."""
+    pids = [pid for pid in processes_on(nodes.hosts, 0)
+            if any(word.endswith(shell) for word in command_of(pid)[:2]) and
+            "n1" in command_of(pid)]
+    os.kill(pids[0], signal.SIGKILL)
+    nodes.finish([0], 75, 10)
+    nodes.require_said(f"n1 was cut off: {shell} ended with exit code 137", 0)
 
 
 def hosts_lost(program):
     """Hosts that cannot be reached, and a starter that is killed."""
     hosts = Hosts(3)
     with by_remote_shell(program, hosts, "--hosts=n0,n1,n7") as nodes:
-        seconds = nodes.finish([0], 75, 5)
-        print(f"unreachable: ended in {seconds:.2f} s", flush=True)
-        nodes.require("ddprun was not started on n7: remote_shell.sh ended "
-                      "with exit code 255: connect to host n7 port 22: No "
-                      "route to host\n" in nodes.at[0].text(),
-                      "it does not say why")
+        nodes.finish([0], 75, 5)
+        nodes.require_said("ddprun was not started on n7: remote_shell.sh "
+                           "ended with exit code 255: connect to host n7 port "
+                           "22: No route to host\n", 0)
     with by_remote_shell(program, hosts, "--hosts=n0,n1,n2") as nodes:
         nodes.wait_for_ranks(3, [0])
-        shells = [pid for pid in processes_on(hosts, 0)
-                  if REMOTE_SHELL in command_of(pid) and
-                  "n1" in command_of(pid)]
-        os.kill(shells[0], signal.SIGKILL)
-        seconds = nodes.finish([0], 75, 10)
-        print(f"cut off: ended in {seconds:.2f} s", flush=True)
-        nodes.require("n1 was cut off: remote_shell.sh ended with exit code "
-                      "137" in nodes.at[0].text(), "it does not say why")
-    with by_remote_shell(program, hosts, "--hosts=n0,n1,n2") as nodes:
+        cut_off_n1(nodes, "remote_shell.sh")
+    with by_remote_shell(program, hosts, "--hosts=n0,n1,n2",
+                         left_for=10) as nodes:
         nodes.wait_for_ranks(3, [0])
-        nodes.at[0].process.kill()
-        start = time.monotonic()
-        nodes.wait(lambda: not any(processes_on(hosts, host)
-                                   for host in range(3)),
-                   "ranks survive the starter", 10)
-        print(f"killed: all ended in {time.monotonic() - start:.2f} s",
-              flush=True)
+        nodes.send(0, signal.SIGKILL)
 
 
 def hosts_by_ssh(program):
@@ -132,40 +124,24 @@ def hosts_by_ssh(program):
         with by_remote_shell(program, hosts, "--hosts=n0:2,n1,n2", *options,
                              shell=ssh.SHELL, **words) as nodes:
             yield nodes
-            start = time.monotonic()
-            nodes.wait(lambda: not any(workers_on(hosts, host)
-                                       for host in range(3)),
-                       "ranks are left", 10)
-            print(f"gone after {time.monotonic() - start:.2f} s", flush=True)
+            nodes.wait_until_gone()
             servers.stop()
 
-    with job(words=("echo", "${local_rank}", "a 'quoted' $word")) as nodes:
-        seconds = nodes.finish([0], 0, 20)
-        print(f"started and ended in {seconds:.2f} s", flush=True)
-        lines = sorted(nodes.at[0].text().splitlines())
-        nodes.require(lines == [f"[{rank}] {local} a 'quoted' $word" for
-                                rank, local in enumerate((0, 1, 0, 0))],
-                      f"the output is {lines}")
+    with job(words=SAY) as nodes:
+        echoes(nodes)
     with job() as nodes:
         nodes.wait_for_ranks(4, [0])
-        seconds = nodes.interrupt(0, [0], 5)
-        print(f"SIGINT: ended in {seconds:.2f} s", flush=True)
+        nodes.interrupt(0, [0])
     with job() as nodes:
         nodes.wait_for_ranks(4, [0])
-        os.kill(workers_on(hosts, 2)[0], signal.SIGKILL)
-        seconds = nodes.finish([0], 137, 5)
-        print(f"failed rank: ended in {seconds:.2f} s", flush=True)
+        nodes.kill_rank(2)
+        nodes.finish([0], 137, 5)
     with job() as nodes:
         nodes.wait_for_ranks(4, [0])
-        [shell] = [pid for pid in processes_on(hosts, 0)
-                   if command_of(pid)[0] == "ssh" and "n1" in command_of(pid)]
-        os.kill(shell, signal.SIGKILL)
-        nodes.finish([0], 75, 10)
-        nodes.require("n1 was cut off: ssh ended with exit code 137" in
-                      nodes.at[0].text(), "it does not say why")
+        cut_off_n1(nodes, "ssh")
     with job() as nodes:
         nodes.wait_for_ranks(4, [0])
-        nodes.at[0].process.kill()
+        nodes.send(0, signal.SIGKILL)
 
 
 def check(program):
@@ -176,9 +152,8 @@ def check(program):
     def outcome(code, *options):
         with by_remote_shell(program, hosts, *three, *options,
                              words=()) as nodes:
-            seconds = nodes.finish([0], code, 60)
-            print(f"exit code {code} after {seconds:.2f} s:\n"
-                  f"{nodes.at[0].text()}", flush=True)
+            nodes.finish([0], code, 60)
+            print(nodes.at[0].text(), flush=True)
             return nodes.at[0].text()
 
     text = outcome(0, "--env=DDP_DEVICE=cpu")

@@ -2,16 +2,28 @@
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
-import time
 
 from hosts import Hosts, command, skip
 from job import Process
-from nodes import WORKER, Nodes, workers_on
+from nodes import WORKER, Nodes
 from slurm import Slurm, require_slurm
 from training import require_all_seen
+
+
+class Scheduled(Nodes):
+    """The process on host 0 is the scheduler's, which has others there."""
+
+    def start(self, words, **variables):
+        process = Process(words, {
+            **variables, "DDP_TOKEN": "secret",
+            "TMPDIR": f"{self.folder.name}/tmp"})
+        self.job.processes.append(process)
+        self.at[0] = process
+
+    def require_nothing_left(self):
+        self.wait_until_gone()
 
 
 def under_slurm(program):
@@ -22,33 +34,23 @@ def under_slurm(program):
     slurm.wait_until_up(30)
 
     def srun(*words):
-        nodes = Nodes(program, hosts, [])
-        process = Process(
-            slurm.command("srun", "-N3", "--ntasks-per-node=1",
-                          "--export=ALL", *words),
-            {**slurm.variables, "DDP_TOKEN": "secret",
-             "TMPDIR": f"{nodes.folder.name}/tmp"})
-        nodes.job.processes.append(process)
-        nodes.at = {host: process for host in range(3)}
+        nodes = Scheduled(program, hosts)
+        nodes.start(slurm.command("srun", "-N3", "--ntasks-per-node=1",
+                                  "--export=ALL", *words), **slurm.variables)
         return nodes
     words = [program, "--nproc-per-node=2", "bash", "-c", WORKER]
     with srun(*words) as nodes:
         nodes.wait_for_ranks(6, [0])
         for host in range(3):
-            nodes.require(f"rank {2 * host} of 6 local 0 of 2 node {host} of "
-                          "3" in nodes.at[0].text(), f"n{host} is not itself")
-        os.kill(workers_on(hosts, 1)[0], signal.SIGKILL)
-        seconds = nodes.finish([0], 137, 10)
-        print(f"a rank was killed: srun ended in {seconds:.2f} s", flush=True)
+            nodes.require_said(f"rank {2 * host} of 6 local 0 of 2 node {host} "
+                               "of 3", 0)
+        nodes.kill_rank(1)
+        nodes.finish([0], 137, 10)
     with srun(*words) as nodes:
         nodes.wait_for_ranks(6, [0])
         job = slurm.output("squeue", "-h", "-o", "%i").strip()
-        start = time.monotonic()
         slurm.output("scancel", job)
         nodes.wait(lambda: not nodes.at[0].running(), "scancel does not end it")
-        print(f"scancel: {time.monotonic() - start:.2f} s", flush=True)
-        nodes.wait(lambda: not any(workers_on(hosts, host)
-                                   for host in range(3)), "ranks are left", 10)
     with tempfile.TemporaryDirectory() as folder:
         with srun(program, "--nproc-per-node=1", sys.argv[2], folder, "1",
                   "240", "0") as nodes:
@@ -66,19 +68,14 @@ def under_mpirun(program):
     agent = "/dev/shm/remote_agent.sh"
     command("ln", "-s", os.path.join(
         os.path.dirname(os.path.realpath(__file__)), "remote_agent.sh"), agent)
-    with Nodes(program, hosts, []) as nodes:
-        process = Process(
+    with Scheduled(program, hosts) as nodes:
+        nodes.start(
             hosts.on(0) +
             ["mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", agent,
              "--mca", "orte_tmpdir_base", "/dev/shm", "--host",
              "n0:1,n1:1,n2:1", "-x", "MASTER_ADDR=n0", "-x", "DDP_TOKEN",
              program, "--nproc-per-node=2", "bash", "-c", WORKER],
-            {"HOLDERS": " ".join(map(str, hosts.holders)),
-             "DDP_TOKEN": "secret", "TMPDIR": f"{nodes.folder.name}/tmp"})
-        nodes.job.processes.append(process)
-        nodes.at = {0: process}
+            HOLDERS=" ".join(map(str, hosts.holders)))
         nodes.wait_for_ranks(6, [0])
-        os.kill(workers_on(hosts, 1)[0], signal.SIGKILL)
+        nodes.kill_rank(1)
         nodes.finish([0], 137, 10)
-        nodes.wait(lambda: not any(workers_on(hosts, host)
-                                   for host in range(3)), "ranks are left", 10)

@@ -8,7 +8,7 @@ import signal
 import time
 
 from hosts import Hosts
-from nodes import PORT, Nodes, command_of, crash, processes_on
+from nodes import PORT, Nodes, command_of, processes_on
 from training import trainer
 
 
@@ -19,10 +19,9 @@ class Soak:
     HOSTS = range(4)
 
     def __init__(self, program, hosts, random, endpoint):
-        options = ["--nnodes=2:4", "--node-timeout=3", "--last-call=1",
-                   "--grace=3", "--max-restarts=1000",
-                   f"--rdzv-endpoint={endpoint}"]
-        self.nodes = Nodes(program, hosts, options)
+        self.nodes = Nodes(
+            program, hosts, "--nnodes=2:4 --node-timeout=3 --last-call=1 "
+            f"--grace=3 --max-restarts=1000 --rdzv-endpoint={endpoint}")
         self.hosts = hosts
         self.random = random
         self.words = trainer(self.nodes, 10, 960, 60)
@@ -47,12 +46,12 @@ class Soak:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(workers[0], signal.SIGKILL)
         elif what == "agent":
+            self.nodes.crashed += 1
             process.process.kill()
         elif what == "leave":
             process.process.terminate()
         elif what in ("crash", "cut"):
-            crash(self.hosts, host) if what == "crash" else \
-                self.hosts.cut(host)
+            (self.nodes.crash if what == "crash" else self.hosts.cut)(host)
             self.away[host] = time.monotonic() + self.random.uniform(2, 15)
 
     def care(self):
