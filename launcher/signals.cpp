@@ -1,7 +1,5 @@
 #include <launcher/signals.h>
 
-#include <cstring>
-
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -34,17 +32,6 @@ void take_signals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-void restore_default_signals() {
-  struct sigaction action {};
-  action.sa_handler = SIG_DFL;
-  for (int signal = 1; signal < NSIG; ++signal) {
-    sigaction(signal, &action, nullptr); // fails for KILL and STOP, as it may
-  }
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-}
-
 FileDescriptor open_signal_descriptor() {
   const sigset_t set = handled_signals();
   return FileDescriptor(check_call(
@@ -61,10 +48,6 @@ int next_signal(const FileDescriptor& signals) {
 bool ends_job(int signal) {
   return signal == SIGTERM || signal == SIGINT || signal == SIGHUP ||
       signal == SIGQUIT;
-}
-
-std::string describe_signal(int signal) {
-  return "signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
 }
 
 } // namespace ddp

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <csignal>
-#include <string>
 
 #include <common/file_descriptor.h>
 
@@ -16,10 +15,6 @@ sigset_t handled_signals();
 /// reader that goes away costs output and not the job. Call before any fork.
 void take_signals();
 
-/// Gives a process about to run another program the default dispositions and
-/// an empty mask. Async-signal-safe.
-void restore_default_signals();
-
 /// Opens a non-blocking signalfd for the handled signals.
 FileDescriptor open_signal_descriptor();
 
@@ -28,8 +23,5 @@ int next_signal(const FileDescriptor& signals);
 
 /// Whether this signal asks ddprun to end the job.
 bool ends_job(int signal);
-
-/// "signal 9 (Killed)".
-std::string describe_signal(int signal);
 
 } // namespace ddp

@@ -3,9 +3,11 @@
 #include <filesystem>
 #include <system_error>
 
+#include <unistd.h>
+
+#include <common/processes/worker.h>
 #include <common/scheduler/launch_error.h>
 #include <common/scheduler/rank_environment.h>
-#include <launcher/agent/worker.h>
 
 extern char** environ; // NOLINT(readability-redundant-declaration)
 
@@ -36,18 +38,12 @@ std::vector<std::string> helper_environment() {
   return worker_environment({}, environ);
 }
 
-pid_t start_store(
-    const std::string& program,
-    FileDescriptor listener,
-    int null_fd,
-    int error_fd) {
+pid_t start_store(const std::string& program, FileDescriptor listener) {
   WorkerPlan plan;
   plan.program = program;
   plan.arguments = {"ddprun-store", std::to_string(listener.get())};
   plan.environment = helper_environment();
-  plan.null_fd = null_fd;
-  plan.out_fd = error_fd;
-  plan.err_fd = error_fd;
+  plan.out_fd = STDERR_FILENO;
   plan.kept_fds = {listener.get()};
   return fork_worker(plan);
 }

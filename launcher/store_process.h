@@ -22,11 +22,7 @@ std::vector<std::string> helper_environment();
 
 /// Starts the store on a listening socket, which it takes over; ranks may
 /// connect before it is ready. It dies with the calling process, or when it is
-/// killed. `error_fd` takes what it has to say. Throws std::system_error.
-pid_t start_store(
-    const std::string& program,
-    FileDescriptor listener,
-    int null_fd,
-    int error_fd);
+/// killed. What it has to say goes to standard error. Throws std::system_error.
+pid_t start_store(const std::string& program, FileDescriptor listener);
 
 } // namespace ddp

@@ -152,6 +152,20 @@ TEST_CASE("spawn takes a number of processes above 0 only") {
   }
 }
 
+TEST_CASE("spawn throws where a worker cannot be started") {
+  auto command = spawned({"200", "sum"});
+  command.arguments.insert(
+      command.arguments.begin(),
+      {"bash", "-c", "ulimit -n 64; exec \"$0\" \"$@\""});
+  const auto outcome = ddp::test::run(command, kLong);
+  INFO(outcome.output);
+  CHECK(outcome.exit_code == 1);
+  CHECK_THAT(
+      outcome.output,
+      ContainsSubstring("error: spawn: cannot ") &&
+          ContainsSubstring(": Too many open files\n"));
+}
+
 TEST_CASE("workers that do not end when asked to are killed") {
   CHECK(
       error_of({"2", "deaf", "1"}) ==

@@ -53,7 +53,7 @@ struct Uncaught {
 
 /// A store's errors are rank 0's or the launcher's end, or a rank that a wait
 /// in the store was for.
-bool is_consequence(const c10::Error& error) {
+bool tells_of_peer(const c10::Error& error) {
   return dynamic_cast<const PeerError*>(&error) != nullptr ||
       dynamic_cast<const c10::DistStoreError*>(&error) != nullptr ||
       dynamic_cast<const c10::DistNetworkError*>(&error) != nullptr;
@@ -66,7 +66,7 @@ Uncaught describe(const c10::Error& error) {
   if (error.backtrace() && debug::shows_frames()) {
     result.stack = result.text + "\n" + error.backtrace()->get();
   }
-  result.consequence = is_consequence(error);
+  result.consequence = tells_of_peer(error);
   result.known = dynamic_cast<const PeerError*>(&error) != nullptr;
   return result;
 }

@@ -14,7 +14,7 @@ std::atomic<int> pipe_end{-1};
 
 void on_signal(int number, siginfo_t* info, void* /*context*/) {
   const int error = errno;
-  const PassedSignals::Signal signal{number, info->si_code > 0};
+  const int signal = info->si_code > 0 ? -number : number;
   // Should the pipe be full, there are signals enough in it.
   [[maybe_unused]] const auto size = write(pipe_end, &signal, sizeof(signal));
   errno = error;
@@ -35,39 +35,33 @@ PassedSignals::PassedSignals() : pipe_(make_pipe()) {
     struct sigaction now {};
     sigaction(number, nullptr, &now);
     if (!(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_DFL) {
-      change(number, passed);
+      sigaction(number, &passed, &before_[number]);
     }
   }
   struct sigaction child {};
   sigaction(SIGCHLD, nullptr, &child);
   if (child.sa_handler == SIG_IGN || (child.sa_flags & SA_NOCLDWAIT)) {
-    struct sigaction kept {};
-    kept.sa_handler = SIG_DFL;
-    change(SIGCHLD, kept);
+    before_[SIGCHLD] = child;
+    std::signal(SIGCHLD, SIG_DFL);
   }
 }
 
-void PassedSignals::change(int number, const struct sigaction& ours) {
-  Changed changed{number, {}, ours};
-  sigaction(number, &ours, &changed.before);
-  changed_.push_back(changed);
-}
-
 PassedSignals::~PassedSignals() {
-  for (const auto& changed : changed_) {
+  for (const auto& [number, before] : before_) {
     struct sigaction now {};
-    sigaction(changed.number, nullptr, &now);
-    if (now.sa_handler == changed.ours.sa_handler) {
-      sigaction(changed.number, &changed.before, nullptr);
+    sigaction(number, nullptr, &now);
+    if (number == SIGCHLD ? now.sa_handler == SIG_DFL
+                          : now.sa_sigaction == on_signal) {
+      sigaction(number, &before, nullptr);
     }
   }
   pipe_end = -1;
 }
 
-std::optional<PassedSignals::Signal> PassedSignals::next() const {
-  Signal signal;
+int PassedSignals::next() const {
+  int signal = 0;
   const auto size = ::read(descriptor(), &signal, sizeof(signal));
-  return size == sizeof(signal) ? std::optional<Signal>(signal) : std::nullopt;
+  return size == sizeof(signal) ? signal : 0;
 }
 
 } // namespace ddp::detail

@@ -3,8 +3,7 @@
 #include <common/file_descriptor.h>
 
 #include <csignal>
-#include <optional>
-#include <vector>
+#include <map>
 
 namespace ddp::detail {
 
@@ -13,12 +12,6 @@ namespace ddp::detail {
 /// lose how children end. One at a time: handlers are the process's.
 class PassedSignals {
  public:
-  struct Signal {
-    int number = 0;
-    /// Came from the terminal, and so to the children as well.
-    bool from_terminal = false;
-  };
-
   PassedSignals();
   PassedSignals(const PassedSignals&) = delete;
   PassedSignals& operator=(const PassedSignals&) = delete;
@@ -30,20 +23,13 @@ class PassedSignals {
     return pipe_.read_end.get();
   }
 
-  /// The next that has come.
-  std::optional<Signal> next() const;
+  /// The number of the next that has come, negative where it came from the
+  /// terminal, and so to the children as well; 0 for none.
+  int next() const;
 
  private:
-  struct Changed {
-    int number;
-    struct sigaction before;
-    struct sigaction ours;
-  };
-
-  void change(int number, const struct sigaction& ours);
-
   Pipe pipe_;
-  std::vector<Changed> changed_;
+  std::map<int, struct sigaction> before_;
 };
 
 } // namespace ddp::detail

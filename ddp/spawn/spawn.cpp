@@ -1,5 +1,6 @@
 #include <ddp/spawn.h>
 
+#include <common/processes/worker.h>
 #include <common/processors.h>
 #include <common/random_name.h>
 #include <common/scheduler/rank_environment.h>
@@ -26,6 +27,7 @@
 #include <iostream>
 #include <limits>
 #include <optional>
+#include <system_error>
 
 namespace ddp {
 namespace {
@@ -117,32 +119,16 @@ void check_launch() {
       "started it");
 }
 
-/// Where the workers meet. The socket listens before there are any.
-class Store {
- public:
-  Store()
-      : listener_(detail::listen_at(detail::kLoopback, 0)),
-        port_(detail::port_of(listener_)) {}
-
-  int64_t port() const {
-    return port_;
-  }
-
-  void serve() {
-    const detail::ShortLookups short_lookups;
-    c10d::TCPStoreOptions options;
-    options.port = static_cast<uint16_t>(port_);
-    options.isServer = true;
-    options.waitWorkers = false;
-    options.masterListenFd = listener_;
-    store_ = c10::make_intrusive<c10d::TCPStore>(detail::kLoopback, options);
-  }
-
- private:
-  int listener_;
-  int64_t port_;
-  c10::intrusive_ptr<c10d::TCPStore> store_;
-};
+/// Where the workers meet, at a socket that listened before there were any.
+c10::intrusive_ptr<c10d::TCPStore> serve_store(int listener, int64_t port) {
+  const detail::ShortLookups short_lookups;
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.masterListenFd = listener;
+  return c10::make_intrusive<c10d::TCPStore>(detail::kLoopback, options);
+}
 
 JobEnvironment describe_job(int count) {
   JobEnvironment job;
@@ -168,12 +154,15 @@ void start(
     place.local_rank = rank;
     place.master_port = static_cast<int>(port);
     job.extra = {{kVariable, c10::str(call, " ", getpid(), " ", report.get())}};
-    detail::ProgramCopy copy;
-    copy.arguments = arguments;
-    copy.environment = worker_environment(rank_variables(job, place), environ);
-    copy.descriptor = report.get();
-    const auto pid = detail::start_copy(copy);
-    workers.add(rank, pid, std::move(report));
+    WorkerPlan plan;
+    plan.program = "/proc/self/exe"; // also where its file is gone
+    plan.arguments = arguments;
+    plan.environment = worker_environment(rank_variables(job, place), environ);
+    plan.folder = detail::start_folder();
+    plan.kept_fds = {report.get()};
+    plan.exec_error_fd = report.get();
+    plan.apart = false;
+    workers.add(fork_worker(std::move(plan)), std::move(report));
   }
 }
 
@@ -183,23 +172,15 @@ int run(
     int64_t call,
     int count,
     const SpawnOptions& options) {
-  Store store;
-  detail::SpawnedWorkers workers(options.grace());
+  const int listener = detail::listen_at(detail::kLoopback, 0);
+  const auto port = detail::port_of(listener);
+  detail::SpawnedWorkers workers(count, options.grace());
   flush_output();
-  start(workers, arguments, call, count, store.port());
-  store.serve();
+  start(workers, arguments, call, count, port);
+  const auto store = serve_store(listener, port);
   const int signal = workers.wait();
-  const auto* failed = signal ? nullptr : workers.root_cause();
-  TORCH_CHECK(
-      !failed,
-      "spawn: rank ",
-      failed->rank,
-      " of ",
-      count,
-      " (pid ",
-      failed->pid,
-      ") ",
-      failed->describe_end());
+  const auto failure = signal ? "" : workers.failure();
+  TORCH_CHECK(failure.empty(), "spawn: ", failure);
   return signal;
 }
 
@@ -241,8 +222,13 @@ void spawn(
   }
   check_launch();
   const auto arguments = detail::program_arguments(argc, argv);
-  if (const int signal =
-          run(arguments, call, static_cast<int>(count), options)) {
+  int signal = 0;
+  try {
+    signal = run(arguments, call, static_cast<int>(count), options);
+  } catch (const std::system_error& error) {
+    TORCH_CHECK(false, "spawn: ", error.what());
+  }
+  if (signal) {
     raise(signal);
     TORCH_CHECK(false, "spawn: the workers were ended by signal ", signal);
   }

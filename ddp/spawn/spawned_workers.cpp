@@ -1,79 +1,155 @@
 #include <ddp/spawn/spawned_workers.h>
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace ddp::detail {
 namespace {
 
-// A victim may end before what made it one: it gets so long to end by itself.
-constexpr auto kTerminationTime = std::chrono::milliseconds(500);
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
 // Where no descriptor tells of a process's end.
-constexpr int kLookMs = 20;
-constexpr std::chrono::steady_clock::duration kNow{0};
-constexpr std::chrono::steady_clock::duration kLongest = std::chrono::hours(1);
+constexpr milliseconds kLookTime(20);
+constexpr milliseconds kLongestWait = std::chrono::hours(1);
+// Beyond what `waitpid` tells: it has not come to its call, or somebody else
+// has waited for it.
+constexpr int kBeforeItsCall = 1 << 16;
+constexpr int kNotKnown = -1;
 
 bool ends_program(int signal) {
   return signal != SIGUSR1 && signal != SIGUSR2;
 }
 
+std::string program_file() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).string();
+}
+
+bool came_to_its_call(const FileDescriptor& report) {
+  char first = 0;
+  return pread(report.get(), &first, 1, 0) == 1 && first == '\n';
+}
+
+/// Why the program could not be executed again; 0 where it was.
+int exec_error(const FileDescriptor& report) {
+  struct stat status {};
+  int error = 0;
+  const bool there = fstat(report.get(), &status) == 0 &&
+      status.st_size == sizeof(error) &&
+      pread(report.get(), &error, sizeof(error), 0) == sizeof(error);
+  return there ? error : 0;
+}
+
+std::string indented(const std::string& lines) {
+  std::string result;
+  for (size_t begin = 0; begin < lines.size();) {
+    const auto end = std::min(lines.find('\n', begin), lines.size());
+    result += "\n  " + lines.substr(begin, end - begin);
+    begin = end + 1;
+  }
+  return result;
+}
+
+/// "failed: std::runtime_error: no data", "was killed by signal 9 (Killed)".
+std::string describe(const RankEnd& end, const FileDescriptor& report) {
+  const int status = end.state.wait_status();
+  if (status == kNotKnown) {
+    return "has ended, but how is not known: something else in this program "
+           "waits for all child processes";
+  }
+  if (const int reason = exec_error(report)) {
+    return std::string("could not execute this program again: ") +
+        std::strerror(reason);
+  }
+  std::string text = WIFSIGNALED(status) ? describe_end(status)
+      : end.error
+      ? "failed"
+      : "ended with exit code " + std::to_string(WEXITSTATUS(status));
+  if (status & kBeforeItsCall) {
+    text +=
+        " before its spawn call: main() must come to the same call with "
+        "the same arguments in each process";
+  }
+  if (end.error) {
+    text += ": " + end.error->message;
+  }
+  if (end.error && WIFSIGNALED(status)) {
+    text += indented(end.error->stack);
+  }
+  return text;
+}
+
 } // namespace
 
+FileDescriptor make_report_file() {
+  const FileDescriptor file(check_call(
+      memfd_create("ddp-report", MFD_CLOEXEC), "cannot make a report's file"));
+  // Not where a program that began without standard streams has none.
+  return FileDescriptor(check_call(
+      fcntl(file.get(), F_DUPFD_CLOEXEC, 3), "cannot make a report's file"));
+}
+
 SpawnedWorkers::~SpawnedWorkers() {
-  send(SIGKILL);
-  for (const auto& worker : workers_) {
-    if (!worker.ended) {
-      waitpid(worker.pid, nullptr, 0);
+  send({SIGKILL});
+  for (const auto& end : ends_) {
+    if (end.state.alive()) {
+      waitpid(end.pid, nullptr, 0);
     }
   }
 }
 
-void SpawnedWorkers::add(int64_t rank, pid_t pid, FileDescriptor report) {
-  auto& worker = workers_.emplace_back();
-  worker.rank = rank;
-  worker.pid = pid;
-  worker.process = open_process(pid);
-  worker.report = std::move(report);
+void SpawnedWorkers::add(pid_t pid, FileDescriptor report) {
+  auto& end = ends_.emplace_back();
+  end.rank = static_cast<int>(ends_.size()) - 1;
+  end.pid = pid;
+  reports_.push_back(std::move(report));
+  processes_.push_back(open_process(pid));
 }
 
 int SpawnedWorkers::wait() {
-  while (any_runs()) {
+  while (supervisor_.running()) {
     sleep();
     take_signals();
     reap();
-    act();
-  }
-  take_signals();
-  return signal_;
-}
-
-const SpawnedWorker* SpawnedWorkers::root_cause() const {
-  const auto key = [](const SpawnedWorker& worker) {
-    return std::make_pair(worker.is_consequence(), worker.failure_ns());
-  };
-  const SpawnedWorker* root = nullptr;
-  for (const auto& worker : workers_) {
-    if (worker.failed() && (!root || key(worker) < key(*root))) {
-      root = &worker;
+    const auto now = steady_clock::now();
+    const auto deadline = supervisor_.deadline();
+    if (deadline && now >= *deadline) {
+      send(supervisor_.deadline_passed(now));
     }
   }
-  return root;
+  take_signals();
+  return supervisor_.signal();
 }
 
-bool SpawnedWorkers::any_runs() const {
-  return std::any_of(workers_.begin(), workers_.end(), [](const auto& worker) {
-    return !worker.ended;
-  });
+std::string SpawnedWorkers::failure() const {
+  const auto root = root_cause(ends_);
+  if (!root) {
+    return "";
+  }
+  const auto& end = ends_[*root];
+  return "rank " + std::to_string(end.rank) + " of " +
+      std::to_string(ends_.size()) + " (pid " + std::to_string(end.pid) + ") " +
+      describe(end, reports_[*root]);
 }
 
-void SpawnedWorkers::send(int signal) {
-  for (const auto& worker : workers_) {
-    if (!worker.ended) {
-      kill(worker.pid, signal);
+void SpawnedWorkers::send(const Supervisor::Signals& signals) const {
+  for (const int signal : signals) {
+    for (const auto& end : ends_) {
+      if (end.state.alive()) {
+        kill(end.pid, signal);
+      }
     }
   }
 }
@@ -81,63 +157,60 @@ void SpawnedWorkers::send(int signal) {
 /// Until something may have happened, or it is time to do something.
 void SpawnedWorkers::sleep() const {
   std::vector<pollfd> ready{{signals_.descriptor(), POLLIN, 0}};
-  int patience = -1;
-  for (const auto& worker : workers_) {
-    if (!worker.ended && worker.process) {
-      ready.push_back({worker.process.get(), POLLIN, 0});
-    } else if (!worker.ended) {
-      patience = kLookMs;
-    }
+  auto patience = kLongestWait;
+  for (const int rank : supervisor_.alive()) {
+    const auto& process = processes_.at(static_cast<size_t>(rank));
+    ready.push_back({process.get(), POLLIN, 0});
+    patience = process ? patience : kLookTime;
   }
-  if (const auto& next = kill_at_ ? kill_at_ : stop_at_) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-        std::clamp(*next - Clock::now(), kNow, kLongest));
-    const auto milliseconds = static_cast<int>(left.count());
-    patience = patience < 0 ? milliseconds : std::min(patience, milliseconds);
+  if (const auto deadline = supervisor_.deadline()) {
+    const auto left =
+        std::chrono::ceil<milliseconds>(*deadline - steady_clock::now());
+    patience = std::clamp(left, milliseconds(0), patience);
   }
-  poll(ready.data(), ready.size(), patience);
+  poll(ready.data(), ready.size(), static_cast<int>(patience.count()));
 }
 
 void SpawnedWorkers::take_signals() {
-  while (const auto signal = signals_.next()) {
-    if (!signal->from_terminal) {
-      send(signal->number);
+  while (const int signal = signals_.next()) {
+    const int number = std::abs(signal);
+    Supervisor::Signals passed{number};
+    if (ends_program(number)) {
+      passed = supervisor_.asked_to_end(number, steady_clock::now());
     }
-    if (ends_program(signal->number)) {
-      const bool again = signal_ != 0;
-      kill_at_ = Clock::now() + (again ? kNow : grace_);
-      signal_ = signal->number;
+    if (signal < 0 && passed.front() == number) { // they have that already
+      passed.erase(passed.begin());
     }
+    send(passed);
   }
 }
 
 void SpawnedWorkers::reap() {
-  for (auto& worker : workers_) {
-    if (worker.ended) {
+  for (const int rank : supervisor_.alive()) {
+    const auto index = static_cast<size_t>(rank);
+    auto& end = ends_.at(index);
+    int status = 0;
+    const auto result = waitpid(end.pid, &status, WNOHANG);
+    if (result == 0 || (result < 0 && errno != ECHILD)) {
       continue;
     }
-    worker.reap();
-    if (worker.failed()) {
-      const auto now = Clock::now();
-      const auto time = worker.is_consequence() ? now + kTerminationTime : now;
-      stop_at_ = std::min(stop_at_.value_or(time), time);
+    if (result < 0) {
+      status = kNotKnown;
+    } else if (!came_to_its_call(reports_[index])) {
+      status |= kBeforeItsCall;
     }
-  }
-}
-
-void SpawnedWorkers::act() {
-  const auto now = Clock::now();
-  if (stop_at_ && now >= *stop_at_ && !kill_at_) {
-    for (auto& worker : workers_) {
-      worker.stopped = worker.stopped || !worker.ended;
+    end.time_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                      std::chrono::system_clock::now().time_since_epoch())
+                      .count();
+    if (status != 0) {
+      end.error = read_error_file(
+          "/proc/self/fd/" + std::to_string(reports_[index].get()),
+          program_file());
     }
-    send(SIGTERM);
-    send(SIGCONT); // one that is stopped would not notice
-    kill_at_ = now + grace_;
-  }
-  if (kill_at_ && now >= *kill_at_) {
-    send(SIGKILL);
-    kill_at_ = now + std::chrono::seconds(1); // until the kernel has done so
+    end.state.ended(status, std::chrono::nanoseconds(0));
+    send(supervisor_.rank_ended(
+        rank, status, is_consequence(end), steady_clock::now()));
+    end.state = supervisor_.ranks()[index];
   }
 }
 

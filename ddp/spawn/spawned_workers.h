@@ -1,52 +1,55 @@
 #pragma once
 
+#include <common/file_descriptor.h>
+#include <common/processes/failure.h>
+#include <common/processes/supervisor.h>
 #include <ddp/spawn/passed_signals.h>
-#include <ddp/spawn/spawned_worker.h>
 
 #include <chrono>
-#include <optional>
+#include <string>
 #include <vector>
 
 namespace ddp::detail {
 
+/// An empty anonymous file for a worker's report: a newline when it has come to
+/// its call of `spawn`, and then what `read_error_file` reads; or errno, where
+/// it could not be executed. Throws `std::system_error`.
+FileDescriptor make_report_file();
+
 /// The processes of one `spawn`, watched together.
 class SpawnedWorkers {
  public:
-  explicit SpawnedWorkers(std::chrono::milliseconds grace) : grace_(grace) {}
+  SpawnedWorkers(int count, std::chrono::milliseconds grace)
+      : supervisor_(count, grace, Supervisor::Time()) {}
   SpawnedWorkers(const SpawnedWorkers&) = delete;
   SpawnedWorkers& operator=(const SpawnedWorkers&) = delete;
   /// Kills those that still run.
   ~SpawnedWorkers();
 
-  /// Takes over a process that was started just now.
-  void add(int64_t rank, pid_t pid, FileDescriptor report);
+  /// Takes over the process of the next rank, which was started just now.
+  void add(pid_t pid, FileDescriptor report);
 
   /// Returns when all have ended. The first that fails ends the others, and so
   /// does a signal to this process: its number is returned, else 0.
   int wait();
 
-  /// The worker whose failure was the first and no other's consequence; null
-  /// where none failed.
-  const SpawnedWorker* root_cause() const;
+  /// The failure that was the first and no other's consequence: "rank 1 of 3
+  /// (pid 42) failed: std::runtime_error: no data"; empty where none failed.
+  std::string failure() const;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  bool any_runs() const;
-  void send(int signal);
+  void send(const Supervisor::Signals& signals) const;
   void sleep() const;
   void take_signals();
   void reap();
-  void act();
 
-  std::chrono::milliseconds grace_;
   PassedSignals signals_;
-  std::vector<SpawnedWorker> workers_;
-  /// The signal that ends this process.
-  int signal_ = 0;
-  /// When the workers are to be asked to stop, and to be killed.
-  std::optional<Clock::time_point> stop_at_;
-  std::optional<Clock::time_point> kill_at_;
+  Supervisor supervisor_;
+  // By rank:
+  std::vector<RankEnd> ends_;
+  std::vector<FileDescriptor> reports_;
+  /// Readable once it has ended; none on kernels before 5.3.
+  std::vector<FileDescriptor> processes_;
 };
 
 } // namespace ddp::detail

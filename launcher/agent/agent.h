@@ -10,14 +10,14 @@
 #include <sys/resource.h>
 
 #include <common/file_descriptor.h>
+#include <common/processes/failure.h>
+#include <common/processes/supervisor.h>
 #include <launcher/agent/attempt.h>
 #include <launcher/agent/hang_watch.h>
-#include <launcher/agent/supervisor.h>
 #include <launcher/agent/wait_watch.h>
 #include <launcher/job.h>
 #include <launcher/output/output_pump.h>
 #include <launcher/rendezvous/rendezvous.h>
-#include <launcher/report/failure.h>
 #include <launcher/report/report.h>
 
 namespace ddp {

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include <common/scheduler/launch_error.h>
-#include <launcher/agent/worker.h>
 #include <launcher/signals.h>
 
 namespace ddp {
@@ -202,18 +201,17 @@ void Agent::end_job(int signal) {
 }
 
 void Agent::on_exec_error() {
-  ExecError failure{};
+  int error = 0;
   FileDescriptor& errors = attempt_->exec_errors();
-  const bool failed =
-      read(errors.get(), &failure, sizeof failure) == sizeof failure;
+  const bool failed = read(errors.get(), &error, sizeof error) == sizeof error;
   unwatch(errors.get());
   errors.reset();
   if (!failed || supervisor_->stopping()) {
     return; // all ranks run their program, or are being stopped
   }
-  exec_error_ = failure.error == ENOENT ? kExitNotFound : kExitNotExecutable;
-  detail_ = job_.program +
-      ": cannot be executed: " + describe_exec_error(failure.error);
+  exec_error_ = error == ENOENT ? kExitNotFound : kExitNotExecutable;
+  detail_ =
+      job_.program + ": cannot be executed: " + describe_exec_error(error);
   send(supervisor_->kill_all(StopReason::kNotExecuted));
 }
 

@@ -5,12 +5,11 @@
 #include <set>
 #include <utility>
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <launcher/agent/worker.h>
+#include <common/processes/worker.h>
 #include <launcher/cli/program.h>
 #include <launcher/output/pseudo_terminal.h>
 #include <launcher/store_process.h>
@@ -59,9 +58,6 @@ Attempt::Attempt(
       number_(number),
       ranks_limit_(ranks_limit),
       output_(output),
-      null_(check_call(
-          open("/dev/null", O_RDONLY | O_CLOEXEC),
-          "cannot open /dev/null")),
       exec_errors_(make_pipe()) {
   for (int i = 0; i < job.options.nproc_per_node; ++i) {
     start_rank(i, listener.port);
@@ -73,11 +69,7 @@ Attempt::Attempt(
 
 void Attempt::start_own_store(Listener listener) {
   if (listener.socket) { // else another node has the store
-    store_ = start_store(
-        job_.store_program,
-        std::move(listener.socket),
-        null_.get(),
-        STDERR_FILENO);
+    store_ = start_store(job_.store_program, std::move(listener.socket));
   }
 }
 
@@ -151,11 +143,12 @@ void Attempt::start_rank(int local_rank, int port) {
     plan.kept_fds = {own.heartbeat_fd};
   }
   plan.exec_error_fd = exec_errors_.write_end.get();
-  plan.descriptor_limit = ranks_limit_;
-  plan.null_fd = null_.get();
-  if (!job_.places.empty()) {
-    plan.place = job_.places.at(static_cast<size_t>(local_rank));
-  }
+  plan.prepare = [&] {
+    setrlimit(RLIMIT_NOFILE, &ranks_limit_);
+    if (!job_.places.empty()) { // was checked to be allowed when it was chosen
+      apply_place(job_.places[static_cast<size_t>(local_rank)]);
+    }
+  };
   const FileDescriptor out = output_end(rank, Stream::kOut);
   const FileDescriptor err = output_end(rank, Stream::kErr);
   plan.out_fd = out ? out.get() : STDOUT_FILENO;

@@ -63,7 +63,7 @@ class Attempt {
   /// now, with a store of their own. As the constructor.
   void go_on(Listener listener);
 
-  /// Becomes readable with an ExecError where a rank could not execute its
+  /// Becomes readable with errno, an int, where a rank could not execute its
   /// program, or with the end of file once all have.
   FileDescriptor& exec_errors() {
     return exec_errors_.read_end;
@@ -79,7 +79,6 @@ class Attempt {
   int number_;
   rlimit ranks_limit_;
   OutputPump& output_;
-  FileDescriptor null_;
   Pipe exec_errors_;
   std::vector<Rank> ranks_;
   pid_t store_ = -1;

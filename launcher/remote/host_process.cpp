@@ -6,9 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <common/processes/worker.h>
 #include <common/scheduler/launch_error.h>
 #include <common/scheduler/rank_environment.h>
-#include <launcher/agent/worker.h>
 #include <launcher/cli/program_path.h>
 #include <launcher/remote/starter_link.h>
 #include <launcher/rendezvous/authentication.h>
@@ -24,7 +24,7 @@ pid_t start(const HostCommand& command, int input, int out, int err) {
   plan.program = find_program(command.words[0]);
   plan.arguments = command.words;
   plan.environment = worker_environment({{kStarterVariable, "1"}}, environ);
-  plan.null_fd = input;
+  plan.in_fd = input;
   plan.out_fd = out;
   plan.err_fd = err;
   return fork_worker(plan);

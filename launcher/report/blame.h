@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <launcher/report/failure.h>
+#include <common/processes/failure.h>
 
 namespace ddp {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include <launcher/agent/supervisor.h>
+#include <common/processes/failure.h>
+#include <common/processes/supervisor.h>
 #include <launcher/rendezvous/log/node.h>
 #include <launcher/report/blame.h>
-#include <launcher/report/failure.h>
 
 namespace ddp {
 

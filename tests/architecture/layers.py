@@ -16,7 +16,7 @@ import re
 import sys
 
 LAYERS = """
-        common                    # without LibTorch: files, names, addresses, text
+        common                    # without LibTorch: files, names, addresses, text, processes
 private launcher                  # ddprun
         ddp/support               # threads with a bound, tensors and values as plain memory | export process_group_options
         ddp/environment           # what launchers and the program say

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <launcher/report/failure.h>
+#include <common/processes/failure.h>
 #include <launcher/report/report.h>
 
 namespace ddp::test {

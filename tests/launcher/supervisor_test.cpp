@@ -4,8 +4,8 @@
 #include <chrono>
 #include <csignal>
 
+#include <common/processes/supervisor.h>
 #include <launcher/agent/hang_watch.h>
-#include <launcher/agent/supervisor.h>
 #include <launcher/agent/wait_watch.h>
 
 namespace supervisor_test {

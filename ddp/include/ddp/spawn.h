@@ -41,10 +41,11 @@ struct SpawnOptions {
 ///
 /// Throws `c10::Error` where a worker throws, ends by a signal or by an exit
 /// code other than 0, or does not come to the call: with its rank, process and
-/// message, those of the first failure where one leads to others. The rest has
-/// been ended then. Throws `c10::ValueError` where `count` is not above 0, and
-/// `c10::Error` within a worker, and where a launcher (ddprun, torchrun,
-/// mpirun, srun) has started several processes already.
+/// message, those of the first failure where one leads to others; and where one
+/// cannot be started. The rest has been ended then. Throws `c10::ValueError`
+/// where `count` is not above 0, and `c10::Error` within a worker, and where a
+/// launcher (ddprun, torchrun, mpirun, srun) has started several processes
+/// already.
 ///
 /// No process stays behind, also where the first is killed, except what workers
 /// have started themselves. SIGTERM, SIGINT, SIGHUP and SIGQUIT, where the

@@ -5,12 +5,11 @@
 #include <sstream>
 #include <stdexcept>
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <launcher/agent/worker.h>
+#include <common/processes/worker.h>
 #include <launcher/rendezvous/log/log_channel.h>
 #include <launcher/store_process.h>
 
@@ -30,8 +29,7 @@ void enlarge_buffer(int socket) {
 WorkerPlan make_plan(
     const std::string& program,
     const SharedLog::Options& options,
-    int channel,
-    int null_fd) {
+    int channel) {
   WorkerPlan plan;
   plan.program = program;
   plan.arguments = {
@@ -50,9 +48,7 @@ WorkerPlan make_plan(
     plan.kept_fds.push_back(options.listener.get());
   }
   plan.environment = helper_environment();
-  plan.null_fd = null_fd;
   plan.out_fd = STDERR_FILENO;
-  plan.err_fd = STDERR_FILENO;
   return plan;
 }
 
@@ -105,9 +101,7 @@ SharedLog::SharedLog(const std::string& program, Options options) {
   const FileDescriptor helpers(ends[1]);
   enlarge_buffer(channel_.get());
   enlarge_buffer(helpers.get());
-  const FileDescriptor null(check_call(
-      open("/dev/null", O_RDONLY | O_CLOEXEC), "cannot open /dev/null"));
-  pid_ = fork_worker(make_plan(program, options, helpers.get(), null.get()));
+  pid_ = fork_worker(make_plan(program, options, helpers.get()));
 }
 
 SharedLog::~SharedLog() {

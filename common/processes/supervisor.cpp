@@ -1,4 +1,4 @@
-#include <launcher/agent/supervisor.h>
+#include <common/processes/supervisor.h>
 
 #include <algorithm>
 #include <csignal>

@@ -1,11 +1,11 @@
-#include <launcher/report/failure.h>
+#include <common/processes/failure.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include <sys/wait.h>
 
 #include <common/scheduler/launch_error.h>
-#include <launcher/signals.h>
 
 namespace ddp {
 namespace {
@@ -49,6 +49,10 @@ std::optional<size_t> root_cause(const std::vector<RankEnd>& ends) {
     }
   }
   return root;
+}
+
+std::string describe_signal(int signal) {
+  return "signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
 }
 
 std::string describe_end(int wait_status) {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include <launcher/agent/rank_state.h>
+#include <common/processes/rank_state.h>
 
 namespace ddp {
 
@@ -12,7 +12,7 @@ namespace ddp {
 enum class StopReason {
   kNone, // they end by themselves
   kFailure, // a rank failed
-  kSignal, // ddprun was asked to end the job
+  kSignal, // their starter was asked to end them
   kNotExecuted, // the program could not be executed
   kInfrastructure, // what ddprun needs besides: the store, the agent
   kHang, // no progress
@@ -39,8 +39,8 @@ class Supervisor {
   /// A rank has ended. `is_consequence`: it says that another one's failure
   /// was the reason.
   Signals rank_ended(int rank, int wait_status, bool is_consequence, Time now);
-  /// ddprun was sent a signal that ends the job: the first is passed on, the
-  /// second kills. Noted also where no rank lives any more.
+  /// The starter was sent a signal that ends the job: the first is passed on,
+  /// the second kills. Noted also where no rank lives any more.
   Signals asked_to_end(int signal, Time now);
   /// Another node's ranks are being stopped, and so are these.
   Signals stop_with_others(Time now);
@@ -64,7 +64,8 @@ class Supervisor {
   StopReason reason() const {
     return reason_;
   }
-  /// The first signal by which ddprun was asked to end the job; 0 for none.
+  /// The first signal by which the starter was asked to end the job; 0 for
+  /// none.
   int signal() const {
     return signal_;
   }

@@ -4,8 +4,8 @@
 
 namespace ddp {
 
-/// The life of one rank's process as ddprun knows it. Changes by what it is
-/// told and does nothing itself:
+/// The life of one rank's process as its starter knows it. Changes by what it
+/// is told and does nothing itself:
 ///
 ///     running --asked--> stopping --killed--> killed
 ///        \____________________\__________________\____ended---> ended
@@ -20,10 +20,25 @@ class RankState {
     return phase_ != Phase::kEnded;
   }
 
-  void asked_to_stop();
-  void killed();
+  void asked_to_stop() {
+    if (phase_ == Phase::kRunning) {
+      phase_ = Phase::kStopping;
+    }
+  }
+  void killed() {
+    if (alive()) {
+      phase_ = Phase::kKilled;
+    }
+  }
   /// `wait_status` as from waitpid.
-  void ended(int wait_status, std::chrono::nanoseconds after_start);
+  void ended(int wait_status, std::chrono::nanoseconds after_start) {
+    if (alive()) {
+      last_phase_ = phase_;
+      phase_ = Phase::kEnded;
+      wait_status_ = wait_status;
+      lifetime_ = after_start;
+    }
+  }
 
   int wait_status() const {
     return wait_status_;
@@ -33,7 +48,9 @@ class RankState {
     return lifetime_;
   }
   /// Whether it ended, other than with code 0, before it was asked to.
-  bool failed() const;
+  bool failed() const {
+    return !alive() && wait_status_ != 0 && last_phase_ == Phase::kRunning;
+  }
   /// The phase in which its end found it.
   Phase last_phase() const {
     return last_phase_;

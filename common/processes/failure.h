@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include <common/error_file.h>
-#include <launcher/agent/rank_state.h>
+#include <common/processes/rank_state.h>
 
 namespace ddp {
 
@@ -18,8 +18,8 @@ struct RankEnd {
   int local_rank = 0;
   pid_t pid = -1;
   RankState state;
-  /// When ddprun learnt of it, in nanoseconds since the epoch; of several ranks
-  /// in the order in which the kernel ended them.
+  /// When its starter learnt of it, in nanoseconds since the epoch; of several
+  /// ranks in the order in which the kernel ended them.
   int64_t time_ns = 0;
   std::optional<ErrorFile> error;
   /// What it wrote to standard error last.
@@ -46,6 +46,9 @@ int64_t failure_time(const RankEnd& end);
 /// Whether another rank's failure was the reason of this one's, by what the
 /// rank says itself.
 bool is_consequence(const RankEnd& end);
+
+/// "signal 9 (Killed)".
+std::string describe_signal(int signal);
 
 /// "exited with code 3", "was killed by signal 9 (Killed)".
 std::string describe_end(int wait_status);
