@@ -185,7 +185,7 @@ TEST_CASE("a data loader draws its order as LibTorch's, where none is named") {
   torch::manual_seed(1);
   const auto theirs = (*torch::data::make_data_loader(rows, 50)->begin());
   torch::manual_seed(1);
-  const auto ours = (*make_data_loader(rows, 50)->begin());
+  const auto ours = (*ddp::make_data_loader(rows, 50)->begin());
   REQUIRE(torch::equal(theirs.target, ours.target));
   const auto in_order = make_data_loader<SequentialSampler>(
       rows, DataLoaderOptions(4).enforce_ordering(false).workers(2));

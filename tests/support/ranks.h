@@ -15,10 +15,11 @@ namespace ddp::test {
 
 /// How the ranks of a multi-process test run.
 struct RankOptions {
+  using Codes = std::map<int, int>;
+
   TORCH_ARG(Environment, environment);
   TORCH_ARG(std::chrono::seconds, timeout) = std::chrono::seconds(60);
   /// Of ranks that shall not end with 0.
-  using Codes = std::map<int, int>;
   TORCH_ARG(Codes, exit_codes);
 };
 
