@@ -1,6 +1,7 @@
 """Makes docs/reference.md from the public headers, those of <ddp/ddp.h>: every
-constructor and option field, with what the header says of it. Compares it with
-the page that is there, or writes it: reference_page.py ROOT [--write]
+constructor, option field and free function, with what the header says of it.
+Compares it with the page that is there, or writes it:
+reference_page.py ROOT [--write]
 """
 
 import pathlib
@@ -8,15 +9,16 @@ import re
 import sys
 import textwrap
 
-HEAD = """# Constructors and options
+HEAD = """# Constructors, options, functions
 
-What `#include <ddp/ddp.h>` brings: each class with its constructors, and each option with its default, as the headers
-document them. An option is set by its name, `ddp::ReducerOptions().bucket_cap_mb(10)`, and read by
+What `#include <ddp/ddp.h>` brings: each class with its constructors, each option with its default, and, at the end, each
+free function, as the headers document them. An option is set by its name, `ddp::ReducerOptions().bucket_cap_mb(10)`, and read by
 `options.bucket_cap_mb()`. This page is made from the headers: `python3 tests/docs/reference_page.py . --write`.
 """
 
 SCOPE = re.compile(r"(?:class|struct)\s+(?:C10_\w+\s+)?(\w+)(?:\s+final)?"
                    r"\s*(?::[^;{]*)?\{$")
+FUNCTION = re.compile(r"[\w>&] ([a-z]\w*)\(.*\)[^()]*[;{]$")
 OPTION = re.compile(r"TORCH_ARG\((.*),\s*(\w+)\)\s*(?:=\s*(.*))?;$")
 
 
@@ -81,11 +83,15 @@ def paragraphs(doc):
 
 
 def entries(text):
-    """(class, its doc, its options, its constructors) of a header."""
-    result, scopes, access = [], [], []
+    """(class, its doc, its options, its constructors) of a header, and its
+    functions (declaration, doc)."""
+    result, functions, scopes, access = [], [], [], []
     for doc, code in statements(text):
         code = re.sub(r"^template <[^{]*?>\s+(?=class|struct)", "", code)
         scope = SCOPE.search(code)
+        if scopes == ["ddp"] and FUNCTION.search(code):
+            if signature(code) not in dict(functions):  # declared before
+                functions.append((signature(code), doc))
         if code.endswith("{"):
             own = None
             visible = all(way == "public" for way in access)
@@ -111,7 +117,13 @@ def entries(text):
             if code.count("{") < code.count("}"):
                 scopes.pop()
                 access.pop()
-    return result
+    return result, functions
+
+
+def signature(code):
+    """A function's declaration, without its body."""
+    code = re.sub(r"\[\[nodiscard.*?\]\] ", "", code)
+    return re.sub(r"\s*[;{]$", "", re.sub(r"(?<=[(<]) ", "", code))
 
 
 def note_constructor(scope, doc, code, access):
@@ -137,10 +149,14 @@ def cell(text):
 
 
 def page(root):
-    lines = [HEAD]
+    lines, last = [HEAD], ["## Functions\n"]
     for header in public_headers(root):
-        for name, doc, options, constructors in entries(
-                find(root, header).read_text()):
+        classes, functions = entries(find(root, header).read_text())
+        for code, doc in functions:
+            last.append(f"```cpp\n#include <{header}>\n{code}\n```\n")
+            if doc:
+                last.append(prose(doc))
+        for name, doc, options, constructors in classes:
             if not options and not constructors:
                 continue
             lines.append(f"## {name}\n\n`#include <{header}>`\n")
@@ -158,7 +174,7 @@ def page(root):
                     f"{cell(paragraphs(about))} |"
                     for option, kind, default, about in options]
                 lines.append("")
-    return "\n".join(lines)
+    return "\n".join(lines + last)
 
 
 def main():
