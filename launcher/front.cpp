@@ -87,16 +87,15 @@ int run_front(Job& job) {
   end_descendants(not_ours); // where the agent could not
   remove_private_folder(job.private_folder);
   if (!WIFSIGNALED(status)) {
-    return WEXITSTATUS(status);
+    return exit_code_of(status);
   }
   JobReport report;
   report.run_id = job.environment.run_id;
   report.command = redacted_arguments(job.options.command);
   report.reason = StopReason::kInfrastructure;
-  report.exit_code = kExitSignalBase + WTERMSIG(status);
-  report.detail = "the agent (pid " + std::to_string(agent) +
-      ") was killed by " + describe_signal(WTERMSIG(status)) +
-      "; all ranks were ended";
+  report.exit_code = exit_code_of(status);
+  report.detail = "the agent (pid " + std::to_string(agent) + ") " +
+      describe_end(status) + "; all ranks were ended";
   report.file = job.options.report;
   if (!report.file.empty()) {
     write_report(report);

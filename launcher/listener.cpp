@@ -4,29 +4,17 @@
 #include <cstring>
 
 #include <netdb.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <common/address_list.h>
 #include <common/scheduler/launch_error.h>
+#include <launcher/rendezvous/route.h>
 
 namespace ddp {
 namespace {
 
 using detail::AddressList;
 using detail::look_up;
-
-int bound_port(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  check_call(
-      getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size),
-      "cannot read a socket's address");
-  const auto port = address.ss_family == AF_INET6
-      ? reinterpret_cast<sockaddr_in6*>(&address)->sin6_port
-      : reinterpret_cast<sockaddr_in*>(&address)->sin_port;
-  return ntohs(port);
-}
 
 FileDescriptor try_listen(const addrinfo& address) {
   FileDescriptor listener(
@@ -49,7 +37,7 @@ std::optional<Listener> listen_on_any(const AddressList& list) {
   for (const addrinfo* each = list.get(); each != nullptr;
        each = each->ai_next) {
     if (FileDescriptor listener = try_listen(*each)) {
-      const int bound = bound_port(listener.get());
+      const int bound = local_address(listener.get()).port;
       return Listener{std::move(listener), bound};
     }
   }
@@ -90,7 +78,7 @@ std::optional<Listener> reserve_port(const std::string& address, int port) {
   for (const int reuse : {0, 1}) {
     setsockopt(reserved.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
     if (bind(reserved.get(), list->ai_addr, list->ai_addrlen) == 0) {
-      const int bound = bound_port(reserved.get());
+      const int bound = local_address(reserved.get()).port;
       return Listener{std::move(reserved), bound};
     }
   }

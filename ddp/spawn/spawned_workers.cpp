@@ -1,9 +1,10 @@
 #include <ddp/spawn/spawned_workers.h>
 
+#include <ddp/process_group/agreement/rank_report.h>
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,22 +45,9 @@ bool came_to_its_call(const FileDescriptor& report) {
 
 /// Why the program could not be executed again; 0 where it was.
 int exec_error(const FileDescriptor& report) {
-  struct stat status {};
-  int error = 0;
-  const bool there = fstat(report.get(), &status) == 0 &&
-      status.st_size == sizeof(error) &&
-      pread(report.get(), &error, sizeof(error), 0) == sizeof(error);
-  return there ? error : 0;
-}
-
-std::string indented(const std::string& lines) {
-  std::string result;
-  for (size_t begin = 0; begin < lines.size();) {
-    const auto end = std::min(lines.find('\n', begin), lines.size());
-    result += "\n  " + lines.substr(begin, end - begin);
-    begin = end + 1;
-  }
-  return result;
+  int words[2] = {};
+  const auto size = pread(report.get(), words, sizeof(words), 0);
+  return size == sizeof(words[0]) ? words[0] : 0;
 }
 
 /// "failed: std::runtime_error: no data", "was killed by signal 9 (Killed)".
@@ -86,7 +74,9 @@ std::string describe(const RankEnd& end, const FileDescriptor& report) {
     text += ": " + end.error->message;
   }
   if (end.error && WIFSIGNALED(status)) {
-    text += indented(end.error->stack);
+    for (const auto& line : split_lines(end.error->stack)) {
+      text += "\n  " + line;
+    }
   }
   return text;
 }
@@ -178,8 +168,9 @@ void SpawnedWorkers::take_signals() {
     if (ends_program(number)) {
       passed = supervisor_.asked_to_end(number, steady_clock::now());
     }
-    if (signal < 0 && passed.front() == number) { // they have that already
-      passed.erase(passed.begin());
+    if (signal < 0) { // they have that already
+      passed.erase(
+          std::remove(passed.begin(), passed.end(), number), passed.end());
     }
     send(passed);
   }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <common/address_list.h>
+#include <launcher/rendezvous/route.h>
 
 namespace ddp {
 namespace {
@@ -29,22 +30,6 @@ bool becomes_ready(int socket, short events, int milliseconds) {
   return poll(&waiting, 1, milliseconds) == 1;
 }
 
-// 0 or an errno.
-int connect_within(int socket, const addrinfo& address) {
-  if (connect(socket, address.ai_addr, address.ai_addrlen) == 0) {
-    return 0;
-  }
-  if (errno != EINPROGRESS) {
-    return errno;
-  }
-  int error = ETIMEDOUT;
-  socklen_t size = sizeof error;
-  if (becomes_ready(socket, POLLOUT, kStoreTime)) {
-    getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
-  }
-  return error;
-}
-
 FileDescriptor connect_to(
     const std::string& address,
     int port,
@@ -55,12 +40,9 @@ FileDescriptor connect_to(
     *error = gai_strerror(failure);
     return {};
   }
-  FileDescriptor connection(
-      socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  const int code = connect_within(connection.get(), *list);
-  if (code != 0) {
-    *error = std::strerror(code);
-    connection.reset();
+  auto connection = connect_within(*list, kStoreTime);
+  if (!connection) {
+    *error = std::strerror(errno);
   }
   return connection;
 }

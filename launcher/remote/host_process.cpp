@@ -6,8 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <common/processes/failure.h>
 #include <common/processes/worker.h>
-#include <common/scheduler/launch_error.h>
 #include <common/scheduler/rank_environment.h>
 #include <launcher/cli/program_path.h>
 #include <launcher/remote/starter_link.h>
@@ -110,9 +110,7 @@ bool HostProcess::reap() {
 }
 
 int HostProcess::exit_code() const {
-  const int status = *wait_status_;
-  return WIFSIGNALED(status) ? kExitSignalBase + WTERMSIG(status)
-                             : WEXITSTATUS(status);
+  return exit_code_of(*wait_status_);
 }
 
 std::string HostProcess::describe_end() const {

@@ -4,12 +4,10 @@
 #include <cstdlib>
 #include <cstring>
 
-#include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <common/address_list.h>
-#include <common/file_descriptor.h>
 
 namespace ddp {
 namespace {
@@ -38,25 +36,10 @@ SocketAddress numeric_address(int socket, AddressOf address_of) {
   return {host, std::atoi(port)};
 }
 
-bool wait_until_connected(int socket) {
-  pollfd connecting{socket, POLLOUT, 0};
-  if (poll(&connecting, 1, kConnectMilliseconds) != 1) {
-    errno = ETIMEDOUT;
-    return false;
-  }
-  int error = 0;
-  socklen_t size = sizeof error;
-  getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
-  errno = error;
-  return error == 0;
-}
-
 // Sets errno where there is none.
 std::optional<Route> try_address(const addrinfo& address) {
-  const FileDescriptor connection(
-      socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (connect(connection.get(), address.ai_addr, address.ai_addrlen) != 0 &&
-      (errno != EINPROGRESS || !wait_until_connected(connection.get()))) {
+  const auto connection = connect_within(address, kConnectMilliseconds);
+  if (!connection) {
     return std::nullopt;
   }
   const SocketAddress local = local_address(connection.get());
@@ -89,6 +72,28 @@ SocketAddress own_address(int listener) {
     address.host = "::1";
   }
   return address;
+}
+
+FileDescriptor connect_within(const addrinfo& address, int milliseconds) {
+  FileDescriptor connection(
+      socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (connect(connection.get(), address.ai_addr, address.ai_addrlen) == 0) {
+    return connection;
+  }
+  int error = errno;
+  if (error == EINPROGRESS) {
+    error = ETIMEDOUT;
+    socklen_t size = sizeof error;
+    pollfd connecting{connection.get(), POLLOUT, 0};
+    if (poll(&connecting, 1, milliseconds) == 1) {
+      getsockopt(connection.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    }
+  }
+  if (error != 0) {
+    connection.reset();
+  }
+  errno = error;
+  return connection;
 }
 
 std::optional<Route> find_route(

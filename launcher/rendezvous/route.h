@@ -3,6 +3,10 @@
 #include <optional>
 #include <string>
 
+#include <netdb.h>
+
+#include <common/file_descriptor.h>
+
 namespace ddp {
 
 /// An address and port in numbers.
@@ -17,6 +21,10 @@ SocketAddress local_address(int socket);
 /// Where this host reaches its own listening socket: at its address, at the
 /// loopback one where it listens on all.
 SocketAddress own_address(int listener);
+
+/// Connects to a TCP address within so many milliseconds, by a socket that does
+/// not block. None where that cannot be, and errno says why.
+FileDescriptor connect_within(const addrinfo& address, int milliseconds);
 
 /// The two ends of a connection.
 struct Route {
