@@ -231,7 +231,10 @@ TEST_CASE("a pattern fits as a whole") {
 
 TEST_CASE("pitfall: modules in a plain list") {
   ranks(3, [](ProcessGroup group) {
-    const auto step = [](auto& net) { net->forward(input()).sum().backward(); };
+    const auto step = [](auto& net) { // a second forward uses the same leaves
+      net->forward(input()).sum().backward();
+      net->forward(input()).sum().backward();
+    };
     auto attached = std::make_shared<CellsInVector>();
     const Reducer reducer(attached, group);
     check_message("plain-vector", warning_of([&] { step(attached); }));
@@ -249,6 +252,7 @@ TEST_CASE("pitfall: a function that means another instance") {
     const auto original = std::make_shared<Bound>();
     auto clone = std::dynamic_pointer_cast<Bound>(original->clone());
     const Reducer reducer(clone, group);
+    clone->forward(input()).sum().backward();
     check_message("captured-this", warning_of([&] {
                     clone->forward(input()).sum().backward();
                   }));

@@ -114,8 +114,8 @@ struct ReducerOptions {
 
   /// What to do when backward reaches a leaf tensor that no Reducer manages, as
   /// the parameters of modules in a plain `std::vector`. Looked for in the
-  /// first three backward passes; told at once of one that is used as a weight
-  /// or bias only, else (it may be an input) of one that two forwards used.
+  /// first three backward passes; told of one that two forwards used, since one
+  /// that a single forward used may be an input.
   TORCH_ARG(Reaction, unmanaged_leaves) = Reaction::kWarn;
 
   /// Leaf tensors that may get a gradient and be each rank's own: not reported.

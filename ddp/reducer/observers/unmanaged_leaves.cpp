@@ -1,7 +1,6 @@
 #include <ddp/reducer/observers/unmanaged_leaves.h>
 
 #include <c10/util/StringUtil.h>
-#include <ddp/reducer/observers/leaf_uses.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -20,8 +19,44 @@ constexpr size_t kMaxShown = 8;
 
 struct Leaf {
   at::Tensor tensor;
-  std::vector<LeafUse> uses;
+  /// Operations of the forward, in their order.
+  std::vector<autograd::Node*> uses;
 };
+
+using Leaves = std::unordered_map<autograd::Node*, Leaf>;
+
+/// Of a linear layer's weight before its use.
+bool is_transposition(const autograd::Node* node) {
+  return node && node->name() == "TBackward0";
+}
+
+/// Fills in what the graph's operations use, but for transpositions.
+void find_uses(
+    const std::unordered_set<autograd::Node*>& nodes,
+    Leaves& leaves) {
+  for (auto* node : nodes) {
+    for (size_t i = 0; i < node->num_outputs(); ++i) {
+      auto* source = node->next_edge(i).function.get();
+      while (is_transposition(source)) {
+        source = source->next_edge(0).function.get();
+      }
+      const auto leaf = leaves.find(source);
+      if (leaf != leaves.end() && !is_transposition(node)) {
+        leaf->second.uses.push_back(node);
+      }
+    }
+  }
+  for (auto& [node, leaf] : leaves) {
+    std::sort(leaf.uses.begin(), leaf.uses.end(), [](auto* a, auto* b) {
+      return a->sequence_nr() < b->sequence_nr();
+    });
+  }
+}
+
+/// The number of the first operation that uses it; 0: the last one does.
+uint64_t first_use(const Leaf& leaf) {
+  return leaf.uses.empty() ? 0 : leaf.uses.front()->sequence_nr();
+}
 
 /// The leaf that this backward accumulates into at `node`, or null.
 const at::Tensor* accumulated_leaf(autograd::Node* node) {
@@ -47,7 +82,7 @@ std::vector<Leaf> in_order(std::vector<Leaf> leaves) {
   const auto key = [](const Leaf& leaf) {
     return std::make_tuple(
         leaf.uses.empty(), // used by the last operation
-        leaf.uses.empty() ? 0 : leaf.uses.front().place,
+        first_use(leaf),
         -leaf.tensor.dim(), // weight before bias
         leaf.tensor.sizes().vec());
   };
@@ -73,10 +108,11 @@ std::string join_some(
 
 std::string describe(const Leaf& leaf) {
   std::vector<std::string> operations;
-  for (const auto& use : leaf.uses) {
-    if (std::find(operations.begin(), operations.end(), use.operation) ==
+  for (const auto* use : leaf.uses) {
+    const auto name = use->name();
+    if (std::find(operations.begin(), operations.end(), name) ==
         operations.end()) {
-      operations.push_back(use.operation);
+      operations.push_back(name);
     }
   }
   // The graph task does not tell of the node that it starts from.
@@ -177,7 +213,7 @@ std::string UnmanagedLeaves::inspect(
     return {};
   }
   std::unordered_set<const at::TensorImpl*> reached;
-  std::unordered_map<autograd::Node*, at::Tensor> unknown;
+  Leaves unknown;
   for (auto* node : *nodes) {
     const auto* leaf = accumulated_leaf(node);
     if (!leaf || leaf->numel() == 0) {
@@ -186,19 +222,17 @@ std::string UnmanagedLeaves::inspect(
     reached.insert(leaf->unsafeGetTensorImpl());
     const TensorSet::value_type pointer(leaf->getIntrusivePtr());
     if (settled_.count(pointer) == 0 && !managed_elsewhere(*leaf)) {
-      unknown.emplace(node, *leaf);
+      unknown[node].tensor = *leaf;
     }
   }
   if (unknown.empty()) {
     return {};
   }
-  auto uses = find_leaf_uses(*nodes);
+  find_uses(*nodes, unknown);
   std::vector<Leaf> leaves;
-  for (const auto& [node, tensor] : unknown) {
-    Leaf leaf{tensor, std::move(uses[node])};
-    const uint64_t first_use = leaf.uses.empty() ? 0 : leaf.uses.front().place;
-    if (is_met_again(tensor, first_use) || are_of_a_parameter(leaf.uses)) {
-      settled_.emplace(tensor.getIntrusivePtr());
+  for (auto& [node, leaf] : unknown) {
+    if (is_met_again(leaf.tensor, first_use(leaf))) {
+      settled_.emplace(leaf.tensor.getIntrusivePtr());
       leaves.push_back(std::move(leaf));
     }
   }

@@ -24,12 +24,11 @@ class UnmanagedLeaves {
   /// Looks at the graph of the backward that runs on this thread and returns a
   /// report for a person, empty if there is nothing to say. Call it in a hook
   /// of that backward or a callback at its end, once per backward. A leaf is
-  /// reported once: in the first backward where the graph proves that it is a
-  /// parameter (`are_of_a_parameter`), and else when a backward of a second
-  /// forward gives a gradient to the very same tensor, for an input that
-  /// requires a gradient is a new tensor in each step. Leaves for which
-  /// `managed_elsewhere` holds are left out. Costs a pass over the graph's
-  /// nodes, and two more where there are such leaves. Not thread-safe.
+  /// reported once, when a backward of a second forward gives a gradient to the
+  /// very same tensor, for an input that requires a gradient is a new tensor in
+  /// each step. Leaves for which `managed_elsewhere` holds are left out. Costs
+  /// a pass over the graph's nodes, and one more where there are such leaves.
+  /// Not thread-safe.
   std::string inspect(
       const std::function<bool(const at::Tensor&)>& managed_elsewhere);
 
