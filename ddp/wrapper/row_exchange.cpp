@@ -2,6 +2,7 @@
 
 #include <ddp/failure/heartbeat.h>
 #include <ddp/parallel_forward.h>
+#include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/support/error_text.h>
 #include <ddp/support/plain_memory.h>
@@ -10,7 +11,10 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -19,6 +23,58 @@ namespace ddp::detail {
 namespace {
 
 using Counts = std::vector<int64_t>; // of rows, by rank
+
+/// What ranks have to say, with their numbers: "ranks 0 and 2: this; rank 1:
+/// that". Those with an empty text are left out.
+std::string name_by_ranks(const std::vector<std::string>& texts) {
+  std::vector<std::pair<std::string, std::vector<int64_t>>> ranks;
+  for (size_t r = 0; r < texts.size(); ++r) {
+    auto found = std::find_if(ranks.begin(), ranks.end(), [&](const auto& of) {
+      return of.first == texts[r];
+    });
+    if (found == ranks.end()) {
+      found = ranks.insert(found, {texts[r], {}});
+    }
+    found->second.push_back(static_cast<int64_t>(r));
+  }
+  std::string result;
+  for (const auto& [text, of] : ranks) {
+    if (!text.empty()) {
+      result += (result.empty() ? "" : "; ") + name_ranks(of) + ": " + text;
+    }
+  }
+  return result;
+}
+
+/// Returns the contents of all ranks, by rank. Throws the same words on all:
+/// `c10::ValueError` where the calls differ or ranks made a mistake, otherwise
+/// `c10::Error` where ranks failed. Collective.
+std::vector<std::string> exchange_notices(
+    const Notice& notice,
+    const ProcessGroup& group) {
+  const auto said = !notice.mistake.empty() ? 'm' + notice.mistake
+      : !notice.failure.empty()             ? 'f' + notice.failure
+                                            : 'c' + notice.content;
+  std::vector<std::string> calls;
+  std::map<char, std::vector<std::string>> texts;
+  for (const auto& text : group.all_gather(notice.call + '\n' + said)) {
+    const auto end = text.find('\n');
+    calls.push_back(text.substr(0, end));
+    for (const char kind : {'m', 'f', 'c'}) {
+      texts[kind].push_back(text[end + 1] == kind ? text.substr(end + 2) : "");
+    }
+  }
+  const auto& call = calls[0];
+  TORCH_CHECK_VALUE(
+      std::set<std::string>(calls.begin(), calls.end()).size() == 1,
+      "the ranks did not call the same: ",
+      name_by_ranks(calls));
+  const auto mistakes = name_by_ranks(texts['m']);
+  TORCH_CHECK_VALUE(mistakes.empty(), call, " failed: ", mistakes);
+  const auto failures = name_by_ranks(texts['f']);
+  TORCH_CHECK(failures.empty(), call, " failed: ", failures);
+  return texts['c'];
+}
 
 /// What ranks know of each other's tensors.
 struct Form {
@@ -268,3 +324,25 @@ at::Tensor gather_rows(
 }
 
 } // namespace ddp::detail
+
+namespace ddp {
+
+at::Tensor scatter(
+    const at::Tensor& input,
+    const ProcessGroup& group,
+    int64_t root) {
+  detail::Notice notice;
+  notice.call = "scatter from rank " + std::to_string(root);
+  return detail::scatter_rows(input, group, root, notice);
+}
+
+at::Tensor gather(
+    const at::Tensor& share,
+    const ProcessGroup& group,
+    int64_t destination) {
+  detail::Notice notice;
+  notice.call = "gather to " + detail::name_destination(destination);
+  return detail::gather_rows(share, group, destination, "share", notice);
+}
+
+} // namespace ddp

@@ -2,12 +2,25 @@
 
 #include <ATen/core/Tensor.h>
 #include <ddp/process_group.h>
-#include <ddp/process_group/agreement/notice.h>
 
 #include <cstdint>
 #include <string>
 
 namespace ddp::detail {
+
+/// What a rank tells all others before they exchange data, so that what one of
+/// them finds wrong becomes the same error on all.
+struct Notice {
+  /// What the program called and with what the ranks must agree on: "gather to
+  /// rank 0".
+  std::string call;
+  /// What the program has to change on this rank; empty if nothing.
+  std::string mistake;
+  /// What else has gone wrong on this rank; empty if nothing.
+  std::string failure;
+  /// What the others need to know.
+  std::string content;
+};
 
 /// "rank 2" or "all ranks".
 std::string name_destination(int64_t destination);
