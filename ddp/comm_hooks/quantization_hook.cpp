@@ -18,18 +18,9 @@ constexpr double kMost = 255; // of uint8
 std::vector<at::Tensor> gather(
     const at::Tensor& tensor,
     const ProcessGroup& group) {
-  std::vector<at::Tensor> inputs{tensor};
-  std::vector<std::vector<at::Tensor>> outputs(1);
-  for (int64_t r = 0; r < group.size(); ++r) {
-    outputs[0].push_back(at::empty_like(tensor));
-  }
   auto& impl = detail::ProcessGroupImpl::of(group);
-  detail::guarded(impl, "all_gather", [&] {
-    detail::wait(impl, detail::start(impl, tensor, [&] {
-                   return impl.group->allgather(outputs, inputs);
-                 }));
-  });
-  return outputs[0];
+  return detail::guarded(
+      impl, "all_gather", [&] { return detail::gather_equal(impl, tensor); });
 }
 
 /// Scales and zero points for the rows of a matrix, [2, rows]: zero is exact,

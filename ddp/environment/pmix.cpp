@@ -5,11 +5,10 @@
 #include <dlfcn.h>
 #include <pmix.h>
 
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <memory>
-#include <mutex>
 
 namespace ddp::detail {
 namespace {
@@ -122,37 +121,13 @@ void check(pmix_status_t status, const std::string& operation) {
       connection().functions.error_string(status));
 }
 
-/// The answer to one request, which may come after nobody waits any more.
-class Answer {
- public:
-  /// What the request gets to give it back to `arrive`.
-  static void* handle(const std::shared_ptr<Answer>& answer) {
-    return new std::shared_ptr<Answer>(answer);
-  }
+using Answer = std::promise<pmix_status_t>;
 
-  static void arrive(pmix_status_t status, void* handle) {
-    const std::unique_ptr<std::shared_ptr<Answer>> holder(
-        static_cast<std::shared_ptr<Answer>*>(handle));
-    auto& answer = **holder;
-    const std::lock_guard<std::mutex> lock(answer.mutex_);
-    answer.status_ = status;
-    answer.here_ = true;
-    answer.changed_.notify_all();
-  }
-
-  pmix_status_t wait_until(Clock::time_point deadline) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    return changed_.wait_until(lock, deadline, [this] { return here_; })
-        ? status_
-        : PMIX_ERR_TIMEOUT;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool here_ = false;
-  pmix_status_t status_ = PMIX_SUCCESS;
-};
+/// Of a request, maybe when nobody waits any more.
+void arrive(pmix_status_t status, void* answer) {
+  const std::unique_ptr<Answer> owned(static_cast<Answer*>(answer));
+  owned->set_value(status);
+}
 
 /// Starts a fence of all ranks, which also brings them what rank 0 has put, and
 /// waits for it.
@@ -161,10 +136,17 @@ pmix_status_t fence_until(Clock::time_point deadline) {
   std::strncpy(collect.key, PMIX_COLLECT_DATA, PMIX_MAX_KEYLEN);
   collect.value.type = PMIX_BOOL;
   collect.value.data.flag = true;
-  const auto answer = std::make_shared<Answer>();
+  auto answer = std::make_unique<Answer>();
+  auto result = answer->get_future();
   const auto status = connection().functions.fence(
-      nullptr, 0, &collect, 1, Answer::arrive, Answer::handle(answer));
-  return status == PMIX_SUCCESS ? answer->wait_until(deadline) : status;
+      nullptr, 0, &collect, 1, arrive, answer.get());
+  if (status != PMIX_SUCCESS) {
+    return status;
+  }
+  static_cast<void>(answer.release()); // it is the request's
+  return result.wait_until(deadline) == std::future_status::ready
+      ? result.get()
+      : PMIX_ERR_TIMEOUT;
 }
 
 /// Waits for all ranks. While one is still in the program before this one,

@@ -85,17 +85,12 @@ FailureWatch::FailureWatch(
     : group_(group), backend_(std::move(backend)), thread_([this] { run(); }) {}
 
 FailureWatch::~FailureWatch() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    stopped_ = true;
-  }
-  stopping_.notify_all();
+  stop_.set_value();
   thread_.join();
 }
 
 bool FailureWatch::is_stopped_within(milliseconds time) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  return stopping_.wait_for(lock, time, [this] { return stopped_; });
+  return stopped_.wait_for(time) == std::future_status::ready;
 }
 
 void FailureWatch::run() {

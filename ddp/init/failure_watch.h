@@ -6,8 +6,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
+#include <future>
 #include <optional>
 #include <thread>
 
@@ -43,9 +42,8 @@ class FailureWatch {
   ProcessGroupImpl& group_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   std::optional<std::chrono::steady_clock::time_point> store_lost_;
-  std::mutex mutex_;
-  std::condition_variable stopping_;
-  bool stopped_ = false;
+  std::promise<void> stop_;
+  const std::future<void> stopped_ = stop_.get_future();
   std::thread thread_;
 };
 

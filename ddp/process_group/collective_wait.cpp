@@ -1,5 +1,6 @@
 #include <ddp/process_group/collective_wait.h>
 
+#include <ddp/backends/common/backend_work.h>
 #include <ddp/failure/elastic_pause.h>
 #include <ddp/failure/flight_recorder.h>
 #include <ddp/failure/heartbeat.h>
@@ -9,11 +10,12 @@
 #include <ddp/support/own_thread.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <functional>
 #include <future>
+#include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 namespace ddp::detail {
 namespace {
@@ -95,48 +97,17 @@ void wait_in_slices(
   }
 }
 
-bool finished_within(c10d::Work& work, milliseconds slice) {
-  const auto start = Clock::now();
-  try {
-    work.wait(slice);
-    return true;
-  } catch (const std::exception&) {
-    // An error of the work itself comes again below.
-    if (!work.isCompleted() && Clock::now() - start >= slice) {
-      return false;
-    }
-  }
-  work.wait(); // also where a backend cannot wait for a time
-  return true;
+/// What is ready when the other is complete, which has no wait with a timeout.
+std::future<void> completion_of(c10::ivalue::Future& future) {
+  auto complete = std::make_shared<std::promise<void>>();
+  auto completion = complete->get_future();
+  future.addCallback(
+      [complete = std::move(complete)](c10::ivalue::Future&) {
+        complete->set_value();
+      },
+      /*uses_future=*/false);
+  return completion;
 }
-
-/// Waits for a future, which has no wait with a timeout.
-class Completion {
- public:
-  explicit Completion(c10::ivalue::Future& future) {
-    future.addCallback(
-        [state = state_](c10::ivalue::Future&) {
-          const std::lock_guard<std::mutex> lock(state->mutex);
-          state->complete = true;
-          state->changed.notify_all();
-        },
-        /*uses_future=*/false);
-  }
-
-  bool within(milliseconds slice) const {
-    std::unique_lock<std::mutex> lock(state_->mutex);
-    return state_->changed.wait_for(
-        lock, slice, [this] { return state_->complete; });
-  }
-
- private:
-  struct State {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool complete = false;
-  };
-  std::shared_ptr<State> state_ = std::make_shared<State>();
-};
 
 c10::Backtrace frames() {
   return debug::shows_frames() ? c10::get_lazy_backtrace() : nullptr;
@@ -207,7 +178,7 @@ void fail(
 void wait(ProcessGroupImpl& group, const Collective& collective) {
   if (collective.on_host) {
     wait_in_slices(group, collective.number, [&](milliseconds slice) {
-      return finished_within(*collective.work, slice);
+      return backends::ends_within(slice, *collective.work);
     });
     return;
   }
@@ -245,9 +216,9 @@ void wait_for(
     const std::function<void()>& check) {
   auto& impl = ProcessGroupImpl::of(group);
   guarded(impl, operation, [&] {
-    const Completion completion(future);
+    const auto completion = completion_of(future);
     wait_with_timeout(impl, [&](milliseconds slice) {
-      if (!completion.within(slice)) {
+      if (completion.wait_for(slice) != std::future_status::ready) {
         if (check) {
           check();
         }

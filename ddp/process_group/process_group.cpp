@@ -114,22 +114,6 @@ int64_t gather_signature(const at::Tensor& tensor) {
   return static_cast<int64_t>(hash);
 }
 
-std::vector<at::Tensor> gather_equal(
-    detail::ProcessGroupImpl& group,
-    const at::Tensor& tensor) {
-  std::vector<at::Tensor> inputs{readable(tensor)};
-  std::vector<std::vector<at::Tensor>> outputs(1);
-  for (int64_t r = 0; r < group.size; ++r) {
-    outputs[0].push_back(at::empty_like(inputs[0]));
-  }
-  if (tensor.numel() > 0) {
-    detail::wait(group, detail::start(group, tensor, [&] {
-                   return group.group->allgather(outputs, inputs);
-                 }));
-  }
-  return outputs[0];
-}
-
 /// All-gather of tensors with at least one dimension, by padding to the
 /// longest.
 std::vector<at::Tensor> gather_uneven(
@@ -137,7 +121,7 @@ std::vector<at::Tensor> gather_uneven(
     const at::Tensor& tensor) {
   const auto header =
       at::tensor({tensor.size(0), gather_signature(tensor)}, at::kLong);
-  const auto headers = gather_equal(group, header);
+  const auto headers = detail::gather_equal(group, header);
   int64_t longest = 0;
   for (int64_t r = 0; r < group.size; ++r) {
     TORCH_CHECK_VALUE(
@@ -155,7 +139,7 @@ std::vector<at::Tensor> gather_uneven(
   auto padded = tensor.new_zeros(sizes);
   padded.narrow(0, 0, tensor.size(0)).copy_(tensor);
   // Not every backend gathers complex numbers.
-  auto gathered = gather_equal(
+  auto gathered = detail::gather_equal(
       group, tensor.is_complex() ? at::view_as_real(padded) : padded);
   for (int64_t r = 0; r < group.size; ++r) {
     if (tensor.is_complex()) {
@@ -170,6 +154,22 @@ std::vector<at::Tensor> gather_uneven(
 }
 
 } // namespace
+
+std::vector<at::Tensor> detail::gather_equal(
+    detail::ProcessGroupImpl& group,
+    const at::Tensor& tensor) {
+  std::vector<at::Tensor> inputs{readable(tensor)};
+  std::vector<std::vector<at::Tensor>> outputs(1);
+  for (int64_t r = 0; r < group.size; ++r) {
+    outputs[0].push_back(at::empty_like(inputs[0]));
+  }
+  if (tensor.numel() > 0) {
+    detail::wait(group, detail::start(group, tensor, [&] {
+                   return group.group->allgather(outputs, inputs);
+                 }));
+  }
+  return outputs[0];
+}
 
 void detail::meet(detail::ProcessGroupImpl& group, const char* operation) {
   const Activity activity(operation);

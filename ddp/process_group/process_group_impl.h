@@ -130,6 +130,12 @@ void connect(ProcessGroupImpl& impl);
 /// group is broken or an exception is on its way, and gets up to 10 s.
 void disconnect(ProcessGroupImpl& impl) noexcept;
 
+/// The tensors of all ranks, which are of one shape. To be called within
+/// `guarded`. Collective.
+std::vector<at::Tensor> gather_equal(
+    ProcessGroupImpl& group,
+    const at::Tensor& tensor);
+
 /// Returns when every rank has called it; `operation` is for the message of an
 /// error. Collective.
 void meet(ProcessGroupImpl& group, const char* operation);

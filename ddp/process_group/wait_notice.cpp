@@ -4,25 +4,14 @@
 
 #include <c10/util/Exception.h>
 
-#include <condition_variable>
-#include <mutex>
-
 namespace ddp::detail {
-
-struct WaitNotice::State {
-  std::mutex mutex;
-  std::condition_variable ended;
-  bool is_over = false;
-};
 
 WaitNotice::WaitNotice(
     std::chrono::milliseconds after,
     const std::string& who,
-    const std::string& call)
-    : state_(std::make_shared<State>()) {
-  const auto wait = [state = state_, after, who, call] {
-    std::unique_lock<std::mutex> lock(state->mutex);
-    if (!state->ended.wait_for(lock, after, [&] { return state->is_over; })) {
+    const std::string& call) {
+  const auto wait = [end = end_.get_future().share(), after, who, call] {
+    if (end.wait_for(after) != std::future_status::ready) {
       warn_of_wait(after, who, call);
     }
   };
@@ -30,12 +19,6 @@ WaitNotice::WaitNotice(
     start_on_own_thread(wait);
   } catch (const std::exception&) { // no thread is to be had: no notice
   }
-}
-
-WaitNotice::~WaitNotice() {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  state_->is_over = true;
-  state_->ended.notify_all();
 }
 
 void warn_of_wait(

@@ -1,27 +1,23 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
+#include <future>
 #include <string>
 
 namespace ddp::detail {
 
 /// Warns of a wait that takes long, once, from another thread: "ddp: WHO has
-/// waited for 10 s in CALL".
+/// waited for 10 s in CALL". The wait is over with it.
 class WaitNotice {
  public:
   WaitNotice(
       std::chrono::milliseconds after,
       const std::string& who,
       const std::string& call);
-  WaitNotice(const WaitNotice&) = delete;
-  WaitNotice& operator=(const WaitNotice&) = delete;
-  /// The wait is over.
-  ~WaitNotice();
 
  private:
-  struct State;
-  std::shared_ptr<State> state_;
+  /// Is broken, and so known, when the wait is over.
+  std::promise<void> end_;
 };
 
 /// "ddp: WHO has waited for 10 s in CALL".

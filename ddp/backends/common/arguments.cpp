@@ -5,17 +5,47 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Utils.hpp>
 
+#include <iterator>
+
 namespace ddp::backends {
 
+const char* reduction_name(c10d::ReduceOp::RedOpType kind) {
+  constexpr const char* kNames[] = {
+      "SUM",
+      "AVG",
+      "PRODUCT",
+      "MIN",
+      "MAX",
+      "BAND",
+      "BOR",
+      "BXOR",
+      "PREMUL_SUM"};
+  return kind < std::size(kNames) ? kNames[kind] : "UNUSED";
+}
+
+std::string Arguments::over(const char* name) const {
+  return c10::str(name, " over ", backend_);
+}
+
+void Arguments::check_usable(const char* name, const std::string& error) const {
+  TORCH_CHECK_WITH(
+      DistBackendError,
+      error.empty(),
+      over(name),
+      " on rank ",
+      rank_,
+      " of ",
+      size_,
+      ": the group failed before: ",
+      error);
+}
+
 void Arguments::check_dense(const char* name, const at::Tensor& tensor) const {
-  TORCH_CHECK_VALUE(
-      tensor.defined(), name, " over ", backend_, " got an undefined tensor");
+  TORCH_CHECK_VALUE(tensor.defined(), over(name), " got an undefined tensor");
   const bool strided = tensor.layout() == at::kStrided;
   TORCH_CHECK_VALUE(
       strided && tensor.is_non_overlapping_and_dense(),
-      name,
-      " over ",
-      backend_,
+      over(name),
       " takes dense tensors without gaps; got one of layout ",
       tensor.layout(),
       ", sizes ",
@@ -24,9 +54,7 @@ void Arguments::check_dense(const char* name, const at::Tensor& tensor) const {
       ". tensor.contiguous() makes one that fits");
   TORCH_CHECK_VALUE(
       detail::has_plain_memory(tensor),
-      name,
-      " over ",
-      backend_,
+      over(name),
       " got a tensor that is negated or conjugated lazily: pass its "
       "resolve_conj().resolve_neg()");
 }
@@ -36,9 +64,7 @@ void Arguments::check_contiguous(const char* name, const at::Tensor& tensor)
   check_dense(name, tensor);
   TORCH_CHECK_VALUE(
       tensor.is_contiguous(),
-      name,
-      " over ",
-      backend_,
+      over(name),
       " takes contiguous tensors; got one of sizes ",
       tensor.sizes(),
       " and strides ",
@@ -46,13 +72,19 @@ void Arguments::check_contiguous(const char* name, const at::Tensor& tensor)
       ". tensor.contiguous() makes one");
 }
 
+void Arguments::check_on_cpu(const char* name, const at::Tensor& tensor) const {
+  TORCH_CHECK_VALUE(
+      tensor.is_cpu(),
+      over(name),
+      " takes tensors on the CPU, got one on ",
+      tensor.device());
+}
+
 const at::Tensor& Arguments::only(const char* name, const Tensors& tensors)
     const {
   TORCH_CHECK_VALUE(
       tensors.size() == 1,
-      name,
-      " over ",
-      backend_,
+      over(name),
       " takes one tensor, got ",
       tensors.size());
   return tensors.front();
@@ -63,9 +95,7 @@ const Arguments::Tensors& Arguments::only_list(
     const std::vector<Tensors>& lists) const {
   TORCH_CHECK_VALUE(
       lists.size() == 1,
-      name,
-      " over ",
-      backend_,
+      over(name),
       " takes one list of tensors, got ",
       lists.size());
   check_list(name, lists.front().size());
@@ -75,9 +105,7 @@ const Arguments::Tensors& Arguments::only_list(
 void Arguments::check_list(const char* name, size_t length) const {
   TORCH_CHECK_VALUE(
       length == static_cast<size_t>(size_),
-      name,
-      " over ",
-      backend_,
+      over(name),
       " takes a list with one entry for each of ",
       size_,
       " ranks, got ",
@@ -90,9 +118,7 @@ void Arguments::check_pairs(
     const Tensors& outputs) const {
   TORCH_CHECK_VALUE(
       inputs.size() == outputs.size(),
-      name,
-      " over ",
-      backend_,
+      over(name),
       ": ",
       inputs.size(),
       " inputs, but ",
@@ -107,9 +133,7 @@ void Arguments::check_same_dtype(
   for (const auto& other : others) {
     TORCH_CHECK_VALUE(
         other.scalar_type() == tensor.scalar_type(),
-        name,
-        " over ",
-        backend_,
+        over(name),
         " takes tensors of one dtype, got ",
         tensor.scalar_type(),
         " and ",
@@ -120,9 +144,7 @@ void Arguments::check_same_dtype(
 void Arguments::check_root(const char* name, int64_t root) const {
   TORCH_CHECK_VALUE(
       root >= 0 && root < size_,
-      name,
-      " over ",
-      backend_,
+      over(name),
       ": the root is rank ",
       root,
       " of ",
@@ -132,9 +154,7 @@ void Arguments::check_root(const char* name, int64_t root) const {
 void Arguments::check_peer(const char* name, int peer) const {
   TORCH_CHECK_VALUE(
       peer >= 0 && peer < size_,
-      name,
-      " over ",
-      backend_,
+      over(name),
       ": the other is rank ",
       peer,
       " of ",
@@ -146,9 +166,7 @@ void Arguments::check_no_lists(
     const std::vector<Tensors>& lists) const {
   TORCH_CHECK_VALUE(
       lists.empty(),
-      name,
-      " over ",
-      backend_,
+      over(name),
       ": a list on rank ",
       rank_,
       ", which is not the root");
@@ -178,9 +196,7 @@ Arguments::Tensors Arguments::equal_parts(
   check_contiguous(name, tensor);
   TORCH_CHECK_VALUE(
       tensor.numel() == numel * size_,
-      name,
-      " over ",
-      backend_,
+      over(name),
       " takes a tensor of ",
       size_,
       " times ",

@@ -1,13 +1,18 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace ddp::backends {
 
-/// Checks what a backend's collectives are called with; all throw
+/// "SUM", for messages.
+const char* reduction_name(c10d::ReduceOp::RedOpType kind);
+
+/// Checks what a backend's collectives are called with; they throw
 /// `c10::ValueError`, with the collective's name.
 class Arguments {
  public:
@@ -16,10 +21,17 @@ class Arguments {
   Arguments(const char* backend, int rank, int size)
       : backend_(backend), rank_(rank), size_(size) {}
 
+  /// "all_reduce over shm".
+  std::string over(const char* name) const;
+  /// Throws `c10::DistBackendError` where there is an error that ended the
+  /// group.
+  void check_usable(const char* name, const std::string& error) const;
+
   /// That it is strided, without gaps or overlaps, and that its memory holds
   /// its values.
   void check_dense(const char* name, const at::Tensor& tensor) const;
   void check_contiguous(const char* name, const at::Tensor& tensor) const;
+  void check_on_cpu(const char* name, const at::Tensor& tensor) const;
   const at::Tensor& only(const char* name, const Tensors& tensors) const;
   /// The list, with one entry for each rank.
   const Tensors& only_list(const char* name, const std::vector<Tensors>& lists)

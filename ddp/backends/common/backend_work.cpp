@@ -9,12 +9,40 @@
 
 namespace ddp::backends {
 
+bool ends_within(std::chrono::milliseconds time, c10d::Work& work) {
+  const auto start = BackendWork::Clock::now();
+  try {
+    work.wait(time);
+    return true;
+  } catch (const std::exception&) { // an error of its own comes again below
+    if (!work.isCompleted() && BackendWork::Clock::now() - start >= time) {
+      return false;
+    }
+  }
+  work.wait(); // also where a backend cannot wait for a time
+  return true;
+}
+
 BackendWork::BackendWork(
-    int rank,
+    const Member& member,
     c10d::OpType type,
     const char* name,
-    std::vector<at::Tensor> outputs)
-    : Work(rank, type, name), name_(name), outputs_(std::move(outputs)) {}
+    std::vector<at::Tensor> outputs,
+    int64_t bytes)
+    : Work(member.rank, type, name),
+      member_(member),
+      name_(name),
+      outputs_(std::move(outputs)),
+      bytes_(bytes) {}
+
+std::string BackendWork::description() const {
+  const auto& [backend, rank, size] = member_;
+  std::string text = name_;
+  text += bytes_ < 0 ? "" : c10::str(" of ", bytes_, " bytes");
+  text +=
+      number_ == 0 ? "" : c10::str(" (operation ", number_, " of its group)");
+  return c10::str(text, " over ", backend, " on rank ", rank, " of ", size);
+}
 
 bool BackendWork::wait(std::chrono::milliseconds timeout) {
   const bool limited = timeout.count() > 0;

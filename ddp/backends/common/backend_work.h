@@ -9,19 +9,31 @@
 
 namespace ddp::backends {
 
+/// Waits for the time at most; whether it has ended. Throws its error. Some of
+/// gloo's are never complete, but end all the same.
+bool ends_within(std::chrono::milliseconds time, c10d::Work& work);
+
 /// An operation of one of our own backends: what it fills, why it failed, and a
 /// future for those who ask for one.
 class BackendWork : public c10d::Work {
  public:
   using Clock = std::chrono::steady_clock;
 
+  /// The rank whose operation it is.
+  struct Member {
+    const char* backend;
+    int rank;
+    int size;
+  };
+
   /// `name`: "all_reduce", for messages. `outputs`: what it fills, as the
-  /// caller knows it.
+  /// caller knows it. `bytes`: of all tensors, for messages; -1: not said.
   BackendWork(
-      int rank,
+      const Member& member,
       c10d::OpType type,
       const char* name,
-      std::vector<at::Tensor> outputs);
+      std::vector<at::Tensor> outputs,
+      int64_t bytes = -1);
 
   /// Without a timeout it throws at the operation's own, which breaks the
   /// group. A shorter one ends this wait only, by an exception too; the
@@ -37,7 +49,9 @@ class BackendWork : public c10d::Work {
   /// Returns whether it has ended, with or without an error, after a wait until
   /// then at most.
   virtual bool ends_until(Clock::time_point until) = 0;
-  virtual std::string description() const = 0;
+  /// "all_reduce of 12 bytes (operation 2 of its group) over shm on rank 1 of
+  /// 3".
+  std::string description() const;
   virtual Future make_future() const;
   virtual void complete_future(c10::ivalue::Future& future) const;
 
@@ -46,8 +60,11 @@ class BackendWork : public c10d::Work {
   /// somebody has, if any, for the caller to complete.
   Future end_future();
 
+  const Member member_;
   const char* const name_;
   const std::vector<at::Tensor> outputs_;
+  const int64_t bytes_;
+  /// Among the group's operations; 0: it is not counted.
   uint64_t number_ = 0;
   std::exception_ptr error_;
 

@@ -1,7 +1,9 @@
 #include <ddp/backends/common/collective_backend.h>
 
+#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
+#include <string>
 #include <utility>
 
 namespace ddp::backends {
@@ -12,11 +14,13 @@ CollectiveBackend::CollectiveBackend(
     const char* name,
     int rank,
     int size,
-    std::chrono::milliseconds timeout)
+    std::chrono::milliseconds timeout,
+    int tags)
     : c10d::Backend(rank, size),
       name_(name),
       arguments_(name, rank, size),
-      timeout_(timeout) {}
+      timeout_(timeout),
+      tags_(tags) {}
 
 const std::string CollectiveBackend::getBackendName() const {
   return name_;
@@ -58,9 +62,7 @@ CollectiveBackend::Exchange CollectiveBackend::all_gather(
   check(call, {input}, outputs);
   TORCH_CHECK_VALUE(
       outputs[rank_].numel() == input.numel(),
-      call.name,
-      " over ",
-      name_,
+      arguments_.over(call.name),
       ": rank ",
       rank_,
       " has ",
@@ -74,8 +76,7 @@ WorkPtr CollectiveBackend::allgather(
     TensorLists& outputs,
     Tensors& inputs,
     const c10d::AllgatherOptions& options) {
-  const Call call{
-      c10d::OpType::ALLGATHER, "all_gather", options.timeout, options.asyncOp};
+  const Call call{c10d::OpType::ALLGATHER, "all_gather", options};
   const auto& list = arguments_.only_list(call.name, outputs);
   return exchange(
       call, {all_gather(call, arguments_.only(call.name, inputs), list)}, list);
@@ -86,10 +87,7 @@ WorkPtr CollectiveBackend::_allgather_base(
     at::Tensor& input,
     const c10d::AllgatherOptions& options) {
   return all_gather_into(
-      {c10d::OpType::_ALLGATHER_BASE,
-       "all_gather_into_tensor",
-       options.timeout,
-       options.asyncOp},
+      {c10d::OpType::_ALLGATHER_BASE, "all_gather_into_tensor", options},
       {output},
       {input});
 }
@@ -99,10 +97,7 @@ WorkPtr CollectiveBackend::allgather_coalesced(
     Tensors& inputs,
     const c10d::AllgatherOptions& options) {
   const Call call{
-      c10d::OpType::ALLGATHER_COALESCED,
-      "all_gather_coalesced",
-      options.timeout,
-      options.asyncOp};
+      c10d::OpType::ALLGATHER_COALESCED, "all_gather_coalesced", options};
   arguments_.check_list(call.name, outputs.size());
   for (const auto& list : outputs) {
     arguments_.check_pairs(call.name, inputs, list);
@@ -125,10 +120,7 @@ WorkPtr CollectiveBackend::allgather_into_tensor_coalesced(
     Tensors& inputs,
     const c10d::AllgatherOptions& options) {
   return all_gather_into(
-      {c10d::OpType::COALESCED,
-       "all_gather_into_tensor_coalesced",
-       options.timeout,
-       options.asyncOp},
+      {c10d::OpType::COALESCED, "all_gather_into_tensor_coalesced", options},
       outputs,
       inputs);
 }
@@ -152,8 +144,7 @@ WorkPtr CollectiveBackend::gather(
     TensorLists& outputs,
     Tensors& inputs,
     const c10d::GatherOptions& options) {
-  const Call call{
-      c10d::OpType::GATHER, "gather", options.timeout, options.asyncOp};
+  const Call call{c10d::OpType::GATHER, "gather", options};
   const auto root = options.rootRank;
   arguments_.check_root(call.name, root);
   const auto& own = arguments_.only(call.name, inputs);
@@ -174,8 +165,7 @@ WorkPtr CollectiveBackend::scatter(
     Tensors& outputs,
     TensorLists& inputs,
     const c10d::ScatterOptions& options) {
-  const Call call{
-      c10d::OpType::SCATTER, "scatter", options.timeout, options.asyncOp};
+  const Call call{c10d::OpType::SCATTER, "scatter", options};
   const auto root = options.rootRank;
   arguments_.check_root(call.name, root);
   const auto& own = arguments_.only(call.name, outputs);
@@ -199,11 +189,7 @@ WorkPtr CollectiveBackend::alltoall_base(
     std::vector<int64_t>& output_sizes,
     std::vector<int64_t>& input_sizes,
     const c10d::AllToAllOptions& options) {
-  const Call call{
-      c10d::OpType::ALLTOALL_BASE,
-      "all_to_all_single",
-      options.timeout,
-      options.asyncOp};
+  const Call call{c10d::OpType::ALLTOALL_BASE, "all_to_all_single", options};
   check(call, {input}, {output});
   return exchange(
       call,
@@ -217,8 +203,7 @@ WorkPtr CollectiveBackend::alltoall(
     Tensors& outputs,
     Tensors& inputs,
     const c10d::AllToAllOptions& options) {
-  const Call call{
-      c10d::OpType::ALLTOALL, "all_to_all", options.timeout, options.asyncOp};
+  const Call call{c10d::OpType::ALLTOALL, "all_to_all", options};
   arguments_.check_list(call.name, inputs.size());
   arguments_.check_list(call.name, outputs.size());
   check(call, inputs, outputs);
@@ -229,8 +214,7 @@ WorkPtr CollectiveBackend::alltoall(
 WorkPtr CollectiveBackend::allreduce(
     Tensors& tensors,
     const c10d::AllreduceOptions& options) {
-  const Call call{
-      c10d::OpType::ALLREDUCE, "all_reduce", options.timeout, options.asyncOp};
+  const Call call{c10d::OpType::ALLREDUCE, "all_reduce", options};
   arguments_.only(call.name, tensors);
   return all_reduce(call, tensors, options.reduceOp);
 }
@@ -239,10 +223,7 @@ WorkPtr CollectiveBackend::allreduce_coalesced(
     Tensors& tensors,
     const c10d::AllreduceCoalescedOptions& options) {
   return all_reduce(
-      {c10d::OpType::ALLREDUCE_COALESCED,
-       "all_reduce_coalesced",
-       options.timeout,
-       options.asyncOp},
+      {c10d::OpType::ALLREDUCE_COALESCED, "all_reduce_coalesced", options},
       tensors,
       options.reduceOp);
 }
@@ -254,9 +235,7 @@ CollectiveBackend::Part CollectiveBackend::part(
   check(call, inputs, {output});
   TORCH_CHECK_VALUE(
       output.numel() == inputs[rank_].numel(),
-      call.name,
-      " over ",
-      name_,
+      arguments_.over(call.name),
       ": the output of rank ",
       rank_,
       " has ",
@@ -270,11 +249,7 @@ WorkPtr CollectiveBackend::reduce_scatter(
     Tensors& outputs,
     TensorLists& inputs,
     const c10d::ReduceScatterOptions& options) {
-  const Call call{
-      c10d::OpType::REDUCE_SCATTER,
-      "reduce_scatter",
-      options.timeout,
-      options.asyncOp};
+  const Call call{c10d::OpType::REDUCE_SCATTER, "reduce_scatter", options};
   const auto& output = arguments_.only(call.name, outputs);
   const auto& list = arguments_.only_list(call.name, inputs);
   return reduce_parts(call, {part(call, output, list)}, options.reduceOp);
@@ -285,10 +260,7 @@ WorkPtr CollectiveBackend::_reduce_scatter_base(
     at::Tensor& input,
     const c10d::ReduceScatterOptions& options) {
   return reduce_parts_of(
-      {c10d::OpType::_REDUCE_SCATTER_BASE,
-       "reduce_scatter_tensor",
-       options.timeout,
-       options.asyncOp},
+      {c10d::OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", options},
       {output},
       {input},
       options.reduceOp);
@@ -299,10 +271,7 @@ WorkPtr CollectiveBackend::reduce_scatter_tensor_coalesced(
     Tensors& inputs,
     const c10d::ReduceScatterOptions& options) {
   return reduce_parts_of(
-      {c10d::OpType::COALESCED,
-       "reduce_scatter_tensor_coalesced",
-       options.timeout,
-       options.asyncOp},
+      {c10d::OpType::COALESCED, "reduce_scatter_tensor_coalesced", options},
       outputs,
       inputs,
       options.reduceOp);
@@ -322,6 +291,69 @@ WorkPtr CollectiveBackend::reduce_parts_of(
         arguments_.equal_parts(call.name, inputs[i], outputs[i].numel())));
   }
   return reduce_parts(call, parts, op);
+}
+
+void CollectiveBackend::check_tag(int tag) const {
+  TORCH_CHECK_VALUE(
+      tag >= 0 && tag < tags_,
+      arguments_.over("a message"),
+      " has a tag in [0, ",
+      tags_,
+      "), got ",
+      tag);
+}
+
+WorkPtr CollectiveBackend::send(Tensors& tensors, int peer, int tag) {
+  const Call call{c10d::OpType::SEND, "send"};
+  check_tag(tag);
+  arguments_.check_peer(call.name, peer);
+  return message(call, arguments_.only(call.name, tensors), peer, tag);
+}
+
+WorkPtr CollectiveBackend::recv(Tensors& tensors, int peer, int tag) {
+  const Call call{c10d::OpType::RECV, "recv"};
+  check_tag(tag);
+  arguments_.check_peer(call.name, peer);
+  return message(call, arguments_.only(call.name, tensors), peer, tag);
+}
+
+WorkPtr CollectiveBackend::recvAnysource(Tensors& tensors, int tag) {
+  const Call call{c10d::OpType::RECVANYSOURCE, "recv_anysource"};
+  check_tag(tag);
+  return message(call, arguments_.only(call.name, tensors), -1, tag);
+}
+
+void CollectiveBackend::monitoredBarrier(
+    const c10d::BarrierOptions& options,
+    bool /*wait_all_ranks*/) {
+  const Call call{
+      rank_ == 0 ? c10d::OpType::RECV : c10d::OpType::SEND,
+      "monitored_barrier",
+      options};
+  std::vector<WorkPtr> arrivals;
+  for (int rank = 1; rank < size_; ++rank) {
+    if (rank_ == 0 || rank_ == rank) {
+      const auto token = at::zeros({1}, at::kByte);
+      arrivals.push_back(message(call, token, rank_ == 0 ? rank : 0, tags_));
+    }
+  }
+  std::string missing;
+  for (size_t i = 0; i < arrivals.size(); ++i) {
+    try {
+      arrivals[i]->wait();
+    } catch (const c10::DistBackendError&) {
+      missing += (missing.empty() ? "" : ", ") + std::to_string(i + 1);
+    }
+  }
+  TORCH_CHECK_WITH(
+      DistBackendError,
+      rank_ > 0 || missing.empty(),
+      arguments_.over(call.name),
+      " on rank 0 of ",
+      size_,
+      ": these ranks did not come in time: ",
+      missing);
+  barrier(options)->wait();
 }
 
 } // namespace ddp::backends

@@ -17,11 +17,13 @@ class CollectiveBackend : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using TensorLists = std::vector<std::vector<at::Tensor>>;
 
+  /// `tags`: how many the program's messages may have.
   CollectiveBackend(
       const char* name,
       int rank,
       int size,
-      std::chrono::milliseconds timeout);
+      std::chrono::milliseconds timeout,
+      int tags);
 
   const std::string getBackendName() const override;
   c10::intrusive_ptr<Options> getBackendOptions() override;
@@ -68,13 +70,29 @@ class CollectiveBackend : public c10d::Backend {
       Tensors&,
       const c10d::ReduceScatterOptions&) override;
 
+  WorkPtr send(Tensors&, int peer, int tag) override;
+  WorkPtr recv(Tensors&, int peer, int tag) override;
+  WorkPtr recvAnysource(Tensors&, int tag) override;
+  /// Rank 0 throws with the ranks that did not come in time.
+  void monitoredBarrier(const c10d::BarrierOptions&, bool wait_all_ranks)
+      override;
+
  protected:
   /// What the program called.
   struct Call {
-    c10d::OpType type = c10d::OpType::UNKNOWN;
+    Call(c10d::OpType its_type, const char* its_name)
+        : type(its_type), name(its_name) {}
+    template <typename Options>
+    Call(c10d::OpType its_type, const char* its_name, const Options& options)
+        : type(its_type),
+          name(its_name),
+          timeout(options.timeout),
+          async(options.asyncOp) {}
+
+    c10d::OpType type;
     /// "all_reduce", for messages.
-    const char* name = "";
-    std::chrono::milliseconds timeout{};
+    const char* name;
+    std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
     /// Whether the caller did not say that it waits at once.
     bool async = true;
   };
@@ -111,14 +129,23 @@ class CollectiveBackend : public c10d::Backend {
       const Call& call,
       const std::vector<Part>& parts,
       const c10d::ReduceOp& op) = 0;
+  /// By the call's type sends the tensor to a rank, or receives it from one, or
+  /// from any.
+  virtual WorkPtr message(
+      const Call& call,
+      const at::Tensor& tensor,
+      int peer,
+      int tag) = 0;
 
   std::chrono::milliseconds timeout_of(const Call& call) const;
 
   const char* const name_;
   const Arguments arguments_;
   std::atomic<std::chrono::milliseconds> timeout_;
+  const int tags_;
 
  private:
+  void check_tag(int tag) const;
   void check(const Call& call, const Tensors& inputs, const Tensors& outputs)
       const;
   Exchange all_gather(

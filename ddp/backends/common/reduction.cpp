@@ -1,5 +1,7 @@
 #include <ddp/backends/common/reduction.h>
 
+#include <ddp/backends/common/arguments.h>
+
 #include <c10/core/ScalarTypeToTypeMeta.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Exception.h>
@@ -194,54 +196,22 @@ Reduction::Function choose(ScalarType dtype, Kind kind) {
   switch (dtype) {
     case ScalarType::Bool:
       return logical(kind);
-    case ScalarType::Byte:
-      return arithmetic<uint8_t>(kind);
-    case ScalarType::Char:
-      return arithmetic<int8_t>(kind);
-    case ScalarType::Short:
-      return arithmetic<int16_t>(kind);
-    case ScalarType::Int:
-      return arithmetic<int32_t>(kind);
-    case ScalarType::Long:
-      return arithmetic<int64_t>(kind);
-    case ScalarType::UInt16:
-      return arithmetic<uint16_t>(kind);
-    case ScalarType::UInt32:
-      return arithmetic<uint32_t>(kind);
-    case ScalarType::UInt64:
-      return arithmetic<uint64_t>(kind);
     case ScalarType::Half:
       return arithmetic<c10::Half>(kind);
     case ScalarType::BFloat16:
       return arithmetic<c10::BFloat16>(kind);
-    case ScalarType::Float:
-      return arithmetic<float>(kind);
-    case ScalarType::Double:
-      return arithmetic<double>(kind);
-    case ScalarType::ComplexFloat:
-      return arithmetic<c10::complex<float>>(kind);
-    case ScalarType::ComplexDouble:
-      return arithmetic<c10::complex<double>>(kind);
+#define DDP_CASE(type, name) \
+  case ScalarType::name:     \
+    return arithmetic<type>(kind);
+      AT_FORALL_SCALAR_TYPES_AND3(UInt16, UInt32, UInt64, DDP_CASE)
+      AT_FORALL_COMPLEX_TYPES(DDP_CASE)
+#undef DDP_CASE
     default:
       return nullptr;
   }
 }
 
 } // namespace
-
-const char* reduction_name(c10d::ReduceOp::RedOpType kind) {
-  constexpr const char* kNames[] = {
-      "SUM",
-      "AVG",
-      "PRODUCT",
-      "MIN",
-      "MAX",
-      "BAND",
-      "BOR",
-      "BXOR",
-      "PREMUL_SUM"};
-  return kind < std::size(kNames) ? kNames[kind] : "UNUSED";
-}
 
 Reduction::Reduction(ScalarType dtype, const c10d::ReduceOp& op) {
   const Kind kind = op.op_;

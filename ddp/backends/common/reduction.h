@@ -8,9 +8,6 @@
 
 namespace ddp::backends::shm {
 
-/// "SUM", for messages.
-const char* reduction_name(c10d::ReduceOp::RedOpType kind);
-
 /// How elements of several ranks become one, in the order of the ranks. Half
 /// and bfloat16 are computed in float and rounded once.
 class Reduction {

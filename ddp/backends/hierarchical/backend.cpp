@@ -2,6 +2,7 @@
 
 #include <ddp/support/own_thread.h>
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 
 #include <utility>
@@ -12,7 +13,7 @@ Backend::Backend(
     const std::vector<std::string>& hosts,
     int rank,
     const Parts& parts)
-    : c10d::Backend(rank, static_cast<int>(hosts.size())),
+    : ForwardingBackend(rank, static_cast<int>(hosts.size())),
       steps_(std::make_shared<Steps>(hosts, rank, parts)),
       arguments_("hierarchical", rank_, size_),
       queue_(Queue::start([steps = steps_] { steps->break_off(); })) {
@@ -76,29 +77,32 @@ void Backend::shutdown() {
 }
 
 void Backend::check_usable(const char* name) const {
-  const auto reason = queue_->first_error();
-  if (!reason.empty()) {
-    C10_THROW_ERROR(
-        DistBackendError,
-        c10::str(
-            name,
-            " over hierarchical on rank ",
-            rank_,
-            " of ",
-            size_,
-            ": the group failed before: ",
-            reason));
-  }
+  arguments_.check_usable(name, queue_->first_error());
 }
 
-c10d::Backend& Backend::direct(const char* name) const {
-  check_usable(name);
-  return *steps_->direct.part();
-}
-
-c10d::Backend& Backend::collectively(const char* name) {
+Backend::WorkPtr Backend::forward(const debug::Call& call, Launch launch) {
   sent_directly_ = true;
-  return direct(name);
+  return forward_message(call, launch);
+}
+
+Backend::WorkPtr Backend::forward_message(
+    const debug::Call& call,
+    Launch launch) {
+  check_usable(call.operation);
+  return launch(*steps_->direct.part());
+}
+
+void Backend::monitoredBarrier(
+    const c10d::BarrierOptions& options,
+    bool wait_all_ranks) {
+  check_usable("monitored_barrier");
+  steps_->direct.part()->monitoredBarrier(options, wait_all_ranks);
+}
+
+at::Tensor Backend::elements(const char* name, const at::Tensor& tensor) const {
+  arguments_.check_on_cpu(name, tensor);
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return tensor.as_strided({tensor.numel()}, {1});
 }
 
 Backend::WorkPtr Backend::push(
@@ -108,7 +112,11 @@ Backend::WorkPtr Backend::push(
     std::function<void()> body) {
   check_usable(name);
   auto operation = c10::make_intrusive<Operation>(
-      rank_, type, name, outputs, std::move(body));
+      BackendWork::Member{"hierarchical", rank_, size_},
+      type,
+      name,
+      outputs,
+      std::move(body));
   queue_->push(operation);
   return operation;
 }

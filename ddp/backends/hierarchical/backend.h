@@ -1,10 +1,10 @@
 #pragma once
 
 #include <ddp/backends/common/arguments.h>
+#include <ddp/backends/common/forwarding_backend.h>
 #include <ddp/backends/hierarchical.h>
 #include <ddp/backends/hierarchical/queue.h>
 #include <ddp/backends/hierarchical/steps.h>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <atomic>
 #include <functional>
@@ -18,12 +18,9 @@ namespace ddp::backends::hierarchical {
 /// a thread of the backend's own, so that its parts see them in the same order
 /// on all ranks. A failure breaks it. Destroyed amid operations it breaks them
 /// off.
-class Backend final : public c10d::Backend {
+class Backend final : public ForwardingBackend {
  public:
-  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-  using Tensors = std::vector<at::Tensor>;
   using Timeout = std::chrono::milliseconds;
-  using TensorLists = std::vector<std::vector<at::Tensor>>;
 
   Backend(const std::vector<std::string>& hosts, int rank, const Parts& parts);
   ~Backend() override;
@@ -38,7 +35,8 @@ class Backend final : public c10d::Backend {
   void abort() override;
   void shutdown() override;
 
-  // Through the hosts' first ranks.
+  // Through the hosts' first ranks. What would gain nothing there goes
+  // directly.
   WorkPtr allreduce(Tensors&, const c10d::AllreduceOptions&) override;
   WorkPtr allreduce_coalesced(Tensors&, const c10d::AllreduceCoalescedOptions&)
       override;
@@ -60,46 +58,24 @@ class Backend final : public c10d::Backend {
       const c10d::AllgatherOptions&) override;
   WorkPtr barrier(const c10d::BarrierOptions&) override;
 
-  // Directly.
-  WorkPtr allgather_coalesced(
-      TensorLists&,
-      Tensors&,
-      const c10d::AllgatherOptions&) override;
-  WorkPtr allgather_into_tensor_coalesced(
-      Tensors&,
-      Tensors&,
-      const c10d::AllgatherOptions&) override;
-  WorkPtr reduce_scatter_tensor_coalesced(
-      Tensors&,
-      Tensors&,
-      const c10d::ReduceScatterOptions&) override;
-  WorkPtr gather(TensorLists&, Tensors&, const c10d::GatherOptions&) override;
-  WorkPtr scatter(Tensors&, TensorLists&, const c10d::ScatterOptions&) override;
-  WorkPtr alltoall_base(
-      at::Tensor&,
-      at::Tensor&,
-      std::vector<int64_t>&,
-      std::vector<int64_t>&,
-      const c10d::AllToAllOptions&) override;
-  WorkPtr alltoall(Tensors&, Tensors&, const c10d::AllToAllOptions&) override;
-  WorkPtr send(Tensors&, int peer, int tag) override;
-  WorkPtr recv(Tensors&, int peer, int tag) override;
-  WorkPtr recvAnysource(Tensors&, int tag) override;
   void monitoredBarrier(const c10d::BarrierOptions&, bool wait_all_ranks)
       override;
 
  private:
   /// Throws where the backend is broken.
   void check_usable(const char* name) const;
-  c10d::Backend& direct(const char* name) const;
-  /// The same for what all ranks call.
-  c10d::Backend& collectively(const char* name);
+  // On the caller's thread, so that the part sees the same order on all ranks.
+  WorkPtr forward(const debug::Call& call, Launch launch) override;
+  WorkPtr forward_message(const debug::Call& call, Launch launch) override;
   WorkPtr push(
       c10d::OpType type,
       const char* name,
       const Tensors& outputs,
       std::function<void()> body);
 
+  /// The elements of a dense tensor without gaps, in the order of its memory,
+  /// which they share. Throws `c10::ValueError` where it is not on the CPU.
+  at::Tensor elements(const char* name, const at::Tensor& tensor) const;
   /// The elements of a tensor to be reduced.
   at::Tensor operand(
       const char* name,

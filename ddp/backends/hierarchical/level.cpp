@@ -1,5 +1,6 @@
 #include <ddp/backends/hierarchical/level.h>
 
+#include <ddp/backends/common/backend_work.h>
 #include <ddp/backends/common/reduction.h>
 #include <ddp/support/error_text.h>
 
@@ -21,23 +22,6 @@ constexpr std::chrono::milliseconds kSlice(250);
 c10d::ReduceOp sum_if_mean(const c10d::ReduceOp& op) {
   return op.op_ == c10d::ReduceOp::AVG ? c10d::ReduceOp(c10d::ReduceOp::SUM)
                                        : op;
-}
-
-/// Whether it ends within a slice. Some of gloo's are never complete, but end
-/// all the same.
-bool ends_soon(c10d::Work& work) {
-  const auto start = std::chrono::steady_clock::now();
-  try {
-    work.wait(kSlice);
-    return true;
-  } catch (const std::exception&) { // an error of its own comes again below
-    if (!work.isCompleted() &&
-        std::chrono::steady_clock::now() - start >= kSlice) {
-      return false;
-    }
-  }
-  work.wait();
-  return true;
 }
 
 /// The list that gathers and scatters take: empty on other ranks than the root.
@@ -78,7 +62,7 @@ void Level::finish(const WorkPtr& work) const {
 }
 
 void Level::await(c10d::Work& work) const {
-  while (!ends_soon(work)) {
+  while (!ends_within(kSlice, work)) {
     TORCH_CHECK(
         !broken_off_,
         "it was broken off, as the group was aborted or destroyed");

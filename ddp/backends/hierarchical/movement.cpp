@@ -2,7 +2,6 @@
 // dtypes.
 
 #include <ddp/backends/hierarchical/backend.h>
-#include <ddp/backends/hierarchical/checks.h>
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>

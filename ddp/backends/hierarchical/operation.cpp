@@ -11,12 +11,12 @@
 namespace ddp::backends::hierarchical {
 
 Operation::Operation(
-    int rank,
+    const Member& member,
     c10d::OpType type,
     const char* name,
     std::vector<at::Tensor> outputs,
     std::function<void()> body)
-    : BackendWork(rank, type, name, std::move(outputs)),
+    : BackendWork(member, type, name, std::move(outputs)),
       body_(std::move(body)) {}
 
 bool Operation::ends_until(Clock::time_point until) {
@@ -27,15 +27,6 @@ bool Operation::ends_until(Clock::time_point until) {
   }
   cv_.wait(lock, has_ended);
   return true;
-}
-
-std::string Operation::description() const {
-  return c10::str(
-      name_,
-      " (operation ",
-      number_,
-      " of its group) over hierarchical on rank ",
-      rank_);
 }
 
 std::string Operation::run() {

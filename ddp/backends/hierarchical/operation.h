@@ -13,7 +13,7 @@ class Operation final : public BackendWork {
  public:
   /// `body` throws where it fails.
   Operation(
-      int rank,
+      const Member& member,
       c10d::OpType type,
       const char* name,
       std::vector<at::Tensor> outputs,
@@ -29,7 +29,6 @@ class Operation final : public BackendWork {
   /// Completes the future, if there is one; says what a callback threw.
   std::string call_back(const Future& future) const;
   bool ends_until(Clock::time_point until) override;
-  std::string description() const override;
 
   std::function<void()> body_;
 };

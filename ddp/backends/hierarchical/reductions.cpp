@@ -2,7 +2,6 @@
 
 #include <ddp/backends/common/reduction.h>
 #include <ddp/backends/hierarchical/backend.h>
-#include <ddp/backends/hierarchical/checks.h>
 
 #include <ATen/ATen.h>
 
@@ -35,7 +34,7 @@ Backend::WorkPtr Backend::allreduce(
   const char* name = "all_reduce";
   const auto& tensor = arguments_.only(name, tensors);
   if (tensor.is_sparse()) {
-    return collectively(name).allreduce(tensors, options);
+    return ForwardingBackend::allreduce(tensors, options);
   }
   const auto memory = operand(name, tensor, options.reduceOp);
   return push(c10d::OpType::ALLREDUCE, name, tensors, [=, steps = steps_] {

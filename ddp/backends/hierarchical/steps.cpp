@@ -1,6 +1,16 @@
 #include <ddp/backends/hierarchical/steps.h>
 
+#include <algorithm>
+
 namespace ddp::backends::hierarchical {
+
+int64_t longest(const std::vector<at::Tensor>& tensors) {
+  int64_t length = 0;
+  for (const auto& tensor : tensors) {
+    length = std::max(length, tensor.numel());
+  }
+  return length;
+}
 
 Steps::Steps(
     const std::vector<std::string>& hosts,

@@ -1,6 +1,8 @@
 #include <ddp/backends/mpi/backend.h>
 
+#include <ddp/backends/mpi/error.h>
 #include <ddp/backends/mpi/operators.h>
+#include <ddp/backends/mpi/tags.h>
 
 #include <c10/util/Exception.h>
 
@@ -9,7 +11,12 @@ Backend::Backend(
     std::shared_ptr<Channel> channel,
     std::chrono::milliseconds timeout,
     int64_t largest)
-    : CollectiveBackend("mpi", channel->rank, channel->size, timeout),
+    : CollectiveBackend(
+          "mpi",
+          channel->rank,
+          channel->size,
+          timeout,
+          kFirstReservedTag),
       channel_(std::move(channel)),
       largest_(largest) {
   const auto guard = Engine::get().exclusive();
@@ -27,18 +34,9 @@ void Backend::abort() {
 
 Task Backend::task(const Call& call) const {
   const auto reason = channel_->first_error.reason();
-  if (!reason.empty() || !mpi_running()) {
-    C10_THROW_ERROR(
-        DistBackendError,
-        c10::str(
-            call.name,
-            " over mpi on rank ",
-            rank_,
-            " of ",
-            size_,
-            reason.empty() ? ": MPI was finalised"
-                           : ": the group failed before: " + reason));
-  }
+  arguments_.check_usable(
+      call.name,
+      reason.empty() && !mpi_running() ? "MPI was finalised" : reason);
   Task task;
   task.type = call.type;
   task.name = call.name;
@@ -83,6 +81,34 @@ at::Tensor Backend::flat_input(Task& task, const at::Tensor& tensor) const {
 at::Tensor Backend::flat_output(Task& task, const at::Tensor& tensor) const {
   arguments_.check_contiguous(task.name, tensor);
   return output(task, tensor);
+}
+
+Backend::WorkPtr Backend::message(
+    const Call& call,
+    const at::Tensor& tensor,
+    int peer,
+    int tag) {
+  auto task = this->task(call);
+  task.staging.messages();
+  const bool sends = call.type == c10d::OpType::SEND;
+  const int other =
+      call.type == c10d::OpType::RECVANYSOURCE ? MPI_ANY_SOURCE : peer;
+  const auto memory = sends ? input(task, tensor) : output(task, tensor);
+  task.steps.push_back([=, channel = channel_](Requests& requests) {
+    const auto bytes = bytes_of(memory);
+    sends ? requests.send(bytes, other, tag, *channel->comm)
+          : requests.receive(bytes, other, tag, *channel->comm);
+  });
+  return launch(std::move(task));
+}
+
+Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
+  auto task = this->task({c10d::OpType::BARRIER, "barrier", options});
+  task.steps.push_back([channel = channel_](Requests& requests) {
+    check_mpi(
+        MPI_Ibarrier(channel->comm->get(), requests.next()), "MPI_Ibarrier");
+  });
+  return launch(std::move(task));
 }
 
 } // namespace ddp::backends::mpi

@@ -42,13 +42,7 @@ class Backend final : public CollectiveBackend {
       Tensors&,
       const c10d::AllgatherOptions&) override;
   WorkPtr reduce(Tensors&, const c10d::ReduceOptions&) override;
-  WorkPtr send(Tensors&, int peer, int tag) override;
-  WorkPtr recv(Tensors&, int peer, int tag) override;
-  WorkPtr recvAnysource(Tensors&, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions&) override;
-  /// Rank 0 throws with the ranks that did not come in time.
-  void monitoredBarrier(const c10d::BarrierOptions&, bool wait_all_ranks)
-      override;
 
  private:
   /// An operation that the caller is putting together.
@@ -76,6 +70,8 @@ class Backend final : public CollectiveBackend {
       const Call& call,
       const std::vector<Part>& parts,
       const c10d::ReduceOp& op) override;
+  WorkPtr message(const Call& call, const at::Tensor& tensor, int peer, int tag)
+      override;
 
   /// Adds to `task` a message to each rank and one from each; undefined: none.
   void add_exchange(Task& task, Tensors to_ranks, Tensors from_ranks) const;
@@ -91,12 +87,6 @@ class Backend final : public CollectiveBackend {
       const c10d::ReduceOp& op) const;
   void reduced_part(Task& task, const Part& part, const c10d::ReduceOp& op)
       const;
-  WorkPtr message(
-      c10d::OpType type,
-      const Tensors& tensors,
-      int peer,
-      int tag,
-      std::chrono::milliseconds timeout);
 
   const std::shared_ptr<Channel> channel_;
   const int64_t largest_;

@@ -11,8 +11,7 @@ namespace ddp::backends::mpi {
 Backend::WorkPtr Backend::broadcast(
     Tensors& tensors,
     const c10d::BroadcastOptions& options) {
-  auto task =
-      this->task({c10d::OpType::BROADCAST, "broadcast", options.timeout});
+  auto task = this->task({c10d::OpType::BROADCAST, "broadcast", options});
   arguments_.check_root(task.name, options.rootRank);
   const auto memory = output(task, arguments_.only(task.name, tensors));
   const auto root = static_cast<int>(options.rootRank);
@@ -37,9 +36,7 @@ Backend::WorkPtr Backend::_allgather_base(
     at::Tensor& input,
     const c10d::AllgatherOptions& options) {
   auto task = this->task(
-      {c10d::OpType::_ALLGATHER_BASE,
-       "all_gather_into_tensor",
-       options.timeout});
+      {c10d::OpType::_ALLGATHER_BASE, "all_gather_into_tensor", options});
   all_gather_into(task, output, input);
   return launch(std::move(task));
 }
@@ -49,9 +46,7 @@ Backend::WorkPtr Backend::allgather_into_tensor_coalesced(
     Tensors& inputs,
     const c10d::AllgatherOptions& options) {
   auto task = this->task(
-      {c10d::OpType::COALESCED,
-       "all_gather_into_tensor_coalesced",
-       options.timeout});
+      {c10d::OpType::COALESCED, "all_gather_into_tensor_coalesced", options});
   arguments_.check_pairs(task.name, inputs, outputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
     all_gather_into(task, outputs[i], inputs[i]);
@@ -66,8 +61,8 @@ void Backend::all_gather_into(
   arguments_.check_same_dtype(task.name, input, {output});
   TORCH_CHECK_VALUE(
       output.numel() == input.numel() * size_,
-      task.name,
-      " over mpi: the output has ",
+      arguments_.over(task.name),
+      ": the output has ",
       output.numel(),
       " elements, not those of ",
       size_,

@@ -15,7 +15,12 @@ Channel::Channel(std::unique_ptr<Comm> its_comm)
     : comm(std::move(its_comm)), rank(comm->rank()), size(comm->size()) {}
 
 Operation::Operation(std::shared_ptr<Channel> channel, Task task)
-    : BackendWork(channel->rank, task.type, task.name, std::move(task.outputs)),
+    : BackendWork(
+          {"mpi", channel->rank, channel->size},
+          task.type,
+          task.name,
+          std::move(task.outputs),
+          task.bytes),
       channel_(std::move(channel)),
       task_(std::move(task)),
       deadline_(Clock::now() + bounded(task_.timeout)),
@@ -141,19 +146,6 @@ void Operation::complete() {
   }
   finish(error_);
   done_ = true;
-}
-
-std::string Operation::description() const {
-  return c10::str(
-      name_,
-      " of ",
-      task_.bytes,
-      " bytes (operation ",
-      number_,
-      " of its group) over mpi on rank ",
-      channel_->rank,
-      " of ",
-      channel_->size);
 }
 
 } // namespace ddp::backends::mpi

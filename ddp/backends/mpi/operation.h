@@ -77,7 +77,6 @@ class Operation final : public BackendWork {
   /// Does what is left after MPI, once.
   void complete();
   bool ends_until(Clock::time_point until) override;
-  std::string description() const override;
   Future make_future() const override;
   void complete_future(c10::ivalue::Future& future) const override;
 

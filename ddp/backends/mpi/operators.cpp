@@ -1,5 +1,6 @@
 #include <ddp/backends/mpi/operators.h>
 
+#include <ddp/backends/common/arguments.h>
 #include <ddp/backends/mpi/error.h>
 
 #include <c10/util/BFloat16.h>
@@ -73,20 +74,6 @@ struct CreatedOps {
 const CreatedOps& created_ops() {
   static const CreatedOps ops;
   return ops;
-}
-
-const char* name_of(Kind kind) {
-  constexpr std::array<const char*, 9> kNames{
-      "SUM",
-      "AVG",
-      "PRODUCT",
-      "MIN",
-      "MAX",
-      "BAND",
-      "BOR",
-      "BXOR",
-      "PREMUL_SUM"};
-  return kind < kNames.size() ? kNames[kind] : "UNUSED";
 }
 
 /// AVG aside.
@@ -216,7 +203,7 @@ Operator operator_for(ScalarType dtype, const c10d::ReduceOp& op) {
       "backend mpi does not reduce tensors of ",
       dtype,
       " by ",
-      name_of(kind));
+      reduction_name(kind));
   return {*choice.type, *choice.op, choice.per_element};
 }
 

@@ -82,7 +82,7 @@ void Backend::dense_sum(
 Backend::WorkPtr Backend::reduce(
     Tensors& tensors,
     const c10d::ReduceOptions& options) {
-  auto task = this->task({c10d::OpType::REDUCE, "reduce", options.timeout});
+  auto task = this->task({c10d::OpType::REDUCE, "reduce", options});
   arguments_.check_root(task.name, options.rootRank);
   const auto& tensor = arguments_.only(task.name, tensors);
   const bool is_root = rank_ == options.rootRank;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <list>
 
 namespace ddp::backends::shm {
@@ -54,7 +55,12 @@ Backend::Backend(
     std::unique_ptr<Team> team,
     std::shared_ptr<Memory> memory,
     std::chrono::milliseconds timeout)
-    : CollectiveBackend("shm", team->rank(), team->size(), timeout),
+    : CollectiveBackend(
+          "shm",
+          team->rank(),
+          team->size(),
+          timeout,
+          std::numeric_limits<int>::max()),
       engine_(std::make_shared<Engine>(std::move(team))),
       memory_(std::move(memory)),
       mailbox_(std::make_shared<Mailbox>(engine_->team(), memory_)) {
@@ -97,22 +103,8 @@ std::string Backend::ended_rank(const std::vector<int64_t>& ranks) const {
   return "";
 }
 
-void Backend::check_usable(const char* name) const {
-  const auto reason = engine_->first_error();
-  TORCH_CHECK_WITH(
-      DistBackendError,
-      reason.empty(),
-      name,
-      " over shm on rank ",
-      rank_,
-      " of ",
-      size_,
-      ": the group failed before: ",
-      reason);
-}
-
 Task Backend::task(const Call& call) const {
-  check_usable(call.name);
+  arguments_.check_usable(call.name, engine_->first_error());
   Task task;
   task.type = call.type;
   task.name = call.name;
@@ -127,11 +119,7 @@ Backend::WorkPtr Backend::launch(Task task) {
 
 void Backend::check_input(const Task& task, const at::Tensor& tensor) const {
   arguments_.check_dense(task.name, tensor);
-  TORCH_CHECK_VALUE(
-      tensor.is_cpu(),
-      task.name,
-      " over shm takes tensors on the CPU, got one on ",
-      tensor.device());
+  arguments_.check_on_cpu(task.name, tensor);
 }
 
 void Backend::input(Task& task, const at::Tensor& tensor) const {

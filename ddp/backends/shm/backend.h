@@ -39,14 +39,7 @@ class Backend final : public CollectiveBackend {
 
   WorkPtr broadcast(Tensors&, const c10d::BroadcastOptions&) override;
   WorkPtr reduce(Tensors&, const c10d::ReduceOptions&) override;
-  /// The message is copied at once; it may be of any size.
-  WorkPtr send(Tensors&, int peer, int tag) override;
-  WorkPtr recv(Tensors&, int peer, int tag) override;
-  WorkPtr recvAnysource(Tensors&, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions&) override;
-  /// Rank 0 throws with the ranks that did not come in time.
-  void monitoredBarrier(const c10d::BarrierOptions&, bool wait_all_ranks)
-      override;
 
  private:
   /// An operation that the caller is putting together.
@@ -70,6 +63,9 @@ class Backend final : public CollectiveBackend {
       const Call& call,
       const std::vector<Part>& parts,
       const c10d::ReduceOp& op) override;
+  /// What is sent is copied at once; it may be of any size.
+  WorkPtr message(const Call& call, const at::Tensor& tensor, int peer, int tag)
+      override;
 
   std::unique_ptr<Collective> collective(const Task& task, Exchange exchange)
       const;
@@ -85,13 +81,6 @@ class Backend final : public CollectiveBackend {
       Task& task,
       const Part& part,
       const c10d::ReduceOp& op) const;
-  WorkPtr receive(
-      const char* name,
-      const Tensors& tensors,
-      int source,
-      int tag,
-      std::chrono::milliseconds timeout);
-  void check_usable(const char* name) const;
   Team& team() const {
     return engine_->team();
   }

@@ -3,10 +3,37 @@
 #include <ddp/backends/shm/backend.h>
 
 #include <ddp/backends/shm/chain.h>
+#include <ddp/backends/shm/collective.h>
+#include <ddp/backends/shm/memory/team.h>
+#include <ddp/backends/shm/receipt_work.h>
+
+#include <ATen/core/ivalue.h>
 
 #include <utility>
 
 namespace ddp::backends::shm {
+namespace {
+
+/// Ends when all ranks have begun it.
+class Barrier final : public Collective {
+ public:
+  explicit Barrier(Team& team) : team_(team) {}
+
+  bool step() override {
+    if (begun_) {
+      team_.compare();
+      return false;
+    }
+    team_.announce(c10d::OpType::BARRIER);
+    return begun_ = true;
+  }
+
+ private:
+  Team& team_;
+  bool begun_ = false;
+};
+
+} // namespace
 
 std::unique_ptr<Collective> Backend::collective(
     const Task& task,
@@ -21,8 +48,7 @@ std::unique_ptr<Collective> Backend::collective(
 Backend::WorkPtr Backend::broadcast(
     Tensors& tensors,
     const c10d::BroadcastOptions& options) {
-  auto task = this->task(
-      {c10d::OpType::BROADCAST, "broadcast", options.timeout, options.asyncOp});
+  auto task = this->task({c10d::OpType::BROADCAST, "broadcast", options});
   const auto root = options.rootRank;
   arguments_.check_root(task.name, root);
   const auto& tensor = arguments_.only(task.name, tensors);
@@ -57,6 +83,30 @@ Backend::WorkPtr Backend::exchange(
   }
   task.outputs = std::move(outputs);
   task.collective = in_turn(std::move(parts));
+  return launch(std::move(task));
+}
+
+Backend::WorkPtr Backend::message(
+    const Call& call,
+    const at::Tensor& tensor,
+    int peer,
+    int tag) {
+  const auto task = this->task(call);
+  check_input(task, tensor);
+  if (call.type != c10d::OpType::SEND) {
+    return c10::make_intrusive<ReceiptWork>(
+        engine_, mailbox_, call.name, tensor, peer, tag, task.timeout);
+  }
+  mailbox_->send(tensor, peer, tag);
+  auto done = c10::make_intrusive<c10::ivalue::Future>(
+      c10::ListType::create(c10::TensorType::get()));
+  done->markCompleted(c10::IValue(Tensors{tensor}));
+  return c10d::Work::create_from_future(done);
+}
+
+Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
+  auto task = this->task({c10d::OpType::BARRIER, "barrier", options});
+  task.collective = std::make_unique<Barrier>(team());
   return launch(std::move(task));
 }
 

@@ -14,10 +14,11 @@ namespace ddp::backends::shm {
 
 Operation::Operation(std::shared_ptr<Engine> engine, Task task, uint64_t number)
     : BackendWork(
-          engine->team().rank(),
+          {"shm", engine->team().rank(), engine->team().size()},
           task.type,
           task.name,
-          std::move(task.outputs)),
+          std::move(task.outputs),
+          task.bytes),
       engine_(std::move(engine)),
       task_(std::move(task)),
       deadline_(Clock::now() + bounded(task_.timeout)) {
@@ -108,19 +109,6 @@ void Operation::settle() {
   if (!error.empty()) {
     engine_->break_group(error); // the group's next use throws it
   }
-}
-
-std::string Operation::description() const {
-  return c10::str(
-      name_,
-      " of ",
-      task_.bytes,
-      " bytes (operation ",
-      number_,
-      " of its group) over shm on rank ",
-      engine_->team().rank(),
-      " of ",
-      engine_->team().size());
 }
 
 } // namespace ddp::backends::shm

@@ -53,7 +53,6 @@ class Operation final : public BackendWork {
   /// Lets those know that have its future.
   void settle();
   bool ends_until(Clock::time_point until) override;
-  std::string description() const override;
 
   const std::shared_ptr<Engine> engine_;
   Task task_;

@@ -16,24 +16,27 @@ namespace ddp::backends::shm {
 ReceiptWork::ReceiptWork(
     std::shared_ptr<Engine> engine,
     std::shared_ptr<Mailbox> mailbox,
-    std::shared_ptr<Receipt> receipt,
     const char* name,
+    const at::Tensor& tensor,
+    int source,
+    int tag,
     std::chrono::milliseconds timeout)
     : BackendWork(
-          engine->team().rank(),
+          {"shm", engine->team().rank(), engine->team().size()},
           c10d::OpType::RECV,
           name,
-          {receipt->tensor}),
+          {tensor},
+          static_cast<int64_t>(tensor.nbytes())),
       engine_(std::move(engine)),
       mailbox_(std::move(mailbox)),
-      receipt_(std::move(receipt)),
+      receipt_{source, tag, tensor},
       timeout_(timeout),
       deadline_(Clock::now() + bounded(timeout)) {
   mailbox_->expect(receipt_);
 }
 
 ReceiptWork::~ReceiptWork() {
-  mailbox_->forget(*receipt_);
+  mailbox_->forget(receipt_);
 }
 
 bool ReceiptWork::isCompleted() {
@@ -41,8 +44,8 @@ bool ReceiptWork::isCompleted() {
 }
 
 int ReceiptWork::sourceRank() const {
-  TORCH_CHECK(receipt_->done, "sourceRank: the receive is not complete");
-  return receipt_->sender;
+  TORCH_CHECK(receipt_.done, "sourceRank: the receive is not complete");
+  return receipt_.sender;
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> ReceiptWork::getFuture() {
@@ -65,8 +68,8 @@ bool ReceiptWork::ends_until(Clock::time_point until) {
     return true;
   }
   try {
-    if (mailbox_->wait(*receipt_, std::min(until, deadline_))) {
-      TORCH_CHECK(receipt_->error.empty(), receipt_->error);
+    if (mailbox_->wait(receipt_, std::min(until, deadline_))) {
+      TORCH_CHECK(receipt_.error.empty(), receipt_.error);
       conclude();
       return true;
     }
@@ -97,17 +100,6 @@ void ReceiptWork::fail(const std::string& reason) {
   const auto text = c10::str(description(), " failed: ", reason);
   engine_->break_group(text);
   conclude(text);
-}
-
-std::string ReceiptWork::description() const {
-  return c10::str(
-      name_,
-      " of ",
-      receipt_->tensor.nbytes(),
-      " bytes over shm on rank ",
-      engine_->team().rank(),
-      " of ",
-      engine_->team().size());
 }
 
 } // namespace ddp::backends::shm

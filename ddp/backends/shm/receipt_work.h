@@ -19,8 +19,10 @@ class ReceiptWork final : public BackendWork {
   ReceiptWork(
       std::shared_ptr<Engine> engine,
       std::shared_ptr<Mailbox> mailbox,
-      std::shared_ptr<Receipt> receipt,
       const char* name,
+      const at::Tensor& tensor,
+      int source,
+      int tag,
       std::chrono::milliseconds timeout);
   ~ReceiptWork() override;
 
@@ -32,13 +34,12 @@ class ReceiptWork final : public BackendWork {
 
  private:
   bool ends_until(Clock::time_point until) override;
-  std::string description() const override;
   void conclude(const std::string& error = "");
   void fail(const std::string& reason);
 
   const std::shared_ptr<Engine> engine_;
   const std::shared_ptr<Mailbox> mailbox_;
-  const std::shared_ptr<Receipt> receipt_;
+  Receipt receipt_;
   const std::chrono::milliseconds timeout_;
   const Clock::time_point deadline_;
   std::mutex ending_;

@@ -92,8 +92,7 @@ std::unique_ptr<Collective> Backend::sparse_sum(
 Backend::WorkPtr Backend::reduce(
     Tensors& tensors,
     const c10d::ReduceOptions& options) {
-  auto task = this->task(
-      {c10d::OpType::REDUCE, "reduce", options.timeout, options.asyncOp});
+  auto task = this->task({c10d::OpType::REDUCE, "reduce", options});
   const auto root = options.rootRank;
   const auto op = options.reduceOp;
   arguments_.check_root(task.name, root);

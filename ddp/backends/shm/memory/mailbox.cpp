@@ -10,6 +10,17 @@
 namespace ddp::backends::shm {
 namespace {
 
+/// The beginning of a message in its sender's heap; the bytes follow it.
+struct alignas(64) Letter {
+  /// Where the next one to the same rank lies, once there is one.
+  std::atomic<uint64_t> next;
+  int64_t bytes;
+  int32_t tag;
+  /// The receiver has copied it, and has gone on to the next.
+  std::atomic<uint32_t> taken;
+  std::atomic<uint32_t> passed;
+};
+
 Letter& letter_in(const Mapping& memory, uint64_t place) {
   return *reinterpret_cast<Letter*>(memory.at(static_cast<int64_t>(place)));
 }
@@ -71,9 +82,9 @@ void Mailbox::clear_sent() {
   sent_.erase(std::remove_if(sent_.begin(), sent_.end(), is_over), sent_.end());
 }
 
-void Mailbox::expect(std::shared_ptr<Receipt> receipt) {
+void Mailbox::expect(Receipt& receipt) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  expected_.push_back(std::move(receipt));
+  expected_.push_back(&receipt);
 }
 
 void Mailbox::deliver() {
@@ -82,7 +93,7 @@ void Mailbox::deliver() {
   for (int from = 0; from < team_.size(); ++from) {
     collect(from);
   }
-  expected_.remove_if([this](const std::shared_ptr<Receipt>& receipt) {
+  expected_.remove_if([this](Receipt* receipt) {
     for (int from = 0; from < team_.size(); ++from) {
       const bool fits =
           receipt->source == kAnySource || receipt->source == from;
@@ -175,9 +186,7 @@ void Mailbox::check_senders(const Receipt& receipt) {
 
 void Mailbox::forget(const Receipt& receipt) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  expected_.remove_if([&](const std::shared_ptr<Receipt>& candidate) {
-    return candidate.get() == &receipt;
-  });
+  expected_.remove_if([&](const auto* other) { return other == &receipt; });
 }
 
 } // namespace ddp::backends::shm

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ddp/backends/shm/memory/letter.h>
 #include <ddp/backends/shm/memory/team.h>
 
 #include <atomic>
@@ -18,13 +17,13 @@ constexpr int kAnySource = -1;
 
 /// A message that is waited for.
 struct Receipt {
-  int source = kAnySource;
-  int tag = 0;
-  at::Tensor tensor;
+  const int source;
+  const int tag;
+  const at::Tensor tensor;
   /// Set by `deliver`, with who sent it, or why it could not be taken.
   std::atomic<bool> done{false};
   int sender = -1;
-  std::string error;
+  std::string error{};
 };
 
 /// Messages between two ranks. The sender copies them into its own heap, so
@@ -39,7 +38,7 @@ class Mailbox {
   /// Throws `c10::OutOfMemoryError`.
   void send(const at::Tensor& tensor, int to, int tag);
 
-  void expect(std::shared_ptr<Receipt> receipt);
+  void expect(Receipt& receipt);
   /// Hands out what has come.
   void deliver();
   /// The same until the receipt is done or `until` has come; whether it is
@@ -66,7 +65,7 @@ class Mailbox {
   std::vector<uint64_t> newest_from_;
   /// By rank: messages that nobody has asked for yet.
   std::vector<std::deque<uint64_t>> arrived_;
-  std::list<std::shared_ptr<Receipt>> expected_;
+  std::list<Receipt*> expected_;
 };
 
 } // namespace ddp::backends::shm

@@ -1,6 +1,6 @@
 #include <ddp/backends/shm/memory/team.h>
 
-#include <ddp/backends/common/reduction.h>
+#include <ddp/backends/common/arguments.h>
 #include <ddp/backends/shm/memory/futex.h>
 
 #include <c10/util/Exception.h>
