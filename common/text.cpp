@@ -1,5 +1,6 @@
 #include <common/text.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <sstream>
@@ -74,6 +75,33 @@ std::string number_list(const std::vector<int>& numbers) {
 
 std::string name_ranks(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + number_list(ranks);
+}
+
+std::string size_text(uint64_t bytes) {
+  constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
+  auto size = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; unit + 1 < kUnits.size(); ++unit, size /= 1024) {
+    if (size < (unit == 0 ? 1024 : 1023.95)) { // would be "1024.0"
+      break;
+    }
+  }
+  std::array<char, 48> text;
+  std::snprintf(
+      text.data(), text.size(), "%.*f %s", unit > 0, size, kUnits[unit]);
+  return text.data();
+}
+
+std::string grouped(uint64_t number) {
+  auto text = std::to_string(number);
+  for (size_t left = 3; left < text.size(); left += 4) {
+    text.insert(text.size() - left, ",");
+  }
+  return text;
+}
+
+size_t character_count(const std::string& text) {
+  return std::count_if(text.begin(), text.end(), starts_character);
 }
 
 std::string describe_time(std::chrono::nanoseconds time) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,20 @@ std::string number_list(const std::vector<int>& numbers);
 
 /// "rank 3", "ranks 0-2,5".
 std::string name_ranks(const std::vector<int>& ranks);
+
+/// "512 B", "44.6 MiB".
+std::string size_text(uint64_t bytes);
+
+/// "11,181,642".
+std::string grouped(uint64_t number);
+
+/// Whether a byte of UTF-8 is the first of a character.
+inline bool starts_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
+}
+
+/// How many characters of UTF-8 a text has.
+size_t character_count(const std::string& text);
 
 /// "13 ms", "12.4 s", "3 min 20 s".
 std::string describe_time(std::chrono::nanoseconds time);

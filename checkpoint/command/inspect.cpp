@@ -2,8 +2,8 @@
 #include <checkpoint/command/leaves.h>
 #include <checkpoint/command/outline.h>
 #include <checkpoint/command/subcommands.h>
-#include <checkpoint/command/table.h>
 #include <checkpoint/command/text.h>
+#include <common/text_table.h>
 
 #include <algorithm>
 #include <iostream>
@@ -26,7 +26,7 @@ void print_head(const std::string& path, const Outline& outline) {
   if (!outline.writer.empty()) {
     std::cout << ", written by " << outline.writer;
   }
-  std::cout << "\n  size     " << human_size(outline.bytes);
+  std::cout << "\n  size     " << size_text(outline.bytes);
   if (outline.bytes >= 1024) {
     std::cout << " (" << grouped(outline.bytes) << " bytes)";
   }
@@ -52,7 +52,7 @@ void print_entries(const c10::IValue& content) {
       })) {
     return;
   }
-  Table table;
+  TextTable table(1, kLineWidth);
   table.add({"entry", "tensors", "elements", "size"});
   for (const auto& entry : dict) {
     const auto extent = extent_of(entry.value());
@@ -61,15 +61,15 @@ void print_entries(const c10::IValue& content) {
           {printable(key_text(entry.key())),
            grouped(extent.tensors),
            grouped(extent.elements),
-           human_size(extent.bytes)});
+           size_text(extent.bytes)});
     }
   }
   std::cout << '\n';
-  table.print(std::cout);
+  std::cout << table.text();
 }
 
 void print_tensors(const std::vector<Leaf>& leaves) {
-  Table table;
+  TextTable table(1, kLineWidth);
   table.add({"tensor", "shape", "dtype", "size"});
   Extent total;
   std::unordered_set<const void*> storages;
@@ -82,16 +82,16 @@ void print_tensors(const std::vector<Leaf>& leaves) {
           {name_text(leaf.name),
            shape_text(tensor),
            dtype_text(tensor),
-           human_size(tensor.nbytes())});
+           size_text(tensor.nbytes())});
     }
   }
   std::cout << '\n';
   if (total.tensors > 0) {
-    table.print(std::cout);
+    std::cout << table.text();
   }
   std::cout << counted(total.tensors, "tensor") << ", "
             << counted(total.elements, "element") << ", "
-            << human_size(total.bytes);
+            << size_text(total.bytes);
   if (storages.size() < total.tensors) {
     std::cout << "; " << grouped(total.tensors - storages.size())
               << " of them share memory with others";
@@ -109,7 +109,7 @@ void print_values(const std::vector<Leaf>& leaves) {
     std::cout << (first ? "\n" : "");
     first = false;
     const auto left = name_text(leaf.name) + " = ";
-    const auto used = std::min(width_of(left), kLineWidth - kLeast);
+    const auto used = std::min(character_count(left), kLineWidth - kLeast);
     std::cout << left << value_text(leaf.value, kLineWidth - used) << '\n';
   }
 }

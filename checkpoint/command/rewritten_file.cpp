@@ -41,7 +41,7 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   }
   const auto extent = extent_of(checkpoint.content);
   std::cout << path << ": " << counted(extent.tensors, "tensor") << ", "
-            << human_size(std::filesystem::file_size(path)) << '\n';
+            << size_text(std::filesystem::file_size(path)) << '\n';
 }
 
 } // namespace ddp::command

@@ -4,15 +4,9 @@
 #include <checkpoint/command/text.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 namespace ddp::command {
 namespace {
-
-bool continues(char byte) { // a character of UTF-8
-  return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
-}
 
 bool is_control(const std::string& text, size_t i) {
   const auto byte = static_cast<unsigned char>(text[i]);
@@ -44,31 +38,6 @@ std::string amount_of(const c10::IValue& value) {
 
 } // namespace
 
-std::string human_size(uint64_t bytes) {
-  constexpr std::array kUnits{"KiB", "MiB", "GiB", "TiB"};
-  constexpr double kFactor = 1024;
-  if (bytes < 1024) {
-    return std::to_string(bytes) + " B";
-  }
-  auto size = static_cast<double>(bytes) / kFactor;
-  size_t unit = 0;
-  while (size >= 1023.95 && unit + 1 < kUnits.size()) { // would be "1024.0"
-    size /= kFactor;
-    ++unit;
-  }
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f %s", size, kUnits[unit]);
-  return text.data();
-}
-
-std::string grouped(uint64_t number) {
-  auto text = std::to_string(number);
-  for (size_t left = 3; left < text.size(); left += 4) {
-    text.insert(text.size() - left, ",");
-  }
-  return text;
-}
-
 std::string counted(uint64_t number, const std::string& noun) {
   return grouped(number) + " " + noun + (number == 1 ? "" : "s");
 }
@@ -97,11 +66,6 @@ std::string name_text(const std::string& name) {
   return name.empty() ? "(value)" : printable(name);
 }
 
-size_t width_of(const std::string& text) {
-  return text.size() -
-      static_cast<size_t>(std::count_if(text.begin(), text.end(), continues));
-}
-
 std::string value_text(const c10::IValue& value, size_t width) {
   const auto json = json_of(value);
   auto text = dump(json);
@@ -110,14 +74,14 @@ std::string value_text(const c10::IValue& value, size_t width) {
   } else if (value.isDouble() && json.is_string()) { // "inf"
     text = json.get<std::string>();
   }
-  if (width_of(text) <= width) {
+  if (character_count(text) <= width) {
     return text;
   }
   const auto end = "..." + amount_of(value);
   const auto room = width - std::min(width, end.size());
   size_t kept = 0;
   for (size_t columns = 0; kept < text.size(); ++kept) {
-    columns += continues(text[kept]) ? 0 : 1;
+    columns += starts_character(text[kept]);
     if (columns > room) {
       break;
     }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <common/text.h>
 
 #include <cstdint>
 #include <string>
@@ -10,12 +11,6 @@ namespace ddp::command {
 
 /// What is meant to fit on a line.
 constexpr size_t kLineWidth = 80;
-
-/// "512 B", "44.6 MiB".
-std::string human_size(uint64_t bytes);
-
-/// "11,181,642".
-std::string grouped(uint64_t number);
 
 /// "1 tensor", "2 tensors".
 std::string counted(uint64_t number, const std::string& noun);
@@ -32,9 +27,6 @@ std::string printable(const std::string& text);
 
 /// A leaf's name to be shown, also where the file is that leaf alone.
 std::string name_text(const std::string& name);
-
-/// The columns that a text takes.
-size_t width_of(const std::string& text);
 
 /// A leaf that is no tensor, in at most `width` columns.
 std::string value_text(const c10::IValue& value, size_t width);

@@ -45,8 +45,8 @@ int verify(const std::string& path) {
   try {
     const auto outline = read_outline(path);
     verify_checkpoint_file(path);
-    std::cout << "ok       " << path << ": " << human_size(outline.bytes)
-              << ", " << verified(outline) << std::endl;
+    std::cout << "ok       " << path << ": " << size_text(outline.bytes) << ", "
+              << verified(outline) << std::endl;
     return 0;
   } catch (const c10::Error& error) {
     std::cout << "damaged  " << path << ": " << reason(error, path)

@@ -1,7 +1,7 @@
 #include <ddp/statistics.h>
 
+#include <common/text_table.h>
 #include <ddp/module_state.h>
-#include <ddp/reducer/text_table.h>
 
 #include <torch/nn/module.h>
 
@@ -19,51 +19,14 @@ namespace {
 using Duration = Statistics::Duration;
 using Sizes = std::vector<int64_t>;
 
-std::string with_digits(double value, const char* unit) {
-  std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "%.1f %s", value, unit);
-  return text.data();
-}
-
-std::string size_text(int64_t bytes) {
-  constexpr std::array kUnits{"KiB", "MiB", "GiB", "TiB"};
-  if (bytes < 1024) {
-    return std::to_string(bytes) + " B";
-  }
-  auto value = static_cast<double>(bytes) / 1024;
-  size_t unit = 0;
-  for (; value >= 1023.95 && unit + 1 < kUnits.size(); ++unit) {
-    value /= 1024;
-  }
-  return with_digits(value, kUnits.at(unit));
-}
-
 std::string time_text(Duration time) {
-  return with_digits(static_cast<double>(time.count()) / 1e6, "ms");
-}
-
-/// Three digits at a time.
-std::string number_text(int64_t number) {
-  auto text = std::to_string(number);
-  for (auto i = static_cast<int64_t>(text.size()) - 3; i > 0; i -= 3) {
-    text.insert(i, ",");
-  }
-  return text;
-}
-
-/// As "1-3,5".
-std::string ranges_text(const std::set<size_t>& numbers) {
-  std::string text;
-  for (auto first = numbers.begin(); first != numbers.end();) {
-    auto last = first;
-    while (std::next(last) != numbers.end() && *std::next(last) == *last + 1) {
-      ++last;
-    }
-    text += (text.empty() ? "" : ",") + std::to_string(*first) +
-        (last == first ? "" : "-" + std::to_string(*last));
-    first = std::next(last);
-  }
-  return text;
+  std::array<char, 40> text{};
+  std::snprintf(
+      text.data(),
+      text.size(),
+      "%.1f ms",
+      static_cast<double>(time.count()) / 1e6);
+  return text.data();
 }
 
 /// "Linear" of "torch::nn::LinearImpl".
@@ -92,7 +55,7 @@ struct Share {
   int64_t numbers = 0;
   int64_t bytes = 0;
   int64_t gradient_bytes = 0;
-  std::set<size_t> buckets;
+  std::set<int> buckets;
   /// What is special about some of them.
   std::set<std::string> notes;
 };
@@ -167,14 +130,15 @@ std::vector<std::string> row(
       name,
       type,
       none ? notes
-           : ranges_text(share.buckets) + (notes.empty() ? "" : "; " + notes),
-      number_text(share.numbers),
+           : number_list({share.buckets.begin(), share.buckets.end()}) +
+              (notes.empty() ? "" : "; " + notes),
+      grouped(share.numbers),
       size_text(share.bytes),
       size_text(share.gradient_bytes)};
 }
 
 std::string modules_text(const torch::nn::Module& net, const Reducer& reducer) {
-  detail::TextTable table(/*left=*/3);
+  TextTable table(/*left=*/3);
   table.add({"module", "type", "buckets", "parameters", "bytes", "gradients"});
   Shares shares(reducer);
   Share total;
@@ -209,8 +173,8 @@ std::string sizes_text(const Sizes& sizes) {
 }
 
 std::string statistics_text(const Statistics& s) {
-  detail::TextTable table(/*left=*/2);
-  table.add({"reductions", number_text(s.iteration) + " by " + s.comm_hook});
+  TextTable table(/*left=*/2);
+  table.add({"reductions", grouped(s.iteration) + " by " + s.comm_hook});
   table.add({"buckets", sizes_text(s.bucket_sizes)});
   if (s.has_rebuilt_buckets) {
     table.add({"rebuilt", sizes_text(s.rebuilt_bucket_sizes)});
@@ -219,7 +183,7 @@ std::string statistics_text(const Statistics& s) {
     return table.text();
   }
   table.add({"unused", size_text(s.unused_parameter_size)});
-  detail::TextTable times(/*left=*/1);
+  TextTable times(/*left=*/1);
   times.add({"times", "last", "average"});
   const auto add = [&](const char* name,
                        std::optional<Duration> last,
@@ -234,7 +198,7 @@ std::string statistics_text(const Statistics& s) {
   add("overlap",
       s.backward_compute_comm_overlap_time,
       s.avg_backward_compute_comm_overlap_time);
-  return table.text() + "\n" + times.text() + "of " + number_text(s.num_timed) +
+  return table.text() + "\n" + times.text() + "of " + grouped(s.num_timed) +
       " timed backwards\n";
 }
 

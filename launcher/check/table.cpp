@@ -1,10 +1,10 @@
 #include <launcher/check/table.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
 
+#include <common/text_table.h>
 #include <nlohmann/json.hpp>
 
 namespace ddp {
@@ -15,22 +15,11 @@ using Row = std::vector<std::string>;
 constexpr double kClockTolerance = 1; // seconds
 
 std::string in_columns(const std::vector<Row>& rows) {
-  std::vector<size_t> widths;
+  TextTable table(/*left=*/rows[0].size());
   for (const Row& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], row[i].size());
-    }
+    table.add(row);
   }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      line += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
-    }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
+  return table.text();
 }
 
 std::string number(const char* format, double value) {

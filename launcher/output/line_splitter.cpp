@@ -1,16 +1,15 @@
 #include <launcher/output/line_splitter.h>
 
+#include <common/text.h>
+
 namespace ddp {
 namespace {
 
 // The largest cut <= limit that does not fall inside a UTF-8 character; bytes
 // that are no UTF-8 are cut anywhere.
 size_t character_boundary(std::string_view text, size_t limit) {
-  const auto continues = [&](size_t i) {
-    return (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
-  };
   for (size_t cut = limit; cut + 4 > limit; --cut) {
-    if (!continues(cut)) {
+    if (starts_character(text[cut])) {
       return cut;
     }
   }

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <common/text.h>
+
 namespace ddp {
 namespace {
 
@@ -34,22 +36,6 @@ size_t end_of_escape(std::string_view text, size_t start) {
     }
   }
   return i < text.size() ? i + 1 : text.size();
-}
-
-bool starts_character(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
-}
-
-size_t width_of(std::string_view text) {
-  size_t width = 0;
-  for (size_t i = 0; i < text.size();) {
-    if (text[i] == '\x1b') {
-      i = end_of_escape(text, i);
-    } else {
-      width += starts_character(text[i++]);
-    }
-  }
-  return width;
 }
 
 // What moves the cursor would leave rests behind.
@@ -233,7 +219,7 @@ std::string Screen::last_line(const Output& to) const {
   std::string line = progress_.empty() ? status_ : progress_;
   if (!progress_.empty() && !status_.empty()) {
     const std::string both = progress_ + kPlainText + kGap + status_;
-    line = width_of(both) <= columns ? both : progress_;
+    line = fit_to_columns(both, columns) == both ? both : progress_;
   }
   line = fit_to_columns(line, columns);
   if (line.find('\x1b') != std::string::npos) {

@@ -1,5 +1,7 @@
 #include <ddp/commands/timeline/picture.h>
 
+#include <common/text.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>

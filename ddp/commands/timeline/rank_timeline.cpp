@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -194,24 +193,6 @@ std::vector<Reduction> reductions_of(const RankTimeline& timeline) {
     reductions[i].row = rows[i];
   }
   return reductions;
-}
-
-std::string size_text(int64_t bytes) {
-  constexpr std::array kUnits{"B", "KiB", "MiB", "GiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1023.95 && unit + 1 < kUnits.size(); ++unit) {
-    value /= 1024;
-  }
-  std::array<char, 40> text{};
-  std::snprintf(
-      text.data(),
-      text.size(),
-      "%.*f %s",
-      unit > 0 ? 1 : 0,
-      value,
-      kUnits.at(unit));
-  return text.data();
 }
 
 } // namespace ddp::command

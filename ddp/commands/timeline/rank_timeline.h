@@ -65,7 +65,4 @@ struct Reduction {
 /// Those that were started and completed, with rows, in the order of starts.
 std::vector<Reduction> reductions_of(const RankTimeline& timeline);
 
-/// "25.0 MiB".
-std::string size_text(int64_t bytes);
-
 } // namespace ddp::command

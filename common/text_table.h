@@ -6,28 +6,40 @@
 #include <utility>
 #include <vector>
 
-namespace ddp::detail {
+#include <common/text.h>
+
+namespace ddp {
 
 /// Rows of cells in columns: the first `left` flush left, the others flush
 /// right. All rows must have as many cells.
 class TextTable {
  public:
-  explicit TextTable(size_t left) : left_(left) {}
+  /// On a line of `line` columns the first column is as wide as it may be; a
+  /// longer cell is written whole, and shifts the rest of its row.
+  explicit TextTable(size_t left, size_t line = std::string::npos)
+      : left_(left), line_(line) {}
 
   void add(std::vector<std::string> row) {
     widths_.resize(row.size());
     for (size_t i = 0; i < row.size(); ++i) {
-      widths_[i] = std::max(widths_[i], row[i].size());
+      widths_[i] = std::max(widths_[i], character_count(row[i]));
     }
     rows_.push_back(std::move(row));
   }
 
   std::string text() const {
+    auto widths = widths_;
+    size_t rest = 0;
+    for (size_t i = 1; i < widths.size(); ++i) {
+      rest += 2 + widths[i];
+    }
+    widths[0] = std::min(widths[0], line_ - std::min(rest, line_));
     std::string result;
     for (const auto& row : rows_) {
       std::string line;
       for (size_t i = 0; i < row.size(); ++i) {
-        const std::string gap(widths_[i] - row[i].size(), ' ');
+        const auto width = character_count(row[i]);
+        const std::string gap(widths[i] - std::min(width, widths[i]), ' ');
         line += (i > 0 ? "  " : "") + (i < left_ ? row[i] + gap : gap + row[i]);
       }
       line.erase(line.find_last_not_of(' ') + 1);
@@ -38,8 +50,9 @@ class TextTable {
 
  private:
   size_t left_;
+  size_t line_;
   std::vector<size_t> widths_;
   std::vector<std::vector<std::string>> rows_;
 };
 
-} // namespace ddp::detail
+} // namespace ddp
