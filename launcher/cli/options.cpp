@@ -4,9 +4,7 @@
 
 #include <common/scheduler/rank_environment.h>
 #include <launcher/cli/combinations.h>
-#include <launcher/cli/help/completion.h>
-#include <launcher/cli/help/help_text.h>
-#include <launcher/cli/help/man_page.h>
+#include <launcher/cli/help/answers.h>
 #include <launcher/cli/options/arguments.h>
 #include <launcher/cli/options/environment_options.h>
 #include <launcher/cli/options/option_table.h>

@@ -1,4 +1,4 @@
-#include <launcher/cli/help/completion.h>
+#include <launcher/cli/help/answers.h>
 
 #include <launcher/cli/help/text_layout.h>
 #include <launcher/cli/options/option_table.h>

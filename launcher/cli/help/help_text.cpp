@@ -1,4 +1,4 @@
-#include <launcher/cli/help/help_text.h>
+#include <launcher/cli/help/answers.h>
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include <launcher/cli/help/man_page.h>
+#include <launcher/cli/help/answers.h>
 
 #include <launcher/cli/help/text_layout.h>
 #include <launcher/cli/options/environment_options.h>

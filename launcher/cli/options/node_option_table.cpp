@@ -10,32 +10,28 @@ using Options = LaunchOptions;
 using Value = OptionValue;
 using Table = std::vector<CommandOption>;
 
-Table place_options() {
-  const auto group = OptionGroup::kNodes;
-  return {
-      {group,
-       "nnodes",
+} // namespace
+
+Table node_options() {
+  Table table = {
+      {"nnodes",
        "N|MIN:MAX",
        "Nodes of the job, up to 16384; with MIN:MAX it starts with MIN, and "
        "nodes may come and go. Default: 1, or as many as srun, mpirun or "
        "Kubernetes started ddprun on.",
        nullptr,
        "1"},
-      {group,
-       "node-rank",
+      {"node-rank",
        "N",
        "Number of this node, from 0. Default: any that is free, or the outer "
        "launcher's."},
-      {group,
-       "rdzv-endpoint",
+      {"rdzv-endpoint",
        "HOST[:PORT]",
        "Where nodes meet: the same on all. The node with this address serves "
        "the rendezvous. HOST:PORT,HOST,... also names nodes that may serve it "
-       "once "
-       "the first is lost, where nodes that come back look for it. Default "
-       "port: 29400. No effect with one node."},
-      {group,
-       "rdzv-backend",
+       "once the first is lost, where nodes that come back look for it. "
+       "Default port: 29400. No effect with one node."},
+      {"rdzv-backend",
        "NAME",
        "Who serves it: c10d (the node that has the address, or is_host of "
        "--rdzv-conf), static (node 0, and nodes do not come and go) or server "
@@ -43,61 +39,32 @@ Table place_options() {
        "with --master-addr. No effect with one node.",
        nullptr,
        "c10d static server"},
-  };
-}
-
-Table rendezvous_options() {
-  const auto group = OptionGroup::kNodes;
-  return {
-      {group,
-       "rdzv-id",
+      {"rdzv-id",
        "NAME",
-       "Name of the job: TORCHELASTIC_RUN_ID. Default: one that is drawn; "
-       "with several nodes the outer launcher's, else none.",
-       [](Options& options, const Value& value) {
-         options.run_id = value.text;
-       }},
-      {group,
-       "rdzv-conf",
+       "Name of the job: TORCHELASTIC_RUN_ID. Default: one that is drawn; with "
+       "several nodes the outer launcher's, else none.",
+       &set<text_of, &Options::run_id>},
+      {"rdzv-conf",
        "NAME=VALUE,...",
        "is_host (0 or 1: whether this node serves the rendezvous), "
-       "join_timeout "
-       "and last_call_timeout (options of their own below); others of "
-       "torchrun's have no effect, nor have these with one node."},
-      {CommandOption{
-          group,
-          "rdzv-server",
-          nullptr,
-          "Run no program, but serve the rendezvous of other nodes at "
-          "--rdzv-endpoint, until a signal ends it.",
-          [](Options& options, const Value&) { options.rdzv_server = true; },
-          "",
-          '\0',
-          nullptr,
-          false}},
-  };
-}
-
-Table address_options() {
-  const auto group = OptionGroup::kNodes;
-  return {
-      {group,
-       "bind",
+       "join_timeout and last_call_timeout (options of their own below); "
+       "others of torchrun's have no effect, nor have these with one node."},
+      from_command_line(
+          {"rdzv-server",
+           nullptr,
+           "Run no program, but serve the rendezvous of other nodes at "
+           "--rdzv-endpoint, until a signal ends it.",
+           &set<given, &Options::rdzv_server>}),
+      {"bind",
        "ADDRESS|INTERFACE",
        "Where this node listens for others; 0.0.0.0 or :: for everywhere. "
        "Default: the address by which it reaches --rdzv-endpoint.",
-       [](Options& options, const Value& value) {
-         options.nodes.bind = value.text;
-       }},
-      {group,
-       "local-addr",
+       &set<text_of, &Options::nodes, &NodeOptions::bind>},
+      {"local-addr",
        "ADDRESS",
        "This node's address for others. Default: the one where it listens.",
-       [](Options& options, const Value& value) {
-         options.nodes.local_address = value.text;
-       }},
-      {group,
-       "port-range",
+       &set<text_of, &Options::nodes, &NodeOptions::local_address>},
+      {"port-range",
        "A-B",
        "Ports to listen at. Default: any.",
        [](Options& options, const Value& value) {
@@ -105,22 +72,14 @@ Table address_options() {
          options.nodes.first_port = first;
          options.nodes.last_port = last;
        }},
-      {group,
-       "token",
+      {"token",
        "FILE",
        "A file, readable by you alone, whose first line is the job's secret: "
        "nodes without it cannot take part; - for standard input. Default: the "
        "secret in DDP_TOKEN, if any.",
        nullptr,
        "FILE"},
-  };
-}
-
-Table time_options() {
-  const auto group = OptionGroup::kNodes;
-  return {
-      {group,
-       "node-timeout",
+      {"node-timeout",
        "SECONDS",
        "After this silence a node is lost; at least 1. Default: 10.",
        [](Options& options, const Value& value) {
@@ -129,57 +88,36 @@ Table time_options() {
            refuse_value(value, "a number of seconds, at least 1");
          }
        }},
-      {group,
-       "last-call",
+      {"last-call",
        "SECONDS",
        "How long MIN nodes wait for more before they start. Default: 3.",
-       [](Options& options, const Value& value) {
-         options.nodes.last_call = seconds_of(value);
-       }},
-      {group,
-       "join-timeout",
+       &set<seconds_of, &Options::nodes, &NodeOptions::last_call>},
+      {"join-timeout",
        "SECONDS",
        "How long nodes wait for enough of them. Default: 600; with --check 30.",
-       [](Options& options, const Value& value) {
-         options.nodes.join_timeout = seconds_of(value);
-       }},
-  };
-}
-
-Table host_options() {
-  const auto group = OptionGroup::kNodes;
-  Table table = {
-      {group,
-       "hosts",
-       "HOST[:RANKS],...",
-       "Start a ddprun on each of these hosts by a remote shell, with these "
-       "options and this program. Default for RANKS: as --nproc-per-node.",
-       [](Options& options, const Value& value) {
-         options.remote.hosts = hosts_of(value);
-       }},
-      {group,
-       "hostfile",
-       "FILE",
-       "The same for the hosts in a file, on a line each: HOST slots=RANKS (as "
-       "Open MPI's) or HOST:RANKS.",
-       [](Options& options, const Value& value) {
-         options.remote.hosts = hosts_in_file(value);
-       },
-       "FILE"},
-  };
-  table.push_back(
-      {group,
-       "check",
-       nullptr,
-       "Run no program, but test the nodes: names, ports, versions, clocks and "
-       "bandwidth. Prints a table; exit code 1 where something is off.",
-       [](Options& options, const Value&) { options.check = true; }});
-  for (CommandOption& each : table) {
-    each.from_environment = false; // it would be the hosts' as well
-  }
-  table.push_back(
-      {group,
-       "rsh",
+       &set<seconds_of, &Options::nodes, &NodeOptions::join_timeout>},
+      // The hosts would have them as well from the environment.
+      from_command_line(
+          {"hosts",
+           "HOST[:RANKS],...",
+           "Start a ddprun on each of these hosts by a remote shell, with "
+           "these options and this program. Default for RANKS: as "
+           "--nproc-per-node.",
+           &set<hosts_of, &Options::remote, &RemoteOptions::hosts>}),
+      from_command_line(
+          {"hostfile",
+           "FILE",
+           "The same for the hosts in a file, on a line each: HOST slots=RANKS "
+           "(as Open MPI's) or HOST:RANKS.",
+           &set<hosts_in_file, &Options::remote, &RemoteOptions::hosts>,
+           "FILE"}),
+      from_command_line(
+          {"check",
+           nullptr,
+           "Run no program, but test the nodes: names, ports, versions, clocks "
+           "and bandwidth. Prints a table; exit code 1 where something is off.",
+           &set<given, &Options::check>}),
+      {"rsh",
        "COMMAND",
        "The remote shell for --hosts, called as COMMAND HOST LINE. Default: "
        "ssh.",
@@ -189,19 +127,9 @@ Table host_options() {
          }
          options.remote.shell = value.text;
        },
-       "ssh"});
-  return table;
-}
-
-} // namespace
-
-Table node_options() {
-  return joined(
-      {&place_options,
-       &rendezvous_options,
-       &address_options,
-       &time_options,
-       &host_options});
+       "ssh"},
+  };
+  return in_group(OptionGroup::kNodes, std::move(table));
 }
 
 } // namespace ddp

@@ -27,7 +27,6 @@ struct OptionValue {
 /// One option: all that parsing, --help, the man page and the completion
 /// scripts know of it.
 struct CommandOption {
-  OptionGroup group;
   const char* name; // without the two dashes
   const char* value; // what its value is called; null for a flag
   const char* help;
@@ -41,6 +40,7 @@ struct CommandOption {
   const char* alias = nullptr; // another long name
   bool from_environment = true; // read from PET_<NAME> as well
   bool answers = false; // prints something instead of launching
+  OptionGroup group = OptionGroup::kOther;
 };
 
 /// `--name`.

@@ -3,23 +3,37 @@
 namespace ddp {
 
 const std::vector<CommandOption>& option_table() {
-  static const std::vector<CommandOption> table = joined(
-      {&rank_options,
-       &node_options,
-       &program_options,
-       &placement_and_failure_options,
-       &output_and_other_options});
+  static const std::vector<CommandOption> table = [] {
+    std::vector<CommandOption> options;
+    for (const auto part :
+         {&rank_options,
+          &node_options,
+          &program_options,
+          &placement_options,
+          &failure_options,
+          &output_options,
+          &torchrun_options,
+          &other_options}) {
+      const std::vector<CommandOption> more = part();
+      options.insert(options.end(), more.begin(), more.end());
+    }
+    return options;
+  }();
   return table;
 }
 
-std::vector<CommandOption> joined(
-    std::initializer_list<std::vector<CommandOption> (*)()> parts) {
-  std::vector<CommandOption> options;
-  for (const auto part : parts) {
-    const std::vector<CommandOption> more = part();
-    options.insert(options.end(), more.begin(), more.end());
+std::vector<CommandOption> in_group(
+    OptionGroup group,
+    std::vector<CommandOption> options) {
+  for (CommandOption& each : options) {
+    each.group = group;
   }
   return options;
+}
+
+CommandOption from_command_line(CommandOption option) {
+  option.from_environment = false;
+  return option;
 }
 
 const char* heading_of(OptionGroup group) {

@@ -21,6 +21,21 @@ namespace ddp {
     const OptionValue& value,
     const std::string& expected);
 
+/// What stores a value: `set<seconds_of, &LaunchOptions::grace>`.
+template <auto value_of, auto... member>
+void set(LaunchOptions& options, const OptionValue& value) {
+  (options.*....*member) = value_of(value);
+}
+
+inline std::string text_of(const OptionValue& value) {
+  return value.text;
+}
+
+/// Of a flag.
+inline bool given(const OptionValue& /*value*/) {
+  return true;
+}
+
 /// None where the text is no whole number.
 std::optional<int64_t> whole_number(const std::string& text);
 
