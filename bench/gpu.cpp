@@ -22,24 +22,22 @@ constexpr int kBatch = 32;
 
 using Net = torch::nn::Sequential;
 
-Net many_small(const c10::Device& device) {
+Net stack(int layers, int width, const c10::Device& device) {
   Net net;
-  for (int i = 0; i < 200; ++i) {
-    net->push_back(torch::nn::Linear(64, 64));
+  for (int i = 0; i < layers; ++i) {
+    net->push_back(torch::nn::Linear(width, width));
     net->push_back(torch::nn::ReLU());
   }
   net->to(device);
   return net;
 }
 
+Net many_small(const c10::Device& device) {
+  return stack(200, 64, device);
+}
+
 Net few_large(const c10::Device& device) {
-  Net net;
-  for (int i = 0; i < 4; ++i) {
-    net->push_back(torch::nn::Linear(4096, 4096));
-    net->push_back(torch::nn::ReLU());
-  }
-  net->to(device);
-  return net;
+  return stack(4, 4096, device);
 }
 
 struct Case {

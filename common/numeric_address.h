@@ -1,5 +1,8 @@
 #pragma once
 
+#include <common/address_list.h>
+#include <common/file_descriptor.h>
+
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -17,6 +20,26 @@ inline std::string numeric_address(const sockaddr* address) {
   getnameinfo(
       address, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
   return text.data();
+}
+
+/// The address by which this host reaches a numeric one, and so is reached from
+/// there; empty where there is none. Asks the routing table, and sends nothing.
+inline std::string address_towards(const std::string& address) {
+  constexpr int kAnyPort = 9;
+  int error = 0;
+  const auto list = look_up(address, kAnyPort, AI_NUMERICHOST, &error);
+  if (error != 0) {
+    return "";
+  }
+  const FileDescriptor probe(
+      socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage own{};
+  socklen_t length = sizeof(own);
+  auto* generic = reinterpret_cast<sockaddr*>(&own);
+  const bool known = probe &&
+      connect(probe.get(), list->ai_addr, list->ai_addrlen) == 0 &&
+      getsockname(probe.get(), generic, &length) == 0;
+  return known ? numeric_address(generic) : "";
 }
 
 } // namespace ddp::detail

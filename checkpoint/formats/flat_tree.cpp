@@ -157,58 +157,58 @@ class Unflattener {
  public:
   explicit Unflattener(const StateDict& tensors) : tensors_(tensors) {}
 
-  IValue unflatten(const Json& json, int depth) const;
+  IValue unflatten(const Json& node, int depth) const;
 
  private:
-  IValue unflatten_object(const Json& json, int depth) const;
+  IValue unflatten_object(const Json& node, int depth) const;
   IValue unflatten_dict(const Json& entries, int depth) const;
-  std::vector<IValue> unflatten_all(const Json& json, int depth) const;
+  std::vector<IValue> unflatten_all(const Json& node, int depth) const;
 
   const StateDict& tensors_;
 };
 
-IValue Unflattener::unflatten(const Json& json, int depth) const {
+IValue Unflattener::unflatten(const Json& node, int depth) const {
   check_depth(depth);
-  if (json.is_null()) {
+  if (node.is_null()) {
     return {};
   }
-  if (json.is_boolean()) {
-    return json.get<bool>();
+  if (node.is_boolean()) {
+    return node.get<bool>();
   }
-  if (json.is_number_integer()) {
-    return json.get<int64_t>();
+  if (node.is_number_integer()) {
+    return node.get<int64_t>();
   }
-  if (json.is_number()) {
-    return json.get<double>();
+  if (node.is_number()) {
+    return node.get<double>();
   }
-  if (json.is_string()) {
-    return json.get<std::string>();
+  if (node.is_string()) {
+    return node.get<std::string>();
   }
-  if (json.is_object()) {
-    return unflatten_object(json, depth);
+  if (node.is_object()) {
+    return unflatten_object(node, depth);
   }
   auto list = new_list();
-  for (auto& value : unflatten_all(json, depth)) {
+  for (auto& value : unflatten_all(node, depth)) {
     list.push_back(std::move(value));
   }
   return list;
 }
 
-std::vector<IValue> Unflattener::unflatten_all(const Json& json, int depth)
+std::vector<IValue> Unflattener::unflatten_all(const Json& node, int depth)
     const {
-  TORCH_CHECK(json.is_array(), "it has no array where one is expected");
+  TORCH_CHECK(node.is_array(), "it has no array where one is expected");
   std::vector<IValue> values;
-  values.reserve(json.size());
-  for (const auto& item : json) {
+  values.reserve(node.size());
+  for (const auto& item : node) {
     values.push_back(unflatten(item, depth + 1));
   }
   return values;
 }
 
-IValue Unflattener::unflatten_object(const Json& json, int depth) const {
-  TORCH_CHECK(json.size() == 1, "it has an object of ", json.size(), " keys");
-  const auto& kind = json.begin().key();
-  const auto& content = json.begin().value();
+IValue Unflattener::unflatten_object(const Json& node, int depth) const {
+  TORCH_CHECK(node.size() == 1, "it has an object of ", node.size(), " keys");
+  const auto& kind = node.begin().key();
+  const auto& content = node.begin().value();
   if (kind == kTensorKind) {
     const auto name = content.get<std::string>();
     const auto* tensor = tensors_.find(name);

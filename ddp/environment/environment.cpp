@@ -1,15 +1,16 @@
 #include <ddp/environment/environment.h>
 
+#include <common/scheduler/slurm_tasks.h>
 #include <common/seconds.h>
 #include <ddp/environment/environment_variable.h>
 #include <ddp/environment/launch_source.h>
-#include <ddp/environment/slurm.h>
 
 #include <c10/util/Exception.h>
 #include <c10/util/env.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 
 namespace ddp {
 namespace {
@@ -53,6 +54,40 @@ void read_meeting_point(
       *port,
       " is not from 1 to 65535");
   result.master_port = *port;
+}
+
+int64_t required(const EnvironmentLookup& lookup, const char* name) {
+  const auto value =
+      integer_variable(lookup, name, 0, std::numeric_limits<int64_t>::max());
+  TORCH_CHECK_VALUE(
+      value.has_value(),
+      name,
+      " is not set, although SLURM_STEP_ID is: set MASTER_ADDR and MASTER_PORT "
+      "to the host of rank 0 and a free port there");
+  return *value;
+}
+
+/// Fills in where the tasks of a Slurm step meet if nothing but Slurm's
+/// variables is there to tell: on the first host of the step, at one of a few
+/// ports that follow from the numbers of job and step. Another program may have
+/// some of them, so rank 0 takes the first that is free, and the others look
+/// for the key prefix of their own job. Throws `c10::ValueError` where a
+/// variable is missing.
+void meet_by_slurm(
+    LaunchEnvironment& environment,
+    const EnvironmentLookup& lookup) {
+  const auto job = required(lookup, "SLURM_JOB_ID");
+  const auto step = required(lookup, "SLURM_STEP_ID");
+  const auto hosts = lookup("SLURM_STEP_NODELIST").value_or("");
+  TORCH_CHECK_VALUE(
+      !hosts.empty(),
+      "SLURM_STEP_NODELIST is not set: set MASTER_ADDR and MASTER_PORT to the "
+      "host of rank 0 and a free port there");
+  const bool one_host = lookup("SLURM_STEP_NUM_NODES").value_or("") == "1";
+  environment.master_addr = one_host ? "127.0.0.1" : first_slurm_host(hosts);
+  environment.master_port = slurm_port(job, step);
+  environment.port_count = kSlurmPorts;
+  environment.attempt += c10::str("/slurm_", job, "_", step);
 }
 
 void read_launcher_services(
@@ -170,7 +205,7 @@ LaunchEnvironment read_launch_environment(
       read_meeting_point(result, options, lookup);
       read_launcher_services(result, lookup);
     } else if (source->kind == LaunchSource::Kind::kSlurm) {
-      detail::meet_by_slurm(result, lookup);
+      meet_by_slurm(result, lookup);
     }
   }
   return result;

@@ -1,3 +1,4 @@
+#include <common/numeric_address.h>
 #include <ddp/backends/mpi.h>
 #include <ddp/backends/nccl.h>
 #include <ddp/backends/shm.h>
@@ -67,9 +68,7 @@ RankInfo describe_self(
 
 /// The address of this host that the other ranks reach: the one by which it
 /// reaches rank 0's host, of whose addresses those elsewhere have found one.
-std::string reachable_address(
-    const LaunchEnvironment& environment,
-    const std::vector<RankInfo>& members) {
+std::string reachable_address(const std::vector<RankInfo>& members) {
   const auto elsewhere =
       std::find_if(members.begin(), members.end(), [&](const RankInfo& member) {
         return member.host != members.front().host;
@@ -84,7 +83,8 @@ std::string reachable_address(
       elsewhere->server,
       "' means each host itself, but the ranks run on several hosts: set it to "
       "an address of rank 0's host that the others reach");
-  return detail::address_towards(elsewhere->server, environment.master_port);
+  const auto own = detail::address_towards(elsewhere->server);
+  return own.empty() ? elsewhere->server : own;
 }
 
 void say(const std::string& note, int64_t rank) {
@@ -295,7 +295,7 @@ ProcessGroup form_group(
   impl->timeout = timeout;
   impl->checks_replicas = *options.check_replicas();
   impl->wait_notice = *options.wait_notice();
-  impl->address = reachable_address(environment, met.members);
+  impl->address = reachable_address(met.members);
   impl->communicator = choice.backend == "mpi" ? communicator : nullptr;
   impl->board = FailureBoard::open(
       impl->store, impl->rank, impl->size, impl->hosts_store);

@@ -67,29 +67,23 @@ void SyncBatchNormImplBase<D, Derived>::pretty_print(
          << ", track_running_stats=" << its.track_running_stats() << ")";
 }
 
+template <size_t D, typename Derived>
+void SyncBatchNormImplBase<D, Derived>::_check_input_dim(
+    const at::Tensor& input) {
+  const auto dimensions = static_cast<int64_t>(D) + 2;
+  TORCH_CHECK_VALUE(
+      input.dim() == dimensions || (D == 1 && input.dim() == 2),
+      "SyncBatchNorm",
+      D,
+      "d: an input of ",
+      D == 1 ? "2 or " : "",
+      dimensions,
+      " dimensions was expected, got ",
+      input.dim());
+}
+
 template class SyncBatchNormImplBase<1, SyncBatchNorm1dImpl>;
 template class SyncBatchNormImplBase<2, SyncBatchNorm2dImpl>;
 template class SyncBatchNormImplBase<3, SyncBatchNorm3dImpl>;
-
-void SyncBatchNorm1dImpl::_check_input_dim(const at::Tensor& input) {
-  TORCH_CHECK_VALUE(
-      input.dim() == 2 || input.dim() == 3,
-      "SyncBatchNorm1d: an input of 2 or 3 dimensions was expected, got ",
-      input.dim());
-}
-
-void SyncBatchNorm2dImpl::_check_input_dim(const at::Tensor& input) {
-  TORCH_CHECK_VALUE(
-      input.dim() == 4,
-      "SyncBatchNorm2d: an input of 4 dimensions was expected, got ",
-      input.dim());
-}
-
-void SyncBatchNorm3dImpl::_check_input_dim(const at::Tensor& input) {
-  TORCH_CHECK_VALUE(
-      input.dim() == 5,
-      "SyncBatchNorm3d: an input of 5 dimensions was expected, got ",
-      input.dim());
-}
 
 } // namespace ddp

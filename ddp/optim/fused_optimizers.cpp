@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 namespace ddp {
@@ -158,12 +159,17 @@ void run(const torch::optim::SGDOptions& options, const Batch& batch) {
       /*is_first_step=*/batch.steps == 0);
 }
 
-template <typename State, typename Options>
-void add_to_adam(
+/// Of Adam or AdamW.
+template <typename Options>
+void add(
     Optimizer& optimizer,
     const Options& options,
     const Tensor& parameter,
     std::vector<Batch>& batches) {
+  using State = std::conditional_t<
+      std::is_same_v<Options, torch::optim::AdamOptions>,
+      torch::optim::AdamParamState,
+      torch::optim::AdamWParamState>;
   auto& state = state_of<State>(optimizer, parameter, [&] {
     auto fresh = std::make_unique<State>();
     fresh->exp_avg(zeros(parameter));
@@ -184,24 +190,6 @@ void add_to_adam(
     batch.largest_moments.push_back(walkable(state.max_exp_avg_sq(), like));
     state.max_exp_avg_sq(batch.largest_moments.back());
   }
-}
-
-void add(
-    Optimizer& optimizer,
-    const torch::optim::AdamOptions& options,
-    const Tensor& parameter,
-    std::vector<Batch>& batches) {
-  add_to_adam<torch::optim::AdamParamState>(
-      optimizer, options, parameter, batches);
-}
-
-void add(
-    Optimizer& optimizer,
-    const torch::optim::AdamWOptions& options,
-    const Tensor& parameter,
-    std::vector<Batch>& batches) {
-  add_to_adam<torch::optim::AdamWParamState>(
-      optimizer, options, parameter, batches);
 }
 
 template <typename Kernel, typename Options>

@@ -1,6 +1,7 @@
 #include <ddp/rendezvous/host.h>
 
 #include <common/address_list.h>
+#include <common/file_descriptor.h>
 #include <common/host_name.h>
 #include <common/numeric_address.h>
 
@@ -46,6 +47,11 @@ bool connect_until(int fd, const addrinfo& to, Clock::time_point deadline) {
   }
   errno = error;
   return error == 0;
+}
+
+FileDescriptor probing_socket(const addrinfo& to) {
+  return FileDescriptor(
+      socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 } // namespace
@@ -104,17 +110,11 @@ void wait_for_listener(
   int status = 0;
   const auto list = look_up(address, port, AI_NUMERICHOST, &status);
   for (auto pause = std::chrono::milliseconds(5);; pause = 2 * pause) {
-    const int fd = status == 0
-        ? socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)
-        : -1;
-    const bool connected = fd >= 0 && connect_until(fd, *list, deadline);
-    const std::string reason = std::strerror(errno);
-    if (fd >= 0) {
-      close(fd);
-    }
-    if (connected) {
+    const auto probe = status == 0 ? probing_socket(*list) : FileDescriptor();
+    if (probe && connect_until(probe.get(), *list, deadline)) {
       return;
     }
+    const std::string reason = std::strerror(errno);
     pause = std::min(pause, std::chrono::milliseconds(200));
     TORCH_CHECK_WITH(DistNetworkError, Clock::now() + pause < deadline, reason);
     std::this_thread::sleep_for(pause);
@@ -127,36 +127,10 @@ bool answers(
     std::chrono::milliseconds timeout) {
   int status = 0;
   const auto list = look_up(address, port, AI_NUMERICHOST, &status);
-  const int fd = status == 0
-      ? socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)
-      : -1;
-  if (fd < 0) {
-    return false;
-  }
-  const bool answered =
-      connect_until(fd, *list, Clock::now() + timeout) || errno == ECONNREFUSED;
-  close(fd);
-  return answered;
-}
-
-std::string address_towards(const std::string& address, int64_t port) {
-  int status = 0;
-  const auto list = look_up(address, port, AI_NUMERICHOST, &status);
-  if (status != 0) {
-    return address;
-  }
-  // Connecting a datagram socket asks the routing table and sends nothing.
-  const int fd = socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_storage own{};
-  socklen_t length = sizeof(own);
-  auto* generic = reinterpret_cast<sockaddr*>(&own);
-  const bool known = fd >= 0 &&
-      connect(fd, list->ai_addr, list->ai_addrlen) == 0 &&
-      getsockname(fd, generic, &length) == 0;
-  if (fd >= 0) {
-    close(fd);
-  }
-  return known ? numeric_address(generic) : address;
+  const auto probe = status == 0 ? probing_socket(*list) : FileDescriptor();
+  return probe &&
+      (connect_until(probe.get(), *list, Clock::now() + timeout) ||
+       errno == ECONNREFUSED);
 }
 
 int listen_at(const std::string& address, int64_t port) {
@@ -201,18 +175,10 @@ int64_t port_of(int descriptor) {
 bool adopt_listener(int descriptor, int64_t port) {
   int listening = 0;
   socklen_t length = sizeof(listening);
-  sockaddr_storage own{};
-  socklen_t own_length = sizeof(own);
-  if (getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) !=
-          0 ||
-      !listening ||
-      getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &own_length) !=
-          0) {
-    return false;
-  }
-  // The port is at the same place in both families.
-  const auto bound = ntohs(reinterpret_cast<sockaddr_in*>(&own)->sin_port);
-  return bound == port && fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0;
+  return getsockopt(
+             descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) == 0 &&
+      listening && port_of(descriptor) == port &&
+      fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0;
 }
 
 } // namespace ddp::detail

@@ -38,10 +38,6 @@ bool answers(
     int64_t port,
     std::chrono::milliseconds timeout);
 
-/// The address by which this host reaches `address`, and so is reached from
-/// there. Sends nothing.
-std::string address_towards(const std::string& address, int64_t port);
-
 /// A socket that listens at a numeric address. Throws `c10::DistNetworkError`.
 int listen_at(const std::string& address, int64_t port);
 

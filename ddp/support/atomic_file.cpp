@@ -131,14 +131,8 @@ void AtomicFile::open_named() {
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {
-  if (!write_bytes(
-          descriptor_,
-          static_cast<const char*>(data),
-          bytes,
-          static_cast<off_t>(size_))) {
-    fail("writing " + std::to_string(bytes) + " bytes");
-  }
   size_ += bytes;
+  overwrite(size_ - bytes, data, bytes);
 }
 
 void AtomicFile::overwrite(size_t offset, const void* data, size_t bytes) {

@@ -21,6 +21,7 @@
 namespace ddp {
 namespace {
 
+using detail::address_towards;
 using detail::host_name;
 using detail::look_up;
 using detail::numeric_address;
@@ -83,25 +84,6 @@ bool is_loopback(const std::string& address) {
 
 bool is_written_as_loopback(const std::string& host) {
   return host == "localhost" || is_loopback(normalized(host));
-}
-
-// The address that packets to this one leave by; sends none.
-std::string address_towards(const std::string& target) {
-  constexpr int any_port = 9;
-  int error = 0;
-  const auto list = look_up(target, any_port, AI_NUMERICHOST, &error);
-  if (error != 0) {
-    return "";
-  }
-  const FileDescriptor probe(
-      socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_storage address{};
-  auto* own = reinterpret_cast<sockaddr*>(&address);
-  socklen_t size = sizeof address;
-  const bool routed = probe &&
-      connect(probe.get(), list->ai_addr, list->ai_addrlen) == 0 &&
-      getsockname(probe.get(), own, &size) == 0;
-  return routed ? numeric_address(own) : "";
 }
 
 bool is_here(const std::string& host, const Addresses& addresses) {

@@ -37,8 +37,7 @@ class PickleWriter {
  private:
   // `where` is for messages.
   void write(const c10::IValue& value, const std::string& where);
-  void write_list(const c10::IValue& value, const std::string& where);
-  void write_tuple(const c10::IValue& value, const std::string& where);
+  void write_items(c10::ArrayRef<c10::IValue> items, const std::string& where);
   void write_dict(const c10::IValue& value, const std::string& where);
   void write_tensor(const at::Tensor& tensor, const std::string& where);
   void write_storage(
@@ -80,9 +79,12 @@ void PickleWriter::write(const c10::IValue& value, const std::string& where) {
   } else if (value.isString()) {
     write_text(value.toStringRef(), where);
   } else if (value.isList()) {
-    write_list(value, where);
+    put(kEmptyList);
+    write_items(value.toListRef(), where);
+    put(kAppends);
   } else if (value.isTuple()) {
-    write_tuple(value, where);
+    write_items(value.toTupleRef().elements(), where);
+    put(kTuple);
   } else if (value.isGenericDict()) {
     write_dict(value, where);
   } else {
@@ -96,27 +98,13 @@ void PickleWriter::write(const c10::IValue& value, const std::string& where) {
   }
 }
 
-void PickleWriter::write_list(
-    const c10::IValue& value,
-    const std::string& where) {
-  put(kEmptyList);
-  put(kMark);
-  size_t index = 0;
-  for (const auto& item : value.toListRef()) {
-    write(item, where + "[" + std::to_string(index++) + "]");
-  }
-  put(kAppends);
-}
-
-void PickleWriter::write_tuple(
-    const c10::IValue& value,
+void PickleWriter::write_items(
+    c10::ArrayRef<c10::IValue> items,
     const std::string& where) {
   put(kMark);
-  size_t index = 0;
-  for (const auto& item : value.toTupleRef().elements()) {
-    write(item, where + "[" + std::to_string(index++) + "]");
+  for (size_t i = 0; i < items.size(); ++i) {
+    write(items[i], where + "[" + std::to_string(i) + "]");
   }
-  put(kTuple);
 }
 
 void PickleWriter::write_dict(

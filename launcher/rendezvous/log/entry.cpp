@@ -64,26 +64,23 @@ int int_in(const json& value, const char* name, int least, int most) {
 
 // Names and addresses are written, one a line, to helpers, terminals and the
 // ranks' environment: nothing else may be in them.
-std::string id_in(const json& value) {
-  auto id = value.get<std::string>();
-  if (id.empty() || id.size() > 64 ||
-      !std::all_of(id.begin(), id.end(), [](unsigned char each) {
-        return std::isalnum(each) != 0;
+std::string word_in(const json& value, size_t most, int (*fits)(int)) {
+  auto word = value.get<std::string>();
+  if (word.empty() || word.size() > most ||
+      !std::all_of(word.begin(), word.end(), [&](unsigned char each) {
+        return fits(each) != 0;
       })) {
-    throw std::out_of_range("id");
+    throw std::out_of_range("word");
   }
-  return id;
+  return word;
+}
+
+std::string id_in(const json& value) {
+  return word_in(value, 64, std::isalnum);
 }
 
 std::string host_in(const json& value) {
-  auto host = value.get<std::string>();
-  if (host.empty() || host.size() > kLongestName ||
-      !std::all_of(host.begin(), host.end(), [](unsigned char each) {
-        return std::isgraph(each) != 0;
-      })) {
-    throw std::out_of_range("host");
-  }
-  return host;
+  return word_in(value, kLongestName, std::isgraph);
 }
 
 // Of IPv6 also with its interface: fe80::1%eth0.

@@ -38,6 +38,9 @@ class DDP_API SyncBatchNormImplBase
   void pretty_print(std::ostream& stream) const override;
 
   ProcessGroup group;
+
+ protected:
+  void _check_input_dim(const at::Tensor& input) override;
 };
 
 /// Batch-norm over the batches of all ranks: what `torch::nn::BatchNorm1d` to
@@ -60,9 +63,6 @@ class DDP_API SyncBatchNorm1dImpl
     : public SyncBatchNormImplBase<1, SyncBatchNorm1dImpl> {
  public:
   using SyncBatchNormImplBase<1, SyncBatchNorm1dImpl>::SyncBatchNormImplBase;
-
- protected:
-  void _check_input_dim(const at::Tensor& input) override;
 };
 TORCH_MODULE(SyncBatchNorm1d);
 
@@ -71,9 +71,6 @@ class DDP_API SyncBatchNorm2dImpl
     : public SyncBatchNormImplBase<2, SyncBatchNorm2dImpl> {
  public:
   using SyncBatchNormImplBase<2, SyncBatchNorm2dImpl>::SyncBatchNormImplBase;
-
- protected:
-  void _check_input_dim(const at::Tensor& input) override;
 };
 TORCH_MODULE(SyncBatchNorm2d);
 
@@ -82,9 +79,6 @@ class DDP_API SyncBatchNorm3dImpl
     : public SyncBatchNormImplBase<3, SyncBatchNorm3dImpl> {
  public:
   using SyncBatchNormImplBase<3, SyncBatchNorm3dImpl>::SyncBatchNormImplBase;
-
- protected:
-  void _check_input_dim(const at::Tensor& input) override;
 };
 TORCH_MODULE(SyncBatchNorm3d);
 
