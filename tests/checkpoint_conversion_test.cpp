@@ -3,9 +3,8 @@
 #include <tests/support/catch.h>
 #include <tests/support/checkpoint_command.h>
 #include <tests/support/ivalue_text.h>
-#include <tests/support/skip.h>
+#include <tests/support/launched.h>
 
-#include <cstdlib>
 #include <sstream>
 
 namespace ddp::test::checkpoint_conversion_test {
@@ -13,14 +12,6 @@ namespace ddp::test::checkpoint_conversion_test {
 using Catch::Matchers::Matches;
 
 namespace {
-
-void run_python(const std::string& script, const TemporaryFolder& folder) {
-  const auto outcome =
-      run(Command{{python_with_torch(), "-c", script, folder.path()}, {}},
-          kCommandTimeout);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
-}
 
 const std::string kWriteTraining = R"(
 import sys
@@ -73,7 +64,7 @@ assert (stripped["model"]["2.weight"].data_ptr() ==
 
 TEST_CASE("a training that Python wrote", "[checkpoint_conversion]") {
   const TemporaryFolder folder;
-  run_python(kWriteTraining, folder);
+  python_output({"-c", kWriteTraining, folder.path()});
   const auto path = folder / "training.pt";
 
   const auto text = output_of(0, {"inspect", path});
@@ -106,7 +97,7 @@ TEST_CASE("a training that Python wrote", "[checkpoint_conversion]") {
   CHECK_THAT(
       output_of(0, {"strip-prefix", path, folder / "stripped.pt"}),
       ContainsSubstring("11 names changed"));
-  run_python(kReadConverted, folder);
+  python_output({"-c", kReadConverted, folder.path()});
 }
 
 TEST_CASE("a module that torch::save wrote", "[checkpoint_conversion]") {

@@ -1,11 +1,9 @@
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/support/containers.h>
-#include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>
+#include <tests/support/launched.h>
 #include <tests/support/memory_cap.h>
 #include <tests/support/memory_file.h>
-#include <tests/support/skip.h>
-#include <tests/support/temporary_folder.h>
 
 #include <cstdlib>
 #include <iostream>
@@ -179,12 +177,9 @@ TEST_CASE("damage of LibTorch's files never changes a value") {
 }
 
 TEST_CASE("damage of Python's files never changes a value") {
-  const auto python = python_with_torch();
   const TemporaryFolder folder;
   const auto path = folder / "python.pt";
-  const auto program = folder / "write.py";
-  write_text(
-      program,
+  const std::string script =
       "import sys, torch\n"
       "net = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.ReLU(),\n"
       "                          torch.nn.Linear(5, 2))\n"
@@ -192,9 +187,8 @@ TEST_CASE("damage of Python's files never changes a value") {
       "net(torch.ones(3, 4)).sum().backward()\n"
       "optimizer.step()\n"
       "torch.save({'model': net.state_dict(), 'epoch': 3,\n"
-      "            'optimizer': optimizer.state_dict()}, sys.argv[1])\n");
-  const auto command = "'" + python + "' '" + program + "' '" + path + "'";
-  REQUIRE(std::system(command.c_str()) == 0);
+      "            'optimizer': optimizer.state_dict()}, sys.argv[1])\n";
+  python_output({"-c", script, path});
   damage(path, Checked::kValues);
 }
 

@@ -20,14 +20,6 @@ namespace {
 
 const std::vector<std::string> kFormats{".pt", ".pth", ".safetensors"};
 
-IValue dict(const std::vector<std::pair<IValue, IValue>>& entries) {
-  auto result = new_dict();
-  for (const auto& [key, value] : entries) {
-    result.insert(key, value);
-  }
-  return result;
-}
-
 IValue small_value() {
   constexpr auto kInfinity = std::numeric_limits<double>::infinity();
   auto list = new_list();
@@ -265,7 +257,7 @@ TEST_CASE("a file holds tensors as they read, whatever their memory holds") {
       detail::prepare_checkpoint_file(
           path, value, snapshot ? &memory : nullptr)();
       const auto read = read_checkpoint_file(path).toGenericDict();
-      for (const auto& entry : value.toGenericDict()) {
+      for (const auto& entry : value) {
         INFO(entry.key().toStringRef() << " in " << path);
         REQUIRE(torch::equal(
             read.at(entry.key()).toTensor(), entry.value().toTensor().clone()));

@@ -1,13 +1,10 @@
 // examples/cifar10_resnet: what it counts, what it goes on from, what it
 // refuses, and the tutorial's own line.
-#include <tests/support/catch.h>
 #include <tests/support/cifar10_files.h>
-#include <tests/support/mpirun.h>
-#include <tests/support/process.h>
+#include <tests/support/examples.h>
 
 #include <csignal>
 #include <filesystem>
-#include <regex>
 
 namespace ddp::test::cifar10_resnet_test {
 
@@ -34,19 +31,9 @@ Command train(
           " cifar10_resnet --depth=18 --workers=1 " + options);
 }
 
-std::string output_of(const Command& command) {
-  const auto outcome = run(command, kLong);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
-  return outcome.output;
-}
-
 /// What the first parentheses of `form` find.
 std::string find(const std::string& text, const std::string& form) {
-  std::smatch match;
-  INFO(text);
-  REQUIRE(std::regex_search(text, match, std::regex(form)));
-  return match[1];
+  return match(text, form)[0];
 }
 
 /// Stops it soon. Returns what it said.

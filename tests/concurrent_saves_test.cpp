@@ -3,9 +3,8 @@
 #include <ddp/checkpoint/checkpoint_manager.h>
 #include <ddp/support/containers.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
-#include <tests/support/catch.h>
+#include <tests/support/shared_page.h>
 #include <tests/support/stepped_training.h>
 #include <tests/support/temporary_folder.h>
 #include <unistd.h>
@@ -18,7 +17,6 @@
 #include <iostream>
 #include <map>
 #include <memory>
-#include <new>
 #include <random>
 
 namespace ddp::test::concurrent_saves_test {
@@ -35,37 +33,6 @@ int kills(int few) {
   const char* number = std::getenv("DDP_TEST_KILLS");
   return number ? std::atoi(number) : few;
 }
-
-/// A value that processes forked from this one share.
-template <typename T>
-class Shared {
- public:
-  Shared() {
-    void* memory = ::mmap(
-        nullptr,
-        sizeof(T),
-        PROT_READ | PROT_WRITE,
-        MAP_SHARED | MAP_ANONYMOUS,
-        -1,
-        0);
-    REQUIRE(memory != MAP_FAILED);
-    value_ = new (memory) T{};
-  }
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
-  ~Shared() {
-    ::munmap(value_, sizeof(T));
-  }
-  T& operator*() const {
-    return *value_;
-  }
-  T* operator->() const {
-    return value_;
-  }
-
- private:
-  T* value_;
-};
 
 /// A process that runs `work`, and is killed with this.
 class Child {
@@ -220,7 +187,7 @@ void write_together(const std::string& extension, int saves) {
   const TemporaryFolder folder;
   const auto path = folder / ("run" + extension);
   write_checkpoint_file(path, content_of(0, 0));
-  const Shared<Progress> progress;
+  const SharedPage<Progress> progress;
   Child reader([&] { read_on(path, *progress); });
   const auto killed = kill_writers(path, saves, *progress);
   progress->stop = true;
@@ -343,7 +310,7 @@ void kill_runs(const std::string& extension, bool asynchronous, int count) {
   const TemporaryFolder parent;
   const auto folder = parent / "run";
   const auto options = options_of(extension, asynchronous);
-  const Shared<Run> run;
+  const SharedPage<Run> run;
   Child first([&] { train(folder, options, 5, *run); });
   REQUIRE(first.wait());
   const int64_t nanoseconds = run->nanoseconds;

@@ -1,7 +1,6 @@
 #include <tests/support/failures.h>
+#include <tests/support/launched.h>
 #include <tests/support/ranks.h>
-#include <tests/support/skip.h>
-#include <tests/support/temporary_folder.h>
 
 #include <ddp/reducer.h>
 #include <nlohmann/json.hpp>
@@ -135,18 +134,14 @@ void require_first_frame(const json& report, const std::string& function) {
 }
 
 void require_read_by_python(const std::string& path) {
-  const auto python = python_with_torch();
   const std::string script =
       "import sys\n"
       "from torch.distributed.elastic.multiprocessing.errors import *\n"
       "failure = ProcessFailure(1, 99, -11, sys.argv[1])\n"
       "print(failure.message['message'], failure.timestamp > 1600000000)\n"
       "print(ChildFailedError('job', {1: failure}))\n";
-  const auto read = run(Command{{python, "-c", script, path}, {}}, seconds(60));
-  INFO(read.output);
-  REQUIRE(read.exit_code == 0);
   REQUIRE_THAT(
-      read.output,
+      python_output({"-c", script, path}),
       ContainsSubstring(
           "Signal 11 (Segmentation fault) at address 0x0 True\n") &&
           ContainsSubstring("#0 ddp_test_write+0x"));

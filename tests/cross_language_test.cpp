@@ -1,10 +1,8 @@
 // Python goes on with what C++ trained, and the other way round.
-#include <tests/support/catch.h>
 #include <tests/support/free_port.h>
-#include <tests/support/process.h>
+#include <tests/support/launched.h>
 #include <tests/support/skip.h>
 
-#include <cstdlib>
 #include <map>
 #include <sstream>
 
@@ -15,24 +13,9 @@ namespace {
 constexpr auto kLong = std::chrono::seconds(180);
 constexpr int kWorld = 3;
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 void run_cpp(const std::string& folder, const std::string& phase) {
-  const auto outcome = run(
-      Command{
-          {variable("DDPRUN"),
-           "--nproc-per-node",
-           std::to_string(kWorld),
-           variable("DDP_PROGRAMS") + "/language_trainer",
-           folder,
-           phase},
-          {{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}}},
-      kLong);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
+  output_of(
+      with_ddprun(kWorld, {program("language_trainer"), folder, phase}), kLong);
 }
 
 /// Returns what rank 0 printed.
@@ -45,7 +28,7 @@ std::string run_python(
   for (int rank = 0; rank < world; ++rank) {
     commands.push_back(
         {{variable("DDP_PYTHON"),
-          variable("DDP_SOURCE") + "/tests/parity/language_trainer.py",
+          parity_program("language_trainer.py"),
           folder,
           phase},
          {{"OMP_NUM_THREADS", "1"},

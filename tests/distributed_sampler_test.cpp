@@ -1,15 +1,12 @@
 #include <ddp/process_group.h>
 #include <ddp/samplers/distributed_sampler.h>
 #include <ddp/samplers/stream_sampler.h>
-#include <tests/support/catch.h>
+#include <tests/support/launched.h>
 #include <tests/support/ranks.h>
 #include <tests/support/samplers.h>
-#include <tests/support/skip.h>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <set>
@@ -62,16 +59,10 @@ TEST_CASE("DistributedSampler draws Python's indices", "[sampler]") {
 }
 
 TEST_CASE("DistributedSampler equals the live Python sampler", "[sampler]") {
-  const auto python = python_with_torch();
-  const auto script = std::filesystem::path(__FILE__).parent_path() /
-      "parity/sampler_indices.py";
-  const auto command = "'" + python + "' '" + script.string() + "'";
-  FILE* pipe = ::popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  char* line = nullptr;
-  size_t capacity = 0;
+  std::istringstream lines(
+      python_output({parity_program("sampler_indices.py")}));
   size_t cases = 0, wrong = 0;
-  while (::getline(&line, &capacity, pipe) > 0) {
+  for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     size_t size = 0;
     int64_t world = 0, rank = 0, epoch = 0;
@@ -94,8 +85,6 @@ TEST_CASE("DistributedSampler equals the live Python sampler", "[sampler]") {
     }
     ++cases;
   }
-  ::free(line);
-  CHECK(::pclose(pipe) == 0);
   CHECK(cases > 10000);
   CHECK(wrong == 0);
 }

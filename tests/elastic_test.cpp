@@ -2,6 +2,7 @@
 #include <tests/support/failures.h>
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
+#include <tests/support/shared_page.h>
 
 #include <common/elastic_page.h>
 #include <ddp/elastic.h>
@@ -10,7 +11,6 @@
 #include <ddp/zero_redundancy_optimizer.h>
 
 #include <linux/futex.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,43 +26,6 @@ using std::chrono::seconds;
 namespace {
 
 constexpr int64_t kSteps = 400;
-constexpr seconds kLong{60};
-
-/// ddprun's end of a rank's memory.
-class Page {
- public:
-  Page() : descriptor_(memfd_create("page", 0)) {
-    REQUIRE(ftruncate(descriptor_, sizeof(RankPage)) == 0);
-    void* memory = mmap(
-        nullptr,
-        sizeof(RankPage),
-        PROT_READ | PROT_WRITE,
-        MAP_SHARED,
-        descriptor_,
-        0);
-    REQUIRE(memory != MAP_FAILED);
-    page_ = static_cast<RankPage*>(memory);
-    page_->elastic.loss_patience = 30000;
-    page_->elastic.step_patience = 30000;
-  }
-  Page(const Page&) = delete;
-  Page& operator=(const Page&) = delete;
-  ~Page() {
-    munmap(page_, sizeof(RankPage));
-    close(descriptor_);
-  }
-
-  ElasticPage& operator*() {
-    return page_->elastic;
-  }
-  std::string descriptor() const {
-    return std::to_string(descriptor_);
-  }
-
- private:
-  int descriptor_;
-  RankPage* page_;
-};
 
 void wake(std::atomic<uint32_t>& futex) {
   syscall(SYS_futex, &futex, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
@@ -87,8 +50,8 @@ class Job {
   bool is_here() const {
     return !commands_.empty();
   }
-  Page& page(size_t which) {
-    return *members_.at(which).page;
+  ElasticPage& page(size_t which) {
+    return (*members_.at(which).page)->elastic;
   }
   Process& process(size_t which) {
     return *members_.at(which).process;
@@ -96,7 +59,9 @@ class Job {
 
   void start(int rank, int size) {
     auto command = commands_.at(members_.size());
-    members_.push_back({std::make_unique<Page>(), nullptr});
+    members_.push_back({std::make_unique<SharedPage<RankPage>>(), nullptr});
+    auto& page = (*members_.back().page)->elastic;
+    page.loss_patience = page.step_patience = 30000;
     auto& variables = command.environment;
     variables["RANK"] = std::to_string(rank);
     variables["WORLD_SIZE"] = std::to_string(size);
@@ -108,19 +73,19 @@ class Job {
 
   void ask(const std::vector<size_t>& members) {
     for (const auto each : members) {
-      wait_until([&] { return (*page(each)).elastic == 1; });
-      ++(*page(each)).asked;
-      wake((*page(each)).asked);
+      wait_until([&] { return page(each).elastic == 1; });
+      ++page(each).asked;
+      wake(page(each).asked);
     }
   }
   void wait_for_pause(const std::vector<size_t>& members) {
     for (const auto each : members) {
-      wait_until([&] { return (*page(each)).paused == (*page(each)).asked; });
+      wait_until([&] { return page(each).paused == page(each).asked; });
     }
     port_ = free_port();
   }
   void go_on(size_t which, int rank, int size) {
-    auto& page = *this->page(which);
+    auto& page = this->page(which);
     const auto text = c10::str(
         "RANK=", rank, "\nWORLD_SIZE=", size, "\nMASTER_PORT=", port_, "\n");
     std::strcpy(page.variables, text.c_str());
@@ -139,7 +104,7 @@ class Job {
 
  private:
   struct Member {
-    std::unique_ptr<Page> page;
+    std::unique_ptr<SharedPage<RankPage>> page;
     std::unique_ptr<Process> process;
   };
   std::vector<Command> commands_;
@@ -274,7 +239,7 @@ TEST_CASE("ranks go on without one that died or hangs") {
       job.process(3).signal(signal);
       std::this_thread::sleep_for(milliseconds(300));
       for (const size_t each : {0, 1, 2}) {
-        (*job.page(each)).step_patience = 100;
+        job.page(each).step_patience = 100;
       }
       job.ask({0, 1, 2});
       job.wait_for_pause({0, 1, 2});

@@ -1,9 +1,7 @@
 // examples/embedding.cpp with several numbers of processes.
-#include <tests/support/catch.h>
 #include <tests/support/examples.h>
 
 #include <algorithm>
-#include <regex>
 #include <set>
 #include <utility>
 
@@ -20,44 +18,30 @@ struct Result {
   std::string output;
 };
 
-/// What matches in a text that must.
-std::smatch find(const std::string& text, const std::string& form) {
-  std::smatch match;
-  CAPTURE(text, form);
-  REQUIRE(std::regex_search(text, match, std::regex(form)));
-  return match;
-}
-
-Result train(
-    int ranks,
-    std::vector<std::string> arguments,
-    const std::string& steps = "25") {
+Result train(int ranks, Words arguments, const std::string& steps = "25") {
   arguments.insert(arguments.end(), {"--steps", steps, "--batch-size", "20"});
-  const auto outcome = run_example(ranks, "embedding", arguments);
-  const auto& output = outcome.output;
-  INFO(output);
-  REQUIRE(outcome.exit_code == 0);
+  const auto output = output_of(example(ranks, "embedding", arguments));
   Result result;
   result.output = output;
-  result.first_loss = std::stod(find(output, "step 1: loss (\\S+)")[1]);
-  result.loss = std::stod(find(output, "step " + steps + ": loss (\\S+)")[1]);
-  const auto all = find(
+  result.first_loss = std::stod(match(output, "step 1: loss (\\S+)")[0]);
+  result.loss = std::stod(match(output, "step " + steps + ": loss (\\S+)")[0]);
+  const auto all = match(
       output,
       "the embeddings of all ranks are equal: norm (\\S+), touched (\\d+) "
       "rows, gradients are (\\w+)");
-  result.norm = std::stod(all[1]);
-  result.touched = std::stoi(all[2]);
+  result.norm = std::stod(all[0]);
+  result.touched = std::stoi(all[1]);
   const bool sparse =
       std::count(arguments.begin(), arguments.end(), "--sparse") > 0;
-  REQUIRE(all[3] == (sparse ? "sparse" : "dense"));
+  REQUIRE(all[2] == (sparse ? "sparse" : "dense"));
   std::set<std::string> hashes;
   for (int rank = 0; rank < ranks; ++rank) {
-    const auto own = find(
+    const auto own = match(
         output,
         "rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
             ": embedding ([0-9a-f]{16}), touched (\\d+) of 1000 rows");
-    hashes.insert(own[1]);
-    result.touched_by_rank.push_back(std::stoi(own[2]));
+    hashes.insert(own[0]);
+    result.touched_by_rank.push_back(std::stoi(own[1]));
   }
   REQUIRE(hashes.size() == 1);
   return result;
@@ -114,7 +98,8 @@ TEST_CASE("an embedding learns") {
 }
 
 TEST_CASE("a batch too small for the ranks is an error in one line") {
-  const auto outcome = run_example(3, "embedding", {"--batch-size", "2"});
+  const auto outcome =
+      run(example(3, "embedding", {"--batch-size", "2"}), kLong);
   INFO(outcome.output);
   CHECK(outcome.exit_code == 1);
   CHECK_THAT(

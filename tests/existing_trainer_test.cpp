@@ -1,12 +1,6 @@
 // examples/embed_existing_trainer: how little changes, and that it trains
 // alike.
-#include <tests/support/catch.h>
 #include <tests/support/examples.h>
-
-#include <cstdlib>
-#include <fstream>
-#include <string>
-#include <vector>
 
 namespace ddp::test::existing_trainer_test {
 
@@ -20,23 +14,13 @@ std::vector<double> losses(const std::string& output) {
   return all;
 }
 
-std::vector<std::string> arguments(
-    int epochs,
-    int batch_size,
-    const std::string& file) {
-  return {std::to_string(epochs), std::to_string(batch_size), file};
-}
-
 std::vector<double> train_before(int batch_size, const std::string& file) {
-  auto words = arguments(3, batch_size, file);
-  words.insert(
-      words.begin(), variable("DDP_EXAMPLES") + "/existing_trainer_before");
-  const auto outcome = run(
-      Command{words, {{"CUDA_VISIBLE_DEVICES", ""}, {"OMP_NUM_THREADS", "1"}}},
-      kLong);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
-  return losses(outcome.output);
+  return losses(output_of(Command{
+      {variable("DDP_EXAMPLES") + "/existing_trainer_before",
+       "3",
+       std::to_string(batch_size),
+       file},
+      {{"CUDA_VISIBLE_DEVICES", ""}, {"OMP_NUM_THREADS", "1"}}}));
 }
 
 /// Of all ranks: an epoch's lines one after the other.
@@ -44,8 +28,10 @@ std::vector<double> train_after(
     int ranks,
     int batch_size,
     const std::string& file) {
-  return losses(output_of_example(
-      ranks, "existing_trainer_after", arguments(3, batch_size, file)));
+  return losses(output_of(example(
+      ranks,
+      "existing_trainer_after",
+      {"3", std::to_string(batch_size), file})));
 }
 
 } // namespace
@@ -100,20 +86,14 @@ TEST_CASE("several processes train as one on their batches together") {
     }
     CAPTURE(ranks);
     CHECK(is_near(sum, sum_alone));
-    const auto outcome = run(
-        Command{
-            {variable("DDP_CHECKPOINT"),
-             "diff",
-             "--rtol",
-             "1e-3",
-             "--atol",
-             "1e-5",
-             folder / "1.pt",
-             file},
-            {}},
-        kLong);
-    INFO(outcome.output);
-    CHECK(outcome.exit_code == 0); // the same weights
+    output_of(Command{// the same weights
+                      {variable("DDP_CHECKPOINT"),
+                       "diff",
+                       "--rtol=1e-3",
+                       "--atol=1e-5",
+                       folder / "1.pt",
+                       file},
+                      {}});
   }
 }
 

@@ -1,12 +1,8 @@
-#include <tests/support/catch.h>
-#include <tests/support/process.h>
-#include <tests/support/skip.h>
-#include <tests/support/temporary_folder.h>
+#include <tests/support/launched.h>
 
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/optimizers.h>
 
-#include <cstdlib>
 #include <functional>
 
 namespace ddp::test::fused_optimizers_test {
@@ -137,7 +133,6 @@ TEST_CASE("fused optimizers go on from a state, to the last bit") {
 }
 
 TEST_CASE("fused optimizers compute what Python's do, to the last bit") {
-  const auto python = python_with_torch();
   const TemporaryFolder folder;
   std::vector<std::pair<std::string, at::Tensor>> start;
   const auto parameters = make_parameters();
@@ -167,13 +162,11 @@ TEST_CASE("fused optimizers compute what Python's do, to the last bit") {
       "        optimizer.step()\n"
       "    torch.save({f'p{i}': p[i].detach() for i in range(6)},\n"
       "               f'{folder}/{number}.pt')\n";
-  std::vector<std::string> command{python, "-c", script, folder.path()};
+  Words arguments{"-c", script, folder.path()};
   for (const auto& kind : kinds()) {
-    command.push_back(kind.python);
+    arguments.push_back(kind.python);
   }
-  const auto outcome = run(Command{command, {}}, std::chrono::seconds(90));
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
+  python_output(arguments);
   for (size_t number = 0; number < kinds().size(); ++number) {
     INFO(kinds()[number].python);
     constexpr size_t kNone = 6; // Python's refuse ones that come later

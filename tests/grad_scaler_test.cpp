@@ -1,14 +1,10 @@
-#include <tests/support/catch.h>
-#include <tests/support/process.h>
+#include <tests/support/launched.h>
 #include <tests/support/ranks.h>
-#include <tests/support/skip.h>
-#include <tests/support/temporary_folder.h>
 
 #include <ddp/amp.h>
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/reducer.h>
 
-#include <cstdlib>
 #include <limits>
 
 namespace ddp::test::grad_scaler_test {
@@ -208,7 +204,6 @@ TEST_CASE("ranks with gradients of their own agree over a group") {
 }
 
 TEST_CASE("a scaler does as Python's does, and Python reads its state") {
-  const auto python = python_with_torch();
   const std::vector<float> factors{
       1, kInfinity, 1, 1, 1, kNaN, 1, 1, 1e38F, 1, 1};
   const TemporaryFolder folder;
@@ -237,12 +232,7 @@ TEST_CASE("a scaler does as Python's does, and Python reads its state") {
       "state = torch.load(sys.argv[1])['scaler']\n"
       "assert state == scaler.state_dict(), (state, scaler.state_dict())\n"
       "make().load_state_dict(state)\n";
-  const auto outcome =
-      run(Command{{python, "-c", script, folder / "run.pt"}, {}},
-          std::chrono::seconds(90));
-  INFO(outcome.output);
-  CHECK(outcome.exit_code == 0);
-  CHECK(outcome.output == ours.str());
+  CHECK(python_output({"-c", script, folder / "run.pt"}) == ours.str());
 }
 
 } // namespace ddp::test::grad_scaler_test

@@ -1,5 +1,6 @@
 #include <tests/support/failures.h>
 #include <tests/support/ranks.h>
+#include <tests/support/shared_page.h>
 
 #include <common/heartbeat_page.h>
 #include <ddp/progress.h>
@@ -7,7 +8,6 @@
 #include <ddp/reducer_options.h>
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -22,54 +22,21 @@ namespace {
 
 constexpr int kSteps = 3;
 
-/// Memory as ddprun hands it to a rank, with a descriptor for child processes.
-class SharedPage {
- public:
-  explicit SharedPage(size_t size = sizeof(HeartbeatPage))
-      : descriptor_(memfd_create("heartbeat", 0)) {
-    REQUIRE(ftruncate(descriptor_, static_cast<off_t>(size)) == 0);
-    void* memory = mmap(
-        nullptr,
-        sizeof(HeartbeatPage),
-        PROT_READ | PROT_WRITE,
-        MAP_SHARED,
-        descriptor_,
-        0);
-    REQUIRE(memory != MAP_FAILED);
-    page_ = static_cast<HeartbeatPage*>(memory);
-  }
-  SharedPage(const SharedPage&) = delete;
-  SharedPage& operator=(const SharedPage&) = delete;
-  ~SharedPage() {
-    munmap(page_, sizeof(HeartbeatPage));
-    close(descriptor_);
-  }
+using Page = SharedPage<HeartbeatPage>;
 
-  const HeartbeatPage* operator->() const {
-    return page_;
-  }
-  std::string descriptor() const {
-    return std::to_string(descriptor_);
-  }
-
-  /// The activity where it is not being written.
-  std::string activity() const {
-    for (;;) {
-      const auto before = page_->sequence.load();
-      std::string text;
-      for (const auto& c : page_->activity) {
-        text += c.load();
-      }
-      if (before % 2 == 0 && page_->sequence.load() == before) {
-        return text.c_str();
-      }
+/// The activity where it is not being written.
+std::string activity_of(const Page& page) {
+  for (;;) {
+    const auto before = page->sequence.load();
+    std::string text;
+    for (const auto& c : page->activity) {
+      text += c.load();
+    }
+    if (before % 2 == 0 && page->sequence.load() == before) {
+      return text.c_str();
     }
   }
-
- private:
-  int descriptor_;
-  HeartbeatPage* page_;
-};
+}
 
 template <typename Condition>
 bool becomes_true(Condition&& condition) {
@@ -132,11 +99,11 @@ void train() {
 } // namespace
 
 TEST_CASE("the launcher sees how far each rank is, and in what") {
-  std::vector<std::unique_ptr<SharedPage>> pages;
+  std::vector<std::unique_ptr<Page>> pages;
   auto commands = commands_of_ranks(3, train);
   std::vector<Process> processes;
   for (auto& command : commands) {
-    pages.push_back(std::make_unique<SharedPage>());
+    pages.push_back(std::make_unique<Page>());
     command.environment[kHeartbeatVariable] = pages.back()->descriptor();
     processes.emplace_back(command);
   }
@@ -144,17 +111,17 @@ TEST_CASE("the launcher sees how far each rank is, and in what") {
   const std::regex early_bucket("bucket ([1-9]) of (?!\\1)[2-9], step 3");
   const std::regex last_bucket("bucket ([2-9]) of \\1, step 3");
   REQUIRE(becomes_true([&] {
-    return std::regex_match(pages[0]->activity(), last_bucket) &&
-        std::regex_match(pages[2]->activity(), last_bucket) &&
-        std::regex_match(held.activity(), early_bucket);
+    return std::regex_match(activity_of(*pages[0]), last_bucket) &&
+        std::regex_match(activity_of(*pages[2]), last_bucket) &&
+        std::regex_match(activity_of(held), early_bucket);
   }));
   REQUIRE(held->step == kSteps - 1);
   processes[1].signal(SIGUSR1);
   REQUIRE(becomes_true([&] {
-    return held->step == kSteps && pages[0]->activity() == "barrier" &&
-        pages[2]->activity() == "barrier";
+    return held->step == kSteps && activity_of(*pages[0]) == "barrier" &&
+        activity_of(*pages[2]) == "barrier";
   }));
-  REQUIRE(held.activity() == "after step 3");
+  REQUIRE(activity_of(held) == "after step 3");
   const auto beats = held->beats.load();
   REQUIRE(beats > 2 * kSteps);
   processes[1].signal(SIGUSR1);
@@ -167,7 +134,7 @@ TEST_CASE("the launcher sees how far each rank is, and in what") {
     REQUIRE(page->joined == 1);
     REQUIRE(page->step == kSteps);
     REQUIRE(page->sequence % 2 == 0);
-    REQUIRE(page.activity() == "after barrier");
+    REQUIRE(activity_of(page) == "after barrier");
   }
   REQUIRE(held->beats > beats);
 }
@@ -180,7 +147,7 @@ TEST_CASE("what a program reports is progress to the launcher") {
       report_progress();
     }
   });
-  const SharedPage page;
+  const Page page;
   commands[0].environment[kHeartbeatVariable] = page.descriptor();
   const auto outcome = Process(commands[0]).finish(seconds(30));
   INFO(outcome.output);
@@ -190,7 +157,7 @@ TEST_CASE("what a program reports is progress to the launcher") {
 }
 
 TEST_CASE("a rank that waits for others has not joined") {
-  SharedPage page;
+  Page page;
   auto commands = commands_of_ranks(3, [] { (void)init_process_group(); });
   if (commands.empty()) {
     return;
@@ -200,7 +167,7 @@ TEST_CASE("a rank that waits for others has not joined") {
   REQUIRE(
       becomes_true([&] { return page->version == HeartbeatPage::kVersion; }));
   REQUIRE(
-      becomes_true([&] { return page.activity() == "init_process_group"; }));
+      becomes_true([&] { return activity_of(page) == "init_process_group"; }));
   REQUIRE(page->joined == 0);
   const Process first(commands[0]);
   const Process second(commands[1]);
@@ -209,7 +176,7 @@ TEST_CASE("a rank that waits for others has not joined") {
 }
 
 TEST_CASE("what is no page of a heartbeat is left alone") {
-  const SharedPage too_small(sizeof(HeartbeatPage) - 1);
+  const Page too_small(sizeof(HeartbeatPage) - 1);
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   for (const auto& values : std::vector<std::vector<std::string>>{

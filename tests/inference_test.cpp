@@ -1,5 +1,4 @@
 // examples/inference.cpp with several numbers of processes.
-#include <tests/support/catch.h>
 #include <tests/support/examples.h>
 
 #include <regex>
@@ -8,33 +7,28 @@ namespace ddp::test::inference_test {
 
 namespace {
 
-Outcome infer(int ranks, const std::vector<std::string>& arguments = {}) {
-  std::vector<std::string> all{
-      "--batch-size", "7", "--width", "16", "--repeats", "2"};
+Command infer(int ranks, const Words& arguments = {}) {
+  Words all{"--batch-size", "7", "--width", "16", "--repeats", "2"};
   all.insert(all.end(), arguments.begin(), arguments.end());
-  auto outcome = run_example(ranks, "inference", all);
-  REQUIRE(!outcome.hung);
-  return outcome;
+  return example(ranks, "inference", all);
 }
 
-std::string output_of(
-    int ranks,
-    const std::vector<std::string>& arguments = {}) {
-  const auto outcome = infer(ranks, arguments);
+std::string error_of(const Command& command) {
+  const auto outcome = run(command, kLong);
   INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
+  CHECK(outcome.exit_code == 1);
   return outcome.output;
 }
 
 } // namespace
 
 TEST_CASE("a batch of 3 is split over processes and its result joined") {
-  const auto alone = output_of(1);
+  const auto alone = output_of(infer(1));
   CHECK_THAT(
       alone,
       ContainsSubstring("rank 0 of 1: input size [3, 32], output size [3, 64] "
                         "on cpu"));
-  const auto two = output_of(2);
+  const auto two = output_of(infer(2));
   CHECK_THAT(
       two,
       ContainsSubstring("rank 0 of 2: input size [2, 32], output size [2, 64] "
@@ -50,7 +44,7 @@ TEST_CASE("a batch of 3 is split over processes and its result joined") {
 }
 
 TEST_CASE("every process may get the result, and some no sample") {
-  const auto output = output_of(4, {"--all"});
+  const auto output = output_of(infer(4, {"--all"}));
   CHECK_THAT(
       output,
       ContainsSubstring("rank 2 of 4: input size [1, 32]") &&
@@ -59,29 +53,22 @@ TEST_CASE("every process may get the result, and some no sample") {
 }
 
 TEST_CASE("an input on another device than the net is explained") {
-  const auto stays = infer(3, {"--no-move", "--input-device", "meta"});
-  INFO(stays.output);
-  CHECK(stays.exit_code == 1);
   CHECK_THAT(
-      stays.output,
+      error_of(infer(3, {"--no-move", "--input-device", "meta"})),
       ContainsSubstring(
           "error: parallel_forward from rank 0 to rank 0 failed: rank 0: the "
           "input is on meta, but the module and the group are on cpu: pass "
           "input.to(group.device()), or leave move_input on"));
-  const auto moves = infer(3, {"--input-device", "meta"});
-  CHECK(moves.exit_code == 1);
   CHECK_THAT(
-      moves.output,
+      error_of(infer(3, {"--input-device", "meta"})),
       ContainsSubstring("cannot be sent from meta by way of cpu"));
-  CHECK(infer(2, {"--no-move"}).exit_code == 0);
+  output_of(infer(2, {"--no-move"}));
 }
 
 TEST_CASE("what the inference program cannot do it says in one line") {
-  const auto outcome = infer(1, {"--input-device", "gpu"});
-  INFO(outcome.output);
-  CHECK(outcome.exit_code == 1);
   CHECK_THAT(
-      outcome.output, ContainsSubstring("error: ") && ContainsSubstring("gpu"));
+      error_of(infer(1, {"--input-device", "gpu"})),
+      ContainsSubstring("error: ") && ContainsSubstring("gpu"));
 }
 
 } // namespace ddp::test::inference_test

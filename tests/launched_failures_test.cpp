@@ -1,8 +1,6 @@
 // What ddprun says of ranks that use ddp and fail.
-#include <tests/support/catch.h>
-#include <tests/support/process.h>
+#include <tests/support/launched.h>
 
-#include <cstdlib>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
@@ -20,25 +18,14 @@ struct Told {
   json report;
 };
 
-Told told_of(
-    const std::string& misbehaviour,
-    const std::vector<std::string>& options = {}) {
+Told told_of(const std::string& misbehaviour, Words options = {}) {
   const TemporaryFolder folder;
   const auto report = folder / "report.json";
-  Command command;
-  command.arguments = {
-      variable("DDPRUN"),
-      "--nproc-per-node",
-      std::to_string(kRanks),
-      "--report",
-      report};
-  command.arguments.insert(
-      command.arguments.end(), options.begin(), options.end());
-  command.arguments.push_back(program("misbehaving"));
-  command.arguments.push_back(misbehaviour);
-  command.environment = {{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}};
+  options.insert(options.end(), {"--report", report});
   Told told;
-  told.outcome = run(command, std::chrono::seconds(60));
+  told.outcome =
+      run(with_ddprun(kRanks, {program("misbehaving"), misbehaviour}, options),
+          kLong);
   UNSCOPED_INFO(told.outcome.output);
   std::ifstream file(report);
   told.report = json::parse(file);

@@ -1,5 +1,4 @@
 // examples/mixed_precision.cpp, and the guard that it uses.
-#include <tests/support/catch.h>
 #include <tests/support/examples.h>
 #include <tests/support/nearly_equal.h>
 
@@ -20,14 +19,10 @@ struct Result {
   int skipped = 0;
 };
 
-Result train(int ranks, const std::vector<std::string>& arguments) {
-  const auto output = output_of_example(ranks, "mixed_precision", arguments);
-  const auto found = matches(
-      output,
+Result train(int ranks, const Words& arguments) {
+  const auto words = match(
+      output_of(example(ranks, "mixed_precision", arguments)),
       R"(loss (\S+) at first, (\S+) at last; (\d+) of 60 steps skipped, scale (\d+))");
-  INFO(output);
-  REQUIRE(found.size() == 1);
-  const auto& words = found.front();
   return {
       std::stod(words[0]),
       std::stod(words[1]),

@@ -1,6 +1,6 @@
 // Groups over MPI: the backend, and communicators that the program has.
 
-#include <tests/support/catch.h>
+#include <tests/support/launched.h>
 #include <tests/support/mpirun.h>
 #include <tests/support/temporary_folder.h>
 
@@ -32,10 +32,8 @@ TEST_CASE("mpirun's ranks train over MPI") {
 
 TEST_CASE("a process on its own may be a group over MPI") {
   need_backend();
-  const auto outcome = run(Command{{program("group_member")}, kOverMpi}, kLong);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
-  check_lines(outcome.output, 1, "mpi");
+  check_lines(
+      output_of(Command{{program("group_member")}, kOverMpi}), 1, "mpi");
 }
 
 TEST_CASE("a rank that exits with an error ends the job over MPI") {
@@ -57,11 +55,9 @@ TEST_CASE("a program with another MPI trains, but not over MPI") {
   const std::vector<std::string> command{
       "-x", "LD_PRELOAD=" + link, "-n", "3", program("group_member")};
   check_lines(output_of(command), 3, "shm");
-  const auto outcome = mpirun(command, kOverMpi);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code != 0);
   REQUIRE_THAT(
-      outcome.output, ContainsSubstring("the program uses the MPI in " + link));
+      refusal_of(mpirun(command, kOverMpi)),
+      ContainsSubstring("the program uses the MPI in " + link));
 }
 
 TEST_CASE("a launcher that MPI knows nothing of is an error over MPI") {
@@ -75,10 +71,8 @@ TEST_CASE("a launcher that MPI knows nothing of is an error over MPI") {
            {"MASTER_ADDR", "127.0.0.1"},
            {"MASTER_PORT", "1"}}},
       kLong);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code != 0);
   REQUIRE_THAT(
-      outcome.output,
+      refusal_of(outcome),
       ContainsSubstring(
           "by RANK and WORLD_SIZE this is rank 1 of 3, but MPI says rank 0 of "
           "1"));
@@ -126,29 +120,17 @@ TEST_CASE("ranks do not wait without end for one that makes no group") {
 
 TEST_CASE("a rank that has a group of one too tells why it fails") {
   need_backend("mpi_member");
-  const auto outcome = run(
-      Command{
-          {variable("DDPRUN"),
-           "--nproc-per-node",
-           "3",
-           program("mpi_member"),
-           "alone",
-           "gloo"},
-          {{"OMP_NUM_THREADS", "1"}}},
-      kLong);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code != 0);
+  const auto command = with_ddprun(3, {program("mpi_member"), "alone", "gloo"});
   REQUIRE_THAT(
-      outcome.output,
+      refusal_of(run(command, kLong)),
       ContainsSubstring("std::runtime_error: no data on this rank"));
 }
 
 TEST_CASE("what is no communicator is refused") {
   need_backend("mpi_member");
-  const auto outcome = mpirun({"-n", "1", program("mpi_member"), "wrong"});
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code != 0);
-  REQUIRE_THAT(outcome.output, ContainsSubstring("c10::ValueError"));
+  REQUIRE_THAT(
+      refusal_of(mpirun({"-n", "1", program("mpi_member"), "wrong"})),
+      ContainsSubstring("c10::ValueError"));
 }
 
 } // namespace ddp::test::mpi_group_test

@@ -4,9 +4,6 @@
 #include <tests/support/backend_waits.h>
 #include <tests/support/mpi_backend.h>
 
-#include <ATen/core/ivalue.h>
-
-#include <atomic>
 #include <iostream>
 
 namespace ddp::test::mpi_work_test {
@@ -22,36 +19,7 @@ TEST_CASE("operations overlap and are waited for in any order") {
 }
 
 TEST_CASE("an operation that nobody waits for ends by itself") {
-  mpi_ranks(3, [] {
-    const auto backend = mpi_backend(1000);
-    std::atomic<int> called{0};
-    Tensors sums{torch::ones({100000})};
-    auto future = backend->allreduce(sums)->getFuture();
-    auto next = future->then(
-        [&](c10::ivalue::Future& done) {
-          const auto values = done.value().toTensorVector();
-          REQUIRE(values.size() == 1);
-          REQUIRE(values[0].is_same(sums[0]));
-          REQUIRE(values[0].eq(3).all().item<bool>());
-          // A callback may communicate, and wait for it.
-          Tensors more{torch::ones({5})};
-          backend->allreduce(more)->wait();
-          REQUIRE(more[0].eq(3).all().item<bool>());
-          ++called;
-          return c10::IValue(7);
-        },
-        c10::IntType::get());
-    next->waitAndThrow();
-    REQUIRE(called == 1);
-    REQUIRE(next->value().toInt() == 7);
-    // The tensor of an operation may go before the operation does.
-    auto forgotten = [&] {
-      Tensors gone{torch::ones({1000000})};
-      return backend->allreduce(gone)->getFuture();
-    }();
-    forgotten->waitAndThrow();
-    REQUIRE(forgotten->value().toTensorVector()[0].eq(3).all().item<bool>());
-  });
+  mpi_ranks(3, [] { check_left_alone(mpi_backend(1000)); });
 }
 
 TEST_CASE("a wait that ends too early does no harm") {

@@ -1,10 +1,5 @@
-#include <tests/support/catch.h>
-
 #include <tests/parity/configurations.h>
-#include <tests/support/process.h>
-#include <tests/support/skip.h>
-
-#include <cstdlib>
+#include <tests/support/launched.h>
 
 namespace ddp::test::parity_test {
 
@@ -19,23 +14,15 @@ Outcome compare(
     const std::string& configuration,
     const std::string& fault = "") {
   const TemporaryFolder folder;
-  const auto trained = run(
-      Command{
-          {variable("DDPRUN"),
-           "--nproc-per-node",
-           std::to_string(size),
-           program("parity_trainer"),
-           folder.path(),
-           configuration,
-           fault},
-          {{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}}},
+  output_of(
+      with_ddprun(
+          size,
+          {program("parity_trainer"), folder.path(), configuration, fault}),
       kLong);
-  INFO(trained.output);
-  REQUIRE(trained.exit_code == 0);
   return run(
       Command{
           {variable("DDP_PYTHON"),
-           variable("DDP_SOURCE") + "/tests/parity/ddp_parity.py",
+           parity_program("ddp_parity.py"),
            folder.path(),
            std::to_string(size),
            configuration},

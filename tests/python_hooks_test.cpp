@@ -1,10 +1,8 @@
 // Communication hooks and model averagers against Python's, bit for bit.
-#include <tests/support/catch.h>
 #include <tests/support/hook_training.h>
-#include <tests/support/process.h>
+#include <tests/support/launched.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
-#include <tests/support/skip.h>
 
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/comm_hooks/default_hooks.h>
@@ -13,8 +11,6 @@
 #include <ddp/comm_hooks/quantization_hook.h>
 #include <ddp/model_averaging.h>
 #include <ddp/reducer.h>
-
-#include <cstdlib>
 
 namespace ddp::test::python_hooks_test {
 
@@ -137,17 +133,10 @@ void check_equal(
 void compare(const std::string& folder) {
   const auto group = init_process_group();
   if (group.rank() == 0) {
-    const auto outcome = run(
-        Command{
-            {std::getenv("DDP_PYTHON"),
-             std::string(std::getenv("DDP_SOURCE")) +
-                 "/tests/parity/comm_hooks.py",
-             folder,
-             std::to_string(group.size())},
-            {{"OMP_NUM_THREADS", "1"}}},
-        std::chrono::seconds(100));
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code == 0);
+    python_output(
+        {parity_program("comm_hooks.py"),
+         folder,
+         std::to_string(group.size())});
   }
   group.barrier();
   const auto python =

@@ -30,6 +30,15 @@ int64_t own_rank() {
   return std::stoll(std::getenv("RANK"));
 }
 
+/// Of a launcher, or another program.
+c10::intrusive_ptr<c10d::Store> store_at(int port) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+}
+
 void await(const std::string& flag) {
   while (!std::filesystem::exists(flag)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -279,11 +288,7 @@ TEST_CASE("a launcher's store is used by all ranks, attempt after attempt") {
     const int port = free_port();
     c10::intrusive_ptr<c10d::Store> store;
     if (!std::getenv("DDP_TEST_CALL")) {
-      c10d::TCPStoreOptions options;
-      options.port = static_cast<uint16_t>(port);
-      options.isServer = true;
-      options.waitWorkers = false;
-      store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+      store = store_at(port);
     }
     for (int attempt = 0; attempt < 3; ++attempt) {
       ranks(
@@ -328,11 +333,7 @@ TEST_CASE("tasks of a Slurm step find each other among other programs") {
   c10::intrusive_ptr<c10d::Store> other;
   int mute = -1;
   if (starter) {
-    c10d::TCPStoreOptions options;
-    options.port = static_cast<uint16_t>(port);
-    options.isServer = true;
-    options.waitWorkers = false;
-    other = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    other = store_at(port);
     mute = detail::listen_at("127.0.0.1", port + 1);
   }
   ranks(

@@ -1,19 +1,12 @@
 // Programs that meet over gloo, restarted by ddprun again and again.
-#include <tests/support/catch.h>
-#include <tests/support/process.h>
+#include <tests/support/launched.h>
 #include <tests/support/skip.h>
 
-#include <cstdlib>
 #include <iostream>
 
 namespace ddp::test::restarts_test {
 
 namespace {
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
 
 /// How many restarts; DDP_TEST_RESTARTS says another number for a longer run.
 int restarts() {
@@ -31,29 +24,17 @@ int count_of(const std::string& text, const std::string& part) {
 }
 
 /// Each attempt but the last fails, and every one has to get as far as a sum.
-void check_restarts(int ranks, const std::vector<std::string>& program) {
+void check_restarts(int ranks, const Words& program) {
   const auto number = std::to_string(restarts());
-  Command command;
-  command.arguments = {
-      variable("DDPRUN"),
-      "--nproc-per-node",
-      std::to_string(ranks),
-      "--max-restarts",
-      number};
-  for (const auto& each : program) {
-    command.arguments.push_back(each);
-  }
+  auto command = with_ddprun(ranks, program, {"--max-restarts", number});
   command.arguments.push_back(number);
-  command.environment = {{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}};
-  const auto outcome = run(command, std::chrono::seconds(60 + 20 * restarts()));
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
+  const auto output =
+      output_of(command, std::chrono::seconds(60 + 20 * restarts()));
+  INFO(output);
   const auto sum = ": sum " + std::to_string(ranks);
-  REQUIRE(count_of(outcome.output, sum) == restarts() + 1);
-  REQUIRE(
-      count_of(outcome.output, "exited with code 3") ==
-      restarts()); // each time
-  REQUIRE(count_of(outcome.output, "attempt " + number + sum) == 1);
+  REQUIRE(count_of(output, sum) == restarts() + 1);
+  REQUIRE(count_of(output, "exited with code 3") == restarts()); // each time
+  REQUIRE(count_of(output, "attempt " + number + sum) == 1);
   std::cout << ranks << " ranks of " << program.back() << ": " << number
             << " of " << number << " restarts work\n";
 }
@@ -62,15 +43,13 @@ void check_restarts(int ranks, const std::vector<std::string>& program) {
 
 TEST_CASE("C++ ranks meet again after each restart") {
   const int ranks = GENERATE(2, 4);
-  check_restarts(ranks, {variable("DDP_PROGRAMS") + "/failing_attempts"});
+  check_restarts(ranks, {program("failing_attempts")});
 }
 
 TEST_CASE("Python ranks meet again after each restart") {
   const auto python = python_with_torch();
   const int ranks = GENERATE(2, 4);
-  check_restarts(
-      ranks,
-      {python, variable("DDP_SOURCE") + "/tests/parity/failing_attempts.py"});
+  check_restarts(ranks, {python, parity_program("failing_attempts.py")});
 }
 
 } // namespace ddp::test::restarts_test

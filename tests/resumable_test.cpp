@@ -1,7 +1,6 @@
 // examples/resumable.cpp, stopped by signals under ddprun and mpirun.
-#include <tests/support/catch.h>
+#include <tests/support/examples.h>
 #include <tests/support/mpirun.h>
-#include <tests/support/process.h>
 
 #include <csignal>
 #include <sstream>
@@ -10,20 +9,8 @@ namespace ddp::test::resumable_test {
 
 namespace {
 
-const std::map<std::string, std::string> kEnvironment{
-    {"DDP_BACKEND", "gloo"},
-    {"OMP_NUM_THREADS", "1"}};
-
-std::vector<std::string> example(const std::string& folder) {
-  return {variable("DDP_EXAMPLES") + "/resumable", folder, "--epochs", "4"};
-}
-
-Command with_ddprun(const std::string& folder) {
-  std::vector<std::string> arguments{variable("DDPRUN"), "--nproc-per-node=3"};
-  for (const auto& argument : example(folder)) {
-    arguments.push_back(argument);
-  }
-  return {arguments, kEnvironment};
+Command resumable(const std::string& folder) {
+  return example(3, "resumable", {folder, "--epochs=4"});
 }
 
 /// What follows `start` in the output, up to the line's end.
@@ -40,11 +27,9 @@ std::string after(const std::string& output, const std::string& start) {
 
 /// Runs from its beginning, or where it was stopped, to its end.
 std::string parameters_of(const std::string& folder, const std::string& from) {
-  const auto outcome = run(with_ddprun(folder), kLong);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
-  REQUIRE(after(outcome.output, "goes on from step ") == from);
-  return after(outcome.output, "parameters ");
+  const auto output = output_of(resumable(folder));
+  REQUIRE(after(output, "goes on from step ") == from);
+  return after(output, "parameters ");
 }
 
 /// Signals a run in its second epoch and returns the step at which it stopped.
@@ -68,7 +53,7 @@ TEST_CASE("a run that a signal stops goes on with the same bits") {
   REQUIRE(expected.size() == 16);
 
   const auto stopped = folder / "ddprun";
-  const auto step = stop(with_ddprun(stopped), SIGTERM, 128 + SIGTERM);
+  const auto step = stop(resumable(stopped), SIGTERM, 128 + SIGTERM);
   CHECK(parameters_of(stopped, step) == expected);
 }
 
@@ -77,18 +62,19 @@ TEST_CASE("a run that a signal to mpirun stops goes on with the same bits") {
   const TemporaryFolder folder;
   const auto expected = parameters_of(folder / "whole", "");
   const auto under_mpirun = folder / "mpirun";
-  std::vector<std::string> arguments{
-      "mpirun",
-      "--allow-run-as-root",
-      "--oversubscribe",
-      "--bind-to",
-      "none",
-      "-n",
-      "3"};
-  for (const auto& argument : example(under_mpirun)) {
-    arguments.push_back(argument);
-  }
-  const auto mpirun_step = stop({arguments, kEnvironment}, SIGUSR1, 0);
+  auto command = resumable(under_mpirun);
+  auto& words = command.arguments;
+  words.erase(words.begin(), words.begin() + 3); // ddprun's
+  words.insert(
+      words.begin(),
+      {"mpirun",
+       "--allow-run-as-root",
+       "--oversubscribe",
+       "--bind-to",
+       "none",
+       "-n",
+       "3"});
+  const auto mpirun_step = stop(command, SIGUSR1, 0);
   CHECK(parameters_of(under_mpirun, mpirun_step) == expected);
 }
 

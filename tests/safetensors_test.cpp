@@ -1,9 +1,7 @@
 #include <ddp/checkpoint/checkpoint_file.h>
-#include <tests/support/catch.h>
-#include <tests/support/skip.h>
-#include <tests/support/temporary_folder.h>
+#include <tests/support/ivalue_text.h>
+#include <tests/support/launched.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <sstream>
@@ -88,29 +86,6 @@ std::string small_file(const TemporaryFolder& folder) {
   tensors.insert("n", torch::tensor(7, torch::kInt16));
   write_safetensors(path, tensors, {{"format", "pt"}});
   return path;
-}
-
-std::string run_python(const std::string& arguments) {
-  const auto script = std::filesystem::path(__FILE__).parent_path() /
-      "parity/safetensors_check.py";
-  const auto command =
-      "'" + python_with_torch() + "' '" + script.string() + "' " + arguments;
-  FILE* pipe = ::popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  std::string output;
-  for (int c = 0; (c = ::fgetc(pipe)) != EOF;) {
-    output.push_back(static_cast<char>(c));
-  }
-  REQUIRE(::pclose(pipe) == 0);
-  return output;
-}
-
-std::string hex(const std::string& bytes) {
-  std::ostringstream text;
-  for (const unsigned char byte : bytes) {
-    text << "0123456789abcdef"[byte / 16] << "0123456789abcdef"[byte % 16];
-  }
-  return text.str();
 }
 
 } // namespace
@@ -321,10 +296,10 @@ TEST_CASE("safetensors notices bits flipped in large data", "[safetensors]") {
 }
 
 TEST_CASE("safetensors agrees with Python", "[safetensors]") {
-  python_with_torch();
   const TemporaryFolder folder;
   const auto path = folder / "a.safetensors";
-  run_python("write '" + path + "'");
+  const auto script = parity_program("safetensors_check.py");
+  python_output({script, "write", path});
   const auto file = read_safetensors(path);
   require_equal(file.tensors, every_dtype());
   CHECK(file.metadata == SafetensorsMetadata{{"by", "Python"}});
@@ -339,7 +314,8 @@ TEST_CASE("safetensors agrees with Python", "[safetensors]") {
     for (const auto size : tensors[name].sizes()) {
       expected << ' ' << size;
     }
-    expected << ' ' << hex(bytes_of(tensors[name])) << '\n';
+    const auto bytes = bytes_of(tensors[name]);
+    expected << ' ' << hex(bytes.data(), bytes.size()) << '\n';
   };
   for (const auto& [name, dtype] : kDtypes) {
     line(name, name);
@@ -347,7 +323,7 @@ TEST_CASE("safetensors agrees with Python", "[safetensors]") {
   line("empty", "F32");
   line("scalar", "F32");
   expected << "by C++\n";
-  CHECK(run_python("read '" + path + "'") == expected.str());
+  CHECK(python_output({script, "read", path}) == expected.str());
 }
 
 } // namespace ddp::test::safetensors_test

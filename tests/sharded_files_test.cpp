@@ -2,8 +2,7 @@
 
 #include <examples/mapped_shards.h>
 #include <examples/shard_sampler.h>
-#include <tests/support/catch.h>
-#include <tests/support/process.h>
+#include <tests/support/examples.h>
 #include <tests/support/ranks.h>
 #include <tests/support/samplers.h>
 
@@ -51,53 +50,30 @@ size_t touched(const std::string& path) {
   return total;
 }
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-Outcome sharded_files(const std::vector<std::string>& options) {
-  Command command{
-      {variable("DDPRUN"),
-       "--nproc-per-node",
-       "3",
-       variable("DDP_EXAMPLES") + "/sharded_files"},
-      {{"DDP_BACKEND", "gloo"}, {"OMP_NUM_THREADS", "1"}}};
-  command.arguments.insert(
-      command.arguments.end(), options.begin(), options.end());
-  return run(command, std::chrono::seconds(60));
-}
-
 double loss_of(const std::string& output, const std::string& epoch) {
-  const auto at = output.find(epoch + ": loss ");
-  REQUIRE(at != std::string::npos);
-  return std::stod(output.substr(at + epoch.size() + 7));
+  return std::stod(match(output, epoch + ": loss (\\S+)")[0]);
 }
 
 } // namespace
 
 TEST_CASE("the example of sharded files trains on three ranks") {
   const TemporaryFolder folder;
-  const auto outcome = sharded_files(
-      {"--data", folder / "shards", "--make", "9", "--records", "1000"});
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
-  REQUIRE(
-      loss_of(outcome.output, "epoch 3") <
-      0.9 * loss_of(outcome.output, "epoch 1"));
+  const auto data = folder / "shards";
+  const auto output = output_of(example(
+      3,
+      "sharded_files",
+      {"--data", data, "--make", "9", "--records", "1000"}));
+  REQUIRE(loss_of(output, "epoch 3") < 0.9 * loss_of(output, "epoch 1"));
   // 9900 records, of which each rank has a third, from 3 files or a few more.
   for (const std::string rank : {"0", "1", "2"}) {
-    const auto line =
-        "rank " + rank + " drew 3300 of 9900 records, has mapped ";
-    const auto at = outcome.output.find(line);
-    REQUIRE(at != std::string::npos);
-    REQUIRE(std::stoi(outcome.output.substr(at + line.size())) <= 5);
+    const auto mapped = match(
+        output,
+        "rank " + rank + " drew 3300 of 9900 records, has mapped (\\d+)");
+    REQUIRE(std::stoi(mapped[0]) <= 5);
   }
-  REQUIRE_THAT(outcome.output, ContainsSubstring("equal on all ranks"));
+  REQUIRE_THAT(output, ContainsSubstring("equal on all ranks"));
   // The files are there for the next run.
-  REQUIRE(
-      sharded_files({"--data", folder / "shards", "--epochs", "1"}).exit_code ==
-      0);
+  output_of(example(3, "sharded_files", {"--data", data, "--epochs", "1"}));
 }
 
 TEST_CASE("the example of sharded files names a file that is damaged") {
@@ -106,7 +82,8 @@ TEST_CASE("the example of sharded files names a file that is damaged") {
   const auto path = folder / name_of(1);
   const auto text = read_text(path);
   write_text(path, text.substr(0, text.size() - 1));
-  const auto outcome = sharded_files({"--data", folder.path()});
+  const auto outcome =
+      run(example(3, "sharded_files", {"--data", folder.path()}), kLong);
   INFO(outcome.output);
   REQUIRE(outcome.exit_code != 0);
   REQUIRE_THAT(

@@ -9,7 +9,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <stdexcept>
 #include <thread>
@@ -45,30 +44,7 @@ TEST_CASE("shared memory: operations overlap and are waited for in any order") {
 
 TEST_CASE("shared memory: an operation that nobody waits for ends by itself") {
   shm_ranks(3, [](const BackendPtr& backend) {
-    std::atomic<int> called{0};
-    Tensors sums{torch::ones({100000})};
-    auto future = backend->allreduce(sums)->getFuture();
-    auto next = future->then(
-        [&](c10::ivalue::Future& done) {
-          const auto values = done.value().toTensorVector();
-          REQUIRE(values.at(0).is_same(sums[0]));
-          REQUIRE(values[0].eq(3).all().item<bool>());
-          // A callback may communicate, and wait for it.
-          Tensors more{torch::ones({5})};
-          backend->allreduce(more)->wait();
-          REQUIRE(more[0].eq(3).all().item<bool>());
-          ++called;
-          return c10::IValue(7);
-        },
-        c10::IntType::get());
-    next->waitAndThrow();
-    REQUIRE(called == 1);
-    auto forgotten = [&] {
-      Tensors gone{torch::ones({1000000})};
-      return backend->allreduce(gone)->getFuture();
-    }();
-    forgotten->waitAndThrow();
-    REQUIRE(forgotten->value().toTensorVector()[0].eq(3).all().item<bool>());
+    check_left_alone(backend);
     // Without a future, by looking now and then; one rank waits at once.
     Tensors last{torch::ones({1000000})};
     const auto work = backend->allreduce(last);

@@ -1,7 +1,6 @@
-#include <tests/support/catch.h>
+#include <tests/support/launched.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
-#include <tests/support/skip.h>
 
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/statistics.h>
@@ -189,19 +188,11 @@ TEST_CASE("a sample rate below 1 is refused") {
 }
 
 TEST_CASE("sizes and orders are those of Python's logging data") {
-  const auto python = python_with_torch();
-  const auto in_python = run(
-      Command{
-          {python,
-           std::string(std::getenv("DDP_SOURCE")) +
-               "/tests/parity/logging_data.py"},
-          {{"OMP_NUM_THREADS", "1"}}},
-      std::chrono::seconds(100));
-  INFO(in_python.output);
-  REQUIRE(in_python.exit_code == 0);
   ranks(
       3,
-      RankOptions().environment({{"DDP_TEST_EXPECTED", in_python.output}}),
+      RankOptions().environment(
+          {{"DDP_TEST_EXPECTED",
+            python_output({parity_program("logging_data.py")})}}),
       [] {
         const auto group = init_process_group();
         DistributedDataParallel<UnevenNet> model(

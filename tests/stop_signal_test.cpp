@@ -1,8 +1,8 @@
 // Signals that stop a training, sent to real ranks.
-#include <tests/support/catch.h>
+#include <tests/support/launched.h>
+#include <tests/support/mpi_ranks.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
-#include <tests/support/skip.h>
 
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/stop_signal.h>
@@ -30,7 +30,6 @@ namespace {
 constexpr int kWorld = 3;
 constexpr int kRounds = 6;
 constexpr int kShownSteps = 300;
-constexpr auto kLong = 60s;
 
 /// A line that no other rank's can come into.
 void say(const std::string& text) {
@@ -128,22 +127,8 @@ std::optional<Process> start_under_mpirun(const std::string& backend) {
   if (!command) {
     return std::nullopt;
   }
-  const char* mpirun = std::getenv("DDP_MPIRUN");
-  if (!mpirun) {
-    skip("there is no MPI, or no mpirun");
-  }
-  command->arguments.insert(
-      command->arguments.begin(),
-      {mpirun,
-       "--allow-run-as-root",
-       "--oversubscribe",
-       "--bind-to",
-       "none",
-       "-n",
-       std::to_string(kWorld)});
-  command->environment.insert(
-      {{"OMP_NUM_THREADS", "1"}, {"DDP_BACKEND", backend}});
-  return Process(*command);
+  command->environment.insert({"DDP_BACKEND", backend});
+  return Process(with_mpi(kWorld, *command));
 }
 
 pid_t a_child_of(pid_t parent) {
@@ -238,12 +223,9 @@ TEST_CASE("a SIGTERM to ddprun stops its ranks at one step") {
   if (!command) {
     return;
   }
-  command->arguments.insert(
-      command->arguments.begin(),
-      {std::getenv("DDPRUN"), "--nproc-per-node", std::to_string(kWorld)});
-  command->environment.insert(
-      {{"OMP_NUM_THREADS", "1"}, {"DDP_BACKEND", "gloo"}});
-  Process ddprun(*command);
+  auto launched = with_ddprun(kWorld, command->arguments);
+  launched.environment.merge(command->environment);
+  Process ddprun(launched);
   wait_until_trained(ddprun);
   ddprun.signal(SIGTERM);
   const auto outcome = ddprun.finish(kLong);

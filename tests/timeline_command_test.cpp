@@ -11,8 +11,8 @@ using nlohmann::json;
 namespace {
 
 /// What it says when it gives no answer.
-std::string trouble(const std::vector<std::string>& arguments) {
-  const auto outcome = ddp_timeline(arguments);
+std::string trouble(const Words& arguments) {
+  const auto outcome = run(ddp_timeline(arguments), kLong);
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 2);
   REQUIRE(outcome.output.rfind("ddp-timeline: ", 0) == 0);
@@ -69,9 +69,7 @@ TEST_CASE("clocks that differ are aligned in the trace and in the picture") {
         made_up(rank, 3, behind[rank]));
   }
   write_text(folder / "notes.json", "no timeline");
-  const auto outcome = ddp_timeline({folder.path()});
-  REQUIRE(outcome.exit_code == 0);
-  const auto trace = json::parse(outcome.output);
+  const auto trace = json::parse(output_of(ddp_timeline({folder.path()})));
   for (int64_t rank = 0; rank < 3; ++rank) {
     const auto computing = spans(trace, rank, "compute").at(0);
     CHECK(computing["ts"] == 0.0);
@@ -87,7 +85,7 @@ TEST_CASE("clocks that differ are aligned in the trace and in the picture") {
     CHECK(wait["dur"] == 1.0);
   }
   const auto svg = folder / "out.svg";
-  REQUIRE(ddp_timeline({folder.path(), "--svg", svg}).exit_code == 0);
+  output_of(ddp_timeline({folder.path(), "--svg", svg}));
   CHECK(is_xml(svg));
   const auto picture = read_text(svg);
   CHECK_THAT(picture, ContainsSubstring(">rank 2</text>"));
@@ -114,13 +112,11 @@ TEST_CASE("the Reducers of a rank have tracks and lanes of their own") {
   content["reducer"] = "a<b&c";
   const auto second = write(folder, "two.json", content);
   const auto svg = folder / "out.svg";
-  const auto outcome = ddp_timeline({first, second});
-  REQUIRE(outcome.exit_code == 0);
-  const auto trace = json::parse(outcome.output);
+  const auto trace = json::parse(output_of(ddp_timeline({first, second})));
   CHECK(spans(trace, 0, "compute (reducer_0)").size() == 1);
   CHECK(spans(trace, 0, "compute (a<b&c)").size() == 1);
   CHECK(spans(trace, 0, "waits (a<b&c)").size() == 1);
-  REQUIRE(ddp_timeline({first, second, "--svg", svg}).exit_code == 0);
+  output_of(ddp_timeline({first, second, "--svg", svg}));
   CHECK(is_xml(svg));
   CHECK_THAT(read_text(svg), ContainsSubstring(">a&lt;b&amp;c</text>"));
 }
@@ -135,10 +131,8 @@ TEST_CASE("reductions that overlap are drawn in rows of their own") {
   buckets[2]["launched"] = 4000;
   buckets[2]["done"] = 4500;
   const auto file = write(folder, "one.json", content);
-  const auto outcome = ddp_timeline({file});
-  REQUIRE(outcome.exit_code == 0);
   std::set<int64_t> tracks;
-  const auto all = reductions(json::parse(outcome.output), 0);
+  const auto all = reductions(json::parse(output_of(ddp_timeline({file}))), 0);
   REQUIRE(all.size() == 3);
   for (const auto& one : all) {
     tracks.insert(one["tid"].get<int64_t>());
@@ -169,9 +163,9 @@ TEST_CASE("ddp-timeline says which file is of no use") {
   CHECK_THAT(
       trouble({alone, "-o", folder / "no/trace.json"}),
       ContainsSubstring("no/trace.json: cannot be written"));
-  const auto outcome = ddp_timeline({first, "-o", folder / "trace.json"});
-  CHECK(outcome.exit_code == 0);
-  CHECK(outcome.output == "ddp-timeline: note: files of 1 of 3 ranks\n");
+  CHECK(
+      output_of(ddp_timeline({first, "-o", folder / "trace.json"})) ==
+      "ddp-timeline: note: files of 1 of 3 ranks\n");
 }
 
 } // namespace ddp::test::timeline_command_test

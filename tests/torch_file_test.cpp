@@ -2,11 +2,8 @@
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/support/atomic_file.h>
-#include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>
-#include <tests/support/process.h>
-#include <tests/support/skip.h>
-#include <tests/support/temporary_folder.h>
+#include <tests/support/launched.h>
 #include <torch/nn.h>
 #include <torch/optim.h>
 #include <torch/serialize.h>
@@ -22,14 +19,6 @@ namespace {
 using Dict = c10::impl::GenericDict;
 using List = c10::impl::GenericList;
 
-Dict dict(std::vector<std::pair<c10::IValue, c10::IValue>> items) {
-  Dict result(c10::AnyType::get(), c10::AnyType::get());
-  for (auto& [key, value] : items) {
-    result.insert(key, value);
-  }
-  return result;
-}
-
 List list(std::vector<c10::IValue> items) {
   List result(c10::AnyType::get());
   for (auto& item : items) {
@@ -42,17 +31,7 @@ c10::IValue tuple(std::vector<c10::IValue> items) {
   return c10::ivalue::Tuple::create(std::move(items));
 }
 
-std::string run_python(std::vector<std::string> arguments) {
-  const auto script = std::filesystem::path(__FILE__).parent_path() /
-      "parity/torch_file_check.py";
-  Command command{{python_with_torch(), "-W", "ignore", script.string()}, {}};
-  command.arguments.insert(
-      command.arguments.end(), arguments.begin(), arguments.end());
-  const auto outcome = run(command, std::chrono::seconds(100));
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
-  return outcome.output;
-}
+const auto kScript = parity_program("torch_file_check.py");
 
 // What reading the file says, empty if nothing.
 std::string complaint(const std::string& path) {
@@ -138,9 +117,8 @@ c10::IValue plain() {
 } // namespace
 
 TEST_CASE("read_torch_file reads what torch.save wrote", "[torch_file]") {
-  python_with_torch();
   const TemporaryFolder folder;
-  run_python({"write", folder.path()});
+  python_output({kScript, "write", folder.path()});
   size_t files = 0;
   for (const auto& name : folder.names()) {
     const std::filesystem::path text = folder / name;
@@ -157,7 +135,6 @@ TEST_CASE("read_torch_file reads what torch.save wrote", "[torch_file]") {
 }
 
 TEST_CASE("read_torch_file refuses Python's other values", "[torch_file]") {
-  python_with_torch();
   // Of pickle protocol 2 and 5, where they differ.
   const std::map<std::string, std::vector<std::string>> expected{
       {"set", {"'__builtin__.set'", "it has a set"}},
@@ -179,7 +156,7 @@ TEST_CASE("read_torch_file refuses Python's other values", "[torch_file]") {
       {"function", {"'torch.nn.functional.relu'"}},
   };
   const TemporaryFolder folder;
-  run_python({"refused", folder.path()});
+  python_output({kScript, "refused", folder.path()});
   for (const auto& [name, texts] : expected) {
     for (const std::string protocol : {"2", "5"}) {
       const auto path = folder / (name + " " + protocol + ".pt");
@@ -299,7 +276,6 @@ TEST_CASE("write_torch_file keeps every value, bit by bit", "[torch_file]") {
 }
 
 TEST_CASE("Python reads what write_torch_file wrote", "[torch_file]") {
-  python_with_torch();
   const TemporaryFolder folder;
   const auto shared = torch::rand({3});
   const auto as_integers = shared.view(torch::kInt);
@@ -312,14 +288,14 @@ TEST_CASE("Python reads what write_torch_file wrote", "[torch_file]") {
       {"bits.pt", list({shared, as_integers, shared.slice(0, 1)})},
       {"shared.pt", dict({{"shared", tuple({shared, shared})}})},
   };
-  std::vector<std::string> arguments{"read"};
+  Words arguments{kScript, "read"};
   std::string expected;
   for (const auto& [name, value] : values) {
     write_torch_file(folder / name, value);
     arguments.push_back(folder / name);
     expected += text_of(value);
   }
-  CHECK(run_python(arguments) == expected + "shares True\n");
+  CHECK(python_output(arguments) == expected + "shares True\n");
 }
 
 TEST_CASE("write_torch_file refuses what no file can have", "[torch_file]") {

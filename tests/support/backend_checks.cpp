@@ -2,8 +2,11 @@
 
 #include <tests/support/backend_waits.h>
 
+#include <ATen/core/ivalue.h>
 #include <ddp/backends/gloo.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <atomic>
 
 namespace ddp::test {
 
@@ -356,6 +359,36 @@ void check_early_wait(const BackendPtr& backend, const BackendPtr& signals) {
   work->wait();
   REQUIRE(sums[0].eq(3).all().item<bool>());
   backend->barrier({})->wait();
+}
+
+void check_left_alone(const BackendPtr& backend) {
+  std::atomic<int> called{0};
+  Tensors sums{torch::ones({100000})};
+  auto future = backend->allreduce(sums)->getFuture();
+  auto next = future->then(
+      [&](c10::ivalue::Future& done) {
+        const auto values = done.value().toTensorVector();
+        REQUIRE(values.size() == 1);
+        REQUIRE(values[0].is_same(sums[0]));
+        REQUIRE(values[0].eq(3).all().item<bool>());
+        // A callback may communicate, and wait for it.
+        Tensors more{torch::ones({5})};
+        backend->allreduce(more)->wait();
+        REQUIRE(more[0].eq(3).all().item<bool>());
+        ++called;
+        return c10::IValue(7);
+      },
+      c10::IntType::get());
+  next->waitAndThrow();
+  REQUIRE(called == 1);
+  REQUIRE(next->value().toInt() == 7);
+  // The tensor of an operation may go before the operation does.
+  auto forgotten = [&] {
+    Tensors gone{torch::ones({1000000})};
+    return backend->allreduce(gone)->getFuture();
+  }();
+  forgotten->waitAndThrow();
+  REQUIRE(forgotten->value().toTensorVector()[0].eq(3).all().item<bool>());
 }
 
 void check_monitored_barrier(const BackendPtr& backend) {

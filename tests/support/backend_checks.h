@@ -25,6 +25,10 @@ void check_overlap(
 /// same ranks, and may be the same.
 void check_early_wait(const BackendPtr& backend, const BackendPtr& signals);
 
+/// On three ranks: an operation that nobody waits for ends by itself, calls
+/// back, and may outlive what holds its tensor.
+void check_left_alone(const BackendPtr& backend);
+
 /// Of four ranks 1 and 3 do not come to a monitored barrier.
 void check_monitored_barrier(const BackendPtr& backend);
 

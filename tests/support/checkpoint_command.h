@@ -3,6 +3,7 @@
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/support/containers.h>
 #include <tests/support/catch.h>
+#include <tests/support/ivalue_text.h>
 #include <tests/support/process.h>
 #include <tests/support/temporary_folder.h>
 
@@ -45,15 +46,6 @@ inline std::string trouble(const std::vector<std::string>& arguments) {
   REQUIRE(output.rfind("ddp-checkpoint: ", 0) == 0);
   REQUIRE(output.find('\n') == output.size() - 1);
   return output;
-}
-
-inline c10::IValue dict(
-    const std::vector<std::pair<c10::IValue, c10::IValue>>& entries) {
-  auto result = detail::new_dict();
-  for (const auto& [key, value] : entries) {
-    result.insert(key, value);
-  }
-  return result;
 }
 
 /// Writes a training of one tensor and a number.

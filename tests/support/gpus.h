@@ -51,7 +51,7 @@ inline void share_gpu_with_other_ranks() {
 inline std::vector<Outcome> gpu_ranks(
     int size,
     const ProcessGroupOptions& options,
-    const RankOptions::Codes& exit_codes,
+    const std::map<int, int>& exit_codes,
     const std::function<void(ProcessGroup)>& body) {
   const auto gpus = count_gpus();
   const auto rank_options = RankOptions()

@@ -4,6 +4,8 @@
 #include <torch/types.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace ddp::test {
 
@@ -21,6 +23,15 @@ inline std::string hex(const void* data, size_t bytes) {
 /// What tests/parity/torch_file_check.py prints for the same value: a line for
 /// each value in it, with its bits.
 std::string text_of(const c10::IValue& value, const std::string& where = "");
+
+inline c10::impl::GenericDict dict(
+    const std::vector<std::pair<c10::IValue, c10::IValue>>& entries) {
+  c10::impl::GenericDict result(c10::AnyType::get(), c10::AnyType::get());
+  for (const auto& [key, value] : entries) {
+    result.insert(key, value);
+  }
+  return result;
+}
 
 /// What stands in a dict under the first key, in that one under the second ...
 template <typename... Keys>

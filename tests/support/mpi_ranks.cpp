@@ -7,7 +7,7 @@
 
 namespace ddp::test {
 
-Outcome mpirun(int size, const Command& command, const MpiOptions& options) {
+Command with_mpi(int size, const Command& command) {
   const char* launcher = std::getenv("DDP_MPIRUN");
   if (!launcher || !*launcher) {
     skip("there is no MPI, or no mpirun");
@@ -16,13 +16,19 @@ Outcome mpirun(int size, const Command& command, const MpiOptions& options) {
   whole.arguments.insert(
       whole.arguments.begin(), {launcher, "-n", std::to_string(size)});
   auto& variables = whole.environment;
-  variables.insert(options.environment.begin(), options.environment.end());
   // Open MPI's options as variables, which other MPIs do not read.
   variables.insert({"OMPI_ALLOW_RUN_AS_ROOT", "1"});
   variables.insert({"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"});
   variables.insert({"OMPI_MCA_rmaps_base_oversubscribe", "1"});
   variables.insert({"OMPI_MCA_hwloc_base_binding_policy", "none"});
   variables.insert({"OMP_NUM_THREADS", "1"});
+  return whole;
+}
+
+Outcome mpirun(int size, const Command& command, const MpiOptions& options) {
+  auto whole = with_mpi(size, command);
+  whole.environment.insert(
+      options.environment.begin(), options.environment.end());
   return run(whole, options.timeout);
 }
 

@@ -15,8 +15,10 @@ struct MpiOptions {
   std::chrono::seconds timeout{40};
 };
 
-/// Runs a program on `size` ranks under mpirun; skips the test case where the
-/// machine has no MPI.
+/// That runs a program on `size` ranks under mpirun; skips the test case where
+/// the machine has no MPI.
+Command with_mpi(int size, const Command& command);
+
 Outcome mpirun(
     int size,
     const Command& command,

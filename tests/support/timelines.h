@@ -1,24 +1,16 @@
 #pragma once
 
-#include <tests/support/catch.h>
-#include <tests/support/process.h>
+#include <tests/support/launched.h>
 
 #include <nlohmann/json.hpp>
 
-#include <chrono>
 #include <cstdint>
-#include <cstdlib>
-#include <string>
-#include <vector>
 
 namespace ddp::test {
 
-/// Runs the command.
-inline Outcome ddp_timeline(std::vector<std::string> arguments) {
-  const auto* path = std::getenv("DDP_TIMELINE_PROGRAM");
-  REQUIRE(path != nullptr);
-  arguments.insert(arguments.begin(), path);
-  return run(Command{arguments, {}}, std::chrono::seconds(60));
+inline Command ddp_timeline(Words arguments) {
+  arguments.insert(arguments.begin(), variable("DDP_TIMELINE_PROGRAM"));
+  return {arguments, {}};
 }
 
 /// The spans of a track, by its name, of a rank.
@@ -58,17 +50,11 @@ inline std::vector<nlohmann::json> reductions(
 
 /// Whether Python's parser takes it as XML.
 inline bool is_xml(const std::string& path) {
-  const auto outcome = run(
-      Command{
-          {"python3",
-           "-c",
-           "import sys, xml.etree.ElementTree as e; "
-           "assert e.parse(sys.argv[1]).getroot().tag.endswith('svg')",
-           path},
-          {}},
-      std::chrono::seconds(60));
-  INFO(outcome.output);
-  return outcome.exit_code == 0;
+  const std::string script =
+      "import sys, xml.etree.ElementTree as e; "
+      "assert e.parse(sys.argv[1]).getroot().tag.endswith('svg')";
+  return run(Command{{"python3", "-c", script, path}, {}}, kLong).exit_code ==
+      0;
 }
 
 } // namespace ddp::test

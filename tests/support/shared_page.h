@@ -1,0 +1,52 @@
+#pragma once
+
+#include <tests/support/catch.h>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <string>
+
+namespace ddp::test {
+
+/// A value in memory as ddprun hands it to a rank, with a descriptor for child
+/// processes.
+template <typename Value>
+class SharedPage {
+ public:
+  explicit SharedPage(size_t size = sizeof(Value))
+      : descriptor_(memfd_create("page", 0)) {
+    REQUIRE(ftruncate(descriptor_, static_cast<off_t>(size)) == 0);
+    void* memory = mmap(
+        nullptr,
+        sizeof(Value),
+        PROT_READ | PROT_WRITE,
+        MAP_SHARED,
+        descriptor_,
+        0);
+    REQUIRE(memory != MAP_FAILED);
+    value_ = static_cast<Value*>(memory);
+  }
+  SharedPage(const SharedPage&) = delete;
+  SharedPage& operator=(const SharedPage&) = delete;
+  ~SharedPage() {
+    munmap(value_, sizeof(Value));
+    close(descriptor_);
+  }
+
+  Value& operator*() const {
+    return *value_;
+  }
+  Value* operator->() const {
+    return value_;
+  }
+  std::string descriptor() const {
+    return std::to_string(descriptor_);
+  }
+
+ private:
+  int descriptor_;
+  Value* value_;
+};
+
+} // namespace ddp::test
