@@ -4,10 +4,13 @@
 #include <ddp/reducer_options.h>
 #include <tests/parity/nets.h>
 
+#include <functional>
+#include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
-// What is compared with Python; ddp_parity.py has the same table.
+// What is compared with Python; ddp_parity.py knows the same words.
 
 namespace ddp::parity {
 
@@ -19,7 +22,7 @@ enum class Clear { kToNone, kToZero, kNever };
 
 struct Configuration {
   std::string name;
-  std::string net = "layers";
+  std::string net;
   ReducerOptions options = {};
   Clear clear = Clear::kToNone;
   /// Every how many steps gradients are averaged.
@@ -48,112 +51,79 @@ inline int64_t Configuration::steps(int64_t rank, int64_t size) const {
   }
 }
 
+/// A configuration a line: its name, its net, and words for what differs from
+/// the usual. kept_views is not with branches that nobody takes: Python
+/// averages what nobody used once more there, which rounds it.
+constexpr const char* kConfigurations = R"(
+defaults                 layers
+zeroed                   layers               zeroed
+views                    layers               views
+views_zeroed             layers               views zeroed
+small_buckets            narrow-layers        small
+cap_list                 narrow-layers        caps
+first_cap                layers               first-cap
+unused                   branches-at-times    unused
+unused_large             layers               unused
+unused_small_buckets     branches-at-times    unused small
+unused_cap_list          branches-at-times    unused caps
+unused_views_zeroed      alternating-branches unused views zeroed
+unused_skipped           branches-by-step     unused small skip
+static                   layers               static
+static_views_zeroed      layers               static views zeroed
+static_unused            branches-by-rank     static
+static_checkpoints       checkpoints          static small
+accumulated              narrow-layers        small every-3
+accumulated_views_zeroed narrow-layers        small views zeroed every-3
+accumulated_unused       branches-at-times    unused every-3
+dtypes                   dtypes               small
+dtypes_views_zeroed      dtypes               small views zeroed
+sparse                   words
+sparse_accumulated       words                every-3
+own_buffers              images               own-buffers
+wrapped                  images               wrapped
+wrapped_accumulated      images               wrapped every-3
+channels_last            channels-last-images own-buffers
+kept                     branches-at-times    unused kept
+kept_views               alternating-branches unused views kept
+oddities                 oddities             small
+join                     layers               first-long
+join_by_live             narrow-layers        small last-long live
+join_views_zeroed        layers               views small zeroed last-long live
+join_wrapped             images               wrapped first-long
+join_wrapped_accumulated images               wrapped every-3 last-long
+)";
+
 inline std::vector<Configuration> configurations() {
-  const ReducerOptions defaults;
-  const auto views = ReducerOptions().gradient_as_bucket_view(true);
-  const auto small = ReducerOptions().bucket_cap_mb(0.01);
-  const auto unused = ReducerOptions().find_unused_parameters(true);
-  const auto fixed = ReducerOptions().static_graph(true);
-  const auto caps = ReducerOptions().bucket_cap_mb_list({0.005, 0.05, 0.01});
-  const auto first_cap = ReducerOptions().first_bucket_cap_mb(0.01);
-  const auto own_buffers = ReducerOptions().broadcast_buffers(false);
-  return {
-      {"defaults"},
-      {"zeroed", "layers", defaults, Clear::kToZero},
-      {"views", "layers", views},
-      {"views_zeroed", "layers", views, Clear::kToZero},
-      {"small_buckets", "narrow layers", small},
-      {"cap_list", "narrow layers", caps},
-      {"first_cap", "layers", first_cap},
-      {"unused", "branches at times", unused},
-      {"unused_large", "layers", unused},
-      {"unused_small_buckets",
-       "branches at times",
-       ReducerOptions(unused).bucket_cap_mb(0.01)},
-      {"unused_cap_list",
-       "branches at times",
-       ReducerOptions(caps).find_unused_parameters(true)},
-      {"unused_views_zeroed",
-       "alternating branches",
-       ReducerOptions(unused).gradient_as_bucket_view(true),
-       Clear::kToZero},
-      {"unused_skipped",
-       "branches by step",
-       ReducerOptions(unused).bucket_cap_mb(0.01).skip_all_reduce_unused_params(
-           true)},
-      {"static", "layers", fixed},
-      {"static_views_zeroed",
-       "layers",
-       ReducerOptions(fixed).gradient_as_bucket_view(true),
-       Clear::kToZero},
-      {"static_unused", "branches by rank", fixed},
-      {"static_checkpoints",
-       "checkpoints",
-       ReducerOptions(fixed).bucket_cap_mb(0.01)},
-      {"accumulated", "narrow layers", small, Clear::kToNone, 3},
-      {"accumulated_views_zeroed",
-       "narrow layers",
-       ReducerOptions(small).gradient_as_bucket_view(true),
-       Clear::kToZero,
-       3},
-      {"accumulated_unused", "branches at times", unused, Clear::kToNone, 3},
-      {"dtypes", "dtypes", small},
-      {"dtypes_views_zeroed",
-       "dtypes",
-       ReducerOptions(small).gradient_as_bucket_view(true),
-       Clear::kToZero},
-      {"sparse", "words"},
-      {"sparse_accumulated", "words", defaults, Clear::kToNone, 3},
-      {"own_buffers", "images", own_buffers},
-      {"wrapped", "images", defaults, Clear::kToNone, 1, true},
-      {"wrapped_accumulated", "images", defaults, Clear::kToNone, 3, true},
-      {"channels_last", "channels-last images", own_buffers},
-      {"kept", "branches at times", unused, Clear::kNever},
-      // Not with branches that nobody takes: Python averages what nobody used
-      // once more there, which rounds it.
-      {"kept_views",
-       "alternating branches",
-       ReducerOptions(unused).gradient_as_bucket_view(true),
-       Clear::kNever},
-      {"oddities", "oddities", small},
-      {"join",
-       "layers",
-       defaults,
-       Clear::kToNone,
-       1,
-       false,
-       Uneven::kFirstLongest},
-      {"join_by_live",
-       "narrow layers",
-       small,
-       Clear::kToNone,
-       1,
-       false,
-       Uneven::kLastLongest,
-       false},
-      {"join_views_zeroed",
-       "layers",
-       ReducerOptions(views).bucket_cap_mb(0.01),
-       Clear::kToZero,
-       1,
-       false,
-       Uneven::kLastLongest,
-       false},
-      {"join_wrapped",
-       "images",
-       defaults,
-       Clear::kToNone,
-       1,
-       true,
-       Uneven::kFirstLongest},
-      {"join_wrapped_accumulated",
-       "images",
-       defaults,
-       Clear::kToNone,
-       3,
-       true,
-       Uneven::kLastLongest},
-  };
+  const std::map<std::string, std::function<void(Configuration&)>> meanings = {
+      {"views", [](auto& c) { c.options.gradient_as_bucket_view(true); }},
+      {"small", [](auto& c) { c.options.bucket_cap_mb(0.01); }},
+      {"caps",
+       [](auto& c) {
+         c.options.bucket_cap_mb_list({0.005, 0.05, 0.01});
+       }},
+      {"first-cap", [](auto& c) { c.options.first_bucket_cap_mb(0.01); }},
+      {"unused", [](auto& c) { c.options.find_unused_parameters(true); }},
+      {"skip", [](auto& c) { c.options.skip_all_reduce_unused_params(true); }},
+      {"static", [](auto& c) { c.options.static_graph(true); }},
+      {"own-buffers", [](auto& c) { c.options.broadcast_buffers(false); }},
+      {"zeroed", [](auto& c) { c.clear = Clear::kToZero; }},
+      {"kept", [](auto& c) { c.clear = Clear::kNever; }},
+      {"every-3", [](auto& c) { c.sync_every = 3; }},
+      {"wrapped", [](auto& c) { c.wrapped = true; }},
+      {"first-long", [](auto& c) { c.uneven = Uneven::kFirstLongest; }},
+      {"last-long", [](auto& c) { c.uneven = Uneven::kLastLongest; }},
+      {"live", [](auto& c) { c.divide_by_initial_world_size = false; }}};
+  std::vector<Configuration> result;
+  std::istringstream lines(kConfigurations + 1);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    auto& added = result.emplace_back();
+    words >> added.name >> added.net;
+    for (std::string word; words >> word;) {
+      meanings.at(word)(added);
+    }
+  }
+  return result;
 }
 
 inline void clear_gradients(const torch::nn::Module& net, Clear how) {

@@ -3,7 +3,7 @@ DistributedDataParallel, and compares every gradient, parameter and buffer of
 every rank and step with the files that the C++ program wrote, byte for byte.
 
 Usage: ddp_parity.py FOLDER WORLD_SIZE CONFIGURATION, which is a name of the
-table below or "all". Exits 0 if all are equal, 1 if not, 2 if a rank failed.
+program's table or "all". Exits 0 if all are equal, 1 if not, 2 if a rank failed.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ DTYPES = {
 
 @dataclasses.dataclass
 class Configuration:
-    net: str = "layers"
+    net: str
     options: dict = dataclasses.field(default_factory=dict)
     clear: str = "to none"
     sync_every: int = 1
@@ -52,82 +52,40 @@ class Configuration:
         return REDUCTIONS * self.sync_every - fewer[self.uneven]
 
 
-VIEWS = {"gradient_as_bucket_view": True}
-SMALL = {"bucket_cap_mb": 0.01}
-UNUSED = {"find_unused_parameters": True}
-STATIC = {"static_graph": True}
-CAPS = {"bucket_cap_mb_list": [0.005, 0.05, 0.01]}
-OWN_BUFFERS = {"broadcast_buffers": False}
-
-# As in configurations.h.
-CONFIGURATIONS = {
-    "defaults": Configuration(),
-    "zeroed": Configuration(clear="to zero"),
-    "views": Configuration(options=VIEWS),
-    "views_zeroed": Configuration(options=VIEWS, clear="to zero"),
-    "small_buckets": Configuration("narrow layers", SMALL),
-    "cap_list": Configuration("narrow layers", CAPS),
-    "first_cap": Configuration(first_bucket_cap_mb=0.01),
-    "unused": Configuration("branches at times", UNUSED),
-    "unused_large": Configuration(options=UNUSED),
-    "unused_small_buckets": Configuration(
-        "branches at times", {**UNUSED, **SMALL}
-    ),
-    "unused_cap_list": Configuration("branches at times", {**UNUSED, **CAPS}),
-    "unused_views_zeroed": Configuration(
-        "alternating branches", {**UNUSED, **VIEWS}, "to zero"
-    ),
-    "unused_skipped": Configuration(
-        "branches by step",
-        {**UNUSED, **SMALL, "skip_all_reduce_unused_params": True},
-    ),
-    "static": Configuration(options=STATIC),
-    "static_views_zeroed": Configuration(
-        options={**STATIC, **VIEWS}, clear="to zero"
-    ),
-    "static_unused": Configuration("branches by rank", STATIC),
-    "static_checkpoints": Configuration("checkpoints", {**STATIC, **SMALL}),
-    "accumulated": Configuration("narrow layers", SMALL, sync_every=3),
-    "accumulated_views_zeroed": Configuration(
-        "narrow layers", {**SMALL, **VIEWS}, "to zero", 3
-    ),
-    "accumulated_unused": Configuration(
-        "branches at times", UNUSED, sync_every=3
-    ),
-    "dtypes": Configuration("dtypes", SMALL),
-    "dtypes_views_zeroed": Configuration(
-        "dtypes", {**SMALL, **VIEWS}, "to zero"
-    ),
-    "sparse": Configuration("words"),
-    "sparse_accumulated": Configuration("words", sync_every=3),
-    "own_buffers": Configuration("images", OWN_BUFFERS),
-    "wrapped": Configuration("images"),
-    "wrapped_accumulated": Configuration("images", sync_every=3),
-    "channels_last": Configuration("channels-last images", OWN_BUFFERS),
-    "kept": Configuration("branches at times", UNUSED, "never"),
-    "kept_views": Configuration(
-        "alternating branches", {**UNUSED, **VIEWS}, "never"
-    ),
-    "oddities": Configuration("oddities", SMALL),
-    "join": Configuration(uneven="first longest"),
-    "join_by_live": Configuration(
-        "narrow layers",
-        SMALL,
-        uneven="last longest",
-        divide_by_initial_world_size=False,
-    ),
-    "join_views_zeroed": Configuration(
-        "layers",
-        {**VIEWS, **SMALL},
-        "to zero",
-        uneven="last longest",
-        divide_by_initial_world_size=False,
-    ),
-    "join_wrapped": Configuration("images", uneven="first longest"),
-    "join_wrapped_accumulated": Configuration(
-        "images", sync_every=3, uneven="last longest"
-    ),
+# What the words of configurations.h's table mean.
+OPTIONS = {
+    "views": {"gradient_as_bucket_view": True},
+    "small": {"bucket_cap_mb": 0.01},
+    "caps": {"bucket_cap_mb_list": [0.005, 0.05, 0.01]},
+    "unused": {"find_unused_parameters": True},
+    "skip": {"skip_all_reduce_unused_params": True},
+    "static": {"static_graph": True},
+    "own-buffers": {"broadcast_buffers": False},
+    "wrapped": {},
 }
+FIELDS = {
+    "first-cap": {"first_bucket_cap_mb": 0.01},
+    "zeroed": {"clear": "to zero"},
+    "kept": {"clear": "never"},
+    "every-3": {"sync_every": 3},
+    "first-long": {"uneven": "first longest"},
+    "last-long": {"uneven": "last longest"},
+    "live": {"divide_by_initial_world_size": False},
+}
+
+
+def read_configurations(folder):
+    """Those that the C++ program knows, by name."""
+    found = {}
+    with open(os.path.join(folder, "configurations.txt")) as file:
+        for name, net, *words in map(str.split, file.read().strip().split("\n")):
+            found[name] = configuration = Configuration(net)
+            for word in words:
+                for field, value in FIELDS.get(word, {}).items():
+                    setattr(configuration, field, value)
+                if word not in FIELDS:
+                    configuration.options.update(OPTIONS[word])
+    return found
 
 
 def read_safetensors(path):
@@ -229,9 +187,10 @@ def run_rank(rank, world_size, folder, names):
         rank=rank,
         world_size=world_size,
     )
+    configurations = read_configurations(folder)
     found = {name: [] for name in names}
     for name in names:
-        for net, moment in train(CONFIGURATIONS[name], rank, world_size):
+        for net, moment in train(configurations[name], rank, world_size):
             file = f"{name}_rank{rank}_{moment}.safetensors"
             written = read_safetensors(os.path.join(folder, file))
             found[name] += [
@@ -246,7 +205,7 @@ def run_rank(rank, world_size, folder, names):
 
 def main():
     folder, world_size, wanted = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    names = list(CONFIGURATIONS) if wanted == "all" else [wanted]
+    names = list(read_configurations(folder)) if wanted == "all" else [wanted]
     # By fork, so that torch is loaded once.
     context = mp.start_processes(
         run_rank,

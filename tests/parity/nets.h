@@ -4,6 +4,8 @@
 
 #include <torch/torch.h>
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -181,39 +183,24 @@ struct Checkpoints : Net {
 };
 
 inline std::shared_ptr<Net> make_net(const std::string& name) {
-  if (name == "layers") {
-    return std::make_shared<Layers>(2707);
-  }
-  if (name == "narrow layers") {
-    return std::make_shared<Layers>(211);
-  }
-  if (name == "branches by rank") {
-    return std::make_shared<Branches>(Turn::kByRank);
-  }
-  if (name == "branches by step") {
-    return std::make_shared<Branches>(Turn::kByStep);
-  }
-  if (name == "alternating branches") {
-    return std::make_shared<Branches>(Turn::kAlternating);
-  }
-  if (name == "branches at times") {
-    return std::make_shared<Branches>(Turn::kAtTimes);
-  }
-  if (name == "dtypes") {
-    return std::make_shared<Dtypes>();
-  }
-  if (name == "words") {
-    return std::make_shared<Words>();
-  }
-  if (name == "checkpoints") {
-    return std::make_shared<Checkpoints>();
-  }
-  if (name == "oddities") {
-    return std::make_shared<Oddities>();
-  }
-  TORCH_CHECK(
-      name == "images" || name == "channels-last images", "no net ", name);
-  return std::make_shared<Images>(name == "channels-last images");
+  const std::map<std::string, std::function<std::shared_ptr<Net>()>> nets = {
+      {"layers", [] { return std::make_shared<Layers>(2707); }},
+      {"narrow-layers", [] { return std::make_shared<Layers>(211); }},
+      {"branches-by-rank",
+       [] { return std::make_shared<Branches>(Turn::kByRank); }},
+      {"branches-by-step",
+       [] { return std::make_shared<Branches>(Turn::kByStep); }},
+      {"alternating-branches",
+       [] { return std::make_shared<Branches>(Turn::kAlternating); }},
+      {"branches-at-times",
+       [] { return std::make_shared<Branches>(Turn::kAtTimes); }},
+      {"dtypes", [] { return std::make_shared<Dtypes>(); }},
+      {"words", [] { return std::make_shared<Words>(); }},
+      {"images", [] { return std::make_shared<Images>(false); }},
+      {"channels-last-images", [] { return std::make_shared<Images>(true); }},
+      {"checkpoints", [] { return std::make_shared<Checkpoints>(); }},
+      {"oddities", [] { return std::make_shared<Oddities>(); }}};
+  return nets.at(name)();
 }
 
 } // namespace ddp::parity

@@ -119,15 +119,15 @@ class Checkpoints(nn.Module):
 
 NETS = {
     "layers": lambda: Layers(2707),
-    "narrow layers": lambda: Layers(211),
-    "branches by rank": lambda: Branches("by rank"),
-    "branches by step": lambda: Branches("by step"),
-    "alternating branches": lambda: Branches("alternating"),
-    "branches at times": lambda: Branches("at times"),
+    "narrow-layers": lambda: Layers(211),
+    "branches-by-rank": lambda: Branches("by rank"),
+    "branches-by-step": lambda: Branches("by step"),
+    "alternating-branches": lambda: Branches("alternating"),
+    "branches-at-times": lambda: Branches("at times"),
     "dtypes": Dtypes,
     "words": Words,
     "images": lambda: Images(False),
-    "channels-last images": lambda: Images(True),
+    "channels-last-images": lambda: Images(True),
     "checkpoints": Checkpoints,
     "oddities": Oddities,
 }

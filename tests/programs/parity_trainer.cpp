@@ -8,6 +8,7 @@
 #include <ddp/ddp.h>
 #include <tests/parity/configurations.h>
 
+#include <fstream>
 #include <optional>
 #include <string>
 
@@ -112,6 +113,8 @@ int main(int argc, char** argv) {
   const std::string fault = argc > 3 ? argv[3] : "";
   at::set_num_threads(1);
   const auto group = ddp::init_process_group();
+  std::ofstream(argv[1] + std::string("/configurations.txt"))
+      << ddp::parity::kConfigurations;
   for (auto& configuration : ddp::parity::configurations()) {
     if (fault == "multiply") {
       configuration.options.gradient_as_bucket_view(false);
