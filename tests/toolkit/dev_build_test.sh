@@ -3,14 +3,10 @@
 # depends on has changed.
 # Usage: dev_build_test.sh SOURCE_FOLDER
 set -euo pipefail
-source=$1
-work=$(mktemp -d -t ddp-dev-XXXXXX)
-trap 'rm -rf -- "$work"' EXIT
-unset DDP_DEV_LOCKED Torch_DIR
+source "$(dirname -- "${BASH_SOURCE[0]}")/dev_fixture.sh"
 
 # A CMake that notes what it is asked for, and whether it is alone.
-mkdir -p "$work/bin" "$work/cuda" "$work/root" \
-  "$work/torch/share/cmake/Torch"
+mkdir -p "$work/cuda" "$work/torch/share/cmake/Torch"
 touch "$work/torch/share/cmake/Torch/TorchConfig.cmake" \
   "$work/torch/share/cmake/Torch/TorchConfigVersion.cmake"
 cat >"$work/bin/cmake" <<EOF
@@ -32,18 +28,10 @@ rmdir "$work/busy" 2>/dev/null || true
 EOF
 printf '#!/bin/sh\n' >"$work/cuda/nvcc"
 chmod +x "$work/bin/cmake" "$work/cuda/nvcc"
-# All but its last line, which runs a command.
-sed '$d' "$source/dev" >"$work/root/dev"
 
 build() { # PATH
   (cd "$work/root" && PATH=$1 CMAKE_PREFIX_PATH=$work/torch bash -c \
     'source ./dev; build_targets own')
-}
-
-fail() {
-  echo "failed: $1"
-  cat "$work/log"
-  exit 1
 }
 
 toolkit=$work/cuda
@@ -55,11 +43,11 @@ rm -f -- "$work/tools/nvcc"
 with=$work/bin:$toolkit:$work/tools without=$work/bin:$work/tools
 build "$with"
 build "$with"
-[[ $(<"$work/log") == configure$'\n'build$'\n'build ]] ||
-  fail 'what is configured is not configured again'
+expect 'what is configured is not configured again' \
+  test "$(<"$work/log")" = configure$'\n'build$'\n'build
 build "$without"
-[[ $(grep -c configure "$work/log") == 1 ]] ||
-  fail 'a PATH without the CUDA toolkit changes nothing'
+expect 'a PATH without the CUDA toolkit changes nothing' \
+  test "$(grep -c configure "$work/log")" = 1
 
 : >"$work/log"
 touch "$work/two" "$work/first" "$work/second"
@@ -67,13 +55,13 @@ build "$with" 2>"$work/first" &
 build "$with" 2>"$work/second" &
 wait %1
 wait %2
-[[ $(<"$work/log") == build$'\n'build ]] || fail 'two builds take turns'
-grep -q 'waiting for another ./dev' "$work/first" "$work/second" ||
-  fail 'the one that waits says so'
+expect 'two builds take turns' test "$(<"$work/log")" = build$'\n'build
+expect 'the one that waits says so' \
+  grep -q 'waiting for another ./dev' "$work/first" "$work/second"
 rm -- "$work/two"
 
 : >"$work/log"
 (cd "$work/root" && PATH=$with CMAKE_PREFIX_PATH=$work/torch bash -c \
   'source ./dev; build_targets own; bash -c "source ./dev; build_targets own"')
-[[ $(<"$work/log") == build$'\n'build ]] ||
-  fail 'one that another one runs does not wait for it'
+expect 'one that another one runs does not wait for it' \
+  test "$(<"$work/log")" = build$'\n'build

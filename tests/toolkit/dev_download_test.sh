@@ -3,13 +3,9 @@
 # same folder, where Python's torch is wanted or there are GPUs.
 # Usage: dev_download_test.sh SOURCE_FOLDER
 set -euo pipefail
-source=$1
-work=$(mktemp -d -t ddp-dev-XXXXXX)
-trap 'rm -rf -- "$work"' EXIT
-unset Torch_DIR CMAKE_PREFIX_PATH
+source "$(dirname -- "${BASH_SOURCE[0]}")/dev_fixture.sh"
 
 # A Python whose pip notes what it is asked for; it fails where "fails" exists.
-mkdir "$work/bin" "$work/root"
 cat >"$work/bin/python3" <<EOF
 #!/bin/sh
 case "\$*" in
@@ -29,8 +25,6 @@ case "\$*" in
 esac
 EOF
 chmod +x "$work/bin/python3"
-# All but its last line, which runs a command.
-sed '$d' "$source/dev" >"$work/root/dev"
 
 # Sets `parts` to what pip was asked for, and `python` to what came of it.
 set_up() { # own|python [GPUS]
@@ -41,12 +35,6 @@ set_up() { # own|python [GPUS]
       setup_torch "$1" && echo "$python"' - "$1" "${2:-}") || python=failed
   parts=$(sed -n 's/.*torch-cpu.txt.*/libtorch/p; s/.*torch==.*/python/p' \
     "$work/log" | tr '\n' ' ')
-}
-
-expect() { # WHAT CONDITION...
-  local what=$1
-  shift
-  "$@" || { echo "failed: $what"; cat "$work/log"; exit 1; }
 }
 
 set_up own

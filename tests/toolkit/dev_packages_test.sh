@@ -2,9 +2,7 @@
 # ./dev tries to install an optional package once, not in each command.
 # Usage: dev_packages_test.sh SOURCE_FOLDER
 set -euo pipefail
-source=$1
-work=$(mktemp -d -t ddp-dev-XXXXXX)
-trap 'rm -rf -- "$work"' EXIT
+source "$(dirname -- "${BASH_SOURCE[0]}")/dev_fixture.sh"
 
 if grep -nE '/usr/lib/(x86_64|aarch64)-' "$source/dev"; then
   echo 'the lines above of ./dev name the folder of one architecture'
@@ -12,7 +10,6 @@ if grep -nE '/usr/lib/(x86_64|aarch64)-' "$source/dev"; then
 fi
 
 # An apt-get that knows one package; no other machine's packages matter.
-mkdir "$work/bin" "$work/root"
 cat >"$work/bin/apt-get" <<EOF
 #!/bin/sh
 case " \$* " in
@@ -24,9 +21,6 @@ EOF
 printf '#!/bin/sh\nshift; exec "$@"\n' >"$work/bin/sudo"
 chmod +x "$work/bin/"*
 export PATH=$work/bin:$PATH
-# All but its last line, which runs a command.
-sed '$d' "$source/dev" >"$work/root/dev"
-touch "$work/log"
 
 # Sets `attempts` to the installations that a command tries which can do with
 # the package "somewhere", whose file is missing until it is installed, and with
@@ -36,12 +30,6 @@ run_command() {
   (cd "$work/root" && bash -c 'source ./dev
     setup_packages "somewhere:$1" nowhere:/no/such/file' - "$work/installed")
   attempts=$(wc -l <"$work/log")
-}
-
-expect() { # WHAT CONDITION...
-  local what=$1
-  shift
-  "$@" || { echo "failed: $what"; cat "$work/log"; exit 1; }
 }
 
 run_command

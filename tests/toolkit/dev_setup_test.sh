@@ -2,14 +2,10 @@
 # ./dev setup says what it will install, and asks once on a terminal.
 # Usage: dev_setup_test.sh SOURCE_FOLDER
 set -euo pipefail
-source=$1
-work=$(mktemp -d -t ddp-dev-XXXXXX)
-trap 'rm -rf -- "$work"' EXIT
-unset CI Torch_DIR CMAKE_PREFIX_PATH
+source "$(dirname -- "${BASH_SOURCE[0]}")/dev_fixture.sh"
 
-# All but its last line, which runs a command; then what setup would do.
-sed '$d' "$source/dev" >"$work/dev"
-cat >"$work/setup" <<'EOF'
+# What setup would do.
+cat >"$work/root/setup" <<'EOF'
 cd "${0%/*}" && source ./dev
 missing_of() { echo some-package; }
 find_users_torch() { torch=/somewhere; }
@@ -22,33 +18,27 @@ EOF
 setup() {
   local answer=$1
   shift
-  rm -f -- "$work/installed"
+  rm -f -- "$work/root/installed"
   if [[ -z $answer ]]; then
-    bash "$work/setup" "$@" </dev/null >"$work/said" 2>&1 || true
+    bash "$work/root/setup" "$@" </dev/null >"$work/log" 2>&1 || true
   else
     printf '%s\n' "$answer" |
-      script -qec "bash '$work/setup' $*" /dev/null >"$work/said" || true
+      script -qec "bash '$work/root/setup' $*" /dev/null >"$work/log" || true
   fi
 }
 
-expect() { # WHAT CONDITION...
-  local what=$1
-  shift
-  "$@" || { echo "failed: $what"; cat "$work/said"; exit 1; }
-}
-
 setup no
-expect 'it says what it will install' grep -q some-package "$work/said"
-expect 'it asks on a terminal' grep -q 'install it?' "$work/said"
-expect 'a no installs nothing' test ! -e "$work/installed"
+expect 'it says what it will install' grep -q some-package "$work/log"
+expect 'it asks on a terminal' grep -q 'install it?' "$work/log"
+expect 'a no installs nothing' test ! -e "$work/root/installed"
 setup yes
-expect 'a yes installs' test -e "$work/installed"
+expect 'a yes installs' test -e "$work/root/installed"
 setup no --yes
-expect '--yes asks nothing' test -e "$work/installed"
+expect '--yes asks nothing' test -e "$work/root/installed"
 setup '' --yes --full
-expect '--full takes all of torch' grep -q 'torch for python' "$work/said"
+expect '--full takes all of torch' grep -q 'torch for python' "$work/log"
 CI=true setup no
-expect 'CI=true asks nothing' test -e "$work/installed"
+expect 'CI=true asks nothing' test -e "$work/root/installed"
 setup ''
-expect 'it asks nothing without a terminal' test -e "$work/installed"
-expect 'it says it all the same' grep -q some-package "$work/said"
+expect 'it asks nothing without a terminal' test -e "$work/root/installed"
+expect 'it says it all the same' grep -q some-package "$work/log"
