@@ -2,11 +2,18 @@
 
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import time
 
+from hosts import command, skip
+
 POLL_SECONDS = 0.02
+AGENT = os.path.join(os.path.dirname(os.path.realpath(__file__)),
+                     "remote_agent.sh")
+# mpirun splits the agent's path at spaces; this one is gone with the hosts.
+AGENT_LINK = "/dev/shm/remote_agent.sh"
 BACKTRACE = re.compile(r"^(Exception raised from|frame #).*\n", re.M)
 LAUNCHERS_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR",
                        "MASTER_PORT")
@@ -89,3 +96,20 @@ def ranks(hosts, counts, words, **variables):
             "WORLD_SIZE": str(len(places)), "MASTER_PORT": "29500",
             "MASTER_ADDR": hosts.address(places[0][0]), **variables})
         for rank, (host, local) in enumerate(places)])
+
+
+def mpirun(hosts, ranks, words, **variables):
+    """A process that is Open MPI's, which starts so many ranks on each host,
+    with these variables."""
+    if not shutil.which("mpirun") or "Open MPI" not in command(
+            "mpirun", "--version"):
+        skip("there is no Open MPI")
+    command("ln", "-sf", AGENT, AGENT_LINK)
+    return Process(
+        hosts.on(0) +
+        ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca",
+         "plm_rsh_agent", AGENT_LINK, "--mca", "orte_tmpdir_base", "/dev/shm",
+         "--mca", "btl_tcp_if_include", "eth0", "--host",
+         ",".join(f"n{host}:{ranks}" for host in range(len(hosts.holders))),
+         *[word for name in variables for word in ("-x", name)], *words],
+        {"HOLDERS": " ".join(map(str, hosts.holders)), **variables})

@@ -5,25 +5,19 @@ Usage: multi_node_test.py PROGRAM CASE, with multi_node_trainer and a function
 of this file.
 """
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 import time
 
-from hosts import Hosts, command, enter_namespaces, skip
-from job import Job, Process, ranks
+from hosts import Hosts, command, enter_namespaces
+from job import Job, mpirun, ranks
 
 # Each wait is bounded by DDP_TIMEOUT; START covers the ranks' start besides.
 TIMEOUT = 10
 START = 40
 STEPS = "8"
 FOREVER = "1000000"
-AGENT = os.path.join(os.path.dirname(os.path.realpath(__file__)),
-                     "remote_agent.sh")
-# mpirun splits the agent's path at spaces; this one is gone with the hosts.
-AGENT_LINK = "/dev/shm/remote_agent.sh"
 
 
 def hashes(job, places):
@@ -60,26 +54,6 @@ def run(hosts, counts, words, **variables):
         "DDP_TIMEOUT": str(TIMEOUT), **variables})
 
 
-def has_open_mpi():
-    return shutil.which("mpirun") and "Open MPI" in command(
-        "mpirun", "--version")
-
-
-def mpirun(hosts, words, **variables):
-    variables = {"OMP_NUM_THREADS": "1", "DDP_TIMEOUT": str(TIMEOUT),
-                 **variables}
-    passed = [word for name in variables for word in ("-x", name)]
-    count = len(hosts.holders)
-    command("ln", "-sf", AGENT, AGENT_LINK)
-    return Job([Process(
-        hosts.on(0) +
-        ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca",
-         "plm_rsh_agent", AGENT_LINK, "--mca", "orte_tmpdir_base", "/dev/shm",
-         "--mca", "btl_tcp_if_include", "eth0", "--host",
-         ",".join(f"n{host}:2" for host in range(count)), *passed, *words],
-        {"HOLDERS": " ".join(map(str, hosts.holders)), **variables})])
-
-
 THREE_BY_TWO = ["0 of 2", "1 of 2"] * 3
 
 
@@ -103,20 +77,17 @@ def training(program):
 def training_by_mpirun(program):
     """So do three hosts by mpirun, whether it says where to meet or not. The
     backend mpi adds the ranks in an order of its own."""
-    if not has_open_mpi():
-        skip("there is no Open MPI")
     hosts = Hosts(3)
     words = [program, STEPS]
     expected = on_one_host(hosts, words)
-    with mpirun(hosts, words, DDP_BACKEND="gloo", MASTER_ADDR="n0",
-                MASTER_PORT="29500") as job:
-        found = hashes(job, THREE_BY_TWO)
-    assert found == expected, f"{found} by mpirun"
-    with mpirun(hosts, words, DDP_BACKEND="gloo") as job:
-        found = hashes(job, THREE_BY_TWO)
-    assert found == expected, f"{found} by mpirun without an address"
-    with mpirun(hosts, words, DDP_BACKEND="mpi") as job:
-        hashes(job, THREE_BY_TWO)
+    for backend, address in (
+            ("gloo", {"MASTER_ADDR": "n0", "MASTER_PORT": "29500"}),
+            ("gloo", {}), ("mpi", {})):
+        with Job([mpirun(hosts, 2, words, OMP_NUM_THREADS="1",
+                         DDP_TIMEOUT=str(TIMEOUT), DDP_BACKEND=backend,
+                         **address)]) as job:
+            found = hashes(job, THREE_BY_TWO)
+        assert found == expected or backend == "mpi", f"{found}, {address}"
 
 
 def uneven_hosts(program):

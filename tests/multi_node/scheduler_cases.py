@@ -1,12 +1,10 @@
 """ddprun started by Slurm and by mpirun, with no word of where nodes meet."""
 
-import os
-import shutil
 import sys
 import tempfile
 
-from hosts import Hosts, command, skip
-from job import Process
+from hosts import Hosts
+from job import Process, mpirun
 from nodes import WORKER, Nodes
 from slurm import Slurm, require_slurm
 from training import require_all_seen
@@ -15,10 +13,7 @@ from training import require_all_seen
 class Scheduled(Nodes):
     """The process on host 0 is the scheduler's, which has others there."""
 
-    def start(self, words, **variables):
-        process = Process(words, {
-            **variables, "DDP_TOKEN": "secret",
-            "TMPDIR": f"{self.folder.name}/tmp"})
+    def run(self, process):
         self.job.processes.append(process)
         self.at[0] = process
 
@@ -35,8 +30,11 @@ def under_slurm(program):
 
     def srun(*words):
         nodes = Scheduled(program, hosts)
-        nodes.start(slurm.command("srun", "-N3", "--ntasks-per-node=1",
-                                  "--export=ALL", *words), **slurm.variables)
+        nodes.run(Process(
+            slurm.command("srun", "-N3", "--ntasks-per-node=1",
+                          "--export=ALL", *words),
+            {**slurm.variables, "DDP_TOKEN": "secret",
+             "TMPDIR": f"{nodes.folder.name}/tmp"}))
         return nodes
     words = [program, "--nproc-per-node=2", "bash", "-c", WORKER]
     with srun(*words) as nodes:
@@ -61,21 +59,12 @@ def under_slurm(program):
 
 def under_mpirun(program):
     """So does mpirun; it has to be told where the first node is."""
-    if not shutil.which("mpirun") or "Open MPI" not in command(
-            "mpirun", "--version"):
-        skip("there is no Open MPI")
     hosts = Hosts(3)
-    agent = "/dev/shm/remote_agent.sh"
-    command("ln", "-s", os.path.join(
-        os.path.dirname(os.path.realpath(__file__)), "remote_agent.sh"), agent)
     with Scheduled(program, hosts) as nodes:
-        nodes.start(
-            hosts.on(0) +
-            ["mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", agent,
-             "--mca", "orte_tmpdir_base", "/dev/shm", "--host",
-             "n0:1,n1:1,n2:1", "-x", "MASTER_ADDR=n0", "-x", "DDP_TOKEN",
-             program, "--nproc-per-node=2", "bash", "-c", WORKER],
-            HOLDERS=" ".join(map(str, hosts.holders)))
+        nodes.run(mpirun(
+            hosts, 1, [program, "--nproc-per-node=2", "bash", "-c", WORKER],
+            MASTER_ADDR="n0", DDP_TOKEN="secret",
+            TMPDIR=f"{nodes.folder.name}/tmp"))
         nodes.wait_for_ranks(6, [0])
         nodes.kill_rank(1)
         nodes.finish([0], 137, 10)
