@@ -1,6 +1,7 @@
 #include <tests/launcher/option_parsing.h>
 
 #include <common/scheduler/launch_error.h>
+#include <tests/support/catch_plain.h>
 
 namespace ddp::test {
 
@@ -35,6 +36,14 @@ std::string usage_error_of(
                                                        : "not a usage error";
   }
   return "no error";
+}
+
+void check_refused(
+    const std::string& line,
+    const std::string& text,
+    const std::map<std::string, std::string>& environment) {
+  CAPTURE(line);
+  CHECK_THAT(usage_error_of(words(line), environment), ContainsSubstring(text));
 }
 
 } // namespace ddp::test

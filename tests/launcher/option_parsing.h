@@ -22,4 +22,10 @@ std::string usage_error_of(
     const std::vector<std::string>& arguments,
     const std::map<std::string, std::string>& environment = {});
 
+/// Checks that `ddprun line` is refused as wrong usage, with this text.
+void check_refused(
+    const std::string& line,
+    const std::string& text,
+    const std::map<std::string, std::string>& environment = {});
+
 } // namespace ddp::test

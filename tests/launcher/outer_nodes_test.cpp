@@ -147,9 +147,10 @@ TEST_CASE("options win over the outer launcher", "[unit]") {
   CHECK(under(kSlurmNode, {"--rdzv-id=mine"}).run_id == "mine");
   CHECK(under(kSlurmNode, {"--master-addr=m"}).nodes.hosts_log == false);
   CHECK(under(with(kSlurmNode, {{"DDP_TOKEN", "s"}})).nodes.token == "s");
-  CHECK_THAT(
-      usage_error_of({"--rdzv-backend=server", "./train"}, kSlurmNode),
-      ContainsSubstring("where nodes meet is not known"));
+  check_refused(
+      "--rdzv-backend=server ./train",
+      "where nodes meet is not known",
+      kSlurmNode);
   CHECK_THAT(
       usage_error_of(
           {"--nnodes=2", "./train"}, with(kSlurmNode, {{"SLURM_NODEID", "2"}})),

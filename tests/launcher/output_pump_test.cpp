@@ -66,6 +66,15 @@ TEST_CASE("only chosen ranks are shown", "[unit]") {
   CHECK(read_text(folder / "logs/attempt_0/0/stderr.log") == "not shown\n");
 }
 
+// What is shown of these lines of a rank.
+std::string shown(const std::string& rank, const std::string& text) {
+  std::string lines;
+  for (const auto& line : lines_of(text)) {
+    lines += "[" + rank + "] " + line + "\n";
+  }
+  return lines;
+}
+
 TEST_CASE("an error of several ranks is shown once", "[unit]") {
   const TemporaryFolder folder;
   OutputOptions options = files_in(folder);
@@ -73,59 +82,43 @@ TEST_CASE("an error of several ranks is shown once", "[unit]") {
   PumpTest test(options);
   const std::string same = "error: c10::Error: no file\n  rank 1 has it\n";
   const std::string other = "error: c10::Error: no file\n  rank 2 has it\n";
-  const auto zero = test.rank(0, Stream::kErr);
-  const auto say_then_wait = [&](const FileDescriptor& rank,
-                                 const std::string& text,
-                                 const std::string& last) {
-    say(rank, text + last + "\n");
-    test.err.until(last);
-  };
-  say_then_wait(zero, same, "#a");
-  say_then_wait(test.rank(1, Stream::kErr), same, "#b");
-  say_then_wait(test.rank(1, Stream::kErr), other, "#c");
-  say_then_wait(zero, same, "#d"); // its own, again
-  say_then_wait(test.rank(1, Stream::kErr, 1), same, "#e"); // another attempt's
   // A program's own line may come on many ranks.
-  say_then_wait(zero, "error: no file\n", "#f");
-  say_then_wait(test.rank(1, Stream::kErr), "error: no file\n", "#g");
+  const std::string own = "error: no file\n";
+  test.say_error(0, same, "#a");
+  test.say_error(1, same, "#b");
+  test.say_error(1, other, "#c");
+  test.say_error(0, same, "#d"); // its own, again
+  test.say_error(1, same, "#e", 1); // another attempt's
+  test.say_error(0, own, "#f");
+  test.say_error(1, own, "#g");
   test.finish();
-  const auto shown = [](const std::string& rank, const std::string& text) {
-    std::string lines;
-    for (const auto& line : lines_of(text)) {
-      lines += "[" + rank + "] " + line + "\n";
-    }
-    return lines;
-  };
   CHECK(
       test.err.text() ==
       shown("0", same + "#a") + shown("1", "#b") + shown("1", other + "#c") +
           shown("0", same + "#d") + shown("1", same + "#e") +
-          shown("0", "error: no file\n#f") + shown("1", "error: no file\n#g"));
+          shown("0", own + "#f") + shown("1", own + "#g"));
   CHECK(read_text(folder / "logs/attempt_1/1/stderr.log") == same + "#e\n");
 }
 
 TEST_CASE("an error is the same whichever rank says it", "[unit]") {
   PumpTest test;
-  const auto text_of = [](int rank, const std::string& host, int other) {
-    return "error: ddp::PeerError: rank " + std::to_string(rank) +
-        " of 3 on host " + host + ": barrier failed because rank " +
-        std::to_string(other) + " of 3 on host a failed: no file\n";
+  const auto text_of = [](const std::string& speaker, int other) {
+    return "error: ddp::PeerError: rank " + speaker +
+        ": barrier failed because rank " + std::to_string(other) +
+        " of 3 on host a failed: no file\n";
   };
-  const auto say_then_wait =
-      [&](int rank, const std::string& text, const std::string& last) {
-        say(test.rank(rank, Stream::kErr), text + last + "\n");
-        test.err.until(last);
-      };
-  say_then_wait(0, text_of(0, "a", 1), "#a");
-  say_then_wait(1, text_of(2, "node-7.cluster", 1), "#b");
-  say_then_wait(0, text_of(0, "a", 2), "#c"); // because of another rank
-  say_then_wait(1, text_of(2, "a", 0), "#d");
+  const std::string first = "0 of 3 on host a";
+  const std::string second = "2 of 3 on host node-7.cluster";
+  test.say_error(0, text_of(first, 1), "#a");
+  test.say_error(1, text_of(second, 1), "#b");
+  test.say_error(0, text_of(first, 2), "#c"); // because of another rank
+  test.say_error(1, text_of(second, 0), "#d");
   test.finish();
   CHECK(
       test.err.text() ==
-      "[0] " + text_of(0, "a", 1) + "[0] #a\n[1] #b\n[0] " +
-          text_of(0, "a", 2) + "[0] #c\n[1] " + text_of(2, "a", 0) +
-          "[1] #d\n");
+      shown("0", text_of(first, 1) + "#a") + shown("1", "#b") +
+          shown("0", text_of(first, 2) + "#c") +
+          shown("1", text_of(second, 0) + "#d"));
 }
 
 TEST_CASE("each attempt has streams of its own", "[unit]") {

@@ -124,6 +124,19 @@ struct PumpTest {
     return std::move(pipe.write_end);
   }
 
+  // A rank says an error, and `last`, which is waited for.
+  void say_error(
+      int number,
+      const std::string& text,
+      const std::string& last,
+      int attempt = 0) {
+    REQUIRE(
+        write_all(
+            rank(number, Stream::kErr, attempt).get(), text + last + "\n") ==
+        0);
+    err.until(last);
+  }
+
   void drain() {
     pump->drain();
     REQUIRE(readable(pump->drained_fd(), kReadPatience));

@@ -28,11 +28,6 @@ using Texts = std::vector<std::string>;
 
 constexpr auto kPatience = 20s;
 
-inline double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start)
-      .count();
-}
-
 // Collects what comes from one SharedLog.
 class LogProcess {
  public:

@@ -2,7 +2,6 @@
 #include <tests/launcher/shared_log_fixture.h>
 
 #include <fstream>
-#include <iostream>
 #include <iterator>
 #include <optional>
 #include <thread>
@@ -81,16 +80,11 @@ TEST_CASE("the end of the store is told at once", "[rendezvous]") {
   Trio trio;
   trio.second.log().post("before");
   wait_until(trio.all, [&] { return trio.third.entries.size() == 1; });
-  const auto start = Clock::now();
   kill(trio.host.pid(), SIGKILL);
   wait_until(trio.all, [&] {
     return !trio.second.lost.empty() && !trio.third.lost.empty();
   });
-  const double time = milliseconds_since(start);
   wait_until(trio.all, [&] { return !trio.host.lost.empty(); });
-  std::cout << "store killed: told to 2 members in " << time << " ms: '"
-            << trio.second.lost << "'; to its host: '" << trio.host.lost
-            << "'\n";
   const std::string place = "127.0.0.1:" + std::to_string(trio.port);
   CHECK_THAT(trio.second.lost, ContainsSubstring(place));
   CHECK(trio.second.lost.find('\n') == std::string::npos);
@@ -122,19 +116,12 @@ TEST_CASE("members wait for a store that is not there yet", "[rendezvous]") {
   early.take();
   REQUIRE(early.nonce.empty());
   Listener listener = listen_on("127.0.0.1", port);
-  const auto start = Clock::now();
   LogProcess host("a", "127.0.0.1", port, std::move(listener.socket));
   wait_until({&host}, [&] { return !host.nonce.empty(); });
-  const double own = milliseconds_since(start);
   wait_until({&early}, [&] { return !early.nonce.empty(); });
-  const double others = milliseconds_since(start);
   wait_until({&host, &early}, [&] { return host.entries == Texts{"early"}; });
-  const auto again = Clock::now();
   LogProcess late("c", "127.0.0.1", port);
   wait_until({&late}, [&] { return !late.nonce.empty(); });
-  std::cout << "from the start of the helper to connected: host " << own
-            << " ms, a member that waited " << others << " ms, a late member "
-            << milliseconds_since(again) << " ms\n";
   CHECK(early.local_address == "127.0.0.1");
   CHECK(errors.text().empty());
 }

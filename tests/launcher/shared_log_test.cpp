@@ -3,7 +3,6 @@
 #include <tests/support/skip.h>
 
 #include <cstdlib>
-#include <iostream>
 #include <iterator>
 #include <stdexcept>
 
@@ -15,11 +14,6 @@ using namespace ddp;
 using namespace ddp::test;
 
 namespace {
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.at(values.size() / 2);
-}
 
 // Runs Python code with a store connected to this port as `store`.
 bool run_with_store(int port, const std::string& code) {
@@ -43,7 +37,6 @@ TEST_CASE("all read the same log, each entry once", "[rendezvous]") {
   CHECK(trio.third.local_address == "127.0.0.1");
   constexpr int kPosts = 200;
   Texts expected;
-  const auto start = Clock::now();
   for (int i = 0; i < kPosts; ++i) {
     for (size_t m = 0; m < trio.all.size(); ++m) {
       const std::string text =
@@ -58,8 +51,6 @@ TEST_CASE("all read the same log, each entry once", "[rendezvous]") {
       return each->entries.size() >= count;
     });
   });
-  std::cout << count << " entries of 3 members: " << milliseconds_since(start)
-            << " ms\n";
   LogProcess late("d", "127.0.0.1", trio.port);
   wait_until({&late}, [&] { return late.entries.size() >= count; });
   for (LogProcess* each : {&trio.host, &trio.second, &trio.third, &late}) {
@@ -94,22 +85,6 @@ TEST_CASE("the same text from two members is two entries", "[rendezvous]") {
   trio.second.log().post("equal");
   trio.second.go_on();
   wait_until(trio.all, [&] { return trio.third.entries.size() == 2; });
-}
-
-TEST_CASE("an entry is with the others at once", "[rendezvous]") {
-  Trio trio;
-  std::vector<double> latencies;
-  for (size_t i = 0; i < 100; ++i) {
-    const auto start = Clock::now();
-    trio.second.log().post("event");
-    wait_until({&trio.host, &trio.third}, [&] {
-      return trio.host.entries.size() > i && trio.third.entries.size() > i;
-    });
-    latencies.push_back(milliseconds_since(start));
-  }
-  std::cout << "from post to the last of 2 readers: median "
-            << median(latencies) << " ms, longest "
-            << *std::max_element(latencies.begin(), latencies.end()) << " ms\n";
 }
 
 TEST_CASE("the largest entry passes, a larger one throws", "[rendezvous]") {

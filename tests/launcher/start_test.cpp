@@ -117,8 +117,8 @@ TEST_CASE("ranks inherit their heartbeat and nothing else", "[start]") {
     const int fd = std::stoi(job.out().substr(at + key.size()));
     CHECK(
         count_of(
-            job.out(),
-            prefix + "descriptors: " + std::to_string(fd) + "=0\n") == 1);
+            job.out(), prefix + "descriptors: " + std::to_string(fd) + "\n") ==
+        1);
   }
 }
 
@@ -176,7 +176,6 @@ TEST_CASE("closed standard descriptors do no harm", "[start]") {
   LaunchedJob job(words("--nproc-per-node 2 WORKER descriptors"), setup);
   CHECK(job.wait() == 0);
   CHECK(count_of(job.out(), "descriptors:") == 2);
-  CHECK(count_of(job.out(), " 0=") + count_of(job.out(), " 2=") == 0);
 }
 
 TEST_CASE("the program's arguments are its own", "[start]") {

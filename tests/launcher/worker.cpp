@@ -14,7 +14,6 @@
 #include <vector>
 
 #include <dirent.h>
-#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -84,7 +83,7 @@ int print_arguments(const Arguments& arguments) {
   return 0;
 }
 
-// Each inherited descriptor but 0, 1 and 2; a listening socket with its port.
+// Each inherited descriptor but 0, 1 and 2.
 int print_descriptors(const Arguments&) {
   std::string text = "descriptors:";
   DIR* folder = opendir("/proc/self/fd");
@@ -93,14 +92,7 @@ int print_descriptors(const Arguments&) {
     if (fd <= STDERR_FILENO || fd == dirfd(folder)) {
       continue;
     }
-    sockaddr_in address{};
-    socklen_t size = sizeof address;
-    int listens = 0;
-    socklen_t listens_size = sizeof listens;
-    getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_size);
-    getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-    text += " " + std::to_string(fd) + (listens ? "=listens:" : "=") +
-        std::to_string(ntohs(address.sin_port));
+    text += " " + std::to_string(fd);
   }
   closedir(folder);
   write_text(text + "\n");
