@@ -21,18 +21,22 @@ struct Net : torch::nn::Module {
       const torch::Tensor& x,
       int64_t rank,
       int64_t step) = 0;
+
+ protected:
+  torch::nn::Linear linear(const char* name, int64_t inputs, int64_t outputs) {
+    return register_module(name, torch::nn::Linear(inputs, outputs));
+  }
 };
 
 /// Layers of uneven sizes. `width` 2707 makes one larger than the first
 /// bucket's default cap.
 struct Layers : Net {
-  torch::nn::Linear first{nullptr}, wide{nullptr}, last{nullptr};
+  torch::nn::Linear first, wide, last;
 
-  explicit Layers(int64_t width) {
-    first = register_module("first", torch::nn::Linear(48, 97));
-    wide = register_module("wide", torch::nn::Linear(97, width));
-    last = register_module("last", torch::nn::Linear(width, 7));
-  }
+  explicit Layers(int64_t width)
+      : first(linear("first", 48, 97)),
+        wide(linear("wide", 97, width)),
+        last(linear("last", width, 7)) {}
   torch::Tensor forward(const torch::Tensor& x, int64_t, int64_t) override {
     return last(torch::relu(wide(torch::relu(first(x)))));
   }
@@ -48,16 +52,13 @@ enum class Turn {
 
 /// Two branches, of which a forward takes one, and a layer that none takes.
 struct Branches : Net {
-  torch::nn::Linear stem{nullptr}, left{nullptr}, never{nullptr},
-      right{nullptr};
+  torch::nn::Linear stem = linear("stem", 48, 97);
+  torch::nn::Linear left = linear("left", 97, 131);
+  torch::nn::Linear never = linear("never", 97, 131);
+  torch::nn::Linear right = linear("right", 97, 131);
   Turn turn_;
 
-  explicit Branches(Turn turn) : turn_(turn) {
-    stem = register_module("stem", torch::nn::Linear(48, 97));
-    left = register_module("left", torch::nn::Linear(97, 131));
-    never = register_module("never", torch::nn::Linear(97, 131));
-    right = register_module("right", torch::nn::Linear(97, 131));
-  }
+  explicit Branches(Turn turn) : turn_(turn) {}
   torch::Tensor forward(const torch::Tensor& x, int64_t rank, int64_t step)
       override {
     const int64_t choice = (turn_ == Turn::kByStep ? 0 : rank) +
@@ -70,16 +71,13 @@ struct Branches : Net {
 
 /// A layer of each floating-point dtype.
 struct Dtypes : Net {
-  torch::nn::Linear single{nullptr}, bfloat{nullptr}, half_precision{nullptr},
-      twice{nullptr}, last{nullptr};
+  torch::nn::Linear single = linear("single", 48, 61);
+  torch::nn::Linear bfloat = linear("bfloat", 61, 53);
+  torch::nn::Linear half_precision = linear("half_precision", 53, 47);
+  torch::nn::Linear twice = linear("twice", 47, 41);
+  torch::nn::Linear last = linear("last", 41, 7);
 
   Dtypes() {
-    single = register_module("single", torch::nn::Linear(48, 61));
-    bfloat = register_module("bfloat", torch::nn::Linear(61, 53));
-    half_precision =
-        register_module("half_precision", torch::nn::Linear(53, 47));
-    twice = register_module("twice", torch::nn::Linear(47, 41));
-    last = register_module("last", torch::nn::Linear(41, 7));
     bfloat->to(torch::kBFloat16);
     half_precision->to(torch::kHalf);
     twice->to(torch::kDouble);
@@ -108,7 +106,7 @@ struct Words : Net {
         torch::nn::EmbeddingBag(torch::nn::EmbeddingBagOptions(30, 9)
                                     .mode(torch::kSum)
                                     .sparse(true)));
-    last = register_module("last", torch::nn::Linear(9, 7));
+    last = linear("last", 9, 7);
   }
   torch::Tensor forward(const torch::Tensor& x, int64_t, int64_t) override {
     const auto words = (x.abs() * 10).to(torch::kLong);
@@ -128,7 +126,7 @@ struct Images : Net {
     norm = register_module("norm", torch::nn::BatchNorm2d(5));
     second = register_module(
         "second", torch::nn::Conv2d(torch::nn::Conv2dOptions(5, 6, 2)));
-    last = register_module("last", torch::nn::Linear(24, 7));
+    last = linear("last", 24, 7);
     for (const auto& conv : {first, second}) {
       if (channels_last) {
         conv->weight.set_data(
@@ -151,9 +149,9 @@ struct Oddities : Net {
   Oddities() {
     scale = register_parameter("scale", torch::full({}, 1.5));
     nothing = register_parameter("nothing", torch::zeros({0, 3}));
-    frozen = register_module("frozen", torch::nn::Linear(48, 61));
-    again = register_module("again", torch::nn::Linear(61, 61));
-    last = register_module("last", torch::nn::Linear(61, 7));
+    frozen = linear("frozen", 48, 61);
+    again = linear("again", 61, 61);
+    last = linear("last", 61, 7);
     frozen->weight.set_requires_grad(false);
   }
   torch::Tensor forward(const torch::Tensor& x, int64_t, int64_t) override {
@@ -164,15 +162,11 @@ struct Oddities : Net {
 
 /// A checkpointed layer that is used before and after another one.
 struct Checkpoints : Net {
-  torch::nn::Linear first{nullptr}, again{nullptr}, middle{nullptr},
-      last{nullptr};
+  torch::nn::Linear first = linear("first", 48, 61);
+  torch::nn::Linear again = linear("again", 61, 61);
+  torch::nn::Linear middle = linear("middle", 61, 61);
+  torch::nn::Linear last = linear("last", 61, 7);
 
-  Checkpoints() {
-    first = register_module("first", torch::nn::Linear(48, 61));
-    again = register_module("again", torch::nn::Linear(61, 61));
-    middle = register_module("middle", torch::nn::Linear(61, 61));
-    last = register_module("last", torch::nn::Linear(61, 7));
-  }
   torch::Tensor forward(const torch::Tensor& x, int64_t, int64_t) override {
     const auto segment = [layer = again](const torch::Tensor& input) mutable {
       return torch::tanh(layer(input));
