@@ -3,9 +3,7 @@
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/checkpoint/checkpoint_manager.h>
 #include <ddp/checkpoint/training_state.h>
-#include <tests/support/catch.h>
-#include <tests/support/checkpoint_command.h>
-#include <tests/support/skip.h>
+#include <tests/support/launched.h>
 #include <tests/support/temporary_folder.h>
 
 #include <torch/nn/modules/container/sequential.h>
@@ -13,14 +11,10 @@
 
 #include <filesystem>
 
-namespace safetensors_index_test {
+namespace ddp::test::safetensors_index_test {
 
-using ddp::StateDict;
-using ddp::detail::read_sharded_safetensors;
-using ddp::detail::write_sharded_safetensors;
-using ddp::test::read_text;
-using ddp::test::TemporaryFolder;
-using ddp::test::write_text;
+using detail::read_sharded_safetensors;
+using detail::write_sharded_safetensors;
 using Names = std::set<std::string>;
 
 namespace {
@@ -53,19 +47,11 @@ bool equal(const StateDict& seen, const StateDict& expected) {
 
 std::string reading(const std::string& path) {
   try {
-    ddp::read_checkpoint_file(path);
+    read_checkpoint_file(path);
     return "";
   } catch (const c10::Error& error) {
     return error.what_without_backtrace();
   }
-}
-
-void run_python(const std::string& script, const TemporaryFolder& folder) {
-  const auto outcome = ddp::test::run(
-      {{ddp::test::python_with_torch(), "-c", script, folder.path()}, {}},
-      ddp::test::kCommandTimeout);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
 }
 
 } // namespace
@@ -73,12 +59,12 @@ void run_python(const std::string& script, const TemporaryFolder& folder) {
 TEST_CASE("a module is saved to and loaded from several files by their index") {
   const TemporaryFolder folder;
   const auto saved = net();
-  ddp::save_checkpoint(folder / kIndex, *saved);
+  save_checkpoint(folder / kIndex, *saved);
   REQUIRE(folder.names() == Names{"model-00001-of-00001.safetensors", kIndex});
   for (const bool mapped : {false, true}) {
     auto loaded = net();
-    ddp::load_checkpoint(
-        folder / kIndex, *loaded, {}, ddp::LoadOptions().memory_map(mapped));
+    load_checkpoint(
+        folder / kIndex, *loaded, {}, LoadOptions().memory_map(mapped));
     for (const auto& item : saved->named_parameters()) {
       REQUIRE(loaded->named_parameters()[item.key()].equal(item.value()));
     }
@@ -89,7 +75,7 @@ TEST_CASE("files of an index are as large as they may be") {
   const TemporaryFolder folder;
   write_sharded_safetensors(folder / kIndex, tensors(1), 32);
   const auto shard = [&](int number) {
-    return ddp::read_safetensors(
+    return read_safetensors(
                folder /
                ("model-0000" + std::to_string(number) +
                 "-of-00003.safetensors"))
@@ -166,10 +152,10 @@ TEST_CASE("what is wrong with an index is said") {
 TEST_CASE("what is no dict of tensors needs one file") {
   const TemporaryFolder folder;
   REQUIRE_THROWS_WITH(
-      ddp::write_checkpoint_file(folder / kIndex, 3),
+      write_checkpoint_file(folder / kIndex, 3),
       ContainsSubstring("a dict of tensors alone"));
   int64_t epoch = 0;
-  ddp::TrainingState state;
+  TrainingState state;
   state.add("epoch", epoch);
   REQUIRE_THROWS_WITH(
       state.save(folder / kIndex), ContainsSubstring("by the extension"));
@@ -178,10 +164,10 @@ TEST_CASE("what is no dict of tensors needs one file") {
 
 TEST_CASE("Python reads the files of an index, and its own are read") {
   const TemporaryFolder folder;
-  ddp::test::python_with_torch();
   write_sharded_safetensors(folder / kIndex, tensors(1), 32);
-  run_python(
-      R"(
+  python_output(
+      {"-c",
+       R"(
 import json, pathlib, sys, torch
 from safetensors.torch import load_file, save_file
 folder = pathlib.Path(sys.argv[1])
@@ -198,7 +184,7 @@ save_file({"y": torch.ones(2)}, folder / "own-2.safetensors")
     "metadata": {}, "weight_map": {
         "y": "own-2.safetensors", "x": "own-1.safetensors"}}))
 )",
-      folder);
+       folder.path()});
   StateDict expected;
   expected.insert("x", torch::arange(3));
   expected.insert("y", torch::ones({2}));
@@ -207,4 +193,4 @@ save_file({"y": torch.ones(2)}, folder / "own-2.safetensors")
       expected));
 }
 
-} // namespace safetensors_index_test
+} // namespace ddp::test::safetensors_index_test
