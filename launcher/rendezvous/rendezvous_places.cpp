@@ -12,7 +12,7 @@
 namespace ddp {
 namespace {
 
-constexpr std::chrono::seconds kRetryTime(1);
+constexpr std::chrono::seconds kEndpointRetryTime(1);
 constexpr std::chrono::seconds kTellAgainTime(2);
 // Of others' entries, which mean nothing here: the rest waits for signals.
 constexpr int kMostEntries = 256;
@@ -71,13 +71,14 @@ void Rendezvous::found_place(Time now) {
   } else if (!log_) {
     look_for_log(now);
   } else {
-    retry_at_ = now + kRetryTime; // what took its port may be gone by then
+    retry_at_ =
+        now + kEndpointRetryTime; // what took its port may be gone by then
   }
 }
 
 void Rendezvous::look_for_log(Time now) {
   if (!settings_.nodes.hosts_log && is_endpoint_here_) {
-    retry_at_ = now + kRetryTime;
+    retry_at_ = now + kEndpointRetryTime;
   }
   open_log(all_endpoints(settings_.nodes), FileDescriptor());
 }
