@@ -4,6 +4,7 @@
 #include <ddp/checkpoint/checkpoint_manager.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/process_group/agreement/broadcast_value.h>
+#include <ddp/process_group/agreement/notice.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
 #include <ddp/support/error_text.h>
 #include <ddp/support/snapshot_memory.h>
@@ -197,9 +198,11 @@ CheckpointManager::~CheckpointManager() {
 }
 
 void CheckpointManager::save(int64_t step, std::optional<double> metric) {
-  TORCH_CHECK_VALUE(
-      step >= 0, "CheckpointManager: step ", step, ", expected 0 or more");
   const detail::heartbeat::Activity activity("CheckpointManager::save");
+  detail::Notice notice;
+  notice.call = c10::str("CheckpointManager::save of step ", step);
+  notice.mistake = step < 0 ? "expected 0 or more" : "";
+  detail::exchange_notices(notice, impl_->group);
   wait();
   const auto value = impl_->state.state_dict(impl_->group);
   detail::on_rank_0("CheckpointManager::save", impl_->group, [&] {

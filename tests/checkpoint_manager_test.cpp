@@ -4,6 +4,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
+#include <tests/support/values.h>
 #include <tests/support/warnings.h>
 
 #include <dlfcn.h>
@@ -157,6 +158,25 @@ RANKS_TEST("a run goes on from the newest checkpoint on all ranks") {
       REQUIRE(latest.toGenericDict().at("step").toInt() == 5);
     }
   }
+}
+
+TEST_CASE("ranks that save different steps are told so, all of them") {
+  const SharedFolder shared;
+  ddp::test::ranks(3, [&](ProcessGroup group) {
+    Run run(shared.path + "run", {}, group);
+    REQUIRE_THAT(
+        ddp::test::error_on_all(
+            group, [&] { run.save(group.rank() == 1 ? 4 : 3); }),
+        ContainsSubstring("the ranks did not call the same: ranks 0 and 2: "
+                          "CheckpointManager::save of step 3; rank 1: "
+                          "CheckpointManager::save of step 4"));
+    REQUIRE_THAT(
+        ddp::test::error_on_all(group, [&] { run.save(-1); }),
+        ContainsSubstring("save of step -1 failed: ranks 0-2: expected 0 or "
+                          "more"));
+    run.save(3); // nothing was written or lost
+    REQUIRE(run.checkpoints.load()->step == 3);
+  });
 }
 
 TEST_CASE("the best checkpoints stay") {
