@@ -2,6 +2,7 @@
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
+#include <tests/support/warnings.h>
 
 #include <ddp/process_group.h>
 #include <ddp/rendezvous/host.h>
@@ -147,10 +148,49 @@ TEST_CASE("options that decide how the group forms are the same on all ranks") {
     REQUIRE_THROWS_WITH(
         init_process_group(
             ProcessGroupOptions().backend(own_rank() == 1 ? "shm" : "gloo")),
-        ContainsSubstring("different options: rank 1 has backend shm, rank "
-                          "0 has gloo") &&
+        ContainsSubstring("different options: backend (ranks 0 and 2: "
+                          "gloo; rank 1: shm). Give all") &&
             ContainsSubstring("DDP_ variables"));
   });
+}
+
+TEST_CASE("times that differ between ranks are told of, once") {
+  ranks(3, [] {
+    auto options = ProcessGroupOptions();
+    if (own_rank() == 1) {
+      options.timeout(std::chrono::seconds(40));
+      options.wait_notice(std::chrono::seconds(20));
+    }
+    const auto texts =
+        warnings_of([&] { init_process_group(options).barrier(); });
+    REQUIRE(texts.size() == (own_rank() == 0 ? 1 : 0));
+    if (own_rank() == 0) {
+      REQUIRE_THAT(
+          texts[0],
+          ContainsSubstring(
+              "different options: DDP_TIMEOUT (ranks 0 and 2: 600 s; rank "
+              "1: 40 s), DDP_WAIT_NOTICE (ranks 0 and 2: 10 s; rank 1: 20 "
+              "s). Give all ranks the same ProcessGroupOptions and DDP_ "
+              "variables: the shortest time ends a wait for all"));
+    }
+  });
+}
+
+TEST_CASE("a rank outside the world is told of on all ranks") {
+  ranks(
+      3,
+      [] { // rank 2 of 3 was told to be rank 7
+        const auto start = std::chrono::steady_clock::now();
+        const bool outside = own_rank() == 2;
+        REQUIRE_THROWS_WITH(
+            init_process_group(
+                ProcessGroupOptions().rank(outside ? 7 : own_rank())),
+            ContainsSubstring("rank 7 is outside the world: WORLD_SIZE is 3, "
+                              "so RANK must be from 0 to 2"));
+        REQUIRE(
+            std::chrono::steady_clock::now() - start <
+            std::chrono::seconds(20));
+      });
 }
 
 TEST_CASE("a rank that alone compares its calls is told so at once") {
@@ -160,8 +200,8 @@ TEST_CASE("a rank that alone compares its calls is told so at once") {
     }
     REQUIRE_THROWS_WITH(
         init_process_group(),
-        ContainsSubstring("different options: rank 1 has DDP_DEBUG detail, "
-                          "rank 0 has less"));
+        ContainsSubstring("different options: DDP_DEBUG (ranks 0 and 2: "
+                          "less; rank 1: detail)"));
   });
 }
 

@@ -39,6 +39,10 @@ bool may_mean_gpus(const std::string& backend) {
   return backend.empty() || backend == "auto" || backend == "nccl";
 }
 
+std::string in_seconds(milliseconds time) {
+  return c10::str(static_cast<double>(time.count()) / 1000.0, " s");
+}
+
 RankInfo describe_self(
     const ProcessGroupOptions& options,
     const LaunchEnvironment& environment) {
@@ -63,6 +67,9 @@ RankInfo describe_self(
       {"DDP_DEBUG",
        debug::level() == debug::Level::kDetail ? "detail" : "less"},
       {"check_replicas", *options.check_replicas() ? "true" : "false"}};
+  self.times = {
+      {"DDP_TIMEOUT", in_seconds(*options.timeout())},
+      {"DDP_WAIT_NOTICE", in_seconds(*options.wait_notice())}};
   return self;
 }
 
@@ -288,6 +295,7 @@ ProcessGroup form_group(
   }
   const auto met =
       rendezvous(environment, self, timeout, *options.wait_notice());
+  say(different_times(met.members, self.server), environment.rank);
   const auto choice = choose_device(options, met.members, environment.rank);
   say(choice.note, environment.rank);
 
@@ -307,13 +315,43 @@ ProcessGroup form_group(
   return detail::ProcessGroupImpl::group_of(impl);
 }
 
+namespace {
+
+/// For the others to hear why a process has no place among them.
+constexpr std::chrono::seconds kTellTime(2);
+
+void tell_others(const ProcessGroupOptions& options, const std::string& fault) {
+  try {
+    auto environment =
+        read_launch_environment(ProcessGroupOptions(options).rank(0));
+    if (environment.world_size > 1 && !environment.master_addr.empty()) {
+      environment.rank = environment.world_size; // one too many
+      RankInfo self;
+      self.server = resolve(environment.master_addr, kTellTime);
+      self.fault = fault;
+      rendezvous(environment, self, kTellTime, 2 * kTellTime);
+    }
+  } catch (const std::exception&) { // this process says it itself
+  }
+}
+
+LaunchEnvironment launch_environment(const ProcessGroupOptions& options) {
+  try {
+    return read_launch_environment(
+        options, process_environment(), detail::pmix_job);
+  } catch (const c10::ValueError& error) {
+    tell_others(options, error.what_without_backtrace());
+    throw;
+  }
+}
+
+} // namespace
 } // namespace detail
 
 ProcessGroup init_process_group(const ProcessGroupOptions& program_options) {
   detail::report_to_launcher(program_options);
   const auto options = complete_options(program_options);
-  auto environment =
-      read_launch_environment(options, process_environment(), detail::pmix_job);
+  auto environment = detail::launch_environment(options);
   say(environment.note, environment.rank);
   const auto timeout = *options.timeout();
   std::optional<detail::WaitNotice> notice;

@@ -1,9 +1,45 @@
 #include <ddp/rendezvous/rank_info.h>
 
 #include <c10/util/Exception.h>
+#include <ddp/process_group/agreement/notice.h>
 #include <nlohmann/json.hpp>
 
+#include <set>
+
 namespace ddp {
+namespace {
+
+/// What differs, by name and by ranks; empty where nothing does.
+std::string differences(
+    const std::vector<RankInfo>& ranks,
+    std::map<std::string, std::string> RankInfo::*options,
+    const std::string& address) {
+  std::string text;
+  for (const auto& [name, expected] : ranks[0].*options) {
+    std::vector<std::string> values;
+    for (const auto& rank : ranks) {
+      values.push_back((rank.*options).at(name));
+    }
+    if (std::set<std::string>(values.begin(), values.end()).size() > 1) {
+      text += c10::str(
+          text.empty() ? "" : ", ",
+          name,
+          " (",
+          detail::name_by_ranks(values),
+          ")");
+    }
+  }
+  return text.empty() ? ""
+                      : c10::str(
+                            "the ranks at ",
+                            address,
+                            " were given different options: ",
+                            text,
+                            ". Give all ranks the same ProcessGroupOptions and "
+                            "DDP_ variables");
+}
+
+} // namespace
 
 nlohmann::json json_of(const RankInfo& info) {
   return {
@@ -17,7 +53,8 @@ nlohmann::json json_of(const RankInfo& info) {
       {"fault", info.fault},
       {"groups", info.groups},
       {"world_size", info.world_size},
-      {"options", info.options}};
+      {"options", info.options},
+      {"times", info.times}};
 }
 
 RankInfo to_rank_info(const nlohmann::json& value) {
@@ -32,30 +69,22 @@ RankInfo to_rank_info(const nlohmann::json& value) {
       value.at("fault"),
       value.at("groups"),
       value.at("world_size"),
-      value.at("options")};
+      value.at("options"),
+      value.at("times")};
 }
 
 void check_same_options(
     const std::vector<RankInfo>& ranks,
     const std::string& address) {
-  const auto& expected = ranks[0].options;
-  for (size_t r = 1; r < ranks.size(); ++r) {
-    for (const auto& [name, value] : ranks[r].options) {
-      TORCH_CHECK_VALUE(
-          value == expected.at(name),
-          "the ranks at ",
-          address,
-          " were given different options: rank ",
-          r,
-          " has ",
-          name,
-          " ",
-          value,
-          ", rank 0 has ",
-          expected.at(name),
-          ". Give all ranks the same ProcessGroupOptions and DDP_ variables");
-    }
-  }
+  const auto text = differences(ranks, &RankInfo::options, address);
+  TORCH_CHECK_VALUE(text.empty(), text);
+}
+
+std::string different_times(
+    const std::vector<RankInfo>& ranks,
+    const std::string& address) {
+  const auto text = differences(ranks, &RankInfo::times, address);
+  return text.empty() ? "" : text + ": the shortest time ends a wait for all";
 }
 
 std::string different_sizes(

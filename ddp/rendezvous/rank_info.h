@@ -33,14 +33,21 @@ struct RankInfo {
   int64_t world_size = 0;
   /// The options that must be the same on all ranks, by name.
   std::map<std::string, std::string> options{};
+  /// Those that had better be.
+  std::map<std::string, std::string> times{};
 };
 
 nlohmann::json json_of(const RankInfo& info);
 RankInfo to_rank_info(const nlohmann::json& value);
 
-/// Throws `c10::ValueError` if a rank's options are not rank 0's; `address` is
-/// where they met.
+/// Throws `c10::ValueError` if options differ between ranks; `address` is where
+/// they met.
 void check_same_options(
+    const std::vector<RankInfo>& ranks,
+    const std::string& address);
+
+/// What to say where times differ between ranks; empty where they do not.
+std::string different_times(
     const std::vector<RankInfo>& ranks,
     const std::string& address);
 

@@ -36,8 +36,7 @@ void set(const StorePtr& store, const std::string& key, const std::string& v) {
 }
 
 std::string get(const StorePtr& store, const std::string& key) {
-  const auto bytes = store->get(key);
-  return std::string(bytes.begin(), bytes.end());
+  return store->get_to_str(key);
 }
 
 /// One rank's side of the meeting; see the header for the protocol.
@@ -69,7 +68,7 @@ class Meeting {
 
   RendezvousResult host(const RankInfo& self) {
     enter(detail::random_name());
-    // One more than there are: a rank that was told a larger world.
+    // One more than there are: a rank that has no place among them.
     std::vector<json> members(size_ + 1);
     members[0] = json_of(self);
     std::vector<std::string> answered(size_ + 1);
@@ -78,7 +77,7 @@ class Meeting {
     std::string fault;
     const auto start = Clock::now();
     bool told = false;
-    for (int64_t awaited = size_; !are_present(present, awaited);) {
+    for (int64_t awaited = size_; count(present) < awaited;) {
       for (int64_t r = 1; r <= size_; ++r) {
         if (present[r]) {
           continue;
@@ -87,10 +86,12 @@ class Meeting {
         if (room_->check({joined(r)})) {
           members[r] = json::parse(get(room_, joined(r)));
           present[r] = true;
-          const auto size = to_rank_info(members[r]).world_size;
-          if (size != size_ && fault.empty()) {
-            fault = different_sizes(where_, r, size, size_);
-            awaited = std::min(size_, size);
+          const auto other = to_rank_info(members[r]);
+          const auto size = other.world_size;
+          if ((size != size_ || r == size_) && fault.empty()) {
+            fault = size == size_ ? other.fault
+                                  : different_sizes(where_, r, size, size_);
+            awaited = size == size_ ? size_ - 1 : std::min(size_, size);
             deadline_ = std::min(deadline_, Clock::now() + kFaultTime);
           }
         }
@@ -179,10 +180,9 @@ class Meeting {
     return "has_read/" + std::to_string(rank);
   }
 
-  /// Whether ranks 0 to `count` - 1 are.
-  static bool are_present(const std::vector<bool>& present, int64_t count) {
-    return std::all_of(
-        present.begin(), present.begin() + count, [](bool is) { return is; });
+  /// How many have come of those that there are.
+  static int64_t count(const std::vector<bool>& present) {
+    return std::count(present.begin(), present.end() - 1, true);
   }
 
   [[noreturn]] static void refuse(const std::string& fault) {

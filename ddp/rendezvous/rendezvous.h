@@ -26,7 +26,8 @@ struct RendezvousResult {
 /// they tell of themselves. Collective. Throws `c10::Error` naming the missing
 /// ranks on each rank that came, once `timeout` has passed since it came, and
 /// `c10::ValueError` on every rank where one has a fault or other options than
-/// rank 0, or was told another WORLD_SIZE: then as soon as as many ranks have
+/// rank 0, or was told another WORLD_SIZE, or has no place and comes with the
+/// rank WORLD_SIZE and a fault: then as soon as as many ranks have
 /// come as the smaller world has, or 5 s later. Those that come after that find
 /// no rank 0, or a group that has formed without them, and throw as well.
 /// Who waits for `wait_notice` says for whom: rank 0, or for rank 0.
