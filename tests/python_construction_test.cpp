@@ -118,7 +118,7 @@ RANKS_TEST("an option that differs is refused on all by name") {
       {"skip_all_reduce_unused_params 1",
        ReducerOptions().skip_all_reduce_unused_params(odd)},
       {"check_finite 1", ReducerOptions().check_finite(odd)},
-      {"::Hook, timeline_steps",
+      {"::Hook), rank 0 has (comm_hook ddp::AllReduceHook)",
        ReducerOptions().comm_hook(odd ? std::make_shared<Hook>() : nullptr)},
       {"parameters_to_ignore left.bias",
        ReducerOptions().parameters_to_ignore(names("left.weight"))},
@@ -132,7 +132,8 @@ RANKS_TEST("an option that differs is refused on all by name") {
     });
     REQUIRE_THAT(
         thrown,
-        ContainsSubstring("rank 2 has options (") && ContainsSubstring(text));
+        ContainsSubstring("rank 2 has options (") && ContainsSubstring(text) &&
+            !ContainsSubstring("timeline_steps"));
     if (text.find("parameters") == std::string::npos) { // which leave some out
       REQUIRE_THAT(
           thrown, ContainsSubstring("the options are not the same on all"));

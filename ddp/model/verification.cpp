@@ -14,10 +14,30 @@ namespace {
 using detail::join_lines;
 using detail::split_lines;
 
-std::vector<std::string> describe(
-    const NamedTensors& tensors,
-    const std::string& options) {
-  std::vector<std::string> lines{options};
+using Lines = std::vector<std::string>;
+
+/// What must be the same on all ranks.
+struct Description {
+  Lines options;
+  Lines tensors;
+};
+
+std::string to_text(const Description& description) {
+  return c10::str(
+      description.options.size(),
+      "\n",
+      join_lines(description.options),
+      join_lines(description.tensors));
+}
+
+Description from_text(const std::string& text) {
+  const auto lines = split_lines(text);
+  const auto tensors = lines.begin() + 1 + std::stoll(lines.front());
+  return {{lines.begin() + 1, tensors}, {tensors, lines.end()}};
+}
+
+Lines describe(const NamedTensors& tensors) {
+  Lines lines;
   for (size_t i = 0; i < tensors.tensors.size(); ++i) {
     const auto& tensor = tensors.tensors[i];
     lines.push_back(c10::str(
@@ -33,24 +53,37 @@ std::vector<std::string> describe(
   return lines;
 }
 
+/// Those that are not among `others`, as a text.
+std::string own_lines(const Lines& lines, const Lines& others) {
+  std::string text;
+  for (const auto& line : lines) {
+    if (std::find(others.begin(), others.end(), line) == others.end()) {
+      text += (text.empty() ? "" : ", ") + line;
+    }
+  }
+  return text.empty() ? "none" : text;
+}
+
 /// Adds to `differences` where rank `r` differs from rank 0.
 void compare(
     int64_t r,
-    const std::vector<std::string>& other,
-    const std::vector<std::string>& reference,
-    std::vector<std::string>& differences) {
-  if (other.front() != reference.front()) {
+    const Description& description,
+    const Description& of_rank_0,
+    Lines& differences) {
+  if (description.options != of_rank_0.options) {
     differences.push_back(c10::str(
         "rank ",
         r,
         " has options (",
-        other.front(),
+        own_lines(description.options, of_rank_0.options),
         "), rank 0 has (",
-        reference.front(),
+        own_lines(of_rank_0.options, description.options),
         ")"));
   }
+  const auto& other = description.tensors;
+  const auto& reference = of_rank_0.tensors;
   const auto count = std::max(other.size(), reference.size());
-  for (size_t i = 1; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     const auto& mine = i < other.size() ? other[i] : "none";
     const auto& theirs = i < reference.size() ? reference[i] : "none";
     if (mine != theirs) {
@@ -58,7 +91,7 @@ void compare(
           "rank ",
           r,
           " has as parameter ",
-          i - 1,
+          i,
           " ",
           mine,
           ", rank 0 has ",
@@ -79,7 +112,7 @@ void verify_same_model(
   if (group.size() == 1) {
     return;
   }
-  const auto own = join_lines(describe(tensors, options));
+  const auto own = to_text({split_lines(options), describe(tensors)});
   const auto hash = XXH3_64bits(own.data(), own.size());
   const auto hashes = group.all_gather(
       at::scalar_tensor(static_cast<int64_t>(hash), at::kLong));
@@ -91,17 +124,13 @@ void verify_same_model(
     return;
   }
   const auto texts = group.all_gather(own);
-  std::vector<std::string> differences;
+  Lines differences;
   bool same_tensors = true;
-  const auto reference = split_lines(texts[0]);
+  const auto reference = from_text(texts[0]);
   for (int64_t r = 1; r < group.size(); ++r) {
-    const auto other = split_lines(texts[r]);
+    const auto other = from_text(texts[r]);
     compare(r, other, reference, differences);
-    same_tensors = same_tensors &&
-        std::equal(other.begin() + 1,
-                   other.end(),
-                   reference.begin() + 1,
-                   reference.end());
+    same_tensors = same_tensors && other.tensors == reference.tensors;
   }
   detail::throw_differences(
       same_tensors ? "the options are not the same on all ranks:"
@@ -111,7 +140,7 @@ void verify_same_model(
 
 uint64_t parameter_hash(const torch::nn::Module& module) {
   const auto parameters = unique_parameters(module);
-  const auto names = join_lines(describe(parameters, ""));
+  const auto names = "\n" + join_lines(describe(parameters));
   uint64_t hash = XXH3_64bits(names.data(), names.size());
   for (const auto& tensor : parameters.tensors) {
     hash = detail::tensor_hash(tensor, hash);

@@ -2,6 +2,7 @@
 
 #include <ddp/failure/heartbeat.h>
 #include <ddp/module_state.h>
+#include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer/observers/timeline_file.h>
 #include <ddp/reducer/reducer_impl.h>
@@ -25,50 +26,43 @@
 namespace ddp {
 namespace {
 
-/// What decides about layout and values, and so must agree over ranks.
+/// What decides about layout and values, and so must agree over ranks: a line
+/// for each option.
 std::string describe(const ReducerOptions& options) {
-  const auto cap = [](const std::optional<double>& value) {
-    return value ? std::to_string(*value) : "default";
+  std::vector<std::string> lines;
+  const auto add = [&](const char* name, const auto& value) {
+    lines.push_back(c10::str(name, " ", value));
   };
-  std::string text = c10::str(
-      "bucket_cap_mb ",
-      cap(options.bucket_cap_mb()),
-      ", first_bucket_cap_mb ",
-      cap(options.first_bucket_cap_mb()),
-      ", bucket_layout ",
-      static_cast<int>(options.bucket_layout()),
-      ", bucket_cap_mb_list ",
-      options.bucket_cap_mb_list(),
-      ", broadcast_buffers ",
-      options.broadcast_buffers(),
-      ", buffer_sync ",
-      static_cast<int>(options.buffer_sync()),
-      ", find_unused_parameters ",
-      options.find_unused_parameters(),
-      ", gradient_as_bucket_view ",
-      options.gradient_as_bucket_view(),
-      ", static_graph ",
-      options.static_graph(),
-      ", skip_all_reduce_unused_params ",
-      options.skip_all_reduce_unused_params(),
-      ", check_divergence_every ",
-      options.check_divergence_every(),
-      ", check_finite ",
-      options.check_finite(),
-      ", comm_hook ",
-      options.comm_hook() ? options.comm_hook()->describe()
-                          : AllReduceHook().describe(),
-      ", timeline_steps ",
-      options.timeline_folder().empty() ? "none" : options.timeline_steps(),
-      ", parameters_to_ignore");
-  for (const auto& name : options.parameters_to_ignore()) {
-    text += " " + name;
-  }
-  text += ", sparse_parameters";
-  for (const auto& name : options.sparse_parameters()) {
-    text += " " + name;
-  }
-  return text;
+  const auto add_cap = [&](const char* name, std::optional<double> value) {
+    add(name, value ? std::to_string(*value) : "default");
+  };
+  const auto add_names = [&](const char* name, const auto& names) {
+    std::string list;
+    for (const auto& each : names) {
+      list += (list.empty() ? "" : " ") + each;
+    }
+    add(name, list.empty() ? "none" : list);
+  };
+  const auto all_reduce = AllReduceHook();
+  const auto* hook = options.comm_hook() ? &*options.comm_hook() : &all_reduce;
+  add_cap("bucket_cap_mb", options.bucket_cap_mb());
+  add_cap("first_bucket_cap_mb", options.first_bucket_cap_mb());
+  add("bucket_layout", static_cast<int>(options.bucket_layout()));
+  add("bucket_cap_mb_list", options.bucket_cap_mb_list());
+  add("broadcast_buffers", options.broadcast_buffers());
+  add("buffer_sync", static_cast<int>(options.buffer_sync()));
+  add("find_unused_parameters", options.find_unused_parameters());
+  add("gradient_as_bucket_view", options.gradient_as_bucket_view());
+  add("static_graph", options.static_graph());
+  add("skip_all_reduce_unused_params", options.skip_all_reduce_unused_params());
+  add("check_divergence_every", options.check_divergence_every());
+  add("check_finite", options.check_finite());
+  add("comm_hook", hook->describe());
+  add("timeline_steps",
+      options.timeline_folder().empty() ? "none" : options.timeline_steps());
+  add_names("parameters_to_ignore", options.parameters_to_ignore());
+  add_names("sparse_parameters", options.sparse_parameters());
+  return detail::join_lines(lines);
 }
 
 /// Gives all ranks rank 0's values of parameters and buffers, once they are
@@ -113,7 +107,8 @@ detail::ManagedState state_of(
     if (options.init_sync()) {
       const auto text = detail::error_text(error);
       try {
-        verify_same_model({}, "cannot be managed: " + text, own_group);
+        verify_same_model(
+            {}, describe(options) + "cannot be managed: " + text, own_group);
       } catch (const c10::ValueError&) { // the others say it; this one rethrows
       }
     }

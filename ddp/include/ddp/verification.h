@@ -21,9 +21,9 @@ struct VerificationOptions {
 };
 
 /// Checks that all ranks hold the same list: names, order, shapes, dtypes and
-/// strides of the tensors, which of them require gradients, and `options`, a
-/// text. Throws `c10::ValueError` with the same words on every rank: which rank
-/// differs from rank 0, in which tensor, and how. Collective.
+/// strides of the tensors, which of them require gradients, and the lines of
+/// `options`. Throws `c10::ValueError` with the same words on every rank: which
+/// rank differs from rank 0, in which tensor or option, and how. Collective.
 DDP_API void verify_same_model(
     const NamedTensors& tensors,
     const std::string& options,
