@@ -8,9 +8,7 @@
 
 #include <launcher/rendezvous/authentication.h>
 
-namespace authentication_test {
-
-using namespace ddp;
+namespace ddp::test::authentication_test {
 
 namespace {
 
@@ -82,7 +80,7 @@ TEST_CASE("the MAC is Python's for texts and keys of any length", "[unit]") {
     char line[80];
     if (std::fgets(line, sizeof line, python.get()) == nullptr) {
       REQUIRE(n == 0);
-      ddp::test::skip("there is no python3");
+      skip("there is no python3");
     }
     std::string key;
     std::string text;
@@ -146,4 +144,4 @@ TEST_CASE("random bytes are in hex and differ", "[unit]") {
   CHECK(random_hex(0).empty());
 }
 
-} // namespace authentication_test
+} // namespace ddp::test::authentication_test

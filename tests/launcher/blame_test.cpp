@@ -6,10 +6,8 @@
 
 #include <tests/launcher/rank_ends.h>
 
-namespace blame_test {
+namespace ddp::test::blame_test {
 
-using namespace ddp;
-using namespace ddp::test;
 using namespace std::chrono_literals;
 
 namespace {
@@ -175,4 +173,4 @@ TEST_CASE("ranks in one call are not set apart", "[unit]") {
       blame_caller({victim(0, "save", 1), victim(1, "barrier", 2), RankEnd()}));
 }
 
-} // namespace blame_test
+} // namespace ddp::test::blame_test

@@ -3,9 +3,7 @@
 
 #include <launcher/check/table.h>
 
-namespace check_table_test {
-
-using namespace ddp;
+namespace ddp::test::check_table_test {
 
 namespace {
 
@@ -67,4 +65,4 @@ TEST_CASE("the table has nodes, pairs and warnings", "[unit]") {
       "nothing is off\n");
 }
 
-} // namespace check_table_test
+} // namespace ddp::test::check_table_test

@@ -17,15 +17,35 @@
 #include <launcher/affinity/machine.h>
 #include <tests/launcher/fake_root.h>
 
-namespace cpu_binding_test {
+namespace ddp::test::cpu_binding_test {
 
-using namespace ddp;
 using Texts = std::vector<std::string>;
 
 namespace {
 
 /// With processors and graphics cards.
-struct Computer : ddp::test::FakeRoot {
+struct Computer : FakeRoot {
+  Computer() = default;
+  /// Two sockets of two nodes of four cores of two threads; two cores share a
+  /// cache. Core c is CPUs c and c + 16; node n has cores 4n to 4n + 3.
+  explicit Computer(bool has_gpus) {
+    for (int id = 0; id < 32; ++id) {
+      const int core = id % 16;
+      add_cpu(id, core, core / 8, core / 2 * 2);
+    }
+    for (int node = 0; node < 4; ++node) {
+      const auto cores = [&](int first) {
+        return number_list({first, first + 1, first + 2, first + 3});
+      };
+      write(
+          "/sys/devices/system/node/node" + std::to_string(node) + "/cpulist",
+          cores(4 * node) + "," + cores(4 * node + 16));
+    }
+    if (has_gpus) {
+      add_gpus();
+    }
+  }
+
   void add_cpu(int id, int core, int socket, int cache_of) const {
     const std::string folder =
         "/sys/devices/system/cpu/cpu" + std::to_string(id);
@@ -53,31 +73,15 @@ struct Computer : ddp::test::FakeRoot {
     write(
         "/sys/bus/pci/devices/" + address + "/numa_node", std::to_string(node));
   }
+
+  // Not in the order of their numbers; nothing at node 0.
+  void add_gpus() const {
+    add_gpu("0000:c1:00.0", "GPU-dddd", 3);
+    add_gpu("0000:3b:00.0", "GPU-bbbb", 1);
+    add_gpu("0000:81:00.0", "GPU-cccc", 2);
+    add_gpu("0000:07:00.0", "GPU-aaaa", 1);
+  }
 };
-
-// Two sockets of two nodes of four cores of two threads; two cores share a
-// cache. Core c is CPUs c and c + 16; node n has cores 4n to 4n + 3.
-void add_processors(const Computer& root) {
-  for (int id = 0; id < 32; ++id) {
-    const int core = id % 16;
-    root.add_cpu(id, core, core / 8, core / 2 * 2);
-  }
-  for (int node = 0; node < 4; ++node) {
-    const int first = 4 * node;
-    root.write(
-        "/sys/devices/system/node/node" + std::to_string(node) + "/cpulist",
-        number_list({first, first + 1, first + 2, first + 3}) + "," +
-            number_list({first + 16, first + 17, first + 18, first + 19}));
-  }
-}
-
-// Not in the order of their numbers; nothing at node 0.
-void add_gpus(const Computer& root) {
-  root.add_gpu("0000:c1:00.0", "GPU-dddd", 3);
-  root.add_gpu("0000:3b:00.0", "GPU-bbbb", 1);
-  root.add_gpu("0000:81:00.0", "GPU-cccc", 2);
-  root.add_gpu("0000:07:00.0", "GPU-aaaa", 1);
-}
 
 cpu_set_t cpus(const std::string& list) {
   cpu_set_t set;
@@ -128,9 +132,7 @@ const std::string kSocket1 = "CPUs 8-15,24-31, memory of nodes 2-3";
 } // namespace
 
 TEST_CASE("binding: ranks are near their GPUs", "[unit]") {
-  const Computer root;
-  add_processors(root);
-  add_gpus(root);
+  const Computer root(true);
   CHECK(
       places(root, {Binding::kNode, 4}) ==
       Texts{kNode1, kNode1, kNode2, kNode3});
@@ -154,9 +156,7 @@ TEST_CASE("binding: ranks are near their GPUs", "[unit]") {
 }
 
 TEST_CASE("binding: GPUs that no rank uses keep their share", "[unit]") {
-  const Computer root;
-  add_processors(root);
-  add_gpus(root);
+  const Computer root(true);
   CHECK(
       places(root, {Binding::kExclusive, 1}) ==
       Texts{"CPUs 4-5,20-21, memory of node 1"});
@@ -164,9 +164,7 @@ TEST_CASE("binding: GPUs that no rank uses keep their share", "[unit]") {
 }
 
 TEST_CASE("binding: the selection of devices says whose GPU it is", "[unit]") {
-  const Computer root;
-  add_processors(root);
-  add_gpus(root);
+  const Computer root(true);
   CHECK(places(root, {Binding::kNode, 2, "3,2"}) == Texts{kNode3, kNode2});
   CHECK(
       places(root, {Binding::kNode, 2, "GPU-c,GPU-aaaa"}) ==
@@ -185,8 +183,7 @@ TEST_CASE("binding: the selection of devices says whose GPU it is", "[unit]") {
 }
 
 TEST_CASE("binding: without GPUs, ranks spread over the nodes", "[unit]") {
-  const Computer root;
-  add_processors(root);
+  const Computer root(false);
   CHECK(places(root, {Binding::kNode, 2}) == Texts{kNode0, kNode2});
   CHECK(
       places(root, {Binding::kNode, 4}) ==
@@ -207,14 +204,12 @@ TEST_CASE("binding: without GPUs, ranks spread over the nodes", "[unit]") {
   CHECK_THAT(
       refusal(root, {Binding::kExclusive, 17}),
       ContainsSubstring("4 core(s) of NUMA node 0 for 5 ranks"));
-  add_gpus(root);
+  root.add_gpus();
   CHECK(places(root, {Binding::kNode, 2, ""}) == Texts{kNode0, kNode2});
 }
 
 TEST_CASE("binding: shares are even and part whole cores", "[unit]") {
-  const Computer root;
-  add_processors(root);
-  add_gpus(root);
+  const Computer root(true);
   CHECK(
       places(root, {Binding::kShare, 3}) ==
       Texts{
@@ -234,8 +229,7 @@ TEST_CASE("binding: shares are even and part whole cores", "[unit]") {
 }
 
 TEST_CASE("binding: only CPUs that may be used are given out", "[unit]") {
-  const Computer root;
-  add_processors(root);
+  const Computer root(false);
   const std::string allowed = "2-5,18,20-21,12";
   CHECK(
       places(root, {Binding::kNode, 3, std::nullopt, allowed}) ==
@@ -252,7 +246,7 @@ TEST_CASE("binding: only CPUs that may be used are given out", "[unit]") {
   CHECK(
       places(root, {Binding::kCoreComplex, 1, std::nullopt, "1,2-3,18"}) ==
       Texts{"CPUs 2-3,18, memory of node 0"});
-  add_gpus(root);
+  root.add_gpus();
   CHECK_THAT(
       refusal(root, {Binding::kNode, 4, std::nullopt, allowed}),
       ContainsSubstring("a GPU is at NUMA node 2, none of whose CPUs may be "
@@ -315,4 +309,4 @@ TEST_CASE("binding: a process moves to its place", "[unit]") {
   CHECK(status == 0);
 }
 
-} // namespace cpu_binding_test
+} // namespace ddp::test::cpu_binding_test

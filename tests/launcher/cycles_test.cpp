@@ -12,9 +12,7 @@
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
 
-namespace cycles_test {
-
-using namespace ddp::test;
+namespace ddp::test::cycles_test {
 
 namespace {
 
@@ -54,7 +52,7 @@ void run_job(int number, const std::string& folder) {
   CHECK((code == expected[way] || (way == 1 && code == killed)));
   CHECK(job.leaves_nothing());
   const int port = port_in(job.out());
-  CHECK(ddp::listen_on("127.0.0.1", port).port == port);
+  CHECK(listen_on("127.0.0.1", port).port == port);
 }
 
 } // namespace
@@ -71,4 +69,4 @@ TEST_CASE("many jobs leave no process, no file and no port", "[cycles]") {
   }
 }
 
-} // namespace cycles_test
+} // namespace ddp::test::cycles_test

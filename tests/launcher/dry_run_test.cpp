@@ -5,11 +5,7 @@
 #include <launcher/cli/redaction.h>
 #include <tests/launcher/launched_job.h>
 
-namespace dry_run_test {
-
-using namespace ddp;
-using namespace ddp::test;
-using Texts = std::vector<std::string>;
+namespace ddp::test::dry_run_test {
 
 TEST_CASE("names that hold secrets are known", "[unit]") {
   for (const std::string& name :
@@ -105,4 +101,4 @@ TEST_CASE("ddprun refuses to be one of several tasks", "[unit]") {
   CHECK(alone.wait() == 0);
 }
 
-} // namespace dry_run_test
+} // namespace ddp::test::dry_run_test

@@ -14,10 +14,7 @@
 #include <launcher/rendezvous/endpoint.h>
 #include <tests/launcher/launched_job.h>
 
-namespace endpoint_test {
-
-using namespace ddp;
-using namespace ddp::test;
+namespace ddp::test::endpoint_test {
 
 namespace {
 
@@ -196,4 +193,4 @@ TEST_CASE("--rdzv-server says where it listens", "[unit]") {
   CHECK_THAT(late.err(), ContainsSubstring("in use"));
 }
 
-} // namespace endpoint_test
+} // namespace ddp::test::endpoint_test

@@ -7,9 +7,8 @@
 
 #include <launcher/rendezvous/log/entry.h>
 
-namespace entry_test {
+namespace ddp::test::entry_test {
 
-using namespace ddp;
 using nlohmann::json;
 
 namespace {
@@ -111,4 +110,4 @@ TEST_CASE("what nests deep is no entry", "[unit]") {
   CHECK_FALSE(parse_entry(text));
 }
 
-} // namespace entry_test
+} // namespace ddp::test::entry_test

@@ -7,10 +7,7 @@
 #include <launcher/cli/options/option_table.h>
 #include <tests/launcher/option_parsing.h>
 
-namespace environment_options_test {
-
-using namespace ddp;
-using namespace ddp::test;
+namespace ddp::test::environment_options_test {
 
 TEST_CASE("options come from the environment too", "[unit]") {
   const LaunchOptions options = parse(
@@ -92,4 +89,4 @@ TEST_CASE("every variable is the option's name in capitals", "[unit]") {
   }
 }
 
-} // namespace environment_options_test
+} // namespace ddp::test::environment_options_test

@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include <dlfcn.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -17,10 +16,8 @@
 #include <tests/launcher/rank_ends.h>
 #include <tests/support/temporary_folder.h>
 
-namespace failure_unit_test {
+namespace ddp::test::failure_unit_test {
 
-using namespace ddp;
-using namespace ddp::test;
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
@@ -328,12 +325,10 @@ TEST_CASE("the report's file is whole or old", "[unit]") {
   CHECK(write_report(report).empty());
   std::ifstream file(report.file);
   CHECK(nlohmann::json::parse(file)["root"] == 0);
-  struct stat status {};
-  REQUIRE(stat(report.file.c_str(), &status) == 0);
-  CHECK((status.st_mode & 0777) == 0600);
+  CHECK(fs::status(report.file).permissions() == fs::perms(0600));
   report.file = folder / "none/report.json";
   CHECK_THAT(write_report(report), ContainsSubstring("No such file"));
   CHECK(folder.names().size() == 1);
 }
 
-} // namespace failure_unit_test
+} // namespace ddp::test::failure_unit_test

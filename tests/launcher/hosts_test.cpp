@@ -1,18 +1,18 @@
-// What --hosts and --hostfile mean, and what is run on each host.
+// What --hosts and --hostfile mean, what is run on each host, and such jobs on
+// hosts that all are this machine.
 #include <tests/support/catch_plain.h>
 
 #include <fstream>
 
+#include <common/scheduler/launch_error.h>
 #include <launcher/remote/host_commands.h>
+#include <tests/launcher/launched_job.h>
 #include <tests/launcher/option_parsing.h>
 #include <tests/support/temporary_folder.h>
 
-namespace hosts_test {
+namespace ddp::test::hosts_test {
 
-using namespace ddp;
-using namespace ddp::test;
 using Hosts = std::vector<std::pair<std::string, int>>;
-using Texts = std::vector<std::string>;
 
 namespace {
 
@@ -130,4 +130,31 @@ TEST_CASE("this machine needs no remote shell", "[unit]") {
   CHECK(has(commands[1].words, "--nproc-per-node=3"));
 }
 
-} // namespace hosts_test
+TEST_CASE("a host's job ends with its exit code", "[start]") {
+  LaunchedJob job(words("--hosts=localhost:1 sh -c 'echo said; exit 3'"));
+  CHECK(job.wait() == 3);
+  CHECK_THAT(job.out(), ContainsSubstring("said"));
+  CHECK(job.out().find('\1') == std::string::npos);
+}
+
+TEST_CASE("a rank cannot say that its ddprun has ended", "[start]") {
+  // Whose ddprun is then killed, as by a host that goes down.
+  const TemporaryFolder folder;
+  const std::string shown = folder / "shown";
+  LaunchedJob job(
+      {"--hosts=localhost:1",
+       "bash",
+       "-c",
+       R"(printf '\001ddprun begins\n\001ddprun ends\n'
+          until [ -e "$0" ]; do sleep 0.05; done
+          read -r _ _ _ front _ < /proc/$PPID/stat
+          kill -9 $front; sleep 60)",
+       shown});
+  job.wait_for_output("\1ddprun ends");
+  write_text(shown, "");
+  CHECK(job.wait() == kExitInfrastructure);
+  CHECK_THAT(job.err(), ContainsSubstring("localhost was cut off"));
+  CHECK_THAT(job.out(), ContainsSubstring("\1ddprun ends"));
+}
+
+} // namespace ddp::test::hosts_test

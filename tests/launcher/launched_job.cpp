@@ -1,5 +1,6 @@
 #include <tests/launcher/launched_job.h>
 #include <tests/support/skip.h>
+#include <tests/support/temporary_folder.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -24,7 +25,6 @@
 namespace ddp::test {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPatience(20);
 constexpr std::chrono::seconds kPatienceForDeath(5);
 
@@ -56,11 +56,8 @@ std::vector<pid_t> processes_with(const std::string& mark) {
   std::vector<pid_t> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();
-    std::ifstream file(entry.path() / "environ");
-    std::stringstream environment;
-    environment << file.rdbuf();
     if (std::isdigit(name[0]) &&
-        environment.str().find(mark) != std::string::npos) {
+        read_text(entry.path() / "environ").find(mark) != std::string::npos) {
       found.push_back(std::stoi(name));
     }
   }
@@ -166,9 +163,8 @@ pid_t LaunchedJob::store() const {
   const auto deadline = Clock::now() + kPatience;
   while (Clock::now() < deadline) {
     for (pid_t each : children_of(agent())) {
-      std::ifstream file("/proc/" + std::to_string(each) + "/comm");
-      std::string name;
-      if (file >> name && name == "ddprun-store") {
+      if (read_text("/proc/" + std::to_string(each) + "/comm") ==
+          "ddprun-store\n") {
         return each;
       }
     }
@@ -228,7 +224,16 @@ int LaunchedJob::wait() {
   const auto deadline = Clock::now() + kPatience;
   while (read_some(deadline)) {
   }
-  return wait_unread();
+  const int code = wait_unread();
+  if (!leaves_nothing()) {
+    throw std::runtime_error("processes are left:\n" + out_ + err_);
+  }
+  return code;
+}
+
+int LaunchedJob::wait_after(int signal) {
+  send(signal);
+  return wait();
 }
 
 int LaunchedJob::wait_unread() {

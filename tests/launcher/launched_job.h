@@ -12,6 +12,8 @@
 
 namespace ddp::test {
 
+using Clock = std::chrono::steady_clock;
+
 /// How a test starts ddprun.
 struct JobSetup {
   /// "NAME=value" to set, "NAME" to unset.
@@ -52,8 +54,12 @@ class LaunchedJob {
   /// `count` times.
   void wait_for_output(const std::string& text, int count = 1);
 
-  /// Reads to the end and waits for ddprun: its exit code, or -signal.
+  /// Reads to the end and waits for ddprun: its exit code, or -signal. Throws
+  /// where a process of it is left after five seconds.
   int wait();
+
+  /// Sends a signal first.
+  int wait_after(int signal);
 
   /// Waits for ddprun without reading what it writes.
   int wait_unread();
@@ -78,7 +84,7 @@ class LaunchedJob {
 
  private:
   void start(const std::vector<std::string>&, const JobSetup&);
-  bool read_some(std::chrono::steady_clock::time_point deadline);
+  bool read_some(Clock::time_point deadline);
 
   std::string mark_;
   pid_t pid_ = -1;

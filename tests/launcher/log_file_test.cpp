@@ -3,11 +3,8 @@
 
 #include <tests/launcher/pump_fixture.h>
 
-namespace log_file_test {
+namespace ddp::test::log_file_test {
 
-using namespace ddp;
-using namespace ddp::test;
-using Texts = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 TEST_CASE("a line's prefix follows its template", "[unit]") {
@@ -80,8 +77,8 @@ TEST_CASE("log files are bounded and cut between lines", "[unit]") {
   CHECK(read_text(folder / "a/b.log") == std::string(100, 'd'));
   CHECK(reports.empty());
   CHECK(std::distance(fs::directory_iterator(folder / "a"), {}) == 2);
-  CHECK(mode_of(folder / "a") == 0700);
-  CHECK(mode_of(folder / "a/b.log") == 0600);
+  CHECK(fs::status(folder / "a").permissions() == fs::perms(0700));
+  CHECK(fs::status(folder / "a/b.log").permissions() == fs::perms(0600));
 }
 
 TEST_CASE("a log file that cannot be written is said once", "[unit]") {
@@ -114,4 +111,4 @@ TEST_CASE("a log file takes bytes again when it can", "[unit]") {
   CHECK(reports == 1);
 }
 
-} // namespace log_file_test
+} // namespace ddp::test::log_file_test

@@ -5,10 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace membership_test {
-
-using ddp::Entry;
-using ddp::Membership;
+namespace ddp::test::membership_test {
 
 namespace {
 
@@ -28,13 +25,13 @@ Entry entry_of(Entry::Type type, const std::string& from, int epoch) {
 
 TEST_CASE("Nodes get the ranks that they ask for", "[unit]") {
   const auto order = [](std::vector<std::pair<const char*, int>> nodes) {
-    std::vector<ddp::NodeInfo> infos;
+    std::vector<NodeInfo> infos;
     for (const auto& [host, rank] : nodes) {
       infos.emplace_back();
       infos.back().host = host;
       infos.back().wanted_rank = rank;
     }
-    return hosts_of(ddp::in_order(infos, {}));
+    return hosts_of(in_order(infos, {}));
   };
   CHECK(order({{"n10", -1}, {"n2", -1}, {"n1", -1}}) == "n1, n2, n10");
   CHECK(order({{"n0", -1}, {"n1", 1}}) == "n0, n1");
@@ -123,4 +120,4 @@ TEST_CASE("A job after another one, in a log that outlives both", "[unit]") {
   }
 }
 
-} // namespace membership_test
+} // namespace ddp::test::membership_test

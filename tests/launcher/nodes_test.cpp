@@ -9,13 +9,10 @@
 #include <tests/launcher/option_parsing.h>
 #include <tests/support/temporary_folder.h>
 
-namespace nodes_test {
+namespace ddp::test::nodes_test {
 
-using namespace ddp;
-using namespace ddp::test;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using Texts = std::vector<std::string>;
 
 namespace {
 
@@ -250,4 +247,4 @@ TEST_CASE("a server of the meeting needs no program", "[unit]") {
   check_refused("--bind=::", "no program to run");
 }
 
-} // namespace nodes_test
+} // namespace ddp::test::nodes_test

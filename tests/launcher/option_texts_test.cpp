@@ -13,11 +13,7 @@
 #include <tests/launcher/option_parsing.h>
 #include <tests/support/temporary_folder.h>
 
-namespace option_texts_test {
-
-using namespace ddp;
-using namespace ddp::test;
-using Texts = std::vector<std::string>;
+namespace ddp::test::option_texts_test {
 
 namespace {
 
@@ -121,7 +117,7 @@ TEST_CASE("help fits the terminal", "[unit]") {
 
 TEST_CASE("the manual page is good roff", "[unit]") {
   if (!has_program("groff")) {
-    ddp::test::skip("groff is missing");
+    skip("groff is missing");
   }
   const TextFile page(parse({"--man"}).answer);
   const Outcome outcome = run("groff -man -ww -z " + page.file);
@@ -136,7 +132,7 @@ TEST_CASE("zsh's completion script says what it completes", "[unit]") {
 
 TEST_CASE("zsh takes its completion script", "[unit]") {
   if (!has_program("zsh")) {
-    ddp::test::skip("zsh is missing");
+    skip("zsh is missing");
   }
   const std::string text = parse({"--completion", "zsh"}).answer;
   const TextFile script(text);
@@ -163,4 +159,4 @@ TEST_CASE("bash completes options, their values and the program", "[unit]") {
   CHECK(completions("--standalone ./train " + beginning).front() == path);
 }
 
-} // namespace option_texts_test
+} // namespace ddp::test::option_texts_test

@@ -6,10 +6,7 @@
 #include <tests/launcher/option_parsing.h>
 #include <tests/launcher/outer_environments.h>
 
-namespace outer_launcher_test {
-
-using namespace ddp;
-using namespace ddp::test;
+namespace ddp::test::outer_launcher_test {
 
 namespace {
 
@@ -160,4 +157,4 @@ TEST_CASE("ranks do not inherit which outer task they are", "[unit]") {
   }
 }
 
-} // namespace outer_launcher_test
+} // namespace ddp::test::outer_launcher_test

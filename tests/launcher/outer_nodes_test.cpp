@@ -5,11 +5,7 @@
 #include <tests/launcher/option_parsing.h>
 #include <tests/launcher/outer_environments.h>
 
-namespace outer_nodes_test {
-
-using namespace ddp;
-using namespace ddp::test;
-using Texts = std::vector<std::string>;
+namespace ddp::test::outer_nodes_test {
 
 namespace {
 
@@ -183,4 +179,4 @@ TEST_CASE("Slurm's host lists are read", "[unit]") {
   CHECK(slurm_hosts("n[1-1000000000]", 2) == Texts{"n1", "n2"});
 }
 
-} // namespace outer_nodes_test
+} // namespace ddp::test::outer_nodes_test

@@ -3,11 +3,8 @@
 
 #include <tests/launcher/pump_fixture.h>
 
-namespace output_pump_test {
+namespace ddp::test::output_pump_test {
 
-using namespace ddp;
-using namespace ddp::test;
-using Texts = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 TEST_CASE("streams go into files as well, or alone", "[unit]") {
@@ -284,4 +281,4 @@ TEST_CASE("lines stay whole where there is no terminal", "[unit]") {
   CHECK(count_of(test.out.text(), "prompt") == 1);
 }
 
-} // namespace output_pump_test
+} // namespace ddp::test::output_pump_test

@@ -9,10 +9,7 @@
 #include <launcher/cli/rank_count.h>
 #include <tests/launcher/fake_root.h>
 
-namespace processors_test {
-
-using namespace ddp;
-using ddp::test::FakeRoot;
+namespace ddp::test::processors_test {
 
 TEST_CASE("GPUs are counted as CUDA would show them", "[unit]") {
   const FakeRoot root;
@@ -84,4 +81,4 @@ TEST_CASE("ranks follow what is there", "[unit]") {
   CHECK_THROWS_AS(count("xpu", std::nullopt), LaunchError);
 }
 
-} // namespace processors_test
+} // namespace ddp::test::processors_test

@@ -6,11 +6,7 @@
 #include <tests/launcher/option_parsing.h>
 #include <tests/support/temporary_folder.h>
 
-namespace program_test {
-
-using namespace ddp;
-using namespace ddp::test;
-using Texts = std::vector<std::string>;
+namespace ddp::test::program_test {
 
 namespace {
 
@@ -101,4 +97,4 @@ TEST_CASE("arguments can name the local rank", "[unit]") {
   CHECK(second("") == "");
 }
 
-} // namespace program_test
+} // namespace ddp::test::program_test

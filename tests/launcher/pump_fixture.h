@@ -8,7 +8,6 @@
 #include <pty.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <termios.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/support/skip.h>
@@ -27,8 +26,6 @@
 #include <vector>
 
 namespace ddp::test {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int kReadPatience = 10000; // ms
 const JobNames kTwoRanks = {2, "trainer", 1, "box"};
@@ -236,12 +233,6 @@ inline OutputOptions files_in(const TemporaryFolder& folder) {
   OutputOptions options;
   options.log_dir = folder / "logs";
   return options;
-}
-
-inline int mode_of(const std::string& path) {
-  struct stat info {};
-  stat(path.c_str(), &info);
-  return info.st_mode & 0777;
 }
 
 } // namespace ddp::test

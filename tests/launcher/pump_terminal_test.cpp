@@ -3,11 +3,8 @@
 
 #include <tests/launcher/pump_fixture.h>
 
-namespace pump_terminal_test {
+namespace ddp::test::pump_terminal_test {
 
-using namespace ddp;
-using namespace ddp::test;
-using Texts = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 TEST_CASE("a terminal shows a line that is not finished", "[terminal]") {
@@ -54,6 +51,8 @@ TEST_CASE("a terminal shows the status below all", "[terminal]") {
   test.reader.until("\r\x1b[K[0] line\n2 ranks, 3 s");
   say(rank, "10%\r");
   test.reader.until("\r\x1b[K[0] 10%\x1b[0m  2 ranks, 3 s");
+  say(test.rank(1), "hello\n");
+  test.reader.until("\r\x1b[K[1] hello\n[0] 10%\x1b[0m  2 ranks, 3 s");
   say(rank, std::string(75, '#') + "\r"); // leaves no room
   test.reader.until("\r\x1b[K[0] " + std::string(75, '#'));
   test.pump->suspend();
@@ -146,4 +145,4 @@ TEST_CASE("a rank can have a terminal of its own", "[terminal]") {
   CHECK(test.out.text() == "[0] one\n[0] two\n[0] three\n");
 }
 
-} // namespace pump_terminal_test
+} // namespace ddp::test::pump_terminal_test

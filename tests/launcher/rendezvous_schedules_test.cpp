@@ -4,7 +4,7 @@
 
 #include <tests/launcher/simulated_job.h>
 
-namespace rendezvous_schedules_test {
+namespace ddp::test::rendezvous_schedules_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -99,4 +99,4 @@ TEST_CASE("Random schedules never split a job nor hold it up", "[schedules]") {
   }
 }
 
-} // namespace rendezvous_schedules_test
+} // namespace ddp::test::rendezvous_schedules_test

@@ -16,17 +16,14 @@
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
 
-namespace report_file_test {
+namespace ddp::test::report_file_test {
 
-using namespace ddp;
-using namespace ddp::test;
+namespace fs = std::filesystem;
 
 namespace {
 
-mode_t type_of(const std::string& path) {
-  struct stat file {};
-  REQUIRE(lstat(path.c_str(), &file) == 0);
-  return file.st_mode & S_IFMT;
+fs::file_type type_of(const std::string& path) {
+  return fs::symlink_status(path).type();
 }
 
 int code_in(const std::string& report) {
@@ -39,11 +36,11 @@ TEST_CASE("a report goes into a device, not in its place", "[failure]") {
   const TemporaryFolder folder;
   const std::string device = folder / "null";
   if (mknod(device.c_str(), S_IFCHR | 0666, makedev(1, 3)) != 0) {
-    ddp::test::skip("devices cannot be made here");
+    skip("devices cannot be made here");
   }
   LaunchedJob job(words("--report '" + device + "' false"));
   CHECK(job.wait() == 1);
-  CHECK(type_of(device) == S_IFCHR);
+  CHECK(type_of(device) == fs::file_type::character);
   CHECK(folder.names() == std::set<std::string>{"null"});
 }
 
@@ -54,7 +51,7 @@ TEST_CASE("a report goes into a pipe that is read", "[failure]") {
   const FileDescriptor reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK));
   LaunchedJob job(words("--report '" + pipe + "' false"));
   CHECK(job.wait() == 1);
-  REQUIRE(type_of(pipe) == S_IFIFO);
+  REQUIRE(type_of(pipe) == fs::file_type::fifo);
   std::string text(1 << 16, '\0');
   const ssize_t size = read(reader.get(), text.data(), text.size());
   REQUIRE(size > 0);
@@ -67,7 +64,7 @@ TEST_CASE("a report is not waited for where nobody reads it", "[failure]") {
   REQUIRE(mkfifo(pipe.c_str(), S_IRUSR | S_IWUSR) == 0);
   LaunchedJob job(words("--report '" + pipe + "' false"));
   CHECK(job.wait() == 1);
-  CHECK(type_of(pipe) == S_IFIFO);
+  CHECK(type_of(pipe) == fs::file_type::fifo);
   CHECK_THAT(
       job.err(),
       ContainsSubstring("the report could not be written to " + pipe));
@@ -81,7 +78,7 @@ TEST_CASE("a report follows a link", "[failure]") {
     REQUIRE(symlink(target, link.c_str()) == 0);
     LaunchedJob job(words("--report '" + link + "' false"));
     CHECK(job.wait() == 1);
-    CHECK(type_of(link) == S_IFLNK);
+    CHECK(type_of(link) == fs::file_type::symlink);
     CHECK(code_in(read_text(folder / target)) == 1);
   }
 }
@@ -129,4 +126,4 @@ TEST_CASE(
   CHECK_THAT(job.out(), !ContainsSubstring("ran"));
 }
 
-} // namespace report_file_test
+} // namespace ddp::test::report_file_test

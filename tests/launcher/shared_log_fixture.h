@@ -18,13 +18,14 @@
 #include <launcher/listener.h>
 #include <launcher/rendezvous/log/shared_log.h>
 #include <tests/launcher/launched_job.h>
+#include <tests/support/free_port.h>
+#include <tests/support/skip.h>
+#include <tests/support/temporary_folder.h>
 
 namespace ddp::test {
 
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 using Kind = SharedLog::Event::Kind;
-using Texts = std::vector<std::string>;
 
 constexpr auto kPatience = 20s;
 

@@ -1,19 +1,13 @@
 // The agents' shared log: how its processes and its store come and go.
 #include <tests/launcher/shared_log_fixture.h>
 
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <thread>
 
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-namespace shared_log_processes_test {
-
-using namespace ddp;
-using namespace ddp::test;
+namespace ddp::test::shared_log_processes_test {
 
 namespace {
 
@@ -28,13 +22,7 @@ class CapturedErrors {
     dup2(stderr_.get(), STDERR_FILENO);
   }
   std::string text() const {
-    struct stat status {};
-    fstat(file_.get(), &status);
-    std::string text(static_cast<size_t>(status.st_size), '\0');
-    REQUIRE(
-        pread(file_.get(), &text[0], text.size(), 0) ==
-        static_cast<ssize_t>(text.size()));
-    return text;
+    return read_text("/proc/self/fd/" + std::to_string(file_.get()));
   }
 
  private:
@@ -45,8 +33,7 @@ class CapturedErrors {
 bool has_secret(pid_t pid) {
   std::string environment;
   wait_until({}, [&] { // it is empty while the program is being loaded
-    std::ifstream file("/proc/" + std::to_string(pid) + "/environ");
-    environment.assign(std::istreambuf_iterator<char>(file), {});
+    environment = read_text("/proc/" + std::to_string(pid) + "/environ");
     return !environment.empty();
   });
   return environment.find("DDP_TOKEN") != std::string::npos;
@@ -68,9 +55,8 @@ TEST_CASE("what speaks to the network has no secret", "[rendezvous]") {
   LaunchedJob server(words("--rdzv-server --rdzv-endpoint=127.0.0.1:0"), setup);
   server.wait_for_output("serves the nodes' rendezvous");
   wait_until({}, [&] {
-    std::ifstream file("/proc/" + std::to_string(server.pid()) + "/comm");
-    std::string name;
-    return file >> name && name == "ddprun-store";
+    return read_text("/proc/" + std::to_string(server.pid()) + "/comm") ==
+        "ddprun-store\n";
   });
   CHECK_FALSE(has_secret(server.pid()));
 }
@@ -228,4 +214,4 @@ TEST_CASE("a helper that cannot be executed is told", "[rendezvous]") {
   waitpid(log.pid(), nullptr, 0);
 }
 
-} // namespace shared_log_processes_test
+} // namespace ddp::test::shared_log_processes_test

@@ -1,6 +1,5 @@
 // The agents' shared log: what members post and read.
 #include <tests/launcher/shared_log_fixture.h>
-#include <tests/support/skip.h>
 
 #include <cstdlib>
 #include <iterator>
@@ -8,10 +7,7 @@
 
 #include <unistd.h>
 
-namespace shared_log_test {
-
-using namespace ddp;
-using namespace ddp::test;
+namespace ddp::test::shared_log_test {
 
 namespace {
 
@@ -193,4 +189,4 @@ TEST_CASE("a store with a nonce of another kind is none", "[rendezvous]") {
   waitpid(server, nullptr, 0);
 }
 
-} // namespace shared_log_test
+} // namespace ddp::test::shared_log_test

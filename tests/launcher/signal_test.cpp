@@ -8,20 +8,16 @@
 
 #include <tests/launcher/launched_job.h>
 
-namespace signal_test {
-
-using namespace ddp::test;
-using Clock = std::chrono::steady_clock;
+namespace ddp::test::signal_test {
 
 TEST_CASE("signals that end the job reach the ranks as sent", "[signal]") {
   const int signal = GENERATE(SIGTERM, SIGINT, SIGHUP, SIGQUIT);
   CAPTURE(signal);
   LaunchedJob job(words("--nproc-per-node 3 WORKER tell-signals"));
   job.wait_for_output("ready", 3);
-  job.send(signal);
-  CHECK(job.wait() == 128 + signal); // although every rank exits with 0
+  // Although every rank exits with 0.
+  CHECK(job.wait_after(signal) == 128 + signal);
   CHECK(count_of(job.out(), "got " + std::to_string(signal) + "\n") == 3);
-  CHECK(job.leaves_nothing());
 }
 
 TEST_CASE("USR1 and USR2 are passed on and end nothing", "[signal]") {
@@ -33,19 +29,16 @@ TEST_CASE("USR1 and USR2 are passed on and end nothing", "[signal]") {
     job.send(signal);
     job.wait_for_output(news, before + 2);
   }
-  job.send(SIGTERM);
-  CHECK(job.wait() == 128 + SIGTERM);
+  CHECK(job.wait_after(SIGTERM) == 128 + SIGTERM);
 }
 
 TEST_CASE("ranks deaf to SIGTERM are killed after the grace", "[signal]") {
   LaunchedJob job(words("--nproc-per-node 2 --grace 0.3 WORKER ignore-term"));
   job.wait_for_output("ready", 2);
   const auto before = Clock::now();
-  job.send(SIGTERM);
-  CHECK(job.wait() == 128 + SIGTERM);
+  CHECK(job.wait_after(SIGTERM) == 128 + SIGTERM);
   CHECK(Clock::now() - before >= std::chrono::milliseconds(300));
   CHECK_THAT(job.err(), ContainsSubstring("killed now: ranks 0-1\n"));
-  CHECK(job.leaves_nothing());
 }
 
 TEST_CASE("a second signal kills at once", "[signal]") {
@@ -53,18 +46,16 @@ TEST_CASE("a second signal kills at once", "[signal]") {
   job.wait_for_output("ready", 2);
   job.send(SIGTERM);
   job.wait_for_output("stopping all ranks on signal 15");
-  job.send(SIGINT);
-  CHECK(job.wait() == 128 + SIGTERM); // well before the grace of 30 s
+  // Well before the grace of 30 s.
+  CHECK(job.wait_after(SIGINT) == 128 + SIGTERM);
   CHECK_THAT(job.err(), ContainsSubstring("killing all ranks"));
-  CHECK(job.leaves_nothing());
 }
 
 TEST_CASE("stopped ranks hear the signal", "[signal]") {
   LaunchedJob job(words("--nproc-per-node 2 WORKER tell-signals"));
   kill(job.worker(0), SIGSTOP);
   kill(job.worker(1), SIGSTOP);
-  job.send(SIGTERM);
-  CHECK(job.wait() == 128 + SIGTERM);
+  CHECK(job.wait_after(SIGTERM) == 128 + SIGTERM);
   CHECK(count_of(job.out(), "got 15\n") == 2);
 }
 
@@ -76,8 +67,7 @@ TEST_CASE("an ignored SIGHUP stays ignored", "[signal]") {
   job.send(SIGHUP);
   job.send(SIGUSR1);
   job.wait_for_output("got " + std::to_string(SIGUSR1), 2);
-  job.send(SIGTERM);
-  CHECK(job.wait() == 128 + SIGTERM);
+  CHECK(job.wait_after(SIGTERM) == 128 + SIGTERM);
   CHECK(count_of(job.out(), "got 1\n") == 0);
 }
 
@@ -94,10 +84,8 @@ TEST_CASE("the job is stopped and continued with ddprun", "[signal]") {
       wait_for_state(each, "SR");
     }
   }
-  job.send(SIGTERM);
-  CHECK(job.wait() == 128 + SIGTERM);
+  CHECK(job.wait_after(SIGTERM) == 128 + SIGTERM);
   CHECK(count_of(job.out(), "got 15\n") == 2);
-  CHECK(job.leaves_nothing());
 }
 
 TEST_CASE("a suspended job can be ended", "[signal]") {
@@ -107,9 +95,7 @@ TEST_CASE("a suspended job can be ended", "[signal]") {
   wait_for_state(rank, "T");
   wait_for_state(job.pid(), "T");
   job.send(SIGTERM); // as `kill %1` does, with SIGCONT
-  job.send(SIGCONT);
-  CHECK(job.wait() == 128 + SIGTERM);
-  CHECK(job.leaves_nothing());
+  CHECK(job.wait_after(SIGCONT) == 128 + SIGTERM);
 }
 
-} // namespace signal_test
+} // namespace ddp::test::signal_test

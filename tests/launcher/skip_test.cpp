@@ -7,9 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-namespace skip_test {
-
-using namespace ddp::test;
+namespace ddp::test::skip_test {
 
 TEST_CASE("to be skipped", "[.]") {
   skip("on purpose");
@@ -32,4 +30,4 @@ TEST_CASE("a case that is skipped is no pass, and hides no failure") {
   CHECK(code != 0);
 }
 
-} // namespace skip_test
+} // namespace ddp::test::skip_test

@@ -8,9 +8,8 @@
 #include <launcher/agent/hang_watch.h>
 #include <launcher/agent/wait_watch.h>
 
-namespace supervisor_test {
+namespace ddp::test::supervisor_test {
 
-using namespace ddp;
 using namespace std::chrono_literals;
 using Signals = Supervisor::Signals;
 using Phase = RankState::Phase;
@@ -184,4 +183,4 @@ TEST_CASE("a rank that is long in one call waits", "[unit]") {
   CHECK(watch.waiting({2, 7, 3}, kStart + 61s) == Found{2});
 }
 
-} // namespace supervisor_test
+} // namespace ddp::test::supervisor_test
