@@ -205,9 +205,9 @@ TEST_CASE("help has an example", "[checkpoint_command]") {
   std::vector<Command> commands;
   for (const std::string name :
        {"inspect", "verify", "convert", "strip-prefix", "diff"}) {
-    commands.push_back({{checkpoint_program(), name, "--help"}, {}});
+    commands.push_back({{variable("DDP_CHECKPOINT"), name, "--help"}, {}});
   }
-  for (const auto& outcome : run(commands, kCommandTimeout)) {
+  for (const auto& outcome : run(commands, kLong)) {
     CHECK(outcome.exit_code == 0);
     CHECK_THAT(outcome.output, ContainsSubstring("\nExample: ddp-checkpoint "));
   }
@@ -222,15 +222,9 @@ TEST_CASE("output that cannot be written", "[checkpoint_command]") {
   }
   write_checkpoint_file(folder / "a.pt", many);
   const auto shell = [&](const std::string& script) {
-    return run(
-               Command{
-                   {"bash",
-                    "-c",
-                    script,
-                    checkpoint_program(),
-                    folder / "a.pt"},
-                   {}},
-               kCommandTimeout)
+    const auto program = variable("DDP_CHECKPOINT");
+    return run(Command{{"bash", "-c", script, program, folder / "a.pt"}, {}},
+               kLong)
         .output;
   };
   const std::string closed =

@@ -7,33 +7,17 @@
 #include <tests/support/process.h>
 #include <tests/support/temporary_folder.h>
 
-#include <cstdlib>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace ddp::test {
 
-constexpr std::chrono::seconds kCommandTimeout{60};
-
-/// The path of ddp-checkpoint.
-inline std::string checkpoint_program() {
-  const auto* path = std::getenv("DDP_CHECKPOINT");
-  REQUIRE(path != nullptr);
-  return path;
-}
-
-/// Runs ddp-checkpoint.
-inline Outcome run_command(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), checkpoint_program());
-  return run(Command{arguments, {}}, kCommandTimeout);
-}
-
-/// The output of a run that ends with this exit code.
+/// The output of a ddp-checkpoint that ends with this exit code.
 inline std::string output_of(
     int exit_code,
-    const std::vector<std::string>& arguments) {
-  const auto outcome = run_command(arguments);
+    std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), variable("DDP_CHECKPOINT"));
+  const auto outcome = run(Command{arguments, {}}, kLong);
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == exit_code);
   return outcome.output;
