@@ -4,8 +4,8 @@
 #include <ddp/checkpoint/checkpoint_manager.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/process_group/agreement/broadcast_value.h>
-#include <ddp/process_group/agreement/notice.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
+#include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/support/error_text.h>
 #include <ddp/support/snapshot_memory.h>
 
@@ -199,10 +199,13 @@ CheckpointManager::~CheckpointManager() {
 
 void CheckpointManager::save(int64_t step, std::optional<double> metric) {
   const detail::heartbeat::Activity activity("CheckpointManager::save");
-  detail::Notice notice;
-  notice.call = c10::str("CheckpointManager::save of step ", step);
-  notice.mistake = step < 0 ? "expected 0 or more" : "";
-  detail::exchange_notices(notice, impl_->group);
+  const auto call = c10::str("CheckpointManager::save of step ", step);
+  const auto calls = impl_->group.all_gather(call);
+  TORCH_CHECK_VALUE(
+      std::count(calls.begin(), calls.end(), call) == impl_->group.size(),
+      "the ranks did not call the same: ",
+      detail::name_by_ranks(calls));
+  TORCH_CHECK_VALUE(step >= 0, call, ": expected 0 or more");
   wait();
   const auto value = impl_->state.state_dict(impl_->group);
   detail::on_rank_0("CheckpointManager::save", impl_->group, [&] {

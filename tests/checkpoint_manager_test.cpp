@@ -172,8 +172,7 @@ TEST_CASE("ranks that save different steps are told so, all of them") {
                           "CheckpointManager::save of step 4"));
     REQUIRE_THAT(
         ddp::test::error_on_all(group, [&] { run.save(-1); }),
-        ContainsSubstring("save of step -1 failed: ranks 0-2: expected 0 or "
-                          "more"));
+        ContainsSubstring("save of step -1: expected 0 or more"));
     run.save(3); // nothing was written or lost
     REQUIRE(run.checkpoints.load()->step == 3);
   });

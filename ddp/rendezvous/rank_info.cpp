@@ -1,7 +1,7 @@
 #include <ddp/rendezvous/rank_info.h>
 
 #include <c10/util/Exception.h>
-#include <ddp/process_group/agreement/notice.h>
+#include <ddp/process_group/agreement/rank_report.h>
 #include <nlohmann/json.hpp>
 
 #include <set>

@@ -24,28 +24,6 @@ namespace {
 
 using Counts = std::vector<int64_t>; // of rows, by rank
 
-/// What ranks have to say, with their numbers: "ranks 0 and 2: this; rank 1:
-/// that". Those with an empty text are left out.
-std::string name_by_ranks(const std::vector<std::string>& texts) {
-  std::vector<std::pair<std::string, std::vector<int64_t>>> ranks;
-  for (size_t r = 0; r < texts.size(); ++r) {
-    auto found = std::find_if(ranks.begin(), ranks.end(), [&](const auto& of) {
-      return of.first == texts[r];
-    });
-    if (found == ranks.end()) {
-      found = ranks.insert(found, {texts[r], {}});
-    }
-    found->second.push_back(static_cast<int64_t>(r));
-  }
-  std::string result;
-  for (const auto& [text, of] : ranks) {
-    if (!text.empty()) {
-      result += (result.empty() ? "" : "; ") + name_ranks(of) + ": " + text;
-    }
-  }
-  return result;
-}
-
 /// Returns the contents of all ranks, by rank. Throws the same words on all:
 /// `c10::ValueError` where the calls differ or ranks made a mistake, otherwise
 /// `c10::Error` where ranks failed. Collective.

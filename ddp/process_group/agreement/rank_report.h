@@ -19,6 +19,10 @@ std::vector<std::string> split_lines(const std::string& text);
 /// and 4-7".
 std::string name_ranks(const std::vector<int64_t>& ranks);
 
+/// What ranks have to say, with their numbers: "ranks 0 and 2: this; rank 1:
+/// that". Those with an empty text are left out.
+std::string name_by_ranks(const std::vector<std::string>& texts);
+
 /// Throws `c10::ValueError` with `what`, a line for each of the first few
 /// differences, and how many there are beside these and `left_out` already.
 [[noreturn]] void throw_differences(
