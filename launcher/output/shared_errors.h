@@ -7,12 +7,12 @@
 
 namespace ddp {
 
-/// The errors that ended ranks, as ddp writes them, so that one that several
-/// ranks have is shown once.
+/// The errors that ended ranks, and warnings, as ddp writes them, so that one
+/// that several ranks have is shown once.
 class SharedErrors {
  public:
   /// Whether a line begins one: "error: ", an exception's type in a namespace,
-  /// ": ".
+  /// ": "; or LibTorch's "[W", time and place, "] Warning: ddp: ".
   static bool begins(std::string_view line);
 
   /// Whether no other rank has shown this text in this attempt, whichever rank

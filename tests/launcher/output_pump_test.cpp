@@ -97,6 +97,31 @@ TEST_CASE("an error of several ranks is shown once", "[unit]") {
   CHECK(read_text(folder / "logs/attempt_1/1/stderr.log") == same + "#e\n");
 }
 
+TEST_CASE(
+    "a warning of ddp's is shown once, of a program's on each rank",
+    "[unit]") {
+  PumpTest test;
+  const auto text_of = [](const std::string& time, const std::string& who) {
+    return "[W1125 08:00:0" + time + " reducer.cpp:96] Warning: " + who +
+        "the gradients are not averaged (function operator())\n";
+  };
+  const auto say_then_wait =
+      [&](int rank, const std::string& text, const std::string& last) {
+        say(test.rank(rank, Stream::kErr), text + last + "\n");
+        test.err.until(last);
+      };
+  say_then_wait(1, text_of("0.1", "ddp: "), "#a");
+  say_then_wait(0, text_of("1.2", "ddp: "), "#b");
+  say_then_wait(1, text_of("2.3", ""), "#c");
+  say_then_wait(0, text_of("3.4", ""), "#d");
+  test.finish();
+  CHECK(
+      test.err.text() ==
+      "[1] " + text_of("0.1", "ddp: ") + "[1] #a\n[0] #b\n[1] " +
+          text_of("2.3", "") + "[1] #c\n[0] " + text_of("3.4", "") +
+          "[0] #d\n");
+}
+
 TEST_CASE("an error is the same whichever rank says it", "[unit]") {
   PumpTest test;
   const auto text_of = [](const std::string& speaker, int other) {
