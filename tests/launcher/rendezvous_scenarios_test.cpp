@@ -56,6 +56,22 @@ TEST_CASE("A job of consequences that is ended does not go on", "[unit]") {
   CHECK(job.exit_code(1) == 130);
 }
 
+TEST_CASE("A failed rank restarts all nodes, counted alike", "[unit]") {
+  Job job(settings(3, 3, 2), 3);
+  job.run_for(seconds(6));
+  for (int restart = 1; restart <= 2; ++restart) {
+    job.fail_rank(restart);
+    job.run_for(seconds(8));
+    REQUIRE_RUNNING(job, "012");
+    for (int i = 0; i < 3; ++i) {
+      REQUIRE(job.member(i).membership().plan().restarts == restart);
+    }
+  }
+  job.fail_rank(0);
+  REQUIRE_FALSE(job.run_for(seconds(20)));
+  REQUIRE(job.exit_code(1) == 3);
+}
+
 TEST_CASE("All end with 0 once all ranks have finished", "[unit]") {
   Job job(settings(3, 3), 3);
   job.run_for(seconds(6));
@@ -93,6 +109,17 @@ TEST_CASE("The next job begins where one has just ended", "[unit]") {
     job.run_for(seconds(20));
     REQUIRE_RUNNING(job, "345");
   }
+}
+
+TEST_CASE("A node that comes late gets ranks, without a restart", "[unit]") {
+  Job job(settings(2, 4), 2);
+  job.run_for(seconds(8));
+  REQUIRE_RUNNING(job, "01");
+  job.add_node();
+  job.run_for(seconds(12));
+  REQUIRE_RUNNING(job, "012");
+  REQUIRE(job.member(2).membership().plan().restarts == 0);
+  REQUIRE(job.member(2).membership().plan().index_of("id2") == 2);
 }
 
 TEST_CASE("A node more than the job has places", "[unit]") {
@@ -139,6 +166,16 @@ TEST_CASE(
     job.run_for(seconds(40));
     REQUIRE_RUNNING(job, "23");
   }
+}
+
+TEST_CASE("A fixed job ends where a node is lost", "[unit]") {
+  Job job(settings(3, 3), 3);
+  job.run_for(seconds(6));
+  job.crash(1);
+  REQUIRE_FALSE(job.run_for(seconds(30)));
+  REQUIRE(job.exit_code(0) == 75);
+  REQUIRE(job.exit_code(2) == 75);
+  REQUIRE(job.exit_text(2).find("node n1 was not heard") != std::string::npos);
 }
 
 TEST_CASE(
