@@ -37,6 +37,10 @@ static_assert(
     "the page is shared between processes");
 static_assert(sizeof(HeartbeatPage) == 248, "rank and ddprun agree on it");
 
+/// In an activity, between a bucket's step and the name of its Reducer, where a
+/// program has several.
+constexpr const char* kOfReducer = " of the Reducer of ";
+
 constexpr const char* kHeartbeatVariable = "DDP_HEARTBEAT_FD";
 
 } // namespace ddp

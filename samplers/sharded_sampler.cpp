@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <ddp/internal/text_tensor.h>
-#include <ddp/process_group/agreement/same_as_first.h>
+#include <ddp/process_group/agreement/same_on_all.h>
 #include <torch/serialize/archive.h>
 
 #include <algorithm>
@@ -87,14 +87,19 @@ ShardedSampler::ShardedSampler(
 }
 
 void ShardedSampler::check_same(const ProcessGroup& group) const {
-  auto text = c10::str(length_, " samples");
+  auto text = c10::str(name_, " of ", length_, " samples");
   if (remainder_ != Remainder::kUneven) {
     text += c10::str(", drop_last ", remainder_ == Remainder::kDrop);
   }
   for (const auto& item : identity()) {
     text += c10::str(", ", item.key(), " ", item.value());
   }
-  detail::check_same_as_first(group, name_, text);
+  detail::check_same_on_all(
+      group,
+      "the sampler",
+      text,
+      "All ranks construct the same samplers in the same order; one that a "
+      "rank alone uses takes num_replicas 1 and rank 0 in place of the group");
 }
 
 void ShardedSampler::set_epoch(int64_t epoch) {

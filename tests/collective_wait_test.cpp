@@ -10,6 +10,7 @@
 
 namespace ddp::test::collective_wait_test {
 
+using detail::Failure;
 using detail::FailureBoard;
 using std::chrono::seconds;
 
@@ -172,7 +173,7 @@ TEST_CASE("a board tells a group of its own and its ancestors' failures") {
   REQUIRE(mine->read("/0").empty());
   board(1)->report("/0", "in\nthe \"first\" \xff");
   board(2)->report("/1", "in the second");
-  board(2)->report("", "everywhere", /*consequence=*/true);
+  board(2)->report("", "everywhere", Failure::Kind::kConsequence);
   mine->report("/0", "my own");
   const auto scopes = [&](const std::string& scope) {
     std::vector<std::string> found;
@@ -190,7 +191,7 @@ TEST_CASE("a board tells a group of its own and its ancestors' failures") {
   const auto first = mine->read("/0").front();
   REQUIRE(first.rank == 1);
   REQUIRE(first.text == "in\nthe \"first\" \xef\xbf\xbd");
-  REQUIRE(!first.consequence);
+  REQUIRE(first.kind == Failure::Kind::kOwn);
   board(1)->attend("/0", 4, "barrier");
   mine->attend("/0", 5, "all_reduce");
   const auto elsewhere = [&](int64_t number) {

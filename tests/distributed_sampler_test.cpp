@@ -4,6 +4,7 @@
 #include <tests/support/launched.h>
 #include <tests/support/ranks.h>
 #include <tests/support/samplers.h>
+#include <tests/support/values.h>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -109,55 +110,65 @@ TEST_CASE("DistributedSampler takes the rank from a group", "[sampler]") {
 }
 
 RANKS_TEST("samplers of another dataset or order are refused") {
-  const auto rank = group.rank();
+  const bool other = group.rank() == 1;
+  // Who came first throws in its next wait, and each rank has one text.
   const auto check = [&](const std::string& text, const auto& construct) {
-    if (rank == 0) {
-      construct(); // nobody's yet to differ from
-    }
-    group.barrier();
-    if (rank == 1) {
-      REQUIRE_THROWS_WITH(construct(), ContainsSubstring(text));
-    } else if (rank == 2) {
-      construct();
-    }
+    const auto own = group.duplicate();
+    const auto error = error_on_all(group, [&] {
+      construct(own);
+      own.barrier();
+    });
+    REQUIRE_THAT(error, ContainsSubstring(text));
   };
   check(
-      "rank 1 has 90 samples, drop_last 0, shuffle 1, seed 0, rank 0 has "
-      "100 samples",
-      [&] { DistributedSampler(rank == 1 ? 90 : 100, group); });
-  check("DistributedSampler differs between ranks", [&] {
-    DistributedSampler(100, group, SamplerOptions().seed(rank == 1));
+      "the sampler differs between ranks: ranks 0 and 2: DistributedSampler "
+      "of 100 samples, drop_last 0, shuffle 1, seed 0; rank 1: "
+      "DistributedSampler of 90 samples, drop_last 0, shuffle 1, seed 0. All "
+      "ranks construct the same samplers in the same order",
+      [&](const auto& own) { DistributedSampler(other ? 90 : 100, own); });
+  check("rank 1: DistributedSampler of 100", [&](const auto& own) {
+    DistributedSampler(100, own, SamplerOptions().seed(other));
   });
-  check("drop_last 1", [&] {
-    DistributedSampler(100, group, SamplerOptions().drop_last(rank == 1));
+  check("drop_last 1", [&](const auto& own) {
+    DistributedSampler(100, own, SamplerOptions().drop_last(other));
   });
-  check("EvaluationSampler differs", [&] {
-    EvaluationSampler(rank == 1 ? 90 : 100, group);
+  check("rank 1: EvaluationSampler of 90 samples", [&](const auto& own) {
+    EvaluationSampler(other ? 90 : 100, own);
   });
-  check("weights ", [&] {
-    DistributedWeightedSampler(
-        torch::ones({5}) * (rank == 1 ? 2 : 1), 5, group);
+  check("weights ", [&](const auto& own) {
+    DistributedWeightedSampler(torch::ones({5}) * (other ? 2 : 1), 5, own);
   });
-  check("20 samples", [&] {
-    StreamSampler(
-        group, StreamSamplerOptions().epoch_size(rank == 1 ? 20 : 10));
+  check("20 samples", [&](const auto& own) {
+    StreamSampler(own, StreamSamplerOptions().epoch_size(other ? 20 : 10));
   });
+  check(
+      "ranks 0 and 2: DistributedSampler of 100 samples, drop_last 0, "
+      "shuffle 1, seed 0; rank 1: EvaluationSampler of 100 samples",
+      [&](const auto& own) {
+        if (other) {
+          EvaluationSampler(100, own);
+        } else {
+          DistributedSampler(100, own);
+        }
+      });
+  check(
+      "one that a rank alone uses takes num_replicas 1 and rank 0",
+      [&](const auto& own) {
+        if (other) { // which evaluates alone, say
+          EvaluationSampler(7, own);
+        }
+        DistributedSampler(100, own);
+      });
 }
 
-RANKS_TEST("a sampler that one rank alone has leaves others comparable") {
-  if (group.rank() == 0) { // only rank 0 evaluates, say
-    EvaluationSampler(7, group);
-  }
+RANKS_TEST("a sampler that one rank has besides leaves others comparable") {
   DistributedSampler(100, group);
+  DistributedSampler(50, group);
   if (group.rank() == 0) {
     DistributedSampler(100, group);
+    EvaluationSampler(7, 1, 0);
   }
   group.barrier();
-  if (group.rank() == 2) {
-    REQUIRE_THROWS_WITH(
-        DistributedSampler(90, group),
-        ContainsSubstring("rank 2 has 90 samples"));
-  }
 }
 
 TEST_CASE("DistributedSampler leaves the global random state", "[sampler]") {

@@ -1,4 +1,5 @@
 #include <tests/support/catch.h>
+#include <tests/support/failures.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
@@ -270,16 +271,16 @@ RANKS_TEST("an optimizer that differs between ranks is refused") {
   auto net = std::make_shared<UnevenNet>();
   Reducer reducer(net, group);
   torch::optim::SGD optimizer(net->parameters(), group.rank() == 2 ? 0.2 : 0.1);
-  if (group.rank() < 2) {
+  const auto act = [&] {
     reducer.step_in_backward(optimizer);
-  }
-  group.barrier();
-  if (group.rank() == 2) {
-    REQUIRE_THROWS_WITH(
-        reducer.step_in_backward(optimizer),
-        ContainsSubstring("rank 2 has torch::optim::SGD with learning rates "
-                          "0.2, rank "));
-  }
+    net->forward(torch::ones({2, 7})).sum().backward();
+  };
+  REQUIRE_THROWS_WITH(
+      act(),
+      ContainsSubstring("step_in_backward differs between ranks: ranks 0 and "
+                        "1: torch::optim::SGD with learning rates 0.1; rank "
+                        "2: torch::optim::SGD with learning rates 0.2. "));
+  meet_at_store(group, {"0", "1", "2"});
 }
 
 } // namespace ddp::test::step_in_backward_test

@@ -73,7 +73,9 @@ TEST_CASE("a sharded optimizer that differs between ranks is refused") {
           optimizer.step(),
           ContainsSubstring("ZeroRedundancyOptimizer differs between ranks") &&
               ContainsSubstring(
-                  order ? "of Float [6], Float [9]" : "learning rates 0.2"));
+                  order ? "of Float [6], Float [9]" : "learning rates 0.2") &&
+              ContainsSubstring(
+                  "ranks 0 and 2: ddp::ZeroRedundancyOptimizer<"));
       meet_at_store(group, {"0", "1", "2"});
     });
   }

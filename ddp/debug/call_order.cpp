@@ -172,7 +172,7 @@ bool CallOrder::wait_for_all(
           " s; this rank called ",
           call.text());
       if (board_) {
-        board_->report(scope_, reason, /*consequence=*/true);
+        board_->report(scope_, reason, detail::Failure::Kind::kConsequence);
       }
       give_up(reason, number);
     }
@@ -189,7 +189,7 @@ void CallOrder::look_for_failure(int64_t sequence, uint64_t number) const {
   }
   const auto own =
       std::find_if(failures.begin(), failures.end(), [](const auto& failure) {
-        return !failure.consequence;
+        return failure.kind != detail::Failure::Kind::kConsequence;
       });
   const auto& first = own == failures.end() ? failures.front() : *own;
   const auto who = c10::str(

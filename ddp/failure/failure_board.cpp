@@ -57,7 +57,7 @@ std::string to_line(const Failure& failure) {
       {"rank", failure.rank},
       {"host", failure.host},
       {"text", failure.text.substr(0, kMaxText)},
-      {"consequence", failure.consequence}};
+      {"kind", failure.kind}};
   // A text may be anything; one that is cut may end within a character.
   return record.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -72,7 +72,7 @@ std::optional<Failure> to_failure(const std::string& line) {
         1,
         record.at("host"),
         record.at("text"),
-        record.at("consequence")};
+        record.at("kind")};
   } catch (const json::exception&) {
     return std::nullopt;
   }
@@ -185,9 +185,8 @@ Failure FailureBoard::in_this_group(Failure failure) const {
 void FailureBoard::report(
     const std::string& scope,
     const std::string& text,
-    bool consequence) {
-  const auto line =
-      to_line({scope, root_rank_, 1, host_name(), text, consequence});
+    Failure::Kind kind) {
+  const auto line = to_line({scope, root_rank_, 1, host_name(), text, kind});
   const auto done = Connection::ask(connection_, [line](c10d::Store& store) {
     store.append(kList, stored(line));
     return store.check({kList}); // the answer says that the list has it

@@ -24,8 +24,11 @@ struct Failure {
   int64_t size = 1;
   std::string host;
   std::string text;
-  /// Whether it only passes on what it saw of another rank's end.
-  bool consequence = false;
+  enum class Kind {
+    kOwn, ///< this rank's
+    kConsequence, ///< it only passes on what it saw of another rank's end
+    kCommon, ///< every rank's: all throw the text as it is
+  } kind = Kind::kOwn;
 };
 
 /// A rank that others wait for.
@@ -74,7 +77,7 @@ class FailureBoard {
   void report(
       const std::string& scope,
       const std::string& text,
-      bool consequence = false);
+      Failure::Kind kind = Failure::Kind::kOwn);
 
   /// The other ranks' failures that concern `scope`, in order. One round trip
   /// where there are none.

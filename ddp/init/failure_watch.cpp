@@ -142,7 +142,7 @@ void FailureWatch::end(WaitFailure failure) {
     // Before the abort, which clears what is under way.
     const auto rank = group_.board ? group_.board->root_rank() : group_.rank;
     const auto path = write_flight_record(rank);
-    if (!path.empty()) {
+    if (!path.empty() && !failure.common) {
       failure.cause +=
           c10::str("; the flight record of rank ", rank, " is in ", path);
     }

@@ -4,7 +4,7 @@
 #include <ddp/optim/optimizer_plan.h>
 #include <ddp/optimizers.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
-#include <ddp/process_group/agreement/same_as_first.h>
+#include <ddp/process_group/agreement/same_on_all.h>
 #include <ddp/process_group/async_broadcast.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/support/containers.h>
@@ -185,7 +185,7 @@ void OptimizerShards::compare(const torch::optim::Optimizer& optimizer) {
   }
   if (count > compared_) {
     compared_ = count;
-    check_same_as_first(
+    check_same_on_all(
         group_, "ZeroRedundancyOptimizer", describe_with_parameters(optimizer));
   }
 }

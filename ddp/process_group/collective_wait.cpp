@@ -31,6 +31,15 @@ constexpr milliseconds kCausePatience{500};
 constexpr milliseconds kWaitSlice{50};
 constexpr milliseconds kLongWait{2000};
 
+WaitFailure caused_by(const std::vector<Failure>& failures) {
+  for (const auto& failure : failures) {
+    if (failure.kind == Failure::Kind::kCommon) {
+      return {failure.text, true, true};
+    }
+  }
+  return {" because " + describe(failures), true};
+}
+
 /// Throws with the reason of an end that the backend noticed itself. `awaited`
 /// is the collective's number if this rank has said that it waits.
 [[noreturn]] void explain(
@@ -52,10 +61,10 @@ constexpr milliseconds kLongWait{2000};
     }
   }
   if (!failures.empty()) {
-    throw WaitFailure{" because " + describe(failures), true};
+    throw caused_by(failures);
   }
   throw WaitFailure{
-      cause + (awaited ? absent_ranks(group, *awaited) : backward_remedy())};
+      cause + (awaited ? absent_ranks(group, *awaited) : own_remedy())};
 }
 
 void look_for_change() {
@@ -113,6 +122,20 @@ c10::Backtrace frames() {
   return debug::shows_frames() ? c10::get_lazy_backtrace() : nullptr;
 }
 
+void give_up(
+    const ProcessGroup& group,
+    const std::string& text,
+    Failure::Kind kind) {
+  auto& impl = ProcessGroupImpl::of(group);
+  if (!impl.first_error.reason().empty()) {
+    return;
+  }
+  impl.first_error.set("this rank gave up: " + text);
+  if (impl.board) {
+    impl.board->report(impl.scope, text, kind);
+  }
+}
+
 } // namespace
 
 PeerError::PeerError(const std::string& text)
@@ -129,7 +152,7 @@ void look_for_failure(const ProcessGroupImpl& group) {
   }
   const auto failures = group.board->read(group.scope);
   if (!failures.empty()) {
-    throw WaitFailure{" because " + describe(failures), true};
+    throw caused_by(failures);
   }
 }
 
@@ -146,12 +169,16 @@ void fail(
     ProcessGroupImpl& group,
     const char* operation,
     const WaitFailure& failure) {
+  if (failure.common) {
+    group.first_error.set(failure.cause);
+    C10_THROW_ERROR(ValueError, failure.cause);
+  }
   const auto text = failed_operation(group, operation) + failure.cause;
   const auto message = this_rank(group) + ": " + text;
   group.first_error.set(message);
   heartbeat::failed_by_another();
   if (!failure.known && group.board) {
-    group.board->report(group.scope, text, /*consequence=*/true);
+    group.board->report(group.scope, text, Failure::Kind::kConsequence);
   }
   throw PeerError(message + debug::flight_recorder::dump_for(text));
 }
@@ -265,14 +292,12 @@ void wait_for(
 void report_failure(
     const ProcessGroup& group,
     const std::string& text) noexcept {
-  auto& impl = ProcessGroupImpl::of(group);
-  if (!impl.first_error.reason().empty()) {
-    return;
-  }
-  impl.first_error.set("this rank gave up: " + text);
-  if (impl.board) {
-    impl.board->report(impl.scope, text);
-  }
+  give_up(group, text, Failure::Kind::kOwn);
+}
+
+void fail_on_all(const ProcessGroup& group, const std::string& text) {
+  give_up(group, text, Failure::Kind::kCommon);
+  C10_THROW_ERROR(ValueError, text);
 }
 
 } // namespace ddp::detail

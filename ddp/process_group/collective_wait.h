@@ -24,6 +24,8 @@ struct WaitFailure {
   std::string cause;
   /// Whether the other ranks know already.
   bool known = false;
+  /// Whether `cause` is the whole message, which all ranks throw.
+  bool common = false;
 };
 
 /// A collective that was started.
@@ -61,7 +63,8 @@ void look_for_failure(const ProcessGroupImpl& group);
 /// Throws if no collective can work any more.
 void check_usable(const ProcessGroupImpl& group, const char* operation);
 
-/// Breaks the group, tells the other ranks and throws `PeerError`.
+/// Breaks the group, tells the other ranks and throws `PeerError`, or, where
+/// the failure is common to all, `c10::ValueError`.
 [[noreturn]] void fail(
     ProcessGroupImpl& group,
     const char* operation,
@@ -127,5 +130,11 @@ void wait_for(
 void report_failure(
     const ProcessGroup& group,
     const std::string& text) noexcept;
+
+/// Throws `c10::ValueError` with `text`, and lets the other ranks' waits do so,
+/// as `report_failure`: for what is wrong with all ranks together.
+[[noreturn]] void fail_on_all(
+    const ProcessGroup& group,
+    const std::string& text);
 
 } // namespace ddp::detail

@@ -24,14 +24,34 @@ constexpr const char* kBatchesRemedy =
     "drop_last leaves out what is over, and Reducer::join() lets ranks go on "
     "without";
 
+constexpr const char* kReducersRemedy =
+    ". Where a program has several Reducers, all ranks run the backwards of "
+    "all of them, equally often and in the same order";
+
 bool is_backward(const std::string& call) {
   return call.rfind("bucket ", 0) == 0;
+}
+
+/// Whose bucket it is, where there are several Reducers.
+std::string reducer_of(const std::string& call) {
+  return call.substr(std::min(call.find(kOfReducer), call.size()));
 }
 
 /// What helps where one rank is in a backward and another in `call`, which is
 /// empty where that is in none.
 std::string remedy(const std::string& call) {
   return c10::str(call.empty() ? kBackwardRemedy : kCallRemedy, kBatchesRemedy);
+}
+
+/// The same for two calls.
+std::string remedy(const std::string& one, const std::string& other) {
+  if (is_backward(one) && is_backward(other)) {
+    return reducer_of(one) == reducer_of(other) ? "" : kReducersRemedy;
+  }
+  if (is_backward(one) || is_backward(other)) {
+    return remedy(is_backward(one) ? other : one);
+  }
+  return one.rfind("init_process_group", 0) == 0 ? "" : kCallRemedy;
 }
 
 } // namespace
@@ -47,7 +67,9 @@ std::string describe(const std::vector<Failure>& failures) {
       std::remove_if(
           first.begin(),
           first.end(),
-          [](const Failure& failure) { return failure.consequence; }),
+          [](const Failure& failure) {
+            return failure.kind == Failure::Kind::kConsequence;
+          }),
       first.end());
   if (first.empty()) {
     first = {failures.front()};
@@ -89,8 +111,8 @@ std::string failed_operation(
       " failed");
 }
 
-std::string backward_remedy() {
-  return is_backward(own_call()) ? remedy({}) : "";
+std::string own_remedy() {
+  return remedy(own_call(), "");
 }
 
 std::string absent_ranks(const ProcessGroupImpl& group, int64_t number) {
@@ -98,9 +120,7 @@ std::string absent_ranks(const ProcessGroupImpl& group, int64_t number) {
   const auto call = own_call();
   std::string help;
   for (const auto& other : group.board->elsewhere(group.scope, number, call)) {
-    if (help.empty() && is_backward(call) != is_backward(other.call)) {
-      help = remedy(is_backward(call) ? other.call : call);
-    }
+    help = help.empty() ? remedy(call, other.call) : help;
     text << "; rank " << other.rank << " of " << group.size;
     if (other.came) {
       text << " waits in " << other.call;

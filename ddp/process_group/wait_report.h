@@ -26,9 +26,8 @@ std::string failed_operation(
     const ProcessGroupImpl& group,
     const char* operation);
 
-/// What helps where others are not in a backward; empty if this rank is in none
-/// either.
-std::string backward_remedy();
+/// What helps where others are in no call.
+std::string own_remedy();
 
 /// Who has not come to a collective that others wait for, or is in another
 /// call than they; the group has a board.

@@ -2,7 +2,7 @@
 
 #include <ddp/debug/observed.h>
 
-#include <ddp/process_group/agreement/same_as_first.h>
+#include <ddp/process_group/agreement/same_on_all.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer/core/bucket_layout.h>
@@ -167,7 +167,7 @@ void ReducerImpl::step_in_backward(torch::optim::Optimizer& optimizer) {
   TORCH_CHECK_VALUE(
       shares_parameters(optimizer),
       "step_in_backward: the optimizer has none of the Reducer's parameters");
-  detail::check_same_as_first(
+  detail::check_same_on_all(
       group_, "step_in_backward", detail::describe(optimizer));
   if (!group_.c10d() && !looks_alone()) {
     attach();

@@ -84,15 +84,25 @@ void StoreGather::decide(const Bytes& verdict) {
   store_->check({verdict_key()}); // the answer says that the store has it
 }
 
+std::string StoreGather::decide_once(const std::string& verdict) {
+  const auto first = store_->compareSet(
+      verdict_key(), Bytes(), Bytes(verdict.begin(), verdict.end()));
+  return {first.begin(), first.end()};
+}
+
 StoreGather::Bytes StoreGather::verdict() {
   auto verdict = store_->compareSet(verdict_key(), Bytes(), Bytes());
   const auto count = store_->add(count_key(), kReader);
   if (count / kReader == count % kReader) {
-    for (const auto& key : {verdict_key(), count_key(), key_}) {
-      store_->deleteKey(key);
-    }
+    remove();
   }
   return verdict;
+}
+
+void StoreGather::remove() {
+  for (const auto& key : {verdict_key(), count_key(), key_}) {
+    store_->deleteKey(key);
+  }
 }
 
 bool StoreGather::is_there() {

@@ -35,6 +35,9 @@ class StoreGather {
   /// What the others read.
   void decide(const Bytes& verdict);
 
+  /// Decides unless somebody has. Returns what the first decided.
+  std::string decide_once(const std::string& verdict);
+
   /// The key that is there once somebody has decided.
   std::string verdict_key() const;
 
@@ -45,6 +48,9 @@ class StoreGather {
 
   /// The parts that have come so far.
   std::vector<Part> parts();
+
+  /// Removes all keys.
+  void remove();
 
   /// Whether somebody has yet to read.
   bool is_there();

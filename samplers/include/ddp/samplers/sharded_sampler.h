@@ -20,9 +20,10 @@ class ProcessGroup;
 /// A rank's part of one sequence of samples per epoch, which all ranks know:
 /// rank `r` of `n` draws every n-th from the r-th on. The base of this
 /// library's samplers. Ranks agree as they compute the same. Constructors with
-/// a group compare what was given over ranks, and throw `c10::ValueError` where
-/// it differs; they wait for nobody, but ranks have to construct their samplers
-/// in one order. All else is no affair of other ranks'.
+/// a group compare what was given over ranks. Where it differs all ranks throw
+/// `c10::ValueError` with one text, those that came first in their next wait on
+/// the group: constructors wait for nobody, but ranks have to construct the
+/// same samplers in one order. All else is no affair of other ranks'.
 ///
 /// `torch::data::make_data_loader` copies its sampler. Copies share the epoch
 /// and how far the training loop is, so what is told to the one that the
@@ -120,9 +121,9 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
       int64_t rank,
       Remainder remainder);
 
-  /// Throws `c10::ValueError` where another rank's sampler is of another
-  /// sequence: for constructors with a group, which ranks have to call in one
-  /// order. Waits for nobody.
+  /// Throws `c10::ValueError` where another rank's sampler is of another kind
+  /// or sequence: for constructors with a group, which ranks have to call in
+  /// one order. Waits for nobody unless one is.
   void check_same(const ProcessGroup& group) const;
 
   // No move: what a loader was given goes on to take `set_epoch`.

@@ -1,0 +1,94 @@
+#include <ddp/process_group/agreement/same_on_all.h>
+
+#include <ddp/process_group/agreement/rank_report.h>
+#include <ddp/process_group/agreement/store_gather.h>
+#include <ddp/process_group/collective_wait.h>
+#include <ddp/support/own_thread.h>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+namespace ddp::detail {
+namespace {
+
+using Parts = std::vector<StoreGather::Part>;
+
+// For all to come, where their texts differ.
+constexpr std::chrono::seconds kDifferenceTime(5);
+constexpr std::chrono::milliseconds kDifferenceInterval(20);
+
+bool differ(const Parts& parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](const auto& part) {
+    return part.content != parts.front().content;
+  });
+}
+
+/// What the ranks that have come say, each of them with its number.
+std::string said_by_ranks(const Parts& parts, int64_t size) {
+  std::vector<std::string> texts(size);
+  for (const auto& part : parts) {
+    texts.at(part.rank).assign(part.content.begin(), part.content.end());
+  }
+  return name_by_ranks(texts);
+}
+
+/// What ranks say that differ, in the words of the first that knew; empty while
+/// they do not.
+std::string different_texts(
+    StoreGather gather,
+    const StoreGather::Part& own,
+    int64_t size) {
+  if (const auto all = gather.add(own, size)) {
+    if (!differ(*all)) {
+      gather.remove();
+      return "";
+    }
+  }
+  auto parts = gather.parts();
+  if (!differ(parts)) {
+    return "";
+  }
+  const auto end = std::chrono::steady_clock::now() + kDifferenceTime;
+  while (static_cast<int64_t>(parts.size()) < size &&
+         std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kDifferenceInterval);
+    parts = gather.parts();
+  }
+  return gather.decide_once(said_by_ranks(parts, size));
+}
+
+} // namespace
+
+void check_same_on_all(
+    const ProcessGroup& group,
+    const std::string& what,
+    const std::string& text,
+    const std::string& remedy) {
+  auto& impl = ProcessGroupImpl::of(group);
+  const auto store = group.store();
+  if (!store || group.size() == 1 || !store->hasExtendedApi()) {
+    return;
+  }
+  const StoreGather gather(
+      store,
+      c10::str(impl.scope, "/same_", what, "_", impl.comparisons[what]++));
+  const StoreGather::Part own{group.rank(), {text.begin(), text.end()}};
+  std::string said;
+  try {
+    said = answered_within(
+        group.timeout() + kDifferenceTime, [gather, own, size = group.size()] {
+          return different_texts(gather, own, size);
+        });
+  } catch (const c10::DistNetworkError&) {
+    return; // the rank that keeps the store has ended: it compares no more
+  }
+  if (!said.empty()) {
+    fail_on_all(
+        group, c10::str(what, " differs between ranks: ", said, ". ", remedy));
+  }
+}
+
+} // namespace ddp::detail

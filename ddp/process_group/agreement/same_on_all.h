@@ -1,0 +1,22 @@
+#pragma once
+
+#include <ddp/process_group.h>
+
+#include <string>
+
+namespace ddp::detail {
+
+/// Throws `c10::ValueError` where ranks come to this call with different
+/// `text`s: the same one on all ranks, with the text of each, `what` it is
+/// about and `remedy`. Waits for nobody but where they differ: ranks that came
+/// before throw it in their next wait on the group, which is of no use
+/// afterwards. Calls about one thing are matched by their number, so that ranks
+/// have to make them in one order. Does nothing where the group has no store,
+/// or this has ended with its rank.
+void check_same_on_all(
+    const ProcessGroup& group,
+    const std::string& what,
+    const std::string& text,
+    const std::string& remedy = "All ranks give the same, in the same order");
+
+} // namespace ddp::detail
