@@ -83,7 +83,7 @@ RANKS_TEST("a sparse gradient that was not announced is refused by name") {
     Reducer reducer({table}, group);
     REQUIRE_THROWS_WITH(
         loss().backward(),
-        ContainsSubstring("gradient of 0 is sparse") &&
+        ContainsSubstring("the gradient of parameter 0 is sparse") &&
             ContainsSubstring("sparse_parameters"));
   }
   table.mutable_grad().reset();

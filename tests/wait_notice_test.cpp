@@ -7,6 +7,7 @@
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/metrics.h>
 #include <ddp/nn/sync_batch_norm.h>
+#include <ddp/parallel_forward.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/random.h>
@@ -97,7 +98,9 @@ RANKS_TEST(
       error,
       ContainsSubstring(
           group.rank() == 0 ? "manual_seed: broadcast over shm failed"
-                            : "Reducer: duplicate over shm failed"));
+                            : "Reducer: duplicate over shm failed") &&
+          ContainsSubstring(". A call that one rank makes, such as "
+                            "save_checkpoint, all ranks make"));
 }
 
 RANKS_TEST(
@@ -109,7 +112,8 @@ RANKS_TEST(
     REQUIRE_THAT(
         error_of([&] { (void)Reducer(net, group); }),
         ContainsSubstring("Reducer: duplicate over shm failed") &&
-            ContainsSubstring("has left the group"));
+            ContainsSubstring("has left the group") &&
+            ContainsSubstring(". A call that one rank makes"));
   }
 }
 
@@ -127,9 +131,16 @@ RANKS_TEST(
   const auto rows = torch::rand({4, 2});
   const std::vector<std::pair<std::string, std::function<void()>>> calls{
       {"all_reduce of 2 Float", [&] { group.all_reduce(tensor); }},
-      {"all_reduce_async", [&] { group.all_reduce_async(tensor).wait(); }},
+      {"all_reduce_async of 2 Float",
+       [&] { group.all_reduce_async(tensor).wait(); }},
+      {"broadcast_async of 2 Float from rank 1",
+       [&] { group.broadcast_async(tensor, 1).wait(); }},
       {"all_gather", [&] { group.all_gather(tensor); }},
-      {"broadcast of 2 Float", [&] { group.broadcast(tensor, 2); }},
+      {"broadcast of 2 Float from rank 2", [&] { group.broadcast(tensor, 2); }},
+      {"scatter from rank 0: all_gather", [&] { scatter(tensor, group); }},
+      {"gather to rank 1: all_gather", [&] { gather(tensor, group, 1); }},
+      {"parallel_forward from rank 0 to rank 0: all_gather",
+       [&] { parallel_forward(net, rows, group); }},
       {"SyncBatchNorm: all_reduce", [&] { norm->forward(rows); }},
       {"barrier", [&] { group.barrier(); }},
       {"sum: all_gather", [&] { sum(1, group); }},
@@ -191,6 +202,47 @@ RANKS_TEST("one backward more than the others has an error with remedies") {
             ContainsSubstring("DistributedSampler") &&
             ContainsSubstring("drop_last") && ContainsSubstring("join()"));
   }
+}
+
+RANKS_TEST(
+    "ranks in the backwards of different Reducers are told whose",
+    3,
+    kSoon) {
+  const auto store = group.store();
+  using Net = torch::OrderedDict<std::string, torch::Tensor>;
+  const auto weight = [] { return torch::ones({2}).requires_grad_(); };
+  const Net generator{{"generator.weight", weight()}};
+  const Net critic{{"critic.weight", weight()}, {"critic.bias", weight()}};
+  Reducer generates(generator, group), criticises(critic, group);
+  std::string told;
+  const WarningListener listener([&](const std::string& text) {
+    told = text;
+    store->set("told/" + std::to_string(group.rank()), "");
+  });
+  if (group.rank() == 2) {
+    store->wait({"told/0", "told/1"});
+    detail::report_failure(group, "enough");
+  } else { // rank 1 passes over the critic
+    const auto& net = group.rank() == 0 ? critic : generator;
+    REQUIRE_THROWS(net[0].value().sum().backward());
+    const std::string of_critic =
+        "bucket 1 of 1, step 1 of the Reducer of 'critic.weight' (2 "
+        "parameters)";
+    const std::string of_generator =
+        "bucket 1 of 1, step 1 of the Reducer of 'generator.weight' (1 "
+        "parameter)";
+    const bool criticised = group.rank() == 0;
+    REQUIRE_THAT(
+        told,
+        ContainsSubstring(
+            "has waited for 2 s in " +
+            (criticised ? of_critic : of_generator)) &&
+            ContainsSubstring(
+                "and is in " + (criticised ? of_generator : of_critic)) &&
+            ContainsSubstring("run the backwards of all of them, equally "
+                              "often and in the same order"));
+  }
+  meet_at_store(group, {"0", "1", "2"});
 }
 
 RANKS_TEST("of ranks that wait for the same one tells", 4, kSoon) {

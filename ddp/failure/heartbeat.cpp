@@ -120,11 +120,15 @@ void stepped(int64_t number) noexcept {
   write_activity(text.view());
 }
 
-void began_bucket(size_t place, size_t count, int64_t step) noexcept {
-  char memory[96];
+void began_bucket(
+    size_t place,
+    size_t count,
+    int64_t step,
+    std::string_view owner) noexcept {
+  char memory[HeartbeatPage::kActivitySize];
   PlainText text(memory, sizeof(memory));
   text.add("bucket ").add_number(place).add(" of ").add_number(count);
-  text.add(", step ").add_number(static_cast<uint64_t>(step));
+  text.add(", step ").add_number(static_cast<uint64_t>(step)).add(owner);
   write_activity(text.view());
 }
 
@@ -138,8 +142,16 @@ Activity::Activity(const char* name, std::string_view object) noexcept
   write();
 }
 
-Activity::Activity(const char* name, int64_t count, const char* dtype) noexcept
-    : name_(name), count_(count), dtype_(dtype), outer_(innermost) {
+Activity::Activity(
+    const char* name,
+    int64_t count,
+    const char* dtype,
+    int64_t root) noexcept
+    : name_(name),
+      count_(count),
+      dtype_(dtype),
+      root_(root),
+      outer_(innermost) {
   innermost = this;
   write();
 }
@@ -185,6 +197,9 @@ void Activity::describe(PlainText& text) const noexcept {
   if (dtype_) {
     text.add(" of ").add_number(static_cast<uint64_t>(count_));
     text.add(" ").add(dtype_);
+  }
+  if (root_ >= 0) {
+    text.add(" from rank ").add_number(static_cast<uint64_t>(root_));
   }
 }
 

@@ -31,8 +31,12 @@ void failed_by_another() noexcept;
 /// 12".
 void stepped(int64_t number) noexcept;
 
-/// The reduction of a bucket begins: "bucket 3 of 5, step 12".
-void began_bucket(size_t place, size_t count, int64_t step) noexcept;
+/// The reduction of a bucket begins: "bucket 3 of 5, step 12", and `owner`.
+void began_bucket(
+    size_t place,
+    size_t count,
+    int64_t step,
+    std::string_view owner = {}) noexcept;
 
 /// Something else has gone on.
 void beat() noexcept;
@@ -44,8 +48,13 @@ class Activity {
  public:
   /// What it is about, such as a file's name, must live as long.
   explicit Activity(const char* name, std::string_view object = {}) noexcept;
-  /// A collective of `count` elements: "all_reduce of 1 Double".
-  Activity(const char* name, int64_t count, const char* dtype) noexcept;
+  /// A collective of `count` elements: "all_reduce of 1 Double", or, where it
+  /// has a root, "broadcast of 1 Double from rank 2".
+  Activity(
+      const char* name,
+      int64_t count,
+      const char* dtype,
+      int64_t root = -1) noexcept;
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
   ~Activity();
@@ -62,6 +71,7 @@ class Activity {
   std::string_view object_;
   int64_t count_ = 0;
   const char* dtype_ = nullptr;
+  int64_t root_ = -1;
   const Activity* outer_ = nullptr;
 };
 

@@ -60,8 +60,11 @@ Collective start_barrier(detail::ProcessGroupImpl& group) {
       group, at::zeros({1}), [&] { return group.group->barrier(options); });
 }
 
-Activity activity_on(const char* operation, const at::Tensor& tensor) {
-  return {operation, tensor.numel(), c10::toString(tensor.scalar_type())};
+Activity activity_on(
+    const char* operation,
+    const at::Tensor& tensor,
+    int64_t root = -1) {
+  return {operation, tensor.numel(), c10::toString(tensor.scalar_type()), root};
 }
 
 void check_root(const detail::ProcessGroupImpl& group, int64_t root) {
@@ -184,9 +187,14 @@ struct DDP_LOCAL Work::State {
   State(
       std::shared_ptr<detail::ProcessGroupImpl> its_group,
       const char* its_operation,
+      const at::Tensor& tensor,
+      int64_t its_root,
       Collective started)
       : group(std::move(its_group)),
         operation(its_operation),
+        count(tensor.numel()),
+        dtype(c10::toString(tensor.scalar_type())),
+        root(its_root),
         collective(std::move(started)) {}
 
   ~State() {
@@ -198,6 +206,9 @@ struct DDP_LOCAL Work::State {
 
   std::shared_ptr<detail::ProcessGroupImpl> group;
   const char* operation;
+  int64_t count;
+  const char* dtype;
+  int64_t root;
   Collective collective;
 };
 
@@ -209,7 +220,8 @@ Work::~Work() = default;
 
 void Work::wait() {
   if (state_) {
-    const Activity activity(state_->operation);
+    const Activity activity(
+        state_->operation, state_->count, state_->dtype, state_->root);
     guarded(*state_->group, state_->operation, [&] {
       detail::wait(*state_->group, state_->collective);
     });
@@ -281,10 +293,13 @@ Work ProcessGroup::all_reduce_async(at::Tensor tensor, ReduceOp op) const {
   check_readable("all_reduce_async", tensor);
   const auto activity = activity_on("all_reduce_async", tensor);
   return guarded(*impl_, "all_reduce_async", [&] {
-    return impl_->group
-        ? Work(std::make_unique<Work::State>(
-              impl_, "all_reduce_async", start_all_reduce(*impl_, tensor, op)))
-        : Work();
+    return impl_->group ? Work(std::make_unique<Work::State>(
+                              impl_,
+                              "all_reduce_async",
+                              tensor,
+                              -1,
+                              start_all_reduce(*impl_, tensor, op)))
+                        : Work();
   });
 }
 
@@ -318,7 +333,7 @@ std::vector<std::string> ProcessGroup::all_gather(
 
 void ProcessGroup::broadcast(at::Tensor tensor, int64_t root) const {
   check_root(*impl_, root);
-  const auto activity = activity_on("broadcast", tensor);
+  const auto activity = activity_on("broadcast", tensor, root);
   guarded(*impl_, "broadcast", [&] {
     if (impl_->group && tensor.numel() > 0) {
       in_place(tensor, [&](at::Tensor& contiguous) {
@@ -331,12 +346,15 @@ void ProcessGroup::broadcast(at::Tensor tensor, int64_t root) const {
 Work ProcessGroup::broadcast_async(at::Tensor tensor, int64_t root) const {
   check_root(*impl_, root);
   check_readable("broadcast_async", tensor);
-  const auto activity = activity_on("broadcast_async", tensor);
+  const auto activity = activity_on("broadcast_async", tensor, root);
   return guarded(*impl_, "broadcast_async", [&] {
-    return impl_->group
-        ? Work(std::make_unique<Work::State>(
-              impl_, "broadcast_async", start_broadcast(*impl_, tensor, root)))
-        : Work();
+    return impl_->group ? Work(std::make_unique<Work::State>(
+                              impl_,
+                              "broadcast_async",
+                              tensor,
+                              root,
+                              start_broadcast(*impl_, tensor, root)))
+                        : Work();
   });
 }
 

@@ -122,7 +122,7 @@ void ReducerImpl::check_alone() {
 void ReducerImpl::wait_for(Bucket& bucket) {
   recorder_.waiting(bucket.content.index);
   detail::heartbeat::began_bucket(
-      bucket.content.index + 1, buckets_.size(), step_);
+      bucket.content.index + 1, buckets_.size(), step_, one_of_several_.text());
   detail::wait_for(group_, *bucket.future, kReduction, [this] {
     check_compared_elsewhere();
   });

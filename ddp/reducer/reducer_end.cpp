@@ -55,7 +55,7 @@ void ReducerImpl::compare_replicas() {
     }
     trained = trained || parameter.tensor.grad().defined();
     if (parameter.managed) {
-      parameters.append(parameter.name, parameter.tensor);
+      parameters.append(parameter.key, parameter.tensor);
     }
   }
   if (trained) {

@@ -26,6 +26,13 @@ std::string next_name(const ProcessGroup& group) {
   return c10::str(impl.scope, "/reducer_", impl.reducers++);
 }
 
+/// A parameter's name. Those of a list have numbers.
+std::string in_words(const std::string& name) {
+  const bool is_number =
+      name.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? "parameter " + name : name;
+}
+
 /// A part of the group's store for one Reducer.
 c10::intrusive_ptr<c10d::Store> own_store(
     const ProcessGroup& group,
@@ -72,6 +79,7 @@ ReducerImpl::ReducerImpl(
   rebuild_step_ = rebuilds_after(options_);
   check_caps(options_);
   const auto trainable = add_parameters(state);
+  one_of_several_.name(parameters_.front().key, parameters_.size());
   if (options_.unmanaged_leaves() != Reaction::kIgnore) {
     auto known = options_.known_leaves();
     known.insert(known.end(), state.ignored.begin(), state.ignored.end());
@@ -111,7 +119,8 @@ std::vector<size_t> ReducerImpl::add_parameters(
   for (size_t i = 0; i < state.parameters.tensors.size(); ++i) {
     auto& parameter = parameters_.emplace_back();
     parameter.tensor = state.parameters.tensors[i];
-    parameter.name = state.parameters.names[i];
+    parameter.key = state.parameters.names[i];
+    parameter.name = in_words(parameter.key);
     parameter.sizes = parameter.tensor.sizes().vec();
     parameter.dtype = parameter.tensor.scalar_type();
     parameter.device = parameter.tensor.device();
@@ -208,7 +217,7 @@ void ReducerImpl::attach() {
     TORCH_CHECK_VALUE(
         !other,
         "the parameter ",
-        parameter.name,
+        parameter.key,
         " belongs to another Reducer already: destroy that one first, or pass "
         "this one the parameters that are left");
     detail::add_gradient_hook(parameter.tensor, *this, i);

@@ -6,6 +6,7 @@
 #include <ddp/reducer/core/bucket.h>
 #include <ddp/reducer/core/gradient_hook.h>
 #include <ddp/reducer/core/managed_state.h>
+#include <ddp/reducer/core/one_of_several.h>
 #include <ddp/reducer/observers/layout_trial.h>
 #include <ddp/reducer/observers/recorder.h>
 #include <ddp/reducer/observers/step_check.h>
@@ -169,6 +170,8 @@ struct ReducerImpl final : detail::GradientListener,
     /// A sparse gradient under way.
     c10::intrusive_ptr<c10::ivalue::Future> sparse_future;
 
+    /// As it was given, and in words: "3" and "parameter 3".
+    std::string key;
     std::string name;
   };
 
@@ -273,6 +276,7 @@ struct ReducerImpl final : detail::GradientListener,
   ProcessGroup group_;
   /// The same on all ranks, and no other Reducer's of this process.
   std::string name_;
+  detail::OneOfSeveral one_of_several_;
   ReducerOptions options_;
   /// Whether buffers are the Reducer's to broadcast.
   bool broadcasts_buffers_;

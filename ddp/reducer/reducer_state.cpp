@@ -145,7 +145,7 @@ IValue ReducerImpl::state_dict() {
   const std::lock_guard<std::mutex> lock(mutex_);
   GenericDict parameters(c10::AnyType::get(), c10::AnyType::get());
   for (const auto& parameter : parameters_) {
-    parameters.insert(parameter.name, to_list(parameter.sizes));
+    parameters.insert(parameter.key, to_list(parameter.sizes));
   }
   GenericList orders(c10::AnyType::get());
   for (const auto& order : orders_) {
@@ -173,7 +173,7 @@ void ReducerImpl::load_state_dict(const IValue& state) {
   TORCH_CHECK(!open_, kLoad, "a backward is running");
   std::vector<std::string> own;
   for (const auto& parameter : parameters_) {
-    own.push_back(describe(parameter.name, parameter.sizes));
+    own.push_back(describe(parameter.key, parameter.sizes));
   }
   check_same(described(entry(state, kParameters)), own);
   const auto loaded = parse(state, parameters_.size());

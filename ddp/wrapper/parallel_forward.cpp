@@ -1,5 +1,6 @@
 #include <ddp/parallel_forward.h>
 
+#include <ddp/failure/heartbeat.h>
 #include <ddp/support/error_text.h>
 #include <ddp/wrapper/input_device.h>
 #include <ddp/wrapper/row_exchange.h>
@@ -72,6 +73,7 @@ at::Tensor parallel_forward(
       options.root(),
       " to ",
       name_destination(destination));
+  const heartbeat::Activity activity(notice.call.c_str());
   auto before = notice;
   before.mistake =
       destination == kAllRanks ? "" : rank_mistake(destination, group);

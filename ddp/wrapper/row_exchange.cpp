@@ -311,6 +311,7 @@ at::Tensor scatter(
     int64_t root) {
   detail::Notice notice;
   notice.call = "scatter from rank " + std::to_string(root);
+  const detail::heartbeat::Activity activity(notice.call.c_str());
   return detail::scatter_rows(input, group, root, notice);
 }
 
@@ -320,6 +321,7 @@ at::Tensor gather(
     int64_t destination) {
   detail::Notice notice;
   notice.call = "gather to " + detail::name_destination(destination);
+  const detail::heartbeat::Activity activity(notice.call.c_str());
   return detail::gather_rows(share, group, destination, "share", notice);
 }
 

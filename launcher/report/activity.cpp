@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <common/heartbeat_page.h>
+
 namespace ddp {
 namespace {
 
@@ -17,7 +19,8 @@ std::string call_of(const std::string& activity) {
   }
   if (starts_with(activity, "bucket ")) {
     // Ranks differ in the bucket by nothing but their speed.
-    return "the reduction of gradients";
+    const size_t owner = std::min(activity.find(kOfReducer), activity.size());
+    return "the reduction of gradients" + activity.substr(owner);
   }
   const size_t colon = activity.find(": ");
   const size_t object = activity.find("(\"");

@@ -154,6 +154,16 @@ TEST_CASE("ranks in one call are not set apart", "[unit]") {
   };
   const std::string in_bucket = first + ", in bucket 2 of 2, step 4";
   CHECK(beside(victim(2, "bucket 1 of 2, step 5", 9000)) == in_bucket);
+  const std::string of_critic = "bucket 1 of 1, step 4 of the Reducer of 'a'";
+  CHECK_THAT(
+      headline(
+          {victim(0, of_critic, 900),
+           victim(1, of_critic, 901),
+           victim(2, "bucket 1 of 1, step 4 of the Reducer of 'b'", 902)}),
+      ContainsSubstring(
+          "rank 2 was in the reduction of gradients of the Reducer of 'b' "
+          "while ranks 0-1 waited in the reduction of gradients of the Reducer "
+          "of 'a'"));
   CHECK(beside(stopped(2)) == in_bucket); // it does not use ddp
   // What it did when it was stopped says nothing of the time before.
   auto obedient = in("shutdown", stopped(2));
