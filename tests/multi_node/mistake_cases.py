@@ -46,11 +46,11 @@ def mistakes(program):
         nodes.require(nodes.at[0].running(), "it ended the job")
     with Nodes(program, hosts, "--nnodes=2 --join-timeout=4") as nodes:
         nodes.start(0, f"--rdzv-endpoint=n2:{PORT}")
-        nodes.finish([0], 124, 8)
+        nodes.finish([0], 124, 30)
         nodes.require_said(f"waiting for the rendezvous at n2:{PORT} (n2: "
                            "Connection refused)", 0)
         nodes.start(0, f"--rdzv-endpoint=nowhere:{PORT}")
-        nodes.finish([0], 124, 8)
+        nodes.finish([0], 124, 30)
         nodes.require("name" in nodes.at[0].text().split("(nowhere: ")[1],
                       "the name is not doubted")
 
@@ -66,7 +66,7 @@ def taken_port(nodes):
         nodes.start(host)
     first = nodes.at[0]
     nodes.start(0, "--join-timeout=4")
-    nodes.finish([0], 124, 8)
+    nodes.finish([0], 124, 30)
     nodes.require_said("(n0: something listens there, and does not answer)", 0)
     nodes.at[0] = first
     nodes.wait_for_ranks(2, range(2))
@@ -79,7 +79,7 @@ def wrong_token(nodes):
     """A node with another token takes no part, and disturbs nobody."""
     nodes.start(0)
     nodes.start(2, "--join-timeout=7", DDP_TOKEN="another")
-    nodes.finish([2], 124, 10)
+    nodes.finish([2], 124, 30)
     nodes.require_said("some node has another token", 0, 2)
     nodes.start(1)
     nodes.wait_for_ranks(2, (0, 1))
