@@ -33,7 +33,8 @@ void check_restarts(int ranks, const Words& program) {
   INFO(output);
   const auto sum = ": sum " + std::to_string(ranks);
   REQUIRE(count_of(output, sum) == restarts() + 1);
-  REQUIRE(count_of(output, "exited with code 3 after") == restarts()); // each time
+  REQUIRE(
+      count_of(output, "exited with code 3 after") == restarts()); // each time
   REQUIRE(count_of(output, "attempt " + number + sum) == 1);
   std::cout << ranks << " ranks of " << program.back() << ": " << number
             << " of " << number << " restarts work\n";
