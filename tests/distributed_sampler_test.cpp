@@ -4,8 +4,11 @@
 #include <tests/support/launched.h>
 #include <tests/support/ranks.h>
 #include <tests/support/samplers.h>
+#include <tests/support/shared_folder.h>
 #include <tests/support/values.h>
 
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <fstream>
@@ -159,6 +162,30 @@ RANKS_TEST("samplers of another dataset or order are refused") {
         }
         DistributedSampler(100, own);
       });
+}
+
+RANKS_TEST("samplers are compared in a store that cannot append, too") {
+  const SharedFolder folder;
+  const auto rank = static_cast<int>(group.rank());
+  const auto c10d = group.c10d();
+  const auto other = c10::make_intrusive<c10d::ProcessGroup>(
+      c10::make_intrusive<c10d::FileStore>(folder.path + "store", 3), rank, 3);
+  other->setBackend(
+      at::kCPU, c10d->getBackendType(), c10d->getBackend(at::kCPU));
+  other->setDefaultBackend(c10d->getBackendType());
+  const auto handed = ProcessGroup::from_c10d(other);
+  if (rank != 1) {
+    DistributedSampler(100, handed);
+  }
+  group.barrier();
+  if (rank == 1) {
+    REQUIRE_THROWS_WITH(
+        DistributedSampler(90, handed),
+        ContainsSubstring("the sampler differs between ranks: rank 1: "
+                          "DistributedSampler of 90 samples") &&
+            ContainsSubstring(
+                "; the first that came: DistributedSampler of 100 samples"));
+  }
 }
 
 RANKS_TEST("a sampler that one rank has besides leaves others comparable") {

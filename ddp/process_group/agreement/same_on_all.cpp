@@ -26,31 +26,46 @@ bool differ(const Parts& parts) {
   });
 }
 
+std::string text_of(const StoreGather::Bytes& bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
 /// What the ranks that have come say, each of them with its number.
 std::string said_by_ranks(const Parts& parts, int64_t size) {
   std::vector<std::string> texts(size);
   for (const auto& part : parts) {
-    texts.at(part.rank).assign(part.content.begin(), part.content.end());
+    texts.at(part.rank) = text_of(part.content);
   }
   return name_by_ranks(texts);
 }
 
 /// What ranks say that differ, in the words of the first that knew; empty while
-/// they do not.
+/// they do not. Each compares itself with the first that came, since one that
+/// differs then shows to somebody; only the last, and who differs, read more.
 std::string different_texts(
-    StoreGather gather,
+    const c10::intrusive_ptr<c10d::Store>& store,
+    const std::string& key,
     const StoreGather::Part& own,
     int64_t size) {
-  if (const auto all = gather.add(own, size)) {
-    if (!differ(*all)) {
-      gather.remove();
-      return "";
-    }
+  const auto first_key = key + "/first";
+  const auto first = store->compareSet(first_key, {}, own.content);
+  const bool is_as_first = first == own.content;
+  if (!store->hasExtendedApi()) { // which cannot gather
+    return is_as_first ? ""
+                       : name_ranks({own.rank}) + ": " + text_of(own.content) +
+            "; the first that came: " + text_of(first);
   }
-  auto parts = gather.parts();
-  if (!differ(parts)) {
+  StoreGather gather(store, key);
+  const auto all = gather.add(own, size);
+  if (all && !differ(*all)) {
+    gather.remove();
+    store->deleteKey(first_key);
     return "";
   }
+  if (!all && is_as_first) {
+    return "";
+  }
+  auto parts = gather.parts();
   const auto end = std::chrono::steady_clock::now() + kDifferenceTime;
   while (static_cast<int64_t>(parts.size()) < size &&
          std::chrono::steady_clock::now() < end) {
@@ -69,18 +84,18 @@ void check_same_on_all(
     const std::string& remedy) {
   auto& impl = ProcessGroupImpl::of(group);
   const auto store = group.store();
-  if (!store || group.size() == 1 || !store->hasExtendedApi()) {
+  if (!store || group.size() == 1) {
     return;
   }
-  const StoreGather gather(
-      store,
-      c10::str(impl.scope, "/same_", what, "_", impl.comparisons[what]++));
+  const auto key =
+      c10::str(impl.scope, "/same_", what, "_", impl.comparisons[what]++);
   const StoreGather::Part own{group.rank(), {text.begin(), text.end()}};
   std::string said;
   try {
     said = answered_within(
-        group.timeout() + kDifferenceTime, [gather, own, size = group.size()] {
-          return different_texts(gather, own, size);
+        group.timeout() + kDifferenceTime,
+        [store, key, own, size = group.size()] {
+          return different_texts(store, key, own, size);
         });
   } catch (const c10::DistNetworkError&) {
     return; // the rank that keeps the store has ended: it compares no more

@@ -21,8 +21,8 @@ class ProcessGroup;
 /// rank `r` of `n` draws every n-th from the r-th on. The base of this
 /// library's samplers. Ranks agree as they compute the same. Constructors with
 /// a group compare what was given over ranks. Where it differs all ranks throw
-/// `c10::ValueError` with one text, those that came first in their next wait on
-/// the group: constructors wait for nobody, but ranks have to construct the
+/// `c10::ValueError` with one text, those that have gone on in their next wait
+/// on the group: constructors wait for nobody, but ranks have to construct the
 /// same samplers in one order. All else is no affair of other ranks'.
 ///
 /// `torch::data::make_data_loader` copies its sampler. Copies share the epoch
