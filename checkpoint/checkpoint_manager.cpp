@@ -200,11 +200,7 @@ CheckpointManager::~CheckpointManager() {
 void CheckpointManager::save(int64_t step, std::optional<double> metric) {
   const detail::heartbeat::Activity activity("CheckpointManager::save");
   const auto call = c10::str("CheckpointManager::save of step ", step);
-  const auto calls = impl_->group.all_gather(call);
-  TORCH_CHECK_VALUE(
-      std::count(calls.begin(), calls.end(), call) == impl_->group.size(),
-      "the ranks did not call the same: ",
-      detail::name_by_ranks(calls));
+  detail::check_same_calls(impl_->group.all_gather(call));
   TORCH_CHECK_VALUE(step >= 0, call, ": expected 0 or more");
   wait();
   const auto value = impl_->state.state_dict(impl_->group);

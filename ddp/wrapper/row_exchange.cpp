@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -42,11 +41,8 @@ std::vector<std::string> exchange_notices(
       texts[kind].push_back(text[end + 1] == kind ? text.substr(end + 2) : "");
     }
   }
-  const auto& call = calls[0];
-  TORCH_CHECK_VALUE(
-      std::set<std::string>(calls.begin(), calls.end()).size() == 1,
-      "the ranks did not call the same: ",
-      name_by_ranks(calls));
+  check_same_calls(calls);
+  const auto& call = calls.front();
   const auto mistakes = name_by_ranks(texts['m']);
   TORCH_CHECK_VALUE(mistakes.empty(), call, " failed: ", mistakes);
   const auto failures = name_by_ranks(texts['f']);

@@ -66,6 +66,14 @@ std::string name_by_ranks(const std::vector<std::string>& texts) {
   return result;
 }
 
+void check_same_calls(const std::vector<std::string>& calls) {
+  TORCH_CHECK_VALUE(
+      std::count(calls.begin(), calls.end(), calls.front()) ==
+          static_cast<int64_t>(calls.size()),
+      "the ranks did not call the same: ",
+      name_by_ranks(calls));
+}
+
 void throw_differences(
     const std::string& what,
     const std::vector<std::string>& differences,

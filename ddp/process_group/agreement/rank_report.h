@@ -23,6 +23,9 @@ std::string name_ranks(const std::vector<int64_t>& ranks);
 /// that". Those with an empty text are left out.
 std::string name_by_ranks(const std::vector<std::string>& texts);
 
+/// Throws `c10::ValueError` unless all ranks say that they called the same.
+void check_same_calls(const std::vector<std::string>& calls);
+
 /// Throws `c10::ValueError` with `what`, a line for each of the first few
 /// differences, and how many there are beside these and `left_out` already.
 [[noreturn]] void throw_differences(
