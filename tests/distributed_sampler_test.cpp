@@ -164,6 +164,21 @@ RANKS_TEST("samplers of another dataset or order are refused") {
       });
 }
 
+RANKS_TEST("samplers that differ do not wait for one that never comes") {
+  const auto own = group.duplicate();
+  if (group.rank() == 0) {
+    DistributedSampler(100, own);
+  }
+  group.barrier();
+  if (group.rank() == 1) {
+    REQUIRE_THROWS_WITH(
+        DistributedSampler(90, own),
+        ContainsSubstring("rank 0: DistributedSampler of 100 samples") &&
+            ContainsSubstring("; rank 1: DistributedSampler of 90 samples"));
+  }
+  group.barrier();
+}
+
 RANKS_TEST("samplers are compared in a store that cannot append, too") {
   const SharedFolder folder;
   const auto rank = static_cast<int>(group.rank());

@@ -260,6 +260,21 @@ RANKS_TEST(
       ProcessGroup().timeout());
 }
 
+RANKS_TEST("a group that was handed over may have the longest of timeouts") {
+  const auto c10d = group.c10d();
+  c10d->getBackend(torch::kCPU)->getBackendOptions()->timeout =
+      std::chrono::milliseconds::max();
+  const auto handed = ProcessGroup::from_c10d(c10d, torch::kCPU);
+  const auto now = std::chrono::steady_clock::now();
+  REQUIRE(now + handed.timeout() > now); // no overflow
+  if (group.rank() == 0) { // so that the others wait in slices
+    std::this_thread::sleep_for(seconds(1));
+  }
+  auto tensor = torch::ones({1});
+  handed.all_reduce(tensor);
+  REQUIRE(tensor.item<double>() == 3);
+}
+
 TEST_CASE("the longest of timeouts is long") {
   for (const std::string backend : {"gloo", "shm"}) {
     ranks(2, [&] {
