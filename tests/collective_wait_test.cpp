@@ -76,9 +76,10 @@ RANKS_TEST(
   const auto error = all_reduce_error(group);
   REQUIRE_THAT(
       error,
-      ContainsSubstring("rank 1 of 3 has not come to collective 3") &&
-          !ContainsSubstring("rank 0 of 3 has not come") &&
-          !ContainsSubstring("rank 2 of 3 has not come"));
+      ContainsSubstring(
+          "all_reduce over gloo failed: timed out after 3 s; ranks 0 and 2 "
+          "wait in all_reduce of 4 Float; rank 1 has not come to collective 3 "
+          "of this group, and is in no call of ddp's"));
   meet_at_store(group, {"0", "1", "2"});
 }
 
@@ -193,21 +194,34 @@ TEST_CASE("a board tells a group of its own and its ancestors' failures") {
   REQUIRE(first.text == "in\nthe \"first\" \xef\xbf\xbd");
   REQUIRE(first.kind == Failure::Kind::kOwn);
   board(1)->attend("/0", 4, "barrier");
-  mine->attend("/0", 5, "all_reduce");
-  const auto elsewhere = [&](int64_t number) {
+  const auto own = mine->attend("/0", 5, "all_reduce");
+  const auto attendance = [&](int64_t number) {
     std::ostringstream text;
-    for (const auto& rank : mine->elsewhere("/0", number, "all_reduce")) {
-      text << rank.rank << (rank.came ? " came, " : " ") << rank.call << ";";
+    for (const auto& rank : mine->attendance("/0", number)) {
+      text << (rank.came ? "came, " : "") << rank.call << ";";
     }
     return text.str();
   };
-  REQUIRE(elsewhere(4) == "1 came, barrier;2 ;");
-  REQUIRE(elsewhere(5) == "1 barrier;2 ;");
+  REQUIRE(attendance(4) == "came, all_reduce;came, barrier;;");
+  REQUIRE(attendance(5) == "came, all_reduce;barrier;;");
   board(1)->leave();
-  REQUIRE(elsewhere(4) == "2 ;");
-  REQUIRE(mine->is_first("/0", 5));
-  REQUIRE(!board(1)->is_first("/0", 5));
-  REQUIRE(board(1)->is_first("/0", 6));
+  REQUIRE(attendance(4) == "came, all_reduce;came, ;;");
+  // One wait is told of at a time.
+  const auto later = board(1)->attend("/0", 6, "later");
+  REQUIRE(mine->may_tell_of_wait(*own));
+  REQUIRE(!board(1)->may_tell_of_wait(*later));
+  mine->leave();
+  REQUIRE(board(1)->may_tell_of_wait(*later));
+  REQUIRE(!mine->may_tell_of_wait(*own));
+  // The first consequence counts, in all groups that have to do with its own.
+  const auto consequence = [&](int64_t rank, const std::string& scope) {
+    return board(rank)->report_consequence(
+        scope, "seen by " + std::to_string(rank), own->lines);
+  };
+  REQUIRE(consequence(1, "/0/2") == "seen by 1");
+  REQUIRE(consequence(2, "/1") == "seen by 2");
+  REQUIRE(consequence(0, "") == "seen by 1");
+  REQUIRE(consequence(0, "/1/0") == "seen by 2");
   REQUIRE(!FailureBoard::open(nullptr, 0, 3, false));
 }
 

@@ -132,8 +132,7 @@ TEST_CASE("what a backend finds breaks the group on all ranks") {
     REQUIRE(watched.backend->is_aborted_within(seconds(10)));
     REQUIRE_THAT(
         all_reduce_error(group),
-        ContainsSubstring("rank 2 of 3") &&
-            ContainsSubstring("was not complete after 60 s"));
+        ContainsSubstring("was not complete after 60 s"));
     if (backends::nccl::available()) {
       const auto* const path = std::getenv("TORCH_FR_DUMP_TEMP_FILE");
       const auto record = path + std::to_string(group.rank());

@@ -43,6 +43,13 @@ void await(const std::string& path, const std::string& text) {
   }
 }
 
+/// Fails when one rank has told of its wait and another has waited as long.
+void fail_after_notice(const ProcessGroup& group) {
+  group.store()->wait({"told"});
+  std::this_thread::sleep_for(seconds(2));
+  detail::report_failure(group, "enough");
+}
+
 } // namespace
 
 RANKS_TEST("a long wait tells what the others wait in instead", 3, kSoon) {
@@ -51,39 +58,41 @@ RANKS_TEST("a long wait tells what the others wait in instead", 3, kSoon) {
   const auto store = group.store();
   auto net = torch::nn::Linear(2, 1);
   Reducer reducer(net, group);
-  std::vector<std::string> texts;
+  std::string told;
   const WarningListener listener([&](const std::string& text) {
-    texts.push_back(text);
-    store->set("told/" + std::to_string(group.rank()), "");
+    told = text;
+    store->add("told", 1);
   });
   if (group.rank() == 0) {
-    store->wait({"told/1"});
     REQUIRE_THROWS(save_checkpoint(path, *net, group));
-    REQUIRE(texts.size() == 1);
-    REQUIRE_THAT(
-        texts[0],
-        ContainsSubstring("rank 0 of 3 on host") &&
-            ContainsSubstring("has waited for 2 s in save_checkpoint(\"") &&
-            ContainsSubstring("net.pt\"): all_gather; rank 1") &&
-            ContainsSubstring("and is in bucket 1 of 1, step 1;") &&
-            ContainsSubstring("and is in no call of ddp's. A call that "
-                              "one rank makes, such as save_checkpoint, "
-                              "all ranks make. Have all ranks equally "
-                              "many batches?"));
   } else if (group.rank() == 1) {
     const auto loss = net->forward(torch::ones({1, 2})).sum();
     REQUIRE_THROWS(loss.backward());
-    REQUIRE(texts.size() == 1);
-    REQUIRE_THAT(
-        texts[0],
-        ContainsSubstring("rank 1 of 3 on host") &&
-            ContainsSubstring("in bucket 1 of 1, step 1; rank 0 of 3 has") &&
-            ContainsSubstring("Have all ranks equally many batches?"));
   } else {
-    store->wait({"told/0", "told/1"});
-    detail::report_failure(group, "enough");
+    fail_after_notice(group);
   }
   meet_at_store(group, {"0", "1", "2"});
+  REQUIRE(store->add("told", 0) == 1);
+  if (!told.empty()) {
+    const bool saves = group.rank() == 0;
+    const std::string other = saves ? "1" : "0";
+    REQUIRE_THAT(
+        told,
+        ContainsSubstring(
+            "rank " + std::to_string(group.rank()) + " of 3 on") &&
+            ContainsSubstring(
+                saves ? "has waited for 2 s in save_checkpoint(\""
+                      : "has waited for 2 s in bucket 1 of 1, step 1;") &&
+            ContainsSubstring("; rank " + other + " has not come to") &&
+            ContainsSubstring(
+                saves ? ", and is in bucket 1 of 1, step 1;"
+                      : ", and is in save_checkpoint(\"") &&
+            ContainsSubstring("; rank 2 has not come to") &&
+            ContainsSubstring(
+                ", and is in no call of ddp's. A call that one rank makes, "
+                "such as save_checkpoint, all ranks make. Have all ranks "
+                "equally many batches?"));
+  }
 }
 
 RANKS_TEST(
@@ -97,10 +106,16 @@ RANKS_TEST(
   REQUIRE_THAT(
       error,
       ContainsSubstring(
-          group.rank() == 0 ? "manual_seed: broadcast over shm failed"
-                            : "Reducer: duplicate over shm failed") &&
-          ContainsSubstring(". A call that one rank makes, such as "
-                            "save_checkpoint, all ranks make"));
+          "; rank 0 waits in manual_seed: broadcast of 1 Long from rank 0; "
+          "ranks 1 and 2 wait in Reducer: duplicate. A call that one rank "
+          "makes, such as save_checkpoint, all ranks make"));
+  // All ranks say the same.
+  const auto store = group.store();
+  store->set("error/" + std::to_string(group.rank()), error);
+  for (const auto* key : {"error/0", "error/1", "error/2"}) {
+    REQUIRE(store->get_to_str(key) == error);
+  }
+  meet_at_store(group, {"0", "1", "2"});
 }
 
 RANKS_TEST(
@@ -158,17 +173,23 @@ RANKS_TEST(
   for (const auto& [name, call] : calls) {
     INFO(name);
     const auto told = "told/" + name;
-    if (group.rank() == 2) {
-      store->wait({told}); // for as long as the test may take
-      call();
-      continue;
-    }
     const WarningListener listener([&, &what = name](const auto& text) {
       REQUIRE_THAT(text, ContainsSubstring("has waited for 1 s in " + what));
-      REQUIRE_THAT(text, ContainsSubstring("rank 2 of 3 has not come"));
+      REQUIRE_THAT(
+          text,
+          ContainsSubstring("; rank 2 has not come to") ||
+              ContainsSubstring(" and 2 have not come to"));
       store->set(told, "");
     });
+    if (group.rank() == 2) {
+      store->wait({told}); // for as long as the test may take
+    }
     call();
+    // A root that waits for nobody would go on to the next call.
+    store->add("ended/" + name, 1);
+    while (store->add("ended/" + name, 0) < group.size()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
   }
 }
 
@@ -180,11 +201,17 @@ RANKS_TEST(
   const WarningListener listener([&](const std::string& text) {
     REQUIRE_THAT(
         text,
-        ContainsSubstring("rank 0 of 3 has not come") &&
+        ContainsSubstring("rank 0 has not come") &&
             ContainsSubstring("and is in save"));
     store->set("told", "");
   });
-  detail::on_rank_0("save", group, [&] { store->wait({"told"}); });
+  if (group.rank() != 0) {
+    store->wait({"begun"});
+  }
+  detail::on_rank_0("save", group, [&] {
+    store->set("begun", "");
+    store->wait({"told"});
+  });
 }
 
 RANKS_TEST("one backward more than the others has an error with remedies") {
@@ -217,14 +244,17 @@ RANKS_TEST(
   std::string told;
   const WarningListener listener([&](const std::string& text) {
     told = text;
-    store->set("told/" + std::to_string(group.rank()), "");
+    store->add("told", 1);
   });
   if (group.rank() == 2) {
-    store->wait({"told/0", "told/1"});
-    detail::report_failure(group, "enough");
+    fail_after_notice(group);
   } else { // rank 1 passes over the critic
     const auto& net = group.rank() == 0 ? critic : generator;
     REQUIRE_THROWS(net[0].value().sum().backward());
+  }
+  meet_at_store(group, {"0", "1", "2"});
+  REQUIRE(store->add("told", 0) == 1);
+  if (!told.empty()) {
     const std::string of_critic =
         "bucket 1 of 1, step 1 of the Reducer of 'critic.weight' (2 "
         "parameters)";
@@ -242,7 +272,6 @@ RANKS_TEST(
             ContainsSubstring("run the backwards of all of them, equally "
                               "often and in the same order"));
   }
-  meet_at_store(group, {"0", "1", "2"});
 }
 
 RANKS_TEST("of ranks that wait for the same one tells", 4, kSoon) {

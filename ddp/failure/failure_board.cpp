@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
 constexpr const char* kList = "failures";
+constexpr const char* kNotice = "notice";
 constexpr auto kAnswerTime = std::chrono::seconds(1);
 constexpr auto kReceiptTime = std::chrono::seconds(2);
 constexpr auto kReceiptInterval = std::chrono::milliseconds(10);
@@ -39,6 +40,13 @@ std::string get(c10d::Store& store, const std::string& key) {
   return {bytes.begin(), bytes.end()};
 }
 
+std::string get_or(
+    c10d::Store& store,
+    const std::string& key,
+    const std::string& otherwise) {
+  return store.check({key}) ? get(store, key) : otherwise;
+}
+
 std::string seen(size_t line, int64_t rank) {
   return "seen/" + std::to_string(line) + "/" + std::to_string(rank);
 }
@@ -47,8 +55,12 @@ std::string waiting(const std::string& scope, int64_t rank) {
   return "waiting" + scope + "/rank/" + std::to_string(rank);
 }
 
+std::string awaited(const std::string& rank) {
+  return "awaited/rank/" + rank;
+}
+
 std::string awaited(int64_t rank) {
-  return "awaited/rank/" + std::to_string(rank);
+  return awaited(std::to_string(rank));
 }
 
 std::string to_line(const Failure& failure) {
@@ -76,6 +88,18 @@ std::optional<Failure> to_failure(const std::string& line) {
   } catch (const json::exception&) {
     return std::nullopt;
   }
+}
+
+/// A line each; one that is none of `to_line` is nothing.
+std::vector<std::optional<Failure>> read_list(c10d::Store& store) {
+  std::vector<std::optional<Failure>> lines;
+  if (store.check({kList})) {
+    std::istringstream list(get(store, kList));
+    for (std::string line; std::getline(list, line);) {
+      lines.push_back(to_failure(line));
+    }
+  }
+  return lines;
 }
 
 bool concerns(const std::string& failed, const std::string& scope) {
@@ -196,6 +220,27 @@ void FailureBoard::report(
   }
 }
 
+std::string FailureBoard::report_consequence(
+    const std::string& scope,
+    const std::string& text,
+    size_t since) {
+  report(scope, text, Failure::Kind::kConsequence);
+  const auto first = Connection::ask(
+      connection_, [scope, since](c10d::Store& store) -> std::string {
+        const auto list = read_list(store);
+        for (size_t number = since; number < list.size(); ++number) {
+          const auto& failure = list[number];
+          if (failure && failure->kind == Failure::Kind::kConsequence &&
+              (concerns(failure->scope, scope) ||
+               concerns(scope, failure->scope))) {
+            return failure->text;
+          }
+        }
+        return "";
+      });
+  return first.value_or("").empty() ? text : *first;
+}
+
 std::vector<Failure> FailureBoard::read(const std::string& scope) {
   const auto found = lines(scope);
   if (hosts_store_) {
@@ -216,16 +261,12 @@ std::vector<FailureBoard::Line> FailureBoard::lines(const std::string& scope) {
   const auto found = Connection::ask(
       connection_, [scope, rank = root_rank_](c10d::Store& store) {
         std::vector<Line> result;
-        if (!store.check({kList})) {
-          return result;
-        }
-        std::istringstream list(get(store, kList));
-        std::string text;
-        for (size_t number = 0; std::getline(list, text); ++number) {
-          auto failure = to_failure(text);
+        const auto list = read_list(store);
+        for (size_t number = 0; number < list.size(); ++number) {
+          const auto& failure = list[number];
           if (failure && concerns(failure->scope, scope)) {
             store.set(seen(number, rank), std::vector<uint8_t>{});
-            result.push_back({number, std::move(*failure)});
+            result.push_back({number, *failure});
           }
         }
         return result;
@@ -276,16 +317,17 @@ void FailureBoard::linger(const std::string& scope, std::vector<Line> found) {
   }
 }
 
-void FailureBoard::attend(
+std::optional<BoardState> FailureBoard::attend(
     const std::string& scope,
     int64_t number,
     const std::string& call) {
-  Connection::ask(
+  return Connection::ask(
       connection_,
       [scope, number, call, rank = root_rank_](c10d::Store& store) {
-        store.set(awaited(rank), stored(call));
+        const auto id = std::to_string(Clock::now().time_since_epoch().count());
+        store.set(awaited(rank), stored(id + " " + call));
         store.set(waiting(scope, rank), stored(std::to_string(number)));
-        return true;
+        return BoardState{read_list(store).size(), id};
       });
 }
 
@@ -296,35 +338,39 @@ void FailureBoard::leave() {
   });
 }
 
-std::vector<Elsewhere> FailureBoard::elsewhere(
+std::vector<Attendance> FailureBoard::attendance(
     const std::string& scope,
-    int64_t number,
-    const std::string& call) {
+    int64_t number) {
   const auto found = Connection::ask(
-      connection_,
-      [scope, number, call, members = members_](c10d::Store& store) {
-        std::vector<Elsewhere> ranks;
-        for (size_t r = 0; r < members.size(); ++r) {
-          const auto key = waiting(scope, members[r]);
-          const auto in = awaited(members[r]);
-          Elsewhere where{static_cast<int64_t>(r), false, ""};
-          where.came =
-              store.check({key}) && std::stoll(get(store, key)) >= number;
-          where.call = store.check({in}) ? get(store, in) : "";
-          if (!where.came || (!where.call.empty() && where.call != call)) {
-            ranks.push_back(std::move(where));
-          }
+      connection_, [scope, number, members = members_](c10d::Store& store) {
+        std::vector<Attendance> ranks;
+        for (const auto member : members) {
+          const auto key = waiting(scope, member);
+          const auto in = awaited(member);
+          Attendance where;
+          where.came = std::stoll(get_or(store, key, "-1")) >= number;
+          const auto call = get_or(store, in, "");
+          where.call = call.substr(call.find(' ') + 1);
+          ranks.push_back(std::move(where));
         }
         return ranks;
       });
-  return found.value_or(std::vector<Elsewhere>());
+  return found.value_or(std::vector<Attendance>());
 }
 
-bool FailureBoard::is_first(const std::string& scope, int64_t number) {
-  const auto key = "noticed" + scope + "/" + std::to_string(number);
-  const auto count = Connection::ask(
-      connection_, [key](c10d::Store& store) { return store.add(key, 1); });
-  return count == 1;
+bool FailureBoard::may_tell_of_wait(const BoardState& state) {
+  // The rank and the wait: "RANK ID".
+  const auto own = std::to_string(root_rank_) + " " + state.id;
+  const auto may = Connection::ask(connection_, [own](c10d::Store& store) {
+    const auto last = get_or(store, kNotice, "");
+    const auto space = std::min(last.find(' '), last.size());
+    const auto wait = get_or(store, awaited(last.substr(0, space)), "");
+    const bool goes_on = !last.empty() &&
+        wait.substr(0, wait.find(' ')) == last.substr(space + 1);
+    return !goes_on &&
+        store.compareSet(kNotice, stored(last), stored(own)) == stored(own);
+  });
+  return may.value_or(false);
 }
 
 } // namespace ddp::detail

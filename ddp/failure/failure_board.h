@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,18 +27,25 @@ struct Failure {
   std::string text;
   enum class Kind {
     kOwn, ///< this rank's
-    kConsequence, ///< it only passes on what it saw of another rank's end
+    kConsequence, ///< what it saw of another rank's end, or in a wait
     kCommon, ///< every rank's: all throw the text as it is
   } kind = Kind::kOwn;
 };
 
-/// A rank that others wait for.
-struct Elsewhere {
-  int64_t rank = 0;
+/// What a rank found when it said that it waits.
+struct BoardState {
+  /// The lines of the list.
+  size_t lines = 0;
+  /// Of this wait, among those of this rank.
+  std::string id;
+};
+
+/// Where a rank is while others wait.
+struct Attendance {
   /// Whether it has started as many collectives as they have.
   bool came = false;
-  /// What it waits in, in which group ever; empty where it does not, or not for
-  /// long.
+  /// What it waits in, in which group ever; empty if it does not wait, or not
+  /// for long.
   std::string call;
 };
 
@@ -79,12 +87,21 @@ class FailureBoard {
       const std::string& text,
       Failure::Kind kind = Failure::Kind::kOwn);
 
+  /// Reports a consequence. Returns the text of the first one on the list from
+  /// line `since` on, of this group, of one that it comes from or of one that
+  /// comes from it: the same on all ranks.
+  std::string report_consequence(
+      const std::string& scope,
+      const std::string& text,
+      size_t since);
+
   /// The other ranks' failures that concern `scope`, in order. One round trip
   /// where there are none.
   std::vector<Failure> read(const std::string& scope);
 
   /// Says that this rank waits in `call` and has started `number` collectives.
-  void attend(
+  /// Nothing if the store does not answer.
+  std::optional<BoardState> attend(
       const std::string& scope,
       int64_t number,
       const std::string& call);
@@ -92,16 +109,13 @@ class FailureBoard {
   /// Says that it waits no more.
   void leave();
 
-  /// Where the ranks of the group are that did not say so of `number` or more,
-  /// or that did in a call other than `call`; none where the store does not
-  /// answer.
-  std::vector<Elsewhere> elsewhere(
-      const std::string& scope,
-      int64_t number,
-      const std::string& call);
+  /// Where each rank of the group is, by what it said of its waits; empty if
+  /// the store does not answer.
+  std::vector<Attendance> attendance(const std::string& scope, int64_t number);
 
-  /// Whether no rank has asked this before for `number`.
-  bool is_first(const std::string& scope, int64_t number);
+  /// Whether no wait that goes on was told of. Then this one is, and until its
+  /// end no other.
+  bool may_tell_of_wait(const BoardState& state);
 
  private:
   struct Connection;

@@ -123,7 +123,7 @@ std::optional<WaitFailure> FailureWatch::find_failure() {
     return WaitFailure{
         " because the store has ended, and with it rank 0 or the launcher "
         "that keeps it",
-        true};
+        WaitFailure::Kind::kKnown};
   }
   return std::nullopt;
 }
@@ -142,7 +142,7 @@ void FailureWatch::end(WaitFailure failure) {
     // Before the abort, which clears what is under way.
     const auto rank = group_.board ? group_.board->root_rank() : group_.rank;
     const auto path = write_flight_record(rank);
-    if (!path.empty() && !failure.common) {
+    if (!path.empty() && failure.kind != WaitFailure::Kind::kCommon) {
       failure.cause +=
           c10::str("; the flight record of rank ", rank, " is in ", path);
     }

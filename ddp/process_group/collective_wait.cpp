@@ -32,27 +32,41 @@ constexpr milliseconds kWaitSlice{50};
 constexpr milliseconds kLongWait{2000};
 
 WaitFailure caused_by(const std::vector<Failure>& failures) {
+  using Kind = Failure::Kind;
   for (const auto& failure : failures) {
-    if (failure.kind == Failure::Kind::kCommon) {
-      return {failure.text, true, true};
+    if (failure.kind == Kind::kCommon) {
+      return {failure.text, WaitFailure::Kind::kCommon};
     }
   }
-  return {" because " + describe(failures), true};
+  const bool any_own =
+      std::any_of(failures.begin(), failures.end(), [](const auto& failure) {
+        return failure.kind == Kind::kOwn;
+      });
+  if (!any_own) {
+    return {failures.front().text, WaitFailure::Kind::kWhole};
+  }
+  return {" because " + describe(failures), WaitFailure::Kind::kKnown};
 }
 
-/// Throws with the reason of an end that the backend noticed itself. `awaited`
-/// is the collective's number if this rank has said that it waits.
+/// Throws with the reason of an end that the backend noticed itself. `state` is
+/// what `attend` returned, if this rank has said that it waits.
 [[noreturn]] void explain(
     const ProcessGroupImpl& group,
+    int64_t number,
     const std::exception& error,
-    const std::optional<int64_t>& awaited) {
-  auto cause = c10::str(
-      " (has another rank ended, or called something else?): ",
-      error_text(error));
+    std::optional<BoardState> state) {
+  const auto reason = reason_of_end(group, error_text(error));
   if (!group.board) {
-    throw WaitFailure{cause, true};
+    throw WaitFailure{
+        c10::str(": ", reason, own_remedy()), WaitFailure::Kind::kKnown};
   }
-  const auto deadline = Clock::now() + kCausePatience;
+  if (!state) {
+    state = group.board->attend(group.scope, group.launched, own_call());
+  }
+  // If the time is over all others have had theirs to say why.
+  const bool timed_out = reason.rfind(kTimedOut, 0) == 0;
+  const auto deadline =
+      Clock::now() + (timed_out ? milliseconds(1) : kCausePatience);
   std::vector<Failure> failures;
   while (failures.empty() && Clock::now() < deadline) {
     failures = group.board->read(group.scope);
@@ -64,12 +78,15 @@ WaitFailure caused_by(const std::vector<Failure>& failures) {
     throw caused_by(failures);
   }
   throw WaitFailure{
-      cause + (awaited ? absent_ranks(group, *awaited) : own_remedy())};
+      c10::str(": ", reason, all_ranks(group, number)),
+      WaitFailure::Kind::kNew,
+      state.value_or(BoardState()).lines};
 }
 
 void look_for_change() {
   if (elastic_pause::waits_are_ended()) {
-    throw WaitFailure{" because the nodes of the job change", true};
+    throw WaitFailure{
+        " because the nodes of the job change", WaitFailure::Kind::kKnown};
   }
 }
 
@@ -83,26 +100,25 @@ void wait_in_slices(
   const auto start = Clock::now();
   const auto long_wait =
       std::min({kLongWait, group.timeout / 2, group.wait_notice / 2});
-  std::optional<int64_t> awaited;
-  bool told = false;
+  std::optional<BoardState> state;
+  auto notice = group.wait_notice;
   try {
     for (auto slice = kFirstSlice; !finished_within(slice); slice = kSlice) {
       look_for_failure(group);
       const auto waited = Clock::now() - start;
-      if (group.board && !awaited && waited > long_wait) {
-        group.board->attend(group.scope, group.launched, own_call());
-        awaited = number;
+      if (group.board && !state && waited > long_wait) {
+        state = group.board->attend(group.scope, group.launched, own_call());
       }
-      if (!told && waited > group.wait_notice) {
-        tell_of_wait(group, number, group.wait_notice);
-        told = true;
+      if (waited > notice) {
+        const bool told = tell_of_wait(group, number, state);
+        notice = told ? milliseconds::max() : notice + group.wait_notice;
       }
     }
-    if (awaited) {
+    if (state) {
       group.board->leave();
     }
   } catch (const std::exception& error) {
-    explain(group, error, awaited);
+    explain(group, number, error, state);
   }
 }
 
@@ -145,7 +161,8 @@ void look_for_failure(const ProcessGroupImpl& group) {
   look_for_change();
   const auto own = group.first_error.reason();
   if (!own.empty()) {
-    throw WaitFailure{" because another collective did: " + own, true};
+    throw WaitFailure{
+        " because another collective did: " + own, WaitFailure::Kind::kKnown};
   }
   if (!group.board) {
     return;
@@ -169,18 +186,23 @@ void fail(
     ProcessGroupImpl& group,
     const char* operation,
     const WaitFailure& failure) {
-  if (failure.common) {
-    group.first_error.set(failure.cause);
-    C10_THROW_ERROR(ValueError, failure.cause);
+  using Kind = WaitFailure::Kind;
+  auto message = failure.cause;
+  if (failure.kind == Kind::kNew || failure.kind == Kind::kKnown) {
+    message = failed_operation(group, operation) + message;
   }
-  const auto text = failed_operation(group, operation) + failure.cause;
-  const auto message = this_rank(group) + ": " + text;
+  if (failure.kind == Kind::kNew && group.board) {
+    message = group.board->report_consequence(
+        group.scope, message, failure.earlier_lines);
+  } else if (failure.kind == Kind::kKnown) {
+    message = this_rank(group) + ": " + message;
+  }
   group.first_error.set(message);
-  heartbeat::failed_by_another();
-  if (!failure.known && group.board) {
-    group.board->report(group.scope, text, Failure::Kind::kConsequence);
+  if (failure.kind == Kind::kCommon) {
+    C10_THROW_ERROR(ValueError, message);
   }
-  throw PeerError(message + debug::flight_recorder::dump_for(text));
+  heartbeat::failed_by_another();
+  throw PeerError(message + debug::flight_recorder::dump_for(message));
 }
 
 void fail(
@@ -212,7 +234,7 @@ void wait(ProcessGroupImpl& group, const Collective& collective) {
   try {
     collective.work->wait();
   } catch (const std::exception& error) {
-    explain(group, error, std::nullopt);
+    explain(group, collective.number, error, std::nullopt);
   }
 }
 
@@ -228,7 +250,7 @@ void wait_with_timeout(
     }
     TORCH_CHECK(
         left > slice,
-        "timed out after ",
+        kTimedOut,
         group.timeout.count() / 1000.0,
         " s",
         clue ? clue() : "");

@@ -22,10 +22,14 @@ class PeerError : public c10::DistBackendError {
 /// Why a wait failed, before `guarded` says where.
 struct WaitFailure {
   std::string cause;
-  /// Whether the other ranks know already.
-  bool known = false;
-  /// Whether `cause` is the whole message, which all ranks throw.
-  bool common = false;
+  enum class Kind {
+    kNew, ///< the other ranks do not know, and will throw the same text
+    kKnown, ///< they know
+    kWhole, ///< they know, and `cause` is the whole message
+    kCommon, ///< `cause` is the whole message of a `c10::ValueError`
+  } kind = Kind::kNew;
+  /// The lines of the failure board that this wait has nothing to do with.
+  size_t earlier_lines = 0;
 };
 
 /// A collective that was started.

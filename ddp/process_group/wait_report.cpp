@@ -2,11 +2,14 @@
 
 #include <common/heartbeat_page.h>
 #include <common/host_name.h>
+#include <common/seconds.h>
 #include <ddp/failure/heartbeat.h>
+#include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/wait_notice.h>
 
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
 namespace ddp::detail {
 namespace {
@@ -37,21 +40,76 @@ std::string reducer_of(const std::string& call) {
   return call.substr(std::min(call.find(kOfReducer), call.size()));
 }
 
-/// What helps where one rank is in a backward and another in `call`, which is
-/// empty where that is in none.
-std::string remedy(const std::string& call) {
-  return c10::str(call.empty() ? kBackwardRemedy : kCallRemedy, kBatchesRemedy);
+/// What to do if ranks are in these calls; an empty one is none.
+std::string remedy(const std::vector<std::string>& calls) {
+  std::vector<std::string> reducers, others;
+  for (const auto& call : calls) {
+    (is_backward(call) ? reducers : others)
+        .push_back(is_backward(call) ? reducer_of(call) : call);
+  }
+  const auto other_reducer = [&](const std::string& of) {
+    return of != reducers.front();
+  };
+  if (std::any_of(reducers.begin(), reducers.end(), other_reducer)) {
+    return kReducersRemedy;
+  }
+  if (others.empty()) {
+    return "";
+  }
+  if (!reducers.empty()) {
+    return c10::str(
+        others.front().empty() ? kBackwardRemedy : kCallRemedy, kBatchesRemedy);
+  }
+  const bool connects =
+      std::any_of(others.begin(), others.end(), [](auto& call) {
+        return call.rfind("init_process_group", 0) == 0;
+      });
+  return connects ? "" : kCallRemedy;
 }
 
-/// The same for two calls.
-std::string remedy(const std::string& one, const std::string& other) {
-  if (is_backward(one) && is_backward(other)) {
-    return reducer_of(one) == reducer_of(other) ? "" : kReducersRemedy;
+std::string name_place(
+    const Attendance& where,
+    const std::vector<int64_t>& ranks,
+    int64_t number) {
+  const bool one = ranks.size() == 1;
+  auto text = name_ranks(ranks);
+  if (where.came) {
+    return text + (one ? " waits in " : " wait in ") + where.call;
   }
-  if (is_backward(one) || is_backward(other)) {
-    return remedy(is_backward(one) ? other : one);
+  text += one ? " has not come to " : " have not come to ";
+  text += number > 0 ? c10::str("collective ", number, " of this group")
+                     : "connect";
+  text += one ? ", and is in " : ", and are in ";
+  return text + (where.call.empty() ? "no call of ddp's" : where.call);
+}
+
+/// "; ranks 0 and 2 wait in CALL; rank 1 ..." and what to do, without those
+/// that came in call `left_out`.
+std::string name_places(
+    const std::vector<Attendance>& ranks,
+    int64_t number,
+    const std::string& left_out) {
+  std::vector<std::pair<Attendance, std::vector<int64_t>>> places;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    if (ranks[r].came && (ranks[r].call.empty() || ranks[r].call == left_out)) {
+      continue;
+    }
+    auto same = std::find_if(places.begin(), places.end(), [&](auto& place) {
+      return place.first.came == ranks[r].came &&
+          place.first.call == ranks[r].call;
+    });
+    if (same == places.end()) {
+      same = places.insert(same, {ranks[r], {}});
+    }
+    same->second.push_back(static_cast<int64_t>(r));
   }
-  return one.rfind("init_process_group", 0) == 0 ? "" : kCallRemedy;
+  std::vector<std::string> calls = {own_call()};
+  std::string text;
+  for (const auto& [where, of] : places) {
+    text += "; " + name_place(where, of, number);
+    calls.push_back(where.call);
+  }
+  return text + (places.empty() ? "" : remedy(calls));
 }
 
 } // namespace
@@ -90,7 +148,7 @@ std::string own_call() {
   char memory[HeartbeatPage::kActivitySize];
   heartbeat::copy_activity(memory, sizeof(memory));
   const std::string call = memory;
-  return call.rfind("after ", 0) == 0 ? "a wait " + call : call;
+  return call.rfind("after ", 0) == 0 ? "a call " + call : call;
 }
 
 std::string failed_operation(
@@ -111,44 +169,46 @@ std::string failed_operation(
       " failed");
 }
 
-std::string own_remedy() {
-  return remedy(own_call(), "");
-}
-
-std::string absent_ranks(const ProcessGroupImpl& group, int64_t number) {
-  std::ostringstream text;
-  const auto call = own_call();
-  std::string help;
-  for (const auto& other : group.board->elsewhere(group.scope, number, call)) {
-    help = help.empty() ? remedy(call, other.call) : help;
-    text << "; rank " << other.rank << " of " << group.size;
-    if (other.came) {
-      text << " waits in " << other.call;
-      continue;
-    }
-    text << " has not come to ";
-    if (number > 0) {
-      text << "collective " << number << " of this group";
-    } else {
-      text << "connect";
-    }
-    text
-        << (other.call.empty() ? ", and is in no call of ddp's"
-                               : ", and is in " + other.call);
+std::string reason_of_end(
+    const ProcessGroupImpl& group,
+    const std::string& error) {
+  auto reason = error;
+  const auto passed_on = c10::str(" of ", group.size, " failed: ");
+  const auto last = reason.rfind(passed_on);
+  if (last != std::string::npos) {
+    reason.erase(0, last + passed_on.size());
   }
-  return text.str() + help;
+  if (reason.rfind("[/", 0) == 0) { // gloo's "[/FILE:LINE] "
+    reason.erase(0, std::min(reason.find("] "), reason.size() - 2) + 2);
+  }
+  if (reason.rfind("Timed out waiting", 0) == 0) { // gloo's, with its operation
+    reason = c10::str(kTimedOut, backends::seconds(group.timeout), " s");
+  }
+  return reason;
 }
 
-void tell_of_wait(
+std::string own_remedy() {
+  return remedy({own_call(), ""});
+}
+
+std::string all_ranks(const ProcessGroupImpl& group, int64_t number) {
+  return name_places(group.board->attendance(group.scope, number), number, "");
+}
+
+bool tell_of_wait(
     const ProcessGroupImpl& group,
     int64_t number,
-    std::chrono::milliseconds time) {
-  if (!group.board) { // nobody knows of the others
-    warn_of_wait(time, this_rank(group), own_call());
-  } else if (group.board->is_first(group.scope, number)) {
-    warn_of_wait(
-        time, this_rank(group), own_call() + absent_ranks(group, number));
+    const std::optional<BoardState>& state) {
+  auto text = own_call();
+  if (state) {
+    if (!group.board->may_tell_of_wait(*state)) {
+      return false;
+    }
+    const auto ranks = group.board->attendance(group.scope, number);
+    text += name_places(ranks, number, text);
   }
+  warn_of_wait(group.wait_notice, this_rank(group), text);
+  return true;
 }
 
 } // namespace ddp::detail

@@ -2,8 +2,8 @@
 
 #include <ddp/process_group/process_group_impl.h>
 
-#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,17 +26,28 @@ std::string failed_operation(
     const ProcessGroupImpl& group,
     const char* operation);
 
-/// What helps where others are in no call.
+/// How a timeout's text begins, before the seconds.
+constexpr const char* kTimedOut = "timed out after ";
+
+/// How a backend's collective ended, from the text of its error: without places
+/// in its sources and without the reasons' way through other ranks.
+std::string reason_of_end(
+    const ProcessGroupImpl& group,
+    const std::string& error);
+
+/// What to do if other ranks are in no call of ddp's.
 std::string own_remedy();
 
-/// Who has not come to a collective that others wait for, or is in another
-/// call than they; the group has a board.
-std::string absent_ranks(const ProcessGroupImpl& group, int64_t number);
+/// Which ranks wait in which call while this one waits for collective `number`,
+/// and what to do; the group has a board.
+std::string all_ranks(const ProcessGroupImpl& group, int64_t number);
 
-/// Says once, on the rank that has waited longest, what it waits for.
-void tell_of_wait(
+/// Says what this rank waits for, unless another has told of its own wait,
+/// which goes on. `state` is what it found when it said that it waits. Returns
+/// whether it has told.
+bool tell_of_wait(
     const ProcessGroupImpl& group,
     int64_t number,
-    std::chrono::milliseconds time);
+    const std::optional<BoardState>& state);
 
 } // namespace ddp::detail

@@ -23,9 +23,9 @@ constexpr std::chrono::seconds kArrivalPatience(5);
 constexpr std::chrono::milliseconds kArrivalInterval(20);
 
 /// Tells those that wait for this rank what it is in while it lives.
-class Attendance {
+class Presence {
  public:
-  Attendance(const char* operation, const ProcessGroup& group)
+  Presence(const char* operation, const ProcessGroup& group)
       : group_(ProcessGroupImpl::of(group)) {
     if (group_.board) {
       char call[HeartbeatPage::kActivitySize];
@@ -34,9 +34,9 @@ class Attendance {
           group_.scope, group_.launched, *call ? call : operation);
     }
   }
-  Attendance(const Attendance&) = delete;
-  Attendance& operator=(const Attendance&) = delete;
-  ~Attendance() {
+  Presence(const Presence&) = delete;
+  Presence& operator=(const Presence&) = delete;
+  ~Presence() {
     if (group_.board) {
       group_.board->leave();
     }
@@ -141,7 +141,7 @@ void on_rank_0(
   const heartbeat::Activity activity(operation);
   std::string own_failure;
   if (group.rank() == 0) {
-    const Attendance attendance(operation, group);
+    const Presence presence(operation, group);
     own_failure = failure_of(work);
   }
   throw_failures(operation, group, {group.broadcast(own_failure)});
