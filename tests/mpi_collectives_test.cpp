@@ -10,6 +10,7 @@ TEST_CASE("collectives over MPI move and reduce what they should") {
     const auto backend = mpi_backend();
     REQUIRE(backend->getBackendName() == "mpi");
     check_movement(backend);
+    check_tagged_messages(backend);
     check_reductions(backend);
   });
 }

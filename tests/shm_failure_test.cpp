@@ -1,5 +1,6 @@
 // What the shm backend's ranks see of a rank that fails, leaves or differs.
 
+#include <tests/support/backend_checks.h>
 #include <tests/support/backend_waits.h>
 #include <tests/support/shm_backend.h>
 
@@ -191,16 +192,16 @@ TEST_CASE("shared memory: different collectives are an error on all ranks") {
 TEST_CASE("shared memory: an abort ends what is under way on all ranks") {
   ranks(3, [] {
     const auto whole = shm_group();
+    const auto signals = gloo_backend(whole);
     const auto group = whole.duplicate();
     const auto backend = backend_of(group);
-    std::thread aborts;
     if (backend->getRank() == 0) {
-      signal(backend_of(whole), 1, 0);
+      signal(signals, 1, 0);
       backend->abort();
     } else {
       Tensors tensors{torch::ones({4})};
       const auto work = backend->allreduce(tensors);
-      signal(backend_of(whole), 1, 0);
+      signal(signals, 1, 0);
       REQUIRE_THAT(
           error_after(milliseconds(0), [&] { work->wait(); }),
           ContainsSubstring("it was aborted"));

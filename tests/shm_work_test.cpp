@@ -43,7 +43,10 @@ TEST_CASE("shared memory: operations overlap and are waited for in any order") {
 }
 
 TEST_CASE("shared memory: an operation that nobody waits for ends by itself") {
-  shm_ranks(3, [](const BackendPtr& backend) {
+  ranks(3, [] {
+    const auto group = shm_group();
+    const auto backend = backend_of(group);
+    const auto signals = gloo_backend(group);
     check_left_alone(backend);
     // Without a future, by looking now and then; one rank waits at once.
     Tensors last{torch::ones({1000000})};
@@ -59,10 +62,10 @@ TEST_CASE("shared memory: an operation that nobody waits for ends by itself") {
     Tensors unseen{torch::ones({1000000})};
     const auto left = backend->allreduce(unseen);
     if (backend->getRank() == 2) {
-      signal(backend, 1, 2);
+      signal(signals, 1, 2);
     } else {
       left->wait();
-      signal(backend, 1, 2);
+      signal(signals, 1, 2);
     }
     backend->barrier({})->wait();
   });
@@ -71,42 +74,35 @@ TEST_CASE("shared memory: an operation that nobody waits for ends by itself") {
 TEST_CASE("shared memory: what a callback throws is an error of the group") {
   ranks(3, [] {
     const auto whole = shm_group();
-    for (const bool message : {false, true}) {
-      const auto group = whole.duplicate();
-      const auto backend = backend_of(group);
-      const int rank = backend->getRank();
-      Tensors tensors{torch::ones({5})};
-      if (rank == 0) {
-        const auto work = message ? backend->recv(tensors, 1, 0)
-                                  : backend->allreduce(tensors);
-        work->getFuture()->addCallback(
-            [](c10::ivalue::Future&) { throw std::runtime_error("boom"); });
-      }
-      whole.barrier(); // the others come once the callback is there
-      if (rank > 0 && !message) {
-        backend->allreduce(tensors)->wait();
-      } else if (rank == 1) {
-        backend->send(tensors, 0, 0)->wait();
-      }
-      REQUIRE_THAT(
-          error_after(
-              milliseconds(0),
-              [&] {
-                for (;;) { // it may come after the operation
-                  backend->barrier({})->wait();
-                }
-              }),
-          ContainsSubstring("a callback on the future of ") &&
-              ContainsSubstring(" threw boom"));
-      whole.barrier();
+    const auto group = whole.duplicate();
+    const auto backend = backend_of(group);
+    Tensors tensors{torch::ones({5})};
+    if (group.rank() == 0) {
+      backend->allreduce(tensors)->getFuture()->addCallback(
+          [](c10::ivalue::Future&) { throw std::runtime_error("boom"); });
     }
+    whole.barrier(); // the others come once the callback is there
+    if (group.rank() > 0) {
+      backend->allreduce(tensors)->wait();
+    }
+    REQUIRE_THAT(
+        error_after(
+            milliseconds(0),
+            [&] {
+              for (;;) { // it may come after the operation
+                backend->barrier({})->wait();
+              }
+            }),
+        ContainsSubstring("a callback on the future of ") &&
+            ContainsSubstring(" threw boom"));
+    whole.barrier();
   });
 }
 
 TEST_CASE("shared memory: a wait that ends too early does no harm") {
   ranks(3, [] {
     const auto group = shm_group();
-    check_early_wait(backend_of(group), backend_of(group));
+    check_early_wait(backend_of(group), gloo_backend(group));
   });
 }
 
@@ -126,110 +122,47 @@ TEST_CASE("shared memory: a wait takes no processor") {
   });
 }
 
-TEST_CASE("shared memory: messages of any source outlive some sources") {
-  shm_ranks(3, [](const BackendPtr& backend) {
-    Tensors message{torch::ones({4})};
-    if (backend->getRank() == 2) {
-      backend->send(message, 0, 1)->wait();
-      return; // and its process ends
-    }
-    if (backend->getRank() == 1) {
-      std::this_thread::sleep_for(milliseconds(500)); // what rank 0 waits for
-      backend->send(message, 0, 1)->wait();
-      return;
-    }
-    for (int i = 0; i < 2; ++i) {
-      backend->recvAnysource(message, 1)->wait();
-    }
-    REQUIRE_THAT(
-        error_after(
-            milliseconds(0),
-            [&] { backend->recvAnysource(message, 1)->wait(); },
-            seconds(2)),
-        ContainsSubstring("has ") && ContainsSubstring("(process"));
-  });
-}
-
 TEST_CASE(
     "shared memory: a monitored barrier names the ranks that do not come") {
   ranks(4, [] {
     const auto whole = shm_group();
     const auto group = whole.duplicate();
-    check_monitored_barrier(backend_of(group));
-    whole.barrier();
-  });
-}
-
-TEST_CASE("shared memory: a message of another size, or none, is an error") {
-  ranks(3, [] {
-    const auto whole = shm_group();
-    for (const int64_t sent : {3, 5}) {
-      const auto group = whole.duplicate();
-      const auto backend = backend_of(group);
-      Tensors message{torch::ones({backend->getRank() == 0 ? sent : 4})};
-      if (backend->getRank() == 0) {
-        backend->send(message, 1, 0)->wait();
-      } else if (backend->getRank() == 1) {
-        REQUIRE_THAT(
-            error_after(
-                milliseconds(0), [&] { backend->recv(message, 0, 0)->wait(); }),
-            ContainsSubstring(
-                "rank 0 sent " + std::to_string(4 * sent) + " bytes, not 16"));
-      }
-      whole.barrier();
-    }
-    const auto group = whole.duplicate();
     const auto backend = backend_of(group);
-    backend->setTimeout(milliseconds(300));
-    if (backend->getRank() == 1) {
-      Tensors message{torch::ones({4})};
+    backend->monitoredBarrier({}, false);
+    c10d::BarrierOptions options;
+    options.timeout = milliseconds(500);
+    if (group.rank() % 2 == 0) {
       REQUIRE_THAT(
           error_after(
-              milliseconds(290), [&] { backend->recv(message, 0, 9)->wait(); }),
-          ContainsSubstring("timed out after 0.3 s"));
+              group.rank() == 0 ? milliseconds(490) : milliseconds(0),
+              [&] { backend->monitoredBarrier(options, true); }),
+          ContainsSubstring("Waited for rank 1, 3"));
     }
     whole.barrier();
   });
 }
 
-TEST_CASE("shared memory: memory of tensors and messages is given back") {
+TEST_CASE("shared memory: memory of tensors is given back") {
   shm_ranks(2, [](const BackendPtr& backend) {
-    const auto message = torch::ones({1 << 20});
-    Tensors received{torch::empty({1 << 20})};
-    // 40 times 4 MiB of messages and as much of tensors, at one place each.
+    const auto values = torch::ones({1 << 20});
     const auto* first = backend->allocateTensor(8).const_data_ptr();
-    for (int i = 0; i < 40; ++i) {
-      Tensors sent{message};
-      backend->send(sent, 1 - backend->getRank(), 0)->wait();
-      backend->recv(received, 1 - backend->getRank(), 0)->wait();
-      backend->barrier({})->wait();
-      const auto large = in_shared_memory(backend, message);
+    for (int i = 0; i < 40; ++i) { // 40 times 4 MiB, at one place
+      const auto large = in_shared_memory(backend, values);
       const auto* begin = static_cast<const char*>(large.const_data_ptr());
       REQUIRE(begin - static_cast<const char*>(first) < int64_t{20} << 20);
     }
   });
 }
 
-TEST_CASE("shared memory: a message's memory is given back once it is taken") {
-  ranks(2, [] {
-    const auto group = shm_group();
-    const auto backend = backend_of(group);
-    const auto* first =
-        static_cast<const char*>(backend->allocateTensor(8).const_data_ptr());
-    Tensors message{torch::ones({1 << 20})};
-    Tensors answer{torch::ones({1})};
-    const int rank = backend->getRank();
-    if (rank == 0) {
-      backend->send(message, 1, 0)->wait();
-      backend->recv(answer, 1, 1)->wait();
-    } else {
-      backend->recv(message, 0, 0)->wait();
-      backend->send(answer, 0, 1)->wait();
-    }
-    // Where the message was, but for its head.
-    const auto tensor = backend->allocateTensor(1 << 20);
-    REQUIRE(static_cast<const char*>(tensor.const_data_ptr()) - first < 4096);
-    group.barrier();
+TEST_CASE("shared memory: messages between two ranks are refused") {
+  shm_ranks(2, [](const BackendPtr& backend) {
+    Tensors message{torch::ones({4})};
+    REQUIRE_THROWS_WITH(
+        backend->send(message, 1, 0),
+        ContainsSubstring("Backend shm does not support send"));
+    REQUIRE_THROWS_WITH(
+        backend->recv(message, 0, 0),
+        ContainsSubstring("Backend shm does not support recv"));
   });
 }
 

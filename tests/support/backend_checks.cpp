@@ -170,41 +170,6 @@ void check_any_dtype(const BackendPtr& backend) {
   REQUIRE(images[0].eq(sum - double(size)).all().item<bool>());
 }
 
-void check_messages(const BackendPtr& backend) {
-  const auto size = backend->getSize();
-  if (backend->getRank() == 0) {
-    auto by_tag = filled(2, 4, 0);
-    Tensors second{by_tag[1]};
-    Tensors first{by_tag[0]};
-    const auto late = backend->recv(second, 1, 2);
-    backend->recv(first, 1, 1)->wait();
-    late->wait();
-    REQUIRE(same(first[0], torch::full({4}, 1.0)));
-    REQUIRE(same(second[0], torch::full({4}, 2.0)));
-    std::vector<bool> seen(size, false);
-    for (int i = 1; i < size; ++i) {
-      Tensors any{torch::zeros({2})};
-      const auto work = backend->recvAnysource(any, 7);
-      work->wait();
-      REQUIRE(same(any[0], torch::full({2}, double(work->sourceRank()))));
-      REQUIRE(!seen.at(work->sourceRank()));
-      seen.at(work->sourceRank()) = true;
-    }
-    return;
-  }
-  if (backend->getRank() == 1) {
-    auto messages = filled(2, 4, 1);
-    messages[1].fill_(2);
-    Tensors first{messages[0]};
-    Tensors second{messages[1]};
-    const auto work = backend->send(first, 0, 1);
-    backend->send(second, 0, 2)->wait();
-    work->wait();
-  }
-  Tensors own{torch::full({2}, double(backend->getRank()))};
-  backend->send(own, 0, 7)->wait();
-}
-
 void check_all_reduce(
     const BackendPtr& backend,
     torch::ScalarType dtype,
@@ -303,9 +268,41 @@ void check_movement(const BackendPtr& backend) {
   check_all_to_all(backend);
   check_coalesced(backend);
   check_any_dtype(backend);
-  if (backend->getSize() > 1) {
-    check_messages(backend);
+}
+
+void check_tagged_messages(const BackendPtr& backend) {
+  const auto size = backend->getSize();
+  if (backend->getRank() == 0) {
+    auto by_tag = filled(2, 4, 0);
+    Tensors second{by_tag[1]};
+    Tensors first{by_tag[0]};
+    const auto late = backend->recv(second, 1, 2);
+    backend->recv(first, 1, 1)->wait();
+    late->wait();
+    REQUIRE(same(first[0], torch::full({4}, 1.0)));
+    REQUIRE(same(second[0], torch::full({4}, 2.0)));
+    std::vector<bool> seen(size, false);
+    for (int i = 1; i < size; ++i) {
+      Tensors any{torch::zeros({2})};
+      const auto work = backend->recvAnysource(any, 7);
+      work->wait();
+      REQUIRE(same(any[0], torch::full({2}, double(work->sourceRank()))));
+      REQUIRE(!seen.at(work->sourceRank()));
+      seen.at(work->sourceRank()) = true;
+    }
+    return;
   }
+  if (backend->getRank() == 1) {
+    auto messages = filled(2, 4, 1);
+    messages[1].fill_(2);
+    Tensors first{messages[0]};
+    Tensors second{messages[1]};
+    const auto work = backend->send(first, 0, 1);
+    backend->send(second, 0, 2)->wait();
+    work->wait();
+  }
+  Tensors own{torch::full({2}, double(backend->getRank()))};
+  backend->send(own, 0, 7)->wait();
 }
 
 void check_reductions(const BackendPtr& backend) {

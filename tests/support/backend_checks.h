@@ -7,9 +7,12 @@
 
 namespace ddp::test {
 
-/// Collectives that move tensors, of lists that may differ in length, of any
-/// dtype, and messages that match by rank and tag.
+/// Collectives that move tensors, of lists that may differ in length and of any
+/// dtype.
 void check_movement(const BackendPtr& backend);
+
+/// On two ranks or more: messages that match by rank and tag.
+void check_tagged_messages(const BackendPtr& backend);
 
 /// All-reduce and reduce, each operation for each dtype.
 void check_reductions(const BackendPtr& backend);

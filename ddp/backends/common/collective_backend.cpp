@@ -1,9 +1,7 @@
 #include <ddp/backends/common/collective_backend.h>
 
-#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
-#include <string>
 #include <utility>
 
 namespace ddp::backends {
@@ -14,13 +12,11 @@ CollectiveBackend::CollectiveBackend(
     const char* name,
     int rank,
     int size,
-    std::chrono::milliseconds timeout,
-    int tags)
+    std::chrono::milliseconds timeout)
     : c10d::Backend(rank, size),
       name_(name),
       arguments_(name, rank, size),
-      timeout_(timeout),
-      tags_(tags) {}
+      timeout_(timeout) {}
 
 const std::string CollectiveBackend::getBackendName() const {
   return name_;
@@ -291,69 +287,6 @@ WorkPtr CollectiveBackend::reduce_parts_of(
         arguments_.equal_parts(call.name, inputs[i], outputs[i].numel())));
   }
   return reduce_parts(call, parts, op);
-}
-
-void CollectiveBackend::check_tag(int tag) const {
-  TORCH_CHECK_VALUE(
-      tag >= 0 && tag < tags_,
-      arguments_.over("a message"),
-      " has a tag in [0, ",
-      tags_,
-      "), got ",
-      tag);
-}
-
-WorkPtr CollectiveBackend::send(Tensors& tensors, int peer, int tag) {
-  const Call call{c10d::OpType::SEND, "send"};
-  check_tag(tag);
-  arguments_.check_peer(call.name, peer);
-  return message(call, arguments_.only(call.name, tensors), peer, tag);
-}
-
-WorkPtr CollectiveBackend::recv(Tensors& tensors, int peer, int tag) {
-  const Call call{c10d::OpType::RECV, "recv"};
-  check_tag(tag);
-  arguments_.check_peer(call.name, peer);
-  return message(call, arguments_.only(call.name, tensors), peer, tag);
-}
-
-WorkPtr CollectiveBackend::recvAnysource(Tensors& tensors, int tag) {
-  const Call call{c10d::OpType::RECVANYSOURCE, "recv_anysource"};
-  check_tag(tag);
-  return message(call, arguments_.only(call.name, tensors), -1, tag);
-}
-
-void CollectiveBackend::monitoredBarrier(
-    const c10d::BarrierOptions& options,
-    bool /*wait_all_ranks*/) {
-  const Call call{
-      rank_ == 0 ? c10d::OpType::RECV : c10d::OpType::SEND,
-      "monitored_barrier",
-      options};
-  std::vector<WorkPtr> arrivals;
-  for (int rank = 1; rank < size_; ++rank) {
-    if (rank_ == 0 || rank_ == rank) {
-      const auto token = at::zeros({1}, at::kByte);
-      arrivals.push_back(message(call, token, rank_ == 0 ? rank : 0, tags_));
-    }
-  }
-  std::string missing;
-  for (size_t i = 0; i < arrivals.size(); ++i) {
-    try {
-      arrivals[i]->wait();
-    } catch (const c10::DistBackendError&) {
-      missing += (missing.empty() ? "" : ", ") + std::to_string(i + 1);
-    }
-  }
-  TORCH_CHECK_WITH(
-      DistBackendError,
-      rank_ > 0 || missing.empty(),
-      arguments_.over(call.name),
-      " on rank 0 of ",
-      size_,
-      ": these ranks did not come in time: ",
-      missing);
-  barrier(options)->wait();
 }
 
 } // namespace ddp::backends

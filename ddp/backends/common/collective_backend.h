@@ -17,13 +17,11 @@ class CollectiveBackend : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using TensorLists = std::vector<std::vector<at::Tensor>>;
 
-  /// `tags`: how many the program's messages may have.
   CollectiveBackend(
       const char* name,
       int rank,
       int size,
-      std::chrono::milliseconds timeout,
-      int tags);
+      std::chrono::milliseconds timeout);
 
   const std::string getBackendName() const override;
   c10::intrusive_ptr<Options> getBackendOptions() override;
@@ -69,13 +67,6 @@ class CollectiveBackend : public c10d::Backend {
       Tensors&,
       Tensors&,
       const c10d::ReduceScatterOptions&) override;
-
-  WorkPtr send(Tensors&, int peer, int tag) override;
-  WorkPtr recv(Tensors&, int peer, int tag) override;
-  WorkPtr recvAnysource(Tensors&, int tag) override;
-  /// Rank 0 throws with the ranks that did not come in time.
-  void monitoredBarrier(const c10d::BarrierOptions&, bool wait_all_ranks)
-      override;
 
  protected:
   /// What the program called.
@@ -129,23 +120,14 @@ class CollectiveBackend : public c10d::Backend {
       const Call& call,
       const std::vector<Part>& parts,
       const c10d::ReduceOp& op) = 0;
-  /// By the call's type sends the tensor to a rank, or receives it from one, or
-  /// from any.
-  virtual WorkPtr message(
-      const Call& call,
-      const at::Tensor& tensor,
-      int peer,
-      int tag) = 0;
 
   std::chrono::milliseconds timeout_of(const Call& call) const;
 
   const char* const name_;
   const Arguments arguments_;
   std::atomic<std::chrono::milliseconds> timeout_;
-  const int tags_;
 
  private:
-  void check_tag(int tag) const;
   void check(const Call& call, const Tensors& inputs, const Tensors& outputs)
       const;
   Exchange all_gather(

@@ -4,19 +4,17 @@
 #include <ddp/backends/mpi/operators.h>
 #include <ddp/backends/mpi/tags.h>
 
+#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
+
+#include <string>
 
 namespace ddp::backends::mpi {
 Backend::Backend(
     std::shared_ptr<Channel> channel,
     std::chrono::milliseconds timeout,
     int64_t largest)
-    : CollectiveBackend(
-          "mpi",
-          channel->rank,
-          channel->size,
-          timeout,
-          kFirstReservedTag),
+    : CollectiveBackend("mpi", channel->rank, channel->size, timeout),
       channel_(std::move(channel)),
       largest_(largest) {
   const auto guard = Engine::get().exclusive();
@@ -91,15 +89,77 @@ Backend::WorkPtr Backend::message(
   auto task = this->task(call);
   task.staging.messages();
   const bool sends = call.type == c10d::OpType::SEND;
-  const int other =
-      call.type == c10d::OpType::RECVANYSOURCE ? MPI_ANY_SOURCE : peer;
   const auto memory = sends ? input(task, tensor) : output(task, tensor);
   task.steps.push_back([=, channel = channel_](Requests& requests) {
     const auto bytes = bytes_of(memory);
-    sends ? requests.send(bytes, other, tag, *channel->comm)
-          : requests.receive(bytes, other, tag, *channel->comm);
+    sends ? requests.send(bytes, peer, tag, *channel->comm)
+          : requests.receive(bytes, peer, tag, *channel->comm);
   });
   return launch(std::move(task));
+}
+
+Backend::WorkPtr Backend::checked_message(
+    const Call& call,
+    const Tensors& tensors,
+    int peer,
+    int tag) {
+  TORCH_CHECK_VALUE(
+      tag >= 0 && tag < kFirstReservedTag,
+      arguments_.over("a message"),
+      " has a tag in [0, ",
+      kFirstReservedTag,
+      "), got ",
+      tag);
+  return message(call, arguments_.only(call.name, tensors), peer, tag);
+}
+
+Backend::WorkPtr Backend::send(Tensors& tensors, int peer, int tag) {
+  arguments_.check_peer("send", peer);
+  return checked_message({c10d::OpType::SEND, "send"}, tensors, peer, tag);
+}
+
+Backend::WorkPtr Backend::recv(Tensors& tensors, int peer, int tag) {
+  arguments_.check_peer("recv", peer);
+  return checked_message({c10d::OpType::RECV, "recv"}, tensors, peer, tag);
+}
+
+Backend::WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
+  const Call call{c10d::OpType::RECVANYSOURCE, "recv_anysource"};
+  return checked_message(call, tensors, MPI_ANY_SOURCE, tag);
+}
+
+void Backend::monitoredBarrier(
+    const c10d::BarrierOptions& options,
+    bool /*wait_all_ranks*/) {
+  const Call call{
+      rank_ == 0 ? c10d::OpType::RECV : c10d::OpType::SEND,
+      "monitored_barrier",
+      options};
+  std::vector<WorkPtr> arrivals;
+  for (int rank = 1; rank < size_; ++rank) {
+    if (rank_ == 0 || rank_ == rank) {
+      const auto token = at::zeros({1}, at::kByte);
+      arrivals.push_back(
+          message(call, token, rank_ == 0 ? rank : 0, kFirstReservedTag));
+    }
+  }
+  std::string missing;
+  for (size_t i = 0; i < arrivals.size(); ++i) {
+    try {
+      arrivals[i]->wait();
+    } catch (const c10::DistBackendError&) {
+      missing += (missing.empty() ? "" : ", ") + std::to_string(i + 1);
+    }
+  }
+  TORCH_CHECK_WITH(
+      DistBackendError,
+      rank_ > 0 || missing.empty(),
+      arguments_.over(call.name),
+      " on rank 0 of ",
+      size_,
+      ": these ranks did not come in time: ",
+      missing);
+  barrier(options)->wait();
 }
 
 Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {

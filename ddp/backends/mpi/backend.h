@@ -43,6 +43,12 @@ class Backend final : public CollectiveBackend {
       const c10d::AllgatherOptions&) override;
   WorkPtr reduce(Tensors&, const c10d::ReduceOptions&) override;
   WorkPtr barrier(const c10d::BarrierOptions&) override;
+  /// Rank 0 throws with the ranks that did not come in time.
+  void monitoredBarrier(const c10d::BarrierOptions&, bool wait_all_ranks)
+      override;
+  WorkPtr send(Tensors&, int peer, int tag) override;
+  WorkPtr recv(Tensors&, int peer, int tag) override;
+  WorkPtr recvAnysource(Tensors&, int tag) override;
 
  private:
   /// An operation that the caller is putting together.
@@ -70,8 +76,18 @@ class Backend final : public CollectiveBackend {
       const Call& call,
       const std::vector<Part>& parts,
       const c10d::ReduceOp& op) override;
-  WorkPtr message(const Call& call, const at::Tensor& tensor, int peer, int tag)
-      override;
+  /// By the call's type sends the tensor to a rank, or receives it from one, or
+  /// from any.
+  WorkPtr message(
+      const Call& call,
+      const at::Tensor& tensor,
+      int peer,
+      int tag);
+  WorkPtr checked_message(
+      const Call& call,
+      const Tensors& tensors,
+      int peer,
+      int tag);
 
   /// Adds to `task` a message to each rank and one from each; undefined: none.
   void add_exchange(Task& task, Tensors to_ranks, Tensors from_ranks) const;

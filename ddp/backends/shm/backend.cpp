@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <limits>
 #include <list>
 
 namespace ddp::backends::shm {
@@ -55,15 +54,9 @@ Backend::Backend(
     std::unique_ptr<Team> team,
     std::shared_ptr<Memory> memory,
     std::chrono::milliseconds timeout)
-    : CollectiveBackend(
-          "shm",
-          team->rank(),
-          team->size(),
-          timeout,
-          std::numeric_limits<int>::max()),
+    : CollectiveBackend("shm", team->rank(), team->size(), timeout),
       engine_(std::make_shared<Engine>(std::move(team))),
-      memory_(std::move(memory)),
-      mailbox_(std::make_shared<Mailbox>(engine_->team(), memory_)) {
+      memory_(std::move(memory)) {
   init();
 }
 
@@ -117,13 +110,9 @@ Backend::WorkPtr Backend::launch(Task task) {
   return engine_->submit(std::move(task));
 }
 
-void Backend::check_input(const Task& task, const at::Tensor& tensor) const {
+void Backend::input(Task& task, const at::Tensor& tensor) const {
   arguments_.check_dense(task.name, tensor);
   arguments_.check_on_cpu(task.name, tensor);
-}
-
-void Backend::input(Task& task, const at::Tensor& tensor) const {
-  check_input(task, tensor);
   task.bytes += static_cast<int64_t>(tensor.nbytes());
 }
 

@@ -4,7 +4,7 @@
 #include <ddp/backends/common/reduction.h>
 #include <ddp/backends/shm/engine.h>
 #include <ddp/backends/shm/exchange.h>
-#include <ddp/backends/shm/memory/mailbox.h>
+#include <ddp/backends/shm/memory/memory.h>
 
 #include <memory>
 #include <string>
@@ -13,10 +13,10 @@
 namespace ddp::backends::shm {
 
 /// c10d's collectives for CPU tensors of ranks that share a host. Tensors that
-/// are reduced, broadcast, sent or received may have any dense layout, the same
-/// on all ranks; others are contiguous. An all-reduce by SUM takes sparse COO
-/// tensors as well. Reductions are in the order of the ranks: their bits are
-/// the same on all ranks and in each run.
+/// are reduced or broadcast may have any dense layout, the same on all ranks;
+/// others are contiguous. An all-reduce by SUM takes sparse COO tensors as
+/// well. Reductions are in the order of the ranks: their bits are the same on
+/// all ranks and in each run. Messages from one rank to another there are none.
 ///
 /// Tensors that `allocateTensor` made are reduced in place. An operation that
 /// fails on one rank breaks the group on all.
@@ -40,6 +40,9 @@ class Backend final : public CollectiveBackend {
   WorkPtr broadcast(Tensors&, const c10d::BroadcastOptions&) override;
   WorkPtr reduce(Tensors&, const c10d::ReduceOptions&) override;
   WorkPtr barrier(const c10d::BarrierOptions&) override;
+  /// The barrier, whose timeout names the ranks that did not come.
+  void monitoredBarrier(const c10d::BarrierOptions&, bool wait_all_ranks)
+      override;
 
  private:
   /// An operation that the caller is putting together.
@@ -49,7 +52,6 @@ class Backend final : public CollectiveBackend {
   /// Throws `c10::ValueError` where the tensor is not on the CPU, or not dense.
   void input(Task& task, const at::Tensor& tensor) const;
   void output(Task& task, const at::Tensor& tensor) const;
-  void check_input(const Task& task, const at::Tensor& tensor) const;
 
   WorkPtr exchange(
       const Call& call,
@@ -63,9 +65,6 @@ class Backend final : public CollectiveBackend {
       const Call& call,
       const std::vector<Part>& parts,
       const c10d::ReduceOp& op) override;
-  /// What is sent is copied at once; it may be of any size.
-  WorkPtr message(const Call& call, const at::Tensor& tensor, int peer, int tag)
-      override;
 
   std::unique_ptr<Collective> collective(const Task& task, Exchange exchange)
       const;
@@ -87,7 +86,6 @@ class Backend final : public CollectiveBackend {
 
   const std::shared_ptr<Engine> engine_;
   const std::shared_ptr<Memory> memory_;
-  const std::shared_ptr<Mailbox> mailbox_;
 };
 
 } // namespace ddp::backends::shm

@@ -5,9 +5,6 @@
 #include <ddp/backends/shm/chain.h>
 #include <ddp/backends/shm/collective.h>
 #include <ddp/backends/shm/memory/team.h>
-#include <ddp/backends/shm/receipt_work.h>
-
-#include <ATen/core/ivalue.h>
 
 #include <utility>
 
@@ -86,28 +83,16 @@ Backend::WorkPtr Backend::exchange(
   return launch(std::move(task));
 }
 
-Backend::WorkPtr Backend::message(
-    const Call& call,
-    const at::Tensor& tensor,
-    int peer,
-    int tag) {
-  const auto task = this->task(call);
-  check_input(task, tensor);
-  if (call.type != c10d::OpType::SEND) {
-    return c10::make_intrusive<ReceiptWork>(
-        engine_, mailbox_, call.name, tensor, peer, tag, task.timeout);
-  }
-  mailbox_->send(tensor, peer, tag);
-  auto done = c10::make_intrusive<c10::ivalue::Future>(
-      c10::ListType::create(c10::TensorType::get()));
-  done->markCompleted(c10::IValue(Tensors{tensor}));
-  return c10d::Work::create_from_future(done);
-}
-
 Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
   auto task = this->task({c10d::OpType::BARRIER, "barrier", options});
   task.collective = std::make_unique<Barrier>(team());
   return launch(std::move(task));
+}
+
+void Backend::monitoredBarrier(
+    const c10d::BarrierOptions& options,
+    bool /*wait_all_ranks*/) {
+  barrier(options)->wait();
 }
 
 } // namespace ddp::backends::shm

@@ -19,7 +19,7 @@ constexpr size_t kSlotBytes = size_t(1) << 20;
 constexpr int kSlots = 3;
 
 static_assert(
-    std::atomic<uint64_t>::is_always_lock_free,
+    std::atomic<uint32_t>::is_always_lock_free,
     "atomics must work between processes");
 
 /// A number that others wait for.
@@ -48,8 +48,6 @@ struct Announcement {
 struct Control {
   /// How many steps of collectives the rank has done.
   Counter steps;
-  /// How many letters it was sent.
-  Counter letters;
   alignas(64) std::atomic<uint32_t> failed;
   /// The rank has destroyed the group, and does no more steps.
   std::atomic<uint32_t> left;
@@ -57,8 +55,6 @@ struct Control {
   char failure[1024];
   /// The newest, and the one before it, which others may still read.
   Announcement announcements[2];
-  /// Where the first letter to each rank lies in the heap, once there is one.
-  std::atomic<uint64_t> first_letters[kMaxRanks];
 };
 
 } // namespace ddp::backends::shm

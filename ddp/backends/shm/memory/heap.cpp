@@ -44,20 +44,6 @@ void Heap::give_back(int64_t place) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto length = taken_.at(place);
   taken_.erase(place);
-  release(place, length);
-}
-
-void Heap::shorten(int64_t place, int64_t bytes) {
-  const auto left = rounded_up(bytes);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  auto& length = taken_.at(place);
-  if (length > left) {
-    release(place + left, length - left);
-    length = left;
-  }
-}
-
-void Heap::release(int64_t place, int64_t length) {
   const auto piece = free_.insert({place, length}).first;
   const auto next = std::next(piece);
   if (next != free_.end() && place + length == next->first) {

@@ -18,14 +18,10 @@ class Heap {
   /// The bytes of a piece that was taken.
   int64_t length(int64_t place);
   void give_back(int64_t place);
-  /// Gives back all of a piece but its first bytes.
-  void shorten(int64_t place, int64_t bytes);
 
   static constexpr int64_t kAlignment = 256;
 
  private:
-  void release(int64_t place, int64_t length);
-
   std::mutex mutex_;
   /// Begin and length.
   std::map<int64_t, int64_t> free_;

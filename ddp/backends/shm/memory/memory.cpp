@@ -131,34 +131,16 @@ Memory::Memory(int64_t ranks)
       mapping_(std::make_shared<const Mapping>(descriptor_.get())),
       heap_(kHeapBegin, mapping_->size()) {}
 
-std::optional<int64_t> Memory::take(int64_t bytes) {
-  const auto place = heap_.take(bytes);
-  if (place &&
-      !provide(descriptor_.get(), *place, std::max<int64_t>(bytes, 1))) {
-    heap_.give_back(*place);
-    return std::nullopt;
-  }
-  return place;
-}
-
 void Memory::give_back(int64_t place) {
-  empty(place, heap_.length(place));
-  heap_.give_back(place);
-}
-
-void Memory::shorten(int64_t place, int64_t bytes) {
-  empty(place + bytes, heap_.length(place) - bytes);
-  heap_.shorten(place, bytes);
-}
-
-void Memory::empty(int64_t place, int64_t bytes) {
-  if (bytes >= kLargePiece) {
+  const auto bytes = heap_.length(place);
+  if (bytes >= kLargePiece) { // the system gets its pages
     fallocate(
         descriptor_.get(),
         FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
         place,
         bytes);
   }
+  heap_.give_back(place);
 }
 
 at::Tensor Memory::tensor(int64_t numel, const at::TensorOptions& options) {
@@ -170,7 +152,12 @@ at::Tensor Memory::tensor(int64_t numel, const at::TensorOptions& options) {
       numel,
       " elements");
   const auto bytes = numel * element;
-  const auto place = take(bytes);
+  auto place = heap_.take(bytes);
+  if (place &&
+      !provide(descriptor_.get(), *place, std::max<int64_t>(bytes, 1))) {
+    heap_.give_back(*place);
+    place = std::nullopt;
+  }
   TORCH_CHECK_WITH(
       OutOfMemoryError,
       place,

@@ -6,7 +6,6 @@
 #include <ddp/backends/shm/memory/heap.h>
 
 #include <memory>
-#include <optional>
 
 namespace ddp::backends::shm {
 
@@ -53,20 +52,13 @@ class Memory : public std::enable_shared_from_this<Memory> {
     return mapping_;
   }
 
-  /// A piece of the heap, its pages taken now, by this thread, so that they lie
-  /// on its NUMA node and cannot fail later. Nothing where there are none left.
-  std::optional<int64_t> take(int64_t bytes);
-  void give_back(int64_t place);
-  /// Gives back all of a piece but its first bytes.
-  void shorten(int64_t place, int64_t bytes);
-
-  /// A tensor in the heap, with one dimension; `options` are of the CPU. Throws
-  /// `c10::OutOfMemoryError`.
+  /// A tensor in the heap, with one dimension, its pages taken now, by this
+  /// thread, so that they lie on its NUMA node and cannot fail later. `options`
+  /// are of the CPU. Throws `c10::OutOfMemoryError`.
   at::Tensor tensor(int64_t numel, const at::TensorOptions& options);
 
  private:
-  /// Gives the system the pages of what is large.
-  void empty(int64_t place, int64_t bytes);
+  void give_back(int64_t place);
 
   FileDescriptor descriptor_;
   std::shared_ptr<const Mapping> mapping_;

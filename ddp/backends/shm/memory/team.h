@@ -54,8 +54,6 @@ class Team {
   /// The others that have not done the step, in words.
   std::string missing() const;
 
-  /// Throws where a rank gave up. By any thread.
-  void check_failures() const;
   /// Whether a rank's process has ended, or the rank has left. By any thread.
   bool has_ended(int rank) const;
   std::string words_of_end(int rank) const;
@@ -67,6 +65,8 @@ class Team {
 
  private:
   bool has_finished(int rank) const;
+  /// Throws where a rank gave up.
+  void check_failures() const;
   /// Throws where a rank that has not done the step never will.
   void check_alive() const;
   bool await(int rank, Clock::time_point until, std::chrono::nanoseconds spin)
