@@ -75,7 +75,8 @@ WorkPtr CollectiveBackend::allgather(
   const Call call{c10d::OpType::ALLGATHER, "all_gather", options};
   const auto& list = arguments_.only_list(call.name, outputs);
   return exchange(
-      call, {all_gather(call, arguments_.only(call.name, inputs), list)}, list);
+      call,
+      {{all_gather(call, arguments_.only(call.name, inputs), list)}, list});
 }
 
 WorkPtr CollectiveBackend::_allgather_base(
@@ -108,7 +109,7 @@ WorkPtr CollectiveBackend::allgather_coalesced(
     filled.insert(filled.end(), from_ranks.begin(), from_ranks.end());
     exchanges.push_back(all_gather(call, inputs[i], from_ranks));
   }
-  return exchange(call, std::move(exchanges), std::move(filled));
+  return exchange(call, {std::move(exchanges), std::move(filled)});
 }
 
 WorkPtr CollectiveBackend::allgather_into_tensor_coalesced(
@@ -133,7 +134,7 @@ WorkPtr CollectiveBackend::all_gather_into(
         inputs[i],
         arguments_.equal_parts(call.name, outputs[i], inputs[i].numel())));
   }
-  return exchange(call, std::move(exchanges), outputs);
+  return exchange(call, {std::move(exchanges), outputs});
 }
 
 WorkPtr CollectiveBackend::gather(
@@ -150,11 +151,11 @@ WorkPtr CollectiveBackend::gather(
     arguments_.check_no_lists(call.name, outputs);
     check(call, {own}, {});
     return exchange(
-        call, {{to_ranks, Tensors(size_), own.scalar_type(), root}}, {});
+        call, {{{to_ranks, Tensors(size_), own.scalar_type(), root}}});
   }
   const auto& list = arguments_.only_list(call.name, outputs);
   check(call, {own}, list);
-  return exchange(call, {{to_ranks, list, own.scalar_type(), root}}, list);
+  return exchange(call, {{{to_ranks, list, own.scalar_type(), root}}, list});
 }
 
 WorkPtr CollectiveBackend::scatter(
@@ -176,7 +177,7 @@ WorkPtr CollectiveBackend::scatter(
     check(call, {}, {own});
   }
   return exchange(
-      call, {{to_ranks, from_ranks, own.scalar_type(), root}}, {own});
+      call, {{{to_ranks, from_ranks, own.scalar_type(), root}}, {own}});
 }
 
 WorkPtr CollectiveBackend::alltoall_base(
@@ -189,10 +190,10 @@ WorkPtr CollectiveBackend::alltoall_base(
   check(call, {input}, {output});
   return exchange(
       call,
-      {{arguments_.parts(call.name, input, input_sizes),
-        arguments_.parts(call.name, output, output_sizes),
-        input.scalar_type()}},
-      {output});
+      {{{arguments_.parts(call.name, input, input_sizes),
+         arguments_.parts(call.name, output, output_sizes),
+         input.scalar_type()}},
+       {output}});
 }
 
 WorkPtr CollectiveBackend::alltoall(
@@ -204,15 +205,20 @@ WorkPtr CollectiveBackend::alltoall(
   arguments_.check_list(call.name, outputs.size());
   check(call, inputs, outputs);
   return exchange(
-      call, {{inputs, outputs, inputs.front().scalar_type()}}, outputs);
+      call, {{{inputs, outputs, inputs.front().scalar_type()}}, outputs});
 }
 
 WorkPtr CollectiveBackend::allreduce(
     Tensors& tensors,
     const c10d::AllreduceOptions& options) {
   const Call call{c10d::OpType::ALLREDUCE, "all_reduce", options};
-  arguments_.only(call.name, tensors);
-  return all_reduce(call, tensors, options.reduceOp);
+  const auto& tensor = arguments_.only(call.name, tensors);
+  return tensor.is_sparse()
+      ? sparse_sum(
+            {c10d::OpType::_ALLREDUCE_SPARSE, call.name, options},
+            tensor,
+            options.reduceOp)
+      : all_reduce(call, tensors, options.reduceOp);
 }
 
 WorkPtr CollectiveBackend::allreduce_coalesced(

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <vector>
 
 namespace ddp::backends {
@@ -105,13 +106,24 @@ class CollectiveBackend : public c10d::Backend {
     Tensors inputs;
   };
 
-  /// Starts exchanges, one after the other, of contiguous tensors; `outputs`
-  /// are what they fill, as the caller knows it.
-  virtual WorkPtr exchange(
+  /// Exchanges, one after the other, that are one operation.
+  struct Plan {
+    std::vector<Exchange> exchanges;
+    /// What they fill, as the caller knows it.
+    Tensors outputs{};
+    /// More, once these are done, of tensors that it and `finish` hold.
+    std::function<std::vector<Exchange>()> next{};
+    /// What is left to do in the end.
+    std::function<void()> finish{};
+  };
+
+  virtual WorkPtr exchange(const Call& call, Plan plan) = 0;
+  /// Each output gets the inputs of all ranks, one after the other.
+  virtual WorkPtr all_gather_into(
       const Call& call,
-      std::vector<Exchange> exchanges,
-      Tensors outputs) = 0;
-  /// Reduces tensors in place, which have not been checked.
+      const Tensors& outputs,
+      const Tensors& inputs);
+  /// Reduces dense tensors in place, which have not been checked.
   virtual WorkPtr all_reduce(
       const Call& call,
       const Tensors& tensors,
@@ -134,11 +146,12 @@ class CollectiveBackend : public c10d::Backend {
       const Call& call,
       const at::Tensor& input,
       const Tensors& outputs) const;
-  /// Each output gets the inputs of all ranks, one after the other.
-  WorkPtr all_gather_into(
+  /// Each rank gets the entries of all, and adds them in the order of the
+  /// ranks.
+  WorkPtr sparse_sum(
       const Call& call,
-      const Tensors& outputs,
-      const Tensors& inputs);
+      const at::Tensor& tensor,
+      const c10d::ReduceOp& op);
   Part part(const Call& call, const at::Tensor& output, const Tensors& inputs)
       const;
   /// Each input has a part for each rank, one after the other.

@@ -33,14 +33,6 @@ class Backend final : public CollectiveBackend {
   void abort() override;
 
   WorkPtr broadcast(Tensors&, const c10d::BroadcastOptions&) override;
-  WorkPtr _allgather_base(
-      at::Tensor&,
-      at::Tensor&,
-      const c10d::AllgatherOptions&) override;
-  WorkPtr allgather_into_tensor_coalesced(
-      Tensors&,
-      Tensors&,
-      const c10d::AllgatherOptions&) override;
   WorkPtr reduce(Tensors&, const c10d::ReduceOptions&) override;
   WorkPtr barrier(const c10d::BarrierOptions&) override;
   /// Rank 0 throws with the ranks that did not come in time.
@@ -64,10 +56,11 @@ class Backend final : public CollectiveBackend {
   at::Tensor flat_input(Task& task, const at::Tensor& tensor) const;
   at::Tensor flat_output(Task& task, const at::Tensor& tensor) const;
 
-  WorkPtr exchange(
+  WorkPtr exchange(const Call& call, Plan plan) override;
+  WorkPtr all_gather_into(
       const Call& call,
-      std::vector<Exchange> exchanges,
-      Tensors outputs) override;
+      const Tensors& outputs,
+      const Tensors& inputs) override;
   WorkPtr all_reduce(
       const Call& call,
       const Tensors& tensors,
@@ -89,18 +82,12 @@ class Backend final : public CollectiveBackend {
       int peer,
       int tag);
 
-  /// Adds to `task` a message to each rank and one from each; undefined: none.
-  void add_exchange(Task& task, Tensors to_ranks, Tensors from_ranks) const;
-  void all_gather_into(
+  void add_all_gather(
       Task& task,
       const at::Tensor& output,
       const at::Tensor& input) const;
   void dense_sum(Task& task, const at::Tensor& tensor, const c10d::ReduceOp& op)
       const;
-  void sparse_sum(
-      Task& task,
-      const at::Tensor& tensor,
-      const c10d::ReduceOp& op) const;
   void reduced_part(Task& task, const Part& part, const c10d::ReduceOp& op)
       const;
 

@@ -6,8 +6,8 @@
 
 namespace ddp::backends::mpi {
 
-/// Starts a message to each rank and one from each, in the order of the ranks;
-/// nothing goes where a tensor is undefined or empty.
+/// Starts a message to each rank, or one to all, and one from each, in the
+/// order of the ranks; nothing goes where a tensor is undefined or empty.
 void exchange(
     const Channel& channel,
     Requests& requests,

@@ -31,30 +31,19 @@ Backend::WorkPtr Backend::broadcast(
   return launch(std::move(task));
 }
 
-Backend::WorkPtr Backend::_allgather_base(
-    at::Tensor& output,
-    at::Tensor& input,
-    const c10d::AllgatherOptions& options) {
-  auto task = this->task(
-      {c10d::OpType::_ALLGATHER_BASE, "all_gather_into_tensor", options});
-  all_gather_into(task, output, input);
-  return launch(std::move(task));
-}
-
-Backend::WorkPtr Backend::allgather_into_tensor_coalesced(
-    Tensors& outputs,
-    Tensors& inputs,
-    const c10d::AllgatherOptions& options) {
-  auto task = this->task(
-      {c10d::OpType::COALESCED, "all_gather_into_tensor_coalesced", options});
+Backend::WorkPtr Backend::all_gather_into(
+    const Call& call,
+    const Tensors& outputs,
+    const Tensors& inputs) {
+  auto task = this->task(call);
   arguments_.check_pairs(task.name, inputs, outputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    all_gather_into(task, outputs[i], inputs[i]);
+    add_all_gather(task, outputs[i], inputs[i]);
   }
   return launch(std::move(task));
 }
 
-void Backend::all_gather_into(
+void Backend::add_all_gather(
     Task& task,
     const at::Tensor& output,
     const at::Tensor& input) const {
@@ -91,40 +80,35 @@ void Backend::all_gather_into(
   });
 }
 
-Backend::WorkPtr Backend::exchange(
-    const Call& call,
-    std::vector<Exchange> exchanges,
-    Tensors outputs) {
+Backend::WorkPtr Backend::exchange(const Call& call, Plan plan) {
   auto task = this->task(call);
   task.staging.messages();
-  for (const auto& each : exchanges) {
-    Tensors to_ranks(size_);
-    if (each.to_ranks.size() == 1) {
-      to_ranks.assign(size_, input(task, each.to_ranks[0]));
+  for (const auto& each : plan.exchanges) {
+    Tensors to_ranks;
+    for (const auto& tensor : each.to_ranks) {
+      to_ranks.push_back(tensor.defined() ? input(task, tensor) : tensor);
     }
-    Tensors from_ranks(size_);
-    for (int rank = 0; rank < size_; ++rank) {
-      if (each.to_ranks.size() > 1 && each.to_ranks[rank].defined()) {
-        to_ranks[rank] = input(task, each.to_ranks[rank]);
-      }
-      if (each.from_ranks[rank].defined()) {
-        from_ranks[rank] = output(task, each.from_ranks[rank]);
-      }
+    Tensors from_ranks;
+    for (const auto& tensor : each.from_ranks) {
+      from_ranks.push_back(tensor.defined() ? output(task, tensor) : tensor);
     }
-    add_exchange(task, std::move(to_ranks), std::move(from_ranks));
+    task.steps.push_back([=, channel = channel_](Requests& requests) {
+      mpi::exchange(*channel, requests, to_ranks, from_ranks);
+    });
   }
-  task.outputs = std::move(outputs);
+  if (plan.next) {
+    task.second_step = [next = std::move(plan.next),
+                        channel = channel_](Requests& requests) {
+      for (const auto& each : next()) {
+        mpi::exchange(*channel, requests, each.to_ranks, each.from_ranks);
+      }
+    };
+  }
+  if (plan.finish) {
+    task.finish.push_back(std::move(plan.finish));
+  }
+  task.outputs = std::move(plan.outputs);
   return launch(std::move(task));
-}
-
-void Backend::add_exchange(Task& task, Tensors to_ranks, Tensors from_ranks)
-    const {
-  task.steps.push_back(
-      [channel = channel_,
-       to_ranks = std::move(to_ranks),
-       from_ranks = std::move(from_ranks)](Requests& requests) {
-        mpi::exchange(*channel, requests, to_ranks, from_ranks);
-      });
 }
 
 } // namespace ddp::backends::mpi

@@ -49,9 +49,7 @@ Backend::WorkPtr Backend::all_reduce(
     const c10d::ReduceOp& op) {
   auto task = this->task(call);
   for (const auto& tensor : tensors) {
-    const bool sparse =
-        call.type == c10d::OpType::ALLREDUCE && tensor.is_sparse();
-    sparse ? sparse_sum(task, tensor, op) : dense_sum(task, tensor, op);
+    dense_sum(task, tensor, op);
   }
   return launch(std::move(task));
 }

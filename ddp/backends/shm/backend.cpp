@@ -110,15 +110,10 @@ Backend::WorkPtr Backend::launch(Task task) {
   return engine_->submit(std::move(task));
 }
 
-void Backend::input(Task& task, const at::Tensor& tensor) const {
+void Backend::add(Task& task, const at::Tensor& tensor) const {
   arguments_.check_dense(task.name, tensor);
   arguments_.check_on_cpu(task.name, tensor);
   task.bytes += static_cast<int64_t>(tensor.nbytes());
-}
-
-void Backend::output(Task& task, const at::Tensor& tensor) const {
-  input(task, tensor);
-  task.outputs.push_back(tensor);
 }
 
 } // namespace ddp::backends::shm

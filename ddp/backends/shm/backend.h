@@ -3,7 +3,6 @@
 #include <ddp/backends/common/collective_backend.h>
 #include <ddp/backends/common/reduction.h>
 #include <ddp/backends/shm/engine.h>
-#include <ddp/backends/shm/exchange.h>
 #include <ddp/backends/shm/memory/memory.h>
 
 #include <memory>
@@ -50,13 +49,9 @@ class Backend final : public CollectiveBackend {
   WorkPtr launch(Task task);
 
   /// Throws `c10::ValueError` where the tensor is not on the CPU, or not dense.
-  void input(Task& task, const at::Tensor& tensor) const;
-  void output(Task& task, const at::Tensor& tensor) const;
+  void add(Task& task, const at::Tensor& tensor) const;
 
-  WorkPtr exchange(
-      const Call& call,
-      std::vector<Exchange> exchanges,
-      Tensors outputs) override;
+  WorkPtr exchange(const Call& call, Plan plan) override;
   WorkPtr all_reduce(
       const Call& call,
       const Tensors& tensors,
@@ -66,20 +61,6 @@ class Backend final : public CollectiveBackend {
       const std::vector<Part>& parts,
       const c10d::ReduceOp& op) override;
 
-  std::unique_ptr<Collective> collective(const Task& task, Exchange exchange)
-      const;
-  std::unique_ptr<Collective> dense_sum(
-      Task& task,
-      const at::Tensor& tensor,
-      const c10d::ReduceOp& op) const;
-  std::unique_ptr<Collective> sparse_sum(
-      Task& task,
-      const at::Tensor& tensor,
-      const c10d::ReduceOp& op) const;
-  std::unique_ptr<Collective> reduced_part(
-      Task& task,
-      const Part& part,
-      const c10d::ReduceOp& op) const;
   Team& team() const {
     return engine_->team();
   }

@@ -2,39 +2,41 @@
 
 #include <ddp/backends/shm/collective.h>
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
 namespace ddp::backends::shm {
 
+using Collectives = std::vector<std::unique_ptr<Collective>>;
+
 /// Collectives that are one operation, one after the other.
 class Chain final : public Collective {
  public:
-  explicit Chain(std::vector<std::unique_ptr<Collective>> parts)
-      : parts_(std::move(parts)) {}
+  /// `next`: makes more, once these are done; may be empty.
+  explicit Chain(Collectives parts, std::function<Collectives()> next = {})
+      : parts_(std::move(parts)), next_(std::move(next)) {}
 
   bool step() override {
-    for (; next_ < parts_.size(); ++next_) {
-      if (parts_[next_]->step()) {
+    for (;; ++done_) {
+      if (done_ == parts_.size() && next_) {
+        parts_ = std::exchange(next_, nullptr)();
+        done_ = 0;
+      }
+      if (done_ == parts_.size()) {
+        return false;
+      }
+      if (parts_[done_]->step()) {
         return true;
       }
     }
-    return false;
   }
 
  private:
-  std::vector<std::unique_ptr<Collective>> parts_;
-  size_t next_ = 0;
+  Collectives parts_;
+  std::function<Collectives()> next_;
+  size_t done_ = 0;
 };
-
-/// The collectives as one; of one, itself.
-inline std::unique_ptr<Collective> in_turn(
-    std::vector<std::unique_ptr<Collective>> parts) {
-  if (parts.size() == 1) {
-    return std::move(parts[0]);
-  }
-  return std::make_unique<Chain>(std::move(parts));
-}
 
 } // namespace ddp::backends::shm

@@ -4,6 +4,7 @@
 
 #include <ddp/backends/shm/chain.h>
 #include <ddp/backends/shm/collective.h>
+#include <ddp/backends/shm/exchange.h>
 #include <ddp/backends/shm/memory/team.h>
 
 #include <utility>
@@ -32,54 +33,59 @@ class Barrier final : public Collective {
 
 } // namespace
 
-std::unique_ptr<Collective> Backend::collective(
-    const Task& task,
-    Exchange exchange) const {
-  return std::make_unique<shm::Exchange>(
-      team(),
-      ExchangeKind{task.type, exchange.dtype, static_cast<int>(exchange.root)},
-      std::move(exchange.to_ranks),
-      std::move(exchange.from_ranks));
-}
-
 Backend::WorkPtr Backend::broadcast(
     Tensors& tensors,
     const c10d::BroadcastOptions& options) {
-  auto task = this->task({c10d::OpType::BROADCAST, "broadcast", options});
+  const Call call{c10d::OpType::BROADCAST, "broadcast", options};
   const auto root = options.rootRank;
-  arguments_.check_root(task.name, root);
-  const auto& tensor = arguments_.only(task.name, tensors);
-  output(task, tensor);
-  const bool is_root = rank_ == root;
+  arguments_.check_root(call.name, root);
+  const auto& tensor = arguments_.only(call.name, tensors);
+  arguments_.check_dense(call.name, tensor);
+  const auto none = at::Tensor();
   Tensors from_ranks(size_);
-  from_ranks[root] = is_root ? at::Tensor() : tensor;
-  task.collective = collective(
-      task,
-      {{is_root ? tensor : at::Tensor()},
-       from_ranks,
-       tensor.scalar_type(),
-       root});
-  return launch(std::move(task));
+  from_ranks[root] = rank_ == root ? none : tensor;
+  return exchange(
+      call,
+      {{{{rank_ == root ? tensor : none},
+         from_ranks,
+         tensor.scalar_type(),
+         root}},
+       tensors});
 }
 
-Backend::WorkPtr Backend::exchange(
-    const Call& call,
-    std::vector<Exchange> exchanges,
-    Tensors outputs) {
+Backend::WorkPtr Backend::exchange(const Call& call, Plan plan) {
   auto task = this->task(call);
-  std::vector<std::unique_ptr<Collective>> parts;
-  for (auto& each : exchanges) {
+  for (const auto& each : plan.exchanges) {
     for (const auto* tensors : {&each.to_ranks, &each.from_ranks}) {
       for (const auto& tensor : *tensors) {
         if (tensor.defined()) {
-          input(task, tensor);
+          add(task, tensor);
         }
       }
     }
-    parts.push_back(collective(task, std::move(each)));
   }
-  task.outputs = std::move(outputs);
-  task.collective = in_turn(std::move(parts));
+  const auto collectives = [&team = team(),
+                            type = call.type](std::vector<Exchange> exchanges) {
+    Collectives parts;
+    for (auto& [to_ranks, from_ranks, dtype, root] : exchanges) {
+      parts.push_back(std::make_unique<shm::Exchange>(
+          team,
+          ExchangeKind{type, dtype, static_cast<int>(root)},
+          std::move(to_ranks),
+          std::move(from_ranks)));
+    }
+    return parts;
+  };
+  std::function<Collectives()> next;
+  if (plan.next) {
+    next = [collectives, more = std::move(plan.next)] {
+      return collectives(more());
+    };
+  }
+  task.collective = std::make_unique<Chain>(
+      collectives(std::move(plan.exchanges)), std::move(next));
+  task.finish = std::move(plan.finish);
+  task.outputs = std::move(plan.outputs);
   return launch(std::move(task));
 }
 

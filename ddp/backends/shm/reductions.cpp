@@ -4,10 +4,8 @@
 
 #include <ddp/backends/shm/all_reduce.h>
 #include <ddp/backends/shm/chain.h>
-#include <ddp/backends/shm/sparse_sum.h>
 
 #include <ATen/ATen.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 
 namespace ddp::backends::shm {
 namespace {
@@ -33,16 +31,6 @@ void reduce_rows(
   }
 }
 
-/// Adds to what an operation does in the end.
-void and_then(Task& task, std::function<void()> next) {
-  task.finish = [before = std::move(task.finish), next = std::move(next)] {
-    if (before) {
-      before();
-    }
-    next();
-  };
-}
-
 } // namespace
 
 Backend::WorkPtr Backend::all_reduce(
@@ -50,97 +38,66 @@ Backend::WorkPtr Backend::all_reduce(
     const Tensors& tensors,
     const c10d::ReduceOp& op) {
   auto task = this->task(call);
-  if (call.type == c10d::OpType::ALLREDUCE) {
-    task.collective = tensors[0].is_sparse() ? sparse_sum(task, tensors[0], op)
-                                             : dense_sum(task, tensors[0], op);
-    return launch(std::move(task));
-  }
-  std::vector<std::unique_ptr<Collective>> parts;
+  Collectives parts;
   for (const auto& tensor : tensors) {
-    parts.push_back(dense_sum(task, tensor, op));
+    add(task, tensor);
+    parts.push_back(std::make_unique<AllReduce>(team(), tensor, op));
   }
-  task.collective = in_turn(std::move(parts));
-  return launch(std::move(task));
-}
-
-std::unique_ptr<Collective> Backend::dense_sum(
-    Task& task,
-    const at::Tensor& tensor,
-    const c10d::ReduceOp& op) const {
-  output(task, tensor);
+  task.outputs = tensors;
   if (op.op_ == c10d::ReduceOp::AVG) {
-    and_then(task, [tensor, size = size_] { at::Tensor(tensor).div_(size); });
+    task.finish = [tensors, size = size_] {
+      for (auto tensor : tensors) {
+        tensor.div_(size);
+      }
+    };
   }
-  return std::make_unique<AllReduce>(team(), tensor, op);
-}
-
-std::unique_ptr<Collective> Backend::sparse_sum(
-    Task& task,
-    const at::Tensor& tensor,
-    const c10d::ReduceOp& op) const {
-  TORCH_CHECK_VALUE(
-      op.op_ == c10d::ReduceOp::SUM && tensor.is_cpu(),
-      task.name,
-      " over shm of sparse tensors is by SUM only, and on the CPU");
-  const at::AutoDispatchBelowAutograd guard;
-  task.bytes += static_cast<int64_t>(
-      tensor._indices().nbytes() + tensor._values().nbytes());
-  task.outputs.push_back(tensor);
-  return std::make_unique<SparseSum>(team(), tensor);
+  task.collective = parts.size() == 1
+      ? std::move(parts[0])
+      : std::make_unique<Chain>(std::move(parts));
+  return launch(std::move(task));
 }
 
 Backend::WorkPtr Backend::reduce(
     Tensors& tensors,
     const c10d::ReduceOptions& options) {
-  auto task = this->task({c10d::OpType::REDUCE, "reduce", options});
+  const Call call{c10d::OpType::REDUCE, "reduce", options};
   const auto root = options.rootRank;
   const auto op = options.reduceOp;
-  arguments_.check_root(task.name, root);
-  const auto& tensor = arguments_.only(task.name, tensors);
+  arguments_.check_root(call.name, root);
+  const auto tensor = arguments_.only(call.name, tensors);
+  arguments_.check_dense(call.name, tensor);
   const Reduction possible(tensor.scalar_type(), op);
   Tensors to_ranks(size_);
   to_ranks[root] = tensor;
   Tensors from_ranks(size_);
+  Plan plan;
   if (rank_ == root) {
-    output(task, tensor);
     from_ranks = rows_like(tensor, size_);
-    and_then(task, [=] { reduce_rows(from_ranks, tensor, op); });
-  } else {
-    input(task, tensor);
+    plan.outputs = tensors;
+    plan.finish = [=] { reduce_rows(from_ranks, tensor, op); };
   }
-  task.collective =
-      collective(task, {to_ranks, from_ranks, tensor.scalar_type(), root});
-  return launch(std::move(task));
-}
-
-std::unique_ptr<Collective> Backend::reduced_part(
-    Task& task,
-    const Part& part,
-    const c10d::ReduceOp& op) const {
-  for (const auto& tensor : part.inputs) {
-    input(task, tensor);
-  }
-  output(task, part.output);
-  const auto dtype = part.output.scalar_type();
-  const Reduction possible(dtype, op);
-  const auto rows = rows_like(part.output, size_);
-  and_then(task, [rows, output = part.output, op] {
-    reduce_rows(rows, output, op);
-  });
-  return collective(task, {part.inputs, rows, dtype});
+  plan.exchanges = {{to_ranks, from_ranks, tensor.scalar_type(), root}};
+  return exchange(call, std::move(plan));
 }
 
 Backend::WorkPtr Backend::reduce_parts(
     const Call& call,
     const std::vector<Part>& parts,
     const c10d::ReduceOp& op) {
-  auto task = this->task(call);
-  std::vector<std::unique_ptr<Collective>> collectives;
-  for (const auto& part : parts) {
-    collectives.push_back(reduced_part(task, part, op));
+  Plan plan;
+  std::vector<Tensors> rows;
+  for (const auto& [output, inputs] : parts) {
+    const Reduction possible(output.scalar_type(), op);
+    rows.push_back(rows_like(output, size_));
+    plan.exchanges.push_back({inputs, rows.back(), output.scalar_type()});
+    plan.outputs.push_back(output);
   }
-  task.collective = in_turn(std::move(collectives));
-  return launch(std::move(task));
+  plan.finish = [rows, outputs = plan.outputs, op] {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      reduce_rows(rows[i], outputs[i], op);
+    }
+  };
+  return exchange(call, std::move(plan));
 }
 
 } // namespace ddp::backends::shm
