@@ -2,20 +2,24 @@
 
 #include <common/host_name.h>
 #include <common/random_name.h>
-#include <ddp/rendezvous/first_reachable.h>
 #include <ddp/rendezvous/host.h>
 #include <ddp/rendezvous/network_interface.h>
+#include <ddp/support/own_thread.h>
 
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <thread>
 
 namespace ddp::detail {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
+constexpr auto kRound = std::chrono::milliseconds(2000);
+constexpr auto kLook = std::chrono::milliseconds(10);
 constexpr const char* kAnyAddress = "0.0.0.0";
 
 /// A bad choice of interface is told when all have met.
@@ -57,6 +61,40 @@ std::vector<std::string> foreign(std::vector<std::string> addresses) {
         std::remove(addresses.begin(), addresses.end(), own), addresses.end());
   }
   return addresses;
+}
+
+/// The first of `addresses`, all of one host, at which something accepts
+/// connections. Tries all at once, again and again; empty where `timeout`
+/// passes.
+std::string first_reachable(
+    const std::vector<std::string>& addresses,
+    int64_t port,
+    std::chrono::milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  while (Clock::now() < deadline) {
+    std::vector<std::future<bool>> probes;
+    for (const auto& address : addresses) {
+      probes.push_back(on_own_thread([address, port] {
+        try {
+          wait_for_listener(address, port, kRound);
+          return true;
+        } catch (const c10::DistNetworkError&) {
+          return false;
+        }
+      }));
+    }
+    const auto end = std::min(deadline, Clock::now() + kRound);
+    for (; Clock::now() < end; std::this_thread::sleep_for(kLook)) {
+      for (size_t i = 0; i < probes.size(); ++i) {
+        if (probes[i].valid() &&
+            probes[i].wait_for(kRound * 0) == std::future_status::ready &&
+            probes[i].get()) {
+          return addresses[i];
+        }
+      }
+    }
+  }
+  return "";
 }
 
 std::string address_of(
