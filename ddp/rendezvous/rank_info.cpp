@@ -7,6 +7,22 @@
 #include <set>
 
 namespace ddp {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
+    RankInfo,
+    host,
+    gpus,
+    gpu_note,
+    gpu,
+    local_rank,
+    server,
+    shm_note,
+    fault,
+    groups,
+    world_size,
+    options,
+    times)
+
 namespace {
 
 /// What differs, by name and by ranks; empty where nothing does.
@@ -42,35 +58,11 @@ std::string differences(
 } // namespace
 
 nlohmann::json json_of(const RankInfo& info) {
-  return {
-      {"host", info.host},
-      {"gpus", info.gpus},
-      {"gpu_note", info.gpu_note},
-      {"gpu", info.gpu},
-      {"local_rank", info.local_rank},
-      {"server", info.server},
-      {"shm_note", info.shm_note},
-      {"fault", info.fault},
-      {"groups", info.groups},
-      {"world_size", info.world_size},
-      {"options", info.options},
-      {"times", info.times}};
+  return info;
 }
 
 RankInfo to_rank_info(const nlohmann::json& value) {
-  return {
-      value.at("host"),
-      value.at("gpus"),
-      value.at("gpu_note"),
-      value.at("gpu"),
-      value.at("local_rank"),
-      value.at("server"),
-      value.at("shm_note"),
-      value.at("fault"),
-      value.at("groups"),
-      value.at("world_size"),
-      value.at("options"),
-      value.at("times")};
+  return value;
 }
 
 void check_same_options(
