@@ -26,27 +26,71 @@ class Backend final : public backends::ForwardingBackend {
     return *inner_;
   }
 
-  const std::string getBackendName() const override;
-  c10::intrusive_ptr<Options> getBackendOptions() override;
-  bool supportsSplitting() const override;
-  bool supportsCoalescing() const override;
-  void startCoalescing() override;
-  WorkPtr endCoalescing() override;
-  void setTimeout(std::chrono::milliseconds timeout) override;
-  void setSequenceNumberForGroup() override;
-  uint64_t getSequenceNumberForGroup() override;
-  void setGroupUid(const std::string& uid) override;
+  const std::string getBackendName() const override {
+    return inner_->getBackendName();
+  }
+  c10::intrusive_ptr<Options> getBackendOptions() override {
+    return inner_->getBackendOptions();
+  }
+  bool supportsSplitting() const override {
+    return inner_->supportsSplitting();
+  }
+  bool supportsCoalescing() const override {
+    return inner_->supportsCoalescing();
+  }
+  void startCoalescing() override {
+    inner_->startCoalescing();
+  }
+  WorkPtr endCoalescing() override {
+    return inner_->endCoalescing();
+  }
+  void setTimeout(std::chrono::milliseconds timeout) override {
+    inner_->setTimeout(timeout);
+    if (order_) {
+      order_->set_timeout(timeout);
+    }
+  }
+  void setSequenceNumberForGroup() override {
+    inner_->setSequenceNumberForGroup();
+  }
+  uint64_t getSequenceNumberForGroup() override {
+    return inner_->getSequenceNumberForGroup();
+  }
+  void setGroupUid(const std::string& uid) override {
+    c10d::Backend::setGroupUid(uid);
+    inner_->setGroupUid(uid);
+  }
   void registerOnCompletionHook(
-      std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
-  void waitForPendingWorks() override;
-  void enableCollectivesTiming() override;
-  void eagerConnectSingleDevice(at::Device device) override;
-  c10d::ErrorType getError() override;
-  std::shared_ptr<c10::Allocator> getMemAllocator() override;
-  bool supportsTensorAlloc(c10::DeviceIndex index) override;
-  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
-  void abort() override;
-  void shutdown() override;
+      std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override {
+    inner_->registerOnCompletionHook(std::move(hook));
+  }
+  void waitForPendingWorks() override {
+    inner_->waitForPendingWorks();
+  }
+  void enableCollectivesTiming() override {
+    inner_->enableCollectivesTiming();
+  }
+  void eagerConnectSingleDevice(at::Device device) override {
+    inner_->eagerConnectSingleDevice(device);
+  }
+  c10d::ErrorType getError() override {
+    return inner_->getError();
+  }
+  std::shared_ptr<c10::Allocator> getMemAllocator() override {
+    return inner_->getMemAllocator();
+  }
+  bool supportsTensorAlloc(c10::DeviceIndex index) override {
+    return inner_->supportsTensorAlloc(index);
+  }
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override {
+    return inner_->allocateTensor(size, options);
+  }
+  void abort() override {
+    inner_->abort();
+  }
+  void shutdown() override {
+    inner_->shutdown();
+  }
 
  private:
   WorkPtr forward(const Call& call, Launch launch) override;
