@@ -129,49 +129,26 @@ struct Kernel {
 };
 
 template <typename T>
-Reduction::Function ordered(Kind kind) {
-  switch (kind) {
-    case Kind::MIN:
-      return Kernel<T, Smaller>::run;
-    case Kind::MAX:
-      return Kernel<T, Larger>::run;
-    default:
-      return nullptr;
-  }
-}
-
-template <typename T>
-Reduction::Function bitwise(Kind kind) {
-  switch (kind) {
-    case Kind::BAND:
-      return Kernel<T, std::bit_and<>>::run;
-    case Kind::BOR:
-      return Kernel<T, std::bit_or<>>::run;
-    case Kind::BXOR:
-      return Kernel<T, std::bit_xor<>>::run;
-    default:
-      return nullptr;
-  }
-}
-
-template <typename T>
 Reduction::Function arithmetic(Kind kind) {
-  switch (kind) {
-    case Kind::SUM:
-      return Kernel<T, std::plus<>>::run;
-    case Kind::PRODUCT:
-      return Kernel<T, std::multiplies<>>::run;
-    default:
-      if constexpr (!c10::is_complex<T>::value) {
-        if (const auto function = ordered<T>(kind)) {
-          return function;
-        }
-      }
-      if constexpr (std::is_integral_v<T>) {
-        return bitwise<T>(kind);
-      }
-      return nullptr;
+  if (kind == Kind::SUM) {
+    return Kernel<T, std::plus<>>::run;
   }
+  if (kind == Kind::PRODUCT) {
+    return Kernel<T, std::multiplies<>>::run;
+  }
+  if constexpr (!c10::is_complex<T>::value) {
+    if (kind == Kind::MIN || kind == Kind::MAX) {
+      return kind == Kind::MIN ? Kernel<T, Smaller>::run
+                               : Kernel<T, Larger>::run;
+    }
+  }
+  if constexpr (std::is_integral_v<T>) {
+    return kind == Kind::BAND ? Kernel<T, std::bit_and<>>::run
+        : kind == Kind::BOR   ? Kernel<T, std::bit_or<>>::run
+        : kind == Kind::BXOR  ? Kernel<T, std::bit_xor<>>::run
+                              : nullptr;
+  }
+  return nullptr;
 }
 
 /// Truth values are bytes of 0 and 1.
