@@ -1,6 +1,7 @@
 #include <ddp/backends/common/backend_work.h>
 
 #include <common/seconds.h>
+#include <ddp/support/error_text.h>
 
 #include <ATen/core/ivalue.h>
 #include <c10/util/Exception.h>
@@ -99,6 +100,20 @@ BackendWork::Future BackendWork::end_future() {
   const std::lock_guard<std::mutex> lock(mutex_);
   has_ended_ = true;
   return future_;
+}
+
+std::string BackendWork::call_back(const Future& future) const {
+  const auto said = c10::str("a callback on the future of ", name_, " threw ");
+  try {
+    if (future) {
+      complete_future(*future);
+    }
+    return "";
+  } catch (const std::exception& error) {
+    return said + detail::error_text(error);
+  } catch (...) {
+    return said + "something that is no std::exception";
+  }
 }
 
 } // namespace ddp::backends

@@ -59,6 +59,9 @@ class BackendWork : public c10d::Work {
   /// It has ended: futures are complete from now on. Returns the one that
   /// somebody has, if any, for the caller to complete.
   Future end_future();
+  /// Completes the future, if it is one, on a thread that must not throw. Says
+  /// what a callback threw, or nothing.
+  std::string call_back(const Future& future) const;
 
   const Member member_;
   const char* const name_;

@@ -16,7 +16,8 @@ Backend::Backend(
     : ForwardingBackend(rank, static_cast<int>(hosts.size())),
       steps_(std::make_shared<Steps>(hosts, rank, parts)),
       arguments_("hierarchical", rank_, size_),
-      queue_(Queue::start([steps = steps_] { steps->break_off(); })) {
+      queue_(
+          std::make_shared<Queue>([steps = steps_] { steps->break_off(); })) {
   init();
 }
 
@@ -90,13 +91,6 @@ Backend::WorkPtr Backend::forward_message(
     Launch launch) {
   check_usable(call.operation);
   return launch(*steps_->direct.part());
-}
-
-void Backend::monitoredBarrier(
-    const c10d::BarrierOptions& options,
-    bool wait_all_ranks) {
-  check_usable("monitored_barrier");
-  steps_->direct.part()->monitoredBarrier(options, wait_all_ranks);
 }
 
 at::Tensor Backend::elements(const char* name, const at::Tensor& tensor) const {

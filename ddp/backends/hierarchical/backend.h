@@ -15,9 +15,8 @@
 namespace ddp::backends::hierarchical {
 
 /// Collectives that pass each host's first rank. They run one after another on
-/// a thread of the backend's own, so that its parts see them in the same order
-/// on all ranks. A failure breaks it. Destroyed amid operations it breaks them
-/// off.
+/// other threads, so that its parts see them in the same order on all ranks. A
+/// failure breaks it. Destroyed amid operations it breaks them off.
 class Backend final : public ForwardingBackend {
  public:
   using Timeout = std::chrono::milliseconds;
@@ -57,9 +56,6 @@ class Backend final : public ForwardingBackend {
       at::Tensor&,
       const c10d::AllgatherOptions&) override;
   WorkPtr barrier(const c10d::BarrierOptions&) override;
-
-  void monitoredBarrier(const c10d::BarrierOptions&, bool wait_all_ranks)
-      override;
 
  private:
   /// Throws where the backend is broken.

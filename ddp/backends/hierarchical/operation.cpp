@@ -1,6 +1,5 @@
 #include <ddp/backends/hierarchical/operation.h>
 
-#include <ddp/backends/common/callback_error.h>
 #include <ddp/support/error_text.h>
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -45,14 +44,6 @@ Operation::Future Operation::settle(const std::string& error) {
     set_error(error);
   }
   return end_future();
-}
-
-std::string Operation::call_back(const Future& future) const {
-  return callback_error(name_, [&] {
-    if (future) {
-      complete_future(*future);
-    }
-  });
 }
 
 } // namespace ddp::backends::hierarchical

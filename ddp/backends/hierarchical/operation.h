@@ -26,8 +26,6 @@ class Operation final : public BackendWork {
   std::string run();
   /// Sets the outcome. Returns the future, if somebody has it.
   Future settle(const std::string& error);
-  /// Completes the future, if there is one; says what a callback threw.
-  std::string call_back(const Future& future) const;
   bool ends_until(Clock::time_point until) override;
 
   std::function<void()> body_;

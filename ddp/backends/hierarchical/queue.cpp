@@ -1,55 +1,44 @@
 #include <ddp/backends/hierarchical/queue.h>
 
+#include <ddp/support/own_thread.h>
+
 #include <utility>
 
 namespace ddp::backends::hierarchical {
+namespace {
 
-std::shared_ptr<Queue> Queue::start(std::function<void()> break_off) {
-  const std::shared_ptr<Queue> queue(new Queue(std::move(break_off)));
-  queue->add_thread();
-  return queue;
-}
+/// The queue that the thread belongs to, if any.
+thread_local const Queue* own_queue = nullptr;
+
+} // namespace
 
 Queue::Queue(std::function<void()> break_off)
     : break_off_(std::move(break_off)) {}
 
-void Queue::add_thread() {
-  threads_.emplace_back([self = shared_from_this()] { self->run(); });
-}
-
 void Queue::stop() {
-  bool under_way = false;
-  decltype(threads_) threads;
-  {
-    const Lock lock(mutex_);
-    ending_ = true;
-    under_way = running_ || !waiting_.empty();
-    if (under_way) {
-      first_error_.set(
-          "the group was destroyed while operations were under way");
-    }
-    threads.swap(threads_);
-  }
-  changed_.notify_all();
-  if (under_way) {
+  Lock lock(mutex_);
+  if (running_ || !waiting_.empty()) {
+    first_error_.set("the group was destroyed while operations were under way");
+    lock.unlock();
     break_off_();
+    lock.lock();
   }
-  for (auto& thread : threads) {
-    if (thread.get_id() == std::this_thread::get_id()) {
-      thread.detach(); // the last owner was a callback
-    } else {
-      thread.join();
-    }
-  }
+  const int own = own_queue == this ? 1 : 0; // the last owner was a callback
+  thread_ended_.wait(lock, [&] { return threads_ == own; });
 }
 
 void Queue::push(const c10::intrusive_ptr<Operation>& operation) {
-  {
-    const Lock lock(mutex_);
-    operation->number_ = ++pushed_;
-    waiting_.push_back(operation);
+  const Lock lock(mutex_);
+  provide_thread();
+  operation->number_ = ++pushed_;
+  waiting_.push_back(operation);
+}
+
+void Queue::provide_thread() {
+  if (threads_ == calling_back_) {
+    detail::start_on_own_thread([self = shared_from_this()] { self->run(); });
+    ++threads_;
   }
-  changed_.notify_one();
 }
 
 void Queue::break_off(const std::string& reason) {
@@ -66,25 +55,33 @@ uint64_t Queue::pushed() const {
 }
 
 void Queue::run() {
+  own_queue = this;
   Lock lock(mutex_);
-  while (true) {
-    changed_.wait(
-        lock, [this] { return !running_ && (ending_ || !waiting_.empty()); });
-    if (waiting_.empty()) {
-      return;
-    }
+  while (!running_ && !waiting_.empty()) {
     auto operation = std::move(waiting_.front());
     waiting_.pop_front();
     running_ = true;
     lock.unlock();
-    const auto error = run(*operation);
+    const auto future = operation->settle(run(*operation));
     lock.lock();
     running_ = false;
-    complete(lock, *operation, error);
+    calling_back_ += future ? 1 : 0;
+    if (!waiting_.empty()) {
+      provide_thread();
+    }
     lock.unlock();
+    const auto trouble = operation->call_back(future);
+    if (!trouble.empty()) {
+      fail(trouble);
+    }
+    operation->finish(operation->error_);
     operation.reset(); // outside of the lock, with what hangs on its future
     lock.lock();
+    calling_back_ -= future ? 1 : 0;
   }
+  own_queue = nullptr;
+  --threads_;
+  thread_ended_.notify_all();
 }
 
 std::string Queue::run(Operation& operation) {
@@ -101,31 +98,6 @@ std::string Queue::run(Operation& operation) {
 void Queue::fail(const std::string& reason) {
   break_off(reason);
   break_off_();
-}
-
-void Queue::complete(
-    Lock& lock,
-    Operation& operation,
-    const std::string& error) {
-  const auto future = operation.settle(error);
-  ++calling_back_;
-  if (future && calling_back_ >= threads_.size() && !ending_) {
-    add_thread();
-  }
-  lock.unlock();
-  if (future) {
-    changed_.notify_all();
-  }
-  const auto trouble = operation.call_back(future);
-  if (!trouble.empty()) {
-    fail(trouble);
-  }
-  operation.finish(operation.error_);
-  lock.lock();
-  --calling_back_;
-  if (ending_) {
-    changed_.notify_all();
-  }
 }
 
 } // namespace ddp::backends::hierarchical

@@ -6,27 +6,25 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 
 namespace ddp::backends::hierarchical {
 
-/// Runs operations one after another, in the order of the calls, on threads of
-/// its own: while one calls those back that have an operation's future, who may
+/// Runs operations one after another, in the order of the calls, on other
+/// threads: while one calls those back that have an operation's future, who may
 /// use the queue, another goes on. The first operation that fails breaks it:
 /// later ones fail with its reason.
 class Queue : public std::enable_shared_from_this<Queue> {
  public:
   /// `break_off` is called when an operation has failed, or must end.
-  static std::shared_ptr<Queue> start(std::function<void()> break_off);
+  explicit Queue(std::function<void()> break_off);
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
-  /// Breaks off what is under way, and ends the threads, but the calling one,
-  /// which may be one of them: it ends when its callback returns.
+  /// Breaks off what is under way, and waits for the threads, but the calling
+  /// one, which may be one of them: it ends when its callback returns.
   void stop();
 
   void push(const c10::intrusive_ptr<Operation>& operation);
@@ -38,25 +36,23 @@ class Queue : public std::enable_shared_from_this<Queue> {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  explicit Queue(std::function<void()> break_off);
-  void add_thread();
+  /// Starts a thread where none is about to look for operations.
+  void provide_thread();
   void run();
   /// The reason of its failure; empty if it did not fail.
   std::string run(Operation& operation);
   void fail(const std::string& reason);
-  void complete(Lock& lock, Operation& operation, const std::string& error);
 
   const std::function<void()> break_off_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable thread_ended_;
   std::deque<c10::intrusive_ptr<Operation>> waiting_;
   detail::FirstError first_error_;
   uint64_t pushed_ = 0;
   bool running_ = false;
-  bool ending_ = false;
-  std::list<std::thread> threads_;
-  /// How many of them call back.
-  size_t calling_back_ = 0;
+  /// How many there are, and how many of them call back.
+  int threads_ = 0;
+  int calling_back_ = 0;
 };
 
 } // namespace ddp::backends::hierarchical

@@ -1,7 +1,6 @@
 #include <ddp/backends/shm/operation.h>
 
 #include <common/seconds.h>
-#include <ddp/backends/common/callback_error.h>
 #include <ddp/backends/shm/engine.h>
 #include <ddp/support/error_text.h>
 
@@ -101,11 +100,7 @@ void Operation::conclude() {
 }
 
 void Operation::settle() {
-  const auto future = end_future();
-  if (!future) {
-    return;
-  }
-  const auto error = callback_error(name_, [&] { complete_future(*future); });
+  const auto error = call_back(end_future());
   if (!error.empty()) {
     engine_->break_group(error); // the group's next use throws it
   }
