@@ -24,17 +24,14 @@ bool ends_within(std::chrono::milliseconds time, c10d::Work& work) {
   return true;
 }
 
-BackendWork::BackendWork(
-    const Member& member,
-    c10d::OpType type,
-    const char* name,
-    std::vector<at::Tensor> outputs,
-    int64_t bytes)
-    : Work(member.rank, type, name),
+BackendWork::BackendWork(const Member& member, OperationInfo info)
+    : Work(member.rank, info.type, info.name),
       member_(member),
-      name_(name),
-      outputs_(std::move(outputs)),
-      bytes_(bytes) {}
+      name_(info.name),
+      outputs_(std::move(info.outputs)),
+      bytes_(info.bytes),
+      timeout_(info.timeout),
+      deadline_(Clock::now() + bounded(info.timeout)) {}
 
 std::string BackendWork::description() const {
   const auto& [backend, rank, size] = member_;
@@ -43,6 +40,15 @@ std::string BackendWork::description() const {
   text +=
       number_ == 0 ? "" : c10::str(" (operation ", number_, " of its group)");
   return c10::str(text, " over ", backend, " on rank ", rank, " of ", size);
+}
+
+std::string BackendWork::words_of_timeout(const std::string& clue) const {
+  return c10::str(
+      "timed out after ",
+      seconds(timeout_),
+      " s. ",
+      clue,
+      "Has every rank called it, with tensors of the same size?");
 }
 
 bool BackendWork::wait(std::chrono::milliseconds timeout) {

@@ -13,6 +13,18 @@ namespace ddp::backends {
 /// gloo's are never complete, but end all the same.
 bool ends_within(std::chrono::milliseconds time, c10d::Work& work);
 
+/// What all operations of our own backends have.
+struct OperationInfo {
+  c10d::OpType type = c10d::OpType::UNKNOWN;
+  /// "all_reduce", for messages.
+  const char* name = "";
+  std::chrono::milliseconds timeout{};
+  /// What it fills, as the caller knows it.
+  std::vector<at::Tensor> outputs{};
+  /// Of all tensors, for messages; -1: not said.
+  int64_t bytes = 0;
+};
+
 /// An operation of one of our own backends: what it fills, why it failed, and a
 /// future for those who ask for one.
 class BackendWork : public c10d::Work {
@@ -26,14 +38,7 @@ class BackendWork : public c10d::Work {
     int size;
   };
 
-  /// `name`: "all_reduce", for messages. `outputs`: what it fills, as the
-  /// caller knows it. `bytes`: of all tensors, for messages; -1: not said.
-  BackendWork(
-      const Member& member,
-      c10d::OpType type,
-      const char* name,
-      std::vector<at::Tensor> outputs,
-      int64_t bytes = -1);
+  BackendWork(const Member& member, OperationInfo info);
 
   /// Without a timeout it throws at the operation's own, which breaks the
   /// group. A shorter one ends this wait only, by an exception too; the
@@ -63,10 +68,15 @@ class BackendWork : public c10d::Work {
   /// what a callback threw, or nothing.
   std::string call_back(const Future& future) const;
 
+  /// That it timed out, as an error's reason; `clue` says what may be wrong.
+  std::string words_of_timeout(const std::string& clue) const;
+
   const Member member_;
   const char* const name_;
   const std::vector<at::Tensor> outputs_;
   const int64_t bytes_;
+  const std::chrono::milliseconds timeout_;
+  const Clock::time_point deadline_;
   /// Among the group's operations; 0: it is not counted.
   uint64_t number_ = 0;
   std::exception_ptr error_;

@@ -107,9 +107,7 @@ Backend::WorkPtr Backend::push(
   check_usable(name);
   auto operation = c10::make_intrusive<Operation>(
       BackendWork::Member{"hierarchical", rank_, size_},
-      type,
-      name,
-      outputs,
+      OperationInfo{type, name, {}, outputs, /*bytes=*/-1},
       std::move(body));
   queue_->push(operation);
   return operation;

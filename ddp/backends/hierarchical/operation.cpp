@@ -11,12 +11,9 @@ namespace ddp::backends::hierarchical {
 
 Operation::Operation(
     const Member& member,
-    c10d::OpType type,
-    const char* name,
-    std::vector<at::Tensor> outputs,
+    OperationInfo info,
     std::function<void()> body)
-    : BackendWork(member, type, name, std::move(outputs)),
-      body_(std::move(body)) {}
+    : BackendWork(member, std::move(info)), body_(std::move(body)) {}
 
 bool Operation::ends_until(Clock::time_point until) {
   std::unique_lock<std::mutex> lock(mutex_);

@@ -14,9 +14,7 @@ class Operation final : public BackendWork {
   /// `body` throws where it fails.
   Operation(
       const Member& member,
-      c10d::OpType type,
-      const char* name,
-      std::vector<at::Tensor> outputs,
+      OperationInfo info,
       std::function<void()> body);
 
  private:

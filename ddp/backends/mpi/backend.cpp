@@ -1,11 +1,9 @@
 #include <ddp/backends/mpi/backend.h>
 
-#include <ddp/backends/mpi/error.h>
-#include <ddp/backends/mpi/operators.h>
-#include <ddp/backends/mpi/tags.h>
-
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
+#include <ddp/backends/mpi/error.h>
+#include <ddp/backends/mpi/operators.h>
 
 #include <string>
 

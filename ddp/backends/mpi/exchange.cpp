@@ -1,7 +1,5 @@
 #include <ddp/backends/mpi/exchange.h>
 
-#include <ddp/backends/mpi/tags.h>
-
 namespace ddp::backends::mpi {
 
 void exchange(

@@ -1,6 +1,5 @@
 #include <ddp/backends/mpi/operation.h>
 
-#include <common/seconds.h>
 #include <ddp/backends/mpi/engine.h>
 #include <ddp/support/error_text.h>
 
@@ -15,15 +14,9 @@ Channel::Channel(std::unique_ptr<Comm> its_comm)
     : comm(std::move(its_comm)), rank(comm->rank()), size(comm->size()) {}
 
 Operation::Operation(std::shared_ptr<Channel> channel, Task task)
-    : BackendWork(
-          {"mpi", channel->rank, channel->size},
-          task.type,
-          task.name,
-          std::move(task.outputs),
-          task.bytes),
+    : BackendWork({"mpi", channel->rank, channel->size}, task),
       channel_(std::move(channel)),
       task_(std::move(task)),
-      deadline_(Clock::now() + bounded(task_.timeout)),
       requests_(std::in_place, task_.largest) {
   number_ = ++channel_->launched;
 }
@@ -109,10 +102,7 @@ Operation::State Operation::test() {
 }
 
 void Operation::time_out() {
-  fail(c10::str(
-      "timed out after ",
-      seconds(task_.timeout),
-      " s. Has every rank called it, with tensors of the same size?"));
+  fail(words_of_timeout(""));
 }
 
 void Operation::fail(const std::string& reason) {

@@ -30,16 +30,8 @@ struct Channel {
 };
 
 /// What an operation does.
-struct Task {
-  c10d::OpType type = c10d::OpType::UNKNOWN;
-  /// "all_reduce", for messages.
-  const char* name = "";
-  std::chrono::milliseconds timeout{};
+struct Task : OperationInfo {
   Staging staging;
-  /// What the operation fills, as the caller knows it.
-  std::vector<at::Tensor> outputs;
-  /// Of all tensors, for messages.
-  int64_t bytes = 0;
   int64_t largest = 0;
   /// Make MPI's calls. They and `finish` hold the tensors alive.
   std::vector<std::function<void(Requests&)>> steps;
@@ -82,7 +74,6 @@ class Operation final : public BackendWork {
 
   const std::shared_ptr<Channel> channel_;
   Task task_;
-  const Clock::time_point deadline_;
   std::optional<Requests> requests_;
   int source_ = -1;
   bool abandoned_ = false;

@@ -2,7 +2,6 @@
 
 #include <ddp/backends/shm/backend.h>
 
-#include <ddp/backends/shm/chain.h>
 #include <ddp/backends/shm/collective.h>
 #include <ddp/backends/shm/exchange.h>
 #include <ddp/backends/shm/memory/team.h>

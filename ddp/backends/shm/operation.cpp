@@ -1,6 +1,5 @@
 #include <ddp/backends/shm/operation.h>
 
-#include <common/seconds.h>
 #include <ddp/backends/shm/engine.h>
 #include <ddp/support/error_text.h>
 
@@ -12,15 +11,9 @@
 namespace ddp::backends::shm {
 
 Operation::Operation(std::shared_ptr<Engine> engine, Task task, uint64_t number)
-    : BackendWork(
-          {"shm", engine->team().rank(), engine->team().size()},
-          task.type,
-          task.name,
-          std::move(task.outputs),
-          task.bytes),
+    : BackendWork({"shm", engine->team().rank(), engine->team().size()}, task),
       engine_(std::move(engine)),
-      task_(std::move(task)),
-      deadline_(Clock::now() + bounded(task_.timeout)) {
+      task_(std::move(task)) {
   number_ = number;
 }
 
@@ -80,11 +73,7 @@ bool Operation::await_others(
   }
   TORCH_CHECK(
       Clock::now() < deadline_,
-      "timed out after ",
-      seconds(task_.timeout),
-      " s. Waited for rank ",
-      team.missing(),
-      ". Has every rank called it, with tensors of the same size?");
+      words_of_timeout("Waited for rank " + team.missing() + ". "));
   return false;
 }
 

@@ -16,18 +16,10 @@ namespace ddp::backends::shm {
 class Engine;
 
 /// What an operation does.
-struct Task {
-  c10d::OpType type = c10d::OpType::UNKNOWN;
-  /// "all_reduce", for messages.
-  const char* name = "";
-  std::chrono::milliseconds timeout{};
+struct Task : OperationInfo {
   std::unique_ptr<Collective> collective;
   /// What is left to do when the collective is done.
   std::function<void()> finish;
-  /// What the operation fills, as the caller knows it.
-  std::vector<at::Tensor> outputs;
-  /// Of all tensors, for messages.
-  int64_t bytes = 0;
   /// Whether the caller said that it waits at once.
   bool waited_for = false;
 };
@@ -56,7 +48,6 @@ class Operation final : public BackendWork {
 
   const std::shared_ptr<Engine> engine_;
   Task task_;
-  const Clock::time_point deadline_;
   bool others_awaited_ = false;
   std::atomic<bool> done_{false};
 };

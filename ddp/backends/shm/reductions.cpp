@@ -3,7 +3,7 @@
 #include <ddp/backends/shm/backend.h>
 
 #include <ddp/backends/shm/all_reduce.h>
-#include <ddp/backends/shm/chain.h>
+#include <ddp/backends/shm/collective.h>
 
 #include <ATen/ATen.h>
 

@@ -1,12 +1,24 @@
 #pragma once
 
-#include <ddp/backends/shm/memory/peer.h>
+#include <common/file_descriptor.h>
+#include <ddp/backends/shm/memory/memory.h>
+
+#include <sys/types.h>
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace ddp::backends::shm {
+
+/// Another rank, or this one.
+struct Peer {
+  pid_t pid = 0;
+  /// Readable once its process has ended.
+  FileDescriptor process;
+  std::shared_ptr<const Mapping> memory;
+};
 
 /// The ranks of one group, and how far each has come. Collectives go in steps:
 /// what a rank writes in one step the others read after it, when all have done
