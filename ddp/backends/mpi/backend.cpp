@@ -69,16 +69,6 @@ at::Tensor Backend::output(Task& task, const at::Tensor& tensor) const {
   return task.staging.output(tensor);
 }
 
-at::Tensor Backend::flat_input(Task& task, const at::Tensor& tensor) const {
-  arguments_.check_contiguous(task.name, tensor);
-  return input(task, tensor);
-}
-
-at::Tensor Backend::flat_output(Task& task, const at::Tensor& tensor) const {
-  arguments_.check_contiguous(task.name, tensor);
-  return output(task, tensor);
-}
-
 Backend::WorkPtr Backend::message(
     const Call& call,
     const at::Tensor& tensor,

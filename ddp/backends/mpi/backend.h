@@ -52,9 +52,6 @@ class Backend final : public CollectiveBackend {
   /// What MPI reads, or reads and fills, in the place of `tensor`.
   at::Tensor input(Task& task, const at::Tensor& tensor) const;
   at::Tensor output(Task& task, const at::Tensor& tensor) const;
-  /// The same for tensors that must be contiguous.
-  at::Tensor flat_input(Task& task, const at::Tensor& tensor) const;
-  at::Tensor flat_output(Task& task, const at::Tensor& tensor) const;
 
   WorkPtr exchange(const Call& call, Plan plan) override;
   WorkPtr all_gather_into(

@@ -3,11 +3,44 @@
 #include <ddp/backends/mpi/backend.h>
 
 #include <ddp/backends/mpi/error.h>
-#include <ddp/backends/mpi/exchange.h>
 
 #include <c10/util/Exception.h>
 
 namespace ddp::backends::mpi {
+namespace {
+
+/// Starts a message to each rank, or one to all, and one from each, in the
+/// order of the ranks; nothing goes where a tensor is undefined or empty.
+void exchange_messages(
+    const Channel& channel,
+    Requests& requests,
+    const std::vector<at::Tensor>& to_ranks,
+    const std::vector<at::Tensor>& from_ranks) {
+  const int size = channel.size;
+  const int rank = channel.rank;
+  const auto to = [&](int peer) {
+    return bytes_of(to_ranks[to_ranks.size() == 1 ? 0 : peer]);
+  };
+  const bool own_is_there = to(rank).data == bytes_of(from_ranks[rank]).data;
+  // Each begins at its own place, so that not all write to one rank at once.
+  for (int i = own_is_there ? 1 : 0; i < size; ++i) {
+    const int peer = (rank + size - i) % size;
+    const auto bytes = bytes_of(from_ranks[peer]);
+    if (bytes.size > 0) {
+      requests.receive(bytes, peer, kExchangeTag, *channel.comm);
+    }
+  }
+  for (int i = own_is_there ? 1 : 0; i < size; ++i) {
+    const int peer = (rank + i) % size;
+    const auto bytes = to(peer);
+    if (bytes.size > 0) {
+      requests.send(bytes, peer, kExchangeTag, *channel.comm);
+    }
+  }
+}
+
+} // namespace
+
 Backend::WorkPtr Backend::broadcast(
     Tensors& tensors,
     const c10d::BroadcastOptions& options) {
@@ -48,17 +81,10 @@ void Backend::add_all_gather(
     const at::Tensor& output,
     const at::Tensor& input) const {
   arguments_.check_same_dtype(task.name, input, {output});
-  TORCH_CHECK_VALUE(
-      output.numel() == input.numel() * size_,
-      arguments_.over(task.name),
-      ": the output has ",
-      output.numel(),
-      " elements, not those of ",
-      size_,
-      " inputs of ",
-      input.numel());
-  const auto source = flat_input(task, input);
-  const auto target = flat_output(task, output);
+  arguments_.check_contiguous(task.name, input);
+  arguments_.equal_parts(task.name, output, input.numel());
+  const auto source = this->input(task, input);
+  const auto target = this->output(task, output);
   task.steps.push_back([=, channel = channel_](Requests& requests) {
     const auto from = bytes_of(source);
     const auto to = bytes_of(target);
@@ -93,14 +119,14 @@ Backend::WorkPtr Backend::exchange(const Call& call, Plan plan) {
       from_ranks.push_back(tensor.defined() ? output(task, tensor) : tensor);
     }
     task.steps.push_back([=, channel = channel_](Requests& requests) {
-      mpi::exchange(*channel, requests, to_ranks, from_ranks);
+      exchange_messages(*channel, requests, to_ranks, from_ranks);
     });
   }
   if (plan.next) {
     task.second_step = [next = std::move(plan.next),
                         channel = channel_](Requests& requests) {
       for (const auto& each : next()) {
-        mpi::exchange(*channel, requests, each.to_ranks, each.from_ranks);
+        exchange_messages(*channel, requests, each.to_ranks, each.from_ranks);
       }
     };
   }

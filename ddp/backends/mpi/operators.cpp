@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 #include <optional>
 
 namespace ddp::backends::mpi {
@@ -95,26 +96,20 @@ std::optional<MPI_Op> logical(Kind kind) {
 }
 
 std::optional<MPI_Op> arithmetic(Kind kind, ScalarType dtype) {
-  const bool integral = c10::isIntegralType(dtype, /*includeBool=*/false);
-  const bool ordered = !c10::isComplexType(dtype);
-  switch (kind) {
-    case Kind::SUM:
-      return MPI_SUM;
-    case Kind::PRODUCT:
-      return MPI_PROD;
-    case Kind::MIN:
-      return ordered ? std::make_optional(MPI_MIN) : std::nullopt;
-    case Kind::MAX:
-      return ordered ? std::make_optional(MPI_MAX) : std::nullopt;
-    case Kind::BAND:
-      return integral ? std::make_optional(MPI_BAND) : std::nullopt;
-    case Kind::BOR:
-      return integral ? std::make_optional(MPI_BOR) : std::nullopt;
-    case Kind::BXOR:
-      return integral ? std::make_optional(MPI_BXOR) : std::nullopt;
-    default:
-      return std::nullopt;
+  if (kind == Kind::SUM || kind == Kind::PRODUCT) {
+    return kind == Kind::SUM ? MPI_SUM : MPI_PROD;
   }
+  if (kind == Kind::MIN || kind == Kind::MAX) {
+    const auto op = kind == Kind::MIN ? MPI_MIN : MPI_MAX;
+    return c10::isComplexType(dtype) ? std::nullopt : std::make_optional(op);
+  }
+  if (!c10::isIntegralType(dtype, /*includeBool=*/false)) {
+    return std::nullopt;
+  }
+  return kind == Kind::BAND ? std::make_optional(MPI_BAND)
+      : kind == Kind::BOR   ? std::make_optional(MPI_BOR)
+      : kind == Kind::BXOR  ? std::make_optional(MPI_BXOR)
+                            : std::nullopt;
 }
 
 std::optional<MPI_Op> small_float(Kind kind, const SmallFloatOps& ops) {
@@ -126,34 +121,22 @@ std::optional<MPI_Op> small_float(Kind kind, const SmallFloatOps& ops) {
 }
 
 std::optional<MPI_Datatype> native_type(ScalarType dtype) {
-  switch (dtype) {
-    case ScalarType::Byte:
-      return MPI_UINT8_T;
-    case ScalarType::Char:
-      return MPI_INT8_T;
-    case ScalarType::Short:
-      return MPI_INT16_T;
-    case ScalarType::Int:
-      return MPI_INT32_T;
-    case ScalarType::Long:
-      return MPI_INT64_T;
-    case ScalarType::UInt16:
-      return MPI_UINT16_T;
-    case ScalarType::UInt32:
-      return MPI_UINT32_T;
-    case ScalarType::UInt64:
-      return MPI_UINT64_T;
-    case ScalarType::Float:
-      return MPI_FLOAT;
-    case ScalarType::Double:
-      return MPI_DOUBLE;
-    case ScalarType::ComplexFloat:
-      return MPI_C_FLOAT_COMPLEX;
-    case ScalarType::ComplexDouble:
-      return MPI_C_DOUBLE_COMPLEX;
-    default:
-      return std::nullopt;
-  }
+  static const std::map<ScalarType, MPI_Datatype> types{
+      {ScalarType::Byte, MPI_UINT8_T},
+      {ScalarType::Char, MPI_INT8_T},
+      {ScalarType::Short, MPI_INT16_T},
+      {ScalarType::Int, MPI_INT32_T},
+      {ScalarType::Long, MPI_INT64_T},
+      {ScalarType::UInt16, MPI_UINT16_T},
+      {ScalarType::UInt32, MPI_UINT32_T},
+      {ScalarType::UInt64, MPI_UINT64_T},
+      {ScalarType::Float, MPI_FLOAT},
+      {ScalarType::Double, MPI_DOUBLE},
+      {ScalarType::ComplexFloat, MPI_C_FLOAT_COMPLEX},
+      {ScalarType::ComplexDouble, MPI_C_DOUBLE_COMPLEX}};
+  const auto found = types.find(dtype);
+  return found == types.end() ? std::nullopt
+                              : std::make_optional(found->second);
 }
 
 /// The type, and the operation if there is one.

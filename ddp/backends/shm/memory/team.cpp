@@ -1,19 +1,48 @@
 #include <ddp/backends/shm/memory/team.h>
 
 #include <ddp/backends/common/arguments.h>
-#include <ddp/backends/shm/memory/futex.h>
 
 #include <c10/util/Exception.h>
+#include <linux/futex.h>
 #include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
+#include <ctime>
 #include <sstream>
 
 namespace ddp::backends::shm {
 namespace {
 
 enum Failed : uint32_t { kNo, kWriting, kYes };
+
+/// Sleeps until `raise` is called, for at most `time`; not at all if the value
+/// is not `seen` any more.
+void sleep_on(Counter& counter, uint32_t seen, std::chrono::nanoseconds time) {
+  using std::chrono::seconds;
+  const auto whole = std::chrono::duration_cast<seconds>(time);
+  timespec limit{};
+  limit.tv_sec = whole.count();
+  limit.tv_nsec = (time - whole).count();
+  // In this order, and `raise` in the other: one of the two sees the other.
+  counter.sleepers.fetch_add(1);
+  if (counter.value.load() == seen) {
+    syscall(SYS_futex, &counter.value, FUTEX_WAIT, seen, &limit, nullptr, 0);
+  }
+  counter.sleepers.fetch_sub(1);
+}
+
+/// Adds one and wakes those who wait for it.
+void raise(Counter& counter) {
+  counter.value.fetch_add(1);
+  if (counter.sleepers.load() > 0) {
+    syscall(
+        SYS_futex, &counter.value, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+}
 
 void relax() {
 #if defined(__x86_64__)
