@@ -7,11 +7,17 @@ install(TARGETS ddp EXPORT ddpTargets
   FILE_SET HEADERS DESTINATION ${DDP_INSTALL_INCLUDEDIR})
 install(TARGETS ddprun ddp-checkpoint ddp-flightrecorder ddp-timeline)
 install(TARGETS ddprun-store ddprun-check DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddp)
-set(_share ${PROJECT_BINARY_DIR}/launcher/share)
-install(FILES ${_share}/ddprun.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES ${_share}/ddprun
+if(DDP_HELP2MAN)
+  install(FILES ${PROJECT_BINARY_DIR}/launcher/ddprun.1
+    DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
+# Shells complete by what --help lists.
+set(_completions ${PROJECT_BINARY_DIR}/launcher/completions)
+file(WRITE ${_completions}/ddprun "complete -F _longopt ddprun\n")
+file(WRITE ${_completions}/_ddprun "#compdef ddprun\n_gnu_generic \"$@\"\n")
+install(FILES ${_completions}/ddprun
   DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-install(FILES ${_share}/_ddprun
+install(FILES ${_completions}/_ddprun
   DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 if(TARGET ddp_mpi) # nobody links it
   install(TARGETS ddp_mpi LIBRARY NAMELINK_SKIP)

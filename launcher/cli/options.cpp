@@ -4,7 +4,7 @@
 
 #include <common/scheduler/rank_environment.h>
 #include <launcher/cli/combinations.h>
-#include <launcher/cli/help/answers.h>
+#include <launcher/cli/help/help_text.h>
 #include <launcher/cli/options/arguments.h>
 #include <launcher/cli/options/environment_options.h>
 #include <launcher/cli/options/option_table.h>
@@ -23,19 +23,10 @@ size_t terminal_columns(const EnvironmentLookup& lookup) {
 
 std::string answer_to(
     const CommandOption& option,
-    const OptionValue& value,
     const EnvironmentLookup& lookup) {
-  const std::string name = option.name;
-  if (name == "completion") {
-    return completion_script(value);
-  }
-  if (name == "man") {
-    return man_page();
-  }
-  if (name == "version") {
-    return "ddprun " DDP_VERSION "\n";
-  }
-  return help_text(terminal_columns(lookup));
+  return std::string(option.name) == "version"
+      ? "ddprun " DDP_VERSION "\n"
+      : help_text(terminal_columns(lookup));
 }
 
 void apply(
@@ -77,7 +68,7 @@ LaunchOptions parse_options(
   Arguments arguments = split_arguments({argv + 1, argv + argc});
   for (const auto& [option, value] : arguments.options) {
     if (option->answers) {
-      options.answer = answer_to(*option, value, lookup);
+      options.answer = answer_to(*option, lookup);
       return options;
     }
     apply(*option, value, &given, &options);

@@ -82,7 +82,7 @@ bool is_loopback_name(const std::string& host) {
 
 } // namespace
 
-std::vector<RemoteHost> hosts_of(const OptionValue& value) {
+std::vector<RemoteHost> hosts_in_list(const OptionValue& value) {
   std::vector<RemoteHost> hosts;
   for (const std::string& each : split_list(value.text)) {
     hosts.push_back(host_of(value, each));

@@ -111,7 +111,6 @@ TEST_CASE("wrong usage is told in one line", "[unit]") {
         "--env =x x",
         "--env RANK=1 x",
         "--rdzv-conf timeout x",
-        "--completion csh",
         "-z x",
         "--nonsense x"}) {
     check_refused(line, "(see ddprun --help)");

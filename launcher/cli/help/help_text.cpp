@@ -1,14 +1,28 @@
-#include <launcher/cli/help/answers.h>
+#include <launcher/cli/help/help_text.h>
 
 #include <algorithm>
+#include <sstream>
 
-#include <launcher/cli/help/text_layout.h>
 #include <launcher/cli/options/option_table.h>
 
 namespace ddp {
 namespace {
 
 constexpr size_t kLeastColumns = 40;
+
+// Its words in lines of at most this many bytes, where words allow it.
+std::vector<std::string> wrap(const std::string& text, size_t width) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string word; stream >> word;) {
+    if (lines.empty() || lines.back().size() + 1 + word.size() > width) {
+      lines.push_back(word);
+    } else {
+      lines.back() += " " + word;
+    }
+  }
+  return lines;
+}
 
 std::string paragraph(const std::string& text, size_t columns) {
   std::string result;
@@ -39,6 +53,18 @@ std::string entry(const CommandOption& option, size_t columns) {
 }
 
 } // namespace
+
+std::vector<std::string> forms_of(const CommandOption& option) {
+  std::vector<std::string> forms;
+  if (option.letter != '\0') {
+    forms.push_back(std::string("-") + option.letter);
+  }
+  forms.push_back(long_form(option));
+  if (option.alias != nullptr) {
+    forms.push_back(std::string("--") + option.alias);
+  }
+  return forms;
+}
 
 std::string help_text(size_t columns) {
   columns = std::max(columns, kLeastColumns);

@@ -18,9 +18,7 @@ Table node_options() {
        "N|MIN:MAX",
        "Nodes of the job, up to 16384; with MIN:MAX it starts with MIN, and "
        "nodes may come and go. Default: 1, or as many as srun, mpirun or "
-       "Kubernetes started ddprun on.",
-       nullptr,
-       "1"},
+       "Kubernetes started ddprun on."},
       {"node-rank",
        "N",
        "Number of this node, from 0. Default: any that is free, or the outer "
@@ -36,9 +34,7 @@ Table node_options() {
        "Who serves it: c10d (the node that has the address, or is_host of "
        "--rdzv-conf), static (node 0, and nodes do not come and go) or server "
        "(a ddprun --rdzv-server). Default: c10d with --rdzv-endpoint, static "
-       "with --master-addr. No effect with one node.",
-       nullptr,
-       "c10d static server"},
+       "with --master-addr. No effect with one node."},
       {"rdzv-id",
        "NAME",
        "Name of the job: TORCHELASTIC_RUN_ID. Default: one that is drawn; with "
@@ -76,9 +72,7 @@ Table node_options() {
        "FILE",
        "A file, readable by you alone, whose first line is the job's secret: "
        "nodes without it cannot take part; - for standard input. Default: the "
-       "secret in DDP_TOKEN, if any.",
-       nullptr,
-       "FILE"},
+       "secret in DDP_TOKEN, if any."},
       {"node-timeout",
        "SECONDS",
        "After this silence a node is lost; at least 1. Default: 10.",
@@ -103,14 +97,13 @@ Table node_options() {
            "Start a ddprun on each of these hosts by a remote shell, with "
            "these options and this program. Default for RANKS: as "
            "--nproc-per-node.",
-           &set<hosts_of, &Options::remote, &RemoteOptions::hosts>}),
+           &set<hosts_in_list, &Options::remote, &RemoteOptions::hosts>}),
       from_command_line(
           {"hostfile",
            "FILE",
            "The same for the hosts in a file, on a line each: HOST slots=RANKS "
            "(as Open MPI's) or HOST:RANKS.",
-           &set<hosts_in_file, &Options::remote, &RemoteOptions::hosts>,
-           "FILE"}),
+           &set<hosts_in_file, &Options::remote, &RemoteOptions::hosts>}),
       from_command_line(
           {"check",
            nullptr,
@@ -126,8 +119,7 @@ Table node_options() {
            refuse_value(value, "a command");
          }
          options.remote.shell = value.text;
-       },
-       "ssh"},
+       }},
   };
   return in_group(OptionGroup::kNodes, std::move(table));
 }

@@ -24,8 +24,7 @@ struct OptionValue {
   std::string text; // empty for a flag
 };
 
-/// One option: all that parsing, --help, the man page and the completion
-/// scripts know of it.
+/// One option: all that parsing and --help know of it.
 struct CommandOption {
   const char* name; // without the two dashes
   const char* value; // what its value is called; null for a flag
@@ -33,9 +32,6 @@ struct CommandOption {
   /// Stores the value or throws LaunchError; null where the value only means
   /// something together with others (see combinations.h).
   void (*apply)(LaunchOptions&, const OptionValue&) = nullptr;
-  /// Values to offer, between spaces; "FILE" and "FOLDER" stand for those that
-  /// are there.
-  const char* choices = "";
   char letter = '\0'; // of the short form
   const char* alias = nullptr; // another long name
   bool from_environment = true; // read from PET_<NAME> as well

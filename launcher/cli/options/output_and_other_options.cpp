@@ -8,13 +8,8 @@ using Options = LaunchOptions;
 using Value = OptionValue;
 using Table = std::vector<CommandOption>;
 
-CommandOption answer(
-    const char* name,
-    const char* value,
-    const char* help,
-    const char* choices = "",
-    char letter = '\0') {
-  CommandOption option{name, value, help, nullptr, choices, letter};
+CommandOption answer(const char* name, const char* help, char letter = '\0') {
+  CommandOption option{name, nullptr, help, nullptr, letter};
   option.from_environment = false;
   option.answers = true;
   return option;
@@ -30,21 +25,18 @@ Table output_options() {
        "(standard output), 2 (standard error), 3 (both), or these for local "
        "ranks as in 0:1,4-7:3. Default: 0.",
        &set<streams_of, &Options::output, &OutputOptions::redirects>,
-       "1 2 3",
        'r'},
       {"tee",
        "STREAMS",
        "Write streams into files and show them; as --redirects. Default: 0.",
        &set<streams_of, &Options::output, &OutputOptions::tee>,
-       "1 2 3",
        't'},
       {"log-dir",
        "FOLDER",
        "Where these files are, in a folder for each run: "
        "FOLDER/RUN/attempt_N/RANK/{stdout,stderr}.log. Default: a new folder, "
        "which is named.",
-       &set<text_of, &Options::output, &OutputOptions::log_dir>,
-       "FOLDER"},
+       &set<text_of, &Options::output, &OutputOptions::log_dir>},
       {"log-max-size",
        "BYTES",
        "A log file that would grow beyond is renamed to *.log.1 and begun "
@@ -55,8 +47,7 @@ Table output_options() {
        "How output reaches ddprun: lines (through pipes, shown as whole "
        "lines), raw (ranks write to ddprun's own streams) or pty (through a "
        "terminal each, so that programs do not buffer). Default: lines.",
-       &set<output_mode_of, &Options::output, &OutputOptions::mode>,
-       "lines raw pty"},
+       &set<output_mode_of, &Options::output, &OutputOptions::mode>},
       {"log-line-prefix",
        "TEXT",
        "Written before each line, with ${rank}, ${local_rank}, ${role_name}, "
@@ -88,11 +79,7 @@ Table torchrun_options() {
        "SECONDS",
        "No effect: ddprun looks at no interval, but acts on events.",
        [](Options&, const Value& value) { seconds_of(value); }},
-      {"start-method",
-       "NAME",
-       "No effect: for Python functions.",
-       nullptr,
-       "spawn fork forkserver"},
+      {"start-method", "NAME", "No effect: for Python functions."},
       {"event-log-handler",
        "NAME",
        "No effect: ddprun records no such events (see --report)."},
@@ -111,14 +98,8 @@ Table other_options() {
        nullptr,
        "Print what would be run, and run nothing.",
        &set<given, &Options::dry_run>},
-      answer(
-          "completion",
-          "SHELL",
-          "Print the script by which a shell completes ddprun's options.",
-          "bash zsh"),
-      answer("man", nullptr, "Print the manual page."),
-      answer("version", nullptr, "Print the version."),
-      answer("help", nullptr, "Print this.", "", 'h'),
+      answer("version", "Print the version."),
+      answer("help", "Print this.", 'h'),
   };
 }
 

@@ -27,8 +27,7 @@ Table placement_options() {
        "OMP_NUM_THREADS of each rank: auto is an even share of the CPUs where "
        "there are several ranks and the variable is not set; keep leaves it as "
        "it is. Default: auto.",
-       &set<omp_threads_of, &Options::omp_threads>,
-       "auto keep"},
+       &set<omp_threads_of, &Options::omp_threads>},
       {"numa-binding",
        "KIND",
        "CPUs and memory of each rank: none; node (the NUMA node of its GPU); "
@@ -36,7 +35,6 @@ Table placement_options() {
        "node's cores); core-complex (cores of that node with one last-level "
        "cache); share (an even share of all cores). Default: none.",
        &set<binding_of, &Options::binding>,
-       "none node socket exclusive core-complex share",
        '\0',
        "bind-to"},
       {"devices",
@@ -83,8 +81,7 @@ Table failure_options() {
            refuse_value(value, "a file");
          }
          options.report = value.text;
-       },
-       "FILE"},
+       }},
   };
   return in_group(OptionGroup::kFailures, std::move(table));
 }

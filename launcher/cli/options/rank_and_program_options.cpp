@@ -17,9 +17,7 @@ Table rank_options() {
        "N",
        "Ranks to start here: a number, cpu (as many as the CPUs that ddprun "
        "may use), gpu (as many as the GPUs that the ranks will see) or auto "
-       "(gpu where there are any, else cpu). Default: 1.",
-       nullptr,
-       "auto cpu gpu"},
+       "(gpu where there are any, else cpu). Default: 1."},
       {"master-addr",
        "HOST",
        "Where rank 0's store listens. Default: 127.0.0.1. With several nodes: "
@@ -59,7 +57,6 @@ Table program_options() {
        nullptr,
        "The program is a Python module, run as by python3 -m.",
        nullptr,
-       "",
        'm'},
       {"run-path",
        nullptr,
