@@ -1,41 +1,59 @@
 #include <launcher/cli/options/arguments.h>
 
+#include <algorithm>
 #include <cctype>
 #include <optional>
 
-#include <launcher/cli/options/option_names.h>
+#include <launcher/cli/help/help_text.h>
+#include <launcher/cli/options/option_table.h>
 #include <launcher/cli/options/option_values.h>
 
 namespace ddp {
 namespace {
 
+// The option that is called "--tee" or "-t": dashes and underscores are alike,
+// and a beginning that only one option has is enough.
+const CommandOption& option_called(const std::string& given) {
+  std::string name = given;
+  std::replace(name.begin(), name.end(), '_', '-');
+  const CommandOption* found = nullptr;
+  std::string names; // of all that begin so
+  bool is_unique = true;
+  for (const CommandOption& option : option_table()) {
+    for (const std::string& form : forms_of(option)) {
+      if (form == name) {
+        return option;
+      }
+      if (form.compare(0, name.size(), name) == 0) {
+        is_unique = is_unique && (found == nullptr || found == &option);
+        names += (found == nullptr ? "" : ", ") + form;
+        found = &option;
+      }
+    }
+  }
+  if (found == nullptr) {
+    usage_error("there is no option " + given);
+  }
+  if (!is_unique) {
+    usage_error(given + " could be one of " + names);
+  }
+  return *found;
+}
+
 // An option as written, without its value in the next argument.
 struct WrittenOption {
-  const CommandOption* option;
+  explicit WrittenOption(const std::string& argument) {
+    const bool is_long = argument[1] == '-';
+    const size_t end = is_long ? argument.find('=') : 2;
+    source = argument.substr(0, end);
+    if (end < argument.size()) {
+      value = argument.substr(end + (argument[end] == '=' ? 1 : 0));
+    }
+  }
+
   std::string source;
   std::optional<std::string> value;
 };
-
-WrittenOption read_long(const std::string& argument) {
-  const size_t sign = argument.find('=');
-  WrittenOption written{
-      &option_of_name(argument.substr(2, sign - 2)),
-      argument.substr(0, sign),
-      std::nullopt};
-  if (sign != std::string::npos) {
-    written.value = argument.substr(sign + 1);
-  }
-  return written;
-}
-
-WrittenOption read_short(const std::string& argument) {
-  WrittenOption written{
-      &option_of_letter(argument[1]), argument.substr(0, 2), std::nullopt};
-  if (argument.size() > 2) {
-    written.value = argument.substr(argument[2] == '=' ? 3 : 2);
-  }
-  return written;
-}
 
 bool is_option(const std::string& argument) {
   return argument.size() > 1 && argument[0] == '-';
@@ -57,23 +75,21 @@ Arguments split_arguments(const std::vector<std::string>& arguments) {
   while (i < arguments.size() && arguments[i] != "--" &&
          is_option(arguments[i])) {
     const std::string& argument = arguments[i++];
-    WrittenOption written =
-        argument[1] == '-' ? read_long(argument) : read_short(argument);
-    if (written.option->value == nullptr && written.value) {
+    WrittenOption written(argument);
+    const CommandOption& option = option_called(written.source);
+    if (option.value == nullptr && written.value) {
       usage_error(
           written.source + " takes no value, but has one in " + argument);
     }
-    if (written.option->value != nullptr && !written.value) {
+    if (option.value != nullptr && !written.value) {
       if (i == arguments.size() || !is_value(arguments[i])) {
-        usage_error(
-            written.source + " needs a value: " + written.option->value);
+        usage_error(written.source + " needs a value: " + option.value);
       }
       written.value = arguments[i++];
     }
     result.options.emplace_back(
-        written.option,
-        OptionValue{written.source, written.value.value_or("")});
-    if (written.option->answers) {
+        &option, OptionValue{written.source, written.value.value_or("")});
+    if (option.answers) {
       return result;
     }
   }

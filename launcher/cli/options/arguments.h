@@ -17,8 +17,9 @@ struct Arguments {
 };
 
 /// Takes a command line (without ddprun's own name) apart: `--name value`,
-/// `--name=value`, `-n value`, `-nvalue`. Ends early after an option that
-/// prints an answer. Throws LaunchError (exit code 2) on unknown options,
+/// `--name=value`, `-n value`, `-nvalue`, with underscores for dashes and the
+/// unique beginning of a name. Ends early after an option that prints an
+/// answer. Throws LaunchError (exit code 2) on unknown and ambiguous options,
 /// missing values and values that flags do not take.
 Arguments split_arguments(const std::vector<std::string>& arguments);
 
