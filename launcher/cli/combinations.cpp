@@ -151,13 +151,7 @@ void check_output(
 }
 
 void note_useless_output(const GivenOptions& given, LaunchOptions* options) {
-  const OutputOptions& output = options->output;
-  if (output.log_max_bytes > 0 && !wants_files(output)) {
-    options->notes.push_back(
-        given.at("log-max-size").source +
-        " has no effect without --redirects or --tee");
-  }
-  const auto& shown = output.shown_ranks;
+  const auto& shown = options->output.shown_ranks;
   const bool is_counted = options->remote.hosts.empty();
   if (is_counted && !shown.empty() &&
       *shown.begin() >= options->nproc_per_node) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -42,9 +41,6 @@ struct OutputOptions {
   /// Files are <log_dir>/attempt_N/<local rank>/{stdout,stderr}.log. Empty: no
   /// files (as for torchrun, so does /dev/null).
   std::string log_dir;
-  /// A log file that would grow beyond is renamed to *.log.1 (which is
-  /// replaced) and begun anew; 0 for no bound.
-  int64_t log_max_bytes = 0;
   /// Local ranks whose output is shown; empty for all. Files have all.
   std::set<int> shown_ranks;
   /// Lines that contain one of these go also into

@@ -255,7 +255,6 @@ std::shared_ptr<LogFile> OutputPump::filtered_log(const RankStream& rank) {
     filtered_[i] = std::make_shared<LogFile>(
         attempt_folder(options_, rank.attempt) +
             (is_out ? "/filtered_stdout.log" : "/filtered_stderr.log"),
-        options_.log_max_bytes,
         [this](const std::string& message) { screen_.message(message); });
   }
   return filtered_[i];

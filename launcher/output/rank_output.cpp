@@ -26,7 +26,6 @@ std::unique_ptr<LogFile> open_log(
       attempt_folder(options, rank.attempt) + "/" +
           std::to_string(rank.local_rank) +
           (rank.stream == Stream::kOut ? "/stdout.log" : "/stderr.log"),
-      options.log_max_bytes,
       [&screen](const std::string& message) { screen.message(message); });
 }
 

@@ -97,8 +97,6 @@ TEST_CASE("wrong usage is told in one line", "[unit]") {
         "-t 3,0:1 x",
         "-t 0:1,4-2:1 x",
         "--local-ranks-filter 0,a x",
-        "--log-max-size 10X x",
-        "--log-max-size 9999999999G x",
         "--numa-binding cores x",
         "--master-addr 0.0.0.0 x", // nobody can connect to these
         "--master-addr :: x",
@@ -144,17 +142,15 @@ TEST_CASE("streams are chosen for all or for some local ranks", "[unit]") {
 
 TEST_CASE("output options mean what they say", "[unit]") {
   const OutputOptions output =
-      parse(words("--log-dir logs --log-max-size=10m --tee 3 --output pty "
+      parse(words("--log-dir logs --tee 3 --output pty "
                   "--log-line-prefix '- ${rank} ' --duplicate-stdout-filters "
                   "a,,b,c, --duplicate_stderr_filters=error x"))
           .output;
   CHECK(output.log_dir == "logs");
-  CHECK(output.log_max_bytes == 10 << 20);
   CHECK(output.mode == OutputMode::kPty);
   CHECK(output.line_prefix == "- ${rank} ");
   CHECK(output.stdout_filters == Texts{"a,b", "c"});
   CHECK(output.stderr_filters == Texts{"error"});
-  CHECK(parse({"--log-max-size", "2G", "x"}).output.log_max_bytes == 2LL << 30);
   CHECK(parse({"--output", "raw", "x"}).output.mode == OutputMode::kRaw);
 }
 
@@ -244,14 +240,13 @@ TEST_CASE(
   CHECK(silent.run_id == "job1");
   const LaunchOptions noted =
       parse(words("--event-log-handler=console --logs-specs=mine "
-                  "--signals-to-handle=SIGTERM,SIGUSR1 --log-max-size=1M "
+                  "--signals-to-handle=SIGTERM,SIGUSR1 "
                   "--local-ranks-filter=5 x"));
-  REQUIRE(noted.notes.size() == 5);
-  CHECK_THAT(noted.notes[0], ContainsSubstring("--log-max-size"));
-  CHECK_THAT(noted.notes[1], ContainsSubstring("no output is shown"));
-  CHECK_THAT(noted.notes[2], ContainsSubstring("console has no effect"));
-  CHECK_THAT(noted.notes[3], ContainsSubstring("mine has no effect"));
-  CHECK_THAT(noted.notes[4], ContainsSubstring("SIGUSR1 is passed on"));
+  REQUIRE(noted.notes.size() == 4);
+  CHECK_THAT(noted.notes[0], ContainsSubstring("no output is shown"));
+  CHECK_THAT(noted.notes[1], ContainsSubstring("console has no effect"));
+  CHECK_THAT(noted.notes[2], ContainsSubstring("mine has no effect"));
+  CHECK_THAT(noted.notes[3], ContainsSubstring("SIGUSR1 is passed on"));
 }
 
 TEST_CASE("ranks can follow the CPUs", "[unit]") {

@@ -84,25 +84,6 @@ std::chrono::milliseconds seconds_of(const OptionValue& value) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-int64_t bytes_of(const OptionValue& value) {
-  const std::string units = "KMG";
-  std::string digits = value.text;
-  int shift = 0;
-  if (!digits.empty()) {
-    const size_t unit = units.find(static_cast<char>(digits.back() & ~0x20));
-    if (unit != std::string::npos) {
-      shift = 10 * static_cast<int>(unit + 1);
-      digits.pop_back();
-    }
-  }
-  const auto number = whole_number(digits);
-  const int64_t most = std::numeric_limits<int64_t>::max() >> shift;
-  if (!number || *number < 0 || *number > most) {
-    refuse_value(value, "a number of bytes such as 100000 or 10M (K, M, G)");
-  }
-  return *number << shift;
-}
-
 StreamChoice streams_of(const OptionValue& value) {
   StreamChoice choice;
   if (const auto all = stream_number(value.text)) {

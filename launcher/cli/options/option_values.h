@@ -45,9 +45,6 @@ int64_t integer_of(const OptionValue& value, int64_t least, int64_t most);
 /// Seconds, with decimals where wanted.
 std::chrono::milliseconds seconds_of(const OptionValue& value);
 
-/// Bytes: a whole number, with K, M or G (1024, its square, its cube) or not.
-int64_t bytes_of(const OptionValue& value);
-
 /// Ranks of a node at most: a slip of the hand should not fork until the
 /// machine is full.
 constexpr int kMaxLocalRanks = 65536;

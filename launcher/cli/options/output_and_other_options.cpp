@@ -37,11 +37,6 @@ Table output_options() {
        "FOLDER/RUN/attempt_N/RANK/{stdout,stderr}.log. Default: a new folder, "
        "which is named.",
        &set<text_of, &Options::output, &OutputOptions::log_dir>},
-      {"log-max-size",
-       "BYTES",
-       "A log file that would grow beyond is renamed to *.log.1 and begun "
-       "anew; 10M and the like (K, M, G) are understood. Default: no bound.",
-       &set<bytes_of, &Options::output, &OutputOptions::log_max_bytes>},
       {"output",
        "KIND",
        "How output reaches ddprun: lines (through pipes, shown as whole "
