@@ -42,10 +42,8 @@ Agent::Agent(Job& job, FileDescriptor lifeline)
       lifeline_(std::move(lifeline)),
       signals_(open_signal_descriptor()),
       events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
-      output_(job.options.output, names_of(job), STDOUT_FILENO, STDERR_FILENO),
-      shows_status_(
-          isatty(STDERR_FILENO) == 1 &&
-          job.options.output.mode != OutputMode::kRaw) {}
+      output_(job.options.output, names_of(job), STDOUT_FILENO, STDERR_FILENO) {
+}
 
 int Agent::run() {
   watch(lifeline_.get());
@@ -102,7 +100,7 @@ void Agent::start_attempt(Listener listener) {
       watch(each.process.get());
     }
   }
-  if (hang_watch_->enabled() || shows_status_) {
+  if (hang_watch_->enabled()) {
     next_tick_ = now + kTickTime;
   }
 }
@@ -110,7 +108,6 @@ void Agent::start_attempt(Listener listener) {
 void Agent::end_attempt() {
   next_tick_.reset();
   next_notice_.reset();
-  output_.set_status("");
   end_all_but_helpers(); // the store, and what ranks left behind
   output_.drain();
   limit_last_output();

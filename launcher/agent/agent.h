@@ -109,8 +109,6 @@ class Agent {
       const std::vector<int>& gone);
   void suspend();
   void resume();
-  void follow_foreground();
-  void update_status(Time now);
 
   std::vector<int> ranks_of(std::vector<int> local_ranks) const;
   RankEnd describe_rank(size_t index) const;
@@ -151,7 +149,6 @@ class Agent {
   Time pause_deadline_;
 
   bool output_done_ = false;
-  bool shows_status_;
   std::optional<Time> next_tick_;
   std::optional<Time> next_notice_;
   std::optional<Time> output_deadline_;

@@ -122,7 +122,6 @@ void Agent::tick() {
     next_tick_ = now + kTickTime;
     watch_progress(now);
     watch_waits(now);
-    update_status(now);
   }
 }
 

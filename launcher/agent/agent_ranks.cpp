@@ -2,8 +2,6 @@
 #include <launcher/agent/agent.h>
 
 #include <csignal>
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include <sys/types.h>
@@ -20,28 +18,6 @@ constexpr std::chrono::seconds kNoticeTime(1);
 // What the kernel needs to end a process that was killed, unless a driver or a
 // file system holds it.
 constexpr std::chrono::seconds kKillTime(10);
-
-// Whether a process is in the foreground of its terminal, as a shell's job is
-// that was not started with `&`; false where it has none. tcgetpgrp would ask
-// for a terminal of our own, and the agent has none.
-bool is_in_foreground(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(file, text);
-  const size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) {
-    return false;
-  }
-  std::istringstream fields(text.substr(name_end + 1));
-  std::string state;
-  pid_t parent = 0;
-  pid_t group = 0;
-  pid_t session = 0;
-  int terminal = 0;
-  pid_t foreground = -1;
-  fields >> state >> parent >> group >> session >> terminal >> foreground;
-  return fields && foreground == group;
-}
 
 } // namespace
 
@@ -77,11 +53,9 @@ void Agent::suspend() {
   suspended_ = Clock::now();
   send({SIGTSTP});
   send({SIGSTOP});
-  output_.suspend();
 }
 
 void Agent::resume() {
-  follow_foreground();
   send({SIGCONT});
   if (suspended_ && hang_watch_) {
     hang_watch_->resume(*suspended_, Clock::now());
@@ -90,13 +64,6 @@ void Agent::resume() {
     }
     suspended_.reset();
   }
-}
-
-// The last line of the terminal is the shell's while the job is behind it.
-// Asks anew each time: a SIGCONT takes back the SIGTSTP before it that was not
-// delivered yet.
-void Agent::follow_foreground() {
-  is_in_foreground(getppid()) ? output_.resume() : output_.suspend();
 }
 
 void Agent::watch_progress(Time now) {

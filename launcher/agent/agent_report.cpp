@@ -1,11 +1,6 @@
 // What the agent says of the ranks.
 #include <launcher/agent/agent.h>
 
-#include <array>
-#include <cstdio>
-
-#include <unistd.h>
-
 #include <common/scheduler/launch_error.h>
 #include <common/text.h>
 #include <launcher/cli/redaction.h>
@@ -67,31 +62,6 @@ void Agent::say_who_waits(
   say(text + " for more than " + describe_time(WaitWatch::kLongTime) + "; " +
       name_ranks(gone) + (gone.size() > 1 ? " have" : " has") +
       " ended with code 0");
-}
-
-void Agent::update_status(Time now) {
-  if (!shows_status_ || suspended_) {
-    return;
-  }
-  follow_foreground();
-  const size_t alive = supervisor_->alive().size();
-  std::string text = "ddprun: " + std::to_string(alive) + " of " +
-      std::to_string(ends_.size()) + " ranks running";
-  if (job_.options.max_restarts > 0) {
-    text += ", " + std::to_string(number_) + " of " +
-        std::to_string(job_.options.max_restarts) + " restarts";
-  }
-  const auto elapsed =
-      std::chrono::duration_cast<std::chrono::seconds>(now - started_).count();
-  std::array<char, 32> clock;
-  std::snprintf(
-      clock.data(),
-      clock.size(),
-      ", %ld:%02ld:%02ld",
-      static_cast<long>(elapsed / 3600),
-      static_cast<long>(elapsed / 60 % 60),
-      static_cast<long>(elapsed % 60));
-  output_.set_status(text + clock.data());
 }
 
 // What is known of a rank besides how it ended.

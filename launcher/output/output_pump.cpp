@@ -15,7 +15,6 @@ namespace {
 constexpr size_t kReadSize = 64 * 1024; // what a pipe holds
 // A pipe of a rank that is gone holds no more; a stranger may write for ever.
 constexpr size_t kMaxDrained = 1024 * 1024;
-constexpr std::chrono::milliseconds kEraseTime(100);
 
 FileDescriptor make_event() {
   return FileDescriptor(check_call(
@@ -101,20 +100,6 @@ void OutputPump::message(std::string_view text) {
   request({Request::kMessage, std::string(text)});
 }
 
-void OutputPump::set_status(std::string_view text) {
-  request({Request::kStatus, std::string(text)});
-}
-
-void OutputPump::suspend() {
-  request({Request::kHide, {}, true});
-  std::unique_lock<std::mutex> lock(mutex_);
-  hidden_changed_.wait_for(lock, kEraseTime, [this] { return hidden_; });
-}
-
-void OutputPump::resume() {
-  request({Request::kHide, {}, false});
-}
-
 void OutputPump::drain() {
   request({Request::kDrain});
 }
@@ -141,7 +126,6 @@ void OutputPump::run() {
     wait();
     handle_requests();
     flush();
-    tell_hidden();
     watch_sources();
     watch_screen();
   }
@@ -154,7 +138,7 @@ void OutputPump::wait() {
       events_.get(),
       events.data(),
       static_cast<int>(events.size()),
-      time_left());
+      static_cast<int>(screen_.time_left().count()));
   for (int i = 0; i < ready; ++i) {
     auto* source =
         static_cast<Source*>(events[static_cast<size_t>(i)].data.ptr);
@@ -163,20 +147,6 @@ void OutputPump::wait() {
       flush();
     }
   }
-}
-
-// Milliseconds, as epoll wants them; -1 for ever.
-int OutputPump::time_left() const {
-  auto left = screen_.time_left();
-  const auto now = RankOutput::Clock::now();
-  for (const auto& source : sources_) {
-    const auto due = source->output.due();
-    if (due > now && due != RankOutput::Clock::time_point::max()) {
-      const auto wait = std::chrono::ceil<std::chrono::milliseconds>(due - now);
-      left = left.count() < 0 ? wait : std::min(left, wait);
-    }
-  }
-  return static_cast<int>(left.count());
 }
 
 void OutputPump::handle_requests() {
@@ -207,18 +177,13 @@ void OutputPump::handle(Request& request) {
     case Request::kMessage:
       read_all_once();
       return screen_.message(request.text);
-    case Request::kStatus:
-      return screen_.set_status(request.text);
-    case Request::kHide:
-      hide_ = request.hide;
-      return screen_.hide_last_line(hide_);
     case Request::kDrain:
       drain_sources();
       return signal_event(drained_);
     case Request::kFinish:
       drain_sources();
       finishing_ = true;
-      return screen_.hide_last_line(true);
+      return;
   }
 }
 
@@ -312,28 +277,14 @@ void OutputPump::flush() {
   screen_.flush();
 }
 
-void OutputPump::tell_hidden() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (hidden_ != hide_) {
-    hidden_ = hide_;
-    hidden_changed_.notify_all();
-  }
-}
-
-// Rank 0's unfinished line, else that of the rank that wrote last.
 void OutputPump::show_progress() {
-  const auto now = RankOutput::Clock::now();
-  RankOutput* best = nullptr;
+  std::string progress;
   for (const auto& source : sources_) {
-    RankOutput& each = source->output;
-    const auto order = [](const RankOutput& output) {
-      return std::make_pair(output.rank() == 0, output.last_taken());
-    };
-    if (each.due() <= now && (!best || order(*best) < order(each))) {
-      best = &each;
+    if (progress.empty()) {
+      progress = source->output.progress();
     }
   }
-  screen_.set_progress(best ? best->unfinished() : std::string());
+  screen_.set_progress(progress);
 }
 
 // A source that is not to be read must not wake us, not even at its end.

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -55,15 +54,6 @@ class OutputPump {
   /// has to wait.
   void message(std::string_view text);
 
-  /// What a terminal shows below all lines, besides rank 0's progress bar where
-  /// it has one; empty for nothing.
-  void set_status(std::string_view text);
-
-  /// Takes that line away before the job is suspended (waits for it for 100 ms
-  /// at most), and shows it again. After start().
-  void suspend();
-  void resume();
-
   /// Tells the pump that all ranks are gone: what their pipes still hold is
   /// taken, and they are closed, though somebody else may hold them open. Then
   /// drained_fd(), an eventfd, becomes readable; read it before the next
@@ -88,9 +78,8 @@ class OutputPump {
 
  private:
   struct Request {
-    enum Kind { kAdd, kName, kMessage, kStatus, kHide, kDrain, kFinish } kind;
+    enum Kind { kAdd, kName, kMessage, kDrain, kFinish } kind;
     std::string text = {};
-    bool hide = false;
     FileDescriptor pipe = {};
     RankStream rank = {};
     JobNames names = {};
@@ -105,7 +94,6 @@ class OutputPump {
   void request(Request request);
   void run();
   void wait();
-  int time_left() const;
   void handle_requests();
   void handle(Request& request);
   void add_source(Request& request);
@@ -115,7 +103,6 @@ class OutputPump {
   void drain_sources();
   void close(Source& source);
   void flush();
-  void tell_hidden();
   void show_progress();
   void watch_sources();
   void watch_screen();
@@ -132,8 +119,6 @@ class OutputPump {
   mutable std::mutex mutex_;
   std::vector<Request> requests_;
   std::map<int, std::shared_ptr<LastLines>> last_lines_; // by rank
-  bool hidden_ = false; // the last line, by now
-  std::condition_variable hidden_changed_;
 
   // The thread's own.
   std::vector<std::unique_ptr<Source>> sources_;
@@ -143,7 +128,6 @@ class OutputPump {
   std::array<int, 2> filtered_attempt_ = {-1, -1};
   std::array<int, 2> blocked_ = {-1, -1}; // what is watched for the screen
   std::unique_ptr<char[]> buffer_;
-  bool hide_ = false;
   bool finishing_ = false;
   std::thread thread_;
 };

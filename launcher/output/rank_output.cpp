@@ -5,9 +5,6 @@
 namespace ddp {
 namespace {
 
-// A line that is not finished by then may be a prompt.
-constexpr std::chrono::milliseconds kPartialLineTime(200);
-
 bool chosen(const StreamChoice& choice, const RankStream& rank) {
   const int bit = rank.stream == Stream::kOut ? 1 : 2;
   return (choice.of(rank.local_rank) & bit) != 0;
@@ -90,19 +87,11 @@ void RankOutput::take(std::string_view bytes) {
   now_ = std::time(nullptr);
   lines_.feed(bytes, emit_);
   show_held_error(); // it is written at once
-  if (terminal_) {
-    last_taken_ = Clock::now();
-    if (!waits_) {
-      waits_since_ = last_taken_;
-    }
-    waits_ = !lines_.unfinished().empty();
-  }
 }
 
 void RankOutput::finish() {
   lines_.finish(emit_);
   show_held_error();
-  waits_ = false;
 }
 
 void RankOutput::emit(std::string_view text, bool ends_line) {
@@ -115,7 +104,6 @@ void RankOutput::emit(std::string_view text, bool ends_line) {
   if (shared_.filtered) {
     filter(text);
   }
-  waits_ = false;
 }
 
 void RankOutput::show(std::string_view text, bool ends_line) {
@@ -157,16 +145,10 @@ void RankOutput::filter(std::string_view text) {
   }
 }
 
-RankOutput::Clock::time_point RankOutput::due() const {
-  if (!waits_) {
-    return Clock::time_point::max();
-  }
-  const bool at_once = rank_.rank == 0 && lines_.redraws();
-  return at_once ? waits_since_ : waits_since_ + kPartialLineTime;
-}
-
-std::string RankOutput::unfinished() {
-  return prefix_.text(now_) + lines_.unfinished();
+std::string RankOutput::progress() {
+  return terminal_ && rank_.rank == 0 && lines_.redraws()
+      ? prefix_.text(now_) + lines_.unfinished()
+      : "";
 }
 
 } // namespace ddp

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <ctime>
 #include <memory>
 #include <string>
@@ -25,8 +24,6 @@ std::string attempt_folder(const OutputOptions& options, int attempt);
 /// its log file, the filtered one, the screen, the last lines. For one thread.
 class RankOutput {
  public:
-  using Clock = std::chrono::steady_clock;
-
   /// What several streams share; none where null.
   struct Shared {
     std::shared_ptr<LogFile> filtered;
@@ -59,20 +56,9 @@ class RankOutput {
     return !shown_ || screen_.wants_more(rank_.stream);
   }
 
-  /// When its unfinished line is to be seen on a terminal: a progress bar of
-  /// rank 0 at once, others when they have been waiting for long enough. Never
-  /// where there is none.
-  Clock::time_point due() const;
-
-  /// The unfinished line with its prefix.
-  std::string unfinished();
-
-  int rank() const {
-    return rank_.rank;
-  }
-  Clock::time_point last_taken() const {
-    return last_taken_;
-  }
+  /// The unfinished line with its prefix, where it is a progress bar that a
+  /// terminal shows: rank 0's. Else empty.
+  std::string progress();
 
  private:
   void emit(std::string_view text, bool ends_line);
@@ -95,9 +81,6 @@ class RankOutput {
   LineSplitter lines_;
   LineSplitter::Emit emit_;
   std::vector<std::string> held_error_; // its lines so far
-  bool waits_ = false; // with an unfinished line
-  Clock::time_point waits_since_;
-  Clock::time_point last_taken_;
 };
 
 } // namespace ddp

@@ -15,7 +15,6 @@ namespace {
 
 constexpr const char* kEraseLine = "\r\x1b[K";
 constexpr const char* kPlainText = "\x1b[0m";
-constexpr const char* kGap = "  ";
 constexpr size_t kUsualColumns = 80;
 // Terminals do not always say that they take text again.
 constexpr std::chrono::milliseconds kRetryTime(500);
@@ -173,14 +172,6 @@ void Screen::set_progress(std::string_view text) {
   progress_ = without_controls(text);
 }
 
-void Screen::set_status(std::string_view text) {
-  status_ = without_controls(text);
-}
-
-void Screen::hide_last_line(bool hidden) {
-  hidden_ = hidden;
-}
-
 void Screen::flush() {
   for (Output& each : outputs_) {
     flush_output(each);
@@ -211,17 +202,8 @@ void Screen::draw(Output& to) {
 }
 
 std::string Screen::last_line(const Output& to) const {
-  if (hidden_ || (progress_.empty() && status_.empty())) {
-    return {};
-  }
   // One column stays free: a full last column makes some terminals wrap.
-  const size_t columns = columns_of(to.fd) - 1;
-  std::string line = progress_.empty() ? status_ : progress_;
-  if (!progress_.empty() && !status_.empty()) {
-    const std::string both = progress_ + kPlainText + kGap + status_;
-    line = fit_to_columns(both, columns) == both ? both : progress_;
-  }
-  line = fit_to_columns(line, columns);
+  std::string line(fit_to_columns(progress_, columns_of(to.fd) - 1));
   if (line.find('\x1b') != std::string::npos) {
     line += kPlainText;
   }

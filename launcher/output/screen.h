@@ -45,13 +45,9 @@ class Screen {
   /// Adds lines of ddprun's own to standard error, which are not dropped.
   void message(std::string_view text);
 
-  /// What the line below all others shows: a rank's progress and, where there
-  /// is room for it, a status. Cut to the terminal's width.
+  /// What the line below all others shows, cut to the terminal's width; empty
+  /// for none.
   void set_progress(std::string_view text);
-  void set_status(std::string_view text);
-
-  /// Takes that line away until it is to be shown again.
-  void hide_last_line(bool hidden);
 
   /// Writes what can be written now.
   void flush();
@@ -92,8 +88,6 @@ class Screen {
   std::array<Output, 2> outputs_;
   bool same_ = false; // all goes to the first
   std::string progress_;
-  std::string status_;
-  bool hidden_ = false;
 };
 
 /// The start of `text` that fills at most `columns` columns of a terminal,

@@ -61,13 +61,6 @@ class Reader {
     return text_;
   }
 
-  // Without waiting.
-  void at_once(const std::string& end) {
-    while (readable(fd_.get(), 0) && once()) {
-    }
-    CHECK(text_.substr(text_.size() - end.size()) == end);
-  }
-
   void until_size(size_t size) {
     while (text_.size() < size && readable(fd_.get(), kReadPatience) &&
            once()) {

@@ -7,63 +7,26 @@ namespace ddp::test::pump_terminal_test {
 
 namespace fs = std::filesystem;
 
-TEST_CASE("a terminal shows a line that is not finished", "[terminal]") {
+TEST_CASE("rank 0's progress bar stays below all lines", "[terminal]") {
   TerminalTest test;
-  const FileDescriptor rank = test.rank(1);
-  say(rank, "loading");
-  test.reader.until("[1] loading");
-  const FileDescriptor other = test.rank(0);
-  say(other, "10%\r"); // rank 0's goes first
-  test.reader.until("\r\x1b[K[0] 10%");
-  say(rank, " more");
+  const FileDescriptor rank = test.rank(0);
+  const FileDescriptor other = test.rank(1);
+  say(rank, "10%\r");
+  test.reader.until("[0] 10%");
+  say(other, "a bar too\rhello\n");
+  test.reader.until("\r\x1b[K[1] hello\n[0] 10%");
   test.pump->message("ddprun: news");
   test.reader.until("\r\x1b[Kddprun: news\n[0] 10%");
-  say(other, "100%\n");
-  test.reader.until("\r\x1b[K[0] 100%\n[1] loading more");
-  say(rank, " done\nthe end\n");
-  CHECK(count_of(test.finish(), "\r\x1b[K[1] loading more done\n") == 1);
-}
-
-TEST_CASE("rank 0's progress bar is shown at once", "[terminal]") {
-  Terminal terminal;
-  Screen screen(
-      terminal.slave.get(), terminal.slave.get(), std::chrono::seconds(1));
-  const OutputOptions options;
-  const auto delay = [&](int number, const std::string& text) {
-    const RankStream rank{number, number, Stream::kOut, 0};
-    RankOutput output(options, kTwoRanks, rank, number, screen, {});
-    output.take(text);
-    return output.due() - output.last_taken();
-  };
-  const std::chrono::milliseconds later(200);
-  CHECK(delay(0, "10%\r20%").count() == 0);
-  CHECK(delay(0, "prompt: ") == later);
-  CHECK(delay(1, "10%\r20%") == later);
-  CHECK(delay(1, "line\n") > std::chrono::hours(1));
-}
-
-TEST_CASE("a terminal shows the status below all", "[terminal]") {
-  TerminalTest test;
-  test.pump->set_status("2 ranks, 3 s");
-  test.reader.until("2 ranks, 3 s");
-  const FileDescriptor rank = test.rank(0);
-  say(rank, "line\n");
-  test.reader.until("\r\x1b[K[0] line\n2 ranks, 3 s");
-  say(rank, "10%\r");
-  test.reader.until("\r\x1b[K[0] 10%\x1b[0m  2 ranks, 3 s");
-  say(test.rank(1), "hello\n");
-  test.reader.until("\r\x1b[K[1] hello\n[0] 10%\x1b[0m  2 ranks, 3 s");
-  say(rank, std::string(75, '#') + "\r"); // leaves no room
+  say(other, "its own bar\r");
+  say(rank, std::string(100, '#') + "\r");
   test.reader.until("\r\x1b[K[0] " + std::string(75, '#'));
-  test.pump->suspend();
-  test.reader.at_once(std::string(75, '#') + "\r\x1b[K");
-  say(test.rank(1), "while suspended\n");
-  test.reader.until(std::string(75, '#') + "\r\x1b[K[1] while suspended\n");
-  test.pump->resume();
-  say(rank, "the end\n");
-  test.reader.until("[0] the end\n2 ranks, 3 s");
-  test.pump->finish();
-  test.reader.until("the end\n2 ranks, 3 s\r\x1b[K");
+  say(rank, "100%\nnot a bar");
+  test.reader.until("#\r\x1b[K[0] 100%\n");
+  say(rank, "\nthe end\n");
+  const std::string text = test.finish();
+  CHECK(text.find("the end") < text.find("its own bar"));
+  CHECK(count_of(text, std::string(76, '#')) == 0);
+  CHECK(count_of(text, "\n[0] not a bar\n") == 1);
 }
 
 TEST_CASE("a terminal that is held up holds up no rank", "[terminal]") {
