@@ -78,7 +78,7 @@ std::string help_text(size_t columns) {
   const CommandOption* previous = nullptr;
   for (const CommandOption& option : option_table()) {
     if (previous == nullptr || previous->group != option.group) {
-      text += std::string("\n") + heading_of(option.group) + ":\n";
+      text += std::string("\n") + option.group + ":\n";
     }
     text += entry(option, columns);
     previous = &option;

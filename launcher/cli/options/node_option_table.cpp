@@ -8,12 +8,11 @@ namespace {
 
 using Options = LaunchOptions;
 using Value = OptionValue;
-using Table = std::vector<CommandOption>;
 
 } // namespace
 
-Table node_options() {
-  Table table = {
+std::vector<CommandOption> node_options() {
+  return {
       {"nnodes",
        "N|MIN:MAX",
        "Nodes of the job, up to 16384; with MIN:MAX it starts with MIN, and "
@@ -121,7 +120,6 @@ Table node_options() {
          options.remote.shell = value.text;
        }},
   };
-  return in_group(OptionGroup::kNodes, std::move(table));
 }
 
 } // namespace ddp

@@ -6,18 +6,6 @@
 
 namespace ddp {
 
-/// The headings under which options are listed.
-enum class OptionGroup {
-  kRanks,
-  kNodes,
-  kProgram,
-  kPlacement,
-  kFailures,
-  kOutput,
-  kTorchrun,
-  kOther,
-};
-
 /// What an option was given, and by what ("--grace" or "PET_GRACE").
 struct OptionValue {
   std::string source;
@@ -36,7 +24,7 @@ struct CommandOption {
   const char* alias = nullptr; // another long name
   bool from_environment = true; // read from PET_<NAME> as well
   bool answers = false; // prints something instead of launching
-  OptionGroup group = OptionGroup::kOther;
+  const char* group = ""; // the heading under which it is listed
 };
 
 /// `--name`.
