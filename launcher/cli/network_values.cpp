@@ -22,28 +22,30 @@ int port_of(const OptionValue& value, const std::string& text) {
 
 } // namespace
 
+std::optional<HostText> split_host(const std::string& text) {
+  if (text.empty() || text[0] != '[') {
+    const bool has_number = std::count(text.begin(), text.end(), ':') == 1;
+    const size_t colon = has_number ? text.find(':') : text.size();
+    return HostText{text.substr(0, colon), text.substr(colon)};
+  }
+  const size_t close = text.find(']');
+  if (close == std::string::npos ||
+      (close + 1 < text.size() && text[close + 1] != ':')) {
+    return std::nullopt;
+  }
+  return HostText{text.substr(1, close - 1), text.substr(close + 1)};
+}
+
 Endpoint endpoint_of(const OptionValue& value, int default_port) {
-  const std::string& text = value.text;
-  Endpoint endpoint{text, default_port};
-  size_t port = std::string::npos; // where its colon is
-  if (!text.empty() && text[0] == '[') {
-    const size_t close = text.find(']');
-    endpoint.host =
-        text.substr(1, std::min(close, text.size()) - 1); // checked below
-    const bool ends = close + 1 == text.size();
-    if (close == std::string::npos || (!ends && text[close + 1] != ':')) {
-      refuse_value(value, "an IPv6 address as in [::1]:29400");
-    }
-    port = ends ? std::string::npos : close + 1;
-  } else if (std::count(text.begin(), text.end(), ':') == 1) {
-    port = text.find(':');
-    endpoint.host = text.substr(0, port);
+  const auto parts = split_host(value.text);
+  if (!parts) {
+    refuse_value(value, "an IPv6 address as in [::1]:29400");
   }
-  if (port != std::string::npos) {
-    endpoint.port = port_of(value, text.substr(port + 1));
-  }
-  check_host(value, endpoint.host);
-  return endpoint;
+  const std::string& port = parts->number;
+  check_host(value, parts->host);
+  return {
+      parts->host,
+      port.empty() ? default_port : port_of(value, port.substr(1))};
 }
 
 void check_host(const OptionValue& value, const std::string& host) {

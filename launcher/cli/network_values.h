@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,15 @@ struct Endpoint {
   std::string host;
   int port = 0;
 };
+
+/// "HOST", "HOST:N", "[::1]:N" or "::1", taken apart.
+struct HostText {
+  std::string host;
+  std::string number; // with its colon; empty where there is none
+};
+
+/// None where there is a bracket in the wrong place.
+std::optional<HostText> split_host(const std::string& text);
 
 /// "HOST", "HOST:PORT", "[::1]:29400" or "::1"; without a port `default_port`.
 /// Throws LaunchError (exit code 2) for other texts, and for addresses that

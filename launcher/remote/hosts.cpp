@@ -32,26 +32,18 @@ bool is_host_name(const std::string& name) {
 }
 
 RemoteHost host_of(const OptionValue& value, const std::string& text) {
-  RemoteHost host{text, 0};
-  const bool has_brackets = !text.empty() && text[0] == '[';
-  const size_t close = has_brackets ? text.find(']') : 0;
-  size_t colon = std::string::npos;
-  if (has_brackets && close != std::string::npos) {
-    host.name = text.substr(1, close - 1);
-    colon = close + 1 < text.size() ? close + 1 : std::string::npos;
-  } else if (std::count(text.begin(), text.end(), ':') == 1) {
-    colon = text.find(':');
-    host.name = text.substr(0, colon);
-  }
-  if (!is_host_name(host.name) ||
-      (colon != std::string::npos && text[colon] != ':')) {
+  const auto parts = split_host(text);
+  if (!parts || !is_host_name(parts->host)) {
     refuse_value(value, "HOST[:RANKS] for each host");
   }
-  check_host(value, host.name);
-  if (colon != std::string::npos) {
-    host.ranks = ranks_of_host({value.source, text}, colon + 1);
-  }
-  return host;
+  check_host(value, parts->host);
+  const std::string& ranks = parts->number;
+  return {
+      parts->host,
+      ranks.empty()
+          ? 0
+          : ranks_of_host(
+                {value.source, text}, text.size() - ranks.size() + 1)};
 }
 
 // A line without its comment; none where it is empty.
