@@ -1,9 +1,7 @@
 #include <launcher/remote/carried_output.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
 
 #include <unistd.h>
 
@@ -13,17 +11,6 @@ namespace {
 constexpr size_t kLongestHeld = 64 * 1024;
 
 } // namespace
-
-void Outlet::write_some() {
-  // A pipe that poll calls ready takes so much without waiting.
-  const size_t size = std::min<size_t>(text_.size(), PIPE_BUF);
-  const ssize_t written = write(fd_, text_.data(), size);
-  if (written >= 0) {
-    text_.erase(0, static_cast<size_t>(written));
-  } else if (errno != EINTR && errno != EAGAIN) {
-    text_.clear(); // its reader has gone: that costs output, not the job
-  }
-}
 
 bool CarriedStream::read_some() {
   if (!source_) {
@@ -45,7 +32,7 @@ void CarriedStream::pass_on() {
   const size_t end = is_all           ? held_.size()
       : line_end == std::string::npos ? 0
                                       : line_end + 1;
-  outlet_->add(held_.substr(0, end));
+  sink_->append(std::string_view(held_).substr(0, end));
   held_.erase(0, end);
 }
 

@@ -4,46 +4,20 @@
 #include <utility>
 
 #include <common/file_descriptor.h>
+#include <launcher/output/sink.h>
 
 namespace ddp {
-
-/// One of this process's own streams, written to without waiting for whoever
-/// reads it.
-class Outlet {
- public:
-  explicit Outlet(int fd) : fd_(fd) {}
-
-  int fd() const {
-    return fd_;
-  }
-  void add(const std::string& text) {
-    text_ += text;
-  }
-  bool has_text() const {
-    return !text_.empty();
-  }
-  /// Whether it holds so much that no more should be read for it.
-  bool is_full() const {
-    return text_.size() > 1024 * 1024;
-  }
-  /// Writes as much as goes at once; call it when poll says that some does.
-  void write_some();
-
- private:
-  int fd_;
-  std::string text_;
-};
 
 /// What one host's ddprun writes to one of its streams: goes on in whole
 /// lines, so that those of different hosts do not mix.
 class CarriedStream {
  public:
-  CarriedStream(FileDescriptor source, Outlet* outlet)
-      : source_(std::move(source)), outlet_(outlet) {}
+  CarriedStream(FileDescriptor source, Sink* sink)
+      : source_(std::move(source)), sink_(sink) {}
 
-  /// -1 once it has ended, or while the outlet is full.
+  /// -1 once it has ended, or while the sink has much to write.
   int fd_to_poll() const {
-    return outlet_->is_full() ? -1 : source_.get();
+    return sink_->waiting() > kMostWaiting ? -1 : source_.get();
   }
   /// Whether there was something.
   bool read_some();
@@ -58,8 +32,10 @@ class CarriedStream {
   void pass_on();
 
  private:
+  static constexpr size_t kMostWaiting = 1024 * 1024;
+
   FileDescriptor source_;
-  Outlet* outlet_;
+  Sink* sink_;
   std::string held_;
 };
 

@@ -40,8 +40,8 @@ std::string without_last_newlines(std::string text) {
 HostProcess::HostProcess(
     HostCommand command,
     const std::string& secret,
-    Outlet* out,
-    Outlet* err)
+    Sink* out,
+    Sink* err)
     : command_(std::move(command)),
       number_(random_hex(16)),
       out_(FileDescriptor(), out),

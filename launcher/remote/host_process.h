@@ -18,8 +18,8 @@ class HostProcess {
   HostProcess(
       HostCommand command,
       const std::string& secret,
-      Outlet* out,
-      Outlet* err);
+      Sink* out,
+      Sink* err);
 
   const std::string& host() const {
     return command_.host;

@@ -45,14 +45,15 @@ class Starter {
   void say(const std::string& text);
   void say_who_is_missing();
   void write_last_output();
-  std::vector<pollfd> outlets() const;
-  void write_to(const std::vector<pollfd>& outlets);
+  std::vector<pollfd> blocked_outputs() const;
+  void write_output();
+  bool has_output() const;
   int exit_code() const;
 
   const LaunchOptions& options_;
   FileDescriptor signals_;
-  Outlet out_{STDOUT_FILENO};
-  Outlet err_{STDERR_FILENO};
+  Sink out_{STDOUT_FILENO};
+  Sink err_{STDERR_FILENO};
   std::list<HostProcess> hosts_;
   std::vector<const HostProcess*> ended_; // in that order
   int signal_ = 0; // that asked to end the job
@@ -77,6 +78,7 @@ int Starter::run() {
   while (is_running()) {
     wait_for_events();
     tick();
+    write_output();
   }
   write_last_output();
   return exit_code();
@@ -89,14 +91,13 @@ bool Starter::is_running() const {
 }
 
 void Starter::wait_for_events() {
-  std::vector<pollfd> ready = outlets();
+  std::vector<pollfd> ready = blocked_outputs();
   ready.push_back({signals_.get(), POLLIN, 0});
   for (HostProcess& each : hosts_) {
     ready.push_back({each.out().fd_to_poll(), POLLIN, 0});
     ready.push_back({each.err().fd_to_poll(), POLLIN, 0});
   }
   poll(ready.data(), ready.size(), time_left());
-  write_to(ready);
   for (HostProcess& each : hosts_) {
     each.carry();
   }
@@ -123,7 +124,7 @@ void Starter::tick() {
   if (!deadline_ || Clock::now() < *deadline_) {
     return;
   }
-  if (!ending_ && (out_.has_text() || err_.has_text())) {
+  if (!ending_ && has_output()) {
     deadline_ = Clock::now() + kFollowTime; // a slow reader may hold them up
     return;
   }
@@ -202,7 +203,7 @@ void Starter::fail(const std::string& text) {
 }
 
 void Starter::say(const std::string& text) {
-  err_.add("ddprun: " + text + "\n");
+  err_.append("ddprun: " + text + "\n");
 }
 
 void Starter::say_who_is_missing() {
@@ -237,30 +238,27 @@ void Starter::write_last_output() {
     for (HostProcess& each : hosts_) {
       each.carry();
     }
-    const bool has_text = out_.has_text() || err_.has_text();
-    if (!has_text || (ending_ && Clock::now() > deadline)) {
+    write_output();
+    if (!has_output() || (ending_ && Clock::now() > deadline)) {
       return;
     }
-    std::vector<pollfd> ready = outlets();
-    poll(ready.data(), ready.size(), 1000);
-    write_to(ready);
+    std::vector<pollfd> blocked = blocked_outputs();
+    poll(blocked.data(), blocked.size(), 1000);
   }
 }
 
-// Those that have something to write.
-std::vector<pollfd> Starter::outlets() const {
-  return {
-      {out_.has_text() ? out_.fd() : -1, POLLOUT, 0},
-      {err_.has_text() ? err_.fd() : -1, POLLOUT, 0}};
+std::vector<pollfd> Starter::blocked_outputs() const {
+  return {{out_.blocked_fd(), POLLOUT, 0}, {err_.blocked_fd(), POLLOUT, 0}};
 }
 
-void Starter::write_to(const std::vector<pollfd>& outlets) {
-  if (outlets[0].revents != 0) {
-    out_.write_some();
-  }
-  if (outlets[1].revents != 0) {
-    err_.write_some();
-  }
+// A reader that goes away costs output, not the job.
+void Starter::write_output() {
+  out_.write();
+  err_.write();
+}
+
+bool Starter::has_output() const {
+  return out_.waiting() + err_.waiting() > 0;
 }
 
 } // namespace
