@@ -1,3 +1,4 @@
+#include <tests/support/folder_of_ranks.h>
 #include <tests/support/seed.h>
 #include <tests/support/test_program.h>
 #include <tests/support/watchdog.h>
@@ -32,5 +33,6 @@ int main(int argc, char** argv) {
     std::cerr << "this rank's part of the test case was not reached\n";
     code = EXIT_FAILURE;
   }
+  ddp::test::folder_of_ranks.reset();
   end(code);
 }

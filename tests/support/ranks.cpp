@@ -1,4 +1,5 @@
 #include <tests/support/catch.h>
+#include <tests/support/folder_of_ranks.h>
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
 #include <tests/support/seed.h>
@@ -69,7 +70,12 @@ std::optional<Command> command_of_rank(
     return std::nullopt;
   }
   const auto test = Catch::getResultCapture().getCurrentTestName();
-  return Command{{own_path(), test_spec(test)}, {{"DDP_TEST_CALL", call}}};
+  if (!folder_of_ranks) {
+    folder_of_ranks.emplace();
+  }
+  return Command{
+      {own_path(), test_spec(test)},
+      {{"DDP_TEST_CALL", call}, {"TMPDIR", folder_of_ranks->path()}}};
 }
 
 namespace {
