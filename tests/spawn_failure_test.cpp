@@ -2,8 +2,14 @@
 #include <tests/support/catch.h>
 #include <tests/support/mpirun.h>
 #include <tests/support/process.h>
+#include <tests/support/skip.h>
+
+#include <common/file_descriptor.h>
+
+#include <fcntl.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <regex>
 #include <thread>
@@ -221,6 +227,38 @@ TEST_CASE("a second signal kills the workers") {
   process.signal(SIGINT);
   CHECK(process.finish(kLong).exit_code == 128 + SIGINT);
   check_ended(workers);
+}
+
+TEST_CASE("what a terminal's key sends to all is not passed on as well") {
+  const ddp::FileDescriptor terminal(
+      posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (!terminal || grantpt(terminal.get()) != 0 ||
+      unlockpt(terminal.get()) != 0) {
+    ddp::test::skip("there is no pseudo-terminal");
+  }
+  auto command = spawned({"1", "stubborn"});
+  command.arguments.insert(
+      command.arguments.begin(),
+      {"bash",
+       "-c",
+       "exec setsid --ctty --wait \"$@\" <\"$0\"",
+       ptsname(terminal.get())});
+  Process process(command);
+  REQUIRE(process.wait_for("rank 0 of process ", kLong));
+  const auto setsid = std::to_string(process.pid());
+  pid_t program = 0;
+  std::ifstream("/proc/" + setsid + "/task/" + setsid + "/children") >> program;
+  REQUIRE(program > 0);
+  const auto press_ctrl_c = [&] {
+    CHECK(ddp::write_all(terminal.get(), "\x03") == 0);
+  };
+  REQUIRE(kill(program, SIGSTOP) == 0); // or two signals could become one
+  press_ctrl_c();
+  REQUIRE(process.wait_for("asked\n", kLong));
+  REQUIRE(kill(program, SIGCONT) == 0);
+  CHECK_FALSE(process.wait_for("asked\nasked\n", std::chrono::seconds(1)));
+  press_ctrl_c(); // which kills
+  process.finish(kLong);
 }
 
 } // namespace spawn_failure_test
