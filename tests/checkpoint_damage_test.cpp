@@ -152,16 +152,16 @@ std::string bytes_of(const T& value) {
 
 } // namespace
 
-TEST_CASE("damage of this library's files is always noticed") {
+TEST_CASE("damage of this library's files never changes a value") {
   const TemporaryFolder folder;
-  for (const auto* extension : {".pt", ".safetensors"}) {
-    const auto whole = folder / (std::string("training") + extension);
-    write_checkpoint_file(whole, training());
-    damage(whole, Checked::kAllBytes);
-    const auto part = folder / (std::string("weights") + extension);
-    write_checkpoint_file(part, weights());
-    damage(part, Checked::kAllBytes);
-  }
+  const auto check = [&](const std::string& name, const IValue& value) {
+    write_checkpoint_file(folder / (name + ".safetensors"), value);
+    damage(folder / (name + ".safetensors"), Checked::kAllBytes);
+    write_checkpoint_file(folder / (name + ".pt"), value);
+    damage(folder / (name + ".pt"), Checked::kValues);
+  };
+  check("training", training());
+  check("weights", weights());
 }
 
 TEST_CASE("damage of LibTorch's files never changes a value") {

@@ -101,12 +101,13 @@ TEST_CASE("a dict of tensors is a plain safetensors file", "[checkpoint]") {
   CHECK(file.tensors.contains("0.weight"));
 }
 
-TEST_CASE("no flipped bit of a file goes unnoticed", "[checkpoint]") {
+TEST_CASE("no flipped bit of a file changes its value", "[checkpoint]") {
   const TemporaryFolder folder;
-  for (const auto& format : {".pt", ".safetensors"}) {
+  const auto expected = text_of(small_value());
+  for (const std::string format : {".pt", ".safetensors"}) {
     write_checkpoint_file(folder / "whole" + format, small_value());
     const auto whole = read_text(folder / "whole" + format);
-    const auto path = folder / (std::string("a") + format);
+    const auto path = folder / ("a" + format);
     const MemoryFile file(path);
     REQUIRE(8 * whole.size() > 5'000);
     for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
@@ -114,7 +115,12 @@ TEST_CASE("no flipped bit of a file goes unnoticed", "[checkpoint]") {
       damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
       file.set(damaged);
       INFO("bit " << bit % 8 << " of byte " << bit / 8);
-      REQUIRE_THAT(complaint(path), ContainsSubstring(path));
+      const auto error = complaint(path);
+      if (error.empty() && format == ".pt") { // a zip file's date, say
+        REQUIRE(text_of(read_checkpoint_file(path)) == expected);
+      } else {
+        REQUIRE_THAT(error, ContainsSubstring(path));
+      }
     }
     for (size_t size = 0; size < whole.size(); ++size) {
       file.set(whole.substr(0, size));

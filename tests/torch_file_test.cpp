@@ -1,9 +1,9 @@
 #include <checkpoint/formats/torch_archive.h>
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/support/atomic_file.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/launched.h>
+#include <tests/support/torch_zip.h>
 #include <torch/nn.h>
 #include <torch/optim.h>
 #include <torch/serialize.h>
@@ -329,15 +329,8 @@ TEST_CASE("write_torch_file refuses what no file can have", "[torch_file]") {
 }
 
 TEST_CASE("A file can have further records", "[torch_file]") {
-  const TemporaryFolder folder;
-  const auto path = folder / "a.pt";
-  detail::AtomicFile file(path);
-  detail::ZipWriter zip(file);
-  detail::write_torch_records(zip, detail::write_pickle(7));
-  zip.add("archive/ddp/more", "0123", 4);
-  zip.finish();
-  file.commit();
-  const auto text = read_text(path);
+  const auto text =
+      zip_of({{"a/data.pkl", "\x80\2K\7."}, {"a/ddp/more", "0123"}});
   const detail::MemorySource bytes(text.data(), text.size());
   const detail::TorchArchive archive(bytes);
   CHECK(archive.record("ddp/more") == "0123");

@@ -31,9 +31,9 @@ void print_head(const std::string& path, const Outline& outline) {
     std::cout << " (" << grouped(outline.bytes) << " bytes)";
   }
   std::cout << "\n  digests  "
-            << (outline.has_digests          ? "of every byte"
-                    : outline.is_safetensors ? "none"
-                                             : "none; CRC-32 of each record")
+            << (!outline.is_safetensors   ? "CRC-32 of each record"
+                    : outline.has_digests ? "of every byte"
+                                          : "none")
             << '\n';
   for (const auto& [key, value] : outline.metadata) {
     std::cout << "  metadata " << printable(key) << " = "

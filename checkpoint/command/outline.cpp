@@ -28,10 +28,9 @@ at::Tensor unread_tensor(
 void read_torch_outline(const detail::FileSource& file, Outline& outline) {
   const detail::TorchArchive archive(file);
   const auto mapping = file.map();
-  outline.has_digests = archive.has_digests();
-  outline.writer = outline.has_digests  ? "ddp"
-      : archive.record("constants.pkl") ? "LibTorch's torch::save"
-                                        : "Python's torch.save";
+  outline.writer = archive.record("constants.pkl")
+      ? "LibTorch's torch::save"
+      : "Python's torch.save or ddp";
   outline.content = archive.outline([&](const detail::ZipRecord& record) {
     const auto bytes = static_cast<int64_t>(record.size);
     return unread_tensor(mapping, record.offset, {bytes}, at::kByte).storage();

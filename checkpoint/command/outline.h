@@ -13,6 +13,7 @@ struct Outline {
   bool is_safetensors = false;
   /// What wrote it, such as "ddp"; empty where that is not known.
   std::string writer;
+  /// Of every byte, in a safetensors file.
   bool has_digests = false;
   uint64_t bytes = 0;
   /// Its tensors are the pages of the file, none of which has been read.

@@ -21,7 +21,7 @@ const char* verified(const Outline& outline) {
     return "by digests of every byte";
   }
   return outline.is_safetensors ? "the header only (it has no digests)"
-                                : "by CRC-32 of its values (it has no digests)";
+                                : "by CRC-32 of its values";
 }
 
 // What an error says of the file.
@@ -63,10 +63,9 @@ void add_verify(CLI::App& app, int& exit_code) {
   const auto files = std::make_shared<std::vector<std::string>>();
   command->add_option("FILE", *files)->required()->type_name("");
   command->footer(
-      "Files that this library wrote have digests of every byte, others of "
-      "torch.save\nthe CRC-32 of their values, other safetensors files "
-      "nothing: "
-      "of these the header\nis checked, and that no data are missing.\n"
+      ".pt files have the CRC-32 of their values, safetensors files of this "
+      "library\ndigests of every byte, others nothing: of these the header is "
+      "checked, and that\nno data are missing.\n"
       "Exit code: 0 where all are as they were written, 1 where one is "
       "damaged, "
       "2 where\none is not there.\n\n"

@@ -1,11 +1,12 @@
 #include <c10/util/Exception.h>
+#include <caffe2/serialize/inline_container.h>
 #include <checkpoint/formats/pickle/pickle_reader.h>
 #include <checkpoint/formats/torch_archive.h>
-#include <checkpoint/formats/zip/zip_format.h>
 #include <ddp/support/atomic_file.h>
 #include <ddp/support/plain_tensor.h>
 
 #include <algorithm>
+#include <exception>
 #include <set>
 
 namespace ddp::detail {
@@ -30,6 +31,48 @@ const ByteSource& check_format(const ByteSource& source) {
       "read; load it with Python and save it again");
   return source;
 }
+
+// LibTorch's writer of zip files. No error may pass through its C code, and its
+// destructor completes the file: so the first error is kept until a record is
+// over, and what would follow it is not written.
+class ArchiveWriter {
+ public:
+  explicit ArchiveWriter(AtomicFile& file)
+      : zip_([this, &file](const void* data, size_t bytes) {
+          write(file, data, bytes);
+          return bytes;
+        }) {}
+
+  void add(const std::string& name, const void* data, size_t bytes) {
+    zip_.writeRecord(name, data, bytes);
+    check();
+  }
+
+  void finish() {
+    zip_.writeEndOfFile();
+    check();
+  }
+
+ private:
+  void write(AtomicFile& file, const void* data, size_t bytes) {
+    try {
+      if (!error_) {
+        file.write(data, bytes);
+      }
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+
+  void check() const {
+    if (error_) {
+      std::rethrow_exception(error_);
+    }
+  }
+
+  std::exception_ptr error_;
+  caffe2::serialize::PyTorchStreamWriter zip_; // ends first
+};
 
 } // namespace
 
@@ -56,10 +99,6 @@ std::string TorchArchive::required(const std::string& name) const {
       name,
       "'");
   return *std::move(content);
-}
-
-bool TorchArchive::has_digests() const {
-  return zip_.find(zip::kDigestRecord) != nullptr;
 }
 
 c10::IValue TorchArchive::outline(
@@ -99,28 +138,18 @@ c10::IValue TorchArchive::value(bool strict) const {
   return value;
 }
 
-void write_torch_records(ZipWriter& zip, const PickledValue& value) {
-  const std::string prefix = "archive/";
-  const auto add = [&](const std::string& name, const std::string& content) {
-    zip.add(prefix + name, content.data(), content.size());
-  };
-  add("data.pkl", value.pickle);
-  add("byteorder", "little");
-  for (size_t i = 0; i < value.storages.size(); ++i) {
-    const auto bytes = plain_tensor(value.storages[i]);
-    zip.add(
-        prefix + "data/" + std::to_string(i),
-        bytes.const_data_ptr(),
-        bytes.nbytes());
-  }
-  add("version", "3\n"); // LibTorch's number for files of this kind
-}
-
 void write_torch_archive(const std::string& path, const PickledValue& value) {
   AtomicFile file(path);
-  ZipWriter zip(file);
-  write_torch_records(zip, value);
-  zip.finish();
+  ArchiveWriter archive(file);
+  archive.add("data.pkl", value.pickle.data(), value.pickle.size());
+  const std::string order = "little";
+  archive.add("byteorder", order.data(), order.size());
+  for (size_t i = 0; i < value.storages.size(); ++i) {
+    const auto bytes = plain_tensor(value.storages[i]);
+    archive.add(
+        "data/" + std::to_string(i), bytes.const_data_ptr(), bytes.nbytes());
+  }
+  archive.finish();
   file.commit();
 }
 

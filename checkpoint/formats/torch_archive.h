@@ -4,7 +4,6 @@
 #include <checkpoint/formats/common/byte_source.h>
 #include <checkpoint/formats/pickle/pickle_writer.h>
 #include <checkpoint/formats/zip/zip_reader.h>
-#include <checkpoint/formats/zip/zip_writer.h>
 
 #include <functional>
 #include <optional>
@@ -30,9 +29,6 @@ class TorchArchive {
       const std::function<at::Storage(const ZipRecord&)>& load,
       bool strict = true) const;
 
-  /// Whether the file has digests of every byte.
-  bool has_digests() const;
-
   /// The content of another record, if there is one.
   std::optional<std::string> record(const std::string& name) const;
 
@@ -46,8 +42,5 @@ class TorchArchive {
 
 /// Writes the file at `path`, which is replaced as a whole or not at all.
 void write_torch_archive(const std::string& path, const PickledValue& value);
-
-/// Appends the records of such a file.
-void write_torch_records(ZipWriter& zip, const PickledValue& value);
 
 } // namespace ddp::detail

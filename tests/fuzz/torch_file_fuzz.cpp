@@ -1,7 +1,6 @@
 #include <checkpoint/formats/common/byte_source.h>
 #include <checkpoint/formats/torch_archive.h>
 #include <checkpoint/formats/zip/crc32.h>
-#include <checkpoint/formats/zip/zip_format.h>
 
 #include <algorithm>
 #include <cstring>
@@ -10,6 +9,8 @@
 namespace {
 
 using namespace ddp::detail;
+
+constexpr uint64_t kLocalHeaderSize = 30;
 
 template <typename T>
 T load(const uint8_t* data) {
@@ -20,10 +21,10 @@ T load(const uint8_t* data) {
 
 // Where the content of the record begins whose local header is at `header`.
 uint64_t content_at(const uint8_t* data, size_t size, uint64_t header) {
-  if (header + zip::kLocalHeaderSize > size) {
+  if (header + kLocalHeaderSize > size) {
     return size;
   }
-  return header + zip::kLocalHeaderSize + load<uint16_t>(data + header + 26) +
+  return header + kLocalHeaderSize + load<uint16_t>(data + header + 26) +
       load<uint16_t>(data + header + 28);
 }
 

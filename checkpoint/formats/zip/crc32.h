@@ -9,7 +9,4 @@ namespace ddp::detail {
 /// precedes them and 0 at the start.
 uint32_t crc32(uint32_t crc, const void* data, size_t bytes);
 
-/// The same without special instructions, which `crc32` uses where it can.
-uint32_t portable_crc32(uint32_t crc, const void* data, size_t bytes);
-
 } // namespace ddp::detail

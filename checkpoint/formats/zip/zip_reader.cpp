@@ -1,8 +1,5 @@
 #include <c10/util/Exception.h>
-#include <checkpoint/formats/common/digest.h>
 #include <checkpoint/formats/zip/crc32.h>
-#include <checkpoint/formats/zip/zip_digests.h>
-#include <checkpoint/formats/zip/zip_format.h>
 #include <checkpoint/formats/zip/zip_reader.h>
 
 #include <algorithm>
@@ -11,9 +8,38 @@
 #include <string_view>
 
 namespace ddp::detail {
-namespace {
 
+// The numbers of the zip format (PKWARE's APPNOTE.TXT, 4.3 and 4.5).
+namespace zip {
+
+constexpr uint32_t kLocalHeader = 0x04034b50;
+constexpr uint32_t kCentralHeader = 0x02014b50;
+constexpr uint32_t kEnd = 0x06054b50;
+constexpr uint32_t kEnd64 = 0x06064b50;
+constexpr uint32_t kEnd64Locator = 0x07064b50;
+
+constexpr uint64_t kLocalHeaderSize = 30;
+constexpr uint64_t kCentralHeaderSize = 46;
+constexpr uint64_t kEndSize = 22;
+constexpr uint64_t kEnd64Size = 56;
+constexpr uint64_t kEnd64LocatorSize = 20;
+/// Of the fixed part of kEnd64, those bytes are not in its own size field.
+constexpr uint64_t kEnd64Uncounted = 12;
+
+constexpr uint16_t kEncrypted = 1;
+constexpr uint16_t kSizesFollow = 1 << 3;
+constexpr uint16_t kStored = 0;
+constexpr uint16_t kExtra64 = 1;
+constexpr uint64_t kExtraHeaderSize = 4;
 constexpr uint64_t kMaxComment = 0xFFFF;
+
+/// In a field of 16 or 32 bits: the value stands in the 64-bit part.
+constexpr uint16_t kIn64Bits16 = 0xFFFF;
+constexpr uint32_t kIn64Bits32 = 0xFFFFFFFF;
+
+} // namespace zip
+
+namespace {
 
 template <typename T>
 T number_at(std::string_view bytes, size_t offset) {
@@ -36,7 +62,7 @@ struct Directory {
 // Where the end record is: the last that reaches the end with its comment.
 uint64_t find_end(const ByteSource& source) {
   const auto size = source.size();
-  const auto tail_size = std::min(size, zip::kEndSize + kMaxComment);
+  const auto tail_size = std::min(size, zip::kEndSize + zip::kMaxComment);
   const auto tail = source.text(size - tail_size, tail_size);
   for (auto left = zip::kEndSize; left <= tail_size; ++left) {
     const auto at = tail_size - left;
@@ -200,33 +226,6 @@ ZipRecord take_record(std::string_view& directory) {
   return record;
 }
 
-// Sees a record's content and knows in the end whether it is right.
-class ContentCheck {
- public:
-  explicit ContentCheck(const ZipRecord& record) : record_(record) {
-    TORCH_CHECK(
-        !record.compressed,
-        "record '",
-        record.name,
-        "' is compressed; torch.save stores its records as they are");
-  }
-
-  void see(const void* data, size_t bytes) {
-    if (record_.digest.empty()) {
-      crc_ = crc32(crc_, data, bytes);
-    } else {
-      digest_.add(data, bytes);
-    }
-  }
-
-  void finish() const;
-
- private:
-  const ZipRecord& record_;
-  uint32_t crc_ = 0;
-  Digest digest_;
-};
-
 void check_crc(const ZipRecord& record, uint32_t crc) {
   TORCH_CHECK(
       crc == record.crc,
@@ -239,20 +238,17 @@ void check_crc(const ZipRecord& record, uint32_t crc) {
       "; restore it from a copy");
 }
 
-void ContentCheck::finish() const {
-  if (record_.digest.empty()) {
-    check_crc(record_, crc_);
-    return;
-  }
+// Has `read` show a record's content, and checks it.
+template <typename Read>
+void read_checked(const ZipRecord& record, const Read& read) {
   TORCH_CHECK(
-      digest_.hex() == record_.digest,
-      "damaged: the content of record '",
-      record_.name,
-      "' has the digest ",
-      digest_.hex(),
-      ", it says ",
-      record_.digest,
-      "; restore it from a copy");
+      !record.compressed,
+      "record '",
+      record.name,
+      "' is compressed; torch.save stores its records as they are");
+  uint32_t crc = 0;
+  read([&](const void* data, size_t bytes) { crc = crc32(crc, data, bytes); });
+  check_crc(record, crc);
 }
 
 } // namespace
@@ -290,7 +286,6 @@ void ZipReader::read_directory() {
     return a->header < b->header;
   });
   check_overlaps(order, directory.offset);
-  take_digests(source_, order);
 }
 
 void ZipReader::find_content(ZipRecord& record) const {
@@ -350,29 +345,26 @@ const ZipRecord* ZipReader::find(const std::string& name) const {
 }
 
 at::Tensor ZipReader::tensor(const ZipRecord& record) const {
-  ContentCheck check(record);
-  auto result = source_.tensor(
-      record.offset, record.size, [&](const void* data, size_t bytes) {
-        check.see(data, bytes);
-      });
-  check.finish();
+  at::Tensor result;
+  read_checked(record, [&](const SeeBytes& see) {
+    result = source_.tensor(record.offset, record.size, see);
+  });
   return result;
 }
 
 std::string ZipReader::text(const ZipRecord& record) const {
-  ContentCheck check(record);
-  auto result = source_.text(record.offset, record.size);
-  check.see(result.data(), result.size());
-  check.finish();
+  std::string result;
+  read_checked(record, [&](const SeeBytes& see) {
+    result = source_.text(record.offset, record.size);
+    see(result.data(), result.size());
+  });
   return result;
 }
 
 void ZipReader::verify(const ZipRecord& record) const {
-  ContentCheck check(record);
-  source_.scan(record.offset, record.size, [&](const void* data, size_t bytes) {
-    check.see(data, bytes);
+  read_checked(record, [&](const SeeBytes& see) {
+    source_.scan(record.offset, record.size, see);
   });
-  check.finish();
 }
 
 } // namespace ddp::detail

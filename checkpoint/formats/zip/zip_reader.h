@@ -21,17 +21,13 @@ struct ZipRecord {
   /// What it takes in the file, which differs where it is compressed.
   uint64_t stored_size = 0;
   bool compressed = false;
-  /// What the file says of its content, where it says so.
-  std::string digest;
 };
 
 /// The records of a zip file. Those that are compressed cannot be read.
 ///
 /// The directory is checked as a whole before anything of it is used: names are
-/// unique, and no record overlaps another or leaves the file; and in a file
-/// that has digests (`zip::kDigestRecord`) all bytes but the records' contents
-/// are verified. Everything throws `c10::Error` with what was seen and
-/// expected.
+/// unique, and no record overlaps another or leaves the file. Everything throws
+/// `c10::Error` with what was seen and expected.
 class ZipReader {
  public:
   /// Reads the directory; `source` has to outlive the reader.
@@ -45,7 +41,7 @@ class ZipReader {
   /// The record of this name, or null.
   const ZipRecord* find(const std::string& name) const;
 
-  /// The record's content, verified by its digest or else its CRC-32.
+  /// The record's content, verified by its CRC-32.
   at::Tensor tensor(const ZipRecord& record) const;
   std::string text(const ZipRecord& record) const;
 
