@@ -13,7 +13,24 @@ namespace {
 using namespace pickle;
 
 constexpr int kNewestProtocol = 5;
-constexpr size_t kMaxMarks = 10'000; // far more than values are deep
+
+/// What opcodes make that are refused by name.
+constexpr std::pair<unsigned char, const char*> kRefused[] = {
+    {kBinBytes, "bytes"},
+    {kShortBinBytes, "bytes"},
+    {kBinBytes8, "bytes"},
+    {kByteArray8, "a bytearray"},
+    {kEmptySet, "a set"},
+    {kAddItems, "a set"},
+    {kFrozenSet, "a frozenset"},
+    {kLong4, "an integer of more than 64 bits"},
+    {kNewObjEx, "an object of a class"},
+    {kInst, "an object of a class"},
+    {kObj, "an object of a class"},
+    {kExt1, "an object of copyreg's extension registry"},
+    {kExt2, "an object of copyreg's extension registry"},
+    {kExt4, "an object of copyreg's extension registry"},
+    {kPersId, "a persistent id that is text"}};
 
 } // namespace
 
@@ -88,11 +105,7 @@ bool PickleMachine::push_constant(unsigned char opcode) {
       push(heap_.create(PickleDict{}));
       return true;
     case kMark:
-      TORCH_CHECK(
-          marks_.size() < kMaxMarks,
-          "more than ",
-          kMaxMarks,
-          " lists, tuples and dicts are open at once");
+      heap_.charge(sizeof(size_t));
       marks_.push_back(stack_.size());
       return true;
     default:
@@ -213,7 +226,7 @@ bool PickleMachine::use_global(unsigned char opcode) {
   switch (opcode) {
     case kGlobal: {
       const auto module = bytes_.take_line();
-      push_global(module, bytes_.take_line());
+      push(calls_.global(module, bytes_.take_line()));
       return true;
     }
     case kStackGlobal: {
@@ -226,7 +239,7 @@ bool PickleMachine::use_global(unsigned char opcode) {
           kind_of(names[0]),
           " and ",
           kind_of(names[1]));
-      push_global(*module, *name);
+      push(calls_.global(*module, *name));
       return true;
     }
     case kReduce: {
@@ -248,13 +261,14 @@ bool PickleMachine::use_global(unsigned char opcode) {
 }
 
 void PickleMachine::refuse(unsigned char opcode) const {
-  const auto* thing = refused_thing(opcode);
-  TORCH_CHECK(
-      thing == nullptr,
-      "it has ",
-      thing == nullptr ? "" : thing,
-      ", which this library does not read; save tensors, numbers, strings, "
-      "lists, tuples and dicts of them alone");
+  for (const auto& [refused, thing] : kRefused) {
+    TORCH_CHECK(
+        opcode != refused,
+        "it has ",
+        thing,
+        ", which this library does not read; save tensors, numbers, strings, "
+        "lists, tuples and dicts of them alone");
+  }
   TORCH_CHECK(
       false,
       "it has the opcode ",
@@ -371,12 +385,6 @@ void PickleMachine::build() {
         kind_of(state));
     set_items(attributes->items);
   }
-}
-
-void PickleMachine::push_global(
-    const std::string& module,
-    const std::string& name) {
-  push(calls_.global(module, name));
 }
 
 } // namespace ddp::detail

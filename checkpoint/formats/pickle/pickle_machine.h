@@ -40,7 +40,6 @@ class PickleMachine {
   void append(std::vector<PickleValue> items);
   void set_items(std::vector<PickleValue> items);
   void build();
-  void push_global(const std::string& module, const std::string& name);
 
   PickleBytes bytes_;
   PickleHeap& heap_;

@@ -62,7 +62,4 @@ enum Opcode : unsigned char {
   kByteArray8 = 0x96,
 };
 
-/// What an opcode makes that is refused by name, "a set"; null for others.
-const char* refused_thing(unsigned char opcode);
-
 } // namespace ddp::detail::pickle

@@ -7,14 +7,6 @@
 #include <string>
 
 namespace ddp::detail {
-namespace {
-
-// More than this many values, and that many for each byte, are no file but an
-// attack: a value takes a byte at least where it is not shared.
-constexpr uint64_t kSharedValues = 1'000'000;
-constexpr uint64_t kSharedValuesPerByte = 16;
-
-} // namespace
 
 c10::IValue read_pickle(
     std::string_view pickle,
@@ -33,9 +25,7 @@ c10::IValue read_pickle(
   try {
     PickleHeap heap(budget);
     PickleCalls calls(heap, load_or_keep, strict);
-    const auto value = PickleMachine(pickle, heap, calls).run();
-    const auto most = kSharedValues + kSharedValuesPerByte * pickle.size();
-    return make_tree(value, heap, most, strict);
+    return make_tree(PickleMachine(pickle, heap, calls).run(), heap, strict);
   } catch (const c10::Error& error) {
     if (not_loaded) {
       std::rethrow_exception(not_loaded);

@@ -2,8 +2,6 @@
 #include <checkpoint/formats/pickle/pickle_tree.h>
 #include <ddp/support/containers.h>
 
-#include <algorithm>
-#include <unordered_map>
 #include <utility>
 
 namespace ddp::detail {
@@ -14,14 +12,6 @@ constexpr uint64_t kContainerBytes = 128;
 constexpr uint64_t kItemBytes = sizeof(c10::IValue);
 constexpr uint64_t kDictSlotBytes = 64;
 
-void limit_depth(int depth) {
-  TORCH_CHECK(
-      depth < kMaxDepth,
-      "its values are nested more than ",
-      kMaxDepth,
-      " deep");
-}
-
 /// Ends the making of values that contain one that no file may have.
 struct Unreadable {
   std::string kind;
@@ -29,51 +19,26 @@ struct Unreadable {
 
 class TreeMaker {
  public:
-  TreeMaker(PickleHeap& heap, uint64_t max_values, bool strict)
-      : heap_(heap), max_values_(max_values), strict_(strict) {}
+  TreeMaker(PickleHeap& heap, bool strict) : heap_(heap), strict_(strict) {}
 
-  // What is shared counts each time.
-  struct Extent {
-    uint64_t values = 0; // 0 while it is being made
-    int depth = 0;
-  };
-
-  // Adds to the extent of what the value is in, which is `depth` deep.
-  c10::IValue make(const PickleValue& value, int depth, Extent& parent);
+  /// `depth`: that of what the value is in.
+  c10::IValue make(const PickleValue& value, int depth);
 
  private:
-  c10::IValue make_object(PickleObject& object, int depth, Extent& parent);
-  c10::IValue make_content(PickleObject& object, int depth, Extent& own);
-  std::vector<c10::IValue> make_all(
-      const std::vector<PickleValue>& values,
-      int depth,
-      Extent& own);
-  std::vector<c10::IValue> make_known_items(
-      const std::vector<PickleValue>& values,
-      int depth,
-      Extent& own);
-  c10::IValue make_list(std::vector<c10::IValue> items);
-  c10::IValue make_dict(std::vector<c10::IValue> items);
-
-  struct Made {
-    c10::IValue value;
-    Extent extent;
-  };
+  c10::IValue make_content(const PickleObject& object, int depth);
+  c10::IValue make_list(const PickleList& list, int depth);
+  c10::IValue make_tuple(const PickleTuple& tuple, int depth);
+  c10::IValue make_dict(const PickleDict& dict, int depth);
 
   PickleHeap& heap_;
-  uint64_t max_values_;
   bool strict_;
-  std::unordered_map<const PickleObject*, Made> made_;
 };
 
-c10::IValue TreeMaker::make(
-    const PickleValue& value,
-    int depth,
-    Extent& parent) {
+c10::IValue TreeMaker::make(const PickleValue& value, int depth) {
+  heap_.charge(kItemBytes);
   if (auto* const* object = std::get_if<PickleObject*>(&value)) {
-    return make_object(**object, depth, parent);
+    return make_content(**object, depth);
   }
-  ++parent.values;
   if (const auto* truth = std::get_if<bool>(&value)) {
     return *truth;
   }
@@ -86,143 +51,93 @@ c10::IValue TreeMaker::make(
   return {};
 }
 
-c10::IValue TreeMaker::make_object(
-    PickleObject& object,
-    int depth,
-    Extent& parent) {
-  if (auto* text = std::get_if<std::string>(&object.content)) {
-    heap_.charge(kContainerBytes + text->size());
-    ++parent.values;
+c10::IValue TreeMaker::make_content(const PickleObject& object, int depth) {
+  heap_.charge(kContainerBytes);
+  if (const auto* text = std::get_if<std::string>(&object.content)) {
+    heap_.charge(text->size());
     return *text;
   }
-  const auto [found, fresh] = made_.try_emplace(&object);
-  auto& made = found->second; // stays where it is
-  if (fresh) {
-    limit_depth(depth);
-    heap_.charge(sizeof(*found) + kContainerBytes);
-    Extent own{1, 1};
-    try {
-      made.value = make_content(object, depth, own);
-    } catch (const Unreadable&) {
-      made_.erase(&object);
-      throw;
-    }
-    made.extent = own;
-  }
-  TORCH_CHECK(made.extent.values > 0, "it has a value that contains itself");
-  limit_depth(depth + made.extent.depth - 1);
-  parent.depth = std::max(parent.depth, made.extent.depth + 1);
-  parent.values += made.extent.values;
   TORCH_CHECK(
-      parent.values <= max_values_,
-      "it refers to the same values so often that they would be more than ",
-      max_values_);
-  return made.value;
-}
-
-c10::IValue TreeMaker::make_content(
-    PickleObject& object,
-    int depth,
-    Extent& own) {
-  if (auto* tensor = std::get_if<at::Tensor>(&object.content)) {
+      depth < kMaxDepth,
+      "its values are nested more than ",
+      kMaxDepth,
+      " deep, or contain themselves");
+  if (const auto* tensor = std::get_if<at::Tensor>(&object.content)) {
     return *tensor;
   }
-  if (auto* list = std::get_if<PickleList>(&object.content)) {
-    return make_list(make_all(list->items, depth, own));
+  if (const auto* list = std::get_if<PickleList>(&object.content)) {
+    return make_list(*list, depth + 1);
   }
-  if (auto* tuple = std::get_if<PickleTuple>(&object.content)) {
-    return c10::ivalue::Tuple::create(make_all(tuple->items, depth, own));
+  if (const auto* tuple = std::get_if<PickleTuple>(&object.content)) {
+    return make_tuple(*tuple, depth + 1);
   }
-  if (auto* dict = std::get_if<PickleDict>(&object.content)) {
-    return make_dict(make_known_items(dict->items, depth, own));
+  if (const auto* dict = std::get_if<PickleDict>(&object.content)) {
+    return make_dict(*dict, depth + 1);
   }
-  if (!strict_) {
-    throw Unreadable{kind_of(&object)};
-  }
-  TORCH_CHECK(
-      false,
-      "it has ",
-      kind_of(&object),
-      " as a value; this library reads tensors, numbers, strings, lists, "
-      "tuples and dicts of them");
+  throw Unreadable{kind_of(object)};
 }
 
-std::vector<c10::IValue> TreeMaker::make_all(
-    const std::vector<PickleValue>& values,
-    int depth,
-    Extent& own) {
-  heap_.charge(values.size() * kItemBytes);
-  std::vector<c10::IValue> result;
-  result.reserve(values.size());
-  for (const auto& value : values) {
-    result.push_back(make(value, depth + 1, own));
+c10::IValue TreeMaker::make_list(const PickleList& list, int depth) {
+  auto result = new_list();
+  for (const auto& item : list.items) {
+    result.push_back(make(item, depth));
   }
   return result;
 }
 
-/// Of a dict's keys and values in turn.
-std::vector<c10::IValue> TreeMaker::make_known_items(
-    const std::vector<PickleValue>& values,
-    int depth,
-    Extent& own) {
-  heap_.charge(values.size() * kItemBytes);
-  std::vector<c10::IValue> result;
-  result.reserve(values.size());
-  for (size_t i = 0; i < values.size(); i += 2) {
+c10::IValue TreeMaker::make_tuple(const PickleTuple& tuple, int depth) {
+  std::vector<c10::IValue> items;
+  for (const auto& item : tuple.items) {
+    items.push_back(make(item, depth));
+  }
+  return c10::ivalue::Tuple::create(std::move(items));
+}
+
+c10::IValue TreeMaker::make_dict(const PickleDict& dict, int depth) {
+  std::vector<c10::IValue> keys;
+  std::vector<c10::IValue> values;
+  for (size_t i = 0; i < dict.items.size(); i += 2) {
     try {
-      auto key = make(values[i], depth + 1, own);
-      auto item = make(values[i + 1], depth + 1, own);
-      result.push_back(std::move(key));
-      result.push_back(std::move(item));
-    } catch (const Unreadable&) { // left out
+      auto key = make(dict.items[i], depth);
+      values.push_back(make(dict.items[i + 1], depth));
+      keys.push_back(std::move(key));
+    } catch (const Unreadable&) {
+      if (strict_) {
+        throw;
+      } // else left out
     }
   }
-  return result;
-}
-
-c10::IValue TreeMaker::make_list(std::vector<c10::IValue> items) {
-  auto list = new_list();
-  list.reserve(items.size());
-  for (auto& item : items) {
-    list.push_back(std::move(item));
-  }
-  return list;
-}
-
-c10::IValue TreeMaker::make_dict(std::vector<c10::IValue> items) {
-  std::vector<c10::IValue> keys;
-  for (size_t i = 0; i < items.size(); i += 2) {
+  for (const auto& key : keys) {
     TORCH_CHECK(
-        items[i].isString() || items[i].isInt(),
+        key.isString() || key.isInt(),
         "a dict has a key that is a ",
-        items[i].tagKind(),
+        key.tagKind(),
         "; this library takes strings and integers");
-    keys.push_back(items[i]);
   }
   heap_.charge(dict_slots(keys) * kDictSlotBytes);
-  auto dict = new_dict();
-  for (size_t i = 0; i < items.size(); i += 2) {
+  auto result = new_dict();
+  for (size_t i = 0; i < keys.size(); ++i) {
     TORCH_CHECK(
-        dict.insert(items[i], std::move(items[i + 1])).second,
+        result.insert(keys[i], std::move(values[i])).second,
         "a dict has the key ",
-        items[i],
+        keys[i],
         " twice");
   }
-  return dict;
+  return result;
 }
 
 } // namespace
 
-c10::IValue make_tree(
-    const PickleValue& value,
-    PickleHeap& heap,
-    uint64_t max_values,
-    bool strict) {
-  TreeMaker::Extent all;
+c10::IValue make_tree(const PickleValue& value, PickleHeap& heap, bool strict) {
   try {
-    return TreeMaker(heap, max_values, strict).make(value, 0, all);
+    return TreeMaker(heap, strict).make(value, 0);
   } catch (const Unreadable& unreadable) {
-    TORCH_CHECK(false, "it is or contains ", unreadable.kind);
+    TORCH_CHECK(
+        false,
+        "it is or contains ",
+        unreadable.kind,
+        "; this library reads tensors, numbers, strings, lists, tuples and "
+        "dicts of them");
   }
 }
 

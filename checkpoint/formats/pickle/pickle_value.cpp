@@ -2,55 +2,9 @@
 #include <checkpoint/formats/pickle/pickle_globals.h>
 #include <checkpoint/formats/pickle/pickle_value.h>
 
+#include <array>
+
 namespace ddp::detail {
-namespace {
-
-struct KindOfContent {
-  std::string operator()(const std::string&) const {
-    return "a string";
-  }
-  std::string operator()(const PickleList&) const {
-    return "a list";
-  }
-  std::string operator()(const PickleTuple&) const {
-    return "a tuple";
-  }
-  std::string operator()(const PickleDict&) const {
-    return "a dict";
-  }
-  std::string operator()(const PickleGlobal* global) const {
-    return "'" + global->name + "'";
-  }
-  std::string operator()(const PickleUnknown& unknown) const {
-    return "'" + unknown.name + "'";
-  }
-  std::string operator()(const PickleStorage&) const {
-    return "a storage";
-  }
-  std::string operator()(const at::Tensor&) const {
-    return "a tensor";
-  }
-};
-
-struct KindOfValue {
-  std::string operator()(std::monostate) const {
-    return "None";
-  }
-  std::string operator()(bool) const {
-    return "a bool";
-  }
-  std::string operator()(int64_t) const {
-    return "an integer";
-  }
-  std::string operator()(double) const {
-    return "a float";
-  }
-  std::string operator()(const PickleObject* object) const {
-    return std::visit(KindOfContent{}, object->content);
-  }
-};
-
-} // namespace
 
 void PickleHeap::charge(uint64_t bytes) {
   TORCH_CHECK(
@@ -59,8 +13,32 @@ void PickleHeap::charge(uint64_t bytes) {
   left_ -= bytes;
 }
 
+std::string kind_of(const PickleObject& object) {
+  if (const auto* global = std::get_if<const PickleGlobal*>(&object.content)) {
+    return "'" + (*global)->name + "'";
+  }
+  if (const auto* unknown = std::get_if<PickleUnknown>(&object.content)) {
+    return "'" + unknown->name + "'";
+  }
+  constexpr std::array<const char*, 8> kKinds{// in the variant's order
+                                              "a string",
+                                              "a list",
+                                              "a tuple",
+                                              "a dict",
+                                              "",
+                                              "",
+                                              "a storage",
+                                              "a tensor"};
+  return kKinds[object.content.index()];
+}
+
 std::string kind_of(const PickleValue& value) {
-  return std::visit(KindOfValue{}, value);
+  if (auto* const* object = std::get_if<PickleObject*>(&value)) {
+    return kind_of(**object);
+  }
+  constexpr std::array<const char*, 4> kKinds{
+      "None", "a bool", "an integer", "a float"};
+  return kKinds[value.index()];
 }
 
 } // namespace ddp::detail

@@ -88,5 +88,6 @@ Content* content_of(const PickleValue& value) {
 
 /// What the value is, in Python's words.
 std::string kind_of(const PickleValue& value);
+std::string kind_of(const PickleObject& object);
 
 } // namespace ddp::detail
