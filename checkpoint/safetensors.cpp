@@ -142,16 +142,18 @@ SafetensorsFile detail::read_safetensors(const ByteSource& file) {
   return result;
 }
 
-SafetensorsFile read_safetensors(const std::string& path) {
-  return detail::naming_file(
-      path, [&] { return detail::read_safetensors(detail::FileSource(path)); });
+SafetensorsFile detail::read_safetensors(
+    const std::string& path,
+    bool memory_map) {
+  return naming_file(path, [&] {
+    const FileSource file(path);
+    return memory_map ? read_safetensors(MappedSource(file))
+                      : read_safetensors(file);
+  });
 }
 
-SafetensorsFile map_safetensors(const std::string& path) {
-  return detail::naming_file(path, [&] {
-    return detail::read_safetensors(
-        detail::MappedSource(detail::FileSource(path)));
-  });
+SafetensorsFile read_safetensors(const std::string& path) {
+  return detail::read_safetensors(path, /*memory_map=*/false);
 }
 
 void write_safetensors(

@@ -148,7 +148,7 @@ TEST_CASE("fused optimizers compute what Python's do, to the last bit") {
   for (const auto& [name, tensor] : start) {
     dict.insert(name, tensor);
   }
-  write_torch_file(folder / "start.pt", dict);
+  write_checkpoint_file(folder / "start.pt", dict);
   const std::string script =
       "import sys, torch\n"
       "folder = sys.argv[1]\n"
@@ -172,7 +172,7 @@ TEST_CASE("fused optimizers compute what Python's do, to the last bit") {
     constexpr size_t kNone = 6; // Python's refuse ones that come later
     const auto ours = trained(kinds()[number].fused, kSteps, kNone);
     const auto theirs =
-        read_torch_file(folder / (std::to_string(number) + ".pt"))
+        read_checkpoint_file(folder / (std::to_string(number) + ".pt"))
             .toGenericDict();
     for (size_t i = 0; i < ours.size(); ++i) {
       CHECK(ours[i].equal(theirs.at("p" + std::to_string(i)).toTensor()));

@@ -139,8 +139,8 @@ void compare(const std::string& folder) {
          std::to_string(group.size())});
   }
   group.barrier();
-  const auto python =
-      read_torch_file(folder + "/rank" + std::to_string(group.rank()) + ".pt");
+  const auto python = read_checkpoint_file(
+      folder + "/rank" + std::to_string(group.rank()) + ".pt");
   for (const auto& [name, hook] : make_hooks(group)) {
     check_equal(name, train(group, hook), python);
   }

@@ -20,7 +20,7 @@ std::string file_of_training() {
   state.insert("weight", torch::rand({3}));
   state.insert("steps", torch::tensor(7));
   state.insert(1, c10::ivalue::Tuple::create({0.5, true, c10::IValue(), "a"}));
-  write_torch_file(folder / "a.pt", state);
+  write_checkpoint_file(folder / "a.pt", state);
   return read_text(folder / "a.pt");
 }
 
@@ -127,8 +127,8 @@ TEST_CASE("A file has more records than 16 bits count", "[torch_file]") {
   for (int64_t i = 0; i < 70'000; ++i) {
     tensors.push_back(torch::tensor(i));
   }
-  write_torch_file(folder / "a.pt", tensors);
-  const auto read = read_torch_file(folder / "a.pt").toList();
+  write_checkpoint_file(folder / "a.pt", tensors);
+  const auto read = read_checkpoint_file(folder / "a.pt").toList();
   REQUIRE(read.size() == tensors.size());
   for (size_t i = 0; i < tensors.size(); i += 99) {
     REQUIRE(read.get(i).toTensor().item<int64_t>() == static_cast<int64_t>(i));
@@ -148,12 +148,12 @@ TEST_CASE("Every truncation of a file is noticed", "[torch_file]") {
   }
   write_text(folder / "a.pt", file_of_training().substr(0, 500));
   CHECK_THROWS_WITH(
-      read_torch_file(folder / "a.pt"),
+      read_checkpoint_file(folder / "a.pt"),
       ContainsSubstring("cannot read '" + (folder / "a.pt") + "': truncated"));
   CHECK_THROWS_WITH(
-      read_torch_file(folder / "no"), ContainsSubstring("No such file"));
+      read_checkpoint_file(folder / "no"), ContainsSubstring("No such file"));
   CHECK_THROWS_WITH(
-      read_torch_file(folder.path()), ContainsSubstring("a directory"));
+      read_checkpoint_file(folder.path()), ContainsSubstring("a directory"));
 }
 
 TEST_CASE("Flipped bits never change a value", "[torch_file]") {

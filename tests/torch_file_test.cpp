@@ -35,7 +35,7 @@ const auto kScript = parity_program("torch_file_check.py");
 
 // What reading the file says, empty if nothing.
 std::string complaint(const std::string& path) {
-  return words_of([&] { read_torch_file(path); });
+  return words_of([&] { read_checkpoint_file(path); });
 }
 
 const c10::IValue& at_key(const Dict& values, const c10::IValue& key) {
@@ -116,7 +116,7 @@ c10::IValue plain() {
 
 } // namespace
 
-TEST_CASE("read_torch_file reads what torch.save wrote", "[torch_file]") {
+TEST_CASE("read_checkpoint_file reads what torch.save wrote", "[torch_file]") {
   const TemporaryFolder folder;
   python_output({kScript, "write", folder.path()});
   size_t files = 0;
@@ -128,13 +128,15 @@ TEST_CASE("read_torch_file reads what torch.save wrote", "[torch_file]") {
     INFO(name);
     auto path = text;
     path.replace_extension(".pt");
-    REQUIRE(text_of(read_torch_file(path.string())) == read_text(text));
+    REQUIRE(text_of(read_checkpoint_file(path.string())) == read_text(text));
     ++files;
   }
   CHECK(files == 4 * 20);
 }
 
-TEST_CASE("read_torch_file refuses Python's other values", "[torch_file]") {
+TEST_CASE(
+    "read_checkpoint_file refuses Python's other values",
+    "[torch_file]") {
   // Of pickle protocol 2 and 5, where they differ.
   const std::map<std::string, std::vector<std::string>> expected{
       {"set", {"'__builtin__.set'", "it has a set"}},
@@ -185,7 +187,7 @@ TEST_CASE("read_torch_file refuses Python's other values", "[torch_file]") {
       ContainsSubstring("'__torch__.torch.nn.modules.linear.Linear'"));
 }
 
-TEST_CASE("read_torch_file reads what LibTorch wrote", "[torch_file]") {
+TEST_CASE("read_checkpoint_file reads what LibTorch wrote", "[torch_file]") {
   const TemporaryFolder folder;
   const auto path = folder / "a.pt";
   const auto x = torch::rand({2, 3});
@@ -199,7 +201,7 @@ TEST_CASE("read_torch_file reads what LibTorch wrote", "[torch_file]") {
   archive.write("pair", tuple({0.5, 1}));
   archive.save_to(path);
   CHECK(
-      text_of(read_torch_file(path)) ==
+      text_of(read_checkpoint_file(path)) ==
       text_of(dict({
           {"inner", dict({{"x", x}})},
           {"number", 3},
@@ -214,7 +216,7 @@ TEST_CASE("read_torch_file reads what LibTorch wrote", "[torch_file]") {
   net->forward(torch::rand({4, 2})).square().sum().backward();
   optimizer.step();
   torch::save(net, path);
-  const auto module = read_torch_file(path).toGenericDict();
+  const auto module = read_checkpoint_file(path).toGenericDict();
   const auto norm = at_key(module, "1").toGenericDict();
   CHECK(torch::equal(
       at_key(at_key(module, "0").toGenericDict(), "weight").toTensor(),
@@ -224,21 +226,22 @@ TEST_CASE("read_torch_file reads what LibTorch wrote", "[torch_file]") {
       net[1]->as<torch::nn::BatchNorm1d>()->running_var));
   torch::save(optimizer, path);
   const auto groups =
-      at_key(read_torch_file(path).toGenericDict(), "param_groups")
+      at_key(read_checkpoint_file(path).toGenericDict(), "param_groups")
           .toGenericDict();
   const auto options =
       at_key(at_key(groups, "param_groups/0").toGenericDict(), "options");
   CHECK(at_key(options.toGenericDict(), "lr").toDouble() == 0.1);
   torch::save(x, path);
-  CHECK(text_of(read_torch_file(path)) == text_of(dict({{"0", x}})));
+  CHECK(text_of(read_checkpoint_file(path)) == text_of(dict({{"0", x}})));
 }
 
 TEST_CASE("Tensors that shared memory share it again", "[torch_file]") {
   const TemporaryFolder folder;
   const auto path = folder / "a.pt";
   const auto base = torch::arange(6, torch::kFloat).reshape({2, 3});
-  write_torch_file(path, dict({{"a", base}, {"b", base.t()}, {"c", base[1]}}));
-  const auto read = read_torch_file(path).toGenericDict();
+  write_checkpoint_file(
+      path, dict({{"a", base}, {"b", base.t()}, {"c", base[1]}}));
+  const auto read = read_checkpoint_file(path).toGenericDict();
   at_key(read, "a").toTensor().fill_(7);
   CHECK(torch::equal(at_key(read, "b").toTensor(), torch::full({3, 2}, 7.F)));
   CHECK(torch::equal(at_key(read, "c").toTensor(), torch::full({3}, 7.F)));
@@ -248,34 +251,36 @@ TEST_CASE("A small part of a large tensor is written alone", "[torch_file]") {
   const TemporaryFolder folder;
   const auto path = folder / "a.pt";
   const auto large = torch::rand({1000, 100});
-  write_torch_file(path, list({large[3], large[4]}));
+  write_checkpoint_file(path, list({large[3], large[4]}));
   CHECK(std::filesystem::file_size(path) < 10'000);
-  const auto read = read_torch_file(path).toList();
+  const auto read = read_checkpoint_file(path).toList();
   CHECK(torch::equal(read.get(0).toTensor(), large[3]));
   CHECK(torch::equal(read.get(1).toTensor(), large[4]));
   // One storage as two dtypes, which Python could not write at all.
   const auto bits = torch::rand({4});
-  write_torch_file(path, list({bits, bits.view(torch::kInt)}));
-  const auto both = read_torch_file(path).toList();
+  write_checkpoint_file(path, list({bits, bits.view(torch::kInt)}));
+  const auto both = read_checkpoint_file(path).toList();
   CHECK(torch::equal(both.get(0).toTensor(), bits));
   CHECK(torch::equal(both.get(1).toTensor(), bits.view(torch::kInt)));
 }
 
-TEST_CASE("write_torch_file keeps every value, bit by bit", "[torch_file]") {
+TEST_CASE(
+    "write_checkpoint_file keeps every value, bit by bit",
+    "[torch_file]") {
   const TemporaryFolder folder;
   const auto path = folder / "a.pt";
   for (const auto& value :
        {every_dtype(), shapes(), plain(), c10::IValue(7), c10::IValue()}) {
-    write_torch_file(path, value);
-    REQUIRE(text_of(read_torch_file(path)) == text_of(value));
+    write_checkpoint_file(path, value);
+    REQUIRE(text_of(read_checkpoint_file(path)) == text_of(value));
   }
   CHECK(folder.names() == std::set<std::string>{"a.pt"});
   const auto first = read_text(path);
-  write_torch_file(path, {});
+  write_checkpoint_file(path, {});
   CHECK(read_text(path) == first);
 }
 
-TEST_CASE("Python reads what write_torch_file wrote", "[torch_file]") {
+TEST_CASE("Python reads what write_checkpoint_file wrote", "[torch_file]") {
   const TemporaryFolder folder;
   const auto shared = torch::rand({3});
   const auto as_integers = shared.view(torch::kInt);
@@ -291,19 +296,21 @@ TEST_CASE("Python reads what write_torch_file wrote", "[torch_file]") {
   Words arguments{kScript, "read"};
   std::string expected;
   for (const auto& [name, value] : values) {
-    write_torch_file(folder / name, value);
+    write_checkpoint_file(folder / name, value);
     arguments.push_back(folder / name);
     expected += text_of(value);
   }
   CHECK(python_output(arguments) == expected + "shares True\n");
 }
 
-TEST_CASE("write_torch_file refuses what no file can have", "[torch_file]") {
+TEST_CASE(
+    "write_checkpoint_file refuses what no file can have",
+    "[torch_file]") {
   const TemporaryFolder folder;
   const auto path = folder / "a.pt";
   const auto refused = [&](const c10::IValue& value) {
     return words_of([&] {
-      write_torch_file(path, dict({{"x", list({value})}}));
+      write_checkpoint_file(path, dict({{"x", list({value})}}));
     });
   };
   CHECK_THAT(

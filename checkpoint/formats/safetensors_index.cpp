@@ -2,6 +2,7 @@
 #include <checkpoint/formats/common/byte_source.h>
 #include <checkpoint/formats/safetensors_header.h>
 #include <checkpoint/formats/safetensors_index.h>
+#include <checkpoint/formats/safetensors_reader.h>
 #include <ddp/support/atomic_file.h>
 
 #include <algorithm>
@@ -136,9 +137,7 @@ StateDict read_sharded_safetensors(const std::string& path, bool memory_map) {
   for (const auto& [name, shard] : read_weight_map(path)) {
     auto found = shards.find(shard);
     if (found == shards.end()) {
-      const auto file = (folder / shard).string();
-      auto content =
-          memory_map ? map_safetensors(file) : ddp::read_safetensors(file);
+      auto content = read_safetensors((folder / shard).string(), memory_map);
       found = shards.emplace(shard, std::move(content.tensors)).first;
     }
     const auto* tensor = found->second.find(name);

@@ -11,6 +11,9 @@ namespace ddp::detail {
 /// throws `c10::Error`, which does not name the file.
 SafetensorsFile read_safetensors(const ByteSource& file);
 
+/// Reads or maps the file at `path`, which errors name.
+SafetensorsFile read_safetensors(const std::string& path, bool memory_map);
+
 /// Whether the file at `path` is one: by its content, or where that begins like
 /// no format at all, by its extension.
 bool is_safetensors(const ByteSource& file, const std::string& path);

@@ -18,8 +18,12 @@ struct LoadOptions {
   /// else rank 0 alone reads, and sends the others tensor after tensor.
   TORCH_ARG(bool, every_rank_reads) = false;
 
-  /// The file is mapped and not copied to memory (see `map_safetensors`): with
-  /// `every_rank_reads` the ranks of a host share one copy.
+  /// The file is mapped and not copied to memory: its tensors (those whose data
+  /// begins at a multiple of 8 bytes) are pages of the file, which the
+  /// processes of a host share and the system may take back. What is written to
+  /// them does not reach the file, which has to keep its length as long as they
+  /// live, or the process ends by SIGBUS; that another file takes its place
+  /// does no harm.
   TORCH_ARG(bool, memory_map) = false;
 
   /// For `load_checkpoint`: where the module's tensors are in a file that has a
@@ -33,26 +37,50 @@ struct LoadOptions {
   TORCH_ARG(bool, strict) = true;
 };
 
-/// Reads the checkpoint at `path`, of any format that this library knows
-/// (`read_torch_file`, `read_safetensors`), told by its content.
+/// Reads the checkpoint at `path`, of any format that this library knows, told
+/// by its content. Not collective.
 ///
-/// A safetensors file is a dict of its tensors, or the value that
-/// `write_checkpoint_file` wrote; Hugging Face's index of several such files
-/// (`model.safetensors.index.json`) a dict of the tensors of all. Throws
-/// `c10::Error` where the file is damaged. Not collective.
+/// The value is made of tensors, `int64_t`, `double`, `bool`, `std::string`,
+/// none, lists (`c10::impl::GenericList`), tuples and dicts
+/// (`c10::impl::GenericDict`, keys strings or integers, in the file's order).
+/// Tensors come on the CPU, from whatever device they were; those that shared
+/// memory share it again. A file is one of
+///
+/// - `torch.save`, in the zip format of torch 1.6 and later, or `torch::save`:
+///   an archive is a dict of what was written to it, and a module a dict of its
+///   parameters, buffers and children. Python's classes and functions are known
+///   by name, in a list of those that state_dicts need; any other is refused by
+///   its name, and nothing is executed.
+/// - safetensors: a dict of its tensors, or the value that
+///   `write_checkpoint_file` wrote.
+/// - Hugging Face's index of several such files
+///   (`model.safetensors.index.json`): a dict of the tensors of all.
+///
+/// Sizes are checked before memory is allocated, and checksums while the file
+/// is read: a truncated, damaged or hostile file throws `c10::Error` that names
+/// the file and what is wrong. Values take at most 128 MiB and 24 times the
+/// size of the file, beside the tensors.
 DDP_API c10::IValue read_checkpoint_file(
     const std::string& path,
     const LoadOptions& options = {});
 
-/// Writes `value`, a tree of tensors, numbers, strings, lists, tuples and
-/// dicts, to the file at `path`, which is replaced as a whole or not at all.
+/// Writes `value`, of the types above, to the file at `path`, which is replaced
+/// as a whole or not at all. Not collective.
 ///
-/// The format goes by the extension: `.pt` and `.pth` (`write_torch_file`), or
-/// `.safetensors`. There tensors are named by their places, such as
-/// "model.conv.weight", and what is besides is in the metadata, as JSON; a dict
-/// of nothing but tensors has their names alone, and may go into
-/// `.safetensors.index.json`: files of 5 GB at most beside it. Throws as those
-/// two do, and `c10::ValueError` for another extension. Not collective.
+/// The format goes by the extension: `.pt` and `.pth`, which Python reads with
+/// `torch.load`, or `.safetensors`. There tensors are named by their places,
+/// such as "model.conv.weight", and what is besides is in the metadata, as
+/// JSON; a dict of nothing but tensors has their names alone, and may go into
+/// `.safetensors.index.json`: files of 5 GB at most beside it.
+///
+/// Tensors may have any dtype (of safetensors, see `write_safetensors`),
+/// strides and device. In a `.pt` file those that share a storage share it in
+/// Python as well, unless they use less than half of it: then each is written
+/// by itself, so that a small view does not take a large tensor along. Throws
+/// `c10::TypeError` for types that are not above and for sparse and quantized
+/// tensors, `c10::ValueError` for another extension, undefined tensors, text
+/// that is not UTF-8 and values nested too deep, `c10::Error` where the file
+/// cannot be written.
 DDP_API void write_checkpoint_file(
     const std::string& path,
     const c10::IValue& value);
@@ -97,46 +125,5 @@ DDP_API void write_safetensors(
 /// malformed file throws `c10::Error` that names it, what was seen and what was
 /// expected. Not collective.
 DDP_API SafetensorsFile read_safetensors(const std::string& path);
-
-/// The same, but the file is mapped and not copied: its tensors (those whose
-/// data begins at a multiple of 8 bytes) are pages of the file, which processes
-/// on one host share and the system may take back. What is written to them does
-/// not reach the file, which has to keep its length as long as they live, or
-/// the process ends by SIGBUS; that another file takes its place does no harm.
-DDP_API SafetensorsFile map_safetensors(const std::string& path);
-
-/// Reads the file at `path` that Python's `torch.save`, or LibTorch, wrote.
-///
-/// The value is made of tensors, `int64_t`, `double`, `bool`, `std::string`,
-/// none, lists (`c10::impl::GenericList`), tuples and dicts
-/// (`c10::impl::GenericDict`, keys strings or integers, in the file's order).
-/// Tensors come on the CPU, from whatever device they were; those that shared
-/// memory share it again.
-///
-/// It takes the zip format of torch 1.6 and later, and what LibTorch's own
-/// `torch::save` writes: an archive is a dict of what was written to it, and a
-/// module a dict of its parameters, buffers and children. Python's classes and
-/// functions are known by name, in a list of those that state_dicts need; any
-/// other is refused by its name, and nothing is executed. Sizes are checked
-/// before memory is allocated and the CRC-32 of every record after reading: a
-/// truncated, damaged or hostile file throws `c10::Error` that names the file
-/// and what is wrong. Values take at most 128 MiB and 24 times the size of the
-/// file, beside the tensors. Not collective.
-DDP_API c10::IValue read_torch_file(const std::string& path);
-
-/// Writes `value`, of the types above, to the file at `path`, which is replaced
-/// as a whole or not at all.
-///
-/// Python reads it with `torch.load`, whose default is `weights_only=True`.
-/// Tensors may have any dtype, strides and device. Those that share a storage
-/// share it in Python as well, unless they use less than half of it: then each
-/// is written by itself, so that a small view does not take a large tensor
-/// along. Throws `c10::TypeError` for types that are not above and for sparse
-/// and quantized tensors, `c10::ValueError` for undefined tensors, text that is
-/// not UTF-8 and values nested too deep, `c10::Error` where the file cannot be
-/// written. Not collective.
-DDP_API void write_torch_file(
-    const std::string& path,
-    const c10::IValue& value);
 
 } // namespace ddp
