@@ -24,9 +24,7 @@ void save_checkpoint(
     const torch::nn::Module& module,
     const ProcessGroup& group) {
   const detail::heartbeat::Activity activity("save_checkpoint", path);
-  if (!detail::is_safetensors_index(path)) {
-    detail::check_extension(path);
-  }
+  detail::check_extension(path);
   detail::check_replicas({{"", &module}}, {}, group);
   detail::on_rank_0("save_checkpoint", group, [&] {
     write_checkpoint_file(path, detail::tree_of(detail::named_state(module)));
@@ -45,7 +43,7 @@ IncompatibleKeys load_checkpoint(
   IncompatibleKeys keys;
   const auto read = [&] {
     copies = detail::plan_copies(
-        "'" + path + "'",
+        detail::with_shard_number(path),
         detail::module_entry(
             read_checkpoint_file(path, options),
             options.entry(),

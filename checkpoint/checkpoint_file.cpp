@@ -63,7 +63,8 @@ void verify_checkpoint_file(const std::string& path) {
 void detail::check_extension(const std::string& path) {
   const auto extension = std::filesystem::path(path).extension();
   TORCH_CHECK_VALUE(
-      extension == ".pt" || extension == ".pth" || writes_safetensors(path),
+      extension == ".pt" || extension == ".pth" || writes_safetensors(path) ||
+          is_safetensors_index(path),
       "checkpoint '",
       path,
       "': the format goes by the extension, .pt, .pth or .safetensors; name "
@@ -75,9 +76,7 @@ std::function<void()> detail::prepare_checkpoint_file(
     const c10::IValue& value,
     SnapshotMemory* memory) {
   const bool sharded = is_safetensors_index(path);
-  if (!sharded) {
-    check_extension(path);
-  }
+  check_extension(path);
   if (sharded || writes_safetensors(path)) {
     auto flat = flatten(value);
     TORCH_CHECK_VALUE(

@@ -149,6 +149,21 @@ TEST_CASE("what is wrong with an index is said") {
       ContainsSubstring("gone.safetensors"));
 }
 
+TEST_CASE("one of the files of an index is not taken for all") {
+  const TemporaryFolder folder;
+  auto module = net();
+  StateDict state;
+  for (const auto& item : module->named_parameters()) {
+    state.insert(item.key(), item.value());
+  }
+  write_sharded_safetensors(folder / kIndex, state, 64);
+  REQUIRE_THROWS_WITH(
+      load_checkpoint(folder / "model-00001-of-00002.safetensors", *module),
+      ContainsSubstring(
+          "model-00001-of-00002.safetensors' is file 1 of 2; load '" +
+          (folder / kIndex) + "' for all of them. Alone it does not fit"));
+}
+
 TEST_CASE("what is no dict of tensors needs one file") {
   const TemporaryFolder folder;
   REQUIRE_THROWS_WITH(
@@ -158,7 +173,7 @@ TEST_CASE("what is no dict of tensors needs one file") {
   TrainingState state;
   state.add("epoch", epoch);
   REQUIRE_THROWS_WITH(
-      state.save(folder / kIndex), ContainsSubstring("by the extension"));
+      state.save(folder / kIndex), ContainsSubstring("tensors alone"));
   REQUIRE(folder.names().empty());
 }
 

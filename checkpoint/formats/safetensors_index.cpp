@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <utility>
 #include <vector>
@@ -128,6 +129,25 @@ bool is_safetensors_index(const std::string& path) {
   return name.size() > kIndexEnd.size() &&
       name.compare(
           name.size() - kIndexEnd.size(), std::string::npos, kIndexEnd) == 0;
+}
+
+std::string with_shard_number(const std::string& path) {
+  static const std::regex kShard(R"((.*)-0*(\d+)-of-0*(\d+)\.safetensors)");
+  const auto text = "'" + path + "'";
+  std::smatch parts;
+  if (!std::regex_match(path, parts, kShard)) {
+    return text;
+  }
+  return c10::str(
+      text,
+      " is file ",
+      parts[2].str(),
+      " of ",
+      parts[3].str(),
+      "; load '",
+      parts[1].str(),
+      kIndexEnd,
+      "' for all of them. Alone it");
 }
 
 StateDict read_sharded_safetensors(const std::string& path, bool memory_map) {

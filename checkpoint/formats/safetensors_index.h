@@ -15,6 +15,10 @@ constexpr int64_t kMaxShardBytes = 5'000'000'000;
 /// safetensors files: `<stem>.safetensors.index.json`.
 bool is_safetensors_index(const std::string& path);
 
+/// The path in quotes, to begin a message with; for one of the files of an
+/// index it says which of how many this is, and that the index reads all.
+std::string with_shard_number(const std::string& path);
+
 /// The tensors of the files that the index at `path` names, in its order of
 /// names. Throws `c10::Error` if the index is no such JSON, names a file
 /// outside its folder, or a tensor that the file does not have.
