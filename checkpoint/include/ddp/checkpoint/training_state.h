@@ -1,31 +1,16 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <ATen/core/ivalue.h>
 #include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/export.h>
+#include <ddp/checkpoint/internal/training_part.h>
 #include <ddp/process_group.h>
 #include <ddp/random.h>
 
-#include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
-
-namespace torch::nn {
-class Module;
-template <typename Contained>
-class ModuleHolder;
-} // namespace torch::nn
-namespace torch::optim {
-class LRScheduler;
-class Optimizer;
-class ReduceLROnPlateauScheduler;
-} // namespace torch::optim
 
 namespace ddp {
 
@@ -63,14 +48,12 @@ class DDP_API TrainingState {
       const std::string& name,
       torch::optim::Optimizer& optimizer);
 
-  /// A scheduler: how many steps it has made. (Learning rates are part of the
-  /// optimizer's state.)
+  /// A scheduler: how many steps it has made (learning rates are part of the
+  /// optimizer's state), or of one that follows a metric the best value seen
+  /// and its counters, by Python's names.
   TrainingState& add(
       const std::string& name,
       torch::optim::LRScheduler& scheduler);
-
-  /// The same for one that follows a metric: the best value seen and its
-  /// counters, by Python's names.
   TrainingState& add(
       const std::string& name,
       torch::optim::ReduceLROnPlateauScheduler& scheduler);
@@ -147,50 +130,8 @@ class DDP_API TrainingState {
  private:
   friend class CheckpointManager;
   friend class ElasticRun;
-  using Commit = std::function<void()>;
-  using Plan = std::function<Commit(const c10::IValue&)>;
-  struct Part {
-    std::string name;
-    std::function<c10::IValue()> save;
-    /// Checks a state; what it returns puts it in.
-    std::function<Commit(const c10::IValue&, const ProcessGroup&)> load;
-    /// Each rank's own is kept, in a list.
-    bool per_rank = false;
-    /// Whether a state may lack it.
-    bool optional = false;
-    /// Whether `save` may communicate.
-    bool collective = false;
-    /// Whether what `save` returns is whole on one rank alone.
-    bool sharded = false;
-    /// Where it is one whose parameters are the same on all ranks; else null.
-    const torch::nn::Module* module = nullptr;
-    const torch::optim::Optimizer* optimizer = nullptr;
-    /// Whether `load` checks nothing, so that what it returns may throw.
-    bool unchecked = false;
-  };
-  /// What loads a state that fits.
-  struct Commits {
-    std::vector<Commit> unchecked; // to be run first
-    std::vector<Commit> checked;
-  };
+  TrainingState& add_part(detail::TrainingPart part);
 
-  TrainingState& add_part(Part part);
-  TrainingState& add_local(
-      const std::string& name,
-      std::function<c10::IValue()> save,
-      Plan load);
-  /// The same for what each rank has of its own. `derive` makes a state for a
-  /// rank that none was saved for out of a seed; without it, nothing is loaded
-  /// on another number of ranks.
-  TrainingState& add_per_rank(
-      const std::string& name,
-      std::function<c10::IValue()> save,
-      Plan load,
-      std::function<Commit(uint64_t)> derive = nullptr);
-
-  /// Each part's state on this rank, or an error on all. Collective.
-  std::vector<c10::IValue> save_parts(const ProcessGroup& group) const;
-  Commits plan(const c10::IValue& state, const ProcessGroup& group) const;
   /// `load` from a file that is there. `read`: what rank 0 has read of it
   /// already, if it has.
   void load_file(
@@ -199,7 +140,7 @@ class DDP_API TrainingState {
       const LoadOptions& options,
       std::optional<c10::IValue> read = std::nullopt);
 
-  std::vector<Part> parts_;
+  std::vector<detail::TrainingPart> parts_;
 };
 
 } // namespace ddp

@@ -62,7 +62,7 @@ auto state_of(const c10::IValue& state) {
 template <typename Number>
 std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> TrainingState::
     add(const std::string& name, Number& value) {
-  return add_local(
+  return add_part(detail::local_part(
       name,
       [&value]() -> c10::IValue {
         if constexpr (std::is_same_v<Number, bool>) {
@@ -73,7 +73,7 @@ std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> TrainingState::
           return static_cast<double>(value);
         }
       },
-      [&value, name](const c10::IValue& state) -> Commit {
+      [&value, name](const c10::IValue& state) -> detail::Commit {
         const bool integral = state.isInt() || state.isBool();
         detail::check_kind(
             name,
@@ -90,37 +90,37 @@ std::enable_if_t<std::is_arithmetic_v<Number>, TrainingState&> TrainingState::
             : state.isInt()                  ? Number(state.toInt())
                                              : Number(state.toBool());
         return [&value, number] { value = number; };
-      });
+      }));
 }
 
 template <typename Generator>
 TrainingState& TrainingState::add_generator(
     const std::string& name,
     Generator& generator) {
-  return add_per_rank(
+  return add_part(detail::per_rank_part(
       name,
       [&generator] { return c10::IValue(generator_state(generator)); },
-      [&generator, name](const c10::IValue& state) -> Commit {
+      [&generator, name](const c10::IValue& state) -> detail::Commit {
         detail::check_kind(name, state.isTensor(), "generator's state");
         auto loaded = generator;
         set_generator_state(loaded, state.toTensor());
         return [&generator, loaded] { generator = loaded; };
       },
-      [&generator](uint64_t seed) -> Commit {
+      [&generator](uint64_t seed) -> detail::Commit {
         return [&generator, seed] {
           generator.seed(static_cast<typename Generator::result_type>(seed));
         };
-      });
+      }));
 }
 
 template <typename Stateful, typename>
 TrainingState& TrainingState::add(const std::string& name, Stateful& part) {
   using State = std::decay_t<decltype(part.state_dict())>;
   constexpr bool kPlans = detail::plans_v<Stateful, State>;
-  add_local(
+  auto whole = detail::local_part(
       name,
       [&part] { return detail::to_ivalue(part.state_dict()); },
-      [&part](const c10::IValue& saved) -> Commit {
+      [&part](const c10::IValue& saved) -> detail::Commit {
         auto state = detail::state_of<State>(saved);
         if constexpr (kPlans) {
           return part.plan_state_dict(state);
@@ -128,20 +128,22 @@ TrainingState& TrainingState::add(const std::string& name, Stateful& part) {
           return [&part, state] { part.load_state_dict(state); };
         }
       });
-  parts_.back().collective = true;
-  parts_.back().sharded = detail::IsSharded<Stateful>::value;
-  parts_.back().unchecked = !kPlans;
+  whole.collective = true;
+  whole.sharded = detail::IsSharded<Stateful>::value;
+  whole.unchecked = !kPlans;
+  add_part(std::move(whole));
   if constexpr (detail::HasRankState<Stateful>::value) {
     if (!part.rank_state_dict().isNone()) {
-      add_per_rank(
+      auto own = detail::per_rank_part(
           name + "_of_each_rank",
           [&part] { return part.rank_state_dict(); },
-          [&part](const c10::IValue& state) -> Commit {
+          [&part](const c10::IValue& state) -> detail::Commit {
             return [&part, state] { part.load_rank_state_dict(state); };
           });
-      parts_.back().optional = true;
-      parts_.back().collective = true;
-      parts_.back().unchecked = true;
+      own.optional = true;
+      own.collective = true;
+      own.unchecked = true;
+      add_part(std::move(own));
     }
   }
   return *this;

@@ -1,0 +1,229 @@
+#include <ddp/checkpoint/training_state.h>
+
+#include <c10/util/Exception.h>
+#include <checkpoint/formats/common/digest.h>
+#include <checkpoint/formats/flat_tree.h>
+#include <ddp/process_group/agreement/on_rank_0.h>
+#include <ddp/random.h>
+#include <ddp/support/containers.h>
+#include <ddp/support/plain_tensor.h>
+#include <torch/csrc/jit/serialization/pickle.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ddp::detail {
+namespace {
+
+using c10::IValue;
+
+constexpr const char* kStateDict = "TrainingState::state_dict";
+
+std::string pickled(const IValue& value) {
+  const auto bytes = torch::jit::pickle_save(value);
+  return {bytes.begin(), bytes.end()};
+}
+
+/// The values of such strings, in a list.
+IValue unpickled(const std::vector<std::string>& all) {
+  auto list = new_list();
+  for (const auto& bytes : all) {
+    list.push_back(torch::jit::pickle_load({bytes.begin(), bytes.end()}));
+  }
+  return list;
+}
+
+void add_bytes(const IValue& state, Digest& digest) {
+  if (state.isGenericDict()) {
+    for (const auto& entry : state.toGenericDict()) {
+      add_bytes(entry.value(), digest);
+    }
+  } else if (state.isTensor()) {
+    const auto tensor = plain_tensor(state.toTensor());
+    digest.add(tensor.const_data_ptr(), tensor.nbytes());
+  }
+}
+
+/// For a rank that no generator was saved for: a seed that depends on where
+/// rank 0's generators were.
+uint64_t derived_seed(const IValue& of_rank_0, const ProcessGroup& group) {
+  Digest digest;
+  add_bytes(of_rank_0, digest);
+  return rank_seed(digest.value(), group.size(), group.rank());
+}
+
+bool all_equal(c10::ArrayRef<IValue> states) {
+  const auto first = pickled(states[0]);
+  return std::all_of(states.begin() + 1, states.end(), [&](const auto& state) {
+    return pickled(state) == first;
+  });
+}
+
+// A rank on which a part fails may not miss the communication of another part:
+// ranks agree first, and after each part that may communicate.
+std::vector<IValue> own_states(
+    const std::vector<TrainingPart>& parts,
+    const ProcessGroup& group) {
+  std::vector<IValue> own(parts.size());
+  const auto save = [&](size_t i) {
+    own[i] = parts[i].save();
+    if (parts[i].per_rank) {
+      own[i] = pickled(own[i]);
+    }
+  };
+  on_each_rank(kStateDict, group, [&] {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (!parts[i].collective) {
+        save(i);
+      }
+    }
+  });
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].collective) {
+      on_each_rank_together(kStateDict, group, [&] { save(i); });
+    }
+  }
+  return own;
+}
+
+} // namespace
+
+IValue to_ivalue(const StateDict& state) {
+  return tree_of(state);
+}
+
+void run_all(const std::vector<std::function<void()>>& functions) {
+  for (const auto& function : functions) {
+    function();
+  }
+}
+
+void check_kind(const std::string& name, bool good, const char* kind) {
+  TORCH_CHECK_VALUE(
+      good, "load_state_dict: '", name, "' is no ", kind, " in this state");
+}
+
+TrainingPart local_part(
+    const std::string& name,
+    std::function<IValue()> save,
+    Plan load) {
+  return {
+      name,
+      std::move(save),
+      [load = std::move(load)](const IValue& state, const ProcessGroup&) {
+        return load(state);
+      }};
+}
+
+StateDict to_state_dict(const IValue& state) {
+  TORCH_CHECK_VALUE(
+      state.isGenericDict(), "a state of tensors by name was expected");
+  StateDict result;
+  for (const auto& entry : state.toGenericDict()) {
+    TORCH_CHECK_VALUE(
+        entry.key().isString() && entry.value().isTensor(),
+        "a state of tensors by name was expected");
+    result.insert(entry.key().toStringRef(), entry.value().toTensor());
+  }
+  return result;
+}
+
+TrainingPart per_rank_part(
+    const std::string& name,
+    std::function<IValue()> save,
+    Plan load,
+    std::function<Commit(uint64_t)> derive) {
+  const auto plan = [name, load = std::move(load), derive = std::move(derive)](
+                        const IValue& state,
+                        const ProcessGroup& group) -> Commit {
+    check_kind(
+        name,
+        state.isList() && !state.toListRef().empty(),
+        "list of ranks' states");
+    const auto states = state.toListRef();
+    const auto rank = static_cast<size_t>(group.rank());
+    const bool same = states.size() == static_cast<size_t>(group.size());
+    if (same || (derive && rank < states.size())) {
+      return load(states[rank]);
+    }
+    if (derive) {
+      if (states.size() > 1 && all_equal(states)) {
+        return load(states[0]);
+      }
+      const bool tells = rank == states.size(); // one for all
+      return [name,
+              tells,
+              saved = states.size(),
+              commit = derive(derived_seed(states[0], group))] {
+        if (tells) {
+          TORCH_WARN(
+              "ddp: '",
+              name,
+              "' was saved on ",
+              saved,
+              saved == 1 ? " rank" : " ranks",
+              "; each further rank begins a stream of its own. If all ranks "
+              "are to draw the same, give them the same seed now");
+        }
+        commit();
+      };
+    }
+    return [name, saved = states.size(), size = group.size()] {
+      TORCH_WARN(
+          "ddp: '",
+          name,
+          "' was saved on ",
+          saved,
+          " ranks and is left out on ",
+          size);
+    };
+  };
+  return {name, std::move(save), plan, /*per_rank=*/true};
+}
+
+Commits plan_parts(
+    const std::vector<TrainingPart>& parts,
+    const IValue& state,
+    const ProcessGroup& group) {
+  TORCH_CHECK_VALUE(
+      state.isGenericDict(), "load_state_dict: the state is no dictionary");
+  const auto dict = state.toGenericDict();
+  Commits commits;
+  for (const auto& part : parts) {
+    const auto found = dict.find(part.name);
+    if (found == dict.end() && part.optional) {
+      TORCH_WARN("ddp: the state has no '", part.name, "', which is left out");
+      continue;
+    }
+    TORCH_CHECK_VALUE(
+        found != dict.end(),
+        "load_state_dict: the state has no '",
+        part.name,
+        "'");
+    auto& list = part.unchecked ? commits.unchecked : commits.checked;
+    list.push_back(part.load(found->value(), group));
+  }
+  return commits;
+}
+
+IValue save_parts(
+    const std::vector<TrainingPart>& parts,
+    const ProcessGroup& group) {
+  const auto own = own_states(parts, group);
+  std::vector<std::vector<std::string>> of_ranks(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].per_rank) {
+      of_ranks[i] = group.all_gather(own[i].toStringRef());
+    }
+  }
+  auto dict = new_dict();
+  on_each_rank(kStateDict, group, [&] {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      dict.insert(
+          parts[i].name, parts[i].per_rank ? unpickled(of_ranks[i]) : own[i]);
+    }
+  });
+  return dict;
+}
+
+} // namespace ddp::detail
