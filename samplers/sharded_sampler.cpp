@@ -12,7 +12,7 @@
 namespace ddp {
 namespace {
 
-using State = torch::OrderedDict<std::string, at::Tensor>;
+using State = ShardedSampler::State;
 
 void insert(State& state, const std::string& name, int64_t value) {
   state.insert(name, at::scalar_tensor(value, at::kLong));
@@ -83,7 +83,7 @@ ShardedSampler::ShardedSampler(
       name,
       ": there are no samples to draw from; is the dataset empty, or its path "
       "wrong?");
-  size_ = share_after(0);
+  order_.size = share_after(0);
 }
 
 void ShardedSampler::check_same(const ProcessGroup& group) const {
@@ -139,7 +139,7 @@ size_t ShardedSampler::share_after(size_t start) const {
 /// Where sample `position` of this rank's stands in the sequence.
 size_t ShardedSampler::place(size_t position) const {
   // Beyond the end is the padding: the sequence repeated.
-  return (start_ + rank_ + position * num_replicas_) % length_;
+  return (order_.start + rank_ + position * num_replicas_) % length_;
 }
 
 at::Tensor ShardedSampler::sequence(size_t /*length*/, int64_t /*epoch*/)
@@ -170,14 +170,14 @@ void ShardedSampler::reset(std::optional<size_t> new_size) {
 }
 
 void ShardedSampler::begin(Progress& progress) {
-  loop_ = ++shared_->loops;
-  drawn_epoch_ = progress.epoch;
-  start_ = std::min(progress.start, length_);
-  size_ = share_after(start_);
-  position_ = std::min(progress.position, size_);
-  progress.drawn = position_;
-  progress.done = position_;
-  drawn_ = false;
+  order_.loop = ++shared_->loops;
+  order_.epoch = progress.epoch;
+  order_.start = std::min(progress.start, length_);
+  order_.size = share_after(order_.start);
+  order_.position = std::min(progress.position, order_.size);
+  progress.drawn = order_.position;
+  progress.done = order_.position;
+  order_.drawn = false;
 }
 
 void ShardedSampler::go_on_from(const Progress& progress) {
@@ -187,33 +187,33 @@ void ShardedSampler::go_on_from(const Progress& progress) {
 }
 
 std::optional<std::vector<size_t>> ShardedSampler::next(size_t batch_size) {
-  check_loop();
-  if (position_ == size_) {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->progress.begun = true;
+    if (order_.position == 0) {
+      order_.loop = ++shared_->loops;
+    }
+    TORCH_CHECK(
+        order_.loop == shared_->loops || !shared_->advances,
+        name_,
+        ": a loop over a copy of this sampler began in the middle of this one, "
+        "and which of the two advance() means cannot be told: give the inner "
+        "loop a sampler of its own");
+  }
+  if (order_.position == order_.size) {
     return std::nullopt;
   }
   draw();
-  std::vector<size_t> batch(std::min(batch_size, size_ - position_));
+  std::vector<size_t> batch(
+      std::min(batch_size, order_.size - order_.position));
   for (auto& index : batch) {
-    index = indices_.empty() ? first_ + place(position_) : indices_[position_];
-    ++position_;
+    const auto position = order_.position++;
+    index = order_.indices.empty() ? order_.first + place(position)
+                                   : order_.indices[position];
   }
   const std::lock_guard lock(shared_->mutex);
-  shared_->progress.drawn = position_;
+  shared_->progress.drawn = order_.position;
   return batch;
-}
-
-void ShardedSampler::check_loop() {
-  const std::lock_guard lock(shared_->mutex);
-  shared_->progress.begun = true;
-  if (position_ == 0) {
-    loop_ = ++shared_->loops;
-  }
-  TORCH_CHECK(
-      loop_ == shared_->loops || !shared_->advances,
-      name_,
-      ": a loop over a copy of this sampler began in the middle of this one, "
-      "and which of the two advance() means cannot be told: give the inner "
-      "loop a sampler of its own");
 }
 
 void ShardedSampler::advance(size_t count) {
@@ -306,9 +306,9 @@ std::function<void()> ShardedSampler::plan_state_dict(const State& state) {
 }
 
 void ShardedSampler::save(torch::serialize::OutputArchive& archive) const {
-  archive.write("epoch", c10::IValue(drawn_epoch_));
-  archive.write("start", c10::IValue(static_cast<int64_t>(start_)));
-  archive.write("position", c10::IValue(static_cast<int64_t>(position_)));
+  archive.write("epoch", c10::IValue(order_.epoch));
+  archive.write("start", c10::IValue(static_cast<int64_t>(order_.start)));
+  archive.write("position", c10::IValue(static_cast<int64_t>(order_.position)));
 }
 
 void ShardedSampler::load(torch::serialize::InputArchive& archive) {
@@ -338,15 +338,15 @@ void ShardedSampler::load(torch::serialize::InputArchive& archive) {
 }
 
 void ShardedSampler::draw() {
-  if (drawn_) {
+  if (order_.drawn) {
     return;
   }
-  const auto order = sequence(length_, drawn_epoch_);
-  first_ = first_index(length_, drawn_epoch_);
-  indices_.resize(order.defined() ? size_ : 0);
+  const auto order = sequence(length_, order_.epoch);
+  order_.first = first_index(length_, order_.epoch);
+  order_.indices.resize(order.defined() ? order_.size : 0);
   const auto take = [&](const auto* source) {
-    for (size_t i = 0; i < indices_.size(); ++i) {
-      indices_[i] = static_cast<size_t>(source[place(i)]);
+    for (size_t i = 0; i < order_.indices.size(); ++i) {
+      order_.indices[i] = static_cast<size_t>(source[place(i)]);
     }
   };
   if (order.defined() && order.scalar_type() == at::kInt) {
@@ -354,7 +354,7 @@ void ShardedSampler::draw() {
   } else if (order.defined()) {
     take(order.const_data_ptr<int64_t>());
   }
-  drawn_ = true;
+  order_.drawn = true;
 }
 
 } // namespace ddp

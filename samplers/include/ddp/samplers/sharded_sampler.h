@@ -2,16 +2,14 @@
 
 #include <ATen/core/Tensor.h>
 #include <ddp/export.h>
+#include <ddp/samplers/internal/sample_order.h>
 #include <torch/data/samplers/base.h>
 #include <torch/ordered_dict.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace ddp {
 
@@ -20,41 +18,38 @@ class ProcessGroup;
 /// A rank's part of one sequence of samples per epoch, which all ranks know:
 /// rank `r` of `n` draws every n-th from the r-th on. The base of this
 /// library's samplers. Ranks agree as they compute the same. Constructors with
-/// a group compare what was given over ranks. Where it differs all ranks throw
-/// `c10::ValueError` with one text, those that have gone on in their next wait
-/// on the group: constructors wait for nobody, but ranks have to construct the
-/// same samplers in one order. All else is no affair of other ranks'.
+/// a group compare what was given over ranks, which construct the same samplers
+/// in one order, and wait for nobody: where it differs all throw
+/// `c10::ValueError` with one text, some in their next wait on the group.
 ///
 /// `torch::data::make_data_loader` copies its sampler. Copies share the epoch
 /// and how far the training loop is, so what is told to the one that the
 /// program holds reaches the loader's; each has its own order and position. So
 /// a loop inside another one needs a sampler of its own. One copy is not safe
-/// to use from several threads at once (a data loader asks its sampler from
-/// one); different copies are.
+/// to use from several threads at once; different copies are.
 ///
-/// **Going on in the middle of an epoch.** Workers fetch ahead of the loop, so
-/// that only the loop knows how far it is: it says so with `advance`. What
-/// `state_dict` holds then is valid for any number of ranks: the rest of the
-/// epoch is shared out anew. Ranks take their steps together, so the state of
-/// one, rank 0, is that of all.
+/// **Resuming amid an epoch.** Workers fetch ahead of the loop, so that only
+/// the loop knows how far it is: it says so with `advance`. What `state_dict`
+/// holds then is rank 0's for all, since ranks take their steps together, and
+/// valid for any number of ranks: the rest of the epoch is shared out anew.
 ///
 /// ```
 /// sampler.load_state_dict(state);                      // to go on
 /// for (auto epoch = sampler.epoch(); epoch < epochs; ++epoch) {
 ///   sampler.set_epoch(epoch);
 ///   for (auto& batch : *loader) {
-///     ...
-///     sampler.advance(batch.data.size(0));
+///     ... sampler.advance(batch.data.size(0));
 ///     ... save sampler.state_dict() ...
 ///   }
 /// }
 /// ```
 class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
  public:
-  /// Sets the epoch, in all copies, whose order the next `reset()` draws. A
-  /// data loader resets its sampler in `begin()`: call this before each loop
-  /// over the loader, or every epoch has the same order. Another epoch than the
-  /// current one begins at its start.
+  using State = torch::OrderedDict<std::string, at::Tensor>;
+
+  /// Sets the epoch, in all copies, whose order the next `reset()` draws, as a
+  /// data loader's `begin()` does: call this before each loop over the loader,
+  /// or every epoch has the same order. Another epoch begins at its start.
   void set_epoch(int64_t epoch);
 
   /// The epoch last set or loaded; 0 at first.
@@ -64,9 +59,9 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   /// was gone on with, in the rest of it.
   size_t size() const;
 
-  /// Begins the epoch, over a sequence of `new_size` samples where one is
-  /// given. Where a state was loaded, goes on from there, until the loop has
-  /// seen the end of that epoch.
+  /// Begins the epoch, over a sequence of `new_size` samples if given. Where a
+  /// state was loaded, resumes from it, until the loop has seen the epoch's
+  /// end.
   void reset(std::optional<size_t> new_size = std::nullopt) override;
 
   /// The next `batch_size` indices, fewer at the end, then nothing. Throws
@@ -82,23 +77,21 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   /// ranks are done with; and what the sequence depends on. Tensors of int64
   /// without dimensions, and the sampler's name in bytes. Throws `c10::Error`
   /// where samples were drawn and `advance` was never called.
-  torch::OrderedDict<std::string, at::Tensor> state_dict() const;
+  State state_dict() const;
 
   /// Resumes from `state`, with any number of ranks. Throws `c10::ValueError`
   /// where it is of another sequence (of another kind of sampler, size, seed,
   /// ...), or no state.
-  void load_state_dict(
-      const torch::OrderedDict<std::string, at::Tensor>& state);
+  void load_state_dict(const State& state);
 
   /// Checks a state as `load_state_dict` does; what it returns loads it.
-  std::function<void()> plan_state_dict(
-      const torch::OrderedDict<std::string, at::Tensor>& state);
+  std::function<void()> plan_state_dict(const State& state);
 
   /// Stores the epoch of the current order and the position in it: what this
   /// rank drew, which workers may have fetched ahead of the loop.
   void save(torch::serialize::OutputArchive& archive) const override;
 
-  /// Goes on where `save` was called, in a sampler of the same sequence, ranks
+  /// Resumes where `save` was called, in a sampler of the same sequence, ranks
   /// and options, at once or after one `reset` (in a copy too). What was drawn
   /// counts as done. Throws `c10::Error` if the position lies beyond the end.
   void load(torch::serialize::InputArchive& archive) override;
@@ -149,7 +142,6 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   size_t share_after(size_t start) const;
   size_t place(size_t position) const;
   void begin(Progress& progress);
-  void check_loop();
   void go_on_from(const Progress& progress);
   void draw();
 
@@ -159,15 +151,7 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   size_t rank_;
   Remainder remainder_;
   std::shared_ptr<Shared> shared_;
-  /// The order that `next` goes through.
-  int64_t drawn_epoch_ = 0;
-  size_t start_ = 0;
-  size_t size_;
-  uint64_t loop_ = 0;
-  bool drawn_ = false;
-  size_t first_ = 0;
-  std::vector<size_t> indices_; // empty where the sequence is undefined
-  size_t position_ = 0;
+  detail::SampleOrder order_;
 };
 
 } // namespace ddp
