@@ -6,16 +6,12 @@
 #include <ddp/ddp.h>
 #include <torch/torch.h>
 
-#include <c10/core/CachingDeviceAllocator.h>
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <string>
-#include <vector>
 
 struct Arguments {
   std::string path;
@@ -100,115 +96,6 @@ class SplitNet : public torch::nn::Module {
   torch::nn::Sequential second_;
 };
 
-/// Peaks of this process's memory in MB, a phase at a time.
-class MemoryPeaks {
- public:
-  explicit MemoryPeaks(DevicePair devices) : devices_(devices) {}
-
-  /// Begins a phase.
-  void reset() {
-    std::ofstream("/proc/self/clear_refs") << 5; // the peak is what is there
-    for_each_gpu([](c10::DeviceAllocator& memory, torch::DeviceIndex gpu) {
-      memory.resetPeakStats(gpu);
-    });
-  }
-
-  /// Ends it: the peak since, of the host's memory and, where there are GPUs,
-  /// that of both together.
-  void print(const char* phase, const ddp::ProcessGroup& group) {
-    const auto host = gathered(host_peak(), group);
-    const auto gpu = gathered(gpu_peak(), group);
-    if (group.rank() == 0) {
-      print_line(phase, "memory", host);
-      if (devices_.first.is_cuda()) {
-        print_line(phase, "GPU memory", gpu);
-      }
-    }
-  }
-
- private:
-  template <typename Function>
-  void for_each_gpu(Function&& function) {
-    if (!devices_.first.is_cuda()) {
-      return;
-    }
-    auto& memory = *at::getDeviceAllocator(torch::kCUDA);
-    const auto count = static_cast<int64_t>(torch::cuda::device_count());
-    for (int64_t i = 0; memory.initialized() && i < count; ++i) {
-      function(memory, static_cast<torch::DeviceIndex>(i));
-    }
-  }
-
-  static double host_peak() {
-    std::ifstream file("/proc/self/status");
-    double kilobytes = 0;
-    for (std::string word; file >> word;) {
-      if (word == "VmHWM:") {
-        file >> kilobytes;
-      }
-    }
-    return kilobytes / 1e3;
-  }
-
-  /// Throws where there is memory on another process's GPU.
-  double gpu_peak() {
-    double bytes = 0;
-    for_each_gpu([&](c10::DeviceAllocator& memory, torch::DeviceIndex gpu) {
-      const auto peak = memory.getDeviceStats(gpu).reserved_bytes[0].peak;
-      const bool own =
-          gpu == devices_.first.index() || gpu == devices_.second.index();
-      TORCH_CHECK(own || peak == 0, peak, " bytes on foreign GPU ", int(gpu));
-      bytes += static_cast<double>(peak);
-    });
-    return bytes / 1e6;
-  }
-
-  static std::vector<double> gathered(
-      double value,
-      const ddp::ProcessGroup& group) {
-    std::vector<double> values;
-    for (const auto& text : group.all_gather(std::to_string(value))) {
-      values.push_back(std::stod(text));
-    }
-    return values;
-  }
-
-  static void print_line(
-      const char* phase,
-      const char* what,
-      const std::vector<double>& values) {
-    auto sorted = values;
-    std::sort(sorted.begin(), sorted.end());
-    const auto median =
-        (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
-    std::printf("%s: peak of %s in MB", phase, what);
-    for (const auto value : values) {
-      std::printf(" %.0f", value);
-    }
-    std::printf("; rank 0 has %.3f of the median\n", values[0] / median);
-  }
-
-  DevicePair devices_;
-};
-
-/// What the net has to learn, alike on all ranks: a batch and its answer.
-struct Task {
-  torch::Tensor input;
-  torch::Tensor target;
-
-  static Task draw(const Arguments& arguments) {
-    const auto input = torch::randn({arguments.batch_size, arguments.width});
-    return {input, input.roll(1, 1).sin()};
-  }
-
-  /// This rank's share.
-  Task share(const ddp::ProcessGroup& group) const {
-    const auto parts = input.tensor_split(group.size());
-    const auto targets = target.tensor_split(group.size());
-    return {parts[group.rank()], targets[group.rank()]};
-  }
-};
-
 void train(const Arguments& arguments) {
   const auto devices = choose_devices(arguments.device);
   auto group =
@@ -221,46 +108,23 @@ void train(const Arguments& arguments) {
       group.size(),
       " processes evenly");
   ddp::manual_seed(11, group);
-  MemoryPeaks peaks(devices);
-
-  peaks.reset();
   auto net = std::make_shared<SplitNet>(arguments, devices);
   ddp::DistributedDataParallel<SplitNet> model(net, group);
   torch::optim::SGD optimizer(model->parameters(), 0.5);
-  peaks.print("construct", group);
-
-  peaks.reset();
   torch::Tensor loss;
   for (int64_t step = 0; step < arguments.steps; ++step) {
-    const auto task = Task::draw(arguments).share(group);
+    // All ranks draw the same batch, of which each takes its share.
+    const auto batch = torch::randn({arguments.batch_size, arguments.width});
+    const auto share = batch.tensor_split(group.size())[group.rank()];
     optimizer.zero_grad();
     // The loss is where the output is: the first device has enough to hold.
     loss = torch::mse_loss(
-        model->forward(task.input), task.target.to(devices.second));
+        model->forward(share), share.roll(1, 1).sin().to(devices.second));
     loss.backward();
     optimizer.step();
   }
-  peaks.print("train", group);
-
-  peaks.reset();
   ddp::save_checkpoint(arguments.path, *net, group);
-  peaks.print("save", group);
-
-  const auto hash = ddp::parameter_hash(*net);
-  {
-    const torch::NoGradGuard no_grad;
-    for (auto& parameter : net->parameters()) {
-      parameter.zero_();
-    }
-  }
-  peaks.reset();
-  ddp::load_checkpoint(arguments.path, *net, group);
-  peaks.print("load", group);
   ddp::verify_same_parameters(*net, group);
-  TORCH_CHECK(
-      ddp::parameter_hash(*net) == hash,
-      "what was loaded is not what was saved");
-
   loss = loss.detach().to(group.device());
   group.all_reduce(loss, ddp::ReduceOp::kMean);
   if (group.rank() == 0) {
@@ -269,7 +133,7 @@ void train(const Arguments& arguments) {
         devices.first.str().c_str(),
         devices.second.str().c_str(),
         loss.item<double>(),
-        hash);
+        ddp::parameter_hash(*net));
   }
 }
 
