@@ -1,9 +1,8 @@
 // Trains on files that need not fit into memory: each rank maps its own alone.
 // Run: ddprun --nproc-per-node 2 sharded_files --data FOLDER --make 8
 
-#include "mapped_shards.h"
+#include "sharded_files.h"
 #include "report_errors.h"
-#include "shard_sampler.h"
 
 #include <ddp/ddp.h>
 #include <torch/torch.h>
@@ -15,6 +14,8 @@
 #include <filesystem>
 
 namespace {
+
+constexpr int64_t kFeatures = 16;
 
 struct Arguments {
   std::string data;
@@ -29,7 +30,6 @@ struct Arguments {
 /// Writes shards of points, labelled by whether they lie inside a ball. Each
 /// rank writes its part of the files.
 void make_shards(const Arguments& arguments, const ddp::ProcessGroup& group) {
-  constexpr int64_t kFeatures = 16;
   std::filesystem::create_directories(arguments.data);
   for (const auto& file : std::filesystem::directory_iterator(arguments.data)) {
     TORCH_CHECK(
@@ -46,17 +46,12 @@ void make_shards(const Arguments& arguments, const ddp::ProcessGroup& group) {
     const auto inside = points.square().sum(1).lt(kFeatures);
     char name[32];
     std::snprintf(name, sizeof(name), "%06" PRId64 ".shard", i);
-    write_shard(arguments.data + "/" + name, points, inside);
+    const auto records = torch::cat({points, inside.unsqueeze(1)}, 1);
+    const auto path = arguments.data + "/" + name;
+    torch::from_file(path, /*shared=*/true, records.numel(), torch::kFloat)
+        .copy_(records.flatten());
   }
   group.barrier();
-}
-
-torch::nn::Sequential make_net(size_t features) {
-  const auto inputs = static_cast<int64_t>(features);
-  return torch::nn::Sequential(
-      torch::nn::Linear(inputs, 64),
-      torch::nn::ReLU(),
-      torch::nn::Linear(64, 2));
 }
 
 /// The mean loss over all ranks' batches.
@@ -88,7 +83,7 @@ void train(const Arguments& arguments) {
   if (arguments.make > 0) {
     make_shards(arguments, group);
   }
-  MappedShards shards(arguments.data); // maps nothing yet
+  MappedShards shards(arguments.data, kFeatures); // maps nothing yet
   ShardSampler sampler(shards.shard_sizes(), group, arguments.seed);
   const auto loader = torch::data::make_data_loader(
       shards,
@@ -96,7 +91,10 @@ void train(const Arguments& arguments) {
       torch::data::DataLoaderOptions(arguments.batch_size)
           .workers(arguments.workers));
 
-  auto net = make_net(shards.features());
+  torch::nn::Sequential net(
+      torch::nn::Linear(kFeatures, 64),
+      torch::nn::ReLU(),
+      torch::nn::Linear(64, 2));
   net->to(group.device());
   ddp::Reducer reducer(net, group);
   torch::optim::Adam optimizer(net->parameters(), 3e-3);
@@ -105,17 +103,12 @@ void train(const Arguments& arguments) {
     sampler.set_epoch(epoch);
     const auto loss = train_epoch(net, *loader, optimizer, group);
     if (speaks) {
-      std::printf("epoch %" PRId64 ": loss %.4f\n", epoch + 1, loss);
-    }
-    const auto now = "rank " + std::to_string(group.rank()) + " drew " +
-        std::to_string(sampler.size()) + " of " +
-        std::to_string(*shards.size()) + " records, has mapped " +
-        std::to_string(shards.mapped_shards()) + " of " +
-        std::to_string(shards.shard_sizes().size()) + " files";
-    for (const auto& line : group.all_gather(now)) {
-      if (speaks) {
-        std::printf("  %s\n", line.c_str());
-      }
+      std::printf(
+          "epoch %" PRId64 ": loss %.4f, %zu of %zu records for each rank\n",
+          epoch + 1,
+          loss,
+          sampler.size(),
+          *shards.size());
     }
   }
   ddp::verify_same_parameters(*net, group);
