@@ -74,7 +74,8 @@ void detail::check_extension(const std::string& path) {
 std::function<void()> detail::prepare_checkpoint_file(
     const std::string& path,
     const c10::IValue& value,
-    SnapshotMemory* memory) {
+    SnapshotMemory* memory,
+    SafetensorsMetadata metadata) {
   const bool sharded = is_safetensors_index(path);
   check_extension(path);
   if (sharded || writes_safetensors(path)) {
@@ -88,7 +89,7 @@ std::function<void()> detail::prepare_checkpoint_file(
     for (const auto& tensor : flat.tensors) {
       check_readable(tensor.value(), "tensor '" + tensor.key() + "'");
     }
-    SafetensorsMetadata metadata{{"format", "pt"}};
+    metadata.emplace("format", "pt");
     if (!flat.structure.empty()) {
       metadata[kTreeKey] = flat.structure;
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
+#include <ddp/checkpoint/checkpoint_file.h>
 
 #include <functional>
 #include <string>
@@ -14,10 +15,11 @@ void check_extension(const std::string& path);
 
 /// Does all of `write_checkpoint_file` that depends on the value, and returns
 /// what is left to do. With `memory` the value's tensors are copied to it, and
-/// may be changed before that.
+/// may be changed before that. `metadata` go into a safetensors file.
 std::function<void()> prepare_checkpoint_file(
     const std::string& path,
     const c10::IValue& value,
-    SnapshotMemory* memory = nullptr);
+    SnapshotMemory* memory = nullptr,
+    SafetensorsMetadata metadata = {});
 
 } // namespace ddp::detail

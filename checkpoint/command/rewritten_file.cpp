@@ -2,7 +2,7 @@
 #include <checkpoint/command/outline.h>
 #include <checkpoint/command/rewritten_file.h>
 #include <checkpoint/command/text.h>
-#include <checkpoint/formats/flat_tree.h>
+#include <checkpoint/prepared_file.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 
 #include <filesystem>
@@ -10,21 +10,6 @@
 #include <utility>
 
 namespace ddp::command {
-namespace {
-
-void write_safetensors_checkpoint(
-    const std::string& path,
-    const Checkpoint& checkpoint) {
-  const auto flat = detail::flatten(checkpoint.content);
-  auto metadata = checkpoint.metadata;
-  metadata.emplace("format", "pt");
-  if (!flat.structure.empty()) {
-    metadata[detail::kTreeKey] = flat.structure;
-  }
-  write_safetensors(path, flat.tensors, metadata);
-}
-
-} // namespace
 
 Checkpoint read_checkpoint(const std::string& path) {
   auto metadata = read_outline(path).metadata;
@@ -34,11 +19,8 @@ Checkpoint read_checkpoint(const std::string& path) {
 }
 
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
-  if (std::filesystem::path(path).extension() == ".safetensors") {
-    write_safetensors_checkpoint(path, checkpoint);
-  } else {
-    write_checkpoint_file(path, checkpoint.content);
-  }
+  detail::prepare_checkpoint_file(
+      path, checkpoint.content, nullptr, checkpoint.metadata)();
   const auto extent = extent_of(checkpoint.content);
   std::cout << path << ": " << counted(extent.tensors, "tensor") << ", "
             << size_text(std::filesystem::file_size(path)) << '\n';
