@@ -25,4 +25,10 @@ DataLoaderOptions checked(DataLoaderOptions options) {
   return options;
 }
 
+size_t checked_size(std::optional<size_t> size) {
+  TORCH_CHECK_VALUE(
+      size, "data loader: a dataset without size needs a sampler");
+  return *size;
+}
+
 } // namespace ddp::detail

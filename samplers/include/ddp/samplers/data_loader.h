@@ -1,20 +1,13 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <c10/util/Exception.h>
 #include <ddp/samplers/data_loader_options.h>
-#include <ddp/samplers/internal/batch_memory.h>
 #include <ddp/samplers/internal/batch_source.h>
-#include <ddp/samplers/internal/batch_workers.h>
 #include <torch/data/iterator.h>
 #include <torch/data/samplers/random.h>
 #include <torch/ordered_dict.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -29,17 +22,14 @@ namespace ddp {
 /// - Batches always come in order. Where the dataset ends in `.map(Stack<>())`
 ///   and makes its samples one by one (no `get_batch` and no transform of
 ///   batches of the program's), all workers load samples of the oldest batch,
-///   so that the first is there early; samples go straight to their place in
-///   memory that was used before. They have to be dense, on the CPU, and of one
-///   dtype.
+///   straight to their place in memory that was used before. Samples have to be
+///   dense, on the CPU, and of one dtype.
 /// - Workers compute with one thread each (LibTorch's with as many as there are
 ///   cores), and get no signals.
 /// - With this library's samplers, a batch that the loop gets counts as done,
-///   without `advance`. So a state saved in the loop's body, after the step,
-///   goes on with the next batch.
+///   without `advance`: a state saved after the step resumes with the next.
 /// - An error in the dataset reaches the loop as it was thrown, in its batch's
-///   turn, and ends the iteration. After it, or after a `break`, the loader can
-///   begin anew.
+///   turn. After it, or after a `break`, the loader can begin anew.
 ///
 /// Each worker has a copy of the dataset. Not safe to use from several threads
 /// at once, and not collective.
@@ -51,9 +41,7 @@ namespace ddp {
 ///     ddp::DataLoaderOptions(64).workers(4).device(group.device()));
 /// for (auto epoch = loader->epoch(); epoch < epochs; ++epoch) {
 ///   loader->set_epoch(epoch);
-///   for (auto& batch : *loader) {
-///     ... step, and now and then save loader->state_dict() ...
-///   }
+///   for (auto& batch : *loader) { ... step, maybe loader->state_dict() ... }
 /// }
 /// ```
 template <typename Dataset, typename Sampler>
@@ -97,8 +85,7 @@ class DataLoader {
   }
   void load_state_dict(
       const torch::OrderedDict<std::string, at::Tensor>& state) {
-    ++iteration_;
-    sampler_.load_state_dict(state);
+    plan_state_dict(state)();
   }
   template <typename State, typename S = Sampler>
   auto plan_state_dict(const State& state)
@@ -110,19 +97,13 @@ class DataLoader {
   }
 
  private:
-  using SourceOf = detail::SourceOf<Dataset, BatchRequestType>;
-  using Source = typename SourceOf::type;
-  struct Loaded {
-    BatchType batch;
-    size_t samples;
-  };
+  using Source = typename detail::SourceOf<Dataset, BatchRequestType>::type;
+  using Loaded = detail::LoadedBatch<BatchType>;
 
-  detail::BatchMemory memory() const;
   std::optional<BatchType> next(uint64_t iteration);
   std::optional<Loaded> take();
   std::optional<Loaded> take_copied();
   bool add_job();
-  void advance(size_t samples);
 
   DataLoaderOptions options_;
   size_t max_jobs_;
@@ -160,10 +141,8 @@ auto make_data_loader(Dataset dataset, DataLoaderOptions options = {})
     -> std::enable_if_t<
         std::is_constructible_v<Sampler, size_t>,
         std::unique_ptr<DataLoader<Dataset, Sampler>>> {
-  const auto size = dataset.size();
-  TORCH_CHECK_VALUE(
-      size, "data loader: a dataset without size needs a sampler");
-  return make_data_loader(std::move(dataset), Sampler(*size), options);
+  const auto size = detail::checked_size(dataset.size());
+  return make_data_loader(std::move(dataset), Sampler(size), options);
 }
 
 } // namespace ddp

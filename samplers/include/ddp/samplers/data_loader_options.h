@@ -53,6 +53,9 @@ struct DataLoaderOptions {
 namespace detail {
 /// The same; throws `c10::ValueError` where a number makes no sense.
 DDP_API DataLoaderOptions checked(DataLoaderOptions options);
+
+/// That of a dataset; throws `c10::ValueError` where it has none.
+DDP_API size_t checked_size(std::optional<size_t> size);
 } // namespace detail
 
 } // namespace ddp

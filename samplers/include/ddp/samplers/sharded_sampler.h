@@ -38,8 +38,7 @@ class ProcessGroup;
 /// for (auto epoch = sampler.epoch(); epoch < epochs; ++epoch) {
 ///   sampler.set_epoch(epoch);
 ///   for (auto& batch : *loader) {
-///     ... sampler.advance(batch.data.size(0));
-///     ... save sampler.state_dict() ...
+///     ... sampler.advance(batch.data.size(0)); ... sampler.state_dict() ...
 ///   }
 /// }
 /// ```
@@ -55,18 +54,15 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   /// The epoch last set or loaded; 0 at first.
   int64_t epoch() const;
 
-  /// The number of samples this rank draws in the current epoch, or, where that
-  /// was gone on with, in the rest of it.
+  /// How many samples this rank draws in the epoch, or the rest of it.
   size_t size() const;
 
-  /// Begins the epoch, over a sequence of `new_size` samples if given. Where a
-  /// state was loaded, resumes from it, until the loop has seen the epoch's
-  /// end.
+  /// Begins the epoch, over `new_size` samples if given; where a state was
+  /// loaded, resumes from it, until the loop has seen the epoch's end.
   void reset(std::optional<size_t> new_size = std::nullopt) override;
 
   /// The next `batch_size` indices, fewer at the end, then nothing. Throws
-  /// `c10::Error` where the program uses `advance`, and a copy began another
-  /// loop since this one's began.
+  /// `c10::Error` if a copy began another loop and the program uses `advance`.
   std::optional<std::vector<size_t>> next(size_t batch_size) override;
 
   /// Says that the loop is done with `count` more samples of this rank. Throws
@@ -79,9 +75,8 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   /// where samples were drawn and `advance` was never called.
   State state_dict() const;
 
-  /// Resumes from `state`, with any number of ranks. Throws `c10::ValueError`
-  /// where it is of another sequence (of another kind of sampler, size, seed,
-  /// ...), or no state.
+  /// Resumes from `state`, on any number of ranks. Throws `c10::ValueError` if
+  /// it is no state, or of another sequence (kind of sampler, size, seed, ...).
   void load_state_dict(const State& state);
 
   /// Checks a state as `load_state_dict` does; what it returns loads it.
@@ -114,9 +109,8 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
       int64_t rank,
       Remainder remainder);
 
-  /// Throws `c10::ValueError` where another rank's sampler is of another kind
-  /// or sequence: for constructors with a group, which ranks have to call in
-  /// one order. Waits for nobody unless one is.
+  /// For constructors with a group: throws `c10::ValueError` if another rank's
+  /// sampler is of another kind or sequence; else waits for nobody.
   void check_same(const ProcessGroup& group) const;
 
   // No move: what a loader was given goes on to take `set_epoch`.
@@ -131,8 +125,7 @@ class DDP_API ShardedSampler : public torch::data::samplers::Sampler<> {
   /// Where an undefined sequence begins; 0 unless overridden.
   virtual size_t first_index(size_t length, int64_t epoch) const;
 
-  /// What else the sequence depends on, for `state_dict`; nothing unless
-  /// overridden.
+  /// What else the sequence depends on, for `state_dict`; nothing by default.
   virtual torch::OrderedDict<std::string, int64_t> identity() const;
 
  private:

@@ -22,6 +22,13 @@
 
 namespace ddp::detail {
 
+/// A batch, and of how many samples it is.
+template <typename Batch>
+struct LoadedBatch {
+  Batch batch;
+  size_t samples;
+};
+
 /// What batches are loaded with.
 template <typename Dataset>
 class SourceBase {

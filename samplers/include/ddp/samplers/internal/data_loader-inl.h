@@ -16,6 +16,14 @@ struct Counts<
     std::void_t<decltype(std::declval<Sampler&>().advance(size_t(1)))>>
     : std::true_type {};
 
+/// Says that the loop is done with so many samples, where the sampler counts.
+template <typename Sampler>
+void advance(Sampler& sampler, size_t samples) {
+  if constexpr (Counts<Sampler>::value) {
+    sampler.advance(samples);
+  }
+}
+
 } // namespace detail
 
 template <typename Dataset, typename Sampler>
@@ -28,20 +36,17 @@ DataLoader<Dataset, Sampler>::DataLoader(
           options_.max_jobs().value_or(2 * options_.workers()),
           1)),
       sampler_(std::move(sampler)),
-      source_(SourceOf::samples(dataset), options_.workers(), memory()),
+      source_(
+          detail::SourceOf<Dataset, BatchRequestType>::samples(dataset),
+          options_.workers(),
+          // Two tensors for each batch that is loaded, in the loop, or held.
+          {2 * (max_jobs_ + 2),
+           options_.pin_memory().value_or(options_.device().is_cuda())}),
       copies_(options_.device()),
       workers_(options_.workers(), options_.worker_init()) {
   static_assert(
       !Dataset::is_stateful,
       "stateful datasets have LibTorch's torch::data::make_data_loader");
-}
-
-template <typename Dataset, typename Sampler>
-detail::BatchMemory DataLoader<Dataset, Sampler>::memory() const {
-  // Two tensors for each batch that is loaded, in the loop, or still held.
-  return {
-      2 * (max_jobs_ + 2),
-      options_.pin_memory().value_or(options_.device().is_cuda())};
 }
 
 template <typename Dataset, typename Sampler>
@@ -51,7 +56,7 @@ DataLoader<Dataset, Sampler>::begin() {
   ahead_.reset();
   left_out_ = 0;
   sampler_.reset();
-  advance(0); // from now on somebody counts
+  detail::advance(sampler_, 0); // from now on somebody counts
   while (workers_.size() < max_jobs_ && add_job()) {
   }
   using Valid = torch::data::detail::ValidIterator<BatchType>;
@@ -118,13 +123,6 @@ std::optional<typename DataLoader<Dataset, Sampler>::Loaded> DataLoader<
 }
 
 template <typename Dataset, typename Sampler>
-void DataLoader<Dataset, Sampler>::advance(size_t samples) {
-  if constexpr (detail::Counts<Sampler>::value) {
-    sampler_.advance(samples);
-  }
-}
-
-template <typename Dataset, typename Sampler>
 std::optional<typename DataLoader<Dataset, Sampler>::BatchType> DataLoader<
     Dataset,
     Sampler>::next(uint64_t iteration) {
@@ -135,7 +133,8 @@ std::optional<typename DataLoader<Dataset, Sampler>::BatchType> DataLoader<
       "epoch or state was set");
   try {
     auto loaded = copies_.are_needed() ? take_copied() : take();
-    advance(loaded ? loaded->samples : std::exchange(left_out_, 0));
+    detail::advance(
+        sampler_, loaded ? loaded->samples : std::exchange(left_out_, 0));
     return loaded ? std::optional<BatchType>(std::move(loaded->batch))
                   : std::nullopt;
   } catch (...) {
