@@ -6,11 +6,7 @@
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/distributed_data_parallel.h>
 
-#include <sys/time.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -92,44 +88,6 @@ RANKS_TEST("every rank throws rank 0's reason") {
   REQUIRE_THROWS_WITH(
       load_checkpoint(path, *net, group), ContainsSubstring("truncated"));
   REQUIRE(net->stem->weight.equal(before));
-}
-
-TEST_CASE("kill -9 of rank 0 while it saves leaves the old file, whole") {
-  const SharedFolder folder;
-  const auto path = folder.path + "net.safetensors";
-  int left_over = 0;
-  for (int round = 0; round < 5; ++round) {
-    setenv("DDP_TEST_ROUND", std::to_string(round).c_str(), 1);
-    ranks(2, RankOptions().exit_codes({{0, 137}}), [&] {
-      auto group = init_process_group();
-      // 64 MiB, so that the write takes long enough to be hit.
-      auto net = std::make_shared<torch::nn::LinearImpl>(4096, 4096);
-      save_checkpoint(path, *net, group);
-      group.barrier();
-      if (group.rank() == 0) { // ends itself in the middle of a save
-        const int delay = std::stoi(std::getenv("DDP_TEST_ROUND"));
-        struct sigaction die {};
-        die.sa_handler = [](int) { kill(getpid(), SIGKILL); };
-        sigaction(SIGALRM, &die, nullptr);
-        itimerval when{{0, 0}, {0, 1000 + 9000 * delay}};
-        setitimer(ITIMER_REAL, &when, nullptr);
-      }
-      REQUIRE_THROWS([&] {
-        for (;;) {
-          save_checkpoint(path, *net, group);
-        }
-      }());
-    });
-    auto net = std::make_shared<torch::nn::LinearImpl>(4096, 4096);
-    load_checkpoint(path, *net); // checks the digest
-    for (const auto& entry : std::filesystem::directory_iterator(folder.path)) {
-      if (entry.path() != path) { // hit between naming and renaming
-        ++left_over;
-        std::filesystem::remove(entry.path());
-      }
-    }
-  }
-  REQUIRE(left_over <= 1); // that takes moments
 }
 
 namespace {

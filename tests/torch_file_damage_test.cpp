@@ -1,7 +1,6 @@
 #include <checkpoint/formats/zip/crc32.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <tests/support/catch.h>
-#include <tests/support/ivalue_text.h>
 #include <tests/support/memory_cap.h>
 #include <tests/support/temporary_folder.h>
 #include <tests/support/torch_zip.h>
@@ -11,26 +10,6 @@
 namespace ddp::test::torch_file_damage_test {
 
 using detail::crc32;
-
-namespace {
-
-std::string file_of_training() {
-  const TemporaryFolder folder;
-  c10::impl::GenericDict state(c10::AnyType::get(), c10::AnyType::get());
-  state.insert("weight", torch::rand({3}));
-  state.insert("steps", torch::tensor(7));
-  state.insert(1, c10::ivalue::Tuple::create({0.5, true, c10::IValue(), "a"}));
-  write_checkpoint_file(folder / "a.pt", state);
-  return read_text(folder / "a.pt");
-}
-
-std::string file_like_pythons() {
-  return torch_file_of(
-      "}q\x00("s + unicode("w") + tensor_of(kZero, kFour, kOne) + unicode("b") +
-      tensor_of("K\1", "K\2\x85", kOne) + "u");
-}
-
-} // namespace
 
 TEST_CASE("A zip file's directory has to be sound", "[torch_file]") {
   const std::string none = "\x80\2N.";
@@ -135,18 +114,10 @@ TEST_CASE("A file has more records than 16 bits count", "[torch_file]") {
   }
 }
 
-TEST_CASE("Every truncation of a file is noticed", "[torch_file]") {
+TEST_CASE("What cannot be read is named", "[torch_file]") {
   const TemporaryFolder folder;
-  for (const auto& whole : {file_of_training(), file_like_pythons()}) {
-    REQUIRE(complaint(whole).empty());
-    for (size_t size = 0; size < whole.size(); ++size) {
-      INFO(size << " of " << whole.size() << " bytes");
-      REQUIRE_THAT(
-          complaint(whole.substr(0, size)),
-          ContainsSubstring("truncated") || ContainsSubstring("no zip file"));
-    }
-  }
-  write_text(folder / "a.pt", file_of_training().substr(0, 500));
+  write_checkpoint_file(folder / "a.pt", torch::rand({300}));
+  write_text(folder / "a.pt", read_text(folder / "a.pt").substr(0, 500));
   CHECK_THROWS_WITH(
       read_checkpoint_file(folder / "a.pt"),
       ContainsSubstring("cannot read '" + (folder / "a.pt") + "': truncated"));
@@ -154,29 +125,6 @@ TEST_CASE("Every truncation of a file is noticed", "[torch_file]") {
       read_checkpoint_file(folder / "no"), ContainsSubstring("No such file"));
   CHECK_THROWS_WITH(
       read_checkpoint_file(folder.path()), ContainsSubstring("a directory"));
-}
-
-TEST_CASE("Flipped bits never change a value", "[torch_file]") {
-  for (const auto& whole : {file_of_training(), file_like_pythons()}) {
-    const auto expected = text_of(value_of(whole));
-    require_in_child(400, [&] {
-      std::mt19937_64 random(5);
-      size_t refused = 0;
-      for (size_t i = 0; i < 10'000; ++i) {
-        auto damaged = whole;
-        for (size_t flips = 1 + i % 3; flips > 0; --flips) {
-          auto& byte = damaged[random() % damaged.size()];
-          byte = static_cast<char>(byte ^ (1 << random() % 8));
-        }
-        if (!complaint(damaged).empty()) {
-          ++refused;
-        } else if (text_of(value_of(damaged)) != expected) {
-          return false;
-        }
-      }
-      return refused > 5'000;
-    });
-  }
 }
 
 // The checksums made to fit, so that the damage is the pickle's to notice.
