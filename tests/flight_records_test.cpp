@@ -240,10 +240,11 @@ TEST_CASE("ddp-flightrecorder refuses what is no record") {
       trouble({folder / "none"}),
       ContainsSubstring("No such file or directory"));
   REQUIRE_THAT(
-      trouble({folder.path()}), ContainsSubstring("there are no records"));
+      trouble({folder.path()}),
+      ContainsSubstring("no flight record is in this"));
   write(folder, "rank_0", {{"rank", 0}});
   REQUIRE_THAT(
-      trouble({folder.path()}), ContainsSubstring("this is no flight record"));
+      trouble({folder.path()}), ContainsSubstring("not a flight record"));
   write(folder, "rank_0", record_of(0, 3, 5));
   write(folder, "rank_1", record_of(1, 4, 5));
   REQUIRE_THAT(trouble({folder.path()}), ContainsSubstring("not of one job"));

@@ -1,12 +1,8 @@
 #include <ddp/commands/flightrecorder/record.h>
 
-#include <nlohmann/json.hpp>
+#include <ddp/commands/json_files.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <stdexcept>
 
 namespace ddp::command {
@@ -45,46 +41,21 @@ Collective collective_of(const json& object) {
   return result;
 }
 
-Record read_record(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw std::runtime_error(path + ": " + std::strerror(errno));
+Record record_of(const std::string& path, const json& object) {
+  if (object.at("ddp_flight_record") != 1) {
+    throw std::runtime_error("it is of another version of ddp");
   }
-  try {
-    const auto object = json::parse(file);
-    Record record;
-    record.path = path;
-    if (object.at("ddp_flight_record").get<int>() != 1) {
-      throw std::runtime_error(path + ": written by another version of ddp");
-    }
-    record.rank = object.at("rank").get<int64_t>();
-    record.size = object.at("size").get<int64_t>();
-    record.host = text_of(object, "host");
-    record.reason = text_of(object, "reason");
-    record.time_ns = object.at("time_ns").get<int64_t>();
-    for (const auto& each : object.at("collectives")) {
-      record.collectives.push_back(collective_of(each));
-    }
-    return record;
-  } catch (const json::exception&) {
-    throw std::runtime_error(path + ": this is no flight record of ddp's");
+  Record record;
+  record.path = path;
+  record.rank = object.at("rank").get<int64_t>();
+  record.size = object.at("size").get<int64_t>();
+  record.host = text_of(object, "host");
+  record.reason = text_of(object, "reason");
+  record.time_ns = object.at("time_ns").get<int64_t>();
+  for (const auto& each : object.at("collectives")) {
+    record.collectives.push_back(collective_of(each));
   }
-}
-
-std::vector<std::string> files_of(const std::string& path) {
-  if (!std::filesystem::is_directory(path)) {
-    return {path};
-  }
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(path)) {
-    if (entry.path().extension() == ".json") {
-      files.push_back(entry.path().string());
-    }
-  }
-  if (files.empty()) {
-    throw std::runtime_error(path + ": there are no records in this folder");
-  }
-  return files;
+  return record;
 }
 
 void check_job(const std::vector<Record>& records) {
@@ -116,11 +87,13 @@ std::string Collective::signature() const {
 
 std::vector<Record> read_records(const std::vector<std::string>& paths) {
   std::vector<Record> records;
-  for (const auto& path : paths) {
-    for (const auto& file : files_of(path)) {
-      records.push_back(read_record(file));
-    }
-  }
+  read_json_files(
+      paths,
+      R"(.*\.json)",
+      "flight record",
+      [&](const std::string& path, const json& content) {
+        records.push_back(record_of(path, content));
+      });
   std::sort(
       records.begin(), records.end(), [](const Record& a, const Record& b) {
         return a.rank < b.rank;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <sstream>
 #include <string>
 
@@ -115,19 +116,15 @@ class Picture {
         what + ": " + milliseconds(to - from));
   }
 
-  void vertical(double x, double top, double bottom) {
-    body_ << "<line x1=\"" << number(x) << "\" y1=\"" << number(top)
-          << "\" x2=\"" << number(x) << "\" y2=\"" << number(bottom)
-          << "\" stroke=\"#ddd\"/>\n";
-  }
-
-  /// Under what comes later. Returns where the labels end.
+  /// Under what comes later.
   void grid(double top, double bottom) {
     const double length = static_cast<double>(end_ - begin_) / 1e6;
     const double step = tick(length);
     for (int i = 0; i * step <= length; ++i) {
       const double x = kLeft + kWidth * i * step / length;
-      vertical(x, top, bottom);
+      body_ << "<line x1=\"" << number(x) << "\" y1=\"" << number(top)
+            << "\" x2=\"" << number(x) << "\" y2=\"" << number(bottom)
+            << "\" stroke=\"#ddd\"/>\n";
       std::ostringstream label;
       label << i * step;
       text(x, bottom + 13, label.str(), "middle");
@@ -149,94 +146,69 @@ class Picture {
   std::ostringstream body_;
 };
 
-size_t rows_in(const std::vector<Reduction>& reductions) {
-  size_t rows = 1;
-  for (const auto& reduction : reductions) {
-    rows = std::max(rows, reduction.row + 1);
-  }
-  return rows;
+double height_of(const Track& track) {
+  return track.name == std::string("waits") ? kThinRow : kRow;
 }
 
 double height_of(const RankTimeline& timeline) {
-  return kRow * static_cast<double>(1 + rows_in(reductions_of(timeline))) +
-      kThinRow;
-}
-
-std::string in_step(const RecordedStep& step, const std::string& what) {
-  return "step " + std::to_string(step.step) + ", " + what;
-}
-
-void draw_computing(Picture& picture, const RecordedStep& step, double y) {
-  if (step.forward_began && step.forward_ended) {
-    picture.bar(
-        *step.forward_began,
-        *step.forward_ended,
-        y,
-        kRow - 2,
-        kForward,
-        in_step(step, "forward"));
+  double height = 0;
+  for (const auto& track : timeline.tracks) {
+    height += height_of(track);
   }
-  picture.bar(
-      step.began,
-      step.computed,
-      y,
-      kRow - 2,
-      kBackward,
-      in_step(step, "backward"));
+  return height;
 }
 
-void draw_reduction(Picture& picture, const Reduction& reduction, double y) {
+const char* color_of(const Span& span) {
+  switch (span.activity) {
+    case Activity::kForward:
+      return kForward;
+    case Activity::kBackward:
+      return kBackward;
+    case Activity::kReduction:
+      return kBucket.at(span.bucket % kBucket.size());
+    case Activity::kWait:
+      break;
+  }
+  return kWait;
+}
+
+void draw_span(Picture& picture, const Span& span, double y, double height) {
   constexpr double kDigit = 6.5;
-  const auto& bucket = *reduction.bucket;
-  const auto name = std::to_string(reduction.number);
+  const bool reduces = span.activity == Activity::kReduction;
   picture.bar(
-      *bucket.launched,
-      *bucket.done,
+      span.begin,
+      span.end,
       y,
-      kRow - 2,
-      kBucket.at(reduction.number % kBucket.size()),
-      in_step(
-          *reduction.step, "bucket " + name + ", " + size_text(bucket.bytes)));
-  const double left = picture.across(*bucket.launched);
-  const double right = picture.across(*bucket.done);
-  if (right - left > kDigit * static_cast<double>(name.size()) + 4) {
-    picture.text((left + right) / 2, y + kRow - 4, name, "middle");
+      height - 2,
+      color_of(span),
+      "step " + std::to_string(span.step) + ", " + span.name() +
+          (reduces ? ", " + size_text(span.bytes) : ""));
+  const auto number = std::to_string(span.bucket);
+  const double left = picture.across(span.begin);
+  const double right = picture.across(span.end);
+  if (reduces &&
+      right - left > kDigit * static_cast<double>(number.size()) + 4) {
+    picture.text((left + right) / 2, y + height - 4, number, "middle");
   }
 }
 
 void draw_rank(Picture& picture, const RankTimeline& timeline, double y) {
-  for (const auto& step : timeline.steps) {
-    draw_computing(picture, step, y);
-  }
-  const auto reductions = reductions_of(timeline);
-  for (const auto& reduction : reductions) {
-    const auto row = static_cast<double>(1 + reduction.row);
-    draw_reduction(picture, reduction, y + row * kRow);
-  }
-  y += kRow * static_cast<double>(1 + rows_in(reductions));
-  for (const auto& step : timeline.steps) {
-    for (size_t i = 0; i < step.buckets.size(); ++i) {
-      const auto& bucket = step.buckets[i];
-      if (bucket.waiting && bucket.waited) {
-        picture.bar(
-            *bucket.waiting,
-            *bucket.waited,
-            y,
-            kThinRow - 2,
-            kWait,
-            in_step(step, "wait for bucket " + std::to_string(i + 1)));
-      }
+  for (const auto& track : timeline.tracks) {
+    for (const auto& span : track.spans) {
+      draw_span(picture, span, y, height_of(track));
     }
+    y += height_of(track);
   }
 }
 
 void draw_head(Picture& picture, const std::vector<RankTimeline>& timelines) {
-  auto first = timelines[0].steps.front().step;
-  auto last = first;
+  auto first = std::numeric_limits<int64_t>::max();
+  int64_t last = 0;
   int64_t error = 0;
   for (const auto& timeline : timelines) {
-    first = std::min(first, timeline.steps.front().step);
-    last = std::max(last, timeline.steps.back().step);
+    const auto& computed = timeline.tracks.front().spans;
+    first = std::min(first, computed.front().step);
+    last = std::max(last, computed.back().step);
     error = std::max(error, timeline.clock_error.value_or(0));
   }
   picture.text(
@@ -266,10 +238,7 @@ void write_picture(
     std::ostream& out,
     const std::vector<RankTimeline>& timelines) {
   const auto [begin, end] = range_of(timelines);
-  const bool several =
-      std::any_of(timelines.begin(), timelines.end(), [&](const auto& one) {
-        return one.reducer != timelines[0].reducer;
-      });
+  const bool several = are_of_several(timelines);
   Picture picture(begin, end);
   double bottom = kTop;
   for (const auto& timeline : timelines) {

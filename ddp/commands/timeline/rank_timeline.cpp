@@ -1,41 +1,29 @@
 #include <ddp/commands/timeline/rank_timeline.h>
 
-#include <nlohmann/json.hpp>
+#include <ddp/commands/json_files.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <limits>
-#include <regex>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
 
 namespace ddp::command {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// The files of ranks in a folder, or the file.
-std::vector<std::string> files_of(const std::string& path) {
-  if (!fs::is_directory(path)) {
-    return {path};
+/// Puts a reduction into the first of the tracks in which none is under way.
+void add_reduction(std::vector<Track>& tracks, const Span& span) {
+  const auto free =
+      std::find_if(tracks.begin(), tracks.end(), [&](const Track& track) {
+        return track.spans.empty() || track.spans.back().end <= span.begin;
+      });
+  if (free == tracks.end()) {
+    tracks.push_back({"communication", {span}});
+  } else {
+    free->spans.push_back(span);
   }
-  static const std::regex form(R"(.*\.rank\d+\.json)");
-  std::vector<std::string> files;
-  for (const auto& entry : fs::directory_iterator(path)) {
-    if (std::regex_match(entry.path().filename().string(), form)) {
-      files.push_back(entry.path().string());
-    }
-  }
-  if (files.empty()) {
-    throw std::runtime_error(
-        path + ": no timeline of a rank (*.rank0.json) is in this folder");
-  }
-  std::sort(files.begin(), files.end());
-  return files;
 }
 
 /// Reads times, and makes them rank 0's.
@@ -43,27 +31,51 @@ class StepReader {
  public:
   explicit StepReader(int64_t offset) : offset_(offset) {}
 
-  RecordedStep step(const json& from) const {
-    RecordedStep step;
-    step.step = from.at("step");
-    step.forward_began = time(from, "forward_began");
-    step.forward_ended = time(from, "forward_ended");
-    step.began = *time(from, "began");
-    step.computed = time(from, "computed").value_or(step.began);
-    step.finished = time(from, "finished").value_or(step.computed);
-    for (const auto& entry : from.at("buckets")) {
-      auto& bucket = step.buckets.emplace_back();
-      bucket.bytes = entry.at("bytes");
-      bucket.ready = time(entry, "ready");
-      bucket.launched = time(entry, "launched");
-      bucket.done = time(entry, "done");
-      bucket.waiting = time(entry, "waiting");
-      bucket.waited = time(entry, "waited");
+  void read(const json& from) {
+    const int64_t step = from.at("step");
+    const auto forward_began = time(from, "forward_began");
+    const auto forward_ended = time(from, "forward_ended");
+    if (forward_began && forward_ended) {
+      compute_.spans.push_back(
+          {Activity::kForward, step, *forward_began, *forward_ended});
     }
-    return step;
+    const auto began = time(from, "began").value();
+    const auto computed = time(from, "computed").value_or(began);
+    compute_.spans.push_back({Activity::kBackward, step, began, computed});
+    size_t number = 0;
+    for (const auto& bucket : from.at("buckets")) {
+      read_bucket(bucket, step, ++number);
+    }
+  }
+
+  void give_to(RankTimeline& timeline) {
+    timeline.tracks = std::move(communication_);
+    timeline.tracks.insert(timeline.tracks.begin(), std::move(compute_));
+    timeline.tracks.push_back(std::move(waits_));
+    timeline.ready = std::move(ready_);
   }
 
  private:
+  void read_bucket(const json& from, int64_t step, size_t number) {
+    const int64_t bytes = from.at("bytes");
+    const auto launched = time(from, "launched");
+    const auto done = time(from, "done");
+    const auto waiting = time(from, "waiting");
+    const auto waited = time(from, "waited");
+    if (const auto ready = time(from, "ready")) {
+      ready_.emplace_back(number, *ready);
+    }
+    if (launched && done) {
+      add_reduction(
+          communication_,
+          {Activity::kReduction, step, *launched, *done, number, bytes});
+    }
+    if (waiting && waited) {
+      waits_.spans.push_back(
+          {Activity::kWait, step, *waiting, *waited, number, bytes});
+    }
+  }
+
   std::optional<Time> time(const json& from, const char* name) const {
     const auto& value = from.at(name);
     return value.is_null() ? std::nullopt
@@ -71,6 +83,10 @@ class StepReader {
   }
 
   int64_t offset_;
+  Track compute_{"compute", {}};
+  std::vector<Track> communication_{{"communication", {}}};
+  Track waits_{"waits", {}};
+  std::vector<std::pair<size_t, Time>> ready_;
 };
 
 RankTimeline parse(const json& from) {
@@ -85,28 +101,15 @@ RankTimeline parse(const json& from) {
   if (from.contains("clock_error")) {
     timeline.clock_error = from.at("clock_error").get<int64_t>();
   }
-  const StepReader reader(from.value("clock_offset", int64_t{0}));
-  for (const auto& step : from.at("steps")) {
-    timeline.steps.push_back(reader.step(step));
-  }
-  if (timeline.steps.empty()) {
+  if (from.at("steps").empty()) {
     throw std::runtime_error("no step is in it");
   }
+  StepReader reader(from.value("clock_offset", int64_t{0}));
+  for (const auto& step : from.at("steps")) {
+    reader.read(step);
+  }
+  reader.give_to(timeline);
   return timeline;
-}
-
-RankTimeline read(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
-    throw std::runtime_error(
-        path + ": cannot be read: " + std::strerror(errno));
-  }
-  try {
-    return parse(json::parse(file));
-  } catch (const std::exception& error) {
-    throw std::runtime_error(
-        path + ": not a timeline of a rank: " + error.what());
-  }
 }
 
 void check_goes_with(const RankTimeline& one, const RankTimeline& other) {
@@ -126,14 +129,30 @@ void check_goes_with(const RankTimeline& one, const RankTimeline& other) {
 
 } // namespace
 
+std::string Span::name() const {
+  switch (activity) {
+    case Activity::kForward:
+      return "forward";
+    case Activity::kBackward:
+      return "backward";
+    case Activity::kReduction:
+      return "bucket " + std::to_string(bucket);
+    case Activity::kWait:
+      break;
+  }
+  return "wait for bucket " + std::to_string(bucket);
+}
+
 std::vector<RankTimeline> read_timelines(
     const std::vector<std::string>& paths) {
   std::vector<RankTimeline> timelines;
-  for (const auto& path : paths) {
-    for (const auto& file : files_of(path)) {
-      timelines.push_back(read(file));
-    }
-  }
+  read_json_files(
+      paths,
+      R"(.*\.rank\d+\.json)",
+      "timeline of a rank",
+      [&](const std::string& /*path*/, const json& content) {
+        timelines.push_back(parse(content));
+      });
   std::sort(timelines.begin(), timelines.end(), [](auto& a, auto& b) {
     return std::tie(a.rank, a.reducer) < std::tie(b.rank, b.reducer);
   });
@@ -149,50 +168,20 @@ std::pair<Time, Time> range_of(const std::vector<RankTimeline>& timelines) {
   std::pair<Time, Time> range{
       std::numeric_limits<Time>::max(), std::numeric_limits<Time>::min()};
   for (const auto& timeline : timelines) {
-    for (const auto& step : timeline.steps) {
-      range.first = std::min(
-          {range.first, step.forward_began.value_or(step.began), step.began});
-      range.second = std::max(range.second, step.finished);
+    for (const auto& track : timeline.tracks) {
+      for (const auto& span : track.spans) {
+        range.first = std::min(range.first, span.begin);
+        range.second = std::max(range.second, span.end);
+      }
     }
   }
   return range;
 }
 
-std::vector<size_t> rows_for(const std::vector<std::pair<Time, Time>>& bars) {
-  std::vector<Time> ends; // of each row
-  std::vector<size_t> rows;
-  for (const auto& [begin, end] : bars) {
-    const auto free =
-        std::find_if(ends.begin(), ends.end(), [first = begin](Time last) {
-          return last <= first;
-        });
-    rows.push_back(free - ends.begin());
-    if (free == ends.end()) {
-      ends.push_back(end);
-    } else {
-      *free = end;
-    }
-  }
-  return rows;
-}
-
-std::vector<Reduction> reductions_of(const RankTimeline& timeline) {
-  std::vector<Reduction> reductions;
-  std::vector<std::pair<Time, Time>> bars;
-  for (const auto& step : timeline.steps) {
-    for (size_t i = 0; i < step.buckets.size(); ++i) {
-      const auto& bucket = step.buckets[i];
-      if (bucket.launched && bucket.done) {
-        reductions.push_back({&step, &bucket, i + 1, 0});
-        bars.emplace_back(*bucket.launched, *bucket.done);
-      }
-    }
-  }
-  const auto rows = rows_for(bars);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    reductions[i].row = rows[i];
-  }
-  return reductions;
+bool are_of_several(const std::vector<RankTimeline>& timelines) {
+  return std::any_of(timelines.begin(), timelines.end(), [&](const auto& one) {
+    return one.reducer != timelines[0].reducer;
+  });
 }
 
 } // namespace ddp::command

@@ -12,23 +12,26 @@ namespace ddp::command {
 /// In nanoseconds of rank 0's clock.
 using Time = int64_t;
 
-struct RecordedBucket {
+enum class Activity { kForward, kBackward, kReduction, kWait };
+
+/// What a rank did for some time.
+struct Span {
+  /// "backward", "bucket 3", "wait for bucket 3".
+  std::string name() const;
+
+  Activity activity;
+  int64_t step;
+  Time begin;
+  Time end;
+  /// Its place in the order of reduction, from 1, and its size.
+  size_t bucket = 0;
   int64_t bytes = 0;
-  std::optional<Time> ready;
-  std::optional<Time> launched;
-  std::optional<Time> done;
-  std::optional<Time> waiting;
-  std::optional<Time> waited;
 };
 
-struct RecordedStep {
-  int64_t step = 0;
-  std::optional<Time> forward_began;
-  std::optional<Time> forward_ended;
-  Time began = 0;
-  Time computed = 0;
-  Time finished = 0;
-  std::vector<RecordedBucket> buckets;
+/// Spans of which none overlap.
+struct Track {
+  const char* name;
+  std::vector<Span> spans;
 };
 
 /// What one Reducer of one rank recorded.
@@ -39,7 +42,10 @@ struct RankTimeline {
   std::string reducer;
   /// How wrong its times may be against rank 0's.
   std::optional<int64_t> clock_error;
-  std::vector<RecordedStep> steps;
+  /// "compute", one or more of "communication", and "waits".
+  std::vector<Track> tracks;
+  /// When a bucket had all its gradients.
+  std::vector<std::pair<size_t, Time>> ready;
 };
 
 /// Reads the files, and those of folders, in the order of reducers and ranks.
@@ -50,19 +56,7 @@ std::vector<RankTimeline> read_timelines(const std::vector<std::string>& paths);
 /// From the first to the last of all times.
 std::pair<Time, Time> range_of(const std::vector<RankTimeline>& timelines);
 
-/// Rows for bars such that none overlap in a row, as few as may be: for each
-/// bar (begin and end, by begin) its row.
-std::vector<size_t> rows_for(const std::vector<std::pair<Time, Time>>& bars);
-
-/// A bucket's reduction, and its place among the step's, from 1.
-struct Reduction {
-  const RecordedStep* step;
-  const RecordedBucket* bucket;
-  size_t number;
-  size_t row;
-};
-
-/// Those that were started and completed, with rows, in the order of starts.
-std::vector<Reduction> reductions_of(const RankTimeline& timeline);
+/// Whether they are of more than one Reducer.
+bool are_of_several(const std::vector<RankTimeline>& timelines);
 
 } // namespace ddp::command

@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <string>
 
 namespace ddp::command {
@@ -10,165 +9,99 @@ namespace {
 
 using nlohmann::json;
 
-/// The events of one Reducer of one rank.
-class Events {
- public:
-  /// `first_track`: the first number for its tracks.
-  Events(
-      json& events,
-      const RankTimeline& timeline,
-      Time begin,
-      int64_t first_track)
-      : events_(events),
-        timeline_(timeline),
-        begin_(begin),
-        track_(first_track) {}
+/// From `begin` on.
+double microseconds(Time begin, Time time) {
+  return static_cast<double>(time - begin) / 1e3;
+}
 
-  /// Returns the first number that is free.
-  int64_t add(const std::string& suffix) {
-    name_track("compute" + suffix);
-    for (const auto& step : timeline_.steps) {
-      add_compute(step);
-    }
-    ++track_;
-    const auto reductions = reductions_of(timeline_);
-    size_t rows = 1;
-    for (const auto& reduction : reductions) {
-      rows = std::max(rows, reduction.row + 1);
-    }
-    for (size_t row = 0; row < rows; ++row, ++track_) {
-      name_track("communication" + suffix);
-      for (const auto& reduction : reductions) {
-        if (reduction.row == row) {
-          add_reduction(reduction);
-        }
-      }
-    }
-    name_track("waits" + suffix);
-    for (const auto& step : timeline_.steps) {
-      add_waits(step);
-    }
-    return track_ + 1;
+json metadata(int64_t rank, const char* name, const json& arguments) {
+  return {{"ph", "M"}, {"name", name}, {"pid", rank}, {"args", arguments}};
+}
+
+/// Names track `number` of a rank, and gives it its place.
+void add_track(json& events, int64_t rank, int64_t number, std::string name) {
+  for (auto event :
+       {metadata(rank, "thread_name", {{"name", std::move(name)}}),
+        metadata(rank, "thread_sort_index", {{"sort_index", number}})}) {
+    event["tid"] = number;
+    events.push_back(event);
   }
+}
 
- private:
-  void name_track(const std::string& name) {
-    events_.push_back(
-        {{"ph", "M"},
-         {"name", "thread_name"},
-         {"pid", timeline_.rank},
-         {"tid", track_},
-         {"args", {{"name", name}}}});
-    events_.push_back(
-        {{"ph", "M"},
-         {"name", "thread_sort_index"},
-         {"pid", timeline_.rank},
-         {"tid", track_},
-         {"args", {{"sort_index", track_}}}});
+json event_of(const Span& span, Time begin) {
+  json arguments{{"step", span.step}};
+  if (span.activity == Activity::kReduction) {
+    arguments["bytes"] = span.bytes;
   }
+  return {
+      {"ph", "X"},
+      {"name", span.name()},
+      {"ts", microseconds(begin, span.begin)},
+      {"dur", microseconds(span.begin, span.end)},
+      {"args", arguments}};
+}
 
-  double microseconds(Time time) const {
-    return static_cast<double>(time) / 1e3;
+/// Of a track.
+std::vector<json> events_of(
+    const RankTimeline& timeline,
+    const Track& track,
+    Time begin) {
+  std::vector<json> events;
+  for (const auto& span : track.spans) {
+    events.push_back(event_of(span, begin));
   }
-
-  void add_span(
-      const std::string& name,
-      Time begin,
-      Time end,
-      const RecordedStep& step,
-      json arguments = json::object()) {
-    arguments["step"] = step.step;
-    events_.push_back(
-        {{"ph", "X"},
-         {"name", name},
-         {"pid", timeline_.rank},
-         {"tid", track_},
-         {"ts", microseconds(begin - begin_)},
-         {"dur", microseconds(end - begin)},
-         {"args", arguments}});
-  }
-
-  void add_compute(const RecordedStep& step) {
-    if (step.forward_began && step.forward_ended) {
-      add_span("forward", *step.forward_began, *step.forward_ended, step);
+  if (&track == &timeline.tracks.front()) {
+    for (const auto& [bucket, time] : timeline.ready) {
+      events.push_back(
+          {{"ph", "i"},
+           {"s", "t"},
+           {"name", "bucket " + std::to_string(bucket) + " is ready"},
+           {"ts", microseconds(begin, time)}});
     }
-    add_span("backward", step.began, step.computed, step);
-    for (size_t i = 0; i < step.buckets.size(); ++i) {
-      if (step.buckets[i].ready) {
-        events_.push_back(
-            {{"ph", "i"},
-             {"s", "t"},
-             {"name", "bucket " + std::to_string(i + 1) + " is ready"},
-             {"pid", timeline_.rank},
-             {"tid", track_},
-             {"ts", microseconds(*step.buckets[i].ready - begin_)}});
+  }
+  return events;
+}
+
+json events_of(const std::vector<RankTimeline>& timelines) {
+  auto events = json::array();
+  const auto begin = range_of(timelines).first;
+  const bool several = are_of_several(timelines);
+  int64_t number = 0;
+  int64_t last_rank = -1;
+  for (const auto& timeline : timelines) {
+    const auto rank = timeline.rank;
+    if (rank != last_rank) {
+      number = 0;
+      last_rank = rank;
+      const auto name =
+          "rank " + std::to_string(rank) + " (" + timeline.host + ")";
+      events.push_back(metadata(rank, "process_name", {{"name", name}}));
+    }
+    const auto suffix = several ? " (" + timeline.reducer + ")" : "";
+    for (const auto& track : timeline.tracks) {
+      add_track(events, rank, ++number, track.name + suffix);
+      for (auto& event : events_of(timeline, track, begin)) {
+        event["pid"] = rank;
+        event["tid"] = number;
+        events.push_back(std::move(event));
       }
     }
   }
-
-  void add_reduction(const Reduction& reduction) {
-    const auto& bucket = *reduction.bucket;
-    add_span(
-        "bucket " + std::to_string(reduction.number),
-        *bucket.launched,
-        *bucket.done,
-        *reduction.step,
-        {{"bytes", bucket.bytes}});
-  }
-
-  void add_waits(const RecordedStep& step) {
-    for (size_t i = 0; i < step.buckets.size(); ++i) {
-      const auto& bucket = step.buckets[i];
-      if (bucket.waiting && bucket.waited) {
-        add_span(
-            "wait for bucket " + std::to_string(i + 1),
-            *bucket.waiting,
-            *bucket.waited,
-            step);
-      }
-    }
-  }
-
-  json& events_;
-  const RankTimeline& timeline_;
-  Time begin_;
-  int64_t track_;
-};
+  return events;
+}
 
 } // namespace
 
 void write_trace(
     std::ostream& out,
     const std::vector<RankTimeline>& timelines) {
-  auto events = json::array();
-  const auto begin = range_of(timelines).first;
-  const bool several =
-      std::any_of(timelines.begin(), timelines.end(), [&](const auto& one) {
-        return one.reducer != timelines[0].reducer;
-      });
-  int64_t track = 1;
-  for (size_t i = 0; i < timelines.size(); ++i) {
-    const auto& timeline = timelines[i];
-    if (i == 0 || timelines[i - 1].rank != timeline.rank) {
-      track = 1;
-      events.push_back(
-          {{"ph", "M"},
-           {"name", "process_name"},
-           {"pid", timeline.rank},
-           {"args",
-            {{"name",
-              "rank " + std::to_string(timeline.rank) + " (" + timeline.host +
-                  ")"}}}});
-    }
-    track = Events(events, timeline, begin, track)
-                .add(several ? " (" + timeline.reducer + ")" : "");
+  const auto* separator = "[\n";
+  for (const auto& event : events_of(timelines)) {
+    out << separator
+        << event.dump(-1, ' ', true, json::error_handler_t::replace);
+    separator = ",\n";
   }
-  out << "[\n";
-  for (size_t i = 0; i < events.size(); ++i) {
-    out << events[i].dump(-1, ' ', true, json::error_handler_t::replace)
-        << (i + 1 < events.size() ? ",\n" : "\n");
-  }
-  out << "]\n";
+  out << "\n]\n";
 }
 
 } // namespace ddp::command

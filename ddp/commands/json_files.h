@@ -1,0 +1,59 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <regex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace ddp::command {
+
+/// Gives `parse` the content of the files, and of those of folders that are
+/// named like `form`. Throws `std::runtime_error` with the path where one is
+/// not `noun` (what `parse` throws), cannot be read, or is not in its folder.
+inline void read_json_files(
+    const std::vector<std::string>& paths,
+    const char* form,
+    const std::string& noun,
+    const std::function<void(const std::string&, const nlohmann::json&)>&
+        parse) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> files;
+  for (const auto& path : paths) {
+    if (!fs::is_directory(path)) {
+      files.push_back(path);
+      continue;
+    }
+    const auto before = files.size();
+    for (const auto& entry : fs::directory_iterator(path)) {
+      const auto name = entry.path().filename().string();
+      if (std::regex_match(name, std::regex(form))) {
+        files.push_back(entry.path().string());
+      }
+    }
+    if (files.size() == before) {
+      throw std::runtime_error(path + ": no " + noun + " is in this folder");
+    }
+  }
+  for (const auto& path : files) {
+    std::ifstream file(path);
+    if (!file) {
+      throw std::runtime_error(
+          path + ": cannot be read: " + std::strerror(errno));
+    }
+    try {
+      parse(path, nlohmann::json::parse(file));
+    } catch (const std::exception& error) {
+      throw std::runtime_error(path + ": not a " + noun + ": " + error.what());
+    }
+  }
+}
+
+} // namespace ddp::command
