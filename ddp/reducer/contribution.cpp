@@ -88,10 +88,10 @@ void ReducerImpl::contribute(size_t index, at::Tensor& gradient) {
   }
   --pending_;
   if (trial_) {
-    trial_->ready(index);
+    trial_->ready(index, recorder_.elapsed());
   }
   if (--bucket.pending == 0) {
-    recorder_.ready(parameter.bucket);
+    recorder_.note(parameter.bucket, &BucketTimes::ready);
   }
 }
 

@@ -120,13 +120,13 @@ void ReducerImpl::check_alone() {
 }
 
 void ReducerImpl::wait_for(Bucket& bucket) {
-  recorder_.waiting(bucket.content.index);
+  recorder_.note(bucket.content.index, &BucketTimes::waiting);
   detail::heartbeat::began_bucket(
       bucket.content.index + 1, buckets_.size(), step_, one_of_several_.text());
   detail::wait_for(group_, *bucket.future, kReduction, [this] {
     check_compared_elsewhere();
   });
-  recorder_.waited(bucket.content.index);
+  recorder_.note(bucket.content.index, &BucketTimes::waited);
   auto& buffer = bucket.content.buffer;
   detail::follow_default_stream(group_, buffer.device());
   const at::NoGradGuard no_grad;

@@ -54,7 +54,7 @@ void ReducerImpl::forward_ended() {
 
 /// Where this rank's part of a backward that is recorded is done.
 void ReducerImpl::record_contribution() {
-  recorder_.computed();
+  recorder_.note(&Timeline::computed);
   recorded_order_ = ready_order_;
   recorded_unused_bytes_ = 0;
   for (const size_t index : absent_) {

@@ -168,9 +168,6 @@ void ReducerImpl::begin() {
   recorder_.begin(step_, buckets_);
   notes_order_ = step_ == rebuild_step_ || recorder_.is_on();
   ready_order_.clear();
-  if (trial_) {
-    trial_->begin();
-  }
 }
 
 /// A CUDA graph replays the GPU's part of a step without this code: nothing in

@@ -27,17 +27,9 @@ double seconds(std::chrono::nanoseconds time) {
 
 LayoutTrial::LayoutTrial(size_t parameters) : ready_(parameters) {}
 
-void LayoutTrial::begin() {
-  began_ = Clock::now();
-}
-
-double LayoutTrial::now() const {
-  return seconds(Clock::now() - began_);
-}
-
-void LayoutTrial::ready(size_t parameter) {
+void LayoutTrial::ready(size_t parameter, BucketTimes::Duration time) {
   if (backwards_ >= kWarmUp) {
-    ready_[parameter] += now();
+    ready_[parameter] += seconds(time);
   }
 }
 
@@ -45,7 +37,7 @@ bool LayoutTrial::end(const Timeline& timeline) {
   if (backwards_++ < kWarmUp) {
     return false;
   }
-  times_.push_back(now());
+  times_.push_back(seconds(timeline.finished.value()));
   reductions_.resize(
       timeline.buckets.size(), std::numeric_limits<double>::infinity());
   auto free = BucketTimes::Duration::zero(); // one is reduced after another

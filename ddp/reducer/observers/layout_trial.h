@@ -3,7 +3,6 @@
 #include <ddp/reducer/observers/measured_layout.h>
 #include <ddp/statistics.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -16,10 +15,8 @@ class LayoutTrial {
  public:
   explicit LayoutTrial(size_t parameters);
 
-  /// A backward's first gradient came.
-  void begin();
-  /// A gradient is in its bucket.
-  void ready(size_t parameter);
+  /// A gradient is in its bucket, so long after the backward's first one.
+  void ready(size_t parameter, BucketTimes::Duration time);
   /// All buckets are reduced. Returns whether enough has been measured.
   bool end(const Timeline& timeline);
 
@@ -38,11 +35,6 @@ class LayoutTrial {
   double backward_time_before() const;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  double now() const;
-
-  Clock::time_point began_;
   /// Backwards with these buckets.
   size_t backwards_ = 0;
   std::vector<double> ready_;

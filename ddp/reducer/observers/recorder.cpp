@@ -89,10 +89,6 @@ void Recorder::note(std::optional<BucketTimes::Duration> Timeline::*at) {
   }
 }
 
-void Recorder::ready(size_t bucket) {
-  note(bucket, &BucketTimes::ready);
-}
-
 void Recorder::launching(size_t bucket) {
   if (!on_) {
     return;
@@ -118,18 +114,6 @@ void Recorder::launched(const Bucket& bucket) {
         }
       },
       /*uses_future=*/false); // or a GPU's would fork its streams
-}
-
-void Recorder::computed() {
-  note(&Timeline::computed);
-}
-
-void Recorder::waiting(size_t bucket) {
-  note(bucket, &BucketTimes::waiting);
-}
-
-void Recorder::waited(size_t bucket) {
-  note(bucket, &BucketTimes::waited);
 }
 
 void Recorder::finished() {

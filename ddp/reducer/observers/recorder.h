@@ -46,18 +46,23 @@ class Recorder {
   }
   /// Takes in buckets that were added since.
   void extend(const std::vector<Bucket>& buckets);
-  void ready(size_t bucket);
+  /// What has just come, of a bucket or of the backward.
+  void note(
+      size_t bucket,
+      std::optional<BucketTimes::Duration> BucketTimes::*at);
+  void note(std::optional<BucketTimes::Duration> Timeline::*at);
   /// Before its reduction is started: it may be complete right after.
   void launching(size_t bucket);
   void launched(const Bucket& bucket);
-  void computed();
-  void waiting(size_t bucket);
-  void waited(size_t bucket);
   void finished();
 
   /// Of the last backward that was recorded.
   Timeline timeline() const;
   Clock::time_point began() const;
+  /// Since the one that is recorded began.
+  BucketTimes::Duration elapsed() const {
+    return Clock::now() - began();
+  }
 
   /// Sets times and what counts buckets and backwards.
   void describe(Statistics& statistics) const;
@@ -71,10 +76,6 @@ class Recorder {
   };
 
   bool records(int64_t step) const;
-  void note(
-      size_t bucket,
-      std::optional<BucketTimes::Duration> BucketTimes::*at);
-  void note(std::optional<BucketTimes::Duration> Timeline::*at);
   void add_up();
 
   std::shared_ptr<State> state_;
