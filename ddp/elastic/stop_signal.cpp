@@ -1,13 +1,127 @@
 #include <ddp/stop_signal.h>
 
 #include <ddp/elastic/agreed_flag.h>
-#include <ddp/elastic/signal_handlers.h>
 #include <ddp/failure/heartbeat.h>
 
-#include <chrono>
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <ctime>
 #include <exception>
 
 namespace ddp {
+namespace {
+
+// Batch systems and launchers that both signal a rank do so within this time.
+constexpr int64_t kSameRequestMs = 2000;
+
+// A handler reaches no more than what is global, and lock-free.
+struct Slot {
+  struct sigaction before {};
+  /// 0: not yet.
+  std::atomic<int64_t> first_ms{0};
+};
+std::array<Slot, NSIG> slots;
+std::atomic<bool> taken{false};
+std::atomic<bool> came{false};
+static_assert(std::atomic<int64_t>::is_always_lock_free);
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+int64_t now_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000 + 1;
+}
+
+void on_stop_signal(int number) {
+  const int error = errno;
+  auto& slot = slots[static_cast<size_t>(number)];
+  const auto now = now_ms();
+  int64_t first = 0;
+  if (slot.first_ms.compare_exchange_strong(first, now)) {
+    came = true;
+  } else if (now - first > kSameRequestMs) {
+    sigaction(number, &slot.before, nullptr);
+    raise(number); // comes once this handler has returned
+  }
+  errno = error;
+}
+
+/// Takes signals while it lives, and remembers that one came. The process has
+/// at most one at a time: handlers are the process's.
+class SignalHandlers {
+ public:
+  /// Throws `c10::Error` where there is one, `c10::ValueError` where a number
+  /// is no signal's that can be caught.
+  explicit SignalHandlers(const std::vector<int>& signals);
+  SignalHandlers(const SignalHandlers&) = delete;
+  SignalHandlers& operator=(const SignalHandlers&) = delete;
+  /// Puts the handlers from before back, unless others have been installed
+  /// since.
+  ~SignalHandlers();
+
+  /// Whether one of the signals has come.
+  bool received() const;
+
+ private:
+  void restore();
+
+  std::vector<int> signals_;
+};
+
+SignalHandlers::SignalHandlers(const std::vector<int>& signals) {
+  TORCH_CHECK(
+      !taken.exchange(true),
+      "StopSignal: there is one in this process already: destroy it first");
+  came = false;
+  struct sigaction action {};
+  action.sa_handler = on_stop_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (const int number : signals) {
+    const bool known = number > 0 && number < NSIG;
+    if (known) {
+      slots[static_cast<size_t>(number)].first_ms = 0;
+    }
+    struct sigaction before {};
+    const bool readable = known && sigaction(number, nullptr, &before) == 0;
+    if (readable && before.sa_handler != on_stop_signal) {
+      slots[static_cast<size_t>(number)].before = before;
+    }
+    if (!readable || sigaction(number, &action, nullptr) != 0) {
+      restore();
+      TORCH_CHECK_VALUE(
+          false, "StopSignal: ", number, " is no signal that can be caught");
+    }
+    signals_.push_back(number);
+  }
+}
+
+SignalHandlers::~SignalHandlers() {
+  restore();
+}
+
+void SignalHandlers::restore() {
+  for (const int number : signals_) {
+    struct sigaction now {};
+    if (sigaction(number, nullptr, &now) == 0 &&
+        now.sa_handler == on_stop_signal) {
+      sigaction(number, &slots[static_cast<size_t>(number)].before, nullptr);
+    }
+  }
+  taken = false;
+}
+
+bool SignalHandlers::received() const {
+  return came;
+}
+
+} // namespace
+
 struct DDP_LOCAL StopSignal::State {
   State(const ProcessGroup& group, const std::vector<int>& signals)
       : handlers(signals), flag(group, "StopSignal::requested") {}
@@ -20,7 +134,7 @@ struct DDP_LOCAL StopSignal::State {
   }
 
   const int exceptions_at_construction = std::uncaught_exceptions();
-  detail::SignalHandlers handlers;
+  SignalHandlers handlers;
   detail::AgreedFlag flag;
   bool stopped = false;
 };

@@ -192,8 +192,15 @@ void add(
   }
 }
 
-template <typename Kernel, typename Options>
-void run_adam(Kernel* kernel, const Options& options, const Batch& batch) {
+template <typename Options>
+void run(const Options& options, const Batch& batch) {
+  const auto kernel = [](const auto&... arguments) {
+    if constexpr (std::is_same_v<Options, torch::optim::AdamOptions>) {
+      at::_fused_adam_(arguments...);
+    } else {
+      at::_fused_adamw_(arguments...);
+    }
+  };
   const auto [beta1, beta2] = options.betas();
   const auto steps = at::full(
       {},
@@ -213,33 +220,8 @@ void run_adam(Kernel* kernel, const Options& options, const Batch& batch) {
       options.eps(),
       options.amsgrad(),
       /*maximize=*/false,
-      /*grad_scale=*/{},
-      /*found_inf=*/{});
-}
-
-using AdamKernel = void(
-    at::TensorList,
-    at::TensorList,
-    at::TensorList,
-    at::TensorList,
-    at::TensorList,
-    at::TensorList,
-    double,
-    double,
-    double,
-    double,
-    double,
-    bool,
-    bool,
-    const std::optional<Tensor>&,
-    const std::optional<Tensor>&);
-
-void run(const torch::optim::AdamOptions& options, const Batch& batch) {
-  run_adam<AdamKernel>(&at::_fused_adam_, options, batch);
-}
-
-void run(const torch::optim::AdamWOptions& options, const Batch& batch) {
-  run_adam<AdamKernel>(&at::_fused_adamw_, options, batch);
+      /*grad_scale=*/std::optional<Tensor>(),
+      /*found_inf=*/std::optional<Tensor>());
 }
 
 /// A CUDA graph replays a kernel with the numbers that it was captured with.

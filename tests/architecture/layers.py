@@ -35,7 +35,7 @@ private ddp/backends/hierarchical # one backend within hosts, another between th
         ddp/reducer/observers     # what listens: times, layouts, checks | statistics
         ddp/reducer               # the class that assembles them
         ddp/comm_hooks            # half precision, PowerSGD, quantization, chains of hooks | default_hooks
-        ddp/model_averaging       # parameters that are averaged now and then | model_averaging
+        ddp/model_averaging       # parameters that are averaged now and then
         ddp/wrapper               # DistributedDataParallel, forward over several devices | distributed_data_parallel share_forward tensor_traversal
         ddp/optim                 # ZeRO, fused steps, gradient scaler, optimizers' states | amp optimizers zero_redundancy_optimizer
         ddp/nn                    # synchronized batch-norm
