@@ -12,7 +12,6 @@
 #include <ddp/module_state.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
 #include <ddp/process_group/agreement/rank_report.h>
-#include <ddp/verification.h>
 #include <torch/nn/module.h>
 
 #include <utility>

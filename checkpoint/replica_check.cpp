@@ -6,7 +6,6 @@
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer/core/gradient_hook.h>
 #include <ddp/support/optimizer_text.h>
-#include <ddp/verification.h>
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 

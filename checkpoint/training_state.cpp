@@ -8,7 +8,8 @@
 #include <checkpoint/replica_check.h>
 #include <checkpoint/state_dict.h>
 #include <ddp/failure/heartbeat.h>
-#include <ddp/joinable.h>
+#include <ddp/internal/text_tensor.h>
+#include <ddp/join.h>
 #include <ddp/optim/optimizer_plan.h>
 #include <ddp/optimizers.h>
 #include <ddp/process_group/agreement/broadcast_value.h>

@@ -6,7 +6,6 @@
 #include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/comm_hooks/post_local_sgd_hook.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
-#include <ddp/comm_hooks/quantization_hook.h>
 #include <ddp/reducer.h>
 
 namespace ddp::test::comm_hook_agreement_test {

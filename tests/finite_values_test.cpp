@@ -1,7 +1,7 @@
 #include <tests/support/ranks.h>
 #include <tests/support/values.h>
 
-#include <ddp/verification.h>
+#include <ddp/module_state.h>
 
 namespace ddp::test::finite_values_test {
 

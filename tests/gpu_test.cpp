@@ -3,7 +3,7 @@
 #include <tests/support/nearly_equal.h>
 
 #include <ddp/distributed_data_parallel.h>
-#include <ddp/verification.h>
+#include <ddp/module_state.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <cstdlib>

@@ -3,7 +3,7 @@
 #include <tests/support/shared_page.h>
 
 #include <common/heartbeat_page.h>
-#include <ddp/progress.h>
+#include <ddp/metrics.h>
 #include <ddp/reducer.h>
 #include <ddp/reducer_options.h>
 

@@ -3,9 +3,9 @@
 #include <tests/support/ranks.h>
 
 #include <ddp/comm_hooks/default_hooks.h>
+#include <ddp/module_state.h>
 #include <ddp/optimizers.h>
 #include <ddp/reducer.h>
-#include <ddp/verification.h>
 
 #include <random>
 

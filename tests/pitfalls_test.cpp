@@ -7,11 +7,11 @@
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/environment/environment.h>
 #include <ddp/init/device_choice.h>
+#include <ddp/module_state.h>
 #include <ddp/parallel_forward.h>
 #include <ddp/process_group.h>
 #include <ddp/samplers/batch_sampler.h>
 #include <ddp/samplers/distributed_sampler.h>
-#include <ddp/verification.h>
 #include <tests/support/examples.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>

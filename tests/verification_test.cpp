@@ -3,8 +3,8 @@
 #include <tests/support/ranks.h>
 #include <tests/support/values.h>
 
+#include <ddp/module_state.h>
 #include <ddp/process_group/agreement/rank_report.h>
-#include <ddp/verification.h>
 
 namespace ddp::test::verification_test {
 

@@ -1,4 +1,4 @@
-#include <ddp/comm_hooks/quantization_hook.h>
+#include <ddp/comm_hooks/default_hooks.h>
 
 #include <ddp/comm_hooks/rounds.h>
 #include <ddp/process_group/collective_wait.h>

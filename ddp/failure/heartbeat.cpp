@@ -3,7 +3,6 @@
 #include <common/elastic_page.h>
 #include <common/plain_text.h>
 #include <ddp/failure/elastic_pause.h>
-#include <ddp/progress.h>
 
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -233,11 +232,3 @@ void copy_activity(char* text, size_t size) noexcept {
 }
 
 } // namespace ddp::detail::heartbeat
-
-namespace ddp {
-
-void report_progress() noexcept {
-  detail::heartbeat::beat();
-}
-
-} // namespace ddp

@@ -1,7 +1,6 @@
-#include <ddp/verification.h>
+#include <ddp/module_state.h>
 
 #include <ddp/failure/heartbeat.h>
-#include <ddp/model/checked_tensors.h>
 #include <ddp/model/tensor_contents.h>
 #include <ddp/process_group/agreement/rank_report.h>
 
@@ -95,16 +94,6 @@ void verify_finite(
   if (count.item<int64_t>() > 0) {
     fail(what, findings, count.item<int64_t>(), group);
   }
-}
-
-void verify_finite(
-    const torch::nn::Module& module,
-    const ProcessGroup& group,
-    const VerificationOptions& options) {
-  verify_finite(
-      detail::checked_tensors(module, options),
-      group,
-      detail::checked_nouns(options));
 }
 
 } // namespace ddp

@@ -1,7 +1,6 @@
-#include <ddp/verification.h>
+#include <ddp/module_state.h>
 
 #include <ddp/failure/heartbeat.h>
-#include <ddp/model/checked_tensors.h>
 #include <ddp/model/tensor_contents.h>
 #include <ddp/process_group/agreement/rank_report.h>
 
@@ -222,17 +221,6 @@ void verify_same_values(
   }
   check_same_list(names, group, what);
   fail(what, find_differences(tensors, hashes, group));
-}
-
-void verify_same_parameters(
-    const torch::nn::Module& module,
-    const ProcessGroup& group,
-    const VerificationOptions& options) {
-  const detail::heartbeat::Activity activity("verify_same_parameters");
-  verify_same_values(
-      detail::checked_tensors(module, options),
-      group,
-      detail::checked_nouns(options));
 }
 
 } // namespace ddp

@@ -1,5 +1,6 @@
-#include <ddp/verification.h>
+#include <ddp/module_state.h>
 
+#include <ddp/failure/heartbeat.h>
 #include <ddp/model/tensor_contents.h>
 #include <ddp/process_group/agreement/rank_report.h>
 
@@ -103,6 +104,35 @@ void compare(
   }
 }
 
+/// The tensors of a module that `options` ask for: parameters, then gradients
+/// (undefined ones too), then buffers.
+NamedTensors checked_tensors(
+    const torch::nn::Module& module,
+    const VerificationOptions& options) {
+  const auto parameters = unique_parameters(module);
+  auto checked = parameters;
+  if (options.gradients()) {
+    for (size_t i = 0; i < parameters.tensors.size(); ++i) {
+      checked.append(
+          "the gradient of " + parameters.names[i],
+          parameters.tensors[i].grad());
+    }
+  }
+  if (options.buffers()) {
+    checked.append(unique_buffers(module));
+  }
+  return checked;
+}
+
+/// What these are, such as "parameters and gradients".
+std::string checked_nouns(const VerificationOptions& options) {
+  const auto* gradients = !options.gradients() ? ""
+      : options.buffers()                      ? ", gradients"
+                                               : " and gradients";
+  return std::string("parameters") + gradients +
+      (options.buffers() ? " and buffers" : "");
+}
+
 } // namespace
 
 void verify_same_model(
@@ -136,6 +166,23 @@ void verify_same_model(
       same_tensors ? "the options are not the same on all ranks:"
                    : "the model is not the same on all ranks:",
       differences);
+}
+
+void verify_same_parameters(
+    const torch::nn::Module& module,
+    const ProcessGroup& group,
+    const VerificationOptions& options) {
+  const detail::heartbeat::Activity activity("verify_same_parameters");
+  verify_same_values(
+      checked_tensors(module, options), group, checked_nouns(options));
+}
+
+void verify_finite(
+    const torch::nn::Module& module,
+    const ProcessGroup& group,
+    const VerificationOptions& options) {
+  verify_finite(
+      checked_tensors(module, options), group, checked_nouns(options));
 }
 
 uint64_t parameter_hash(const torch::nn::Module& module) {

@@ -1,6 +1,7 @@
 #include <ddp/internal/optimizer_shards.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/module_state.h>
 #include <ddp/optim/optimizer_plan.h>
 #include <ddp/optimizers.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
@@ -10,7 +11,6 @@
 #include <ddp/support/containers.h>
 #include <ddp/support/error_text.h>
 #include <ddp/support/optimizer_text.h>
-#include <ddp/verification.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

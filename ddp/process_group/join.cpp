@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <exception>
 #include <set>
+#include <utility>
 
 // How it works
 //
@@ -48,150 +49,132 @@ template <typename... Parts>
 
 } // namespace
 
-Joinable::~Joinable() {
-  if (join_) {
-    join_->release();
-  }
-}
+namespace detail {
 
-std::optional<JoinStep> Joinable::announce(int64_t call) {
-  if (!join_) {
-    return std::nullopt;
-  }
-  return join_->announce(*this, call);
-}
+/// What a `Join` and its joinables share.
+struct JoinState {
+  JoinState(
+      ProcessGroup its_group,
+      const Join::Joinables& all,
+      const JoinOptions& its_options);
 
-bool Joinable::shares_steps() const {
-  return join_ && join_->shares(*this);
-}
+  JoinStep announce(const Joinable& joinable, int64_t call);
+  bool shares(const Joinable& joinable) const;
+  void shadow();
+  void complete_before(const Joinable& next);
+  std::vector<int64_t> exchange(int64_t code);
+  JoinStep step_of(const std::vector<int64_t>& codes, int64_t code);
+  void release();
 
-bool Joinable::throws_early() const {
-  return join_ && join_->options_.throw_on_early_termination();
-}
+  ProcessGroup group;
+  JoinOptions options;
+  std::vector<Joinable*> joinables; // empty when it has ended
+  /// Those whose shadow is under way.
+  std::vector<Joinable*> shadowing;
+  int64_t root = group.size() - 1;
+  const int exceptions_at_construction = std::uncaught_exceptions();
+};
 
-Join::Join(
-    const ProcessGroup& group,
-    const Joinables& joinables,
-    const JoinOptions& options)
-    : group_(group),
-      options_(options),
-      root_(group.size() - 1),
-      exceptions_at_construction_(std::uncaught_exceptions()) {
-  if (!options_.enable()) {
+JoinState::JoinState(
+    ProcessGroup its_group,
+    const Join::Joinables& all,
+    const JoinOptions& its_options)
+    : group(std::move(its_group)), options(its_options) {
+  if (!options.enable()) {
     return;
   }
-  TORCH_CHECK_VALUE(!joinables.empty(), "Join: the list of joinables is empty");
+  TORCH_CHECK_VALUE(!all.empty(), "Join: the list of joinables is empty");
   std::set<const Joinable*> listed;
-  for (Joinable& each : joinables) {
+  for (Joinable& each : all) {
     TORCH_CHECK_VALUE(
         !each.join_, "a Reducer or other Joinable is in another Join already");
     TORCH_CHECK_VALUE(
         listed.insert(&each).second,
         "Join: a Reducer or other Joinable is in the list twice");
   }
-  auto& joined = *detail::ProcessGroupImpl::of(group_).joined;
+  auto& joined = *detail::ProcessGroupImpl::of(group).joined;
   TORCH_CHECK_VALUE(
       !joined,
       "another Join lives on this group, and the two would wait for each "
       "other: pass all that communicates to one, as in Join(group, "
       "{first.joinable(), second.joinable()})");
   joined = true;
-  for (Joinable& each : joinables) {
+  for (Joinable& each : all) {
     each.join_ = this;
-    joinables_.push_back(&each);
+    joinables.push_back(&each);
   }
 }
 
-Join::~Join() noexcept(false) {
-  if (std::uncaught_exceptions() > exceptions_at_construction_) {
-    release();
-  } else {
-    finish();
-  }
-}
-
-void Join::finish() {
-  const detail::heartbeat::Activity activity("Join::finish");
-  try {
-    shadow();
-  } catch (...) {
-    release();
-    throw;
-  }
-  release();
-}
-
-void Join::shadow() {
-  if (joinables_.empty()) {
+void JoinState::shadow() {
+  if (joinables.empty()) {
     return;
   }
   for (int64_t steps = 1;; ++steps) {
-    const auto codes = exchange(static_cast<int64_t>(joinables_.size()));
+    const auto codes = exchange(static_cast<int64_t>(joinables.size()));
     const auto code = *std::max_element(codes.begin(), codes.end());
     if (call_in(code) < 0) {
       break;
     }
     const auto step = step_of(codes, code);
-    if (options_.throw_on_early_termination()) {
-      terminate_early("Rank ", group_.rank(), " exhausted all inputs.");
+    if (options.throw_on_early_termination()) {
+      terminate_early("Rank ", group.rank(), " exhausted all inputs.");
     }
     if (steps == kManySteps) {
       TORCH_WARN(
           "rank ",
-          group_.rank(),
+          group.rank(),
           " has had no inputs for ",
           kManySteps,
           " steps of the others: share them out more evenly");
     }
-    auto* next = joinables_[static_cast<size_t>(place_in(code))];
+    auto* next = joinables[static_cast<size_t>(place_in(code))];
     complete_before(*next);
     next->shadow(step);
-    shadowing_.push_back(next);
+    shadowing.push_back(next);
     if (!shares(*next)) {
-      shadowing_.pop_back();
+      shadowing.pop_back();
       next->complete_shadow();
     }
   }
-  for (auto* each : shadowing_) {
+  for (auto* each : shadowing) {
     each->complete_shadow();
   }
-  for (auto* each : joinables_) {
-    each->end_join(root_);
+  for (auto* each : joinables) {
+    each->end_join(root);
   }
 }
 
 /// Whether others may begin before it ends.
-bool Join::shares(const Joinable& joinable) const {
+bool JoinState::shares(const Joinable& joinable) const {
   return joinable.overlaps() &&
-      std::count_if(joinables_.begin(), joinables_.end(), [](auto* each) {
+      std::count_if(joinables.begin(), joinables.end(), [](auto* each) {
         return each->overlaps();
       }) > 1;
 }
 
 /// What goes on beside others waits for itself alone.
-void Join::complete_before(const Joinable& next) {
+void JoinState::complete_before(const Joinable& next) {
   std::vector<Joinable*> left;
-  for (auto* each : shadowing_) {
+  for (auto* each : shadowing) {
     if (next.overlaps() && each->overlaps() && each != &next) {
       left.push_back(each);
     } else {
       each->complete_shadow();
     }
   }
-  shadowing_ = std::move(left);
+  shadowing = std::move(left);
 }
 
-JoinStep Join::announce(const Joinable& joinable, int64_t call) {
+JoinStep JoinState::announce(const Joinable& joinable, int64_t call) {
   TORCH_CHECK_VALUE(
       call >= 0 && call < kCalls, "Joinable::announce: call is ", call);
-  const detail::heartbeat::Activity activity("Join");
-  const auto place =
-      std::find(joinables_.begin(), joinables_.end(), &joinable) -
-      joinables_.begin();
-  const auto code = static_cast<int64_t>(joinables_.size()) +
+  const heartbeat::Activity activity("Join");
+  const auto place = std::find(joinables.begin(), joinables.end(), &joinable) -
+      joinables.begin();
+  const auto code = static_cast<int64_t>(joinables.size()) +
       kPart * (place + kPart * (call + 1));
   const auto step = step_of(exchange(code), code);
-  if (options_.throw_on_early_termination() && step.live < group_.size()) {
+  if (options.throw_on_early_termination() && step.live < group.size()) {
     release();
     terminate_early(
         "Detected at least one rank that exhausted inputs. Throwing across all "
@@ -201,12 +184,12 @@ JoinStep Join::announce(const Joinable& joinable, int64_t call) {
 }
 
 /// Each rank's number.
-std::vector<int64_t> Join::exchange(int64_t code) {
-  auto message = at::zeros({group_.size()}, at::kLong);
+std::vector<int64_t> JoinState::exchange(int64_t code) {
+  auto message = at::zeros({group.size()}, at::kLong);
   auto* codes = message.mutable_data_ptr<int64_t>();
-  codes[group_.rank()] = code;
-  group_.all_reduce(message);
-  for (int64_t rank = 1; rank < group_.size(); ++rank) {
+  codes[group.rank()] = code;
+  group.all_reduce(message);
+  for (int64_t rank = 1; rank < group.size(); ++rank) {
     TORCH_CHECK_VALUE(
         count_in(codes[rank]) == count_in(codes[0]),
         "Join: all ranks must list the same joinables: rank ",
@@ -216,10 +199,10 @@ std::vector<int64_t> Join::exchange(int64_t code) {
         ", rank 0 has ",
         count_in(codes[0]));
   }
-  return {codes, codes + group_.size()};
+  return {codes, codes + group.size()};
 }
 
-JoinStep Join::step_of(const std::vector<int64_t>& codes, int64_t code) {
+JoinStep JoinState::step_of(const std::vector<int64_t>& codes, int64_t code) {
   JoinStep step;
   step.call = call_in(code);
   step.live = 0;
@@ -243,20 +226,68 @@ JoinStep Join::step_of(const std::vector<int64_t>& codes, int64_t code) {
     step.last_live = static_cast<int64_t>(rank);
   }
   step.divisor =
-      options_.divide_by_initial_world_size() ? group_.size() : step.live;
-  root_ = step.last_live;
+      options.divide_by_initial_world_size() ? group.size() : step.live;
+  root = step.last_live;
   return step;
 }
 
-void Join::release() {
-  if (!joinables_.empty()) {
-    *detail::ProcessGroupImpl::of(group_).joined = false;
+void JoinState::release() {
+  if (!joinables.empty()) {
+    *ProcessGroupImpl::of(group).joined = false;
   }
-  for (auto* each : joinables_) {
+  for (auto* each : joinables) {
     each->join_ = nullptr;
   }
-  joinables_.clear();
-  shadowing_.clear();
+  joinables.clear();
+  shadowing.clear();
+}
+
+} // namespace detail
+
+Joinable::~Joinable() {
+  if (join_) {
+    join_->release();
+  }
+}
+
+std::optional<JoinStep> Joinable::announce(int64_t call) {
+  if (!join_) {
+    return std::nullopt;
+  }
+  return join_->announce(*this, call);
+}
+
+bool Joinable::shares_steps() const {
+  return join_ && join_->shares(*this);
+}
+
+bool Joinable::throws_early() const {
+  return join_ && join_->options.throw_on_early_termination();
+}
+
+Join::Join(
+    const ProcessGroup& group,
+    const Joinables& joinables,
+    const JoinOptions& options)
+    : state_(std::make_unique<detail::JoinState>(group, joinables, options)) {}
+
+Join::~Join() noexcept(false) {
+  if (std::uncaught_exceptions() > state_->exceptions_at_construction) {
+    state_->release();
+  } else {
+    finish();
+  }
+}
+
+void Join::finish() {
+  const detail::heartbeat::Activity activity("Join::finish");
+  try {
+    state_->shadow();
+  } catch (...) {
+    state_->release();
+    throw;
+  }
+  state_->release();
 }
 
 } // namespace ddp

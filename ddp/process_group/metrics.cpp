@@ -21,4 +21,8 @@ double mean(double value, const ProcessGroup& group) {
   return sum(value, group) / static_cast<double>(group.size());
 }
 
+void report_progress() noexcept {
+  detail::heartbeat::beat();
+}
+
 } // namespace ddp

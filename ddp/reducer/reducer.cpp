@@ -7,7 +7,6 @@
 #include <ddp/reducer/observers/timeline_file.h>
 #include <ddp/reducer/reducer_impl.h>
 #include <ddp/support/error_text.h>
-#include <ddp/verification.h>
 
 #include <torch/csrc/jit/api/module.h>
 #include <torch/nn/module.h>
@@ -152,6 +151,13 @@ NamedTensors number(const std::vector<at::Tensor>& parameters) {
 
 } // namespace
 
+std::shared_ptr<ReducerImpl> make_wrapped_reducer(
+    const std::shared_ptr<torch::nn::Module>& module,
+    const ProcessGroup& group,
+    const ReducerOptions& options) {
+  return make_impl(module, group, options, SyncDecision::kInForward);
+}
+
 Reducer::Reducer(std::shared_ptr<ReducerImpl> impl) : impl_(std::move(impl)) {}
 
 Reducer::Reducer(
@@ -186,13 +192,6 @@ Reducer::Reducer(
     const ProcessGroup& group,
     const ReducerOptions& options)
     : Reducer(make_impl(number(parameters), group, options)) {}
-
-Reducer Reducer::for_wrapper(
-    const std::shared_ptr<torch::nn::Module>& module,
-    const ProcessGroup& group,
-    const ReducerOptions& options) {
-  return Reducer(make_impl(module, group, options, SyncDecision::kInForward));
-}
 
 Reducer::Reducer(Reducer&&) noexcept = default;
 
@@ -257,14 +256,6 @@ Joinable& Reducer::joinable() {
 
 void Reducer::step_in_backward(torch::optim::Optimizer& optimizer) {
   impl().step_in_backward(optimizer);
-}
-
-void Reducer::anchor(const detail::OutputAnchors& outputs) {
-  impl().anchor(outputs);
-}
-
-void Reducer::anchor_unseen() {
-  impl().decision = SyncDecision::kInBackward;
 }
 
 std::vector<BucketIndices> Reducer::buckets() const {

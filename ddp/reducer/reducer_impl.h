@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ddp/internal/output_anchors.h>
 #include <ddp/process_group/async_broadcast.h>
 #include <ddp/reducer.h>
 #include <ddp/reducer/absences.h>
@@ -376,6 +377,13 @@ struct ReducerImpl final : detail::GradientListener,
   int64_t checked_alone_ = kCheckedAlone;
   bool accumulated_ = false; // without communication
 };
+
+/// For a wrapper: a backward communicates where it comes through an output that
+/// was anchored, and buffers are the wrapper's.
+std::shared_ptr<ReducerImpl> make_wrapped_reducer(
+    const std::shared_ptr<torch::nn::Module>& module,
+    const ProcessGroup& group,
+    const ReducerOptions& options);
 
 template <typename Function>
 void ReducerImpl::guarded(Function&& function) {

@@ -3,7 +3,6 @@
 #include <ddp/reducer/core/orphans.h>
 
 #include <ddp/backends/nccl.h>
-#include <ddp/internal/output_anchors.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer/core/end_of_backward.h>
 #include <ddp/reducer/observers/replica_digests.h>

@@ -13,16 +13,12 @@
 
 namespace ddp::detail {
 
-bool ForwardState::gradients_will_follow(const Reducer& reducer) {
-  return at::GradMode::is_enabled() && reducer.synchronizes();
-}
-
 ForwardState::ForwardState(
     std::shared_ptr<torch::nn::Module> module,
     const ProcessGroup& group,
-    const ReducerOptions& options,
-    Reducer& reducer)
+    const ReducerOptions& options)
     : module_(std::move(module)),
+      reducer_(make_wrapped_reducer(module_, group, options)),
       buffers_(managed_state(module_, options).buffers),
       group_(group.duplicate()),
       buffer_sync_(options.buffer_sync()),
@@ -36,22 +32,22 @@ ForwardState::ForwardState(
       std::all_of(parameters.begin(), parameters.end(), on_device)) {
     input_device_ = group_.device();
   }
-  auto& impl = reducer.impl();
+  auto& impl = reducer_.impl();
   impl.on_shadow_forward = [this](int64_t root) {
     broadcast_tensors(buffers_().tensors, group_, root);
   };
   impl.on_join_end = [this] { sync_next_ = true; };
 }
 
-void ForwardState::begin(Reducer& reducer) {
-  if (gradients_will_follow(reducer)) {
-    reducer.impl().forward_began();
+void ForwardState::begin() {
+  if (gradients_will_follow()) {
+    reducer_.impl().forward_began();
   }
   const bool sync = buffer_sync_ == BufferSync::kPython
       ? sync_next_
-      : gradients_will_follow(reducer);
+      : gradients_will_follow();
   const bool gives_buffers = sync && broadcasts_buffers_;
-  const auto root = reducer.impl().announce_forward(gives_buffers);
+  const auto root = reducer_.impl().announce_forward(gives_buffers);
   if (gives_buffers) {
     const heartbeat::Activity activity("forward");
     broadcast_tensors(buffers_().tensors, group_, root);
@@ -60,9 +56,21 @@ void ForwardState::begin(Reducer& reducer) {
 
 // Also after an exception, where Python leaves it as it was: so the ranks agree
 // on the next broadcast where only some of them threw.
-void ForwardState::end(const Reducer& reducer) noexcept {
-  sync_next_ = gradients_will_follow(reducer);
-  reducer.impl().forward_ended();
+void ForwardState::end() noexcept {
+  sync_next_ = gradients_will_follow();
+  reducer_.impl().forward_ended();
+}
+
+bool ForwardState::gradients_will_follow() const {
+  return at::GradMode::is_enabled() && reducer_.synchronizes();
+}
+
+void ForwardState::anchor(const OutputAnchors& outputs) {
+  reducer_.impl().anchor(outputs);
+}
+
+void ForwardState::anchor_unseen() {
+  reducer_.impl().decision = SyncDecision::kInBackward;
 }
 
 } // namespace ddp::detail

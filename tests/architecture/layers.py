@@ -20,12 +20,12 @@ LAYERS = """
 private launcher                  # ddprun
         ddp/support               # threads with a bound, tensors and values as plain memory | export process_group_options
         ddp/environment           # what launchers and the program say
-        ddp/failure               # failure store, heartbeat, crash handler, flight recorder | progress
+        ddp/failure               # failure store, heartbeat, crash handler, flight recorder
         ddp/backends              # gloo and NCCL, the doors to our own, and what these share
 private ddp/backends/shm          # shared memory
 private ddp/backends/mpi          # MPI
 private ddp/backends/hierarchical # one backend within hosts, another between them
-        ddp/process_group         # collectives, bounded waits, agreement between ranks | work joinable
+        ddp/process_group         # collectives, bounded waits, agreement between ranks | work
         ddp/debug                 # what DDP_DEBUG turns on
         ddp/rendezvous            # the store, and who is where
         ddp/init                  # a group is formed, split, taken over

@@ -10,7 +10,6 @@
 #include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/comm_hooks/post_local_sgd_hook.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
-#include <ddp/comm_hooks/quantization_hook.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/elastic.h>
 #include <ddp/join.h>
@@ -22,7 +21,6 @@
 #include <ddp/parallel_forward.h>
 #include <ddp/process_group.h>
 #include <ddp/process_group_options.h>
-#include <ddp/progress.h>
 #include <ddp/random.h>
 #include <ddp/reducer.h>
 #include <ddp/reducer_options.h>
@@ -35,5 +33,4 @@
 #include <ddp/statistics.h>
 #include <ddp/stop_signal.h>
 #include <ddp/tensor_traversal.h>
-#include <ddp/verification.h>
 #include <ddp/zero_redundancy_optimizer.h>

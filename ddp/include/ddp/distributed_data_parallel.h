@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ddp/internal/forward_state.h>
-#include <ddp/internal/output_anchors.h>
 #include <ddp/module_state.h>
 #include <ddp/reducer.h>
 
@@ -12,20 +11,6 @@
 #include <utility>
 
 namespace ddp {
-namespace detail {
-
-/// The module type behind `Net`, which may be a module or a module holder.
-template <typename Net, bool is_holder>
-struct ContainedModule {
-  using type = Net;
-};
-template <typename Net>
-struct ContainedModule<Net, true> {
-  using type = typename Net::ContainedType;
-};
-
-} // namespace detail
-
 /// The module behind `DistributedDataParallel`; see there.
 template <typename Net>
 class DistributedDataParallelImpl : public torch::nn::Module,
@@ -39,8 +24,7 @@ class DistributedDataParallelImpl : public torch::nn::Module,
       const ProcessGroup& group,
       const ReducerOptions& options = {})
       : module_(register_module("module", std::move(net))),
-        reducer_(Reducer::for_wrapper(module_, group, options)),
-        forward_state_(module_, group, options, reducer_) {}
+        forward_state_(module_, group, options) {}
 
   /// The wrapped module's `forward`, with its arguments and result.
   ///
@@ -59,7 +43,7 @@ class DistributedDataParallelImpl : public torch::nn::Module,
   /// What the module throws passes through.
   template <typename... Arguments>
   decltype(auto) forward(Arguments&&... arguments) {
-    const detail::ForwardScope scope(forward_state_, reducer_);
+    const detail::ForwardScope scope(forward_state_);
     return forward_inputs(detail::ModuleInput<Arguments&&>(
         std::forward<Arguments>(arguments), forward_state_.input_device())...);
   }
@@ -71,21 +55,21 @@ class DistributedDataParallelImpl : public torch::nn::Module,
 
   /// See `Reducer::step_in_backward`.
   void step_in_backward(torch::optim::Optimizer& optimizer) {
-    reducer_.step_in_backward(optimizer);
+    reducer().step_in_backward(optimizer);
   }
 
   /// See `Reducer::no_sync`. Must enclose the forward too, as in Python.
   [[nodiscard]] Reducer::NoSyncGuard no_sync() {
-    return reducer_.no_sync();
+    return reducer().no_sync();
   }
 
   /// See `Reducer::join`.
   [[nodiscard]] Join join(const JoinOptions& options = {}) {
-    return reducer_.join(options);
+    return reducer().join(options);
   }
 
   Reducer& reducer() {
-    return reducer_;
+    return forward_state_.reducer();
   }
 
   torch::nn::Module& wrapped() override {
@@ -102,10 +86,10 @@ class DistributedDataParallelImpl : public torch::nn::Module,
     forward_state_.check_devices(inputs.value()...);
     if constexpr (has_tensors_v<Output>) {
       Output output = module_->forward(inputs.get()...);
-      if (forward_state_.gradients_will_follow(reducer_)) {
+      if (forward_state_.gradients_will_follow()) {
         detail::OutputAnchors anchors;
         visit_tensors(output, anchors);
-        reducer_.anchor(anchors);
+        forward_state_.anchor(anchors);
       }
       if constexpr (std::is_rvalue_reference_v<Output>) {
         return std::move(output);
@@ -113,13 +97,12 @@ class DistributedDataParallelImpl : public torch::nn::Module,
         return output;
       }
     } else {
-      reducer_.anchor_unseen();
+      forward_state_.anchor_unseen();
       return module_->forward(inputs.get()...);
     }
   }
 
   std::shared_ptr<Contained> module_;
-  Reducer reducer_;
   detail::ForwardState forward_state_;
 };
 

@@ -2,19 +2,84 @@
 
 #include <c10/util/Exception.h>
 #include <ddp/export.h>
-#include <ddp/joinable.h>
 #include <ddp/process_group.h>
 #include <torch/arg.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <vector>
 
 namespace ddp {
 
-/// Thrown on all ranks where the inputs of some have ended, if a `Join` is
-/// asked for it.
+namespace detail {
+struct JoinState;
+}
+
+/// One call of `Joinable::announce` in a `Join`, the same on all ranks.
+struct JoinStep {
+  /// What the ranks that have inputs are about to do, as they passed it.
+  int64_t call = 0;
+  /// How many ranks have inputs, and the highest of them.
+  int64_t live = 1;
+  int64_t last_live = 0;
+  /// What means are to be divided by: the size of the group or, without
+  /// `divide_by_initial_world_size`, `live`.
+  int64_t divisor = 1;
+};
+
+/// Something that communicates in each step, in which ranks without inputs have
+/// to take part: a Reducer, a sharded optimizer, a program's own collectives.
+///
+/// Derive from it, call `announce` right before the collectives, and have
+/// `shadow` call the same collectives with neutral values. Source: the meaning
+/// is that of torch/distributed/algorithms/join.py.
+class DDP_API Joinable {
+ public:
+  Joinable() = default;
+  Joinable(const Joinable&) = delete;
+  Joinable& operator=(const Joinable&) = delete;
+  virtual ~Joinable();
+
+ protected:
+  /// To be called before the collectives of each step: tells the ranks without
+  /// inputs to call theirs. `call`, not negative, tells several kinds apart.
+  /// Nothing, at no cost, unless a `Join` of this object lives. Collective then
+  /// over the `Join`'s group. Throws `EarlyTermination` where a rank's inputs
+  /// have ended and `throw_on_early_termination` is set, and `c10::Error` where
+  /// other ranks announce something else.
+  std::optional<JoinStep> announce(int64_t call = 0);
+
+  /// Whether a `Join` of this object lives with `throw_on_early_termination`.
+  bool throws_early() const;
+
+  /// Whether a `Join` of this object lives in which the collectives of another
+  /// one may begin before this one's end; both overlap (see below). Then
+  /// `complete_shadow` is called when the next `announce` comes, so what
+  /// communicates at the end needs one of its own.
+  bool shares_steps() const;
+
+  /// Called on each rank without inputs where the others call `announce`.
+  virtual void shadow(const JoinStep& step) = 0;
+
+  /// Whether `shadow` only starts collectives, which `complete_shadow` waits
+  /// for: where others may begin before, as Reducers that share a backward.
+  virtual bool overlaps() const {
+    return false;
+  }
+  virtual void complete_shadow() {}
+
+  /// Called on all ranks when the last one has joined. `root` had inputs as
+  /// long as any other.
+  virtual void end_join(int64_t /*root*/) {}
+
+ private:
+  friend struct detail::JoinState;
+  detail::JoinState* join_ = nullptr;
+};
+
+/// Thrown on all ranks where inputs of one have ended, if a `Join` asks for it.
 class DDP_API EarlyTermination : public c10::Error {
   using Error::Error;
 };
@@ -69,8 +134,6 @@ class DDP_API Join {
       const ProcessGroup& group,
       const Joinables& joinables,
       const JoinOptions& options = {});
-  Join(const Join&) = delete;
-  Join& operator=(const Join&) = delete;
 
   /// Calls `finish()`, unless an exception is on its way through the scope.
   ~Join() noexcept(false);
@@ -81,23 +144,7 @@ class DDP_API Join {
   void finish();
 
  private:
-  friend class Joinable;
-
-  JoinStep announce(const Joinable& joinable, int64_t call);
-  bool shares(const Joinable& joinable) const;
-  void shadow();
-  void complete_before(const Joinable& next);
-  std::vector<int64_t> exchange(int64_t code);
-  JoinStep step_of(const std::vector<int64_t>& codes, int64_t code);
-  void release();
-
-  ProcessGroup group_;
-  JoinOptions options_;
-  std::vector<Joinable*> joinables_; // empty when it has ended
-  /// Those whose shadow is under way.
-  std::vector<Joinable*> shadowing_;
-  int64_t root_;
-  int exceptions_at_construction_;
+  std::unique_ptr<detail::JoinState> state_;
 };
 
 } // namespace ddp

@@ -25,10 +25,6 @@ namespace detail {
 struct ProcessGroupImpl;
 } // namespace detail
 
-/// The operation of an all-reduce. `kMean` is the sum divided by the group's
-/// size, for floating-point and complex tensors.
-enum class ReduceOp { kSum, kMean, kMin, kMax };
-
 /// The processes that train together, and this process's place among them.
 ///
 /// A cheap value: copies share one group. A default-constructed group has one
@@ -81,13 +77,10 @@ class DDP_API ProcessGroup {
   /// The bound on every wait of this group.
   std::chrono::milliseconds timeout() const;
 
-  /// The key-value store the ranks met at, under a prefix of this group's own;
-  /// null for a group of one. To use it include
-  /// <torch/csrc/distributed/c10d/Store.hpp>.
+  /// The key-value store the ranks met at, under a prefix of this group's own,
+  /// and the group as LibTorch knows it; null for a group of one. To use them
+  /// include torch/csrc/distributed/c10d/Store.hpp and ProcessGroup.hpp.
   c10::intrusive_ptr<c10d::Store> store() const;
-
-  /// The group as LibTorch knows it; null for a group of one. To use it include
-  /// <torch/csrc/distributed/c10d/ProcessGroup.hpp>.
   c10::intrusive_ptr<c10d::ProcessGroup> c10d() const;
 
   /// Replaces `tensor` (any shape) on every rank by the reduction over ranks.

@@ -29,8 +29,7 @@ namespace ddp {
 
 namespace detail {
 class ForwardState;
-class OutputAnchors;
-} // namespace detail
+}
 struct ReducerImpl;
 
 /// Averages gradients over ranks during `backward()`.
@@ -84,7 +83,7 @@ class DDP_API Reducer {
       const ProcessGroup& group,
       const ReducerOptions& options = {});
 
-  /// The same for a module on the stack, which must outlive the Reducer.
+  /// For a module on the stack, which must outlive the Reducer.
   [[nodiscard]] Reducer(
       torch::nn::Module& module,
       const ProcessGroup& group,
@@ -148,7 +147,7 @@ class DDP_API Reducer {
   /// after that reduces the sum. Guards nest. All ranks must agree on it.
   [[nodiscard]] NoSyncGuard no_sync();
 
-  /// Whether a backward now would communicate, that is, no guard lives.
+  /// Whether no guard lives, so that a backward now would communicate.
   bool synchronizes() const;
 
   /// Takes part in the reduction of this step if this rank's backward has not:
@@ -165,31 +164,27 @@ class DDP_API Reducer {
   [[nodiscard]] Join join(const JoinOptions& options = {});
   Joinable& joinable();
 
-  /// From now on each backward that reduces ends with the optimizer's step, so
+  /// From now on each backward that reduces ends with the optimizer's step:
   /// leave out `optimizer.step()`. A bucket's parameters are stepped as soon as
-  /// it is reduced, while later buckets are under way and its gradients are
-  /// still in the caches; `FusedSGD` and its kin make one pass of it. The
-  /// values are the same bits as those of a step after backward. The optimizer
-  /// stays what it was for schedulers and checkpoints, must live as long as
-  /// this Reducer, and must treat each parameter by itself: `LBFGS` is refused.
-  /// Not to be had: clipping by the norm of all gradients, and a second
-  /// backward over the same graph, whose parameters are new. Also works in a
-  /// group of one. Source: the meaning is that of PyTorch's
+  /// it is reduced, while later buckets are under way, to the same bits as by a
+  /// step after backward. The optimizer must live as long as this Reducer and
+  /// treat each parameter by itself (`LBFGS` is refused); schedulers and
+  /// checkpoints know it as before. Excludes clipping by the norm of all
+  /// gradients, and a second backward over the same graph, whose parameters are
+  /// new. Also in a group of one. Source: the meaning is that of PyTorch's
   /// torch/distributed/optim/apply_optimizer_in_backward.py.
   void step_in_backward(torch::optim::Optimizer& optimizer);
 
   /// Scales the gradients of all managed parameters in place so that their
   /// norm, taken as if they were one vector, is at most `max_norm`, and returns
   /// what it was: a double where the gradients are, so that nobody waits for a
-  /// GPU. As `torch::nn::utils::clip_grad_norm_` for these parameters, but with
-  /// one norm and one scaling per bucket instead of per parameter. The norm is
-  /// right to 1e-5 of itself, unless squares (powers by `norm_type`) of
-  /// gradients leave the range of float, or of double for doubles: as in Python
-  /// it is infinite above, which makes the gradients zero, and too small below.
-  /// `norm_type` is > 0, also infinity. Call it after the backward; ranks agree
-  /// since gradients do.
-  /// Throws `c10::Error` with `error_if_nonfinite` where the norm is infinite
-  /// or NaN, which waits for a GPU. Not collective.
+  /// GPU. As `torch::nn::utils::clip_grad_norm_`, with one norm and one scaling
+  /// per bucket. The norm is right to 1e-5 of itself, unless squares (powers by
+  /// `norm_type`) of gradients leave the range of float, or of double for
+  /// doubles: as in Python it is infinite above, so that gradients are zero,
+  /// and too small below. `norm_type` is > 0, also infinity. Call it after the
+  /// backward. Throws `c10::Error` with `error_if_nonfinite` where the norm is
+  /// infinite or NaN, which waits for a GPU. Not collective.
   at::Tensor clip_grad_norm(
       double max_norm,
       double norm_type = 2.,
@@ -202,11 +197,10 @@ class DDP_API Reducer {
   /// All that are managed, frozen ones too, in the order of registration.
   std::vector<at::Tensor> parameters() const;
 
-  /// How the buckets are laid out, which the first backwards decide about and
-  /// bits depend on: a run that goes on from it (`TrainingState::add`) adds
-  /// gradients as one that never stopped. Gradients are no part of it; the
-  /// communication hook's state is. Equal on all ranks. Call it between
-  /// backwards. Not collective.
+  /// How the buckets are laid out, which bits depend on: a run that resumes by
+  /// it (`TrainingState::add`) adds gradients as one that never stopped. It has
+  /// the communication hook's state, and no gradients. Equal on all ranks. Call
+  /// it between backwards. Not collective.
   c10::IValue state_dict() const;
 
   /// Lays the buckets out at once as in `state`, which all ranks must load
@@ -230,27 +224,12 @@ class DDP_API Reducer {
   Statistics statistics() const;
 
  private:
-  template <typename Net>
-  friend class DistributedDataParallelImpl;
   friend class detail::ForwardState;
 
   explicit Reducer(std::shared_ptr<ReducerImpl> impl);
 
-  void end();
-
-  /// For a wrapper: a backward communicates where it comes through an output
-  /// that was anchored, and buffers are the wrapper's.
-  static Reducer for_wrapper(
-      const std::shared_ptr<torch::nn::Module>& module,
-      const ProcessGroup& group,
-      const ReducerOptions& options);
-  void anchor(const detail::OutputAnchors& outputs);
-
-  /// For an output that cannot be looked into: from now on each backward
-  /// communicates, as if attached.
-  void anchor_unseen();
-
   ReducerImpl& impl() const;
+  void end();
 
   std::shared_ptr<ReducerImpl> impl_;
 };

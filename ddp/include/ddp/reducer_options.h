@@ -34,13 +34,12 @@ enum class BucketLayout {
   /// As Python does: by size, over rank 0's order of gradients.
   kPython,
   /// By measurement, on the CPU (elsewhere as `kPython`): from the times at
-  /// which gradients come and what reductions take, both measured, follow those
-  /// buckets whose last reduction ends first; as a rule the last one is small.
-  /// They are tried for a few backwards, and kept where backward was not slower
-  /// on any rank; settled after 16 backwards at most. Sums may differ from
-  /// Python's in the last bits, and from one run to the next, since times do;
-  /// `Reducer::state_dict` has the layout. Source: the model is that of Shi,
-  /// Chu and Li, MG-WFBP, https://arxiv.org/abs/1811.11141.
+  /// which gradients come and what reductions take follow those buckets whose
+  /// last reduction ends first. They are tried for a few backwards, and kept
+  /// where backward was not slower on any rank; settled after 16 at most. Sums
+  /// may differ from Python's in the last bits, and from run to run, as times
+  /// do; `Reducer::state_dict` has the layout. Source: the model of Shi, Chu
+  /// and Li, MG-WFBP, https://arxiv.org/abs/1811.11141.
   kMeasured,
 };
 
@@ -53,22 +52,19 @@ struct ReducerOptions {
   /// 25, and 1 for the first bucket, so that communication begins early.
   TORCH_ARG(std::optional<double>, bucket_cap_mb);
 
-  /// The first bucket's own size, in MiB. Unset: 1, or `bucket_cap_mb` where
-  /// that is set.
+  /// The first bucket's size, in MiB. Unset: `bucket_cap_mb`, if set, or 1.
   TORCH_ARG(std::optional<double>, first_bucket_cap_mb);
 
   /// Sizes of the buckets in the order of reduction, in MiB; the last repeats.
-  /// Unless empty it replaces the two above, and holds in the first backward
-  /// too.
+  /// Unless empty it replaces the two above, in the first backward too.
   TORCH_ARG(std::vector<double>, bucket_cap_mb_list);
 
   /// How buckets are cut after the first backwards. The sizes above say where
   /// `kMeasured` starts from.
   TORCH_ARG(BucketLayout, bucket_layout) = BucketLayout::kPython;
 
-  /// Whether every rank gets rank 0's buffers (the running statistics of
-  /// batch-norm): the wrapper before forwards, an attached Reducer at the end
-  /// of each synchronised backward.
+  /// Whether every rank gets rank 0's buffers (batch-norm's statistics): by the
+  /// wrapper before forwards, by an attached Reducer after backwards.
   TORCH_ARG(bool, broadcast_buffers) = true;
 
   /// Before which forwards the wrapper does so.
@@ -82,9 +78,8 @@ struct ReducerOptions {
   /// parameters and buffers. Without it the caller vouches for both.
   TORCH_ARG(bool, init_sync) = true;
 
-  /// Not needed: unused parameters are handled without it. With it buckets are
-  /// laid out as Python lays them out then (in the order of registration, never
-  /// rebuilt), for equal bits.
+  /// Not needed: unused parameters are handled without it. Lays buckets out as
+  /// Python does then (in the order of registration, never rebuilt).
   TORCH_ARG(bool, find_unused_parameters) = false;
 
   /// Gradients are slices of the buckets either way. With it a gradient that
@@ -92,9 +87,8 @@ struct ReducerOptions {
   /// multiplied by the reciprocal, which rounds differently; as in Python.
   TORCH_ARG(bool, gradient_as_bucket_view) = false;
 
-  /// Not needed: parameters that a backward reaches several times (activation
-  /// checkpointing) are handled without it. With it buckets are rebuilt after
-  /// the second backward instead of the first, as in Python.
+  /// Not needed: activation checkpointing is handled without it. Rebuilds the
+  /// buckets after the second backward instead of the first, as in Python.
   TORCH_ARG(bool, static_graph) = false;
 
   /// Leaves out buckets of which this rank used no parameter since the last
@@ -132,9 +126,8 @@ struct ReducerOptions {
   /// Reduces a bucket; unset: an all-reduce.
   TORCH_ARG(std::shared_ptr<CommHook>, comm_hook);
 
-  /// Whether the Reducer's collectives run on the group that it is given, and
-  /// not on connections of its own. Then nothing else may use that group while
-  /// a backward runs, on any rank.
+  /// Whether the Reducer's collectives run on the group that it is given, not
+  /// on connections of its own. Nothing else may use it then in a backward.
   TORCH_ARG(bool, share_communicator) = false;
 
   /// Whether `Reducer::timeline()` is kept.
@@ -144,14 +137,13 @@ struct ReducerOptions {
   /// takes times.
   TORCH_ARG(int64_t, sample_rate) = 100;
 
-  /// Where to write this rank's times of the backwards below, for
-  /// `ddp-timeline`: a folder, made where it is not there. Empty: DDP_TIMELINE
-  /// or, where that is not set either, nowhere.
+  /// Where to write this rank's times for `ddp-timeline`: a folder, made if it
+  /// is not there. Empty: what DDP_TIMELINE names or, without that, nowhere.
   TORCH_ARG(std::string, timeline_folder);
 
-  /// Which: "12", or "10-12". Empty: DDP_TIMELINE_STEPS (set and empty: none,
-  /// and nothing is written) or, where that is not set either, 10-12. The first
-  /// of them ends with a few small collectives.
+  /// Of which backwards: "12", or "10-12". Empty: what DDP_TIMELINE_STEPS says
+  /// (set and empty: none) or, without that, 10-12. The first of them ends with
+  /// a few small collectives.
   TORCH_ARG(std::string, timeline_steps);
 };
 

@@ -5,6 +5,10 @@
 
 namespace ddp {
 
+/// The operation of an all-reduce. `kMean` is the sum divided by the group's
+/// size, for floating-point and complex tensors.
+enum class ReduceOp { kSum, kMean, kMin, kMax };
+
 /// A collective that is under way.
 class DDP_API Work {
  public:

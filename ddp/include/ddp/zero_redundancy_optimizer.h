@@ -2,7 +2,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <ddp/internal/optimizer_shards.h>
-#include <ddp/joinable.h>
+#include <ddp/join.h>
 #include <ddp/process_group.h>
 #include <torch/arg.h>
 #include <torch/optim/lbfgs.h>

@@ -1,7 +1,7 @@
 #include <ddp/reducer/observers/step_check.h>
 
 #include <ddp/model/tensor_contents.h>
-#include <ddp/verification.h>
+#include <ddp/module_state.h>
 
 #include <ATen/ATen.h>
 

@@ -4,6 +4,7 @@
 #include <c10/core/Device.h>
 #include <ddp/export.h>
 #include <ddp/internal/module_inputs.h>
+#include <ddp/internal/output_anchors.h>
 #include <ddp/module_state.h>
 #include <ddp/process_group.h>
 #include <ddp/reducer.h>
@@ -20,26 +21,35 @@ namespace ddp::detail {
 /// to.
 class DDP_API ForwardState {
  public:
-  /// Collective. `reducer` tells what other ranks do while this one has no
-  /// inputs.
+  /// Collective.
   ForwardState(
       std::shared_ptr<torch::nn::Module> module,
       const ProcessGroup& group,
-      const ReducerOptions& options,
-      Reducer& reducer);
+      const ReducerOptions& options);
 
   ForwardState(const ForwardState&) = delete;
   ForwardState& operator=(const ForwardState&) = delete;
 
   /// To be called before each forward. Collective where it gives every rank
   /// rank 0's buffers, see `BufferSync`.
-  void begin(Reducer& reducer);
+  void begin();
 
   /// To be called after each forward, also one that threw.
-  void end(const Reducer& reducer) noexcept;
+  void end() noexcept;
 
   /// Whether the backward of a forward now would communicate.
-  static bool gradients_will_follow(const Reducer& reducer);
+  bool gradients_will_follow() const;
+
+  /// Lets backwards that come through these outputs communicate.
+  void anchor(const OutputAnchors& outputs);
+
+  /// For an output that cannot be looked into: from now on each backward
+  /// communicates, as if attached.
+  void anchor_unseen();
+
+  Reducer& reducer() {
+    return reducer_;
+  }
 
   /// Where arguments are moved to; none if they stay where they are.
   std::optional<c10::Device> input_device() const {
@@ -58,6 +68,7 @@ class DDP_API ForwardState {
 
  private:
   std::shared_ptr<torch::nn::Module> module_;
+  Reducer reducer_;
   std::function<NamedTensors()> buffers_;
   ProcessGroup group_;
   BufferSync buffer_sync_;
@@ -71,19 +82,27 @@ class DDP_API ForwardState {
 /// Calls `begin` and, however the scope is left, `end`.
 class ForwardScope {
  public:
-  ForwardScope(ForwardState& state, Reducer& reducer)
-      : state_(state), reducer_(reducer) {
-    state_.begin(reducer_);
+  explicit ForwardScope(ForwardState& state) : state_(state) {
+    state_.begin();
   }
   ForwardScope(const ForwardScope&) = delete;
   ForwardScope& operator=(const ForwardScope&) = delete;
   ~ForwardScope() {
-    state_.end(reducer_);
+    state_.end();
   }
 
  private:
   ForwardState& state_;
-  Reducer& reducer_;
+};
+
+/// The module type behind `Net`, which may be a module or a module holder.
+template <typename Net, bool is_holder>
+struct ContainedModule {
+  using type = Net;
+};
+template <typename Net>
+struct ContainedModule<Net, true> {
+  using type = typename Net::ContainedType;
 };
 
 } // namespace ddp::detail
