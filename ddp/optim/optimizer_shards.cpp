@@ -8,6 +8,7 @@
 #include <ddp/process_group/agreement/same_on_all.h>
 #include <ddp/process_group/async_broadcast.h>
 #include <ddp/process_group/collective_wait.h>
+#include <ddp/reducer/observers/partial_step.h>
 #include <ddp/support/containers.h>
 #include <ddp/support/error_text.h>
 #include <ddp/support/optimizer_text.h>
@@ -147,35 +148,19 @@ void OptimizerShards::lay_out(
   verified_ = false;
 }
 
-/// While it lives, the optimizer has this rank's parameters only.
-class DDP_LOCAL OptimizerShards::OwnOnly {
- public:
-  OwnOnly(const OptimizerShards& shards, torch::optim::Optimizer& optimizer)
-      : optimizer_(optimizer) {
-    auto& groups = optimizer_.param_groups();
-    for (size_t i = 0; i < groups.size(); ++i) {
-      std::vector<at::Tensor> own;
-      const auto& all = groups[i].params();
-      for (size_t j = 0; j < all.size(); ++j) {
-        if (shards.owners_[i][j] == shards.group_.rank()) {
-          own.push_back(all[j]);
-        }
+/// This rank's parameters, in the optimizer's order.
+std::vector<at::Tensor> OptimizerShards::own(
+    const torch::optim::Optimizer& optimizer) const {
+  std::vector<at::Tensor> own;
+  for (size_t i = 0; i < owners_.size(); ++i) {
+    for (size_t j = 0; j < owners_[i].size(); ++j) {
+      if (owners_[i][j] == group_.rank()) {
+        own.push_back(optimizer.param_groups()[i].params()[j]);
       }
-      lists_.push_back(std::exchange(groups[i].params(), std::move(own)));
     }
   }
-  OwnOnly(const OwnOnly&) = delete;
-  OwnOnly& operator=(const OwnOnly&) = delete;
-  ~OwnOnly() {
-    for (size_t i = 0; i < lists_.size(); ++i) {
-      optimizer_.param_groups()[i].params() = std::move(lists_[i]);
-    }
-  }
-
- private:
-  torch::optim::Optimizer& optimizer_;
-  std::vector<std::vector<at::Tensor>> lists_;
-};
+  return own;
+}
 
 /// Where parameters came: their owners would differ with their order.
 void OptimizerShards::compare(const torch::optim::Optimizer& optimizer) {
@@ -197,8 +182,8 @@ void OptimizerShards::step_own(
   try {
     assign(optimizer);
     compare(optimizer);
-    const OwnOnly own(*this, optimizer);
-    step();
+    const auto parameters = own(optimizer);
+    PartialStep(optimizer, step).step(parameters);
   } catch (const std::exception& error) {
     report_failure(group_, error_text(error));
     throw;

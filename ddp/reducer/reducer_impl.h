@@ -200,7 +200,6 @@ struct ReducerImpl final : detail::GradientListener,
   void advance_trial();
   void try_measured_layout();
   void agree_on_cut();
-  int64_t bytes() const;
   void judge_layout();
   bool trial_wanted() const;
   void start_trial();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <numeric>
 
 // Buckets that are cut from measured times.
 
@@ -92,7 +93,9 @@ void ReducerImpl::try_measured_layout() {
   detail::ReductionCost cost{measure_latency(group_), 0};
   const double moving =
       times.back() - cost.latency * static_cast<double>(buckets_.size());
-  cost.per_byte = std::max(0.0, moving) / static_cast<double>(bytes());
+  const auto sizes = bucket_sizes();
+  const auto bytes = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  cost.per_byte = std::max(0.0, moving) / static_cast<double>(bytes);
 
   former_order_ = orders_.front();
   former_buckets_ = bucket_indices();
@@ -114,15 +117,6 @@ void ReducerImpl::try_measured_layout() {
   install(split(order, counts_));
   trial_->try_others();
   laid_out_anew_ = true;
-}
-
-/// Of all buckets.
-int64_t ReducerImpl::bytes() const {
-  int64_t sum = 0;
-  for (const auto& bucket : buckets_) {
-    sum += static_cast<int64_t>(bucket.content.buffer.nbytes());
-  }
-  return sum;
 }
 
 /// Gives all ranks rank 0's order and cut.

@@ -6,8 +6,10 @@
 
 namespace ddp::detail {
 
-PartialStep::PartialStep(torch::optim::Optimizer& optimizer)
-    : optimizer_(optimizer) {
+PartialStep::PartialStep(
+    torch::optim::Optimizer& optimizer,
+    std::function<void()> call)
+    : optimizer_(optimizer), call_(std::move(call)) {
   for (auto& group : optimizer_.param_groups()) {
     for (const auto& parameter : group.params()) {
       left_.emplace(parameter.unsafeGetTensorImpl(), lists_.size());
@@ -31,7 +33,11 @@ void PartialStep::step(const std::vector<at::Tensor>& parameters) {
       left_.erase(found);
     }
   }
-  optimizer_.step();
+  if (call_) {
+    call_();
+  } else {
+    optimizer_.step();
+  }
   for (auto& group : groups) {
     group.params().clear();
   }

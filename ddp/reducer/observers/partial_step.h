@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -17,7 +18,11 @@ namespace ddp::detail {
 /// where the optimizer treats each by itself.
 class PartialStep {
  public:
-  explicit PartialStep(torch::optim::Optimizer& optimizer);
+  /// `call`: what steps the parameters of the moment, if not the optimizer's
+  /// `step`.
+  explicit PartialStep(
+      torch::optim::Optimizer& optimizer,
+      std::function<void()> call = nullptr);
   PartialStep(const PartialStep&) = delete;
   PartialStep& operator=(const PartialStep&) = delete;
   /// Gives the optimizer its parameters back.
@@ -31,6 +36,7 @@ class PartialStep {
 
  private:
   torch::optim::Optimizer& optimizer_;
+  std::function<void()> call_;
   /// The groups' own lists, while the groups have those of the moment.
   std::vector<std::vector<at::Tensor>> lists_;
   /// The group of each that is left.

@@ -43,8 +43,6 @@ class DDP_API OptimizerShards {
       const c10::IValue& state) const;
 
  private:
-  class OwnOnly;
-
   /// One rank's parameters of one dtype and device, in one buffer.
   struct Flat {
     int64_t owner;
@@ -53,6 +51,7 @@ class DDP_API OptimizerShards {
   };
 
   void assign_group(size_t group, torch::optim::Optimizer& optimizer);
+  std::vector<at::Tensor> own(const torch::optim::Optimizer& optimizer) const;
   void compare(const torch::optim::Optimizer& optimizer);
   void lay_out(int64_t owner, const std::vector<at::Tensor>& parameters);
   void verify_layout();
