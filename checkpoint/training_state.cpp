@@ -8,7 +8,6 @@
 #include <checkpoint/replica_check.h>
 #include <checkpoint/state_dict.h>
 #include <ddp/failure/heartbeat.h>
-#include <ddp/internal/text_tensor.h>
 #include <ddp/join.h>
 #include <ddp/optim/optimizer_plan.h>
 #include <ddp/optimizers.h>

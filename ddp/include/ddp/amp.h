@@ -4,7 +4,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <ddp/process_group.h>
 #include <torch/arg.h>
 

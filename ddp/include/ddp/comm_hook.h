@@ -3,7 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <c10/util/intrusive_ptr.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ddp/checkpoint/training_state.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <ddp/process_group.h>
 #include <ddp/process_group_options.h>
 #include <torch/arg.h>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>

@@ -3,7 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <ddp/process_group_options.h>
 #include <ddp/work.h>
 

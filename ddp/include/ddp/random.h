@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <ddp/internal/text_tensor.h>
 #include <ddp/process_group.h>
 #include <torch/ordered_dict.h>

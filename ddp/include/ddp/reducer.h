@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <ddp/join.h>
 #include <ddp/process_group.h>
 #include <ddp/reducer_options.h>

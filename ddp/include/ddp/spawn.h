@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <torch/arg.h>
 
 #include <chrono>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ddp/comm_hook.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 
 #include <chrono>
 #include <cstddef>

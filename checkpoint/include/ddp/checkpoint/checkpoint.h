@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <ddp/process_group.h>
 
 #include <string>

@@ -2,6 +2,7 @@
 
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/checkpoint/internal/training_part.h>
+#include <ddp/internal/export.h>
 #include <ddp/process_group.h>
 #include <ddp/random.h>
 

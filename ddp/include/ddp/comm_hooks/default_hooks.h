@@ -3,7 +3,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/core/ScalarType.h>
 #include <ddp/comm_hook.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <torch/arg.h>
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <ddp/comm_hook.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <torch/arg.h>
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <ddp/internal/module_inputs.h>
 #include <ddp/internal/output_anchors.h>
 #include <ddp/module_state.h>

@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <ddp/tensor_traversal.h>
 
 #include <cstddef>

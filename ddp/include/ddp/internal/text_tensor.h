@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 
 #include <string>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <ddp/process_group.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/pimpl.h>

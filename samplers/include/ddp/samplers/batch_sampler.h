@@ -1,7 +1,7 @@
 #pragma once
 
 #include <c10/util/Exception.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <torch/arg.h>
 #include <torch/data/samplers/base.h>
 

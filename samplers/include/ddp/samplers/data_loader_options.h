@@ -1,7 +1,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <torch/arg.h>
 
 #include <chrono>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <ddp/samplers/internal/sample_order.h>
 #include <torch/data/samplers/base.h>
 #include <torch/ordered_dict.h>

@@ -2,7 +2,7 @@
 
 // What a TrainingState consists of.
 #include <ATen/core/ivalue.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 
 #include <cstdint>
 #include <functional>

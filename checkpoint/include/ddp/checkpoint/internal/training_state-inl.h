@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 // What the templates of <checkpoint/training_state.h> are made of.
 #include <ddp/checkpoint/training_state.h>
 

@@ -3,7 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
-#include <ddp/export.h>
+#include <ddp/internal/export.h>
 #include <ddp/tensor_traversal.h>
 
 #include <cstddef>
