@@ -357,9 +357,6 @@ struct ReducerImpl final : detail::GradientListener,
   detail::Recorder recorder_;
   /// Whether this backward's `ready_order_` is wanted.
   bool notes_order_ = false;
-  /// In the last backward that was recorded.
-  std::vector<size_t> recorded_order_;
-  int64_t recorded_unused_bytes_ = 0;
   /// As they were first.
   std::vector<int64_t> first_sizes_;
   bool laid_out_anew_ = false;

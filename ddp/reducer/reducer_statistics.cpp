@@ -29,8 +29,6 @@ Statistics ReducerImpl::statistics() {
     result.rebuilt_bucket_sizes = bucket_sizes();
     result.rebuilt_per_bucket_param_indices = bucket_indices();
   }
-  result.prev_iteration_grad_ready_order_indices = recorded_order_;
-  result.unused_parameter_size = recorded_unused_bytes_;
   return result;
 }
 
@@ -54,13 +52,11 @@ void ReducerImpl::forward_ended() {
 
 /// Where this rank's part of a backward that is recorded is done.
 void ReducerImpl::record_contribution() {
-  recorder_.note(&Timeline::computed);
-  recorded_order_ = ready_order_;
-  recorded_unused_bytes_ = 0;
+  int64_t unused = 0;
   for (const size_t index : absent_) {
-    recorded_unused_bytes_ +=
-        static_cast<int64_t>(parameters_[index].tensor.nbytes());
+    unused += static_cast<int64_t>(parameters_[index].tensor.nbytes());
   }
+  recorder_.computed(ready_order_, unused);
 }
 
 /// At its end.

@@ -116,6 +116,14 @@ void Recorder::launched(const Bucket& bucket) {
       /*uses_future=*/false); // or a GPU's would fork its streams
 }
 
+void Recorder::computed(
+    const std::vector<size_t>& order,
+    int64_t unused_bytes) {
+  note(&Timeline::computed);
+  sums_.prev_iteration_grad_ready_order_indices = order;
+  sums_.unused_parameter_size = unused_bytes;
+}
+
 void Recorder::finished() {
   note(&Timeline::finished);
   if (on_) {

@@ -46,14 +46,15 @@ class Recorder {
   }
   /// Takes in buckets that were added since.
   void extend(const std::vector<Bucket>& buckets);
-  /// What has just come, of a bucket or of the backward.
+  /// What has just come of a bucket.
   void note(
       size_t bucket,
       std::optional<BucketTimes::Duration> BucketTimes::*at);
-  void note(std::optional<BucketTimes::Duration> Timeline::*at);
   /// Before its reduction is started: it may be complete right after.
   void launching(size_t bucket);
   void launched(const Bucket& bucket);
+  /// This rank has all its gradients, which came in this order.
+  void computed(const std::vector<size_t>& order, int64_t unused_bytes);
   void finished();
 
   /// Of the last backward that was recorded.
@@ -64,7 +65,7 @@ class Recorder {
     return Clock::now() - began();
   }
 
-  /// Sets times and what counts buckets and backwards.
+  /// Sets times, and what is told of the backward that was recorded last.
   void describe(Statistics& statistics) const;
 
  private:
@@ -76,6 +77,7 @@ class Recorder {
   };
 
   bool records(int64_t step) const;
+  void note(std::optional<BucketTimes::Duration> Timeline::*at);
   void add_up();
 
   std::shared_ptr<State> state_;
