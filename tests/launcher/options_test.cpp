@@ -114,9 +114,34 @@ TEST_CASE("wrong usage is told in one line", "[unit]") {
   }
 }
 
+TEST_CASE("options of other launchers are answered by ours", "[unit]") {
+  const std::map<std::string, std::string> habits{
+      {"-n", "--nproc-per-node"},
+      {"-N", "--nnodes"},
+      {"-H", "--hosts"},
+      {"--num_gpus", "--nproc-per-node"},
+      {"--num_machines", "--nnodes"},
+      {"--machinefile", "--hostfile"},
+      {"-x", "--env"},
+      {"--allow-run-as-root", "not needed"},
+      {"--gpus", "--nproc-per-node"},
+      {"--nprocs", "--nproc-per-node"},
+      {"--ntasks", "--nproc-per-node"},
+      {"--ntasks-per-node", "--nproc-per-node"},
+      {"-c", "--omp"},
+      {"--cpus-per-task", "--omp"},
+      {"--oversubscribe", "not needed"}};
+  for (const auto& [theirs, ours] : habits) {
+    CAPTURE(theirs);
+    CHECK_THAT(
+        usage_error_of({theirs, "2", "x"}),
+        ContainsSubstring("there is no option " + theirs + "; ") &&
+            ContainsSubstring("is " + ours + " here"));
+  }
+}
+
 TEST_CASE("a name is none, one or several options", "[unit]") {
   check_refused("--wallpaper x", "there is no option --wallpaper");
-  check_refused("-n 2 x", "there is no option -n");
   check_refused(
       "--rdzv-e h --rdzv_ x",
       "--rdzv_ could be one of --rdzv-endpoint, --rdzv-backend, --rdzv-id, "

@@ -11,6 +11,46 @@
 namespace ddp {
 namespace {
 
+struct Habit {
+  const char* theirs;
+  const char* whose;
+  const char* ours; // null if none is needed
+};
+
+constexpr Habit kHabits[] = {
+    {"-n", "mpirun's and srun's", "--nproc-per-node"},
+    {"-np", "mpirun's", "--nproc-per-node"},
+    {"--np", "mpirun's", "--nproc-per-node"},
+    {"--num-gpus", "deepspeed's", "--nproc-per-node"},
+    {"--num-processes", "accelerate's", "--nproc-per-node"},
+    {"--num-machines", "accelerate's", "--nnodes"},
+    {"--machinefile", "mpirun's", "--hostfile"},
+    {"-x", "mpirun's", "--env"},
+    {"--allow-run-as-root", "mpirun's", nullptr},
+    {"--use-env", "torch.distributed.launch's", nullptr},
+    {"--mpi", "srun's", nullptr},
+    {"--gpus", "srun's", "--nproc-per-node"},
+    {"--nprocs", "torch.multiprocessing's", "--nproc-per-node"},
+    {"--ntasks", "srun's", "--nproc-per-node"},
+    {"--ntasks-per-node", "srun's", "--nproc-per-node"},
+    {"-c", "srun's", "--omp"},
+    {"--cpus-per-task", "srun's", "--omp"},
+    {"--oversubscribe", "mpirun's", nullptr},
+    {"-N", "srun's", "--nnodes"},
+    {"-H", "mpirun's and horovodrun's", "--hosts"},
+};
+
+/// What the option of another launcher is called here; maybe empty.
+std::string habit_hint(const std::string& name) {
+  for (const Habit& habit : kHabits) {
+    if (name == habit.theirs) {
+      const std::string ours = habit.ours != nullptr ? habit.ours : "not needed";
+      return std::string("; ") + habit.whose + " is " + ours + " here";
+    }
+  }
+  return "";
+}
+
 // The option that is called "--tee" or "-t": dashes and underscores are alike,
 // and a beginning that only one option has is enough.
 const CommandOption& option_called(const std::string& given) {
@@ -32,7 +72,7 @@ const CommandOption& option_called(const std::string& given) {
     }
   }
   if (found == nullptr) {
-    usage_error("there is no option " + given);
+    usage_error("there is no option " + given + habit_hint(name));
   }
   if (!is_unique) {
     usage_error(given + " could be one of " + names);
