@@ -1,6 +1,9 @@
 #include <ddp/backends/hierarchical/queue.h>
 
+#include <ddp/support/error_text.h>
 #include <ddp/support/own_thread.h>
+
+#include <ATen/core/LegacyTypeDispatch.h>
 
 #include <utility>
 
@@ -11,6 +14,40 @@ namespace {
 thread_local const Queue* own_queue = nullptr;
 
 } // namespace
+
+Operation::Operation(
+    const Member& member,
+    OperationInfo info,
+    std::function<void()> body)
+    : BackendWork(member, std::move(info)), body_(std::move(body)) {}
+
+bool Operation::ends_until(Clock::time_point until) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto has_ended = [this] { return completed_; };
+  if (until < Clock::time_point::max()) {
+    return cv_.wait_until(lock, until, has_ended);
+  }
+  cv_.wait(lock, has_ended);
+  return true;
+}
+
+std::string Operation::run() {
+  try {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    body_();
+    return "";
+  } catch (const std::exception& error) {
+    return description() + " failed " + detail::error_text(error);
+  }
+}
+
+Operation::Future Operation::settle(const std::string& error) {
+  body_ = nullptr; // and with it the tensors
+  if (!error.empty()) {
+    set_error(error);
+  }
+  return end_future();
+}
 
 Queue::Queue(std::function<void()> break_off)
     : break_off_(std::move(break_off)) {}

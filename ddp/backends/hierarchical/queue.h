@@ -1,7 +1,7 @@
 #pragma once
 
 #include <common/first_error.h>
-#include <ddp/backends/hierarchical/operation.h>
+#include <ddp/backends/common/backend_work.h>
 
 #include <condition_variable>
 #include <deque>
@@ -11,6 +11,27 @@
 #include <string>
 
 namespace ddp::backends::hierarchical {
+
+/// A collective that runs on a thread of the queue's.
+class Operation final : public BackendWork {
+ public:
+  /// `body` throws where it fails.
+  Operation(
+      const Member& member,
+      OperationInfo info,
+      std::function<void()> body);
+
+ private:
+  friend class Queue;
+
+  /// Why it failed; empty if it did not.
+  std::string run();
+  /// Sets the outcome. Returns the future, if somebody has it.
+  Future settle(const std::string& error);
+  bool ends_until(Clock::time_point until) override;
+
+  std::function<void()> body_;
+};
 
 /// Runs operations one after another, in the order of the calls, on other
 /// threads: while one calls those back that have an operation's future, who may

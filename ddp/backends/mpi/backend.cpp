@@ -2,7 +2,6 @@
 
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
-#include <ddp/backends/mpi/error.h>
 #include <ddp/backends/mpi/operators.h>
 
 #include <string>

@@ -2,7 +2,6 @@
 
 #include <ddp/backends/mpi/backend.h>
 #include <ddp/backends/mpi/engine.h>
-#include <ddp/backends/mpi/error.h>
 #include <ddp/backends/mpi/pause.h>
 
 #include <c10/util/Exception.h>

@@ -2,8 +2,6 @@
 
 #include <ddp/backends/mpi/backend.h>
 
-#include <ddp/backends/mpi/error.h>
-
 #include <c10/util/Exception.h>
 
 namespace ddp::backends::mpi {

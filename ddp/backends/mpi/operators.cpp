@@ -1,7 +1,7 @@
 #include <ddp/backends/mpi/operators.h>
 
 #include <ddp/backends/common/arguments.h>
-#include <ddp/backends/mpi/error.h>
+#include <ddp/backends/mpi/runtime.h>
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Exception.h>

@@ -2,7 +2,6 @@
 
 #include <ddp/backends/mpi/backend.h>
 
-#include <ddp/backends/mpi/error.h>
 #include <ddp/backends/mpi/operators.h>
 
 #include <c10/util/Exception.h>

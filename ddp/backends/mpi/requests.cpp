@@ -1,7 +1,5 @@
 #include <ddp/backends/mpi/requests.h>
 
-#include <ddp/backends/mpi/error.h>
-
 #include <c10/util/Exception.h>
 
 #include <array>

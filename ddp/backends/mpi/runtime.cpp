@@ -1,15 +1,26 @@
 #include <ddp/backends/mpi/runtime.h>
 
 #include <ddp/backends/mpi/engine.h>
-#include <ddp/backends/mpi/error.h>
 
 #include <c10/util/Exception.h>
 
+#include <array>
 #include <cstdlib>
 #include <mutex>
+#include <string>
 
 namespace ddp::backends::mpi {
 namespace {
+
+/// MPI's words for an error code.
+std::string mpi_error_text(int code) {
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) {
+    return c10::str("MPI error ", code);
+  }
+  return std::string(text.data(), static_cast<size_t>(length));
+}
 
 /// Runs at the end of a process whose MPI is ours.
 void finalize(int status, void* /*unused*/) {
@@ -46,6 +57,13 @@ bool may_call() {
 }
 
 } // namespace
+
+void check_mpi(int code, const char* call) {
+  if (code != MPI_SUCCESS) {
+    C10_THROW_ERROR(
+        DistBackendError, c10::str(call, " failed: ", mpi_error_text(code)));
+  }
+}
 
 bool mpi_running() {
   int initialized = 0;

@@ -4,6 +4,10 @@
 
 namespace ddp::backends::mpi {
 
+/// Throws `c10::DistBackendError` where `code`, what the MPI function `call`
+/// returned, is an error.
+void check_mpi(int code, const char* call);
+
 /// Who may call MPI.
 enum class Threading {
   /// Any thread at any time.
