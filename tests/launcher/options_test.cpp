@@ -268,10 +268,10 @@ TEST_CASE(
                   "--signals-to-handle=SIGTERM,SIGUSR1 "
                   "--local-ranks-filter=5 x"));
   REQUIRE(noted.notes.size() == 4);
-  CHECK_THAT(noted.notes[0], ContainsSubstring("no output is shown"));
-  CHECK_THAT(noted.notes[1], ContainsSubstring("console has no effect"));
-  CHECK_THAT(noted.notes[2], ContainsSubstring("mine has no effect"));
-  CHECK_THAT(noted.notes[3], ContainsSubstring("SIGUSR1 is passed on"));
+  CHECK_THAT(noted.notes[0], ContainsSubstring("console has no effect"));
+  CHECK_THAT(noted.notes[1], ContainsSubstring("mine has no effect"));
+  CHECK_THAT(noted.notes[2], ContainsSubstring("SIGUSR1 is passed on"));
+  CHECK_THAT(noted.notes[3], ContainsSubstring("no output is shown"));
 }
 
 TEST_CASE("ranks can follow the CPUs", "[unit]") {

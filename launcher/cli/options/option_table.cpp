@@ -203,12 +203,39 @@ Table torchrun_options() {
       {"start-method", "NAME", "No effect: for Python functions."},
       {"event-log-handler",
        "NAME",
-       "No effect: ddprun records no such events (see --report)."},
-      {"logs-specs", "NAME", "No effect: for Python classes."},
+       "No effect: ddprun records no such events (see --report).",
+       [](Options& options, const Value& value) {
+         if (!value.text.empty() && value.text != "null") {
+           options.notes.push_back(
+               value.source + " " + value.text +
+               " has no effect: no events are recorded; --report FILE tells "
+               "how a job went");
+         }
+       }},
+      {"logs-specs",
+       "NAME",
+       "No effect: for Python classes.",
+       [](Options& options, const Value& value) {
+         if (!value.text.empty()) {
+           options.notes.push_back(
+               value.source + " " + value.text +
+               " has no effect: it names a Python class");
+         }
+       }},
       {"signals-to-handle",
        "LIST",
        "No effect: SIGTERM, SIGINT, SIGHUP and SIGQUIT end the job, and others "
-       "are passed on to the ranks."},
+       "are passed on to the ranks.",
+       [](Options& options, const Value& value) {
+         for (const std::string& name : texts_of(value)) {
+           if (name != "SIGTERM" && name != "SIGINT" && name != "SIGHUP" &&
+               name != "SIGQUIT") {
+             options.notes.push_back(
+                 value.source + ": " + name +
+                 " is passed on to the ranks without ending the job");
+           }
+         }
+       }},
   };
 }
 
