@@ -198,7 +198,10 @@ TEST_CASE("every end has its report", "[failure]") {
   CHECK_THAT(outcome({"/no/where"}, 127), ContainsSubstring("/no/where"));
   CHECK_THAT(outcome({"/etc/passwd"}, 126), ContainsSubstring("/etc/passwd"));
   const Listener taken = listen_on("127.0.0.1", 0);
-  outcome({"--master-port", std::to_string(taken.port), "true"}, 125);
+  const std::string port = std::to_string(taken.port);
+  CHECK_THAT(
+      outcome({"--master-port", port, "true"}, 125),
+      ContainsSubstring("cannot listen on 127.0.0.1:" + port));
 
   LaunchedJob job(words("--report '" + file + "' WORKER wait"));
   job.wait_for_output("ready");

@@ -32,31 +32,6 @@ LaunchedJob shell(const std::string& options, const std::string& script) {
 
 } // namespace
 
-TEST_CASE("streams go into files, shown or not", "[output]") {
-  const TemporaryFolder folder;
-  LaunchedJob job = shell(
-      "--nproc-per-node 3 --redirects 0:1,1:3 --tee 2:3 --log-dir '" +
-          folder.path() + "'",
-      "echo out $RANK; echo err $RANK >&2");
-  CHECK(job.wait() == 0);
-  CHECK(job.out() == "[2] out 2\n");
-  CHECK(count_of(job.err(), "[0] err 0\n") == 1);
-  CHECK(count_of(job.err(), "[1]") == 0);
-  CHECK(count_of(job.err(), "[2] err 2\n") == 1);
-  const fs::path attempt = run_in(folder) / "attempt_0";
-  CHECK(read_text(attempt / "0" / "stdout.log") == "out 0\n");
-  CHECK_FALSE(fs::exists(attempt / "0" / "stderr.log"));
-  for (const std::string rank : {"1", "2"}) {
-    CHECK(read_text(attempt / rank / "stdout.log") == "out " + rank + "\n");
-    CHECK(read_text(attempt / rank / "stderr.log") == "err " + rank + "\n");
-  }
-  CHECK(fs::status(run_in(folder)).permissions() == fs::perms(0700));
-  CHECK(fs::status(attempt / "1").permissions() == fs::perms(0700));
-  CHECK(
-      fs::status(attempt / "1" / "stdout.log").permissions() ==
-      fs::perms(0600));
-}
-
 TEST_CASE("each attempt has its files, and each run its folder", "[output]") {
   const TemporaryFolder folder;
   const auto run = [&] {
@@ -79,6 +54,9 @@ TEST_CASE("each attempt has its files, and each run its folder", "[output]") {
         read_text(
             run_in(folder) / (std::string("attempt_") + attempt) / "1" /
             "stderr.log") == std::string("attempt ") + attempt + "\n");
+  }
+  for (const char* made : {"", "attempt_1/1"}) {
+    CHECK(fs::status(run_in(folder) / made).permissions() == fs::perms(0700));
   }
   run();
   CHECK(folder.names().size() == 2);

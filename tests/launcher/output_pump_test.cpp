@@ -105,15 +105,10 @@ TEST_CASE(
     return "[W1125 08:00:0" + time + " reducer.cpp:96] Warning: " + who +
         "the gradients are not averaged (function operator())\n";
   };
-  const auto say_then_wait =
-      [&](int rank, const std::string& text, const std::string& last) {
-        say(test.rank(rank, Stream::kErr), text + last + "\n");
-        test.err.until(last);
-      };
-  say_then_wait(1, text_of("0.1", "ddp: "), "#a");
-  say_then_wait(0, text_of("1.2", "ddp: "), "#b");
-  say_then_wait(1, text_of("2.3", ""), "#c");
-  say_then_wait(0, text_of("3.4", ""), "#d");
+  test.say_error(1, text_of("0.1", "ddp: "), "#a");
+  test.say_error(0, text_of("1.2", "ddp: "), "#b");
+  test.say_error(1, text_of("2.3", ""), "#c");
+  test.say_error(0, text_of("3.4", ""), "#d");
   test.finish();
   CHECK(
       test.err.text() ==

@@ -117,16 +117,6 @@ TEST_CASE("ranks inherit their heartbeat and nothing else", "[start]") {
   }
 }
 
-TEST_CASE("the port can be chosen, and is said to be taken", "[start]") {
-  const Listener taken = listen_on("127.0.0.1", 0);
-  const std::string port = std::to_string(taken.port);
-  LaunchedJob refused(words("--master-port " + port + " WORKER state"));
-  CHECK(refused.wait() == 125);
-  CHECK(refused.out().empty());
-  CHECK_THAT(
-      refused.err(), ContainsSubstring("cannot listen on 127.0.0.1:" + port));
-}
-
 TEST_CASE("the store listens, and on the loopback interface alone", "[start]") {
   LaunchedJob job(
       words("--nproc-per-node 2 WORKER environment MASTER_PORT then wait"));
