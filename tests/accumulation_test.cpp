@@ -53,26 +53,6 @@ RANKS_TEST("no_sync ends with its scope, also by an exception") {
   REQUIRE(weight.grad().eq(1).all().item<bool>());
 }
 
-RANKS_TEST("a second backward over a retained graph averages what it adds") {
-  for (const bool kept : {false, true}) {
-    auto net = std::make_shared<UnevenNet>();
-    Reducer reducer(net, group);
-    for (int step = 0; step < 3; ++step) {
-      const auto loss = net->forward(batch(group, step, 7)).pow(2).sum();
-      if (!kept) {
-        reset_gradients(*net);
-      } else {
-        net->zero_grad(/*set_to_none=*/false);
-      }
-      loss.backward({}, /*retain_graph=*/true);
-      const auto once = net->wide->weight.grad().clone();
-      loss.backward();
-      REQUIRE(torch::allclose(net->wide->weight.grad(), 2 * once, 1e-4, 1e-5));
-      REQUIRE(equal_on_all(group, net->wide->weight.grad()));
-    }
-  }
-}
-
 RANKS_TEST("with create_graph the mean can be differentiated") {
   // loss_r = x_r w^3, so the mean gradient is g = 3 m w^2 with m the mean of
   // x_r, and d(g^2)/dw = 2 g * 6 m w.
@@ -89,21 +69,6 @@ RANKS_TEST("with create_graph the mean can be differentiated") {
     w.mutable_grad().reset();
     g.pow(2).sum().backward();
     REQUIRE(nearly_equal(w.grad(), torch::full_like(w, 2 * 12 * m * 12 * m)));
-  }
-}
-
-RANKS_TEST("autograd::grad is not reduced, and does not disturb") {
-  auto w = torch::ones({2}, torch::requires_grad());
-  Reducer reducer({w}, group);
-  for (int step = 0; step < 3; ++step) {
-    w.mutable_grad().reset();
-    const auto loss = (w * group.rank()).sum();
-    const auto local =
-        torch::autograd::grad({loss}, {w}, {}, /*retain_graph=*/true)[0];
-    REQUIRE(local.eq(group.rank()).all().item<bool>());
-    REQUIRE(!w.grad().defined());
-    loss.backward();
-    REQUIRE(w.grad().eq(1).all().item<bool>());
   }
 }
 

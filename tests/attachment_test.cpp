@@ -59,26 +59,6 @@ RANKS_TEST("set_data and load keep the hooks") {
   }
 }
 
-RANKS_TEST("parameters may be frozen and unfrozen between steps") {
-  auto net = std::make_shared<UnevenNet>();
-  net->wide->weight.set_requires_grad(false); // from the start
-  Reducer reducer(net, group);
-  backward(*net, group);
-  backward(*net, group);
-  REQUIRE(!net->wide->weight.grad().defined());
-  for (int step = 0; step < 3; ++step) {
-    const bool frozen = step == 1;
-    net->wide->weight.set_requires_grad(!frozen);
-    net->first->weight.set_requires_grad(frozen);
-    reset_gradients(*net);
-    backward(*net, group);
-    REQUIRE(net->wide->weight.grad().defined() == !frozen);
-    REQUIRE(net->first->weight.grad().defined() == frozen);
-    REQUIRE(equal_on_all(
-        group, frozen ? net->first->weight.grad() : net->wide->weight.grad()));
-  }
-}
-
 TEST_CASE(
     "unfreezing on one rank only is an error on all, before the timeout") {
   for (const int unfreezing : {0, 1}) {

@@ -6,6 +6,7 @@
 #include <ddp/reducer.h>
 
 #include <memory>
+#include <vector>
 
 namespace ddp::test {
 
@@ -27,6 +28,15 @@ inline void require_means(
         (grad.defined() ? grad.allclose(expected[i], relative, absolute)
                         : expected[i].eq(0).all().item<bool>()));
   }
+}
+
+/// Options under which Python treats unused parameters differently.
+inline std::vector<ReducerOptions> all_modes() {
+  return {
+      ReducerOptions(),
+      ReducerOptions().find_unused_parameters(true),
+      ReducerOptions().static_graph(true),
+      ReducerOptions().gradient_as_bucket_view(true)};
 }
 
 /// A net with a Reducer, and one of the same values that has none.
