@@ -26,12 +26,14 @@ std::vector<at::Tensor> parameters(size_t count, int64_t elements) {
 
 /// Uses the last parameter last, so that gradients come in reverse order.
 void backward(const std::vector<at::Tensor>& parameters) {
-  auto loss = torch::zeros({});
+  auto loss = torch::zeros({}, torch::kDouble);
   for (const auto& parameter : parameters) {
-    loss = loss + parameter.sum();
+    loss = loss + parameter.to(torch::kDouble).sum();
   }
   loss.backward();
 }
+
+using Sizes = std::pair<std::vector<size_t>, std::vector<size_t>>;
 
 std::vector<size_t> sizes(const Reducer& reducer) {
   std::vector<size_t> result;
@@ -42,7 +44,7 @@ std::vector<size_t> sizes(const Reducer& reducer) {
 }
 
 /// How many parameters each bucket has in the first backward and after it.
-std::pair<std::vector<size_t>, std::vector<size_t>> sizes_of(
+Sizes sizes_of(
     const ProcessGroup& group,
     const std::vector<at::Tensor>& parameters,
     const ReducerOptions& options) {
@@ -50,17 +52,6 @@ std::pair<std::vector<size_t>, std::vector<size_t>> sizes_of(
   const auto initial = sizes(reducer);
   backward(parameters);
   return {initial, sizes(reducer)};
-}
-
-using Sizes = std::pair<std::vector<size_t>, std::vector<size_t>>;
-
-/// A loss for parameters of several types.
-void backward_of_types(const std::vector<at::Tensor>& parameters) {
-  auto loss = torch::zeros({}, torch::kDouble);
-  for (const auto& parameter : parameters) {
-    loss = loss + parameter.to(torch::kDouble).sum();
-  }
-  loss.backward();
 }
 
 } // namespace
@@ -142,7 +133,7 @@ RANKS_TEST("the timeline has each bucket's bytes, and its times in order") {
       mixed, group, ReducerOptions().record(true).bucket_cap_mb(800 / kMiB));
   REQUIRE(reducer.timeline().buckets.empty());
   for (int64_t step = 1; step <= 3; ++step) {
-    backward_of_types(mixed);
+    backward(mixed);
     std::vector<int64_t> bytes;
     auto timeline = reducer.timeline();
     const auto done = [&] {

@@ -14,80 +14,104 @@ namespace ddp::test::python_construction_test {
 
 namespace {
 
-/// How ranks refuse a net that `change` made different on rank 1.
-std::string refusal_of_net(
-    const ProcessGroup& group,
-    const std::function<void(BranchNet&)>& change) {
-  auto net = std::make_shared<BranchNet>();
-  if (group.rank() == 1) {
-    change(*net);
+using Net = std::shared_ptr<torch::nn::Module>;
+using Linear = torch::nn::LinearImpl;
+
+/// A net that one rank makes in another way, and what all ranks are told.
+struct Case {
+  int64_t odd_rank;
+  std::function<Net(bool odd)> make;
+  std::vector<std::string> texts;
+};
+
+/// A BranchNet after a change on the odd rank.
+std::function<Net(bool odd)> with_change(void (*change)(BranchNet&)) {
+  return [change](bool odd) {
+    auto net = std::make_shared<BranchNet>();
+    if (odd) {
+      change(*net);
+    }
+    return net;
+  };
+}
+
+/// A net of parameters of these names, a letter each.
+std::function<Net(bool odd)> with_names(const char* most, const char* odd_one) {
+  return [most, odd_one](bool odd) {
+    auto net = std::make_shared<torch::nn::Module>();
+    for (const char name : std::string(odd ? odd_one : most)) {
+      net->register_parameter(std::string(1, name), torch::ones({2}));
+    }
+    return net;
+  };
+}
+
+Net convolution(bool channels_last) {
+  torch::nn::Conv2d net(torch::nn::Conv2dOptions(2, 3, 2));
+  if (channels_last) {
+    net->weight.set_data(
+        net->weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
   }
-  return error_on_all(group, [&] { (void)Reducer(net, group); });
+  return net.ptr();
+}
+
+Net with_buffer(bool odd) {
+  auto net = std::make_shared<BranchNet>();
+  net->register_buffer("seen", torch::zeros({odd ? 3 : 2}));
+  return net;
+}
+
+std::vector<Case> cases() {
+  return {
+      {1,
+       with_change([](auto& net) { net.right->to(torch::kDouble); }),
+       {"rank 1 has as parameter 4 right.weight Double",
+        "rank 0 has right.weight Float"}},
+      {2,
+       with_change([](auto& net) {
+         net.left->register_parameter("extra", torch::zeros({3, 2}));
+       }),
+       {"rank 2 has as parameter 4 left.extra", "rank 0 has right.weight"}},
+      {2,
+       with_change([](auto& net) { net.right->weight.set_requires_grad(0); }),
+       {"rank 2 has as parameter 4 right.weight", ", trainable"}},
+      {1,
+       [](bool odd) { return std::make_shared<Linear>(2, odd ? 4 : 3); },
+       {"rank 1 has as parameter 0 weight Float [4, 2]",
+        "rank 0 has weight Float [3, 2]"}},
+      {1,
+       with_names("ab", "ba"), // of equal shapes
+       {"rank 1 has as parameter 0 b Float [2]",
+        "rank 0 has a Float [2]",
+        "parameter 1 a"}},
+      {0, // rank 0 too may be the odd one
+       with_names("ab", "a"),
+       {"parameter 1", "b Float [2]", "none", "rank 1 has"}},
+      {2,
+       with_names("ab", "a"),
+       {"parameter 1", "b Float [2]", "none", "rank 2 has"}},
+      {2,
+       convolution,
+       {"rank 2 has as parameter 0 weight Float [3, 2, 2, 2] with strides "
+        "[8, 1, 4, 2]",
+        "rank 0 has weight Float [3, 2, 2, 2] with strides [8, 4, 2, 1]"}},
+      {1, with_buffer, {"seen Float [3]", "seen Float [2]"}},
+  };
 }
 
 } // namespace
 
-RANKS_TEST("a parameter of another dtype on a rank is refused on all by name") {
-  REQUIRE_THAT(
-      refusal_of_net(
-          group, [](BranchNet& net) { net.right->to(torch::kDouble); }),
-      ContainsSubstring("rank 1 has as parameter 4 right.weight Double") &&
-          ContainsSubstring("rank 0 has right.weight Float"));
-}
-
-RANKS_TEST("parameters in another order on a rank are refused on all by name") {
-  auto net = std::make_shared<torch::nn::Module>();
-  const bool odd = group.rank() == 1; // of equal shapes
-  net->register_parameter(odd ? "b" : "a", torch::ones({2}));
-  net->register_parameter(odd ? "a" : "b", torch::ones({2}));
-  REQUIRE_THAT(
-      error_on_all(group, [&] { (void)Reducer(net, group); }),
-      ContainsSubstring("rank 1 has as parameter 0 b Float [2]") &&
-          ContainsSubstring("rank 0 has a Float [2]") &&
-          ContainsSubstring("parameter 1 a"));
-}
-
-RANKS_TEST("a parameter that a rank lacks is refused on all by name") {
-  for (const int64_t odd : {0, 2}) { // rank 0 too may be the odd one
-    auto net = std::make_shared<torch::nn::Module>();
-    net->register_parameter("a", torch::ones({2}));
-    if (group.rank() != odd) {
-      net->register_parameter("b", torch::ones({3}));
-    }
+RANKS_TEST("what differs in a rank's model is refused on all by name") {
+  for (const auto& [odd_rank, make, texts] : cases()) {
+    const auto net = make(group.rank() == odd_rank);
     const auto text = error_on_all(group, [&] { (void)Reducer(net, group); });
-    REQUIRE_THAT(
-        text,
-        ContainsSubstring("parameter 1") && ContainsSubstring("b Float [3]") &&
-            ContainsSubstring("none"));
-    REQUIRE_THAT(
-        text, ContainsSubstring(odd == 0 ? "rank 1 has" : "rank 2 has"));
+    for (const auto& expected : texts) {
+      REQUIRE_THAT(text, ContainsSubstring(expected));
+    }
   }
-}
-
-RANKS_TEST("strides that differ are refused on all by name") {
-  torch::nn::Conv2d net(torch::nn::Conv2dOptions(2, 3, 2));
-  if (group.rank() == 2) {
-    net->weight.set_data(
-        net->weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
-  }
-  REQUIRE_THAT(
-      error_on_all(group, [&] { (void)Reducer(net, group); }),
-      ContainsSubstring("rank 2 has as parameter 0 weight Float [3, 2, 2, 2] "
-                        "with strides [8, 1, 4, 2]") &&
-          ContainsSubstring("rank 0 has weight Float [3, 2, 2, 2] with "
-                            "strides [8, 4, 2, 1]"));
-}
-
-RANKS_TEST("buffers that differ are refused on all by name") {
-  auto net = std::make_shared<BranchNet>();
-  const int64_t odd = group.rank() == 1 ? 1 : 0;
-  net->register_buffer("seen", torch::zeros({2 + odd}));
-  REQUIRE_THAT(
-      error_on_all(group, [&] { (void)Reducer(net, group); }),
-      ContainsSubstring("seen Float [3]") &&
-          ContainsSubstring("seen Float [2]"));
-  // Not where they stay each rank's own.
-  Reducer ignoring(net, group, ReducerOptions().parameters_to_ignore({"seen"}));
+  // Not where buffers stay each rank's own.
+  const auto own = ReducerOptions().parameters_to_ignore({"seen"});
+  Reducer ignoring(with_buffer(group.rank() == 1), group, own);
 }
 
 RANKS_TEST("an option that differs is refused on all by name") {

@@ -89,30 +89,6 @@ RANKS_TEST("construction gives every rank rank 0's values") {
   REQUIRE(net->named_buffers()["count"].eq(0).all().item<bool>());
 }
 
-RANKS_TEST("ranks with different models are told, all of them, by name") {
-  auto net = std::make_shared<BranchNet>();
-  if (group.rank() == 2) {
-    net->left->bias = net->left->register_parameter(
-        "extra", torch::zeros({3, 2}, torch::kDouble));
-  }
-  REQUIRE_THROWS_WITH(
-      Reducer(net, group),
-      ContainsSubstring("rank 2 has as parameter 4 left.extra") &&
-          ContainsSubstring("rank 0 has right.weight"));
-  auto wider =
-      std::make_shared<torch::nn::LinearImpl>(2, group.rank() == 1 ? 4 : 3);
-  REQUIRE_THROWS_WITH(
-      Reducer(wider, group),
-      ContainsSubstring("rank 1 has as parameter 0 weight Float [4, 2]") &&
-          ContainsSubstring("rank 0 has weight Float [3, 2]"));
-  auto frozen = std::make_shared<BranchNet>();
-  frozen->right->weight.set_requires_grad(group.rank() != 2);
-  REQUIRE_THROWS_WITH(
-      Reducer(frozen, group),
-      ContainsSubstring("rank 2 has as parameter 4 right.weight") &&
-          ContainsSubstring(", trainable"));
-}
-
 TEST_CASE("a model without trainable parameters is refused") {
   const ProcessGroup alone;
   auto frozen = std::make_shared<UnevenNet>();
