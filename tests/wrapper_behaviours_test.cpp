@@ -2,6 +2,7 @@
 #include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
+#include <tests/support/twins.h>
 
 #include <ddp/distributed_data_parallel.h>
 
@@ -111,40 +112,6 @@ RANKS_TEST("a forward outside no_sync is reduced, wherever its backward is") {
   }
 }
 
-RANKS_TEST(
-    "under no_sync gradients accumulate as alone, then equal the batch") {
-  auto net = std::make_shared<UnevenNet>();
-  auto local = std::make_shared<UnevenNet>();
-  DistributedDataParallel<UnevenNet> model(net, group);
-  copy_parameters(*net, *local);
-  {
-    const torch::NoGradGuard no_grad;
-    const auto guard = model->no_sync();
-    model->forward(batch(group, 9, 7)); // harmless
-  }
-  for (int step = 0; step < 4; ++step) {
-    const auto input = batch(group, step, 7);
-    auto guard = std::make_optional(model->no_sync());
-    if (step % 2 == 1) {
-      guard.reset();
-    }
-    model->forward(input).sum().backward();
-    local->forward(input).sum().backward();
-    const auto expected = average(group, *local);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      const auto& grad = net->parameters()[i].grad();
-      const bool equal = torch::allclose(grad, expected[i], 1e-4, 1e-4);
-      INFO("step " << step << ", parameter " << i);
-      REQUIRE((equal || step % 2 == 0));
-      REQUIRE((!equal || step % 2 == 1 || i == 5)); // its bias' is constant
-    }
-    if (step % 2 == 1) {
-      reset_gradients(*net);
-      reset_gradients(*local);
-    }
-  }
-}
-
 RANKS_TEST("a forward of module() is not reduced") {
   auto net = std::make_shared<Scale>();
   Model model(net, group);
@@ -234,9 +201,7 @@ RANKS_TEST("forwards without a backward, then with one, through the wrapper") {
       reset_gradients(*local);
       output.sum().backward();
       local->forward(input, true).sum().backward();
-      const auto expected = average(group, *local);
-      REQUIRE(
-          torch::allclose(net->stem->weight.grad(), expected[0], 1e-5, 1e-6));
+      require_means(group, *net, *local);
       REQUIRE(!net->never->weight.grad().defined());
     }
   }
@@ -332,6 +297,89 @@ RANKS_TEST("an output that depends on no parameter is no unmanaged leaf") {
   loss.backward({}, /*retain_graph=*/true);
   loss.backward();
   REQUIRE(!net->stem->weight.grad().defined());
+}
+
+// Backwards that do not come through the wrapper's output, or are not for the
+// parameters.
+
+// Backwards that do not come through the wrapper's output, or are not for the
+// parameters.
+
+namespace {
+
+struct Critic : torch::nn::Module {
+  torch::nn::Linear first{nullptr}, last{nullptr};
+  /// A loss of the module's own.
+  torch::Tensor aside;
+
+  Critic() {
+    const auto layer = [](int64_t in, int64_t out) {
+      return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(false));
+    };
+    first = register_module("first", layer(4, 8));
+    last = register_module("last", layer(8, 1));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    const auto y = last(torch::tanh(first(x)));
+    aside = y.pow(2).mean();
+    return y;
+  }
+};
+
+/// How far the gradient is from a length of 1: the loss of WGAN-GP.
+template <typename Net>
+torch::Tensor penalty(Net& net, const torch::Tensor& input) {
+  const auto output = net.forward(input).sum();
+  const auto grad = torch::autograd::grad(
+      {output}, {input}, {}, std::nullopt, /*create_graph=*/true)[0];
+  return (grad.norm(2, 1) - 1).pow(2).mean();
+}
+
+/// Compares the wrapper's gradients of a loss with the mean over ranks.
+template <typename Loss>
+void compare(const ProcessGroup& group, const Loss& loss) {
+  auto net = std::make_shared<Critic>();
+  auto local = std::make_shared<Critic>();
+  DistributedDataParallel<Critic> model(net, group);
+  copy_parameters(*net, *local);
+  for (int step = 0; step < 3; ++step) {
+    reset_gradients(*net);
+    reset_gradients(*local);
+    loss(*model, *net, batch(group, step, 4)).backward();
+    loss(*local, *local, batch(group, step, 4)).backward();
+    require_means(group, *net, *local, 1e-4, 1e-6);
+  }
+}
+
+} // namespace
+
+RANKS_TEST("a gradient penalty alone is reduced") {
+  compare(group, [](auto& model, auto&, torch::Tensor input) {
+    return penalty(model, input.requires_grad_());
+  });
+}
+
+RANKS_TEST("a loss that forward left in the module is reduced") {
+  compare(group, [](auto& model, auto& net, torch::Tensor input) {
+    model.forward(input);
+    return net.aside;
+  });
+}
+
+RANKS_TEST("a backward for an input only is each rank's own") {
+  auto net = std::make_shared<Critic>();
+  DistributedDataParallel<Critic> model(net, group);
+  for (int step = 0; step < 3; ++step) {
+    if (group.rank() == 0) { // a saliency map
+      auto input = batch(group, 9, 4).requires_grad_();
+      model->forward(input).sum().backward({}, false, false, {{input}});
+      REQUIRE(input.grad().defined());
+    }
+    reset_gradients(*net);
+    model->forward(batch(group, step, 4)).sum().backward();
+    REQUIRE(equal_on_all(group, net->first->weight.grad()));
+  }
 }
 
 } // namespace ddp::test::wrapper_behaviours_test
