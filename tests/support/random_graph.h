@@ -4,7 +4,6 @@
 #include <ddp/reducer_options.h>
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace ddp::test {
@@ -80,9 +79,6 @@ struct Graph {
 
 /// The graph of a seed; `size` is the number of ranks.
 Graph random_graph(uint64_t seed, int64_t size);
-
-/// The graph as text.
-std::string describe(const Graph& graph);
 
 /// The parameters with their first values, the same in each call.
 std::vector<at::Tensor> make_parameters(const Graph& graph);
