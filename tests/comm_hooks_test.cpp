@@ -30,28 +30,6 @@ std::shared_ptr<CommHook> times(double factor) {
   });
 }
 
-/// Requires that a hook averages as the mean over ranks, times `factor`, up to
-/// an error of `tolerance`, with the same bits on all ranks.
-void check_mean(
-    const ProcessGroup& group,
-    const std::shared_ptr<CommHook>& hook,
-    double tolerance,
-    double factor = 1) {
-  const auto parameters = hook_parameters();
-  Reducer reducer(parameters, group, hook_options(hook));
-  for (int step = 0; step < 4; ++step) {
-    backward_to(parameters, hook_gradients(step, group.rank()));
-    const auto means = hook_means(step, group.size());
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      const auto& grad = parameters[i].grad();
-      const auto error = (grad - factor * means[i]).abs().max().item<double>();
-      INFO("step " << step << ", parameter " << i << ", error " << error);
-      REQUIRE(error <= tolerance);
-      REQUIRE(equal_on_all(group, grad));
-    }
-  }
-}
-
 /// The gradient that a hook makes of `own` in one backward.
 at::Tensor reduced(
     const ProcessGroup& group,
@@ -179,34 +157,6 @@ RANKS_TEST("what a chain's hook throws ends backward on all ranks") {
     const auto text = kind == 0 ? "no luck" : "is no std::exception";
     REQUIRE_THROWS_WITH(backward(1), ContainsSubstring(text));
   }
-}
-
-RANKS_TEST("hooks are told the iteration, the bucket and the last one") {
-  for (const bool is_static : {false, true}) {
-    std::vector<GradBucket> calls;
-    const auto noting =
-        custom([&](const GradBucket& bucket, const ProcessGroup&) {
-          calls.push_back(bucket);
-          return completed(bucket.buffer);
-        });
-    const auto parameters = hook_parameters();
-    Reducer reducer(
-        parameters, group, hook_options(noting).static_graph(is_static));
-    for (int step = 0; step < 4; ++step) {
-      const auto buckets = reducer.buckets();
-      REQUIRE((buckets.size() == 1) == (step < (is_static ? 2 : 1)));
-      calls.clear();
-      backward_to(parameters, hook_gradients(step, group.rank()));
-      REQUIRE(calls.size() == buckets.size());
-      for (size_t b = 0; b < calls.size(); ++b) {
-        REQUIRE(calls[b].iteration == step);
-        REQUIRE(calls[b].index == b);
-        REQUIRE(calls[b].is_last == (b + 1 == calls.size()));
-        REQUIRE(calls[b].parameters.size() == buckets[b].size());
-      }
-    }
-  }
-  group.barrier(); // this hook keeps no ranks together
 }
 
 RANKS_TEST(

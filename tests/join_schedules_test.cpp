@@ -1,8 +1,8 @@
 // Random numbers of steps on each rank, against one process.
+#include <tests/support/either_way.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/distributed_data_parallel.h>
 #include <ddp/join.h>
 
 #include <algorithm>
@@ -111,42 +111,18 @@ std::shared_ptr<BranchNet> train_alone(const Schedule& schedule) {
   }
 }
 
-/// A net with a Reducer, attached or in a wrapper.
-struct Model {
-  Model(
-      std::shared_ptr<BranchNet> its_net,
-      const ProcessGroup& group,
-      const Schedule& schedule)
-      : net(std::move(its_net)) {
-    if (schedule.wrapped) {
-      wrapper.emplace(net, group, schedule.options());
-    } else {
-      attached.emplace(net, group, schedule.options());
-    }
-  }
-  Reducer& reducer() {
-    return wrapper ? (*wrapper)->reducer() : *attached;
-  }
-  torch::Tensor forward(const torch::Tensor& x, bool go_left) {
-    return wrapper ? (*wrapper)->forward(x, go_left) : net->forward(x, go_left);
-  }
-
-  std::shared_ptr<BranchNet> net;
-  std::optional<DistributedDataParallel<BranchNet>> wrapper;
-  std::optional<Reducer> attached;
-};
-
 /// The difference from what one process computes.
 double train_joined(const Schedule& schedule, const ProcessGroup& group) {
-  Model model(start_net(schedule.seed), group, schedule);
-  auto optimizer = optimizer_of(*model.net);
+  const auto net = start_net(schedule.seed);
+  EitherWay<BranchNet> model(net, group, schedule.wrapped, schedule.options());
+  auto optimizer = optimizer_of(*net);
   if (schedule.in_backward) {
     model.reducer().step_in_backward(optimizer);
   }
   const auto every = schedule.sync_every;
   const auto rank = group.rank();
   {
-    auto join = model.reducer().join(
+    auto join = model.join(
         JoinOptions().divide_by_initial_world_size(schedule.by_initial));
     const auto steps = schedule.steps[static_cast<size_t>(rank)];
     for (int64_t step = 0; step < steps; ++step) {
@@ -156,7 +132,7 @@ double train_joined(const Schedule& schedule, const ProcessGroup& group) {
       const bool last = (step + 1) % every == 0;
       std::optional<Reducer::NoSyncGuard> off;
       if (!last) {
-        off.emplace(model.reducer().no_sync());
+        off.emplace(model.no_sync());
       }
       const auto x = inputs_of(schedule.seed, rank, step);
       model.forward(x, schedule.goes_left(rank, step)).sum().backward();
@@ -167,7 +143,7 @@ double train_joined(const Schedule& schedule, const ProcessGroup& group) {
   }
   const auto expected = train_alone(schedule);
   double difference = 0;
-  const auto parameters = model.net->parameters();
+  const auto parameters = net->parameters();
   const auto expected_parameters = expected->parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     REQUIRE(equal_on_all(group, parameters[i].detach()));

@@ -32,29 +32,6 @@ RANKS_TEST("Reducers that share a backward share a join") {
   REQUIRE(group.rank() + lower->weight.grad().abs().sum().item<float>() > 0);
 }
 
-RANKS_TEST("measured buckets and timelines go on without a rank's inputs") {
-  const SharedFolder folder;
-  const auto path = folder.path;
-  for (const bool measured : {true, false}) {
-    torch::manual_seed(1);
-    torch::nn::Linear net(16, 16);
-    ReducerOptions options;
-    if (measured) {
-      options.bucket_layout(BucketLayout::kMeasured);
-    } else {
-      options.timeline_folder(path).timeline_steps("2-4");
-    }
-    Reducer reducer(net, group, options);
-    auto join = reducer.join();
-    for (int64_t step = 0; step < 1 + 10 * group.rank(); ++step) {
-      net->zero_grad();
-      net->forward(torch::ones({1, 16})).sum().backward();
-    }
-    join.finish();
-    REQUIRE(equal_on_all(group, net->weight.grad()));
-  }
-}
-
 namespace {
 
 const auto kShortWait = RankOptions().environment({{"DDP_TIMEOUT", "15"}});

@@ -1,4 +1,5 @@
 // Ranks with different numbers of steps.
+#include <tests/support/either_way.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
@@ -40,44 +41,21 @@ torch::Tensor loss_of(torch::nn::Linear& net, double value) {
 
 } // namespace
 
-RANKS_TEST("a join divides by the ranks with inputs if asked to") {
-  for (const bool by_initial : {true, false}) {
-    torch::nn::Linear net(1, 1);
-    Reducer reducer(net, group);
-    const auto rank = group.rank();
-    auto join =
-        reducer.join(JoinOptions().divide_by_initial_world_size(by_initial));
-    for (int64_t step = 0; step <= rank; ++step) {
-      net->zero_grad();
-      loss_of(net, 3).backward();
-      const auto live = static_cast<double>(3 - step);
-      const auto expected = by_initial ? 3 * live / 3 : 3;
-      REQUIRE(net->weight.grad().item<double>() == Approx(expected));
-    }
-  }
-}
-
 RANKS_TEST("a join ends with the parameters and buffers of the last rank", 4) {
   for (const bool wrapped : {true, false}) {
     auto net = std::make_shared<NormNet>();
-    std::optional<DistributedDataParallel<NormNet>> wrapper;
-    std::optional<Reducer> reducer;
-    if (wrapped) {
-      wrapper.emplace(net, group);
-    } else {
-      reducer.emplace(net, group);
-    }
+    EitherWay<NormNet> model(net, group, wrapped);
     torch::optim::SGD optimizer(net->parameters(), 0.1);
     torch::Tensor own;
     {
-      auto join = wrapped ? (*wrapper)->join() : reducer->join();
+      auto join = model.join();
       // Ranks 1 and 2 last as long as each other: 2 is asked.
       const std::vector<int64_t> steps = {1, 4, 4, 0};
       for (int64_t i = 0; i < steps[static_cast<size_t>(group.rank())]; ++i) {
         clear(optimizer);
         torch::manual_seed(10 * i + group.rank());
         const auto x = torch::randn({5, 4});
-        (wrapped ? (*wrapper)->forward(x) : net->forward(x)).sum().backward();
+        model.forward(x).sum().backward();
         optimizer.step();
       }
       own = net->norm->running_mean.clone();
@@ -93,7 +71,7 @@ RANKS_TEST("a join ends with the parameters and buffers of the last rank", 4) {
     // The next loop works on.
     clear(optimizer);
     const auto x = torch::randn({5, 4});
-    (wrapped ? (*wrapper)->forward(x) : net->forward(x)).sum().backward();
+    model.forward(x).sum().backward();
     REQUIRE(equal_on_all(group, net->last->weight.grad()));
   }
 }

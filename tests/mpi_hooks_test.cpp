@@ -1,8 +1,6 @@
 // Communication hooks over MPI.
-#include <tests/support/catch.h>
 #include <tests/support/hook_training.h>
 #include <tests/support/mpi_ranks.h>
-#include <tests/support/nets.h>
 #include <tests/support/skip.h>
 
 #include <ddp/backends/mpi.h>
@@ -29,17 +27,7 @@ TEST_CASE("hooks average over MPI, those of several collectives too") {
              std::make_shared<QuantizationHook>(),
              std::make_shared<HookChain>(std::vector<std::shared_ptr<CommHook>>{
                  std::make_shared<AllReduceHook>()})}) {
-      const auto parameters = hook_parameters();
-      Reducer reducer(parameters, group, hook_options(hook));
-      for (int step = 0; step < 4; ++step) {
-        backward_to(parameters, hook_gradients(step, group.rank()));
-        const auto means = hook_means(step, group.size());
-        for (size_t i = 0; i < parameters.size(); ++i) {
-          const auto& grad = parameters[i].grad();
-          REQUIRE((grad - means[i]).abs().max().item<double>() < 0.03);
-          REQUIRE(equal_on_all(group, grad));
-        }
-      }
+      check_mean(group, hook, 0.03);
     }
   });
 }

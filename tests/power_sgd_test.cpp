@@ -160,38 +160,6 @@ RANKS_TEST("a step of zeros, or of NaN, does no lasting harm") {
   }
 }
 
-RANKS_TEST("with PowerSGD a net learns as without", 4) {
-  std::vector<double> losses;
-  for (const bool compressed : {false, true}) {
-    torch::manual_seed(5);
-    torch::nn::Sequential net(
-        torch::nn::Linear(20, 40), torch::nn::Tanh(), torch::nn::Linear(40, 5));
-    const auto teacher = torch::randn({20, 5});
-    ReducerOptions options;
-    if (compressed) {
-      options.comm_hook(std::make_shared<PowerSGDHook>(early()));
-    }
-    Reducer reducer(net, group, options);
-    torch::optim::SGD optimizer(net->parameters(), 0.05);
-    at::Tensor loss;
-    for (int step = 0; step < 100; ++step) {
-      const auto input = batch(group, step, 20);
-      optimizer.zero_grad();
-      loss = (net->forward(input) - torch::tanh(input.matmul(teacher)))
-                 .pow(2)
-                 .mean();
-      loss.backward();
-      optimizer.step();
-    }
-    loss = loss.detach().clone();
-    group.all_reduce(loss, ReduceOp::kMean);
-    losses.push_back(loss.item<double>());
-    REQUIRE(equal_on_all(group, *net));
-  }
-  INFO(losses[0] << " without, " << losses[1] << " with PowerSGD");
-  REQUIRE(losses[1] < 1.5 * losses[0]);
-}
-
 RANKS_TEST("buckets of all kinds are reduced in order beside backward") {
   std::vector<at::Tensor> parameters;
   for (const auto dtype : {torch::kFloat, torch::kDouble, torch::kHalf}) {

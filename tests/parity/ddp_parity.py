@@ -24,15 +24,6 @@ warnings.simplefilter("ignore")
 
 REDUCTIONS = 6
 
-DTYPES = {
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.float32: "F32",
-    torch.float64: "F64",
-    torch.int64: "I64",
-}
-
-
 @dataclasses.dataclass
 class Configuration:
     net: str
@@ -88,20 +79,6 @@ def read_configurations(folder):
     return found
 
 
-def read_safetensors(path):
-    """Returns (dtype, shape, bytes) by name."""
-    with open(path, "rb") as file:
-        data = file.read()
-    length = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + length])
-    header.pop("__metadata__", None)
-    tensors = {}
-    for name, entry in header.items():
-        begin, end = (8 + length + offset for offset in entry["data_offsets"])
-        tensors[name] = entry["dtype"], entry["shape"], data[begin:end]
-    return tensors
-
-
 def state_of(net):
     """As state_of of configurations.h."""
     state = {}
@@ -125,14 +102,16 @@ def differences(state, written):
         return ["names: " + str(state.keys() ^ written.keys())]
     found = []
     for name, tensor in state.items():
-        dtype, shape, data = written[name]
-        if DTYPES[tensor.dtype] != dtype or list(tensor.shape) != shape:
-            found.append(f"{name}: {dtype} {shape} in C++")
+        other = written[name]
+        if tensor.dtype != other.dtype or tensor.shape != other.shape:
+            found.append(f"{name}: {other.dtype} {list(other.shape)} in C++")
             continue
-        expected = tensor.contiguous().reshape(-1).view(torch.uint8)
-        if expected.numpy().tobytes() != data:
-            bytes_ = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-            differ = (bytes_ != expected).reshape(tensor.numel(), -1).any(1)
+        ours, theirs = (
+            each.contiguous().reshape(-1).view(torch.uint8)
+            for each in (tensor, other)
+        )
+        if not ours.equal(theirs):
+            differ = (ours != theirs).reshape(tensor.numel(), -1).any(1)
             count = differ.sum().item()
             found.append(f"{name}: {count} of {len(differ)} values differ")
     return found
@@ -191,8 +170,8 @@ def run_rank(rank, world_size, folder, names):
     found = {name: [] for name in names}
     for name in names:
         for net, moment in train(configurations[name], rank, world_size):
-            file = f"{name}_rank{rank}_{moment}.safetensors"
-            written = read_safetensors(os.path.join(folder, file))
+            file = f"{name}_rank{rank}_{moment}.pt"
+            written = torch.load(os.path.join(folder, file))
             found[name] += [
                 f"{name}, rank {rank}, {moment}: {text}"
                 for text in differences(state_of(net), written)

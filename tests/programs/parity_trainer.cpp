@@ -7,6 +7,7 @@
 
 #include <ddp/ddp.h>
 #include <tests/parity/configurations.h>
+#include <tests/support/either_way.h>
 
 #include <fstream>
 #include <optional>
@@ -16,40 +17,6 @@ using ddp::parity::Configuration;
 using ddp::parity::Net;
 
 namespace {
-
-/// The net with a Reducer, attached to it or in a wrapper.
-class Model {
- public:
-  Model(
-      std::shared_ptr<Net> net,
-      const ddp::ProcessGroup& group,
-      const Configuration& configuration)
-      : net_(std::move(net)) {
-    if (configuration.wrapped) {
-      wrapper_.emplace(net_, group, configuration.options);
-    } else {
-      reducer_.emplace(net_, group, configuration.options);
-    }
-  }
-
-  torch::Tensor forward(const torch::Tensor& x, int64_t rank, int64_t step) {
-    return wrapper_ ? (*wrapper_)->forward(x, rank, step)
-                    : net_->forward(x, rank, step);
-  }
-
-  ddp::Join join(const ddp::JoinOptions& options) {
-    return wrapper_ ? (*wrapper_)->join(options) : reducer_->join(options);
-  }
-
-  ddp::Reducer::NoSyncGuard no_sync() {
-    return wrapper_ ? (*wrapper_)->no_sync() : reducer_->no_sync();
-  }
-
- private:
-  std::shared_ptr<Net> net_;
-  std::optional<ddp::DistributedDataParallel<Net>> wrapper_;
-  std::optional<ddp::Reducer> reducer_;
-};
 
 std::shared_ptr<Net> make_net(const std::string& name, int64_t rank) {
   torch::manual_seed(42);
@@ -67,15 +34,20 @@ void train(
     bool reduce) {
   const auto rank = group.rank();
   const auto net = make_net(configuration.net, rank);
-  Model model(net, group, configuration);
+  ddp::test::EitherWay<Net> model(
+      net, group, configuration.wrapped, configuration.options);
   torch::optim::SGD optimizer(net->parameters(), 0.05);
   torch::manual_seed(100 + rank); // a shard of its own for each rank
   const auto every = configuration.sync_every;
   const auto save = [&](const std::string& moment) {
-    ddp::write_safetensors(
+    c10::Dict<std::string, torch::Tensor> state;
+    for (const auto& item : state_of(*net)) {
+      state.insert(item.key(), item.value());
+    }
+    ddp::write_torch_file(
         folder + "/" + configuration.name + "_rank" + std::to_string(rank) +
-            "_" + moment + ".safetensors",
-        state_of(*net));
+            "_" + moment + ".pt",
+        state);
   };
   auto join =
       model.join(ddp::JoinOptions()

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <tests/support/catch.h>
+#include <tests/support/nets.h>
+
 #include <ddp/process_group.h>
+#include <ddp/reducer.h>
 #include <ddp/reducer_options.h>
 #include <torch/torch.h>
 
@@ -75,6 +79,28 @@ inline std::vector<at::Tensor> hook_means(int64_t step, int64_t ranks) {
     }
   }
   return means;
+}
+
+/// Requires that a hook averages as the mean over ranks, times `factor`, up to
+/// an error of `tolerance`, with the same bits on all ranks.
+inline void check_mean(
+    const ProcessGroup& group,
+    const std::shared_ptr<CommHook>& hook,
+    double tolerance,
+    double factor = 1) {
+  const auto parameters = hook_parameters();
+  Reducer reducer(parameters, group, hook_options(hook));
+  for (int step = 0; step < 4; ++step) {
+    backward_to(parameters, hook_gradients(step, group.rank()));
+    const auto means = hook_means(step, group.size());
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const auto& grad = parameters[i].grad();
+      const auto error = (grad - factor * means[i]).abs().max().item<double>();
+      INFO("step " << step << ", parameter " << i << ", error " << error);
+      REQUIRE(error <= tolerance);
+      REQUIRE(equal_on_all(group, grad));
+    }
+  }
 }
 
 } // namespace ddp::test
