@@ -95,11 +95,6 @@ TEST_CASE("an argument without tensors is passed itself, wherever it goes") {
   check_same(std::optional<Tensor>(), kThere);
 }
 
-TEST_CASE("without a device nothing moves") {
-  auto tensor = torch::ones({2});
-  check_same(tensor, std::nullopt);
-}
-
 TEST_CASE("a copy with its tensors moved is passed otherwise") {
   std::pair<std::vector<Tensor>, int> batch{
       {torch::ones({2}), Tensor(), torch::ones({3}, kThere)}, 7};

@@ -96,12 +96,6 @@ void check_batches(const ProcessGroup& group) {
   }
 }
 
-void check_usable(const ProcessGroup& group) {
-  REQUIRE(same(
-      gather(torch::full({1}, group.rank()), group, kAllRanks),
-      torch::arange(group.size())));
-}
-
 /// Fails on some ranks of a batch.
 Tensor fail(const Tensor& share, const ProcessGroup& group) {
   if (group.rank() == 1) {
@@ -146,12 +140,10 @@ RANKS_TEST("3 rows over 2 ranks are 2 + 1, forwarded and joined", 2) {
   check_batches(group);
 }
 
-TEST_CASE("batches of any length are split, forwarded and joined by 3 ranks") {
-  ranks(3, check_batches);
-}
-
-TEST_CASE("batches of any length are split, forwarded and joined by 4 ranks") {
-  ranks(4, check_batches);
+TEST_CASE("batches of any length are split, forwarded and joined") {
+  for (const int size : {3, 4}) {
+    ranks(size, check_batches);
+  }
 }
 
 TEST_CASE("batches are split, forwarded and joined over MPI") {

@@ -60,12 +60,6 @@ void check_uneven_shares(const ProcessGroup& group) {
   }
 }
 
-void check_usable(const ProcessGroup& group) {
-  REQUIRE(same(
-      gather(torch::full({1}, group.rank()), group, kAllRanks),
-      torch::arange(group.size())));
-}
-
 } // namespace
 
 RANKS_TEST("any dtype and layout is scattered and gathered bit for bit") {

@@ -92,25 +92,43 @@ torch::Tensor joint_loss(
   return loss + of(first);
 }
 
+/// Two nets with a Reducer each, in which ranks wait for each other where
+/// parameters are unfrozen.
+struct Unfreezing {
+  Unfreezing(
+      const ProcessGroup& first,
+      const ProcessGroup& second,
+      const ReducerOptions& options = {})
+      : of_a(a, first, options), of_b(b, second, options) {}
+
+  void train(const ProcessGroup& group) {
+    joint_loss(group, *a, *b).backward();
+    a->left->weight.set_requires_grad(true);
+    b->left->weight.set_requires_grad(true);
+    joint_loss(group, *a, *b).backward();
+    REQUIRE(equal_on_all(group, a->left->weight.grad()));
+    REQUIRE(equal_on_all(group, b->left->weight.grad()));
+  }
+
+  static std::shared_ptr<BranchNet> make_net() {
+    auto net = std::make_shared<BranchNet>();
+    net->left->weight.set_requires_grad(false);
+    return net;
+  }
+
+  std::shared_ptr<BranchNet> a = make_net();
+  std::shared_ptr<BranchNet> b = make_net();
+  Reducer of_a, of_b;
+};
+
 } // namespace
 
 RANKS_TEST("Reducers that share a backward compare in the same order") {
-  auto a = std::make_shared<BranchNet>();
-  auto b = std::make_shared<BranchNet>();
-  a->left->weight.set_requires_grad(false);
-  b->left->weight.set_requires_grad(false);
-  const auto options = ReducerOptions().check_finite(true);
-  Reducer of_a(a, group, options), of_b(b, group, options);
-  joint_loss(group, *a, *b).backward();
-  // The ranks wait for each other where parameters are unfrozen, ...
-  a->left->weight.set_requires_grad(true);
-  b->left->weight.set_requires_grad(true);
-  joint_loss(group, *a, *b).backward();
-  REQUIRE(equal_on_all(group, a->left->weight.grad()));
-  REQUIRE(equal_on_all(group, b->left->weight.grad()));
-  // ... and where a check has found something in both.
+  Unfreezing both(group, group, ReducerOptions().check_finite(true));
+  both.train(group);
+  // They wait too where a check has found something in both.
   REQUIRE_THROWS_WITH(
-      (joint_loss(group, *a, *b) * NAN).backward(),
+      (joint_loss(group, *both.a, *both.b) * NAN).backward(),
       ContainsSubstring("not finite on ranks 0-2"));
 }
 
@@ -119,17 +137,7 @@ RANKS_TEST("Reducers on groups that were handed over compare in one order") {
     return ProcessGroup::from_c10d(group.duplicate().c10d(), torch::kCPU);
   };
   const auto first = handed_over(), second = handed_over();
-  auto a = std::make_shared<BranchNet>();
-  auto b = std::make_shared<BranchNet>();
-  a->left->weight.set_requires_grad(false);
-  b->left->weight.set_requires_grad(false);
-  Reducer of_a(a, first), of_b(b, second);
-  joint_loss(group, *a, *b).backward();
-  a->left->weight.set_requires_grad(true);
-  b->left->weight.set_requires_grad(true);
-  joint_loss(group, *a, *b).backward();
-  REQUIRE(equal_on_all(group, a->left->weight.grad()));
-  REQUIRE(equal_on_all(group, b->left->weight.grad()));
+  Unfreezing(first, second).train(group);
 }
 
 } // namespace ddp::test::several_reducers_test

@@ -108,14 +108,6 @@ TEST_CASE("chosen steps of three ranks come to one trace and one picture") {
   check_run(folder.path, 3);
 }
 
-TEST_CASE("chosen steps of four ranks come to one trace and one picture") {
-  const SharedFolder folder;
-  ranks(4, [&](ProcessGroup group) {
-    train(group, steps_2_and_3(folder.path), 5);
-  });
-  check_run(folder.path, 4);
-}
-
 TEST_CASE("groups that were handed over have files of their own") {
   const SharedFolder folder;
   ranks(3, [&](ProcessGroup group) {

@@ -125,30 +125,6 @@ RANKS_TEST("the largest parameters go to the ranks that have least") {
   REQUIRE(late.allclose(torch::full({7}, -0.5), 1e-4));
 }
 
-RANKS_TEST("groups of parameters keep their options") {
-  const auto net = start_net();
-  const auto plain = start_net();
-  const auto groups_of = [](UnevenNet& from) {
-    std::vector<OptimizerParamGroup> groups;
-    groups.emplace_back(from.first->parameters());
-    groups.back().set_options(std::make_unique<torch::optim::SGDOptions>(0.5));
-    auto rest = from.wide->parameters();
-    rest.push_back(from.last->weight);
-    groups.emplace_back(rest);
-    return groups;
-  };
-  const torch::optim::SGDOptions defaults(0.01);
-  Reducer reducer(net, group);
-  Reducer plain_reducer(plain, group);
-  Zero<torch::optim::SGD> optimizer(groups_of(*net), group, defaults);
-  torch::optim::SGD expected(groups_of(*plain), defaults);
-  backward(*net, group, 0);
-  backward(*plain, group, 0);
-  optimizer.step();
-  expected.step();
-  REQUIRE(same_parameters(*net, *plain));
-}
-
 namespace {
 
 /// Steps on what all ranks know.

@@ -23,6 +23,13 @@ std::string error_on_all(const ProcessGroup& group, Check&& check) {
   return error;
 }
 
+/// Requires that the group is of use.
+inline void check_usable(const ProcessGroup& group) {
+  auto sum = torch::ones({1});
+  group.all_reduce(sum);
+  REQUIRE(sum.item<int64_t>() == group.size());
+}
+
 inline void set_gradients(torch::nn::Module& module) {
   for (auto& parameter : module.parameters()) {
     parameter.mutable_grad() = torch::ones_like(parameter);
