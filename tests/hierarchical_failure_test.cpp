@@ -2,9 +2,6 @@
 
 #include <tests/support/failures.h>
 #include <tests/support/hierarchical.h>
-#include <tests/support/ranks.h>
-
-#include <unistd.h>
 
 namespace ddp::test::hierarchical_failure_test {
 
@@ -164,30 +161,6 @@ TEST_CASE("arguments that do not fit are refused, and the group goes on") {
     REQUIRE_THAT(error_of<c10::ValueError>(call), ContainsSubstring(text));
   }
   backend->allreduce(tensors, {})->wait();
-}
-
-TEST_CASE("where a rank is killed the others fail within the timeout") {
-  const Hosts hosts{"a", "a", "b", "b"};
-  ranks(4, RankOptions().exit_codes({{3, 7}}), [&] {
-    const auto group = init_process_group(kTimeout);
-    const auto backend =
-        hierarchical_backend(group, hosts, "short", std::chrono::seconds(4));
-    Tensors tensors{torch::ones({1000})};
-    backend->allreduce(tensors, {})->wait();
-    if (group.rank() == 3) {
-      _exit(7);
-    }
-    const auto start = Clock::now();
-    const auto text =
-        error_of([&] { backend->allreduce(tensors, {})->wait(); });
-    REQUIRE(seconds_since(start) < 20);
-    REQUIRE_THAT(
-        text,
-        ContainsSubstring(
-            group.rank() == 0 ? "between hosts (gloo)"
-                              : "within the host (gloo)"));
-    meet_at_store(group, {"0", "1", "2"});
-  });
 }
 
 } // namespace ddp::test::hierarchical_failure_test

@@ -1,6 +1,6 @@
 // How operations of the hierarchical backend end, call back and are broken off.
 
-#include <tests/support/backend_values.h>
+#include <tests/support/backend_checks.h>
 #include <tests/support/failures.h>
 #include <tests/support/hierarchical.h>
 #include <tests/support/ranks.h>
@@ -63,30 +63,7 @@ void check_prompt_end(End end, const std::string& reason) {
 } // namespace
 
 RANKS_TEST("a callback may communicate, and wait for it") {
-  const auto backend = hierarchical_backend(group, {"a", "a", "b"});
-  Tensors tensors{torch::ones({5})};
-  let_rank_0_be_first(group);
-  const auto work = backend->allreduce(tensors, {});
-  const auto inner = [&](Future&) {
-    check_sum(backend);
-    return c10::IValue(7);
-  };
-  const auto outer = work->getFuture()->then(
-      [&](Future& done) {
-        REQUIRE(done.value().toTensorVector()[0].eq(3).all().item<bool>());
-        check_sum(backend);
-        // Also by a future, whose callback does the same.
-        Tensors more{torch::ones({5})};
-        const auto future = backend->allreduce(more, {})->getFuture();
-        future->then(inner, c10::IntType::get())->waitAndThrow();
-        return c10::IValue(8);
-      },
-      c10::IntType::get());
-  let_others_go(group);
-  outer->waitAndThrow();
-  work->wait();
-  check_sum(backend);
-  REQUIRE(work->getFuture()->completed());
+  check_left_alone(hierarchical_backend(group, {"a", "a", "b"}));
 }
 
 RANKS_TEST("a callback may drop the last reference to the group") {

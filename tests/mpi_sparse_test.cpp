@@ -20,47 +20,6 @@ ProcessGroup mpi_group() {
       ProcessGroupOptions().backend("mpi").timeout(std::chrono::seconds(20)));
 }
 
-/// What `count` draws of places make of a tensor of `sizes`: some fall together
-/// where the places are few.
-torch::Tensor draw(
-    const std::vector<int64_t>& sizes,
-    int64_t sparse_dim,
-    int64_t count,
-    torch::ScalarType dtype) {
-  Tensors places;
-  for (int64_t i = 0; i < sparse_dim; ++i) {
-    places.push_back(torch::randint(sizes[i], {count}, torch::kLong));
-  }
-  std::vector<int64_t> shape(sizes.begin() + sparse_dim, sizes.end());
-  shape.insert(shape.begin(), count);
-  const auto values = 100 * torch::randn(shape, torch::kDouble);
-  return torch::sparse_coo_tensor(
-      torch::stack(places),
-      (c10::isSignedType(dtype) ? values : values.abs()).to(dtype),
-      sizes);
-}
-
-void check_same(const torch::Tensor& a, const torch::Tensor& b) {
-  REQUIRE(a.is_sparse());
-  REQUIRE(a.sizes() == b.sizes());
-  REQUIRE(a.is_coalesced() == b.is_coalesced());
-  REQUIRE(same(a._indices(), b._indices()));
-  REQUIRE(same(a._values(), b._values()));
-}
-
-/// Whether a sum in another order of the ranks has other bits.
-bool order_shows(const BackendPtr& backend, const torch::Tensor& tensor) {
-  std::vector<Tensors> all{Tensors(3)};
-  Tensors own{tensor.to_dense()};
-  for (auto& place : all[0]) {
-    place = torch::empty_like(own[0]);
-  }
-  backend->allgather(all, own)->wait();
-  const auto& parts = all[0];
-  return !same(
-      (parts[0] + parts[1]) + parts[2], parts[0] + (parts[1] + parts[2]));
-}
-
 /// A step of a net, whose gradients are averaged in it.
 void step(WordNet& net, const ProcessGroup& group, int64_t number) {
   reset_gradients(*net);
@@ -81,43 +40,7 @@ TEST_CASE("sums of sparse tensors over MPI are those over gloo") {
     const auto mpi = group.c10d()->getBackend(c10::kCPU);
     const auto gloo = gloo_backend(group);
     REQUIRE(mpi->getBackendName() == "mpi");
-    const std::vector<std::pair<std::vector<int64_t>, int64_t>> shapes{
-        {{17}, 1},
-        {{17, 3}, 1},
-        {{5, 4}, 2},
-        {{5, 4, 2}, 2},
-        {{4, 3, 2, 2}, 1}};
-    torch::manual_seed(group.rank());
-    int64_t shown = 0;
-    for (const auto dtype :
-         {torch::kFloat,
-          torch::kDouble,
-          torch::kUInt8,
-          torch::kInt32,
-          torch::kInt64}) {
-      for (const auto& [sizes, sparse_dim] : shapes) {
-        // Of rank 1 none, then of all; the last of nobody.
-        for (const int64_t count :
-             {9 * (group.rank() % 2 ? 0 : 1 + group.rank()),
-              30 + 7 * group.rank(),
-              int64_t{0}}) {
-          const auto tensor = draw(sizes, sparse_dim, count, dtype);
-          INFO(dtype << " " << tensor.sizes() << ", " << count);
-          shown += order_shows(mpi, tensor);
-          for (const auto& input : {tensor, tensor.coalesce()}) {
-            Tensors over_mpi{input.clone()};
-            Tensors over_gloo{input.clone()};
-            const auto work = mpi->allreduce(over_mpi);
-            gloo->allreduce(over_gloo)->wait();
-            work->wait();
-            check_same(over_mpi[0], over_gloo[0]);
-            REQUIRE(over_mpi[0].is_coalesced());
-            REQUIRE(work->result().at(0).is_same(over_mpi[0]));
-          }
-        }
-      }
-    }
-    REQUIRE(shown > 5); // or the order of the sums would not have been tested
+    check_sparse_sums(mpi, gloo);
   });
 }
 
@@ -210,12 +133,12 @@ TEST_CASE("sparse gradients over MPI are those over gloo") {
       step(net, group, number);
       step(peer, gloo, number);
       const auto& table = net->table->weight.grad();
-      check_same(table, peer->table->weight.grad());
+      check_same_sparse(table, peer->table->weight.grad());
       REQUIRE(table._nnz() > 4);
       const auto& bag = net->bag->weight.grad();
       REQUIRE(bag.defined() == (number < 2));
       if (bag.defined()) {
-        check_same(bag, peer->bag->weight.grad());
+        check_same_sparse(bag, peer->bag->weight.grad());
       }
     }
   });

@@ -1,4 +1,5 @@
-// How operations of the MPI backend go on, end and are waited for.
+// How operations of the MPI backend go on, end and are waited for; what it does
+// not take, and tensors longer than one call of MPI may take.
 
 #include <tests/support/backend_checks.h>
 #include <tests/support/backend_waits.h>
@@ -114,6 +115,102 @@ TEST_CASE("a message of another size is an error on the rank that gets it") {
     REQUIRE_THAT(outcome->output, ContainsSubstring("rank passed"));
     REQUIRE_THAT(outcome->output, !ContainsSubstring("failed an assertion"));
   }
+}
+
+namespace {
+
+void check_refusals(const BackendPtr& backend) {
+  const auto error = [&](const torch::Tensor& tensor, Kind kind) {
+    return words_of<c10::ValueError>([&] {
+      Tensors tensors{tensor};
+      backend->allreduce(tensors, reduce_by(kind))->wait();
+    });
+  };
+  REQUIRE_THAT(
+      error(torch::ones({4, 4}).t().slice(0, 0, 3), Kind::SUM),
+      ContainsSubstring("strides"));
+  REQUIRE_THAT(
+      error(torch::eye(3).to_sparse(), Kind::MAX), ContainsSubstring("sparse"));
+  REQUIRE_THAT(
+      error(torch::eye(3).to_sparse_csr(), Kind::SUM),
+      ContainsSubstring("SparseCsr"));
+  REQUIRE_THAT(
+      error(torch::ones({2}).to(torch::kFloat8_e5m2), Kind::SUM),
+      ContainsSubstring("Float8_e5m2"));
+  REQUIRE_THAT(error(torch::ones({2}), Kind::BXOR), ContainsSubstring("BXOR"));
+  REQUIRE_THAT(
+      error(torch::ones({2}, torch::kLong), Kind::AVG),
+      ContainsSubstring("AVG"));
+  REQUIRE_THAT(
+      error(torch::ones({2}, torch::kComplexFloat), Kind::MAX),
+      ContainsSubstring("MAX"));
+  // Nothing of this was sent.
+  REQUIRE(error(torch::ones({2}), Kind::SUM).empty());
+  Tensors two{torch::ones({2}), torch::ones({2})};
+  REQUIRE_THROWS_AS(backend->allreduce(two), c10::ValueError);
+  c10d::BroadcastOptions root;
+  root.rootRank = 3;
+  Tensors one{torch::ones({2})};
+  REQUIRE_THROWS_AS(backend->broadcast(one, root), c10::ValueError);
+  REQUIRE_THROWS_AS(backend->send(one, 0, -1), c10::ValueError);
+}
+
+} // namespace
+
+TEST_CASE("what the MPI backend cannot do is refused with the reason") {
+  mpi_ranks(3, [] {
+    const auto backend = mpi_backend();
+    check_refusals(backend);
+  });
+}
+
+TEST_CASE("tensors of any size are passed in pieces where they are long") {
+  mpi_ranks(4, [] {
+    for (const int64_t largest :
+         {backends::mpi::kLargestPiece, int64_t(7), int64_t(4001)}) {
+      const auto backend = mpi_backend(largest);
+      const int64_t rank = backend->getRank();
+      for (const int64_t count : {0, 1, 7, 13, 1000, 100003}) {
+        if (count / largest > 2000) {
+          continue;
+        }
+        INFO(count << " elements in pieces of " << largest);
+        const auto all = values_of_all(4, count);
+        REQUIRE(same(
+            all_reduced(backend, torch::kFloat, count, Kind::SUM),
+            reduced(all, Kind::SUM)));
+
+        Tensors tensors{values_of(rank, count)};
+        c10d::BroadcastOptions root;
+        root.rootRank = 2;
+        backend->broadcast(tensors, root)->wait();
+        REQUIRE(same(tensors[0], all[2]));
+
+        auto own = all[rank];
+        auto gathered = torch::empty({4 * count});
+        backend->_allgather_base(gathered, own, {})->wait();
+        REQUIRE(same(gathered, torch::cat(all)));
+
+        auto part = torch::empty({count});
+        auto whole = torch::cat(all) * double(rank + 1);
+        backend->_reduce_scatter_base(part, whole, {})->wait();
+        REQUIRE(same(part, all[rank] * 10));
+
+        std::vector<int64_t> even;
+        auto exchanged = torch::empty({4 * count});
+        backend->alltoall_base(exchanged, whole, even, even, {})->wait();
+        REQUIRE(same(exchanged, torch::cat({own, own * 2, own * 3, own * 4})));
+
+        Tensors message{rank == 1 ? all[1].clone() : torch::empty({count})};
+        if (rank == 1) {
+          backend->send(message, 3, 5)->wait();
+        } else if (rank == 3) {
+          backend->recv(message, 1, 5)->wait();
+          REQUIRE(same(message[0], all[1]));
+        }
+      }
+    }
+  });
 }
 
 } // namespace ddp::test::mpi_work_test

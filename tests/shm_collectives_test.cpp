@@ -106,23 +106,7 @@ TEST_CASE("pieces of several slots are moved") {
 TEST_CASE("sums of sparse tensors over shared memory are those over gloo") {
   ranks(3, [] {
     const auto group = shm_group();
-    const auto backend = backend_of(group);
-    const auto gloo = gloo_backend(group);
-    torch::manual_seed(group.rank());
-    for (const int64_t count : {int64_t{0}, 5 * group.rank(), int64_t{40}}) {
-      for (const auto dtype : {torch::kFloat, torch::kDouble, torch::kLong}) {
-        const auto tensor = torch::sparse_coo_tensor(
-            torch::randint(6, {2, count}, torch::kLong),
-            (100 * torch::randn({count, 3})).to(dtype),
-            {6, 6, 3});
-        Tensors over_shm{tensor.clone()};
-        Tensors over_gloo{tensor.clone()};
-        backend->allreduce(over_shm)->wait();
-        gloo->allreduce(over_gloo)->wait();
-        REQUIRE(same(over_shm[0]._indices(), over_gloo[0]._indices()));
-        REQUIRE(same(over_shm[0]._values(), over_gloo[0]._values()));
-      }
-    }
+    check_sparse_sums(backend_of(group), gloo_backend(group));
   });
 }
 

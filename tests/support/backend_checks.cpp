@@ -147,9 +147,13 @@ void check_any_dtype(const BackendPtr& backend) {
         torch::kBFloat16}) {
     INFO(dtype);
     const auto all = values_of_all(size, 9, torch::kFloat);
-    Tensors tensors{all[rank].to(dtype)};
-    backend->broadcast(tensors, {})->wait();
-    REQUIRE(same(tensors[0], all[0].to(dtype)));
+    for (int64_t root = 0; root < size; ++root) {
+      Tensors tensors{all[rank].to(dtype)};
+      c10d::BroadcastOptions options;
+      options.rootRank = root;
+      backend->broadcast(tensors, options)->wait();
+      REQUIRE(same(tensors[0], all[root].to(dtype)));
+    }
 
     auto whole = torch::zeros({9 * size}).to(dtype);
     auto own = whole.narrow(0, 9 * rank, 9);
@@ -249,19 +253,96 @@ void check_rounding(const BackendPtr& backend) {
 
 void check_reduce(const BackendPtr& backend) {
   const auto all = values_of_all(backend->getSize(), 100);
-  const int root = backend->getSize() / 2;
-  Tensors tensors{all[backend->getRank()].clone()};
-  c10d::ReduceOptions options;
-  options.rootRank = root;
-  options.reduceOp = Kind::AVG;
-  backend->reduce(tensors, options)->wait();
-  REQUIRE(same(
-      tensors[0],
-      backend->getRank() == root ? reduced(all, Kind::AVG)
-                                 : all[backend->getRank()]));
+  const auto& own = all[backend->getRank()];
+  for (int root = 0; root < backend->getSize(); ++root) {
+    Tensors tensors{own.clone()};
+    c10d::ReduceOptions options;
+    options.rootRank = root;
+    options.reduceOp = Kind::AVG;
+    backend->reduce(tensors, options)->wait();
+    REQUIRE(same(
+        tensors[0],
+        backend->getRank() == root ? reduced(all, Kind::AVG) : own));
+  }
+}
+
+/// What `count` draws of places make of a tensor of `sizes`: some fall together
+/// where the places are few.
+torch::Tensor draw(
+    const std::vector<int64_t>& sizes,
+    int64_t sparse_dim,
+    int64_t count,
+    torch::ScalarType dtype) {
+  Tensors places;
+  for (int64_t i = 0; i < sparse_dim; ++i) {
+    places.push_back(torch::randint(sizes[i], {count}, torch::kLong));
+  }
+  std::vector<int64_t> shape(sizes.begin() + sparse_dim, sizes.end());
+  shape.insert(shape.begin(), count);
+  const auto values = 100 * torch::randn(shape, torch::kDouble);
+  return torch::sparse_coo_tensor(
+      torch::stack(places),
+      (c10::isSignedType(dtype) ? values : values.abs()).to(dtype),
+      sizes);
+}
+
+/// Whether a sum in another order of the ranks has other bits.
+bool order_shows(const BackendPtr& backend, const torch::Tensor& tensor) {
+  std::vector<Tensors> all{Tensors(3)};
+  Tensors own{tensor.to_dense()};
+  for (auto& place : all[0]) {
+    place = torch::empty_like(own[0]);
+  }
+  backend->allgather(all, own)->wait();
+  const auto& parts = all[0];
+  return !same(
+      (parts[0] + parts[1]) + parts[2], parts[0] + (parts[1] + parts[2]));
 }
 
 } // namespace
+
+void check_same_sparse(const torch::Tensor& a, const torch::Tensor& b) {
+  REQUIRE(a.is_sparse());
+  REQUIRE(a.sizes() == b.sizes());
+  REQUIRE(a.is_coalesced() == b.is_coalesced());
+  REQUIRE(same(a._indices(), b._indices()));
+  REQUIRE(same(a._values(), b._values()));
+}
+
+void check_sparse_sums(const BackendPtr& backend, const BackendPtr& gloo) {
+  const int64_t rank = backend->getRank();
+  const std::vector<std::pair<std::vector<int64_t>, int64_t>> shapes{
+      {{17}, 1}, {{17, 3}, 1}, {{5, 4}, 2}, {{5, 4, 2}, 2}, {{4, 3, 2, 2}, 1}};
+  torch::manual_seed(rank);
+  int64_t shown = 0;
+  for (const auto dtype :
+       {torch::kFloat,
+        torch::kDouble,
+        torch::kUInt8,
+        torch::kInt32,
+        torch::kInt64}) {
+    for (const auto& [sizes, sparse_dim] : shapes) {
+      // Of rank 1 none, then of all; the last of nobody.
+      for (const int64_t count :
+           {9 * (rank % 2 ? 0 : 1 + rank), 30 + 7 * rank, int64_t{0}}) {
+        const auto tensor = draw(sizes, sparse_dim, count, dtype);
+        INFO(dtype << " " << tensor.sizes() << ", " << count);
+        shown += order_shows(backend, tensor);
+        for (const auto& input : {tensor, tensor.coalesce()}) {
+          Tensors over_backend{input.clone()};
+          Tensors over_gloo{input.clone()};
+          const auto work = backend->allreduce(over_backend);
+          gloo->allreduce(over_gloo)->wait();
+          work->wait();
+          check_same_sparse(over_backend[0], over_gloo[0]);
+          REQUIRE(over_backend[0].is_coalesced());
+          REQUIRE(work->result().at(0).is_same(over_backend[0]));
+        }
+      }
+    }
+  }
+  REQUIRE(shown > 5); // or the order of the sums would not have been tested
+}
 
 void check_movement(const BackendPtr& backend) {
   check_lists(backend);

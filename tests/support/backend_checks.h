@@ -17,6 +17,11 @@ void check_tagged_messages(const BackendPtr& backend);
 /// All-reduce and reduce, each operation for each dtype.
 void check_reductions(const BackendPtr& backend);
 
+void check_same_sparse(const torch::Tensor& a, const torch::Tensor& b);
+
+/// On three ranks: sums of sparse tensors have gloo's bits.
+void check_sparse_sums(const BackendPtr& backend, const BackendPtr& gloo);
+
 /// Operations of two groups are waited for in any order. `make` gives the
 /// tensor of the group's operation that has these values.
 void check_overlap(

@@ -25,22 +25,18 @@ Command with_mpi(int size, const Command& command) {
   return whole;
 }
 
-Outcome mpirun(int size, const Command& command, const MpiOptions& options) {
-  auto whole = with_mpi(size, command);
-  whole.environment.insert(
-      options.environment.begin(), options.environment.end());
-  return run(whole, options.timeout);
+Outcome mpirun(int size, const Command& command) {
+  return run(with_mpi(size, command), std::chrono::seconds(40));
 }
 
 std::optional<Outcome> mpi_ranks_outcome(
     int size,
-    const std::function<void()>& body,
-    const MpiOptions& options) {
+    const std::function<void()>& body) {
   const auto again = command_of_rank(body, std::exit);
   if (!again) {
     return std::nullopt;
   }
-  auto outcome = mpirun(size, *again, options);
+  auto outcome = mpirun(size, *again);
   INFO("mpirun:\n" << outcome.output);
   REQUIRE(!outcome.hung);
   return outcome;

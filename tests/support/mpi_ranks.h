@@ -3,33 +3,21 @@
 #include <tests/support/process.h>
 
 #include <functional>
-#include <map>
 #include <optional>
-#include <string>
-#include <vector>
 
 namespace ddp::test {
-
-struct MpiOptions {
-  std::map<std::string, std::string> environment;
-  std::chrono::seconds timeout{40};
-};
 
 /// That runs a program on `size` ranks under mpirun; skips the test case where
 /// the machine has no MPI.
 Command with_mpi(int size, const Command& command);
 
-Outcome mpirun(
-    int size,
-    const Command& command,
-    const MpiOptions& options = {});
+Outcome mpirun(int size, const Command& command);
 
 /// As `ranks`, but under mpirun: runs `body` on `size` ranks, each of which
 /// ends as from `main`, and returns how mpirun ended; nothing in a rank.
 std::optional<Outcome> mpi_ranks_outcome(
     int size,
-    const std::function<void()>& body,
-    const MpiOptions& options = {});
+    const std::function<void()>& body);
 
 /// The same, and checks that all ranks pass.
 void mpi_ranks(int size, const std::function<void()>& body);
