@@ -45,14 +45,25 @@ TEST_CASE("ranks on hosts with enough GPUs take one each") {
   }
 }
 
-TEST_CASE("one GPU for two ranks means the CPU on all") {
-  for (int rank = 0; rank < 2; ++rank) {
-    const auto choice = choose({kOneGpu, kOneGpu}, rank);
-    REQUIRE(choice.backend == "shm");
-    REQUIRE(choice.device.is_cpu());
-    REQUIRE_THAT(
-        choice.note,
-        ContainsSubstring("2 ranks share a host with 1 usable GPU"));
+TEST_CASE("one GPU for two ranks, or a host without, means the CPU on all") {
+  const RankInfo too_old{"b", {}, "driver too old"};
+  const RankInfo elsewhere{"b", {}, ""};
+  struct Case {
+    std::vector<RankInfo> members;
+    std::string backend, note;
+  };
+  const std::vector<Case> cases{
+      {{kOneGpu, kOneGpu}, "shm", "2 ranks share a host with 1 usable GPU"},
+      {{kOneGpu, too_old}, "gloo", "rank 1 has no usable GPU: driver too old"},
+      {{elsewhere, elsewhere}, "shm", ""}};
+  for (const auto& [members, backend, note] : cases) {
+    for (int rank = 0; rank < 2; ++rank) {
+      const auto choice = choose(members, rank);
+      REQUIRE(choice.backend == backend);
+      REQUIRE(choice.device.is_cpu());
+      REQUIRE_THAT(choice.note, ContainsSubstring(note));
+      REQUIRE(choice.note.empty() == note.empty());
+    }
   }
 }
 
@@ -60,69 +71,44 @@ TEST_CASE("on the CPU the hosts decide how ranks communicate") {
   using Options = ProcessGroupOptions;
   const RankInfo a{"a", {}, ""};
   const RankInfo b{"b", {}, ""};
+  auto old = b; // as `unable`, on another host
+  old.shm_note = "the kernel is old";
+  auto unable = kNoGpu;
+  unable.shm_note = "it cannot";
   const auto on_cpu = Options().device(torch::kCPU);
-  for (const auto& options : {on_cpu, Options(on_cpu).backend("auto")}) {
+  for (const auto& options :
+       {Options(), on_cpu, Options(on_cpu).backend("auto")}) {
     REQUIRE(choose({a, a}, 1, options).backend == "shm");
     REQUIRE(choose({a, b, a}, 1, options).backend == "hierarchical");
     REQUIRE(choose({a, b}, 0, options).backend == "gloo");
     REQUIRE(choose({a}, 0, options).backend == "gloo");
+    REQUIRE(choose({a, old, a}, 0, options).backend == "gloo");
+    REQUIRE(choose({a, unable}, 0, options).backend == "gloo");
   }
-  auto old = b;
-  old.shm_note = "the kernel is old";
-  REQUIRE(choose({a, old, a}, 0, on_cpu).backend == "gloo");
+  const std::vector<RankInfo> with_gpus{kTwoGpus, kTwoGpus};
+  REQUIRE(choose(with_gpus, 1, on_cpu).backend == "shm");
   REQUIRE(choose({a, a, b}, 0, Options().backend("gloo")).backend == "gloo");
-  const auto hierarchical = Options().backend("hierarchical");
-  REQUIRE(choose({a, a}, 0, hierarchical).backend == "hierarchical");
-  REQUIRE(choose({kTwoGpus, kTwoGpus}, 0, hierarchical).device.is_cpu());
+  for (const char* backend : {"shm", "hierarchical"}) {
+    const auto options = Options().backend(backend);
+    REQUIRE(choose({a, a}, 0, options).backend == backend);
+    REQUIRE(choose(with_gpus, 1, options).backend == backend);
+    REQUIRE(choose(with_gpus, 1, options).device.is_cpu());
+    REQUIRE_THROWS_WITH(
+        choose({kTwoGpus}, 0, Options(options).device(torch::kCUDA)),
+        ContainsSubstring(
+            std::string("backend ") + backend + " serves CPU tensors only"));
+  }
+  const auto shm = Options().backend("shm");
   REQUIRE_THROWS_WITH(
-      choose({a, old}, 0, hierarchical),
+      choose({a, old}, 0, Options().backend("hierarchical")),
       ContainsSubstring("backend hierarchical was asked for, but on rank 1 the "
                         "kernel is old"));
   REQUIRE_THROWS_WITH(
-      choose({kTwoGpus}, 0, Options(hierarchical).device(torch::kCUDA)),
-      ContainsSubstring("backend hierarchical serves CPU tensors only"));
-}
-
-TEST_CASE("one host without GPUs means the CPU on all") {
-  const std::vector<RankInfo> members{kOneGpu, {"b", {}, "driver too old"}};
-  for (int rank = 0; rank < 2; ++rank) {
-    const auto choice = choose(members, rank);
-    REQUIRE(choice.device.is_cpu());
-    REQUIRE_THAT(
-        choice.note,
-        ContainsSubstring("rank 1 has no usable GPU: driver too old"));
-  }
-}
-
-TEST_CASE("hosts without GPUs are no news") {
-  const auto choice = choose({{"a", {}, ""}, {"b", {}, ""}}, 0);
-  REQUIRE(choice.device.is_cpu());
-  REQUIRE(choice.note.empty());
-}
-
-TEST_CASE("ranks of one host share memory on the CPU where they can") {
-  using Options = ProcessGroupOptions;
-  const auto on_cpu = Options().device(torch::kCPU);
-  const RankInfo elsewhere{"b", {}, ""};
-  auto unable = kNoGpu;
-  unable.shm_note = "it cannot";
-  REQUIRE(choose({kNoGpu, kNoGpu}, 1).backend == "shm");
-  REQUIRE(choose({kTwoGpus, kTwoGpus}, 1, on_cpu).backend == "shm");
-  REQUIRE(choose({kNoGpu, elsewhere}, 0).backend == "gloo");
-  REQUIRE(choose({kNoGpu, unable}, 0).backend == "gloo");
-  REQUIRE(choose({kNoGpu}, 0).backend == "gloo");
-  const auto shm = Options().backend("shm");
-  REQUIRE(choose({kTwoGpus, kTwoGpus}, 1, shm).device.is_cpu());
-  REQUIRE(choose({kTwoGpus, kTwoGpus}, 1, shm).backend == "shm");
-  REQUIRE_THROWS_WITH(
-      choose({kNoGpu, elsewhere}, 0, shm),
+      choose({kNoGpu, b}, 0, shm),
       ContainsSubstring("rank 1 runs on another host than rank 0"));
   REQUIRE_THROWS_WITH(
       choose({kNoGpu, unable}, 0, shm),
       ContainsSubstring("on rank 1 it cannot. Backend gloo does without"));
-  REQUIRE_THROWS_WITH(
-      choose({kTwoGpus}, 0, Options().backend("shm").device(torch::kCUDA)),
-      ContainsSubstring("serves CPU tensors only"));
 }
 
 TEST_CASE("a scheduler that shows each rank one GPU of its own is understood") {

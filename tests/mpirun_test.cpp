@@ -37,24 +37,6 @@ TEST_CASE("programs of one mpirun are one group") {
       "shm");
 }
 
-TEST_CASE("mpirun may say where to meet") {
-  const auto port = std::to_string(free_port());
-  check_lines(
-      output_of(
-          {"-n", "3", program("group_member")},
-          {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}}),
-      3,
-      "shm");
-}
-
-TEST_CASE("one program after another runs under one mpirun") {
-  const auto member = program("group_member");
-  check_lines(
-      output_of({"-n", "2", "bash", "-c", "\"$0\" && \"$0\"", member}),
-      2,
-      "shm");
-}
-
 TEST_CASE("the next program under one mpirun waits for a rank that lingers") {
   const auto member = program("group_member");
   const auto output =

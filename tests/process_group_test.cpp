@@ -241,23 +241,16 @@ TEST_CASE("a barrier is not taken for another rank's all_reduce") {
 }
 
 RANKS_TEST(
-    "a group that was handed over keeps its timeout",
+    "a group that was handed over keeps its timeout, or gets the default",
     2,
-    ProcessGroupOptions().timeout(seconds(7))) {
-  REQUIRE(
-      ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout() ==
-      seconds(7));
-}
-
-RANKS_TEST(
-    "a group that was handed over without a timeout gets the default",
-    2,
-    ProcessGroupOptions().backend("gloo")) {
+    ProcessGroupOptions().backend("gloo").timeout(seconds(7))) {
+  const auto timeout = [&] {
+    return ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout();
+  };
+  REQUIRE(timeout() == seconds(7));
   group.c10d()->getBackend(torch::kCPU)->getBackendOptions()->timeout =
       c10d::Store::kNoTimeout;
-  REQUIRE(
-      ProcessGroup::from_c10d(group.c10d(), torch::kCPU).timeout() ==
-      ProcessGroup().timeout());
+  REQUIRE(timeout() == ProcessGroup().timeout());
 }
 
 RANKS_TEST("a group that was handed over may have the longest of timeouts") {
