@@ -44,7 +44,8 @@ constexpr Habit kHabits[] = {
 std::string habit_hint(const std::string& name) {
   for (const Habit& habit : kHabits) {
     if (name == habit.theirs) {
-      const std::string ours = habit.ours != nullptr ? habit.ours : "not needed";
+      const std::string ours =
+          habit.ours != nullptr ? habit.ours : "not needed";
       return std::string("; ") + habit.whose + " is " + ours + " here";
     }
   }
