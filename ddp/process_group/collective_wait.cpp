@@ -189,13 +189,12 @@ void fail(
   using Kind = WaitFailure::Kind;
   auto message = failure.cause;
   if (failure.kind == Kind::kNew || failure.kind == Kind::kKnown) {
-    message = failed_operation(group, operation) + message;
+    message = c10::str(
+        this_rank(group), ": ", failed_operation(group, operation), message);
   }
   if (failure.kind == Kind::kNew && group.board) {
     message = group.board->report_consequence(
         group.scope, message, failure.earlier_lines);
-  } else if (failure.kind == Kind::kKnown) {
-    message = this_rank(group) + ": " + message;
   }
   group.first_error.set(message);
   if (failure.kind == Kind::kCommon) {

@@ -178,7 +178,8 @@ std::string reason_of_end(
   if (last != std::string::npos) {
     reason.erase(0, last + passed_on.size());
   }
-  if (reason.rfind("[/", 0) == 0) { // gloo's "[/FILE:LINE] "
+  // gloo's "[/FILE:LINE] " and "[enforce fail at /FILE:LINE] ".
+  if (reason.rfind("[/", 0) == 0 || reason.rfind("[enforce fail", 0) == 0) {
     reason.erase(0, std::min(reason.find("] "), reason.size() - 2) + 2);
   }
   if (reason.rfind("Timed out waiting", 0) == 0) { // gloo's, with its operation

@@ -44,7 +44,7 @@ void train(
     for (const auto& item : state_of(*net)) {
       state.insert(item.key(), item.value());
     }
-    ddp::write_torch_file(
+    ddp::write_checkpoint_file(
         folder + "/" + configuration.name + "_rank" + std::to_string(rank) +
             "_" + moment + ".pt",
         state);
