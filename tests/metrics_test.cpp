@@ -1,5 +1,6 @@
 // What programs print of a training: values over all ranks.
 #include <tests/support/catch.h>
+#include <tests/support/failures.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/metrics.h>
@@ -18,6 +19,17 @@ TEST_CASE("sum and mean of a number are the same on all ranks") {
   });
   REQUIRE(sum(2.5, ProcessGroup()) == 2.5);
   REQUIRE(mean(2.5, ProcessGroup()) == 2.5);
+}
+
+RANKS_TEST("a mean is not taken for a sum", 3) {
+  // As where rank 0 has a batch more than the others.
+  const auto error =
+      error_of([&] { group.rank() == 0 ? mean(2.5, group) : sum(2.5, group); });
+  REQUIRE_THAT(
+      error,
+      ContainsSubstring(
+          "the ranks did not call the same: rank 0: mean; ranks 1 "
+          "and 2: sum"));
 }
 
 RANKS_TEST("only rank 0 prints") {

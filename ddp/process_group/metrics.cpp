@@ -1,24 +1,40 @@
 #include <ddp/metrics.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/process_group/agreement/rank_report.h>
 
 #include <ATen/ops/tensor.h>
 
+#include <string>
+#include <vector>
+
 namespace ddp {
+namespace {
+
+/// The sum over ranks in their order. Each rank also says whether it called
+/// `mean`, so that no value of one is taken for one of the other.
+double sum_of_call(bool is_mean, double value, const ProcessGroup& group) {
+  double result = 0;
+  std::vector<std::string> calls;
+  for (const auto& of_rank : group.all_gather(
+           at::tensor({value, is_mean ? 1.0 : 0.0}, at::kDouble))) {
+    result += of_rank[0].item<double>();
+    calls.push_back(of_rank[1].item<double>() != 0 ? "mean" : "sum");
+  }
+  detail::check_same_calls(calls);
+  return result;
+}
+
+} // namespace
 
 double sum(double value, const ProcessGroup& group) {
   const detail::heartbeat::Activity activity("sum");
-  double result = 0;
-  for (const auto& of_rank :
-       group.all_gather(at::tensor({value}, at::kDouble))) {
-    result += of_rank.item<double>();
-  }
-  return result;
+  return sum_of_call(false, value, group);
 }
 
 double mean(double value, const ProcessGroup& group) {
   const detail::heartbeat::Activity activity("mean");
-  return sum(value, group) / static_cast<double>(group.size());
+  return sum_of_call(true, value, group) / static_cast<double>(group.size());
 }
 
 void report_progress() noexcept {

@@ -10,7 +10,8 @@ namespace ddp {
 
 /// The sum of the ranks' values (a loss, a number of right answers), the same
 /// on all ranks: in double precision, added in the order of the ranks.
-/// Collective; throws as `ProcessGroup::all_gather` does.
+/// Collective; throws as `ProcessGroup::all_gather` does, and `c10::ValueError`
+/// on all ranks if some called `mean`.
 DDP_API double sum(double value, const ProcessGroup& group);
 
 /// Their mean: `sum` divided by the number of ranks. Where ranks have different
