@@ -192,6 +192,9 @@ void fail(
     message = c10::str(
         this_rank(group), ": ", failed_operation(group, operation), message);
   }
+  if (failure.kind != Kind::kCommon) {
+    heartbeat::failed_by_another();
+  }
   if (failure.kind == Kind::kNew && group.board) {
     message = group.board->report_consequence(
         group.scope, message, failure.earlier_lines);
@@ -200,7 +203,6 @@ void fail(
   if (failure.kind == Kind::kCommon) {
     C10_THROW_ERROR(ValueError, message);
   }
-  heartbeat::failed_by_another();
   throw PeerError(message + debug::flight_recorder::dump_for(message));
 }
 
