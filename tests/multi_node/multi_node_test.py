@@ -167,12 +167,12 @@ def lost_host(program, host, reason, named_by):
 
 
 def lost_last_host(program):
-    lost_host(program, 2, "rank 3 of 4 has not come", [0, 1, 2])
+    lost_host(program, 2, "; rank 3 has not come to", [0, 1, 2])
 
 
 def lost_first_host(program):
     """The one that has the store."""
-    lost_host(program, 0, "rank 1 of 4 has not come", [0])
+    lost_host(program, 0, "; ranks 1-3 have not come to", [0])
 
 
 def slow_link(program):
