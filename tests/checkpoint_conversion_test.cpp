@@ -93,7 +93,7 @@ TEST_CASE("a training that Python wrote", "[checkpoint_conversion]") {
   CHECK(output_of(0, {"diff", path, folder / "again.pt"}).empty());
   CHECK_THAT(
       output_of(0, {"verify", path, flat, folder / "again.pt"}),
-      Matches("ok .*by CRC-32 of its.*\nok .*every byte\nok .*every byte\n"));
+      Matches("ok .*CRC-32 of its.*\nok .*every byte\nok .*CRC-32 of its.*\n"));
   CHECK_THAT(
       output_of(0, {"strip-prefix", path, folder / "stripped.pt"}),
       ContainsSubstring("11 names changed"));

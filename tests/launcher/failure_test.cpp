@@ -171,9 +171,8 @@ TEST_CASE("a long stop is explained while it lasts", "[failure]") {
       words("--nproc-per-node 2 --grace 20 WORKER ignore-term 1 4"));
   job.wait_for_output("ready", 2);
   REQUIRE(kill(job.worker(1), SIGUSR1) == 0);
-  job.wait_for_output(
-      "waiting for rank 0 to stop, for 19.0 s at most: rank 1 exited with code "
-      "4");
+  job.wait_for_output("waiting for rank 0 to stop, for 1");
+  job.wait_for_output(" s at most: rank 1 exited with code 4");
   CHECK(job.wait_after(SIGINT) == 4);
 }
 
