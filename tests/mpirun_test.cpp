@@ -37,13 +37,6 @@ TEST_CASE("programs of one mpirun are one group") {
       "shm");
 }
 
-TEST_CASE("the next program under one mpirun waits for a rank that lingers") {
-  const auto member = program("group_member");
-  const auto output =
-      output_of({"-n", "3", "bash", "-c", "\"$0\" lingers && \"$0\"", member});
-  check_lines(output, 3, "shm");
-}
-
 TEST_CASE("variables left in the shell are refused on every rank") {
   const auto outcome = mpirun(
       {"-n", "2", program("group_member")},
