@@ -11,6 +11,27 @@ namespace ddp::test::torch_file_damage_test {
 
 using detail::crc32;
 
+TEST_CASE("CRC-32 is that of zip files", "[torch_file]") {
+  CHECK(crc32(0, "123456789", 9) == 0xCBF43926);
+  const auto data = torch::randint(256, {1000}, torch::kUInt8);
+  const auto* bytes = data.const_data_ptr<uint8_t>();
+  for (size_t size = 0; size < 990; ++size) {
+    uint32_t expected = ~0U; // bit by bit, as it is defined
+    for (size_t i = 0; i < size; ++i) {
+      expected ^= bytes[i + size % 7];
+      for (int bit = 0; bit < 8; ++bit) {
+        expected = expected >> 1 ^ (expected & 1) * 0xEDB88320;
+      }
+    }
+    const auto* start = bytes + size % 7;
+    INFO(size);
+    REQUIRE(crc32(0, start, size) == ~expected);
+    const auto part = size / 3;
+    REQUIRE(
+        crc32(crc32(0, start, part), start + part, size - part) == ~expected);
+  }
+}
+
 TEST_CASE("A zip file's directory has to be sound", "[torch_file]") {
   const std::string none = "\x80\2N.";
   const auto good = zip_of({{"a/data.pkl", none}, {"a/x", "123"}});
