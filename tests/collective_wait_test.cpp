@@ -3,6 +3,7 @@
 
 #include <ddp/metrics.h>
 #include <ddp/process_group/collective_wait.h>
+#include <ddp/process_group/wait_report.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -163,6 +164,29 @@ RANKS_TEST("collectives that come in time cost the store nothing") {
   }
   group.barrier();
   REQUIRE((group.rank() == 1 || store->requests > 0));
+}
+
+TEST_CASE("a backend's reason is told without its way through ranks") {
+  detail::ProcessGroupImpl group;
+  group.size = 3;
+  group.timeout = seconds(14);
+  const std::string left = "rank 1 (process 7) has left the group";
+  const std::vector<std::pair<std::string, std::string>> reasons{
+      {left, left},
+      {"all_reduce of 8 bytes over shm on rank 2 of 3 failed: " + left, left},
+      {"all_reduce over shm on rank 2 of 3 failed: rank 0 gave up: all_reduce "
+       "over shm on rank 0 of 3 failed: " +
+           left,
+       left},
+      {"[/gloo/pair.cc:547] Connection closed by peer",
+       "Connection closed by peer"},
+      {"[enforce fail at /gloo/device.cc:84] ifa != nullptr", "ifa != nullptr"},
+      {"[/gloo/unbound_buffer.cc:78] Timed out waiting 14000ms for recv",
+       "timed out after 14 s"},
+      {"[/gloo", "[/gloo"}};
+  for (const auto& [error, reason] : reasons) {
+    REQUIRE(detail::reason_of_end(group, error) == reason);
+  }
 }
 
 TEST_CASE("a board tells a group of its own and its ancestors' failures") {

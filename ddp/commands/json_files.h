@@ -25,6 +25,7 @@ inline void read_json_files(
     const std::function<void(const std::string&, const nlohmann::json&)>&
         parse) {
   namespace fs = std::filesystem;
+  const std::regex is_named(form);
   std::vector<std::string> files;
   for (const auto& path : paths) {
     if (!fs::is_directory(path)) {
@@ -34,7 +35,7 @@ inline void read_json_files(
     const auto before = files.size();
     for (const auto& entry : fs::directory_iterator(path)) {
       const auto name = entry.path().filename().string();
-      if (std::regex_match(name, std::regex(form))) {
+      if (std::regex_match(name, is_named)) {
         files.push_back(entry.path().string());
       }
     }

@@ -47,6 +47,10 @@ struct Attendance {
   /// What it waits in, in which group ever; empty if it does not wait, or not
   /// for long.
   std::string call;
+
+  bool operator==(const Attendance& other) const {
+    return came == other.came && call == other.call;
+  }
 };
 
 /// Where the ranks of one attempt tell each other that they failed: a list in

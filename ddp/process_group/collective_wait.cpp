@@ -63,15 +63,13 @@ WaitFailure caused_by(const std::vector<Failure>& failures) {
   if (!state) {
     state = group.board->attend(group.scope, group.launched, own_call());
   }
+  auto failures = group.board->read(group.scope);
   // If the time is over all others have had theirs to say why.
-  const bool timed_out = reason.rfind(kTimedOut, 0) == 0;
-  const auto deadline =
-      Clock::now() + (timed_out ? milliseconds(1) : kCausePatience);
-  std::vector<Failure> failures;
-  while (failures.empty() && Clock::now() < deadline) {
-    failures = group.board->read(group.scope);
-    if (failures.empty()) {
+  if (reason.rfind(backends::kTimedOut, 0) != 0) {
+    const auto deadline = Clock::now() + kCausePatience;
+    while (failures.empty() && Clock::now() < deadline) {
       std::this_thread::sleep_for(kWaitSlice);
+      failures = group.board->read(group.scope);
     }
   }
   if (!failures.empty()) {
@@ -251,9 +249,7 @@ void wait_with_timeout(
     }
     TORCH_CHECK(
         left > slice,
-        kTimedOut,
-        group.timeout.count() / 1000.0,
-        " s",
+        backends::timed_out_after(group.timeout),
         clue ? clue() : "");
     return false;
   });

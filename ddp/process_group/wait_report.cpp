@@ -2,7 +2,7 @@
 
 #include <common/heartbeat_page.h>
 #include <common/host_name.h>
-#include <common/seconds.h>
+#include <ddp/backends/common/backend_work.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/wait_notice.h>
@@ -89,27 +89,16 @@ std::string name_places(
     const std::vector<Attendance>& ranks,
     int64_t number,
     const std::string& left_out) {
-  std::vector<std::pair<Attendance, std::vector<int64_t>>> places;
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    if (ranks[r].came && (ranks[r].call.empty() || ranks[r].call == left_out)) {
-      continue;
-    }
-    auto same = std::find_if(places.begin(), places.end(), [&](auto& place) {
-      return place.first.came == ranks[r].came &&
-          place.first.call == ranks[r].call;
-    });
-    if (same == places.end()) {
-      same = places.insert(same, {ranks[r], {}});
-    }
-    same->second.push_back(static_cast<int64_t>(r));
-  }
   std::vector<std::string> calls = {own_call()};
   std::string text;
-  for (const auto& [where, of] : places) {
+  for (const auto& [where, of] : group_ranks(ranks)) {
+    if (where.came && (where.call.empty() || where.call == left_out)) {
+      continue;
+    }
     text += "; " + name_place(where, of, number);
     calls.push_back(where.call);
   }
-  return text + (places.empty() ? "" : remedy(calls));
+  return text + (text.empty() ? "" : remedy(calls));
 }
 
 } // namespace
@@ -173,17 +162,19 @@ std::string reason_of_end(
     const ProcessGroupImpl& group,
     const std::string& error) {
   auto reason = error;
+  const auto keep_after = [&](const std::string& end, size_t place) {
+    if (place != std::string::npos) {
+      reason.erase(0, place + end.size());
+    }
+  };
   const auto passed_on = c10::str(" of ", group.size, " failed: ");
-  const auto last = reason.rfind(passed_on);
-  if (last != std::string::npos) {
-    reason.erase(0, last + passed_on.size());
-  }
+  keep_after(passed_on, reason.rfind(passed_on));
   // gloo's "[/FILE:LINE] " and "[enforce fail at /FILE:LINE] ".
   if (reason.rfind("[/", 0) == 0 || reason.rfind("[enforce fail", 0) == 0) {
-    reason.erase(0, std::min(reason.find("] "), reason.size() - 2) + 2);
+    keep_after("] ", reason.find("] "));
   }
   if (reason.rfind("Timed out waiting", 0) == 0) { // gloo's, with its operation
-    reason = c10::str(kTimedOut, backends::seconds(group.timeout), " s");
+    reason = backends::timed_out_after(group.timeout);
   }
   return reason;
 }

@@ -26,9 +26,6 @@ std::string failed_operation(
     const ProcessGroupImpl& group,
     const char* operation);
 
-/// How a timeout's text begins, before the seconds.
-constexpr const char* kTimedOut = "timed out after ";
-
 /// How a backend's collective ended, from the text of its error: without places
 /// in its sources and without the reasons' way through other ranks.
 std::string reason_of_end(

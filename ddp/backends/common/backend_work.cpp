@@ -1,6 +1,5 @@
 #include <ddp/backends/common/backend_work.h>
 
-#include <common/seconds.h>
 #include <ddp/support/error_text.h>
 
 #include <ATen/core/ivalue.h>
@@ -44,9 +43,8 @@ std::string BackendWork::description() const {
 
 std::string BackendWork::words_of_timeout(const std::string& clue) const {
   return c10::str(
-      "timed out after ",
-      seconds(timeout_),
-      " s. ",
+      timed_out_after(timeout_),
+      ". ",
       clue,
       "Has every rank called it, with tensors of the same size?");
 }

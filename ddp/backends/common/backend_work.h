@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/util/StringUtil.h>
+#include <common/seconds.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <chrono>
@@ -12,6 +14,14 @@ namespace ddp::backends {
 /// Waits for the time at most; whether it has ended. Throws its error. Some of
 /// gloo's are never complete, but end all the same.
 bool ends_within(std::chrono::milliseconds time, c10d::Work& work);
+
+/// How the text of a timeout begins, before the seconds.
+constexpr const char* kTimedOut = "timed out after ";
+
+/// "timed out after 14 s".
+inline std::string timed_out_after(std::chrono::milliseconds time) {
+  return c10::str(kTimedOut, seconds(time), " s");
+}
 
 /// What all operations of our own backends have.
 struct OperationInfo {

@@ -47,18 +47,8 @@ std::string name_ranks(const std::vector<int64_t>& ranks) {
 }
 
 std::string name_by_ranks(const std::vector<std::string>& texts) {
-  std::vector<std::pair<std::string, std::vector<int64_t>>> ranks;
-  for (size_t r = 0; r < texts.size(); ++r) {
-    auto found = std::find_if(ranks.begin(), ranks.end(), [&](const auto& of) {
-      return of.first == texts[r];
-    });
-    if (found == ranks.end()) {
-      found = ranks.insert(found, {texts[r], {}});
-    }
-    found->second.push_back(static_cast<int64_t>(r));
-  }
   std::string result;
-  for (const auto& [text, of] : ranks) {
+  for (const auto& [text, of] : group_ranks(texts)) {
     if (!text.empty()) {
       result += (result.empty() ? "" : "; ") + name_ranks(of) + ": " + text;
     }

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ddp::detail {
@@ -18,6 +20,24 @@ std::vector<std::string> split_lines(const std::string& text);
 /// Ranks in ascending order as a text: "rank 2", "ranks 0, 1 and 3", "ranks 0-2
 /// and 4-7".
 std::string name_ranks(const std::vector<int64_t>& ranks);
+
+/// The ranks that have the same, by the order of the first of each.
+template <typename Key>
+std::vector<std::pair<Key, std::vector<int64_t>>> group_ranks(
+    const std::vector<Key>& of_ranks) {
+  std::vector<std::pair<Key, std::vector<int64_t>>> groups;
+  for (size_t r = 0; r < of_ranks.size(); ++r) {
+    auto found =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
+          return group.first == of_ranks[r];
+        });
+    if (found == groups.end()) {
+      found = groups.insert(found, {of_ranks[r], {}});
+    }
+    found->second.push_back(static_cast<int64_t>(r));
+  }
+  return groups;
+}
 
 /// What ranks have to say, with their numbers: "ranks 0 and 2: this; rank 1:
 /// that". Those with an empty text are left out.

@@ -19,8 +19,6 @@ struct Habit {
 
 constexpr Habit kHabits[] = {
     {"-n", "mpirun's and srun's", "--nproc-per-node"},
-    {"-np", "mpirun's", "--nproc-per-node"},
-    {"--np", "mpirun's", "--nproc-per-node"},
     {"--num-gpus", "deepspeed's", "--nproc-per-node"},
     {"--num-processes", "accelerate's", "--nproc-per-node"},
     {"--num-machines", "accelerate's", "--nnodes"},

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <ddp/internal/export.h>
 // What the templates of <checkpoint/training_state.h> are made of.
 #include <ddp/checkpoint/training_state.h>
+#include <ddp/internal/export.h>
 
 namespace ddp {
 
