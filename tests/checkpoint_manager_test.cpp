@@ -2,6 +2,7 @@
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/checkpoint/checkpoint_manager.h>
 #include <tests/support/catch.h>
+#include <tests/support/checkpoint_run.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 #include <tests/support/values.h>
@@ -21,34 +22,6 @@ namespace ddp::test::checkpoint_manager_test {
 using Names = std::set<std::string>;
 
 namespace {
-
-/// A run that has a tensor, all of whose values are its step.
-struct Run {
-  explicit Run(
-      const std::string& folder,
-      const CheckpointManagerOptions& options = {},
-      const ProcessGroup& group = {},
-      int64_t size = 1000)
-      : values(torch::zeros({size})),
-        state(TrainingState().add("step", step).add("values", values)),
-        checkpoints(folder, state, group, options) {}
-
-  void save(int64_t new_step, std::optional<double> metric = std::nullopt) {
-    step = new_step;
-    values.fill_(new_step);
-    checkpoints.save(step, metric);
-  }
-
-  bool is_at(int64_t expected) const {
-    return step == expected &&
-        torch::equal(values, torch::full_like(values, expected));
-  }
-
-  int64_t step = -1;
-  torch::Tensor values;
-  TrainingState state;
-  CheckpointManager checkpoints;
-};
 
 void flip_last_bit(const std::string& path) {
   auto text = read_text(path);
@@ -92,10 +65,6 @@ class Opens {
  private:
   int descriptor_;
 };
-
-CheckpointManagerOptions keeping(int64_t last, int64_t best = 0) {
-  return CheckpointManagerOptions().keep_last(last).keep_best(best);
-}
 
 } // namespace
 
@@ -305,77 +274,6 @@ RANKS_TEST("loading reads the newest checkpoint once") {
     REQUIRE(resumed.is_at(2));
     REQUIRE(opens.of("step-2.pt") == (every_rank || group.rank() == 0 ? 1 : 0));
   }
-}
-
-TEST_CASE("a folder of a later run is not written to") {
-  const TemporaryFolder folder;
-  Run(folder.path()).save(100);
-  Run anew(folder.path());
-  CHECK_THROWS_WITH(
-      anew.save(1),
-      ContainsSubstring("a checkpoint of step 100 that this run did not load"));
-  CHECK(anew.checkpoints.load());
-  anew.save(101);
-  write_text(folder / "step-.pt", "x");
-  write_text(folder / "step-7x.pt", "x");
-  write_text(folder / "step-200_metric-.pt", "x");
-  write_text(folder / "step-200.bin", "x");
-  CHECK(Run(folder.path()).checkpoints.load()->step == 101);
-  CHECK_THROWS_AS(Run(folder.path(), keeping(0)), c10::ValueError);
-  CHECK_THROWS_AS(
-      Run(folder.path(), keeping(1).extension(".bin")), c10::ValueError);
-  CHECK_THROWS_AS(Run(""), c10::ValueError);
-  CHECK_THROWS_AS(anew.save(-1), c10::ValueError);
-}
-
-TEST_CASE("a folder is looked at before the training") {
-  const TemporaryFolder folder;
-  CHECK(warnings_of([&] { Run(folder / "not/there/yet"); }).empty());
-  CHECK(folder.names().empty());
-  write_text(folder / "file", "x");
-  for (const char* name : {"file", "file/checkpoints"}) {
-    CHECK_THROWS_WITH(
-        Run(folder / name), ContainsSubstring("/file' is a file"));
-  }
-}
-
-TEST_CASE("a folder that cannot be written to is told of before the training") {
-  const TemporaryFolder folder;
-  std::filesystem::create_directories(folder / "open/closed");
-  using std::filesystem::perms;
-  permissions(
-      folder.path(), perms::owner_all | perms::group_exec | perms::others_exec);
-  permissions(
-      folder / "open/closed",
-      perms::owner_read | perms::group_read | perms::others_read);
-  ranks(1, [&](ProcessGroup) {
-    REQUIRE((getuid() != 0 || setuid(65534) == 0)); // root may write anywhere
-    for (const char* name : {"open/closed", "open/closed/new"}) {
-      const auto texts = warnings_of([&] { Run(folder / name); });
-      REQUIRE(texts.size() == 1);
-      REQUIRE_THAT(
-          texts[0],
-          ContainsSubstring("cannot save to '" + (folder / name) + "'"));
-    }
-  });
-}
-
-TEST_CASE("one process at a time writes to a folder") {
-  const TemporaryFolder folder;
-  {
-    Run run(folder.path());
-    run.save(5);
-    CHECK_THROWS_WITH(
-        run.save(4), ContainsSubstring("step 4 comes after step 5"));
-    Run other(folder.path());
-    CHECK(other.checkpoints.load()->step == 5); // to read is no harm
-    CHECK_THROWS_WITH(
-        other.save(6), ContainsSubstring("another process writes"));
-    run.save(6);
-  }
-  Run after(folder.path());
-  CHECK(after.checkpoints.load()->step == 6);
-  after.save(7);
 }
 
 TEST_CASE("what is saved in the background is what was there") {

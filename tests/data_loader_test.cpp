@@ -3,6 +3,7 @@
 #include <ddp/samplers/distributed_sampler.h>
 #include <ddp/samplers/stream_sampler.h>
 #include <tests/support/catch.h>
+#include <tests/support/made_samples.h>
 #include <tests/support/samplers.h>
 
 #include <atomic>
@@ -21,8 +22,6 @@ using torch::data::samplers::SequentialSampler;
 using torch::data::transforms::Stack;
 
 namespace {
-
-constexpr size_t kSize = 50;
 
 /// Samples of their own indices, as a row of floats and a scalar.
 struct Rows : torch::data::datasets::Dataset<Rows> {
@@ -87,26 +86,6 @@ struct Relative
     return batch;
   }
 };
-
-/// Samples made by a function of their index.
-struct Made : torch::data::datasets::Dataset<Made> {
-  explicit Made(std::function<at::Tensor(size_t)> function)
-      : make(std::move(function)) {}
-  Example<> get(size_t index) override {
-    return {make(index), torch::tensor(static_cast<int64_t>(index))};
-  }
-  std::optional<size_t> size() const override {
-    return kSize;
-  }
-  std::function<at::Tensor(size_t)> make;
-};
-
-auto loader_of(
-    const DataLoaderOptions& options,
-    std::function<at::Tensor(size_t)> make) {
-  return make_data_loader(
-      Made(std::move(make)).map(Stack<>()), SequentialSampler(kSize), options);
-}
 
 bool same(const Example<>& a, const Example<>& b) {
   return torch::equal(a.data, b.data) && torch::equal(a.target, b.target);
@@ -192,38 +171,6 @@ TEST_CASE("a data loader draws its order as LibTorch's, where none is named") {
   REQUIRE(torch::equal((*in_order->begin()).target, torch::arange(4)));
 }
 
-TEST_CASE("workers that take different times keep the order") {
-  auto loader = loader_of(DataLoaderOptions(4).workers(4), [](size_t index) {
-    std::this_thread::sleep_for(
-        std::chrono::microseconds(index % 7 == 0 ? 2000 : 10));
-    return torch::tensor(static_cast<int64_t>(index));
-  });
-  int64_t next = 0;
-  for (auto& batch : *loader) {
-    for (int64_t row = 0; row < batch.data.size(0); ++row) {
-      REQUIRE(batch.data[row].item<int64_t>() == next++);
-    }
-  }
-  REQUIRE(next == kSize);
-}
-
-TEST_CASE("all workers load samples of one batch") {
-  // Each of the two samples waits until the other is being loaded too.
-  auto both = std::make_shared<std::array<std::promise<void>, 2>>();
-  auto loader = loader_of(
-      DataLoaderOptions(2).workers(2).max_jobs(1), [both](size_t index) {
-        if (index < 2) {
-          (*both)[index].set_value();
-          auto other = (*both)[1 - index].get_future();
-          TORCH_CHECK(
-              other.wait_for(std::chrono::seconds(30)) ==
-              std::future_status::ready);
-        }
-        return torch::zeros({1});
-      });
-  REQUIRE((*loader->begin()).data.size(0) == 2);
-}
-
 TEST_CASE("a batch's memory is used again, once nobody holds it") {
   for (const size_t workers : {0, 2}) {
     auto loader =
@@ -299,40 +246,6 @@ TEST_CASE("a loader says how many batches it has") {
   }
 }
 
-TEST_CASE("each worker is set up before it loads") {
-  std::mutex mutex;
-  std::set<size_t> numbers;
-  std::set<std::thread::id> threads;
-  const auto init = [&](size_t worker) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    numbers.insert(worker);
-    threads.insert(std::this_thread::get_id());
-  };
-  std::atomic<int> not_set_up = 0;
-  const auto make = [&](size_t) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    not_set_up += threads.count(std::this_thread::get_id()) == 0;
-    return torch::zeros({1});
-  };
-  auto loader =
-      loader_of(DataLoaderOptions(2).workers(3).worker_init(init), make);
-  REQUIRE(numbers == std::set<size_t>{0, 1, 2});
-  REQUIRE(threads.count(std::this_thread::get_id()) == 0);
-  for (auto& batch : *loader) {
-    REQUIRE(batch.data.size(0) == 2);
-  }
-  REQUIRE(not_set_up == 0);
-  const auto fail = [](size_t worker) {
-    if (worker == 1) {
-      throw std::out_of_range("no camera for worker 1");
-    }
-  };
-  REQUIRE_THROWS_AS(
-      loader_of(DataLoaderOptions(2).workers(3).worker_init(fail), make),
-      std::out_of_range);
-  loader_of(DataLoaderOptions(2).worker_init(fail), make); // there is none
-}
-
 TEST_CASE("samples that cannot be stacked are named") {
   auto shapes = loader_of(DataLoaderOptions(4).workers(0), [](size_t index) {
     return torch::zeros({index == 7 ? 3 : 2});
@@ -403,33 +316,6 @@ TEST_CASE("a data loader says when the next batch takes too long") {
   REQUIRE((*iterator).data.size(0) == 4);
   REQUIRE_THROWS_WITH(++iterator, ContainsSubstring("not there after 50 ms"));
   go_on.set_value();
-}
-
-TEST_CASE("workers use one thread each and leave signals to the program") {
-  const auto before = at::get_num_threads();
-  at::set_num_threads(2);
-  std::mutex mutex;
-  std::set<int> threads;
-  std::set<bool> blocked;
-  auto loader = loader_of(DataLoaderOptions(4).workers(3), [&](size_t) {
-    sigset_t mask;
-    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
-    const std::lock_guard<std::mutex> lock(mutex);
-    threads.insert(at::get_num_threads());
-    blocked.insert(
-        sigismember(&mask, SIGTERM) == 1 && sigismember(&mask, SIGSEGV) == 0);
-    return torch::zeros({1});
-  });
-  for (auto& batch : *loader) {
-    REQUIRE(batch.data.size(1) == 1);
-  }
-  REQUIRE(threads == std::set<int>{1});
-  REQUIRE(blocked == std::set<bool>{true});
-  REQUIRE(at::get_num_threads() == 2);
-  int fresh = 0;
-  std::thread([&] { fresh = at::get_num_threads(); }).join();
-  REQUIRE(fresh == 2);
-  at::set_num_threads(before);
 }
 
 } // namespace ddp::test::data_loader_test

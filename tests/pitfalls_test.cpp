@@ -13,6 +13,7 @@
 #include <ddp/samplers/batch_sampler.h>
 #include <ddp/samplers/distributed_sampler.h>
 #include <tests/support/examples.h>
+#include <tests/support/pitfalls_page.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 #include <tests/support/warnings.h>
@@ -30,6 +31,9 @@ namespace pitfalls_test {
 using ddp::ProcessGroup;
 using ddp::Reducer;
 using ddp::ReducerOptions;
+using ddp::test::fits;
+using ddp::test::messages;
+using ddp::test::one_line;
 using ddp::test::ranks;
 using ddp::test::TemporaryFolder;
 using ddp::test::variable;
@@ -37,65 +41,6 @@ using ddp::test::variable;
 namespace {
 
 namespace nn = torch::nn;
-
-std::string content_of(const std::string& path) {
-  std::ifstream file(variable("DDP_SOURCE") + "/" + path);
-  REQUIRE(file);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-/// The page's messages by their titles.
-std::map<std::string, std::string> messages() {
-  std::map<std::string, std::string> all;
-  std::istringstream page(content_of("docs/pitfalls.md"));
-  const std::string fence = "```text title=";
-  std::string title;
-  for (std::string line; std::getline(page, line);) {
-    if (line.rfind(fence, 0) == 0) {
-      title = line.substr(fence.size());
-      REQUIRE(all.emplace(title, "").second); // each once
-    } else if (line == "```") {
-      title.clear();
-    } else if (!title.empty()) {
-      all[title] += line + "\n";
-    }
-  }
-  return all;
-}
-
-/// With single spaces, for the page breaks lines.
-std::string one_line(const std::string& text) {
-  std::istringstream words(text);
-  std::string result;
-  for (std::string word; words >> word;) {
-    result += (result.empty() ? "" : " ") + word;
-  }
-  return result;
-}
-
-/// Whether `text` is `pattern`, in which "..." stands for anything.
-bool fits(const std::string& text, const std::string& pattern) {
-  const std::string gap = "...";
-  size_t at = 0;
-  size_t begin = 0;
-  for (;;) {
-    const auto end = pattern.find(gap, begin);
-    const auto part = pattern.substr(begin, end - begin);
-    if (end == std::string::npos) {
-      return text.size() >= at + part.size() &&
-          text.compare(text.size() - part.size(), part.size(), part) == 0 &&
-          (begin > 0 || text.size() == part.size());
-    }
-    const auto found = text.find(part, at);
-    if (found == std::string::npos || (begin == 0 && found != 0)) {
-      return false;
-    }
-    at = found + part.size();
-    begin = end + gap.size();
-  }
-}
 
 /// Compares a message with the page's.
 void check_message(const std::string& title, const std::string& message) {
@@ -167,67 +112,6 @@ torch::Tensor input() {
 }
 
 } // namespace
-
-TEST_CASE("each message of the page has a check here, and each check one") {
-  std::set<std::string> on_page;
-  for (const auto& [title, text] : messages()) {
-    on_page.insert(title);
-  }
-  std::set<std::string> checked;
-  for (const auto& found : ddp::test::matches(
-           content_of("tests/pitfalls_test.cpp"),
-           "check_message\\(\\s*\"([^\"]+)\"")) {
-    checked.insert(found[0]);
-  }
-  CHECK(on_page.size() > 8);
-  for (const auto& [title, text] : messages()) {
-    CAPTURE(title);
-    CHECK(text.size() > 60); // not a gap alone
-  }
-  CHECK(on_page == checked);
-}
-
-TEST_CASE("each section of the page has its parts") {
-  const auto page = content_of("docs/pitfalls.md");
-  const auto sections = ddp::test::matches(page, "\n## ([^\n]+)");
-  CHECK(sections.size() > 8);
-  for (const auto* part :
-       {"**Cause**", "**What ddp does**", "**The message now**", "**Fix**"}) {
-    size_t count = 0;
-    for (size_t at = page.find(part); at != std::string::npos;
-         at = page.find(part, at + 1)) {
-      ++count;
-    }
-    CAPTURE(part);
-    CHECK(count == sections.size());
-  }
-}
-
-TEST_CASE("each test that the page names exists") {
-  const auto page = one_line(content_of("docs/pitfalls.md"));
-  const auto names =
-      ddp::test::matches(page, "`tests/(\\w+_test\\.cpp)`, \"([^\"]+)\"");
-  CHECK(names.size() > 1);
-  for (const auto& name : names) {
-    const auto test = one_line(content_of("tests/" + name[0]));
-    const auto title = "\"" + name[1] + "\"";
-    CHECK_THAT(
-        test,
-        ContainsSubstring(title + ") {") || ContainsSubstring(title + ", "));
-  }
-}
-
-TEST_CASE("a pattern fits as a whole") {
-  CHECK(fits("a b c", "a ... c"));
-  CHECK(fits("a b c", "... c"));
-  CHECK(fits("a b c", "a ..."));
-  CHECK(fits("a b c", "a b c"));
-  CHECK(!fits("a b c d", "a ... c"));
-  CHECK(!fits("x a b c", "a ... c"));
-  CHECK(!fits("a b c", "a b"));
-  CHECK(!fits("a c", "a ... b ... c"));
-  CHECK(!fits("ab", "ab ... b"));
-}
 
 TEST_CASE("pitfall: modules in a plain list") {
   ranks(3, [](ProcessGroup group) {

@@ -27,10 +27,6 @@ ProcessGroupOptions short_wait() {
   return ProcessGroupOptions().timeout(std::chrono::seconds(5));
 }
 
-int64_t own_rank() {
-  return std::stoll(std::getenv("RANK"));
-}
-
 /// Of a launcher, or another program.
 c10::intrusive_ptr<c10d::Store> store_at(int port) {
   c10d::TCPStoreOptions options;
@@ -38,12 +34,6 @@ c10::intrusive_ptr<c10d::Store> store_at(int port) {
   options.isServer = true;
   options.waitWorkers = false;
   return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-}
-
-void await(const std::string& flag) {
-  while (!std::filesystem::exists(flag)) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
 }
 
 } // namespace
@@ -60,39 +50,6 @@ TEST_CASE("ranks that never come are named on every rank that did") {
   for (const auto& outcome : outcomes) {
     REQUIRE(outcome.seconds.count() < 15);
   }
-}
-
-TEST_CASE("ranks that were told different sizes all say so at once") {
-  for (const int larger : {0, 1, 2}) {
-    const auto outcomes = ranks(3, [larger] {
-      const auto size = own_rank() == larger ? 4 : 3;
-      const auto start = std::chrono::steady_clock::now();
-      REQUIRE_THROWS_WITH(
-          init_process_group(ProcessGroupOptions().world_size(size)),
-          ContainsSubstring("WORLD_SIZE") &&
-              ContainsSubstring(
-                  "rank 0 has " + std::string(larger == 0 ? "4" : "3")));
-      REQUIRE(
-          std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
-    });
-  }
-}
-
-TEST_CASE("a rank beyond rank 0's world is told so at once") {
-  const SharedFolder folder;
-  ranks(3, [&] { // rank 2 does not exist for rank 0
-    const auto size = own_rank() == 2 ? 3 : 2;
-    const auto flag = folder.path + "rank 2 comes";
-    if (own_rank() == 2) {
-      std::ofstream(flag).flush();
-    } else if (own_rank() == 1) { // or the two would begin without it
-      await(flag);
-      std::this_thread::sleep_for(std::chrono::seconds(3));
-    }
-    REQUIRE_THROWS_WITH(
-        init_process_group(ProcessGroupOptions().world_size(size)),
-        ContainsSubstring("WORLD_SIZE") && ContainsSubstring("rank 0 has 2"));
-  });
 }
 
 TEST_CASE("a rank that comes when the group has formed is told so") {
@@ -140,68 +97,6 @@ TEST_CASE("where a rank is missing, one that came twice is named") {
                             "more than once: give each process a RANK of "
                             "its own"));
     }
-  });
-}
-
-TEST_CASE("options that decide how the group forms are the same on all ranks") {
-  ranks(3, [] {
-    REQUIRE_THROWS_WITH(
-        init_process_group(
-            ProcessGroupOptions().backend(own_rank() == 1 ? "shm" : "gloo")),
-        ContainsSubstring("different options: backend (ranks 0 and 2: "
-                          "gloo; rank 1: shm). Give all") &&
-            ContainsSubstring("DDP_ variables"));
-  });
-}
-
-TEST_CASE("times that differ between ranks are told of, once") {
-  ranks(3, [] {
-    auto options = ProcessGroupOptions();
-    if (own_rank() == 1) {
-      options.timeout(std::chrono::seconds(40));
-      options.wait_notice(std::chrono::seconds(20));
-    }
-    const auto texts =
-        warnings_of([&] { init_process_group(options).barrier(); });
-    REQUIRE(texts.size() == (own_rank() == 0 ? 1 : 0));
-    if (own_rank() == 0) {
-      REQUIRE_THAT(
-          texts[0],
-          ContainsSubstring(
-              "different options: DDP_TIMEOUT (ranks 0 and 2: 600 s; rank "
-              "1: 40 s), DDP_WAIT_NOTICE (ranks 0 and 2: 10 s; rank 1: 20 "
-              "s). Give all ranks the same ProcessGroupOptions and DDP_ "
-              "variables: the shortest time ends a wait for all"));
-    }
-  });
-}
-
-TEST_CASE("a rank outside the world is told of on all ranks") {
-  ranks(
-      3,
-      [] { // rank 2 of 3 was told to be rank 7
-        const auto start = std::chrono::steady_clock::now();
-        const bool outside = own_rank() == 2;
-        REQUIRE_THROWS_WITH(
-            init_process_group(
-                ProcessGroupOptions().rank(outside ? 7 : own_rank())),
-            ContainsSubstring("rank 7 is outside the world: WORLD_SIZE is 3, "
-                              "so RANK must be from 0 to 2"));
-        REQUIRE(
-            std::chrono::steady_clock::now() - start <
-            std::chrono::seconds(20));
-      });
-}
-
-TEST_CASE("a rank that alone compares its calls is told so at once") {
-  ranks(3, [] {
-    if (own_rank() == 1) {
-      setenv("DDP_DEBUG", "detail", 1);
-    }
-    REQUIRE_THROWS_WITH(
-        init_process_group(),
-        ContainsSubstring("different options: DDP_DEBUG (ranks 0 and 2: "
-                          "less; rank 1: detail)"));
   });
 }
 

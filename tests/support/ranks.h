@@ -5,6 +5,8 @@
 #include <tests/support/catch.h>
 #include <tests/support/process.h>
 
+#include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <optional>
@@ -78,5 +80,10 @@ std::vector<Command> commands_of_ranks(
 std::optional<Command> command_of_rank(
     const std::function<void()>& body,
     void (*end)(int));
+
+/// Before there is a group.
+inline int64_t own_rank() {
+  return std::stoll(std::getenv("RANK"));
+}
 
 } // namespace ddp::test

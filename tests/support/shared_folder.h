@@ -2,9 +2,12 @@
 
 #include <tests/support/temporary_folder.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 
 namespace ddp::test {
 
@@ -25,5 +28,12 @@ struct SharedFolder {
   std::unique_ptr<TemporaryFolder> own;
   std::string path;
 };
+
+/// Returns when the file is there; the test's own time bounds it.
+inline void await(const std::string& flag) {
+  while (!std::filesystem::exists(flag)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
 
 } // namespace ddp::test

@@ -1,0 +1,85 @@
+// Which folders a CheckpointManager writes to.
+#include <tests/support/catch.h>
+#include <tests/support/checkpoint_run.h>
+#include <tests/support/ranks.h>
+#include <tests/support/warnings.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+namespace ddp::test::checkpoint_folder_test {
+
+TEST_CASE("a folder of a later run is not written to") {
+  const TemporaryFolder folder;
+  Run(folder.path()).save(100);
+  Run anew(folder.path());
+  CHECK_THROWS_WITH(
+      anew.save(1),
+      ContainsSubstring("a checkpoint of step 100 that this run did not load"));
+  CHECK(anew.checkpoints.load());
+  anew.save(101);
+  write_text(folder / "step-.pt", "x");
+  write_text(folder / "step-7x.pt", "x");
+  write_text(folder / "step-200_metric-.pt", "x");
+  write_text(folder / "step-200.bin", "x");
+  CHECK(Run(folder.path()).checkpoints.load()->step == 101);
+  CHECK_THROWS_AS(Run(folder.path(), keeping(0)), c10::ValueError);
+  CHECK_THROWS_AS(
+      Run(folder.path(), keeping(1).extension(".bin")), c10::ValueError);
+  CHECK_THROWS_AS(Run(""), c10::ValueError);
+  CHECK_THROWS_AS(anew.save(-1), c10::ValueError);
+}
+
+TEST_CASE("a folder is looked at before the training") {
+  const TemporaryFolder folder;
+  CHECK(warnings_of([&] { Run(folder / "not/there/yet"); }).empty());
+  CHECK(folder.names().empty());
+  write_text(folder / "file", "x");
+  for (const char* name : {"file", "file/checkpoints"}) {
+    CHECK_THROWS_WITH(
+        Run(folder / name), ContainsSubstring("/file' is a file"));
+  }
+}
+
+TEST_CASE("a folder that cannot be written to is told of before the training") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "open/closed");
+  using std::filesystem::perms;
+  permissions(
+      folder.path(), perms::owner_all | perms::group_exec | perms::others_exec);
+  permissions(
+      folder / "open/closed",
+      perms::owner_read | perms::group_read | perms::others_read);
+  ranks(1, [&](ProcessGroup) {
+    REQUIRE((getuid() != 0 || setuid(65534) == 0)); // root may write anywhere
+    for (const char* name : {"open/closed", "open/closed/new"}) {
+      const auto texts = warnings_of([&] { Run(folder / name); });
+      REQUIRE(texts.size() == 1);
+      REQUIRE_THAT(
+          texts[0],
+          ContainsSubstring("cannot save to '" + (folder / name) + "'"));
+    }
+  });
+}
+
+TEST_CASE("one process at a time writes to a folder") {
+  const TemporaryFolder folder;
+  {
+    Run run(folder.path());
+    run.save(5);
+    CHECK_THROWS_WITH(
+        run.save(4), ContainsSubstring("step 4 comes after step 5"));
+    Run other(folder.path());
+    CHECK(other.checkpoints.load()->step == 5); // to read is no harm
+    CHECK_THROWS_WITH(
+        other.save(6), ContainsSubstring("another process writes"));
+    run.save(6);
+  }
+  Run after(folder.path());
+  CHECK(after.checkpoints.load()->step == 6);
+  after.save(7);
+}
+
+} // namespace ddp::test::checkpoint_folder_test
