@@ -277,6 +277,10 @@ TEST_CASE("Bombs need little memory and time", "[torch_file]") {
       "](" + unicode(std::string(1 << 20, 'x')) + "q\0"s +
           repeat("h\0"s, 100'000) + "e",
       "need far more memory");
+  // One wide list in many places.
+  refused(
+      "](](" + repeat("N", 1'000'000) + "eq\0"s + repeat("h\0"s, 10'000) + "e",
+      "need far more memory");
   const size_t deep = 1'000'000;
   refused(repeat("]", deep) + repeat("a", deep - 1), "nested more than 100");
   refused("N" + repeat("\x85", deep), "nested more than 100");

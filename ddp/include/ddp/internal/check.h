@@ -1,0 +1,46 @@
+#pragma once
+
+// How the library throws: LibTorch's types of errors with a text alone.
+// TORCH_CHECK adds to `what()` where in LibTorch's or our sources it stood.
+
+#include <c10/util/Exception.h>
+
+#include <ddp/internal/export.h>
+
+#include <string>
+#include <utility>
+
+namespace ddp::detail {
+
+/// Whether errors say where they were thrown: with
+/// TORCH_SHOW_CPP_STACKTRACES=1, and with DDP_DEBUG.
+DDP_API bool shows_frames();
+
+template <typename Error>
+[[noreturn]] void throw_error(const c10::SourceLocation& place, std::string text) {
+  if (shows_frames()) {
+    throw Error(place, std::move(text));
+  }
+  throw Error(std::move(text), /*backtrace=*/nullptr);
+}
+
+} // namespace ddp::detail
+
+/// Throws a `c10::Error` of this type, with the text of the other arguments.
+#define DDP_THROW(Error, ...)                          \
+  ::ddp::detail::throw_error<::c10::Error>(            \
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, \
+      ::c10::str(__VA_ARGS__))
+
+/// Throws unless the condition holds; the text is made only then.
+#define DDP_CHECK_WITH(Error, condition, ...) \
+  do {                                        \
+    if (C10_UNLIKELY(!(condition))) {         \
+      DDP_THROW(Error, __VA_ARGS__);          \
+    }                                         \
+  } while (false)
+#define DDP_CHECK(condition, ...) DDP_CHECK_WITH(Error, condition, __VA_ARGS__)
+#define DDP_CHECK_VALUE(condition, ...) \
+  DDP_CHECK_WITH(ValueError, condition, __VA_ARGS__)
+#define DDP_CHECK_TYPE(condition, ...) \
+  DDP_CHECK_WITH(TypeError, condition, __VA_ARGS__)
