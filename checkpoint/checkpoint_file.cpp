@@ -1,4 +1,3 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/common/byte_source.h>
 #include <checkpoint/formats/common/naming_file.h>
 #include <checkpoint/formats/flat_tree.h>
@@ -8,6 +7,7 @@
 #include <checkpoint/formats/torch_archive.h>
 #include <checkpoint/prepared_file.h>
 #include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/plain_tensor.h>
 #include <ddp/support/snapshot_memory.h>
 
@@ -62,7 +62,7 @@ void verify_checkpoint_file(const std::string& path) {
 
 void detail::check_extension(const std::string& path) {
   const auto extension = std::filesystem::path(path).extension();
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       extension == ".pt" || extension == ".pth" || writes_safetensors(path) ||
           is_safetensors_index(path),
       "checkpoint '",
@@ -80,7 +80,7 @@ std::function<void()> detail::prepare_checkpoint_file(
   check_extension(path);
   if (sharded || writes_safetensors(path)) {
     auto flat = flatten(value);
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         !sharded || flat.structure.empty(),
         "checkpoint '",
         path,

@@ -1,6 +1,6 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/checkpoint_folder.h>
 #include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/internal/check.h>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -71,7 +71,7 @@ void check(
     const std::error_code& error,
     const char* what,
     const std::string& path) {
-  TORCH_CHECK(!error, what, " '", path, "' failed: ", error.message());
+  DDP_CHECK(!error, what, " '", path, "' failed: ", error.message());
 }
 
 // Not a number is worse than any.
@@ -131,7 +131,7 @@ void drop_cached_pages(const std::string& path) {
 } // namespace
 
 CheckpointFolder::CheckpointFolder(std::string path) : path_(std::move(path)) {
-  TORCH_CHECK_VALUE(!path_.empty(), "the folder of checkpoints has no name");
+  DDP_CHECK_VALUE(!path_.empty(), "the folder of checkpoints has no name");
 }
 
 std::vector<fs::path> CheckpointFolder::files() const {
@@ -154,7 +154,7 @@ void CheckpointFolder::look() const {
   while (type() == fs::file_type::not_found && place.has_relative_path()) {
     place = place.parent_path();
   }
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       type() == fs::file_type::directory || error,
       "CheckpointManager: '",
       path_,
@@ -211,7 +211,7 @@ void CheckpointFolder::lock() {
         ::close(*descriptor);
         delete descriptor;
       });
-  TORCH_CHECK(
+  DDP_CHECK(
       ::flock(folder, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK,
       "another process writes checkpoints to '",
       path_,

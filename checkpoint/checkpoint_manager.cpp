@@ -3,13 +3,12 @@
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/checkpoint/checkpoint_manager.h>
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/broadcast_value.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/support/error_text.h>
 #include <ddp/support/snapshot_memory.h>
-
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <functional>
@@ -29,7 +28,7 @@ struct DDP_LOCAL CheckpointManager::Impl {
         group(own_group),
         options(own_options) {
     detail::check_extension("*" + options.extension());
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         options.keep_last() >= 1 && options.keep_best() >= 0,
         "CheckpointManager: keep_last is ",
         options.keep_last(),
@@ -65,7 +64,7 @@ struct DDP_LOCAL CheckpointManager::Impl {
 
 void CheckpointManager::Impl::check_later_steps(int64_t step) const {
   const auto entries = folder.entries();
-  TORCH_CHECK(
+  DDP_CHECK(
       entries.empty() || entries[0].step <= std::max(step, last_step),
       "'",
       folder.path(),
@@ -83,7 +82,7 @@ std::function<void()> CheckpointManager::Impl::prepare(
   const auto entry = folder.new_entry(step, metric, options.extension());
   folder.lock(); // before what is in it is looked at
   check_later_steps(step);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       step >= newest_step,
       "CheckpointManager: step ",
       step,
@@ -143,7 +142,7 @@ std::optional<LoadedCheckpoint> CheckpointManager::Impl::find(
   for (const auto& reason : found.skipped) {
     list += "\n  " + reason;
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       found.skipped.empty(),
       "none of the checkpoints in '",
       folder.path(),
@@ -201,7 +200,7 @@ void CheckpointManager::save(int64_t step, std::optional<double> metric) {
   const detail::heartbeat::Activity activity("CheckpointManager::save");
   const auto call = c10::str("CheckpointManager::save of step ", step);
   detail::check_same_calls(impl_->group.all_gather(call));
-  TORCH_CHECK_VALUE(step >= 0, call, ": expected 0 or more");
+  DDP_CHECK_VALUE(step >= 0, call, ": expected 0 or more");
   wait();
   const auto value = impl_->state.state_dict(impl_->group);
   detail::on_rank_0("CheckpointManager::save", impl_->group, [&] {

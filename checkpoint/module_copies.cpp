@@ -3,9 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/ScalarType.h>
-#include <c10/util/Exception.h>
 #include <checkpoint/name_matching.h>
 #include <checkpoint/state_dict.h>
+#include <ddp/internal/check.h>
 
 #include <cmath>
 #include <sstream>
@@ -49,7 +49,7 @@ class Misfits {
 
   void raise(const std::string& source) const {
     const auto list = list_.str();
-    TORCH_CHECK(
+    DDP_CHECK(
         list.empty(),
         source,
         " does not fit the module, which is unchanged; was it saved from "

@@ -1,6 +1,6 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/module_entry.h>
 #include <checkpoint/name_matching.h>
+#include <ddp/internal/check.h>
 
 #include <algorithm>
 #include <array>
@@ -75,7 +75,7 @@ std::string choose(std::vector<std::string> names) {
   for (const auto& name : names) {
     list += "\n  " + name;
   }
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       names.size() == 1,
       "the file has ",
       names.size(),
@@ -91,7 +91,7 @@ StateDict module_entry(
     const c10::IValue& content,
     const std::string& name,
     const std::vector<std::string>& wanted) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       content.isGenericDict(), "the file has no dict of tensors by name");
   const auto dict = content.toGenericDict();
   if (name.empty() && is_module(content)) {
@@ -106,7 +106,7 @@ StateDict module_entry(
   }
   const auto chosen = name.empty() ? choose(candidates(content)) : name;
   const auto entry = dict.find(chosen);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       entry != dict.end() && is_module(entry->value()),
       "the file has no entry '",
       chosen,

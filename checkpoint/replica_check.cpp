@@ -1,7 +1,7 @@
 #include <checkpoint/replica_check.h>
 
-#include <c10/util/Exception.h>
 #include <checkpoint/state_dict.h>
+#include <ddp/internal/check.h>
 #include <ddp/module_state.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer/core/gradient_hook.h>
@@ -44,7 +44,7 @@ void compare(
 void check_same_parts(const std::string& names, const ProcessGroup& group) {
   const auto all = group.all_gather(names);
   for (size_t rank = 1; rank < all.size(); ++rank) {
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         all[rank] == all[0],
         "the parts of a TrainingState differ between ranks: rank ",
         rank,

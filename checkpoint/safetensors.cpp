@@ -1,10 +1,10 @@
 #include <ATen/core/Tensor.h>
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/common/digest.h>
 #include <checkpoint/formats/common/naming_file.h>
 #include <checkpoint/formats/safetensors_header.h>
 #include <checkpoint/formats/safetensors_reader.h>
 #include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/atomic_file.h>
 #include <ddp/support/plain_tensor.h>
 
@@ -76,7 +76,7 @@ at::Tensor read_tensor(
       data_offset + entry.begin,
       entry.end - entry.begin,
       [&](const void* data, size_t count) { digest.add(data, count); });
-  TORCH_CHECK(
+  DDP_CHECK(
       expected.empty() || digest.hex() == expected,
       "damaged: tensor '",
       entry.name,
@@ -101,7 +101,7 @@ bool detail::is_safetensors(const ByteSource& file, const std::string& path) {
 }
 
 std::string detail::read_safetensors_header(const ByteSource& file) {
-  TORCH_CHECK(
+  DDP_CHECK(
       file.size() >= kLengthBytes,
       "truncated: it has ",
       file.size(),
@@ -109,14 +109,14 @@ std::string detail::read_safetensors_header(const ByteSource& file) {
       kLengthBytes);
   uint64_t header_bytes = 0;
   file.read(0, &header_bytes, kLengthBytes);
-  TORCH_CHECK(
+  DDP_CHECK(
       header_bytes <= kMaxHeaderBytes,
       "no safetensors file: its header would have ",
       header_bytes,
       " bytes, the format allows ",
       kMaxHeaderBytes);
   const auto rest = file.size() - kLengthBytes;
-  TORCH_CHECK(
+  DDP_CHECK(
       header_bytes <= rest,
       "truncated: it says that ",
       header_bytes,
@@ -166,7 +166,7 @@ void write_safetensors(
   header.metadata = metadata;
   auto text = detail::format_header(header);
   const uint64_t header_bytes = text.size();
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       header_bytes <= kMaxHeaderBytes,
       "cannot write '",
       path,

@@ -1,8 +1,8 @@
 #include <ddp/checkpoint/training_state.h>
 
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/common/digest.h>
 #include <checkpoint/formats/flat_tree.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
 #include <ddp/random.h>
 #include <ddp/support/containers.h>
@@ -99,7 +99,7 @@ void run_all(const std::vector<std::function<void()>>& functions) {
 }
 
 void check_kind(const std::string& name, bool good, const char* kind) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       good, "load_state_dict: '", name, "' is no ", kind, " in this state");
 }
 
@@ -116,11 +116,11 @@ TrainingPart local_part(
 }
 
 StateDict to_state_dict(const IValue& state) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       state.isGenericDict(), "a state of tensors by name was expected");
   StateDict result;
   for (const auto& entry : state.toGenericDict()) {
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         entry.key().isString() && entry.value().isTensor(),
         "a state of tensors by name was expected");
     result.insert(entry.key().toStringRef(), entry.value().toTensor());
@@ -185,7 +185,7 @@ Commits plan_parts(
     const std::vector<TrainingPart>& parts,
     const IValue& state,
     const ProcessGroup& group) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       state.isGenericDict(), "load_state_dict: the state is no dictionary");
   const auto dict = state.toGenericDict();
   Commits commits;
@@ -195,7 +195,7 @@ Commits plan_parts(
       TORCH_WARN("ddp: the state has no '", part.name, "', which is left out");
       continue;
     }
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         found != dict.end(),
         "load_state_dict: the state has no '",
         part.name,

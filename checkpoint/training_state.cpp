@@ -1,13 +1,13 @@
 #include <ddp/checkpoint/training_state.h>
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 #include <checkpoint/module_copies.h>
 #include <checkpoint/plateau_state.h>
 #include <checkpoint/prepared_file.h>
 #include <checkpoint/replica_check.h>
 #include <checkpoint/state_dict.h>
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/join.h>
 #include <ddp/optim/optimizer_plan.h>
 #include <ddp/optimizers.h>
@@ -44,7 +44,7 @@ TrainingState& TrainingState::add_part(detail::TrainingPart part) {
       std::any_of(parts_.begin(), parts_.end(), [&](const auto& other) {
         return other.name == part.name;
       });
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !known, "TrainingState: there is a part '", part.name, "' already");
   parts_.push_back(std::move(part));
   return *this;
@@ -68,7 +68,7 @@ TrainingState& TrainingState::add(
 TrainingState& TrainingState::add(
     const std::string& name,
     torch::optim::Optimizer& optimizer) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !dynamic_cast<Joinable*>(&optimizer),
       "TrainingState: '",
       name,
@@ -81,8 +81,8 @@ TrainingState& TrainingState::add(
         try {
           return detail::plan_optimizer_state(optimizer, state);
         } catch (const c10::Error& error) {
-          TORCH_CHECK_VALUE(
-              false, "'", name, "': ", error.what_without_backtrace());
+          DDP_THROW(
+              ValueError, "'", name, "': ", error.what_without_backtrace());
         }
       });
   part.optimizer = &optimizer;
@@ -240,7 +240,7 @@ void TrainingState::load_file(
       try {
         work();
       } catch (const c10::Error& error) {
-        TORCH_CHECK(false, "'", path, "': ", error.what_without_backtrace());
+        DDP_THROW(Error, "'", path, "': ", error.what_without_backtrace());
       }
     });
   };

@@ -1,6 +1,6 @@
 #include <ddp/samplers/batch_sampler.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ void check_positive(
     const char* name,
     const std::optional<int64_t>& value,
     int64_t most = kMost) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !value || (*value > 0 && *value <= most),
       "plan_batches: ",
       name,
@@ -31,7 +31,7 @@ int64_t quotient(
     const std::string& parts,
     const char* what) {
   const auto below = total / part * part;
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       total % part == 0,
       "plan_batches: a global batch of ",
       total,
@@ -77,11 +77,11 @@ BatchPlan plan_batches(const BatchPlanOptions& options, int64_t num_replicas) {
   check_positive("rank_batch", rank);
   check_positive("accumulation_steps", steps);
   check_positive("reference_batch", options.reference_batch(), kMost * kMost);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       num_replicas > 0 && num_replicas <= kMost,
       "plan_batches: num_replicas is ",
       num_replicas);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       global || rank, "plan_batches: name global_batch, rank_batch, or both");
   BatchPlan plan;
   if (!rank) {
@@ -106,7 +106,7 @@ BatchPlan plan_batches(const BatchPlanOptions& options, int64_t num_replicas) {
                  : 1;
   }
   plan.global_batch = plan.rank_batch * num_replicas * plan.accumulation_steps;
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !global || *global == plan.global_batch,
       "plan_batches: global_batch is ",
       global.value_or(0),

@@ -1,9 +1,9 @@
 #include <ddp/samplers/internal/batch_workers.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/support/signals_blocked.h>
 
 #include <ATen/Parallel.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <csignal>
@@ -104,7 +104,7 @@ std::shared_ptr<BatchJob> BatchWorkers::take(Timeout timeout) {
   if (!timeout) {
     progress_.wait(lock, loaded);
   } else {
-    TORCH_CHECK(
+    DDP_CHECK(
         progress_.wait_for(lock, *timeout, loaded),
         "data loader: the next batch is not there after ",
         timeout->count(),

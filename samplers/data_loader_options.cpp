@@ -1,6 +1,6 @@
 #include <ddp/samplers/data_loader_options.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <cstdint>
 #include <limits>
@@ -9,7 +9,7 @@ namespace ddp::detail {
 
 DataLoaderOptions checked(DataLoaderOptions options) {
   const auto check = [](const char* name, size_t value, size_t most) {
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         value <= most,
         "data loader: ",
         name,
@@ -21,13 +21,12 @@ DataLoaderOptions checked(DataLoaderOptions options) {
   check("batch_size", options.batch_size(), std::numeric_limits<int>::max());
   check("workers", options.workers(), 1024);
   check("max_jobs", options.max_jobs().value_or(0), 1 << 20);
-  TORCH_CHECK_VALUE(options.batch_size() > 0, "data loader: batch_size is 0");
+  DDP_CHECK_VALUE(options.batch_size() > 0, "data loader: batch_size is 0");
   return options;
 }
 
 size_t checked_size(std::optional<size_t> size) {
-  TORCH_CHECK_VALUE(
-      size, "data loader: a dataset without size needs a sampler");
+  DDP_CHECK_VALUE(size, "data loader: a dataset without size needs a sampler");
   return *size;
 }
 

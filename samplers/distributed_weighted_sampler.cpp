@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 #include <ddp/model/tensor_contents.h>
 #include <ddp/process_group.h>
 
@@ -15,7 +15,7 @@ at::Tensor checked(
     const at::Tensor& weights,
     size_t num_samples,
     const WeightedSamplerOptions& options) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       weights.defined() && weights.dim() == 1 && weights.numel() > 0 &&
           weights.numel() <= kMaxWeights && weights.is_floating_point(),
       "DistributedWeightedSampler: weights have to be floating point, of one "
@@ -27,14 +27,14 @@ at::Tensor checked(
       at::TensorOptions(at::kCPU).dtype(at::kDouble),
       /*non_blocking=*/false,
       /*copy=*/true);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       own.ge(0).all().item<bool>() && own.sum().isfinite().item<bool>(),
       "DistributedWeightedSampler: a weight is negative, infinite or no "
       "number, or their sum is infinite");
   const auto possible = own.gt(0).sum().item<int64_t>();
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       possible > 0, "DistributedWeightedSampler: all weights are 0");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       options.replacement() || num_samples <= static_cast<size_t>(possible),
       "DistributedWeightedSampler: ",
       num_samples,

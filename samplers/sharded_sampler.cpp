@@ -1,7 +1,7 @@
 #include <ddp/samplers/sharded_sampler.h>
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 #include <ddp/internal/text_tensor.h>
 #include <ddp/process_group/agreement/same_on_all.h>
 #include <torch/serialize/archive.h>
@@ -20,7 +20,7 @@ void insert(State& state, const std::string& name, int64_t value) {
 
 int64_t value_of(const State& state, const std::string& name) {
   const auto* value = state.find(name);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       value && value->numel() == 1 && value->scalar_type() == at::kLong,
       "load_state_dict: this is no state of a sampler: it has no int64 '",
       name,
@@ -64,13 +64,13 @@ ShardedSampler::ShardedSampler(
       rank_(static_cast<size_t>(rank)),
       remainder_(remainder),
       shared_(std::make_shared<Shared>()) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       num_replicas >= 1,
       name,
       ": num_replicas is ",
       num_replicas,
       ", but there has to be at least one");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       0 <= rank && rank < num_replicas,
       name,
       ": Invalid rank ",
@@ -78,7 +78,7 @@ ShardedSampler::ShardedSampler(
       ", rank should be in the interval [0, ",
       num_replicas - 1,
       "]");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       length > 0,
       name,
       ": there are no samples to draw from; is the dataset empty, or its path "
@@ -193,7 +193,7 @@ std::optional<std::vector<size_t>> ShardedSampler::next(size_t batch_size) {
     if (order_.position == 0) {
       order_.loop = ++shared_->loops;
     }
-    TORCH_CHECK(
+    DDP_CHECK(
         order_.loop == shared_->loops || !shared_->advances,
         name_,
         ": a loop over a copy of this sampler began in the middle of this one, "
@@ -219,7 +219,7 @@ std::optional<std::vector<size_t>> ShardedSampler::next(size_t batch_size) {
 void ShardedSampler::advance(size_t count) {
   const std::lock_guard lock(shared_->mutex);
   auto& progress = shared_->progress;
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       count <= progress.drawn - progress.done,
       name_,
       ": advance(",
@@ -236,7 +236,7 @@ void ShardedSampler::advance(size_t count) {
 State ShardedSampler::state_dict() const {
   const std::lock_guard lock(shared_->mutex);
   const auto& progress = shared_->progress;
-  TORCH_CHECK(
+  DDP_CHECK(
       shared_->advances || progress.drawn == 0,
       name_,
       ": ",
@@ -265,7 +265,7 @@ void ShardedSampler::load_state_dict(const State& state) {
 std::function<void()> ShardedSampler::plan_state_dict(const State& state) {
   const auto expect = [&](const std::string& name, int64_t value) {
     const auto saved = value_of(state, name);
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         saved == value,
         name_,
         ": the saved state is of another sequence: ",
@@ -277,11 +277,11 @@ std::function<void()> ShardedSampler::plan_state_dict(const State& state) {
         " here");
   };
   const auto* kind = state.find("sampler");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       kind && kind->scalar_type() == at::kByte,
       "load_state_dict: this is no state of a sampler: it has no text "
       "'sampler'");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       detail::to_string(*kind) == name_,
       name_,
       ": the saved state is of a ",
@@ -291,7 +291,7 @@ std::function<void()> ShardedSampler::plan_state_dict(const State& state) {
     expect(entry.key(), entry.value());
   }
   const auto done = value_of(state, "samples_done");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       0 <= done && static_cast<size_t>(done) <= length_,
       name_,
       ": the saved state says that ",
@@ -320,7 +320,7 @@ void ShardedSampler::load(torch::serialize::InputArchive& archive) {
       std::clamp<int64_t>(start.toInt(), 0, static_cast<int64_t>(length_));
   const auto samples =
       static_cast<int64_t>(share_after(static_cast<size_t>(first)));
-  TORCH_CHECK(
+  DDP_CHECK(
       start.toInt() == first && 0 <= position.toInt() &&
           position.toInt() <= samples,
       name_,

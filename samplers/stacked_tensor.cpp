@@ -1,10 +1,10 @@
 #include <ddp/samplers/internal/batch_memory.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/support/plain_memory.h>
 #include <ddp/support/plain_tensor.h>
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 
 #include <cstring>
 #include <vector>
@@ -26,7 +26,7 @@ void StackedTensor::put(
     const at::Tensor& sample,
     size_t index,
     const BatchMemory& memory) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       why_unreadable(sample).empty() && sample.is_cpu(),
       "data loader: sample ",
       index,
@@ -35,7 +35,7 @@ void StackedTensor::put(
     tensor_ =
         memory.empty(with_rows(rows, sample.sizes()), sample.scalar_type());
   });
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       sample.sizes() == tensor_.sizes().slice(1) &&
           sample.dtype() == tensor_.dtype(),
       "data loader: samples cannot be stacked: sample ",

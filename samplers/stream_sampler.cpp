@@ -1,6 +1,6 @@
 #include <ddp/samplers/stream_sampler.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group.h>
 
 #include <limits>
@@ -36,7 +36,7 @@ size_t StreamSampler::first_index(size_t length, int64_t epoch) const {
   if (!options_.epoch_size()) {
     return 0;
   }
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       epoch >= 0 && static_cast<size_t>(epoch) < kEndless / length,
       "StreamSampler: epoch ",
       epoch,

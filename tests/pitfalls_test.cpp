@@ -58,8 +58,6 @@ void check_message(const std::string& title, const std::string& message) {
 std::string error_of(const std::function<void()>& action) {
   try {
     action();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
   } catch (const std::exception& error) {
     return error.what();
   }

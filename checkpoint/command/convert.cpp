@@ -1,10 +1,10 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/command/leaves.h>
 #include <checkpoint/command/rewritten_file.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/formats/flat_tree.h>
 #include <checkpoint/prepared_file.h>
 #include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/internal/check.h>
 
 #include <memory>
 #include <string>
@@ -31,7 +31,7 @@ c10::IValue entry_of(const c10::IValue& content, const std::string& name) {
       }
     }
   }
-  C10_THROW_ERROR(
+  DDP_THROW(
       ValueError,
       "the file has no entry '" + name + "'; it has " +
           (names.empty() ? "none" : names));
@@ -41,7 +41,7 @@ c10::IValue flattened(const c10::IValue& content) {
   for (const auto& leaf : leaves_of(content, /*whole_lists=*/true)) {
     const bool empty =
         leaf.value.isGenericDict(); // of a module without parameters
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         leaf.value.isTensor() || empty,
         "--flat takes tensors only, and '",
         leaf.name,

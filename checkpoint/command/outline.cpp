@@ -1,5 +1,4 @@
 #include <ATen/ops/from_blob.h>
-#include <c10/util/Exception.h>
 #include <checkpoint/command/outline.h>
 #include <checkpoint/formats/common/byte_source.h>
 #include <checkpoint/formats/common/naming_file.h>
@@ -7,6 +6,7 @@
 #include <checkpoint/formats/safetensors_header.h>
 #include <checkpoint/formats/safetensors_reader.h>
 #include <checkpoint/formats/torch_archive.h>
+#include <ddp/internal/check.h>
 
 #include <filesystem>
 #include <memory>
@@ -68,7 +68,7 @@ void read_safetensors_outline(
 Outline read_outline(const std::string& path) {
   return detail::naming_file(path, [&] {
     const detail::FileSource file(path);
-    TORCH_CHECK(file.size() > 0, "it is empty");
+    DDP_CHECK(file.size() > 0, "it is empty");
     Outline outline;
     outline.bytes = file.size();
     if (detail::is_safetensors(file, path)) {

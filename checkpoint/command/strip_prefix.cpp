@@ -1,10 +1,10 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/command/leaves.h>
 #include <checkpoint/command/rewritten_file.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/command/text.h>
 #include <checkpoint/prepared_file.h>
 #include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/containers.h>
 
 #include <algorithm>
@@ -76,7 +76,7 @@ class PrefixStripper {
         key = key.toStringRef().substr(prefix_.size());
         ++count_;
       }
-      TORCH_CHECK_VALUE(
+      DDP_CHECK_VALUE(
           result.insert(key, strip(entry.value())).second,
           "two names would become '",
           key.toStringRef(),
@@ -91,11 +91,11 @@ class PrefixStripper {
 
 void strip_prefix(const StripOptions& options) {
   detail::check_extension(options.output);
-  TORCH_CHECK_VALUE(!options.prefix.empty(), "the prefix is empty");
+  DDP_CHECK_VALUE(!options.prefix.empty(), "the prefix is empty");
   auto checkpoint = read_checkpoint(options.input);
   PrefixStripper stripper(options.prefix);
   checkpoint.content = stripper.strip(checkpoint.content);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       stripper.count() > 0,
       "no tensor of '",
       options.input,

@@ -1,7 +1,7 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/common/utf8.h>
 #include <checkpoint/formats/flat_tree.h>
 #include <checkpoint/formats/pickle/pickle_tree.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/containers.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ constexpr const char* kTensorKind = "tensor"; // its name
 constexpr const char* kTupleKind = "tuple"; // [value, ...]
 
 void check_depth(int depth) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       depth < kMaxDepth,
       "its values are nested more than ",
       kMaxDepth,
@@ -52,7 +52,7 @@ std::string below(const std::string& place, const std::string& name) {
 }
 
 Json flatten_text(const std::string& text, const std::string& place) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       is_utf8(text), "'", place, "' is or has text that is not UTF-8");
   return text;
 }
@@ -95,7 +95,7 @@ Json Flattener::flatten(
     return {
         {kTupleKind, flatten_all(value.toTupleRef().elements(), place, depth)}};
   }
-  TORCH_CHECK_TYPE(
+  DDP_CHECK_TYPE(
       value.isGenericDict(),
       "'",
       place,
@@ -126,7 +126,7 @@ Json Flattener::flatten_dict(
   auto all = Json::array();
   for (const auto& entry : value.toGenericDict()) {
     const auto& key = entry.key();
-    TORCH_CHECK_TYPE(
+    DDP_CHECK_TYPE(
         key.isString() || key.isInt(),
         "'",
         place,
@@ -144,7 +144,7 @@ Json Flattener::flatten_dict(
 }
 
 Json Flattener::flatten_tensor(const at::Tensor& tensor, std::string name) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       tensor.defined(), "'", name, "' is a tensor that is undefined");
   while (tensors_.contains(name)) { // {"a": {"b": x}, "a.b": y}
     name += "'";
@@ -196,7 +196,7 @@ IValue Unflattener::unflatten(const Json& node, int depth) const {
 
 std::vector<IValue> Unflattener::unflatten_all(const Json& node, int depth)
     const {
-  TORCH_CHECK(node.is_array(), "it has no array where one is expected");
+  DDP_CHECK(node.is_array(), "it has no array where one is expected");
   std::vector<IValue> values;
   values.reserve(node.size());
   for (const auto& item : node) {
@@ -206,13 +206,13 @@ std::vector<IValue> Unflattener::unflatten_all(const Json& node, int depth)
 }
 
 IValue Unflattener::unflatten_object(const Json& node, int depth) const {
-  TORCH_CHECK(node.size() == 1, "it has an object of ", node.size(), " keys");
+  DDP_CHECK(node.size() == 1, "it has an object of ", node.size(), " keys");
   const auto& kind = node.begin().key();
   const auto& content = node.begin().value();
   if (kind == kTensorKind) {
     const auto name = content.get<std::string>();
     const auto* tensor = tensors_.find(name);
-    TORCH_CHECK(tensor != nullptr, "the file has no tensor '", name, "'");
+    DDP_CHECK(tensor != nullptr, "the file has no tensor '", name, "'");
     return *tensor;
   }
   if (kind == kFloatKind) {
@@ -225,7 +225,7 @@ IValue Unflattener::unflatten_object(const Json& node, int depth) const {
   if (kind == kTupleKind) {
     return c10::ivalue::Tuple::create(unflatten_all(content, depth));
   }
-  TORCH_CHECK(kind == kDictKind, "it has an object '", kind, "'");
+  DDP_CHECK(kind == kDictKind, "it has an object '", kind, "'");
   return unflatten_dict(content, depth);
 }
 
@@ -233,18 +233,18 @@ IValue Unflattener::unflatten_dict(const Json& entries, int depth) const {
   constexpr uint64_t kMaxSlotsPerKey = 1024;
   std::vector<IValue> keys;
   for (const auto& entry : entries) {
-    TORCH_CHECK(
+    DDP_CHECK(
         entry.is_array() && entry.size() == 2 &&
             (entry[0].is_string() || entry[0].is_number_integer()),
         "a dict has an entry that is no key and value");
     keys.push_back(unflatten(entry[0], depth + 1));
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       dict_slots(keys) <= kMaxSlotsPerKey * (1 + keys.size()),
       "a dict has keys that are made to collide");
   auto dict = new_dict();
   for (size_t i = 0; i < keys.size(); ++i) {
-    TORCH_CHECK(
+    DDP_CHECK(
         dict.insert(keys[i], unflatten(entries[i][1], depth + 1)).second,
         "a dict has the key ",
         keys[i],
@@ -281,7 +281,7 @@ FlatTree flatten(const IValue& value) {
 IValue unflatten(const std::string& structure, const StateDict& tensors) try {
   return Unflattener(tensors).unflatten(Json::parse(structure), 0);
 } catch (const Json::exception& error) {
-  TORCH_CHECK(false, "its metadata are no tree of values: ", error.what());
+  DDP_THROW(Error, "its metadata are no tree of values: ", error.what());
 }
 
 IValue tree_of(const StateDict& tensors) {

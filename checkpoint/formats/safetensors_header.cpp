@@ -1,5 +1,6 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/safetensors_header.h>
+
+#include <ddp/internal/check.h>
 
 #include <algorithm>
 #include <array>
@@ -66,7 +67,7 @@ OrderedObject parse_json(const std::string& text) {
       open_objects.pop_back();
     } else if (event == Json::parse_event_t::key) {
       const auto key = parsed.get<std::string>();
-      TORCH_CHECK(
+      DDP_CHECK(
           open_objects.back().insert(key).second,
           "the header has the key '",
           key,
@@ -80,20 +81,20 @@ OrderedObject parse_json(const std::string& text) {
   try {
     result.json = Json::parse(text, check_keys);
   } catch (const nlohmann::json::exception& error) {
-    TORCH_CHECK(false, "the header is no JSON: ", error.what());
+    DDP_THROW(Error, "the header is no JSON: ", error.what());
   }
   return result;
 }
 
 uint64_t parse_unsigned(const Json& value, const char* what) {
-  TORCH_CHECK(
+  DDP_CHECK(
       value.is_number_unsigned(),
       what,
       " has ",
       value.dump(),
       " where an integer that is not negative is expected");
   const auto number = value.get<uint64_t>();
-  TORCH_CHECK(
+  DDP_CHECK(
       number <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()),
       what,
       " has ",
@@ -104,7 +105,7 @@ uint64_t parse_unsigned(const Json& value, const char* what) {
 
 const Json& array_field(const Json& entry, const char* field) {
   const auto found = entry.find(field);
-  TORCH_CHECK(
+  DDP_CHECK(
       found != entry.end() && found->is_array(),
       "it has no array '",
       field,
@@ -114,14 +115,14 @@ const Json& array_field(const Json& entry, const char* field) {
 
 c10::ScalarType parse_dtype(const Json& entry) {
   const auto found = entry.find("dtype");
-  TORCH_CHECK(
+  DDP_CHECK(
       found != entry.end() && found->is_string(), "it has no string 'dtype'");
   const auto name = found->get<std::string>();
   const auto* known = std::find_if(
       kSafetensorsDtypes.begin(),
       kSafetensorsDtypes.end(),
       [&](const auto& dtype) { return name == dtype.first; });
-  TORCH_CHECK(
+  DDP_CHECK(
       known != kSafetensorsDtypes.end(),
       "its dtype is '",
       name,
@@ -135,7 +136,7 @@ uint64_t byte_count(const TensorEntry& entry) {
   for (const auto size : entry.shape) {
     empty = empty || size == 0;
     const auto factor = static_cast<uint64_t>(std::max<int64_t>(size, 1));
-    TORCH_CHECK(
+    DDP_CHECK(
         !__builtin_mul_overflow(bytes, factor, &bytes) &&
             bytes <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()),
         "its shape ",
@@ -146,7 +147,7 @@ uint64_t byte_count(const TensorEntry& entry) {
 }
 
 TensorEntry parse_entry(const std::string& name, const Json& json) {
-  TORCH_CHECK(json.is_object(), "it is described by ", json.dump());
+  DDP_CHECK(json.is_object(), "it is described by ", json.dump());
   TensorEntry entry;
   entry.name = name;
   entry.dtype = parse_dtype(json);
@@ -154,7 +155,7 @@ TensorEntry parse_entry(const std::string& name, const Json& json) {
     entry.shape.push_back(static_cast<int64_t>(parse_unsigned(size, "shape")));
   }
   const auto& offsets = array_field(json, "data_offsets");
-  TORCH_CHECK(
+  DDP_CHECK(
       offsets.size() == 2,
       "its data_offsets are ",
       offsets.dump(),
@@ -162,7 +163,7 @@ TensorEntry parse_entry(const std::string& name, const Json& json) {
   entry.begin = parse_unsigned(offsets[0], "data_offsets");
   entry.end = parse_unsigned(offsets[1], "data_offsets");
   const auto expected = byte_count(entry);
-  TORCH_CHECK(
+  DDP_CHECK(
       entry.begin <= entry.end && entry.end - entry.begin == expected,
       "its data_offsets are ",
       offsets.dump(),
@@ -173,10 +174,10 @@ TensorEntry parse_entry(const std::string& name, const Json& json) {
 }
 
 SafetensorsMetadata parse_metadata(const Json& json) {
-  TORCH_CHECK(json.is_object(), kMetadataKey, " is no object");
+  DDP_CHECK(json.is_object(), kMetadataKey, " is no object");
   SafetensorsMetadata metadata;
   for (const auto& [key, value] : json.items()) {
-    TORCH_CHECK(
+    DDP_CHECK(
         value.is_string(),
         kMetadataKey,
         " has for '",
@@ -197,7 +198,7 @@ void take_digests(const std::string& text, SafetensorsHeader& header) {
   if (text.rfind(kOurHead, 0) != 0) {
     return;
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       text.rfind(kOurHeadToDigest, 0) == 0 &&
           digests.size() == kDigestSize * (1 + header.entries.size()),
       "damaged: the header has no ",
@@ -207,7 +208,7 @@ void take_digests(const std::string& text, SafetensorsHeader& header) {
       " tensors at its place; restore the file from a copy");
   const auto seen = header_digest(text);
   const auto expected = digests.substr(0, kDigestSize);
-  TORCH_CHECK(
+  DDP_CHECK(
       seen == expected,
       "damaged: its header has the digest ",
       seen,
@@ -223,7 +224,7 @@ void check_tiling(std::vector<TensorEntry> entries, uint64_t data_bytes) {
   });
   uint64_t position = 0;
   for (const auto& entry : entries) {
-    TORCH_CHECK(
+    DDP_CHECK(
         entry.begin == position,
         "the data of '",
         entry.name,
@@ -233,13 +234,13 @@ void check_tiling(std::vector<TensorEntry> entries, uint64_t data_bytes) {
         position);
     position = entry.end;
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       position <= data_bytes,
       "truncated: the header describes ",
       position,
       " bytes of data, the file has ",
       data_bytes);
-  TORCH_CHECK(
+  DDP_CHECK(
       position == data_bytes,
       "the header describes ",
       position,
@@ -250,7 +251,7 @@ void check_tiling(std::vector<TensorEntry> entries, uint64_t data_bytes) {
 } // namespace
 
 SafetensorsHeader parse_header(const std::string& text, uint64_t data_bytes) {
-  TORCH_CHECK(
+  DDP_CHECK(
       !text.empty() && text[0] == '{',
       "no safetensors file: the header does not start with '{'");
   SafetensorsHeader header;
@@ -264,8 +265,7 @@ SafetensorsHeader parse_header(const std::string& text, uint64_t data_bytes) {
     try {
       header.entries.push_back(parse_entry(name, value));
     } catch (const c10::Error& error) {
-      TORCH_CHECK(
-          false, "tensor '", name, "': ", error.what_without_backtrace());
+      DDP_THROW(Error, "tensor '", name, "': ", error.what_without_backtrace());
     }
   }
   take_digests(text, header);
@@ -288,8 +288,8 @@ std::string safetensors_dtype(
       return name;
     }
   }
-  TORCH_CHECK_TYPE(
-      false,
+  DDP_THROW(
+      TypeError,
       "tensor '",
       tensor,
       "' has dtype ",
@@ -307,7 +307,7 @@ std::string format_header(const SafetensorsHeader& header) try {
   }
   text += "}";
   for (const auto& entry : header.entries) {
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         entry.name != kMetadataKey,
         "no tensor may be called '",
         kMetadataKey,
@@ -325,8 +325,8 @@ std::string format_header(const SafetensorsHeader& header) try {
       ' ');
   return text;
 } catch (const nlohmann::json::exception& error) { // text that is no UTF-8
-  TORCH_CHECK_VALUE(
-      false, "a name or metadata entry cannot be JSON: ", error.what());
+  DDP_THROW(
+      ValueError, "a name or metadata entry cannot be JSON: ", error.what());
 }
 
 } // namespace ddp::detail

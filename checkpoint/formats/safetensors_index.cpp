@@ -1,8 +1,8 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/common/byte_source.h>
 #include <checkpoint/formats/safetensors_header.h>
 #include <checkpoint/formats/safetensors_index.h>
 #include <checkpoint/formats/safetensors_reader.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/atomic_file.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ using WeightMap = std::vector<std::pair<std::string, std::string>>;
 
 WeightMap read_weight_map(const std::string& path) {
   const FileSource file(path);
-  TORCH_CHECK(
+  DDP_CHECK(
       file.size() <= kMaxIndexBytes,
       "no index: it has ",
       file.size(),
@@ -38,14 +38,14 @@ WeightMap read_weight_map(const std::string& path) {
       " are allowed");
   const auto index =
       Index::parse(file.text(0, file.size()), nullptr, /*exceptions=*/false);
-  TORCH_CHECK(
+  DDP_CHECK(
       index.is_object() && index.contains("weight_map") &&
           index["weight_map"].is_object(),
       "no index of safetensors files: it has no JSON object 'weight_map'");
   WeightMap files;
   for (const auto& [name, value] : index["weight_map"].items()) {
     const auto shard = value.is_string() ? value.get<std::string>() : "";
-    TORCH_CHECK(
+    DDP_CHECK(
         !shard.empty() && fs::path(shard).filename() == shard,
         "the index has ",
         value.dump(-1, ' ', false, Index::error_handler_t::replace),
@@ -161,7 +161,7 @@ StateDict read_sharded_safetensors(const std::string& path, bool memory_map) {
       found = shards.emplace(shard, std::move(content.tensors)).first;
     }
     const auto* tensor = found->second.find(name);
-    TORCH_CHECK(
+    DDP_CHECK(
         tensor != nullptr,
         "the index says that tensor '",
         name,

@@ -1,7 +1,7 @@
-#include <c10/util/Exception.h>
 #include <caffe2/serialize/inline_container.h>
 #include <checkpoint/formats/pickle/pickle_reader.h>
 #include <checkpoint/formats/torch_archive.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/atomic_file.h>
 #include <ddp/support/plain_tensor.h>
 
@@ -24,7 +24,7 @@ constexpr size_t kLegacyHead = 32;
 const ByteSource& check_format(const ByteSource& source) {
   std::string head(std::min<uint64_t>(source.size(), kLegacyHead), '\0');
   source.read(0, head.data(), head.size());
-  TORCH_CHECK(
+  DDP_CHECK(
       head.find(kLegacyMagic) == std::string::npos,
       "it has the format of torch.save before version 1.6 "
       "(_use_new_zipfile_serialization=False), which this library does not "
@@ -78,7 +78,7 @@ class ArchiveWriter {
 
 TorchArchive::TorchArchive(const ByteSource& source)
     : zip_(check_format(source)), size_(source.size()) {
-  TORCH_CHECK(
+  DDP_CHECK(
       !zip_.records().empty(),
       "no file of torch.save or torch::save: it is empty");
   const auto& first = zip_.records().front().name;
@@ -92,7 +92,7 @@ std::optional<std::string> TorchArchive::record(const std::string& name) const {
 
 std::string TorchArchive::required(const std::string& name) const {
   auto content = record(name);
-  TORCH_CHECK(
+  DDP_CHECK(
       content.has_value(),
       "no file of torch.save or torch::save: it has no record '",
       prefix_,
@@ -105,7 +105,7 @@ c10::IValue TorchArchive::outline(
     const std::function<at::Storage(const ZipRecord&)>& load,
     bool strict) const {
   const auto order = record("byteorder");
-  TORCH_CHECK(
+  DDP_CHECK(
       !order.has_value() || *order == "little",
       "its numbers are ",
       order.value_or(""),
@@ -113,7 +113,7 @@ c10::IValue TorchArchive::outline(
   const auto pickle = required("data.pkl");
   const auto load_key = [&](const std::string& key) {
     const auto* found = zip_.find(prefix_ + "data/" + key);
-    TORCH_CHECK(
+    DDP_CHECK(
         found != nullptr, "there is no record for its storage '", key, "'");
     return load(*found);
   };

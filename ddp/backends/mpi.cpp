@@ -1,6 +1,6 @@
 #include <ddp/backends/mpi.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <dlfcn.h>
 
@@ -91,9 +91,9 @@ const Loaded& loaded() {
 } // namespace
 
 const Library& library() {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !loaded().other_mpi, loaded().reason, ". Build ddp with the program's");
-  TORCH_CHECK(
+  DDP_CHECK(
       loaded().library,
       "ddp's MPI library cannot be loaded: ",
       loaded().reason,

@@ -1,6 +1,7 @@
 #include <ddp/backends/nccl.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
+
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 namespace ddp::backends::nccl {
@@ -16,8 +17,8 @@ UsableGpus usable_gpus() {
 c10::intrusive_ptr<c10d::Backend> create(
     const BackendOptions& /*options*/,
     c10::Device device) {
-  TORCH_CHECK(
-      false,
+  DDP_THROW(
+      Error,
       "backend nccl for device ",
       device,
       ": this build of ddp has no CUDA. Build it where the CUDA toolkit of "

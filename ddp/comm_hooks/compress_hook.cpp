@@ -1,10 +1,10 @@
 #include <ddp/comm_hooks/default_hooks.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/reducer/core/futures.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/util/Exception.h>
 
 #include <utility>
 
@@ -15,7 +15,7 @@ CompressHook::CompressHook(
     std::shared_ptr<CommHook> inner)
     : dtype_(dtype),
       inner_(inner ? std::move(inner) : std::make_shared<AllReduceHook>()) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat ||
           dtype == at::kDouble,
       "CompressHook: ",

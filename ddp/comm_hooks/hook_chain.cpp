@@ -1,11 +1,10 @@
 #include <ddp/comm_hooks/default_hooks.h>
 
 #include <ddp/comm_hooks/rounds.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/support/containers.h>
 #include <ddp/support/plain_memory.h>
-
-#include <c10/util/Exception.h>
 
 #include <utility>
 
@@ -22,7 +21,7 @@ struct DDP_LOCAL HookChain::Impl {
       const auto future = i == 0
           ? hooks[i]->run(bucket, group) // the Reducer has scaled for it
           : detail::run_inner(*hooks[i], bucket, group);
-      TORCH_CHECK(future, "the communication hook returned no future");
+      DDP_CHECK(future, "the communication hook returned no future");
       detail::wait_for(group, *future, "a communication hook of a chain");
       const auto result = detail::result_for(*future, bucket.buffer);
       detail::follow_default_stream(group, result.device());
@@ -52,7 +51,7 @@ struct DDP_LOCAL HookChain::Impl {
     if (states.isNone()) { // of hooks that have none
       return;
     }
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         states.isGenericDict(), "HookChain: the state is no chain's");
     for (size_t i = 0; i < hooks.size(); ++i) {
       const auto found = states.toGenericDict().find(std::to_string(i));
@@ -65,9 +64,9 @@ struct DDP_LOCAL HookChain::Impl {
 
 HookChain::HookChain(std::vector<std::shared_ptr<CommHook>> hooks)
     : impl_(std::make_unique<Impl>()) {
-  TORCH_CHECK_VALUE(!hooks.empty(), "HookChain: there is no hook in it");
+  DDP_CHECK_VALUE(!hooks.empty(), "HookChain: there is no hook in it");
   for (const auto& hook : hooks) {
-    TORCH_CHECK_VALUE(hook, "HookChain: a hook is null");
+    DDP_CHECK_VALUE(hook, "HookChain: a hook is null");
   }
   impl_->hooks = std::move(hooks);
 }

@@ -1,10 +1,9 @@
 #include <ddp/comm_hooks/post_local_sgd_hook.h>
 
 #include <ddp/comm_hooks/step_count.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer/core/futures.h>
-
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 
@@ -30,7 +29,7 @@ struct DDP_LOCAL PostLocalSGDHook::Impl {
 
 PostLocalSGDHook::PostLocalSGDHook(const PostLocalSGDOptions& options)
     : impl_(std::make_unique<Impl>(Impl{options, {}})) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       options.start_iteration() >= 0,
       "PostLocalSGDOptions: start_iteration is ",
       options.start_iteration(),
@@ -73,7 +72,7 @@ c10::IValue PostLocalSGDHook::state_dict() const {
 }
 
 void PostLocalSGDHook::load_state_dict(const c10::IValue& state) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       state.isInt(), "PostLocalSGDHook: the state is no PostLocalSGDHook's");
   impl_->steps.set(state.toInt());
 }

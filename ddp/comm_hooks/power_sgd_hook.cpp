@@ -4,11 +4,11 @@
 #include <ddp/comm_hooks/numpy_random.h>
 #include <ddp/comm_hooks/rounds.h>
 #include <ddp/comm_hooks/step_count.h>
+#include <ddp/internal/check.h>
 #include <ddp/random.h>
 #include <ddp/support/containers.h>
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cmath>
@@ -41,24 +41,24 @@ using Memories = std::vector<Memory>;
 using Shapes = detail::MatricesByShape;
 
 void check(const PowerSGDOptions& options) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       options.matrix_approximation_rank() >= 1,
       "PowerSGDOptions: matrix_approximation_rank is ",
       options.matrix_approximation_rank(),
       ", expected 1 or more");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       options.start_iteration() > 1 ||
           !(options.use_error_feedback() || options.warm_start()),
       "PowerSGDOptions: start_iteration is ",
       options.start_iteration(),
       ", expected 2 or more with use_error_feedback or warm_start: buckets are "
       "laid out anew after the first backwards");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       options.start_iteration() >= 0,
       "PowerSGDOptions: start_iteration is ",
       options.start_iteration(),
       ", expected 0 or more");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       options.min_compression_rate() >= 0 &&
           std::isfinite(options.min_compression_rate()) &&
           options.orthogonalization_epsilon() >= 0 &&
@@ -68,7 +68,7 @@ void check(const PowerSGDOptions& options) {
       " and orthogonalization_epsilon ",
       options.orthogonalization_epsilon(),
       ", expected numbers of 0 or more");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       options.random_seed() >= 0 &&
           options.random_seed() <= std::numeric_limits<uint32_t>::max(),
       "PowerSGDOptions: random_seed is ",
@@ -125,7 +125,7 @@ void from_list(const IValue& list, Memories& memories, at::Tensor Memory::*to) {
 /// An entry of a state; throws unless it is there and `good`.
 template <typename Good>
 IValue entry(const IValue& state, const char* key, Good good) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       state.isGenericDict() && state.toGenericDict().contains(key) &&
           good(state.toGenericDict().at(key)),
       "PowerSGDHook: the state is no PowerSGDHook's");

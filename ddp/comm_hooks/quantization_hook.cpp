@@ -1,10 +1,10 @@
 #include <ddp/comm_hooks/default_hooks.h>
 
 #include <ddp/comm_hooks/rounds.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <limits>
@@ -77,7 +77,7 @@ struct DDP_LOCAL QuantizationHook::Impl {
 QuantizationHook::QuantizationHook(const QuantizationOptions& options)
     : impl_(std::make_unique<Impl>()) {
   impl_->channel_size = options.channel_size();
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       impl_->channel_size.value_or(1) > 0,
       "QuantizationOptions: channel_size is ",
       impl_->channel_size.value_or(1),

@@ -1,10 +1,10 @@
 #include <ddp/comm_hooks/rounds.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/support/error_text.h>
 
 #include <ATen/core/grad_mode.h>
-#include <c10/util/Exception.h>
 
 #include <utility>
 
@@ -24,7 +24,7 @@ at::Tensor guarded_reduction(
   } catch (...) { // a future takes no other
     constexpr const char* kText = "an exception that is no std::exception";
     report_failure(group, kText);
-    TORCH_CHECK(false, kText);
+    DDP_THROW(Error, kText);
   }
 }
 

@@ -2,11 +2,10 @@
 
 #include <common/host_name.h>
 #include <ddp/failure/stack_text.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/support/own_thread.h>
-
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <thread>
@@ -254,7 +253,7 @@ void CallOrder::disagree(
     text += c10::str("\nstack of rank ", sides[i].ranks.front(), ":\n", stack);
   }
   flight_recorder::dump_for(number, text);
-  TORCH_CHECK_VALUE(false, text);
+  DDP_THROW(ValueError, text);
 }
 
 std::string CallOrder::place(int64_t sequence) const {

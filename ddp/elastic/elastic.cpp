@@ -3,12 +3,12 @@
 #include <ddp/elastic/agreed_flag.h>
 #include <ddp/failure/elastic_pause.h>
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/broadcast_value.h>
 #include <ddp/support/own_thread.h>
 #include <ddp/support/snapshot_memory.h>
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 #include <c10/util/thread_name.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
@@ -139,12 +139,12 @@ const char* MembershipChanged::what() const noexcept {
 
 struct DDP_LOCAL ElasticRun::Impl {
   explicit Impl(const ElasticOptions& its_options) : options(its_options) {
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         options.commit_every() >= 1,
         "ElasticOptions: commit_every must be at least 1, not ",
         options.commit_every());
     const auto& each = options.group();
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         !each.rank() && !each.world_size() && each.master_addr().empty() &&
             !each.master_port(),
         "ElasticOptions: rank, world_size, master_addr and master_port are "
@@ -230,7 +230,7 @@ const ProcessGroup& ElasticRun::group() const {
 bool ElasticRun::sync(const TrainingState& state) {
   const detail::heartbeat::Activity activity("ElasticRun::sync");
   for (const auto& part : state.parts_) {
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         !part.sharded,
         "ElasticRun::sync: \"",
         part.name,

@@ -2,8 +2,7 @@
 
 #include <ddp/elastic/agreed_flag.h>
 #include <ddp/failure/heartbeat.h>
-
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <array>
 #include <atomic>
@@ -74,7 +73,7 @@ class SignalHandlers {
 };
 
 SignalHandlers::SignalHandlers(const std::vector<int>& signals) {
-  TORCH_CHECK(
+  DDP_CHECK(
       !taken.exchange(true),
       "StopSignal: there is one in this process already: destroy it first");
   came = false;
@@ -94,8 +93,11 @@ SignalHandlers::SignalHandlers(const std::vector<int>& signals) {
     }
     if (!readable || sigaction(number, &action, nullptr) != 0) {
       restore();
-      TORCH_CHECK_VALUE(
-          false, "StopSignal: ", number, " is no signal that can be caught");
+      DDP_THROW(
+          ValueError,
+          "StopSignal: ",
+          number,
+          " is no signal that can be caught");
     }
     signals_.push_back(number);
   }

@@ -4,8 +4,8 @@
 #include <common/seconds.h>
 #include <ddp/environment/environment_variable.h>
 #include <ddp/environment/launch_source.h>
+#include <ddp/internal/check.h>
 
-#include <c10/util/Exception.h>
 #include <c10/util/env.h>
 
 #include <cmath>
@@ -37,18 +37,18 @@ void read_meeting_point(
   if (!port) {
     port = integer_variable(lookup, "MASTER_PORT", 1, 65535);
   }
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !result.master_addr.empty(),
       "MASTER_ADDR is not set: this is rank ",
       result.rank,
       " of ",
       result.world_size,
       ", and the ranks need the host of rank 0 to meet");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       port.has_value(),
       "MASTER_PORT is not set: the ranks meet at a free TCP port on ",
       result.master_addr);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       *port >= 1 && *port <= 65535,
       "master port ",
       *port,
@@ -59,7 +59,7 @@ void read_meeting_point(
 int64_t required(const EnvironmentLookup& lookup, const char* name) {
   const auto value =
       integer_variable(lookup, name, 0, std::numeric_limits<int64_t>::max());
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       value.has_value(),
       name,
       " is not set, although SLURM_STEP_ID is: set MASTER_ADDR and MASTER_PORT "
@@ -79,7 +79,7 @@ void meet_by_slurm(
   const auto job = required(lookup, "SLURM_JOB_ID");
   const auto step = required(lookup, "SLURM_STEP_ID");
   const auto hosts = lookup("SLURM_STEP_NODELIST").value_or("");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !hosts.empty(),
       "SLURM_STEP_NODELIST is not set: set MASTER_ADDR and MASTER_PORT to the "
       "host of rank 0 and a free port there");
@@ -111,7 +111,7 @@ void complete_backend(
     options.backend(lookup("DDP_BACKEND").value_or(""));
   }
   const auto& backend = options.backend();
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       backend.empty() || backend == "auto" || backend == "gloo" ||
           backend == "nccl" || backend == "mpi" || backend == "shm" ||
           backend == "hierarchical",
@@ -128,14 +128,14 @@ void complete_device(
     try {
       options.device(c10::Device(*text));
     } catch (const c10::Error&) {
-      TORCH_CHECK_VALUE(
-          false,
+      DDP_THROW(
+          ValueError,
           "DDP_DEVICE='",
           *text,
           "' is not a device: use cpu, cuda, cuda:N or auto");
     }
   }
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !options.device() || options.device()->is_cpu() ||
           options.device()->is_cuda(),
       "device ",
@@ -149,7 +149,7 @@ std::chrono::milliseconds complete_time(
     const EnvironmentLookup& lookup,
     const char* variable,
     std::chrono::milliseconds otherwise) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !given || given->count() > 0,
       "a timeout must be above 0, but is ",
       given->count(),
@@ -160,7 +160,7 @@ std::chrono::milliseconds complete_time(
   }
   char* end = nullptr;
   const double seconds = std::strtod(text->c_str(), &end);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !text->empty() && *end == '\0' && std::isfinite(seconds) &&
           seconds >= 0.001 && seconds <= 1e9,
       variable,

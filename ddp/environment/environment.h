@@ -1,6 +1,7 @@
 #pragma once
 
 #include <common/scheduler/environment_lookup.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group_options.h>
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include <ddp/environment/environment_variable.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <charconv>
 
@@ -18,7 +18,7 @@ std::optional<int64_t> integer_variable(
   int64_t value = 0;
   const auto* end = text->data() + text->size();
   const auto [stop, error] = std::from_chars(text->data(), end, value);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       error == std::errc() && stop == end && value >= min && value <= max,
       name,
       "='",

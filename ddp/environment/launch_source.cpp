@@ -1,8 +1,7 @@
 #include <ddp/environment/launch_source.h>
 
 #include <ddp/environment/environment_variable.h>
-
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <array>
 #include <vector>
@@ -83,7 +82,7 @@ int64_t required(
     std::optional<int64_t> value,
     const char* missing,
     const char* present) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       value.has_value(),
       missing,
       " is not set, although ",
@@ -145,7 +144,7 @@ std::optional<LaunchSource> read_pmix(
   }
   const auto job = pmix();
   if (!job || !job->size) {
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         lookup(kSlurm.proof) || lookup(kPlain.rank),
         "PMIX_RANK is set, but its server cannot be asked for the number of "
         "ranks (is libpmix.so.2 installed?): set RANK, WORLD_SIZE, MASTER_ADDR "
@@ -176,7 +175,7 @@ std::string in_words(const LaunchSource& source) {
 }
 
 void check_agreement(const LaunchSource& one, const LaunchSource& other) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       one.rank == other.rank && one.world_size == other.world_size,
       in_words(one),
       " and ",
@@ -279,7 +278,7 @@ std::optional<LaunchSource> find_launch_source(
     source->world_size = required(options.world_size(), "WORLD_SIZE", "RANK");
   }
   if (source) {
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         source->world_size >= 1 && source->rank >= 0 &&
             source->rank < source->world_size,
         "rank ",

@@ -1,6 +1,6 @@
 #include <ddp/environment/pmix.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 namespace ddp::detail {
 
@@ -15,7 +15,7 @@ std::string pmix_unavailable() {
 std::string pmix_broadcast(
     const std::string& /*text*/,
     std::chrono::milliseconds /*timeout*/) {
-  C10_THROW_ERROR(DistNetworkError, pmix_unavailable());
+  DDP_THROW(DistNetworkError, pmix_unavailable());
 }
 
 } // namespace ddp::detail

@@ -1,6 +1,6 @@
 #include <ddp/environment/pmix.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <dlfcn.h>
 #include <pmix.h>
@@ -40,12 +40,12 @@ struct Connection {
 template <typename Function>
 void find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
-  TORCH_CHECK(function, "libpmix.so.2 has no ", name);
+  DDP_CHECK(function, "libpmix.so.2 has no ", name);
 }
 
 Functions load() {
   void* library = dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL);
-  TORCH_CHECK(library, dlerror());
+  DDP_CHECK(library, dlerror());
   Functions functions;
   find(library, "PMIx_Init", functions.init);
   find(library, "PMIx_Finalize", functions.finalize);
@@ -93,11 +93,11 @@ PmixJob ask_for_job(const Connection& connection) {
 Connection* connect() {
   static auto* connection = new Connection;
   try {
-    TORCH_CHECK(std::getenv("PMIX_NAMESPACE"), "PMIX_NAMESPACE is not set");
+    DDP_CHECK(std::getenv("PMIX_NAMESPACE"), "PMIX_NAMESPACE is not set");
     connection->functions = load();
     const auto status =
         connection->functions.init(&connection->self, nullptr, 0);
-    TORCH_CHECK(
+    DDP_CHECK(
         status == PMIX_SUCCESS, connection->functions.error_string(status));
     std::atexit([] { connection->functions.finalize(nullptr, 0); });
     connection->job = ask_for_job(*connection);
@@ -113,7 +113,7 @@ Connection& connection() {
 }
 
 void check(pmix_status_t status, const std::string& operation) {
-  TORCH_CHECK_WITH(
+  DDP_CHECK_WITH(
       DistNetworkError,
       status == PMIX_SUCCESS,
       operation,

@@ -4,8 +4,7 @@
 #include <common/host_name.h>
 #include <common/plain_text.h>
 #include <ddp/failure/heartbeat.h>
-
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -209,7 +208,7 @@ void find_folder(Recorder& recorder) {
   }
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !error, "DDP_DEBUG_FOLDER: cannot make ", folder, ": ", error.message());
   copy(recorder.folder, folder);
   copy(

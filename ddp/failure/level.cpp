@@ -1,6 +1,6 @@
 #include <ddp/failure/level.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 namespace ddp::debug {
 
@@ -9,17 +9,12 @@ Level level(const EnvironmentLookup& lookup) {
   if (text.empty() || text == "off") {
     return Level::kOff;
   }
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       text == "info" || text == "detail",
       "DDP_DEBUG='",
       text,
       "' in the environment is none of off, info and detail");
   return text == "info" ? Level::kInfo : Level::kDetail;
-}
-
-bool shows_frames() {
-  return process_environment()("TORCH_SHOW_CPP_STACKTRACES") == "1" ||
-      level() != Level::kOff;
 }
 
 } // namespace ddp::debug

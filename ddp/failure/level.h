@@ -17,8 +17,4 @@ enum class Level {
 /// Throws `c10::ValueError` where DDP_DEBUG is none of "off", "info", "detail".
 Level level(const EnvironmentLookup& lookup = process_environment());
 
-/// Whether errors show C++ frames: where TORCH_SHOW_CPP_STACKTRACES is 1, or
-/// DDP_DEBUG is on.
-bool shows_frames();
-
 } // namespace ddp::debug

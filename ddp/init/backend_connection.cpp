@@ -6,6 +6,7 @@
 #include <ddp/backends/shm.h>
 #include <ddp/debug/observed.h>
 #include <ddp/init/silent_hosts.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/support/own_thread.h>
 
@@ -33,7 +34,7 @@ BackendPtr connect_by(
         [&](std::chrono::milliseconds slice) {
           if (result.wait_for(slice) != std::future_status::ready) {
             const auto ended = witness ? witness() : "";
-            TORCH_CHECK(ended.empty(), ended);
+            DDP_CHECK(ended.empty(), ended);
             return false;
           }
           backend = result.get();

@@ -5,11 +5,11 @@
 #include <ddp/failure/heartbeat.h>
 #include <ddp/init/backend_connection.h>
 #include <ddp/init/device_choice.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group.h>
 #include <ddp/rendezvous/host.h>
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
@@ -67,7 +67,7 @@ std::vector<Wish> exchange(const ProcessGroup& group, const Wish& own) {
     const auto* values = gathered[r].const_data_ptr<int64_t>();
     wishes.push_back({values[0], values[1], r});
     // Looked at by all ranks, so that all throw.
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         values[0] >= -1 && values[0] <= std::numeric_limits<int>::max(),
         "split: color ",
         values[0],
@@ -99,7 +99,7 @@ std::string address_for_split(const Impl& impl) {
   if (!impl.address.empty()) {
     return impl.address;
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       impl.store &&
           (impl.backend == "gloo" || impl.backend == "nccl" ||
            impl.backend == "shm"),
@@ -107,7 +107,7 @@ std::string address_for_split(const Impl& impl) {
       impl.backend,
       impl.store ? "" : " and no store",
       " cannot be connected anew. Split it by c10d and hand the parts over");
-  TORCH_CHECK(
+  DDP_CHECK(
       impl.on_one_host(),
       "split: a group from from_c10d whose ranks run on several hosts cannot "
       "be connected anew, since it says nothing of their addresses. Split it "
@@ -210,7 +210,7 @@ ProcessGroup ProcessGroup::split(int64_t color, int64_t key) const {
 ProcessGroup ProcessGroup::from_c10d(
     const c10::intrusive_ptr<c10d::ProcessGroup>& group,
     c10::Device device) {
-  TORCH_CHECK_VALUE(group, "from_c10d: the group is null");
+  DDP_CHECK_VALUE(group, "from_c10d: the group is null");
   auto impl = std::make_shared<Impl>();
   impl->rank = group->getRank();
   impl->size = group->getSize();

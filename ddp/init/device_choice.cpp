@@ -1,6 +1,6 @@
 #include <ddp/init/device_choice.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <algorithm>
 #include <map>
@@ -77,7 +77,7 @@ bool are_gpus_shared(const std::vector<RankInfo>& members, bool allowed) {
     }
     const auto& gpu = member.gpus[index];
     const auto [first, is_new] = users.insert({{member.host, gpu}, r});
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         is_new || allowed,
         "ranks ",
         first->second,
@@ -101,7 +101,7 @@ c10::Device own_gpu(
     bool share) {
   const auto& self = members[rank];
   const auto index = gpu_index(self, local_place(members, rank).rank, share);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       index < static_cast<int64_t>(self.gpus.size()),
       "device cuda:",
       index,
@@ -144,7 +144,7 @@ std::string choose_cpu_backend(
     return backend;
   }
   const auto obstacle = shm_obstacle(backend, members);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       is_free || obstacle.empty(),
       "backend ",
       wish,
@@ -186,13 +186,13 @@ DeviceChoice choose_device(
   const bool wants_cpu = options.device() ? options.device()->is_cpu()
                                           : !free_backend && backend != "nccl";
   if (wants_cpu) {
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         backend != "nccl",
         "backend nccl serves CUDA tensors only, but the device is cpu");
     choice.backend = choose_cpu_backend(backend, members);
     return choice;
   }
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       backend != "shm" && backend != "hierarchical",
       "backend ",
       backend,
@@ -201,7 +201,7 @@ DeviceChoice choose_device(
   if (!options.device()) {
     const auto reason = shortage(members, share);
     if (!reason.empty()) {
-      TORCH_CHECK_VALUE(
+      DDP_CHECK_VALUE(
           free_backend,
           "backend nccl was asked for, but ",
           reason,

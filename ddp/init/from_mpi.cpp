@@ -1,10 +1,9 @@
 #include <ddp/backends/mpi.h>
 #include <ddp/environment/environment.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/process_group/wait_notice.h>
-
-#include <c10/util/Exception.h>
 
 #include <optional>
 
@@ -27,7 +26,7 @@ LaunchEnvironment ranks_of(
   environment.interface = options.interface();
   environment.rank = communicator.rank();
   environment.world_size = communicator.size();
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       options.rank().value_or(environment.rank) == environment.rank &&
           options.world_size().value_or(environment.world_size) ==
               environment.world_size,

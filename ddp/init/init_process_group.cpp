@@ -9,6 +9,7 @@
 #include <ddp/failure/heartbeat.h>
 #include <ddp/failure/level.h>
 #include <ddp/init/device_choice.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/process_group/uncaught.h>
@@ -19,7 +20,6 @@
 #include <ddp/rendezvous/rendezvous.h>
 #include <ddp/support/error_text.h>
 
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include <dlfcn.h>
@@ -84,7 +84,7 @@ std::string reachable_address(const std::vector<RankInfo>& members) {
     return detail::kLoopback;
   }
   // Not this rank's own: a host's name may mean the loopback interface there.
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !detail::is_loopback(elsewhere->server),
       "MASTER_ADDR '",
       elsewhere->server,
@@ -139,7 +139,7 @@ bool is_mpi_initialized() {
 void check_world(
     const LaunchEnvironment& environment,
     const backends::mpi::Communicator& world) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       world.rank() == environment.rank &&
           world.size() == environment.world_size,
       "by ",
@@ -185,7 +185,7 @@ void meet_by_launcher(LaunchEnvironment& environment, milliseconds timeout) {
       return;
     }
   }
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       backends::mpi::unavailable().empty(),
       "MASTER_ADDR is not set: by ",
       environment.source,

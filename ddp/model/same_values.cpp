@@ -1,11 +1,11 @@
 #include <ddp/module_state.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/model/tensor_contents.h>
 #include <ddp/process_group/agreement/rank_report.h>
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -186,7 +186,7 @@ std::string describe(const std::vector<std::string>& by_rank) {
         name_ranks(differences[i].odd),
         ")");
   }
-  C10_THROW_ERROR(ValueError, text + (more > shown ? ", ..." : ""));
+  DDP_THROW(ValueError, text + (more > shown ? ", ..." : ""));
 }
 
 } // namespace

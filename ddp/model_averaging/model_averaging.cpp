@@ -1,10 +1,10 @@
 #include <ddp/model_averaging.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/util/Exception.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
@@ -52,11 +52,11 @@ void average(
 
 void check(const HierarchicalModelAveragerOptions& options, int64_t ranks) {
   const auto& sizes = options.period_group_size();
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !sizes.empty(),
       "HierarchicalModelAverager: period_group_size has no entry");
   for (const auto& [period, size] : sizes) {
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         period >= 1 && size >= 1 && ranks % size == 0,
         "HierarchicalModelAverager: every ",
         period,
@@ -67,13 +67,13 @@ void check(const HierarchicalModelAveragerOptions& options, int64_t ranks) {
         " ranks are to average; the period must be positive, and the groups "
         "of equal size");
   }
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       sizes.rbegin()->second == ranks,
       "HierarchicalModelAverager: the longest period is for ",
       sizes.rbegin()->second,
       " ranks, expected all ",
       ranks);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       options.warmup_steps() >= 0,
       "HierarchicalModelAverager: warmup_steps is ",
       options.warmup_steps(),
@@ -117,7 +117,7 @@ c10::IValue ModelAverager::state_dict() const {
 }
 
 void ModelAverager::load_state_dict(const c10::IValue& state) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       state.isInt() && state.toInt() >= 0,
       "ModelAverager: the state is no averager's");
   step_ = state.toInt();
@@ -127,12 +127,12 @@ PeriodicModelAverager::PeriodicModelAverager(
     const ProcessGroup& group,
     const PeriodicModelAveragerOptions& options)
     : group_(group), options_(options) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       options.period() >= 1,
       "PeriodicModelAverager: period is ",
       options.period(),
       ", expected 1 or more");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       options.warmup_steps() >= 0,
       "PeriodicModelAverager: warmup_steps is ",
       options.warmup_steps(),

@@ -1,11 +1,11 @@
 #include <ddp/nn/sync_batch_norm.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/nn/synchronized_batch_norm.h>
 
 #include <ATen/ATen.h>
 #include <ATen/ops/batch_norm_native.h>
-#include <c10/util/Exception.h>
 #include <torch/library.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/instancenorm.h>
@@ -185,7 +185,7 @@ std::vector<std::string> convert_sync_batchnorm(
     const std::shared_ptr<torch::nn::Module>& net,
     const ProcessGroup& group) {
   const detail::heartbeat::Activity activity("convert_sync_batchnorm");
-  TORCH_CHECK_VALUE(net, "convert_sync_batchnorm: the module is null");
+  DDP_CHECK_VALUE(net, "convert_sync_batchnorm: the module is null");
   const auto own = group.duplicate();
   std::vector<std::string> names;
   for (const auto& item : net->named_modules()) {

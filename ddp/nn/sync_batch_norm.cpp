@@ -1,9 +1,9 @@
 #include <ddp/nn/sync_batch_norm.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/nn/synchronized_batch_norm.h>
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 
 #include <utility>
 
@@ -20,7 +20,7 @@ SyncBatchNormImplBase<D, Derived>::SyncBatchNormImplBase(
 template <size_t D, typename Derived>
 at::Tensor SyncBatchNormImplBase<D, Derived>::forward(const at::Tensor& input) {
   this->_check_input_dim(input);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       input.size(1) == this->options.num_features(),
       "SyncBatchNorm",
       D,
@@ -71,7 +71,7 @@ template <size_t D, typename Derived>
 void SyncBatchNormImplBase<D, Derived>::_check_input_dim(
     const at::Tensor& input) {
   const auto dimensions = static_cast<int64_t>(D) + 2;
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       input.dim() == dimensions || (D == 1 && input.dim() == 2),
       "SyncBatchNorm",
       D,

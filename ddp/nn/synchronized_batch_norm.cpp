@@ -1,10 +1,10 @@
 #include <ddp/nn/synchronized_batch_norm.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
@@ -148,7 +148,8 @@ struct SynchronizedBatchNorm : autograd::Function<SynchronizedBatchNorm> {
   static autograd::variable_list backward(
       autograd::AutogradContext* context,
       const autograd::variable_list& gradients) {
-    TORCH_CHECK_NOT_IMPLEMENTED(
+    DDP_CHECK_WITH(
+        NotImplementedError,
         !at::GradMode::is_enabled(),
         "SyncBatchNorm: a gradient of its gradient was asked for "
         "(create_graph), which it does not have. Use torch::nn::BatchNorm "

@@ -1,7 +1,8 @@
 #include <ddp/optimizers.h>
 
+#include <ddp/internal/check.h>
+
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 
 #include <cmath>
 #include <memory>
@@ -86,7 +87,7 @@ at::Tensor step(
       if (!parameter.grad().defined()) {
         continue;
       }
-      TORCH_CHECK(
+      DDP_CHECK(
           !parameter.grad().is_sparse(),
           "Adam does not take sparse gradients; use torch::optim::SGD for "
           "this parameter");

@@ -1,7 +1,8 @@
 #include <ddp/amp.h>
 
+#include <ddp/internal/check.h>
+
 #include <ATen/autocast_mode.h>
-#include <c10/util/Exception.h>
 
 namespace ddp {
 
@@ -11,7 +12,7 @@ AutocastGuard::AutocastGuard(c10::DeviceType device, c10::ScalarType dtype)
     : device_(device),
       was_enabled_(autocast::is_autocast_enabled(device)),
       former_dtype_(autocast::get_autocast_dtype(device)) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       dtype == c10::kHalf || dtype == c10::kBFloat16,
       "AutocastGuard: the dtype is ",
       dtype,

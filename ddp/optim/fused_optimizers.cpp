@@ -1,10 +1,10 @@
 #include <ddp/optimizers.h>
 
 #include <ddp/backends/nccl.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/plain_memory.h>
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 
 #include <memory>
 #include <optional>
@@ -73,14 +73,14 @@ Tensor walkable(const Tensor& tensor, const Tensor& like) {
 }
 
 void check_gradient(const Tensor& parameter, const Tensor& gradient) {
-  TORCH_CHECK(
+  DDP_CHECK(
       gradient.layout() == at::kStrided,
       "a fused optimizer takes no sparse gradients; use torch::optim::SGD for "
       "this parameter");
-  TORCH_CHECK(
+  DDP_CHECK(
       !parameter.is_complex(),
       "a fused optimizer takes no complex parameters; use LibTorch's own");
-  TORCH_CHECK(
+  DDP_CHECK(
       parameter.sizes() == gradient.sizes() &&
           parameter.device() == gradient.device(),
       "a fused optimizer takes gradients like their parameters, but these are ",
@@ -229,7 +229,7 @@ void check_capture(
     Optimizer& optimizer,
     const torch::optim::SGDOptions& options,
     const Tensor& parameter) {
-  TORCH_CHECK(
+  DDP_CHECK(
       options.momentum() == 0 ||
           optimizer.state().count(parameter.unsafeGetTensorImpl()) > 0,
       "capturing a CUDA graph: this is the first step of a fused optimizer "
@@ -242,8 +242,8 @@ void check_capture(
     Optimizer& /*optimizer*/,
     const Options& /*options*/,
     const Tensor& /*parameter*/) {
-  TORCH_CHECK(
-      false,
+  DDP_THROW(
+      Error,
       "capturing a CUDA graph: the step of FusedAdam and FusedAdamW depends on "
       "the number of steps before, which the host counts, and each replay "
       "would take that of the capture. Leave the optimizer's step out of the "

@@ -1,11 +1,11 @@
 #include <ddp/amp.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/reducer/observers/stepped_optimizers.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/util/Exception.h>
 #include <torch/optim/optimizer.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ constexpr const char* kGrowthInterval = "growth_interval";
 constexpr const char* kGrowthTracker = "_growth_tracker";
 
 c10::IValue entry(const c10::IValue& state, const char* key) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       state.isGenericDict() && state.toGenericDict().contains(key) &&
           state.toGenericDict().at(key).isScalar(),
       "GradScaler::load_state_dict: the state has no number '",
@@ -34,7 +34,7 @@ c10::IValue entry(const c10::IValue& state, const char* key) {
 }
 
 void check_scale(double scale) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       scale > 0 && std::isfinite(scale),
       "GradScaler: the scale is ",
       scale,
@@ -43,18 +43,18 @@ void check_scale(double scale) {
 
 void check(const GradScalerOptions& options) {
   check_scale(options.init_scale());
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       options.growth_factor() > 1, "GradScaler: growth_factor must be > 1");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       options.backoff_factor() > 0 && options.backoff_factor() < 1,
       "GradScaler: backoff_factor must be > 0 and < 1");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       options.growth_interval() > 0, "GradScaler: growth_interval must be > 0");
 }
 
 /// What of a gradient is to be scaled.
 at::Tensor values_of(const at::Tensor& gradient) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       gradient.scalar_type() != at::kHalf,
       "GradScaler: a gradient is of half precision, in which dividing by the "
       "scale loses it. Keep the parameters in single precision, and let "
@@ -116,7 +116,7 @@ std::vector<at::Tensor> GradScaler::scale(
 }
 
 void GradScaler::check_started(const char* operation) const {
-  TORCH_CHECK(
+  DDP_CHECK(
       scale_.defined(),
       "GradScaler: ",
       operation,
@@ -147,11 +147,11 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
   check_started("unscale_()");
   detail::check_not_stepped_in_backward(optimizer, "GradScaler");
   auto& state = optimizers_[&optimizer];
-  TORCH_CHECK(
+  DDP_CHECK(
       state.stage != Stage::kUnscaled,
       "GradScaler: unscale_() has already been called on this optimizer since "
       "the last update()");
-  TORCH_CHECK(
+  DDP_CHECK(
       state.stage != Stage::kStepped,
       "GradScaler: unscale_() is being called after step()");
   const at::NoGradGuard no_grad;
@@ -173,13 +173,13 @@ bool GradScaler::step(torch::optim::Optimizer& optimizer) {
   }
   check_started("step()");
   auto& state = optimizers_[&optimizer];
-  TORCH_CHECK(
+  DDP_CHECK(
       state.stage != Stage::kStepped,
       "GradScaler: step() has already been called since the last update()");
   if (state.stage == Stage::kReady) {
     unscale_(optimizer);
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       state.found_inf.defined(),
       "GradScaler: the optimizer's parameters have no gradients");
   const bool finite = state.found_inf.item<float>() == 0;
@@ -207,7 +207,7 @@ void GradScaler::update(std::optional<double> new_scale) {
                                 : state.found_inf;
       }
     }
-    TORCH_CHECK(
+    DDP_CHECK(
         found.defined(),
         "GradScaler: update() without a step() or unscale_() before it");
     at::_amp_update_scale_(
@@ -247,7 +247,7 @@ void GradScaler::load_state_dict(const c10::IValue& state) {
   if (!options_.enabled()) {
     return;
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       !state.isGenericDict() || !state.toGenericDict().empty(),
       "GradScaler::load_state_dict: the state is empty: it may be that of a "
       "scaler that was not enabled");

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/containers.h>
 
 #include <cstdint>
@@ -59,7 +59,7 @@ class LoadedFields {
 
  private:
   void check(bool good, const char* name, const std::string& what) const {
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         good, "load_optimizer_state: ", where_, ": '", name, "' ", what);
   }
 

@@ -1,13 +1,13 @@
 #pragma once
 
+#include <ddp/internal/check.h>
+
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
-
-#include <c10/util/Exception.h>
 
 #include <typeinfo>
 
@@ -39,7 +39,7 @@ void with_kind_of(
   } else if (dynamic_cast<const optim::LBFGS*>(&optimizer)) {
     function(OptimizerKind<optim::LBFGSOptions, optim::LBFGSParamState>());
   } else {
-    C10_THROW_ERROR(
+    DDP_THROW(
         NotImplementedError,
         std::string("the state of an optimizer of type ") +
             typeid(optimizer).name() + " cannot be saved or loaded");

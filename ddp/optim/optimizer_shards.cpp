@@ -1,6 +1,7 @@
 #include <ddp/internal/optimizer_shards.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/module_state.h>
 #include <ddp/optim/optimizer_plan.h>
 #include <ddp/optimizers.h>
@@ -81,7 +82,7 @@ void OptimizerShards::assign_group(
   const auto& parameters = optimizer.param_groups()[group].params();
   auto& owners = owners_[group];
   const size_t known = owners.size();
-  TORCH_CHECK(
+  DDP_CHECK(
       parameters.size() >= known,
       "ZeroRedundancyOptimizer: parameters were taken out of group ",
       group);
@@ -231,7 +232,7 @@ void OptimizerShards::exchange_views() {
   std::vector<Work> works;
   for (const auto& flat : flats_) {
     for (const auto& parameter : flat.parameters) {
-      TORCH_CHECK(
+      DDP_CHECK(
           parameter.is_alias_of(flat.buffer),
           "ZeroRedundancyOptimizer: a parameter (",
           parameter.sizes(),
@@ -250,7 +251,7 @@ c10::IValue OptimizerShards::state_dict(
     int64_t to) {
   const detail::heartbeat::Activity activity(
       "ZeroRedundancyOptimizer::state_dict");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       to >= 0 && to < group_.size(),
       "ZeroRedundancyOptimizer::state_dict: ",
       to,

@@ -1,3 +1,4 @@
+#include <ddp/internal/check.h>
 #include <ddp/optim/loaded_fields.h>
 #include <ddp/optim/optimizer_fields.h>
 #include <ddp/optim/optimizer_plan.h>
@@ -71,7 +72,7 @@ GenericDict saved_states(const Optimizer& optimizer) {
 }
 
 GenericDict dict_at(const IValue& value, const char* what) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       value.isGenericDict(),
       "load_optimizer_state: this is no optimizer's state: ",
       what,
@@ -81,7 +82,7 @@ GenericDict dict_at(const IValue& value, const char* what) {
 
 IValue value_at(const GenericDict& dict, const char* name) {
   const auto found = dict.find(name);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       found != dict.end(),
       "load_optimizer_state: this is no optimizer's state: it has no '",
       name,
@@ -103,7 +104,7 @@ void parse_groups(
     Parsed<Kind>& parsed,
     std::vector<int64_t>& numbers) {
   const auto& groups = optimizer.param_groups();
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       saved.isList() && saved.toListRef().size() == groups.size(),
       "load_optimizer_state: this optimizer has ",
       groups.size(),
@@ -113,7 +114,7 @@ void parse_groups(
     const auto where = "group " + std::to_string(i);
     const auto dict = dict_at(saved.toListRef()[i], where.c_str());
     const auto indices = value_at(dict, "params");
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         indices.isList() &&
             indices.toListRef().size() == groups[i].params().size(),
         "load_optimizer_state: ",
@@ -124,7 +125,7 @@ void parse_groups(
         indices.isList() ? std::to_string(indices.toListRef().size()) : "no",
         " in the state");
     for (const IValue& index : indices.toListRef()) {
-      TORCH_CHECK_VALUE(
+      DDP_CHECK_VALUE(
           index.isInt(),
           "load_optimizer_state: ",
           where,

@@ -5,6 +5,7 @@
 #include <ddp/failure/flight_recorder.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/failure/level.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group/wait_report.h>
 #include <ddp/support/error_text.h>
 #include <ddp/support/own_thread.h>
@@ -133,7 +134,7 @@ std::future<void> completion_of(c10::ivalue::Future& future) {
 }
 
 c10::Backtrace frames() {
-  return debug::shows_frames() ? c10::get_lazy_backtrace() : nullptr;
+  return shows_frames() ? c10::get_lazy_backtrace() : nullptr;
 }
 
 void give_up(
@@ -172,7 +173,7 @@ void look_for_failure(const ProcessGroupImpl& group) {
 }
 
 void check_usable(const ProcessGroupImpl& group, const char* operation) {
-  TORCH_CHECK(!group.shut_down, operation, ": the process group was shut down");
+  DDP_CHECK(!group.shut_down, operation, ": the process group was shut down");
   const auto reason = group.first_error.reason();
   if (!reason.empty()) {
     throw PeerError(
@@ -199,7 +200,7 @@ void fail(
   }
   group.first_error.set(message);
   if (failure.kind == Kind::kCommon) {
-    C10_THROW_ERROR(ValueError, message);
+    DDP_THROW(ValueError, message);
   }
   throw PeerError(message + debug::flight_recorder::dump_for(message));
 }
@@ -247,7 +248,7 @@ void wait_with_timeout(
     if (finished_within(std::clamp(left, milliseconds(0), slice))) {
       return true;
     }
-    TORCH_CHECK(
+    DDP_CHECK(
         left > slice,
         backends::timed_out_after(group.timeout),
         clue ? clue() : "");
@@ -316,7 +317,7 @@ void report_failure(
 
 void fail_on_all(const ProcessGroup& group, const std::string& text) {
   give_up(group, text, Failure::Kind::kCommon);
-  C10_THROW_ERROR(ValueError, text);
+  DDP_THROW(ValueError, text);
 }
 
 } // namespace ddp::detail

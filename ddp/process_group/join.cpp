@@ -1,6 +1,7 @@
 #include <ddp/join.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group/process_group_impl.h>
 
 #include <ATen/ATen.h>
@@ -83,17 +84,17 @@ JoinState::JoinState(
   if (!options.enable()) {
     return;
   }
-  TORCH_CHECK_VALUE(!all.empty(), "Join: the list of joinables is empty");
+  DDP_CHECK_VALUE(!all.empty(), "Join: the list of joinables is empty");
   std::set<const Joinable*> listed;
   for (Joinable& each : all) {
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         !each.join_, "a Reducer or other Joinable is in another Join already");
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         listed.insert(&each).second,
         "Join: a Reducer or other Joinable is in the list twice");
   }
   auto& joined = *detail::ProcessGroupImpl::of(group).joined;
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !joined,
       "another Join lives on this group, and the two would wait for each "
       "other: pass all that communicates to one, as in Join(group, "
@@ -166,7 +167,7 @@ void JoinState::complete_before(const Joinable& next) {
 }
 
 JoinStep JoinState::announce(const Joinable& joinable, int64_t call) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       call >= 0 && call < kCalls, "Joinable::announce: call is ", call);
   const heartbeat::Activity activity("Join");
   const auto place = std::find(joinables.begin(), joinables.end(), &joinable) -
@@ -190,7 +191,7 @@ std::vector<int64_t> JoinState::exchange(int64_t code) {
   codes[group.rank()] = code;
   group.all_reduce(message);
   for (int64_t rank = 1; rank < group.size(); ++rank) {
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         count_in(codes[rank]) == count_in(codes[0]),
         "Join: all ranks must list the same joinables: rank ",
         rank,
@@ -210,7 +211,7 @@ JoinStep JoinState::step_of(const std::vector<int64_t>& codes, int64_t code) {
     if (call_in(codes[rank]) < 0) {
       continue;
     }
-    TORCH_CHECK(
+    DDP_CHECK(
         codes[rank] == code,
         "Join: ranks with inputs do different things at the same time: rank ",
         rank,

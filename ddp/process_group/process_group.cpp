@@ -1,13 +1,13 @@
 #include <ddp/process_group.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/internal/text_tensor.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/support/plain_memory.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 
@@ -68,7 +68,7 @@ Activity activity_on(
 }
 
 void check_root(const detail::ProcessGroupImpl& group, int64_t root) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       root >= 0 && root < group.size,
       "broadcast: root ",
       root,
@@ -84,7 +84,7 @@ at::Tensor readable(const at::Tensor& tensor) {
 
 /// That a backend can read the memory after this call returns.
 void check_readable(const char* operation, const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       tensor.is_contiguous() && detail::has_plain_memory(tensor),
       operation,
       ": the tensor is ",
@@ -127,7 +127,7 @@ std::vector<at::Tensor> gather_uneven(
   const auto headers = detail::gather_equal(group, header);
   int64_t longest = 0;
   for (int64_t r = 0; r < group.size; ++r) {
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         headers[r][1].item<int64_t>() == header[1].item<int64_t>(),
         "all_gather: dtype or trailing sizes on rank ",
         r,
@@ -265,7 +265,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::c10d() const {
 }
 
 void ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) const {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       op != ReduceOp::kMean || tensor.is_floating_point() ||
           tensor.is_complex(),
       "all_reduce: the mean of ",
@@ -286,7 +286,7 @@ void ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) const {
 }
 
 Work ProcessGroup::all_reduce_async(at::Tensor tensor, ReduceOp op) const {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       op != ReduceOp::kMean,
       "all_reduce_async: kMean needs a division when the sum is there; use "
       "kSum and divide after wait()");

@@ -2,7 +2,6 @@
 
 #include <ddp/failure/error_file.h>
 #include <ddp/failure/heartbeat.h>
-#include <ddp/failure/level.h>
 #include <ddp/process_group/collective_wait.h>
 
 #include <c10/util/Logging.h>
@@ -63,7 +62,7 @@ Uncaught describe(const c10::Error& error) {
   Uncaught result;
   result.text = c10::demangle(typeid(error).name()) + ": " +
       error.what_without_backtrace();
-  if (error.backtrace() && debug::shows_frames()) {
+  if (error.backtrace() && shows_frames()) {
     result.stack = result.text + "\n" + error.backtrace()->get();
   }
   result.consequence = tells_of_peer(error);
@@ -141,7 +140,7 @@ void report(const Uncaught& uncaught) noexcept {
   if (!handler().begun.exchange(true)) {
     const auto uncaught = current();
     report(uncaught);
-    if (!debug::shows_frames() &&
+    if (!shows_frames() &&
         handler().previous == __gnu_cxx::__verbose_terminate_handler) {
       end_briefly(uncaught.text);
     }
@@ -174,7 +173,7 @@ void report_uncaught(const std::shared_ptr<FailureBoard>& board) {
     boards.push_back(board);
   }
   static const bool installed = [] {
-    if (!debug::shows_frames()) { // what() has them
+    if (!shows_frames()) { // what() has them
       c10::SetStackTraceFetcher([] { return std::string(); });
     }
     handler().previous = std::set_terminate(on_terminate);

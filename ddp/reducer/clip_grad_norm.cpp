@@ -1,8 +1,9 @@
 #include <ddp/reducer/reducer_impl.h>
 
+#include <ddp/internal/check.h>
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/util/Exception.h>
 
 #include <cmath>
 #include <limits>
@@ -40,8 +41,8 @@ void add_norms(
 /// A parameter without a gradient, or with one of its own, ends a run.
 std::vector<at::Tensor> ReducerImpl::gradient_runs() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  TORCH_CHECK(!open_, "clip_grad_norm: a backward is running");
-  TORCH_CHECK(
+  DDP_CHECK(!open_, "clip_grad_norm: a backward is running");
+  DDP_CHECK(
       !optimizer_,
       "clip_grad_norm: step_in_backward has stepped before gradients can be "
       "clipped: leave one of the two out");
@@ -82,7 +83,7 @@ at::Tensor Reducer::clip_grad_norm(
     double max_norm,
     double norm_type,
     bool error_if_nonfinite) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       norm_type > 0, "clip_grad_norm: norm_type ", norm_type, " is not > 0");
   const at::NoGradGuard no_grad;
   const auto runs = impl().gradient_runs();
@@ -97,7 +98,7 @@ at::Tensor Reducer::clip_grad_norm(
     norm = norm.to(norms.front().device());
   }
   const auto total = at::linalg_vector_norm(at::cat(norms), norm_type);
-  TORCH_CHECK(
+  DDP_CHECK(
       !error_if_nonfinite || std::isfinite(total.item<double>()),
       "clip_grad_norm: the norm of the gradients is ",
       total.item<double>());

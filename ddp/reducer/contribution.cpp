@@ -1,6 +1,7 @@
 #include <ddp/reducer/reducer_impl.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/model/tensor_contents.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer/core/scaled_copy.h>
@@ -98,14 +99,14 @@ void ReducerImpl::contribute(size_t index, at::Tensor& gradient) {
 void ReducerImpl::check_gradient(
     const Parameter& parameter,
     const at::Tensor& grad) {
-  TORCH_CHECK(
+  DDP_CHECK(
       grad.is_sparse() == parameter.sparse,
       "the gradient of ",
       parameter.name,
       grad.is_sparse() ? " is sparse: name the parameter in "
                          "ReducerOptions().sparse_parameters"
                        : " was expected to be sparse, but is not");
-  TORCH_CHECK(
+  DDP_CHECK(
       parameter.fits(grad) && parameter.fits(parameter.tensor),
       parameter.name,
       " was ",
@@ -244,7 +245,7 @@ void ReducerImpl::launch(Bucket& bucket) {
   bucket.content.iteration = step_ - 1;
   recorder_.launching(bucket.content.index);
   bucket.future = hook_->run(bucket.content, group_);
-  TORCH_CHECK(bucket.future, "the communication hook returned no future");
+  DDP_CHECK(bucket.future, "the communication hook returned no future");
   recorder_.launched(bucket);
 }
 

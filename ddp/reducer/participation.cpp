@@ -1,5 +1,6 @@
 #include <ddp/reducer/reducer_impl.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/agreement.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer/core/bucket_layout.h>
@@ -91,7 +92,7 @@ void ReducerImpl::find_absent() {
         parameter.used) {
       continue;
     }
-    TORCH_CHECK(
+    DDP_CHECK(
         detail::gradient_listener(parameter.tensor) == this,
         "the hook on ",
         parameter.name,
@@ -122,7 +123,7 @@ void ReducerImpl::check_belonging() {
   }
   for (const size_t index : absent_) {
     const auto& parameter = parameters_[index];
-    TORCH_CHECK(
+    DDP_CHECK(
         now.count(parameter.tensor.unsafeGetTensorImpl()) > 0,
         parameter.name,
         " has no gradient, and no longer belongs to the module that the "

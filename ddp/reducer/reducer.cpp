@@ -1,6 +1,7 @@
 #include <ddp/reducer.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/module_state.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/collective_wait.h>
@@ -218,7 +219,7 @@ void Reducer::end() {
 }
 
 ReducerImpl& Reducer::impl() const {
-  TORCH_CHECK(impl_, "this Reducer was moved from");
+  DDP_CHECK(impl_, "this Reducer was moved from");
   return *impl_;
 }
 

@@ -1,6 +1,7 @@
 #include <ddp/reducer/reducer_impl.h>
 
 #include <ddp/debug/observed.h>
+#include <ddp/internal/check.h>
 
 #include <ddp/process_group/agreement/same_on_all.h>
 #include <ddp/process_group/collective_wait.h>
@@ -133,7 +134,7 @@ std::vector<size_t> ReducerImpl::add_parameters(
       trainable.push_back(i);
     }
   }
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !trainable.empty(),
       "no parameter requires a gradient: there is nothing to reduce. Construct "
       "the Reducer after the parameters, do not freeze all of them, and keep "
@@ -167,13 +168,13 @@ bool ReducerImpl::shares_parameters(
 
 void ReducerImpl::step_in_backward(torch::optim::Optimizer& optimizer) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !dynamic_cast<torch::optim::LBFGS*>(&optimizer),
       "step_in_backward: LBFGS looks at all parameters at once");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !dynamic_cast<Joinable*>(&optimizer),
       "step_in_backward: this optimizer communicates in its step");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       shares_parameters(optimizer),
       "step_in_backward: the optimizer has none of the Reducer's parameters");
   detail::check_same_on_all(
@@ -191,7 +192,7 @@ void ReducerImpl::step_in_backward(torch::optim::Optimizer& optimizer) {
 /// Not from a Reducer that still uses it.
 void ReducerImpl::claim_hook() {
   const auto* user = static_cast<ReducerImpl*>(hook_->user_);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !user || !user->is_of_use(),
       "the communication hook ",
       hook_->describe(),
@@ -214,7 +215,7 @@ void ReducerImpl::attach() {
     if (other) {
       detach();
     }
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         !other,
         "the parameter ",
         parameter.key,

@@ -1,5 +1,7 @@
 #include <ddp/reducer/reducer_impl.h>
 
+#include <ddp/internal/check.h>
+
 #include <ATen/core/grad_mode.h>
 
 // What a Reducer does where ranks have different numbers of steps.
@@ -22,7 +24,7 @@ Join ReducerImpl::join(const JoinOptions& options) {
 }
 
 Joinable& ReducerImpl::joinable() {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !options_.skip_all_reduce_unused_params(),
       "join: with skip_all_reduce_unused_params all ranks must use the same "
       "parameters, and a rank without inputs uses none");

@@ -1,8 +1,7 @@
 #include <ddp/reducer/reducer_impl.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/reducer/core/bucket_layout.h>
-
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <utility>
@@ -37,7 +36,7 @@ constexpr const char* kHook = "comm_hook"; // only where it has a state
 constexpr const char* kLoad = "Reducer::load_state_dict: ";
 
 void check_form(bool good) {
-  TORCH_CHECK_VALUE(good, kLoad, "the state is no Reducer's");
+  DDP_CHECK_VALUE(good, kLoad, "the state is no Reducer's");
 }
 
 template <typename Integers>
@@ -85,7 +84,7 @@ void check_same(
     const auto at = [&](const std::vector<std::string>& list) {
       return i < list.size() ? list[i] : "missing";
     };
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         at(saved) == at(own),
         kLoad,
         "the state is of other parameters: number ",
@@ -108,7 +107,7 @@ LayoutState parse(const IValue& state, size_t count) {
     auto& indices = result.orders.emplace_back();
     for (const auto integer : to_integers(order)) {
       const auto index = static_cast<size_t>(integer);
-      TORCH_CHECK_VALUE(
+      DDP_CHECK_VALUE(
           index < count && !seen[index],
           kLoad,
           "the state is damaged: parameter ",
@@ -170,7 +169,7 @@ IValue ReducerImpl::state_dict() {
 void ReducerImpl::load_state_dict(const IValue& state) {
   const std::lock_guard<std::mutex> lock(mutex_);
   check_usable();
-  TORCH_CHECK(!open_, kLoad, "a backward is running");
+  DDP_CHECK(!open_, kLoad, "a backward is running");
   std::vector<std::string> own;
   for (const auto& parameter : parameters_) {
     own.push_back(describe(parameter.key, parameter.sizes));
@@ -179,7 +178,7 @@ void ReducerImpl::load_state_dict(const IValue& state) {
   const auto loaded = parse(state, parameters_.size());
   for (const auto& order : loaded.orders) {
     for (const size_t index : order) {
-      TORCH_CHECK_VALUE(
+      DDP_CHECK_VALUE(
           !parameters_[index].sparse,
           kLoad,
           "the state is of other parameters: the gradient of ",

@@ -1,5 +1,6 @@
 #include <ddp/reducer/reducer_impl.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/reducer/core/orphans.h>
 
 #include <ddp/backends/nccl.h>
@@ -36,7 +37,7 @@ void ReducerImpl::check_usable() {
   if (abandoned_.exchange(false) && failure_.empty()) {
     failure_ = "it ended by an exception";
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       failure_.empty(),
       "an earlier backward failed, so this rank's gradients and those of the "
       "others may differ: construct the Reducer anew on all ranks. It failed "
@@ -180,7 +181,7 @@ void ReducerImpl::check_capture() {
     return;
   }
   const auto first = rebuild_step_.value_or(1) + 1;
-  TORCH_CHECK(
+  DDP_CHECK(
       step_ >= first,
       "capturing a CUDA graph: this is backward ",
       step_,
@@ -189,11 +190,11 @@ void ReducerImpl::check_capture() {
       " on. Run ",
       first - 1,
       " or more without capturing before");
-  TORCH_CHECK(
+  DDP_CHECK(
       !check_.is_on() && !optimizer_ && !join_step_,
       "capturing a CUDA graph: check_finite, check_divergence_every, join and "
       "step_in_backward need the host in each step; leave them off");
-  TORCH_CHECK(
+  DDP_CHECK(
       std::none_of(
           parameters_.begin(),
           parameters_.end(),
@@ -212,8 +213,8 @@ void ReducerImpl::check_captured_absences() const {
   for (const size_t index : absent_) {
     names += (names.empty() ? "" : ", ") + parameters_[index].name;
   }
-  TORCH_CHECK(
-      false,
+  DDP_THROW(
+      Error,
       "capturing a CUDA graph: backward did not reach ",
       names,
       ". A captured step must use every parameter: freeze those before the "
@@ -231,7 +232,7 @@ void ReducerImpl::inspect_graph() {
     unmanaged_.reset();
   }
   if (!report.empty()) {
-    TORCH_CHECK(options_.unmanaged_leaves() == Reaction::kWarn, report);
+    DDP_CHECK(options_.unmanaged_leaves() == Reaction::kWarn, report);
     TORCH_WARN(report);
   }
 }
@@ -251,7 +252,7 @@ void ReducerImpl::arrive(size_t index, at::Tensor& gradient) {
   if (parameter.expected_arrivals == 0 || parameter.nested || deeply_nested_) {
     return; // it may come again: it waits for the end of backward
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       parameter.share == Share::kPending,
       "the gradient of ",
       parameter.name,
@@ -333,7 +334,7 @@ void ReducerImpl::finish_backward() {
     return;
   }
   check_usable();
-  TORCH_CHECK(
+  DDP_CHECK(
       finishes_ || step_ <= 1,
       "finish_backward() is called for the first time after ",
       step_,

@@ -4,8 +4,7 @@
 #include <common/file_descriptor.h>
 #include <common/host_name.h>
 #include <common/numeric_address.h>
-
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -80,7 +79,7 @@ std::string resolve(
     }
     const bool may_recover = status == EAI_AGAIN &&
         Clock::now() + std::chrono::milliseconds(500) < deadline;
-    TORCH_CHECK_WITH(
+    DDP_CHECK_WITH(
         DistNetworkError,
         may_recover,
         "MASTER_ADDR '",
@@ -116,7 +115,7 @@ void wait_for_listener(
     }
     const std::string reason = std::strerror(errno);
     pause = std::min(pause, std::chrono::milliseconds(200));
-    TORCH_CHECK_WITH(DistNetworkError, Clock::now() + pause < deadline, reason);
+    DDP_CHECK_WITH(DistNetworkError, Clock::now() + pause < deadline, reason);
     std::this_thread::sleep_for(pause);
   }
 }
@@ -149,9 +148,8 @@ int listen_at(const std::string& address, int64_t port) {
     if (fd >= 0) {
       close(fd);
     }
-    TORCH_CHECK_WITH(
+    DDP_THROW(
         DistNetworkError,
-        false,
         "rank 0 cannot listen at ",
         address,
         " port ",

@@ -2,11 +2,11 @@
 
 #include <common/host_name.h>
 #include <common/random_name.h>
+#include <ddp/internal/check.h>
 #include <ddp/rendezvous/host.h>
 #include <ddp/rendezvous/network_interface.h>
 #include <ddp/support/own_thread.h>
 
-#include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -107,7 +107,7 @@ std::string address_of(
   const std::vector<std::string> all = place.at("addresses");
   auto address =
       first_reachable(foreign(all), environment.master_port, timeout);
-  TORCH_CHECK_WITH(
+  DDP_CHECK_WITH(
       DistNetworkError,
       !address.empty(),
       "rank ",

@@ -2,9 +2,9 @@
 
 #include <common/host_name.h>
 #include <common/numeric_address.h>
+#include <ddp/internal/check.h>
 #include <ddp/rendezvous/host.h>
 
-#include <c10/util/Exception.h>
 #include <c10/util/env.h>
 
 #include <ifaddrs.h>
@@ -43,7 +43,7 @@ using Entries = std::unique_ptr<ifaddrs, decltype(&freeifaddrs)>;
 
 Entries entries() {
   ifaddrs* first = nullptr;
-  TORCH_CHECK(
+  DDP_CHECK(
       getifaddrs(&first) == 0,
       "the network interfaces of host ",
       host_name(),
@@ -122,7 +122,7 @@ std::string interface_address(const std::string& interface) {
   const auto found = interfaces.find(interface);
   const std::string fault =
       found == interfaces.end() ? "does not exist" : fault_of(found->second);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       fault.empty(),
       "interface '",
       interface,

@@ -1,6 +1,6 @@
 #include <ddp/rendezvous/rank_info.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <nlohmann/json.hpp>
 
@@ -69,7 +69,7 @@ void check_same_options(
     const std::vector<RankInfo>& ranks,
     const std::string& address) {
   const auto text = differences(ranks, &RankInfo::options, address);
-  TORCH_CHECK_VALUE(text.empty(), text);
+  DDP_CHECK_VALUE(text.empty(), text);
 }
 
 std::string different_times(

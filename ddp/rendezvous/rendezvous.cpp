@@ -1,7 +1,7 @@
 #include <ddp/rendezvous/rendezvous.h>
 
-#include <c10/util/Exception.h>
 #include <common/random_name.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/wait_notice.h>
 #include <ddp/rendezvous/store_connection.h>
@@ -186,7 +186,7 @@ class Meeting {
   }
 
   [[noreturn]] static void refuse(const std::string& fault) {
-    C10_THROW_ERROR(ValueError, fault);
+    DDP_THROW(ValueError, fault);
   }
 
   /// Tells the ranks that came.
@@ -250,10 +250,9 @@ class Meeting {
       return;
     }
     const auto size = std::stoll(get(lobby_, formed));
-    TORCH_CHECK_VALUE(
-        size == size_, different_sizes(where_, rank_, size_, size));
-    TORCH_CHECK_VALUE(
-        false,
+    DDP_CHECK_VALUE(size == size_, different_sizes(where_, rank_, size_, size));
+    DDP_THROW(
+        ValueError,
         who_,
         " has come to ",
         where_,
@@ -268,7 +267,7 @@ class Meeting {
       store->wait({key}, std::max(left, std::chrono::milliseconds(1)));
       return true;
     } catch (const std::exception& error) {
-      TORCH_CHECK_WITH(
+      DDP_CHECK_WITH(
           DistStoreError,
           Clock::now() >= deadline_,
           who_,
@@ -318,7 +317,7 @@ class Meeting {
   [[noreturn]] void fail(
       const std::vector<int64_t>& missing,
       const std::string& repeated = "") const {
-    C10_THROW_ERROR(
+    DDP_THROW(
         DistStoreError,
         c10::str(
             who_,
@@ -343,7 +342,7 @@ class Meeting {
     for (int64_t i = 0; i < size_; ++i) {
       const auto r = (rank_ + i) % size_; // this rank's own fault first
       const auto& fault = outcome.members[r].fault;
-      TORCH_CHECK_VALUE(fault.empty(), "rank ", r, " of ", size_, ": ", fault);
+      DDP_CHECK_VALUE(fault.empty(), "rank ", r, " of ", size_, ": ", fault);
     }
     check_same_options(outcome.members, where_);
     return outcome;

@@ -1,12 +1,12 @@
 #include <ddp/rendezvous/store_connection.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/rendezvous/host.h>
 #include <ddp/support/error_text.h>
 #include <ddp/support/own_thread.h>
 #include <ddp/support/short_lookups.h>
 #include <ddp/support/signals_blocked.h>
 
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -123,7 +123,7 @@ StorePtr search(
         return store;
       }
     }
-    TORCH_CHECK_WITH(
+    DDP_CHECK_WITH(
         DistNetworkError,
         Clock::now() < deadline,
         "none of the ",
@@ -148,7 +148,7 @@ StorePtr connect(
   wait_for_listener(address, port, timeout);
   // It waits without end for the first answer.
   auto store = on_own_thread([=] { return join(address, port, timeout); });
-  TORCH_CHECK_WITH(
+  DDP_CHECK_WITH(
       DistNetworkError,
       store.wait_for(timeout) == std::future_status::ready,
       "what listens there does not answer");
@@ -183,7 +183,7 @@ StorePtr connect_to_store(
     }
     return keys;
   } catch (const std::exception& error) {
-    C10_THROW_ERROR(
+    DDP_THROW(
         DistNetworkError,
         c10::str(
             "rank ",

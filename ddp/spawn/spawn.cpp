@@ -7,13 +7,13 @@
 #include <ddp/environment/launch_source.h>
 #include <ddp/failure/crash_handler.h>
 #include <ddp/failure/error_file.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group/uncaught.h>
 #include <ddp/rendezvous/host.h>
 #include <ddp/spawn/program_copy.h>
 #include <ddp/spawn/spawned_workers.h>
 #include <ddp/support/short_lookups.h>
 
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <fcntl.h>
@@ -72,7 +72,7 @@ void flush_output() {
 void report_to_parent(int descriptor) {
   unsetenv(kVariable); // not for the programs that this one starts
   fcntl(descriptor, F_SETFD, FD_CLOEXEC);
-  TORCH_CHECK(
+  DDP_CHECK(
       write(descriptor, "\n", 1) == 1,
       "spawn: cannot tell process ",
       getppid(),
@@ -100,7 +100,7 @@ void report_to_parent(int descriptor) {
 void check_launch() {
   const auto source = detail::find_launch_source(
       ProcessGroupOptions(), process_environment(), nullptr);
-  TORCH_CHECK(
+  DDP_CHECK(
       !source || source->world_size == 1,
       "spawn: by ",
       source->rank_name,
@@ -180,7 +180,7 @@ int run(
   const auto store = serve_store(listener, port);
   const int signal = workers.wait();
   const auto failure = signal ? "" : workers.failure();
-  TORCH_CHECK(failure.empty(), "spawn: ", failure);
+  DDP_CHECK(failure.empty(), "spawn: ", failure);
   return signal;
 }
 
@@ -199,14 +199,14 @@ void spawn(
     int64_t count,
     const std::function<void()>& worker,
     const SpawnOptions& options) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       count >= 1 && count <= std::numeric_limits<int16_t>::max(),
       "spawn: the number of processes must be from 1 to ",
       std::numeric_limits<int16_t>::max(),
       ", but is ",
       count);
-  TORCH_CHECK_VALUE(worker, "spawn: there is no worker function");
-  TORCH_CHECK(
+  DDP_CHECK_VALUE(worker, "spawn: there is no worker function");
+  DDP_CHECK(
       !under_way.exchange(true),
       "spawn was called while a call of it is under way, by a worker function "
       "or on another thread: workers start no workers of their own; choose a "
@@ -226,11 +226,11 @@ void spawn(
   try {
     signal = run(arguments, call, static_cast<int>(count), options);
   } catch (const std::system_error& error) {
-    TORCH_CHECK(false, "spawn: ", error.what());
+    DDP_THROW(Error, "spawn: ", error.what());
   }
   if (signal) {
     raise(signal);
-    TORCH_CHECK(false, "spawn: the workers were ended by signal ", signal);
+    DDP_THROW(Error, "spawn: the workers were ended by signal ", signal);
   }
 }
 

@@ -1,4 +1,4 @@
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/atomic_file.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -208,8 +208,8 @@ void AtomicFile::sync_folder() {
 
 void AtomicFile::fail(const std::string& operation) const {
   const int error = errno;
-  TORCH_CHECK(
-      false,
+  DDP_THROW(
+      Error,
       "cannot write '",
       path_,
       "': ",

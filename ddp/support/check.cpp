@@ -15,8 +15,8 @@ std::string_view variable(const char* name) {
 
 bool shows_frames() {
   const auto debug = variable("DDP_DEBUG");
-  return variable("TORCH_SHOW_CPP_STACKTRACES") == "1" ||
-      debug == "info" || debug == "detail";
+  return variable("TORCH_SHOW_CPP_STACKTRACES") == "1" || debug == "info" ||
+      debug == "detail";
 }
 
 } // namespace ddp::detail

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <chrono>
 #include <functional>
@@ -31,7 +31,7 @@ auto on_own_thread(Function function) {
 template <typename Function>
 auto answered_within(std::chrono::milliseconds timeout, Function function) {
   auto answer = on_own_thread(std::move(function));
-  TORCH_CHECK_WITH(
+  DDP_CHECK_WITH(
       DistStoreError,
       answer.wait_for(timeout) == std::future_status::ready,
       "the store, which rank 0 or the launcher keeps, has not answered for ",

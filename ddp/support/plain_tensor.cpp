@@ -1,5 +1,5 @@
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/plain_memory.h>
 #include <ddp/support/plain_tensor.h>
 
@@ -39,7 +39,7 @@ std::string why_unreadable(const at::Tensor& tensor) {
 
 void check_readable(const at::Tensor& tensor, const std::string& where) {
   const auto reason = why_unreadable(tensor);
-  TORCH_CHECK_TYPE(reason.empty(), where, " ", reason);
+  DDP_CHECK_TYPE(reason.empty(), where, " ", reason);
 }
 
 at::Tensor plain_tensor(const at::Tensor& tensor) {

@@ -1,9 +1,9 @@
 #include <ddp/internal/module_inputs.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/module_state.h>
 #include <ddp/wrapper/input_device.h>
 
-#include <c10/util/Exception.h>
 #include <c10/util/Type.h>
 #include <torch/nn/module.h>
 
@@ -18,7 +18,7 @@ void MoveTo::operator()(at::Tensor& tensor) const {
 }
 
 void throw_not_copyable(const std::type_info& type, c10::Device device) {
-  C10_THROW_ERROR(
+  DDP_THROW(
       ValueError,
       c10::str(
           "an argument of forward, a ",
@@ -38,7 +38,7 @@ void check_devices(
       continue;
     }
     const auto parameters = unique_parameters(module);
-    C10_THROW_ERROR(
+    DDP_THROW(
         ValueError,
         c10::str(
             "rank ",

@@ -1,6 +1,7 @@
 #include <ddp/wrapper/row_exchange.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/parallel_forward.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/collective_wait.h>
@@ -9,7 +10,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <map>
@@ -44,9 +44,9 @@ std::vector<std::string> exchange_notices(
   check_same_calls(calls);
   const auto& call = calls.front();
   const auto mistakes = name_by_ranks(texts['m']);
-  TORCH_CHECK_VALUE(mistakes.empty(), call, " failed: ", mistakes);
+  DDP_CHECK_VALUE(mistakes.empty(), call, " failed: ", mistakes);
   const auto failures = name_by_ranks(texts['f']);
-  TORCH_CHECK(failures.empty(), call, " failed: ", failures);
+  DDP_CHECK(failures.empty(), call, " failed: ", failures);
   return texts['c'];
 }
 
@@ -177,7 +177,7 @@ std::pair<Form, Counts> join(
     words.push_back(row_in_words(form));
     alike = alike && words.back() == row_in_words(common);
   }
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       alike,
       call,
       " failed: the ",

@@ -18,7 +18,7 @@ import sys
 LAYERS = """
         common                    # without LibTorch: files, names, addresses, text, processes
 private launcher                  # ddprun
-        ddp/support               # threads with a bound, tensors and values as plain memory | export process_group_options
+        ddp/support               # threads with a bound, tensors and values as plain memory | check export process_group_options
         ddp/environment           # what launchers and the program say
         ddp/failure               # failure store, heartbeat, crash handler, flight recorder
         ddp/backends              # gloo and NCCL, the doors to our own, and what these share

@@ -1,7 +1,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/common/byte_source.h>
+#include <ddp/internal/check.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -31,7 +31,7 @@ void for_pieces(uint64_t bytes, const Function& function) {
 }
 
 void check_range(uint64_t offset, uint64_t bytes, uint64_t size) {
-  TORCH_CHECK(
+  DDP_CHECK(
       offset <= size && bytes <= size - offset,
       "truncated: ",
       bytes,
@@ -102,14 +102,14 @@ void MemorySource::scan(uint64_t offset, uint64_t bytes, const SeeBytes& see)
 
 FileSource::FileSource(const std::string& path)
     : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  TORCH_CHECK(descriptor_ >= 0, reason());
+  DDP_CHECK(descriptor_ >= 0, reason());
   struct stat status {};
   const bool regular =
       ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
   if (!regular) { // the destructor does not run
     ::close(descriptor_);
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       regular,
       S_ISDIR(status.st_mode) ? "it is a directory" : "it is no regular file");
   size_ = static_cast<uint64_t>(status.st_size);
@@ -132,8 +132,8 @@ void FileSource::read(uint64_t offset, void* data, size_t bytes) const {
     if (got < 0 && errno == EINTR) {
       continue;
     }
-    TORCH_CHECK(got >= 0, reason());
-    TORCH_CHECK(
+    DDP_CHECK(got >= 0, reason());
+    DDP_CHECK(
         got > 0,
         "asked for ",
         bytes,
@@ -157,7 +157,7 @@ std::shared_ptr<char> FileSource::map() const {
       MAP_PRIVATE | MAP_NORESERVE,
       descriptor_,
       0);
-  TORCH_CHECK(data != MAP_FAILED, "mapping it failed: ", reason());
+  DDP_CHECK(data != MAP_FAILED, "mapping it failed: ", reason());
   return {static_cast<char*>(data), [bytes = size_](char* start) {
             ::munmap(start, bytes);
           }};

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <string>
 
@@ -13,8 +13,8 @@ auto naming_file(const std::string& path, const Read& read)
   try {
     return read();
   } catch (const c10::Error& error) {
-    TORCH_CHECK(
-        false, "cannot read '", path, "': ", error.what_without_backtrace());
+    DDP_THROW(
+        Error, "cannot read '", path, "': ", error.what_without_backtrace());
   }
 }
 

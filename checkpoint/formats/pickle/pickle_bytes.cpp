@@ -1,5 +1,6 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/pickle/pickle_bytes.h>
+
+#include <ddp/internal/check.h>
 
 #include <algorithm>
 
@@ -7,7 +8,7 @@ namespace ddp::detail {
 
 std::string_view PickleBytes::take(uint64_t bytes) {
   const auto left = bytes_.size() - position_;
-  TORCH_CHECK(
+  DDP_CHECK(
       bytes <= left,
       "truncated: ",
       bytes,
@@ -31,7 +32,7 @@ double PickleBytes::take_double() {
 // Two's complement in as few bytes as hold it.
 int64_t PickleBytes::take_long() {
   const auto bytes = take(take_number<uint8_t>());
-  TORCH_CHECK(
+  DDP_CHECK(
       bytes.size() <= sizeof(int64_t),
       "an integer of ",
       8 * bytes.size(),
@@ -44,7 +45,7 @@ int64_t PickleBytes::take_long() {
 
 std::string PickleBytes::take_line() {
   const auto end = bytes_.find('\n', position_);
-  TORCH_CHECK(end != std::string_view::npos, "truncated: a name does not end");
+  DDP_CHECK(end != std::string_view::npos, "truncated: a name does not end");
   const auto line = take(end - position_);
   take(1);
   return std::string(line);

@@ -1,7 +1,7 @@
 #include <ATen/ops/empty.h>
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/pickle/pickle_calls.h>
 #include <checkpoint/formats/pickle/pickle_globals.h>
+#include <ddp/internal/check.h>
 
 #include <algorithm>
 #include <utility>
@@ -18,14 +18,13 @@ using Values = std::vector<PickleValue>;
 template <typename Content>
 Content& expect(const PickleValue& value, const char* what) {
   auto* content = content_of<Content>(value);
-  TORCH_CHECK(
-      content != nullptr, what, " is expected, it has ", kind_of(value));
+  DDP_CHECK(content != nullptr, what, " is expected, it has ", kind_of(value));
   return *content;
 }
 
 int64_t expect_size(const PickleValue& value, const char* what) {
   const auto* number = std::get_if<int64_t>(&value);
-  TORCH_CHECK(
+  DDP_CHECK(
       number != nullptr && *number >= 0,
       what,
       " is expected to be an integer that is not negative, it has ",
@@ -35,13 +34,13 @@ int64_t expect_size(const PickleValue& value, const char* what) {
 
 bool expect_bool(const PickleValue& value, const char* what) {
   const auto* truth = std::get_if<bool>(&value);
-  TORCH_CHECK(truth != nullptr, what, " is expected, it has ", kind_of(value));
+  DDP_CHECK(truth != nullptr, what, " is expected, it has ", kind_of(value));
   return *truth;
 }
 
 std::vector<int64_t> expect_sizes(const PickleValue& value, const char* what) {
   const auto& items = expect<PickleTuple>(value, what).items;
-  TORCH_CHECK(
+  DDP_CHECK(
       items.size() <= kMaxDimensions,
       "a tensor of ",
       items.size(),
@@ -55,7 +54,7 @@ std::vector<int64_t> expect_sizes(const PickleValue& value, const char* what) {
 }
 
 void check_count(const Values& arguments, size_t least, size_t most) {
-  TORCH_CHECK(
+  DDP_CHECK(
       arguments.size() >= least && arguments.size() <= most,
       "it has ",
       arguments.size(),
@@ -82,7 +81,7 @@ int64_t reach(
   overflow = overflow || __builtin_add_overflow(last, 1, &last);
   // in bytes as well, of the widest dtype
   overflow = overflow || __builtin_mul_overflow(elements, 16, &elements);
-  TORCH_CHECK(
+  DDP_CHECK(
       !overflow,
       "sizes ",
       at::IntArrayRef(sizes),
@@ -97,7 +96,7 @@ int64_t reach(
 
 void check_hooks(const PickleValue& value) {
   const auto* dict = content_of<PickleDict>(value);
-  TORCH_CHECK(
+  DDP_CHECK(
       std::holds_alternative<std::monostate>(value) ||
           (dict != nullptr && dict->items.empty()),
       "a tensor with hooks, which no file can hold: ",
@@ -118,14 +117,14 @@ void set_metadata(at::Tensor& tensor, const PickleValue& value) {
     } else if (name == "neg") {
       tensor._set_neg(set);
     } else {
-      TORCH_CHECK(false, "a tensor's metadata has '", name, "'");
+      DDP_THROW(Error, "a tensor's metadata has '", name, "'");
     }
   }
 }
 
 c10::ScalarType expect_dtype(const PickleValue& value) {
   const auto* global = expect<const PickleGlobal*>(value, "a dtype");
-  TORCH_CHECK(
+  DDP_CHECK(
       global->meaning == PickleMeaning::kDtype,
       "a dtype is expected, it has ",
       global->name);
@@ -133,7 +132,7 @@ c10::ScalarType expect_dtype(const PickleValue& value) {
 }
 
 void require_gradients(at::Tensor& tensor, bool required) {
-  TORCH_CHECK(
+  DDP_CHECK(
       !required || tensor.is_floating_point() || tensor.is_complex(),
       "a tensor of ",
       tensor.scalar_type(),
@@ -148,7 +147,7 @@ at::Tensor view_of(
   const auto offset = expect_size(arguments[1], "a tensor's offset");
   const auto sizes = expect_sizes(arguments[2], "a tensor's size");
   const auto strides = expect_sizes(arguments[3], "a tensor's stride");
-  TORCH_CHECK(
+  DDP_CHECK(
       sizes.size() == strides.size(),
       "a tensor has sizes ",
       at::IntArrayRef(sizes),
@@ -157,7 +156,7 @@ at::Tensor view_of(
   const auto elements =
       static_cast<int64_t>(storage.storage.nbytes() / c10::elementSize(dtype));
   const auto last = reach(sizes, strides, offset);
-  TORCH_CHECK(
+  DDP_CHECK(
       last <= elements,
       "a tensor of sizes ",
       at::IntArrayRef(sizes),
@@ -185,7 +184,7 @@ PickleValue PickleCalls::global(
   if (const auto* known = find_global(module, name)) {
     return heap_.create(known);
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       !strict_,
       "it asks for '",
       module,
@@ -231,10 +230,10 @@ PickleValue PickleCalls::call(
       case PickleMeaning::kRebuildFromType:
         return make_from_type(values);
       default:
-        TORCH_CHECK(false, "this library does not call it");
+        DDP_THROW(Error, "this library does not call it");
     }
   } catch (const c10::Error& error) {
-    TORCH_CHECK(false, global.name, ": ", error.what_without_backtrace());
+    DDP_THROW(Error, global.name, ": ", error.what_without_backtrace());
   }
 }
 
@@ -245,7 +244,7 @@ PickleValue PickleCalls::create(
     return type;
   }
   const auto& global = *expect<const PickleGlobal*>(type, "a type");
-  TORCH_CHECK(
+  DDP_CHECK(
       global.meaning == PickleMeaning::kArchive,
       "it has an object of the class '",
       global.name,
@@ -259,10 +258,10 @@ PickleValue PickleCalls::create(
 PickleValue PickleCalls::storage(const PickleValue& id) {
   const auto& values =
       expect<PickleTuple>(id, "a tuple as persistent id").items;
-  TORCH_CHECK(
+  DDP_CHECK(
       values.size() == 5, "a persistent id of ", values.size(), " values");
   const auto& kind = expect<std::string>(values[0], "a persistent id's kind");
-  TORCH_CHECK(
+  DDP_CHECK(
       kind == "storage",
       "a persistent id of the kind '",
       kind,
@@ -273,7 +272,7 @@ PickleValue PickleCalls::storage(const PickleValue& id) {
   expect<std::string>(values[3], "a storage's device");
   const auto count = expect_size(values[4], "a storage's size");
   const bool untyped = type.meaning == PickleMeaning::kUntypedStorageType;
-  TORCH_CHECK(
+  DDP_CHECK(
       untyped || type.meaning == PickleMeaning::kStorageType,
       "storage '",
       key,
@@ -281,7 +280,7 @@ PickleValue PickleCalls::storage(const PickleValue& id) {
       type.name);
   const auto dtype = untyped ? c10::kByte : type.dtype;
   uint64_t bytes = 0;
-  TORCH_CHECK(
+  DDP_CHECK(
       !__builtin_mul_overflow(
           static_cast<uint64_t>(count), c10::elementSize(dtype), &bytes),
       "storage '",
@@ -299,7 +298,7 @@ const at::Storage& PickleCalls::storage_of(
   if (found == storages_.end()) {
     found = storages_.emplace(key, load_(key)).first;
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       bytes <= found->second.nbytes(),
       "storage '",
       key,
@@ -321,7 +320,7 @@ PickleValue PickleCalls::make_dict(const Values& arguments) {
       const auto& pair = list != nullptr
           ? list->items
           : expect<PickleTuple>(item, "a pair").items;
-      TORCH_CHECK(pair.size() == 2, "a pair of ", pair.size(), " values");
+      DDP_CHECK(pair.size() == 2, "a pair of ", pair.size(), " values");
       heap_.charge(2 * sizeof(PickleValue));
       dict.items.insert(dict.items.end(), pair.begin(), pair.end());
     }
@@ -378,9 +377,9 @@ PickleValue PickleCalls::make_from_type(const Values& arguments) {
   const auto* function =
       expect<const PickleGlobal*>(arguments[0], "a function to call");
   const auto* type = expect<const PickleGlobal*>(arguments[1], "a type");
-  TORCH_CHECK(
+  DDP_CHECK(
       function->meaning != PickleMeaning::kRebuildFromType, "it calls itself");
-  TORCH_CHECK(type->meaning == PickleMeaning::kTensorType, "type ", type->name);
+  DDP_CHECK(type->meaning == PickleMeaning::kTensorType, "type ", type->name);
   return call(arguments[0], arguments[2]);
 }
 

@@ -1,6 +1,6 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/pickle/pickle_machine.h>
 #include <checkpoint/formats/pickle/pickle_opcodes.h>
+#include <ddp/internal/check.h>
 
 #include <algorithm>
 #include <cstring>
@@ -50,16 +50,15 @@ PickleValue PickleMachine::run() {
     try {
       step(opcode);
     } catch (const c10::Error& error) {
-      TORCH_CHECK(
-          false, "at byte ", start, ": ", error.what_without_backtrace());
+      DDP_THROW(Error, "at byte ", start, ": ", error.what_without_backtrace());
     }
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       bytes_.position() == bytes_.size(),
       bytes_.size() - bytes_.position(),
       " bytes follow its end");
   const auto result = pop();
-  TORCH_CHECK(
+  DDP_CHECK(
       stack_.empty() && marks_.empty(),
       "it leaves ",
       stack_.size() + 1,
@@ -80,7 +79,7 @@ bool PickleMachine::push_constant(unsigned char opcode) {
   switch (opcode) {
     case kProto: {
       const int protocol = bytes_.take_number<unsigned char>();
-      TORCH_CHECK(
+      DDP_CHECK(
           protocol <= kNewestProtocol,
           "pickle protocol ",
           protocol,
@@ -233,7 +232,7 @@ bool PickleMachine::use_global(unsigned char opcode) {
       const auto names = pop_many(2);
       const auto* module = content_of<std::string>(names[0]);
       const auto* name = content_of<std::string>(names[1]);
-      TORCH_CHECK(
+      DDP_CHECK(
           module != nullptr && name != nullptr,
           "a name of Python's is no text but ",
           kind_of(names[0]),
@@ -262,15 +261,15 @@ bool PickleMachine::use_global(unsigned char opcode) {
 
 void PickleMachine::refuse(unsigned char opcode) const {
   for (const auto& [refused, thing] : kRefused) {
-    TORCH_CHECK(
+    DDP_CHECK(
         opcode != refused,
         "it has ",
         thing,
         ", which this library does not read; save tensors, numbers, strings, "
         "lists, tuples and dicts of them alone");
   }
-  TORCH_CHECK(
-      false,
+  DDP_THROW(
+      Error,
       "it has the opcode ",
       static_cast<int>(opcode),
       ", which torch.save does not write");
@@ -286,7 +285,7 @@ void PickleMachine::push(PickleValue value) {
 // Values below a mark belong to what is not complete yet.
 std::vector<PickleValue> PickleMachine::pop_many(size_t count) {
   const auto floor = marks_.empty() ? 0 : marks_.back();
-  TORCH_CHECK(
+  DDP_CHECK(
       stack_.size() - floor >= count,
       "the stack has ",
       stack_.size() - floor,
@@ -299,7 +298,7 @@ std::vector<PickleValue> PickleMachine::pop_many(size_t count) {
 }
 
 std::vector<PickleValue> PickleMachine::pop_to_mark() {
-  TORCH_CHECK(!marks_.empty(), "there is no mark on the stack");
+  DDP_CHECK(!marks_.empty(), "there is no mark on the stack");
   auto items = pop_many(stack_.size() - marks_.back());
   marks_.pop_back();
   return items;
@@ -311,14 +310,14 @@ PickleValue PickleMachine::pop() {
 
 PickleValue& PickleMachine::top() {
   const auto floor = marks_.empty() ? 0 : marks_.back();
-  TORCH_CHECK(stack_.size() > floor, "the stack is empty");
+  DDP_CHECK(stack_.size() > floor, "the stack is empty");
   return stack_.back();
 }
 
 // Pickles number what they memoize from 0, so that no index is larger than the
 // pickle.
 void PickleMachine::memoize(uint64_t index) {
-  TORCH_CHECK(
+  DDP_CHECK(
       index < bytes_.size(),
       "it numbers a value ",
       index,
@@ -337,7 +336,7 @@ void PickleMachine::memoize(uint64_t index) {
 }
 
 void PickleMachine::push_memo(uint64_t index) {
-  TORCH_CHECK(
+  DDP_CHECK(
       index < memo_.size() && memo_set_[index],
       "it refers to value ",
       index,
@@ -350,7 +349,7 @@ void PickleMachine::append(std::vector<PickleValue> items) {
     return;
   }
   auto* list = content_of<PickleList>(top());
-  TORCH_CHECK(
+  DDP_CHECK(
       list != nullptr, "it appends to ", kind_of(top()), ", not to a list");
   heap_.charge(items.size() * sizeof(PickleValue));
   list->items.insert(list->items.end(), items.begin(), items.end());
@@ -361,9 +360,9 @@ void PickleMachine::set_items(std::vector<PickleValue> items) {
     return;
   }
   auto* dict = content_of<PickleDict>(top());
-  TORCH_CHECK(
+  DDP_CHECK(
       dict != nullptr, "it sets items of ", kind_of(top()), ", not of a dict");
-  TORCH_CHECK(items.size() % 2 == 0, "a key of a dict has no value");
+  DDP_CHECK(items.size() % 2 == 0, "a key of a dict has no value");
   heap_.charge(items.size() * sizeof(PickleValue));
   dict->items.insert(dict->items.end(), items.begin(), items.end());
 }
@@ -376,10 +375,10 @@ void PickleMachine::build() {
     return;
   }
   auto* dict = content_of<PickleDict>(top());
-  TORCH_CHECK(dict != nullptr, "it sets the attributes of ", kind_of(top()));
+  DDP_CHECK(dict != nullptr, "it sets the attributes of ", kind_of(top()));
   if (dict->archive) {
     const auto* attributes = content_of<PickleDict>(state);
-    TORCH_CHECK(
+    DDP_CHECK(
         attributes != nullptr && attributes != dict,
         "the attributes of an archive are ",
         kind_of(state));

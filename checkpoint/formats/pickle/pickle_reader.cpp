@@ -1,7 +1,7 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/pickle/pickle_machine.h>
 #include <checkpoint/formats/pickle/pickle_reader.h>
 #include <checkpoint/formats/pickle/pickle_tree.h>
+#include <ddp/internal/check.h>
 
 #include <exception>
 #include <string>
@@ -30,7 +30,7 @@ c10::IValue read_pickle(
     if (not_loaded) {
       std::rethrow_exception(not_loaded);
     }
-    TORCH_CHECK(false, "its pickle: ", error.what_without_backtrace());
+    DDP_THROW(Error, "its pickle: ", error.what_without_backtrace());
   }
 }
 

@@ -1,5 +1,5 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/pickle/pickle_tree.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/containers.h>
 
 #include <utility>
@@ -57,7 +57,7 @@ c10::IValue TreeMaker::make_content(const PickleObject& object, int depth) {
     heap_.charge(text->size());
     return *text;
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       depth < kMaxDepth,
       "its values are nested more than ",
       kMaxDepth,
@@ -108,7 +108,7 @@ c10::IValue TreeMaker::make_dict(const PickleDict& dict, int depth) {
     }
   }
   for (const auto& key : keys) {
-    TORCH_CHECK(
+    DDP_CHECK(
         key.isString() || key.isInt(),
         "a dict has a key that is a ",
         key.tagKind(),
@@ -117,7 +117,7 @@ c10::IValue TreeMaker::make_dict(const PickleDict& dict, int depth) {
   heap_.charge(dict_slots(keys) * kDictSlotBytes);
   auto result = new_dict();
   for (size_t i = 0; i < keys.size(); ++i) {
-    TORCH_CHECK(
+    DDP_CHECK(
         result.insert(keys[i], std::move(values[i])).second,
         "a dict has the key ",
         keys[i],
@@ -132,8 +132,8 @@ c10::IValue make_tree(const PickleValue& value, PickleHeap& heap, bool strict) {
   try {
     return TreeMaker(heap, strict).make(value, 0);
   } catch (const Unreadable& unreadable) {
-    TORCH_CHECK(
-        false,
+    DDP_THROW(
+        Error,
         "it is or contains ",
         unreadable.kind,
         "; this library reads tensors, numbers, strings, lists, tuples and "

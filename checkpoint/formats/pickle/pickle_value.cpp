@@ -1,13 +1,13 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/pickle/pickle_globals.h>
 #include <checkpoint/formats/pickle/pickle_value.h>
+#include <ddp/internal/check.h>
 
 #include <array>
 
 namespace ddp::detail {
 
 void PickleHeap::charge(uint64_t bytes) {
-  TORCH_CHECK(
+  DDP_CHECK(
       bytes <= left_,
       "its values need far more memory than the file has bytes");
   left_ -= bytes;

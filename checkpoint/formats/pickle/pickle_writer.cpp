@@ -1,11 +1,11 @@
 #include <ATen/core/Dict.h>
-#include <c10/util/Exception.h>
 #include <c10/util/strides.h>
 #include <checkpoint/formats/common/utf8.h>
 #include <checkpoint/formats/pickle/pickle_globals.h>
 #include <checkpoint/formats/pickle/pickle_opcodes.h>
 #include <checkpoint/formats/pickle/pickle_writer.h>
 #include <checkpoint/formats/pickle/storage_plan.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/plain_tensor.h>
 
 #include <algorithm>
@@ -88,8 +88,8 @@ void PickleWriter::write(const c10::IValue& value, const std::string& where) {
   } else if (value.isGenericDict()) {
     write_dict(value, where);
   } else {
-    TORCH_CHECK_TYPE(
-        false,
+    DDP_THROW(
+        TypeError,
         where,
         " is a ",
         value.tagKind(),
@@ -114,7 +114,7 @@ void PickleWriter::write_dict(
   put(kMark);
   for (const auto& item : value.toGenericDict()) {
     const auto& key = item.key();
-    TORCH_CHECK_TYPE(
+    DDP_CHECK_TYPE(
         key.isString() || key.isInt(),
         where,
         " has a key that is a ",
@@ -132,7 +132,7 @@ void PickleWriter::write_dict(
 
 void check_tensor(const at::Tensor& tensor, const std::string& where) {
   check_readable(tensor, where);
-  TORCH_CHECK_TYPE(
+  DDP_CHECK_TYPE(
       !python_dtype(tensor.scalar_type()).empty(),
       where,
       " is a tensor of dtype ",
@@ -212,8 +212,8 @@ void PickleWriter::write_double(double value) {
 void PickleWriter::write_text(
     const std::string& text,
     const std::string& where) {
-  TORCH_CHECK_VALUE(is_utf8(text), where, " is text that is not UTF-8");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(is_utf8(text), where, " is text that is not UTF-8");
+  DDP_CHECK_VALUE(
       text.size() <= std::numeric_limits<uint32_t>::max(),
       where,
       " is text of ",

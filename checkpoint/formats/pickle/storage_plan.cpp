@@ -1,8 +1,8 @@
 #include <ATen/core/Dict.h>
 #include <ATen/ops/empty.h>
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/pickle/pickle_tree.h>
 #include <checkpoint/formats/pickle/storage_plan.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/plain_memory.h>
 #include <ddp/support/plain_tensor.h>
 
@@ -45,7 +45,7 @@ void StoragePlan::count(const c10::IValue& value, int depth) {
   if (!value.isList() && !value.isTuple() && !value.isGenericDict()) {
     return;
   }
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       depth < kMaxDepth,
       "its values are nested more than ",
       kMaxDepth,

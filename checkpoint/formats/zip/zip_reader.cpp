@@ -1,6 +1,6 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/zip/crc32.h>
 #include <checkpoint/formats/zip/zip_reader.h>
+#include <ddp/internal/check.h>
 
 #include <algorithm>
 #include <array>
@@ -75,8 +75,8 @@ uint64_t find_end(const ByteSource& source) {
   source.read(0, start.data(), std::min<uint64_t>(size, start.size()));
   const bool zip_start =
       u32_at({start.data(), start.size()}, 0) == zip::kLocalHeader;
-  TORCH_CHECK(
-      false,
+  DDP_THROW(
+      Error,
       zip_start || size < zip::kEndSize ? "truncated: " : "no zip file: ",
       "its ",
       size,
@@ -86,19 +86,19 @@ uint64_t find_end(const ByteSource& source) {
 
 // The 64-bit end record, which stands before the locator at `locator`.
 Directory read_end64(const ByteSource& source, uint64_t locator, uint64_t at) {
-  TORCH_CHECK(
+  DDP_CHECK(
       locator >= zip::kEnd64Size && at <= locator - zip::kEnd64Size,
       "damaged: its 64-bit end record would be at byte ",
       at,
       ", behind its locator at ",
       locator);
   const auto end = source.text(at, zip::kEnd64Size);
-  TORCH_CHECK(
+  DDP_CHECK(
       u32_at(end, 0) == zip::kEnd64 &&
           u64_at(end, 4) == locator - at - zip::kEnd64Uncounted,
       "damaged: there is no 64-bit end record at byte ",
       at);
-  TORCH_CHECK(
+  DDP_CHECK(
       u32_at(end, 16) == 0 && u32_at(end, 20) == 0 &&
           u64_at(end, 24) == u64_at(end, 32),
       "it is one part of several");
@@ -107,7 +107,7 @@ Directory read_end64(const ByteSource& source, uint64_t locator, uint64_t at) {
 
 // A field of the short end record has to say what the long one does.
 void check_short(uint64_t seen, uint64_t escape, uint64_t expected) {
-  TORCH_CHECK(
+  DDP_CHECK(
       seen == escape || seen == expected,
       "damaged: its end records say ",
       seen,
@@ -118,7 +118,7 @@ void check_short(uint64_t seen, uint64_t escape, uint64_t expected) {
 Directory find_directory(const ByteSource& source) {
   auto position = find_end(source);
   const auto end = source.text(position, zip::kEndSize);
-  TORCH_CHECK(
+  DDP_CHECK(
       u16_at(end, 4) == 0 && u16_at(end, 6) == 0 &&
           u16_at(end, 8) == u16_at(end, 10),
       "it is one part of several");
@@ -135,7 +135,7 @@ Directory find_directory(const ByteSource& source) {
       directory = wide;
     }
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       directory.offset <= position &&
           directory.size == position - directory.offset,
       "damaged: its directory of ",
@@ -144,7 +144,7 @@ Directory find_directory(const ByteSource& source) {
       directory.offset,
       " does not end where the end record begins, at ",
       position);
-  TORCH_CHECK(
+  DDP_CHECK(
       directory.entries <= directory.size / zip::kCentralHeaderSize,
       "damaged: a directory of ",
       directory.size,
@@ -160,7 +160,7 @@ void read_extra64(
     const std::string& name,
     const std::vector<uint64_t*>& wanted) {
   while (!wanted.empty()) {
-    TORCH_CHECK(
+    DDP_CHECK(
         extra.size() >= zip::kExtraHeaderSize,
         "damaged: record '",
         name,
@@ -181,7 +181,7 @@ void read_extra64(
 
 // Takes the first record from what is left of the directory.
 ZipRecord take_record(std::string_view& directory) {
-  TORCH_CHECK(
+  DDP_CHECK(
       directory.size() >= zip::kCentralHeaderSize &&
           u32_at(directory, 0) == zip::kCentralHeader,
       "damaged: its directory has something else where a record is expected");
@@ -189,12 +189,12 @@ ZipRecord take_record(std::string_view& directory) {
   const uint64_t extra_size = u16_at(directory, 30);
   const auto size =
       zip::kCentralHeaderSize + name_size + extra_size + u16_at(directory, 32);
-  TORCH_CHECK(
+  DDP_CHECK(
       size <= directory.size(),
       "damaged: its directory ends in the middle of a record");
   ZipRecord record;
   record.name = directory.substr(zip::kCentralHeaderSize, name_size);
-  TORCH_CHECK(
+  DDP_CHECK(
       (u16_at(directory, 8) & zip::kEncrypted) == 0,
       "record '",
       record.name,
@@ -214,7 +214,7 @@ ZipRecord take_record(std::string_view& directory) {
       directory.substr(zip::kCentralHeaderSize + name_size, extra_size),
       record.name,
       wanted);
-  TORCH_CHECK(
+  DDP_CHECK(
       record.compressed || record.stored_size == record.size,
       "damaged: record '",
       record.name,
@@ -227,7 +227,7 @@ ZipRecord take_record(std::string_view& directory) {
 }
 
 void check_crc(const ZipRecord& record, uint32_t crc) {
-  TORCH_CHECK(
+  DDP_CHECK(
       crc == record.crc,
       "damaged: the content of record '",
       record.name,
@@ -241,7 +241,7 @@ void check_crc(const ZipRecord& record, uint32_t crc) {
 // Has `read` show a record's content, and checks it.
 template <typename Read>
 void read_checked(const ZipRecord& record, const Read& read) {
-  TORCH_CHECK(
+  DDP_CHECK(
       !record.compressed,
       "record '",
       record.name,
@@ -265,10 +265,10 @@ void ZipReader::read_directory() {
   for (uint64_t i = 0; i < directory.entries; ++i) {
     records_.push_back(take_record(rest));
     const auto& name = records_.back().name;
-    TORCH_CHECK(
+    DDP_CHECK(
         by_name_.emplace(name, i).second, "it has two records '", name, "'");
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       rest.empty(),
       "damaged: its directory has ",
       rest.size(),
@@ -290,7 +290,7 @@ void ZipReader::read_directory() {
 
 void ZipReader::find_content(ZipRecord& record) const {
   const auto bytes = zip::kLocalHeaderSize + record.name.size();
-  TORCH_CHECK(
+  DDP_CHECK(
       record.header <= source_.size() &&
           bytes <= source_.size() - record.header,
       "damaged: record '",
@@ -300,7 +300,7 @@ void ZipReader::find_content(ZipRecord& record) const {
       " of ",
       source_.size());
   const auto header = source_.text(record.header, bytes);
-  TORCH_CHECK(
+  DDP_CHECK(
       u32_at(header, 0) == zip::kLocalHeader &&
           u16_at(header, 26) == record.name.size() &&
           header.compare(
@@ -309,7 +309,7 @@ void ZipReader::find_content(ZipRecord& record) const {
       record.name,
       "' does not begin at byte ",
       record.header);
-  TORCH_CHECK(
+  DDP_CHECK(
       (u16_at(header, 8) != zip::kStored) == record.compressed,
       "damaged: record '",
       record.name,
@@ -326,7 +326,7 @@ void ZipReader::check_overlaps(
   for (size_t i = 0; i < order.size(); ++i) {
     const auto& record = *order[i];
     const auto limit = i + 1 < order.size() ? order[i + 1]->header : directory;
-    TORCH_CHECK(
+    DDP_CHECK(
         record.offset <= limit && record.stored_size <= limit - record.offset,
         "damaged: the ",
         record.stored_size,

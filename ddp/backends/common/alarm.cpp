@@ -1,6 +1,7 @@
 #include <ddp/backends/common/alarm.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
+
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -11,7 +12,7 @@
 namespace ddp::backends {
 
 Alarm::Alarm() : timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) {
-  TORCH_CHECK(
+  DDP_CHECK(
       timer_ >= 0,
       "a backend needs a timer: timerfd_create: ",
       std::strerror(errno));

@@ -1,8 +1,8 @@
 #include <ddp/backends/common/arguments.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/support/plain_memory.h>
 
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Utils.hpp>
 
 #include <iterator>
@@ -28,7 +28,7 @@ std::string Arguments::over(const char* name) const {
 }
 
 void Arguments::check_usable(const char* name, const std::string& error) const {
-  TORCH_CHECK_WITH(
+  DDP_CHECK_WITH(
       DistBackendError,
       error.empty(),
       over(name),
@@ -41,9 +41,9 @@ void Arguments::check_usable(const char* name, const std::string& error) const {
 }
 
 void Arguments::check_dense(const char* name, const at::Tensor& tensor) const {
-  TORCH_CHECK_VALUE(tensor.defined(), over(name), " got an undefined tensor");
+  DDP_CHECK_VALUE(tensor.defined(), over(name), " got an undefined tensor");
   const bool strided = tensor.layout() == at::kStrided;
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       strided && tensor.is_non_overlapping_and_dense(),
       over(name),
       " takes dense tensors without gaps; got one of layout ",
@@ -52,7 +52,7 @@ void Arguments::check_dense(const char* name, const at::Tensor& tensor) const {
       tensor.sizes(),
       strided ? c10::str(" and strides ", tensor.strides()) : "",
       ". tensor.contiguous() makes one that fits");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       detail::has_plain_memory(tensor),
       over(name),
       " got a tensor that is negated or conjugated lazily: pass its "
@@ -62,7 +62,7 @@ void Arguments::check_dense(const char* name, const at::Tensor& tensor) const {
 void Arguments::check_contiguous(const char* name, const at::Tensor& tensor)
     const {
   check_dense(name, tensor);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       tensor.is_contiguous(),
       over(name),
       " takes contiguous tensors; got one of sizes ",
@@ -73,7 +73,7 @@ void Arguments::check_contiguous(const char* name, const at::Tensor& tensor)
 }
 
 void Arguments::check_on_cpu(const char* name, const at::Tensor& tensor) const {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       tensor.is_cpu(),
       over(name),
       " takes tensors on the CPU, got one on ",
@@ -82,7 +82,7 @@ void Arguments::check_on_cpu(const char* name, const at::Tensor& tensor) const {
 
 const at::Tensor& Arguments::only(const char* name, const Tensors& tensors)
     const {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       tensors.size() == 1,
       over(name),
       " takes one tensor, got ",
@@ -93,7 +93,7 @@ const at::Tensor& Arguments::only(const char* name, const Tensors& tensors)
 const Arguments::Tensors& Arguments::only_list(
     const char* name,
     const std::vector<Tensors>& lists) const {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       lists.size() == 1,
       over(name),
       " takes one list of tensors, got ",
@@ -103,7 +103,7 @@ const Arguments::Tensors& Arguments::only_list(
 }
 
 void Arguments::check_list(const char* name, size_t length) const {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       length == static_cast<size_t>(size_),
       over(name),
       " takes a list with one entry for each of ",
@@ -116,7 +116,7 @@ void Arguments::check_pairs(
     const char* name,
     const Tensors& inputs,
     const Tensors& outputs) const {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       inputs.size() == outputs.size(),
       over(name),
       ": ",
@@ -131,7 +131,7 @@ void Arguments::check_same_dtype(
     const at::Tensor& tensor,
     at::TensorList others) const {
   for (const auto& other : others) {
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         other.scalar_type() == tensor.scalar_type(),
         over(name),
         " takes tensors of one dtype, got ",
@@ -142,7 +142,7 @@ void Arguments::check_same_dtype(
 }
 
 void Arguments::check_root(const char* name, int64_t root) const {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       root >= 0 && root < size_,
       over(name),
       ": the root is rank ",
@@ -152,7 +152,7 @@ void Arguments::check_root(const char* name, int64_t root) const {
 }
 
 void Arguments::check_peer(const char* name, int peer) const {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       peer >= 0 && peer < size_,
       over(name),
       ": the other is rank ",
@@ -164,7 +164,7 @@ void Arguments::check_peer(const char* name, int peer) const {
 void Arguments::check_no_lists(
     const char* name,
     const std::vector<Tensors>& lists) const {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       lists.empty(),
       over(name),
       ": a list on rank ",
@@ -194,7 +194,7 @@ Arguments::Tensors Arguments::equal_parts(
     const at::Tensor& tensor,
     int64_t numel) const {
   check_contiguous(name, tensor);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       tensor.numel() == numel * size_,
       over(name),
       " takes a tensor of ",

@@ -1,9 +1,9 @@
 #include <ddp/backends/common/backend_work.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/support/error_text.h>
 
 #include <ATen/core/ivalue.h>
-#include <c10/util/Exception.h>
 
 #include <utility>
 
@@ -51,7 +51,7 @@ std::string BackendWork::words_of_timeout(const std::string& clue) const {
 
 bool BackendWork::wait(std::chrono::milliseconds timeout) {
   const bool limited = timeout.count() > 0;
-  TORCH_CHECK_WITH(
+  DDP_CHECK_WITH(
       DistBackendError,
       ends_until(
           limited ? Clock::now() + bounded(timeout) : Clock::time_point::max()),

@@ -1,6 +1,6 @@
 #include <ddp/backends/common/collective_backend.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <utility>
 
@@ -56,7 +56,7 @@ CollectiveBackend::Exchange CollectiveBackend::all_gather(
     const at::Tensor& input,
     const Tensors& outputs) const {
   check(call, {input}, outputs);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       outputs[rank_].numel() == input.numel(),
       arguments_.over(call.name),
       ": rank ",
@@ -235,7 +235,7 @@ CollectiveBackend::Part CollectiveBackend::part(
     const at::Tensor& output,
     const Tensors& inputs) const {
   check(call, inputs, {output});
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       output.numel() == inputs[rank_].numel(),
       arguments_.over(call.name),
       ": the output of rank ",

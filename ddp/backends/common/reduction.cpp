@@ -1,10 +1,10 @@
 #include <ddp/backends/common/reduction.h>
 
 #include <ddp/backends/common/arguments.h>
+#include <ddp/internal/check.h>
 
 #include <c10/core/ScalarTypeToTypeMeta.h>
 #include <c10/util/BFloat16.h>
-#include <c10/util/Exception.h>
 #include <c10/util/Half.h>
 #include <c10/util/complex.h>
 
@@ -201,7 +201,7 @@ Reduction::Reduction(ScalarType dtype, const c10d::ReduceOp& op) {
   } else {
     function_ = choose(dtype, mean ? Kind::SUM : kind);
   }
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       function_ && (!mean || divisible),
       "tensors of ",
       dtype,

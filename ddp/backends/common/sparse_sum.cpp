@@ -1,10 +1,10 @@
 #include <ddp/backends/common/collective_backend.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/support/plain_memory.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/util/Exception.h>
 
 #include <memory>
 #include <utility>
@@ -37,7 +37,7 @@ at::Tensor header_of(const at::Tensor& tensor) {
 void check_headers(const Tensors& headers, int rank) {
   const auto shape = [&](size_t of) { return headers[of].slice(0, 1); };
   for (size_t other = 0; other < headers.size(); ++other) {
-    TORCH_CHECK(
+    DDP_CHECK(
         shape(other).equal(shape(rank)),
         "the sparse tensor of rank ",
         other,
@@ -80,7 +80,7 @@ CollectiveBackend::WorkPtr CollectiveBackend::sparse_sum(
     const Call& call,
     const at::Tensor& tensor,
     const c10d::ReduceOp& op) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       op.op_ == c10d::ReduceOp::SUM && tensor.is_cpu(),
       arguments_.over(call.name),
       " of sparse tensors is by SUM only, and on the CPU");

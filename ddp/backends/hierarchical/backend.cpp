@@ -1,9 +1,9 @@
 #include <ddp/backends/hierarchical/backend.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/support/own_thread.h>
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/util/Exception.h>
 
 #include <utility>
 
@@ -62,7 +62,7 @@ bool Backend::supportsTensorAlloc(c10::DeviceIndex device) {
 }
 
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
-  TORCH_CHECK(
+  DDP_CHECK(
       steps_->within.part(), "hierarchical: this rank is alone on its host");
   return steps_->within.part()->allocateTensor(size, std::move(options));
 }

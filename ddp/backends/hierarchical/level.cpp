@@ -2,10 +2,10 @@
 
 #include <ddp/backends/common/backend_work.h>
 #include <ddp/backends/common/reduction.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/error_text.h>
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <iterator>
@@ -63,7 +63,7 @@ void Level::finish(const WorkPtr& work) const {
 
 void Level::await(c10d::Work& work) const {
   while (!ends_within(kSlice, work)) {
-    TORCH_CHECK(
+    DDP_CHECK(
         !broken_off_,
         "it was broken off, as the group was aborted or destroyed");
   }
@@ -100,7 +100,7 @@ void Level::reduce_here(
 }
 
 void Level::fail(const std::exception& error) const {
-  C10_THROW_ERROR(
+  DDP_THROW(
       DistBackendError,
       c10::str(
           where_,

@@ -3,8 +3,9 @@
 
 #include <ddp/backends/hierarchical/backend.h>
 
+#include <ddp/internal/check.h>
+
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 
 namespace ddp::backends::hierarchical {
 
@@ -82,7 +83,7 @@ at::Tensor Backend::row(
     const at::Tensor& tensor,
     int64_t numel) const {
   arguments_.check_contiguous(name, tensor);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       tensor.numel() == numel,
       name,
       " over hierarchical: rank ",

@@ -1,8 +1,8 @@
 #include <ddp/backends/mpi/backend.h>
 
 #include <ATen/ops/zeros.h>
-#include <c10/util/Exception.h>
 #include <ddp/backends/mpi/operators.h>
+#include <ddp/internal/check.h>
 
 #include <string>
 
@@ -90,7 +90,7 @@ Backend::WorkPtr Backend::checked_message(
     const Tensors& tensors,
     int peer,
     int tag) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       tag >= 0 && tag < kFirstReservedTag,
       arguments_.over("a message"),
       " has a tag in [0, ",
@@ -138,7 +138,7 @@ void Backend::monitoredBarrier(
       missing += (missing.empty() ? "" : ", ") + std::to_string(i + 1);
     }
   }
-  TORCH_CHECK_WITH(
+  DDP_CHECK_WITH(
       DistBackendError,
       rank_ > 0 || missing.empty(),
       arguments_.over(call.name),

@@ -3,8 +3,7 @@
 #include <ddp/backends/mpi/backend.h>
 #include <ddp/backends/mpi/engine.h>
 #include <ddp/backends/mpi/pause.h>
-
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <chrono>
 #include <limits>
@@ -30,9 +29,8 @@ void pass_barrier(MPI_Comm comm, milliseconds timeout, const char* call) {
       int size = 0;
       MPI_Comm_rank(comm, &rank);
       MPI_Comm_size(comm, &size);
-      TORCH_CHECK_WITH(
+      DDP_THROW(
           DistBackendError,
-          false,
           call,
           " timed out after ",
           timeout.count(),
@@ -79,7 +77,7 @@ class MpiCommunicator final : public Communicator {
 };
 
 std::shared_ptr<Communicator> MpiCommunicator::split(int color, int key) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       color >= -1, "split takes a color from 0 on, or -1; got ", color);
   MPI_Comm part = MPI_COMM_NULL;
   {
@@ -105,7 +103,7 @@ std::string MpiCommunicator::broadcast(const std::string& text) {
   const auto comm = channel_->comm->get();
   meet(comm, timeout_, "MPI_Bcast");
   check_mpi(MPI_Bcast(&length, 1, MPI_INT64_T, 0, comm), "MPI_Bcast");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       length <= std::numeric_limits<int>::max(),
       "broadcast of a text of ",
       length,

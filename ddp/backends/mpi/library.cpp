@@ -1,8 +1,7 @@
 #include <ddp/backends/mpi/communicator.h>
 #include <ddp/backends/mpi/engine.h>
 #include <ddp/backends/mpi/runtime.h>
-
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <cstring>
 
@@ -19,22 +18,22 @@ std::shared_ptr<Communicator> adopt(
     const void* handle,
     size_t size,
     std::chrono::milliseconds timeout) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       handle && size == sizeof(MPI_Comm),
       "an MPI_Comm of ",
       size,
       " bytes, but those of the MPI that ddp was built with have ",
       sizeof(MPI_Comm),
       ". Build ddp with the program's MPI");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       mpi_running(),
       "an MPI_Comm was handed over, but MPI is not initialised, or finalised");
   MPI_Comm comm = MPI_COMM_NULL;
   std::memcpy(&comm, handle, size);
-  TORCH_CHECK_VALUE(comm != MPI_COMM_NULL, "MPI_COMM_NULL was handed over");
+  DDP_CHECK_VALUE(comm != MPI_COMM_NULL, "MPI_COMM_NULL was handed over");
   int between_groups = 0;
   MPI_Comm_test_inter(comm, &between_groups);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !between_groups,
       "an intercommunicator was handed over; ddp needs an "
       "intracommunicator");

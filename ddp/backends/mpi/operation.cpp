@@ -1,10 +1,10 @@
 #include <ddp/backends/mpi/operation.h>
 
 #include <ddp/backends/mpi/engine.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/error_text.h>
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/util/Exception.h>
 
 #include <utility>
 
@@ -35,7 +35,7 @@ void Operation::synchronize() {
 }
 
 int Operation::sourceRank() const {
-  TORCH_CHECK(done_, "sourceRank: the receive is not complete");
+  DDP_CHECK(done_, "sourceRank: the receive is not complete");
   return source_;
 }
 

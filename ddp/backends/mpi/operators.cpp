@@ -2,9 +2,9 @@
 
 #include <ddp/backends/common/arguments.h>
 #include <ddp/backends/mpi/runtime.h>
+#include <ddp/internal/check.h>
 
 #include <c10/util/BFloat16.h>
-#include <c10/util/Exception.h>
 #include <c10/util/Half.h>
 
 #include <algorithm>
@@ -175,12 +175,12 @@ Operator operator_for(ScalarType dtype, const c10d::ReduceOp& op) {
   const Kind kind = op.op_;
   const bool mean = kind == Kind::AVG;
   const auto choice = choose(dtype, mean ? Kind::SUM : kind);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       choice.type,
       "backend mpi does not reduce tensors of ",
       dtype,
       "; it can only move them");
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       choice.op &&
           (!mean || c10::isFloatingType(dtype) || c10::isComplexType(dtype)),
       "backend mpi does not reduce tensors of ",

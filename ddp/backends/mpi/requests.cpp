@@ -1,6 +1,6 @@
 #include <ddp/backends/mpi/requests.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <array>
 
@@ -88,7 +88,7 @@ void Requests::check_received(const MPI_Status& status, int64_t expected) {
   check_mpi(
       MPI_Get_elements_x(&status, MPI_BYTE, &received), "MPI_Get_elements_x");
   if (received != expected) {
-    C10_THROW_ERROR(
+    DDP_THROW(
         DistBackendError,
         c10::str(
             "rank ",

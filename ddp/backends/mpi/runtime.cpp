@@ -1,8 +1,7 @@
 #include <ddp/backends/mpi/runtime.h>
 
 #include <ddp/backends/mpi/engine.h>
-
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <array>
 #include <cstdlib>
@@ -60,7 +59,7 @@ bool may_call() {
 
 void check_mpi(int code, const char* call) {
   if (code != MPI_SUCCESS) {
-    C10_THROW_ERROR(
+    DDP_THROW(
         DistBackendError, c10::str(call, " failed: ", mpi_error_text(code)));
   }
 }
@@ -81,7 +80,7 @@ Threading initialize_mpi() {
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized) {
-    C10_THROW_ERROR(
+    DDP_THROW(
         DistBackendError,
         "MPI was finalised in this process and cannot start again");
   }
@@ -99,7 +98,7 @@ Threading initialize_mpi() {
 
 void check_thread() {
   if (!may_call()) {
-    C10_THROW_ERROR(
+    DDP_THROW(
         DistBackendError,
         "the program initialised MPI for calls from its main thread only, and "
         "this is another (backward on a GPU runs on one): initialise it by "

@@ -2,8 +2,7 @@
 
 #include <ddp/backends/shm.h>
 #include <ddp/backends/shm/handshake.h>
-
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <unistd.h>
 
@@ -30,7 +29,7 @@ std::string unavailable(int64_t ranks) {
 }
 
 c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       options.size <= kMaxRanks,
       "backend shm connects up to ",
       kMaxRanks,
@@ -73,7 +72,7 @@ bool Backend::supportsTensorAlloc(c10::DeviceIndex /*index*/) {
 }
 
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       options.device().is_cpu() && size >= 0,
       "backend shm allocates tensors of the CPU, not ",
       size,

@@ -1,6 +1,6 @@
 #include <ddp/backends/shm/exchange.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <algorithm>
 #include <cstring>
@@ -85,7 +85,7 @@ void Exchange::check_length(int from) const {
   const auto sent = announced.lengths[team_.rank()];
   // What goes to all is not for those that expect nothing.
   const bool unwanted = announced.same_for_all && !target.defined();
-  TORCH_CHECK_WITH(
+  DDP_CHECK_WITH(
       DistBackendError,
       sent == bytes_of(target) || unwanted,
       "rank ",

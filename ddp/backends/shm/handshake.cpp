@@ -2,8 +2,8 @@
 
 #include <common/random_name.h>
 #include <ddp/backends/shm/memory/unix_socket.h>
+#include <ddp/internal/check.h>
 
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <unistd.h>
@@ -50,7 +50,7 @@ Message introduce(const Memory& own, const std::string& password, int rank) {
   auto message = message_of(greeting);
   message.files[0] = FileDescriptor(dup(own.descriptor()));
   message.files[1] = open_process(getpid());
-  TORCH_CHECK(
+  DDP_CHECK(
       message.files[1].get() >= 0,
       "it needs Linux 5.3 or newer, to see processes end");
   return message;

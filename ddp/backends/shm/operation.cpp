@@ -1,10 +1,10 @@
 #include <ddp/backends/shm/operation.h>
 
 #include <ddp/backends/shm/engine.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/error_text.h>
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/util/Exception.h>
 
 #include <utility>
 
@@ -38,7 +38,7 @@ bool Operation::advance(
     std::chrono::nanoseconds spin) {
   try {
     const auto reason = engine_->first_error();
-    TORCH_CHECK(reason.empty(), "the group failed before: ", reason);
+    DDP_CHECK(reason.empty(), "the group failed before: ", reason);
     do {
       if (others_awaited_) {
         if (!await_others(until, spin)) {
@@ -71,7 +71,7 @@ bool Operation::await_others(
   if (team.all_finished(std::min(until, deadline_), spin)) {
     return true;
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       Clock::now() < deadline_,
       words_of_timeout("Waited for rank " + team.missing() + ". "));
   return false;

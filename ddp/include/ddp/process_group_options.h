@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ddp/internal/check.h>
+
 #include <c10/core/Device.h>
 #include <torch/arg.h>
 

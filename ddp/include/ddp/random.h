@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 #include <ddp/internal/export.h>
 #include <ddp/internal/text_tensor.h>
 #include <ddp/process_group.h>
@@ -76,13 +76,13 @@ at::Tensor generator_state(const Generator& generator) {
 
 template <typename Generator>
 void set_generator_state(Generator& generator, const at::Tensor& state) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       state.defined() && state.scalar_type() == at::kByte && state.is_cpu() &&
           state.is_contiguous(),
       "set_generator_state: a state is a tensor of uint8 on the CPU");
   std::istringstream text(detail::to_string(state));
   Generator read;
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       text >> read,
       "set_generator_state: this is no state of such a generator");
   generator = read;

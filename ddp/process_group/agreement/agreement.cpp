@@ -1,10 +1,10 @@
 #include <ddp/process_group/agreement/agreement.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/store_gather.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/support/own_thread.h>
 
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
@@ -85,7 +85,7 @@ void agree(
       });
   const auto verdict = to_text(answered_within(
       group.timeout(), [gather]() mutable { return gather.verdict(); }));
-  TORCH_CHECK(verdict.empty(), verdict);
+  DDP_CHECK(verdict.empty(), verdict);
 }
 
 } // namespace ddp::detail

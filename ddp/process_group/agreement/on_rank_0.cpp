@@ -1,8 +1,8 @@
 #include <ddp/process_group/agreement/on_rank_0.h>
 
-#include <c10/util/Exception.h>
 #include <common/heartbeat_page.h>
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/support/error_text.h>
@@ -75,7 +75,7 @@ void throw_failures(
     const std::vector<std::string>& failures) {
   for (size_t r = 0; r < failures.size(); ++r) {
     const auto rank = static_cast<int64_t>(r);
-    TORCH_CHECK(
+    DDP_CHECK(
         failures[r].empty(), failed_on(rank, operation, group, failures[r]));
   }
 }
@@ -126,7 +126,7 @@ void await_all(
     if (std::chrono::steady_clock::now() > end) {
       const auto text = failed_on(group.rank(), operation, group, failure);
       report_failure(group, text);
-      TORCH_CHECK(false, text);
+      DDP_THROW(Error, text);
     }
     std::this_thread::sleep_for(kArrivalInterval);
   }

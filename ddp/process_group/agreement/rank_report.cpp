@@ -1,6 +1,6 @@
 #include <ddp/process_group/agreement/rank_report.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <algorithm>
 #include <sstream>
@@ -57,7 +57,7 @@ std::string name_by_ranks(const std::vector<std::string>& texts) {
 }
 
 void check_same_calls(const std::vector<std::string>& calls) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       std::count(calls.begin(), calls.end(), calls.front()) ==
           static_cast<int64_t>(calls.size()),
       "the ranks did not call the same: ",
@@ -78,7 +78,7 @@ void throw_differences(
   if (left_out > 0) {
     text << "\n  ... and " << left_out << " more";
   }
-  C10_THROW_ERROR(ValueError, text.str());
+  DDP_THROW(ValueError, text.str());
 }
 
 } // namespace ddp::detail

@@ -1,6 +1,7 @@
 #include <ddp/process_group/agreement/store_gather.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
+
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <cstring>
@@ -35,7 +36,7 @@ std::vector<StoreGather::Part> decode(const StoreGather::Bytes& bytes) {
       std::memcpy(header, &*at, sizeof(header));
     }
     const auto room = left - static_cast<ptrdiff_t>(sizeof(header));
-    TORCH_CHECK(
+    DDP_CHECK(
         whole && header[1] >= 0 && header[1] <= room,
         "what ranks gathered in the store is cut off");
     const auto begin = at + sizeof(header);
@@ -49,7 +50,7 @@ std::vector<StoreGather::Part> decode(const StoreGather::Bytes& bytes) {
 
 StoreGather::StoreGather(c10::intrusive_ptr<c10d::Store> store, std::string key)
     : store_(std::move(store)), key_(std::move(key)) {
-  TORCH_CHECK(
+  DDP_CHECK(
       store_ && store_->hasExtendedApi(),
       "ranks need a store that can append to agree, which this process group "
       "lacks");

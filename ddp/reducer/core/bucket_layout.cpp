@@ -1,6 +1,6 @@
 #include <ddp/reducer/core/bucket_layout.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <algorithm>
 #include <limits>
@@ -81,7 +81,7 @@ std::optional<int64_t> rebuilds_after(const ReducerOptions& options) {
 
 void check_caps(const ReducerOptions& options) {
   const auto check = [](const char* name, double cap) {
-    TORCH_CHECK_VALUE(cap > 0, name, " must be above 0, but is ", cap);
+    DDP_CHECK_VALUE(cap > 0, name, " must be above 0, but is ", cap);
   };
   check("bucket_cap_mb", cap(options));
   check("first_bucket_cap_mb", first_cap(options));

@@ -1,10 +1,10 @@
 #include <ddp/comm_hook.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/process_group.h>
 #include <ddp/reducer/core/futures.h>
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 #include <c10/util/Type.h>
 
 #include <typeinfo>
@@ -33,7 +33,7 @@ c10::IValue CommHook::state_dict() const {
 }
 
 void CommHook::load_state_dict(const c10::IValue& state) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       state.isNone(),
       "load_state_dict: this communication hook keeps no state, and that of "
       "the run that was saved did: is it another one?");

@@ -1,11 +1,11 @@
 #include <ddp/reducer/core/futures.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/support/current_stream.h>
 
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 namespace ddp::detail {
@@ -49,7 +49,7 @@ Future run_inner(
     at::Tensor(bucket.buffer).div_(group.size());
   }
   auto future = hook.run(bucket, group);
-  TORCH_CHECK(future, "the communication hook returned no future");
+  DDP_CHECK(future, "the communication hook returned no future");
   return future;
 }
 
@@ -64,8 +64,8 @@ at::Tensor result_of(c10::ivalue::Future& future) {
       return list.front();
     }
   }
-  TORCH_CHECK(
-      false,
+  DDP_THROW(
+      Error,
       "the communication hook's future holds a ",
       value.tagKind(),
       " where a tensor or a list of one is expected");
@@ -73,7 +73,7 @@ at::Tensor result_of(c10::ivalue::Future& future) {
 
 at::Tensor result_for(c10::ivalue::Future& future, const at::Tensor& buffer) {
   auto result = result_of(future);
-  TORCH_CHECK(
+  DDP_CHECK(
       result.defined() && !result.is_sparse(),
       "the communication hook's result is ",
       result.defined() ? "a sparse" : "an undefined",
@@ -82,7 +82,7 @@ at::Tensor result_for(c10::ivalue::Future& future, const at::Tensor& buffer) {
       result.scalar_type() == c10::toRealValueType(buffer.scalar_type())) {
     result = at::view_as_complex(result.contiguous().view({-1, 2}));
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       result.numel() == buffer.numel() &&
           result.scalar_type() == buffer.scalar_type(),
       "the communication hook's result has ",

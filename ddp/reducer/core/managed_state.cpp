@@ -1,6 +1,7 @@
 #include <ddp/reducer/core/managed_state.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
+
 #include <torch/csrc/jit/api/module.h>
 #include <torch/nn/modules/embedding.h>
 
@@ -36,7 +37,7 @@ void check_names(
     const NamedTensors& parameters,
     const NamedTensors& buffers) {
   for (const auto& name : names) {
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         contains(parameters, name) || contains(buffers, name),
         option,
         ": there is no '",
@@ -121,7 +122,7 @@ NamedTensors named(const Items& items) {
 ManagedState managed_state(
     const std::shared_ptr<torch::nn::Module>& module,
     const ReducerOptions& options) {
-  TORCH_CHECK_VALUE(module, "Reducer: the module is null");
+  DDP_CHECK_VALUE(module, "Reducer: the module is null");
   std::weak_ptr<torch::nn::Module> weak = module; // it may own the Reducer
   auto state = managed_state(*module, options);
   const auto while_alive = [weak](std::function<NamedTensors()> tensors) {
@@ -163,7 +164,7 @@ ManagedState managed_state(
 ManagedState managed_state(
     const NamedTensors& parameters,
     const ReducerOptions& options) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       parameters.names.size() == parameters.tensors.size(),
       "Reducer: ",
       parameters.names.size(),
@@ -172,7 +173,7 @@ ManagedState managed_state(
       " tensors");
   for (size_t i = 0; i < parameters.names.size(); ++i) {
     const auto& tensor = parameters.tensors[i];
-    TORCH_CHECK_VALUE(
+    DDP_CHECK_VALUE(
         tensor.defined() && tensor.is_leaf() && tensor.requires_grad(),
         "parameter ",
         parameters.names[i],

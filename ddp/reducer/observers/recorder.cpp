@@ -1,6 +1,6 @@
 #include <ddp/reducer/observers/recorder.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <algorithm>
 
@@ -16,7 +16,7 @@ Recorder::Recorder(int64_t sample_rate, StepRange chosen)
     : state_(std::make_shared<State>()),
       sample_rate_(sample_rate),
       chosen_(chosen) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       sample_rate >= 1,
       "sample_rate is ",
       sample_rate,

@@ -1,11 +1,11 @@
 #include <ddp/reducer/observers/replica_digests.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/model/tensor_contents.h>
 #include <ddp/process_group/agreement/store_gather.h>
 #include <ddp/support/own_thread.h>
 
 #include <ATen/ATen.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>

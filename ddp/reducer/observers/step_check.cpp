@@ -1,5 +1,6 @@
 #include <ddp/reducer/observers/step_check.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/model/tensor_contents.h>
 #include <ddp/module_state.h>
 
@@ -14,7 +15,7 @@ StepCheck::StepCheck(
     : parameters_(std::move(parameters)),
       divergence_every_(divergence_every),
       finite_(finite) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       divergence_every >= 0,
       "check_divergence_every must not be negative, but is ",
       divergence_every);

@@ -1,6 +1,6 @@
 #include <ddp/reducer/observers/stepped_optimizers.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <mutex>
 #include <set>
@@ -31,7 +31,7 @@ void check_not_stepped_in_backward(
     const torch::optim::Optimizer& optimizer,
     const char* operation) {
   const std::lock_guard<std::mutex> lock(mutex);
-  TORCH_CHECK(
+  DDP_CHECK(
       stepped_optimizers.count(&optimizer) == 0,
       operation,
       ": Reducer::step_in_backward has this optimizer step at the end of "

@@ -2,12 +2,12 @@
 
 #include <common/host_name.h>
 #include <ddp/environment/environment.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/atomic_file.h>
 #include <ddp/support/error_text.h>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -95,7 +95,7 @@ StepRange parse_steps(const std::string& text) {
   const auto first = to_step(text.substr(0, dash));
   const auto last =
       dash == std::string::npos ? first : to_step(text.substr(dash + 1));
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       first && last && 1 <= *first && *first <= *last,
       "timeline_steps or DDP_TIMELINE_STEPS is '",
       text,
@@ -131,7 +131,7 @@ std::optional<TimelineFile> TimelineFile::make(
   file.reducer_ = plain(reducer);
   std::error_code error;
   std::filesystem::create_directories(file.folder_, error);
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       !error,
       "timeline_folder or DDP_TIMELINE: cannot make ",
       file.folder_,

@@ -1,5 +1,7 @@
 #include <ddp/backends/mpi/staging/staging.h>
 
+#include <ddp/internal/check.h>
+
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -54,17 +56,17 @@ struct Staging::Cuda {
 
 at::Tensor Staging::input(const at::Tensor& tensor) {
   if (tensor.is_cpu()) {
-    TORCH_CHECK_VALUE(!cuda_, "backend mpi: tensors on the CPU and a GPU");
+    DDP_CHECK_VALUE(!cuda_, "backend mpi: tensors on the CPU and a GPU");
     return tensor;
   }
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       tensor.is_cuda(),
       "backend mpi takes tensors on the CPU or a CUDA GPU, got one on ",
       tensor.device());
   if (!cuda_) {
     cuda_ = std::make_shared<Cuda>(tensor.device());
   }
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       tensor.device() == cuda_->device,
       "backend mpi: tensors of one operation on ",
       cuda_->device,

@@ -1,13 +1,13 @@
 #include <ddp/backends/mpi/staging/staging.h>
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 namespace ddp::backends::mpi {
 
 struct Staging::Cuda {};
 
 at::Tensor Staging::input(const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(
+  DDP_CHECK_VALUE(
       tensor.is_cpu(),
       "backend mpi: got a tensor on ",
       tensor.device(),

@@ -1,7 +1,8 @@
 #include <ddp/backends/shm/memory/memory.h>
 
+#include <ddp/internal/check.h>
+
 #include <ATen/ops/from_blob.h>
-#include <c10/util/Exception.h>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -28,7 +29,7 @@ constexpr int64_t kAddresses = int64_t(4) << 40;
 
 int64_t size_of(int descriptor) {
   struct stat status {};
-  TORCH_CHECK(fstat(descriptor, &status) == 0, "fstat: ", std::strerror(errno));
+  DDP_CHECK(fstat(descriptor, &status) == 0, "fstat: ", std::strerror(errno));
   return status.st_size;
 }
 
@@ -42,7 +43,7 @@ int64_t size_for(int64_t ranks) {
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     size = std::min(size, static_cast<int64_t>(limit.rlim_cur));
   }
-  TORCH_CHECK(
+  DDP_CHECK(
       size >= kHeapBegin,
       "it got no memory: files may have ",
       size,
@@ -53,11 +54,11 @@ int64_t size_for(int64_t ranks) {
 FileDescriptor make_memory(int64_t ranks) {
   const auto size = size_for(ranks);
   FileDescriptor memory(memfd_create("ddp", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  TORCH_CHECK(
+  DDP_CHECK(
       memory.get() >= 0,
       "it got no memory: memfd_create: ",
       std::strerror(errno));
-  TORCH_CHECK(
+  DDP_CHECK(
       ftruncate(memory.get(), size) == 0 &&
           fcntl(
               memory.get(),
@@ -87,7 +88,7 @@ bool provide(int descriptor, int64_t place, int64_t bytes) {
 
 Mapping::Mapping(int descriptor) : size_(size_of(descriptor)) {
   const int seals = fcntl(descriptor, F_GET_SEALS);
-  TORCH_CHECK(
+  DDP_CHECK(
       seals >= 0 && (seals & F_SEAL_SHRINK) && size_ >= kHeapBegin,
       "it got memory from another rank that is none of its own");
   auto* begin = mmap(
@@ -97,7 +98,7 @@ Mapping::Mapping(int descriptor) : size_(size_of(descriptor)) {
       MAP_SHARED | MAP_NORESERVE,
       descriptor,
       0);
-  TORCH_CHECK(
+  DDP_CHECK(
       begin != MAP_FAILED,
       "it cannot map ",
       size_,
@@ -145,7 +146,7 @@ void Memory::give_back(int64_t place) {
 
 at::Tensor Memory::tensor(int64_t numel, const at::TensorOptions& options) {
   const auto element = static_cast<int64_t>(options.dtype().itemsize());
-  TORCH_CHECK_WITH(
+  DDP_CHECK_WITH(
       OutOfMemoryError,
       numel <= mapping_->size() / element,
       "backend shm has no memory for a tensor of ",
@@ -158,7 +159,7 @@ at::Tensor Memory::tensor(int64_t numel, const at::TensorOptions& options) {
     heap_.give_back(*place);
     place = std::nullopt;
   }
-  TORCH_CHECK_WITH(
+  DDP_CHECK_WITH(
       OutOfMemoryError,
       place,
       "backend shm has no ",

@@ -1,8 +1,8 @@
 #include <ddp/backends/shm/memory/team.h>
 
 #include <ddp/backends/common/arguments.h>
+#include <ddp/internal/check.h>
 
-#include <c10/util/Exception.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <sys/syscall.h>
@@ -101,7 +101,7 @@ const Announcement& Team::announced(int rank) const {
 void Team::compare() const {
   for (int rank = 0; rank < size(); ++rank) {
     if (!fit(announced(rank), announced(rank_))) {
-      C10_THROW_ERROR(
+      DDP_THROW(
           DistBackendError,
           c10::str(
               "rank ",
@@ -173,7 +173,7 @@ bool Team::await(
 void Team::check_alive() const {
   for (int rank = 0; rank < size(); ++rank) {
     // What it did before its end counts.
-    TORCH_CHECK_WITH(
+    DDP_CHECK_WITH(
         DistBackendError,
         has_finished(rank) || !has_ended(rank) || has_finished(rank),
         words_of_end(rank));
@@ -195,7 +195,7 @@ void Team::check_failures() const {
     const auto& control = memory(rank).control();
     if (control.failed.load() == kYes) {
       const auto length = strnlen(control.failure, sizeof(control.failure));
-      C10_THROW_ERROR(
+      DDP_THROW(
           DistBackendError,
           c10::str(
               "rank ",

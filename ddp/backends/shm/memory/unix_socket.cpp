@@ -1,8 +1,7 @@
 #include <ddp/backends/shm/memory/unix_socket.h>
 
 #include <common/random_name.h>
-
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -20,7 +19,7 @@ namespace {
 constexpr int kType = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
 void check(bool worked, const char* call) {
-  TORCH_CHECK_WITH(DistNetworkError, worked, call, ": ", std::strerror(errno));
+  DDP_CHECK_WITH(DistNetworkError, worked, call, ": ", std::strerror(errno));
 }
 
 /// In the abstract namespace, whose names begin with a zero.
@@ -73,7 +72,7 @@ UnixSocket UnixSocket::connect(
   const auto* generic = reinterpret_cast<const sockaddr*>(&address);
   while (::connect(result.descriptor_.get(), generic, length) != 0) {
     check(errno == EAGAIN || errno == EINTR, "connect"); // its queue is full
-    TORCH_CHECK_WITH(
+    DDP_CHECK_WITH(
         DistNetworkError, Clock::now() < deadline, "connect: no answer");
     poll(nullptr, 0, 1);
   }
@@ -107,7 +106,7 @@ void UnixSocket::wait_for(short event, Clock::time_point deadline) const {
     if (poll(&look, 1, static_cast<int>(patience)) > 0) {
       return;
     }
-    TORCH_CHECK_WITH(
+    DDP_CHECK_WITH(
         DistNetworkError, left.count() > 0, "the other ranks did not come");
   }
 }
@@ -135,7 +134,7 @@ Message UnixSocket::receive(Clock::time_point deadline) const {
   const auto length =
       recvmsg(descriptor_.get(), &envelope.header, MSG_CMSG_CLOEXEC);
   check(length >= 0, "recvmsg");
-  TORCH_CHECK_WITH(
+  DDP_CHECK_WITH(
       DistNetworkError,
       length > 0,
       "the other process closed the connection: it has ended or given up");
@@ -147,7 +146,7 @@ Message UnixSocket::receive(Clock::time_point deadline) const {
     std::memcpy(files, CMSG_DATA(attached), sizeof(files));
     message.files = {FileDescriptor(files[0]), FileDescriptor(files[1])};
   }
-  TORCH_CHECK_WITH(
+  DDP_CHECK_WITH(
       DistNetworkError,
       has_files && length == static_cast<ssize_t>(message.text.size()),
       "a message of ",

@@ -17,7 +17,9 @@ namespace ddp::detail {
 DDP_API bool shows_frames();
 
 template <typename Error>
-[[noreturn]] void throw_error(const c10::SourceLocation& place, std::string text) {
+[[noreturn]] void throw_error(
+    const c10::SourceLocation& place,
+    std::string text) {
   if (shows_frames()) {
     throw Error(place, std::move(text));
   }
@@ -27,8 +29,8 @@ template <typename Error>
 } // namespace ddp::detail
 
 /// Throws a `c10::Error` of this type, with the text of the other arguments.
-#define DDP_THROW(Error, ...)                          \
-  ::ddp::detail::throw_error<::c10::Error>(            \
+#define DDP_THROW(Error, ...)                                \
+  ::ddp::detail::throw_error<::c10::Error>(                  \
       {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, \
       ::c10::str(__VA_ARGS__))
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 #include <ddp/internal/export.h>
 #include <torch/arg.h>
 #include <torch/data/samplers/base.h>
@@ -72,7 +72,7 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
   /// Throws `c10::ValueError` where `batch_size` is 0.
   BatchSampler(Base base, size_t batch_size, bool drop_last)
       : base_(std::move(base)), batch_size_(batch_size), drop_last_(drop_last) {
-    TORCH_CHECK_VALUE(batch_size > 0, "BatchSampler: batch_size is 0");
+    DDP_CHECK_VALUE(batch_size > 0, "BatchSampler: batch_size is 0");
   }
 
   void reset(std::optional<size_t> new_size = std::nullopt) override {

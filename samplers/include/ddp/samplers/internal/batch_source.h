@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
-#include <c10/util/Exception.h>
+#include <ddp/internal/check.h>
 #include <ddp/samplers/internal/batch_memory.h>
 #include <ddp/samplers/internal/batch_workers.h>
 #include <ddp/tensor_traversal.h>
@@ -105,7 +105,7 @@ class StackedSource : public SourceBase<Dataset> {
     void load(size_t worker, size_t begin, size_t end) override {
       const auto samples = source_.datasets_[worker].get_batch(
           c10::ArrayRef<size_t>(indices_).slice(begin, end - begin));
-      TORCH_CHECK(
+      DDP_CHECK(
           samples.size() == end - begin,
           "data loader: the dataset was asked for ",
           end - begin,

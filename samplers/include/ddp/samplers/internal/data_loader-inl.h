@@ -1,6 +1,7 @@
 #pragma once
 
 // What the template of <ddp/samplers/data_loader.h> is made of.
+#include <ddp/internal/check.h>
 #include <ddp/samplers/data_loader.h>
 
 #include <algorithm>
@@ -126,7 +127,7 @@ template <typename Dataset, typename Sampler>
 std::optional<typename DataLoader<Dataset, Sampler>::BatchType> DataLoader<
     Dataset,
     Sampler>::next(uint64_t iteration) {
-  TORCH_CHECK(
+  DDP_CHECK(
       iteration == iteration_,
       "data loader: this iteration is over: another one began (a loop inside "
       "the loop needs a loader of its own), an error ended it, or another "
