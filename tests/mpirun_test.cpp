@@ -21,6 +21,16 @@ TEST_CASE("mpirun's ranks wait for one that comes late") {
       output_of({"-n", "3", program("group_member"), "late"}), 3, "shm");
 }
 
+TEST_CASE("the next program under one mpirun waits for a rank that lingers") {
+  for (const std::string rank : {"0", "1"}) {
+    const auto programs = "\"$0\" lingers " + rank + " && \"$0\"";
+    check_lines(
+        output_of({"-n", "3", "bash", "-c", programs, program("group_member")}),
+        3,
+        "shm");
+  }
+}
+
 TEST_CASE("programs of one mpirun are one group") {
   check_lines(
       output_of(

@@ -1,20 +1,26 @@
 #include <ddp/environment/pmix.h>
 
+#include <common/random_name.h>
 #include <ddp/internal/check.h>
 
 #include <dlfcn.h>
 #include <pmix.h>
+#include <nlohmann/json.hpp>
 
 #include <cstdlib>
 #include <cstring>
 #include <future>
 #include <memory>
+#include <thread>
 
 namespace ddp::detail {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using nlohmann::json;
 using std::chrono::milliseconds;
+
+constexpr milliseconds kPause(5);
 
 /// The functions of libpmix that are used.
 struct Functions {
@@ -34,7 +40,6 @@ struct Connection {
   PmixJob job;
   /// Why there is no connection; empty if there is.
   std::string reason;
-  int broadcasts = 0;
 };
 
 template <typename Function>
@@ -121,6 +126,55 @@ void check(pmix_status_t status, const std::string& operation) {
       connection().functions.error_string(status));
 }
 
+pmix_info_t flag(const char* key) {
+  pmix_info_t info{};
+  std::strncpy(info.key, key, PMIX_MAX_KEYLEN);
+  info.value.type = PMIX_BOOL;
+  info.value.data.flag = true;
+  return info;
+}
+
+void put(const std::string& key, const std::string& text) {
+  const auto& functions = connection().functions;
+  std::string copy = text;
+  pmix_value_t value{};
+  value.type = PMIX_STRING;
+  value.data.string = copy.data();
+  check(functions.put(PMIX_GLOBAL, key.c_str(), &value), "PMIx_Put");
+  check(functions.commit(), "PMIx_Commit");
+}
+
+/// What a rank has put, as far as this host's server knows; empty before.
+std::string get(int64_t rank, const std::string& key) {
+  const auto& pmix = connection();
+  pmix_proc_t source = pmix.self;
+  source.rank = static_cast<pmix_rank_t>(rank);
+  const auto known = flag(PMIX_IMMEDIATE);
+  pmix_value_t* value = nullptr;
+  const auto status =
+      pmix.functions.get(&source, key.c_str(), &known, 1, &value);
+  if (status != PMIX_SUCCESS) {
+    return "";
+  }
+  const std::string text = value->type == PMIX_STRING ? value->data.string : "";
+  if (value->type == PMIX_STRING) {
+    std::free(value->data.string);
+  }
+  std::free(value);
+  return text;
+}
+
+[[noreturn]] void fail(const std::string& reason, milliseconds timeout) {
+  DDP_THROW(
+      DistNetworkError,
+      "rank ",
+      connection().job.rank,
+      ": waiting for all ranks for ",
+      timeout.count() / 1000.0,
+      " s over PMIx (were all started, and do all form a group?) failed: ",
+      reason);
+}
+
 using Answer = std::promise<pmix_status_t>;
 
 /// Of a request, maybe when nobody waits any more.
@@ -132,10 +186,7 @@ void arrive(pmix_status_t status, void* answer) {
 /// Starts a fence of all ranks, which also brings them what rank 0 has put, and
 /// waits for it.
 pmix_status_t fence_until(Clock::time_point deadline) {
-  pmix_info_t collect{};
-  std::strncpy(collect.key, PMIX_COLLECT_DATA, PMIX_MAX_KEYLEN);
-  collect.value.type = PMIX_BOOL;
-  collect.value.data.flag = true;
+  const auto collect = flag(PMIX_COLLECT_DATA);
   auto answer = std::make_unique<Answer>();
   auto result = answer->get_future();
   const auto status = connection().functions.fence(
@@ -156,42 +207,91 @@ void fence(Clock::time_point deadline, milliseconds timeout) {
   while (status == PMIX_ERR_PARTIAL_SUCCESS && Clock::now() < deadline) {
     status = fence_until(deadline);
   }
-  if (status == PMIX_OPERATION_SUCCEEDED) {
-    return; // all were there already
+  if (status != PMIX_SUCCESS && status != PMIX_OPERATION_SUCCEEDED) {
+    fail(connection().functions.error_string(status), timeout);
   }
-  check(
-      status,
-      c10::str(
-          "rank ",
-          connection().job.rank,
-          ": waiting for all ranks for ",
-          timeout.count() / 1000.0,
-          " s over PMIx (were all started, and do all form a group?)"));
 }
 
-std::string get(const std::string& key) {
-  const auto& pmix = connection();
-  pmix_proc_t root = pmix.self;
-  root.rank = 0;
-  pmix_value_t* value = nullptr;
-  check(pmix.functions.get(&root, key.c_str(), nullptr, 0, &value), "PMIx_Get");
-  const std::string text = value->type == PMIX_STRING ? value->data.string : "";
-  if (value->type == PMIX_STRING) {
-    std::free(value->data.string);
+/// Ranks on several hosts, which learn from each other by fences alone.
+std::string broadcast_by_fences(const std::string& text, milliseconds timeout) {
+  static int broadcasts = 0;
+  const auto deadline = Clock::now() + timeout;
+  const auto key = "ddp.text." + std::to_string(broadcasts++);
+  // The last rank that leaves a program takes along what the next one's ranks
+  // have put by then.
+  fence(deadline, timeout);
+  const bool root = connection().job.rank == 0;
+  if (root) {
+    put(key, text);
   }
-  std::free(value);
-  return text;
+  fence(deadline, timeout);
+  return root ? text : get(0, key);
 }
 
-void publish(const std::string& key, const std::string& text) {
-  const auto& functions = connection().functions;
-  std::string copy = text;
-  pmix_value_t value{};
-  value.type = PMIX_STRING;
-  value.data.string = copy.data();
-  check(functions.put(PMIX_GLOBAL, key.c_str(), &value), "PMIx_Put");
-  check(functions.commit(), "PMIx_Commit");
-}
+/// Ranks on one host, whose server knows at once what each has put. A fence of
+/// its may end too early: where a rank of the program before, under the same
+/// mpirun, leaves right after PMIx_Finalize is answered, PMIx 4.2 can take it
+/// for lost, and from then on counts one rank less. So rank 0 calls by a name
+/// that is new, all others answer by theirs, and its text is for these.
+class LocalBroadcast {
+ public:
+  explicit LocalBroadcast(milliseconds timeout) : timeout_(timeout) {}
+
+  std::string send(const std::string& text) {
+    std::vector<std::string> names{own_};
+    const auto size = static_cast<size_t>(*connection().job.size);
+    while (names.size() < size) {
+      say("ddp.call", own_);
+      const auto rank = names.size();
+      const auto answer = json::parse(
+          get(static_cast<int64_t>(rank), "ddp.answer"), nullptr, false);
+      if (answer.is_object() && answer.at("call") == own_) {
+        names.push_back(answer.at("name"));
+      } else {
+        pause("rank " + std::to_string(rank) + " has not come");
+      }
+    }
+    put("ddp.text", json{{"names", names}, {"text", text}}.dump());
+    return text;
+  }
+
+  std::string receive() {
+    const auto own_rank = static_cast<size_t>(connection().job.rank);
+    for (;;) {
+      say("ddp.answer",
+          json{{"call", get(0, "ddp.call")}, {"name", own_}}.dump());
+      const auto text = json::parse(get(0, "ddp.text"), nullptr, false);
+      if (text.is_object() && text.at("names").at(own_rank) == own_) {
+        return text.at("text");
+      }
+      pause("rank 0 has not called all together");
+    }
+  }
+
+ private:
+  /// Puts what is new, and now and then what it has put: the last rank that
+  /// leaves the program before takes along what this one's ranks put by then.
+  void say(const std::string& key, const std::string& text) {
+    if (text != said_ || Clock::now() >= again_) {
+      put(key, text);
+      said_ = text;
+      again_ = Clock::now() + 20 * kPause;
+    }
+  }
+
+  void pause(const std::string& reason) const {
+    if (Clock::now() >= deadline_) {
+      fail(reason, timeout_);
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+
+  const milliseconds timeout_;
+  const Clock::time_point deadline_ = Clock::now() + timeout_;
+  const std::string own_ = random_name();
+  std::string said_;
+  Clock::time_point again_;
+};
 
 } // namespace
 
@@ -205,17 +305,12 @@ std::string pmix_unavailable() {
 }
 
 std::string pmix_broadcast(const std::string& text, milliseconds timeout) {
-  auto& pmix = connection();
-  const auto deadline = Clock::now() + timeout;
-  const auto key = "ddp.text." + std::to_string(pmix.broadcasts++);
-  // The last rank that leaves a program takes along what the next one's ranks
-  // have put by then.
-  fence(deadline, timeout);
-  if (pmix.job.rank == 0) {
-    publish(key, text);
+  const auto& job = connection().job;
+  if (!job.size || job.local_size != job.size) {
+    return broadcast_by_fences(text, timeout);
   }
-  fence(deadline, timeout);
-  return pmix.job.rank == 0 ? text : get(key);
+  LocalBroadcast broadcast(timeout);
+  return job.rank == 0 ? broadcast.send(text) : broadcast.receive();
 }
 
 } // namespace ddp::detail

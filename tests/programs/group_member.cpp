@@ -2,7 +2,7 @@
 // its arguments say:
 //   late  rank 0 comes after a second
 //   leaves  ends by _exit
-//   lingers  rank 1 ends a second after rank 0
+//   lingers RANK  which ends a second after the others
 //   early  rank 1 fails before it has come
 //   fails  rank 1 fails afterwards
 //   exits  rank 1 ends with code 3 afterwards
@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
       group.backend().c_str(),
       sum[0].item<double>(),
       open_sockets());
-  if (mode == "lingers" && group.rank() == 1) {
+  if (mode == "lingers" && group.rank() == std::atoi(argv[2])) {
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }
   if (mode == "leaves") {
