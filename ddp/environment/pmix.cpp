@@ -1,5 +1,6 @@
 #include <ddp/environment/pmix.h>
 
+#include <common/poll_until.h>
 #include <common/random_name.h>
 #include <ddp/internal/check.h>
 
@@ -11,7 +12,7 @@
 #include <cstring>
 #include <future>
 #include <memory>
-#include <thread>
+#include <vector>
 
 namespace ddp::detail {
 namespace {
@@ -240,16 +241,19 @@ class LocalBroadcast {
   std::string send(const std::string& text) {
     std::vector<std::string> names{own_};
     const auto size = static_cast<size_t>(*connection().job.size);
-    while (names.size() < size) {
+    const bool all_answer = poll_for(timeout_, kPause, [&] {
       say("ddp.call", own_);
-      const auto rank = names.size();
-      const auto answer = json::parse(
-          get(static_cast<int64_t>(rank), "ddp.answer"), nullptr, false);
-      if (answer.is_object() && answer.at("call") == own_) {
+      for (auto rank = names.size(); rank < size; ++rank) {
+        const auto answer = heard(static_cast<int64_t>(rank), "ddp.answer");
+        if (!answer.is_object() || answer.at("call") != own_) {
+          return false;
+        }
         names.push_back(answer.at("name"));
-      } else {
-        pause("rank " + std::to_string(rank) + " has not come");
       }
+      return true;
+    });
+    if (!all_answer) {
+      fail("rank " + std::to_string(names.size()) + " has not come", timeout_);
     }
     put("ddp.text", json{{"names", names}, {"text", text}}.dump());
     return text;
@@ -257,18 +261,24 @@ class LocalBroadcast {
 
   std::string receive() {
     const auto own_rank = static_cast<size_t>(connection().job.rank);
-    for (;;) {
+    json text;
+    const bool received = poll_for(timeout_, kPause, [&] {
       say("ddp.answer",
           json{{"call", get(0, "ddp.call")}, {"name", own_}}.dump());
-      const auto text = json::parse(get(0, "ddp.text"), nullptr, false);
-      if (text.is_object() && text.at("names").at(own_rank) == own_) {
-        return text.at("text");
-      }
-      pause("rank 0 has not called all together");
+      text = heard(0, "ddp.text");
+      return text.is_object() && text.at("names").at(own_rank) == own_;
+    });
+    if (!received) {
+      fail("rank 0 has not called all together", timeout_);
     }
+    return text.at("text");
   }
 
  private:
+  static json heard(int64_t rank, const std::string& key) {
+    return json::parse(get(rank, key), nullptr, /*allow_exceptions=*/false);
+  }
+
   /// Puts what is new, and now and then what it has put: the last rank that
   /// leaves the program before takes along what this one's ranks put by then.
   void say(const std::string& key, const std::string& text) {
@@ -279,15 +289,7 @@ class LocalBroadcast {
     }
   }
 
-  void pause(const std::string& reason) const {
-    if (Clock::now() >= deadline_) {
-      fail(reason, timeout_);
-    }
-    std::this_thread::sleep_for(kPause);
-  }
-
   const milliseconds timeout_;
-  const Clock::time_point deadline_ = Clock::now() + timeout_;
   const std::string own_ = random_name();
   std::string said_;
   Clock::time_point again_;

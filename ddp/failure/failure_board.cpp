@@ -1,6 +1,7 @@
 #include <ddp/failure/failure_board.h>
 
 #include <common/host_name.h>
+#include <common/poll_until.h>
 #include <ddp/support/own_thread.h>
 #include <ddp/support/short_lookups.h>
 
@@ -13,7 +14,6 @@
 #include <numeric>
 #include <optional>
 #include <sstream>
-#include <thread>
 
 namespace ddp::detail {
 namespace {
@@ -300,18 +300,18 @@ std::vector<std::string> FailureBoard::receipts(
 /// Gives the other ranks a moment to read what this rank has read: it may end
 /// next, and the store with it.
 void FailureBoard::linger(const std::string& scope, std::vector<Line> found) {
-  const auto deadline = Clock::now() + kReceiptTime;
-  auto keys = receipts(found);
-  while (!keys.empty() && Clock::now() < deadline) {
+  poll_for(kReceiptTime, kReceiptInterval, [&] {
+    const auto keys = receipts(found);
+    if (keys.empty()) {
+      return true;
+    }
     const auto all = Connection::ask(
         connection_, [keys](c10d::Store& store) { return store.check(keys); });
-    if (all.value_or(true)) {
-      break;
+    if (!all.value_or(true)) {
+      found = lines(scope); // one of them may fail meanwhile
     }
-    std::this_thread::sleep_for(kReceiptInterval);
-    found = lines(scope); // one of them may fail meanwhile
-    keys = receipts(found);
-  }
+    return all.value_or(true);
+  });
   if (!found.empty()) {
     told_ = found.back().number + 1;
   }

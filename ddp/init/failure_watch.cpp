@@ -1,5 +1,6 @@
 #include <ddp/init/failure_watch.h>
 
+#include <common/poll_until.h>
 #include <ddp/backends/nccl.h>
 #include <ddp/support/error_text.h>
 #include <ddp/support/own_thread.h>
@@ -59,14 +60,7 @@ std::string write_flight_record(int64_t rank) {
 
 /// ThreadSanitizer does not know the mutexes of C++ that wait for a time.
 bool locks_within(milliseconds time, std::recursive_mutex& mutex) {
-  const auto deadline = Clock::now() + time;
-  while (!mutex.try_lock()) {
-    if (Clock::now() > deadline) {
-      return false;
-    }
-    std::this_thread::sleep_for(kLaunchInterval);
-  }
-  return true;
+  return poll_for(time, kLaunchInterval, [&] { return mutex.try_lock(); });
 }
 
 void abort(c10d::Backend& backend) {

@@ -1,5 +1,6 @@
 #include <ddp/process_group/collective_wait.h>
 
+#include <common/poll_until.h>
 #include <ddp/backends/common/backend_work.h>
 #include <ddp/failure/elastic_pause.h>
 #include <ddp/failure/flight_recorder.h>
@@ -67,11 +68,10 @@ WaitFailure caused_by(const std::vector<Failure>& failures) {
   auto failures = group.board->read(group.scope);
   // If the time is over all others have had theirs to say why.
   if (reason.rfind(backends::kTimedOut, 0) != 0) {
-    const auto deadline = Clock::now() + kCausePatience;
-    while (failures.empty() && Clock::now() < deadline) {
-      std::this_thread::sleep_for(kWaitSlice);
+    poll_for(kCausePatience, kWaitSlice, [&] {
       failures = group.board->read(group.scope);
-    }
+      return !failures.empty();
+    });
   }
   if (!failures.empty()) {
     throw caused_by(failures);

@@ -1,5 +1,6 @@
 #include <ddp/reducer/absences.h>
 
+#include <common/poll_until.h>
 #include <ddp/support/own_thread.h>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -9,7 +10,6 @@
 #include <cstring>
 #include <iterator>
 #include <string>
-#include <thread>
 
 namespace ddp::detail {
 namespace {
@@ -90,15 +90,11 @@ void Absences::linger(int64_t step) noexcept {
     return;
   }
   try {
-    const auto deadline = std::chrono::steady_clock::now() + kLingerTime;
-    const auto is_there = [&] {
-      return answered_within(kLingerTime, [gather = lists(step)]() mutable {
+    poll_for(kLingerTime, kListInterval, [&] {
+      return !answered_within(kLingerTime, [gather = lists(step)]() mutable {
         return gather.is_there();
       });
-    };
-    while (is_there() && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(kListInterval);
-    }
+    });
   } catch (const std::exception&) { // it is gone already
   }
 }

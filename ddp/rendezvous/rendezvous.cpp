@@ -1,5 +1,6 @@
 #include <ddp/rendezvous/rendezvous.h>
 
+#include <common/poll_until.h>
 #include <common/random_name.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/rank_report.h>
@@ -242,11 +243,10 @@ class Meeting {
   /// Waits a moment. Throws where rank 0 has formed a group without this rank,
   /// which is then told another world, or a number that another process has.
   void await_answer(const std::string& key, const std::string& formed) const {
-    const auto deadline = std::min(deadline_, Clock::now() + kAnswerTime);
-    while (!lobby_->check({key}) && Clock::now() < deadline) {
-      std::this_thread::sleep_for(kStoreInterval);
-    }
-    if (lobby_->check({key}) || !lobby_->check({formed})) {
+    const auto end = std::min(deadline_, Clock::now() + kAnswerTime);
+    const bool answered = detail::poll_until(
+        end, kStoreInterval, [&] { return lobby_->check({key}); });
+    if (answered || !lobby_->check({formed})) {
       return;
     }
     const auto size = std::stoll(get(lobby_, formed));

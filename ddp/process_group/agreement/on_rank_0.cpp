@@ -1,6 +1,7 @@
 #include <ddp/process_group/agreement/on_rank_0.h>
 
 #include <common/heartbeat_page.h>
+#include <common/poll_until.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
@@ -12,7 +13,6 @@
 
 #include <chrono>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace ddp::detail {
@@ -121,14 +121,14 @@ void await_all(
     const ProcessGroup& group,
     const Arrivals& arrivals,
     const std::string& failure) {
-  const auto end = std::chrono::steady_clock::now() + kArrivalPatience;
-  for (bool all = arrivals.add(1); !all; all = arrivals.add(0)) {
-    if (std::chrono::steady_clock::now() > end) {
-      const auto text = failed_on(group.rank(), operation, group, failure);
-      report_failure(group, text);
-      DDP_THROW(Error, text);
-    }
-    std::this_thread::sleep_for(kArrivalInterval);
+  bool all = arrivals.add(1);
+  all = all || poll_for(kArrivalPatience, kArrivalInterval, [&] {
+          return arrivals.add(0);
+        });
+  if (!all) {
+    const auto text = failed_on(group.rank(), operation, group, failure);
+    report_failure(group, text);
+    DDP_THROW(Error, text);
   }
 }
 

@@ -1,5 +1,6 @@
 #include <ddp/process_group/agreement/same_on_all.h>
 
+#include <common/poll_until.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/agreement/store_gather.h>
 #include <ddp/process_group/collective_wait.h>
@@ -8,7 +9,6 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
-#include <thread>
 #include <vector>
 
 namespace ddp::detail {
@@ -66,12 +66,10 @@ std::string different_texts(
     return "";
   }
   auto parts = gather.parts();
-  const auto end = std::chrono::steady_clock::now() + kDifferenceTime;
-  while (static_cast<int64_t>(parts.size()) < size &&
-         std::chrono::steady_clock::now() < end) {
-    std::this_thread::sleep_for(kDifferenceInterval);
+  poll_for(kDifferenceTime, kDifferenceInterval, [&] {
     parts = gather.parts();
-  }
+    return static_cast<int64_t>(parts.size()) == size;
+  });
   return gather.decide_once(said_by_ranks(parts, size));
 }
 
