@@ -7,6 +7,9 @@ install(TARGETS ddp EXPORT ddpTargets
   FILE_SET HEADERS DESTINATION ${DDP_INSTALL_INCLUDEDIR})
 install(TARGETS ddprun ddp-checkpoint ddp-flightrecorder ddp-timeline)
 install(TARGETS ddprun-store ddprun-check DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddp)
+if(TARGET ddprun-etcd)
+  install(TARGETS ddprun-etcd DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddp)
+endif()
 if(DDP_HELP2MAN)
   install(FILES ${PROJECT_BINARY_DIR}/launcher/ddprun.1
     DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

@@ -137,8 +137,8 @@ std::string backend_of(const Sources& sources) {
                                          : "by the outer launcher";
   }
   if (backend->text != "c10d" && backend->text != "static" &&
-      backend->text != "server") {
-    refuse_value(*backend, "c10d, static or server");
+      backend->text != "server" && backend->text != "etcd") {
+    refuse_value(*backend, "c10d, etcd, static or server");
   }
   return backend->text;
 }
@@ -193,25 +193,46 @@ std::vector<std::string> other_hosts_of(const OptionValue& value) {
   return hosts;
 }
 
+std::vector<SocketAddress> etcd_members(const Sources& sources) {
+  const OptionValue* given = sources.find("rdzv-endpoint");
+  if (given == nullptr) {
+    usage_error(
+        "where the etcd is is not known: --rdzv-endpoint HOST[:PORT],...");
+  }
+  std::vector<SocketAddress> members;
+  for (const std::string& each : split_list(given->text)) {
+    const Endpoint member = endpoint_of({given->source, each}, kEtcdPort);
+    members.push_back({member.host, member.port});
+  }
+  return members;
+}
+
 void settle_endpoint(
     const Sources& sources,
     const std::string& backend,
     LaunchOptions* options) {
   NodeOptions& nodes = options->nodes;
-  const Endpoint endpoint = endpoint_by(sources, *options, backend);
+  if (backend == "etcd") {
+    nodes.etcd = etcd_members(sources);
+    nodes.etcd_access = sources.conf.etcd_access;
+  }
+  const Endpoint endpoint = nodes.etcd.empty()
+      ? endpoint_by(sources, *options, backend)
+      : Endpoint{nodes.etcd[0].host, nodes.etcd[0].port};
   nodes.host = endpoint.host;
   nodes.port = endpoint.port;
-  if (const OptionValue* given = sources.find("rdzv-endpoint")) {
+  const OptionValue* given = sources.find("rdzv-endpoint");
+  if (given != nullptr && nodes.etcd.empty()) {
     nodes.other_hosts = other_hosts_of(*given);
-  } else if (sources.outer) {
+  } else if (sources.outer && nodes.etcd.empty()) {
     nodes.other_hosts = sources.outer->other_hosts;
   }
-  nodes.has_server = backend == "server";
+  nodes.has_server = backend == "server" || !nodes.etcd.empty();
   if (nodes.has_server && sources.conf.is_host.value_or(false)) {
     usage_error(
         sources.find("rdzv-conf")->source + " is_host and " +
-        sources.find("rdzv-backend")->source +
-        " server exclude each other: the server serves the nodes' log");
+        sources.find("rdzv-backend")->source + " " + backend +
+        " exclude each other: that has the nodes' log");
   }
   if (backend != "c10d" && nodes.rank >= 0) {
     nodes.hosts_log = nodes.rank == 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
+#include <utility>
 
 #include <launcher/cli/options/option_values.h>
 
@@ -16,6 +17,14 @@ const char* const kWithoutEffect[] = {
     "keep_alive_interval",
     "keep_alive_max_attempt",
     "read_timeout"};
+
+// An etcd's, which are texts.
+const std::pair<const char*, std::string EtcdAccess::*> kOfEtcd[] = {
+    {"cert", &EtcdAccess::cert},
+    {"key", &EtcdAccess::key},
+    {"cacert", &EtcdAccess::cacert},
+    {"user", &EtcdAccess::user},
+    {"password_file", &EtcdAccess::password_file}};
 
 std::vector<OptionValue> pairs_of(const OptionValue& value) {
   std::vector<OptionValue> pairs;
@@ -46,6 +55,14 @@ RendezvousConf rendezvous_conf_of(const OptionValue& value) {
   RendezvousConf conf;
   for (const auto& [name, text] : pairs_of(value)) {
     const OptionValue each{value.source + " " + name, text};
+    const auto of_etcd = std::find_if(
+        std::begin(kOfEtcd), std::end(kOfEtcd), [name = name](auto& known) {
+          return name == known.first;
+        });
+    if (of_etcd != std::end(kOfEtcd)) {
+      conf.etcd_access.*(of_etcd->second) = text;
+      continue;
+    }
     if (name == "is_host") {
       conf.is_host = flag_of(each);
     } else if (name == "join_timeout" || name == "timeout") { // c10d's,
@@ -62,6 +79,12 @@ RendezvousConf rendezvous_conf_of(const OptionValue& value) {
         std::end(kWithoutEffect)) {
       conf.unknown.push_back(name);
     }
+  }
+  const EtcdAccess& access = conf.etcd_access;
+  if (access.cert.empty() != access.key.empty() ||
+      access.user.empty() != access.password_file.empty()) {
+    refuse_value(
+        value, "cert=... with key=..., user=... with password_file=...");
   }
   return conf;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <launcher/cli/options/option.h>
+#include <launcher/rendezvous/node_options.h>
 
 namespace ddp {
 
@@ -14,6 +15,7 @@ struct RendezvousConf {
   std::optional<bool> is_host;
   std::optional<std::chrono::milliseconds> join_timeout;
   std::optional<std::chrono::milliseconds> last_call;
+  EtcdAccess etcd_access;
   /// Names that are not torchrun's.
   std::vector<std::string> unknown;
 };

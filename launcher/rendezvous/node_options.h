@@ -5,11 +5,31 @@
 #include <string>
 #include <vector>
 
+#include <launcher/rendezvous/route.h>
+
 namespace ddp {
 
 /// Where torchrun has its static and its c10d rendezvous.
 constexpr int kMasterPort = 29500;
 constexpr int kRendezvousPort = 29400;
+/// Where an etcd has its clients.
+constexpr int kEtcdPort = 2379;
+
+/// How an etcd wants to be spoken to; empty where it does not care.
+struct EtcdAccess {
+  /// PEM files for TLS: this client's certificate and its key, and who signs
+  /// the servers' certificates.
+  std::string cert;
+  std::string key;
+  std::string cacert;
+  std::string user;
+  /// A file whose first line is the user's password.
+  std::string password_file;
+
+  bool is_encrypted() const {
+    return !cert.empty() || !cacert.empty();
+  }
+};
 
 /// How the nodes of a job find each other.
 struct NodeOptions {
@@ -28,8 +48,13 @@ struct NodeOptions {
   /// Whether this node serves the log; unset: where the endpoint is an address
   /// of this machine.
   std::optional<bool> hosts_log;
-  /// Whether a `ddprun --rdzv-server` serves it, which no node can replace.
+  /// Whether a `ddprun --rdzv-server` serves it, or an etcd, which no node can
+  /// replace.
   bool has_server = false;
+  /// The members of the etcd that has the log; none where it is in a store of
+  /// c10d's.
+  std::vector<SocketAddress> etcd;
+  EtcdAccess etcd_access;
   /// An address, or the name of an interface, at which this node listens; empty
   /// for the address by which it reaches the endpoint.
   std::string bind;

@@ -11,6 +11,7 @@
 #include <common/scheduler/launch_error.h>
 #include <launcher/cli/network_values.h>
 #include <launcher/rendezvous/endpoint.h>
+#include <launcher/store_process.h>
 
 namespace ddp {
 namespace {
@@ -58,6 +59,26 @@ NodeInfo node_of(const Rendezvous::Settings& settings) {
   return node;
 }
 
+/// Who carries the log.
+void use_engine(
+    const Rendezvous::Settings& settings,
+    SharedLog::Options* options) {
+  const NodeOptions& nodes = settings.nodes;
+  options->program = settings.store_program;
+  if (!nodes.etcd.empty()) {
+    const EtcdAccess& access = nodes.etcd_access;
+    options->program = find_helper("ddprun-etcd");
+    options->arguments = {
+        settings.run_id,
+        std::to_string(nodes.node_timeout.count()),
+        access.cert,
+        access.key,
+        access.cacert,
+        access.user,
+        access.password_file};
+  }
+}
+
 std::vector<SharedLog::Endpoint> standby_endpoints(
     const std::vector<NodeInfo>& nodes) {
   std::vector<SharedLog::Endpoint> endpoints;
@@ -103,14 +124,14 @@ void Rendezvous::open_log(
     std::vector<SharedLog::Endpoint> endpoints,
     FileDescriptor listener) {
   SharedLog::Options options;
+  use_engine(settings_, &options);
   options.endpoints = std::move(endpoints);
   options.listener = std::move(listener);
   options.member = member_.self().id;
   options.beat_interval = std::min(
       std::chrono::milliseconds(1000), settings_.nodes.node_timeout / 5);
   log_.reset(); // the one that was lost
-  log_ =
-      std::make_unique<SharedLog>(settings_.store_program, std::move(options));
+  log_ = std::make_unique<SharedLog>(std::move(options));
   read_.clear();
   watched_.clear();
   watch(log_->fd());
@@ -270,6 +291,7 @@ void Rendezvous::end_job(int code, const std::string& text, Time now) {
 }
 
 void Rendezvous::carry_out(Time now) {
+  const bool is_etcd = !settings_.nodes.etcd.empty();
   for (const Member::Action& action : member_.take_actions()) {
     switch (action.kind) {
       case Kind::kPost:
@@ -306,6 +328,9 @@ void Rendezvous::carry_out(Time now) {
         orders_.push_back({Order::Kind::kKill, 0, 0, ""});
         break;
       case Kind::kExit:
+        if (is_etcd && membership().phase() == Membership::Phase::kEnded) {
+          log_->leave();
+        }
         orders_.push_back({Order::Kind::kExit, 0, action.code, action.text});
         break;
     }

@@ -24,7 +24,14 @@ std::string own_host(const NodeOptions& nodes, int listener) {
 }
 
 std::vector<SharedLog::Endpoint> all_endpoints(const NodeOptions& nodes) {
-  std::vector<SharedLog::Endpoint> endpoints{{nodes.host, nodes.port}};
+  std::vector<SharedLog::Endpoint> endpoints;
+  for (const SocketAddress& each : nodes.etcd) {
+    endpoints.push_back({each.host, each.port});
+  }
+  if (!endpoints.empty()) {
+    return endpoints;
+  }
+  endpoints.push_back({nodes.host, nodes.port});
   for (const std::string& host : nodes.other_hosts) {
     endpoints.push_back({host, nodes.port});
   }
@@ -120,8 +127,8 @@ void Rendezvous::tell_first_endpoint(Time now) {
     options.endpoints[0].host = own_host(nodes, listener->socket.get());
     options.listener = std::move(listener->socket);
   }
-  announcer_ =
-      std::make_unique<SharedLog>(settings_.store_program, std::move(options));
+  options.program = settings_.store_program;
+  announcer_ = std::make_unique<SharedLog>(std::move(options));
   watch(announcer_->fd());
 }
 

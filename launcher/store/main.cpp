@@ -21,9 +21,10 @@
 #include <c10/util/Exception.h>
 #include <c10/util/Logging.h>
 
+#include <launcher/rendezvous/log/log_helper.h>
 #include <launcher/rendezvous/route.h>
-#include <launcher/store/log_member.h>
 #include <launcher/store/serve.h>
+#include <launcher/store/tcp_log.h>
 
 namespace {
 
@@ -51,18 +52,9 @@ constexpr int kFatalErrors = 3;
   _exit(1);
 }
 
-[[noreturn]] void join_log(const Arguments& arguments) {
-  ddp::MemberOptions options;
-  options.channel = std::atoi(arguments[1].c_str());
-  options.listener = std::atoi(arguments[2].c_str());
-  options.member = arguments[3];
-  options.beat_interval =
-      std::chrono::milliseconds(std::atoi(arguments[4].c_str()));
-  for (size_t i = 5; i + 1 < arguments.size(); i += 2) {
-    options.endpoints.push_back(
-        {arguments[i], std::atoi(arguments[i + 1].c_str())});
-  }
-  ddp::run_log_member(options);
+[[noreturn]] void join_log(const Arguments& words) {
+  ddp::TcpLog log;
+  ddp::run_log_helper(log, ddp::helper_options(words));
 }
 
 } // namespace
@@ -83,7 +75,7 @@ int main(int argc, char** argv) {
     serve(ddp::serve_log, arguments[1]);
   }
   if (count >= 7 && arguments[0] == "--rdzv-member") {
-    join_log(arguments);
+    join_log({arguments.begin() + 1, arguments.end()});
   }
   std::fputs("ddprun-store is started by ddprun\n", stderr);
   return 2;

@@ -48,6 +48,7 @@ private ddp/commands              # ddp-flightrecorder, ddp-timeline
 private checkpoint/command        # ddp-checkpoint
 private launcher/check            # ddprun --check
 private launcher/store            # the helper that serves the store
+private launcher/etcd             # the helper that speaks to an etcd
 """
 
 MAX_FILES = 25  # in a folder of sources and private headers

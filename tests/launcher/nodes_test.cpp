@@ -93,7 +93,8 @@ TEST_CASE("the backend says who serves the meeting", "[unit]") {
   check_refused(
       kTwo + " --rdzv-backend=server --rdzv-conf is_host=true x",
       "exclude each other");
-  check_refused(kTwo + " --rdzv-backend=etcd x", "c10d, static or server");
+  check_refused(
+      kTwo + " --rdzv-backend=etcd-v2 x", "c10d, etcd, static or server");
 }
 
 TEST_CASE("node 0's address is an endpoint, too", "[unit]") {

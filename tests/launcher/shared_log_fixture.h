@@ -42,7 +42,8 @@ class LogProcess {
     options.listener = std::move(listener);
     options.member = name;
     options.beat_interval = 50ms;
-    log_ = std::make_unique<SharedLog>(STORE_PATH, std::move(options));
+    options.program = STORE_PATH;
+    log_ = std::make_unique<SharedLog>(std::move(options));
     pid_ = log_->pid();
   }
   ~LogProcess() {

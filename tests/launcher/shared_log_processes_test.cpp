@@ -204,7 +204,8 @@ TEST_CASE("a helper that cannot be executed is told", "[rendezvous]") {
   SharedLog::Options options;
   options.endpoints = {{"127.0.0.1", 1}};
   options.member = "a";
-  SharedLog log("/nonexistent", std::move(options));
+  options.program = "/nonexistent";
+  SharedLog log(std::move(options));
   pollfd polled{log.fd(), POLLIN, 0};
   REQUIRE(poll(&polled, 1, 5000) == 1);
   const auto event = log.next();

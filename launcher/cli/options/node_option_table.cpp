@@ -31,9 +31,11 @@ std::vector<CommandOption> node_options() {
       {"rdzv-backend",
        "NAME",
        "Who serves it: c10d (the node that has the address, or is_host of "
-       "--rdzv-conf), static (node 0, and nodes do not come and go) or server "
-       "(a ddprun --rdzv-server). Default: c10d with --rdzv-endpoint, static "
-       "with --master-addr. No effect with one node."},
+       "--rdzv-conf), etcd (members of an etcd 3.4 or later: "
+       "HOST[:PORT],HOST[:PORT],..., default port 2379), static (node 0, and "
+       "nodes do not come and go) or server (a ddprun --rdzv-server). Default: "
+       "c10d with --rdzv-endpoint, static with --master-addr. No effect with "
+       "one node."},
       {"rdzv-id",
        "NAME",
        "Name of the job: TORCHELASTIC_RUN_ID. Default: one that is drawn; with "
@@ -42,8 +44,11 @@ std::vector<CommandOption> node_options() {
       {"rdzv-conf",
        "NAME=VALUE,...",
        "is_host (0 or 1: whether this node serves the rendezvous), "
-       "join_timeout and last_call_timeout (options of their own below); "
-       "others of torchrun's have no effect, nor have these with one node."},
+       "join_timeout and last_call_timeout (options of their own below); for "
+       "an "
+       "etcd, files for TLS (cert, key, cacert) and who comes (user, "
+       "password_file); others of torchrun's have no effect, nor have these "
+       "with one node."},
       from_command_line(
           {"rdzv-server",
            nullptr,

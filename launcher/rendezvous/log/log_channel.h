@@ -13,6 +13,7 @@ constexpr char kPost = 'P'; // the entry
 constexpr char kWatch = 'W'; // members, one a line
 constexpr char kAlive = 'A'; // the answer to each kBeats
 constexpr char kLastWill = 'T'; // an entry, for when the agent has died
+constexpr char kLeave = 'D'; // the job has ended
 // From the helper:
 constexpr char kUnreachable = 'U'; // why
 // The nonce, this host's address on the way, the endpoint's host and its port.

@@ -147,7 +147,9 @@ void Member::beats(const std::map<std::string, int64_t>& counts, Time now) {
   for (auto& [id, heard] : heard_) {
     const auto found = counts.find(id);
     const int64_t count = found == counts.end() ? -1 : found->second;
-    if (count != heard.count) {
+    if (count < 0 && heard.count > 0) { // its lease has expired
+      heard = {count, now - 2 * settings_.node_timeout};
+    } else if (count != heard.count) {
       heard = {count, now};
     }
   }

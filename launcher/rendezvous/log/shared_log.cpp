@@ -26,22 +26,23 @@ void enlarge_buffer(int socket) {
       socket, SOL_SOCKET, SO_SNDBUF, &kChannelBuffer, sizeof kChannelBuffer);
 }
 
-WorkerPlan make_plan(
-    const std::string& program,
-    const SharedLog::Options& options,
-    int channel) {
+WorkerPlan make_plan(const SharedLog::Options& options, int channel) {
   WorkerPlan plan;
-  plan.program = program;
-  plan.arguments = {
-      "ddprun-store",
-      "--rdzv-member",
-      std::to_string(channel),
-      std::to_string(options.listener.get()),
-      options.member,
-      std::to_string(options.beat_interval.count())};
+  plan.program = options.program;
+  auto& arguments = plan.arguments;
+  arguments = options.arguments;
+  arguments.insert(
+      arguments.begin(),
+      options.program.substr(options.program.rfind('/') + 1));
+  arguments.insert(
+      arguments.end(),
+      {std::to_string(channel),
+       std::to_string(options.listener.get()),
+       options.member,
+       std::to_string(options.beat_interval.count())});
   for (const SharedLog::Endpoint& each : options.endpoints) {
-    plan.arguments.push_back(each.host);
-    plan.arguments.push_back(std::to_string(each.port));
+    arguments.push_back(each.host);
+    arguments.push_back(std::to_string(each.port));
   }
   plan.kept_fds = {channel};
   if (options.listener) {
@@ -92,7 +93,7 @@ Event parse_event(const std::string& message) {
 
 } // namespace
 
-SharedLog::SharedLog(const std::string& program, Options options) {
+SharedLog::SharedLog(Options options) {
   int ends[2];
   check_call(
       socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends),
@@ -101,14 +102,14 @@ SharedLog::SharedLog(const std::string& program, Options options) {
   const FileDescriptor helpers(ends[1]);
   enlarge_buffer(channel_.get());
   enlarge_buffer(helpers.get());
-  pid_ = fork_worker(make_plan(program, options, helpers.get()));
+  pid_ = fork_worker(make_plan(options, helpers.get()));
 }
 
 SharedLog::~SharedLog() {
   // A helper that has ended may be reaped and its pid another's by now; its end
   // of the channel was closed before that.
   pollfd channel{channel_.get(), 0, 0};
-  if (poll(&channel, 1, 0) == 0) {
+  if (!left_ && poll(&channel, 1, 0) == 0) {
     kill(pid_, SIGKILL);
   }
 }
@@ -157,6 +158,11 @@ void SharedLog::watch(const std::vector<std::string>& members) {
     message += each + "\n";
   }
   send(std::move(message));
+}
+
+void SharedLog::leave() {
+  send(std::string(1, log_message::kLeave));
+  left_ = true;
 }
 
 void SharedLog::send(std::string message) {

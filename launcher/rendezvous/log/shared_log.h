@@ -18,8 +18,8 @@ namespace ddp {
 constexpr size_t kLargestEntry = 64 * 1024;
 
 /// A log that all agents of a job append to and read in the same order from its
-/// beginning, in a c10d::TCPStore at the rendezvous endpoint. A helper process
-/// (`ddprun-store`) speaks to the store, so no call here waits for the network.
+/// beginning, in a c10d::TCPStore at the rendezvous endpoint or in an etcd. A
+/// helper process speaks to it, so no call here waits for the network.
 /// What is in the log is not to be trusted: see Authenticator.
 class SharedLog {
  public:
@@ -29,6 +29,10 @@ class SharedLog {
   };
 
   struct Options {
+    /// The helper's program, and its first arguments: `ddprun-store`, for
+    /// c10d's store, or `ddprun-etcd`.
+    std::string program;
+    std::vector<std::string> arguments{"--rdzv-member"};
     /// Tried in turn, with all addresses of a name, until one answers or the
     /// SharedLog is destroyed.
     std::vector<Endpoint> endpoints;
@@ -55,9 +59,9 @@ class SharedLog {
     std::map<std::string, int64_t> beats;
   };
 
-  /// Starts the helper `program`, which dies with this process. Call from the
-  /// main thread. Throws std::system_error.
-  SharedLog(const std::string& program, Options options);
+  /// Starts the helper, which dies with this process. Call from the main
+  /// thread. Throws std::system_error.
+  explicit SharedLog(Options options);
 
   /// Kills the helper, and the store with it where it served that; reaping it
   /// is left to the process's own loop. What was posted but has not come back
@@ -91,6 +95,10 @@ class SharedLog {
   /// Whose beats are reported from now on.
   void watch(const std::vector<std::string>& members);
 
+  /// The job has ended: the helper takes away what nobody needs any more, and
+  /// ends by itself within seconds.
+  void leave();
+
  private:
   void send(std::string message);
   void send_waiting();
@@ -99,6 +107,7 @@ class SharedLog {
   pid_t pid_ = -1;
   std::deque<std::string> waiting_; // for a helper that takes nothing just now
   bool lost_ = false;
+  bool left_ = false;
 };
 
 } // namespace ddp

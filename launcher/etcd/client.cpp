@@ -1,0 +1,316 @@
+#include <launcher/etcd/client.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include <curl/curl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <launcher/rendezvous/log/log_engine.h>
+
+namespace ddp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using Json = EtcdClient::Json;
+
+constexpr long kConnectMilliseconds = 2000;
+constexpr milliseconds kCallTime{5000};
+constexpr milliseconds kPause{100};
+// A connection whose other end is silent for so long has none.
+constexpr unsigned kSilentMilliseconds = 10000;
+// HTTP's.
+constexpr long kWell = 200;
+constexpr long kUnauthorized = 401;
+constexpr long kForbidden = 403;
+constexpr long kUnavailable = 503;
+
+constexpr char kDigits[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+size_t take_bytes(char* bytes, size_t, size_t count, void* take) {
+  (*static_cast<std::function<void(const std::string&)>*>(take))(
+      std::string(bytes, count));
+  return count;
+}
+
+int limit_silence(void*, curl_socket_t socket, curlsocktype) {
+  setsockopt(
+      socket,
+      IPPROTO_TCP,
+      TCP_USER_TIMEOUT,
+      &kSilentMilliseconds,
+      sizeof kSilentMilliseconds);
+  return CURL_SOCKOPT_OK;
+}
+
+std::string first_line_of(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line)) {
+    throw LogRefused("cannot read the password in " + path);
+  }
+  return line;
+}
+
+/// Of "3.4.23", the first two numbers.
+bool has_gateway(const std::string& version) {
+  const auto dot = version.find('.');
+  const int major = std::atoi(version.c_str());
+  const int minor =
+      dot == std::string::npos ? 0 : std::atoi(version.c_str() + dot + 1);
+  return major > 3 || (major == 3 && minor >= 4);
+}
+
+} // namespace
+
+EtcdClient::EtcdClient(
+    EtcdAccess access,
+    std::vector<SocketAddress> members,
+    milliseconds patience)
+    : access_(std::move(access)),
+      members_(std::move(members)),
+      patience_(patience),
+      handle_(curl_easy_init()) {}
+
+EtcdClient::~EtcdClient() {
+  curl_easy_cleanup(handle_);
+}
+
+std::string EtcdClient::url(const std::string& path) const {
+  const auto& member = members_[member_];
+  const bool is_ipv6 = member.host.find(':') != std::string::npos;
+  return (access_.is_encrypted() ? "https://" : "http://") +
+      (is_ipv6 ? "[" + member.host + "]" : member.host) + ":" +
+      std::to_string(member.port) + path;
+}
+
+EtcdClient::Answer EtcdClient::perform(
+    const std::string& path,
+    const std::string& body,
+    const Take& take,
+    milliseconds timeout) {
+  const auto set = [this](auto option, auto value) {
+    curl_easy_setopt(handle_, option, value);
+  };
+  char reason[CURL_ERROR_SIZE] = "";
+  const auto address = url(path);
+  const auto authorization = "Authorization: " + token_;
+  curl_slist* headers = token_.empty()
+      ? nullptr
+      : curl_slist_append(nullptr, authorization.c_str());
+  curl_easy_reset(handle_); // connections stay
+  set(CURLOPT_URL, address.c_str());
+  set(CURLOPT_HTTPHEADER, headers);
+  if (!body.empty()) {
+    set(CURLOPT_POSTFIELDS, body.c_str());
+    set(CURLOPT_POSTFIELDSIZE, static_cast<long>(body.size()));
+  }
+  set(CURLOPT_WRITEFUNCTION, take_bytes);
+  set(CURLOPT_WRITEDATA, &take);
+  set(CURLOPT_ERRORBUFFER, reason);
+  set(CURLOPT_NOSIGNAL, 1L);
+  set(CURLOPT_NOPROXY, "*");
+  set(CURLOPT_CONNECTTIMEOUT_MS, kConnectMilliseconds);
+  set(CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
+  set(CURLOPT_TCP_KEEPALIVE, 1L);
+  set(CURLOPT_TCP_KEEPIDLE, 2L);
+  set(CURLOPT_TCP_KEEPINTVL, 2L);
+  set(CURLOPT_SOCKOPTFUNCTION, limit_silence);
+  if (!access_.cacert.empty()) {
+    set(CURLOPT_CAINFO, access_.cacert.c_str());
+  }
+  if (!access_.cert.empty()) {
+    set(CURLOPT_SSLCERT, access_.cert.c_str());
+    set(CURLOPT_SSLKEY, access_.key.c_str());
+  }
+  Answer answer;
+  const auto code = curl_easy_perform(handle_);
+  curl_easy_getinfo(handle_, CURLINFO_RESPONSE_CODE, &answer.status);
+  curl_slist_free_all(headers);
+  answer.is_complete = code == CURLE_OK;
+  if (code == CURLE_SSL_CERTPROBLEM || code == CURLE_PEER_FAILED_VERIFICATION ||
+      code == CURLE_SSL_CACERT_BADFILE) {
+    throw LogRefused(
+        std::string("its TLS certificate or ours does not fit: ") + reason +
+        "; see cert, key and cacert of --rdzv-conf");
+  }
+  if (code == CURLE_OPERATION_TIMEDOUT) {
+    answer.text = "it does not answer; do its members have a quorum?";
+  } else if (!answer.is_complete) {
+    answer.text = *reason != '\0' ? reason : curl_easy_strerror(code);
+  }
+  return answer;
+}
+
+// What it says of an error.
+std::string EtcdClient::reason_in(const Answer& answer) {
+  const auto error = Json::parse(answer.text, nullptr, false);
+  return !answer.is_complete ? answer.text
+      : error.is_object() && error.contains("message")
+      ? error["message"].get<std::string>()
+      : "HTTP " + std::to_string(answer.status);
+}
+
+// Where it comes in one piece.
+EtcdClient::Answer EtcdClient::ask(
+    const std::string& path,
+    const std::string& body) {
+  std::string text;
+  auto answer = perform(
+      path, body, [&](const std::string& part) { text += part; }, kCallTime);
+  if (answer.is_complete) {
+    answer.text = text;
+  }
+  return answer;
+}
+
+void EtcdClient::begin_with(const SocketAddress& member) {
+  member_ = 0;
+  while (members_[member_].host != member.host ||
+         members_[member_].port != member.port) {
+    ++member_;
+  }
+  const auto answer = ask("/version", "");
+  if (!answer.is_complete) {
+    throw std::runtime_error(answer.text);
+  }
+  const auto version = Json::parse(answer.text, nullptr, false);
+  if (!version.is_object() || !version.contains("etcdserver")) {
+    throw LogRefused(
+        "it answers, but is no etcd; see --rdzv-endpoint (with TLS, cacert of "
+        "--rdzv-conf)");
+  }
+  const std::string number = version["etcdserver"];
+  if (!has_gateway(number)) {
+    throw LogRefused(
+        "its etcd is version " + number + "; 3.4 or later is needed");
+  }
+  const auto health = ask("/health", "");
+  if (health.is_complete && health.status == kUnavailable) {
+    throw std::runtime_error("it answers, but has no quorum of its members");
+  }
+  if (!access_.user.empty()) {
+    authenticate();
+  }
+}
+
+void EtcdClient::authenticate() {
+  const Json request{
+      {"name", access_.user},
+      {"password", first_line_of(access_.password_file)}};
+  const auto answer = ask("/v3/auth/authenticate", request.dump());
+  if (!answer.is_complete || answer.status == kUnavailable) {
+    throw std::runtime_error(reason_in(answer));
+  }
+  const auto result = Json::parse(answer.text, nullptr, false);
+  if (!result.is_object() || !result.contains("token")) {
+    throw LogRefused(
+        "it does not let user " + access_.user + " in: " + reason_in(answer) +
+        "; see user and password_file of --rdzv-conf");
+  }
+  token_ = result["token"];
+}
+
+void EtcdClient::next_member() {
+  member_ = (member_ + 1) % members_.size();
+}
+
+Json EtcdClient::call(const std::string& path, const Json& request) {
+  const auto deadline = Clock::now() + patience_;
+  const auto body = request.dump();
+  for (bool is_new_token = false;;) {
+    const auto answer = ask(path, body);
+    if (answer.is_complete && answer.status == kWell) {
+      return Json::parse(answer.text);
+    }
+    const bool is_stranger = answer.is_complete &&
+        (answer.status == kUnauthorized || answer.status == kForbidden ||
+         reason_in(answer).find("user name is empty") != std::string::npos);
+    if (is_stranger && !access_.user.empty() && !is_new_token) {
+      authenticate(); // tokens expire
+      is_new_token = true;
+      continue;
+    }
+    if (is_stranger) {
+      throw LogRefused(
+          "it does not allow that: " + reason_in(answer) +
+          "; see user and password_file of --rdzv-conf");
+    }
+    const bool may_pass = !answer.is_complete || answer.status == kUnavailable;
+    if (!may_pass || Clock::now() >= deadline) {
+      throw std::runtime_error(reason_in(answer));
+    }
+    next_member();
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+void EtcdClient::stream(
+    const std::string& path,
+    const Json& request,
+    const std::function<void(const Json&)>& take) {
+  std::string waiting;
+  const auto answer = perform(
+      path,
+      request.dump(),
+      [&](const std::string& part) {
+        waiting += part;
+        for (size_t end; (end = waiting.find('\n')) != std::string::npos;) {
+          const auto line = waiting.substr(0, end);
+          waiting.erase(0, end + 1);
+          take(Json::parse(line));
+        }
+      },
+      milliseconds(0));
+  if (answer.status == kUnauthorized && !access_.user.empty()) {
+    authenticate();
+  }
+  next_member();
+}
+
+std::string to_base64(const std::string& bytes) {
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = 0;
+    const auto count = std::min<size_t>(3, bytes.size() - i);
+    for (size_t j = 0; j < 3; ++j) {
+      const auto byte = j < count ? bytes[i + j] : '\0';
+      group = group << 8 | static_cast<unsigned char>(byte);
+    }
+    for (size_t j = 0; j < 4; ++j) {
+      text += j <= count ? kDigits[group >> (18 - 6 * j) & 63] : '=';
+    }
+  }
+  return text;
+}
+
+std::string from_base64(const std::string& text) {
+  const std::string digits = kDigits;
+  std::string bytes;
+  uint32_t group = 0;
+  int bits = 0;
+  for (const char each : text) {
+    const auto digit = digits.find(each);
+    if (digit == std::string::npos) {
+      break; // what fills the last group
+    }
+    group = group << 6 | static_cast<uint32_t>(digit);
+    bits += 6;
+    if (bits >= 8) {
+      bits -= 8;
+      bytes += static_cast<char>(group >> bits & 255);
+    }
+  }
+  return bytes;
+}
+
+} // namespace ddp

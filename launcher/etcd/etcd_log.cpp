@@ -1,0 +1,227 @@
+#include <launcher/etcd/etcd_log.h>
+
+#include <algorithm>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+#include <launcher/rendezvous/authentication.h>
+
+namespace ddp {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr char kNonce[] = "nonce";
+constexpr char kEntry[] = "log/"; // and a number from 0 on, without holes
+constexpr char kMember[] = "members/"; // and its name
+constexpr size_t kNonceBytes = 16;
+constexpr int kPlaceDigits = 12; // so that keys sort as numbers do
+constexpr milliseconds kJobTime{60000};
+constexpr milliseconds kWatchPause{100};
+
+std::string place_name(uint64_t place) {
+  const auto digits = std::to_string(place);
+  return kEntry + std::string(kPlaceDigits - digits.size(), '0') + digits;
+}
+
+int64_t revision_of(const EtcdClient::Json& answer) {
+  const std::string text = answer.at("header").at("revision");
+  return std::stoll(text);
+}
+
+} // namespace
+
+EtcdLog::EtcdLog(Settings settings)
+    : settings_(std::move(settings)),
+      reader_(settings_.access, settings_.members, settings_.silence),
+      writer_(settings_.access, settings_.members, settings_.silence) {}
+
+std::string EtcdLog::key(const std::string& name) const {
+  return to_base64("ddp/" + settings_.name + "/" + name);
+}
+
+EtcdLog::Json EtcdLog::prefix(const std::string& name) const {
+  std::string end = "ddp/" + settings_.name + "/" + name;
+  ++end.back();
+  return {{"key", key(name)}, {"range_end", to_base64(end)}};
+}
+
+SocketAddress EtcdLog::serve(int) {
+  throw std::logic_error("an etcd serves itself");
+}
+
+void EtcdLog::connect(const SocketAddress& endpoint, const std::string&) {
+  writer_.begin_with(endpoint);
+  reader_.begin_with(endpoint);
+}
+
+std::string EtcdLog::grant(milliseconds time) {
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(time).count();
+  return writer_.call("/v3/lease/grant", {{"TTL", std::to_string(seconds)}})
+      .at("ID");
+}
+
+bool EtcdLog::keep_alive(const std::string& lease) {
+  const auto answer = writer_.call("/v3/lease/keepalive", {{"ID", lease}});
+  return answer.at("result").contains("TTL");
+}
+
+// The first that comes makes it.
+std::string EtcdLog::nonce() {
+  const auto lease = grant(kJobTime);
+  const Json absent{
+      {"key", key(kNonce)},
+      {"target", "CREATE"},
+      {"result", "EQUAL"},
+      {"create_revision", "0"}};
+  const auto own = random_hex(kNonceBytes) + " " + lease;
+  const Json put{
+      {"key", key(kNonce)}, {"value", to_base64(own)}, {"lease", lease}};
+  const Json get{{"key", key(kNonce)}};
+  const auto answer = writer_.call(
+      "/v3/kv/txn",
+      {{"compare", {absent}},
+       {"success", Json::array({{{"request_put", put}}})},
+       {"failure", Json::array({{{"request_range", get}}})}});
+  std::string found = own;
+  if (!answer.value("succeeded", false)) {
+    writer_.call("/v3/lease/revoke", {{"ID", lease}});
+    const auto& range = answer.at("responses").at(0).at("response_range");
+    found = from_base64(range.at("kvs").at(0).at("value"));
+  }
+  std::istringstream words(found);
+  std::string nonce;
+  words >> nonce >> job_lease_;
+  if (nonce.size() != 2 * kNonceBytes || job_lease_.empty()) {
+    throw LogRefused("ddp/" + settings_.name + "/ there is not ddprun's");
+  }
+  job_kept_ = Clock::now();
+  return nonce;
+}
+
+int64_t EtcdLog::read_all(const std::function<void(const std::string&)>& take) {
+  const auto answer = reader_.call("/v3/kv/range", prefix(""));
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    living_.clear();
+  }
+  for (const auto& each : answer.value("kvs", Json::array())) {
+    handle({{"kv", each}}, take);
+  }
+  return revision_of(answer);
+}
+
+void EtcdLog::handle(
+    const Json& event,
+    const std::function<void(const std::string&)>& take) {
+  const bool is_deleted = event.value("type", "PUT") == "DELETE";
+  const auto& pair = event.at("kv");
+  const auto name =
+      from_base64(pair.at("key"))
+          .substr(std::string("ddp//").size() + settings_.name.size());
+  const auto begins_with = [&](const std::string& start) {
+    return name.rfind(start, 0) == 0;
+  };
+  if (begins_with(kMember)) {
+    const auto member = name.substr(std::string(kMember).size());
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_deleted ? living_.erase(member) : living_.insert(member).second;
+  } else if (!is_deleted && begins_with(kEntry) && name == place_name(read_)) {
+    ++read_;
+    take(from_base64(pair.value("value", "")));
+  }
+}
+
+void EtcdLog::read(const std::function<void(const std::string&)>& take) {
+  for (auto revision = read_all(take);;) {
+    auto watched = prefix("");
+    watched["start_revision"] = std::to_string(revision + 1);
+    bool is_complete = true;
+    reader_.stream(
+        "/v3/watch", {{"create_request", watched}}, [&](const Json& answer) {
+          try {
+            const auto& result = answer.at("result");
+            for (const auto& event : result.value("events", Json::array())) {
+              handle(event, take);
+            }
+            revision = std::max(revision, revision_of(result));
+            is_complete = is_complete && !result.contains("compact_revision");
+          } catch (const std::exception&) {
+            is_complete = false;
+          }
+        });
+    std::this_thread::sleep_for(kWatchPause);
+    if (!is_complete) {
+      revision = read_all(take);
+    }
+  }
+}
+
+bool EtcdLog::append(uint64_t place, const std::string& value) {
+  const auto place_key = key(place_name(place));
+  const Json free{
+      {"key", place_key},
+      {"target", "CREATE"},
+      {"result", "EQUAL"},
+      {"create_revision", "0"}};
+  const Json put{
+      {"key", place_key}, {"value", to_base64(value)}, {"lease", job_lease_}};
+  const Json get{{"key", place_key}};
+  const auto answer = writer_.call(
+      "/v3/kv/txn",
+      {{"compare", {free}},
+       {"success", Json::array({{{"request_put", put}}})},
+       {"failure", Json::array({{{"request_range", get}}})}});
+  if (answer.value("succeeded", false)) {
+    return true;
+  }
+  // A call whose answer was lost was made again.
+  const auto& range = answer.at("responses").at(0).at("response_range");
+  return from_base64(range.at("kvs").at(0).value("value", "")) == value;
+}
+
+// Others see at once that its lease has expired.
+void EtcdLog::live(const std::string& member) {
+  if (own_lease_.empty() || !keep_alive(own_lease_)) {
+    own_lease_ = grant(settings_.silence);
+    writer_.call(
+        "/v3/kv/put", {{"key", key(kMember + member)}, {"lease", own_lease_}});
+  }
+}
+
+std::vector<int64_t> EtcdLog::beat(
+    const std::string& member,
+    int64_t count,
+    const std::vector<std::string>& others) {
+  if (count > beats_) {
+    live(member);
+  }
+  beats_ = count;
+  if (Clock::now() > job_kept_ + kJobTime / 4) {
+    if (!keep_alive(job_lease_)) {
+      throw std::runtime_error("the job's keys there have expired");
+    }
+    job_kept_ = Clock::now();
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<int64_t> counts;
+  for (const std::string& each : others) {
+    counts.push_back(living_.count(each) != 0 ? ++counts_[each] : 0);
+  }
+  return counts;
+}
+
+void EtcdLog::leave() {
+  if (!own_lease_.empty()) {
+    writer_.call("/v3/lease/revoke", {{"ID", own_lease_}});
+  }
+  auto members = prefix(kMember);
+  members["count_only"] = true;
+  const auto answer = writer_.call("/v3/kv/range", members);
+  if (answer.value("count", "0") == "0") {
+    writer_.call("/v3/lease/revoke", {{"ID", job_lease_}});
+  }
+}
+
+} // namespace ddp
