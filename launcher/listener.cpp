@@ -65,32 +65,6 @@ Listener listen_on(const std::string& host, int port) {
           "; leave --master-port out to get a free port");
 }
 
-std::optional<Listener> reserve_port(const std::string& address, int port) {
-  int error = 0;
-  const AddressList list = look_up(address, port, AI_NUMERICHOST, &error);
-  if (error != 0) {
-    return std::nullopt;
-  }
-  FileDescriptor reserved(
-      socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  // With SO_REUSEADDR another one could reserve it as well, but without it a
-  // connection that ended a minute ago holds it.
-  for (const int reuse : {0, 1}) {
-    setsockopt(reserved.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
-    if (bind(reserved.get(), list->ai_addr, list->ai_addrlen) == 0) {
-      const int bound = local_address(reserved.get()).port;
-      return Listener{std::move(reserved), bound};
-    }
-  }
-  return std::nullopt;
-}
-
-bool starts_listening(const Listener& listener) {
-  const int yes = 1; // its connections shall not hold the port either
-  setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  return listen(listener.socket.get(), SOMAXCONN) == 0;
-}
-
 std::optional<Listener> try_listen_on(const std::string& address, int port) {
   int error = 0;
   const AddressList list = look_up(address, port, AI_NUMERICHOST, &error);

@@ -22,10 +22,4 @@ Listener listen_on(const std::string& host, int port);
 /// why.
 std::optional<Listener> try_listen_on(const std::string& address, int port);
 
-/// Takes a port at a numeric address, but lets nobody connect yet; port 0 takes
-/// a free one. None where that cannot be.
-std::optional<Listener> reserve_port(const std::string& address, int port);
-/// Lets others connect; false where another one got ahead.
-bool starts_listening(const Listener& listener);
-
 } // namespace ddp

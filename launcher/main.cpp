@@ -11,7 +11,6 @@
 #include <launcher/remote/host_commands.h>
 #include <launcher/remote/starter.h>
 #include <launcher/remote/starter_link.h>
-#include <launcher/rendezvous/server.h>
 #include <launcher/report/report.h>
 
 namespace {
@@ -80,9 +79,6 @@ int run(int argc, char** argv) {
     const ddp::LaunchOptions options = ddp::parse_options(argc, argv);
     if (!options.answer.empty()) {
       return print(options.answer);
-    }
-    if (options.rdzv_server) {
-      ddp::serve_log(options.nodes);
     }
     return launch(options);
   } catch (const ddp::LaunchError& error) {

@@ -168,17 +168,13 @@ void Agent::say_what_starts(const Plan& plan) {
   if (is_mute()) {
     return;
   }
-  const std::string& endpoint = rendezvous_->member().new_endpoint();
-  const bool is_found =
-      endpoint.empty() || !job_.options.nodes.other_hosts.empty();
   say((paused_ ? "the ranks go on, " : "all ranks are started again, ") +
       std::to_string(plan.world_size()) + " on " +
       std::to_string(plan.nodes.size()) +
       (plan.nodes.size() == 1 ? " node" : " nodes") +
       (plan.max_restarts == 0 ? ""
                               : " (" + std::to_string(plan.restarts) + " of " +
-               std::to_string(plan.max_restarts) + " restarts)") +
-      (is_found ? "" : "; others join at --rdzv-endpoint " + endpoint));
+               std::to_string(plan.max_restarts) + " restarts)"));
 }
 
 void Agent::run_planned(int index) {

@@ -23,10 +23,7 @@ bool Agent::may_pause() const {
   const NodeOptions& nodes = job_.options.nodes;
   const bool may_change =
       nodes.least < nodes.most || job_.options.max_restarts > 0;
-  // What ranks did beside the job does not count in it.
-  const bool is_beside = rendezvous_->member().changes_log();
-  const bool ends = leaving_ || is_beside || !may_change ||
-      log.cause() == Cause::kEnd ||
+  const bool ends = leaving_ || !may_change || log.cause() == Cause::kEnd ||
       (log.cause() == Cause::kFailure &&
        log.plan().restarts >= log.plan().max_restarts);
   return !ends && !supervisor_->stopping() &&

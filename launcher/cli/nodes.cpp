@@ -137,8 +137,8 @@ std::string backend_of(const Sources& sources) {
                                          : "by the outer launcher";
   }
   if (backend->text != "c10d" && backend->text != "static" &&
-      backend->text != "server" && backend->text != "etcd") {
-    refuse_value(*backend, "c10d, etcd, static or server");
+      backend->text != "etcd") {
+    refuse_value(*backend, "c10d, etcd or static");
   }
   return backend->text;
 }
@@ -157,9 +157,10 @@ Endpoint endpoint_by(
     const LaunchOptions& options,
     const std::string& backend) {
   if (const OptionValue* given = sources.find("rdzv-endpoint")) {
-    const std::string first = given->text.substr(0, given->text.find(','));
-    const Endpoint endpoint =
-        endpoint_of({given->source, first}, kRendezvousPort);
+    if (given->text.find(',') != std::string::npos) {
+      refuse_value(*given, "one HOST[:PORT], or --rdzv-backend etcd");
+    }
+    const Endpoint endpoint = endpoint_of(*given, kRendezvousPort);
     if (endpoint.port == 0) {
       refuse_value(*given, "a port that all nodes know, not 0");
     }
@@ -174,30 +175,18 @@ Endpoint endpoint_by(
     return {options.master_addr, port > 0 ? port : kMasterPort};
   }
   const bool is_told = sources.outer && !sources.outer->host.empty();
-  if (!is_told || backend == "server") {
+  if (!is_told) {
     refuse_no_endpoint(sources);
   }
   return {sources.outer->host, sources.outer->port};
-}
-
-// What follows the endpoint after a comma.
-std::vector<std::string> other_hosts_of(const OptionValue& value) {
-  std::vector<std::string> hosts = split_list(value.text);
-  hosts.erase(hosts.begin());
-  for (const std::string& each : hosts) {
-    check_host(value, each);
-    if (endpoint_of({value.source, each}, 0).port != 0) {
-      refuse_value(value, "HOST[:PORT],HOST,...: one port is used on all");
-    }
-  }
-  return hosts;
 }
 
 std::vector<SocketAddress> etcd_members(const Sources& sources) {
   const OptionValue* given = sources.find("rdzv-endpoint");
   if (given == nullptr) {
     usage_error(
-        "where the etcd is is not known: --rdzv-endpoint HOST[:PORT],...");
+        "where nodes meet is not known: --rdzv-endpoint HOST[:PORT],..., of "
+        "the etcd's members");
   }
   std::vector<SocketAddress> members;
   for (const std::string& each : split_list(given->text)) {
@@ -212,33 +201,27 @@ void settle_endpoint(
     const std::string& backend,
     LaunchOptions* options) {
   NodeOptions& nodes = options->nodes;
-  if (backend == "etcd") {
+  const bool is_etcd = backend == "etcd";
+  if (is_etcd) {
     nodes.etcd = etcd_members(sources);
     nodes.etcd_access = sources.conf.etcd_access;
   }
-  const Endpoint endpoint = nodes.etcd.empty()
-      ? endpoint_by(sources, *options, backend)
-      : Endpoint{nodes.etcd[0].host, nodes.etcd[0].port};
+  const Endpoint endpoint = is_etcd
+      ? Endpoint{nodes.etcd[0].host, nodes.etcd[0].port}
+      : endpoint_by(sources, *options, backend);
   nodes.host = endpoint.host;
   nodes.port = endpoint.port;
-  const OptionValue* given = sources.find("rdzv-endpoint");
-  if (given != nullptr && nodes.etcd.empty()) {
-    nodes.other_hosts = other_hosts_of(*given);
-  } else if (sources.outer && nodes.etcd.empty()) {
-    nodes.other_hosts = sources.outer->other_hosts;
-  }
-  nodes.has_server = backend == "server" || !nodes.etcd.empty();
-  if (nodes.has_server && sources.conf.is_host.value_or(false)) {
+  if (is_etcd && sources.conf.is_host.value_or(false)) {
     usage_error(
         sources.find("rdzv-conf")->source + " is_host and " +
-        sources.find("rdzv-backend")->source + " " + backend +
-        " exclude each other: that has the nodes' log");
+        sources.find("rdzv-backend")->source +
+        " etcd exclude each other: the etcd has the nodes' log");
   }
   if (backend != "c10d" && nodes.rank >= 0) {
     nodes.hosts_log = nodes.rank == 0;
   }
-  if (nodes.has_server || sources.conf.is_host) {
-    nodes.hosts_log = !nodes.has_server && *sources.conf.is_host;
+  if (is_etcd || sources.conf.is_host) {
+    nodes.hosts_log = !is_etcd && *sources.conf.is_host;
   }
   // These are of one-node jobs.
   options->master_addr = LaunchOptions().master_addr;
@@ -270,23 +253,6 @@ void settle_times(const Sources& sources, LaunchOptions* options) {
   }
 }
 
-// Where --rdzv-server listens.
-void settle_server(const Sources& sources, LaunchOptions* options) {
-  NodeOptions& nodes = options->nodes;
-  const bool has_range = nodes.first_port > 0;
-  nodes.hosts_log = true;
-  nodes.port = has_range ? 0 : kRendezvousPort;
-  if (const OptionValue* given = sources.find("rdzv-endpoint")) {
-    const Endpoint endpoint = endpoint_of(*given, nodes.port);
-    nodes.host = endpoint.host;
-    nodes.port = endpoint.port;
-  } else if (nodes.bind.empty()) {
-    usage_error(
-        "where --rdzv-server listens is not known: --rdzv-endpoint HOST[:PORT] "
-        "or --bind");
-  }
-}
-
 } // namespace
 
 void settle_secret(
@@ -309,10 +275,6 @@ void settle_nodes(
   Sources sources{given, std::nullopt, {}};
   if (const OptionValue* conf = sources.find("rdzv-conf")) {
     check_rendezvous_conf(*conf);
-  }
-  if (options->rdzv_server) {
-    settle_server(sources, options);
-    return;
   }
   if (!options->standalone && !options->has_starter) {
     sources.outer = find_outer_nodes(lookup);

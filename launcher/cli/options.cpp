@@ -83,12 +83,7 @@ LaunchOptions parse_options(
   }
   const bool has_program =
       !options.command.empty() && !options.command.front().empty();
-  if (options.rdzv_server && !options.command.empty()) {
-    usage_error(
-        "--rdzv-server runs no program, but there is " +
-        options.command.front());
-  }
-  if (!options.rdzv_server && !has_program) {
+  if (!has_program) {
     usage_error("no program to run was given");
   }
   return options;

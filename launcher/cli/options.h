@@ -68,12 +68,9 @@ struct LaunchOptions {
   bool dry_run = false;
   /// Run no program, but ddprun-check on each node.
   bool check = false;
-  /// Serve the log of other nodes, and run nothing.
-  bool rdzv_server = false;
 
   ProgramKind kind = ProgramKind::kDetect;
-  /// The program and its arguments; empty where `answer` is set,
-  /// `check` or `rdzv_server`.
+  /// The program and its arguments; empty where `answer` or `check` is set.
   std::vector<std::string> command;
   /// Text for --help, --version and the like, printed instead of launching.
   std::string answer;

@@ -24,13 +24,10 @@ void meet_by_slurm(const EnvironmentLookup& lookup, OuterNodes* nodes) {
   const std::string step = lookup("SLURM_STEP_ID").value_or("");
   const auto hosts = lookup("SLURM_STEP_NODELIST");
   nodes->rank = static_cast<int>(number_of(lookup, "SLURM_NODEID"));
-  // A node asks each in turn where the job goes on.
-  constexpr size_t enough = 16;
-  nodes->other_hosts = slurm_hosts(
-      hosts ? *hosts : lookup("SLURM_JOB_NODELIST").value_or(""), enough);
-  if (!nodes->other_hosts.empty()) {
-    nodes->host = nodes->other_hosts.front();
-    nodes->other_hosts.erase(nodes->other_hosts.begin());
+  const auto first = slurm_hosts(
+      hosts ? *hosts : lookup("SLURM_JOB_NODELIST").value_or(""), 1);
+  if (!first.empty()) {
+    nodes->host = first.front();
   }
   nodes->port = slurm_port(
       number_of(lookup, "SLURM_JOB_ID"), number_of(lookup, "SLURM_STEP_ID"));

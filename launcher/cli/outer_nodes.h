@@ -18,8 +18,6 @@ struct OuterNodes {
   /// mpirun's own host, which need not have a task.
   std::string host;
   int port = 0;
-  /// The other nodes' hosts, as far as they are told.
-  std::vector<std::string> other_hosts;
   /// Equal on all nodes; empty where nothing is.
   std::string run_id;
 };

@@ -22,11 +22,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using Json = EtcdClient::Json;
 
-constexpr long kConnectMilliseconds = 2000;
-constexpr milliseconds kCallTime{5000};
+constexpr milliseconds kLongestCall{5000};
 constexpr milliseconds kPause{100};
-// A connection whose other end is silent for so long has none.
-constexpr unsigned kSilentMilliseconds = 10000;
 // HTTP's.
 constexpr long kWell = 200;
 constexpr long kUnauthorized = 401;
@@ -42,13 +39,11 @@ size_t take_bytes(char* bytes, size_t, size_t count, void* take) {
   return count;
 }
 
-int limit_silence(void*, curl_socket_t socket, curlsocktype) {
-  setsockopt(
-      socket,
-      IPPROTO_TCP,
-      TCP_USER_TIMEOUT,
-      &kSilentMilliseconds,
-      sizeof kSilentMilliseconds);
+/// A connection whose other end is silent for so long has none.
+int limit_silence(void* time, curl_socket_t socket, curlsocktype) {
+  const auto silence =
+      static_cast<unsigned>(static_cast<const milliseconds*>(time)->count());
+  setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence, sizeof silence);
   return CURL_SOCKOPT_OK;
 }
 
@@ -79,6 +74,7 @@ EtcdClient::EtcdClient(
     : access_(std::move(access)),
       members_(std::move(members)),
       patience_(patience),
+      call_time_(std::min(patience / 4, kLongestCall)),
       handle_(curl_easy_init()) {}
 
 EtcdClient::~EtcdClient() {
@@ -119,12 +115,13 @@ EtcdClient::Answer EtcdClient::perform(
   set(CURLOPT_ERRORBUFFER, reason);
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_NOPROXY, "*");
-  set(CURLOPT_CONNECTTIMEOUT_MS, kConnectMilliseconds);
+  set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(call_time_.count()));
   set(CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
   set(CURLOPT_TCP_KEEPALIVE, 1L);
-  set(CURLOPT_TCP_KEEPIDLE, 2L);
-  set(CURLOPT_TCP_KEEPINTVL, 2L);
+  set(CURLOPT_TCP_KEEPIDLE, 1L);
+  set(CURLOPT_TCP_KEEPINTVL, 1L);
   set(CURLOPT_SOCKOPTFUNCTION, limit_silence);
+  set(CURLOPT_SOCKOPTDATA, &call_time_);
   if (!access_.cacert.empty()) {
     set(CURLOPT_CAINFO, access_.cacert.c_str());
   }
@@ -166,7 +163,7 @@ EtcdClient::Answer EtcdClient::ask(
     const std::string& body) {
   std::string text;
   auto answer = perform(
-      path, body, [&](const std::string& part) { text += part; }, kCallTime);
+      path, body, [&](const std::string& part) { text += part; }, call_time_);
   if (answer.is_complete) {
     answer.text = text;
   }

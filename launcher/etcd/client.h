@@ -64,6 +64,8 @@ class EtcdClient {
   const EtcdAccess access_;
   const std::vector<SocketAddress> members_;
   const std::chrono::milliseconds patience_;
+  // For one member's answer: others shall be asked in time, too.
+  const std::chrono::milliseconds call_time_;
   size_t member_ = 0; // that is asked
   std::string token_;
   void* handle_; // curl's

@@ -222,16 +222,10 @@ std::optional<std::string> endpoint_address(const NodeOptions& nodes) {
 
 std::optional<Listener> listen_at_endpoint(const NodeOptions& nodes) {
   const auto address = endpoint_address(nodes);
-  return address ? listen_at_endpoint(nodes, *address) : std::nullopt;
-}
-
-std::optional<Listener> listen_at_endpoint(
-    const NodeOptions& nodes,
-    const std::string& address) {
-  if (nodes.port == 0) {
-    return listen_in_range(address, nodes);
+  if (!address) {
+    return std::nullopt;
   }
-  if (auto listener = try_listen_on(address, nodes.port)) {
+  if (auto listener = try_listen_on(*address, nodes.port)) {
     return listener;
   }
   if (!nodes.hosts_log.has_value() && errno == EADDRINUSE) {
@@ -240,7 +234,8 @@ std::optional<Listener> listen_at_endpoint(
   throw LaunchError(
       kExitInternal,
       "cannot serve the nodes' rendezvous at " +
-          describe_endpoint(address, nodes.port) + ": " + std::strerror(errno));
+          describe_endpoint(*address, nodes.port) + ": " +
+          std::strerror(errno));
 }
 
 Listener listen_in_range(
@@ -259,20 +254,6 @@ Listener listen_in_range(
           (has_range ? " (--port-range " + std::to_string(nodes.first_port) +
                    "-" + std::to_string(nodes.last_port) + ")"
                      : ""));
-}
-
-std::optional<Listener> reserve_standby(
-    const std::string& numeric_address,
-    const NodeOptions& nodes) {
-  if (auto reserved = reserve_port(numeric_address, nodes.port)) {
-    return reserved;
-  }
-  for (int port = nodes.first_port; port <= nodes.last_port; ++port) {
-    if (auto reserved = reserve_port(numeric_address, port)) {
-      return reserved;
-    }
-  }
-  return std::nullopt;
 }
 
 } // namespace ddp

@@ -38,19 +38,12 @@ struct NodeOptions {
   int most = 1;
   /// --node-rank; -1 for any place.
   int rank = -1;
-  /// The endpoint at which the job's log is; of a server, port 0 for one of the
-  /// range below.
+  /// The endpoint at which the job's log is.
   std::string host;
   int port = 0;
-  /// Where it is looked for besides, at the same port: there it may have moved
-  /// to when its first host was lost.
-  std::vector<std::string> other_hosts;
   /// Whether this node serves the log; unset: where the endpoint is an address
   /// of this machine.
   std::optional<bool> hosts_log;
-  /// Whether a `ddprun --rdzv-server` serves it, or an etcd, which no node can
-  /// replace.
-  bool has_server = false;
   /// The members of the etcd that has the log; none where it is in a store of
   /// c10d's.
   std::vector<SocketAddress> etcd;

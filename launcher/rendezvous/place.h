@@ -12,17 +12,14 @@ namespace ddp {
 struct Place {
   /// Whether the endpoint is here.
   bool is_endpoint_here = false;
-  /// The numeric address at which this node would serve the log; empty where it
-  /// is not known.
-  std::string address;
   /// Where it is to serve the log now.
   std::optional<Listener> listener;
   /// --local-addr as a numeric address; empty where it was not given.
   std::string local_address;
 };
 
-/// Finds it: resolves names, and asks whether the log went on at other hosts,
-/// which takes seconds where those do not answer. Throws LaunchError.
+/// Finds it: resolves names, which takes seconds where name servers do not
+/// answer. Throws LaunchError.
 Place find_place(const NodeOptions& nodes);
 
 } // namespace ddp

@@ -34,7 +34,7 @@ Member::Settings settings_of(const Rendezvous::Settings& settings) {
   result.join_timeout = settings.nodes.join_timeout;
   result.node_timeout = settings.nodes.node_timeout;
   result.endpoint = describe_endpoint(settings.nodes.host, settings.nodes.port);
-  result.log_moves = !settings.nodes.has_server;
+  result.log_outlives = !settings.nodes.etcd.empty();
   return result;
 }
 
@@ -79,16 +79,6 @@ void use_engine(
   }
 }
 
-std::vector<SharedLog::Endpoint> standby_endpoints(
-    const std::vector<NodeInfo>& nodes) {
-  std::vector<SharedLog::Endpoint> endpoints;
-  endpoints.reserve(nodes.size());
-  for (const NodeInfo& each : nodes) {
-    endpoints.push_back({each.address, each.standby_port});
-  }
-  return endpoints;
-}
-
 } // namespace
 
 Rendezvous::Rendezvous(Settings settings)
@@ -103,13 +93,7 @@ Rendezvous::Rendezvous(Settings settings)
 }
 
 std::vector<pid_t> Rendezvous::helpers() const {
-  std::vector<pid_t> found;
-  for (const SharedLog* each : {log_.get(), announcer_.get()}) {
-    if (each != nullptr) {
-      found.push_back(each->pid());
-    }
-  }
-  return found;
+  return log_ ? std::vector<pid_t>{log_->pid()} : std::vector<pid_t>();
 }
 
 void Rendezvous::watch(int fd) {
@@ -141,7 +125,7 @@ void Rendezvous::handle_events(Time now) {
   if (place_ && place_->is_done()) {
     found_place(now);
   }
-  // What happens may replace the log. Who writes faster than this reads does
+  // Who writes faster than this reads does
   // not keep the agent from its signals and ranks.
   for (size_t taken = 0; log_ && taken < kMostBytes;) {
     const auto event = log_->next();
@@ -152,7 +136,6 @@ void Rendezvous::handle_events(Time now) {
     handle(*event, now);
     carry_out(now);
   }
-  handle_announcer(now);
 }
 
 void Rendezvous::handle(const SharedLog::Event& event, Time now) {
@@ -181,20 +164,12 @@ void Rendezvous::connected(const SharedLog::Event& event, Time now) {
   const std::string address = settings_.nodes.bind.empty()
       ? event.local_address
       : address_of_interface(settings_.nodes.bind);
-  log_at_ = event.endpoint;
-  is_told_ = !has_moved_;
-  announcer_.reset();
-  tell_at_.reset();
-  // Without one this node cannot be the log's next host.
-  standby_ = Listener();
-  standby_ = reserve_standby(address, standby_options()).value_or(Listener());
   log_->set_last_will(last_will());
   const bool is_given = !own_address_.empty();
   member_.connected(
       is_given                   ? own_address_
           : is_wildcard(address) ? event.local_address
                                  : address,
-      standby_.port,
       now);
 }
 
@@ -226,12 +201,7 @@ void Rendezvous::read_entry(const std::string& sealed, Time now) {
 
 std::optional<Rendezvous::Time> Rendezvous::deadline() const {
   auto due = member_.deadline();
-  for (const auto& each : {retry_at_, tell_at_}) {
-    if (each && (!due || *each < *due)) {
-      due = each;
-    }
-  }
-  return due;
+  return retry_at_ && (!due || *retry_at_ < *due) ? retry_at_ : due;
 }
 
 void Rendezvous::tick(Time now) {
@@ -240,9 +210,6 @@ void Rendezvous::tick(Time now) {
     if (!member_.is_connected()) {
       look_for_place();
     }
-  }
-  if (tell_at_ && now >= *tell_at_) {
-    tell_first_endpoint(now);
   }
   const auto is_due = [&] {
     const auto due = member_.deadline();
@@ -300,23 +267,8 @@ void Rendezvous::carry_out(Time now) {
       case Kind::kOpenStore:
         open_store(now);
         break;
-      case Kind::kServe:
-        if (!starts_listening(standby_)) {
-          member_.log_lost("another one took this node's port for it", now);
-          break;
-        }
-        has_moved_ = true;
-        open_log(
-            standby_endpoints(action.nodes),
-            std::exchange(standby_, Listener()).socket);
-        break;
       case Kind::kConnect:
-        if (action.nodes.empty()) {
-          look_for_log(now);
-        } else {
-          has_moved_ = true;
-          open_log(standby_endpoints(action.nodes), FileDescriptor());
-        }
+        look_for_log(now);
         break;
       case Kind::kStart:
         orders_.push_back({Order::Kind::kStart, action.index, 0, ""});
@@ -334,15 +286,6 @@ void Rendezvous::carry_out(Time now) {
         orders_.push_back({Order::Kind::kExit, 0, action.code, action.text});
         break;
     }
-  }
-  const Membership::Phase phase = membership().phase();
-  if (phase == Membership::Phase::kEnded) {
-    announcer_.reset();
-    tell_at_.reset();
-    is_told_ = true;
-  } else if (!is_told_ && member_.has_quorum()) {
-    is_told_ = true;
-    tell_first_endpoint(now);
   }
   std::vector<std::string> watched = member_.watched();
   if (watched != watched_) {

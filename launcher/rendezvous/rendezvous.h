@@ -91,10 +91,7 @@ class Rendezvous {
   void handle(const SharedLog::Event& event, Time now);
   void read_entry(const std::string& sealed, Time now);
   void connected(const SharedLog::Event& event, Time now);
-  NodeOptions standby_options() const;
   std::string last_will() const;
-  void tell_first_endpoint(Time now);
-  void handle_announcer(Time now);
   void open_store(Time now);
   void carry_out(Time now);
   void post(Entry entry);
@@ -102,19 +99,11 @@ class Rendezvous {
   Settings settings_;
   std::optional<BackgroundTask<Place>> place_; // while it is being found
   bool is_endpoint_here_ = false;
-  std::string serve_address_; // of this node, at the endpoint
   std::string own_address_; // for others, where it was given
   FileDescriptor events_;
   Authenticator authenticator_;
   std::unique_ptr<SharedLog> log_; // null until the place is known
-  // Where the log went on, which is told to those at its first endpoint.
-  SharedLog::Endpoint log_at_;
-  bool has_moved_ = false;
-  bool is_told_ = true; // or is to be, once the job can go on there
-  std::unique_ptr<SharedLog> announcer_;
-  std::optional<Time> tell_at_;
   Member member_;
-  Listener standby_;
   Listener ranks_store_;
   std::map<std::string, int64_t> read_; // the last sequence by writer
   int64_t written_ = 0;

@@ -3,8 +3,6 @@
 //
 // ddprun-store DESCRIPTOR
 //   serves a store for the ranks at a listening socket that it inherited.
-// ddprun-store --rdzv-server DESCRIPTOR
-//   serves the store of the agents' shared log there.
 // ddprun-store --rdzv-member CHANNEL DESCRIPTOR MEMBER BEAT_MS [HOST PORT]...
 //   carries an agent's part of the shared log, and serves its store where the
 //   descriptor is not -1.
@@ -38,11 +36,9 @@ bool is_listener(const std::string& descriptor) {
 constexpr int kErrors = 2;
 constexpr int kFatalErrors = 3;
 
-[[noreturn]] void serve(
-    c10::intrusive_ptr<c10d::Store> (*start)(int),
-    const std::string& listener) {
+[[noreturn]] void serve(int listener) {
   try {
-    const auto store = start(std::atoi(listener.c_str()));
+    const auto store = ddp::serve_store(listener);
     while (store) {
       pause();
     }
@@ -66,14 +62,10 @@ int main(int argc, char** argv) {
   // Not that an address has no name, or that a client died.
   FLAGS_caffe2_log_level = kErrors;
   if (count == 1 && is_listener(arguments[0])) {
-    serve(ddp::serve_store, arguments[0]);
+    serve(std::atoi(arguments[0].c_str()));
   }
   // What goes wrong is told to the agent, which says it once.
   FLAGS_caffe2_log_level = kFatalErrors;
-  if (count == 2 && arguments[0] == "--rdzv-server" &&
-      is_listener(arguments[1])) {
-    serve(ddp::serve_log, arguments[1]);
-  }
   if (count >= 7 && arguments[0] == "--rdzv-member") {
     join_log({arguments.begin() + 1, arguments.end()});
   }

@@ -153,44 +153,4 @@ TEST_CASE("ports are taken from the range", "[unit]") {
   CHECK(listen_in_range("127.0.0.1", nodes).port > port);
 }
 
-// As where a log was served a minute ago.
-TEST_CASE("a connection that has ended holds no port", "[unit]") {
-  NodeOptions nodes;
-  nodes.port = free_port();
-  Listener served = *reserve_standby("127.0.0.1", nodes);
-  REQUIRE(starts_listening(served));
-  REQUIRE(served.port == nodes.port);
-  {
-    const FileDescriptor client(socket(AF_INET, SOCK_STREAM, 0));
-    sockaddr_storage address{};
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    socklen_t size = sizeof address;
-    REQUIRE(getsockname(served.socket.get(), generic, &size) == 0);
-    REQUIRE(connect(client.get(), generic, size) == 0);
-    const FileDescriptor server(accept(served.socket.get(), nullptr, nullptr));
-    shutdown(server.get(), SHUT_RDWR); // first, so its side is in TIME_WAIT
-    char end = 0;
-    REQUIRE(read(client.get(), &end, 1) == 0);
-  }
-  CHECK(reserve_standby("127.0.0.1", nodes)->port != served.port);
-  served.socket.reset();
-  const auto reserved = reserve_standby("127.0.0.1", nodes);
-  CHECK(reserved->port == nodes.port);
-  CHECK(starts_listening(*reserved));
-}
-
-TEST_CASE("--rdzv-server says where it listens", "[unit]") {
-  const int port = free_port();
-  const std::string endpoint = "127.0.0.1:" + std::to_string(port);
-  LaunchedJob server(words("--rdzv-server --rdzv-endpoint " + endpoint));
-  server.wait_for_output("rendezvous at " + endpoint + "\n");
-  const Listener taken = listen_on("127.0.0.1", 0);
-  LaunchedJob late(
-      {"--rdzv-server",
-       "--bind=lo",
-       "--rdzv-endpoint=203.0.113.7:" + std::to_string(taken.port)});
-  CHECK(late.wait() == 125);
-  CHECK_THAT(late.err(), ContainsSubstring("in use"));
-}
-
 } // namespace ddp::test::endpoint_test

@@ -19,7 +19,7 @@ Entry entry_of(Entry::Type type) {
   entry.from = "a1";
   entry.sequence = 1;
   entry.epoch = 1;
-  if (type == Entry::Type::kStart || type == Entry::Type::kMoved) {
+  if (type == Entry::Type::kStart) {
     entry.address = "10.0.0.1";
   }
   entry.port = 29500;
@@ -43,10 +43,7 @@ bool takes(Entry::Type type, const char* place, const json& value) {
 
 TEST_CASE("entries are read as they were written", "[unit]") {
   for (const auto type :
-       {Entry::Type::kJoin,
-        Entry::Type::kPlan,
-        Entry::Type::kStart,
-        Entry::Type::kMoved}) {
+       {Entry::Type::kJoin, Entry::Type::kPlan, Entry::Type::kStart}) {
     const std::string text = entry_text(entry_of(type));
     CAPTURE(text);
     const auto entry = parse_entry(text);
@@ -60,8 +57,6 @@ TEST_CASE("an address in an entry is one", "[unit]") {
        {"10.9.0.1", "::1", "fd00::2", "fe80::1%eth0", "::ffff:10.0.0.1"}) {
     CAPTURE(right);
     CHECK(takes(Entry::Type::kStart, "/address", right));
-    CHECK(takes(Entry::Type::kMoved, "/address", right));
-    CHECK(takes(Entry::Type::kMoved, "/address", "node1.local"));
     CHECK(takes(Entry::Type::kJoin, "/node/address", right));
   }
   for (const char* wrong :
@@ -87,7 +82,6 @@ TEST_CASE("a node in an entry has a name on one line", "[unit]") {
     CHECK_FALSE(takes(Entry::Type::kJoin, "/node/id", wrong));
     CHECK_FALSE(takes(Entry::Type::kPlan, "/plan/nodes/0", wrong));
     CHECK_FALSE(takes(Entry::Type::kJoin, "/node/host", wrong));
-    CHECK_FALSE(takes(Entry::Type::kMoved, "/address", wrong));
   }
   CHECK_FALSE(takes(Entry::Type::kJoin, "/node/host", std::string(300, 'a')));
   CHECK_FALSE(takes(Entry::Type::kLost, "/about", "a\nb"));

@@ -40,48 +40,6 @@ TEST_CASE("Nodes get the ranks that they ask for", "[unit]") {
   CHECK(order({{"a", 5}, {"b", -1}}) == "b, a");
 }
 
-TEST_CASE("A plan that was not confirmed counts for those after it", "[unit]") {
-  Membership log(false);
-  const auto plan = [](int epoch, const std::vector<std::string>& nodes) {
-    Entry entry = entry_of(Entry::Type::kPlan, "a", epoch);
-    entry.plan.nodes.clear();
-    for (const std::string& each : nodes) {
-      entry.plan.nodes.push_back(entry_of(Entry::Type::kJoin, each, 0).node);
-    }
-    return entry;
-  };
-  for (const char* node : {"a", "b", "c", "d"}) {
-    log.apply(entry_of(Entry::Type::kJoin, node, 0));
-  }
-  log.apply(plan(1, {"a", "b", "c"}));
-  log.apply(entry_of(Entry::Type::kLeave, "c", 1));
-  log.apply(entry_of(Entry::Type::kStopped, "a", 1));
-  log.apply(entry_of(Entry::Type::kStopped, "b", 1));
-  REQUIRE(log.phase() == Membership::Phase::kGathering);
-  log.apply(plan(2, {"a", "b", "d"}));
-  REQUIRE(log.plan().epoch == 2);
-  CHECK(log.is_quorum({"a", "d"}));
-  CHECK_FALSE(log.is_quorum({"b", "d"})); // "a" may know the first plan only
-  for (const char* node : {"a", "b", "d"}) {
-    log.apply(entry_of(Entry::Type::kReady, node, 2));
-  }
-  CHECK(log.is_quorum({"b", "d"})); // but has read the second one
-}
-
-TEST_CASE("Who does not know of the latest plan does not lead", "[unit]") {
-  Membership log(false);
-  log.apply(entry_of(Entry::Type::kJoin, "a", 1));
-  REQUIRE(log.leader() == "a");
-  log.apply(entry_of(Entry::Type::kJoin, "b", 2));
-  log.apply(entry_of(Entry::Type::kJoin, "c", 2));
-  REQUIRE(log.leader() == "b");
-  log.apply(entry_of(Entry::Type::kPlan, "a", 3));
-  REQUIRE(log.phase() == Membership::Phase::kGathering);
-  log.apply(entry_of(Entry::Type::kPlan, "b", 3));
-  REQUIRE(log.phase() == Membership::Phase::kStarting);
-  REQUIRE(log.leader() == "a"); // knows now
-}
-
 TEST_CASE("A node that was lost does not join by the same id", "[unit]") {
   const bool outlives_jobs = GENERATE(false, true);
   Membership log(outlives_jobs);

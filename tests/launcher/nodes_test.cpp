@@ -87,14 +87,25 @@ TEST_CASE("the backend says who serves the meeting", "[unit]") {
   CHECK(two_nodes(fixed + " --node-rank=0").hosts_log == true);
   CHECK(two_nodes(fixed + " --node-rank=1").hosts_log == false);
   CHECK(two_nodes(fixed + " --nnodes=1:3").least == 3);
-  const NodeOptions served = two_nodes("--rdzv-backend=server");
-  CHECK(served.has_server);
+  const NodeOptions served =
+      two_nodes("--rdzv-backend=etcd --rdzv-endpoint=a,[::1]:7,10.0.0.1");
   CHECK(served.hosts_log == false);
+  REQUIRE(served.etcd.size() == 3);
+  CHECK(served.etcd[0].host == "a");
+  CHECK(served.etcd[0].port == 2379);
+  CHECK(served.etcd[1].host == "::1");
+  CHECK(served.etcd[1].port == 7);
   check_refused(
-      kTwo + " --rdzv-backend=server --rdzv-conf is_host=true x",
+      kTwo + " --rdzv-backend=etcd --rdzv-conf is_host=true x",
       "exclude each other");
-  check_refused(
-      kTwo + " --rdzv-backend=etcd-v2 x", "c10d, etcd, static or server");
+  check_refused(kTwo + " --rdzv-endpoint=a,b x", "--rdzv-backend etcd");
+  check_refused("--nnodes=2 --rdzv-backend=etcd x", "the etcd's members");
+  check_refused(kTwo + " --rdzv-backend=etcd-v2 x", "c10d, etcd or static");
+  for (const char* wrong : {"cert=c", "key=k", "user=u", "password_file=p"}) {
+    check_refused(
+        kTwo + " --rdzv-backend=etcd --rdzv-conf=" + wrong + " x",
+        "user=... with password_file=...");
+  }
 }
 
 TEST_CASE("node 0's address is an endpoint, too", "[unit]") {
@@ -228,24 +239,6 @@ TEST_CASE("ranks do not inherit the secret", "[unit]") {
 TEST_CASE("the name of a job is the same on all nodes", "[unit]") {
   CHECK(parse(words(kTwo + " x")).run_id == "none"); // as torchrun's
   CHECK(parse(words(kTwo + " --rdzv-id=job x")).run_id == "job");
-}
-
-TEST_CASE("a server of the meeting needs no program", "[unit]") {
-  const LaunchOptions at =
-      parse({"--rdzv-server", "--rdzv-endpoint=[::1]:29401"});
-  CHECK(at.rdzv_server);
-  CHECK(at.command.empty());
-  CHECK(at.nodes.host == "::1");
-  CHECK(at.nodes.port == 29401);
-  CHECK(at.nodes.hosts_log == true);
-  CHECK(parse({"--rdzv-server", "--rdzv-endpoint=h:0"}).nodes.port == 0);
-  CHECK(parse({"--rdzv-server", "--bind=::"}).nodes.port == 29400);
-  CHECK(
-      parse({"--rdzv-server", "--bind=::", "--port-range=1-2"}).nodes.port ==
-      0);
-  check_refused("--rdzv-server", "--rdzv-endpoint HOST[:PORT] or --bind");
-  check_refused("--rdzv-server --bind=:: ./train", "runs no program");
-  check_refused("--bind=::", "no program to run");
 }
 
 } // namespace ddp::test::nodes_test

@@ -145,7 +145,7 @@ TEST_CASE("a name is none, one or several options", "[unit]") {
   check_refused(
       "--rdzv-e h --rdzv_ x",
       "--rdzv_ could be one of --rdzv-endpoint, --rdzv-backend, --rdzv-id, "
-      "--rdzv-conf, --rdzv-server");
+      "--rdzv-conf");
 }
 
 TEST_CASE("streams are chosen for all or for some local ranks", "[unit]") {

@@ -144,7 +144,7 @@ TEST_CASE("options win over the outer launcher", "[unit]") {
   CHECK(under(kSlurmNode, {"--master-addr=m"}).nodes.hosts_log == false);
   CHECK(under(with(kSlurmNode, {{"DDP_TOKEN", "s"}})).nodes.token == "s");
   check_refused(
-      "--rdzv-backend=server ./train",
+      "--rdzv-backend=etcd ./train",
       "where nodes meet is not known",
       kSlurmNode);
   CHECK_THAT(

@@ -56,9 +56,10 @@ TEST_CASE("^C ends a search for the job behind firewalls", "[rendezvous]") {
   for (int i = 2; i < 17; ++i) {
     const std::string address = "127.0.0." + std::to_string(i);
     silent.emplace_back(address, port);
-    endpoint += "," + address;
+    endpoint += "," + address + ":" + std::to_string(port);
   }
-  LaunchedJob job(words("--nnodes=2 --rdzv-endpoint " + endpoint + " true"));
+  LaunchedJob job(words(
+      "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint " + endpoint + " true"));
   job.agent();
   const auto start = Clock::now();
   CHECK(job.wait_after(SIGINT) == 128 + SIGINT);

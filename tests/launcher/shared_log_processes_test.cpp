@@ -52,13 +52,6 @@ TEST_CASE("what speaks to the network has no secret", "[rendezvous]") {
   job.worker(0);
   const pid_t store = job.store();
   CHECK_FALSE(has_secret(store));
-  LaunchedJob server(words("--rdzv-server --rdzv-endpoint=127.0.0.1:0"), setup);
-  server.wait_for_output("serves the nodes' rendezvous");
-  wait_until({}, [&] {
-    return read_text("/proc/" + std::to_string(server.pid()) + "/comm") ==
-        "ddprun-store\n";
-  });
-  CHECK_FALSE(has_secret(server.pid()));
 }
 
 TEST_CASE("the end of the store is told at once", "[rendezvous]") {
@@ -144,26 +137,6 @@ TEST_CASE("the store serves where its IPv6 socket is bound", "[rendezvous]") {
   }
   check_served_at("::");
   check_served_at("::1");
-}
-
-TEST_CASE("the store can be served by itself", "[rendezvous]") {
-  Listener listener = listen_on("127.0.0.1", 0);
-  const pid_t server = fork();
-  if (server == 0) {
-    dup2(listener.socket.get(), 100); // without O_CLOEXEC
-    execl(STORE_PATH, "ddprun-store", "--rdzv-server", "100", nullptr);
-    _exit(127);
-  }
-  listener.socket.reset();
-  std::string nonce;
-  for (const char* name : {"a", "b"}) {
-    LogProcess member(name, "127.0.0.1", listener.port);
-    wait_until_connected({&member});
-    CHECK((nonce.empty() || member.nonce == nonce)); // a's end did not end it
-    nonce = member.nonce;
-  }
-  kill(server, SIGKILL);
-  CHECK(waitpid(server, nullptr, 0) == server);
 }
 
 TEST_CASE("helpers end with their agents", "[rendezvous]") {

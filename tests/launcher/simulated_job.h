@@ -13,19 +13,19 @@ inline ddp::Member::Settings settings(int least, int most, int restarts = 0) {
   return settings;
 }
 
-/// The same at a server of its own.
+/// The same at a service.
 inline ddp::Member::Settings at_server(ddp::Member::Settings settings) {
-  settings.log_moves = false;
+  settings.log_outlives = true;
   return settings;
 }
 
 /// Simulated nodes that are there from the start; the first serves the log, if
-/// there is no server.
+/// there is no service.
 struct SimulatedJob : SimulatedNodes {
   SimulatedJob(ddp::Member::Settings settings, int nodes, unsigned seed = 1)
       : SimulatedNodes(settings, seed) {
     for (int i = 0; i < nodes; ++i) {
-      add_node(i == 0 && settings.log_moves);
+      add_node(i == 0 && !settings.log_outlives);
     }
   }
 

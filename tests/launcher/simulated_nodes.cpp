@@ -12,7 +12,6 @@ using Kind = Member::Action::Kind;
 namespace {
 
 constexpr milliseconds kBeat(1000);
-constexpr int kEndpoint = -2; // whoever serves there
 
 } // namespace
 
@@ -20,8 +19,8 @@ SimulatedNodes::SimulatedNodes(Member::Settings settings, unsigned seed)
     : settings_(settings),
       random_(seed),
       now_(std::chrono::hours(1)),
-      endpoint_(settings.log_moves ? 0 : kServer) {
-  if (!settings_.log_moves) {
+      endpoint_(settings.log_outlives ? kServer : 0) {
+  if (settings_.log_outlives) {
     logs_.emplace_back();
   }
 }
@@ -37,14 +36,12 @@ int SimulatedNodes::add_node(bool serves) {
   self.id = node.id;
   self.host = "n" + std::to_string(count());
   self.address = self.host;
-  self.standby_port = 1;
   self.hosts_log = serves;
   node.member = std::make_unique<Member>(settings_, self, now_);
   node.serves_next = serves;
   if (serves) {
     endpoint_ = count();
   }
-  node.wanted_hosts = {kEndpoint};
   nodes_.push_back(std::move(node));
   return count() - 1;
 }
@@ -151,7 +148,7 @@ void SimulatedNodes::finish_ranks(int index) {
 
 void SimulatedNodes::connect(int index) {
   Node& node = nodes_[static_cast<size_t>(index)];
-  if (node.wanted_hosts.empty() || random_() % 4 != 0) {
+  if (node.has_connected || random_() % 4 != 0) {
     return;
   }
   if (node.serves_next) {
@@ -160,34 +157,16 @@ void SimulatedNodes::connect(int index) {
     logs_.push_back(log);
     node.serves_next = false;
   }
-  const auto wants = [&](int host) {
-    return std::any_of(
-        node.wanted_hosts.begin(), node.wanted_hosts.end(), [&](int wanted) {
-          return host == (wanted == kEndpoint ? endpoint_ : wanted);
-        });
-  };
   for (size_t i = logs_.size(); i-- > 0;) {
     if (logs_[i].is_open && reaches(index, logs_[i].host) &&
-        wants(logs_[i].host)) {
+        logs_[i].host == endpoint_) {
       note(index, "connects to log " + std::to_string(i));
       node.log = static_cast<int>(i);
       node.read = 0;
-      node.wanted_hosts.clear();
+      node.has_connected = true;
       node.next_beat = now_;
-      node.member->connected(node.id, 1, now_);
+      node.member->connected(node.id, now_);
       return;
-    }
-  }
-}
-
-void SimulatedNodes::tell_moved(int host, int beginner) {
-  Entry entry;
-  entry.type = Entry::Type::kMoved;
-  entry.node = member(host).self();
-  entry.from = entry.node.id;
-  for (Log& log : logs_) {
-    if (log.host == beginner) {
-      log.entries.push_back(entry);
     }
   }
 }
@@ -306,20 +285,11 @@ void SimulatedNodes::act(int index) {
       case Kind::kKill:
         node.stops_at = now_;
         break;
-      case Kind::kServe:
       case Kind::kConnect:
         node.log = -1;
         node.outbox.clear();
-        close_logs_of(index);
-        node.serves_next = action.kind == Kind::kServe;
-        node.wanted_hosts.clear();
-        for (const ddp::NodeInfo& each : action.nodes) {
-          node.wanted_hosts.push_back(std::stoi(each.id.substr(2)));
-        }
-        if (action.nodes.empty()) {
-          node.wanted_hosts = {kEndpoint};
-        }
-        note(index, node.serves_next ? "serves a log" : "looks for a log");
+        node.has_connected = false;
+        note(index, "looks for a log");
         break;
       case Kind::kExit:
         if (node.epoch != 0) {

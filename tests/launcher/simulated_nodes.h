@@ -17,8 +17,8 @@ class SimulatedNodes {
   using Time = ddp::Member::Time;
   using Duration = ddp::Member::Duration;
 
-  /// The host of a server of its own, which is there from the start where logs
-  /// do not move (`settings`); for set_link().
+  /// The host of a service that has the log, which is there from the start
+  /// where logs outlive nodes (`settings`); for set_link().
   static constexpr int kServer = -1;
 
   SimulatedNodes(ddp::Member::Settings settings, unsigned seed);
@@ -34,8 +34,6 @@ class SimulatedNodes {
   void suspend(int node, Duration time);
   /// By Ctrl-C: with exit code 130.
   void end_job(int node);
-  /// Says into the log that `beginner` began that the job goes on at `host`.
-  void tell_moved(int host, int beginner);
   /// Cuts or mends the link between two nodes. A log's clients on the other
   /// side get no answer, which they are not told.
   void set_link(int a, int b, bool up);
@@ -79,7 +77,7 @@ class SimulatedNodes {
     std::string text;
     int log = -1; // connected to
     size_t read = 0; // of its entries
-    std::vector<int> wanted_hosts; // whose newest log it connects to
+    bool has_connected = false;
     bool serves_next = false;
     std::deque<std::pair<Time, ddp::Entry>> outbox;
     Time next_beat;

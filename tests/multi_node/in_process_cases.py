@@ -5,6 +5,7 @@ import re
 import signal
 import sys
 
+from etcd_cases import with_etcd
 from nodes import QUICK, on_hosts
 from training import require_all_seen
 
@@ -97,10 +98,10 @@ def in_process_loss(nodes):
     require_all_seen(nodes, (0, 1), 16)
 
 
-@on_hosts(3, "--nnodes=2:3 --grace=5" + QUICK)
-def in_process_lost_first_node(nodes):
-    """The host of the rendezvous and of the ranks' store crashes, and with it
-    rank 0."""
+@with_etcd(3, (0, 1, 2), "--nnodes=2:3 --grace=5" + QUICK)
+def in_process_lost_first_node(nodes, _etcd):
+    """The host of a member of the etcd and of the ranks' store crashes, and
+    with it rank 0."""
     start_training(nodes, range(3))
     wait_for_steps(nodes, range(3), 3)
     nodes.crash(0)

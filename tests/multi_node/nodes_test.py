@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 
+import etcd_cases
 import failure_cases
 import in_process_cases
 import loss_cases
@@ -18,9 +19,8 @@ import network_cases
 import remote_cases
 import scheduler_cases
 import soak
-from hosts import Hosts, enter_namespaces
-from job import Process
-from nodes import PORT, QUICK, WORKER, Nodes, on_hosts
+from hosts import enter_namespaces
+from nodes import QUICK, WORKER, on_hosts
 from training import require_all_seen, step_of, trainer
 
 
@@ -149,60 +149,6 @@ def elastic(nodes):
     nodes.interrupt(1, range(4), 10)
 
 
-def serve(program, hosts):
-    return Process(hosts.on(0) + [program, "--rdzv-server",
-                                  f"--rdzv-endpoint=n0:{PORT}"], {})
-
-
-@on_hosts(4, "--nnodes=1:3 --rdzv-backend=server" + QUICK)
-def server(nodes):
-    """A server of its own outlives any node; the job does not outlive it."""
-    nodes.at[0] = serve(nodes.program, nodes.hosts)
-    nodes.job.processes.append(nodes.at[0])
-    nodes.start_all((1, 2, 3))
-    nodes.require_said(f"10.9.0.1:{PORT}", 0)
-    nodes.crash(1)
-    nodes.wait_for_ranks(2, (2, 3))
-    nodes.crash(2)  # half of the nodes, but the server knows
-    nodes.wait_for_ranks(1, [3])
-    nodes.send(0, signal.SIGTERM)
-    nodes.finish([3], 75, 10)
-    nodes.at[0].process.wait()
-
-
-def jobs_at_a_server(program):
-    """One job after another, by the same name: the second is not told how the
-    first one ended."""
-    hosts = Hosts(3)
-    serving = serve(program, hosts)
-    options = "--nnodes=2 --rdzv-backend=server"
-    for code in (7, 0, 3):
-        with Nodes(program, hosts, options) as nodes:
-            for host in (1, 2):
-                nodes.start(host, script=f"echo job; sleep 0.5; exit {code}")
-            nodes.finish((1, 2), code, 15)
-            nodes.require_said("job", 1, 2)
-    # Nor do jobs last there that nobody is left to end.
-    with Nodes(program, hosts, options + " --node-timeout=2") as nodes:
-        for end in ("killed", "cut off"):
-            nodes.start_all((1, 2))
-            nodes.start(0)
-            nodes.finish([0], 2, 10)  # while it runs, it takes no other
-            for host in (1, 2):
-                if end == "killed":
-                    nodes.crashed += 1
-                    nodes.send(host, signal.SIGKILL)
-                else:
-                    hosts.cut(host)
-            nodes.finish((1, 2), -9 if end == "killed" else 75, 15)
-            for host in (1, 2):
-                hosts.mend(host)
-            nodes.start_all((1, 2))
-            nodes.interrupt(1, (1, 2))
-        serving.process.kill()
-        serving.process.wait()
-
-
 @on_hosts(4, "--nnodes=2:4 --grace=5" + QUICK)
 def training(nodes):
     """A training over gloo goes on while one node is lost and one comes."""
@@ -225,7 +171,7 @@ def training(nodes):
 def main():
     enter_namespaces()
     program, _, case = sys.argv[1:]
-    for cases in (failure_cases, in_process_cases, loss_cases, mistake_cases,
+    for cases in (etcd_cases, failure_cases, in_process_cases, loss_cases, mistake_cases,
                   network_cases, remote_cases, scheduler_cases, soak,
                   sys.modules[__name__]):
         if hasattr(cases, case):

@@ -7,8 +7,9 @@ import re
 import signal
 import time
 
+from etcd_cases import Etcd
 from hosts import Hosts
-from nodes import PORT, Nodes, command_of, processes_on
+from nodes import Nodes, command_of, processes_on
 from training import trainer
 
 
@@ -18,10 +19,12 @@ class Soak:
 
     HOSTS = range(4)
 
-    def __init__(self, program, hosts, random, endpoint):
+    def __init__(self, program, hosts, random):
         self.nodes = Nodes(
             program, hosts, "--nnodes=2:4 --node-timeout=3 --last-call=1 "
-            f"--grace=3 --max-restarts=1000 --rdzv-endpoint={endpoint}")
+            "--grace=3 --max-restarts=1000")
+        self.etcd = Etcd(self.nodes, [4])  # on a host that nothing happens to
+        self.nodes.options += self.etcd.options()
         self.hosts = hosts
         self.random = random
         self.words = trainer(self.nodes, 10, 960, 60)
@@ -111,13 +114,11 @@ def soak(program):
     seed = int(os.environ.get("DDP_TEST_SEED", "1"))
     end = time.monotonic() + 60 * float(
         os.environ.get("DDP_TEST_MINUTES", "60"))
-    hosts = Hosts(4)
+    hosts = Hosts(5)
     rounds = 0
     while time.monotonic() < end:
         print(f"seed {seed}: ", end="", flush=True)
-        # The job is found where it went on, also by who knows one host only.
-        endpoint = f"n0:{PORT}" + (",n1,n2,n3" if seed % 2 == 0 else "")
-        job = Soak(program, hosts, random.Random(seed), endpoint)
+        job = Soak(program, hosts, random.Random(seed))
         with job.nodes:
             job.run(300)
         seed += 1

@@ -25,17 +25,16 @@ std::vector<CommandOption> node_options() {
       {"rdzv-endpoint",
        "HOST[:PORT]",
        "Where nodes meet: the same on all. The node with this address serves "
-       "the rendezvous. HOST:PORT,HOST,... also names nodes that may serve it "
-       "once the first is lost, where nodes that come back look for it. "
-       "Default port: 29400. No effect with one node."},
+       "the rendezvous, and the job ends when it is lost. Default port: 29400. "
+       "Of an etcd: HOST[:PORT],HOST[:PORT],..., its members. No effect with "
+       "one node."},
       {"rdzv-backend",
        "NAME",
        "Who serves it: c10d (the node that has the address, or is_host of "
-       "--rdzv-conf), etcd (members of an etcd 3.4 or later: "
-       "HOST[:PORT],HOST[:PORT],..., default port 2379), static (node 0, and "
-       "nodes do not come and go) or server (a ddprun --rdzv-server). Default: "
-       "c10d with --rdzv-endpoint, static with --master-addr. No effect with "
-       "one node."},
+       "--rdzv-conf), etcd (3.4 or later, of which any node may be lost; "
+       "default port 2379) or static (node 0, and nodes do not come and go). "
+       "Default: c10d with --rdzv-endpoint, static with --master-addr. No "
+       "effect with one node."},
       {"rdzv-id",
        "NAME",
        "Name of the job: TORCHELASTIC_RUN_ID. Default: one that is drawn; with "
@@ -49,12 +48,6 @@ std::vector<CommandOption> node_options() {
        "etcd, files for TLS (cert, key, cacert) and who comes (user, "
        "password_file); others of torchrun's have no effect, nor have these "
        "with one node."},
-      from_command_line(
-          {"rdzv-server",
-           nullptr,
-           "Run no program, but serve the rendezvous of other nodes at "
-           "--rdzv-endpoint, until a signal ends it.",
-           &set<given, &Options::rdzv_server>}),
       {"bind",
        "ADDRESS|INTERFACE",
        "Where this node listens for others; 0.0.0.0 or :: for everywhere. "

@@ -29,8 +29,7 @@ const char* const kTypes[] = {
     "stopped",
     "finished",
     "regroup",
-    "end",
-    "moved"};
+    "end"};
 
 // What one node may claim; the sum over nodes stays an int.
 constexpr int kMaxRanksOfNode = 1 << 16;
@@ -46,7 +45,6 @@ json node_json(const NodeInfo& node) {
       {"address", node.address},
       {"ranks", node.ranks},
       {"wanted_rank", node.wanted_rank},
-      {"standby_port", node.standby_port},
       {"hosts_log", node.hosts_log},
       {"min_nodes", node.min_nodes},
       {"max_nodes", node.max_nodes},
@@ -110,7 +108,6 @@ NodeInfo parse_node(const json& value) {
   node.address = address_in(value.at("address"));
   node.ranks = int_in(value, "ranks", 1, kMaxRanksOfNode);
   node.wanted_rank = int_in(value, "wanted_rank", -1, kMaxRanksOfNode);
-  node.standby_port = int_in(value, "standby_port", 0, 65535);
   value.at("hosts_log").get_to(node.hosts_log);
   node.min_nodes = int_in(value, "min_nodes", 1, kMostNodes);
   node.max_nodes = int_in(value, "max_nodes", 1, kMostNodes);
@@ -146,10 +143,6 @@ Plan parse_plan(const json& value) {
   return plan;
 }
 
-bool tells_node(Entry::Type type) {
-  return type == Entry::Type::kJoin || type == Entry::Type::kMoved;
-}
-
 Entry parse(const json& value) {
   Entry entry;
   const auto type = value.at("type").get<std::string>();
@@ -167,14 +160,12 @@ Entry parse(const json& value) {
   }
   if (entry.type == Entry::Type::kStart) {
     entry.address = address_in(value.at("address"));
-  } else if (entry.type == Entry::Type::kMoved) {
-    entry.address = host_in(value.at("address")); // as the endpoint names it
   }
   entry.port = int_in(value, "port", 0, 65535);
   entry.code = int_in(value, "code", 0, 255);
   value.at("is_consequence").get_to(entry.is_consequence);
   value.at("text").get_to(entry.text);
-  if (tells_node(entry.type)) {
+  if (entry.type == Entry::Type::kJoin) {
     entry.node = parse_node(value.at("node"));
   } else if (entry.type == Entry::Type::kPlan) {
     entry.plan = parse_plan(value.at("plan"));
@@ -200,7 +191,7 @@ std::string entry_text(const Entry& entry) {
       {"code", entry.code},
       {"is_consequence", entry.is_consequence},
       {"text", entry.text}};
-  if (tells_node(entry.type)) {
+  if (entry.type == Entry::Type::kJoin) {
     value["node"] = node_json(entry.node);
   } else if (entry.type == Entry::Type::kPlan) {
     value["plan"] = plan_json(entry.plan);

@@ -23,18 +23,17 @@ struct Entry {
     kFinished, // all ranks of a node exited with 0
     kRegroup, // the leader ends the epoch so that nodes can join
     kEnd, // the job ends
-    kMoved, // this log was begun beside the job's, which went on elsewhere
   };
 
   Type type = Type::kJoin;
   std::string from; // the writer's id
   int64_t sequence = 0; // of the writer's entries: 1, 2, ...
-  int epoch = 0; // of which it speaks; kJoin: the last one that it knows
-  NodeInfo node; // kJoin, kMoved
+  int epoch = 0; // of which it speaks
+  NodeInfo node; // kJoin
   Plan plan; // kPlan; of its nodes the ids
   std::string about; // kLost: the lost node's id
-  std::string address; // kStart, kMoved
-  int port = 0; // kStart, kMoved
+  std::string address; // kStart
+  int port = 0; // kStart
   int code = 0; // kFailed, kEnd: ddprun's exit code
   bool is_consequence = false; // kFailed: of another rank's failure
   std::string text; // why, for people

@@ -20,7 +20,7 @@ Member::Member(const Settings& settings, NodeInfo self, Time now)
     : settings_(settings),
       self_(std::move(self)),
       first_id_(self_.id),
-      log_(!settings.log_moves),
+      log_(settings.log_outlives),
       answered_(now),
       gathering_since_(now),
       last_join_(now) {
@@ -77,16 +77,13 @@ std::vector<Member::Action> Member::take_actions() {
 
 // What it is told
 
-void Member::connected(const std::string& address, int standby_port, Time now) {
+void Member::connected(const std::string& address, Time now) {
   connected_ = true;
   answered_ = now;
   gathering_since_ = now;
-  is_new_log_ = move_ && move_->is_new;
-  move_.reset();
   if (self_.address.empty()) {
     self_.address = address;
   }
-  self_.standby_port = standby_port;
   update(now);
 }
 
@@ -105,9 +102,6 @@ void Member::entry(const Entry& entry, Time now) {
   if (had_job && log_.plan().nodes.empty() && log_.has(self_.id)) {
     calm_until_ = now + settings_.node_timeout / 2;
   }
-  if (entry.type == Type::kJoin && entry.node.hosts_log && is_new_log_) {
-    note_endpoint(entry.node.id);
-  }
   if (entry.type == Type::kJoin && log_.has(entry.from) &&
       entry.from == self_.id) {
     check_fit(now);
@@ -118,12 +112,8 @@ void Member::entry(const Entry& entry, Time now) {
   }
   if (log_.phase() == Phase::kGathering && before != Phase::kGathering) {
     gathering_since_ = now;
-  } else if (log_.phase() == Phase::kStarting) {
-    is_new_log_ = false;
   }
-  if (entry.type == Type::kMoved) {
-    note_moved(entry, now);
-  } else if (entry.type == Type::kLost && entry.about == self_.id) {
+  if (entry.type == Type::kLost && entry.about == self_.id) {
     leaving_ = {kExitInfrastructure, entry.text, now};
     stop_ranks(entry.text);
   } else if (
@@ -131,15 +121,6 @@ void Member::entry(const Entry& entry, Time now) {
     lose_log(entry.text, now);
   }
   update(now);
-}
-
-// Of a log that moved: where its host had a port for it.
-void Member::note_endpoint(const std::string& host) {
-  const int index = log_.plan().index_of(host);
-  if (index >= 0) {
-    const NodeInfo& then = log_.plan().nodes[static_cast<size_t>(index)];
-    new_endpoint_ = describe_endpoint(then.address, then.standby_port);
-  }
 }
 
 void Member::beats(const std::map<std::string, int64_t>& counts, Time now) {
@@ -170,15 +151,48 @@ void Member::log_answered(Time now) {
 }
 
 void Member::log_lost(const std::string& why, Time now) {
+  lose_log(why, now);
+  update(now);
+}
+
+void Member::lose_log(const std::string& why, Time now) {
+  if (over_) {
+    return;
+  }
   const auto& nodes = log_.nodes();
   const auto host =
       std::find_if(nodes.begin(), nodes.end(), [](const NodeInfo& each) {
         return each.hosts_log;
       });
-  lose_log(
-      host == nodes.end() ? why : why + "; node " + host->host + " served it",
-      now);
-  update(now);
+  const auto text = host == nodes.end()
+      ? why
+      : why + "; node " + host->host + " served the rendezvous";
+  connected_ = false;
+  unread_ = 0;
+  stop_ranks(text);
+  if (leaving_ || is_job_over()) {
+    return;
+  }
+  const bool has_joined = self_.hosts_log || log_.has(self_.id);
+  if (has_joined || settings_.log_outlives) {
+    leaving_ = {kExitInfrastructure, text, now};
+  } else {
+    begin_anew();
+  }
+}
+
+// The log was one of another job, which has ended: looks for this one's as if
+// this node had just been started. By another id: the same log may be found
+// again, which knows this one, or has it for lost.
+void Member::begin_anew() {
+  // Of letters and digits, or others refuse it.
+  self_.id = first_id_ + "n" + std::to_string(++begun_anew_);
+  log_ = Membership(settings_.log_outlives);
+  joined_ = false;
+  is_coming_ = false;
+  reported_.clear();
+  heard_.clear();
+  act(Kind::kConnect);
 }
 
 void Member::store_opened(int port, Time now) {
@@ -233,7 +247,7 @@ void Member::leave(int code, const std::string& text, Time now) {
 }
 
 void Member::end_job(int code, const std::string& text, Time now) {
-  if (!connected_ || !joined_ || !is_in_plan() || other_log_) {
+  if (!connected_ || !joined_ || !is_in_plan()) {
     leave(code, text, now);
     return;
   }
@@ -262,9 +276,6 @@ void Member::update(Time now) {
             describe_time(settings_.node_timeout) + " (--node-timeout)",
         now);
   }
-  if (move_ && now >= move_->deadline) {
-    end_search(now);
-  }
   if (!over_) {
     follow(now);
     schedule(now);
@@ -274,12 +285,6 @@ void Member::update(Time now) {
 void Member::follow(Time now) {
   if (leaving_) {
     depart(now);
-    return;
-  }
-  if (other_log_) {
-    if (now >= other_log_->at) {
-      change_log(now);
-    }
     return;
   }
   if (connected_ && !joined_) {
@@ -294,9 +299,7 @@ void Member::follow(Time now) {
   } else if (joined_ && connected_) {
     take_part();
     lead(now);
-  } else if (
-      !connected_ && !move_ &&
-      now >= gathering_since_ + settings_.join_timeout) {
+  } else if (!connected_ && now >= gathering_since_ + settings_.join_timeout) {
     exit(
         kExitTimeout,
         "after " + describe_time(settings_.join_timeout) + ": " + awaited());
@@ -315,9 +318,6 @@ void Member::schedule(Time now) {
   if (connected_) {
     consider(answered_ + settings_.node_timeout);
   }
-  if (move_) {
-    consider(move_->deadline);
-  }
   if (leaving_) {
     consider(leaving_->until);
   }
@@ -327,18 +327,14 @@ void Member::schedule(Time now) {
   if (doubt_) {
     consider(doubt_->until);
   }
-  if (other_log_) {
-    consider(other_log_->at);
-  }
   consider(gathering_since_ + settings_.join_timeout);
   consider(last_join_ + settings_.last_call);
-  consider(patience_end());
 }
 
 // Not another one, whose log this node found.
 bool Member::is_job_over() const {
   return log_.phase() == Phase::kEnded &&
-      (log_.has(self_.id) || is_new_log_ || self_.hosts_log);
+      (log_.has(self_.id) || self_.hosts_log);
 }
 
 bool Member::is_in_plan() const {

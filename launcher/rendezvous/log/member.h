@@ -30,33 +30,29 @@ class Member {
     Duration node_timeout{10000};
     /// Where the log is looked for, for people.
     std::string endpoint;
-    /// Whether the log moves to another node when its host is lost; not where
-    /// a server of its own has it.
-    bool log_moves = true;
+    /// Whether a service has the log, so that it outlives all nodes; else it is
+    /// lost with the node that serves it, and the job with it.
+    bool log_outlives = false;
   };
 
   struct Action {
     enum class Kind {
       kPost, // `entry`, into the log
       kOpenStore, // for the ranks of this epoch; answered by store_opened()
+      kConnect, // to the log at the endpoint, which is another one by now
       kStart, // this node's ranks: in membership().plan(), place `index`
       kStop, // them, for `text`
       kKill, // them, as they were to stop and somebody does not want to wait
-      kServe, // the log, from now on, at this node's standby port (`nodes`)
-      kConnect, // to the log, wherever of the standby ports of `nodes` it is;
-                // without nodes, at the endpoint
       kExit, // with `code`; `text` says why, where that is no rank's failure
     };
     Kind kind = Kind::kPost;
     Entry entry;
-    std::vector<NodeInfo> nodes;
     int index = 0;
     int code = 0;
     std::string text;
   };
 
-  /// `self` gets its address, where it has none, and its standby port when the
-  /// log is there.
+  /// `self` gets its address, where it has none, when the log is there.
   Member(const Settings& settings, NodeInfo self, Time now);
 
   /// This node serves the log after all: its port was taken before.
@@ -64,9 +60,9 @@ class Member {
     self_.hosts_log = true;
   }
   /// The log can be read and written. `address` is this node's on the way
-  /// there, and `standby_port` is free for another log.
-  void connected(const std::string& address, int standby_port, Time now);
-  /// It was lost, for good; kServe and kConnect ask for another.
+  /// there.
+  void connected(const std::string& address, Time now);
+  /// It was lost, for good; kConnect asks for another.
   void log_lost(const std::string& why, Time now);
   /// It cannot be reached yet, for the reason that people read.
   void log_unreachable(std::string why) {
@@ -111,16 +107,6 @@ class Member {
   }
   /// The nodes whose beats it wants to hear.
   std::vector<std::string> watched() const;
-  /// Whether the job may go on in this log.
-  bool has_quorum() const;
-  /// Whether it leaves this log for that of the job.
-  bool changes_log() const {
-    return other_log_.has_value();
-  }
-  /// Where the log moved to; empty where it is at its first endpoint.
-  const std::string& new_endpoint() const {
-    return new_endpoint_;
-  }
   /// One line: what it waits for.
   std::string awaited() const;
 
@@ -129,23 +115,10 @@ class Member {
     int64_t count = -1;
     Time at;
   };
-  // The search for the log's next host.
-  struct Move {
-    std::string why;
-    bool may_serve = false; // at the deadline; else it gives up
-    bool is_new = true; // the log that is looked for
-    bool is_stranger = false; // this node had not joined the old one
-    Time deadline;
-  };
   // Of what this node is to do in a job that has its nodes.
   struct Doubt {
     std::string text; // to leave with
     Time until;
-  };
-  // The job's log, of which this one is not.
-  struct OtherLog {
-    NodeInfo host;
-    Time at; // when to go there: others shall read of it here
   };
   struct Departure {
     int code = 0;
@@ -160,11 +133,7 @@ class Member {
   void stop_ranks(const std::string& text);
 
   void log_answered(Time now);
-  void note_endpoint(const std::string& host);
   void lose_log(const std::string& why, Time now);
-  void note_moved(const Entry& moved, Time now);
-  void change_log(Time now);
-  void forget_log(Membership next);
   void update(Time now);
   void follow(Time now);
   void join();
@@ -179,14 +148,9 @@ class Member {
   void regroup(Time now);
   void post_plan(std::vector<NodeInfo> nodes);
   void report_silence(Time now);
+  void begin_anew();
   std::vector<NodeInfo> candidates() const;
   bool takes_others() const;
-  bool expects_nodes() const;
-  Time patience_end() const;
-  bool is_stranger() const;
-  void begin_anew();
-  void move_log(const std::string& why, Time now);
-  void end_search(Time now);
   void depart(Time now);
   void schedule(Time now);
 
@@ -218,15 +182,10 @@ class Member {
   Time gathering_since_;
   Time last_join_;
   std::map<std::string, Heard> heard_;
-  std::optional<Move> move_;
-  bool is_new_log_ = false; // after a move, until its first plan
   std::string unreachable_;
   bool has_strangers_ = false;
-  std::string new_endpoint_;
-  std::set<std::string> expected_; // in the new log
   Time calm_until_; // a job that nobody is left of stops its ranks meanwhile
   std::optional<Doubt> doubt_;
-  std::optional<OtherLog> other_log_;
   std::optional<Departure> leaving_;
   std::optional<Time> goodbye_; // until when its host serves a log that ended
   std::optional<Time> next_;

@@ -43,7 +43,6 @@ void Member::join() {
     joined_ = true;
     Entry entry;
     entry.type = Type::kJoin;
-    entry.epoch = std::max(log_.plan().epoch, ready_epoch_);
     entry.node = self_;
     post(std::move(entry));
   }
@@ -74,7 +73,7 @@ std::string Member::difference_to(const NodeInfo& other) const {
 
 // Whether this node belongs to those that joined before it.
 void Member::check_fit(Time now) {
-  const bool is_open = takes_others() || is_new_log_;
+  const bool is_open = takes_others();
   std::string text = difference_to(log_.nodes().front());
   if (text.empty() && !is_open && !log_.plan().nodes.empty() &&
       static_cast<int>(log_.plan().nodes.size()) == settings_.max_nodes) {
@@ -90,8 +89,8 @@ void Member::check_fit(Time now) {
           std::to_string(self_.wanted_rank);
     }
   }
-  if (!text.empty() && !settings_.log_moves && !log_.plan().nodes.empty()) {
-    // A server keeps what nobody is left to end.
+  if (!text.empty() && settings_.log_outlives && !log_.plan().nodes.empty()) {
+    // A service keeps what nobody is left to end.
     doubt_ = {text, now + 3 * settings_.node_timeout / 2};
   } else if (!text.empty()) {
     leave(kExitUsage, text, now);
@@ -138,9 +137,8 @@ std::string Member::end_text() const {
 
 std::string Member::awaited() const {
   if (!connected_) {
-    return move_ ? "looking for the job's other nodes"
-                 : "waiting for the rendezvous at " + settings_.endpoint +
-            (unreachable_.empty() ? "" : " (" + unreachable_ + ")");
+    return "waiting for the rendezvous at " + settings_.endpoint +
+        (unreachable_.empty() ? "" : " (" + unreachable_ + ")");
   }
   if (doubt_) {
     return doubt_->text + " (unless its nodes are silent)";
@@ -161,9 +159,6 @@ std::string Member::awaited() const {
   return "waiting for nodes: " + std::to_string(log_.nodes().size()) + " of " +
       (least == most ? least : least + " to " + most) + " joined (" +
       hosts_of(log_.nodes()) + ")" +
-      (new_endpoint_.empty()
-           ? ""
-           : "; others join at --rdzv-endpoint " + new_endpoint_) +
       (has_strangers_ ? "; some node has another token (DDP_TOKEN, --token), "
                         "--rdzv-id or version of ddprun"
                       : "");

@@ -13,17 +13,6 @@ namespace {
 using Type = Entry::Type;
 using Phase = Membership::Phase;
 
-// How long that one waits for enough others to come.
-constexpr std::chrono::seconds kQuorumTime(5);
-
-std::set<std::string> ids_of(const std::vector<NodeInfo>& nodes) {
-  std::set<std::string> ids;
-  for (const NodeInfo& each : nodes) {
-    ids.insert(each.id);
-  }
-  return ids;
-}
-
 } // namespace
 
 // The first node that is heard says which others are silent.
@@ -51,10 +40,6 @@ void Member::report_silence(Time now) {
       post(std::move(entry));
     }
   }
-}
-
-bool Member::has_quorum() const {
-  return log_.has(self_.id) && log_.is_quorum(ids_of(log_.nodes()));
 }
 
 // Decides for all, once it has read all that it said itself.
@@ -92,45 +77,21 @@ bool Member::takes_others() const {
       settings_.min_nodes < settings_.max_nodes;
 }
 
-// Whether nodes that are not there are likely to come.
-bool Member::expects_nodes() const {
-  if (is_new_log_) {
-    return !log_.coming().empty() ||
-        std::any_of(expected_.begin(), expected_.end(), [&](const auto& id) {
-          return !log_.has(id);
-        });
-  }
-  return log_.plan().nodes.empty();
-}
-
-// Until when the leader waits for those.
-Member::Time Member::patience_end() const {
-  return is_new_log_ ? gathering_since_ + kQuorumTime
-                     : last_join_ + settings_.last_call;
-}
-
 void Member::gather(Time now) {
   std::vector<NodeInfo> nodes = candidates();
   const auto count = static_cast<int>(nodes.size());
-  std::set<std::string> ids = ids_of(log_.nodes());
-  const bool is_quorum = !settings_.log_moves || log_.is_quorum(ids);
-  ids.insert(log_.coming().begin(), log_.coming().end());
-  const bool may_be_quorum = !settings_.log_moves || log_.is_quorum(ids);
-  const bool is_enough = is_quorum && count >= settings_.min_nodes;
-  const bool is_late = now >= patience_end() && log_.coming().empty();
+  const bool is_first = log_.plan().nodes.empty();
+  const bool is_late =
+      now >= last_join_ + settings_.last_call && log_.coming().empty();
   const auto survivors = static_cast<int>(log_.survivors().size());
-  const bool is_over = !log_.plan().nodes.empty() &&
-      survivors < settings_.min_nodes && !takes_others();
+  const bool is_over =
+      !is_first && survivors < settings_.min_nodes && !takes_others();
   const bool is_full = count == settings_.max_nodes;
   if (is_over) {
     post_end(kExitInfrastructure, log_.cause_text());
-  } else if (is_enough && (is_full || !expects_nodes() || is_late)) {
+  } else if (
+      count >= settings_.min_nodes && (is_full || !is_first || is_late)) {
     post_plan(std::move(nodes));
-  } else if (!may_be_quorum && (!is_new_log_ || now >= patience_end())) {
-    post_end(
-        kExitInfrastructure,
-        "only " + hosts_of(log_.nodes()) +
-            " can be reached, too few of the job's nodes to go on");
   } else if (now >= gathering_since_ + settings_.join_timeout) {
     post_end(
         kExitTimeout,

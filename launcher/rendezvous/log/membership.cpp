@@ -4,38 +4,6 @@
 #include <utility>
 
 namespace ddp {
-namespace {
-
-bool is_majority(
-    const std::set<std::string>& ids,
-    const std::vector<NodeInfo>& electorate,
-    const std::set<std::string>& left) {
-  size_t voters = 0;
-  size_t votes = 0;
-  bool has_first = false;
-  for (const NodeInfo& each : electorate) {
-    if (left.count(each.id) == 0) {
-      const bool votes_here = ids.count(each.id) != 0;
-      has_first = has_first || (voters == 0 && votes_here);
-      votes += votes_here ? 1 : 0;
-      ++voters;
-    }
-  }
-  return 2 * votes > voters || (2 * votes == voters && has_first) ||
-      voters == 0;
-}
-
-} // namespace
-
-Membership Membership::in_new_log() const {
-  Membership fresh(outlives_jobs_);
-  fresh.plan_ = plan_;
-  fresh.electorates_ = electorates_;
-  fresh.ready_ = ready_;
-  fresh.left_ = left_;
-  return fresh;
-}
-
 Membership Membership::after_job() const {
   Membership fresh(outlives_jobs_);
   fresh.lost_ = lost_;
@@ -46,13 +14,6 @@ bool Membership::is_confirmed() const {
   return std::all_of(
       plan_.nodes.begin(), plan_.nodes.end(), [&](const NodeInfo& each) {
         return ready_.count(each.id) != 0;
-      });
-}
-
-bool Membership::is_quorum(const std::set<std::string>& ids) const {
-  return std::all_of(
-      electorates_.begin(), electorates_.end(), [&](const auto& electorate) {
-        return is_majority(ids, electorate, left_);
       });
 }
 
@@ -67,20 +28,6 @@ const NodeInfo* Membership::find(const std::string& id) const {
 bool Membership::is_host(const std::string& id) const {
   const NodeInfo* node = find(id);
   return node != nullptr && node->hosts_log;
-}
-
-std::string Membership::leader() const {
-  std::string first;
-  int latest = -1;
-  for (const NodeInfo& each : nodes_) {
-    const auto known = known_.find(each.id);
-    const int epoch = known == known_.end() ? 0 : known->second;
-    if (epoch > latest) {
-      first = each.id;
-      latest = epoch;
-    }
-  }
-  return first;
 }
 
 std::vector<NodeInfo> Membership::survivors() const {
@@ -148,7 +95,7 @@ void Membership::apply(const Entry& entry) {
       break;
     case Entry::Type::kReady:
       if (in_epoch(entry)) {
-        confirm(entry.from);
+        ready_.insert(entry.from);
       }
       break;
     case Entry::Type::kStart:
@@ -184,8 +131,6 @@ void Membership::apply(const Entry& entry) {
     case Entry::Type::kEnd:
       end(entry);
       break;
-    case Entry::Type::kMoved:
-      break; // its nodes leave it
   }
 }
 
@@ -194,17 +139,6 @@ void Membership::join(const Entry& entry) {
   // One that was lost leaves as soon as it reads that.
   if (!has(entry.node.id) && lost_.count(entry.node.id) == 0) {
     nodes_.push_back(entry.node);
-    if (!has_plan_) {
-      known_[entry.node.id] = entry.epoch;
-    }
-    last_epoch_ = std::max(last_epoch_, entry.epoch);
-  }
-}
-
-void Membership::confirm(const std::string& id) {
-  ready_.insert(id);
-  if (is_confirmed()) {
-    electorates_ = {plan_.nodes};
   }
 }
 
@@ -251,10 +185,6 @@ void Membership::start_epoch(const Entry& entry) {
   for (NodeInfo& each : plan_.nodes) {
     each = *find(each.id);
   }
-  electorates_.push_back(plan_.nodes);
-  known_.clear(); // all know this one
-  has_plan_ = true;
-  last_epoch_ = plan.epoch;
   ready_.clear();
   phase_ = Phase::kStarting;
   cause_ = Cause::kNone;

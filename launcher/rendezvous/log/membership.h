@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -33,13 +32,10 @@ class Membership {
     std::string text;
   };
 
-  /// `outlives_jobs`: a server has the log, and who joins after the end begins
-  /// another job. (Where a node has it, the job may go on elsewhere.)
+  /// `outlives_jobs`: a service has the log, and who joins after the end begins
+  /// another job.
   explicit Membership(bool outlives_jobs = false)
       : outlives_jobs_(outlives_jobs) {}
-
-  /// That of a new log, for the nodes of one that was lost.
-  Membership in_new_log() const;
 
   void apply(const Entry& entry);
 
@@ -69,27 +65,22 @@ class Membership {
   bool has_left(const std::string& id) const {
     return left_.count(id) != 0;
   }
-  /// Decides what is to be decided by one: the node that joined first, of those
-  /// that know of the latest plan.
-  std::string leader() const;
+  /// Decides what is to be decided by one: the node that joined first.
+  std::string leader() const {
+    return nodes_.empty() ? "" : nodes_.front().id;
+  }
   /// The last plan; without nodes before the first.
   const Plan& plan() const {
     return plan_;
   }
-  /// The number of the next plan: no node of the log knows a later one.
+  /// The number of the next plan.
   int next_epoch() const {
-    return last_epoch_ + 1;
+    return plan_.epoch + 1;
   }
   /// The nodes of the last plan, without those that left or were lost since.
   std::vector<NodeInfo> survivors() const;
   /// Whether all nodes of the last plan have read it.
   bool is_confirmed() const;
-  /// Whether these nodes may go on by themselves: no other part of the job can
-  /// be allowed to. They must be more than half of the last plan that was
-  /// confirmed, or half with its first node, and of each plan after it as well,
-  /// as another part may have read fewer of them; nodes that left of their own
-  /// will do not count.
-  bool is_quorum(const std::set<std::string>& ids) const;
   /// Where the ranks of the epoch meet, from kRunning on.
   const std::string& address() const {
     return address_;
@@ -130,7 +121,6 @@ class Membership {
   void join(const Entry& entry);
   void remove(const std::string& id, const std::string& why);
   void forget_job();
-  void confirm(const std::string& id);
   void start_epoch(const Entry& entry);
   void add_failure(const Entry& entry);
   void stop(Cause cause, const std::string& text);
@@ -141,9 +131,6 @@ class Membership {
   Phase phase_ = Phase::kGathering;
   std::vector<NodeInfo> nodes_;
   Plan plan_;
-  int last_epoch_ = 0;
-  // The nodes of the last confirmed plan, and of each after it.
-  std::vector<std::vector<NodeInfo>> electorates_;
   std::set<std::string> ready_; // of the last plan's nodes
   std::set<std::string> coming_;
   std::set<std::string> left_; // of their own will
@@ -157,8 +144,6 @@ class Membership {
   std::set<std::string> idle_;
   std::set<std::string> finished_;
   std::set<std::string> lost_; // in this log
-  bool has_plan_ = false; // in this log; before, a node may know of others:
-  std::map<std::string, int> known_; // the latest one
   int exit_code_ = 0;
 };
 

@@ -12,8 +12,6 @@ struct NodeInfo {
   int ranks = 1; // that it starts
   /// --node-rank; -1 for any place.
   int wanted_rank = -1;
-  /// Where the log goes on, should its present host be lost; 0 for nowhere.
-  int standby_port = 0;
   bool hosts_log = false;
   // The same on all nodes of a job:
   int min_nodes = 1;
