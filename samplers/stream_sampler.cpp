@@ -1,4 +1,4 @@
-#include <ddp/samplers/stream_sampler.h>
+#include <ddp/samplers/distributed_sampler.h>
 
 #include <ddp/internal/check.h>
 #include <ddp/process_group.h>

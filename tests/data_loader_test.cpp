@@ -1,7 +1,6 @@
 #include <ddp/samplers/batch_sampler.h>
 #include <ddp/samplers/data_loader.h>
 #include <ddp/samplers/distributed_sampler.h>
-#include <ddp/samplers/stream_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/made_samples.h>
 #include <tests/support/samplers.h>

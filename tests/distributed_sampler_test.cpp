@@ -1,6 +1,5 @@
 #include <ddp/process_group.h>
 #include <ddp/samplers/distributed_sampler.h>
-#include <ddp/samplers/stream_sampler.h>
 #include <tests/support/launched.h>
 #include <tests/support/ranks.h>
 #include <tests/support/samplers.h>

@@ -1,6 +1,5 @@
 #include <ddp/samplers/batch_sampler.h>
 #include <ddp/samplers/distributed_sampler.h>
-#include <ddp/samplers/stream_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/samplers.h>
 

@@ -1,7 +1,7 @@
 // LibTorch's stateful datasets with samplers inside: one of a user's own, over
 // a stream.
 
-#include <ddp/samplers/stream_sampler.h>
+#include <ddp/samplers/distributed_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 #include <tests/support/samplers.h>

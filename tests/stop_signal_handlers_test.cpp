@@ -2,7 +2,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/launched.h>
 
-#include <ddp/stop_signal.h>
+#include <ddp/elastic.h>
 
 #include <atomic>
 #include <chrono>

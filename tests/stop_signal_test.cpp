@@ -4,8 +4,8 @@
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 
+#include <ddp/elastic.h>
 #include <ddp/process_group/process_group_impl.h>
-#include <ddp/stop_signal.h>
 
 #include <unistd.h>
 

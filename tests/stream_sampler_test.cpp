@@ -1,5 +1,4 @@
 #include <ddp/samplers/distributed_sampler.h>
-#include <ddp/samplers/stream_sampler.h>
 #include <tests/support/catch.h>
 #include <tests/support/samplers.h>
 

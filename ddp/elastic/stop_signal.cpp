@@ -1,4 +1,4 @@
-#include <ddp/stop_signal.h>
+#include <ddp/elastic.h>
 
 #include <ddp/elastic/agreed_flag.h>
 #include <ddp/failure/heartbeat.h>

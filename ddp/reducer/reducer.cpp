@@ -9,9 +9,6 @@
 #include <ddp/reducer/reducer_impl.h>
 #include <ddp/support/error_text.h>
 
-#include <torch/csrc/jit/api/module.h>
-#include <torch/nn/module.h>
-
 // How it works
 //
 // LibTorch's autograd accumulates each parameter's gradient of a backward at
@@ -96,13 +93,12 @@ void check_group(const ProcessGroup& group) {
 
 /// The state, or this rank's reason for having none, which the others wait to
 /// compare with theirs.
-template <typename Target>
 detail::ManagedState state_of(
-    const Target& target,
+    const detail::ReducerTarget& target,
     const ReducerOptions& options,
     const ProcessGroup& own_group) {
   try {
-    return detail::managed_state(target, options);
+    return target.managed_state(options);
   } catch (const std::exception& error) {
     if (options.init_sync()) {
       const auto text = detail::error_text(error);
@@ -116,9 +112,8 @@ detail::ManagedState state_of(
   }
 }
 
-template <typename Target>
 std::shared_ptr<ReducerImpl> make_impl(
-    const Target& target,
+    const detail::ReducerTarget& target,
     const ProcessGroup& group,
     const ReducerOptions& given,
     SyncDecision decision = SyncDecision::kInBackward) {
@@ -142,57 +137,22 @@ std::shared_ptr<ReducerImpl> make_impl(
   }
 }
 
-NamedTensors number(const std::vector<at::Tensor>& parameters) {
-  NamedTensors result;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    result.append(std::to_string(i), parameters[i]);
-  }
-  return result;
-}
-
 } // namespace
 
-std::shared_ptr<ReducerImpl> make_wrapped_reducer(
+Reducer ReducerImpl::make_wrapped(
     const std::shared_ptr<torch::nn::Module>& module,
     const ProcessGroup& group,
     const ReducerOptions& options) {
-  return make_impl(module, group, options, SyncDecision::kInForward);
+  return Reducer(make_impl(module, group, options, SyncDecision::kInForward));
 }
 
 Reducer::Reducer(std::shared_ptr<ReducerImpl> impl) : impl_(std::move(impl)) {}
 
 Reducer::Reducer(
-    const std::shared_ptr<torch::nn::Module>& module,
+    const detail::ReducerTarget& target,
     const ProcessGroup& group,
     const ReducerOptions& options)
-    : Reducer(make_impl(module, group, options)) {}
-
-Reducer::Reducer(
-    torch::nn::Module& module,
-    const ProcessGroup& group,
-    const ReducerOptions& options)
-    : Reducer(make_impl(module, group, options)) {}
-
-Reducer::Reducer(
-    const torch::jit::Module& module,
-    const ProcessGroup& group,
-    const ReducerOptions& options)
-    : Reducer(make_impl(module, group, options)) {}
-
-Reducer::Reducer(
-    const torch::OrderedDict<std::string, at::Tensor>& parameters,
-    const ProcessGroup& group,
-    const ReducerOptions& options)
-    : Reducer(make_impl(
-          NamedTensors{parameters.keys(), parameters.values()},
-          group,
-          options)) {}
-
-Reducer::Reducer(
-    const std::vector<at::Tensor>& parameters,
-    const ProcessGroup& group,
-    const ReducerOptions& options)
-    : Reducer(make_impl(number(parameters), group, options)) {}
+    : Reducer(make_impl(target, group, options)) {}
 
 Reducer::Reducer(Reducer&&) noexcept = default;
 
@@ -223,20 +183,9 @@ ReducerImpl& Reducer::impl() const {
   return *impl_;
 }
 
-Reducer::NoSyncGuard::NoSyncGuard(std::shared_ptr<ReducerImpl> impl)
-    : impl_(std::move(impl)) {
-  impl_->begin_no_sync();
-}
-
-Reducer::NoSyncGuard::~NoSyncGuard() {
-  if (impl_) {
-    impl_->end_no_sync();
-  }
-}
-
 Reducer::NoSyncGuard Reducer::no_sync() {
-  impl();
-  return NoSyncGuard(impl_);
+  impl().begin_no_sync();
+  return {impl_.get(), [impl = impl_](void*) { impl->end_no_sync(); }};
 }
 
 bool Reducer::synchronizes() const {

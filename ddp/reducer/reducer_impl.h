@@ -52,6 +52,16 @@ struct ReducerImpl final : detail::GradientListener,
       SyncDecision decision);
   ~ReducerImpl() override;
 
+  static ReducerImpl& of(const Reducer& reducer) {
+    return reducer.impl();
+  }
+
+  /// For a wrapper, which sends buffers and anchors the outputs.
+  static Reducer make_wrapped(
+      const std::shared_ptr<torch::nn::Module>& module,
+      const ProcessGroup& group,
+      const ReducerOptions& options);
+
   /// Removes the hooks, and leaves the communication hook to others.
   void detach();
 
@@ -373,13 +383,6 @@ struct ReducerImpl final : detail::GradientListener,
   int64_t checked_alone_ = kCheckedAlone;
   bool accumulated_ = false; // without communication
 };
-
-/// For a wrapper: a backward communicates where it comes through an output that
-/// was anchored, and buffers are the wrapper's.
-std::shared_ptr<ReducerImpl> make_wrapped_reducer(
-    const std::shared_ptr<torch::nn::Module>& module,
-    const ProcessGroup& group,
-    const ReducerOptions& options);
 
 template <typename Function>
 void ReducerImpl::guarded(Function&& function) {

@@ -18,8 +18,8 @@ ForwardState::ForwardState(
     const ProcessGroup& group,
     const ReducerOptions& options)
     : module_(std::move(module)),
-      reducer_(make_wrapped_reducer(module_, group, options)),
-      buffers_(managed_state(module_, options).buffers),
+      reducer_(ReducerImpl::make_wrapped(module_, group, options)),
+      buffers_(ReducerTarget(module_).managed_state(options).buffers),
       group_(group.duplicate()),
       buffer_sync_(options.buffer_sync()),
       broadcasts_buffers_(options.broadcast_buffers() && group_.c10d()) {
@@ -32,7 +32,7 @@ ForwardState::ForwardState(
       std::all_of(parameters.begin(), parameters.end(), on_device)) {
     input_device_ = group_.device();
   }
-  auto& impl = reducer_.impl();
+  auto& impl = ReducerImpl::of(reducer_);
   impl.on_shadow_forward = [this](int64_t root) {
     broadcast_tensors(buffers_().tensors, group_, root);
   };
@@ -41,13 +41,13 @@ ForwardState::ForwardState(
 
 void ForwardState::begin() {
   if (gradients_will_follow()) {
-    reducer_.impl().forward_began();
+    ReducerImpl::of(reducer_).forward_began();
   }
   const bool sync = buffer_sync_ == BufferSync::kPython
       ? sync_next_
       : gradients_will_follow();
   const bool gives_buffers = sync && broadcasts_buffers_;
-  const auto root = reducer_.impl().announce_forward(gives_buffers);
+  const auto root = ReducerImpl::of(reducer_).announce_forward(gives_buffers);
   if (gives_buffers) {
     const heartbeat::Activity activity("forward");
     broadcast_tensors(buffers_().tensors, group_, root);
@@ -58,7 +58,7 @@ void ForwardState::begin() {
 // on the next broadcast where only some of them threw.
 void ForwardState::end() noexcept {
   sync_next_ = gradients_will_follow();
-  reducer_.impl().forward_ended();
+  ReducerImpl::of(reducer_).forward_ended();
 }
 
 bool ForwardState::gradients_will_follow() const {
@@ -66,11 +66,11 @@ bool ForwardState::gradients_will_follow() const {
 }
 
 void ForwardState::anchor(const OutputAnchors& outputs) {
-  reducer_.impl().anchor(outputs);
+  ReducerImpl::of(reducer_).anchor(outputs);
 }
 
 void ForwardState::anchor_unseen() {
-  reducer_.impl().decision = SyncDecision::kInBackward;
+  ReducerImpl::of(reducer_).decision = SyncDecision::kInBackward;
 }
 
 } // namespace ddp::detail

@@ -1,8 +1,8 @@
 // Does not compile: objects without a name are gone before they do anything.
 #include <ddp/amp.h>
 #include <ddp/distributed_data_parallel.h>
+#include <ddp/elastic.h>
 #include <ddp/reducer.h>
-#include <ddp/stop_signal.h>
 #include <torch/nn/modules/linear.h>
 
 void attach(const torch::nn::Linear& net, const ddp::ProcessGroup& group) {

@@ -28,9 +28,7 @@
 #include <ddp/samplers/data_loader.h>
 #include <ddp/samplers/device_prefetcher.h>
 #include <ddp/samplers/distributed_sampler.h>
-#include <ddp/samplers/stream_sampler.h>
 #include <ddp/spawn.h>
 #include <ddp/statistics.h>
-#include <ddp/stop_signal.h>
 #include <ddp/tensor_traversal.h>
 #include <ddp/zero_redundancy_optimizer.h>

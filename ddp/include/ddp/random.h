@@ -61,19 +61,13 @@ DDP_API void set_random_state(
 /// The state of a generator of the standard library, `std::mt19937` for one, as
 /// a tensor of uint8 of shape [bytes], to be kept with the others.
 template <typename Generator>
-at::Tensor generator_state(const Generator& generator);
-
-/// Puts it into that state. Throws `c10::ValueError` where the tensor is none.
-template <typename Generator>
-void set_generator_state(Generator& generator, const at::Tensor& state);
-
-template <typename Generator>
 at::Tensor generator_state(const Generator& generator) {
   std::ostringstream text;
   text << generator; // as the standard says, whatever the locale
   return detail::to_bytes(text.str());
 }
 
+/// Puts it into that state. Throws `c10::ValueError` where the tensor is none.
 template <typename Generator>
 void set_generator_state(Generator& generator, const at::Tensor& state) {
   DDP_CHECK_VALUE(

@@ -117,27 +117,7 @@ NamedTensors named(const Items& items) {
   return result;
 }
 
-} // namespace
-
-ManagedState managed_state(
-    const std::shared_ptr<torch::nn::Module>& module,
-    const ReducerOptions& options) {
-  DDP_CHECK_VALUE(module, "Reducer: the module is null");
-  std::weak_ptr<torch::nn::Module> weak = module; // it may own the Reducer
-  auto state = managed_state(*module, options);
-  const auto while_alive = [weak](std::function<NamedTensors()> tensors) {
-    return [weak, tensors = std::move(tensors)] {
-      const auto alive = weak.lock();
-      return alive ? tensors() : NamedTensors();
-    };
-  };
-  state.buffers = while_alive(std::move(state.buffers));
-  state.current = while_alive(std::move(state.current));
-  state.owned = weak;
-  return state;
-}
-
-ManagedState managed_state(
+ManagedState state_of(
     const torch::nn::Module& module,
     const ReducerOptions& options) {
   auto state = make_state(
@@ -151,7 +131,25 @@ ManagedState managed_state(
   return state;
 }
 
-ManagedState managed_state(
+ManagedState state_of(
+    const std::shared_ptr<torch::nn::Module>& module,
+    const ReducerOptions& options) {
+  DDP_CHECK_VALUE(module, "Reducer: the module is null");
+  std::weak_ptr<torch::nn::Module> weak = module; // it may own the Reducer
+  auto state = state_of(*module, options);
+  const auto while_alive = [weak](std::function<NamedTensors()> tensors) {
+    return [weak, tensors = std::move(tensors)] {
+      const auto alive = weak.lock();
+      return alive ? tensors() : NamedTensors();
+    };
+  };
+  state.buffers = while_alive(std::move(state.buffers));
+  state.current = while_alive(std::move(state.current));
+  state.owned = weak;
+  return state;
+}
+
+ManagedState state_of(
     const torch::jit::Module& module,
     const ReducerOptions& options) {
   return make_state(
@@ -161,26 +159,64 @@ ManagedState managed_state(
       options);
 }
 
-ManagedState managed_state(
-    const NamedTensors& parameters,
+ManagedState state_of(
+    const torch::OrderedDict<std::string, at::Tensor>& parameters,
     const ReducerOptions& options) {
-  DDP_CHECK_VALUE(
-      parameters.names.size() == parameters.tensors.size(),
-      "Reducer: ",
-      parameters.names.size(),
-      " names for ",
-      parameters.tensors.size(),
-      " tensors");
-  for (size_t i = 0; i < parameters.names.size(); ++i) {
-    const auto& tensor = parameters.tensors[i];
+  for (const auto& item : parameters) {
+    const auto& tensor = item.value();
     DDP_CHECK_VALUE(
         tensor.defined() && tensor.is_leaf() && tensor.requires_grad(),
         "parameter ",
-        parameters.names[i],
+        item.key(),
         " is not a leaf tensor that requires a gradient");
   }
   return make_state(
-      parameters, {}, [] { return NamedTensors(); }, options);
+      {parameters.keys(), parameters.values()},
+      {},
+      [] { return NamedTensors(); },
+      options);
+}
+
+/// Tensors by their index.
+torch::OrderedDict<std::string, at::Tensor> number(
+    const std::vector<at::Tensor>& tensors) {
+  torch::OrderedDict<std::string, at::Tensor> result;
+  for (const auto& tensor : tensors) {
+    result.insert(std::to_string(result.size()), tensor);
+  }
+  return result;
+}
+
+template <typename Model>
+auto managing(const Model& model) {
+  return [model](const ReducerOptions& options) {
+    return state_of(model, options);
+  };
+}
+
+} // namespace
+
+ReducerTarget::ReducerTarget(const std::shared_ptr<torch::nn::Module>& module)
+    : managed_state_(managing(module)) {}
+
+ReducerTarget::ReducerTarget(torch::nn::Module& module)
+    : managed_state_(managing(std::cref(module))) {}
+
+ReducerTarget::ReducerTarget(const torch::jit::Module& module)
+    : managed_state_(managing(module)) {}
+
+ReducerTarget::ReducerTarget(
+    const torch::OrderedDict<std::string, at::Tensor>& parameters)
+    : managed_state_(managing(parameters)) {}
+
+ReducerTarget::ReducerTarget(const std::vector<at::Tensor>& parameters)
+    : ReducerTarget(number(parameters)) {}
+
+ReducerTarget::ReducerTarget(std::initializer_list<at::Tensor> parameters)
+    : ReducerTarget(std::vector<at::Tensor>(parameters)) {}
+
+ManagedState ReducerTarget::managed_state(const ReducerOptions& options) const {
+  return managed_state_(options);
 }
 
 } // namespace ddp::detail

@@ -1,17 +1,13 @@
 #pragma once
 
+#include <ddp/internal/reducer_target.h>
 #include <ddp/module_state.h>
 #include <ddp/reducer_options.h>
 
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
-
-namespace torch::jit {
-struct Module;
-}
 
 namespace ddp::detail {
 
@@ -32,20 +28,5 @@ struct ManagedState {
   /// Where it is a `torch::nn::Module` that the program owns by pointers.
   std::optional<std::weak_ptr<torch::nn::Module>> owned;
 };
-
-/// Throw `c10::ValueError` where options name what is not there, or where a
-/// tensor of a list is not a leaf that requires a gradient.
-ManagedState managed_state(
-    const std::shared_ptr<torch::nn::Module>& module,
-    const ReducerOptions& options);
-ManagedState managed_state(
-    const torch::nn::Module& module,
-    const ReducerOptions& options);
-ManagedState managed_state(
-    const torch::jit::Module& module,
-    const ReducerOptions& options);
-ManagedState managed_state(
-    const NamedTensors& parameters,
-    const ReducerOptions& options);
 
 } // namespace ddp::detail

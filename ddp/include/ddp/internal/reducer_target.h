@@ -1,0 +1,61 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ddp/internal/export.h>
+#include <torch/nn/pimpl.h>
+#include <torch/ordered_dict.h>
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace torch::nn {
+class Module;
+}
+namespace torch::jit {
+struct Module;
+}
+
+namespace ddp {
+struct ReducerOptions;
+}
+
+namespace ddp::detail {
+
+struct ManagedState;
+
+/// What a Reducer can be attached to, converted from each kind of it.
+class DDP_API ReducerTarget {
+ public:
+  /* implicit */ ReducerTarget(
+      const std::shared_ptr<torch::nn::Module>& module);
+  /* implicit */ ReducerTarget(torch::nn::Module& module);
+  /* implicit */ ReducerTarget(const torch::jit::Module& module);
+  /* implicit */ ReducerTarget(
+      const torch::OrderedDict<std::string, at::Tensor>& parameters);
+  /* implicit */ ReducerTarget(const std::vector<at::Tensor>& parameters);
+  /* implicit */ ReducerTarget(std::initializer_list<at::Tensor> parameters);
+
+  template <typename Net>
+  /* implicit */ ReducerTarget(const std::shared_ptr<Net>& module)
+      : ReducerTarget(std::shared_ptr<torch::nn::Module>(module)) {}
+
+  template <
+      typename Holder,
+      typename =
+          std::enable_if_t<torch::detail::is_module_holder<Holder>::value>>
+  /* implicit */ ReducerTarget(const Holder& module)
+      : ReducerTarget(module.ptr()) {}
+
+  /// Throws `c10::ValueError` where options name what is not there, the module
+  /// is null, or a tensor of a list is not a leaf that requires a gradient.
+  ManagedState managed_state(const ReducerOptions& options) const;
+
+ private:
+  std::function<ManagedState(const ReducerOptions&)> managed_state_;
+};
+
+} // namespace ddp::detail
