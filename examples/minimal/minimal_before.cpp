@@ -1,25 +1,10 @@
-// A trainer of one process (before.cpp), and as one of several (after.cpp).
-// Run: existing_trainer_before, ddprun --nproc-per-node 2
-// existing_trainer_after
+// A whole trainer: of one process (minimal_before.cpp), of several
+// (minimal.cpp). Run: minimal_before; ddprun --nproc-per-node 2 minimal
 #include <torch/torch.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <utility>
-
-struct NetImpl : torch::nn::Module {
-  torch::nn::Linear fc1{nullptr}, fc2{nullptr};
-
-  NetImpl() {
-    fc1 = register_module("fc1", torch::nn::Linear(16, 64));
-    fc2 = register_module("fc2", torch::nn::Linear(64, 4));
-  }
-  torch::Tensor forward(torch::Tensor x) {
-    return torch::log_softmax(fc2(torch::relu(fc1(x))), 1);
-  }
-};
-TORCH_MODULE(Net);
 
 /// Points around four centres; the last column says around which.
 torch::Tensor make_points(int64_t count) {
@@ -34,22 +19,21 @@ int main(int argc, char** argv) {
   const int64_t epochs = argc > 1 ? std::atoll(argv[1]) : 5;
   const int64_t batch_size = argc > 2 ? std::atoll(argv[2]) : 64;
   const std::string file = argc > 3 ? argv[3] : "net.pt";
-
   torch::manual_seed(1);
   torch::Device device(
       torch::cuda::is_available() ? torch::kCUDA : torch::kCPU);
-
-  Net net;
+  torch::nn::Sequential net(
+      torch::nn::Linear(16, 64), torch::nn::ReLU(), torch::nn::Linear(64, 4));
   net->to(device);
   torch::optim::SGD optimizer(
       net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.5));
 
-  auto dataset =
-      torch::data::datasets::TensorDataset(make_points(1200))
-          .map(torch::data::transforms::Stack<torch::data::TensorExample>());
-  torch::data::samplers::RandomSampler sampler(dataset.size().value());
+  torch::data::datasets::TensorDataset points(make_points(1200));
+  torch::data::samplers::RandomSampler sampler(*points.size());
   auto loader = torch::data::make_data_loader(
-      std::move(dataset), sampler, torch::data::DataLoaderOptions(batch_size));
+      points.map(torch::data::transforms::Stack<torch::data::TensorExample>()),
+      sampler,
+      torch::data::DataLoaderOptions(batch_size));
 
   for (int64_t epoch = 1; epoch <= epochs; ++epoch) {
     double sum = 0;
@@ -58,7 +42,7 @@ int main(int argc, char** argv) {
       auto data = batch.data.narrow(1, 0, 16).to(device);
       auto target = batch.data.select(1, 16).to(device, torch::kLong);
       optimizer.zero_grad();
-      auto loss = torch::nll_loss(net->forward(data), target);
+      auto loss = torch::cross_entropy_loss(net->forward(data), target);
       loss.backward();
       optimizer.step();
       sum += loss.item<double>();

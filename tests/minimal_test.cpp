@@ -1,8 +1,7 @@
-// examples/embed_existing_trainer: how little changes, and that it trains
-// alike.
+// examples/minimal: how little changes, and that it trains alike.
 #include <tests/support/examples.h>
 
-namespace ddp::test::existing_trainer_test {
+namespace ddp::test::minimal_test {
 
 namespace {
 
@@ -16,7 +15,7 @@ std::vector<double> losses(const std::string& output) {
 
 std::vector<double> train_before(int batch_size, const std::string& file) {
   return losses(output_of(Command{
-      {variable("DDP_EXAMPLES") + "/existing_trainer_before",
+      {variable("DDP_EXAMPLES") + "/minimal_before",
        "3",
        std::to_string(batch_size),
        file},
@@ -28,20 +27,19 @@ std::vector<double> train_after(
     int ranks,
     int batch_size,
     const std::string& file) {
-  return losses(output_of(example(
-      ranks,
-      "existing_trainer_after",
-      {"3", std::to_string(batch_size), file})));
+  return losses(output_of(
+      example(ranks, "minimal", {"3", std::to_string(batch_size), file})));
 }
 
 } // namespace
 
 TEST_CASE("a trainer becomes one of several by less than ten lines") {
-  const auto folder =
-      variable("DDP_SOURCE") + "/examples/embed_existing_trainer";
-  const auto outcome =
-      run(Command{{"diff", folder + "/before.cpp", folder + "/after.cpp"}, {}},
-          kLong);
+  const auto folder = variable("DDP_SOURCE") + "/examples/minimal";
+  const auto outcome = run(
+      Command{
+          {"diff", folder + "/minimal_before.cpp", folder + "/minimal.cpp"},
+          {}},
+      kLong);
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 1); // they differ
   const auto added = matches(outcome.output, "(^|\n)> ").size();
@@ -97,4 +95,4 @@ TEST_CASE("several processes train as one on their batches together") {
   }
 }
 
-} // namespace ddp::test::existing_trainer_test
+} // namespace ddp::test::minimal_test
