@@ -4,6 +4,7 @@
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 
+#include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/join.h>
 #include <ddp/optimizers.h>
@@ -182,6 +183,44 @@ TEST_CASE("a sharded state is saved whole and loaded on any number of ranks") {
     REQUIRE(state.load(path));
     train(*net, optimizer, 3, 6);
     REQUIRE(same_parameters(*net, *alone()));
+  });
+}
+
+TEST_CASE("each rank's part of a sharded state is saved and loaded by itself") {
+  const SharedFolder folder;
+  const auto file = [path = folder.path](int64_t rank) {
+    return path + "/optimizer-" + std::to_string(rank) + ".pt";
+  };
+  ranks(3, [file](ProcessGroup group) {
+    const auto net = start_net();
+    const auto options = torch::optim::AdamOptions(1e-2);
+    Zero<torch::optim::Adam> optimizer(net->parameters(), group, options);
+    train(*net, optimizer, 0, 3);
+    write_checkpoint_file(file(group.rank()), optimizer.local_state_dict());
+    Zero<torch::optim::Adam> loaded(net->parameters(), group);
+    loaded.load_state_dict(read_checkpoint_file(file(group.rank())));
+    REQUIRE(loaded.state().size() == optimizer.state().size());
+    train(*net, loaded, 3, 6);
+    const auto whole = start_net();
+    torch::optim::Adam plain(whole->parameters(), options);
+    train(*whole, plain, 0, 6);
+    REQUIRE(same_parameters(*net, *whole));
+    group.barrier(); // all files are there
+    const auto others = read_checkpoint_file(file((group.rank() + 1) % 3));
+    REQUIRE_THROWS_WITH(
+        loaded.load_state_dict(others),
+        ContainsSubstring("was not saved by rank"));
+    REQUIRE_THROWS_WITH(
+        load_optimizer_state(plain, others),
+        ContainsSubstring("one rank's part"));
+  });
+  ranks(2, [file](ProcessGroup group) {
+    const auto net = start_net();
+    Zero<torch::optim::Adam> optimizer(net->parameters(), group);
+    const auto part = read_checkpoint_file(file(group.rank()));
+    REQUIRE_THROWS_WITH(
+        optimizer.load_state_dict(part),
+        ContainsSubstring("on as many ranks as saved them"));
   });
 }
 

@@ -10,6 +10,9 @@ class Optimizer;
 
 namespace ddp::detail {
 
+/// In the state of one rank's parameters: that rank, and each one's owner.
+constexpr const char* kShard = "shard";
+
 /// Checks a state as `load_optimizer_state` does; what it returns puts it in.
 std::function<void()> plan_optimizer_state(
     torch::optim::Optimizer& optimizer,

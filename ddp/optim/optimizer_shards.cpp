@@ -52,6 +52,20 @@ GenericDict from_message(const std::string& message) {
       .toGenericDict();
 }
 
+/// Whether a list has these numbers.
+bool are(const IValue& list, const std::vector<int64_t>& numbers) {
+  const auto is = [](const IValue& value, int64_t number) {
+    return value.isInt() && value.toInt() == number;
+  };
+  return list.isList() &&
+      std::equal(
+             list.toListRef().begin(),
+             list.toListRef().end(),
+             numbers.begin(),
+             numbers.end(),
+             is);
+}
+
 /// An optimizer's state with other values in it.
 IValue with_states(const GenericDict& state, const GenericDict& states) {
   auto result = new_dict();
@@ -294,10 +308,27 @@ c10::IValue OptimizerShards::state_dict(
   return with_states(own, states);
 }
 
+c10::IValue OptimizerShards::local_state_dict(
+    torch::optim::Optimizer& optimizer) {
+  assign(optimizer);
+  const auto part = optimizer_state(optimizer).toGenericDict();
+  part.insert(kShard, shard());
+  return part;
+}
+
 std::function<void()> OptimizerShards::plan_state_dict(
     torch::optim::Optimizer& optimizer,
     const c10::IValue& state) const {
   return plan_optimizer_state(optimizer, own_part(state));
+}
+
+/// This rank, and the owner of each parameter, through all groups.
+std::vector<int64_t> OptimizerShards::shard() const {
+  std::vector<int64_t> shard{group_.rank()};
+  for (const auto& owners : owners_) {
+    shard.insert(shard.end(), owners.begin(), owners.end());
+  }
+  return shard;
 }
 
 /// What is no optimizer's state is left to the reader to refuse.
@@ -312,6 +343,17 @@ IValue OptimizerShards::own_part(const IValue& state) const {
       !states->value().isGenericDict() || !groups->value().isList()) {
     return state;
   }
+  const auto saved = dict.find(kShard);
+  DDP_CHECK_VALUE(
+      saved == dict.end() || are(saved->value(), shard()),
+      "ZeroRedundancyOptimizer: the state is one rank's part, and was not "
+      "saved "
+      "by rank ",
+      group_.rank(),
+      " of ",
+      group_.size(),
+      " of the same parameters: each loads its own, on as many ranks as saved "
+      "them; `state_dict()` has the whole state, for any number");
   auto own = new_dict();
   const auto& saved_groups = groups->value().toListRef();
   for (size_t i = 0; i < std::min(saved_groups.size(), owners_.size()); ++i) {

@@ -144,6 +144,10 @@ Parsed<Kind> parse_state(const Optimizer& optimizer, const IValue& saved) {
   Parsed<Kind> parsed;
   std::vector<int64_t> numbers;
   const auto dict = dict_at(saved, "it");
+  DDP_CHECK_VALUE(
+      dict.find(detail::kShard) == dict.end(),
+      "load_optimizer_state: this is one rank's part of a "
+      "ZeroRedundancyOptimizer's state, which that alone loads");
   parse_groups(optimizer, value_at(dict, "param_groups"), parsed, numbers);
   const auto states = dict_at(value_at(dict, "state"), "'state'");
   const auto parameters = all_parameters(optimizer);

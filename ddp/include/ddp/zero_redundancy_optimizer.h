@@ -91,8 +91,15 @@ class ZeroRedundancyOptimizer final : public Optimizer, public Joinable {
     return shards_.state_dict(*this, to);
   }
 
+  /// This rank's part alone, for a file of its own: no rank holds the whole.
+  /// Tensors are those of the optimizer, not copies. Not collective.
+  c10::IValue local_state_dict() {
+    return shards_.local_state_dict(*this);
+  }
+
   /// Keeps this rank's part of such a state, or of the optimizer's own; throws
-  /// as `load_optimizer_state` does. Not collective.
+  /// as `load_optimizer_state` does, and `c10::ValueError` where a part is
+  /// another rank's, or of another number of ranks. Not collective.
   void load_state_dict(const c10::IValue& state) {
     plan_state_dict(state)();
   }

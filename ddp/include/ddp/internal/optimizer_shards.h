@@ -38,6 +38,7 @@ class DDP_API OptimizerShards {
 
   /// See `ZeroRedundancyOptimizer`. Calls `assign`.
   c10::IValue state_dict(torch::optim::Optimizer& optimizer, int64_t to);
+  c10::IValue local_state_dict(torch::optim::Optimizer& optimizer);
   std::function<void()> plan_state_dict(
       torch::optim::Optimizer& optimizer,
       const c10::IValue& state) const;
@@ -56,6 +57,7 @@ class DDP_API OptimizerShards {
   void lay_out(int64_t owner, const std::vector<at::Tensor>& parameters);
   void verify_layout();
   void exchange_views();
+  std::vector<int64_t> shard() const;
   c10::IValue own_part(const c10::IValue& state) const;
 
   ProcessGroup group_;
