@@ -48,10 +48,7 @@ Net make_net(const std::string& name) {
     return net_of(std::make_shared<Mlp>(4, 2560, 0), torch::randn({16, 2560}));
   }
   TORCH_CHECK_VALUE(name == "resnet18", "no net is called '", name, "'");
-  ResNetOptions options;
-  options.depth = 18;
-  return net_of(
-      std::make_shared<ResNet>(options), torch::randn({4, 3, 32, 32}));
+  return net_of(std::make_shared<ResNet>(18), torch::randn({4, 3, 32, 32}));
 }
 
 } // namespace bench

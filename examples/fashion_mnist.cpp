@@ -2,7 +2,6 @@
 // Run: ddprun --nproc-per-node 2 fashion_mnist --epochs 2
 
 #include "fashion_mnist_data.h"
-#include "progress.h"
 #include "report_errors.h"
 
 #include <ddp/ddp.h>
@@ -10,9 +9,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include <cinttypes>
-#include <cstdio>
 #include <filesystem>
+#include <string>
 
 struct Net : torch::nn::Module {
   torch::nn::Conv2d conv1{nullptr}, conv2{nullptr};
@@ -67,15 +65,17 @@ double evaluate(Net& net, const FashionMnist& test, ddp::ProcessGroup& group) {
   return correct.item<double>() / static_cast<double>(total);
 }
 
-/// One pass over this rank's share of the images.
+/// One pass over this rank's share of `total` images. Says at each tenth of the
+/// way how far it is.
 template <typename Loader>
 void train_epoch(
     Net& net,
     Loader& loader,
     torch::optim::Optimizer& optimizer,
     const ddp::ProcessGroup& group,
-    Progress progress) {
+    int64_t total) {
   int64_t done = 0;
+  int64_t tenths = 0;
   for (auto& batch : loader) {
     optimizer.zero_grad();
     const auto guess = net.forward(batch.data.to(group.device()));
@@ -84,19 +84,11 @@ void train_epoch(
     loss.backward(); // gradients are averaged here
     optimizer.step();
     done += batch.data.size(0) * group.size();
-    progress.update(done, loss.template item<double>());
-  }
-}
-
-/// Prints on rank 0 alone.
-template <typename... Values>
-void say(
-    const ddp::ProcessGroup& group,
-    const char* format,
-    const Values&... values) {
-  if (group.rank() == 0) {
-    std::printf(format, values...);
-    std::fflush(stdout);
+    if (10 * done / total > tenths) {
+      tenths = 10 * done / total;
+      const auto value = loss.template item<double>();
+      ddp::print(group, "  ", 10 * tenths, " %: loss ", value);
+    }
   }
 }
 
@@ -121,34 +113,24 @@ void train(const Arguments& arguments) {
       sampler,
       torch::data::DataLoaderOptions(arguments.batch_size));
   const auto total = static_cast<int64_t>(sampler.size()) * group.size();
-  say(group,
-      "%" PRId64 " ranks, backend %s, device %s, %" PRId64 " images\n",
-      group.size(),
-      group.backend().c_str(),
-      group.device().str().c_str(),
-      count);
+  ddp::print(group, group.size(), " ranks on ", group.device());
 
   for (int64_t epoch = 0; epoch < arguments.epochs; ++epoch) {
     sampler.set_epoch(epoch);
-    const auto title = "epoch " + std::to_string(epoch + 1);
-    train_epoch(
-        *net,
-        *loader,
-        optimizer,
-        group,
-        Progress(title, total, group.rank() != 0));
+    ddp::print(group, "epoch ", epoch + 1);
+    train_epoch(*net, *loader, optimizer, group, total);
     // Each rank's batch-norm has statistics of its own: all go on with rank
     // 0's, which are what is tested and saved.
     ddp::broadcast_buffers(*net, group);
     ddp::save_checkpoint(arguments.checkpoint, *net, group);
     const double accuracy = evaluate(*net, test_set, group);
-    say(group, "%s: test accuracy %.2f %%\n", title.c_str(), 100 * accuracy);
+    ddp::print(group, "  test accuracy ", 100 * accuracy, " %");
   }
   ddp::verify_same_parameters(*net, group);
-  say(group,
-      "checkpoint: %s\nparameters: hash %016" PRIx64 ", equal on all ranks\n",
-      std::filesystem::absolute(arguments.checkpoint).c_str(),
-      ddp::parameter_hash(*net));
+  const auto file = std::filesystem::absolute(arguments.checkpoint);
+  const auto hash = ddp::parameter_hash(*net);
+  ddp::print(group, "checkpoint: ", file.string());
+  ddp::print(group, "parameters: hash ", hash, ", equal on all ranks");
 }
 
 int main(int argc, char** argv) {

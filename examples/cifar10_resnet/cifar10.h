@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
@@ -20,9 +19,8 @@ class Cifar10 : public torch::data::datasets::Dataset<Cifar10> {
 
   /// Images to train with are shifted and mirrored at random. Throws
   /// `c10::Error` naming the file that is missing or incomplete.
-  Cifar10(const std::string& folder, Part part, uint64_t seed)
+  Cifar10(const std::string& folder, Part part)
       : augments_(part == Part::kTrain),
-        seed_(seed),
         epoch_(std::make_shared<std::atomic<int64_t>>(0)) {
     const auto path = std::filesystem::path(folder) / "cifar-10-batches-bin";
     std::vector<torch::Tensor> records;
@@ -43,12 +41,12 @@ class Cifar10 : public torch::data::datasets::Dataset<Cifar10> {
   }
 
   /// An image, float [3, 32, 32] from -1 to 1, and its label, int64 []. What is
-  /// random depends on seed, epoch and index alone, not on ranks or workers.
+  /// random depends on epoch and index alone, not on ranks or workers.
   torch::data::Example<> get(size_t index) override {
     const auto i = static_cast<int64_t>(index);
     auto image = images_[i];
     if (augments_) {
-      std::mt19937_64 random(ddp::sample_seed(seed_, *epoch_, index));
+      std::mt19937_64 random(ddp::sample_seed(/*seed=*/0, *epoch_, index));
       const auto offset = [&] { return static_cast<int64_t>(random() % 5); };
       image = torch::constant_pad_nd(image, {2, 2, 2, 2})
                   .narrow(1, offset(), kSide)
@@ -67,29 +65,25 @@ class Cifar10 : public torch::data::datasets::Dataset<Cifar10> {
   static constexpr int64_t kRecord = 1 + 3 * kSide * kSide; // label, pixels
 
   static torch::Tensor read(const std::filesystem::path& path) {
-    std::ifstream file(path, std::ios::binary);
     TORCH_CHECK(
-        file,
+        std::filesystem::is_regular_file(path),
         path.string(),
         " cannot be read: unpack cifar-10-binary.tar.gz from "
         "https://www.cs.toronto.edu/~kriz/cifar.html there, or name its folder "
         "with --data");
     const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
     TORCH_CHECK(
-        bytes > 0 && bytes % kRecord == 0,
+        bytes % kRecord == 0,
         path.string(),
-        " is incomplete: it has ",
+        " is incomplete: ",
         bytes,
-        " bytes, expected whole records of ",
-        kRecord);
-    auto records = torch::empty({bytes / kRecord, kRecord}, torch::kByte);
-    file.read(static_cast<char*>(records.data_ptr()), bytes);
-    TORCH_CHECK(file.gcount() == bytes, path.string(), " cannot be read");
-    return records;
+        " bytes");
+    return torch::from_file(
+               path.string(), /*shared=*/false, bytes, torch::kByte)
+        .view({-1, kRecord});
   }
 
   bool augments_;
-  uint64_t seed_;
   std::shared_ptr<std::atomic<int64_t>> epoch_;
   torch::Tensor images_;
   torch::Tensor labels_;

@@ -16,8 +16,6 @@
 
 namespace {
 
-using torch::data::transforms::Stack;
-
 struct Arguments {
   int64_t depth = 101;
   std::string data = "data";
@@ -25,25 +23,12 @@ struct Arguments {
   int64_t epochs = 150;
   int64_t batch_size = 64; // of a rank
   double learning_rate = 0.01;
-  uint64_t seed = 0;
   int64_t workers = 4;
   int64_t world_size = 0; // processes to start; 0: none, it is one
 };
 
-/// Along half a cosine, to nearly 0.
-double learning_rate(const Arguments& arguments, int64_t epoch) {
-  const auto done =
-      static_cast<double>(epoch) / static_cast<double>(arguments.epochs);
-  return arguments.learning_rate * (1 + std::cos(M_PI * done)) / 2;
-}
-
-/// The sum of losses, the number of right guesses and of images. On the device,
-/// so that adding to them waits for nothing.
-torch::Tensor new_sums(const ddp::ProcessGroup& group) {
-  return torch::zeros({3}, torch::device(group.device()).dtype(torch::kDouble));
-}
-
-/// Those of a batch.
+/// Of a batch the sum of losses, the number of right guesses and of images. On
+/// the device, so that adding to them waits for nothing.
 torch::Tensor sums_of(
     const torch::Tensor& loss,
     const torch::Tensor& guess,
@@ -62,7 +47,7 @@ torch::Tensor evaluate(
     const ddp::ProcessGroup& group) {
   const torch::NoGradGuard no_grad;
   net.eval();
-  auto sums = new_sums(group);
+  auto sums = torch::zeros({3}, torch::kDouble).to(group.device());
   for (const auto& batch : loader) {
     const auto guess = net.forward(batch.data);
     const auto loss = torch::nn::functional::cross_entropy(guess, batch.target);
@@ -81,24 +66,22 @@ std::string text_of(const torch::Tensor& sums) {
 void train(const Arguments& arguments) {
   const auto group = ddp::init_process_group();
   ddp::StopSignal stop(group);
-  ddp::manual_seed(arguments.seed, group);
-  using Part = Cifar10::Part;
-  Cifar10 train_set(arguments.data, Part::kTrain, arguments.seed);
-  const Cifar10 test_set(arguments.data, Part::kTest, arguments.seed);
+  ddp::manual_seed(0, group);
+  Cifar10 train_set(arguments.data, Cifar10::Part::kTrain);
+  Cifar10 test_set(arguments.data, Cifar10::Part::kTest);
   const auto options = ddp::DataLoaderOptions(arguments.batch_size)
                            .workers(arguments.workers)
                            .device(group.device()); // by way of pinned memory
   const auto loader = ddp::make_data_loader(
-      train_set.map(Stack<>()),
-      ddp::DistributedSampler(
-          *train_set.size(), group, ddp::SamplerOptions().seed(arguments.seed)),
+      train_set.map(torch::data::transforms::Stack<>()),
+      ddp::DistributedSampler(*train_set.size(), group),
       options);
   const auto test_loader = ddp::make_data_loader(
-      Cifar10(test_set).map(Stack<>()),
+      test_set.map(torch::data::transforms::Stack<>()),
       ddp::EvaluationSampler(*test_set.size(), group),
       options);
 
-  auto net = std::make_shared<ResNet>(ResNetOptions{arguments.depth});
+  auto net = std::make_shared<ResNet>(arguments.depth);
   net->to(group.device());
   ddp::Reducer reducer(net, group);
   torch::optim::SGD optimizer(
@@ -106,7 +89,7 @@ void train(const Arguments& arguments) {
       torch::optim::SGDOptions(arguments.learning_rate).momentum(0.9));
 
   int64_t step = 0;
-  auto sums = new_sums(group); // of the epoch so far
+  auto sums = torch::zeros({3}, torch::kDouble).to(group.device()); // so far
   ddp::TrainingState state;
   state.add("net", net).add("optimizer", optimizer).add("reducer", reducer);
   state.add("loader", *loader).add("step", step).add("sums", sums);
@@ -122,22 +105,11 @@ void train(const Arguments& arguments) {
     }
   }
 
-  ddp::print(
-      group,
-      "ResNet-",
-      arguments.depth,
-      ", ",
-      group.size(),
-      " ranks on ",
-      group.device(),
-      ", ",
-      loader->size(),
-      " batches of training in an epoch");
+  ddp::print(group, loader->size(), " batches of training in an epoch");
   for (auto epoch = loader->epoch(); epoch < arguments.epochs; ++epoch) {
-    const auto rate = learning_rate(arguments, epoch);
-    for (auto& parameters : optimizer.param_groups()) {
-      parameters.options().set_lr(rate);
-    }
+    const auto done = double(epoch) / double(arguments.epochs);
+    optimizer.param_groups()[0].options().set_lr( // along half a cosine, to 0
+        arguments.learning_rate * (1 + std::cos(M_PI * done)) / 2);
     net->train();
     loader->set_epoch(epoch);
     train_set.set_epoch(epoch);
@@ -163,14 +135,8 @@ void train(const Arguments& arguments) {
     }
     group.all_reduce(sums);
     const auto test = evaluate(*net, *test_loader, group);
-    ddp::print(
-        group,
-        "epoch ",
-        epoch + 1,
-        ": train ",
-        text_of(sums),
-        "; test ",
-        text_of(test));
+    const auto text = "train " + text_of(sums) + "; test " + text_of(test);
+    ddp::print(group, "epoch ", epoch + 1, ": ", text);
     sums.zero_();
     loader->set_epoch(epoch + 1); // what a checkpoint goes on with
     checkpoints.save(step, (test[1] / test[2]).item<double>());
@@ -194,7 +160,6 @@ int main(int argc, char** argv) {
   app.add_option("--batch_size", arguments.batch_size, "images per rank")
       ->check(CLI::PositiveNumber);
   app.add_option("--lr", arguments.learning_rate, "learning rate");
-  app.add_option("--seed", arguments.seed);
   app.add_option("--workers", arguments.workers, "threads that load images")
       ->check(CLI::NonNegativeNumber);
   CLI11_PARSE(app, argc, argv);

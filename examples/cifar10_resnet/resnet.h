@@ -79,30 +79,25 @@ class ResNetBlock : public torch::nn::Module {
   torch::nn::Sequential downsample_{nullptr};
 };
 
-struct ResNetOptions {
-  int64_t depth = 101; // 18, 34, 50, 101 or 152
-  int64_t classes = 10;
-};
-
 /// The residual nets of He et al. (Deep residual learning for image
 /// recognition, 2015) for small images: as torchvision builds them, but for the
 /// first convolution, 3x3 of stride 1, and no maximum after it.
 class ResNet : public torch::nn::Module {
  public:
-  /// Throws `c10::ValueError` for another depth.
-  explicit ResNet(const ResNetOptions& options)
+  /// `depth`: 18, 34, 50, 101 or 152; throws `c10::ValueError` for another.
+  explicit ResNet(int64_t depth, int64_t classes = 10)
       : conv1_(register_module("conv1", ResNetBlock::convolution(3, 64, 3, 1))),
         bn1_(register_module("bn1", torch::nn::BatchNorm2d(64))) {
     int64_t channels = 64;
     int64_t planes = 64;
-    for (const auto count : block_counts(options.depth)) {
+    for (const auto count : block_counts(depth)) {
       torch::nn::Sequential layer;
       for (int64_t i = 0; i < count; ++i) {
         const auto block = std::make_shared<ResNetBlock>(
             channels,
             planes,
             /*stride=*/i == 0 && planes > 64 ? 2 : 1,
-            /*bottleneck=*/options.depth >= 50);
+            /*bottleneck=*/depth >= 50);
         channels = block->channels();
         layer->push_back(block);
       }
@@ -110,7 +105,7 @@ class ResNet : public torch::nn::Module {
       layers_.push_back(register_module("layer" + number, layer));
       planes *= 2;
     }
-    fc_ = register_module("fc", torch::nn::Linear(channels, options.classes));
+    fc_ = register_module("fc", torch::nn::Linear(channels, classes));
   }
 
   /// Scores, [N, classes], of images, [N, 3, height, width].
@@ -130,13 +125,9 @@ class ResNet : public torch::nn::Module {
         {50, {3, 4, 6, 3}},
         {101, {3, 4, 23, 3}},
         {152, {3, 8, 36, 3}}};
-    const auto found = counts.find(depth);
-    TORCH_CHECK_VALUE(
-        found != counts.end(),
-        "ResNet: depth is ",
-        depth,
-        ", expected 18, 34, 50, 101 or 152");
-    return found->second;
+    constexpr auto expected = ", expected 18, 34, 50, 101 or 152";
+    TORCH_CHECK_VALUE(counts.count(depth), "depth is ", depth, expected);
+    return counts.at(depth);
   }
 
   torch::nn::Conv2d conv1_;
