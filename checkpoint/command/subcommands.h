@@ -15,7 +15,4 @@ void add_diff(CLI::App& app, int& exit_code);
 /// Damaged, or different.
 constexpr int kExitNegative = 1;
 
-/// No answer.
-constexpr int kExitTrouble = 2;
-
 } // namespace ddp::command

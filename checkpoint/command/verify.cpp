@@ -5,6 +5,7 @@
 #include <checkpoint/formats/common/byte_source.h>
 #include <checkpoint/formats/common/naming_file.h>
 #include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/commands/program.h>
 
 #include <algorithm>
 #include <iostream>
@@ -38,9 +39,7 @@ int verify(const std::string& path) {
       const detail::FileSource file(path);
     });
   } catch (const c10::Error& error) {
-    std::cerr << "ddp-checkpoint: " << error.what_without_backtrace()
-              << std::endl;
-    return kExitTrouble;
+    return say("ddp-checkpoint", error.what_without_backtrace());
   }
   try {
     const auto outline = read_outline(path);

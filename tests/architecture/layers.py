@@ -44,7 +44,7 @@ private samplers                  # samplers and the data loader
 private checkpoint                # files, trainings, folders of checkpoints
         ddp/elastic               # ranks that come and go, signals that save
         ddp/include               # the umbrella header | ddp
-private ddp/commands              # ddp-flightrecorder, ddp-timeline
+        ddp/commands              # ddp-flightrecorder, ddp-timeline
 private checkpoint/command        # ddp-checkpoint
 private launcher/check            # ddprun --check
 private launcher/store            # the helper that serves the store
