@@ -28,6 +28,8 @@ void save_checkpoint(
   detail::on_rank_0("save_checkpoint", group, [&] {
     write_checkpoint_file(path, detail::tree_of(detail::named_state(module)));
   });
+  // Afterwards: a net that was trained is not lost for a path.
+  detail::check_same_call(c10::str("save_checkpoint(\"", path, "\")"), group);
 }
 
 IncompatibleKeys load_checkpoint(
@@ -55,6 +57,7 @@ IncompatibleKeys load_checkpoint(
     detail::make_copies(copies);
     return keys;
   }
+  detail::check_same_call(c10::str("load_checkpoint(\"", path, "\")"), group);
   detail::on_rank_0("load_checkpoint", group, [&] {
     read();
     // What was read is gone before the broadcast, which takes as much memory.

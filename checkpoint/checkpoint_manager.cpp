@@ -1,12 +1,12 @@
 #include <checkpoint/checkpoint_folder.h>
 #include <checkpoint/prepared_file.h>
+#include <checkpoint/replica_check.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/checkpoint/checkpoint_manager.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/broadcast_value.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
-#include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/support/error_text.h>
 #include <ddp/support/snapshot_memory.h>
 
@@ -198,8 +198,13 @@ CheckpointManager::~CheckpointManager() {
 
 void CheckpointManager::save(int64_t step, std::optional<double> metric) {
   const detail::heartbeat::Activity activity("CheckpointManager::save");
-  const auto call = c10::str("CheckpointManager::save of step ", step);
-  detail::check_same_calls(impl_->group.all_gather(call));
+  const auto call = c10::str(
+      "CheckpointManager::save of step ",
+      step,
+      " in '",
+      impl_->folder.path(),
+      "'");
+  detail::check_same_call(call, impl_->group);
   DDP_CHECK_VALUE(step >= 0, call, ": expected 0 or more");
   wait();
   const auto value = impl_->state.state_dict(impl_->group);
@@ -227,6 +232,9 @@ void CheckpointManager::wait() {
 
 std::optional<LoadedCheckpoint> CheckpointManager::load() {
   const detail::heartbeat::Activity activity("CheckpointManager::load");
+  detail::check_same_call(
+      c10::str("CheckpointManager::load in '", impl_->folder.path(), "'"),
+      impl_->group);
   wait();
   std::optional<LoadedCheckpoint> found;
   std::optional<c10::IValue> value; // on rank 0

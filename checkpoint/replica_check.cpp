@@ -3,6 +3,7 @@
 #include <checkpoint/state_dict.h>
 #include <ddp/internal/check.h>
 #include <ddp/module_state.h>
+#include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer/core/gradient_hook.h>
 #include <ddp/support/optimizer_text.h>
@@ -52,8 +53,19 @@ void check_same_parts(const std::string& names, const ProcessGroup& group) {
         all[rank],
         ", rank 0 has ",
         all[0],
-        ". Add the same parts on all ranks, in the same order");
+        ". Add the same parts on all ranks, in the same order, and call "
+        "set_epoch on all");
   }
+}
+
+void check_same_call(const std::string& call, const ProcessGroup& group) {
+  const auto calls = group.all_gather(call);
+  DDP_CHECK_VALUE(
+      group_ranks(calls).size() == 1,
+      "the ranks did not call the same: ",
+      name_by_ranks(calls),
+      ". Rank 0 reads and writes for all: give all ranks one path and step, as "
+      "group.broadcast(path) returns it");
 }
 
 void check_replicas(

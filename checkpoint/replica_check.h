@@ -20,8 +20,12 @@ template <typename T>
 using Named = std::vector<std::pair<std::string, const T*>>;
 
 /// Throws `c10::ValueError` on all ranks if they have different `names` of the
-/// parts of a training. Collective.
+/// parts of a training, or epochs behind them. Collective.
 void check_same_parts(const std::string& names, const ProcessGroup& group);
+
+/// Throws `c10::ValueError` on all ranks if they did not make the same `call`,
+/// which names its path: only rank 0's is read or written. Collective.
+void check_same_call(const std::string& call, const ProcessGroup& group);
 
 /// Warns, on rank 0 and in the group's first calls only, if ranks do not hold
 /// the same parameters in these modules, or if these optimizers are of another

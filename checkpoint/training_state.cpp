@@ -165,6 +165,9 @@ IValue TrainingState::state_dict(const ProcessGroup& group) const {
   std::string parts;
   for (const auto& part : parts_) {
     parts += (parts.empty() ? "'" : ", '") + part.name + "'";
+    if (part.epoch) {
+      parts += c10::str(" in epoch ", part.epoch());
+    }
   }
   detail::check_same_parts(parts, group);
   detail::Named<torch::nn::Module> modules;
@@ -198,6 +201,8 @@ void TrainingState::save(const std::string& path, const ProcessGroup& group)
   detail::on_rank_0("TrainingState::save", group, [&] {
     write_checkpoint_file(path, state);
   });
+  detail::check_same_call(
+      c10::str("TrainingState::save(\"", path, "\")"), group);
 }
 
 bool TrainingState::load(
@@ -205,6 +210,10 @@ bool TrainingState::load(
     const ProcessGroup& group,
     const LoadOptions& options) {
   const detail::heartbeat::Activity activity("TrainingState::load", path);
+  if (!options.every_rank_reads()) {
+    detail::check_same_call(
+        c10::str("TrainingState::load(\"", path, "\")"), group);
+  }
   std::string found;
   detail::on_rank_0("TrainingState::load", group, [&] {
     found = std::filesystem::exists(path) ? path : "";

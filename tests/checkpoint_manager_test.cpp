@@ -137,13 +137,32 @@ TEST_CASE("ranks that save different steps are told so, all of them") {
         ddp::test::error_on_all(
             group, [&] { run.save(group.rank() == 1 ? 4 : 3); }),
         ContainsSubstring("the ranks did not call the same: ranks 0 and 2: "
-                          "CheckpointManager::save of step 3; rank 1: "
-                          "CheckpointManager::save of step 4"));
+                          "CheckpointManager::save of step 3 in '") &&
+            ContainsSubstring("'; rank 1: CheckpointManager::save of step 4"));
     REQUIRE_THAT(
         ddp::test::error_on_all(group, [&] { run.save(-1); }),
-        ContainsSubstring("save of step -1: expected 0 or more"));
+        ContainsSubstring("save of step -1 in '") &&
+            ContainsSubstring("': expected 0 or more"));
     run.save(3); // nothing was written or lost
     REQUIRE(run.checkpoints.load()->step == 3);
+  });
+}
+
+TEST_CASE("ranks with folders of their own are told so, all of them") {
+  const SharedFolder shared;
+  ddp::test::ranks(3, [&](ProcessGroup group) {
+    const auto folder = c10::str(shared.path, "run", group.rank() % 2);
+    Run run(folder, {}, group);
+    const auto refuse = [&](const std::string& name, auto call) {
+      REQUIRE_THAT(
+          ddp::test::error_on_all(group, call),
+          ContainsSubstring("did not call the same: ranks 0 and 2: " + name) &&
+              ContainsSubstring("run0'; rank 1: " + name) &&
+              ContainsSubstring("run1'. Rank 0 reads and writes for all"));
+    };
+    refuse("CheckpointManager::load in '", [&] { run.checkpoints.load(); });
+    refuse("CheckpointManager::save of step 3 in '", [&] { run.save(3); });
+    REQUIRE_FALSE(std::filesystem::exists(folder));
   });
 }
 

@@ -2,8 +2,10 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
+#include <tests/support/values.h>
 
 #include <ddp/checkpoint/checkpoint.h>
+#include <ddp/checkpoint/training_state.h>
 #include <ddp/distributed_data_parallel.h>
 
 #include <algorithm>
@@ -53,6 +55,29 @@ RANKS_TEST("every rank learns what a load that is not strict left alone") {
     REQUIRE(other->stem->weight.equal(net->stem->weight));
     REQUIRE(other->named_parameters()["head"].eq(0).all().item<bool>());
   }
+}
+
+RANKS_TEST("paths that differ between ranks are told of, and no net is lost") {
+  const SharedFolder folder;
+  const auto own = c10::str(folder.path, "net", group.rank(), ".pt");
+  const auto first = folder.path + "net0.pt";
+  auto net = std::make_shared<BranchNet>();
+  TrainingState state;
+  state.add("net", net);
+  const auto refuse = [&](const std::string& name, auto call) {
+    REQUIRE_THAT(
+        error_on_all(group, call),
+        ContainsSubstring("did not call the same: rank 0: " + name + "(\"") &&
+            ContainsSubstring("net0.pt\"); rank 1: " + name + "(\"") &&
+            ContainsSubstring("give all ranks one path"));
+  };
+  refuse("save_checkpoint", [&] { save_checkpoint(own, *net, group); });
+  load_checkpoint(first, *net, group); // rank 0 has written it
+  refuse("load_checkpoint", [&] { load_checkpoint(own, *net, group); });
+  refuse("TrainingState::save", [&] { state.save(own, group); });
+  REQUIRE(state.load(first, group));
+  refuse("TrainingState::load", [&] { state.load(own, group); });
+  REQUIRE(std::filesystem::exists(own) == (group.rank() == 0));
 }
 
 RANKS_TEST("loading into different modules is refused on all ranks") {

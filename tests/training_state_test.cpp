@@ -5,6 +5,7 @@
 #include <tests/support/ivalue_text.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
+#include <tests/support/values.h>
 
 #include <filesystem>
 #include <random>
@@ -164,6 +165,23 @@ RANKS_TEST("a state that has other parts on a rank is refused on all") {
           "'step', 'net', rank 0 has 'step'"));
   group.barrier();
   REQUIRE_FALSE(std::filesystem::exists(path));
+}
+
+RANKS_TEST("a state whose sampler has another epoch on a rank is refused") {
+  const SharedFolder folder;
+  const auto path = folder.path + "/run.pt";
+  DistributedSampler sampler(12, group);
+  TrainingState state;
+  state.add("sampler", sampler);
+  sampler.set_epoch(group.rank() == 0 ? 3 : 0); // by rank 0 only
+  REQUIRE_THAT(
+      error_on_all(group, [&] { state.save(path, group); }),
+      ContainsSubstring("differ between ranks: rank 1 has 'sampler' in epoch "
+                        "0, rank 0 has 'sampler' in epoch 3. ") &&
+          ContainsSubstring("call set_epoch on all"));
+  REQUIRE_FALSE(std::filesystem::exists(path));
+  sampler.set_epoch(3);
+  state.save(path, group);
 }
 
 TEST_CASE("a state that does not fit changes nothing") {

@@ -27,7 +27,8 @@ namespace ddp {
 ///
 /// Collective: every rank returns when the file is on the disk, or throws
 /// `c10::Error` with rank 0's reason. The write has to end within the group's
-/// timeout. Throws `c10::ValueError` for another extension.
+/// timeout. Throws `c10::ValueError` for another extension, and where ranks
+/// gave different paths, when rank 0 has written to its own.
 DDP_API void save_checkpoint(
     const std::string& path,
     const torch::nn::Module& module,
@@ -58,8 +59,9 @@ struct IncompatibleKeys {
 ///
 /// Collective: the module has to be the same on all ranks (see
 /// `verify_same_model`). Every rank throws the same `c10::Error`, with all
-/// names that are missing, unexpected, or of another shape, and then no module
-/// has changed. With `strict(false)`, which returns the first two, it throws
+/// names that are missing, unexpected, or of another shape, or if ranks gave
+/// different paths, of which rank 0 would read its own, and then no module has
+/// changed. With `strict(false)`, which returns the first two, it throws
 /// where the module and the file have no name in common; what the file does not
 /// have is rank 0's afterwards, unless every rank reads.
 DDP_API IncompatibleKeys load_checkpoint(

@@ -79,17 +79,18 @@ class DDP_API CheckpointManager {
   /// asynchronous, the values are copied) or throws `c10::Error` with rank 0's
   /// reason; where asynchronous, that of the save before, for which it waits
   /// first: one is being written at most. That has to end within the group's
-  /// timeout. Throws also where ranks give different steps, where another
-  /// process writes to the folder, where `step` is less than that of the save
-  /// or load before, and where the folder has later steps that were not loaded:
-  /// they are of another run, which `load` would take for newer.
+  /// timeout. Throws also where ranks give different steps or folders, where
+  /// another process writes to the folder, where `step` is less than that of
+  /// the save or load before, and where the folder has later steps that were
+  /// not loaded: they are of another run, which `load` would take for newer.
   void save(int64_t step, std::optional<double> metric = std::nullopt);
 
   /// Loads the newest checkpoint that is whole, and says by a warning which
   /// newer ones are not. Returns nothing where there is none at all.
   ///
   /// Collective: every rank throws the same `c10::Error` where all are damaged,
-  /// or where one is whole and does not fit (see `TrainingState::load`).
+  /// where one is whole and does not fit (see `TrainingState::load`), or where
+  /// ranks gave different folders.
   std::optional<LoadedCheckpoint> load();
 
   /// Returns when all that was saved is on the disk. Collective: throws as

@@ -97,18 +97,18 @@ class DDP_API TrainingState {
   ///
   /// Collective: rank 0 writes; every rank returns when the file is on the
   /// disk, or throws `c10::Error` with the reason. Throws `c10::ValueError` for
-  /// another extension.
+  /// another extension, or, when rank 0's file is there, for different paths.
   void save(const std::string& path, const ProcessGroup& group = {}) const;
 
   /// Reads what `save`, or Python, wrote into all parts; returns false where
   /// there is no such file.
   ///
-  /// Collective: rank 0 reads and sends the rest of the ranks a copy, unless
-  /// `options` say otherwise. Every rank throws the same `c10::Error` if the
-  /// file is corrupt, or does not fit on one of them; then nothing has changed
-  /// on any, but for parts of the program's own. All of the file is in each
-  /// rank's memory on the CPU meanwhile, and nothing but the state itself on a
-  /// device.
+  /// Collective: rank 0 reads and sends the others a copy, unless `options` say
+  /// otherwise. Every rank throws the same `c10::Error` if ranks give different
+  /// paths, or the file is corrupt or does not fit on one of them; then nothing
+  /// has changed on any, but for parts of the program's own. All of the file is
+  /// in each rank's memory on the CPU meanwhile, and nothing but the state
+  /// itself on a device.
   bool load(
       const std::string& path,
       const ProcessGroup& group = {},
@@ -117,7 +117,7 @@ class DDP_API TrainingState {
   /// A dictionary of the parts' states by name, in the order in which they were
   /// added. Collective: throws `c10::Error` on every rank if a part's
   /// `state_dict` throws on one, and `c10::ValueError` if ranks have different
-  /// parts.
+  /// parts, or their samplers different epochs.
   c10::IValue state_dict(const ProcessGroup& group = {}) const;
 
   /// Puts all parts into the state that `state_dict` returned, here or in

@@ -92,7 +92,8 @@ class BatchSampler : public torch::data::samplers::Sampler<> {
   void set_epoch(int64_t epoch) {
     base_.set_epoch(epoch);
   }
-  auto epoch() const {
+  template <typename B = Base>
+  auto epoch() const -> decltype(std::declval<const B&>().epoch()) {
     return base_.epoch();
   }
   template <typename B = Base>

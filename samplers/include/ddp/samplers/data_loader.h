@@ -77,7 +77,8 @@ class DataLoader {
     iteration_ += epoch != sampler_.epoch();
     sampler_.set_epoch(epoch);
   }
-  int64_t epoch() const {
+  template <typename S = Sampler>
+  auto epoch() const -> decltype(std::declval<const S&>().epoch()) {
     return sampler_.epoch();
   }
   torch::OrderedDict<std::string, at::Tensor> state_dict() const {

@@ -46,6 +46,8 @@ struct TrainingPart {
   /// Where it is one whose parameters are the same on all ranks; else null.
   const torch::nn::Module* module = nullptr;
   const torch::optim::Optimizer* optimizer = nullptr;
+  /// Where it has one, which is the same on all ranks when it is saved.
+  std::function<int64_t()> epoch = nullptr;
   /// Whether `load` checks nothing, so that what it returns may throw.
   bool unchecked = false;
 };

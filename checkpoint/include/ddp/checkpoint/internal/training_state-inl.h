@@ -25,6 +25,16 @@ struct HasRankState<
     std::void_t<decltype(std::declval<Stateful&>().rank_state_dict())>>
     : std::true_type {};
 
+/// Whether it goes through epochs, as samplers do.
+template <typename Stateful, typename = void>
+struct HasEpoch : std::false_type {};
+template <typename Stateful>
+struct HasEpoch<
+    Stateful,
+    std::enable_if_t<std::is_convertible_v<
+        decltype(std::declval<const Stateful&>().epoch()),
+        int64_t>>> : std::true_type {};
+
 /// Whether its state is whole on one rank alone: an optimizer that steps along
 /// in a `Join` communicates in its step.
 template <typename Stateful>
@@ -131,6 +141,9 @@ TrainingState& TrainingState::add(const std::string& name, Stateful& part) {
   whole.collective = true;
   whole.sharded = detail::IsSharded<Stateful>::value;
   whole.unchecked = !kPlans;
+  if constexpr (detail::HasEpoch<Stateful>::value) {
+    whole.epoch = [&part] { return part.epoch(); };
+  }
   add_part(std::move(whole));
   if constexpr (detail::HasRankState<Stateful>::value) {
     if (!part.rank_state_dict().isNone()) {
