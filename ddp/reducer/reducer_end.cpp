@@ -24,7 +24,7 @@ void ReducerImpl::report_unused() {
     names.push_back(parameter.name);
   }
   detail::watch_orphans(tensors(), names, step_ > 0);
-  if (accumulated_ && !group_.c10d()) { // several ranks compare theirs
+  if (accumulated_ && group_.size() == 1) { // several ranks compare theirs
     TORCH_WARN(
         "ddp: a Reducer ends that has reduced nothing: was each backward under "
         "no_sync()?");
