@@ -10,8 +10,16 @@
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
+#include <algorithm>
+
 namespace ddp::detail {
 namespace {
+
+using Parameters = torch::OrderedDict<std::string, at::Tensor>;
+
+bool has_gradient(const Parameters::Item& item) {
+  return item.value().grad().defined();
+}
 
 /// Warns of the first that differs.
 void compare(
@@ -78,10 +86,15 @@ void check_replicas(
   }
   --impl.replica_checks;
   compare(optimizers, group);
+  const bool alone = impl.reducers == 0 && impl.children == 0;
   NamedTensors parameters;
   for (const auto& [name, module] : modules) {
-    for (const auto& item : unwrapped(*module).named_parameters()) {
-      if (gradient_listener(item.value())) { // or each rank's own, perhaps
+    const auto all = unwrapped(*module).named_parameters();
+    const bool forgotten =
+        alone && std::any_of(all.begin(), all.end(), has_gradient);
+    for (const auto& item : all) {
+      // Or each rank's own, perhaps.
+      if (forgotten || gradient_listener(item.value())) {
         parameters.append(
             name.empty() ? item.key() : name + "." + item.key(), item.value());
       }

@@ -8,7 +8,12 @@
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/comm_hook.h>
 #include <ddp/process_group.h>
+#include <ddp/random.h>
 #include <ddp/reducer.h>
+#include <ddp/samplers/distributed_sampler.h>
+
+#include <functional>
+#include <stdexcept>
 
 namespace ddp::test::replica_check_test {
 
@@ -132,6 +137,74 @@ RANKS_TEST("a checkpoint tells where training went on without its Reducer") {
           group),
       ContainsSubstring("bias") &&
           ContainsSubstring("with a Reducer that lives"));
+}
+
+RANKS_TEST("a first checkpoint tells of a net that no Reducer averages") {
+  const SharedFolder folder;
+  auto layer = make_layer();
+  const auto save = [&] {
+    save_checkpoint(folder.path + "net.pt", *layer, group);
+  };
+  drift(layer, group);
+  REQUIRE(warnings_of(save).empty()); // nobody has trained it
+  layer->forward(torch::ones({1, 3})).sum().backward();
+  REQUIRE_THAT(
+      rank_0_warns(save, group),
+      ContainsSubstring("the parameters differ between ranks: bias") &&
+          ContainsSubstring("with a Reducer that lives"));
+}
+
+TEST_CASE("a training over whose group nothing was averaged is told of") {
+  ranks(3, [] {
+    const auto said_after = [](const std::function<void(ProcessGroup)>& work) {
+      const auto texts = warnings_of([&] {
+        try {
+          work(init_process_group());
+        } catch (const std::runtime_error&) { // the test's own
+        }
+      });
+      return c10::Join("", texts);
+    };
+    const auto train = [](Linear layer = make_layer()) {
+      layer->forward(torch::ones({1, 3})).sum().backward();
+    };
+    const auto alone = ContainsSubstring(
+        "the group of 3 ranks ends, and nothing was averaged over it");
+    for (const bool shuts_down : {false, true}) {
+      const auto text = said_after([&](ProcessGroup group) {
+        manual_seed(1, group);
+        const DistributedSampler sampler(12, group);
+        train();
+        if (shuts_down) {
+          group.shutdown();
+        }
+      });
+      REQUIRE(alone.match(text) == (own_rank() == 0)); // once for all ranks
+    }
+    const std::vector<std::function<void(ProcessGroup)>> fine{
+        [](const ProcessGroup& group) { group.barrier(); }, // without training
+        [&](const ProcessGroup& group) {
+          auto layer = make_layer();
+          const Reducer reducer(layer, group);
+          train(layer);
+        },
+        [&](const ProcessGroup& group) {
+          train();
+          group.all_reduce(torch::ones({1}));
+        },
+        [&](const ProcessGroup& group) {
+          auto layer = make_layer();
+          const Reducer reducer(layer, group.split(group.rank() % 2));
+          train(layer);
+        },
+        [&](const ProcessGroup&) {
+          train();
+          throw std::runtime_error("the program ended early");
+        }};
+    for (const auto& work : fine) {
+      REQUIRE_THAT(said_after(work), !alone);
+    }
+  });
 }
 
 RANKS_TEST("at the end of training ranks that differ are told of") {

@@ -7,6 +7,7 @@
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/support/own_thread.h>
 
+#include <ATen/SequenceNumber.h>
 #include <c10/util/thread_name.h>
 
 #include <algorithm>
@@ -79,6 +80,20 @@ void end(c10d::ProcessGroup& group, bool complete) {
   complete ? nccl->shutdown() : nccl->abort();
 }
 
+/// Each rank has trained a net of its own where a Reducer was forgotten.
+void report_unused(const ProcessGroupImpl& impl) {
+  if (at::sequence_number::peek() > impl.unused_since &&
+      std::uncaught_exceptions() == 0 && impl.first_error.reason().empty()) {
+    TORCH_WARN(
+        "ddp: the group of ",
+        impl.size,
+        " ranks ends, and nothing was averaged over it, although this process "
+        "has trained: each rank has a net of its own. Construct a Reducer, "
+        "ddp::Reducer reducer(net, group), before the training. "
+        "DDP_CHECK_REPLICAS=0 turns this check off");
+  }
+}
+
 /// Whether all that was queued on NCCL has ended well. The watch stays on
 /// meanwhile, since a rank may fail now too.
 bool is_flushed(ProcessGroupImpl& impl) {
@@ -125,6 +140,8 @@ void connect(ProcessGroupImpl& impl, const Witness& witness) {
 void disconnect(ProcessGroupImpl& impl) noexcept {
   bool flushed = true;
   try {
+    report_unused(impl);
+    impl.set_used();
     flushed = !impl.watch || !impl.group || std::uncaught_exceptions() > 0 ||
         is_flushed(impl);
   } catch (const std::exception&) {

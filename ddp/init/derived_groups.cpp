@@ -35,7 +35,8 @@ void find_local_place(Impl& impl) {
 }
 
 /// What a group gets from the one that it is made of.
-std::shared_ptr<Impl> child_of(const Impl& parent, const std::string& name) {
+std::shared_ptr<Impl> child_of(Impl& parent, const std::string& name) {
+  parent.set_used();
   auto child = std::make_shared<Impl>();
   child->device = parent.device;
   child->backend = parent.backend;

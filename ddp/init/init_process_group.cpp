@@ -20,6 +20,7 @@
 #include <ddp/rendezvous/rendezvous.h>
 #include <ddp/support/error_text.h>
 
+#include <ATen/SequenceNumber.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include <dlfcn.h>
@@ -311,6 +312,9 @@ ProcessGroup form_group(
     report_uncaught(impl->board);
   }
   connect(*impl);
+  if (impl->rank == 0 && impl->checks_replicas) { // one tells for all
+    impl->unused_since = at::sequence_number::peek();
+  }
   heartbeat::joined();
   return detail::ProcessGroupImpl::group_of(impl);
 }

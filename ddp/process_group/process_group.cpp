@@ -35,6 +35,7 @@ Collective start_all_reduce(
     detail::ProcessGroupImpl& group,
     at::Tensor& tensor,
     ReduceOp op) {
+  group.set_used();
   std::vector<at::Tensor> tensors{tensor};
   c10d::AllreduceOptions options;
   options.reduceOp = to_c10d(op);
@@ -161,6 +162,7 @@ std::vector<at::Tensor> gather_uneven(
 std::vector<at::Tensor> detail::gather_equal(
     detail::ProcessGroupImpl& group,
     const at::Tensor& tensor) {
+  group.set_used();
   std::vector<at::Tensor> inputs{readable(tensor)};
   std::vector<std::vector<at::Tensor>> outputs(1);
   for (int64_t r = 0; r < group.size; ++r) {
@@ -261,6 +263,7 @@ c10::intrusive_ptr<c10d::Store> ProcessGroup::store() const {
   return impl_->store;
 }
 c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::c10d() const {
+  impl_->set_used(); // by whoever gets it
   return impl_->group;
 }
 

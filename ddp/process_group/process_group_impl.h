@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <atomic>
+#include <limits>
 #include <map>
 #include <mutex>
 
@@ -31,6 +32,12 @@ struct ProcessGroupImpl {
 
   /// Whether all ranks share a host.
   bool on_one_host() const;
+
+  /// That ranks may learn of each other's values over it.
+  void set_used() {
+    unused_since.store(
+        std::numeric_limits<uint64_t>::max(), std::memory_order_relaxed);
+  }
 
   static ProcessGroupImpl& of(const ProcessGroup& group) {
     return *group.impl_;
@@ -82,6 +89,10 @@ struct ProcessGroupImpl {
   std::shared_ptr<FailureBoard> board;
   /// This group's name there.
   std::string scope;
+  /// Until something is reduced or gathered over the group, or another made of
+  /// it: autograd's sequence number when `init_process_group` formed it. Beyond
+  /// that, this thread has trained. Largest in other groups and afterwards.
+  std::atomic<uint64_t> unused_since{std::numeric_limits<uint64_t>::max()};
   /// Collectives started so far, alike on all ranks that have come as far.
   std::atomic<int64_t> launched{0};
   /// Why it is of no more use.
