@@ -11,6 +11,8 @@ namespace ddp {
 namespace {
 
 constexpr size_t kMostSides = 4; // that are told
+// A rank's connections close, and its peers fail, so long before its end.
+constexpr int64_t kClosingNs = 1'000'000'000;
 
 // What a rank does for its program, as far as it is known.
 struct Place {
@@ -124,7 +126,8 @@ std::optional<Blame> blame_departed(const std::vector<RankEnd>& ends) {
   Blame blame;
   std::vector<int> ranks;
   for (size_t i = 0; i < ends.size(); ++i) {
-    if (!departed(ends[i]) || ends[i].time_ns >= failure_time(ends[*victim])) {
+    if (!departed(ends[i]) ||
+        ends[i].time_ns - kClosingNs >= failure_time(ends[*victim])) {
       continue;
     }
     ranks.push_back(ends[i].rank);

@@ -19,8 +19,8 @@ struct Blame {
   std::string text;
 };
 
-/// Names ranks that had ended with code 0 before the first failure, which they
-/// must not do while others wait for them. None where no rank did, or where a
+/// Names ranks that had ended with code 0 by the first failure, which they must
+/// not do while others wait for them. None where no rank did, or where a
 /// failure is not the consequence of another.
 std::optional<Blame> blame_departed(const std::vector<RankEnd>& ends);
 

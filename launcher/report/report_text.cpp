@@ -179,9 +179,14 @@ std::string failure_text(const JobReport& report) {
   const std::string first = name(root) + " " +
       describe_end(root.state.wait_status()) + " after " +
       describe_time(root.state.lifetime()) + position(root);
-  std::string text =
-      (report.blame ? report.blame->text + section("first failure", first)
-                    : first) +
+  std::string text = first;
+  if (report.blame) {
+    const bool is_victim =
+        report.blame->index.value_or(*report.root) != *report.root;
+    text = report.blame->text +
+        section(is_victim ? "first victim" : "first failure", first);
+  }
+  text +=
       explain(root) + section("others", others(report)) + other_reasons(report);
   if (report.max_restarts > 0) {
     text += section(

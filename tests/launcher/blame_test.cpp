@@ -47,7 +47,7 @@ TEST_CASE("a rank that left while others waited is blamed", "[unit]") {
       report_text(report_of(ends)) ==
       "rank 1 had ended with code 0 while ranks 0,2 waited in " + save +
           "\n"
-          "  first failure: rank 0 (pid 100) exited with code 3 after 1.5 s, "
+          "  first victim: rank 0 (pid 100) exited with code 3 after 1.5 s, "
           "in " +
           save +
           ": barrier\n"
@@ -66,9 +66,13 @@ TEST_CASE("a rank that left while others waited is blamed", "[unit]") {
       headline({ended(0, 0, 30), victim(1, "", 900), ended(2, 0, 20)}) ==
       "ranks 0,2 had ended with code 0 before rank 1 failed");
   CHECK(json_root({ended(0, 0, 30), victim(1, "", 900), ended(2, 0, 20)}) == 2);
-  // One that ends afterwards, or fails itself, is another matter.
+  // Its connections may have closed before its process has ended.
+  CHECK(
+      headline({victim(0, "", 900), ended(1, 0, 500'000'000)}) ==
+      "rank 1 had ended with code 0 before rank 0 failed");
+  // One that ends later, or fails itself, is another matter.
   const std::string first = "rank 0 (pid 100) exited with code 3 after 1.5 s";
-  CHECK(headline({victim(0, "", 900), ended(1, 0, 901)}) == first);
+  CHECK(headline({victim(0, "", 900), ended(1, 0, 2'000'000'000)}) == first);
   CHECK(headline({ended(0, kExit3, 900), ended(1, 0, 20)}) == first);
 }
 
@@ -84,6 +88,13 @@ TEST_CASE("a rank in another call than most is blamed", "[unit]") {
       headline(ends(in_barrier)) ==
       "rank 1 was in barrier while ranks 0,2 waited in save(\"net.pt\")");
   CHECK(json_root(ends(in_barrier)) == 1);
+  // Who is blamed may be the first to fail, too.
+  CHECK_THAT(
+      report_text(report_of(ends(victim(1, "barrier", 950)))),
+      ContainsSubstring("\n  first victim: rank 0 "));
+  CHECK_THAT(
+      report_text(report_of(ends(victim(1, "barrier", 5)))),
+      ContainsSubstring("\n  first failure: rank 1 "));
   CHECK(report_of(ends(in_barrier)).root == 0U);
   CHECK(
       headline(ends(victim(1, "barrier", 5))) ==
@@ -134,6 +145,8 @@ TEST_CASE("of calls with equally many ranks none is blamed", "[unit]") {
   CHECK(
       headline(ends) ==
       "rank 0 waited in barrier while rank 1 waited in all_reduce");
+  CHECK_THAT(
+      report_text(report_of(ends)), ContainsSubstring("\n  first failure: "));
   CHECK(json_root(ends).is_null());
   std::vector<RankEnd> many;
   for (int rank = 0; rank < 9; ++rank) {

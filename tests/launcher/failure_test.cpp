@@ -138,7 +138,7 @@ TEST_CASE("a rank that left is blamed, not who waited for it", "[failure]") {
       job.err(),
       ContainsSubstring(
           "ddprun: rank 1 had ended with code 0 while ranks 0,2 waited in "
-          "save_checkpoint(\"net.pt\")\n  first failure: rank 0 (pid "));
+          "save_checkpoint(\"net.pt\")\n  first victim: rank 0 (pid "));
   CHECK_THAT(
       read_text(folder / "report.json"), ContainsSubstring("\"root\": 1,"));
 }
@@ -151,7 +151,7 @@ TEST_CASE("a rank in another call is blamed", "[failure]") {
   CHECK_THAT(
       job.err(),
       ContainsSubstring("ddprun: rank 1 was in barrier while ranks 0,2 waited "
-                        "in all_reduce\n  first failure: rank "));
+                        "in all_reduce\n  first victim: rank "));
 }
 
 TEST_CASE("without an error file the last lines speak", "[failure]") {
