@@ -107,7 +107,8 @@ void RankOutput::emit(std::string_view text, bool ends_line) {
 }
 
 void RankOutput::show(std::string_view text, bool ends_line) {
-  const bool goes_on = !held_error_.empty() && text.substr(0, 2) == "  ";
+  const bool goes_on =
+      !held_error_.empty() && text.substr(0, 2) == SharedErrors::kIndent;
   if (!goes_on) {
     show_held_error();
   }

@@ -1,6 +1,7 @@
 #include <launcher/output/shared_errors.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include <common/text.h>
@@ -11,6 +12,13 @@ namespace {
 constexpr size_t kMaxTexts = 256;
 constexpr std::string_view kStart = "error: ";
 constexpr std::string_view kWarning = "] Warning: ddp: ";
+// What errors say that all ranks throw alike.
+constexpr std::array kOfAll{
+    " differ between ranks: ",
+    " differs between ranks: ",
+    " are not the same on all ranks:",
+    " is not the same on all ranks:",
+    "the ranks did not call the same: "};
 
 // Where a warning's text begins, behind the time and the place; 0: it is none.
 size_t warning_in(std::string_view line) {
@@ -18,11 +26,10 @@ size_t warning_in(std::string_view line) {
   return place == std::string_view::npos ? 0 : place;
 }
 
-} // namespace
-
-bool SharedErrors::begins(std::string_view line) {
+// As a process ends whose error nobody catches.
+bool is_uncaught(std::string_view line) {
   if (line.substr(0, kStart.size()) != kStart) {
-    return warning_in(line) > 0;
+    return false;
   }
   line.remove_prefix(kStart.size());
   const auto type = line.substr(0, line.find(": "));
@@ -31,6 +38,36 @@ bool SharedErrors::begins(std::string_view line) {
       std::all_of(type.begin(), type.end(), [](unsigned char c) {
            return std::isalnum(c) != 0 || c == '_' || c == ':';
          });
+}
+
+// As a program that catches one writes its what().
+bool is_caught(const std::string& line) {
+  return without_speaker(line) != line ||
+      std::any_of(kOfAll.begin(), kOfAll.end(), [&](const char* sign) {
+           return line.find(sign) != std::string::npos;
+         });
+}
+
+bool is_error(std::string_view line) {
+  return warning_in(line) == 0 &&
+      (is_uncaught(line) || is_caught(std::string(line)));
+}
+
+} // namespace
+
+bool SharedErrors::begins(std::string_view line) {
+  return warning_in(line) > 0 || is_error(line);
+}
+
+std::string SharedErrors::last_of(const std::vector<std::string>& lines) {
+  std::string text;
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    text = *line + (text.empty() ? "" : "\n" + text);
+    if (line->substr(0, 2) != kIndent) {
+      return is_error(*line) ? text : "";
+    }
+  }
+  return "";
 }
 
 bool SharedErrors::is_to_be_shown(

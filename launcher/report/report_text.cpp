@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include <common/text.h>
+#include <launcher/output/shared_errors.h>
 
 namespace ddp {
 namespace {
@@ -80,10 +81,14 @@ std::string name(const RankEnd& end) {
       std::to_string(end.pid) + ")";
 }
 
+// What the rank itself says; empty where it says nothing.
+std::string reason_of(const RankEnd& end) {
+  return end.error ? end.error->message : SharedErrors::last_of(end.last_lines);
+}
+
 bool have_one_reason(const RankEnd& one, const RankEnd& other) {
-  return one.error && other.error &&
-      without_speaker(one.error->message) ==
-      without_speaker(other.error->message);
+  const std::string reason = without_speaker(reason_of(one));
+  return !reason.empty() && reason == without_speaker(reason_of(other));
 }
 
 // What became of the other ranks, by kind of end.
@@ -125,9 +130,8 @@ std::string others(const JobReport& report) {
 }
 
 std::string explain(const RankEnd& end) {
-  std::string text;
+  std::string text = section("reason", lines_of(reason_of(end)), kReasonLines);
   if (end.error) {
-    text += section("reason", lines_of(end.error->message), kReasonLines);
     text += section("stack", lines_of(end.error->stack), kStackFrames);
   }
   if (text.empty() && !end.last_lines.empty()) {
@@ -149,7 +153,7 @@ std::string other_reasons(const JobReport& report) {
   };
   std::vector<Reason> reasons;
   for (const RankEnd& end : report.ranks) {
-    if (!end.error || is_consequence(end) ||
+    if (reason_of(end).empty() || is_consequence(end) ||
         have_one_reason(end, report.ranks.at(*report.root))) {
       continue;
     }
@@ -168,7 +172,7 @@ std::string other_reasons(const JobReport& report) {
   for (const Reason& reason : reasons) {
     text += section(
         "reason of " + name_ranks(reason.ranks),
-        lines_of(reason.first->error->message),
+        lines_of(reason_of(*reason.first)),
         kErrorLines);
   }
   return text;

@@ -240,6 +240,27 @@ TEST_CASE("a reason is the same whichever rank says it", "[unit]") {
       "  reason of ranks 3-4: c10::Error: rank 3 of 5 on host a-3: no memory");
 }
 
+TEST_CASE("a reason that programs have caught is told once", "[unit]") {
+  std::vector<RankEnd> ends;
+  for (int rank = 0; rank < 4; ++rank) {
+    ends.push_back(ended(rank, kExit3, 10 + rank));
+    ends.back().last_lines = {
+        "epoch 1",
+        rank < 3 ? "the options are not the same on all ranks:"
+                 : "rank 3 of 4 on host a: no memory",
+        "  rank 1 has options (static_graph 1)"};
+  }
+  ends[2].last_lines.emplace_back("giving up"); // maybe for another reason
+  CHECK(
+      report_text(report_of(ends)) ==
+      "rank 0 (pid 100) exited with code 3 after 1.5 s\n"
+      "  reason: the options are not the same on all ranks:\n"
+      "            rank 1 has options (static_graph 1)\n"
+      "  others: rank 1 failed for the same reason; ranks 2-3 failed after it\n"
+      "  reason of rank 3: rank 3 of 4 on host a: no memory\n"
+      "                      rank 1 has options (static_graph 1)");
+}
+
 TEST_CASE("texts are compared without the rank that says them", "[unit]") {
   CHECK(without_speaker("rank 0 of 3 on host a: lost") == "lost");
   CHECK(without_speaker("rank 12 of 345 on host a.b-c: x: y") == "x: y");

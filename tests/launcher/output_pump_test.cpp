@@ -138,6 +138,28 @@ TEST_CASE("an error is the same whichever rank says it", "[unit]") {
           shown("1", text_of(second, 0) + "#d"));
 }
 
+TEST_CASE("an error that a program catches is shown once", "[unit]") {
+  const std::string lost =
+      GENERATE("", "error: ", "train: ") + std::string("rank 2 of 3 on host a");
+  PumpTest test;
+  const std::string waited = lost + ": barrier failed: timed out after 8 s\n";
+  const std::string differs =
+      "error: the sampler differs between ranks: rank 0: 100; rank 1: 90\n";
+  test.say_error(0, waited, "#a");
+  test.say_error(1, waited, "#b");
+  test.say_error(1, differs, "#c");
+  test.say_error(0, differs, "#d");
+  // A program's own lines.
+  test.say_error(0, "rank 2 is slow\n", "#e");
+  test.say_error(1, "rank 2 is slow\n", "#f");
+  test.finish();
+  CHECK(
+      test.err.text() ==
+      shown("0", waited + "#a") + shown("1", "#b") +
+          shown("1", differs + "#c") + shown("0", "#d") +
+          shown("0", "rank 2 is slow\n#e") + shown("1", "rank 2 is slow\n#f"));
+}
+
 TEST_CASE("each attempt has streams of its own", "[unit]") {
   PumpTest test;
   Texts expected;
