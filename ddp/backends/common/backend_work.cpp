@@ -41,14 +41,6 @@ std::string BackendWork::description() const {
   return c10::str(text, " over ", backend, " on rank ", rank, " of ", size);
 }
 
-std::string BackendWork::words_of_timeout(const std::string& clue) const {
-  return c10::str(
-      timed_out_after(timeout_),
-      ". ",
-      clue,
-      "Has every rank called it, with tensors of the same size?");
-}
-
 bool BackendWork::wait(std::chrono::milliseconds timeout) {
   const bool limited = timeout.count() > 0;
   DDP_CHECK_WITH(

@@ -78,9 +78,6 @@ class BackendWork : public c10d::Work {
   /// what a callback threw, or nothing.
   std::string call_back(const Future& future) const;
 
-  /// That it timed out, as an error's reason; `clue` says what may be wrong.
-  std::string words_of_timeout(const std::string& clue) const;
-
   const Member member_;
   const char* const name_;
   const std::vector<at::Tensor> outputs_;

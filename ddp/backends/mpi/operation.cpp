@@ -102,7 +102,7 @@ Operation::State Operation::test() {
 }
 
 void Operation::time_out() {
-  fail(words_of_timeout(""));
+  fail(timed_out_after(timeout_));
 }
 
 void Operation::fail(const std::string& reason) {

@@ -73,7 +73,9 @@ bool Operation::await_others(
   }
   DDP_CHECK(
       Clock::now() < deadline_,
-      words_of_timeout("Waited for rank " + team.missing() + ". "));
+      timed_out_after(timeout_),
+      ", waiting for ",
+      team.missing());
   return false;
 }
 

@@ -1,5 +1,6 @@
 #include <ddp/backends/shm/memory/team.h>
 
+#include <common/text.h>
 #include <ddp/backends/common/arguments.h>
 #include <ddp/internal/check.h>
 
@@ -181,13 +182,13 @@ void Team::check_alive() const {
 }
 
 std::string Team::missing() const {
-  std::ostringstream text;
+  std::vector<int> ranks;
   for (int rank = 0; rank < size(); ++rank) {
     if (!has_finished(rank)) {
-      text << (text.tellp() > 0 ? ", " : "") << rank;
+      ranks.push_back(rank);
     }
   }
-  return text.str();
+  return name_ranks(ranks);
 }
 
 void Team::check_failures() const {
