@@ -23,9 +23,9 @@ constexpr const char* kBackwardRemedy =
 constexpr const char* kCallRemedy =
     ". A call that one rank makes, such as save_checkpoint, all ranks make";
 constexpr const char* kBatchesRemedy =
-    ". Have all ranks equally many batches? A DistributedSampler sees to that, "
-    "drop_last leaves out what is over, and Reducer::join() lets ranks go on "
-    "without";
+    ". Have all ranks equally many batches, and as many of them under "
+    "no_sync()? A DistributedSampler sees to the first, drop_last leaves out "
+    "what is over, and Reducer::join() lets ranks go on without";
 
 constexpr const char* kReducersRemedy =
     ". Where a program has several Reducers, all ranks run the backwards of "
