@@ -79,9 +79,22 @@ RANKS_TEST(
       error,
       ContainsSubstring(
           "all_reduce over gloo failed: timed out after 3 s; ranks 0 and 2 "
-          "wait in all_reduce of 4 Float; rank 1 has not come to collective 3 "
-          "of this group, and is in no call of ddp's"));
+          "wait in all_reduce of 4 Float; rank 1 has not come to all_reduce of "
+          "4 Float, and is in no call of ddp's"));
   meet_at_store(group, {"0", "1", "2"});
+}
+
+RANKS_TEST(
+    "a rank in the same call of another group is in another one",
+    2,
+    ProcessGroupOptions().timeout(seconds(4)),
+    kPrompt) {
+  const auto own = group.duplicate();
+  REQUIRE_THAT(
+      all_reduce_error(group.rank() == 0 ? group : own),
+      ContainsSubstring(" has not come to all_reduce of 4 Float, and is in "
+                        "another one. A call that one rank makes"));
+  meet_at_store(group, {"0", "1"});
 }
 
 RANKS_TEST("a future is waited for like a collective", 3, kTimeout, kPrompt) {

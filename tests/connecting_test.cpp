@@ -4,6 +4,7 @@
 #include <tests/support/failures.h>
 #include <tests/support/ranks.h>
 
+#include <ddp/failure/heartbeat.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -46,10 +47,11 @@ TEST_CASE("ranks that do not come to connect are named") {
       part.store = c10::make_intrusive<c10d::PrefixStore>("part", whole.store);
       part.board = whole.board;
       part.scope = "/part";
+      const detail::heartbeat::Activity activity("split");
       const auto start = Clock::now();
       REQUIRE_THAT(
           error_of([&] { detail::connect(part); }),
-          ContainsSubstring("; rank 2 has not come to connect"));
+          ContainsSubstring("; rank 2 has not come to split"));
       REQUIRE(seconds_since(start) < 15);
     }
     meet_at_store(world, {"0", "1", "2"});

@@ -4,6 +4,7 @@
 #include <common/host_name.h>
 #include <ddp/backends/common/backend_work.h>
 #include <ddp/failure/heartbeat.h>
+#include <ddp/failure/level.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/wait_notice.h>
 
@@ -76,11 +77,16 @@ std::string name_place(
   if (where.came) {
     return text + (one ? " waits in " : " wait in ") + where.call;
   }
-  text += one ? " has not come to " : " have not come to ";
-  text += number > 0 ? c10::str("collective ", number, " of this group")
-                     : "connect";
+  const auto own = own_call();
+  text += (one ? " has not come to " : " have not come to ") + own;
+  if (number > 0 && debug::level() != debug::Level::kOff) {
+    text += c10::str(" (collective ", number, " of this group)");
+  }
   text += one ? ", and is in " : ", and are in ";
-  return text + (where.call.empty() ? "no call of ddp's" : where.call);
+  return text +
+      (where.call.empty()      ? "no call of ddp's"
+           : where.call == own ? "another one"
+                               : where.call);
 }
 
 /// "; ranks 0 and 2 wait in CALL; rank 1 ..." and what to do, without those
