@@ -1,6 +1,7 @@
 #include <tests/support/failures.h>
 #include <tests/support/ranks.h>
 
+#include <ddp/failure/heartbeat.h>
 #include <ddp/metrics.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/wait_report.h>
@@ -287,3 +288,10 @@ TEST_CASE("only a connection's end counts as the end of the store") {
 }
 
 } // namespace ddp::test::collective_wait_test
+  detail::ProcessGroupImpl group;
+  group.board = board;
+  const detail::heartbeat::Activity activity(
+      "barrier"); // of which nobody knows
+  REQUIRE_THAT(
+      detail::all_ranks(group, 1),
+      ContainsSubstring(". A call that one rank makes"));

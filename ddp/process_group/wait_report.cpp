@@ -190,7 +190,8 @@ std::string own_remedy() {
 }
 
 std::string all_ranks(const ProcessGroupImpl& group, int64_t number) {
-  return name_places(group.board->attendance(group.scope, number), number, "");
+  const auto ranks = group.board->attendance(group.scope, number);
+  return ranks.empty() ? own_remedy() : name_places(ranks, number, "");
 }
 
 bool tell_of_wait(
