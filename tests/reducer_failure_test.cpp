@@ -58,7 +58,7 @@ TEST_CASE("an exception in one rank's backward reaches the others") {
 
 TEST_CASE("an exception in one rank's forward reaches the others") {
   one_fails(
-      "an exception ended its training loop",
+      "an exception ended its training loop after step 1; see its own output",
       [](std::shared_ptr<UnevenNet> net, Reducer&) {
         net->forward(torch::ones({1, 8}));
       });

@@ -68,7 +68,11 @@ void ReducerImpl::report_unwinding() {
   if (group_.c10d() && !options_.share_communicator() &&
       std::uncaught_exceptions() > exceptions_at_construction_) {
     detail::report_failure(
-        group_, "an exception ended its training loop; see its own output");
+        group_,
+        c10::str(
+            "an exception ended its training loop after step ",
+            step_,
+            "; see its own output"));
   }
 }
 
