@@ -133,6 +133,37 @@ RANKS_TEST("a future is waited for like a collective", 3, kTimeout, kPrompt) {
   group.barrier();
 }
 
+RANKS_TEST(
+    "what cannot start after a failure that nobody waited for has its reason",
+    2,
+    ProcessGroupOptions().backend("shm")) {
+  auto own = std::make_optional(group.duplicate());
+  if (group.rank() == 0) {
+    detail::report_failure(*own, "gave up");
+    own.reset(); // leaves
+  } else {
+    std::vector<Work> forgotten;
+    const auto start = [&] {
+      forgotten.push_back(own->all_reduce_async(torch::ones({2})));
+    };
+    std::string error;
+    while (error.empty()) {
+      try {
+        start();
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      } catch (const std::exception& thrown) {
+        error = thrown.what();
+      }
+    }
+    REQUIRE_THAT(
+        error,
+        ContainsSubstring("all_reduce_async over shm failed because rank 0 of "
+                          "2 on host ") &&
+            ContainsSubstring(" failed: gave up"));
+  }
+  group.barrier();
+}
+
 TEST_CASE("a future that does not come ends at the group's timeout") {
   const auto start = Clock::now();
   ranks(3, [start] {
@@ -285,9 +316,6 @@ TEST_CASE("only a connection's end counts as the end of the store") {
       {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, "reset by peer"));
   REQUIRE(board->read("").empty());
   REQUIRE(board->has_lost_rank_0());
-}
-
-} // namespace ddp::test::collective_wait_test
   detail::ProcessGroupImpl group;
   group.board = board;
   const detail::heartbeat::Activity activity(
@@ -295,3 +323,6 @@ TEST_CASE("only a connection's end counts as the end of the store") {
   REQUIRE_THAT(
       detail::all_ranks(group, 1),
       ContainsSubstring(". A call that one rank makes"));
+}
+
+} // namespace ddp::test::collective_wait_test

@@ -178,12 +178,29 @@ RANKS_TEST("samplers that differ do not wait for one that never comes") {
   group.barrier();
 }
 
-RANKS_TEST("samplers are compared in a store that cannot append, too") {
+namespace {
+
+/// A store that ends when ranks have told their first texts.
+class EndingStore : public c10d::FileStore {
+ public:
+  using FileStore::FileStore;
+
+  bool hasExtendedApi() const override {
+    return true;
+  }
+  void append(const std::string&, const std::vector<uint8_t>&) override {
+    TORCH_CHECK_WITH(DistNetworkError, false, "Broken pipe");
+  }
+};
+
+/// Samplers that differ in a store from which no rank learns all texts.
+template <typename Store>
+void compare_with_first(const ProcessGroup& group) {
   const SharedFolder folder;
   const auto rank = static_cast<int>(group.rank());
   const auto c10d = group.c10d();
   const auto other = c10::make_intrusive<c10d::ProcessGroup>(
-      c10::make_intrusive<c10d::FileStore>(folder.path + "store", 3), rank, 3);
+      c10::make_intrusive<Store>(folder.path + "store", 3), rank, 3);
   other->setBackend(
       at::kCPU, c10d->getBackendType(), c10d->getBackend(at::kCPU));
   other->setDefaultBackend(c10d->getBackendType());
@@ -200,6 +217,16 @@ RANKS_TEST("samplers are compared in a store that cannot append, too") {
             ContainsSubstring(
                 "; the first that came: DistributedSampler of 100 samples"));
   }
+}
+
+} // namespace
+
+RANKS_TEST("samplers are compared in a store that cannot append, too") {
+  compare_with_first<c10d::FileStore>(group);
+}
+
+RANKS_TEST("a sampler that differs is known if the store ends") {
+  compare_with_first<EndingStore>(group);
 }
 
 RANKS_TEST("a sampler that one rank has besides leaves others comparable") {

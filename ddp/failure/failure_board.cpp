@@ -24,6 +24,8 @@ using nlohmann::json;
 constexpr const char* kList = "failures";
 constexpr const char* kNotice = "notice";
 constexpr auto kAnswerTime = std::chrono::seconds(1);
+// For this rank's own reason, which is told once and is all that others hear.
+constexpr auto kReasonTime = std::chrono::seconds(5);
 constexpr auto kReceiptTime = std::chrono::seconds(2);
 constexpr auto kReceiptInterval = std::chrono::milliseconds(10);
 // Where the store has stopped answering, no more threads than these wait.
@@ -118,7 +120,9 @@ struct FailureBoard::Connection {
   template <typename Request>
   static auto ask(
       const std::shared_ptr<Connection>& connection,
-      Request request) -> std::optional<decltype(request(*connection->store))> {
+      Request request,
+      std::chrono::seconds time = kAnswerTime)
+      -> std::optional<decltype(request(*connection->store))> {
     using Result = decltype(request(*connection->store));
     if (connection->lost || connection->pending >= kMaxPending) {
       return std::nullopt;
@@ -132,7 +136,7 @@ struct FailureBoard::Connection {
         (*task)();
         --connection->pending;
       });
-      if (result.wait_for(kAnswerTime) == std::future_status::ready) {
+      if (result.wait_for(time) == std::future_status::ready) {
         return result.get();
       }
     } catch (const c10::DistError&) {
@@ -211,12 +215,16 @@ void FailureBoard::report(
     const std::string& text,
     Failure::Kind kind) {
   const auto line = to_line({scope, root_rank_, 1, host_name(), text, kind});
-  const auto done = Connection::ask(connection_, [line](c10d::Store& store) {
-    store.append(kList, stored(line));
-    return store.check({kList}); // the answer says that the list has it
-  });
+  const auto done = Connection::ask(
+      connection_,
+      [line](c10d::Store& store) {
+        store.append(kList, stored(line));
+        return store.check({kList}); // the answer says that the list has it
+      },
+      kReasonTime);
   if (done && hosts_store_) {
-    linger(scope, lines(scope));
+    const bool is_reason = kind != Failure::Kind::kConsequence;
+    linger(scope, lines(scope), is_reason ? kReasonTime : kReceiptTime);
   }
 }
 
@@ -244,7 +252,7 @@ std::string FailureBoard::report_consequence(
 std::vector<Failure> FailureBoard::read(const std::string& scope) {
   const auto found = lines(scope);
   if (hosts_store_) {
-    linger(scope, found);
+    linger(scope, found, kReceiptTime);
   }
   std::vector<Failure> failures;
   for (const auto& line : found) {
@@ -299,18 +307,22 @@ std::vector<std::string> FailureBoard::receipts(
 
 /// Gives the other ranks a moment to read what this rank has read: it may end
 /// next, and the store with it.
-void FailureBoard::linger(const std::string& scope, std::vector<Line> found) {
-  poll_for(kReceiptTime, kReceiptInterval, [&] {
+void FailureBoard::linger(
+    const std::string& scope,
+    std::vector<Line> found,
+    std::chrono::seconds time) {
+  poll_for(time, kReceiptInterval, [&] {
     const auto keys = receipts(found);
     if (keys.empty()) {
       return true;
     }
-    const auto all = Connection::ask(
-        connection_, [keys](c10d::Store& store) { return store.check(keys); });
-    if (!all.value_or(true)) {
+    const bool all = Connection::ask(connection_, [keys](c10d::Store& store) {
+                       return store.check(keys);
+                     }).value_or(connection_->lost);
+    if (!all) {
       found = lines(scope); // one of them may fail meanwhile
     }
-    return all.value_or(true);
+    return all;
   });
   if (!found.empty()) {
     told_ = found.back().number + 1;

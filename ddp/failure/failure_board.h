@@ -66,7 +66,7 @@ struct Attendance {
 class FailureBoard {
  public:
   /// Null where the store cannot serve. `hosts_store`: the store ends with this
-  /// process, which then gives the others up to 2 s to read before it goes on.
+  /// process, which then gives the others up to 5 s to read before it goes on.
   static std::shared_ptr<FailureBoard> open(
       const c10::intrusive_ptr<c10d::Store>& store,
       int64_t rank,
@@ -139,7 +139,10 @@ class FailureBoard {
 
   std::vector<Line> lines(const std::string& scope);
   std::vector<std::string> receipts(const std::vector<Line>& lines) const;
-  void linger(const std::string& scope, std::vector<Line> found);
+  void linger(
+      const std::string& scope,
+      std::vector<Line> found,
+      std::chrono::seconds time);
 
   std::shared_ptr<Connection> connection_;
   int64_t root_rank_;

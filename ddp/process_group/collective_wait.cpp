@@ -1,6 +1,5 @@
 #include <ddp/process_group/collective_wait.h>
 
-#include <common/poll_until.h>
 #include <ddp/backends/common/backend_work.h>
 #include <ddp/failure/elastic_pause.h>
 #include <ddp/failure/flight_recorder.h>
@@ -28,9 +27,10 @@ using std::chrono::milliseconds;
 // Long enough that a healthy step asks the store nothing.
 constexpr milliseconds kFirstSlice{200};
 constexpr milliseconds kSlice{250};
-// How long to look for the reason of a connection's end.
-constexpr milliseconds kCausePatience{500};
 constexpr milliseconds kWaitSlice{50};
+// How often to look for the reason of a connection's end: on a busy machine
+// each look takes as long as the reason does on its way.
+constexpr int kCauseLooks = 10;
 constexpr milliseconds kLongWait{2000};
 
 WaitFailure caused_by(const std::vector<Failure>& failures) {
@@ -68,10 +68,10 @@ WaitFailure caused_by(const std::vector<Failure>& failures) {
   auto failures = group.board->read(group.scope);
   // If the time is over all others have had theirs to say why.
   if (reason.rfind(backends::kTimedOut, 0) != 0) {
-    poll_for(kCausePatience, kWaitSlice, [&] {
+    for (int look = 0; failures.empty() && look < kCauseLooks; ++look) {
+      std::this_thread::sleep_for(kWaitSlice);
       failures = group.board->read(group.scope);
-      return !failures.empty();
-    });
+    }
   }
   if (!failures.empty()) {
     throw caused_by(failures);
@@ -206,13 +206,22 @@ void fail(
 }
 
 void fail(
-    const ProcessGroupImpl& group,
+    ProcessGroupImpl& group,
     const char* operation,
     const std::exception& error) {
   check_usable(group, operation); // it may have been broken meanwhile
   if (const auto* peer = dynamic_cast<const PeerError*>(&error)) {
     heartbeat::failed_by_another();
     throw PeerError(*peer); // which says where already
+  }
+  // A backend does not start what follows a collective that has failed, maybe
+  // one that nobody has waited for.
+  if (group.board && dynamic_cast<const c10::DistBackendError*>(&error)) {
+    try {
+      explain(group, group.launched, error, std::nullopt);
+    } catch (const WaitFailure& failure) {
+      fail(group, operation, failure);
+    }
   }
   throw c10::DistBackendError(
       c10::str(

@@ -74,9 +74,10 @@ void check_usable(const ProcessGroupImpl& group, const char* operation);
     const char* operation,
     const WaitFailure& failure);
 
-/// Throws `c10::DistBackendError` for a collective that could not start.
+/// Throws for a collective that could not start: `c10::DistBackendError`, or as
+/// for a wait where another rank is the reason.
 [[noreturn]] void fail(
-    const ProcessGroupImpl& group,
+    ProcessGroupImpl& group,
     const char* operation,
     const std::exception& error);
 

@@ -30,6 +30,10 @@ std::string text_of(const StoreGather::Bytes& bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
+std::string first_of(const std::string& key) {
+  return key + "/first";
+}
+
 /// What the ranks that have come say, each of them with its number.
 std::string said_by_ranks(const Parts& parts, int64_t size) {
   std::vector<std::string> texts(size);
@@ -39,27 +43,19 @@ std::string said_by_ranks(const Parts& parts, int64_t size) {
   return name_by_ranks(texts);
 }
 
-/// What ranks say that differ, in the words of the first that knew; empty while
-/// they do not. Each compares itself with the first that came, since one that
-/// differs then shows to somebody; only the last, and who differs, read more.
-std::string different_texts(
+/// What the ranks say, in the words of the first that knew; empty if this rank
+/// knows of no difference.
+std::string texts_of_all(
     const c10::intrusive_ptr<c10d::Store>& store,
     const std::string& key,
     const StoreGather::Part& own,
-    int64_t size) {
-  const auto first_key = key + "/first";
-  const auto first = store->compareSet(first_key, {}, own.content);
-  const bool is_as_first = first == own.content;
-  if (!store->hasExtendedApi()) { // which cannot gather
-    return is_as_first ? ""
-                       : name_ranks({own.rank}) + ": " + text_of(own.content) +
-            "; the first that came: " + text_of(first);
-  }
+    int64_t size,
+    bool is_as_first) {
   StoreGather gather(store, key);
   const auto all = gather.add(own, size);
   if (all && !differ(*all)) {
     gather.remove();
-    store->deleteKey(first_key);
+    store->deleteKey(first_of(key));
     return "";
   }
   if (!all && is_as_first) {
@@ -71,6 +67,29 @@ std::string different_texts(
     return static_cast<int64_t>(parts.size()) == size;
   });
   return gather.decide_once(said_by_ranks(parts, size));
+}
+
+/// What ranks say that differ; empty while they do not. Each compares itself
+/// with the first that came, since one that differs then shows to somebody;
+/// only the last, and who differs, read more.
+std::string different_texts(
+    const c10::intrusive_ptr<c10d::Store>& store,
+    const std::string& key,
+    const StoreGather::Part& own,
+    int64_t size) {
+  const auto first = store->compareSet(first_of(key), {}, own.content);
+  const bool is_as_first = first == own.content;
+  const auto known = is_as_first ? ""
+                                 : name_ranks({own.rank}) + ": " +
+          text_of(own.content) + "; the first that came: " + text_of(first);
+  if (!store->hasExtendedApi()) { // which cannot gather
+    return known;
+  }
+  try {
+    return texts_of_all(store, key, own, size, is_as_first);
+  } catch (const c10::DistNetworkError&) { // its rank has thrown, and ended
+    return known;
+  }
 }
 
 } // namespace

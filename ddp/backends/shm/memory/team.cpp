@@ -173,11 +173,11 @@ bool Team::await(
 
 void Team::check_alive() const {
   for (int rank = 0; rank < size(); ++rank) {
-    // What it did before its end counts.
-    DDP_CHECK_WITH(
-        DistBackendError,
-        has_finished(rank) || !has_ended(rank) || has_finished(rank),
-        words_of_end(rank));
+    if (has_finished(rank) || !has_ended(rank)) {
+      continue;
+    }
+    check_failures(); // what it did before its end counts
+    DDP_CHECK_WITH(DistBackendError, has_finished(rank), words_of_end(rank));
   }
 }
 
