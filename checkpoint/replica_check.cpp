@@ -48,6 +48,18 @@ void compare(
   }
 }
 
+/// What they called; empty if it was the same.
+std::string different_calls(
+    const std::string& call,
+    const ProcessGroup& group) {
+  const auto calls = group.all_gather(call);
+  return group_ranks(calls).size() == 1
+      ? ""
+      : "the ranks did not call the same: " + name_by_ranks(calls) +
+          ". Rank 0 reads and writes for all: give all ranks one path and "
+          "step, as group.broadcast(path) returns it";
+}
+
 } // namespace
 
 void check_same_parts(const std::string& names, const ProcessGroup& group) {
@@ -67,13 +79,15 @@ void check_same_parts(const std::string& names, const ProcessGroup& group) {
 }
 
 void check_same_call(const std::string& call, const ProcessGroup& group) {
-  const auto calls = group.all_gather(call);
-  DDP_CHECK_VALUE(
-      group_ranks(calls).size() == 1,
-      "the ranks did not call the same: ",
-      name_by_ranks(calls),
-      ". Rank 0 reads and writes for all: give all ranks one path and step, as "
-      "group.broadcast(path) returns it");
+  const auto text = different_calls(call, group);
+  DDP_CHECK_VALUE(text.empty(), text);
+}
+
+void warn_of_other_calls(const std::string& call, const ProcessGroup& group) {
+  const auto text = different_calls(call, group);
+  if (!text.empty() && group.rank() == 0) {
+    TORCH_WARN(text);
+  }
 }
 
 void check_replicas(

@@ -27,6 +27,9 @@ void check_same_parts(const std::string& names, const ProcessGroup& group);
 /// which names its path: only rank 0's is read or written. Collective.
 void check_same_call(const std::string& call, const ProcessGroup& group);
 
+/// The same as a warning, on rank 0. Collective.
+void warn_of_other_calls(const std::string& call, const ProcessGroup& group);
+
 /// Warns, on rank 0 and in the group's first calls only, if ranks do not hold
 /// the same parameters in these modules, or if these optimizers are of another
 /// type or learning rate. No call after a warning of parameters looks again.

@@ -27,8 +27,8 @@ namespace ddp {
 ///
 /// Collective: every rank returns when the file is on the disk, or throws
 /// `c10::Error` with rank 0's reason. The write has to end within the group's
-/// timeout. Throws `c10::ValueError` for another extension, and where ranks
-/// gave different paths, when rank 0 has written to its own.
+/// timeout. Throws `c10::ValueError` for another extension, and warns where
+/// ranks give different paths, of which rank 0's counts.
 DDP_API void save_checkpoint(
     const std::string& path,
     const torch::nn::Module& module,

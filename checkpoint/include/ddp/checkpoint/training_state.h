@@ -97,7 +97,7 @@ class DDP_API TrainingState {
   ///
   /// Collective: rank 0 writes; every rank returns when the file is on the
   /// disk, or throws `c10::Error` with the reason. Throws `c10::ValueError` for
-  /// another extension, or, when rank 0's file is there, for different paths.
+  /// another extension, and warns of different paths; rank 0's counts.
   void save(const std::string& path, const ProcessGroup& group = {}) const;
 
   /// Reads what `save`, or Python, wrote into all parts; returns false where
