@@ -30,22 +30,10 @@ TARGETS = [
 ]
 
 
-def launch_result(starts):
-    """Of ddprun, from what ddp_bench_launch measured."""
-    first = {s["launcher"]: s["values"]["first_ms"] for s in starts}
-    own = first.pop("ddprun")
-    result = {"name": "launch", "rounds": len(own)}
-    result["seconds"] = statistics.median(own) / 1e3
-    for launcher, times in first.items():
-        ratios = [a / b for a, b in zip(own, times)]
-        result["ratio_" + launcher] = statistics.median(ratios)
-    return result
-
-
 def paired(name, own, local):
     """Times of processes that ran in pairs, as a result."""
     ratios = [a / b for a, b in zip(own, local)]
-    low, median, high = statistics.quantiles(ratios, n=4)
+    low, median, high = statistics.quantiles(ratios, n=4, method="inclusive")
     return {
         "name": name,
         "rounds": len(ratios),

@@ -1,10 +1,10 @@
 """Runs the benchmarks and says which targets are reached.
 
 run.py BUILD_FOLDER [--quick] [--json FILE]: prints tables, and writes all
-results to FILE (BUILD_FOLDER/bench/results.json) and a plot beside it. All
-figures are ratios of one run, of times taken in turns; docs/performance.md
-says what they mean. $DDP_PYTHON names the Python to compare with. The exit
-code is 1 if a case failed; the others run all the same.
+results to FILE (BUILD_FOLDER/bench/results.json). All figures are ratios of
+one run, of times taken in turns; docs/performance.md says what they mean.
+$DDP_PYTHON names the Python to compare with. The exit code is 1 if a case
+failed; the others run all the same.
 """
 
 import argparse
@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 
-import plot
 import report
 
 
@@ -49,7 +48,6 @@ class OthersShare:
 class Bench:
     def __init__(self, build, quick):
         self.program = build / "bench" / "ddp_bench"
-        self.launch_program = build / "bench" / "ddp_bench_launch"
         self.ddprun = build / "launcher" / "ddprun"
         self.build = build
         self.quick = quick
@@ -150,14 +148,10 @@ class Bench:
             result["extra_copies_pss"] = more / result["gradient_mib"]
 
     def launch(self):
-        with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder) / "launch.json"
-            rounds = 5 if self.quick else 10
-            command = [self.launch_program, rounds, "--starts-of", 2]
-            self.run("launchers", [*command, "--json", file])
-            if file.exists():
-                starts = json.loads(file.read_text())
-                self.results.append(report.launch_result(starts))
+        program = pathlib.Path(__file__).with_name("launch.py")
+        rounds = 5 if self.quick else 10
+        command = [sys.executable, "-B", program, self.build, rounds]
+        self.run("launchers", [*command, "--result"])
 
 
 def say(text):
@@ -208,8 +202,7 @@ def main():
         "others_cpu_share": share,
     }
     file.write_text(json.dumps(outcome, indent=1) + "\n")
-    file.with_suffix(".svg").write_text(plot.svg(bench.results))
-    say(f"written: {file} and {file.with_suffix('.svg').name}")
+    say(f"written: {file}")
     if bench.failed:
         say(f"failed: {', '.join(dict.fromkeys(bench.failed))}")
     return 1 if bench.failed else 0

@@ -15,9 +15,11 @@ PROGRAM = """#!/bin/sh
 case " $0 $* " in
   *"FAILING"*) echo "out of order"; exit 3 ;;
   *" process_step "*) echo '{"seconds": 1.0}' ;;
+  */ddprun*_launch_worker*) printf '%32d' > "$DDP_BENCH_STARTED_PIPE" ;;
+  *_launch_worker*) printf '%16d' > "$DDP_BENCH_STARTED_PIPE" ;;
 esac
 """
-PROGRAMS = ("bench/ddp_bench", "bench/ddp_bench_launch", "launcher/ddprun")
+PROGRAMS = ("bench/ddp_bench", "bench/bench_launch_worker", "launcher/ddprun")
 
 
 def run(source, failing):
@@ -33,7 +35,8 @@ def run(source, failing):
             [*command, "--quick"],
             capture_output=True,
             text=True,
-            env={**os.environ, "PATH": ""},  # without mpirun
+            # Without mpirun and torchrun.
+            env={**os.environ, "PATH": "", "DDP_PYTHON": ""},
         )
         results = build / "bench/results.json"
         cases = json.loads(results.read_text()) if results.exists() else None
@@ -53,7 +56,7 @@ def main():
     expect(failed == [], f"expected no failed case, got {failed}", done)
     for failing, title in (
         ("ddp_bench checkpoint", "checkpoints"),
-        ("ddp_bench_launch ", "launchers"),
+        ("bench_launch_worker", "launchers"),
         ("process_step", "a process that trains big100, local"),
         ("ddp_bench memory", "memory, shm"),
     ):
