@@ -49,4 +49,9 @@ void print(const nlohmann::json& result);
 
 double seconds_of(const std::function<void()>& function);
 
+/// MiB, from a line of a file of /proc/self: "VmHWM:" of "status" (the most
+/// memory that the process had), "VmRSS:" (what it has), or "Pss:" of
+/// "smaps_rollup" (the same, but shared pages divided by who share them).
+double memory_mib(const std::string& file, const std::string& line);
+
 } // namespace bench

@@ -7,16 +7,15 @@ Usage (as root): measure.py DDP_STEP_TRACE FILE NET HOSTS MBITS [DELAY_MS]
 
 import json
 import os
-import resource
 import sys
-import time
 from pathlib import Path
 
-sys.path.insert(
-    0, str(Path(__file__).resolve().parents[2] / "tests/multi_node"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path += [str(ROOT / "bench"), str(ROOT / "tests/multi_node")]
 from delayed_network import DelayedNetwork, address  # noqa: E402
 from hosts import Hosts, enter_namespaces  # noqa: E402
 from job import ranks  # noqa: E402
+from others import OthersShare  # noqa: E402
 
 SECONDS = 400
 # Bytes of TCP with timestamps, and of what carries them.
@@ -37,32 +36,15 @@ def slow_down(hosts, megabits):
                       "1s")
 
 
-def busy_seconds():
-    """Of all processors, since the machine started."""
-    with open("/proc/stat", encoding="ascii") as file:
-        user, nice, system, _, _, irq, softirq, *_ = map(
-            int, file.readline().split()[1:])
-    ticks = user + nice + system + irq + softirq
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def own_seconds():
-    """Of this process, and of ranks that have ended."""
-    usages = [resource.getrusage(who) for who in
-              (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
-
-
 def record(hosts, words, **variables):
-    start, busy, own = time.monotonic(), busy_seconds(), own_seconds()
+    others = OthersShare()
     with ranks(hosts, [1] * len(hosts.holders), words, OMP_NUM_THREADS="1",
                DDP_BACKEND="gloo", DDP_TIMEOUT="120", **variables) as job:
         results = job.finish(SECONDS)
         job.require(all(code == 0 for _, code in results), "a rank failed")
     text = results[0][0]
     trace = json.loads(text[text.index("{"):])
-    others = busy_seconds() - busy - (own_seconds() - own)
-    trace["processors_of_others"] = others / (time.monotonic() - start)
+    trace["processors_of_others"] = others.share() * os.cpu_count()
     return trace
 
 
