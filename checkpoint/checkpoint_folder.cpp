@@ -1,6 +1,7 @@
 #include <checkpoint/checkpoint_folder.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/internal/check.h>
+#include <ddp/support/atomic_file.h>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -10,7 +11,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <iterator>
 #include <string_view>
 #include <system_error>
@@ -25,6 +28,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kStep = "step-";
 constexpr std::string_view kMetric = "_metric-";
 constexpr const char* kLatest = "latest";
+constexpr const char* kEpoch = ".epoch";
 
 // All of the text has to be the number.
 template <typename Number>
@@ -116,6 +120,18 @@ bool is_leftover(const fs::path& path) {
   return name.find(".tmp.") != std::string::npos &&
       (name.rfind("." + std::string(kStep), 0) == 0 ||
        name.rfind("." + std::string(kLatest), 0) == 0);
+}
+
+// The last of "JOB:N"; 0 for another text.
+int64_t epoch_in(const std::string& text) {
+  const auto colon = text.rfind(':');
+  return colon == std::string::npos
+      ? 0
+      : parse<int64_t>(std::string_view(text).substr(colon + 1)).value_or(0);
+}
+
+std::string job_in(const std::string& text) {
+  return text.substr(0, text.rfind(':'));
 }
 
 // So that reading the file again reads the disk, if its file system can: what
@@ -218,6 +234,37 @@ void CheckpointFolder::lock() {
       "': another job, or a rank whose CheckpointManager was not given the "
       "group; give each job a folder of its own, and all ranks the group");
   locked_ = held;
+}
+
+void CheckpointFolder::take() {
+  const char* variable = std::getenv("DDP_EPOCH");
+  const std::string own = variable ? variable : "";
+  if (own.empty() || !fs::is_directory(path_)) {
+    return;
+  }
+  const auto file = (fs::path(path_) / kEpoch).string();
+  std::string found;
+  std::getline(std::ifstream(file), found);
+  const bool is_later =
+      job_in(found) == job_in(own) && epoch_in(found) > epoch_in(own);
+  const bool is_another =
+      !taken_by_.empty() && job_in(found) != job_in(taken_by_);
+  DDP_CHECK(
+      !is_later && !is_another,
+      "checkpoints in '",
+      path_,
+      "' are written by ",
+      is_later ? "a later epoch of this job (" : "another job (",
+      found,
+      "; this rank's DDP_EPOCH is ",
+      own,
+      "), which goes on without this rank: nothing is written; end this rank");
+  if (found != own) {
+    AtomicFile written(file);
+    written.write(own.data(), own.size());
+    written.commit();
+  }
+  taken_by_ = own;
 }
 
 void CheckpointFolder::set_latest(const std::string& path) const {

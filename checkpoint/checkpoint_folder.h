@@ -51,6 +51,12 @@ class CheckpointFolder {
   /// the folder, which has to be there. Held as long as this lives.
   void lock();
 
+  /// Takes the folder for this process's epoch, which DDP_EPOCH says ("JOB:N")
+  /// and the file ".epoch" there keeps. Throws where a later epoch of the job,
+  /// or another job, has taken it since: that goes on without this process.
+  /// Nothing without DDP_EPOCH, or where the folder is not there.
+  void take();
+
   /// Lets the link "latest" name the checkpoint at `path`.
   void set_latest(const std::string& path) const;
 
@@ -69,6 +75,7 @@ class CheckpointFolder {
   std::string path_;
   std::set<std::string> damaged_;
   std::shared_ptr<const int> locked_;
+  std::string taken_by_; // what it wrote there
 };
 
 } // namespace ddp::detail

@@ -11,6 +11,7 @@
 #include <ddp/support/snapshot_memory.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <future>
 #include <utility>
@@ -81,6 +82,7 @@ std::function<void()> CheckpointManager::Impl::prepare(
     std::optional<double> metric) {
   const auto entry = folder.new_entry(step, metric, options.extension());
   folder.lock(); // before what is in it is looked at
+  folder.take();
   check_later_steps(step);
   DDP_CHECK_VALUE(
       step >= newest_step,
@@ -96,6 +98,12 @@ std::function<void()> CheckpointManager::Impl::prepare(
       entry.path, value, options.asynchronous() ? &memory : nullptr);
   return [this, entry, write] {
     write();
+    try {
+      folder.take();
+    } catch (const std::exception&) { // others went on in the meantime
+      std::filesystem::remove(entry.path);
+      throw;
+    }
     folder.set_latest(entry.path);
     folder.remove_others(
         entry,
@@ -239,6 +247,11 @@ std::optional<LoadedCheckpoint> CheckpointManager::load() {
   std::optional<LoadedCheckpoint> found;
   std::optional<c10::IValue> value; // on rank 0
   detail::on_rank_0("CheckpointManager::load", impl_->group, [&] {
+    try {
+      impl_->folder.take(); // from now on no earlier epoch writes to it
+    } catch (const std::exception& error) { // it may be read-only
+      TORCH_WARN_ONCE("ddp: ", detail::error_text(error));
+    }
     found = impl_->find(value);
   });
   found = broadcast(found, impl_->group);

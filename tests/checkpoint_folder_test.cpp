@@ -32,6 +32,47 @@ TEST_CASE("a folder of a later run is not written to") {
   CHECK_THROWS_AS(anew.save(-1), c10::ValueError);
 }
 
+TEST_CASE("an epoch that others went on without writes no checkpoint") {
+  const TemporaryFolder folder;
+  const auto in_epoch = [](const char* epoch, const auto& action) {
+    setenv("DDP_EPOCH", epoch, 1);
+    action();
+    unsetenv("DDP_EPOCH");
+  };
+  // Each has a lock of its own, as on hosts that do not share one.
+  auto cut_off = std::make_unique<Run>(folder.path());
+  in_epoch("job:1", [&] { cut_off->save(10); });
+  const auto copy = folder.path() + "-of-the-others";
+  std::filesystem::copy(folder.path(), copy);
+  Run others(copy);
+  in_epoch("job:2", [&] {
+    CHECK(others.checkpoints.load()->step == 10);
+    others.save(11);
+  });
+  std::filesystem::copy_file(
+      copy + "/.epoch",
+      folder / ".epoch",
+      std::filesystem::copy_options::overwrite_existing);
+  in_epoch("job:1", [&] {
+    CHECK_THROWS_WITH(
+        cut_off->save(20),
+        ContainsSubstring("are written by a later epoch of this job (job:2"));
+  });
+  CHECK_FALSE(std::filesystem::exists(folder / "step-20.pt"));
+  in_epoch("job:3", [&] { cut_off->save(21); }); // it is in the group again
+  // Another job takes over what one has left, and not the other way round.
+  cut_off.reset();
+  Run next(folder.path());
+  in_epoch("next:1", [&] { CHECK(next.checkpoints.load()->step == 21); });
+  in_epoch("next:1", [&] { next.save(22); });
+  write_text(folder / ".epoch", "last:1");
+  in_epoch("next:2", [&] {
+    CHECK_THROWS_WITH(
+        next.save(23), ContainsSubstring("are written by another job (last:1"));
+  });
+  std::filesystem::remove_all(copy);
+}
+
 TEST_CASE("a folder is looked at before the training") {
   const TemporaryFolder folder;
   CHECK(warnings_of([&] { Run(folder / "not/there/yet"); }).empty());

@@ -52,6 +52,9 @@ void set_attempt(
       {"TORCHELASTIC_USE_AGENT_STORE", "True"},
       {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"}};
   variables->insert(added.begin(), added.end());
+  if (!job.epoch.empty()) {
+    (*variables)["DDP_EPOCH"] = job.epoch;
+  }
   if (!rank.error_file.empty()) {
     (*variables)["TORCHELASTIC_ERROR_FILE"] = rank.error_file;
   }

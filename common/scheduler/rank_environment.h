@@ -22,6 +22,8 @@ struct JobEnvironment {
   std::string role = "default";
   int restarts = 0; // so far
   int max_restarts = 0;
+  /// Of a job of several nodes: its log's name and the plan's number.
+  std::string epoch;
   /// Whether somebody watches ddprun's output at a terminal.
   bool at_terminal = false;
   /// Value for OMP_NUM_THREADS; 0 leaves the variable as it is.

@@ -155,6 +155,8 @@ void Agent::set_place(int index) {
   environment.world_size = plan.world_size();
   environment.restarts = plan.restarts;
   environment.max_restarts = plan.max_restarts;
+  environment.epoch =
+      rendezvous_->log_name() + ":" + std::to_string(plan.epoch);
   environment.master_addr = rendezvous_->membership().address();
   if (supervisor_) { // there were ranks before
     say_reason();

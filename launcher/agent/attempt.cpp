@@ -42,7 +42,8 @@ bool is_by_epoch(const std::string& variable) {
       "ROLE_WORLD_SIZE",
       "MASTER_ADDR",
       "MASTER_PORT",
-      "TORCHELASTIC_RESTART_COUNT"};
+      "TORCHELASTIC_RESTART_COUNT",
+      "DDP_EPOCH"};
   return names.count(variable) != 0;
 }
 

@@ -29,21 +29,6 @@ int drawn_port(const NodeOptions& nodes) {
   return std::uniform_int_distribution<int>(61440, 65535)(random);
 }
 
-std::string endpoint_of_hosts(const LaunchOptions& options) {
-  const auto& hosts = options.remote.hosts;
-  std::string endpoint =
-      describe_endpoint(hosts[0].name, drawn_port(options.nodes));
-  // A node asks each in turn where the job goes on.
-  constexpr size_t enough = 16;
-  std::set<std::string> named = {hosts[0].name};
-  for (size_t i = 1; i < std::min(enough, hosts.size()); ++i) {
-    if (named.insert(hosts[i].name).second) {
-      endpoint += "," + hosts[i].name;
-    }
-  }
-  return endpoint;
-}
-
 bool is_given(const LaunchOptions& options, const std::string& name) {
   const auto& given = options.remote.given;
   return std::any_of(given.begin(), given.end(), [&](const auto& each) {
@@ -58,7 +43,10 @@ Words shared_words(const LaunchOptions& options) {
       "-",
       "--nnodes=" + std::to_string(options.remote.hosts.size())};
   if (!is_given(options, "rdzv-endpoint")) {
-    words.push_back("--rdzv-endpoint=" + endpoint_of_hosts(options));
+    words.push_back(
+        "--rdzv-endpoint=" +
+        describe_endpoint(
+            options.remote.hosts[0].name, drawn_port(options.nodes)));
   }
   if (!is_given(options, "rdzv-id")) {
     words.push_back("--rdzv-id=" + random_hex(8));

@@ -161,6 +161,7 @@ void Rendezvous::handle(const SharedLog::Event& event, Time now) {
 
 void Rendezvous::connected(const SharedLog::Event& event, Time now) {
   authenticator_.set_nonce(event.text);
+  log_name_ = event.text.substr(0, 16);
   const std::string address = settings_.nodes.bind.empty()
       ? event.local_address
       : address_of_interface(settings_.nodes.bind);

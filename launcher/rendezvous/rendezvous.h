@@ -77,6 +77,10 @@ class Rendezvous {
   const Member& member() const {
     return member_;
   }
+  /// Of the job's log alone.
+  const std::string& log_name() const {
+    return log_name_;
+  }
 
  private:
   void look_for_place();
@@ -99,6 +103,7 @@ class Rendezvous {
   Settings settings_;
   std::optional<BackgroundTask<Place>> place_; // while it is being found
   bool is_endpoint_here_ = false;
+  std::string log_name_;
   std::string own_address_; // for others, where it was given
   FileDescriptor events_;
   Authenticator authenticator_;

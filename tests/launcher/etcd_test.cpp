@@ -220,7 +220,7 @@ TEST_CASE("a job outlives a member of its etcd, and nodes") {
       3,
       etcd,
       "--nnodes=1:3 --last-call=20 --node-timeout=3",
-      "echo ready $RANK of $WORLD_SIZE; "
+      "echo ready $RANK of $WORLD_SIZE in ${DDP_EPOCH#*:}; "
       "[ $WORLD_SIZE = 1 ] || while :; do sleep 0.1; done");
   for (auto& each : jobs) {
     each->wait_for_output("of 3");
@@ -233,7 +233,9 @@ TEST_CASE("a job outlives a member of its etcd, and nodes") {
   jobs[1]->wait_for_output("of 2");
   kill(jobs[1]->agent(), SIGSTOP);
   CHECK(jobs[0]->wait() == 0);
-  CHECK(count_of(jobs[0]->out(), "ready 0 of 1") == 1);
+  CHECK(count_of(jobs[0]->out(), " of 3 in 1\n") == 1);
+  CHECK(count_of(jobs[0]->out(), " of 2 in 2\n") == 1);
+  CHECK(count_of(jobs[0]->out(), "ready 0 of 1 in 3\n") == 1);
   kill(jobs[1]->agent(), SIGCONT);
   CHECK(jobs[1]->wait() != 0);
 }

@@ -90,7 +90,7 @@ TEST_CASE("each host has its own command", "[unit]") {
       words[2],
       ContainsSubstring(" && exec env DDP_STARTER=1 ") &&
           ContainsSubstring(" --token - --nnodes=2 --rdzv-endpoint=n8:") &&
-          ContainsSubstring(",n9 --rdzv-id=") &&
+          ContainsSubstring(" --rdzv-id=") &&
           ContainsSubstring(" --node-rank=1 '--env=A=b c' -- ./train ''\\'''"));
   CHECK_THAT(
       commands[0].words[2],

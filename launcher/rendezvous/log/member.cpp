@@ -118,7 +118,7 @@ void Member::entry(const Entry& entry, Time now) {
     stop_ranks(entry.text);
   } else if (
       host_left && entry.from != self_.id && log_.phase() != Phase::kEnded) {
-    lose_log(entry.text, now);
+    host_left_ = entry.text;
   }
   update(now);
 }
@@ -164,7 +164,8 @@ void Member::lose_log(const std::string& why, Time now) {
       std::find_if(nodes.begin(), nodes.end(), [](const NodeInfo& each) {
         return each.hosts_log;
       });
-  const auto text = host == nodes.end()
+  const auto text = !host_left_.empty() ? host_left_
+      : host == nodes.end()
       ? why
       : why + "; node " + host->host + " served the rendezvous";
   connected_ = false;
@@ -190,6 +191,7 @@ void Member::begin_anew() {
   log_ = Membership(settings_.log_outlives);
   joined_ = false;
   is_coming_ = false;
+  host_left_.clear();
   reported_.clear();
   heard_.clear();
   act(Kind::kConnect);
@@ -285,6 +287,10 @@ void Member::update(Time now) {
 void Member::follow(Time now) {
   if (leaving_) {
     depart(now);
+    return;
+  }
+  if (!host_left_.empty()) { // and the job with it
+    stop_ranks(host_left_);
     return;
   }
   if (connected_ && !joined_) {

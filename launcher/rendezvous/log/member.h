@@ -184,6 +184,7 @@ class Member {
   std::map<std::string, Heard> heard_;
   std::string unreachable_;
   bool has_strangers_ = false;
+  std::string host_left_; // why; its log ends soon
   Time calm_until_; // a job that nobody is left of stops its ranks meanwhile
   std::optional<Doubt> doubt_;
   std::optional<Departure> leaving_;
