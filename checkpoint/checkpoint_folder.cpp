@@ -236,7 +236,7 @@ void CheckpointFolder::lock() {
   locked_ = held;
 }
 
-void CheckpointFolder::take() {
+void CheckpointFolder::take(bool only_reads) {
   const char* variable = std::getenv("DDP_EPOCH");
   const std::string own = variable ? variable : "";
   if (own.empty() || !fs::is_directory(path_)) {
@@ -244,11 +244,14 @@ void CheckpointFolder::take() {
   }
   const auto file = (fs::path(path_) / kEpoch).string();
   std::string found;
-  std::getline(std::ifstream(file), found);
+  std::ifstream(file) >> found;
+  if (only_reads && job_in(found) != job_in(own)) {
+    return;
+  }
   const bool is_later =
       job_in(found) == job_in(own) && epoch_in(found) > epoch_in(own);
-  const bool is_another =
-      !taken_by_.empty() && job_in(found) != job_in(taken_by_);
+  const bool is_another = !taken_by_.empty() && !found.empty() &&
+      job_in(found) != job_in(taken_by_);
   DDP_CHECK(
       !is_later && !is_another,
       "checkpoints in '",

@@ -248,7 +248,8 @@ std::optional<LoadedCheckpoint> CheckpointManager::load() {
   std::optional<c10::IValue> value; // on rank 0
   detail::on_rank_0("CheckpointManager::load", impl_->group, [&] {
     try {
-      impl_->folder.take(); // from now on no earlier epoch writes to it
+      // From now on no earlier epoch of this job writes to it.
+      impl_->folder.take(/*only_reads=*/true);
     } catch (const std::exception& error) { // it may be read-only
       TORCH_WARN_ONCE("ddp: ", detail::error_text(error));
     }

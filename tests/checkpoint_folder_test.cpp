@@ -64,6 +64,7 @@ TEST_CASE("an epoch that others went on without writes no checkpoint") {
   cut_off.reset();
   Run next(folder.path());
   in_epoch("next:1", [&] { CHECK(next.checkpoints.load()->step == 21); });
+  CHECK(read_text(folder / ".epoch") == "job:3"); // it was only read
   in_epoch("next:1", [&] { next.save(22); });
   write_text(folder / ".epoch", "last:1");
   in_epoch("next:2", [&] {

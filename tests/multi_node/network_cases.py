@@ -111,11 +111,11 @@ def delayed_network(nodes):
 @on_hosts(3, "--nnodes=1:2 --last-call=3")
 def delayed_leave(nodes):
     """The rendezvous' host leaves politely; the other reads that over a delay,
-    and goes on though it is half of the nodes and not the first."""
+    and says it."""
     start_over_a_proxy(nodes, "0.1", "0")
     nodes.leave(0)
-    nodes.wait_for_ranks(1, [1])
-    nodes.interrupt(1, [1])
+    nodes.finish([1], 75, 10)
+    nodes.require_said("node n0 was stopped by signal 15", 1)
 
 
 def ipv6(program):
