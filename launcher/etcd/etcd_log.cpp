@@ -67,34 +67,44 @@ bool EtcdLog::keep_alive(const std::string& lease) {
   return answer.at("result").contains("TTL");
 }
 
-// The first that comes makes it.
-std::string EtcdLog::nonce() {
-  const auto lease = grant(kJobTime);
+// What is there then: the value, or another that was there before.
+std::string EtcdLog::put_if_absent(
+    const std::string& name,
+    const std::string& value,
+    const std::string& lease) {
   const Json absent{
-      {"key", key(kNonce)},
+      {"key", key(name)},
       {"target", "CREATE"},
       {"result", "EQUAL"},
       {"create_revision", "0"}};
-  const auto own = random_hex(kNonceBytes) + " " + lease;
   const Json put{
-      {"key", key(kNonce)}, {"value", to_base64(own)}, {"lease", lease}};
-  const Json get{{"key", key(kNonce)}};
+      {"key", key(name)}, {"value", to_base64(value)}, {"lease", lease}};
+  const Json get{{"key", key(name)}};
   const auto answer = writer_.call(
       "/v3/kv/txn",
       {{"compare", {absent}},
        {"success", Json::array({{{"request_put", put}}})},
        {"failure", Json::array({{{"request_range", get}}})}});
-  std::string found = own;
-  if (!answer.value("succeeded", false)) {
-    writer_.call("/v3/lease/revoke", {{"ID", lease}});
-    const auto& range = answer.at("responses").at(0).at("response_range");
-    found = from_base64(range.at("kvs").at(0).at("value"));
+  if (answer.value("succeeded", false)) {
+    return value;
   }
+  const auto& range = answer.at("responses").at(0).at("response_range");
+  return from_base64(range.at("kvs").at(0).value("value", ""));
+}
+
+// The first that comes makes it.
+std::string EtcdLog::nonce() {
+  const auto lease = grant(kJobTime);
+  const auto found =
+      put_if_absent(kNonce, random_hex(kNonceBytes) + " " + lease, lease);
   std::istringstream words(found);
   std::string nonce;
   words >> nonce >> job_lease_;
   if (nonce.size() != 2 * kNonceBytes || job_lease_.empty()) {
     throw LogRefused("ddp/" + settings_.name + "/ there is not ddprun's");
+  }
+  if (job_lease_ != lease) {
+    writer_.call("/v3/lease/revoke", {{"ID", lease}});
   }
   job_kept_ = Clock::now();
   return nonce;
@@ -158,27 +168,9 @@ void EtcdLog::read(const std::function<void(const std::string&)>& take) {
   }
 }
 
+// A call whose answer was lost is made again, and finds its own value.
 bool EtcdLog::append(uint64_t place, const std::string& value) {
-  const auto place_key = key(place_name(place));
-  const Json free{
-      {"key", place_key},
-      {"target", "CREATE"},
-      {"result", "EQUAL"},
-      {"create_revision", "0"}};
-  const Json put{
-      {"key", place_key}, {"value", to_base64(value)}, {"lease", job_lease_}};
-  const Json get{{"key", place_key}};
-  const auto answer = writer_.call(
-      "/v3/kv/txn",
-      {{"compare", {free}},
-       {"success", Json::array({{{"request_put", put}}})},
-       {"failure", Json::array({{{"request_range", get}}})}});
-  if (answer.value("succeeded", false)) {
-    return true;
-  }
-  // A call whose answer was lost was made again.
-  const auto& range = answer.at("responses").at(0).at("response_range");
-  return from_base64(range.at("kvs").at(0).value("value", "")) == value;
+  return put_if_absent(place_name(place), value, job_lease_) == value;
 }
 
 // Others see at once that its lease has expired.

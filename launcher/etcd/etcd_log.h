@@ -46,6 +46,10 @@ class EtcdLog : public LogEngine {
 
   std::string key(const std::string& name) const;
   Json prefix(const std::string& name) const;
+  std::string put_if_absent(
+      const std::string& name,
+      const std::string& value,
+      const std::string& lease);
   std::string grant(std::chrono::milliseconds time);
   bool keep_alive(const std::string& lease);
   void live(const std::string& member);

@@ -219,7 +219,7 @@ TEST_CASE("a job outlives a member of its etcd, and nodes") {
   auto jobs = start(
       3,
       etcd,
-      "--nnodes=1:3 --last-call=20 --node-timeout=3",
+      "--nnodes=1:3 --last-call=20 --node-timeout=10",
       "echo ready $RANK of $WORLD_SIZE in ${DDP_EPOCH#*:}; "
       "[ $WORLD_SIZE = 1 ] || while :; do sleep 0.1; done");
   for (auto& each : jobs) {

@@ -6,9 +6,10 @@ import time
 
 from hosts import Hosts, skip
 from job import Process
-from nodes import QUICK, Nodes
+from nodes import Nodes
 
 CLIENTS, PEERS = 2379, 2380
+QUICK = " --node-timeout=6 --last-call=1"
 
 
 class Etcd:
@@ -80,7 +81,7 @@ def etcd_cut_off(nodes, etcd):
     """A node that is cut off, with a member of the etcd, stops its ranks."""
     nodes.start_all(range(3), seconds=30)
     nodes.hosts.cut(0)
-    nodes.wait_for("stopped", 0, 8)
+    nodes.wait_for("stopped", 0, 12)
     nodes.wait_for_ranks(2, (1, 2))
     nodes.finish([0], 75, 10)
     nodes.hosts.mend(0)
@@ -105,7 +106,7 @@ def etcd_without_quorum(nodes, etcd):
     nodes.interrupt(1, (0, 1), 10)
 
 
-@with_etcd(3, (0,), "--nnodes=2 --node-timeout=2")
+@with_etcd(3, (0,), "--nnodes=2 --node-timeout=5")
 def jobs_at_an_etcd(nodes, etcd):
     """One job after another, by the same name: the second is not told how the
     first one ended. Nor do jobs last there that nobody is left to end."""

@@ -98,7 +98,7 @@ def in_process_loss(nodes):
     require_all_seen(nodes, (0, 1), 16)
 
 
-@with_etcd(3, (0, 1, 2), "--nnodes=2:3 --grace=5" + QUICK)
+@with_etcd(3, (0, 1, 2), "--nnodes=2:3 --grace=5 --node-timeout=6 --last-call=1")
 def in_process_lost_first_node(nodes, _etcd):
     """The host of a member of the etcd and of the ranks' store crashes, and
     with it rank 0."""

@@ -169,14 +169,15 @@ void Member::lose_log(const std::string& why, Time now) {
       : host == nodes.end()
       ? why
       : why + "; node " + host->host + " served the rendezvous";
-  connected_ = false;
+  const bool was_connected = std::exchange(connected_, false);
   unread_ = 0;
   stop_ranks(text);
   if (leaving_ || is_job_over()) {
     return;
   }
   const bool has_joined = self_.hosts_log || log_.has(self_.id);
-  if (has_joined || settings_.log_outlives) {
+  // A service that was never reached has refused this node.
+  if (has_joined || (settings_.log_outlives && !was_connected)) {
     leaving_ = {kExitInfrastructure, text, now};
   } else {
     begin_anew();
