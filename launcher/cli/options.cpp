@@ -1,5 +1,6 @@
 #include <launcher/cli/options.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include <common/scheduler/rank_environment.h>
@@ -57,6 +58,22 @@ void read_environment(
   }
 }
 
+/// What stands after the program is the program's.
+void note_late_ranks(const GivenOptions& given, LaunchOptions* options) {
+  const auto& words = options->command;
+  const auto is_ours = [](std::string word) {
+    std::replace(word.begin(), word.end(), '_', '-');
+    return word.rfind("--nproc-per-node", 0) == 0;
+  };
+  if (given.count("nproc-per-node") == 0 &&
+      std::any_of(words.begin() + 1, words.end(), is_ours)) {
+    options->notes.push_back(
+        "--nproc-per-node comes after " + words.front() +
+        ", which gets it as an argument: one rank is started. Put it before "
+        "the program");
+  }
+}
+
 } // namespace
 
 LaunchOptions parse_options(
@@ -86,6 +103,7 @@ LaunchOptions parse_options(
   if (!has_program) {
     usage_error("no program to run was given");
   }
+  note_late_ranks(given, &options);
   return options;
 }
 

@@ -274,6 +274,20 @@ TEST_CASE(
   CHECK_THAT(noted.notes[3], ContainsSubstring("no output is shown"));
 }
 
+TEST_CASE("a number of ranks that the program gets is noted", "[unit]") {
+  for (const char* line :
+       {"./train --nproc-per-node 3", "./train 1 --nproc_per_node=3"}) {
+    const LaunchOptions options = parse(words(line));
+    REQUIRE(options.notes.size() == 1);
+    CHECK_THAT(
+        options.notes[0],
+        ContainsSubstring("--nproc-per-node comes after ./train") &&
+            ContainsSubstring("one rank is started"));
+  }
+  const auto nested = "--nproc-per-node 2 ./train --nproc-per-node 3";
+  CHECK(parse(words(nested)).notes.empty());
+}
+
 TEST_CASE("ranks can follow the CPUs", "[unit]") {
   CHECK(
       parse({"--nproc-per-node", "cpu", "x"}).nproc_per_node ==
