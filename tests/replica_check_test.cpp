@@ -231,6 +231,30 @@ RANKS_TEST("at the end of training ranks that differ are told of") {
           ReducerOptions().comm_hook(std::make_shared<AllReduceHook>())) == "");
 }
 
+RANKS_TEST("at the end of training a layer that was added is compared, too") {
+  const auto train = [&](bool adds) {
+    torch::nn::Sequential net(make_layer());
+    Reducer reducer(net, group);
+    const auto step = [&] {
+      net->forward(torch::full({1, 3}, 1.0 + group.rank())).sum().backward();
+    };
+    for (int i = 0; i < 3; ++i) {
+      step();
+    }
+    if (adds) {
+      net->push_back(Linear(2, 2));
+      torch::nn::init::constant_(
+          net[1]->as<torch::nn::LinearImpl>()->weight, group.rank());
+      step();
+    }
+  };
+  REQUIRE_THAT(
+      all_warnings_of([&] { train(true); }, group),
+      ContainsSubstring("after 4 steps, the parameter 1.weight of rank 1") &&
+          ContainsSubstring("after all layers were registered"));
+  REQUIRE(all_warnings_of([&] { train(false); }, group) == "");
+}
+
 RANKS_TEST("ranks that never reduced a gradient are told at the end") {
   const auto train = [&] {
     auto layer = make_layer();

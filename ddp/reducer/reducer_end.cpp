@@ -1,12 +1,14 @@
 #include <ddp/reducer/reducer_impl.h>
 
 #include <ddp/process_group/collective_wait.h>
+#include <ddp/reducer/core/gradient_hook.h>
 #include <ddp/reducer/core/orphans.h>
 #include <ddp/reducer/observers/replica_digests.h>
 
 #include <c10/util/Exception.h>
 
 #include <exception>
+#include <unordered_set>
 
 // What a Reducer tells when it ends.
 
@@ -38,6 +40,28 @@ void ReducerImpl::report_unused() {
   }
 }
 
+/// What the module has got since, and has trained without this Reducer.
+void ReducerImpl::append_added(NamedTensors& parameters) const {
+  if (!owned_) {
+    return; // the module may be gone
+  }
+  std::unordered_set<const c10::TensorImpl*> known;
+  for (const auto& parameter : parameters_) {
+    known.insert(parameter.tensor.unsafeGetTensorImpl());
+  }
+  for (const auto& leaf : options_.known_leaves()) {
+    known.insert(leaf.unsafeGetTensorImpl());
+  }
+  const auto now = current_();
+  for (size_t i = 0; i < now.names.size(); ++i) {
+    const auto& tensor = now.tensors[i];
+    if (tensor.grad().defined() && !detail::gradient_listener(tensor) &&
+        known.count(tensor.unsafeGetTensorImpl()) == 0) {
+      parameters.append(now.names[i], tensor);
+    }
+  }
+}
+
 /// At its end, the ranks hold the same parameters where they trained together.
 /// With hooks of their own they may average later.
 void ReducerImpl::compare_replicas() {
@@ -59,6 +83,7 @@ void ReducerImpl::compare_replicas() {
     }
   }
   if (trained) {
+    append_added(parameters);
     detail::compare_last_parameters(
         store_, group_, parameters, step_, group.hosts_store);
   }

@@ -22,7 +22,8 @@ constexpr std::chrono::seconds kPeersTime(1);
 
 constexpr const char* kOtherSteps =
     "Do all ranks take the same steps, with the same optimizer and learning "
-    "rate, and has none loaded weights on its own?";
+    "rate, has none loaded weights on its own, and was the Reducer constructed "
+    "after all layers were registered?";
 constexpr const char* kNeverReduced =
     "No gradient was averaged: was each backward under no_sync(), was the "
     "wrapper's module called and not the wrapper, or did autograd::grad() "
