@@ -286,7 +286,7 @@ RANKS_TEST("of ranks that wait for the same one tells", 4, kSoon) {
   if (group.rank() == 3) {
     store->wait({"told"});
     // So that the others have waited as long, too.
-    std::this_thread::sleep_for(seconds(2));
+    std::this_thread::sleep_for(seconds(4));
   }
   group.barrier();
   auto count = torch::full({1}, told);

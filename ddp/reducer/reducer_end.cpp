@@ -13,6 +13,27 @@
 // What a Reducer tells when it ends.
 
 namespace ddp {
+namespace {
+
+/// Those of a module's parameters that have trained and are not `known`.
+void append_added(
+    const NamedTensors& now,
+    const std::vector<at::Tensor>& known,
+    NamedTensors& parameters) {
+  std::unordered_set<const c10::TensorImpl*> before;
+  for (const auto& tensor : known) {
+    before.insert(tensor.unsafeGetTensorImpl());
+  }
+  for (size_t i = 0; i < now.names.size(); ++i) {
+    const auto& tensor = now.tensors[i];
+    if (tensor.grad().defined() && !detail::gradient_listener(tensor) &&
+        before.count(tensor.unsafeGetTensorImpl()) == 0) {
+      parameters.append(now.names[i], tensor);
+    }
+  }
+}
+
+} // namespace
 
 /// Where it has reduced, a checkpoint will tell whether ranks went on alone.
 void ReducerImpl::report_unused() {
@@ -40,28 +61,6 @@ void ReducerImpl::report_unused() {
   }
 }
 
-/// What the module has got since, and has trained without this Reducer.
-void ReducerImpl::append_added(NamedTensors& parameters) const {
-  if (!owned_) {
-    return; // the module may be gone
-  }
-  std::unordered_set<const c10::TensorImpl*> known;
-  for (const auto& parameter : parameters_) {
-    known.insert(parameter.tensor.unsafeGetTensorImpl());
-  }
-  for (const auto& leaf : options_.known_leaves()) {
-    known.insert(leaf.unsafeGetTensorImpl());
-  }
-  const auto now = current_();
-  for (size_t i = 0; i < now.names.size(); ++i) {
-    const auto& tensor = now.tensors[i];
-    if (tensor.grad().defined() && !detail::gradient_listener(tensor) &&
-        known.count(tensor.unsafeGetTensorImpl()) == 0) {
-      parameters.append(now.names[i], tensor);
-    }
-  }
-}
-
 /// At its end, the ranks hold the same parameters where they trained together.
 /// With hooks of their own they may average later.
 void ReducerImpl::compare_replicas() {
@@ -83,7 +82,12 @@ void ReducerImpl::compare_replicas() {
     }
   }
   if (trained) {
-    append_added(parameters);
+    if (owned_) { // or the module may be gone
+      auto known = tensors();
+      const auto& leaves = options_.known_leaves();
+      known.insert(known.end(), leaves.begin(), leaves.end());
+      append_added(current_(), known, parameters);
+    }
     detail::compare_last_parameters(
         store_, group_, parameters, step_, group.hosts_store);
   }

@@ -90,7 +90,6 @@ struct ReducerImpl final : detail::GradientListener,
 
   /// Warns, on one rank, if it ends and ranks hold different parameters.
   void compare_replicas();
-  void append_added(NamedTensors& parameters) const;
 
   void step_in_backward(torch::optim::Optimizer& optimizer);
 
