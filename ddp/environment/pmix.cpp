@@ -226,7 +226,11 @@ std::string broadcast_by_fences(const std::string& text, milliseconds timeout) {
     put(key, text);
   }
   fence(deadline, timeout);
-  return root ? text : get(0, key);
+  const auto received = root ? text : get(0, key);
+  if (received.empty()) {
+    fail("the server does not know what rank 0 has put", timeout);
+  }
+  return received;
 }
 
 /// Ranks on one host, whose server knows at once what each has put. A fence of

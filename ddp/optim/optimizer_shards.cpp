@@ -347,8 +347,7 @@ IValue OptimizerShards::own_part(const IValue& state) const {
   DDP_CHECK_VALUE(
       saved == dict.end() || are(saved->value(), shard()),
       "ZeroRedundancyOptimizer: the state is one rank's part, and was not "
-      "saved "
-      "by rank ",
+      "saved by rank ",
       group_.rank(),
       " of ",
       group_.size(),

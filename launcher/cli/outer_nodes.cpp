@@ -24,11 +24,8 @@ void meet_by_slurm(const EnvironmentLookup& lookup, OuterNodes* nodes) {
   const std::string step = lookup("SLURM_STEP_ID").value_or("");
   const auto hosts = lookup("SLURM_STEP_NODELIST");
   nodes->rank = static_cast<int>(number_of(lookup, "SLURM_NODEID"));
-  const auto first = slurm_hosts(
-      hosts ? *hosts : lookup("SLURM_JOB_NODELIST").value_or(""), 1);
-  if (!first.empty()) {
-    nodes->host = first.front();
-  }
+  nodes->host = first_slurm_host(
+      hosts ? *hosts : lookup("SLURM_JOB_NODELIST").value_or(""));
   nodes->port = slurm_port(
       number_of(lookup, "SLURM_JOB_ID"), number_of(lookup, "SLURM_STEP_ID"));
   nodes->run_id = job + "." + step;

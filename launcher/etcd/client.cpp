@@ -176,6 +176,9 @@ void EtcdClient::begin_with(const SocketAddress& member) {
          members_[member_].port != member.port) {
     ++member_;
   }
+}
+
+void EtcdClient::check_member() {
   const auto answer = ask("/version", "");
   if (!answer.is_complete) {
     throw std::runtime_error(answer.text);

@@ -27,10 +27,12 @@ class EtcdClient {
   EtcdClient(const EtcdClient&) = delete;
   EtcdClient& operator=(const EtcdClient&) = delete;
 
-  /// Asks a member what it is, and the next calls too. Throws
-  /// std::runtime_error where it does not answer, LogRefused where it cannot be
-  /// used.
+  /// The next calls ask this member first.
   void begin_with(const SocketAddress& member);
+
+  /// Asks that one what it is. Throws std::runtime_error where it does not
+  /// answer, LogRefused where it cannot be used.
+  void check_member();
 
   /// The answer to a request. Where a member does not answer, or has no quorum,
   /// the next one is asked. Throws std::runtime_error.

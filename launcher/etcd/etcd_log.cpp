@@ -53,6 +53,7 @@ SocketAddress EtcdLog::serve(int) {
 
 void EtcdLog::connect(const SocketAddress& endpoint, const std::string&) {
   writer_.begin_with(endpoint);
+  writer_.check_member();
   reader_.begin_with(endpoint);
 }
 

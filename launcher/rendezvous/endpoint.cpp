@@ -222,10 +222,13 @@ std::optional<std::string> endpoint_address(const NodeOptions& nodes) {
 
 std::optional<Listener> listen_at_endpoint(const NodeOptions& nodes) {
   const auto address = endpoint_address(nodes);
-  if (!address) {
-    return std::nullopt;
-  }
-  if (auto listener = try_listen_on(*address, nodes.port)) {
+  return address ? listen_at_endpoint(nodes, *address) : std::nullopt;
+}
+
+std::optional<Listener> listen_at_endpoint(
+    const NodeOptions& nodes,
+    const std::string& address) {
+  if (auto listener = try_listen_on(address, nodes.port)) {
     return listener;
   }
   if (!nodes.hosts_log.has_value() && errno == EADDRINUSE) {
@@ -234,8 +237,7 @@ std::optional<Listener> listen_at_endpoint(const NodeOptions& nodes) {
   throw LaunchError(
       kExitInternal,
       "cannot serve the nodes' rendezvous at " +
-          describe_endpoint(*address, nodes.port) + ": " +
-          std::strerror(errno));
+          describe_endpoint(address, nodes.port) + ": " + std::strerror(errno));
 }
 
 Listener listen_in_range(

@@ -38,6 +38,10 @@ std::optional<std::string> endpoint_address(const NodeOptions& nodes);
 /// right address. None where another node, or another agent of this machine,
 /// serves it. Throws LaunchError where this node is told to and cannot.
 std::optional<Listener> listen_at_endpoint(const NodeOptions& nodes);
+/// The same at endpoint_address(), which is known already.
+std::optional<Listener> listen_at_endpoint(
+    const NodeOptions& nodes,
+    const std::string& address);
 
 /// Listens at a port of --port-range, or else at a free one. Throws LaunchError
 /// where there is none.

@@ -26,8 +26,9 @@ Place find_place(const NodeOptions& nodes) {
   Place place;
   place.local_address = resolved(nodes.local_address);
   const bool may_serve = nodes.hosts_log.value_or(true);
+  std::optional<std::string> address;
   try {
-    const auto address = endpoint_address(nodes);
+    address = endpoint_address(nodes);
     place.is_endpoint_here = address.has_value();
   } catch (const LaunchError&) {
     place.is_endpoint_here = true; // though nobody reaches it there
@@ -35,8 +36,8 @@ Place find_place(const NodeOptions& nodes) {
       throw;
     }
   }
-  if (may_serve && place.is_endpoint_here) {
-    place.listener = listen_at_endpoint(nodes);
+  if (may_serve && address) {
+    place.listener = listen_at_endpoint(nodes, *address);
   }
   return place;
 }

@@ -105,7 +105,7 @@ void Rendezvous::watch(int fd) {
 }
 
 void Rendezvous::open_log(
-    std::vector<SharedLog::Endpoint> endpoints,
+    std::vector<SocketAddress> endpoints,
     FileDescriptor listener) {
   SharedLog::Options options;
   use_engine(settings_, &options);

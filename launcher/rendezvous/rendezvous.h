@@ -89,9 +89,7 @@ class Rendezvous {
   void look_for_log(Time now);
   void watch(int fd);
   // Serves it where there is a listener.
-  void open_log(
-      std::vector<SharedLog::Endpoint> endpoints,
-      FileDescriptor listener);
+  void open_log(std::vector<SocketAddress> endpoints, FileDescriptor listener);
   void handle(const SharedLog::Event& event, Time now);
   void read_entry(const std::string& sealed, Time now);
   void connected(const SharedLog::Event& event, Time now);

@@ -20,17 +20,6 @@ std::string own_host(const NodeOptions& nodes, int listener) {
   return is_wildcard(address) ? nodes.host : address;
 }
 
-std::vector<SharedLog::Endpoint> all_endpoints(const NodeOptions& nodes) {
-  std::vector<SharedLog::Endpoint> endpoints;
-  for (const SocketAddress& each : nodes.etcd) {
-    endpoints.push_back({each.host, each.port});
-  }
-  if (!endpoints.empty()) {
-    return endpoints;
-  }
-  return {{nodes.host, nodes.port}};
-}
-
 } // namespace
 
 // That waits for name servers and other hosts; ranks and signals do not.
@@ -68,7 +57,9 @@ void Rendezvous::look_for_log(Time now) {
   if (!settings_.nodes.hosts_log && is_endpoint_here_) {
     retry_at_ = now + kEndpointRetryTime;
   }
-  open_log(all_endpoints(settings_.nodes), FileDescriptor());
+  const NodeOptions& nodes = settings_.nodes;
+  const std::vector<SocketAddress> own{{nodes.host, nodes.port}};
+  open_log(nodes.etcd.empty() ? own : nodes.etcd, FileDescriptor());
 }
 
 void Rendezvous::serve_log(Listener listener) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -25,6 +26,30 @@ namespace ddp::test::etcd_test {
 namespace {
 
 using Texts = std::vector<std::string>;
+
+/// One that ends with this one; what it says goes into `log`.
+pid_t start_process(Texts words, const std::string& log) {
+  std::vector<char*> arguments;
+  for (std::string& each : words) {
+    arguments.push_back(each.data());
+  }
+  arguments.push_back(nullptr);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int file = open(log.c_str(), O_WRONLY | O_CREAT, 0600);
+    dup2(file, STDOUT_FILENO);
+    dup2(file, STDERR_FILENO);
+    execvp(arguments[0], arguments.data());
+    _exit(127);
+  }
+  return pid;
+}
+
+void end_process(pid_t pid) {
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+}
 
 /// An etcd of some members, on this host.
 class Etcd {
@@ -63,9 +88,7 @@ class Etcd {
   /// As if it had lost its power.
   void end(size_t member) {
     if (members_[member] > 0) {
-      kill(members_[member], SIGKILL);
-      waitpid(members_[member], nullptr, 0);
-      members_[member] = 0;
+      end_process(std::exchange(members_[member], 0));
     }
   }
 
@@ -135,22 +158,7 @@ def call(path, request):
         "--initial-cluster",
         cluster};
     words.insert(words.end(), options_.begin(), options_.end());
-    std::vector<char*> arguments;
-    for (std::string& each : words) {
-      arguments.push_back(each.data());
-    }
-    arguments.push_back(nullptr);
-    const std::string log = folder(member) + ".log";
-    const pid_t pid = fork();
-    if (pid == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      const int file = open(log.c_str(), O_WRONLY | O_CREAT, 0600);
-      dup2(file, STDOUT_FILENO);
-      dup2(file, STDERR_FILENO);
-      execvp("etcd", arguments.data());
-      _exit(127);
-    }
-    members_.push_back(pid);
+    members_.push_back(start_process(words, folder(member) + ".log"));
   }
 
   const Texts options_;
@@ -289,21 +297,16 @@ TEST_CASE("an etcd without a quorum is waited for") {
 
 TEST_CASE("what is no etcd is told at once") {
   const int port = free_port();
-  const pid_t server = fork();
-  if (server == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const auto text = std::to_string(port);
-    execlp("python3", "python3", "-m", "http.server", text.c_str(), nullptr);
-    _exit(127);
-  }
+  const TemporaryFolder folder;
+  const pid_t server = start_process(
+      {"python3", "-m", "http.server", std::to_string(port)}, folder / "log");
   LaunchedJob job(words(
       "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=127.0.0.1:" +
       std::to_string(port) + " true"));
   CHECK(job.wait() == 75);
   CAPTURE(job.err());
   CHECK(job.err().find("it answers, but is no etcd") != std::string::npos);
-  kill(server, SIGKILL);
-  waitpid(server, nullptr, 0);
+  end_process(server);
 }
 
 } // namespace ddp::test::etcd_test

@@ -5,6 +5,7 @@ import re
 import signal
 import sys
 
+import etcd_cases
 from etcd_cases import with_etcd
 from nodes import QUICK, on_hosts
 from training import require_all_seen
@@ -98,7 +99,7 @@ def in_process_loss(nodes):
     require_all_seen(nodes, (0, 1), 16)
 
 
-@with_etcd(3, (0, 1, 2), "--nnodes=2:3 --grace=5 --node-timeout=6 --last-call=1")
+@with_etcd(3, (0, 1, 2), "--nnodes=2:3 --grace=5" + etcd_cases.QUICK)
 def in_process_lost_first_node(nodes, _etcd):
     """The host of a member of the etcd and of the ranks' store crashes, and
     with it rank 0."""

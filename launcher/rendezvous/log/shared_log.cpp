@@ -40,7 +40,7 @@ WorkerPlan make_plan(const SharedLog::Options& options, int channel) {
        std::to_string(options.listener.get()),
        options.member,
        std::to_string(options.beat_interval.count())});
-  for (const SharedLog::Endpoint& each : options.endpoints) {
+  for (const SocketAddress& each : options.endpoints) {
     arguments.push_back(each.host);
     arguments.push_back(std::to_string(each.port));
   }

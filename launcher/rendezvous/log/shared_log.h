@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include <common/file_descriptor.h>
+#include <launcher/rendezvous/route.h>
 
 namespace ddp {
 
@@ -23,19 +24,14 @@ constexpr size_t kLargestEntry = 64 * 1024;
 /// What is in the log is not to be trusted: see Authenticator.
 class SharedLog {
  public:
-  struct Endpoint {
-    std::string host; // a name or an address
-    int port = 0;
-  };
-
   struct Options {
     /// The helper's program, and its first arguments: `ddprun-store`, for
     /// c10d's store, or `ddprun-etcd`.
     std::string program;
     std::vector<std::string> arguments{"--rdzv-member"};
-    /// Tried in turn, with all addresses of a name, until one answers or the
-    /// SharedLog is destroyed.
-    std::vector<Endpoint> endpoints;
+    /// Names or addresses. Tried in turn, with all addresses of a name, until
+    /// one answers or the SharedLog is destroyed.
+    std::vector<SocketAddress> endpoints;
     /// A socket that listens at the only endpoint; where there is one, the
     /// helper serves the store there.
     FileDescriptor listener;
@@ -53,7 +49,7 @@ class SharedLog {
     /// kConnected: this host's numeric address on the way to the store.
     std::string local_address;
     /// kConnected: the endpoint that answered.
-    Endpoint endpoint;
+    SocketAddress endpoint;
     /// kBeats: the beats so far of each watched member that ever beat. Comes
     /// with each beat of our own, so it also says that the store lives.
     std::map<std::string, int64_t> beats;
