@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <launcher/rendezvous/authentication.h>
+#include <launcher/rendezvous/log/node.h>
 
 namespace ddp {
 namespace {
@@ -25,6 +26,10 @@ std::string place_name(uint64_t place) {
   return kEntry + std::string(kPlaceDigits - digits.size(), '0') + digits;
 }
 
+bool is_in(const std::string& folder, const std::string& name) {
+  return name.rfind(folder, 0) == 0;
+}
+
 int64_t revision_of(const EtcdClient::Json& answer) {
   const std::string text = answer.at("header").at("revision");
   return std::stoll(text);
@@ -39,6 +44,12 @@ EtcdLog::EtcdLog(Settings settings)
 
 std::string EtcdLog::key(const std::string& name) const {
   return to_base64("ddp/" + settings_.name + "/" + name);
+}
+
+// Without what all of the job's have in common.
+std::string EtcdLog::name_of(const Json& pair) const {
+  return from_base64(pair.at("key"))
+      .substr(std::string("ddp//").size() + settings_.name.size());
 }
 
 EtcdLog::Json EtcdLog::prefix(const std::string& name) const {
@@ -113,11 +124,19 @@ std::string EtcdLog::nonce() {
 
 int64_t EtcdLog::read_all(const std::function<void(const std::string&)>& take) {
   const auto answer = reader_.call("/v3/kv/range", prefix(""));
+  const auto pairs = answer.value("kvs", Json::array());
+  std::set<std::string> living;
+  for (const auto& each : pairs) {
+    const auto name = name_of(each);
+    if (is_in(kMember, name)) {
+      living.insert(name.substr(std::string(kMember).size()));
+    }
+  }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    living_.clear();
+    living_ = living;
   }
-  for (const auto& each : answer.value("kvs", Json::array())) {
+  for (const auto& each : pairs) {
     handle({{"kv", each}}, take);
   }
   return revision_of(answer);
@@ -128,17 +147,12 @@ void EtcdLog::handle(
     const std::function<void(const std::string&)>& take) {
   const bool is_deleted = event.value("type", "PUT") == "DELETE";
   const auto& pair = event.at("kv");
-  const auto name =
-      from_base64(pair.at("key"))
-          .substr(std::string("ddp//").size() + settings_.name.size());
-  const auto begins_with = [&](const std::string& start) {
-    return name.rfind(start, 0) == 0;
-  };
-  if (begins_with(kMember)) {
+  const auto name = name_of(pair);
+  if (is_in(kMember, name)) {
     const auto member = name.substr(std::string(kMember).size());
     const std::lock_guard<std::mutex> lock(mutex_);
     is_deleted ? living_.erase(member) : living_.insert(member).second;
-  } else if (!is_deleted && begins_with(kEntry) && name == place_name(read_)) {
+  } else if (!is_deleted && name == place_name(read_)) {
     ++read_;
     take(from_base64(pair.value("value", "")));
   }
@@ -200,7 +214,8 @@ std::vector<int64_t> EtcdLog::beat(
   const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<int64_t> counts;
   for (const std::string& each : others) {
-    counts.push_back(living_.count(each) != 0 ? ++counts_[each] : 0);
+    // Its lease is older than what it wrote, by which it is known here.
+    counts.push_back(living_.count(each) != 0 ? ++counts_[each] : kDead);
   }
   return counts;
 }

@@ -45,6 +45,7 @@ class EtcdLog : public LogEngine {
   using Clock = std::chrono::steady_clock;
 
   std::string key(const std::string& name) const;
+  std::string name_of(const Json& pair) const;
   Json prefix(const std::string& name) const;
   std::string put_if_absent(
       const std::string& name,

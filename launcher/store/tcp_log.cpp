@@ -1,5 +1,6 @@
 #include <launcher/store/tcp_log.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <stdexcept>
@@ -128,7 +129,8 @@ std::vector<int64_t> TcpLog::beat(
     std::vector<int64_t> result;
     for (size_t i = 0; i < others.size(); ++i) {
       const std::string text(counts[i].begin(), counts[i].end());
-      result.push_back(std::strtoll(text.c_str(), nullptr, 10));
+      const auto said = std::strtoll(text.c_str(), nullptr, 10);
+      result.push_back(std::max<int64_t>(said, 0)); // anybody can write there
     }
     return result;
   });

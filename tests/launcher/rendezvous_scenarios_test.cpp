@@ -219,6 +219,32 @@ TEST_CASE("All end where the node that serves the log is lost", "[unit]") {
   }
 }
 
+TEST_CASE("A node whose lease has expired is lost at once", "[unit]") {
+  Member::Time now;
+  NodeInfo self;
+  self.id = "a";
+  Member member(at_server(settings(2, 2)), self, now);
+  member.connected("10.0.0.1", now);
+  Entry join = member.take_actions().at(0).entry;
+  member.entry(join, now);
+  join.from = join.node.id = "b";
+  member.entry(join, now);
+  const auto lost = [&](int64_t beats) {
+    now += seconds(1);
+    member.take_actions();
+    member.beats({{"b", beats}}, now);
+    for (const auto& action : member.take_actions()) {
+      if (action.entry.type == Entry::Type::kLost) {
+        return action.entry.about;
+      }
+    }
+    return std::string();
+  };
+  CHECK(lost(1).empty());
+  CHECK(lost(1).empty());
+  CHECK(lost(kDead) == "b");
+}
+
 TEST_CASE("The nodes that reach a service go on", "[unit]") {
   Job job(at_server(settings(1, 4)), 4);
   job.run_for(seconds(12));

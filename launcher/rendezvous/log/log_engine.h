@@ -40,7 +40,7 @@ class LogEngine {
   virtual bool append(uint64_t place, const std::string& value) = 0;
 
   /// Says how often this member has made itself heard, and asks the same of
-  /// others; 0 for one that never has, or is known to be dead.
+  /// others; 0 for one that never has, kDead where that is known.
   virtual std::vector<int64_t> beat(
       const std::string& member,
       int64_t count,

@@ -16,6 +16,7 @@
 #include <common/text.h>
 #include <launcher/rendezvous/authentication.h>
 #include <launcher/rendezvous/log/log_channel.h>
+#include <launcher/rendezvous/log/node.h>
 #include <launcher/rendezvous/log/shared_log.h>
 #include <launcher/rendezvous/route.h>
 
@@ -276,7 +277,7 @@ void LogHelper::beat() {
   const auto counts = engine_.beat(options_.member, beats_, watched_);
   std::string lines;
   for (size_t i = 0; i < watched_.size(); ++i) {
-    if (counts[i] > 0) {
+    if (counts[i] > 0 || counts[i] == kDead) {
       lines += watched_[i] + " " + std::to_string(counts[i]) + "\n";
     }
   }

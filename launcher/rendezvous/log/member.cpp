@@ -128,9 +128,8 @@ void Member::beats(const std::map<std::string, int64_t>& counts, Time now) {
   for (auto& [id, heard] : heard_) {
     const auto found = counts.find(id);
     const int64_t count = found == counts.end() ? -1 : found->second;
-    const bool is_gone = count < 0 && heard.count > 0;
-    if (is_gone && settings_.log_outlives) { // its lease has expired
-      heard = {count, now - 2 * settings_.node_timeout};
+    if (count == kDead) {
+      heard.at = now - 2 * settings_.node_timeout;
     } else if (count != heard.count) {
       heard = {count, now};
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace ddp {
@@ -19,6 +20,9 @@ struct NodeInfo {
   int max_restarts = 0;
   bool checks = false; // --check
 };
+
+/// In place of the beats of a node that is known to be dead.
+constexpr int64_t kDead = -2;
 
 /// Whether `a` comes before `b` where numbers in names count as such: "n2"
 /// before "n10".

@@ -50,8 +50,9 @@ class SharedLog {
     std::string local_address;
     /// kConnected: the endpoint that answered.
     SocketAddress endpoint;
-    /// kBeats: the beats so far of each watched member that ever beat. Comes
-    /// with each beat of our own, so it also says that the store lives.
+    /// kBeats: the beats so far of each watched member that ever beat, or
+    /// kDead. Comes with each beat of our own, so it also says that the log
+    /// lives.
     std::map<std::string, int64_t> beats;
   };
 
