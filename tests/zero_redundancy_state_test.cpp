@@ -1,0 +1,154 @@
+// The state of an optimizer that is shared out over ranks, saved and loaded.
+#include <tests/support/failures.h>
+#include <tests/support/ranks.h>
+#include <tests/support/sharded.h>
+#include <tests/support/shared_folder.h>
+
+#include <ddp/checkpoint/checkpoint_file.h>
+#include <ddp/checkpoint/training_state.h>
+#include <ddp/optimizers.h>
+
+#include <memory>
+
+namespace ddp::test::zero_redundancy_state_test {
+
+using torch::optim::OptimizerParamGroup;
+
+namespace {
+
+/// Steps on what all ranks know.
+void train(
+    UnevenNet& net,
+    torch::optim::Optimizer& optimizer,
+    int64_t begin,
+    int64_t end) {
+  for (int64_t step = begin; step < end; ++step) {
+    net.zero_grad();
+    torch::manual_seed(step);
+    net.forward(torch::randn({5, 7})).sum().backward();
+    optimizer.step();
+  }
+}
+
+} // namespace
+
+TEST_CASE("a sharded state is saved whole and loaded on any number of ranks") {
+  const SharedFolder folder;
+  const auto path = folder.path + "/run.pt";
+  // Three ranks save; four go on, and one process without shards.
+  ranks(3, [path](ProcessGroup group) {
+    const auto net = start_net();
+    Zero<torch::optim::Adam> optimizer(
+        net->parameters(), group, torch::optim::AdamOptions(1e-2));
+    train(*net, optimizer, 0, 3);
+    TrainingState state;
+    state.add("net", net).add("optimizer", optimizer).save(path, group);
+  });
+  const auto alone = [] {
+    const auto net = start_net();
+    torch::optim::Adam optimizer(
+        net->parameters(), torch::optim::AdamOptions(1e-2));
+    train(*net, optimizer, 0, 6);
+    return net;
+  };
+  ranks(4, [path, alone](ProcessGroup group) {
+    auto net = std::make_shared<UnevenNet>();
+    Zero<torch::optim::Adam> optimizer(
+        net->parameters(), group, torch::optim::AdamOptions(1));
+    TrainingState state;
+    state.add("net", net).add("optimizer", optimizer);
+    REQUIRE(state.load(path, group));
+    REQUIRE(optimizer.state().size() < net->parameters().size());
+    train(*net, optimizer, 3, 6);
+    REQUIRE(same_parameters(*net, *alone()));
+  });
+  ranks(1, [path, alone] {
+    auto net = std::make_shared<UnevenNet>();
+    torch::optim::Adam optimizer(
+        net->parameters(), torch::optim::AdamOptions(1));
+    TrainingState state;
+    state.add("net", net).add("optimizer", optimizer);
+    REQUIRE(state.load(path));
+    train(*net, optimizer, 3, 6);
+    REQUIRE(same_parameters(*net, *alone()));
+  });
+}
+
+TEST_CASE("each rank's part of a sharded state is saved and loaded by itself") {
+  const SharedFolder folder;
+  const auto file = [path = folder.path](int64_t rank) {
+    return path + "/optimizer-" + std::to_string(rank) + ".pt";
+  };
+  ranks(3, [file](ProcessGroup group) {
+    const auto net = start_net();
+    const auto options = torch::optim::AdamOptions(1e-2);
+    Zero<torch::optim::Adam> optimizer(net->parameters(), group, options);
+    train(*net, optimizer, 0, 3);
+    write_checkpoint_file(file(group.rank()), optimizer.local_state_dict());
+    Zero<torch::optim::Adam> loaded(net->parameters(), group);
+    loaded.load_state_dict(read_checkpoint_file(file(group.rank())));
+    REQUIRE(loaded.state().size() == optimizer.state().size());
+    train(*net, loaded, 3, 6);
+    const auto whole = start_net();
+    torch::optim::Adam plain(whole->parameters(), options);
+    train(*whole, plain, 0, 6);
+    REQUIRE(same_parameters(*net, *whole));
+    group.barrier(); // all files are there
+    const auto others = read_checkpoint_file(file((group.rank() + 1) % 3));
+    REQUIRE_THROWS_WITH(
+        loaded.load_state_dict(others),
+        ContainsSubstring("was not saved by rank"));
+    REQUIRE_THROWS_WITH(
+        load_optimizer_state(plain, others),
+        ContainsSubstring("one rank's part"));
+  });
+  ranks(2, [file](ProcessGroup group) {
+    const auto net = start_net();
+    Zero<torch::optim::Adam> optimizer(net->parameters(), group);
+    const auto part = read_checkpoint_file(file(group.rank()));
+    REQUIRE_THROWS_WITH(
+        optimizer.load_state_dict(part),
+        ContainsSubstring("on as many ranks as saved them"));
+  });
+}
+
+RANKS_TEST("a sharded state is loaded for groups that were added too") {
+  const SharedFolder folder;
+  using torch::optim::AdamOptions;
+  const auto make = [&](std::vector<torch::Tensor>& parameters) {
+    for (int i = 0; i < 4; ++i) {
+      parameters.push_back(torch::ones({3 + i}).requires_grad_());
+      parameters.back().mutable_grad() = torch::full({3 + i}, 1.0 + i);
+    }
+    auto optimizer = std::make_unique<Zero<torch::optim::Adam>>(
+        std::vector<torch::Tensor>{parameters[0], parameters[1]},
+        group,
+        AdamOptions(0.1));
+    OptimizerParamGroup late({parameters[2], parameters[3]});
+    late.set_options(std::make_unique<AdamOptions>(0.1));
+    optimizer->add_param_group(late);
+    return optimizer;
+  };
+  const auto path = folder.path + "state.pt";
+  std::vector<torch::Tensor> first_parameters;
+  std::vector<torch::Tensor> second_parameters;
+  const auto first = make(first_parameters);
+  first->step();
+  first->step();
+  TrainingState().add("optimizer", *first).save(path, group);
+  const auto second = make(second_parameters);
+  TrainingState().add("optimizer", *second).load(path, group);
+  for (size_t i = 0; i < 4; ++i) {
+    const torch::NoGradGuard no_grad;
+    second_parameters[i].copy_(first_parameters[i]);
+    second_parameters[i].mutable_grad().mul_(-3);
+    first_parameters[i].mutable_grad().mul_(-3);
+  }
+  first->step();
+  second->step();
+  for (size_t i = 0; i < 4; ++i) {
+    REQUIRE(second_parameters[i].equal(first_parameters[i]));
+  }
+}
+
+} // namespace ddp::test::zero_redundancy_state_test
