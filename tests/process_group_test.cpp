@@ -1,6 +1,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 
+#include <ddp/failure/failure_board.h>
 #include <ddp/process_group.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer.h>
@@ -12,6 +13,7 @@
 #include <net/if.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <set>
 #include <thread>
@@ -185,10 +187,27 @@ RANKS_TEST("shutdown ends the group in all copies") {
       copy.all_reduce(tensor), ContainsSubstring("was shut down"));
 }
 
+namespace {
+
+// Until each has said that it waits in its next collective.
+void wait_for_the_others(const ProcessGroup& group) {
+  const auto& impl = detail::ProcessGroupImpl::of(group);
+  const auto waits = [](const auto& rank) {
+    return rank.came && !rank.call.empty();
+  };
+  for (int64_t waiting = 0; waiting < group.size() - 1;) {
+    const auto ranks = impl.board->attendance(impl.scope, impl.launched + 1);
+    waiting = std::count_if(ranks.begin(), ranks.end(), waits);
+  }
+}
+
+} // namespace
+
 TEST_CASE("a peer that dies makes the others fail at once, by name") {
   const auto outcomes = ranks(3, RankOptions().exit_codes({{1, 137}}), [] {
     auto group = init_process_group();
     if (group.rank() == 1) {
+      wait_for_the_others(group);
       raise(SIGKILL);
     }
     auto tensor = torch::ones({1 << 20});
