@@ -44,6 +44,25 @@ TEST_CASE("a rank beyond rank 0's world is told so at once") {
   });
 }
 
+TEST_CASE("who comes after the others were told of different sizes is told") {
+  for (const bool rank_0_is_smaller : {false, true}) {
+    const SharedFolder folder;
+    ranks(3, [&] {
+      const bool smaller = own_rank() == (rank_0_is_smaller ? 0 : 1);
+      const auto flag = folder.path + "rank 1 was told";
+      if (own_rank() == 2) {
+        await(flag);
+      }
+      REQUIRE_THROWS_WITH(
+          init_process_group(ProcessGroupOptions().world_size(smaller ? 2 : 3)),
+          ContainsSubstring("different WORLD_SIZEs: rank 1 has "));
+      if (own_rank() == 1) {
+        std::ofstream(flag).flush();
+      }
+    });
+  }
+}
+
 TEST_CASE("options that decide how the group forms are the same on all ranks") {
   ranks(3, [] {
     REQUIRE_THROWS_WITH(

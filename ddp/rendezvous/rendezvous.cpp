@@ -26,6 +26,9 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 constexpr auto kStoreInterval = std::chrono::milliseconds(10);
 // For the others to come, where they are to hear of a fault.
 constexpr auto kFaultTime = std::chrono::seconds(5);
+// For those that only the larger of two worlds has; it may be a wrong one.
+constexpr auto kLargerWorldTime = std::chrono::seconds(2);
+constexpr int64_t kMostAwaited = 1024;
 // For rank 0's answer, before a rank looks for a group that has formed.
 constexpr auto kAnswerTime = std::chrono::milliseconds(500);
 
@@ -78,8 +81,9 @@ class Meeting {
     std::string fault;
     const auto start = Clock::now();
     bool told = false;
+    int64_t enough = size_;
     for (int64_t awaited = size_; count(present) < awaited;) {
-      for (int64_t r = 1; r <= size_; ++r) {
+      for (int64_t r = 1; r < static_cast<int64_t>(present.size()); ++r) {
         if (present[r]) {
           continue;
         }
@@ -92,10 +96,23 @@ class Meeting {
           if ((size != size_ || r == size_) && fault.empty()) {
             fault = size == size_ ? other.fault
                                   : different_sizes(where_, r, size, size_);
-            awaited = size == size_ ? size_ - 1 : std::min(size_, size);
+            say({{"fault", fault}});
             deadline_ = std::min(deadline_, Clock::now() + kFaultTime);
+            // The smaller world, or all but the one without a place.
+            enough = size == size_ ? size_ - 1 : std::min(size_, size);
+            awaited = size == size_
+                ? enough
+                : std::max(size_, std::min(size, kMostAwaited));
+            const auto places = std::max(size_, awaited) + 1;
+            members.resize(places);
+            answered.resize(places);
+            present.resize(places);
           }
         }
+      }
+      if (!fault.empty() && count(present) >= enough) {
+        deadline_ = std::min(deadline_, Clock::now() + kLargerWorldTime);
+        enough = awaited;
       }
       if (!told && Clock::now() - start > wait_notice_) {
         const auto missing = absent(present);
@@ -206,12 +223,16 @@ class Meeting {
     fail(missing, repeated);
   }
 
+  void say(const json& outcome) const {
+    set(room_, "members", outcome.dump());
+  }
+
   /// Gives the ranks that came a moment to read the outcome: where it is an
   /// error, the store ends with this process.
   void publish(const json& outcome, const std::vector<bool>& present) const {
-    set(room_, "members", outcome.dump());
+    say(outcome);
     std::vector<std::string> readers;
-    for (int64_t r = 1; r <= size_; ++r) {
+    for (size_t r = 1; r < present.size(); ++r) {
       if (present[r]) {
         readers.push_back(has_read(r));
       }

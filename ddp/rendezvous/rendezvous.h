@@ -27,10 +27,12 @@ struct RendezvousResult {
 /// ranks on each rank that came, once `timeout` has passed since it came, and
 /// `c10::ValueError` on every rank where one has a fault or other options than
 /// rank 0, or was told another WORLD_SIZE, or has no place and comes with the
-/// rank WORLD_SIZE and a fault: then as soon as as many ranks have
-/// come as the smaller world has, or 5 s later. Those that come after that find
-/// no rank 0, or a group that has formed without them, and throw as well.
-/// Who waits for `wait_notice` says for whom: rank 0, or for rank 0.
+/// rank WORLD_SIZE and a fault: those that came at once, and rank 0, which
+/// tells those that come later, when as many ranks have come as the larger
+/// world has, 2 s after the smaller one is complete, or 5 s later. Those that
+/// come after that find no rank 0, or a group that has formed without them, and
+/// throw as well. Who waits for `wait_notice` says for whom: rank 0, or for
+/// rank 0.
 ///
 /// A store may outlive an attempt to run the job (torchrun keeps one for all
 /// restarts), so its keys may speak of ranks that are dead. Each process draws
