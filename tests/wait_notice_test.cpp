@@ -195,6 +195,30 @@ RANKS_TEST(
 }
 
 RANKS_TEST(
+    "the wait for rank 0's buffers says what it is",
+    3,
+    ProcessGroupOptions().backend("gloo").wait_notice(seconds(1))) {
+  torch::nn::BatchNorm1d net(2);
+  Reducer reducer(
+      net, group, ReducerOptions().unmanaged_leaves(Reaction::kIgnore));
+  const auto store = group.store();
+  const WarningListener listener([&](const auto& text) {
+    REQUIRE_THAT(
+        text, ContainsSubstring("has waited for 1 s in broadcast of buffers"));
+    store->set("told", "");
+  });
+  for (int step = 0; step < 5; ++step) {
+    const auto rows = torch::rand({4, 2}).requires_grad_().clone();
+    rows.register_hook([&](const at::Tensor&) {
+      if (step == 4 && group.rank() == 0) { // its buckets are on their way
+        store->wait({"told"});
+      }
+    });
+    net->forward(rows).pow(2).sum().backward();
+  }
+}
+
+RANKS_TEST(
     "a rank 0 that takes its time to write is said to be in that",
     3,
     ProcessGroupOptions().wait_notice(seconds(1))) {

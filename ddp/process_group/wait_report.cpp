@@ -33,7 +33,8 @@ constexpr const char* kReducersRemedy =
     "all of them, equally often and in the same order";
 
 bool is_backward(const std::string& call) {
-  return call.rfind("bucket ", 0) == 0;
+  return call.rfind("bucket ", 0) == 0 ||
+      call.rfind("broadcast of buffers", 0) == 0;
 }
 
 /// Whose bucket it is, where there are several Reducers.

@@ -71,7 +71,10 @@ void ReducerImpl::finish() {
       hand_out(parameter);
     }
   }
-  buffer_broadcast_.finish();
+  if (broadcasts_buffers_) {
+    const detail::heartbeat::Activity activity("broadcast of buffers");
+    buffer_broadcast_.finish();
+  }
   if (optimizer) {
     optimizer->step_rest();
   }
