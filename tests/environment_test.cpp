@@ -1,6 +1,8 @@
 #include <tests/support/catch.h>
 #include <tests/support/launch_environments.h>
 
+#include <ddp/environment/misspelt_variables.h>
+
 namespace ddp::test::environment_test {
 
 namespace {
@@ -53,6 +55,26 @@ TEST_CASE("the program wins over the environment") {
   REQUIRE(env.world_size == 2);
   REQUIRE(env.master_addr == "here");
   REQUIRE(env.master_port == 7);
+}
+
+TEST_CASE("a variable that is almost one of ddp's is told of") {
+  const auto said_of = [](const char* variable) {
+    const char* const variables[] = {"PATH=/bin", variable, nullptr};
+    return detail::misspelt_variable(variables);
+  };
+  for (const auto& [wrong, right] :
+       {std::pair{"DDP_TIMEOUTS=5", "DDP_TIMEOUT"},
+        {"DDP_TIME_OUT=5", "DDP_TIMEOUT"},
+        {"DDP_CHECKREPLICA=0", "DDP_CHECK_REPLICAS"},
+        {"DDP_DEUBG=info", "DDP_DEBUG"}}) {
+    REQUIRE_THAT(
+        said_of(wrong),
+        ContainsSubstring("nothing reads it: is it " + std::string(right)));
+  }
+  for (const auto* other :
+       {"DDP_TIMEOUT=5", "DDP_EPOCH=1", "DDP_PORT=9", "DEBUG=1"}) {
+    REQUIRE(said_of(other).empty());
+  }
 }
 
 TEST_CASE("a contradiction names the variable and its value") {

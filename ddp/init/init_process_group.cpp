@@ -3,6 +3,7 @@
 #include <ddp/backends/nccl.h>
 #include <ddp/backends/shm.h>
 #include <ddp/environment/environment.h>
+#include <ddp/environment/misspelt_variables.h>
 #include <ddp/environment/pmix.h>
 #include <ddp/failure/crash_handler.h>
 #include <ddp/failure/error_file.h>
@@ -24,6 +25,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -281,6 +283,7 @@ ProcessGroup form_group(
     LaunchEnvironment environment,
     const CommunicatorPtr& communicator) {
   const heartbeat::Activity activity("init_process_group");
+  say(misspelt_variable(environ), environment.rank);
   if (environment.world_size == 1) {
     auto group = group_of_one(options, environment, communicator);
     heartbeat::joined();

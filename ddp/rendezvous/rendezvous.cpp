@@ -5,6 +5,7 @@
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/wait_notice.h>
+#include <ddp/rendezvous/reception.h>
 #include <ddp/rendezvous/store_connection.h>
 #include <ddp/support/error_text.h>
 #include <ddp/support/own_thread.h>
@@ -72,72 +73,30 @@ class Meeting {
 
   RendezvousResult host(const RankInfo& self) {
     enter(detail::random_name());
-    // One more than there are: a rank that has no place among them.
+    detail::Reception reception(lobby_, room_, attempt_, size_);
     std::vector<json> members(size_ + 1);
     members[0] = json_of(self);
-    std::vector<std::string> answered(size_ + 1);
-    std::vector<bool> present(size_ + 1, false);
-    present[0] = true;
-    std::string fault;
     const auto start = Clock::now();
-    bool told = false;
-    int64_t enough = size_;
-    for (int64_t awaited = size_; count(present) < awaited;) {
-      for (int64_t r = 1; r < static_cast<int64_t>(present.size()); ++r) {
-        if (present[r]) {
-          continue;
-        }
-        answer(r, answered[r]);
-        if (room_->check({joined(r)})) {
-          members[r] = json::parse(get(room_, joined(r)));
-          present[r] = true;
-          const auto other = to_rank_info(members[r]);
-          const auto size = other.world_size;
-          if ((size != size_ || r == size_) && fault.empty()) {
-            fault = size == size_ ? other.fault
-                                  : different_sizes(where_, r, size, size_);
-            say({{"fault", fault}});
-            deadline_ = std::min(deadline_, Clock::now() + kFaultTime);
-            // The smaller world, or all but the one without a place.
-            enough = size == size_ ? size_ - 1 : std::min(size_, size);
-            awaited = size == size_
-                ? enough
-                : std::max(size_, std::min(size, kMostAwaited));
-            const auto places = std::max(size_, awaited) + 1;
-            members.resize(places);
-            answered.resize(places);
-            present.resize(places);
-          }
+    for (bool told = false; reception.count() < size_;) {
+      for (int64_t r = 1; r <= size_; ++r) {
+        if (reception.comes(r)) {
+          members[r] = json::parse(get(room_, detail::joined_key(r)));
+          check_place(r, to_rank_info(members[r]), reception);
         }
       }
-      if (!fault.empty() && count(present) >= enough) {
-        deadline_ = std::min(deadline_, Clock::now() + kLargerWorldTime);
-        enough = awaited;
+      const auto now = Clock::now();
+      if (now > deadline_) {
+        dismiss(reception);
       }
-      if (!told && Clock::now() - start > wait_notice_) {
-        const auto missing = absent(present);
-        detail::warn_of_wait(
-            wait_notice_,
-            who_,
-            c10::str(
-                "init_process_group: ",
-                detail::name_ranks(missing),
-                missing.size() == 1 ? " has" : " have",
-                " not come to ",
-                where_,
-                repeated_ranks()));
+      if (!told && now - start > wait_notice_) {
+        tell_of(reception.absent(size_));
         told = true;
-      }
-      if (Clock::now() > deadline_) {
-        fault.empty() ? dismiss(present) : refuse(fault, present);
       }
       std::this_thread::sleep_for(kStoreInterval);
     }
-    if (!fault.empty()) {
-      refuse(fault, present);
-    }
     members.pop_back();
-    publish(json({{"members", members}}), present);
+    reception.say({{"members", members}});
+    reception.await_readers();
     auto outcome = result(members);
     if (serves_) {
       set(lobby_, formed(self), std::to_string(size_));
@@ -157,19 +116,19 @@ class Meeting {
     enter(get(lobby_, "answer/" + number));
     auto member = json_of(self);
     member["world_size"] = size_;
-    set(room_, joined(rank_), member.dump());
-    if (!wait(room_, "members")) {
+    set(room_, detail::joined_key(rank_), member.dump());
+    if (!wait(room_, detail::kOutcomeKey)) {
       fail(absent());
     }
-    const auto outcome = json::parse(get(room_, "members"));
-    set(room_, has_read(rank_), "");
+    const auto outcome = json::parse(get(room_, detail::kOutcomeKey));
+    set(room_, detail::has_read_key(rank_), "");
     if (outcome.contains("missing")) {
       fail(
           outcome.at("missing").get<std::vector<int64_t>>(),
           outcome.at("repeated").get<std::string>());
     }
     if (outcome.contains("fault")) {
-      refuse(outcome.at("fault"));
+      DDP_THROW(ValueError, outcome.at("fault").get<std::string>());
     }
     return result(outcome.at("members").get<std::vector<json>>());
   }
@@ -180,10 +139,6 @@ class Meeting {
   }
 
  private:
-  static std::string joined(int64_t rank) {
-    return "joined/" + std::to_string(rank);
-  }
-
   /// The lobby's key for the size of the group that rank 0 has formed; it may
   /// form more.
   static std::string formed(const RankInfo& self) {
@@ -194,71 +149,71 @@ class Meeting {
     return "visits/" + std::to_string(rank);
   }
 
-  static std::string has_read(int64_t rank) {
-    return "has_read/" + std::to_string(rank);
+  void check_place(
+      int64_t r,
+      const RankInfo& other,
+      detail::Reception& reception) const {
+    const auto size = other.world_size;
+    if (size != size_) {
+      const auto larger = std::max(std::min(size, kMostAwaited), size_);
+      const auto fault = different_sizes(where_, r, size, size_);
+      refuse(fault, reception, std::min(size, size_), larger);
+    }
+    if (r == size_) {
+      refuse(other.fault, reception, size_, size_ - 1);
+    }
   }
 
-  /// How many have come of those that there are.
-  static int64_t count(const std::vector<bool>& present) {
-    return std::count(present.begin(), present.end() - 1, true);
+  void tell_of(const std::vector<int64_t>& missing) const {
+    detail::warn_of_wait(
+        wait_notice_,
+        who_,
+        c10::str(
+            "init_process_group: ",
+            detail::name_ranks(missing),
+            missing.size() == 1 ? " has" : " have",
+            " not come to ",
+            where_,
+            repeated_ranks()));
   }
 
-  [[noreturn]] static void refuse(const std::string& fault) {
+  /// Tells the ranks that have come, and then those that come: until they are
+  /// `larger`, or not for long once all below `smaller` have come.
+  [[noreturn]] void refuse(
+      const std::string& fault,
+      detail::Reception& reception,
+      int64_t smaller,
+      int64_t larger) const {
+    reception.say({{"fault", fault}});
+    reception.extend(larger);
+    auto end = std::min(deadline_, Clock::now() + kFaultTime);
+    for (bool complete = false;
+         reception.count() < larger && Clock::now() < end;) {
+      for (int64_t r = 1; r <= larger; ++r) {
+        reception.comes(r);
+      }
+      if (!complete && reception.absent(smaller).empty()) {
+        end = std::min(end, Clock::now() + kLargerWorldTime);
+        complete = true;
+      }
+      std::this_thread::sleep_for(kStoreInterval);
+    }
+    reception.await_readers();
     DDP_THROW(ValueError, fault);
   }
 
-  /// Tells the ranks that came.
-  [[noreturn]] void refuse(
-      const std::string& fault,
-      const std::vector<bool>& present) const {
-    publish(json({{"fault", fault}}), present);
-    refuse(fault);
-  }
-
   /// Tells the ranks that came who did not.
-  [[noreturn]] void dismiss(const std::vector<bool>& present) const {
-    const auto missing = absent(present);
+  [[noreturn]] void dismiss(const detail::Reception& reception) const {
+    const auto missing = reception.absent(size_);
     const auto repeated = repeated_ranks();
-    publish(json({{"missing", missing}, {"repeated", repeated}}), present);
+    reception.say({{"missing", missing}, {"repeated", repeated}});
+    reception.await_readers();
     fail(missing, repeated);
-  }
-
-  void say(const json& outcome) const {
-    set(room_, "members", outcome.dump());
-  }
-
-  /// Gives the ranks that came a moment to read the outcome: where it is an
-  /// error, the store ends with this process.
-  void publish(const json& outcome, const std::vector<bool>& present) const {
-    say(outcome);
-    std::vector<std::string> readers;
-    for (size_t r = 1; r < present.size(); ++r) {
-      if (present[r]) {
-        readers.push_back(has_read(r));
-      }
-    }
-    try {
-      room_->wait(readers, std::chrono::seconds(2));
-    } catch (const std::exception&) { // they say themselves what they lack
-    }
   }
 
   void enter(const std::string& attempt) {
     attempt_ = attempt;
     room_ = c10::make_intrusive<c10d::PrefixStore>(attempt, lobby_);
-  }
-
-  /// Tells rank `r` the attempt's name if it shows a number not seen before.
-  void answer(int64_t r, std::string& answered) {
-    const auto key = "hello/" + std::to_string(r);
-    if (!lobby_->check({key})) {
-      return;
-    }
-    const auto number = get(lobby_, key);
-    if (number != answered) {
-      set(lobby_, "answer/" + number, attempt_);
-      answered = number;
-    }
   }
 
   /// Waits a moment. Throws where rank 0 has formed a group without this rank,
@@ -300,27 +255,19 @@ class Meeting {
     }
   }
 
-  std::vector<int64_t> absent(const std::vector<bool>& present) const {
-    std::vector<int64_t> ranks;
-    for (int64_t r = 0; r < size_; ++r) {
-      if (!present[r]) {
-        ranks.push_back(r);
-      }
-    }
-    return ranks;
-  }
-
   /// Who has not joined, as far as this rank can still ask.
   std::vector<int64_t> absent() const {
-    std::vector<bool> present(size_, true);
+    std::vector<int64_t> ranks;
     try {
       for (int64_t r = 1; r < size_; ++r) {
-        present[r] = room_->check({joined(r)});
+        if (!room_->check({detail::joined_key(r)})) {
+          ranks.push_back(r);
+        }
       }
     } catch (const std::exception&) {
       return {0}; // the store went with rank 0
     }
-    return absent(present);
+    return ranks;
   }
 
   /// What rank 0 says of ranks that came more than once, of which one may be

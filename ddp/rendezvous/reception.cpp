@@ -1,0 +1,97 @@
+#include <ddp/rendezvous/reception.h>
+
+#include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace ddp::detail {
+namespace {
+
+void set(c10d::Store& store, const std::string& key, const std::string& value) {
+  store.set(key, std::vector<uint8_t>(value.begin(), value.end()));
+}
+
+} // namespace
+
+std::string joined_key(int64_t rank) {
+  return "joined/" + std::to_string(rank);
+}
+
+std::string has_read_key(int64_t rank) {
+  return "has_read/" + std::to_string(rank);
+}
+
+Reception::Reception(
+    StorePtr lobby,
+    StorePtr room,
+    std::string attempt,
+    int64_t size)
+    : lobby_(std::move(lobby)),
+      room_(std::move(room)),
+      attempt_(std::move(attempt)) {
+  extend(size);
+  present_[0] = true;
+}
+
+void Reception::extend(int64_t size) {
+  const auto places = std::max<size_t>(present_.size(), size + 1);
+  present_.resize(places);
+  answered_.resize(places);
+}
+
+bool Reception::comes(int64_t r) {
+  if (present_[r]) {
+    return false;
+  }
+  answer(r);
+  present_[r] = room_->check({joined_key(r)});
+  return present_[r];
+}
+
+int64_t Reception::count() const {
+  return std::count(present_.begin(), present_.end() - 1, true);
+}
+
+std::vector<int64_t> Reception::absent(int64_t size) const {
+  std::vector<int64_t> ranks;
+  for (int64_t r = 0; r < size; ++r) {
+    if (!present_[r]) {
+      ranks.push_back(r);
+    }
+  }
+  return ranks;
+}
+
+void Reception::say(const nlohmann::json& outcome) const {
+  set(*room_, kOutcomeKey, outcome.dump());
+}
+
+void Reception::await_readers() const {
+  std::vector<std::string> readers;
+  for (size_t r = 1; r < present_.size(); ++r) {
+    if (present_[r]) {
+      readers.push_back(has_read_key(static_cast<int64_t>(r)));
+    }
+  }
+  try {
+    room_->wait(readers, std::chrono::seconds(2));
+  } catch (const std::exception&) { // they say themselves what they lack
+  }
+}
+
+void Reception::answer(int64_t r) {
+  const auto key = "hello/" + std::to_string(r);
+  if (!lobby_->check({key})) {
+    return;
+  }
+  const auto number = lobby_->get_to_str(key);
+  if (number != answered_[r]) {
+    set(*lobby_, "answer/" + number, attempt_);
+    answered_[r] = number;
+  }
+}
+
+} // namespace ddp::detail
