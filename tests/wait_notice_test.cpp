@@ -195,6 +195,20 @@ RANKS_TEST(
 }
 
 RANKS_TEST(
+    "a wait is told of once, also where no store says who tells",
+    3,
+    ProcessGroupOptions().wait_notice(seconds(1))) {
+  detail::ProcessGroupImpl::of(group).board.reset();
+  int told = 0;
+  const WarningListener listener([&](const std::string&) { ++told; });
+  if (group.rank() == 2) {
+    std::this_thread::sleep_for(seconds(4));
+  }
+  group.barrier();
+  REQUIRE(told == (group.rank() == 2 ? 0 : 1));
+}
+
+RANKS_TEST(
     "the wait for rank 0's buffers says what it is",
     3,
     ProcessGroupOptions().backend("gloo").wait_notice(seconds(1))) {

@@ -100,7 +100,7 @@ void wait_in_slices(
   const auto long_wait =
       std::min({kLongWait, group.timeout / 2, group.wait_notice / 2});
   std::optional<BoardState> state;
-  auto notice = group.wait_notice;
+  std::optional<milliseconds> notice = group.wait_notice;
   try {
     for (auto slice = kFirstSlice; !finished_within(slice); slice = kSlice) {
       look_for_failure(group);
@@ -108,9 +108,10 @@ void wait_in_slices(
       if (group.board && !state && waited > long_wait) {
         state = group.board->attend(group.scope, group.launched, own_call());
       }
-      if (waited > notice) {
+      if (notice && waited > *notice) {
         const bool told = tell_of_wait(group, number, state);
-        notice = told ? milliseconds::max() : notice + group.wait_notice;
+        notice =
+            told ? std::nullopt : std::optional(*notice + group.wait_notice);
       }
     }
     if (state) {
