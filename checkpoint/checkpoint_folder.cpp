@@ -213,27 +213,37 @@ FolderEntry CheckpointFolder::new_entry(
   return {step, metric, (fs::path(path_) / (name + extension)).string()};
 }
 
-void CheckpointFolder::lock() {
+/// Whether this process holds the folder's lock, or there can be none.
+bool CheckpointFolder::lock() {
   if (locked_) {
-    return;
+    return true;
   }
   // Of the folder itself: nothing more is in it, and no death leaves it locked.
   const int folder = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) {
-    return; // a folder may be writable and not readable
+    return true; // a folder may be writable and not readable
   }
   const std::shared_ptr<const int> held(
       new int(folder), [](const int* descriptor) {
         ::close(*descriptor);
         delete descriptor;
       });
+  if (::flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return false;
+  }
+  locked_ = held;
+  return true;
+}
+
+void CheckpointFolder::claim() {
+  const bool locked = lock(); // before what is in it is looked at
+  take(/*only_reads=*/!locked);
   DDP_CHECK(
-      ::flock(folder, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK,
+      locked || succeeds_,
       "another process writes checkpoints to '",
       path_,
       "': another job, or a rank whose CheckpointManager was not given the "
       "group; give each job a folder of its own, and all ranks the group");
-  locked_ = held;
 }
 
 void CheckpointFolder::take(bool only_reads) {
@@ -245,11 +255,11 @@ void CheckpointFolder::take(bool only_reads) {
   const auto file = (fs::path(path_) / kEpoch).string();
   std::string found;
   std::ifstream(file) >> found;
-  if (only_reads && job_in(found) != job_in(own)) {
+  const bool is_same = job_in(found) == job_in(own);
+  if (only_reads && !is_same) {
     return;
   }
-  const bool is_later =
-      job_in(found) == job_in(own) && epoch_in(found) > epoch_in(own);
+  const bool is_later = is_same && epoch_in(found) > epoch_in(own);
   const bool is_another = !taken_by_.empty() && !found.empty() &&
       job_in(found) != job_in(taken_by_);
   DDP_CHECK(
@@ -262,6 +272,7 @@ void CheckpointFolder::take(bool only_reads) {
       "; this rank's DDP_EPOCH is ",
       own,
       "), which goes on without this rank: nothing is written; end this rank");
+  succeeds_ = succeeds_ || (is_same && found != own);
   if (found != own) {
     AtomicFile written(file);
     written.write(own.data(), own.size());

@@ -47,9 +47,12 @@ class CheckpointFolder {
       std::optional<double> metric,
       const std::string& extension) const;
 
-  /// Throws where another process, or another manager of this one, writes to
-  /// the folder, which has to be there. Held as long as this lives.
-  void lock();
+  /// Claims the folder, which has to be there, for writing as long as this
+  /// lives: `take`, and a lock. Throws where another process, or another
+  /// manager of this one, holds the lock, unless this epoch follows on an
+  /// earlier one of the job: then it may be a rank's that was cut off and does
+  /// not end.
+  void claim();
 
   /// Takes the folder for this process's epoch, which DDP_EPOCH says ("JOB:N")
   /// and the file ".epoch" there keeps; who only reads takes none of another
@@ -72,11 +75,13 @@ class CheckpointFolder {
 
  private:
   std::vector<std::filesystem::path> files() const;
+  bool lock();
 
   std::string path_;
   std::set<std::string> damaged_;
   std::shared_ptr<const int> locked_;
   std::string taken_by_; // what it wrote there
+  bool succeeds_ = false; // on an earlier epoch
 };
 
 } // namespace ddp::detail

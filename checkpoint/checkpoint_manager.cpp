@@ -81,8 +81,7 @@ std::function<void()> CheckpointManager::Impl::prepare(
     int64_t step,
     std::optional<double> metric) {
   const auto entry = folder.new_entry(step, metric, options.extension());
-  folder.lock(); // before what is in it is looked at
-  folder.take();
+  folder.claim();
   check_later_steps(step);
   DDP_CHECK_VALUE(
       step >= newest_step,

@@ -7,8 +7,11 @@
 
 #include <chrono>
 #include <cinttypes>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -49,6 +52,23 @@ void report(const torch::Tensor& seen, int64_t steps) {
       seen.gt(1).sum().item<int64_t>());
 }
 
+// As programs do that want to lose nothing when the others are lost; here not
+// before a file is there.
+void save_alone(
+    const std::string& folder,
+    ddp::TrainingState& run,
+    const char* sign) {
+  while (!std::ifstream(sign)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  try {
+    ddp::CheckpointManager(folder, run).save(1000000);
+    std::printf("saved alone\n");
+  } catch (const std::exception& error) {
+    std::printf("cannot save alone: %s\n", error.what());
+  }
+}
+
 void train(const Arguments& arguments) {
   auto group = ddp::init_process_group();
   ddp::manual_seed(7, group);
@@ -75,7 +95,7 @@ void train(const Arguments& arguments) {
         step,
         static_cast<int64_t>(group.size()));
   }
-  for (int64_t epoch = loader->epoch(); epoch < arguments.epochs; ++epoch) {
+  const auto train_epoch = [&](int64_t epoch) {
     loader->set_epoch(epoch);
     for (auto& batch : *loader) {
       optimizer.zero_grad();
@@ -95,6 +115,16 @@ void train(const Arguments& arguments) {
       std::this_thread::sleep_for(
           std::chrono::milliseconds(arguments.pause_ms));
     }
+  };
+  try {
+    for (int64_t epoch = loader->epoch(); epoch < arguments.epochs; ++epoch) {
+      train_epoch(epoch);
+    }
+  } catch (const c10::DistError&) {
+    if (const auto* sign = std::getenv("SAVE_ALONE_AFTER")) {
+      save_alone(arguments.folder, run, sign);
+    }
+    throw;
   }
   count_seen(group, fresh, seen);
   if (group.rank() == 0) {
@@ -105,6 +135,9 @@ void train(const Arguments& arguments) {
 } // namespace
 
 int main(int, char** argv) {
+  if (std::getenv("SAVE_ALONE_AFTER")) {
+    std::signal(SIGTERM, SIG_IGN);
+  }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   train(
       {argv[1], std::atoll(argv[2]), std::atoll(argv[3]), std::atoll(argv[4])});

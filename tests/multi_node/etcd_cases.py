@@ -7,6 +7,7 @@ import time
 from hosts import Hosts, skip
 from job import Process
 from nodes import Nodes
+from training import require_all_seen, step_of, trainer
 
 CLIENTS, PEERS = 2379, 2380
 QUICK = " --node-timeout=6 --last-call=1"
@@ -88,6 +89,32 @@ def etcd_cut_off(nodes, etcd):
     nodes.start(0)
     nodes.wait_for_ranks(3, range(3))
     nodes.interrupt(1, range(3))
+
+
+@with_etcd(3, (0, 1, 2), "--nnodes=1:3 --grace=90" + QUICK)
+def etcd_fenced_rank_0(nodes, etcd):
+    """A rank 0 that was cut off, and does not end when asked, saves nothing
+    any more when it is back."""
+    healed = f"{nodes.folder.name}/healed"
+    words = trainer(nodes, 3, 960, 30)
+    nodes.start(0, words=words, DDP_BACKEND="gloo", DDP_TIMEOUT="15",
+                SAVE_ALONE_AFTER=healed)
+    for host in (1, 2):
+        nodes.start(host, words=words, DDP_BACKEND="gloo", DDP_TIMEOUT="15")
+    nodes.wait_for("goes on from step 0 with 3 ranks", 0, 40)
+    nodes.wait(lambda: step_of(nodes, 0) >= 10, "no progress", 40)
+    nodes.hosts.cut(0)
+    nodes.wait_for("with 2 ranks", 1, 40)
+    before = step_of(nodes, 0)
+    nodes.wait(lambda: step_of(nodes, 0) >= before + 10,
+               "no progress without n0", 40)
+    nodes.hosts.mend(0)
+    with open(healed, "x"):
+        nodes.wait_for("cannot save alone:", 0, 40)
+    nodes.require_said("are written by a later epoch of this job", 0)
+    nodes.finish((1, 2), 0, 90)
+    nodes.finish([0], 75, 10)
+    require_all_seen(nodes, (1, 2), 12)
 
 
 @with_etcd(3, (0, 1, 2), "--nnodes=2 --node-timeout=30")
