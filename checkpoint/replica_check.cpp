@@ -10,15 +10,21 @@
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
-#include <algorithm>
-
 namespace ddp::detail {
 namespace {
 
 using Parameters = torch::OrderedDict<std::string, at::Tensor>;
 
-bool has_gradient(const Parameters::Item& item) {
-  return item.value().grad().defined();
+/// That some train, and none with a Reducer.
+bool is_forgotten(const Parameters& parameters) {
+  bool trains = false;
+  for (const auto& item : parameters) {
+    if (gradient_listener(item.value())) {
+      return false;
+    }
+    trains = trains || item.value().grad().defined();
+  }
+  return trains;
 }
 
 /// Warns of the first that differs.
@@ -100,12 +106,10 @@ void check_replicas(
   }
   --impl.replica_checks;
   compare(optimizers, group);
-  const bool alone = impl.reducers == 0 && impl.children == 0;
   NamedTensors parameters;
   for (const auto& [name, module] : modules) {
     const auto all = unwrapped(*module).named_parameters();
-    const bool forgotten =
-        alone && std::any_of(all.begin(), all.end(), has_gradient);
+    const bool forgotten = !impl.is_split && is_forgotten(all);
     for (const auto& item : all) {
       // Or each rank's own, perhaps.
       if (forgotten || gradient_listener(item.value())) {

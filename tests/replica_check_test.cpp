@@ -13,6 +13,7 @@
 #include <ddp/samplers/distributed_sampler.h>
 
 #include <functional>
+#include <optional>
 #include <stdexcept>
 
 namespace ddp::test::replica_check_test {
@@ -141,17 +142,25 @@ RANKS_TEST("a checkpoint tells where training went on without its Reducer") {
 
 RANKS_TEST("a first checkpoint tells of a net that no Reducer averages") {
   const SharedFolder folder;
-  auto layer = make_layer();
-  const auto save = [&] {
-    save_checkpoint(folder.path + "net.pt", *layer, group);
-  };
-  drift(layer, group);
-  REQUIRE(warnings_of(save).empty()); // nobody has trained it
-  layer->forward(torch::ones({1, 3})).sum().backward();
-  REQUIRE_THAT(
-      rank_0_warns(save, group),
-      ContainsSubstring("the parameters differ between ranks: bias") &&
-          ContainsSubstring("with a Reducer that lives"));
+  for (const bool other_lives : {false, true}) {
+    const auto part = group.duplicate();
+    auto other = make_layer();
+    std::optional<Reducer> reducer;
+    if (other_lives) {
+      reducer.emplace(other, part);
+    }
+    auto layer = make_layer();
+    const auto save = [&] {
+      save_checkpoint(folder.path + "net.pt", *layer, part);
+    };
+    drift(layer, part);
+    REQUIRE(warnings_of(save).empty()); // nobody has trained it
+    layer->forward(torch::ones({1, 3})).sum().backward();
+    REQUIRE_THAT(
+        rank_0_warns(save, part),
+        ContainsSubstring("the parameters differ between ranks: bias") &&
+            ContainsSubstring("with a Reducer that lives"));
+  }
 }
 
 TEST_CASE("a training over whose group nothing was averaged is told of") {

@@ -184,6 +184,7 @@ ProcessGroup ProcessGroup::split(int64_t color, int64_t key) const {
   const auto address = size() > 1 ? address_for_split(*impl_) : "";
   auto communicator = split_communicator(*impl_, color, place);
   const auto name = c10::str(impl_->children++, "_", color);
+  impl_->is_split = true;
   if (color == -1 || members.size() == 1) {
     auto alone = std::make_shared<Impl>();
     alone->device = impl_->device;

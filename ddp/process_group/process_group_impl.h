@@ -73,6 +73,8 @@ struct ProcessGroupImpl {
   std::shared_ptr<backends::mpi::Communicator> communicator;
   /// Numbers the groups made from this one, alike on all ranks.
   int64_t children = 0;
+  /// Whether it has parts, which may average by themselves.
+  bool is_split = false;
   /// Numbers the Reducers on this group, likewise.
   int64_t reducers = 0;
   /// Numbers the comparisons that nobody waits for, by what is compared.
