@@ -123,11 +123,9 @@ void check_calls(
 
 } // namespace
 
-TEST_CASE("a hook that all-reduces and divides gives the default's bits") {
+RANKS_TEST("a hook that all-reduces and divides gives the default's bits", 4) {
   // Dividing by four, before the sum or after it, rounds nothing.
-  ranks(4, [](ProcessGroup group) {
-    compare_with_default(group, std::make_shared<MeanHook>());
-  });
+  compare_with_default(group, std::make_shared<MeanHook>());
 }
 
 RANKS_TEST(

@@ -31,31 +31,30 @@ TEST_CASE("a rank that cannot connect is named by the others") {
   });
 }
 
-TEST_CASE("ranks that do not come to connect are named") {
-  ranks(3, [] {
-    const auto world = init_process_group(
-        ProcessGroupOptions().timeout(std::chrono::seconds(5)));
-    if (world.rank() != 2) {
-      const auto& whole = detail::ProcessGroupImpl::of(world);
-      detail::ProcessGroupImpl part;
-      part.rank = whole.rank;
-      part.size = whole.size;
-      part.backend = whole.backend;
-      part.timeout = whole.timeout;
-      part.address = whole.address;
-      part.hosts = whole.hosts;
-      part.store = c10::make_intrusive<c10d::PrefixStore>("part", whole.store);
-      part.board = whole.board;
-      part.scope = "/part";
-      const detail::heartbeat::Activity activity("split");
-      const auto start = Clock::now();
-      REQUIRE_THAT(
-          error_of([&] { detail::connect(part); }),
-          ContainsSubstring("; rank 2 has not come to split"));
-      REQUIRE(seconds_since(start) < 15);
-    }
-    meet_at_store(world, {"0", "1", "2"});
-  });
+RANKS_TEST(
+    "ranks that do not come to connect are named",
+    3,
+    ProcessGroupOptions().timeout(std::chrono::seconds(5))) {
+  if (group.rank() != 2) {
+    const auto& whole = detail::ProcessGroupImpl::of(group);
+    detail::ProcessGroupImpl part;
+    part.rank = whole.rank;
+    part.size = whole.size;
+    part.backend = whole.backend;
+    part.timeout = whole.timeout;
+    part.address = whole.address;
+    part.hosts = whole.hosts;
+    part.store = c10::make_intrusive<c10d::PrefixStore>("part", whole.store);
+    part.board = whole.board;
+    part.scope = "/part";
+    const detail::heartbeat::Activity activity("split");
+    const auto start = Clock::now();
+    REQUIRE_THAT(
+        error_of([&] { detail::connect(part); }),
+        ContainsSubstring("; rank 2 has not come to split"));
+    REQUIRE(seconds_since(start) < 15);
+  }
+  meet_at_store(group, {"0", "1", "2"});
 }
 
 } // namespace ddp::test::connecting_test

@@ -121,18 +121,16 @@ void compare(const ProcessGroup& group, Net& net, Net& alone) {
 
 } // namespace
 
-TEST_CASE("a converted net computes as one process with the whole batch") {
-  for (const int size : {3, 4}) {
-    ranks(size, [](ProcessGroup group) {
-      auto net = std::make_shared<Net>();
-      Net alone;
-      const auto before = keys(*net);
-      REQUIRE(convert_sync_batchnorm(net, group) == kNames);
-      REQUIRE(keys(*net) == before);
-      Reducer reducer(net, group);
-      compare(group, *net, alone);
-    });
-  }
+RANKS_TEST(
+    "a converted net computes as one process with the whole batch",
+    {3, 4}) {
+  auto net = std::make_shared<Net>();
+  Net alone;
+  const auto before = keys(*net);
+  REQUIRE(convert_sync_batchnorm(net, group) == kNames);
+  REQUIRE(keys(*net) == before);
+  Reducer reducer(net, group);
+  compare(group, *net, alone);
 }
 
 RANKS_TEST("a net stays converted where it is moved and loaded") {

@@ -169,38 +169,30 @@ TEST_CASE("a scaler goes on from a checkpoint") {
   CHECK_THROWS_AS(scaler.load_state_dict(c10::IValue(1.)), c10::ValueError);
 }
 
-TEST_CASE("ranks with a Reducer skip the same steps") {
-  for (const int size : {3, 4}) {
-    ranks(size, [](ProcessGroup group) {
-      Training training;
-      Reducer reducer({training.weight}, group);
-      GradScaler scaler;
-      const bool last = group.rank() == group.size() - 1;
-      REQUIRE(!training.step(scaler, last ? kInfinity : 1.F));
-      REQUIRE(scaler.get_scale() == 32768);
-      REQUIRE(training.step(scaler, 1));
-    });
-  }
+RANKS_TEST("ranks with a Reducer skip the same steps", {3, 4}) {
+  Training training;
+  Reducer reducer({training.weight}, group);
+  GradScaler scaler;
+  const bool last = group.rank() == group.size() - 1;
+  REQUIRE(!training.step(scaler, last ? kInfinity : 1.F));
+  REQUIRE(scaler.get_scale() == 32768);
+  REQUIRE(training.step(scaler, 1));
 }
 
-TEST_CASE("ranks with gradients of their own agree over a group") {
-  for (const int size : {3, 4}) {
-    ranks(size, [](ProcessGroup group) {
-      Training training;
-      GradScaler scaler({}, group);
-      const bool last = group.rank() == group.size() - 1;
-      REQUIRE(!training.step(scaler, last ? kInfinity : 1.F));
-      REQUIRE(scaler.get_scale() == 32768);
-      // A rank may have no gradient at all.
-      training.backward(scaler, 1);
-      if (last) {
-        training.optimizer.zero_grad();
-      }
-      REQUIRE(scaler.step(training.optimizer));
-      scaler.update();
-      REQUIRE(training.value() == (last ? 1 : 0));
-    });
+RANKS_TEST("ranks with gradients of their own agree over a group", {3, 4}) {
+  Training training;
+  GradScaler scaler({}, group);
+  const bool last = group.rank() == group.size() - 1;
+  REQUIRE(!training.step(scaler, last ? kInfinity : 1.F));
+  REQUIRE(scaler.get_scale() == 32768);
+  // A rank may have no gradient at all.
+  training.backward(scaler, 1);
+  if (last) {
+    training.optimizer.zero_grad();
   }
+  REQUIRE(scaler.step(training.optimizer));
+  scaler.update();
+  REQUIRE(training.value() == (last ? 1 : 0));
 }
 
 TEST_CASE("a scaler does as Python's does, and Python reads its state") {

@@ -65,38 +65,36 @@ RANKS_TEST("a user's hooks see this rank's gradient, before it is averaged") {
   }
 }
 
-TEST_CASE("a large gradient is scaled as a small one, to the last bit") {
+RANKS_TEST("a large gradient is scaled as a small one, to the last bit") {
   // Sizes at which the way of copying changes, and offsets that are not
   // aligned.
-  ranks(3, [](ProcessGroup group) {
-    for (const auto dtype : {torch::kFloat, torch::kDouble, torch::kHalf}) {
-      std::vector<at::Tensor> parameters;
-      for (const int64_t size : {3, 32769, 1, 1048579, 2097153}) {
-        parameters.push_back(
-            torch::zeros({size}, torch::dtype(dtype).requires_grad(true)));
+  for (const auto dtype : {torch::kFloat, torch::kDouble, torch::kHalf}) {
+    std::vector<at::Tensor> parameters;
+    for (const int64_t size : {3, 32769, 1, 1048579, 2097153}) {
+      parameters.push_back(
+          torch::zeros({size}, torch::dtype(dtype).requires_grad(true)));
+    }
+    Reducer reducer(parameters, group);
+    const auto factor = 1.0 / static_cast<double>(group.size());
+    for (int64_t step = 0; step < 3; ++step) {
+      torch::manual_seed(step);
+      for (auto& parameter : parameters) {
+        parameter.mutable_grad().reset();
       }
-      Reducer reducer(parameters, group);
-      const auto factor = 1.0 / static_cast<double>(group.size());
-      for (int64_t step = 0; step < 3; ++step) {
-        torch::manual_seed(step);
-        for (auto& parameter : parameters) {
-          parameter.mutable_grad().reset();
-        }
-        std::vector<at::Tensor> weights;
-        auto loss = torch::zeros({}, dtype);
-        for (const auto& parameter : parameters) {
-          weights.push_back(torch::randn(parameter.sizes()).to(dtype));
-          // Of the ranks one has a gradient that is not zero: no sum rounds.
-          const bool mine = step % group.size() == group.rank();
-          loss = loss + (parameter * weights.back() * mine).sum();
-        }
-        loss.backward();
-        for (size_t i = 0; i < parameters.size(); ++i) {
-          REQUIRE(parameters[i].grad().equal(weights[i] * factor));
-        }
+      std::vector<at::Tensor> weights;
+      auto loss = torch::zeros({}, dtype);
+      for (const auto& parameter : parameters) {
+        weights.push_back(torch::randn(parameter.sizes()).to(dtype));
+        // Of the ranks one has a gradient that is not zero: no sum rounds.
+        const bool mine = step % group.size() == group.rank();
+        loss = loss + (parameter * weights.back() * mine).sum();
+      }
+      loss.backward();
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        REQUIRE(parameters[i].grad().equal(weights[i] * factor));
       }
     }
-  });
+  }
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

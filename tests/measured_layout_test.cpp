@@ -111,38 +111,36 @@ TEST_CASE("the last bucket is small where reductions keep up") {
   CHECK(counts.size() < 10);
 }
 
-TEST_CASE("measured buckets average, are the same on all ranks, and settle") {
-  for (const int size : {3, 4}) {
-    ranks(size, [](ProcessGroup group) {
-      for (const auto& options :
-           {measured(),
-            measured().bucket_cap_mb(0.01),
-            measured().static_graph(true),
-            measured().find_unused_parameters(true)}) {
-        Run run(group, options);
-        run.train(kSettled);
-        const auto settled = run.reducer.buckets();
-        std::vector<size_t> all;
-        for (const auto& bucket : settled) {
-          all.insert(all.end(), bucket.begin(), bucket.end());
-        }
-        std::sort(all.begin(), all.end());
-        REQUIRE(all == std::vector<size_t>{0, 1, 2, 3, 4, 5});
-        for (const auto& text : group.all_gather(text_of(settled))) {
-          REQUIRE(text == text_of(settled));
-        }
-        const auto state = run.reducer.state_dict().deepcopy();
-        run.train(4);
-        REQUIRE(run.reducer.buckets() == settled);
-        REQUIRE(run.reducer.timeline().buckets.empty());
+RANKS_TEST(
+    "measured buckets average, are the same on all ranks, and settle",
+    {3, 4}) {
+  for (const auto& options :
+       {measured(),
+        measured().bucket_cap_mb(0.01),
+        measured().static_graph(true),
+        measured().find_unused_parameters(true)}) {
+    Run run(group, options);
+    run.train(kSettled);
+    const auto settled = run.reducer.buckets();
+    std::vector<size_t> all;
+    for (const auto& bucket : settled) {
+      all.insert(all.end(), bucket.begin(), bucket.end());
+    }
+    std::sort(all.begin(), all.end());
+    REQUIRE(all == std::vector<size_t>{0, 1, 2, 3, 4, 5});
+    for (const auto& text : group.all_gather(text_of(settled))) {
+      REQUIRE(text == text_of(settled));
+    }
+    const auto state = run.reducer.state_dict().deepcopy();
+    run.train(4);
+    REQUIRE(run.reducer.buckets() == settled);
+    REQUIRE(run.reducer.timeline().buckets.empty());
 
-        Run resumed(group, options);
-        resumed.reducer.load_state_dict(state);
-        REQUIRE(resumed.reducer.buckets() == settled);
-        resumed.train(kSettled + 4);
-        REQUIRE(resumed.reducer.buckets() == settled);
-      }
-    });
+    Run resumed(group, options);
+    resumed.reducer.load_state_dict(state);
+    REQUIRE(resumed.reducer.buckets() == settled);
+    resumed.train(kSettled + 4);
+    REQUIRE(resumed.reducer.buckets() == settled);
   }
 }
 

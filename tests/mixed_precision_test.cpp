@@ -77,33 +77,31 @@ TEST_CASE("an autocast guard does not keep a weight from before the step") {
   }
 }
 
-TEST_CASE("a Reducer averages single precision under autocast") {
-  ddp::test::ranks(3, [](ProcessGroup group) {
-    torch::manual_seed(1);
-    auto net = std::make_shared<UnevenNet>();
-    auto local = std::make_shared<UnevenNet>();
-    copy_parameters(*net, *local);
-    Reducer reducer(net, group);
-    for (int step = 0; step < 3; ++step) {
-      const auto input = batch(group, step, 7);
-      for (const auto& each : {net, local}) {
-        reset_gradients(*each);
-        torch::Tensor loss;
-        {
-          const AutocastGuard autocast(torch::kCPU, torch::kBFloat16);
-          loss = each->forward(input).sum();
-        }
-        REQUIRE(loss.scalar_type() == torch::kBFloat16);
-        loss.backward();
+RANKS_TEST("a Reducer averages single precision under autocast") {
+  torch::manual_seed(1);
+  auto net = std::make_shared<UnevenNet>();
+  auto local = std::make_shared<UnevenNet>();
+  copy_parameters(*net, *local);
+  Reducer reducer(net, group);
+  for (int step = 0; step < 3; ++step) {
+    const auto input = batch(group, step, 7);
+    for (const auto& each : {net, local}) {
+      reset_gradients(*each);
+      torch::Tensor loss;
+      {
+        const AutocastGuard autocast(torch::kCPU, torch::kBFloat16);
+        loss = each->forward(input).sum();
       }
-      const auto expected = average(group, *local);
-      const auto parameters = net->parameters();
-      for (size_t i = 0; i < parameters.size(); ++i) {
-        REQUIRE(parameters[i].grad().scalar_type() == torch::kFloat);
-        REQUIRE(nearly_equal(parameters[i].grad(), expected[i]));
-      }
+      REQUIRE(loss.scalar_type() == torch::kBFloat16);
+      loss.backward();
     }
-  });
+    const auto expected = average(group, *local);
+    const auto parameters = net->parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      REQUIRE(parameters[i].grad().scalar_type() == torch::kFloat);
+      REQUIRE(nearly_equal(parameters[i].grad(), expected[i]));
+    }
+  }
 }
 
 } // namespace ddp::test::mixed_precision_test

@@ -26,17 +26,7 @@
 #include <string>
 #include <vector>
 
-namespace pitfalls_test {
-
-using ddp::ProcessGroup;
-using ddp::Reducer;
-using ddp::ReducerOptions;
-using ddp::test::fits;
-using ddp::test::messages;
-using ddp::test::one_line;
-using ddp::test::ranks;
-using ddp::test::TemporaryFolder;
-using ddp::test::variable;
+namespace ddp::test::pitfalls_test {
 
 namespace {
 
@@ -66,7 +56,7 @@ std::string error_of(const std::function<void()>& action) {
 
 /// The one warning that `action` causes.
 std::string warning_of(const std::function<void()>& action) {
-  const auto texts = ddp::test::warnings_of(action);
+  const auto texts = warnings_of(action);
   REQUIRE(texts.size() == 1);
   return texts.front();
 }
@@ -111,75 +101,63 @@ torch::Tensor input() {
 
 } // namespace
 
-TEST_CASE("pitfall: modules in a plain list") {
-  ranks(3, [](ProcessGroup group) {
-    const auto step = [](auto& net) { // a second forward uses the same leaves
-      net->forward(input()).sum().backward();
-      net->forward(input()).sum().backward();
-    };
-    auto attached = std::make_shared<CellsInVector>();
-    const Reducer reducer(attached, group);
-    check_message("plain-vector", warning_of([&] { step(attached); }));
-    ddp::DistributedDataParallel<CellsInVector> wrapped(
-        std::make_shared<CellsInVector>(), group);
-    check_message("plain-vector", warning_of([&] { step(wrapped); }));
-    check_message("nothing-registered", error_of([&] {
-                    (void)Reducer(std::make_shared<NothingRegistered>(), group);
-                  }));
-  });
-}
-
-TEST_CASE("pitfall: a function that means another instance") {
-  ranks(3, [](ProcessGroup group) {
-    const auto original = std::make_shared<Bound>();
-    auto clone = std::dynamic_pointer_cast<Bound>(original->clone());
-    const Reducer reducer(clone, group);
-    clone->forward(input()).sum().backward();
-    check_message("captured-this", warning_of([&] {
-                    clone->forward(input()).sum().backward();
-                  }));
-  });
-}
-
-TEST_CASE("pitfall: replicas that start different") {
-  ranks(3, [](ProcessGroup group) {
-    torch::manual_seed(group.rank()); // as of a program that set no seed
-    nn::Linear net(4, 2);
-    const Reducer reducer(net, group);
-    ddp::verify_same_parameters(*net, group);
-    check_message("other-model", error_of([&] {
-                    const int64_t width = group.rank() == 1 ? 16 : 8;
-                    (void)Reducer(nn::Linear(4, width), group);
-                  }));
-  });
-}
-
-TEST_CASE("pitfall: replicas that drift apart") {
-  ranks(3, [](ProcessGroup group) {
-    nn::Linear net(4, 2);
-    const Reducer reducer(
-        net, group, ReducerOptions().check_divergence_every(1));
+RANKS_TEST("pitfall: modules in a plain list") {
+  const auto step = [](auto& net) { // a second forward uses the same leaves
     net->forward(input()).sum().backward();
-    if (group.rank() == 2) {
-      const torch::NoGradGuard no_grad;
-      net->bias += 1;
-    }
-    check_message(
-        "drifted", error_of([&] { net->forward(input()).sum().backward(); }));
-  });
+    net->forward(input()).sum().backward();
+  };
+  auto attached = std::make_shared<CellsInVector>();
+  const Reducer reducer(attached, group);
+  check_message("plain-vector", warning_of([&] { step(attached); }));
+  DistributedDataParallel<CellsInVector> wrapped(
+      std::make_shared<CellsInVector>(), group);
+  check_message("plain-vector", warning_of([&] { step(wrapped); }));
+  check_message("nothing-registered", error_of([&] {
+                  (void)Reducer(std::make_shared<NothingRegistered>(), group);
+                }));
 }
 
-TEST_CASE("pitfall: a batch that the ranks do not divide") {
-  ranks(3, [](ProcessGroup group) {
-    check_message("batch-plan", error_of([&] {
-                    ddp::plan_batches(
-                        ddp::BatchPlanOptions().global_batch(256), group);
-                  }));
-    // A set smaller than the ranks gives each an index all the same.
-    ddp::DistributedSampler sampler(2, group);
-    sampler.reset();
-    REQUIRE(sampler.next(1).has_value());
-  });
+RANKS_TEST("pitfall: a function that means another instance") {
+  const auto original = std::make_shared<Bound>();
+  auto clone = std::dynamic_pointer_cast<Bound>(original->clone());
+  const Reducer reducer(clone, group);
+  clone->forward(input()).sum().backward();
+  check_message("captured-this", warning_of([&] {
+                  clone->forward(input()).sum().backward();
+                }));
+}
+
+RANKS_TEST("pitfall: replicas that start different") {
+  torch::manual_seed(group.rank()); // as of a program that set no seed
+  nn::Linear net(4, 2);
+  const Reducer reducer(net, group);
+  verify_same_parameters(*net, group);
+  check_message("other-model", error_of([&] {
+                  const int64_t width = group.rank() == 1 ? 16 : 8;
+                  (void)Reducer(nn::Linear(4, width), group);
+                }));
+}
+
+RANKS_TEST("pitfall: replicas that drift apart") {
+  nn::Linear net(4, 2);
+  const Reducer reducer(net, group, ReducerOptions().check_divergence_every(1));
+  net->forward(input()).sum().backward();
+  if (group.rank() == 2) {
+    const torch::NoGradGuard no_grad;
+    net->bias += 1;
+  }
+  check_message(
+      "drifted", error_of([&] { net->forward(input()).sum().backward(); }));
+}
+
+RANKS_TEST("pitfall: a batch that the ranks do not divide") {
+  check_message("batch-plan", error_of([&] {
+                  plan_batches(BatchPlanOptions().global_batch(256), group);
+                }));
+  // A set smaller than the ranks gives each an index all the same.
+  DistributedSampler sampler(2, group);
+  sampler.reset();
+  REQUIRE(sampler.next(1).has_value());
 }
 
 TEST_CASE("pitfall: a file that several processes wrote") {
@@ -192,111 +170,104 @@ TEST_CASE("pitfall: a file that several processes wrote") {
     file.seekp(2000);
     file << std::string(5000, 'x');
   }
-  check_message(
-      "damaged-file", error_of([&] { ddp::load_checkpoint(path, *net); }));
+  check_message("damaged-file", error_of([&] { load_checkpoint(path, *net); }));
   // Our own file, of which one byte is another.
   const auto own = folder / "net.safetensors";
-  ddp::save_checkpoint(own, *net);
+  save_checkpoint(own, *net);
   {
     std::fstream file(own, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(4000);
     file << 'x';
   }
   check_message(
-      "damaged-tensor", error_of([&] { ddp::load_checkpoint(own, *net); }));
+      "damaged-tensor", error_of([&] { load_checkpoint(own, *net); }));
 }
 
 TEST_CASE("pitfall: three processes that write one file leave a whole one") {
-  const ddp::test::SharedFolder folder;
+  const SharedFolder folder;
   ranks(3, [&](ProcessGroup group) {
     const auto file = folder.path + "net.pt";
     nn::Linear net(64, 64);
     for (int i = 0; i < 20; ++i) { // without the group: each writes
-      ddp::save_checkpoint(file, *net);
-      ddp::load_checkpoint(file, *net); // another rank's, or its own
+      save_checkpoint(file, *net);
+      load_checkpoint(file, *net); // another rank's, or its own
     }
     group.barrier();
-    ddp::save_checkpoint(file, *net, group); // with it: rank 0 does
-    ddp::load_checkpoint(file, *net, group);
+    save_checkpoint(file, *net, group); // with it: rank 0 does
+    load_checkpoint(file, *net, group);
   });
 }
 
 TEST_CASE("pitfall: two jobs in one folder of checkpoints") {
   const TemporaryFolder folder;
   nn::Linear net(4, 2);
-  ddp::TrainingState state;
+  TrainingState state;
   state.add("net", net);
-  ddp::CheckpointManager one(folder.path(), state, ProcessGroup());
+  CheckpointManager one(folder.path(), state, ProcessGroup());
   one.save(1);
-  ddp::CheckpointManager other(folder.path(), state, ProcessGroup());
+  CheckpointManager other(folder.path(), state, ProcessGroup());
   other.load();
   check_message("two-jobs", error_of([&] { other.save(2); }));
 }
 
 TEST_CASE("pitfall: names with and without module.") {
-  const ddp::test::SharedFolder folder;
+  const SharedFolder folder;
   ranks(3, [&](ProcessGroup group) {
     const auto path = folder.path + "net.pt";
-    ddp::DistributedDataParallel<nn::Linear> wrapped(nn::Linear(4, 2), group);
+    DistributedDataParallel<nn::Linear> wrapped(nn::Linear(4, 2), group);
     REQUIRE(wrapped->named_parameters().contains("module.weight"));
-    ddp::save_checkpoint(path, *wrapped, group);
+    save_checkpoint(path, *wrapped, group);
     nn::Linear plain(4, 2);
-    ddp::load_checkpoint(path, *plain, group);
+    load_checkpoint(path, *plain, group);
     REQUIRE(plain->weight.equal(wrapped->module()->weight));
-    ddp::load_checkpoint(path, *wrapped, group);
+    load_checkpoint(path, *wrapped, group);
     check_message("other-names", error_of([&] {
                     nn::Sequential other(nn::Linear(4, 2), nn::Linear(2, 2));
-                    ddp::load_checkpoint(path, *other, group);
+                    load_checkpoint(path, *other, group);
                   }));
   });
 }
 
 TEST_CASE("pitfall: fewer GPUs than ranks") {
-  const ddp::RankInfo one_gpu{"host", {"01"}, ""};
-  const auto choose = [&](const ddp::ProcessGroupOptions& options) {
-    return ddp::choose_device(
-        ddp::complete_options(
-            options, [](const char*) { return std::nullopt; }),
+  const RankInfo one_gpu{"host", {"01"}, ""};
+  const auto choose = [&](const ProcessGroupOptions& options) {
+    return choose_device(
+        complete_options(options, [](const char*) { return std::nullopt; }),
         {one_gpu, one_gpu},
         0);
   };
   check_message("few-gpus", choose({}).note);
   check_message("one-gpu", error_of([&] {
                   const at::Device gpu("cuda:0");
-                  choose(ddp::ProcessGroupOptions().device(gpu));
+                  choose(ProcessGroupOptions().device(gpu));
                 }));
 }
 
-TEST_CASE("pitfall: an argument on another device") {
-  ranks(3, [](ProcessGroup group) {
-    const auto elsewhere = torch::ones({2, 4}, torch::kMeta);
-    nn::Linear net(4, 2);
-    ddp::DistributedDataParallel<nn::Linear> model(
-        net, group, ReducerOptions().move_inputs(false));
-    check_message(
-        "argument-elsewhere", error_of([&] { model->forward(elsewhere); }));
-  });
+RANKS_TEST("pitfall: an argument on another device") {
+  const auto elsewhere = torch::ones({2, 4}, torch::kMeta);
+  nn::Linear net(4, 2);
+  DistributedDataParallel<nn::Linear> model(
+      net, group, ReducerOptions().move_inputs(false));
+  check_message(
+      "argument-elsewhere", error_of([&] { model->forward(elsewhere); }));
 }
 
-TEST_CASE("pitfall: an input of parallel_forward on another device") {
-  ranks(3, [](ProcessGroup group) {
-    check_message("input-elsewhere", error_of([&] {
-                    ddp::parallel_forward(
-                        nn::Linear(4, 2),
-                        torch::ones({3, 4}, torch::kMeta),
-                        group,
-                        ddp::ParallelForwardOptions().move_input(false));
-                  }));
-  });
+RANKS_TEST("pitfall: an input of parallel_forward on another device") {
+  check_message("input-elsewhere", error_of([&] {
+                  parallel_forward(
+                      nn::Linear(4, 2),
+                      torch::ones({3, 4}, torch::kMeta),
+                      group,
+                      ParallelForwardOptions().move_input(false));
+                }));
 }
 
 TEST_CASE("pitfall: a program that starts itself") {
   const auto spawned = [](const std::vector<std::string>& arguments) {
-    ddp::test::Command command{
-        {ddp::test::program("spawned")}, {{"RANK", ""}, {"WORLD_SIZE", ""}}};
+    Command command{{program("spawned")}, {{"RANK", ""}, {"WORLD_SIZE", ""}}};
     command.arguments.insert(
         command.arguments.end(), arguments.begin(), arguments.end());
-    const auto output = ddp::test::run(command, ddp::test::kLong).output;
+    const auto output = run(command, kLong).output;
     const auto begin = output.find("error: ");
     REQUIRE(begin != std::string::npos);
     return output.substr(begin);
@@ -306,12 +277,11 @@ TEST_CASE("pitfall: a program that starts itself") {
 }
 
 TEST_CASE("pitfall: variables that are half set") {
-  const auto train = [](const ddp::test::Environment& variables) {
+  const auto train = [](const Environment& variables) {
     auto environment = variables;
     environment.emplace("OMP_NUM_THREADS", "1");
-    const auto outcome = ddp::test::run(
-        ddp::test::Command{{ddp::test::program("group_member")}, environment},
-        ddp::test::kLong);
+    const auto outcome =
+        run(Command{{program("group_member")}, environment}, kLong);
     REQUIRE(outcome.exit_code != 0);
     const std::string type = "error: c10::ValueError: ";
     const auto begin = outcome.output.find(type);
@@ -321,4 +291,4 @@ TEST_CASE("pitfall: variables that are half set") {
   check_message("half-set", train({{"RANK", "0"}, {"WORLD_SIZE", ""}}));
 }
 
-} // namespace pitfalls_test
+} // namespace ddp::test::pitfalls_test

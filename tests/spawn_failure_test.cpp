@@ -14,20 +14,14 @@
 #include <regex>
 #include <thread>
 
-namespace spawn_failure_test {
-
-using ddp::test::Command;
-using ddp::test::kLong;
-using ddp::test::Process;
-using ddp::test::TemporaryFolder;
-using ddp::test::variable;
+namespace ddp::test::spawn_failure_test {
 
 namespace {
 
 using Texts = std::vector<std::string>;
 
 Command spawned(Texts arguments, const std::string& temporary = "/tmp") {
-  arguments.insert(arguments.begin(), ddp::test::program("spawned"));
+  arguments.insert(arguments.begin(), program("spawned"));
   return {
       arguments,
       {{"DDP_DEVICE", "cpu"},
@@ -39,7 +33,7 @@ Command spawned(Texts arguments, const std::string& temporary = "/tmp") {
 /// What the program says of a spawn that shall fail.
 std::string error_of(const Texts& arguments) {
   const TemporaryFolder folder;
-  const auto outcome = ddp::test::run(spawned(arguments, folder.path()), kLong);
+  const auto outcome = run(spawned(arguments, folder.path()), kLong);
   INFO(outcome.output);
   CHECK(outcome.exit_code == 1);
   CHECK(folder.names().empty());
@@ -163,7 +157,7 @@ TEST_CASE("spawn throws where a worker cannot be started") {
   command.arguments.insert(
       command.arguments.begin(),
       {"bash", "-c", "ulimit -n 64; exec \"$0\" \"$@\""});
-  const auto outcome = ddp::test::run(command, kLong);
+  const auto outcome = run(command, kLong);
   INFO(outcome.output);
   CHECK(outcome.exit_code == 1);
   CHECK_THAT(
@@ -179,12 +173,12 @@ TEST_CASE("workers that do not end when asked to are killed") {
 }
 
 TEST_CASE("one of several processes cannot spawn") {
-  const auto outcome = ddp::test::run(
+  const auto outcome = run(
       Command{
           {variable("DDPRUN"),
            "--nproc-per-node",
            "2",
-           ddp::test::program("spawned"),
+           program("spawned"),
            "2",
            "sum"},
           {{"DDP_DEVICE", "cpu"}}},
@@ -230,11 +224,10 @@ TEST_CASE("a second signal kills the workers") {
 }
 
 TEST_CASE("what a terminal's key sends to all is not passed on as well") {
-  const ddp::FileDescriptor terminal(
-      posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  const FileDescriptor terminal(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   if (!terminal || grantpt(terminal.get()) != 0 ||
       unlockpt(terminal.get()) != 0) {
-    ddp::test::skip("there is no pseudo-terminal");
+    skip("there is no pseudo-terminal");
   }
   auto command = spawned({"1", "stubborn"});
   command.arguments.insert(
@@ -250,7 +243,7 @@ TEST_CASE("what a terminal's key sends to all is not passed on as well") {
   std::ifstream("/proc/" + setsid + "/task/" + setsid + "/children") >> program;
   REQUIRE(program > 0);
   const auto press_ctrl_c = [&] {
-    CHECK(ddp::write_all(terminal.get(), "\x03") == 0);
+    CHECK(write_all(terminal.get(), "\x03") == 0);
   };
   REQUIRE(kill(program, SIGSTOP) == 0); // or two signals could become one
   press_ctrl_c();
@@ -261,4 +254,4 @@ TEST_CASE("what a terminal's key sends to all is not passed on as well") {
   process.finish(kLong);
 }
 
-} // namespace spawn_failure_test
+} // namespace ddp::test::spawn_failure_test

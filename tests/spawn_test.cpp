@@ -9,14 +9,7 @@
 #include <filesystem>
 #include <regex>
 
-namespace spawn_test {
-
-using ddp::test::Command;
-using ddp::test::Environment;
-using ddp::test::kLong;
-using ddp::test::Outcome;
-using ddp::test::TemporaryFolder;
-using ddp::test::variable;
+namespace ddp::test::spawn_test {
 
 namespace {
 
@@ -25,14 +18,14 @@ using Texts = std::vector<std::string>;
 /// Runs a command that shall end well, and says nothing of a launch.
 std::string output_of(const Texts& command, Environment environment = {}) {
   environment.insert({{"DDP_DEVICE", "cpu"}, {"RANK", ""}, {"WORLD_SIZE", ""}});
-  const auto outcome = ddp::test::run(Command{command, environment}, kLong);
+  const auto outcome = run(Command{command, environment}, kLong);
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 0);
   return outcome.output;
 }
 
 Texts spawned(Texts arguments) {
-  arguments.insert(arguments.begin(), ddp::test::program("spawned"));
+  arguments.insert(arguments.begin(), program("spawned"));
   return arguments;
 }
 
@@ -62,15 +55,15 @@ TEST_CASE("a program with threads can spawn") {
 }
 
 TEST_CASE("workers get the program's arguments, whatever they are") {
-  const auto program = ddp::test::program("spawned");
-  const auto expected = "rank 0: <" + program +
+  const auto path = program("spawned");
+  const auto expected = "rank 0: <" + path +
       "> <1> <arguments> <a  b> <> "
       "<-x=\"'> <>\n";
   CHECK_THAT(
       output_of(spawned({"1", "arguments", "a  b", "", "-x=\"'", ""})),
       ContainsSubstring(expected));
   CHECK_THAT(
-      output_of({"bash", "-c", "exec -a '' \"$0\" 1 arguments", program}),
+      output_of({"bash", "-c", "exec -a '' \"$0\" 1 arguments", path}),
       ContainsSubstring("rank 0: <> <1> <arguments>\n"));
 }
 
@@ -81,7 +74,7 @@ TEST_CASE("workers get arguments that something has taken out of argv") {
 }
 
 TEST_CASE("arguments of main are argv's, in its order, unless some are gone") {
-  using ddp::detail::program_arguments;
+  using detail::program_arguments;
   const auto original = program_arguments(0, nullptr);
   REQUIRE(original.size() >= 2); // CTest names a tag
   std::vector<char*> argv;
@@ -100,8 +93,7 @@ TEST_CASE("arguments of main are argv's, in its order, unless some are gone") {
 
 TEST_CASE("workers start where the program was started") {
   const TemporaryFolder folder;
-  std::filesystem::create_symlink(
-      ddp::test::program("spawned"), folder / "program");
+  std::filesystem::create_symlink(program("spawned"), folder / "program");
   CHECK_THAT(
       output_of(
           {"bash", "-c", "cd " + folder.path() + "; ./program 1 folder x"}),
@@ -111,13 +103,12 @@ TEST_CASE("workers start where the program was started") {
 
 TEST_CASE("a program whose file is gone can spawn, and one run by ld.so") {
   const TemporaryFolder folder;
-  std::filesystem::copy(ddp::test::program("spawned"), folder / "copy");
+  std::filesystem::copy(program("spawned"), folder / "copy");
   check_sums(output_of({folder / "copy", "1", "removed"}), 1);
   CHECK(folder.names().empty());
   const std::string loader = "/lib64/ld-linux-x86-64.so.2";
   if (std::filesystem::exists(loader)) {
-    check_sums(
-        output_of({loader, ddp::test::program("spawned"), "1", "sum"}), 1);
+    check_sums(output_of({loader, program("spawned"), "1", "sum"}), 1);
   }
 }
 
@@ -126,7 +117,7 @@ TEST_CASE("workers inherit no input and no descriptors") {
       {"bash",
        "-c",
        "exec 9< /dev/zero; echo text | \"$0\" 1 descriptors",
-       ddp::test::program("spawned")});
+       program("spawned")});
   CHECK_THAT(
       output, ContainsSubstring("rank 0: input is /dev/null, 9 is closed\n"));
 }
@@ -184,26 +175,24 @@ TEST_CASE("a program that a launcher has started once can spawn") {
           {variable("DDPRUN"),
            "--output",
            "raw",
-           ddp::test::program("spawned"),
+           program("spawned"),
            "1",
            "sum"}),
       1);
 }
 
 TEST_CASE("spawn in a rank of mpirun's starts a job of its own") {
-  ddp::test::need_mpirun();
+  need_mpirun();
   check_sums(
-      ddp::test::output_of(
-          {"-n", "1", ddp::test::program("spawned"), "1", "sum"}),
-      1);
+      ddp::test::output_of({"-n", "1", program("spawned"), "1", "sum"}), 1);
 }
 
 TEST_CASE("the example trains in as many processes as it is told") {
-  const auto program = variable("DDP_EXAMPLES") + "/spawn";
+  const auto path = variable("DDP_EXAMPLES") + "/spawn";
   double alone = 0;
   for (const int size : {1, 3}) {
-    const auto output = output_of(
-        {program, "--processes", std::to_string(size), "--steps", "40"});
+    const auto output =
+        output_of({path, "--processes", std::to_string(size), "--steps", "40"});
     INFO(output);
     std::smatch match;
     const std::regex form(
@@ -223,4 +212,4 @@ TEST_CASE("the example trains in as many processes as it is told") {
   }
 }
 
-} // namespace spawn_test
+} // namespace ddp::test::spawn_test

@@ -125,23 +125,23 @@ RANKS_TEST(
   REQUIRE(sum_of_ranks(group, group) == 6);
 }
 
-TEST_CASE("the end of a rank outside a part is told there as of the whole") {
-  ranks(3, RankOptions().exit_codes({{2, 134}}), [] {
-    const auto world = init_process_group(kTimeout);
-    const auto part = world.split(world.rank() == 2 ? -1 : 0);
-    if (world.rank() == 2) {
-      throw_uncaught();
-    }
-    if (world.rank() == 0) { // waits for rank 1, which waits for rank 2
-      REQUIRE_THAT(
-          all_reduce_error(part),
-          ContainsSubstring("rank 2 of 3 on host") &&
-              ContainsSubstring("boom in forward"));
-    } else {
-      REQUIRE_THAT(
-          all_reduce_error(world), ContainsSubstring("boom in forward"));
-    }
-  });
+RANKS_TEST(
+    "the end of a rank outside a part is told there as of the whole",
+    3,
+    kTimeout,
+    RankOptions().exit_codes({{2, 134}})) {
+  const auto part = group.split(group.rank() == 2 ? -1 : 0);
+  if (group.rank() == 2) {
+    throw_uncaught();
+  }
+  if (group.rank() == 0) { // waits for rank 1, which waits for rank 2
+    REQUIRE_THAT(
+        all_reduce_error(part),
+        ContainsSubstring("rank 2 of 3 on host") &&
+            ContainsSubstring("boom in forward"));
+  } else {
+    REQUIRE_THAT(all_reduce_error(group), ContainsSubstring("boom in forward"));
+  }
 }
 
 RANKS_TEST(

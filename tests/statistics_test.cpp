@@ -62,49 +62,45 @@ std::string text(const Sizes& sizes) {
 
 } // namespace
 
-TEST_CASE("statistics of the wrapper are sampled, and its times possible") {
-  for (const int size : {3, 4}) {
-    ranks(size, [](ProcessGroup group) {
-      DistributedDataParallel<UnevenNet> model(
-          std::make_shared<UnevenNet>(),
-          group,
-          ReducerOptions().sample_rate(4));
-      auto& reducer = model->reducer();
-      const auto at_first = reducer.statistics();
-      REQUIRE(at_first.iteration == 0);
-      REQUIRE(at_first.num_timed == 0);
-      REQUIRE(!at_first.has_rebuilt_buckets);
-      REQUIRE(at_first.bucket_sizes.size() == 1);
-      REQUIRE(at_first.rebuilt_bucket_sizes.empty());
-      // The first ten, and each fourth.
-      const std::set<int64_t> timed{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
-      int64_t count = 0;
-      auto before = Statistics();
-      for (int64_t step = 1; step <= 17; ++step) {
-        model->forward(batch(group, step, 7)).sum().backward();
-        const auto now = reducer.statistics();
-        count += static_cast<int64_t>(timed.count(step));
-        REQUIRE(now.iteration == step);
-        REQUIRE(now.num_timed == count);
-        check_times(now, /*forward=*/true);
-        if (timed.count(step) == 0) {
-          REQUIRE(now.backward_compute_time == before.backward_compute_time);
-          REQUIRE(now.avg_backward_comm_time == before.avg_backward_comm_time);
-        }
-        if (step == 1) { // a mean of one
-          REQUIRE(now.avg_backward_comm_time == now.backward_comm_time);
-          REQUIRE(now.avg_forward_compute_time == now.forward_compute_time);
-        }
-        if (step == 2) {
-          REQUIRE(
-              std::abs(
-                  2 * now.avg_backward_compute_time.count() -
-                  before.backward_compute_time.count() -
-                  now.backward_compute_time.count()) <= 2);
-        }
-        before = now;
-      }
-    });
+RANKS_TEST(
+    "statistics of the wrapper are sampled, and its times possible",
+    {3, 4}) {
+  DistributedDataParallel<UnevenNet> model(
+      std::make_shared<UnevenNet>(), group, ReducerOptions().sample_rate(4));
+  auto& reducer = model->reducer();
+  const auto at_first = reducer.statistics();
+  REQUIRE(at_first.iteration == 0);
+  REQUIRE(at_first.num_timed == 0);
+  REQUIRE(!at_first.has_rebuilt_buckets);
+  REQUIRE(at_first.bucket_sizes.size() == 1);
+  REQUIRE(at_first.rebuilt_bucket_sizes.empty());
+  // The first ten, and each fourth.
+  const std::set<int64_t> timed{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
+  int64_t count = 0;
+  auto before = Statistics();
+  for (int64_t step = 1; step <= 17; ++step) {
+    model->forward(batch(group, step, 7)).sum().backward();
+    const auto now = reducer.statistics();
+    count += static_cast<int64_t>(timed.count(step));
+    REQUIRE(now.iteration == step);
+    REQUIRE(now.num_timed == count);
+    check_times(now, /*forward=*/true);
+    if (timed.count(step) == 0) {
+      REQUIRE(now.backward_compute_time == before.backward_compute_time);
+      REQUIRE(now.avg_backward_comm_time == before.avg_backward_comm_time);
+    }
+    if (step == 1) { // a mean of one
+      REQUIRE(now.avg_backward_comm_time == now.backward_comm_time);
+      REQUIRE(now.avg_forward_compute_time == now.forward_compute_time);
+    }
+    if (step == 2) {
+      REQUIRE(
+          std::abs(
+              2 * now.avg_backward_compute_time.count() -
+              before.backward_compute_time.count() -
+              now.backward_compute_time.count()) <= 2);
+    }
+    before = now;
   }
 }
 

@@ -92,24 +92,20 @@ struct Run {
 
 } // namespace
 
-TEST_CASE("a step in backward has the bits of one after it") {
-  for (const int size : {3, 4}) {
-    ranks(size, [](ProcessGroup group) {
-      for (const auto& make : makers()) {
-        for (const auto& options :
-             {ReducerOptions().bucket_cap_mb(0.1),
-              ReducerOptions().bucket_cap_mb(0.1).check_finite(true)}) {
-          Run<UnevenNet> inside(group, make, true, options);
-          Run<UnevenNet> after(group, make, false, options);
-          for (int64_t step = 0; step < 4; ++step) {
-            inside.train(batch(group, step, 7));
-            after.train(batch(group, step, 7));
-            REQUIRE(inside.has_bits_of(after));
-          }
-          REQUIRE(inside.reducer.buckets().size() > 1);
-        }
+RANKS_TEST("a step in backward has the bits of one after it", {3, 4}) {
+  for (const auto& make : makers()) {
+    for (const auto& options :
+         {ReducerOptions().bucket_cap_mb(0.1),
+          ReducerOptions().bucket_cap_mb(0.1).check_finite(true)}) {
+      Run<UnevenNet> inside(group, make, true, options);
+      Run<UnevenNet> after(group, make, false, options);
+      for (int64_t step = 0; step < 4; ++step) {
+        inside.train(batch(group, step, 7));
+        after.train(batch(group, step, 7));
+        REQUIRE(inside.has_bits_of(after));
       }
-    });
+      REQUIRE(inside.reducer.buckets().size() > 1);
+    }
   }
 }
 

@@ -276,54 +276,53 @@ TEST_CASE("a program that hangs can be ended") {
   REQUIRE(outcome.seconds.count() > 2); // not by what may be a duplicate
 }
 
-TEST_CASE("a loop may end before it is stopped") {
-  ddp::test::ranks(kWorld, [](ProcessGroup group) {
-    for (int i = 0; i < 3; ++i) {
+RANKS_TEST("a loop may end before it is stopped", kWorld) {
+  for (int i = 0; i < 3; ++i) {
+    StopSignal stop(group);
+    for (int step = 0; step <= i; ++step) {
+      REQUIRE_FALSE(stop.requested());
+    }
+    group.barrier(); // none is late for what is waited for
+  }
+  auto sum = torch::ones({4});
+  group.all_reduce(sum);
+  REQUIRE(sum[0].item<float>() == kWorld);
+  REQUIRE_FALSE(detail::ProcessGroupImpl::of(group).abandoned); // waited for
+  // One that nobody else comes to is left soon, also by an exception.
+  for (const bool throws : {false, true}) {
+    const auto start = Clock::now();
+    try {
       StopSignal stop(group);
-      for (int step = 0; step <= i; ++step) {
-        REQUIRE_FALSE(stop.requested());
+      if (group.rank() == 1) {
+        stop.requested();
       }
-      group.barrier(); // none is late for what is waited for
-    }
-    auto sum = torch::ones({4});
-    group.all_reduce(sum);
-    REQUIRE(sum[0].item<float>() == kWorld);
-    REQUIRE_FALSE(detail::ProcessGroupImpl::of(group).abandoned); // waited for
-    // One that nobody else comes to is left soon, also by an exception.
-    for (const bool throws : {false, true}) {
-      const auto start = Clock::now();
-      try {
-        StopSignal stop(group);
-        if (group.rank() == 1) {
-          stop.requested();
-        }
-        if (throws) {
-          throw std::runtime_error("ends the loop");
-        }
-      } catch (const std::runtime_error&) {
+      if (throws) {
+        throw std::runtime_error("ends the loop");
       }
-      REQUIRE(Clock::now() - start < 5s);
+    } catch (const std::runtime_error&) {
     }
-  });
+    REQUIRE(Clock::now() - start < 5s);
+  }
 }
 
-TEST_CASE("requested() throws where a peer has ended") {
-  ddp::test::ranks(kWorld, RankOptions().exit_codes({{1, 3}}), [] {
-    const auto group = init_process_group();
-    StopSignal stop(group);
-    const auto start = Clock::now();
-    const auto call = [&] {
-      for (int step = 0;; ++step) {
-        if (stop.requested() || (group.rank() == 1 && step == 20)) {
-          _exit(3);
-        }
+RANKS_TEST(
+    "requested() throws where a peer has ended",
+    kWorld,
+    {},
+    RankOptions().exit_codes({{1, 3}})) {
+  StopSignal stop(group);
+  const auto start = Clock::now();
+  const auto call = [&] {
+    for (int step = 0;; ++step) {
+      if (stop.requested() || (group.rank() == 1 && step == 20)) {
+        _exit(3);
       }
-    };
-    REQUIRE_THROWS_WITH(
-        call(), ContainsSubstring("StopSignal::requested over gloo failed"));
-    REQUIRE_THROWS_AS(stop.requested(), c10::Error);
-    REQUIRE(Clock::now() - start < 20s);
-  });
+    }
+  };
+  REQUIRE_THROWS_WITH(
+      call(), ContainsSubstring("StopSignal::requested over gloo failed"));
+  REQUIRE_THROWS_AS(stop.requested(), c10::Error);
+  REQUIRE(Clock::now() - start < 20s);
 }
 
 } // namespace ddp::test::stop_signal_test

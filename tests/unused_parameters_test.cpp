@@ -34,25 +34,22 @@ RANKS_TEST("ranks may use different parameters") {
   }
 }
 
-TEST_CASE("what no rank used keeps its gradient to the last bit") {
+RANKS_TEST("what no rank used keeps its gradient to the last bit") {
   // Three ranks: averaging it again would round it.
-  ranks(3, [](ProcessGroup group) {
-    for (const bool view : {false, true}) {
-      auto net = std::make_shared<BranchNet>();
-      Reducer reducer(
-          net, group, ReducerOptions().gradient_as_bucket_view(view));
-      const auto& unused = net->right->weight;
-      for (int step = 0; step < 4; ++step) {
-        net->forward(batch(group, step, 4), false).sum().backward();
-        const auto before = unused.grad().clone();
-        const auto object = unused.grad();
-        net->forward(batch(group, step, 4), true).sum().backward();
-        REQUIRE(unused.grad().equal(before));
-        REQUIRE(unused.grad().is_same(object));
-        REQUIRE(!net->never->weight.grad().defined());
-      }
+  for (const bool view : {false, true}) {
+    auto net = std::make_shared<BranchNet>();
+    Reducer reducer(net, group, ReducerOptions().gradient_as_bucket_view(view));
+    const auto& unused = net->right->weight;
+    for (int step = 0; step < 4; ++step) {
+      net->forward(batch(group, step, 4), false).sum().backward();
+      const auto before = unused.grad().clone();
+      const auto object = unused.grad();
+      net->forward(batch(group, step, 4), true).sum().backward();
+      REQUIRE(unused.grad().equal(before));
+      REQUIRE(unused.grad().is_same(object));
+      REQUIRE(!net->never->weight.grad().defined());
     }
-  });
+  }
 }
 
 RANKS_TEST("a gradient of zero is there, and keeps its sign") {

@@ -72,21 +72,15 @@ int64_t bytes_of_state(const torch::optim::Optimizer& optimizer) {
 
 } // namespace
 
-TEST_CASE("a sharded optimizer has the bits of the optimizer itself") {
-  for (const int size : {3, 4}) {
-    ranks(size, [](ProcessGroup group) {
-      check_bits<torch::optim::Adam>(
-          group, torch::optim::AdamOptions(1e-2).amsgrad(true));
-      check_bits<torch::optim::AdamW>(group, torch::optim::AdamWOptions(1e-2));
-      check_bits<torch::optim::SGD>(
-          group, torch::optim::SGDOptions(0.1).momentum(0.9).nesterov(true));
-      check_bits<torch::optim::RMSprop>(
-          group, torch::optim::RMSpropOptions(1e-3));
-      check_bits<torch::optim::Adagrad>(
-          group, torch::optim::AdagradOptions(1e-2));
-      check_bits<FusedAdam>(group, torch::optim::AdamOptions(1e-2));
-    });
-  }
+RANKS_TEST("a sharded optimizer has the bits of the optimizer itself", {3, 4}) {
+  check_bits<torch::optim::Adam>(
+      group, torch::optim::AdamOptions(1e-2).amsgrad(true));
+  check_bits<torch::optim::AdamW>(group, torch::optim::AdamWOptions(1e-2));
+  check_bits<torch::optim::SGD>(
+      group, torch::optim::SGDOptions(0.1).momentum(0.9).nesterov(true));
+  check_bits<torch::optim::RMSprop>(group, torch::optim::RMSpropOptions(1e-3));
+  check_bits<torch::optim::Adagrad>(group, torch::optim::AdagradOptions(1e-2));
+  check_bits<FusedAdam>(group, torch::optim::AdamOptions(1e-2));
 }
 
 RANKS_TEST("the largest parameters go to the ranks that have least") {

@@ -192,11 +192,13 @@ void ranks(int size, const std::function<void(ProcessGroup)>& body) {
 void ranks_test(
     void (*body)(ProcessGroup),
     const char* /*title*/,
-    int size,
+    const Sizes& sizes,
     const ProcessGroupOptions& options,
     const RankOptions& rank_options) {
-  const SharedFolder folder;
-  ranks(size, rank_options, [&] { body(init_process_group(options)); });
+  for (const int size : sizes) {
+    const SharedFolder folder;
+    ranks(size, rank_options, [&] { body(init_process_group(options)); });
+  }
 }
 
 } // namespace ddp::test

@@ -45,17 +45,23 @@ std::vector<Outcome> ranks(int size, const std::function<void()>& body);
 /// The same with a group formed.
 void ranks(int size, const std::function<void(ProcessGroup)>& body);
 
+/// How many ranks a RANKS_TEST has; it runs with each of several numbers.
+struct Sizes : std::vector<int> {
+  Sizes(int size) : vector({size}) {}
+  Sizes(std::initializer_list<int> sizes) : vector(sizes) {}
+};
+
 /// The same for a RANKS_TEST, whose ranks have a SharedFolder.
 void ranks_test(
     void (*body)(ProcessGroup),
     const char* title,
-    int size = 3,
+    const Sizes& sizes = 3,
     const ProcessGroupOptions& options = {},
     const RankOptions& rank_options = {});
 
 /// A test case whose body runs on each of three ranks, or of as many as are
 /// given, and has their `group`. Options of both may be given too:
-/// RANKS_TEST("title") {...}
+/// RANKS_TEST("title") {...}, RANKS_TEST("title", {3, 4}) {...}
 #define RANKS_TEST(...) \
   DDP_RANKS_TEST(C10_ANONYMOUS_VARIABLE(on_ranks_), __VA_ARGS__)
 #define DDP_RANKS_TEST(body, ...)               \
