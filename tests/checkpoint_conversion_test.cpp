@@ -70,15 +70,15 @@ TEST_CASE("a training that Python wrote", "[checkpoint_conversion]") {
   const auto text = output_of(0, {"inspect", path});
   CHECK_THAT(
       text,
-      ContainsSubstring("written by Python's torch.save") &&
-          ContainsSubstring("\nepoch = 7\n") &&
-          ContainsSubstring("\nbest = inf\n") &&
-          ContainsSubstring("\n\\u001b[2J = 1.5\n") &&
-          ContainsSubstring("\noptimizer.param_groups.0.lr = 0.125\n") &&
-          ContainsSubstring("\noptimizer       18        72  288 B\n") &&
-          ContainsSubstring("\nmodel.module.0.weight               [3, 4]  "
-                            "float32  48 B\n") &&
-          ContainsSubstring("2 of them share memory with others\n"));
+      Has("written by Python's torch.save",
+          "\nepoch = 7\n",
+          "\nbest = inf\n",
+          "\n\\u001b[2J = 1.5\n",
+          "\noptimizer.param_groups.0.lr = 0.125\n",
+          "\noptimizer       18        72  288 B\n",
+          "\nmodel.module.0.weight               [3, 4]  "
+          "float32  48 B\n",
+          "2 of them share memory with others\n"));
   CHECK(text.find('\x1b') == std::string::npos);
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -96,7 +96,7 @@ TEST_CASE("a training that Python wrote", "[checkpoint_conversion]") {
       Matches("ok .*CRC-32 of its.*\nok .*every byte\nok .*CRC-32 of its.*\n"));
   CHECK_THAT(
       output_of(0, {"strip-prefix", path, folder / "stripped.pt"}),
-      ContainsSubstring("11 names changed"));
+      Has("11 names changed"));
   python_output({"-c", kReadConverted, folder.path()});
 }
 
@@ -108,8 +108,8 @@ TEST_CASE("a module that torch::save wrote", "[checkpoint_conversion]") {
   torch::save(net, path);
   CHECK_THAT(
       output_of(0, {"inspect", path}),
-      ContainsSubstring("written by LibTorch's torch::save") &&
-          ContainsSubstring("\n2.weight  [1, 3]  float32  12 B\n"));
+      Has("written by LibTorch's torch::save",
+          "\n2.weight  [1, 3]  float32  12 B\n"));
   auto state = detail::new_dict();
   for (const auto& entry : net->named_parameters()) {
     state.insert(entry.key(), entry.value().detach());
@@ -130,13 +130,11 @@ TEST_CASE("an entry of a training is converted", "[checkpoint_conversion]") {
   CHECK(text_of(read_checkpoint_file(out)) == text_of(dict({{"w", w}})));
   CHECK_THAT(
       trouble({"convert", path, out, "--entry", "modl"}),
-      ContainsSubstring("no entry 'modl'; it has model, epoch"));
-  CHECK_THAT(
-      trouble({"convert", path, out, "--flat"}),
-      ContainsSubstring("'epoch' is none"));
+      Has("no entry 'modl'; it has model, epoch"));
+  CHECK_THAT(trouble({"convert", path, out, "--flat"}), Has("'epoch' is none"));
   CHECK_THAT(
       trouble({"convert", path, folder / "a.bin"}),
-      ContainsSubstring("the format goes by the extension"));
+      Has("the format goes by the extension"));
   // What a safetensors file says of itself goes along, and a file may be
   // written over itself.
   StateDict tensors;
@@ -162,19 +160,14 @@ TEST_CASE("prefixes of names are dropped", "[checkpoint_conversion]") {
          {"module.epoch", 3}});
   };
   write_checkpoint_file(path, training("module."));
-  CHECK_THAT(
-      output_of(0, {"strip-prefix", path, out}),
-      ContainsSubstring("2 names changed"));
+  CHECK_THAT(output_of(0, {"strip-prefix", path, out}), Has("2 names changed"));
   CHECK(text_of(read_checkpoint_file(out)) == text_of(training("")));
-  CHECK_THAT(
-      trouble({"strip-prefix", out, path}),
-      ContainsSubstring("no tensor of '" + out));
+  CHECK_THAT(trouble({"strip-prefix", out, path}), Has("no tensor of '" + out));
   output_of(0, {"strip-prefix", path, out, "--prefix", "mod"});
   CHECK(text_of(read_checkpoint_file(out)) == text_of(training("ule.")));
   write_checkpoint_file(path, dict({{"w", w}, {"module.w", w}}));
   CHECK_THAT(
-      trouble({"strip-prefix", path, out}),
-      ContainsSubstring("two names would become 'w'"));
+      trouble({"strip-prefix", path, out}), Has("two names would become 'w'"));
 }
 
 } // namespace ddp::test::checkpoint_conversion_test

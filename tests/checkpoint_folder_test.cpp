@@ -16,8 +16,7 @@ TEST_CASE("a folder of a later run is not written to") {
   Run(folder.path()).save(100);
   Run anew(folder.path());
   CHECK_THROWS_WITH(
-      anew.save(1),
-      ContainsSubstring("a checkpoint of step 100 that this run did not load"));
+      anew.save(1), Has("a checkpoint of step 100 that this run did not load"));
   CHECK(anew.checkpoints.load());
   anew.save(101);
   write_text(folder / "step-.pt", "x");
@@ -53,7 +52,7 @@ TEST_CASE("an epoch that others went on without writes no checkpoint") {
   in_epoch("job:1", [&] {
     CHECK_THROWS_WITH(
         cut_off->save(20),
-        ContainsSubstring("are written by a later epoch of this job (job:2"));
+        Has("are written by a later epoch of this job (job:2"));
   });
   CHECK_FALSE(std::filesystem::exists(folder / "step-20.pt"));
   in_epoch("job:3", [&] { cut_off->save(21); }); // it is in the group again
@@ -65,8 +64,7 @@ TEST_CASE("an epoch that others went on without writes no checkpoint") {
   in_epoch("next:1", [&] { next.save(22); });
   write_text(folder / ".epoch", "last:1");
   in_epoch("next:2", [&] {
-    CHECK_THROWS_WITH(
-        next.save(23), ContainsSubstring("are written by another job (last:1"));
+    CHECK_THROWS_WITH(next.save(23), Has("are written by another job (last:1"));
   });
 }
 
@@ -76,8 +74,7 @@ TEST_CASE("a folder is looked at before the training") {
   CHECK(folder.names().empty());
   write_text(folder / "file", "x");
   for (const char* name : {"file", "file/checkpoints"}) {
-    CHECK_THROWS_WITH(
-        Run(folder / name), ContainsSubstring("/file' is a file"));
+    CHECK_THROWS_WITH(Run(folder / name), Has("/file' is a file"));
   }
 }
 
@@ -95,9 +92,7 @@ TEST_CASE("a folder that cannot be written to is told of before the training") {
     for (const char* name : {"open/closed", "open/closed/new"}) {
       const auto texts = warnings_of([&] { Run(folder / name); });
       REQUIRE(texts.size() == 1);
-      REQUIRE_THAT(
-          texts[0],
-          ContainsSubstring("cannot save to '" + (folder / name) + "'"));
+      REQUIRE_THAT(texts[0], Has("cannot save to '" + (folder / name) + "'"));
     }
   });
 }
@@ -107,12 +102,10 @@ TEST_CASE("one process at a time writes to a folder") {
   {
     Run run(folder.path());
     run.save(5);
-    CHECK_THROWS_WITH(
-        run.save(4), ContainsSubstring("step 4 comes after step 5"));
+    CHECK_THROWS_WITH(run.save(4), Has("step 4 comes after step 5"));
     Run other(folder.path());
     CHECK(other.checkpoints.load()->step == 5); // to read is no harm
-    CHECK_THROWS_WITH(
-        other.save(6), ContainsSubstring("another process writes"));
+    CHECK_THROWS_WITH(other.save(6), Has("another process writes"));
     run.save(6);
   }
   Run after(folder.path());

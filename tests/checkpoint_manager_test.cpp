@@ -136,13 +136,12 @@ TEST_CASE("ranks that save different steps are told so, all of them") {
     REQUIRE_THAT(
         ddp::test::error_on_all(
             group, [&] { run.save(group.rank() == 1 ? 4 : 3); }),
-        ContainsSubstring("the ranks did not call the same: ranks 0 and 2: "
-                          "CheckpointManager::save of step 3 in '") &&
-            ContainsSubstring("'; rank 1: CheckpointManager::save of step 4"));
+        Has("the ranks did not call the same: ranks 0 and 2: "
+            "CheckpointManager::save of step 3 in '",
+            "'; rank 1: CheckpointManager::save of step 4"));
     REQUIRE_THAT(
         ddp::test::error_on_all(group, [&] { run.save(-1); }),
-        ContainsSubstring("save of step -1 in '") &&
-            ContainsSubstring("': expected 0 or more"));
+        Has("save of step -1 in '", "': expected 0 or more"));
     run.save(3); // nothing was written or lost
     REQUIRE(run.checkpoints.load()->step == 3);
   });
@@ -156,9 +155,9 @@ TEST_CASE("ranks with folders of their own are told so, all of them") {
     const auto refuse = [&](const std::string& name, auto call) {
       REQUIRE_THAT(
           ddp::test::error_on_all(group, call),
-          ContainsSubstring("did not call the same: ranks 0 and 2: " + name) &&
-              ContainsSubstring("run0'; rank 1: " + name) &&
-              ContainsSubstring("run1'. Rank 0 reads and writes for all"));
+          Has("did not call the same: ranks 0 and 2: " + name,
+              "run0'; rank 1: " + name,
+              "run1'. Rank 0 reads and writes for all"));
     };
     refuse("CheckpointManager::load in '", [&] { run.checkpoints.load(); });
     refuse("CheckpointManager::save of step 3 in '", [&] { run.save(3); });
@@ -223,9 +222,7 @@ TEST_CASE("a damaged checkpoint is passed over and said so") {
   CHECK(found->step == 2);
   CHECK(resumed.is_at(2));
   REQUIRE(found->skipped.size() == 1);
-  CHECK_THAT(
-      found->skipped[0],
-      ContainsSubstring("step-3.pt") && ContainsSubstring("damaged"));
+  CHECK_THAT(found->skipped[0], Has("step-3.pt", "damaged"));
 
   // It counts for nothing: two good ones are left.
   resumed.save(4);
@@ -240,8 +237,7 @@ TEST_CASE("a damaged checkpoint is passed over and said so") {
   }
   CHECK_THROWS_WITH(
       again.checkpoints.load(),
-      ContainsSubstring("none of the checkpoints") &&
-          ContainsSubstring("step-2.pt") && ContainsSubstring("step-4.pt"));
+      Has("none of the checkpoints", "step-2.pt", "step-4.pt"));
 }
 
 TEST_CASE("nothing is removed where the new checkpoint is damaged") {
@@ -254,7 +250,7 @@ TEST_CASE("nothing is removed where the new checkpoint is damaged") {
   flip_last_bit(folder / "step-3.pt");
   CHECK_THROWS_WITH(
       files.remove_others({3, std::nullopt, folder / "step-3.pt"}, {1}),
-      ContainsSubstring("damaged"));
+      Has("damaged"));
   CHECK(
       folder.names() == Names{"latest", "step-1.pt", "step-2.pt", "step-3.pt"});
 }
@@ -335,8 +331,7 @@ RANKS_TEST("a save that fails is heard of on every rank") {
     }
     REQUIRE_THROWS_WITH(
         run.save(asynchronous ? 3 : 2),
-        ContainsSubstring("CheckpointManager::save on rank 0 of 3") &&
-            ContainsSubstring("step-2.pt"));
+        Has("CheckpointManager::save on rank 0 of 3", "step-2.pt"));
     run.save(4); // it is said once
     run.checkpoints.wait();
     if (group.rank() == 0) {

@@ -63,7 +63,7 @@ TEST_CASE("each image is counted once, by however many ranks") {
     const auto trained = ranks == 3 ? "21" : "20";
     CHECK(find(output, "train loss .* of (\\d+) images right; ") == trained);
     CHECK(find(output, "test loss .* of (\\d+) images right\n") == "13");
-    CHECK_THAT(output, ContainsSubstring("parameters: hash "));
+    CHECK_THAT(output, Has("parameters: hash "));
   }
 }
 
@@ -95,13 +95,13 @@ TEST_CASE("what cannot be is refused with exit code 1 and the reason") {
   };
   CHECK_THAT(
       refused("--data=none"),
-      ContainsSubstring("error: none/cifar-10-batches-bin/data_batch_1.bin "
-                        "cannot be read: unpack cifar-10-binary.tar.gz"));
+      Has("error: none/cifar-10-batches-bin/data_batch_1.bin "
+          "cannot be read: unpack cifar-10-binary.tar.gz"));
   write_cifar(folder / "data", 2, 2);
-  CHECK_THAT(refused("--depth=19"), ContainsSubstring("depth is 19"));
+  CHECK_THAT(refused("--depth=19"), Has("depth is 19"));
   const auto file = folder / "data/cifar-10-batches-bin/test_batch.bin";
   std::filesystem::resize_file(file, 3074);
-  CHECK_THAT(refused(""), ContainsSubstring("test_batch.bin is incomplete"));
+  CHECK_THAT(refused(""), Has("test_batch.bin is incomplete"));
 }
 
 TEST_CASE("the tutorial's line trains ResNet-101 on four processes") {

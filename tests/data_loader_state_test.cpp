@@ -19,13 +19,13 @@ TEST_CASE("one iteration over a data loader is alive at a time") {
   for (auto& batch : *loader) {
     REQUIRE(batch.size() == 4);
   }
-  REQUIRE_THROWS_WITH(++outer, ContainsSubstring("this iteration is over"));
+  REQUIRE_THROWS_WITH(++outer, Has("this iteration is over"));
   auto other_epoch = loader->begin();
   REQUIRE((*other_epoch).size() == 4);
   loader->set_epoch(0); // is it already
   ++other_epoch;
   loader->set_epoch(1);
-  REQUIRE_THROWS_WITH(++other_epoch, ContainsSubstring("another epoch"));
+  REQUIRE_THROWS_WITH(++other_epoch, Has("another epoch"));
 }
 
 TEST_CASE("a loop that ends early can begin anew") {

@@ -44,11 +44,11 @@ void differ(
   const std::string others = group.size() == 3 ? "0 and 2" : "0, 2 and 3";
   REQUIRE_THAT(
       error,
-      ContainsSubstring("the ranks' calls differ at collective ") &&
-          ContainsSubstring("\n  ranks " + others + ": " + expected + "\n") &&
-          ContainsSubstring("\n  rank 1: " + wrong_text + "\n") &&
-          ContainsSubstring("\nstack of rank 0:\n#0 ") &&
-          ContainsSubstring("\nstack of rank 1:\n#0 "));
+      Has("the ranks' calls differ at collective ",
+          "\n  ranks " + others + ": " + expected + "\n",
+          "\n  rank 1: " + wrong_text + "\n",
+          "\nstack of rank 0:\n#0 ",
+          "\nstack of rank 1:\n#0 "));
   auto sum = torch::ones({2});
   group.all_reduce(sum);
   REQUIRE(sum[1].item<float>() == static_cast<float>(group.size()));
@@ -91,14 +91,14 @@ void check_record_of_difference(const Job& job, int size) {
   for (int r = 0; r < size; ++r) {
     REQUIRE_THAT(
         job.record(r).at("reason").get<std::string>(),
-        ContainsSubstring("the ranks' calls differ at collective 2 of "));
+        Has("the ranks' calls differ at collective 2 of "));
   }
   REQUIRE_THAT(
       report_of(1, {job.folder->path()}),
-      ContainsSubstring("collective 2: the ranks' calls differ\n"
-                        "    ranks 0,") &&
-          ContainsSubstring(": all_reduce(SUM) of float32 [4]\n") &&
-          ContainsSubstring("    rank 1: all_reduce(SUM) of float32 [5]\n"));
+      Has("collective 2: the ranks' calls differ\n"
+          "    ranks 0,",
+          ": all_reduce(SUM) of float32 [4]\n",
+          "    rank 1: all_reduce(SUM) of float32 [5]\n"));
 }
 
 /// The parameters' bits after five steps, of each of which some buckets differ.
@@ -235,17 +235,16 @@ TEST_CASE("a training has the same bits with DDP_DEBUG=detail") {
       const auto record = with->record(r).dump();
       REQUIRE_THAT(
           record,
-          ContainsSubstring("\"activity\":\"bucket 2 of 2, step 5\"") &&
-              ContainsSubstring("\"group\":\"ddp/0\""));
+          Has("\"activity\":\"bucket 2 of 2, step 5\"", "\"group\":\"ddp/0\""));
     }
     REQUIRE_THAT(
         with->outcomes[0].output,
-        ContainsSubstring("ddp: group ddp: size ") &&
-            ContainsSubstring("ddp: Reducer ddp/0/reducer_0: trained "
-                              "parameters 6, buckets "));
+        Has("ddp: group ddp: size ",
+            "ddp: Reducer ddp/0/reducer_0: trained "
+            "parameters 6, buckets "));
     REQUIRE_THAT(
         with->outcomes[1].output + without->all_output(),
-        !ContainsSubstring("ddp: group ddp"));
+        !Has("ddp: group ddp"));
     report_of(0, {with->folder->path()});
   }
 }

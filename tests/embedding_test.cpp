@@ -104,8 +104,8 @@ TEST_CASE("a batch too small for the ranks is an error in one line") {
   CHECK(outcome.exit_code == 1);
   CHECK_THAT(
       outcome.output,
-      ContainsSubstring("error: a batch of 2 sentences is too small for 3 "
-                        "ranks: pass --batch-size 3 or more"));
+      Has("error: a batch of 2 sentences is too small for 3 "
+          "ranks: pass --batch-size 3 or more"));
 }
 
 } // namespace ddp::test::embedding_test

@@ -136,9 +136,7 @@ bool may_be_harmless(const Failure& failure) {
 
 void require_reason(const std::string& seen, const Failure& failure) {
   REQUIRE_THAT(
-      seen,
-      ContainsSubstring("rank 0 of 3") &&
-          ContainsSubstring(std::generic_category().message(failure.error)));
+      seen, Has("rank 0 of 3", std::generic_category().message(failure.error)));
 }
 
 struct Counts {
@@ -186,7 +184,7 @@ bool survives(
     REQUIRE(may_be_harmless(failure));
   } else {
     require_reason(error, failure);
-    REQUIRE_THAT(error, ContainsSubstring(saver.folder()));
+    REQUIRE_THAT(error, Has(saver.folder()));
   }
   if (writes) {
     const auto saved = saver.saved_step();
@@ -319,7 +317,7 @@ void save_around(
   }
   const auto seen = saver.try_save(step);
   require_reason(seen, {"", 0, error, false});
-  REQUIRE_THAT(seen, ContainsSubstring(advice));
+  REQUIRE_THAT(seen, Has(advice));
   if (writes) {
     REQUIRE(saver.saved_step() == step - 1);
     REQUIRE(saver.left_behind().empty());

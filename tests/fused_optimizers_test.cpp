@@ -188,7 +188,7 @@ TEST_CASE("a fused step that is refused changes nothing") {
   optimizer.step();
   const auto before = parameters[0].clone();
   parameters[1].mutable_grad() = torch::ones({3}).to_sparse();
-  CHECK_THROWS_WITH(optimizer.step(), ContainsSubstring("sparse"));
+  CHECK_THROWS_WITH(optimizer.step(), Has("sparse"));
   CHECK(parameters[0].equal(before));
   const auto& state = static_cast<const torch::optim::AdamParamState&>(
       *optimizer.state().at(parameters[0].unsafeGetTensorImpl()));
@@ -199,17 +199,16 @@ TEST_CASE("fused optimizers refuse what their kernels cannot walk") {
   auto weight = torch::ones({4, 2}).requires_grad_();
   FusedSGD optimizer({weight}, SGDOptions(0.1));
   weight.mutable_grad() = torch::ones({4, 2}).to_sparse();
-  CHECK_THROWS_WITH(optimizer.step(), ContainsSubstring("sparse"));
+  CHECK_THROWS_WITH(optimizer.step(), Has("sparse"));
   weight.mutable_grad() = torch::ones({2, 4});
-  CHECK_THROWS_WITH(optimizer.step(), ContainsSubstring("[2, 4]"));
+  CHECK_THROWS_WITH(optimizer.step(), Has("[2, 4]"));
 }
 
 TEST_CASE("a fused optimizer refuses complex parameters in words") {
   auto parameter = torch::ones({2}, torch::kComplexFloat).requires_grad_();
   parameter.mutable_grad() = torch::ones({2}, torch::kComplexFloat);
   FusedAdamW optimizer(std::vector<torch::Tensor>{parameter});
-  CHECK_THROWS_WITH(
-      optimizer.step(), ContainsSubstring("takes no complex parameters"));
+  CHECK_THROWS_WITH(optimizer.step(), Has("takes no complex parameters"));
 }
 
 namespace {

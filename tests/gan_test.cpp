@@ -56,21 +56,18 @@ TEST_CASE("one checkpoint has both nets and both optimizers") {
   const auto whole = train(3, folder / "whole", 60);
   train(3, folder / "parts", 40);
   const auto second = train(3, folder / "parts", 60);
-  CHECK_THAT(second.output, ContainsSubstring("goes on from step 40"));
+  CHECK_THAT(second.output, Has("goes on from step 40"));
   CHECK(second.parameters == whole.parameters);
 }
 
 TEST_CASE("a run that is over says so, and a batch has to be divided") {
   const TemporaryFolder folder;
   train(2, folder / "run", 20);
-  CHECK_THAT(
-      output_of(gan(2, folder / "run", 20)),
-      ContainsSubstring("nothing left to do"));
+  CHECK_THAT(output_of(gan(2, folder / "run", 20)), Has("nothing left to do"));
   const auto small = run(gan(3, folder / "other", 20, "2"), kLong);
   CHECK(small.exit_code == 1);
   CHECK_THAT(
-      small.output,
-      ContainsSubstring("a batch of 2 points cannot be divided by 3 ranks"));
+      small.output, Has("a batch of 2 points cannot be divided by 3 ranks"));
 }
 
 } // namespace ddp::test::gan_test

@@ -100,24 +100,18 @@ TEST_CASE("a scaler's calls in the wrong order are refused") {
   Training training;
   GradScaler scaler;
   auto& optimizer = training.optimizer;
-  CHECK_THROWS_WITH(
-      scaler.unscale_(optimizer), ContainsSubstring("before the first scale"));
-  CHECK_THROWS_WITH(
-      scaler.update(), ContainsSubstring("before the first scale"));
+  CHECK_THROWS_WITH(scaler.unscale_(optimizer), Has("before the first scale"));
+  CHECK_THROWS_WITH(scaler.update(), Has("before the first scale"));
   scaler.scale(torch::ones({1}));
-  CHECK_THROWS_WITH(scaler.update(), ContainsSubstring("without a step"));
-  CHECK_THROWS_WITH(
-      scaler.step(optimizer), ContainsSubstring("have no gradients"));
+  CHECK_THROWS_WITH(scaler.update(), Has("without a step"));
+  CHECK_THROWS_WITH(scaler.step(optimizer), Has("have no gradients"));
   scaler = GradScaler();
   training.backward(scaler, 1);
   scaler.unscale_(optimizer);
-  CHECK_THROWS_WITH(
-      scaler.unscale_(optimizer), ContainsSubstring("already been called"));
+  CHECK_THROWS_WITH(scaler.unscale_(optimizer), Has("already been called"));
   scaler.step(optimizer);
-  CHECK_THROWS_WITH(
-      scaler.step(optimizer), ContainsSubstring("already been called"));
-  CHECK_THROWS_WITH(
-      scaler.unscale_(optimizer), ContainsSubstring("after step()"));
+  CHECK_THROWS_WITH(scaler.step(optimizer), Has("already been called"));
+  CHECK_THROWS_WITH(scaler.unscale_(optimizer), Has("after step()"));
   scaler.update();
   auto half = torch::ones({1}, torch::kHalf).requires_grad_();
   torch::optim::SGD of_half({half}, 1.);
@@ -145,8 +139,7 @@ TEST_CASE("a scaler that is not enabled lets everything pass") {
   scaler.load_state_dict(GradScaler().state_dict());
   CHECK(scaler.get_scale() == 1);
   CHECK_THROWS_WITH(
-      GradScaler().load_state_dict(scaler.state_dict()),
-      ContainsSubstring("empty"));
+      GradScaler().load_state_dict(scaler.state_dict()), Has("empty"));
 }
 
 TEST_CASE("a scaler goes on from a checkpoint") {

@@ -119,9 +119,7 @@ TEST_CASE(
         _exit(7);
       }
       const auto start = Clock::now();
-      REQUIRE_THAT(
-          all_reduce_error(group),
-          ContainsSubstring("over hierarchical failed"));
+      REQUIRE_THAT(all_reduce_error(group), Has("over hierarchical failed"));
       REQUIRE(seconds_since(start) < 20);
       meet_at_store(world, {"0", "1", victim == 3 ? "2" : "3"});
     });

@@ -100,8 +100,7 @@ TEST_CASE("a rank elsewhere takes the address that it reaches") {
   place["addresses"] = own;
   REQUIRE_THROWS_WITH(
       be_told(place.dump()),
-      ContainsSubstring("rank 2 of 3") &&
-          ContainsSubstring("could not reach rank 0 at any of its addresses"));
+      Has("rank 2 of 3", "could not reach rank 0 at any of its addresses"));
   close(listener);
 }
 

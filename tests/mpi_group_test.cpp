@@ -57,7 +57,7 @@ TEST_CASE("a program with another MPI trains, but not over MPI") {
   check_lines(output_of(command), 3, "shm");
   REQUIRE_THAT(
       refusal_of(mpirun(command, kOverMpi)),
-      ContainsSubstring("the program uses the MPI in " + link));
+      Has("the program uses the MPI in " + link));
 }
 
 TEST_CASE("a launcher that MPI knows nothing of is an error over MPI") {
@@ -73,8 +73,7 @@ TEST_CASE("a launcher that MPI knows nothing of is an error over MPI") {
       kLong);
   REQUIRE_THAT(
       refusal_of(outcome),
-      ContainsSubstring(
-          "by RANK and WORLD_SIZE this is rank 1 of 3, but MPI says rank 0 of "
+      Has("by RANK and WORLD_SIZE this is rank 1 of 3, but MPI says rank 0 of "
           "1"));
 }
 
@@ -84,7 +83,7 @@ TEST_CASE("a program that has MPI going gets its group over MPI or beside it") {
     const auto output =
         output_of({"-n", "3", program("mpi_member"), "first", backend});
     check_lines(output, 3, backend);
-    REQUIRE_THAT(output, ContainsSubstring("over MPI 3"));
+    REQUIRE_THAT(output, Has("over MPI 3"));
   }
 }
 
@@ -112,8 +111,7 @@ TEST_CASE("ranks do not wait without end for one that makes no group") {
   for (const char* rank : {"rank 0", "rank 1", "rank 2"}) {
     REQUIRE_THAT(
         outcome.output,
-        ContainsSubstring(
-            std::string("MPI_Comm_dup timed out after 3000ms: ") + rank +
+        Has(std::string("MPI_Comm_dup timed out after 3000ms: ") + rank +
             " has come, but not all 3 ranks"));
   }
 }
@@ -123,14 +121,14 @@ TEST_CASE("a rank that has a group of one too tells why it fails") {
   const auto command = with_ddprun(3, {program("mpi_member"), "alone", "gloo"});
   REQUIRE_THAT(
       refusal_of(run(command, kLong)),
-      ContainsSubstring("std::runtime_error: no data on this rank"));
+      Has("std::runtime_error: no data on this rank"));
 }
 
 TEST_CASE("what is no communicator is refused") {
   need_backend("mpi_member");
   REQUIRE_THAT(
       refusal_of(mpirun({"-n", "1", program("mpi_member"), "wrong"})),
-      ContainsSubstring("c10::ValueError"));
+      Has("c10::ValueError"));
 }
 
 } // namespace ddp::test::mpi_group_test

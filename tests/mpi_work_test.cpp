@@ -41,8 +41,7 @@ TEST_CASE("where a rank does not come the others time out and end") {
       });
       REQUIRE_THAT(
           error,
-          ContainsSubstring(
-              "all_reduce of 12000 bytes (operation 1 of its group) over mpi "
+          Has("all_reduce of 12000 bytes (operation 1 of its group) over mpi "
               "on rank " +
               std::to_string(rank) + " of 4 failed: timed out after 1 s"));
       REQUIRE(work->isCompleted());
@@ -50,7 +49,7 @@ TEST_CASE("where a rank does not come the others time out and end") {
       REQUIRE(work->getFuture()->hasError());
       REQUIRE_THAT(
           error_after(milliseconds(0), [&] { backend->barrier({})->wait(); }),
-          ContainsSubstring("the group failed before: all_reduce"));
+          Has("the group failed before: all_reduce"));
     }
     whole->barrier({})->wait(); // other groups still work
     std::cout << "rank " + std::to_string(rank) + " passed\n" << std::flush;
@@ -102,9 +101,8 @@ TEST_CASE("a message of another size is an error on the rank that gets it") {
       } else if (backend->getRank() == 1) {
         const auto error = error_after(
             milliseconds(0), [&] { backend->recv(message, 0, 0)->wait(); });
-        REQUIRE_THAT(error, ContainsSubstring("recv of 16 bytes (operation 1"));
-        REQUIRE_THAT(
-            error, ContainsSubstring(sent == 3 ? "sent 12 bytes" : "trunc"));
+        REQUIRE_THAT(error, Has("recv of 16 bytes (operation 1"));
+        REQUIRE_THAT(error, Has(sent == 3 ? "sent 12 bytes" : "trunc"));
       }
     }
     mpi_backend()->barrier({})->wait();
@@ -112,8 +110,8 @@ TEST_CASE("a message of another size is an error on the rank that gets it") {
   });
   if (outcome) {
     INFO(outcome->output);
-    REQUIRE_THAT(outcome->output, ContainsSubstring("rank passed"));
-    REQUIRE_THAT(outcome->output, !ContainsSubstring("failed an assertion"));
+    REQUIRE_THAT(outcome->output, Has("rank passed"));
+    REQUIRE_THAT(outcome->output, !Has("failed an assertion"));
   }
 }
 
@@ -127,23 +125,17 @@ void check_refusals(const BackendPtr& backend) {
     });
   };
   REQUIRE_THAT(
-      error(torch::ones({4, 4}).t().slice(0, 0, 3), Kind::SUM),
-      ContainsSubstring("strides"));
+      error(torch::ones({4, 4}).t().slice(0, 0, 3), Kind::SUM), Has("strides"));
+  REQUIRE_THAT(error(torch::eye(3).to_sparse(), Kind::MAX), Has("sparse"));
   REQUIRE_THAT(
-      error(torch::eye(3).to_sparse(), Kind::MAX), ContainsSubstring("sparse"));
-  REQUIRE_THAT(
-      error(torch::eye(3).to_sparse_csr(), Kind::SUM),
-      ContainsSubstring("SparseCsr"));
+      error(torch::eye(3).to_sparse_csr(), Kind::SUM), Has("SparseCsr"));
   REQUIRE_THAT(
       error(torch::ones({2}).to(torch::kFloat8_e5m2), Kind::SUM),
-      ContainsSubstring("Float8_e5m2"));
-  REQUIRE_THAT(error(torch::ones({2}), Kind::BXOR), ContainsSubstring("BXOR"));
+      Has("Float8_e5m2"));
+  REQUIRE_THAT(error(torch::ones({2}), Kind::BXOR), Has("BXOR"));
+  REQUIRE_THAT(error(torch::ones({2}, torch::kLong), Kind::AVG), Has("AVG"));
   REQUIRE_THAT(
-      error(torch::ones({2}, torch::kLong), Kind::AVG),
-      ContainsSubstring("AVG"));
-  REQUIRE_THAT(
-      error(torch::ones({2}, torch::kComplexFloat), Kind::MAX),
-      ContainsSubstring("MAX"));
+      error(torch::ones({2}, torch::kComplexFloat), Kind::MAX), Has("MAX"));
   // Nothing of this was sent.
   REQUIRE(error(torch::ones({2}), Kind::SUM).empty());
   Tensors two{torch::ones({2}), torch::ones({2})};

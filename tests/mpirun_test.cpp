@@ -53,14 +53,13 @@ TEST_CASE("variables left in the shell are refused on every rank") {
       {{"RANK", "0"}, {"WORLD_SIZE", "4"}});
   REQUIRE_THAT(
       refusal_of(outcome),
-      ContainsSubstring("RANK=0 WORLD_SIZE=4 and OMPI_COMM_WORLD_RANK="));
+      Has("RANK=0 WORLD_SIZE=4 and OMPI_COMM_WORLD_RANK="));
 }
 
 TEST_CASE("a rank that fails under mpirun ends the job with its reason") {
   for (const char* mode : {"early", "fails"}) {
     const auto outcome = mpirun({"-n", "3", program("group_member"), mode});
-    REQUIRE_THAT(
-        refusal_of(outcome), ContainsSubstring("no data on this rank"));
+    REQUIRE_THAT(refusal_of(outcome), Has("no data on this rank"));
     REQUIRE(outcome.seconds.count() < 20); // well below the ranks' timeout
   }
 }
@@ -68,8 +67,7 @@ TEST_CASE("a rank that fails under mpirun ends the job with its reason") {
 TEST_CASE("ranks under mpirun agree on a bad interface") {
   const auto outcome = mpirun(
       {"-n", "3", program("group_member")}, {{"DDP_INTERFACE", "no-such-one"}});
-  REQUIRE_THAT(
-      refusal_of(outcome), ContainsSubstring("of 3: interface 'no-such-one'"));
+  REQUIRE_THAT(refusal_of(outcome), Has("of 3: interface 'no-such-one'"));
   REQUIRE(outcome.seconds.count() < 20);
 }
 
@@ -88,7 +86,7 @@ TEST_CASE("a program may initialise MPI after the group has formed") {
   const auto output =
       output_of({"-n", "3", program("mpi_member"), "later", "gloo"});
   check_lines(output, 3, "gloo");
-  REQUIRE_THAT(output, ContainsSubstring("over MPI 3"));
+  REQUIRE_THAT(output, Has("over MPI 3"));
 }
 
 } // namespace ddp::test::mpirun_test

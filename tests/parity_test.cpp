@@ -54,7 +54,7 @@ void check_noticed(
   const auto outcome = compare(3, configuration, fault);
   INFO(outcome.output);
   REQUIRE(outcome.exit_code == 1);
-  REQUIRE_THAT(outcome.output, ContainsSubstring(first_difference));
+  REQUIRE_THAT(outcome.output, Has(first_difference));
 }
 
 } // namespace

@@ -51,9 +51,7 @@ TEST_CASE("each test that the page names exists") {
   for (const auto& name : names) {
     const auto test = one_line(content_of("tests/" + name[0]));
     const auto title = "\"" + name[1] + "\"";
-    CHECK_THAT(
-        test,
-        ContainsSubstring(title + ") {") || ContainsSubstring(title + ", "));
+    CHECK_THAT(test, Has(title + ") {") || Has(title + ", "));
   }
 }
 

@@ -112,7 +112,7 @@ TEST_CASE("a state that is no plateau scheduler's is refused") {
     state.toGenericDict().insert_or_assign("scheduler", scheduler);
     REQUIRE_THROWS_WITH(
         run.state.load_state_dict(state),
-        ContainsSubstring("'scheduler' is no plateau scheduler's"));
+        Has("'scheduler' is no plateau scheduler's"));
     REQUIRE(count(run, "last_epoch") == 6);
   };
   refuse(3);

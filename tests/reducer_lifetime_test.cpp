@@ -50,9 +50,7 @@ RANKS_TEST("a Reducer that ends before it reduced anything is missed") {
   REQUIRE(texts.size() == 1);
   REQUIRE_THAT(
       texts[0],
-      ContainsSubstring("the gradient of ") &&
-          ContainsSubstring("is not averaged over ranks") &&
-          ContainsSubstring("a temporary"));
+      Has("the gradient of ", "is not averaged over ranks", "a temporary"));
 }
 
 RANKS_TEST("a Reducer after one that reduced nothing takes its place") {
@@ -74,8 +72,8 @@ TEST_CASE("a Reducer that was given no group is told of") {
     REQUIRE(texts.size() == 1);
     REQUIRE_THAT(
         texts[0],
-        ContainsSubstring("a Reducer was given a group of one") &&
-            ContainsSubstring("that init_process_group() returned"));
+        Has("a Reducer was given a group of one",
+            "that init_process_group() returned"));
   });
 }
 
@@ -86,7 +84,7 @@ RANKS_TEST("a net that was replaced after the Reducer is missed at its end") {
   REQUIRE(warnings_of([&] { backward(net); }).empty()); // nobody can see it
   const auto texts = warnings_of([&] { reducer.reset(); });
   REQUIRE(texts.size() == 1);
-  REQUIRE_THAT(texts[0], ContainsSubstring("Was the net replaced"));
+  REQUIRE_THAT(texts[0], Has("Was the net replaced"));
 }
 
 TEST_CASE("a layer that was replaced after the Reducer is an error") {
@@ -102,9 +100,7 @@ TEST_CASE("a layer that was replaced after the Reducer is an error") {
         warnings_of([&] { net->backward(); }); // of the new one's, too
       };
       REQUIRE_THROWS_WITH(
-          run(),
-          ContainsSubstring("second.") &&
-              ContainsSubstring("no longer belongs to the module"));
+          run(), Has("second.", "no longer belongs to the module"));
     });
   }
 }

@@ -96,16 +96,14 @@ TEST_CASE("a model without trainable parameters is refused") {
     parameter.set_requires_grad(false);
   }
   REQUIRE_THROWS_WITH(
-      Reducer(frozen, alone),
-      ContainsSubstring("no parameter requires a gradient"));
-  REQUIRE_THROWS_WITH(
-      Reducer({torch::ones({2})}, alone), ContainsSubstring("parameter 0"));
+      Reducer(frozen, alone), Has("no parameter requires a gradient"));
+  REQUIRE_THROWS_WITH(Reducer({torch::ones({2})}, alone), Has("parameter 0"));
   REQUIRE_THROWS_WITH(
       Reducer(
           std::make_shared<UnevenNet>(),
           alone,
           ReducerOptions().bucket_cap_mb(0)),
-      ContainsSubstring("bucket_cap_mb"));
+      Has("bucket_cap_mb"));
 }
 
 RANKS_TEST("a destroyed or moved Reducer is off its parameters") {

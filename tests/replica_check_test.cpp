@@ -69,9 +69,9 @@ RANKS_TEST("a first checkpoint tells which parameter differs on which rank") {
   };
   REQUIRE_THAT(
       rank_0_warns(save, group),
-      ContainsSubstring("the parameters differ between ranks: bias") &&
-          ContainsSubstring("rank 2") &&
-          ContainsSubstring("the same optimizer and learning rate"));
+      Has("the parameters differ between ranks: bias",
+          "rank 2",
+          "the same optimizer and learning rate"));
   REQUIRE(warnings_of(save).empty()); // said once
 }
 
@@ -98,8 +98,7 @@ RANKS_TEST("of several modules in a state each is compared") {
   TrainingState state;
   state.add("generator", first).add("discriminator", second);
   const auto save = [&] { state.save(folder.path + "run.pt", group); };
-  REQUIRE_THAT(
-      rank_0_warns(save, group), ContainsSubstring(": discriminator.bias"));
+  REQUIRE_THAT(rank_0_warns(save, group), Has(": discriminator.bias"));
 }
 
 RANKS_TEST("a first checkpoint tells of another optimizer or learning rate") {
@@ -112,9 +111,9 @@ RANKS_TEST("a first checkpoint tells of another optimizer or learning rate") {
   const auto save = [&] { state.save(folder.path + "run.pt", group); };
   REQUIRE_THAT(
       rank_0_warns(save, group),
-      ContainsSubstring("'optimizer' differs between ranks: rank 1 has "
-                        "torch::optim::SGD with learning rates 0.25, rank "
-                        "0 has torch::optim::SGD with learning rates 0.5"));
+      Has("'optimizer' differs between ranks: rank 1 has "
+          "torch::optim::SGD with learning rates 0.25, rank "
+          "0 has torch::optim::SGD with learning rates 0.5"));
 }
 
 RANKS_TEST("a checkpoint tells where training went on without its Reducer") {
@@ -136,8 +135,7 @@ RANKS_TEST("a checkpoint tells where training went on without its Reducer") {
       all_warnings_of(
           [&] { save_checkpoint(folder.path + "net.pt", *layer, group); },
           group),
-      ContainsSubstring("bias") &&
-          ContainsSubstring("with a Reducer that lives"));
+      Has("bias", "with a Reducer that lives"));
 }
 
 RANKS_TEST("a first checkpoint tells of a net that no Reducer averages") {
@@ -158,8 +156,8 @@ RANKS_TEST("a first checkpoint tells of a net that no Reducer averages") {
     layer->forward(torch::ones({1, 3})).sum().backward();
     REQUIRE_THAT(
         rank_0_warns(save, part),
-        ContainsSubstring("the parameters differ between ranks: bias") &&
-            ContainsSubstring("with a Reducer that lives"));
+        Has("the parameters differ between ranks: bias",
+            "with a Reducer that lives"));
   }
 }
 
@@ -177,8 +175,8 @@ TEST_CASE("a training over whose group nothing was averaged is told of") {
     const auto train = [](Linear layer = make_layer()) {
       layer->forward(torch::ones({1, 3})).sum().backward();
     };
-    const auto alone = ContainsSubstring(
-        "the group of 3 ranks ends, and nothing was averaged over it");
+    const auto alone =
+        Has("the group of 3 ranks ends, and nothing was averaged over it");
     for (const bool shuts_down : {false, true}) {
       const auto text = said_after([&](ProcessGroup group) {
         manual_seed(1, group);
@@ -231,8 +229,8 @@ RANKS_TEST("at the end of training ranks that differ are told of") {
   };
   REQUIRE_THAT(
       said(true),
-      ContainsSubstring("at the end of training, after 1 step, the parameter "
-                        "bias of rank 2 is not that of rank 0"));
+      Has("at the end of training, after 1 step, the parameter "
+          "bias of rank 2 is not that of rank 0"));
   REQUIRE(said(false) == "");
   REQUIRE(
       said(
@@ -259,8 +257,8 @@ RANKS_TEST("at the end of training a layer that was added is compared, too") {
   };
   REQUIRE_THAT(
       all_warnings_of([&] { train(true); }, group),
-      ContainsSubstring("after 4 steps, the parameter 1.weight of rank 1") &&
-          ContainsSubstring("after all layers were registered"));
+      Has("after 4 steps, the parameter 1.weight of rank 1",
+          "after all layers were registered"));
   REQUIRE(all_warnings_of([&] { train(false); }, group) == "");
 }
 
@@ -274,8 +272,8 @@ RANKS_TEST("ranks that never reduced a gradient are told at the end") {
   };
   REQUIRE_THAT(
       all_warnings_of(train, group),
-      ContainsSubstring("after 0 steps, the parameter bias of rank 2") &&
-          ContainsSubstring("was each backward under no_sync()"));
+      Has("after 0 steps, the parameter bias of rank 2",
+          "was each backward under no_sync()"));
 }
 
 RANKS_TEST("gradients of zero are no sign of the same data") {
@@ -300,7 +298,7 @@ RANKS_TEST("the same data on all ranks is told of") {
       });
       said += static_cast<int64_t>(texts.size());
       for (const auto& text : texts) {
-        REQUIRE_THAT(text, ContainsSubstring("do they train on the same"));
+        REQUIRE_THAT(text, Has("do they train on the same"));
       }
     }
     auto all = torch::full({1}, said);

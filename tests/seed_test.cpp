@@ -50,10 +50,8 @@ TEST_CASE("manual_seed without a seed draws one for all, and says it") {
     std::printf("the seed was %s.\n", all[0].c_str());
   });
   if (!outcomes.empty()) {
-    REQUIRE_THAT(
-        outcomes[0].output, ContainsSubstring("the seed of this run is"));
-    REQUIRE_THAT(
-        outcomes[1].output, !ContainsSubstring("the seed of this run is"));
+    REQUIRE_THAT(outcomes[0].output, Has("the seed of this run is"));
+    REQUIRE_THAT(outcomes[1].output, !Has("the seed of this run is"));
   }
 }
 

@@ -19,8 +19,8 @@ TEST_CASE("the example of sharded files trains on three ranks") {
       "sharded_files",
       {"--data", data, "--make", "9", "--records", "1000"}));
   REQUIRE(loss_of(output, "epoch 3") < 0.9 * loss_of(output, "epoch 1"));
-  REQUIRE_THAT(output, ContainsSubstring("3300 of 9900 records"));
-  REQUIRE_THAT(output, ContainsSubstring("equal on all ranks"));
+  REQUIRE_THAT(output, Has("3300 of 9900 records"));
+  REQUIRE_THAT(output, Has("equal on all ranks"));
   // The files are there for the next run.
   output_of(example(3, "sharded_files", {"--data", data, "--epochs", "1"}));
 }
@@ -39,9 +39,7 @@ TEST_CASE("the example of sharded files names a file that is damaged") {
       run(example(3, "sharded_files", {"--data", data}), kLong);
   INFO(outcome.output);
   REQUIRE(outcome.exit_code != 0);
-  REQUIRE_THAT(
-      outcome.output,
-      ContainsSubstring("000001.shard' is damaged or incomplete"));
+  REQUIRE_THAT(outcome.output, Has("000001.shard' is damaged or incomplete"));
 }
 
 } // namespace ddp::test::sharded_files_test

@@ -91,7 +91,7 @@ TEST_CASE("of several greetings of one rank the first counts") {
   REQUIRE(found[2].pid == 13);
   // The second was shown out, and says so in words.
   const auto text = words_of([&] { sockets[4].receive(deadline); });
-  REQUIRE_THAT(text, ContainsSubstring("closed the connection"));
+  REQUIRE_THAT(text, Has("closed the connection"));
   REQUIRE(sockets[3].receive(deadline).files[0]);
 }
 

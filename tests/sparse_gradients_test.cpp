@@ -83,8 +83,7 @@ RANKS_TEST("a sparse gradient that was not announced is refused by name") {
     Reducer reducer({table}, group);
     REQUIRE_THROWS_WITH(
         loss().backward(),
-        ContainsSubstring("the gradient of parameter 0 is sparse") &&
-            ContainsSubstring("sparse_parameters"));
+        Has("the gradient of parameter 0 is sparse", "sparse_parameters"));
   }
   table.mutable_grad().reset();
   Reducer reducer({table}, group, ReducerOptions().sparse_parameters({"0"}));

@@ -100,8 +100,8 @@ TEST_CASE("spawn throws with the first failure, also where it ends last") {
   // One that takes long to end is ended; it is the first all the same.
   CHECK_THAT(
       error_of({"2", "slow"}),
-      ContainsSubstring("error: spawn: rank 1 of 2 (pid) ") &&
-          ContainsSubstring(": std::runtime_error: the origin\n"));
+      Has("error: spawn: rank 1 of 2 (pid) ",
+          ": std::runtime_error: the origin\n"));
 }
 
 TEST_CASE("spawn says how a worker ended that has no message") {
@@ -118,18 +118,16 @@ TEST_CASE("spawn says where a worker has crashed") {
   INFO(error);
   CHECK_THAT(
       error,
-      ContainsSubstring(
-          "error: spawn: rank 1 of 3 (pid) was killed by signal 11 "
+      Has("error: spawn: rank 1 of 3 (pid) was killed by signal 11 "
           "(Segmentation fault): Signal 11 (Segmentation fault) at address "
           "0x0\n  #0 "));
-  CHECK_THAT(error, ContainsSubstring("worker_of"));
+  CHECK_THAT(error, Has("worker_of"));
 }
 
 TEST_CASE("a worker cannot spawn") {
   CHECK_THAT(
       error_of({"1", "recursion"}),
-      ContainsSubstring(
-          "c10::Error: spawn was called while a call of it is under way, by a "
+      Has("c10::Error: spawn was called while a call of it is under way, by a "
           "worker function or on another thread: workers start no workers of "
           "their own; choose a larger number of processes instead\n"));
 }
@@ -161,9 +159,7 @@ TEST_CASE("spawn throws where a worker cannot be started") {
   INFO(outcome.output);
   CHECK(outcome.exit_code == 1);
   CHECK_THAT(
-      outcome.output,
-      ContainsSubstring("error: spawn: cannot ") &&
-          ContainsSubstring(": Too many open files\n"));
+      outcome.output, Has("error: spawn: cannot ", ": Too many open files\n"));
 }
 
 TEST_CASE("workers that do not end when asked to are killed") {
@@ -187,8 +183,7 @@ TEST_CASE("one of several processes cannot spawn") {
   CHECK(outcome.exit_code == 1);
   CHECK_THAT(
       outcome.output,
-      ContainsSubstring(
-          "and WORLD_SIZE=2 this is one of several processes already, and each "
+      Has("and WORLD_SIZE=2 this is one of several processes already, and each "
           "would start workers of its own: start the program by itself, "
           "without ddprun, torchrun or these variables, or have it call its "
           "worker function itself where a launcher has started it"));
@@ -209,7 +204,7 @@ TEST_CASE("a signal that ends the program is passed on to the workers") {
   const auto outcome = process.finish(kLong);
   INFO(outcome.output);
   CHECK(outcome.exit_code == 128 + SIGTERM);
-  CHECK_THAT(outcome.output, ContainsSubstring("saved\nsaved\n"));
+  CHECK_THAT(outcome.output, Has("saved\nsaved\n"));
   check_ended(workers);
 }
 

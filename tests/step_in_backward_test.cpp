@@ -202,7 +202,7 @@ TEST_CASE("alone, a backward that throws is forgotten") {
         TORCH_CHECK(!throws, "on purpose");
         return gradient;
       });
-  CHECK_THROWS_WITH(loss.backward(), ContainsSubstring("on purpose"));
+  CHECK_THROWS_WITH(loss.backward(), Has("on purpose"));
   CHECK(inside.net->last->weight.equal(before));
   throws = false;
   inside.train(batch(alone, 0, 7));
@@ -231,12 +231,11 @@ TEST_CASE("an optimizer that cannot step in backward is refused") {
   auto net = std::make_shared<UnevenNet>();
   Reducer reducer(net, alone);
   torch::optim::LBFGS at_once(net->parameters());
-  CHECK_THROWS_WITH(
-      reducer.step_in_backward(at_once), ContainsSubstring("LBFGS"));
+  CHECK_THROWS_WITH(reducer.step_in_backward(at_once), Has("LBFGS"));
   torch::optim::SGD others(UnevenNet().parameters(), 0.1);
   CHECK_THROWS_WITH(
       reducer.step_in_backward(others),
-      ContainsSubstring("none of the Reducer's parameters"));
+      Has("none of the Reducer's parameters"));
 }
 
 TEST_CASE("what comes too late for a step in backward is refused") {
@@ -248,10 +247,8 @@ TEST_CASE("what comes too late for a step in backward is refused") {
     Reducer reducer(net, alone);
     reducer.step_in_backward(optimizer);
     scaler.scale(net->forward(torch::ones({2, 7})).sum()).backward();
-    CHECK_THROWS_WITH(
-        scaler.step(optimizer), ContainsSubstring("step_in_backward"));
-    CHECK_THROWS_WITH(
-        reducer.clip_grad_norm(1), ContainsSubstring("step_in_backward"));
+    CHECK_THROWS_WITH(scaler.step(optimizer), Has("step_in_backward"));
+    CHECK_THROWS_WITH(reducer.clip_grad_norm(1), Has("step_in_backward"));
   }
   net->zero_grad();
   scaler.scale(net->forward(torch::ones({2, 7})).sum()).backward();
@@ -268,9 +265,9 @@ RANKS_TEST("an optimizer that differs between ranks is refused") {
   };
   REQUIRE_THROWS_WITH(
       act(),
-      ContainsSubstring("step_in_backward differs between ranks: ranks 0 and "
-                        "1: torch::optim::SGD with learning rates 0.1; rank "
-                        "2: torch::optim::SGD with learning rates 0.2. "));
+      Has("step_in_backward differs between ranks: ranks 0 and "
+          "1: torch::optim::SGD with learning rates 0.1; rank "
+          "2: torch::optim::SGD with learning rates 0.2. "));
   meet_at_store(group, {"0", "1", "2"});
 }
 

@@ -75,7 +75,7 @@ TEST_CASE("a second StopSignal, and what is no signal, are refused") {
   }
   StopSignal stop{ProcessGroup()};
   REQUIRE_THROWS_WITH(
-      StopSignal(ProcessGroup()), ContainsSubstring("in this process already"));
+      StopSignal(ProcessGroup()), Has("in this process already"));
   raise(SIGTERM);
   REQUIRE(stop.requested()); // the first one works on
 }

@@ -319,8 +319,7 @@ RANKS_TEST(
       }
     }
   };
-  REQUIRE_THROWS_WITH(
-      call(), ContainsSubstring("StopSignal::requested over gloo failed"));
+  REQUIRE_THROWS_WITH(call(), Has("StopSignal::requested over gloo failed"));
   REQUIRE_THROWS_AS(stop.requested(), c10::Error);
   REQUIRE(Clock::now() - start < 20s);
 }

@@ -165,7 +165,7 @@ TEST_CASE("where steps are not chosen or not alike, there are no files") {
           ReducerOptions().timeline_folder(path).timeline_steps(steps),
           3);
     } catch (const c10::ValueError& error) {
-      REQUIRE_THAT(error.what(), ContainsSubstring("timeline_steps"));
+      REQUIRE_THAT(error.what(), Has("timeline_steps"));
       return;
     }
     REQUIRE(false);
@@ -211,7 +211,7 @@ TEST_CASE("steps are one or a range") {
   CHECK(parse_steps("3-40").last == 40);
   for (const auto* wrong : {"", "0", "5-4", "a", "1-", "-2", "1-2-3", "1 "}) {
     CAPTURE(wrong);
-    CHECK_THROWS_WITH(parse_steps(wrong), ContainsSubstring("as in 10-12"));
+    CHECK_THROWS_WITH(parse_steps(wrong), Has("as in 10-12"));
   }
 }
 

@@ -21,10 +21,10 @@ TEST_CASE("an exception that a rank does not catch reaches its peers") {
       const auto rank = std::to_string(failing);
       REQUIRE_THAT(
           error,
-          ContainsSubstring("rank " + std::to_string(group.rank())) &&
-              ContainsSubstring("all_reduce over gloo failed") &&
-              ContainsSubstring("because rank " + rank + " of 4 on host") &&
-              ContainsSubstring("boom in forward"));
+          Has("rank " + std::to_string(group.rank()),
+              "all_reduce over gloo failed",
+              "because rank " + rank + " of 4 on host",
+              "boom in forward"));
     });
   }
 }
@@ -37,9 +37,7 @@ RANKS_TEST(
   if (group.rank() == 1) {
     throw_uncaught();
   }
-  REQUIRE_THAT(
-      error_of([&] { group.duplicate(); }),
-      ContainsSubstring("boom in forward"));
+  REQUIRE_THAT(error_of([&] { group.duplicate(); }), Has("boom in forward"));
 }
 
 TEST_CASE("an uncaught error is printed with frames only where asked for") {
@@ -103,7 +101,7 @@ RANKS_TEST(
   if (group.rank() == 1) {
     throw_uncaught();
   }
-  REQUIRE_THAT(all_reduce_error(group), ContainsSubstring("boom in forward"));
+  REQUIRE_THAT(all_reduce_error(group), Has("boom in forward"));
 }
 
 RANKS_TEST(
@@ -114,7 +112,7 @@ RANKS_TEST(
   if (group.rank() == 1) {
     throw_uncaught();
   }
-  REQUIRE_THAT(all_reduce_error(group), !ContainsSubstring("boom in forward"));
+  REQUIRE_THAT(all_reduce_error(group), !Has("boom in forward"));
 }
 
 } // namespace ddp::test::uncaught_test

@@ -78,21 +78,17 @@ RANKS_TEST("a long wait tells what the others wait in instead", 3, kSoon) {
     const std::string other = saves ? "1" : "0";
     REQUIRE_THAT(
         told,
-        ContainsSubstring(
-            "rank " + std::to_string(group.rank()) + " of 3 on") &&
-            ContainsSubstring(
-                saves ? "has waited for 2 s in save_checkpoint(\""
-                      : "has waited for 2 s in bucket 1 of 1, step 1;") &&
-            ContainsSubstring("; rank " + other + " has not come to") &&
-            ContainsSubstring(
-                saves ? ", and is in bucket 1 of 1, step 1;"
-                      : ", and is in save_checkpoint(\"") &&
-            ContainsSubstring("; rank 2 has not come to") &&
-            ContainsSubstring(
-                ", and is in no call of ddp's. A call that one rank makes, "
-                "such as save_checkpoint, all ranks make. Have all ranks "
-                "equally many batches, and as many of them under "
-                "no_sync()?"));
+        Has("rank " + std::to_string(group.rank()) + " of 3 on",
+            saves ? "has waited for 2 s in save_checkpoint(\""
+                  : "has waited for 2 s in bucket 1 of 1, step 1;",
+            "; rank " + other + " has not come to",
+            saves ? ", and is in bucket 1 of 1, step 1;"
+                  : ", and is in save_checkpoint(\"",
+            "; rank 2 has not come to",
+            ", and is in no call of ddp's. A call that one rank makes, "
+            "such as save_checkpoint, all ranks make. Have all ranks "
+            "equally many batches, and as many of them under "
+            "no_sync()?"));
   }
 }
 
@@ -106,8 +102,7 @@ RANKS_TEST(
   });
   REQUIRE_THAT(
       error,
-      ContainsSubstring(
-          "; rank 0 waits in manual_seed: broadcast of 1 Long from rank 0; "
+      Has("; rank 0 waits in manual_seed: broadcast of 1 Long from rank 0; "
           "ranks 1 and 2 wait in Reducer: duplicate. A call that one rank "
           "makes, such as save_checkpoint, all ranks make"));
   // All ranks say the same.
@@ -127,9 +122,9 @@ RANKS_TEST(
   if (group.rank() == 0) {
     REQUIRE_THAT(
         error_of([&] { (void)Reducer(net, group); }),
-        ContainsSubstring("Reducer: duplicate over shm failed") &&
-            ContainsSubstring("has left the group") &&
-            ContainsSubstring(". A call that one rank makes"));
+        Has("Reducer: duplicate over shm failed",
+            "has left the group",
+            ". A call that one rank makes"));
   }
 }
 
@@ -175,11 +170,10 @@ RANKS_TEST(
     INFO(name);
     const auto told = "told/" + name;
     const WarningListener listener([&, &what = name](const auto& text) {
-      REQUIRE_THAT(text, ContainsSubstring("has waited for 1 s in " + what));
+      REQUIRE_THAT(text, Has("has waited for 1 s in " + what));
       REQUIRE_THAT(
           text,
-          ContainsSubstring("; rank 2 has not come to") ||
-              ContainsSubstring(" and 2 have not come to"));
+          Has("; rank 2 has not come to") || Has(" and 2 have not come to"));
       store->set(told, "");
     });
     if (group.rank() == 2) {
@@ -217,8 +211,7 @@ RANKS_TEST(
       net, group, ReducerOptions().unmanaged_leaves(Reaction::kIgnore));
   const auto store = group.store();
   const WarningListener listener([&](const auto& text) {
-    REQUIRE_THAT(
-        text, ContainsSubstring("has waited for 1 s in broadcast of buffers"));
+    REQUIRE_THAT(text, Has("has waited for 1 s in broadcast of buffers"));
     store->set("told", "");
   });
   for (int step = 0; step < 5; ++step) {
@@ -238,10 +231,7 @@ RANKS_TEST(
     ProcessGroupOptions().wait_notice(seconds(1))) {
   const auto store = group.store();
   const WarningListener listener([&](const std::string& text) {
-    REQUIRE_THAT(
-        text,
-        ContainsSubstring("rank 0 has not come") &&
-            ContainsSubstring("and is in save"));
+    REQUIRE_THAT(text, Has("rank 0 has not come", "and is in save"));
     store->set("told", "");
   });
   if (group.rank() != 0) {
@@ -263,11 +253,12 @@ RANKS_TEST("one backward more than the others has an error with remedies") {
   if (group.rank() == 0) {
     REQUIRE_THAT(
         error_of(backward),
-        ContainsSubstring("bucket 1 of 1, step 2: the reduction of") &&
-            ContainsSubstring("Have all ranks equally many batches") &&
-            ContainsSubstring("no_sync()") &&
-            ContainsSubstring("DistributedSampler") &&
-            ContainsSubstring("drop_last") && ContainsSubstring("join()"));
+        Has("bucket 1 of 1, step 2: the reduction of",
+            "Have all ranks equally many batches",
+            "no_sync()",
+            "DistributedSampler",
+            "drop_last",
+            "join()"));
   }
 }
 
@@ -304,13 +295,10 @@ RANKS_TEST(
     const bool criticised = group.rank() == 0;
     REQUIRE_THAT(
         told,
-        ContainsSubstring(
-            "has waited for 2 s in " +
-            (criticised ? of_critic : of_generator)) &&
-            ContainsSubstring(
-                "and is in " + (criticised ? of_generator : of_critic)) &&
-            ContainsSubstring("run the backwards of all of them, equally "
-                              "often and in the same order"));
+        Has("has waited for 2 s in " + (criticised ? of_critic : of_generator),
+            "and is in " + (criticised ? of_generator : of_critic),
+            "run the backwards of all of them, equally "
+            "often and in the same order"));
   }
 }
 

@@ -33,7 +33,7 @@ RANKS_TEST("a sharded optimizer is saved by its own type only") {
   torch::optim::Optimizer& base = optimizer;
   REQUIRE_THROWS_WITH(
       TrainingState().add("optimizer", base),
-      ContainsSubstring("'optimizer' shares its state out over ranks"));
+      Has("'optimizer' shares its state out over ranks"));
 }
 
 TEST_CASE("where one rank has lost a parameter the others hear why") {
@@ -51,7 +51,7 @@ TEST_CASE("where one rank has lost a parameter the others hear why") {
       const auto act = [&] {
         saves ? void(state.state_dict(group)) : void(optimizer.step());
       };
-      REQUIRE_THROWS_WITH(act(), ContainsSubstring("taken out of group 0"));
+      REQUIRE_THROWS_WITH(act(), Has("taken out of group 0"));
       meet_at_store(group, {"0", "1", "2"});
     });
   }
@@ -71,11 +71,9 @@ TEST_CASE("a sharded optimizer that differs between ranks is refused") {
           torch::optim::AdamOptions(!order && differs ? 0.2 : 0.1));
       REQUIRE_THROWS_WITH(
           optimizer.step(),
-          ContainsSubstring("ZeroRedundancyOptimizer differs between ranks") &&
-              ContainsSubstring(
-                  order ? "of Float [6], Float [9]" : "learning rates 0.2") &&
-              ContainsSubstring(
-                  "ranks 0 and 2: ddp::ZeroRedundancyOptimizer<"));
+          Has("ZeroRedundancyOptimizer differs between ranks",
+              order ? "of Float [6], Float [9]" : "learning rates 0.2",
+              "ranks 0 and 2: ddp::ZeroRedundancyOptimizer<"));
       meet_at_store(group, {"0", "1", "2"});
     });
   }
@@ -86,7 +84,7 @@ RANKS_TEST("where one rank cannot step its share the others hear why") {
   parameters[1].mutable_grad() = torch::ones({6}).to_sparse();
   Zero<torch::optim::Adam> optimizer(
       parameters, group, torch::optim::AdamOptions(0.1));
-  REQUIRE_THROWS_WITH(optimizer.step(), ContainsSubstring("sparse"));
+  REQUIRE_THROWS_WITH(optimizer.step(), Has("sparse"));
   // Not over gloo, where a rank that ends is a reason too.
   meet_at_store(group, {"0", "1", "2"});
 }

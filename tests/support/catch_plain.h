@@ -4,9 +4,35 @@
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MatcherBase;
 #else
 #include <catch2/catch.hpp>
 inline auto ContainsSubstring(const std::string& text) {
   return Catch::Matchers::Contains(text);
 }
+using Catch::MatcherBase;
 #endif
+
+/// Matches text in which each of the parts stands.
+class Has : public MatcherBase<std::string> {
+ public:
+  template <typename... Parts>
+  explicit Has(const Parts&... parts) : parts_{std::string(parts)...} {}
+
+  bool match(const std::string& text) const override {
+    return std::all_of(parts_.begin(), parts_.end(), [&](const auto& part) {
+      return text.find(part) != std::string::npos;
+    });
+  }
+
+  std::string describe() const override {
+    std::string all = "has";
+    for (const auto& part : parts_) {
+      all += " \"" + part + '"';
+    }
+    return all;
+  }
+
+ private:
+  std::vector<std::string> parts_;
+};

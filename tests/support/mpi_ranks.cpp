@@ -53,8 +53,7 @@ void require_passed(const Outcome& outcome, int size) {
   INFO(outcome.output);
   for (int rank = 0; rank < size; ++rank) {
     REQUIRE_THAT(
-        outcome.output,
-        ContainsSubstring("rank " + std::to_string(rank) + " passed"));
+        outcome.output, Has("rank " + std::to_string(rank) + " passed"));
   }
 }
 

@@ -71,8 +71,7 @@ inline void check_lines(
     const auto sum = std::to_string(size * (size - 1) / 2);
     REQUIRE_THAT(
         output,
-        ContainsSubstring(
-            "rank " + r + " of " + n + ", local " + r + " of " + n + ", " +
+        Has("rank " + r + " of " + n + ", local " + r + " of " + n + ", " +
             backend + ", sum " + sum));
   }
 }
