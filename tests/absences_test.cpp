@@ -5,8 +5,6 @@
 
 namespace ddp::test::absences_test {
 
-namespace {
-
 /// A store that counts what its clients read.
 class MeteredStore : public c10d::HashStore {
  public:
@@ -51,8 +49,6 @@ size_t bytes_to_agree(int64_t size) {
   REQUIRE(store->getNumKeys() == 0);
   return store->bytes;
 }
-
-} // namespace
 
 TEST_CASE("what no rank used costs the store in proportion to the ranks") {
   REQUIRE(bytes_to_agree(64) < 6 * bytes_to_agree(16));

@@ -16,8 +16,6 @@
 
 namespace ddp::test::atomic_file_test {
 
-namespace {
-
 using detail::AtomicFile;
 
 constexpr unsigned kWatchdogSeconds = 60;
@@ -57,8 +55,6 @@ mode_t mode_of(const std::string& path) {
   REQUIRE(::stat(path.c_str(), &status) == 0);
   return status.st_mode & 07777;
 }
-
-} // namespace
 
 TEST_CASE("AtomicFile creates and replaces", "[atomic_file]") {
   const TemporaryFolder folder;
@@ -209,8 +205,6 @@ TEST_CASE("AtomicFile works without O_TMPFILE", "[atomic_file]") {
   CHECK(folder.names() == std::set<std::string>{"a.bin"});
 }
 
-namespace {
-
 constexpr size_t kChunk = 128 * 1024;
 constexpr int kChunks = 32;
 
@@ -269,8 +263,6 @@ class SteppedWriter {
   pid_t pid_ = 0;
   int go_ = -1, done_ = -1;
 };
-
-} // namespace
 
 TEST_CASE("AtomicFile survives kill -9 while writing", "[atomic_file]") {
   const TemporaryFolder folder;

@@ -9,15 +9,11 @@
 
 namespace ddp::test::attachment_test {
 
-namespace {
-
 /// A backward whose gradients differ between ranks.
 void backward(UnevenNet& net, const ProcessGroup& group) {
   const auto dtype = net.first->weight.scalar_type();
   net.forward(batch(group, 3, 7).to(dtype)).pow(2).sum().backward();
 }
-
-} // namespace
 
 RANKS_TEST("a module that is converted after attachment is noticed") {
   auto net = std::make_shared<UnevenNet>();

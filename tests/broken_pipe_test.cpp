@@ -9,8 +9,6 @@
 
 namespace ddp::test::broken_pipe_test {
 
-namespace {
-
 /// The threads of this name, and whether each blocks SIGPIPE.
 std::vector<bool> blocks_sigpipe(const std::string& name) {
   std::vector<bool> result;
@@ -31,8 +29,6 @@ std::vector<bool> blocks_sigpipe(const std::string& name) {
   }
   return result;
 }
-
-} // namespace
 
 RANKS_TEST("no rank ends by SIGPIPE, silently, where another one has ended") {
   auto tensor = torch::ones({1});

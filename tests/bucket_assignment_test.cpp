@@ -9,8 +9,6 @@
 
 namespace ddp::test::bucket_assignment_test {
 
-namespace {
-
 using Buckets = std::vector<BucketIndices>;
 
 at::Tensor floats(int64_t count) {
@@ -30,8 +28,6 @@ Buckets assign(
   std::sort(buckets.begin(), buckets.end());
   return buckets;
 }
-
-} // namespace
 
 TEST_CASE("the given order is kept") {
   REQUIRE(

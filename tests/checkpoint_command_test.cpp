@@ -14,8 +14,6 @@ namespace ddp::test::checkpoint_command_test {
 using c10::IValue;
 using Catch::Matchers::Matches;
 
-namespace {
-
 void flip_bit(const std::string& path, size_t byte) {
   auto text = read_text(path);
   text.at(byte) = static_cast<char>(text[byte] ^ 1);
@@ -36,8 +34,6 @@ std::string foreign_safetensors(
   return std::string(reinterpret_cast<const char*>(&bytes), sizeof(bytes)) +
       description + data;
 }
-
-} // namespace
 
 TEST_CASE("what is in a file, as JSON", "[checkpoint_command]") {
   const TemporaryFolder folder;

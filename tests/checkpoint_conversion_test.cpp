@@ -11,8 +11,6 @@ namespace ddp::test::checkpoint_conversion_test {
 
 using Catch::Matchers::Matches;
 
-namespace {
-
 const std::string kWriteTraining = R"(
 import sys
 import torch
@@ -59,8 +57,6 @@ for k, v in a["model"].items():
 assert (stripped["model"]["2.weight"].data_ptr() ==
         stripped["model"]["3.weight"].data_ptr())
 )";
-
-} // namespace
 
 TEST_CASE("a training that Python wrote", "[checkpoint_conversion]") {
   const TemporaryFolder folder;

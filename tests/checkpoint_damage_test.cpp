@@ -15,8 +15,6 @@ using c10::IValue;
 using detail::new_dict;
 using detail::new_list;
 
-namespace {
-
 constexpr int kFlips = 6'000;
 
 /// What a process may have beside what it has; sanitizers keep what is freed.
@@ -149,8 +147,6 @@ template <typename T>
 std::string bytes_of(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof(value)};
 }
-
-} // namespace
 
 TEST_CASE("damage of this library's files never changes a value") {
   const TemporaryFolder folder;

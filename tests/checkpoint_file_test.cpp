@@ -16,8 +16,6 @@ using c10::IValue;
 using detail::new_dict;
 using detail::new_list;
 
-namespace {
-
 const std::vector<std::string> kFormats{".pt", ".pth", ".safetensors"};
 
 IValue small_value() {
@@ -65,8 +63,6 @@ IValue state_of(
 bool equal(const torch::nn::Sequential& a, const torch::nn::Sequential& b) {
   return text_of(state_of(a, "")) == text_of(state_of(b, ""));
 }
-
-} // namespace
 
 TEST_CASE("a tree of values is the same in each format", "[checkpoint]") {
   const TemporaryFolder folder;

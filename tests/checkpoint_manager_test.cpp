@@ -21,8 +21,6 @@ namespace ddp::test::checkpoint_manager_test {
 
 using Names = std::set<std::string>;
 
-namespace {
-
 void flip_last_bit(const std::string& path) {
   auto text = read_text(path);
   text[text.size() / 2] = static_cast<char>(text[text.size() / 2] ^ 1);
@@ -65,8 +63,6 @@ class Opens {
  private:
   int descriptor_;
 };
-
-} // namespace
 
 // Ahead of the C library's.
 extern "C" int posix_fadvise(

@@ -9,8 +9,6 @@
 
 namespace ddp::test::checkpoint_test {
 
-namespace {
-
 struct Net : torch::nn::Module {
   explicit Net(int64_t width = 3) {
     conv = register_module("conv", torch::nn::Conv2d(1, width, 3));
@@ -59,8 +57,6 @@ StateDict prefixed(const StateDict& state, const std::string& prefix) {
 std::string complaint(const std::string& path, torch::nn::Module& module) {
   return words_of([&] { load_checkpoint(path, module); });
 }
-
-} // namespace
 
 TEST_CASE("A checkpoint brings a module back", "[checkpoint]") {
   const TemporaryFolder folder;

@@ -16,8 +16,6 @@ using torch::data::datasets::ChunkDataset;
 using torch::data::datasets::ChunkDatasetOptions;
 using torch::data::datasets::make_shared_dataset;
 
-namespace {
-
 constexpr size_t kBatch = 4;
 
 size_t size_of(size_t chunk) {
@@ -87,8 +85,6 @@ Indices all_examples(size_t chunk_count) {
   }
   return all;
 }
-
-} // namespace
 
 TEST_CASE("each chunk of a ChunkDataset is on exactly one rank") {
   constexpr size_t kChunks = 13;

@@ -8,8 +8,6 @@
 
 namespace ddp::test::cifar10_resnet_test {
 
-namespace {
-
 /// Runs a shell's line in `folder`, where programs have no paths.
 Command line(const TemporaryFolder& folder, const std::string& text) {
   const auto launcher = std::filesystem::path(variable("DDPRUN")).parent_path();
@@ -47,8 +45,6 @@ std::string stop(const Command& command) {
   find(outcome.output, "stopped at step (\\d+); run again");
   return outcome.output;
 }
-
-} // namespace
 
 TEST_CASE("each image is counted once, by however many ranks") {
   const TemporaryFolder folder;

@@ -11,8 +11,6 @@
 
 namespace ddp::test::clip_grad_norm_test {
 
-namespace {
-
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// LibTorch's clipping, in double precision, of the gradients that there are.
@@ -87,8 +85,6 @@ class Calls {
   }
   at::CallbackHandle handle_;
 };
-
-} // namespace
 
 RANKS_TEST("gradients are clipped by their norm over all buckets", {3, 4}) {
   auto net = std::make_shared<UnevenNet>();

@@ -122,8 +122,6 @@ RANKS_TEST("every rank throws rank 0's reason") {
   REQUIRE(net->stem->weight.equal(before));
 }
 
-namespace {
-
 /// The most memory that this process had since the call before, in MB, of each
 /// rank.
 std::vector<double> take_peaks(const ProcessGroup& group) {
@@ -141,8 +139,6 @@ std::vector<double> take_peaks(const ProcessGroup& group) {
   }
   return peaks;
 }
-
-} // namespace
 
 TEST_CASE("rank 0 needs no more memory than the others") {
   const SharedFolder folder;

@@ -19,8 +19,6 @@ namespace ddp::test::collective_state_test {
 
 using c10::IValue;
 
-namespace {
-
 /// Random numbers of each rank's own.
 struct Random {
   explicit Random(const ProcessGroup& group)
@@ -84,8 +82,6 @@ struct Sharded {
   torch::nn::Sequential net{torch::nn::Linear(4, 3), torch::nn::Linear(3, 2)};
   ZeroRedundancyOptimizer<torch::optim::Adam> optimizer;
 };
-
-} // namespace
 
 RANKS_TEST("each rank has its own random numbers on another number of ranks") {
   Random random(group);
@@ -180,8 +176,6 @@ RANKS_TEST("a part that fails on one rank fails the save on all ranks") {
   }
 }
 
-namespace {
-
 /// A part that meets the others, but for rank 1.
 struct Meeting {
   IValue state_dict() const {
@@ -193,8 +187,6 @@ struct Meeting {
 
   ProcessGroup group;
 };
-
-} // namespace
 
 RANKS_TEST("a part that fails amid its collectives is told of on all ranks") {
   Meeting part{group};

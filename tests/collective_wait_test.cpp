@@ -16,8 +16,6 @@ using detail::Failure;
 using detail::FailureBoard;
 using std::chrono::seconds;
 
-namespace {
-
 /// A store that counts the requests to it.
 class CountingStore : public c10d::PrefixStore {
  public:
@@ -61,8 +59,6 @@ class FailingStore : public c10d::PrefixStore {
 
   std::exception_ptr error;
 };
-
-} // namespace
 
 RANKS_TEST(
     "the ranks that a collective waited for in vain are named",

@@ -7,8 +7,6 @@
 
 namespace ddp::test::comm_hook_failure_test {
 
-namespace {
-
 /// The text with which a backward fails, or none.
 std::string failure_of(BranchNet& net, const ProcessGroup& group) {
   try {
@@ -29,8 +27,6 @@ void require_failure(
       net, group, with_hook(std::make_shared<CustomHook>(function)));
   REQUIRE_THAT(failure_of(*net, group), Has(text));
 }
-
-} // namespace
 
 RANKS_TEST("what a hook throws ends backward with its text") {
   require_failure(

@@ -9,8 +9,6 @@
 
 namespace ddp::test::comm_hook_test {
 
-namespace {
-
 /// A program's own mean: all-reduces, and divides after that.
 struct MeanHook : CommHook {
   Future run(const GradBucket& bucket, const ProcessGroup& group) override {
@@ -120,8 +118,6 @@ void check_calls(
     REQUIRE(call.buffer.numel() == elements);
   }
 }
-
-} // namespace
 
 RANKS_TEST("a hook that all-reduces and divides gives the default's bits", 4) {
   // Dividing by four, before the sum or after it, rounds nothing.

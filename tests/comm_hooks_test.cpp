@@ -15,8 +15,6 @@ namespace ddp::test::comm_hooks_test {
 
 // The hooks of the library; their bits are compared in python_hooks_test.cpp.
 
-namespace {
-
 using Hooks = std::vector<std::shared_ptr<CommHook>>;
 
 std::shared_ptr<CommHook> custom(CustomHook::Function function) {
@@ -40,8 +38,6 @@ at::Tensor reduced(
   (parameter * own).sum().backward();
   return parameter.grad().clone();
 }
-
-} // namespace
 
 RANKS_TEST("Reducers may end while the last callback of their hook does") {
   for (int i = 0; i < 200; ++i) {

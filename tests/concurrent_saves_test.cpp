@@ -21,8 +21,6 @@
 
 namespace ddp::test::concurrent_saves_test {
 
-namespace {
-
 using Clock = std::chrono::steady_clock;
 using Microseconds = std::chrono::microseconds;
 
@@ -210,15 +208,11 @@ void write_together(const std::string& extension, int saves) {
             << " contents; hidden names left: " << left << "\n";
 }
 
-} // namespace
-
 TEST_CASE("writers of one file replace it as a whole, killed or not") {
   for (const auto* extension : {".pt", ".safetensors"}) {
     write_together(extension, kills(60));
   }
 }
-
-namespace {
 
 constexpr int64_t kValues = 200'000; // 2.4 MB
 
@@ -328,8 +322,6 @@ void kill_runs(const std::string& extension, bool asynchronous, int count) {
             << ", a newer one: " << found.new_file
             << "; hidden names met: " << found.hidden << "\n";
 }
-
-} // namespace
 
 TEST_CASE("kill -9 in a manager's save leaves a whole checkpoint") {
   kill_runs(".pt", false, kills(60));

@@ -10,8 +10,6 @@ namespace ddp::test::convert_sync_batchnorm_test {
 using Names = std::vector<std::string>;
 using namespace torch::nn;
 
-namespace {
-
 struct ResidualImpl : Module {
   BatchNorm2d norm{nullptr};
   Conv2d conv{nullptr};
@@ -118,8 +116,6 @@ void compare(const ProcessGroup& group, Net& net, Net& alone) {
     }
   }
 }
-
-} // namespace
 
 RANKS_TEST(
     "a converted net computes as one process with the whole batch",

@@ -48,8 +48,6 @@ extern "C" __attribute__((noinline)) void ddp_test_wait() {
   }
 }
 
-namespace {
-
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 int* volatile nowhere = nullptr;
@@ -145,8 +143,6 @@ void require_read_by_python(const std::string& path) {
       Has("Signal 11 (Segmentation fault) at address 0x0 True\n",
           "#0 ddp_test_write+0x"));
 }
-
-} // namespace
 
 TEST_CASE("Python reads what a segmentation fault leaves") {
   python_with_torch();

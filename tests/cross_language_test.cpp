@@ -8,8 +8,6 @@
 
 namespace ddp::test::cross_language_test {
 
-namespace {
-
 constexpr auto kLong = std::chrono::seconds(180);
 constexpr int kWorld = 3;
 
@@ -57,8 +55,6 @@ std::map<std::string, std::string> parse(const std::string& output) {
   }
   return found;
 }
-
-} // namespace
 
 TEST_CASE("a training changes its language and back") {
   python_with_torch();

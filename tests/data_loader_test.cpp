@@ -20,8 +20,6 @@ using torch::data::TensorExample;
 using torch::data::samplers::SequentialSampler;
 using torch::data::transforms::Stack;
 
-namespace {
-
 /// Samples of their own indices, as a row of floats and a scalar.
 struct Rows : torch::data::datasets::Dataset<Rows> {
   Example<> get(size_t index) override {
@@ -128,8 +126,6 @@ void compare_with_libtorch(const Dataset& dataset, const Sampler& sampler) {
     }
   }
 }
-
-} // namespace
 
 TEST_CASE("a data loader gives the batches of LibTorch's") {
   const auto rows = Rows().map(Stack<>());

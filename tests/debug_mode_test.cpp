@@ -28,8 +28,6 @@ extern "C" __attribute__((noinline)) void ddp_test_differ(
   group.all_reduce(tensor);
 }
 
-namespace {
-
 /// Rank 1 of 3 or 4 does something else than the others. All ranks hear of it,
 /// and go on.
 template <typename Right, typename Wrong>
@@ -133,8 +131,6 @@ std::string bits_in(const std::string& output) {
   REQUIRE(begin != std::string::npos);
   return output.substr(begin, output.find(';', begin) - begin);
 }
-
-} // namespace
 
 TEST_CASE("DDP_DEBUG is off, info or detail") {
   using debug::Level;

@@ -9,8 +9,6 @@
 
 namespace ddp::test::device_choice_test {
 
-namespace {
-
 ProcessGroupOptions complete(ProcessGroupOptions options = {}) {
   return complete_options(
       std::move(options), [](const char*) { return std::nullopt; });
@@ -31,8 +29,6 @@ RankInfo uses(RankInfo member, int64_t gpu) {
   member.gpu = gpu;
   return member;
 }
-
-} // namespace
 
 TEST_CASE("ranks on hosts with enough GPUs take one each") {
   const std::vector<RankInfo> members{

@@ -17,8 +17,6 @@ using torch::data::Example;
 using torch::data::samplers::SequentialSampler;
 using torch::data::transforms::Stack;
 
-namespace {
-
 constexpr size_t kSize = 22;
 
 struct Rows : torch::data::datasets::Dataset<Rows> {
@@ -78,8 +76,6 @@ int64_t sum_of(Batches& batches, const c10::Stream& stream) {
 }
 
 constexpr int64_t kSum = 7 * (kSize - 1) * kSize / 2;
-
-} // namespace
 
 TEST_CASE("batches come to a device on a stream of their own") {
   with_fake_gpu([] {

@@ -7,8 +7,6 @@
 
 namespace ddp::test::distributed_data_parallel_test {
 
-namespace {
-
 struct NormNetImpl : torch::nn::Module {
   torch::nn::Linear linear{nullptr};
   torch::nn::BatchNorm1d norm{nullptr};
@@ -118,8 +116,6 @@ std::vector<bool> meetings(const ProcessGroup& group, BufferSync buffer_sync) {
   }
   return equal;
 }
-
-} // namespace
 
 RANKS_TEST("forward takes and returns what the module's does") {
   NormNet net;

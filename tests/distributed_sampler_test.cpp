@@ -18,15 +18,11 @@
 
 namespace ddp::test::distributed_sampler_test {
 
-namespace {
-
 Indices epoch_of(DistributedSampler& sampler, int64_t epoch) {
   sampler.set_epoch(epoch);
   sampler.reset();
   return drain(sampler);
 }
-
-} // namespace
 
 TEST_CASE("DistributedSampler draws Python's indices", "[sampler]") {
   const auto plain = SamplerOptions().shuffle(false);
@@ -175,8 +171,6 @@ RANKS_TEST("samplers that differ do not wait for one that never comes") {
   group.barrier();
 }
 
-namespace {
-
 /// A store that ends when ranks have told their first texts.
 class EndingStore : public c10d::FileStore {
  public:
@@ -214,8 +208,6 @@ void compare_with_first(const ProcessGroup& group) {
             "; the first that came: DistributedSampler of 100 samples"));
   }
 }
-
-} // namespace
 
 RANKS_TEST("samplers are compared in a store that cannot append, too") {
   compare_with_first<c10d::FileStore>(group);

@@ -23,8 +23,6 @@ namespace ddp::test::elastic_test {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-namespace {
-
 constexpr int64_t kSteps = 400;
 
 void wake(std::atomic<uint32_t>& futex) {
@@ -150,8 +148,6 @@ void train(int64_t commit_every = 1) {
   };
   elastic(body, options);
 }
-
-} // namespace
 
 TEST_CASE("without ddprun the function is called once") {
   ranks(3, [] {

@@ -7,8 +7,6 @@
 
 namespace ddp::test::embedding_test {
 
-namespace {
-
 struct Result {
   double first_loss = 0;
   double loss = 0;
@@ -54,8 +52,6 @@ void check_near(const Result& result, const Result& expected) {
   CHECK(is_near(result.norm, expected.norm));
   CHECK(result.touched == expected.touched);
 }
-
-} // namespace
 
 TEST_CASE("an embedding is trained by several processes as by one") {
   const auto alone = train(1, {});

@@ -5,8 +5,6 @@
 
 namespace ddp::test::environment_test {
 
-namespace {
-
 const Variables kTorchrun{
     {"RANK", "1"},
     {"WORLD_SIZE", "3"},
@@ -16,8 +14,6 @@ const Variables kTorchrun{
     {"GROUP_WORLD_SIZE", "1"},
     {"TORCHELASTIC_RESTART_COUNT", "2"},
     {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
-
-} // namespace
 
 TEST_CASE("no launcher means a process on its own") {
   const auto alone = read({{"MASTER_ADDR", "x"}, {"SLURM_PROCID", "0"}});

@@ -17,8 +17,6 @@
 
 namespace ddp::test::failing_disk_test {
 
-namespace {
-
 constexpr int kRanks = 3;
 
 /// A way to save a training, into a folder of its own.
@@ -268,8 +266,6 @@ void check_way(
   });
 }
 
-} // namespace
-
 TEST_CASE("a failing disk leaves one whole file, old or new") {
   check_way("file");
 }
@@ -281,8 +277,6 @@ TEST_CASE("a failing disk leaves whole checkpoints in a manager's folder") {
 TEST_CASE("a failing disk is heard of from the background") {
   check_way("asynchronous", {".pt"});
 }
-
-namespace {
 
 /// Rank 0 makes `folder` a file system of its own, that of a mount namespace
 /// that nobody else sees. Returns false where it may not.
@@ -362,8 +356,6 @@ void need_mounts(const std::string& folder) {
     skip("mounts are not allowed here");
   }
 }
-
-} // namespace
 
 TEST_CASE("a disk that is full or read-only leaves the old checkpoint") {
   const SharedFolder shared;

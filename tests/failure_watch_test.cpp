@@ -21,8 +21,6 @@ using detail::FailureWatch;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-namespace {
-
 /// Stands for NCCL's, whose collectives only an abort ends.
 class StuckBackend : public c10d::Backend {
  public:
@@ -103,8 +101,6 @@ RankOptions recording_in(const TemporaryFolder& folder) {
   return RankOptions(kPrompt).environment(
       {{"TORCH_FR_DUMP_TEMP_FILE", folder / "record_"}});
 }
-
-} // namespace
 
 TEST_CASE("a rank's failure aborts what the others wait for on a GPU") {
   const TemporaryFolder folder;

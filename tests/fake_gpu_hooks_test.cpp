@@ -13,8 +13,6 @@
 
 namespace ddp::test::fake_gpu_hooks_test {
 
-namespace {
-
 using Hooks = std::vector<std::shared_ptr<CommHook>>;
 using Tensors = std::vector<at::Tensor>;
 
@@ -72,8 +70,6 @@ Tensors train(
   }
   return results;
 }
-
-} // namespace
 
 RANKS_TEST(
     "on a device with streams hooks have the CPU's bits, without races") {

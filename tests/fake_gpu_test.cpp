@@ -18,8 +18,6 @@
 
 namespace ddp::test::fake_gpu_test {
 
-namespace {
-
 /// Runs `body` with a group for CPU tensors and one for the device's.
 void gpu_ranks(
     int size,
@@ -76,8 +74,6 @@ void require_equal(
     REQUIRE((!cpu.defined() || torch::equal(fake_gpu::on_cpu(gpu), cpu)));
   }
 }
-
-} // namespace
 
 TEST_CASE("on a device with streams gradients have the CPU's bits") {
   gpu_ranks(3, [](ProcessGroup group, ProcessGroup gpu_group) {
@@ -290,8 +286,6 @@ TEST_CASE("a model on two devices is averaged on both") {
   });
 }
 
-namespace {
-
 /// A net of complex numbers, and of some that are not.
 class ComplexNet : public torch::nn::Module {
  public:
@@ -314,8 +308,6 @@ class ComplexNet : public torch::nn::Module {
   torch::Tensor bias_;
   torch::Tensor scale_;
 };
-
-} // namespace
 
 TEST_CASE("on a device with streams complex gradients are the CPU's") {
   gpu_ranks(3, [](ProcessGroup group, ProcessGroup gpu_group) {

@@ -5,8 +5,6 @@
 
 namespace ddp::test::finite_values_test {
 
-namespace {
-
 std::string not_finite(const ProcessGroup& group, const NamedTensors& tensors) {
   return error_on_all(group, [&] { verify_finite(tensors, group, "values"); });
 }
@@ -14,8 +12,6 @@ std::string not_finite(const ProcessGroup& group, const NamedTensors& tensors) {
 std::string not_finite(const ProcessGroup& group, const torch::Tensor& x) {
   return not_finite(group, NamedTensors{{"x"}, {x}});
 }
-
-} // namespace
 
 RANKS_TEST("NaN and infinity on any rank are named on all", 4) {
   torch::NoGradGuard no_grad;

@@ -14,8 +14,6 @@ namespace ddp::test::flight_records_test {
 using nlohmann::json;
 using std::chrono::seconds;
 
-namespace {
-
 /// A record of a job's rank as ddp writes them.
 json record_of(int rank, int size, int count) {
   json calls = json::array();
@@ -54,8 +52,6 @@ void write(
     const json& value) {
   write_text(folder / (name + ".json"), value.dump());
 }
-
-} // namespace
 
 TEST_CASE("a rank that leaves a collective out is found in the records") {
   const auto skip = [] {

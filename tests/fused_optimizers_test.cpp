@@ -12,8 +12,6 @@ using torch::optim::AdamWOptions;
 using torch::optim::Optimizer;
 using torch::optim::SGDOptions;
 
-namespace {
-
 using Parameters = std::vector<at::Tensor>;
 using Make = std::function<std::unique_ptr<Optimizer>(Parameters)>;
 
@@ -101,8 +99,6 @@ Parameters trained(const Make& make, int steps, size_t late = 2) {
 }
 
 constexpr int kSteps = 6;
-
-} // namespace
 
 TEST_CASE("fused optimizers compute what LibTorch's do") {
   for (const auto& kind : kinds()) {
@@ -211,8 +207,6 @@ TEST_CASE("a fused optimizer refuses complex parameters in words") {
   CHECK_THROWS_WITH(optimizer.step(), Has("takes no complex parameters"));
 }
 
-namespace {
-
 /// Parameters of several layouts, each with a gradient of another one.
 Parameters of_other_layouts(int step) {
   torch::manual_seed(step);
@@ -253,8 +247,6 @@ void step_layouts(Optimizer& optimizer, Parameters& parameters, int step) {
   }
   optimizer.step();
 }
-
-} // namespace
 
 TEST_CASE("fused optimizers take gradients of any layout, as LibTorch's do") {
   for (const auto& kind : kinds()) {

@@ -3,8 +3,6 @@
 
 namespace ddp::test::gan_test {
 
-namespace {
-
 struct Result {
   double discriminator_loss = 0;
   double generator_loss = 0;
@@ -35,8 +33,6 @@ Result train(int ranks, const std::string& folder, int steps) {
           "([0-9a-f]{16})");
   return {std::stod(found[0]), std::stod(found[1]), found[2], output};
 }
-
-} // namespace
 
 TEST_CASE("two nets are trained by several processes as by one") {
   const TemporaryFolder folder;

@@ -8,8 +8,6 @@
 
 namespace ddp::test::gpu_failure_test {
 
-namespace {
-
 /// Trains until it throws; the text. `before` is called before each step.
 std::string train_until_failure(
     const ProcessGroup& group,
@@ -29,8 +27,6 @@ std::string train_until_failure(
   }
   return "";
 }
-
-} // namespace
 
 // Over sockets: NCCL does not notice the end of a process of its own host.
 TEST_CASE("a rank over NCCL is killed: the others end with a reason") {

@@ -11,8 +11,6 @@
 
 namespace ddp::test::gpu_streams_test {
 
-namespace {
-
 at::Tensor loss_of(UnevenNet& net, const at::Tensor& input) {
   return net.forward(input).pow(2).mean();
 }
@@ -37,8 +35,6 @@ class WaitsAreErrors {
         c10::cuda::SyncDebugMode::L_DISABLED);
   }
 };
-
-} // namespace
 
 TEST_CASE("a step that uses each parameter does not wait for the GPU") {
   gpu_ranks(2, [](ProcessGroup group) {
@@ -135,8 +131,6 @@ TEST_CASE("a step that is replayed as a CUDA graph gives the same bits") {
   });
 }
 
-namespace {
-
 /// The text of the error of work that is captured; empty if there is none.
 template <typename Work>
 std::string error_of_captured(Work&& work) {
@@ -158,8 +152,6 @@ std::string error_of_captured(Work&& work) {
 std::string error_in_capture(const at::Tensor& parameter) {
   return error_of_captured([&] { (parameter * 2).sum().backward(); });
 }
-
-} // namespace
 
 TEST_CASE("a capture before the buckets are settled is refused") {
   gpu_ranks(2, [](ProcessGroup group) {

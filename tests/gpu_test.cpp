@@ -11,8 +11,6 @@
 
 namespace ddp::test::gpu_test {
 
-namespace {
-
 void backward(UnevenNet& net, const at::Tensor& input) {
   net.forward(input.to(net.parameters().front().device()))
       .pow(2)
@@ -41,8 +39,6 @@ std::vector<at::Tensor> mean_gradients(
   }
   return means;
 }
-
-} // namespace
 
 TEST_CASE("collectives over NCCL") {
   gpu_ranks(3, [](ProcessGroup group) {

@@ -9,8 +9,6 @@
 
 namespace ddp::test::grad_scaler_test {
 
-namespace {
-
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
@@ -40,8 +38,6 @@ struct Training {
 GradScalerOptions small_scale() {
   return GradScalerOptions().init_scale(4).growth_interval(2);
 }
-
-} // namespace
 
 TEST_CASE("steps see gradients without the scale") {
   Training training;

@@ -10,8 +10,6 @@
 
 namespace ddp::test::gradient_memory_test {
 
-namespace {
-
 std::vector<const void*> memory_of_gradients(const torch::nn::Module& net) {
   std::vector<const void*> memory;
   for (const auto& parameter : net.parameters()) {
@@ -25,8 +23,6 @@ int64_t page_faults() {
   getrusage(RUSAGE_SELF, &usage);
   return usage.ru_minflt;
 }
-
-} // namespace
 
 RANKS_TEST("gradients lie where they lay, also where zero_grad drops them") {
   const Twins<UnevenNet> twins(group);

@@ -13,8 +13,6 @@ namespace ddp::test::group_of_one_test {
 
 using torch::nn::Linear;
 
-namespace {
-
 struct Net : torch::nn::Module {
   Linear first{nullptr};
   Linear second{nullptr};
@@ -33,8 +31,6 @@ struct Net : torch::nn::Module {
     x.sum().backward();
   }
 };
-
-} // namespace
 
 TEST_CASE("alone, a forgotten module is reported") {
   Net net;

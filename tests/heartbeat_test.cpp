@@ -18,8 +18,6 @@ namespace ddp::test::heartbeat_test {
 
 using std::chrono::seconds;
 
-namespace {
-
 constexpr int kSteps = 3;
 
 using Page = SharedPage<HeartbeatPage>;
@@ -95,8 +93,6 @@ void train() {
   }
   group.barrier();
 }
-
-} // namespace
 
 TEST_CASE("the launcher sees how far each rank is, and in what") {
   std::vector<std::unique_ptr<Page>> pages;

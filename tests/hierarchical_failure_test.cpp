@@ -7,8 +7,6 @@ namespace ddp::test::hierarchical_failure_test {
 
 using backends::hierarchical::Parts;
 
-namespace {
-
 class DoneWork : public c10d::Work {
  public:
   DoneWork() {
@@ -65,8 +63,6 @@ struct Fakes {
       0,
       Parts{local, between, direct});
 };
-
-} // namespace
 
 TEST_CASE("the first failure of a part is that of all later operations") {
   Fakes fakes;

@@ -15,8 +15,6 @@ namespace ddp::test::hierarchical_group_test {
 
 using Hosts = std::vector<std::string>;
 
-namespace {
-
 /// A group of the same ranks that takes them to be on `hosts`.
 ProcessGroup spread_over(const ProcessGroup& world, const Hosts& hosts) {
   auto& impl = detail::ProcessGroupImpl::of(world);
@@ -45,8 +43,6 @@ void check_group(const ProcessGroup& group) {
   }
   group.barrier();
 }
-
-} // namespace
 
 TEST_CASE("a group over hosts and its duplicates communicate") {
   for (const auto& hosts : std::vector<Hosts>{

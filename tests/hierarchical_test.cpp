@@ -9,8 +9,6 @@
 
 namespace ddp::test::hierarchical_test {
 
-namespace {
-
 const std::vector<Hosts> kPlacements{
     {"a", "a", "a"},
     {"a", "b", "c"},
@@ -249,8 +247,6 @@ void check_bits(const BackendPtr& backend, const ProcessGroup& group) {
   }
   REQUIRE(same(sum(), first));
 }
-
-} // namespace
 
 TEST_CASE("reductions give the same for each placement of ranks on hosts") {
   everywhere([](const BackendPtr& backend, const ProcessGroup& group) {

@@ -13,8 +13,6 @@ namespace ddp::test::hierarchical_work_test {
 
 using Future = c10::ivalue::Future;
 
-namespace {
-
 const Hosts kHosts{"a", "a", "b", "b"};
 
 /// What the ranks' ones add up to.
@@ -58,8 +56,6 @@ void check_prompt_end(End end, const std::string& reason) {
     meet_at_store(group, {"0", "1", "2", "3"});
   });
 }
-
-} // namespace
 
 RANKS_TEST("a callback may communicate, and wait for it") {
   check_left_alone(hierarchical_backend(group, {"a", "a", "b"}));

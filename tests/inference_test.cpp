@@ -5,8 +5,6 @@
 
 namespace ddp::test::inference_test {
 
-namespace {
-
 Command infer(int ranks, const Words& arguments = {}) {
   Words all{"--batch-size", "7", "--width", "16", "--repeats", "2"};
   all.insert(all.end(), arguments.begin(), arguments.end());
@@ -19,8 +17,6 @@ std::string error_of(const Command& command) {
   CHECK(outcome.exit_code == 1);
   return outcome.output;
 }
-
-} // namespace
 
 TEST_CASE("a batch of 3 is split over processes and its result joined") {
   const auto alone = output_of(infer(1));

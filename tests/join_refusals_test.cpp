@@ -7,8 +7,6 @@
 
 namespace ddp::test::join_refusals_test {
 
-namespace {
-
 torch::Tensor loss_of(torch::nn::Linear& net, double value) {
   return net->forward(torch::full({1, 1}, value)).sum();
 }
@@ -24,8 +22,6 @@ struct Two {
   torch::nn::Linear net{1, 1}, other{1, 1};
   Reducer first, second;
 };
-
-} // namespace
 
 RANKS_TEST("ranks that announce different things are told") {
   Two two(group);

@@ -12,8 +12,6 @@
 
 namespace ddp::test::join_schedules_test {
 
-namespace {
-
 torch::Tensor inputs_of(int64_t seed, int64_t rank, int64_t step) {
   torch::manual_seed((seed * 100 + rank) * 100 + step);
   return torch::randn({3, 4}, torch::kDouble);
@@ -161,8 +159,6 @@ void check_schedules(int size, int64_t count) {
     }
   });
 }
-
-} // namespace
 
 TEST_CASE("150 random schedules on 3 ranks equal one process") {
   check_schedules(3, 150);

@@ -32,11 +32,7 @@ RANKS_TEST("Reducers that share a backward share a join") {
   REQUIRE(group.rank() + lower->weight.grad().abs().sum().item<float>() > 0);
 }
 
-namespace {
-
 const auto kShortWait = RankOptions().environment({{"DDP_TIMEOUT", "15"}});
-
-} // namespace
 
 TEST_CASE("Reducers whose ends communicate share a backward and a join") {
   const SharedFolder folder;

@@ -14,8 +14,6 @@
 
 namespace ddp::test::join_test {
 
-namespace {
-
 /// A net with running statistics.
 struct NormNet : torch::nn::Module {
   torch::nn::Linear first{nullptr}, last{nullptr};
@@ -38,8 +36,6 @@ void clear(torch::optim::Optimizer& optimizer) {
 torch::Tensor loss_of(torch::nn::Linear& net, double value) {
   return net->forward(torch::full({1, 1}, value)).sum();
 }
-
-} // namespace
 
 RANKS_TEST("a join ends with the parameters and buffers of the last rank", 4) {
   for (const bool wrapped : {true, false}) {
@@ -197,8 +193,6 @@ RANKS_TEST("an exception leaves a join as it is") {
   loss_of(net, 1).backward();
 }
 
-namespace {
-
 /// A program's own collective: the number of samples of all ranks.
 class SampleCount : public Joinable {
  public:
@@ -228,8 +222,6 @@ class SampleCount : public Joinable {
   }
   ProcessGroup group_;
 };
-
-} // namespace
 
 RANKS_TEST("a program's own collectives take part in a join", 4) {
   torch::nn::Linear net(1, 1);

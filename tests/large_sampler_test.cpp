@@ -10,8 +10,6 @@
 
 namespace ddp::test::large_sampler_test {
 
-namespace {
-
 /// The most memory this process ever had, in GB.
 double peak_memory() {
   std::ifstream status("/proc/self/status");
@@ -24,8 +22,6 @@ double peak_memory() {
   }
   return std::numeric_limits<double>::infinity();
 }
-
-} // namespace
 
 TEST_CASE("10^8 samples on 4 ranks take seconds and a few bytes each", "[.]") {
   const auto before = peak_memory();

@@ -5,11 +5,7 @@
 
 namespace ddp::test::launch_source_test {
 
-namespace {
-
 const Variables kMeeting{{"MASTER_ADDR", "n7"}, {"MASTER_PORT", "2000"}};
-
-} // namespace
 
 TEST_CASE("mpirun's ranks find out where to meet by themselves") {
   const auto env = read(kOpenMpi);

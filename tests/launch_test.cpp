@@ -11,8 +11,6 @@
 
 namespace ddp::test::launch_test {
 
-namespace {
-
 constexpr auto kLong = std::chrono::seconds(180);
 constexpr const char* kData = "/usr/share/datasets/fashion-mnist";
 
@@ -71,8 +69,6 @@ std::vector<Outcome> by_hand(int size) {
   }
   return run(commands, kLong);
 }
-
-} // namespace
 
 TEST_CASE("ddprun and plain variables give the same training") {
   need_data();

@@ -9,8 +9,6 @@ namespace ddp::test::launched_failures_test {
 
 using nlohmann::json;
 
-namespace {
-
 constexpr int kRanks = 4;
 
 struct Told {
@@ -31,8 +29,6 @@ Told told_of(const std::string& misbehaviour, Words options = {}) {
   told.report = json::parse(file);
   return told;
 }
-
-} // namespace
 
 TEST_CASE("a crash is told with its stack") {
   const auto told = told_of("crash");

@@ -17,8 +17,6 @@ namespace ddp::test::launcher_test {
 
 using Texts = std::vector<std::string>;
 
-namespace {
-
 // Pieces as emitted; "|" marks where one does not end its line.
 Texts split(const Texts& chunks) {
   Texts pieces;
@@ -54,8 +52,6 @@ std::string read_all(Pipe pipe) {
   }
   return text;
 }
-
-} // namespace
 
 TEST_CASE("lines are cut at newlines only", "[unit]") {
   CHECK(split({"one\ntwo\n"}) == Texts{"one", "two"});

@@ -16,8 +16,6 @@ namespace ddp::test::lazy_views_test {
 
 using Tensors = std::vector<at::Tensor>;
 
-namespace {
-
 /// Reads as `values`, but holds their negatives.
 at::Tensor lazily_negated(const at::Tensor& values) {
   const auto real = at::zeros_like(values);
@@ -177,8 +175,6 @@ Tensors expected_gradients(
   }
   return sums;
 }
-
-} // namespace
 
 RANKS_TEST("gradients that are negated lazily are averaged as they read") {
   for (const auto dtype : {at::kFloat, at::kDouble}) {

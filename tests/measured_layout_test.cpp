@@ -17,8 +17,6 @@ using detail::end_of_reductions;
 using detail::ReductionCost;
 using detail::TimedGradient;
 
-namespace {
-
 /// The earliest end, and the fewest buckets for it, by trying every cut.
 std::pair<double, size_t> best_of_all(
     const std::vector<TimedGradient>& gradients,
@@ -72,8 +70,6 @@ std::string text_of(const std::vector<BucketIndices>& buckets) {
   }
   return text;
 }
-
-} // namespace
 
 TEST_CASE("the cut is the best there is, to one percent") {
   std::mt19937 random(1);

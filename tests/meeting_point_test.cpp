@@ -14,8 +14,6 @@ namespace ddp::test::meeting_point_test {
 
 using nlohmann::json;
 
-namespace {
-
 LaunchEnvironment environment_of(int64_t rank) {
   LaunchEnvironment environment;
   environment.rank = rank;
@@ -50,8 +48,6 @@ uint32_t bound_to(int descriptor) {
   getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length);
   return ntohl(address.sin_addr.s_addr);
 }
-
-} // namespace
 
 TEST_CASE("on one host rank 0 listens on the loopback interface") {
   std::string told;

@@ -3,8 +3,6 @@
 
 namespace ddp::test::minimal_test {
 
-namespace {
-
 std::vector<double> losses(const std::string& output) {
   std::vector<double> all;
   for (const auto& line : matches(output, "epoch \\d+: mean loss (\\S+)")) {
@@ -30,8 +28,6 @@ std::vector<double> train_after(
   return losses(output_of(
       example(ranks, "minimal", {"3", std::to_string(batch_size), file})));
 }
-
-} // namespace
 
 TEST_CASE("a trainer becomes one of several by less than ten lines") {
   const auto folder = variable("DDP_SOURCE") + "/examples/minimal";

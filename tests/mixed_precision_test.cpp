@@ -12,8 +12,6 @@
 
 namespace ddp::test::mixed_precision_test {
 
-namespace {
-
 struct Result {
   double first = 0, last = 0, scale = 0;
   int skipped = 0;
@@ -29,8 +27,6 @@ Result train(int ranks, const Words& arguments) {
       std::stod(words[3]),
       std::stoi(words[2])};
 }
-
-} // namespace
 
 TEST_CASE("a net learns in bfloat16 without a scale") {
   const auto result = train(3, {"--dtype", "bfloat16"});

@@ -6,8 +6,6 @@
 
 namespace ddp::test::model_averaging_test {
 
-namespace {
-
 /// The value that a parameter of `rank` has after each of six steps.
 std::vector<double> values(
     ModelAverager& averager,
@@ -24,8 +22,6 @@ std::vector<double> values(
   }
   return seen;
 }
-
-} // namespace
 
 RANKS_TEST("a periodic averager averages each period after the warm-up", 4) {
   const auto options = PeriodicModelAveragerOptions().period(2).warmup_steps(3);

@@ -3,8 +3,6 @@
 
 namespace ddp::test::model_parallel_test {
 
-namespace {
-
 Command train(int ranks, const std::string& file, const Words& options) {
   Words arguments{file, "--device=cpu"};
   arguments.insert(arguments.end(), options.begin(), options.end());
@@ -20,8 +18,6 @@ double loss_of(int ranks) {
   return std::stod(
       match(output, "cpu and cpu on rank 0, loss (\\S+), parameters")[0]);
 }
-
-} // namespace
 
 TEST_CASE("a net in two parts is trained by several processes as by one") {
   const auto alone = loss_of(1);

@@ -11,8 +11,6 @@ using detail::ModuleInput;
 using detail::StrayTensors;
 using torch::Tensor;
 
-namespace {
-
 const torch::Device kHere = torch::kCPU;
 const torch::Device kThere = torch::kMeta; // has no data, but is a device
 
@@ -62,8 +60,6 @@ void check_on(const torch::nn::Module& net, const Arguments&... arguments) {
   (strays.add(arguments), ...);
   check_devices(net, strays.found(), 5);
 }
-
-} // namespace
 
 TEST_CASE("an argument that is where it should be is passed itself") {
   auto tensor = torch::ones({2});

@@ -10,8 +10,6 @@
 
 namespace ddp::test::mpi_group_test {
 
-namespace {
-
 const Environment kOverMpi{{"DDP_BACKEND", "mpi"}};
 
 void need_backend(const std::string& needed = "") {
@@ -21,8 +19,6 @@ void need_backend(const std::string& needed = "") {
   }
   need_mpirun(needed);
 }
-
-} // namespace
 
 TEST_CASE("mpirun's ranks train over MPI") {
   need_backend();

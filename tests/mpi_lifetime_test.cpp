@@ -8,8 +8,6 @@ namespace ddp::test::mpi_lifetime_test {
 
 namespace mpi = backends::mpi;
 
-namespace {
-
 /// Runs mpi_host on 4 ranks and checks that it ends well.
 void host(const std::string& level, const std::string& when) {
   const char* folder = std::getenv("DDP_PROGRAMS");
@@ -21,8 +19,6 @@ void host(const std::string& level, const std::string& when) {
   REQUIRE(outcome.exit_code == 0);
   require_passed(outcome, 4);
 }
-
-} // namespace
 
 TEST_CASE("MPI that the program initialised without threads is used") {
   host("single", "late");

@@ -13,8 +13,6 @@
 
 namespace ddp::test::mpi_sparse_test {
 
-namespace {
-
 ProcessGroup mpi_group() {
   return init_process_group(
       ProcessGroupOptions().backend("mpi").timeout(std::chrono::seconds(20)));
@@ -31,8 +29,6 @@ void step(WordNet& net, const ProcessGroup& group, int64_t number) {
       .sum()
       .backward();
 }
-
-} // namespace
 
 TEST_CASE("sums of sparse tensors over MPI are those over gloo") {
   mpi_ranks(3, [] {

@@ -115,8 +115,6 @@ TEST_CASE("a message of another size is an error on the rank that gets it") {
   }
 }
 
-namespace {
-
 void check_refusals(const BackendPtr& backend) {
   const auto error = [&](const torch::Tensor& tensor, Kind kind) {
     return words_of<c10::ValueError>([&] {
@@ -146,8 +144,6 @@ void check_refusals(const BackendPtr& backend) {
   REQUIRE_THROWS_AS(backend->broadcast(one, root), c10::ValueError);
   REQUIRE_THROWS_AS(backend->send(one, 0, -1), c10::ValueError);
 }
-
-} // namespace
 
 TEST_CASE("what the MPI backend cannot do is refused with the reason") {
   mpi_ranks(3, [] {

@@ -9,8 +9,6 @@ namespace ddp::test::optimizer_state_test {
 using c10::IValue;
 using torch::optim::Optimizer;
 
-namespace {
-
 struct Run {
   std::vector<at::Tensor> parameters;
   std::unique_ptr<Optimizer> optimizer;
@@ -85,8 +83,6 @@ const std::vector<std::pair<std::string, Make>>& makers() {
 c10::impl::GenericDict group_of(const IValue& state) {
   return entry(state, "param_groups").toList().get(0).toGenericDict();
 }
-
-} // namespace
 
 TEST_CASE("an optimizer goes on from its state to the last bit") {
   for (const auto& [name, make] : makers()) {

@@ -16,8 +16,6 @@ namespace ddp::test::parallel_forward_test {
 
 using torch::Tensor;
 
-namespace {
-
 /// Integers, of which any order of sums gives the same bits.
 Tensor whole_numbers(at::IntArrayRef sizes) {
   return torch::randint(-4, 5, sizes).to(torch::kFloat);
@@ -124,8 +122,6 @@ std::string forward_error(
   }
   return error;
 }
-
-} // namespace
 
 RANKS_TEST("3 rows over 2 ranks are 2 + 1, forwarded and joined", 2) {
   const auto net = make_net();

@@ -3,8 +3,6 @@
 
 namespace ddp::test::parity_test {
 
-namespace {
-
 constexpr auto npos = std::string::npos;
 constexpr auto kLong = std::chrono::seconds(180);
 
@@ -56,8 +54,6 @@ void check_noticed(
   REQUIRE(outcome.exit_code == 1);
   REQUIRE_THAT(outcome.output, Has(first_difference));
 }
-
-} // namespace
 
 // Two ranks would prove nothing: every order of addition gives the same bits
 // there, and so do multiplication and division.

@@ -28,8 +28,6 @@
 
 namespace ddp::test::pitfalls_test {
 
-namespace {
-
 namespace nn = torch::nn;
 
 /// Compares a message with the page's.
@@ -98,8 +96,6 @@ struct Bound : nn::Cloneable<Bound> {
 torch::Tensor input() {
   return torch::randn({5, 4});
 }
-
-} // namespace
 
 RANKS_TEST("pitfall: modules in a plain list") {
   const auto step = [](auto& net) { // a second forward uses the same leaves

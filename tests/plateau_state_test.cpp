@@ -9,8 +9,6 @@ namespace ddp::test::plateau_state_test {
 using c10::IValue;
 using Scheduler = torch::optim::ReduceLROnPlateauScheduler;
 
-namespace {
-
 constexpr int kEpochs = 24;
 
 struct Run {
@@ -58,8 +56,6 @@ IValue scheduler_state(const Run& run) {
 int64_t count(const Run& run, const char* key) {
   return scheduler_state(run).toGenericDict().at(key).toInt();
 }
-
-} // namespace
 
 TEST_CASE("a plateau scheduler goes on with the same learning rates") {
   const TemporaryFolder folder;

@@ -12,8 +12,6 @@
 
 namespace ddp::test::power_sgd_state_test {
 
-namespace {
-
 PowerSGDOptions early() {
   return PowerSGDOptions().start_iteration(2);
 }
@@ -59,8 +57,6 @@ struct Run {
 double largest(const at::Tensor& tensor) {
   return tensor.abs().max().item<double>();
 }
-
-} // namespace
 
 RANKS_TEST("a run that goes on from a file has the bits of one that did not") {
   const SharedFolder folder;

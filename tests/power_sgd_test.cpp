@@ -13,8 +13,6 @@
 
 namespace ddp::test::power_sgd_test {
 
-namespace {
-
 PowerSGDOptions early() {
   return PowerSGDOptions().start_iteration(2);
 }
@@ -40,8 +38,6 @@ struct MatrixRun {
 double largest(const at::Tensor& tensor) {
   return tensor.abs().max().item<double>();
 }
-
-} // namespace
 
 TEST_CASE("PowerSGD options that cannot be are refused") {
   const auto refused = [](const PowerSGDOptions& options,

@@ -143,8 +143,6 @@ TEST_CASE("ranks may leave in any order, the store's host first") {
   }
 }
 
-namespace {
-
 /// A store that is slow to answer.
 class SlowStore : public c10d::PrefixStore {
  public:
@@ -155,8 +153,6 @@ class SlowStore : public c10d::PrefixStore {
     return c10d::PrefixStore::get(key);
   }
 };
-
-} // namespace
 
 RANKS_TEST("rank 0 does not leave before all have read its store") {
   detail::ProcessGroupImpl second;
@@ -185,8 +181,6 @@ RANKS_TEST("shutdown ends the group in all copies") {
   REQUIRE_THROWS_WITH(copy.all_reduce(tensor), Has("was shut down"));
 }
 
-namespace {
-
 // Until each has said that it waits in its next collective.
 void wait_for_the_others(const ProcessGroup& group) {
   const auto& impl = detail::ProcessGroupImpl::of(group);
@@ -198,8 +192,6 @@ void wait_for_the_others(const ProcessGroup& group) {
     waiting = std::count_if(ranks.begin(), ranks.end(), waits);
   }
 }
-
-} // namespace
 
 TEST_CASE("a peer that dies makes the others fail at once, by name") {
   const auto outcomes = ranks(3, RankOptions().exit_codes({{1, 137}}), [] {
@@ -301,8 +293,6 @@ TEST_CASE("the longest of timeouts is long") {
   }
 }
 
-namespace {
-
 /// The names of the interfaces that are up, each with an IPv4 address.
 std::set<std::string> interfaces() {
   std::set<std::string> names;
@@ -323,8 +313,6 @@ std::string gloo_device(const ProcessGroup& group) {
   auto& gloo = dynamic_cast<c10d::ProcessGroupGloo&>(*backend);
   return gloo.getOptions()->devices.at(0)->str();
 }
-
-} // namespace
 
 TEST_CASE("each group talks over its own interface, and so do its children") {
   ranks(2, [] {

@@ -11,8 +11,6 @@ namespace ddp::test::python_behaviours_test {
 // What the tests of Python's DistributedDataParallel ask of it, of an attached
 // Reducer: docs/parity.md lists which is which.
 
-namespace {
-
 /// Rows for all ranks, the same on each, of which a rank's share is two.
 struct Data {
   Data(const ProcessGroup& group, int64_t step, int64_t width, int64_t out) {
@@ -114,8 +112,6 @@ void compare_layouts(
     }
   }
 }
-
-} // namespace
 
 RANKS_TEST("training on shares equals one process on the full batch") {
   const auto sgd = torch::optim::SGDOptions(0.05).momentum(0.9);

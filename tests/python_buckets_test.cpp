@@ -12,8 +12,6 @@ namespace ddp::test::python_buckets_test {
 // What the tests of Python's DistributedDataParallel ask of its buckets: their
 // sizes, order and times.
 
-namespace {
-
 constexpr double kMiB = 1 << 20;
 
 std::vector<at::Tensor> parameters(size_t count, int64_t elements) {
@@ -53,8 +51,6 @@ Sizes sizes_of(
   backward(parameters);
   return {initial, sizes(reducer)};
 }
-
-} // namespace
 
 RANKS_TEST("a bucket closes at its cap to the byte") {
   const auto five = parameters(5, 100); // of 400 bytes

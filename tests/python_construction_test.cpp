@@ -12,8 +12,6 @@ namespace ddp::test::python_construction_test {
 // What the tests of Python's DistributedDataParallel ask of its construction:
 // comparisons over ranks.
 
-namespace {
-
 using Net = std::shared_ptr<torch::nn::Module>;
 using Linear = torch::nn::LinearImpl;
 
@@ -98,8 +96,6 @@ std::vector<Case> cases() {
       {1, with_buffer, {"seen Float [3]", "seen Float [2]"}},
   };
 }
-
-} // namespace
 
 RANKS_TEST("what differs in a rank's model is refused on all by name") {
   for (const auto& [odd_rank, make, texts] : cases()) {

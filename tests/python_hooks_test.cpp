@@ -13,8 +13,6 @@
 
 namespace ddp::test::python_hooks_test {
 
-namespace {
-
 using Results = std::vector<at::Tensor>;
 using Hooks = std::vector<std::pair<std::string, std::shared_ptr<CommHook>>>;
 
@@ -162,8 +160,6 @@ void compare_on(int size) {
     compare(folder.path);
   });
 }
-
-} // namespace
 
 TEST_CASE("on three ranks hooks and averagers have the bits of Python's") {
   compare_on(3);

@@ -13,8 +13,6 @@ namespace ddp::test::random_graphs_test {
 // each process alone, in fp64. A failure names its seed: DDP_TEST_SEED runs
 // that graph alone, DDP_TEST_GRAPHS sets how many there are.
 
-namespace {
-
 constexpr int kRanks = 3;
 
 /// The coarsest of the dtypes decides: values pass through all of them.
@@ -190,8 +188,6 @@ void check(uint64_t seed, const ProcessGroup& group, const ProcessGroup& own) {
     FAIL(error.what_without_backtrace());
   }
 }
-
-} // namespace
 
 TEST_CASE("random nets in random loops get the mean of all ranks") {
   const auto count = number("DDP_TEST_GRAPHS", 300);

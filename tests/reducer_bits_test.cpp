@@ -11,8 +11,6 @@ namespace ddp::test::reducer_bits_test {
 using bench::C10dReducer;
 using parity::Configuration;
 
-namespace {
-
 /// Whether two states have the same names, dtypes, shapes and bytes.
 bool same_bits(const StateDict& a, const StateDict& b) {
   if (a.keys() != b.keys()) {
@@ -73,8 +71,6 @@ void compare_with_c10d(
     REQUIRE(same_bits(state_of(*net), state_of(*oracle_net)));
   }
 }
-
-} // namespace
 
 RANKS_TEST("gradients equal c10d's bit for bit, in each step", {3, 4}) {
   // With two ranks every order of addition gives the same bits: three and four.

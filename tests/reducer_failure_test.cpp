@@ -12,8 +12,6 @@ namespace ddp::test::reducer_failure_test {
 // The timeout of a group is ten minutes here: what does not fail by itself
 // hangs until the harness ends it.
 
-namespace {
-
 void backward(UnevenNet& net, const ProcessGroup& group) {
   const auto dtype = net.first->weight.scalar_type();
   net.forward(batch(group, 3, 7).to(dtype)).pow(2).sum().backward();
@@ -41,8 +39,6 @@ void one_fails(
     }
   });
 }
-
-} // namespace
 
 TEST_CASE("an exception in one rank's backward reaches the others") {
   one_fails(

@@ -13,8 +13,6 @@ namespace ddp::test::reducer_lifetime_test {
 using torch::nn::Linear;
 using torch::nn::Sequential;
 
-namespace {
-
 void backward(Sequential& net) {
   net->zero_grad();
   net->forward(torch::rand({2, 4})).sum().backward();
@@ -37,8 +35,6 @@ struct TwoLayers : torch::nn::Module {
     second->forward(first->forward(torch::ones({2, 4}))).sum().backward();
   }
 };
-
-} // namespace
 
 RANKS_TEST("a Reducer that ends before it reduced anything is missed") {
   auto net = make_net();

@@ -13,8 +13,6 @@ namespace ddp::test::reducer_state_test {
 
 using c10::IValue;
 
-namespace {
-
 constexpr int64_t kSteps = 6;
 
 /// Gradients come in another order than parameters are registered in.
@@ -118,8 +116,6 @@ void compare(
     }
   }
 }
-
-} // namespace
 
 RANKS_TEST("a run that goes on adds gradients as one that never stopped") {
   compare(group, small_buckets(), 1);

@@ -9,8 +9,6 @@
 
 namespace ddp::test::reentrant_test {
 
-namespace {
-
 struct Layers : torch::nn::Module {
   torch::nn::Linear first{nullptr}, second{nullptr}, last{nullptr};
   Segment body;
@@ -56,8 +54,6 @@ void compare(
     twins.check(1e-4, 1e-5);
   }
 }
-
-} // namespace
 
 RANKS_TEST("activation checkpointing, once and several times") {
   compare(group, {1, 1, 1, 1});

@@ -21,8 +21,6 @@
 
 namespace ddp::test::rendezvous_test {
 
-namespace {
-
 ProcessGroupOptions short_wait() {
   return ProcessGroupOptions().timeout(std::chrono::seconds(5));
 }
@@ -35,8 +33,6 @@ c10::intrusive_ptr<c10d::Store> store_at(int port) {
   options.waitWorkers = false;
   return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
 }
-
-} // namespace
 
 TEST_CASE("ranks that never come are named on every rank that did") {
   const auto outcomes = ranks(2, [] {

@@ -20,8 +20,6 @@ namespace ddp::test::replica_check_test {
 
 using torch::nn::Linear;
 
-namespace {
-
 Linear make_layer() {
   torch::manual_seed(1);
   return Linear(3, 2);
@@ -56,8 +54,6 @@ std::string rank_0_warns(Function&& function, const ProcessGroup& group) {
   REQUIRE(texts.size() == (group.rank() == 0 ? 1 : 0));
   return group.broadcast(texts.empty() ? "" : texts[0]);
 }
-
-} // namespace
 
 RANKS_TEST("a first checkpoint tells which parameter differs on which rank") {
   const SharedFolder folder;

@@ -22,8 +22,6 @@ namespace ddp::test::restart_test {
 
 using namespace std::chrono_literals;
 
-namespace {
-
 constexpr int kWorld = 3;
 constexpr int64_t kEpochs = 3;
 constexpr uint64_t kSeed = 11;
@@ -273,8 +271,6 @@ void run_and_kill(const std::string& folder, const Plan& plan) {
     REQUIRE(process.finish(60s).exit_code == 128 + SIGKILL);
   }
 }
-
-} // namespace
 
 TEST_CASE(
     "a run that is killed goes on in the middle of an epoch, bit by bit") {

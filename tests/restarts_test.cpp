@@ -6,8 +6,6 @@
 
 namespace ddp::test::restarts_test {
 
-namespace {
-
 /// How many restarts; DDP_TEST_RESTARTS says another number for a longer run.
 int restarts() {
   const auto text = variable("DDP_TEST_RESTARTS");
@@ -39,8 +37,6 @@ void check_restarts(int ranks, const Words& program) {
   std::cout << ranks << " ranks of " << program.back() << ": " << number
             << " of " << number << " restarts work\n";
 }
-
-} // namespace
 
 TEST_CASE("C++ ranks meet again after each restart") {
   const int ranks = GENERATE(2, 4);

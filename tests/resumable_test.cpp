@@ -7,8 +7,6 @@
 
 namespace ddp::test::resumable_test {
 
-namespace {
-
 Command resumable(const std::string& folder) {
   return example(3, "resumable", {folder, "--epochs=4"});
 }
@@ -44,8 +42,6 @@ std::string stop(const Command& command, int signal, int exit_code) {
   REQUIRE(step != "");
   return step;
 }
-
-} // namespace
 
 TEST_CASE("a run that a signal stops goes on with the same bits") {
   const TemporaryFolder folder;

@@ -23,8 +23,6 @@ namespace ddp::test::resume_test {
 
 using namespace std::chrono_literals;
 
-namespace {
-
 constexpr int kWorld = 3;
 constexpr int64_t kSteps = 60;
 constexpr int64_t kInterval = 3; // between saves
@@ -213,8 +211,6 @@ int number_of_kills() {
   const auto* text = std::getenv("DDP_TEST_KILLS");
   return text ? std::atoi(text) : 4;
 }
-
-} // namespace
 
 TEST_CASE("a run that is killed goes on from its last checkpoint, bit by bit") {
   const SharedFolder shared;

@@ -17,8 +17,6 @@ using detail::read_sharded_safetensors;
 using detail::write_sharded_safetensors;
 using Names = std::set<std::string>;
 
-namespace {
-
 const std::string kIndex = "model.safetensors.index.json";
 
 torch::nn::Sequential net() {
@@ -53,8 +51,6 @@ std::string reading(const std::string& path) {
     return error.what_without_backtrace();
   }
 }
-
-} // namespace
 
 TEST_CASE("a module is saved to and loaded from several files by their index") {
   const TemporaryFolder folder;

@@ -8,8 +8,6 @@
 
 namespace ddp::test::safetensors_test {
 
-namespace {
-
 const std::vector<std::pair<std::string, torch::Dtype>> kDtypes{
     {"F64", torch::kFloat64},
     {"F32", torch::kFloat32},
@@ -77,8 +75,6 @@ std::string entry(
   return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape +
       ",\"data_offsets\":" + offsets + "}";
 }
-
-} // namespace
 
 TEST_CASE("safetensors keeps every dtype, bit by bit", "[safetensors]") {
   const TemporaryFolder folder;

@@ -10,8 +10,6 @@
 
 namespace ddp::test::sampler_progress_test {
 
-namespace {
-
 std::map<size_t, int> counts(const Indices& indices) {
   std::map<size_t, int> result;
   for (const auto index : indices) {
@@ -19,8 +17,6 @@ std::map<size_t, int> counts(const Indices& indices) {
   }
   return result;
 }
-
-} // namespace
 
 TEST_CASE("each sample comes exactly once, however ranks stop and change") {
   std::mt19937 random(7);
@@ -105,8 +101,6 @@ TEST_CASE("a loader's workers fetch ahead, and the state is the loop's") {
   }
 }
 
-namespace {
-
 /// Both epochs' samples of all ranks from LibTorch's loader, whose workers may
 /// give batches out of order.
 template <typename MakeSampler>
@@ -121,8 +115,6 @@ Indices from_loaders(const MakeSampler& make, bool ordered, int64_t epoch) {
   }
   return all;
 }
-
-} // namespace
 
 TEST_CASE("loaders that do not keep the order give each sample once as well") {
   for (const int64_t epoch : {0, 1}) {

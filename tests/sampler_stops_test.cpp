@@ -8,8 +8,6 @@
 
 namespace ddp::test::sampler_stops_test {
 
-namespace {
-
 constexpr int64_t kWorld = 3;
 
 std::vector<Indices> batches_after(
@@ -23,8 +21,6 @@ std::vector<Indices> batches_after(
   }
   return batches;
 }
-
-} // namespace
 
 TEST_CASE("a state saved before advance brings the whole batch again") {
   constexpr size_t kSize = 60;
@@ -62,8 +58,6 @@ TEST_CASE("a state saved before advance brings the whole batch again") {
     }
   }
 }
-
-namespace {
 
 /// A step of the optimizer for each three batches.
 struct Accumulating {
@@ -120,8 +114,6 @@ Accumulating stopped_and_resumed(
   resumed.run(100);
   return resumed;
 }
-
-} // namespace
 
 TEST_CASE("a state saved amid accumulation: with the gradients, or by steps") {
   Accumulating whole(true);

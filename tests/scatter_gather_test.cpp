@@ -9,8 +9,6 @@ namespace ddp::test::scatter_gather_test {
 
 using torch::Tensor;
 
-namespace {
-
 /// Tensors of all dtypes and many layouts go there and come back.
 void check_contents(const ProcessGroup& group) {
   const auto round_trip = [&](const Tensor& tensor) {
@@ -59,8 +57,6 @@ void check_uneven_shares(const ProcessGroup& group) {
     REQUIRE_FALSE(gather(Tensor(), group, destination).defined());
   }
 }
-
-} // namespace
 
 RANKS_TEST("any dtype and layout is scattered and gathered bit for bit") {
   check_contents(group);

@@ -12,8 +12,6 @@
 
 namespace ddp::test::seed_test {
 
-namespace {
-
 /// Drawn numbers, as a text that shows every bit.
 std::string text_of(const torch::Tensor& numbers) {
   std::ostringstream text;
@@ -22,8 +20,6 @@ std::string text_of(const torch::Tensor& numbers) {
   }
   return text.str();
 }
-
-} // namespace
 
 RANKS_TEST("manual_seed gives every rank rank 0's seed and equal states") {
   const uint64_t mine = 0xFFFFFFFF00000000ULL + group.rank();

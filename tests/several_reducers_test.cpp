@@ -73,8 +73,6 @@ RANKS_TEST("Reducers that take turns may share a communicator") {
   }
 }
 
-namespace {
-
 /// A loss that reaches two nets in an order that differs between ranks.
 torch::Tensor joint_loss(
     const ProcessGroup& group,
@@ -120,8 +118,6 @@ struct Unfreezing {
   std::shared_ptr<BranchNet> b = make_net();
   Reducer of_a, of_b;
 };
-
-} // namespace
 
 RANKS_TEST("Reducers that share a backward compare in the same order") {
   Unfreezing both(group, group, ReducerOptions().check_finite(true));

@@ -3,13 +3,9 @@
 
 namespace ddp::test::sharded_files_test {
 
-namespace {
-
 double loss_of(const std::string& output, const std::string& epoch) {
   return std::stod(match(output, epoch + ": loss (\\S+)")[0]);
 }
-
-} // namespace
 
 TEST_CASE("the example of sharded files trains on three ranks") {
   const TemporaryFolder folder;

@@ -5,8 +5,6 @@
 
 namespace ddp::test::shm_collectives_test {
 
-namespace {
-
 /// Values whose sums round differently in another order.
 torch::Tensor noise(int rank, int64_t numel, torch::ScalarType dtype) {
   torch::manual_seed(rank);
@@ -54,8 +52,6 @@ void check_sums(const BackendPtr& backend, torch::ScalarType dtype) {
         expected));
   }
 }
-
-} // namespace
 
 TEST_CASE("collectives over shared memory move and reduce what they should") {
   for (const int size : {1, 2, 3, 4, 7, 16}) {

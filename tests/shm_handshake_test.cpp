@@ -21,8 +21,6 @@ using backends::shm::Message;
 using backends::shm::UnixSocket;
 using Clock = UnixSocket::Clock;
 
-namespace {
-
 constexpr std::chrono::seconds kLong(20);
 
 BackendOptions rank_of_two(
@@ -58,8 +56,6 @@ Message greeting(
   message.files[1] = FileDescriptor(dup(memory.descriptor()));
   return message;
 }
-
-} // namespace
 
 TEST_CASE("of several greetings of one rank the first counts") {
   const auto store = c10::make_intrusive<c10d::HashStore>();

@@ -18,8 +18,6 @@ namespace ddp::test::shm_work_test {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-namespace {
-
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -28,8 +26,6 @@ double cpu_seconds() {
   };
   return of(usage.ru_utime) + of(usage.ru_stime);
 }
-
-} // namespace
 
 TEST_CASE("shared memory: operations overlap and are waited for in any order") {
   ranks(3, [] {

@@ -8,13 +8,9 @@
 
 namespace ddp::test::sparse_gradients_test {
 
-namespace {
-
 at::Tensor words_of(int64_t rank, int64_t step) {
   return torch::tensor({rank, rank + step, int64_t{4}, int64_t{4}});
 }
-
-} // namespace
 
 RANKS_TEST("sparse gradients of embeddings are averaged") {
   WordNet net;

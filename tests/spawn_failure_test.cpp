@@ -16,8 +16,6 @@
 
 namespace ddp::test::spawn_failure_test {
 
-namespace {
-
 using Texts = std::vector<std::string>;
 
 Command spawned(Texts arguments, const std::string& temporary = "/tmp") {
@@ -82,8 +80,6 @@ void check_ended(const std::vector<pid_t>& pids) {
     CHECK(has_ended(pid));
   }
 }
-
-} // namespace
 
 TEST_CASE("spawn throws with the message of a worker's exception") {
   CHECK(

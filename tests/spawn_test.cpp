@@ -11,8 +11,6 @@
 
 namespace ddp::test::spawn_test {
 
-namespace {
-
 using Texts = std::vector<std::string>;
 
 /// Runs a command that shall end well, and says nothing of a launch.
@@ -41,8 +39,6 @@ void check_sums(const std::string& output, int size) {
   const std::string end = "\nafter\n";
   CHECK(output.find(end) == output.size() - end.size());
 }
-
-} // namespace
 
 TEST_CASE("a spawned program's workers form a group") {
   for (const int size : {1, 2, 3, 4}) {

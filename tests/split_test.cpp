@@ -8,15 +8,11 @@
 
 namespace ddp::test::split_test {
 
-namespace {
-
 double sum_of_ranks(const ProcessGroup& group, const ProcessGroup& world) {
   auto tensor = torch::full({3}, static_cast<double>(world.rank()));
   group.all_reduce(tensor);
   return tensor[0].item<double>();
 }
-
-} // namespace
 
 RANKS_TEST("ranks of one color form a group, ordered by key and rank", 4) {
   const auto rank = group.rank();

@@ -8,8 +8,6 @@
 
 namespace ddp::test::state_dict_test {
 
-namespace {
-
 using detail::match_names;
 using Names = std::vector<std::string>;
 
@@ -88,8 +86,6 @@ struct Pair : torch::nn::Module {
     register_module("b", b);
   }
 };
-
-} // namespace
 
 TEST_CASE("named_state has Python's names and order", "[state_dict]") {
   const Names expected{

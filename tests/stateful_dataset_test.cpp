@@ -14,8 +14,6 @@ namespace ddp::test::stateful_dataset_test {
 using torch::data::DataLoaderOptions;
 using torch::data::datasets::make_shared_dataset;
 
-namespace {
-
 constexpr size_t kBatch = 4;
 
 /// The numbers in a file, one by one, as a stream that cannot be sought in;
@@ -94,8 +92,6 @@ auto loader_of(
   return torch::data::make_data_loader(
       make_shared_dataset<NumberStream>(path, sampler), options);
 }
-
-} // namespace
 
 TEST_CASE("a rank keeps its own samples of a stream, each exactly once") {
   constexpr size_t kCount = 101;

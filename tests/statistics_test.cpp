@@ -15,8 +15,6 @@ namespace ddp::test::statistics_test {
 
 // What a Reducer tells of itself, as the tests of Python's logging data ask.
 
-namespace {
-
 using Sizes = std::vector<int64_t>;
 
 /// One all-reduce, as the default is.
@@ -59,8 +57,6 @@ std::string text(const Sizes& sizes) {
   }
   return out.str();
 }
-
-} // namespace
 
 RANKS_TEST(
     "statistics of the wrapper are sampled, and its times possible",

@@ -18,8 +18,6 @@ using torch::optim::AdamWOptions;
 using torch::optim::Optimizer;
 using torch::optim::SGDOptions;
 
-namespace {
-
 using Make =
     std::function<std::unique_ptr<Optimizer>(const torch::nn::Module&)>;
 
@@ -89,8 +87,6 @@ struct Run {
   Reducer reducer;
   std::unique_ptr<Optimizer> optimizer;
 };
-
-} // namespace
 
 RANKS_TEST("a step in backward has the bits of one after it", {3, 4}) {
   for (const auto& make : makers()) {

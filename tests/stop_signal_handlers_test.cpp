@@ -13,8 +13,6 @@ namespace ddp::test::stop_signal_handlers_test {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-namespace {
-
 std::atomic<int> own_calls{0};
 void own_handler(int /*signal*/) {
   ++own_calls;
@@ -34,8 +32,6 @@ struct OwnHandler {
   int number;
   struct sigaction before {};
 };
-
-} // namespace
 
 TEST_CASE("the signals are the program's choice, and its again afterwards") {
   const OwnHandler term(SIGTERM);

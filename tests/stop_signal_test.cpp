@@ -25,8 +25,6 @@ namespace ddp::test::stop_signal_test {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-namespace {
-
 constexpr int kWorld = 3;
 constexpr int kRounds = 6;
 constexpr int kShownSteps = 300;
@@ -142,8 +140,6 @@ pid_t a_child_of(pid_t parent) {
   REQUIRE(child > 0);
   return child;
 }
-
-} // namespace
 
 TEST_CASE("a signal at any moment stops all ranks at one step") {
   const SharedFolder folder;

@@ -10,8 +10,6 @@ namespace ddp::test::stream_sampler_test {
 
 using torch::data::DataLoaderOptions;
 
-namespace {
-
 /// A stream that nobody knows the length of; its samples are their indices.
 struct Stream : torch::data::datasets::Dataset<Stream, size_t> {
   size_t get(size_t index) override {
@@ -31,8 +29,6 @@ Indices up_to(size_t count) {
   std::iota(all.begin(), all.end(), 0);
   return all;
 }
-
-} // namespace
 
 TEST_CASE("samples in the dataset's order take no memory") {
   constexpr size_t kMany = 1'000'000'000'000;

@@ -11,8 +11,6 @@
 
 namespace ddp::test::summary_test {
 
-namespace {
-
 /// Has a parameter of another module.
 struct Tied : torch::nn::Module {
   explicit Tied(const torch::Tensor& weight) {
@@ -66,8 +64,6 @@ bool has(const std::string& text, const std::string& part) {
 std::string table(const std::string& text) {
   return text.substr(0, text.find("\n\n") + 1);
 }
-
-} // namespace
 
 RANKS_TEST("the summary shows each module's parameters and buckets") {
   auto net = std::make_shared<WordNet>();

@@ -14,8 +14,6 @@ namespace ddp::test::sync_batch_norm_test {
 using torch::nn::BatchNormOptions;
 using Rows = std::vector<int64_t>;
 
-namespace {
-
 struct Case {
   Rows shape{6, 2, 3}; ///< of a row
   BatchNormOptions options = BatchNormOptions(6);
@@ -154,8 +152,6 @@ void compare_net(const ProcessGroup& group, Net& net, Step&& step) {
     }
   }
 }
-
-} // namespace
 
 RANKS_TEST("a synchronised batch-norm is that of one process", 4) {
   compare<1>(group, with([](Case& c) { c.shape = {6}; }));

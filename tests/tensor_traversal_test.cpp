@@ -71,8 +71,6 @@ struct Plain {
 
 } // namespace program
 
-namespace {
-
 Tensor number(int64_t value) {
   return torch::tensor(value);
 }
@@ -109,8 +107,6 @@ void check(const T& value, const std::vector<int64_t>& expected) {
   REQUIRE(values(copy) == raised);
   REQUIRE(values(value) == expected);
 }
-
-} // namespace
 
 TEST_CASE("a tensor itself is visited, where it is") {
   auto tensor = number(1);

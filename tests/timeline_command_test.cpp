@@ -8,8 +8,6 @@ namespace ddp::test::timeline_command_test {
 
 using nlohmann::json;
 
-namespace {
-
 /// What it says when it gives no answer.
 std::string trouble(const Words& arguments) {
   const auto outcome = run(ddp_timeline(arguments), kLong);
@@ -55,8 +53,6 @@ std::string write(
   write_text(folder / name, content.dump());
   return folder / name;
 }
-
-} // namespace
 
 TEST_CASE("clocks that differ are aligned in the trace and in the picture") {
   const TemporaryFolder folder;

@@ -20,8 +20,6 @@ using detail::Meeting;
 using detail::parse_steps;
 using nlohmann::json;
 
-namespace {
-
 double begin_of(const json& span) {
   return span["ts"];
 }
@@ -97,8 +95,6 @@ void check_run(const std::string& folder, int64_t size) {
     REQUIRE(times.first <= times.second + 2 * error);
   }
 }
-
-} // namespace
 
 TEST_CASE("chosen steps of three ranks come to one trace and one picture") {
   const SharedFolder folder;

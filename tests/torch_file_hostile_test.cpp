@@ -9,8 +9,6 @@ namespace ddp::test::torch_file_hostile_test {
 
 using namespace std::string_literals;
 
-namespace {
-
 std::string repeat(const std::string& text, size_t count) {
   std::string result;
   for (size_t i = 0; i < count; ++i) {
@@ -29,8 +27,6 @@ void check(const std::vector<Case>& cases) {
     CHECK_THAT(complaint(torch_file_of(c.pickle)), Has(c.expected));
   }
 }
-
-} // namespace
 
 TEST_CASE("Files of older versions of torch.save are read", "[torch_file]") {
   for (const std::string type :

@@ -14,8 +14,6 @@
 
 namespace ddp::test::torch_file_test {
 
-namespace {
-
 using Dict = c10::impl::GenericDict;
 using List = c10::impl::GenericList;
 
@@ -113,8 +111,6 @@ c10::IValue plain() {
       {-(int64_t{1} << 40), "far"},
   });
 }
-
-} // namespace
 
 TEST_CASE("read_checkpoint_file reads what torch.save wrote", "[torch_file]") {
   const TemporaryFolder folder;

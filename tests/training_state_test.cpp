@@ -14,8 +14,6 @@ namespace ddp::test::training_state_test {
 
 using c10::IValue;
 
-namespace {
-
 /// A training run that depends on all that a `TrainingState` can hold.
 struct Training {
   explicit Training(const ProcessGroup& own_group = {})
@@ -81,8 +79,6 @@ struct Training {
 bool equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), torch::equal);
 }
-
-} // namespace
 
 RANKS_TEST("a training goes on from its state to the last bit, on each rank") {
   torch::manual_seed(3);

@@ -12,8 +12,6 @@
 
 namespace ddp::test::unmanaged_leaves_test {
 
-namespace {
-
 using detail::UnmanagedLeaves;
 
 const auto kNowhere = [](const at::Tensor&) { return false; };
@@ -84,8 +82,6 @@ struct Dynamic : torch::nn::Cloneable<Dynamic> {
     return chosen(stem(x));
   }
 };
-
-} // namespace
 
 TEST_CASE("modules in a plain vector are reported in the second backward") {
   Stem stem;

@@ -218,8 +218,6 @@ RANKS_TEST("finish_backward takes part for a rank without a gradient") {
   reducer.finish_backward(); // nothing to take part in
 }
 
-namespace {
-
 /// On the last rank the reduction ends after rank 0's backward has.
 struct LateHook : CommHook {
   bool takes_scaled_gradients() const override {
@@ -242,8 +240,6 @@ struct LateHook : CommHook {
 
   c10::intrusive_ptr<c10d::Store> store;
 };
-
-} // namespace
 
 RANKS_TEST("rank 0 may end after its last backward, with the store") {
   auto used = torch::ones({3}, torch::requires_grad());

@@ -8,8 +8,6 @@
 
 namespace ddp::test::verification_test {
 
-namespace {
-
 std::string difference(
     const ProcessGroup& group,
     const torch::nn::Module& module,
@@ -32,8 +30,6 @@ std::shared_ptr<BranchNet> equal_nets() {
   torch::manual_seed(3);
   return std::make_shared<BranchNet>();
 }
-
-} // namespace
 
 RANKS_TEST("one changed bit on one rank is found and named on all", 4) {
   const auto net = equal_nets();

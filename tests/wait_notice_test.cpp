@@ -25,8 +25,6 @@ namespace ddp::test::wait_notice_test {
 
 using std::chrono::seconds;
 
-namespace {
-
 const auto kSoon = ProcessGroupOptions().wait_notice(seconds(2));
 
 std::string content_of(const std::string& path) {
@@ -49,8 +47,6 @@ void fail_after_notice(const ProcessGroup& group) {
   std::this_thread::sleep_for(seconds(2));
   detail::report_failure(group, "enough");
 }
-
-} // namespace
 
 RANKS_TEST("a long wait tells what the others wait in instead", 3, kSoon) {
   const SharedFolder folder;

@@ -10,8 +10,6 @@
 
 namespace ddp::test::worker_view_test {
 
-namespace {
-
 constexpr int kRanks = 3;
 
 /// What `launcher ... program` adds to the environment of local rank 1, or
@@ -59,8 +57,6 @@ std::string names(const Environment& environment) {
   }
   return text;
 }
-
-} // namespace
 
 TEST_CASE("ranks see under ddprun what they see under torchrun") {
   const auto python = python_with_torch();

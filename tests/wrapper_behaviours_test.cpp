@@ -14,8 +14,6 @@ namespace ddp::test::wrapper_behaviours_test {
 // What the tests of Python's DistributedDataParallel ask of the wrapper: there
 // forward decides what is reduced. docs/parity.md lists which is which.
 
-namespace {
-
 /// Whose gradient is the mean of the ranks' inputs.
 struct Scale : torch::nn::Module {
   torch::Tensor weight;
@@ -79,8 +77,6 @@ struct TalkativeNet : torch::nn::Module {
     return {linear(x), torch::arange(3), torch::full({2}, 3.0)};
   }
 };
-
-} // namespace
 
 RANKS_TEST("a forward under no_sync is not reduced, wherever its backward is") {
   auto net = std::make_shared<Scale>();
@@ -305,8 +301,6 @@ RANKS_TEST("an output that depends on no parameter is no unmanaged leaf") {
 // Backwards that do not come through the wrapper's output, or are not for the
 // parameters.
 
-namespace {
-
 struct Critic : torch::nn::Module {
   torch::nn::Linear first{nullptr}, last{nullptr};
   /// A loss of the module's own.
@@ -351,8 +345,6 @@ void compare(const ProcessGroup& group, const Loss& loss) {
     require_means(group, *net, *local, 1e-4, 1e-6);
   }
 }
-
-} // namespace
 
 RANKS_TEST("a gradient penalty alone is reduced") {
   compare(group, [](auto& model, auto&, torch::Tensor input) {

@@ -14,8 +14,6 @@ namespace ddp::test::zero_redundancy_failures_test {
 template <typename Optimizer>
 using Zero = ZeroRedundancyOptimizer<Optimizer>;
 
-namespace {
-
 std::vector<torch::Tensor> with_gradients() {
   std::vector<torch::Tensor> parameters;
   for (const int64_t size : {9, 6, 3}) {
@@ -24,8 +22,6 @@ std::vector<torch::Tensor> with_gradients() {
   }
   return parameters;
 }
-
-} // namespace
 
 RANKS_TEST("a sharded optimizer is saved by its own type only") {
   const auto net = std::make_shared<UnevenNet>();

@@ -17,8 +17,6 @@ namespace ddp::test::zero_redundancy_optimizer_test {
 
 using torch::optim::OptimizerParamGroup;
 
-namespace {
-
 void backward(UnevenNet& net, const ProcessGroup& group, int64_t step) {
   net.zero_grad();
   net.forward(batch(group, step, 7)).pow(2).mean().backward();
@@ -69,8 +67,6 @@ int64_t bytes_of_state(const torch::optim::Optimizer& optimizer) {
   }
   return bytes;
 }
-
-} // namespace
 
 RANKS_TEST("a sharded optimizer has the bits of the optimizer itself", {3, 4}) {
   check_bits<torch::optim::Adam>(
@@ -137,8 +133,6 @@ RANKS_TEST("ranks without inputs step their parameters along") {
   REQUIRE(same_parameters(*net, *plain));
 }
 
-namespace {
-
 int64_t peak_memory() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -170,8 +164,6 @@ std::vector<torch::Tensor> large_parameters() {
   }
   return parameters;
 }
-
-} // namespace
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // Sanitizers have an allocator of their own.
@@ -212,8 +204,6 @@ TEST_CASE("a group of one is not sharded") {
   CHECK(state.at("state").toGenericDict().size() == 6);
 }
 
-namespace {
-
 /// A step by a closure, which clears the gradients first.
 void step_by_closure(
     torch::optim::Optimizer& optimizer,
@@ -227,8 +217,6 @@ void step_by_closure(
     return loss;
   });
 }
-
-} // namespace
 
 RANKS_TEST("a closure sees all parameters of a sharded optimizer") {
   const auto net = start_net();

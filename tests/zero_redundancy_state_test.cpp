@@ -14,8 +14,6 @@ namespace ddp::test::zero_redundancy_state_test {
 
 using torch::optim::OptimizerParamGroup;
 
-namespace {
-
 /// Steps on what all ranks know.
 void train(
     UnevenNet& net,
@@ -29,8 +27,6 @@ void train(
     optimizer.step();
   }
 }
-
-} // namespace
 
 TEST_CASE("a sharded state is saved whole and loaded on any number of ranks") {
   const SharedFolder folder;

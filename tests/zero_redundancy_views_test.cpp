@@ -8,8 +8,6 @@ namespace ddp::test::zero_redundancy_views_test {
 template <typename Optimizer>
 using Zero = ZeroRedundancyOptimizer<Optimizer>;
 
-namespace {
-
 /// Parameters of several layouts, equal on all ranks.
 std::vector<torch::Tensor> of_layouts() {
   torch::manual_seed(4);
@@ -26,8 +24,6 @@ std::vector<torch::Tensor> of_layouts() {
   }
   return parameters;
 }
-
-} // namespace
 
 RANKS_TEST("parameters that become views keep their layout") {
   auto plain = of_layouts();
