@@ -7,12 +7,6 @@
 #include <tests/support/catch.h>
 #include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
-#include <unistd.h>
-#include <csignal>
-
-#include <chrono>
-#include <functional>
-#include <random>
 
 namespace ddp::test::atomic_file_test {
 

@@ -1,11 +1,8 @@
 #include <tests/support/failures.h>
 #include <tests/support/nets.h>
-#include <tests/support/ranks.h>
 
 #include <ddp/reducer.h>
 #include <torch/script.h>
-
-#include <sstream>
 
 namespace ddp::test::attachment_test {
 

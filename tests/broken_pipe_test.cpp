@@ -1,11 +1,4 @@
-#include <tests/support/catch.h>
 #include <tests/support/ranks.h>
-
-#include <algorithm>
-#include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 namespace ddp::test::broken_pipe_test {
 

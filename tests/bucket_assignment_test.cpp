@@ -4,9 +4,6 @@
 
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include <numeric>
-#include <random>
-
 namespace ddp::test::bucket_assignment_test {
 
 using Buckets = std::vector<BucketIndices>;

@@ -1,13 +1,7 @@
 // The program ddp-checkpoint, run as users run it.
-#include <ddp/checkpoint/checkpoint_file.h>
-#include <tests/support/catch.h>
 #include <tests/support/checkpoint_command.h>
 
-#include <cmath>
-#include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 namespace ddp::test::checkpoint_command_test {
 

@@ -1,11 +1,6 @@
 // What ddp-checkpoint makes of files.
-#include <ddp/checkpoint/checkpoint_file.h>
-#include <tests/support/catch.h>
 #include <tests/support/checkpoint_command.h>
-#include <tests/support/ivalue_text.h>
 #include <tests/support/launched.h>
-
-#include <sstream>
 
 namespace ddp::test::checkpoint_conversion_test {
 

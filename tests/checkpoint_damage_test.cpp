@@ -5,10 +5,6 @@
 #include <tests/support/memory_cap.h>
 #include <tests/support/memory_file.h>
 
-#include <cstdlib>
-#include <iostream>
-#include <random>
-
 namespace ddp::test::checkpoint_damage_test {
 
 using c10::IValue;

@@ -8,8 +8,6 @@
 #include <tests/support/memory_file.h>
 #include <tests/support/temporary_folder.h>
 
-#include <limits>
-
 namespace ddp::test::checkpoint_file_test {
 
 using c10::IValue;

@@ -1,13 +1,9 @@
 // Which folders a CheckpointManager writes to.
-#include <tests/support/catch.h>
 #include <tests/support/checkpoint_run.h>
 #include <tests/support/ranks.h>
 #include <tests/support/warnings.h>
 
 #include <fcntl.h>
-#include <unistd.h>
-
-#include <filesystem>
 
 namespace ddp::test::checkpoint_folder_test {
 

@@ -1,7 +1,5 @@
 #include <checkpoint/checkpoint_folder.h>
 #include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/checkpoint/checkpoint_manager.h>
-#include <tests/support/catch.h>
 #include <tests/support/checkpoint_run.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
@@ -11,11 +9,6 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/inotify.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <filesystem>
-#include <set>
 
 namespace ddp::test::checkpoint_manager_test {
 

@@ -5,8 +5,6 @@
 #include <tests/support/temporary_folder.h>
 #include <tests/support/wrapper.h>
 
-#include <algorithm>
-
 namespace ddp::test::checkpoint_test {
 
 struct Net : torch::nn::Module {

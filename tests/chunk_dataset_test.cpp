@@ -1,13 +1,7 @@
 // LibTorch's ChunkDataset with samplers inside.
 
 #include <ddp/samplers/distributed_sampler.h>
-#include <tests/support/catch.h>
 #include <tests/support/samplers.h>
-
-#include <algorithm>
-#include <memory>
-#include <mutex>
-#include <sstream>
 
 namespace ddp::test::chunk_dataset_test {
 

@@ -3,9 +3,6 @@
 #include <tests/support/cifar10_files.h>
 #include <tests/support/examples.h>
 
-#include <csignal>
-#include <filesystem>
-
 namespace ddp::test::cifar10_resnet_test {
 
 /// Runs a shell's line in `folder`, where programs have no paths.

@@ -1,4 +1,3 @@
-#include <tests/support/catch.h>
 #include <tests/support/examples.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
@@ -6,8 +5,6 @@
 
 #include <ATen/record_function.h>
 #include <ddp/reducer.h>
-
-#include <limits>
 
 namespace ddp::test::clip_grad_norm_test {
 

@@ -1,4 +1,3 @@
-#include <tests/support/catch.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
@@ -8,10 +7,6 @@
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/distributed_data_parallel.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
 
 namespace ddp::test::collective_checkpoint_test {
 

@@ -6,14 +6,9 @@
 #include <ddp/samplers/data_loader.h>
 #include <ddp/samplers/distributed_sampler.h>
 #include <ddp/zero_redundancy_optimizer.h>
-#include <tests/support/catch.h>
 #include <tests/support/failures.h>
-#include <tests/support/ranks.h>
 #include <tests/support/samplers.h>
 #include <tests/support/shared_folder.h>
-
-#include <random>
-#include <set>
 
 namespace ddp::test::collective_state_test {
 

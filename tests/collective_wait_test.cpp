@@ -1,5 +1,4 @@
 #include <tests/support/failures.h>
-#include <tests/support/ranks.h>
 
 #include <ddp/failure/heartbeat.h>
 #include <ddp/metrics.h>
@@ -7,8 +6,6 @@
 #include <ddp/process_group/wait_report.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-
-#include <atomic>
 
 namespace ddp::test::collective_wait_test {
 

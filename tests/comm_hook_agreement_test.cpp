@@ -1,5 +1,4 @@
 // Ranks whose communication hooks differ.
-#include <tests/support/catch.h>
 #include <tests/support/comm_hooks.h>
 #include <tests/support/ranks.h>
 

@@ -1,11 +1,6 @@
 #include <tests/support/comm_hooks.h>
-#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/twins.h>
-
-#include <ddp/reducer.h>
-
-#include <optional>
 
 namespace ddp::test::comm_hook_test {
 

@@ -1,15 +1,9 @@
-#include <tests/support/catch.h>
 #include <tests/support/comm_hooks.h>
 #include <tests/support/hook_training.h>
-#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/comm_hooks/post_local_sgd_hook.h>
-#include <ddp/reducer.h>
-
-#include <cmath>
-#include <limits>
 
 namespace ddp::test::comm_hooks_test {
 

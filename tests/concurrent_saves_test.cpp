@@ -1,23 +1,10 @@
 #include <checkpoint/checkpoint_folder.h>
-#include <ddp/checkpoint/checkpoint_file.h>
-#include <ddp/checkpoint/checkpoint_manager.h>
 #include <ddp/support/containers.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <tests/support/shared_page.h>
 #include <tests/support/stepped_training.h>
 #include <tests/support/temporary_folder.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <chrono>
-#include <csignal>
-#include <cstdlib>
-#include <functional>
-#include <iostream>
-#include <map>
-#include <memory>
-#include <random>
 
 namespace ddp::test::concurrent_saves_test {
 

@@ -1,14 +1,10 @@
 // Connecting ranks that have met.
 
-#include <tests/support/catch.h>
 #include <tests/support/failures.h>
-#include <tests/support/ranks.h>
 
 #include <ddp/failure/heartbeat.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-
-#include <cstdlib>
 
 namespace ddp::test::connecting_test {
 

@@ -1,15 +1,10 @@
 #include <tests/support/failures.h>
 #include <tests/support/launched.h>
-#include <tests/support/ranks.h>
 
 #include <ddp/reducer.h>
 #include <nlohmann/json.hpp>
 
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <csignal>
-#include <filesystem>
 
 namespace ddp::test::crash_test {
 

@@ -1,10 +1,6 @@
 // Python goes on with what C++ trained, and the other way round.
 #include <tests/support/free_port.h>
 #include <tests/support/launched.h>
-#include <tests/support/skip.h>
-
-#include <map>
-#include <sstream>
 
 namespace ddp::test::cross_language_test {
 

@@ -3,7 +3,6 @@
 #include <ddp/samplers/batch_sampler.h>
 #include <ddp/samplers/data_loader.h>
 #include <ddp/samplers/distributed_sampler.h>
-#include <tests/support/catch.h>
 #include <tests/support/samplers.h>
 
 namespace ddp::test::data_loader_state_test {

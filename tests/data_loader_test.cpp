@@ -1,17 +1,7 @@
 #include <ddp/samplers/batch_sampler.h>
-#include <ddp/samplers/data_loader.h>
 #include <ddp/samplers/distributed_sampler.h>
-#include <tests/support/catch.h>
 #include <tests/support/made_samples.h>
 #include <tests/support/samplers.h>
-
-#include <atomic>
-#include <chrono>
-#include <csignal>
-#include <future>
-#include <mutex>
-#include <set>
-#include <thread>
 
 namespace ddp::test::data_loader_test {
 

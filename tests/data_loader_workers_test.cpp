@@ -1,14 +1,5 @@
 // The threads of a data loader.
-#include <tests/support/catch.h>
 #include <tests/support/made_samples.h>
-
-#include <atomic>
-#include <chrono>
-#include <csignal>
-#include <future>
-#include <mutex>
-#include <set>
-#include <thread>
 
 namespace ddp::test::data_loader_workers_test {
 

@@ -2,14 +2,10 @@
 #include <tests/support/debug_jobs.h>
 #include <tests/support/mpirun.h>
 #include <tests/support/nets.h>
-#include <tests/support/skip.h>
 
 #include <ddp/failure/level.h>
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-
-#include <csignal>
-#include <iostream>
 
 namespace ddp::test::debug_mode_test {
 

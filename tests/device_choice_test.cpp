@@ -1,11 +1,6 @@
-#include <tests/support/catch.h>
-
 #include <ddp/environment/environment.h>
 #include <ddp/init/device_choice.h>
 #include <tests/support/ranks.h>
-
-#include <cstdlib>
-#include <filesystem>
 
 namespace ddp::test::device_choice_test {
 

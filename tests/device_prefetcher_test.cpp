@@ -4,7 +4,6 @@
 #include <ddp/samplers/data_loader.h>
 #include <ddp/samplers/device_prefetcher.h>
 #include <ddp/samplers/distributed_sampler.h>
-#include <tests/support/catch.h>
 #include <tests/support/fake_gpu.h>
 #include <tests/support/ranks.h>
 #include <tests/support/samplers.h>

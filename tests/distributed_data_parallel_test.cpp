@@ -1,4 +1,3 @@
-#include <tests/support/catch.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 

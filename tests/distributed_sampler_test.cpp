@@ -1,4 +1,3 @@
-#include <ddp/process_group.h>
 #include <ddp/samplers/distributed_sampler.h>
 #include <tests/support/launched.h>
 #include <tests/support/ranks.h>
@@ -9,12 +8,6 @@
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
-
-#include <fstream>
-#include <optional>
-#include <set>
-#include <sstream>
-#include <thread>
 
 namespace ddp::test::distributed_sampler_test {
 

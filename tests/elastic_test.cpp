@@ -1,7 +1,6 @@
 // A rank whose group changes, with this test in ddprun's place.
 #include <tests/support/failures.h>
 #include <tests/support/free_port.h>
-#include <tests/support/ranks.h>
 #include <tests/support/shared_page.h>
 
 #include <common/elastic_page.h>
@@ -12,11 +11,8 @@
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <climits>
-#include <csignal>
-#include <cstring>
 
 namespace ddp::test::elastic_test {
 

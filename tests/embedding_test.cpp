@@ -1,10 +1,6 @@
 // examples/embedding.cpp with several numbers of processes.
 #include <tests/support/examples.h>
 
-#include <algorithm>
-#include <set>
-#include <utility>
-
 namespace ddp::test::embedding_test {
 
 struct Result {

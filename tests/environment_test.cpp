@@ -1,4 +1,3 @@
-#include <tests/support/catch.h>
 #include <tests/support/launch_environments.h>
 
 #include <ddp/environment/misspelt_variables.h>

@@ -1,4 +1,3 @@
-#include <ddp/checkpoint/checkpoint_manager.h>
 #include <dlfcn.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -7,13 +6,8 @@
 #include <tests/support/shared_folder.h>
 #include <tests/support/skip.h>
 #include <tests/support/stepped_training.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
-#include <functional>
-#include <optional>
-#include <system_error>
 
 namespace ddp::test::failing_disk_test {
 

@@ -1,10 +1,6 @@
 #include <tests/support/failures.h>
-#include <tests/support/ranks.h>
 
 #include <ddp/process_group/collective_wait.h>
-
-#include <csignal>
-#include <optional>
 
 namespace ddp::test::failure_test {
 

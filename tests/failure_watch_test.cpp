@@ -1,19 +1,10 @@
 #include <tests/support/failures.h>
-#include <tests/support/ranks.h>
-#include <tests/support/temporary_folder.h>
 
 #include <ddp/backends/nccl.h>
 #include <ddp/init/failure_watch.h>
 #include <ddp/support/own_thread.h>
 
 #include <sys/resource.h>
-
-#include <atomic>
-#include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <future>
 
 namespace ddp::test::failure_watch_test {
 

@@ -1,6 +1,5 @@
 // Communication hooks on a GPU, where there is none: on a device that notes the
 // order of its streams (support/fake_gpu.h).
-#include <tests/support/catch.h>
 #include <tests/support/fake_gpu.h>
 #include <tests/support/hook_training.h>
 #include <tests/support/ranks.h>
@@ -9,7 +8,6 @@
 #include <ddp/comm_hooks/post_local_sgd_hook.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/model_averaging.h>
-#include <ddp/reducer.h>
 
 namespace ddp::test::fake_gpu_hooks_test {
 

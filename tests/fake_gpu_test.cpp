@@ -1,7 +1,6 @@
 // The Reducer's work on a GPU, where there is none: on a device that notes the
 // order of its streams and the host's waits (support/fake_gpu.h).
 
-#include <tests/support/catch.h>
 #include <tests/support/fake_gpu.h>
 #include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
@@ -13,8 +12,6 @@
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/reducer/core/futures.h>
 #include <ddp/support/current_stream.h>
-
-#include <cstdlib>
 
 namespace ddp::test::fake_gpu_test {
 

@@ -2,12 +2,6 @@
 #include <tests/support/debug_jobs.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
-#include <unistd.h>
-
-#include <csignal>
-#include <thread>
 
 namespace ddp::test::flight_records_test {
 

@@ -3,8 +3,6 @@
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/optimizers.h>
 
-#include <functional>
-
 namespace ddp::test::fused_optimizers_test {
 
 using torch::optim::AdamOptions;

@@ -4,8 +4,6 @@
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer.h>
 
-#include <csignal>
-
 namespace ddp::test::gpu_failure_test {
 
 /// Trains until it throws; the text. `before` is called before each step.

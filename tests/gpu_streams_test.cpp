@@ -1,6 +1,5 @@
 // Needs CUDA's headers: not part of builds without.
 
-#include <tests/support/catch.h>
 #include <tests/support/gpus.h>
 
 #include <ATen/cuda/CUDAGraph.h>

@@ -1,13 +1,9 @@
-#include <tests/support/catch.h>
 #include <tests/support/gpus.h>
 #include <tests/support/nearly_equal.h>
 
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/module_state.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-
-#include <cstdlib>
-#include <limits>
 
 namespace ddp::test::gpu_test {
 

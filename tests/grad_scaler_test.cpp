@@ -5,8 +5,6 @@
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/reducer.h>
 
-#include <limits>
-
 namespace ddp::test::grad_scaler_test {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();

@@ -1,10 +1,6 @@
 // Where gradients lie, and what a step asks the allocator for.
-#include <tests/support/catch.h>
-#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/twins.h>
-
-#include <ddp/reducer.h>
 
 #include <sys/resource.h>
 

@@ -5,10 +5,6 @@
 #include <ddp/reducer.h>
 #include <ddp/reducer/core/gradient_hook.h>
 
-#include <limits>
-#include <memory>
-#include <vector>
-
 namespace ddp::test::group_of_one_test {
 
 using torch::nn::Linear;

@@ -1,5 +1,4 @@
 #include <tests/support/failures.h>
-#include <tests/support/ranks.h>
 #include <tests/support/shared_page.h>
 
 #include <common/heartbeat_page.h>
@@ -8,11 +7,6 @@
 #include <ddp/reducer_options.h>
 
 #include <fcntl.h>
-#include <unistd.h>
-
-#include <csignal>
-#include <filesystem>
-#include <regex>
 
 namespace ddp::test::heartbeat_test {
 

@@ -3,13 +3,10 @@
 
 #include <tests/support/failures.h>
 #include <tests/support/nets.h>
-#include <tests/support/ranks.h>
 
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-
-#include <unistd.h>
 
 namespace ddp::test::hierarchical_group_test {
 

@@ -1,7 +1,6 @@
 // What the hierarchical backend computes, however the ranks lie on hosts.
 
 #include <tests/support/backend_checks.h>
-#include <tests/support/backend_values.h>
 #include <tests/support/hierarchical.h>
 #include <tests/support/ranks.h>
 

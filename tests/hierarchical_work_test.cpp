@@ -3,11 +3,8 @@
 #include <tests/support/backend_checks.h>
 #include <tests/support/failures.h>
 #include <tests/support/hierarchical.h>
-#include <tests/support/ranks.h>
 
 #include <ATen/core/ivalue.h>
-
-#include <memory>
 
 namespace ddp::test::hierarchical_work_test {
 

@@ -1,8 +1,6 @@
 // examples/inference.cpp with several numbers of processes.
 #include <tests/support/examples.h>
 
-#include <regex>
-
 namespace ddp::test::inference_test {
 
 Command infer(int ranks, const Words& arguments = {}) {

@@ -1,5 +1,4 @@
 // What a join cannot work with.
-#include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/join.h>

@@ -5,11 +5,6 @@
 
 #include <ddp/join.h>
 
-#include <algorithm>
-#include <memory>
-#include <optional>
-#include <random>
-
 namespace ddp::test::join_schedules_test {
 
 torch::Tensor inputs_of(int64_t seed, int64_t rank, int64_t step) {

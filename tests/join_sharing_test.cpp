@@ -6,9 +6,6 @@
 #include <ddp/join.h>
 #include <ddp/reducer.h>
 
-#include <cmath>
-#include <utility>
-
 namespace ddp::test::join_sharing_test {
 
 RANKS_TEST("Reducers that share a backward share a join") {

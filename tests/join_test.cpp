@@ -5,12 +5,8 @@
 
 #include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
-#include <ddp/distributed_data_parallel.h>
 #include <ddp/join.h>
 #include <ddp/nn/sync_batch_norm.h>
-
-#include <memory>
-#include <optional>
 
 namespace ddp::test::join_test {
 

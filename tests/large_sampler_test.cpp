@@ -1,12 +1,6 @@
 // Time and memory of a sampler of 10^8 samples.
 #include <ddp/samplers/distributed_sampler.h>
-#include <tests/support/catch.h>
 #include <tests/support/samplers.h>
-
-#include <chrono>
-#include <cstdio>
-#include <fstream>
-#include <limits>
 
 namespace ddp::test::large_sampler_test {
 

@@ -1,6 +1,5 @@
 // Who says which rank this process is, where several could.
 
-#include <tests/support/catch.h>
 #include <tests/support/launch_environments.h>
 
 namespace ddp::test::launch_source_test {

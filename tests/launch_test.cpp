@@ -5,10 +5,6 @@
 #include <tests/support/process.h>
 #include <tests/support/skip.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <map>
-
 namespace ddp::test::launch_test {
 
 constexpr auto kLong = std::chrono::seconds(180);

@@ -1,8 +1,6 @@
 // What ddprun says of ranks that use ddp and fail.
 #include <tests/support/launched.h>
 
-#include <fstream>
-
 #include <nlohmann/json.hpp>
 
 namespace ddp::test::launched_failures_test {

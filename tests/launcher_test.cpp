@@ -1,13 +1,6 @@
 // The launcher's parts that need no process.
 #include <tests/support/catch_plain.h>
 
-#include <algorithm>
-#include <sstream>
-#include <string>
-#include <vector>
-
-#include <unistd.h>
-
 #include <common/scheduler/rank_environment.h>
 #include <launcher/output/line_splitter.h>
 #include <launcher/output/output_pump.h>

@@ -1,4 +1,3 @@
-#include <tests/support/catch.h>
 #include <tests/support/nearly_equal.h>
 #include <tests/support/ranks.h>
 
@@ -6,8 +5,6 @@
 #include <ddp/module_state.h>
 #include <ddp/optimizers.h>
 #include <ddp/reducer.h>
-
-#include <random>
 
 namespace ddp::test::lazy_views_test {
 

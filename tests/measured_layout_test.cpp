@@ -1,14 +1,8 @@
 // Buckets that are cut from measured times.
-#include <tests/support/catch.h>
-#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/twins.h>
 
-#include <ddp/reducer.h>
 #include <ddp/reducer/observers/measured_layout.h>
-
-#include <numeric>
-#include <random>
 
 namespace ddp::test::measured_layout_test {
 

@@ -1,12 +1,7 @@
 // What programs print of a training: values over all ranks.
-#include <tests/support/catch.h>
 #include <tests/support/failures.h>
-#include <tests/support/ranks.h>
 
 #include <ddp/metrics.h>
-
-#include <iostream>
-#include <sstream>
 
 namespace ddp::test::metrics_test {
 

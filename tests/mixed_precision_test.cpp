@@ -8,8 +8,6 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <array>
-
 namespace ddp::test::mixed_precision_test {
 
 struct Result {

@@ -1,4 +1,3 @@
-#include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/checkpoint/training_state.h>

@@ -2,8 +2,6 @@
 
 #include <ddp/internal/module_inputs.h>
 
-#include <memory>
-
 namespace ddp::test::module_inputs_test {
 
 using detail::check_devices;

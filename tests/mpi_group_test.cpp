@@ -2,11 +2,8 @@
 
 #include <tests/support/launched.h>
 #include <tests/support/mpirun.h>
-#include <tests/support/temporary_folder.h>
 
 #include <ddp/backends/mpi.h>
-
-#include <filesystem>
 
 namespace ddp::test::mpi_group_test {
 

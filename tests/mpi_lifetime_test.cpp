@@ -2,8 +2,6 @@
 
 #include <tests/support/mpi_backend.h>
 
-#include <cstdlib>
-
 namespace ddp::test::mpi_lifetime_test {
 
 namespace mpi = backends::mpi;

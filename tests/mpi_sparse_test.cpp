@@ -8,9 +8,6 @@
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include <algorithm>
-#include <iostream>
-
 namespace ddp::test::mpi_sparse_test {
 
 ProcessGroup mpi_group() {

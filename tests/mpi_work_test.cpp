@@ -5,8 +5,6 @@
 #include <tests/support/backend_waits.h>
 #include <tests/support/mpi_backend.h>
 
-#include <iostream>
-
 namespace ddp::test::mpi_work_test {
 
 using std::chrono::milliseconds;

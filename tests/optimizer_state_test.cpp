@@ -2,8 +2,6 @@
 #include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>
 
-#include <functional>
-
 namespace ddp::test::optimizer_state_test {
 
 using c10::IValue;

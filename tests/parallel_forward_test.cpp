@@ -1,16 +1,12 @@
-#include <tests/support/catch.h>
 #include <tests/support/failures.h>
 #include <tests/support/fake_gpu.h>
 #include <tests/support/mpi_backend.h>
 #include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
-#include <tests/support/ranks.h>
 #include <tests/support/values.h>
 
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/parallel_forward.h>
-
-#include <stdexcept>
 
 namespace ddp::test::parallel_forward_test {
 

@@ -1,11 +1,6 @@
 // docs/pitfalls.md: that the page is whole.
-#include <tests/support/catch.h>
 #include <tests/support/examples.h>
-#include <tests/support/launched.h>
 #include <tests/support/pitfalls_page.h>
-
-#include <set>
-#include <string>
 
 namespace ddp::test::pitfalls_page_test {
 

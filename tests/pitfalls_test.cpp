@@ -1,5 +1,4 @@
 // docs/pitfalls.md: each message on the page is provoked, and compared.
-#include <tests/support/catch.h>
 
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/checkpoint/checkpoint_manager.h>
@@ -9,7 +8,6 @@
 #include <ddp/init/device_choice.h>
 #include <ddp/module_state.h>
 #include <ddp/parallel_forward.h>
-#include <ddp/process_group.h>
 #include <ddp/samplers/batch_sampler.h>
 #include <ddp/samplers/distributed_sampler.h>
 #include <tests/support/examples.h>
@@ -17,14 +15,6 @@
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 #include <tests/support/warnings.h>
-
-#include <fstream>
-#include <functional>
-#include <map>
-#include <set>
-#include <sstream>
-#include <string>
-#include <vector>
 
 namespace ddp::test::pitfalls_test {
 

@@ -1,14 +1,12 @@
 // What PowerSGD keeps from one step, or run, to the next.
 #include <tests/support/hook_training.h>
 #include <tests/support/ivalue_text.h>
-#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
-#include <ddp/reducer.h>
 
 namespace ddp::test::power_sgd_state_test {
 

@@ -1,15 +1,10 @@
 // PowerSGD; its bits are compared in python_hooks_test.cpp.
 #include <tests/support/hook_training.h>
-#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/comm_hooks/low_rank.h>
 #include <ddp/comm_hooks/numpy_random.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
-#include <ddp/reducer.h>
-
-#include <map>
-#include <random>
 
 namespace ddp::test::power_sgd_test {
 

@@ -1,8 +1,6 @@
-#include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/failure/failure_board.h>
-#include <ddp/process_group.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -11,12 +9,6 @@
 
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <csignal>
-#include <set>
-#include <thread>
 
 namespace ddp::test::process_group_test {
 

@@ -1,11 +1,7 @@
-#include <tests/support/catch.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/reducer.h>
-
-#include <algorithm>
-#include <utility>
 
 namespace ddp::test::python_buckets_test {
 

@@ -1,11 +1,8 @@
-#include <tests/support/catch.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/values.h>
 
 #include <ddp/reducer.h>
-
-#include <functional>
 
 namespace ddp::test::python_construction_test {
 

@@ -9,7 +9,6 @@
 #include <ddp/comm_hooks/post_local_sgd_hook.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/model_averaging.h>
-#include <ddp/reducer.h>
 
 namespace ddp::test::python_hooks_test {
 

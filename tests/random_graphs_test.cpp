@@ -1,11 +1,7 @@
-#include <tests/support/catch.h>
-#include <tests/support/random_graph.h>
 #include <tests/support/random_graph_reference.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/reducer.h>
-
-#include <cstdlib>
 
 namespace ddp::test::random_graphs_test {
 

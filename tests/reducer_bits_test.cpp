@@ -1,5 +1,3 @@
-#include <tests/support/catch.h>
-
 #include <bench/c10d_reducer.h>
 #include <tests/parity/configurations.h>
 #include <tests/support/ranks.h>

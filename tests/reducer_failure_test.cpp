@@ -1,11 +1,8 @@
 #include <tests/support/failures.h>
 #include <tests/support/nets.h>
-#include <tests/support/ranks.h>
 
 #include <ddp/distributed_data_parallel.h>
 #include <torch/nn/modules/embedding.h>
-
-#include <csignal>
 
 namespace ddp::test::reducer_failure_test {
 

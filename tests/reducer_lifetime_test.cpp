@@ -1,12 +1,9 @@
 // Reducers that do not live as long as the training, or that were given a
 // module that is not the one that trains.
-#include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 #include <tests/support/warnings.h>
 
 #include <ddp/reducer.h>
-
-#include <memory>
 
 namespace ddp::test::reducer_lifetime_test {
 

@@ -1,5 +1,4 @@
 // A Reducer that goes on with another's layout.
-#include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>

@@ -1,10 +1,6 @@
-#include <tests/support/catch.h>
 #include <tests/support/nearly_equal.h>
-#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/twins.h>
-
-#include <ddp/reducer.h>
 
 namespace ddp::test::reducer_test {
 

@@ -1,11 +1,7 @@
 #include <tests/support/activation_checkpoint.h>
-#include <tests/support/catch.h>
 #include <tests/support/nearly_equal.h>
-#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/twins.h>
-
-#include <ddp/reducer.h>
 
 namespace ddp::test::reentrant_test {
 

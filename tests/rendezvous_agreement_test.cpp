@@ -1,13 +1,8 @@
 // What ranks have to agree on before they form a group.
-#include <tests/support/catch.h>
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 #include <tests/support/warnings.h>
-
-#include <ddp/process_group.h>
-
-#include <fstream>
 
 namespace ddp::test::rendezvous_agreement_test {
 

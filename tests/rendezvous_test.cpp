@@ -1,23 +1,14 @@
-#include <tests/support/catch.h>
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 #include <tests/support/warnings.h>
 
-#include <ddp/process_group.h>
 #include <ddp/rendezvous/host.h>
 #include <ddp/rendezvous/rendezvous.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <signal.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <thread>
 
 namespace ddp::test::rendezvous_test {
 

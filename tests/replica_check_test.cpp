@@ -1,5 +1,4 @@
 // That a first checkpoint tells where ranks have drifted apart.
-#include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 #include <tests/support/warnings.h>
@@ -7,14 +6,9 @@
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/comm_hook.h>
-#include <ddp/process_group.h>
 #include <ddp/random.h>
 #include <ddp/reducer.h>
 #include <ddp/samplers/distributed_sampler.h>
-
-#include <functional>
-#include <optional>
-#include <stdexcept>
 
 namespace ddp::test::replica_check_test {
 

@@ -1,5 +1,4 @@
 // A run that is killed and gone on with is the one that was not.
-#include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 
@@ -9,13 +8,6 @@
 #include <ddp/reducer.h>
 #include <ddp/samplers/distributed_sampler.h>
 
-#include <unistd.h>
-
-#include <atomic>
-#include <csignal>
-#include <fstream>
-#include <iostream>
-#include <random>
 #include <string_view>
 
 namespace ddp::test::restart_test {

@@ -1,8 +1,5 @@
 // Programs that meet over gloo, restarted by ddprun again and again.
 #include <tests/support/launched.h>
-#include <tests/support/skip.h>
-
-#include <iostream>
 
 namespace ddp::test::restarts_test {
 

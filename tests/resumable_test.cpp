@@ -2,9 +2,6 @@
 #include <tests/support/examples.h>
 #include <tests/support/mpirun.h>
 
-#include <csignal>
-#include <sstream>
-
 namespace ddp::test::resumable_test {
 
 Command resumable(const std::string& folder) {

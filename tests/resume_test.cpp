@@ -1,5 +1,4 @@
 // A run that is killed again and again ends as the one that was not.
-#include <tests/support/catch.h>
 #include <tests/support/free_port.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/ranks.h>
@@ -9,15 +8,6 @@
 #include <ddp/random.h>
 #include <ddp/reducer.h>
 #include <ddp/samplers/distributed_sampler.h>
-
-#include <algorithm>
-#include <csignal>
-#include <cstdlib>
-#include <fstream>
-#include <iostream>
-#include <random>
-#include <sstream>
-#include <thread>
 
 namespace ddp::test::resume_test {
 

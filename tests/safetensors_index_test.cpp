@@ -4,12 +4,9 @@
 #include <ddp/checkpoint/checkpoint_manager.h>
 #include <ddp/checkpoint/training_state.h>
 #include <tests/support/launched.h>
-#include <tests/support/temporary_folder.h>
 
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
-
-#include <filesystem>
 
 namespace ddp::test::safetensors_index_test {
 

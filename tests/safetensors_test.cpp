@@ -2,10 +2,6 @@
 #include <tests/support/ivalue_text.h>
 #include <tests/support/launched.h>
 
-#include <filesystem>
-#include <limits>
-#include <sstream>
-
 namespace ddp::test::safetensors_test {
 
 const std::vector<std::pair<std::string, torch::Dtype>> kDtypes{

@@ -1,12 +1,6 @@
 #include <ddp/samplers/batch_sampler.h>
 #include <ddp/samplers/distributed_sampler.h>
-#include <tests/support/catch.h>
 #include <tests/support/samplers.h>
-
-#include <algorithm>
-#include <map>
-#include <random>
-#include <sstream>
 
 namespace ddp::test::sampler_progress_test {
 

@@ -1,10 +1,6 @@
 // Where a state is saved, and loops inside loops.
 #include <ddp/samplers/distributed_sampler.h>
-#include <tests/support/catch.h>
 #include <tests/support/samplers.h>
-
-#include <algorithm>
-#include <memory>
 
 namespace ddp::test::sampler_stops_test {
 

@@ -1,4 +1,3 @@
-#include <tests/support/catch.h>
 #include <tests/support/mpi_backend.h>
 #include <tests/support/ranks.h>
 #include <tests/support/values.h>

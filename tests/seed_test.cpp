@@ -6,10 +6,6 @@
 #include <ddp/random.h>
 #include <ddp/reducer.h>
 
-#include <random>
-#include <set>
-#include <sstream>
-
 namespace ddp::test::seed_test {
 
 /// Drawn numbers, as a text that shows every bit.

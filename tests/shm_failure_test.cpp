@@ -7,11 +7,6 @@
 #include <ATen/core/ivalue.h>
 #include <ddp/process_group/process_group_impl.h>
 
-#include <unistd.h>
-
-#include <csignal>
-#include <thread>
-
 namespace ddp::test::shm_failure_test {
 
 using std::chrono::milliseconds;

@@ -7,11 +7,6 @@
 #include <ddp/backends/shm/memory/unix_socket.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include <unistd.h>
-
-#include <cstring>
-#include <future>
-
 namespace ddp::test::shm_handshake_test {
 
 using backends::BackendOptions;

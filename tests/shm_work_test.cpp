@@ -7,11 +7,6 @@
 #include <ATen/core/ivalue.h>
 
 #include <sys/resource.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <stdexcept>
-#include <thread>
 
 namespace ddp::test::shm_work_test {
 

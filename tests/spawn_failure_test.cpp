@@ -1,18 +1,9 @@
 // ddp::spawn where workers fail, or the program is ended.
-#include <tests/support/catch.h>
 #include <tests/support/mpirun.h>
-#include <tests/support/process.h>
-#include <tests/support/skip.h>
 
 #include <common/file_descriptor.h>
 
 #include <fcntl.h>
-
-#include <csignal>
-#include <cstdlib>
-#include <fstream>
-#include <regex>
-#include <thread>
 
 namespace ddp::test::spawn_failure_test {
 

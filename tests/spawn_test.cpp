@@ -1,13 +1,8 @@
 // ddp::spawn where all goes well, by tests/programs/spawned.cpp and
 // examples/spawn.cpp.
-#include <tests/support/catch.h>
 #include <tests/support/mpirun.h>
-#include <tests/support/process.h>
 
 #include <ddp/spawn/program_copy.h>
-
-#include <filesystem>
-#include <regex>
 
 namespace ddp::test::spawn_test {
 

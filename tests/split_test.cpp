@@ -1,6 +1,4 @@
-#include <tests/support/catch.h>
 #include <tests/support/failures.h>
-#include <tests/support/ranks.h>
 
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer.h>

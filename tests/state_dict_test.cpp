@@ -3,9 +3,6 @@
 #include <tests/support/catch.h>
 #include <tests/support/wrapper.h>
 
-#include <algorithm>
-#include <random>
-
 namespace ddp::test::state_dict_test {
 
 using detail::match_names;

@@ -2,12 +2,8 @@
 // a stream.
 
 #include <ddp/samplers/distributed_sampler.h>
-#include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 #include <tests/support/samplers.h>
-
-#include <fstream>
-#include <mutex>
 
 namespace ddp::test::stateful_dataset_test {
 

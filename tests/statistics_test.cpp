@@ -5,12 +5,6 @@
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/statistics.h>
 
-#include <cstdlib>
-#include <set>
-#include <sstream>
-#include <string>
-#include <vector>
-
 namespace ddp::test::statistics_test {
 
 // What a Reducer tells of itself, as the tests of Python's logging data ask.

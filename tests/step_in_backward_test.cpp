@@ -1,15 +1,11 @@
-#include <tests/support/catch.h>
 #include <tests/support/failures.h>
 #include <tests/support/nets.h>
-#include <tests/support/ranks.h>
 
 #include <ddp/amp.h>
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/optimizers.h>
 #include <ddp/reducer.h>
-
-#include <functional>
 
 namespace ddp::test::step_in_backward_test {
 

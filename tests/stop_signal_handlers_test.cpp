@@ -1,12 +1,7 @@
 // StopSignal and the program's own handlers of signals.
-#include <tests/support/catch.h>
 #include <tests/support/launched.h>
 
 #include <ddp/elastic.h>
-
-#include <atomic>
-#include <chrono>
-#include <csignal>
 
 namespace ddp::test::stop_signal_handlers_test {
 

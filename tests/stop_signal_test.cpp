@@ -7,19 +7,6 @@
 #include <ddp/elastic.h>
 #include <ddp/process_group/process_group_impl.h>
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <atomic>
-#include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <optional>
-#include <random>
-#include <set>
-
 namespace ddp::test::stop_signal_test {
 
 using namespace std::chrono_literals;

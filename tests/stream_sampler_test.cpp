@@ -1,10 +1,5 @@
 #include <ddp/samplers/distributed_sampler.h>
-#include <tests/support/catch.h>
 #include <tests/support/samplers.h>
-
-#include <algorithm>
-#include <numeric>
-#include <random>
 
 namespace ddp::test::stream_sampler_test {
 

@@ -1,13 +1,7 @@
-#include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/statistics.h>
-
-#include <memory>
-#include <sstream>
-#include <string>
-#include <vector>
 
 namespace ddp::test::summary_test {
 

@@ -2,10 +2,6 @@
 
 #include <ddp/tensor_traversal.h>
 
-#include <memory>
-#include <string>
-#include <vector>
-
 namespace ddp::test::tensor_traversal_test {
 
 using torch::Tensor;

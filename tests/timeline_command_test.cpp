@@ -1,8 +1,5 @@
 // What ddp-timeline makes of files that are made up.
-#include <tests/support/temporary_folder.h>
 #include <tests/support/timelines.h>
-
-#include <set>
 
 namespace ddp::test::timeline_command_test {
 

@@ -8,11 +8,6 @@
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/reducer/observers/timeline_file.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <map>
-#include <random>
-
 namespace ddp::test::timeline_files_test {
 
 using detail::clock_offset;

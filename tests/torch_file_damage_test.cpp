@@ -1,11 +1,7 @@
-#include <checkpoint/formats/zip/crc32.h>
 #include <ddp/checkpoint/checkpoint_file.h>
-#include <tests/support/catch.h>
 #include <tests/support/memory_cap.h>
 #include <tests/support/temporary_folder.h>
 #include <tests/support/torch_zip.h>
-
-#include <random>
 
 namespace ddp::test::torch_file_damage_test {
 

@@ -1,9 +1,6 @@
-#include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/memory_cap.h>
 #include <tests/support/torch_zip.h>
-
-#include <iostream>
 
 namespace ddp::test::torch_file_hostile_test {
 

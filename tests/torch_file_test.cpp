@@ -1,4 +1,3 @@
-#include <checkpoint/formats/torch_archive.h>
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <tests/support/ivalue_text.h>
@@ -7,10 +6,6 @@
 #include <torch/nn.h>
 #include <torch/optim.h>
 #include <torch/serialize.h>
-
-#include <cstdlib>
-#include <limits>
-#include <map>
 
 namespace ddp::test::torch_file_test {
 

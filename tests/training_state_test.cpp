@@ -1,14 +1,10 @@
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/random.h>
 #include <ddp/samplers/distributed_sampler.h>
-#include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 #include <tests/support/values.h>
-
-#include <filesystem>
-#include <random>
 
 namespace ddp::test::training_state_test {
 

@@ -1,10 +1,6 @@
 #include <tests/support/failures.h>
-#include <tests/support/ranks.h>
-#include <tests/support/temporary_folder.h>
 
 #include <nlohmann/json.hpp>
-
-#include <fstream>
 
 namespace ddp::test::uncaught_test {
 

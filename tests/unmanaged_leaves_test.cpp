@@ -4,12 +4,6 @@
 
 #include <torch/csrc/autograd/engine.h>
 
-#include <algorithm>
-#include <functional>
-#include <string>
-#include <utility>
-#include <vector>
-
 namespace ddp::test::unmanaged_leaves_test {
 
 using detail::UnmanagedLeaves;

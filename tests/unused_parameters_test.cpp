@@ -1,15 +1,8 @@
-#include <tests/support/catch.h>
 #include <tests/support/failures.h>
 #include <tests/support/nearly_equal.h>
-#include <tests/support/nets.h>
-#include <tests/support/ranks.h>
 #include <tests/support/twins.h>
 
-#include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
-#include <cmath>
 
 namespace ddp::test::unused_parameters_test {
 

@@ -1,6 +1,5 @@
 // What is said of waits that take long.
 #include <tests/support/failures.h>
-#include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 #include <tests/support/warnings.h>
 
@@ -15,11 +14,6 @@
 #include <ddp/reducer.h>
 
 #include <fcntl.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
 
 namespace ddp::test::wait_notice_test {
 

@@ -3,11 +3,6 @@
 #include <tests/support/process.h>
 #include <tests/support/skip.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <map>
-#include <sstream>
-
 namespace ddp::test::worker_view_test {
 
 constexpr int kRanks = 3;

@@ -1,13 +1,8 @@
-#include <tests/support/catch.h>
 #include <tests/support/nearly_equal.h>
-#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 #include <tests/support/twins.h>
 
 #include <ddp/distributed_data_parallel.h>
-
-#include <map>
-#include <tuple>
 
 namespace ddp::test::wrapper_behaviours_test {
 

@@ -1,13 +1,10 @@
 // What sharded optimizers refuse, and what other ranks hear of it.
 #include <tests/support/failures.h>
 #include <tests/support/nets.h>
-#include <tests/support/ranks.h>
 
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/reducer.h>
 #include <ddp/zero_redundancy_optimizer.h>
-
-#include <memory>
 
 namespace ddp::test::zero_redundancy_failures_test {
 

@@ -1,17 +1,12 @@
 // Optimizers whose state is shared out over ranks.
 #include <tests/support/failures.h>
-#include <tests/support/nets.h>
-#include <tests/support/ranks.h>
 #include <tests/support/sharded.h>
 
 #include <ddp/join.h>
 #include <ddp/optimizers.h>
 #include <ddp/reducer.h>
-#include <ddp/zero_redundancy_optimizer.h>
 
 #include <sys/resource.h>
-
-#include <memory>
 
 namespace ddp::test::zero_redundancy_optimizer_test {
 

@@ -1,14 +1,11 @@
 // The state of an optimizer that is shared out over ranks, saved and loaded.
 #include <tests/support/failures.h>
-#include <tests/support/ranks.h>
 #include <tests/support/sharded.h>
 #include <tests/support/shared_folder.h>
 
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/optimizers.h>
-
-#include <memory>
 
 namespace ddp::test::zero_redundancy_state_test {
 

@@ -4,10 +4,7 @@
 #include <ddp/reducer_options.h>
 #include <tests/parity/nets.h>
 
-#include <functional>
-#include <map>
 #include <sstream>
-#include <string>
 #include <vector>
 
 // What is compared with Python; ddp_parity.py knows the same words.

@@ -2,11 +2,7 @@
 
 #include <tests/support/activation_checkpoint.h>
 
-#include <torch/torch.h>
-
-#include <functional>
 #include <map>
-#include <memory>
 #include <string>
 
 // The nets of the comparison with Python; nets.py has the same, with the same

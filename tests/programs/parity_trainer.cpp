@@ -10,8 +10,6 @@
 #include <tests/support/either_way.h>
 
 #include <fstream>
-#include <optional>
-#include <string>
 
 using ddp::parity::Configuration;
 using ddp::parity::Net;

@@ -1,11 +1,8 @@
-#include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/comm_hook.h>
 #include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
-
-#include <atomic>
 
 using ddp::ProcessGroup;
 using ddp::Reducer;

@@ -6,8 +6,6 @@
 #include <ddp/backends/gloo.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include <atomic>
-
 namespace ddp::test {
 
 namespace {

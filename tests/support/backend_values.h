@@ -4,8 +4,6 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include <vector>
-
 // For the tests of backends: what ranks have, and what collectives make of it.
 
 namespace ddp::test {

@@ -2,9 +2,6 @@
 
 #include <tests/support/backend_values.h>
 
-#include <chrono>
-#include <string>
-
 // For tests of how operations are waited for and fail.
 
 namespace ddp::test {

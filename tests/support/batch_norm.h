@@ -3,10 +3,6 @@
 #include <tests/support/catch.h>
 
 #include <ddp/process_group.h>
-#include <torch/torch.h>
-
-#include <numeric>
-#include <vector>
 
 // For the tests of batch-norm over ranks: one batch that all ranks know, of
 // which each takes its rows.

@@ -1,6 +1,7 @@
 #pragma once
 
-// Catch2, version 2 or 3, for tests that do not need LibTorch.
+// Catch2, version 2 or 3, for tests that do not need LibTorch, and the standard
+// headers that tests use.
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
 using Catch::Matchers::ContainsSubstring;
@@ -12,6 +13,45 @@ inline auto ContainsSubstring(const std::string& text) {
 }
 using Catch::MatcherBase;
 #endif
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <future>
+#include <initializer_list>
+#include <iostream>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 /// Matches text in which each of the parts stands.
 class Has : public MatcherBase<std::string> {

@@ -5,10 +5,6 @@
 #include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/process.h>
-#include <tests/support/temporary_folder.h>
-
-#include <string>
-#include <vector>
 
 namespace ddp::test {
 

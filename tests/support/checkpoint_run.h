@@ -3,10 +3,6 @@
 #include <ddp/checkpoint/checkpoint_manager.h>
 #include <tests/support/catch.h>
 
-#include <cstdint>
-#include <optional>
-#include <string>
-
 namespace ddp::test {
 
 /// A run that has a tensor, all of whose values are its step.

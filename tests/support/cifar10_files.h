@@ -2,9 +2,7 @@
 
 #include <tests/support/temporary_folder.h>
 
-#include <filesystem>
 #include <random>
-#include <string>
 
 namespace ddp::test {
 

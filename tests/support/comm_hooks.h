@@ -7,11 +7,6 @@
 #include <ddp/reducer_options.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include <functional>
-#include <memory>
-#include <utility>
-#include <vector>
-
 namespace ddp::test {
 
 using Future = c10::intrusive_ptr<c10::ivalue::Future>;

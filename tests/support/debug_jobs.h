@@ -1,23 +1,8 @@
 #pragma once
 
-#include <tests/support/catch.h>
 #include <tests/support/failures.h>
-#include <tests/support/ranks.h>
-#include <tests/support/temporary_folder.h>
 
-#include <ddp/process_group.h>
 #include <nlohmann/json.hpp>
-
-#include <atomic>
-#include <chrono>
-#include <cstdlib>
-#include <filesystem>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace ddp::test {
 

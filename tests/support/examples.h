@@ -2,9 +2,6 @@
 
 #include <tests/support/launched.h>
 
-#include <cmath>
-#include <regex>
-
 namespace ddp::test {
 
 inline Command example(int ranks, const std::string& name, Words arguments) {

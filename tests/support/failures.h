@@ -1,16 +1,8 @@
 #pragma once
 
-#include <tests/support/catch.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/process_group.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
-
-#include <chrono>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
 namespace ddp::test {
 

@@ -15,9 +15,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <utility>
-#include <vector>
 
 namespace ddp::test::fake_gpu {
 namespace {

@@ -7,8 +7,6 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
-#include <cstdint>
-
 /// A device with streams and events for machines without a GPU.
 ///
 /// It is LibTorch's PrivateUse1. Operations run on the CPU, at once, and give

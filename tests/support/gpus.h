@@ -5,13 +5,6 @@
 #include <tests/support/skip.h>
 
 #include <ddp/backends/nccl.h>
-#include <ddp/process_group.h>
-
-#include <cstdlib>
-#include <functional>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace ddp::test {
 

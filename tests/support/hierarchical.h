@@ -6,11 +6,7 @@
 #include <ddp/backends/gloo.h>
 #include <ddp/backends/hierarchical.h>
 #include <ddp/process_group.h>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-
-#include <string>
-#include <vector>
 
 // For the tests of the hierarchical backend.
 

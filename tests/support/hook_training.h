@@ -3,14 +3,8 @@
 #include <tests/support/catch.h>
 #include <tests/support/nets.h>
 
-#include <ddp/process_group.h>
 #include <ddp/reducer.h>
 #include <ddp/reducer_options.h>
-#include <torch/torch.h>
-
-#include <memory>
-#include <utility>
-#include <vector>
 
 namespace ddp::test {
 

@@ -4,10 +4,6 @@
 
 #include <ddp/environment/environment.h>
 
-#include <map>
-#include <optional>
-#include <string>
-
 namespace ddp::test {
 
 using Variables = std::map<std::string, std::string>;

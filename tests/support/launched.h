@@ -4,9 +4,6 @@
 #include <tests/support/process.h>
 #include <tests/support/skip.h>
 
-#include <string>
-#include <vector>
-
 namespace ddp::test {
 
 using Words = std::vector<std::string>;

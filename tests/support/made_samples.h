@@ -3,10 +3,6 @@
 #include <ddp/samplers/data_loader.h>
 #include <tests/support/catch.h>
 
-#include <functional>
-#include <optional>
-#include <utility>
-
 namespace ddp::test {
 
 /// How many samples the datasets of these tests have.

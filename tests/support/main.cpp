@@ -3,10 +3,7 @@
 #include <tests/support/test_program.h>
 #include <tests/support/watchdog.h>
 
-#include <unistd.h>
-
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 
 namespace {

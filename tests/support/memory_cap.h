@@ -3,10 +3,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <tests/support/catch.h>
-#include <unistd.h>
-
-#include <fstream>
-#include <functional>
 
 namespace ddp::test {
 

@@ -5,8 +5,6 @@
 
 #include <ddp/backends/mpi.h>
 
-#include <chrono>
-
 // For the tests of the MPI backend.
 
 namespace ddp::test {

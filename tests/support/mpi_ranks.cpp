@@ -1,9 +1,6 @@
-#include <tests/support/catch.h>
 #include <tests/support/mpi_ranks.h>
 #include <tests/support/ranks.h>
 #include <tests/support/skip.h>
-
-#include <cstdlib>
 
 namespace ddp::test {
 

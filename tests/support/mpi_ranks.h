@@ -2,7 +2,6 @@
 
 #include <tests/support/process.h>
 
-#include <functional>
 #include <optional>
 
 namespace ddp::test {

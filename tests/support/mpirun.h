@@ -4,12 +4,6 @@
 #include <tests/support/process.h>
 #include <tests/support/skip.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <map>
-#include <string>
-#include <vector>
-
 namespace ddp::test {
 
 /// Skips the test case where there is no mpirun, or where the program that it

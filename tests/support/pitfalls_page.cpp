@@ -1,10 +1,6 @@
 #include <tests/support/pitfalls_page.h>
 
-#include <tests/support/catch.h>
 #include <tests/support/launched.h>
-
-#include <fstream>
-#include <sstream>
 
 namespace ddp::test {
 

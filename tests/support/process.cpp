@@ -3,10 +3,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <future>
 #include <stdexcept>
 #include <utility>

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <functional>
 #include <map>
-#include <string>
 #include <vector>
 
 namespace ddp::test {

@@ -2,9 +2,7 @@
 
 #include <tests/support/random_graph.h>
 
-#include <cstdint>
 #include <deque>
-#include <vector>
 
 namespace ddp::test {
 

@@ -2,8 +2,6 @@
 
 #include <tests/support/activation_checkpoint.h>
 
-#include <torch/torch.h>
-
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>

@@ -1,4 +1,3 @@
-#include <tests/support/catch.h>
 #include <tests/support/folder_of_ranks.h>
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
@@ -7,13 +6,6 @@
 #include <tests/support/test_spec.h>
 
 #include <torch/cuda.h>
-
-#include <unistd.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <iostream>
 
 // LeakSanitizer's, where a program is built with it.
 extern "C" __attribute__((weak)) int __lsan_do_recoverable_leak_check();

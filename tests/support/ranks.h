@@ -5,14 +5,6 @@
 #include <tests/support/catch.h>
 #include <tests/support/process.h>
 
-#include <cstdint>
-#include <cstdlib>
-#include <functional>
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
-
 namespace ddp::test {
 
 /// How the ranks of a multi-process test run.

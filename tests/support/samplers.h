@@ -2,14 +2,6 @@
 
 #include <tests/support/catch.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 namespace ddp::test {
 
 using Indices = std::vector<size_t>;

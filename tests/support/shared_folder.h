@@ -3,10 +3,7 @@
 #include <tests/support/temporary_folder.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
-#include <string>
 #include <thread>
 
 namespace ddp::test {

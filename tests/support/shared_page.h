@@ -3,9 +3,6 @@
 #include <tests/support/catch.h>
 
 #include <sys/mman.h>
-#include <unistd.h>
-
-#include <string>
 
 namespace ddp::test {
 

@@ -3,11 +3,7 @@
 #include <tests/support/backend_values.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/process_group.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-
-#include <chrono>
-#include <functional>
 
 // For the tests of the shm backend.
 

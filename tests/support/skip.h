@@ -2,10 +2,6 @@
 
 #include <tests/support/catch_plain.h>
 
-#include <cstdlib>
-#include <iostream>
-#include <string>
-
 namespace ddp::test {
 
 /// The exit code of a test program that CTest shows as skipped.

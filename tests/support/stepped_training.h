@@ -6,9 +6,6 @@
 #include <ddp/checkpoint/checkpoint_manager.h>
 #include <ddp/checkpoint/training_state.h>
 
-#include <cstdint>
-#include <string>
-
 namespace ddp::test {
 
 /// A training all of whose values are the number of its step.

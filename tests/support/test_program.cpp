@@ -1,19 +1,11 @@
 // Catch2 2 has its implementation in the header, compiled here alone.
 #if __has_include(<catch2/catch_all.hpp>)
-#include <catch2/catch_all.hpp>
 #else
 #define CATCH_CONFIG_RUNNER
-#include <catch2/catch.hpp>
 #endif
 #include <tests/support/skip.h>
 #include <tests/support/test_program.h>
 #include <tests/support/test_spec.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <string>
 
 namespace ddp::test {
 namespace {

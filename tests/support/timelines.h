@@ -4,8 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <cstdint>
-
 namespace ddp::test {
 
 inline Command ddp_timeline(Words arguments) {

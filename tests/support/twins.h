@@ -5,9 +5,6 @@
 
 #include <ddp/reducer.h>
 
-#include <memory>
-#include <vector>
-
 namespace ddp::test {
 
 /// Requires that the gradients are those that one process would find from the

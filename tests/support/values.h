@@ -3,10 +3,6 @@
 #include <tests/support/catch.h>
 
 #include <ddp/process_group.h>
-#include <torch/torch.h>
-
-#include <string>
-#include <vector>
 
 // For the tests of what compares and checks values over ranks.
 
