@@ -23,6 +23,7 @@ KNOWN = {
     "ddp/comm_hooks/power_sgd_hook.cpp": TELLS_ITSELF,
     "ddp/reducer/outcome.cpp": TELLS_ITSELF,
     "ddp/rendezvous/rendezvous.cpp": "tells while ranks are missing",
+    "ddp/rendezvous/reception.cpp": "two seconds at most",
     "ddp/spawn/spawn.cpp": "waits for the end of the program's own workers",
     "ddp/reducer/observers/replica_digests.cpp": "a second at most",
     "ddp/elastic/agreed_flag.cpp": "for a time, at its end",
