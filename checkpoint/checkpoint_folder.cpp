@@ -237,7 +237,7 @@ bool CheckpointFolder::lock() {
 
 void CheckpointFolder::claim() {
   const bool locked = lock(); // before what is in it is looked at
-  take(/*only_reads=*/!locked);
+  take(/*only_own_job=*/!locked);
   DDP_CHECK(
       locked || succeeds_,
       "another process writes checkpoints to '",
@@ -246,7 +246,7 @@ void CheckpointFolder::claim() {
       "group; give each job a folder of its own, and all ranks the group");
 }
 
-void CheckpointFolder::take(bool only_reads) {
+void CheckpointFolder::take(bool only_own_job) {
   const char* variable = std::getenv("DDP_EPOCH");
   const std::string own = variable ? variable : "";
   if (own.empty() || !fs::is_directory(path_)) {
@@ -256,7 +256,7 @@ void CheckpointFolder::take(bool only_reads) {
   std::string found;
   std::ifstream(file) >> found;
   const bool is_same = job_in(found) == job_in(own);
-  if (only_reads && !is_same) {
+  if (only_own_job && !is_same) {
     return;
   }
   const bool is_later = is_same && epoch_in(found) > epoch_in(own);

@@ -55,11 +55,11 @@ class CheckpointFolder {
   void claim();
 
   /// Takes the folder for this process's epoch, which DDP_EPOCH says ("JOB:N")
-  /// and the file ".epoch" there keeps; who only reads takes none of another
-  /// job. Throws where a later epoch of the job, or another job, has taken it
-  /// since: that goes on without this process. Nothing without DDP_EPOCH, or
-  /// where the folder is not there.
-  void take(bool only_reads = false);
+  /// and the file ".epoch" there keeps; with `only_own_job` none of another
+  /// job, for who only reads, or has no lock. Throws where a later epoch of the
+  /// job, or another job, has taken it since: that goes on without this
+  /// process. Nothing without DDP_EPOCH, or where the folder is not there.
+  void take(bool only_own_job = false);
 
   /// Lets the link "latest" name the checkpoint at `path`.
   void set_latest(const std::string& path) const;

@@ -248,7 +248,7 @@ std::optional<LoadedCheckpoint> CheckpointManager::load() {
   detail::on_rank_0("CheckpointManager::load", impl_->group, [&] {
     try {
       // From now on no earlier epoch of this job writes to it.
-      impl_->folder.take(/*only_reads=*/true);
+      impl_->folder.take(/*only_own_job=*/true);
     } catch (const std::exception& error) { // it may be read-only
       TORCH_WARN_ONCE("ddp: ", detail::error_text(error));
     }

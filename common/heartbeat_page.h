@@ -40,6 +40,8 @@ static_assert(sizeof(HeartbeatPage) == 248, "rank and ddprun agree on it");
 /// In an activity, between a bucket's step and the name of its Reducer, where a
 /// program has several.
 constexpr const char* kOfReducer = " of the Reducer of ";
+/// An activity, a part of a backward.
+constexpr const char* kBufferBroadcast = "broadcast of buffers";
 
 constexpr const char* kHeartbeatVariable = "DDP_HEARTBEAT_FD";
 

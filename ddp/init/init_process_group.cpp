@@ -283,7 +283,9 @@ ProcessGroup form_group(
     LaunchEnvironment environment,
     const CommunicatorPtr& communicator) {
   const heartbeat::Activity activity("init_process_group");
-  say(misspelt_variable(environ), environment.rank);
+  if (groups_formed() == 0) { // once
+    say(misspelt_variable(environ), environment.rank);
+  }
   if (environment.world_size == 1) {
     auto group = group_of_one(options, environment, communicator);
     heartbeat::joined();

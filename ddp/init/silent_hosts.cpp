@@ -76,8 +76,7 @@ void publish_address(const ProcessGroupImpl& group) {
     const int descriptor = listen_at(address, 0);
     const auto place = c10::str(address, " ", port_of(descriptor));
     close(descriptor);
-    group.store->set(
-        key(group.rank), std::vector<uint8_t>(place.begin(), place.end()));
+    group.store->set(key(group.rank), place);
   } catch (const std::exception&) { // connecting says what is wrong with it
   }
 }

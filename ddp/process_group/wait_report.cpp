@@ -32,9 +32,12 @@ constexpr const char* kReducersRemedy =
     ". Where a program has several Reducers, all ranks run the backwards of "
     "all of them, equally often and in the same order";
 
+bool is_bucket(const std::string& call) {
+  return call.rfind("bucket ", 0) == 0;
+}
+
 bool is_backward(const std::string& call) {
-  return call.rfind("bucket ", 0) == 0 ||
-      call.rfind("broadcast of buffers", 0) == 0;
+  return is_bucket(call) || call.rfind(kBufferBroadcast, 0) == 0;
 }
 
 /// Whose bucket it is, where there are several Reducers.
@@ -46,8 +49,11 @@ std::string reducer_of(const std::string& call) {
 std::string remedy(const std::vector<std::string>& calls) {
   std::vector<std::string> reducers, others;
   for (const auto& call : calls) {
-    (is_backward(call) ? reducers : others)
-        .push_back(is_backward(call) ? reducer_of(call) : call);
+    if (is_bucket(call)) {
+      reducers.push_back(reducer_of(call));
+    } else if (!is_backward(call)) {
+      others.push_back(call);
+    }
   }
   const auto other_reducer = [&](const std::string& of) {
     return of != reducers.front();
@@ -58,7 +64,7 @@ std::string remedy(const std::vector<std::string>& calls) {
   if (others.empty()) {
     return "";
   }
-  if (!reducers.empty()) {
+  if (std::any_of(calls.begin(), calls.end(), is_backward)) {
     return c10::str(
         others.front().empty() ? kBackwardRemedy : kCallRemedy, kBatchesRemedy);
   }

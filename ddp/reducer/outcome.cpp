@@ -1,5 +1,6 @@
 #include <ddp/reducer/reducer_impl.h>
 
+#include <common/heartbeat_page.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer/core/futures.h>
@@ -72,7 +73,7 @@ void ReducerImpl::finish() {
     }
   }
   if (broadcasts_buffers_) {
-    const detail::heartbeat::Activity activity("broadcast of buffers");
+    const detail::heartbeat::Activity activity(kBufferBroadcast);
     buffer_broadcast_.finish();
   }
   if (optimizer) {

@@ -8,13 +8,14 @@
 #include <utility>
 
 namespace ddp::detail {
-namespace {
 
-void set(c10d::Store& store, const std::string& key, const std::string& value) {
-  store.set(key, std::vector<uint8_t>(value.begin(), value.end()));
+std::string hello_key(int64_t rank) {
+  return "hello/" + std::to_string(rank);
 }
 
-} // namespace
+std::string answer_key(const std::string& number) {
+  return "answer/" + number;
+}
 
 std::string joined_key(int64_t rank) {
   return "joined/" + std::to_string(rank);
@@ -66,7 +67,7 @@ std::vector<int64_t> Reception::absent(int64_t size) const {
 }
 
 void Reception::say(const nlohmann::json& outcome) const {
-  set(*room_, kOutcomeKey, outcome.dump());
+  room_->set(kOutcomeKey, outcome.dump());
 }
 
 void Reception::await_readers() const {
@@ -83,13 +84,13 @@ void Reception::await_readers() const {
 }
 
 void Reception::answer(int64_t r) {
-  const auto key = "hello/" + std::to_string(r);
+  const auto key = hello_key(r);
   if (!lobby_->check({key})) {
     return;
   }
   const auto number = lobby_->get_to_str(key);
   if (number != answered_[r]) {
-    set(*lobby_, "answer/" + number, attempt_);
+    lobby_->set(answer_key(number), attempt_);
     answered_[r] = number;
   }
 }

@@ -13,7 +13,10 @@ class Store;
 
 namespace ddp::detail {
 
-// The keys of a rank in an attempt's room.
+// In the lobby: a number that a rank has drawn, and the attempt's name for it.
+std::string hello_key(int64_t rank);
+std::string answer_key(const std::string& number);
+// In the attempt's room, of a rank.
 std::string joined_key(int64_t rank);
 std::string has_read_key(int64_t rank);
 /// The outcome, for all.

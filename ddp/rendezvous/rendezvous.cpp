@@ -36,14 +36,6 @@ constexpr auto kAnswerTime = std::chrono::milliseconds(500);
 constexpr const char* kRepeated =
     " came more than once: give each process a RANK of its own";
 
-void set(const StorePtr& store, const std::string& key, const std::string& v) {
-  store->set(key, std::vector<uint8_t>(v.begin(), v.end()));
-}
-
-std::string get(const StorePtr& store, const std::string& key) {
-  return store->get_to_str(key);
-}
-
 /// One rank's side of the meeting; see the header for the protocol.
 class Meeting {
  public:
@@ -80,7 +72,7 @@ class Meeting {
     for (bool told = false; reception.count() < size_;) {
       for (int64_t r = 1; r <= size_; ++r) {
         if (reception.comes(r)) {
-          members[r] = json::parse(get(room_, detail::joined_key(r)));
+          members[r] = json::parse(room_->get_to_str(detail::joined_key(r)));
           check_place(r, to_rank_info(members[r]), reception);
         }
       }
@@ -99,7 +91,7 @@ class Meeting {
     reception.await_readers();
     auto outcome = result(members);
     if (serves_) {
-      set(lobby_, formed(self), std::to_string(size_));
+      lobby_->set(formed(self), std::to_string(size_));
     }
     return outcome;
   }
@@ -107,21 +99,21 @@ class Meeting {
   RendezvousResult join(const RankInfo& self) {
     const auto number = detail::random_name();
     lobby_->add(visits(rank_), 1);
-    set(lobby_, "hello/" + std::to_string(rank_), number);
-    await_answer("answer/" + number, formed(self));
-    if (!wait(lobby_, "answer/" + number)) {
+    lobby_->set(detail::hello_key(rank_), number);
+    await_answer(detail::answer_key(number), formed(self));
+    if (!wait(lobby_, detail::answer_key(number))) {
       fail({0});
     }
     await_rank_0_.reset(); // it tells of those that it waits for
-    enter(get(lobby_, "answer/" + number));
+    enter(lobby_->get_to_str(detail::answer_key(number)));
     auto member = json_of(self);
     member["world_size"] = size_;
-    set(room_, detail::joined_key(rank_), member.dump());
+    room_->set(detail::joined_key(rank_), member.dump());
     if (!wait(room_, detail::kOutcomeKey)) {
       fail(absent());
     }
-    const auto outcome = json::parse(get(room_, detail::kOutcomeKey));
-    set(room_, detail::has_read_key(rank_), "");
+    const auto outcome = json::parse(room_->get_to_str(detail::kOutcomeKey));
+    room_->set(detail::has_read_key(rank_), "");
     if (outcome.contains("missing")) {
       fail(
           outcome.at("missing").get<std::vector<int64_t>>(),
@@ -177,19 +169,19 @@ class Meeting {
             repeated_ranks()));
   }
 
-  /// Tells the ranks that have come, and then those that come: until they are
-  /// `larger`, or not for long once all below `smaller` have come.
+  /// Tells the ranks that have come, and those that come until they are `all`;
+  /// not for long once those below `smaller` are there.
   [[noreturn]] void refuse(
       const std::string& fault,
       detail::Reception& reception,
       int64_t smaller,
-      int64_t larger) const {
+      int64_t all) const {
     reception.say({{"fault", fault}});
-    reception.extend(larger);
+    reception.extend(all);
     auto end = std::min(deadline_, Clock::now() + kFaultTime);
     for (bool complete = false;
-         reception.count() < larger && Clock::now() < end;) {
-      for (int64_t r = 1; r <= larger; ++r) {
+         reception.count() < all && Clock::now() < end;) {
+      for (int64_t r = 1; r <= all; ++r) {
         reception.comes(r);
       }
       if (!complete && reception.absent(smaller).empty()) {
@@ -225,7 +217,7 @@ class Meeting {
     if (answered || !lobby_->check({formed})) {
       return;
     }
-    const auto size = std::stoll(get(lobby_, formed));
+    const auto size = std::stoll(lobby_->get_to_str(formed));
     DDP_CHECK_VALUE(size == size_, different_sizes(where_, rank_, size_, size));
     DDP_THROW(
         ValueError,
