@@ -37,6 +37,9 @@ std::optional<HostText> split_host(const std::string& text) {
 }
 
 Endpoint endpoint_of(const OptionValue& value, int default_port) {
+  if (value.text.find('/') != std::string::npos) {
+    refuse_value(value, "HOST[:PORT], and no URL");
+  }
   const auto parts = split_host(value.text);
   if (!parts) {
     refuse_value(value, "an IPv6 address as in [::1]:29400");

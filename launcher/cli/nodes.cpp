@@ -211,6 +211,11 @@ void settle_endpoint(
       : endpoint_by(sources, *options, backend);
   nodes.host = endpoint.host;
   nodes.port = endpoint.port;
+  if (backend == "c10d" && nodes.port == kEtcdPort) {
+    options->notes.push_back(
+        "port " + std::to_string(kEtcdPort) +
+        " is an etcd's, which takes --rdzv-backend etcd");
+  }
   if (is_etcd && sources.conf.is_host.value_or(false)) {
     usage_error(
         sources.find("rdzv-conf")->source + " is_host and " +

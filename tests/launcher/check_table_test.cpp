@@ -44,8 +44,8 @@ TEST_CASE("versions are compared with the first node's", "[unit]") {
       std::vector<std::string>{"LibTorch is 2.10, but 2.11 on n0"});
   CHECK_THAT(
       describe_nodes(nodes, {}),
-      ContainsSubstring("\nn2: LibTorch is 2.10, but 2.11 on n0\n") &&
-          !ContainsSubstring("nothing is off"));
+      Has("\nn2: LibTorch is 2.10, but 2.11 on n0\n") &&
+          !Has("nothing is off"));
 }
 
 TEST_CASE("the table has nodes, pairs and warnings", "[unit]") {

@@ -171,14 +171,14 @@ TEST_CASE("binding: the selection of devices says whose GPU it is", "[unit]") {
       Texts{kNode2, kNode1});
   CHECK_THAT(
       refusal(root, {Binding::kNode, 2, "2,9,3"}),
-      ContainsSubstring("rank 1 has no GPU, as 1 can be seen and 2 ranks"));
+      Has("rank 1 has no GPU, as 1 can be seen and 2 ranks"));
   CHECK_THAT(
       refusal(root, {Binding::kNode, 5}),
-      ContainsSubstring("rank 4 has no GPU, as 4 can be seen and 5 ranks"));
+      Has("rank 4 has no GPU, as 4 can be seen and 5 ranks"));
   for (const std::string name : {"MIG-1234", "GPU-eeee"}) {
     CHECK_THAT(
         refusal(root, {Binding::kNode, 1, name}),
-        ContainsSubstring("which GPU '" + name + "' is on is not known"));
+        Has("which GPU '" + name + "' is on is not known"));
   }
 }
 
@@ -203,7 +203,7 @@ TEST_CASE("binding: without GPUs, ranks spread over the nodes", "[unit]") {
       "CPUs 4-5,20-21, memory of node 1");
   CHECK_THAT(
       refusal(root, {Binding::kExclusive, 17}),
-      ContainsSubstring("4 core(s) of NUMA node 0 for 5 ranks"));
+      Has("4 core(s) of NUMA node 0 for 5 ranks"));
   root.add_gpus();
   CHECK(places(root, {Binding::kNode, 2, ""}) == Texts{kNode0, kNode2});
 }
@@ -249,8 +249,8 @@ TEST_CASE("binding: only CPUs that may be used are given out", "[unit]") {
   root.add_gpus();
   CHECK_THAT(
       refusal(root, {Binding::kNode, 4, std::nullopt, allowed}),
-      ContainsSubstring("a GPU is at NUMA node 2, none of whose CPUs may be "
-                        "used here (CPUs 2-5,12,18,20-21 may)"));
+      Has("a GPU is at NUMA node 2, none of whose CPUs may be "
+          "used here (CPUs 2-5,12,18,20-21 may)"));
 }
 
 TEST_CASE("binding: what Linux does not tell is said", "[unit]") {
@@ -258,8 +258,7 @@ TEST_CASE("binding: what Linux does not tell is said", "[unit]") {
   for (const Binding binding : {Binding::kShare, Binding::kNode}) {
     CHECK_THAT(
         refusal(empty, {binding, 2}),
-        ContainsSubstring(
-            "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list "
+        Has("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list "
             "cannot be read"));
   }
   CHECK(places(empty, {Binding::kNone, 2}) == Texts{"all CPUs", "all CPUs"});
@@ -275,7 +274,7 @@ TEST_CASE("binding: what Linux does not tell is said", "[unit]") {
       Texts{"CPUs 0-1, memory of node 0"});
   CHECK_THAT(
       refusal(plain, {Binding::kCoreComplex, 1, std::nullopt, "0-1"}),
-      ContainsSubstring("cpu0/cache does not tell"));
+      Has("cpu0/cache does not tell"));
 }
 
 TEST_CASE("binding: a process moves to its place", "[unit]") {

@@ -22,8 +22,8 @@ TEST_CASE("the first rank that fails ends all", "[failure]") {
   CHECK(Clock::now() - before < std::chrono::seconds(10));
   const auto lines = lines_of(job.err());
   REQUIRE(lines.size() == 2); // at a glance
-  CHECK_THAT(lines[0], ContainsSubstring("ddprun: rank 2 (pid "));
-  CHECK_THAT(lines[0], ContainsSubstring(") exited with code 3 after "));
+  CHECK_THAT(lines[0], Has("ddprun: rank 2 (pid "));
+  CHECK_THAT(lines[0], Has(") exited with code 3 after "));
   CHECK(lines[1] == "  others: ranks 0-1,3 were stopped");
 }
 
@@ -33,9 +33,7 @@ TEST_CASE("a signal that kills a rank is named", "[failure]") {
       words("--nproc-per-node 2 WORKER die 1 " + std::to_string(signal)));
   CHECK(job.wait() == 128 + signal);
   CHECK_THAT(
-      job.err(),
-      ContainsSubstring(
-          "was killed by signal " + std::to_string(signal) + " ("));
+      job.err(), Has("was killed by signal " + std::to_string(signal) + " ("));
 }
 
 TEST_CASE("a lone rank's code is ddprun's", "[failure]") {
@@ -56,7 +54,7 @@ TEST_CASE("of two failures the earlier is reported", "[failure]") {
   wait_for_death(later);
   REQUIRE(kill(agent, SIGCONT) == 0);
   CHECK(job.wait() == 128 + SIGKILL);
-  CHECK_THAT(job.err(), ContainsSubstring("ddprun: rank 3 "));
+  CHECK_THAT(job.err(), Has("ddprun: rank 3 "));
   CHECK(count_of(job.err(), "ddprun: rank 1") == 0);
 }
 
@@ -71,9 +69,7 @@ TEST_CASE("ranks that do not stop are killed after the grace", "[failure]") {
   CHECK(took >= std::chrono::milliseconds(300));
   CHECK(took < std::chrono::seconds(10));
   CHECK_THAT(
-      job.err(),
-      ContainsSubstring(
-          "others: ranks 0,2 did not stop and had to be killed\n"));
+      job.err(), Has("others: ranks 0,2 did not stop and had to be killed\n"));
 }
 
 TEST_CASE("a stopped rank dies with the others", "[failure]") {
@@ -89,7 +85,7 @@ TEST_CASE("kill -9 of the agent leaves nothing", "[failure]") {
   job.wait_for_output("ready", 4);
   REQUIRE(kill(job.agent(), SIGKILL) == 0);
   CHECK(job.wait() == 128 + SIGKILL);
-  CHECK_THAT(job.err(), ContainsSubstring("the agent (pid "));
+  CHECK_THAT(job.err(), Has("the agent (pid "));
 }
 
 // A shell that starts a server and then turns into ddprun: `serve & exec
@@ -122,9 +118,9 @@ TEST_CASE("the origin is found behind its quicker victims", "[failure]") {
             "failed: boom' 1 0 1 3 30 'Connection closed by peer "
             "[127.0.0.1]:1' 0 0 1"));
   CHECK(job.wait() == 7);
-  CHECK_THAT(job.err(), ContainsSubstring("ddprun: rank 2 (pid "));
-  CHECK_THAT(job.err(), ContainsSubstring("  reason: boom\n"));
-  CHECK_THAT(job.err(), ContainsSubstring("ranks 0,3 failed after it"));
+  CHECK_THAT(job.err(), Has("ddprun: rank 2 (pid "));
+  CHECK_THAT(job.err(), Has("  reason: boom\n"));
+  CHECK_THAT(job.err(), Has("ranks 0,3 failed after it"));
 }
 
 TEST_CASE("a rank that left is blamed, not who waited for it", "[failure]") {
@@ -136,11 +132,9 @@ TEST_CASE("a rank that left is blamed, not who waited for it", "[failure]") {
   CHECK(job.wait() == 4);
   CHECK_THAT(
       job.err(),
-      ContainsSubstring(
-          "ddprun: rank 1 had ended with code 0 while ranks 0,2 waited in "
+      Has("ddprun: rank 1 had ended with code 0 while ranks 0,2 waited in "
           "save_checkpoint(\"net.pt\")\n  first victim: rank 0 (pid "));
-  CHECK_THAT(
-      read_text(folder / "report.json"), ContainsSubstring("\"root\": 1,"));
+  CHECK_THAT(read_text(folder / "report.json"), Has("\"root\": 1,"));
 }
 
 TEST_CASE("a rank in another call is blamed", "[failure]") {
@@ -150,8 +144,8 @@ TEST_CASE("a rank in another call is blamed", "[failure]") {
   CHECK(job.wait() == 4);
   CHECK_THAT(
       job.err(),
-      ContainsSubstring("ddprun: rank 1 was in barrier while ranks 0,2 waited "
-                        "in all_reduce\n  first victim: rank "));
+      Has("ddprun: rank 1 was in barrier while ranks 0,2 waited "
+          "in all_reduce\n  first victim: rank "));
 }
 
 TEST_CASE("without an error file the last lines speak", "[failure]") {
@@ -161,9 +155,8 @@ TEST_CASE("without an error file the last lines speak", "[failure]") {
   CHECK(job.wait() == 9);
   CHECK_THAT(
       job.err(),
-      ContainsSubstring("  stderr: line 3\n          line 4\n") &&
-          ContainsSubstring(
-              "          line 7\n  others: rank 0 was stopped\n"));
+      Has("  stderr: line 3\n          line 4\n") &&
+          Has("          line 7\n  others: rank 0 was stopped\n"));
 }
 
 TEST_CASE("a long stop is explained while it lasts", "[failure]") {
@@ -187,26 +180,24 @@ TEST_CASE("every end has its report", "[failure]") {
     LaunchedJob job(all);
     CHECK(job.wait() == code);
     const std::string text = read_text(file);
-    CHECK_THAT(
-        text,
-        ContainsSubstring("\"exit_code\": " + std::to_string(code) + ","));
+    CHECK_THAT(text, Has("\"exit_code\": " + std::to_string(code) + ","));
     return text;
   };
-  CHECK_THAT(outcome({"true"}, 0), ContainsSubstring("\"succeeded\""));
-  CHECK_THAT(outcome({"false"}, 1), ContainsSubstring("\"failed\""));
-  CHECK_THAT(outcome({"/no/where"}, 127), ContainsSubstring("/no/where"));
-  CHECK_THAT(outcome({"/etc/passwd"}, 126), ContainsSubstring("/etc/passwd"));
+  CHECK_THAT(outcome({"true"}, 0), Has("\"succeeded\""));
+  CHECK_THAT(outcome({"false"}, 1), Has("\"failed\""));
+  CHECK_THAT(outcome({"/no/where"}, 127), Has("/no/where"));
+  CHECK_THAT(outcome({"/etc/passwd"}, 126), Has("/etc/passwd"));
   const Listener taken = listen_on("127.0.0.1", 0);
   const std::string port = std::to_string(taken.port);
   CHECK_THAT(
       outcome({"--master-port", port, "true"}, 125),
-      ContainsSubstring("cannot listen on 127.0.0.1:" + port));
+      Has("cannot listen on 127.0.0.1:" + port));
 
   LaunchedJob job(words("--report '" + file + "' WORKER wait"));
   job.wait_for_output("ready");
   kill(job.agent(), SIGKILL);
   CHECK(job.wait() == 128 + SIGKILL);
-  CHECK_THAT(read_text(file), ContainsSubstring("\"infrastructure\""));
+  CHECK_THAT(read_text(file), Has("\"infrastructure\""));
 }
 
 TEST_CASE("the store's end is the job's", "[failure]") {
@@ -214,7 +205,7 @@ TEST_CASE("the store's end is the job's", "[failure]") {
   job.wait_for_output("ready", 2);
   REQUIRE(kill(job.store(), SIGKILL) == 0);
   CHECK(job.wait() == 75);
-  CHECK_THAT(job.err(), ContainsSubstring("the store that the ranks meet at"));
+  CHECK_THAT(job.err(), Has("the store that the ranks meet at"));
 }
 
 TEST_CASE("a hang is ended, and every rank's place told", "[hang]") {
@@ -222,13 +213,12 @@ TEST_CASE("a hang is ended, and every rank's place told", "[hang]") {
   CHECK(job.wait() == 124);
   CHECK_THAT(
       job.err(),
-      ContainsSubstring(
-          "ddprun: no progress for 2.0 s (--hang-timeout); all ranks were "
+      Has("ddprun: no progress for 2.0 s (--hang-timeout); all ranks were "
           "ended\n  rank 0 (pid "));
   CHECK_THAT(
       job.err(),
-      ContainsSubstring("): after step 5, in all_reduce\n") &&
-          ContainsSubstring("): after step 5, in read_batch\n"));
+      Has("): after step 5, in all_reduce\n") &&
+          Has("): after step 5, in read_batch\n"));
   CHECK(count_of(job.err(), "#0 net::forward()+0x1 (train+0x2)") == 3);
 }
 
@@ -252,8 +242,7 @@ TEST_CASE("ranks that do not join in time are named", "[hang]") {
   CHECK(job.wait() == 124);
   CHECK_THAT(
       job.err(),
-      ContainsSubstring(
-          "ddprun: rank 2 had formed no group after 4.0 s (--start-timeout)"));
+      Has("ddprun: rank 2 had formed no group after 4.0 s (--start-timeout)"));
 }
 
 TEST_CASE("who waits long for a rank that has left is told once", "[hang]") {

@@ -57,11 +57,11 @@ TEST_CASE("a file names hosts", "[unit]") {
       hosts_by("--hostfile=" + file) == Hosts{{"n0", 8}, {"n1", 4}, {"n2", 0}});
   const auto error = [&] { return usage_error_of({"--hostfile", file, "x"}); };
   write("n0\nn1 slots=many\n");
-  CHECK_THAT(error(), ContainsSubstring("line 2, is 'slots=many'"));
+  CHECK_THAT(error(), Has("line 2, is 'slots=many'"));
   write("n0 cores=2\n");
-  CHECK_THAT(error(), ContainsSubstring("line 1, is 'cores=2'"));
+  CHECK_THAT(error(), Has("line 1, is 'cores=2'"));
   write("# none\n");
-  CHECK_THAT(error(), ContainsSubstring("names no host"));
+  CHECK_THAT(error(), Has("names no host"));
   check_refused("--hostfile=/nowhere x", "/nowhere: No such file");
   write("n0\n");
   check_refused("--hosts=n1 --hostfile " + file + " x", "exclude each other");
@@ -88,14 +88,13 @@ TEST_CASE("each host has its own command", "[unit]") {
   CHECK(words[2].compare(0, 3, "cd ") == 0);
   CHECK_THAT(
       words[2],
-      ContainsSubstring(" && exec env DDP_STARTER=1 ") &&
-          ContainsSubstring(" --token - --nnodes=2 --rdzv-endpoint=n8:") &&
-          ContainsSubstring(" --rdzv-id=") &&
-          ContainsSubstring(" --node-rank=1 '--env=A=b c' -- ./train ''\\'''"));
+      Has(" && exec env DDP_STARTER=1 ") &&
+          Has(" --token - --nnodes=2 --rdzv-endpoint=n8:") &&
+          Has(" --rdzv-id=") &&
+          Has(" --node-rank=1 '--env=A=b c' -- ./train ''\\'''"));
   CHECK_THAT(
       commands[0].words[2],
-      ContainsSubstring(" --node-rank=0 --nproc-per-node=2 ") &&
-          ContainsSubstring(" --report=r "));
+      Has(" --node-rank=0 --nproc-per-node=2 ") && Has(" --report=r "));
 }
 
 TEST_CASE("--check needs no program", "[unit]") {
@@ -133,7 +132,7 @@ TEST_CASE("this machine needs no remote shell", "[unit]") {
 TEST_CASE("a host's job ends with its exit code", "[start]") {
   LaunchedJob job(words("--hosts=localhost:1 sh -c 'echo said; exit 3'"));
   CHECK(job.wait() == 3);
-  CHECK_THAT(job.out(), ContainsSubstring("said"));
+  CHECK_THAT(job.out(), Has("said"));
   CHECK(job.out().find('\1') == std::string::npos);
 }
 
@@ -153,8 +152,8 @@ TEST_CASE("a rank cannot say that its ddprun has ended", "[start]") {
   job.wait_for_output("\1ddprun ends");
   write_text(shown, "");
   CHECK(job.wait() == kExitInfrastructure);
-  CHECK_THAT(job.err(), ContainsSubstring("localhost was cut off"));
-  CHECK_THAT(job.out(), ContainsSubstring("\1ddprun ends"));
+  CHECK_THAT(job.err(), Has("localhost was cut off"));
+  CHECK_THAT(job.out(), Has("\1ddprun ends"));
 }
 
 } // namespace ddp::test::hosts_test

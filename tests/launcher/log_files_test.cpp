@@ -44,9 +44,8 @@ TEST_CASE("each attempt has its files, and each run its folder", "[output]") {
     CHECK(job.out().empty());
     // The report has what the last attempt said, though it went into files.
     CHECK_THAT(
-        job.err(),
-        ContainsSubstring("stderr: attempt 1\n  others: rank 0 was stopped"));
-    CHECK_THAT(job.err(), ContainsSubstring("  logs: " + folder.path()));
+        job.err(), Has("stderr: attempt 1\n  others: rank 0 was stopped"));
+    CHECK_THAT(job.err(), Has("  logs: " + folder.path()));
   };
   run();
   for (const char* attempt : {"0", "1"}) {
@@ -72,7 +71,7 @@ TEST_CASE("a full disk costs the log, not the job", "[output]") {
         "--nproc-per-node 2 -r 3 --log-dir '" + folder.path() + "'",
         "head -c 1000000 /dev/zero; [ $RANK = 0 ] || exit 5; exec sleep 60");
     CHECK(job.wait() == 5);
-    CHECK_THAT(job.err(), ContainsSubstring("No space left on device"));
+    CHECK_THAT(job.err(), Has("No space left on device"));
     CHECK(count_of(job.err(), "No space left") <= 2); // once per file
   }
   umount(folder.path().c_str());
@@ -123,8 +122,7 @@ TEST_CASE("the report comes last, also behind a slow reader", "[output]") {
   CHECK(job.wait() == 3);
   const auto lines = lines_of(job.err());
   REQUIRE(lines.size() > 7);
-  CHECK_THAT(
-      lines[lines.size() - 7], ContainsSubstring("ddprun: rank 1 (pid "));
+  CHECK_THAT(lines[lines.size() - 7], Has("ddprun: rank 1 (pid "));
   CHECK(lines[lines.size() - 6] == "  stderr: line 19995");
   CHECK(lines.back() == "  others: rank 0 was stopped");
 }

@@ -70,8 +70,9 @@ TEST_CASE("an endpoint is a host and a port", "[unit]") {
   CHECK(endpoint("[::1]:2") == Endpoint("::1", 2));
   CHECK(endpoint("[fd00::2]") == Endpoint("fd00::2", 29400));
   CHECK(endpoint("fd00::2") == Endpoint("fd00::2", 29400));
-  for (const std::string& wrong : words(":29400 h: h:0 h:65536 h:a [::1 [::1]2 "
-                                        "[]:2 [::1]: 0.0.0.0 [::]:2 ::")) {
+  for (const std::string& wrong :
+       words(":29400 h: h:0 h:65536 h:a [::1 [::1]2 "
+             "[]:2 [::1]: 0.0.0.0 [::]:2 :: http://h:2 h/a")) {
     check_refused(
         "--nnodes=2 --rdzv-endpoint " + wrong + " x", "--rdzv-endpoint is '");
   }
@@ -99,6 +100,14 @@ TEST_CASE("the backend says who serves the meeting", "[unit]") {
       kTwo + " --rdzv-backend=etcd --rdzv-conf is_host=true x",
       "exclude each other");
   check_refused(kTwo + " --rdzv-endpoint=a,b x", "--rdzv-backend etcd");
+  check_refused(
+      "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=http://a x", "no URL");
+  const auto notes_of = [](const std::string& options) {
+    return parse(words("--nnodes=2 --rdzv-endpoint=a:2379 " + options)).notes;
+  };
+  REQUIRE(notes_of("x").size() == 1);
+  CHECK_THAT(notes_of("x")[0], Has("takes --rdzv-backend etcd"));
+  CHECK(notes_of("--rdzv-backend=etcd x").empty());
   check_refused("--nnodes=2 --rdzv-backend=etcd x", "the etcd's members");
   check_refused(kTwo + " --rdzv-backend=etcd-v2 x", "c10d, etcd or static");
   for (const char* wrong : {"cert=c", "key=k", "user=u", "password_file=p"}) {
@@ -176,8 +185,7 @@ TEST_CASE("torchrun's settings of the meeting are known", "[unit]") {
   CHECK(known.notes.empty());
   const LaunchOptions odd = parse(words(kTwo + " --rdzv-conf=speed=9 x"));
   REQUIRE(odd.notes.size() == 1);
-  CHECK_THAT(
-      odd.notes[0], ContainsSubstring("--rdzv-conf speed has no effect"));
+  CHECK_THAT(odd.notes[0], Has("--rdzv-conf speed has no effect"));
   for (const std::string& wrong :
        words("is_host=2 is_host=no join_timeout=soon store_type=file")) {
     check_refused(kTwo + " --rdzv-conf " + wrong + " x", "--rdzv-conf ");

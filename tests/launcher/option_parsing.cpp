@@ -43,7 +43,7 @@ void check_refused(
     const std::string& text,
     const std::map<std::string, std::string>& environment) {
   CAPTURE(line);
-  CHECK_THAT(usage_error_of(words(line), environment), ContainsSubstring(text));
+  CHECK_THAT(usage_error_of(words(line), environment), Has(text));
 }
 
 } // namespace ddp::test

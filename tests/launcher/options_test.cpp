@@ -62,9 +62,9 @@ TEST_CASE("options end at the program", "[unit]") {
 }
 
 TEST_CASE("help and version are answers", "[unit]") {
-  CHECK_THAT(parse({"--help"}).answer, ContainsSubstring("--nproc-per-node"));
-  CHECK_THAT(parse({"-h", "--nonsense"}).answer, ContainsSubstring("Usage"));
-  CHECK_THAT(parse({"--version"}).answer, ContainsSubstring("ddprun "));
+  CHECK_THAT(parse({"--help"}).answer, Has("--nproc-per-node"));
+  CHECK_THAT(parse({"-h", "--nonsense"}).answer, Has("Usage"));
+  CHECK_THAT(parse({"--version"}).answer, Has("ddprun "));
 }
 
 TEST_CASE("wrong usage is told in one line", "[unit]") {
@@ -135,8 +135,8 @@ TEST_CASE("options of other launchers are answered by ours", "[unit]") {
     CAPTURE(theirs);
     CHECK_THAT(
         usage_error_of({theirs, "2", "x"}),
-        ContainsSubstring("there is no option " + theirs + "; ") &&
-            ContainsSubstring("is " + ours + " here"));
+        Has("there is no option " + theirs + "; ") &&
+            Has("is " + ours + " here"));
   }
 }
 
@@ -247,10 +247,10 @@ TEST_CASE("each rank needs a GPU where it sees its own alone", "[unit]") {
       "--nproc-per-node", "3", "--virtual-local-rank", "x"};
   CHECK_THAT(
       usage_error_of(arguments, {{"CUDA_VISIBLE_DEVICES", "GPU-1,GPU-2"}}),
-      ContainsSubstring("3 ranks, but"));
+      Has("3 ranks, but"));
   CHECK_THAT(
       usage_error_of(arguments, {{"CUDA_VISIBLE_DEVICES", ""}}),
-      ContainsSubstring("0 GPUs are visible"));
+      Has("0 GPUs are visible"));
 }
 
 TEST_CASE(
@@ -268,10 +268,10 @@ TEST_CASE(
                   "--signals-to-handle=SIGTERM,SIGUSR1 "
                   "--local-ranks-filter=5 x"));
   REQUIRE(noted.notes.size() == 4);
-  CHECK_THAT(noted.notes[0], ContainsSubstring("console has no effect"));
-  CHECK_THAT(noted.notes[1], ContainsSubstring("mine has no effect"));
-  CHECK_THAT(noted.notes[2], ContainsSubstring("SIGUSR1 is passed on"));
-  CHECK_THAT(noted.notes[3], ContainsSubstring("no output is shown"));
+  CHECK_THAT(noted.notes[0], Has("console has no effect"));
+  CHECK_THAT(noted.notes[1], Has("mine has no effect"));
+  CHECK_THAT(noted.notes[2], Has("SIGUSR1 is passed on"));
+  CHECK_THAT(noted.notes[3], Has("no output is shown"));
 }
 
 TEST_CASE("a number of ranks that the program gets is noted", "[unit]") {
@@ -281,8 +281,8 @@ TEST_CASE("a number of ranks that the program gets is noted", "[unit]") {
     REQUIRE(options.notes.size() == 1);
     CHECK_THAT(
         options.notes[0],
-        ContainsSubstring("--nproc-per-node comes after ./train") &&
-            ContainsSubstring("one rank is started"));
+        Has("--nproc-per-node comes after ./train") &&
+            Has("one rank is started"));
   }
   const auto nested = "--nproc-per-node 2 ./train --nproc-per-node 3";
   CHECK(parse(words(nested)).notes.empty());

@@ -57,25 +57,25 @@ TEST_CASE("a user's shell is no outer launcher", "[unit]") {
 TEST_CASE("several tasks on a node are refused", "[unit]") {
   CHECK_THAT(
       verdict(kMpirun),
-      ContainsSubstring("refused: mpirun started ddprun as one of 2 tasks on "
-                        "this node") &&
-          ContainsSubstring("(mpirun -n N ./train)"));
+      Has("refused: mpirun started ddprun as one of 2 tasks on "
+          "this node") &&
+          Has("(mpirun -n N ./train)"));
   CHECK_THAT(
       verdict(kSrun),
-      ContainsSubstring("refused: srun started ddprun as one of 2 tasks on "
-                        "this node") &&
-          ContainsSubstring("(srun --ntasks-per-node=N ./train)") &&
-          ContainsSubstring("--ntasks-per-node=1"));
+      Has("refused: srun started ddprun as one of 2 tasks on "
+          "this node") &&
+          Has("(srun --ntasks-per-node=N ./train)") &&
+          Has("--ntasks-per-node=1"));
   CHECK_THAT(
       verdict(
           {{"PMI_RANK", "1"},
            {"PMI_SIZE", "6"},
            {"MPI_LOCALRANKID", "1"},
            {"MPI_LOCALNRANKS", "3"}}),
-      ContainsSubstring("refused: mpiexec started ddprun as one of 3"));
+      Has("refused: mpiexec started ddprun as one of 3"));
   CHECK_THAT(
       verdict({{"PALS_RANKID", "1"}, {"PMI_SIZE", "6"}}),
-      ContainsSubstring("refused: PALS's mpiexec started ddprun as one of 6"));
+      Has("refused: PALS's mpiexec started ddprun as one of 6"));
 }
 
 TEST_CASE("tasks are counted on the node where ddprun is", "[unit]") {
@@ -86,16 +86,16 @@ TEST_CASE("tasks are counted on the node where ddprun is", "[unit]") {
        {"SLURM_STEP_TASKS_PER_NODE", "2(x2),1"}});
   CHECK_THAT(
       verdict(with(uneven, {{"SLURM_NODEID", "1"}})),
-      ContainsSubstring("one of 2 tasks on this node"));
+      Has("one of 2 tasks on this node"));
   CHECK_THAT(
       verdict(with(uneven, {{"SLURM_NODEID", "2"}})),
-      ContainsSubstring("one of 5 tasks, and"));
+      Has("one of 5 tasks, and"));
 }
 
 TEST_CASE("a node where mpirun itself is has no task", "[unit]") {
   CHECK_THAT(
       verdict(with(kMpirun, {{"OMPI_MCA_orte_num_nodes", "2"}})),
-      ContainsSubstring("one of 2 tasks on this node"));
+      Has("one of 2 tasks on this node"));
 }
 
 TEST_CASE("one task on one node is fine", "[unit]") {
@@ -123,12 +123,11 @@ TEST_CASE("MPI comes before the Slurm step it runs in", "[unit]") {
 
 TEST_CASE("a script of Slurm is no step", "[unit]") {
   CHECK_THAT(
-      verdict(script()),
-      ContainsSubstring("2 nodes, of which this one alone is used"));
+      verdict(script()), Has("2 nodes, of which this one alone is used"));
   for (const char* id : {"4294967290", "4294967291", "4294967292"}) {
     CHECK_THAT(
         verdict(with(script(), {{"SLURM_STEP_ID", id}})),
-        ContainsSubstring("this one alone is used"));
+        Has("this one alone is used"));
   }
   CHECK(verdict(with(script(), {{"SLURM_JOB_NUM_NODES", "1"}})) == "");
 }

@@ -85,8 +85,8 @@ TEST_CASE("srun says which nodes there are", "[unit]") {
 TEST_CASE("mpirun says which nodes there are, but not where", "[unit]") {
   CHECK_THAT(
       usage_error_of({"./train"}, kMpiNode),
-      ContainsSubstring("--rdzv-endpoint HOST:PORT, or MASTER_ADDR=HOST") &&
-          ContainsSubstring("mpirun does not name"));
+      Has("--rdzv-endpoint HOST:PORT, or MASTER_ADDR=HOST") &&
+          Has("mpirun does not name"));
   const LaunchOptions told = under(with(kMpiNode, {{"MASTER_ADDR", "node0"}}));
   check_nodes(told, 2, 1, "node0", 29500);
   CHECK(told.run_id == "253231105");
@@ -107,7 +107,7 @@ TEST_CASE("pods say which nodes there are", "[unit]") {
   const LaunchOptions alone = under(kIndexedPod);
   CHECK_FALSE(alone.nodes.several());
   REQUIRE(alone.notes.size() == 1);
-  CHECK_THAT(alone.notes[0], ContainsSubstring("without --nnodes"));
+  CHECK_THAT(alone.notes[0], Has("without --nnodes"));
   check_nodes(under(kIndexedPod, {"--nnodes=3"}), 3, 1, "job-0.job", 29500);
   check_nodes(
       under(with(kIndexedPod, {{"WORLD_SIZE", "5"}})),
@@ -150,7 +150,7 @@ TEST_CASE("options win over the outer launcher", "[unit]") {
   CHECK_THAT(
       usage_error_of(
           {"--nnodes=2", "./train"}, with(kSlurmNode, {{"SLURM_NODEID", "2"}})),
-      ContainsSubstring("node 2 of srun's") && ContainsSubstring("--nnodes"));
+      Has("node 2 of srun's") && Has("--nnodes"));
 }
 
 TEST_CASE("tasks that are not one per node are no nodes", "[unit]") {

@@ -65,7 +65,7 @@ TEST_CASE("programs run as they are", "[unit]") {
   const Script script; // which nobody may execute
   CHECK_THAT(
       failure_of(ProgramKind::kExecutable, {script.file}),
-      ContainsSubstring("126: " + script.file));
+      Has("126: " + script.file));
 }
 
 TEST_CASE("what is missing is named", "[unit]") {
@@ -78,10 +78,10 @@ TEST_CASE("what is missing is named", "[unit]") {
   CHECK_THAT(
       failure_of(
           ProgramKind::kModule, {"train"}, {{"PYTHON_EXEC", "/none/python3"}}),
-      ContainsSubstring("127: /none/python3: no such program (PYTHON_EXEC "));
+      Has("127: /none/python3: no such program (PYTHON_EXEC "));
   CHECK_THAT(
       failure_of(ProgramKind::kDetect, {"/none/train"}, kPython),
-      ContainsSubstring("127: /none/train: no such program"));
+      Has("127: /none/train: no such program"));
 }
 
 TEST_CASE("arguments can name the local rank", "[unit]") {

@@ -65,9 +65,7 @@ TEST_CASE("a report is not waited for where nobody reads it", "[failure]") {
   LaunchedJob job(words("--report '" + pipe + "' false"));
   CHECK(job.wait() == 1);
   CHECK(type_of(pipe) == fs::file_type::fifo);
-  CHECK_THAT(
-      job.err(),
-      ContainsSubstring("the report could not be written to " + pipe));
+  CHECK_THAT(job.err(), Has("the report could not be written to " + pipe));
 }
 
 TEST_CASE("a report follows a link", "[failure]") {
@@ -100,7 +98,7 @@ TEST_CASE("a report in the output leaves that whole", "[failure]") {
     CHECK(job.wait() == 3);
     const std::string text = read_text(output);
     CAPTURE(text);
-    REQUIRE_THAT(text, ContainsSubstring("said\n{"));
+    REQUIRE_THAT(text, Has("said\n{"));
     const size_t begin = text.find('{');
     const size_t end = text.rfind('}');
     CHECK(code_in(text.substr(begin, end + 1 - begin)) == 3);
@@ -123,7 +121,7 @@ TEST_CASE(
   std::filesystem::create_symlink(folder / "none/report", link);
   LaunchedJob job(words("--report '" + link + "' sh -c 'echo ran'"));
   CHECK(job.wait() == 2);
-  CHECK_THAT(job.out(), !ContainsSubstring("ran"));
+  CHECK_THAT(job.out(), !Has("ran"));
 }
 
 } // namespace ddp::test::report_file_test

@@ -36,9 +36,9 @@ TEST_CASE("a failed attempt is followed by a fresh one", "[restart]") {
   CHECK(count_of(job.out(), "attempt 2") == 3);
   CHECK(count_of(job.out(), "attempt 3") == 0);
   CHECK(ports(job.out()).size() == 3); // a store of its own each time
-  CHECK_THAT(job.err(), ContainsSubstring("exited with code 3"));
-  CHECK_THAT(job.err(), ContainsSubstring("started again (1 of 3 restarts)\n"));
-  CHECK_THAT(job.err(), ContainsSubstring("started again (2 of 3 restarts)\n"));
+  CHECK_THAT(job.err(), Has("exited with code 3"));
+  CHECK_THAT(job.err(), Has("started again (1 of 3 restarts)\n"));
+  CHECK_THAT(job.err(), Has("started again (2 of 3 restarts)\n"));
 }
 
 TEST_CASE("restarts come to an end", "[restart]") {
@@ -47,7 +47,7 @@ TEST_CASE("restarts come to an end", "[restart]") {
   CHECK(job.wait() == 5);
   CHECK(count_of(job.out(), "attempt 2") >= 1);
   CHECK(count_of(job.out(), "attempt 3") == 0);
-  CHECK_THAT(job.err(), ContainsSubstring("restarts: 2 of 2 were used"));
+  CHECK_THAT(job.err(), Has("restarts: 2 of 2 were used"));
 }
 
 TEST_CASE("a signal ends a job whatever restarts are left", "[restart]") {
@@ -69,8 +69,7 @@ TEST_CASE("a signal while an attempt ends is the job's end", "[restart]") {
   CHECK(count_of(job.out(), "ready") == 2);
   CHECK_THAT(
       read_text(folder / "report.json"),
-      ContainsSubstring("\"exit_code\": 143") &&
-          ContainsSubstring("\"signal\": 15"));
+      Has("\"exit_code\": 143") && Has("\"signal\": 15"));
 }
 
 TEST_CASE("a signal between attempts is the job's end", "[restart]") {
@@ -81,10 +80,8 @@ TEST_CASE("a signal between attempts is the job's end", "[restart]") {
         "' sh -c 'exit 3'"));
     job.wait_for_output("started again", 1 + i);
     CHECK(job.wait_after(SIGTERM) == 128 + SIGTERM);
-    CHECK_THAT(job.err(), ContainsSubstring(" on signal 15"));
-    CHECK_THAT(
-        read_text(folder / "report.json"),
-        ContainsSubstring("\"exit_code\": 143"));
+    CHECK_THAT(job.err(), Has(" on signal 15"));
+    CHECK_THAT(read_text(folder / "report.json"), Has("\"exit_code\": 143"));
   }
 }
 

@@ -65,10 +65,9 @@ TEST_CASE("the end of the store is told at once", "[rendezvous]") {
   });
   wait_until(trio.all, [&] { return !trio.host.lost.empty(); });
   const std::string place = "127.0.0.1:" + std::to_string(trio.port);
-  CHECK_THAT(trio.second.lost, ContainsSubstring(place));
+  CHECK_THAT(trio.second.lost, Has(place));
   CHECK(trio.second.lost.find('\n') == std::string::npos);
-  CHECK_THAT(
-      trio.host.lost, ContainsSubstring(std::to_string(trio.host.pid())));
+  CHECK_THAT(trio.host.lost, Has(std::to_string(trio.host.pid())));
   trio.second.log().post("after"); // lost silently
   trio.second.take();
   wait_for_death(trio.second.pid());

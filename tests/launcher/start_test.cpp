@@ -201,7 +201,7 @@ TEST_CASE("a program that cannot run is named", "[start]") {
     CAPTURE(program, job.err());
     CHECK(job.wait() == code);
     CHECK(lines_of(job.err()).size() == 1);
-    CHECK_THAT(job.err(), ContainsSubstring(program));
+    CHECK_THAT(job.err(), Has(program));
     CHECK(job.out().empty());
   };
   run("nowhere", 127);
@@ -220,7 +220,7 @@ TEST_CASE("wrong usage exits with 2", "[start]") {
   CHECK(lines_of(job.err()).size() == 1);
   LaunchedJob help({"--help"});
   CHECK(help.wait() == 0);
-  CHECK_THAT(help.out(), ContainsSubstring("--grace"));
+  CHECK_THAT(help.out(), Has("--grace"));
 }
 
 TEST_CASE("many ranks start and end", "[start]") {

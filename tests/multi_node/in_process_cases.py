@@ -55,6 +55,12 @@ def wait_for_same_processes(nodes, hosts, before, seconds=40):
     nodes.wait(lambda: pids(len(hosts)), "they do not go on", seconds)
     nodes.wait(lambda: pids(len(hosts)) == pids(before),
                f"other processes than {pids(before)}")
+    epochs = [re.findall(r"epoch \w+:(\d+)\.", nodes.at[host].text())
+              for host in hosts]
+    nodes.require(all(len(own) == len(set(own)) > 1 for own in epochs),
+                  f"ranks are told the same epoch again: {epochs}")
+    nodes.require(len({own[-1] for own in epochs}) == 1,
+                  f"ranks are told different epochs: {epochs}")
 
 
 @on_hosts(4, "--nnodes=2:4" + QUICK)

@@ -85,6 +85,7 @@ void train(ddp::ElasticRun& run, const Arguments& arguments) {
   state.add("net", net).add("optimizer", optimizer).add("loader", *loader);
   state.add("step", step).add("seen", seen);
   run.sync(state);
+  std::printf("epoch %s.\n", std::getenv("DDP_EPOCH"));
   say("goes on from", group, step);
   for (int64_t epoch = loader->epoch(); epoch < arguments.epochs; ++epoch) {
     loader->set_epoch(epoch);

@@ -4,13 +4,9 @@
 // headers that tests use.
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
-using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MatcherBase;
 #else
 #include <catch2/catch.hpp>
-inline auto ContainsSubstring(const std::string& text) {
-  return Catch::Matchers::Contains(text);
-}
 using Catch::MatcherBase;
 #endif
 
