@@ -151,6 +151,17 @@ RANKS_TEST("a first checkpoint tells of a net that no Reducer averages") {
   }
 }
 
+RANKS_TEST("a net that parts of the group may average is not compared") {
+  const SharedFolder folder;
+  const auto part = group.split(group.rank() / 2);
+  auto layer = make_layer();
+  drift(layer, group);
+  layer->forward(torch::ones({1, 3})).sum().backward();
+  REQUIRE(warnings_of([&] {
+            save_checkpoint(folder.path + "net.pt", *layer, group);
+          }).empty());
+}
+
 TEST_CASE("a training over whose group nothing was averaged is told of") {
   ranks(3, [] {
     const auto said_after = [](const std::function<void(ProcessGroup)>& work) {
