@@ -53,7 +53,9 @@ def find_launchers(build, folder):
         "ddprun": lambda ranks: [[ddprun, "--nproc-per-node", ranks, worker]],
     }
     if mpirun:
-        found["mpirun"] = lambda ranks: [[mpirun, "-n", ranks, worker]]
+        found["mpirun"] = lambda ranks: [
+            [mpirun, "--oversubscribe", "-n", ranks, worker]
+        ]
     else:
         print("mpirun: skipped, it is not on PATH")
     if torchrun.exists():
