@@ -20,7 +20,10 @@ Told told_of(const std::string& misbehaviour, Words options = {}) {
   options.insert(options.end(), {"--report", report});
   Told told;
   told.outcome =
-      run(with_ddprun(kRanks, {program("misbehaving"), misbehaviour}, options),
+      run(with_ddprun(
+              kRanks,
+              {program("misbehaving"), misbehaviour, folder.path()},
+              options),
           kLong);
   UNSCOPED_INFO(told.outcome.output);
   std::ifstream file(report);

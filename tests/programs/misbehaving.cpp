@@ -1,5 +1,7 @@
-// misbehaving crash|throw|hang|catch: after some steps rank 1 does that, while
-// the others go on. With catch `main` ends each rank by code 1, rank 1 last.
+// misbehaving crash|throw|hang|catch FOLDER: after some steps rank 1 does that,
+// while the others go on. With catch, once all have caught something, which
+// they write into the folder, each ends by code 1, rank 1 last, and at once:
+// ddprun waits for half a second to know all that failed.
 
 #include <ddp/process_group.h>
 #include <torch/torch.h>
@@ -7,6 +9,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <stdexcept>
 #include <string>
@@ -57,15 +61,23 @@ int main(int argc, char** argv) {
     train(group, how);
   }
   const auto processes = group.all_gather(std::to_string(getpid()));
-  const auto victim = std::stoi(processes[0]);
   const auto rank = group.rank();
   try {
     train(std::exchange(group, {}), how);
   } catch (const std::exception& error) {
     std::cout << error.what() << std::endl;
-    while (rank == 1 && kill(victim, 0) == 0) {
-      usleep(1000);
+    const std::string caught = std::string(argv[2]) + "/caught_";
+    std::ofstream(caught + std::to_string(rank)).flush();
+    for (size_t other = 0; other < processes.size(); ++other) {
+      while (!std::ifstream(caught + std::to_string(other))) {
+        usleep(1000);
+      }
     }
-    return 1;
+    for (const int other : {0, 2, 3}) {
+      while (rank == 1 && kill(std::stoi(processes[other]), 0) == 0) {
+        usleep(1000);
+      }
+    }
+    std::_Exit(1);
   }
 }
