@@ -81,9 +81,12 @@ NETS = {
 }
 
 
-def join_peers():
+def join_peers(backend="gloo"):
     """On the store that ddprun serves, which C++'s ranks use as well."""
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    rank, size = (
+        int(os.environ.get(name, default))
+        for name, default in (("RANK", 0), ("WORLD_SIZE", 1))
+    )
     if size == 1:
         store = dist.HashStore()
     else:
@@ -93,7 +96,7 @@ def join_peers():
             is_master=False,
         )
     dist.init_process_group(
-        "gloo",
+        backend,
         store=dist.PrefixStore("python_peer", store),
         rank=rank,
         world_size=size,
@@ -136,16 +139,19 @@ class Peer:
         self.plain.load_state_dict(torch.load(path))
 
 
-def main():
+def answer(peer):
+    """Has `peer` carry out each line; prints the seconds that this took, or
+    what its method returned in their place."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what others print is no answer
     torch.set_num_threads(1)
-    peer = Peer()
     for line in sys.stdin:
         command, *arguments = line.split()
         start = time.perf_counter()
-        getattr(peer, command)(*arguments)
-        print(time.perf_counter() - start, file=answers)
+        result = getattr(peer, command)(*arguments)
+        took = time.perf_counter() - start
+        print(took if result is None else result, file=answers)
 
 
-main()
+if __name__ == "__main__":
+    answer(Peer())

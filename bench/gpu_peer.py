@@ -1,0 +1,141 @@
+"""What ddp_bench_gpu compares with: Python's torch on the same GPU.
+
+Reads a command from each line of standard input, and answers with a number:
+    net NAME DTYPE OPTIMIZER  wraps a net of nets.cpp in
+                              DistributedDataParallel (seconds)
+    steps N                   trains it for N steps (seconds)
+    host                      of these, until all was queued on the GPU
+    drop                      frees it (seconds)
+"""
+
+import contextlib
+import os
+import time
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from python_peer import Mlp, answer, convolution, join_peers
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, planes, stride):
+        super().__init__()
+        outputs = 4 * planes
+        self.convs = nn.ModuleList(
+            [
+                convolution(inputs, planes, 1, 1),
+                convolution(planes, planes, 3, stride),
+                convolution(planes, outputs, 1, 1),
+            ]
+        )
+        self.norms = nn.ModuleList(
+            nn.BatchNorm2d(n) for n in (planes, planes, outputs)
+        )
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(
+                convolution(inputs, outputs, 1, stride),
+                nn.BatchNorm2d(outputs),
+            )
+
+    def forward(self, images):
+        x = images
+        for i in range(3):
+            x = self.norms[i](self.convs[i](x.relu_() if i else x))
+        x += self.downsample(images) if self.downsample else images
+        return x.relu_()
+
+
+def resnet50():
+    layers = [convolution(3, 64, 3, 1), nn.BatchNorm2d(64), nn.ReLU(True)]
+    width = 64
+    for planes, count in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for i in range(count):
+            stride = 2 if i == 0 and planes > 64 else 1
+            layers.append(Bottleneck(width, planes, stride))
+            width = 4 * planes
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10)
+    )
+
+
+class TransformerBlock(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.fc1 = nn.Linear(width, 4 * width)
+        self.fc2 = nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        heads = self.qkv(self.norm1(x)).unflatten(-1, (3, -1, 64))
+        query, key, value = heads.permute(2, 0, 3, 1, 4).unbind()
+        mixed = F.scaled_dot_product_attention(query, key, value)
+        x = x + self.out(mixed.transpose(1, 2).flatten(2))
+        return x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
+
+
+NETS = {
+    "mlp200": (lambda: Mlp(200, 64), (32, 64)),
+    "wide4096": (lambda: Mlp(4, 4096), (32, 4096)),
+    "resnet50": (resnet50, (64, 3, 64, 64)),
+    "transformer": (
+        lambda: nn.Sequential(*(TransformerBlock(1024) for _ in range(6))),
+        (8, 256, 1024),
+    ),
+}
+
+
+class Peer:
+    def net(self, name, dtype, optimizer):
+        if not dist.is_initialized():
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+            join_peers("nccl")
+        device = torch.device("cuda", torch.cuda.current_device())
+        make, shape = NETS[name]
+        # What costs Python's DDP least: gradients that are views of buckets,
+        # and no broadcast of buffers, which a Reducer alone does not do either.
+        self.model = DistributedDataParallel(
+            make().to(device),
+            device_ids=[device],
+            gradient_as_bucket_view=True,
+            broadcast_buffers=False,
+        )
+        self.optimizer = None
+        if optimizer == "sgd":
+            self.optimizer = torch.optim.SGD(
+                self.model.parameters(), 1e-6, momentum=0.9, fused=True
+            )
+        self.cast = contextlib.nullcontext()
+        if dtype == "bf16":
+            self.cast = torch.autocast("cuda", torch.bfloat16)
+        self.input = torch.randn(shape, device=device)
+
+    def steps(self, count):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(int(count)):
+            self.model.zero_grad()
+            with self.cast:
+                output = self.model(self.input)
+            output.float().pow(2).mean().backward()
+            if self.optimizer:
+                self.optimizer.step()
+        self.host_seconds = time.perf_counter() - start
+        torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    def host(self):
+        return self.host_seconds
+
+    def drop(self):
+        del self.model, self.optimizer
+
+
+if __name__ == "__main__":
+    answer(Peer())
