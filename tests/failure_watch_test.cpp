@@ -127,6 +127,25 @@ TEST_CASE("what a backend finds breaks the group on all ranks") {
   });
 }
 
+TEST_CASE("a launch that waits for others for too long breaks the group") {
+  const TemporaryFolder folder;
+  ranks(3, recording_in(folder), [] {
+    const auto group =
+        init_process_group(ProcessGroupOptions().timeout(seconds(4)));
+    const Watched watched(group);
+    if (group.rank() == 2) {
+      auto& impl = detail::ProcessGroupImpl::of(group);
+      const std::lock_guard<std::recursive_mutex> lock(impl.launching);
+      ++impl.launched;
+      REQUIRE_FALSE(watched.backend->is_aborted_within(seconds(3)));
+      REQUIRE(watched.backend->is_aborted_within(seconds(10)));
+    }
+    REQUIRE(watched.backend->is_aborted_within(seconds(20)));
+    REQUIRE_THAT(all_reduce_error(group), Has("was not complete after 4 s"));
+    meet_at_store(group, {"0", "1", "2"});
+  });
+}
+
 TEST_CASE("a failure in a duplicate aborts that one only") {
   const TemporaryFolder folder;
   ranks(3, recording_in(folder), [] {

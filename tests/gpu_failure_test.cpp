@@ -79,13 +79,29 @@ TEST_CASE("a collective over NCCL that times out says where its record is") {
       ProcessGroupOptions().timeout(std::chrono::seconds(15)),
       {},
       [](ProcessGroup group) {
+        auto tensor = torch::ones({8}, group.device());
+        group.all_reduce(tensor); // connects the ranks
         if (group.rank() == 0) {
-          auto tensor = torch::ones({8}, group.device());
           group.all_reduce(tensor);
           tensor.sum().item(); // returns when the watch has aborted it
           REQUIRE_THROWS_WITH(
               group.all_reduce(tensor),
               Has("was not complete after 15 s", "flight record of rank 0"));
+        }
+        meet_at_store(group, {"0", "1"});
+      });
+}
+
+TEST_CASE("a first collective over NCCL that others do not come to times out") {
+  gpu_ranks(
+      2,
+      ProcessGroupOptions().timeout(std::chrono::seconds(10)),
+      {},
+      [](ProcessGroup group) {
+        if (group.rank() == 0) {
+          auto tensor = torch::ones({8}, group.device());
+          REQUIRE_THROWS_WITH(
+              group.all_reduce(tensor), Has("was not complete after 10 s"));
         }
         meet_at_store(group, {"0", "1"});
       });

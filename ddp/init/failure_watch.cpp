@@ -101,7 +101,9 @@ void FailureWatch::run() {
 std::optional<WaitFailure> FailureWatch::find_failure() {
   try {
     look_for_failure(group_);
-    const auto cause = describe(backend_->getError(), group_.timeout);
+    const auto error =
+        is_launch_stuck() ? c10d::ErrorType::TIMEOUT : backend_->getError();
+    const auto cause = describe(error, group_.timeout);
     if (!cause.empty()) {
       // Where another rank has failed, its reason may be on its way.
       is_stopped_within(kReasonTime);
@@ -120,6 +122,20 @@ std::optional<WaitFailure> FailureWatch::find_failure() {
         WaitFailure::Kind::kKnown};
   }
   return std::nullopt;
+}
+
+/// NCCL connects ranks in the first launch that needs it, and waits there for
+/// those that do not come: no collective is under way yet that could time out.
+bool FailureWatch::is_launch_stuck() {
+  const std::unique_lock<std::recursive_mutex> between_launches(
+      group_.launching, std::try_to_lock);
+  const auto now = Clock::now();
+  const auto launched = group_.launched.load();
+  if (between_launches || launched != launched_) {
+    launched_ = launched;
+    launch_began_ = now;
+  }
+  return now - launch_began_ > group_.timeout;
 }
 
 bool FailureWatch::is_store_gone() {

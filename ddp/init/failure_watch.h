@@ -17,10 +17,11 @@ namespace ddp::detail {
 /// A thread that waits for a collective looks at the failure board meanwhile; a
 /// GPU's stream cannot, nor can a thread that waits for the stream. For them
 /// this one looks, from a thread of its own. Where another rank has failed, or
-/// the backend has found an error (a timeout, a lost connection), or the store
-/// has ended and rank 0 with it, it breaks the group, tells the other ranks,
-/// and aborts the backend: its kernels end, their results are of no use, and
-/// the group's next use throws the reason.
+/// the backend has found an error (a timeout, a lost connection), or a launch
+/// takes longer than a collective may, or the store has ended and rank 0 with
+/// it, it breaks the group, tells the other ranks, and aborts the backend: its
+/// kernels end, their results are of no use, and the group's next use throws
+/// the reason.
 class FailureWatch {
  public:
   /// `group` must outlive it, and is only read and broken.
@@ -36,12 +37,16 @@ class FailureWatch {
   void run();
   bool is_stopped_within(std::chrono::milliseconds time);
   std::optional<WaitFailure> find_failure();
+  bool is_launch_stuck();
   bool is_store_gone();
   void end(WaitFailure failure);
 
   ProcessGroupImpl& group_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   std::optional<std::chrono::steady_clock::time_point> store_lost_;
+  /// The latest launch that was seen, and when first.
+  int64_t launched_ = -1;
+  std::chrono::steady_clock::time_point launch_began_;
   std::promise<void> stop_;
   const std::future<void> stopped_ = stop_.get_future();
   std::thread thread_;

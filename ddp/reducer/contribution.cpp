@@ -20,6 +20,10 @@
 namespace ddp {
 namespace {
 
+/// In elements. From there on, on an H100, a kernel of its own takes less time
+/// than the second pass that scales what was copied.
+constexpr int64_t kLargeOnGpu = 1 << 20;
+
 int64_t version_of(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->version_counter().current_version();
 }
@@ -164,36 +168,40 @@ void ReducerImpl::put_slice_in_place(
   }
 }
 
-/// Copies and scales the gradients that lie outside of their bucket all at
-/// once: on a GPU a kernel for each costs more than what it copies.
+/// Copies and scales the gradients that lie outside of their bucket, the small
+/// ones all at once: on a GPU a kernel for each costs more than what it copies.
+/// A large one is read and written once so.
 void ReducerImpl::bring_in(Bucket& bucket) {
   const auto device = bucket.content.buffer.device();
   if (device.is_cpu()) {
     return; // each is in already
   }
   const bool crossed = bucket.streams.join(device);
+  const bool scales = prescale_ && divisor_ != 1;
   std::vector<at::Tensor> slices;
-  std::vector<at::Tensor> gradients;
+  std::vector<at::Tensor> small;
   for (const size_t index : bucket.indices) {
     auto& parameter = parameters_[index];
-    if (parameter.share == Share::kOutside) {
-      slices.push_back(parameter.view);
-      at::Tensor& gradient = parameter.tensor.mutable_grad();
-      gradients.push_back(values_of(gradient));
-      put_slice_in_place(parameter, gradient);
+    if (parameter.share != Share::kOutside) {
+      continue;
     }
+    at::Tensor& gradient = parameter.tensor.mutable_grad();
+    const auto values = values_of(gradient);
+    if (crossed) { // its memory belongs to another stream
+      values.record_stream(detail::current_stream(device));
+    }
+    if (scales && values.numel() >= kLargeOnGpu) {
+      detail::scaled_copy(parameter.view, values, factor_);
+    } else {
+      slices.push_back(parameter.view);
+      small.push_back(values);
+    }
+    put_slice_in_place(parameter, gradient);
   }
-  if (slices.empty()) {
-    return;
-  }
-  at::_foreach_copy_(slices, gradients);
-  if (prescale_ && divisor_ != 1) {
-    at::_foreach_mul_(slices, factor_.item());
-  }
-  if (crossed) { // their memory belongs to other streams
-    const auto stream = detail::current_stream(device);
-    for (const auto& gradient : gradients) {
-      gradient.record_stream(stream);
+  if (!slices.empty()) {
+    at::_foreach_copy_(slices, small);
+    if (scales) {
+      at::_foreach_mul_(slices, factor_.item());
     }
   }
 }
