@@ -139,3 +139,5 @@ class Peer:
 
 if __name__ == "__main__":
     answer(Peer())
+    if dist.is_initialized():
+        dist.destroy_process_group()

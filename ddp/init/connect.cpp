@@ -5,7 +5,6 @@
 #include <ddp/init/failure_watch.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/process_group_impl.h>
-#include <ddp/support/error_text.h>
 #include <ddp/support/own_thread.h>
 
 #include <ATen/SequenceNumber.h>
@@ -78,15 +77,7 @@ void connect_mpi(ProcessGroupImpl& impl) {
 /// way, which may be the last reduction, and warns of it.
 void end(c10d::ProcessGroup& group, bool complete) {
   const auto nccl = group.getBackend(c10::kCUDA);
-  if (complete) {
-    try {
-      nccl->shutdown();
-      return;
-    } catch (const std::exception& error) {
-      TORCH_WARN("ddp: the end of a group over NCCL: ", error_text(error));
-    }
-  }
-  nccl->abort();
+  complete ? nccl->shutdown() : nccl->abort();
 }
 
 /// Each rank has trained a net of its own where a Reducer was forgotten.
