@@ -1,6 +1,7 @@
 #include <tests/support/failures.h>
 
 #include <ddp/backends/nccl.h>
+#include <ddp/failure/heartbeat.h>
 #include <ddp/init/failure_watch.h>
 #include <ddp/support/own_thread.h>
 
@@ -129,21 +130,28 @@ TEST_CASE("what a backend finds breaks the group on all ranks") {
 
 TEST_CASE("a launch that waits for others for too long breaks the group") {
   const TemporaryFolder folder;
-  ranks(3, recording_in(folder), [] {
-    const auto group =
-        init_process_group(ProcessGroupOptions().timeout(seconds(4)));
+  const auto outcomes = ranks(3, recording_in(folder), [] {
+    const auto group = init_process_group(
+        ProcessGroupOptions().timeout(seconds(5)).wait_notice(seconds(2)));
     const Watched watched(group);
     if (group.rank() == 2) {
+      const detail::heartbeat::Activity activity("all_reduce");
       auto& impl = detail::ProcessGroupImpl::of(group);
       const std::lock_guard<std::recursive_mutex> lock(impl.launching);
       ++impl.launched;
-      REQUIRE_FALSE(watched.backend->is_aborted_within(seconds(3)));
-      REQUIRE(watched.backend->is_aborted_within(seconds(10)));
+      REQUIRE_FALSE(watched.backend->is_aborted_within(seconds(4)));
+      REQUIRE(watched.backend->is_aborted_within(seconds(20)));
     }
-    REQUIRE(watched.backend->is_aborted_within(seconds(20)));
-    REQUIRE_THAT(all_reduce_error(group), Has("was not complete after 4 s"));
+    REQUIRE(watched.backend->is_aborted_within(seconds(30)));
+    REQUIRE_THAT(
+        all_reduce_error(group),
+        Has("timed out after 5 s",
+            "ranks 0 and 1 have not come to all_reduce"));
     meet_at_store(group, {"0", "1", "2"});
   });
+  REQUIRE_THAT(
+      outcomes[2].output,
+      Has("has waited for 2 s in all_reduce; ranks 0 and 1 have not come"));
 }
 
 TEST_CASE("a failure in a duplicate aborts that one only") {

@@ -101,7 +101,8 @@ TEST_CASE("a first collective over NCCL that others do not come to times out") {
         if (group.rank() == 0) {
           auto tensor = torch::ones({8}, group.device());
           REQUIRE_THROWS_WITH(
-              group.all_reduce(tensor), Has("was not complete after 10 s"));
+              group.all_reduce(tensor),
+              Has("timed out after 10 s", "rank 1 has not come to all_reduce"));
         }
         meet_at_store(group, {"0", "1"});
       });

@@ -101,9 +101,8 @@ void FailureWatch::run() {
 std::optional<WaitFailure> FailureWatch::find_failure() {
   try {
     look_for_failure(group_);
-    const auto error =
-        is_launch_stuck() ? c10d::ErrorType::TIMEOUT : backend_->getError();
-    const auto cause = describe(error, group_.timeout);
+    await_launch();
+    const auto cause = describe(backend_->getError(), group_.timeout);
     if (!cause.empty()) {
       // Where another rank has failed, its reason may be on its way.
       is_stopped_within(kReasonTime);
@@ -124,18 +123,26 @@ std::optional<WaitFailure> FailureWatch::find_failure() {
   return std::nullopt;
 }
 
+bool FailureWatch::is_launching() const {
+  return !std::unique_lock<std::recursive_mutex>(
+      group_.launching, std::try_to_lock);
+}
+
 /// NCCL connects ranks in the first launch that needs it, and waits there for
 /// those that do not come: no collective is under way yet that could time out.
-bool FailureWatch::is_launch_stuck() {
-  const std::unique_lock<std::recursive_mutex> between_launches(
-      group_.launching, std::try_to_lock);
-  const auto now = Clock::now();
-  const auto launched = group_.launched.load();
-  if (between_launches || launched != launched_) {
-    launched_ = launched;
-    launch_began_ = now;
+void FailureWatch::await_launch() {
+  const auto launch = group_.launched.load();
+  const bool lasts = is_launching();
+  if (lasts && launch == seen_launch_) {
+    wait_with_timeout(group_, [&](milliseconds slice) {
+      return poll_for(slice, kLaunchInterval, [&] {
+        return is_stopped_within(milliseconds(0)) || !is_launching() ||
+            group_.launched != launch || is_store_gone() ||
+            backend_->getError() != c10d::ErrorType::SUCCESS;
+      });
+    });
   }
-  return now - launch_began_ > group_.timeout;
+  seen_launch_ = lasts ? launch : -1;
 }
 
 bool FailureWatch::is_store_gone() {

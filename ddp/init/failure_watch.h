@@ -37,16 +37,16 @@ class FailureWatch {
   void run();
   bool is_stopped_within(std::chrono::milliseconds time);
   std::optional<WaitFailure> find_failure();
-  bool is_launch_stuck();
+  bool is_launching() const;
+  void await_launch();
   bool is_store_gone();
   void end(WaitFailure failure);
 
   ProcessGroupImpl& group_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   std::optional<std::chrono::steady_clock::time_point> store_lost_;
-  /// The latest launch that was seen, and when first.
-  int64_t launched_ = -1;
-  std::chrono::steady_clock::time_point launch_began_;
+  /// The launch that was under way at the last look; none: -1.
+  int64_t seen_launch_ = -1;
   std::promise<void> stop_;
   const std::future<void> stopped_ = stop_.get_future();
   std::thread thread_;
