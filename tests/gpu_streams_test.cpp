@@ -159,7 +159,7 @@ TEST_CASE("a capture before the buckets are settled is refused") {
     Reducer reducer(net, group);
     REQUIRE_THAT(
         error_in_capture(net->parameters().front()),
-        Has("settled from backward 2 on"));
+        Has("this is backward 1", "Run 2 or more without capturing"));
   });
 }
 

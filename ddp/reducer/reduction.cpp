@@ -180,15 +180,16 @@ void ReducerImpl::check_capture() {
   if (!capturing_) {
     return;
   }
-  const auto first = rebuild_step_.value_or(1) + 1;
+  const auto compared = compares_replicas_ ? kComparedSteps : 0;
+  const auto before = std::max(rebuild_step_.value_or(1), compared);
   DDP_CHECK(
-      step_ >= first,
+      step_ > before,
       "capturing a CUDA graph: this is backward ",
       step_,
-      ", and the buckets are settled from backward ",
-      first,
-      " on. Run ",
-      first - 1,
+      ", and in the first ",
+      before,
+      " the host settles the buckets and compares the ranks. Run ",
+      before,
       " or more without capturing before");
   DDP_CHECK(
       !check_.is_on() && !optimizer_ && !join_step_,

@@ -1,0 +1,370 @@
+// What programs train on GPUs: dtypes, layouts, batch-norm, absences, groups.
+
+#include <tests/support/batch_norm.h>
+#include <tests/support/gpus.h>
+#include <tests/support/nearly_equal.h>
+#include <tests/support/twins.h>
+
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <ddp/distributed_data_parallel.h>
+#include <ddp/nn/sync_batch_norm.h>
+#include <ddp/optimizers.h>
+
+namespace ddp::test::gpu_features_test {
+
+using namespace torch::nn;
+
+/// Equal on all ranks, as is each other one that is made so.
+template <typename Net>
+std::shared_ptr<Net> on_gpu(const ProcessGroup& group) {
+  torch::manual_seed(1);
+  auto net = std::make_shared<Net>();
+  net->to(group.device());
+  return net;
+}
+
+/// Of the group's, so that a case connects the ranks no more often than it has
+/// to.
+ReducerOptions shared() {
+  return ReducerOptions().share_communicator(true);
+}
+
+/// A layer of each floating-point type.
+struct MixedNet : Module {
+  Linear single{nullptr}, half{nullptr}, brain{nullptr}, twice{nullptr};
+
+  MixedNet() {
+    single = register_module("single", Linear(7, 33));
+    half = register_module("half", Linear(33, 21));
+    brain = register_module("brain", Linear(21, 17));
+    twice = register_module("twice", Linear(17, 3));
+    half->to(torch::kHalf);
+    brain->to(torch::kBFloat16);
+    twice->to(torch::kDouble);
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    x = torch::relu(half(single(x).to(torch::kHalf)));
+    x = torch::relu(brain(x.to(torch::kBFloat16)));
+    return twice(x.to(torch::kDouble));
+  }
+};
+
+TEST_CASE("gradients of each dtype on GPUs are the mean") {
+  gpu_ranks(2, [](ProcessGroup group) {
+    const auto net = on_gpu<MixedNet>(group);
+    const auto local = on_gpu<MixedNet>(group);
+    const Reducer reducer(net, group, shared());
+    for (int step = 0; step < 4; ++step) {
+      const auto input = input_of(group, step).to(group.device());
+      for (const auto& each : {net, local}) {
+        each->zero_grad();
+        each->forward(input).pow(2).sum().backward();
+      }
+      const auto expected = average(group, *local);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const auto& grad = net->parameters()[i].grad();
+        INFO("step " << step << ", parameter " << i);
+        REQUIRE(grad.scalar_type() == net->parameters()[i].scalar_type());
+        // Halves of the smallest numbers of half precision are rounded.
+        REQUIRE(
+            (grad.scalar_type() == torch::kHalf
+                 ? grad.allclose(expected[i], 1e-3, 1e-6)
+                 : grad.equal(expected[i])));
+      }
+    }
+  });
+}
+
+/// Convolutions, also of one pixel, whose kernels are contiguous in every
+/// format.
+struct ConvNet : Module {
+  Conv2d wide{nullptr}, point{nullptr};
+  BatchNorm2d norm{nullptr};
+  Linear last{nullptr};
+
+  ConvNet() {
+    wide = register_module("wide", Conv2d(Conv2dOptions(4, 8, 3).padding(1)));
+    norm = register_module("norm", BatchNorm2d(8));
+    point = register_module("point", Conv2d(Conv2dOptions(8, 6, 1)));
+    last = register_module("last", Linear(6, 3));
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    x = torch::relu(point(torch::relu(norm(wide(x)))));
+    return last(x.mean({2, 3}));
+  }
+};
+
+std::shared_ptr<ConvNet> channels_last_net(const ProcessGroup& group) {
+  at::globalContext().setDeterministicCuDNN(true);
+  at::globalContext().setAllowTF32CuDNN(false);
+  auto net = on_gpu<ConvNet>(group);
+  const torch::NoGradGuard no_grad;
+  auto& weight = net->wide->weight;
+  weight.set_data(weight.contiguous(torch::MemoryFormat::ChannelsLast));
+  return net;
+}
+
+TEST_CASE("channels-last convolutions on GPUs train as without a Reducer") {
+  gpu_ranks(2, [](ProcessGroup group) {
+    const auto net = channels_last_net(group);
+    const auto local = channels_last_net(group);
+    const auto momentum = torch::optim::SGDOptions(0.05).momentum(0.9);
+    FusedSGD optimizer(net->parameters(), momentum);
+    torch::optim::SGD plain(local->parameters(), momentum);
+    const Reducer reducer(net, group, shared().broadcast_buffers(false));
+    for (int step = 0; step < 4; ++step) {
+      torch::manual_seed(100 * step + group.rank());
+      const auto input = torch::randn({8, 4, 9, 9})
+                             .to(group.device())
+                             .contiguous(torch::MemoryFormat::ChannelsLast);
+      for (const auto& each : {net, local}) {
+        each->zero_grad();
+        each->forward(input).pow(2).mean().backward();
+      }
+      INFO("step " << step);
+      require_means(group, *net, *local, 1e-4, 1e-5);
+      const auto means = average(group, *local);
+      for (size_t i = 0; i < means.size(); ++i) {
+        const auto parameter = net->parameters()[i];
+        REQUIRE(parameter.grad().strides() == parameter.strides());
+        local->parameters()[i].mutable_grad() = means[i];
+      }
+      optimizer.step();
+      plain.step();
+      for (size_t i = 0; i < means.size(); ++i) {
+        INFO("parameter " << i);
+        REQUIRE(
+            net->parameters()[i].allclose(local->parameters()[i], 1e-4, 1e-5));
+      }
+    }
+  });
+}
+
+/// Trains a synchronised batch-norm and a converted one on this rank's rows,
+/// and LibTorch's on all rows.
+void check_batch_norm(
+    const ProcessGroup& group,
+    torch::ScalarType dtype,
+    torch::MemoryFormat format,
+    double tolerance) {
+  const auto rows = uneven_rows(group);
+  SyncBatchNorm2d synced(BatchNormOptions(6), group);
+  BatchNorm2d converted(BatchNormOptions(6));
+  BatchNorm2d plain(BatchNormOptions(6));
+  for (Module* module :
+       {static_cast<Module*>(synced.get()),
+        static_cast<Module*>(converted.get()),
+        static_cast<Module*>(plain.get())}) {
+    const torch::NoGradGuard no_grad;
+    module->to(group.device(), dtype);
+    module->named_parameters()["weight"].copy_(torch::linspace(0.5, 2, 6));
+    module->named_parameters()["bias"].copy_(torch::linspace(-1, 1, 6));
+  }
+  convert_sync_batchnorm(converted, group);
+  for (int64_t step = 0; step < 3; ++step) {
+    const auto whole = whole_batch(step, sum_of(rows), {6, 4, 5})
+                           .to(group.device(), dtype)
+                           .contiguous(format);
+    const auto weights = torch::randn_like(whole);
+    const auto part = part_of(whole, rows, group);
+    const auto train = [&](auto& module, auto input, const auto& factors) {
+      module->zero_grad();
+      input = input.detach().clone().requires_grad_();
+      const auto output = module->forward(input);
+      (output * factors + output.square()).sum().backward();
+      return std::make_pair(output.detach(), input.grad());
+    };
+    const auto own = part_of(weights, rows, group);
+    const auto [output, gradient] = train(synced, part, own);
+    const auto [same_output, same_gradient] = train(converted, part, own);
+    const auto [all_output, all_gradient] = train(plain, whole, weights);
+    REQUIRE(same_output.equal(output));
+    REQUIRE(same_gradient.equal(gradient));
+    require_close(output, part_of(all_output, rows, group), tolerance);
+    require_close(gradient, part_of(all_gradient, rows, group), tolerance);
+    for (const auto& parameter : plain->named_parameters()) {
+      auto sum = synced->named_parameters()[parameter.key()].grad().clone();
+      group.all_reduce(sum);
+      require_close(sum, parameter.value().grad(), 10 * tolerance);
+    }
+    for (const auto& buffer : plain->named_buffers()) {
+      const auto ours = synced->named_buffers()[buffer.key()];
+      require_close(ours, buffer.value(), tolerance);
+      REQUIRE(equal_on_all(group, ours));
+    }
+  }
+}
+
+TEST_CASE("a synchronised batch-norm on GPUs is that of one process") {
+  gpu_ranks(3, [](ProcessGroup group) {
+    check_batch_norm(
+        group, torch::kDouble, torch::MemoryFormat::Contiguous, 1e-9);
+    check_batch_norm(
+        group, torch::kFloat, torch::MemoryFormat::ChannelsLast, 2e-4);
+  });
+}
+
+/// A net with running statistics.
+struct NormNet : Module {
+  Linear first{nullptr}, last{nullptr};
+  BatchNorm1d norm{nullptr};
+
+  NormNet() {
+    first = register_module("first", Linear(7, 12));
+    norm = register_module("norm", BatchNorm1d(12));
+    last = register_module("last", Linear(12, 3));
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    return last(torch::relu(norm(first(x))));
+  }
+};
+
+TEST_CASE("the wrapper on GPUs gives all ranks rank 0's buffers") {
+  gpu_ranks(3, [](ProcessGroup group) {
+    const auto net = on_gpu<NormNet>(group);
+    DistributedDataParallel<NormNet> model(net, group);
+    const auto& mean = net->norm->running_mean;
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      const auto input = input_of(group, step); // the wrapper moves it
+      model->forward(input).pow(2).mean().backward();
+      REQUIRE(equal_on_all(group, net->first->weight.grad()));
+      REQUIRE(!equal_on_all(group, mean)); // each saw its own batch
+      const auto firsts = group.all_gather(mean)[0];
+      net->eval(); // so that a forward leaves the buffers as they are
+      {
+        const torch::NoGradGuard no_grad;
+        model->forward(input);
+      }
+      net->train();
+      REQUIRE(mean.equal(firsts));
+      REQUIRE(net->norm->num_batches_tracked.item<int64_t>() == step + 1);
+    }
+  });
+}
+
+/// Of its layers one is never used, and one by a single rank now and then.
+struct RareNet : UnevenNet {
+  Linear never{nullptr}, rare{nullptr};
+
+  RareNet() {
+    never = register_module("never", Linear(7, 5));
+    rare = register_module("rare", Linear(7, 5));
+  }
+  torch::Tensor loss(const torch::Tensor& x, bool takes_rare) {
+    const auto loss = forward(x).pow(2).mean();
+    return takes_rare ? loss + rare(x).pow(2).mean() : loss;
+  }
+};
+
+TEST_CASE("parameters on GPUs that few ranks use are averaged for 30 steps") {
+  gpu_ranks(3, [](ProcessGroup group) {
+    const auto net = on_gpu<RareNet>(group);
+    const auto local = on_gpu<RareNet>(group);
+    const Reducer reducer(net, group, shared());
+    for (int step = 0; step < 30; ++step) {
+      const auto input = input_of(group, step).to(group.device());
+      const bool is_rare = step % 3 == 2;
+      for (const auto& each : {net, local}) {
+        each->zero_grad();
+        each->loss(input, is_rare && group.rank() == 1).backward();
+      }
+      INFO("step " << step);
+      require_means(group, *net, *local);
+      REQUIRE(!net->never->weight.grad().defined());
+      REQUIRE(net->rare->weight.grad().defined() == is_rare);
+    }
+  });
+}
+
+/// The mean of what all ranks compute, found on each rank by itself.
+std::vector<at::Tensor> means_alone(const ProcessGroup& group, int step) {
+  const auto net = net_on_gpu(group);
+  for (int64_t rank = 0; rank < group.size(); ++rank) {
+    torch::manual_seed(100 * step + rank);
+    const auto input = torch::randn({16, 7}).to(group.device());
+    (net->forward(input).pow(2).mean() / group.size()).backward();
+  }
+  std::vector<at::Tensor> means;
+  for (const auto& parameter : net->parameters()) {
+    means.push_back(parameter.grad());
+  }
+  return means;
+}
+
+/// A net with a Reducer, all of which runs on a stream of its own.
+struct Training {
+  explicit Training(const ProcessGroup& group)
+      : net(net_on_gpu(group)),
+        reducer(net, group, shared()),
+        stream(c10::impl::VirtualGuardImpl(group.device().type())
+                   .getStreamFromGlobalPool(group.device())) {}
+
+  struct Step {
+    at::Tensor input;
+    std::vector<at::Tensor> means;
+  };
+
+  /// What went wrong; empty if nothing. On whatever thread.
+  std::string run(const std::vector<Step>& steps) const {
+    const c10::StreamGuard guard(stream);
+    try {
+      for (size_t step = 0; step < steps.size(); ++step) {
+        net->zero_grad();
+        net->forward(steps[step].input).pow(2).mean().backward();
+        for (size_t i = 0; i < net->parameters().size(); ++i) {
+          if (!nearly_equal(
+                  net->parameters()[i].grad(), steps[step].means[i])) {
+            return c10::str("step ", step, ", parameter ", i, " differs");
+          }
+        }
+      }
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  std::shared_ptr<UnevenNet> net;
+  Reducer reducer;
+  c10::Stream stream;
+};
+
+std::vector<Training::Step> steps_from(
+    const ProcessGroup& group,
+    int begin,
+    int end) {
+  std::vector<Training::Step> steps;
+  for (int step = begin; step < end; ++step) {
+    steps.push_back(
+        {input_of(group, step).to(group.device()), means_alone(group, step)});
+  }
+  return steps;
+}
+
+TEST_CASE("Reducers of split and duplicated groups run on two threads") {
+  // Streams that shared a queue of the GPU would wait for each other.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/1);
+  gpu_ranks(3, [](ProcessGroup group) {
+    const auto reversed = group.split(0, -group.rank());
+    REQUIRE(reversed.rank() == 2 - group.rank());
+    const Training first(reversed);
+    const Training second(group.duplicate());
+    const auto begin = steps_from(group, 0, 2);
+    const auto others = steps_from(group, 2, 12);
+    const auto more = steps_from(group, 12, 22);
+    torch::cuda::synchronize();
+    // One after another at first: ranks tell each other the order of buckets
+    // there, and autograd has one thread for all backwards on a GPU.
+    REQUIRE(first.run(begin) == "");
+    REQUIRE(second.run(begin) == "");
+    auto beside =
+        std::async(std::launch::async, [&] { return second.run(more); });
+    const auto own = first.run(others);
+    REQUIRE(beside.get() == "");
+    REQUIRE(own == "");
+  });
+}
+
+} // namespace ddp::test::gpu_features_test

@@ -1,0 +1,258 @@
+// Memory on GPUs, and CUDA graphs of what programs train. Needs CUDA's headers:
+// not part of builds without.
+
+#include <tests/support/failures.h>
+#include <tests/support/gpus.h>
+
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <ddp/distributed_data_parallel.h>
+#include <ddp/nn/sync_batch_norm.h>
+#include <ddp/optimizers.h>
+
+namespace ddp::test::gpu_graphs_test {
+
+using namespace torch::nn;
+
+/// A net with running statistics.
+struct NormNet : Module {
+  Linear first{nullptr}, last{nullptr};
+  BatchNorm1d norm{nullptr};
+
+  NormNet() {
+    first = register_module("first", Linear(7, 300));
+    norm = register_module("norm", BatchNorm1d(300));
+    last = register_module("last", Linear(300, 3));
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    return last(torch::relu(norm(first(x))));
+  }
+};
+
+std::shared_ptr<NormNet> norm_net(const ProcessGroup& group) {
+  torch::manual_seed(1);
+  auto net = std::make_shared<NormNet>();
+  net->to(group.device());
+  return net;
+}
+
+/// Tensors that are alive on the GPU, and their bytes.
+std::pair<int64_t, int64_t> memory_of(const ProcessGroup& group) {
+  c10::cuda::device_synchronize();
+  // NCCL's watch lets go of what is complete a moment later.
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const auto stats =
+      c10::cuda::CUDACachingAllocator::getDeviceStats(group.device().index());
+  constexpr auto kAll =
+      static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return {
+      stats.allocation.at(kAll).current,
+      stats.requested_bytes.at(kAll).current};
+}
+
+TEST_CASE("steps on GPUs take no more memory as they go on") {
+  gpu_ranks(2, [](ProcessGroup group) {
+    const auto net = norm_net(group);
+    auto rare = Linear(7, 50);
+    net->register_module("rare", rare);
+    rare->to(group.device());
+    DistributedDataParallel<NormNet> model(net, group);
+    FusedAdam optimizer(net->parameters(), torch::optim::AdamOptions(1e-3));
+    const auto train = [&](int begin, int end) {
+      for (int step = begin; step < end; ++step) {
+        const auto input = input_of(group, step);
+        optimizer.zero_grad();
+        auto loss = model->forward(input).pow(2).mean();
+        if (step % 3 != 0) { // else no rank uses it
+          loss = loss + rare(input.to(group.device())).pow(2).mean();
+        }
+        loss.backward();
+        model->reducer().clip_grad_norm(1.);
+        optimizer.step();
+      }
+    };
+    train(0, 5);
+    const auto [tensors, bytes] = memory_of(group);
+    train(5, 20); // of which the last is as the 5th
+    const auto [tensors_later, bytes_later] = memory_of(group);
+    REQUIRE(tensors_later <= tensors);
+    REQUIRE(bytes_later <= bytes);
+  });
+}
+
+TEST_CASE("a wrapper with buffers is replayed as a CUDA graph") {
+  gpu_ranks(2, [](ProcessGroup group) {
+    const auto net = norm_net(group);
+    const auto eager_net = norm_net(group);
+    DistributedDataParallel<NormNet> model(net, group);
+    DistributedDataParallel<NormNet> eager(eager_net, group);
+    const auto momentum = torch::optim::SGDOptions(0.1).momentum(0.9);
+    FusedSGD optimizer(net->parameters(), momentum);
+    FusedSGD eager_optimizer(eager_net->parameters(), momentum);
+    const auto input = input_of(group, 0).to(group.device());
+    const auto train = [&](auto& trained, auto& its_optimizer) {
+      trained->zero_grad();
+      trained->forward(input).pow(2).mean().backward();
+      its_optimizer.step();
+    };
+    c10::cuda::device_synchronize();
+    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
+    for (int step = 0; step < 3; ++step) {
+      train(model, optimizer);
+      train(eager, eager_optimizer);
+    }
+    at::cuda::CUDAGraph graph;
+    model->zero_grad();
+    graph.capture_begin();
+    train(model, optimizer);
+    graph.capture_end();
+    for (int step = 1; step < 6; ++step) {
+      input.copy_(input_of(group, step).to(group.device()));
+      graph.replay();
+      train(eager, eager_optimizer);
+      INFO("step " << step);
+      const auto tensors = [](const NormNet& from) {
+        auto all = from.parameters();
+        const auto buffers = from.buffers();
+        all.insert(all.end(), buffers.begin(), buffers.end());
+        return all;
+      };
+      for (size_t i = 0; i < tensors(*net).size(); ++i) {
+        INFO("tensor " << i);
+        REQUIRE(tensors(*net)[i].allclose(tensors(*eager_net)[i], 1e-5, 1e-6));
+      }
+    }
+    REQUIRE(net->norm->num_batches_tracked.item<int64_t>() == 8);
+    // Rank 0's statistics, as they were before the last forward, were followed.
+    auto& mean = net->norm->running_mean;
+    mean.fill_(100. * group.rank());
+    graph.replay();
+    REQUIRE(mean.abs().max().item<double>() < 50);
+  });
+}
+
+TEST_CASE("a net with a synchronised batch-norm is replayed as a CUDA graph") {
+  gpu_ranks(3, [](ProcessGroup group) {
+    const auto net = norm_net(group);
+    const auto eager = norm_net(group);
+    convert_sync_batchnorm(net, group);
+    convert_sync_batchnorm(eager, group);
+    const auto shared = ReducerOptions().share_communicator(true);
+    const Reducer reducer(net, group, shared);
+    const Reducer eager_reducer(eager, group, shared);
+    const auto input = input_of(group, 0).to(group.device());
+    const auto train = [&](NormNet& trained) {
+      trained.zero_grad();
+      trained.forward(input).pow(2).mean().backward();
+    };
+    c10::cuda::device_synchronize();
+    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
+    for (int step = 0; step < 3; ++step) {
+      train(*net);
+      train(*eager);
+    }
+    net->zero_grad();
+    at::cuda::CUDAGraph graph;
+    graph.capture_begin();
+    train(*net);
+    graph.capture_end();
+    for (int step = 1; step < 4; ++step) {
+      input.copy_(input_of(group, step).to(group.device()));
+      graph.replay();
+      train(*eager);
+      INFO("step " << step);
+      REQUIRE(net->norm->running_var.allclose(eager->norm->running_var));
+      for (size_t i = 0; i < net->parameters().size(); ++i) {
+        INFO("parameter " << i);
+        REQUIRE(net->parameters()[i].grad().allclose(
+            eager->parameters()[i].grad(), 1e-4, 1e-6));
+      }
+    }
+  });
+}
+
+/// A Reducer's step, captured on a stream of its own and replayed.
+struct Captured {
+  explicit Captured(const ProcessGroup& group, int steps_before = 3)
+      : net(net_on_gpu(group)),
+        reducer(std::in_place, net, group),
+        input(input_of(group, 0).to(group.device())),
+        graph(std::in_place) {
+    c10::cuda::device_synchronize();
+    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
+    for (int step = 0; step < steps_before; ++step) {
+      train();
+    }
+    net->zero_grad();
+    try {
+      graph->capture_begin();
+      train();
+    } catch (const std::exception& error) {
+      refusal = error.what();
+    }
+    try {
+      graph->capture_end();
+    } catch (const std::exception&) { // of a capture that failed
+    }
+    if (refusal.empty()) {
+      graph->replay();
+    }
+    c10::cuda::device_synchronize();
+  }
+
+  void train() {
+    net->zero_grad();
+    net->forward(input).pow(2).mean().backward();
+  }
+
+  std::shared_ptr<UnevenNet> net;
+  std::optional<Reducer> reducer;
+  at::Tensor input;
+  std::optional<at::cuda::CUDAGraph> graph;
+  std::string refusal;
+};
+
+/// Requires that ranks end without a word, and return the slowest one's time.
+void check_end(bool graph_first) {
+  const auto outcomes = gpu_ranks(2, [graph_first](ProcessGroup group) {
+    Captured captured(group);
+    REQUIRE(captured.refusal.empty());
+    const auto start = Clock::now();
+    if (graph_first) {
+      captured.graph.reset();
+    }
+    captured.reducer.reset();
+    group = ProcessGroup();
+    captured.graph.reset();
+    c10::cuda::device_synchronize();
+    INFO("it took " << seconds_since(start) << " s");
+    REQUIRE(seconds_since(start) < (graph_first ? 5 : 15));
+    const auto sum = torch::ones({8}, torch::kCUDA).sum(); // the GPU is of use
+    REQUIRE(sum.item<float>() == 8);
+  });
+  for (const auto& outcome : outcomes) {
+    REQUIRE_THAT(outcome.output, !Has("ddp: "));
+  }
+}
+
+TEST_CASE("a CUDA graph ends before its Reducer and group") {
+  check_end(/*graph_first=*/true);
+}
+
+// NCCL keeps a communicator until the graphs that use it are gone.
+TEST_CASE("a CUDA graph outlives its Reducer and group") {
+  check_end(/*graph_first=*/false);
+}
+
+TEST_CASE("a capture in the second backward is refused, in the third not") {
+  gpu_ranks(2, [](ProcessGroup group) {
+    REQUIRE_THAT(
+        Captured(group, 1).refusal,
+        Has("this is backward 2", "Run 2 or more without capturing"));
+    REQUIRE(Captured(group, 2).refusal.empty());
+  });
+}
+
+} // namespace ddp::test::gpu_graphs_test

@@ -1,0 +1,386 @@
+// Training loops on GPUs: optimizers, clipping, scales, checkpoints, batches.
+
+#include <ddp/samplers/data_loader.h>
+#include <ddp/samplers/device_prefetcher.h>
+#include <ddp/samplers/distributed_sampler.h>
+#include <tests/support/gpus.h>
+#include <tests/support/hook_training.h>
+#include <tests/support/sharded.h>
+#include <tests/support/shared_folder.h>
+#include <tests/support/twins.h>
+
+#include <ddp/amp.h>
+#include <ddp/checkpoint/checkpoint.h>
+#include <ddp/checkpoint/training_state.h>
+#include <ddp/optimizers.h>
+
+namespace ddp::test::gpu_training_test {
+
+using torch::optim::AdamOptions;
+using torch::optim::AdamWOptions;
+using torch::optim::Optimizer;
+using torch::optim::SGDOptions;
+
+using Tensors = std::vector<at::Tensor>;
+using Make = std::function<std::unique_ptr<Optimizer>(const Tensors&)>;
+
+template <typename O, typename Options>
+Make maker(const Options& options) {
+  return [options](const Tensors& parameters) {
+    return std::make_unique<O>(parameters, options);
+  };
+}
+
+struct Kind {
+  std::string name;
+  Make fused;
+  Make plain;
+};
+
+std::vector<Kind> kinds() {
+  using namespace torch::optim;
+  const auto sgd = SGDOptions(0.1).momentum(0.9).weight_decay(0.01);
+  const auto nesterov = SGDOptions(0.1).momentum(0.9).nesterov(true);
+  const auto adam = AdamOptions(0.01).weight_decay(0.1).amsgrad(true);
+  const auto adamw = AdamWOptions(0.01).weight_decay(0.1);
+  return {
+      {"SGD", maker<FusedSGD>(sgd), maker<SGD>(sgd)},
+      {"Nesterov", maker<FusedSGD>(nesterov), maker<SGD>(nesterov)},
+      {"Adam", maker<FusedAdam>(adam), maker<torch::optim::Adam>(adam)},
+      {"AdamW", maker<FusedAdamW>(adamw), maker<torch::optim::AdamW>(adamw)}};
+}
+
+ReducerOptions shared() {
+  return ReducerOptions().share_communicator(true);
+}
+
+Tensors on_device(
+    const ProcessGroup& group,
+    const Tensors& tensors,
+    bool requires_grad = false) {
+  Tensors result;
+  for (const auto& tensor : tensors) {
+    result.push_back(tensor.to(group.device(), false, /*copy=*/true));
+    result.back().set_requires_grad(requires_grad);
+  }
+  return result;
+}
+
+/// Parameters of several shapes whose gradients are known, and do not depend on
+/// them: rounding errors do not grow over steps.
+struct KnownGradients {
+  KnownGradients(
+      const ProcessGroup& its_group,
+      const Make& make,
+      bool in_backward)
+      : group(its_group),
+        parameters(on_device(group, hook_tensors(3), true)),
+        reducer(parameters, group, shared().bucket_cap_mb(0.01)),
+        optimizer(make(parameters)),
+        steps_itself(!in_backward) {
+    if (in_backward) {
+      reducer.step_in_backward(*optimizer);
+    }
+  }
+
+  void train(int steps) const {
+    for (int step = 0; step < steps; ++step) {
+      const auto gradients = hook_gradients(step, group.rank());
+      backward_to(parameters, on_device(group, gradients));
+      if (steps_itself) {
+        optimizer->step();
+      }
+    }
+  }
+
+  ProcessGroup group;
+  Tensors parameters;
+  Reducer reducer;
+  std::unique_ptr<Optimizer> optimizer;
+  bool steps_itself;
+};
+
+TEST_CASE("fused optimizers on GPUs compute what LibTorch's do") {
+  gpu_ranks(2, [](ProcessGroup group) {
+    for (const auto& kind : kinds()) {
+      const KnownGradients fused(group, kind.fused, false);
+      const KnownGradients in_backward(group, kind.fused, true);
+      const KnownGradients plain(group, kind.plain, false);
+      for (const auto* each : {&fused, &in_backward, &plain}) {
+        each->train(5);
+      }
+      const auto before = on_device(group, hook_tensors(3));
+      for (size_t i = 0; i < before.size(); ++i) {
+        INFO(kind.name << ", parameter " << i);
+        REQUIRE(fused.parameters[i].allclose(plain.parameters[i], 1e-5, 1e-6));
+        REQUIRE(in_backward.parameters[i].equal(fused.parameters[i]));
+        REQUIRE(!fused.parameters[i].allclose(before[i], 1e-3, 1e-3));
+      }
+    }
+  });
+}
+
+TEST_CASE("gradients on GPUs are clipped by their norm over all buckets") {
+  gpu_ranks(3, [](ProcessGroup group) {
+    const auto net = net_on_gpu(group);
+    const auto local = net_on_gpu(group);
+    Reducer reducer(net, group, shared().bucket_cap_mb(0.5));
+    int step = 0;
+    for (const double type :
+         {2., 1., std::numeric_limits<double>::infinity()}) {
+      for (const double max_norm : {1e-2, 1e6}) {
+        const auto input = input_of(group, step++).to(group.device());
+        for (const auto& each : {net, local}) {
+          each->zero_grad();
+          each->forward(input).sum().backward();
+        }
+        Tensors expected;
+        for (const auto& mean : average(group, *local)) {
+          expected.push_back(torch::zeros_like(mean, torch::kDouble));
+          expected.back().mutable_grad() = mean.to(torch::kDouble);
+        }
+        const auto norm =
+            torch::nn::utils::clip_grad_norm_(expected, max_norm, type);
+        const auto own = reducer.clip_grad_norm(max_norm, type);
+        INFO("norm " << type << ", at most " << max_norm);
+        REQUIRE(own.device() == group.device());
+        REQUIRE(std::abs(own.item<double>() / norm - 1) < 1e-5);
+        for (size_t i = 0; i < expected.size(); ++i) {
+          const auto& mean = expected[i].grad();
+          const auto largest = mean.abs().max().item<double>();
+          const auto ours = net->parameters()[i].grad().to(torch::kDouble);
+          REQUIRE(ours.allclose(mean, 1e-4, 1e-5 * largest));
+        }
+      }
+    }
+    REQUIRE(reducer.buckets().size() > 1);
+  });
+}
+
+TEST_CASE("an overflow on one GPU makes all ranks skip the step") {
+  gpu_ranks(3, [](ProcessGroup group) {
+    const auto options = torch::TensorOptions(group.device());
+    auto weight = torch::ones({5}, options).requires_grad_();
+    const Reducer reducer({weight}, group, shared());
+    torch::optim::SGD optimizer({weight}, /*lr=*/1.);
+    GradScaler scaler(GradScalerOptions().init_scale(1024));
+    for (const bool overflows : {false, true, false}) {
+      const auto before = weight.detach().clone();
+      const auto scale = scaler.get_scale();
+      const bool infinite = overflows && group.rank() == 1;
+      optimizer.zero_grad();
+      const auto factor = infinite ? std::numeric_limits<float>::infinity()
+                                   : static_cast<float>(group.rank());
+      scaler.scale((weight * factor).sum()).backward();
+      REQUIRE(scaler.step(optimizer) == !overflows);
+      scaler.update();
+      REQUIRE(scaler.get_scale() == (overflows ? scale / 2 : scale));
+      const double mean = overflows ? 0 : 1; // of 0, 1 and 2
+      REQUIRE(weight.detach().allclose(before - mean, 1e-5, 1e-6));
+      REQUIRE(equal_on_all(group, weight.detach()));
+    }
+  });
+}
+
+TEST_CASE("gradients of autocast on GPUs are the mean, without the scale") {
+  gpu_ranks(2, [](ProcessGroup group) {
+    const auto net = net_on_gpu(group);
+    const auto local = net_on_gpu(group);
+    const Reducer reducer(net, group, shared());
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    GradScaler scaler(GradScalerOptions().init_scale(1024));
+    for (int step = 0; step < 4; ++step) {
+      const auto input = input_of(group, step).to(group.device());
+      for (const auto& each : {net, local}) {
+        each->zero_grad();
+        torch::Tensor loss;
+        {
+          const AutocastGuard autocast(group.device().type(), torch::kHalf);
+          const auto output = each->forward(input);
+          REQUIRE(output.scalar_type() == torch::kHalf);
+          loss = output.to(torch::kFloat).pow(2).mean();
+        }
+        scaler.scale(loss).backward();
+      }
+      scaler.unscale_(optimizer);
+      const auto means = average(group, *local);
+      for (size_t i = 0; i < means.size(); ++i) {
+        INFO("step " << step << ", parameter " << i);
+        REQUIRE(
+            net->parameters()[i].grad().allclose(means[i] / 1024, 1e-5, 1e-8));
+      }
+      REQUIRE(scaler.step(optimizer));
+      scaler.update();
+      copy_parameters(*net, *local);
+    }
+  });
+}
+
+/// Trains two nets, one with the optimizer itself.
+template <typename O, typename Options>
+void check_sharded(const ProcessGroup& group, const Options& options) {
+  for (const bool views : {false, true}) {
+    const auto plain = net_on_gpu(group);
+    const auto sharded = net_on_gpu(group);
+    const Reducer plain_reducer(plain, group, shared());
+    const Reducer reducer(sharded, group, shared());
+    O expected(plain->parameters(), options);
+    Zero<O> optimizer(
+        sharded->parameters(),
+        group,
+        options,
+        ZeroRedundancyOptions().parameters_as_bucket_view(views));
+    for (int step = 0; step < 4; ++step) {
+      const auto input = input_of(group, step).to(group.device());
+      for (const auto& each : {plain, sharded}) {
+        each->zero_grad();
+        each->forward(input).pow(2).mean().backward();
+      }
+      expected.step();
+      optimizer.step();
+    }
+    INFO("views " << views);
+    REQUIRE(same_parameters(*sharded, *plain));
+    REQUIRE(equal_on_all(group, *sharded));
+    REQUIRE(optimizer.state().size() < expected.state().size());
+  }
+}
+
+TEST_CASE("a sharded optimizer on GPUs has the bits of the optimizer itself") {
+  gpu_ranks(3, [](ProcessGroup group) {
+    check_sharded<torch::optim::Adam>(group, AdamOptions(1e-2));
+    check_sharded<FusedAdamW>(group, AdamWOptions(1e-2));
+    check_sharded<FusedSGD>(group, SGDOptions(0.1).momentum(0.9));
+  });
+}
+
+/// A training that a checkpoint has all of.
+struct Resumable {
+  explicit Resumable(const ProcessGroup& its_group, double first = 0)
+      : group(its_group) {
+    if (first != 0) { // values that a load has to replace
+      const torch::NoGradGuard no_grad;
+      for (auto& parameter : net->parameters()) {
+        parameter.fill_(first);
+      }
+    }
+    reducer.emplace(net, group, shared());
+    state.add("model", *net).add("optimizer", optimizer);
+    state.add("scaler", scaler).add("step", step);
+  }
+
+  void train(int64_t end) {
+    for (; step < end; ++step) {
+      const auto input = input_of(group, static_cast<int>(step));
+      optimizer.zero_grad();
+      const auto output = net->forward(input.to(group.device()));
+      scaler.scale(output.pow(2).mean()).backward();
+      scaler.step(optimizer);
+      scaler.update();
+    }
+  }
+
+  ProcessGroup group;
+  std::shared_ptr<UnevenNet> net = net_on_gpu(group);
+  torch::optim::Adam optimizer{net->parameters(), AdamOptions(1e-2)};
+  GradScaler scaler{GradScalerOptions().init_scale(256).growth_interval(3)};
+  int64_t step = 0;
+  std::optional<Reducer> reducer;
+  TrainingState state;
+};
+
+TEST_CASE("a checkpoint from GPUs is loaded to GPUs, bit for bit") {
+  const SharedFolder folder;
+  gpu_ranks(2, [&](ProcessGroup group) { // sums of two have one order
+    Resumable training(group);
+    training.train(2);
+    for (const std::string name : {"run.pt", "run.safetensors"}) {
+      training.state.save(folder.path + name, group);
+    }
+    const auto saved = net_on_gpu(group);
+    copy_parameters(*training.net, *saved);
+    save_checkpoint(folder.path + "net.safetensors", *training.net, group);
+    training.train(4);
+    for (const std::string name : {"run.pt", "run.safetensors"}) {
+      Resumable resumed(group, 3);
+      REQUIRE(resumed.state.load(folder.path + name, group));
+      REQUIRE(resumed.step == 2);
+      REQUIRE(resumed.net->first->weight.device() == group.device());
+      REQUIRE(same_parameters(*resumed.net, *saved));
+      resumed.train(4);
+      REQUIRE(same_parameters(*resumed.net, *training.net));
+      REQUIRE(resumed.scaler.get_scale() == training.scaler.get_scale());
+    }
+    UnevenNet other;
+    other.to(group.device());
+    load_checkpoint(folder.path + "net.safetensors", other, group);
+    REQUIRE(same_parameters(other, *saved));
+  });
+}
+
+constexpr size_t kSamples = 46;
+
+/// Samples that show their index.
+struct Rows : torch::data::datasets::Dataset<Rows> {
+  torch::data::Example<> get(size_t index) override {
+    const auto value = static_cast<int64_t>(index);
+    return {torch::full({300}, value, torch::kFloat), torch::tensor(value)};
+  }
+  std::optional<size_t> size() const override {
+    return kSamples;
+  }
+};
+
+/// The indices of all batches, which have to be on the device and whole.
+template <typename Batches>
+std::vector<int64_t> indices_in(Batches& batches, c10::Device device) {
+  std::vector<int64_t> indices;
+  for (auto& batch : batches) {
+    REQUIRE(batch.data.device() == device);
+    REQUIRE(batch.target.device() == device);
+    // Computes for a while, as training does.
+    const auto sums = batch.data.mm(torch::ones({300, 2000}, device)).mean(1);
+    const auto expected = batch.target.to(torch::kFloat) * 300;
+    REQUIRE(torch::allclose(sums, expected, 1e-4));
+    const auto target = batch.target.cpu();
+    for (int64_t i = 0; i < target.size(0); ++i) {
+      indices.push_back(target[i].template item<int64_t>());
+    }
+  }
+  return indices;
+}
+
+TEST_CASE("batches come to GPUs in the sampler's order") {
+  gpu_ranks(2, [](ProcessGroup group) {
+    using torch::data::transforms::Stack;
+    const auto device = group.device();
+    for (const size_t workers : {0, 2}) {
+      DistributedSampler alone(kSamples, group);
+      auto theirs = torch::data::make_data_loader(
+          Rows().map(Stack<>()),
+          DistributedSampler(kSamples, group),
+          torch::data::DataLoaderOptions(4).workers(workers));
+      DevicePrefetcher batches(*theirs, device);
+      auto ours = make_data_loader(
+          Rows().map(Stack<>()),
+          DistributedSampler(kSamples, group),
+          DataLoaderOptions(4).workers(workers).device(device));
+      for (int64_t epoch = 0; epoch < 2; ++epoch) {
+        alone.set_epoch(epoch);
+        alone.reset();
+        std::vector<int64_t> expected;
+        while (const auto batch = alone.next(4)) {
+          expected.insert(expected.end(), batch->begin(), batch->end());
+        }
+        REQUIRE(expected.size() == kSamples / 2);
+        ours->set_epoch(epoch);
+        REQUIRE(indices_in(*ours, device) == expected);
+        if (epoch == 0) { // a loader of LibTorch's keeps its sampler
+          REQUIRE(indices_in(batches, device) == expected);
+        }
+      }
+    }
+  });
+}
+
+} // namespace ddp::test::gpu_training_test
