@@ -1,42 +1,14 @@
 #include <ddp/support/atomic_file.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <tests/support/catch.h>
+#include <tests/support/child.h>
 #include <tests/support/skip.h>
 #include <tests/support/temporary_folder.h>
 
 namespace ddp::test::atomic_file_test {
 
 using detail::AtomicFile;
-
-constexpr unsigned kWatchdogSeconds = 60;
-constexpr int kPassed = 0, kFailed = 1, kSkipped = 77;
-
-pid_t start_child(const std::function<int()>& work) {
-  const auto pid = ::fork();
-  if (pid == 0) {
-    ::alarm(kWatchdogSeconds);
-    int result = kFailed;
-    try {
-      result = work();
-    } catch (const std::exception& error) {
-      const std::string what = error.what();
-      (void)!::write(STDERR_FILENO, what.data(), what.size());
-    }
-    ::_exit(result);
-  }
-  return pid;
-}
-
-// Its exit code, or less than 0 if a signal ended it.
-int wait_child(pid_t pid) {
-  int status = 0;
-  REQUIRE(::waitpid(pid, &status, 0) == pid);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-}
 
 void replace(const std::string& path, const std::string& text) {
   AtomicFile file(path);
@@ -91,14 +63,10 @@ TEST_CASE("AtomicFile without commit changes nothing", "[atomic_file]") {
 
 TEST_CASE("AtomicFile works in the current folder", "[atomic_file]") {
   const TemporaryFolder folder;
-  const auto child = start_child([&] {
-    if (::chdir(folder.path().c_str()) != 0) {
-      return kFailed;
-    }
+  require_in_child([&] {
+    REQUIRE(::chdir(folder.path().c_str()) == 0);
     replace("a.bin", "here");
-    return kPassed;
   });
-  CHECK(wait_child(child) == kPassed);
   CHECK(read_text(folder / "a.bin") == "here");
 }
 
@@ -139,24 +107,14 @@ TEST_CASE("AtomicFile keeps the old file when space ends", "[atomic_file]") {
   const TemporaryFolder folder;
   const auto path = folder / "a.bin";
   write_text(path, "old");
-  const auto child = start_child([&] {
+  require_in_child([&] {
     std::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{4096, 4096};
-    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) {
-      return kFailed;
-    }
-    try {
-      replace(path, std::string(10000, 'x'));
-    } catch (const c10::Error& error) {
-      const std::string what = error.what();
-      return what.find("File too large") != what.npos &&
-              what.find("ulimit") != what.npos
-          ? kPassed
-          : kFailed;
-    }
-    return kFailed;
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    REQUIRE_THROWS_WITH(
+        replace(path, std::string(10000, 'x')),
+        Has("File too large", "ulimit"));
   });
-  CHECK(wait_child(child) == kPassed);
   CHECK(read_text(path) == "old");
   CHECK(folder.names() == std::set<std::string>{"a.bin"});
 }
@@ -166,35 +124,31 @@ TEST_CASE("AtomicFile keeps the old file when space ends", "[atomic_file]") {
 TEST_CASE("AtomicFile works without O_TMPFILE", "[atomic_file]") {
   const TemporaryFolder folder;
   write_text(folder / "a.bin", "old");
-  const auto child = start_child([&] {
-    if (::geteuid() != 0 && ::unshare(CLONE_NEWUSER) != 0) {
-      return kSkipped;
-    }
-    if (::chroot(folder.path().c_str()) != 0 || ::chdir("/") != 0) {
-      return kSkipped;
-    }
-    const auto count = [] {
-      std::filesystem::directory_iterator entries("/");
-      return std::distance(begin(entries), end(entries));
-    };
-    {
-      AtomicFile discarded("/a.bin");
-      discarded.write("new", 3);
-      if (count() != 2 || read_text("/a.bin") != "old") {
-        return kFailed;
-      }
-    }
-    if (count() != 1) {
-      return kFailed;
-    }
-    replace("/a.bin", "new");
-    return kPassed;
-  });
-  const int result = wait_child(child);
-  if (result == kSkipped) {
+  constexpr int kSkipped = 77;
+  const auto outcome =
+      child([&] {
+        if ((::geteuid() != 0 && ::unshare(CLONE_NEWUSER) != 0) ||
+            ::chroot(folder.path().c_str()) != 0 || ::chdir("/") != 0) {
+          ::_exit(kSkipped);
+        }
+        const auto count = [] {
+          std::filesystem::directory_iterator entries("/");
+          return std::distance(begin(entries), end(entries));
+        };
+        {
+          AtomicFile discarded("/a.bin");
+          discarded.write("new", 3);
+          REQUIRE(count() == 2);
+          REQUIRE(read_text("/a.bin") == "old");
+        }
+        REQUIRE(count() == 1);
+        replace("/a.bin", "new");
+      }).finish(kLong);
+  if (outcome.exit_code == kSkipped) {
     skip("chroot is not allowed here");
   }
-  CHECK(result == kPassed);
+  INFO(outcome.output);
+  CHECK(outcome.exit_code == 0);
   CHECK(read_text(folder / "a.bin") == "new");
   CHECK(folder.names() == std::set<std::string>{"a.bin"});
 }
@@ -202,61 +156,34 @@ TEST_CASE("AtomicFile works without O_TMPFILE", "[atomic_file]") {
 constexpr size_t kChunk = 128 * 1024;
 constexpr int kChunks = 32;
 
-// A child that replaces `path` in chunks, each only when the parent says so.
-class SteppedWriter {
- public:
-  explicit SteppedWriter(const std::string& path) {
-    int go[2], done[2];
-    REQUIRE((::pipe2(go, O_CLOEXEC) == 0 && ::pipe2(done, O_CLOEXEC) == 0));
-    pid_ = start_child([&] {
-      const std::string chunk(kChunk, 'n');
-      AtomicFile file(path);
-      for (int i = 0; i < kChunks; ++i) {
-        char token = 0;
-        if (::read(go[0], &token, 1) != 1) {
-          return kFailed;
-        }
-        file.write(chunk.data(), chunk.size());
-        if (::write(done[1], &token, 1) != 1) {
-          return kFailed;
-        }
-      }
-      file.commit();
-      return kPassed;
-    });
-    ::close(go[0]);
-    ::close(done[1]);
-    go_ = go[1];
-    done_ = done[0];
-  }
-  SteppedWriter(const SteppedWriter&) = delete;
-  SteppedWriter& operator=(const SteppedWriter&) = delete;
-  ~SteppedWriter() {
-    ::close(go_);
-    ::close(done_);
-  }
-
-  void start_step() {
-    REQUIRE(::write(go_, "", 1) == 1);
-  }
-
-  void finish_step() {
-    char token = 0;
-    REQUIRE(::read(done_, &token, 1) == 1);
-  }
-
-  void kill_after(std::chrono::microseconds delay) {
-    const auto end = std::chrono::steady_clock::now() + delay;
-    while (std::chrono::steady_clock::now() < end) {
+/// A process that replaces `path` in chunks, says so of each, and may commit.
+Process writer(const std::string& path, bool commits) {
+  return child([path, commits] {
+    const std::string chunk(kChunk, 'n');
+    AtomicFile file(path);
+    for (int i = 0; i < kChunks; ++i) {
+      file.write(chunk.data(), chunk.size());
+      std::cout << "chunk " << i << '.' << std::endl;
     }
-    REQUIRE(::kill(pid_, SIGKILL) == 0);
-    wait_child(pid_);
-  }
+    if (!commits) {
+      ::pause();
+    }
+    file.commit();
+  });
+}
 
- private:
-  pid_t pid_ = 0;
-  int go_ = -1, done_ = -1;
-};
+/// Kills it so long after a chunk. Returns how it ended.
+int kill_after(
+    Process& process,
+    unsigned chunk,
+    std::chrono::microseconds time) {
+  REQUIRE(process.wait_for("chunk " + std::to_string(chunk) + '.', kLong));
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
+  }
+  process.signal(SIGKILL);
+  return process.finish(kLong).exit_code;
+}
 
 TEST_CASE("AtomicFile survives kill -9 while writing", "[atomic_file]") {
   const TemporaryFolder folder;
@@ -265,14 +192,9 @@ TEST_CASE("AtomicFile survives kill -9 while writing", "[atomic_file]") {
   write_text(path, old);
   std::mt19937 random(1);
   for (int i = 0; i < 50; ++i) {
-    SteppedWriter writer(path);
-    const auto steps = random() % (kChunks - 1); // the last would commit
-    for (unsigned step = 0; step < steps; ++step) {
-      writer.start_step();
-      writer.finish_step();
-    }
-    writer.start_step();
-    writer.kill_after(std::chrono::microseconds(random() % 300));
+    auto process = writer(path, /*commits=*/false);
+    const std::chrono::microseconds delay(random() % 300);
+    REQUIRE(kill_after(process, random() % kChunks, delay) == 128 + SIGKILL);
     REQUIRE(read_text(path) == old);
     REQUIRE(folder.names() == std::set<std::string>{"a.bin"});
   }
@@ -285,12 +207,9 @@ TEST_CASE("AtomicFile survives kill -9 while committing", "[atomic_file]") {
   std::mt19937 random(2);
   for (int i = 0; i < 30; ++i) {
     write_text(path, old);
-    SteppedWriter writer(path);
-    for (int step = 0; step < kChunks; ++step) {
-      writer.start_step();
-      writer.finish_step();
-    }
-    writer.kill_after(std::chrono::microseconds(random() % 8000));
+    auto process = writer(path, /*commits=*/true);
+    const std::chrono::microseconds delay(random() % 8000);
+    kill_after(process, kChunks - 1, delay);
     const auto content = read_text(path);
     REQUIRE((content == old || content == fresh));
   }

@@ -1,8 +1,8 @@
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/support/containers.h>
+#include <tests/support/child.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/launched.h>
-#include <tests/support/memory_cap.h>
 #include <tests/support/memory_file.h>
 
 namespace ddp::test::checkpoint_damage_test {
@@ -88,7 +88,6 @@ void damage(const std::string& path, Checked checked) {
   INFO(path);
   const auto damaged = path + ".damaged" + path.substr(path.rfind('.'));
   const MemoryFile file(damaged);
-  std::cout.flush();
   require_in_child(megabytes(), [&] {
     const auto flipped = flip_bits(damaged, file, whole);
     std::cout << end << ", " << whole.size() << " bytes: " << flipped.refused
@@ -97,17 +96,19 @@ void damage(const std::string& path, Checked checked) {
               << std::endl;
     switch (checked) {
       case Checked::kAllBytes:
-        return flipped.refused == kFlips;
+        REQUIRE(flipped.refused == kFlips);
+        break;
       case Checked::kValues:
-        return flipped.other == 0 && flipped.refused > kFlips / 10;
+        REQUIRE(flipped.other == 0);
+        REQUIRE(flipped.refused > kFlips / 10);
+        break;
       case Checked::kNothing:
-        return flipped.refused > 0 && flipped.other > 0;
+        REQUIRE(flipped.refused > 0);
+        REQUIRE(flipped.other > 0);
     }
-    return false;
-  });
-  require_in_child(megabytes(), [&] {
-    return truncate(damaged, file, whole).refused ==
-        static_cast<int>(whole.size());
+    REQUIRE(
+        truncate(damaged, file, whole).refused ==
+        static_cast<int>(whole.size()));
   });
 }
 

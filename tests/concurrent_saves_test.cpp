@@ -1,7 +1,6 @@
 #include <checkpoint/checkpoint_folder.h>
 #include <ddp/support/containers.h>
-#include <poll.h>
-#include <sys/wait.h>
+#include <tests/support/child.h>
 #include <tests/support/shared_page.h>
 #include <tests/support/stepped_training.h>
 #include <tests/support/temporary_folder.h>
@@ -11,7 +10,7 @@ namespace ddp::test::concurrent_saves_test {
 using Clock = std::chrono::steady_clock;
 using Microseconds = std::chrono::microseconds;
 
-constexpr unsigned kWatchdogSeconds = 600;
+constexpr std::chrono::seconds kWatchdog(600);
 
 /// How many kills; DDP_TEST_KILLS says another number for a longer run.
 int kills(int few) {
@@ -19,54 +18,16 @@ int kills(int few) {
   return number ? std::atoi(number) : few;
 }
 
-/// A process that runs `work`, and is killed with this.
-class Child {
- public:
-  explicit Child(const std::function<void()>& work) : pid_(::fork()) {
-    REQUIRE(pid_ >= 0);
-    if (pid_ == 0) {
-      ::alarm(kWatchdogSeconds);
-      int code = 1;
-      try {
-        work();
-        code = 0;
-      } catch (const std::exception& error) {
-        std::cerr << "a process threw: " << error.what() << std::endl;
-      } catch (...) { // a failed REQUIRE, of which nobody would be told
-        std::cerr << "a process failed an assertion" << std::endl;
-      }
-      ::_exit(code);
-    }
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() {
-    if (!ended_) {
-      kill();
-    }
-  }
+void require_passed(Process& process) {
+  const auto outcome = process.finish(kWatchdog);
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+}
 
-  bool ended() {
-    ended_ = ended_ || ::waitpid(pid_, &status_, WNOHANG) == pid_;
-    return ended_;
-  }
-
-  void kill() {
-    ::kill(pid_, SIGKILL);
-    wait();
-  }
-
-  /// Whether it came to its end.
-  bool wait() {
-    ended_ = ended_ || ::waitpid(pid_, &status_, 0) == pid_;
-    return WIFEXITED(status_) && WEXITSTATUS(status_) == 0;
-  }
-
- private:
-  pid_t pid_;
-  int status_ = 0;
-  bool ended_ = false;
-};
+void kill(Process& process) {
+  process.signal(SIGKILL);
+  process.finish(kWatchdog);
+}
 
 /// Without giving the processor away, which could take longer.
 void wait_for(Microseconds delay) {
@@ -136,10 +97,10 @@ void read_on(const std::string& path, Progress& all) {
 
 /// Kills one writer after another, and starts each again, until all are done.
 int kill_writers(const std::string& path, int saves, Progress& progress) {
-  std::vector<std::unique_ptr<Child>> writers(kWriters);
+  std::vector<std::optional<Process>> writers(kWriters);
   const auto start = [&](int writer) {
-    writers[writer] = std::make_unique<Child>(
-        [&, writer] { write_on(path, writer, saves, progress); });
+    writers[writer].emplace(
+        child([&] { write_on(path, writer, saves, progress); }));
   };
   for (int writer = 0; writer < kWriters; ++writer) {
     start(writer);
@@ -149,19 +110,20 @@ int kill_writers(const std::string& path, int saves, Progress& progress) {
   for (;;) {
     std::vector<int> running;
     for (int writer = 0; writer < kWriters; ++writer) {
-      if (!writers[writer]->ended()) {
+      if (!writers[writer]->has_ended()) {
         running.push_back(writer);
-      } else {
-        REQUIRE(writers[writer]->wait());
       }
     }
     if (running.empty()) {
+      for (auto& writer : writers) {
+        require_passed(*writer);
+      }
       return killed;
     }
     ::usleep(random() % 4'000); // a processor is wanted by the writers
     const auto writer = running[random() % running.size()];
-    if (!writers[writer]->ended()) {
-      writers[writer]->kill();
+    if (!writers[writer]->has_ended()) {
+      kill(*writers[writer]);
       start(writer);
       ++killed;
     }
@@ -173,10 +135,10 @@ void write_together(const std::string& extension, int saves) {
   const auto path = folder / ("run" + extension);
   write_checkpoint_file(path, content_of(0, 0));
   const SharedPage<Progress> progress;
-  Child reader([&] { read_on(path, *progress); });
+  auto reader = child([&] { read_on(path, *progress); });
   const auto killed = kill_writers(path, saves, *progress);
   progress->stop = true;
-  REQUIRE(reader.wait());
+  require_passed(reader);
   // Whoever came last, it was its last.
   REQUIRE(read_content(path, false).second == saves);
   int left = 0;
@@ -266,13 +228,13 @@ void kill_once(
     Found& found) {
   constexpr int64_t kForever = 1 << 30;
   const int64_t before = run.started;
-  Child child([&] { train(folder, options, kForever, run); });
-  while (run.durable <= before + 1 && !child.ended()) {
+  auto training = child([&] { train(folder, options, kForever, run); });
+  while (run.durable <= before + 1 && !training.has_ended()) {
     ::usleep(100);
   }
-  REQUIRE_FALSE(child.ended());
+  REQUIRE_FALSE(training.has_ended());
   wait_for(delay);
-  child.kill();
+  kill(training);
   const int64_t durable = run.durable, started = run.started;
   const auto newest = newest_step_in(folder);
   INFO("killed in step " << started << ", " << durable << " was saved");
@@ -292,8 +254,7 @@ void kill_runs(const std::string& extension, bool asynchronous, int count) {
   const auto folder = parent / "run";
   const auto options = options_of(extension, asynchronous);
   const SharedPage<Run> run;
-  Child first([&] { train(folder, options, 5, *run); });
-  REQUIRE(first.wait());
+  require_in_child([&] { train(folder, options, 5, *run); });
   const int64_t nanoseconds = run->nanoseconds;
   const auto save = nanoseconds / 1000 + 1;
   std::mt19937_64 random(4);

@@ -1,7 +1,6 @@
 #include <dlfcn.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/wait.h>
 #include <tests/support/ranks.h>
 #include <tests/support/shared_folder.h>
 #include <tests/support/skip.h>
@@ -339,14 +338,9 @@ void check_each_way(
 
 /// Skips the test case where this user may mount nothing.
 void need_mounts(const std::string& folder) {
-  const auto child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    ::_exit(mount_small_disk(folder) ? 0 : 1); // in a namespace that goes
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  if (status != 0) {
+  // In a namespace that goes.
+  auto process = child([&] { REQUIRE(mount_small_disk(folder)); });
+  if (process.finish(kLong).exit_code != 0) {
     skip("mounts are not allowed here");
   }
 }

@@ -5,14 +5,12 @@
 
 namespace ddp::test::mpi_collectives_test {
 
-TEST_CASE("collectives over MPI move and reduce what they should") {
-  mpi_ranks(3, [] {
-    const auto backend = mpi_backend();
-    REQUIRE(backend->getBackendName() == "mpi");
-    check_movement(backend);
-    check_tagged_messages(backend);
-    check_reductions(backend);
-  });
+MPI_TEST("collectives over MPI move and reduce what they should") {
+  const auto backend = mpi_backend();
+  REQUIRE(backend->getBackendName() == "mpi");
+  check_movement(backend);
+  check_tagged_messages(backend);
+  check_reductions(backend);
 }
 
 } // namespace ddp::test::mpi_collectives_test

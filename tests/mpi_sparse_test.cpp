@@ -27,55 +27,50 @@ void step(WordNet& net, const ProcessGroup& group, int64_t number) {
       .backward();
 }
 
-TEST_CASE("sums of sparse tensors over MPI are those over gloo") {
-  mpi_ranks(3, [] {
-    const auto group = mpi_group();
-    const auto mpi = group.c10d()->getBackend(c10::kCPU);
-    const auto gloo = gloo_backend(group);
-    REQUIRE(mpi->getBackendName() == "mpi");
-    check_sparse_sums(mpi, gloo);
-  });
+MPI_TEST("sums of sparse tensors over MPI are those over gloo") {
+  const auto group = mpi_group();
+  const auto mpi = group.c10d()->getBackend(c10::kCPU);
+  const auto gloo = gloo_backend(group);
+  REQUIRE(mpi->getBackendName() == "mpi");
+  check_sparse_sums(mpi, gloo);
 }
 
-TEST_CASE("operations keep their order around sums of sparse tensors") {
-  mpi_ranks(3, [] {
-    const auto backend = mpi_backend();
-    const auto other = mpi_backend();
-    const int64_t rank = backend->getRank();
-    std::vector<Tensors> sparse;
-    std::vector<Tensors> dense;
-    std::vector<std::vector<Tensors>> gathered;
-    std::vector<WorkPtr> works;
-    for (int64_t i = 0; i < 20; ++i) {
-      // All but the last operation meet ranks that are not there yet.
-      if (i % 3 == rank) {
-        Tensors late{torch::ones({100000})};
-        other->allreduce(late)->wait();
-      } else {
-        Tensors early{torch::ones({100000})};
-        works.push_back(other->allreduce(early));
-      }
-      sparse.push_back({torch::full({5 * i}, double(rank + i)).to_sparse()});
-      dense.push_back({torch::full({7}, double(rank + i))});
-      gathered.push_back(
-          {{torch::empty({i}), torch::empty({i}), torch::empty({i})}});
-      Tensors own{torch::full({i}, double(10 * rank + i))};
-      works.push_back(backend->allreduce(sparse.back()));
-      works.push_back(backend->allgather(gathered.back(), own));
-      works.push_back(backend->allreduce(dense.back()));
+MPI_TEST("operations keep their order around sums of sparse tensors") {
+  const auto backend = mpi_backend();
+  const auto other = mpi_backend();
+  const int64_t rank = backend->getRank();
+  std::vector<Tensors> sparse;
+  std::vector<Tensors> dense;
+  std::vector<std::vector<Tensors>> gathered;
+  std::vector<WorkPtr> works;
+  for (int64_t i = 0; i < 20; ++i) {
+    // All but the last operation meet ranks that are not there yet.
+    if (i % 3 == rank) {
+      Tensors late{torch::ones({100000})};
+      other->allreduce(late)->wait();
+    } else {
+      Tensors early{torch::ones({100000})};
+      works.push_back(other->allreduce(early));
     }
-    works.back()->getFuture()->waitAndThrow(); // it ends by itself
-    std::for_each(works.rbegin(), works.rend(), [](const WorkPtr& work) {
-      work->wait();
-    });
-    for (int64_t i = 0; i < 20; ++i) {
-      REQUIRE(sparse[i][0].to_dense().eq(3 + 3 * i).all().item<bool>());
-      REQUIRE(dense[i][0].eq(3 + 3 * i).all().item<bool>());
-      for (int64_t from = 0; from < 3; ++from) {
-        REQUIRE(gathered[i][0][from].eq(10 * from + i).all().item<bool>());
-      }
+    sparse.push_back({torch::full({5 * i}, double(rank + i)).to_sparse()});
+    dense.push_back({torch::full({7}, double(rank + i))});
+    gathered.push_back(
+        {{torch::empty({i}), torch::empty({i}), torch::empty({i})}});
+    Tensors own{torch::full({i}, double(10 * rank + i))};
+    works.push_back(backend->allreduce(sparse.back()));
+    works.push_back(backend->allgather(gathered.back(), own));
+    works.push_back(backend->allreduce(dense.back()));
+  }
+  works.back()->getFuture()->waitAndThrow(); // it ends by itself
+  std::for_each(
+      works.rbegin(), works.rend(), [](const WorkPtr& work) { work->wait(); });
+  for (int64_t i = 0; i < 20; ++i) {
+    REQUIRE(sparse[i][0].to_dense().eq(3 + 3 * i).all().item<bool>());
+    REQUIRE(dense[i][0].eq(3 + 3 * i).all().item<bool>());
+    for (int64_t from = 0; from < 3; ++from) {
+      REQUIRE(gathered[i][0][from].eq(10 * from + i).all().item<bool>());
     }
-  });
+  }
 }
 
 TEST_CASE("sparse tensors that do not fit together are an error on all ranks") {
@@ -105,34 +100,32 @@ TEST_CASE("sparse tensors that do not fit together are an error on all ranks") {
   }
 }
 
-TEST_CASE("sparse gradients over MPI are those over gloo") {
-  mpi_ranks(3, [] {
-    const auto group = mpi_group();
-    const auto wrapped = c10::make_intrusive<c10d::ProcessGroup>(
-        group.store(), int(group.rank()), int(group.size()));
-    wrapped->setBackend(
-        c10::kCPU, c10d::ProcessGroup::BackendType::GLOO, gloo_backend(group));
-    wrapped->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
-    const auto gloo = ProcessGroup::from_c10d(wrapped);
-    torch::manual_seed(1);
-    WordNet net;
-    WordNet peer;
-    copy_parameters(*net, *peer);
-    const Reducer reducer(net, group);
-    const Reducer peer_reducer(peer, gloo);
-    for (int64_t number = 0; number < 4; ++number) {
-      step(net, group, number);
-      step(peer, gloo, number);
-      const auto& table = net->table->weight.grad();
-      check_same_sparse(table, peer->table->weight.grad());
-      REQUIRE(table._nnz() > 4);
-      const auto& bag = net->bag->weight.grad();
-      REQUIRE(bag.defined() == (number < 2));
-      if (bag.defined()) {
-        check_same_sparse(bag, peer->bag->weight.grad());
-      }
+MPI_TEST("sparse gradients over MPI are those over gloo") {
+  const auto group = mpi_group();
+  const auto wrapped = c10::make_intrusive<c10d::ProcessGroup>(
+      group.store(), int(group.rank()), int(group.size()));
+  wrapped->setBackend(
+      c10::kCPU, c10d::ProcessGroup::BackendType::GLOO, gloo_backend(group));
+  wrapped->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
+  const auto gloo = ProcessGroup::from_c10d(wrapped);
+  torch::manual_seed(1);
+  WordNet net;
+  WordNet peer;
+  copy_parameters(*net, *peer);
+  const Reducer reducer(net, group);
+  const Reducer peer_reducer(peer, gloo);
+  for (int64_t number = 0; number < 4; ++number) {
+    step(net, group, number);
+    step(peer, gloo, number);
+    const auto& table = net->table->weight.grad();
+    check_same_sparse(table, peer->table->weight.grad());
+    REQUIRE(table._nnz() > 4);
+    const auto& bag = net->bag->weight.grad();
+    REQUIRE(bag.defined() == (number < 2));
+    if (bag.defined()) {
+      check_same_sparse(bag, peer->bag->weight.grad());
     }
-  });
+  }
 }
 
 } // namespace ddp::test::mpi_sparse_test

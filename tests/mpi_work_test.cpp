@@ -10,19 +10,17 @@ namespace ddp::test::mpi_work_test {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-TEST_CASE("operations overlap and are waited for in any order") {
-  mpi_ranks(3, [] {
-    const auto values = [](int, const auto& tensor) { return tensor; };
-    check_overlap(mpi_backend(1000), mpi_backend(), values);
-  });
+MPI_TEST("operations overlap and are waited for in any order") {
+  const auto values = [](int, const auto& tensor) { return tensor; };
+  check_overlap(mpi_backend(1000), mpi_backend(), values);
 }
 
-TEST_CASE("an operation that nobody waits for ends by itself") {
-  mpi_ranks(3, [] { check_left_alone(mpi_backend(1000)); });
+MPI_TEST("an operation that nobody waits for ends by itself") {
+  check_left_alone(mpi_backend(1000));
 }
 
-TEST_CASE("a wait that ends too early does no harm") {
-  mpi_ranks(3, [] { check_early_wait(mpi_backend(), mpi_backend()); });
+MPI_TEST("a wait that ends too early does no harm") {
+  check_early_wait(mpi_backend(), mpi_backend());
 }
 
 TEST_CASE("where a rank does not come the others time out and end") {
@@ -143,60 +141,56 @@ void check_refusals(const BackendPtr& backend) {
   REQUIRE_THROWS_AS(backend->send(one, 0, -1), c10::ValueError);
 }
 
-TEST_CASE("what the MPI backend cannot do is refused with the reason") {
-  mpi_ranks(3, [] {
-    const auto backend = mpi_backend();
-    check_refusals(backend);
-  });
+MPI_TEST("what the MPI backend cannot do is refused with the reason") {
+  const auto backend = mpi_backend();
+  check_refusals(backend);
 }
 
-TEST_CASE("tensors of any size are passed in pieces where they are long") {
-  mpi_ranks(4, [] {
-    for (const int64_t largest :
-         {backends::mpi::kLargestPiece, int64_t(7), int64_t(4001)}) {
-      const auto backend = mpi_backend(largest);
-      const int64_t rank = backend->getRank();
-      for (const int64_t count : {0, 1, 7, 13, 1000, 100003}) {
-        if (count / largest > 2000) {
-          continue;
-        }
-        INFO(count << " elements in pieces of " << largest);
-        const auto all = values_of_all(4, count);
-        REQUIRE(same(
-            all_reduced(backend, torch::kFloat, count, Kind::SUM),
-            reduced(all, Kind::SUM)));
+MPI_TEST("tensors of any size are passed in pieces where they are long", 4) {
+  for (const int64_t largest :
+       {backends::mpi::kLargestPiece, int64_t(7), int64_t(4001)}) {
+    const auto backend = mpi_backend(largest);
+    const int64_t rank = backend->getRank();
+    for (const int64_t count : {0, 1, 7, 13, 1000, 100003}) {
+      if (count / largest > 2000) {
+        continue;
+      }
+      INFO(count << " elements in pieces of " << largest);
+      const auto all = values_of_all(4, count);
+      REQUIRE(same(
+          all_reduced(backend, torch::kFloat, count, Kind::SUM),
+          reduced(all, Kind::SUM)));
 
-        Tensors tensors{values_of(rank, count)};
-        c10d::BroadcastOptions root;
-        root.rootRank = 2;
-        backend->broadcast(tensors, root)->wait();
-        REQUIRE(same(tensors[0], all[2]));
+      Tensors tensors{values_of(rank, count)};
+      c10d::BroadcastOptions root;
+      root.rootRank = 2;
+      backend->broadcast(tensors, root)->wait();
+      REQUIRE(same(tensors[0], all[2]));
 
-        auto own = all[rank];
-        auto gathered = torch::empty({4 * count});
-        backend->_allgather_base(gathered, own, {})->wait();
-        REQUIRE(same(gathered, torch::cat(all)));
+      auto own = all[rank];
+      auto gathered = torch::empty({4 * count});
+      backend->_allgather_base(gathered, own, {})->wait();
+      REQUIRE(same(gathered, torch::cat(all)));
 
-        auto part = torch::empty({count});
-        auto whole = torch::cat(all) * double(rank + 1);
-        backend->_reduce_scatter_base(part, whole, {})->wait();
-        REQUIRE(same(part, all[rank] * 10));
+      auto part = torch::empty({count});
+      auto whole = torch::cat(all) * double(rank + 1);
+      backend->_reduce_scatter_base(part, whole, {})->wait();
+      REQUIRE(same(part, all[rank] * 10));
 
-        std::vector<int64_t> even;
-        auto exchanged = torch::empty({4 * count});
-        backend->alltoall_base(exchanged, whole, even, even, {})->wait();
-        REQUIRE(same(exchanged, torch::cat({own, own * 2, own * 3, own * 4})));
+      std::vector<int64_t> even;
+      auto exchanged = torch::empty({4 * count});
+      backend->alltoall_base(exchanged, whole, even, even, {})->wait();
+      REQUIRE(same(exchanged, torch::cat({own, own * 2, own * 3, own * 4})));
 
-        Tensors message{rank == 1 ? all[1].clone() : torch::empty({count})};
-        if (rank == 1) {
-          backend->send(message, 3, 5)->wait();
-        } else if (rank == 3) {
-          backend->recv(message, 1, 5)->wait();
-          REQUIRE(same(message[0], all[1]));
-        }
+      Tensors message{rank == 1 ? all[1].clone() : torch::empty({count})};
+      if (rank == 1) {
+        backend->send(message, 3, 5)->wait();
+      } else if (rank == 3) {
+        backend->recv(message, 1, 5)->wait();
+        REQUIRE(same(message[0], all[1]));
       }
     }
-  });
+  }
 }
 
 } // namespace ddp::test::mpi_work_test

@@ -138,18 +138,16 @@ TEST_CASE("batches of any length are split, forwarded and joined") {
   }
 }
 
-TEST_CASE("batches are split, forwarded and joined over MPI") {
-  mpi_ranks(3, [] {
-    const auto group = init_process_group(
-        ProcessGroupOptions().backend("mpi").timeout(std::chrono::seconds(20)));
-    REQUIRE(group.backend() == "mpi");
-    check_batches(group);
-    REQUIRE_THAT(
-        forward_error(
-            group, [&](const Tensor& share) { return fail(share, group); }, 3),
-        Has("rank 2: forward threw: bang"));
-    check_usable(group);
-  });
+MPI_TEST("batches are split, forwarded and joined over MPI") {
+  const auto group = init_process_group(
+      ProcessGroupOptions().backend("mpi").timeout(std::chrono::seconds(20)));
+  REQUIRE(group.backend() == "mpi");
+  check_batches(group);
+  REQUIRE_THAT(
+      forward_error(
+          group, [&](const Tensor& share) { return fail(share, group); }, 3),
+      Has("rank 2: forward threw: bang"));
+  check_usable(group);
 }
 
 TEST_CASE("a group of one forwards the batch as it is") {

@@ -14,9 +14,27 @@ namespace ddp::test::resume_test {
 using namespace std::chrono_literals;
 
 constexpr int kWorld = 3;
-constexpr int64_t kSteps = 60;
+constexpr size_t kSamples = 65; // so that an epoch's last batch is smaller
+constexpr int64_t kEpochs = 10;
+constexpr int64_t kSteps = kEpochs * 6;
 constexpr int64_t kInterval = 3; // between saves
 constexpr uint64_t kSeed = 5;
+
+/// Augments each sample by a generator of its own; workers run copies.
+struct Augmented : torch::data::datasets::Dataset<Augmented, torch::Tensor> {
+  torch::Tensor get(size_t index) override {
+    std::mt19937_64 random(sample_seed(kSeed, *epoch, index));
+    std::normal_distribution<float> noise(static_cast<float>(index) / kSamples);
+    std::vector<float> values(6);
+    std::generate(values.begin(), values.end(), [&] { return noise(random); });
+    return torch::tensor(values);
+  }
+  std::optional<size_t> size() const override {
+    return kSamples;
+  }
+  std::shared_ptr<std::atomic<int64_t>> epoch =
+      std::make_shared<std::atomic<int64_t>>(0);
+};
 
 struct Training {
   Training(const std::string& folder, bool asynchronous)
@@ -36,24 +54,15 @@ struct Training {
     return state;
   }
 
-  void train_step() {
-    const auto indices = sampler.next(4);
-    if (!indices) {
-      sampler.set_epoch(sampler.epoch() + 1);
-      sampler.reset();
-      return train_step();
-    }
-    const auto count = static_cast<int64_t>(indices->size());
-    auto input = torch::rand({count, 6}); // differs over ranks
-    for (int64_t i = 0; i < count; ++i) {
-      input[i] *= 1e-2 * static_cast<double>((*indices)[i] + own() % 7);
-    }
+  void train_step(const std::vector<torch::Tensor>& batch) {
+    auto input = torch::stack(batch);
+    input *= torch::rand_like(input) + static_cast<double>(own() % 7);
     optimizer.zero_grad();
     const auto value = net->forward(input).square().mean();
     value.backward();
     optimizer.step();
     scheduler.step();
-    sampler.advance(indices->size());
+    sampler.advance(batch.size());
     auto mean = value.detach();
     group.all_reduce(mean, ReduceOp::kMean);
     loss = loss * 0.9 + mean.item<double>();
@@ -73,7 +82,7 @@ struct Training {
   Reducer reducer{net, group, ReducerOptions().bucket_cap_mb(3e-4)};
   torch::optim::Adam optimizer{net->parameters(), 0.01};
   torch::optim::StepLR scheduler{optimizer, 7, 0.8};
-  DistributedSampler sampler{70, group};
+  DistributedSampler sampler{kSamples, group};
   int64_t step = 0;
   double loss = 0;
   std::mt19937 own{static_cast<unsigned>(3 + group.rank())};
@@ -85,14 +94,20 @@ void train(const std::string& folder, bool asynchronous) {
   Training run(folder, asynchronous);
   seed_rank_streams(kSeed, 0, run.group);
   const auto found = run.checkpoints.load();
-  run.sampler.reset();
   std::cout << "from " << (found ? found->step : 0) << std::endl;
-  while (run.step < kSteps) {
-    run.train_step();
-    if (run.step % kInterval == 0) {
-      run.checkpoints.save(run.step);
+  Augmented data;
+  auto loader = torch::data::make_data_loader(
+      data, run.sampler, torch::data::DataLoaderOptions(4).workers(2));
+  for (auto epoch = run.sampler.epoch(); epoch < kEpochs; ++epoch) {
+    run.sampler.set_epoch(epoch);
+    *data.epoch = epoch;
+    for (const auto& batch : *loader) {
+      run.train_step(batch);
+      if (run.step % kInterval == 0) {
+        run.checkpoints.save(run.step);
+      }
+      std::cout << "step " << run.step << '.' << std::endl;
     }
-    std::cout << "step " << run.step << '.' << std::endl;
   }
   run.checkpoints.wait();
   const auto rank = std::to_string(run.group.rank());

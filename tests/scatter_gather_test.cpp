@@ -66,13 +66,11 @@ TEST_CASE("shares of any length are joined by 4 ranks") {
   ranks(4, check_uneven_shares);
 }
 
-TEST_CASE("tensors are scattered and gathered over MPI") {
-  mpi_ranks(3, [] {
-    const auto group = init_process_group(
-        ProcessGroupOptions().backend("mpi").timeout(std::chrono::seconds(20)));
-    check_contents(group);
-    check_uneven_shares(group);
-  });
+MPI_TEST("tensors are scattered and gathered over MPI") {
+  const auto group = init_process_group(
+      ProcessGroupOptions().backend("mpi").timeout(std::chrono::seconds(20)));
+  check_contents(group);
+  check_uneven_shares(group);
 }
 
 TEST_CASE("a group of one scatters and gathers without others") {

@@ -53,50 +53,44 @@ void check_sums(const BackendPtr& backend, torch::ScalarType dtype) {
   }
 }
 
-TEST_CASE("collectives over shared memory move and reduce what they should") {
-  for (const int size : {1, 2, 3, 4, 7, 16}) {
-    shm_ranks(size, [](const BackendPtr& backend) {
-      REQUIRE(backend->getBackendName() == "shm");
-      check_movement(backend);
-      check_reductions(backend);
-    });
+SHM_TEST(
+    "collectives over shared memory move and reduce what they should",
+    {1, 2, 3, 4, 7, 16}) {
+  REQUIRE(backend->getBackendName() == "shm");
+  check_movement(backend);
+  check_reductions(backend);
+}
+
+SHM_TEST(
+    "sums over shared memory are in the order of the ranks",
+    {2, 3, 4, 7}) {
+  for (const auto dtype :
+       {torch::kFloat, torch::kDouble, torch::kHalf, torch::kBFloat16}) {
+    check_sums(backend, dtype);
   }
 }
 
-TEST_CASE("sums over shared memory are in the order of the ranks") {
-  for (const int size : {2, 3, 4, 7}) {
-    shm_ranks(size, [](const BackendPtr& backend) {
-      for (const auto dtype :
-           {torch::kFloat, torch::kDouble, torch::kHalf, torch::kBFloat16}) {
-        check_sums(backend, dtype);
-      }
-    });
+SHM_TEST("pieces of several slots are moved") {
+  const auto rank = backend->getRank();
+  const int64_t numel = 700000; // 2.7 slots
+  Tensors sent{noise(rank, numel, torch::kFloat)};
+  Tensors tensors{sent[0].clone()};
+  c10d::BroadcastOptions from_two;
+  from_two.rootRank = 2;
+  backend->broadcast(tensors, from_two)->wait();
+  REQUIRE(same(tensors[0], noise(2, numel, torch::kFloat)));
+
+  auto whole = torch::empty({3 * numel});
+  backend->_allgather_base(whole, sent[0], {})->wait();
+  Tensors all;
+  for (int other = 0; other < 3; ++other) {
+    all.push_back(noise(other, numel, torch::kFloat));
   }
-}
+  REQUIRE(same(whole, torch::cat(all)));
 
-TEST_CASE("pieces of several slots are moved") {
-  shm_ranks(3, [](const BackendPtr& backend) {
-    const auto rank = backend->getRank();
-    const int64_t numel = 700000; // 2.7 slots
-    Tensors sent{noise(rank, numel, torch::kFloat)};
-    Tensors tensors{sent[0].clone()};
-    c10d::BroadcastOptions from_two;
-    from_two.rootRank = 2;
-    backend->broadcast(tensors, from_two)->wait();
-    REQUIRE(same(tensors[0], noise(2, numel, torch::kFloat)));
-
-    auto whole = torch::empty({3 * numel});
-    backend->_allgather_base(whole, sent[0], {})->wait();
-    Tensors all;
-    for (int other = 0; other < 3; ++other) {
-      all.push_back(noise(other, numel, torch::kFloat));
-    }
-    REQUIRE(same(whole, torch::cat(all)));
-
-    auto part = torch::empty({numel});
-    backend->_reduce_scatter_base(part, whole, {})->wait();
-    REQUIRE(same(part, all[rank] + all[rank] + all[rank]));
-  });
+  auto part = torch::empty({numel});
+  backend->_reduce_scatter_base(part, whole, {})->wait();
+  REQUIRE(same(part, all[rank] + all[rank] + all[rank]));
 }
 
 TEST_CASE("sums of sparse tensors over shared memory are those over gloo") {

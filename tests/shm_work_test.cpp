@@ -96,20 +96,18 @@ TEST_CASE("shared memory: a wait that ends too early does no harm") {
   });
 }
 
-TEST_CASE("shared memory: a wait takes no processor") {
-  shm_ranks(4, [](const BackendPtr& backend) {
-    backend->barrier({})->wait();
-    const auto before = cpu_seconds();
-    const auto start = std::chrono::steady_clock::now();
-    if (backend->getRank() == 3) {
-      std::this_thread::sleep_for(seconds(2)); // what the others wait for
-    }
-    Tensors sums{torch::ones({10})};
-    backend->allreduce(sums)->wait();
-    const std::chrono::duration<double> waited =
-        std::chrono::steady_clock::now() - start;
-    REQUIRE(cpu_seconds() - before < waited.count() / 4);
-  });
+SHM_TEST("shared memory: a wait takes no processor", 4) {
+  backend->barrier({})->wait();
+  const auto before = cpu_seconds();
+  const auto start = std::chrono::steady_clock::now();
+  if (backend->getRank() == 3) {
+    std::this_thread::sleep_for(seconds(2)); // what the others wait for
+  }
+  Tensors sums{torch::ones({10})};
+  backend->allreduce(sums)->wait();
+  const std::chrono::duration<double> waited =
+      std::chrono::steady_clock::now() - start;
+  REQUIRE(cpu_seconds() - before < waited.count() / 4);
 }
 
 TEST_CASE(
@@ -132,26 +130,22 @@ TEST_CASE(
   });
 }
 
-TEST_CASE("shared memory: memory of tensors is given back") {
-  shm_ranks(2, [](const BackendPtr& backend) {
-    const auto values = torch::ones({1 << 20});
-    const auto* first = backend->allocateTensor(8).const_data_ptr();
-    for (int i = 0; i < 40; ++i) { // 40 times 4 MiB, at one place
-      const auto large = in_shared_memory(backend, values);
-      const auto* begin = static_cast<const char*>(large.const_data_ptr());
-      REQUIRE(begin - static_cast<const char*>(first) < int64_t{20} << 20);
-    }
-  });
+SHM_TEST("shared memory: memory of tensors is given back", 2) {
+  const auto values = torch::ones({1 << 20});
+  const auto* first = backend->allocateTensor(8).const_data_ptr();
+  for (int i = 0; i < 40; ++i) { // 40 times 4 MiB, at one place
+    const auto large = in_shared_memory(backend, values);
+    const auto* begin = static_cast<const char*>(large.const_data_ptr());
+    REQUIRE(begin - static_cast<const char*>(first) < int64_t{20} << 20);
+  }
 }
 
-TEST_CASE("shared memory: messages between two ranks are refused") {
-  shm_ranks(2, [](const BackendPtr& backend) {
-    Tensors message{torch::ones({4})};
-    REQUIRE_THROWS_WITH(
-        backend->send(message, 1, 0), Has("Backend shm does not support send"));
-    REQUIRE_THROWS_WITH(
-        backend->recv(message, 0, 0), Has("Backend shm does not support recv"));
-  });
+SHM_TEST("shared memory: messages between two ranks are refused", 2) {
+  Tensors message{torch::ones({4})};
+  REQUIRE_THROWS_WITH(
+      backend->send(message, 1, 0), Has("Backend shm does not support send"));
+  REQUIRE_THROWS_WITH(
+      backend->recv(message, 0, 0), Has("Backend shm does not support recv"));
 }
 
 TEST_CASE("shared memory: where a rank cannot have it, all take gloo") {

@@ -23,7 +23,7 @@ def main():
         code = re.sub(r'"\s*\n\s*"', "", code)
         for name in re.findall(r'"([^"]+)"', names):
             count += 1
-            title = r'\b(TEST_CASE|RANKS_TEST)\(\s*' + re.escape(f'"{name}"')
+            title = r'\b(TEST_CASE|\w+_TEST)\(\s*' + re.escape(f'"{name}"')
             if not re.search(title, code):
                 missing.append(f'{file}: "{name}"')
     for reference in missing:

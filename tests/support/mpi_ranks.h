@@ -1,8 +1,6 @@
 #pragma once
 
-#include <tests/support/process.h>
-
-#include <optional>
+#include <tests/support/ranks.h>
 
 namespace ddp::test {
 
@@ -20,6 +18,12 @@ std::optional<Outcome> mpi_ranks_outcome(
 
 /// The same, and checks that all ranks pass.
 void mpi_ranks(int size, const std::function<void()>& body);
+
+/// A RANKS_TEST under mpirun, without a group.
+#define MPI_TEST(...) DDP_TEST_BY(run_mpi_test, (), __VA_ARGS__)
+inline void run_mpi_test(void (*body)(), const char* /*title*/, int size = 3) {
+  mpi_ranks(size, body);
+}
 
 /// Requires that each rank has said "rank N passed".
 void require_passed(const Outcome& outcome, int size);

@@ -1,11 +1,14 @@
 #include <tests/support/process.h>
 
+#include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
 
 #include <csignal>
+#include <cstdio>
 #include <future>
+#include <iostream>
 #include <stdexcept>
 #include <utility>
 
@@ -95,6 +98,12 @@ void Process::signal(int number) const {
   kill(pid_, number);
 }
 
+bool Process::has_ended() const {
+  siginfo_t ended{};
+  return waitid(P_PID, pid_, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+      ended.si_pid == pid_;
+}
+
 void Process::kill_all() const {
   kill(-pid_, SIGKILL);
   kill(pid_, SIGKILL); // it may not have its group yet
@@ -167,6 +176,33 @@ Outcome Process::finish(std::chrono::seconds timeout) {
   outcome.exit_code =
       WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   return outcome;
+}
+
+int exit_code_of(const std::function<void()>& body) {
+  int code = 1;
+  try {
+    body();
+    code = 0;
+  } catch (const c10::Error& error) {
+    std::cerr << "it threw: " << error.what_without_backtrace() << "\n";
+  } catch (const std::exception& error) {
+    std::cerr << "it threw: " << error.what() << "\n";
+  } catch (...) { // a failed REQUIRE; Catch has shown it
+    std::cerr << "it failed an assertion\n";
+  }
+  std::cout.flush();
+  std::cerr.flush();
+  std::fflush(nullptr);
+  return code;
+}
+
+Process child(const std::function<void()>& body) {
+  std::cout.flush();
+  std::fflush(nullptr);
+  return Process([&] {
+    alarm(600);
+    return exit_code_of(body);
+  });
 }
 
 std::vector<Outcome> finish(

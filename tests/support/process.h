@@ -58,6 +58,7 @@ class Process {
     return pid_;
   }
   void signal(int number) const;
+  bool has_ended() const;
 
   /// Waits until `text` is in the output; false if the program ends or
   /// `timeout` passes before that.
@@ -82,6 +83,13 @@ class Process {
   std::string text_;
   std::chrono::steady_clock::time_point start_;
 };
+
+/// Runs `body`; the exit code for that, 1 where it throws or an assertion
+/// fails.
+int exit_code_of(const std::function<void()>& body);
+
+/// A fork of this process that runs `body`. It ends in ten minutes at most.
+Process child(const std::function<void()>& body);
 
 /// Waits for all.
 std::vector<Outcome> finish(

@@ -22,20 +22,7 @@ std::string call_number() {
 
 /// Runs the body in a rank's process; the code to end it with.
 int be_a_rank(const std::function<void()>& body) {
-  int code = 1;
-  try {
-    body();
-    code = 0;
-  } catch (const c10::Error& error) {
-    std::cerr << "rank threw: " << error.what_without_backtrace() << "\n";
-  } catch (const std::exception& error) {
-    std::cerr << "rank threw: " << error.what() << "\n";
-  } catch (...) { // a failed REQUIRE; Catch has shown it
-    std::cerr << "rank failed an assertion\n";
-  }
-  std::cout.flush();
-  std::cerr.flush();
-  std::fflush(nullptr);
+  int code = exit_code_of(body);
   if (__lsan_do_recoverable_leak_check && code == 0) { // _exit() skips it
     code = __lsan_do_recoverable_leak_check();
   }

@@ -55,13 +55,17 @@ void ranks_test(
 /// given, and has their `group`. Options of both may be given too:
 /// RANKS_TEST("title") {...}, RANKS_TEST("title", {3, 4}) {...}
 #define RANKS_TEST(...) \
-  DDP_RANKS_TEST(C10_ANONYMOUS_VARIABLE(on_ranks_), __VA_ARGS__)
-#define DDP_RANKS_TEST(body, ...)               \
-  static void body(::ddp::ProcessGroup group);  \
+  DDP_TEST_BY(          \
+      ranks_test, ([[maybe_unused]] ::ddp::ProcessGroup group), __VA_ARGS__)
+/// One that `run` runs, whose body has these parameters.
+#define DDP_TEST_BY(run, parameters, ...) \
+  DDP_TEST_OF(C10_ANONYMOUS_VARIABLE(on_ranks_), run, parameters, __VA_ARGS__)
+#define DDP_TEST_OF(body, run, parameters, ...) \
+  static void body parameters;                  \
   TEST_CASE(DDP_TITLE(__VA_ARGS__, )) {         \
-    ::ddp::test::ranks_test(body, __VA_ARGS__); \
+    ::ddp::test::run(body, __VA_ARGS__);        \
   }                                             \
-  static void body([[maybe_unused]] ::ddp::ProcessGroup group)
+  static void body parameters
 #define DDP_TITLE(title, ...) title
 
 /// The commands of the ranks that `ranks` runs, for a test that starts and ends

@@ -15,23 +15,28 @@ inline ProcessGroup shm_group(
       ProcessGroupOptions().backend("shm").timeout(timeout));
 }
 
-inline c10::intrusive_ptr<c10d::Backend> backend_of(const ProcessGroup& group) {
+inline BackendPtr backend_of(const ProcessGroup& group) {
   return group.c10d()->getBackend(c10::kCPU);
 }
 
-/// Runs `body` on ranks with their backend.
-inline void shm_ranks(
-    int size,
-    const std::function<void(const c10::intrusive_ptr<c10d::Backend>&)>& body) {
-  ranks(size, [&] {
-    const auto group = shm_group();
-    body(backend_of(group));
-  });
+/// A RANKS_TEST whose body has the ranks' `backend`.
+#define SHM_TEST(...) \
+  DDP_TEST_BY(run_shm_test, (const BackendPtr& backend), __VA_ARGS__)
+inline void run_shm_test(
+    void (*body)(const BackendPtr&),
+    const char* /*title*/,
+    const Sizes& sizes = 3) {
+  for (const int size : sizes) {
+    ranks(size, [&] {
+      const auto group = shm_group();
+      body(backend_of(group));
+    });
+  }
 }
 
 /// A copy in memory that the ranks share.
 inline torch::Tensor in_shared_memory(
-    const c10::intrusive_ptr<c10d::Backend>& backend,
+    const BackendPtr& backend,
     const torch::Tensor& values) {
   auto tensor = backend->allocateTensor(values.numel(), values.options());
   tensor.copy_(values);
