@@ -65,10 +65,9 @@ void detail::check_extension(const std::string& path) {
   DDP_CHECK_VALUE(
       extension == ".pt" || extension == ".pth" || writes_safetensors(path) ||
           is_safetensors_index(path),
-      "checkpoint '",
-      path,
-      "': the format goes by the extension, .pt, .pth or .safetensors; name "
-      "the file so");
+      "checkpoint '{}': the format goes by the extension, .pt, .pth or "
+      ".safetensors; name the file so",
+      path);
 }
 
 std::function<void()> detail::prepare_checkpoint_file(
@@ -82,10 +81,9 @@ std::function<void()> detail::prepare_checkpoint_file(
     auto flat = flatten(value);
     DDP_CHECK_VALUE(
         !sharded || flat.structure.empty(),
-        "checkpoint '",
-        path,
-        "': an index of several files holds a dict of tensors alone, and this "
-        "value is another: write one file, .safetensors or .pt");
+        "checkpoint '{}': an index of several files holds a dict of tensors "
+        "alone, and this value is another: write one file, .safetensors or .pt",
+        path);
     for (const auto& tensor : flat.tensors) {
       check_readable(tensor.value(), "tensor '" + tensor.key() + "'");
     }

@@ -75,7 +75,7 @@ void check(
     const std::error_code& error,
     const char* what,
     const std::string& path) {
-  DDP_CHECK(!error, what, " '", path, "' failed: ", error.message());
+  DDP_CHECK(!error, "{} '{}' failed: {}", what, path, error.message());
 }
 
 // Not a number is worse than any.
@@ -172,17 +172,14 @@ void CheckpointFolder::look() const {
   }
   DDP_CHECK_VALUE(
       type() == fs::file_type::directory || error,
-      "CheckpointManager: '",
+      "CheckpointManager: '{}' cannot be a folder: '{}' is a file",
       path_,
-      "' cannot be a folder: '",
-      place.string(),
-      "' is a file");
+      place.string());
   if (access(place.c_str(), W_OK | X_OK) != 0) {
-    TORCH_WARN(
-        "ddp: CheckpointManager cannot save to '",
+    TORCH_WARN(detail::format(
+        "ddp: CheckpointManager cannot save to '{}': {}",
         path_,
-        "': ",
-        std::strerror(errno));
+        std::strerror(errno)));
   }
 }
 
@@ -240,10 +237,10 @@ void CheckpointFolder::claim() {
   take(/*only_own_job=*/!locked);
   DDP_CHECK(
       locked || succeeds_,
-      "another process writes checkpoints to '",
-      path_,
-      "': another job, or a rank whose CheckpointManager was not given the "
-      "group; give each job a folder of its own, and all ranks the group");
+      "another process writes checkpoints to '{}': another job, or a rank "
+      "whose CheckpointManager was not given the group; give each job a "
+      "folder of its own, and all ranks the group",
+      path_);
 }
 
 void CheckpointFolder::take(bool only_own_job) {
@@ -264,14 +261,12 @@ void CheckpointFolder::take(bool only_own_job) {
       job_in(found) != job_in(taken_by_);
   DDP_CHECK(
       !is_later && !is_another,
-      "checkpoints in '",
+      "checkpoints in '{}' are written by {}{}; this rank's DDP_EPOCH is {}), "
+      "which goes on without this rank: nothing is written; end this rank",
       path_,
-      "' are written by ",
       is_later ? "a later epoch of this job (" : "another job (",
       found,
-      "; this rank's DDP_EPOCH is ",
-      own,
-      "), which goes on without this rank: nothing is written; end this rank");
+      own);
   succeeds_ = succeeds_ || (is_same && found != own);
   if (found != own) {
     AtomicFile written(file);

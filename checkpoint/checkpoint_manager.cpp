@@ -31,11 +31,10 @@ struct DDP_LOCAL CheckpointManager::Impl {
     detail::check_extension("*" + options.extension());
     DDP_CHECK_VALUE(
         options.keep_last() >= 1 && options.keep_best() >= 0,
-        "CheckpointManager: keep_last is ",
+        "CheckpointManager: keep_last is {}, expected 1 or more, and "
+        "keep_best {}, expected 0 or more",
         options.keep_last(),
-        ", expected 1 or more, and keep_best ",
-        options.keep_best(),
-        ", expected 0 or more");
+        options.keep_best());
     if (group.rank() == 0) {
       folder.look();
     }
@@ -67,13 +66,11 @@ void CheckpointManager::Impl::check_later_steps(int64_t step) const {
   const auto entries = folder.entries();
   DDP_CHECK(
       entries.empty() || entries[0].step <= std::max(step, last_step),
-      "'",
+      "'{}' has a checkpoint of step {} that this run did not load, and step "
+      "{} would seem older; call load() first, or choose another folder",
       folder.path(),
-      "' has a checkpoint of step ",
       entries[0].step,
-      " that this run did not load, and step ",
-      step,
-      " would seem older; call load() first, or choose another folder");
+      step);
 }
 
 std::function<void()> CheckpointManager::Impl::prepare(
@@ -85,11 +82,10 @@ std::function<void()> CheckpointManager::Impl::prepare(
   check_later_steps(step);
   DDP_CHECK_VALUE(
       step >= newest_step,
-      "CheckpointManager: step ",
+      "CheckpointManager: step {} comes after step {}; load() takes the "
+      "highest step for the newest",
       step,
-      " comes after step ",
-      newest_step,
-      "; load() takes the highest step for the newest");
+      newest_step);
   newest_step = step;
   last_step = std::max(last_step, step);
   memory.begin();
@@ -151,9 +147,9 @@ std::optional<LoadedCheckpoint> CheckpointManager::Impl::find(
   }
   DDP_CHECK(
       found.skipped.empty(),
-      "none of the checkpoints in '",
+      "none of the checkpoints in '{}' can be read; move them away to begin "
+      "anew{}",
       folder.path(),
-      "' can be read; move them away to begin anew",
       list);
   return std::nullopt;
 }
@@ -205,14 +201,10 @@ CheckpointManager::~CheckpointManager() {
 
 void CheckpointManager::save(int64_t step, std::optional<double> metric) {
   const detail::heartbeat::Activity activity("CheckpointManager::save");
-  const auto call = c10::str(
-      "CheckpointManager::save of step ",
-      step,
-      " in '",
-      impl_->folder.path(),
-      "'");
+  const auto call = detail::format(
+      "CheckpointManager::save of step {} in '{}'", step, impl_->folder.path());
   detail::check_same_call(call, impl_->group);
-  DDP_CHECK_VALUE(step >= 0, call, ": expected 0 or more");
+  DDP_CHECK_VALUE(step >= 0, "{}: expected 0 or more", call);
   wait();
   const auto value = impl_->state.state_dict(impl_->group);
   detail::on_rank_0("CheckpointManager::save", impl_->group, [&] {

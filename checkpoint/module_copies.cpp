@@ -51,9 +51,9 @@ class Misfits {
     const auto list = list_.str();
     DDP_CHECK(
         list.empty(),
+        "{} does not fit the module, which is unchanged; was it saved from "
+        "another network?{}",
         source,
-        " does not fit the module, which is unchanged; was it saved from "
-        "another network?",
         list);
   }
 

@@ -77,10 +77,9 @@ std::string choose(std::vector<std::string> names) {
   }
   DDP_CHECK_VALUE(
       names.size() == 1,
-      "the file has ",
+      "the file has {} entries that can be a module's tensors; name one of "
+      "them by LoadOptions().entry(name){}",
       names.size(),
-      " entries that can be a module's tensors; name one of them by "
-      "LoadOptions().entry(name)",
       list);
   return names[0];
 }
@@ -108,9 +107,8 @@ StateDict module_entry(
   const auto entry = dict.find(chosen);
   DDP_CHECK_VALUE(
       entry != dict.end() && is_module(entry->value()),
-      "the file has no entry '",
-      chosen,
-      "' that is a dict of tensors by name");
+      "the file has no entry '{}' that is a dict of tensors by name",
+      chosen);
   return tensors_of(entry->value());
 }
 

@@ -36,17 +36,14 @@ void compare(
     for (size_t rank = 1; rank < texts.size(); ++rank) {
       if (texts[rank] != texts[0]) {
         if (group.rank() == 0) {
-          TORCH_WARN(
-              "ddp: in this checkpoint '",
+          TORCH_WARN(detail::format(
+              "ddp: in this checkpoint '{}' differs between ranks: rank {} "
+              "has {}, rank 0 has {}. Then ranks take different steps. "
+              "DDP_CHECK_REPLICAS=0 turns this check off",
               name,
-              "' differs between ranks: rank ",
               rank,
-              " has ",
               texts[rank],
-              ", rank 0 has ",
-              texts[0],
-              ". Then ranks take different steps. DDP_CHECK_REPLICAS=0 turns "
-              "this check off");
+              texts[0]));
         }
         return;
       }
@@ -73,14 +70,12 @@ void check_same_parts(const std::string& names, const ProcessGroup& group) {
   for (size_t rank = 1; rank < all.size(); ++rank) {
     DDP_CHECK_VALUE(
         all[rank] == all[0],
-        "the parts of a TrainingState differ between ranks: rank ",
+        "the parts of a TrainingState differ between ranks: rank {} has {}, "
+        "rank 0 has {}. Add the same parts on all ranks, in the same order, "
+        "and call set_epoch on all",
         rank,
-        " has ",
         all[rank],
-        ", rank 0 has ",
-        all[0],
-        ". Add the same parts on all ranks, in the same order, and call "
-        "set_epoch on all");
+        all[0]);
   }
 }
 
@@ -123,13 +118,12 @@ void check_replicas(
   } catch (const c10::ValueError& error) {
     impl.replica_checks = 0;
     if (group.rank() == 0) {
-      TORCH_WARN(
-          "ddp: in this checkpoint, which has rank 0's values, ",
-          error.what_without_backtrace(),
-          "\nDo all ranks train this net, with a Reducer that lives, and with "
-          "the same optimizer and learning rate, and does local SGD average "
-          "before it saves? DDP_CHECK_REPLICAS=0 turns this "
-          "check off");
+      TORCH_WARN(detail::format(
+          "ddp: in this checkpoint, which has rank 0's values, {}\nDo all "
+          "ranks train this net, with a Reducer that lives, and with the same "
+          "optimizer and learning rate, and does local SGD average before it "
+          "saves? DDP_CHECK_REPLICAS=0 turns this check off",
+          error.what_without_backtrace()));
     }
   }
 }

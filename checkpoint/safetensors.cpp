@@ -78,13 +78,11 @@ at::Tensor read_tensor(
       [&](const void* data, size_t count) { digest.add(data, count); });
   DDP_CHECK(
       expected.empty() || digest.hex() == expected,
-      "damaged: tensor '",
+      "damaged: tensor '{}' has the digest {}, the header says {}; restore it "
+      "from a copy",
       entry.name,
-      "' has the digest ",
       digest.hex(),
-      ", the header says ",
-      expected,
-      "; restore it from a copy");
+      expected);
   return bytes.view(entry.dtype).view(entry.shape);
 }
 
@@ -103,24 +101,22 @@ bool detail::is_safetensors(const ByteSource& file, const std::string& path) {
 std::string detail::read_safetensors_header(const ByteSource& file) {
   DDP_CHECK(
       file.size() >= kLengthBytes,
-      "truncated: it has ",
+      "truncated: it has {} bytes, the length of the header alone takes {}",
       file.size(),
-      " bytes, the length of the header alone takes ",
       kLengthBytes);
   uint64_t header_bytes = 0;
   file.read(0, &header_bytes, kLengthBytes);
   DDP_CHECK(
       header_bytes <= kMaxHeaderBytes,
-      "no safetensors file: its header would have ",
+      "no safetensors file: its header would have {} bytes, the format allows "
+      "{}",
       header_bytes,
-      " bytes, the format allows ",
       kMaxHeaderBytes);
   const auto rest = file.size() - kLengthBytes;
   DDP_CHECK(
       header_bytes <= rest,
-      "truncated: it says that ",
+      "truncated: it says that {} bytes of header follow, the file has {}",
       header_bytes,
-      " bytes of header follow, the file has ",
       rest);
   return file.text(kLengthBytes, header_bytes);
 }
@@ -168,11 +164,10 @@ void write_safetensors(
   const uint64_t header_bytes = text.size();
   DDP_CHECK_VALUE(
       header_bytes <= kMaxHeaderBytes,
-      "cannot write '",
+      "cannot write '{}': names, shapes and metadata take {} bytes, the "
+      "format allows {}",
       path,
-      "': names, shapes and metadata take ",
       header_bytes,
-      " bytes, the format allows ",
       kMaxHeaderBytes);
 
   detail::AtomicFile file(path);

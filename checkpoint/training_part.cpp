@@ -100,7 +100,7 @@ void run_all(const std::vector<std::function<void()>>& functions) {
 
 void check_kind(const std::string& name, bool good, const char* kind) {
   DDP_CHECK_VALUE(
-      good, "load_state_dict: '", name, "' is no ", kind, " in this state");
+      good, "load_state_dict: '{}' is no {} in this state", name, kind);
 }
 
 TrainingPart local_part(
@@ -156,26 +156,23 @@ TrainingPart per_rank_part(
               saved = states.size(),
               commit = derive(derived_seed(states[0], group))] {
         if (tells) {
-          TORCH_WARN(
-              "ddp: '",
+          TORCH_WARN(detail::format(
+              "ddp: '{}' was saved on {}{}; each further rank begins a stream "
+              "of its own. If all ranks are to draw the same, give them the "
+              "same seed now",
               name,
-              "' was saved on ",
               saved,
-              saved == 1 ? " rank" : " ranks",
-              "; each further rank begins a stream of its own. If all ranks "
-              "are to draw the same, give them the same seed now");
+              saved == 1 ? " rank" : " ranks"));
         }
         commit();
       };
     }
     return [name, saved = states.size(), size = group.size()] {
-      TORCH_WARN(
-          "ddp: '",
+      TORCH_WARN(detail::format(
+          "ddp: '{}' was saved on {} ranks and is left out on {}",
           name,
-          "' was saved on ",
           saved,
-          " ranks and is left out on ",
-          size);
+          size));
     };
   };
   return {name, std::move(save), plan, /*per_rank=*/true};
@@ -197,9 +194,8 @@ Commits plan_parts(
     }
     DDP_CHECK_VALUE(
         found != dict.end(),
-        "load_state_dict: the state has no '",
-        part.name,
-        "'");
+        "load_state_dict: the state has no '{}'",
+        part.name);
     auto& list = part.unchecked ? commits.unchecked : commits.checked;
     list.push_back(part.load(found->value(), group));
   }

@@ -45,7 +45,7 @@ TrainingState& TrainingState::add_part(detail::TrainingPart part) {
         return other.name == part.name;
       });
   DDP_CHECK_VALUE(
-      !known, "TrainingState: there is a part '", part.name, "' already");
+      !known, "TrainingState: there is a part '{}' already", part.name);
   parts_.push_back(std::move(part));
   return *this;
 }
@@ -70,10 +70,9 @@ TrainingState& TrainingState::add(
     torch::optim::Optimizer& optimizer) {
   DDP_CHECK_VALUE(
       !dynamic_cast<Joinable*>(&optimizer),
-      "TrainingState: '",
-      name,
-      "' shares its state out over ranks: add it by its own type, "
-      "ZeroRedundancyOptimizer<...>, not as torch::optim::Optimizer");
+      "TrainingState: '{}' shares its state out over ranks: add it by its own "
+      "type, ZeroRedundancyOptimizer<...>, not as torch::optim::Optimizer",
+      name);
   auto part = detail::local_part(
       name,
       [&optimizer] { return optimizer_state(optimizer); },
@@ -82,7 +81,7 @@ TrainingState& TrainingState::add(
           return detail::plan_optimizer_state(optimizer, state);
         } catch (const c10::Error& error) {
           DDP_THROW(
-              ValueError, "'", name, "': ", error.what_without_backtrace());
+              ValueError, "'{}': {}", name, error.what_without_backtrace());
         }
       });
   part.optimizer = &optimizer;
@@ -249,7 +248,7 @@ void TrainingState::load_file(
       try {
         work();
       } catch (const c10::Error& error) {
-        DDP_THROW(Error, "'", path, "': ", error.what_without_backtrace());
+        DDP_THROW(Error, "'{}': {}", path, error.what_without_backtrace());
       }
     });
   };

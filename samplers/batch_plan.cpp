@@ -18,9 +18,8 @@ void check_positive(
     int64_t most = kMost) {
   DDP_CHECK_VALUE(
       !value || (*value > 0 && *value <= most),
-      "plan_batches: ",
+      "plan_batches: {} is {}",
       name,
-      " is ",
       value.value_or(0));
 }
 
@@ -33,16 +32,13 @@ int64_t quotient(
   const auto below = total / part * part;
   DDP_CHECK_VALUE(
       total % part == 0,
-      "plan_batches: a global batch of ",
+      "plan_batches: a global batch of {} cannot be divided by {}, so there "
+      "is no {}; {}{} could",
       total,
-      " cannot be divided by ",
       parts,
-      ", so there is no ",
       what,
-      "; ",
       below > 0 ? std::to_string(below) + " or " : "",
-      below + part,
-      " could");
+      below + part);
   return total / part;
 }
 
@@ -79,7 +75,7 @@ BatchPlan plan_batches(const BatchPlanOptions& options, int64_t num_replicas) {
   check_positive("reference_batch", options.reference_batch(), kMost * kMost);
   DDP_CHECK_VALUE(
       num_replicas > 0 && num_replicas <= kMost,
-      "plan_batches: num_replicas is ",
+      "plan_batches: num_replicas is {}",
       num_replicas);
   DDP_CHECK_VALUE(
       global || rank, "plan_batches: name global_batch, rank_batch, or both");
@@ -108,17 +104,13 @@ BatchPlan plan_batches(const BatchPlanOptions& options, int64_t num_replicas) {
   plan.global_batch = plan.rank_batch * num_replicas * plan.accumulation_steps;
   DDP_CHECK_VALUE(
       !global || *global == plan.global_batch,
-      "plan_batches: global_batch is ",
+      "plan_batches: global_batch is {}, but {} samples x {} ranks x {} "
+      "accumulation steps are {}: leave one of the three open",
       global.value_or(0),
-      ", but ",
       plan.rank_batch,
-      " samples x ",
       num_replicas,
-      " ranks x ",
       plan.accumulation_steps,
-      " accumulation steps are ",
-      plan.global_batch,
-      ": leave one of the three open");
+      plan.global_batch);
   plan.learning_rate_scale = scale_of(options, plan.global_batch);
   return plan;
 }

@@ -106,13 +106,11 @@ std::shared_ptr<BatchJob> BatchWorkers::take(Timeout timeout) {
   } else {
     DDP_CHECK(
         progress_.wait_for(lock, *timeout, loaded),
-        "data loader: the next batch is not there after ",
+        "data loader: the next batch is not there after {} ms: {} of its {} "
+        "samples are loaded",
         timeout->count(),
-        " ms: ",
         job->loaded_,
-        " of its ",
-        job->samples_,
-        " samples are loaded");
+        job->samples_);
   }
   jobs_.pop_front();
   if (job->error_) {

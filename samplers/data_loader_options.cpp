@@ -11,10 +11,10 @@ DataLoaderOptions checked(DataLoaderOptions options) {
   const auto check = [](const char* name, size_t value, size_t most) {
     DDP_CHECK_VALUE(
         value <= most,
-        "data loader: ",
+        "data loader: {} is {}{}{}",
         name,
-        " is ",
-        static_cast<int64_t>(value), // which may have been negative
+        static_cast<int64_t>(value),
+        // which may have been negative
         ", more than ",
         most);
   };

@@ -19,9 +19,8 @@ at::Tensor checked(
       weights.defined() && weights.dim() == 1 && weights.numel() > 0 &&
           weights.numel() <= kMaxWeights && weights.is_floating_point(),
       "DistributedWeightedSampler: weights have to be floating point, of one "
-      "dimension and 1 to ",
-      kMaxWeights,
-      " elements");
+      "dimension and 1 to {} elements",
+      kMaxWeights);
   // Python draws from these; of floats it would be others.
   const auto own = weights.detach().to(
       at::TensorOptions(at::kCPU).dtype(at::kDouble),
@@ -36,11 +35,10 @@ at::Tensor checked(
       possible > 0, "DistributedWeightedSampler: all weights are 0");
   DDP_CHECK_VALUE(
       options.replacement() || num_samples <= static_cast<size_t>(possible),
-      "DistributedWeightedSampler: ",
+      "DistributedWeightedSampler: {} samples without replacement, but only "
+      "{} weights are above 0",
       num_samples,
-      " samples without replacement, but only ",
-      possible,
-      " weights are above 0");
+      possible);
   return own;
 }
 

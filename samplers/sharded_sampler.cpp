@@ -22,9 +22,8 @@ int64_t value_of(const State& state, const std::string& name) {
   const auto* value = state.find(name);
   DDP_CHECK_VALUE(
       value && value->numel() == 1 && value->scalar_type() == at::kLong,
-      "load_state_dict: this is no state of a sampler: it has no int64 '",
-      name,
-      "'");
+      "load_state_dict: this is no state of a sampler: it has no int64 '{}'",
+      name);
   return value->item<int64_t>();
 }
 
@@ -66,23 +65,20 @@ ShardedSampler::ShardedSampler(
       shared_(std::make_shared<Shared>()) {
   DDP_CHECK_VALUE(
       num_replicas >= 1,
+      "{}: num_replicas is {}, but there has to be at least one",
       name,
-      ": num_replicas is ",
-      num_replicas,
-      ", but there has to be at least one");
+      num_replicas);
   DDP_CHECK_VALUE(
       0 <= rank && rank < num_replicas,
+      "{}: Invalid rank {}, rank should be in the interval [0, {}]",
       name,
-      ": Invalid rank ",
       rank,
-      ", rank should be in the interval [0, ",
-      num_replicas - 1,
-      "]");
+      num_replicas - 1);
   DDP_CHECK_VALUE(
       length > 0,
-      name,
-      ": there are no samples to draw from; is the dataset empty, or its path "
-      "wrong?");
+      "{}: there are no samples to draw from; is the dataset empty, or its "
+      "path wrong?",
+      name);
   order_.size = share_after(0);
 }
 
@@ -195,10 +191,10 @@ std::optional<std::vector<size_t>> ShardedSampler::next(size_t batch_size) {
     }
     DDP_CHECK(
         order_.loop == shared_->loops || !shared_->advances,
-        name_,
-        ": a loop over a copy of this sampler began in the middle of this one, "
-        "and which of the two advance() means cannot be told: give the inner "
-        "loop a sampler of its own");
+        "{}: a loop over a copy of this sampler began in the middle of this "
+        "one, and which of the two advance() means cannot be told: give the "
+        "inner loop a sampler of its own",
+        name_);
   }
   if (order_.position == order_.size) {
     return std::nullopt;
@@ -221,14 +217,12 @@ void ShardedSampler::advance(size_t count) {
   auto& progress = shared_->progress;
   DDP_CHECK_VALUE(
       count <= progress.drawn - progress.done,
+      "{}: advance({}) after {} samples, but only {} were drawn since the "
+      "epoch began",
       name_,
-      ": advance(",
       count,
-      ") after ",
       progress.done,
-      " samples, but only ",
-      progress.drawn,
-      " were drawn since the epoch began");
+      progress.drawn);
   progress.done += count;
   shared_->advances = true;
 }
@@ -238,11 +232,10 @@ State ShardedSampler::state_dict() const {
   const auto& progress = shared_->progress;
   DDP_CHECK(
       shared_->advances || progress.drawn == 0,
+      "{}: {} samples were drawn, but nobody said how many the loop is done "
+      "with: call advance(samples in the batch) in each step",
       name_,
-      ": ",
-      progress.drawn,
-      " samples were drawn, but nobody said how many the loop is done with: "
-      "call advance(samples in the batch) in each step");
+      progress.drawn);
   State state;
   state.insert("sampler", detail::to_bytes(name_));
   insert(state, "epoch", progress.epoch);
@@ -267,14 +260,12 @@ std::function<void()> ShardedSampler::plan_state_dict(const State& state) {
     const auto saved = value_of(state, name);
     DDP_CHECK_VALUE(
         saved == value,
+        "{}: the saved state is of another sequence: {} was {} there and is "
+        "{} here",
         name_,
-        ": the saved state is of another sequence: ",
         name,
-        " was ",
         saved,
-        " there and is ",
-        value,
-        " here");
+        value);
   };
   const auto* kind = state.find("sampler");
   DDP_CHECK_VALUE(
@@ -283,8 +274,8 @@ std::function<void()> ShardedSampler::plan_state_dict(const State& state) {
       "'sampler'");
   DDP_CHECK_VALUE(
       detail::to_string(*kind) == name_,
+      "{}: the saved state is of a {}",
       name_,
-      ": the saved state is of a ",
       detail::to_string(*kind));
   expect("length", static_cast<int64_t>(length_));
   for (const auto& entry : identity()) {
@@ -293,12 +284,10 @@ std::function<void()> ShardedSampler::plan_state_dict(const State& state) {
   const auto done = value_of(state, "samples_done");
   DDP_CHECK_VALUE(
       0 <= done && static_cast<size_t>(done) <= length_,
+      "{}: the saved state says that {} of {} samples are done",
       name_,
-      ": the saved state says that ",
       done,
-      " of ",
-      length_,
-      " samples are done");
+      length_);
   Progress progress;
   progress.epoch = value_of(state, "epoch");
   progress.start = static_cast<size_t>(done);
@@ -323,13 +312,12 @@ void ShardedSampler::load(torch::serialize::InputArchive& archive) {
   DDP_CHECK(
       start.toInt() == first && 0 <= position.toInt() &&
           position.toInt() <= samples,
+      "{}: the saved position is {}, but this rank draws {} samples in an "
+      "epoch; load into a sampler of the same dataset, number of ranks and "
+      "options",
       name_,
-      ": the saved position is ",
       position.toInt(),
-      ", but this rank draws ",
-      samples,
-      " samples in an epoch; load into a sampler of the same dataset, number "
-      "of ranks and options");
+      samples);
   Progress progress;
   progress.epoch = epoch.toInt();
   progress.start = static_cast<size_t>(first);

@@ -28,9 +28,9 @@ void StackedTensor::put(
     const BatchMemory& memory) {
   DDP_CHECK_VALUE(
       why_unreadable(sample).empty() && sample.is_cpu(),
-      "data loader: sample ",
-      index,
-      " is no dense tensor on the CPU, and cannot be stacked");
+      "data loader: sample {} is no dense tensor on the CPU, and cannot be "
+      "stacked",
+      index);
   std::call_once(allocated_, [&] {
     tensor_ =
         memory.empty(with_rows(rows, sample.sizes()), sample.scalar_type());
@@ -38,12 +38,11 @@ void StackedTensor::put(
   DDP_CHECK_VALUE(
       sample.sizes() == tensor_.sizes().slice(1) &&
           sample.dtype() == tensor_.dtype(),
-      "data loader: samples cannot be stacked: sample ",
+      "data loader: samples cannot be stacked: sample {} is {}{}, another one "
+      "of its batch {}{}",
       index,
-      " is ",
       sample.toString(),
       sample.sizes(),
-      ", another one of its batch ",
       tensor_.toString(),
       tensor_.sizes().slice(1));
   const auto bytes = sample.nbytes();

@@ -78,9 +78,8 @@ class PrefixStripper {
       }
       DDP_CHECK_VALUE(
           result.insert(key, strip(entry.value())).second,
-          "two names would become '",
-          key.toStringRef(),
-          "'");
+          "two names would become '{}'",
+          key.toStringRef());
     }
     return result;
   }
@@ -97,11 +96,9 @@ void strip_prefix(const StripOptions& options) {
   checkpoint.content = stripper.strip(checkpoint.content);
   DDP_CHECK_VALUE(
       stripper.count() > 0,
-      "no tensor of '",
+      "no tensor of '{}' has a name that begins with '{}'",
       options.input,
-      "' has a name that begins with '",
-      options.prefix,
-      "'");
+      options.prefix);
   write_checkpoint(options.output, checkpoint);
   std::cout << counted(stripper.count(), "name") << " changed\n";
 }

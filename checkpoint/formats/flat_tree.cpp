@@ -25,9 +25,8 @@ constexpr const char* kTupleKind = "tuple"; // [value, ...]
 void check_depth(int depth) {
   DDP_CHECK_VALUE(
       depth < kMaxDepth,
-      "its values are nested more than ",
-      kMaxDepth,
-      " deep, or contain themselves");
+      "its values are nested more than {} deep, or contain themselves",
+      kMaxDepth);
 }
 
 class Flattener {
@@ -53,7 +52,7 @@ std::string below(const std::string& place, const std::string& name) {
 
 Json flatten_text(const std::string& text, const std::string& place) {
   DDP_CHECK_VALUE(
-      is_utf8(text), "'", place, "' is or has text that is not UTF-8");
+      is_utf8(text), "'{}' is or has text that is not UTF-8", place);
   return text;
 }
 
@@ -97,12 +96,10 @@ Json Flattener::flatten(
   }
   DDP_CHECK_TYPE(
       value.isGenericDict(),
-      "'",
+      "'{}' is a {}; a file takes tensors, numbers, strings, none, lists, "
+      "tuples and dicts",
       place,
-      "' is a ",
-      value.tagKind(),
-      "; a file takes tensors, numbers, strings, none, lists, tuples and "
-      "dicts");
+      value.tagKind());
   return flatten_dict(value, place, depth);
 }
 
@@ -128,11 +125,9 @@ Json Flattener::flatten_dict(
     const auto& key = entry.key();
     DDP_CHECK_TYPE(
         key.isString() || key.isInt(),
-        "'",
+        "'{}' has a key that is a {}; a file takes strings and integers",
         place,
-        "' has a key that is a ",
-        key.tagKind(),
-        "; a file takes strings and integers");
+        key.tagKind());
     const auto name =
         key.isInt() ? std::to_string(key.toInt()) : key.toStringRef();
     const auto in_json =
@@ -144,8 +139,7 @@ Json Flattener::flatten_dict(
 }
 
 Json Flattener::flatten_tensor(const at::Tensor& tensor, std::string name) {
-  DDP_CHECK_VALUE(
-      tensor.defined(), "'", name, "' is a tensor that is undefined");
+  DDP_CHECK_VALUE(tensor.defined(), "'{}' is a tensor that is undefined", name);
   while (tensors_.contains(name)) { // {"a": {"b": x}, "a.b": y}
     name += "'";
   }
@@ -206,13 +200,13 @@ std::vector<IValue> Unflattener::unflatten_all(const Json& node, int depth)
 }
 
 IValue Unflattener::unflatten_object(const Json& node, int depth) const {
-  DDP_CHECK(node.size() == 1, "it has an object of ", node.size(), " keys");
+  DDP_CHECK(node.size() == 1, "it has an object of {} keys", node.size());
   const auto& kind = node.begin().key();
   const auto& content = node.begin().value();
   if (kind == kTensorKind) {
     const auto name = content.get<std::string>();
     const auto* tensor = tensors_.find(name);
-    DDP_CHECK(tensor != nullptr, "the file has no tensor '", name, "'");
+    DDP_CHECK(tensor != nullptr, "the file has no tensor '{}'", name);
     return *tensor;
   }
   if (kind == kFloatKind) {
@@ -225,7 +219,7 @@ IValue Unflattener::unflatten_object(const Json& node, int depth) const {
   if (kind == kTupleKind) {
     return c10::ivalue::Tuple::create(unflatten_all(content, depth));
   }
-  DDP_CHECK(kind == kDictKind, "it has an object '", kind, "'");
+  DDP_CHECK(kind == kDictKind, "it has an object '{}'", kind);
   return unflatten_dict(content, depth);
 }
 
@@ -246,9 +240,8 @@ IValue Unflattener::unflatten_dict(const Json& entries, int depth) const {
   for (size_t i = 0; i < keys.size(); ++i) {
     DDP_CHECK(
         dict.insert(keys[i], unflatten(entries[i][1], depth + 1)).second,
-        "a dict has the key ",
-        keys[i],
-        " twice");
+        "a dict has the key {} twice",
+        keys[i]);
   }
   return dict;
 }
@@ -281,7 +274,7 @@ FlatTree flatten(const IValue& value) {
 IValue unflatten(const std::string& structure, const StateDict& tensors) try {
   return Unflattener(tensors).unflatten(Json::parse(structure), 0);
 } catch (const Json::exception& error) {
-  DDP_THROW(Error, "its metadata are no tree of values: ", error.what());
+  DDP_THROW(Error, "its metadata are no tree of values: {}", error.what());
 }
 
 IValue tree_of(const StateDict& tensors) {

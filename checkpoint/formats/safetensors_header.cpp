@@ -69,9 +69,8 @@ OrderedObject parse_json(const std::string& text) {
       const auto key = parsed.get<std::string>();
       DDP_CHECK(
           open_objects.back().insert(key).second,
-          "the header has the key '",
-          key,
-          "' twice");
+          "the header has the key '{}' twice",
+          key);
       if (open_objects.size() == 1) {
         result.keys.push_back(key);
       }
@@ -81,7 +80,7 @@ OrderedObject parse_json(const std::string& text) {
   try {
     result.json = Json::parse(text, check_keys);
   } catch (const nlohmann::json::exception& error) {
-    DDP_THROW(Error, "the header is no JSON: ", error.what());
+    DDP_THROW(Error, "the header is no JSON: {}", error.what());
   }
   return result;
 }
@@ -89,27 +88,22 @@ OrderedObject parse_json(const std::string& text) {
 uint64_t parse_unsigned(const Json& value, const char* what) {
   DDP_CHECK(
       value.is_number_unsigned(),
+      "{} has {} where an integer that is not negative is expected",
       what,
-      " has ",
-      value.dump(),
-      " where an integer that is not negative is expected");
+      value.dump());
   const auto number = value.get<uint64_t>();
   DDP_CHECK(
       number <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()),
+      "{} has {}, which is more than 63 bits hold",
       what,
-      " has ",
-      number,
-      ", which is more than 63 bits hold");
+      number);
   return number;
 }
 
 const Json& array_field(const Json& entry, const char* field) {
   const auto found = entry.find(field);
   DDP_CHECK(
-      found != entry.end() && found->is_array(),
-      "it has no array '",
-      field,
-      "'");
+      found != entry.end() && found->is_array(), "it has no array '{}'", field);
   return *found;
 }
 
@@ -124,9 +118,8 @@ c10::ScalarType parse_dtype(const Json& entry) {
       [&](const auto& dtype) { return name == dtype.first; });
   DDP_CHECK(
       known != kSafetensorsDtypes.end(),
-      "its dtype is '",
-      name,
-      "', which this library does not know");
+      "its dtype is '{}', which this library does not know",
+      name);
   return known->second;
 }
 
@@ -139,15 +132,14 @@ uint64_t byte_count(const TensorEntry& entry) {
     DDP_CHECK(
         !__builtin_mul_overflow(bytes, factor, &bytes) &&
             bytes <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()),
-        "its shape ",
-        c10::IntArrayRef(entry.shape),
-        " has more elements than 63 bits can count");
+        "its shape {} has more elements than 63 bits can count",
+        c10::IntArrayRef(entry.shape));
   }
   return empty ? 0 : bytes;
 }
 
 TensorEntry parse_entry(const std::string& name, const Json& json) {
-  DDP_CHECK(json.is_object(), "it is described by ", json.dump());
+  DDP_CHECK(json.is_object(), "it is described by {}", json.dump());
   TensorEntry entry;
   entry.name = name;
   entry.dtype = parse_dtype(json);
@@ -157,34 +149,29 @@ TensorEntry parse_entry(const std::string& name, const Json& json) {
   const auto& offsets = array_field(json, "data_offsets");
   DDP_CHECK(
       offsets.size() == 2,
-      "its data_offsets are ",
-      offsets.dump(),
-      ", expected [begin, end]");
+      "its data_offsets are {}, expected [begin, end]",
+      offsets.dump());
   entry.begin = parse_unsigned(offsets[0], "data_offsets");
   entry.end = parse_unsigned(offsets[1], "data_offsets");
   const auto expected = byte_count(entry);
   DDP_CHECK(
       entry.begin <= entry.end && entry.end - entry.begin == expected,
-      "its data_offsets are ",
+      "its data_offsets are {}, but its dtype and shape take {} bytes",
       offsets.dump(),
-      ", but its dtype and shape take ",
-      expected,
-      " bytes");
+      expected);
   return entry;
 }
 
 SafetensorsMetadata parse_metadata(const Json& json) {
-  DDP_CHECK(json.is_object(), kMetadataKey, " is no object");
+  DDP_CHECK(json.is_object(), "{} is no object", kMetadataKey);
   SafetensorsMetadata metadata;
   for (const auto& [key, value] : json.items()) {
     DDP_CHECK(
         value.is_string(),
+        "{} has for '{}' the value {}, expected a string",
         kMetadataKey,
-        " has for '",
         key,
-        "' the value ",
-        value.dump(),
-        ", expected a string");
+        value.dump());
     metadata[key] = value.get<std::string>();
   }
   return metadata;
@@ -201,20 +188,18 @@ void take_digests(const std::string& text, SafetensorsHeader& header) {
   DDP_CHECK(
       text.rfind(kOurHeadToDigest, 0) == 0 &&
           digests.size() == kDigestSize * (1 + header.entries.size()),
-      "damaged: the header has no ",
+      "damaged: the header has no {} for {} tensors at its place; restore the "
+      "file from a copy",
       kDigestKey,
-      " for ",
-      header.entries.size(),
-      " tensors at its place; restore the file from a copy");
+      header.entries.size());
   const auto seen = header_digest(text);
   const auto expected = digests.substr(0, kDigestSize);
   DDP_CHECK(
       seen == expected,
-      "damaged: its header has the digest ",
+      "damaged: its header has the digest {}, it says {}; restore it from a "
+      "copy",
       seen,
-      ", it says ",
-      expected,
-      "; restore it from a copy");
+      expected);
   header.digests = digests;
 }
 
@@ -226,25 +211,22 @@ void check_tiling(std::vector<TensorEntry> entries, uint64_t data_bytes) {
   for (const auto& entry : entries) {
     DDP_CHECK(
         entry.begin == position,
-        "the data of '",
+        "the data of '{}' begins at byte {} of the data, but what precedes it "
+        "ends at {}",
         entry.name,
-        "' begins at byte ",
         entry.begin,
-        " of the data, but what precedes it ends at ",
         position);
     position = entry.end;
   }
   DDP_CHECK(
       position <= data_bytes,
-      "truncated: the header describes ",
+      "truncated: the header describes {} bytes of data, the file has {}",
       position,
-      " bytes of data, the file has ",
       data_bytes);
   DDP_CHECK(
       position == data_bytes,
-      "the header describes ",
+      "the header describes {} bytes of data, the file has {}",
       position,
-      " bytes of data, the file has ",
       data_bytes);
 }
 
@@ -265,7 +247,7 @@ SafetensorsHeader parse_header(const std::string& text, uint64_t data_bytes) {
     try {
       header.entries.push_back(parse_entry(name, value));
     } catch (const c10::Error& error) {
-      DDP_THROW(Error, "tensor '", name, "': ", error.what_without_backtrace());
+      DDP_THROW(Error, "tensor '{}': {}", name, error.what_without_backtrace());
     }
   }
   take_digests(text, header);
@@ -290,11 +272,10 @@ std::string safetensors_dtype(
   }
   DDP_THROW(
       TypeError,
-      "tensor '",
+      "tensor '{}' has dtype {}, which a safetensors file cannot hold; "
+      "convert it first",
       tensor,
-      "' has dtype ",
-      dtype,
-      ", which a safetensors file cannot hold; convert it first");
+      dtype);
 }
 
 std::string format_header(const SafetensorsHeader& header) try {
@@ -309,9 +290,8 @@ std::string format_header(const SafetensorsHeader& header) try {
   for (const auto& entry : header.entries) {
     DDP_CHECK_VALUE(
         entry.name != kMetadataKey,
-        "no tensor may be called '",
-        kMetadataKey,
-        "' in a safetensors file");
+        "no tensor may be called '{}' in a safetensors file",
+        kMetadataKey);
     const Json json = {
         {"dtype", safetensors_dtype(entry.dtype, entry.name)},
         {"shape", entry.shape},
@@ -326,7 +306,7 @@ std::string format_header(const SafetensorsHeader& header) try {
   return text;
 } catch (const nlohmann::json::exception& error) { // text that is no UTF-8
   DDP_THROW(
-      ValueError, "a name or metadata entry cannot be JSON: ", error.what());
+      ValueError, "a name or metadata entry cannot be JSON: {}", error.what());
 }
 
 } // namespace ddp::detail

@@ -31,11 +31,9 @@ WeightMap read_weight_map(const std::string& path) {
   const FileSource file(path);
   DDP_CHECK(
       file.size() <= kMaxIndexBytes,
-      "no index: it has ",
+      "no index: it has {} bytes, {} are allowed",
       file.size(),
-      " bytes, ",
-      kMaxIndexBytes,
-      " are allowed");
+      kMaxIndexBytes);
   const auto index =
       Index::parse(file.text(0, file.size()), nullptr, /*exceptions=*/false);
   DDP_CHECK(
@@ -47,11 +45,10 @@ WeightMap read_weight_map(const std::string& path) {
     const auto shard = value.is_string() ? value.get<std::string>() : "";
     DDP_CHECK(
         !shard.empty() && fs::path(shard).filename() == shard,
-        "the index has ",
+        "the index has {} for tensor '{}' where the name of a file in its "
+        "folder is expected",
         value.dump(-1, ' ', false, Index::error_handler_t::replace),
-        " for tensor '",
-        name,
-        "' where the name of a file in its folder is expected");
+        name);
     files.emplace_back(name, shard);
   }
   return files;
@@ -138,16 +135,13 @@ std::string with_shard_number(const std::string& path) {
   if (!std::regex_match(path, parts, kShard)) {
     return text;
   }
-  return c10::str(
+  return detail::format(
+      "{} is file {} of {}; load '{}{}' for all of them. Alone it",
       text,
-      " is file ",
       parts[2].str(),
-      " of ",
       parts[3].str(),
-      "; load '",
       parts[1].str(),
-      kIndexEnd,
-      "' for all of them. Alone it");
+      kIndexEnd);
 }
 
 StateDict read_sharded_safetensors(const std::string& path, bool memory_map) {
@@ -163,11 +157,9 @@ StateDict read_sharded_safetensors(const std::string& path, bool memory_map) {
     const auto* tensor = found->second.find(name);
     DDP_CHECK(
         tensor != nullptr,
-        "the index says that tensor '",
+        "the index says that tensor '{}' is in '{}', which does not have it",
         name,
-        "' is in '",
-        shard,
-        "', which does not have it");
+        shard);
     tensors.insert(name, *tensor);
   }
   return tensors;

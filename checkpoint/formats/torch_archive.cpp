@@ -94,10 +94,9 @@ std::string TorchArchive::required(const std::string& name) const {
   auto content = record(name);
   DDP_CHECK(
       content.has_value(),
-      "no file of torch.save or torch::save: it has no record '",
+      "no file of torch.save or torch::save: it has no record '{}{}'",
       prefix_,
-      name,
-      "'");
+      name);
   return *std::move(content);
 }
 
@@ -107,14 +106,12 @@ c10::IValue TorchArchive::outline(
   const auto order = record("byteorder");
   DDP_CHECK(
       !order.has_value() || *order == "little",
-      "its numbers are ",
-      order.value_or(""),
-      "-endian, this library reads little-endian ones");
+      "its numbers are {}-endian, this library reads little-endian ones",
+      order.value_or(""));
   const auto pickle = required("data.pkl");
   const auto load_key = [&](const std::string& key) {
     const auto* found = zip_.find(prefix_ + "data/" + key);
-    DDP_CHECK(
-        found != nullptr, "there is no record for its storage '", key, "'");
+    DDP_CHECK(found != nullptr, "there is no record for its storage '{}'", key);
     return load(*found);
   };
   return read_pickle(

@@ -46,10 +46,10 @@ std::string other_mpi(void* handle) {
   const auto* used = dlsym(RTLD_DEFAULT, "PMPI_Init");
   const auto* own = dlsym(handle, "PMPI_Init");
   return used == own ? ""
-                     : c10::str(
-                           "the program uses the MPI in ",
+                     : detail::format(
+                           "the program uses the MPI in {}, ddp was built with "
+                           "that in {}",
                            file_of(used),
-                           ", ddp was built with that in ",
                            file_of(own));
 }
 
@@ -69,11 +69,10 @@ Loaded load() {
   if (std::string(library->version) != DDP_VERSION) {
     return {
         nullptr,
-        c10::str(
+        detail::format(
+            "{} belongs to ddp {}, this is ddp {}",
             name,
-            " belongs to ddp ",
             library->version,
-            ", this is ddp ",
             DDP_VERSION)};
   }
   const auto other = other_mpi(handle);
@@ -92,12 +91,12 @@ const Loaded& loaded() {
 
 const Library& library() {
   DDP_CHECK_VALUE(
-      !loaded().other_mpi, loaded().reason, ". Build ddp with the program's");
+      !loaded().other_mpi, "{}. Build ddp with the program's", loaded().reason);
   DDP_CHECK(
       loaded().library,
-      "ddp's MPI library cannot be loaded: ",
-      loaded().reason,
-      ". Build ddp where MPI is installed (Debian: libopenmpi-dev)");
+      "ddp's MPI library cannot be loaded: {}. Build ddp where MPI is "
+      "installed (Debian: libopenmpi-dev)",
+      loaded().reason);
   return *loaded().library;
 }
 

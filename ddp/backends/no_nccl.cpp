@@ -19,10 +19,10 @@ c10::intrusive_ptr<c10d::Backend> create(
     c10::Device device) {
   DDP_THROW(
       Error,
-      "backend nccl for device ",
-      device,
-      ": this build of ddp has no CUDA. Build it where the CUDA toolkit of "
-      "LibTorch's version is installed, or use backend gloo");
+      "backend nccl for device {}: this build of ddp has no CUDA. Build it "
+      "where the CUDA toolkit of LibTorch's version is installed, or use "
+      "backend gloo",
+      device);
 }
 
 std::string write_flight_record(int64_t /*rank*/) {

@@ -18,14 +18,13 @@ CompressHook::CompressHook(
   DDP_CHECK_VALUE(
       dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat ||
           dtype == at::kDouble,
-      "CompressHook: ",
-      dtype,
-      " is not half, bfloat16, float or double");
+      "CompressHook: {} is not half, bfloat16, float or double",
+      dtype);
 }
 
 std::string CompressHook::describe() const {
-  return c10::str(
-      CommHook::describe(), "(", dtype_, ", ", inner_->describe(), ")");
+  return detail::format(
+      "{}({}, {})", CommHook::describe(), dtype_, inner_->describe());
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> CompressHook::run(

@@ -31,9 +31,8 @@ PostLocalSGDHook::PostLocalSGDHook(const PostLocalSGDOptions& options)
     : impl_(std::make_unique<Impl>(Impl{options, {}})) {
   DDP_CHECK_VALUE(
       options.start_iteration() >= 0,
-      "PostLocalSGDOptions: start_iteration is ",
-      options.start_iteration(),
-      ", expected 0 or more");
+      "PostLocalSGDOptions: start_iteration is {}, expected 0 or more",
+      options.start_iteration());
 }
 
 PostLocalSGDHook::~PostLocalSGDHook() = default;
@@ -41,15 +40,12 @@ PostLocalSGDHook::~PostLocalSGDHook() = default;
 /// Ranks may be in subgroups of different sizes.
 std::string PostLocalSGDHook::describe() const {
   const auto& options = impl_->options;
-  return c10::str(
+  return detail::format(
+      "{}(start_iteration {}, subgroup {}, post_local_gradient_allreduce {})",
       CommHook::describe(),
-      "(start_iteration ",
       options.start_iteration(),
-      ", subgroup ",
       options.subgroup() ? "set" : "of the host",
-      ", post_local_gradient_allreduce ",
-      options.post_local_gradient_allreduce(),
-      ")");
+      options.post_local_gradient_allreduce());
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> PostLocalSGDHook::run(

@@ -43,37 +43,33 @@ using Shapes = detail::MatricesByShape;
 void check(const PowerSGDOptions& options) {
   DDP_CHECK_VALUE(
       options.matrix_approximation_rank() >= 1,
-      "PowerSGDOptions: matrix_approximation_rank is ",
-      options.matrix_approximation_rank(),
-      ", expected 1 or more");
+      "PowerSGDOptions: matrix_approximation_rank is {}, expected 1 or more",
+      options.matrix_approximation_rank());
   DDP_CHECK_VALUE(
       options.start_iteration() > 1 ||
           !(options.use_error_feedback() || options.warm_start()),
-      "PowerSGDOptions: start_iteration is ",
-      options.start_iteration(),
-      ", expected 2 or more with use_error_feedback or warm_start: buckets are "
-      "laid out anew after the first backwards");
+      "PowerSGDOptions: start_iteration is {}, expected 2 or more with "
+      "use_error_feedback or warm_start: buckets are laid out anew after the "
+      "first backwards",
+      options.start_iteration());
   DDP_CHECK_VALUE(
       options.start_iteration() >= 0,
-      "PowerSGDOptions: start_iteration is ",
-      options.start_iteration(),
-      ", expected 0 or more");
+      "PowerSGDOptions: start_iteration is {}, expected 0 or more",
+      options.start_iteration());
   DDP_CHECK_VALUE(
       options.min_compression_rate() >= 0 &&
           std::isfinite(options.min_compression_rate()) &&
           options.orthogonalization_epsilon() >= 0 &&
           std::isfinite(options.orthogonalization_epsilon()),
-      "PowerSGDOptions: min_compression_rate is ",
+      "PowerSGDOptions: min_compression_rate is {} and "
+      "orthogonalization_epsilon {}, expected numbers of 0 or more",
       options.min_compression_rate(),
-      " and orthogonalization_epsilon ",
-      options.orthogonalization_epsilon(),
-      ", expected numbers of 0 or more");
+      options.orthogonalization_epsilon());
   DDP_CHECK_VALUE(
       options.random_seed() >= 0 &&
           options.random_seed() <= std::numeric_limits<uint32_t>::max(),
-      "PowerSGDOptions: random_seed is ",
-      options.random_seed(),
-      ", expected 0 to 4294967295");
+      "PowerSGDOptions: random_seed is {}, expected 0 to 4294967295",
+      options.random_seed());
 }
 
 bool are_same(
@@ -303,27 +299,21 @@ PowerSGDHook::~PowerSGDHook() = default;
 
 std::string PowerSGDHook::describe() const {
   const auto& options = impl_->options;
-  return c10::str(
+  return detail::format(
+      "{}(matrix_approximation_rank {}, start_iteration {}, "
+      "min_compression_rate {}, use_error_feedback {}, warm_start {}, "
+      "orthogonalization_epsilon {}, random_seed {}, "
+      "batch_tensors_with_same_shape {}, whole_bucket {})",
       CommHook::describe(),
-      "(matrix_approximation_rank ",
       options.matrix_approximation_rank(),
-      ", start_iteration ",
       options.start_iteration(),
-      ", min_compression_rate ",
       options.min_compression_rate(),
-      ", use_error_feedback ",
       options.use_error_feedback(),
-      ", warm_start ",
       options.warm_start(),
-      ", orthogonalization_epsilon ",
       options.orthogonalization_epsilon(),
-      ", random_seed ",
       options.random_seed(),
-      ", batch_tensors_with_same_shape ",
       options.batch_tensors_with_same_shape(),
-      ", whole_bucket ",
-      options.whole_bucket(),
-      ")");
+      options.whole_bucket());
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> PowerSGDHook::run(

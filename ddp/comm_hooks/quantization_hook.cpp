@@ -79,20 +79,18 @@ QuantizationHook::QuantizationHook(const QuantizationOptions& options)
   impl_->channel_size = options.channel_size();
   DDP_CHECK_VALUE(
       impl_->channel_size.value_or(1) > 0,
-      "QuantizationOptions: channel_size is ",
-      impl_->channel_size.value_or(1),
-      ", expected 1 or more");
+      "QuantizationOptions: channel_size is {}, expected 1 or more",
+      impl_->channel_size.value_or(1));
 }
 
 QuantizationHook::~QuantizationHook() = default;
 
 std::string QuantizationHook::describe() const {
   const auto size = impl_->channel_size;
-  return c10::str(
+  return detail::format(
+      "{}(channel_size {})",
       CommHook::describe(),
-      "(channel_size ",
-      size ? std::to_string(*size) : "unset",
-      ")");
+      size ? std::to_string(*size) : "unset");
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> QuantizationHook::run(

@@ -162,13 +162,11 @@ bool CallOrder::wait_for_all(
     }
     look_for_failure(sequence, number);
     if (Clock::now() > deadline) {
-      const auto reason = c10::str(
+      const auto reason = detail::format(
+          "{}: {} not come to it in {} s; this rank called {}",
           place(sequence),
-          ": ",
           absent(sequence),
-          " not come to it in ",
           timeout.count() / 1000.0,
-          " s; this rank called ",
           call.text());
       if (board_) {
         board_->report(scope_, reason, detail::Failure::Kind::kConsequence);
@@ -191,23 +189,19 @@ void CallOrder::look_for_failure(int64_t sequence, uint64_t number) const {
         return failure.kind != detail::Failure::Kind::kConsequence;
       });
   const auto& first = own == failures.end() ? failures.front() : *own;
-  const auto who = c10::str(
-      "rank ", first.rank, " of ", first.size, " on host ", first.host);
+  const auto who = detail::format(
+      "rank {} of {} on host {}", first.rank, first.size, first.host);
   give_up(place(sequence) + ": " + who + " failed: " + first.text, number);
 }
 
 void CallOrder::give_up(const std::string& reason, uint64_t number) const {
-  throw detail::PeerError(c10::str(
-      "rank ",
+  throw detail::PeerError(detail::format(
+      "rank {} of {} on host {}: {}{}\nstack of this rank:\n{}",
       caller_.rank,
-      " of ",
       caller_.size,
-      " on host ",
       detail::host_name(),
-      ": ",
       reason,
       flight_recorder::dump_for(number, reason),
-      "\nstack of this rank:\n",
       stack_text()));
 }
 

@@ -141,7 +141,7 @@ struct DDP_LOCAL ElasticRun::Impl {
   explicit Impl(const ElasticOptions& its_options) : options(its_options) {
     DDP_CHECK_VALUE(
         options.commit_every() >= 1,
-        "ElasticOptions: commit_every must be at least 1, not ",
+        "ElasticOptions: commit_every must be at least 1, not {}",
         options.commit_every());
     const auto& each = options.group();
     DDP_CHECK_VALUE(
@@ -232,10 +232,9 @@ bool ElasticRun::sync(const TrainingState& state) {
   for (const auto& part : state.parts_) {
     DDP_CHECK_VALUE(
         !part.sharded,
-        "ElasticRun::sync: \"",
-        part.name,
-        "\" is sharded (ZeroRedundancyOptimizer): no rank has what a lost one "
-        "had. Use the optimizer itself");
+        "ElasticRun::sync: \"{}\" is sharded (ZeroRedundancyOptimizer): no "
+        "rank has what a lost one had. Use the optimizer itself",
+        part.name);
   }
   auto& impl = *impl_;
   impl.state = state;

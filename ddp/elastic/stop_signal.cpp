@@ -94,10 +94,7 @@ SignalHandlers::SignalHandlers(const std::vector<int>& signals) {
     if (!readable || sigaction(number, &action, nullptr) != 0) {
       restore();
       DDP_THROW(
-          ValueError,
-          "StopSignal: ",
-          number,
-          " is no signal that can be caught");
+          ValueError, "StopSignal: {} is no signal that can be caught", number);
     }
     signals_.push_back(number);
   }

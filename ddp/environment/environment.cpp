@@ -39,20 +39,18 @@ void read_meeting_point(
   }
   DDP_CHECK_VALUE(
       !result.master_addr.empty(),
-      "MASTER_ADDR is not set: this is rank ",
+      "MASTER_ADDR is not set: this is rank {} of {}, and the ranks need the "
+      "host of rank 0 to meet",
       result.rank,
-      " of ",
-      result.world_size,
-      ", and the ranks need the host of rank 0 to meet");
+      result.world_size);
   DDP_CHECK_VALUE(
       port.has_value(),
-      "MASTER_PORT is not set: the ranks meet at a free TCP port on ",
+      "MASTER_PORT is not set: the ranks meet at a free TCP port on {}",
       result.master_addr);
   DDP_CHECK_VALUE(
       *port >= 1 && *port <= 65535,
-      "master port ",
-      *port,
-      " is not from 1 to 65535");
+      "master port {} is not from 1 to 65535",
+      *port);
   result.master_port = *port;
 }
 
@@ -61,9 +59,9 @@ int64_t required(const EnvironmentLookup& lookup, const char* name) {
       integer_variable(lookup, name, 0, std::numeric_limits<int64_t>::max());
   DDP_CHECK_VALUE(
       value.has_value(),
-      name,
-      " is not set, although SLURM_STEP_ID is: set MASTER_ADDR and MASTER_PORT "
-      "to the host of rank 0 and a free port there");
+      "{} is not set, although SLURM_STEP_ID is: set MASTER_ADDR and "
+      "MASTER_PORT to the host of rank 0 and a free port there",
+      name);
   return *value;
 }
 
@@ -115,9 +113,9 @@ void complete_backend(
       backend.empty() || backend == "auto" || backend == "gloo" ||
           backend == "nccl" || backend == "mpi" || backend == "shm" ||
           backend == "hierarchical",
-      "backend '",
-      backend,
-      "' is not known: use gloo, nccl, mpi, shm, hierarchical or auto");
+      "backend '{}' is not known: use gloo, nccl, mpi, shm, hierarchical or "
+      "auto",
+      backend);
 }
 
 void complete_device(
@@ -130,17 +128,15 @@ void complete_device(
     } catch (const c10::Error&) {
       DDP_THROW(
           ValueError,
-          "DDP_DEVICE='",
-          *text,
-          "' is not a device: use cpu, cuda, cuda:N or auto");
+          "DDP_DEVICE='{}' is not a device: use cpu, cuda, cuda:N or auto",
+          *text);
     }
   }
   DDP_CHECK_VALUE(
       !options.device() || options.device()->is_cpu() ||
           options.device()->is_cuda(),
-      "device ",
-      *options.device(),
-      " is not served: use cpu or cuda");
+      "device {} is not served: use cpu or cuda",
+      *options.device());
 }
 
 /// What the program set, or else a variable's number of seconds.
@@ -151,9 +147,8 @@ std::chrono::milliseconds complete_time(
     std::chrono::milliseconds otherwise) {
   DDP_CHECK_VALUE(
       !given || given->count() > 0,
-      "a timeout must be above 0, but is ",
-      given->count(),
-      " ms");
+      "a timeout must be above 0, but is {} ms",
+      given->count());
   const auto text = given ? std::nullopt : lookup(variable);
   if (!text) {
     return backends::bounded(given.value_or(otherwise));
@@ -163,10 +158,9 @@ std::chrono::milliseconds complete_time(
   DDP_CHECK_VALUE(
       !text->empty() && *end == '\0' && std::isfinite(seconds) &&
           seconds >= 0.001 && seconds <= 1e9,
+      "{}='{}' is not a number of seconds above 0",
       variable,
-      "='",
-      *text,
-      "' is not a number of seconds above 0");
+      *text);
   return backends::bounded(
       std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)));
 }

@@ -20,12 +20,10 @@ std::optional<int64_t> integer_variable(
   const auto [stop, error] = std::from_chars(text->data(), end, value);
   DDP_CHECK_VALUE(
       error == std::errc() && stop == end && value >= min && value <= max,
+      "{}='{}' in the environment is not an integer from {} to {}",
       name,
-      "='",
       *text,
-      "' in the environment is not an integer from ",
       min,
-      " to ",
       max);
   return value;
 }

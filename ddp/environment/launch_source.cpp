@@ -84,10 +84,10 @@ int64_t required(
     const char* present) {
   DDP_CHECK_VALUE(
       value.has_value(),
+      "{} is not set, although {} is: set both, or neither to run alone or as "
+      "another launcher says",
       missing,
-      " is not set, although ",
-      present,
-      " is: set both, or neither to run alone or as another launcher says");
+      present);
   return *value;
 }
 
@@ -164,29 +164,24 @@ std::optional<LaunchSource> read_pmix(
 }
 
 std::string in_words(const LaunchSource& source) {
-  return c10::str(
+  return detail::format(
+      "{}={} {}={}",
       source.rank_name,
-      "=",
       source.rank,
-      " ",
       source.size_name,
-      "=",
       source.world_size);
 }
 
 void check_agreement(const LaunchSource& one, const LaunchSource& other) {
   DDP_CHECK_VALUE(
       one.rank == other.rank && one.world_size == other.world_size,
+      "{} and {} contradict each other: unset {} and {} to be what {} says, "
+      "or say it by ProcessGroupOptions().rank(...).world_size(...)",
       in_words(one),
-      " and ",
       in_words(other),
-      " contradict each other: unset ",
       one.rank_name,
-      " and ",
       one.size_name,
-      " to be what ",
-      other.launcher,
-      " says, or say it by ProcessGroupOptions().rank(...).world_size(...)");
+      other.launcher);
 }
 
 /// Whatever started this process, if it was no plain RANK and WORLD_SIZE.
@@ -231,15 +226,13 @@ std::string note_if_alone(
     const auto size = lookup(names.world_size).value_or("1");
     if (plain.world_size == 1 && size != "1" && is_from(names, lookup) &&
         lookup(names.rank) == "0") {
-      return c10::str(
+      return detail::format(
           "each process is a group of its own, because WORLD_SIZE=1 (with "
-          "RANK, LOCAL_RANK, MASTER_ADDR and MASTER_PORT) wins over ",
+          "RANK, LOCAL_RANK, MASTER_ADDR and MASTER_PORT) wins over {}={}. "
+          "Unset RANK and WORLD_SIZE to be what {} says",
           names.world_size,
-          "=",
           size,
-          ". Unset RANK and WORLD_SIZE to be what ",
-          names.launcher,
-          " says");
+          names.launcher);
     }
   }
   return "";
@@ -281,15 +274,11 @@ std::optional<LaunchSource> find_launch_source(
     DDP_CHECK_VALUE(
         source->world_size >= 1 && source->rank >= 0 &&
             source->rank < source->world_size,
-        "rank ",
+        "rank {} is outside the world: {} is {}, so {} must be from 0 to {}",
         source->rank,
-        " is outside the world: ",
         source->size_name,
-        " is ",
         source->world_size,
-        ", so ",
         source->rank_name,
-        " must be from 0 to ",
         source->world_size - 1);
   }
   return source;

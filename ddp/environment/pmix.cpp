@@ -46,7 +46,7 @@ struct Connection {
 template <typename Function>
 void find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
-  DDP_CHECK(function, "libpmix.so.2 has no ", name);
+  DDP_CHECK(function, "libpmix.so.2 has no {}", name);
 }
 
 Functions load() {
@@ -122,8 +122,8 @@ void check(pmix_status_t status, const std::string& operation) {
   DDP_CHECK_WITH(
       DistNetworkError,
       status == PMIX_SUCCESS,
+      "{} failed: {}",
       operation,
-      " failed: ",
       connection().functions.error_string(status));
 }
 
@@ -168,11 +168,10 @@ std::string get(int64_t rank, const std::string& key) {
 [[noreturn]] void fail(const std::string& reason, milliseconds timeout) {
   DDP_THROW(
       DistNetworkError,
-      "rank ",
+      "rank {}: waiting for all ranks for {} s over PMIx (were all started, "
+      "and do all form a group?) failed: {}",
       connection().job.rank,
-      ": waiting for all ranks for ",
       timeout.count() / 1000.0,
-      " s over PMIx (were all started, and do all form a group?) failed: ",
       reason);
 }
 

@@ -11,9 +11,8 @@ Level level(const EnvironmentLookup& lookup) {
   }
   DDP_CHECK_VALUE(
       text == "info" || text == "detail",
-      "DDP_DEBUG='",
-      text,
-      "' in the environment is none of off, info and detail");
+      "DDP_DEBUG='{}' in the environment is none of off, info and detail",
+      text);
   return text == "info" ? Level::kInfo : Level::kDetail;
 }
 

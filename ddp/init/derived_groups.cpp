@@ -70,11 +70,9 @@ std::vector<Wish> exchange(const ProcessGroup& group, const Wish& own) {
     // Looked at by all ranks, so that all throw.
     DDP_CHECK_VALUE(
         values[0] >= -1 && values[0] <= std::numeric_limits<int>::max(),
-        "split: color ",
+        "split: color {} of rank {} is neither -1 nor from 0 to {}",
         values[0],
-        " of rank ",
         r,
-        " is neither -1 nor from 0 to ",
         std::numeric_limits<int>::max());
   }
   return wishes;
@@ -104,10 +102,10 @@ std::string address_for_split(const Impl& impl) {
       impl.store &&
           (impl.backend == "gloo" || impl.backend == "nccl" ||
            impl.backend == "shm"),
-      "split: a group from from_c10d with backend ",
+      "split: a group from from_c10d with backend {}{} cannot be connected "
+      "anew. Split it by c10d and hand the parts over",
       impl.backend,
-      impl.store ? "" : " and no store",
-      " cannot be connected anew. Split it by c10d and hand the parts over");
+      impl.store ? "" : " and no store");
   DDP_CHECK(
       impl.on_one_host(),
       "split: a group from from_c10d whose ranks run on several hosts cannot "

@@ -26,10 +26,9 @@ std::string shortage(const std::vector<RankInfo>& members, bool share) {
     const auto place = local_place(members, static_cast<int64_t>(r));
     const auto& own = members[r];
     if (own.gpus.empty()) {
-      return c10::str(
-          "rank ",
+      return detail::format(
+          "rank {} has no usable GPU{}{}",
           r,
-          " has no usable GPU",
           own.gpu_note.empty() ? "" : ": ",
           own.gpu_note);
     }
@@ -45,11 +44,10 @@ std::string shortage(const std::vector<RankInfo>& members, bool share) {
     if (gpu_index(own, place.rank, false) >=
             static_cast<int64_t>(own.gpus.size()) ||
         static_cast<int64_t>(taken.size()) < place.size) {
-      return c10::str(
+      return detail::format(
+          "{} ranks share a host with {} usable GPU{}",
           place.size,
-          " ranks share a host with ",
           taken.size(),
-          " usable GPU",
           taken.size() == 1 ? "" : "s");
     }
   }
@@ -79,15 +77,12 @@ bool are_gpus_shared(const std::vector<RankInfo>& members, bool allowed) {
     const auto [first, is_new] = users.insert({{member.host, gpu}, r});
     DDP_CHECK_VALUE(
         is_new || allowed,
-        "ranks ",
+        "ranks {} and {} of one host use GPU {}. Give each rank a GPU of its "
+        "own (device torch::kCUDA without an index does), or allow it by "
+        "ProcessGroupOptions().share_gpus(true) or DDP_SHARE_GPUS=1",
         first->second,
-        " and ",
         r,
-        " of one host use GPU ",
-        gpu,
-        ". Give each rank a GPU of its own (device torch::kCUDA without an "
-        "index does), or allow it by ProcessGroupOptions().share_gpus(true) or "
-        "DDP_SHARE_GPUS=1");
+        gpu);
     if (!is_new) {
       return true;
     }
@@ -103,13 +98,10 @@ c10::Device own_gpu(
   const auto index = gpu_index(self, local_place(members, rank).rank, share);
   DDP_CHECK_VALUE(
       index < static_cast<int64_t>(self.gpus.size()),
-      "device cuda:",
+      "device cuda:{} was asked for on rank {}, which has {} usable GPUs{}{}",
       index,
-      " was asked for on rank ",
       rank,
-      ", which has ",
       self.gpus.size(),
-      " usable GPUs",
       self.gpu_note.empty() ? "" : ": ",
       self.gpu_note);
   return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
@@ -146,11 +138,10 @@ std::string choose_cpu_backend(
   const auto obstacle = shm_obstacle(backend, members);
   DDP_CHECK_VALUE(
       is_free || obstacle.empty(),
-      "backend ",
+      "backend {} was asked for, but {}. Backend gloo does without shared "
+      "memory",
       wish,
-      " was asked for, but ",
-      obstacle,
-      ". Backend gloo does without shared memory");
+      obstacle);
   return obstacle.empty() ? backend : "gloo";
 }
 
@@ -194,23 +185,21 @@ DeviceChoice choose_device(
   }
   DDP_CHECK_VALUE(
       backend != "shm" && backend != "hierarchical",
-      "backend ",
+      "backend {} serves CPU tensors only, but the device is {}",
       backend,
-      " serves CPU tensors only, but the device is ",
       *options.device());
   if (!options.device()) {
     const auto reason = shortage(members, share);
     if (!reason.empty()) {
       DDP_CHECK_VALUE(
           free_backend,
-          "backend nccl was asked for, but ",
-          reason,
-          ". Start fewer ranks per host, name a device, or use backend gloo");
+          "backend nccl was asked for, but {}. Start fewer ranks per host, "
+          "name a device, or use backend gloo",
+          reason);
       if (!are_without_gpus(members)) {
-        choice.note = c10::str(
-            "training on the CPU, because ",
-            reason,
-            " (DDP_DEVICE=cpu asks for this)");
+        choice.note = detail::format(
+            "training on the CPU, because {} (DDP_DEVICE=cpu asks for this)",
+            reason);
       }
       choice.backend = choose_cpu_backend(backend, members);
       return choice;

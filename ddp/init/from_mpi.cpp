@@ -30,11 +30,10 @@ LaunchEnvironment ranks_of(
       options.rank().value_or(environment.rank) == environment.rank &&
           options.world_size().value_or(environment.world_size) ==
               environment.world_size,
-      "from_mpi: this is rank ",
+      "from_mpi: this is rank {} of {} in the communicator, and the options "
+      "may not say otherwise",
       environment.rank,
-      " of ",
-      environment.world_size,
-      " in the communicator, and the options may not say otherwise");
+      environment.world_size);
   return environment;
 }
 

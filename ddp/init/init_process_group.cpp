@@ -89,10 +89,9 @@ std::string reachable_address(const std::vector<RankInfo>& members) {
   // Not this rank's own: a host's name may mean the loopback interface there.
   DDP_CHECK_VALUE(
       !detail::is_loopback(elsewhere->server),
-      "MASTER_ADDR '",
-      elsewhere->server,
-      "' means each host itself, but the ranks run on several hosts: set it to "
-      "an address of rank 0's host that the others reach");
+      "MASTER_ADDR '{}' means each host itself, but the ranks run on several "
+      "hosts: set it to an address of rank 0's host that the others reach",
+      elsewhere->server);
   const auto own = detail::address_towards(elsewhere->server);
   return own.empty() ? elsewhere->server : own;
 }
@@ -145,18 +144,14 @@ void check_world(
   DDP_CHECK_VALUE(
       world.rank() == environment.rank &&
           world.size() == environment.world_size,
-      "by ",
+      "by {} this is rank {} of {}, but MPI says rank {} of {}: start the "
+      "program by the mpirun of the MPI that ddp was built with, or set "
+      "MASTER_ADDR and MASTER_PORT and use backend gloo or nccl",
       environment.source,
-      " this is rank ",
       environment.rank,
-      " of ",
       environment.world_size,
-      ", but MPI says rank ",
       world.rank(),
-      " of ",
-      world.size(),
-      ": start the program by the mpirun of the MPI that ddp was built with, "
-      "or set MASTER_ADDR and MASTER_PORT and use backend gloo or nccl");
+      world.size());
 }
 
 CommunicatorPtr world_of(LaunchEnvironment& environment, milliseconds timeout) {
@@ -190,19 +185,15 @@ void meet_by_launcher(LaunchEnvironment& environment, milliseconds timeout) {
   }
   DDP_CHECK_VALUE(
       backends::mpi::unavailable().empty(),
-      "MASTER_ADDR is not set: by ",
+      "MASTER_ADDR is not set: by {} this is rank {} of {}, and the ranks "
+      "need the host of rank 0 to meet. They cannot ask over PMIx ({}) or MPI "
+      "({}): set MASTER_ADDR and MASTER_PORT (mpirun -x MASTER_ADDR=... -x "
+      "MASTER_PORT=...)",
       environment.source,
-      " this is rank ",
       environment.rank,
-      " of ",
       environment.world_size,
-      ", and the ranks need the host of rank 0 to meet. They cannot ask over "
-      "PMIx (",
       detail::pmix_unavailable(),
-      ") or MPI (",
-      backends::mpi::unavailable(),
-      "): set MASTER_ADDR and MASTER_PORT (mpirun -x MASTER_ADDR=... -x "
-      "MASTER_PORT=...)");
+      backends::mpi::unavailable());
   const auto world = world_of(environment, timeout);
   detail::meet_over_mpi(environment, *world, timeout);
 }

@@ -1,6 +1,7 @@
 #include <ddp/module_state.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/model/tensor_contents.h>
 #include <ddp/process_group/agreement/rank_report.h>
 
@@ -27,15 +28,12 @@ std::vector<std::string> find_not_finite(const NamedTensors& tensors) {
     // A sparse tensor's other part is integers.
     const auto count = detail::count_not_finite(detail::dense_parts(tensor)[0]);
     if (!detail::is_finite(count)) {
-      findings.push_back(c10::str(
+      findings.push_back(detail::format(
+          "{} ({}) has {} NaN and {} inf",
           tensors.names[i],
-          " (",
           detail::describe(tensor),
-          ") has ",
           count.nan,
-          " NaN and ",
-          count.infinite,
-          " inf"));
+          count.infinite));
     }
   }
   return findings;

@@ -67,16 +67,15 @@ std::string list_difference(
     ++i;
   }
   const auto has = [i](const Ranks& ranks, const auto& list) {
-    return c10::str(
+    return detail::format(
+        "{} ({} tensors){}{}",
         name_ranks(ranks),
-        " (",
         list[0],
-        " tensors)",
         have(ranks),
         i < list.size() ? " '" + list[i] + "'" : " none");
   };
-  return c10::str(
-      has({r}, mine), " as tensor ", i - 1, ", ", has(most, theirs));
+  return detail::format(
+      "{} as tensor {}, {}", has({r}, mine), i - 1, has(most, theirs));
 }
 
 /// Throws where the ranks' lists are not the same.
@@ -158,33 +157,28 @@ std::string describe(const std::vector<std::string>& by_rank) {
     const std::string& what,
     const std::vector<Difference>& differences) {
   const auto& first = differences.at(0);
-  auto text = c10::str(
-      "the ",
+  auto text = detail::format(
+      "the {} differ between ranks: {} ({}) on {} is not what {}{}",
       what,
-      " differ between ranks: ",
       first.name,
-      " (",
       describe(first.descriptions),
-      ") on ",
       name_ranks(first.odd),
-      " is not what ",
       name_ranks(first.most),
       have(first.most));
   const auto more = differences.size() - 1;
   const auto shown = std::min(more, kMaxDifferences);
   if (more > 0) {
-    text += c10::str(
-        "; ",
+    text += detail::format(
+        "; {}{}",
         more,
         more == 1 ? " more tensor differs: " : " more tensors differ: ");
   }
   for (size_t i = 1; i <= shown; ++i) {
-    text += c10::str(
+    text += detail::format(
+        "{}{} ({})",
         i == 1 ? "" : ", ",
         differences[i].name,
-        " (",
-        name_ranks(differences[i].odd),
-        ")");
+        name_ranks(differences[i].odd));
   }
   DDP_THROW(ValueError, text + (more > shown ? ", ..." : ""));
 }

@@ -1,6 +1,7 @@
 #include <ddp/module_state.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/model/tensor_contents.h>
 #include <ddp/process_group/agreement/rank_report.h>
 
@@ -24,9 +25,9 @@ struct Description {
 };
 
 std::string to_text(const Description& description) {
-  return c10::str(
+  return detail::format(
+      "{}\n{}{}",
       description.options.size(),
-      "\n",
       join_lines(description.options),
       join_lines(description.tensors));
 }
@@ -41,13 +42,11 @@ Lines describe(const NamedTensors& tensors) {
   Lines lines;
   for (size_t i = 0; i < tensors.tensors.size(); ++i) {
     const auto& tensor = tensors.tensors[i];
-    lines.push_back(c10::str(
+    lines.push_back(detail::format(
+        "{} {} {} with strides {}{}",
         tensors.names[i],
-        " ",
         tensor.scalar_type(),
-        " ",
         tensor.sizes(),
-        " with strides ",
         tensor.strides(),
         tensor.requires_grad() ? ", trainable" : ""));
   }
@@ -72,14 +71,11 @@ void compare(
     const Description& of_rank_0,
     Lines& differences) {
   if (description.options != of_rank_0.options) {
-    differences.push_back(c10::str(
-        "rank ",
+    differences.push_back(detail::format(
+        "rank {} has options ({}), rank 0 has ({})",
         r,
-        " has options (",
         own_lines(description.options, of_rank_0.options),
-        "), rank 0 has (",
-        own_lines(of_rank_0.options, description.options),
-        ")"));
+        own_lines(of_rank_0.options, description.options)));
   }
   const auto& other = description.tensors;
   const auto& reference = of_rank_0.tensors;
@@ -88,15 +84,8 @@ void compare(
     const auto& mine = i < other.size() ? other[i] : "none";
     const auto& theirs = i < reference.size() ? reference[i] : "none";
     if (mine != theirs) {
-      differences.push_back(c10::str(
-          "rank ",
-          r,
-          " has as parameter ",
-          i,
-          " ",
-          mine,
-          ", rank 0 has ",
-          theirs));
+      differences.push_back(detail::format(
+          "rank {} has as parameter {} {}, rank 0 has {}", r, i, mine, theirs));
       if (other.size() != reference.size()) {
         return; // what follows is shifted and says nothing
       }

@@ -58,26 +58,22 @@ void check(const HierarchicalModelAveragerOptions& options, int64_t ranks) {
   for (const auto& [period, size] : sizes) {
     DDP_CHECK_VALUE(
         period >= 1 && size >= 1 && ranks % size == 0,
-        "HierarchicalModelAverager: every ",
+        "HierarchicalModelAverager: every {} steps {} of {} ranks are to "
+        "average; the period must be positive, and the groups of equal size",
         period,
-        " steps ",
         size,
-        " of ",
-        ranks,
-        " ranks are to average; the period must be positive, and the groups "
-        "of equal size");
+        ranks);
   }
   DDP_CHECK_VALUE(
       sizes.rbegin()->second == ranks,
-      "HierarchicalModelAverager: the longest period is for ",
+      "HierarchicalModelAverager: the longest period is for {} ranks, "
+      "expected all {}",
       sizes.rbegin()->second,
-      " ranks, expected all ",
       ranks);
   DDP_CHECK_VALUE(
       options.warmup_steps() >= 0,
-      "HierarchicalModelAverager: warmup_steps is ",
-      options.warmup_steps(),
-      ", expected 0 or more");
+      "HierarchicalModelAverager: warmup_steps is {}, expected 0 or more",
+      options.warmup_steps());
 }
 
 } // namespace
@@ -129,14 +125,12 @@ PeriodicModelAverager::PeriodicModelAverager(
     : group_(group), options_(options) {
   DDP_CHECK_VALUE(
       options.period() >= 1,
-      "PeriodicModelAverager: period is ",
-      options.period(),
-      ", expected 1 or more");
+      "PeriodicModelAverager: period is {}, expected 1 or more",
+      options.period());
   DDP_CHECK_VALUE(
       options.warmup_steps() >= 0,
-      "PeriodicModelAverager: warmup_steps is ",
-      options.warmup_steps(),
-      ", expected 0 or more");
+      "PeriodicModelAverager: warmup_steps is {}, expected 0 or more",
+      options.warmup_steps());
 }
 
 const ProcessGroup* PeriodicModelAverager::group_in(int64_t step) const {

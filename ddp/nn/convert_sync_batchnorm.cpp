@@ -195,13 +195,11 @@ std::vector<std::string> convert_sync_batchnorm(
         convert<torch::nn::BatchNorm3dImpl>(module, own)) {
       names.push_back(item.key());
     } else if (looks_alike(*module)) {
-      TORCH_WARN(
-          "convert_sync_batchnorm: ",
+      TORCH_WARN(detail::format(
+          "convert_sync_batchnorm: {} ({}) has a buffer running_var, but is "
+          "none of LibTorch's batch-norms: it is not synchronised.",
           item.key(),
-          " (",
-          module->name(),
-          ") has a buffer running_var, but is none of LibTorch's batch-norms: "
-          "it is not synchronised.");
+          module->name()));
     }
   }
   return names;

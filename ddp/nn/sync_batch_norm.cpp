@@ -22,13 +22,10 @@ at::Tensor SyncBatchNormImplBase<D, Derived>::forward(const at::Tensor& input) {
   this->_check_input_dim(input);
   DDP_CHECK_VALUE(
       input.size(1) == this->options.num_features(),
-      "SyncBatchNorm",
+      "SyncBatchNorm{}d: the input {} has not the {} channels of num_features",
       D,
-      "d: the input ",
       input.sizes(),
-      " has not the ",
-      this->options.num_features(),
-      " channels of num_features");
+      this->options.num_features());
   const bool tracks = this->options.track_running_stats();
   auto momentum = this->options.momentum().value_or(0.);
   if (this->is_training() && tracks) {
@@ -73,12 +70,10 @@ void SyncBatchNormImplBase<D, Derived>::_check_input_dim(
   const auto dimensions = static_cast<int64_t>(D) + 2;
   DDP_CHECK_VALUE(
       input.dim() == dimensions || (D == 1 && input.dim() == 2),
-      "SyncBatchNorm",
+      "SyncBatchNorm{}d: an input of {}{} dimensions was expected, got {}",
       D,
-      "d: an input of ",
       D == 1 ? "2 or " : "",
       dimensions,
-      " dimensions was expected, got ",
       input.dim());
 }
 

@@ -14,9 +14,8 @@ AutocastGuard::AutocastGuard(c10::DeviceType device, c10::ScalarType dtype)
       former_dtype_(autocast::get_autocast_dtype(device)) {
   DDP_CHECK_VALUE(
       dtype == c10::kHalf || dtype == c10::kBFloat16,
-      "AutocastGuard: the dtype is ",
-      dtype,
-      ", expected half or bfloat16");
+      "AutocastGuard: the dtype is {}, expected half or bfloat16",
+      dtype);
   autocast::set_autocast_enabled(device, true);
   autocast::set_autocast_dtype(device, dtype);
   autocast::increment_nesting();

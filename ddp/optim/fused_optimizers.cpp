@@ -83,13 +83,11 @@ void check_gradient(const Tensor& parameter, const Tensor& gradient) {
   DDP_CHECK(
       parameter.sizes() == gradient.sizes() &&
           parameter.device() == gradient.device(),
-      "a fused optimizer takes gradients like their parameters, but these are ",
+      "a fused optimizer takes gradients like their parameters, but these are "
+      "{} on {} and {} on {}",
       gradient.sizes(),
-      " on ",
       gradient.device(),
-      " and ",
       parameter.sizes(),
-      " on ",
       parameter.device());
 }
 

@@ -27,18 +27,17 @@ c10::IValue entry(const c10::IValue& state, const char* key) {
   DDP_CHECK_VALUE(
       state.isGenericDict() && state.toGenericDict().contains(key) &&
           state.toGenericDict().at(key).isScalar(),
-      "GradScaler::load_state_dict: the state has no number '",
-      key,
-      "': it is no scaler's");
+      "GradScaler::load_state_dict: the state has no number '{}': it is no "
+      "scaler's",
+      key);
   return state.toGenericDict().at(key);
 }
 
 void check_scale(double scale) {
   DDP_CHECK_VALUE(
       scale > 0 && std::isfinite(scale),
-      "GradScaler: the scale is ",
-      scale,
-      ", expected a number > 0");
+      "GradScaler: the scale is {}, expected a number > 0",
+      scale);
 }
 
 void check(const GradScalerOptions& options) {
@@ -118,9 +117,8 @@ std::vector<at::Tensor> GradScaler::scale(
 void GradScaler::check_started(const char* operation) const {
   DDP_CHECK(
       scale_.defined(),
-      "GradScaler: ",
-      operation,
-      " comes before the first scale(loss)");
+      "GradScaler: {} comes before the first scale(loss)",
+      operation);
 }
 
 /// What was found: 0 or 1, where the scale is. Undefined without gradients.

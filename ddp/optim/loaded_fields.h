@@ -60,7 +60,7 @@ class LoadedFields {
  private:
   void check(bool good, const char* name, const std::string& what) const {
     DDP_CHECK_VALUE(
-        good, "load_optimizer_state: ", where_, ": '", name, "' ", what);
+        good, "load_optimizer_state: {}: '{}' {}", where_, name, what);
   }
 
   std::optional<c10::IValue> find(const char* name) const {
@@ -119,10 +119,9 @@ class LoadedFields {
     check(
         !same_shape_ || tensor.sizes() == parameter_.sizes(),
         name,
-        c10::str(
-            "has shape ",
+        detail::format(
+            "has shape {}, its parameter {}",
             tensor.sizes(),
-            ", its parameter ",
             parameter_.sizes()));
     value = tensor.detach().to(
         parameter_.options().requires_grad(false),

@@ -98,7 +98,7 @@ void OptimizerShards::assign_group(
   const size_t known = owners.size();
   DDP_CHECK(
       parameters.size() >= known,
-      "ZeroRedundancyOptimizer: parameters were taken out of group ",
+      "ZeroRedundancyOptimizer: parameters were taken out of group {}",
       group);
   if (parameters.size() == known) {
     return;
@@ -248,10 +248,9 @@ void OptimizerShards::exchange_views() {
     for (const auto& parameter : flat.parameters) {
       DDP_CHECK(
           parameter.is_alias_of(flat.buffer),
-          "ZeroRedundancyOptimizer: a parameter (",
-          parameter.sizes(),
-          ") was moved or replaced after the optimizer was constructed with "
-          "parameters_as_bucket_view");
+          "ZeroRedundancyOptimizer: a parameter ({}) was moved or replaced "
+          "after the optimizer was constructed with parameters_as_bucket_view",
+          parameter.sizes());
     }
     works.push_back(group_.broadcast_async(flat.buffer, flat.owner));
   }
@@ -267,9 +266,8 @@ c10::IValue OptimizerShards::state_dict(
       "ZeroRedundancyOptimizer::state_dict");
   DDP_CHECK_VALUE(
       to >= 0 && to < group_.size(),
-      "ZeroRedundancyOptimizer::state_dict: ",
+      "ZeroRedundancyOptimizer::state_dict: {} is not a rank of a group of {}",
       to,
-      " is not a rank of a group of ",
       group_.size());
   auto own = new_dict();
   std::string message;
@@ -347,12 +345,11 @@ IValue OptimizerShards::own_part(const IValue& state) const {
   DDP_CHECK_VALUE(
       saved == dict.end() || are(saved->value(), shard()),
       "ZeroRedundancyOptimizer: the state is one rank's part, and was not "
-      "saved by rank ",
+      "saved by rank {} of {} of the same parameters: each loads its own, on "
+      "as many ranks as saved them; `state_dict()` has the whole state, for "
+      "any number",
       group_.rank(),
-      " of ",
-      group_.size(),
-      " of the same parameters: each loads its own, on as many ranks as saved "
-      "them; `state_dict()` has the whole state, for any number");
+      group_.size());
   auto own = new_dict();
   const auto& saved_groups = groups->value().toListRef();
   for (size_t i = 0; i < std::min(saved_groups.size(), owners_.size()); ++i) {

@@ -74,9 +74,8 @@ GenericDict saved_states(const Optimizer& optimizer) {
 GenericDict dict_at(const IValue& value, const char* what) {
   DDP_CHECK_VALUE(
       value.isGenericDict(),
-      "load_optimizer_state: this is no optimizer's state: ",
-      what,
-      " is no dictionary");
+      "load_optimizer_state: this is no optimizer's state: {} is no dictionary",
+      what);
   return value.toGenericDict();
 }
 
@@ -84,9 +83,8 @@ IValue value_at(const GenericDict& dict, const char* name) {
   const auto found = dict.find(name);
   DDP_CHECK_VALUE(
       found != dict.end(),
-      "load_optimizer_state: this is no optimizer's state: it has no '",
-      name,
-      "'");
+      "load_optimizer_state: this is no optimizer's state: it has no '{}'",
+      name);
   return found->value();
 }
 
@@ -106,9 +104,9 @@ void parse_groups(
   const auto& groups = optimizer.param_groups();
   DDP_CHECK_VALUE(
       saved.isList() && saved.toListRef().size() == groups.size(),
-      "load_optimizer_state: this optimizer has ",
+      "load_optimizer_state: this optimizer has {} groups of parameters, the "
+      "state {}",
       groups.size(),
-      " groups of parameters, the state ",
       saved.isList() ? std::to_string(saved.toListRef().size()) : "none");
   for (size_t i = 0; i < groups.size(); ++i) {
     const auto where = "group " + std::to_string(i);
@@ -117,19 +115,15 @@ void parse_groups(
     DDP_CHECK_VALUE(
         indices.isList() &&
             indices.toListRef().size() == groups[i].params().size(),
-        "load_optimizer_state: ",
+        "load_optimizer_state: {} has {} parameters here and {} in the state",
         where,
-        " has ",
         groups[i].params().size(),
-        " parameters here and ",
-        indices.isList() ? std::to_string(indices.toListRef().size()) : "no",
-        " in the state");
+        indices.isList() ? std::to_string(indices.toListRef().size()) : "no");
     for (const IValue& index : indices.toListRef()) {
       DDP_CHECK_VALUE(
           index.isInt(),
-          "load_optimizer_state: ",
-          where,
-          ": 'params' are no numbers");
+          "load_optimizer_state: {}: 'params' are no numbers",
+          where);
       numbers.push_back(index.toInt());
     }
     parsed.options.push_back(

@@ -174,7 +174,7 @@ void look_for_failure(const ProcessGroupImpl& group) {
 }
 
 void check_usable(const ProcessGroupImpl& group, const char* operation) {
-  DDP_CHECK(!group.shut_down, operation, ": the process group was shut down");
+  DDP_CHECK(!group.shut_down, "{}: the process group was shut down", operation);
   const auto reason = group.first_error.reason();
   if (!reason.empty()) {
     throw PeerError(
@@ -225,11 +225,10 @@ void fail(
     }
   }
   throw c10::DistBackendError(
-      c10::str(
+      detail::format(
+          "{}: {}: {}",
           this_rank(group),
-          ": ",
           failed_operation(group, operation),
-          ": ",
           error_text(error)),
       frames());
 }

@@ -121,12 +121,11 @@ void JoinState::shadow() {
       terminate_early("Rank ", group.rank(), " exhausted all inputs.");
     }
     if (steps == kManySteps) {
-      TORCH_WARN(
-          "rank ",
+      TORCH_WARN(detail::format(
+          "rank {} has had no inputs for {} steps of the others: share them "
+          "out more evenly",
           group.rank(),
-          " has had no inputs for ",
-          kManySteps,
-          " steps of the others: share them out more evenly");
+          kManySteps));
     }
     auto* next = joinables[static_cast<size_t>(place_in(code))];
     complete_before(*next);
@@ -168,7 +167,7 @@ void JoinState::complete_before(const Joinable& next) {
 
 JoinStep JoinState::announce(const Joinable& joinable, int64_t call) {
   DDP_CHECK_VALUE(
-      call >= 0 && call < kCalls, "Joinable::announce: call is ", call);
+      call >= 0 && call < kCalls, "Joinable::announce: call is {}", call);
   const heartbeat::Activity activity("Join");
   const auto place = std::find(joinables.begin(), joinables.end(), &joinable) -
       joinables.begin();
@@ -193,11 +192,10 @@ std::vector<int64_t> JoinState::exchange(int64_t code) {
   for (int64_t rank = 1; rank < group.size(); ++rank) {
     DDP_CHECK_VALUE(
         count_in(codes[rank]) == count_in(codes[0]),
-        "Join: all ranks must list the same joinables: rank ",
+        "Join: all ranks must list the same joinables: rank {} has {}, rank 0 "
+        "has {}",
         rank,
-        " has ",
         count_in(codes[rank]),
-        ", rank 0 has ",
         count_in(codes[0]));
   }
   return {codes, codes + group.size()};
@@ -213,15 +211,13 @@ JoinStep JoinState::step_of(const std::vector<int64_t>& codes, int64_t code) {
     }
     DDP_CHECK(
         codes[rank] == code,
-        "Join: ranks with inputs do different things at the same time: rank ",
+        "Join: ranks with inputs do different things at the same time: rank "
+        "{} announced call {} of joinable {}, another rank call {} of "
+        "joinable {}",
         rank,
-        " announced call ",
         call_in(codes[rank]),
-        " of joinable ",
         place_in(codes[rank]),
-        ", another rank call ",
         step.call,
-        " of joinable ",
         place_in(code));
     ++step.live;
     step.last_live = static_cast<int64_t>(rank);

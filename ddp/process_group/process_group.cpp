@@ -71,9 +71,8 @@ Activity activity_on(
 void check_root(const detail::ProcessGroupImpl& group, int64_t root) {
   DDP_CHECK_VALUE(
       root >= 0 && root < group.size,
-      "broadcast: root ",
+      "broadcast: root {} is not a rank of a group of {}",
       root,
-      " is not a rank of a group of ",
       group.size);
 }
 
@@ -87,11 +86,11 @@ at::Tensor readable(const at::Tensor& tensor) {
 void check_readable(const char* operation, const at::Tensor& tensor) {
   DDP_CHECK_VALUE(
       tensor.is_contiguous() && detail::has_plain_memory(tensor),
+      "{}: the tensor is {}: pass its "
+      "contiguous().resolve_conj().resolve_neg()",
       operation,
-      ": the tensor is ",
       tensor.is_contiguous() ? "negated or conjugated lazily, or not dense"
-                             : "not contiguous",
-      ": pass its contiguous().resolve_conj().resolve_neg()");
+                             : "not contiguous");
 }
 
 /// Runs `operation` on `tensor`, or on a copy that is written back.
@@ -130,11 +129,10 @@ std::vector<at::Tensor> gather_uneven(
   for (int64_t r = 0; r < group.size; ++r) {
     DDP_CHECK_VALUE(
         headers[r][1].item<int64_t>() == header[1].item<int64_t>(),
-        "all_gather: dtype or trailing sizes on rank ",
+        "all_gather: dtype or trailing sizes on rank {} differ from this "
+        "rank's {} {}",
         r,
-        " differ from this rank's ",
         tensor.scalar_type(),
-        " ",
         tensor.sizes());
     longest = std::max(longest, headers[r][0].item<int64_t>());
   }
@@ -271,9 +269,8 @@ void ProcessGroup::all_reduce(at::Tensor tensor, ReduceOp op) const {
   DDP_CHECK_VALUE(
       op != ReduceOp::kMean || tensor.is_floating_point() ||
           tensor.is_complex(),
-      "all_reduce: the mean of ",
-      tensor.scalar_type(),
-      " tensors is not defined; reduce with kSum");
+      "all_reduce: the mean of {} tensors is not defined; reduce with kSum",
+      tensor.scalar_type());
   const auto activity = activity_on("all_reduce", tensor);
   guarded(*impl_, "all_reduce", [&] {
     if (!impl_->group) {

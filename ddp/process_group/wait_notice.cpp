@@ -1,5 +1,6 @@
 #include <ddp/process_group/wait_notice.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/support/own_thread.h>
 
 #include <c10/util/Exception.h>
@@ -25,13 +26,11 @@ void warn_of_wait(
     std::chrono::milliseconds time,
     const std::string& who,
     const std::string& call) {
-  TORCH_WARN(
-      "ddp: ",
+  TORCH_WARN(detail::format(
+      "ddp: {} has waited for {} s in {}",
       who,
-      " has waited for ",
       static_cast<double>(time.count()) / 1000.0,
-      " s in ",
-      call);
+      call));
 }
 
 } // namespace ddp::detail

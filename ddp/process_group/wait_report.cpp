@@ -5,6 +5,7 @@
 #include <ddp/backends/common/backend_work.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/failure/level.h>
+#include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/wait_notice.h>
 
@@ -117,8 +118,8 @@ std::string name_places(
 } // namespace
 
 std::string this_rank(const ProcessGroupImpl& group) {
-  return c10::str(
-      "rank ", group.rank, " of ", group.size, " on host ", host_name());
+  return detail::format(
+      "rank {} of {} on host {}", group.rank, group.size, host_name());
 }
 
 std::string describe(const std::vector<Failure>& failures) {
@@ -162,13 +163,12 @@ std::string failed_operation(
   if (caller.empty() && is_backward(own_call())) {
     caller = own_call();
   }
-  return c10::str(
+  return detail::format(
+      "{}{}{} over {} failed",
       caller,
       caller.empty() ? "" : ": ",
       operation,
-      " over ",
-      group.backend,
-      " failed");
+      group.backend);
 }
 
 std::string reason_of_end(

@@ -84,7 +84,7 @@ at::Tensor Reducer::clip_grad_norm(
     double norm_type,
     bool error_if_nonfinite) {
   DDP_CHECK_VALUE(
-      norm_type > 0, "clip_grad_norm: norm_type ", norm_type, " is not > 0");
+      norm_type > 0, "clip_grad_norm: norm_type {} is not > 0", norm_type);
   const at::NoGradGuard no_grad;
   const auto runs = impl().gradient_runs();
   std::vector<at::Tensor> norms;
@@ -100,7 +100,7 @@ at::Tensor Reducer::clip_grad_norm(
   const auto total = at::linalg_vector_norm(at::cat(norms), norm_type);
   DDP_CHECK(
       !error_if_nonfinite || std::isfinite(total.item<double>()),
-      "clip_grad_norm: the norm of the gradients is ",
+      "clip_grad_norm: the norm of the gradients is {}",
       total.item<double>());
   const auto factor = (max_norm / (total + 1e-6)).clamp_max(1.);
   if (factor.is_cpu() && factor.item<double>() == 1) {

@@ -94,10 +94,9 @@ void ReducerImpl::find_absent() {
     }
     DDP_CHECK(
         detail::gradient_listener(parameter.tensor) == this,
-        "the hook on ",
-        parameter.name,
-        " is gone, so its gradients are not averaged: construct the Reducer "
-        "after whatever replaces post-accumulate-grad hooks");
+        "the hook on {} is gone, so its gradients are not averaged: construct "
+        "the Reducer after whatever replaces post-accumulate-grad hooks",
+        parameter.name);
     absent_.push_back(i);
   }
 }
@@ -125,10 +124,10 @@ void ReducerImpl::check_belonging() {
     const auto& parameter = parameters_[index];
     DDP_CHECK(
         now.count(parameter.tensor.unsafeGetTensorImpl()) > 0,
-        parameter.name,
-        " has no gradient, and no longer belongs to the module that the "
+        "{} has no gradient, and no longer belongs to the module that the "
         "Reducer was given: construct the Reducer after layers are replaced, "
-        "and a new one where they are replaced later");
+        "and a new one where they are replaced later",
+        parameter.name);
   }
 }
 
@@ -217,16 +216,13 @@ void ReducerImpl::check_compared_elsewhere() {
   std::string noun;
   std::getline(text, noun);
   if (step > compared_step_ && step <= step_) {
-    throw detail::WaitFailure{c10::str(
-        " because ",
+    throw detail::WaitFailure{detail::format(
+        " because {} differ between ranks: rank {} has {}, unlike rank {}. "
+        "They must be the same on all ranks in the same backward",
         noun,
-        " differ between ranks: rank ",
         rank,
-        " has ",
         names,
-        ", unlike rank ",
-        group_.rank(),
-        ". They must be the same on all ranks in the same backward")};
+        group_.rank())};
   }
 }
 

@@ -1,5 +1,6 @@
 #include <ddp/reducer/reducer_impl.h>
 
+#include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer/core/gradient_hook.h>
 #include <ddp/reducer/core/orphans.h>
@@ -98,10 +99,10 @@ void ReducerImpl::report_unwinding() {
       std::uncaught_exceptions() > exceptions_at_construction_) {
     detail::report_failure(
         group_,
-        c10::str(
-            "an exception ended its training loop after step ",
-            step_,
-            "; see its own output"));
+        detail::format(
+            "an exception ended its training loop after step {}; see its own "
+            "output",
+            step_));
   }
 }
 

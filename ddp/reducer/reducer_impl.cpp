@@ -194,10 +194,10 @@ void ReducerImpl::claim_hook() {
   const auto* user = static_cast<ReducerImpl*>(hook_->user_);
   DDP_CHECK_VALUE(
       !user || !user->is_of_use(),
-      "the communication hook ",
-      hook_->describe(),
-      " serves another Reducer already, and would mix the state of the two: "
-      "make one for each, or destroy the other Reducer first");
+      "the communication hook {} serves another Reducer already, and would "
+      "mix the state of the two: make one for each, or destroy the other "
+      "Reducer first",
+      hook_->describe());
   hook_->user_ = this;
 }
 
@@ -217,10 +217,9 @@ void ReducerImpl::attach() {
     }
     DDP_CHECK_VALUE(
         !other,
-        "the parameter ",
-        parameter.key,
-        " belongs to another Reducer already: destroy that one first, or pass "
-        "this one the parameters that are left");
+        "the parameter {} belongs to another Reducer already: destroy that "
+        "one first, or pass this one the parameters that are left",
+        parameter.key);
     detail::add_gradient_hook(parameter.tensor, *this, i);
   }
 }

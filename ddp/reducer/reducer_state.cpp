@@ -36,7 +36,7 @@ constexpr const char* kHook = "comm_hook"; // only where it has a state
 constexpr const char* kLoad = "Reducer::load_state_dict: ";
 
 void check_form(bool good) {
-  DDP_CHECK_VALUE(good, kLoad, "the state is no Reducer's");
+  DDP_CHECK_VALUE(good, "{}the state is no Reducer's", kLoad);
 }
 
 template <typename Integers>
@@ -86,14 +86,12 @@ void check_same(
     };
     DDP_CHECK_VALUE(
         at(saved) == at(own),
+        "{}the state is of other parameters: number {} is {} in it, and {} "
+        "here",
         kLoad,
-        "the state is of other parameters: number ",
         i,
-        " is ",
         at(saved),
-        " in it, and ",
-        at(own),
-        " here");
+        at(own));
   }
 }
 
@@ -109,12 +107,10 @@ LayoutState parse(const IValue& state, size_t count) {
       const auto index = static_cast<size_t>(integer);
       DDP_CHECK_VALUE(
           index < count && !seen[index],
+          "{}the state is damaged: parameter {} of {} is in no place or in two",
           kLoad,
-          "the state is damaged: parameter ",
           integer,
-          " of ",
-          count,
-          " is in no place or in two");
+          count);
       seen[index] = true;
       indices.push_back(index);
     }
@@ -169,7 +165,7 @@ IValue ReducerImpl::state_dict() {
 void ReducerImpl::load_state_dict(const IValue& state) {
   const std::lock_guard<std::mutex> lock(mutex_);
   check_usable();
-  DDP_CHECK(!open_, kLoad, "a backward is running");
+  DDP_CHECK(!open_, "{}a backward is running", kLoad);
   std::vector<std::string> own;
   for (const auto& parameter : parameters_) {
     own.push_back(describe(parameter.key, parameter.sizes));
@@ -180,10 +176,10 @@ void ReducerImpl::load_state_dict(const IValue& state) {
     for (const size_t index : order) {
       DDP_CHECK_VALUE(
           !parameters_[index].sparse,
+          "{}the state is of other parameters: the gradient of {} is dense in "
+          "it, and sparse here",
           kLoad,
-          "the state is of other parameters: the gradient of ",
-          parameters_[index].name,
-          " is dense in it, and sparse here");
+          parameters_[index].name);
     }
   }
   if (state.toGenericDict().contains(kHook)) {

@@ -41,7 +41,7 @@ void ReducerImpl::check_usable() {
       failure_.empty(),
       "an earlier backward failed, so this rank's gradients and those of the "
       "others may differ: construct the Reducer anew on all ranks. It failed "
-      "because: ",
+      "because: {}",
       failure_);
 }
 
@@ -184,13 +184,12 @@ void ReducerImpl::check_capture() {
   const auto before = std::max(rebuild_step_.value_or(1), compared);
   DDP_CHECK(
       step_ > before,
-      "capturing a CUDA graph: this is backward ",
+      "capturing a CUDA graph: this is backward {}, and in the first {} the "
+      "host settles the buckets and compares the ranks. Run {} or more without "
+      "capturing before",
       step_,
-      ", and in the first ",
       before,
-      " the host settles the buckets and compares the ranks. Run ",
-      before,
-      " or more without capturing before");
+      before);
   DDP_CHECK(
       !check_.is_on() && !optimizer_ && !join_step_,
       "capturing a CUDA graph: check_finite, check_divergence_every, join and "
@@ -216,10 +215,10 @@ void ReducerImpl::check_captured_absences() const {
   }
   DDP_THROW(
       Error,
-      "capturing a CUDA graph: backward did not reach ",
-      names,
-      ". A captured step must use every parameter: freeze those before the "
-      "Reducer is constructed, or do not capture");
+      "capturing a CUDA graph: backward did not reach {}. A captured step "
+      "must use every parameter: freeze those before the Reducer is "
+      "constructed, or do not capture",
+      names);
 }
 
 void ReducerImpl::inspect_graph() {
@@ -255,14 +254,13 @@ void ReducerImpl::arrive(size_t index, at::Tensor& gradient) {
   }
   DDP_CHECK(
       parameter.share == Share::kPending,
-      "the gradient of ",
+      "the gradient of {} came again in one backward, after its reduction "
+      "began: it came {} times in earlier ones. With static_graph backward "
+      "inside backward (activation checkpointing) must reach a parameter as "
+      "often in each step; without it, only one that the first backward "
+      "reached so may come again",
       parameter.name,
-      " came again in one backward, after its reduction began: it came ",
-      parameter.expected_arrivals,
-      " times in earlier ones. With static_graph backward inside backward "
-      "(activation checkpointing) must reach a parameter as often in each "
-      "step; "
-      "without it, only one that the first backward reached so may come again");
+      parameter.expected_arrivals);
   if (parameter.arrivals == parameter.expected_arrivals && parameter.used) {
     contribute(index, gradient);
     if (buckets_[parameter.bucket].pending == 0) {
@@ -337,10 +335,10 @@ void ReducerImpl::finish_backward() {
   check_usable();
   DDP_CHECK(
       finishes_ || step_ <= 1,
-      "finish_backward() is called for the first time after ",
-      step_,
-      " reductions: call it in every step from the first on, on all ranks, or "
-      "it cannot know whether this step was reduced");
+      "finish_backward() is called for the first time after {} reductions: "
+      "call it in every step from the first on, on all ranks, or it cannot "
+      "know whether this step was reduced",
+      step_);
   finishes_ = true;
   if (!reduced_) {
     meet();

@@ -82,13 +82,11 @@ std::string resolve(
     DDP_CHECK_WITH(
         DistNetworkError,
         may_recover,
-        "MASTER_ADDR '",
+        "MASTER_ADDR '{}' does not resolve on host {}: {}. Set MASTER_ADDR to "
+        "the name or address of rank 0's host",
         host,
-        "' does not resolve on host ",
         host_name(),
-        ": ",
-        gai_strerror(status),
-        ". Set MASTER_ADDR to the name or address of rank 0's host");
+        gai_strerror(status));
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
   }
 }
@@ -150,14 +148,12 @@ int listen_at(const std::string& address, int64_t port) {
     }
     DDP_THROW(
         DistNetworkError,
-        "rank 0 cannot listen at ",
+        "rank 0 cannot listen at {} port {}: {}. If another job uses the "
+        "port, set MASTER_PORT to a free one; two processes with RANK=0 use "
+        "it both",
         address,
-        " port ",
         port,
-        ": ",
-        reason,
-        ". If another job uses the port, set MASTER_PORT to a free one; two "
-        "processes with RANK=0 use it both");
+        reason);
   }
   return fd;
 }

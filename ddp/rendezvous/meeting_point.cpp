@@ -110,18 +110,14 @@ std::string address_of(
   DDP_CHECK_WITH(
       DistNetworkError,
       !address.empty(),
-      "rank ",
+      "rank {} of {} on host {} could not reach rank 0 at any of its "
+      "addresses, {}, port {}. Set MASTER_ADDR to one that all hosts reach, "
+      "and MASTER_PORT to a free port there",
       environment.rank,
-      " of ",
       environment.world_size,
-      " on host ",
       host_name(),
-      " could not reach rank 0 at any of its addresses, ",
       place.at("addresses").dump(),
-      ", port ",
-      environment.master_port,
-      ". Set MASTER_ADDR to one that all hosts reach, and MASTER_PORT to a "
-      "free port there");
+      environment.master_port);
   return address;
 }
 

@@ -45,9 +45,8 @@ Entries entries() {
   ifaddrs* first = nullptr;
   DDP_CHECK(
       getifaddrs(&first) == 0,
-      "the network interfaces of host ",
+      "the network interfaces of host {} cannot be listed: {}",
       host_name(),
-      " cannot be listed: ",
       std::strerror(errno));
   return {first, &freeifaddrs};
 }
@@ -124,13 +123,11 @@ std::string interface_address(const std::string& interface) {
       found == interfaces.end() ? "does not exist" : fault_of(found->second);
   DDP_CHECK_VALUE(
       fault.empty(),
-      "interface '",
+      "interface '{}' (ProcessGroupOptions::interface or DDP_INTERFACE) {} on "
+      "host {}, which has: {}",
       interface,
-      "' (ProcessGroupOptions::interface or DDP_INTERFACE) ",
       fault,
-      " on host ",
       host_name(),
-      ", which has: ",
       describe(interfaces));
   return found->second.address;
 }

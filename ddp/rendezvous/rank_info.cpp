@@ -37,22 +37,20 @@ std::string differences(
       values.push_back((rank.*options).at(name));
     }
     if (std::set<std::string>(values.begin(), values.end()).size() > 1) {
-      text += c10::str(
+      text += detail::format(
+          "{}{} ({})",
           text.empty() ? "" : ", ",
           name,
-          " (",
-          detail::name_by_ranks(values),
-          ")");
+          detail::name_by_ranks(values));
     }
   }
   return text.empty() ? ""
-                      : c10::str(
-                            "the ranks at ",
+                      : detail::format(
+                            "the ranks at {} were given different options: {}. "
+                            "Give all ranks the same ProcessGroupOptions and "
+                            "DDP_ variables",
                             address,
-                            " were given different options: ",
-                            text,
-                            ". Give all ranks the same ProcessGroupOptions and "
-                            "DDP_ variables");
+                            text);
 }
 
 } // namespace
@@ -84,16 +82,14 @@ std::string different_sizes(
     int64_t rank,
     int64_t told,
     int64_t rank_0s) {
-  return c10::str(
-      "the ranks at ",
+  return detail::format(
+      "the ranks at {} were told different WORLD_SIZEs: rank {} has {}, rank "
+      "0 has {}. Start all with the same, or different jobs with a "
+      "MASTER_PORT each",
       address,
-      " were told different WORLD_SIZEs: rank ",
       rank,
-      " has ",
       told,
-      ", rank 0 has ",
-      rank_0s,
-      ". Start all with the same, or different jobs with a MASTER_PORT each");
+      rank_0s);
 }
 
 } // namespace ddp

@@ -160,11 +160,10 @@ class Meeting {
     detail::warn_of_wait(
         wait_notice_,
         who_,
-        c10::str(
-            "init_process_group: ",
+        detail::format(
+            "init_process_group: {}{} not come to {}{}",
             detail::name_ranks(missing),
             missing.size() == 1 ? " has" : " have",
-            " not come to ",
             where_,
             repeated_ranks()));
   }
@@ -221,11 +220,10 @@ class Meeting {
     DDP_CHECK_VALUE(size == size_, different_sizes(where_, rank_, size_, size));
     DDP_THROW(
         ValueError,
+        "{} has come to {} already, and the group has formed. Give each "
+        "process a RANK of its own, or different jobs a MASTER_PORT each",
         who_,
-        " has come to ",
-        where_,
-        " already, and the group has formed. Give each process a RANK of its "
-        "own, or different jobs a MASTER_PORT each");
+        where_);
   }
 
   bool wait(const StorePtr& store, const std::string& key) const {
@@ -238,10 +236,10 @@ class Meeting {
       DDP_CHECK_WITH(
           DistStoreError,
           Clock::now() >= deadline_,
+          "{} lost the store at {} while the ranks met (did rank 0 or the "
+          "launcher end?): {}",
           who_,
-          " lost the store at ",
           where_,
-          " while the ranks met (did rank 0 or the launcher end?): ",
           detail::error_text(error));
       return false;
     }
@@ -279,19 +277,14 @@ class Meeting {
       const std::string& repeated = "") const {
     DDP_THROW(
         DistStoreError,
-        c10::str(
-            who_,
-            " waited ",
-            std::chrono::duration<double>(timeout_).count(),
-            " s at ",
-            where_,
-            " for ",
-            detail::name_ranks(missing),
-            ", which did not come",
-            repeated,
-            ". Were all ",
-            size_,
-            " processes started, with the same MASTER_ADDR and MASTER_PORT?"));
+        "{} waited {} s at {} for {}, which did not come{}. Were all {} "
+        "processes started, with the same MASTER_ADDR and MASTER_PORT?",
+        who_,
+        std::chrono::duration<double>(timeout_).count(),
+        where_,
+        detail::name_ranks(missing),
+        repeated,
+        size_);
   }
 
   RendezvousResult result(const std::vector<json>& members) const {
@@ -302,7 +295,7 @@ class Meeting {
     for (int64_t i = 0; i < size_; ++i) {
       const auto r = (rank_ + i) % size_; // this rank's own fault first
       const auto& fault = outcome.members[r].fault;
-      DDP_CHECK_VALUE(fault.empty(), "rank ", r, " of ", size_, ": ", fault);
+      DDP_CHECK_VALUE(fault.empty(), "rank {} of {}: {}", r, size_, fault);
     }
     check_same_options(outcome.members, where_);
     return outcome;

@@ -126,9 +126,8 @@ StorePtr search(
     DDP_CHECK_WITH(
         DistNetworkError,
         Clock::now() < deadline,
-        "none of the ",
-        environment.port_count,
-        " ports from there on has the store of this job");
+        "none of the {} ports from there on has the store of this job",
+        environment.port_count);
   }
 }
 
@@ -160,9 +159,9 @@ std::string place(
     const LaunchEnvironment& environment,
     const std::string& address) {
   const auto& name = environment.master_addr;
-  return c10::str(
+  return detail::format(
+      "{}:{}{}",
       name,
-      ":",
       environment.master_port,
       name == address ? "" : c10::str(" (", address, ")"));
 }
@@ -185,20 +184,15 @@ StorePtr connect_to_store(
   } catch (const std::exception& error) {
     DDP_THROW(
         DistNetworkError,
-        c10::str(
-            "rank ",
-            environment.rank,
-            " of ",
-            environment.world_size,
-            is_server ? " could not serve the store at "
-                      : " could not reach rank 0's store at ",
-            place(environment, address),
-            " within ",
-            timeout.count() / 1000.0,
-            " s",
-            is_server ? "" : " (is rank 0 missing, or MASTER_PORT wrong?)",
-            ": ",
-            error_text(error)));
+        "rank {} of {}{}{} within {} s{}: {}",
+        environment.rank,
+        environment.world_size,
+        is_server ? " could not serve the store at "
+                  : " could not reach rank 0's store at ",
+        place(environment, address),
+        timeout.count() / 1000.0,
+        is_server ? "" : " (is rank 0 missing, or MASTER_PORT wrong?)",
+        error_text(error));
   }
 }
 

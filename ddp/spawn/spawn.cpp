@@ -74,9 +74,8 @@ void report_to_parent(int descriptor) {
   fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   DDP_CHECK(
       write(descriptor, "\n", 1) == 1,
-      "spawn: cannot tell process ",
-      getppid(),
-      ", which started this one, that it is here");
+      "spawn: cannot tell process {}, which started this one, that it is here",
+      getppid());
   detail::use_error_file(descriptor);
   detail::report_crashes();
   detail::report_uncaught(nullptr);
@@ -102,21 +101,17 @@ void check_launch() {
       ProcessGroupOptions(), process_environment(), nullptr);
   DDP_CHECK(
       !source || source->world_size == 1,
-      "spawn: by ",
+      "spawn: by {}={} and {}={} this is one of several processes already, "
+      "and each would start workers of its own: start the program by itself, "
+      "without {}, or have it call its worker function itself where a "
+      "launcher has started it",
       source->rank_name,
-      "=",
       source->rank,
-      " and ",
       source->size_name,
-      "=",
       source->world_size,
-      " this is one of several processes already, and each would start workers "
-      "of its own: start the program by itself, without ",
       source->launcher == "RANK and WORLD_SIZE"
           ? "ddprun, torchrun or these variables"
-          : source->launcher,
-      ", or have it call its worker function itself where a launcher has "
-      "started it");
+          : source->launcher);
 }
 
 /// Where the workers meet, at a socket that listened before there were any.
@@ -180,7 +175,7 @@ int run(
   const auto store = serve_store(listener, port);
   const int signal = workers.wait();
   const auto failure = signal ? "" : workers.failure();
-  DDP_CHECK(failure.empty(), "spawn: ", failure);
+  DDP_CHECK(failure.empty(), "spawn: {}", failure);
   return signal;
 }
 
@@ -201,9 +196,8 @@ void spawn(
     const SpawnOptions& options) {
   DDP_CHECK_VALUE(
       count >= 1 && count <= std::numeric_limits<int16_t>::max(),
-      "spawn: the number of processes must be from 1 to ",
+      "spawn: the number of processes must be from 1 to {}, but is {}",
       std::numeric_limits<int16_t>::max(),
-      ", but is ",
       count);
   DDP_CHECK_VALUE(worker, "spawn: there is no worker function");
   DDP_CHECK(
@@ -226,11 +220,11 @@ void spawn(
   try {
     signal = run(arguments, call, static_cast<int>(count), options);
   } catch (const std::system_error& error) {
-    DDP_THROW(Error, "spawn: ", error.what());
+    DDP_THROW(Error, "spawn: {}", error.what());
   }
   if (signal) {
     raise(signal);
-    DDP_THROW(Error, "spawn: the workers were ended by signal ", signal);
+    DDP_THROW(Error, "spawn: the workers were ended by signal {}", signal);
   }
 }
 

@@ -210,11 +210,9 @@ void AtomicFile::fail(const std::string& operation) const {
   const int error = errno;
   DDP_THROW(
       Error,
-      "cannot write '",
+      "cannot write '{}': {} failed: {}{}",
       path_,
-      "': ",
       operation,
-      " failed: ",
       std::generic_category().message(error),
       advice(error));
 }

@@ -1,3 +1,4 @@
+#include <ddp/internal/check.h>
 #include <ddp/support/optimizer_text.h>
 
 #include <c10/util/Exception.h>
@@ -25,10 +26,10 @@ std::string describe_with_parameters(const torch::optim::Optimizer& optimizer) {
   const char* joint = " of ";
   for (const auto& group : optimizer.param_groups()) {
     for (const auto& tensor : group.params()) {
-      text += c10::str(
+      text += detail::format(
+          "{}{} {}",
           std::exchange(joint, ", "),
           tensor.scalar_type(),
-          " ",
           tensor.sizes());
     }
   }

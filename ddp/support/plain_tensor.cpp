@@ -39,7 +39,7 @@ std::string why_unreadable(const at::Tensor& tensor) {
 
 void check_readable(const at::Tensor& tensor, const std::string& where) {
   const auto reason = why_unreadable(tensor);
-  DDP_CHECK_TYPE(reason.empty(), where, " ", reason);
+  DDP_CHECK_TYPE(reason.empty(), "{} {}", where, reason);
 }
 
 at::Tensor plain_tensor(const at::Tensor& tensor) {

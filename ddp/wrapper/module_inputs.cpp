@@ -20,13 +20,11 @@ void MoveTo::operator()(at::Tensor& tensor) const {
 void throw_not_copyable(const std::type_info& type, c10::Device device) {
   DDP_THROW(
       ValueError,
-      c10::str(
-          "an argument of forward, a ",
-          c10::demangle(type.name()),
-          ", has tensors that are not on the module's device ",
-          device,
-          ", and cannot be copied: move its tensors there before forward, or "
-          "turn ReducerOptions().move_inputs off"));
+      "an argument of forward, a {}, has tensors that are not on the module's "
+      "device {}, and cannot be copied: move its tensors there before "
+      "forward, or turn ReducerOptions().move_inputs off",
+      c10::demangle(type.name()),
+      device);
 }
 
 void check_devices(
@@ -40,20 +38,15 @@ void check_devices(
     const auto parameters = unique_parameters(module);
     DDP_THROW(
         ValueError,
-        c10::str(
-            "rank ",
-            rank,
-            ": argument ",
-            stray.argument,
-            " of forward (its tensor ",
-            stray.tensor,
-            ") is on ",
-            stray.device,
-            ", but the parameter ",
-            parameters.names[0],
-            " and all others are on ",
-            parameters.tensors[0].device(),
-            ": move the argument, or the module before it is wrapped"));
+        "rank {}: argument {} of forward (its tensor {}) is on {}, but the "
+        "parameter {} and all others are on {}: move the argument, or the "
+        "module before it is wrapped",
+        rank,
+        stray.argument,
+        stray.tensor,
+        stray.device,
+        parameters.names[0],
+        parameters.tensors[0].device());
   }
 }
 

@@ -1,6 +1,7 @@
 #include <ddp/parallel_forward.h>
 
 #include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/error_text.h>
 #include <ddp/wrapper/input_device.h>
 #include <ddp/wrapper/row_exchange.h>
@@ -20,23 +21,21 @@ std::string device_mistake(
     const ParallelForwardOptions& options) {
   const auto device = group.device();
   if (module && !takes_inputs_on(*module, device)) {
-    return c10::str(
-        "the module is on ",
+    return detail::format(
+        "the module is on {}, but the group's device, where each share goes, "
+        "is {}: call net->to(group.device()) first",
         module->parameters()[0].device(),
-        ", but the group's device, where each share goes, is ",
-        device,
-        ": call net->to(group.device()) first");
+        device);
   }
   const bool stays = !options.move_input() && group.rank() == options.root();
   if (stays && input.defined() && input.device() != device) {
-    return c10::str(
-        "the input is on ",
+    return detail::format(
+        "the input is on {}, but {}{}{}: pass input.to(group.device()), or "
+        "leave move_input on",
         input.device(),
-        ", but ",
         module ? "the module and the group are" : "the group's device is",
         module ? " on " : " ",
-        device,
-        ": pass input.to(group.device()), or leave move_input on");
+        device);
   }
   return "";
 }
@@ -68,10 +67,9 @@ at::Tensor parallel_forward(
   const at::NoGradGuard no_grad;
   const auto destination = options.destination().value_or(options.root());
   Notice notice;
-  notice.call = c10::str(
-      "parallel_forward from rank ",
+  notice.call = detail::format(
+      "parallel_forward from rank {} to {}",
       options.root(),
-      " to ",
       name_destination(destination));
   const heartbeat::Activity activity(notice.call.c_str());
   auto before = notice;

@@ -44,9 +44,9 @@ std::vector<std::string> exchange_notices(
   check_same_calls(calls);
   const auto& call = calls.front();
   const auto mistakes = name_by_ranks(texts['m']);
-  DDP_CHECK_VALUE(mistakes.empty(), call, " failed: ", mistakes);
+  DDP_CHECK_VALUE(mistakes.empty(), "{} failed: {}", call, mistakes);
   const auto failures = name_by_ranks(texts['f']);
-  DDP_CHECK(failures.empty(), call, " failed: ", failures);
+  DDP_CHECK(failures.empty(), "{} failed: {}", call, failures);
   return texts['c'];
 }
 
@@ -179,10 +179,10 @@ std::pair<Form, Counts> join(
   }
   DDP_CHECK_VALUE(
       alike,
+      "{} failed: the {}s must agree in dtype and in all sizes but the first, "
+      "but are {}",
       call,
-      " failed: the ",
       noun,
-      "s must agree in dtype and in all sizes but the first, but are ",
       name_by_ranks(words));
   return {common, counts};
 }

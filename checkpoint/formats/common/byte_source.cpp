@@ -33,11 +33,9 @@ void for_pieces(uint64_t bytes, const Function& function) {
 void check_range(uint64_t offset, uint64_t bytes, uint64_t size) {
   DDP_CHECK(
       offset <= size && bytes <= size - offset,
-      "truncated: ",
+      "truncated: {} bytes are expected at byte {}, it has {}",
       bytes,
-      " bytes are expected at byte ",
       offset,
-      ", it has ",
       size);
 }
 
@@ -135,11 +133,9 @@ void FileSource::read(uint64_t offset, void* data, size_t bytes) const {
     DDP_CHECK(got >= 0, reason());
     DDP_CHECK(
         got > 0,
-        "asked for ",
+        "asked for {} bytes at byte {} and got none; has it changed meanwhile?",
         bytes,
-        " bytes at byte ",
-        offset,
-        " and got none; has it changed meanwhile?");
+        offset);
     target += got;
     offset += static_cast<uint64_t>(got);
     bytes -= static_cast<size_t>(got);
@@ -157,7 +153,7 @@ std::shared_ptr<char> FileSource::map() const {
       MAP_PRIVATE | MAP_NORESERVE,
       descriptor_,
       0);
-  DDP_CHECK(data != MAP_FAILED, "mapping it failed: ", reason());
+  DDP_CHECK(data != MAP_FAILED, "mapping it failed: {}", reason());
   return {static_cast<char*>(data), [bytes = size_](char* start) {
             ::munmap(start, bytes);
           }};

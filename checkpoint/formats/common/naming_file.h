@@ -14,7 +14,7 @@ auto naming_file(const std::string& path, const Read& read)
     return read();
   } catch (const c10::Error& error) {
     DDP_THROW(
-        Error, "cannot read '", path, "': ", error.what_without_backtrace());
+        Error, "cannot read '{}': {}", path, error.what_without_backtrace());
   }
 }
 

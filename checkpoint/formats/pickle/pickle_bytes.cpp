@@ -10,11 +10,9 @@ std::string_view PickleBytes::take(uint64_t bytes) {
   const auto left = bytes_.size() - position_;
   DDP_CHECK(
       bytes <= left,
-      "truncated: ",
+      "truncated: {} bytes are expected at byte {}, there are {}",
       bytes,
-      " bytes are expected at byte ",
       position_,
-      ", there are ",
       left);
   const auto result = bytes_.substr(position_, bytes);
   position_ += bytes;
@@ -34,9 +32,8 @@ int64_t PickleBytes::take_long() {
   const auto bytes = take(take_number<uint8_t>());
   DDP_CHECK(
       bytes.size() <= sizeof(int64_t),
-      "an integer of ",
-      8 * bytes.size(),
-      " bits; this library takes 64");
+      "an integer of {} bits; this library takes 64",
+      8 * bytes.size());
   const bool negative = !bytes.empty() && (bytes.back() & 0x80) != 0;
   int64_t value = negative ? -1 : 0;
   std::memcpy(&value, bytes.data(), bytes.size());

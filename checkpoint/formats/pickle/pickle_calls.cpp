@@ -18,7 +18,8 @@ using Values = std::vector<PickleValue>;
 template <typename Content>
 Content& expect(const PickleValue& value, const char* what) {
   auto* content = content_of<Content>(value);
-  DDP_CHECK(content != nullptr, what, " is expected, it has ", kind_of(value));
+  DDP_CHECK(
+      content != nullptr, "{} is expected, it has {}", what, kind_of(value));
   return *content;
 }
 
@@ -26,15 +27,16 @@ int64_t expect_size(const PickleValue& value, const char* what) {
   const auto* number = std::get_if<int64_t>(&value);
   DDP_CHECK(
       number != nullptr && *number >= 0,
+      "{} is expected to be an integer that is not negative, it has {}",
       what,
-      " is expected to be an integer that is not negative, it has ",
       number == nullptr ? kind_of(value) : std::to_string(*number));
   return *number;
 }
 
 bool expect_bool(const PickleValue& value, const char* what) {
   const auto* truth = std::get_if<bool>(&value);
-  DDP_CHECK(truth != nullptr, what, " is expected, it has ", kind_of(value));
+  DDP_CHECK(
+      truth != nullptr, "{} is expected, it has {}", what, kind_of(value));
   return *truth;
 }
 
@@ -42,9 +44,8 @@ std::vector<int64_t> expect_sizes(const PickleValue& value, const char* what) {
   const auto& items = expect<PickleTuple>(value, what).items;
   DDP_CHECK(
       items.size() <= kMaxDimensions,
-      "a tensor of ",
+      "a tensor of {} dimensions; this library takes {}",
       items.size(),
-      " dimensions; this library takes ",
       kMaxDimensions);
   std::vector<int64_t> sizes;
   for (const auto& item : items) {
@@ -56,9 +57,8 @@ std::vector<int64_t> expect_sizes(const PickleValue& value, const char* what) {
 void check_count(const Values& arguments, size_t least, size_t most) {
   DDP_CHECK(
       arguments.size() >= least && arguments.size() <= most,
-      "it has ",
+      "it has {} arguments, expected {}{}",
       arguments.size(),
-      " arguments, expected ",
       least,
       least == most ? "" : " to " + std::to_string(most));
 }
@@ -83,13 +83,10 @@ int64_t reach(
   overflow = overflow || __builtin_mul_overflow(elements, 16, &elements);
   DDP_CHECK(
       !overflow,
-      "sizes ",
+      "sizes {} and strides {} at offset {} are more than 63 bits can count",
       at::IntArrayRef(sizes),
-      " and strides ",
       at::IntArrayRef(strides),
-      " at offset ",
-      offset,
-      " are more than 63 bits can count");
+      offset);
   const bool empty = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
   return empty ? offset : last;
 }
@@ -99,7 +96,7 @@ void check_hooks(const PickleValue& value) {
   DDP_CHECK(
       std::holds_alternative<std::monostate>(value) ||
           (dict != nullptr && dict->items.empty()),
-      "a tensor with hooks, which no file can hold: ",
+      "a tensor with hooks, which no file can hold: {}",
       kind_of(value));
 }
 
@@ -117,7 +114,7 @@ void set_metadata(at::Tensor& tensor, const PickleValue& value) {
     } else if (name == "neg") {
       tensor._set_neg(set);
     } else {
-      DDP_THROW(Error, "a tensor's metadata has '", name, "'");
+      DDP_THROW(Error, "a tensor's metadata has '{}'", name);
     }
   }
 }
@@ -126,7 +123,7 @@ c10::ScalarType expect_dtype(const PickleValue& value) {
   const auto* global = expect<const PickleGlobal*>(value, "a dtype");
   DDP_CHECK(
       global->meaning == PickleMeaning::kDtype,
-      "a dtype is expected, it has ",
+      "a dtype is expected, it has {}",
       global->name);
   return global->dtype;
 }
@@ -134,9 +131,8 @@ c10::ScalarType expect_dtype(const PickleValue& value) {
 void require_gradients(at::Tensor& tensor, bool required) {
   DDP_CHECK(
       !required || tensor.is_floating_point() || tensor.is_complex(),
-      "a tensor of ",
-      tensor.scalar_type(),
-      " would need gradients");
+      "a tensor of {} would need gradients",
+      tensor.scalar_type());
   tensor.set_requires_grad(required);
 }
 
@@ -149,24 +145,20 @@ at::Tensor view_of(
   const auto strides = expect_sizes(arguments[3], "a tensor's stride");
   DDP_CHECK(
       sizes.size() == strides.size(),
-      "a tensor has sizes ",
+      "a tensor has sizes {} and strides {}",
       at::IntArrayRef(sizes),
-      " and strides ",
       at::IntArrayRef(strides));
   const auto elements =
       static_cast<int64_t>(storage.storage.nbytes() / c10::elementSize(dtype));
   const auto last = reach(sizes, strides, offset);
   DDP_CHECK(
       last <= elements,
-      "a tensor of sizes ",
+      "a tensor of sizes {} and strides {} at offset {} reaches element {} of "
+      "a storage of {}",
       at::IntArrayRef(sizes),
-      " and strides ",
       at::IntArrayRef(strides),
-      " at offset ",
       offset,
-      " reaches element ",
       last,
-      " of a storage of ",
       elements);
   auto tensor = at::empty({0}, dtype);
   tensor.set_(storage.storage, offset, sizes, strides);
@@ -186,14 +178,13 @@ PickleValue PickleCalls::global(
   }
   DDP_CHECK(
       !strict_,
-      "it asks for '",
+      "it asks for '{}.{}', which is not among the names that a state_dict "
+      "needs; nothing was executed. LoadOptions().strict(false) loads a "
+      "module without such entries; or load the file with Python, if you "
+      "trust it, and save tensors, numbers, strings, lists, tuples and dicts "
+      "of them alone",
       module,
-      ".",
-      name,
-      "', which is not among the names that a state_dict needs; nothing was "
-      "executed. LoadOptions().strict(false) loads a module without such "
-      "entries; or load the file with Python, if you trust it, and save "
-      "tensors, numbers, strings, lists, tuples and dicts of them alone");
+      name);
   heap_.charge(module.size() + name.size());
   return heap_.create(PickleUnknown{module + "." + name});
 }
@@ -233,7 +224,7 @@ PickleValue PickleCalls::call(
         DDP_THROW(Error, "this library does not call it");
     }
   } catch (const c10::Error& error) {
-    DDP_THROW(Error, global.name, ": ", error.what_without_backtrace());
+    DDP_THROW(Error, "{}: {}", global.name, error.what_without_backtrace());
   }
 }
 
@@ -246,9 +237,8 @@ PickleValue PickleCalls::create(
   const auto& global = *expect<const PickleGlobal*>(type, "a type");
   DDP_CHECK(
       global.meaning == PickleMeaning::kArchive,
-      "it has an object of the class '",
-      global.name,
-      "', which this library does not read");
+      "it has an object of the class '{}', which this library does not read",
+      global.name);
   check_count(expect<PickleTuple>(arguments, "a tuple").items, 0, 0);
   PickleDict archive;
   archive.archive = true;
@@ -258,14 +248,12 @@ PickleValue PickleCalls::create(
 PickleValue PickleCalls::storage(const PickleValue& id) {
   const auto& values =
       expect<PickleTuple>(id, "a tuple as persistent id").items;
-  DDP_CHECK(
-      values.size() == 5, "a persistent id of ", values.size(), " values");
+  DDP_CHECK(values.size() == 5, "a persistent id of {} values", values.size());
   const auto& kind = expect<std::string>(values[0], "a persistent id's kind");
   DDP_CHECK(
       kind == "storage",
-      "a persistent id of the kind '",
-      kind,
-      "', expected 'storage'");
+      "a persistent id of the kind '{}', expected 'storage'",
+      kind);
   const auto& type =
       *expect<const PickleGlobal*>(values[1], "a storage's type");
   const auto& key = expect<std::string>(values[2], "a storage's key");
@@ -274,20 +262,17 @@ PickleValue PickleCalls::storage(const PickleValue& id) {
   const bool untyped = type.meaning == PickleMeaning::kUntypedStorageType;
   DDP_CHECK(
       untyped || type.meaning == PickleMeaning::kStorageType,
-      "storage '",
+      "storage '{}' has the type {}",
       key,
-      "' has the type ",
       type.name);
   const auto dtype = untyped ? c10::kByte : type.dtype;
   uint64_t bytes = 0;
   DDP_CHECK(
       !__builtin_mul_overflow(
           static_cast<uint64_t>(count), c10::elementSize(dtype), &bytes),
-      "storage '",
+      "storage '{}' would have more than 64 bits can count: {} elements",
       key,
-      "' would have more than 64 bits can count: ",
-      count,
-      " elements");
+      count);
   return heap_.create(PickleStorage{storage_of(key, bytes), dtype});
 }
 
@@ -300,11 +285,9 @@ const at::Storage& PickleCalls::storage_of(
   }
   DDP_CHECK(
       bytes <= found->second.nbytes(),
-      "storage '",
+      "storage '{}' has {} bytes, expected {}",
       key,
-      "' has ",
       found->second.nbytes(),
-      " bytes, expected ",
       bytes);
   return found->second;
 }
@@ -320,7 +303,7 @@ PickleValue PickleCalls::make_dict(const Values& arguments) {
       const auto& pair = list != nullptr
           ? list->items
           : expect<PickleTuple>(item, "a pair").items;
-      DDP_CHECK(pair.size() == 2, "a pair of ", pair.size(), " values");
+      DDP_CHECK(pair.size() == 2, "a pair of {} values", pair.size());
       heap_.charge(2 * sizeof(PickleValue));
       dict.items.insert(dict.items.end(), pair.begin(), pair.end());
     }
@@ -379,7 +362,7 @@ PickleValue PickleCalls::make_from_type(const Values& arguments) {
   const auto* type = expect<const PickleGlobal*>(arguments[1], "a type");
   DDP_CHECK(
       function->meaning != PickleMeaning::kRebuildFromType, "it calls itself");
-  DDP_CHECK(type->meaning == PickleMeaning::kTensorType, "type ", type->name);
+  DDP_CHECK(type->meaning == PickleMeaning::kTensorType, "type {}", type->name);
   return call(arguments[0], arguments[2]);
 }
 

@@ -50,19 +50,18 @@ PickleValue PickleMachine::run() {
     try {
       step(opcode);
     } catch (const c10::Error& error) {
-      DDP_THROW(Error, "at byte ", start, ": ", error.what_without_backtrace());
+      DDP_THROW(Error, "at byte {}: {}", start, error.what_without_backtrace());
     }
   }
   DDP_CHECK(
       bytes_.position() == bytes_.size(),
-      bytes_.size() - bytes_.position(),
-      " bytes follow its end");
+      "{} bytes follow its end",
+      bytes_.size() - bytes_.position());
   const auto result = pop();
   DDP_CHECK(
       stack_.empty() && marks_.empty(),
-      "it leaves ",
-      stack_.size() + 1,
-      " values behind, expected one");
+      "it leaves {} values behind, expected one",
+      stack_.size() + 1);
   return result;
 }
 
@@ -81,9 +80,8 @@ bool PickleMachine::push_constant(unsigned char opcode) {
       const int protocol = bytes_.take_number<unsigned char>();
       DDP_CHECK(
           protocol <= kNewestProtocol,
-          "pickle protocol ",
+          "pickle protocol {}, expected at most {}",
           protocol,
-          ", expected at most ",
           kNewestProtocol);
       return true;
     }
@@ -234,9 +232,8 @@ bool PickleMachine::use_global(unsigned char opcode) {
       const auto* name = content_of<std::string>(names[1]);
       DDP_CHECK(
           module != nullptr && name != nullptr,
-          "a name of Python's is no text but ",
+          "a name of Python's is no text but {} and {}",
           kind_of(names[0]),
-          " and ",
           kind_of(names[1]));
       push(calls_.global(*module, *name));
       return true;
@@ -263,16 +260,14 @@ void PickleMachine::refuse(unsigned char opcode) const {
   for (const auto& [refused, thing] : kRefused) {
     DDP_CHECK(
         opcode != refused,
-        "it has ",
-        thing,
-        ", which this library does not read; save tensors, numbers, strings, "
-        "lists, tuples and dicts of them alone");
+        "it has {}, which this library does not read; save tensors, numbers, "
+        "strings, lists, tuples and dicts of them alone",
+        thing);
   }
   DDP_THROW(
       Error,
-      "it has the opcode ",
-      static_cast<int>(opcode),
-      ", which torch.save does not write");
+      "it has the opcode {}, which torch.save does not write",
+      static_cast<int>(opcode));
 }
 
 void PickleMachine::push(PickleValue value) {
@@ -287,9 +282,8 @@ std::vector<PickleValue> PickleMachine::pop_many(size_t count) {
   const auto floor = marks_.empty() ? 0 : marks_.back();
   DDP_CHECK(
       stack_.size() - floor >= count,
-      "the stack has ",
+      "the stack has {} values, the opcode needs {}",
       stack_.size() - floor,
-      " values, the opcode needs ",
       count);
   const auto first = stack_.end() - static_cast<std::ptrdiff_t>(count);
   std::vector<PickleValue> items(first, stack_.end());
@@ -319,11 +313,9 @@ PickleValue& PickleMachine::top() {
 void PickleMachine::memoize(uint64_t index) {
   DDP_CHECK(
       index < bytes_.size(),
-      "it numbers a value ",
+      "it numbers a value {}, but has only {} bytes",
       index,
-      ", but has only ",
-      bytes_.size(),
-      " bytes");
+      bytes_.size());
   if (index >= memo_.size()) {
     const auto size = std::max<uint64_t>(2 * memo_.size(), index + 1);
     heap_.charge((size - memo_.size()) * sizeof(PickleValue));
@@ -338,9 +330,8 @@ void PickleMachine::memoize(uint64_t index) {
 void PickleMachine::push_memo(uint64_t index) {
   DDP_CHECK(
       index < memo_.size() && memo_set_[index],
-      "it refers to value ",
-      index,
-      ", which it has not had");
+      "it refers to value {}, which it has not had",
+      index);
   push(memo_[index]);
 }
 
@@ -349,8 +340,7 @@ void PickleMachine::append(std::vector<PickleValue> items) {
     return;
   }
   auto* list = content_of<PickleList>(top());
-  DDP_CHECK(
-      list != nullptr, "it appends to ", kind_of(top()), ", not to a list");
+  DDP_CHECK(list != nullptr, "it appends to {}, not to a list", kind_of(top()));
   heap_.charge(items.size() * sizeof(PickleValue));
   list->items.insert(list->items.end(), items.begin(), items.end());
 }
@@ -361,7 +351,7 @@ void PickleMachine::set_items(std::vector<PickleValue> items) {
   }
   auto* dict = content_of<PickleDict>(top());
   DDP_CHECK(
-      dict != nullptr, "it sets items of ", kind_of(top()), ", not of a dict");
+      dict != nullptr, "it sets items of {}, not of a dict", kind_of(top()));
   DDP_CHECK(items.size() % 2 == 0, "a key of a dict has no value");
   heap_.charge(items.size() * sizeof(PickleValue));
   dict->items.insert(dict->items.end(), items.begin(), items.end());
@@ -375,12 +365,12 @@ void PickleMachine::build() {
     return;
   }
   auto* dict = content_of<PickleDict>(top());
-  DDP_CHECK(dict != nullptr, "it sets the attributes of ", kind_of(top()));
+  DDP_CHECK(dict != nullptr, "it sets the attributes of {}", kind_of(top()));
   if (dict->archive) {
     const auto* attributes = content_of<PickleDict>(state);
     DDP_CHECK(
         attributes != nullptr && attributes != dict,
-        "the attributes of an archive are ",
+        "the attributes of an archive are {}",
         kind_of(state));
     set_items(attributes->items);
   }

@@ -30,7 +30,7 @@ c10::IValue read_pickle(
     if (not_loaded) {
       std::rethrow_exception(not_loaded);
     }
-    DDP_THROW(Error, "its pickle: ", error.what_without_backtrace());
+    DDP_THROW(Error, "its pickle: {}", error.what_without_backtrace());
   }
 }
 

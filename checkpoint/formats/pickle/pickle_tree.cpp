@@ -59,9 +59,8 @@ c10::IValue TreeMaker::make_content(const PickleObject& object, int depth) {
   }
   DDP_CHECK(
       depth < kMaxDepth,
-      "its values are nested more than ",
-      kMaxDepth,
-      " deep, or contain themselves");
+      "its values are nested more than {} deep, or contain themselves",
+      kMaxDepth);
   if (const auto* tensor = std::get_if<at::Tensor>(&object.content)) {
     return *tensor;
   }
@@ -110,18 +109,17 @@ c10::IValue TreeMaker::make_dict(const PickleDict& dict, int depth) {
   for (const auto& key : keys) {
     DDP_CHECK(
         key.isString() || key.isInt(),
-        "a dict has a key that is a ",
-        key.tagKind(),
-        "; this library takes strings and integers");
+        "a dict has a key that is a {}; this library takes strings and "
+        "integers",
+        key.tagKind());
   }
   heap_.charge(dict_slots(keys) * kDictSlotBytes);
   auto result = new_dict();
   for (size_t i = 0; i < keys.size(); ++i) {
     DDP_CHECK(
         result.insert(keys[i], std::move(values[i])).second,
-        "a dict has the key ",
-        keys[i],
-        " twice");
+        "a dict has the key {} twice",
+        keys[i]);
   }
   return result;
 }
@@ -134,10 +132,9 @@ c10::IValue make_tree(const PickleValue& value, PickleHeap& heap, bool strict) {
   } catch (const Unreadable& unreadable) {
     DDP_THROW(
         Error,
-        "it is or contains ",
-        unreadable.kind,
-        "; this library reads tensors, numbers, strings, lists, tuples and "
-        "dicts of them");
+        "it is or contains {}; this library reads tensors, numbers, strings, "
+        "lists, tuples and dicts of them",
+        unreadable.kind);
   }
 }
 

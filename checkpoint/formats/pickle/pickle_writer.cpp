@@ -90,11 +90,10 @@ void PickleWriter::write(const c10::IValue& value, const std::string& where) {
   } else {
     DDP_THROW(
         TypeError,
+        "{} is a {}; a file takes tensors, numbers, strings, none, lists, "
+        "tuples and dicts",
         where,
-        " is a ",
-        value.tagKind(),
-        "; a file takes tensors, numbers, strings, none, lists, tuples and "
-        "dicts");
+        value.tagKind());
   }
 }
 
@@ -116,10 +115,9 @@ void PickleWriter::write_dict(
     const auto& key = item.key();
     DDP_CHECK_TYPE(
         key.isString() || key.isInt(),
+        "{} has a key that is a {}; a file takes strings and integers",
         where,
-        " has a key that is a ",
-        key.tagKind(),
-        "; a file takes strings and integers");
+        key.tagKind());
     write(key, "a key of " + where);
     write(
         item.value(),
@@ -134,10 +132,10 @@ void check_tensor(const at::Tensor& tensor, const std::string& where) {
   check_readable(tensor, where);
   DDP_CHECK_TYPE(
       !python_dtype(tensor.scalar_type()).empty(),
+      "{} is a tensor of dtype {}, which this library does not write; convert "
+      "it first",
       where,
-      " is a tensor of dtype ",
-      tensor.scalar_type(),
-      ", which this library does not write; convert it first");
+      tensor.scalar_type());
 }
 
 // torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad,
@@ -212,13 +210,12 @@ void PickleWriter::write_double(double value) {
 void PickleWriter::write_text(
     const std::string& text,
     const std::string& where) {
-  DDP_CHECK_VALUE(is_utf8(text), where, " is text that is not UTF-8");
+  DDP_CHECK_VALUE(is_utf8(text), "{} is text that is not UTF-8", where);
   DDP_CHECK_VALUE(
       text.size() <= std::numeric_limits<uint32_t>::max(),
+      "{} is text of {} bytes, the format allows 2^32 - 1",
       where,
-      " is text of ",
-      text.size(),
-      " bytes, the format allows 2^32 - 1");
+      text.size());
   put(kBinUnicode);
   put_number(static_cast<uint32_t>(text.size()));
   pickle_ += text;

@@ -47,9 +47,8 @@ void StoragePlan::count(const c10::IValue& value, int depth) {
   }
   DDP_CHECK_VALUE(
       depth < kMaxDepth,
-      "its values are nested more than ",
-      kMaxDepth,
-      " deep, or contain themselves");
+      "its values are nested more than {} deep, or contain themselves",
+      kMaxDepth);
   if (value.isList()) {
     for (const auto& item : value.toListRef()) {
       count(item, depth + 1);

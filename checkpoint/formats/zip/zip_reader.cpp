@@ -77,10 +77,9 @@ uint64_t find_end(const ByteSource& source) {
       u32_at({start.data(), start.size()}, 0) == zip::kLocalHeader;
   DDP_THROW(
       Error,
+      "{}its {} bytes do not end with a zip file's directory{}",
       zip_start || size < zip::kEndSize ? "truncated: " : "no zip file: ",
-      "its ",
       size,
-      " bytes do not end with a zip file's directory",
       zip_start ? "; restore it from a copy" : "");
 }
 
@@ -88,15 +87,15 @@ uint64_t find_end(const ByteSource& source) {
 Directory read_end64(const ByteSource& source, uint64_t locator, uint64_t at) {
   DDP_CHECK(
       locator >= zip::kEnd64Size && at <= locator - zip::kEnd64Size,
-      "damaged: its 64-bit end record would be at byte ",
+      "damaged: its 64-bit end record would be at byte {}, behind its locator "
+      "at {}",
       at,
-      ", behind its locator at ",
       locator);
   const auto end = source.text(at, zip::kEnd64Size);
   DDP_CHECK(
       u32_at(end, 0) == zip::kEnd64 &&
           u64_at(end, 4) == locator - at - zip::kEnd64Uncounted,
-      "damaged: there is no 64-bit end record at byte ",
+      "damaged: there is no 64-bit end record at byte {}",
       at);
   DDP_CHECK(
       u32_at(end, 16) == 0 && u32_at(end, 20) == 0 &&
@@ -109,9 +108,8 @@ Directory read_end64(const ByteSource& source, uint64_t locator, uint64_t at) {
 void check_short(uint64_t seen, uint64_t escape, uint64_t expected) {
   DDP_CHECK(
       seen == escape || seen == expected,
-      "damaged: its end records say ",
+      "damaged: its end records say {} and {}",
       seen,
-      " and ",
       expected);
 }
 
@@ -138,19 +136,16 @@ Directory find_directory(const ByteSource& source) {
   DDP_CHECK(
       directory.offset <= position &&
           directory.size == position - directory.offset,
-      "damaged: its directory of ",
+      "damaged: its directory of {} bytes at byte {} does not end where the "
+      "end record begins, at {}",
       directory.size,
-      " bytes at byte ",
       directory.offset,
-      " does not end where the end record begins, at ",
       position);
   DDP_CHECK(
       directory.entries <= directory.size / zip::kCentralHeaderSize,
-      "damaged: a directory of ",
+      "damaged: a directory of {} bytes cannot have {} records",
       directory.size,
-      " bytes cannot have ",
-      directory.entries,
-      " records");
+      directory.entries);
   return directory;
 }
 
@@ -162,9 +157,8 @@ void read_extra64(
   while (!wanted.empty()) {
     DDP_CHECK(
         extra.size() >= zip::kExtraHeaderSize,
-        "damaged: record '",
-        name,
-        "' has no 64-bit sizes");
+        "damaged: record '{}' has no 64-bit sizes",
+        name);
     const auto id = u16_at(extra, 0);
     const uint64_t size = u16_at(extra, 2);
     extra.remove_prefix(zip::kExtraHeaderSize);
@@ -196,9 +190,8 @@ ZipRecord take_record(std::string_view& directory) {
   record.name = directory.substr(zip::kCentralHeaderSize, name_size);
   DDP_CHECK(
       (u16_at(directory, 8) & zip::kEncrypted) == 0,
-      "record '",
-      record.name,
-      "' is encrypted");
+      "record '{}' is encrypted",
+      record.name);
   record.compressed = u16_at(directory, 10) != zip::kStored;
   record.crc = u32_at(directory, 16);
   record.size = u32_at(directory, 24);
@@ -216,11 +209,9 @@ ZipRecord take_record(std::string_view& directory) {
       wanted);
   DDP_CHECK(
       record.compressed || record.stored_size == record.size,
-      "damaged: record '",
+      "damaged: record '{}' has {} bytes that take {}",
       record.name,
-      "' has ",
       record.size,
-      " bytes that take ",
       record.stored_size);
   directory.remove_prefix(size);
   return record;
@@ -229,13 +220,11 @@ ZipRecord take_record(std::string_view& directory) {
 void check_crc(const ZipRecord& record, uint32_t crc) {
   DDP_CHECK(
       crc == record.crc,
-      "damaged: the content of record '",
+      "damaged: the content of record '{}' has the CRC-32 {}, the directory "
+      "says {}; restore it from a copy",
       record.name,
-      "' has the CRC-32 ",
       crc,
-      ", the directory says ",
-      record.crc,
-      "; restore it from a copy");
+      record.crc);
 }
 
 // Has `read` show a record's content, and checks it.
@@ -243,9 +232,8 @@ template <typename Read>
 void read_checked(const ZipRecord& record, const Read& read) {
   DDP_CHECK(
       !record.compressed,
-      "record '",
-      record.name,
-      "' is compressed; torch.save stores its records as they are");
+      "record '{}' is compressed; torch.save stores its records as they are",
+      record.name);
   uint32_t crc = 0;
   read([&](const void* data, size_t bytes) { crc = crc32(crc, data, bytes); });
   check_crc(record, crc);
@@ -266,15 +254,13 @@ void ZipReader::read_directory() {
     records_.push_back(take_record(rest));
     const auto& name = records_.back().name;
     DDP_CHECK(
-        by_name_.emplace(name, i).second, "it has two records '", name, "'");
+        by_name_.emplace(name, i).second, "it has two records '{}'", name);
   }
   DDP_CHECK(
       rest.empty(),
-      "damaged: its directory has ",
+      "damaged: its directory has {} bytes more than its {} records take",
       rest.size(),
-      " bytes more than its ",
-      directory.entries,
-      " records take");
+      directory.entries);
   for (auto& record : records_) {
     find_content(record);
   }
@@ -293,11 +279,9 @@ void ZipReader::find_content(ZipRecord& record) const {
   DDP_CHECK(
       record.header <= source_.size() &&
           bytes <= source_.size() - record.header,
-      "damaged: record '",
+      "damaged: record '{}' would begin at byte {} of {}",
       record.name,
-      "' would begin at byte ",
       record.header,
-      " of ",
       source_.size());
   const auto header = source_.text(record.header, bytes);
   DDP_CHECK(
@@ -305,15 +289,13 @@ void ZipReader::find_content(ZipRecord& record) const {
           u16_at(header, 26) == record.name.size() &&
           header.compare(
               zip::kLocalHeaderSize, record.name.size(), record.name) == 0,
-      "damaged: record '",
+      "damaged: record '{}' does not begin at byte {}",
       record.name,
-      "' does not begin at byte ",
       record.header);
   DDP_CHECK(
       (u16_at(header, 8) != zip::kStored) == record.compressed,
-      "damaged: record '",
-      record.name,
-      "' is compressed in one place and not in another");
+      "damaged: record '{}' is compressed in one place and not in another",
+      record.name);
   if ((u16_at(header, 6) & zip::kSizesFollow) == 0) {
     check_crc(record, u32_at(header, 14));
   }
@@ -328,13 +310,11 @@ void ZipReader::check_overlaps(
     const auto limit = i + 1 < order.size() ? order[i + 1]->header : directory;
     DDP_CHECK(
         record.offset <= limit && record.stored_size <= limit - record.offset,
-        "damaged: the ",
+        "damaged: the {} bytes of record '{}' at byte {} reach beyond what "
+        "follows, at {}",
         record.stored_size,
-        " bytes of record '",
         record.name,
-        "' at byte ",
         record.offset,
-        " reach beyond what follows, at ",
         limit);
   }
 }

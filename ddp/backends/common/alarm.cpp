@@ -14,7 +14,7 @@ namespace ddp::backends {
 Alarm::Alarm() : timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) {
   DDP_CHECK(
       timer_ >= 0,
-      "a backend needs a timer: timerfd_create: ",
+      "a backend needs a timer: timerfd_create: {}",
       std::strerror(errno));
 }
 

@@ -31,32 +31,29 @@ void Arguments::check_usable(const char* name, const std::string& error) const {
   DDP_CHECK_WITH(
       DistBackendError,
       error.empty(),
+      "{} on rank {} of {}: the group failed before: {}",
       over(name),
-      " on rank ",
       rank_,
-      " of ",
       size_,
-      ": the group failed before: ",
       error);
 }
 
 void Arguments::check_dense(const char* name, const at::Tensor& tensor) const {
-  DDP_CHECK_VALUE(tensor.defined(), over(name), " got an undefined tensor");
+  DDP_CHECK_VALUE(tensor.defined(), "{} got an undefined tensor", over(name));
   const bool strided = tensor.layout() == at::kStrided;
   DDP_CHECK_VALUE(
       strided && tensor.is_non_overlapping_and_dense(),
+      "{} takes dense tensors without gaps; got one of layout {}, sizes {}{}. "
+      "tensor.contiguous() makes one that fits",
       over(name),
-      " takes dense tensors without gaps; got one of layout ",
       tensor.layout(),
-      ", sizes ",
       tensor.sizes(),
-      strided ? c10::str(" and strides ", tensor.strides()) : "",
-      ". tensor.contiguous() makes one that fits");
+      strided ? c10::str(" and strides ", tensor.strides()) : "");
   DDP_CHECK_VALUE(
       detail::has_plain_memory(tensor),
-      over(name),
-      " got a tensor that is negated or conjugated lazily: pass its "
-      "resolve_conj().resolve_neg()");
+      "{} got a tensor that is negated or conjugated lazily: pass its "
+      "resolve_conj().resolve_neg()",
+      over(name));
 }
 
 void Arguments::check_contiguous(const char* name, const at::Tensor& tensor)
@@ -64,19 +61,18 @@ void Arguments::check_contiguous(const char* name, const at::Tensor& tensor)
   check_dense(name, tensor);
   DDP_CHECK_VALUE(
       tensor.is_contiguous(),
+      "{} takes contiguous tensors; got one of sizes {} and strides {}. "
+      "tensor.contiguous() makes one",
       over(name),
-      " takes contiguous tensors; got one of sizes ",
       tensor.sizes(),
-      " and strides ",
-      tensor.strides(),
-      ". tensor.contiguous() makes one");
+      tensor.strides());
 }
 
 void Arguments::check_on_cpu(const char* name, const at::Tensor& tensor) const {
   DDP_CHECK_VALUE(
       tensor.is_cpu(),
+      "{} takes tensors on the CPU, got one on {}",
       over(name),
-      " takes tensors on the CPU, got one on ",
       tensor.device());
 }
 
@@ -84,8 +80,8 @@ const at::Tensor& Arguments::only(const char* name, const Tensors& tensors)
     const {
   DDP_CHECK_VALUE(
       tensors.size() == 1,
+      "{} takes one tensor, got {}",
       over(name),
-      " takes one tensor, got ",
       tensors.size());
   return tensors.front();
 }
@@ -95,8 +91,8 @@ const Arguments::Tensors& Arguments::only_list(
     const std::vector<Tensors>& lists) const {
   DDP_CHECK_VALUE(
       lists.size() == 1,
+      "{} takes one list of tensors, got {}",
       over(name),
-      " takes one list of tensors, got ",
       lists.size());
   check_list(name, lists.front().size());
   return lists.front();
@@ -105,10 +101,9 @@ const Arguments::Tensors& Arguments::only_list(
 void Arguments::check_list(const char* name, size_t length) const {
   DDP_CHECK_VALUE(
       length == static_cast<size_t>(size_),
+      "{} takes a list with one entry for each of {} ranks, got {}",
       over(name),
-      " takes a list with one entry for each of ",
       size_,
-      " ranks, got ",
       length);
 }
 
@@ -118,12 +113,10 @@ void Arguments::check_pairs(
     const Tensors& outputs) const {
   DDP_CHECK_VALUE(
       inputs.size() == outputs.size(),
+      "{}: {} inputs, but {} outputs",
       over(name),
-      ": ",
       inputs.size(),
-      " inputs, but ",
-      outputs.size(),
-      " outputs");
+      outputs.size());
 }
 
 void Arguments::check_same_dtype(
@@ -133,10 +126,9 @@ void Arguments::check_same_dtype(
   for (const auto& other : others) {
     DDP_CHECK_VALUE(
         other.scalar_type() == tensor.scalar_type(),
+        "{} takes tensors of one dtype, got {} and {}",
         over(name),
-        " takes tensors of one dtype, got ",
         tensor.scalar_type(),
-        " and ",
         other.scalar_type());
   }
 }
@@ -144,20 +136,18 @@ void Arguments::check_same_dtype(
 void Arguments::check_root(const char* name, int64_t root) const {
   DDP_CHECK_VALUE(
       root >= 0 && root < size_,
+      "{}: the root is rank {} of {}",
       over(name),
-      ": the root is rank ",
       root,
-      " of ",
       size_);
 }
 
 void Arguments::check_peer(const char* name, int peer) const {
   DDP_CHECK_VALUE(
       peer >= 0 && peer < size_,
+      "{}: the other is rank {} of {}",
       over(name),
-      ": the other is rank ",
       peer,
-      " of ",
       size_);
 }
 
@@ -166,10 +156,9 @@ void Arguments::check_no_lists(
     const std::vector<Tensors>& lists) const {
   DDP_CHECK_VALUE(
       lists.empty(),
+      "{}: a list on rank {}, which is not the root",
       over(name),
-      ": a list on rank ",
-      rank_,
-      ", which is not the root");
+      rank_);
 }
 
 Arguments::Tensors Arguments::parts(
@@ -196,12 +185,10 @@ Arguments::Tensors Arguments::equal_parts(
   check_contiguous(name, tensor);
   DDP_CHECK_VALUE(
       tensor.numel() == numel * size_,
+      "{} takes a tensor of {} times {} elements, got sizes {}",
       over(name),
-      " takes a tensor of ",
       size_,
-      " times ",
       numel,
-      " elements, got sizes ",
       tensor.sizes());
   return tensor.view(-1).tensor_split(size_);
 }

@@ -47,10 +47,10 @@ bool BackendWork::wait(std::chrono::milliseconds timeout) {
       DistBackendError,
       ends_until(
           limited ? Clock::now() + bounded(timeout) : Clock::time_point::max()),
+      "{} is not complete after a wait of {} s; it goes on and can be waited "
+      "for again",
       description(),
-      " is not complete after a wait of ",
-      seconds(timeout),
-      " s; it goes on and can be waited for again");
+      seconds(timeout));
   if (error_) {
     std::rethrow_exception(error_);
   }

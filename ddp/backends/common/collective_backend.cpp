@@ -58,12 +58,10 @@ CollectiveBackend::Exchange CollectiveBackend::all_gather(
   check(call, {input}, outputs);
   DDP_CHECK_VALUE(
       outputs[rank_].numel() == input.numel(),
+      "{}: rank {} has {} elements, its own output {}",
       arguments_.over(call.name),
-      ": rank ",
       rank_,
-      " has ",
       input.numel(),
-      " elements, its own output ",
       outputs[rank_].numel());
   return {{input}, outputs, input.scalar_type()};
 }
@@ -237,12 +235,10 @@ CollectiveBackend::Part CollectiveBackend::part(
   check(call, inputs, {output});
   DDP_CHECK_VALUE(
       output.numel() == inputs[rank_].numel(),
+      "{}: the output of rank {} has {} elements, its part of the input {}",
       arguments_.over(call.name),
-      ": the output of rank ",
       rank_,
-      " has ",
       output.numel(),
-      " elements, its part of the input ",
       inputs[rank_].numel());
   return {output, inputs};
 }

@@ -203,9 +203,8 @@ Reduction::Reduction(ScalarType dtype, const c10d::ReduceOp& op) {
   }
   DDP_CHECK_VALUE(
       function_ && (!mean || divisible),
-      "tensors of ",
+      "tensors of {} cannot be reduced by {}",
       dtype,
-      " cannot be reduced by ",
       reduction_name(kind));
 }
 

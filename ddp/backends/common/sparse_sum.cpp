@@ -39,11 +39,10 @@ void check_headers(const Tensors& headers, int rank) {
   for (size_t other = 0; other < headers.size(); ++other) {
     DDP_CHECK(
         shape(other).equal(shape(rank)),
-        "the sparse tensor of rank ",
+        "the sparse tensor of rank {} differs from that of rank {} in dtype, "
+        "sizes or the number of sparse dimensions",
         other,
-        " differs from that of rank ",
-        rank,
-        " in dtype, sizes or the number of sparse dimensions");
+        rank);
   }
 }
 
@@ -82,8 +81,8 @@ CollectiveBackend::WorkPtr CollectiveBackend::sparse_sum(
     const c10d::ReduceOp& op) {
   DDP_CHECK_VALUE(
       op.op_ == c10d::ReduceOp::SUM && tensor.is_cpu(),
-      arguments_.over(call.name),
-      " of sparse tensors is by SUM only, and on the CPU");
+      "{} of sparse tensors is by SUM only, and on the CPU",
+      arguments_.over(call.name));
   const at::AutoDispatchBelowAutograd guard;
   const auto own = tensor.coalesce();
   const auto parts = std::make_shared<SparseParts>();

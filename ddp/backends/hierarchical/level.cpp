@@ -102,12 +102,10 @@ void Level::reduce_here(
 void Level::fail(const std::exception& error) const {
   DDP_THROW(
       DistBackendError,
-      c10::str(
-          where_,
-          " (",
-          part_->getBackendName(),
-          "): ",
-          detail::error_text(error)));
+      "{} ({}): {}",
+      where_,
+      part_->getBackendName(),
+      detail::error_text(error));
 }
 
 Level::WorkPtr Level::reduce(

@@ -85,12 +85,11 @@ at::Tensor Backend::row(
   arguments_.check_contiguous(name, tensor);
   DDP_CHECK_VALUE(
       tensor.numel() == numel,
+      "{} over hierarchical: rank {} has {} elements, its own part of the "
+      "list {}",
       name,
-      " over hierarchical: rank ",
       rank_,
-      " has ",
       tensor.numel(),
-      " elements, its own part of the list ",
       numel);
   return elements(name, tensor);
 }

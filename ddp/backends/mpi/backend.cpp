@@ -92,10 +92,9 @@ Backend::WorkPtr Backend::checked_message(
     int tag) {
   DDP_CHECK_VALUE(
       tag >= 0 && tag < kFirstReservedTag,
+      "{} has a tag in [0, {}), got {}",
       arguments_.over("a message"),
-      " has a tag in [0, ",
       kFirstReservedTag,
-      "), got ",
       tag);
   return message(call, arguments_.only(call.name, tensors), peer, tag);
 }
@@ -141,10 +140,9 @@ void Backend::monitoredBarrier(
   DDP_CHECK_WITH(
       DistBackendError,
       rank_ > 0 || missing.empty(),
+      "{} on rank 0 of {}: these ranks did not come in time: {}",
       arguments_.over(call.name),
-      " on rank 0 of ",
       size_,
-      ": these ranks did not come in time: ",
       missing);
   barrier(options)->wait();
 }

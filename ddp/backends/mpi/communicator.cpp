@@ -31,14 +31,12 @@ void pass_barrier(MPI_Comm comm, milliseconds timeout, const char* call) {
       MPI_Comm_size(comm, &size);
       DDP_THROW(
           DistBackendError,
+          "{} timed out after {}ms: rank {} has come, but not all {} ranks of "
+          "the communicator. All of them have to call this",
           call,
-          " timed out after ",
           timeout.count(),
-          "ms: rank ",
           rank,
-          " has come, but not all ",
-          size,
-          " ranks of the communicator. All of them have to call this");
+          size);
     }
     pause(now);
   }
@@ -78,7 +76,7 @@ class MpiCommunicator final : public Communicator {
 
 std::shared_ptr<Communicator> MpiCommunicator::split(int color, int key) {
   DDP_CHECK_VALUE(
-      color >= -1, "split takes a color from 0 on, or -1; got ", color);
+      color >= -1, "split takes a color from 0 on, or -1; got {}", color);
   MPI_Comm part = MPI_COMM_NULL;
   {
     const auto guard = Engine::get().exclusive();
@@ -105,9 +103,8 @@ std::string MpiCommunicator::broadcast(const std::string& text) {
   check_mpi(MPI_Bcast(&length, 1, MPI_INT64_T, 0, comm), "MPI_Bcast");
   DDP_CHECK_VALUE(
       length <= std::numeric_limits<int>::max(),
-      "broadcast of a text of ",
-      length,
-      " bytes over mpi; it can be 2 GiB");
+      "broadcast of a text of {} bytes over mpi; it can be 2 GiB",
+      length);
   result.resize(static_cast<size_t>(length));
   check_mpi(
       MPI_Bcast(result.data(), static_cast<int>(length), MPI_CHAR, 0, comm),

@@ -20,11 +20,10 @@ std::shared_ptr<Communicator> adopt(
     std::chrono::milliseconds timeout) {
   DDP_CHECK_VALUE(
       handle && size == sizeof(MPI_Comm),
-      "an MPI_Comm of ",
+      "an MPI_Comm of {} bytes, but those of the MPI that ddp was built with "
+      "have {}. Build ddp with the program's MPI",
       size,
-      " bytes, but those of the MPI that ddp was built with have ",
-      sizeof(MPI_Comm),
-      ". Build ddp with the program's MPI");
+      sizeof(MPI_Comm));
   DDP_CHECK_VALUE(
       mpi_running(),
       "an MPI_Comm was handed over, but MPI is not initialised, or finalised");

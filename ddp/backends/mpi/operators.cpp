@@ -177,15 +177,13 @@ Operator operator_for(ScalarType dtype, const c10d::ReduceOp& op) {
   const auto choice = choose(dtype, mean ? Kind::SUM : kind);
   DDP_CHECK_VALUE(
       choice.type,
-      "backend mpi does not reduce tensors of ",
-      dtype,
-      "; it can only move them");
+      "backend mpi does not reduce tensors of {}; it can only move them",
+      dtype);
   DDP_CHECK_VALUE(
       choice.op &&
           (!mean || c10::isFloatingType(dtype) || c10::isComplexType(dtype)),
-      "backend mpi does not reduce tensors of ",
+      "backend mpi does not reduce tensors of {} by {}",
       dtype,
-      " by ",
       reduction_name(kind));
   return {*choice.type, *choice.op, choice.per_element};
 }

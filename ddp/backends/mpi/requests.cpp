@@ -90,14 +90,10 @@ void Requests::check_received(const MPI_Status& status, int64_t expected) {
   if (received != expected) {
     DDP_THROW(
         DistBackendError,
-        c10::str(
-            "rank ",
-            status.MPI_SOURCE,
-            " sent ",
-            received,
-            " bytes where ",
-            expected,
-            " were expected"));
+        "rank {} sent {} bytes where {} were expected",
+        status.MPI_SOURCE,
+        received,
+        expected);
   }
   source_ = status.MPI_SOURCE;
 }

@@ -59,8 +59,7 @@ bool may_call() {
 
 void check_mpi(int code, const char* call) {
   if (code != MPI_SUCCESS) {
-    DDP_THROW(
-        DistBackendError, c10::str(call, " failed: ", mpi_error_text(code)));
+    DDP_THROW(DistBackendError, "{} failed: {}", call, mpi_error_text(code));
   }
 }
 

@@ -31,11 +31,9 @@ std::string unavailable(int64_t ranks) {
 c10::intrusive_ptr<c10d::Backend> create(const BackendOptions& options) {
   DDP_CHECK_VALUE(
       options.size <= kMaxRanks,
-      "backend shm connects up to ",
+      "backend shm connects up to {} ranks, not {}; backend gloo has no limit",
       kMaxRanks,
-      " ranks, not ",
-      options.size,
-      "; backend gloo has no limit");
+      options.size);
   const auto memory = std::make_shared<Memory>(options.size);
   auto team =
       std::make_unique<Team>(options.rank, exchange_memory(*memory, options));
@@ -74,9 +72,8 @@ bool Backend::supportsTensorAlloc(c10::DeviceIndex /*index*/) {
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
   DDP_CHECK_VALUE(
       options.device().is_cpu() && size >= 0,
-      "backend shm allocates tensors of the CPU, not ",
+      "backend shm allocates tensors of the CPU, not {} elements on {}",
       size,
-      " elements on ",
       options.device());
   return memory_->tensor(size, options);
 }

@@ -88,13 +88,10 @@ void Exchange::check_length(int from) const {
   DDP_CHECK_WITH(
       DistBackendError,
       sent == bytes_of(target) || unwanted,
-      "rank ",
+      "rank {} sent {} bytes, where rank {} expects {}",
       from,
-      " sent ",
       sent,
-      " bytes, where rank ",
       team_.rank(),
-      " expects ",
       bytes_of(target));
 }
 

@@ -38,7 +38,7 @@ bool Operation::advance(
     std::chrono::nanoseconds spin) {
   try {
     const auto reason = engine_->first_error();
-    DDP_CHECK(reason.empty(), "the group failed before: ", reason);
+    DDP_CHECK(reason.empty(), "the group failed before: {}", reason);
     do {
       if (others_awaited_) {
         if (!await_others(until, spin)) {
@@ -73,8 +73,8 @@ bool Operation::await_others(
   }
   DDP_CHECK(
       Clock::now() < deadline_,
+      "{}, waiting for {}",
       timed_out_after(timeout_),
-      ", waiting for ",
       team.missing());
   return false;
 }

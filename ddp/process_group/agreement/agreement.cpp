@@ -25,17 +25,14 @@ std::string difference(
   const auto& first = parts.front();
   for (const auto& part : parts) {
     if (part.content != first.content) {
-      return c10::str(
+      return detail::format(
+          "{} differ between ranks: rank {} has {}, rank {} has {}. They must "
+          "be the same on all ranks in the same backward",
           what,
-          " differ between ranks: rank ",
           first.rank,
-          " has ",
           to_text(first.content),
-          ", rank ",
           part.rank,
-          " has ",
-          to_text(part.content),
-          ". They must be the same on all ranks in the same backward");
+          to_text(part.content));
     }
   }
   return "";

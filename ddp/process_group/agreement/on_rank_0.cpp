@@ -64,8 +64,8 @@ std::string failed_on(
     const char* operation,
     const ProcessGroup& group,
     const std::string& failure) {
-  return c10::str(
-      operation, " on rank ", rank, " of ", group.size(), ": ", failure);
+  return detail::format(
+      "{} on rank {} of {}: {}", operation, rank, group.size(), failure);
 }
 
 /// Throws with the first that is not empty.
@@ -85,9 +85,9 @@ class Arrivals {
  public:
   explicit Arrivals(ProcessGroupImpl& group)
       : store_(group.store),
-        key_(c10::str(
+        key_(detail::format(
+            "{}/arrivals_{}",
             group.scope,
-            "/arrivals_",
             group.comparisons["arrivals"]++)),
         size_(group.size),
         timeout_(group.timeout) {}

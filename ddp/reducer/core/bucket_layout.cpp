@@ -81,7 +81,7 @@ std::optional<int64_t> rebuilds_after(const ReducerOptions& options) {
 
 void check_caps(const ReducerOptions& options) {
   const auto check = [](const char* name, double cap) {
-    DDP_CHECK_VALUE(cap > 0, name, " must be above 0, but is ", cap);
+    DDP_CHECK_VALUE(cap > 0, "{} must be above 0, but is {}", name, cap);
   };
   check("bucket_cap_mb", cap(options));
   check("first_bucket_cap_mb", first_cap(options));

@@ -66,18 +66,17 @@ at::Tensor result_of(c10::ivalue::Future& future) {
   }
   DDP_THROW(
       Error,
-      "the communication hook's future holds a ",
-      value.tagKind(),
-      " where a tensor or a list of one is expected");
+      "the communication hook's future holds a {} where a tensor or a list of "
+      "one is expected",
+      value.tagKind());
 }
 
 at::Tensor result_for(c10::ivalue::Future& future, const at::Tensor& buffer) {
   auto result = result_of(future);
   DDP_CHECK(
       result.defined() && !result.is_sparse(),
-      "the communication hook's result is ",
-      result.defined() ? "a sparse" : "an undefined",
-      " tensor");
+      "the communication hook's result is {} tensor",
+      result.defined() ? "a sparse" : "an undefined");
   if (buffer.is_complex() && result.numel() == 2 * buffer.numel() &&
       result.scalar_type() == c10::toRealValueType(buffer.scalar_type())) {
     result = at::view_as_complex(result.contiguous().view({-1, 2}));
@@ -85,13 +84,11 @@ at::Tensor result_for(c10::ivalue::Future& future, const at::Tensor& buffer) {
   DDP_CHECK(
       result.numel() == buffer.numel() &&
           result.scalar_type() == buffer.scalar_type(),
-      "the communication hook's result has ",
+      "the communication hook's result has {} elements of {}, the bucket {} "
+      "of {}",
       result.numel(),
-      " elements of ",
       result.scalar_type(),
-      ", the bucket ",
       buffer.numel(),
-      " of ",
       buffer.scalar_type());
   return result;
 }

@@ -39,16 +39,13 @@ void check_names(
   for (const auto& name : names) {
     DDP_CHECK_VALUE(
         contains(parameters, name) || contains(buffers, name),
+        "{}: there is no '{}' among the {} parameters, such as '{}', and {} "
+        "buffers",
         option,
-        ": there is no '",
         name,
-        "' among the ",
         parameters.names.size(),
-        " parameters, such as '",
         parameters.names.empty() ? "" : parameters.names.front(),
-        "', and ",
-        buffers.names.size(),
-        " buffers");
+        buffers.names.size());
   }
 }
 
@@ -166,9 +163,8 @@ ManagedState state_of(
     const auto& tensor = item.value();
     DDP_CHECK_VALUE(
         tensor.defined() && tensor.is_leaf() && tensor.requires_grad(),
-        "parameter ",
-        item.key(),
-        " is not a leaf tensor that requires a gradient");
+        "parameter {} is not a leaf tensor that requires a gradient",
+        item.key());
   }
   return make_state(
       {parameters.keys(), parameters.values()},

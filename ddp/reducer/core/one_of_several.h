@@ -1,6 +1,7 @@
 #pragma once
 
 #include <common/heartbeat_page.h>
+#include <ddp/internal/check.h>
 
 #include <c10/util/Exception.h>
 
@@ -23,11 +24,10 @@ class OneOfSeveral {
   }
 
   void name(const std::string& first_parameter, size_t parameters) {
-    text_ = c10::str(
+    text_ = detail::format(
+        "{}'{}' ({}{}",
         kOfReducer,
-        "'",
         first_parameter,
-        "' (",
         parameters,
         parameters == 1 ? " parameter)" : " parameters)");
   }

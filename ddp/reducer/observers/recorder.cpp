@@ -18,9 +18,8 @@ Recorder::Recorder(int64_t sample_rate, StepRange chosen)
       chosen_(chosen) {
   DDP_CHECK_VALUE(
       sample_rate >= 1,
-      "sample_rate is ",
-      sample_rate,
-      ", and must be 1 or more");
+      "sample_rate is {}, and must be 1 or more",
+      sample_rate);
 }
 
 bool Recorder::records(int64_t step) const {

@@ -122,17 +122,15 @@ void compare_last_parameters(
     for (size_t i = 0; i < own.size(); ++i) {
       for (size_t r = 1; r < all->size(); ++r) {
         if (all->at(r).at(i) != all->front().at(i)) {
-          TORCH_WARN(
-              "ddp: at the end of training, after ",
+          TORCH_WARN(detail::format(
+              "ddp: at the end of training, after {}{}, the parameter {} of "
+              "rank {} is not that of rank 0. {} DDP_CHECK_REPLICAS=0 turns "
+              "this check off",
               step,
               step == 1 ? " step" : " steps",
-              ", the parameter ",
               parameters.names[i],
-              " of rank ",
               r,
-              " is not that of rank 0. ",
-              step == 0 ? kNeverReduced : kOtherSteps,
-              " DDP_CHECK_REPLICAS=0 turns this check off");
+              step == 0 ? kNeverReduced : kOtherSteps));
           return;
         }
       }

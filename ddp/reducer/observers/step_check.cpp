@@ -17,7 +17,7 @@ StepCheck::StepCheck(
       finite_(finite) {
   DDP_CHECK_VALUE(
       divergence_every >= 0,
-      "check_divergence_every must not be negative, but is ",
+      "check_divergence_every must not be negative, but is {}",
       divergence_every);
 }
 

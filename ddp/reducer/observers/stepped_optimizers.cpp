@@ -33,9 +33,9 @@ void check_not_stepped_in_backward(
   const std::lock_guard<std::mutex> lock(mutex);
   DDP_CHECK(
       stepped_optimizers.count(&optimizer) == 0,
-      operation,
-      ": Reducer::step_in_backward has this optimizer step at the end of "
-      "backward, before gradients can be looked at: leave one of the two out");
+      "{}: Reducer::step_in_backward has this optimizer step at the end of "
+      "backward, before gradients can be looked at: leave one of the two out",
+      operation);
 }
 
 } // namespace ddp::detail

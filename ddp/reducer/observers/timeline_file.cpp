@@ -97,10 +97,9 @@ StepRange parse_steps(const std::string& text) {
       dash == std::string::npos ? first : to_step(text.substr(dash + 1));
   DDP_CHECK_VALUE(
       first && last && 1 <= *first && *first <= *last,
-      "timeline_steps or DDP_TIMELINE_STEPS is '",
-      text,
-      "': expected a step, counted from 1, or the first and the last, as in "
-      "10-12");
+      "timeline_steps or DDP_TIMELINE_STEPS is '{}': expected a step, counted "
+      "from 1, or the first and the last, as in 10-12",
+      text);
   return {*first, *last};
 }
 
@@ -133,9 +132,8 @@ std::optional<TimelineFile> TimelineFile::make(
   std::filesystem::create_directories(file.folder_, error);
   DDP_CHECK_VALUE(
       !error,
-      "timeline_folder or DDP_TIMELINE: cannot make ",
+      "timeline_folder or DDP_TIMELINE: cannot make {}: {}",
       file.folder_,
-      ": ",
       error.message());
   return file;
 }

@@ -1,5 +1,7 @@
 #include <ddp/reducer/observers/unmanaged_leaves.h>
 
+#include <ddp/internal/check.h>
+
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -116,13 +118,11 @@ std::string describe(const Leaf& leaf) {
     }
   }
   // The graph task does not tell of the node that it starts from.
-  return c10::str(
+  return detail::format(
+      "{} {} on {}, used {}",
       leaf.tensor.scalar_type(),
-      " ",
       leaf.tensor.sizes(),
-      " on ",
       leaf.tensor.device(),
-      ", used ",
       operations.empty() ? "where backward starts"
                          : "by " + join_some(operations, ", "));
 }

@@ -61,16 +61,15 @@ at::Tensor Staging::input(const at::Tensor& tensor) {
   }
   DDP_CHECK_VALUE(
       tensor.is_cuda(),
-      "backend mpi takes tensors on the CPU or a CUDA GPU, got one on ",
+      "backend mpi takes tensors on the CPU or a CUDA GPU, got one on {}",
       tensor.device());
   if (!cuda_) {
     cuda_ = std::make_shared<Cuda>(tensor.device());
   }
   DDP_CHECK_VALUE(
       tensor.device() == cuda_->device,
-      "backend mpi: tensors of one operation on ",
+      "backend mpi: tensors of one operation on {} and {}",
       cuda_->device,
-      " and ",
       tensor.device());
   if (messages_ && cuda_aware()) {
     return tensor;

@@ -29,7 +29,7 @@ constexpr int64_t kAddresses = int64_t(4) << 40;
 
 int64_t size_of(int descriptor) {
   struct stat status {};
-  DDP_CHECK(fstat(descriptor, &status) == 0, "fstat: ", std::strerror(errno));
+  DDP_CHECK(fstat(descriptor, &status) == 0, "fstat: {}", std::strerror(errno));
   return status.st_size;
 }
 
@@ -45,9 +45,8 @@ int64_t size_for(int64_t ranks) {
   }
   DDP_CHECK(
       size >= kHeapBegin,
-      "it got no memory: files may have ",
-      size,
-      " bytes only (ulimit -f)");
+      "it got no memory: files may have {} bytes only (ulimit -f)",
+      size);
   return size;
 }
 
@@ -56,7 +55,7 @@ FileDescriptor make_memory(int64_t ranks) {
   FileDescriptor memory(memfd_create("ddp", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   DDP_CHECK(
       memory.get() >= 0,
-      "it got no memory: memfd_create: ",
+      "it got no memory: memfd_create: {}",
       std::strerror(errno));
   DDP_CHECK(
       ftruncate(memory.get(), size) == 0 &&
@@ -64,7 +63,7 @@ FileDescriptor make_memory(int64_t ranks) {
               memory.get(),
               F_ADD_SEALS,
               F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0,
-      "it got no memory: ",
+      "it got no memory: {}",
       std::strerror(errno));
   return memory;
 }
@@ -100,11 +99,10 @@ Mapping::Mapping(int descriptor) : size_(size_of(descriptor)) {
       0);
   DDP_CHECK(
       begin != MAP_FAILED,
-      "it cannot map ",
+      "it cannot map {} bytes of addresses, of which few would be used: {}. "
+      "Is there a limit (ulimit -v)?",
       size_,
-      " bytes of addresses, of which few would be used: ",
-      std::strerror(errno),
-      ". Is there a limit (ulimit -v)?");
+      std::strerror(errno));
   begin_ = static_cast<char*>(begin);
   madvise(begin_, size_, MADV_HUGEPAGE); // where the system allows them
   madvise(begin_, size_, MADV_DONTDUMP); // a core would have all ranks' data
@@ -149,9 +147,8 @@ at::Tensor Memory::tensor(int64_t numel, const at::TensorOptions& options) {
   DDP_CHECK_WITH(
       OutOfMemoryError,
       numel <= mapping_->size() / element,
-      "backend shm has no memory for a tensor of ",
-      numel,
-      " elements");
+      "backend shm has no memory for a tensor of {} elements",
+      numel);
   const auto bytes = numel * element;
   auto place = heap_.take(bytes);
   if (place &&
@@ -162,9 +159,8 @@ at::Tensor Memory::tensor(int64_t numel, const at::TensorOptions& options) {
   DDP_CHECK_WITH(
       OutOfMemoryError,
       place,
-      "backend shm has no ",
-      bytes,
-      " bytes of memory left for a tensor");
+      "backend shm has no {} bytes of memory left for a tensor",
+      bytes);
   return at::from_blob(
       mapping_->at(*place),
       {numel},

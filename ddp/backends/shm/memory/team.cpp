@@ -104,13 +104,10 @@ void Team::compare() const {
     if (!fit(announced(rank), announced(rank_))) {
       DDP_THROW(
           DistBackendError,
-          c10::str(
-              "rank ",
-              rank,
-              " does something else: ",
-              words(announced(rank)),
-              ", not ",
-              words(announced(rank_))));
+          "rank {} does something else: {}, not {}",
+          rank,
+          words(announced(rank)),
+          words(announced(rank_)));
     }
   }
 }
@@ -198,11 +195,9 @@ void Team::check_failures() const {
       const auto length = strnlen(control.failure, sizeof(control.failure));
       DDP_THROW(
           DistBackendError,
-          c10::str(
-              "rank ",
-              rank,
-              " gave up: ",
-              std::string(control.failure, length)));
+          "rank {} gave up: {}",
+          rank,
+          std::string(control.failure, length));
     }
   }
 }
@@ -213,10 +208,9 @@ bool Team::has_ended(int rank) const {
 }
 
 std::string Team::words_of_end(int rank) const {
-  return c10::str(
-      "rank ",
+  return detail::format(
+      "rank {} (process {}{}",
       rank,
-      " (process ",
       peers_[rank].pid,
       memory(rank).control().left.load() ? ") has left the group"
                                          : ") has ended");

@@ -149,9 +149,8 @@ Message UnixSocket::receive(Clock::time_point deadline) const {
   DDP_CHECK_WITH(
       DistNetworkError,
       has_files && length == static_cast<ssize_t>(message.text.size()),
-      "a message of ",
-      length,
-      " bytes came that no rank of this version sends");
+      "a message of {} bytes came that no rank of this version sends",
+      length);
   return message;
 }
 

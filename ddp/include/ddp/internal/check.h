@@ -7,7 +7,9 @@
 
 #include <ddp/internal/export.h>
 
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace ddp::detail {
@@ -15,6 +17,17 @@ namespace ddp::detail {
 /// Whether errors say where they were thrown: with
 /// TORCH_SHOW_CPP_STACKTRACES=1, and with DDP_DEBUG.
 DDP_API bool shows_frames();
+
+/// `form`, with each "{}" in it replaced by the next of `values`; those that
+/// are left over follow its end.
+DDP_API std::string fill_in(
+    std::string_view form,
+    std::initializer_list<std::string> values);
+
+template <typename... Values>
+std::string format(std::string_view form, const Values&... values) {
+  return fill_in(form, {std::string(c10::str(values))...});
+}
 
 template <typename Error>
 [[noreturn]] void throw_error(
@@ -28,11 +41,12 @@ template <typename Error>
 
 } // namespace ddp::detail
 
-/// Throws a `c10::Error` of this type, with the text of the other arguments.
+/// Throws a `c10::Error` of this type with the text that `format` makes of the
+/// other arguments.
 #define DDP_THROW(Error, ...)                                \
   ::ddp::detail::throw_error<::c10::Error>(                  \
       {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, \
-      ::c10::str(__VA_ARGS__))
+      ::ddp::detail::format(__VA_ARGS__))
 
 /// Throws unless the condition holds; the text is made only then.
 #define DDP_CHECK_WITH(Error, condition, ...) \

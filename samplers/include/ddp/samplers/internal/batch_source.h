@@ -107,9 +107,8 @@ class StackedSource : public SourceBase<Dataset> {
           c10::ArrayRef<size_t>(indices_).slice(begin, end - begin));
       DDP_CHECK(
           samples.size() == end - begin,
-          "data loader: the dataset was asked for ",
+          "data loader: the dataset was asked for {} samples and gave {}",
           end - begin,
-          " samples and gave ",
           samples.size());
       for (size_t row = begin; row < end; ++row) {
         put(row, samples[row - begin]);
