@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include <common/scheduler/launch_error.h>
+#include <common/scheduler/launcher_names.h>
 #include <common/scheduler/slurm_tasks.h>
 
 namespace ddp {
@@ -20,62 +21,16 @@ int number(const EnvironmentLookup& lookup, const char* name) {
   return std::max(0, value);
 }
 
-struct MpiNames {
-  const char* launcher;
-  const char* mark; // set by no other
-  const char* rank;
-  const char* tasks;
-  const char* tasks_here; // null where it does not say
-  const char* nodes;
-};
-
-const MpiNames kMpiNames[] = {
-    {"mpirun",
-     "OMPI_COMM_WORLD_RANK",
-     "OMPI_COMM_WORLD_RANK",
-     "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_SIZE",
-     "OMPI_MCA_orte_num_nodes"},
-    {"mpiexec",
-     "MPI_LOCALRANKID",
-     "PMI_RANK",
-     "PMI_SIZE",
-     "MPI_LOCALNRANKS",
-     nullptr},
-    {"MVAPICH's mpirun",
-     "MV2_COMM_WORLD_RANK",
-     "MV2_COMM_WORLD_RANK",
-     "MV2_COMM_WORLD_SIZE",
-     "MV2_COMM_WORLD_LOCAL_SIZE",
-     nullptr},
-    {"PALS's mpiexec",
-     "PALS_RANKID",
-     "PALS_RANKID",
-     "PMI_SIZE",
-     nullptr,
-     nullptr},
-    {"flux run",
-     "FLUX_TASK_RANK",
-     "FLUX_TASK_RANK",
-     "FLUX_JOB_SIZE",
-     nullptr,
-     "FLUX_JOB_NNODES"},
-};
-
 std::optional<OuterLauncher> find_mpi(const EnvironmentLookup& lookup) {
-  for (const MpiNames& names : kMpiNames) {
-    if (!lookup(names.mark)) {
+  for (const auto& names : kMpiLaunchers) {
+    if (!lookup(names.proof ? names.proof : names.rank)) {
       continue;
     }
-    OuterLauncher found{Kind::kMpi, names.launcher, 0, 0, 0};
-    found.tasks = std::max(1, number(lookup, names.tasks));
+    OuterLauncher found{Kind::kMpi, names.command, 0, 0, 0};
+    found.tasks = std::max(1, number(lookup, names.world_size));
     found.rank = number(lookup, names.rank);
-    if (names.tasks_here != nullptr) {
-      found.tasks_here = number(lookup, names.tasks_here);
-    }
-    if (names.nodes != nullptr) {
-      found.nodes = number(lookup, names.nodes);
-    }
+    found.tasks_here = names.local_size ? number(lookup, names.local_size) : 0;
+    found.nodes = names.nodes ? number(lookup, names.nodes) : 0;
     return found;
   }
   return std::nullopt;

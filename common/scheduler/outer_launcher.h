@@ -1,8 +1,5 @@
 #pragma once
 
-#include <optional>
-#include <string>
-
 #include <common/scheduler/environment_lookup.h>
 
 namespace ddp {

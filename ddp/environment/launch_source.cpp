@@ -1,9 +1,10 @@
 #include <ddp/environment/launch_source.h>
 
+#include <common/scheduler/launcher_names.h>
 #include <ddp/environment/environment_variable.h>
 #include <ddp/internal/check.h>
 
-#include <array>
+#include <iterator>
 #include <vector>
 
 namespace ddp::detail {
@@ -13,66 +14,19 @@ using Kind = LaunchSource::Kind;
 
 constexpr int64_t kMaxRanks = 1 << 24;
 
-/// The variables by which one kind of launcher numbers its processes.
-struct Convention {
-  Kind kind;
-  const char* launcher;
-  const char* rank;
-  const char* world_size;
-  const char* local_rank;
-  /// Set only in processes that the launcher really started, where `rank`
-  /// alone does not prove that.
-  const char* proof;
-};
-
-constexpr Convention kPlain{
-    Kind::kExplicit,
+constexpr LauncherNames kPlain{
     "RANK and WORLD_SIZE",
+    "",
     "RANK",
     "WORLD_SIZE",
-    "LOCAL_RANK",
-    nullptr};
-
-// Slurm and Cray systems set PMI_RANK as well, without MPICH's local ranks.
-constexpr std::array<Convention, 5> kLaunchers{{
-    {Kind::kLauncher,
-     "Open MPI",
-     "OMPI_COMM_WORLD_RANK",
-     "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK",
-     nullptr},
-    {Kind::kLauncher,
-     "MPICH",
-     "PMI_RANK",
-     "PMI_SIZE",
-     "MPI_LOCALRANKID",
-     "MPI_LOCALRANKID"},
-    {Kind::kLauncher,
-     "MVAPICH",
-     "MV2_COMM_WORLD_RANK",
-     "MV2_COMM_WORLD_SIZE",
-     "MV2_COMM_WORLD_LOCAL_RANK",
-     nullptr},
-    {Kind::kLauncher,
-     "PALS",
-     "PALS_RANKID",
-     "PMI_SIZE",
-     "PALS_LOCAL_RANKID",
-     "PALS_RANKID"},
-    {Kind::kLauncher,
-     "Flux",
-     "FLUX_TASK_RANK",
-     "FLUX_JOB_SIZE",
-     "FLUX_TASK_LOCAL_ID",
-     "FLUX_TASK_RANK"},
-}};
+    "LOCAL_RANK"};
 
 // An sbatch script has the job's variables, and so have the processes of an
 // mpirun in it. In salloc's shell, a step of one task, SLURM_NTASKS is the
 // job's or not there.
-constexpr Convention kSlurm{
-    Kind::kSlurm,
+constexpr LauncherNames kSlurm{
     "Slurm",
+    "srun",
     "SLURM_PROCID",
     "SLURM_STEP_NUM_TASKS",
     "SLURM_LOCALID",
@@ -103,7 +57,7 @@ void renumber(LaunchSource& source, const ProcessGroupOptions& options) {
   }
 }
 
-bool is_from(const Convention& names, const EnvironmentLookup& lookup) {
+bool is_from(const LauncherNames& names, const EnvironmentLookup& lookup) {
   return (!names.proof || lookup(names.proof)) &&
       (lookup(names.rank) || lookup(names.world_size));
 }
@@ -111,7 +65,8 @@ bool is_from(const Convention& names, const EnvironmentLookup& lookup) {
 /// What the variables of one launcher say, with the program's word before
 /// theirs; none where it did not start this process.
 std::optional<LaunchSource> read(
-    const Convention& names,
+    Kind kind,
+    const LauncherNames& names,
     const ProcessGroupOptions& options,
     const EnvironmentLookup& lookup) {
   if (!is_from(names, lookup)) {
@@ -120,7 +75,7 @@ std::optional<LaunchSource> read(
   const auto rank = integer_variable(lookup, names.rank, 0, kMaxRanks);
   const auto size = integer_variable(lookup, names.world_size, 1, kMaxRanks);
   LaunchSource source;
-  source.kind = names.kind;
+  source.kind = kind;
   source.launcher = names.launcher;
   source.rank_name = names.rank;
   source.size_name = names.world_size;
@@ -190,8 +145,8 @@ std::optional<LaunchSource> find_launcher(
     const EnvironmentLookup& lookup,
     const PmixQuery& pmix) {
   std::optional<LaunchSource> first;
-  for (const auto& names : kLaunchers) {
-    auto source = read(names, options, lookup);
+  for (const auto& names : kMpiLaunchers) {
+    auto source = read(Kind::kLauncher, names, options, lookup);
     if (source && first) {
       check_agreement(*source, *first);
     } else if (source) {
@@ -201,7 +156,7 @@ std::optional<LaunchSource> find_launcher(
   if (!first) {
     first = read_pmix(options, lookup, pmix);
   }
-  return first ? first : read(kSlurm, options, lookup);
+  return first ? first : read(Kind::kSlurm, kSlurm, options, lookup);
 }
 
 /// Whether torchrun or ddprun started this process, or somebody as careful:
@@ -220,7 +175,8 @@ bool is_complete(
 std::string note_if_alone(
     const LaunchSource& plain,
     const EnvironmentLookup& lookup) {
-  std::vector<Convention> launchers(kLaunchers.begin(), kLaunchers.end());
+  std::vector<LauncherNames> launchers(
+      std::begin(kMpiLaunchers), std::end(kMpiLaunchers));
   launchers.push_back(kSlurm);
   for (const auto& names : launchers) {
     const auto size = lookup(names.world_size).value_or("1");
@@ -243,14 +199,14 @@ std::optional<LaunchSource> find_in_environment(
     const EnvironmentLookup& lookup,
     const PmixQuery& pmix) {
   if (is_complete(options, lookup)) {
-    auto plain = read(kPlain, options, lookup);
+    auto plain = read(Kind::kExplicit, kPlain, options, lookup);
     if (!options.world_size()) {
       plain->note = note_if_alone(*plain, lookup);
     }
     return plain;
   }
   auto launcher = find_launcher(options, lookup, pmix);
-  auto plain = read(kPlain, options, lookup);
+  auto plain = read(Kind::kExplicit, kPlain, options, lookup);
   if (launcher && plain) {
     check_agreement(*plain, *launcher);
   }
