@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
 constexpr auto kRound = std::chrono::milliseconds(2000);
-constexpr auto kLook = std::chrono::milliseconds(10);
+constexpr auto kStoreLook = std::chrono::milliseconds(10);
 constexpr const char* kAnyAddress = "0.0.0.0";
 
 /// A bad choice of interface is told when all have met.
@@ -84,7 +84,7 @@ std::string first_reachable(
       }));
     }
     const auto end = std::min(deadline, Clock::now() + kRound);
-    for (; Clock::now() < end; std::this_thread::sleep_for(kLook)) {
+    for (; Clock::now() < end; std::this_thread::sleep_for(kStoreLook)) {
       for (size_t i = 0; i < probes.size(); ++i) {
         if (probes[i].valid() &&
             probes[i].wait_for(kRound * 0) == std::future_status::ready &&

@@ -1,10 +1,9 @@
 #pragma once
 
 #include <c10/util/FunctionRef.h>
+#include <ddp/backends/common/arguments.h>
 #include <ddp/failure/call.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-
-#include <vector>
 
 namespace ddp::backends {
 
@@ -16,61 +15,125 @@ class ForwardingBackend : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using TensorLists = std::vector<std::vector<at::Tensor>>;
 
-  WorkPtr broadcast(Tensors&, const c10d::BroadcastOptions&) override;
-  WorkPtr allreduce(Tensors&, const c10d::AllreduceOptions&) override;
-  WorkPtr allreduce_sparse(Tensors&, const c10d::AllreduceOptions&) override;
-  WorkPtr allreduce_coalesced(Tensors&, const c10d::AllreduceCoalescedOptions&)
-      override;
-  WorkPtr reduce(Tensors&, const c10d::ReduceOptions&) override;
-  WorkPtr allgather(TensorLists&, Tensors&, const c10d::AllgatherOptions&)
-      override;
-  WorkPtr _allgather_base(
-      at::Tensor&,
-      at::Tensor&,
-      const c10d::AllgatherOptions&) override;
-  WorkPtr allgather_coalesced(
-      TensorLists&,
-      Tensors&,
-      const c10d::AllgatherOptions&) override;
-  WorkPtr allgather_into_tensor_coalesced(
-      Tensors&,
-      Tensors&,
-      const c10d::AllgatherOptions&) override;
-  WorkPtr gather(TensorLists&, Tensors&, const c10d::GatherOptions&) override;
-  WorkPtr scatter(Tensors&, TensorLists&, const c10d::ScatterOptions&) override;
-  WorkPtr reduce_scatter(
-      Tensors&,
-      TensorLists&,
-      const c10d::ReduceScatterOptions&) override;
-  WorkPtr _reduce_scatter_base(
-      at::Tensor&,
-      at::Tensor&,
-      const c10d::ReduceScatterOptions&) override;
-  WorkPtr reduce_scatter_tensor_coalesced(
-      Tensors&,
-      Tensors&,
-      const c10d::ReduceScatterOptions&) override;
+// A collective of c10d's: its parameters and options, and what the ranks have
+// to agree on.
+#define DDP_FORWARD(method, Outputs, Inputs, Options, call)           \
+  WorkPtr method(                                                     \
+      Outputs& outputs, Inputs& inputs, const c10d::Options& options) \
+      override {                                                      \
+    return forward(debug::call, [&](c10d::Backend& to) {              \
+      return to.method(outputs, inputs, options);                     \
+    });                                                               \
+  }
+#define DDP_FORWARD_IN_PLACE(method, Options, call)                         \
+  WorkPtr method(Tensors& tensors, const c10d::Options& options) override { \
+    return forward(debug::call, [&](c10d::Backend& to) {                    \
+      return to.method(tensors, options);                                   \
+    });                                                                     \
+  }
+  // clang-format off
+  DDP_FORWARD_IN_PLACE(broadcast, BroadcastOptions,
+      call_of("broadcast", tensors, root(options)))
+  DDP_FORWARD_IN_PLACE(allreduce, AllreduceOptions,
+      call_of("all_reduce", tensors, reduction(options)))
+  DDP_FORWARD_IN_PLACE(allreduce_sparse, AllreduceOptions,
+      call_of("all_reduce_sparse", tensors, reduction(options)))
+  DDP_FORWARD_IN_PLACE(allreduce_coalesced, AllreduceCoalescedOptions,
+      call_of("all_reduce_coalesced", tensors, reduction(options)))
+  DDP_FORWARD_IN_PLACE(reduce, ReduceOptions,
+      call_of("reduce", tensors, reduction(options) + ", " + root(options)))
+  // Parts may differ in length; what is to come is the same on all ranks.
+  DDP_FORWARD(allgather, TensorLists, Tensors, AllgatherOptions,
+      call_of("all_gather", first_of(outputs)))
+  DDP_FORWARD(_allgather_base, at::Tensor, at::Tensor, AllgatherOptions,
+      call_of("all_gather_into_tensor", {outputs}))
+  DDP_FORWARD(allgather_coalesced, TensorLists, Tensors, AllgatherOptions,
+      call_of("all_gather_coalesced", inputs))
+  DDP_FORWARD(
+      allgather_into_tensor_coalesced, Tensors, Tensors, AllgatherOptions,
+      call_of("all_gather_into_tensor_coalesced", inputs))
+  DDP_FORWARD(gather, TensorLists, Tensors, GatherOptions,
+      uneven_call_of("gather", inputs, root(options)))
+  DDP_FORWARD(scatter, Tensors, TensorLists, ScatterOptions,
+      uneven_call_of("scatter", outputs, root(options)))
+  DDP_FORWARD(reduce_scatter, Tensors, TensorLists, ReduceScatterOptions,
+      call_of("reduce_scatter", first_of(inputs), reduction(options)))
+  DDP_FORWARD(
+      _reduce_scatter_base, at::Tensor, at::Tensor, ReduceScatterOptions,
+      call_of("reduce_scatter_tensor", {inputs}, reduction(options)))
+  DDP_FORWARD(
+      reduce_scatter_tensor_coalesced, Tensors, Tensors, ReduceScatterOptions,
+      call_of("reduce_scatter_tensor_coalesced", inputs, reduction(options)))
+  DDP_FORWARD(alltoall, Tensors, Tensors, AllToAllOptions,
+      uneven_call_of("all_to_all", inputs))
+  // clang-format on
+#undef DDP_FORWARD
+#undef DDP_FORWARD_IN_PLACE
+
   WorkPtr alltoall_base(
-      at::Tensor&,
-      at::Tensor&,
-      std::vector<int64_t>&,
-      std::vector<int64_t>&,
-      const c10d::AllToAllOptions&) override;
-  WorkPtr alltoall(Tensors&, Tensors&, const c10d::AllToAllOptions&) override;
-  WorkPtr barrier(const c10d::BarrierOptions&) override;
-  void monitoredBarrier(const c10d::BarrierOptions&, bool wait_all_ranks)
-      override;
-  WorkPtr send(Tensors&, int peer, int tag) override;
-  WorkPtr recv(Tensors&, int peer, int tag) override;
-  WorkPtr recvAnysource(Tensors&, int tag) override;
+      at::Tensor& output,
+      at::Tensor& input,
+      std::vector<int64_t>& output_sizes,
+      std::vector<int64_t>& input_sizes,
+      const c10d::AllToAllOptions& options) override {
+    return forward(
+        debug::uneven_call_of("all_to_all_single", {input}),
+        [&](c10d::Backend& to) {
+          return to.alltoall_base(
+              output, input, output_sizes, input_sizes, options);
+        });
+  }
+  WorkPtr barrier(const c10d::BarrierOptions& options) override {
+    return forward(debug::call_of("barrier", {}), [&](c10d::Backend& to) {
+      return to.barrier(options);
+    });
+  }
+  void monitoredBarrier(
+      const c10d::BarrierOptions& options,
+      bool wait_all_ranks) override {
+    forward(
+        debug::call_of("monitored_barrier", {}),
+        [&](c10d::Backend& to) -> WorkPtr {
+          to.monitoredBarrier(options, wait_all_ranks);
+          return nullptr;
+        });
+  }
+  WorkPtr send(Tensors& tensors, int peer, int tag) override {
+    return forward_message(
+        debug::call_of("send", tensors, c10::str("to ", peer)),
+        [&](c10d::Backend& to) { return to.send(tensors, peer, tag); });
+  }
+  WorkPtr recv(Tensors& tensors, int peer, int tag) override {
+    return forward_message(
+        debug::call_of("recv", tensors, c10::str("from ", peer)),
+        [&](c10d::Backend& to) { return to.recv(tensors, peer, tag); });
+  }
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override {
+    return forward_message(
+        debug::call_of("recv_anysource", tensors),
+        [&](c10d::Backend& to) { return to.recvAnysource(tensors, tag); });
+  }
 
  protected:
   using Launch = c10::function_ref<WorkPtr(c10d::Backend& to)>;
-
   /// Launches a collective on the other backend.
   virtual WorkPtr forward(const debug::Call& call, Launch launch) = 0;
   /// The same for a message between two ranks.
   virtual WorkPtr forward_message(const debug::Call& call, Launch launch) = 0;
+
+ private:
+  template <typename Options>
+  static std::string reduction(const Options& options) {
+    return reduction_name(options.reduceOp.op_);
+  }
+  template <typename Options>
+  static std::string root(const Options& options) {
+    return c10::str("root ", options.rootRank);
+  }
+  /// There is a list for each of a rank's GPUs, and that is one.
+  static at::TensorList first_of(const TensorLists& lists) {
+    return lists.empty() ? at::TensorList() : at::TensorList(lists.front());
+  }
 };
 
 } // namespace ddp::backends
