@@ -1,17 +1,176 @@
 #include <ddp/debug/observed.h>
 
-#include <ddp/debug/backend.h>
+#include <ddp/backends/common/forwarding_backend.h>
+#include <ddp/debug/call_order.h>
+#include <ddp/failure/flight_recorder.h>
 #include <ddp/failure/level.h>
+#include <ddp/internal/check.h>
 #include <ddp/support/own_thread.h>
 
-#include <c10/util/Exception.h>
+#include <ATen/core/ivalue.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <set>
-#include <utility>
 
 namespace ddp::debug {
 namespace {
+
+/// Another backend, whose calls are recorded and, if wanted, compared over the
+/// ranks before they run. So it sees those of the Reducer, of communication
+/// hooks and of the program's own use of c10d alike. To those who ask it is the
+/// other one.
+class Backend final : public backends::ForwardingBackend {
+ public:
+  /// `order` is null where calls are not compared.
+  Backend(
+      c10::intrusive_ptr<c10d::Backend> inner,
+      flight_recorder::Caller caller,
+      std::unique_ptr<CallOrder> order);
+
+  const c10d::Backend& inner() const {
+    return *inner_;
+  }
+
+  const std::string getBackendName() const override {
+    return inner_->getBackendName();
+  }
+  c10::intrusive_ptr<Options> getBackendOptions() override {
+    return inner_->getBackendOptions();
+  }
+  bool supportsSplitting() const override {
+    return inner_->supportsSplitting();
+  }
+  bool supportsCoalescing() const override {
+    return inner_->supportsCoalescing();
+  }
+  void startCoalescing() override {
+    inner_->startCoalescing();
+  }
+  WorkPtr endCoalescing() override {
+    return inner_->endCoalescing();
+  }
+  void setTimeout(std::chrono::milliseconds timeout) override {
+    inner_->setTimeout(timeout);
+    if (order_) {
+      order_->set_timeout(timeout);
+    }
+  }
+  void setSequenceNumberForGroup() override {
+    inner_->setSequenceNumberForGroup();
+  }
+  uint64_t getSequenceNumberForGroup() override {
+    return inner_->getSequenceNumberForGroup();
+  }
+  void setGroupUid(const std::string& uid) override {
+    c10d::Backend::setGroupUid(uid);
+    inner_->setGroupUid(uid);
+  }
+  void registerOnCompletionHook(
+      std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override {
+    inner_->registerOnCompletionHook(std::move(hook));
+  }
+  void waitForPendingWorks() override {
+    inner_->waitForPendingWorks();
+  }
+  void enableCollectivesTiming() override {
+    inner_->enableCollectivesTiming();
+  }
+  void eagerConnectSingleDevice(at::Device device) override {
+    inner_->eagerConnectSingleDevice(device);
+  }
+  c10d::ErrorType getError() override {
+    return inner_->getError();
+  }
+  std::shared_ptr<c10::Allocator> getMemAllocator() override {
+    return inner_->getMemAllocator();
+  }
+  bool supportsTensorAlloc(c10::DeviceIndex index) override {
+    return inner_->supportsTensorAlloc(index);
+  }
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override {
+    return inner_->allocateTensor(size, options);
+  }
+  void abort() override {
+    inner_->abort();
+  }
+  void shutdown() override {
+    inner_->shutdown();
+  }
+
+ private:
+  WorkPtr forward(const Call& call, Launch launch) override;
+  WorkPtr forward_message(const Call& call, Launch launch) override;
+  /// Runs a call that has its number in the record.
+  WorkPtr recorded(uint64_t number, Launch launch);
+  void follow(uint64_t number, c10d::Work& work) const;
+
+  const c10::intrusive_ptr<c10d::Backend> inner_;
+  const flight_recorder::Caller caller_;
+  const std::unique_ptr<CallOrder> order_;
+  /// Collectives so far.
+  std::atomic<int64_t> sequence_{0};
+};
+
+using flight_recorder::State;
+
+Backend::Backend(
+    c10::intrusive_ptr<c10d::Backend> inner,
+    flight_recorder::Caller caller,
+    std::unique_ptr<CallOrder> order)
+    : ForwardingBackend(inner->getRank(), inner->getSize()),
+      inner_(std::move(inner)),
+      caller_(std::move(caller)),
+      order_(std::move(order)) {
+  bound_device_id_ = inner_->getBoundDeviceId();
+}
+
+Backend::WorkPtr Backend::recorded(uint64_t number, Launch launch) {
+  try {
+    auto work = launch(*inner_);
+    if (work) { // else it belongs to a coalesced one
+      follow(number, *work);
+    }
+    return work;
+  } catch (...) {
+    flight_recorder::is_now(number, State::kFailed);
+    throw;
+  }
+}
+
+Backend::WorkPtr Backend::forward(const Call& call, Launch launch) {
+  const auto sequence = ++sequence_;
+  const auto number = flight_recorder::began(caller_, sequence, call);
+  return recorded(number, [&](c10d::Backend& inner) {
+    if (order_) {
+      flight_recorder::is_now(number, State::kChecking);
+      order_->check(sequence, call, number);
+      flight_recorder::is_now(number, State::kStarted);
+    }
+    return launch(inner);
+  });
+}
+
+Backend::WorkPtr Backend::forward_message(const Call& call, Launch launch) {
+  return recorded(flight_recorder::began(caller_, 0, call), launch);
+}
+
+/// NCCL's futures are complete once the GPU has been told; it has others that
+/// are so once the GPU has done it, with the result as a number, 0 for success.
+void Backend::follow(uint64_t number, c10d::Work& work) const {
+  const bool nccl = caller_.backend == "nccl";
+  try {
+    const auto future = nccl ? work.getFutureResult() : work.getFuture();
+    future->addCallback(
+        [number, nccl](c10::ivalue::Future& result) {
+          const bool failed =
+              result.hasError() || (nccl && result.constValue().toInt() != 0);
+          flight_recorder::is_now(
+              number, failed ? State::kFailed : State::kCompleted);
+        },
+        /*uses_future=*/false);
+  } catch (const std::exception&) { // gloo's messages have none
+  }
+}
 
 std::string name_of(const detail::ProcessGroupImpl& group) {
   return "ddp" + group.scope;
@@ -57,20 +216,15 @@ const c10d::Backend& unobserved(const c10d::Backend& backend) {
 void announce(const detail::ProcessGroupImpl& group) {
   if (group.rank == 0 && level() != Level::kOff) {
     const std::set<std::string> hosts(group.hosts.begin(), group.hosts.end());
-    TORCH_WARN(
-        "ddp: group ",
+    TORCH_WARN(detail::format(
+        "ddp: group {}: size {}, hosts {}, backend {}, device of rank 0 {}, "
+        "timeout {} s",
         name_of(group),
-        ": size ",
         group.size,
-        ", hosts ",
         hosts.size(),
-        ", backend ",
         group.backend,
-        ", device of rank 0 ",
         group.device,
-        ", timeout ",
-        group.timeout.count() / 1000.0,
-        " s");
+        group.timeout.count() / 1000.0));
   }
 }
 
@@ -80,17 +234,14 @@ void announce_reducer(
     size_t parameters,
     size_t buckets) {
   if (group.rank() == 0 && level() != Level::kOff) {
-    TORCH_WARN(
-        "ddp: Reducer ddp",
+    TORCH_WARN(detail::format(
+        "ddp: Reducer ddp{}: trained parameters {}, buckets {}, group {}, "
+        "backend {}",
         name,
-        ": trained parameters ",
         parameters,
-        ", buckets ",
         buckets,
-        ", group ",
         name_of(detail::ProcessGroupImpl::of(group)),
-        ", backend ",
-        group.backend());
+        group.backend()));
   }
 }
 

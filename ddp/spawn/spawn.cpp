@@ -19,14 +19,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cinttypes>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <limits>
-#include <optional>
 #include <system_error>
 
 namespace ddp {

@@ -1,17 +1,156 @@
-#include <ddp/backends/mpi/communicator.h>
+#include <ddp/backends/mpi.h>
+#include <ddp/backends/mpi/backend.h>
 #include <ddp/backends/mpi/engine.h>
+#include <ddp/backends/mpi/operation.h>
+#include <ddp/backends/mpi/pause.h>
 #include <ddp/backends/mpi/runtime.h>
 #include <ddp/internal/check.h>
 
 #include <cstring>
+#include <limits>
 
 namespace ddp::backends::mpi {
 namespace {
 
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+/// Returns when all ranks have come to a barrier.
+void pass_barrier(MPI_Comm comm, milliseconds timeout, const char* call) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
+  Pause pause(microseconds(0), microseconds(1000));
+  const auto start = Pause::Clock::now();
+  int all_came = 0;
+  while (all_came == 0) {
+    check_mpi(MPI_Test(&request, &all_came, MPI_STATUS_IGNORE), "MPI_Test");
+    const auto now = Pause::Clock::now();
+    if (all_came == 0 && now - start > timeout) {
+      int rank = 0;
+      int size = 0;
+      MPI_Comm_rank(comm, &rank);
+      MPI_Comm_size(comm, &size);
+      DDP_THROW(
+          DistBackendError,
+          "{} timed out after {}ms: rank {} has come, but not all {} ranks of "
+          "the communicator. All of them have to call this",
+          call,
+          timeout.count(),
+          rank,
+          size);
+    }
+    pause(now);
+  }
+}
+
+/// Returns when all ranks have come: MPI's own calls wait for them without end.
+void meet(MPI_Comm comm, milliseconds timeout, const char* call) {
+  // The first barrier lets a rank pass that comes when others have given up.
+  pass_barrier(comm, timeout, call);
+  pass_barrier(comm, timeout, call);
+}
+
+/// A `Communicator` on a communicator of its own, which is `comm`. What it does
+/// collectively throws `c10::DistBackendError` where not all come in time.
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(std::unique_ptr<Comm> comm, milliseconds timeout)
+      : channel_(std::make_shared<Channel>(std::move(comm))),
+        timeout_(timeout) {}
+
+  int rank() const override {
+    return channel_->rank;
+  }
+
+  int size() const override {
+    return channel_->size;
+  }
+
+  std::shared_ptr<Communicator> split(int color, int key) override;
+  std::string broadcast(const std::string& text) override;
+  c10::intrusive_ptr<c10d::Backend> create(
+      const BackendOptions& options,
+      int64_t largest) override;
+
+ private:
+  const std::shared_ptr<Channel> channel_;
+  const milliseconds timeout_;
+};
+
+std::shared_ptr<Communicator> MpiCommunicator::split(int color, int key) {
+  DDP_CHECK_VALUE(
+      color >= -1, "split takes a color from 0 on, or -1; got {}", color);
+  MPI_Comm part = MPI_COMM_NULL;
+  {
+    const auto guard = Engine::get().exclusive();
+    meet(channel_->comm->get(), timeout_, "MPI_Comm_split");
+    check_mpi(
+        MPI_Comm_split(
+            channel_->comm->get(),
+            color == -1 ? MPI_UNDEFINED : color,
+            key,
+            &part),
+        "MPI_Comm_split");
+  }
+  return part == MPI_COMM_NULL ? nullptr
+                               : std::make_shared<MpiCommunicator>(
+                                     std::make_unique<Comm>(part), timeout_);
+}
+
+std::string MpiCommunicator::broadcast(const std::string& text) {
+  const auto guard = Engine::get().exclusive();
+  std::string result = text;
+  auto length = static_cast<int64_t>(text.size());
+  const auto comm = channel_->comm->get();
+  meet(comm, timeout_, "MPI_Bcast");
+  check_mpi(MPI_Bcast(&length, 1, MPI_INT64_T, 0, comm), "MPI_Bcast");
+  DDP_CHECK_VALUE(
+      length <= std::numeric_limits<int>::max(),
+      "broadcast of a text of {} bytes over mpi; it can be 2 GiB",
+      length);
+  result.resize(static_cast<size_t>(length));
+  check_mpi(
+      MPI_Bcast(result.data(), static_cast<int>(length), MPI_CHAR, 0, comm),
+      "MPI_Bcast");
+  return result;
+}
+
+c10::intrusive_ptr<c10d::Backend> MpiCommunicator::create(
+    const BackendOptions& options,
+    int64_t largest) {
+  Task task;
+  task.name = "duplication of a communicator";
+  task.timeout = options.timeout;
+  auto handle = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
+  task.steps.push_back([=, channel = channel_](Requests& requests) {
+    check_mpi(
+        MPI_Comm_idup(channel->comm->get(), handle.get(), requests.next()),
+        "MPI_Comm_idup");
+  });
+  const auto operation =
+      c10::make_intrusive<Operation>(channel_, std::move(task));
+  Engine::get().submit(operation);
+  operation->wait(kNoTimeout);
+  return c10::make_intrusive<Backend>(
+      std::make_shared<Channel>(std::make_unique<Comm>(*handle)),
+      options.timeout,
+      largest);
+}
+
+/// A duplicate of `comm`. Collective; throws as that does.
+std::unique_ptr<Comm> duplicate(MPI_Comm comm, milliseconds timeout) {
+  const auto guard = Engine::get().exclusive();
+  meet(comm, timeout, "MPI_Comm_dup");
+  MPI_Comm result = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(comm, &result), "MPI_Comm_dup");
+  return std::make_unique<Comm>(result);
+}
+
 std::shared_ptr<Communicator> world(std::chrono::milliseconds timeout) {
   initialize_mpi();
   Engine::get();
-  return make_communicator(duplicate(MPI_COMM_WORLD, timeout), timeout);
+  return std::make_shared<MpiCommunicator>(
+      duplicate(MPI_COMM_WORLD, timeout), timeout);
 }
 
 std::shared_ptr<Communicator> adopt(
@@ -36,7 +175,7 @@ std::shared_ptr<Communicator> adopt(
       !between_groups,
       "an intercommunicator was handed over; ddp needs an "
       "intracommunicator");
-  return make_communicator(duplicate(comm, timeout), timeout);
+  return std::make_shared<MpiCommunicator>(duplicate(comm, timeout), timeout);
 }
 
 } // namespace
