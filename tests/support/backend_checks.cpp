@@ -100,39 +100,6 @@ void check_all_to_all(const BackendPtr& backend) {
   REQUIRE(same(output, torch::cat(expected)));
 }
 
-void check_coalesced(const BackendPtr& backend) {
-  const int64_t rank = backend->getRank();
-  const int64_t size = backend->getSize();
-  const auto short_ones = values_of_all(size, 4);
-  const auto long_ones = values_of_all(size, 301);
-  Tensors inputs{short_ones[rank].clone(), long_ones[rank].clone()};
-
-  Tensors reduced_ones{inputs[0].clone(), inputs[1].clone()};
-  backend->allreduce_coalesced(reduced_ones, {})->wait();
-  REQUIRE(same(reduced_ones[0], reduced(short_ones, Kind::SUM)));
-  REQUIRE(same(reduced_ones[1], reduced(long_ones, Kind::SUM)));
-
-  Tensors wholes{torch::empty({4 * size}), torch::empty({301 * size})};
-  backend->allgather_into_tensor_coalesced(wholes, inputs, {})->wait();
-  REQUIRE(same(wholes[0], torch::cat(short_ones)));
-  REQUIRE(same(wholes[1], torch::cat(long_ones)));
-
-  Tensors parts{torch::empty({4}), torch::empty({301})};
-  backend->reduce_scatter_tensor_coalesced(parts, wholes, {})->wait();
-  REQUIRE(same(parts[0], inputs[0] * size));
-  REQUIRE(same(parts[1], inputs[1] * size));
-
-  std::vector<Tensors> lists;
-  for (int64_t i = 0; i < size; ++i) {
-    lists.push_back({torch::empty({4}), torch::empty({301})});
-  }
-  backend->allgather_coalesced(lists, inputs, {})->wait();
-  for (int64_t i = 0; i < size; ++i) {
-    REQUIRE(same(lists[i][0], short_ones[i]));
-    REQUIRE(same(lists[i][1], long_ones[i]));
-  }
-}
-
 void check_any_dtype(const BackendPtr& backend) {
   const int64_t rank = backend->getRank();
   const int64_t size = backend->getSize();
@@ -177,7 +144,6 @@ void check_any_dtype(const BackendPtr& backend) {
 void check_movement(const BackendPtr& backend) {
   check_lists(backend);
   check_all_to_all(backend);
-  check_coalesced(backend);
   check_any_dtype(backend);
 }
 

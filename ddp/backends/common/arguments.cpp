@@ -107,18 +107,6 @@ void Arguments::check_list(const char* name, size_t length) const {
       length);
 }
 
-void Arguments::check_pairs(
-    const char* name,
-    const Tensors& inputs,
-    const Tensors& outputs) const {
-  DDP_CHECK_VALUE(
-      inputs.size() == outputs.size(),
-      "{}: {} inputs, but {} outputs",
-      over(name),
-      inputs.size(),
-      outputs.size());
-}
-
 void Arguments::check_same_dtype(
     const char* name,
     const at::Tensor& tensor,

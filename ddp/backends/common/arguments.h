@@ -38,10 +38,6 @@ class Arguments {
       const;
   /// That there is one entry for each rank.
   void check_list(const char* name, size_t length) const;
-  void check_pairs(
-      const char* name,
-      const Tensors& inputs,
-      const Tensors& outputs) const;
   void check_same_dtype(
       const char* name,
       const at::Tensor& tensor,

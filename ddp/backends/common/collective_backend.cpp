@@ -2,8 +2,6 @@
 
 #include <ddp/internal/check.h>
 
-#include <utility>
-
 namespace ddp::backends {
 
 using WorkPtr = CollectiveBackend::WorkPtr;
@@ -81,58 +79,17 @@ WorkPtr CollectiveBackend::_allgather_base(
     at::Tensor& output,
     at::Tensor& input,
     const c10d::AllgatherOptions& options) {
-  return all_gather_into(
-      {c10d::OpType::_ALLGATHER_BASE, "all_gather_into_tensor", options},
-      {output},
-      {input});
-}
-
-WorkPtr CollectiveBackend::allgather_coalesced(
-    TensorLists& outputs,
-    Tensors& inputs,
-    const c10d::AllgatherOptions& options) {
   const Call call{
-      c10d::OpType::ALLGATHER_COALESCED, "all_gather_coalesced", options};
-  arguments_.check_list(call.name, outputs.size());
-  for (const auto& list : outputs) {
-    arguments_.check_pairs(call.name, inputs, list);
-  }
-  std::vector<Exchange> exchanges;
-  Tensors filled;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    Tensors from_ranks;
-    for (const auto& list : outputs) {
-      from_ranks.push_back(list[i]);
-    }
-    filled.insert(filled.end(), from_ranks.begin(), from_ranks.end());
-    exchanges.push_back(all_gather(call, inputs[i], from_ranks));
-  }
-  return exchange(call, {std::move(exchanges), std::move(filled)});
-}
-
-WorkPtr CollectiveBackend::allgather_into_tensor_coalesced(
-    Tensors& outputs,
-    Tensors& inputs,
-    const c10d::AllgatherOptions& options) {
-  return all_gather_into(
-      {c10d::OpType::COALESCED, "all_gather_into_tensor_coalesced", options},
-      outputs,
-      inputs);
+      c10d::OpType::_ALLGATHER_BASE, "all_gather_into_tensor", options};
+  return all_gather_into(call, output, input);
 }
 
 WorkPtr CollectiveBackend::all_gather_into(
     const Call& call,
-    const Tensors& outputs,
-    const Tensors& inputs) {
-  arguments_.check_pairs(call.name, inputs, outputs);
-  std::vector<Exchange> exchanges;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    exchanges.push_back(all_gather(
-        call,
-        inputs[i],
-        arguments_.equal_parts(call.name, outputs[i], inputs[i].numel())));
-  }
-  return exchange(call, {std::move(exchanges), outputs});
+    const at::Tensor& output,
+    const at::Tensor& input) {
+  const auto parts = arguments_.equal_parts(call.name, output, input.numel());
+  return exchange(call, {{all_gather(call, input, parts)}, {output}});
 }
 
 WorkPtr CollectiveBackend::gather(
@@ -216,16 +173,7 @@ WorkPtr CollectiveBackend::allreduce(
             {c10d::OpType::_ALLREDUCE_SPARSE, call.name, options},
             tensor,
             options.reduceOp)
-      : all_reduce(call, tensors, options.reduceOp);
-}
-
-WorkPtr CollectiveBackend::allreduce_coalesced(
-    Tensors& tensors,
-    const c10d::AllreduceCoalescedOptions& options) {
-  return all_reduce(
-      {c10d::OpType::ALLREDUCE_COALESCED, "all_reduce_coalesced", options},
-      tensors,
-      options.reduceOp);
+      : all_reduce(call, tensor, options.reduceOp);
 }
 
 CollectiveBackend::Part CollectiveBackend::part(
@@ -250,45 +198,17 @@ WorkPtr CollectiveBackend::reduce_scatter(
   const Call call{c10d::OpType::REDUCE_SCATTER, "reduce_scatter", options};
   const auto& output = arguments_.only(call.name, outputs);
   const auto& list = arguments_.only_list(call.name, inputs);
-  return reduce_parts(call, {part(call, output, list)}, options.reduceOp);
+  return reduce_parts(call, part(call, output, list), options.reduceOp);
 }
 
 WorkPtr CollectiveBackend::_reduce_scatter_base(
     at::Tensor& output,
     at::Tensor& input,
     const c10d::ReduceScatterOptions& options) {
-  return reduce_parts_of(
-      {c10d::OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", options},
-      {output},
-      {input},
-      options.reduceOp);
-}
-
-WorkPtr CollectiveBackend::reduce_scatter_tensor_coalesced(
-    Tensors& outputs,
-    Tensors& inputs,
-    const c10d::ReduceScatterOptions& options) {
-  return reduce_parts_of(
-      {c10d::OpType::COALESCED, "reduce_scatter_tensor_coalesced", options},
-      outputs,
-      inputs,
-      options.reduceOp);
-}
-
-WorkPtr CollectiveBackend::reduce_parts_of(
-    const Call& call,
-    const Tensors& outputs,
-    const Tensors& inputs,
-    const c10d::ReduceOp& op) {
-  arguments_.check_pairs(call.name, inputs, outputs);
-  std::vector<Part> parts;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    parts.push_back(part(
-        call,
-        outputs[i],
-        arguments_.equal_parts(call.name, inputs[i], outputs[i].numel())));
-  }
-  return reduce_parts(call, parts, op);
+  const Call call{
+      c10d::OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", options};
+  const auto parts = arguments_.equal_parts(call.name, input, output.numel());
+  return reduce_parts(call, part(call, output, parts), options.reduceOp);
 }
 
 } // namespace ddp::backends

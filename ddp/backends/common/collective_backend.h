@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <vector>
 
 namespace ddp::backends {
 
@@ -35,14 +34,6 @@ class CollectiveBackend : public c10d::Backend {
       at::Tensor&,
       at::Tensor&,
       const c10d::AllgatherOptions&) override;
-  WorkPtr allgather_coalesced(
-      TensorLists&,
-      Tensors&,
-      const c10d::AllgatherOptions&) override;
-  WorkPtr allgather_into_tensor_coalesced(
-      Tensors&,
-      Tensors&,
-      const c10d::AllgatherOptions&) override;
   WorkPtr gather(TensorLists&, Tensors&, const c10d::GatherOptions&) override;
   WorkPtr scatter(Tensors&, TensorLists&, const c10d::ScatterOptions&) override;
   WorkPtr alltoall_base(
@@ -54,8 +45,6 @@ class CollectiveBackend : public c10d::Backend {
   WorkPtr alltoall(Tensors&, Tensors&, const c10d::AllToAllOptions&) override;
 
   WorkPtr allreduce(Tensors&, const c10d::AllreduceOptions&) override;
-  WorkPtr allreduce_coalesced(Tensors&, const c10d::AllreduceCoalescedOptions&)
-      override;
   WorkPtr reduce_scatter(
       Tensors&,
       TensorLists&,
@@ -63,10 +52,6 @@ class CollectiveBackend : public c10d::Backend {
   WorkPtr _reduce_scatter_base(
       at::Tensor&,
       at::Tensor&,
-      const c10d::ReduceScatterOptions&) override;
-  WorkPtr reduce_scatter_tensor_coalesced(
-      Tensors&,
-      Tensors&,
       const c10d::ReduceScatterOptions&) override;
 
  protected:
@@ -118,19 +103,19 @@ class CollectiveBackend : public c10d::Backend {
   };
 
   virtual WorkPtr exchange(const Call& call, Plan plan) = 0;
-  /// Each output gets the inputs of all ranks, one after the other.
+  /// The output gets the inputs of all ranks, one after the other.
   virtual WorkPtr all_gather_into(
       const Call& call,
-      const Tensors& outputs,
-      const Tensors& inputs);
-  /// Reduces dense tensors in place, which have not been checked.
+      const at::Tensor& output,
+      const at::Tensor& input);
+  /// Reduces a dense tensor in place, which has not been checked.
   virtual WorkPtr all_reduce(
       const Call& call,
-      const Tensors& tensors,
+      const at::Tensor& tensor,
       const c10d::ReduceOp& op) = 0;
   virtual WorkPtr reduce_parts(
       const Call& call,
-      const std::vector<Part>& parts,
+      const Part& part,
       const c10d::ReduceOp& op) = 0;
 
   std::chrono::milliseconds timeout_of(const Call& call) const;
@@ -154,12 +139,6 @@ class CollectiveBackend : public c10d::Backend {
       const c10d::ReduceOp& op);
   Part part(const Call& call, const at::Tensor& output, const Tensors& inputs)
       const;
-  /// Each input has a part for each rank, one after the other.
-  WorkPtr reduce_parts_of(
-      const Call& call,
-      const Tensors& outputs,
-      const Tensors& inputs,
-      const c10d::ReduceOp& op);
 };
 
 } // namespace ddp::backends

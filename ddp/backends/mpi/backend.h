@@ -3,10 +3,6 @@
 #include <ddp/backends/common/collective_backend.h>
 #include <ddp/backends/mpi/engine.h>
 
-#include <memory>
-#include <string>
-#include <vector>
-
 namespace ddp::backends::mpi {
 
 /// c10d's collectives over a communicator of its own, for dense tensors on the
@@ -56,16 +52,16 @@ class Backend final : public CollectiveBackend {
   WorkPtr exchange(const Call& call, Plan plan) override;
   WorkPtr all_gather_into(
       const Call& call,
-      const Tensors& outputs,
-      const Tensors& inputs) override;
+      const at::Tensor& output,
+      const at::Tensor& input) override;
   WorkPtr all_reduce(
       const Call& call,
-      const Tensors& tensors,
-      const c10d::ReduceOp& op) override;
+      const at::Tensor& tensor,
+      const c10d::ReduceOp& reduce_op) override;
   WorkPtr reduce_parts(
       const Call& call,
-      const std::vector<Part>& parts,
-      const c10d::ReduceOp& op) override;
+      const Part& part,
+      const c10d::ReduceOp& reduce_op) override;
   /// By the call's type sends the tensor to a rank, or receives it from one, or
   /// from any.
   WorkPtr message(
@@ -78,15 +74,6 @@ class Backend final : public CollectiveBackend {
       const Tensors& tensors,
       int peer,
       int tag);
-
-  void add_all_gather(
-      Task& task,
-      const at::Tensor& output,
-      const at::Tensor& input) const;
-  void dense_sum(Task& task, const at::Tensor& tensor, const c10d::ReduceOp& op)
-      const;
-  void reduced_part(Task& task, const Part& part, const c10d::ReduceOp& op)
-      const;
 
   const std::shared_ptr<Channel> channel_;
   const int64_t largest_;

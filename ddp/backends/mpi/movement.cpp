@@ -64,20 +64,9 @@ Backend::WorkPtr Backend::broadcast(
 
 Backend::WorkPtr Backend::all_gather_into(
     const Call& call,
-    const Tensors& outputs,
-    const Tensors& inputs) {
-  auto task = this->task(call);
-  arguments_.check_pairs(task.name, inputs, outputs);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    add_all_gather(task, outputs[i], inputs[i]);
-  }
-  return launch(std::move(task));
-}
-
-void Backend::add_all_gather(
-    Task& task,
     const at::Tensor& output,
-    const at::Tensor& input) const {
+    const at::Tensor& input) {
+  auto task = this->task(call);
   arguments_.check_same_dtype(task.name, input, {output});
   arguments_.check_contiguous(task.name, input);
   arguments_.equal_parts(task.name, output, input.numel());
@@ -102,6 +91,7 @@ void Backend::add_all_gather(
             requests.next()),
         "MPI_Iallgather");
   });
+  return launch(std::move(task));
 }
 
 Backend::WorkPtr Backend::exchange(const Call& call, Plan plan) {

@@ -6,8 +6,6 @@
 
 #include <c10/util/Exception.h>
 
-#include <algorithm>
-
 namespace ddp::backends::mpi {
 namespace {
 
@@ -44,19 +42,9 @@ void divide_if_mean(
 
 Backend::WorkPtr Backend::all_reduce(
     const Call& call,
-    const Tensors& tensors,
-    const c10d::ReduceOp& op) {
-  auto task = this->task(call);
-  for (const auto& tensor : tensors) {
-    dense_sum(task, tensor, op);
-  }
-  return launch(std::move(task));
-}
-
-void Backend::dense_sum(
-    Task& task,
     const at::Tensor& tensor,
-    const c10d::ReduceOp& reduce_op) const {
+    const c10d::ReduceOp& reduce_op) {
+  auto task = this->task(call);
   const auto memory = output(task, tensor);
   const auto op = operator_for(tensor.scalar_type(), reduce_op);
   task.steps.push_back([=, channel = channel_](Requests& requests) {
@@ -74,6 +62,7 @@ void Backend::dense_sum(
     });
   });
   divide_if_mean(task, memory, reduce_op, size_);
+  return launch(std::move(task));
 }
 
 Backend::WorkPtr Backend::reduce(
@@ -110,19 +99,9 @@ Backend::WorkPtr Backend::reduce(
 
 Backend::WorkPtr Backend::reduce_parts(
     const Call& call,
-    const std::vector<Part>& parts,
-    const c10d::ReduceOp& op) {
-  auto task = this->task(call);
-  for (const auto& part : parts) {
-    reduced_part(task, part, op);
-  }
-  return launch(std::move(task));
-}
-
-void Backend::reduced_part(
-    Task& task,
     const Part& part,
-    const c10d::ReduceOp& reduce_op) const {
+    const c10d::ReduceOp& reduce_op) {
+  auto task = this->task(call);
   const auto op = operator_for(part.output.scalar_type(), reduce_op);
   const auto target = output(task, part.output);
   for (int root = 0; root < size_; ++root) {
@@ -147,6 +126,7 @@ void Backend::reduced_part(
     });
   }
   divide_if_mean(task, target, reduce_op, size_);
+  return launch(std::move(task));
 }
 
 } // namespace ddp::backends::mpi

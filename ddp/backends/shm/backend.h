@@ -5,10 +5,6 @@
 #include <ddp/backends/shm/engine.h>
 #include <ddp/backends/shm/memory/memory.h>
 
-#include <memory>
-#include <string>
-#include <vector>
-
 namespace ddp::backends::shm {
 
 /// c10d's collectives for CPU tensors of ranks that share a host. Tensors that
@@ -54,11 +50,11 @@ class Backend final : public CollectiveBackend {
   WorkPtr exchange(const Call& call, Plan plan) override;
   WorkPtr all_reduce(
       const Call& call,
-      const Tensors& tensors,
+      const at::Tensor& tensor,
       const c10d::ReduceOp& op) override;
   WorkPtr reduce_parts(
       const Call& call,
-      const std::vector<Part>& parts,
+      const Part& part,
       const c10d::ReduceOp& op) override;
 
   Team& team() const {

@@ -35,25 +35,15 @@ void reduce_rows(
 
 Backend::WorkPtr Backend::all_reduce(
     const Call& call,
-    const Tensors& tensors,
+    const at::Tensor& tensor,
     const c10d::ReduceOp& op) {
   auto task = this->task(call);
-  Collectives parts;
-  for (const auto& tensor : tensors) {
-    add(task, tensor);
-    parts.push_back(std::make_unique<AllReduce>(team(), tensor, op));
-  }
-  task.outputs = tensors;
+  add(task, tensor);
+  task.outputs = {tensor};
   if (op.op_ == c10d::ReduceOp::AVG) {
-    task.finish = [tensors, size = size_] {
-      for (auto tensor : tensors) {
-        tensor.div_(size);
-      }
-    };
+    task.finish = [tensor, size = size_]() mutable { tensor.div_(size); };
   }
-  task.collective = parts.size() == 1
-      ? std::move(parts[0])
-      : std::make_unique<Chain>(std::move(parts));
+  task.collective = std::make_unique<AllReduce>(team(), tensor, op);
   return launch(std::move(task));
 }
 
@@ -82,21 +72,13 @@ Backend::WorkPtr Backend::reduce(
 
 Backend::WorkPtr Backend::reduce_parts(
     const Call& call,
-    const std::vector<Part>& parts,
+    const Part& part,
     const c10d::ReduceOp& op) {
-  Plan plan;
-  std::vector<Tensors> rows;
-  for (const auto& [output, inputs] : parts) {
-    const Reduction possible(output.scalar_type(), op);
-    rows.push_back(rows_like(output, size_));
-    plan.exchanges.push_back({inputs, rows.back(), output.scalar_type()});
-    plan.outputs.push_back(output);
-  }
-  plan.finish = [rows, outputs = plan.outputs, op] {
-    for (size_t i = 0; i < rows.size(); ++i) {
-      reduce_rows(rows[i], outputs[i], op);
-    }
-  };
+  const auto& [output, inputs] = part;
+  const Reduction possible(output.scalar_type(), op);
+  const auto rows = rows_like(output, size_);
+  Plan plan{{{inputs, rows, output.scalar_type()}}, {output}};
+  plan.finish = [rows, target = output, op] { reduce_rows(rows, target, op); };
   return exchange(call, std::move(plan));
 }
 
