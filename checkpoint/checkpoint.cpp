@@ -1,4 +1,3 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/formats/flat_tree.h>
 #include <checkpoint/formats/safetensors_index.h>
 #include <checkpoint/module_copies.h>
@@ -13,8 +12,6 @@
 #include <ddp/process_group/agreement/on_rank_0.h>
 #include <ddp/process_group/agreement/rank_report.h>
 #include <torch/nn/module.h>
-
-#include <utility>
 
 namespace ddp {
 

@@ -12,7 +12,6 @@
 #include <ddp/support/snapshot_memory.h>
 
 #include <filesystem>
-#include <utility>
 
 namespace ddp {
 namespace {

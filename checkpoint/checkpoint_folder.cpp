@@ -15,10 +15,8 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <string_view>
 #include <system_error>
 #include <tuple>
-#include <utility>
 
 namespace ddp::detail {
 namespace {

@@ -11,10 +11,7 @@
 #include <ddp/support/snapshot_memory.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <functional>
 #include <future>
-#include <utility>
 
 namespace ddp {
 

@@ -1,12 +1,7 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/checkpoint/checkpoint_file.h>
-
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace torch::nn {
 class Module;

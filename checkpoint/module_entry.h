@@ -1,9 +1,7 @@
 #pragma once
 
-#include <ATen/core/ivalue.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 
-#include <string>
 #include <vector>
 
 namespace ddp::detail {

@@ -1,10 +1,6 @@
 #pragma once
 
-#include <ATen/core/ivalue.h>
 #include <ddp/checkpoint/checkpoint_file.h>
-
-#include <functional>
-#include <string>
 
 namespace ddp::detail {
 

@@ -8,7 +8,6 @@
 #include <ddp/reducer/core/gradient_hook.h>
 #include <ddp/support/optimizer_text.h>
 #include <torch/nn/module.h>
-#include <torch/optim/optimizer.h>
 
 namespace ddp::detail {
 namespace {

@@ -2,10 +2,6 @@
 
 #include <ddp/process_group.h>
 
-#include <string>
-#include <utility>
-#include <vector>
-
 namespace torch::nn {
 class Module;
 }

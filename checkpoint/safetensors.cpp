@@ -1,4 +1,3 @@
-#include <ATen/core/Tensor.h>
 #include <checkpoint/formats/common/digest.h>
 #include <checkpoint/formats/common/naming_file.h>
 #include <checkpoint/formats/safetensors_header.h>
@@ -11,8 +10,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
-#include <utility>
-#include <vector>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "safetensors files are little-endian, and so has to be the machine"

@@ -10,7 +10,6 @@
 #include <torch/csrc/jit/serialization/pickle.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace ddp::detail {
 namespace {

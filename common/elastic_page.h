@@ -1,8 +1,5 @@
 #pragma once
 
-#include <atomic>
-#include <cstdint>
-
 #include <common/heartbeat_page.h>
 
 namespace ddp {

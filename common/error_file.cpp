@@ -3,14 +3,11 @@
 #include <cctype>
 #include <cstdlib>
 #include <memory>
-#include <sstream>
 
 #include <cxxabi.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <nlohmann/json.hpp>
 
 #include <common/bounded_json.h>
 #include <common/file_descriptor.h>

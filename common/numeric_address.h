@@ -3,12 +3,9 @@
 #include <common/address_list.h>
 #include <common/file_descriptor.h>
 
-#include <netdb.h>
 #include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <array>
-#include <string>
 
 namespace ddp::detail {
 

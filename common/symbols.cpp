@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <optional>
 #include <sstream>
-#include <string_view>
 #include <vector>
 
 #include <elf.h>

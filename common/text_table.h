@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <common/text.h>
 

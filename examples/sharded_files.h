@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <numeric>
 #include <string>
-#include <utility>
 #include <vector>
 
 /// Records in files `*.shard` that need not fit into memory: each record is its

@@ -6,8 +6,6 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
-#include <mutex>
-#include <vector>
 
 namespace ddp::detail {
 

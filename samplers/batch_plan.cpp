@@ -4,7 +4,6 @@
 #include <ddp/process_group.h>
 
 #include <cmath>
-#include <string>
 
 namespace ddp {
 namespace {

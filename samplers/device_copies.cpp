@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <ddp/support/current_stream.h>
 
 namespace ddp::detail {

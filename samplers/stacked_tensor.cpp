@@ -7,7 +7,6 @@
 #include <ATen/ATen.h>
 
 #include <cstring>
-#include <vector>
 
 namespace ddp::detail {
 namespace {

@@ -7,7 +7,6 @@
 #include <ddp/internal/check.h>
 
 #include <memory>
-#include <string>
 
 namespace ddp::command {
 namespace {

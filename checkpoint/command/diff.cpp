@@ -7,15 +7,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <iostream>
 #include <limits>
 #include <memory>
 #include <sstream>
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 namespace ddp::command {
 namespace {

@@ -5,10 +5,8 @@
 #include <checkpoint/command/text.h>
 #include <common/text_table.h>
 
-#include <algorithm>
 #include <iostream>
 #include <memory>
-#include <string>
 #include <unordered_set>
 
 namespace ddp::command {

@@ -2,7 +2,6 @@
 
 #include <ATen/core/ivalue.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 

@@ -3,10 +3,6 @@
 #include <checkpoint/command/text.h>
 #include <ddp/commands/program.h>
 
-#include <algorithm>
-#include <iostream>
-#include <string>
-
 namespace ddp::command {
 namespace {
 

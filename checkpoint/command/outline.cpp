@@ -8,10 +8,6 @@
 #include <checkpoint/formats/torch_archive.h>
 #include <ddp/internal/check.h>
 
-#include <filesystem>
-#include <memory>
-#include <utility>
-
 namespace ddp::command {
 namespace {
 

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <ATen/core/ivalue.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 
 #include <cstdint>
-#include <string>
 
 namespace ddp::command {
 

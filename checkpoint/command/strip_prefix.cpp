@@ -10,9 +10,6 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace ddp::command {
 namespace {

@@ -4,9 +4,6 @@
 #include <ATen/core/ivalue.h>
 #include <common/text.h>
 
-#include <cstdint>
-#include <string>
-
 namespace ddp::command {
 
 /// What is meant to fit on a line.

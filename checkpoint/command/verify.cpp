@@ -1,4 +1,3 @@
-#include <c10/util/Exception.h>
 #include <checkpoint/command/outline.h>
 #include <checkpoint/command/subcommands.h>
 #include <checkpoint/command/text.h>
@@ -6,12 +5,6 @@
 #include <checkpoint/formats/common/naming_file.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/commands/program.h>
-
-#include <algorithm>
-#include <iostream>
-#include <memory>
-#include <string>
-#include <vector>
 
 namespace ddp::command {
 namespace {

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
-#include <utility>
 
 namespace ddp::detail {
 namespace {

@@ -4,8 +4,6 @@
 #include <checkpoint/formats/common/digest.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
 namespace ddp::detail {

@@ -8,12 +8,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
-#include <utility>
-#include <vector>
 
 namespace ddp::detail {
 namespace {

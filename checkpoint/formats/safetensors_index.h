@@ -3,7 +3,6 @@
 #include <ddp/checkpoint/checkpoint_file.h>
 
 #include <cstdint>
-#include <string>
 
 namespace ddp::detail {
 

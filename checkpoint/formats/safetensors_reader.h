@@ -3,8 +3,6 @@
 #include <checkpoint/formats/common/byte_source.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 
-#include <string>
-
 namespace ddp::detail {
 
 /// Reads a safetensors file, wherever its bytes are. What is wrong with it

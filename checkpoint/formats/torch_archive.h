@@ -1,13 +1,10 @@
 #pragma once
 
-#include <ATen/core/ivalue.h>
 #include <checkpoint/formats/common/byte_source.h>
 #include <checkpoint/formats/pickle/pickle_writer.h>
 #include <checkpoint/formats/zip/zip_reader.h>
 
-#include <functional>
 #include <optional>
-#include <string>
 
 namespace ddp::detail {
 

@@ -2,7 +2,6 @@
 
 #include <ddp/backends/common/backend.h>
 
-#include <string>
 #include <vector>
 
 namespace ddp::backends::hierarchical {

@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
-#include <string>
 
 namespace ddp::backends::nccl {
 namespace {

@@ -3,7 +3,6 @@
 #include <c10/core/Device.h>
 #include <ddp/backends/common/backend.h>
 
-#include <string>
 #include <vector>
 
 namespace ddp::backends::nccl {

@@ -3,7 +3,6 @@
 #include <ddp/backends/common/backend.h>
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace ddp::backends::shm {

@@ -6,8 +6,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <utility>
-
 namespace ddp {
 
 CompressHook::CompressHook(

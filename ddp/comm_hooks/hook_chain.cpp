@@ -6,8 +6,6 @@
 #include <ddp/support/containers.h>
 #include <ddp/support/plain_memory.h>
 
-#include <utility>
-
 namespace ddp {
 
 using c10::IValue;

@@ -1,11 +1,7 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
-#include <ATen/core/Tensor.h>
 #include <ddp/process_group.h>
-
-#include <cstdint>
-#include <vector>
 
 namespace ddp::detail {
 

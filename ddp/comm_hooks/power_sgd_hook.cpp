@@ -13,9 +13,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
-#include <utility>
-#include <vector>
 
 namespace ddp {
 namespace {

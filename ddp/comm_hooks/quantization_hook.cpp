@@ -7,7 +7,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <limits>
 
 namespace ddp {
 namespace {

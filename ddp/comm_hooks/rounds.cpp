@@ -6,8 +6,6 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <utility>
-
 namespace ddp::detail {
 namespace {
 

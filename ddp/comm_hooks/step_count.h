@@ -2,8 +2,6 @@
 
 #include <ddp/comm_hook.h>
 
-#include <cstdint>
-
 namespace ddp::detail {
 
 /// Counts the backwards that a hook is called in.

@@ -7,9 +7,7 @@
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/support/own_thread.h>
 
-#include <algorithm>
 #include <thread>
-#include <utility>
 
 namespace ddp::debug {
 namespace {

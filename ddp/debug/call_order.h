@@ -4,12 +4,6 @@
 #include <ddp/failure/flight_recorder.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <string>
-#include <vector>
-
 namespace ddp::debug {
 
 /// Compares over the ranks of a group what they are about to call. It uses the

@@ -2,9 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <chrono>
-#include <vector>
-
 namespace ddp::detail {
 namespace {
 

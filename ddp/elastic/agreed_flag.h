@@ -3,8 +3,6 @@
 #include <ddp/process_group.h>
 #include <ddp/process_group/collective_wait.h>
 
-#include <optional>
-
 namespace ddp::detail {
 
 /// A flag that any rank can raise and all see raised in the same step, at next

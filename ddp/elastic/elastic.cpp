@@ -12,10 +12,7 @@
 #include <c10/util/thread_name.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
-#include <atomic>
-#include <optional>
 #include <thread>
-#include <vector>
 
 namespace ddp {
 namespace {

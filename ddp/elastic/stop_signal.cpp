@@ -5,12 +5,8 @@
 #include <ddp/internal/check.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <csignal>
-#include <cstdint>
 #include <ctime>
-#include <exception>
 
 namespace ddp {
 namespace {

@@ -4,11 +4,6 @@
 #include <ddp/internal/check.h>
 #include <ddp/process_group_options.h>
 
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-
 namespace ddp {
 
 /// What the program, its launcher and the environment say about this process's

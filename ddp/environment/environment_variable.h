@@ -2,9 +2,6 @@
 
 #include <ddp/environment/environment.h>
 
-#include <cstdint>
-#include <optional>
-
 namespace ddp::detail {
 
 /// The value of an integer variable. Throws `c10::ValueError` where it is

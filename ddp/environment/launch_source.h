@@ -2,10 +2,6 @@
 
 #include <ddp/environment/environment.h>
 
-#include <cstdint>
-#include <optional>
-#include <string>
-
 namespace ddp::detail {
 
 /// Who says which of how many processes this one is.

@@ -2,10 +2,6 @@
 
 #include <ddp/environment/environment.h>
 
-#include <chrono>
-#include <optional>
-#include <string>
-
 namespace ddp::detail {
 
 /// Asks the PMIx server that started this process (mpirun, prterun, srun with

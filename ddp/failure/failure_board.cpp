@@ -9,10 +9,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
-#include <functional>
-#include <future>
 #include <numeric>
-#include <optional>
 #include <sstream>
 
 namespace ddp::detail {

@@ -2,9 +2,6 @@
 
 #include <ddp/failure/call.h>
 
-#include <cstdint>
-#include <string>
-
 /// The last collectives of this process, in memory that is there from the
 /// start, so that signal handlers can write them to a file.
 ///

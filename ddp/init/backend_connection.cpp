@@ -12,9 +12,6 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include <chrono>
-#include <functional>
-
 namespace ddp::detail {
 namespace {
 

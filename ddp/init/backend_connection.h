@@ -3,10 +3,7 @@
 #include <ddp/backends/common/backend.h>
 #include <ddp/process_group/process_group_impl.h>
 
-#include <cstdint>
 #include <functional>
-#include <string>
-#include <vector>
 
 namespace ddp::detail {
 

@@ -11,9 +11,7 @@
 #include <c10/util/thread_name.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
-#include <utility>
 
 namespace ddp::detail {
 namespace {

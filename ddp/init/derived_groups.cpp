@@ -12,8 +12,6 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include <algorithm>
-#include <limits>
 #include <numeric>
 #include <tuple>
 

@@ -3,9 +3,7 @@
 #include <ddp/internal/check.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
-#include <utility>
 
 namespace ddp {
 namespace {

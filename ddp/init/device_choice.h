@@ -1,12 +1,7 @@
 #pragma once
 
-#include <c10/core/Device.h>
 #include <ddp/process_group_options.h>
 #include <ddp/rendezvous/rendezvous.h>
-
-#include <cstdint>
-#include <string>
-#include <vector>
 
 namespace ddp {
 

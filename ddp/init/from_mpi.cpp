@@ -5,8 +5,6 @@
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/process_group/wait_notice.h>
 
-#include <optional>
-
 namespace ddp {
 namespace {
 

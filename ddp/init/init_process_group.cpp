@@ -28,9 +28,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <functional>
-#include <optional>
 
 namespace ddp {
 namespace {

@@ -5,8 +5,6 @@
 #include <ddp/rendezvous/network_interface.h>
 #include <ddp/support/own_thread.h>
 
-#include <c10/util/Exception.h>
-
 #include <unistd.h>
 
 #include <set>

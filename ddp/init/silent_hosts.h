@@ -2,8 +2,6 @@
 
 #include <ddp/process_group/process_group_impl.h>
 
-#include <string>
-
 namespace ddp::detail {
 
 /// Tells the other ranks of a group over several hosts where this one is about

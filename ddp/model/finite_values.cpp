@@ -7,8 +7,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-
 namespace ddp {
 namespace {
 

@@ -6,7 +6,6 @@
 #include <torch/nn/module.h>
 
 #include <unordered_set>
-#include <utility>
 
 namespace ddp {
 namespace {

@@ -8,7 +8,6 @@
 #include <ATen/ATen.h>
 #include <xxhash.h>
 
-#include <algorithm>
 #include <map>
 
 namespace ddp {

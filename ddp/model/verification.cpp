@@ -8,8 +8,6 @@
 #include <ATen/ATen.h>
 #include <xxhash.h>
 
-#include <algorithm>
-
 namespace ddp {
 namespace {
 

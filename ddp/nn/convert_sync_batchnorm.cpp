@@ -7,14 +7,11 @@
 #include <ATen/ATen.h>
 #include <ATen/ops/batch_norm_native.h>
 #include <torch/library.h>
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/instancenorm.h>
 
 #include <mutex>
-#include <optional>
 #include <shared_mutex>
 #include <unordered_map>
-#include <utility>
 
 namespace ddp {
 namespace {

@@ -5,8 +5,6 @@
 
 #include <ATen/ATen.h>
 
-#include <utility>
-
 namespace ddp {
 
 template <size_t D, typename Derived>

@@ -8,10 +8,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
-#include <optional>
-#include <utility>
-#include <vector>
-
 namespace ddp::detail {
 namespace {
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ddp/process_group.h>
 
 namespace ddp::detail {

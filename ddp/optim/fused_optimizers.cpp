@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <type_traits>
-#include <vector>
 
 namespace ddp {
 namespace {

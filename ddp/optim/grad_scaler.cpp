@@ -10,8 +10,6 @@
 
 #include <cmath>
 #include <map>
-#include <string>
-#include <utility>
 
 namespace ddp {
 namespace {

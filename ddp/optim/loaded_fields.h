@@ -4,13 +4,9 @@
 #include <ddp/internal/check.h>
 #include <ddp/support/containers.h>
 
-#include <cstdint>
 #include <deque>
 #include <optional>
-#include <string>
 #include <tuple>
-#include <utility>
-#include <vector>
 
 namespace ddp::detail {
 

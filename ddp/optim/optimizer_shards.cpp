@@ -17,13 +17,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/jit/serialization/pickle.h>
-#include <torch/optim/optimizer.h>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
-#include <string>
-#include <utility>
 
 namespace ddp::detail {
 namespace {

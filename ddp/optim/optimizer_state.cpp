@@ -8,11 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace ddp {
 namespace {

@@ -3,12 +3,9 @@
 #include <ATen/ATen.h>
 #include <ddp/support/containers.h>
 
-#include <cstdint>
 #include <deque>
 #include <optional>
-#include <string>
 #include <tuple>
-#include <vector>
 
 namespace ddp::detail {
 

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ddp/process_group.h>
-
-#include <vector>
 
 namespace ddp::detail {
 

@@ -10,13 +10,7 @@
 #include <ddp/support/error_text.h>
 #include <ddp/support/own_thread.h>
 
-#include <algorithm>
-#include <functional>
-#include <future>
-#include <memory>
-#include <optional>
 #include <thread>
-#include <utility>
 
 namespace ddp::detail {
 namespace {

@@ -3,12 +3,9 @@
 #include <ddp/process_group/process_group_impl.h>
 
 #include <ATen/core/ivalue.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include <chrono>
 #include <functional>
-#include <string>
 
 namespace ddp::detail {
 

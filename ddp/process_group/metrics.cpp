@@ -5,9 +5,6 @@
 
 #include <ATen/ops/tensor.h>
 
-#include <string>
-#include <vector>
-
 namespace ddp {
 namespace {
 

@@ -6,10 +6,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include <atomic>
 #include <limits>
 #include <map>
-#include <mutex>
 
 namespace ddp::backends::mpi {
 class Communicator;

@@ -9,14 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
-#include <mutex>
 #include <thread>
-#include <vector>
 
 namespace ddp::detail {
 namespace {

@@ -2,8 +2,6 @@
 
 #include <ddp/failure/failure_board.h>
 
-#include <memory>
-
 namespace ddp::detail {
 
 /// From now on an exception that nobody catches is written to the file that

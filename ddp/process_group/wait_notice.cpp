@@ -3,8 +3,6 @@
 #include <ddp/internal/check.h>
 #include <ddp/support/own_thread.h>
 
-#include <c10/util/Exception.h>
-
 namespace ddp::detail {
 
 WaitNotice::WaitNotice(

@@ -9,9 +9,7 @@
 #include <ddp/process_group/agreement/rank_report.h>
 #include <ddp/process_group/wait_notice.h>
 
-#include <algorithm>
 #include <sstream>
-#include <utility>
 
 namespace ddp::detail {
 namespace {

@@ -2,11 +2,6 @@
 
 #include <ddp/process_group/process_group_impl.h>
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 namespace ddp::detail {
 
 // What is said of a wait, while it lasts and when it has failed.

@@ -4,7 +4,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
-#include <c10/util/Exception.h>
 
 #include <random>
 

@@ -6,10 +6,8 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <iterator>
-#include <string>
 
 namespace ddp::detail {
 namespace {

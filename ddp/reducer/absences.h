@@ -2,12 +2,8 @@
 
 #include <ddp/process_group/agreement/store_gather.h>
 
-#include <c10/util/intrusive_ptr.h>
-
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <vector>
 
 namespace ddp::detail {
 

@@ -6,7 +6,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
-#include <limits>
 
 namespace ddp {
 namespace {

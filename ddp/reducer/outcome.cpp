@@ -10,11 +10,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/optim/optimizer.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-
-#include <optional>
-#include <set>
-#include <utility>
 
 // What this rank gets out of a reduction.
 

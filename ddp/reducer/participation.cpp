@@ -6,12 +6,8 @@
 #include <ddp/reducer/core/bucket_layout.h>
 #include <ddp/support/own_thread.h>
 
-#include <ATen/core/Tensor.h>
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
 #include <algorithm>
 #include <sstream>
-#include <unordered_set>
 
 // Which parameters take part in a backward: what is unfrozen, unused or left
 // out, and what ranks compare about it.

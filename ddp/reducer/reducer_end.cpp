@@ -6,11 +6,6 @@
 #include <ddp/reducer/core/orphans.h>
 #include <ddp/reducer/observers/replica_digests.h>
 
-#include <c10/util/Exception.h>
-
-#include <exception>
-#include <unordered_set>
-
 // What a Reducer tells when it ends.
 
 namespace ddp {

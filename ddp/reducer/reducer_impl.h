@@ -15,15 +15,7 @@
 #include <ddp/reducer/observers/unmanaged_leaves.h>
 #include <ddp/support/error_text.h>
 
-#include <atomic>
-#include <exception>
-#include <functional>
 #include <future>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <vector>
 
 namespace ddp {
 

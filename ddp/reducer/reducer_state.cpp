@@ -4,7 +4,6 @@
 #include <ddp/reducer/core/bucket_layout.h>
 
 #include <algorithm>
-#include <utility>
 
 // What another run needs to lay the buckets out alike from its first backward.
 

@@ -5,12 +5,9 @@
 
 #include <torch/nn/module.h>
 
-#include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <map>
-#include <optional>
 #include <set>
 
 namespace ddp {

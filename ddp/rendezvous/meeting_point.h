@@ -2,10 +2,6 @@
 
 #include <ddp/environment/environment.h>
 
-#include <chrono>
-#include <functional>
-#include <string>
-
 namespace ddp::detail {
 
 /// Returns rank 0's text on all ranks, before they have a store. Collective.

@@ -9,12 +9,10 @@
 
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netinet/in.h>
 
 #include <cerrno>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <sstream>
 
 namespace ddp::detail {

@@ -2,7 +2,6 @@
 
 #include <ddp/environment/environment.h>
 
-#include <string>
 #include <vector>
 
 namespace ddp::detail {

@@ -12,9 +12,6 @@
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include <algorithm>
-#include <thread>
-
 namespace ddp {
 namespace {
 

@@ -4,10 +4,6 @@
 #include <ddp/environment/environment.h>
 #include <ddp/rendezvous/rank_info.h>
 
-#include <chrono>
-#include <cstdint>
-#include <vector>
-
 namespace c10d {
 class Store;
 }

@@ -3,9 +3,6 @@
 #include <c10/util/intrusive_ptr.h>
 #include <ddp/environment/environment.h>
 
-#include <chrono>
-#include <string>
-
 namespace c10d {
 class Store;
 }

@@ -1,11 +1,9 @@
 #include <ddp/internal/check.h>
 #include <ddp/support/optimizer_text.h>
 
-#include <c10/util/Exception.h>
 #include <c10/util/Type.h>
 
 #include <typeinfo>
-#include <utility>
 
 namespace ddp::detail {
 

@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <mutex>
 #include <new>
-#include <utility>
 
 namespace ddp::detail {
 namespace {

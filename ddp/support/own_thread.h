@@ -6,8 +6,6 @@
 #include <functional>
 #include <future>
 #include <memory>
-#include <thread>
-#include <utility>
 
 namespace ddp::detail {
 

@@ -2,7 +2,6 @@
 
 #include <c10/util/Logging.h>
 
-#include <netinet/in.h>
 #include <resolv.h>
 
 #include <algorithm>

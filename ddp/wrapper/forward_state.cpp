@@ -9,7 +9,6 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>
-#include <utility>
 
 namespace ddp::detail {
 

@@ -7,8 +7,6 @@
 #include <ddp/wrapper/row_exchange.h>
 
 #include <ATen/core/grad_mode.h>
-#include <c10/util/Exception.h>
-#include <torch/nn/module.h>
 
 namespace ddp::detail {
 namespace {

@@ -11,12 +11,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
-#include <map>
 #include <numeric>
 #include <sstream>
-#include <utility>
-#include <vector>
 
 namespace ddp::detail {
 namespace {

@@ -1,10 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ddp/process_group.h>
-
-#include <cstdint>
-#include <string>
 
 namespace ddp::detail {
 

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 #include <system_error>
-#include <utility>
 
 namespace ddp::detail {
 namespace {

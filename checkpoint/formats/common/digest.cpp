@@ -1,7 +1,6 @@
 #include <checkpoint/formats/common/digest.h>
 
 #include <cinttypes>
-#include <cstdint>
 #include <cstdio>
 
 namespace ddp::detail {

@@ -2,8 +2,6 @@
 
 #include <ddp/internal/check.h>
 
-#include <string>
-
 namespace ddp::detail {
 
 /// Calls `read()`, whose errors are about the file at `path`, and names it.

@@ -4,7 +4,6 @@
 #include <ddp/internal/check.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace ddp::detail {
 namespace {

@@ -2,10 +2,8 @@
 
 #include <checkpoint/formats/pickle/pickle_value.h>
 
-#include <cstdint>
 #include <functional>
 #include <map>
-#include <string>
 
 namespace ddp::detail {
 

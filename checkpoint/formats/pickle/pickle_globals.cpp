@@ -2,7 +2,6 @@
 
 #include <array>
 #include <map>
-#include <utility>
 
 namespace ddp::detail {
 namespace {

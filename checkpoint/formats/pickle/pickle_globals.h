@@ -3,8 +3,6 @@
 #include <c10/core/ScalarType.h>
 #include <checkpoint/formats/pickle/pickle_value.h>
 
-#include <string>
-
 namespace ddp::detail {
 
 /// What a name of Python's stands for.

@@ -3,9 +3,6 @@
 #include <ddp/internal/check.h>
 
 #include <algorithm>
-#include <cstring>
-#include <iterator>
-#include <utility>
 
 namespace ddp::detail {
 namespace {

@@ -4,11 +4,6 @@
 #include <checkpoint/formats/pickle/pickle_calls.h>
 #include <checkpoint/formats/pickle/pickle_value.h>
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
-
 namespace ddp::detail {
 
 /// Runs the opcodes of a pickle.

@@ -4,7 +4,6 @@
 #include <ddp/internal/check.h>
 
 #include <exception>
-#include <string>
 
 namespace ddp::detail {
 

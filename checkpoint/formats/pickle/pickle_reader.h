@@ -3,7 +3,6 @@
 #include <ATen/core/ivalue.h>
 #include <checkpoint/formats/pickle/pickle_calls.h>
 
-#include <cstdint>
 #include <string_view>
 
 namespace ddp::detail {

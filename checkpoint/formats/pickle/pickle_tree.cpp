@@ -2,8 +2,6 @@
 #include <ddp/internal/check.h>
 #include <ddp/support/containers.h>
 
-#include <utility>
-
 namespace ddp::detail {
 namespace {
 

@@ -9,10 +9,7 @@
 #include <ddp/support/plain_tensor.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
-#include <map>
-#include <utility>
 
 namespace ddp::detail {
 namespace {

@@ -2,9 +2,7 @@
 
 #include <checkpoint/formats/common/byte_source.h>
 
-#include <cstdint>
 #include <map>
-#include <string>
 #include <vector>
 
 namespace ddp::detail {

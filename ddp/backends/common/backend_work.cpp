@@ -5,8 +5,6 @@
 
 #include <ATen/core/ivalue.h>
 
-#include <utility>
-
 namespace ddp::backends {
 
 bool ends_within(std::chrono::milliseconds time, c10d::Work& work) {

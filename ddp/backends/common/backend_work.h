@@ -4,7 +4,6 @@
 #include <common/seconds.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include <chrono>
 #include <exception>
 #include <string>
 #include <vector>

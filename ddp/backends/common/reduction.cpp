@@ -9,7 +9,6 @@
 #include <c10/util/complex.h>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <type_traits>
 

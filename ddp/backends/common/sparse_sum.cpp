@@ -7,7 +7,6 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include <memory>
-#include <utility>
 
 namespace ddp::backends {
 namespace {

@@ -5,8 +5,6 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
-#include <utility>
-
 namespace ddp::backends::hierarchical {
 
 Backend::Backend(

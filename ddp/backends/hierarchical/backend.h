@@ -6,12 +6,6 @@
 #include <ddp/backends/hierarchical/queue.h>
 #include <ddp/backends/hierarchical/steps.h>
 
-#include <atomic>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
 namespace ddp::backends::hierarchical {
 
 /// Collectives that pass each host's first rank. They run one after another on

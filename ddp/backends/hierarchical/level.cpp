@@ -7,9 +7,7 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <iterator>
-#include <utility>
 
 namespace ddp::backends::hierarchical {
 namespace {

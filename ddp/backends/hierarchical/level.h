@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <vector>
 
 namespace ddp::backends::hierarchical {
 

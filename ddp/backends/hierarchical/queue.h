@@ -7,8 +7,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <string>
 
 namespace ddp::backends::hierarchical {
 

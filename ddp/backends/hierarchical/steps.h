@@ -4,10 +4,6 @@
 #include <ddp/backends/hierarchical.h>
 #include <ddp/backends/hierarchical/level.h>
 
-#include <atomic>
-#include <string>
-#include <vector>
-
 namespace ddp::backends::hierarchical {
 
 /// The number of elements of the largest.

@@ -4,8 +4,6 @@
 #include <ddp/backends/mpi/operators.h>
 #include <ddp/internal/check.h>
 
-#include <string>
-
 namespace ddp::backends::mpi {
 Backend::Backend(
     std::shared_ptr<Channel> channel,

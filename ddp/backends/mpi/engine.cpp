@@ -4,9 +4,6 @@
 
 #include <sys/prctl.h>
 
-#include <algorithm>
-#include <thread>
-
 namespace ddp::backends::mpi {
 namespace {
 

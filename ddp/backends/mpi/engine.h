@@ -6,8 +6,6 @@
 
 #include <condition_variable>
 #include <deque>
-#include <mutex>
-#include <vector>
 
 namespace ddp::backends::mpi {
 

@@ -5,8 +5,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <mutex>
-#include <string>
 
 namespace ddp::backends::mpi {
 namespace {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ddp/backends/common/reduction.h>
 #include <ddp/backends/shm/collective.h>
 #include <ddp/backends/shm/memory/team.h>

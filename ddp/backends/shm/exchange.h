@@ -1,10 +1,7 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ddp/backends/shm/collective.h>
 #include <ddp/backends/shm/memory/team.h>
-
-#include <vector>
 
 namespace ddp::backends::shm {
 

@@ -9,9 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <string>
 #include <type_traits>
 
 namespace ddp::backends::shm {

@@ -3,8 +3,6 @@
 #include <ddp/backends/common/backend.h>
 #include <ddp/backends/shm/memory/team.h>
 
-#include <vector>
-
 namespace ddp::backends::shm {
 
 /// Gives each rank all ranks' memory and processes, by rank. They meet at a

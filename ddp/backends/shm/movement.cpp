@@ -6,8 +6,6 @@
 #include <ddp/backends/shm/exchange.h>
 #include <ddp/backends/shm/memory/team.h>
 
-#include <utility>
-
 namespace ddp::backends::shm {
 namespace {
 

@@ -3,9 +3,7 @@
 #include <common/text.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
-#include <string>
 #include <utility>
 
 namespace ddp::command {

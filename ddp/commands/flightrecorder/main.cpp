@@ -2,12 +2,6 @@
 
 #include <ddp/commands/program.h>
 
-#include <CLI/CLI.hpp>
-
-#include <iostream>
-#include <string>
-#include <vector>
-
 namespace ddp::command {
 namespace {
 

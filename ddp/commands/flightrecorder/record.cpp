@@ -3,7 +3,6 @@
 #include <ddp/commands/json_files.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace ddp::command {
 namespace {

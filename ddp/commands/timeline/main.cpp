@@ -4,14 +4,9 @@
 
 #include <ddp/commands/program.h>
 
-#include <CLI/CLI.hpp>
-
 #include <fstream>
-#include <iostream>
 #include <set>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 namespace ddp::command {
 namespace {

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 #include <sstream>
-#include <string>
 
 namespace ddp::command {
 namespace {

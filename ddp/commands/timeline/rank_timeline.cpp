@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
 #include <tuple>
-#include <utility>
 
 namespace ddp::command {
 namespace {

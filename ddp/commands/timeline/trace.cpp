@@ -2,8 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <string>
-
 namespace ddp::command {
 namespace {
 

@@ -3,7 +3,6 @@
 #include <ddp/commands/timeline/rank_timeline.h>
 
 #include <ostream>
-#include <vector>
 
 namespace ddp::command {
 

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <c10/util/intrusive_ptr.h>
 #include <ddp/process_group.h>
-
-#include <string>
 
 namespace ddp::detail {
 

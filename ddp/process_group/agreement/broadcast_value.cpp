@@ -4,9 +4,6 @@
 #include <ddp/support/plain_tensor.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
-#include <string>
-#include <vector>
-
 namespace ddp::detail {
 namespace {
 

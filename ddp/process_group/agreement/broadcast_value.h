@@ -3,8 +3,6 @@
 #include <ATen/core/ivalue.h>
 #include <ddp/process_group.h>
 
-#include <cstdint>
-
 namespace ddp::detail {
 
 /// `root`'s value, whose tensors are on the CPU, on all ranks; what the others

@@ -9,12 +9,6 @@
 #include <ddp/support/error_text.h>
 #include <ddp/support/own_thread.h>
 
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
-#include <chrono>
-#include <string>
-#include <vector>
-
 namespace ddp::detail {
 namespace {
 

@@ -2,7 +2,6 @@
 
 #include <ddp/internal/check.h>
 
-#include <algorithm>
 #include <sstream>
 
 namespace ddp::detail {

@@ -6,11 +6,6 @@
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/support/own_thread.h>
 
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
-#include <algorithm>
-#include <vector>
-
 namespace ddp::detail {
 namespace {
 

@@ -2,8 +2,6 @@
 
 #include <ddp/process_group.h>
 
-#include <string>
-
 namespace ddp::detail {
 
 /// Throws `c10::ValueError` where ranks come to this call with different

@@ -5,7 +5,6 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <cstring>
-#include <utility>
 
 namespace ddp::detail {
 namespace {

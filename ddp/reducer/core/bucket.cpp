@@ -7,7 +7,6 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>

@@ -1,12 +1,9 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ddp/comm_hook.h>
 #include <ddp/process_group.h>
 #include <ddp/reducer/core/arrival_streams.h>
 #include <ddp/reducer/core/bucket_assignment.h>
-
-#include <vector>
 
 namespace ddp {
 

@@ -1,11 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ddp/comm_hook.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <vector>
 
 namespace ddp {
 

@@ -1,11 +1,7 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ddp/reducer/core/bucket_assignment.h>
 #include <ddp/reducer_options.h>
-
-#include <optional>
-#include <vector>
 
 namespace ddp {
 

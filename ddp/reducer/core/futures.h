@@ -1,13 +1,7 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <ATen/core/ivalue.h>
-#include <c10/util/intrusive_ptr.h>
 #include <ddp/comm_hook.h>
 #include <ddp/process_group.h>
-
-#include <functional>
-#include <optional>
 
 namespace ddp::detail {
 

@@ -3,7 +3,6 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <memory>
 #include <utility>
 
 namespace ddp::detail {

@@ -4,11 +4,6 @@
 #include <ddp/module_state.h>
 #include <ddp/reducer_options.h>
 
-#include <functional>
-#include <memory>
-#include <optional>
-#include <vector>
-
 namespace ddp::detail {
 
 /// What a Reducer is attached to.

@@ -3,12 +3,6 @@
 #include <common/heartbeat_page.h>
 #include <ddp/internal/check.h>
 
-#include <c10/util/Exception.h>
-
-#include <atomic>
-#include <string>
-#include <string_view>
-
 namespace ddp::detail {
 
 /// A Reducer among those of this process, and how it is told from the others.

@@ -5,7 +5,6 @@
 #include <c10/util/Exception.h>
 
 #include <atomic>
-#include <memory>
 #include <utility>
 
 namespace ddp::detail {

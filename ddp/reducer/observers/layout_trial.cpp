@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
-#include <optional>
 #include <utility>
 
 namespace ddp::detail {

@@ -3,10 +3,6 @@
 #include <ddp/reducer/observers/measured_layout.h>
 #include <ddp/statistics.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 namespace ddp::detail {
 
 /// What a Reducer measures of its backwards, first with the buckets that it

@@ -3,12 +3,7 @@
 #include <ddp/reducer/core/bucket.h>
 #include <ddp/statistics.h>
 
-#include <chrono>
-#include <cstdint>
-#include <memory>
 #include <mutex>
-#include <optional>
-#include <vector>
 
 namespace ddp::detail {
 

@@ -10,8 +10,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
-#include <vector>
 
 namespace ddp::detail {
 namespace {

@@ -1,11 +1,7 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <c10/util/intrusive_ptr.h>
 #include <ddp/module_state.h>
 #include <ddp/process_group.h>
-
-#include <cstdint>
 
 namespace c10d {
 class Store;

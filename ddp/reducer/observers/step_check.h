@@ -1,11 +1,7 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ddp/module_state.h>
 #include <ddp/process_group.h>
-
-#include <cstdint>
-#include <string>
 
 namespace ddp::detail {
 

@@ -5,13 +5,6 @@
 #include <ddp/reducer_options.h>
 #include <ddp/statistics.h>
 
-#include <chrono>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 namespace ddp::detail {
 
 /// How far a rank's clock is behind rank 0's.

@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <tuple>
-#include <unordered_map>
-#include <utility>
 
 namespace ddp::detail {
 namespace {

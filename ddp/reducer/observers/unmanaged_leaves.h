@@ -1,14 +1,10 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <c10/util/intrusive_ptr.h>
 #include <ddp/module_state.h>
 
 #include <functional>
-#include <string>
 #include <unordered_map>
 #include <unordered_set>
-#include <vector>
 
 namespace ddp::detail {
 

@@ -3,10 +3,7 @@
 #include <common/file_descriptor.h>
 #include <ddp/backends/shm/memory/memory.h>
 
-#include <sys/types.h>
-
 #include <chrono>
-#include <memory>
 #include <string>
 #include <vector>
 
