@@ -105,25 +105,21 @@ void ReducerImpl::check_gradient(
     const at::Tensor& grad) {
   DDP_CHECK(
       grad.is_sparse() == parameter.sparse,
-      "the gradient of ",
+      "the gradient of {}{}",
       parameter.name,
       grad.is_sparse() ? " is sparse: name the parameter in "
                          "ReducerOptions().sparse_parameters"
                        : " was expected to be sparse, but is not");
   DDP_CHECK(
       parameter.fits(grad) && parameter.fits(parameter.tensor),
+      "{} was {} {} on {} when the Reducer was constructed; now it is {}, and "
+      "its gradient {}: move or convert the module before that",
       parameter.name,
-      " was ",
       parameter.dtype,
-      " ",
       c10::IntArrayRef(parameter.sizes),
-      " on ",
       parameter.device,
-      " when the Reducer was constructed; now it is ",
       describe(parameter.tensor),
-      ", and its gradient ",
-      describe(grad),
-      ": move or convert the module before that");
+      describe(grad));
   if (check_.is_on()) {
     check_.look_at(parameter.name, grad);
   }
