@@ -6,7 +6,7 @@ set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddp)
 install(TARGETS ddp EXPORT ddpTargets
   FILE_SET HEADERS DESTINATION ${DDP_INSTALL_INCLUDEDIR})
 install(TARGETS ddprun ddp-checkpoint ddp-flightrecorder ddp-timeline)
-install(TARGETS ddprun-store ddprun-check DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddp)
+install(TARGETS ddprun-store DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddp)
 if(TARGET ddprun-etcd)
   install(TARGETS ddprun-etcd DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/ddp)
 endif()

@@ -124,13 +124,6 @@ void heed_surroundings(Job* job) {
 Job make_job(LaunchOptions options) {
   Job job;
   job.options = std::move(options);
-  if (job.options.check) {
-    job.options.kind = ProgramKind::kExecutable;
-    job.options.command = {
-        find_helper("ddprun-check"),
-        std::to_string(job.options.nodes.first_port),
-        std::to_string(job.options.nodes.last_port)};
-  }
   heed_surroundings(&job);
   Program program = resolve_program(
       job.options.kind, job.options.command, process_environment);

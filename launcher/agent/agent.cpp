@@ -158,10 +158,8 @@ int Agent::conclude(JobReport report) {
       report.file.clear();
     }
   }
-  // What --check found is in its table; of one starter's nodes, the one that
-  // failed and the first one tell.
-  const bool is_said = (job_.options.check && report.exit_code == 1) ||
-      job_.start_error ||
+  // Of one starter's nodes, the one that failed and the first one tell.
+  const bool is_said = job_.start_error ||
       (report.reason == StopReason::kOtherNode && is_mute() &&
        rendezvous_->membership().phase() == Membership::Phase::kEnded);
   const std::string text = is_said ? "" : report_text(report);

@@ -26,7 +26,6 @@ Rendezvous::Settings settings_of(const Job& job) {
   settings.nodes = job.options.nodes;
   settings.ranks = job.options.nproc_per_node;
   settings.max_restarts = job.options.max_restarts;
-  settings.checks = job.options.check;
   settings.run_id = job.environment.run_id;
   settings.store_program = job.store_program;
   return settings;

@@ -9,8 +9,6 @@
 namespace ddp {
 namespace {
 
-constexpr std::chrono::seconds kCheckJoinTimeout(30);
-
 const OptionValue* find(const GivenOptions& given, const std::string& name) {
   const auto found = given.find(name);
   return found == given.end() ? nullptr : &found->second;
@@ -129,9 +127,6 @@ void combine_options(
     options->master_port = 0;
     options->run_id.clear();
   }
-  if (options->check && find(given, "join-timeout") == nullptr) {
-    options->nodes.join_timeout = kCheckJoinTimeout;
-  }
   choose_kind(given, options);
   if (options->remote.hosts.empty()) {
     settle_nodes(given, lookup, options);
@@ -139,10 +134,6 @@ void combine_options(
   } else { // each host's ddprun does that
     settle_hosts(given, *options);
     settle_secret(given, lookup, &options->nodes);
-  }
-  if (options->check) { // it prints a table
-    options->nproc_per_node = 1;
-    options->output.line_prefix = "";
   }
   check_output(given, lookup, options);
   note_useless_output(given, options);

@@ -94,10 +94,6 @@ LaunchOptions parse_options(
   options.has_starter = lookup(kStarterVariable) == "1";
   combine_options(given, lookup, &options);
   options.command = std::move(arguments.command);
-  if (options.check) {
-    options.command.clear(); // so that a job's command line can have --check
-    return options;
-  }
   const bool has_program =
       !options.command.empty() && !options.command.front().empty();
   if (!has_program) {

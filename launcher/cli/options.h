@@ -66,11 +66,9 @@ struct LaunchOptions {
   std::string report;
   /// Print what would be run, and run nothing.
   bool dry_run = false;
-  /// Run no program, but ddprun-check on each node.
-  bool check = false;
 
   ProgramKind kind = ProgramKind::kDetect;
-  /// The program and its arguments; empty where `answer` or `check` is set.
+  /// The program and its arguments; empty where `answer` is set.
   std::vector<std::string> command;
   /// Text for --help, --version and the like, printed instead of launching.
   std::string answer;

@@ -55,7 +55,6 @@ NodeInfo node_of(const Rendezvous::Settings& settings) {
   node.host = printable_host_name();
   node.ranks = settings.ranks;
   node.wanted_rank = settings.nodes.rank;
-  node.checks = settings.checks;
   return node;
 }
 

@@ -27,7 +27,6 @@ class Rendezvous {
     NodeOptions nodes;
     int ranks = 1; // of this node
     int max_restarts = 0;
-    bool checks = false;
     std::string run_id;
     std::string store_program;
   };

@@ -46,7 +46,6 @@ private checkpoint                # files, trainings, folders of checkpoints
         ddp/include               # the umbrella header | ddp
         ddp/commands              # ddp-flightrecorder, ddp-timeline
 private checkpoint/command        # ddp-checkpoint
-private launcher/check            # ddprun --check
 private launcher/store            # the helper that serves the store
 private launcher/etcd             # the helper that speaks to an etcd
 """
@@ -177,8 +176,7 @@ class Tree:
                     elif is_user(name):
                         yield f"{path} includes {name}, a program's"
                 if (component in PLAIN and re.match("(torch|ATen|c10)/", name)
-                        and not path.startswith(("launcher/check/",
-                                                 "launcher/store/"))):
+                        and not path.startswith("launcher/store/")):
                     yield f"{path} includes {name}: it shall not know LibTorch"
 
     def rows(self):

@@ -97,21 +97,6 @@ TEST_CASE("each host has its own command", "[unit]") {
       Has(" --node-rank=0 --nproc-per-node=2 ") && Has(" --report=r "));
 }
 
-TEST_CASE("--check needs no program", "[unit]") {
-  const LaunchOptions options =
-      parse(words("--nnodes=2 --rdzv-endpoint=n0 --nproc-per-node=8 --check"));
-  CHECK(options.check);
-  CHECK(options.nproc_per_node == 1);
-  CHECK(options.nodes.join_timeout == std::chrono::seconds(30));
-  CHECK(parse({"--check", "./train", "-x"}).command.empty());
-  CHECK(
-      parse({"--check", "--join-timeout=7"}).nodes.join_timeout ==
-      std::chrono::seconds(7));
-  CHECK(
-      host_commands(parse({"--hosts=n8,n9", "--check"}))[0].words[2].find(
-          " --check --") != std::string::npos);
-}
-
 TEST_CASE("this machine needs no remote shell", "[unit]") {
   const auto commands = host_commands(parse(
       words("--hosts=localhost:2,127.0.0.1 --rdzv-endpoint=localhost:1 "

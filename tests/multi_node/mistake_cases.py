@@ -24,7 +24,6 @@ def mistakes(program):
                 (["--nnodes=3"], "--nnodes differs from that of node n[01]: "
                  "3 here, 2 there"),
                 (["--max-restarts=1"], "--max-restarts differs from that of"),
-                (["--check"], "--check differs from that of node n"),
                 (["--local-addr=nowhere"], "--local-addr nowhere: does not")):
             nodes.start(2, *options)
             nodes.finish([2], 2, 5)

@@ -85,7 +85,7 @@ std::vector<CommandOption> node_options() {
        &set<seconds_of, &Options::nodes, &NodeOptions::last_call>},
       {"join-timeout",
        "SECONDS",
-       "How long nodes wait for enough of them. Default: 600; with --check 30.",
+       "How long nodes wait for enough of them. Default: 600.",
        &set<seconds_of, &Options::nodes, &NodeOptions::join_timeout>},
       // The hosts would have them as well from the environment.
       from_command_line(
@@ -101,12 +101,6 @@ std::vector<CommandOption> node_options() {
            "The same for the hosts in a file, on a line each: HOST slots=RANKS "
            "(as Open MPI's) or HOST:RANKS.",
            &set<hosts_in_file, &Options::remote, &RemoteOptions::hosts>}),
-      from_command_line(
-          {"check",
-           nullptr,
-           "Run no program, but test the nodes: names, ports, versions, clocks "
-           "and bandwidth. Prints a table; exit code 1 where something is off.",
-           &set<given, &Options::check>}),
       {"rsh",
        "COMMAND",
        "The remote shell for --hosts, called as COMMAND HOST LINE. Default: "

@@ -48,8 +48,7 @@ json node_json(const NodeInfo& node) {
       {"hosts_log", node.hosts_log},
       {"min_nodes", node.min_nodes},
       {"max_nodes", node.max_nodes},
-      {"max_restarts", node.max_restarts},
-      {"checks", node.checks}};
+      {"max_restarts", node.max_restarts}};
 }
 
 int int_in(const json& value, const char* name, int least, int most) {
@@ -112,7 +111,6 @@ NodeInfo parse_node(const json& value) {
   node.min_nodes = int_in(value, "min_nodes", 1, kMostNodes);
   node.max_nodes = int_in(value, "max_nodes", 1, kMostNodes);
   node.max_restarts = int_in(value, "max_restarts", 0, kMostRestarts);
-  value.at("checks").get_to(node.checks);
   return node;
 }
 

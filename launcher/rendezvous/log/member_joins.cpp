@@ -64,10 +64,6 @@ std::string Member::difference_to(const NodeInfo& other) const {
         std::to_string(other.max_restarts),
         std::to_string(self_.max_restarts));
   }
-  if (text.empty()) {
-    text = difference(
-        "--check", other.checks ? "on" : "off", self_.checks ? "on" : "off");
-  }
   return text;
 }
 

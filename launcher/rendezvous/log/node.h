@@ -18,7 +18,6 @@ struct NodeInfo {
   int min_nodes = 1;
   int max_nodes = 1;
   int max_restarts = 0;
-  bool checks = false; // --check
 };
 
 /// In place of the beats of a node that is known to be dead.

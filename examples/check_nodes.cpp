@@ -1,0 +1,212 @@
+// What is off between the nodes of a job: names, ports, versions and clocks;
+// and how fast pairs of nodes reduce. Takes a port for the test, or any.
+// Run: ddprun --hosts node0,node1 check_nodes [PORT]
+
+#include "report_errors.h"
+
+#include <ddp/ddp.h>
+#include <torch/torch.h>
+
+#include <c10/util/Logging.h>
+#include <torch/version.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <dlfcn.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+using Store = c10::intrusive_ptr<c10d::Store>;
+using Texts = std::vector<std::string>; // of all nodes
+
+constexpr double kClockTolerance = 1; // seconds
+constexpr int64_t kFloats = 1024 * 1024;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  TORCH_CHECK(value != nullptr, name, " is not set: start this by ddprun");
+  return value;
+}
+
+Store open_store(const std::string& host, int port, int64_t seconds) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(port);
+  options.waitWorkers = false;
+  options.timeout = std::chrono::seconds(seconds);
+  return c10::make_intrusive<c10d::TCPStore>(host, options);
+}
+
+/// What others connect to; changes `port` to the one that it has.
+Store serve_store(int* port) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(*port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  auto store = c10::make_intrusive<c10d::TCPStore>("localhost", options);
+  *port = store->getPort();
+  return store;
+}
+
+/// Whether the store of that rank is there.
+bool leads_to(const std::string& host, int port, const std::string& rank) {
+  try {
+    const auto store = open_store(host, port, 2);
+    return store->get_to_str("rank") == rank;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
+/// By which this node reaches the first one.
+std::string own_address() {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  const auto host = variable("MASTER_ADDR");
+  TORCH_CHECK(getaddrinfo(host.c_str(), "9", &hints, &found) == 0, host);
+  const int way = socket(found->ai_family, SOCK_DGRAM, 0);
+  sockaddr_storage address{};
+  auto* const own = reinterpret_cast<sockaddr*>(&address);
+  socklen_t size = sizeof address;
+  char text[NI_MAXHOST] = "";
+  if (connect(way, found->ai_addr, found->ai_addrlen) == 0 &&
+      getsockname(way, own, &size) == 0) {
+    getnameinfo(own, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  }
+  close(way);
+  freeaddrinfo(found);
+  return text;
+}
+
+std::string own_versions() {
+  using GetVersion = int (*)(int*);
+  const auto nccl_version =
+      reinterpret_cast<GetVersion>(dlsym(RTLD_DEFAULT, "ncclGetVersion"));
+  int nccl = 0;
+  const bool has_nccl = nccl_version != nullptr && nccl_version(&nccl) == 0;
+  return "LibTorch " TORCH_VERSION +
+      std::string(torch::cuda::is_available() ? ", GPUs" : ", no GPUs") +
+      (has_nccl ? ", NCCL " + std::to_string(nccl) : "");
+}
+
+double clock_seconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+/// Of two ranks each sends the whole tensor once.
+double gigabits_per_second(const ddp::ProcessGroup& pair) {
+  const auto tensor =
+      torch::zeros({kFloats}, torch::TensorOptions().device(pair.device()));
+  pair.all_reduce(tensor); // connects
+  pair.barrier();
+  constexpr int times = 10;
+  const double begin = clock_seconds();
+  for (int i = 0; i < times; ++i) {
+    pair.all_reduce(tensor);
+  }
+  tensor[0].item<float>(); // waits for a GPU
+  return times * kFloats * 32 / (clock_seconds() - begin) / 1e9;
+}
+
+/// Of more than 8 nodes the neighbours; others wait, or they would be slower.
+void measure_pairs(const Texts& hosts) {
+  const auto group = ddp::init_process_group();
+  for (int64_t i = 0; i < group.size(); ++i) {
+    const auto end =
+        group.size() > 8 ? std::min(i + 2, group.size()) : group.size();
+    for (auto j = i + 1; j < end; ++j) {
+      const bool takes_part = group.rank() == i || group.rank() == j;
+      const auto pair = group.split(takes_part ? 0 : -1);
+      const double speed = takes_part ? gigabits_per_second(pair) : 0;
+      if (group.rank() == i) {
+        std::printf(
+            "%s and %s: %.1f Gbit/s over %s\n",
+            hosts[static_cast<size_t>(i)].c_str(),
+            hosts[static_cast<size_t>(j)].c_str(),
+            speed,
+            group.backend().c_str());
+        std::fflush(stdout);
+      }
+      group.barrier();
+    }
+  }
+}
+
+/// Whether nothing is off. Nodes tell each other of themselves by the store
+/// that ddprun serves; they form a group where all reach each other.
+bool check(int port) {
+  FLAGS_caffe2_log_level = 3; // what c10d warns of is told below
+  const auto store = open_store(
+      variable("MASTER_ADDR"), std::stoi(variable("MASTER_PORT")), 300);
+  const auto rank = std::stoul(variable("RANK"));
+  const auto size = std::stoul(variable("WORLD_SIZE"));
+  const auto exchange = [&](const std::string& key, const std::string& own) {
+    store->set(key + std::to_string(rank), own);
+    Texts all;
+    for (size_t i = 0; i < size; ++i) {
+      all.push_back(store->get_to_str(key + std::to_string(i)));
+    }
+    return all;
+  };
+  const auto own_store = serve_store(&port);
+  own_store->set("rank", std::to_string(rank));
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  const auto hosts = exchange("host", name);
+  const auto addresses = exchange("address", own_address());
+  const auto ports = exchange("port", std::to_string(port));
+  const auto versions = exchange("versions", own_versions());
+  // All come from there within the time that an answer takes.
+  const auto clocks = exchange("clock", std::to_string(clock_seconds()));
+  const double offset = std::stod(clocks[rank]) - std::stod(clocks[0]);
+  std::string problems;
+  for (size_t i = 0; i < size; ++i) {
+    const auto other = std::to_string(i);
+    const auto port_there = std::stoi(ports[i]);
+    if (!leads_to(addresses[i], port_there, other)) {
+      problems += hosts[rank] + ": cannot connect to " + hosts[i] + " at " +
+          addresses[i] + " port " + ports[i] + "\n";
+    } else if (!leads_to(hosts[i], port_there, other)) {
+      problems += hosts[rank] + ": the name " + hosts[i] +
+          " does not lead to it (" + addresses[i] + " does)\n";
+    }
+  }
+  if (versions[rank] != versions[0]) {
+    problems += hosts[rank] + ": other versions than " + hosts[0] + "'s\n";
+  }
+  std::printf(
+      "%s (%s): %s, clock %+.1f s%s\n%s",
+      hosts[rank].c_str(),
+      addresses[rank].c_str(),
+      versions[rank].c_str(),
+      offset,
+      std::abs(offset) > kClockTolerance ? " (warning: it differs)" : "",
+      problems.c_str());
+  std::fflush(stdout);
+  const auto all = exchange("problems", problems);
+  exchange("read", ""); // the store goes with the first one that ends
+  const bool is_well = std::all_of(
+      all.begin(), all.end(), [](const auto& each) { return each.empty(); });
+  if (is_well && size > 1) {
+    measure_pairs(hosts);
+  }
+  return is_well;
+}
+
+int main(int argc, char** argv) {
+  return report_errors([&] {
+    const bool is_well = check(argc > 1 ? std::atoi(argv[1]) : 0);
+    TORCH_CHECK(is_well, "something is off between the nodes");
+  });
+}
