@@ -3,7 +3,6 @@
 #include <common/processors.h>
 #include <launcher/cli/nodes.h>
 #include <launcher/cli/options/option_values.h>
-#include <launcher/cli/rank_count.h>
 #include <launcher/remote/hosts.h>
 
 namespace ddp {
@@ -30,18 +29,12 @@ void choose_kind(const GivenOptions& given, LaunchOptions* options) {
   }
 }
 
-// What CUDA_VISIBLE_DEVICES will be for the ranks.
-std::optional<std::string> devices_for_ranks(
-    const EnvironmentLookup& lookup,
-    const LaunchOptions& options) {
-  return options.devices ? options.devices : lookup("CUDA_VISIBLE_DEVICES");
-}
-
 void count_ranks(
     const GivenOptions& given,
     const EnvironmentLookup& lookup,
     LaunchOptions* options) {
-  const auto devices = devices_for_ranks(lookup, *options);
+  const auto devices =
+      options->devices ? options->devices : lookup("CUDA_VISIBLE_DEVICES");
   if (const OptionValue* ranks = find(given, "nproc-per-node")) {
     options->nproc_per_node = rank_count(*ranks, devices);
   }
@@ -59,55 +52,31 @@ void count_ranks(
   }
 }
 
-bool has_streams(const StreamChoice& choice) {
-  return choice.all != 0 || !choice.ranks.empty();
-}
-
-void refuse_with_raw(const GivenOptions& given, const char* name) {
-  if (const OptionValue* other = find(given, name)) {
-    usage_error(
-        other->source + " and " + given.at("output").source +
-        " raw exclude each other: raw output does not pass through ddprun");
-  }
-}
-
-void check_raw(const GivenOptions& given, const OutputOptions& output) {
-  if (has_streams(output.redirects)) {
-    refuse_with_raw(given, "redirects");
-  }
-  if (has_streams(output.tee)) {
-    refuse_with_raw(given, "tee");
-  }
-  if (!output.shown_ranks.empty()) {
-    refuse_with_raw(given, "local-ranks-filter");
-  }
-  if (!output.stdout_filters.empty()) {
-    refuse_with_raw(given, "duplicate-stdout-filters");
-  }
-  if (!output.stderr_filters.empty()) {
-    refuse_with_raw(given, "duplicate-stderr-filters");
-  }
-  refuse_with_raw(given, "log-line-prefix");
-}
-
 void check_output(
     const GivenOptions& given,
     const EnvironmentLookup& lookup,
     LaunchOptions* options) {
-  OutputOptions& output = options->output;
-  if (output.mode == OutputMode::kRaw) {
-    check_raw(given, output);
+  OutputOptions* output = &options->output;
+  for (const char* name :
+       {"redirects",
+        "tee",
+        "local-ranks-filter",
+        "duplicate-stdout-filters",
+        "duplicate-stderr-filters",
+        "log-line-prefix"}) {
+    const OptionValue* other = find(given, name);
+    if (output->mode == OutputMode::kRaw && other != nullptr) {
+      usage_error(
+          other->source + " and " + given.at("output").source +
+          " raw exclude each other: raw output does not pass through ddprun");
+    }
   }
   const auto prefix = lookup("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
-  if (!output.line_prefix && prefix && !prefix->empty()) {
-    output.line_prefix = *prefix;
+  if (!output->line_prefix && prefix && !prefix->empty()) {
+    output->line_prefix = *prefix;
   }
-}
-
-void note_useless_output(const GivenOptions& given, LaunchOptions* options) {
-  const auto& shown = options->output.shown_ranks;
-  const bool is_counted = options->remote.hosts.empty();
-  if (is_counted && !shown.empty() &&
+  const auto& shown = output->shown_ranks;
+  if (options->remote.hosts.empty() && !shown.empty() &&
       *shown.begin() >= options->nproc_per_node) {
     options->notes.push_back(
         given.at("local-ranks-filter").source +
@@ -136,7 +105,6 @@ void combine_options(
     settle_secret(given, lookup, &options->nodes);
   }
   check_output(given, lookup, options);
-  note_useless_output(given, options);
 }
 
 } // namespace ddp

@@ -36,7 +36,7 @@ std::optional<HostText> split_host(const std::string& text) {
   return HostText{text.substr(1, close - 1), text.substr(close + 1)};
 }
 
-Endpoint endpoint_of(const OptionValue& value, int default_port) {
+SocketAddress endpoint_of(const OptionValue& value, int default_port) {
   if (value.text.find('/') != std::string::npos) {
     refuse_value(value, "HOST[:PORT], and no URL");
   }

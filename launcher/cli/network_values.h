@@ -5,14 +5,9 @@
 #include <utility>
 
 #include <launcher/cli/options/option.h>
+#include <launcher/rendezvous/route.h>
 
 namespace ddp {
-
-/// A host, by name or address, and a port there.
-struct Endpoint {
-  std::string host;
-  int port = 0;
-};
 
 /// "HOST", "HOST:N", "[::1]:N" or "::1", taken apart.
 struct HostText {
@@ -26,7 +21,7 @@ std::optional<HostText> split_host(const std::string& text);
 /// "HOST", "HOST:PORT", "[::1]:29400" or "::1"; without a port `default_port`.
 /// Throws LaunchError (exit code 2) for other texts, and for addresses that
 /// nobody can connect to.
-Endpoint endpoint_of(const OptionValue& value, int default_port);
+SocketAddress endpoint_of(const OptionValue& value, int default_port);
 
 /// Refuses "", 0.0.0.0 and ::.
 void check_host(const OptionValue& value, const std::string& host);

@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <limits>
 #include <string>
 
 #include <fcntl.h>
@@ -103,15 +102,6 @@ void count_nodes(const Sources& sources, LaunchOptions* options) {
   }
 }
 
-void settle_one_node(const Sources& sources, LaunchOptions* options) {
-  const OptionValue* rank = sources.find("node-rank");
-  const bool is_first = rank == nullptr || options->standalone ||
-      integer_of(*rank, 0, std::numeric_limits<int>::max()) == 0;
-  if (!is_first) {
-    refuse_value(*rank, "0, as there is one node");
-  }
-}
-
 void settle_rank(const Sources& sources, NodeOptions* nodes) {
   const bool is_fixed = nodes->least == nodes->most;
   const int most = is_fixed ? nodes->most : kMostNodes;
@@ -143,16 +133,7 @@ std::string backend_of(const Sources& sources) {
   return backend->text;
 }
 
-[[noreturn]] void refuse_no_endpoint(const Sources& sources) {
-  const std::string what =
-      "where nodes meet is not known: --rdzv-endpoint HOST:PORT";
-  usage_error(
-      sources.outer ? what + ", or MASTER_ADDR=HOST in the environment (" +
-              sources.outer->launcher + " does not name the first node's host)"
-                    : what);
-}
-
-Endpoint endpoint_by(
+SocketAddress endpoint_by(
     const Sources& sources,
     const LaunchOptions& options,
     const std::string& backend) {
@@ -160,7 +141,7 @@ Endpoint endpoint_by(
     if (given->text.find(',') != std::string::npos) {
       refuse_value(*given, "one HOST[:PORT], or --rdzv-backend etcd");
     }
-    const Endpoint endpoint = endpoint_of(*given, kRendezvousPort);
+    const SocketAddress endpoint = endpoint_of(*given, kRendezvousPort);
     if (endpoint.port == 0) {
       refuse_value(*given, "a port that all nodes know, not 0");
     }
@@ -174,9 +155,12 @@ Endpoint endpoint_by(
     const int port = options.master_port;
     return {options.master_addr, port > 0 ? port : kMasterPort};
   }
-  const bool is_told = sources.outer && !sources.outer->host.empty();
-  if (!is_told) {
-    refuse_no_endpoint(sources);
+  if (!sources.outer || sources.outer->host.empty()) {
+    usage_error(
+        "where nodes meet is not known: --rdzv-endpoint HOST:PORT" +
+        (sources.outer ? ", or MASTER_ADDR=HOST in the environment (" +
+                 sources.outer->launcher + " does not name the first node's)"
+                       : ""));
   }
   return {sources.outer->host, sources.outer->port};
 }
@@ -190,8 +174,7 @@ std::vector<SocketAddress> etcd_members(const Sources& sources) {
   }
   std::vector<SocketAddress> members;
   for (const std::string& each : split_list(given->text)) {
-    const Endpoint member = endpoint_of({given->source, each}, kEtcdPort);
-    members.push_back({member.host, member.port});
+    members.push_back(endpoint_of({given->source, each}, kEtcdPort));
   }
   return members;
 }
@@ -206,9 +189,8 @@ void settle_endpoint(
     nodes.etcd = etcd_members(sources);
     nodes.etcd_access = sources.conf.etcd_access;
   }
-  const Endpoint endpoint = is_etcd
-      ? Endpoint{nodes.etcd[0].host, nodes.etcd[0].port}
-      : endpoint_by(sources, *options, backend);
+  const SocketAddress endpoint =
+      is_etcd ? nodes.etcd[0] : endpoint_by(sources, *options, backend);
   nodes.host = endpoint.host;
   nodes.port = endpoint.port;
   if (backend == "c10d" && nodes.port == kEtcdPort) {
@@ -233,31 +215,6 @@ void settle_endpoint(
   options->master_port = 0;
 }
 
-// The same on all nodes, so none that is drawn.
-void settle_name(const Sources& sources, LaunchOptions* options) {
-  if (options->run_id.empty() && sources.outer) {
-    options->run_id = sources.outer->run_id;
-  }
-  if (options->run_id.empty()) {
-    options->run_id = "none"; // as torchrun's
-  }
-}
-
-void settle_times(const Sources& sources, LaunchOptions* options) {
-  NodeOptions& nodes = options->nodes;
-  if (sources.conf.join_timeout && !sources.find("join-timeout")) {
-    nodes.join_timeout = *sources.conf.join_timeout;
-  }
-  if (sources.conf.last_call && !sources.find("last-call")) {
-    nodes.last_call = *sources.conf.last_call;
-  }
-  for (const std::string& name : sources.conf.unknown) {
-    options->notes.push_back(
-        sources.find("rdzv-conf")->source + " " + name +
-        " has no effect: it is not known");
-  }
-}
-
 } // namespace
 
 void settle_secret(
@@ -278,8 +235,9 @@ void settle_nodes(
     const EnvironmentLookup& lookup,
     LaunchOptions* options) {
   Sources sources{given, std::nullopt, {}};
+  std::vector<std::string> unknown;
   if (const OptionValue* conf = sources.find("rdzv-conf")) {
-    check_rendezvous_conf(*conf);
+    sources.conf = rendezvous_conf_of(*conf, &unknown);
   }
   if (!options->standalone && !options->has_starter) {
     sources.outer = find_outer_nodes(lookup);
@@ -289,7 +247,10 @@ void settle_nodes(
     if (options->has_starter) {
       settle_secret(given, lookup, &options->nodes); // it is sent in any case
     }
-    settle_one_node(sources, options);
+    const OptionValue* rank = sources.find("node-rank");
+    if (rank && !options->standalone && whole_number(rank->text) != 0) {
+      refuse_value(*rank, "0, as there is one node");
+    }
     return;
   }
   if (options->standalone) {
@@ -297,18 +258,27 @@ void settle_nodes(
         given.at("nnodes").source + " and " + given.at("standalone").source +
         " exclude each other: that is a job of one node");
   }
-  if (const OptionValue* conf = sources.find("rdzv-conf")) {
-    sources.conf = rendezvous_conf_of(*conf);
-  }
+  options->notes.insert(options->notes.end(), unknown.begin(), unknown.end());
   const std::string backend = backend_of(sources);
   if (backend == "static") { // as torchrun's
     options->nodes.least = options->nodes.most;
   }
   settle_rank(sources, &options->nodes);
   settle_endpoint(sources, backend, options);
-  settle_times(sources, options);
+  if (sources.conf.join_timeout && !sources.find("join-timeout")) {
+    options->nodes.join_timeout = *sources.conf.join_timeout;
+  }
+  if (sources.conf.last_call && !sources.find("last-call")) {
+    options->nodes.last_call = *sources.conf.last_call;
+  }
   settle_secret(given, lookup, &options->nodes);
-  settle_name(sources, options);
+  // The same on all nodes, so none that is drawn.
+  if (options->run_id.empty() && sources.outer) {
+    options->run_id = sources.outer->run_id;
+  }
+  if (options->run_id.empty()) {
+    options->run_id = "none"; // as torchrun's
+  }
 }
 
 } // namespace ddp

@@ -7,27 +7,20 @@
 #include <launcher/cli/combinations.h>
 #include <launcher/cli/help/help_text.h>
 #include <launcher/cli/options/arguments.h>
-#include <launcher/cli/options/environment_options.h>
 #include <launcher/cli/options/option_table.h>
 #include <launcher/cli/options/option_values.h>
 
 namespace ddp {
 namespace {
 
-size_t terminal_columns(const EnvironmentLookup& lookup) {
-  constexpr size_t usual = 80;
-  const std::string text = lookup("COLUMNS").value_or("");
-  const bool is_number = !text.empty() && text.size() < 6 &&
-      text.find_first_not_of("0123456789") == std::string::npos;
-  return is_number ? std::stoul(text) : usual;
-}
-
 std::string answer_to(
     const CommandOption& option,
     const EnvironmentLookup& lookup) {
-  return std::string(option.name) == "version"
-      ? "ddprun " DDP_VERSION "\n"
-      : help_text(terminal_columns(lookup));
+  if (option.name() == "version") {
+    return "ddprun " DDP_VERSION "\n";
+  }
+  const int columns = std::atoi(lookup("COLUMNS").value_or("").c_str());
+  return help_text(columns > 0 ? static_cast<size_t>(columns) : 80);
 }
 
 void apply(
@@ -35,12 +28,12 @@ void apply(
     const OptionValue& value,
     GivenOptions* given,
     LaunchOptions* options) {
-  (*given)[option.name] = value;
+  const std::string name = option.name();
+  (*given)[name] = value;
   options->remote.given.emplace_back(
-      option.name,
-      long_form(option) + (option.value == nullptr ? "" : "=" + value.text));
-  if (option.apply != nullptr) {
-    option.apply(*options, value);
+      name, "--" + name + (option.value.empty() ? "" : "=" + value.text));
+  if (option.store != nullptr) {
+    option.store(*options, value);
   }
 }
 
@@ -49,7 +42,7 @@ void read_environment(
     GivenOptions* given,
     LaunchOptions* options) {
   for (const CommandOption& option : option_table()) {
-    if (given->count(option.name) != 0) {
+    if (given->count(option.name()) != 0) {
       continue;
     }
     if (const auto value = value_from_environment(option, lookup)) {
@@ -84,7 +77,7 @@ LaunchOptions parse_options(
   GivenOptions given;
   Arguments arguments = split_arguments({argv + 1, argv + argc});
   for (const auto& [option, value] : arguments.options) {
-    if (option->answers) {
+    if (answers(*option)) {
       options.answer = answer_to(*option, lookup);
       return options;
     }

@@ -16,15 +16,13 @@ struct RendezvousConf {
   std::optional<std::chrono::milliseconds> join_timeout;
   std::optional<std::chrono::milliseconds> last_call;
   EtcdAccess etcd_access;
-  /// Names that are not torchrun's.
-  std::vector<std::string> unknown;
 };
 
-/// Reads "name=value,name=value". Throws LaunchError (exit code 2) for texts of
-/// another form, and for values that a name cannot have.
-RendezvousConf rendezvous_conf_of(const OptionValue& value);
-
-/// Checks the form alone.
-void check_rendezvous_conf(const OptionValue& value);
+/// Reads "name=value,name=value"; notes names that are not known. Throws
+/// LaunchError (exit code 2) for texts of another form, and for values that a
+/// name cannot have.
+RendezvousConf rendezvous_conf_of(
+    const OptionValue& value,
+    std::vector<std::string>* notes);
 
 } // namespace ddp

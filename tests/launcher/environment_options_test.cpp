@@ -1,10 +1,6 @@
 // PET_ variables.
 #include <tests/support/catch_plain.h>
 
-#include <cctype>
-
-#include <launcher/cli/options/environment_options.h>
-#include <launcher/cli/options/option_table.h>
 #include <tests/launcher/option_parsing.h>
 
 namespace ddp::test::environment_options_test {
@@ -57,7 +53,6 @@ TEST_CASE("a variable that means nothing is named", "[unit]") {
       {"PET_MODULE", ""},
       {"PET_MAX_RESTARTS", "-1"},
       {"PET_REDIRECTS", "all"},
-      {"PET_MONITOR_INTERVAL", "x"},
       {"PET_OUTPUT", "loud"}};
   for (const auto& [name, value] : wrong) {
     check_refused("x", name + " is '" + value + "', expected", {{name, value}});
@@ -70,18 +65,6 @@ TEST_CASE("answers and --env have no variable", "[unit]") {
       {"x"}, {{"PET_HELP", "1"}, {"PET_VERSION", "1"}, {"PET_ENV", "A=1"}});
   CHECK(options.answer.empty());
   CHECK(options.env.empty());
-}
-
-TEST_CASE("every variable is the option's name in capitals", "[unit]") {
-  for (const CommandOption& option : option_table()) {
-    const std::string variable = variable_name(option.name);
-    CAPTURE(variable);
-    REQUIRE(variable.size() == std::string(option.name).size() + 4);
-    for (size_t i = 4; i < variable.size(); ++i) {
-      const char letter = option.name[i - 4];
-      CHECK(variable[i] == (letter == '-' ? '_' : std::toupper(letter)));
-    }
-  }
 }
 
 } // namespace ddp::test::environment_options_test

@@ -36,7 +36,7 @@ TEST_CASE("a job has one node unless it is said", "[unit]") {
         "--nnodes=1",
         "--nnodes=1:1 --node-rank=0",
         "--rdzv-backend=etcd --rdzv-endpoint=localhost:0",
-        "--rdzv-conf=is_host=maybe,a=b --token=/nowhere"}) {
+        "--rdzv-conf=is_host=1,a=b --token=/nowhere"}) {
     const LaunchOptions options = parse(words(line + " x"));
     CHECK_FALSE(options.nodes.several());
     CHECK(options.nodes.host.empty());

@@ -229,7 +229,6 @@ TEST_CASE("raw output excludes what ddprun does to output", "[unit]") {
     CAPTURE(option);
     check_refused(option + " --output raw x", "exclude each other");
   }
-  CHECK(usage_error_of({"--tee=0", "--output", "raw", "x"}) == "no error");
 }
 
 TEST_CASE("--standalone ignores where nodes would meet", "[unit]") {

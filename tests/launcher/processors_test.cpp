@@ -6,7 +6,7 @@
 #include <common/cpu_quota.h>
 #include <common/processors.h>
 #include <common/scheduler/launch_error.h>
-#include <launcher/cli/rank_count.h>
+#include <launcher/cli/options/option_values.h>
 #include <tests/launcher/fake_root.h>
 
 namespace ddp::test::processors_test {

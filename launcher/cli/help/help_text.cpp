@@ -34,10 +34,10 @@ std::string paragraph(const std::string& text, size_t columns) {
 
 std::string heading_line(const CommandOption& option) {
   std::string line = "  ";
-  for (const std::string& form : forms_of(option)) {
+  for (const std::string& form : option.forms) {
     line += (line.size() > 2 ? ", " : "") + form;
   }
-  return option.value ? line + " " + option.value : line;
+  return option.value.empty() ? line : line + " " + option.value;
 }
 
 std::string entry(const CommandOption& option, size_t columns) {
@@ -54,18 +54,6 @@ std::string entry(const CommandOption& option, size_t columns) {
 
 } // namespace
 
-std::vector<std::string> forms_of(const CommandOption& option) {
-  std::vector<std::string> forms;
-  if (option.letter != '\0') {
-    forms.push_back(std::string("-") + option.letter);
-  }
-  forms.push_back(long_form(option));
-  if (option.alias != nullptr) {
-    forms.push_back(std::string("--") + option.alias);
-  }
-  return forms;
-}
-
 std::string help_text(size_t columns) {
   columns = std::max(columns, kLeastColumns);
   std::string text =
@@ -78,7 +66,7 @@ std::string help_text(size_t columns) {
   const CommandOption* previous = nullptr;
   for (const CommandOption& option : option_table()) {
     if (previous == nullptr || previous->group != option.group) {
-      text += std::string("\n") + option.group + ":\n";
+      text += "\n" + option.group + ":\n";
     }
     text += entry(option, columns);
     previous = &option;

@@ -3,51 +3,44 @@
 #include <algorithm>
 #include <cctype>
 #include <optional>
+#include <set>
 
-#include <launcher/cli/help/help_text.h>
 #include <launcher/cli/options/option_table.h>
 #include <launcher/cli/options/option_values.h>
 
 namespace ddp {
 namespace {
 
-struct Habit {
-  const char* theirs;
-  const char* whose;
-  const char* ours; // null if none is needed
+// What the options of mpirun, srun, torch.distributed.launch, accelerate,
+// deepspeed and horovodrun are called here.
+const std::pair<const char*, std::set<std::string>> kHabits[] = {
+    {"--nproc-per-node",
+     {"-n",
+      "--num-gpus",
+      "--num-processes",
+      "--gpus",
+      "--nprocs",
+      "--ntasks",
+      "--ntasks-per-node"}},
+    {"--nnodes", {"-N", "--num-machines"}},
+    {"--hosts", {"-H"}},
+    {"--hostfile", {"--machinefile"}},
+    {"--env", {"-x"}},
+    {"--omp", {"-c", "--cpus-per-task"}},
+    {"not needed",
+     {"--allow-run-as-root", "--use-env", "--mpi", "--oversubscribe"}},
 };
 
-constexpr Habit kHabits[] = {
-    {"-n", "mpirun's and srun's", "--nproc-per-node"},
-    {"--num-gpus", "deepspeed's", "--nproc-per-node"},
-    {"--num-processes", "accelerate's", "--nproc-per-node"},
-    {"--num-machines", "accelerate's", "--nnodes"},
-    {"--machinefile", "mpirun's", "--hostfile"},
-    {"-x", "mpirun's", "--env"},
-    {"--allow-run-as-root", "mpirun's", nullptr},
-    {"--use-env", "torch.distributed.launch's", nullptr},
-    {"--mpi", "srun's", nullptr},
-    {"--gpus", "srun's", "--nproc-per-node"},
-    {"--nprocs", "torch.multiprocessing's", "--nproc-per-node"},
-    {"--ntasks", "srun's", "--nproc-per-node"},
-    {"--ntasks-per-node", "srun's", "--nproc-per-node"},
-    {"-c", "srun's", "--omp"},
-    {"--cpus-per-task", "srun's", "--omp"},
-    {"--oversubscribe", "mpirun's", nullptr},
-    {"-N", "srun's", "--nnodes"},
-    {"-H", "mpirun's and horovodrun's", "--hosts"},
-};
-
-/// What the option of another launcher is called here; maybe empty.
-std::string habit_hint(const std::string& name) {
-  for (const Habit& habit : kHabits) {
-    if (name == habit.theirs) {
-      const std::string ours =
-          habit.ours != nullptr ? habit.ours : "not needed";
-      return std::string("; ") + habit.whose + " is " + ours + " here";
+[[noreturn]] void refuse_unknown(
+    const std::string& given,
+    const std::string& name) {
+  std::string hint;
+  for (const auto& [ours, theirs] : kHabits) {
+    if (theirs.count(name) != 0) {
+      hint = std::string("; another launcher's is ") + ours + " here";
     }
   }
-  return "";
+  usage_error("there is no option " + given + hint);
 }
 
 // The option that is called "--tee" or "-t": dashes and underscores are alike,
@@ -59,7 +52,7 @@ const CommandOption& option_called(const std::string& given) {
   std::string names; // of all that begin so
   bool is_unique = true;
   for (const CommandOption& option : option_table()) {
-    for (const std::string& form : forms_of(option)) {
+    for (const std::string& form : option.forms) {
       if (form == name) {
         return option;
       }
@@ -71,7 +64,7 @@ const CommandOption& option_called(const std::string& given) {
     }
   }
   if (found == nullptr) {
-    usage_error("there is no option " + given + habit_hint(name));
+    refuse_unknown(given, name);
   }
   if (!is_unique) {
     usage_error(given + " could be one of " + names);
@@ -108,6 +101,10 @@ bool is_value(const std::string& argument) {
 
 } // namespace
 
+bool answers(const CommandOption& option) {
+  return option.name() == "help" || option.name() == "version";
+}
+
 Arguments split_arguments(const std::vector<std::string>& arguments) {
   Arguments result;
   size_t i = 0;
@@ -116,11 +113,11 @@ Arguments split_arguments(const std::vector<std::string>& arguments) {
     const std::string& argument = arguments[i++];
     WrittenOption written(argument);
     const CommandOption& option = option_called(written.source);
-    if (option.value == nullptr && written.value) {
+    if (option.value.empty() && written.value) {
       usage_error(
           written.source + " takes no value, but has one in " + argument);
     }
-    if (option.value != nullptr && !written.value) {
+    if (!option.value.empty() && !written.value) {
       if (i == arguments.size() || !is_value(arguments[i])) {
         usage_error(written.source + " needs a value: " + option.value);
       }
@@ -128,7 +125,7 @@ Arguments split_arguments(const std::vector<std::string>& arguments) {
     }
     result.options.emplace_back(
         &option, OptionValue{written.source, written.value.value_or("")});
-    if (option.answers) {
+    if (answers(option)) {
       return result;
     }
   }
@@ -136,6 +133,31 @@ Arguments split_arguments(const std::vector<std::string>& arguments) {
   result.command.assign(
       arguments.begin() + static_cast<ptrdiff_t>(i), arguments.end());
   return result;
+}
+
+std::optional<OptionValue> value_from_environment(
+    const CommandOption& option,
+    const EnvironmentLookup& lookup) {
+  // The hosts would have the first two as well.
+  const std::set<std::string> without{
+      "hosts", "hostfile", "env", "help", "version"};
+  for (const std::string& form : option.forms) {
+    std::string name = "PET";
+    for (const char letter : form.substr(1)) {
+      name += letter == '-' ? '_' : static_cast<char>(std::toupper(letter));
+    }
+    const auto text = lookup(name.c_str());
+    if (!text || without.count(option.name()) != 0) {
+      continue;
+    }
+    if (!option.value.empty() || *text == "1") {
+      return OptionValue{name, option.value.empty() ? "" : *text};
+    }
+    if (*text != "0") {
+      refuse_value({name, *text}, "1 or 0");
+    }
+  }
+  return std::nullopt;
 }
 
 } // namespace ddp

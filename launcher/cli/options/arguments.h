@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <common/scheduler/environment_lookup.h>
 #include <launcher/cli/options/option.h>
 
 namespace ddp {
@@ -22,5 +24,15 @@ struct Arguments {
 /// answer. Throws LaunchError (exit code 2) on unknown and ambiguous options,
 /// missing values and values that flags do not take.
 Arguments split_arguments(const std::vector<std::string>& arguments);
+
+/// Whether it prints something instead of launching.
+bool answers(const CommandOption& option);
+
+/// What PET_NPROC_PER_NODE and so on, as in torchrun, give for an option: none
+/// where its variable is unset, and where it is 0 for a flag. Throws
+/// LaunchError for a flag that is neither 1 nor 0.
+std::optional<OptionValue> value_from_environment(
+    const CommandOption& option,
+    const EnvironmentLookup& lookup);
 
 } // namespace ddp

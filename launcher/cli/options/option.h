@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <launcher/cli/options.h>
 
@@ -14,22 +15,18 @@ struct OptionValue {
 
 /// One option: all that parsing and --help know of it.
 struct CommandOption {
-  const char* name; // without the two dashes
-  const char* value; // what its value is called; null for a flag
-  const char* help;
+  std::string group; // the heading under which it is listed
+  std::vector<std::string> forms; // how it is written: "-t", "--tee"
+  std::string value; // what its value is called; empty for a flag
+  std::string help;
   /// Stores the value or throws LaunchError; null where the value only means
-  /// something together with others (see combinations.h).
-  void (*apply)(LaunchOptions&, const OptionValue&) = nullptr;
-  char letter = '\0'; // of the short form
-  const char* alias = nullptr; // another long name
-  bool from_environment = true; // read from PET_<NAME> as well
-  bool answers = false; // prints something instead of launching
-  const char* group = ""; // the heading under which it is listed
-};
+  /// something together with others (see combinations.h), or nothing.
+  void (*store)(LaunchOptions&, const OptionValue&) = nullptr;
 
-/// `--name`.
-inline std::string long_form(const CommandOption& option) {
-  return std::string("--") + option.name;
-}
+  /// The first long form, without its dashes.
+  std::string name() const {
+    return forms[forms[0][1] == '-' ? 0 : 1].substr(2);
+  }
+};
 
 } // namespace ddp

@@ -6,16 +6,10 @@
 
 namespace ddp {
 
-/// All options of ddprun, group by group.
+/// All options of ddprun, group by group, as docs/launching.md lists them.
 const std::vector<CommandOption>& option_table();
 
-/// Those of its group of several nodes.
-std::vector<CommandOption> node_options();
-
-/// One that variables do not give.
-inline CommandOption from_command_line(CommandOption option) {
-  option.from_environment = false;
-  return option;
-}
+/// How many of them store a value by themselves.
+size_t stored_options();
 
 } // namespace ddp

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 
+#include <common/processors.h>
 #include <common/scheduler/launch_error.h>
 #include <common/text.h>
 
@@ -35,6 +37,20 @@ std::optional<std::pair<int, int>> rank_range(const std::string& text) {
     return std::nullopt;
   }
   return std::make_pair(static_cast<int>(*first), static_cast<int>(*last));
+}
+
+template <typename Choice>
+Choice choice_of(
+    const OptionValue& value,
+    std::initializer_list<std::pair<const char*, Choice>> known) {
+  std::string names;
+  for (const auto& [name, choice] : known) {
+    if (value.text == name) {
+      return choice;
+    }
+    names += (names.empty() ? "one of " : ", ") + std::string(name);
+  }
+  refuse_value(value, names);
 }
 
 std::optional<int> stream_number(const std::string& text) {
@@ -82,6 +98,33 @@ std::chrono::milliseconds seconds_of(const OptionValue& value) {
     refuse_value(value, "a number of seconds, 0 or more");
   }
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+int rank_count(
+    const OptionValue& value,
+    const std::optional<std::string>& devices,
+    const std::string& root) {
+  const std::string& text = value.text;
+  if (text == "gpu" || text == "auto") {
+    const int gpus =
+        visible_gpus(devices ? devices->c_str() : nullptr, root + "/dev");
+    if (gpus > 0) {
+      return gpus;
+    }
+  }
+  if (text == "gpu") {
+    usage_error(
+        value.source +
+        " gpu: no GPU is visible (/dev/nvidia*, CUDA_VISIBLE_DEVICES, "
+        "--devices); try --nproc-per-node cpu");
+  }
+  if (text == "cpu" || text == "auto") {
+    return available_cpus(root);
+  }
+  if (!whole_number(text)) {
+    refuse_value(value, "a positive number, cpu, gpu or auto");
+  }
+  return static_cast<int>(integer_of(value, 1, kMaxLocalRanks));
 }
 
 StreamChoice streams_of(const OptionValue& value) {
@@ -160,32 +203,22 @@ std::pair<std::string, std::string> variable_of(const OptionValue& value) {
 }
 
 Binding binding_of(const OptionValue& value) {
-  const std::pair<const char*, Binding> known[] = {
-      {"none", Binding::kNone},
-      {"node", Binding::kNode},
-      {"socket", Binding::kSocket},
-      {"exclusive", Binding::kExclusive},
-      {"core-complex", Binding::kCoreComplex},
-      {"share", Binding::kShare}};
-  for (const auto& [name, binding] : known) {
-    if (value.text == name) {
-      return binding;
-    }
-  }
-  refuse_value(value, "none, node, socket, exclusive, core-complex or share");
+  return choice_of<Binding>(
+      value,
+      {{"none", Binding::kNone},
+       {"node", Binding::kNode},
+       {"socket", Binding::kSocket},
+       {"exclusive", Binding::kExclusive},
+       {"core-complex", Binding::kCoreComplex},
+       {"share", Binding::kShare}});
 }
 
 OutputMode output_mode_of(const OptionValue& value) {
-  if (value.text == "lines") {
-    return OutputMode::kLines;
-  }
-  if (value.text == "raw") {
-    return OutputMode::kRaw;
-  }
-  if (value.text != "pty") {
-    refuse_value(value, "lines, raw or pty");
-  }
-  return OutputMode::kPty;
+  return choice_of<OutputMode>(
+      value,
+      {{"lines", OutputMode::kLines},
+       {"raw", OutputMode::kRaw},
+       {"pty", OutputMode::kPty}});
 }
 
 int omp_threads_of(const OptionValue& value) {

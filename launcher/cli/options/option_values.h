@@ -49,6 +49,14 @@ std::chrono::milliseconds seconds_of(const OptionValue& value);
 /// machine is full.
 constexpr int kMaxLocalRanks = 65536;
 
+/// How many ranks --nproc-per-node asks for: a number, or by the CPUs and GPUs
+/// that ranks may use. `devices` is what CUDA_VISIBLE_DEVICES will be, none
+/// where it is unset. Files of the system are looked up under `root`.
+int rank_count(
+    const OptionValue& value,
+    const std::optional<std::string>& devices,
+    const std::string& root = "/");
+
 /// "3", or "0:1,4-7:3" for some local ranks.
 StreamChoice streams_of(const OptionValue& value);
 
