@@ -123,7 +123,9 @@ void Agent::end_attempt() {
 }
 
 void Agent::end_all_but_helpers() const {
-  end_descendants(rendezvous_ ? rendezvous_->helpers() : std::vector<pid_t>());
+  end_descendants(
+      rendezvous_ ? std::vector<pid_t>{rendezvous_->helper()}
+                  : std::vector<pid_t>());
 }
 
 // A terminal that is held (Ctrl-S) gets the report once it is let go.

@@ -1,9 +1,9 @@
 // The one program of ddprun's that speaks to an etcd: a process of its own, so
 // that ddprun, which has secrets and starts in milliseconds, links no libcurl.
 //
-// ddprun-etcd JOB SILENCE_MS CERT KEY CACERT USER PASSWORD_FILE
-//     CHANNEL -1 MEMBER BEAT_MS [HOST PORT]...
-//   carries an agent's part of the shared log. What is not wanted is empty.
+// ddprun-etcd JOB SILENCE_MS CERT KEY CACERT USER PASSWORD_FILE WORDS...
+//   carries an agent's part of the shared log (see HelperOptions). What is not
+//   wanted is empty.
 //
 // It lives until it is killed, or its agent dies.
 #include <csignal>
@@ -19,7 +19,7 @@
 int main(int argc, char** argv) {
   constexpr size_t kOwn = 7;
   const std::vector<std::string> words(argv + 1, argv + argc);
-  if (words.size() < kOwn + 6) {
+  if (words.size() <= kOwn) {
     std::fputs("ddprun-etcd is started by ddprun\n", stderr);
     return 2;
   }

@@ -220,9 +220,14 @@ std::optional<std::string> endpoint_address(const NodeOptions& nodes) {
   return address_to_serve_at(nodes, addresses);
 }
 
-std::optional<Listener> listen_at_endpoint(const NodeOptions& nodes) {
-  const auto address = endpoint_address(nodes);
-  return address ? listen_at_endpoint(nodes, *address) : std::nullopt;
+std::string local_address_of(const NodeOptions& nodes) {
+  const auto addresses = addresses_of(nodes.local_address);
+  if (addresses.empty()) {
+    throw LaunchError(
+        kExitUsage,
+        "--local-addr " + nodes.local_address + ": does not resolve");
+  }
+  return addresses.front();
 }
 
 std::optional<Listener> listen_at_endpoint(

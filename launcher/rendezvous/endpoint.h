@@ -34,14 +34,15 @@ bool is_this_machine(const std::string& host);
 /// another node serves it. Throws LaunchError where it is told to and cannot.
 std::optional<std::string> endpoint_address(const NodeOptions& nodes);
 
-/// Where this node is to serve the log: listens at the endpoint's port, at the
-/// right address. None where another node, or another agent of this machine,
-/// serves it. Throws LaunchError where this node is told to and cannot.
-std::optional<Listener> listen_at_endpoint(const NodeOptions& nodes);
-/// The same at endpoint_address(), which is known already.
+/// Listens at the endpoint's port to serve the log at endpoint_address(). None
+/// where another agent of this machine does. Throws LaunchError where this node
+/// is told to and cannot.
 std::optional<Listener> listen_at_endpoint(
     const NodeOptions& nodes,
     const std::string& address);
+
+/// --local-addr as a numeric address. Throws LaunchError where it has none.
+std::string local_address_of(const NodeOptions& nodes);
 
 /// Listens at a port of --port-range, or else at a free one. Throws LaunchError
 /// where there is none.

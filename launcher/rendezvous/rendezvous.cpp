@@ -58,26 +58,6 @@ NodeInfo node_of(const Rendezvous::Settings& settings) {
   return node;
 }
 
-/// Who carries the log.
-void use_engine(
-    const Rendezvous::Settings& settings,
-    SharedLog::Options* options) {
-  const NodeOptions& nodes = settings.nodes;
-  options->program = settings.store_program;
-  if (!nodes.etcd.empty()) {
-    const EtcdAccess& access = nodes.etcd_access;
-    options->program = find_helper("ddprun-etcd");
-    options->arguments = {
-        settings.run_id,
-        std::to_string(nodes.node_timeout.count()),
-        access.cert,
-        access.key,
-        access.cacert,
-        access.user,
-        access.password_file};
-  }
-}
-
 } // namespace
 
 Rendezvous::Rendezvous(Settings settings)
@@ -88,45 +68,46 @@ Rendezvous::Rendezvous(Settings settings)
           settings_of(settings_),
           node_of(settings_),
           std::chrono::steady_clock::now()) {
-  look_for_place();
+  open_log();
 }
 
-std::vector<pid_t> Rendezvous::helpers() const {
-  return log_ ? std::vector<pid_t>{log_->pid()} : std::vector<pid_t>();
-}
-
-void Rendezvous::watch(int fd) {
-  epoll_event interest{};
-  interest.events = EPOLLIN;
-  check_call(
-      epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &interest),
-      "cannot watch the rendezvous");
-}
-
-void Rendezvous::open_log(
-    std::vector<SocketAddress> endpoints,
-    FileDescriptor listener) {
+void Rendezvous::open_log() {
+  const NodeOptions& nodes = settings_.nodes;
   SharedLog::Options options;
-  use_engine(settings_, &options);
-  options.endpoints = std::move(endpoints);
-  options.listener = std::move(listener);
-  options.member = member_.self().id;
-  options.beat_interval = std::min(
-      std::chrono::milliseconds(1000), settings_.nodes.node_timeout / 5);
+  options.helper.endpoints = {{nodes.host, nodes.port}};
+  options.program = settings_.store_program;
+  if (!nodes.etcd.empty()) {
+    const EtcdAccess& access = nodes.etcd_access;
+    options.helper.endpoints = nodes.etcd;
+    options.program = find_helper("ddprun-etcd");
+    options.arguments = {
+        settings_.run_id,
+        std::to_string(nodes.node_timeout.count()),
+        access.cert,
+        access.key,
+        access.cacert,
+        access.user,
+        access.password_file};
+  }
+  options.helper.nodes = nodes;
+  options.helper.member = member_.self().id;
+  options.helper.beat_interval =
+      std::min(std::chrono::milliseconds(1000), nodes.node_timeout / 5);
   log_.reset(); // the one that was lost
   log_ = std::make_unique<SharedLog>(std::move(options));
   read_.clear();
   watched_.clear();
-  watch(log_->fd());
+  epoll_event interest{};
+  interest.events = EPOLLIN;
+  check_call(
+      epoll_ctl(events_.get(), EPOLL_CTL_ADD, log_->fd(), &interest),
+      "cannot watch the rendezvous");
 }
 
 void Rendezvous::handle_events(Time now) {
-  if (place_ && place_->is_done()) {
-    found_place(now);
-  }
-  // Who writes faster than this reads does
-  // not keep the agent from its signals and ranks.
-  for (size_t taken = 0; log_ && taken < kMostBytes;) {
+  // Who writes faster than this reads does not keep the agent from its signals
+  // and ranks.
+  for (size_t taken = 0; taken < kMostBytes;) {
     const auto event = log_->next();
     if (!event) {
       break;
@@ -148,6 +129,8 @@ void Rendezvous::handle(const SharedLog::Event& event, Time now) {
     case SharedLog::Event::Kind::kBeats:
       member_.beats(event.beats, now);
       break;
+    case SharedLog::Event::Kind::kRefused:
+      throw LaunchError(event.code, event.text);
     case SharedLog::Event::Kind::kUnreachable:
       member_.log_unreachable(event.text);
       break;
@@ -161,16 +144,8 @@ void Rendezvous::handle(const SharedLog::Event& event, Time now) {
 void Rendezvous::connected(const SharedLog::Event& event, Time now) {
   authenticator_.set_nonce(event.text);
   log_name_ = event.text.substr(0, 16);
-  const std::string address = settings_.nodes.bind.empty()
-      ? event.local_address
-      : address_of_interface(settings_.nodes.bind);
   log_->set_last_will(last_will());
-  const bool is_given = !own_address_.empty();
-  member_.connected(
-      is_given                   ? own_address_
-          : is_wildcard(address) ? event.local_address
-                                 : address,
-      now);
+  member_.connected(event.own_address, event.serves, now);
 }
 
 // What others shall read where this process dies without a word.
@@ -199,18 +174,7 @@ void Rendezvous::read_entry(const std::string& sealed, Time now) {
   member_.entry(*entry, now);
 }
 
-std::optional<Rendezvous::Time> Rendezvous::deadline() const {
-  auto due = member_.deadline();
-  return retry_at_ && (!due || *retry_at_ < *due) ? retry_at_ : due;
-}
-
 void Rendezvous::tick(Time now) {
-  if (retry_at_ && now >= *retry_at_) {
-    retry_at_.reset();
-    if (!member_.is_connected()) {
-      look_for_place();
-    }
-  }
   const auto is_due = [&] {
     const auto due = member_.deadline();
     return due && now >= *due;
@@ -268,22 +232,17 @@ void Rendezvous::carry_out(Time now) {
         open_store(now);
         break;
       case Kind::kConnect:
-        look_for_log(now);
-        break;
-      case Kind::kStart:
-        orders_.push_back({Order::Kind::kStart, action.index, 0, ""});
-        break;
-      case Kind::kStop:
-        orders_.push_back({Order::Kind::kStop, 0, 0, action.text});
-        break;
-      case Kind::kKill:
-        orders_.push_back({Order::Kind::kKill, 0, 0, ""});
+        open_log();
         break;
       case Kind::kExit:
         if (is_etcd && membership().phase() == Membership::Phase::kEnded) {
           log_->leave();
         }
-        orders_.push_back({Order::Kind::kExit, 0, action.code, action.text});
+        [[fallthrough]];
+      case Kind::kStart:
+      case Kind::kStop:
+      case Kind::kKill:
+        orders_.push_back(action);
         break;
     }
   }

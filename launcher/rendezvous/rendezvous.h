@@ -7,13 +7,11 @@
 #include <vector>
 
 #include <common/file_descriptor.h>
-#include <launcher/background_task.h>
 #include <launcher/listener.h>
 #include <launcher/rendezvous/authentication.h>
 #include <launcher/rendezvous/log/member.h>
 #include <launcher/rendezvous/log/shared_log.h>
 #include <launcher/rendezvous/node_options.h>
-#include <launcher/rendezvous/place.h>
 
 namespace ddp {
 
@@ -31,22 +29,11 @@ class Rendezvous {
     std::string store_program;
   };
 
-  /// What the agent is to do.
-  struct Order {
-    enum class Kind {
-      kStart, // the ranks of membership().plan(), on the node in place `index`
-      kStop, // them; `text` says why
-      kKill, // them, which were to stop
-      kExit, // with `code`; `text` says why, where no rank's failure does
-    };
-    Kind kind = Kind::kStart;
-    int index = 0;
-    int code = 0;
-    std::string text;
-  };
+  /// What the agent is to do: kStart, kStop, kKill or kExit.
+  using Order = Member::Action;
 
-  /// Starts to find out where the job's log is, or is to be served by this
-  /// node; handle_events() throws LaunchError where that cannot be.
+  /// Starts to find the job's log, or to serve it; handle_events() throws
+  /// LaunchError where that cannot be.
   explicit Rendezvous(Settings settings);
 
   /// Becomes readable when handle_events() has something to do.
@@ -55,7 +42,9 @@ class Rendezvous {
   }
   void handle_events(Time now);
   /// When tick() wants to be called.
-  std::optional<Time> deadline() const;
+  std::optional<Time> deadline() const {
+    return member_.deadline();
+  }
   void tick(Time now);
   std::vector<Order> take_orders();
 
@@ -68,8 +57,10 @@ class Rendezvous {
   void leave(int code, const std::string& text, Time now);
   void end_job(int code, const std::string& text, Time now);
 
-  /// The processes that speak to logs' stores.
-  std::vector<pid_t> helpers() const;
+  /// The process that speaks to the log's store.
+  pid_t helper() const {
+    return log_->pid();
+  }
   const Membership& membership() const {
     return member_.membership();
   }
@@ -82,13 +73,7 @@ class Rendezvous {
   }
 
  private:
-  void look_for_place();
-  void found_place(Time now);
-  void serve_log(Listener listener);
-  void look_for_log(Time now);
-  void watch(int fd);
-  // Serves it where there is a listener.
-  void open_log(std::vector<SocketAddress> endpoints, FileDescriptor listener);
+  void open_log();
   void handle(const SharedLog::Event& event, Time now);
   void read_entry(const std::string& sealed, Time now);
   void connected(const SharedLog::Event& event, Time now);
@@ -98,20 +83,16 @@ class Rendezvous {
   void post(Entry entry);
 
   Settings settings_;
-  std::optional<BackgroundTask<Place>> place_; // while it is being found
-  bool is_endpoint_here_ = false;
   std::string log_name_;
-  std::string own_address_; // for others, where it was given
   FileDescriptor events_;
   Authenticator authenticator_;
-  std::unique_ptr<SharedLog> log_; // null until the place is known
+  std::unique_ptr<SharedLog> log_;
   Member member_;
   Listener ranks_store_;
   std::map<std::string, int64_t> read_; // the last sequence by writer
   int64_t written_ = 0;
   std::vector<std::string> watched_;
   std::vector<Order> orders_;
-  std::optional<Time> retry_at_; // to serve the log
 };
 
 } // namespace ddp

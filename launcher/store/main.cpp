@@ -3,9 +3,9 @@
 //
 // ddprun-store DESCRIPTOR
 //   serves a store for the ranks at a listening socket that it inherited.
-// ddprun-store --rdzv-member CHANNEL DESCRIPTOR MEMBER BEAT_MS [HOST PORT]...
-//   carries an agent's part of the shared log, and serves its store where the
-//   descriptor is not -1.
+// ddprun-store --rdzv-member WORDS...
+//   carries an agent's part of the shared log (see HelperOptions), and serves
+//   its store where the endpoint is here.
 //
 // Each lives until it is killed, or its agent dies.
 #include <csignal>
@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
   }
   // What goes wrong is told to the agent, which says it once.
   FLAGS_caffe2_log_level = kFatalErrors;
-  if (count >= 7 && arguments[0] == "--rdzv-member") {
+  if (count > 1 && arguments[0] == "--rdzv-member") {
     join_log({arguments.begin() + 1, arguments.end()});
   }
   std::fputs("ddprun-store is started by ddprun\n", stderr);

@@ -31,6 +31,11 @@ NodeOptions told(NodeOptions nodes) {
   return nodes;
 }
 
+std::optional<Listener> listen_for(const NodeOptions& nodes) {
+  const auto address = endpoint_address(nodes);
+  return address ? listen_at_endpoint(nodes, *address) : std::nullopt;
+}
+
 std::string address_of(const Listener& listener) {
   sockaddr_storage address{};
   auto* own = reinterpret_cast<sockaddr*>(&address);
@@ -86,27 +91,27 @@ TEST_CASE("--bind is an address or an interface", "[unit]") {
 
 TEST_CASE("one agent of the endpoint's machine serves", "[unit]") {
   const int port = free_port();
-  const auto first = listen_at_endpoint(nodes_at("127.0.0.1", port));
+  const auto first = listen_for(nodes_at("127.0.0.1", port));
   REQUIRE(first);
   CHECK(first->port == port);
   CHECK(address_of(*first) == "127.0.0.1");
-  CHECK_FALSE(listen_at_endpoint(nodes_at("127.0.0.1", port)));
+  CHECK_FALSE(listen_for(nodes_at("127.0.0.1", port)));
   CHECK_THAT(
-      error_of([&] { listen_at_endpoint(told(nodes_at("127.0.0.1", port))); }),
+      error_of([&] { listen_for(told(nodes_at("127.0.0.1", port))); }),
       Has("127.0.0.1:" + std::to_string(port)) && Has("in use"));
 }
 
 TEST_CASE("a node that is not to serve does not listen", "[unit]") {
   NodeOptions nodes = nodes_at("127.0.0.1", free_port());
   nodes.hosts_log = false;
-  CHECK_FALSE(listen_at_endpoint(nodes));
+  CHECK_FALSE(listen_for(nodes));
 }
 
 TEST_CASE("an address of another machine is not served here", "[unit]") {
-  CHECK_FALSE(listen_at_endpoint(nodes_at(kElsewhere, free_port())));
-  CHECK_FALSE(listen_at_endpoint(nodes_at("no-such-host.invalid", 29400)));
+  CHECK_FALSE(listen_for(nodes_at(kElsewhere, free_port())));
+  CHECK_FALSE(listen_for(nodes_at("no-such-host.invalid", 29400)));
   CHECK_THAT(
-      error_of([] { listen_at_endpoint(told(nodes_at(kElsewhere, 29400))); }),
+      error_of([] { listen_for(told(nodes_at(kElsewhere, 29400))); }),
       Has("203.0.113.7:29400") && Has("none of its addresses") &&
           Has("--bind"));
 }
@@ -114,16 +119,16 @@ TEST_CASE("an address of another machine is not served here", "[unit]") {
 TEST_CASE("--bind says where the endpoint is", "[unit]") {
   NodeOptions nodes = told(nodes_at(kElsewhere, free_port()));
   nodes.bind = "lo";
-  const auto listener = listen_at_endpoint(nodes);
+  const auto listener = listen_for(nodes);
   REQUIRE(listener);
   CHECK(address_of(*listener) == "127.0.0.1");
   nodes.hosts_log.reset(); // that it is here it does not say
-  CHECK_FALSE(listen_at_endpoint(nodes));
+  CHECK_FALSE(listen_for(nodes));
 }
 
 TEST_CASE("this machine's name is served where others reach it", "[unit]") {
   const NodeOptions nodes = nodes_at(detail::host_name(), free_port());
-  const auto serve = [&] { return listen_at_endpoint(nodes); };
+  const auto serve = [&] { return listen_for(nodes); };
   if (outward_address().empty()) { // no network
     CHECK_THAT(error_of(serve), Has("--bind"));
     return;

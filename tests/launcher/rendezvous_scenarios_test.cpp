@@ -224,7 +224,7 @@ TEST_CASE("A node whose lease has expired is lost at once", "[unit]") {
   NodeInfo self;
   self.id = "a";
   Member member(at_server(settings(2, 2)), self, now);
-  member.connected("10.0.0.1", now);
+  member.connected("10.0.0.1", false, now);
   Entry join = member.take_actions().at(0).entry;
   member.entry(join, now);
   join.from = join.node.id = "b";

@@ -36,12 +36,14 @@ class LogProcess {
       const std::string& name,
       const std::string& host,
       int port,
-      FileDescriptor listener = FileDescriptor()) {
+      bool serves = false,
+      const std::string& bind = "") {
     SharedLog::Options options;
-    options.endpoints = {{host, port}};
-    options.listener = std::move(listener);
-    options.member = name;
-    options.beat_interval = 50ms;
+    options.helper.endpoints = {{host, port}};
+    options.helper.nodes.hosts_log = serves;
+    options.helper.nodes.bind = bind;
+    options.helper.member = name;
+    options.helper.beat_interval = 50ms;
     options.program = STORE_PATH;
     log_ = std::make_unique<SharedLog>(std::move(options));
     pid_ = log_->pid();
@@ -58,13 +60,15 @@ class LogProcess {
       REQUIRE(lost.empty());
       const bool is_first =
           event->kind == Kind::kConnected || event->kind == Kind::kUnreachable;
-      REQUIRE((is_first == nonce.empty() || event->kind == Kind::kLost));
+      const bool is_last =
+          event->kind == Kind::kRefused || event->kind == Kind::kLost;
+      REQUIRE((is_first == nonce.empty() || is_last));
       switch (event->kind) {
         case Kind::kUnreachable:
           break;
         case Kind::kConnected:
           nonce = event->text;
-          local_address = event->local_address;
+          own_address = event->own_address;
           break;
         case Kind::kEntry:
           entries.push_back(event->text);
@@ -73,6 +77,7 @@ class LogProcess {
           beats = event->beats;
           ++beat_events;
           break;
+        case Kind::kRefused:
         case Kind::kLost:
           lost = event->text;
       }
@@ -100,7 +105,7 @@ class LogProcess {
   }
 
   std::string nonce;
-  std::string local_address;
+  std::string own_address;
   Texts entries;
   std::map<std::string, int64_t> beats;
   int beat_events = 0;
@@ -143,9 +148,9 @@ inline void wait_until_connected(const Members& members) {
 }
 
 struct Trio {
-  explicit Trio(Listener listener = listen_on("127.0.0.1", 0))
-      : port(listener.port),
-        host("a", "127.0.0.1", port, std::move(listener.socket)),
+  Trio()
+      : port(free_port()),
+        host("a", "127.0.0.1", port, true),
         second("b", "127.0.0.1", port),
         third("c", "127.0.0.1", port) {
     wait_until_connected(all);

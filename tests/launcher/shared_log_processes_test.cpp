@@ -93,14 +93,13 @@ TEST_CASE("members wait for a store that is not there yet", "[rendezvous]") {
   early.log().post("early");
   early.take();
   REQUIRE(early.nonce.empty());
-  Listener listener = listen_on("127.0.0.1", port);
-  LogProcess host("a", "127.0.0.1", port, std::move(listener.socket));
+  LogProcess host("a", "127.0.0.1", port, true);
   wait_until({&host}, [&] { return !host.nonce.empty(); });
   wait_until({&early}, [&] { return !early.nonce.empty(); });
   wait_until({&host, &early}, [&] { return host.entries == Texts{"early"}; });
   LogProcess late("c", "127.0.0.1", port);
   wait_until({&late}, [&] { return !late.nonce.empty(); });
-  CHECK(early.local_address == "127.0.0.1");
+  CHECK(early.own_address == "127.0.0.1");
   CHECK(errors.text().empty());
 }
 
@@ -108,16 +107,16 @@ namespace {
 
 void check_served_at(const std::string& host) {
   INFO(host);
-  Listener listener = listen_on(host, 0);
+  const int port = free_port();
   const bool all = host == "::" || host == "0.0.0.0";
   const std::string address = all ? "127.0.0.1" : host;
-  LogProcess first("a", address, listener.port, std::move(listener.socket));
-  LogProcess second("b", address, listener.port);
+  LogProcess first("a", address, port, true, all ? host : "");
+  LogProcess second("b", address, port);
   wait_until_connected({&first, &second});
   CHECK(first.nonce == second.nonce);
-  CHECK(first.local_address.find(address) != std::string::npos);
+  CHECK(first.own_address.find(address) != std::string::npos);
   CHECK(
-      second.local_address.find(host == "127.0.0.2" ? "127." : address) !=
+      second.own_address.find(host == "127.0.0.2" ? "127." : address) !=
       std::string::npos);
 }
 
@@ -139,13 +138,12 @@ TEST_CASE("the store serves where its IPv6 socket is bound", "[rendezvous]") {
 }
 
 TEST_CASE("helpers end with their agents", "[rendezvous]") {
-  Listener listener = listen_on("127.0.0.1", 0);
-  const int port = listener.port;
+  const int port = free_port();
   Pipe pipe = make_pipe();
   const pid_t agent = fork();
   if (agent == 0) {
     try {
-      LogProcess host("a", "127.0.0.1", port, std::move(listener.socket));
+      LogProcess host("a", "127.0.0.1", port, true);
       LogProcess waiting("b", "127.0.0.1", 1); // nobody listens there
       wait_until_connected({&host});
       const pid_t pids[2] = {host.pid(), waiting.pid()};
@@ -156,7 +154,6 @@ TEST_CASE("helpers end with their agents", "[rendezvous]") {
     }
     _exit(1);
   }
-  listener.socket.reset();
   pipe.write_end.reset();
   pid_t pids[2] = {};
   REQUIRE(read(pipe.read_end.get(), pids, sizeof pids) == sizeof pids);
@@ -174,8 +171,8 @@ TEST_CASE("helpers end with their agents", "[rendezvous]") {
 
 TEST_CASE("a helper that cannot be executed is told", "[rendezvous]") {
   SharedLog::Options options;
-  options.endpoints = {{"127.0.0.1", 1}};
-  options.member = "a";
+  options.helper.endpoints = {{"127.0.0.1", 1}};
+  options.helper.member = "a";
   options.program = "/nonexistent";
   SharedLog log(std::move(options));
   pollfd polled{log.fd(), POLLIN, 0};

@@ -30,7 +30,7 @@ TEST_CASE("all read the same log, each entry once", "[rendezvous]") {
   Trio trio;
   CHECK(trio.host.nonce.size() == 32);
   CHECK(trio.second.nonce == trio.host.nonce);
-  CHECK(trio.third.local_address == "127.0.0.1");
+  CHECK(trio.third.own_address == "127.0.0.1");
   constexpr int kPosts = 200;
   Texts expected;
   for (int i = 0; i < kPosts; ++i) {
@@ -184,7 +184,7 @@ TEST_CASE("a store with a nonce of another kind is none", "[rendezvous]") {
   LogProcess member("a", "127.0.0.1", listener.port);
   wait_until({&member}, [&] { return member.is_settled(); });
   CHECK_THAT(member.lost, Has("no store of ddprun's"));
-  CHECK(member.local_address.empty());
+  CHECK(member.own_address.empty());
   kill(server, SIGKILL);
   waitpid(server, nullptr, 0);
 }

@@ -35,8 +35,6 @@ int SimulatedNodes::add_node(bool serves) {
   ddp::NodeInfo self;
   self.id = node.id;
   self.host = "n" + std::to_string(count());
-  self.address = self.host;
-  self.hosts_log = serves;
   node.member = std::make_unique<Member>(settings_, self, now_);
   node.serves_next = serves;
   if (serves) {
@@ -165,7 +163,8 @@ void SimulatedNodes::connect(int index) {
       node.read = 0;
       node.has_connected = true;
       node.next_beat = now_;
-      node.member->connected(node.id, now_);
+      node.member->connected(
+          "n" + std::to_string(index), logs_[i].host == index, now_);
       return;
     }
   }

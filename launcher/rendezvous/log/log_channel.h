@@ -16,7 +16,8 @@ constexpr char kLastWill = 'T'; // an entry, for when the agent has died
 constexpr char kLeave = 'D'; // the job has ended
 // From the helper:
 constexpr char kUnreachable = 'U'; // why
-// The nonce, this host's address on the way, the endpoint's host and its port.
+constexpr char kRefused = 'R'; // ddprun's exit code, and why
+// The nonce, this node's address for others, and 1 where it serves the log.
 constexpr char kConnected = 'C';
 constexpr char kEntry = 'E'; // the entry
 constexpr char kBeats = 'B'; // "member count", one a line

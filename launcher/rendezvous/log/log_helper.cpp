@@ -13,8 +13,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <common/scheduler/launch_error.h>
 #include <common/text.h>
 #include <launcher/rendezvous/authentication.h>
+#include <launcher/rendezvous/endpoint.h>
 #include <launcher/rendezvous/log/log_channel.h>
 #include <launcher/rendezvous/log/node.h>
 #include <launcher/rendezvous/log/shared_log.h>
@@ -43,7 +45,9 @@ class LogHelper {
 
  private:
   void connect();
-  void wait_for_log();
+  bool serve(const std::string& address);
+  bool find_log();
+  std::string own_address() const;
   bool try_endpoint(const SocketAddress& endpoint, std::string* why);
   void tell(char kind, const std::string& text);
   [[noreturn]] void lose(const std::string& why);
@@ -62,7 +66,9 @@ class LogHelper {
   LogEngine& engine_;
   const HelperOptions& options_;
   SocketAddress endpoint_; // that answered
-  std::string local_address_;
+  std::string local_address_; // on the way there
+  bool serves_ = false;
+  FileDescriptor served_at_;
   std::string unreachable_; // why
   std::atomic<uint64_t> read_{0}; // entries so far
   std::atomic_flag lost_ = ATOMIC_FLAG_INIT;
@@ -88,6 +94,11 @@ template <typename Task>
 void LogHelper::guard(const Task& task) {
   try {
     task();
+  } catch (const LaunchError& error) {
+    tell(
+        log_message::kRefused,
+        std::to_string(error.exit_code()) + " " + error.what());
+    _exit(1);
   } catch (const std::exception& error) {
     lose(first_line(error.what()));
   }
@@ -113,40 +124,9 @@ void LogHelper::tell(char kind, const std::string& text) {
 }
 
 void LogHelper::connect() {
-  if (options_.listener >= 0) {
-    const SocketAddress address = engine_.serve(options_.listener);
-    // Where it listens on all addresses, others need one that they can reach.
-    const bool on_all = local_address(options_.listener).host != address.host;
-    std::string why;
-    const auto route = on_all ? find_route(endpoint_.host, endpoint_.port, &why)
-                              : std::optional<Route>();
-    local_address_ = route ? route->local : address.host;
-  } else {
-    wait_for_log();
-  }
-  tell(
-      log_message::kConnected,
-      engine_.nonce() + " " + local_address_ + " " + endpoint_.host + " " +
-          std::to_string(endpoint_.port));
-}
-
-void LogHelper::wait_for_log() {
   const auto start = Clock::now();
-  for (;;) {
-    std::string text;
-    for (const SocketAddress& each : options_.endpoints) {
-      std::string why;
-      if (try_endpoint(each, &why)) {
-        return;
-      }
-      const auto port =
-          options_.endpoints.size() > 1 ? ":" + std::to_string(each.port) : "";
-      text += (text.empty() ? "" : "; ") + each.host + port + ": " + why;
-    }
-    if (text != unreachable_) {
-      tell(log_message::kUnreachable, text);
-      unreachable_ = text;
-    }
+  const auto address = endpoint_address(options_.nodes);
+  while (!(address && serve(*address)) && !find_log()) {
     pollfd end{options_.channel, 0, 0};
     const bool is_new = Clock::now() < start + kFirstTime;
     if (poll(&end, 1, is_new ? kRetryMilliseconds : kLaterRetryMilliseconds) >
@@ -154,6 +134,63 @@ void LogHelper::wait_for_log() {
       _exit(0); // the agent has gone
     }
   }
+  tell(
+      log_message::kConnected,
+      engine_.nonce() + " " + own_address() + (serves_ ? " 1" : " 0"));
+}
+
+// What took its port may be gone by then.
+bool LogHelper::serve(const std::string& address) {
+  auto listener = listen_at_endpoint(options_.nodes, address);
+  if (!listener) {
+    return false;
+  }
+  SocketAddress served;
+  try {
+    served = engine_.serve(listener->socket.get());
+  } catch (const std::exception& error) {
+    throw LaunchError(
+        kExitInternal,
+        std::string("cannot serve the nodes' rendezvous: ") + error.what());
+  }
+  serves_ = true;
+  served_at_ = std::move(listener->socket);
+  // Where it listens on all addresses, others need one that they can reach.
+  std::string why;
+  const auto route = is_wildcard(address)
+      ? find_route(endpoint_.host, endpoint_.port, &why)
+      : std::nullopt;
+  local_address_ = route ? route->local : served.host;
+  return true;
+}
+
+// Where other nodes reach this one.
+std::string LogHelper::own_address() const {
+  const NodeOptions& nodes = options_.nodes;
+  if (!nodes.local_address.empty()) {
+    return local_address_of(nodes);
+  }
+  const std::string bound =
+      nodes.bind.empty() ? local_address_ : address_of_interface(nodes.bind);
+  return is_wildcard(bound) ? local_address_ : bound;
+}
+
+bool LogHelper::find_log() {
+  std::string text;
+  for (const SocketAddress& each : options_.endpoints) {
+    std::string why;
+    if (try_endpoint(each, &why)) {
+      return true;
+    }
+    const auto port =
+        options_.endpoints.size() > 1 ? ":" + std::to_string(each.port) : "";
+    text += (text.empty() ? "" : "; ") + each.host + port + ": " + why;
+  }
+  if (text != unreachable_) {
+    tell(log_message::kUnreachable, text);
+    unreachable_ = text;
+  }
+  return false;
 }
 
 bool LogHelper::try_endpoint(const SocketAddress& endpoint, std::string* why) {
@@ -223,7 +260,7 @@ void LogHelper::handle(const std::string& message) {
     watch(text);
   } else if (message[0] == log_message::kAlive) {
     alive_at_ = Clock::now();
-  } else if (message[0] == log_message::kLastWill && options_.listener < 0) {
+  } else if (message[0] == log_message::kLastWill && !serves_) {
     keep_last_will(text);
   } else if (message[0] == log_message::kLeave) {
     leave();
@@ -286,15 +323,39 @@ void LogHelper::beat() {
 
 } // namespace
 
+std::vector<std::string> helper_words(const HelperOptions& options) {
+  const NodeOptions& nodes = options.nodes;
+  std::vector<std::string> words{
+      std::to_string(options.channel),
+      options.member,
+      std::to_string(options.beat_interval.count()),
+      !nodes.hosts_log       ? "?"
+          : *nodes.hosts_log ? "1"
+                             : "0",
+      nodes.bind,
+      nodes.local_address};
+  for (const SocketAddress& each : options.endpoints) {
+    words.insert(words.end(), {each.host, std::to_string(each.port)});
+  }
+  return words;
+}
+
 HelperOptions helper_options(const std::vector<std::string>& words) {
   HelperOptions options;
+  NodeOptions& nodes = options.nodes;
   options.channel = std::stoi(words.at(0));
-  options.listener = std::stoi(words.at(1));
-  options.member = words.at(2);
-  options.beat_interval = std::chrono::milliseconds(std::stoi(words.at(3)));
-  for (size_t i = 4; i < words.size(); i += 2) {
+  options.member = words.at(1);
+  options.beat_interval = std::chrono::milliseconds(std::stoi(words.at(2)));
+  if (words.at(3) != "?") {
+    nodes.hosts_log = words[3] == "1";
+  }
+  nodes.bind = words.at(4);
+  nodes.local_address = words.at(5);
+  for (size_t i = 6; i < words.size(); i += 2) {
     options.endpoints.push_back({words[i], std::stoi(words.at(i + 1))});
   }
+  nodes.host = options.endpoints.at(0).host;
+  nodes.port = options.endpoints[0].port;
   return options;
 }
 

@@ -5,20 +5,22 @@
 #include <vector>
 
 #include <launcher/rendezvous/log/log_engine.h>
+#include <launcher/rendezvous/node_options.h>
 
 namespace ddp {
 
 /// What a helper of SharedLog is started with.
 struct HelperOptions {
   int channel = -1; // to the agent
-  int listener = -1; // to serve the log at; -1 for none
   std::string member;
   std::chrono::milliseconds beat_interval{0};
   std::vector<SocketAddress> endpoints; // names or addresses
+  /// How this node meets others there: `hosts_log`, `bind`, `local_address`.
+  NodeOptions nodes;
 };
 
-/// Takes them from a command line, of which they are the end: CHANNEL LISTENER
-/// MEMBER BEAT_MS [HOST PORT]...
+/// As the end of a command line, and back.
+std::vector<std::string> helper_words(const HelperOptions& options);
 HelperOptions helper_options(const std::vector<std::string>& words);
 
 /// The life of a helper process of SharedLog: waits for the log, then carries

@@ -77,13 +77,12 @@ std::vector<Member::Action> Member::take_actions() {
 
 // What it is told
 
-void Member::connected(const std::string& address, Time now) {
+void Member::connected(const std::string& address, bool serves, Time now) {
   connected_ = true;
   answered_ = now;
   gathering_since_ = now;
-  if (self_.address.empty()) {
-    self_.address = address;
-  }
+  self_.address = address;
+  self_.hosts_log = serves;
   update(now);
 }
 

@@ -55,13 +55,9 @@ class Member {
   /// `self` gets its address, where it has none, when the log is there.
   Member(const Settings& settings, NodeInfo self, Time now);
 
-  /// This node serves the log after all: its port was taken before.
-  void serve() {
-    self_.hosts_log = true;
-  }
-  /// The log can be read and written. `address` is this node's on the way
-  /// there.
-  void connected(const std::string& address, Time now);
+  /// The log can be read and written. `address` is this node's for others;
+  /// `serves`: it has the log.
+  void connected(const std::string& address, bool serves, Time now);
   /// It was lost, for good; kConnect asks for another.
   void log_lost(const std::string& why, Time now);
   /// It cannot be reached yet, for the reason that people read.

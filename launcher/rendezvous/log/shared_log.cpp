@@ -26,28 +26,17 @@ void enlarge_buffer(int socket) {
       socket, SOL_SOCKET, SO_SNDBUF, &kChannelBuffer, sizeof kChannelBuffer);
 }
 
-WorkerPlan make_plan(const SharedLog::Options& options, int channel) {
+WorkerPlan make_plan(const SharedLog::Options& options) {
   WorkerPlan plan;
   plan.program = options.program;
   auto& arguments = plan.arguments;
-  arguments = options.arguments;
+  arguments = helper_words(options.helper);
+  arguments.insert(
+      arguments.begin(), options.arguments.begin(), options.arguments.end());
   arguments.insert(
       arguments.begin(),
       options.program.substr(options.program.rfind('/') + 1));
-  arguments.insert(
-      arguments.end(),
-      {std::to_string(channel),
-       std::to_string(options.listener.get()),
-       options.member,
-       std::to_string(options.beat_interval.count())});
-  for (const SocketAddress& each : options.endpoints) {
-    arguments.push_back(each.host);
-    arguments.push_back(std::to_string(each.port));
-  }
-  plan.kept_fds = {channel};
-  if (options.listener) {
-    plan.kept_fds.push_back(options.listener.get());
-  }
+  plan.kept_fds = {options.helper.channel};
   plan.environment = helper_environment();
   plan.out_fd = STDERR_FILENO;
   return plan;
@@ -65,18 +54,21 @@ std::map<std::string, int64_t> parse_beats(const std::string& lines) {
 }
 
 Event parse_event(const std::string& message) {
-  Event event{Event::Kind::kLost, message.substr(1), "", {}, {}};
+  Event event{Event::Kind::kLost, message.substr(1)};
+  std::istringstream words(event.text);
   switch (message[0]) {
     case log_message::kUnreachable:
       event.kind = Event::Kind::kUnreachable;
       break;
-    case log_message::kConnected: {
-      event.kind = Event::Kind::kConnected;
-      std::istringstream words(message.substr(1));
-      words >> event.text >> event.local_address >> event.endpoint.host >>
-          event.endpoint.port;
+    case log_message::kRefused:
+      event.kind = Event::Kind::kRefused;
+      words >> event.code >> std::ws;
+      std::getline(words, event.text);
       break;
-    }
+    case log_message::kConnected:
+      event.kind = Event::Kind::kConnected;
+      words >> event.text >> event.own_address >> event.serves;
+      break;
     case log_message::kEntry:
       event.kind = Event::Kind::kEntry;
       break;
@@ -102,7 +94,8 @@ SharedLog::SharedLog(Options options) {
   const FileDescriptor helpers(ends[1]);
   enlarge_buffer(channel_.get());
   enlarge_buffer(helpers.get());
-  pid_ = fork_worker(make_plan(options, helpers.get()));
+  options.helper.channel = helpers.get();
+  pid_ = fork_worker(make_plan(options));
 }
 
 SharedLog::~SharedLog() {
@@ -127,12 +120,10 @@ std::optional<SharedLog::Event> SharedLog::next() {
       ? Event{
             Event::Kind::kLost,
             "the process that speaks to the rendezvous store (pid " +
-                std::to_string(pid_) + ") has ended",
-            "",
-            {},
-            {}}
+                std::to_string(pid_) + ") has ended"}
       : parse_event(*message);
-  lost_ = event.kind == Event::Kind::kLost;
+  lost_ =
+      event.kind == Event::Kind::kLost || event.kind == Event::Kind::kRefused;
   if (event.kind == Event::Kind::kBeats) {
     send(std::string(1, log_message::kAlive));
   }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -11,7 +10,7 @@
 #include <sys/types.h>
 
 #include <common/file_descriptor.h>
-#include <launcher/rendezvous/route.h>
+#include <launcher/rendezvous/log/log_helper.h>
 
 namespace ddp {
 
@@ -29,31 +28,36 @@ class SharedLog {
     /// c10d's store, or `ddprun-etcd`.
     std::string program;
     std::vector<std::string> arguments{"--rdzv-member"};
-    /// Names or addresses. Tried in turn, with all addresses of a name, until
-    /// one answers or the SharedLog is destroyed.
-    std::vector<SocketAddress> endpoints;
-    /// A socket that listens at the only endpoint; where there is one, the
-    /// helper serves the store there.
-    FileDescriptor listener;
-    /// This agent's name, the only one of that name: letters and digits.
-    std::string member;
-    std::chrono::milliseconds beat_interval{1000};
+    /// Its member is this agent's name, the only one of that name: letters and
+    /// digits. Endpoints are tried in turn, with all addresses of a name, until
+    /// one answers or the SharedLog is destroyed; where the nodes' endpoint is
+    /// this node's to serve, the helper serves the store there.
+    HelperOptions helper;
   };
 
   struct Event {
-    enum class Kind { kUnreachable, kConnected, kEntry, kBeats, kLost };
-    Kind kind;
+    enum class Kind {
+      kUnreachable,
+      kRefused,
+      kConnected,
+      kEntry,
+      kBeats,
+      kLost
+    };
+    Kind kind = Kind::kLost;
     /// kConnected: the store's nonce; kEntry: the entry; kUnreachable (it tries
-    /// again) and kLost: why, one line for the user.
-    std::string text;
-    /// kConnected: this host's numeric address on the way to the store.
-    std::string local_address;
-    /// kConnected: the endpoint that answered.
-    SocketAddress endpoint;
+    /// again), kRefused (it cannot) and kLost: why, one line for the user.
+    std::string text = {};
+    /// kConnected: this node's numeric address for others.
+    std::string own_address = {};
+    /// kConnected: whether the helper serves the log.
+    bool serves = false;
+    /// kRefused: ddprun's exit code.
+    int code = 0;
     /// kBeats: the beats so far of each watched member that ever beat, or
     /// kDead. Comes with each beat of our own, so it also says that the log
     /// lives.
-    std::map<std::string, int64_t> beats;
+    std::map<std::string, int64_t> beats = {};
   };
 
   /// Starts the helper, which dies with this process. Call from the main
@@ -77,7 +81,7 @@ class SharedLog {
   }
 
   /// The next event, if there is one; does not wait. Before kConnected comes
-  /// only kUnreachable, and nothing after kLost.
+  /// only kUnreachable, and nothing after kLost and kRefused.
   std::optional<Event> next();
 
   /// Appends an entry to the log, as soon as there is one; it comes back by
