@@ -96,7 +96,6 @@ void Rendezvous::open_log() {
   log_.reset(); // the one that was lost
   log_ = std::make_unique<SharedLog>(std::move(options));
   read_.clear();
-  watched_.clear();
   epoll_event interest{};
   interest.events = EPOLLIN;
   check_call(
@@ -128,6 +127,7 @@ void Rendezvous::handle(const SharedLog::Event& event, Time now) {
       break;
     case SharedLog::Event::Kind::kBeats:
       member_.beats(event.beats, now);
+      log_->watch(member_.watched());
       break;
     case SharedLog::Event::Kind::kRefused:
       throw LaunchError(event.code, event.text);
@@ -231,7 +231,8 @@ void Rendezvous::carry_out(Time now) {
       case Kind::kOpenStore:
         open_store(now);
         break;
-      case Kind::kConnect:
+      case Kind::kBeginAnew: // by a new id: who was lost does not join again
+        member_ = Member(settings_of(settings_), node_of(settings_), now);
         open_log();
         break;
       case Kind::kExit:
@@ -245,11 +246,6 @@ void Rendezvous::carry_out(Time now) {
         orders_.push_back(action);
         break;
     }
-  }
-  std::vector<std::string> watched = member_.watched();
-  if (watched != watched_) {
-    watched_ = std::move(watched);
-    log_->watch(watched_);
   }
 }
 

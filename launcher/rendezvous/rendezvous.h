@@ -91,7 +91,6 @@ class Rendezvous {
   Listener ranks_store_;
   std::map<std::string, int64_t> read_; // the last sequence by writer
   int64_t written_ = 0;
-  std::vector<std::string> watched_;
   std::vector<Order> orders_;
 };
 

@@ -75,6 +75,7 @@ class LogProcess {
           break;
         case Kind::kBeats:
           beats = event->beats;
+          log_->watch(watched);
           ++beat_events;
           break;
         case Kind::kRefused:
@@ -109,6 +110,7 @@ class LogProcess {
   Texts entries;
   std::map<std::string, int64_t> beats;
   int beat_events = 0;
+  Texts watched;
   std::string lost;
 
  private:

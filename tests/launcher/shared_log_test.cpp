@@ -114,7 +114,7 @@ TEST_CASE("beats of watched members rise", "[rendezvous]") {
   Trio trio;
   wait_until(trio.all, [&] { return trio.host.beat_events > 0; });
   CHECK(trio.host.beats.empty()); // comes although nobody is watched
-  trio.host.log().watch({"b", "c", "nobody"});
+  trio.host.watched = {"b", "c", "nobody"};
   wait_until(trio.all, [&] { return trio.host.beats.size() >= 2; });
   const auto before = trio.host.beats;
   wait_until(trio.all, [&] {
@@ -125,7 +125,7 @@ TEST_CASE("beats of watched members rise", "[rendezvous]") {
   CHECK(trio.host.beats.count("a") == 0);
 
   trio.second.stop();
-  trio.host.log().watch({"a", "b"});
+  trio.host.watched = {"a", "b"};
   wait_until(trio.all, [&] { return trio.host.beats.count("a") == 1; });
   const auto stopped = trio.host.beats;
   wait_until(
@@ -151,7 +151,7 @@ TEST_CASE("what others write into the store is passed over", "[rendezvous]") {
       "store.set(\"log/5\", \"z \" + \"z\" * (4 << 20))\n"
       "store.set(\"beat/b\", \"no number\")\n"
       "store.set(\"beat/c\", \"1\")\n"));
-  trio.host.log().watch({"b"});
+  trio.host.watched = {"b"};
   wait_until(trio.all, [&] { return trio.host.beats.count("b") == 1; });
   trio.second.log().post("second");
   wait_until(trio.all, [&] {

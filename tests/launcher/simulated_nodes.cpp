@@ -183,7 +183,20 @@ void SimulatedNodes::append(int index, const Entry& entry) {
       faults_ += entry.about + " was said to be lost, but is heard\n";
     }
   }
-  std::string what = name_of(entry.type) + (" " + entry.about);
+  static const char* const names[] = {
+      "join",
+      "leave",
+      "lost",
+      "plan",
+      "ready",
+      "start",
+      "failed",
+      "stopped",
+      "finished",
+      "regroup",
+      "end"};
+  std::string what =
+      names[static_cast<size_t>(entry.type)] + (" " + entry.about);
   for (const ddp::NodeInfo& each : entry.plan.nodes) {
     what += " " + each.host;
   }
@@ -284,12 +297,16 @@ void SimulatedNodes::act(int index) {
       case Kind::kKill:
         node.stops_at = now_;
         break;
-      case Kind::kConnect:
+      case Kind::kBeginAnew: {
+        ddp::NodeInfo self = node.member->self();
+        self.id += "n";
+        node.member = std::make_unique<Member>(settings_, self, now_);
         node.log = -1;
         node.outbox.clear();
         node.has_connected = false;
         note(index, "looks for a log");
         break;
+      }
       case Kind::kExit:
         if (node.epoch != 0) {
           faults_ += node.id + " exits while ranks run\n";

@@ -21,11 +21,15 @@ def mac(key, text):
     return hmac.new(key, text.encode(), hashlib.sha256)
 
 
+TYPES = ("join", "leave", "lost", "plan", "ready", "start", "failed",
+         "stopped", "finished", "regroup", "end")
+
+
 def seal(entry):
     text = json.dumps({
-        "from": "intruder", "sequence": 1, "epoch": 1, "about": "",
-        "address": "", "port": 0, "code": 99, "is_consequence": False,
-        "text": "intruder", **entry})
+        **json.loads(recorded[0].split(b" ", 1)[1][64:]), "sequence": 1,
+        "epoch": 1, "code": 99, "text": "intruder", **entry,
+        "type": TYPES.index(entry["type"])})
     key = mac(token.encode(), "ddprun " + job).digest()
     parts = "".join(f"{len(each)}:{each}" for each in (nonce, job, text))
     return "i:1 " + mac(key, parts).hexdigest() + text

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <iterator>
-#include <limits>
-#include <stdexcept>
 
 #include <arpa/inet.h>
 #include <net/if.h>
@@ -12,195 +9,134 @@
 #include <common/bounded_json.h>
 
 namespace ddp {
-namespace {
 
 using nlohmann::json;
 
-// In the order of Entry::Type.
-const char* const kTypes[] = {
-    "coming",
-    "join",
-    "leave",
-    "lost",
-    "plan",
-    "ready",
-    "start",
-    "failed",
-    "stopped",
-    "finished",
-    "regroup",
-    "end"};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
+    NodeInfo,
+    id,
+    host,
+    address,
+    ranks,
+    wanted_rank,
+    hosts_log,
+    min_nodes,
+    max_nodes,
+    max_restarts)
+
+void to_json(json& value, const Plan& plan) {
+  json ids = json::array();
+  for (const NodeInfo& each : plan.nodes) {
+    ids.push_back(each.id); // all else was said when it joined
+  }
+  value = {
+      {"epoch", plan.epoch},
+      {"restarts", plan.restarts},
+      {"max_restarts", plan.max_restarts},
+      {"nodes", ids}};
+}
+
+void from_json(const json& value, Plan& plan) {
+  value.at("epoch").get_to(plan.epoch);
+  value.at("restarts").get_to(plan.restarts);
+  value.at("max_restarts").get_to(plan.max_restarts);
+  for (const json& each : value.at("nodes")) {
+    each.get_to(plan.nodes.emplace_back().id);
+  }
+}
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
+    Entry,
+    type,
+    from,
+    sequence,
+    epoch,
+    node,
+    plan,
+    about,
+    address,
+    port,
+    code,
+    is_consequence,
+    text)
+
+namespace {
 
 // What one node may claim; the sum over nodes stays an int.
 constexpr int kMaxRanksOfNode = 1 << 16;
 constexpr int kMostNodes = 1 << 14;
 constexpr int kMostEpochs = 1 << 30;
-constexpr int kMostRestarts = std::numeric_limits<int>::max();
-constexpr size_t kLongestName = 255; // of a host
 
-json node_json(const NodeInfo& node) {
-  return {
-      {"id", node.id},
-      {"host", node.host},
-      {"address", node.address},
-      {"ranks", node.ranks},
-      {"wanted_rank", node.wanted_rank},
-      {"hosts_log", node.hosts_log},
-      {"min_nodes", node.min_nodes},
-      {"max_nodes", node.max_nodes},
-      {"max_restarts", node.max_restarts}};
-}
-
-int int_in(const json& value, const char* name, int least, int most) {
-  const auto number = value.at(name).get<int64_t>();
-  if (number < least || number > most) {
-    throw std::out_of_range(name);
-  }
-  return static_cast<int>(number);
+bool is_in(int64_t number, int64_t least, int64_t most) {
+  return number >= least && number <= most;
 }
 
 // Names and addresses are written, one a line, to helpers, terminals and the
 // ranks' environment: nothing else may be in them.
-std::string word_in(const json& value, size_t most, int (*fits)(int)) {
-  auto word = value.get<std::string>();
-  if (word.empty() || word.size() > most ||
-      !std::all_of(word.begin(), word.end(), [&](unsigned char each) {
-        return fits(each) != 0;
-      })) {
-    throw std::out_of_range("word");
-  }
-  return word;
+bool is_word(const std::string& word, size_t most, int (*fits)(int)) {
+  return is_in(word.size(), 1, most) &&
+      std::all_of(word.begin(), word.end(), [&](unsigned char each) {
+           return fits(each) != 0;
+         });
 }
 
-std::string id_in(const json& value) {
-  return word_in(value, 64, std::isalnum);
-}
-
-std::string host_in(const json& value) {
-  return word_in(value, kLongestName, std::isgraph);
+bool is_id(const std::string& text) {
+  return is_word(text, 64, std::isalnum);
 }
 
 // Of IPv6 also with its interface: fe80::1%eth0.
-std::string address_in(const json& value) {
-  auto address = value.get<std::string>();
-  const std::string number = address.substr(0, address.find('%'));
+bool is_address(const std::string& address) {
+  const size_t end = std::min(address.find('%'), address.size());
+  const std::string number = address.substr(0, end);
   in6_addr bytes{};
   const bool is_v6 = inet_pton(AF_INET6, number.c_str(), &bytes) == 1;
   const bool is_v4 = inet_pton(AF_INET, number.c_str(), &bytes) == 1;
-  if (address.find('\0') != std::string::npos || (!is_v6 && !is_v4)) {
-    throw std::out_of_range("address");
-  }
-  if (number.size() < address.size()) {
-    const std::string interface = address.substr(number.size() + 1);
-    if (is_v4 || interface.size() >= IF_NAMESIZE) {
-      throw std::out_of_range("address");
-    }
-    host_in(interface);
-  }
-  return address;
+  return is_word(address, address.size(), std::isgraph) &&
+      (end == address.size()
+           ? is_v4 || is_v6
+           : is_v6 && is_in(address.size() - end, 2, IF_NAMESIZE));
 }
 
-NodeInfo parse_node(const json& value) {
-  NodeInfo node;
-  node.id = id_in(value.at("id"));
-  node.host = host_in(value.at("host"));
-  node.address = address_in(value.at("address"));
-  node.ranks = int_in(value, "ranks", 1, kMaxRanksOfNode);
-  node.wanted_rank = int_in(value, "wanted_rank", -1, kMaxRanksOfNode);
-  value.at("hosts_log").get_to(node.hosts_log);
-  node.min_nodes = int_in(value, "min_nodes", 1, kMostNodes);
-  node.max_nodes = int_in(value, "max_nodes", 1, kMostNodes);
-  node.max_restarts = int_in(value, "max_restarts", 0, kMostRestarts);
-  return node;
+bool is_valid(const NodeInfo& node) {
+  constexpr size_t longest_name = 255;
+  return is_id(node.id) && is_word(node.host, longest_name, std::isgraph) &&
+      is_address(node.address) && is_in(node.ranks, 1, kMaxRanksOfNode) &&
+      is_in(node.wanted_rank, -1, kMaxRanksOfNode) &&
+      is_in(node.min_nodes, 1, kMostNodes) &&
+      is_in(node.max_nodes, 1, kMostNodes) && node.max_restarts >= 0;
 }
 
-json plan_json(const Plan& plan) {
-  json nodes = json::array();
-  for (const NodeInfo& each : plan.nodes) {
-    nodes.push_back(each.id); // all else was said when it joined
-  }
-  return {
-      {"epoch", plan.epoch},
-      {"restarts", plan.restarts},
-      {"max_restarts", plan.max_restarts},
-      {"nodes", nodes}};
+bool is_valid(const Plan& plan) {
+  return is_in(plan.epoch, 1, kMostEpochs) && plan.restarts >= 0 &&
+      plan.max_restarts >= 0 && is_in(plan.nodes.size(), 1, kMostNodes) &&
+      std::all_of(plan.nodes.begin(), plan.nodes.end(), [](const auto& each) {
+           return is_id(each.id);
+         });
 }
 
-Plan parse_plan(const json& value) {
-  Plan plan;
-  plan.epoch = int_in(value, "epoch", 1, kMostEpochs);
-  plan.restarts = int_in(value, "restarts", 0, kMostRestarts);
-  plan.max_restarts = int_in(value, "max_restarts", 0, kMostRestarts);
-  const json& nodes = value.at("nodes");
-  if (nodes.empty() || nodes.size() > size_t{kMostNodes}) {
-    throw std::out_of_range("nodes");
-  }
-  for (const json& each : nodes) {
-    plan.nodes.emplace_back().id = id_in(each);
-  }
-  return plan;
-}
-
-Entry parse(const json& value) {
-  Entry entry;
-  const auto type = value.at("type").get<std::string>();
-  const auto* const found =
-      std::find(std::begin(kTypes), std::end(kTypes), type);
-  if (found == std::end(kTypes)) {
-    throw std::out_of_range("type");
-  }
-  entry.type = static_cast<Entry::Type>(found - std::begin(kTypes));
-  entry.from = id_in(value.at("from"));
-  value.at("sequence").get_to(entry.sequence);
-  entry.epoch = int_in(value, "epoch", 0, kMostEpochs);
-  if (value.at("about") != "") {
-    entry.about = id_in(value.at("about"));
-  }
-  if (entry.type == Entry::Type::kStart) {
-    entry.address = address_in(value.at("address"));
-  }
-  entry.port = int_in(value, "port", 0, 65535);
-  entry.code = int_in(value, "code", 0, 255);
-  value.at("is_consequence").get_to(entry.is_consequence);
-  value.at("text").get_to(entry.text);
-  if (entry.type == Entry::Type::kJoin) {
-    entry.node = parse_node(value.at("node"));
-  } else if (entry.type == Entry::Type::kPlan) {
-    entry.plan = parse_plan(value.at("plan"));
-  }
-  return entry;
+bool is_valid(const Entry& entry) {
+  using Type = Entry::Type;
+  const auto last = static_cast<int>(Type::kEnd);
+  return is_in(static_cast<int>(entry.type), 0, last) && is_id(entry.from) &&
+      is_in(entry.epoch, 0, kMostEpochs) &&
+      (entry.about.empty() || is_id(entry.about)) &&
+      (entry.type != Type::kStart || is_address(entry.address)) &&
+      is_in(entry.port, 0, 65535) && is_in(entry.code, 0, 255) &&
+      (entry.type != Type::kJoin || is_valid(entry.node)) &&
+      (entry.type != Type::kPlan || is_valid(entry.plan));
 }
 
 } // namespace
 
-const char* name_of(Entry::Type type) {
-  return kTypes[static_cast<size_t>(type)];
-}
-
 std::string entry_text(const Entry& entry) {
-  json value = {
-      {"type", name_of(entry.type)},
-      {"from", entry.from},
-      {"sequence", entry.sequence},
-      {"epoch", entry.epoch},
-      {"about", entry.about},
-      {"address", entry.address},
-      {"port", entry.port},
-      {"code", entry.code},
-      {"is_consequence", entry.is_consequence},
-      {"text", entry.text}};
-  if (entry.type == Entry::Type::kJoin) {
-    value["node"] = node_json(entry.node);
-  } else if (entry.type == Entry::Type::kPlan) {
-    value["plan"] = plan_json(entry.plan);
-  }
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json(entry).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 std::optional<Entry> parse_entry(const std::string& text) {
   try {
     const auto value = parse_bounded_json(text);
-    return value ? std::make_optional(parse(*value)) : std::nullopt;
+    auto entry = value ? std::make_optional(value->get<Entry>()) : std::nullopt;
+    return entry && is_valid(*entry) ? entry : std::nullopt;
   } catch (const std::exception&) {
     return std::nullopt; // of somebody who knows the token, but another version
   }

@@ -11,7 +11,6 @@ namespace ddp {
 /// What a node writes into the job's log, which all nodes read in one order.
 struct Entry {
   enum class Type {
-    kComing, // a node will join once its ranks are gone
     kJoin, // it takes part
     kLeave, // it takes part no more; its ranks are being stopped
     kLost, // the leader has not heard of a node for too long
@@ -38,9 +37,6 @@ struct Entry {
   bool is_consequence = false; // kFailed: of another rank's failure
   std::string text; // why, for people
 };
-
-/// "join" and the like.
-const char* name_of(Entry::Type type);
 
 /// As JSON, and back; none where the text is no entry.
 std::string entry_text(const Entry& entry);

@@ -10,8 +10,7 @@ namespace ddp {
 namespace log_message {
 // From the agent:
 constexpr char kPost = 'P'; // the entry
-constexpr char kWatch = 'W'; // members, one a line
-constexpr char kAlive = 'A'; // the answer to each kBeats
+constexpr char kWatch = 'W'; // members, one a line: the answer to each kBeats
 constexpr char kLastWill = 'T'; // an entry, for when the agent has died
 constexpr char kLeave = 'D'; // the job has ended
 // From the helper:

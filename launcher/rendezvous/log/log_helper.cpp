@@ -258,8 +258,6 @@ void LogHelper::handle(const std::string& message) {
     append(text);
   } else if (message[0] == log_message::kWatch) {
     watch(text);
-  } else if (message[0] == log_message::kAlive) {
-    alive_at_ = Clock::now();
   } else if (message[0] == log_message::kLastWill && !serves_) {
     keep_last_will(text);
   } else if (message[0] == log_message::kLeave) {
@@ -298,6 +296,7 @@ void LogHelper::append(const std::string& text) {
 }
 
 void LogHelper::watch(const std::string& members) {
+  alive_at_ = Clock::now();
   watched_.clear();
   std::istringstream lines(members);
   for (std::string member; std::getline(lines, member);) {

@@ -19,7 +19,6 @@ using Kind = Member::Action::Kind;
 Member::Member(const Settings& settings, NodeInfo self, Time now)
     : settings_(settings),
       self_(std::move(self)),
-      first_id_(self_.id),
       log_(settings.log_outlives),
       answered_(now),
       gathering_since_(now),
@@ -105,7 +104,7 @@ void Member::entry(const Entry& entry, Time now) {
       entry.from == self_.id) {
     check_fit(now);
   }
-  if (entry.type == Type::kJoin || entry.type == Type::kComing) {
+  if (entry.type == Type::kJoin) {
     last_join_ = now;
     heard_[entry.from] = {-1, now};
   }
@@ -178,23 +177,9 @@ void Member::lose_log(const std::string& why, Time now) {
   if (has_joined || (settings_.log_outlives && !was_connected)) {
     leaving_ = {kExitInfrastructure, text, now};
   } else {
-    begin_anew();
+    act(Kind::kBeginAnew);
+    over_ = true;
   }
-}
-
-// The log was one of another job, which has ended: looks for this one's as if
-// this node had just been started. By another id: the same log may be found
-// again, which knows this one, or has it for lost.
-void Member::begin_anew() {
-  // Of letters and digits, or others refuse it.
-  self_.id = first_id_ + "n" + std::to_string(++begun_anew_);
-  log_ = Membership(settings_.log_outlives);
-  joined_ = false;
-  is_coming_ = false;
-  host_left_.clear();
-  reported_.clear();
-  heard_.clear();
-  act(Kind::kConnect);
 }
 
 void Member::store_opened(int port, Time now) {
@@ -385,11 +370,6 @@ std::vector<std::string> Member::watched() const {
   for (const NodeInfo& each : log_.nodes()) {
     if (each.id != self_.id) {
       ids.push_back(each.id);
-    }
-  }
-  for (const std::string& id : log_.coming()) {
-    if (id != self_.id) {
-      ids.push_back(id);
     }
   }
   return ids;

@@ -39,7 +39,7 @@ class Member {
     enum class Kind {
       kPost, // `entry`, into the log
       kOpenStore, // for the ranks of this epoch; answered by store_opened()
-      kConnect, // to the log at the endpoint, which is another one by now
+      kBeginAnew, // by a new Member: the log was one of a job that has ended
       kStart, // this node's ranks: in membership().plan(), place `index`
       kStop, // them, for `text`
       kKill, // them, as they were to stop and somebody does not want to wait
@@ -58,7 +58,7 @@ class Member {
   /// The log can be read and written. `address` is this node's for others;
   /// `serves`: it has the log.
   void connected(const std::string& address, bool serves, Time now);
-  /// It was lost, for good; kConnect asks for another.
+  /// It was lost, for good.
   void log_lost(const std::string& why, Time now);
   /// It cannot be reached yet, for the reason that people read.
   void log_unreachable(std::string why) {
@@ -97,9 +97,6 @@ class Member {
   }
   const NodeInfo& self() const {
     return self_;
-  }
-  bool is_connected() const {
-    return connected_;
   }
   /// The nodes whose beats it wants to hear.
   std::vector<std::string> watched() const;
@@ -144,7 +141,6 @@ class Member {
   void regroup(Time now);
   void post_plan(std::vector<NodeInfo> nodes);
   void report_silence(Time now);
-  void begin_anew();
   std::vector<NodeInfo> candidates() const;
   bool takes_others() const;
   void depart(Time now);
@@ -156,11 +152,8 @@ class Member {
 
   Settings settings_;
   NodeInfo self_;
-  std::string first_id_;
-  int begun_anew_ = 0;
   Membership log_;
   bool connected_ = false;
-  bool is_coming_ = false; // and said so
   bool joined_ = false;
   bool over_ = false;
   bool runs_ = false; // this node's ranks

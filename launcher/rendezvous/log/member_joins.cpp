@@ -34,18 +34,12 @@ void Member::doubt(Time now) {
   }
 }
 
-// Once no rank is left of what it took part in before.
 void Member::join() {
-  if (runs_ && !is_coming_) {
-    is_coming_ = true;
-    post(Type::kComing);
-  } else if (!runs_) {
-    joined_ = true;
-    Entry entry;
-    entry.type = Type::kJoin;
-    entry.node = self_;
-    post(std::move(entry));
-  }
+  joined_ = true;
+  Entry entry;
+  entry.type = Type::kJoin;
+  entry.node = self_;
+  post(std::move(entry));
 }
 
 // Of what has to be the same on all nodes of a job; empty where all of it is.

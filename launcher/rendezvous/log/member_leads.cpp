@@ -81,8 +81,7 @@ void Member::gather(Time now) {
   std::vector<NodeInfo> nodes = candidates();
   const auto count = static_cast<int>(nodes.size());
   const bool is_first = log_.plan().nodes.empty();
-  const bool is_late =
-      now >= last_join_ + settings_.last_call && log_.coming().empty();
+  const bool is_late = now >= last_join_ + settings_.last_call;
   const auto survivors = static_cast<int>(log_.survivors().size());
   const bool is_over =
       !is_first && survivors < settings_.min_nodes && !takes_others();

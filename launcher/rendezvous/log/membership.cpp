@@ -68,16 +68,10 @@ void Membership::apply(const Entry& entry) {
     return;
   }
   switch (entry.type) {
-    case Entry::Type::kComing:
-      if (lost_.count(entry.from) == 0) {
-        coming_.insert(entry.from);
-      }
-      break;
     case Entry::Type::kJoin:
       join(entry);
       break;
     case Entry::Type::kLeave:
-      coming_.erase(entry.from);
       if (has(entry.from)) {
         left_.insert(entry.from);
         remove(entry.from, entry.text);
@@ -86,7 +80,6 @@ void Membership::apply(const Entry& entry) {
     case Entry::Type::kLost:
       if (has(entry.from)) {
         lost_.insert(entry.about);
-        coming_.erase(entry.about);
         remove(entry.about, entry.text);
       }
       break;
@@ -135,7 +128,6 @@ void Membership::apply(const Entry& entry) {
 }
 
 void Membership::join(const Entry& entry) {
-  coming_.erase(entry.node.id);
   // One that was lost leaves as soon as it reads that.
   if (!has(entry.node.id) && lost_.count(entry.node.id) == 0) {
     nodes_.push_back(entry.node);
@@ -167,7 +159,6 @@ void Membership::remove(const std::string& id, const std::string& why) {
 void Membership::forget_job() {
   Membership next = after_job();
   next.nodes_ = std::move(nodes_);
-  next.coming_ = std::move(coming_);
   *this = std::move(next);
 }
 

@@ -51,10 +51,6 @@ class Membership {
   }
   /// Null where it is not among them.
   const NodeInfo* find(const std::string& id) const;
-  /// Nodes that will join once their ranks are gone.
-  const std::set<std::string>& coming() const {
-    return coming_;
-  }
   /// Whether it serves this log.
   bool is_host(const std::string& id) const;
   /// Whether all ranks of some node of this epoch exited with 0.
@@ -132,7 +128,6 @@ class Membership {
   std::vector<NodeInfo> nodes_;
   Plan plan_;
   std::set<std::string> ready_; // of the last plan's nodes
-  std::set<std::string> coming_;
   std::set<std::string> left_; // of their own will
   std::string address_;
   int port_ = 0;

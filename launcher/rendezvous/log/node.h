@@ -23,8 +23,4 @@ struct NodeInfo {
 /// In place of the beats of a node that is known to be dead.
 constexpr int64_t kDead = -2;
 
-/// Whether `a` comes before `b` where numbers in names count as such: "n2"
-/// before "n10".
-bool natural_less(const std::string& a, const std::string& b);
-
 } // namespace ddp

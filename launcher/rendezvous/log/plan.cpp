@@ -1,50 +1,10 @@
 #include <launcher/rendezvous/log/plan.h>
 
 #include <algorithm>
-#include <cctype>
+#include <cstring>
 #include <limits>
-#include <tuple>
 
 namespace ddp {
-namespace {
-
-bool is_digit(char c) {
-  return std::isdigit(static_cast<unsigned char>(c)) != 0;
-}
-
-// The digits at `at` without leading zeros.
-std::string number_at(const std::string& text, size_t* at) {
-  size_t end = *at;
-  while (end < text.size() && is_digit(text[end])) {
-    ++end;
-  }
-  const size_t start = std::min(text.find_first_not_of('0', *at), end);
-  *at = end;
-  return text.substr(start, end - start);
-}
-
-} // namespace
-
-bool natural_less(const std::string& a, const std::string& b) {
-  size_t i = 0;
-  size_t j = 0;
-  while (i < a.size() && j < b.size()) {
-    if (is_digit(a[i]) && is_digit(b[j])) {
-      const std::string left = number_at(a, &i);
-      const std::string right = number_at(b, &j);
-      if (left != right) {
-        return std::make_tuple(left.size(), left) <
-            std::make_tuple(right.size(), right);
-      }
-    } else if (a[i] != b[j]) {
-      return a[i] < b[j];
-    } else {
-      ++i;
-      ++j;
-    }
-  }
-  return a.size() - i < b.size() - j;
-}
 
 int Plan::world_size() const {
   return first_rank(static_cast<int>(nodes.size()));
@@ -82,8 +42,9 @@ std::vector<NodeInfo> in_order(std::vector<NodeInfo> nodes, const Plan& last) {
   };
   std::stable_sort(
       nodes.begin(), nodes.end(), [&](const NodeInfo& a, const NodeInfo& b) {
-        return last_place(a) != last_place(b) ? last_place(a) < last_place(b)
-                                              : natural_less(a.host, b.host);
+        return last_place(a) != last_place(b)
+            ? last_place(a) < last_place(b)
+            : strverscmp(a.host.c_str(), b.host.c_str()) < 0;
       });
   const auto others = std::stable_partition(
       nodes.begin(), nodes.end(), [](const NodeInfo& each) {

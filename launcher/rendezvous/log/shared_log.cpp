@@ -124,9 +124,6 @@ std::optional<SharedLog::Event> SharedLog::next() {
       : parse_event(*message);
   lost_ =
       event.kind == Event::Kind::kLost || event.kind == Event::Kind::kRefused;
-  if (event.kind == Event::Kind::kBeats) {
-    send(std::string(1, log_message::kAlive));
-  }
   return event;
 }
 

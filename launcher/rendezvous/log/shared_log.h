@@ -93,7 +93,8 @@ class SharedLog {
   /// the SharedLog; where it serves the store, it dies with it instead.
   void set_last_will(const std::string& text);
 
-  /// Whose beats are reported from now on.
+  /// Whose beats are reported from now on. To be answered to each kBeats: for
+  /// an agent that stands still nobody shall wait.
   void watch(const std::vector<std::string>& members);
 
   /// The job has ended: the helper takes away what nobody needs any more, and
