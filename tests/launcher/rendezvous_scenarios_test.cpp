@@ -42,6 +42,19 @@ TEST_CASE(
   CHECK(job.exit_code(2) == 3);
 }
 
+// How it ended is known before the log is lost.
+TEST_CASE("A job that fails as its log's host leaves ends", "[unit]") {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    Job job(settings(1, 2), 2, seed);
+    job.run_for(seconds(20));
+    REQUIRE_RUNNING(job, "01");
+    job.fail_rank(1);
+    job.leave(0);
+    CAPTURE(seed, job.history());
+    REQUIRE_FALSE(job.run_for(seconds(60)));
+  }
+}
+
 // Which the loss of a node explains: without the signal others would go on.
 TEST_CASE("A job of consequences that is ended does not go on", "[unit]") {
   Job job(settings(2, 3), 3);

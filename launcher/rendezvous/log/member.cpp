@@ -274,7 +274,7 @@ void Member::follow(Time now) {
     depart(now);
     return;
   }
-  if (!host_left_.empty()) { // and the job with it
+  if (!host_left_.empty() && !is_job_over()) { // and the job with it
     stop_ranks(host_left_);
     return;
   }
