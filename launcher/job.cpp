@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <random>
 
 #include <unistd.h>
 
@@ -14,16 +13,12 @@
 #include <launcher/cli/network_values.h>
 #include <launcher/cli/program.h>
 #include <launcher/private_folder.h>
+#include <launcher/rendezvous/authentication.h>
 #include <launcher/report/report_file.h>
 #include <launcher/store_process.h>
 
 namespace ddp {
 namespace {
-
-std::string random_id() {
-  std::random_device random;
-  return std::to_string(random()) + std::to_string(random());
-}
 
 // --devices, else what the user's shell says.
 std::optional<std::string> visible_devices(const LaunchOptions& options) {
@@ -42,7 +37,7 @@ JobEnvironment make_environment(const LaunchOptions& options) {
   shared.run_id = options.run_id;
   if (options.run_id.empty()) {
     // That of a job of several nodes has to be the same on all of them.
-    shared.run_id = options.nodes.several() ? "none" : random_id();
+    shared.run_id = options.nodes.several() ? "none" : random_hex(8);
   }
   shared.role = options.role;
   shared.max_restarts = options.max_restarts;
@@ -142,7 +137,7 @@ Job make_job(LaunchOptions options) {
     job.listener = listen_on(job.options.master_addr, job.options.master_port);
   }
   if (!job.options.dry_run) {
-    job.store_program = find_store_program();
+    job.store_program = find_helper("ddprun-store");
     if (!job.options.report.empty()) {
       // Better now than after the job; and no report is better than an older
       // job's.
@@ -157,7 +152,7 @@ Job make_failed_job(LaunchOptions options, const LaunchError& error) {
   Job job;
   job.options = std::move(options);
   job.environment = make_environment(job.options);
-  job.store_program = find_store_program();
+  job.store_program = find_helper("ddprun-store");
   job.start_error = error;
   job.notes = {
       std::string(error.what()) +

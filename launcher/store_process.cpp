@@ -30,10 +30,6 @@ std::string find_helper(const std::string& name) {
           "together");
 }
 
-std::string find_store_program() {
-  return find_helper("ddprun-store");
-}
-
 std::vector<std::string> helper_environment() {
   return worker_environment({}, environ);
 }

@@ -13,9 +13,6 @@ namespace ddp {
 /// installed. Throws LaunchError where it is in neither.
 std::string find_helper(const std::string& name);
 
-/// The one that serves the key-value store, `ddprun-store`.
-std::string find_store_program();
-
 /// What helpers get of this process's environment: not the nodes' secret, as
 /// they face the network.
 std::vector<std::string> helper_environment();

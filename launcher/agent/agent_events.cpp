@@ -29,12 +29,6 @@ std::string describe_exec_error(int error) {
       std::string(error == ENOEXEC ? "; a script starts with a #! line" : "");
 }
 
-int64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
-}
-
 } // namespace
 
 void Agent::watch(int fd) {
@@ -222,7 +216,9 @@ void Agent::on_rank_end(size_t index) {
   end = describe_rank(index);
   end.error = read_error_file(rank.error_file, job_.program);
   end.last_lines = output_.last_lines(rank.started_as);
-  last_end_ns_ = std::max(now_ns(), last_end_ns_ + 1);
+  const std::chrono::nanoseconds time =
+      std::chrono::system_clock::now().time_since_epoch();
+  last_end_ns_ = std::max<int64_t>(time.count(), last_end_ns_ + 1);
   end.time_ns = last_end_ns_;
   end.state.ended(status, std::chrono::nanoseconds(0));
   if (rank.process) {

@@ -21,22 +21,8 @@ void store_and_wake(std::atomic<uint32_t>& futex, uint32_t value) {
 
 } // namespace
 
-HeartbeatReader::HeartbeatReader(HeartbeatReader&& other) noexcept
-    : memory_(std::move(other.memory_)),
-      pages_(std::exchange(other.pages_, nullptr)),
-      page_(std::exchange(other.page_, nullptr)) {}
-
-HeartbeatReader& HeartbeatReader::operator=(HeartbeatReader&& other) noexcept {
-  std::swap(memory_, other.memory_);
-  std::swap(pages_, other.pages_);
-  std::swap(page_, other.page_);
-  return *this;
-}
-
-HeartbeatReader::~HeartbeatReader() {
-  if (pages_ != nullptr) {
-    munmap(pages_, sizeof(RankPage));
-  }
+void HeartbeatReader::Unmap::operator()(RankPage* pages) const {
+  munmap(pages, sizeof(RankPage));
 }
 
 HeartbeatReader HeartbeatReader::make() {
@@ -61,42 +47,41 @@ HeartbeatReader HeartbeatReader::make() {
       memory.get(),
       0);
   if (pages != MAP_FAILED) {
-    reader.pages_ = static_cast<RankPage*>(pages);
-    reader.page_ = &reader.pages_->heartbeat;
+    reader.pages_.reset(static_cast<RankPage*>(pages));
     reader.memory_ = std::move(memory);
   }
   return reader;
 }
 
 bool HeartbeatReader::attached() const {
-  return page_ != nullptr &&
-      page_->version.load(std::memory_order_acquire) == HeartbeatPage::kVersion;
+  return pages_ != nullptr &&
+      page().version.load(std::memory_order_acquire) == HeartbeatPage::kVersion;
 }
 
 bool HeartbeatReader::joined() const {
-  return attached() && page_->joined.load(std::memory_order_relaxed) != 0;
+  return attached() && page().joined.load(std::memory_order_relaxed) != 0;
 }
 
 bool HeartbeatReader::failed_by_another() const {
   return attached() &&
-      page_->failed_by_another.load(std::memory_order_relaxed) != 0;
+      page().failed_by_another.load(std::memory_order_relaxed) != 0;
 }
 
 uint64_t HeartbeatReader::beats() const {
-  return page_->beats.load(std::memory_order_relaxed);
+  return page().beats.load(std::memory_order_relaxed);
 }
 
 int64_t HeartbeatReader::step() const {
-  return page_->step.load(std::memory_order_relaxed);
+  return page().step.load(std::memory_order_relaxed);
 }
 
 std::string HeartbeatReader::activity() const {
   if (!attached()) {
     return "";
   }
-  const auto before = page_->sequence.load(std::memory_order_acquire);
+  const auto before = page().sequence.load(std::memory_order_acquire);
   std::string text;
-  for (const auto& each : page_->activity) {
+  for (const auto& each : page().activity) {
     const char c = each.load(std::memory_order_relaxed);
     if (c == '\0') {
       break;
@@ -104,7 +89,7 @@ std::string HeartbeatReader::activity() const {
     text += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
   }
   std::atomic_thread_fence(std::memory_order_acquire);
-  const auto after = page_->sequence.load(std::memory_order_relaxed);
+  const auto after = page().sequence.load(std::memory_order_relaxed);
   return before == after && before % 2 == 0 ? text : "";
 }
 
@@ -142,7 +127,7 @@ void HeartbeatReader::end_pause(uint32_t number, const Variables& variables) {
         kExitInternal, "the variables of a rank are too long to be handed on");
   }
   std::memcpy(page.variables, text.c_str(), text.size() + 1);
-  page_->joined = 0;
+  pages_->heartbeat.joined = 0;
   store_and_wake(page.over, number);
 }
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include <common/elastic_page.h>
@@ -14,11 +15,6 @@ namespace ddp {
 /// The rank can write what it likes there; it cannot make the memory smaller.
 class HeartbeatReader {
  public:
-  HeartbeatReader() = default;
-  HeartbeatReader(HeartbeatReader&& other) noexcept;
-  HeartbeatReader& operator=(HeartbeatReader&& other) noexcept;
-  ~HeartbeatReader();
-
   /// Makes the memory. Where the kernel or a container gives none, there is
   /// no heartbeat: such a rank is never attached.
   static HeartbeatReader make();
@@ -50,9 +46,16 @@ class HeartbeatReader {
   void end_pause(uint32_t number, const Variables& variables);
 
  private:
+  struct Unmap {
+    void operator()(RankPage* pages) const;
+  };
+
+  HeartbeatPage& page() const {
+    return pages_->heartbeat;
+  }
+
   FileDescriptor memory_;
-  RankPage* pages_ = nullptr;
-  HeartbeatPage* page_ = nullptr; // the first of them
+  std::unique_ptr<RankPage, Unmap> pages_;
 };
 
 } // namespace ddp

@@ -1,22 +1,19 @@
 #include <launcher/cli/redaction.h>
 
-#include <cctype>
+#include <cstring>
 
 namespace ddp {
 
 bool names_secret(const std::string& name) {
-  std::string upper;
-  for (const char letter : name) {
-    upper +=
-        static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
-  }
-  const std::string harmless = "TOKENIZ";
-  for (size_t at; (at = upper.find(harmless)) != std::string::npos;) {
-    upper.replace(at, harmless.size(), "-");
-  }
   for (const char* word :
-       {"TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"}) {
-    if (upper.find(word) != std::string::npos) {
+       {"KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"}) {
+    if (strcasestr(name.c_str(), word) != nullptr) {
+      return true;
+    }
+  }
+  const char* at = name.c_str();
+  while ((at = strcasestr(at, "TOKEN")) != nullptr) {
+    if (strncasecmp(at++, "TOKENIZ", 7) != 0) {
       return true;
     }
   }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
+#include <cstdio>
 #include <fstream>
 #include <stdexcept>
 #include <thread>
@@ -13,6 +13,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <launcher/cli/network_values.h>
 #include <launcher/rendezvous/log/log_engine.h>
 
 namespace ddp {
@@ -56,12 +57,10 @@ std::string first_line_of(const std::string& path) {
   return line;
 }
 
-/// Of "3.4.23", the first two numbers.
 bool has_gateway(const std::string& version) {
-  const auto dot = version.find('.');
-  const int major = std::atoi(version.c_str());
-  const int minor =
-      dot == std::string::npos ? 0 : std::atoi(version.c_str() + dot + 1);
+  int major = 0;
+  int minor = 0;
+  std::sscanf(version.c_str(), "%d.%d", &major, &minor);
   return major > 3 || (major == 3 && minor >= 4);
 }
 
@@ -83,10 +82,8 @@ EtcdClient::~EtcdClient() {
 
 std::string EtcdClient::url(const std::string& path) const {
   const auto& member = members_[member_];
-  const bool is_ipv6 = member.host.find(':') != std::string::npos;
   return (access_.is_encrypted() ? "https://" : "http://") +
-      (is_ipv6 ? "[" + member.host + "]" : member.host) + ":" +
-      std::to_string(member.port) + path;
+      describe_endpoint(member.host, member.port) + path;
 }
 
 EtcdClient::Answer EtcdClient::perform(

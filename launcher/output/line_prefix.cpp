@@ -1,7 +1,7 @@
 #include <launcher/output/line_prefix.h>
 
 #include <array>
-#include <optional>
+#include <map>
 #include <string_view>
 
 namespace ddp {
@@ -16,24 +16,6 @@ std::string template_of(const OutputOptions& options, const JobNames& names) {
     return *options.line_prefix;
   }
   return names.world_size > 1 ? "[${rank}] " : "";
-}
-
-std::optional<std::string> value_of(
-    std::string_view name,
-    const JobNames& names,
-    const RankStream& rank) {
-  if (name == "rank") {
-    return std::to_string(rank.rank);
-  } else if (name == "local_rank") {
-    return std::to_string(rank.local_rank);
-  } else if (name == "role" || name == "role_name") {
-    return names.role;
-  } else if (name == "node") {
-    return std::to_string(names.node);
-  } else if (name == "host") {
-    return names.host;
-  }
-  return std::nullopt;
 }
 
 std::string time_of_day(std::time_t now) {
@@ -51,6 +33,13 @@ LinePrefix::LinePrefix(
     const RankStream& rank,
     bool coloured)
     : parts_(1) {
+  const std::map<std::string_view, std::string> values{
+      {"rank", std::to_string(rank.rank)},
+      {"local_rank", std::to_string(rank.local_rank)},
+      {"role", names.role},
+      {"role_name", names.role},
+      {"node", std::to_string(names.node)},
+      {"host", names.host}};
   const std::string form = template_of(options, names);
   std::string_view rest = form;
   for (size_t at; (at = rest.find("${")) != std::string_view::npos;) {
@@ -60,12 +49,13 @@ LinePrefix::LinePrefix(
     }
     const std::string_view name = rest.substr(at + 2, end - at - 2);
     parts_.back() += rest.substr(0, at);
+    const auto value = values.find(name);
     if (name == "time") {
       parts_.emplace_back();
+    } else if (value != values.end()) {
+      parts_.back() += value->second;
     } else {
-      const std::string_view unknown = rest.substr(at, end + 1 - at);
-      parts_.back() +=
-          value_of(name, names, rank).value_or(std::string(unknown));
+      parts_.back() += rest.substr(at, end + 1 - at);
     }
     rest.remove_prefix(end + 1);
   }

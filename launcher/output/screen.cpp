@@ -55,14 +55,9 @@ bool same_file(int a, int b) {
       first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
-bool is_set(const char* name) {
+std::string variable(const char* name) {
   const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0';
-}
-
-bool is_dumb() {
-  const char* kind = std::getenv("TERM");
-  return kind != nullptr && std::strcmp(kind, "dumb") == 0;
+  return value != nullptr ? value : "";
 }
 
 } // namespace
@@ -89,8 +84,8 @@ Screen::Screen(int out_fd, int err_fd, std::chrono::milliseconds patience)
   for (Output& each : outputs_) {
     each.sink = Sink(each.fd);
     each.terminal = isatty(each.fd) == 1;
-    each.drawable = each.terminal && !is_dumb();
-    each.colours = each.drawable && !is_set("NO_COLOR");
+    each.drawable = each.terminal && variable("TERM") != "dumb";
+    each.colours = each.drawable && variable("NO_COLOR").empty();
   }
 }
 

@@ -10,6 +10,7 @@
 #include <common/text.h>
 #include <launcher/cli/network_values.h>
 #include <launcher/cli/options/option_values.h>
+#include <launcher/rendezvous/endpoint.h>
 
 namespace ddp {
 namespace {
@@ -65,11 +66,6 @@ void read_line(
       refuse_value({place.source, word}, "HOST:RANKS or HOST slots=RANKS");
     }
   }
-}
-
-bool is_loopback_name(const std::string& host) {
-  return host == "localhost" || host == "::1" ||
-      host.compare(0, 4, "127.") == 0;
 }
 
 } // namespace
@@ -131,7 +127,7 @@ void settle_hosts(const GivenOptions& given, const LaunchOptions& options) {
   const auto& hosts = options.remote.hosts;
   const auto loopbacks =
       std::count_if(hosts.begin(), hosts.end(), [](const RemoteHost& each) {
-        return is_loopback_name(each.name);
+        return is_written_as_loopback(each.name);
       });
   if (loopbacks != 0 && static_cast<size_t>(loopbacks) != hosts.size()) {
     usage_error(

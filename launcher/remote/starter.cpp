@@ -39,7 +39,7 @@ class Starter {
   void on_signal(int signal);
   void on_end(HostProcess& host);
   void fail(const std::string& text);
-  void end_all(int signal);
+  void end_all();
   void pass_signal(int signal);
   void expect(Clock::duration time);
   void say(const std::string& text);
@@ -129,7 +129,7 @@ void Starter::tick() {
     return;
   }
   if (!ending_) {
-    end_all(SIGTERM);
+    end_all();
     return;
   }
   for (HostProcess& each : hosts_) {
@@ -176,9 +176,9 @@ void Starter::pass_signal(int signal) {
   }
 }
 
-void Starter::end_all(int signal) {
+void Starter::end_all() {
   ending_ = true;
-  pass_signal(signal);
+  pass_signal(SIGTERM);
   deadline_.reset();
   expect(options_.grace + options_.nodes.node_timeout + kLastOutputTime);
 }
@@ -199,7 +199,7 @@ void Starter::on_end(HostProcess& host) {
 void Starter::fail(const std::string& text) {
   failed_ = true;
   say(text);
-  end_all(SIGTERM);
+  end_all();
 }
 
 void Starter::say(const std::string& text) {

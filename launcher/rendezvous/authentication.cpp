@@ -1,10 +1,8 @@
 #include <launcher/rendezvous/authentication.h>
 
-#include <cerrno>
-#include <system_error>
+#include <unistd.h>
 
-#include <sys/random.h>
-
+#include <common/file_descriptor.h>
 #include <launcher/rendezvous/sha256.h>
 
 namespace ddp {
@@ -53,15 +51,8 @@ std::string sha256_hmac(const std::string& key, const std::string& text) {
 
 std::string random_hex(size_t bytes) {
   std::string random(bytes, '\0');
-  for (size_t filled = 0; filled < bytes;) {
-    const ssize_t got = getrandom(&random[filled], bytes - filled, 0);
-    if (got >= 0) {
-      filled += static_cast<size_t>(got);
-    } else if (errno != EINTR) {
-      throw std::system_error(
-          errno, std::generic_category(), "cannot read random bytes");
-    }
-  }
+  check_call(
+      getentropy(random.data(), random.size()), "cannot read random bytes");
   return to_hex(random);
 }
 

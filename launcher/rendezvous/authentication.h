@@ -8,8 +8,8 @@ namespace ddp {
 /// HMAC-SHA256 (RFC 2104) of `text`: 32 raw bytes.
 std::string sha256_hmac(const std::string& key, const std::string& text);
 
-/// That many bytes from the kernel's random generator, in hex. Throws
-/// std::system_error.
+/// That many bytes, 256 at most, from the kernel's random generator, in hex.
+/// Throws std::system_error.
 std::string random_hex(size_t bytes);
 
 /// Signs what the agents of a job tell each other, and knows what they did not

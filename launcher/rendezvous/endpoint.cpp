@@ -82,10 +82,6 @@ bool is_loopback(const std::string& address) {
   return address.compare(0, 4, "127.") == 0 || address == "::1";
 }
 
-bool is_written_as_loopback(const std::string& host) {
-  return host == "localhost" || is_loopback(normalized(host));
-}
-
 bool is_here(const std::string& host, const Addresses& addresses) {
   return host == host_name() ||
       std::any_of(addresses.begin(), addresses.end(), is_own_address);
@@ -149,6 +145,10 @@ std::string address_to_serve_at(
 
 bool is_wildcard(const std::string& address) {
   return address == "0.0.0.0" || address == "::";
+}
+
+bool is_written_as_loopback(const std::string& host) {
+  return host == "localhost" || is_loopback(normalized(host));
 }
 
 std::vector<std::string> addresses_of(const std::string& host) {

@@ -16,6 +16,9 @@ std::vector<std::string> addresses_of(const std::string& host);
 /// Whether it stands for all addresses of a machine.
 bool is_wildcard(const std::string& numeric);
 
+/// Whether it is "localhost" or an address of the loopback interface.
+bool is_written_as_loopback(const std::string& host);
+
 /// Whether this machine has a numeric address.
 bool is_own_address(const std::string& numeric);
 

@@ -21,7 +21,6 @@
 
 #include <launcher/rendezvous/log/log_helper.h>
 #include <launcher/rendezvous/route.h>
-#include <launcher/store/serve.h>
 #include <launcher/store/tcp_log.h>
 
 namespace {

@@ -8,8 +8,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <common/text.h>
-#include <launcher/store/log_keys.h>
-#include <launcher/store/serve.h>
+#include <launcher/rendezvous/authentication.h>
 
 namespace ddp {
 namespace {
@@ -20,6 +19,10 @@ constexpr std::chrono::seconds kConnectTime{10};
 // A wait for an entry is renewed that often: firewalls forget quiet
 // connections.
 constexpr std::chrono::seconds kWaitTime{30};
+constexpr char kNonce[] = "nonce"; // set before anything else
+constexpr char kEntry[] = "log/"; // and a number from 0 on, without holes
+constexpr char kBeat[] = "beat/"; // and a member: a counter
+constexpr size_t kNonceSize = 32; // hex digits
 // Takes the place of an empty value, and is no entry: it lacks the space.
 constexpr char kNoEntry[] = "-";
 
@@ -37,14 +40,25 @@ auto with_reasons(const Task& task) {
 }
 
 std::string entry_key(uint64_t index) {
-  return log_keys::kEntry + std::to_string(index);
+  return kEntry + std::to_string(index);
 }
 
 } // namespace
 
+c10::intrusive_ptr<c10d::Store> serve_store(int listener) {
+  const SocketAddress address = own_address(listener);
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(address.port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.masterListenFd = listener;
+  return c10::make_intrusive<c10d::TCPStore>(address.host, options);
+}
+
 SocketAddress TcpLog::serve(int listener) {
   return with_reasons([&] {
-    server_ = serve_log(listener);
+    server_ = serve_store(listener);
+    server_->set(kNonce, random_hex(kNonceSize / 2));
     const SocketAddress address = own_address(listener);
     open(address.host, address.port);
     return address;
@@ -70,9 +84,8 @@ void TcpLog::open(const std::string& host, int port) {
 }
 
 std::string TcpLog::nonce() {
-  const auto nonce =
-      with_reasons([&] { return reader_->get_to_str(log_keys::kNonce); });
-  if (nonce.size() != log_keys::kNonceSize ||
+  const auto nonce = with_reasons([&] { return reader_->get_to_str(kNonce); });
+  if (nonce.size() != kNonceSize ||
       nonce.find_first_not_of("0123456789abcdef") != std::string::npos) {
     throw std::runtime_error("it is no store of ddprun's");
   }
@@ -115,13 +128,13 @@ std::vector<int64_t> TcpLog::beat(
   return with_reasons([&] {
     std::vector<std::string> keys;
     for (const std::string& each : others) {
-      keys.push_back(log_keys::kBeat + each);
+      keys.push_back(kBeat + each);
       if (others != watched_) { // reading waits for keys to exist
         writer_->compareSet(keys.back(), "", "0");
       }
     }
     watched_ = others;
-    keys.push_back(log_keys::kBeat + member);
+    keys.push_back(kBeat + member);
     // Not by add(): the store hangs up where the value is no number, and
     // anybody can have put that there.
     writer_->set(keys.back(), std::to_string(count));

@@ -6,6 +6,10 @@
 
 namespace ddp {
 
+/// Serves c10d's key-value store at a listening socket for as long as the
+/// result lives. Throws c10::Error.
+c10::intrusive_ptr<c10d::Store> serve_store(int listener);
+
 /// A log in c10d's key-value store, which one node serves.
 class TcpLog : public LogEngine {
  public:
