@@ -41,12 +41,12 @@ OutputPump::OutputPump(
     int err_fd,
     std::chrono::milliseconds patience)
     : options_(std::move(options)),
-      names_(std::move(names)),
       screen_(out_fd, err_fd, patience),
       events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
       wake_(make_event()),
       drained_(make_event()),
       done_(make_pipe()),
+      names_(std::move(names)),
       buffer_(std::make_unique<char[]>(kReadSize)) {
   watch(EPOLL_CTL_ADD, wake_.get(), EPOLLIN, nullptr);
 }
@@ -65,47 +65,52 @@ void OutputPump::start() {
 }
 
 void OutputPump::set_names(JobNames names) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  names_ = std::move(names);
+  post([this, names = std::move(names)] { names_ = names; });
 }
 
 void OutputPump::add(FileDescriptor pipe, const RankStream& rank) {
   check_call(
       fcntl(pipe.get(), F_SETFL, O_NONBLOCK), "cannot set up an output pipe");
-  Request request{Request::kAdd};
-  request.pipe = std::move(pipe);
-  request.rank = rank;
-  {
+  const auto held = std::make_shared<FileDescriptor>(std::move(pipe));
+  std::shared_ptr<LastLines> last_lines;
+  if (rank.stream == Stream::kErr) {
+    last_lines = std::make_shared<LastLines>();
     const std::lock_guard<std::mutex> lock(mutex_);
-    request.names = names_;
-    if (rank.stream == Stream::kErr) {
-      request.last_lines = std::make_shared<LastLines>();
-      last_lines_[rank.rank] = request.last_lines;
-    }
+    last_lines_[rank.rank] = last_lines;
   }
-  this->request(std::move(request));
+  post([this, held, rank, last_lines] {
+    add_source(std::move(*held), rank, last_lines);
+  });
 }
 
 void OutputPump::renumber(int first_rank) {
-  Request request{Request::kName};
-  request.rank.rank = first_rank;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    request.names = names_;
-  }
-  this->request(std::move(request));
+  post([this, first_rank] {
+    read_all_once(); // what was written before
+    for (const auto& each : sources_) {
+      each->output.renumber(options_, names_, first_rank);
+    }
+  });
 }
 
 void OutputPump::message(std::string_view text) {
-  request({Request::kMessage, std::string(text)});
+  post([this, text = std::string(text)] {
+    read_all_once();
+    screen_.message(text);
+  });
 }
 
 void OutputPump::drain() {
-  request({Request::kDrain});
+  post([this] {
+    drain_sources();
+    signal_event(drained_);
+  });
 }
 
 void OutputPump::finish() {
-  request({Request::kFinish});
+  post([this] {
+    drain_sources();
+    finishing_ = true;
+  });
 }
 
 std::vector<std::string> OutputPump::last_lines(int rank) const {
@@ -115,16 +120,16 @@ std::vector<std::string> OutputPump::last_lines(int rank) const {
                                     : found->second->lines();
 }
 
-void OutputPump::request(Request request) {
+void OutputPump::post(Task task) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  requests_.push_back(std::move(request));
+  tasks_.push_back(std::move(task));
   signal_event(wake_);
 }
 
 void OutputPump::run() {
   while (!finishing_ || !screen_.all_written()) {
     wait();
-    handle_requests();
+    run_tasks();
     flush();
     watch_sources();
     watch_screen();
@@ -149,60 +154,35 @@ void OutputPump::wait() {
   }
 }
 
-void OutputPump::handle_requests() {
-  std::vector<Request> requests;
+void OutputPump::run_tasks() {
+  std::vector<Task> tasks;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (requests_.empty()) {
+    if (tasks_.empty()) {
       return;
     }
-    requests.swap(requests_);
+    tasks.swap(tasks_);
     clear_event(wake_);
   }
-  for (Request& each : requests) {
-    handle(each);
+  for (const Task& each : tasks) {
+    each();
   }
 }
 
-void OutputPump::handle(Request& request) {
-  switch (request.kind) {
-    case Request::kAdd:
-      return add_source(request);
-    case Request::kName:
-      read_all_once(); // what was written before
-      for (const auto& each : sources_) {
-        each->output.renumber(options_, request.names, request.rank.rank);
-      }
-      return;
-    case Request::kMessage:
-      read_all_once();
-      return screen_.message(request.text);
-    case Request::kDrain:
-      drain_sources();
-      return signal_event(drained_);
-    case Request::kFinish:
-      drain_sources();
-      finishing_ = true;
-      return;
-  }
-}
-
-void OutputPump::add_source(Request& request) {
+void OutputPump::add_source(
+    FileDescriptor pipe,
+    const RankStream& rank,
+    std::shared_ptr<LastLines> last_lines) {
   RankOutput::Shared shared;
-  shared.filtered = filtered_log(request.rank);
-  shared.last_lines = std::move(request.last_lines);
-  if (request.rank.stream == Stream::kErr) {
+  shared.filtered = filtered_log(rank);
+  shared.last_lines = std::move(last_lines);
+  if (rank.stream == Stream::kErr) {
     shared.errors = errors_;
   }
-  const int fd = request.pipe.get();
+  const int fd = pipe.get();
   sources_.push_back(std::unique_ptr<Source>(new Source{
-      std::move(request.pipe),
-      {options_,
-       request.names,
-       request.rank,
-       number_++,
-       screen_,
-       std::move(shared)},
+      std::move(pipe),
+      {options_, names_, rank, number_++, screen_, std::move(shared)},
       true}));
   watch(EPOLL_CTL_ADD, fd, EPOLLIN, sources_.back().get());
 }

@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -77,26 +78,21 @@ class OutputPump {
   std::vector<std::string> last_lines(int rank) const;
 
  private:
-  struct Request {
-    enum Kind { kAdd, kName, kMessage, kDrain, kFinish } kind;
-    std::string text = {};
-    FileDescriptor pipe = {};
-    RankStream rank = {};
-    JobNames names = {};
-    std::shared_ptr<LastLines> last_lines = {};
-  };
+  using Task = std::function<void()>;
   struct Source {
     FileDescriptor pipe;
     RankOutput output;
     bool watched;
   };
 
-  void request(Request request);
+  void post(Task task);
   void run();
   void wait();
-  void handle_requests();
-  void handle(Request& request);
-  void add_source(Request& request);
+  void run_tasks();
+  void add_source(
+      FileDescriptor pipe,
+      const RankStream& rank,
+      std::shared_ptr<LastLines> last_lines);
   std::shared_ptr<LogFile> filtered_log(const RankStream& rank);
   bool read_once(Source& source);
   void read_all_once();
@@ -109,7 +105,6 @@ class OutputPump {
   void watch(int operation, int fd, uint32_t events, void* data) const;
 
   const OutputOptions options_;
-  JobNames names_; // under mutex_
   Screen screen_;
   FileDescriptor events_;
   FileDescriptor wake_;
@@ -117,10 +112,11 @@ class OutputPump {
   Pipe done_;
 
   mutable std::mutex mutex_;
-  std::vector<Request> requests_;
+  std::vector<Task> tasks_; // for the thread
   std::map<int, std::shared_ptr<LastLines>> last_lines_; // by rank
 
   // The thread's own.
+  JobNames names_;
   std::vector<std::unique_ptr<Source>> sources_;
   int number_ = 0; // of sources so far
   std::shared_ptr<SharedErrors> errors_ = std::make_shared<SharedErrors>();
