@@ -73,6 +73,7 @@ class Agent {
   void say_who_is_missing(Time now);
   int conclude_with_others(const Rendezvous::Order& exit);
   std::string name_of_node(const std::string& id) const;
+  std::string own_name() const; // of this node
 
   // With ranks that live on while nodes come and go (ddp::elastic):
   bool may_pause() const;

@@ -74,16 +74,15 @@ int Agent::run_with_others() {
 // Nor can a job start that needs this node; one that goes on waits for another.
 void Agent::decline() {
   const Time now = Clock::now();
-  const std::string& self = rendezvous_->member().self().id;
+  Member& member = rendezvous_->member();
   const int code = job_.start_error->exit_code();
-  const std::string text = name_of_node(self) + ": " + job_.start_error->what();
-  const bool is_first = rendezvous_->membership().plan().epoch == 1;
-  if (is_first) {
-    rendezvous_->end_job(code, text, now);
+  const std::string text = own_name() + ": " + job_.start_error->what();
+  if (member.membership().plan().epoch == 1) {
+    member.end_job(code, text, now);
   } else {
-    rendezvous_->leave(code, text, now);
+    member.leave(code, text, now);
   }
-  rendezvous_->ranks_ended(false, now);
+  member.ranks_ended(false, now);
   take_orders();
 }
 
@@ -100,7 +99,7 @@ Order Agent::await_order() {
 
 void Agent::take_orders() {
   bool is_withdrawn = false;
-  for (Order& order : rendezvous_->take_orders()) {
+  for (Order& order : rendezvous_->take_orders(Clock::now())) {
     const bool is_due = order_ && order_->kind == Order::Kind::kStart;
     const bool runs = supervisor_ && supervisor_->running();
     if (order.kind == Order::Kind::kStart || order.kind == Order::Kind::kExit) {
@@ -117,7 +116,7 @@ void Agent::take_orders() {
   }
   if (is_withdrawn) {
     rendezvous_->take_listener(); // nobody will
-    rendezvous_->ranks_ended(false, Clock::now());
+    rendezvous_->member().ranks_ended(false, Clock::now());
     take_orders();
   }
 }
@@ -198,7 +197,7 @@ void Agent::run_planned(int index) {
     tell_others();
   }
   const bool succeeded = !paused_ && supervisor_->reason() == StopReason::kNone;
-  rendezvous_->ranks_ended(succeeded, Clock::now());
+  rendezvous_->member().ranks_ended(succeeded, Clock::now());
   take_orders();
   keep_reason();
 }
@@ -225,10 +224,9 @@ void Agent::tell_others() {
       ? exit_code_of(report.ranks[*report.root].state.wait_status())
       : exit_code(report);
   if (reason == StopReason::kNotExecuted) { // nor could it be later
-    const std::string& self = rendezvous_->member().self().id;
-    rendezvous_->end_job(code, name_of_node(self) + ": " + text, Clock::now());
+    rendezvous_->member().end_job(code, own_name() + ": " + text, Clock::now());
   } else {
-    rendezvous_->rank_failed(code, follows, text, Clock::now());
+    rendezvous_->member().rank_failed(code, follows, text, Clock::now());
   }
   take_orders();
 }
@@ -272,14 +270,12 @@ bool Agent::awaits_others() const {
 std::string Agent::name_of_node(const std::string& id) const {
   const Plan& plan = rendezvous_->membership().plan();
   const int index = plan.index_of(id);
-  const NodeInfo* node = rendezvous_->membership().find(id);
-  const NodeInfo& self = rendezvous_->member().self();
-  if (index >= 0) {
-    return "node " + plan.nodes[static_cast<size_t>(index)].host;
-  }
-  return node != nullptr ? "node " + node->host
-      : id == self.id    ? "node " + self.host
-                         : "a node";
+  return index < 0 ? "a node"
+                   : "node " + plan.nodes[static_cast<size_t>(index)].host;
+}
+
+std::string Agent::own_name() const {
+  return "node " + rendezvous_->member().self().host;
 }
 
 // A signal that ends a job of one node: whether it is the others' as well.
@@ -287,14 +283,14 @@ bool Agent::leave_job(int signal) {
   if (!rendezvous_) {
     return false;
   }
-  const std::string text = name_of_node(rendezvous_->member().self().id) +
-      " was stopped by " + describe_signal(signal);
+  const std::string text =
+      own_name() + " was stopped by " + describe_signal(signal);
   const int code = kExitSignalBase + signal;
   leaving_ = true;
   if (signal == SIGTERM) { // the job may go on without this node
-    rendezvous_->leave(code, text, Clock::now());
+    rendezvous_->member().leave(code, text, Clock::now());
   } else {
-    rendezvous_->end_job(code, text, Clock::now());
+    rendezvous_->member().end_job(code, text, Clock::now());
   }
   take_orders();
   return true;

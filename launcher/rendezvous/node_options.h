@@ -66,6 +66,11 @@ struct NodeOptions {
   /// How long it waits for enough.
   std::chrono::milliseconds join_timeout{600000};
 
+  /// Whether a service has the log, so that it outlives all nodes; else it is
+  /// lost with the node that serves it, and the job with it.
+  bool has_service() const {
+    return !etcd.empty();
+  }
   bool several() const {
     return most > 1;
   }

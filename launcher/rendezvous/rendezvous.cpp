@@ -18,25 +18,12 @@ namespace {
 
 using Kind = Member::Action::Kind;
 
-// What a failure may add to an entry: JSON makes of one byte six at most.
+// Of what an entry says: JSON makes of one byte six at most.
 constexpr size_t kLongestText = 8 * 1024;
 // At least what the channel of a helper holds, with what the kernel needs for a
 // message: all that has come is read before a node is called silent.
 constexpr size_t kMostBytes = 2 << 20;
 constexpr size_t kMessageCost = 256;
-
-Member::Settings settings_of(const Rendezvous::Settings& settings) {
-  Member::Settings result;
-  result.min_nodes = settings.nodes.least;
-  result.max_nodes = settings.nodes.most;
-  result.max_restarts = settings.max_restarts;
-  result.last_call = settings.nodes.last_call;
-  result.join_timeout = settings.nodes.join_timeout;
-  result.node_timeout = settings.nodes.node_timeout;
-  result.endpoint = describe_endpoint(settings.nodes.host, settings.nodes.port);
-  result.log_outlives = !settings.nodes.etcd.empty();
-  return result;
-}
 
 // As others take it: in one line, without spaces.
 std::string printable_host_name() {
@@ -54,7 +41,7 @@ NodeInfo node_of(const Rendezvous::Settings& settings) {
   node.id = random_hex(8);
   node.host = printable_host_name();
   node.ranks = settings.ranks;
-  node.wanted_rank = settings.nodes.rank;
+  node.max_restarts = settings.max_restarts;
   return node;
 }
 
@@ -65,7 +52,7 @@ Rendezvous::Rendezvous(Settings settings)
       events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
       authenticator_(settings_.nodes.token, settings_.run_id),
       member_(
-          settings_of(settings_),
+          settings_.nodes,
           node_of(settings_),
           std::chrono::steady_clock::now()) {
   open_log();
@@ -76,7 +63,7 @@ void Rendezvous::open_log() {
   SharedLog::Options options;
   options.helper.endpoints = {{nodes.host, nodes.port}};
   options.program = settings_.store_program;
-  if (!nodes.etcd.empty()) {
+  if (nodes.has_service()) {
     const EtcdAccess& access = nodes.etcd_access;
     options.helper.endpoints = nodes.etcd;
     options.program = find_helper("ddprun-etcd");
@@ -188,7 +175,8 @@ void Rendezvous::tick(Time now) {
   }
 }
 
-std::vector<Rendezvous::Order> Rendezvous::take_orders() {
+std::vector<Rendezvous::Order> Rendezvous::take_orders(Time now) {
+  carry_out(now);
   return std::exchange(orders_, {});
 }
 
@@ -196,33 +184,7 @@ Listener Rendezvous::take_listener() {
   return std::exchange(ranks_store_, Listener());
 }
 
-void Rendezvous::rank_failed(
-    int code,
-    bool is_consequence,
-    std::string text,
-    Time now) {
-  text.resize(std::min(text.size(), kLongestText));
-  member_.rank_failed(code, is_consequence, text, now);
-  carry_out(now);
-}
-
-void Rendezvous::ranks_ended(bool succeeded, Time now) {
-  member_.ranks_ended(succeeded, now);
-  carry_out(now);
-}
-
-void Rendezvous::leave(int code, const std::string& text, Time now) {
-  member_.leave(code, text, now);
-  carry_out(now);
-}
-
-void Rendezvous::end_job(int code, const std::string& text, Time now) {
-  member_.end_job(code, text, now);
-  carry_out(now);
-}
-
 void Rendezvous::carry_out(Time now) {
-  const bool is_etcd = !settings_.nodes.etcd.empty();
   for (const Member::Action& action : member_.take_actions()) {
     switch (action.kind) {
       case Kind::kPost:
@@ -232,11 +194,12 @@ void Rendezvous::carry_out(Time now) {
         open_store(now);
         break;
       case Kind::kBeginAnew: // by a new id: who was lost does not join again
-        member_ = Member(settings_of(settings_), node_of(settings_), now);
+        member_ = Member(settings_.nodes, node_of(settings_), now);
         open_log();
         break;
       case Kind::kExit:
-        if (is_etcd && membership().phase() == Membership::Phase::kEnded) {
+        if (settings_.nodes.has_service() &&
+            membership().phase() == Membership::Phase::kEnded) {
           log_->leave();
         }
         [[fallthrough]];
@@ -267,6 +230,7 @@ void Rendezvous::open_store(Time now) {
 
 void Rendezvous::post(Entry entry) {
   entry.sequence = ++written_;
+  entry.text.resize(std::min(entry.text.size(), kLongestText));
   log_->post(authenticator_.seal(entry_text(entry)));
 }
 

@@ -46,16 +46,11 @@ class Rendezvous {
     return member_.deadline();
   }
   void tick(Time now);
-  std::vector<Order> take_orders();
+  /// Does what the member asks for, but what the agent is to do.
+  std::vector<Order> take_orders(Time now);
 
   /// Where the ranks of the plan's first node serve their store.
   Listener take_listener();
-
-  // What the agent tells; see Member.
-  void rank_failed(int code, bool is_consequence, std::string text, Time now);
-  void ranks_ended(bool succeeded, Time now);
-  void leave(int code, const std::string& text, Time now);
-  void end_job(int code, const std::string& text, Time now);
 
   /// The process that speaks to the log's store.
   pid_t helper() const {
@@ -64,7 +59,8 @@ class Rendezvous {
   const Membership& membership() const {
     return member_.membership();
   }
-  const Member& member() const {
+  /// To be told of the ranks, and asked; take_orders() does what follows.
+  Member& member() {
     return member_;
   }
   /// Of the job's log alone.

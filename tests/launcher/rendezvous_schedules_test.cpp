@@ -20,7 +20,7 @@ void run_schedule(unsigned seed) {
   const int most = 2 + pick(5);
   const int least = 1 + pick(most);
   auto with = settings(least, most, pick(4));
-  with.log_outlives = pick(2) == 0;
+  with.etcd.resize(pick(2) == 0 ? 1 : 0);
   SimulatedJob job(with, most - pick(2), seed);
   job.run_for(milliseconds(pick(15000)));
   // Calm ones see what follows from an event; hasty ones, what does in between.

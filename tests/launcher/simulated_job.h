@@ -5,27 +5,27 @@
 #include <tests/launcher/simulated_nodes.h>
 #include <tests/support/catch_plain.h>
 
-inline ddp::Member::Settings settings(int least, int most, int restarts = 0) {
-  ddp::Member::Settings settings;
-  settings.min_nodes = least;
-  settings.max_nodes = most;
+inline SimulatedOptions settings(int least, int most, int restarts = 0) {
+  SimulatedOptions settings;
+  settings.least = least;
+  settings.most = most;
   settings.max_restarts = restarts;
   return settings;
 }
 
 /// The same at a service.
-inline ddp::Member::Settings at_server(ddp::Member::Settings settings) {
-  settings.log_outlives = true;
+inline SimulatedOptions at_server(SimulatedOptions settings) {
+  settings.etcd.resize(1);
   return settings;
 }
 
 /// Simulated nodes that are there from the start; the first serves the log, if
 /// there is no service.
 struct SimulatedJob : SimulatedNodes {
-  SimulatedJob(ddp::Member::Settings settings, int nodes, unsigned seed = 1)
+  SimulatedJob(const SimulatedOptions& settings, int nodes, unsigned seed = 1)
       : SimulatedNodes(settings, seed) {
     for (int i = 0; i < nodes; ++i) {
-      add_node(i == 0 && !settings.log_outlives);
+      add_node(i == 0 && !settings.has_service());
     }
   }
 

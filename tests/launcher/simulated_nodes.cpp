@@ -15,12 +15,12 @@ constexpr milliseconds kBeat(1000);
 
 } // namespace
 
-SimulatedNodes::SimulatedNodes(Member::Settings settings, unsigned seed)
+SimulatedNodes::SimulatedNodes(const SimulatedOptions& settings, unsigned seed)
     : settings_(settings),
       random_(seed),
       now_(std::chrono::hours(1)),
-      endpoint_(settings.log_outlives ? kServer : 0) {
-  if (settings_.log_outlives) {
+      endpoint_(settings.has_service() ? kServer : 0) {
+  if (settings_.has_service()) {
     logs_.emplace_back();
   }
 }
@@ -35,6 +35,7 @@ int SimulatedNodes::add_node(bool serves) {
   ddp::NodeInfo self;
   self.id = node.id;
   self.host = "n" + std::to_string(count());
+  self.max_restarts = settings_.max_restarts;
   node.member = std::make_unique<Member>(settings_, self, now_);
   node.serves_next = serves;
   if (serves) {

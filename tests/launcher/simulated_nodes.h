@@ -9,19 +9,23 @@
 
 #include <launcher/rendezvous/log/member.h>
 
+struct SimulatedOptions : ddp::NodeOptions {
+  int max_restarts = 0;
+};
+
 /// A job of several nodes without processes, sockets or clocks: Members, the
 /// logs that they share, a network that can be cut, and ranks that take their
 /// time to stop. All that happens follows from a seed.
 class SimulatedNodes {
  public:
   using Time = ddp::Member::Time;
-  using Duration = ddp::Member::Duration;
+  using Duration = std::chrono::milliseconds;
 
   /// The host of a service that has the log, which is there from the start
   /// where logs outlive nodes (`settings`); for set_link().
   static constexpr int kServer = -1;
 
-  SimulatedNodes(ddp::Member::Settings settings, unsigned seed);
+  SimulatedNodes(const SimulatedOptions& settings, unsigned seed);
 
   /// A new agent, which looks for a log at the endpoint, or serves one there.
   int add_node(bool serves = false);
@@ -104,7 +108,7 @@ class SimulatedNodes {
   void check();
   void note(int node, const std::string& what);
 
-  ddp::Member::Settings settings_;
+  SimulatedOptions settings_;
   std::mt19937 random_;
   Time now_;
   std::vector<Node> nodes_;

@@ -26,6 +26,7 @@ namespace ddp {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using EventKind = SharedLog::Event::Kind;
 
 constexpr int kRetryMilliseconds = 50; // at first
 constexpr int kLaterRetryMilliseconds = 500;
@@ -34,6 +35,7 @@ constexpr std::chrono::seconds kLastWillTime{1};
 constexpr unsigned kLeaveSeconds = 2;
 // Answers to beats that an agent may owe.
 constexpr int kMissedBeats = 3;
+
 class LogHelper {
  public:
   LogHelper(LogEngine& engine, const HelperOptions& options)
@@ -49,7 +51,7 @@ class LogHelper {
   bool find_log();
   std::string own_address() const;
   bool try_endpoint(const SocketAddress& endpoint, std::string* why);
-  void tell(char kind, const std::string& text);
+  void tell(EventKind kind, const std::string& text);
   [[noreturn]] void lose(const std::string& why);
   template <typename Task>
   void guard(const Task& task);
@@ -96,7 +98,7 @@ void LogHelper::guard(const Task& task) {
     task();
   } catch (const LaunchError& error) {
     tell(
-        log_message::kRefused,
+        EventKind::kRefused,
         std::to_string(error.exit_code()) + " " + error.what());
     _exit(1);
   } catch (const std::exception& error) {
@@ -111,16 +113,16 @@ void LogHelper::lose(const std::string& why) {
     }
   }
   tell(
-      log_message::kLost,
+      EventKind::kLost,
       "the rendezvous at " + endpoint_.host + ":" +
           std::to_string(endpoint_.port) + " is lost: " + why);
   _exit(1);
 }
 
-void LogHelper::tell(char kind, const std::string& text) {
+void LogHelper::tell(EventKind kind, const std::string& text) {
   // Beats of an agent that is suspended need not be kept for it.
-  const int flags = kind == log_message::kBeats ? MSG_DONTWAIT : 0;
-  send_message(options_.channel, kind + text, flags);
+  const int flags = kind == EventKind::kBeats ? MSG_DONTWAIT : 0;
+  send_message(options_.channel, static_cast<char>(kind) + text, flags);
 }
 
 void LogHelper::connect() {
@@ -135,7 +137,7 @@ void LogHelper::connect() {
     }
   }
   tell(
-      log_message::kConnected,
+      EventKind::kConnected,
       engine_.nonce() + " " + own_address() + (serves_ ? " 1" : " 0"));
 }
 
@@ -187,7 +189,7 @@ bool LogHelper::find_log() {
     text += (text.empty() ? "" : "; ") + each.host + port + ": " + why;
   }
   if (text != unreachable_) {
-    tell(log_message::kUnreachable, text);
+    tell(EventKind::kUnreachable, text);
     unreachable_ = text;
   }
   return false;
@@ -203,7 +205,7 @@ bool LogHelper::try_endpoint(const SocketAddress& endpoint, std::string* why) {
     local_address_ = route->local;
     if (unreachable_.empty()) { // until more is known
       tell(
-          log_message::kUnreachable,
+          EventKind::kUnreachable,
           endpoint.host + ": something listens there, and does not answer");
     }
     engine_.connect(endpoint, route->remote);
@@ -225,7 +227,7 @@ void LogHelper::read_entries() {
     const size_t size =
         space == std::string::npos ? 0 : value.size() - space - 1;
     if (size > 0 && size <= kLargestEntry) {
-      tell(log_message::kEntry, value.substr(space + 1));
+      tell(EventKind::kEntry, value.substr(space + 1));
     }
   });
 }
@@ -317,7 +319,7 @@ void LogHelper::beat() {
       lines += watched_[i] + " " + std::to_string(counts[i]) + "\n";
     }
   }
-  tell(log_message::kBeats, lines);
+  tell(EventKind::kBeats, lines);
 }
 
 } // namespace

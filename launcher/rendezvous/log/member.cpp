@@ -16,16 +16,16 @@ using Kind = Member::Action::Kind;
 
 } // namespace
 
-Member::Member(const Settings& settings, NodeInfo self, Time now)
-    : settings_(settings),
+Member::Member(const NodeOptions& options, NodeInfo self, Time now)
+    : options_(options),
       self_(std::move(self)),
-      log_(settings.log_outlives),
+      log_(options.has_service()),
       answered_(now),
       gathering_since_(now),
       last_join_(now) {
-  self_.min_nodes = settings_.min_nodes;
-  self_.max_nodes = settings_.max_nodes;
-  self_.max_restarts = settings_.max_restarts;
+  self_.wanted_rank = options.rank;
+  self_.min_nodes = options.least;
+  self_.max_nodes = options.most;
   schedule(now);
 }
 
@@ -98,7 +98,7 @@ void Member::entry(const Entry& entry, Time now) {
     --unread_;
   }
   if (had_job && log_.plan().nodes.empty() && log_.has(self_.id)) {
-    calm_until_ = now + settings_.node_timeout / 2;
+    calm_until_ = now + options_.node_timeout / 2;
   }
   if (entry.type == Type::kJoin && log_.has(entry.from) &&
       entry.from == self_.id) {
@@ -127,7 +127,7 @@ void Member::beats(const std::map<std::string, int64_t>& counts, Time now) {
     const auto found = counts.find(id);
     const int64_t count = found == counts.end() ? -1 : found->second;
     if (count == kDead) {
-      heard.at = now - 2 * settings_.node_timeout;
+      heard.at = now - 2 * options_.node_timeout;
     } else if (count != heard.count) {
       heard = {count, now};
     }
@@ -140,7 +140,7 @@ void Member::beats(const std::map<std::string, int64_t>& counts, Time now) {
 
 void Member::log_answered(Time now) {
   // Where it was this node that stood still, nobody else was silent.
-  if (now - answered_ > settings_.node_timeout / 2) {
+  if (now - answered_ > options_.node_timeout / 2) {
     for (auto& [id, heard] : heard_) {
       heard.at = now;
     }
@@ -174,7 +174,7 @@ void Member::lose_log(const std::string& why, Time now) {
   }
   const bool has_joined = self_.hosts_log || log_.has(self_.id);
   // A service that was never reached has refused this node.
-  if (has_joined || (settings_.log_outlives && !was_connected)) {
+  if (has_joined || (options_.has_service() && !was_connected)) {
     leaving_ = {kExitInfrastructure, text, now};
   } else {
     act(Kind::kBeginAnew);
@@ -257,10 +257,10 @@ void Member::tick(Time now) {
 // What follows
 
 void Member::update(Time now) {
-  if (connected_ && now >= answered_ + settings_.node_timeout) {
+  if (connected_ && now >= answered_ + options_.node_timeout) {
     lose_log(
         "the rendezvous did not answer for " +
-            describe_time(settings_.node_timeout) + " (--node-timeout)",
+            describe_time(options_.node_timeout) + " (--node-timeout)",
         now);
   }
   if (!over_) {
@@ -290,10 +290,10 @@ void Member::follow(Time now) {
   } else if (joined_ && connected_) {
     take_part();
     lead(now);
-  } else if (!connected_ && now >= gathering_since_ + settings_.join_timeout) {
+  } else if (!connected_ && now >= gathering_since_ + options_.join_timeout) {
     exit(
         kExitTimeout,
-        "after " + describe_time(settings_.join_timeout) + ": " + awaited());
+        "after " + describe_time(options_.join_timeout) + ": " + awaited());
   }
 }
 
@@ -307,7 +307,7 @@ void Member::schedule(Time now) {
     }
   };
   if (connected_) {
-    consider(answered_ + settings_.node_timeout);
+    consider(answered_ + options_.node_timeout);
   }
   if (leaving_) {
     consider(leaving_->until);
@@ -318,8 +318,8 @@ void Member::schedule(Time now) {
   if (doubt_) {
     consider(doubt_->until);
   }
-  consider(gathering_since_ + settings_.join_timeout);
-  consider(last_join_ + settings_.last_call);
+  consider(gathering_since_ + options_.join_timeout);
+  consider(last_join_ + options_.last_call);
 }
 
 // Not another one, whose log this node found.
@@ -363,6 +363,10 @@ void Member::take_part() {
       post(Type::kStopped);
     }
   }
+}
+
+std::string Member::endpoint() const {
+  return describe_endpoint(options_.host, options_.port);
 }
 
 std::vector<std::string> Member::watched() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <launcher/rendezvous/log/membership.h>
+#include <launcher/rendezvous/node_options.h>
 
 namespace ddp {
 
@@ -16,24 +17,6 @@ namespace ddp {
 class Member {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  using Duration = std::chrono::milliseconds;
-
-  struct Settings {
-    int min_nodes = 1;
-    int max_nodes = 1;
-    int max_restarts = 0;
-    /// How long a job that could start waits for more nodes.
-    Duration last_call{3000};
-    /// How long it waits for enough.
-    Duration join_timeout{600000};
-    /// After this silence a node is lost.
-    Duration node_timeout{10000};
-    /// Where the log is looked for, for people.
-    std::string endpoint;
-    /// Whether a service has the log, so that it outlives all nodes; else it is
-    /// lost with the node that serves it, and the job with it.
-    bool log_outlives = false;
-  };
 
   struct Action {
     enum class Kind {
@@ -52,8 +35,9 @@ class Member {
     std::string text;
   };
 
-  /// `self` gets its address, where it has none, when the log is there.
-  Member(const Settings& settings, NodeInfo self, Time now);
+  /// `self` has the node's id, host, ranks and restarts; `options` and the log
+  /// say the rest.
+  Member(const NodeOptions& options, NodeInfo self, Time now);
 
   /// The log can be read and written. `address` is this node's for others;
   /// `serves`: it has the log.
@@ -149,8 +133,9 @@ class Member {
   bool is_job_over() const;
   bool is_in_plan() const;
   std::string end_text() const;
+  std::string endpoint() const; // for people
 
-  Settings settings_;
+  NodeOptions options_;
   NodeInfo self_;
   Membership log_;
   bool connected_ = false;

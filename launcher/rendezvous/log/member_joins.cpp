@@ -66,8 +66,8 @@ void Member::check_fit(Time now) {
   const bool is_open = takes_others();
   std::string text = difference_to(log_.nodes().front());
   if (text.empty() && !is_open && !log_.plan().nodes.empty() &&
-      static_cast<int>(log_.plan().nodes.size()) == settings_.max_nodes) {
-    text = "the job at " + settings_.endpoint + " has its nodes (" +
+      static_cast<int>(log_.plan().nodes.size()) == options_.most) {
+    text = "the job at " + endpoint() + " has its nodes (" +
         hosts_of(log_.plan().nodes) +
         ") and takes no other; another job needs an endpoint or a --rdzv-id "
         "of its own";
@@ -79,9 +79,9 @@ void Member::check_fit(Time now) {
           std::to_string(self_.wanted_rank);
     }
   }
-  if (!text.empty() && settings_.log_outlives && !log_.plan().nodes.empty()) {
+  if (!text.empty() && options_.has_service() && !log_.plan().nodes.empty()) {
     // A service keeps what nobody is left to end.
-    doubt_ = {text, now + 3 * settings_.node_timeout / 2};
+    doubt_ = {text, now + 3 * options_.node_timeout / 2};
   } else if (!text.empty()) {
     leave(kExitUsage, text, now);
   }
@@ -127,7 +127,7 @@ std::string Member::end_text() const {
 
 std::string Member::awaited() const {
   if (!connected_) {
-    return "waiting for the rendezvous at " + settings_.endpoint +
+    return "waiting for the rendezvous at " + endpoint() +
         (unreachable_.empty() ? "" : " (" + unreachable_ + ")");
   }
   if (doubt_) {
@@ -135,7 +135,7 @@ std::string Member::awaited() const {
   }
   const Phase phase = log_.phase();
   if (phase == Phase::kEnded) {
-    return "waiting until the job that has ended at " + settings_.endpoint +
+    return "waiting until the job that has ended at " + endpoint() +
         " is gone from there";
   }
   if (phase == Phase::kStopping || phase == Phase::kRunning) {
@@ -144,8 +144,8 @@ std::string Member::awaited() const {
              ? " to finish"
              : " to stop: " + first_line(log_.cause_text()));
   }
-  const std::string least = std::to_string(settings_.min_nodes);
-  const std::string most = std::to_string(settings_.max_nodes);
+  const std::string least = std::to_string(options_.least);
+  const std::string most = std::to_string(options_.most);
   return "waiting for nodes: " + std::to_string(log_.nodes().size()) + " of " +
       (least == most ? least : least + " to " + most) + " joined (" +
       hosts_of(log_.nodes()) + ")" +

@@ -18,7 +18,7 @@ using Phase = Membership::Phase;
 // The first node that is heard says which others are silent.
 void Member::report_silence(Time now) {
   const auto is_silent = [&](const std::string& id) {
-    return id != self_.id && now - heard_[id].at > settings_.node_timeout;
+    return id != self_.id && now - heard_[id].at > options_.node_timeout;
   };
   for (const NodeInfo& each : log_.nodes()) {
     if (each.id == self_.id) {
@@ -35,7 +35,7 @@ void Member::report_silence(Time now) {
       entry.type = Type::kLost;
       entry.about = id;
       entry.text = "node " + (node == nullptr ? id : node->host) +
-          " was not heard for " + describe_time(settings_.node_timeout) +
+          " was not heard for " + describe_time(options_.node_timeout) +
           " (--node-timeout)";
       post(std::move(entry));
     }
@@ -64,7 +64,7 @@ std::vector<NodeInfo> Member::candidates() const {
     }
   }
   found = in_order(std::move(found), log_.plan());
-  const auto most = static_cast<size_t>(settings_.max_nodes);
+  const auto most = static_cast<size_t>(options_.most);
   if (found.size() > most) {
     found.resize(most);
   }
@@ -73,28 +73,26 @@ std::vector<NodeInfo> Member::candidates() const {
 
 // Whether the job has room for nodes that come after its start.
 bool Member::takes_others() const {
-  return settings_.max_restarts > 0 ||
-      settings_.min_nodes < settings_.max_nodes;
+  return self_.max_restarts > 0 || options_.least < options_.most;
 }
 
 void Member::gather(Time now) {
   std::vector<NodeInfo> nodes = candidates();
   const auto count = static_cast<int>(nodes.size());
   const bool is_first = log_.plan().nodes.empty();
-  const bool is_late = now >= last_join_ + settings_.last_call;
+  const bool is_late = now >= last_join_ + options_.last_call;
   const auto survivors = static_cast<int>(log_.survivors().size());
   const bool is_over =
-      !is_first && survivors < settings_.min_nodes && !takes_others();
-  const bool is_full = count == settings_.max_nodes;
+      !is_first && survivors < options_.least && !takes_others();
+  const bool is_full = count == options_.most;
   if (is_over) {
     post_end(kExitInfrastructure, log_.cause_text());
-  } else if (
-      count >= settings_.min_nodes && (is_full || !is_first || is_late)) {
+  } else if (count >= options_.least && (is_full || !is_first || is_late)) {
     post_plan(std::move(nodes));
-  } else if (now >= gathering_since_ + settings_.join_timeout) {
+  } else if (now >= gathering_since_ + options_.join_timeout) {
     post_end(
         kExitTimeout,
-        "after " + describe_time(settings_.join_timeout) + " still " +
+        "after " + describe_time(options_.join_timeout) + " still " +
             awaited());
   }
 }
@@ -105,7 +103,7 @@ void Member::post_plan(std::vector<NodeInfo> nodes) {
   entry.type = Type::kPlan;
   entry.plan.epoch = log_.next_epoch();
   entry.plan.restarts = log_.plan().restarts + (is_restart ? 1 : 0);
-  entry.plan.max_restarts = settings_.max_restarts;
+  entry.plan.max_restarts = self_.max_restarts;
   entry.plan.nodes = std::move(nodes);
   entry.epoch = entry.plan.epoch;
   post(std::move(entry));
@@ -115,13 +113,12 @@ void Member::post_plan(std::vector<NodeInfo> nodes) {
 // together cost one restart.
 void Member::regroup(Time now) {
   const Plan& plan = log_.plan();
-  const bool has_room =
-      static_cast<int>(plan.nodes.size()) < settings_.max_nodes;
+  const bool has_room = static_cast<int>(plan.nodes.size()) < options_.most;
   const std::vector<NodeInfo> nodes = candidates();
-  const bool may_grow = static_cast<int>(nodes.size()) < settings_.max_nodes;
+  const bool may_grow = static_cast<int>(nodes.size()) < options_.most;
   if (!has_room || regrouped_epoch_ == plan.epoch ||
       log_.has_finished_nodes() ||
-      (may_grow && now < last_join_ + settings_.last_call)) {
+      (may_grow && now < last_join_ + options_.last_call)) {
     return;
   }
   std::vector<NodeInfo> newcomers;

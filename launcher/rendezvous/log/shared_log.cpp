@@ -42,43 +42,19 @@ WorkerPlan make_plan(const SharedLog::Options& options) {
   return plan;
 }
 
-std::map<std::string, int64_t> parse_beats(const std::string& lines) {
-  std::map<std::string, int64_t> beats;
-  std::istringstream stream(lines);
-  std::string member;
-  int64_t count = 0;
-  while (stream >> member >> count) {
-    beats[member] = count;
-  }
-  return beats;
-}
-
 Event parse_event(const std::string& message) {
-  Event event{Event::Kind::kLost, message.substr(1)};
+  Event event{static_cast<Event::Kind>(message[0]), message.substr(1)};
   std::istringstream words(event.text);
-  switch (message[0]) {
-    case log_message::kUnreachable:
-      event.kind = Event::Kind::kUnreachable;
-      break;
-    case log_message::kRefused:
-      event.kind = Event::Kind::kRefused;
-      words >> event.code >> std::ws;
-      std::getline(words, event.text);
-      break;
-    case log_message::kConnected:
-      event.kind = Event::Kind::kConnected;
-      words >> event.text >> event.own_address >> event.serves;
-      break;
-    case log_message::kEntry:
-      event.kind = Event::Kind::kEntry;
-      break;
-    case log_message::kBeats:
-      event.kind = Event::Kind::kBeats;
-      event.beats = parse_beats(event.text);
-      event.text.clear();
-      break;
-    default:
-      break;
+  if (event.kind == Event::Kind::kRefused) {
+    words >> event.code >> std::ws;
+    std::getline(words, event.text);
+  } else if (event.kind == Event::Kind::kConnected) {
+    words >> event.text >> event.own_address >> event.serves;
+  } else if (event.kind == Event::Kind::kBeats) {
+    std::string member;
+    for (int64_t count = 0; words >> member >> count;) {
+      event.beats[member] = count;
+    }
   }
   return event;
 }

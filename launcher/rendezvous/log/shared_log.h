@@ -36,13 +36,15 @@ class SharedLog {
   };
 
   struct Event {
-    enum class Kind {
-      kUnreachable,
-      kRefused,
-      kConnected,
-      kEntry,
-      kBeats,
-      kLost
+    /// As the helper's messages begin.
+    enum class Kind : char {
+      kUnreachable = 'U',
+      kRefused = 'R', // ddprun's exit code, and why
+      // The nonce, this node's address for others, 1 where it serves the log.
+      kConnected = 'C',
+      kEntry = 'E',
+      kBeats = 'B', // "member count", one a line
+      kLost = 'L'
     };
     Kind kind = Kind::kLost;
     /// kConnected: the store's nonce; kEntry: the entry; kUnreachable (it tries
