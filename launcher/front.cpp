@@ -51,13 +51,9 @@ int wait_for_agent(pid_t agent, StarterLink starter) {
 void await_last_words(const std::vector<pid_t>& not_ours) {
   const auto deadline =
       std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
-  sigset_t child_signal;
-  sigemptyset(&child_signal);
-  sigaddset(&child_signal, SIGCHLD);
   while (child_processes().size() > not_ours.size() &&
          std::chrono::steady_clock::now() < deadline) {
-    const timespec a_moment{0, 10 * 1000 * 1000};
-    sigtimedwait(&child_signal, nullptr, &a_moment);
+    await_child_signal(10);
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
     }
   }

@@ -80,7 +80,6 @@ std::vector<int> nodes_of(const Cpus& cpus) {
 std::vector<Seat> seats_on(const std::vector<int>& nodes) {
   std::map<int, int> taken;
   std::vector<Seat> seats;
-  seats.reserve(nodes.size());
   for (const int node : nodes) {
     seats.push_back({node, taken[node]++, 0});
   }
@@ -115,12 +114,24 @@ std::vector<Seat> find_seats(
   return seats_on(nodes);
 }
 
-Cpus on_node(const Cpus& cpus, int node) {
+template <typename Fits>
+Cpus select(const Cpus& cpus, const Fits& fits) {
   Cpus found;
-  std::copy_if(
-      cpus.begin(), cpus.end(), std::back_inserter(found), [&](const Cpu& cpu) {
-        return cpu.node == node;
-      });
+  std::copy_if(cpus.begin(), cpus.end(), std::back_inserter(found), fits);
+  return found;
+}
+
+template <typename Key>
+std::vector<Cpus> values_of(const std::map<Key, Cpus>& groups) {
+  std::vector<Cpus> values;
+  for (const auto& [key, cpus] : groups) {
+    values.push_back(cpus);
+  }
+  return values;
+}
+
+Cpus on_node(const Cpus& cpus, int node) {
+  Cpus found = select(cpus, [&](const Cpu& cpu) { return cpu.node == node; });
   if (found.empty()) {
     std::vector<int> allowed;
     for (const Cpu& cpu : cpus) {
@@ -136,12 +147,7 @@ Cpus on_node(const Cpus& cpus, int node) {
 
 Cpus on_socket_of(const Cpus& cpus, int node) {
   const int socket = on_node(cpus, node).front().socket;
-  Cpus found;
-  std::copy_if(
-      cpus.begin(), cpus.end(), std::back_inserter(found), [&](const Cpu& cpu) {
-        return cpu.socket == socket;
-      });
-  return found;
+  return select(cpus, [&](const Cpu& cpu) { return cpu.socket == socket; });
 }
 
 std::vector<Cpus> by_core(const Cpus& cpus) {
@@ -149,12 +155,7 @@ std::vector<Cpus> by_core(const Cpus& cpus) {
   for (const Cpu& cpu : cpus) {
     cores[{cpu.node, cpu.core}].push_back(cpu);
   }
-  std::vector<Cpus> units;
-  units.reserve(cores.size());
-  for (auto& [key, unit] : cores) {
-    units.push_back(std::move(unit));
-  }
-  return units;
+  return values_of(cores);
 }
 
 // The first `units.size() % count` get one more than the others.
@@ -205,11 +206,7 @@ Cpus core_complex(const Cpus& cpus, const Seat& seat, const std::string& root) {
   for (const Cpu& cpu : on_node(cpus, seat.node)) {
     by_cache[last_level_cache(cpu.id, root)].push_back(cpu);
   }
-  std::vector<Cpus> complexes;
-  complexes.reserve(by_cache.size());
-  for (auto& [cache, complex] : by_cache) {
-    complexes.push_back(std::move(complex));
-  }
+  auto complexes = values_of(by_cache);
   std::stable_sort(
       complexes.begin(), complexes.end(), [](const Cpus& a, const Cpus& b) {
         return a.size() > b.size();

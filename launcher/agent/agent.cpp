@@ -49,20 +49,14 @@ int Agent::run() {
   watch(lifeline_.get());
   watch(signals_.get());
   watch(output_.done_fd());
-  watch(output_.drained_fd());
   output_.start();
   return job_.options.nodes.several() ? run_with_others() : run_alone();
 }
 
 int Agent::run_alone() {
   for (run_attempt(std::move(job_.listener)); may_restart();) {
-    JobReport report = make_report();
-    report.max_restarts = 0; // the end of the job tells of these
-    report.file.clear();
-    remove_private_folder(
-        job_.private_folder.empty() ? "" : attempt_folder(job_, number_));
+    say(conclude_attempt());
     job_.environment.restarts = ++number_;
-    say(report_text(report));
     say("all ranks are started again (" + std::to_string(number_) + " of " +
         std::to_string(job_.options.max_restarts) + " restarts)");
     run_attempt(
@@ -86,7 +80,6 @@ void Agent::start_attempt(Listener listener) {
   told_ = false;
   ends_.assign(static_cast<size_t>(job_.options.nproc_per_node), RankEnd());
   detail_.clear();
-  drained_ = false;
   hang_watch_.emplace(
       job_.options.hang_timeout, job_.options.start_timeout, now);
   wait_watch_.emplace();
@@ -110,10 +103,7 @@ void Agent::end_attempt() {
   next_notice_.reset();
   end_all_but_helpers(); // the store, and what ranks left behind
   output_.drain();
-  limit_last_output();
-  while (!drained_) {
-    wait_for_events();
-  }
+  await_output();
   output_deadline_.reset();
   for (size_t i = 0; i < ends_.size(); ++i) {
     ends_[i].error =
@@ -129,9 +119,12 @@ void Agent::end_all_but_helpers() const {
 }
 
 // A terminal that is held (Ctrl-S) gets the report once it is let go.
-void Agent::limit_last_output() {
-  if (supervisor_->stopping() && isatty(STDERR_FILENO) != 1) {
+void Agent::await_output() {
+  if (supervisor_ && supervisor_->stopping() && isatty(STDERR_FILENO) != 1) {
     output_deadline_ = Clock::now() + kLastOutputTime;
+  }
+  while (!std::exchange(output_done_, false)) {
+    wait_for_events();
   }
 }
 
@@ -169,10 +162,7 @@ int Agent::conclude(JobReport report) {
     say(text);
   }
   output_.finish();
-  limit_last_output();
-  while (!output_done_) {
-    wait_for_events();
-  }
+  await_output();
   return report.exit_code;
 }
 

@@ -51,7 +51,7 @@ class Agent {
   void start_attempt(Listener listener);
   void end_attempt();
   void end_all_but_helpers() const;
-  void limit_last_output();
+  void await_output();
   bool may_restart() const;
 
   // In a job of several nodes:
@@ -114,6 +114,8 @@ class Agent {
   std::vector<int> ranks_of(std::vector<int> local_ranks) const;
   RankEnd describe_rank(size_t index) const;
   JobReport make_report();
+  JobReport make_attempt_report();
+  std::string conclude_attempt();
   int conclude(JobReport report);
   int exit_code(const JobReport& report) const;
   int failure_code(const JobReport& report) const;
@@ -136,7 +138,6 @@ class Agent {
   std::vector<RankEnd> ends_; // by local rank
   std::string detail_; // of the reason to stop
   int exec_error_ = 0;
-  bool drained_ = false;
 
   std::unique_ptr<Rendezvous> rendezvous_; // null in a job of one node
   std::optional<Rendezvous::Order> order_; // to start, or to exit
@@ -149,7 +150,7 @@ class Agent {
   std::optional<Time> next_pause_look_; // while they are asked to
   Time pause_deadline_;
 
-  bool output_done_ = false;
+  bool output_done_ = false; // with what it was asked for last
   std::optional<Time> next_tick_;
   std::optional<Time> next_notice_;
   std::optional<Time> output_deadline_;

@@ -127,10 +127,8 @@ void Agent::handle_event(int fd) {
       on_signal(signal);
     }
   } else if (fd == output_.done_fd()) {
-    output_done_ = true;
-  } else if (fd == output_.drained_fd()) {
     uint64_t count = 0;
-    drained_ = read(fd, &count, sizeof count) == sizeof count;
+    output_done_ = read(fd, &count, sizeof count) == sizeof count;
   } else if (rendezvous_ && fd == rendezvous_->fd()) {
     rendezvous_->handle_events(Clock::now());
     take_orders();

@@ -21,16 +21,6 @@ using Order = Rendezvous::Order;
 constexpr std::chrono::seconds kMissingTime(5);
 constexpr std::chrono::seconds kStillMissingTime(60);
 
-Rendezvous::Settings settings_of(const Job& job) {
-  Rendezvous::Settings settings;
-  settings.nodes = job.options.nodes;
-  settings.ranks = job.options.nproc_per_node;
-  settings.max_restarts = job.options.max_restarts;
-  settings.run_id = job.environment.run_id;
-  settings.store_program = job.store_program;
-  return settings;
-}
-
 // Though it was being stopped.
 bool failed_by_itself(const RankEnd& end) {
   const int status = end.state.wait_status();
@@ -55,7 +45,7 @@ bool blame_own_rank(JobReport* report) {
 } // namespace
 
 int Agent::run_with_others() {
-  rendezvous_ = std::make_unique<Rendezvous>(settings_of(job_));
+  rendezvous_ = std::make_unique<Rendezvous>(job_);
   watch(rendezvous_->fd());
   for (;;) {
     const Order order = await_order();
@@ -209,9 +199,7 @@ void Agent::tell_others() {
       reason == StopReason::kSignal) {
     return;
   }
-  JobReport report = make_report();
-  report.file.clear();
-  report.max_restarts = 0;
+  JobReport report = make_attempt_report();
   if (reason == StopReason::kOtherNode && !blame_own_rank(&report)) {
     return;
   }
@@ -243,13 +231,7 @@ void Agent::keep_reason() {
       (why == StopReason::kOtherNode && is_mute())) {
     return;
   }
-  JobReport report = make_report();
-  report.max_restarts = 0;
-  report.file.clear();
-  reason_ = report_text(report);
-  remove_private_folder(
-      job_.private_folder.empty() ? ""
-                                  : attempt_folder(job_, attempt_->number()));
+  reason_ = conclude_attempt();
 }
 
 void Agent::say_reason() {

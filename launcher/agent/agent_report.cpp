@@ -4,6 +4,7 @@
 #include <common/scheduler/launch_error.h>
 #include <common/text.h>
 #include <launcher/cli/redaction.h>
+#include <launcher/private_folder.h>
 
 namespace ddp {
 
@@ -100,6 +101,23 @@ JobReport Agent::make_report() {
   report.folder = job_.private_folder.empty() ? job_.folder : "";
   report.file = job_.options.report;
   return report;
+}
+
+// The end of the job tells of the rest.
+JobReport Agent::make_attempt_report() {
+  JobReport report = make_report();
+  report.max_restarts = 0;
+  report.file.clear();
+  return report;
+}
+
+// Of one that is not the last: what is to be said of it.
+std::string Agent::conclude_attempt() {
+  const std::string text = report_text(make_attempt_report());
+  remove_private_folder(
+      job_.private_folder.empty() ? ""
+                                  : attempt_folder(job_, attempt_->number()));
+  return text;
 }
 
 // Of a job whose output nobody waits for any more.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <fstream>
 
 #include <sys/prctl.h>
@@ -25,12 +26,17 @@ std::vector<pid_t> child_processes() {
   return pids;
 }
 
-int end_descendants(const std::vector<pid_t>& spared) {
-  const auto deadline =
-      std::chrono::steady_clock::now() + std::chrono::seconds(10);
+void await_child_signal(int milliseconds) {
   sigset_t child_signal;
   sigemptyset(&child_signal);
   sigaddset(&child_signal, SIGCHLD);
+  const timespec time{0, int64_t{milliseconds} * 1000 * 1000};
+  sigtimedwait(&child_signal, nullptr, &time);
+}
+
+int end_descendants(const std::vector<pid_t>& spared) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::seconds(10);
   int reaped = 0;
   while (std::chrono::steady_clock::now() < deadline) {
     bool left = false;
@@ -47,10 +53,7 @@ int end_descendants(const std::vector<pid_t>& spared) {
     if (!left) {
       break;
     }
-    // SIGCHLD coalesces and may have been taken already: wait for it, but not
-    // for long.
-    const timespec a_moment{0, 1000 * 1000};
-    sigtimedwait(&child_signal, nullptr, &a_moment);
+    await_child_signal(1);
   }
   return reaped;
 }

@@ -12,6 +12,10 @@ void become_subreaper();
 /// The children of the calling thread, zombies included.
 std::vector<pid_t> child_processes();
 
+/// Waits for SIGCHLD, which is blocked, but not for long: it coalesces, and may
+/// have been taken already.
+void await_child_signal(int milliseconds);
+
 /// Ends every descendant of the calling process, which must be a subreaper and
 /// call from its main thread with SIGCHLD blocked: kills and reaps its children
 /// until none is left, since their own children become ours as they die.

@@ -37,23 +37,28 @@ int64_t revision_of(const EtcdClient::Json& answer) {
 
 } // namespace
 
-EtcdLog::EtcdLog(Settings settings)
-    : settings_(std::move(settings)),
-      reader_(settings_.access, settings_.members, settings_.silence),
-      writer_(settings_.access, settings_.members, settings_.silence) {}
+EtcdLog::EtcdLog(
+    std::string name,
+    const EtcdAccess& access,
+    const std::vector<SocketAddress>& members,
+    milliseconds silence)
+    : name_(std::move(name)),
+      silence_(silence),
+      reader_(access, members, silence),
+      writer_(access, members, silence) {}
 
 std::string EtcdLog::key(const std::string& name) const {
-  return to_base64("ddp/" + settings_.name + "/" + name);
+  return to_base64("ddp/" + name_ + "/" + name);
 }
 
 // Without what all of the job's have in common.
 std::string EtcdLog::name_of(const Json& pair) const {
   return from_base64(pair.at("key"))
-      .substr(std::string("ddp//").size() + settings_.name.size());
+      .substr(std::string("ddp//").size() + name_.size());
 }
 
 EtcdLog::Json EtcdLog::prefix(const std::string& name) const {
-  std::string end = "ddp/" + settings_.name + "/" + name;
+  std::string end = "ddp/" + name_ + "/" + name;
   ++end.back();
   return {{"key", key(name)}, {"range_end", to_base64(end)}};
 }
@@ -113,7 +118,7 @@ std::string EtcdLog::nonce() {
   std::string nonce;
   words >> nonce >> job_lease_;
   if (nonce.size() != 2 * kNonceBytes || job_lease_.empty()) {
-    throw LogRefused("ddp/" + settings_.name + "/ there is not ddprun's");
+    throw LogRefused("ddp/" + name_ + "/ there is not ddprun's");
   }
   if (job_lease_ != lease) {
     writer_.call("/v3/lease/revoke", {{"ID", lease}});
@@ -191,7 +196,7 @@ bool EtcdLog::append(uint64_t place, const std::string& value) {
 // Others see at once that its lease has expired.
 void EtcdLog::live(const std::string& member) {
   if (own_lease_.empty() || !keep_alive(own_lease_)) {
-    own_lease_ = grant(settings_.silence);
+    own_lease_ = grant(silence_);
     writer_.call(
         "/v3/kv/put", {{"key", key(kMember + member)}, {"lease", own_lease_}});
   }

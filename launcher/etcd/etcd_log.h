@@ -4,6 +4,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <launcher/etcd/client.h>
 #include <launcher/rendezvous/log/log_engine.h>
@@ -16,17 +17,13 @@ namespace ddp {
 /// of a job whose nodes have all died expires.
 class EtcdLog : public LogEngine {
  public:
-  struct Settings {
-    /// The job's.
-    std::string name;
-    EtcdAccess access;
-    std::vector<SocketAddress> members;
-    /// Without its agent's beats a member lives that long, in which no member
-    /// of the etcd need answer either.
-    std::chrono::milliseconds silence{10000};
-  };
-
-  explicit EtcdLog(Settings settings);
+  /// `name` is the job's. Without its agent's beats a member lives as long as
+  /// `silence`, in which no member of the etcd need answer either.
+  EtcdLog(
+      std::string name,
+      const EtcdAccess& access,
+      const std::vector<SocketAddress>& members,
+      std::chrono::milliseconds silence);
 
   SocketAddress serve(int listener) override;
   void connect(const SocketAddress& endpoint, const std::string& address)
@@ -59,7 +56,8 @@ class EtcdLog : public LogEngine {
       const Json& event,
       const std::function<void(const std::string&)>& take);
 
-  const Settings settings_;
+  const std::string name_;
+  const std::chrono::milliseconds silence_;
   EtcdClient reader_;
   EtcdClient writer_;
   std::string job_lease_;

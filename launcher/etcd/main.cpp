@@ -26,11 +26,10 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN); // a member that ends shall not end this
   curl_global_init(CURL_GLOBAL_DEFAULT);
   const auto options = ddp::helper_options({words.begin() + kOwn, words.end()});
-  ddp::EtcdLog::Settings settings;
-  settings.name = words[0];
-  settings.silence = std::chrono::milliseconds(std::stoi(words[1]));
-  settings.access = {words[2], words[3], words[4], words[5], words[6]};
-  settings.members = options.endpoints;
-  ddp::EtcdLog log(settings);
+  ddp::EtcdLog log(
+      words[0],
+      {words[2], words[3], words[4], words[5], words[6]},
+      options.endpoints,
+      std::chrono::milliseconds(std::stoi(words[1])));
   ddp::run_log_helper(log, options);
 }

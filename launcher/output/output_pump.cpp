@@ -44,8 +44,7 @@ OutputPump::OutputPump(
       screen_(out_fd, err_fd, patience),
       events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
       wake_(make_event()),
-      drained_(make_event()),
-      done_(make_pipe()),
+      done_(make_event()),
       names_(std::move(names)),
       buffer_(std::make_unique<char[]>(kReadSize)) {
   watch(EPOLL_CTL_ADD, wake_.get(), EPOLLIN, nullptr);
@@ -102,7 +101,7 @@ void OutputPump::message(std::string_view text) {
 void OutputPump::drain() {
   post([this] {
     drain_sources();
-    signal_event(drained_);
+    signal_event(done_);
   });
 }
 
@@ -134,7 +133,7 @@ void OutputPump::run() {
     watch_sources();
     watch_screen();
   }
-  done_.write_end.reset();
+  signal_event(done_);
 }
 
 void OutputPump::wait() {

@@ -57,20 +57,15 @@ class OutputPump {
 
   /// Tells the pump that all ranks are gone: what their pipes still hold is
   /// taken, and they are closed, though somebody else may hold them open. Then
-  /// drained_fd(), an eventfd, becomes readable; read it before the next
-  /// drain().
+  /// done_fd(), an eventfd, becomes readable; read it before the next call.
   void drain();
-
-  int drained_fd() const {
-    return drained_.get();
-  }
 
   /// Drains, and ends the thread once all is written: then done_fd() becomes
   /// readable.
   void finish();
 
   int done_fd() const {
-    return done_.read_end.get();
+    return done_.get();
   }
 
   /// The last lines that this rank wrote to standard error in this attempt,
@@ -108,8 +103,7 @@ class OutputPump {
   Screen screen_;
   FileDescriptor events_;
   FileDescriptor wake_;
-  FileDescriptor drained_;
-  Pipe done_;
+  FileDescriptor done_;
 
   mutable std::mutex mutex_;
   std::vector<Task> tasks_; // for the thread

@@ -36,50 +36,47 @@ std::string printable_host_name() {
   return name.empty() ? "unnamed" : name;
 }
 
-NodeInfo node_of(const Rendezvous::Settings& settings) {
+NodeInfo node_of(const Job& job) {
   NodeInfo node;
   node.id = random_hex(8);
   node.host = printable_host_name();
-  node.ranks = settings.ranks;
-  node.max_restarts = settings.max_restarts;
+  node.ranks = job.options.nproc_per_node;
+  node.max_restarts = job.options.max_restarts;
   return node;
 }
 
 } // namespace
 
-Rendezvous::Rendezvous(Settings settings)
-    : settings_(std::move(settings)),
+Rendezvous::Rendezvous(const Job& job)
+    : job_(job),
+      nodes_(job.options.nodes),
       events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
-      authenticator_(settings_.nodes.token, settings_.run_id),
-      member_(
-          settings_.nodes,
-          node_of(settings_),
-          std::chrono::steady_clock::now()) {
+      authenticator_(nodes_.token, job_.environment.run_id),
+      member_(nodes_, node_of(job_), std::chrono::steady_clock::now()) {
   open_log();
 }
 
 void Rendezvous::open_log() {
-  const NodeOptions& nodes = settings_.nodes;
   SharedLog::Options options;
-  options.helper.endpoints = {{nodes.host, nodes.port}};
-  options.program = settings_.store_program;
-  if (nodes.has_service()) {
-    const EtcdAccess& access = nodes.etcd_access;
-    options.helper.endpoints = nodes.etcd;
+  options.helper.endpoints = {{nodes_.host, nodes_.port}};
+  options.program = job_.store_program;
+  if (nodes_.has_service()) {
+    const EtcdAccess& access = nodes_.etcd_access;
+    options.helper.endpoints = nodes_.etcd;
     options.program = find_helper("ddprun-etcd");
     options.arguments = {
-        settings_.run_id,
-        std::to_string(nodes.node_timeout.count()),
+        job_.environment.run_id,
+        std::to_string(nodes_.node_timeout.count()),
         access.cert,
         access.key,
         access.cacert,
         access.user,
         access.password_file};
   }
-  options.helper.nodes = nodes;
+  options.helper.nodes = nodes_;
   options.helper.member = member_.self().id;
   options.helper.beat_interval =
-      std::min(std::chrono::milliseconds(1000), nodes.node_timeout / 5);
+      std::min(std::chrono::milliseconds(1000), nodes_.node_timeout / 5);
   log_.reset(); // the one that was lost
   log_ = std::make_unique<SharedLog>(std::move(options));
   read_.clear();
@@ -194,11 +191,11 @@ void Rendezvous::carry_out(Time now) {
         open_store(now);
         break;
       case Kind::kBeginAnew: // by a new id: who was lost does not join again
-        member_ = Member(settings_.nodes, node_of(settings_), now);
+        member_ = Member(nodes_, node_of(job_), now);
         open_log();
         break;
       case Kind::kExit:
-        if (settings_.nodes.has_service() &&
+        if (nodes_.has_service() &&
             membership().phase() == Membership::Phase::kEnded) {
           log_->leave();
         }
@@ -214,10 +211,10 @@ void Rendezvous::carry_out(Time now) {
 
 void Rendezvous::open_store(Time now) {
   try {
-    const std::string address = settings_.nodes.bind.empty()
+    const std::string address = nodes_.bind.empty()
         ? member_.self().address
-        : address_of_interface(settings_.nodes.bind);
-    ranks_store_ = listen_in_range(address, settings_.nodes);
+        : address_of_interface(nodes_.bind);
+    ranks_store_ = listen_in_range(address, nodes_);
     member_.store_opened(ranks_store_.port, now);
   } catch (const LaunchError& error) {
     member_.end_job(

@@ -7,11 +7,10 @@
 #include <vector>
 
 #include <common/file_descriptor.h>
-#include <launcher/listener.h>
+#include <launcher/job.h>
 #include <launcher/rendezvous/authentication.h>
 #include <launcher/rendezvous/log/member.h>
 #include <launcher/rendezvous/log/shared_log.h>
-#include <launcher/rendezvous/node_options.h>
 
 namespace ddp {
 
@@ -21,20 +20,12 @@ class Rendezvous {
  public:
   using Time = Member::Time;
 
-  struct Settings {
-    NodeOptions nodes;
-    int ranks = 1; // of this node
-    int max_restarts = 0;
-    std::string run_id;
-    std::string store_program;
-  };
-
   /// What the agent is to do: kStart, kStop, kKill or kExit.
   using Order = Member::Action;
 
-  /// Starts to find the job's log, or to serve it; handle_events() throws
-  /// LaunchError where that cannot be.
-  explicit Rendezvous(Settings settings);
+  /// Starts to find the log of the job, which has to outlive this, or to serve
+  /// it; handle_events() throws LaunchError where that cannot be.
+  explicit Rendezvous(const Job& job);
 
   /// Becomes readable when handle_events() has something to do.
   int fd() const {
@@ -78,7 +69,8 @@ class Rendezvous {
   void carry_out(Time now);
   void post(Entry entry);
 
-  Settings settings_;
+  const Job& job_;
+  const NodeOptions& nodes_; // of it
   std::string log_name_;
   FileDescriptor events_;
   Authenticator authenticator_;

@@ -168,7 +168,7 @@ TEST_CASE("each attempt has streams of its own", "[unit]") {
     CHECK(test.pump->last_lines(1).empty());
     const std::string name = "attempt " + std::to_string(attempt);
     say(held, name + "\nlast words");
-    CHECK_FALSE(readable(test.pump->drained_fd(), 0));
+    CHECK_FALSE(readable(test.pump->done_fd(), 0));
     test.drain(); // though the pipe is still open
     CHECK(test.pump->last_lines(1) == Texts{name, "last words"});
     CHECK(write(held.get(), "x", 1) == -1); // and has no reader any more
@@ -261,7 +261,7 @@ TEST_CASE("sockets are written without waiting", "[unit]") {
     taken = flood(pipe.write_end, 20'000'000);
     CHECK(taken < 3'000'000);
     pump.drain(); // also now, which a write that waits would prevent
-    CHECK(readable(pump.drained_fd(), kReadPatience));
+    CHECK(readable(pump.done_fd(), kReadPatience));
     CHECK((fcntl(ours.get(), F_GETFL) & O_NONBLOCK) == 0);
     pump.message("ddprun: the end");
     reader.until("ddprun: the end\n");

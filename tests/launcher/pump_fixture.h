@@ -129,9 +129,9 @@ struct PumpTest {
 
   void drain() {
     pump->drain();
-    REQUIRE(readable(pump->drained_fd(), kReadPatience));
+    REQUIRE(readable(pump->done_fd(), kReadPatience));
     uint64_t count = 0;
-    REQUIRE(read(pump->drained_fd(), &count, sizeof count) == sizeof count);
+    REQUIRE(read(pump->done_fd(), &count, sizeof count) == sizeof count);
   }
 
   void finish() {

@@ -38,7 +38,7 @@ TEST_CASE("a terminal that is held up holds up no rank", "[terminal]") {
   test.pump->message("ddprun: while nobody reads");
   say(test.rank(1), "also dropped\n");
   test.pump->drain();
-  REQUIRE(readable(test.pump->drained_fd(), kReadPatience));
+  REQUIRE(readable(test.pump->done_fd(), kReadPatience));
   test.reader.until("lines dropped: ");
   test.reader.until("\n");
   CHECK(count_of(test.reader.text(), "ddprun: before\n") == 1);
@@ -61,7 +61,7 @@ TEST_CASE(
   REQUIRE(tcflow(ours, TCOOFF) == 0);
   say(rank, "held\n");
   test.pump->drain();
-  REQUIRE(readable(test.pump->drained_fd(), kReadPatience));
+  REQUIRE(readable(test.pump->done_fd(), kReadPatience));
   CHECK(test.reader.text().empty());
   REQUIRE(tcflow(ours, TCOON) == 0);
   test.reader.until("[0] held\n");

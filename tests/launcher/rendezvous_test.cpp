@@ -68,14 +68,15 @@ TEST_CASE("^C ends a search for the job behind firewalls", "[rendezvous]") {
 }
 
 TEST_CASE("who writes without end does not hold up an agent", "[rendezvous]") {
-  Rendezvous::Settings settings;
-  settings.nodes.least = 2;
-  settings.nodes.most = 2;
-  settings.nodes.host = "127.0.0.1";
-  settings.nodes.port = 1;
-  settings.nodes.hosts_log = false;
-  settings.store_program = WORKER_PATH; // writes 100 MB, then ends
-  Rendezvous rendezvous(settings);
+  Job job;
+  NodeOptions& nodes = job.options.nodes;
+  nodes.least = 2;
+  nodes.most = 2;
+  nodes.host = "127.0.0.1";
+  nodes.port = 1;
+  nodes.hosts_log = false;
+  job.store_program = WORKER_PATH; // writes 100 MB, then ends
+  Rendezvous rendezvous(job);
   const pid_t writer = rendezvous.helper();
   // The second time it goes on writing as there is room again.
   for (int i = 0; i < 2; ++i) {
