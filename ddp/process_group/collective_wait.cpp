@@ -94,7 +94,8 @@ void wait_in_slices(
   const auto long_wait =
       std::min({kLongWait, group.timeout / 2, group.wait_notice / 2});
   std::optional<BoardState> state;
-  std::optional<milliseconds> notice = group.wait_notice;
+  auto notice = group.wait_notice;
+  bool told = false;
   try {
     for (auto slice = kFirstSlice; !finished_within(slice); slice = kSlice) {
       look_for_failure(group);
@@ -102,10 +103,9 @@ void wait_in_slices(
       if (group.board && !state && waited > long_wait) {
         state = group.board->attend(group.scope, group.launched, own_call());
       }
-      if (notice && waited > *notice) {
-        const bool told = tell_of_wait(group, number, state);
-        notice =
-            told ? std::nullopt : std::optional(*notice + group.wait_notice);
+      if (!told && waited > notice) {
+        told = tell_of_wait(group, number, state);
+        notice += group.wait_notice;
       }
     }
     if (state) {
