@@ -235,8 +235,9 @@ TEST_CASE("a job outlives a member of its etcd, and nodes") {
   }
   etcd.end(0);
   // One that dies, and one that stands still: its lease expires.
+  const pid_t agent = jobs[2]->agent();
   kill(jobs[2]->pid(), SIGKILL);
-  kill(jobs[2]->agent(), SIGKILL);
+  kill(agent, SIGKILL);
   jobs[0]->wait_for_output("of 2");
   jobs[1]->wait_for_output("of 2");
   kill(jobs[1]->agent(), SIGSTOP);
