@@ -93,15 +93,6 @@ void make_folder(Job* job) {
   }
 }
 
-std::vector<std::string> assignments(const Variables& variables) {
-  std::vector<std::string> result;
-  for (const auto& [name, value] : variables) {
-    result.push_back(name);
-    result.back().append("=").append(value);
-  }
-  return result;
-}
-
 void heed_surroundings(Job* job) {
   job->notes = job->options.notes;
   const auto outer = find_outer_launcher(process_environment);
@@ -170,7 +161,7 @@ std::string describe_job(const Job& job) {
     ranks.push_back(
         {job.environment.first_rank + i,
          arguments_for(job.options.command, i),
-         assignments(rank_variables(job.environment, own)),
+         rank_variables(job.environment, own),
          job.places.empty() ? RankPlace() : job.places.at(local)});
   }
   const NodeOptions& nodes = job.options.nodes;

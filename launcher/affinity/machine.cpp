@@ -33,6 +33,12 @@ std::vector<int> read_numbers(const std::string& path) {
   return numbers;
 }
 
+// 0 also where Linux says -1: where there is one, it has no number.
+int number_in(const std::string& path) {
+  const auto numbers = parse_number_list(read_line(path).value_or(""));
+  return numbers.empty() ? 0 : numbers[0];
+}
+
 int lowest_in(const std::string& path) {
   const auto numbers = read_numbers(path);
   return *std::min_element(numbers.begin(), numbers.end());
@@ -90,11 +96,8 @@ std::vector<Gpu> read_gpus(const std::string& root) {
         gpu.uuid = line.substr(start);
       }
     }
-    // -1 where there is one node, which has no number then.
-    const auto node =
-        read_line(root + "/sys/bus/pci/devices/" + address + "/numa_node");
-    const auto numbers = parse_number_list(node.value_or(""));
-    gpu.node = numbers.empty() ? 0 : numbers[0];
+    gpu.node =
+        number_in(root + "/sys/bus/pci/devices/" + address + "/numa_node");
     gpus.push_back(gpu);
   }
   return gpus;
@@ -113,9 +116,7 @@ Machine read_machine(const cpu_set_t& allowed, const std::string& root) {
     Cpu cpu;
     cpu.id = id;
     cpu.core = lowest_in(topology + "thread_siblings_list");
-    const auto socket = read_line(topology + "physical_package_id");
-    const auto numbers = parse_number_list(socket.value_or(""));
-    cpu.socket = numbers.empty() ? 0 : numbers[0]; // -1 where there is one
+    cpu.socket = number_in(topology + "physical_package_id");
     const auto node = nodes.find(id);
     cpu.node = node == nodes.end() ? 0 : node->second;
     machine.cpus.push_back(cpu);

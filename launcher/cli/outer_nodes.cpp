@@ -1,7 +1,7 @@
 #include <launcher/cli/outer_nodes.h>
 
-#include <charconv>
 #include <cstdint>
+#include <cstdlib>
 
 #include <common/scheduler/outer_launcher.h>
 #include <common/scheduler/slurm_tasks.h>
@@ -13,10 +13,7 @@ namespace {
 using Kind = OuterLauncher::Kind;
 
 int64_t number_of(const EnvironmentLookup& lookup, const char* name) {
-  const std::string text = lookup(name).value_or("");
-  int64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
+  return std::atoll(lookup(name).value_or("").c_str());
 }
 
 void meet_by_slurm(const EnvironmentLookup& lookup, OuterNodes* nodes) {

@@ -57,6 +57,12 @@ std::string first_line_of(const std::string& path) {
   return line;
 }
 
+/// Empty where the text is none.
+Json object_in(const std::string& text) {
+  auto object = Json::parse(text, nullptr, false);
+  return object.is_object() ? object : Json::object();
+}
+
 bool has_gateway(const std::string& version) {
   int major = 0;
   int minor = 0;
@@ -147,11 +153,10 @@ EtcdClient::Answer EtcdClient::perform(
 
 // What it says of an error.
 std::string EtcdClient::reason_in(const Answer& answer) {
-  const auto error = Json::parse(answer.text, nullptr, false);
-  return !answer.is_complete ? answer.text
-      : error.is_object() && error.contains("message")
-      ? error["message"].get<std::string>()
-      : "HTTP " + std::to_string(answer.status);
+  return answer.is_complete
+      ? object_in(answer.text)
+            .value("message", "HTTP " + std::to_string(answer.status))
+      : answer.text;
 }
 
 // Where it comes in one piece.
@@ -180,13 +185,12 @@ void EtcdClient::check_member() {
   if (!answer.is_complete) {
     throw std::runtime_error(answer.text);
   }
-  const auto version = Json::parse(answer.text, nullptr, false);
-  if (!version.is_object() || !version.contains("etcdserver")) {
+  const auto number = object_in(answer.text).value("etcdserver", "");
+  if (number.empty()) {
     throw LogRefused(
         "it answers, but is no etcd; see --rdzv-endpoint (with TLS, cacert of "
         "--rdzv-conf)");
   }
-  const std::string number = version["etcdserver"];
   if (!has_gateway(number)) {
     throw LogRefused(
         "its etcd is version " + number + "; 3.4 or later is needed");
@@ -208,13 +212,12 @@ void EtcdClient::authenticate() {
   if (!answer.is_complete || answer.status == kUnavailable) {
     throw std::runtime_error(reason_in(answer));
   }
-  const auto result = Json::parse(answer.text, nullptr, false);
-  if (!result.is_object() || !result.contains("token")) {
+  token_ = object_in(answer.text).value("token", "");
+  if (token_.empty()) {
     throw LogRefused(
         "it does not let user " + access_.user + " in: " + reason_in(answer) +
         "; see user and password_file of --rdzv-conf");
   }
-  token_ = result["token"];
 }
 
 void EtcdClient::next_member() {

@@ -26,6 +26,14 @@ bool CarriedStream::read_some() {
   return size > 0;
 }
 
+bool CarriedStream::take(const std::string& mark) {
+  const size_t at = held_.find(mark);
+  if (at != std::string::npos) {
+    held_.erase(at, mark.size());
+  }
+  return at != std::string::npos;
+}
+
 void CarriedStream::pass_on() {
   const size_t line_end = held_.rfind('\n');
   const bool is_all = !source_ || held_.size() > kLongestHeld;

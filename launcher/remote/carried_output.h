@@ -22,12 +22,11 @@ class CarriedStream {
   /// Whether there was something.
   bool read_some();
   /// What is not passed on yet.
-  std::string& held() {
-    return held_;
-  }
   const std::string& held() const {
     return held_;
   }
+  /// Whether it has that in it; it is not passed on.
+  bool take(const std::string& mark);
   /// Passes whole lines on; in the end the rest as well.
   void pass_on();
 

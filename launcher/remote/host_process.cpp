@@ -77,21 +77,13 @@ void HostProcess::carry() {
 }
 
 void HostProcess::pass_on() {
-  started_ = started_ || take_mark(started_mark(number_));
-  finished_ = finished_ || take_mark(finished_mark(number_));
+  started_ = started_ || out_.take(started_mark(number_));
+  finished_ = finished_ || out_.take(finished_mark(number_));
   // What a remote shell says itself is held until it turns out to have worked.
   if (started_) {
     out_.pass_on();
     err_.pass_on();
   }
-}
-
-bool HostProcess::take_mark(const std::string& mark) {
-  const size_t at = out_.held().find(mark);
-  if (at != std::string::npos) {
-    out_.held().erase(at, mark.size());
-  }
-  return at != std::string::npos;
 }
 
 bool HostProcess::reap() {

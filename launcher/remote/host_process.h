@@ -56,7 +56,6 @@ class HostProcess {
 
  private:
   void pass_on();
-  bool take_mark(const std::string& mark);
 
   HostCommand command_;
   std::string number_; // in the marks of its ddprun

@@ -35,11 +35,11 @@ TEST_CASE("secrets in a command line are hidden", "[unit]") {
 TEST_CASE("a plan shows each rank's command line", "[unit]") {
   PlannedRank first;
   first.arguments = {"./train", "it's", "a b", "", "--token", "t"};
-  first.environment = {"RANK=0", "NOTE=a b", "HF_TOKEN=abc"};
+  first.environment = {{"RANK", "0"}, {"NOTE", "a b"}, {"HF_TOKEN", "abc"}};
   PlannedRank second;
   second.rank = 1;
   second.arguments = {"./train"};
-  second.environment = {"RANK=1"};
+  second.environment = {{"RANK", "1"}};
   second.place.bound = true;
   CPU_ZERO(&second.place.cpus);
   for (const int cpu : {0, 1, 2, 5, 7, 8}) {

@@ -13,13 +13,6 @@ bool is_plain(char letter) {
       (letter != '\0' && std::strchr("-_./,:=+@%", letter) != nullptr);
 }
 
-// A variable's name stays as it is: quoted it would be none.
-std::string assignment_word(const std::string& assignment) {
-  const std::string shown = redacted(assignment);
-  const size_t sign = shown.find('=');
-  return shown.substr(0, sign + 1) + shell_word(shown.substr(sign + 1));
-}
-
 } // namespace
 
 std::string shell_word(const std::string& text) {
@@ -40,8 +33,11 @@ std::string describe_plan(
     text += "# rank " + std::to_string(rank.rank) + " of " +
         std::to_string(world_size) +
         (rank.place.bound ? ", " + describe(rank.place) : "") + "\nenv";
-    for (const std::string& assignment : rank.environment) {
-      text += " " + assignment_word(assignment);
+    for (const auto& [name, value] : rank.environment) {
+      // Quoted, the name would be none.
+      const std::string start = name + "=";
+      const std::string shown = redacted(start + value);
+      text += " " + start + shell_word(shown.substr(start.size()));
     }
     for (const std::string& argument : redacted_arguments(rank.arguments)) {
       text += " " + shell_word(argument);

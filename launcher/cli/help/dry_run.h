@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include <common/scheduler/rank_environment.h>
 #include <launcher/affinity/cpu_binding.h>
 
 namespace ddp {
@@ -11,8 +12,7 @@ namespace ddp {
 struct PlannedRank {
   int rank = 0;
   std::vector<std::string> arguments; // argv
-  /// The variables that ddprun sets, as "NAME=value".
-  std::vector<std::string> environment;
+  Variables environment; // that ddprun sets
   RankPlace place;
 };
 
