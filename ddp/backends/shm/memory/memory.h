@@ -49,6 +49,8 @@ struct Announcement {
   int64_t lengths[kMaxRanks];
 };
 
+/// What lies at the beginning of each rank's memory, which all ranks map. New
+/// memory is zeros, which are the initial values.
 struct Control {
   /// How many steps of collectives the rank has done.
   Counter steps;
