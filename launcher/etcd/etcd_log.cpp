@@ -79,6 +79,18 @@ std::string EtcdLog::grant(milliseconds time) {
       .at("ID");
 }
 
+// One that is gone may have been ended by a call whose answer was lost.
+void EtcdLog::revoke(const std::string& lease) {
+  try {
+    writer_.call("/v3/lease/revoke", {{"ID", lease}});
+  } catch (const std::runtime_error& error) {
+    if (std::string(error.what()).find("lease not found") ==
+        std::string::npos) {
+      throw;
+    }
+  }
+}
+
 bool EtcdLog::keep_alive(const std::string& lease) {
   const auto answer = writer_.call("/v3/lease/keepalive", {{"ID", lease}});
   return answer.at("result").contains("TTL");
@@ -121,7 +133,7 @@ std::string EtcdLog::nonce() {
     throw LogRefused("ddp/" + name_ + "/ there is not ddprun's");
   }
   if (job_lease_ != lease) {
-    writer_.call("/v3/lease/revoke", {{"ID", lease}});
+    revoke(lease);
   }
   job_kept_ = Clock::now();
   return nonce;
@@ -227,13 +239,13 @@ std::vector<int64_t> EtcdLog::beat(
 
 void EtcdLog::leave() {
   if (!own_lease_.empty()) {
-    writer_.call("/v3/lease/revoke", {{"ID", own_lease_}});
+    revoke(own_lease_);
   }
   auto members = prefix(kMember);
   members["count_only"] = true;
   const auto answer = writer_.call("/v3/kv/range", members);
   if (answer.value("count", "0") == "0") {
-    writer_.call("/v3/lease/revoke", {{"ID", job_lease_}});
+    revoke(job_lease_);
   }
 }
 

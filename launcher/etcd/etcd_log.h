@@ -49,6 +49,7 @@ class EtcdLog : public LogEngine {
       const std::string& value,
       const std::string& lease);
   std::string grant(std::chrono::milliseconds time);
+  void revoke(const std::string& lease);
   bool keep_alive(const std::string& lease);
   void live(const std::string& member);
   int64_t read_all(const std::function<void(const std::string&)>& take);

@@ -34,7 +34,7 @@ class Etcd:
                            for each in self.members)
         clients, peers = (self.url(host, port) for port in (CLIENTS, PEERS))
         self.at[host] = Process(self.nodes.hosts.on(host) + [
-            "etcd", "--name", f"m{host}", "--data-dir",
+            "etcd", "--pre-vote", "--name", f"m{host}", "--data-dir",
             f"/dev/shm/etcd{host}", "--listen-client-urls", clients,
             "--advertise-client-urls", clients, "--listen-peer-urls", peers,
             "--initial-advertise-peer-urls", peers, "--initial-cluster",

@@ -19,7 +19,8 @@ namespace {
 constexpr int kType = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
 void check(bool worked, const char* call) {
-  DDP_CHECK_WITH(DistNetworkError, worked, "{}: {}", call, std::strerror(errno));
+  DDP_CHECK_WITH(
+      DistNetworkError, worked, "{}: {}", call, std::strerror(errno));
 }
 
 /// In the abstract namespace, whose names begin with a zero.
