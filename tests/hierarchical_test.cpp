@@ -25,32 +25,49 @@ void everywhere(Check check) {
     for (size_t i = first; i < kPlacements.size(); ++i) {
       const auto& hosts = kPlacements[i];
       ranks(static_cast<int>(hosts.size()), [&](ProcessGroup group) {
-        const auto backend = hierarchical_backend(
-            group, hosts, "parts", std::chrono::seconds(20), local);
-        check(backend, group);
-        group.barrier(); // a rank that ends resets its connections
+        check(
+            hierarchical_backend(
+                group, hosts, "parts", std::chrono::seconds(20), local),
+            group);
       });
     }
   }
 }
 
+Tensors empty_like_all(const Tensors& all) {
+  Tensors tensors;
+  for (const auto& tensor : all) {
+    tensors.push_back(torch::empty_like(tensor));
+  }
+  return tensors;
+}
+
+void require_same(const Tensors& found, const Tensors& expected) {
+  REQUIRE(found.size() == expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    REQUIRE(same(found[i], expected[i]));
+  }
+}
+
 void check_all_reduce(
     const BackendPtr& backend,
+    torch::ScalarType dtype,
     int64_t count,
     const std::vector<Kind>& kinds) {
-  const auto all = values_of_all(backend->getSize(), count);
+  const auto all = values_of_all(backend->getSize(), count, dtype);
   for (const auto kind : kinds) {
-    INFO("operation " << int(kind));
+    INFO("dtype " << dtype << ", operation " << int(kind));
     REQUIRE(same(
-        all_reduced(backend, torch::kFloat, count, kind), reduced(all, kind)));
+        all_reduced(backend, dtype, count, kind),
+        reduced(all, kind).to(dtype)));
   }
 }
 
 void check_lengths(const BackendPtr& backend) {
   // Several chunks, of which the last is short; one element; none.
-  check_all_reduce(backend, 1'700'001, {Kind::SUM, Kind::AVG});
-  check_all_reduce(backend, 1, {Kind::SUM});
-  check_all_reduce(backend, 0, {Kind::SUM});
+  check_all_reduce(backend, torch::kFloat, 1'700'001, {Kind::SUM, Kind::AVG});
+  check_all_reduce(backend, torch::kFloat, 1, {Kind::SUM});
+  check_all_reduce(backend, torch::kFloat, 0, {Kind::SUM});
 }
 
 void check_layouts(const BackendPtr& backend) {
@@ -64,6 +81,20 @@ void check_layouts(const BackendPtr& backend) {
   Tensors one{torch::full({}, 2.0)};
   backend->allreduce(one, {})->wait();
   REQUIRE(one[0].item<double>() == 2.0 * backend->getSize());
+}
+
+void check_reduce(const BackendPtr& backend) {
+  const auto all = values_of_all(backend->getSize(), 100);
+  const int rank = backend->getRank();
+  for (int root = 0; root < backend->getSize(); ++root) {
+    Tensors tensors{all[rank].clone()};
+    c10d::ReduceOptions options;
+    options.rootRank = root;
+    options.reduceOp = Kind::AVG;
+    backend->reduce(tensors, options)->wait();
+    REQUIRE(
+        same(tensors[0], rank == root ? reduced(all, Kind::AVG) : all[rank]));
+  }
 }
 
 void check_reduce_scatter(const BackendPtr& backend) {
@@ -86,22 +117,94 @@ void check_reduce_scatter(const BackendPtr& backend) {
   }
 }
 
-/// What an all-gather's work has, and one of nothing.
-void check_gathered(const BackendPtr& backend) {
-  const auto all = values_of_all(backend->getSize(), 33, torch::kShort);
-  Tensors inputs{all[backend->getRank()].clone()};
-  std::vector<Tensors> outputs{values_of_all(backend->getSize(), 0)};
-  for (auto& output : outputs[0]) {
-    output = torch::empty_like(inputs[0]);
+void check_movement(const BackendPtr& backend, torch::ScalarType dtype) {
+  INFO("dtype " << dtype);
+  const auto all = values_of_all(backend->getSize(), 33, dtype);
+  const auto& own = all[backend->getRank()];
+  for (int root = 0; root < backend->getSize(); ++root) {
+    Tensors tensors{own.clone()};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    backend->broadcast(tensors, options)->wait();
+    REQUIRE(same(tensors[0], all[root]));
   }
+  Tensors inputs{own.clone()};
+  std::vector<Tensors> outputs{empty_like_all(all)};
   const auto work = backend->allgather(outputs, inputs, {});
   work->wait();
-  for (const auto& found : {outputs[0], work->result()}) {
-    REQUIRE(
-        std::equal(found.begin(), found.end(), all.begin(), all.end(), same));
-  }
-  auto nothing = torch::empty({0});
+  require_same(outputs[0], all);
+  require_same(work->result(), all);
+  auto whole = torch::empty_like(torch::cat(all));
+  backend->_allgather_base(whole, inputs[0], {})->wait();
+  REQUIRE(same(whole, torch::cat(all)));
+  auto nothing = torch::empty({0}, dtype);
   backend->_allgather_base(nothing, nothing, {})->wait();
+}
+
+/// Lists whose entries differ in length; rank 0 has nothing.
+void check_uneven(const BackendPtr& backend) {
+  const int64_t rank = backend->getRank();
+  const int64_t size = backend->getSize();
+  Tensors all;
+  for (int64_t other = 0; other < size; ++other) {
+    all.push_back(values_of(other, 5 * other));
+  }
+  Tensors inputs{all[rank].clone()};
+  std::vector<Tensors> outputs{empty_like_all(all)};
+  backend->allgather(outputs, inputs, {})->wait();
+  require_same(outputs[0], all);
+  backend->reduce_scatter(inputs, outputs, {})->wait();
+  REQUIRE(same(inputs[0], all[rank] * size));
+}
+
+/// Whose input is a part of the output, and the other way round.
+void check_in_place(const BackendPtr& backend) {
+  const int64_t rank = backend->getRank();
+  const int64_t size = backend->getSize();
+  auto whole = torch::zeros({9 * size});
+  auto own = whole.narrow(0, 9 * rank, 9).copy_(values_of(rank, 9));
+  backend->_allgather_base(whole, own, {})->wait();
+  const auto expected = torch::cat(values_of_all(size, 9));
+  REQUIRE(same(whole, expected));
+  backend->_reduce_scatter_base(own, whole, {})->wait();
+  REQUIRE(same(own, values_of(rank, 9) * size));
+}
+
+void check_with_root(const BackendPtr& backend) {
+  const auto all = values_of_all(backend->getSize(), 20);
+  const int rank = backend->getRank();
+  const bool is_root = rank == 1;
+  Tensors own{all[rank].clone()};
+  std::vector<Tensors> lists;
+  if (is_root) {
+    lists.push_back(empty_like_all(all));
+  }
+  c10d::GatherOptions gather;
+  gather.rootRank = 1;
+  backend->gather(lists, own, gather)->wait();
+  c10d::ScatterOptions scatter;
+  scatter.rootRank = 1;
+  own[0].zero_();
+  backend->scatter(own, lists, scatter)->wait();
+  REQUIRE(same(own[0], all[rank]));
+}
+
+void check_messages(const BackendPtr& backend) {
+  const int64_t size = backend->getSize();
+  const int64_t rank = backend->getRank();
+  std::vector<int64_t> equal;
+  auto input = torch::arange(size) + 10 * rank;
+  auto output = torch::empty_like(input);
+  backend->alltoall_base(output, input, equal, equal, {})->wait();
+  REQUIRE(same(output, 10 * torch::arange(size) + rank));
+  const auto next = static_cast<int>((rank + 1) % size);
+  const auto last = static_cast<int>((rank + size - 1) % size);
+  Tensors sent{values_of(rank, 9)};
+  Tensors received{torch::empty({9})};
+  const auto work = backend->send(sent, next, 3);
+  backend->recv(received, last, 3)->wait();
+  work->wait();
+  REQUIRE(same(received[0], values_of(last, 9)));
 }
 
 void check_sparse(const BackendPtr& backend) {
@@ -149,6 +252,7 @@ TEST_CASE("reductions give the same for each placement of ranks on hosts") {
     REQUIRE(backend->getBackendName() == "hierarchical");
     check_lengths(backend);
     check_layouts(backend);
+    check_reduce(backend);
     check_reduce_scatter(backend);
     check_sparse(backend);
     check_bits(backend, group);
@@ -157,9 +261,14 @@ TEST_CASE("reductions give the same for each placement of ranks on hosts") {
 
 TEST_CASE("so do collectives that move data, in the order of the ranks") {
   everywhere([](const BackendPtr& backend, const ProcessGroup& /*group*/) {
-    check_movement(backend);
-    check_gathered(backend);
-    check_tagged_messages(backend);
+    for (const auto dtype :
+         {torch::kFloat, torch::kInt16, torch::kBool, torch::kComplexDouble}) {
+      check_movement(backend, dtype);
+    }
+    check_uneven(backend);
+    check_in_place(backend);
+    check_with_root(backend);
+    check_messages(backend);
   });
 }
 
@@ -225,11 +334,23 @@ TEST_CASE(
   });
 }
 
-RANKS_TEST("two backends do not wait for each other") {
-  check_overlap(
-      hierarchical_backend(group, {"a", "a", "b"}, "one"),
-      hierarchical_backend(group, {"a", "b", "b"}, "two"),
-      [](int, const torch::Tensor& values) { return values; });
+TEST_CASE("two backends do not wait for each other") {
+  const Hosts hosts{"a", "a", "b"};
+  ranks(3, [&](ProcessGroup group) {
+    const auto one = hierarchical_backend(group, hosts, "one");
+    const auto two = hierarchical_backend(group, {"a", "b", "b"}, "two");
+    auto values = values_of_all(3, 1000);
+    Tensors first{values[group.rank()].clone()};
+    Tensors second{values[group.rank()].clone()};
+    // Each rank begins with another.
+    const bool even = group.rank() % 2 == 0;
+    const auto a = (even ? one : two)->allreduce(even ? first : second, {});
+    const auto b = (even ? two : one)->allreduce(even ? second : first, {});
+    (even ? b : a)->wait();
+    REQUIRE(same(second[0], reduced(values, Kind::SUM)));
+    (even ? a : b)->wait();
+    REQUIRE(same(first[0], reduced(values, Kind::SUM)));
+  });
 }
 
 } // namespace ddp::test::hierarchical_test
