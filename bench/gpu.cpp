@@ -120,11 +120,21 @@ class Training {
   std::unique_ptr<at::cuda::CUDAGraph> graph_;
 };
 
+using Peer = std::shared_ptr<const bench::PythonPeer>;
+
 /// What is compared for one net.
 class Comparison {
  public:
-  Comparison(std::string net, bool bf16, const ddp::ProcessGroup& group)
-      : net_(std::move(net)), bf16_(bf16), group_(group) {}
+  /// `python` may be null.
+  Comparison(
+      std::string net,
+      bool bf16,
+      const ddp::ProcessGroup& group,
+      Peer python)
+      : net_(std::move(net)),
+        bf16_(bf16),
+        group_(group),
+        python_(std::move(python)) {}
 
   /// `prepare` makes it the way that the name says.
   void add(
@@ -147,17 +157,20 @@ class Comparison {
     });
   }
 
-  void add_python(
-      const std::string& name,
-      std::shared_ptr<const bench::PythonPeer> peer,
-      const std::string& optimizer) {
-    peer->tell(c10::str("net ", net_, bf16_ ? " bf16 " : " fp32 ", optimizer));
-    add(name, [this, peer = std::move(peer)] {
-      const double seconds = peer->tell(c10::str("steps ", steps_));
-      return std::pair(seconds, peer->tell("host"));
+  void add_python(const std::string& name, const std::string& optimizer) {
+    if (!python_) {
+      return;
+    }
+    python_->tell(
+        c10::str("net ", net_, bf16_ ? " bf16 " : " fp32 ", optimizer));
+    add(name, [this] {
+      const double seconds = python_->tell(c10::str("steps ", steps_));
+      return std::pair(seconds, python_->tell("host"));
     });
   }
 
+  /// Measures, and prints lines of a table in Markdown; ratios are over the
+  /// first way.
   void run(int64_t rounds) {
     ways_.front().run(); // alone, to see how many steps make a round
     const double step = ways_.front().run() / static_cast<double>(steps_);
@@ -176,9 +189,13 @@ class Comparison {
     }
     bench::run_in_turns(ways_, rounds, meet);
     bench::take_slowest(ways_, group_);
+    if (python_) {
+      python_->tell("drop");
+    }
+    print();
   }
 
-  /// Lines of a table in Markdown; ratios are over the first way.
+ private:
   void print() const {
     for (size_t i = 0; i < ways_.size(); ++i) {
       const auto result = bench::result_of(net_, ways_[i], ways_);
@@ -199,7 +216,6 @@ class Comparison {
     std::fflush(stdout);
   }
 
- private:
   using Run = std::function<std::pair<double, double>()>;
 
   void add(const std::string& name, const Run& run) {
@@ -229,13 +245,12 @@ class Comparison {
   const std::string net_;
   const bool bf16_;
   const ddp::ProcessGroup group_;
+  const Peer python_;
   int64_t steps_ = kWarmUpSteps;
   std::vector<bench::Way> ways_;
   /// Of each way, the seconds until all of a round was queued on the GPU.
   std::vector<std::shared_ptr<std::vector<double>>> host_;
 };
-
-using Peer = std::shared_ptr<const bench::PythonPeer>;
 
 /// Backwards alone.
 void compare_backwards(
@@ -244,16 +259,14 @@ void compare_backwards(
     int64_t rounds,
     const ddp::ProcessGroup& group,
     const Peer& python) {
-  Comparison comparison(net, bf16, group);
+  Comparison comparison(net, bf16, group, python);
   comparison.add("local", [](Training&) {});
   comparison.add(
       "ddp::Reducer", [&](Training& training) { training.attach(group); });
   comparison.add("c10d::Reducer", [&](Training& training) {
     training.attach_c10d(group);
   });
-  if (python) {
-    comparison.add_python("Python's DDP", python, "none");
-  }
+  comparison.add_python("Python's DDP", "none");
   comparison.add(
       "local, graph", [](Training& training) { training.capture(); });
   comparison.add("ddp::Reducer, graph", [&](Training& training) {
@@ -261,10 +274,6 @@ void compare_backwards(
     training.capture();
   });
   comparison.run(rounds);
-  comparison.print();
-  if (python) {
-    python->tell("drop");
-  }
 }
 
 /// Whole steps, with momentum.
@@ -274,7 +283,7 @@ void compare_steps(
     int64_t rounds,
     const ddp::ProcessGroup& group,
     const Peer& python) {
-  Comparison comparison(net, bf16, group);
+  Comparison comparison(net, bf16, group, python);
   comparison.add("local, FusedSGD", [](Training& training) {
     training.optimize_by<ddp::FusedSGD>();
   });
@@ -286,19 +295,13 @@ void compare_steps(
     training.attach(group);
     training.optimize_by<ddp::FusedSGD>();
   });
-  if (python) {
-    comparison.add_python("Python's DDP, SGD(fused=True)", python, "sgd");
-  }
+  comparison.add_python("Python's DDP, SGD(fused=True)", "sgd");
   comparison.add("ddp, FusedSGD, graph", [&](Training& training) {
     training.attach(group);
     training.optimize_by<ddp::FusedSGD>();
     training.capture();
   });
   comparison.run(rounds);
-  comparison.print();
-  if (python) {
-    python->tell("drop");
-  }
 }
 
 } // namespace

@@ -96,6 +96,31 @@ TEST_CASE("on a device with streams gradients have the CPU's bits") {
   });
 }
 
+TEST_CASE("on a device with streams large gradients have the CPU's bits") {
+  struct LargeNet : torch::nn::Module {
+    torch::nn::Linear large =
+        register_module("large", torch::nn::Linear(7, 200'000));
+    torch::Tensor forward(const torch::Tensor& x) {
+      return large(x);
+    }
+  };
+  gpu_ranks(3, [](ProcessGroup group, ProcessGroup gpu_group) {
+    auto net = net_on<LargeNet>(fake_gpu::kDevice);
+    auto reference = net_on<LargeNet>(c10::kCPU);
+    const Reducer reducer(net, gpu_group);
+    const Reducer reference_reducer(reference, group);
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      reference->zero_grad();
+      const auto input = batch(group, step, 7);
+      net->forward(input.to(fake_gpu::kDevice)).pow(2).mean().backward();
+      reference->forward(input).pow(2).mean().backward();
+      INFO("step " << step);
+      require_equal(*net, *reference);
+    }
+  });
+}
+
 TEST_CASE("the host waits for the device where a parameter is unused only") {
   gpu_ranks(3, [](ProcessGroup group, ProcessGroup gpu_group) {
     auto net = net_on<BranchNet>(fake_gpu::kDevice);

@@ -3,6 +3,7 @@
 #include <tests/support/batch_norm.h>
 #include <tests/support/gpus.h>
 #include <tests/support/nearly_equal.h>
+#include <tests/support/norm_net.h>
 #include <tests/support/twins.h>
 
 #include <c10/core/StreamGuard.h>
@@ -14,21 +15,6 @@
 namespace ddp::test::gpu_features_test {
 
 using namespace torch::nn;
-
-/// Equal on all ranks, as is each other one that is made so.
-template <typename Net>
-std::shared_ptr<Net> on_gpu(const ProcessGroup& group) {
-  torch::manual_seed(1);
-  auto net = std::make_shared<Net>();
-  net->to(group.device());
-  return net;
-}
-
-/// Of the group's, so that a case connects the ranks no more often than it has
-/// to.
-ReducerOptions shared() {
-  return ReducerOptions().share_communicator(true);
-}
 
 /// A layer of each floating-point type.
 struct MixedNet : Module {
@@ -52,8 +38,8 @@ struct MixedNet : Module {
 
 TEST_CASE("gradients of each dtype on GPUs are the mean") {
   gpu_ranks(2, [](ProcessGroup group) {
-    const auto net = on_gpu<MixedNet>(group);
-    const auto local = on_gpu<MixedNet>(group);
+    const auto net = net_on_gpu<MixedNet>(group);
+    const auto local = net_on_gpu<MixedNet>(group);
     const Reducer reducer(net, group, shared());
     for (int step = 0; step < 4; ++step) {
       const auto input = input_of(group, step).to(group.device());
@@ -98,7 +84,7 @@ struct ConvNet : Module {
 std::shared_ptr<ConvNet> channels_last_net(const ProcessGroup& group) {
   at::globalContext().setDeterministicCuDNN(true);
   at::globalContext().setAllowTF32CuDNN(false);
-  auto net = on_gpu<ConvNet>(group);
+  auto net = net_on_gpu<ConvNet>(group);
   const torch::NoGradGuard no_grad;
   auto& weight = net->wide->weight;
   weight.set_data(weight.contiguous(torch::MemoryFormat::ChannelsLast));
@@ -205,24 +191,9 @@ TEST_CASE("a synchronised batch-norm on GPUs is that of one process") {
   });
 }
 
-/// A net with running statistics.
-struct NormNet : Module {
-  Linear first{nullptr}, last{nullptr};
-  BatchNorm1d norm{nullptr};
-
-  NormNet() {
-    first = register_module("first", Linear(7, 12));
-    norm = register_module("norm", BatchNorm1d(12));
-    last = register_module("last", Linear(12, 3));
-  }
-  torch::Tensor forward(const torch::Tensor& x) {
-    return last(torch::relu(norm(first(x))));
-  }
-};
-
 TEST_CASE("the wrapper on GPUs gives all ranks rank 0's buffers") {
   gpu_ranks(3, [](ProcessGroup group) {
-    const auto net = on_gpu<NormNet>(group);
+    const auto net = net_on_gpu<NormNet>(group, 7, 12, 3);
     DistributedDataParallel<NormNet> model(net, group);
     const auto& mean = net->norm->running_mean;
     for (int step = 0; step < 3; ++step) {
@@ -260,8 +231,8 @@ struct RareNet : UnevenNet {
 
 TEST_CASE("parameters on GPUs that few ranks use are averaged for 30 steps") {
   gpu_ranks(3, [](ProcessGroup group) {
-    const auto net = on_gpu<RareNet>(group);
-    const auto local = on_gpu<RareNet>(group);
+    const auto net = net_on_gpu<RareNet>(group);
+    const auto local = net_on_gpu<RareNet>(group);
     const Reducer reducer(net, group, shared());
     for (int step = 0; step < 30; ++step) {
       const auto input = input_of(group, step).to(group.device());

@@ -3,6 +3,7 @@
 
 #include <tests/support/failures.h>
 #include <tests/support/gpus.h>
+#include <tests/support/norm_net.h>
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -15,28 +16,6 @@
 namespace ddp::test::gpu_graphs_test {
 
 using namespace torch::nn;
-
-/// A net with running statistics.
-struct NormNet : Module {
-  Linear first{nullptr}, last{nullptr};
-  BatchNorm1d norm{nullptr};
-
-  NormNet() {
-    first = register_module("first", Linear(7, 300));
-    norm = register_module("norm", BatchNorm1d(300));
-    last = register_module("last", Linear(300, 3));
-  }
-  torch::Tensor forward(const torch::Tensor& x) {
-    return last(torch::relu(norm(first(x))));
-  }
-};
-
-std::shared_ptr<NormNet> norm_net(const ProcessGroup& group) {
-  torch::manual_seed(1);
-  auto net = std::make_shared<NormNet>();
-  net->to(group.device());
-  return net;
-}
 
 /// Tensors that are alive on the GPU, and their bytes.
 std::pair<int64_t, int64_t> memory_of(const ProcessGroup& group) {
@@ -54,7 +33,7 @@ std::pair<int64_t, int64_t> memory_of(const ProcessGroup& group) {
 
 TEST_CASE("steps on GPUs take no more memory as they go on") {
   gpu_ranks(2, [](ProcessGroup group) {
-    const auto net = norm_net(group);
+    const auto net = net_on_gpu<NormNet>(group, 7, 300, 3);
     auto rare = Linear(7, 50);
     net->register_module("rare", rare);
     rare->to(group.device());
@@ -84,8 +63,8 @@ TEST_CASE("steps on GPUs take no more memory as they go on") {
 
 TEST_CASE("a wrapper with buffers is replayed as a CUDA graph") {
   gpu_ranks(2, [](ProcessGroup group) {
-    const auto net = norm_net(group);
-    const auto eager_net = norm_net(group);
+    const auto net = net_on_gpu<NormNet>(group, 7, 300, 3);
+    const auto eager_net = net_on_gpu<NormNet>(group, 7, 300, 3);
     DistributedDataParallel<NormNet> model(net, group);
     DistributedDataParallel<NormNet> eager(eager_net, group);
     const auto momentum = torch::optim::SGDOptions(0.1).momentum(0.9);
@@ -135,13 +114,12 @@ TEST_CASE("a wrapper with buffers is replayed as a CUDA graph") {
 
 TEST_CASE("a net with a synchronised batch-norm is replayed as a CUDA graph") {
   gpu_ranks(3, [](ProcessGroup group) {
-    const auto net = norm_net(group);
-    const auto eager = norm_net(group);
+    const auto net = net_on_gpu<NormNet>(group, 7, 300, 3);
+    const auto eager = net_on_gpu<NormNet>(group, 7, 300, 3);
     convert_sync_batchnorm(net, group);
     convert_sync_batchnorm(eager, group);
-    const auto shared = ReducerOptions().share_communicator(true);
-    const Reducer reducer(net, group, shared);
-    const Reducer eager_reducer(eager, group, shared);
+    const Reducer reducer(net, group, shared());
+    const Reducer eager_reducer(eager, group, shared());
     const auto input = input_of(group, 0).to(group.device());
     const auto train = [&](NormNet& trained) {
       trained.zero_grad();

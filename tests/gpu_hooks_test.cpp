@@ -2,6 +2,7 @@
 
 #include <tests/support/gpus.h>
 #include <tests/support/hook_training.h>
+#include <tests/support/norm_net.h>
 #include <tests/support/shared_folder.h>
 #include <tests/support/twins.h>
 
@@ -113,8 +114,7 @@ TEST_CASE("gradients of uneven inputs on GPUs are divided as was asked for") {
     for (const bool by_initial : {true, false}) {
       const auto options = torch::TensorOptions(group.device());
       auto weight = torch::zeros({5}, options).requires_grad_();
-      Reducer reducer(
-          {weight}, group, ReducerOptions().share_communicator(true));
+      Reducer reducer({weight}, group, shared());
       torch::optim::SGD optimizer({weight}, /*lr=*/1.);
       at::Tensor last;
       {
@@ -139,26 +139,9 @@ TEST_CASE("gradients of uneven inputs on GPUs are divided as was asked for") {
   });
 }
 
-/// A net with running statistics.
-struct NormNet : Module {
-  Linear first{nullptr}, last{nullptr};
-  BatchNorm1d norm{nullptr};
-
-  NormNet() {
-    first = register_module("first", Linear(7, 12));
-    norm = register_module("norm", BatchNorm1d(12));
-    last = register_module("last", Linear(12, 3));
-  }
-  torch::Tensor forward(const torch::Tensor& x) {
-    return last(torch::relu(norm(first(x))));
-  }
-};
-
 TEST_CASE("a wrapper on GPUs ends a join with the state of the last rank") {
   gpu_ranks(3, [](ProcessGroup group) {
-    torch::manual_seed(1);
-    const auto net = std::make_shared<NormNet>();
-    net->to(group.device());
+    const auto net = net_on_gpu<NormNet>(group, 7, 12, 3);
     DistributedDataParallel<NormNet> model(net, group);
     torch::optim::SGD optimizer(net->parameters(), 0.1);
     at::Tensor mean;

@@ -106,6 +106,27 @@ TEST_CASE("over two GPUs gradients are the mean, bit for bit") {
   });
 }
 
+TEST_CASE("large gradients on GPUs are the mean, bit for bit") {
+  gpu_ranks(2, [](ProcessGroup group) {
+    const auto options = torch::TensorOptions(group.device());
+    auto large = torch::zeros({1500, 800}, options).requires_grad_();
+    auto small = torch::zeros({7}, options).requires_grad_();
+    const Reducer reducer(std::vector<at::Tensor>{large, small}, group);
+    for (int step = 0; step < 4; ++step) {
+      torch::manual_seed(10 * step + group.rank());
+      const auto factors = torch::randn_like(large);
+      large.mutable_grad().reset();
+      small.mutable_grad().reset();
+      ((large * factors).sum() + small.sum() * (group.rank() + 1)).backward();
+      auto mean = factors / 2;
+      group.all_reduce(mean);
+      INFO("step " << step);
+      REQUIRE(torch::equal(large.grad(), mean));
+      REQUIRE(torch::equal(small.grad(), torch::full_like(small, 1.5)));
+    }
+  });
+}
+
 TEST_CASE("on GPUs parameters that no rank used keep their gradients") {
   gpu_ranks(3, [](ProcessGroup group) {
     auto net = net_on_gpu(group);

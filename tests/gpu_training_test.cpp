@@ -50,10 +50,6 @@ std::vector<Kind> kinds() {
       {"AdamW", maker<FusedAdamW>(adamw), maker<torch::optim::AdamW>(adamw)}};
 }
 
-ReducerOptions shared() {
-  return ReducerOptions().share_communicator(true);
-}
-
 Tensors on_device(
     const ProcessGroup& group,
     const Tensors& tensors,

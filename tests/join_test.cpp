@@ -1,6 +1,7 @@
 // Ranks with different numbers of steps.
 #include <tests/support/either_way.h>
 #include <tests/support/nets.h>
+#include <tests/support/norm_net.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/comm_hooks/default_hooks.h>
@@ -9,21 +10,6 @@
 #include <ddp/nn/sync_batch_norm.h>
 
 namespace ddp::test::join_test {
-
-/// A net with running statistics.
-struct NormNet : torch::nn::Module {
-  torch::nn::Linear first{nullptr}, last{nullptr};
-  torch::nn::BatchNorm1d norm{nullptr};
-
-  NormNet() {
-    first = register_module("first", torch::nn::Linear(4, 6));
-    norm = register_module("norm", torch::nn::BatchNorm1d(6));
-    last = register_module("last", torch::nn::Linear(6, 2));
-  }
-  torch::Tensor forward(torch::Tensor x) {
-    return last(torch::relu(norm(first(x))));
-  }
-};
 
 void clear(torch::optim::Optimizer& optimizer) {
   optimizer.zero_grad();
@@ -35,7 +21,7 @@ torch::Tensor loss_of(torch::nn::Linear& net, double value) {
 
 RANKS_TEST("a join ends with the parameters and buffers of the last rank", 4) {
   for (const bool wrapped : {true, false}) {
-    auto net = std::make_shared<NormNet>();
+    auto net = std::make_shared<NormNet>(4, 6, 2);
     EitherWay<NormNet> model(net, group, wrapped);
     torch::optim::SGD optimizer(net->parameters(), 0.1);
     torch::Tensor own;
@@ -69,7 +55,7 @@ RANKS_TEST("a join ends with the parameters and buffers of the last rank", 4) {
 }
 
 RANKS_TEST("a forward after a join agrees on who sends buffers") {
-  auto net = std::make_shared<NormNet>();
+  auto net = std::make_shared<NormNet>(4, 6, 2);
   DistributedDataParallel<NormNet> model(net, group);
   const auto x = torch::randn({5, 4});
   {

@@ -5,6 +5,7 @@
 #include <tests/support/skip.h>
 
 #include <ddp/backends/nccl.h>
+#include <ddp/reducer_options.h>
 
 namespace ddp::test {
 
@@ -65,12 +66,22 @@ inline std::vector<Outcome> gpu_ranks(
   return gpu_ranks(size, {}, {}, body);
 }
 
-/// A net that is equal on all ranks, on the group's device.
-inline std::shared_ptr<UnevenNet> net_on_gpu(const ProcessGroup& group) {
+/// A net that is equal on all ranks, on the group's device; `arguments` are its
+/// constructor's.
+template <typename Net = UnevenNet, typename... Arguments>
+std::shared_ptr<Net> net_on_gpu(
+    const ProcessGroup& group,
+    const Arguments&... arguments) {
   torch::manual_seed(1);
-  auto net = std::make_shared<UnevenNet>();
+  auto net = std::make_shared<Net>(arguments...);
   net->to(group.device());
   return net;
+}
+
+/// For a Reducer that uses the group's communicator: a case connects the ranks
+/// no more often than it has to.
+inline ReducerOptions shared() {
+  return ReducerOptions().share_communicator(true);
 }
 
 /// This rank's input of a step, on the CPU.
