@@ -36,6 +36,12 @@ struct Augmented : torch::data::datasets::Dataset<Augmented, torch::Tensor> {
       std::make_shared<std::atomic<int64_t>>(0);
 };
 
+/// Whether this run leaves out a part of its state.
+bool forgets(const std::string& part) {
+  const auto* const forgotten = std::getenv("DDP_TEST_FORGETS");
+  return forgotten && part == forgotten;
+}
+
 struct Training {
   Training(const std::string& folder, bool asynchronous)
       : group(init_process_group()),
@@ -47,10 +53,17 @@ struct Training {
                 asynchronous)) {}
 
   TrainingState& whole_state() {
-    state.add("net", net).add("optimizer", optimizer).add("reducer", reducer);
-    state.add("scheduler", scheduler).add("sampler", sampler);
-    state.add("step", step).add("loss", loss).add_random_state();
-    state.add_generator("own", own);
+    state.add("net", net).add("reducer", reducer).add("scheduler", scheduler);
+    state.add("sampler", sampler).add("step", step).add("loss", loss);
+    if (!forgets("optimizer")) {
+      state.add("optimizer", optimizer);
+    }
+    if (!forgets("random")) {
+      state.add_random_state();
+    }
+    if (!forgets("own")) {
+      state.add_generator("own", own);
+    }
     return state;
   }
 
@@ -135,12 +148,15 @@ int64_t last_number(const std::string& output, const std::string& word) {
 /// Starts runs in folders, each with the same processes.
 class Runs {
  public:
-  Runs()
-      : commands_(commands_of_ranks(kWorld, [] {
-          train(
-              std::getenv("DDP_TEST_RUN"),
-              std::getenv("DDP_TEST_ASYNCHRONOUS") != nullptr);
-        })) {}
+  explicit Runs(std::string forgotten = "")
+      : commands_(commands_of_ranks(
+            kWorld,
+            [] {
+              train(
+                  std::getenv("DDP_TEST_RUN"),
+                  std::getenv("DDP_TEST_ASYNCHRONOUS") != nullptr);
+            })),
+        forgotten_(std::move(forgotten)) {}
 
   std::vector<Process> start(const std::string& folder, bool asynchronous) {
     const auto port = std::to_string(free_port());
@@ -149,6 +165,7 @@ class Runs {
       command.environment["MASTER_PORT"] = port;
       command.environment["DDP_TEST_RUN"] = folder;
       command.environment["DDP_TEST_ASYNCHRONOUS"] = asynchronous ? "1" : "";
+      command.environment["DDP_TEST_FORGETS"] = forgotten_;
       ranks.emplace_back(command);
     }
     return ranks;
@@ -156,6 +173,7 @@ class Runs {
 
  private:
   std::vector<Command> commands_;
+  std::string forgotten_;
 };
 
 /// A run that is killed `kills` times, each at a random moment of a random
@@ -239,6 +257,24 @@ TEST_CASE("a run that is killed goes on from its last checkpoint, bit by bit") {
       INFO(folder);
       REQUIRE(equal);
     }
+  }
+}
+
+TEST_CASE("a run that goes on without a part of its state is another one") {
+  const SharedFolder shared;
+  std::mt19937 random(9);
+  std::vector<std::pair<std::string, Runs>> each;
+  for (const std::string part : {"optimizer", "random", "own"}) {
+    each.emplace_back(part, Runs(part));
+  }
+  for (auto& [part, runs] : each) {
+    const auto whole = shared.path + part;
+    const auto killed = whole + "_killed";
+    REQUIRE(KilledRun{whole}.difference(runs, random) == "");
+    REQUIRE(KilledRun{killed, false, 1}.difference(runs, random) == "");
+    INFO(part);
+    const bool equal = result(killed) == result(whole);
+    REQUIRE_FALSE(equal);
   }
 }
 
