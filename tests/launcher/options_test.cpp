@@ -143,6 +143,9 @@ TEST_CASE("options of other launchers are answered by ours", "[unit]") {
 TEST_CASE("a name is none, one or several options", "[unit]") {
   check_refused("--wallpaper x", "there is no option --wallpaper");
   check_refused(
+      "--check x",
+      "there is no option --check any more; the example check_nodes does it");
+  check_refused(
       "--rdzv-e h --rdzv_ x",
       "--rdzv_ could be one of --rdzv-endpoint, --rdzv-backend, --rdzv-id, "
       "--rdzv-conf");

@@ -34,7 +34,8 @@ const std::pair<const char*, std::set<std::string>> kHabits[] = {
 [[noreturn]] void refuse_unknown(
     const std::string& given,
     const std::string& name) {
-  std::string hint;
+  std::string hint =
+      name == "--check" ? " any more; the example check_nodes does it" : "";
   for (const auto& [ours, theirs] : kHabits) {
     if (theirs.count(name) != 0) {
       hint = std::string("; another launcher's is ") + ours + " here";
