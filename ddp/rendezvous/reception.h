@@ -13,12 +13,15 @@ class Store;
 
 namespace ddp::detail {
 
-// In the lobby: a number that a rank has drawn, and the attempt's name for it.
+// In the lobby: a number that a rank has drawn, and the attempt's name for it
+// (rank 0's number is that name).
 std::string hello_key(int64_t rank);
 std::string answer_key(const std::string& number);
 // In the attempt's room, of a rank.
 std::string joined_key(int64_t rank);
 std::string has_read_key(int64_t rank);
+/// A rank that two processes have.
+constexpr const char* kTwiceKey = "twice";
 /// The outcome, for all.
 constexpr const char* kOutcomeKey = "members";
 

@@ -24,14 +24,15 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 constexpr auto kStoreInterval = std::chrono::milliseconds(10);
 // For the others to come, where they are to hear of a fault.
 constexpr auto kFaultTime = std::chrono::seconds(5);
-// For those that only the larger of two worlds has; it may be a wrong one.
-constexpr auto kLargerWorldTime = std::chrono::seconds(2);
+// For those that may be no one's: only the larger of two worlds has them, or
+// they have come under another's number.
+constexpr auto kDoubtfulTime = std::chrono::milliseconds(500);
 constexpr int64_t kMostAwaited = 1024;
 // For rank 0's answer, before a rank looks for a group that has formed.
 constexpr auto kAnswerTime = std::chrono::milliseconds(500);
-
-constexpr const char* kRepeated =
-    " came more than once: give each process a RANK of its own";
+// Until a rank first sees whether another process has its number; each time
+// later it waits twice as long.
+constexpr auto kFirstLook = std::chrono::milliseconds(250);
 
 /// One rank's side of the meeting; see the header for the protocol.
 class Meeting {
@@ -62,6 +63,7 @@ class Meeting {
 
   RendezvousResult host(const RankInfo& self) {
     enter(detail::random_name());
+    lobby_->set(detail::hello_key(0), attempt_);
     detail::Reception reception(lobby_, room_, attempt_, size_);
     std::vector<json> members(size_ + 1);
     members[0] = json_of(self);
@@ -74,6 +76,9 @@ class Meeting {
         }
       }
       const auto now = Clock::now();
+      if (const auto twice = rank_that_came_twice(); !twice.empty()) {
+        refuse(came_twice(twice), reception, 0, size_);
+      }
       if (now > deadline_) {
         dismiss(reception);
       }
@@ -94,15 +99,14 @@ class Meeting {
   }
 
   RendezvousResult join(const RankInfo& self) {
-    const auto number = detail::random_name();
-    lobby_->add(visits(rank_), 1);
-    lobby_->set(detail::hello_key(rank_), number);
-    await_answer(detail::answer_key(number), formed(self));
-    if (!wait(lobby_, detail::answer_key(number))) {
+    number_ = detail::random_name();
+    lobby_->set(detail::hello_key(rank_), number_);
+    await_answer(detail::answer_key(number_), formed(self));
+    if (!wait(lobby_, detail::answer_key(number_))) {
       fail({0});
     }
     await_rank_0_.reset(); // it tells of those that it waits for
-    enter(lobby_->get_to_str(detail::answer_key(number)));
+    enter(lobby_->get_to_str(detail::answer_key(number_)));
     auto member = json_of(self);
     member["world_size"] = size_;
     room_->set(detail::joined_key(rank_), member.dump());
@@ -112,9 +116,7 @@ class Meeting {
     const auto outcome = json::parse(room_->get_to_str(detail::kOutcomeKey));
     room_->set(detail::has_read_key(rank_), "");
     if (outcome.contains("missing")) {
-      fail(
-          outcome.at("missing").get<std::vector<int64_t>>(),
-          outcome.at("repeated").get<std::string>());
+      fail(outcome.at("missing").get<std::vector<int64_t>>());
     }
     if (outcome.contains("fault")) {
       DDP_THROW(ValueError, outcome.at("fault").get<std::string>());
@@ -134,8 +136,12 @@ class Meeting {
     return "formed/" + std::to_string(self.groups);
   }
 
-  static std::string visits(int64_t rank) {
-    return "visits/" + std::to_string(rank);
+  /// Rank 0's own, or what another rank says of its own; mostly empty.
+  std::string rank_that_came_twice() const {
+    if (room_->check({detail::kTwiceKey})) {
+      return room_->get_to_str(detail::kTwiceKey);
+    }
+    return lobby_->get_to_str(detail::hello_key(0)) == attempt_ ? "" : "0";
   }
 
   void check_place(
@@ -158,11 +164,10 @@ class Meeting {
         wait_notice_,
         who_,
         detail::format(
-            "init_process_group: {}{} not come to {}{}",
+            "init_process_group: {}{} not come to {}",
             detail::name_ranks(missing),
             missing.size() == 1 ? " has" : " have",
-            where_,
-            repeated_ranks()));
+            where_));
   }
 
   /// Tells the ranks that have come, and those that come until they are `all`;
@@ -181,7 +186,7 @@ class Meeting {
         reception.comes(r);
       }
       if (!complete && reception.absent(smaller).empty()) {
-        end = std::min(end, Clock::now() + kLargerWorldTime);
+        end = std::min(end, Clock::now() + kDoubtfulTime);
         complete = true;
       }
       std::this_thread::sleep_for(kStoreInterval);
@@ -193,10 +198,9 @@ class Meeting {
   /// Tells the ranks that came who did not.
   [[noreturn]] void dismiss(const detail::Reception& reception) const {
     const auto missing = reception.absent(size_);
-    const auto repeated = repeated_ranks();
-    reception.say({{"missing", missing}, {"repeated", repeated}});
+    reception.say({{"missing", missing}});
     reception.await_readers();
-    fail(missing, repeated);
+    fail(missing);
   }
 
   void enter(const std::string& attempt) {
@@ -215,31 +219,54 @@ class Meeting {
     }
     const auto size = std::stoll(lobby_->get_to_str(formed));
     DDP_CHECK_VALUE(size == size_, different_sizes(where_, rank_, size_, size));
-    DDP_THROW(
-        ValueError,
-        "{} has come to {} already, and the group has formed. Give each "
-        "process a RANK of its own, or different jobs a MASTER_PORT each",
-        who_,
-        where_);
+    DDP_THROW(ValueError, came_twice(std::to_string(rank_)));
   }
 
   bool wait(const StorePtr& store, const std::string& key) const {
-    try {
+    for (auto pause = kFirstLook;; pause *= 2) {
+      const auto start = Clock::now();
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-          deadline_ - Clock::now());
-      store->wait({key}, std::max(left, std::chrono::milliseconds(1)));
-      return true;
-    } catch (const std::exception& error) {
-      DDP_CHECK_WITH(
-          DistStoreError,
-          Clock::now() >= deadline_,
-          "{} lost the store at {} while the ranks met (did rank 0 or the "
-          "launcher end?): {}",
-          who_,
-          where_,
-          detail::error_text(error));
-      return false;
+          deadline_ - start);
+      const auto patience =
+          std::clamp(left, std::chrono::milliseconds(1), pause);
+      try {
+        store->wait({key}, patience);
+        return true;
+      } catch (const std::exception& error) {
+        DDP_CHECK_WITH(
+            DistStoreError,
+            Clock::now() - start >= patience,
+            "{} lost the store at {} while the ranks met (did rank 0 or the "
+            "launcher end?): {}",
+            who_,
+            where_,
+            detail::error_text(error));
+      }
+      if (Clock::now() >= deadline_) {
+        return false;
+      }
+      check_number();
     }
+  }
+
+  /// Throws, and has rank 0 tell all, where another process has come with this
+  /// one's rank. One that has ended, and was started anew, does not look.
+  void check_number() const {
+    const auto number = lobby_->get_to_str(detail::hello_key(rank_));
+    const auto answer = detail::answer_key(number);
+    if (number != number_ && lobby_->check({answer})) {
+      c10d::PrefixStore(lobby_->get_to_str(answer), lobby_)
+          .set(detail::kTwiceKey, std::to_string(rank_));
+      DDP_THROW(ValueError, came_twice(std::to_string(rank_)));
+    }
+  }
+
+  std::string came_twice(const std::string& rank) const {
+    return detail::format(
+        "rank {} has come to {} twice. Give each process a RANK of its own, or "
+        "different jobs a MASTER_PORT each",
+        rank,
+        where_);
   }
 
   /// Who has not joined, as far as this rank can still ask.
@@ -257,30 +284,15 @@ class Meeting {
     return ranks;
   }
 
-  /// What rank 0 says of ranks that came more than once, of which one may be
-  /// meant to be another; empty where there are none.
-  std::string repeated_ranks() const {
-    std::vector<int64_t> ranks;
-    for (int64_t r = 1; serves_ && r < size_; ++r) {
-      if (lobby_->add(visits(r), 0) > 1) {
-        ranks.push_back(r);
-      }
-    }
-    return ranks.empty() ? "" : "; " + detail::name_ranks(ranks) + kRepeated;
-  }
-
-  [[noreturn]] void fail(
-      const std::vector<int64_t>& missing,
-      const std::string& repeated = "") const {
+  [[noreturn]] void fail(const std::vector<int64_t>& missing) const {
     DDP_THROW(
         DistStoreError,
-        "{} waited {} s at {} for {}, which did not come{}. Were all {} "
+        "{} waited {} s at {} for {}, which did not come. Were all {} "
         "processes started, with the same MASTER_ADDR and MASTER_PORT?",
         who_,
         std::chrono::duration<double>(timeout_).count(),
         where_,
         detail::name_ranks(missing),
-        repeated,
         size_);
   }
 
@@ -305,8 +317,8 @@ class Meeting {
   Clock::time_point deadline_;
   std::string where_;
   std::string who_;
-  /// Whether the store is this process's, and speaks of no earlier attempt.
-  bool serves_;
+  bool serves_; // the store is this process's
+  std::string number_; // that this process has drawn for this attempt
   std::optional<detail::WaitNotice> await_rank_0_;
   StorePtr lobby_; // keys of every attempt
   std::string attempt_;

@@ -22,10 +22,11 @@ struct RendezvousResult {
 /// they tell of themselves. Collective. Throws `c10::Error` naming the missing
 /// ranks on each rank that came, once `timeout` has passed since it came, and
 /// `c10::ValueError` on every rank where one has a fault or other options than
-/// rank 0, or was told another WORLD_SIZE, or has no place and comes with the
+/// rank 0, or was told another WORLD_SIZE, or has another process's rank (which
+/// is seen within a second while both wait), or has no place and comes with the
 /// rank WORLD_SIZE and a fault: those that came at once, and rank 0, which
 /// tells those that come later, when as many ranks have come as the larger
-/// world has, 2 s after the smaller one is complete, or 5 s later. Those that
+/// world has, 0.5 s after the smaller one is complete, or 5 s later. Those that
 /// come after that find no rank 0, or a group that has formed without them, and
 /// throw as well. Who waits for `wait_notice` says for whom: rank 0, or for
 /// rank 0.
