@@ -1,6 +1,6 @@
 #include <tests/support/catch.h>
 
-#include <ddp/reducer/core/bucket_assignment.h>
+#include <ddp/reducer/buckets/bucket_assignment.h>
 
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 

@@ -10,7 +10,7 @@
 #include <c10/core/StreamGuard.h>
 #include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/distributed_data_parallel.h>
-#include <ddp/reducer/core/futures.h>
+#include <ddp/reducer/buckets/futures.h>
 #include <ddp/support/current_stream.h>
 
 namespace ddp::test::fake_gpu_test {

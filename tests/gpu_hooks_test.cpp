@@ -9,7 +9,7 @@
 #include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/distributed_data_parallel.h>
-#include <ddp/reducer/core/futures.h>
+#include <ddp/reducer/buckets/futures.h>
 
 namespace ddp::test::gpu_hooks_test {
 

@@ -1,7 +1,7 @@
 #include <ddp/comm_hooks/default_hooks.h>
 
 #include <ddp/internal/check.h>
-#include <ddp/reducer/core/futures.h>
+#include <ddp/reducer/buckets/futures.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

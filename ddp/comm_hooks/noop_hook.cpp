@@ -1,6 +1,6 @@
 #include <ddp/comm_hooks/default_hooks.h>
 
-#include <ddp/reducer/core/futures.h>
+#include <ddp/reducer/buckets/futures.h>
 
 namespace ddp {
 

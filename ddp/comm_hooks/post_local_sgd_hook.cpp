@@ -3,7 +3,7 @@
 #include <ddp/comm_hooks/step_count.h>
 #include <ddp/internal/check.h>
 #include <ddp/process_group/process_group_impl.h>
-#include <ddp/reducer/core/futures.h>
+#include <ddp/reducer/buckets/futures.h>
 
 #include <algorithm>
 

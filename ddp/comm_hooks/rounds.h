@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ddp/process_group.h>
-#include <ddp/reducer/core/futures.h>
+#include <ddp/reducer/buckets/futures.h>
 
 #include <condition_variable>
 #include <deque>

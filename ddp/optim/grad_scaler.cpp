@@ -2,7 +2,7 @@
 
 #include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
-#include <ddp/reducer/observers/stepped_optimizers.h>
+#include <ddp/reducer/observers/step_in_backward.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

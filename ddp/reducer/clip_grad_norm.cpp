@@ -42,11 +42,11 @@ std::vector<at::Tensor> ReducerImpl::gradient_runs() {
   const std::lock_guard<std::mutex> lock(mutex_);
   DDP_CHECK(!open_, "clip_grad_norm: a backward is running");
   DDP_CHECK(
-      !optimizer_,
+      !step_in_backward_.optimizer(),
       "clip_grad_norm: step_in_backward has stepped before gradients can be "
       "clipped: leave one of the two out");
   std::vector<at::Tensor> runs;
-  for (const auto& bucket : buckets_) {
+  for (const auto& bucket : buckets_.all()) {
     int64_t begin = 0;
     int64_t end = 0;
     const auto close_run = [&] {

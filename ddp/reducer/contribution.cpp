@@ -7,11 +7,9 @@
 #include <ddp/reducer/core/scaled_copy.h>
 #include <ddp/reducer/observers/replica_digests.h>
 #include <ddp/support/current_stream.h>
-#include <ddp/support/plain_memory.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>
 
@@ -24,10 +22,6 @@ namespace {
 /// than the second pass that scales what was copied.
 constexpr int64_t kLargeOnGpu = 1 << 20;
 
-int64_t version_of(const at::Tensor& tensor) {
-  return tensor.unsafeGetTensorImpl()->version_counter().current_version();
-}
-
 std::string describe(const at::Tensor& tensor) {
   return c10::str(detail::describe(tensor), " on ", tensor.device());
 }
@@ -37,49 +31,12 @@ at::Tensor values_of(const at::Tensor& grad) {
   return grad.requires_grad() ? grad.detach() : grad;
 }
 
-/// A sparse gradient without entries, of the form that embeddings have.
-at::Tensor no_rows(const at::Tensor& parameter) {
-  auto sizes = parameter.sizes().vec();
-  sizes[0] = 0;
-  const auto options = parameter.options().requires_grad(false);
-  return at::sparse_coo_tensor(
-      at::empty({1, 0}, options.dtype(at::kLong)),
-      at::empty(sizes, options),
-      parameter.sizes());
-}
-
 } // namespace
-
-bool ReducerImpl::Parameter::fits(const at::Tensor& now) const {
-  return now.scalar_type() == dtype && now.device() == device &&
-      now.sizes() == sizes;
-}
-
-/// Whether its gradient was added to since the last reduction. One that is kept
-/// is added to in place, which its version shows.
-bool ReducerImpl::Parameter::has_grown(const at::Tensor& gradient) const {
-  return gradient.defined() &&
-      !(gradient.is_same(view) && version_of(gradient) == version);
-}
-
-void ReducerImpl::Parameter::remember_version() {
-  version = view.defined() ? version_of(view) : -1;
-}
-
-bool ReducerImpl::Parameter::lies_in_slice(const at::Tensor& gradient) const {
-  if (gradient.is_same(view)) {
-    return view.defined();
-  }
-  return gradient.defined() && view.defined() && gradient.is_alias_of(view) &&
-      detail::has_plain_memory(gradient) &&
-      gradient.storage_offset() == view.storage_offset() &&
-      gradient.strides() == view.strides();
-}
 
 /// Puts this rank's gradient of a parameter into its bucket.
 void ReducerImpl::contribute(size_t index, at::Tensor& gradient) {
   auto& parameter = parameters_[index];
-  if (gradient.defined() && !shadowing_) {
+  if (gradient.defined() && !participation.has_no_inputs()) {
     check_gradient(parameter, gradient);
   }
   if (parameter.used && gradient.defined()) {
@@ -92,16 +49,14 @@ void ReducerImpl::contribute(size_t index, at::Tensor& gradient) {
     bucket.streams.add(parameter.device);
   }
   --pending_;
-  if (trial_) {
-    trial_->ready(index, recorder_.elapsed());
-  }
+  measured_.ready(index);
   if (--bucket.pending == 0) {
     recorder_.note(parameter.bucket, &BucketTimes::ready);
   }
 }
 
 void ReducerImpl::check_gradient(
-    const Parameter& parameter,
+    const ParameterState& parameter,
     const at::Tensor& grad) {
   DDP_CHECK(
       grad.is_sparse() == parameter.sparse,
@@ -130,14 +85,16 @@ void ReducerImpl::check_gradient(
 
 /// Brings the gradient into its slice, unless it lies there or a GPU had better
 /// wait for the bucket's others.
-void ReducerImpl::copy_or_keep(Parameter& parameter, at::Tensor& gradient) {
+void ReducerImpl::copy_or_keep(
+    ParameterState& parameter,
+    at::Tensor& gradient) {
   if (parameter.lies_in_slice(gradient)) {
-    parameter.share = Share::kUnscaled;
+    parameter.contribution = Contribution::kUnscaled;
     ++buckets_[parameter.bucket].unscaled;
     return;
   }
   if (!parameter.device.is_cpu()) {
-    parameter.share = Share::kOutside;
+    parameter.contribution = Contribution::kOutside;
     return;
   }
   if (prescale_) {
@@ -153,9 +110,9 @@ void ReducerImpl::copy_or_keep(Parameter& parameter, at::Tensor& gradient) {
 /// warm, when autograd makes the next: a step asks the system for no fresh
 /// pages.
 void ReducerImpl::put_slice_in_place(
-    Parameter& parameter,
+    ParameterState& parameter,
     at::Tensor& gradient) {
-  parameter.share = Share::kScaled;
+  parameter.contribution = Contribution::kScaled;
   if (gradient.requires_grad()) {
     parameter.with_graph = gradient;
     hands_out_ = true;
@@ -178,7 +135,7 @@ void ReducerImpl::bring_in(Bucket& bucket) {
   std::vector<at::Tensor> small;
   for (const size_t index : bucket.indices) {
     auto& parameter = parameters_[index];
-    if (parameter.share != Share::kOutside) {
+    if (parameter.contribution != Contribution::kOutside) {
       continue;
     }
     at::Tensor& gradient = parameter.tensor.mutable_grad();
@@ -204,16 +161,16 @@ void ReducerImpl::bring_in(Bucket& bucket) {
 
 /// This rank has nothing new. What others have is added to what it has from
 /// before; where nobody has, that must not change.
-void ReducerImpl::contribute_before(Parameter& parameter) {
+void ReducerImpl::contribute_before(ParameterState& parameter) {
   const at::NoGradGuard no_grad;
   const auto& grad = parameter.tensor.grad();
-  parameter.share = Share::kAbsent;
+  parameter.contribution = Contribution::kUnused;
   hands_out_ = true;
   const bool inside = parameter.lies_in_slice(grad);
   if (grad.defined()) {
     parameter.before = grad.is_alias_of(parameter.view) ? grad.clone() : grad;
   }
-  if (!grad.defined() || shadowing_) {
+  if (!grad.defined() || participation.has_no_inputs()) {
     parameter.view.zero_();
   } else if (inside) {
     divide(parameter.view);
@@ -268,36 +225,12 @@ void ReducerImpl::scale(Bucket& bucket) {
     divide(bucket.content.buffer); // one pass for all
   } else if (bucket.unscaled > 0) {
     for (const size_t index : indices) {
-      if (parameters_[index].share == Share::kUnscaled) {
+      if (parameters_[index].contribution == Contribution::kUnscaled) {
         divide(parameters_[index].view);
       }
     }
   }
   bucket.unscaled = 0;
-}
-
-/// Sparse gradients travel over the CPU's backend, gloo or mpi: NCCL does not
-/// know them.
-void ReducerImpl::launch_sparse(Parameter& parameter) {
-  const at::NoGradGuard no_grad;
-  auto& group = detail::ProcessGroupImpl::of(group_);
-  const std::lock_guard<std::recursive_mutex> lock(group.launching);
-  detail::check_usable(group, "the reduction of gradients");
-  const auto& grad = parameter.tensor.grad();
-  const bool contributes = grad.defined() && !shadowing_;
-  parameter.share = parameter.used ? Share::kScaled : Share::kAbsent;
-  hands_out_ = true;
-  if (contributes) {
-    check_gradient(parameter, grad);
-  }
-  std::vector<at::Tensor> tensors{
-      contributes ? grad.detach().clone().div_(divisor_)
-                  : no_rows(parameter.tensor)};
-  ++group.launched; // by which a rank that does not come is found
-  parameter.sparse_future = group_.c10d()
-                                ->getBackend(c10::kCPU)
-                                ->allreduce(tensors, c10d::AllreduceOptions())
-                                ->getFuture();
 }
 
 } // namespace ddp

@@ -3,8 +3,7 @@
 #include <common/heartbeat_page.h>
 #include <ddp/failure/heartbeat.h>
 #include <ddp/process_group/collective_wait.h>
-#include <ddp/reducer/core/futures.h>
-#include <ddp/reducer/observers/partial_step.h>
+#include <ddp/reducer/buckets/futures.h>
 #include <ddp/support/current_stream.h>
 
 #include <ATen/ATen.h>
@@ -34,11 +33,11 @@ void wait_on_host(const std::vector<Bucket>& buckets) {
 } // namespace
 
 void ReducerImpl::finish() {
-  meet_at_end();
-  std::optional<detail::PartialStep> optimizer;
-  if (optimizer_) {
-    optimizer.emplace(*optimizer_);
+  const bool measures_clock = timeline_file_ && !timeline_file_->has_clock();
+  if (measured_.is_on() || measures_clock || check_.is_on()) {
+    participation.announce_end();
   }
+  const auto optimizer = step_in_backward_.begin();
   // A bucket's parameters may be stepped before the others' gradients are known
   // where nothing can be put back or refused.
   const bool at_once = optimizer && absent_.empty() && !check_.is_on();
@@ -53,15 +52,10 @@ void ReducerImpl::finish() {
       optimizer->step(bucket.content.parameters);
     }
   }
-  for (const size_t index : sparse_) {
-    const auto& parameter = parameters_[index];
-    if (parameter.sparse_future) {
-      detail::wait_for(group_, *parameter.sparse_future, kReduction);
-      detail::follow_default_stream(group_, parameter.device, c10::kCPU);
-    }
-  }
+  sparse_.wait(kReduction);
   check_.finish(group_);
-  settle_absences();
+  restore_unused();
+  sparse_.hand_out();
   if (hands_out_) {
     for (auto& parameter : parameters_) {
       hand_out(parameter);
@@ -79,15 +73,16 @@ void ReducerImpl::finish() {
 
 /// Whether a group of one, which has nothing to reduce, still wants gradients.
 bool ReducerImpl::looks_alone() const {
-  return checked_alone_ > 0 || options_.check_finite() || optimizer_;
+  return checked_alone_ > 0 || options_.check_finite() ||
+      step_in_backward_.optimizer();
 }
 
 /// In a group of one: the gradients are what they were.
 void ReducerImpl::finish_alone() {
   open_ = false;
   check_alone();
-  if (optimizer_) {
-    optimizer_->step();
+  if (auto* optimizer = step_in_backward_.optimizer()) {
+    optimizer->step();
   } else if (!looks_alone()) {
     detach();
   }
@@ -108,7 +103,7 @@ void ReducerImpl::check_alone() {
       check_gradient(parameter, grad);
     }
   }
-  check_belonging();
+  module_.check(parameters_, absent_);
   absent_.clear();
   check_.start(0, group_, false);
   check_.finish(group_);
@@ -136,37 +131,58 @@ void ReducerImpl::wait_for(Bucket& bucket) {
   bucket.future.reset();
 }
 
-/// Puts back what no rank had anything new for.
-void ReducerImpl::settle_absences() {
+/// Those of the unused parameters that no rank used. Collective, where all
+/// ranks have some.
+std::vector<size_t> ReducerImpl::unused_by_all() {
+  wait_on_host(
+      buckets_.all()); // all ranks have announced when all have started
+  detail::check_usable(detail::ProcessGroupImpl::of(group_), kReduction);
+  if (!unused_agreement_.concerns_all()) {
+    return {};
+  }
+  auto unused =
+      at::zeros({static_cast<int64_t>(parameters_.size())}, at::kByte);
+  for (const size_t index : absent_) {
+    unused.mutable_data_ptr<uint8_t>()[index] = 1;
+  }
+  unused = unused.to(group_.device());
+  group_.all_reduce(unused, ReduceOp::kMin);
+  unused = unused.cpu();
+  std::vector<size_t> result;
+  for (const size_t index : absent_) {
+    if (unused.const_data_ptr<uint8_t>()[index] == 1) {
+      result.push_back(index);
+    }
+  }
+  return result;
+}
+
+/// Puts back what was there of parameters that no rank used.
+void ReducerImpl::restore_unused() {
   if (absent_.empty()) {
     return;
   }
-  wait_on_host(buckets_); // the others' lists are there when all have started
-  detail::check_usable(detail::ProcessGroupImpl::of(group_), kReduction);
   const at::NoGradGuard no_grad;
-  for (const size_t index : absences_.agreed()) {
+  for (const size_t index : unused_by_all()) {
     auto& parameter = parameters_[index];
     if (parameter.before.defined() &&
         parameter.lies_in_slice(parameter.tensor.grad())) {
       parameter.view.copy_(parameter.before);
     }
-    parameter.share = Share::kPending; // nothing to hand out
+    parameter.contribution = Contribution::kPending; // nothing to hand out
   }
 }
 
-void ReducerImpl::hand_out(Parameter& parameter) {
+void ReducerImpl::hand_out(ParameterState& parameter) {
   at::Tensor& grad = parameter.tensor.mutable_grad();
-  if (parameter.sparse_future) {
-    if (parameter.share != Share::kPending) {
-      grad = detail::result_of(*parameter.sparse_future);
-    }
-    parameter.sparse_future.reset();
-  } else if (parameter.with_graph.defined()) {
+  if (parameter.with_graph.defined()) {
     // Values only: what is computed from it may be differentiated further.
     const at::NoGradGuard no_grad;
     parameter.with_graph.variable_data().copy_(parameter.view);
     parameter.with_graph.reset();
-  } else if (parameter.share == Share::kAbsent) {
+  } else if (
+      parameter.contribution == Contribution::kUnused &&
+      parameter.bucket != ParameterState::kNoBucket) {
     grad = parameter.view;
   }
   parameter.before.reset();
@@ -183,23 +199,18 @@ void ReducerImpl::close() {
         std::max(parameter.expected_arrivals, parameter.arrivals);
     parameter.arrivals = 0;
     parameter.used = false;
-    parameter.share = Share::kPending;
+    parameter.contribution = Contribution::kPending;
     parameter.remember_version();
   }
-  for (auto& bucket : buckets_) {
-    bucket.pending = bucket.indices.size();
-    bucket.skipped = false;
-  }
+  buckets_.reset();
   open_ = false;
   hands_out_ = false;
   reduced_ = true;
   forward_pending_ = false;
-  if (trial_) {
-    advance_trial();
-  }
-  if (step_ == rebuild_step_) {
-    order_work_.wait();
-    rebuild_buckets();
+  if (!rebuild_.step()) {
+    measured_.advance();
+  } else if (step_ == rebuild_.step()) {
+    rebuild_.finish();
   }
   detail::heartbeat::stepped(step_);
 }

@@ -2,35 +2,12 @@
 
 #include <ddp/internal/check.h>
 #include <ddp/process_group/collective_wait.h>
-#include <ddp/reducer/core/gradient_hook.h>
 #include <ddp/reducer/core/orphans.h>
 #include <ddp/reducer/observers/replica_digests.h>
 
 // What a Reducer tells when it ends.
 
 namespace ddp {
-namespace {
-
-/// Those of a module's parameters that have trained and are not `known`.
-void append_added(
-    const NamedTensors& now,
-    const std::vector<at::Tensor>& known,
-    NamedTensors& parameters) {
-  std::unordered_set<const c10::TensorImpl*> before;
-  for (const auto& tensor : known) {
-    before.insert(tensor.unsafeGetTensorImpl());
-  }
-  for (size_t i = 0; i < now.names.size(); ++i) {
-    const auto& tensor = now.tensors[i];
-    if (tensor.grad().defined() && !detail::gradient_listener(tensor) &&
-        before.count(tensor.unsafeGetTensorImpl()) == 0) {
-      parameters.append(now.names[i], tensor);
-    }
-  }
-}
-
-} // namespace
-
 /// Where it has reduced, a checkpoint will tell whether ranks went on alone.
 void ReducerImpl::report_unused() {
   if (checked_alone_ < kCheckedAlone ||
@@ -48,7 +25,7 @@ void ReducerImpl::report_unused() {
         "ddp: a Reducer ends that has reduced nothing: was each backward under "
         "no_sync()?");
   }
-  if (step_ == 0 && owned_ && owned_->expired()) {
+  if (step_ == 0 && module_.is_gone()) {
     TORCH_WARN(
         "ddp: a Reducer ends that has reduced nothing, and whose module is "
         "gone. Was the net replaced (`net = Net();`) after the "
@@ -78,12 +55,10 @@ void ReducerImpl::compare_replicas() {
     }
   }
   if (trained) {
-    if (owned_) { // or the module may be gone
-      auto known = tensors();
-      const auto& leaves = options_.known_leaves();
-      known.insert(known.end(), leaves.begin(), leaves.end());
-      append_added(current_(), known, parameters);
-    }
+    auto known = tensors();
+    const auto& leaves = options_.known_leaves();
+    known.insert(known.end(), leaves.begin(), leaves.end());
+    parameters.append(module_.added(known));
     detail::compare_last_parameters(
         store_, group_, parameters, step_, group.hosts_store);
   }

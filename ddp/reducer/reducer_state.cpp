@@ -1,7 +1,7 @@
 #include <ddp/reducer/reducer_impl.h>
 
 #include <ddp/internal/check.h>
-#include <ddp/reducer/core/bucket_layout.h>
+#include <ddp/reducer/buckets/bucket_layout.h>
 
 #include <algorithm>
 
@@ -142,17 +142,16 @@ IValue ReducerImpl::state_dict() {
     parameters.insert(parameter.key, to_list(parameter.sizes));
   }
   GenericList orders(c10::AnyType::get());
-  for (const auto& order : orders_) {
+  for (const auto& order : buckets_.orders()) {
     orders.push_back(to_list(order));
   }
   GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
   dict.insert(kParameters, parameters);
   dict.insert(kOrders, orders);
-  dict.insert(kRebuilt, rebuilds_after(options_) && !rebuild_step_);
-  dict.insert(kRebuildIn, rebuild_step_ ? *rebuild_step_ - step_ : 0);
-  const bool settled = trial_wanted() && !trial_;
-  if (settled) {
-    dict.insert(kCounts, to_list(counts_));
+  dict.insert(kRebuilt, rebuilds_after(options_) && !rebuild_.step());
+  dict.insert(kRebuildIn, rebuild_.step() ? *rebuild_.step() - step_ : 0);
+  if (measured_.is_wanted() && !measured_.is_on()) {
+    dict.insert(kCounts, to_list(measured_.counts()));
   }
   const auto hook = hook_->state_dict();
   if (!hook.isNone()) {
@@ -199,48 +198,46 @@ void ReducerImpl::load_rank_state_dict(const IValue& state) {
 
 void ReducerImpl::lay_out(const LayoutState& state) {
   const auto rebuilds_in = rebuilds_after(options_);
-  rebuild_step_.reset();
+  rebuild_.set_step(std::nullopt);
   if (rebuilds_in && !state.rebuilt) {
     const auto left = state.rebuild_in > 0 ? state.rebuild_in : *rebuilds_in;
-    rebuild_step_ = step_ + left;
+    rebuild_.set_step(step_ + left);
   }
-  ready_order_.clear();
-  trial_.reset();
-  counts_.clear();
-  if (!state.measured) {
-    start_trial();
-  } else if (trial_wanted()) {
-    counts_ = state.counts;
+  if (state.measured) {
+    measured_.resume(state.counts);
+  } else {
+    measured_.start();
   }
   if (state.orders.empty()) {
     return; // a group of one's, which has no buckets
   }
-  orders_ = state.orders;
+  buckets_.clear(state.rebuilt || state.measured);
   if (!group_.c10d()) {
+    for (const auto& order : state.orders) {
+      buckets_.append(order, {});
+    }
     return;
   }
-  buckets_.clear();
-  laid_out_anew_ = state.rebuilt || state.measured;
   for (auto& parameter : parameters_) {
     if (!parameter.sparse && parameter.managed) {
       parameter.managed = false; // taken in at the next backward
-      parameter.bucket = kNoBucket;
+      parameter.bucket = ParameterState::kNoBucket;
       --managed_;
     }
   }
-  for (auto& order : orders_) {
-    const bool first = &order == &orders_[0];
-    if (first && !counts_.empty()) {
-      install(split(order, counts_));
-    } else if (first && state.rebuilt && rebuilds_in) {
-      install(rebuilt_buckets(tensors(), order, options_));
-    } else {
-      std::sort(order.begin(), order.end());
-      install(initial_buckets(tensors(), order, options_));
-    }
+  for (auto order : state.orders) {
+    const bool first = buckets_.orders().empty();
     for (const size_t index : order) {
       parameters_[index].managed = true;
       ++managed_;
+    }
+    if (first && !measured_.counts().empty()) {
+      buckets_.append(order, measured_.split(order));
+    } else if (first && state.rebuilt && rebuilds_in) {
+      buckets_.append(order, rebuilt_buckets(tensors(), order, options_));
+    } else {
+      std::sort(order.begin(), order.end());
+      buckets_.append(order, initial_buckets(tensors(), order, options_));
     }
   }
 }

@@ -23,21 +23,14 @@ Statistics ReducerImpl::statistics() {
           static_cast<int64_t>(parameter.tensor.nbytes());
     }
   }
-  result.has_rebuilt_buckets = laid_out_anew_;
-  result.bucket_sizes = laid_out_anew_ ? first_sizes_ : bucket_sizes();
-  if (laid_out_anew_) {
-    result.rebuilt_bucket_sizes = bucket_sizes();
-    result.rebuilt_per_bucket_param_indices = bucket_indices();
+  result.has_rebuilt_buckets = buckets_.is_rebuilt();
+  result.bucket_sizes =
+      buckets_.is_rebuilt() ? buckets_.first_sizes() : buckets_.sizes();
+  if (buckets_.is_rebuilt()) {
+    result.rebuilt_bucket_sizes = buckets_.sizes();
+    result.rebuilt_per_bucket_param_indices = buckets_.indices();
   }
   return result;
-}
-
-std::vector<int64_t> ReducerImpl::bucket_sizes() const {
-  std::vector<int64_t> sizes;
-  for (const auto& bucket : buckets_) {
-    sizes.push_back(static_cast<int64_t>(bucket.content.buffer.nbytes()));
-  }
-  return sizes;
 }
 
 void ReducerImpl::forward_began() {
@@ -56,7 +49,7 @@ void ReducerImpl::record_contribution() {
   for (const size_t index : absent_) {
     unused += static_cast<int64_t>(parameters_[index].tensor.nbytes());
   }
-  recorder_.computed(ready_order_, unused);
+  recorder_.computed(rebuild_.ready_order(), unused);
 }
 
 /// At its end.
@@ -66,7 +59,7 @@ void ReducerImpl::record_end() {
     return;
   }
   timeline_file_->add(recorder_.timeline(), recorder_.began());
-  if (!timeline_file_->has_clock() && !capturing_) {
+  if (!timeline_file_->has_clock() && !capture_.is_capturing()) {
     timeline_file_->measure_clock(group_);
   }
   if (step_ == timeline_file_->steps().last) {

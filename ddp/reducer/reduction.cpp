@@ -3,7 +3,6 @@
 #include <ddp/internal/check.h>
 #include <ddp/reducer/core/orphans.h>
 
-#include <ddp/backends/nccl.h>
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/reducer/core/end_of_backward.h>
 #include <ddp/reducer/observers/replica_digests.h>
@@ -94,7 +93,7 @@ void ReducerImpl::accumulate() {
   const int task = torch::autograd::get_current_graph_task_id();
   if (task != searched_task_) {
     searched_task_ = task;
-    find_thawed();
+    find_unfrozen();
   }
 }
 
@@ -113,7 +112,7 @@ void ReducerImpl::open() {
     return;
   }
   check_usable();
-  meet();
+  participation.announce_reduction();
   guarded([&] {
     begin();
     inspect_graph();
@@ -156,66 +155,21 @@ void ReducerImpl::begin() {
   next_ = 0;
   pending_ = managed_;
   ++step_;
-  divide_by(join_step_ ? join_step_->divisor : group_.size());
+  const auto& join = participation.step();
+  divide_by(join ? join->divisor : group_.size());
   // A backward that is older than one that was reduced contains it: the engine
   // nests so deeply that it changed threads (see EndOfBackward).
   const int task = torch::autograd::get_current_graph_task_id();
   deeply_nested_ = deeply_nested_ || (task >= 0 && task < newest_task_);
-  check_capture();
-  recorder_.begin(step_, buckets_);
-  notes_order_ = step_ == rebuild_step_ || recorder_.is_on();
-  ready_order_.clear();
-}
-
-/// A CUDA graph replays the GPU's part of a step without this code: nothing in
-/// it may depend on the host.
-void ReducerImpl::check_capture() {
-  capturing_ =
-      std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) {
-        return backends::nccl::is_capturing(bucket.content.buffer.device());
-      });
-  if (!capturing_) {
-    return;
-  }
-  const auto compared = compares_replicas_ ? kComparedSteps : 0;
-  const auto before = std::max(rebuild_step_.value_or(1), compared);
-  DDP_CHECK(
-      step_ > before,
-      "capturing a CUDA graph: this is backward {}, and in the first {} the "
-      "host settles the buckets and compares the ranks. Run {} or more without "
-      "capturing before",
+  capture_.begin(
+      buckets_.all(),
       step_,
-      before,
-      before);
-  DDP_CHECK(
-      !check_.is_on() && !optimizer_ && !join_step_,
-      "capturing a CUDA graph: check_finite, check_divergence_every, join and "
-      "step_in_backward need the host in each step; leave them off");
-  DDP_CHECK(
-      std::none_of(
-          parameters_.begin(),
-          parameters_.end(),
-          [](const Parameter& parameter) {
-            return parameter.managed && parameter.sparse;
-          }),
-      "capturing a CUDA graph: sparse gradients need the host in each step");
-}
-
-/// Which parameters no rank used is agreed on by the hosts.
-void ReducerImpl::check_captured_absences() const {
-  if (!capturing_ || absent_.empty()) {
-    return;
-  }
-  std::string names;
-  for (const size_t index : absent_) {
-    names += (names.empty() ? "" : ", ") + parameters_[index].name;
-  }
-  DDP_THROW(
-      Error,
-      "capturing a CUDA graph: backward did not reach {}. A captured step "
-      "must use every parameter: freeze those before the Reducer is "
-      "constructed, or do not capture",
-      names);
+      std::max(
+          rebuild_.step().value_or(1), compares_replicas_ ? kComparedSteps : 0),
+      check_.is_on() || step_in_backward_.optimizer() || join,
+      !sparse_.empty());
+  recorder_.begin(step_, buckets_.all());
+  rebuild_.begin();
 }
 
 void ReducerImpl::inspect_graph() {
@@ -239,18 +193,17 @@ void ReducerImpl::arrive(size_t index, at::Tensor& gradient) {
   ++parameter.arrivals;
   parameter.task = torch::autograd::get_current_graph_task_id();
   newest_task_ = std::max(newest_task_, parameter.task);
-  if (parameter.bucket == kNoBucket) {
+  if (parameter.bucket == ParameterState::kNoBucket) {
     return;
   }
-  if (notes_order_ &&
-      parameter.arrivals == std::max(1, parameter.expected_arrivals)) {
-    ready_order_.push_back(index);
+  if (parameter.arrivals == std::max(1, parameter.expected_arrivals)) {
+    rebuild_.ready(index);
   }
   if (parameter.expected_arrivals == 0 || parameter.nested || deeply_nested_) {
     return; // it may come again: it waits for the end of backward
   }
   DDP_CHECK(
-      parameter.share == Share::kPending,
+      parameter.contribution == Contribution::kPending,
       "the gradient of {} came again in one backward, after its reduction "
       "began: it came {} times in earlier ones. With static_graph backward "
       "inside backward (activation checkpointing) must reach a parameter as "
@@ -283,10 +236,10 @@ void ReducerImpl::find_nested() {
 /// At the end of backward: contributes for parameters that it did not reach.
 void ReducerImpl::contribute_rest() {
   find_nested();
-  adopt_thawed();
+  adopt_unfrozen();
   find_absent();
-  check_belonging();
-  check_captured_absences();
+  module_.check(parameters_, absent_);
+  capture_.check_all_used(parameters_, absent_);
   if (recorder_.is_on()) {
     record_contribution();
   }
@@ -294,30 +247,33 @@ void ReducerImpl::contribute_rest() {
     skip_unused_buckets();
   }
   if (!absent_.empty()) {
-    absences_.announce(step_, absent_);
+    unused_agreement_.announce(step_);
   }
   for (size_t i = 0; i < parameters_.size() && pending_ > 0; ++i) {
     const auto& parameter = parameters_[i];
-    if (parameter.bucket != kNoBucket && parameter.share == Share::kPending &&
+    if (parameter.bucket != ParameterState::kNoBucket &&
+        parameter.contribution == Contribution::kPending &&
         !buckets_[parameter.bucket].skipped) {
       contribute(i, parameter.tensor.mutable_grad());
     }
   }
   launch_complete();
-  for (const size_t index : sparse_) {
-    if (parameters_[index].managed) {
-      launch_sparse(parameters_[index]);
-    }
+  sparse_.launch(
+      divisor_,
+      participation.has_no_inputs(),
+      [this](const ParameterState& parameter, const at::Tensor& gradient) {
+        check_gradient(parameter, gradient);
+      });
+  if (step_ == rebuild_.step()) {
+    rebuild_.start(parameters_);
   }
-  if (step_ == rebuild_step_) {
-    agree_on_order();
-  }
+  const auto& join = participation.step();
   if (broadcasts_buffers_) {
     buffer_broadcast_.start(
-        buffers_().tensors, group_, join_step_ ? join_step_->last_live : 0);
+        buffers_().tensors, group_, join ? join->last_live : 0);
   }
   // Ranks that do not step any more have parameters of their own.
-  const bool all = !join_step_ || join_step_->live == group_.size();
+  const bool all = !join || join->live == group_.size();
   check_.start(step_, group_, all);
   if (step_ == kComparedSteps && compares_replicas_) {
     detail::compare_first_gradients(store_, group_, first_gradients_);
@@ -338,7 +294,7 @@ void ReducerImpl::finish_backward() {
       step_);
   finishes_ = true;
   if (!reduced_) {
-    meet();
+    participation.announce_reduction();
     guarded([&] {
       begin();
       contribute_rest();

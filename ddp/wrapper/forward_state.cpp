@@ -31,11 +31,11 @@ ForwardState::ForwardState(
       std::all_of(parameters.begin(), parameters.end(), on_device)) {
     input_device_ = group_.device();
   }
-  auto& impl = ReducerImpl::of(reducer_);
-  impl.on_shadow_forward = [this](int64_t root) {
+  auto& participation = ReducerImpl::of(reducer_).participation;
+  participation.on_forward = [this](int64_t root) {
     broadcast_tensors(buffers_().tensors, group_, root);
   };
-  impl.on_join_end = [this] { sync_next_ = true; };
+  participation.on_end = [this] { sync_next_ = true; };
 }
 
 void ForwardState::begin() {
@@ -46,7 +46,8 @@ void ForwardState::begin() {
       ? sync_next_
       : gradients_will_follow();
   const bool gives_buffers = sync && broadcasts_buffers_;
-  const auto root = ReducerImpl::of(reducer_).announce_forward(gives_buffers);
+  const auto root =
+      ReducerImpl::of(reducer_).participation.announce_forward(gives_buffers);
   if (gives_buffers) {
     const heartbeat::Activity activity("forward");
     broadcast_tensors(buffers_().tensors, group_, root);

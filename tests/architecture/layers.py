@@ -31,7 +31,8 @@ private ddp/backends/hierarchical # one backend within hosts, another between th
         ddp/init                  # a group is formed, split, taken over
         ddp/model                 # state and comparison of modules
         ddp/random                # seeds | random
-        ddp/reducer/core          # buckets, hooks, the end of backward | reducer_options reducer_target
+        ddp/reducer/buckets       # parameters, their buckets, and how one is reduced | reducer_options
+        ddp/reducer/core          # hooks, the end of backward, what ranks agree on | reducer_target
         ddp/reducer/observers     # what listens: times, layouts, checks | statistics
         ddp/reducer               # the class that assembles them
         ddp/comm_hooks            # half precision, PowerSGD, quantization, chains of hooks | default_hooks

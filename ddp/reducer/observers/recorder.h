@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ddp/reducer/core/bucket.h>
+#include <ddp/reducer/buckets/bucket.h>
 #include <ddp/statistics.h>
 
 #include <mutex>

@@ -1,4 +1,4 @@
-#include <ddp/reducer/core/futures.h>
+#include <ddp/reducer/buckets/futures.h>
 
 #include <ddp/internal/check.h>
 #include <ddp/support/current_stream.h>

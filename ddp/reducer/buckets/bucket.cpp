@@ -1,4 +1,4 @@
-#include <ddp/reducer/core/bucket.h>
+#include <ddp/reducer/buckets/bucket.h>
 
 #include <ddp/backends/nccl.h>
 #include <ddp/environment/environment_variable.h>

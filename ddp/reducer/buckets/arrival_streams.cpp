@@ -1,4 +1,4 @@
-#include <ddp/reducer/core/arrival_streams.h>
+#include <ddp/reducer/buckets/arrival_streams.h>
 
 #include <c10/core/Event.h>
 #include <ddp/support/current_stream.h>

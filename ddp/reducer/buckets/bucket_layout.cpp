@@ -1,4 +1,4 @@
-#include <ddp/reducer/core/bucket_layout.h>
+#include <ddp/reducer/buckets/bucket_layout.h>
 
 #include <ddp/internal/check.h>
 

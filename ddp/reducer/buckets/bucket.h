@@ -2,8 +2,8 @@
 
 #include <ddp/comm_hook.h>
 #include <ddp/process_group.h>
-#include <ddp/reducer/core/arrival_streams.h>
-#include <ddp/reducer/core/bucket_assignment.h>
+#include <ddp/reducer/buckets/arrival_streams.h>
+#include <ddp/reducer/buckets/bucket_assignment.h>
 
 namespace ddp {
 

@@ -2,7 +2,7 @@
 
 #include <ddp/internal/check.h>
 #include <ddp/process_group.h>
-#include <ddp/reducer/core/futures.h>
+#include <ddp/reducer/buckets/futures.h>
 
 #include <ATen/ATen.h>
 #include <c10/util/Type.h>

@@ -1,4 +1,4 @@
-#include <ddp/reducer/core/bucket_assignment.h>
+#include <ddp/reducer/buckets/bucket_assignment.h>
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ddp/reducer/core/bucket_assignment.h>
+#include <ddp/reducer/buckets/bucket_assignment.h>
 #include <ddp/reducer_options.h>
 
 namespace ddp {

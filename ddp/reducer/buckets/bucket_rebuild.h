@@ -1,0 +1,52 @@
+#pragma once
+
+#include <ddp/reducer/buckets/bucket_storage.h>
+#include <ddp/reducer_options.h>
+
+namespace ddp::detail {
+
+/// Lays the buckets out anew after an early backward, in the order in which
+/// rank 0's gradients came, so that the first one is complete first: as
+/// Python's DistributedDataParallel does.
+class BucketRebuild {
+ public:
+  BucketRebuild(
+      const ReducerOptions& options,
+      BucketStorage& buckets,
+      const ProcessGroup& group);
+
+  /// After which backward, counted from 1; none: never, or it has been done.
+  std::optional<int64_t> step() const {
+    return step_;
+  }
+  void set_step(std::optional<int64_t> step) {
+    step_ = step;
+  }
+
+  /// The order in which the gradients of this backward came.
+  const BucketStorage::Order& ready_order() const {
+    return ready_order_;
+  }
+  void begin() {
+    ready_order_.clear();
+  }
+  void ready(size_t index) {
+    ready_order_.push_back(index);
+  }
+
+  /// Starts to learn rank 0's order, of the parameters that have a bucket.
+  /// Collective.
+  void start(const std::vector<ParameterState>& parameters);
+  void finish();
+
+ private:
+  const ReducerOptions& options_;
+  BucketStorage& buckets_;
+  ProcessGroup group_;
+  std::optional<int64_t> step_;
+  BucketStorage::Order ready_order_;
+  at::Tensor order_;
+  Work work_;
+};
+
+} // namespace ddp::detail

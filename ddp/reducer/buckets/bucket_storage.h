@@ -1,0 +1,71 @@
+#pragma once
+
+#include <ddp/reducer/buckets/bucket.h>
+#include <ddp/reducer/buckets/parameter_state.h>
+
+namespace ddp::detail {
+
+/// The buckets of a Reducer, in the order of reduction, and the orders of
+/// parameters that they are cut from.
+class BucketStorage {
+ public:
+  using Order = std::vector<size_t>;
+
+  /// Without buckets. `parameters` must live as long.
+  BucketStorage(std::vector<ParameterState>& parameters, ProcessGroup group);
+
+  /// Adds buckets, cut from `order`. Gradients that lie in the slices from
+  /// before move along.
+  void append(Order order, const std::vector<BucketIndices>& buckets);
+
+  /// Drops all buckets and orders, to lay them out anew. `rebuilt`: not as they
+  /// were first.
+  void clear(bool rebuilt);
+
+  /// For the next backward.
+  void reset();
+
+  /// First that of the start or of the rebuild, then one for each time that
+  /// parameters were unfrozen.
+  const std::vector<Order>& orders() const {
+    return orders_;
+  }
+
+  std::vector<at::Tensor> tensors() const;
+  std::vector<BucketIndices> indices() const;
+  /// In bytes.
+  std::vector<int64_t> sizes() const;
+  const std::vector<int64_t>& first_sizes() const {
+    return first_sizes_;
+  }
+  /// Whether they have been laid out anew.
+  bool is_rebuilt() const {
+    return rebuilt_;
+  }
+
+  Bucket& operator[](size_t index) {
+    return buckets_[index];
+  }
+  size_t size() const {
+    return buckets_.size();
+  }
+  std::vector<Bucket>::iterator begin() {
+    return buckets_.begin();
+  }
+  std::vector<Bucket>::iterator end() {
+    return buckets_.end();
+  }
+  const std::vector<Bucket>& all() const {
+    return buckets_;
+  }
+
+ private:
+  std::vector<ParameterState>& parameters_;
+  ProcessGroup group_;
+  std::vector<Bucket> buckets_;
+  std::vector<Order> orders_;
+  std::vector<int64_t> first_sizes_;
+  bool rebuilt_ = false;
+};
+
+} // namespace ddp::detail

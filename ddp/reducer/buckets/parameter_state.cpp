@@ -1,0 +1,59 @@
+#include <ddp/reducer/buckets/parameter_state.h>
+
+#include <ddp/support/plain_memory.h>
+
+#include <utility>
+
+namespace ddp::detail {
+namespace {
+
+/// A parameter's name. Those of a list have numbers.
+std::string in_words(const std::string& key) {
+  const bool is_number =
+      key.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? "parameter " + key : key;
+}
+
+int64_t version_of(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->version_counter().current_version();
+}
+
+} // namespace
+
+ParameterState::ParameterState(
+    at::Tensor parameter,
+    std::string given_key,
+    bool is_sparse)
+    : tensor(std::move(parameter)),
+      dtype(tensor.scalar_type()),
+      device(tensor.device()),
+      sparse(is_sparse),
+      sizes(tensor.sizes().vec()),
+      key(std::move(given_key)),
+      name(in_words(key)) {}
+
+bool ParameterState::fits(const at::Tensor& now) const {
+  return now.scalar_type() == dtype && now.device() == device &&
+      now.sizes() == sizes;
+}
+
+bool ParameterState::has_grown(const at::Tensor& gradient) const {
+  return gradient.defined() &&
+      !(gradient.is_same(view) && version_of(gradient) == version);
+}
+
+void ParameterState::remember_version() {
+  version = view.defined() ? version_of(view) : -1;
+}
+
+bool ParameterState::lies_in_slice(const at::Tensor& gradient) const {
+  if (gradient.is_same(view)) {
+    return view.defined();
+  }
+  return gradient.defined() && view.defined() && gradient.is_alias_of(view) &&
+      has_plain_memory(gradient) &&
+      gradient.storage_offset() == view.storage_offset() &&
+      gradient.strides() == view.strides();
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <string>
+#include <vector>
+
+namespace ddp::detail {
+
+/// A parameter of a Reducer, and what has become of its gradient.
+struct ParameterState {
+  static constexpr size_t kNoBucket = static_cast<size_t>(-1);
+
+  /// What this rank has put into the reduction.
+  enum class Contribution {
+    kPending, ///< nothing yet
+    kOutside, ///< the gradient, to be copied into the slice with others
+    kUnscaled, ///< the gradient, which lies in the slice itself
+    kScaled, ///< a copy of the gradient, scaled
+    kUnused, ///< nothing new: the gradient from before, or zero
+  };
+
+  ParameterState(at::Tensor parameter, std::string key, bool sparse);
+
+  /// Whether `now`, the tensor or its gradient, is as it was at construction.
+  bool fits(const at::Tensor& now) const;
+
+  /// Whether its gradient was added to since the last reduction. One that is
+  /// kept is added to in place, which its version shows.
+  bool has_grown(const at::Tensor& gradient) const;
+  void remember_version();
+
+  /// Whether the gradient is the slice.
+  bool lies_in_slice(const at::Tensor& gradient) const;
+
+  // What a hook reads and writes, side by side.
+  at::Tensor tensor;
+  /// Its bucket and its slice of it; none for sparse gradients.
+  size_t bucket = kNoBucket;
+  at::Tensor view;
+  /// The slice's version after the last reduction.
+  int64_t version = -1;
+  at::ScalarType dtype;
+  c10::Device device;
+  bool sparse;
+  /// Not while it is frozen from the start.
+  bool managed = false;
+  /// Whether it has been seen unfrozen since.
+  bool unfrozen = false;
+  /// Whether it came in a backward inside another.
+  bool nested = false;
+  /// Whether it got a gradient since the last reduction.
+  bool used = false;
+  /// How often its gradient comes in a backward (more than once with activation
+  /// checkpointing). 0 until it came once.
+  int expected_arrivals = 0;
+  std::vector<int64_t> sizes;
+
+  // In this backward:
+  int arrivals = 0;
+  /// The engine's number of the backward that it came in last.
+  int task = -1;
+  Contribution contribution = Contribution::kPending;
+  /// A gradient with a graph (create_graph), to get the mean's value.
+  at::Tensor with_graph;
+  /// The gradient from before, should no rank add to it.
+  at::Tensor before;
+  /// A sparse gradient under way.
+  c10::intrusive_ptr<c10::ivalue::Future> sparse_future;
+
+  /// As it was given, and in words: "3" and "parameter 3".
+  std::string key;
+  std::string name;
+};
+
+} // namespace ddp::detail

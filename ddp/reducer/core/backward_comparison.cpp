@@ -1,0 +1,75 @@
+#include <ddp/reducer/core/backward_comparison.h>
+
+#include <ddp/internal/check.h>
+#include <ddp/process_group/agreement/agreement.h>
+#include <ddp/process_group/collective_wait.h>
+#include <ddp/support/own_thread.h>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <sstream>
+
+namespace ddp::detail {
+namespace {
+
+constexpr auto kAnswerTime = std::chrono::seconds(1);
+
+/// The store's key for what a rank compares: the step, the rank, the names, and
+/// on another line what they are.
+constexpr const char* kCompared = "compared";
+
+} // namespace
+
+BackwardComparison::BackwardComparison(
+    c10::intrusive_ptr<c10d::Store> store,
+    const ProcessGroup& group)
+    : store_(std::move(store)), group_(group) {}
+
+void BackwardComparison::compare(
+    int64_t step,
+    const std::string& noun,
+    const std::string& names) {
+  step_ = step;
+  if (store_) {
+    answered_within(
+        group_.timeout(),
+        [store = store_,
+         text = c10::str(step, " ", group_.rank(), " ", names, "\n", noun)] {
+          store->set(kCompared, text);
+        });
+  }
+  agree(store_, group_, c10::str(noun, "/", step), names, noun);
+}
+
+void BackwardComparison::check_others(int64_t step) {
+  if (!store_) {
+    return;
+  }
+  if (!answer_.valid()) {
+    answer_ = on_own_thread([store = store_]() -> std::string {
+      return store->check({kCompared}) ? store->get_to_str(kCompared) : "";
+    });
+  }
+  if (answer_.wait_for(kAnswerTime) != std::future_status::ready) {
+    return; // the store's process is stopped, say: the wait has a timeout
+  }
+  std::istringstream text(answer_.get());
+  int64_t compared = 0;
+  int64_t rank = 0;
+  std::string names;
+  text >> compared >> rank >> std::ws;
+  std::getline(text, names);
+  std::string noun;
+  std::getline(text, noun);
+  if (compared > step_ && compared <= step) {
+    throw WaitFailure{format(
+        " because {} differ between ranks: rank {} has {}, unlike rank {}. "
+        "They must be the same on all ranks in the same backward",
+        noun,
+        rank,
+        names,
+        group_.rank())};
+  }
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,86 @@
+#include <ddp/reducer/observers/sparse_gradients.h>
+
+#include <ddp/process_group/collective_wait.h>
+#include <ddp/process_group/process_group_impl.h>
+#include <ddp/reducer/buckets/futures.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+namespace ddp::detail {
+namespace {
+
+/// A sparse gradient without entries, of the form that embeddings have.
+at::Tensor no_rows(const at::Tensor& parameter) {
+  auto sizes = parameter.sizes().vec();
+  sizes[0] = 0;
+  const auto options = parameter.options().requires_grad(false);
+  return at::sparse_coo_tensor(
+      at::empty({1, 0}, options.dtype(at::kLong)),
+      at::empty(sizes, options),
+      parameter.sizes());
+}
+
+} // namespace
+
+SparseGradients::SparseGradients(
+    std::vector<ParameterState>& parameters,
+    const ProcessGroup& group)
+    : parameters_(parameters), group_(group) {}
+
+void SparseGradients::launch(
+    int64_t divisor,
+    bool shadowing,
+    const std::function<void(const ParameterState&, const at::Tensor&)>&
+        check) {
+  const at::NoGradGuard no_grad;
+  auto& group = ProcessGroupImpl::of(group_);
+  for (const size_t index : indices_) {
+    auto& parameter = parameters_[index];
+    if (!parameter.managed) {
+      continue;
+    }
+    const std::lock_guard<std::recursive_mutex> lock(group.launching);
+    check_usable(group, "the reduction of gradients");
+    const auto& grad = parameter.tensor.grad();
+    const bool contributes = grad.defined() && !shadowing;
+    parameter.contribution = parameter.used
+        ? ParameterState::Contribution::kScaled
+        : ParameterState::Contribution::kUnused;
+    if (contributes) {
+      check(parameter, grad);
+    }
+    std::vector<at::Tensor> tensors{
+        contributes ? grad.detach().clone().div_(divisor)
+                    : no_rows(parameter.tensor)};
+    ++group.launched; // by which a rank that does not come is found
+    parameter.sparse_future = group_.c10d()
+                                  ->getBackend(c10::kCPU)
+                                  ->allreduce(tensors, c10d::AllreduceOptions())
+                                  ->getFuture();
+  }
+}
+
+void SparseGradients::wait(const char* what) const {
+  for (const size_t index : indices_) {
+    const auto& parameter = parameters_[index];
+    if (parameter.sparse_future) {
+      wait_for(group_, *parameter.sparse_future, what);
+      follow_default_stream(group_, parameter.device, c10::kCPU);
+    }
+  }
+}
+
+void SparseGradients::hand_out() {
+  for (const size_t index : indices_) {
+    auto& parameter = parameters_[index];
+    if (const auto future = std::exchange(parameter.sparse_future, nullptr);
+        future &&
+        parameter.contribution != ParameterState::Contribution::kPending) {
+      parameter.tensor.mutable_grad() = result_of(*future);
+    }
+  }
+}
+
+} // namespace ddp::detail

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ddp/process_group.h>
+#include <ddp/reducer/buckets/parameter_state.h>
+
+namespace ddp::detail {
+
+/// The sparse gradients of a Reducer. They travel one by one over the CPU's
+/// backend, gloo or mpi: NCCL does not know them.
+class SparseGradients {
+ public:
+  /// `parameters` must live as long.
+  SparseGradients(
+      std::vector<ParameterState>& parameters,
+      const ProcessGroup& group);
+
+  /// Of the parameter with this index.
+  void add(size_t index) {
+    indices_.push_back(index);
+  }
+  bool empty() const {
+    return indices_.empty();
+  }
+
+  /// Starts to average what is managed. `check` looks at each gradient of this
+  /// rank. A rank that is `shadowing`, without inputs, has none.
+  void launch(
+      int64_t divisor,
+      bool shadowing,
+      const std::function<void(const ParameterState&, const at::Tensor&)>&
+          check);
+
+  /// Waits for the sums; `what` is in the message of a wait that failed.
+  void wait(const char* what) const;
+
+  /// Gives the parameters the means.
+  void hand_out();
+
+ private:
+  std::vector<ParameterState>& parameters_;
+  ProcessGroup group_;
+  std::vector<size_t> indices_;
+};
+
+} // namespace ddp::detail

@@ -1,0 +1,92 @@
+#include <ddp/reducer/observers/step_in_backward.h>
+
+#include <ddp/internal/check.h>
+#include <ddp/join.h>
+#include <ddp/process_group/agreement/same_on_all.h>
+#include <ddp/support/optimizer_text.h>
+
+#include <torch/optim/lbfgs.h>
+
+#include <mutex>
+#include <set>
+
+namespace ddp::detail {
+namespace {
+
+std::mutex mutex;
+std::multiset<const torch::optim::Optimizer*> stepped_optimizers;
+
+/// Remembers that a Reducer steps this optimizer in backward, or does not any
+/// more.
+void set_stepped(const torch::optim::Optimizer& optimizer, bool stepped) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (stepped) {
+    stepped_optimizers.insert(&optimizer);
+    return;
+  }
+  const auto found = stepped_optimizers.find(&optimizer);
+  if (found != stepped_optimizers.end()) {
+    stepped_optimizers.erase(found);
+  }
+}
+
+bool has_some_of(
+    const torch::optim::Optimizer& optimizer,
+    const std::vector<at::Tensor>& parameters) {
+  for (const auto& group : optimizer.param_groups()) {
+    for (const auto& theirs : group.params()) {
+      for (const auto& ours : parameters) {
+        if (theirs.is_same(ours)) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+} // namespace
+
+StepInBackward::~StepInBackward() {
+  if (optimizer_) {
+    set_stepped(*optimizer_, false);
+  }
+}
+
+void StepInBackward::attach(
+    torch::optim::Optimizer& optimizer,
+    const std::vector<at::Tensor>& parameters,
+    const ProcessGroup& group) {
+  DDP_CHECK_VALUE(
+      !dynamic_cast<torch::optim::LBFGS*>(&optimizer),
+      "step_in_backward: LBFGS looks at all parameters at once");
+  DDP_CHECK_VALUE(
+      !dynamic_cast<Joinable*>(&optimizer),
+      "step_in_backward: this optimizer communicates in its step");
+  DDP_CHECK_VALUE(
+      has_some_of(optimizer, parameters),
+      "step_in_backward: the optimizer has none of the Reducer's parameters");
+  check_same_on_all(group, "step_in_backward", describe(optimizer));
+  if (optimizer_) {
+    set_stepped(*optimizer_, false);
+  }
+  optimizer_ = &optimizer;
+  set_stepped(optimizer, true);
+}
+
+std::unique_ptr<PartialStep> StepInBackward::begin() const {
+  return optimizer_ ? std::make_unique<PartialStep>(*optimizer_) : nullptr;
+}
+
+void check_not_stepped_in_backward(
+    const torch::optim::Optimizer& optimizer,
+    const char* operation) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  DDP_CHECK(
+      stepped_optimizers.count(&optimizer) == 0,
+      "{}: Reducer::step_in_backward has this optimizer step at the end of "
+      "backward, before gradients can be looked at: leave one of the two out",
+      operation);
+}
+
+} // namespace ddp::detail

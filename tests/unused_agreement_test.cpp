@@ -1,0 +1,97 @@
+#include <tests/support/catch.h>
+
+#include <ddp/reducer/core/unused_agreement.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+namespace ddp::test::unused_agreement_test {
+
+/// A store that counts what it is asked.
+class MeteredStore : public c10d::HashStore {
+ public:
+  int64_t add(const std::string& key, int64_t value) override {
+    ++requests;
+    return c10d::HashStore::add(key, value);
+  }
+  bool deleteKey(const std::string& key) override {
+    ++requests;
+    return c10d::HashStore::deleteKey(key);
+  }
+
+  int64_t requests = 0;
+};
+
+TEST_CASE("ranks agree whether all have unused parameters") {
+  constexpr int64_t kSteps = 200;
+  for (const int64_t size : {2, 3, 4, 64}) {
+    CAPTURE(size);
+    const auto store = c10::make_intrusive<MeteredStore>();
+    std::vector<detail::UnusedAgreement> ranks;
+    for (int64_t rank = 0; rank < size; ++rank) {
+      ranks.emplace_back(
+          store, size, std::chrono::seconds(10), /*kept_together=*/true);
+    }
+    int64_t announced = 0;
+    for (int64_t step = 1; step <= kSteps; ++step) {
+      // One rank uses all parameters in every other step, each in its turn.
+      const auto complete = step % 2 == 0 ? step / 2 % size : -1;
+      for (int64_t rank = 0; rank < size; ++rank) {
+        if (rank != complete) {
+          ranks[rank].announce(step);
+          ++announced;
+        }
+      }
+      for (int64_t rank = 0; rank < size; ++rank) {
+        if (rank != complete) {
+          REQUIRE(ranks[rank].concerns_all() == (complete < 0));
+        }
+      }
+    }
+    // Of the last key, or one more whose first rank has not announced since.
+    CHECK(store->getNumKeys() <= 2);
+    CHECK(store->requests <= 2 * announced);
+  }
+}
+
+TEST_CASE("where nothing keeps ranks together the first to read decides") {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<detail::UnusedAgreement> ranks;
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back(
+        store, 3, std::chrono::seconds(10), /*kept_together=*/false);
+  }
+  for (int64_t step = 1; step < 50; ++step) {
+    const auto late = step % 4; // 3: none is
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      if (rank != late) {
+        ranks[rank].announce(step);
+      }
+    }
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      if (rank != late) {
+        REQUIRE(ranks[rank].concerns_all() == (late == 3));
+      }
+    }
+    if (late < 3) {
+      ranks[late].announce(step);
+      REQUIRE_FALSE(ranks[late].concerns_all());
+    }
+  }
+}
+
+/// As rank 0's, whose process has ended.
+class EndedStore : public c10d::HashStore {
+ public:
+  int64_t add(const std::string& key, int64_t value) override {
+    DDP_CHECK_WITH(DistNetworkError, value > 0, "the connection was closed");
+    return c10d::HashStore::add(key, value);
+  }
+};
+
+TEST_CASE("a rank 0 that has ended its step had no unused parameters") {
+  detail::UnusedAgreement rank(
+      c10::make_intrusive<EndedStore>(), 2, std::chrono::seconds(10), true);
+  rank.announce(1);
+  CHECK_FALSE(rank.concerns_all());
+}
+
+} // namespace ddp::test::unused_agreement_test
