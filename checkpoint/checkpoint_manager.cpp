@@ -7,6 +7,7 @@
 #include <ddp/internal/check.h>
 #include <ddp/process_group/agreement/broadcast_value.h>
 #include <ddp/process_group/agreement/on_rank_0.h>
+#include <ddp/process_group/process_group_impl.h>
 #include <ddp/support/error_text.h>
 #include <ddp/support/snapshot_memory.h>
 
@@ -228,6 +229,10 @@ void CheckpointManager::wait() {
 
 std::optional<LoadedCheckpoint> CheckpointManager::load() {
   const detail::heartbeat::Activity activity("CheckpointManager::load");
+  detail::check_not_forgotten(
+      impl_->group,
+      "CheckpointManager",
+      "each rank gets what rank 0 saved, its random numbers too");
   detail::check_same_call(
       c10::str("CheckpointManager::load in '", impl_->folder.path(), "'"),
       impl_->group);

@@ -37,9 +37,9 @@ static_assert(
     "the page is shared between processes");
 static_assert(sizeof(HeartbeatPage) == 248, "rank and ddprun agree on it");
 
-/// In an activity, between a bucket's step and the name of its Reducer, where a
-/// program has several.
-constexpr const char* kOfReducer = " of the Reducer of ";
+/// In an activity, between a bucket's step and the number of its Reducer, where
+/// a program has several.
+constexpr const char* kOfReducer = " of Reducer ";
 /// An activity, a part of a backward.
 constexpr const char* kBufferBroadcast = "broadcast of buffers";
 

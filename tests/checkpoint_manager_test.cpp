@@ -154,6 +154,20 @@ TEST_CASE("ranks with folders of their own are told so, all of them") {
   });
 }
 
+TEST_CASE("a group that was forgotten on loading is told of") {
+  const SharedFolder shared;
+  ddp::test::ranks(3, [&](ProcessGroup group) {
+    Run(shared.path + "run", {}, group).save(3);
+    Run forgetful(shared.path + "run");
+    const auto texts = warnings_of([&] { forgetful.checkpoints.load(); });
+    REQUIRE(texts.size() == 1);
+    REQUIRE_THAT(
+        texts[0],
+        Has("a CheckpointManager was given a group of one",
+            "each rank gets what rank 0 saved"));
+  });
+}
+
 TEST_CASE("the best checkpoints stay") {
   const TemporaryFolder folder;
   const auto nan = std::nan("");

@@ -38,6 +38,12 @@ TEST_CASE("alone, a forgotten module is reported") {
   CHECK_THAT(texts[0], Has("belong to no Reducer"));
 }
 
+TEST_CASE("alone, ProcessGroup() is the group, and nothing is forgotten") {
+  const auto group = init_process_group(ProcessGroupOptions().rank(0));
+  Net net;
+  CHECK(warnings_of([&] { Reducer reducer(net, ProcessGroup()); }).empty());
+}
+
 TEST_CASE("alone, a converted module is an error") {
   Net net;
   Reducer reducer(net, ProcessGroup());

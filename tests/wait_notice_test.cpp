@@ -259,8 +259,9 @@ RANKS_TEST(
   const auto store = group.store();
   using Net = torch::OrderedDict<std::string, torch::Tensor>;
   const auto weight = [] { return torch::ones({2}).requires_grad_(); };
-  const Net generator{{"generator.weight", weight()}};
-  const Net critic{{"critic.weight", weight()}, {"critic.bias", weight()}};
+  // A Sequential's names are those of any other.
+  const Net generator{{"0.weight", weight()}};
+  const Net critic{{"0.weight", weight()}, {"0.bias", weight()}};
   Reducer generates(generator, group), criticises(critic, group);
   std::string told;
   const WarningListener listener([&](const std::string& text) {
@@ -277,11 +278,9 @@ RANKS_TEST(
   REQUIRE(store->add("told", 0) == 1);
   if (!told.empty()) {
     const std::string of_critic =
-        "bucket 1 of 1, step 1 of the Reducer of 'critic.weight' (2 "
-        "parameters)";
+        "bucket 1 of 1, step 1 of Reducer 2, of '0.weight' (2 parameters)";
     const std::string of_generator =
-        "bucket 1 of 1, step 1 of the Reducer of 'generator.weight' (1 "
-        "parameter)";
+        "bucket 1 of 1, step 1 of Reducer 1, of '0.weight' (1 parameter)";
     const bool criticised = group.rank() == 0;
     REQUIRE_THAT(
         told,

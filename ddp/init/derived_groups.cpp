@@ -131,7 +131,7 @@ std::string scope_of_next_group(const ProcessGroup& group) {
   for (const auto& of_rank : group.all_gather(own)) {
     number = std::max(number, of_rank.item<int64_t>());
   }
-  return detail::scope_of_group(number);
+  return detail::scope_of_group(number, group.size());
 }
 
 /// What c10d waits for; ours where its backend does not tell.

@@ -65,7 +65,7 @@ RankInfo describe_self(
       {"device", device ? (device->is_cuda() ? "cuda" : "cpu") : "unset"},
       {"share_gpus", *options.share_gpus() ? "true" : "false"},
       {"DDP_DEBUG",
-       debug::level() == debug::Level::kDetail ? "detail" : "less"},
+       debug::level() == debug::Level::kDetail ? "detail" : "off or info"},
       {"check_replicas", *options.check_replicas() ? "true" : "false"}};
   self.times = {
       {"DDP_TIMEOUT", in_seconds(*options.timeout())},
@@ -112,7 +112,7 @@ ProcessGroup group_of_one(
   impl->device = choice.device;
   impl->timeout = *options.timeout();
   impl->wait_notice = *options.wait_notice();
-  impl->scope = detail::scope_of_group(detail::groups_formed());
+  impl->scope = detail::scope_of_group(detail::groups_formed(), 1);
   if (!options.backend().empty() && options.backend() != "auto") {
     impl->backend = choice.backend;
     impl->address = detail::kLoopback;
@@ -216,7 +216,7 @@ std::shared_ptr<detail::ProcessGroupImpl> member_of(
     impl->hosts.push_back(member.host);
     number = std::max(number, member.groups);
   }
-  impl->scope = detail::scope_of_group(number);
+  impl->scope = detail::scope_of_group(number, impl->size);
   return impl;
 }
 
@@ -227,6 +227,7 @@ namespace {
 
 // Global because names must not come twice in a process.
 std::atomic<int64_t> formed{0};
+std::atomic<bool> has_others{false};
 
 } // namespace
 
@@ -234,8 +235,23 @@ int64_t groups_formed() {
   return formed;
 }
 
-std::string scope_of_group(int64_t number) {
+void check_not_forgotten(
+    const ProcessGroup& group,
+    const char* user,
+    const char* consequence) {
+  if (ProcessGroupImpl::of(group).by_default && has_others) {
+    TORCH_WARN(detail::format(
+        "ddp: a {} was given a group of one, ddp::ProcessGroup(), although "
+        "this process is one of several: {}. Give it the group that "
+        "init_process_group() returned",
+        user,
+        consequence));
+  }
+}
+
+std::string scope_of_group(int64_t number, int64_t size) {
   formed = number + 1;
+  has_others = has_others || size > 1;
   return number == 0 ? "" : "/group_" + std::to_string(number);
 }
 
@@ -289,7 +305,10 @@ ProcessGroup form_group(
   }
   const auto met =
       rendezvous(environment, self, timeout, *options.wait_notice());
-  say(different_times(met.members, self.server), environment.rank);
+  say(different_times(
+          met.members,
+          c10::str(environment.master_addr, ":", environment.master_port)),
+      environment.rank);
   const auto choice = choose_device(options, met.members, environment.rank);
   say(choice.note, environment.rank);
 

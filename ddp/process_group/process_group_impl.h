@@ -108,9 +108,16 @@ struct ProcessGroupImpl {
 /// How many groups this process has formed that come of no other one.
 int64_t groups_formed();
 
+/// Warns where `group` is `ProcessGroup()`, a group of one, although this
+/// process is one of several: `user` was given it, and `consequence`.
+void check_not_forgotten(
+    const ProcessGroup& group,
+    const char* user,
+    const char* consequence);
+
 /// The scope of the group with this number, and counts it: "" for 0,
 /// "/group_1" for 1. The number is the largest `groups_formed` of its ranks.
-std::string scope_of_group(int64_t number);
+std::string scope_of_group(int64_t number, int64_t size);
 
 /// From now on the launcher hears of this process's progress and, unless
 /// `options` forbid it, of the reason of its end.

@@ -79,18 +79,6 @@ void synchronize(
   broadcast_tensors(state.tensors, group);
 }
 
-/// A group that was forgotten is one of its own on each rank.
-void check_group(const ProcessGroup& group) {
-  if (detail::ProcessGroupImpl::of(group).by_default &&
-      detail::groups_formed() > 0) {
-    TORCH_WARN(
-        "ddp: a Reducer was given a group of one, ddp::ProcessGroup(), "
-        "although "
-        "this process is one of several: its gradients are not averaged. Give "
-        "it the group that init_process_group() returned");
-  }
-}
-
 /// The state, or this rank's reason for having none, which the others wait to
 /// compare with theirs.
 detail::ManagedState state_of(
@@ -118,7 +106,8 @@ std::shared_ptr<ReducerImpl> make_impl(
     const ReducerOptions& given,
     SyncDecision decision = SyncDecision::kInBackward) {
   const detail::heartbeat::Activity activity("Reducer");
-  check_group(group);
+  detail::check_not_forgotten(
+      group, "Reducer", "its gradients are not averaged");
   const auto options = detail::with_timeline_variables(given);
   const auto own_group =
       options.share_communicator() ? group : group.duplicate();

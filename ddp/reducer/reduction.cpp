@@ -184,7 +184,7 @@ void ReducerImpl::inspect_graph() {
   }
   if (!report.empty()) {
     DDP_CHECK(options_.unmanaged_leaves() == Reaction::kWarn, report);
-    TORCH_WARN(report);
+    TORCH_WARN("ddp: ", report);
   }
 }
 

@@ -64,10 +64,14 @@ std::string find_program(const std::string& name) {
     refuse(not_executable, EACCES);
   }
   const bool is_here = !name.empty() && execution_error("./" + name) == 0;
+  const bool is_count =
+      name.find_first_not_of("0123456789") == std::string::npos;
   throw LaunchError(
       kExitNotFound,
       "'" + name + "': no such program in PATH" +
-          (is_here ? "; did you mean ./" + name + "?" : ""));
+          (is_here        ? "; did you mean ./" + name + "?"
+               : is_count ? "; --nproc-per-node says how many ranks"
+                          : ""));
 }
 
 } // namespace ddp

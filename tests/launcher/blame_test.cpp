@@ -165,13 +165,13 @@ TEST_CASE("ranks in one call are not set apart", "[unit]") {
   };
   const std::string in_bucket = first + ", in bucket 2 of 2, step 4";
   CHECK(beside(victim(2, "bucket 1 of 2, step 5", 9000)) == in_bucket);
-  const std::string of_critic = "bucket 1 of 1, step 4 of the Reducer of 'a'";
+  const std::string of_critic = "bucket 1 of 1, step 4 of Reducer 1, of 'a'";
   CHECK_THAT(
       headline(
           {victim(0, of_critic, 900),
            victim(1, of_critic, 901),
-           victim(2, "bucket 1 of 1, step 4 of the Reducer of 'b'", 902)}),
-      Has("rank 2 was in the reduction of gradients of the Reducer of 'b' "
+           victim(2, "bucket 1 of 1, step 4 of Reducer 2, of 'b'", 902)}),
+      Has("rank 2 was in the reduction of gradients of Reducer 2, of 'b' "
           "while ranks 0-1 waited in the reduction of gradients of the Reducer "
           "of 'a'"));
   CHECK(beside(stopped(2)) == in_bucket); // it does not use ddp

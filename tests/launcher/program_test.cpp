@@ -82,6 +82,9 @@ TEST_CASE("what is missing is named", "[unit]") {
   CHECK_THAT(
       failure_of(ProgramKind::kDetect, {"/none/train"}, kPython),
       Has("127: /none/train: no such program"));
+  CHECK_THAT(
+      failure_of(ProgramKind::kDetect, {"3", "train"}, kPython),
+      Has("127: '3': no such program in PATH; --nproc-per-node says"));
 }
 
 TEST_CASE("arguments can name the local rank", "[unit]") {

@@ -38,7 +38,7 @@ const std::pair<const char*, std::set<std::string>> kHabits[] = {
       name == "--check" ? " any more; the example check_nodes does it" : "";
   for (const auto& [ours, theirs] : kHabits) {
     if (theirs.count(name) != 0) {
-      hint = std::string("; another launcher's is ") + ours + " here";
+      hint = "; another launcher's option, here it is " + std::string(ours);
     }
   }
   usage_error("there is no option " + given + hint);
