@@ -8,7 +8,7 @@
 #include <common/scheduler/rank_environment.h>
 #include <launcher/affinity/cpu_binding.h>
 #include <launcher/cli/options.h>
-#include <launcher/listener.h>
+#include <launcher/sockets.h>
 
 namespace ddp {
 

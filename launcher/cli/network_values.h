@@ -5,7 +5,7 @@
 #include <utility>
 
 #include <launcher/cli/options/option.h>
-#include <launcher/rendezvous/route.h>
+#include <launcher/sockets.h>
 
 namespace ddp {
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <launcher/rendezvous/node_options.h>
-#include <launcher/rendezvous/route.h>
+#include <launcher/sockets.h>
 
 namespace ddp {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include <launcher/listener.h>
 #include <launcher/rendezvous/node_options.h>
+#include <launcher/sockets.h>
 
 namespace ddp {
 

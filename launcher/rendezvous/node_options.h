@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <launcher/rendezvous/route.h>
+#include <launcher/sockets.h>
 
 namespace ddp {
 

@@ -7,7 +7,7 @@
 
 #include <common/processes/failure.h>
 #include <common/processes/supervisor.h>
-#include <launcher/rendezvous/log/node.h>
+#include <launcher/rendezvous/log/plan.h>
 #include <launcher/report/blame.h>
 
 namespace ddp {

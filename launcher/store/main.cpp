@@ -20,7 +20,7 @@
 #include <c10/util/Logging.h>
 
 #include <launcher/rendezvous/log/log_helper.h>
-#include <launcher/rendezvous/route.h>
+#include <launcher/sockets.h>
 #include <launcher/store/tcp_log.h>
 
 namespace {

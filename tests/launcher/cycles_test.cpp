@@ -8,7 +8,7 @@
 
 #include <signal.h>
 
-#include <launcher/listener.h>
+#include <launcher/sockets.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
 

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include <common/scheduler/launch_error.h>
-#include <launcher/listener.h>
 #include <launcher/rendezvous/rendezvous.h>
+#include <launcher/sockets.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/support/free_port.h>
 

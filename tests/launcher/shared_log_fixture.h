@@ -15,8 +15,8 @@
 #include <poll.h>
 #include <sys/wait.h>
 
-#include <launcher/listener.h>
 #include <launcher/rendezvous/log/shared_log.h>
+#include <launcher/sockets.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/support/free_port.h>
 #include <tests/support/skip.h>

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include <common/processors.h>
-#include <launcher/listener.h>
+#include <launcher/sockets.h>
 #include <tests/launcher/launched_job.h>
 #include <tests/support/temporary_folder.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <launcher/rendezvous/route.h>
+#include <launcher/sockets.h>
 
 namespace ddp {
 

@@ -17,10 +17,9 @@
 #include <common/text.h>
 #include <launcher/rendezvous/authentication.h>
 #include <launcher/rendezvous/endpoint.h>
-#include <launcher/rendezvous/log/log_channel.h>
-#include <launcher/rendezvous/log/node.h>
+#include <launcher/rendezvous/log/plan.h>
 #include <launcher/rendezvous/log/shared_log.h>
-#include <launcher/rendezvous/route.h>
+#include <launcher/sockets.h>
 
 namespace ddp {
 namespace {

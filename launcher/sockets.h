@@ -3,8 +3,6 @@
 #include <optional>
 #include <string>
 
-#include <netdb.h>
-
 #include <common/file_descriptor.h>
 
 namespace ddp {
@@ -22,9 +20,20 @@ SocketAddress local_address(int socket);
 /// loopback one where it listens on all.
 SocketAddress own_address(int listener);
 
-/// Connects to a TCP address within so many milliseconds, by a socket that does
-/// not block. None where that cannot be, and errno says why.
-FileDescriptor connect_within(const addrinfo& address, int milliseconds);
+/// A TCP socket that listens already, so that nobody else can take its port
+/// between the moment it is chosen and the moment it is used.
+struct Listener {
+  FileDescriptor socket;
+  int port = 0;
+};
+
+/// Binds and listens on host:port with O_CLOEXEC; port 0 takes a free one.
+/// Throws LaunchError naming the address.
+Listener listen_on(const std::string& host, int port);
+
+/// The same at a numeric address; none where that cannot be, and errno says
+/// why.
+std::optional<Listener> try_listen_on(const std::string& address, int port);
 
 /// The two ends of a connection.
 struct Route {
