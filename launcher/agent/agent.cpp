@@ -80,9 +80,8 @@ void Agent::start_attempt(Listener listener) {
   told_ = false;
   ends_.assign(static_cast<size_t>(job_.options.nproc_per_node), RankEnd());
   detail_.clear();
-  hang_watch_.emplace(
-      job_.options.hang_timeout, job_.options.start_timeout, now);
-  wait_watch_.emplace();
+  progress_.emplace(now);
+  told_waits_ = false;
   attempt_.reset(); // or the new ranks would hold its descriptors
   attempt_ = std::make_unique<Attempt>(
       job_, number_, std::move(listener), descriptor_limit_, output_);
@@ -93,7 +92,8 @@ void Agent::start_attempt(Listener listener) {
       watch(each.process.get());
     }
   }
-  if (hang_watch_->enabled()) {
+  if (job_.options.hang_timeout.count() > 0 ||
+      job_.options.start_timeout.count() > 0) {
     next_tick_ = now + kTickTime;
   }
 }

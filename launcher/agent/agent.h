@@ -13,8 +13,7 @@
 #include <common/processes/failure.h>
 #include <common/processes/supervisor.h>
 #include <launcher/agent/attempt.h>
-#include <launcher/agent/hang_watch.h>
-#include <launcher/agent/wait_watch.h>
+#include <launcher/agent/progress_watch.h>
 #include <launcher/job.h>
 #include <launcher/output/output_pump.h>
 #include <launcher/rendezvous/rendezvous.h>
@@ -45,6 +44,8 @@ class Agent {
   static constexpr std::chrono::seconds kTickTime{1};
   /// How long a stopped job waits for a reader that does not read (a pager).
   static constexpr std::chrono::seconds kLastOutputTime{5};
+  /// After which it is told who waits for a rank that has left.
+  static constexpr std::chrono::seconds kLongWait{10};
 
   int run_alone();
   void run_attempt(Listener listener);
@@ -95,8 +96,8 @@ class Agent {
   void on_rank_end(size_t index);
   void on_store_end(int wait_status);
   void reap();
-  void watch_progress(Time now);
-  void watch_waits(Time now);
+  void watch_ranks(Time now);
+  bool end_hang(Time now);
   [[noreturn]] void abandon(int exit_code);
 
   void send(const Supervisor::Signals& signals);
@@ -133,8 +134,8 @@ class Agent {
   int number_ = 0;
   std::optional<Supervisor> supervisor_;
   std::unique_ptr<Attempt> attempt_;
-  std::optional<HangWatch> hang_watch_;
-  std::optional<WaitWatch> wait_watch_; // null once what it found is said
+  std::optional<ProgressWatch> progress_;
+  bool told_waits_ = false; // who waits for a rank that has left
   std::vector<RankEnd> ends_; // by local rank
   std::string detail_; // of the reason to stop
   int exec_error_ = 0;

@@ -114,8 +114,7 @@ void Agent::tick() {
   }
   if (next_tick_ && now >= *next_tick_) {
     next_tick_ = now + kTickTime;
-    watch_progress(now);
-    watch_waits(now);
+    watch_ranks(now);
   }
 }
 

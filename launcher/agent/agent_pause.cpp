@@ -65,12 +65,10 @@ void Agent::watch_pause(Time now) {
 
 // The ranks go on in the next plan.
 void Agent::end_pause(Listener listener) {
-  const Time now = Clock::now();
   paused_ = false;
   told_ = false;
   detail_.clear();
-  hang_watch_.emplace(
-      job_.options.hang_timeout, job_.options.start_timeout, now);
+  progress_.emplace(Clock::now());
   output_.renumber(job_.environment.first_rank);
   attempt_->go_on(std::move(listener));
 }

@@ -57,75 +57,61 @@ void Agent::suspend() {
 
 void Agent::resume() {
   send({SIGCONT});
-  if (suspended_ && hang_watch_) {
-    hang_watch_->resume(*suspended_, Clock::now());
-    if (wait_watch_) {
-      wait_watch_->resume(*suspended_, Clock::now());
-    }
+  if (suspended_ && progress_) {
+    progress_->resume(*suspended_, Clock::now());
     suspended_.reset();
   }
 }
 
-void Agent::watch_progress(Time now) {
-  const bool idle = suspended_ || paused_ || next_pause_look_;
-  if (idle || supervisor_->stopping() || !hang_watch_->enabled()) {
-    return;
-  }
-  const std::vector<int> alive = supervisor_->alive();
-  std::vector<HangWatch::Beat> beats;
-  for (int each : alive) {
-    const HeartbeatReader& heart =
-        attempt_->ranks()[static_cast<size_t>(each)].heartbeat;
-    beats.push_back({heart.joined(), heart.beats()});
-  }
-  if (hang_watch_->hangs(beats, now)) {
-    detail_ = "no progress for " + describe_time(job_.options.hang_timeout) +
-        " (--hang-timeout)";
-    send(supervisor_->hang(StopReason::kHang, now));
-    return;
-  }
-  std::vector<int> late;
-  for (size_t each : hang_watch_->late(beats, now)) {
-    late.push_back(alive[each]);
-  }
-  if (!late.empty()) {
-    detail_ = name_ranks(ranks_of(late)) + " had formed no group after " +
-        describe_time(job_.options.start_timeout) + " (--start-timeout)";
-    send(supervisor_->hang(StopReason::kNotJoined, now));
-  }
-}
-
-// Ranks may wait for one that has left, for long: until a timeout of theirs.
-void Agent::watch_waits(Time now) {
-  if (!wait_watch_ || suspended_ || supervisor_->stopping()) {
+void Agent::watch_ranks(Time now) {
+  if (suspended_ || paused_ || next_pause_look_ || supervisor_->stopping()) {
     return;
   }
   std::vector<int> gone;
   std::vector<std::string> calls;
-  std::vector<std::optional<uint64_t>> beats;
+  std::vector<std::optional<ProgressWatch::Beat>> beats(ends_.size());
   for (size_t i = 0; i < ends_.size(); ++i) {
-    if (departed(ends_[i])) {
+    const HeartbeatReader& heart = attempt_->ranks()[i].heartbeat;
+    calls.push_back(call_of(heart.activity()));
+    if (ends_[i].state.alive()) {
+      beats[i] = {heart.joined(), !calls.back().empty(), heart.beats()};
+    } else if (departed(ends_[i])) {
       gone.push_back(ends_[i].rank);
     }
-    const HeartbeatReader& heart = attempt_->ranks()[i].heartbeat;
-    const bool alive = ends_[i].state.alive();
-    calls.push_back(alive ? call_of(heart.activity()) : "");
-    beats.emplace_back();
-    if (!calls.back().empty()) {
-      beats.back() = heart.beats();
-    }
   }
-  if (gone.empty()) {
+  progress_->see(beats, now);
+  if (end_hang(now) || gone.empty() || told_waits_) {
     return;
   }
+  // Ranks may wait for one that has left, for long: until a timeout of theirs.
   std::map<std::string, std::vector<int>> callers;
-  for (size_t each : wait_watch_->waiting(beats, now)) {
+  for (size_t each : progress_->waiting(kLongWait, now)) {
     callers[calls[each]].push_back(attempt_->ranks()[each].rank);
   }
   if (!callers.empty()) {
     say_who_waits(callers, gone);
-    wait_watch_.reset();
+    told_waits_ = true;
   }
+}
+
+bool Agent::end_hang(Time now) {
+  const LaunchOptions& options = job_.options;
+  StopReason reason = StopReason::kHang;
+  if (progress_->hangs(options.hang_timeout, now)) {
+    detail_ = "no progress for " + describe_time(options.hang_timeout) +
+        " (--hang-timeout)";
+  } else {
+    const auto late = progress_->late(options.start_timeout, now);
+    if (late.empty()) {
+      return false;
+    }
+    reason = StopReason::kNotJoined;
+    detail_ = name_ranks(ranks_of({late.begin(), late.end()})) +
+        " had formed no group after " + describe_time(options.start_timeout) +
+        " (--start-timeout)";
+  }
+  send(supervisor_->hang(reason, now));
+  return true;
 }
 
 } // namespace ddp

@@ -60,7 +60,7 @@ void Agent::say_who_waits(
             (ranks.size() > 1 ? " have been in " : " has been in ") + call
                          : ", " + name_ranks(ranks) + " in " + call;
   }
-  say(text + " for more than " + describe_time(WaitWatch::kLongTime) + "; " +
+  say(text + " for more than " + describe_time(kLongWait) + "; " +
       name_ranks(gone) + (gone.size() > 1 ? " have" : " has") +
       " ended with code 0");
 }

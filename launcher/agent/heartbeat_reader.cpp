@@ -68,7 +68,7 @@ bool HeartbeatReader::failed_by_another() const {
 }
 
 uint64_t HeartbeatReader::beats() const {
-  return page().beats.load(std::memory_order_relaxed);
+  return attached() ? page().beats.load(std::memory_order_relaxed) : 0;
 }
 
 int64_t HeartbeatReader::step() const {

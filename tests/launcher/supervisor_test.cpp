@@ -3,10 +3,10 @@
 
 #include <chrono>
 #include <csignal>
+#include <optional>
 
 #include <common/processes/supervisor.h>
-#include <launcher/agent/hang_watch.h>
-#include <launcher/agent/wait_watch.h>
+#include <launcher/agent/progress_watch.h>
 
 namespace ddp::test::supervisor_test {
 
@@ -138,49 +138,73 @@ TEST_CASE("ranks that hang may say where before they are killed", "[unit]") {
   CHECK(job.reason() == StopReason::kHang);
 }
 
+namespace {
+
+using Beat = ProgressWatch::Beat;
+using Beats = std::vector<std::optional<Beat>>;
+using Found = std::vector<size_t>;
+
+// Ranks at these beats, in a call.
+Beats waiting(const std::vector<uint64_t>& beats) {
+  Beats all;
+  for (const uint64_t each : beats) {
+    all.push_back(Beat{true, true, each});
+  }
+  return all;
+}
+
+} // namespace
+
 TEST_CASE("progress is any joined rank's", "[unit]") {
-  using Beat = HangWatch::Beat;
-  HangWatch watch(10s, 0s, kStart);
-  CHECK(watch.enabled());
-  const auto at = [](int seconds) {
-    return kStart + std::chrono::seconds(seconds);
+  ProgressWatch watch(kStart);
+  const auto hangs = [&](const Beats& beats, int seconds) {
+    const auto now = kStart + std::chrono::seconds(seconds);
+    watch.see(beats, now);
+    return watch.hangs(10s, now);
   };
   // Neither those that do not use ddp nor those that have not joined hang.
-  CHECK_FALSE(watch.hangs({Beat{}, Beat{}}, at(60)));
-  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, 1}}, at(61)));
-  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, 1}}, at(70)));
-  CHECK(watch.hangs({Beat{}, Beat{true, 1}}, at(71)));
-  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, 2}}, at(72)));
-  watch.resume(at(72), at(172));
-  CHECK_FALSE(watch.hangs({Beat{}, Beat{true, 2}}, at(181)));
-  CHECK(watch.hangs({Beat{}, Beat{true, 2}}, at(182)));
+  CHECK_FALSE(hangs({Beat{}, Beat{}}, 60));
+  CHECK_FALSE(hangs({Beat{}, Beat{true, false, 1}}, 61));
+  CHECK_FALSE(hangs({Beat{}, Beat{true, false, 1}}, 70));
+  CHECK(hangs({Beat{}, Beat{true, false, 1}}, 71));
+  CHECK_FALSE(watch.hangs(0s, kStart + 71s)); // not asked for
+  CHECK_FALSE(hangs({Beat{}, Beat{true, false, 2}}, 72));
+  watch.resume(kStart + 72s, kStart + 172s);
+  CHECK_FALSE(hangs({Beat{}, Beat{true, false, 2}}, 181));
+  CHECK(hangs({Beat{}, Beat{true, false, 2}}, 182));
+  CHECK_FALSE(hangs({Beat{}, std::nullopt}, 183));
 }
 
 TEST_CASE("late ranks are those that have not joined", "[unit]") {
-  using Beat = HangWatch::Beat;
-  HangWatch watch(0s, 10s, kStart);
-  const std::vector<Beat> beats = {{true, 1}, {}, {}};
-  CHECK(watch.late(beats, kStart + 9s).empty());
-  CHECK(watch.late(beats, kStart + 10s) == std::vector<size_t>{1, 2});
+  ProgressWatch watch(kStart);
+  watch.see({Beat{true}, Beat{}, Beat{}, std::nullopt}, kStart);
+  CHECK(watch.late(10s, kStart + 9s).empty());
+  CHECK(watch.late(10s, kStart + 10s) == Found{1, 2});
+  CHECK(watch.late(0s, kStart + 10s).empty()); // not asked for
   watch.resume(kStart + 5s, kStart + 8s);
-  CHECK(watch.late(beats, kStart + 12s).empty());
-  CHECK_FALSE(watch.hangs({beats[0]}, kStart + 99s)); // not asked for
+  CHECK(watch.late(10s, kStart + 12s).empty());
 }
 
 TEST_CASE("a rank that is long in one call waits", "[unit]") {
-  WaitWatch watch;
-  using Found = std::vector<size_t>;
-  CHECK(watch.waiting({1, 5, std::nullopt}, kStart).empty());
-  CHECK(watch.waiting({1, 5, std::nullopt}, kStart + 9s).empty());
+  ProgressWatch watch(kStart);
+  const auto found = [&](const Beats& beats, int seconds) {
+    const auto now = kStart + std::chrono::seconds(seconds);
+    watch.see(beats, now);
+    return watch.waiting(10s, now);
+  };
+  CHECK(found(waiting({1, 5}), 0).empty());
+  CHECK(found(waiting({1, 5}), 9).empty());
   // One has made progress, one is in a call only now.
-  CHECK(watch.waiting({1, 6, 3}, kStart + 10s) == Found{0});
-  CHECK(watch.waiting({1, 6, 3}, kStart + 19s) == Found{0});
-  CHECK(watch.waiting({1, 6, std::nullopt}, kStart + 20s) == Found{0, 1});
-  CHECK(watch.waiting({1, 6, 3}, kStart + 21s) == Found{0, 1});
-  CHECK(watch.waiting({1, 7, 3}, kStart + 30s) == Found{0});
+  CHECK(found(waiting({1, 6, 3}), 10) == Found{0});
+  CHECK(found(waiting({1, 6, 3}), 19) == Found{0});
+  Beats returned = waiting({1, 6, 3});
+  returned[2]->in_call = false;
+  CHECK(found(returned, 20) == Found{0, 1});
+  CHECK(found(waiting({1, 6, 3}), 21) == Found{0, 1});
+  CHECK(found(waiting({1, 7, 3}), 30) == Found{0});
   watch.resume(kStart + 30s, kStart + 60s);
-  CHECK(watch.waiting({2, 7, 3}, kStart + 60s).empty());
-  CHECK(watch.waiting({2, 7, 3}, kStart + 61s) == Found{2});
+  CHECK(found(waiting({2, 7, 3}), 60).empty());
+  CHECK(found(waiting({2, 7, 3}), 61) == Found{2});
 }
 
 } // namespace ddp::test::supervisor_test
