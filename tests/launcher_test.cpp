@@ -78,15 +78,6 @@ TEST_CASE("long lines come in pieces of whole characters", "[unit]") {
   CHECK(pieces.size() == 3);
 }
 
-TEST_CASE("progress is fitted by columns", "[unit]") {
-  CHECK(fit_to_columns("12345", 5) == "12345");
-  CHECK(fit_to_columns("123456", 5) == "12345");
-  const std::string euro = "\xE2\x82\xAC";
-  CHECK(fit_to_columns(euro + euro + "x", 2) == euro + euro);
-  CHECK(fit_to_columns("\x1b[31mab\x1b[0mc", 2) == "\x1b[31mab\x1b[0m");
-  CHECK(fit_to_columns("\x1b[3", 2) == "\x1b[3");
-}
-
 TEST_CASE("pieces of different lines never mix", "[unit]") {
   Pipe out = make_pipe();
   Pipe err = make_pipe();

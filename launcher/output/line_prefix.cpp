@@ -7,10 +7,6 @@
 namespace ddp {
 namespace {
 
-// Cyan first: red looks like an error.
-constexpr std::array<const char*, 6> kColours =
-    {"36", "33", "32", "35", "34", "31"};
-
 std::string template_of(const OutputOptions& options, const JobNames& names) {
   if (options.line_prefix) {
     return *options.line_prefix;
@@ -30,8 +26,7 @@ std::string time_of_day(std::time_t now) {
 LinePrefix::LinePrefix(
     const OutputOptions& options,
     const JobNames& names,
-    const RankStream& rank,
-    bool coloured)
+    const RankStream& rank)
     : parts_(1) {
   const std::map<std::string_view, std::string> values{
       {"rank", std::to_string(rank.rank)},
@@ -60,12 +55,6 @@ LinePrefix::LinePrefix(
     rest.remove_prefix(end + 1);
   }
   parts_.back() += rest;
-  if (coloured && !form.empty()) {
-    const auto colour = static_cast<size_t>(rank.rank) % kColours.size();
-    parts_.front() =
-        std::string("\x1b[") + kColours[colour] + "m" + parts_.front();
-    parts_.back() += "\x1b[0m";
-  }
 }
 
 const std::string& LinePrefix::text(std::time_t now) {

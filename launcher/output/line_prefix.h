@@ -14,12 +14,10 @@ namespace ddp {
 /// the local HH:MM:SS.
 class LinePrefix {
  public:
-  /// `coloured`: in a colour that tells ranks apart.
   LinePrefix(
       const OutputOptions& options,
       const JobNames& names,
-      const RankStream& rank,
-      bool coloured);
+      const RankStream& rank);
 
   /// The prefix at this time; valid until the next call.
   const std::string& text(std::time_t now);

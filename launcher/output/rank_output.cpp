@@ -56,8 +56,7 @@ RankOutput::RankOutput(
           rank.stream == Stream::kOut ? options.stdout_filters
                                       : options.stderr_filters),
       terminal_(shown_ && screen.is_terminal(rank.stream)),
-      plain_prefix_(options, names, rank, false),
-      prefix_(options, names, rank, screen.has_colours(rank.stream)),
+      prefix_(options, names, rank),
       emit_([this](std::string_view text, bool ends_line) {
         emit(text, ends_line);
       }) {
@@ -72,9 +71,7 @@ void RankOutput::renumber(
     const JobNames& names,
     int first_rank) {
   rank_.rank = first_rank + rank_.local_rank;
-  plain_prefix_ = LinePrefix(options, names, rank_, false);
-  prefix_ =
-      LinePrefix(options, names, rank_, screen_.has_colours(rank_.stream));
+  prefix_ = LinePrefix(options, names, rank_);
 }
 
 void RankOutput::take(std::string_view bytes) {
@@ -141,8 +138,7 @@ void RankOutput::filter(std::string_view text) {
         return text.find(part) != std::string_view::npos;
       });
   if (found) {
-    shared_.filtered->write(
-        plain_prefix_.text(now_) + std::string(text) + "\n");
+    shared_.filtered->write(prefix_.text(now_) + std::string(text) + "\n");
   }
 }
 

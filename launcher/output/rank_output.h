@@ -75,7 +75,6 @@ class RankOutput {
   const std::vector<std::string>& filters_;
   bool needs_lines_ = false;
   bool terminal_ = false;
-  LinePrefix plain_prefix_;
   LinePrefix prefix_;
   std::time_t now_ = 0;
   LineSplitter lines_;

@@ -4,38 +4,18 @@
 #include <cstdlib>
 #include <cstring>
 
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <common/text.h>
 
 namespace ddp {
 namespace {
 
 constexpr const char* kEraseLine = "\r\x1b[K";
-constexpr const char* kPlainText = "\x1b[0m";
-constexpr size_t kUsualColumns = 80;
+// The terminal cuts what is too long for its line.
+constexpr const char* kWithoutWrap = "\x1b[?7l";
+constexpr const char* kWithWrap = "\x1b[0m\x1b[?7h";
 // Terminals do not always say that they take text again.
 constexpr std::chrono::milliseconds kRetryTime(500);
-
-size_t columns_of(int terminal) {
-  winsize size{};
-  const bool known = ioctl(terminal, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : kUsualColumns;
-}
-
-// The end of the escape sequence that starts at `start`: "ESC [ ... letter".
-size_t end_of_escape(std::string_view text, size_t start) {
-  size_t i = start + 1;
-  if (i < text.size() && text[i] == '[') {
-    ++i;
-    while (i < text.size() && (text[i] < '@' || text[i] > '~')) {
-      ++i;
-    }
-  }
-  return i < text.size() ? i + 1 : text.size();
-}
 
 // What moves the cursor would leave rests behind.
 std::string without_controls(std::string_view text) {
@@ -55,27 +35,7 @@ bool same_file(int a, int b) {
       first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
 } // namespace
-
-std::string_view fit_to_columns(std::string_view text, size_t columns) {
-  size_t used = 0;
-  for (size_t i = 0; i < text.size();) {
-    if (text[i] == '\x1b') {
-      i = end_of_escape(text, i);
-      continue;
-    }
-    if (starts_character(text[i]) && used++ == columns) {
-      return text.substr(0, i);
-    }
-    ++i;
-  }
-  return text;
-}
 
 Screen::Screen(int out_fd, int err_fd, std::chrono::milliseconds patience)
     : patience_(patience), same_(same_file(out_fd, err_fd)) {
@@ -84,17 +44,14 @@ Screen::Screen(int out_fd, int err_fd, std::chrono::milliseconds patience)
   for (Output& each : outputs_) {
     each.sink = Sink(each.fd);
     each.terminal = isatty(each.fd) == 1;
-    each.drawable = each.terminal && variable("TERM") != "dumb";
-    each.colours = each.drawable && variable("NO_COLOR").empty();
+    const char* kind = std::getenv("TERM");
+    each.drawable =
+        each.terminal && (kind == nullptr || std::strcmp(kind, "dumb") != 0);
   }
 }
 
 bool Screen::is_terminal(Stream stream) const {
   return output(stream).drawable;
-}
-
-bool Screen::has_colours(Stream stream) const {
-  return output(stream).colours;
 }
 
 bool Screen::wants_more(Stream stream) const {
@@ -164,7 +121,8 @@ void Screen::start_text(Output& to) {
 }
 
 void Screen::set_progress(std::string_view text) {
-  progress_ = without_controls(text);
+  progress_ =
+      text.empty() ? "" : kWithoutWrap + without_controls(text) + kWithWrap;
 }
 
 void Screen::flush() {
@@ -188,21 +146,11 @@ void Screen::flush_output(Output& to) {
 }
 
 void Screen::draw(Output& to) {
-  const std::string wanted = last_line(to);
-  if (wanted != to.drawn && to.open_source < 0) {
+  if (progress_ != to.drawn && to.open_source < 0) {
     start_text(to);
-    to.sink.append(wanted);
-    to.drawn = wanted;
+    to.sink.append(progress_);
+    to.drawn = progress_;
   }
-}
-
-std::string Screen::last_line(const Output& to) const {
-  // One column stays free: a full last column makes some terminals wrap.
-  std::string line(fit_to_columns(progress_, columns_of(to.fd) - 1));
-  if (line.find('\x1b') != std::string::npos) {
-    line += kPlainText;
-  }
-  return line;
 }
 
 void Screen::watch_patience(Output& to) {

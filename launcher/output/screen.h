@@ -28,8 +28,6 @@ class Screen {
   /// Whether what is written to this stream can be drawn over.
   bool is_terminal(Stream stream) const;
 
-  bool has_colours(Stream stream) const;
-
   /// Whether the stream wants lines now. One that does not still takes them.
   bool wants_more(Stream stream) const;
 
@@ -45,8 +43,8 @@ class Screen {
   /// Adds lines of ddprun's own to standard error, which are not dropped.
   void message(std::string_view text);
 
-  /// What the line below all others shows, cut to the terminal's width; empty
-  /// for none.
+  /// What the line below all others shows, as far as it has room; empty for
+  /// none.
   void set_progress(std::string_view text);
 
   /// Writes what can be written now.
@@ -67,7 +65,6 @@ class Screen {
     int fd = -1;
     bool terminal = false;
     bool drawable = false; // a terminal that can erase a line
-    bool colours = false;
     int open_source = -1; // whose line is unfinished
     std::string drawn; // the last line
     bool stalled = false;
@@ -80,7 +77,6 @@ class Screen {
   void start_text(Output& output);
   void flush_output(Output& output);
   void draw(Output& output);
-  std::string last_line(const Output& output) const;
   void watch_patience(Output& output);
   void write(Output& output);
 
@@ -89,9 +85,5 @@ class Screen {
   bool same_ = false; // all goes to the first
   std::string progress_;
 };
-
-/// The start of `text` that fills at most `columns` columns of a terminal,
-/// counting one for each UTF-8 character and none for escape sequences.
-std::string_view fit_to_columns(std::string_view text, size_t columns);
 
 } // namespace ddp

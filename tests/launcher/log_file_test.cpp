@@ -15,14 +15,12 @@ TEST_CASE("a line's prefix follows its template", "[unit]") {
       prefix_of("${role}${role_name}@${host}.${node}") ==
       "trainertrainer@box.1");
   CHECK(prefix_of("${what} $rank ${rank") == "${what} $rank ${rank");
-  CHECK(prefix_of("-", true) == "\x1b[33m[7] \x1b[0m");
-  CHECK(prefix_of("", true).empty());
 }
 
 TEST_CASE("a prefix tells the time of each line", "[unit]") {
   OutputOptions options;
   options.line_prefix = "<${time}|${rank}> ";
-  LinePrefix prefix(options, kTwoRanks, {1, 1, Stream::kOut, 0}, false);
+  LinePrefix prefix(options, kTwoRanks, {1, 1, Stream::kOut, 0});
   std::tm day{};
   day.tm_year = 120;
   day.tm_mday = 2;

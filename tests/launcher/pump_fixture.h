@@ -172,7 +172,6 @@ struct TerminalTest {
   std::unique_ptr<OutputPump> pump;
 
   explicit TerminalTest(int patience = kReadPatience) {
-    setenv("NO_COLOR", "1", 1);
     pump = std::make_unique<OutputPump>(
         OutputOptions(),
         kTwoRanks,
@@ -213,13 +212,13 @@ inline size_t flood(const FileDescriptor& rank, size_t enough) {
   return total;
 }
 
-inline std::string prefix_of(const std::string& form, bool coloured = false) {
+inline std::string prefix_of(const std::string& form) {
   OutputOptions options;
   if (form != "-") {
     options.line_prefix = form;
   }
   const RankStream rank{7, 3, Stream::kOut, 0};
-  return LinePrefix(options, kTwoRanks, rank, coloured).text(0);
+  return LinePrefix(options, kTwoRanks, rank).text(0);
 }
 
 inline OutputOptions files_in(const TemporaryFolder& folder) {

@@ -14,7 +14,7 @@ namespace ddp::test::terminal_test {
 namespace {
 
 JobSetup at_terminal() {
-  return {{"OMP_NUM_THREADS=1", "NO_COLOR=1"}, "", true, nullptr};
+  return {{"OMP_NUM_THREADS=1"}, "", true, nullptr};
 }
 
 } // namespace
