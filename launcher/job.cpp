@@ -1,7 +1,6 @@
 #include <launcher/job.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include <unistd.h>
 
@@ -20,10 +19,8 @@
 namespace ddp {
 namespace {
 
-// --devices, else what the user's shell says.
 std::optional<std::string> visible_devices(const LaunchOptions& options) {
-  return options.devices ? options.devices
-                         : process_environment("CUDA_VISIBLE_DEVICES");
+  return rank_variable(options, process_environment, "CUDA_VISIBLE_DEVICES");
 }
 
 JobEnvironment make_environment(const LaunchOptions& options) {
@@ -44,7 +41,6 @@ JobEnvironment make_environment(const LaunchOptions& options) {
   shared.at_terminal = isatty(STDOUT_FILENO) == 1;
   shared.virtual_local_rank = options.virtual_local_rank;
   shared.extra = options.env;
-  shared.devices = options.devices;
   if (options.virtual_local_rank) {
     shared.own_devices = split_list(visible_devices(options).value_or(""));
   }
@@ -53,14 +49,12 @@ JobEnvironment make_environment(const LaunchOptions& options) {
 
 void choose_threads(Job* job) {
   const LaunchOptions& options = job->options;
-  if (options.omp_threads != 0) {
-    job->environment.omp_threads = std::max(0, options.omp_threads);
-    return;
-  }
   const int ranks = options.nproc_per_node;
   const int cpus = available_cpus();
+  const auto set =
+      rank_variable(options, process_environment, "OMP_NUM_THREADS");
   const int threads =
-      omp_threads_per_rank(ranks, cpus, std::getenv("OMP_NUM_THREADS"));
+      omp_threads_per_rank(ranks, cpus, set ? set->c_str() : nullptr);
   job->environment.omp_threads = threads;
   if (threads > 0) {
     job->notes.push_back(

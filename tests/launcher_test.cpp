@@ -176,7 +176,7 @@ TEST_CASE("a rank's environment replaces an outer job's", "[unit]") {
 
 TEST_CASE("ranks see the GPUs that were chosen", "[unit]") {
   JobEnvironment job;
-  job.devices = "1,3";
+  job.extra = {{"CUDA_VISIBLE_DEVICES", "1,3"}};
   job.own_devices = {"1", "3"};
   RankEnvironment own;
   own.local_rank = 1;

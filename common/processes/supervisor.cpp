@@ -69,11 +69,11 @@ Supervisor::Signals Supervisor::stop_with_others(Time now) {
   return stop(SIGTERM, now);
 }
 
-Supervisor::Signals Supervisor::hang(StopReason reason, Time now) {
+Supervisor::Signals Supervisor::hang(Time now) {
   if (stopping()) {
     return {};
   }
-  reason_ = reason;
+  reason_ = StopReason::kHang;
   asked_ = true;
   deadline_ = now + kStackTime;
   for (RankState& each : ranks_) {

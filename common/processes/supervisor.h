@@ -15,7 +15,6 @@ enum class StopReason {
   kNotExecuted, // the program could not be executed
   kInfrastructure, // what ddprun needs besides: the store, the agent
   kHang, // no progress
-  kNotJoined, // some rank did not form its group in time
   kOtherNode, // something of another node
 };
 
@@ -44,7 +43,7 @@ class Supervisor {
   /// Another node's ranks are being stopped, and so are these.
   Signals stop_with_others(Time now);
   /// The ranks make no progress: they are made to say where they are.
-  Signals hang(StopReason reason, Time now);
+  Signals hang(Time now);
   /// The attempt cannot go on.
   Signals kill_all(StopReason reason);
   /// The time of deadline() has come.

@@ -78,8 +78,6 @@ void set_resources(
     (*variables)["CUDA_VISIBLE_DEVICES"] = local < job.own_devices.size()
         ? job.own_devices[local]
         : std::to_string(local);
-  } else if (job.devices) {
-    (*variables)["CUDA_VISIBLE_DEVICES"] = *job.devices;
   }
 }
 
@@ -91,13 +89,13 @@ Variables rank_variables(
   Map variables;
   set_ranks(job, rank, &variables);
   set_attempt(job, rank, &variables);
-  set_resources(job, rank, &variables);
   if (variables["RANK"] == "0" && job.at_terminal) {
     variables["DDP_TTY"] = "1";
   }
   for (const auto& [name, value] : job.extra) {
     variables[name] = value;
   }
+  set_resources(job, rank, &variables);
   return {variables.begin(), variables.end()};
 }
 

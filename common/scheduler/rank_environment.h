@@ -28,13 +28,11 @@ struct JobEnvironment {
   bool at_terminal = false;
   /// Value for OMP_NUM_THREADS; 0 leaves the variable as it is.
   int omp_threads = 0;
-  /// CUDA_VISIBLE_DEVICES for all; unset: as it is.
-  std::optional<std::string> devices;
   /// Each rank sees one GPU: the entry of its local rank here, or else that
   /// number.
   bool virtual_local_rank = false;
   std::vector<std::string> own_devices;
-  /// The user's own, set last.
+  /// The user's own.
   std::vector<std::pair<std::string, std::string>> extra;
 };
 

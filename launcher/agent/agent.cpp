@@ -80,7 +80,7 @@ void Agent::start_attempt(Listener listener) {
   told_ = false;
   ends_.assign(static_cast<size_t>(job_.options.nproc_per_node), RankEnd());
   detail_.clear();
-  progress_.emplace(now);
+  progress_ = ProgressWatch();
   told_waits_ = false;
   attempt_.reset(); // or the new ranks would hold its descriptors
   attempt_ = std::make_unique<Attempt>(
@@ -92,8 +92,7 @@ void Agent::start_attempt(Listener listener) {
       watch(each.process.get());
     }
   }
-  if (job_.options.hang_timeout.count() > 0 ||
-      job_.options.start_timeout.count() > 0) {
+  if (job_.options.hang_timeout.count() > 0) {
     next_tick_ = now + kTickTime;
   }
 }

@@ -97,7 +97,6 @@ class Agent {
   void on_store_end(int wait_status);
   void reap();
   void watch_ranks(Time now);
-  bool end_hang(Time now);
   [[noreturn]] void abandon(int exit_code);
 
   void send(const Supervisor::Signals& signals);
@@ -134,7 +133,7 @@ class Agent {
   int number_ = 0;
   std::optional<Supervisor> supervisor_;
   std::unique_ptr<Attempt> attempt_;
-  std::optional<ProgressWatch> progress_;
+  ProgressWatch progress_;
   bool told_waits_ = false; // who waits for a rank that has left
   std::vector<RankEnd> ends_; // by local rank
   std::string detail_; // of the reason to stop

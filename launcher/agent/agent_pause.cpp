@@ -68,7 +68,7 @@ void Agent::end_pause(Listener listener) {
   paused_ = false;
   told_ = false;
   detail_.clear();
-  progress_.emplace(Clock::now());
+  progress_ = ProgressWatch();
   output_.renumber(job_.environment.first_rank);
   attempt_->go_on(std::move(listener));
 }

@@ -57,8 +57,8 @@ void Agent::suspend() {
 
 void Agent::resume() {
   send({SIGCONT});
-  if (suspended_ && progress_) {
-    progress_->resume(*suspended_, Clock::now());
+  if (suspended_) {
+    progress_.resume(*suspended_, Clock::now());
     suspended_.reset();
   }
 }
@@ -79,39 +79,25 @@ void Agent::watch_ranks(Time now) {
       gone.push_back(ends_[i].rank);
     }
   }
-  progress_->see(beats, now);
-  if (end_hang(now) || gone.empty() || told_waits_) {
+  progress_.see(beats, now);
+  if (progress_.hangs(job_.options.hang_timeout, now)) {
+    detail_ = "no progress for " + describe_time(job_.options.hang_timeout) +
+        " (--hang-timeout)";
+    send(supervisor_->hang(now));
+    return;
+  }
+  if (gone.empty() || told_waits_) {
     return;
   }
   // Ranks may wait for one that has left, for long: until a timeout of theirs.
   std::map<std::string, std::vector<int>> callers;
-  for (size_t each : progress_->waiting(kLongWait, now)) {
+  for (size_t each : progress_.waiting(kLongWait, now)) {
     callers[calls[each]].push_back(attempt_->ranks()[each].rank);
   }
   if (!callers.empty()) {
     say_who_waits(callers, gone);
     told_waits_ = true;
   }
-}
-
-bool Agent::end_hang(Time now) {
-  const LaunchOptions& options = job_.options;
-  StopReason reason = StopReason::kHang;
-  if (progress_->hangs(options.hang_timeout, now)) {
-    detail_ = "no progress for " + describe_time(options.hang_timeout) +
-        " (--hang-timeout)";
-  } else {
-    const auto late = progress_->late(options.start_timeout, now);
-    if (late.empty()) {
-      return false;
-    }
-    reason = StopReason::kNotJoined;
-    detail_ = name_ranks(ranks_of({late.begin(), late.end()})) +
-        " had formed no group after " + describe_time(options.start_timeout) +
-        " (--start-timeout)";
-  }
-  send(supervisor_->hang(reason, now));
-  return true;
 }
 
 } // namespace ddp

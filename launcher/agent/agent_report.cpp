@@ -159,7 +159,6 @@ int Agent::exit_code(const JobReport& report) const {
     case StopReason::kInfrastructure:
       return kExitInfrastructure;
     case StopReason::kHang:
-    case StopReason::kNotJoined:
       return kExitTimeout;
     case StopReason::kOtherNode: // the job's own code is in its log
       return report.signal != 0 ? kExitSignalBase + report.signal

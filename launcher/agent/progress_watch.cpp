@@ -36,17 +36,6 @@ bool ProgressWatch::hangs(Duration timeout, Time now) const {
   return timeout.count() > 0 && any_joined && !any_moves;
 }
 
-std::vector<size_t> ProgressWatch::late(Duration timeout, Time now) const {
-  std::vector<size_t> found;
-  const bool is_time = timeout.count() > 0 && now - start_ >= timeout;
-  for (size_t i = 0; i < ranks_.size() && is_time; ++i) {
-    if (ranks_[i].beat && !ranks_[i].beat->joined) {
-      found.push_back(i);
-    }
-  }
-  return found;
-}
-
 std::vector<size_t> ProgressWatch::waiting(Duration time, Time now) const {
   std::vector<size_t> found;
   for (size_t i = 0; i < ranks_.size(); ++i) {
@@ -59,7 +48,6 @@ std::vector<size_t> ProgressWatch::waiting(Duration time, Time now) const {
 }
 
 void ProgressWatch::resume(Time suspended, Time now) {
-  start_ += now - suspended;
   for (Rank& each : ranks_) {
     each.since += now - suspended;
   }

@@ -20,18 +20,12 @@ class ProgressWatch {
     uint64_t beats = 0;
   };
 
-  explicit ProgressWatch(Time start) : start_(start) {}
-
   /// Takes in the beat of each rank, none of one that has ended.
   void see(const std::vector<std::optional<Beat>>& beats, Time now);
 
   /// Whether no rank that has joined made progress for so long: collectives
   /// make all wait for one, so while one moves none hangs for good.
   bool hangs(Duration timeout, Time now) const;
-
-  /// The living ranks, as indices, that have not formed their group so long
-  /// after the start.
-  std::vector<size_t> late(Duration timeout, Time now) const;
 
   /// The ranks, as indices, that have been in a call without a beat for so
   /// long.
@@ -45,7 +39,6 @@ class ProgressWatch {
     std::optional<Beat> beat;
     Time since;
   };
-  Time start_;
   std::vector<Rank> ranks_;
 };
 

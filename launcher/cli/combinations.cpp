@@ -33,8 +33,7 @@ void count_ranks(
     const GivenOptions& given,
     const EnvironmentLookup& lookup,
     LaunchOptions* options) {
-  const auto devices =
-      options->devices ? options->devices : lookup("CUDA_VISIBLE_DEVICES");
+  const auto devices = rank_variable(*options, lookup, "CUDA_VISIBLE_DEVICES");
   if (const OptionValue* ranks = find(given, "nproc-per-node")) {
     options->nproc_per_node = rank_count(*ranks, devices);
   }

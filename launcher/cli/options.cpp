@@ -100,6 +100,19 @@ LaunchOptions parse_options(int argc, const char* const* argv) {
   return parse_options(argc, argv, process_environment);
 }
 
+std::optional<std::string> rank_variable(
+    const LaunchOptions& options,
+    const EnvironmentLookup& lookup,
+    const char* name) {
+  auto value = lookup(name);
+  for (const auto& [variable, text] : options.env) {
+    if (variable == name) {
+      value = text;
+    }
+  }
+  return value;
+}
+
 std::optional<std::string> process_environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? std::optional<std::string>(value) : std::nullopt;

@@ -48,17 +48,11 @@ struct LaunchOptions {
   /// Without progress for so long, ranks that use ddp are taken to hang; 0 for
   /// never.
   std::chrono::milliseconds hang_timeout{0};
-  /// Within this, every rank must have formed its group; 0 for no bound.
-  std::chrono::milliseconds start_timeout{0};
 
-  /// CUDA_VISIBLE_DEVICES for the ranks.
-  std::optional<std::string> devices;
   /// Each rank sees its own GPU alone, as number 0 (LOCAL_RANK is 0).
   bool virtual_local_rank = false;
   Binding binding = Binding::kNone;
-  /// OMP_NUM_THREADS; 0 for a fair share, -1 to leave it as it is.
-  int omp_threads = 0;
-  /// Variables for the ranks, set after all others.
+  /// Variables for the ranks.
   std::vector<std::pair<std::string, std::string>> env;
 
   OutputOptions output;
@@ -88,6 +82,12 @@ LaunchOptions parse_options(
 
 /// The same with this process's environment.
 LaunchOptions parse_options(int argc, const char* const* argv);
+
+/// What ranks find in a variable of the user's: of --env, else of `lookup`.
+std::optional<std::string> rank_variable(
+    const LaunchOptions& options,
+    const EnvironmentLookup& lookup,
+    const char* name);
 
 /// Looks a variable up in this process's environment.
 std::optional<std::string> process_environment(const char* name);

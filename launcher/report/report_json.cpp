@@ -25,7 +25,6 @@ const char* outcome(StopReason reason) {
     case StopReason::kSignal:
       return "stopped";
     case StopReason::kHang:
-    case StopReason::kNotJoined:
       return "timeout";
     case StopReason::kInfrastructure:
       return "infrastructure";

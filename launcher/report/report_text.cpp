@@ -229,7 +229,6 @@ std::string report_text(const JobReport& report) {
       text = report.root ? failure_text(report) : "a rank failed";
       break;
     case StopReason::kHang:
-    case StopReason::kNotJoined:
       text = timeout_text(report);
       break;
     case StopReason::kNotExecuted:

@@ -236,15 +236,6 @@ TEST_CASE("programs that do not use ddp are not watched", "[hang]") {
   CHECK(job.wait() == 0);
 }
 
-TEST_CASE("ranks that do not join in time are named", "[hang]") {
-  LaunchedJob job(
-      words("--nproc-per-node 3 --start-timeout 4 WORKER beat 2 -1"));
-  CHECK(job.wait() == 124);
-  CHECK_THAT(
-      job.err(),
-      Has("ddprun: rank 2 had formed no group after 4.0 s (--start-timeout)"));
-}
-
 TEST_CASE("who waits long for a rank that has left is told once", "[hang]") {
   // Rank 3 is in no call.
   LaunchedJob job(

@@ -25,7 +25,7 @@ fs::path run_in(const TemporaryFolder& folder) {
 
 // `ddprun OPTIONS sh -c SCRIPT`, with ranks that all run.
 LaunchedJob shell(const std::string& options, const std::string& script) {
-  auto line = words(options + " --omp keep sh -c");
+  auto line = words(options + " --env OMP_NUM_THREADS=1 sh -c");
   line.push_back(script);
   return LaunchedJob(line);
 }

@@ -131,8 +131,8 @@ TEST_CASE("a signal is noted where no rank lives any more", "[unit]") {
 
 TEST_CASE("ranks that hang may say where before they are killed", "[unit]") {
   Supervisor job = job_of(2);
-  CHECK(job.hang(StopReason::kHang, kStart) == Signals{SIGABRT, SIGCONT});
-  CHECK(job.hang(StopReason::kHang, kStart) == Signals{});
+  CHECK(job.hang(kStart) == Signals{SIGABRT, SIGCONT});
+  CHECK(job.hang(kStart) == Signals{});
   CHECK(job.deadline() == kStart + Supervisor::kStackTime);
   CHECK(job.deadline_passed(kStart + 5s) == kKill);
   CHECK(job.reason() == StopReason::kHang);
@@ -156,7 +156,7 @@ Beats waiting(const std::vector<uint64_t>& beats) {
 } // namespace
 
 TEST_CASE("progress is any joined rank's", "[unit]") {
-  ProgressWatch watch(kStart);
+  ProgressWatch watch;
   const auto hangs = [&](const Beats& beats, int seconds) {
     const auto now = kStart + std::chrono::seconds(seconds);
     watch.see(beats, now);
@@ -175,18 +175,8 @@ TEST_CASE("progress is any joined rank's", "[unit]") {
   CHECK_FALSE(hangs({Beat{}, std::nullopt}, 183));
 }
 
-TEST_CASE("late ranks are those that have not joined", "[unit]") {
-  ProgressWatch watch(kStart);
-  watch.see({Beat{true}, Beat{}, Beat{}, std::nullopt}, kStart);
-  CHECK(watch.late(10s, kStart + 9s).empty());
-  CHECK(watch.late(10s, kStart + 10s) == Found{1, 2});
-  CHECK(watch.late(0s, kStart + 10s).empty()); // not asked for
-  watch.resume(kStart + 5s, kStart + 8s);
-  CHECK(watch.late(10s, kStart + 12s).empty());
-}
-
 TEST_CASE("a rank that is long in one call waits", "[unit]") {
-  ProgressWatch watch(kStart);
+  ProgressWatch watch;
   const auto found = [&](const Beats& beats, int seconds) {
     const auto now = kStart + std::chrono::seconds(seconds);
     watch.see(beats, now);

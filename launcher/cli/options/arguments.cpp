@@ -12,7 +12,7 @@ namespace ddp {
 namespace {
 
 // What the options of mpirun, srun, torch.distributed.launch, accelerate,
-// deepspeed and horovodrun are called here.
+// deepspeed and horovodrun, and earlier ones of ours, are called here.
 const std::pair<const char*, std::set<std::string>> kHabits[] = {
     {"--nproc-per-node",
      {"-n",
@@ -26,7 +26,12 @@ const std::pair<const char*, std::set<std::string>> kHabits[] = {
     {"--hosts", {"-H"}},
     {"--hostfile", {"--machinefile"}},
     {"--env", {"-x"}},
-    {"--omp", {"-c", "--cpus-per-task"}},
+    {"OMP_NUM_THREADS=N, or --env OMP_NUM_THREADS=N",
+     {"-c", "--cpus-per-task", "--omp"}},
+    {"CUDA_VISIBLE_DEVICES=LIST, or --env CUDA_VISIBLE_DEVICES=LIST",
+     {"--devices", "--gpu-ids"}},
+    {"DDP_TIMEOUT=SECONDS", {"--start-timeout"}},
+    {"the example check_nodes", {"--check"}},
     {"not needed",
      {"--allow-run-as-root", "--use-env", "--mpi", "--oversubscribe"}},
 };
@@ -34,11 +39,10 @@ const std::pair<const char*, std::set<std::string>> kHabits[] = {
 [[noreturn]] void refuse_unknown(
     const std::string& given,
     const std::string& name) {
-  std::string hint =
-      name == "--check" ? " any more; the example check_nodes does it" : "";
+  std::string hint;
   for (const auto& [ours, theirs] : kHabits) {
     if (theirs.count(name) != 0) {
-      hint = "; another launcher's option, here it is " + std::string(ours);
+      hint = std::string("; it is ") + ours + " here";
     }
   }
   usage_error("there is no option " + given + hint);

@@ -75,9 +75,7 @@ const StoredOption kStored[] = {
      [](Options& options, const Value& value) {
        options.env.push_back(variable_of(value));
      }},
-    {"omp", &set<omp_threads_of, &Options::omp_threads>},
     {"numa-binding", &set<binding_of, &Options::binding>},
-    {"devices", &set<devices_of, &Options::devices>},
     {"virtual-local-rank", &set<given, &Options::virtual_local_rank>},
     {"max-restarts",
      [](Options& options, const Value& value) {
@@ -85,7 +83,6 @@ const StoredOption kStored[] = {
            integer_of(value, 0, std::numeric_limits<int>::max()));
      }},
     {"grace", &set<seconds_of, &Options::grace>},
-    {"start-timeout", &set<seconds_of, &Options::start_timeout>},
     {"hang-timeout", &set<seconds_of, &Options::hang_timeout>},
     {"report",
      [](Options& options, const Value& value) {

@@ -115,8 +115,8 @@ int rank_count(
   if (text == "gpu") {
     usage_error(
         value.source +
-        " gpu: no GPU is visible (/dev/nvidia*, CUDA_VISIBLE_DEVICES, "
-        "--devices); try --nproc-per-node cpu");
+        " gpu: no GPU is visible (/dev/nvidia*, CUDA_VISIBLE_DEVICES); "
+        "try --nproc-per-node cpu");
   }
   if (text == "cpu" || text == "auto") {
     return available_cpus(root);
@@ -219,36 +219,6 @@ OutputMode output_mode_of(const OptionValue& value) {
       {{"lines", OutputMode::kLines},
        {"raw", OutputMode::kRaw},
        {"pty", OutputMode::kPty}});
-}
-
-int omp_threads_of(const OptionValue& value) {
-  if (value.text == "auto") {
-    return 0;
-  }
-  if (value.text == "keep") {
-    return -1;
-  }
-  const auto number = whole_number(value.text);
-  if (!number || *number < 1 || *number > kMaxWorldSize) {
-    refuse_value(value, "auto, keep, or a number of threads");
-  }
-  return static_cast<int>(*number);
-}
-
-std::string devices_of(const OptionValue& value) {
-  const std::string expected =
-      "GPUs such as 1,3 (indices, or names that begin with GPU- or MIG-), "
-      "each once";
-  std::set<std::string> seen;
-  for (const std::string& entry : entries_of(value.text)) {
-    const bool is_name =
-        entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0;
-    const auto index = whole_number(entry);
-    if ((!is_name && (!index || *index < 0)) || !seen.insert(entry).second) {
-      refuse_value(value, expected);
-    }
-  }
-  return value.text;
 }
 
 } // namespace ddp

@@ -72,11 +72,4 @@ std::pair<std::string, std::string> variable_of(const OptionValue& value);
 Binding binding_of(const OptionValue& value);
 OutputMode output_mode_of(const OptionValue& value);
 
-/// "keep", "auto", or a number of threads, as LaunchOptions has them.
-int omp_threads_of(const OptionValue& value);
-
-/// What CUDA_VISIBLE_DEVICES may be: indices, or names that begin with GPU- or
-/// MIG-, none of them twice.
-std::string devices_of(const OptionValue& value);
-
 } // namespace ddp
