@@ -74,7 +74,6 @@ int run_front(Job& job) {
     agent_main(job, std::move(lifeline.read_end));
   }
   lifeline.read_end.reset();
-  job.listener.socket.reset();
   const int status =
       wait_for_agent(agent, StarterLink(job.options.has_starter));
   if (job.options.nodes.several()) {

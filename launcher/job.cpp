@@ -14,6 +14,7 @@
 #include <launcher/private_folder.h>
 #include <launcher/rendezvous/authentication.h>
 #include <launcher/report/report_file.h>
+#include <launcher/sockets.h>
 #include <launcher/store_process.h>
 
 namespace ddp {
@@ -118,9 +119,6 @@ Job make_job(LaunchOptions options) {
         allowed_cpus());
   }
   choose_threads(&job);
-  if (!job.options.nodes.several()) {
-    job.listener = listen_on(job.options.master_addr, job.options.master_port);
-  }
   if (!job.options.dry_run) {
     job.store_program = find_helper("ddprun-store");
     if (!job.options.report.empty()) {
@@ -147,10 +145,14 @@ Job make_failed_job(LaunchOptions options, const LaunchError& error) {
 
 std::string describe_job(const Job& job) {
   std::vector<PlannedRank> ranks;
+  const LaunchOptions& options = job.options;
+  const int port = options.nodes.several()
+      ? 0
+      : listen_on(options.master_addr, options.master_port).port;
   for (int i = 0; i < job.options.nproc_per_node; ++i) {
     RankEnvironment own;
     own.local_rank = i;
-    own.master_port = job.listener.port;
+    own.master_port = port;
     const auto local = static_cast<size_t>(i);
     ranks.push_back(
         {job.environment.first_rank + i,

@@ -8,7 +8,6 @@
 #include <common/scheduler/rank_environment.h>
 #include <launcher/affinity/cpu_binding.h>
 #include <launcher/cli/options.h>
-#include <launcher/sockets.h>
 
 namespace ddp {
 
@@ -17,8 +16,6 @@ struct Job {
   LaunchOptions options;
   std::string program; // the file that is executed
   std::string store_program;
-  /// The first attempt's; later ones have their own.
-  Listener listener;
   JobEnvironment environment;
   /// Of each rank of this node; empty where none is bound.
   std::vector<RankPlace> places;

@@ -42,37 +42,27 @@ Agent::Agent(Job& job, FileDescriptor lifeline)
       lifeline_(std::move(lifeline)),
       signals_(open_signal_descriptor()),
       events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
-      output_(job.options.output, names_of(job), STDOUT_FILENO, STDERR_FILENO) {
-}
+      output_(job.options.output, names_of(job), STDOUT_FILENO, STDERR_FILENO),
+      rendezvous_(job) {}
 
 int Agent::run() {
   watch(lifeline_.get());
   watch(signals_.get());
   watch(output_.done_fd());
+  watch(rendezvous_.fd());
   output_.start();
-  return job_.options.nodes.several() ? run_with_others() : run_alone();
-}
-
-int Agent::run_alone() {
-  for (run_attempt(std::move(job_.listener)); may_restart();) {
-    say(conclude_attempt());
-    job_.environment.restarts = ++number_;
-    say("all ranks are started again (" + std::to_string(number_) + " of " +
-        std::to_string(job_.options.max_restarts) + " restarts)");
-    run_attempt(
-        listen_on(job_.environment.master_addr, job_.options.master_port));
+  for (;;) {
+    const Rendezvous::Order order = await_order();
+    if (order.kind == Rendezvous::Order::Kind::kExit) {
+      end_paused_ranks();
+      return conclude(order);
+    }
+    if (job_.start_error) {
+      decline();
+    } else {
+      run_planned(order.index);
+    }
   }
-  JobReport report = make_report();
-  report.exit_code = exit_code(report);
-  return conclude(std::move(report));
-}
-
-void Agent::run_attempt(Listener listener) {
-  start_attempt(std::move(listener));
-  while (supervisor_->running()) {
-    wait_for_events();
-  }
-  end_attempt();
 }
 
 void Agent::start_attempt(Listener listener) {
@@ -112,9 +102,7 @@ void Agent::end_attempt() {
 }
 
 void Agent::end_all_but_helpers() const {
-  end_descendants(
-      rendezvous_ ? std::vector<pid_t>{rendezvous_->helper()}
-                  : std::vector<pid_t>());
+  end_descendants({rendezvous_.helper()});
 }
 
 // A terminal that is held (Ctrl-S) gets the report once it is let go.
@@ -129,7 +117,7 @@ void Agent::await_output() {
 
 // Whether the nodes' common starter shows what the first one says, too.
 bool Agent::is_mute() const {
-  const Membership& log = rendezvous_->membership();
+  const Membership& log = rendezvous_.membership();
   return job_.options.has_starter && job_.environment.node_rank > 0 &&
       !log.plan().nodes.empty() && log.has(log.plan().nodes.front().id);
 }
@@ -138,13 +126,7 @@ void Agent::say(const std::string& text) {
   output_.message("ddprun: " + text);
 }
 
-bool Agent::may_restart() const {
-  const StopReason reason = supervisor_->reason();
-  return number_ < job_.options.max_restarts && reason != StopReason::kNone &&
-      reason != StopReason::kNotExecuted && supervisor_->signal() == 0;
-}
-
-int Agent::conclude(JobReport report) {
+int Agent::tell_end(JobReport report) {
   if (!report.file.empty()) {
     const std::string error = write_report(report);
     if (!error.empty()) {
@@ -155,7 +137,7 @@ int Agent::conclude(JobReport report) {
   // Of one starter's nodes, the one that failed and the first one tell.
   const bool is_said = job_.start_error ||
       (report.reason == StopReason::kOtherNode && is_mute() &&
-       rendezvous_->membership().phase() == Membership::Phase::kEnded);
+       rendezvous_.membership().phase() == Membership::Phase::kEnded);
   const std::string text = is_said ? "" : report_text(report);
   if (!text.empty()) {
     say(text);

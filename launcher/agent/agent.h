@@ -47,16 +47,12 @@ class Agent {
   /// After which it is told who waits for a rank that has left.
   static constexpr std::chrono::seconds kLongWait{10};
 
-  int run_alone();
-  void run_attempt(Listener listener);
   void start_attempt(Listener listener);
   void end_attempt();
   void end_all_but_helpers() const;
   void await_output();
-  bool may_restart() const;
 
-  // In a job of several nodes:
-  int run_with_others();
+  // What the nodes' log says, of which a job of one node has one of its own:
   Rendezvous::Order await_order();
   void take_orders();
   void run_planned(int index);
@@ -69,12 +65,13 @@ class Agent {
   void keep_reason();
   void say_reason();
   void say_what_starts(const Plan& plan);
-  bool leave_job(int signal);
-  bool awaits_others() const;
+  void leave_job(int signal);
+  bool awaits_others();
   void say_who_is_missing(Time now);
-  int conclude_with_others(const Rendezvous::Order& exit);
+  int conclude(const Rendezvous::Order& exit);
+  int tell_end(JobReport report);
   std::string name_of_node(const std::string& id) const;
-  std::string own_name() const; // of this node
+  std::string own_name(); // of this node
 
   // With ranks that live on while nodes come and go (ddp::elastic):
   bool may_pause() const;
@@ -116,7 +113,6 @@ class Agent {
   JobReport make_report();
   JobReport make_attempt_report();
   std::string conclude_attempt();
-  int conclude(JobReport report);
   int exit_code(const JobReport& report) const;
   int failure_code(const JobReport& report) const;
   int abandoned_exit_code();
@@ -127,6 +123,7 @@ class Agent {
   FileDescriptor signals_;
   FileDescriptor events_;
   OutputPump output_;
+  Rendezvous rendezvous_;
   const Time started_ = Clock::now();
 
   // Of the present attempt:
@@ -139,13 +136,11 @@ class Agent {
   std::string detail_; // of the reason to stop
   int exec_error_ = 0;
 
-  std::unique_ptr<Rendezvous> rendezvous_; // null in a job of one node
   std::optional<Rendezvous::Order> order_; // to start, or to exit
   std::optional<Time> next_waiting_;
   int end_requests_ = 0; // signals that end the job
   std::string reason_; // to stop the last ranks; not said yet
   bool told_ = false; // the others, of a failure of this attempt
-  bool leaving_ = false; // this node was asked to
   bool paused_ = false; // all ranks
   std::optional<Time> next_pause_look_; // while they are asked to
   Time pause_deadline_;

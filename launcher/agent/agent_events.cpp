@@ -64,7 +64,7 @@ int Agent::time_left() const {
   std::optional<Time> next;
   for (const auto& each :
        {supervisor_ ? supervisor_->deadline() : std::nullopt,
-        rendezvous_ ? rendezvous_->deadline() : std::nullopt,
+        rendezvous_.deadline(),
         next_waiting_,
         next_pause_look_,
         next_tick_,
@@ -92,10 +92,8 @@ void Agent::tick() {
   if (next_waiting_ && now >= *next_waiting_) {
     say_who_is_missing(now);
   }
-  if (rendezvous_) {
-    rendezvous_->tick(now);
-    take_orders();
-  }
+  rendezvous_.tick(now);
+  take_orders();
   if (!supervisor_) {
     return; // no ranks yet
   }
@@ -128,8 +126,8 @@ void Agent::handle_event(int fd) {
   } else if (fd == output_.done_fd()) {
     uint64_t count = 0;
     output_done_ = read(fd, &count, sizeof count) == sizeof count;
-  } else if (rendezvous_ && fd == rendezvous_->fd()) {
-    rendezvous_->handle_events(Clock::now());
+  } else if (fd == rendezvous_.fd()) {
+    rendezvous_.handle_events(Clock::now());
     take_orders();
   } else if (attempt_ && fd == attempt_->exec_errors().get()) {
     on_exec_error();
@@ -158,36 +156,31 @@ void Agent::on_signal(int signal) {
   }
 }
 
+// The first is passed on, the second kills.
 void Agent::end_job(int signal) {
-  const bool leaves = leave_job(signal);
-  ++end_requests_;
-  if (!supervisor_) { // no ranks yet
-    if (end_requests_ > 1) {
-      abandon(kExitSignalBase + signal);
-    }
-    say("ending on " + describe_signal(signal));
-    return;
-  }
-  const bool first = supervisor_->signal() == 0;
-  const bool running = supervisor_->running();
-  if (!running && leaves &&
-      (first || (end_requests_ == 2 && awaits_others()))) {
-    supervisor_->asked_to_end(signal, Clock::now());
-    return;
-  }
-  if (!running && !first) {
-    abandon(abandoned_exit_code());
-  }
+  const Time now = Clock::now();
   const std::string name = describe_signal(signal);
-  if (!first) {
-    say(name + " again; killing all ranks");
-  } else if (running) {
-    say("stopping all ranks on " + name);
-  } else { // but output may be held up, or an attempt would follow
-    say("ending on " + name);
-    output_deadline_ = Clock::now() + kLastOutputTime;
+  const bool first = ++end_requests_ == 1;
+  if (supervisor_ && supervisor_->running()) {
+    say(first ? "stopping all ranks on " + name
+              : name + " again; killing all ranks");
+    send(supervisor_->asked_to_end(signal, now));
+    leave_job(signal);
+    return;
   }
-  send(supervisor_->asked_to_end(signal, Clock::now()));
+  leave_job(signal);
+  if (!first && !(end_requests_ == 2 && awaits_others())) {
+    abandon(supervisor_ ? abandoned_exit_code() : kExitSignalBase + signal);
+  }
+  if (first) {
+    say("ending on " + name);
+  }
+  if (supervisor_) {
+    supervisor_->asked_to_end(signal, now);
+  }
+  if (!job_.options.nodes.several()) { // output may be held up
+    output_deadline_ = now + kLastOutputTime;
+  }
 }
 
 void Agent::on_exec_error() {

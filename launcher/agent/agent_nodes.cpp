@@ -1,4 +1,4 @@
-// What the agent does in a job of several nodes.
+// What the agent does by the log of the nodes.
 #include <launcher/agent/agent.h>
 
 #include <algorithm>
@@ -44,27 +44,10 @@ bool blame_own_rank(JobReport* report) {
 
 } // namespace
 
-int Agent::run_with_others() {
-  rendezvous_ = std::make_unique<Rendezvous>(job_);
-  watch(rendezvous_->fd());
-  for (;;) {
-    const Order order = await_order();
-    if (order.kind == Order::Kind::kExit) {
-      end_paused_ranks();
-      return conclude_with_others(order);
-    }
-    if (job_.start_error) {
-      decline();
-    } else {
-      run_planned(order.index);
-    }
-  }
-}
-
 // Nor can a job start that needs this node; one that goes on waits for another.
 void Agent::decline() {
   const Time now = Clock::now();
-  Member& member = rendezvous_->member();
+  Member& member = rendezvous_.member();
   const int code = job_.start_error->exit_code();
   const std::string text = own_name() + ": " + job_.start_error->what();
   if (member.membership().plan().epoch == 1) {
@@ -78,6 +61,7 @@ void Agent::decline() {
 
 Order Agent::await_order() {
   next_waiting_ = Clock::now() + kMissingTime;
+  take_orders();
   while (!order_) {
     wait_for_events();
   }
@@ -89,7 +73,7 @@ Order Agent::await_order() {
 
 void Agent::take_orders() {
   bool is_withdrawn = false;
-  for (Order& order : rendezvous_->take_orders(Clock::now())) {
+  for (Order& order : rendezvous_.take_orders(Clock::now())) {
     const bool is_due = order_ && order_->kind == Order::Kind::kStart;
     const bool runs = supervisor_ && supervisor_->running();
     if (order.kind == Order::Kind::kStart || order.kind == Order::Kind::kExit) {
@@ -105,16 +89,16 @@ void Agent::take_orders() {
     }
   }
   if (is_withdrawn) {
-    rendezvous_->take_listener(); // nobody will
-    rendezvous_->member().ranks_ended(false, Clock::now());
+    rendezvous_.take_listener(); // nobody will
+    rendezvous_.member().ranks_ended(false, Clock::now());
     take_orders();
   }
 }
 
 std::string Agent::reason_to_stop(const Order& order) const {
-  const auto& failure = rendezvous_->membership().failure();
-  return failure && failure->text == order.text
-      ? name_of_node(failure->node) + ": " + order.text
+  const Membership& log = rendezvous_.membership();
+  return log.cause() == Membership::Cause::kFailure
+      ? name_of_node(log.failure()->node) + ": " + log.failure()->text
       : order.text;
 }
 
@@ -135,7 +119,7 @@ void Agent::kill_with_others() {
 }
 
 void Agent::set_place(int index) {
-  const Plan& plan = rendezvous_->membership().plan();
+  const Plan& plan = rendezvous_.membership().plan();
   JobEnvironment& environment = job_.environment;
   environment.nnodes = static_cast<int>(plan.nodes.size());
   environment.node_rank = index;
@@ -143,9 +127,11 @@ void Agent::set_place(int index) {
   environment.world_size = plan.world_size();
   environment.restarts = plan.restarts;
   environment.max_restarts = plan.max_restarts;
-  environment.epoch =
-      rendezvous_->log_name() + ":" + std::to_string(plan.epoch);
-  environment.master_addr = rendezvous_->membership().address();
+  if (job_.options.nodes.several()) {
+    environment.epoch =
+        rendezvous_.log_name() + ":" + std::to_string(plan.epoch);
+  }
+  environment.master_addr = rendezvous_.membership().address();
   if (supervisor_) { // there were ranks before
     say_reason();
     say_what_starts(plan);
@@ -158,13 +144,18 @@ void Agent::say_what_starts(const Plan& plan) {
   if (is_mute()) {
     return;
   }
-  say((paused_ ? "the ranks go on, " : "all ranks are started again, ") +
-      std::to_string(plan.world_size()) + " on " +
-      std::to_string(plan.nodes.size()) +
-      (plan.nodes.size() == 1 ? " node" : " nodes") +
-      (plan.max_restarts == 0 ? ""
-                              : " (" + std::to_string(plan.restarts) + " of " +
-               std::to_string(plan.max_restarts) + " restarts)"));
+  const size_t nodes = plan.nodes.size();
+  std::string text =
+      paused_ ? "the ranks go on" : "all ranks are started again";
+  if (job_.options.nodes.several()) {
+    text += ", " + std::to_string(plan.world_size()) + " on " +
+        std::to_string(nodes) + (nodes == 1 ? " node" : " nodes");
+  }
+  if (plan.max_restarts > 0) {
+    text += " (" + std::to_string(plan.restarts) + " of " +
+        std::to_string(plan.max_restarts) + " restarts)";
+  }
+  say(text);
 }
 
 void Agent::run_planned(int index) {
@@ -172,8 +163,8 @@ void Agent::run_planned(int index) {
     end_paused_ranks(); // one of them died
   }
   set_place(index);
-  Listener listener = rendezvous_->take_listener();
-  listener.port = rendezvous_->membership().port();
+  Listener listener = rendezvous_.take_listener();
+  listener.port = rendezvous_.membership().port();
   if (paused_) {
     end_pause(std::move(listener));
   } else {
@@ -187,15 +178,18 @@ void Agent::run_planned(int index) {
     tell_others();
   }
   const bool succeeded = !paused_ && supervisor_->reason() == StopReason::kNone;
-  rendezvous_->member().ranks_ended(succeeded, Clock::now());
+  rendezvous_.member().ranks_ended(succeeded, Clock::now());
   take_orders();
   keep_reason();
 }
 
-// At once where a rank failed; later, where more is known of it.
+// At once where a rank failed; again, where more is known of it, and once all
+// have ended.
 void Agent::tell_others() {
   const StopReason reason = supervisor_->reason();
-  if (!rendezvous_ || told_ || paused_ || reason == StopReason::kNone ||
+  const bool is_told =
+      told_ && (supervisor_->running() || reason == StopReason::kNotExecuted);
+  if (is_told || paused_ || reason == StopReason::kNone ||
       reason == StopReason::kSignal) {
     return;
   }
@@ -212,9 +206,9 @@ void Agent::tell_others() {
       ? exit_code_of(report.ranks[*report.root].state.wait_status())
       : exit_code(report);
   if (reason == StopReason::kNotExecuted) { // nor could it be later
-    rendezvous_->member().end_job(code, own_name() + ": " + text, Clock::now());
+    rendezvous_.member().end_job(code, own_name() + ": " + text, Clock::now());
   } else {
-    rendezvous_->member().rank_failed(code, follows, text, Clock::now());
+    rendezvous_.member().rank_failed(code, follows, text, Clock::now());
   }
   take_orders();
 }
@@ -242,50 +236,45 @@ void Agent::say_reason() {
 }
 
 // To stop ranks of theirs; a second signal kills those.
-bool Agent::awaits_others() const {
-  const auto awaited = rendezvous_->membership().awaited();
+bool Agent::awaits_others() {
+  const auto awaited = rendezvous_.membership().awaited();
   return std::any_of(awaited.begin(), awaited.end(), [&](const auto& each) {
-    return each.id != rendezvous_->member().self().id;
+    return each.id != rendezvous_.member().self().id;
   });
 }
 
 std::string Agent::name_of_node(const std::string& id) const {
-  const Plan& plan = rendezvous_->membership().plan();
+  const Plan& plan = rendezvous_.membership().plan();
   const int index = plan.index_of(id);
   return index < 0 ? "a node"
                    : "node " + plan.nodes[static_cast<size_t>(index)].host;
 }
 
-std::string Agent::own_name() const {
-  return "node " + rendezvous_->member().self().host;
+std::string Agent::own_name() {
+  return "node " + rendezvous_.member().self().host;
 }
 
-// A signal that ends a job of one node: whether it is the others' as well.
-bool Agent::leave_job(int signal) {
-  if (!rendezvous_) {
-    return false;
-  }
+void Agent::leave_job(int signal) {
+  Member& member = rendezvous_.member();
   const std::string text =
       own_name() + " was stopped by " + describe_signal(signal);
   const int code = kExitSignalBase + signal;
-  leaving_ = true;
-  if (signal == SIGTERM) { // the job may go on without this node
-    rendezvous_->member().leave(code, text, Clock::now());
+  if (signal == SIGTERM && job_.options.nodes.several()) {
+    member.leave(code, text, Clock::now()); // the job may go on without it
   } else {
-    rendezvous_->member().end_job(code, text, Clock::now());
+    member.end_job(code, text, Clock::now());
   }
   take_orders();
-  return true;
 }
 
 void Agent::say_who_is_missing(Time now) {
   next_waiting_ = now + kStillMissingTime;
   say_reason();
-  say(rendezvous_->member().awaited());
+  say(rendezvous_.member().awaited());
 }
 
-int Agent::conclude_with_others(const Order& exit) {
-  const Membership& log = rendezvous_->membership();
+int Agent::conclude(const Order& exit) {
+  const Membership& log = rendezvous_.membership();
   const auto& failure = log.failure();
   JobReport report;
   if (supervisor_) {
@@ -298,22 +287,25 @@ int Agent::conclude_with_others(const Order& exit) {
   report.exit_code = exit.code;
   if (!supervisor_ && end_requests_ > 0) { // before there were ranks
     report.reason = StopReason::kSignal;
-    return conclude(std::move(report));
+    return tell_end(std::move(report));
   }
   if (job_.start_error) {
     report.exit_code = job_.start_error->exit_code();
     report.reason = StopReason::kNotExecuted;
     report.detail = job_.start_error->what();
-    return conclude(std::move(report));
+    return tell_end(std::move(report));
   }
   const bool own_failure =
-      failure && failure->node == rendezvous_->member().self().id;
+      failure && failure->node == rendezvous_.member().self().id;
   if (own_failure && report.reason == StopReason::kOtherNode) {
     blame_own_rank(&report);
   } else if (exit.code == 0) {
     report.reason = StopReason::kNone;
   } else if (exit.code == kExitSignalBase + report.signal) {
     report.reason = StopReason::kSignal; // which was said when it came
+    say_reason();
+  } else if (report.reason == StopReason::kNotExecuted) {
+    // That is told by itself.
   } else if (!exit.text.empty()) {
     report.reason = StopReason::kOtherNode;
     report.detail = exit.text;
@@ -321,8 +313,10 @@ int Agent::conclude_with_others(const Order& exit) {
     report.reason = StopReason::kOtherNode;
     report.detail = name_of_node(failure->node) + ": " + failure->text;
   }
-  report.nodes = log.plan().nodes;
-  return conclude(std::move(report));
+  if (job_.options.nodes.several()) {
+    report.nodes = log.plan().nodes;
+  }
+  return tell_end(std::move(report));
 }
 
 } // namespace ddp

@@ -19,11 +19,12 @@ constexpr milliseconds kStepTime(1000);
 // Whether a next group is likely, and all ranks can live until then.
 bool Agent::may_pause() const {
   using Cause = Membership::Cause;
-  const Membership& log = rendezvous_->membership();
+  const Membership& log = rendezvous_.membership();
   const NodeOptions& nodes = job_.options.nodes;
   const bool may_change =
       nodes.least < nodes.most || job_.options.max_restarts > 0;
-  const bool ends = leaving_ || !may_change || log.cause() == Cause::kEnd ||
+  const bool ends = end_requests_ > 0 || !may_change ||
+      log.cause() == Cause::kEnd ||
       (log.cause() == Cause::kFailure &&
        log.plan().restarts >= log.plan().max_restarts);
   return !ends && !supervisor_->stopping() &&
@@ -37,7 +38,7 @@ bool Agent::begin_pause(Time now) {
     return false;
   }
   // Where nobody is lost, all can finish their step.
-  const Membership& log = rendezvous_->membership();
+  const Membership& log = rendezvous_.membership();
   const bool complete = log.cause() == Membership::Cause::kNodes &&
       log.survivors().size() == log.plan().nodes.size();
   const milliseconds patience = complete

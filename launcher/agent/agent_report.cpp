@@ -94,7 +94,8 @@ JobReport Agent::make_report() {
   if (report.reason == StopReason::kFailure) {
     report.root = root_cause(report.ranks);
     report.blame = blame_departed(report.ranks);
-    if (!report.blame && !rendezvous_) { // which has ranks elsewhere
+    if (!report.blame &&
+        !job_.options.nodes.several()) { // which have more ranks
       report.blame = blame_caller(report.ranks);
     }
   }
@@ -148,10 +149,7 @@ int Agent::exit_code(const JobReport& report) const {
     case StopReason::kNone:
       return 0;
     case StopReason::kFailure:
-      // Without the signal there would have been another attempt.
-      return report.signal != 0 && number_ < job_.options.max_restarts
-          ? kExitSignalBase + report.signal
-          : failure_code(report);
+      return failure_code(report);
     case StopReason::kSignal:
       return kExitSignalBase + report.signal;
     case StopReason::kNotExecuted:

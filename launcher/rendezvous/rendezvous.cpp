@@ -16,6 +16,7 @@
 namespace ddp {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using Kind = Member::Action::Kind;
 
 // Of what an entry says: JSON makes of one byte six at most.
@@ -52,8 +53,12 @@ Rendezvous::Rendezvous(const Job& job)
       nodes_(job.options.nodes),
       events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
       authenticator_(nodes_.token, job_.environment.run_id),
-      member_(nodes_, node_of(job_), std::chrono::steady_clock::now()) {
-  open_log();
+      member_(nodes_, node_of(job_), Clock::now()) {
+  if (nodes_.several()) {
+    open_log();
+  } else {
+    member_.connected(job.options.master_addr, true, Clock::now());
+  }
 }
 
 void Rendezvous::open_log() {
@@ -90,7 +95,7 @@ void Rendezvous::open_log() {
 void Rendezvous::handle_events(Time now) {
   // Who writes faster than this reads does not keep the agent from its signals
   // and ranks.
-  for (size_t taken = 0; taken < kMostBytes;) {
+  for (size_t taken = 0; log_ && taken < kMostBytes;) {
     const auto event = log_->next();
     if (!event) {
       break;
@@ -182,50 +187,69 @@ Listener Rendezvous::take_listener() {
 }
 
 void Rendezvous::carry_out(Time now) {
-  for (const Member::Action& action : member_.take_actions()) {
-    switch (action.kind) {
-      case Kind::kPost:
-        post(action.entry);
-        break;
-      case Kind::kOpenStore:
-        open_store(now);
-        break;
-      case Kind::kBeginAnew: // by a new id: who was lost does not join again
-        member_ = Member(nodes_, node_of(job_), now);
-        open_log();
-        break;
-      case Kind::kExit:
-        if (nodes_.has_service() &&
-            membership().phase() == Membership::Phase::kEnded) {
-          log_->leave();
-        }
-        [[fallthrough]];
-      case Kind::kStart:
-      case Kind::kStop:
-      case Kind::kKill:
-        orders_.push_back(action);
-        break;
+  for (auto actions = member_.take_actions();
+       !actions.empty() || !unread_.empty();
+       actions = member_.take_actions()) {
+    for (const Member::Action& action : actions) {
+      carry_out(action, now);
+    }
+    if (!unread_.empty()) {
+      const Entry entry = std::move(unread_.front());
+      unread_.pop_front();
+      member_.entry(entry, now);
     }
   }
 }
 
+void Rendezvous::carry_out(const Member::Action& action, Time now) {
+  switch (action.kind) {
+    case Kind::kPost:
+      post(action.entry);
+      break;
+    case Kind::kOpenStore:
+      open_store(now);
+      break;
+    case Kind::kBeginAnew: // by a new id: who was lost does not join again
+      member_ = Member(nodes_, node_of(job_), now);
+      open_log();
+      break;
+    case Kind::kExit:
+      if (nodes_.has_service() &&
+          membership().phase() == Membership::Phase::kEnded) {
+        log_->leave();
+      }
+      [[fallthrough]];
+    case Kind::kStart:
+    case Kind::kStop:
+    case Kind::kKill:
+      orders_.push_back(action);
+      break;
+  }
+}
+
 void Rendezvous::open_store(Time now) {
+  const LaunchOptions& options = job_.options;
   try {
-    const std::string address = nodes_.bind.empty()
-        ? member_.self().address
-        : address_of_interface(nodes_.bind);
-    ranks_store_ = listen_in_range(address, nodes_);
+    if (!nodes_.several()) {
+      ranks_store_ = listen_on(options.master_addr, options.master_port);
+    } else if (nodes_.bind.empty()) {
+      ranks_store_ = listen_in_range(member_.self().address, nodes_);
+    } else {
+      ranks_store_ = listen_in_range(address_of_interface(nodes_.bind), nodes_);
+    }
     member_.store_opened(ranks_store_.port, now);
   } catch (const LaunchError& error) {
-    member_.end_job(
-        error.exit_code(),
-        "node " + member_.self().host + ": " + error.what(),
-        now);
+    const std::string place =
+        nodes_.several() ? "node " + member_.self().host + ": " : "";
+    member_.end_job(error.exit_code(), place + error.what(), now);
   }
-  carry_out(now);
 }
 
 void Rendezvous::post(Entry entry) {
+  if (!log_) {
+    unread_.push_back(std::move(entry));
+    return;
+  }
   entry.sequence = ++written_;
   entry.text.resize(std::min(entry.text.size(), kLongestText));
   log_->post(authenticator_.seal(entry_text(entry)));

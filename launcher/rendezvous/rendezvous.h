@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,8 +15,8 @@
 
 namespace ddp {
 
-/// This node's part in a job of several: does what its Member decides, but for
-/// the ranks, which are the agent's.
+/// This node's part in a job: does what its Member decides, but for the ranks,
+/// which are the agent's. The log of a job of one node is in this process.
 class Rendezvous {
  public:
   using Time = Member::Time;
@@ -43,9 +44,9 @@ class Rendezvous {
   /// Where the ranks of the plan's first node serve their store.
   Listener take_listener();
 
-  /// The process that speaks to the log's store.
+  /// The process that speaks to the log's store; -1 where there is none.
   pid_t helper() const {
-    return log_->pid();
+    return log_ ? log_->pid() : -1;
   }
   const Membership& membership() const {
     return member_.membership();
@@ -67,6 +68,7 @@ class Rendezvous {
   std::string last_will() const;
   void open_store(Time now);
   void carry_out(Time now);
+  void carry_out(const Member::Action& action, Time now);
   void post(Entry entry);
 
   const Job& job_;
@@ -74,7 +76,8 @@ class Rendezvous {
   std::string log_name_;
   FileDescriptor events_;
   Authenticator authenticator_;
-  std::unique_ptr<SharedLog> log_;
+  std::unique_ptr<SharedLog> log_; // null in a job of one node
+  std::deque<Entry> unread_; // in its place
   Member member_;
   Listener ranks_store_;
   std::map<std::string, int64_t> read_; // the last sequence by writer

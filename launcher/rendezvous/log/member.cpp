@@ -257,7 +257,8 @@ void Member::tick(Time now) {
 // What follows
 
 void Member::update(Time now) {
-  if (connected_ && now >= answered_ + options_.node_timeout) {
+  if (connected_ && options_.several() &&
+      now >= answered_ + options_.node_timeout) {
     lose_log(
         "the rendezvous did not answer for " +
             describe_time(options_.node_timeout) + " (--node-timeout)",
@@ -306,7 +307,7 @@ void Member::schedule(Time now) {
       next_ = time;
     }
   };
-  if (connected_) {
+  if (connected_ && options_.several()) {
     consider(answered_ + options_.node_timeout);
   }
   if (leaving_) {

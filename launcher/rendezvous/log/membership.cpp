@@ -186,7 +186,9 @@ void Membership::start_epoch(const Entry& entry) {
 }
 
 void Membership::add_failure(const Entry& entry) {
-  if (!failure_ || (failure_->is_consequence && !entry.is_consequence)) {
+  // Whoever failed may know more of it later.
+  if (!failure_ || failure_->node == entry.from ||
+      (failure_->is_consequence && !entry.is_consequence)) {
     failure_ = {entry.from, entry.code, entry.is_consequence, entry.text};
   }
   stop(Cause::kFailure, entry.text);
@@ -215,13 +217,13 @@ void Membership::end(const Entry& entry) {
     return;
   }
   is_urgent_ = !enders_.insert(entry.from).second || is_urgent_;
-  const bool ends_anyway = cause_ == Cause::kEnd ||
-      (cause_ == Cause::kFailure && !failure_->is_consequence &&
-       plan_.restarts >= plan_.max_restarts);
-  if (ends_anyway) {
+  if (cause_ == Cause::kEnd) {
     return;
   }
   exit_code_ = entry.code;
+  if (cause_ == Cause::kFailure && plan_.restarts >= plan_.max_restarts) {
+    return; // it ends by that
+  }
   if (phase_ == Phase::kGathering) {
     cause_ = Cause::kEnd;
     cause_text_ = entry.text;
@@ -242,14 +244,12 @@ void Membership::conclude_epoch() {
   if (phase_ != Phase::kStopping) { // all that are left have finished
     exit_code_ = 0;
     phase_ = Phase::kEnded;
-  } else if (cause_ == Cause::kEnd) {
-    phase_ = Phase::kEnded;
   } else if (
       cause_ == Cause::kFailure && plan_.restarts >= plan_.max_restarts) {
     exit_code_ = failure_->code;
     phase_ = Phase::kEnded;
   } else {
-    phase_ = Phase::kGathering;
+    phase_ = enders_.empty() ? Phase::kGathering : Phase::kEnded;
   }
 }
 
