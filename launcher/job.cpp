@@ -9,7 +9,6 @@
 #include <common/scheduler/outer_launcher.h>
 #include <common/text.h>
 #include <launcher/cli/help/dry_run.h>
-#include <launcher/cli/network_values.h>
 #include <launcher/cli/program.h>
 #include <launcher/private_folder.h>
 #include <launcher/rendezvous/authentication.h>
@@ -144,29 +143,28 @@ Job make_failed_job(LaunchOptions options, const LaunchError& error) {
 }
 
 std::string describe_job(const Job& job) {
-  std::vector<PlannedRank> ranks;
   const LaunchOptions& options = job.options;
-  const int port = options.nodes.several()
-      ? 0
-      : listen_on(options.master_addr, options.master_port).port;
-  for (int i = 0; i < job.options.nproc_per_node; ++i) {
-    RankEnvironment own;
-    own.local_rank = i;
-    own.master_port = port;
-    const auto local = static_cast<size_t>(i);
-    ranks.push_back(
-        {job.environment.first_rank + i,
-         arguments_for(job.options.command, i),
-         rank_variables(job.environment, own),
-         job.places.empty() ? RankPlace() : job.places.at(local)});
+  const NodeOptions& nodes = options.nodes;
+  RankEnvironment own;
+  std::string text;
+  if (nodes.several()) {
+    text =
+        "# Ranks, WORLD_SIZE and MASTER_* follow from the nodes that meet at " +
+        describe_endpoint(nodes.host, nodes.port) + ".\n";
+  } else {
+    own.master_port = listen_on(options.master_addr, options.master_port).port;
   }
-  const NodeOptions& nodes = job.options.nodes;
-  const std::string note = nodes.several()
-      ? "# Ranks, WORLD_SIZE and MASTER_* follow from the nodes that meet "
-        "at " +
-          describe_endpoint(nodes.host, nodes.port) + ".\n"
-      : "";
-  return note + describe_plan(ranks, job.environment.world_size);
+  for (int i = 0; i < options.nproc_per_node; ++i) {
+    own.local_rank = i;
+    text += describe_rank(
+        "rank " + std::to_string(job.environment.first_rank + i) + " of " +
+            std::to_string(job.environment.world_size),
+        arguments_for(options.command, i),
+        rank_variables(job.environment, own),
+        job.places.empty() ? RankPlace()
+                           : job.places.at(static_cast<size_t>(i)));
+  }
+  return text;
 }
 
 std::string attempt_folder(const Job& job, int attempt) {

@@ -120,6 +120,11 @@ std::optional<Result> first_of(
 
 } // namespace
 
+std::string describe_endpoint(const std::string& host, int port) {
+  const bool is_ipv6 = host.find(':') != std::string::npos;
+  return (is_ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
 SocketAddress local_address(int socket) {
   return numeric_address(socket, getsockname);
 }

@@ -13,6 +13,9 @@ struct SocketAddress {
   int port = 0;
 };
 
+/// "node0:29400", "[::1]:29400".
+std::string describe_endpoint(const std::string& host, int port);
+
 /// Where a socket is bound; port 0 where it is no TCP socket.
 SocketAddress local_address(int socket);
 

@@ -1,61 +1,145 @@
 #include <launcher/cli/nodes.h>
 
-#include <cerrno>
-#include <cstring>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <common/file_descriptor.h>
+#include <common/scheduler/outer_launcher.h>
+#include <common/scheduler/slurm_tasks.h>
 #include <common/text.h>
-#include <launcher/cli/network_values.h>
 #include <launcher/cli/options/option_values.h>
-#include <launcher/cli/outer_nodes.h>
-#include <launcher/cli/rendezvous_conf.h>
-#include <launcher/remote/starter_link.h>
 
 namespace ddp {
 namespace {
 
 constexpr int kMostNodes = 16384;
 
-// The file that is read is the one that was checked: another one may be at its
-// path by then.
-std::string first_line_of(const std::string& name, const std::string& path) {
-  if (path == "-") {
-    return read_first_line(STDIN_FILENO);
-  }
-  const FileDescriptor file(
-      open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
-  struct stat status {};
-  if (!file || fstat(file.get(), &status) != 0) {
-    usage_error(name + ": " + std::strerror(errno));
-  }
-  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    usage_error(name + ": others can read it; chmod 600 " + path);
-  }
-  if (status.st_uid != geteuid() && status.st_uid != 0) {
-    usage_error(
-        name + ": others can read it: it belongs to user " +
-        std::to_string(status.st_uid) + "; chown " + std::to_string(geteuid()) +
-        " " + path);
-  }
-  return read_first_line(file.get());
+/// What an outer launcher that starts one ddprun on each node says of them.
+struct OuterNodes {
+  std::string launcher; // for messages
+  /// 0 where nothing tells, as in an indexed job of Kubernetes.
+  int nodes = 0;
+  int rank = 0; // of this node
+  /// Where the node of rank 0 is; empty where nothing tells. Open MPI names
+  /// mpirun's own host, which need not have a task.
+  std::string host;
+  int port = 0;
+  /// Equal on all nodes; empty where nothing is.
+  std::string run_id;
+};
+
+int64_t number_of(const EnvironmentLookup& lookup, const char* name) {
+  return std::atoll(lookup(name).value_or("").c_str());
 }
 
-// The job's secret: the first line of --token's file, without spaces around it,
-// which others than its owner may not read.
-std::string token_of(const OptionValue& value) {
-  const std::string name = value.source + " " + value.text;
-  const std::string line = first_line_of(name, value.text);
-  constexpr const char* spaces = " \t\r";
-  const size_t first = line.find_first_not_of(spaces);
-  if (first == std::string::npos) {
-    usage_error(name + ": its first line is empty, expected the job's secret");
+void meet_by_slurm(const EnvironmentLookup& lookup, OuterNodes* nodes) {
+  const std::string job = lookup("SLURM_JOB_ID").value_or("");
+  const std::string step = lookup("SLURM_STEP_ID").value_or("");
+  const auto hosts = lookup("SLURM_STEP_NODELIST");
+  nodes->rank = static_cast<int>(number_of(lookup, "SLURM_NODEID"));
+  nodes->host = first_slurm_host(
+      hosts ? *hosts : lookup("SLURM_JOB_NODELIST").value_or(""));
+  nodes->port = slurm_port(
+      number_of(lookup, "SLURM_JOB_ID"), number_of(lookup, "SLURM_STEP_ID"));
+  nodes->run_id = job + "." + step;
+}
+
+void meet_by_variables(const EnvironmentLookup& lookup, OuterNodes* nodes) {
+  nodes->host = lookup("MASTER_ADDR").value_or("");
+  const auto port = static_cast<int>(number_of(lookup, "MASTER_PORT"));
+  nodes->port = port > 0 && port < 65536 ? port : kMasterPort;
+  nodes->run_id = lookup("PMIX_NAMESPACE").value_or("");
+}
+
+// None where ddprun was not started so.
+std::optional<OuterNodes> find_outer_nodes(const EnvironmentLookup& lookup) {
+  const auto launcher = find_outer_launcher(lookup);
+  const bool starts_nodes = launcher &&
+      launcher->kind != OuterLauncher::Kind::kSlurmScript &&
+      launcher->tasks != 1 && is_once_per_node(*launcher);
+  if (!starts_nodes) {
+    return std::nullopt;
   }
-  return line.substr(first, line.find_last_not_of(spaces) - first + 1);
+  OuterNodes nodes;
+  nodes.launcher = launcher->name;
+  nodes.nodes = launcher->tasks;
+  nodes.rank = launcher->rank;
+  if (launcher->kind == OuterLauncher::Kind::kSlurm) {
+    meet_by_slurm(lookup, &nodes);
+  } else {
+    meet_by_variables(lookup, &nodes);
+  }
+  return nodes;
+}
+
+/// What --rdzv-conf says that means something to ddprun.
+struct RendezvousConf {
+  std::optional<bool> is_host;
+  std::optional<std::chrono::milliseconds> join_timeout;
+  std::optional<std::chrono::milliseconds> last_call;
+  EtcdAccess etcd_access;
+};
+
+// torchrun's, which mean nothing here.
+const std::set<std::string> kWithoutEffect{
+    "close_timeout",
+    "heartbeat_timeout",
+    "keep_alive_interval",
+    "keep_alive_max_attempt",
+    "read_timeout"};
+
+bool flag_of(const OptionValue& value) {
+  std::string text = value.text;
+  text[0] = text[0] == 'T' ? 't' : text[0] == 'F' ? 'f' : text[0]; // Python's
+  if (text != "1" && text != "true" && text != "0" && text != "false") {
+    refuse_value(value, "1, 0, true or false");
+  }
+  return text == "1" || text == "true";
+}
+
+// Reads "name=value,name=value"; notes names that are not known.
+RendezvousConf rendezvous_conf_of(
+    const OptionValue& value,
+    std::vector<std::string>* notes) {
+  RendezvousConf conf;
+  EtcdAccess& access = conf.etcd_access;
+  const std::map<std::string, std::string*> texts{
+      {"cert", &access.cert},
+      {"key", &access.key},
+      {"cacert", &access.cacert},
+      {"user", &access.user},
+      {"password_file", &access.password_file}};
+  for (const std::string& pair : texts_of(value)) {
+    const size_t sign = pair.find('=');
+    if (sign == 0 || sign == std::string::npos || sign + 1 == pair.size()) {
+      refuse_value(value, "NAME=VALUE,NAME=VALUE,...");
+    }
+    const std::string name = pair.substr(0, sign);
+    const OptionValue each{value.source + " " + name, pair.substr(sign + 1)};
+    if (const auto text = texts.find(name); text != texts.end()) {
+      *text->second = each.text;
+    } else if (name == "is_host") {
+      conf.is_host = flag_of(each);
+    } else if (name == "join_timeout" || name == "timeout") { // of static
+      conf.join_timeout = seconds_of(each);
+    } else if (name == "last_call_timeout") {
+      conf.last_call = seconds_of(each);
+    } else if (name == "store_type") {
+      if (each.text != "tcp") {
+        refuse_value(each, "tcp");
+      }
+    } else if (kWithoutEffect.count(name) == 0) {
+      notes->push_back(each.source + " has no effect: it is not known");
+    }
+  }
+  if (access.cert.empty() != access.key.empty() ||
+      access.user.empty() != access.password_file.empty()) {
+    refuse_value(
+        value, "cert=... with key=..., user=... with password_file=...");
+  }
+  return conf;
 }
 
 /// What there is to settle it from.
@@ -66,9 +150,8 @@ struct Sources {
 
   // None also where its text is empty.
   const OptionValue* find(const char* name) const {
-    const auto found = given.find(name);
-    return found == given.end() || found->second.text.empty() ? nullptr
-                                                              : &found->second;
+    const OptionValue* value = ddp::find(given, name);
+    return value == nullptr || value->text.empty() ? nullptr : value;
   }
 };
 
@@ -88,9 +171,8 @@ void read_range(const OptionValue& value, NodeOptions* nodes) {
 }
 
 void count_nodes(const Sources& sources, LaunchOptions* options) {
-  const auto given = sources.given.find("nnodes");
-  if (given != sources.given.end()) {
-    read_range(given->second, &options->nodes);
+  if (const OptionValue* given = find(sources.given, "nnodes")) {
+    read_range(*given, &options->nodes);
   } else if (sources.outer && sources.outer->nodes > 0) {
     options->nodes.least = sources.outer->nodes;
     options->nodes.most = sources.outer->nodes;
@@ -221,13 +303,13 @@ void settle_secret(
     const GivenOptions& given,
     const EnvironmentLookup& lookup,
     NodeOptions* nodes) {
-  const auto file = given.find("token");
-  const bool is_file = file != given.end() && !file->second.text.empty();
+  const OptionValue* file = find(given, "token");
+  const bool is_file = file != nullptr && !file->text.empty();
   const auto variable = lookup("DDP_TOKEN");
   if (!is_file && variable && variable->empty()) {
     usage_error("DDP_TOKEN is empty: unset it, or put the secret there");
   }
-  nodes->token = is_file ? token_of(file->second) : variable.value_or("");
+  nodes->token = is_file ? token_of(*file) : variable.value_or("");
 }
 
 void settle_nodes(

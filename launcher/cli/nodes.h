@@ -1,6 +1,6 @@
 #pragma once
 
-#include <launcher/cli/combinations.h>
+#include <launcher/cli/options/option.h>
 
 namespace ddp {
 

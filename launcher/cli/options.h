@@ -9,7 +9,6 @@
 #include <common/scheduler/environment_lookup.h>
 #include <launcher/affinity/cpu_binding.h>
 #include <launcher/output/output_options.h>
-#include <launcher/remote/remote_options.h>
 #include <launcher/rendezvous/node_options.h>
 
 namespace ddp {
@@ -20,6 +19,21 @@ enum class ProgramKind {
   kExecutable, // --no-python
   kModule, // --module: a Python module
   kScript, // --run-path: a Python script, whatever its name
+};
+
+/// A host on which a ddprun is to be started.
+struct RemoteHost {
+  std::string name; // or its address
+  int ranks = 0; // 0 for what --nproc-per-node says
+};
+
+/// What --hosts, --hostfile and --rsh ask for.
+struct RemoteOptions {
+  /// Empty where each node's ddprun is started by somebody else.
+  std::vector<RemoteHost> hosts;
+  std::string shell = "ssh";
+  /// All options as they were given, by their names: "env", "--env=A=1".
+  std::vector<std::pair<std::string, std::string>> given;
 };
 
 /// What the command line, and the PET_ variables, ask for; names and meanings

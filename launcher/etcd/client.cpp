@@ -13,7 +13,6 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <launcher/cli/network_values.h>
 #include <launcher/rendezvous/log/log_engine.h>
 
 namespace ddp {

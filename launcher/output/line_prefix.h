@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <launcher/output/output_options.h>
-#include <launcher/output/rank_stream.h>
 
 namespace ddp {
 

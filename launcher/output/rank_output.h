@@ -11,7 +11,6 @@
 #include <launcher/output/line_splitter.h>
 #include <launcher/output/log_file.h>
 #include <launcher/output/output_options.h>
-#include <launcher/output/rank_stream.h>
 #include <launcher/output/screen.h>
 #include <launcher/output/shared_errors.h>
 

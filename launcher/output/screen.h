@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include <launcher/output/rank_stream.h>
+#include <launcher/output/output_options.h>
 #include <launcher/output/sink.h>
 
 namespace ddp {

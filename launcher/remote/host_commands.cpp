@@ -8,7 +8,6 @@
 
 #include <common/scheduler/rank_environment.h>
 #include <launcher/cli/help/dry_run.h>
-#include <launcher/cli/network_values.h>
 #include <launcher/cli/redaction.h>
 #include <launcher/remote/starter_link.h>
 #include <launcher/rendezvous/authentication.h>

@@ -9,7 +9,7 @@
 #include <common/processes/failure.h>
 #include <common/processes/worker.h>
 #include <common/scheduler/rank_environment.h>
-#include <launcher/cli/program_path.h>
+#include <launcher/cli/program.h>
 #include <launcher/remote/starter_link.h>
 #include <launcher/rendezvous/authentication.h>
 #include <launcher/signals.h>

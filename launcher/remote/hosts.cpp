@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include <common/text.h>
-#include <launcher/cli/network_values.h>
 #include <launcher/cli/options/option_values.h>
 #include <launcher/rendezvous/endpoint.h>
 
@@ -102,9 +101,8 @@ std::vector<RemoteHost> hosts_in_file(const OptionValue& value) {
 }
 
 void settle_hosts(const GivenOptions& given, const LaunchOptions& options) {
-  const auto file = given.find("hostfile");
-  const std::string source =
-      file == given.end() ? given.at("hosts").source : file->second.source;
+  const OptionValue* file = find(given, "hostfile");
+  const std::string source = (file ? *file : given.at("hosts")).source;
   for (const char* other :
        {"nnodes",
         "node-rank",
@@ -112,16 +110,14 @@ void settle_hosts(const GivenOptions& given, const LaunchOptions& options) {
         "master-addr",
         "master-port",
         "rdzv-backend",
-        "rdzv-server",
         "local-addr"}) {
-    const auto found = given.find(other);
-    if (found != given.end()) {
+    if (const OptionValue* found = find(given, other)) {
       usage_error(
-          found->second.source + " and " + source +
+          found->source + " and " + source +
           " exclude each other: that follows from the hosts");
     }
   }
-  if (file != given.end() && given.count("hosts") != 0) {
+  if (file && find(given, "hosts")) {
     usage_error("--hosts and --hostfile exclude each other");
   }
   const auto& hosts = options.remote.hosts;

@@ -2,8 +2,7 @@
 
 #include <vector>
 
-#include <launcher/cli/combinations.h>
-#include <launcher/remote/remote_options.h>
+#include <launcher/cli/options/option.h>
 
 namespace ddp {
 

@@ -16,7 +16,6 @@
 #include <common/host_name.h>
 #include <common/numeric_address.h>
 #include <common/scheduler/launch_error.h>
-#include <launcher/cli/network_values.h>
 
 namespace ddp {
 namespace {

@@ -9,7 +9,6 @@
 
 #include <common/host_name.h>
 #include <common/scheduler/launch_error.h>
-#include <launcher/cli/network_values.h>
 #include <launcher/rendezvous/endpoint.h>
 #include <launcher/store_process.h>
 

@@ -32,25 +32,25 @@ TEST_CASE("secrets in a command line are hidden", "[unit]") {
             "--db=pg://me:***@host/db http://host/a:b@c"));
 }
 
-TEST_CASE("a plan shows each rank's command line", "[unit]") {
-  PlannedRank first;
-  first.arguments = {"./train", "it's", "a b", "", "--token", "t"};
-  first.environment = {{"RANK", "0"}, {"NOTE", "a b"}, {"HF_TOKEN", "abc"}};
-  PlannedRank second;
-  second.rank = 1;
-  second.arguments = {"./train"};
-  second.environment = {{"RANK", "1"}};
-  second.place.bound = true;
-  CPU_ZERO(&second.place.cpus);
-  for (const int cpu : {0, 1, 2, 5, 7, 8}) {
-    CPU_SET(cpu, &second.place.cpus);
-  }
-  second.place.memory_nodes = {0, 1};
+TEST_CASE("a rank's command line is shown", "[unit]") {
   CHECK(
-      describe_plan({first, second}, 2) ==
+      describe_rank(
+          "rank 0 of 2",
+          {"./train", "it's", "a b", "", "--token", "t"},
+          {{"RANK", "0"}, {"NOTE", "a b"}, {"HF_TOKEN", "abc"}},
+          {}) ==
       "# rank 0 of 2\n"
       "env RANK=0 NOTE='a b' HF_TOKEN='***' ./train 'it'\\''s' 'a b' '' "
-      "--token '***'\n"
+      "--token '***'\n");
+  RankPlace place;
+  place.bound = true;
+  CPU_ZERO(&place.cpus);
+  for (const int cpu : {0, 1, 2, 5, 7, 8}) {
+    CPU_SET(cpu, &place.cpus);
+  }
+  place.memory_nodes = {0, 1};
+  CHECK(
+      describe_rank("rank 1 of 2", {"./train"}, {{"RANK", "1"}}, place) ==
       "# rank 1 of 2, CPUs 0-2,5,7-8, memory of nodes 0-1\n"
       "env RANK=1 ./train\n");
 }

@@ -25,26 +25,23 @@ std::string shell_word(const std::string& text) {
   return plain ? text : quoted + "'";
 }
 
-std::string describe_plan(
-    const std::vector<PlannedRank>& ranks,
-    int world_size) {
-  std::string text;
-  for (const PlannedRank& rank : ranks) {
-    text += "# rank " + std::to_string(rank.rank) + " of " +
-        std::to_string(world_size) +
-        (rank.place.bound ? ", " + describe(rank.place) : "") + "\nenv";
-    for (const auto& [name, value] : rank.environment) {
-      // Quoted, the name would be none.
-      const std::string start = name + "=";
-      const std::string shown = redacted(start + value);
-      text += " " + start + shell_word(shown.substr(start.size()));
-    }
-    for (const std::string& argument : redacted_arguments(rank.arguments)) {
-      text += " " + shell_word(argument);
-    }
-    text += "\n";
+std::string describe_rank(
+    const std::string& name,
+    const std::vector<std::string>& arguments,
+    const Variables& environment,
+    const RankPlace& place) {
+  std::string text =
+      "# " + name + (place.bound ? ", " + describe(place) : "") + "\nenv";
+  for (const auto& [variable, value] : environment) {
+    // Quoted, the name would be none.
+    const std::string start = variable + "=";
+    const std::string shown = redacted(start + value);
+    text += " " + start + shell_word(shown.substr(start.size()));
   }
-  return text;
+  for (const std::string& argument : redacted_arguments(arguments)) {
+    text += " " + shell_word(argument);
+  }
+  return text + "\n";
 }
 
 } // namespace ddp

@@ -8,20 +8,14 @@
 
 namespace ddp {
 
-/// What one rank would be.
-struct PlannedRank {
-  int rank = 0;
-  std::vector<std::string> arguments; // argv
-  Variables environment; // that ddprun sets
-  RankPlace place;
-};
-
-/// What --dry-run prints: for each rank a line that a shell can run, with the
-/// variables that ddprun sets, and where it would be bound to. Values of
-/// variables and options that look secret are shown as ***.
-std::string describe_plan(
-    const std::vector<PlannedRank>& ranks,
-    int world_size);
+/// What --dry-run prints of a rank: a line that a shell can run, with the
+/// variables that ddprun sets, and below its name where it would be bound to.
+/// Values of variables and options that look secret are shown as ***.
+std::string describe_rank(
+    const std::string& name,
+    const std::vector<std::string>& arguments,
+    const Variables& environment,
+    const RankPlace& place);
 
 /// The text as one word of a shell.
 std::string shell_word(const std::string& text);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,17 @@ struct OptionValue {
   std::string text; // empty for a flag
 };
 
+/// The options that were given, by their names, with their last values.
+using GivenOptions = std::map<std::string, OptionValue>;
+
+/// Null where it was not given.
+inline const OptionValue* find(
+    const GivenOptions& given,
+    const std::string& name) {
+  const auto found = given.find(name);
+  return found == given.end() ? nullptr : &found->second;
+}
+
 /// One option: all that parsing and --help know of it.
 struct CommandOption {
   std::string group; // the heading under which it is listed
@@ -20,7 +32,7 @@ struct CommandOption {
   std::string value; // what its value is called; empty for a flag
   std::string help;
   /// Stores the value or throws LaunchError; null where the value only means
-  /// something together with others (see combinations.h), or nothing.
+  /// something together with others (see options.cpp), or nothing.
   void (*store)(LaunchOptions&, const OptionValue&) = nullptr;
 
   /// The first long form, without its dashes.

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <set>
 #include <sstream>
 
-#include <launcher/cli/network_values.h>
 #include <launcher/cli/options/option_values.h>
 #include <launcher/remote/hosts.h>
 
@@ -104,18 +102,7 @@ const StoredOption kStored[] = {
      &set<texts_of, &Options::output, &Output::stderr_filters>},
     {"event-log-handler", note_no_effect},
     {"logs-specs", note_no_effect},
-    {"signals-to-handle",
-     [](Options& options, const Value& value) {
-       const std::set<std::string> ending{
-           "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"};
-       for (const std::string& name : texts_of(value)) {
-         if (ending.count(name) == 0) {
-           options.notes.push_back(
-               value.source + ": " + name +
-               " is passed on to the ranks without ending the job");
-         }
-       }
-     }},
+    {"signals-to-handle", note_no_effect},
     {"dry-run", &set<given, &Options::dry_run>},
 };
 

@@ -1,21 +1,30 @@
 #include <launcher/cli/options/option_values.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <initializer_list>
 #include <limits>
 #include <optional>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <common/file_descriptor.h>
 #include <common/processors.h>
 #include <common/scheduler/launch_error.h>
 #include <common/text.h>
+#include <launcher/remote/starter_link.h>
 
 namespace ddp {
 namespace {
 
 // Files and counters are numbered by int; far beyond what a node can run.
 constexpr int kMaxWorldSize = 1000000;
+constexpr int kMostPort = 65535;
 
 // Also the last one where it is empty, which is a mistake to tell of.
 std::vector<std::string> entries_of(const std::string& text) {
@@ -51,6 +60,41 @@ Choice choice_of(
     names += (names.empty() ? "one of " : ", ") + std::string(name);
   }
   refuse_value(value, names);
+}
+
+int port_of(const OptionValue& value, const std::string& text) {
+  if (text.empty() || text.size() > 5 ||
+      text.find_first_not_of("0123456789") != std::string::npos ||
+      std::stoi(text) > kMostPort) {
+    refuse_value(
+        value,
+        "HOST[:PORT] with a port from 0 to 65535 ([::1]:29400 for IPv6)");
+  }
+  return std::stoi(text);
+}
+
+// The file that is read is the one that was checked: another one may be at its
+// path by then.
+std::string first_line_of(const std::string& name, const std::string& path) {
+  if (path == "-") {
+    return read_first_line(STDIN_FILENO);
+  }
+  const FileDescriptor file(
+      open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  struct stat status {};
+  if (!file || fstat(file.get(), &status) != 0) {
+    usage_error(name + ": " + std::strerror(errno));
+  }
+  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    usage_error(name + ": others can read it; chmod 600 " + path);
+  }
+  if (status.st_uid != geteuid() && status.st_uid != 0) {
+    usage_error(
+        name + ": others can read it: it belongs to user " +
+        std::to_string(status.st_uid) + "; chown " + std::to_string(geteuid()) +
+        " " + path);
+  }
+  return read_first_line(file.get());
 }
 
 std::optional<int> stream_number(const std::string& text) {
@@ -125,6 +169,71 @@ int rank_count(
     refuse_value(value, "a positive number, cpu, gpu or auto");
   }
   return static_cast<int>(integer_of(value, 1, kMaxLocalRanks));
+}
+
+std::optional<HostText> split_host(const std::string& text) {
+  if (text.empty() || text[0] != '[') {
+    const bool has_number = std::count(text.begin(), text.end(), ':') == 1;
+    const size_t colon = has_number ? text.find(':') : text.size();
+    return HostText{text.substr(0, colon), text.substr(colon)};
+  }
+  const size_t close = text.find(']');
+  if (close == std::string::npos ||
+      (close + 1 < text.size() && text[close + 1] != ':')) {
+    return std::nullopt;
+  }
+  return HostText{text.substr(1, close - 1), text.substr(close + 1)};
+}
+
+SocketAddress endpoint_of(const OptionValue& value, int default_port) {
+  if (value.text.find('/') != std::string::npos) {
+    refuse_value(value, "HOST[:PORT], and no URL");
+  }
+  const auto parts = split_host(value.text);
+  if (!parts) {
+    refuse_value(value, "an IPv6 address as in [::1]:29400");
+  }
+  const std::string& port = parts->number;
+  check_host(value, parts->host);
+  return {
+      parts->host,
+      port.empty() ? default_port : port_of(value, port.substr(1))};
+}
+
+void check_host(const OptionValue& value, const std::string& host) {
+  if (host.empty()) {
+    refuse_value(value, "a host name or an address");
+  }
+  if (host == "0.0.0.0" || host == "::") {
+    refuse_value(value, "an address that ranks can connect to");
+  }
+}
+
+std::pair<int, int> port_range_of(const OptionValue& value) {
+  const size_t dash = value.text.find('-');
+  if (dash == std::string::npos) {
+    refuse_value(value, "A-B, the first and the last port");
+  }
+  const auto bound = [&](const std::string& text) {
+    return static_cast<int>(integer_of({value.source, text}, 1, kMostPort));
+  };
+  const std::pair<int, int> range{
+      bound(value.text.substr(0, dash)), bound(value.text.substr(dash + 1))};
+  if (range.first > range.second) {
+    refuse_value(value, "A-B with A not above B");
+  }
+  return range;
+}
+
+std::string token_of(const OptionValue& value) {
+  const std::string name = value.source + " " + value.text;
+  const std::string line = first_line_of(name, value.text);
+  constexpr const char* spaces = " \t\r";
+  const size_t first = line.find_first_not_of(spaces);
+  if (first == std::string::npos) {
+    usage_error(name + ": its first line is empty, expected the job's secret");
+  }
+  return line.substr(first, line.find_last_not_of(spaces) - first + 1);
 }
 
 StreamChoice streams_of(const OptionValue& value) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <launcher/cli/options/option.h>
+#include <launcher/sockets.h>
 
 namespace ddp {
 
@@ -39,6 +40,26 @@ inline bool given(const OptionValue& /*value*/) {
 /// None where the text is no whole number.
 std::optional<int64_t> whole_number(const std::string& text);
 
+/// "HOST", "HOST:N", "[::1]:N" or "::1", taken apart.
+struct HostText {
+  std::string host;
+  std::string number; // with its colon; empty where there is none
+};
+
+/// None where there is a bracket in the wrong place.
+std::optional<HostText> split_host(const std::string& text);
+
+/// "HOST", "HOST:PORT", "[::1]:29400" or "::1"; without a port `default_port`.
+/// Throws LaunchError (exit code 2) for other texts, and for addresses that
+/// nobody can connect to.
+SocketAddress endpoint_of(const OptionValue& value, int default_port);
+
+/// Refuses "", 0.0.0.0 and ::.
+void check_host(const OptionValue& value, const std::string& host);
+
+/// "29500-29600".
+std::pair<int, int> port_range_of(const OptionValue& value);
+
 /// A whole number from `least` to `most`.
 int64_t integer_of(const OptionValue& value, int64_t least, int64_t most);
 
@@ -56,6 +77,10 @@ int rank_count(
     const OptionValue& value,
     const std::optional<std::string>& devices,
     const std::string& root = "/");
+
+/// The job's secret: the first line of --token's file, without spaces around
+/// it, which others than its owner may not read.
+std::string token_of(const OptionValue& value);
 
 /// "3", or "0:1,4-7:3" for some local ranks.
 StreamChoice streams_of(const OptionValue& value);

@@ -5,7 +5,7 @@
 
 #include <common/scheduler/launch_error.h>
 #include <common/text.h>
-#include <launcher/cli/network_values.h>
+#include <launcher/sockets.h>
 
 namespace ddp {
 namespace {
