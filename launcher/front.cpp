@@ -12,7 +12,6 @@
 #include <common/scheduler/launch_error.h>
 #include <launcher/agent/agent.h>
 #include <launcher/agent/descendants.h>
-#include <launcher/cli/redaction.h>
 #include <launcher/private_folder.h>
 #include <launcher/remote/starter_link.h>
 #include <launcher/report/report.h>
@@ -84,17 +83,12 @@ int run_front(Job& job) {
   if (!WIFSIGNALED(status)) {
     return exit_code_of(status);
   }
-  JobReport report;
-  report.run_id = job.environment.run_id;
-  report.command = redacted_arguments(job.options.command);
+  JobReport report = new_report(job.options);
   report.reason = StopReason::kInfrastructure;
   report.exit_code = exit_code_of(status);
   report.detail = "the agent (pid " + std::to_string(agent) + ") " +
       describe_end(status) + "; all ranks were ended";
-  report.file = job.options.report;
-  if (!report.file.empty()) {
-    write_report(report);
-  }
+  write_report(report);
   write_all(STDERR_FILENO, "ddprun: " + report_text(report) + "\n");
   return report.exit_code;
 }

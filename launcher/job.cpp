@@ -32,10 +32,6 @@ JobEnvironment make_environment(const LaunchOptions& options) {
   shared.world_size = options.nodes.most * options.nproc_per_node;
   shared.master_addr = options.master_addr;
   shared.run_id = options.run_id;
-  if (options.run_id.empty()) {
-    // That of a job of several nodes has to be the same on all of them.
-    shared.run_id = options.nodes.several() ? "none" : random_hex(8);
-  }
   shared.role = options.role;
   shared.max_restarts = options.max_restarts;
   shared.at_terminal = isatty(STDOUT_FILENO) == 1;
@@ -104,6 +100,9 @@ void heed_surroundings(Job* job) {
 Job make_job(LaunchOptions options) {
   Job job;
   job.options = std::move(options);
+  if (job.options.run_id.empty()) { // of one node
+    job.options.run_id = random_hex(8);
+  }
   heed_surroundings(&job);
   Program program = resolve_program(
       job.options.kind, job.options.command, process_environment);
@@ -165,17 +164,6 @@ std::string describe_job(const Job& job) {
                            : job.places.at(static_cast<size_t>(i)));
   }
   return text;
-}
-
-std::string attempt_folder(const Job& job, int attempt) {
-  return job.folder.empty()
-      ? ""
-      : job.folder + "/attempt_" + std::to_string(attempt);
-}
-
-std::string rank_folder(const Job& job, int attempt, int local_rank) {
-  const std::string folder = attempt_folder(job, attempt);
-  return folder.empty() ? "" : folder + "/" + std::to_string(local_rank);
 }
 
 } // namespace ddp

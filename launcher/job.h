@@ -40,10 +40,4 @@ Job make_failed_job(LaunchOptions options, const LaunchError& error);
 /// What --dry-run prints.
 std::string describe_job(const Job& job);
 
-/// <folder>/attempt_N; empty where there is no folder.
-std::string attempt_folder(const Job& job, int attempt);
-
-/// <folder>/attempt_N/<local rank>; empty where there is no folder.
-std::string rank_folder(const Job& job, int attempt, int local_rank);
-
 } // namespace ddp

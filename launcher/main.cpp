@@ -6,7 +6,6 @@
 
 #include <common/scheduler/launch_error.h>
 #include <common/scheduler/rank_environment.h>
-#include <launcher/cli/redaction.h>
 #include <launcher/front.h>
 #include <launcher/remote/host_commands.h>
 #include <launcher/remote/starter.h>
@@ -48,13 +47,11 @@ ddp::Job make_job_or_report(const ddp::LaunchOptions& options) {
     if (is_needed && lacks_program(error) && !options.dry_run) {
       return ddp::make_failed_job(options, error);
     }
-    ddp::JobReport report;
+    ddp::JobReport report = ddp::new_report(options);
     report.reason = ddp::StopReason::kNotExecuted;
     report.exit_code = error.exit_code();
     report.detail = error.what();
-    report.command = ddp::redacted_arguments(options.command);
-    report.file = options.report;
-    if (!report.file.empty() && !options.dry_run) {
+    if (!options.dry_run) {
       ddp::write_report(report); // the error is said in any case
     }
     throw;

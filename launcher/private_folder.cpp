@@ -21,6 +21,10 @@ std::string make_private_folder() {
   return mkdtemp(name.data()) != nullptr ? name : "";
 }
 
+std::string attempt_folder(const std::string& folder, int attempt) {
+  return folder.empty() ? "" : folder + "/attempt_" + std::to_string(attempt);
+}
+
 void remove_private_folder(const std::string& folder) {
   if (!folder.empty()) {
     std::error_code already_gone;

@@ -12,6 +12,9 @@ std::string temporary_folder();
 /// leave their errors, which is no reason not to run.
 std::string make_private_folder();
 
+/// <folder>/attempt_N; empty where there is no folder.
+std::string attempt_folder(const std::string& folder, int attempt);
+
 /// Removes it and all in it; nothing for an empty name.
 void remove_private_folder(const std::string& folder);
 

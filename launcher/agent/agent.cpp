@@ -127,12 +127,10 @@ void Agent::say(const std::string& text) {
 }
 
 int Agent::tell_end(JobReport report) {
-  if (!report.file.empty()) {
-    const std::string error = write_report(report);
-    if (!error.empty()) {
-      say(error);
-      report.file.clear();
-    }
+  const std::string error = write_report(report);
+  if (!error.empty()) {
+    say(error);
+    report.file.clear();
   }
   // Of one starter's nodes, the one that failed and the first one tell.
   const bool is_said = job_.start_error ||

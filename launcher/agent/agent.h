@@ -115,7 +115,6 @@ class Agent {
   std::string conclude_attempt();
   int exit_code(const JobReport& report) const;
   int failure_code(const JobReport& report) const;
-  int abandoned_exit_code();
 
   Job& job_;
   rlimit descriptor_limit_; // the ranks'; the agent's own is higher

@@ -87,7 +87,7 @@ int Agent::time_left() const {
 void Agent::tick() {
   const Time now = Clock::now();
   if (output_deadline_ && now >= *output_deadline_) {
-    abandon(abandoned_exit_code());
+    abandon(exit_code(make_report()));
   }
   if (next_waiting_ && now >= *next_waiting_) {
     say_who_is_missing(now);
@@ -170,7 +170,7 @@ void Agent::end_job(int signal) {
   }
   leave_job(signal);
   if (!first && !(end_requests_ == 2 && awaits_others())) {
-    abandon(supervisor_ ? abandoned_exit_code() : kExitSignalBase + signal);
+    abandon(supervisor_ ? exit_code(make_report()) : kExitSignalBase + signal);
   }
   if (first) {
     say("ending on " + name);

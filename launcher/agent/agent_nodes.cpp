@@ -8,7 +8,6 @@
 
 #include <common/scheduler/launch_error.h>
 #include <common/text.h>
-#include <launcher/cli/redaction.h>
 #include <launcher/private_folder.h>
 #include <launcher/signals.h>
 
@@ -276,14 +275,7 @@ void Agent::say_who_is_missing(Time now) {
 int Agent::conclude(const Order& exit) {
   const Membership& log = rendezvous_.membership();
   const auto& failure = log.failure();
-  JobReport report;
-  if (supervisor_) {
-    report = make_report();
-  } else {
-    report.run_id = job_.environment.run_id;
-    report.command = redacted_arguments(job_.options.command);
-    report.file = job_.options.report;
-  }
+  JobReport report = make_report();
   report.exit_code = exit.code;
   if (!supervisor_ && end_requests_ > 0) { // before there were ranks
     report.reason = StopReason::kSignal;

@@ -3,7 +3,6 @@
 
 #include <common/scheduler/launch_error.h>
 #include <common/text.h>
-#include <launcher/cli/redaction.h>
 #include <launcher/private_folder.h>
 
 namespace ddp {
@@ -81,9 +80,10 @@ RankEnd Agent::describe_rank(size_t index) const {
 }
 
 JobReport Agent::make_report() {
-  JobReport report;
-  report.run_id = job_.environment.run_id;
-  report.command = redacted_arguments(job_.options.command);
+  JobReport report = new_report(job_.options);
+  if (!supervisor_) { // no ranks yet
+    return report;
+  }
   report.reason = supervisor_->reason();
   report.signal = supervisor_->signal();
   report.detail = detail_;
@@ -100,7 +100,6 @@ JobReport Agent::make_report() {
     }
   }
   report.folder = job_.private_folder.empty() ? job_.folder : "";
-  report.file = job_.options.report;
   return report;
 }
 
@@ -116,17 +115,8 @@ JobReport Agent::make_attempt_report() {
 std::string Agent::conclude_attempt() {
   const std::string text = report_text(make_attempt_report());
   remove_private_folder(
-      job_.private_folder.empty() ? ""
-                                  : attempt_folder(job_, attempt_->number()));
+      attempt_folder(job_.private_folder, attempt_->number()));
   return text;
-}
-
-// Of a job whose output nobody waits for any more.
-int Agent::abandoned_exit_code() {
-  const JobReport report = make_report();
-  const int code = exit_code(report);
-  return code == 0 && report.signal != 0 ? kExitSignalBase + report.signal
-                                         : code;
 }
 
 // That of the first failure; where that rank was stopped before it could end,
@@ -146,23 +136,22 @@ int Agent::failure_code(const JobReport& report) const {
 
 int Agent::exit_code(const JobReport& report) const {
   switch (report.reason) {
-    case StopReason::kNone:
-      return 0;
     case StopReason::kFailure:
       return failure_code(report);
-    case StopReason::kSignal:
-      return kExitSignalBase + report.signal;
     case StopReason::kNotExecuted:
       return exec_error_;
     case StopReason::kInfrastructure:
       return kExitInfrastructure;
     case StopReason::kHang:
       return kExitTimeout;
+    case StopReason::kNone:
+    case StopReason::kSignal:
     case StopReason::kOtherNode: // the job's own code is in its log
-      return report.signal != 0 ? kExitSignalBase + report.signal
-                                : kExitInfrastructure;
+      break;
   }
-  return kExitInternal;
+  return report.signal != 0                ? kExitSignalBase + report.signal
+      : report.reason == StopReason::kNone ? 0
+                                           : kExitInfrastructure;
 }
 
 } // namespace ddp

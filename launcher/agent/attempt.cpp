@@ -12,17 +12,18 @@
 #include <common/processes/worker.h>
 #include <launcher/cli/program.h>
 #include <launcher/output/pseudo_terminal.h>
+#include <launcher/private_folder.h>
 #include <launcher/store_process.h>
 
 namespace ddp {
 namespace {
 
-// Makes the rank's folder and names its error file.
-std::string make_error_file(const std::string& folder) {
-  if (folder.empty()) {
+// Makes the rank's folder in that of the attempt, and names its error file.
+std::string make_error_file(const std::string& attempt, int local_rank) {
+  if (attempt.empty()) {
     return "";
   }
-  const std::string attempt = folder.substr(0, folder.rfind('/'));
+  const std::string folder = attempt + "/" + std::to_string(local_rank);
   mkdir(attempt.c_str(), S_IRWXU); // there already for the second rank
   mkdir(folder.c_str(), S_IRWXU);
   return folder + "/error.json";
@@ -129,7 +130,8 @@ void Attempt::start_rank(int local_rank, int port) {
     rank.heartbeat.allow_pauses(
         2 * job_.options.nodes.node_timeout + kReportTime);
   }
-  rank.error_file = make_error_file(rank_folder(job_, number_, local_rank));
+  rank.error_file =
+      make_error_file(attempt_folder(job_.folder, number_), local_rank);
   RankEnvironment own;
   own.local_rank = local_rank;
   own.master_port = port;

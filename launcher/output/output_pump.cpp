@@ -9,6 +9,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <launcher/private_folder.h>
+
 namespace ddp {
 namespace {
 
@@ -197,7 +199,7 @@ std::shared_ptr<LogFile> OutputPump::filtered_log(const RankStream& rank) {
   if (filtered_attempt_[i] != rank.attempt) {
     filtered_attempt_[i] = rank.attempt;
     filtered_[i] = std::make_shared<LogFile>(
-        attempt_folder(options_, rank.attempt) +
+        attempt_folder(options_.log_dir, rank.attempt) +
             (is_out ? "/filtered_stdout.log" : "/filtered_stderr.log"),
         [this](const std::string& message) { screen_.message(message); });
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <launcher/private_folder.h>
+
 namespace ddp {
 namespace {
 
@@ -20,7 +22,7 @@ std::unique_ptr<LogFile> open_log(
     return nullptr;
   }
   return std::make_unique<LogFile>(
-      attempt_folder(options, rank.attempt) + "/" +
+      attempt_folder(options.log_dir, rank.attempt) + "/" +
           std::to_string(rank.local_rank) +
           (rank.stream == Stream::kOut ? "/stdout.log" : "/stderr.log"),
       [&screen](const std::string& message) { screen.message(message); });
@@ -34,10 +36,6 @@ bool is_shown(const OutputOptions& options, const RankStream& rank) {
 }
 
 } // namespace
-
-std::string attempt_folder(const OutputOptions& options, int attempt) {
-  return options.log_dir + "/attempt_" + std::to_string(attempt);
-}
 
 RankOutput::RankOutput(
     const OutputOptions& options,

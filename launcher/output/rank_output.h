@@ -16,9 +16,6 @@
 
 namespace ddp {
 
-/// Where the files of one attempt are.
-std::string attempt_folder(const OutputOptions& options, int attempt);
-
 /// Takes what a rank writes to one of its streams to where the options say:
 /// its log file, the filtered one, the screen, the last lines. For one thread.
 class RankOutput {

@@ -7,6 +7,7 @@
 
 #include <common/processes/failure.h>
 #include <common/processes/supervisor.h>
+#include <launcher/cli/options.h>
 #include <launcher/rendezvous/log/plan.h>
 #include <launcher/report/blame.h>
 
@@ -40,6 +41,9 @@ struct JobReport {
   std::string file;
 };
 
+/// One of a job that these options ask for, in which nothing happened yet.
+JobReport new_report(const LaunchOptions& options);
+
 /// What a person needs to see of a job that did not succeed: lines without a
 /// newline at the end; empty where all went well, or was said already.
 std::string report_text(const JobReport& report);
@@ -56,7 +60,8 @@ std::string report_text(const JobReport& report);
 std::string report_json(const JobReport& report);
 
 /// Writes `report_json` to `report.file` so that readers see the old file or
-/// the whole new one, for nobody else's eyes (0600). An error text, or empty.
+/// the whole new one, for nobody else's eyes (0600); nothing where there is no
+/// such file. An error text, or empty.
 std::string write_report(const JobReport& report);
 
 } // namespace ddp

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <launcher/cli/redaction.h>
 #include <launcher/report/report_file.h>
 
 namespace ddp {
@@ -99,7 +100,18 @@ std::string report_json(const JobReport& report) {
   return value.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
+JobReport new_report(const LaunchOptions& options) {
+  JobReport report;
+  report.run_id = options.run_id;
+  report.command = redacted_arguments(options.command);
+  report.file = options.report;
+  return report;
+}
+
 std::string write_report(const JobReport& report) {
+  if (report.file.empty()) {
+    return "";
+  }
   const int error = write_report_file(report.file, report_json(report));
   return error == 0 ? ""
                     : "the report could not be written to " + report.file +
