@@ -97,7 +97,7 @@ void Agent::end_attempt() {
   for (size_t i = 0; i < ends_.size(); ++i) {
     ends_[i].error =
         read_error_file(attempt_->ranks()[i].error_file, job_.program);
-    ends_[i].last_lines = output_.last_lines(attempt_->ranks()[i].started_as);
+    ends_[i].last_lines = output_.last_lines(static_cast<int>(i));
   }
 }
 

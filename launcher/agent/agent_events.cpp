@@ -205,7 +205,7 @@ void Agent::on_rank_end(size_t index) {
   RankEnd& end = ends_[index];
   end = describe_rank(index);
   end.error = read_error_file(rank.error_file, job_.program);
-  end.last_lines = output_.last_lines(rank.started_as);
+  end.last_lines = output_.last_lines(rank.local_rank);
   const std::chrono::nanoseconds time =
       std::chrono::system_clock::now().time_since_epoch();
   last_end_ns_ = std::max<int64_t>(time.count(), last_end_ns_ + 1);

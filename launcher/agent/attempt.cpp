@@ -124,7 +124,6 @@ void Attempt::start_rank(int local_rank, int port) {
   Rank rank;
   rank.local_rank = local_rank;
   rank.rank = job_.environment.first_rank + local_rank;
-  rank.started_as = rank.rank;
   rank.heartbeat = HeartbeatReader::make();
   if (job_.options.nodes.several()) {
     rank.heartbeat.allow_pauses(

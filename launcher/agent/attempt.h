@@ -21,7 +21,6 @@ class Attempt {
  public:
   struct Rank {
     int rank = 0;
-    int started_as = 0; // its first number
     int local_rank = 0;
     pid_t pid = -1;
     FileDescriptor process; // a pidfd, where the kernel has them

@@ -77,7 +77,7 @@ void OutputPump::add(FileDescriptor pipe, const RankStream& rank) {
   if (rank.stream == Stream::kErr) {
     last_lines = std::make_shared<LastLines>();
     const std::lock_guard<std::mutex> lock(mutex_);
-    last_lines_[rank.rank] = last_lines;
+    last_lines_[rank.local_rank] = last_lines;
   }
   post([this, held, rank, last_lines] {
     add_source(std::move(*held), rank, last_lines);
@@ -114,9 +114,9 @@ void OutputPump::finish() {
   });
 }
 
-std::vector<std::string> OutputPump::last_lines(int rank) const {
+std::vector<std::string> OutputPump::last_lines(int local_rank) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = last_lines_.find(rank);
+  const auto found = last_lines_.find(local_rank);
   return found == last_lines_.end() ? std::vector<std::string>()
                                     : found->second->lines();
 }

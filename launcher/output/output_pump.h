@@ -47,7 +47,7 @@ class OutputPump {
   void add(FileDescriptor pipe, const RankStream& rank);
 
   /// Living ranks have other numbers, from `first_rank` on, and what was given
-  /// to set_names(); last_lines() keeps to the old numbers.
+  /// to set_names().
   void renumber(int first_rank);
 
   /// Writes lines of ddprun's own to its standard error (the last one's newline
@@ -70,7 +70,7 @@ class OutputPump {
 
   /// The last lines that this rank wrote to standard error in this attempt,
   /// wherever they went. Complete after drain().
-  std::vector<std::string> last_lines(int rank) const;
+  std::vector<std::string> last_lines(int local_rank) const;
 
  private:
   using Task = std::function<void()>;
@@ -107,7 +107,7 @@ class OutputPump {
 
   mutable std::mutex mutex_;
   std::vector<Task> tasks_; // for the thread
-  std::map<int, std::shared_ptr<LastLines>> last_lines_; // by rank
+  std::map<int, std::shared_ptr<LastLines>> last_lines_; // by local rank
 
   // The thread's own.
   JobNames names_;

@@ -1,5 +1,7 @@
 #include <launcher/remote/host_process.h>
 
+#include <array>
+#include <cerrno>
 #include <csignal>
 
 #include <fcntl.h>
@@ -18,6 +20,9 @@ extern char** environ; // NOLINT(readability-redundant-declaration)
 
 namespace ddp {
 namespace {
+
+constexpr size_t kMostWaiting = 1024 * 1024;
+constexpr size_t kLongestHeld = 64 * 1024;
 
 pid_t start(const HostCommand& command, int input, int out, int err) {
   WorkerPlan plan;
@@ -42,10 +47,7 @@ HostProcess::HostProcess(
     const std::string& secret,
     Sink* out,
     Sink* err)
-    : command_(std::move(command)),
-      number_(random_hex(16)),
-      out_(FileDescriptor(), out),
-      err_(FileDescriptor(), err) {
+    : command_(std::move(command)), number_(random_hex(16)) {
   Pipe input = make_pipe();
   Pipe output = make_pipe();
   Pipe errors = make_pipe();
@@ -54,36 +56,75 @@ HostProcess::HostProcess(
       input.read_end.get(),
       output.write_end.get(),
       errors.write_end.get());
-  fcntl(output.read_end.get(), F_SETFL, O_NONBLOCK);
-  fcntl(errors.read_end.get(), F_SETFL, O_NONBLOCK);
-  fcntl(input.write_end.get(), F_SETFL, O_NONBLOCK);
-  out_ = CarriedStream(std::move(output.read_end), out);
-  err_ = CarriedStream(std::move(errors.read_end), err);
-  input_ = std::move(input.write_end);
-  // A pipe takes them at once.
-  const std::string lines = number_ + "\n" + secret + "\n";
-  if (write(input_.get(), lines.data(), lines.size()) < 0) {
-    input_.reset(); // the process has ended, and will tell why
+  for (const int ours :
+       {output.read_end.get(), errors.read_end.get(), input.write_end.get()}) {
+    fcntl(ours, F_SETFL, O_NONBLOCK);
   }
+  streams_[0] = {std::move(output.read_end), out};
+  streams_[1] = {std::move(errors.read_end), err};
+  input_ = std::move(input.write_end);
+  tell(number_ + "\n" + secret + "\n"); // a pipe takes them at once
+}
+
+std::array<int, 2> HostProcess::fds_to_poll() const {
+  std::array<int, 2> fds{};
+  for (size_t i = 0; i < fds.size(); ++i) {
+    const Stream& stream = streams_[i];
+    fds[i] = stream.sink->waiting() > kMostWaiting ? -1 : stream.source.get();
+  }
+  return fds;
 }
 
 void HostProcess::carry() {
-  for (CarriedStream* each : {&out_, &err_}) {
-    if (each->fd_to_poll() >= 0) {
-      each->read_some();
+  const auto fds = fds_to_poll();
+  for (size_t i = 0; i < fds.size(); ++i) {
+    if (fds[i] >= 0) {
+      read_some(streams_[i]);
     }
   }
   pass_on();
 }
 
-void HostProcess::pass_on() {
-  started_ = started_ || out_.take(started_mark(number_));
-  finished_ = finished_ || out_.take(finished_mark(number_));
-  // What a remote shell says itself is held until it turns out to have worked.
-  if (started_) {
-    out_.pass_on();
-    err_.pass_on();
+// Whether there was something.
+bool HostProcess::read_some(Stream& stream) {
+  std::array<char, 16384> bytes;
+  const ssize_t size = read(stream.source.get(), bytes.data(), bytes.size());
+  if (size > 0) {
+    stream.held.append(bytes.data(), static_cast<size_t>(size));
+  } else if (size == 0 || (errno != EINTR && errno != EAGAIN)) {
+    stream.source.reset();
   }
+  return size > 0;
+}
+
+// Whether its output has this mark, which is not passed on.
+bool HostProcess::take(const std::string& mark) {
+  std::string& held = streams_[0].held;
+  const size_t at = held.find(mark);
+  if (at != std::string::npos) {
+    held.erase(at, mark.size());
+  }
+  return at != std::string::npos;
+}
+
+void HostProcess::pass_on() {
+  started_ = started_ || take(started_mark(number_));
+  finished_ = finished_ || take(finished_mark(number_));
+  // What a remote shell says itself is held until it turns out to have worked.
+  for (Stream& each : streams_) {
+    if (started_) {
+      pass_on(each);
+    }
+  }
+}
+
+// Whole lines; in the end the rest as well.
+void HostProcess::pass_on(Stream& stream) {
+  std::string& held = stream.held;
+  const bool is_all = !stream.source || held.size() > kLongestHeld;
+  const size_t end = is_all ? held.size() : held.rfind('\n') + 1;
+  stream.sink->append(std::string_view(held).substr(0, end));
+  held.erase(0, end);
 }
 
 bool HostProcess::reap() {
@@ -91,8 +132,8 @@ bool HostProcess::reap() {
   if (!is_running() || waitpid(pid_, &status, WNOHANG) != pid_) {
     return false;
   }
-  for (CarriedStream* each : {&out_, &err_}) {
-    while (each->read_some()) {
+  for (Stream& each : streams_) {
+    while (read_some(each)) {
     }
   }
   pass_on();
@@ -107,20 +148,24 @@ int HostProcess::exit_code() const {
 
 std::string HostProcess::describe_end() const {
   const std::string& name = command_.words[0];
-  const std::string said =
-      started_ ? "" : without_last_newlines(out_.held() + err_.held());
+  const std::string said = started_
+      ? ""
+      : without_last_newlines(streams_[0].held + streams_[1].held);
   return ": " + name.substr(name.rfind('/') + 1) + " ended with exit code " +
       std::to_string(exit_code()) + (said.empty() ? "" : ": " + said);
 }
 
 void HostProcess::pass_signal(int signal) {
-  const std::string line = "signal " + std::to_string(signal) + "\n";
   if (started_ && input_) {
-    if (write(input_.get(), line.data(), line.size()) < 0) {
-      input_.reset();
-    }
+    tell("signal " + std::to_string(signal) + "\n");
   } else if (is_running() && ends_job(signal)) {
     ::kill(pid_, SIGTERM);
+  }
+}
+
+void HostProcess::tell(const std::string& text) {
+  if (write(input_.get(), text.data(), text.size()) < 0) {
+    input_.reset(); // the process has ended, and will tell why
   }
 }
 

@@ -1,17 +1,20 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 
 #include <sys/types.h>
 
-#include <launcher/remote/carried_output.h>
+#include <common/file_descriptor.h>
+#include <launcher/output/sink.h>
 #include <launcher/remote/host_commands.h>
 
 namespace ddp {
 
 /// The ddprun of one host, as its starter sees it: on another host the process
-/// here is a remote shell.
+/// here is a remote shell. Its output goes on in whole lines, so that those of
+/// different hosts do not mix.
 class HostProcess {
  public:
   /// Starts it and hands it the secret. Throws std::system_error, LaunchError.
@@ -35,12 +38,8 @@ class HostProcess {
   bool has_finished() const {
     return finished_;
   }
-  CarriedStream& out() {
-    return out_;
-  }
-  CarriedStream& err() {
-    return err_;
-  }
+  /// Of its output; -1 for what has ended, or whose sink has much to write.
+  std::array<int, 2> fds_to_poll() const;
   /// Passes on what there is to read.
   void carry();
   /// Whether it has ended; takes its last output then.
@@ -55,14 +54,23 @@ class HostProcess {
   void kill();
 
  private:
+  struct Stream {
+    FileDescriptor source;
+    Sink* sink = nullptr;
+    std::string held = {}; // not passed on yet
+  };
+
+  void tell(const std::string& text);
+  bool take(const std::string& mark);
   void pass_on();
+  static bool read_some(Stream& stream);
+  static void pass_on(Stream& stream);
 
   HostCommand command_;
   std::string number_; // in the marks of its ddprun
   pid_t pid_ = -1;
   FileDescriptor input_;
-  CarriedStream out_;
-  CarriedStream err_;
+  std::array<Stream, 2> streams_; // output and errors
   bool started_ = false;
   bool finished_ = false;
   std::optional<int> wait_status_;

@@ -22,8 +22,6 @@ using Clock = std::chrono::steady_clock;
 // One ddprun ends when the job has ended everywhere: so long the others get to
 // end as well, and then what they need to stop their ranks.
 constexpr std::chrono::seconds kFollowTime(2);
-// After which people want to know where no ddprun has started.
-constexpr std::chrono::seconds kStartTime(10);
 constexpr std::chrono::seconds kLastOutputTime(5);
 
 class Starter {
@@ -43,7 +41,6 @@ class Starter {
   void pass_signal(int signal);
   void expect(Clock::duration time);
   void say(const std::string& text);
-  void say_who_is_missing();
   void write_last_output();
   std::vector<pollfd> blocked_outputs() const;
   void write_output();
@@ -60,7 +57,6 @@ class Starter {
   bool ending_ = false; // all were asked to end
   bool failed_ = false; // one was not started, or cut off
   std::optional<Clock::time_point> deadline_; // for the next step of ending
-  std::optional<Clock::time_point> missing_at_ = Clock::now() + kStartTime;
 };
 
 Starter::Starter(
@@ -94,8 +90,9 @@ void Starter::wait_for_events() {
   std::vector<pollfd> ready = blocked_outputs();
   ready.push_back({signals_.get(), POLLIN, 0});
   for (HostProcess& each : hosts_) {
-    ready.push_back({each.out().fd_to_poll(), POLLIN, 0});
-    ready.push_back({each.err().fd_to_poll(), POLLIN, 0});
+    for (const int fd : each.fds_to_poll()) {
+      ready.push_back({fd, POLLIN, 0});
+    }
   }
   poll(ready.data(), ready.size(), time_left());
   for (HostProcess& each : hosts_) {
@@ -107,20 +104,15 @@ void Starter::wait_for_events() {
 }
 
 int Starter::time_left() const {
-  const auto& next = deadline_ ? deadline_ : missing_at_;
-  if (!next) {
+  if (!deadline_) {
     return -1;
   }
   const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
+      std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now());
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1000 * 1000));
 }
 
 void Starter::tick() {
-  if (missing_at_ && Clock::now() >= *missing_at_) {
-    missing_at_.reset();
-    say_who_is_missing();
-  }
   if (!deadline_ || Clock::now() < *deadline_) {
     return;
   }
@@ -155,14 +147,11 @@ void Starter::on_signal(int signal) {
     }
     return;
   }
-  if (!ends_job(signal)) {
-    pass_signal(signal);
-  } else if (signal_ == 0) {
+  pass_signal(signal);
+  if (ends_job(signal) && signal_ == 0) {
     signal_ = signal;
     ending_ = true;
-    pass_signal(signal);
-  } else {
-    pass_signal(signal);
+  } else if (ends_job(signal)) {
     expect(kLastOutputTime);
   }
   if (signal == SIGTSTP) {
@@ -204,18 +193,6 @@ void Starter::fail(const std::string& text) {
 
 void Starter::say(const std::string& text) {
   err_.append("ddprun: " + text + "\n");
-}
-
-void Starter::say_who_is_missing() {
-  std::string names;
-  for (const HostProcess& each : hosts_) {
-    if (each.is_running() && !each.has_started()) {
-      names += (names.empty() ? "" : ", ") + each.host();
-    }
-  }
-  if (!names.empty()) {
-    say("the remote shell has not started ddprun yet on " + names);
-  }
 }
 
 // All agents end with the job's code.
