@@ -37,35 +37,28 @@ Member::Action& Member::act(Action::Kind kind) {
   return actions_.back();
 }
 
-void Member::post(Entry entry) {
-  if (!connected_) {
-    return;
-  }
-  entry.from = self_.id;
-  ++unread_;
-  act(Kind::kPost).entry = std::move(entry);
-}
-
-void Member::post(Type type) {
-  Entry entry;
+// An entry that is written, to be filled in.
+Entry& Member::post(Type type) {
+  Entry& entry = connected_ ? act(Kind::kPost).entry : dropped_;
+  unread_ += connected_ ? 1 : 0;
   entry.type = type;
+  entry.from = self_.id;
   entry.epoch = log_.plan().epoch;
-  post(std::move(entry));
+  return entry;
 }
 
 void Member::exit(int code, const std::string& text) {
-  if (over_) {
-    return;
+  if (state_ != State::kGone) {
+    state_ = State::kGone;
+    Action& action = act(Kind::kExit);
+    action.code = code;
+    action.text = text;
   }
-  over_ = true;
-  Action& action = act(Kind::kExit);
-  action.code = code;
-  action.text = text;
 }
 
 void Member::stop_ranks(const std::string& text) {
-  if (runs_ && !stopping_) {
-    stopping_ = true;
+  if (ranks_ == Ranks::kRunning) {
+    ranks_ = Ranks::kStopping;
     act(Kind::kStop).text = text;
   }
 }
@@ -86,6 +79,9 @@ void Member::connected(const std::string& address, bool serves, Time now) {
 }
 
 void Member::entry(const Entry& entry, Time now) {
+  if (state_ == State::kGone) {
+    return;
+  }
   const Phase before = log_.phase();
   const bool had_job = !log_.plan().nodes.empty() && before != Phase::kEnded;
   const bool host_left = entry.type == Type::kLeave && log_.is_host(entry.from);
@@ -112,11 +108,12 @@ void Member::entry(const Entry& entry, Time now) {
     gathering_since_ = now;
   }
   if (entry.type == Type::kLost && entry.about == self_.id) {
-    leaving_ = {kExitInfrastructure, entry.text, now};
-    stop_ranks(entry.text);
+    leave_with(kExitInfrastructure, entry.text, now);
   } else if (
-      host_left && entry.from != self_.id && log_.phase() != Phase::kEnded) {
-    host_left_ = entry.text;
+      host_left && entry.from != self_.id && log_.phase() != Phase::kEnded &&
+      state_ != State::kLeaving) {
+    state_ = State::kOrphaned;
+    text_ = entry.text;
   }
   update(now);
 }
@@ -132,7 +129,7 @@ void Member::beats(const std::map<std::string, int64_t>& counts, Time now) {
       heard = {count, now};
     }
   }
-  if (connected_ && joined_ && !leaving_) {
+  if (connected_ && state_ != State::kLeaving) {
     report_silence(now);
   }
   update(now);
@@ -154,7 +151,7 @@ void Member::log_lost(const std::string& why, Time now) {
 }
 
 void Member::lose_log(const std::string& why, Time now) {
-  if (over_) {
+  if (state_ == State::kGone) {
     return;
   }
   const auto& nodes = log_.nodes();
@@ -162,33 +159,32 @@ void Member::lose_log(const std::string& why, Time now) {
       std::find_if(nodes.begin(), nodes.end(), [](const NodeInfo& each) {
         return each.hosts_log;
       });
-  const auto text = !host_left_.empty() ? host_left_
+  const auto text = state_ == State::kOrphaned ? text_
       : host == nodes.end()
       ? why
       : why + "; node " + host->host + " served the rendezvous";
   const bool was_connected = std::exchange(connected_, false);
   unread_ = 0;
   stop_ranks(text);
-  if (leaving_ || is_job_over()) {
+  if (state_ == State::kLeaving || is_job_over()) {
+    until_ = now;
     return;
   }
   const bool has_joined = self_.hosts_log || log_.has(self_.id);
   // A service that was never reached has refused this node.
   if (has_joined || (options_.has_service() && !was_connected)) {
-    leaving_ = {kExitInfrastructure, text, now};
+    leave_with(kExitInfrastructure, text, now);
   } else {
     act(Kind::kBeginAnew);
-    over_ = true;
+    state_ = State::kGone;
   }
 }
 
 void Member::store_opened(int port, Time now) {
-  Entry entry;
-  entry.type = Type::kStart;
+  Entry& entry = post(Type::kStart);
   entry.epoch = opened_epoch_;
   entry.address = self_.address;
   entry.port = port;
-  post(std::move(entry));
   update(now);
 }
 
@@ -197,20 +193,20 @@ void Member::rank_failed(
     bool is_consequence,
     const std::string& text,
     Time now) {
-  stopping_ = true;
-  Entry entry;
-  entry.type = Type::kFailed;
+  if (ranks_ == Ranks::kRunning) {
+    ranks_ = Ranks::kStopping;
+  }
+  Entry& entry = post(Type::kFailed);
   entry.epoch = started_epoch_;
   entry.code = code;
   entry.is_consequence = is_consequence;
   entry.text = text;
-  post(std::move(entry));
   update(now);
 }
 
 void Member::ranks_ended(bool succeeded, Time now) {
-  runs_ = false;
-  if (succeeded && joined_ && log_.phase() == Phase::kRunning) {
+  ranks_ = Ranks::kNone;
+  if (succeeded && connected_ && log_.phase() == Phase::kRunning) {
     idle_epoch_ = started_epoch_;
     post(Type::kFinished);
   }
@@ -218,23 +214,25 @@ void Member::ranks_ended(bool succeeded, Time now) {
 }
 
 void Member::leave(int code, const std::string& text, Time now) {
-  if (leaving_ || over_) {
+  if (state_ == State::kLeaving || state_ == State::kGone) {
     return;
   }
   const bool is_needed = self_.hosts_log && log_.nodes().size() > 1;
-  leaving_ = {code, text, is_needed ? now + std::chrono::seconds(1) : now};
-  if (connected_ && joined_) {
-    Entry entry;
-    entry.type = Type::kLeave;
-    entry.text = text;
-    post(std::move(entry));
-  }
-  stop_ranks(text);
+  post(Type::kLeave).text = text;
+  leave_with(code, text, is_needed ? now + std::chrono::seconds(1) : now);
   update(now);
 }
 
+void Member::leave_with(int code, const std::string& text, Time until) {
+  state_ = State::kLeaving;
+  code_ = code;
+  text_ = text;
+  until_ = until;
+  stop_ranks(text);
+}
+
 void Member::end_job(int code, const std::string& text, Time now) {
-  if (!connected_ || !joined_ || !is_in_plan()) {
+  if (!connected_ || !is_in_plan()) {
     leave(code, text, now);
     return;
   }
@@ -243,11 +241,9 @@ void Member::end_job(int code, const std::string& text, Time now) {
 }
 
 void Member::post_end(int code, const std::string& text) {
-  Entry entry;
-  entry.type = Type::kEnd;
+  Entry& entry = post(Type::kEnd);
   entry.code = code;
   entry.text = text;
-  post(std::move(entry));
 }
 
 void Member::tick(Time now) {
@@ -264,34 +260,38 @@ void Member::update(Time now) {
             describe_time(options_.node_timeout) + " (--node-timeout)",
         now);
   }
-  if (!over_) {
+  if (state_ != State::kGone) {
     follow(now);
     schedule(now);
   }
 }
 
 void Member::follow(Time now) {
-  if (leaving_) {
-    depart(now);
+  if (state_ == State::kLeaving) {
+    // Others shall read that it leaves.
+    if (ranks_ == Ranks::kNone && unread_ <= 0 && now >= until_) {
+      exit(code_, text_);
+    }
     return;
   }
-  if (!host_left_.empty() && !is_job_over()) { // and the job with it
-    stop_ranks(host_left_);
-    return;
-  }
-  if (connected_ && !joined_) {
-    join();
-  }
-  if (doubt_) {
-    doubt(now);
-    return;
-  }
-  if (is_job_over()) {
-    say_goodbye(now);
-  } else if (joined_ && connected_) {
+  if (state_ == State::kDoubting) {
+    // Whether the job of others, which has all nodes that it wants, goes on.
+    if (log_.phase() == Phase::kEnded || now >= until_) {
+      leave(kExitUsage, text_, now);
+    } else if (log_.plan().nodes.empty()) {
+      state_ = State::kJoined; // it does not
+    }
+  } else if (is_job_over()) {
+    end(now);
+  } else if (state_ == State::kOrphaned) {
+    stop_ranks(text_);
+  } else if (connected_) {
+    if (state_ == State::kSeeking) {
+      join();
+    }
     take_part();
     lead(now);
-  } else if (!connected_ && now >= gathering_since_ + options_.join_timeout) {
+  } else if (now >= gathering_since_ + options_.join_timeout) {
     exit(
         kExitTimeout,
         "after " + describe_time(options_.join_timeout) + ": " + awaited());
@@ -310,15 +310,7 @@ void Member::schedule(Time now) {
   if (connected_ && options_.several()) {
     consider(answered_ + options_.node_timeout);
   }
-  if (leaving_) {
-    consider(leaving_->until);
-  }
-  if (goodbye_) {
-    consider(*goodbye_);
-  }
-  if (doubt_) {
-    consider(doubt_->until);
-  }
+  consider(until_);
   consider(gathering_since_ + options_.join_timeout);
   consider(last_join_ + options_.last_call);
 }
@@ -350,16 +342,15 @@ void Member::take_part() {
     act(Kind::kOpenStore);
   } else if (phase == Phase::kRunning && started_epoch_ < epoch) {
     started_epoch_ = epoch;
-    runs_ = true;
-    stopping_ = false;
-    killing_ = false;
+    ranks_ = Ranks::kRunning;
     act(Kind::kStart).index = index;
   } else if (phase == Phase::kStopping) {
     stop_ranks(log_.cause_text());
-    if (runs_ && log_.is_urgent() && !std::exchange(killing_, true)) {
+    if (ranks_ == Ranks::kStopping && log_.is_urgent()) {
+      ranks_ = Ranks::kKilled;
       act(Kind::kKill);
     }
-    if (!runs_ && idle_epoch_ < epoch) {
+    if (ranks_ == Ranks::kNone && idle_epoch_ < epoch) {
       idle_epoch_ = epoch;
       post(Type::kStopped);
     }

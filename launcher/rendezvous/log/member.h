@@ -12,11 +12,34 @@
 
 namespace ddp {
 
-/// What a node does in a job of several: told what happens, it answers what its
-/// agent has to do. Knows no process, socket or clock.
+/// What a node does in a job: told what happens, it answers what its agent has
+/// to do. Knows no process, socket or clock.
+///
+///     state      what happens                                  becomes
+///     kSeeking   the log can be read: it joins                 kJoined
+///                nobody serves one within the join timeout     kGone
+///     kJoined    it does not fit the job, or is to leave       kLeaving
+///                it does not fit that of an etcd               kDoubting
+///                the node that serves the log leaves           kOrphaned
+///     kDoubting  that job's nodes are gone: it may begin one   kJoined
+///                they are not, for some time                   kLeaving
+///     any        the log is lost, or has it as lost            kLeaving
+///                the job has ended                             kGoodbye
+///     kGoodbye   others have read that, or do not              kGone
+///     kLeaving   its ranks have ended, its entries were read   kGone
 class Member {
  public:
   using Time = std::chrono::steady_clock::time_point;
+
+  enum class State {
+    kSeeking,
+    kJoined,
+    kDoubting,
+    kOrphaned,
+    kGoodbye,
+    kLeaving,
+    kGone,
+  };
 
   struct Action {
     enum class Kind {
@@ -92,20 +115,12 @@ class Member {
     int64_t count = -1;
     Time at;
   };
-  // Of what this node is to do in a job that has its nodes.
-  struct Doubt {
-    std::string text; // to leave with
-    Time until;
-  };
-  struct Departure {
-    int code = 0;
-    std::string text;
-    Time until; // its log is served to others
-  };
+  /// Of this node.
+  enum class Ranks { kNone, kRunning, kStopping, kKilled };
 
   Action& act(Action::Kind kind);
-  void post(Entry entry);
-  void post(Entry::Type type);
+  Entry& post(Entry::Type type);
+  void leave_with(int code, const std::string& text, Time until);
   void exit(int code, const std::string& text);
   void stop_ranks(const std::string& text);
 
@@ -116,10 +131,9 @@ class Member {
   void join();
   std::string difference_to(const NodeInfo& other) const;
   void check_fit(Time now);
-  void doubt(Time now);
   void post_end(int code, const std::string& text);
   void take_part();
-  void say_goodbye(Time now);
+  void end(Time now);
   void lead(Time now);
   void gather(Time now);
   void regroup(Time now);
@@ -127,7 +141,6 @@ class Member {
   void report_silence(Time now);
   std::vector<NodeInfo> candidates() const;
   bool takes_others() const;
-  void depart(Time now);
   void schedule(Time now);
 
   bool is_job_over() const;
@@ -138,12 +151,12 @@ class Member {
   NodeOptions options_;
   NodeInfo self_;
   Membership log_;
-  bool connected_ = false;
-  bool joined_ = false;
-  bool over_ = false;
-  bool runs_ = false; // this node's ranks
-  bool stopping_ = false; // they were asked to stop
-  bool killing_ = false;
+  bool connected_ = false; // the log can be read and written
+  State state_ = State::kSeeking;
+  std::string text_; // why, of kDoubting, kOrphaned and kLeaving
+  int code_ = 0; // of kLeaving
+  Time until_; // kDoubting, kGoodbye and kLeaving last at most, or at least
+  Ranks ranks_ = Ranks::kNone;
   // The last epochs for which this node did so.
   int ready_epoch_ = 0;
   int opened_epoch_ = 0;
@@ -158,13 +171,10 @@ class Member {
   std::map<std::string, Heard> heard_;
   std::string unreachable_;
   bool has_strangers_ = false;
-  std::string host_left_; // why; its log ends soon
   Time calm_until_; // a job that nobody is left of stops its ranks meanwhile
-  std::optional<Doubt> doubt_;
-  std::optional<Departure> leaving_;
-  std::optional<Time> goodbye_; // until when its host serves a log that ended
   std::optional<Time> next_;
   std::vector<Action> actions_;
+  Entry dropped_; // while there is no log
 };
 
 } // namespace ddp

@@ -25,21 +25,9 @@ constexpr std::chrono::seconds kGoodbyeTime(5);
 
 } // namespace
 
-// Whether the job of another node, which has all that it wants, goes on.
-void Member::doubt(Time now) {
-  if (log_.phase() == Phase::kEnded || now >= doubt_->until) {
-    leave(kExitUsage, doubt_->text, now);
-  } else if (log_.plan().nodes.empty()) {
-    doubt_.reset(); // it does not
-  }
-}
-
 void Member::join() {
-  joined_ = true;
-  Entry entry;
-  entry.type = Type::kJoin;
-  entry.node = self_;
-  post(std::move(entry));
+  state_ = State::kJoined;
+  post(Type::kJoin).node = self_;
 }
 
 // Of what has to be the same on all nodes of a job; empty where all of it is.
@@ -81,28 +69,23 @@ void Member::check_fit(Time now) {
   }
   if (!text.empty() && options_.has_service() && !log_.plan().nodes.empty()) {
     // A service keeps what nobody is left to end.
-    doubt_ = {text, now + 3 * options_.node_timeout / 2};
+    state_ = State::kDoubting;
+    text_ = text;
+    until_ = now + 3 * options_.node_timeout / 2;
   } else if (!text.empty()) {
     leave(kExitUsage, text, now);
   }
 }
 
-// Others shall read that it leaves.
-void Member::depart(Time now) {
-  const bool is_read = !connected_ || (unread_ <= 0 && now >= leaving_->until);
-  if (!runs_ && is_read) {
-    exit(leaving_->code, leaving_->text);
-  }
-}
-
-// Of a job that ended: the log's host is the last to go.
-void Member::say_goodbye(Time now) {
+// With a job that ended: the log's host is the last to go.
+void Member::end(Time now) {
   stop_ranks(log_.cause_text());
-  if (runs_) {
+  if (ranks_ != Ranks::kNone) {
     return;
   }
-  if (connected_ && !goodbye_) {
-    goodbye_ = now + kGoodbyeTime;
+  if (state_ != State::kGoodbye) {
+    state_ = State::kGoodbye;
+    until_ = connected_ ? now + kGoodbyeTime : now;
     post(Type::kLeave);
   }
   const auto& nodes = log_.nodes();
@@ -111,7 +94,7 @@ void Member::say_goodbye(Time now) {
         return log_.has_left(each.id);
       });
   const bool may_go = self_.hosts_log ? all_know : log_.has_left(self_.id);
-  if (!connected_ || may_go || now >= *goodbye_) {
+  if (may_go || now >= until_) {
     exit(log_.exit_code(), end_text());
   }
 }
@@ -130,8 +113,8 @@ std::string Member::awaited() const {
     return "waiting for the rendezvous at " + endpoint() +
         (unreachable_.empty() ? "" : " (" + unreachable_ + ")");
   }
-  if (doubt_) {
-    return doubt_->text + " (unless its nodes are silent)";
+  if (state_ == State::kDoubting) {
+    return text_ + " (unless its nodes are silent)";
   }
   const Phase phase = log_.phase();
   if (phase == Phase::kEnded) {

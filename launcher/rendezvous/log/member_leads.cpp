@@ -31,13 +31,11 @@ void Member::report_silence(Time now) {
   for (const std::string& id : watched()) {
     if (is_silent(id) && reported_.insert(id).second) {
       const NodeInfo* node = log_.find(id);
-      Entry entry;
-      entry.type = Type::kLost;
+      Entry& entry = post(Type::kLost);
       entry.about = id;
       entry.text = "node " + (node == nullptr ? id : node->host) +
           " was not heard for " + describe_time(options_.node_timeout) +
           " (--node-timeout)";
-      post(std::move(entry));
     }
   }
 }
@@ -99,14 +97,12 @@ void Member::gather(Time now) {
 
 void Member::post_plan(std::vector<NodeInfo> nodes) {
   const bool is_restart = log_.cause() == Membership::Cause::kFailure;
-  Entry entry;
-  entry.type = Type::kPlan;
+  Entry& entry = post(Type::kPlan);
   entry.plan.epoch = log_.next_epoch();
   entry.plan.restarts = log_.plan().restarts + (is_restart ? 1 : 0);
   entry.plan.max_restarts = self_.max_restarts;
   entry.plan.nodes = std::move(nodes);
   entry.epoch = entry.plan.epoch;
-  post(std::move(entry));
 }
 
 // Makes room for nodes that came while the ranks run. Several that come
@@ -131,12 +127,8 @@ void Member::regroup(Time now) {
     return;
   }
   regrouped_epoch_ = plan.epoch;
-  Entry entry;
-  entry.type = Type::kRegroup;
-  entry.epoch = plan.epoch;
-  entry.text = (newcomers.size() == 1 ? "node " : "nodes ") +
+  post(Type::kRegroup).text = (newcomers.size() == 1 ? "node " : "nodes ") +
       hosts_of(newcomers) + " joined";
-  post(std::move(entry));
 }
 
 } // namespace ddp
