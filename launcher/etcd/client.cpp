@@ -13,7 +13,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <launcher/rendezvous/log/log_engine.h>
+#include <launcher/rendezvous/log/log_helper.h>
 
 namespace ddp {
 namespace {
@@ -71,14 +71,11 @@ bool has_gateway(const std::string& version) {
 
 } // namespace
 
-EtcdClient::EtcdClient(
-    EtcdAccess access,
-    std::vector<SocketAddress> members,
-    milliseconds patience)
-    : access_(std::move(access)),
-      members_(std::move(members)),
-      patience_(patience),
-      call_time_(std::min(patience / 4, kLongestCall)),
+EtcdClient::EtcdClient(const NodeOptions& nodes)
+    : access_(nodes.etcd_access),
+      members_(nodes.etcd),
+      patience_(nodes.node_timeout),
+      call_time_(std::min(patience_ / 4, kLongestCall)),
       handle_(curl_easy_init()) {}
 
 EtcdClient::~EtcdClient() {

@@ -17,12 +17,8 @@ class EtcdClient {
  public:
   using Json = nlohmann::json;
 
-  /// `members` of the etcd; `patience`: for how long a call tries again where
-  /// none answers.
-  EtcdClient(
-      EtcdAccess access,
-      std::vector<SocketAddress> members,
-      std::chrono::milliseconds patience);
+  /// A call tries again for --node-timeout where no member answers.
+  explicit EtcdClient(const NodeOptions& nodes);
   ~EtcdClient();
   EtcdClient(const EtcdClient&) = delete;
   EtcdClient& operator=(const EtcdClient&) = delete;

@@ -37,15 +37,11 @@ int64_t revision_of(const EtcdClient::Json& answer) {
 
 } // namespace
 
-EtcdLog::EtcdLog(
-    std::string name,
-    const EtcdAccess& access,
-    const std::vector<SocketAddress>& members,
-    milliseconds silence)
-    : name_(std::move(name)),
-      silence_(silence),
-      reader_(access, members, silence),
-      writer_(access, members, silence) {}
+EtcdLog::EtcdLog(const HelperOptions& options)
+    : name_(options.job),
+      silence_(options.nodes.node_timeout),
+      reader_(options.nodes),
+      writer_(options.nodes) {}
 
 std::string EtcdLog::key(const std::string& name) const {
   return to_base64("ddp/" + name_ + "/" + name);

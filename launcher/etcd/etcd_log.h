@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <launcher/etcd/client.h>
-#include <launcher/rendezvous/log/log_engine.h>
+#include <launcher/rendezvous/log/log_helper.h>
 
 namespace ddp {
 
@@ -17,13 +17,9 @@ namespace ddp {
 /// of a job whose nodes have all died expires.
 class EtcdLog : public LogEngine {
  public:
-  /// `name` is the job's. Without its agent's beats a member lives as long as
-  /// `silence`, in which no member of the etcd need answer either.
-  EtcdLog(
-      std::string name,
-      const EtcdAccess& access,
-      const std::vector<SocketAddress>& members,
-      std::chrono::milliseconds silence);
+  /// Without its agent's beats a member lives as long as --node-timeout, in
+  /// which no member of the etcd need answer either.
+  explicit EtcdLog(const HelperOptions& options);
 
   SocketAddress serve(int listener) override;
   void connect(const SocketAddress& endpoint, const std::string& address)

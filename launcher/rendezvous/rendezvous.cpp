@@ -61,28 +61,10 @@ Rendezvous::Rendezvous(const Job& job)
 }
 
 void Rendezvous::open_log() {
-  SharedLog::Options options;
-  options.helper.endpoints = {{nodes_.host, nodes_.port}};
-  options.program = job_.store_program;
-  if (nodes_.has_service()) {
-    const EtcdAccess& access = nodes_.etcd_access;
-    options.helper.endpoints = nodes_.etcd;
-    options.program = find_helper("ddprun-etcd");
-    options.arguments = {
-        job_.environment.run_id,
-        std::to_string(nodes_.node_timeout.count()),
-        access.cert,
-        access.key,
-        access.cacert,
-        access.user,
-        access.password_file};
-  }
-  options.helper.nodes = nodes_;
-  options.helper.member = member_.self().id;
-  options.helper.beat_interval =
-      std::min(std::chrono::milliseconds(1000), nodes_.node_timeout / 5);
   log_.reset(); // the one that was lost
-  log_ = std::make_unique<SharedLog>(std::move(options));
+  log_ = std::make_unique<SharedLog>(
+      nodes_.has_service() ? find_helper("ddprun-etcd") : job_.store_program,
+      HelperOptions{member_.self().id, job_.environment.run_id, nodes_});
   read_.clear();
   epoll_event interest{};
   interest.events = EPOLLIN;

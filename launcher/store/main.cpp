@@ -3,7 +3,7 @@
 //
 // ddprun-store DESCRIPTOR
 //   serves a store for the ranks at a listening socket that it inherited.
-// ddprun-store --rdzv-member WORDS...
+// ddprun-store --rdzv-member OPTIONS
 //   carries an agent's part of the shared log (see HelperOptions), and serves
 //   its store where the endpoint is here.
 //
@@ -25,8 +25,6 @@
 
 namespace {
 
-using Arguments = std::vector<std::string>;
-
 bool is_listener(const std::string& descriptor) {
   return ddp::local_address(std::atoi(descriptor.c_str())).port > 0;
 }
@@ -47,15 +45,10 @@ constexpr int kFatalErrors = 3;
   _exit(1);
 }
 
-[[noreturn]] void join_log(const Arguments& words) {
-  ddp::TcpLog log;
-  ddp::run_log_helper(log, ddp::helper_options(words));
-}
-
 } // namespace
 
 int main(int argc, char** argv) {
-  const Arguments arguments(argv + 1, argv + argc);
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
   const size_t count = arguments.size();
   std::signal(SIGPIPE, SIG_IGN); // a client that dies shall not end the store
   // Not that an address has no name, or that a client died.
@@ -65,8 +58,9 @@ int main(int argc, char** argv) {
   }
   // What goes wrong is told to the agent, which says it once.
   FLAGS_caffe2_log_level = kFatalErrors;
-  if (count > 1 && arguments[0] == "--rdzv-member") {
-    join_log({arguments.begin() + 1, arguments.end()});
+  if (count == 2 && arguments[0] == "--rdzv-member") {
+    ddp::TcpLog log;
+    ddp::run_log_helper(log, ddp::helper_options(arguments[1]));
   }
   std::fputs("ddprun-store is started by ddprun\n", stderr);
   return 2;

@@ -2,7 +2,7 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include <launcher/rendezvous/log/log_engine.h>
+#include <launcher/rendezvous/log/log_helper.h>
 
 namespace ddp {
 

@@ -38,14 +38,14 @@ class LogProcess {
       int port,
       bool serves = false,
       const std::string& bind = "") {
-    SharedLog::Options options;
-    options.helper.endpoints = {{host, port}};
-    options.helper.nodes.hosts_log = serves;
-    options.helper.nodes.bind = bind;
-    options.helper.member = name;
-    options.helper.beat_interval = 50ms;
-    options.program = STORE_PATH;
-    log_ = std::make_unique<SharedLog>(std::move(options));
+    HelperOptions options;
+    options.member = name;
+    options.nodes.host = host;
+    options.nodes.port = port;
+    options.nodes.hosts_log = serves;
+    options.nodes.bind = bind;
+    options.nodes.node_timeout = 250ms; // beats come five times as often
+    log_ = std::make_unique<SharedLog>(STORE_PATH, options);
     pid_ = log_->pid();
   }
   ~LogProcess() {

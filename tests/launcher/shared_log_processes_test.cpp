@@ -170,11 +170,7 @@ TEST_CASE("helpers end with their agents", "[rendezvous]") {
 }
 
 TEST_CASE("a helper that cannot be executed is told", "[rendezvous]") {
-  SharedLog::Options options;
-  options.helper.endpoints = {{"127.0.0.1", 1}};
-  options.helper.member = "a";
-  options.program = "/nonexistent";
-  SharedLog log(std::move(options));
+  SharedLog log("/nonexistent", {"a", "", {}});
   pollfd polled{log.fd(), POLLIN, 0};
   REQUIRE(poll(&polled, 1, 5000) == 1);
   const auto event = log.next();

@@ -333,9 +333,9 @@ int flood(const Arguments&) {
   }
 }
 
-// --rdzv-member CHANNEL: as a helper of an agent's that has a lot to tell.
-int flood_agent(const Arguments& arguments) {
-  const int channel = std::stoi(arguments.at(0));
+// --rdzv-member OPTIONS: as a helper of an agent's that has a lot to tell.
+int flood_agent(const Arguments& /*arguments*/) {
+  const int channel = STDIN_FILENO;
   const std::string entry = "E" + std::string(50000, 'x');
   for (int i = 0; i < 2000; ++i) {
     send(channel, entry.data(), entry.size(), MSG_NOSIGNAL);

@@ -13,6 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include <common/scheduler/launch_error.h>
 #include <common/text.h>
 #include <launcher/rendezvous/authentication.h>
@@ -22,6 +24,18 @@
 #include <launcher/sockets.h>
 
 namespace ddp {
+
+using nlohmann::json;
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SocketAddress, host, port)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
+    EtcdAccess,
+    cert,
+    key,
+    cacert,
+    user,
+    password_file)
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -29,6 +43,7 @@ using EventKind = SharedLog::Event::Kind;
 
 constexpr int kRetryMilliseconds = 50; // at first
 constexpr int kLaterRetryMilliseconds = 500;
+constexpr std::chrono::milliseconds kBeatTime{1000};
 constexpr std::chrono::seconds kFirstTime{5};
 constexpr std::chrono::seconds kLastWillTime{1};
 constexpr unsigned kLeaveSeconds = 2;
@@ -40,7 +55,8 @@ class LogHelper {
   LogHelper(LogEngine& engine, const HelperOptions& options)
       : engine_(engine),
         options_(options),
-        endpoint_(options.endpoints.front()) {}
+        beat_interval_(std::min(kBeatTime, options.nodes.node_timeout / 5)),
+        endpoint_(options.endpoints().front()) {}
 
   [[noreturn]] void run();
 
@@ -66,6 +82,7 @@ class LogHelper {
 
   LogEngine& engine_;
   const HelperOptions& options_;
+  const std::chrono::milliseconds beat_interval_;
   SocketAddress endpoint_; // that answered
   std::string local_address_; // on the way there
   bool serves_ = false;
@@ -121,14 +138,14 @@ void LogHelper::lose(const std::string& why) {
 void LogHelper::tell(EventKind kind, const std::string& text) {
   // Beats of an agent that is suspended need not be kept for it.
   const int flags = kind == EventKind::kBeats ? MSG_DONTWAIT : 0;
-  send_message(options_.channel, static_cast<char>(kind) + text, flags);
+  send_message(kHelperChannel, static_cast<char>(kind) + text, flags);
 }
 
 void LogHelper::connect() {
   const auto start = Clock::now();
   const auto address = endpoint_address(options_.nodes);
   while (!(address && serve(*address)) && !find_log()) {
-    pollfd end{options_.channel, 0, 0};
+    pollfd end{kHelperChannel, 0, 0};
     const bool is_new = Clock::now() < start + kFirstTime;
     if (poll(&end, 1, is_new ? kRetryMilliseconds : kLaterRetryMilliseconds) >
         0) {
@@ -178,13 +195,14 @@ std::string LogHelper::own_address() const {
 
 bool LogHelper::find_log() {
   std::string text;
-  for (const SocketAddress& each : options_.endpoints) {
+  const auto endpoints = options_.endpoints();
+  for (const SocketAddress& each : endpoints) {
     std::string why;
     if (try_endpoint(each, &why)) {
       return true;
     }
     const auto port =
-        options_.endpoints.size() > 1 ? ":" + std::to_string(each.port) : "";
+        endpoints.size() > 1 ? ":" + std::to_string(each.port) : "";
     text += (text.empty() ? "" : "; ") + each.host + port + ": " + why;
   }
   if (text != unreachable_) {
@@ -237,13 +255,13 @@ void LogHelper::serve_agent() {
   for (;;) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(next_beat - Clock::now());
-    pollfd channel{options_.channel, POLLIN, 0};
+    pollfd channel{kHelperChannel, POLLIN, 0};
     poll(&channel, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
     if (Clock::now() >= next_beat) {
       beat();
-      next_beat = Clock::now() + options_.beat_interval;
+      next_beat = Clock::now() + beat_interval_;
     }
-    const auto message = receive_message(options_.channel, MSG_DONTWAIT);
+    const auto message = receive_message(kHelperChannel, MSG_DONTWAIT);
     if (message && message->empty()) {
       return;
     }
@@ -280,7 +298,7 @@ void LogHelper::leave() {
 void LogHelper::keep_last_will(const std::string& text) {
   last_will_ = text;
   std::thread([this] {
-    pollfd end{options_.channel, 0, 0};
+    pollfd end{kHelperChannel, 0, 0};
     poll(&end, 1, -1);
     std::this_thread::sleep_for(kLastWillTime);
     _exit(0); // where the network holds it up
@@ -307,7 +325,7 @@ void LogHelper::watch(const std::string& members) {
 
 void LogHelper::beat() {
   // For an agent that stands still nobody shall wait.
-  if (Clock::now() < alive_at_ + kMissedBeats * options_.beat_interval) {
+  if (Clock::now() < alive_at_ + kMissedBeats * beat_interval_) {
     ++beats_;
   }
   // Only an answer says that the log lives.
@@ -323,39 +341,45 @@ void LogHelper::beat() {
 
 } // namespace
 
-std::vector<std::string> helper_words(const HelperOptions& options) {
-  const NodeOptions& nodes = options.nodes;
-  std::vector<std::string> words{
-      std::to_string(options.channel),
-      options.member,
-      std::to_string(options.beat_interval.count()),
-      !nodes.hosts_log       ? "?"
-          : *nodes.hosts_log ? "1"
-                             : "0",
-      nodes.bind,
-      nodes.local_address};
-  for (const SocketAddress& each : options.endpoints) {
-    words.insert(words.end(), {each.host, std::to_string(each.port)});
-  }
-  return words;
+std::vector<SocketAddress> HelperOptions::endpoints() const {
+  return nodes.has_service()
+      ? nodes.etcd
+      : std::vector<SocketAddress>{{nodes.host, nodes.port}};
 }
 
-HelperOptions helper_options(const std::vector<std::string>& words) {
+std::string helper_word(const HelperOptions& options) {
+  const NodeOptions& nodes = options.nodes;
+  const json value{
+      {"member", options.member},
+      {"job", options.job},
+      {"host", nodes.host},
+      {"port", nodes.port},
+      {"hosts_log", nodes.hosts_log ? json(*nodes.hosts_log) : json()},
+      {"etcd", nodes.etcd},
+      {"etcd_access", nodes.etcd_access},
+      {"bind", nodes.bind},
+      {"local_address", nodes.local_address},
+      {"node_timeout", nodes.node_timeout.count()}};
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+HelperOptions helper_options(const std::string& word) {
+  const json value = json::parse(word);
   HelperOptions options;
   NodeOptions& nodes = options.nodes;
-  options.channel = std::stoi(words.at(0));
-  options.member = words.at(1);
-  options.beat_interval = std::chrono::milliseconds(std::stoi(words.at(2)));
-  if (words.at(3) != "?") {
-    nodes.hosts_log = words[3] == "1";
+  value.at("member").get_to(options.member);
+  value.at("job").get_to(options.job);
+  value.at("host").get_to(nodes.host);
+  value.at("port").get_to(nodes.port);
+  value.at("etcd").get_to(nodes.etcd);
+  value.at("etcd_access").get_to(nodes.etcd_access);
+  value.at("bind").get_to(nodes.bind);
+  value.at("local_address").get_to(nodes.local_address);
+  nodes.node_timeout =
+      std::chrono::milliseconds(value.at("node_timeout").get<int64_t>());
+  if (!value.at("hosts_log").is_null()) {
+    nodes.hosts_log = value["hosts_log"].get<bool>();
   }
-  nodes.bind = words.at(4);
-  nodes.local_address = words.at(5);
-  for (size_t i = 6; i < words.size(); i += 2) {
-    options.endpoints.push_back({words[i], std::stoi(words.at(i + 1))});
-  }
-  nodes.host = options.endpoints.at(0).host;
-  nodes.port = options.endpoints[0].port;
   return options;
 }
 

@@ -25,22 +25,6 @@ void enlarge_buffer(int socket) {
       socket, SOL_SOCKET, SO_SNDBUF, &kChannelBuffer, sizeof kChannelBuffer);
 }
 
-WorkerPlan make_plan(const SharedLog::Options& options) {
-  WorkerPlan plan;
-  plan.program = options.program;
-  auto& arguments = plan.arguments;
-  arguments = helper_words(options.helper);
-  arguments.insert(
-      arguments.begin(), options.arguments.begin(), options.arguments.end());
-  arguments.insert(
-      arguments.begin(),
-      options.program.substr(options.program.rfind('/') + 1));
-  plan.kept_fds = {options.helper.channel};
-  plan.environment = helper_environment();
-  plan.out_fd = STDERR_FILENO;
-  return plan;
-}
-
 Event parse_event(const std::string& message) {
   Event event{static_cast<Event::Kind>(message[0]), message.substr(1)};
   std::istringstream words(event.text);
@@ -86,7 +70,7 @@ std::optional<std::string> receive_message(int channel, int flags) {
   }
 }
 
-SharedLog::SharedLog(Options options) {
+SharedLog::SharedLog(const std::string& program, const HelperOptions& options) {
   int ends[2];
   check_call(
       socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends),
@@ -95,8 +79,16 @@ SharedLog::SharedLog(Options options) {
   const FileDescriptor helpers(ends[1]);
   enlarge_buffer(channel_.get());
   enlarge_buffer(helpers.get());
-  options.helper.channel = helpers.get();
-  pid_ = fork_worker(make_plan(options));
+  WorkerPlan plan;
+  plan.program = program;
+  plan.arguments = {
+      program.substr(program.rfind('/') + 1),
+      "--rdzv-member",
+      helper_word(options)};
+  plan.environment = helper_environment();
+  plan.in_fd = helpers.get();
+  plan.out_fd = STDERR_FILENO;
+  pid_ = fork_worker(std::move(plan));
 }
 
 SharedLog::~SharedLog() {

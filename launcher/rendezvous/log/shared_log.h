@@ -23,18 +23,6 @@ constexpr size_t kLargestEntry = 64 * 1024;
 /// What is in the log is not to be trusted: see Authenticator.
 class SharedLog {
  public:
-  struct Options {
-    /// The helper's program, and its first arguments: `ddprun-store`, for
-    /// c10d's store, or `ddprun-etcd`.
-    std::string program;
-    std::vector<std::string> arguments{"--rdzv-member"};
-    /// Its member is this agent's name, the only one of that name: letters and
-    /// digits. Endpoints are tried in turn, with all addresses of a name, until
-    /// one answers or the SharedLog is destroyed; where the nodes' endpoint is
-    /// this node's to serve, the helper serves the store there.
-    HelperOptions helper;
-  };
-
   struct Event {
     /// As the helper's messages begin.
     enum class Kind : char {
@@ -62,9 +50,12 @@ class SharedLog {
     std::map<std::string, int64_t> beats = {};
   };
 
-  /// Starts the helper, which dies with this process. Call from the main
-  /// thread. Throws std::system_error.
-  explicit SharedLog(Options options);
+  /// Starts the helper, `ddprun-store` or `ddprun-etcd`, which dies with this
+  /// process. Its member is this agent's name, the only one of that name. It
+  /// tries endpoints in turn, with all addresses of a name, until one answers;
+  /// where that is this node's to serve, it serves the store there. Call from
+  /// the main thread. Throws std::system_error.
+  SharedLog(const std::string& program, const HelperOptions& options);
 
   /// Kills the helper, and the store with it where it served that; reaping it
   /// is left to the process's own loop. What was posted but has not come back
