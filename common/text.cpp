@@ -134,4 +134,15 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
+std::string replaced(
+    std::string text,
+    const std::string& mention,
+    const std::string& by) {
+  for (size_t at = 0; (at = text.find(mention, at)) != std::string::npos;) {
+    text.replace(at, mention.size(), by);
+    at += by.size();
+  }
+  return text;
+}
+
 } // namespace ddp

@@ -42,6 +42,12 @@ std::string describe_time(std::chrono::nanoseconds time);
 /// "c10::DistBackendError: rank 1 of 3 on host a: lost".
 std::string without_speaker(const std::string& text);
 
+/// The text with each mention of something replaced.
+std::string replaced(
+    std::string text,
+    const std::string& mention,
+    const std::string& by);
+
 /// Up to the first newline, without it.
 std::string first_line(const std::string& text);
 

@@ -50,7 +50,6 @@ int Agent::run() {
   watch(signals_.get());
   watch(output_.done_fd());
   watch(rendezvous_.fd());
-  output_.start();
   for (;;) {
     const Rendezvous::Order order = await_order();
     if (order.kind == Rendezvous::Order::Kind::kExit) {

@@ -136,7 +136,7 @@ void Agent::set_place(int index) {
     say_what_starts(plan);
   }
   number_ = plan.epoch - 1;
-  output_.set_names(names_of(job_));
+  output_.set_names(names_of(job_), environment.first_rank);
 }
 
 void Agent::say_what_starts(const Plan& plan) {

@@ -70,7 +70,6 @@ void Agent::end_pause(Listener listener) {
   told_ = false;
   detail_.clear();
   progress_ = ProgressWatch();
-  output_.renumber(job_.environment.first_rank);
   attempt_->go_on(std::move(listener));
 }
 

@@ -71,10 +71,11 @@ void Agent::watch_ranks(Time now) {
   std::vector<std::string> calls;
   std::vector<std::optional<ProgressWatch::Beat>> beats(ends_.size());
   for (size_t i = 0; i < ends_.size(); ++i) {
-    const HeartbeatReader& heart = attempt_->ranks()[i].heartbeat;
-    calls.push_back(call_of(heart.activity()));
+    const Heartbeat heart =
+        attempt_->ranks()[i].heartbeat.read().value_or(Heartbeat());
+    calls.push_back(call_of(heart.activity));
     if (ends_[i].state.alive()) {
-      beats[i] = {heart.joined(), !calls.back().empty(), heart.beats()};
+      beats[i] = {heart.joined, !calls.back().empty(), heart.beats};
     } else if (departed(ends_[i])) {
       gone.push_back(ends_[i].rank);
     }

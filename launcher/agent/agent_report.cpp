@@ -71,10 +71,10 @@ RankEnd Agent::describe_rank(size_t index) const {
   end.rank = rank.rank;
   end.local_rank = rank.local_rank;
   end.pid = rank.pid;
-  if (rank.heartbeat.attached()) {
-    end.step = rank.heartbeat.step();
-    end.activity = rank.heartbeat.activity();
-    end.failed_by_another = rank.heartbeat.failed_by_another();
+  if (const auto heart = rank.heartbeat.read()) {
+    end.step = heart->step;
+    end.activity = heart->activity;
+    end.failed_by_another = heart->failed_by_another;
   }
   return end;
 }

@@ -53,44 +53,32 @@ HeartbeatReader HeartbeatReader::make() {
   return reader;
 }
 
-bool HeartbeatReader::attached() const {
-  return pages_ != nullptr &&
-      page().version.load(std::memory_order_acquire) == HeartbeatPage::kVersion;
-}
-
-bool HeartbeatReader::joined() const {
-  return attached() && page().joined.load(std::memory_order_relaxed) != 0;
-}
-
-bool HeartbeatReader::failed_by_another() const {
-  return attached() &&
-      page().failed_by_another.load(std::memory_order_relaxed) != 0;
-}
-
-uint64_t HeartbeatReader::beats() const {
-  return attached() ? page().beats.load(std::memory_order_relaxed) : 0;
-}
-
-int64_t HeartbeatReader::step() const {
-  return page().step.load(std::memory_order_relaxed);
-}
-
-std::string HeartbeatReader::activity() const {
-  if (!attached()) {
-    return "";
+std::optional<Heartbeat> HeartbeatReader::read() const {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  if (pages_ == nullptr ||
+      pages_->heartbeat.version.load(std::memory_order_acquire) !=
+          HeartbeatPage::kVersion) {
+    return std::nullopt;
   }
-  const auto before = page().sequence.load(std::memory_order_acquire);
-  std::string text;
-  for (const auto& each : page().activity) {
-    const char c = each.load(std::memory_order_relaxed);
+  const HeartbeatPage& page = pages_->heartbeat;
+  Heartbeat heart;
+  heart.joined = page.joined.load(relaxed) != 0;
+  heart.failed_by_another = page.failed_by_another.load(relaxed) != 0;
+  heart.beats = page.beats.load(relaxed);
+  heart.step = page.step.load(relaxed);
+  const auto before = page.sequence.load(std::memory_order_acquire);
+  for (const auto& each : page.activity) {
+    const char c = each.load(relaxed);
     if (c == '\0') {
       break;
     }
-    text += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+    heart.activity += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
   }
   std::atomic_thread_fence(std::memory_order_acquire);
-  const auto after = page().sequence.load(std::memory_order_relaxed);
-  return before == after && before % 2 == 0 ? text : "";
+  if (before % 2 != 0 || page.sequence.load(relaxed) != before) {
+    heart.activity.clear();
+  }
+  return heart;
 }
 
 bool HeartbeatReader::can_pause() const {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <common/elastic_page.h>
@@ -10,6 +11,18 @@
 #include <common/scheduler/rank_environment.h>
 
 namespace ddp {
+
+/// What a rank shows of itself.
+struct Heartbeat {
+  bool joined = false;
+  /// Whether a collective of its last group failed because of another rank.
+  bool failed_by_another = false;
+  uint64_t beats = 0;
+  int64_t step = 0;
+  /// What it does or did last, without control characters; empty where that is
+  /// just being written.
+  std::string activity;
+};
 
 /// ddprun's end of a rank's HeartbeatPage, and of the ElasticPage behind it.
 /// The rank can write what it likes there; it cannot make the memory smaller.
@@ -23,16 +36,8 @@ class HeartbeatReader {
   int fd() const {
     return memory_.get();
   }
-  /// Whether the rank uses ddp and has said so.
-  bool attached() const;
-  bool joined() const;
-  /// Whether a collective of its last group failed because of another rank.
-  bool failed_by_another() const;
-  uint64_t beats() const;
-  int64_t step() const;
-  /// What the rank does or did last, without control characters; empty where it
-  /// is just being written.
-  std::string activity() const;
+  /// None of a rank that does not use ddp, or has not said so yet.
+  std::optional<Heartbeat> read() const;
 
   /// Whether the rank can be asked to leave its group, by `ask_to_pause`, and
   /// may be from `allow_pauses` on.
@@ -49,10 +54,6 @@ class HeartbeatReader {
   struct Unmap {
     void operator()(RankPage* pages) const;
   };
-
-  HeartbeatPage& page() const {
-    return pages_->heartbeat;
-  }
 
   FileDescriptor memory_;
   std::unique_ptr<RankPage, Unmap> pages_;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <common/scheduler/launch_error.h>
+#include <common/text.h>
 
 namespace ddp {
 namespace {
@@ -74,15 +75,6 @@ Program python_program(
   return program;
 }
 
-std::string replaced(std::string text, const std::string& local_rank) {
-  const std::string mention = "${local_rank}";
-  for (size_t at = 0; (at = text.find(mention, at)) != std::string::npos;) {
-    text.replace(at, mention.size(), local_rank);
-    at += local_rank.size();
-  }
-  return text;
-}
-
 } // namespace
 
 std::string find_program(const std::string& name) {
@@ -141,7 +133,8 @@ std::vector<std::string> arguments_for(
     int local_rank) {
   std::vector<std::string> result = arguments;
   for (size_t i = 1; i < result.size(); ++i) {
-    result[i] = replaced(result[i], std::to_string(local_rank));
+    result[i] =
+        replaced(result[i], "${local_rank}", std::to_string(local_rank));
   }
   return result;
 }

@@ -2,7 +2,6 @@
 
 #include <ctime>
 #include <string>
-#include <vector>
 
 #include <launcher/output/output_options.h>
 
@@ -18,13 +17,12 @@ class LinePrefix {
       const JobNames& names,
       const RankStream& rank);
 
-  /// The prefix at this time; valid until the next call.
-  const std::string& text(std::time_t now);
+  /// The prefix at this time.
+  std::string text(std::time_t now) const;
 
  private:
-  std::vector<std::string> parts_; // the time stands between them
-  std::time_t made_at_ = -1;
   std::string text_;
+  bool has_time_ = false;
 };
 
 } // namespace ddp

@@ -50,23 +50,22 @@ OutputPump::OutputPump(
       names_(std::move(names)),
       buffer_(std::make_unique<char[]>(kReadSize)) {
   watch(EPOLL_CTL_ADD, wake_.get(), EPOLLIN, nullptr);
+  thread_ = std::thread([this] { run(); });
 }
 
 OutputPump::~OutputPump() {
   finish();
-  if (thread_.joinable()) {
-    thread_.join();
-  } else {
-    run();
-  }
+  thread_.join();
 }
 
-void OutputPump::start() {
-  thread_ = std::thread([this] { run(); });
-}
-
-void OutputPump::set_names(JobNames names) {
-  post([this, names = std::move(names)] { names_ = names; });
+void OutputPump::set_names(JobNames names, int first_rank) {
+  post([this, names = std::move(names), first_rank] {
+    read_all_once(); // what was written before
+    names_ = names;
+    for (const auto& each : sources_) {
+      each->output.renumber(options_, names_, first_rank);
+    }
+  });
 }
 
 void OutputPump::add(FileDescriptor pipe, const RankStream& rank) {
@@ -81,15 +80,6 @@ void OutputPump::add(FileDescriptor pipe, const RankStream& rank) {
   }
   post([this, held, rank, last_lines] {
     add_source(std::move(*held), rank, last_lines);
-  });
-}
-
-void OutputPump::renumber(int first_rank) {
-  post([this, first_rank] {
-    read_all_once(); // what was written before
-    for (const auto& each : sources_) {
-      each->output.renumber(options_, names_, first_rank);
-    }
   });
 }
 

@@ -36,19 +36,13 @@ class OutputPump {
   /// Finishes and waits until all is written.
   ~OutputPump();
 
-  /// Starts the thread.
-  void start();
-
-  /// What prefixes of lines say of the job, for what is added from now on.
-  void set_names(JobNames names);
+  /// What prefixes of lines say from now on: local ranks have numbers from
+  /// `first_rank` on.
+  void set_names(JobNames names, int first_rank);
 
   /// Adds the reading end of a pipe, or the master of a pseudo-terminal, that
   /// carries one stream of a rank. At any time.
   void add(FileDescriptor pipe, const RankStream& rank);
-
-  /// Living ranks have other numbers, from `first_rank` on, and what was given
-  /// to set_names().
-  void renumber(int first_rank);
 
   /// Writes lines of ddprun's own to its standard error (the last one's newline
   /// is added), after all that ranks have written by then unless their output

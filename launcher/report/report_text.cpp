@@ -1,6 +1,7 @@
 #include <launcher/report/report.h>
 
 #include <algorithm>
+#include <map>
 #include <sstream>
 
 #include <sys/wait.h>
@@ -91,41 +92,43 @@ bool have_one_reason(const RankEnd& one, const RankEnd& other) {
   return !reason.empty() && reason == without_speaker(reason_of(other));
 }
 
+// What became of another rank than the root.
+std::string fate_of(const RankEnd& end, const RankEnd& root) {
+  if (have_one_reason(end, root)) {
+    return " failed for the same reason";
+  }
+  switch (end.state.last_phase()) {
+    case RankState::Phase::kKilled:
+      return " did not stop and had to be killed";
+    case RankState::Phase::kStopping:
+      return " was stopped";
+    default:
+      return end.state.failed() ? " failed after it" : " had ended with code 0";
+  }
+}
+
 // What became of the other ranks, by kind of end.
 std::string others(const JobReport& report) {
-  std::vector<int> alike;
-  std::vector<int> stopped;
-  std::vector<int> killed;
-  std::vector<int> failed;
-  std::vector<int> ended;
+  std::map<std::string, std::vector<int>> ranks;
   for (size_t i = 0; i < report.ranks.size(); ++i) {
     const RankEnd& end = report.ranks[i];
-    if (i == report.root || end.state.alive()) {
-      continue;
-    }
-    if (have_one_reason(end, report.ranks.at(*report.root))) {
-      alike.push_back(end.rank);
-    } else if (end.state.last_phase() == RankState::Phase::kKilled) {
-      killed.push_back(end.rank);
-    } else if (end.state.last_phase() == RankState::Phase::kStopping) {
-      stopped.push_back(end.rank);
-    } else if (end.state.failed()) {
-      failed.push_back(end.rank);
-    } else {
-      ended.push_back(end.rank);
+    if (i != report.root && !end.state.alive()) {
+      ranks[fate_of(end, report.ranks.at(*report.root))].push_back(end.rank);
     }
   }
   std::string text;
-  const auto add = [&](const std::vector<int>& ranks, const char* what) {
-    if (!ranks.empty()) {
-      text += (text.empty() ? "" : "; ") + name_ranks(ranks) + what;
+  for (const std::string fate :
+       {" failed for the same reason",
+        " had ended with code 0",
+        " failed after it",
+        " was stopped",
+        " did not stop and had to be killed"}) {
+    const auto& those = ranks[fate];
+    if (!those.empty()) {
+      text += (text.empty() ? "" : "; ") + name_ranks(those) +
+          (those.size() > 1 ? replaced(fate, " was ", " were ") : fate);
     }
-  };
-  add(alike, " failed for the same reason");
-  add(ended, " had ended with code 0");
-  add(failed, " failed after it");
-  add(stopped, stopped.size() > 1 ? " were stopped" : " was stopped");
-  add(killed, " did not stop and had to be killed");
+  }
   return text;
 }
 

@@ -255,7 +255,6 @@ TEST_CASE("sockets are written without waiting", "[unit]") {
   size_t taken = 0;
   {
     OutputPump pump({}, kTwoRanks, ours.get(), ours.get());
-    pump.start();
     Pipe pipe = make_pipe();
     pump.add(std::move(pipe.read_end), {0, 0, Stream::kOut, 0});
     taken = flood(pipe.write_end, 20'000'000);
@@ -284,7 +283,6 @@ TEST_CASE("streams that lead to one place never mix", "[unit]") {
   FileDescriptor copy(dup(test.out_pipe.write_end.get()));
   test.pump = std::make_unique<OutputPump>(
       OutputOptions(), kTwoRanks, test.out_pipe.write_end.get(), copy.get());
-  test.pump->start();
   FileDescriptor rank = test.rank(0);
   say(rank, std::string(100'000, 'x'));
   test.out.until("x"); // the line's first piece

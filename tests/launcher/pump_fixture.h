@@ -105,7 +105,6 @@ struct PumpTest {
   explicit PumpTest(const OutputOptions& options = {}) {
     pump = std::make_unique<OutputPump>(
         options, kTwoRanks, out_pipe.write_end.get(), err_pipe.write_end.get());
-    pump->start();
   }
 
   FileDescriptor rank(int rank, Stream stream = Stream::kOut, int attempt = 0) {
@@ -178,7 +177,6 @@ struct TerminalTest {
         terminal.slave.get(),
         to_keep.get(),
         std::chrono::milliseconds(patience));
-    pump->start();
   }
 
   FileDescriptor rank(int rank) {
