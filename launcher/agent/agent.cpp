@@ -118,7 +118,7 @@ void Agent::await_output() {
 bool Agent::is_mute() const {
   const Membership& log = rendezvous_.membership();
   return job_.options.has_starter && job_.environment.node_rank > 0 &&
-      !log.plan().nodes.empty() && log.has(log.plan().nodes.front().id);
+      !log.plan.nodes.empty() && log.has(log.plan.nodes.front().id);
 }
 
 void Agent::say(const std::string& text) {
@@ -134,7 +134,7 @@ int Agent::tell_end(JobReport report) {
   // Of one starter's nodes, the one that failed and the first one tell.
   const bool is_said = job_.start_error ||
       (report.reason == StopReason::kOtherNode && is_mute() &&
-       rendezvous_.membership().phase() == Membership::Phase::kEnded);
+       rendezvous_.membership().phase == Membership::Phase::kEnded);
   const std::string text = is_said ? "" : report_text(report);
   if (!text.empty()) {
     say(text);

@@ -49,7 +49,7 @@ void Agent::decline() {
   Member& member = rendezvous_.member();
   const int code = job_.start_error->exit_code();
   const std::string text = own_name() + ": " + job_.start_error->what();
-  if (member.membership().plan().epoch == 1) {
+  if (member.membership().plan.epoch == 1) {
     member.end_job(code, text, now);
   } else {
     member.leave(code, text, now);
@@ -96,8 +96,8 @@ void Agent::take_orders() {
 
 std::string Agent::reason_to_stop(const Order& order) const {
   const Membership& log = rendezvous_.membership();
-  return log.cause() == Membership::Cause::kFailure
-      ? name_of_node(log.failure()->node) + ": " + log.failure()->text
+  return log.cause == Membership::Cause::kFailure
+      ? name_of_node(log.failure->node) + ": " + log.failure->text
       : order.text;
 }
 
@@ -118,7 +118,7 @@ void Agent::kill_with_others() {
 }
 
 void Agent::set_place(int index) {
-  const Plan& plan = rendezvous_.membership().plan();
+  const Plan& plan = rendezvous_.membership().plan;
   JobEnvironment& environment = job_.environment;
   environment.nnodes = static_cast<int>(plan.nodes.size());
   environment.node_rank = index;
@@ -130,7 +130,7 @@ void Agent::set_place(int index) {
     environment.epoch =
         rendezvous_.log_name() + ":" + std::to_string(plan.epoch);
   }
-  environment.master_addr = rendezvous_.membership().address();
+  environment.master_addr = rendezvous_.membership().address;
   if (supervisor_) { // there were ranks before
     say_reason();
     say_what_starts(plan);
@@ -163,7 +163,7 @@ void Agent::run_planned(int index) {
   }
   set_place(index);
   Listener listener = rendezvous_.take_listener();
-  listener.port = rendezvous_.membership().port();
+  listener.port = rendezvous_.membership().port;
   if (paused_) {
     end_pause(std::move(listener));
   } else {
@@ -243,7 +243,7 @@ bool Agent::awaits_others() {
 }
 
 std::string Agent::name_of_node(const std::string& id) const {
-  const Plan& plan = rendezvous_.membership().plan();
+  const Plan& plan = rendezvous_.membership().plan;
   const int index = plan.index_of(id);
   return index < 0 ? "a node"
                    : "node " + plan.nodes[static_cast<size_t>(index)].host;
@@ -274,7 +274,7 @@ void Agent::say_who_is_missing(Time now) {
 
 int Agent::conclude(const Order& exit) {
   const Membership& log = rendezvous_.membership();
-  const auto& failure = log.failure();
+  const auto& failure = log.failure;
   JobReport report = make_report();
   report.exit_code = exit.code;
   if (!supervisor_ && end_requests_ > 0) { // before there were ranks
@@ -306,7 +306,7 @@ int Agent::conclude(const Order& exit) {
     report.detail = name_of_node(failure->node) + ": " + failure->text;
   }
   if (job_.options.nodes.several()) {
-    report.nodes = log.plan().nodes;
+    report.nodes = log.plan.nodes;
   }
   return tell_end(std::move(report));
 }

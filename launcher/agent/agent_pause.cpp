@@ -24,9 +24,9 @@ bool Agent::may_pause() const {
   const bool may_change =
       nodes.least < nodes.most || job_.options.max_restarts > 0;
   const bool ends = end_requests_ > 0 || !may_change ||
-      log.cause() == Cause::kEnd ||
-      (log.cause() == Cause::kFailure &&
-       log.plan().restarts >= log.plan().max_restarts);
+      log.cause == Cause::kEnd ||
+      (log.cause == Cause::kFailure &&
+       log.plan.restarts >= log.plan.max_restarts);
   return !ends && !supervisor_->stopping() &&
       supervisor_->alive().size() == attempt_->ranks().size() &&
       attempt_->can_pause();
@@ -39,8 +39,8 @@ bool Agent::begin_pause(Time now) {
   }
   // Where nobody is lost, all can finish their step.
   const Membership& log = rendezvous_.membership();
-  const bool complete = log.cause() == Membership::Cause::kNodes &&
-      log.survivors().size() == log.plan().nodes.size();
+  const bool complete = log.cause == Membership::Cause::kNodes &&
+      log.survivors().size() == log.plan.nodes.size();
   const milliseconds patience = complete
       ? std::max(job_.options.grace / 2, kStepTime)
       : std::min(job_.options.grace / 2, kStepTime);

@@ -196,7 +196,7 @@ void Rendezvous::carry_out(const Member::Action& action, Time now) {
       break;
     case Kind::kExit:
       if (nodes_.has_service() &&
-          membership().phase() == Membership::Phase::kEnded) {
+          membership().phase == Membership::Phase::kEnded) {
         log_->leave();
       }
       [[fallthrough]];

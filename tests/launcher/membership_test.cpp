@@ -66,13 +66,13 @@ TEST_CASE("A job after another one, in a log that outlives both", "[unit]") {
   };
   for (const char* node : {"a", "b"}) {
     say(Entry::Type::kJoin, node, 0);
-    REQUIRE(log.phase() == Membership::Phase::kGathering);
+    REQUIRE(log.phase == Membership::Phase::kGathering);
     say(Entry::Type::kPlan, node, 1);
     say(Entry::Type::kReady, node, 1);
     say(Entry::Type::kStart, node, 1);
-    REQUIRE(log.phase() == Membership::Phase::kRunning);
+    REQUIRE(log.phase == Membership::Phase::kRunning);
     say(Entry::Type::kFinished, node, 1);
-    REQUIRE(log.phase() == Membership::Phase::kEnded);
+    REQUIRE(log.phase == Membership::Phase::kEnded);
   }
 }
 

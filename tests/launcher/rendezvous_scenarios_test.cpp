@@ -24,7 +24,7 @@ TEST_CASE("A failed rank ends the job everywhere with its code", "[unit]") {
   for (int i = 0; i < 3; ++i) {
     CAPTURE(i, job.history());
     REQUIRE(job.exit_code(i) == 3);
-    REQUIRE(job.member(i).membership().failure()->node == "id2");
+    REQUIRE(job.member(i).membership().failure->node == "id2");
   }
 }
 
@@ -77,7 +77,7 @@ TEST_CASE("A failed rank restarts all nodes, counted alike", "[unit]") {
     job.run_for(seconds(8));
     REQUIRE_RUNNING(job, "012");
     for (int i = 0; i < 3; ++i) {
-      REQUIRE(job.member(i).membership().plan().restarts == restart);
+      REQUIRE(job.member(i).membership().plan.restarts == restart);
     }
   }
   job.fail_rank(0);
@@ -110,7 +110,7 @@ TEST_CASE("The next job begins where one has just ended", "[unit]") {
     for (int i = 0; i < 3; ++i) {
       job.finish_ranks(i);
     }
-    while (job.member(0).membership().phase() != Membership::Phase::kEnded) {
+    while (job.member(0).membership().phase != Membership::Phase::kEnded) {
       job.run_for(milliseconds(10));
     }
     job.set_link(0, 2, false);
@@ -131,8 +131,8 @@ TEST_CASE("A node that comes late gets ranks, without a restart", "[unit]") {
   job.add_node();
   job.run_for(seconds(12));
   REQUIRE_RUNNING(job, "012");
-  REQUIRE(job.member(2).membership().plan().restarts == 0);
-  REQUIRE(job.member(2).membership().plan().index_of("id2") == 2);
+  REQUIRE(job.member(2).membership().plan.restarts == 0);
+  REQUIRE(job.member(2).membership().plan.index_of("id2") == 2);
 }
 
 TEST_CASE("A node more than the job has places", "[unit]") {

@@ -288,7 +288,7 @@ void SimulatedNodes::act(int index) {
         if (node.epoch != 0) {
           faults_ += node.id + " starts ranks beside others\n";
         }
-        node.epoch = node.member->membership().plan().epoch;
+        node.epoch = node.member->membership().plan.epoch;
         node.ran_log = node.log;
         note(index, "runs epoch " + std::to_string(node.epoch));
         break;
@@ -344,7 +344,7 @@ void SimulatedNodes::check() {
     if (each.epoch == 0) {
       continue;
     }
-    const ddp::Plan& plan = each.member->membership().plan();
+    const ddp::Plan& plan = each.member->membership().plan;
     const bool all =
         each.epoch == plan.epoch &&
         std::all_of(plan.nodes.begin(), plan.nodes.end(), [&](const auto& in) {

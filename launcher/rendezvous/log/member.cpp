@@ -43,7 +43,7 @@ Entry& Member::post(Type type) {
   unread_ += connected_ ? 1 : 0;
   entry.type = type;
   entry.from = self_.id;
-  entry.epoch = log_.plan().epoch;
+  entry.epoch = log_.plan.epoch;
   return entry;
 }
 
@@ -82,8 +82,8 @@ void Member::entry(const Entry& entry, Time now) {
   if (state_ == State::kGone) {
     return;
   }
-  const Phase before = log_.phase();
-  const bool had_job = !log_.plan().nodes.empty() && before != Phase::kEnded;
+  const Phase before = log_.phase;
+  const bool had_job = !log_.plan.nodes.empty() && before != Phase::kEnded;
   const bool host_left = entry.type == Type::kLeave && log_.is_host(entry.from);
   log_answered(now);
   const bool is_over = before == Phase::kEnded && log_.has(self_.id);
@@ -93,7 +93,7 @@ void Member::entry(const Entry& entry, Time now) {
   if (entry.from == self_.id) {
     --unread_;
   }
-  if (had_job && log_.plan().nodes.empty() && log_.has(self_.id)) {
+  if (had_job && log_.plan.nodes.empty() && log_.has(self_.id)) {
     calm_until_ = now + options_.node_timeout / 2;
   }
   if (entry.type == Type::kJoin && log_.has(entry.from) &&
@@ -104,13 +104,13 @@ void Member::entry(const Entry& entry, Time now) {
     last_join_ = now;
     heard_[entry.from] = {-1, now};
   }
-  if (log_.phase() == Phase::kGathering && before != Phase::kGathering) {
+  if (log_.phase == Phase::kGathering && before != Phase::kGathering) {
     gathering_since_ = now;
   }
   if (entry.type == Type::kLost && entry.about == self_.id) {
     leave_with(kExitInfrastructure, entry.text, now);
   } else if (
-      host_left && entry.from != self_.id && log_.phase() != Phase::kEnded &&
+      host_left && entry.from != self_.id && log_.phase != Phase::kEnded &&
       state_ != State::kLeaving) {
     state_ = State::kOrphaned;
     text_ = entry.text;
@@ -154,7 +154,7 @@ void Member::lose_log(const std::string& why, Time now) {
   if (state_ == State::kGone) {
     return;
   }
-  const auto& nodes = log_.nodes();
+  const auto& nodes = log_.nodes;
   const auto host =
       std::find_if(nodes.begin(), nodes.end(), [](const NodeInfo& each) {
         return each.hosts_log;
@@ -206,7 +206,7 @@ void Member::rank_failed(
 
 void Member::ranks_ended(bool succeeded, Time now) {
   ranks_ = Ranks::kNone;
-  if (succeeded && connected_ && log_.phase() == Phase::kRunning) {
+  if (succeeded && connected_ && log_.phase == Phase::kRunning) {
     idle_epoch_ = started_epoch_;
     post(Type::kFinished);
   }
@@ -217,7 +217,7 @@ void Member::leave(int code, const std::string& text, Time now) {
   if (state_ == State::kLeaving || state_ == State::kGone) {
     return;
   }
-  const bool is_needed = self_.hosts_log && log_.nodes().size() > 1;
+  const bool is_needed = self_.hosts_log && log_.nodes.size() > 1;
   post(Type::kLeave).text = text;
   leave_with(code, text, is_needed ? now + std::chrono::seconds(1) : now);
   update(now);
@@ -276,9 +276,9 @@ void Member::follow(Time now) {
   }
   if (state_ == State::kDoubting) {
     // Whether the job of others, which has all nodes that it wants, goes on.
-    if (log_.phase() == Phase::kEnded || now >= until_) {
+    if (log_.phase == Phase::kEnded || now >= until_) {
       leave(kExitUsage, text_, now);
-    } else if (log_.plan().nodes.empty()) {
+    } else if (log_.plan.nodes.empty()) {
       state_ = State::kJoined; // it does not
     }
   } else if (is_job_over()) {
@@ -317,21 +317,20 @@ void Member::schedule(Time now) {
 
 // Not another one, whose log this node found.
 bool Member::is_job_over() const {
-  return log_.phase() == Phase::kEnded &&
-      (log_.has(self_.id) || self_.hosts_log);
+  return log_.phase == Phase::kEnded && (log_.has(self_.id) || self_.hosts_log);
 }
 
 bool Member::is_in_plan() const {
-  return log_.plan().index_of(self_.id) >= 0 && log_.has(self_.id);
+  return log_.plan.index_of(self_.id) >= 0 && log_.has(self_.id);
 }
 
 void Member::take_part() {
-  const int epoch = log_.plan().epoch;
-  const Phase phase = log_.phase();
+  const int epoch = log_.plan.epoch;
+  const Phase phase = log_.phase;
   if (!is_in_plan()) {
     return;
   }
-  const int index = log_.plan().index_of(self_.id);
+  const int index = log_.plan.index_of(self_.id);
   if (phase == Phase::kStarting && ready_epoch_ < epoch) {
     ready_epoch_ = epoch;
     post(Type::kReady);
@@ -345,8 +344,8 @@ void Member::take_part() {
     ranks_ = Ranks::kRunning;
     act(Kind::kStart).index = index;
   } else if (phase == Phase::kStopping) {
-    stop_ranks(log_.cause_text());
-    if (ranks_ == Ranks::kStopping && log_.is_urgent()) {
+    stop_ranks(log_.cause_text);
+    if (ranks_ == Ranks::kStopping && log_.is_urgent) {
       ranks_ = Ranks::kKilled;
       act(Kind::kKill);
     }
@@ -363,7 +362,7 @@ std::string Member::endpoint() const {
 
 std::vector<std::string> Member::watched() const {
   std::vector<std::string> ids;
-  for (const NodeInfo& each : log_.nodes()) {
+  for (const NodeInfo& each : log_.nodes) {
     if (each.id != self_.id) {
       ids.push_back(each.id);
     }

@@ -46,7 +46,7 @@ class Member {
       kPost, // `entry`, into the log
       kOpenStore, // for the ranks of this epoch; answered by store_opened()
       kBeginAnew, // by a new Member: the log was one of a job that has ended
-      kStart, // this node's ranks: in membership().plan(), place `index`
+      kStart, // this node's ranks: in membership().plan, place `index`
       kStop, // them, for `text`
       kKill, // them, as they were to stop and somebody does not want to wait
       kExit, // with `code`; `text` says why, where that is no rank's failure

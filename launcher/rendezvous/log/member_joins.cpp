@@ -52,22 +52,22 @@ std::string Member::difference_to(const NodeInfo& other) const {
 // Whether this node belongs to those that joined before it.
 void Member::check_fit(Time now) {
   const bool is_open = takes_others();
-  std::string text = difference_to(log_.nodes().front());
-  if (text.empty() && !is_open && !log_.plan().nodes.empty() &&
-      static_cast<int>(log_.plan().nodes.size()) == options_.most) {
+  std::string text = difference_to(log_.nodes.front());
+  if (text.empty() && !is_open && !log_.plan.nodes.empty() &&
+      static_cast<int>(log_.plan.nodes.size()) == options_.most) {
     text = "the job at " + endpoint() + " has its nodes (" +
-        hosts_of(log_.plan().nodes) +
+        hosts_of(log_.plan.nodes) +
         ") and takes no other; another job needs an endpoint or a --rdzv-id "
         "of its own";
   }
-  for (const NodeInfo& each : log_.nodes()) {
+  for (const NodeInfo& each : log_.nodes) {
     if (text.empty() && !is_open && each.id != self_.id &&
         self_.wanted_rank >= 0 && each.wanted_rank == self_.wanted_rank) {
       text = "node " + each.host + " has the same --node-rank, " +
           std::to_string(self_.wanted_rank);
     }
   }
-  if (!text.empty() && options_.has_service() && !log_.plan().nodes.empty()) {
+  if (!text.empty() && options_.has_service() && !log_.plan.nodes.empty()) {
     // A service keeps what nobody is left to end.
     state_ = State::kDoubting;
     text_ = text;
@@ -79,7 +79,7 @@ void Member::check_fit(Time now) {
 
 // With a job that ended: the log's host is the last to go.
 void Member::end(Time now) {
-  stop_ranks(log_.cause_text());
+  stop_ranks(log_.cause_text);
   if (ranks_ != Ranks::kNone) {
     return;
   }
@@ -88,24 +88,25 @@ void Member::end(Time now) {
     until_ = connected_ ? now + kGoodbyeTime : now;
     post(Type::kLeave);
   }
-  const auto& nodes = log_.nodes();
+  const auto& nodes = log_.nodes;
   const bool all_know =
       std::all_of(nodes.begin(), nodes.end(), [&](const NodeInfo& each) {
-        return log_.has_left(each.id);
+        return log_.left.count(each.id) != 0;
       });
-  const bool may_go = self_.hosts_log ? all_know : log_.has_left(self_.id);
+  const bool may_go =
+      self_.hosts_log ? all_know : log_.left.count(self_.id) != 0;
   if (may_go || now >= until_) {
-    exit(log_.exit_code(), end_text());
+    exit(log_.exit_code, end_text());
   }
 }
 
 std::string Member::end_text() const {
-  if (started_epoch_ == 0 && log_.cause() != Membership::Cause::kEnd) {
+  if (started_epoch_ == 0 && log_.cause != Membership::Cause::kEnd) {
     return "the job ended without this node, as it had its nodes: " +
-        hosts_of(log_.plan().nodes);
+        hosts_of(log_.plan.nodes);
   }
-  const bool is_told = log_.cause() == Membership::Cause::kFailure;
-  return is_told ? "" : log_.cause_text();
+  const bool is_told = log_.cause == Membership::Cause::kFailure;
+  return is_told ? "" : log_.cause_text;
 }
 
 std::string Member::awaited() const {
@@ -116,22 +117,21 @@ std::string Member::awaited() const {
   if (state_ == State::kDoubting) {
     return text_ + " (unless its nodes are silent)";
   }
-  const Phase phase = log_.phase();
+  const Phase phase = log_.phase;
   if (phase == Phase::kEnded) {
     return "waiting until the job that has ended at " + endpoint() +
         " is gone from there";
   }
   if (phase == Phase::kStopping || phase == Phase::kRunning) {
     return "waiting for the ranks of " + hosts_of(log_.awaited()) +
-        (phase == Phase::kRunning
-             ? " to finish"
-             : " to stop: " + first_line(log_.cause_text()));
+        (phase == Phase::kRunning ? " to finish"
+                                  : " to stop: " + first_line(log_.cause_text));
   }
   const std::string least = std::to_string(options_.least);
   const std::string most = std::to_string(options_.most);
-  return "waiting for nodes: " + std::to_string(log_.nodes().size()) + " of " +
+  return "waiting for nodes: " + std::to_string(log_.nodes.size()) + " of " +
       (least == most ? least : least + " to " + most) + " joined (" +
-      hosts_of(log_.nodes()) + ")" +
+      hosts_of(log_.nodes) + ")" +
       (has_strangers_ ? "; some node has another token (DDP_TOKEN, --token), "
                         "--rdzv-id or version of ddprun"
                       : "");

@@ -20,7 +20,7 @@ void Member::report_silence(Time now) {
   const auto is_silent = [&](const std::string& id) {
     return id != self_.id && now - heard_[id].at > options_.node_timeout;
   };
-  for (const NodeInfo& each : log_.nodes()) {
+  for (const NodeInfo& each : log_.nodes) {
     if (each.id == self_.id) {
       break;
     }
@@ -45,9 +45,9 @@ void Member::lead(Time now) {
   if (log_.leader() != self_.id || unread_ > 0) {
     return;
   }
-  if (log_.phase() == Phase::kGathering && now >= calm_until_) {
+  if (log_.phase == Phase::kGathering && now >= calm_until_) {
     gather(now);
-  } else if (log_.phase() == Phase::kRunning) {
+  } else if (log_.phase == Phase::kRunning) {
     regroup(now);
   }
 }
@@ -56,12 +56,12 @@ void Member::lead(Time now) {
 std::vector<NodeInfo> Member::candidates() const {
   std::set<int> taken;
   std::vector<NodeInfo> found;
-  for (const NodeInfo& each : log_.nodes()) {
+  for (const NodeInfo& each : log_.nodes) {
     if (each.wanted_rank < 0 || taken.insert(each.wanted_rank).second) {
       found.push_back(each);
     }
   }
-  found = in_order(std::move(found), log_.plan());
+  found = in_order(std::move(found), log_.plan);
   const auto most = static_cast<size_t>(options_.most);
   if (found.size() > most) {
     found.resize(most);
@@ -77,14 +77,14 @@ bool Member::takes_others() const {
 void Member::gather(Time now) {
   std::vector<NodeInfo> nodes = candidates();
   const auto count = static_cast<int>(nodes.size());
-  const bool is_first = log_.plan().nodes.empty();
+  const bool is_first = log_.plan.nodes.empty();
   const bool is_late = now >= last_join_ + options_.last_call;
   const auto survivors = static_cast<int>(log_.survivors().size());
   const bool is_over =
       !is_first && survivors < options_.least && !takes_others();
   const bool is_full = count == options_.most;
   if (is_over) {
-    post_end(kExitInfrastructure, log_.cause_text());
+    post_end(kExitInfrastructure, log_.cause_text);
   } else if (count >= options_.least && (is_full || !is_first || is_late)) {
     post_plan(std::move(nodes));
   } else if (now >= gathering_since_ + options_.join_timeout) {
@@ -96,10 +96,10 @@ void Member::gather(Time now) {
 }
 
 void Member::post_plan(std::vector<NodeInfo> nodes) {
-  const bool is_restart = log_.cause() == Membership::Cause::kFailure;
+  const bool is_restart = log_.cause == Membership::Cause::kFailure;
   Entry& entry = post(Type::kPlan);
-  entry.plan.epoch = log_.next_epoch();
-  entry.plan.restarts = log_.plan().restarts + (is_restart ? 1 : 0);
+  entry.plan.epoch = log_.plan.epoch + 1;
+  entry.plan.restarts = log_.plan.restarts + (is_restart ? 1 : 0);
   entry.plan.max_restarts = self_.max_restarts;
   entry.plan.nodes = std::move(nodes);
   entry.epoch = entry.plan.epoch;
@@ -108,12 +108,11 @@ void Member::post_plan(std::vector<NodeInfo> nodes) {
 // Makes room for nodes that came while the ranks run. Several that come
 // together cost one restart.
 void Member::regroup(Time now) {
-  const Plan& plan = log_.plan();
+  const Plan& plan = log_.plan;
   const bool has_room = static_cast<int>(plan.nodes.size()) < options_.most;
   const std::vector<NodeInfo> nodes = candidates();
   const bool may_grow = static_cast<int>(nodes.size()) < options_.most;
-  if (!has_room || regrouped_epoch_ == plan.epoch ||
-      log_.has_finished_nodes() ||
+  if (!has_room || regrouped_epoch_ == plan.epoch || !log_.finished.empty() ||
       (may_grow && now < last_join_ + options_.last_call)) {
     return;
   }

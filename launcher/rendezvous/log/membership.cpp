@@ -12,17 +12,17 @@ Membership Membership::after_job() const {
 
 bool Membership::is_confirmed() const {
   return std::all_of(
-      plan_.nodes.begin(), plan_.nodes.end(), [&](const NodeInfo& each) {
+      plan.nodes.begin(), plan.nodes.end(), [&](const NodeInfo& each) {
         return ready_.count(each.id) != 0;
       });
 }
 
 const NodeInfo* Membership::find(const std::string& id) const {
   const auto found =
-      std::find_if(nodes_.begin(), nodes_.end(), [&](const NodeInfo& each) {
+      std::find_if(nodes.begin(), nodes.end(), [&](const NodeInfo& each) {
         return each.id == id;
       });
-  return found == nodes_.end() ? nullptr : &*found;
+  return found == nodes.end() ? nullptr : &*found;
 }
 
 bool Membership::is_host(const std::string& id) const {
@@ -32,7 +32,7 @@ bool Membership::is_host(const std::string& id) const {
 
 std::vector<NodeInfo> Membership::survivors() const {
   std::vector<NodeInfo> found;
-  for (const NodeInfo& each : plan_.nodes) {
+  for (const NodeInfo& each : plan.nodes) {
     if (has(each.id)) {
       found.push_back(each);
     }
@@ -43,7 +43,7 @@ std::vector<NodeInfo> Membership::survivors() const {
 std::vector<NodeInfo> Membership::awaited() const {
   std::vector<NodeInfo> found;
   for (const NodeInfo& each : survivors()) {
-    if (!is_idle(each.id)) {
+    if (idle_.count(each.id) == 0 && finished.count(each.id) == 0) {
       found.push_back(each);
     }
   }
@@ -51,16 +51,16 @@ std::vector<NodeInfo> Membership::awaited() const {
 }
 
 bool Membership::in_epoch(const Entry& entry) const {
-  const bool goes_on = phase_ == Phase::kStarting ||
-      phase_ == Phase::kRunning || phase_ == Phase::kStopping;
-  return goes_on && entry.epoch == plan_.epoch && has(entry.from) &&
-      plan_.index_of(entry.from) >= 0;
+  const bool goes_on = phase == Phase::kStarting || phase == Phase::kRunning ||
+      phase == Phase::kStopping;
+  return goes_on && entry.epoch == plan.epoch && has(entry.from) &&
+      plan.index_of(entry.from) >= 0;
 }
 
 void Membership::apply(const Entry& entry) {
-  if (phase_ == Phase::kEnded) {
+  if (phase == Phase::kEnded) {
     if (entry.type == Entry::Type::kLeave) {
-      left_.insert(entry.from); // has read how the job ended
+      left.insert(entry.from); // has read how the job ended
     } else if (entry.type == Entry::Type::kJoin && outlives_jobs_) {
       *this = after_job();
       join(entry);
@@ -73,7 +73,7 @@ void Membership::apply(const Entry& entry) {
       break;
     case Entry::Type::kLeave:
       if (has(entry.from)) {
-        left_.insert(entry.from);
+        left.insert(entry.from);
         remove(entry.from, entry.text);
       }
       break;
@@ -92,11 +92,11 @@ void Membership::apply(const Entry& entry) {
       }
       break;
     case Entry::Type::kStart:
-      if (in_epoch(entry) && phase_ == Phase::kStarting && is_confirmed() &&
-          plan_.index_of(entry.from) == 0) {
-        address_ = entry.address;
-        port_ = entry.port;
-        phase_ = Phase::kRunning;
+      if (in_epoch(entry) && phase == Phase::kStarting && is_confirmed() &&
+          plan.index_of(entry.from) == 0) {
+        address = entry.address;
+        port = entry.port;
+        phase = Phase::kRunning;
       }
       break;
     case Entry::Type::kFailed:
@@ -112,7 +112,7 @@ void Membership::apply(const Entry& entry) {
       break;
     case Entry::Type::kFinished:
       if (in_epoch(entry)) {
-        finished_.insert(entry.from);
+        finished.insert(entry.from);
         conclude_epoch();
       }
       break;
@@ -130,7 +130,7 @@ void Membership::apply(const Entry& entry) {
 void Membership::join(const Entry& entry) {
   // One that was lost leaves as soon as it reads that.
   if (!has(entry.node.id) && lost_.count(entry.node.id) == 0) {
-    nodes_.push_back(entry.node);
+    nodes.push_back(entry.node);
   }
 }
 
@@ -138,13 +138,13 @@ void Membership::remove(const std::string& id, const std::string& why) {
   if (!has(id)) {
     return;
   }
-  const bool matters = plan_.index_of(id) >= 0 && finished_.count(id) == 0;
-  nodes_.erase(
+  const bool matters = plan.index_of(id) >= 0 && finished.count(id) == 0;
+  nodes.erase(
       std::remove_if(
-          nodes_.begin(),
-          nodes_.end(),
+          nodes.begin(),
+          nodes.end(),
           [&](const NodeInfo& each) { return each.id == id; }),
-      nodes_.end());
+      nodes.end());
   if (outlives_jobs_ && survivors().empty()) {
     forget_job();
     return;
@@ -158,76 +158,75 @@ void Membership::remove(const std::string& id, const std::string& why) {
 // Nobody is left of it: those that came later begin another.
 void Membership::forget_job() {
   Membership next = after_job();
-  next.nodes_ = std::move(nodes_);
+  next.nodes = std::move(nodes);
   *this = std::move(next);
 }
 
 void Membership::start_epoch(const Entry& entry) {
-  const Plan& plan = entry.plan;
-  const bool fits = phase_ == Phase::kGathering && entry.from == leader() &&
-      plan.epoch == next_epoch() && !plan.nodes.empty() &&
-      std::all_of(plan.nodes.begin(), plan.nodes.end(), [&](const auto& each) {
+  const Plan& next = entry.plan;
+  const bool fits = phase == Phase::kGathering && entry.from == leader() &&
+      next.epoch == plan.epoch + 1 && !next.nodes.empty() &&
+      std::all_of(next.nodes.begin(), next.nodes.end(), [&](const auto& each) {
                       return has(each.id);
                     });
   if (!fits) {
     return; // somebody left meanwhile: the leader makes another
   }
-  plan_ = plan;
-  for (NodeInfo& each : plan_.nodes) {
+  plan = next;
+  for (NodeInfo& each : plan.nodes) {
     each = *find(each.id);
   }
   ready_.clear();
-  phase_ = Phase::kStarting;
-  cause_ = Cause::kNone;
-  cause_text_.clear();
-  failure_.reset();
+  phase = Phase::kStarting;
+  cause = Cause::kNone;
+  cause_text.clear();
+  failure.reset();
   idle_.clear();
-  finished_.clear();
+  finished.clear();
 }
 
 void Membership::add_failure(const Entry& entry) {
   // Whoever failed may know more of it later.
-  if (!failure_ || failure_->node == entry.from ||
-      (failure_->is_consequence && !entry.is_consequence)) {
-    failure_ = {entry.from, entry.code, entry.is_consequence, entry.text};
+  if (!failure || failure->node == entry.from ||
+      (failure->is_consequence && !entry.is_consequence)) {
+    failure = {entry.from, entry.code, entry.is_consequence, entry.text};
   }
   stop(Cause::kFailure, entry.text);
 }
 
 // Where an epoch goes on: the first cause counts, but that a job is to end goes
 // before all, and a lost node before the failures that it caused elsewhere.
-void Membership::stop(Cause cause, const std::string& text) {
-  if (phase_ == Phase::kGathering || phase_ == Phase::kEnded) {
+void Membership::stop(Cause why, const std::string& text) {
+  if (phase == Phase::kGathering || phase == Phase::kEnded) {
     return;
   }
-  const bool explains = cause == Cause::kNodes && cause_ == Cause::kFailure &&
-      failure_->is_consequence;
-  if (cause_ == Cause::kNone || cause == Cause::kEnd || explains) {
-    cause_ = cause;
-    cause_text_ = text;
+  const bool explains = why == Cause::kNodes && cause == Cause::kFailure &&
+      failure->is_consequence;
+  if (cause == Cause::kNone || why == Cause::kEnd || explains) {
+    cause = why;
+    cause_text = text;
   }
-  phase_ = Phase::kStopping;
+  phase = Phase::kStopping;
 }
 
 // Only by those that take part: another may be there by mistake.
 void Membership::end(const Entry& entry) {
-  const bool may_end =
-      entry.from == leader() || plan_.index_of(entry.from) >= 0;
+  const bool may_end = entry.from == leader() || plan.index_of(entry.from) >= 0;
   if (!has(entry.from) || !may_end) {
     return;
   }
-  is_urgent_ = !enders_.insert(entry.from).second || is_urgent_;
-  if (cause_ == Cause::kEnd) {
+  is_urgent = !enders_.insert(entry.from).second || is_urgent;
+  if (cause == Cause::kEnd) {
     return;
   }
-  exit_code_ = entry.code;
-  if (cause_ == Cause::kFailure && plan_.restarts >= plan_.max_restarts) {
+  exit_code = entry.code;
+  if (cause == Cause::kFailure && plan.restarts >= plan.max_restarts) {
     return; // it ends by that
   }
-  if (phase_ == Phase::kGathering) {
-    cause_ = Cause::kEnd;
-    cause_text_ = entry.text;
-    phase_ = Phase::kEnded;
+  if (phase == Phase::kGathering) {
+    cause = Cause::kEnd;
+    cause_text = entry.text;
+    phase = Phase::kEnded;
     return;
   }
   stop(Cause::kEnd, entry.text);
@@ -236,20 +235,19 @@ void Membership::end(const Entry& entry) {
 
 // Once no rank is left: the job is over, or the leader plans anew.
 void Membership::conclude_epoch() {
-  const bool goes_on = phase_ == Phase::kStarting ||
-      phase_ == Phase::kRunning || phase_ == Phase::kStopping;
+  const bool goes_on = phase == Phase::kStarting || phase == Phase::kRunning ||
+      phase == Phase::kStopping;
   if (!goes_on || !awaited().empty()) {
     return;
   }
-  if (phase_ != Phase::kStopping) { // all that are left have finished
-    exit_code_ = 0;
-    phase_ = Phase::kEnded;
-  } else if (
-      cause_ == Cause::kFailure && plan_.restarts >= plan_.max_restarts) {
-    exit_code_ = failure_->code;
-    phase_ = Phase::kEnded;
+  if (phase != Phase::kStopping) { // all that are left have finished
+    exit_code = 0;
+    phase = Phase::kEnded;
+  } else if (cause == Cause::kFailure && plan.restarts >= plan.max_restarts) {
+    exit_code = failure->code;
+    phase = Phase::kEnded;
   } else {
-    phase_ = enders_.empty() ? Phase::kGathering : Phase::kEnded;
+    phase = enders_.empty() ? Phase::kGathering : Phase::kEnded;
   }
 }
 
