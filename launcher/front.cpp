@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <common/scheduler/launch_error.h>
 #include <launcher/agent/agent.h>
 #include <launcher/agent/descendants.h>
 #include <launcher/private_folder.h>

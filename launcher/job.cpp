@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <common/processors.h>
-#include <common/scheduler/launch_error.h>
 #include <common/scheduler/outer_launcher.h>
 #include <common/text.h>
 #include <launcher/cli/help/dry_run.h>

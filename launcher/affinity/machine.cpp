@@ -5,7 +5,6 @@
 #include <fstream>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <system_error>
 
 #include <common/scheduler/launch_error.h>

@@ -7,9 +7,6 @@
 #include <sys/wait.h>
 
 #include <common/scheduler/launch_error.h>
-#include <common/text.h>
-#include <launcher/private_folder.h>
-#include <launcher/signals.h>
 
 namespace ddp {
 namespace {

@@ -1,7 +1,5 @@
 #include <launcher/agent/progress_watch.h>
 
-#include <algorithm>
-
 namespace ddp {
 namespace {
 

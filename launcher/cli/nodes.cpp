@@ -158,7 +158,7 @@ struct Sources {
 // "2" or "1:4".
 void read_range(const OptionValue& value, NodeOptions* nodes) {
   const auto bound = [&](const std::string& text) {
-    return static_cast<int>(integer_of({value.source, text}, 1, kMostNodes));
+    return int_of({value.source, text}, 1, kMostNodes);
   };
   const size_t colon = value.text.find(':');
   nodes->least = bound(value.text.substr(0, colon));
@@ -188,7 +188,7 @@ void settle_rank(const Sources& sources, NodeOptions* nodes) {
   const bool is_fixed = nodes->least == nodes->most;
   const int most = is_fixed ? nodes->most : kMostNodes;
   if (const OptionValue* rank = sources.find("node-rank")) {
-    nodes->rank = static_cast<int>(integer_of(*rank, 0, most - 1));
+    nodes->rank = int_of(*rank, 0, most - 1);
   } else if (sources.outer) {
     nodes->rank = sources.outer->rank;
     if (nodes->rank >= most) {

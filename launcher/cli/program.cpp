@@ -58,20 +58,15 @@ std::string find_python(const std::string& python) {
 }
 
 Program python_program(
-    const std::vector<std::string>& own_arguments,
+    std::vector<std::string> own_arguments,
     const std::vector<std::string>& command,
     const EnvironmentLookup& lookup) {
-  std::string python = lookup("PYTHON_EXEC").value_or("");
-  if (python.empty()) {
-    python = "python3";
-  }
-  Program program;
-  program.file = find_python(python);
-  program.arguments.push_back(python);
-  for (const auto* part : {&own_arguments, &command}) {
-    program.arguments.insert(
-        program.arguments.end(), part->begin(), part->end());
-  }
+  const std::string set = lookup("PYTHON_EXEC").value_or("");
+  const std::string python = set.empty() ? "python3" : set;
+  Program program{find_python(python), std::move(own_arguments)};
+  auto& arguments = program.arguments;
+  arguments.insert(arguments.begin(), python);
+  arguments.insert(arguments.end(), command.begin(), command.end());
   return program;
 }
 

@@ -6,7 +6,6 @@
 #include <fstream>
 #include <stdexcept>
 #include <thread>
-#include <utility>
 
 #include <curl/curl.h>
 #include <netinet/in.h>

@@ -1,7 +1,6 @@
 #include <launcher/output/output_pump.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 
 #include <fcntl.h>

@@ -9,7 +9,6 @@
 #include <common/scheduler/rank_environment.h>
 #include <launcher/cli/help/dry_run.h>
 #include <launcher/cli/redaction.h>
-#include <launcher/remote/starter_link.h>
 #include <launcher/rendezvous/authentication.h>
 #include <launcher/rendezvous/endpoint.h>
 

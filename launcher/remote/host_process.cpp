@@ -1,6 +1,5 @@
 #include <launcher/remote/host_process.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 

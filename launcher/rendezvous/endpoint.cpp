@@ -10,7 +10,6 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <common/address_list.h>
 #include <common/host_name.h>

@@ -1,6 +1,5 @@
 #include <launcher/report/report.h>
 
-#include <array>
 #include <cstring>
 
 #include <sys/wait.h>

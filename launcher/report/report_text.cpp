@@ -4,8 +4,6 @@
 #include <map>
 #include <sstream>
 
-#include <sys/wait.h>
-
 #include <common/text.h>
 #include <launcher/output/shared_errors.h>
 

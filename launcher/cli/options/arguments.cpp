@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <optional>
 #include <set>
 
 #include <launcher/cli/options/option_table.h>

@@ -37,7 +37,7 @@ const StoredOption kStored[] = {
      }},
     {"master-port",
      [](Options& options, const Value& value) {
-       options.master_port = static_cast<int>(integer_of(value, 0, 65535));
+       options.master_port = int_of(value, 0, 65535);
      }},
     {"role", &set<text_of, &Options::role>},
     {"standalone", &set<given, &Options::standalone>},
@@ -77,8 +77,7 @@ const StoredOption kStored[] = {
     {"virtual-local-rank", &set<given, &Options::virtual_local_rank>},
     {"max-restarts",
      [](Options& options, const Value& value) {
-       options.max_restarts = static_cast<int>(
-           integer_of(value, 0, std::numeric_limits<int>::max()));
+       options.max_restarts = int_of(value, 0, std::numeric_limits<int>::max());
      }},
     {"grace", &set<seconds_of, &Options::grace>},
     {"hang-timeout", &set<seconds_of, &Options::hang_timeout>},

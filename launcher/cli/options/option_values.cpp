@@ -7,7 +7,6 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
-#include <optional>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -62,17 +61,6 @@ Choice choice_of(
   refuse_value(value, names);
 }
 
-int port_of(const OptionValue& value, const std::string& text) {
-  if (text.empty() || text.size() > 5 ||
-      text.find_first_not_of("0123456789") != std::string::npos ||
-      std::stoi(text) > kMostPort) {
-    refuse_value(
-        value,
-        "HOST[:PORT] with a port from 0 to 65535 ([::1]:29400 for IPv6)");
-  }
-  return std::stoi(text);
-}
-
 // The file that is read is the one that was checked: another one may be at its
 // path by then.
 std::string first_line_of(const std::string& name, const std::string& path) {
@@ -120,17 +108,17 @@ std::optional<int64_t> whole_number(const std::string& text) {
   return whole ? std::optional<int64_t>(number) : std::nullopt;
 }
 
-int64_t integer_of(const OptionValue& value, int64_t least, int64_t most) {
+int int_of(const OptionValue& value, int least, int most) {
   const auto number = whole_number(value.text);
   if (!number || *number < least || *number > most) {
-    const bool bounded = most < std::numeric_limits<int32_t>::max();
+    const bool bounded = most < std::numeric_limits<int>::max();
     refuse_value(
         value,
         bounded ? "a whole number from " + std::to_string(least) + " to " +
                 std::to_string(most)
                 : "a whole number, at least " + std::to_string(least));
   }
-  return *number;
+  return static_cast<int>(*number);
 }
 
 std::chrono::milliseconds seconds_of(const OptionValue& value) {
@@ -168,7 +156,7 @@ int rank_count(
   if (!whole_number(text)) {
     refuse_value(value, "a positive number, cpu, gpu or auto");
   }
-  return static_cast<int>(integer_of(value, 1, kMaxLocalRanks));
+  return int_of(value, 1, kMaxLocalRanks);
 }
 
 std::optional<HostText> split_host(const std::string& text) {
@@ -197,7 +185,8 @@ SocketAddress endpoint_of(const OptionValue& value, int default_port) {
   check_host(value, parts->host);
   return {
       parts->host,
-      port.empty() ? default_port : port_of(value, port.substr(1))};
+      port.empty() ? default_port
+                   : int_of({value.source, port.substr(1)}, 0, kMostPort)};
 }
 
 void check_host(const OptionValue& value, const std::string& host) {
@@ -214,11 +203,9 @@ std::pair<int, int> port_range_of(const OptionValue& value) {
   if (dash == std::string::npos) {
     refuse_value(value, "A-B, the first and the last port");
   }
-  const auto bound = [&](const std::string& text) {
-    return static_cast<int>(integer_of({value.source, text}, 1, kMostPort));
-  };
   const std::pair<int, int> range{
-      bound(value.text.substr(0, dash)), bound(value.text.substr(dash + 1))};
+      int_of({value.source, value.text.substr(0, dash)}, 1, kMostPort),
+      int_of({value.source, value.text.substr(dash + 1)}, 1, kMostPort)};
   if (range.first > range.second) {
     refuse_value(value, "A-B with A not above B");
   }

@@ -61,7 +61,7 @@ void check_host(const OptionValue& value, const std::string& host);
 std::pair<int, int> port_range_of(const OptionValue& value);
 
 /// A whole number from `least` to `most`.
-int64_t integer_of(const OptionValue& value, int64_t least, int64_t most);
+int int_of(const OptionValue& value, int least, int most);
 
 /// Seconds, with decimals where wanted.
 std::chrono::milliseconds seconds_of(const OptionValue& value);

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdint>
 #include <cstdlib>
 #include <sstream>
 #include <thread>
-#include <vector>
 
 #include <poll.h>
 #include <sys/prctl.h>
@@ -21,7 +19,6 @@
 #include <launcher/rendezvous/endpoint.h>
 #include <launcher/rendezvous/log/plan.h>
 #include <launcher/rendezvous/log/shared_log.h>
-#include <launcher/sockets.h>
 
 namespace ddp {
 

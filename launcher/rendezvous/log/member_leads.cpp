@@ -1,7 +1,6 @@
 // What one node decides for all.
 #include <launcher/rendezvous/log/member.h>
 
-#include <algorithm>
 #include <utility>
 
 #include <common/scheduler/launch_error.h>
