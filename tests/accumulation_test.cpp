@@ -1,4 +1,3 @@
-#include <tests/support/nearly_equal.h>
 #include <tests/support/ranks.h>
 #include <tests/support/twins.h>
 

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <tests/support/child.h>
 #include <tests/support/skip.h>
-#include <tests/support/temporary_folder.h>
 
 namespace ddp::test::atomic_file_test {
 
@@ -22,8 +21,7 @@ mode_t mode_of(const std::string& path) {
   return status.st_mode & 07777;
 }
 
-TEST_CASE("AtomicFile creates and replaces", "[atomic_file]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("AtomicFile creates and replaces") {
   const auto path = folder / "a.bin";
   const auto old_umask = ::umask(027);
   replace(path, "first");
@@ -38,8 +36,7 @@ TEST_CASE("AtomicFile creates and replaces", "[atomic_file]") {
   CHECK(folder.names() == std::set<std::string>{"a.bin"});
 }
 
-TEST_CASE("AtomicFile overwrites what was written", "[atomic_file]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("AtomicFile overwrites what was written") {
   AtomicFile file(folder / "a.bin");
   file.write("0123", 4);
   file.overwrite(1, "xy", 2);
@@ -48,21 +45,21 @@ TEST_CASE("AtomicFile overwrites what was written", "[atomic_file]") {
   CHECK(read_text(folder / "a.bin") == "0xy345");
 }
 
-TEST_CASE("AtomicFile without commit changes nothing", "[atomic_file]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("AtomicFile without commit changes nothing") {
   const auto path = folder / "a.bin";
   write_text(path, "old");
   {
     AtomicFile file(path);
     file.write("new", 3);
     CHECK(read_text(path) == "old");
+    // It has no name yet: a process that is killed here leaves nothing.
+    CHECK(folder.names() == std::set<std::string>{"a.bin"});
   }
   CHECK(read_text(path) == "old");
   CHECK(folder.names() == std::set<std::string>{"a.bin"});
 }
 
-TEST_CASE("AtomicFile works in the current folder", "[atomic_file]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("AtomicFile works in the current folder") {
   require_in_child([&] {
     REQUIRE(::chdir(folder.path().c_str()) == 0);
     replace("a.bin", "here");
@@ -70,8 +67,7 @@ TEST_CASE("AtomicFile works in the current folder", "[atomic_file]") {
   CHECK(read_text(folder / "a.bin") == "here");
 }
 
-TEST_CASE("AtomicFile follows links", "[atomic_file]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("AtomicFile follows links") {
   std::filesystem::create_directory(folder / "real");
   std::filesystem::create_symlink("real/a.bin", folder / "link");
   std::filesystem::create_symlink(folder / "link", folder / "link2");
@@ -83,8 +79,7 @@ TEST_CASE("AtomicFile follows links", "[atomic_file]") {
   CHECK(std::filesystem::is_symlink(folder / "link2"));
 }
 
-TEST_CASE("AtomicFile says what is wrong with a path", "[atomic_file]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("AtomicFile says what is wrong with a path") {
   CHECK_THROWS_WITH(
       AtomicFile(folder / "no/a.bin"),
       Has("no/a.bin", "No such file", "create the folder"));
@@ -103,8 +98,7 @@ TEST_CASE("AtomicFile says what is wrong with a path", "[atomic_file]") {
   CHECK(folder.names() == std::set<std::string>{"file"});
 }
 
-TEST_CASE("AtomicFile keeps the old file when space ends", "[atomic_file]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("AtomicFile keeps the old file when space ends") {
   const auto path = folder / "a.bin";
   write_text(path, "old");
   require_in_child([&] {
@@ -121,8 +115,7 @@ TEST_CASE("AtomicFile keeps the old file when space ends", "[atomic_file]") {
 
 // Without /proc a nameless file cannot be given a name, so a child that sees
 // only the test's folder has to go the way of file systems without O_TMPFILE.
-TEST_CASE("AtomicFile works without O_TMPFILE", "[atomic_file]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("AtomicFile works without O_TMPFILE") {
   write_text(folder / "a.bin", "old");
   constexpr int kSkipped = 77;
   const auto outcome =
@@ -151,68 +144,6 @@ TEST_CASE("AtomicFile works without O_TMPFILE", "[atomic_file]") {
   CHECK(outcome.exit_code == 0);
   CHECK(read_text(folder / "a.bin") == "new");
   CHECK(folder.names() == std::set<std::string>{"a.bin"});
-}
-
-constexpr size_t kChunk = 128 * 1024;
-constexpr int kChunks = 32;
-
-/// A process that replaces `path` in chunks, says so of each, and may commit.
-Process writer(const std::string& path, bool commits) {
-  return child([path, commits] {
-    const std::string chunk(kChunk, 'n');
-    AtomicFile file(path);
-    for (int i = 0; i < kChunks; ++i) {
-      file.write(chunk.data(), chunk.size());
-      std::cout << "chunk " << i << '.' << std::endl;
-    }
-    if (!commits) {
-      ::pause();
-    }
-    file.commit();
-  });
-}
-
-/// Kills it so long after a chunk. Returns how it ended.
-int kill_after(
-    Process& process,
-    unsigned chunk,
-    std::chrono::microseconds time) {
-  REQUIRE(process.wait_for("chunk " + std::to_string(chunk) + '.', kLong));
-  const auto end = std::chrono::steady_clock::now() + time;
-  while (std::chrono::steady_clock::now() < end) {
-  }
-  process.signal(SIGKILL);
-  return process.finish(kLong).exit_code;
-}
-
-TEST_CASE("AtomicFile survives kill -9 while writing", "[atomic_file]") {
-  const TemporaryFolder folder;
-  const auto path = folder / "a.bin";
-  const std::string old(3 * kChunk, 'o');
-  write_text(path, old);
-  std::mt19937 random(1);
-  for (int i = 0; i < 50; ++i) {
-    auto process = writer(path, /*commits=*/false);
-    const std::chrono::microseconds delay(random() % 300);
-    REQUIRE(kill_after(process, random() % kChunks, delay) == 128 + SIGKILL);
-    REQUIRE(read_text(path) == old);
-    REQUIRE(folder.names() == std::set<std::string>{"a.bin"});
-  }
-}
-
-TEST_CASE("AtomicFile survives kill -9 while committing", "[atomic_file]") {
-  const TemporaryFolder folder;
-  const auto path = folder / "a.bin";
-  const std::string old(3 * kChunk, 'o'), fresh(kChunks * kChunk, 'n');
-  std::mt19937 random(2);
-  for (int i = 0; i < 30; ++i) {
-    write_text(path, old);
-    auto process = writer(path, /*commits=*/true);
-    const std::chrono::microseconds delay(random() % 8000);
-    kill_after(process, kChunks - 1, delay);
-    const auto content = read_text(path);
-    REQUIRE((content == old || content == fresh));
-  }
 }
 
 } // namespace ddp::test::atomic_file_test

@@ -20,17 +20,7 @@ void flip_bit_of(const std::string& path, const std::string& content) {
   flip_bit(path, at + content.size() / 2);
 }
 
-// A safetensors file as other programs write it.
-std::string foreign_safetensors(
-    const std::string& description,
-    const std::string& data) {
-  const uint64_t bytes = description.size();
-  return std::string(reinterpret_cast<const char*>(&bytes), sizeof(bytes)) +
-      description + data;
-}
-
-TEST_CASE("what is in a file, as JSON", "[checkpoint_command]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("what is in a file, as JSON") {
   for (const std::string name : {"a.pt", "a.safetensors"}) {
     write_training(
         folder, name, torch::zeros({2, 0, 3}, torch::kBFloat16), std::nan(""));
@@ -53,8 +43,7 @@ TEST_CASE("what is in a file, as JSON", "[checkpoint_command]") {
   }
 }
 
-TEST_CASE("inspect reads no tensor", "[checkpoint_command]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("inspect reads no tensor") {
   const auto path =
       write_training(folder, "a.pt", torch::full({64}, 7, torch::kByte));
   flip_bit_of(path, std::string(64, 7));
@@ -75,8 +64,7 @@ TEST_CASE("inspect reads no tensor", "[checkpoint_command]") {
       Has("w       [256, 1073741824]  uint8  256.0 GiB"));
 }
 
-TEST_CASE("verify says what it verified", "[checkpoint_command]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("verify says what it verified") {
   const auto tensor = torch::full({64}, 7, torch::kByte);
   const std::string content(64, 7);
   const auto own = write_training(folder, "own.pt", tensor);
@@ -113,8 +101,7 @@ TEST_CASE("verify says what it verified", "[checkpoint_command]") {
           "ok       " + foreign));
 }
 
-TEST_CASE("differences are named", "[checkpoint_command]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("differences are named") {
   const auto nan = std::numeric_limits<float>::quiet_NaN();
   const auto a =
       write_training(folder, "a.pt", torch::tensor({1.F, 2.F, nan, 0.F}));
@@ -151,8 +138,7 @@ TEST_CASE("differences are named", "[checkpoint_command]") {
           "only in " + b + ": extra, true\n");
 }
 
-TEST_CASE("differences within a tolerance are none", "[checkpoint_command]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("differences within a tolerance are none") {
   const auto a =
       write_training(folder, "a.pt", torch::arange(1.F, 2'000'001.F), 1.0);
   const auto b = write_training(
@@ -160,8 +146,7 @@ TEST_CASE("differences within a tolerance are none", "[checkpoint_command]") {
   CHECK_THAT(
       output_of(1, {"diff", a, b}),
       Matches("model.w: 2,000,000 of 2,000,000 elements differ, by "
-              "2000(\\.[0-9]+)? at "
-              "most\nepoch: 1.0 against 1.001\n"));
+              "2000(\\.[0-9]+)? at most\nepoch: 1.0 against 1.001\n"));
   CHECK(output_of(0, {"diff", a, b, "--rtol", "0.002"}).empty());
   CHECK_THAT(
       output_of(1, {"diff", a, b, "--atol", "1000"}),
@@ -171,8 +156,7 @@ TEST_CASE("differences within a tolerance are none", "[checkpoint_command]") {
       trouble({"diff", a, folder / "none.pt"}), Has("none.pt': No such file"));
 }
 
-TEST_CASE("what cannot be done is said in a line", "[checkpoint_command]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("what cannot be done is said in a line") {
   write_text(folder / "empty.pt", "");
   write_text(folder / "text.pt", "no checkpoint, but more than 22 bytes");
   const std::vector<std::pair<std::vector<std::string>, std::string>> expected{
@@ -189,7 +173,7 @@ TEST_CASE("what cannot be done is said in a line", "[checkpoint_command]") {
   }
 }
 
-TEST_CASE("help has an example", "[checkpoint_command]") {
+TEST_CASE("help has an example") {
   std::vector<Command> commands;
   for (const std::string name :
        {"inspect", "verify", "convert", "strip-prefix", "diff"}) {
@@ -202,8 +186,7 @@ TEST_CASE("help has an example", "[checkpoint_command]") {
   CHECK_THAT(output_of(0, {"--version"}), Matches("ddp-checkpoint [0-9.]+\n"));
 }
 
-TEST_CASE("output that cannot be written", "[checkpoint_command]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("output that cannot be written") {
   auto many = detail::new_dict();
   for (int i = 0; i < 5000; ++i) { // more than a pipe takes
     many.insert("a.rather.long.name." + std::to_string(i), torch::zeros({1}));

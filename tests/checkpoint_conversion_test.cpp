@@ -53,8 +53,7 @@ assert (stripped["model"]["2.weight"].data_ptr() ==
         stripped["model"]["3.weight"].data_ptr())
 )";
 
-TEST_CASE("a training that Python wrote", "[checkpoint_conversion]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a training that Python wrote") {
   python_output({"-c", kWriteTraining, folder.path()});
   const auto path = folder / "training.pt";
 
@@ -67,8 +66,7 @@ TEST_CASE("a training that Python wrote", "[checkpoint_conversion]") {
           "\n\\u001b[2J = 1.5\n",
           "\noptimizer.param_groups.0.lr = 0.125\n",
           "\noptimizer       18        72  288 B\n",
-          "\nmodel.module.0.weight               [3, 4]  "
-          "float32  48 B\n",
+          "\nmodel.module.0.weight               [3, 4]  float32  48 B\n",
           "2 of them share memory with others\n"));
   CHECK(text.find('\x1b') == std::string::npos);
   std::istringstream lines(text);
@@ -91,8 +89,7 @@ TEST_CASE("a training that Python wrote", "[checkpoint_conversion]") {
   python_output({"-c", kReadConverted, folder.path()});
 }
 
-TEST_CASE("a module that torch::save wrote", "[checkpoint_conversion]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a module that torch::save wrote") {
   const torch::nn::Sequential net(
       torch::nn::Linear(2, 3), torch::nn::ReLU(), torch::nn::Linear(3, 1));
   const auto path = folder / "net.pt";
@@ -112,8 +109,7 @@ TEST_CASE("a module that torch::save wrote", "[checkpoint_conversion]") {
   CHECK(read_safetensors(folder / "flat.safetensors").metadata.size() == 1);
 }
 
-TEST_CASE("an entry of a training is converted", "[checkpoint_conversion]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("an entry of a training is converted") {
   const auto w = torch::rand({3});
   const auto path = write_training(folder, "a.pt", w);
   const auto out = folder / "w.safetensors";
@@ -137,8 +133,7 @@ TEST_CASE("an entry of a training is converted", "[checkpoint_conversion]") {
       SafetensorsMetadata{{"author", "A"}, {"format", "pt"}});
 }
 
-TEST_CASE("prefixes of names are dropped", "[checkpoint_conversion]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("prefixes of names are dropped") {
   const auto path = folder / "a.pt", out = folder / "b.pt";
   const auto w = torch::rand({3});
   const auto optimizer =

@@ -131,22 +131,15 @@ IValue weights() {
 IValue training() {
   auto groups = new_list();
   groups.push_back(c10::ivalue::Tuple::create({0.1, true, "adam"}));
-  auto result = new_dict();
-  result.insert("model", weights());
-  result.insert("optimizer", groups);
-  result.insert("step", 12);
-  result.insert("empty", torch::zeros({0, 3}));
-  result.insert("mask", torch::ones({5}).to(torch::kBool));
-  return result;
+  return dict(
+      {{"model", weights()},
+       {"optimizer", groups},
+       {"step", 12},
+       {"empty", torch::zeros({0, 3})},
+       {"mask", torch::ones({5}).to(torch::kBool)}});
 }
 
-template <typename T>
-std::string bytes_of(const T& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof(value)};
-}
-
-TEST_CASE("damage of this library's files never changes a value") {
-  const TemporaryFolder folder;
+FOLDER_TEST("damage of this library's files never changes a value") {
   const auto check = [&](const std::string& name, const IValue& value) {
     write_checkpoint_file(folder / (name + ".safetensors"), value);
     damage(folder / (name + ".safetensors"), Checked::kAllBytes);
@@ -157,8 +150,7 @@ TEST_CASE("damage of this library's files never changes a value") {
   check("weights", weights());
 }
 
-TEST_CASE("damage of LibTorch's files never changes a value") {
-  const TemporaryFolder folder;
+FOLDER_TEST("damage of LibTorch's files never changes a value") {
   torch::serialize::OutputArchive module;
   Net().save(module);
   module.save_to(folder / "module.pt");
@@ -169,8 +161,7 @@ TEST_CASE("damage of LibTorch's files never changes a value") {
   damage(folder / "tensors.pt", Checked::kValues);
 }
 
-TEST_CASE("damage of Python's files never changes a value") {
-  const TemporaryFolder folder;
+FOLDER_TEST("damage of Python's files never changes a value") {
   const auto path = folder / "python.pt";
   const std::string script =
       "import sys, torch\n"
@@ -186,21 +177,20 @@ TEST_CASE("damage of Python's files never changes a value") {
 }
 
 // No program's safetensors files but this one's have checksums.
-TEST_CASE("damage of other programs' safetensors files crashes nothing") {
-  const TemporaryFolder folder;
+FOLDER_TEST("damage of other programs' safetensors files crashes nothing") {
   const auto path = folder / "foreign.safetensors";
   std::string header = "{\"__metadata__\":{\"format\":\"pt\"}", data;
   for (int i = 0; i < 6; ++i) {
     const auto begin = std::to_string(data.size());
     for (int j = 0; j < 6; ++j) {
-      data += bytes_of(static_cast<float>(i * j));
+      data += number(static_cast<float>(i * j));
     }
     header += ",\"layer." + std::to_string(i) +
         ".weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[" +
         begin + "," + std::to_string(data.size()) + "]}";
   }
   header += "}";
-  write_text(path, bytes_of(uint64_t{header.size()}) + header + data);
+  write_text(path, foreign_safetensors(header, data));
   damage(path, Checked::kNothing);
 }
 

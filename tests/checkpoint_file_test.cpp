@@ -6,7 +6,6 @@
 #include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/memory_file.h>
-#include <tests/support/temporary_folder.h>
 
 namespace ddp::test::checkpoint_file_test {
 
@@ -62,8 +61,7 @@ bool equal(const torch::nn::Sequential& a, const torch::nn::Sequential& b) {
   return text_of(state_of(a, "")) == text_of(state_of(b, ""));
 }
 
-TEST_CASE("a tree of values is the same in each format", "[checkpoint]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a tree of values is the same in each format") {
   for (const auto& format : kFormats) {
     const auto path = folder / ("a" + format);
     write_checkpoint_file(path, small_value());
@@ -86,8 +84,7 @@ TEST_CASE("a tree of values is the same in each format", "[checkpoint]") {
           "model.w", "model.b.c", "model.w'", "state.0.step"});
 }
 
-TEST_CASE("a dict of tensors is a plain safetensors file", "[checkpoint]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a dict of tensors is a plain safetensors file") {
   const auto path = folder / "a.safetensors";
   write_checkpoint_file(path, state_of(net(), ""));
   const auto file = read_safetensors(path);
@@ -95,8 +92,7 @@ TEST_CASE("a dict of tensors is a plain safetensors file", "[checkpoint]") {
   CHECK(file.tensors.contains("0.weight"));
 }
 
-TEST_CASE("no flipped bit of a file changes its value", "[checkpoint]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("no flipped bit of a file changes its value") {
   const auto expected = text_of(small_value());
   for (const std::string format : {".pt", ".safetensors"}) {
     write_checkpoint_file(folder / "whole" + format, small_value());
@@ -124,8 +120,7 @@ TEST_CASE("no flipped bit of a file changes its value", "[checkpoint]") {
   }
 }
 
-TEST_CASE("a mapped file is not written to", "[checkpoint]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a mapped file is not written to") {
   for (const auto& format : kFormats) {
     const auto path = folder / ("a" + format);
     write_checkpoint_file(path, dict({{"w", torch::ones({1000})}}));
@@ -143,8 +138,7 @@ TEST_CASE("a mapped file is not written to", "[checkpoint]") {
   }
 }
 
-TEST_CASE("what a safetensors file cannot have is named", "[checkpoint]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("what a safetensors file cannot have is named") {
   const auto refused = [&](const IValue& value) {
     return words_of(
         [&] { write_checkpoint_file(folder / "a.safetensors", value); });
@@ -163,8 +157,7 @@ TEST_CASE("what a safetensors file cannot have is named", "[checkpoint]") {
   CHECK(folder.names().empty());
 }
 
-TEST_CASE("a safetensors file's tree is checked", "[checkpoint]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a safetensors file's tree is checked") {
   const auto path = folder / "a.safetensors";
   const auto reading = [&](const std::string& tree) {
     write_safetensors(path, StateDict(), {{"ddp.tree", tree}});
@@ -184,8 +177,7 @@ TEST_CASE("a safetensors file's tree is checked", "[checkpoint]") {
       Has("nested more than"));
 }
 
-TEST_CASE("a module's weights are found in a training's file", "[checkpoint]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a module's weights are found in a training's file") {
   const auto saved = net();
   const auto other = net();
   const auto loads = [&](const IValue& content, const std::string& entry = "") {
@@ -214,8 +206,7 @@ TEST_CASE("a module's weights are found in a training's file", "[checkpoint]") {
   CHECK_THROWS_WITH(loads(3), Has("no dict of tensors"));
 }
 
-TEST_CASE("LibTorch's own file of a module is loaded", "[checkpoint]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("LibTorch's own file of a module is loaded") {
   const auto saved = net();
   torch::save(saved, folder / "a.pt");
   auto loaded = net();
@@ -223,8 +214,7 @@ TEST_CASE("LibTorch's own file of a module is loaded", "[checkpoint]") {
   CHECK(equal(loaded, saved));
 }
 
-TEST_CASE("a file holds tensors as they read, whatever their memory holds") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a file holds tensors as they read, whatever their memory holds") {
   const auto numbers = torch::arange(1, 13, torch::kFloat).view({3, 4});
   const auto complex = torch::complex(numbers, -numbers);
   const auto negative = torch::imag(complex.conj());
@@ -260,8 +250,7 @@ TEST_CASE("a file holds tensors as they read, whatever their memory holds") {
   }
 }
 
-TEST_CASE("tensors that have no memory of their own values are refused") {
-  const TemporaryFolder folder;
+FOLDER_TEST("tensors that have no memory of their own values are refused") {
   const auto nested = torch::_nested_tensor_from_tensor_list(
       {torch::ones({2})}, {}, {}, {}, {});
   const std::vector<std::pair<at::Tensor, const char*>> tensors{

@@ -1,14 +1,12 @@
 // Which folders a CheckpointManager writes to.
 #include <tests/support/checkpoint_run.h>
 #include <tests/support/ranks.h>
-#include <tests/support/warnings.h>
 
 #include <fcntl.h>
 
 namespace ddp::test::checkpoint_folder_test {
 
-TEST_CASE("a folder of a later run is not written to") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a folder of a later run is not written to") {
   Run(folder.path()).save(100);
   Run anew(folder.path());
   CHECK_THROWS_WITH(
@@ -27,8 +25,7 @@ TEST_CASE("a folder of a later run is not written to") {
   CHECK_THROWS_AS(anew.save(-1), c10::ValueError);
 }
 
-TEST_CASE("an epoch that others went on without writes no checkpoint") {
-  const TemporaryFolder folder;
+FOLDER_TEST("an epoch that others went on without writes no checkpoint") {
   const auto in_epoch = [](const char* epoch, const auto& action) {
     setenv("DDP_EPOCH", epoch, 1);
     action();
@@ -64,8 +61,7 @@ TEST_CASE("an epoch that others went on without writes no checkpoint") {
   });
 }
 
-TEST_CASE("a folder is looked at before the training") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a folder is looked at before the training") {
   CHECK(warnings_of([&] { Run(folder / "not/there/yet"); }).empty());
   CHECK(folder.names().empty());
   write_text(folder / "file", "x");
@@ -74,8 +70,8 @@ TEST_CASE("a folder is looked at before the training") {
   }
 }
 
-TEST_CASE("a folder that cannot be written to is told of before the training") {
-  const TemporaryFolder folder;
+FOLDER_TEST(
+    "a folder that cannot be written to is told of before the training") {
   std::filesystem::create_directories(folder / "open/closed");
   using std::filesystem::perms;
   permissions(
@@ -93,8 +89,7 @@ TEST_CASE("a folder that cannot be written to is told of before the training") {
   });
 }
 
-TEST_CASE("one process at a time writes to a folder") {
-  const TemporaryFolder folder;
+FOLDER_TEST("one process at a time writes to a folder") {
   {
     Run run(folder.path());
     run.save(5);

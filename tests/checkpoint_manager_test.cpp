@@ -1,10 +1,7 @@
 #include <checkpoint/checkpoint_folder.h>
-#include <ddp/checkpoint/checkpoint_file.h>
 #include <tests/support/checkpoint_run.h>
 #include <tests/support/ranks.h>
-#include <tests/support/shared_folder.h>
 #include <tests/support/values.h>
-#include <tests/support/warnings.h>
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -73,15 +70,14 @@ extern "C" int posix_fadvise(
 }
 
 RANKS_TEST("a run goes on from the newest checkpoint on all ranks") {
-  const SharedFolder shared;
   for (const auto* extension : {".pt", ".safetensors"}) {
     for (const bool asynchronous : {false, true}) {
-      const auto folder = shared.path + "a/run" + extension +
+      const auto own = folder + "a/run" + extension +
           std::to_string(static_cast<int>(asynchronous));
       const auto options =
           keeping(2).extension(extension).asynchronous(asynchronous);
       {
-        Run run(folder, options, group);
+        Run run(own, options, group);
         REQUIRE_FALSE(run.checkpoints.load());
         for (int64_t step = 1; step <= 5; ++step) {
           run.save(step);
@@ -90,7 +86,7 @@ RANKS_TEST("a run goes on from the newest checkpoint on all ranks") {
       }
       group.barrier();
       Names names;
-      for (const auto& file : std::filesystem::directory_iterator(folder)) {
+      for (const auto& file : std::filesystem::directory_iterator(own)) {
         names.insert(file.path().filename().string());
       }
       REQUIRE(
@@ -100,7 +96,7 @@ RANKS_TEST("a run goes on from the newest checkpoint on all ranks") {
               std::string("step-4") + extension,
               std::string("step-5") + extension});
       Run resumed(
-          folder,
+          own,
           keeping(2).load(
               LoadOptions().every_rank_reads(true).memory_map(asynchronous)),
           group);
@@ -112,64 +108,54 @@ RANKS_TEST("a run goes on from the newest checkpoint on all ranks") {
       resumed.values.zero_();
       REQUIRE(resumed.state.load(found->path, group));
       REQUIRE(resumed.is_at(5));
-      const auto latest = read_checkpoint_file(folder + "/latest");
+      const auto latest = read_checkpoint_file(own + "/latest");
       REQUIRE(latest.toGenericDict().at("step").toInt() == 5);
     }
   }
 }
 
-TEST_CASE("ranks that save different steps are told so, all of them") {
-  const SharedFolder shared;
-  ddp::test::ranks(3, [&](ProcessGroup group) {
-    Run run(shared.path + "run", {}, group);
-    REQUIRE_THAT(
-        ddp::test::error_on_all(
-            group, [&] { run.save(group.rank() == 1 ? 4 : 3); }),
-        Has("the ranks did not call the same: ranks 0 and 2: "
-            "CheckpointManager::save of step 3 in '",
-            "'; rank 1: CheckpointManager::save of step 4"));
-    REQUIRE_THAT(
-        ddp::test::error_on_all(group, [&] { run.save(-1); }),
-        Has("save of step -1 in '", "': expected 0 or more"));
-    run.save(3); // nothing was written or lost
-    REQUIRE(run.checkpoints.load()->step == 3);
-  });
+RANKS_TEST("ranks that save different steps are told so, all of them") {
+  Run run(folder + "run", {}, group);
+  REQUIRE_THAT(
+      ddp::test::error_on_all(
+          group, [&] { run.save(group.rank() == 1 ? 4 : 3); }),
+      Has("the ranks did not call the same: ranks 0 and 2: "
+          "CheckpointManager::save of step 3 in '",
+          "'; rank 1: CheckpointManager::save of step 4"));
+  REQUIRE_THAT(
+      ddp::test::error_on_all(group, [&] { run.save(-1); }),
+      Has("save of step -1 in '", "': expected 0 or more"));
+  run.save(3); // nothing was written or lost
+  REQUIRE(run.checkpoints.load()->step == 3);
 }
 
-TEST_CASE("ranks with folders of their own are told so, all of them") {
-  const SharedFolder shared;
-  ddp::test::ranks(3, [&](ProcessGroup group) {
-    const auto folder = c10::str(shared.path, "run", group.rank() % 2);
-    Run run(folder, {}, group);
-    const auto refuse = [&](const std::string& name, auto call) {
-      REQUIRE_THAT(
-          ddp::test::error_on_all(group, call),
-          Has("did not call the same: ranks 0 and 2: " + name,
-              "run0'; rank 1: " + name,
-              "run1'. Rank 0 reads and writes for all"));
-    };
-    refuse("CheckpointManager::load in '", [&] { run.checkpoints.load(); });
-    refuse("CheckpointManager::save of step 3 in '", [&] { run.save(3); });
-    REQUIRE_FALSE(std::filesystem::exists(folder));
-  });
-}
-
-TEST_CASE("a group that was forgotten on loading is told of") {
-  const SharedFolder shared;
-  ddp::test::ranks(3, [&](ProcessGroup group) {
-    Run(shared.path + "run", {}, group).save(3);
-    Run forgetful(shared.path + "run");
-    const auto texts = warnings_of([&] { forgetful.checkpoints.load(); });
-    REQUIRE(texts.size() == 1);
+RANKS_TEST("ranks with folders of their own are told so, all of them") {
+  const auto own = c10::str(folder, "run", group.rank() % 2);
+  Run run(own, {}, group);
+  const auto refuse = [&](const std::string& name, auto call) {
     REQUIRE_THAT(
-        texts[0],
-        Has("a CheckpointManager was given a group of one",
-            "each rank gets what rank 0 saved"));
-  });
+        ddp::test::error_on_all(group, call),
+        Has("did not call the same: ranks 0 and 2: " + name,
+            "run0'; rank 1: " + name,
+            "run1'. Rank 0 reads and writes for all"));
+  };
+  refuse("CheckpointManager::load in '", [&] { run.checkpoints.load(); });
+  refuse("CheckpointManager::save of step 3 in '", [&] { run.save(3); });
+  REQUIRE_FALSE(std::filesystem::exists(own));
 }
 
-TEST_CASE("the best checkpoints stay") {
-  const TemporaryFolder folder;
+RANKS_TEST("a group that was forgotten on loading is told of") {
+  Run(folder + "run", {}, group).save(3);
+  Run forgetful(folder + "run");
+  const auto texts = warnings_of([&] { forgetful.checkpoints.load(); });
+  REQUIRE(texts.size() == 1);
+  REQUIRE_THAT(
+      texts[0],
+      Has("a CheckpointManager was given a group of one",
+          "each rank gets what rank 0 saved"));
+}
+
+FOLDER_TEST("the best checkpoints stay") {
   const auto nan = std::nan("");
   Run run(folder / "high", keeping(1, 2));
   run.save(1, 0.5);
@@ -209,8 +195,7 @@ TEST_CASE("the best checkpoints stay") {
       Names{"step-1_metric--1e-07.pt", "step-3_metric-1.pt"});
 }
 
-TEST_CASE("a damaged checkpoint is passed over and said so") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a damaged checkpoint is passed over and said so") {
   {
     Run run(folder.path(), keeping(2));
     run.save(1);
@@ -243,8 +228,7 @@ TEST_CASE("a damaged checkpoint is passed over and said so") {
       Has("none of the checkpoints", "step-2.pt", "step-4.pt"));
 }
 
-TEST_CASE("nothing is removed where the new checkpoint is damaged") {
-  const TemporaryFolder folder;
+FOLDER_TEST("nothing is removed where the new checkpoint is damaged") {
   Run run(folder.path(), keeping(5));
   for (int64_t step = 1; step <= 3; ++step) {
     run.save(step);
@@ -258,8 +242,7 @@ TEST_CASE("nothing is removed where the new checkpoint is damaged") {
       folder.names() == Names{"latest", "step-1.pt", "step-2.pt", "step-3.pt"});
 }
 
-TEST_CASE("a new checkpoint is read back from the disk") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a new checkpoint is read back from the disk") {
   Run run(folder.path(), keeping(1));
   run.save(1);
   dropped().clear();
@@ -269,10 +252,9 @@ TEST_CASE("a new checkpoint is read back from the disk") {
 }
 
 RANKS_TEST("loading reads the newest checkpoint once") {
-  const SharedFolder shared;
   // A disk for each rank, as where ranks are on hosts of their own.
   const auto disk = [&](int rank) {
-    return shared.path + "disk" + std::to_string(rank);
+    return folder + "disk" + std::to_string(rank);
   };
   std::filesystem::create_directory(disk(group.rank()));
   std::filesystem::current_path(disk(group.rank()));
@@ -294,8 +276,7 @@ RANKS_TEST("loading reads the newest checkpoint once") {
   }
 }
 
-TEST_CASE("what is saved in the background is what was there") {
-  const TemporaryFolder folder;
+FOLDER_TEST("what is saved in the background is what was there") {
   for (const auto* extension : {".pt", ".safetensors"}) {
     const auto path = folder / extension;
     {
@@ -318,16 +299,15 @@ TEST_CASE("what is saved in the background is what was there") {
 }
 
 RANKS_TEST("a save that fails is heard of on every rank") {
-  const SharedFolder shared;
   for (const bool asynchronous : {false, true}) {
-    const auto folder =
-        shared.path + "b" + std::to_string(static_cast<int>(asynchronous));
-    Run run(folder, keeping(2).asynchronous(asynchronous), group);
+    const auto own =
+        folder + "b" + std::to_string(static_cast<int>(asynchronous));
+    Run run(own, keeping(2).asynchronous(asynchronous), group);
     run.save(1);
     run.checkpoints.wait();
-    // A folder is in the file's place.
+    // A own is in the file's place.
     if (group.rank() == 0) {
-      std::filesystem::create_directory(folder + "/step-2.pt");
+      std::filesystem::create_directory(own + "/step-2.pt");
     }
     if (asynchronous) {
       run.save(2);
@@ -338,9 +318,9 @@ RANKS_TEST("a save that fails is heard of on every rank") {
     run.save(4); // it is said once
     run.checkpoints.wait();
     if (group.rank() == 0) {
-      std::filesystem::remove(folder + "/step-2.pt");
+      std::filesystem::remove(own + "/step-2.pt");
     }
-    Run resumed(folder, {}, group);
+    Run resumed(own, {}, group);
     REQUIRE(resumed.checkpoints.load()->step == 4);
     REQUIRE(resumed.is_at(4));
   }

@@ -2,7 +2,6 @@
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <tests/support/catch.h>
-#include <tests/support/temporary_folder.h>
 #include <tests/support/wrapper.h>
 
 namespace ddp::test::checkpoint_test {
@@ -56,8 +55,7 @@ std::string complaint(const std::string& path, torch::nn::Module& module) {
   return words_of([&] { load_checkpoint(path, module); });
 }
 
-TEST_CASE("A checkpoint brings a module back", "[checkpoint]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("A checkpoint brings a module back") {
   const auto path = folder / "net.safetensors";
   const Net saved;
   Net loaded;
@@ -73,8 +71,7 @@ TEST_CASE("A checkpoint brings a module back", "[checkpoint]") {
   CHECK(read_safetensors(path).metadata.at("format") == "pt");
 }
 
-TEST_CASE("A wrapper and its module have the same checkpoint", "[checkpoint]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("A wrapper and its module have the same checkpoint") {
   const auto net = std::make_shared<Net>();
   save_checkpoint(folder / "plain.safetensors", *net);
   const Wrapper wrapper(net);
@@ -87,8 +84,7 @@ TEST_CASE("A wrapper and its module have the same checkpoint", "[checkpoint]") {
   CHECK(equal(copy_of(other), copy_of(*net)));
 }
 
-TEST_CASE("A checkpoint of Python's wrapper loads", "[checkpoint]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("A checkpoint of Python's wrapper loads") {
   const auto path = folder / "a.safetensors";
   const Net net;
   write_safetensors(path, prefixed(copy_of(net), "module.module."));
@@ -105,15 +101,11 @@ TEST_CASE("A checkpoint of Python's wrapper loads", "[checkpoint]") {
   }
 }
 
-TEST_CASE("load_checkpoint lists all that does not fit", "[checkpoint]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("load_checkpoint lists all that does not fit") {
   const auto path = folder / "a.safetensors";
   Net net(3);
   const auto before = copy_of(net);
-  StateDict state;
-  for (const auto& item : copy_of(Net(5))) {
-    state.insert(item.key(), item.value());
-  }
+  auto state = copy_of(Net(5));
   state.erase("norm.bias");
   state.erase("steps");
   state.insert("steps", torch::tensor(1.5));
@@ -133,14 +125,11 @@ TEST_CASE("load_checkpoint lists all that does not fit", "[checkpoint]") {
   CHECK(equal(copy_of(net), before));
 }
 
-TEST_CASE("load_checkpoint leaves alone what only one side has, if asked to") {
-  const TemporaryFolder folder;
+FOLDER_TEST(
+    "load_checkpoint leaves alone what only one side has, if asked to") {
   const auto path = folder / "a.safetensors";
   const auto lenient = LoadOptions().strict(false);
-  StateDict state;
-  for (const auto& item : copy_of(Net())) {
-    state.insert(item.key(), item.value());
-  }
+  auto state = copy_of(Net());
   state.erase("norm.bias");
   state.insert("head.weight", torch::ones(2));
   write_safetensors(path, state);
@@ -165,8 +154,7 @@ TEST_CASE("load_checkpoint leaves alone what only one side has, if asked to") {
           "unexpected in the file: head.weight"));
 }
 
-TEST_CASE("load_checkpoint converts to the module's dtype", "[checkpoint]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("load_checkpoint converts to the module's dtype") {
   const auto path = folder / "a.safetensors";
   const Net net;
   save_checkpoint(path, net);
@@ -178,8 +166,7 @@ TEST_CASE("load_checkpoint converts to the module's dtype", "[checkpoint]") {
   CHECK(torch::equal(loaded.steps, net.steps));
 }
 
-TEST_CASE("a net in half precision is loaded into one that is not") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a net in half precision is loaded into one that is not") {
   Net net;
   net.norm->num_batches_tracked.fill_(7);
   net.to(torch::kHalf); // its counters, too
@@ -191,24 +178,7 @@ TEST_CASE("a net in half precision is loaded into one that is not") {
   CHECK(torch::equal(loaded.scale, net.scale.to(torch::kFloat)));
 }
 
-TEST_CASE("A damaged checkpoint leaves the module alone", "[checkpoint]") {
-  const TemporaryFolder folder;
-  const auto path = folder / "a.safetensors";
-  save_checkpoint(path, Net());
-  auto text = read_text(path);
-  text.back() = static_cast<char>(text.back() ^ 4);
-  write_text(path, text);
-  Net net;
-  const auto before = copy_of(net);
-  CHECK_THAT(complaint(path, net), Has("damaged"));
-  CHECK_THAT(
-      complaint(folder / "no.safetensors", net),
-      Has("no.safetensors", "No such file"));
-  CHECK(equal(copy_of(net), before));
-}
-
-TEST_CASE("save_checkpoint says why it cannot", "[checkpoint]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("save_checkpoint says why it cannot") {
   const Net net;
   CHECK_THROWS_WITH(
       save_checkpoint(folder / "no/a.safetensors", net),

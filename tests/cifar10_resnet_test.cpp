@@ -43,8 +43,7 @@ std::string stop(const Command& command) {
   return outcome.output;
 }
 
-TEST_CASE("each image is counted once, by however many ranks") {
-  const TemporaryFolder folder;
+FOLDER_TEST("each image is counted once, by however many ranks") {
   write_cifar(folder / "data", 4, 13); // 20 to train with
   for (const int ranks : {1, 2, 3}) {
     const auto output = output_of(train(
@@ -60,8 +59,7 @@ TEST_CASE("each image is counted once, by however many ranks") {
   }
 }
 
-TEST_CASE("a run that was stopped goes on with the same bits") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a run that was stopped goes on with the same bits") {
   write_cifar(folder / "data", 6, 5);
   const std::string options = "--batch_size=2 --n_epochs=2 --folder=";
   const auto whole = output_of(train(folder, 3, options + "whole"));
@@ -77,8 +75,7 @@ TEST_CASE("a run that was stopped goes on with the same bits") {
   }
 }
 
-TEST_CASE("what cannot be is refused with exit code 1 and the reason") {
-  const TemporaryFolder folder;
+FOLDER_TEST("what cannot be is refused with exit code 1 and the reason") {
   const auto refused = [&](const std::string& options) {
     const auto outcome =
         run(line(folder, "ddprun --nproc-per-node 3 cifar10_resnet " + options),
@@ -97,8 +94,7 @@ TEST_CASE("what cannot be is refused with exit code 1 and the reason") {
   CHECK_THAT(refused(""), Has("test_batch.bin is incomplete"));
 }
 
-TEST_CASE("the tutorial's line trains ResNet-101 on four processes") {
-  const TemporaryFolder folder;
+FOLDER_TEST("the tutorial's line trains ResNet-101 on four processes") {
   write_cifar(folder / "data", 2, 5);
   stop(line(
       folder,
@@ -107,8 +103,7 @@ TEST_CASE("the tutorial's line trains ResNet-101 on four processes") {
   CHECK(std::filesystem::exists(folder / "cifar10_resnet/latest"));
 }
 
-TEST_CASE("ResNet-101 trains on processes that it starts") {
-  const TemporaryFolder folder;
+FOLDER_TEST("ResNet-101 trains on processes that it starts") {
   write_cifar(folder / "data", 1, 3);
   output_of(line(
       folder, "cifar10_resnet --world_size=2 --n_epochs=1 --batch_size=2"));

@@ -1,7 +1,6 @@
 #include <tests/support/examples.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
-#include <tests/support/word_net.h>
 
 #include <ATen/record_function.h>
 #include <ddp/reducer.h>

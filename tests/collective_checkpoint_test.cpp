@@ -1,8 +1,6 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
-#include <tests/support/shared_folder.h>
 #include <tests/support/values.h>
-#include <tests/support/warnings.h>
 
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/checkpoint/training_state.h>
@@ -11,8 +9,7 @@
 namespace ddp::test::collective_checkpoint_test {
 
 RANKS_TEST("what rank 0 saves, every rank loads, wrapped or not") {
-  const SharedFolder folder;
-  const auto path = folder.path + "net.safetensors";
+  const auto path = folder + "net.safetensors";
   torch::manual_seed(group.rank());
   auto net = std::make_shared<BranchNet>();
   DistributedDataParallel<BranchNet> model(net, group);
@@ -33,8 +30,7 @@ RANKS_TEST("what rank 0 saves, every rank loads, wrapped or not") {
 }
 
 RANKS_TEST("every rank learns what a load that is not strict left alone") {
-  const SharedFolder folder;
-  const auto path = folder.path + "net.safetensors";
+  const auto path = folder + "net.safetensors";
   torch::manual_seed(1);
   auto net = std::make_shared<BranchNet>();
   save_checkpoint(path, *net, group);
@@ -54,9 +50,8 @@ RANKS_TEST("every rank learns what a load that is not strict left alone") {
 }
 
 RANKS_TEST("paths that differ between ranks are told of") {
-  const SharedFolder folder;
-  const auto own = c10::str(folder.path, "net", group.rank(), ".pt");
-  const auto first = folder.path + "net0.pt";
+  const auto own = c10::str(folder, "net", group.rank(), ".pt");
+  const auto first = folder + "net0.pt";
   auto net = std::make_shared<BranchNet>();
   TrainingState state;
   state.add("net", net);
@@ -84,8 +79,7 @@ RANKS_TEST("paths that differ between ranks are told of") {
 }
 
 RANKS_TEST("loading into different modules is refused on all ranks") {
-  const SharedFolder folder;
-  const auto path = folder.path + "net.safetensors";
+  const auto path = folder + "net.safetensors";
   auto net = std::make_shared<BranchNet>();
   save_checkpoint(path, *net, group);
   if (group.rank() == 2) {
@@ -97,15 +91,14 @@ RANKS_TEST("loading into different modules is refused on all ranks") {
 }
 
 RANKS_TEST("every rank throws rank 0's reason") {
-  const SharedFolder folder;
   auto net = std::make_shared<BranchNet>();
   REQUIRE_THROWS_WITH(
-      save_checkpoint(folder.path + "no/such/net.safetensors", *net, group),
+      save_checkpoint(folder + "no/such/net.safetensors", *net, group),
       Has("No such file or directory"));
   REQUIRE_THROWS_WITH(
-      load_checkpoint(folder.path + "none.safetensors", *net, group),
+      load_checkpoint(folder + "none.safetensors", *net, group),
       Has("none.safetensors"));
-  const auto path = folder.path + "short.safetensors";
+  const auto path = folder + "short.safetensors";
   save_checkpoint(path, *net, group);
   group.barrier();
   if (group.rank() == 0) {

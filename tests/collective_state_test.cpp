@@ -8,7 +8,6 @@
 #include <ddp/zero_redundancy_optimizer.h>
 #include <tests/support/failures.h>
 #include <tests/support/samplers.h>
-#include <tests/support/shared_folder.h>
 
 namespace ddp::test::collective_state_test {
 
@@ -205,8 +204,7 @@ RANKS_TEST("a sharded state that one rank cannot send fails on all ranks") {
 
 RANKS_TEST(
     "a state that does not fit on one rank changes nothing on any rank") {
-  const SharedFolder folder;
-  const auto path = folder.path + "run.pt";
+  const auto path = folder + "run.pt";
   DistributedSampler sampler(64, group);
   auto loader = make_data_loader(Numbers(64), DistributedSampler(64, group));
   BatchSampler<DistributedSampler> batches(

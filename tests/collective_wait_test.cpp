@@ -85,8 +85,7 @@ RANKS_TEST(
   const auto own = group.duplicate();
   REQUIRE_THAT(
       all_reduce_error(group.rank() == 0 ? group : own),
-      Has(" has not come to all_reduce of 4 Float, and is in "
-          "another one"));
+      Has(" has not come to all_reduce of 4 Float, and is in another one"));
   meet_at_store(group, {"0", "1"});
 }
 
@@ -149,8 +148,7 @@ RANKS_TEST(
     }
     REQUIRE_THAT(
         error,
-        Has("all_reduce_async over shm failed because rank 0 of "
-            "2 on host ",
+        Has("all_reduce_async over shm failed because rank 0 of 2 on host ",
             " failed: gave up"));
   }
   group.barrier();

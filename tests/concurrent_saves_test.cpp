@@ -1,9 +1,8 @@
 #include <checkpoint/checkpoint_folder.h>
-#include <ddp/support/containers.h>
 #include <tests/support/child.h>
+#include <tests/support/ivalue_text.h>
 #include <tests/support/shared_page.h>
 #include <tests/support/stepped_training.h>
-#include <tests/support/temporary_folder.h>
 
 namespace ddp::test::concurrent_saves_test {
 
@@ -41,16 +40,14 @@ constexpr int kWriters = 8;
 constexpr int64_t kNumbers = 1'000'000; // of each writer
 
 c10::IValue content_of(int64_t writer, int64_t number) {
-  auto value = detail::new_dict();
-  value.insert("writer", writer);
-  value.insert("number", number);
-  for (const auto* name : {"a", "b", "c"}) {
-    value.insert(
-        name, torch::full({2'000}, writer * kNumbers + number, torch::kInt64));
-  }
-  value.insert(
-      "d", torch::full({3'001}, static_cast<double>(writer), torch::kDouble));
-  return value;
+  const auto both = writer * kNumbers + number;
+  return dict(
+      {{"writer", writer},
+       {"number", number},
+       {"a", torch::full({2'000}, both, torch::kInt64)},
+       {"b", torch::full({2'000}, both, torch::kInt64)},
+       {"c", torch::full({2'000}, both, torch::kInt64)},
+       {"d", torch::full({3'001}, static_cast<double>(writer), at::kDouble)}});
 }
 
 /// Reads a file that has to be one writer's, and returns whose and which.

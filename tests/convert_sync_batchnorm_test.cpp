@@ -1,6 +1,5 @@
 #include <tests/support/batch_norm.h>
 #include <tests/support/ranks.h>
-#include <tests/support/warnings.h>
 
 #include <ddp/nn/sync_batch_norm.h>
 #include <ddp/reducer.h>
@@ -101,19 +100,7 @@ void compare(const ProcessGroup& group, Net& net, Net& alone) {
     alone.zero_grad();
     loss_of(net.forward(part_of(whole, rows, group))).backward();
     loss_of(alone.forward(whole)).backward();
-    for (const auto& parameter : net.named_parameters()) {
-      INFO(parameter.key());
-      if (!parameter.value().grad().defined()) {
-        continue; // InstanceNorm's, which has none
-      }
-      require_close(
-          parameter.value().grad() * group.size(),
-          alone.named_parameters()[parameter.key()].grad(),
-          1e-8);
-    }
-    for (const auto& buffer : net.named_buffers()) {
-      require_close(buffer.value(), alone.named_buffers()[buffer.key()]);
-    }
+    require_trained_alike(group, net, alone, 1e-8);
   }
 }
 

@@ -82,6 +82,18 @@ std::vector<Command> commands_in(
   return commands;
 }
 
+/// Runs `body` on each, which ends it with this code; their folder.
+std::unique_ptr<TemporaryFolder> run_all(
+    int exit_code,
+    const std::function<void()>& body) {
+  std::unique_ptr<TemporaryFolder> folder;
+  for (const auto& outcome : run(commands_in(folder, body), seconds(30))) {
+    INFO(outcome.output);
+    REQUIRE(outcome.exit_code == exit_code);
+  }
+  return folder;
+}
+
 /// What rank `rank` wrote; null if nothing.
 json report_of(const TemporaryFolder& folder, int rank) {
   const auto text = read_text(folder / std::to_string(rank));
@@ -122,8 +134,7 @@ void require_first_frame(const json& report, const std::string& function) {
       detail(report, "py_callstack"),
       Catch::Matchers::Matches(
           "#0 " + function +
-          "\\+0x[0-9a-f]+ "
-          "\\(backends_tests\\+0x[0-9a-f]+\\)\n#1 [^]*"));
+          "\\+0x[0-9a-f]+ \\(backends_tests\\+0x[0-9a-f]+\\)\n#1 [^]*"));
 }
 
 void require_read_by_python(const std::string& path) {
@@ -161,8 +172,7 @@ TEST_CASE("a segmentation fault leaves its stack, the step and the activity") {
 }
 
 TEST_CASE("a crash report tells how far training was") {
-  std::unique_ptr<TemporaryFolder> folder;
-  const auto commands = commands_in(folder, [] {
+  const auto folder = run_all(128 + SIGSEGV, [] {
     const auto group = init_process_group(kTimeout);
     torch::nn::Linear net(4, 4);
     const Reducer reducer(net, group);
@@ -171,10 +181,6 @@ TEST_CASE("a crash report tells how far training was") {
     }
     ddp_test_write(nowhere);
   });
-  for (const auto& outcome : run(commands, seconds(30))) {
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code == 128 + SIGSEGV);
-  }
   for (int r = 0; r < 3; ++r) {
     const auto report = report_of(*folder, r);
     REQUIRE(detail(report, "rank") == std::to_string(r));
@@ -260,18 +266,13 @@ TEST_CASE("SIGABRT from outside shows what a rank that hangs does") {
 }
 
 TEST_CASE("an uncaught exception keeps its text, and its victims say so") {
-  std::unique_ptr<TemporaryFolder> folder;
-  const auto commands = commands_in(folder, [] {
+  const auto folder = run_all(128 + SIGABRT, [] {
     const auto group = init_process_group(kTimeout);
     if (group.rank() == 1) {
       throw_uncaught();
     }
     std::thread([&] { group.all_reduce(torch::ones({4})); }).join();
   });
-  for (const auto& outcome : run(commands, seconds(30))) {
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code == 128 + SIGABRT);
-  }
   REQUIRE(folder->names() == std::set<std::string>{"0", "1", "2"});
   for (int r = 0; r < 3; ++r) {
     const auto report = report_of(*folder, r);
@@ -309,8 +310,7 @@ TEST_CASE("a wait for ranks that do not come is a consequence") {
 }
 
 TEST_CASE("a forked child's crash is not the rank's") {
-  std::unique_ptr<TemporaryFolder> folder;
-  const auto commands = commands_in(folder, [] {
+  const auto folder = run_all(0, [] {
     const auto group = init_process_group(kTimeout);
     const auto child = fork();
     if (child == 0) {
@@ -322,54 +322,48 @@ TEST_CASE("a forked child's crash is not the rank's") {
     REQUIRE(WTERMSIG(status) == SIGSEGV);
     group.barrier();
   });
-  for (const auto& outcome : run(commands, seconds(30))) {
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code == 0);
-  }
   REQUIRE(folder->names().empty());
 }
 
-TEST_CASE("without an error file no signal is handled") {
-  ranks(3, RankOptions().environment({{"TORCHELASTIC_ERROR_FILE", ""}}), [] {
-    forget_handlers();
-    const auto group = init_process_group(kTimeout);
-    for (const int number : kSignals) {
-      REQUIRE(is_default(number));
-    }
-    group.barrier();
-  });
+/// Ranks whose error file is of this name.
+RankOptions with_error_file(const char* name) {
+  return RankOptions().environment({{"TORCHELASTIC_ERROR_FILE", name}});
 }
 
-TEST_CASE("signals that the program handles stay its own") {
-  ranks(
-      3,
-      RankOptions()
-          .environment({{"TORCHELASTIC_ERROR_FILE", "/dev/null/none"}})
-          .exit_codes({{0, 7}, {1, 7}, {2, 7}}),
-      [] {
-        forget_handlers();
-        std::signal(SIGSEGV, [](int) { _exit(7); });
-        const auto group = init_process_group(kTimeout);
-        REQUIRE(!is_default(SIGBUS));
-        group.barrier();
-        ddp_test_write(nowhere);
-      });
+/// Requires that a group handles no signal.
+void check_no_handler(const ProcessGroupOptions& options) {
+  forget_handlers();
+  const auto group = init_process_group(options);
+  for (const int number : kSignals) {
+    REQUIRE(is_default(number));
+  }
+  group.barrier();
 }
 
-TEST_CASE("no signal is handled where reports are off") {
-  ranks(
-      3,
-      RankOptions().environment(
-          {{"TORCHELASTIC_ERROR_FILE", "/dev/null/none"}}),
-      [] {
-        forget_handlers();
-        const auto group = init_process_group(
-            ProcessGroupOptions(kTimeout).report_uncaught(false));
-        for (const int number : kSignals) {
-          REQUIRE(is_default(number));
-        }
-        group.barrier();
-      });
+STARTED_TEST(
+    "without an error file no signal is handled",
+    3,
+    with_error_file("")) {
+  check_no_handler(kTimeout);
+}
+
+STARTED_TEST(
+    "signals that the program handles stay its own",
+    3,
+    with_error_file("/dev/null/none").exit_codes({{0, 7}, {1, 7}, {2, 7}})) {
+  forget_handlers();
+  std::signal(SIGSEGV, [](int) { _exit(7); });
+  const auto group = init_process_group(kTimeout);
+  REQUIRE(!is_default(SIGBUS));
+  group.barrier();
+  ddp_test_write(nowhere);
+}
+
+STARTED_TEST(
+    "no signal is handled where reports are off",
+    3,
+    with_error_file("/dev/null/none")) {
+  check_no_handler(ProcessGroupOptions(kTimeout).report_uncaught(false));
 }
 
 } // namespace ddp::test::crash_test

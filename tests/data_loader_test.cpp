@@ -11,17 +11,12 @@ using torch::data::samplers::SequentialSampler;
 using torch::data::transforms::Stack;
 
 /// Samples of their own indices, as a row of floats and a scalar.
-struct Rows : torch::data::datasets::Dataset<Rows> {
-  Example<> get(size_t index) override {
+Made make_rows() {
+  return Made([](size_t index) {
     const auto value = static_cast<int64_t>(index);
-    return {
-        torch::full({2, 3}, value, torch::kFloat).t(), // not contiguous
-        torch::tensor(value)};
-  }
-  std::optional<size_t> size() const override {
-    return kSize;
-  }
-};
+    return torch::full({2, 3}, value, torch::kFloat).t(); // not contiguous
+  });
+}
 
 struct Columns : torch::data::datasets::Dataset<Columns, TensorExample> {
   TensorExample get(size_t index) override {
@@ -51,7 +46,7 @@ struct Bulk : torch::data::datasets::BatchDataset<Bulk> {
 /// Has a `get_batch` of its own.
 struct OwnBatch : torch::data::datasets::Dataset<OwnBatch> {
   Example<> get(size_t index) override {
-    return Rows().get(index);
+    return make_rows().get(index);
   }
   std::vector<Example<>> get_batch(c10::ArrayRef<size_t> indices) override {
     return Bulk().get_batch(indices);
@@ -118,7 +113,7 @@ void compare_with_libtorch(const Dataset& dataset, const Sampler& sampler) {
 }
 
 TEST_CASE("a data loader gives the batches of LibTorch's") {
-  const auto rows = Rows().map(Stack<>());
+  const auto rows = make_rows().map(Stack<>());
   compare_with_libtorch(rows, SequentialSampler(kSize));
   compare_with_libtorch(rows, torch::data::samplers::RandomSampler(kSize));
   compare_with_libtorch(rows, DistributedSampler(kSize, 3, 1));
@@ -135,17 +130,19 @@ TEST_CASE("a data loader gives the batches of LibTorch's") {
       Columns().map(Stack<TensorExample>()), SequentialSampler(kSize));
   compare_with_libtorch(Numbers(kSize), SequentialSampler(kSize));
   compare_with_libtorch(
-      Rows().map(torch::data::transforms::Normalize<>(2.0, 3.0)).map(Stack<>()),
+      make_rows()
+          .map(torch::data::transforms::Normalize<>(2.0, 3.0))
+          .map(Stack<>()),
       SequentialSampler(kSize));
   // Whose batches are more than their samples:
   compare_with_libtorch(Bulk().map(Stack<>()), SequentialSampler(kSize));
   compare_with_libtorch(OwnBatch().map(Stack<>()), SequentialSampler(kSize));
   compare_with_libtorch(
-      Rows().map(Relative()).map(Stack<>()), SequentialSampler(kSize));
+      make_rows().map(Relative()).map(Stack<>()), SequentialSampler(kSize));
 }
 
 TEST_CASE("a data loader draws its order as LibTorch's, where none is named") {
-  const auto rows = Rows().map(Stack<>());
+  const auto rows = make_rows().map(Stack<>());
   torch::manual_seed(1);
   const auto theirs = (*torch::data::make_data_loader(rows, 50)->begin());
   torch::manual_seed(1);

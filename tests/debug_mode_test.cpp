@@ -232,8 +232,7 @@ TEST_CASE("a training has the same bits with DDP_DEBUG=detail") {
     REQUIRE_THAT(
         with->outcomes[0].output,
         Has("ddp: group ddp: size ",
-            "ddp: Reducer ddp/0/reducer_0: trained "
-            "parameters 6, buckets "));
+            "ddp: Reducer ddp/0/reducer_0: trained parameters 6, buckets "));
     REQUIRE_THAT(
         with->outcomes[1].output + without->all_output(),
         !Has("ddp: group ddp"));

@@ -145,36 +145,32 @@ void train(int64_t commit_every = 1) {
   elastic(body, options);
 }
 
-TEST_CASE("without ddprun the function is called once") {
-  ranks(3, [] {
-    int calls = 0;
-    elastic([&](ElasticRun& run) {
-      ++calls;
-      REQUIRE(run.group().size() == 3);
-      int64_t number = 7;
-      TrainingState state;
-      state.add("number", number);
-      REQUIRE(!run.sync(state));
-      for (int step = 0; step < 3; ++step) {
-        run.group().barrier();
-        run.step();
-      }
-      REQUIRE(number == 7);
-    });
-    REQUIRE(calls == 1);
+STARTED_TEST("without ddprun the function is called once") {
+  int calls = 0;
+  elastic([&](ElasticRun& run) {
+    ++calls;
+    REQUIRE(run.group().size() == 3);
+    int64_t number = 7;
+    TrainingState state;
+    state.add("number", number);
+    REQUIRE(!run.sync(state));
+    for (int step = 0; step < 3; ++step) {
+      run.group().barrier();
+      run.step();
+    }
+    REQUIRE(number == 7);
   });
+  REQUIRE(calls == 1);
 }
 
-TEST_CASE("a state that is sharded over ranks cannot be kept by each") {
-  ranks(3, [] {
-    elastic([&](ElasticRun& run) {
-      ZeroRedundancyOptimizer<torch::optim::Adam> adam(
-          std::vector<torch::Tensor>{torch::ones({2}).requires_grad_()},
-          run.group());
-      TrainingState state;
-      state.add("adam", adam);
-      REQUIRE_THROWS_WITH(run.sync(state), Has("\"adam\" is sharded"));
-    });
+STARTED_TEST("a state that is sharded over ranks cannot be kept by each") {
+  elastic([&](ElasticRun& run) {
+    ZeroRedundancyOptimizer<torch::optim::Adam> adam(
+        std::vector<torch::Tensor>{torch::ones({2}).requires_grad_()},
+        run.group());
+    TrainingState state;
+    state.add("adam", adam);
+    REQUIRE_THROWS_WITH(run.sync(state), Has("\"adam\" is sharded"));
   });
 }
 

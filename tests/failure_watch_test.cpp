@@ -88,50 +88,50 @@ class NoMoreThreads {
   std::shared_future<void> end_ = ended_.get_future().share();
 };
 
-/// With flight records in `folder`.
-RankOptions recording_in(const TemporaryFolder& folder) {
-  return RankOptions(kPrompt).environment(
-      {{"TORCH_FR_DUMP_TEMP_FILE", folder / "record_"}});
+/// A group whose flight records come into `folder`.
+ProcessGroup recording_group(
+    const std::string& folder,
+    const ProcessGroupOptions& options = kTimeout) {
+  set_variables({{"TORCH_FR_DUMP_TEMP_FILE", folder + "record_"}});
+  return init_process_group(options);
 }
 
-TEST_CASE("a rank's failure aborts what the others wait for on a GPU") {
-  const TemporaryFolder folder;
-  ranks(4, recording_in(folder), [] {
-    const auto group = init_process_group(kTimeout);
-    const Watched watched(group);
-    if (group.rank() == 1) {
-      detail::report_failure(group, "no memory for a bucket");
-    }
-    REQUIRE(watched.backend->is_aborted_within(seconds(5)));
-    REQUIRE_THAT(all_reduce_error(group), Has("no memory for a bucket"));
-    meet_at_store(group, {"0", "1", "2", "3"});
-  });
+STARTED_TEST(
+    "a rank's failure aborts what the others wait for on a GPU",
+    4,
+    kPrompt) {
+  const auto group = recording_group(folder);
+  const Watched watched(group);
+  if (group.rank() == 1) {
+    detail::report_failure(group, "no memory for a bucket");
+  }
+  REQUIRE(watched.backend->is_aborted_within(seconds(5)));
+  REQUIRE_THAT(all_reduce_error(group), Has("no memory for a bucket"));
+  meet_at_store(group, {"0", "1", "2", "3"});
 }
 
-TEST_CASE("what a backend finds breaks the group on all ranks") {
-  const TemporaryFolder folder;
-  ranks(3, recording_in(folder), [] {
-    const auto group = init_process_group(kTimeout);
-    const Watched watched(group);
-    if (group.rank() == 2) {
-      watched.backend->error = c10d::ErrorType::TIMEOUT;
-    }
-    REQUIRE(watched.backend->is_aborted_within(seconds(10)));
-    REQUIRE_THAT(all_reduce_error(group), Has("was not complete after 60 s"));
-    if (backends::nccl::available()) {
-      const auto* const path = std::getenv("TORCH_FR_DUMP_TEMP_FILE");
-      const auto record = path + std::to_string(group.rank());
-      REQUIRE_THAT(all_reduce_error(group), Has(record));
-      REQUIRE(std::filesystem::exists(record));
-    }
-    meet_at_store(group, {"0", "1", "2"});
-  });
+STARTED_TEST("what a backend finds breaks the group on all ranks", 3, kPrompt) {
+  const auto group = recording_group(folder);
+  const Watched watched(group);
+  if (group.rank() == 2) {
+    watched.backend->error = c10d::ErrorType::TIMEOUT;
+  }
+  REQUIRE(watched.backend->is_aborted_within(seconds(10)));
+  REQUIRE_THAT(all_reduce_error(group), Has("was not complete after 60 s"));
+  if (backends::nccl::available()) {
+    const auto* const path = std::getenv("TORCH_FR_DUMP_TEMP_FILE");
+    const auto record = path + std::to_string(group.rank());
+    REQUIRE_THAT(all_reduce_error(group), Has(record));
+    REQUIRE(std::filesystem::exists(record));
+  }
+  meet_at_store(group, {"0", "1", "2"});
 }
 
 TEST_CASE("a launch that waits for others for too long breaks the group") {
-  const TemporaryFolder folder;
-  const auto outcomes = ranks(3, recording_in(folder), [] {
-    const auto group = init_process_group(
+  const SharedFolder folder;
+  const auto outcomes = ranks(3, kPrompt, [&] {
+    const auto group = recording_group(
+        folder.path,
         ProcessGroupOptions().timeout(seconds(5)).wait_notice(seconds(2)));
     const Watched watched(group);
     if (group.rank() == 2) {
@@ -154,68 +154,61 @@ TEST_CASE("a launch that waits for others for too long breaks the group") {
       Has("has waited for 2 s in all_reduce; ranks 0 and 1 have not come"));
 }
 
-TEST_CASE("a failure in a duplicate aborts that one only") {
-  const TemporaryFolder folder;
-  ranks(3, recording_in(folder), [] {
-    const auto group = init_process_group(kTimeout);
-    const auto duplicate = group.duplicate();
-    const Watched of_group(group);
-    const Watched of_duplicate(duplicate);
+STARTED_TEST("a failure in a duplicate aborts that one only", 3, kPrompt) {
+  const auto group = recording_group(folder);
+  const auto duplicate = group.duplicate();
+  const Watched of_group(group);
+  const Watched of_duplicate(duplicate);
+  if (group.rank() == 1) {
+    detail::report_failure(duplicate, "one attempt");
+  }
+  REQUIRE(of_duplicate.backend->is_aborted_within(seconds(5)));
+  group.barrier();
+  REQUIRE_FALSE(of_group.backend->aborted);
+}
+
+STARTED_TEST(
+    "when rank 0 is killed, groups with it are aborted and others not",
+    3,
+    RankOptions(kPrompt).exit_codes({{0, 128 + SIGKILL}})) {
+  const auto group = recording_group(folder);
+  const auto part = group.split(group.rank() == 0 ? 0 : 1, 0);
+  meet_at_store(group, {"0", "1", "2"});
+  if (group.rank() == 0) {
+    std::raise(SIGKILL);
+  }
+  const Watched of_part(part);
+  const Watched of_group(group);
+  REQUIRE(of_group.backend->is_aborted_within(seconds(15)));
+  REQUIRE_THAT(all_reduce_error(group), Has("the store has ended"));
+  part.barrier();
+  REQUIRE_FALSE(of_part.backend->is_aborted_within(seconds(1)));
+}
+
+STARTED_TEST(
+    "a rank that gets no thread for the store keeps its group",
+    3,
+    kPrompt) {
+  const auto group = recording_group(folder);
+  const Watched watched(group);
+  {
+    std::optional<NoMoreThreads> none;
     if (group.rank() == 1) {
-      detail::report_failure(duplicate, "one attempt");
+      none.emplace();
     }
-    REQUIRE(of_duplicate.backend->is_aborted_within(seconds(5)));
-    group.barrier();
-    REQUIRE_FALSE(of_group.backend->aborted);
-  });
+    // Longer than an end of rank 0's is waited for.
+    REQUIRE_FALSE(watched.backend->is_aborted_within(seconds(6)));
+  }
+  group.barrier();
 }
 
-TEST_CASE("when rank 0 is killed, groups with it are aborted and others not") {
-  const TemporaryFolder folder;
-  const auto options = recording_in(folder).exit_codes({{0, 128 + SIGKILL}});
-  ranks(3, options, [] {
-    const auto group = init_process_group(kTimeout);
-    const auto part = group.split(group.rank() == 0 ? 0 : 1, 0);
-    meet_at_store(group, {"0", "1", "2"});
-    if (group.rank() == 0) {
-      std::raise(SIGKILL);
-    }
-    const Watched of_part(part);
-    const Watched of_group(group);
-    REQUIRE(of_group.backend->is_aborted_within(seconds(15)));
-    REQUIRE_THAT(all_reduce_error(group), Has("the store has ended"));
-    part.barrier();
-    REQUIRE_FALSE(of_part.backend->is_aborted_within(seconds(1)));
-  });
-}
-
-TEST_CASE("a rank that gets no thread for the store keeps its group") {
-  const TemporaryFolder folder;
-  ranks(3, recording_in(folder), [] {
-    const auto group = init_process_group(kTimeout);
+STARTED_TEST("a watch that has nothing to do ends at once", 2, kPrompt) {
+  const auto group = recording_group(folder);
+  const auto start = Clock::now();
+  for (int i = 0; i < 80; ++i) {
     const Watched watched(group);
-    {
-      std::optional<NoMoreThreads> none;
-      if (group.rank() == 1) {
-        none.emplace();
-      }
-      // Longer than an end of rank 0's is waited for.
-      REQUIRE_FALSE(watched.backend->is_aborted_within(seconds(6)));
-    }
-    group.barrier();
-  });
-}
-
-TEST_CASE("a watch that has nothing to do ends at once") {
-  const TemporaryFolder folder;
-  ranks(2, recording_in(folder), [] {
-    const auto group = init_process_group(kTimeout);
-    const auto start = Clock::now();
-    for (int i = 0; i < 80; ++i) {
-      const Watched watched(group);
-    }
-    REQUIRE(seconds_since(start) < 10); // 40 intervals
-  });
+  }
+  REQUIRE(seconds_since(start) < 10); // 40 intervals
 }
 
 } // namespace ddp::test::failure_watch_test

@@ -2,7 +2,6 @@
 // order of its streams (support/fake_gpu.h).
 #include <tests/support/fake_gpu.h>
 #include <tests/support/hook_training.h>
-#include <tests/support/ranks.h>
 
 #include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/comm_hooks/post_local_sgd_hook.h>
@@ -36,32 +35,16 @@ Hooks make_hooks(const ProcessGroup& group) {
           PostLocalSGDOptions().subgroup(group))};
 }
 
-Tensors on(const c10::Device& device, Tensors tensors) {
-  for (auto& tensor : tensors) {
-    tensor = tensor.detach().to(device);
-  }
-  return tensors;
-}
-
 /// The gradients of some steps, on the CPU.
 Tensors train(
     const ProcessGroup& group,
     const std::shared_ptr<CommHook>& hook) {
-  auto parameters = on(group.device(), hook_parameters());
-  for (auto& parameter : parameters) {
-    parameter.requires_grad_();
-  }
+  const auto device = group.device();
+  const auto parameters = hook_parameters(device);
   Reducer reducer(parameters, group, hook_options(hook));
   Tensors results;
   for (int step = 0; step < 5; ++step) {
-    auto loss = torch::zeros({}, group.device());
-    const auto gradients =
-        on(group.device(), hook_gradients(step, group.rank()));
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      parameters[i].mutable_grad().reset();
-      loss = loss + (parameters[i] * gradients[i]).sum();
-    }
-    loss.backward();
+    backward_to(parameters, hook_gradients(step, group.rank(), device));
     for (const auto& parameter : parameters) {
       results.push_back(parameter.grad().to(c10::kCPU, false, /*copy=*/true));
     }
@@ -69,10 +52,8 @@ Tensors train(
   return results;
 }
 
-RANKS_TEST(
+FAKE_GPU_TEST(
     "on a device with streams hooks have the CPU's bits, without races") {
-  fake_gpu::install();
-  const auto gpu_group = fake_gpu::group_of(group);
   const auto on_cpu = make_hooks(group);
   const auto on_gpu = make_hooks(gpu_group);
   for (size_t h = 0; h < on_cpu.size(); ++h) {
@@ -85,16 +66,14 @@ RANKS_TEST(
                   << (results[i] - expected[i]).abs().max().item<double>());
       REQUIRE(results[i].equal(expected[i]));
     }
-    const auto races = fake_gpu::order().take_races();
-    INFO("hook " << h << ": " << (races.empty() ? "" : races[0]));
-    REQUIRE(races.empty());
+    INFO("hook " << h);
+    fake_gpu::require_no_races();
   }
 }
 
-RANKS_TEST("parameters on a device with streams are averaged without races") {
-  fake_gpu::install();
-  const auto gpu_group = fake_gpu::group_of(group);
-  auto parameters = on(fake_gpu::kDevice, hook_gradients(0, group.rank()));
+FAKE_GPU_TEST(
+    "parameters on a device with streams are averaged without races") {
+  auto parameters = hook_gradients(0, group.rank(), fake_gpu::kDevice);
   for (auto& parameter : parameters) {
     parameter.requires_grad_();
     parameter.mutable_grad() = torch::zeros_like(parameter);
@@ -106,7 +85,6 @@ RANKS_TEST("parameters on a device with streams are averaged without races") {
     const auto mean = parameters[i].detach().to(c10::kCPU);
     REQUIRE((mean - means[i]).abs().max().item<double>() < 1e-6);
   }
-  REQUIRE(fake_gpu::order().take_races().empty());
 }
 
 } // namespace ddp::test::fake_gpu_hooks_test

@@ -220,8 +220,7 @@ TEST_CASE("the record has the last 1,000 collectives") {
   }
 }
 
-TEST_CASE("ddp-flightrecorder refuses what is no record") {
-  const TemporaryFolder folder;
+FOLDER_TEST("ddp-flightrecorder refuses what is no record") {
   const auto trouble = [&](const std::vector<std::string>& paths) {
     const auto output = report_of(2, paths);
     REQUIRE(output.rfind("ddp-flightrecorder: ", 0) == 0);
@@ -237,9 +236,8 @@ TEST_CASE("ddp-flightrecorder refuses what is no record") {
   REQUIRE_THAT(trouble({folder.path()}), Has("not of one job"));
 }
 
-TEST_CASE(
+FOLDER_TEST(
     "ddp-flightrecorder tells a rank that is behind from one that waits") {
-  const TemporaryFolder folder;
   for (int rank = 0; rank < 4; ++rank) {
     write(folder, "rank_" + std::to_string(rank), record_of(rank, 4, 5));
   }
@@ -254,9 +252,8 @@ TEST_CASE(
       Has("  collective 6: not all ranks have come to it\n"
           "    rank 0: not there; its last is collective 5, all_reduce(SUM) of "
           "float32 [4] (step): started, begun 5.0 s before the record\n",
-          "    rank 2: all_reduce(SUM) of float32 [4] "
-          "(step): started, begun 4.0 s before the "
-          "record\n"));
+          "    rank 2: all_reduce(SUM) of float32 [4] (step): started, begun "
+          "4.0 s before the record\n"));
   // It has just begun: the others' records may be older.
   ahead["time_ns"] = 6000000001;
   write(folder, "rank_2", ahead);

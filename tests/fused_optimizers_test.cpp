@@ -126,8 +126,7 @@ TEST_CASE("fused optimizers go on from a state, to the last bit") {
   }
 }
 
-TEST_CASE("fused optimizers compute what Python's do, to the last bit") {
-  const TemporaryFolder folder;
+FOLDER_TEST("fused optimizers compute what Python's do, to the last bit") {
   std::vector<std::pair<std::string, at::Tensor>> start;
   const auto parameters = make_parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {

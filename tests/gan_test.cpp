@@ -34,8 +34,7 @@ Result train(int ranks, const std::string& folder, int steps) {
   return {std::stod(found[0]), std::stod(found[1]), found[2], output};
 }
 
-TEST_CASE("two nets are trained by several processes as by one") {
-  const TemporaryFolder folder;
+FOLDER_TEST("two nets are trained by several processes as by one") {
   const auto alone = train(1, folder / "1", 40);
   CHECK(alone.discriminator_loss > 0.1); // neither has won
   CHECK(alone.generator_loss > 0.1);
@@ -47,8 +46,7 @@ TEST_CASE("two nets are trained by several processes as by one") {
   }
 }
 
-TEST_CASE("one checkpoint has both nets and both optimizers") {
-  const TemporaryFolder folder;
+FOLDER_TEST("one checkpoint has both nets and both optimizers") {
   const auto whole = train(3, folder / "whole", 60);
   train(3, folder / "parts", 40);
   const auto second = train(3, folder / "parts", 60);
@@ -56,8 +54,7 @@ TEST_CASE("one checkpoint has both nets and both optimizers") {
   CHECK(second.parameters == whole.parameters);
 }
 
-TEST_CASE("a run that is over says so, and a batch has to be divided") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a run that is over says so, and a batch has to be divided") {
   train(2, folder / "run", 20);
   CHECK_THAT(output_of(gan(2, folder / "run", 20)), Has("nothing left to do"));
   const auto small = run(gan(3, folder / "other", 20, "2"), kLong);

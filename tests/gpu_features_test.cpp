@@ -2,8 +2,6 @@
 
 #include <tests/support/batch_norm.h>
 #include <tests/support/gpus.h>
-#include <tests/support/nearly_equal.h>
-#include <tests/support/norm_net.h>
 #include <tests/support/twins.h>
 
 #include <c10/core/StreamGuard.h>
@@ -17,14 +15,13 @@ namespace ddp::test::gpu_features_test {
 using namespace torch::nn;
 
 /// A layer of each floating-point type.
-struct MixedNet : Module {
-  Linear single{nullptr}, half{nullptr}, brain{nullptr}, twice{nullptr};
+struct MixedNet : LayeredNet {
+  Linear single = linear("single", 7, 33);
+  Linear half = linear("half", 33, 21);
+  Linear brain = linear("brain", 21, 17);
+  Linear twice = linear("twice", 17, 3);
 
   MixedNet() {
-    single = register_module("single", Linear(7, 33));
-    half = register_module("half", Linear(33, 21));
-    brain = register_module("brain", Linear(21, 17));
-    twice = register_module("twice", Linear(17, 3));
     half->to(torch::kHalf);
     brain->to(torch::kBFloat16);
     twice->to(torch::kDouble);
@@ -36,30 +33,28 @@ struct MixedNet : Module {
   }
 };
 
-TEST_CASE("gradients of each dtype on GPUs are the mean") {
-  gpu_ranks(2, [](ProcessGroup group) {
-    const auto net = net_on_gpu<MixedNet>(group);
-    const auto local = net_on_gpu<MixedNet>(group);
-    const Reducer reducer(net, group, shared());
-    for (int step = 0; step < 4; ++step) {
-      const auto input = input_of(group, step).to(group.device());
-      for (const auto& each : {net, local}) {
-        each->zero_grad();
-        each->forward(input).pow(2).sum().backward();
-      }
-      const auto expected = average(group, *local);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        const auto& grad = net->parameters()[i].grad();
-        INFO("step " << step << ", parameter " << i);
-        REQUIRE(grad.scalar_type() == net->parameters()[i].scalar_type());
-        // Halves of the smallest numbers of half precision are rounded.
-        REQUIRE(
-            (grad.scalar_type() == torch::kHalf
-                 ? grad.allclose(expected[i], 1e-3, 1e-6)
-                 : grad.equal(expected[i])));
-      }
+GPU_TEST("gradients of each dtype on GPUs are the mean", 2) {
+  const auto net = net_on_gpu<MixedNet>(group);
+  const auto local = net_on_gpu<MixedNet>(group);
+  const Reducer reducer(net, group, shared());
+  for (int step = 0; step < 4; ++step) {
+    const auto input = input_of(group, step).to(group.device());
+    for (const auto& each : {net, local}) {
+      each->zero_grad();
+      each->forward(input).pow(2).sum().backward();
     }
-  });
+    const auto expected = average(group, *local);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const auto& grad = net->parameters()[i].grad();
+      INFO("step " << step << ", parameter " << i);
+      REQUIRE(grad.scalar_type() == net->parameters()[i].scalar_type());
+      // Halves of the smallest numbers of half precision are rounded.
+      REQUIRE(
+          (grad.scalar_type() == torch::kHalf
+               ? grad.allclose(expected[i], 1e-3, 1e-6)
+               : grad.equal(expected[i])));
+    }
+  }
 }
 
 /// Convolutions, also of one pixel, whose kernels are contiguous in every
@@ -91,40 +86,38 @@ std::shared_ptr<ConvNet> channels_last_net(const ProcessGroup& group) {
   return net;
 }
 
-TEST_CASE("channels-last convolutions on GPUs train as without a Reducer") {
-  gpu_ranks(2, [](ProcessGroup group) {
-    const auto net = channels_last_net(group);
-    const auto local = channels_last_net(group);
-    const auto momentum = torch::optim::SGDOptions(0.05).momentum(0.9);
-    FusedSGD optimizer(net->parameters(), momentum);
-    torch::optim::SGD plain(local->parameters(), momentum);
-    const Reducer reducer(net, group, shared().broadcast_buffers(false));
-    for (int step = 0; step < 4; ++step) {
-      torch::manual_seed(100 * step + group.rank());
-      const auto input = torch::randn({8, 4, 9, 9})
-                             .to(group.device())
-                             .contiguous(torch::MemoryFormat::ChannelsLast);
-      for (const auto& each : {net, local}) {
-        each->zero_grad();
-        each->forward(input).pow(2).mean().backward();
-      }
-      INFO("step " << step);
-      require_means(group, *net, *local, 1e-4, 1e-5);
-      const auto means = average(group, *local);
-      for (size_t i = 0; i < means.size(); ++i) {
-        const auto parameter = net->parameters()[i];
-        REQUIRE(parameter.grad().strides() == parameter.strides());
-        local->parameters()[i].mutable_grad() = means[i];
-      }
-      optimizer.step();
-      plain.step();
-      for (size_t i = 0; i < means.size(); ++i) {
-        INFO("parameter " << i);
-        REQUIRE(
-            net->parameters()[i].allclose(local->parameters()[i], 1e-4, 1e-5));
-      }
+GPU_TEST("channels-last convolutions on GPUs train as without a Reducer", 2) {
+  const auto net = channels_last_net(group);
+  const auto local = channels_last_net(group);
+  const auto momentum = torch::optim::SGDOptions(0.05).momentum(0.9);
+  FusedSGD optimizer(net->parameters(), momentum);
+  torch::optim::SGD plain(local->parameters(), momentum);
+  const Reducer reducer(net, group, shared().broadcast_buffers(false));
+  for (int step = 0; step < 4; ++step) {
+    torch::manual_seed(100 * step + group.rank());
+    const auto input = torch::randn({8, 4, 9, 9})
+                           .to(group.device())
+                           .contiguous(torch::MemoryFormat::ChannelsLast);
+    for (const auto& each : {net, local}) {
+      each->zero_grad();
+      each->forward(input).pow(2).mean().backward();
     }
-  });
+    INFO("step " << step);
+    require_means(group, *net, *local, 1e-4, 1e-5);
+    const auto means = average(group, *local);
+    for (size_t i = 0; i < means.size(); ++i) {
+      const auto parameter = net->parameters()[i];
+      REQUIRE(parameter.grad().strides() == parameter.strides());
+      local->parameters()[i].mutable_grad() = means[i];
+    }
+    optimizer.step();
+    plain.step();
+    for (size_t i = 0; i < means.size(); ++i) {
+      INFO("parameter " << i);
+      REQUIRE(
+          net->parameters()[i].allclose(local->parameters()[i], 1e-4, 1e-5));
+    }
+  }
 }
 
 /// Trains a synchronised batch-norm and a converted one on this rank's rows,
@@ -182,71 +175,62 @@ void check_batch_norm(
   }
 }
 
-TEST_CASE("a synchronised batch-norm on GPUs is that of one process") {
-  gpu_ranks(3, [](ProcessGroup group) {
-    check_batch_norm(
-        group, torch::kDouble, torch::MemoryFormat::Contiguous, 1e-9);
-    check_batch_norm(
-        group, torch::kFloat, torch::MemoryFormat::ChannelsLast, 2e-4);
-  });
+GPU_TEST("a synchronised batch-norm on GPUs is that of one process") {
+  check_batch_norm(
+      group, torch::kDouble, torch::MemoryFormat::Contiguous, 1e-9);
+  check_batch_norm(
+      group, torch::kFloat, torch::MemoryFormat::ChannelsLast, 2e-4);
 }
 
-TEST_CASE("the wrapper on GPUs gives all ranks rank 0's buffers") {
-  gpu_ranks(3, [](ProcessGroup group) {
-    const auto net = net_on_gpu<NormNet>(group, 7, 12, 3);
-    DistributedDataParallel<NormNet> model(net, group);
-    const auto& mean = net->norm->running_mean;
-    for (int step = 0; step < 3; ++step) {
-      net->zero_grad();
-      const auto input = input_of(group, step); // the wrapper moves it
-      model->forward(input).pow(2).mean().backward();
-      REQUIRE(equal_on_all(group, net->first->weight.grad()));
-      REQUIRE(!equal_on_all(group, mean)); // each saw its own batch
-      const auto firsts = group.all_gather(mean)[0];
-      net->eval(); // so that a forward leaves the buffers as they are
-      {
-        const torch::NoGradGuard no_grad;
-        model->forward(input);
-      }
-      net->train();
-      REQUIRE(mean.equal(firsts));
-      REQUIRE(net->norm->num_batches_tracked.item<int64_t>() == step + 1);
+GPU_TEST("the wrapper on GPUs gives all ranks rank 0's buffers") {
+  const auto net = net_on_gpu<NormNet>(group, 7, 12, 3);
+  DistributedDataParallel<NormNet> model(net, group);
+  const auto& mean = net->norm->running_mean;
+  for (int step = 0; step < 3; ++step) {
+    net->zero_grad();
+    const auto input = input_of(group, step); // the wrapper moves it
+    model->forward(input).pow(2).mean().backward();
+    REQUIRE(equal_on_all(group, net->first->weight.grad()));
+    REQUIRE(!equal_on_all(group, mean)); // each saw its own batch
+    const auto firsts = group.all_gather(mean)[0];
+    net->eval(); // so that a forward leaves the buffers as they are
+    {
+      const torch::NoGradGuard no_grad;
+      model->forward(input);
     }
-  });
+    net->train();
+    REQUIRE(mean.equal(firsts));
+    REQUIRE(net->norm->num_batches_tracked.item<int64_t>() == step + 1);
+  }
 }
 
 /// Of its layers one is never used, and one by a single rank now and then.
 struct RareNet : UnevenNet {
-  Linear never{nullptr}, rare{nullptr};
+  Linear never = linear("never", 7, 5);
+  Linear rare = linear("rare", 7, 5);
 
-  RareNet() {
-    never = register_module("never", Linear(7, 5));
-    rare = register_module("rare", Linear(7, 5));
-  }
   torch::Tensor loss(const torch::Tensor& x, bool takes_rare) {
     const auto loss = forward(x).pow(2).mean();
     return takes_rare ? loss + rare(x).pow(2).mean() : loss;
   }
 };
 
-TEST_CASE("parameters on GPUs that few ranks use are averaged for 30 steps") {
-  gpu_ranks(3, [](ProcessGroup group) {
-    const auto net = net_on_gpu<RareNet>(group);
-    const auto local = net_on_gpu<RareNet>(group);
-    const Reducer reducer(net, group, shared());
-    for (int step = 0; step < 30; ++step) {
-      const auto input = input_of(group, step).to(group.device());
-      const bool is_rare = step % 3 == 2;
-      for (const auto& each : {net, local}) {
-        each->zero_grad();
-        each->loss(input, is_rare && group.rank() == 1).backward();
-      }
-      INFO("step " << step);
-      require_means(group, *net, *local);
-      REQUIRE(!net->never->weight.grad().defined());
-      REQUIRE(net->rare->weight.grad().defined() == is_rare);
+GPU_TEST("parameters on GPUs that few ranks use are averaged for 30 steps") {
+  const auto net = net_on_gpu<RareNet>(group);
+  const auto local = net_on_gpu<RareNet>(group);
+  const Reducer reducer(net, group, shared());
+  for (int step = 0; step < 30; ++step) {
+    const auto input = input_of(group, step).to(group.device());
+    const bool is_rare = step % 3 == 2;
+    for (const auto& each : {net, local}) {
+      each->zero_grad();
+      each->loss(input, is_rare && group.rank() == 1).backward();
     }
-  });
+    INFO("step " << step);
+    require_means(group, *net, *local);
+    REQUIRE(!net->never->weight.grad().defined());
+    REQUIRE(net->rare->weight.grad().defined() == is_rare);
+  }
 }
 
 /// The mean of what all ranks compute, found on each rank by itself.
@@ -314,28 +298,26 @@ std::vector<Training::Step> steps_from(
   return steps;
 }
 
-TEST_CASE("Reducers of split and duplicated groups run on two threads") {
+GPU_TEST("Reducers of split and duplicated groups run on two threads") {
   // Streams that shared a queue of the GPU would wait for each other.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/1);
-  gpu_ranks(3, [](ProcessGroup group) {
-    const auto reversed = group.split(0, -group.rank());
-    REQUIRE(reversed.rank() == 2 - group.rank());
-    const Training first(reversed);
-    const Training second(group.duplicate());
-    const auto begin = steps_from(group, 0, 2);
-    const auto others = steps_from(group, 2, 12);
-    const auto more = steps_from(group, 12, 22);
-    torch::cuda::synchronize();
-    // One after another at first: ranks tell each other the order of buckets
-    // there, and autograd has one thread for all backwards on a GPU.
-    REQUIRE(first.run(begin) == "");
-    REQUIRE(second.run(begin) == "");
-    auto beside =
-        std::async(std::launch::async, [&] { return second.run(more); });
-    const auto own = first.run(others);
-    REQUIRE(beside.get() == "");
-    REQUIRE(own == "");
-  });
+  const auto reversed = group.split(0, -group.rank());
+  REQUIRE(reversed.rank() == 2 - group.rank());
+  const Training first(reversed);
+  const Training second(group.duplicate());
+  const auto begin = steps_from(group, 0, 2);
+  const auto others = steps_from(group, 2, 12);
+  const auto more = steps_from(group, 12, 22);
+  torch::cuda::synchronize();
+  // One after another at first: ranks tell each other the order of buckets
+  // there, and autograd has one thread for all backwards on a GPU.
+  REQUIRE(first.run(begin) == "");
+  REQUIRE(second.run(begin) == "");
+  auto beside =
+      std::async(std::launch::async, [&] { return second.run(more); });
+  const auto own = first.run(others);
+  REQUIRE(beside.get() == "");
+  REQUIRE(own == "");
 }
 
 } // namespace ddp::test::gpu_features_test

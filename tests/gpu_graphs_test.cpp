@@ -3,7 +3,6 @@
 
 #include <tests/support/failures.h>
 #include <tests/support/gpus.h>
-#include <tests/support/norm_net.h>
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -31,124 +30,118 @@ std::pair<int64_t, int64_t> memory_of(const ProcessGroup& group) {
       stats.requested_bytes.at(kAll).current};
 }
 
-TEST_CASE("steps on GPUs take no more memory as they go on") {
-  gpu_ranks(2, [](ProcessGroup group) {
-    const auto net = net_on_gpu<NormNet>(group, 7, 300, 3);
-    auto rare = Linear(7, 50);
-    net->register_module("rare", rare);
-    rare->to(group.device());
-    DistributedDataParallel<NormNet> model(net, group);
-    FusedAdam optimizer(net->parameters(), torch::optim::AdamOptions(1e-3));
-    const auto train = [&](int begin, int end) {
-      for (int step = begin; step < end; ++step) {
-        const auto input = input_of(group, step);
-        optimizer.zero_grad();
-        auto loss = model->forward(input).pow(2).mean();
-        if (step % 3 != 0) { // else no rank uses it
-          loss = loss + rare(input.to(group.device())).pow(2).mean();
-        }
-        loss.backward();
-        model->reducer().clip_grad_norm(1.);
-        optimizer.step();
+GPU_TEST("steps on GPUs take no more memory as they go on", 2) {
+  const auto net = net_on_gpu<NormNet>(group, 7, 300, 3);
+  auto rare = Linear(7, 50);
+  net->register_module("rare", rare);
+  rare->to(group.device());
+  DistributedDataParallel<NormNet> model(net, group);
+  FusedAdam optimizer(net->parameters(), torch::optim::AdamOptions(1e-3));
+  const auto train = [&](int begin, int end) {
+    for (int step = begin; step < end; ++step) {
+      const auto input = input_of(group, step);
+      optimizer.zero_grad();
+      auto loss = model->forward(input).pow(2).mean();
+      if (step % 3 != 0) { // else no rank uses it
+        loss = loss + rare(input.to(group.device())).pow(2).mean();
       }
-    };
-    train(0, 5);
-    const auto [tensors, bytes] = memory_of(group);
-    train(5, 20); // of which the last is as the 5th
-    const auto [tensors_later, bytes_later] = memory_of(group);
-    REQUIRE(tensors_later <= tensors);
-    REQUIRE(bytes_later <= bytes);
-  });
+      loss.backward();
+      model->reducer().clip_grad_norm(1.);
+      optimizer.step();
+    }
+  };
+  train(0, 5);
+  const auto [tensors, bytes] = memory_of(group);
+  train(5, 20); // of which the last is as the 5th
+  const auto [tensors_later, bytes_later] = memory_of(group);
+  REQUIRE(tensors_later <= tensors);
+  REQUIRE(bytes_later <= bytes);
 }
 
-TEST_CASE("a wrapper with buffers is replayed as a CUDA graph") {
-  gpu_ranks(2, [](ProcessGroup group) {
-    const auto net = net_on_gpu<NormNet>(group, 7, 300, 3);
-    const auto eager_net = net_on_gpu<NormNet>(group, 7, 300, 3);
-    DistributedDataParallel<NormNet> model(net, group);
-    DistributedDataParallel<NormNet> eager(eager_net, group);
-    const auto momentum = torch::optim::SGDOptions(0.1).momentum(0.9);
-    FusedSGD optimizer(net->parameters(), momentum);
-    FusedSGD eager_optimizer(eager_net->parameters(), momentum);
-    const auto input = input_of(group, 0).to(group.device());
-    const auto train = [&](auto& trained, auto& its_optimizer) {
-      trained->zero_grad();
-      trained->forward(input).pow(2).mean().backward();
-      its_optimizer.step();
-    };
-    c10::cuda::device_synchronize();
-    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
-    for (int step = 0; step < 3; ++step) {
-      train(model, optimizer);
-      train(eager, eager_optimizer);
-    }
-    at::cuda::CUDAGraph graph;
-    model->zero_grad();
-    graph.capture_begin();
+GPU_TEST("a wrapper with buffers is replayed as a CUDA graph", 2) {
+  const auto net = net_on_gpu<NormNet>(group, 7, 300, 3);
+  const auto eager_net = net_on_gpu<NormNet>(group, 7, 300, 3);
+  DistributedDataParallel<NormNet> model(net, group);
+  DistributedDataParallel<NormNet> eager(eager_net, group);
+  const auto momentum = torch::optim::SGDOptions(0.1).momentum(0.9);
+  FusedSGD optimizer(net->parameters(), momentum);
+  FusedSGD eager_optimizer(eager_net->parameters(), momentum);
+  const auto input = input_of(group, 0).to(group.device());
+  const auto train = [&](auto& trained, auto& its_optimizer) {
+    trained->zero_grad();
+    trained->forward(input).pow(2).mean().backward();
+    its_optimizer.step();
+  };
+  c10::cuda::device_synchronize();
+  const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
+  for (int step = 0; step < 3; ++step) {
     train(model, optimizer);
-    graph.capture_end();
-    for (int step = 1; step < 6; ++step) {
-      input.copy_(input_of(group, step).to(group.device()));
-      graph.replay();
-      train(eager, eager_optimizer);
-      INFO("step " << step);
-      const auto tensors = [](const NormNet& from) {
-        auto all = from.parameters();
-        const auto buffers = from.buffers();
-        all.insert(all.end(), buffers.begin(), buffers.end());
-        return all;
-      };
-      for (size_t i = 0; i < tensors(*net).size(); ++i) {
-        INFO("tensor " << i);
-        REQUIRE(tensors(*net)[i].allclose(tensors(*eager_net)[i], 1e-5, 1e-6));
-      }
-    }
-    REQUIRE(net->norm->num_batches_tracked.item<int64_t>() == 8);
-    // Rank 0's statistics, as they were before the last forward, were followed.
-    auto& mean = net->norm->running_mean;
-    mean.fill_(100. * group.rank());
+    train(eager, eager_optimizer);
+  }
+  at::cuda::CUDAGraph graph;
+  model->zero_grad();
+  graph.capture_begin();
+  train(model, optimizer);
+  graph.capture_end();
+  for (int step = 1; step < 6; ++step) {
+    input.copy_(input_of(group, step).to(group.device()));
     graph.replay();
-    REQUIRE(mean.abs().max().item<double>() < 50);
-  });
+    train(eager, eager_optimizer);
+    INFO("step " << step);
+    const auto tensors = [](const NormNet& from) {
+      auto all = from.parameters();
+      const auto buffers = from.buffers();
+      all.insert(all.end(), buffers.begin(), buffers.end());
+      return all;
+    };
+    for (size_t i = 0; i < tensors(*net).size(); ++i) {
+      INFO("tensor " << i);
+      REQUIRE(tensors(*net)[i].allclose(tensors(*eager_net)[i], 1e-5, 1e-6));
+    }
+  }
+  REQUIRE(net->norm->num_batches_tracked.item<int64_t>() == 8);
+  // Rank 0's statistics, as they were before the last forward, were followed.
+  auto& mean = net->norm->running_mean;
+  mean.fill_(100. * group.rank());
+  graph.replay();
+  REQUIRE(mean.abs().max().item<double>() < 50);
 }
 
-TEST_CASE("a net with a synchronised batch-norm is replayed as a CUDA graph") {
-  gpu_ranks(3, [](ProcessGroup group) {
-    const auto net = net_on_gpu<NormNet>(group, 7, 300, 3);
-    const auto eager = net_on_gpu<NormNet>(group, 7, 300, 3);
-    convert_sync_batchnorm(net, group);
-    convert_sync_batchnorm(eager, group);
-    const Reducer reducer(net, group, shared());
-    const Reducer eager_reducer(eager, group, shared());
-    const auto input = input_of(group, 0).to(group.device());
-    const auto train = [&](NormNet& trained) {
-      trained.zero_grad();
-      trained.forward(input).pow(2).mean().backward();
-    };
-    c10::cuda::device_synchronize();
-    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
-    for (int step = 0; step < 3; ++step) {
-      train(*net);
-      train(*eager);
-    }
-    net->zero_grad();
-    at::cuda::CUDAGraph graph;
-    graph.capture_begin();
+GPU_TEST("a net with a synchronised batch-norm is replayed as a CUDA graph") {
+  const auto net = net_on_gpu<NormNet>(group, 7, 300, 3);
+  const auto eager = net_on_gpu<NormNet>(group, 7, 300, 3);
+  convert_sync_batchnorm(net, group);
+  convert_sync_batchnorm(eager, group);
+  const Reducer reducer(net, group, shared());
+  const Reducer eager_reducer(eager, group, shared());
+  const auto input = input_of(group, 0).to(group.device());
+  const auto train = [&](NormNet& trained) {
+    trained.zero_grad();
+    trained.forward(input).pow(2).mean().backward();
+  };
+  c10::cuda::device_synchronize();
+  const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
+  for (int step = 0; step < 3; ++step) {
     train(*net);
-    graph.capture_end();
-    for (int step = 1; step < 4; ++step) {
-      input.copy_(input_of(group, step).to(group.device()));
-      graph.replay();
-      train(*eager);
-      INFO("step " << step);
-      REQUIRE(net->norm->running_var.allclose(eager->norm->running_var));
-      for (size_t i = 0; i < net->parameters().size(); ++i) {
-        INFO("parameter " << i);
-        REQUIRE(net->parameters()[i].grad().allclose(
-            eager->parameters()[i].grad(), 1e-4, 1e-6));
-      }
+    train(*eager);
+  }
+  net->zero_grad();
+  at::cuda::CUDAGraph graph;
+  graph.capture_begin();
+  train(*net);
+  graph.capture_end();
+  for (int step = 1; step < 4; ++step) {
+    input.copy_(input_of(group, step).to(group.device()));
+    graph.replay();
+    train(*eager);
+    INFO("step " << step);
+    REQUIRE(net->norm->running_var.allclose(eager->norm->running_var));
+    for (size_t i = 0; i < net->parameters().size(); ++i) {
+      INFO("parameter " << i);
+      REQUIRE(net->parameters()[i].grad().allclose(
+          eager->parameters()[i].grad(), 1e-4, 1e-6));
     }
-  });
+  }
 }
 
 /// A Reducer's step, captured on a stream of its own and replayed.
@@ -224,13 +217,11 @@ TEST_CASE("a CUDA graph outlives its Reducer and group") {
   check_end(/*graph_first=*/false);
 }
 
-TEST_CASE("a capture in the second backward is refused, in the third not") {
-  gpu_ranks(2, [](ProcessGroup group) {
-    REQUIRE_THAT(
-        Captured(group, 1).refusal,
-        Has("this is backward 2", "Run 2 or more without capturing"));
-    REQUIRE(Captured(group, 2).refusal.empty());
-  });
+GPU_TEST("a capture in the second backward is refused, in the third not", 2) {
+  REQUIRE_THAT(
+      Captured(group, 1).refusal,
+      Has("this is backward 2", "Run 2 or more without capturing"));
+  REQUIRE(Captured(group, 2).refusal.empty());
 }
 
 } // namespace ddp::test::gpu_graphs_test

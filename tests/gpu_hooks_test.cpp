@@ -1,9 +1,8 @@
 // Communication hooks, uneven inputs and DDP_DEBUG on GPUs.
 
+#include <tests/support/comm_hooks.h>
 #include <tests/support/gpus.h>
 #include <tests/support/hook_training.h>
-#include <tests/support/norm_net.h>
-#include <tests/support/shared_folder.h>
 #include <tests/support/twins.h>
 
 #include <ddp/comm_hooks/default_hooks.h>
@@ -19,145 +18,97 @@ bool is_full_of(const at::Tensor& tensor, double value) {
   return tensor.allclose(torch::full_like(tensor, value), 1.3e-6, 1e-5);
 }
 
-/// Requires that a hook averages known gradients up to an error, and multiplies
-/// them by `factor`.
-void check_hook(
-    const ProcessGroup& group,
-    const std::shared_ptr<CommHook>& hook,
-    double tolerance,
-    double factor = 1) {
-  const auto on_device = [&](const std::vector<at::Tensor>& tensors) {
-    std::vector<at::Tensor> result;
-    for (const auto& tensor : tensors) {
-      result.push_back(tensor.detach().to(group.device(), false, true));
-    }
-    return result;
-  };
-  auto parameters = on_device(hook_tensors(3));
-  for (auto& parameter : parameters) {
-    parameter.requires_grad_();
-  }
-  const Reducer reducer(parameters, group, hook_options(hook));
-  for (int step = 0; step < 4; ++step) {
-    backward_to(parameters, on_device(hook_gradients(step, group.rank())));
-    const auto means = hook_means(step, group.size());
-    for (size_t i = 0; i < means.size(); ++i) {
-      const auto& grad = parameters[i].grad();
-      const auto error = (grad.cpu().to(torch::kDouble) - factor * means[i])
-                             .abs()
-                             .max()
-                             .item<double>();
-      INFO(hook->describe() << ", step " << step << ", parameter " << i);
-      REQUIRE(error < tolerance);
-      REQUIRE(equal_on_all(group, grad));
-    }
-  }
-}
-
 /// Multiplies this rank's gradients.
-struct TimesHook final : CommHook {
-  explicit TimesHook(double its_factor) : factor(its_factor) {}
-  c10::intrusive_ptr<c10::ivalue::Future> run(
-      const GradBucket& bucket,
-      const ProcessGroup& /*group*/) override {
-    return detail::completed_future(bucket.buffer * factor);
+std::shared_ptr<CommHook> times(double factor) {
+  return std::make_shared<CustomHook>(
+      [factor](const GradBucket& bucket, const ProcessGroup&) {
+        return detail::completed_future(bucket.buffer * factor);
+      });
+}
+
+GPU_TEST("the library's communication hooks average over NCCL") {
+  const auto quantized = QuantizationOptions().channel_size(64);
+  check_mean(group, fp16_compress_hook(), 1e-2);
+  check_mean(group, bf16_compress_hook(), 6e-2);
+  check_mean(group, std::make_shared<QuantizationHook>(quantized), 6e-2);
+  using Hooks = std::vector<std::shared_ptr<CommHook>>;
+  const auto chain = std::make_shared<HookChain>(
+      Hooks{times(4), std::make_shared<AllReduceHook>(), times(0.5)});
+  check_mean(group, chain, 1e-5, 2);
+  check_mean(group, bf16_compress_hook(chain), 1e-1, 2);
+}
+
+GPU_TEST("PowerSGD over NCCL averages matrices of low rank exactly") {
+  const auto hook = std::make_shared<PowerSGDHook>(
+      PowerSGDOptions().start_iteration(2).matrix_approximation_rank(2));
+  const auto options = torch::TensorOptions(group.device());
+  auto weight = torch::zeros({30, 20}, options).requires_grad_();
+  auto bias = torch::zeros({30}, options).requires_grad_();
+  const Reducer reducer({weight, bias}, group, hook_options(hook));
+  torch::manual_seed(1);
+  const auto low = torch::randn({30, 2}).mm(torch::randn({2, 20}));
+  const auto product = low.to(group.device());
+  const auto largest = product.abs().max();
+  for (int step = 0; step < 6; ++step) {
+    weight.mutable_grad().reset();
+    bias.mutable_grad().reset();
+    const double own = 1.0 + group.rank() + step;
+    ((weight * product * own).sum() + (bias * own).sum()).backward();
+    const double mean = 2.0 + step;
+    const auto error = (weight.grad() / mean - product).abs().max() / largest;
+    INFO("step " << step << ", error " << error.item<double>());
+    REQUIRE(error.item<double>() < 1e-4);
+    REQUIRE(is_full_of(bias.grad(), mean));
+    REQUIRE(equal_on_all(group, weight.grad()));
   }
-  double factor;
-};
-
-TEST_CASE("the library's communication hooks average over NCCL") {
-  gpu_ranks(3, [](ProcessGroup group) {
-    const auto quantized = QuantizationOptions().channel_size(64);
-    check_hook(group, fp16_compress_hook(), 1e-2);
-    check_hook(group, bf16_compress_hook(), 6e-2);
-    check_hook(group, std::make_shared<QuantizationHook>(quantized), 6e-2);
-    using Hooks = std::vector<std::shared_ptr<CommHook>>;
-    const auto chain = std::make_shared<HookChain>(Hooks{
-        std::make_shared<TimesHook>(4),
-        std::make_shared<AllReduceHook>(),
-        std::make_shared<TimesHook>(0.5)});
-    check_hook(group, chain, 1e-5, 2);
-    check_hook(group, bf16_compress_hook(chain), 1e-1, 2);
-  });
+  REQUIRE(hook->compression_rate() > 2);
 }
 
-TEST_CASE("PowerSGD over NCCL averages matrices of low rank exactly") {
-  gpu_ranks(3, [](ProcessGroup group) {
-    const auto hook = std::make_shared<PowerSGDHook>(
-        PowerSGDOptions().start_iteration(2).matrix_approximation_rank(2));
+GPU_TEST("gradients of uneven inputs on GPUs are divided as was asked for") {
+  for (const bool by_initial : {true, false}) {
     const auto options = torch::TensorOptions(group.device());
-    auto weight = torch::zeros({30, 20}, options).requires_grad_();
-    auto bias = torch::zeros({30}, options).requires_grad_();
-    const Reducer reducer({weight, bias}, group, hook_options(hook));
-    torch::manual_seed(1);
-    const auto low = torch::randn({30, 2}).mm(torch::randn({2, 20}));
-    const auto product = low.to(group.device());
-    const auto largest = product.abs().max();
-    for (int step = 0; step < 6; ++step) {
-      weight.mutable_grad().reset();
-      bias.mutable_grad().reset();
-      const double own = 1.0 + group.rank() + step;
-      ((weight * product * own).sum() + (bias * own).sum()).backward();
-      const double mean = 2.0 + step;
-      const auto error = (weight.grad() / mean - product).abs().max() / largest;
-      INFO("step " << step << ", error " << error.item<double>());
-      REQUIRE(error.item<double>() < 1e-4);
-      REQUIRE(is_full_of(bias.grad(), mean));
-      REQUIRE(equal_on_all(group, weight.grad()));
-    }
-    REQUIRE(hook->compression_rate() > 2);
-  });
-}
-
-TEST_CASE("gradients of uneven inputs on GPUs are divided as was asked for") {
-  gpu_ranks(3, [](ProcessGroup group) {
-    for (const bool by_initial : {true, false}) {
-      const auto options = torch::TensorOptions(group.device());
-      auto weight = torch::zeros({5}, options).requires_grad_();
-      Reducer reducer({weight}, group, shared());
-      torch::optim::SGD optimizer({weight}, /*lr=*/1.);
-      at::Tensor last;
-      {
-        auto join = reducer.join(
-            JoinOptions().divide_by_initial_world_size(by_initial));
-        for (int64_t step = 0; step <= group.rank(); ++step) {
-          optimizer.zero_grad();
-          (weight * (group.rank() + 1.0)).sum().backward();
-          double sum = 0; // of the ranks that have inputs still
-          for (int64_t rank = step; rank < 3; ++rank) {
-            sum += rank + 1.0;
-          }
-          INFO("step " << step << ", by the initial size " << by_initial);
-          REQUIRE(
-              is_full_of(weight.grad(), sum / (by_initial ? 3.0 : 3.0 - step)));
-          optimizer.step();
-        }
-        last = weight.detach().clone();
-      }
-      REQUIRE(weight.detach().equal(group.all_gather(last)[2]));
-    }
-  });
-}
-
-TEST_CASE("a wrapper on GPUs ends a join with the state of the last rank") {
-  gpu_ranks(3, [](ProcessGroup group) {
-    const auto net = net_on_gpu<NormNet>(group, 7, 12, 3);
-    DistributedDataParallel<NormNet> model(net, group);
-    torch::optim::SGD optimizer(net->parameters(), 0.1);
-    at::Tensor mean;
+    auto weight = torch::zeros({5}, options).requires_grad_();
+    Reducer reducer({weight}, group, shared());
+    torch::optim::SGD optimizer({weight}, /*lr=*/1.);
+    at::Tensor last;
     {
-      auto join = model->join();
-      for (int64_t step = 0; step < 4 - group.rank(); ++step) {
+      auto join =
+          reducer.join(JoinOptions().divide_by_initial_world_size(by_initial));
+      for (int64_t step = 0; step <= group.rank(); ++step) {
         optimizer.zero_grad();
-        model->forward(input_of(group, step)).pow(2).mean().backward();
+        (weight * (group.rank() + 1.0)).sum().backward();
+        double sum = 0; // of the ranks that have inputs still
+        for (int64_t rank = step; rank < 3; ++rank) {
+          sum += rank + 1.0;
+        }
+        INFO("step " << step << ", by the initial size " << by_initial);
+        REQUIRE(
+            is_full_of(weight.grad(), sum / (by_initial ? 3.0 : 3.0 - step)));
         optimizer.step();
       }
-      mean = net->norm->running_mean.clone();
+      last = weight.detach().clone();
     }
-    REQUIRE(equal_on_all(group, *net));
-    REQUIRE(net->norm->running_mean.equal(group.all_gather(mean)[0]));
-    REQUIRE(net->norm->num_batches_tracked.item<int64_t>() == 4);
-  });
+    REQUIRE(weight.detach().equal(group.all_gather(last)[2]));
+  }
+}
+
+GPU_TEST("a wrapper on GPUs ends a join with the state of the last rank") {
+  const auto net = net_on_gpu<NormNet>(group, 7, 12, 3);
+  DistributedDataParallel<NormNet> model(net, group);
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  at::Tensor mean;
+  {
+    auto join = model->join();
+    for (int64_t step = 0; step < 4 - group.rank(); ++step) {
+      optimizer.zero_grad();
+      model->forward(input_of(group, step)).pow(2).mean().backward();
+      optimizer.step();
+    }
+    mean = net->norm->running_mean.clone();
+  }
+  REQUIRE(equal_on_all(group, *net));
+  REQUIRE(net->norm->running_mean.equal(group.all_gather(mean)[0]));
+  REQUIRE(net->norm->num_batches_tracked.item<int64_t>() == 4);
 }
 
 TEST_CASE("DDP_DEBUG=detail on GPUs compares calls and lets training go on") {

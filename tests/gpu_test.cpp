@@ -1,5 +1,4 @@
 #include <tests/support/gpus.h>
-#include <tests/support/nearly_equal.h>
 
 #include <ddp/distributed_data_parallel.h>
 #include <ddp/module_state.h>
@@ -36,201 +35,121 @@ std::vector<at::Tensor> mean_gradients(
   return means;
 }
 
-TEST_CASE("collectives over NCCL") {
-  gpu_ranks(3, [](ProcessGroup group) {
-    const auto size = group.size();
-    REQUIRE(group.backend() == "nccl");
-    REQUIRE(group.device().is_cuda());
-    auto tensor = torch::ones({1000}, group.device());
-    group.all_reduce(tensor);
-    REQUIRE(tensor.eq(size).all().item<bool>());
-    group.all_reduce(tensor, ReduceOp::kMean);
-    REQUIRE(tensor.eq(size).all().item<bool>());
-    auto on_cpu = torch::ones({3}); // CPU tensors go over gloo
-    group.all_reduce(on_cpu);
-    REQUIRE(on_cpu.eq(size).all().item<bool>());
-    REQUIRE(group.all_gather(tensor).size() == static_cast<size_t>(size));
-    const auto part = group.split(group.rank() == 0 ? 0 : 1, 0);
-    auto ranks = torch::full({1}, group.rank(), group.device());
-    part.all_reduce(ranks);
-    REQUIRE(ranks.item<int64_t>() == (group.rank() == 0 ? 0 : 3));
-    group.barrier();
-  });
+GPU_TEST("collectives over NCCL") {
+  const auto size = group.size();
+  REQUIRE(group.backend() == "nccl");
+  REQUIRE(group.device().is_cuda());
+  auto tensor = torch::ones({1000}, group.device());
+  group.all_reduce(tensor);
+  REQUIRE(tensor.eq(size).all().item<bool>());
+  group.all_reduce(tensor, ReduceOp::kMean);
+  REQUIRE(tensor.eq(size).all().item<bool>());
+  auto on_cpu = torch::ones({3}); // CPU tensors go over gloo
+  group.all_reduce(on_cpu);
+  REQUIRE(on_cpu.eq(size).all().item<bool>());
+  REQUIRE(group.all_gather(tensor).size() == static_cast<size_t>(size));
+  const auto part = group.split(group.rank() == 0 ? 0 : 1, 0);
+  auto ranks = torch::full({1}, group.rank(), group.device());
+  part.all_reduce(ranks);
+  REQUIRE(ranks.item<int64_t>() == (group.rank() == 0 ? 0 : 3));
+  group.barrier();
 }
 
-TEST_CASE("the same net trains on GPUs as on the CPU") {
-  gpu_ranks(3, [](ProcessGroup group) {
-    auto net = net_on_gpu(group);
-    auto reference = std::make_shared<UnevenNet>();
-    copy_parameters(*net, *reference);
-    DistributedDataParallel<UnevenNet> model(net, group);
-    Reducer reducer(reference, group);
-    torch::optim::SGD optimizer(net->parameters(), 0.1);
-    torch::optim::SGD reference_optimizer(reference->parameters(), 0.1);
-    for (int step = 0; step < 5; ++step) {
-      const auto input = input_of(group, step);
-      optimizer.zero_grad();
-      model->forward(input.to(group.device())).pow(2).mean().backward();
-      optimizer.step();
-      reference_optimizer.zero_grad();
-      backward(*reference, input);
-      reference_optimizer.step();
-    }
-    for (size_t i = 0; i < net->parameters().size(); ++i) {
-      REQUIRE(torch::allclose(
-          net->parameters()[i].cpu(), reference->parameters()[i], 1e-3, 1e-4));
-    }
-    verify_same_parameters(*net, group);
-  });
+GPU_TEST("the same net trains on GPUs as on the CPU") {
+  auto net = net_on_gpu(group);
+  auto reference = std::make_shared<UnevenNet>();
+  copy_parameters(*net, *reference);
+  DistributedDataParallel<UnevenNet> model(net, group);
+  Reducer reducer(reference, group);
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  torch::optim::SGD reference_optimizer(reference->parameters(), 0.1);
+  for (int step = 0; step < 5; ++step) {
+    const auto input = input_of(group, step);
+    optimizer.zero_grad();
+    model->forward(input.to(group.device())).pow(2).mean().backward();
+    optimizer.step();
+    reference_optimizer.zero_grad();
+    backward(*reference, input);
+    reference_optimizer.step();
+  }
+  for (size_t i = 0; i < net->parameters().size(); ++i) {
+    REQUIRE(torch::allclose(
+        net->parameters()[i].cpu(), reference->parameters()[i], 1e-3, 1e-4));
+  }
+  verify_same_parameters(*net, group);
 }
 
-TEST_CASE("over two GPUs gradients are the mean, bit for bit") {
+GPU_TEST("over two GPUs gradients are the mean, bit for bit", 2) {
   // A sum of two is the same in any order.
-  gpu_ranks(2, [](ProcessGroup group) {
-    for (const bool keep : {false, true}) {
-      for (const double cap : {25.0, 0.0001}) {
-        auto net = net_on_gpu(group);
-        Reducer reducer(net, group, ReducerOptions().bucket_cap_mb(cap));
-        for (int step = 0; step < 4; ++step) {
-          net->zero_grad(/*set_to_none=*/!keep);
-          const auto input = input_of(group, step);
-          const auto expected = mean_gradients(*net, input, group);
-          backward(*net, input);
-          for (size_t i = 0; i < expected.size(); ++i) {
-            INFO("step " << step << ", parameter " << i << ", cap " << cap);
-            REQUIRE(torch::equal(net->parameters()[i].grad(), expected[i]));
-          }
+  for (const bool keep : {false, true}) {
+    for (const double cap : {25.0, 0.0001}) {
+      auto net = net_on_gpu(group);
+      Reducer reducer(net, group, ReducerOptions().bucket_cap_mb(cap));
+      for (int step = 0; step < 4; ++step) {
+        net->zero_grad(/*set_to_none=*/!keep);
+        const auto input = input_of(group, step);
+        const auto expected = mean_gradients(*net, input, group);
+        backward(*net, input);
+        for (size_t i = 0; i < expected.size(); ++i) {
+          INFO("step " << step << ", parameter " << i << ", cap " << cap);
+          REQUIRE(torch::equal(net->parameters()[i].grad(), expected[i]));
         }
       }
     }
-  });
+  }
 }
 
-TEST_CASE("large gradients on GPUs are the mean, bit for bit") {
-  gpu_ranks(2, [](ProcessGroup group) {
-    const auto options = torch::TensorOptions(group.device());
-    auto large = torch::zeros({1500, 800}, options).requires_grad_();
-    auto small = torch::zeros({7}, options).requires_grad_();
-    const Reducer reducer(std::vector<at::Tensor>{large, small}, group);
-    for (int step = 0; step < 4; ++step) {
-      torch::manual_seed(10 * step + group.rank());
-      const auto factors = torch::randn_like(large);
-      large.mutable_grad().reset();
-      small.mutable_grad().reset();
-      ((large * factors).sum() + small.sum() * (group.rank() + 1)).backward();
-      auto mean = factors / 2;
-      group.all_reduce(mean);
-      INFO("step " << step);
-      REQUIRE(torch::equal(large.grad(), mean));
-      REQUIRE(torch::equal(small.grad(), torch::full_like(small, 1.5)));
-    }
-  });
+GPU_TEST("large gradients on GPUs are the mean, bit for bit", 2) {
+  const auto options = torch::TensorOptions(group.device());
+  auto large = torch::zeros({1500, 800}, options).requires_grad_();
+  auto small = torch::zeros({7}, options).requires_grad_();
+  const Reducer reducer(std::vector<at::Tensor>{large, small}, group);
+  for (int step = 0; step < 4; ++step) {
+    torch::manual_seed(10 * step + group.rank());
+    const auto factors = torch::randn_like(large);
+    large.mutable_grad().reset();
+    small.mutable_grad().reset();
+    ((large * factors).sum() + small.sum() * (group.rank() + 1)).backward();
+    auto mean = factors / 2;
+    group.all_reduce(mean);
+    INFO("step " << step);
+    REQUIRE(torch::equal(large.grad(), mean));
+    REQUIRE(torch::equal(small.grad(), torch::full_like(small, 1.5)));
+  }
 }
 
-TEST_CASE("on GPUs parameters that no rank used keep their gradients") {
-  gpu_ranks(3, [](ProcessGroup group) {
+GPU_TEST("sparse gradients on GPUs are averaged") {
+  torch::manual_seed(1);
+  torch::nn::Embedding table(torch::nn::EmbeddingOptions(10, 4).sparse(true));
+  table->to(group.device());
+  Reducer reducer(table.ptr(), group);
+  const auto rows = torch::tensor({group.rank(), int64_t(9)}, torch::kLong);
+  table->forward(rows.to(group.device())).sum().backward();
+  const auto grad = table->weight.grad().to_dense().cpu();
+  REQUIRE(nearly_equal(grad[9], torch::ones({4})));
+  REQUIRE(nearly_equal(grad[1], torch::full({4}, 1.0 / 3)));
+  REQUIRE(nearly_equal(grad[5], torch::zeros({4})));
+}
+
+GPU_TEST("the checks of each step work on GPUs") {
+  {
     auto net = net_on_gpu(group);
-    auto spare = torch::nn::Linear(3, 3);
-    net->register_module("spare", spare);
-    spare->to(group.device());
-    Reducer reducer(net, group);
+    Reducer reducer(net, group, ReducerOptions().check_finite(true));
     backward(*net, input_of(group, 0));
-    REQUIRE_FALSE(spare->weight.grad().defined());
-    // One rank uses it: it is averaged on all.
-    auto loss = net->forward(input_of(group, 1).to(group.device())).sum();
-    if (group.rank() == 1) {
-      loss = loss + spare->forward(torch::ones({1, 3}, group.device())).sum();
+    auto input = input_of(group, 1);
+    if (group.rank() == 2) {
+      input[0][0] = std::numeric_limits<float>::quiet_NaN();
     }
-    loss.backward();
-    REQUIRE(spare->bias.grad().defined());
-    REQUIRE(nearly_equal(
-        spare->bias.grad(), torch::full({3}, 1.0 / 3, group.device())));
-  });
-}
-
-TEST_CASE("no_sync on GPUs adds up") {
-  gpu_ranks(2, [](ProcessGroup group) {
-    auto net = net_on_gpu(group);
-    Reducer reducer(net, group);
-    {
-      const auto guard = reducer.no_sync();
-      backward(*net, input_of(group, 0));
-    }
-    backward(*net, input_of(group, 1));
-    const auto first = mean_gradients(*net, input_of(group, 0), group);
-    const auto second = mean_gradients(*net, input_of(group, 1), group);
-    for (size_t i = 0; i < first.size(); ++i) {
-      REQUIRE(torch::allclose(
-          net->parameters()[i].grad(), first[i] + second[i], 1e-5, 1e-7));
-    }
-  });
-}
-
-TEST_CASE("sparse gradients on GPUs are averaged") {
-  gpu_ranks(3, [](ProcessGroup group) {
-    torch::manual_seed(1);
-    torch::nn::Embedding table(torch::nn::EmbeddingOptions(10, 4).sparse(true));
-    table->to(group.device());
-    Reducer reducer(table.ptr(), group);
-    const auto rows = torch::tensor({group.rank(), int64_t(9)}, torch::kLong);
-    table->forward(rows.to(group.device())).sum().backward();
-    const auto grad = table->weight.grad().to_dense().cpu();
-    REQUIRE(nearly_equal(grad[9], torch::ones({4})));
-    REQUIRE(nearly_equal(grad[1], torch::full({4}, 1.0 / 3)));
-    REQUIRE(nearly_equal(grad[5], torch::zeros({4})));
-  });
-}
-
-TEST_CASE("the checks of each step work on GPUs") {
-  gpu_ranks(3, [](ProcessGroup group) {
-    {
-      auto net = net_on_gpu(group);
-      Reducer reducer(net, group, ReducerOptions().check_finite(true));
-      backward(*net, input_of(group, 0));
-      auto input = input_of(group, 1);
-      if (group.rank() == 2) {
-        input[0][0] = std::numeric_limits<float>::quiet_NaN();
-      }
-      REQUIRE_THROWS_WITH(backward(*net, input), Has("not finite on rank 2"));
-    }
-    auto net = net_on_gpu(group);
-    Reducer reducer(net, group, ReducerOptions().check_divergence_every(1));
-    backward(*net, input_of(group, 0));
-    if (group.rank() == 1) {
-      const torch::NoGradGuard no_grad;
-      net->parameters()[0].add_(1);
-    }
-    REQUIRE_THROWS_WITH(backward(*net, input_of(group, 1)), Has("differ"));
-  });
-}
-
-TEST_CASE("a communication hook works on GPUs") {
-  /// Sends halves.
-  struct HalfHook final : CommHook {
-    c10::intrusive_ptr<c10::ivalue::Future> run(
-        const GradBucket& bucket,
-        const ProcessGroup& group) override {
-      std::vector<at::Tensor> halves{
-          bucket.buffer.to(torch::kHalf).div_(group.size())};
-      return group.c10d()->allreduce(halves)->getFuture()->then(
-          [](c10::ivalue::Future& sum) -> c10::IValue {
-            return sum.value().toTensorVector()[0].to(torch::kFloat);
-          },
-          c10::TensorType::get());
-    }
-  };
-  gpu_ranks(2, [](ProcessGroup group) {
-    auto net = net_on_gpu(group);
-    Reducer reducer(
-        net, group, ReducerOptions().comm_hook(std::make_shared<HalfHook>()));
-    const auto input = input_of(group, 0);
-    const auto expected = mean_gradients(*net, input, group);
-    backward(*net, input);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      REQUIRE(torch::allclose(
-          net->parameters()[i].grad(), expected[i], 1e-2, 1e-3));
-    }
-  });
+    REQUIRE_THROWS_WITH(backward(*net, input), Has("not finite on rank 2"));
+  }
+  auto net = net_on_gpu(group);
+  Reducer reducer(net, group, ReducerOptions().check_divergence_every(1));
+  backward(*net, input_of(group, 0));
+  if (group.rank() == 1) {
+    const torch::NoGradGuard no_grad;
+    net->parameters()[0].add_(1);
+  }
+  REQUIRE_THROWS_WITH(backward(*net, input_of(group, 1)), Has("differ"));
 }
 
 TEST_CASE("a group over NCCL ends without a word") {
@@ -281,33 +200,17 @@ TEST_CASE("a model on two GPUs of each rank is averaged over NCCL") {
   });
 }
 
-TEST_CASE("complex gradients on GPUs are averaged") {
-  gpu_ranks(3, [](ProcessGroup group) {
-    const auto options =
-        torch::dtype(torch::kComplexFloat).device(group.device());
-    auto weight = torch::ones({5}, options).requires_grad_();
-    const Reducer reducer(std::vector<torch::Tensor>{weight}, group);
-    for (int step = 0; step < 3; ++step) {
-      weight.mutable_grad().reset();
-      (torch::view_as_real(weight) * (group.rank() + 1.0)).sum().backward();
-      const auto mean = torch::full({5, 2}, 2.0); // of 1, 2 and 3
-      REQUIRE(nearly_equal(torch::view_as_real(weight.grad()).cpu(), mean));
-    }
-  });
-}
-
-TEST_CASE("buckets on GPUs may lie in LibTorch's memory") {
-  gpu_ranks(2, [](ProcessGroup group) {
-    setenv("DDP_DISABLE_COMM_MEM", "1", /*overwrite=*/1);
-    auto net = net_on_gpu(group);
-    const Reducer reducer(net, group);
-    const auto input = input_of(group, 0);
-    const auto expected = mean_gradients(*net, input, group);
-    backward(*net, input);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      REQUIRE(torch::equal(net->parameters()[i].grad(), expected[i]));
-    }
-  });
+GPU_TEST("complex gradients on GPUs are averaged") {
+  const auto options =
+      torch::dtype(torch::kComplexFloat).device(group.device());
+  auto weight = torch::ones({5}, options).requires_grad_();
+  const Reducer reducer(std::vector<torch::Tensor>{weight}, group);
+  for (int step = 0; step < 3; ++step) {
+    weight.mutable_grad().reset();
+    (torch::view_as_real(weight) * (group.rank() + 1.0)).sum().backward();
+    const auto mean = torch::full({5, 2}, 2.0); // of 1, 2 and 3
+    REQUIRE(nearly_equal(torch::view_as_real(weight.grad()).cpu(), mean));
+  }
 }
 
 } // namespace ddp::test::gpu_test

@@ -1,12 +1,11 @@
 // Training loops on GPUs: optimizers, clipping, scales, checkpoints, batches.
 
-#include <ddp/samplers/data_loader.h>
 #include <ddp/samplers/device_prefetcher.h>
 #include <ddp/samplers/distributed_sampler.h>
 #include <tests/support/gpus.h>
 #include <tests/support/hook_training.h>
+#include <tests/support/made_samples.h>
 #include <tests/support/sharded.h>
-#include <tests/support/shared_folder.h>
 #include <tests/support/twins.h>
 
 #include <ddp/amp.h>
@@ -50,18 +49,6 @@ std::vector<Kind> kinds() {
       {"AdamW", maker<FusedAdamW>(adamw), maker<torch::optim::AdamW>(adamw)}};
 }
 
-Tensors on_device(
-    const ProcessGroup& group,
-    const Tensors& tensors,
-    bool requires_grad = false) {
-  Tensors result;
-  for (const auto& tensor : tensors) {
-    result.push_back(tensor.to(group.device(), false, /*copy=*/true));
-    result.back().set_requires_grad(requires_grad);
-  }
-  return result;
-}
-
 /// Parameters of several shapes whose gradients are known, and do not depend on
 /// them: rounding errors do not grow over steps.
 struct KnownGradients {
@@ -70,7 +57,7 @@ struct KnownGradients {
       const Make& make,
       bool in_backward)
       : group(its_group),
-        parameters(on_device(group, hook_tensors(3), true)),
+        parameters(hook_parameters(group.device())),
         reducer(parameters, group, shared().bucket_cap_mb(0.01)),
         optimizer(make(parameters)),
         steps_itself(!in_backward) {
@@ -81,8 +68,8 @@ struct KnownGradients {
 
   void train(int steps) const {
     for (int step = 0; step < steps; ++step) {
-      const auto gradients = hook_gradients(step, group.rank());
-      backward_to(parameters, on_device(group, gradients));
+      backward_to(
+          parameters, hook_gradients(step, group.rank(), group.device()));
       if (steps_itself) {
         optimizer->step();
       }
@@ -96,120 +83,111 @@ struct KnownGradients {
   bool steps_itself;
 };
 
-TEST_CASE("fused optimizers on GPUs compute what LibTorch's do") {
-  gpu_ranks(2, [](ProcessGroup group) {
-    for (const auto& kind : kinds()) {
-      const KnownGradients fused(group, kind.fused, false);
-      const KnownGradients in_backward(group, kind.fused, true);
-      const KnownGradients plain(group, kind.plain, false);
-      for (const auto* each : {&fused, &in_backward, &plain}) {
-        each->train(5);
-      }
-      const auto before = on_device(group, hook_tensors(3));
-      for (size_t i = 0; i < before.size(); ++i) {
-        INFO(kind.name << ", parameter " << i);
-        REQUIRE(fused.parameters[i].allclose(plain.parameters[i], 1e-5, 1e-6));
-        REQUIRE(in_backward.parameters[i].equal(fused.parameters[i]));
-        REQUIRE(!fused.parameters[i].allclose(before[i], 1e-3, 1e-3));
-      }
+GPU_TEST("fused optimizers on GPUs compute what LibTorch's do", 2) {
+  for (const auto& kind : kinds()) {
+    const KnownGradients fused(group, kind.fused, false);
+    const KnownGradients in_backward(group, kind.fused, true);
+    const KnownGradients plain(group, kind.plain, false);
+    for (const auto* each : {&fused, &in_backward, &plain}) {
+      each->train(5);
     }
-  });
+    const auto before = on_device(group.device(), hook_tensors(3));
+    for (size_t i = 0; i < before.size(); ++i) {
+      INFO(kind.name << ", parameter " << i);
+      REQUIRE(fused.parameters[i].allclose(plain.parameters[i], 1e-5, 1e-6));
+      REQUIRE(in_backward.parameters[i].equal(fused.parameters[i]));
+      REQUIRE(!fused.parameters[i].allclose(before[i], 1e-3, 1e-3));
+    }
+  }
 }
 
-TEST_CASE("gradients on GPUs are clipped by their norm over all buckets") {
-  gpu_ranks(3, [](ProcessGroup group) {
-    const auto net = net_on_gpu(group);
-    const auto local = net_on_gpu(group);
-    Reducer reducer(net, group, shared().bucket_cap_mb(0.5));
-    int step = 0;
-    for (const double type :
-         {2., 1., std::numeric_limits<double>::infinity()}) {
-      for (const double max_norm : {1e-2, 1e6}) {
-        const auto input = input_of(group, step++).to(group.device());
-        for (const auto& each : {net, local}) {
-          each->zero_grad();
-          each->forward(input).sum().backward();
-        }
-        Tensors expected;
-        for (const auto& mean : average(group, *local)) {
-          expected.push_back(torch::zeros_like(mean, torch::kDouble));
-          expected.back().mutable_grad() = mean.to(torch::kDouble);
-        }
-        const auto norm =
-            torch::nn::utils::clip_grad_norm_(expected, max_norm, type);
-        const auto own = reducer.clip_grad_norm(max_norm, type);
-        INFO("norm " << type << ", at most " << max_norm);
-        REQUIRE(own.device() == group.device());
-        REQUIRE(std::abs(own.item<double>() / norm - 1) < 1e-5);
-        for (size_t i = 0; i < expected.size(); ++i) {
-          const auto& mean = expected[i].grad();
-          const auto largest = mean.abs().max().item<double>();
-          const auto ours = net->parameters()[i].grad().to(torch::kDouble);
-          REQUIRE(ours.allclose(mean, 1e-4, 1e-5 * largest));
-        }
-      }
-    }
-    REQUIRE(reducer.buckets().size() > 1);
-  });
-}
-
-TEST_CASE("an overflow on one GPU makes all ranks skip the step") {
-  gpu_ranks(3, [](ProcessGroup group) {
-    const auto options = torch::TensorOptions(group.device());
-    auto weight = torch::ones({5}, options).requires_grad_();
-    const Reducer reducer({weight}, group, shared());
-    torch::optim::SGD optimizer({weight}, /*lr=*/1.);
-    GradScaler scaler(GradScalerOptions().init_scale(1024));
-    for (const bool overflows : {false, true, false}) {
-      const auto before = weight.detach().clone();
-      const auto scale = scaler.get_scale();
-      const bool infinite = overflows && group.rank() == 1;
-      optimizer.zero_grad();
-      const auto factor = infinite ? std::numeric_limits<float>::infinity()
-                                   : static_cast<float>(group.rank());
-      scaler.scale((weight * factor).sum()).backward();
-      REQUIRE(scaler.step(optimizer) == !overflows);
-      scaler.update();
-      REQUIRE(scaler.get_scale() == (overflows ? scale / 2 : scale));
-      const double mean = overflows ? 0 : 1; // of 0, 1 and 2
-      REQUIRE(weight.detach().allclose(before - mean, 1e-5, 1e-6));
-      REQUIRE(equal_on_all(group, weight.detach()));
-    }
-  });
-}
-
-TEST_CASE("gradients of autocast on GPUs are the mean, without the scale") {
-  gpu_ranks(2, [](ProcessGroup group) {
-    const auto net = net_on_gpu(group);
-    const auto local = net_on_gpu(group);
-    const Reducer reducer(net, group, shared());
-    torch::optim::SGD optimizer(net->parameters(), 0.1);
-    GradScaler scaler(GradScalerOptions().init_scale(1024));
-    for (int step = 0; step < 4; ++step) {
-      const auto input = input_of(group, step).to(group.device());
+GPU_TEST("gradients on GPUs are clipped by their norm over all buckets") {
+  const auto net = net_on_gpu(group);
+  const auto local = net_on_gpu(group);
+  Reducer reducer(net, group, shared().bucket_cap_mb(0.5));
+  int step = 0;
+  for (const double type : {2., 1., std::numeric_limits<double>::infinity()}) {
+    for (const double max_norm : {1e-2, 1e6}) {
+      const auto input = input_of(group, step++).to(group.device());
       for (const auto& each : {net, local}) {
         each->zero_grad();
-        torch::Tensor loss;
-        {
-          const AutocastGuard autocast(group.device().type(), torch::kHalf);
-          const auto output = each->forward(input);
-          REQUIRE(output.scalar_type() == torch::kHalf);
-          loss = output.to(torch::kFloat).pow(2).mean();
-        }
-        scaler.scale(loss).backward();
+        each->forward(input).sum().backward();
       }
-      scaler.unscale_(optimizer);
-      const auto means = average(group, *local);
-      for (size_t i = 0; i < means.size(); ++i) {
-        INFO("step " << step << ", parameter " << i);
-        REQUIRE(
-            net->parameters()[i].grad().allclose(means[i] / 1024, 1e-5, 1e-8));
+      Tensors expected;
+      for (const auto& mean : average(group, *local)) {
+        expected.push_back(torch::zeros_like(mean, torch::kDouble));
+        expected.back().mutable_grad() = mean.to(torch::kDouble);
       }
-      REQUIRE(scaler.step(optimizer));
-      scaler.update();
-      copy_parameters(*net, *local);
+      const auto norm =
+          torch::nn::utils::clip_grad_norm_(expected, max_norm, type);
+      const auto own = reducer.clip_grad_norm(max_norm, type);
+      INFO("norm " << type << ", at most " << max_norm);
+      REQUIRE(own.device() == group.device());
+      REQUIRE(std::abs(own.item<double>() / norm - 1) < 1e-5);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const auto& mean = expected[i].grad();
+        const auto largest = mean.abs().max().item<double>();
+        const auto ours = net->parameters()[i].grad().to(torch::kDouble);
+        REQUIRE(ours.allclose(mean, 1e-4, 1e-5 * largest));
+      }
     }
-  });
+  }
+  REQUIRE(reducer.buckets().size() > 1);
+}
+
+GPU_TEST("an overflow on one GPU makes all ranks skip the step") {
+  const auto options = torch::TensorOptions(group.device());
+  auto weight = torch::ones({5}, options).requires_grad_();
+  const Reducer reducer({weight}, group, shared());
+  torch::optim::SGD optimizer({weight}, /*lr=*/1.);
+  GradScaler scaler(GradScalerOptions().init_scale(1024));
+  for (const bool overflows : {false, true, false}) {
+    const auto before = weight.detach().clone();
+    const auto scale = scaler.get_scale();
+    const bool infinite = overflows && group.rank() == 1;
+    optimizer.zero_grad();
+    const auto factor = infinite ? std::numeric_limits<float>::infinity()
+                                 : static_cast<float>(group.rank());
+    scaler.scale((weight * factor).sum()).backward();
+    REQUIRE(scaler.step(optimizer) == !overflows);
+    scaler.update();
+    REQUIRE(scaler.get_scale() == (overflows ? scale / 2 : scale));
+    const double mean = overflows ? 0 : 1; // of 0, 1 and 2
+    REQUIRE(weight.detach().allclose(before - mean, 1e-5, 1e-6));
+    REQUIRE(equal_on_all(group, weight.detach()));
+  }
+}
+
+GPU_TEST("gradients of autocast on GPUs are the mean, without the scale", 2) {
+  const auto net = net_on_gpu(group);
+  const auto local = net_on_gpu(group);
+  const Reducer reducer(net, group, shared());
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  GradScaler scaler(GradScalerOptions().init_scale(1024));
+  for (int step = 0; step < 4; ++step) {
+    const auto input = input_of(group, step).to(group.device());
+    for (const auto& each : {net, local}) {
+      each->zero_grad();
+      torch::Tensor loss;
+      {
+        const AutocastGuard autocast(group.device().type(), torch::kHalf);
+        const auto output = each->forward(input);
+        REQUIRE(output.scalar_type() == torch::kHalf);
+        loss = output.to(torch::kFloat).pow(2).mean();
+      }
+      scaler.scale(loss).backward();
+    }
+    scaler.unscale_(optimizer);
+    const auto means = average(group, *local);
+    for (size_t i = 0; i < means.size(); ++i) {
+      INFO("step " << step << ", parameter " << i);
+      REQUIRE(
+          net->parameters()[i].grad().allclose(means[i] / 1024, 1e-5, 1e-8));
+    }
+    REQUIRE(scaler.step(optimizer));
+    scaler.update();
+    copy_parameters(*net, *local);
+  }
 }
 
 /// Trains two nets, one with the optimizer itself.
@@ -242,12 +220,10 @@ void check_sharded(const ProcessGroup& group, const Options& options) {
   }
 }
 
-TEST_CASE("a sharded optimizer on GPUs has the bits of the optimizer itself") {
-  gpu_ranks(3, [](ProcessGroup group) {
-    check_sharded<torch::optim::Adam>(group, AdamOptions(1e-2));
-    check_sharded<FusedAdamW>(group, AdamWOptions(1e-2));
-    check_sharded<FusedSGD>(group, SGDOptions(0.1).momentum(0.9));
-  });
+GPU_TEST("a sharded optimizer on GPUs has the bits of the optimizer itself") {
+  check_sharded<torch::optim::Adam>(group, AdamOptions(1e-2));
+  check_sharded<FusedAdamW>(group, AdamWOptions(1e-2));
+  check_sharded<FusedSGD>(group, SGDOptions(0.1).momentum(0.9));
 }
 
 /// A training that a checkpoint has all of.
@@ -314,18 +290,11 @@ TEST_CASE("a checkpoint from GPUs is loaded to GPUs, bit for bit") {
   });
 }
 
-constexpr size_t kSamples = 46;
-
-/// Samples that show their index.
-struct Rows : torch::data::datasets::Dataset<Rows> {
-  torch::data::Example<> get(size_t index) override {
-    const auto value = static_cast<int64_t>(index);
-    return {torch::full({300}, value, torch::kFloat), torch::tensor(value)};
-  }
-  std::optional<size_t> size() const override {
-    return kSamples;
-  }
-};
+Made rows() {
+  return Made([](size_t index) {
+    return torch::full({300}, static_cast<int64_t>(index), torch::kFloat);
+  });
+}
 
 /// The indices of all batches, which have to be on the device and whole.
 template <typename Batches>
@@ -346,37 +315,35 @@ std::vector<int64_t> indices_in(Batches& batches, c10::Device device) {
   return indices;
 }
 
-TEST_CASE("batches come to GPUs in the sampler's order") {
-  gpu_ranks(2, [](ProcessGroup group) {
-    using torch::data::transforms::Stack;
-    const auto device = group.device();
-    for (const size_t workers : {0, 2}) {
-      DistributedSampler alone(kSamples, group);
-      auto theirs = torch::data::make_data_loader(
-          Rows().map(Stack<>()),
-          DistributedSampler(kSamples, group),
-          torch::data::DataLoaderOptions(4).workers(workers));
-      DevicePrefetcher batches(*theirs, device);
-      auto ours = make_data_loader(
-          Rows().map(Stack<>()),
-          DistributedSampler(kSamples, group),
-          DataLoaderOptions(4).workers(workers).device(device));
-      for (int64_t epoch = 0; epoch < 2; ++epoch) {
-        alone.set_epoch(epoch);
-        alone.reset();
-        std::vector<int64_t> expected;
-        while (const auto batch = alone.next(4)) {
-          expected.insert(expected.end(), batch->begin(), batch->end());
-        }
-        REQUIRE(expected.size() == kSamples / 2);
-        ours->set_epoch(epoch);
-        REQUIRE(indices_in(*ours, device) == expected);
-        if (epoch == 0) { // a loader of LibTorch's keeps its sampler
-          REQUIRE(indices_in(batches, device) == expected);
-        }
+GPU_TEST("batches come to GPUs in the sampler's order", 2) {
+  using torch::data::transforms::Stack;
+  const auto device = group.device();
+  for (const size_t workers : {0, 2}) {
+    DistributedSampler alone(kSize, group);
+    auto theirs = torch::data::make_data_loader(
+        rows().map(Stack<>()),
+        DistributedSampler(kSize, group),
+        torch::data::DataLoaderOptions(4).workers(workers));
+    DevicePrefetcher batches(*theirs, device);
+    auto ours = make_data_loader(
+        rows().map(Stack<>()),
+        DistributedSampler(kSize, group),
+        DataLoaderOptions(4).workers(workers).device(device));
+    for (int64_t epoch = 0; epoch < 2; ++epoch) {
+      alone.set_epoch(epoch);
+      alone.reset();
+      std::vector<int64_t> expected;
+      while (const auto batch = alone.next(4)) {
+        expected.insert(expected.end(), batch->begin(), batch->end());
+      }
+      REQUIRE(expected.size() == kSize / 2);
+      ours->set_epoch(epoch);
+      REQUIRE(indices_in(*ours, device) == expected);
+      if (epoch == 0) { // a loader of LibTorch's keeps its sampler
+        REQUIRE(indices_in(batches, device) == expected);
       }
     }
-  });
+  }
 }
 
 } // namespace ddp::test::gpu_training_test

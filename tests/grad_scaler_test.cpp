@@ -136,8 +136,7 @@ TEST_CASE("a scaler that is not enabled lets everything pass") {
       GradScaler().load_state_dict(scaler.state_dict()), Has("empty"));
 }
 
-TEST_CASE("a scaler goes on from a checkpoint") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a scaler goes on from a checkpoint") {
   for (const std::string name : {"run.pt", "run.safetensors"}) {
     Training training;
     GradScaler scaler(small_scale()), other, begun;

@@ -1,6 +1,6 @@
 // What several ranks would be told, a program that runs alone is told too.
 #include <tests/support/catch.h>
-#include <tests/support/warnings.h>
+#include <tests/support/nets.h>
 
 #include <ddp/reducer.h>
 #include <ddp/reducer/core/gradient_hook.h>
@@ -9,15 +9,11 @@ namespace ddp::test::group_of_one_test {
 
 using torch::nn::Linear;
 
-struct Net : torch::nn::Module {
-  Linear first{nullptr};
-  Linear second{nullptr};
+struct Net : LayeredNet {
+  Linear first = linear("first", 4, 3);
+  Linear second = linear("second", 3, 2);
   std::vector<Linear> forgotten;
 
-  Net() {
-    first = register_module("first", Linear(4, 3));
-    second = register_module("second", Linear(3, 2));
-  }
   void backward(torch::ScalarType dtype = torch::kFloat) {
     zero_grad();
     auto x = second->forward(first->forward(torch::ones({2, 4}, dtype)));

@@ -73,9 +73,8 @@ TEST_CASE("the first failure of a part is that of all later operations") {
   const auto text = error_of([&] { work->wait(); });
   REQUIRE_THAT(
       text,
-      Has("all_reduce (operation 2 of its group) over "
-          "hierarchical on rank 0 of 4 failed between hosts (fake): "
-          "the cable is gone"));
+      Has("all_reduce (operation 2 of its group) over hierarchical on rank 0 "
+          "of 4 failed between hosts (fake): the cable is gone"));
   REQUIRE(work->isCompleted());
   REQUIRE(work->getFuture()->hasError());
   for (const auto& part : {fakes.local, fakes.between, fakes.direct}) {

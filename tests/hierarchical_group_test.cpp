@@ -55,48 +55,42 @@ TEST_CASE("a group over hosts and its duplicates communicate") {
   }
 }
 
-TEST_CASE("parts of a group over hosts get the backend for their hosts") {
-  const Hosts hosts{"a", "b", "a", "b"};
-  ranks(4, [&](ProcessGroup world) {
-    const auto group = spread_over(world, hosts);
-    const auto rank = world.rank();
-    const auto host = group.split(rank % 2);
-    REQUIRE(host.backend() == "shm");
-    REQUIRE(sum_of_ranks(host, world) == (rank % 2 ? 4 : 2));
-    const auto across = group.split(rank / 2);
-    REQUIRE(across.backend() == "gloo");
-    REQUIRE(sum_of_ranks(across, world) == (rank / 2 ? 5 : 1));
-    const auto three = group.split(rank == 1 ? -1 : 0, -rank);
-    REQUIRE(three.backend() == (rank == 1 ? "none" : "hierarchical"));
-    REQUIRE(sum_of_ranks(three, world) == (rank == 1 ? 1 : 5));
-    world.barrier(); // rank 0 serves the store of all parts
-  });
+RANKS_TEST("parts of a group over hosts get the backend for their hosts", 4) {
+  const auto spread = spread_over(group, {"a", "b", "a", "b"});
+  const auto rank = group.rank();
+  const auto host = spread.split(rank % 2);
+  REQUIRE(host.backend() == "shm");
+  REQUIRE(sum_of_ranks(host, group) == (rank % 2 ? 4 : 2));
+  const auto across = spread.split(rank / 2);
+  REQUIRE(across.backend() == "gloo");
+  REQUIRE(sum_of_ranks(across, group) == (rank / 2 ? 5 : 1));
+  const auto three = spread.split(rank == 1 ? -1 : 0, -rank);
+  REQUIRE(three.backend() == (rank == 1 ? "none" : "hierarchical"));
+  REQUIRE(sum_of_ranks(three, group) == (rank == 1 ? 1 : 5));
+  group.barrier(); // rank 0 serves the store of all parts
 }
 
-TEST_CASE("a Reducer averages over hosts, dense and sparse gradients") {
-  const Hosts hosts{"a", "a", "b"};
-  ranks(3, [&](ProcessGroup world) {
-    const auto group = spread_over(world, hosts);
-    torch::manual_seed(1);
-    torch::nn::Embedding embedding(
-        torch::nn::EmbeddingOptions(10, 4).sparse(true));
-    torch::nn::Linear linear(4, 3);
-    const Reducer reducer(linear, group);
-    const Reducer of_embedding(embedding, group);
-    for (int step = 0; step < 3; ++step) {
-      linear->zero_grad();
-      embedding->zero_grad();
-      const auto words = torch::tensor({group.rank(), int64_t(7)});
-      linear->forward(embedding->forward(words)).sum().backward();
-      const auto weights = linear->weight.detach().sum(0);
-      const auto grad = embedding->weight.grad().to_dense();
-      for (int64_t rank = 0; rank < 3; ++rank) {
-        REQUIRE(grad[rank].allclose(weights / 3));
-      }
-      REQUIRE(grad[7].allclose(weights));
-      REQUIRE(torch::equal(linear->bias.grad(), torch::full({3}, 2.0)));
+RANKS_TEST("a Reducer averages over hosts, dense and sparse gradients", 3) {
+  const auto spread = spread_over(group, {"a", "a", "b"});
+  torch::manual_seed(1);
+  torch::nn::Embedding embedding(
+      torch::nn::EmbeddingOptions(10, 4).sparse(true));
+  torch::nn::Linear linear(4, 3);
+  const Reducer reducer(linear, spread);
+  const Reducer of_embedding(embedding, spread);
+  for (int step = 0; step < 3; ++step) {
+    linear->zero_grad();
+    embedding->zero_grad();
+    const auto words = torch::tensor({spread.rank(), int64_t(7)});
+    linear->forward(embedding->forward(words)).sum().backward();
+    const auto weights = linear->weight.detach().sum(0);
+    const auto grad = embedding->weight.grad().to_dense();
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      REQUIRE(grad[rank].allclose(weights / 3));
     }
-  });
+    REQUIRE(grad[7].allclose(weights));
+    REQUIRE(torch::equal(linear->bias.grad(), torch::full({3}, 2.0)));
+  }
 }
 
 TEST_CASE(

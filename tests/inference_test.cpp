@@ -20,15 +20,12 @@ TEST_CASE("a batch of 3 is split over processes and its result joined") {
   const auto alone = output_of(infer(1));
   CHECK_THAT(
       alone,
-      Has("rank 0 of 1: input size [3, 32], output size [3, 64] "
-          "on cpu"));
+      Has("rank 0 of 1: input size [3, 32], output size [3, 64] on cpu"));
   const auto two = output_of(infer(2));
   CHECK_THAT(
       two,
-      Has("rank 0 of 2: input size [2, 32], output size [2, 64] "
-          "on cpu",
-          "rank 1 of 2: input size [1, 32], output size "
-          "[1, 64] on cpu",
+      Has("rank 0 of 2: input size [2, 32], output size [2, 64] on cpu",
+          "rank 1 of 2: input size [1, 32], output size [1, 64] on cpu",
           "rank 0 has the result, size [3, 64] on cpu") &&
           !Has("rank 1 has the result"));
   const std::regex speed(

@@ -3,8 +3,6 @@
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
-#include <ddp/join.h>
-
 namespace ddp::test::join_schedules_test {
 
 torch::Tensor inputs_of(int64_t seed, int64_t rank, int64_t step) {

@@ -1,70 +1,82 @@
 // A join of Reducers that share a backward, or whose ends communicate.
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
-#include <tests/support/shared_folder.h>
 
 #include <ddp/join.h>
+#include <ddp/random.h>
 #include <ddp/reducer.h>
 
 namespace ddp::test::join_sharing_test {
 
-RANKS_TEST("Reducers that share a backward share a join") {
-  torch::manual_seed(1);
-  torch::nn::Linear lower(4, 4);
-  torch::nn::Linear upper(4, 4);
-  Reducer first(lower, group);
-  Reducer second(upper, group);
-  Join join(group, {first.joinable(), second.joinable()});
-  for (int64_t i = 0; i < 1 + group.rank(); ++i) {
+/// Two nets with a Reducer each, of which the lower one is used on both sides
+/// of the upper one.
+struct Stacked {
+  explicit Stacked(
+      const ProcessGroup& its_group,
+      const ReducerOptions& of_lower = {},
+      const ReducerOptions& of_upper = {})
+      : group(its_group),
+        first(lower, group, of_lower),
+        second(upper, group, of_upper) {}
+
+  Join join() {
+    return Join(group, {first.joinable(), second.joinable()});
+  }
+  void backward(const torch::Tensor& input) {
     lower->zero_grad();
     upper->zero_grad();
-    // The lower net is used on both sides of the upper one.
-    const auto x = torch::ones({1, 4});
-    lower(upper(lower(x))).sum().backward();
+    lower(upper(lower(input))).sum().backward();
+  }
+  void check() const {
+    REQUIRE(equal_on_all(group, lower->weight.grad()));
+    REQUIRE(equal_on_all(group, upper->weight.grad()));
+  }
+
+  ProcessGroup group;
+  uint64_t seed = manual_seed(1, group);
+  torch::nn::Linear lower{4, 4}, upper{4, 4};
+  Reducer first, second;
+};
+
+RANKS_TEST("Reducers that share a backward share a join") {
+  Stacked nets(group);
+  auto join = nets.join();
+  for (int64_t i = 0; i < 1 + group.rank(); ++i) {
+    nets.backward(torch::ones({1, 4}));
   }
   join.finish();
-  for (const auto& grad : {lower->weight.grad(), upper->weight.grad()}) {
-    REQUIRE(equal_on_all(group, grad));
-  }
-  REQUIRE(group.rank() + lower->weight.grad().abs().sum().item<float>() > 0);
+  nets.check();
+  const auto sum = nets.lower->weight.grad().abs().sum().item<float>();
+  REQUIRE(group.rank() + sum > 0);
 }
 
 const auto kShortWait = RankOptions().environment({{"DDP_TIMEOUT", "15"}});
 
-TEST_CASE("Reducers whose ends communicate share a backward and a join") {
-  const SharedFolder folder;
-  ranks(3, kShortWait, [path = folder.path] {
-    const auto group = init_process_group();
-    const ReducerOptions plain;
-    const auto measured =
-        ReducerOptions().bucket_layout(BucketLayout::kMeasured);
-    const auto timed =
-        ReducerOptions().timeline_folder(path).timeline_steps("2-4");
-    const auto checked = ReducerOptions().check_divergence_every(1);
-    const std::vector<std::pair<ReducerOptions, ReducerOptions>> all{
-        {measured, measured},
-        {timed, timed},
-        {checked, measured},
-        {plain, timed}};
-    for (const auto& [of_lower, of_upper] : all) {
-      torch::manual_seed(1);
-      torch::nn::Linear lower(4, 4);
-      torch::nn::Linear upper(4, 4);
-      Reducer first(lower, group, of_lower);
-      Reducer second(upper, group, of_upper);
-      Join join(group, {first.joinable(), second.joinable()});
-      for (int64_t step = 0; step < 1 + 10 * group.rank(); ++step) {
-        lower->zero_grad();
-        upper->zero_grad();
-        lower(upper(lower(torch::ones({1, 4})))).sum().backward();
-        REQUIRE(lower->weight.grad().defined());
-      }
-      join.finish();
-      for (const auto& grad : {lower->weight.grad(), upper->weight.grad()}) {
-        REQUIRE(equal_on_all(group, grad));
-      }
+RANKS_TEST(
+    "Reducers whose ends communicate share a backward and a join",
+    3,
+    {},
+    kShortWait) {
+  const ReducerOptions plain;
+  const auto measured = ReducerOptions().bucket_layout(BucketLayout::kMeasured);
+  const auto timed =
+      ReducerOptions().timeline_folder(folder).timeline_steps("2-4");
+  const auto checked = ReducerOptions().check_divergence_every(1);
+  const std::vector<std::pair<ReducerOptions, ReducerOptions>> all{
+      {measured, measured},
+      {timed, timed},
+      {checked, measured},
+      {plain, timed}};
+  for (const auto& [of_lower, of_upper] : all) {
+    Stacked nets(group, of_lower, of_upper);
+    auto join = nets.join();
+    for (int64_t step = 0; step < 1 + 10 * group.rank(); ++step) {
+      nets.backward(torch::ones({1, 4}));
+      REQUIRE(nets.lower->weight.grad().defined());
     }
-  });
+    join.finish();
+    nets.check();
+  }
 }
 
 RANKS_TEST(
@@ -72,19 +84,15 @@ RANKS_TEST(
     3,
     {},
     kShortWait) {
-  torch::nn::Linear lower(4, 4);
-  torch::nn::Linear upper(4, 4);
   const auto checked = ReducerOptions().check_finite(true);
-  Reducer first(lower, group, checked);
-  Reducer second(upper, group, checked);
+  Stacked nets(group, checked, checked);
   const auto error = words_of<c10::ValueError>([&] {
-    Join join(group, {first.joinable(), second.joinable()});
+    auto join = nets.join();
     if (group.rank() > 0) {
-      const auto x = torch::full({1, 4}, group.rank() == 2 ? NAN : 1.0F);
-      lower(upper(lower(x))).sum().backward();
+      nets.backward(torch::full({1, 4}, group.rank() == 2 ? NAN : 1.0F));
     }
   });
-  REQUIRE_THAT(error, Catch::Contains("rank 2"));
+  REQUIRE_THAT(error, Has("rank 2"));
 }
 
 } // namespace ddp::test::join_sharing_test

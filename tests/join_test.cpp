@@ -1,12 +1,10 @@
 // Ranks with different numbers of steps.
 #include <tests/support/either_way.h>
 #include <tests/support/nets.h>
-#include <tests/support/norm_net.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/comm_hooks/power_sgd_hook.h>
-#include <ddp/join.h>
 #include <ddp/nn/sync_batch_norm.h>
 
 namespace ddp::test::join_test {

@@ -124,8 +124,7 @@ TEST_CASE("torchrun's restart starts a clean attempt") {
   }
 }
 
-TEST_CASE("an unlucky start of the example is one clear line") {
-  const TemporaryFolder folder;
+FOLDER_TEST("an unlucky start of the example is one clear line") {
   const auto outcome = run(
       Command{
           program(folder) + std::vector<std::string>{"--data", "/no/where"},

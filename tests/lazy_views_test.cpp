@@ -1,4 +1,5 @@
-#include <tests/support/nearly_equal.h>
+#include <tests/support/comm_hooks.h>
+#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/comm_hooks/default_hooks.h>
@@ -317,27 +318,18 @@ TEST_CASE("an optimizer takes a gradient that is conjugated lazily") {
       weights(gradient.conj()), weights(gradient.conj().resolve_conj())));
 }
 
-TEST_CASE("the next hook of a chain takes what one has negated lazily") {
-  class Negates : public CommHook {
-   public:
-    c10::intrusive_ptr<c10::ivalue::Future> run(
-        const GradBucket& bucket,
-        const ProcessGroup& /*group*/) override {
-      auto future =
-          c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
-      future->markCompleted(lazily_negated(bucket.buffer));
-      return future;
-    }
-  };
-  ranks(3, [](ProcessGroup group) {
-    auto parameter = leaf(at::ones({4}));
-    const auto chain =
-        std::make_shared<HookChain>(std::vector<std::shared_ptr<CommHook>>{
-            std::make_shared<Negates>(), std::make_shared<AllReduceHook>()});
-    Reducer reducer({parameter}, group, ReducerOptions().comm_hook(chain));
-    (parameter * 3).sum().backward();
-    REQUIRE(nearly_equal(parameter.grad(), at::full({4}, 3.0)));
-  });
+RANKS_TEST("the next hook of a chain takes what one has negated lazily") {
+  auto parameter = leaf(at::ones({4}));
+  const auto negates = std::make_shared<CustomHook>(
+      [](const GradBucket& bucket, const ProcessGroup&) {
+        return completed(lazily_negated(bucket.buffer));
+      });
+  const auto chain =
+      std::make_shared<HookChain>(std::vector<std::shared_ptr<CommHook>>{
+          negates, std::make_shared<AllReduceHook>()});
+  Reducer reducer({parameter}, group, with_hook(chain));
+  (parameter * 3).sum().backward();
+  REQUIRE(nearly_equal(parameter.grad(), at::full({4}, 3.0)));
 }
 
 } // namespace ddp::test::lazy_views_test

@@ -44,8 +44,7 @@ TEST_CASE("a trainer becomes one of several by less than ten lines") {
   CHECK(added + removed < 10);
 }
 
-TEST_CASE("one process trains after the change as before it") {
-  const TemporaryFolder folder;
+FOLDER_TEST("one process trains after the change as before it") {
   // One batch of all: the samplers draw different orders.
   const auto before = train_before(1200, folder / "before.pt");
   const auto after = train_after(1, 1200, folder / "after.pt");
@@ -62,8 +61,7 @@ TEST_CASE("one process trains after the change as before it") {
   CHECK(is_near(small_after[2], small_before[2], 0.1));
 }
 
-TEST_CASE("several processes train as one on their batches together") {
-  const TemporaryFolder folder;
+FOLDER_TEST("several processes train as one on their batches together") {
   const auto alone = train_after(1, 1200, folder / "1.pt");
   for (const int ranks : {2, 3}) {
     const auto file = folder / (std::to_string(ranks) + ".pt");

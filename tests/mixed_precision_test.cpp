@@ -1,6 +1,5 @@
 // examples/mixed_precision.cpp, and the guard that it uses.
 #include <tests/support/examples.h>
-#include <tests/support/nearly_equal.h>
 
 #include <ATen/autocast_mode.h>
 #include <ddp/amp.h>

@@ -8,10 +8,7 @@ namespace mpi = backends::mpi;
 
 /// Runs mpi_host on 4 ranks and checks that it ends well.
 void host(const std::string& level, const std::string& when) {
-  const char* folder = std::getenv("DDP_PROGRAMS");
-  REQUIRE(folder);
-  const auto outcome =
-      mpirun(4, {{std::string(folder) + "/mpi_host", level, when}, {}});
+  const auto outcome = mpirun(4, {{program("mpi_host"), level, when}, {}});
   INFO(level << ", " << when << ":\n" << outcome.output);
   REQUIRE(!outcome.hung);
   REQUIRE(outcome.exit_code == 0);

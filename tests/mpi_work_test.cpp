@@ -24,7 +24,7 @@ MPI_TEST("a wait that ends too early does no harm") {
 }
 
 TEST_CASE("where a rank does not come the others time out and end") {
-  const auto outcome = mpi_ranks_outcome(4, [] {
+  const auto outcome = mpi_ranks_that_leave(4, [] {
     const auto backend = mpi_backend(1000, milliseconds(1000));
     const auto whole = mpi_backend();
     const auto rank = backend->getRank();
@@ -44,14 +44,12 @@ TEST_CASE("where a rank does not come the others time out and end") {
       REQUIRE(!work->isSuccess());
       REQUIRE(work->getFuture()->hasError());
       REQUIRE_THAT(
-          error_after(milliseconds(0), [&] { backend->barrier({})->wait(); }),
+          error_after([&] { backend->barrier({})->wait(); }),
           Has("the group failed before: all_reduce"));
     }
     whole->barrier({})->wait(); // other groups still work
-    std::cout << "rank " + std::to_string(rank) + " passed\n" << std::flush;
   });
   if (outcome) {
-    require_passed(*outcome, 4);
     REQUIRE(outcome->seconds < seconds(15));
   }
 }
@@ -74,17 +72,12 @@ TEST_CASE("an operation that is left in flight does not keep the job alive") {
 }
 
 TEST_CASE("a monitored barrier names the ranks that do not come") {
-  const auto outcome = mpi_ranks_outcome(4, [] {
+  mpi_ranks_that_leave(4, [] {
     const auto backend = mpi_backend();
     const auto whole = mpi_backend();
     check_monitored_barrier(backend);
     whole->barrier({})->wait();
-    std::cout << "rank " + std::to_string(backend->getRank()) + " passed\n"
-              << std::flush;
   });
-  if (outcome) {
-    require_passed(*outcome, 4);
-  }
 }
 
 TEST_CASE("a message of another size is an error on the rank that gets it") {
@@ -95,8 +88,8 @@ TEST_CASE("a message of another size is an error on the rank that gets it") {
       if (backend->getRank() == 0) {
         backend->send(message, 1, 0)->wait();
       } else if (backend->getRank() == 1) {
-        const auto error = error_after(
-            milliseconds(0), [&] { backend->recv(message, 0, 0)->wait(); });
+        const auto error =
+            error_after([&] { backend->recv(message, 0, 0)->wait(); });
         REQUIRE_THAT(error, Has("recv of 16 bytes (operation 1"));
         REQUIRE_THAT(error, Has(sent == 3 ? "sent 12 bytes" : "trunc"));
       }

@@ -1,7 +1,6 @@
 #include <tests/support/failures.h>
 #include <tests/support/fake_gpu.h>
 #include <tests/support/mpi_backend.h>
-#include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
 #include <tests/support/values.h>
 
@@ -17,13 +16,12 @@ Tensor whole_numbers(at::IntArrayRef sizes) {
   return torch::randint(-4, 5, sizes).to(torch::kFloat);
 }
 
-struct CountingNet : torch::nn::Module {
-  torch::nn::Linear first{nullptr}, second{nullptr};
+struct CountingNet : LayeredNet {
+  torch::nn::Linear first = linear("first", 32, 8);
+  torch::nn::Linear second = linear("second", 8, 64);
   std::vector<int64_t> seen; // rows, forward by forward
 
   CountingNet() {
-    first = register_module("first", torch::nn::Linear(32, 8));
-    second = register_module("second", torch::nn::Linear(8, 64));
     const torch::NoGradGuard no_grad;
     for (auto& parameter : parameters()) {
       parameter.copy_(whole_numbers(parameter.sizes()));
@@ -139,8 +137,7 @@ TEST_CASE("batches of any length are split, forwarded and joined") {
 }
 
 MPI_TEST("batches are split, forwarded and joined over MPI") {
-  const auto group = init_process_group(
-      ProcessGroupOptions().backend("mpi").timeout(std::chrono::seconds(20)));
+  const auto group = mpi_group();
   REQUIRE(group.backend() == "mpi");
   check_batches(group);
   REQUIRE_THAT(
@@ -270,30 +267,26 @@ RANKS_TEST("what cannot be forwarded is the same error on all ranks") {
   check_usable(group);
 }
 
-TEST_CASE("an input elsewhere is moved, or an error, by option") {
-  ranks(3, [](ProcessGroup on_cpu) {
-    fake_gpu::install();
-    const auto group = fake_gpu::group_of(on_cpu);
-    const auto net = make_net();
-    const auto batch = whole_numbers({5, 32});
-    const auto expected = net->forward(batch).detach();
-    net->to(fake_gpu::kDevice);
-    auto options = ParallelForwardOptions().destination(kAllRanks);
-    const auto output = parallel_forward(net, batch, group, options);
-    REQUIRE(output.device() == fake_gpu::kDevice);
-    REQUIRE(same(fake_gpu::on_cpu(output), expected));
-    REQUIRE(scatter(batch, group).device() == fake_gpu::kDevice);
-    REQUIRE(gather(batch, group, kAllRanks).device() == fake_gpu::kDevice);
+FAKE_GPU_TEST("an input elsewhere is moved, or an error, by option") {
+  const auto net = make_net();
+  const auto batch = whole_numbers({5, 32});
+  const auto expected = net->forward(batch).detach();
+  net->to(fake_gpu::kDevice);
+  auto options = ParallelForwardOptions().destination(kAllRanks);
+  const auto output = parallel_forward(net, batch, gpu_group, options);
+  REQUIRE(output.device() == fake_gpu::kDevice);
+  REQUIRE(same(fake_gpu::on_cpu(output), expected));
+  REQUIRE(scatter(batch, gpu_group).device() == fake_gpu::kDevice);
+  REQUIRE(gather(batch, gpu_group, kAllRanks).device() == fake_gpu::kDevice);
 
-    options.move_input(false);
-    REQUIRE_THAT(
-        error_on_all(
-            on_cpu, [&] { parallel_forward(net, batch, group, options); }),
-        Has("the input is on cpu, but the module and the group"));
-    const auto moved =
-        parallel_forward(net, batch.to(fake_gpu::kDevice), group, options);
-    REQUIRE(same(fake_gpu::on_cpu(moved), expected));
-  });
+  options.move_input(false);
+  REQUIRE_THAT(
+      error_on_all(
+          group, [&] { parallel_forward(net, batch, gpu_group, options); }),
+      Has("the input is on cpu, but the module and the group"));
+  const auto moved =
+      parallel_forward(net, batch.to(fake_gpu::kDevice), gpu_group, options);
+  REQUIRE(same(fake_gpu::on_cpu(moved), expected));
 }
 
 } // namespace ddp::test::parallel_forward_test

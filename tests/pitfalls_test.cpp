@@ -13,8 +13,6 @@
 #include <tests/support/examples.h>
 #include <tests/support/pitfalls_page.h>
 #include <tests/support/ranks.h>
-#include <tests/support/shared_folder.h>
-#include <tests/support/warnings.h>
 
 namespace ddp::test::pitfalls_test {
 
@@ -146,8 +144,7 @@ RANKS_TEST("pitfall: a batch that the ranks do not divide") {
   REQUIRE(sampler.next(1).has_value());
 }
 
-TEST_CASE("pitfall: a file that several processes wrote") {
-  const TemporaryFolder folder;
+FOLDER_TEST("pitfall: a file that several processes wrote") {
   const auto path = folder / "net.pt";
   nn::Linear net(64, 64);
   torch::save(net, path);
@@ -169,23 +166,19 @@ TEST_CASE("pitfall: a file that several processes wrote") {
       "damaged-tensor", error_of([&] { load_checkpoint(own, *net); }));
 }
 
-TEST_CASE("pitfall: three processes that write one file leave a whole one") {
-  const SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    const auto file = folder.path + "net.pt";
-    nn::Linear net(64, 64);
-    for (int i = 0; i < 20; ++i) { // without the group: each writes
-      save_checkpoint(file, *net);
-      load_checkpoint(file, *net); // another rank's, or its own
-    }
-    group.barrier();
-    save_checkpoint(file, *net, group); // with it: rank 0 does
-    load_checkpoint(file, *net, group);
-  });
+RANKS_TEST("pitfall: three processes that write one file leave a whole one") {
+  const auto file = folder + "net.pt";
+  nn::Linear net(64, 64);
+  for (int i = 0; i < 20; ++i) { // without the group: each writes
+    save_checkpoint(file, *net);
+    load_checkpoint(file, *net); // another rank's, or its own
+  }
+  group.barrier();
+  save_checkpoint(file, *net, group); // with it: rank 0 does
+  load_checkpoint(file, *net, group);
 }
 
-TEST_CASE("pitfall: two jobs in one folder of checkpoints") {
-  const TemporaryFolder folder;
+FOLDER_TEST("pitfall: two jobs in one folder of checkpoints") {
   nn::Linear net(4, 2);
   TrainingState state;
   state.add("net", net);
@@ -196,22 +189,19 @@ TEST_CASE("pitfall: two jobs in one folder of checkpoints") {
   check_message("two-jobs", error_of([&] { other.save(2); }));
 }
 
-TEST_CASE("pitfall: names with and without module.") {
-  const SharedFolder folder;
-  ranks(3, [&](ProcessGroup group) {
-    const auto path = folder.path + "net.pt";
-    DistributedDataParallel<nn::Linear> wrapped(nn::Linear(4, 2), group);
-    REQUIRE(wrapped->named_parameters().contains("module.weight"));
-    save_checkpoint(path, *wrapped, group);
-    nn::Linear plain(4, 2);
-    load_checkpoint(path, *plain, group);
-    REQUIRE(plain->weight.equal(wrapped->module()->weight));
-    load_checkpoint(path, *wrapped, group);
-    check_message("other-names", error_of([&] {
-                    nn::Sequential other(nn::Linear(4, 2), nn::Linear(2, 2));
-                    load_checkpoint(path, *other, group);
-                  }));
-  });
+RANKS_TEST("pitfall: names with and without module.") {
+  const auto path = folder + "net.pt";
+  DistributedDataParallel<nn::Linear> wrapped(nn::Linear(4, 2), group);
+  REQUIRE(wrapped->named_parameters().contains("module.weight"));
+  save_checkpoint(path, *wrapped, group);
+  nn::Linear plain(4, 2);
+  load_checkpoint(path, *plain, group);
+  REQUIRE(plain->weight.equal(wrapped->module()->weight));
+  load_checkpoint(path, *wrapped, group);
+  check_message("other-names", error_of([&] {
+                  nn::Sequential other(nn::Linear(4, 2), nn::Linear(2, 2));
+                  load_checkpoint(path, *other, group);
+                }));
 }
 
 TEST_CASE("pitfall: fewer GPUs than ranks") {

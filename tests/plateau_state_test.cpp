@@ -2,7 +2,6 @@
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/checkpoint/training_state.h>
 #include <tests/support/catch.h>
-#include <tests/support/temporary_folder.h>
 
 namespace ddp::test::plateau_state_test {
 
@@ -57,8 +56,7 @@ int64_t count(const Run& run, const char* key) {
   return scheduler_state(run).toGenericDict().at(key).toInt();
 }
 
-TEST_CASE("a plateau scheduler goes on with the same learning rates") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a plateau scheduler goes on with the same learning rates") {
   for (const auto mode : {Scheduler::min, Scheduler::max}) {
     const auto expected = Run(mode).train(0, kEpochs);
     REQUIRE(expected.front() != expected.back());

@@ -2,7 +2,6 @@
 #include <tests/support/hook_training.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/ranks.h>
-#include <tests/support/shared_folder.h>
 
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/comm_hooks/default_hooks.h>
@@ -57,13 +56,12 @@ double largest(const at::Tensor& tensor) {
 }
 
 RANKS_TEST("a run that goes on from a file has the bits of one that did not") {
-  const SharedFolder folder;
   const auto compare = [&](const PowerSGDOptions& options, bool in_half) {
     Run whole(group, options, in_half);
     whole.train_to(8);
     for (const int64_t stop : {1, 3, 5}) {
       INFO("stopped after " << stop);
-      const auto path = folder.path + "/run.pt";
+      const auto path = folder + "/run.pt";
       Run first(group, options, in_half);
       first.train_to(stop);
       first.state.save(path, group);

@@ -306,17 +306,17 @@ std::string gloo_device(const ProcessGroup& group) {
   return gloo.getOptions()->devices.at(0)->str();
 }
 
-TEST_CASE("each group talks over its own interface, and so do its children") {
-  ranks(2, [] {
-    for (const auto& name : interfaces()) {
-      const auto group = init_process_group(
-          ProcessGroupOptions().backend("gloo").interface(name));
-      REQUIRE_THAT(gloo_device(group), Has("iface=" + name + ","));
-      REQUIRE_THAT(gloo_device(group.duplicate()), Has("iface=" + name + ","));
-      group.barrier();
-    }
-    REQUIRE(!std::getenv("GLOO_SOCKET_IFNAME"));
-  });
+STARTED_TEST(
+    "each group talks over its own interface, and so do its children",
+    2) {
+  for (const auto& name : interfaces()) {
+    const auto group = init_process_group(
+        ProcessGroupOptions().backend("gloo").interface(name));
+    REQUIRE_THAT(gloo_device(group), Has("iface=" + name + ","));
+    REQUIRE_THAT(gloo_device(group.duplicate()), Has("iface=" + name + ","));
+    group.barrier();
+  }
+  REQUIRE(!std::getenv("GLOO_SOCKET_IFNAME"));
 }
 
 } // namespace ddp::test::process_group_test

@@ -2,7 +2,6 @@
 #include <tests/support/hook_training.h>
 #include <tests/support/launched.h>
 #include <tests/support/ranks.h>
-#include <tests/support/shared_folder.h>
 
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/comm_hooks/default_hooks.h>

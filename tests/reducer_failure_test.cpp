@@ -162,20 +162,4 @@ RANKS_TEST("a rank that fails is named where ranks compare what is unfrozen") {
   group.barrier();
 }
 
-RANKS_TEST("a Reducer that an exception ended gives way to a new one") {
-  auto net = std::make_shared<UnevenNet>();
-  Reducer failing(net, group);
-  const auto hook =
-      net->first->weight.register_hook([&](at::Tensor grad) -> at::Tensor {
-        TORCH_CHECK(group.rank() != 1, "on purpose");
-        return grad;
-      });
-  REQUIRE_THROWS(backward(*net, group));
-  net->first->weight.remove_hook(hook);
-  reset_gradients(*net);
-  Reducer reducer(net, group);
-  backward(*net, group);
-  REQUIRE(equal_on_all(group, net->first->weight.grad()));
-}
-
 } // namespace ddp::test::reducer_failure_test

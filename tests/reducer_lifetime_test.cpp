@@ -1,7 +1,7 @@
 // Reducers that do not live as long as the training, or that were given a
 // module that is not the one that trains.
+#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
-#include <tests/support/warnings.h>
 
 #include <ddp/reducer.h>
 
@@ -19,14 +19,10 @@ Sequential make_net() {
   return Sequential(Linear(4, 3), Linear(3, 2));
 }
 
-struct TwoLayers : torch::nn::Module {
-  Linear first{nullptr};
-  Linear second{nullptr};
+struct TwoLayers : LayeredNet {
+  Linear first = linear("first", 4, 3);
+  Linear second = linear("second", 3, 2);
 
-  TwoLayers() {
-    first = register_module("first", Linear(4, 3));
-    second = register_module("second", Linear(3, 2));
-  }
   void backward() {
     zero_grad();
     second->forward(first->forward(torch::ones({2, 4}))).sum().backward();
@@ -57,17 +53,14 @@ RANKS_TEST("a Reducer after one that reduced nothing takes its place") {
   REQUIRE(warnings_of([&] { backward(net); }).empty());
 }
 
-TEST_CASE("a Reducer that was given no group is told of") {
-  ranks(3, [](ProcessGroup) {
-    auto net = make_net();
-    const auto texts =
-        warnings_of([&] { Reducer reducer(net, ProcessGroup()); });
-    REQUIRE(texts.size() == 1);
-    REQUIRE_THAT(
-        texts[0],
-        Has("a Reducer was given a group of one",
-            "that init_process_group() returned"));
-  });
+RANKS_TEST("a Reducer that was given no group is told of") {
+  auto net = make_net();
+  const auto texts = warnings_of([&] { Reducer reducer(net, ProcessGroup()); });
+  REQUIRE(texts.size() == 1);
+  REQUIRE_THAT(
+      texts[0],
+      Has("a Reducer was given a group of one",
+          "that init_process_group() returned"));
 }
 
 RANKS_TEST("a net that was replaced after the Reducer is missed at its end") {
@@ -98,25 +91,23 @@ TEST_CASE("a layer that was replaced after the Reducer is an error") {
   }
 }
 
-TEST_CASE("a module on the stack is managed like any") {
+RANKS_TEST("a module on the stack is managed like any") {
   struct Net : torch::nn::Module {
     Linear layer{nullptr};
     Net() : layer(register_module("layer", Linear(4, 1))) {
       register_buffer("offset", torch::zeros({1}));
     }
   };
-  ranks(3, [](ProcessGroup group) {
-    Net net;
-    net.named_buffers()["offset"].fill_(static_cast<double>(group.rank()));
-    Reducer reducer(net, group);
-    net.layer
-        ->forward(torch::full(
-            {1, 4}, static_cast<double>(group.rank()), torch::kFloat))
-        .sum()
-        .backward();
-    REQUIRE(net.layer->weight.grad().equal(torch::ones({1, 4})));
-    REQUIRE(net.named_buffers()["offset"].item<double>() == 0);
-  });
+  Net net;
+  net.named_buffers()["offset"].fill_(static_cast<double>(group.rank()));
+  Reducer reducer(net, group);
+  net.layer
+      ->forward(
+          torch::full({1, 4}, static_cast<double>(group.rank()), torch::kFloat))
+      .sum()
+      .backward();
+  REQUIRE(net.layer->weight.grad().equal(torch::ones({1, 4})));
+  REQUIRE(net.named_buffers()["offset"].item<double>() == 0);
 }
 
 } // namespace ddp::test::reducer_lifetime_test

@@ -2,7 +2,6 @@
 #include <tests/support/ivalue_text.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
-#include <tests/support/shared_folder.h>
 
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/distributed_data_parallel.h>
@@ -15,18 +14,15 @@ using c10::IValue;
 constexpr int64_t kSteps = 6;
 
 /// Gradients come in another order than parameters are registered in.
-struct ShuffledNet : torch::nn::Module {
-  ShuffledNet() {
-    a = register_module("a", torch::nn::Linear(29, 31));
-    b = register_module("b", torch::nn::Linear(37, 29));
-    c = register_module("c", torch::nn::Linear(23, 3));
-    d = register_module("d", torch::nn::Linear(5, 37));
-    e = register_module("e", torch::nn::Linear(31, 23));
-  }
+struct ShuffledNet : LayeredNet {
+  torch::nn::Linear a = linear("a", 29, 31);
+  torch::nn::Linear b = linear("b", 37, 29);
+  torch::nn::Linear c = linear("c", 23, 3);
+  torch::nn::Linear d = linear("d", 5, 37);
+  torch::nn::Linear e = linear("e", 31, 23);
   torch::Tensor forward(torch::Tensor x) {
     return c(torch::tanh(e(torch::tanh(a(torch::tanh(b(torch::tanh(d(x)))))))));
   }
-  torch::nn::Linear a{nullptr}, b{nullptr}, c{nullptr}, d{nullptr}, e{nullptr};
 };
 
 struct Run {
@@ -124,7 +120,6 @@ RANKS_TEST("a run that goes on adds gradients as one that never stopped") {
 }
 
 RANKS_TEST("a file has the layout, of a wrapper's Reducer too") {
-  const SharedFolder folder;
   const auto make = [&] {
     return DistributedDataParallel<ShuffledNet>(
         std::make_shared<ShuffledNet>(), group, small_buckets());
@@ -133,13 +128,13 @@ RANKS_TEST("a file has the layout, of a wrapper's Reducer too") {
   model->forward(torch::ones({2, 5})).sum().backward();
   TrainingState state;
   state.add("model", model).add("reducer", model->reducer());
-  state.save(folder.path + "/run.pt", group);
+  state.save(folder + "/run.pt", group);
 
   auto resumed = make();
   REQUIRE(resumed->reducer().buckets() != model->reducer().buckets());
   TrainingState other;
   other.add("model", resumed).add("reducer", resumed->reducer());
-  REQUIRE(other.load(folder.path + "/run.pt", group));
+  REQUIRE(other.load(folder + "/run.pt", group));
   REQUIRE(resumed->reducer().buckets() == model->reducer().buckets());
 }
 

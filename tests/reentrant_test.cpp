@@ -1,20 +1,18 @@
 #include <tests/support/activation_checkpoint.h>
-#include <tests/support/nearly_equal.h>
 #include <tests/support/ranks.h>
 #include <tests/support/twins.h>
 
 namespace ddp::test::reentrant_test {
 
-struct Layers : torch::nn::Module {
-  torch::nn::Linear first{nullptr}, second{nullptr}, last{nullptr};
+struct Layers : LayeredNet {
+  torch::nn::Linear first = linear("first", 4, 6);
+  torch::nn::Linear second = linear("second", 6, 6);
+  torch::nn::Linear last = linear("last", 6, 2);
   Segment body;
   bool checkpointed = false;
   int repeats = 1;
 
   Layers() {
-    first = register_module("first", torch::nn::Linear(4, 6));
-    second = register_module("second", torch::nn::Linear(6, 6));
-    last = register_module("last", torch::nn::Linear(6, 2));
     body = [this](const torch::Tensor& x) { return torch::tanh(second(x)); };
   }
 

@@ -1,8 +1,6 @@
 // What ranks have to agree on before they form a group.
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
-#include <tests/support/shared_folder.h>
-#include <tests/support/warnings.h>
 
 namespace ddp::test::rendezvous_agreement_test {
 
@@ -21,21 +19,18 @@ TEST_CASE("ranks that were told different sizes all say so at once") {
   }
 }
 
-TEST_CASE("a rank beyond rank 0's world is told so at once") {
-  const SharedFolder folder;
-  ranks(3, [&] { // rank 2 does not exist for rank 0
-    const auto size = own_rank() == 2 ? 3 : 2;
-    const auto flag = folder.path + "rank 2 comes";
-    if (own_rank() == 2) {
-      std::ofstream(flag).flush();
-    } else if (own_rank() == 1) { // or the two would begin without it
-      await(flag);
-      std::this_thread::sleep_for(std::chrono::seconds(3));
-    }
-    REQUIRE_THROWS_WITH(
-        init_process_group(ProcessGroupOptions().world_size(size)),
-        Has("WORLD_SIZE", "rank 0 has 2"));
-  });
+STARTED_TEST("a rank beyond rank 0's world is told so at once") {
+  const auto size = own_rank() == 2 ? 3 : 2; // rank 2 is none to rank 0
+  const auto flag = folder + "rank 2 comes";
+  if (own_rank() == 2) {
+    std::ofstream(flag).flush();
+  } else if (own_rank() == 1) { // or the two would begin without it
+    await(flag);
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+  }
+  REQUIRE_THROWS_WITH(
+      init_process_group(ProcessGroupOptions().world_size(size)),
+      Has("WORLD_SIZE", "rank 0 has 2"));
 }
 
 TEST_CASE("who comes after the others were told of different sizes is told") {
@@ -57,67 +52,55 @@ TEST_CASE("who comes after the others were told of different sizes is told") {
   }
 }
 
-TEST_CASE("options that decide how the group forms are the same on all ranks") {
-  ranks(3, [] {
-    REQUIRE_THROWS_WITH(
-        init_process_group(
-            ProcessGroupOptions().backend(own_rank() == 1 ? "shm" : "gloo")),
-        Has("different options: backend (ranks 0 and 2: "
-            "gloo; rank 1: shm). Give all",
-            "DDP_ variables"));
-  });
+STARTED_TEST(
+    "options that decide how the group forms are the same on all ranks") {
+  REQUIRE_THROWS_WITH(
+      init_process_group(
+          ProcessGroupOptions().backend(own_rank() == 1 ? "shm" : "gloo")),
+      Has("different options: backend (ranks 0 and 2: "
+          "gloo; rank 1: shm). Give all",
+          "DDP_ variables"));
 }
 
-TEST_CASE("times that differ between ranks are told of, once") {
-  ranks(3, [] {
-    auto options = ProcessGroupOptions();
-    if (own_rank() == 1) {
-      options.timeout(std::chrono::seconds(40));
-      options.wait_notice(std::chrono::seconds(20));
-    }
-    const auto texts =
-        warnings_of([&] { init_process_group(options).barrier(); });
-    REQUIRE(texts.size() == (own_rank() == 0 ? 1 : 0));
-    if (own_rank() == 0) {
-      REQUIRE_THAT(
-          texts[0],
-          Has(c10::str("the ranks at 127.0.0.1:", std::getenv("MASTER_PORT")) +
-                  " were given",
-              "different options: DDP_TIMEOUT (ranks 0 and 2: 600 s; rank "
-              "1: 40 s), DDP_WAIT_NOTICE (ranks 0 and 2: 10 s; rank 1: 20 "
-              "s). Give all ranks the same ProcessGroupOptions and DDP_ "
-              "variables: the shortest time ends a wait for all"));
-    }
-  });
+STARTED_TEST("times that differ between ranks are told of, once") {
+  auto options = ProcessGroupOptions();
+  if (own_rank() == 1) {
+    options.timeout(std::chrono::seconds(40));
+    options.wait_notice(std::chrono::seconds(20));
+  }
+  const auto texts =
+      warnings_of([&] { init_process_group(options).barrier(); });
+  REQUIRE(texts.size() == (own_rank() == 0 ? 1 : 0));
+  if (own_rank() == 0) {
+    REQUIRE_THAT(
+        texts[0],
+        Has(c10::str("the ranks at 127.0.0.1:", std::getenv("MASTER_PORT")) +
+                " were given",
+            "different options: DDP_TIMEOUT (ranks 0 and 2: 600 s; rank "
+            "1: 40 s), DDP_WAIT_NOTICE (ranks 0 and 2: 10 s; rank 1: 20 "
+            "s). Give all ranks the same ProcessGroupOptions and DDP_ "
+            "variables: the shortest time ends a wait for all"));
+  }
 }
 
-TEST_CASE("a rank outside the world is told of on all ranks") {
-  ranks(
-      3,
-      [] { // rank 2 of 3 was told to be rank 7
-        const auto start = std::chrono::steady_clock::now();
-        const bool outside = own_rank() == 2;
-        REQUIRE_THROWS_WITH(
-            init_process_group(
-                ProcessGroupOptions().rank(outside ? 7 : own_rank())),
-            Has("rank 7 is outside the world: WORLD_SIZE is 3, "
-                "so RANK must be from 0 to 2"));
-        REQUIRE(
-            std::chrono::steady_clock::now() - start <
-            std::chrono::seconds(20));
-      });
+STARTED_TEST("a rank outside the world is told of on all ranks") {
+  const auto start = std::chrono::steady_clock::now();
+  const bool outside = own_rank() == 2; // was told to be rank 7
+  REQUIRE_THROWS_WITH(
+      init_process_group(ProcessGroupOptions().rank(outside ? 7 : own_rank())),
+      Has("rank 7 is outside the world: WORLD_SIZE is 3, "
+          "so RANK must be from 0 to 2"));
+  REQUIRE(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
 }
 
-TEST_CASE("a rank that alone compares its calls is told so at once") {
-  ranks(3, [] {
-    if (own_rank() == 1) {
-      setenv("DDP_DEBUG", "detail", 1);
-    }
-    REQUIRE_THROWS_WITH(
-        init_process_group(),
-        Has("different options: DDP_DEBUG (ranks 0 and 2: "
-            "off or info; rank 1: detail)"));
-  });
+STARTED_TEST("a rank that alone compares its calls is told so at once") {
+  if (own_rank() == 1) {
+    setenv("DDP_DEBUG", "detail", 1);
+  }
+  REQUIRE_THROWS_WITH(
+      init_process_group(),
+      Has("different options: DDP_DEBUG (ranks 0 and 2: "
+          "off or info; rank 1: detail)"));
 }
 
 } // namespace ddp::test::rendezvous_agreement_test

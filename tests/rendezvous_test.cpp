@@ -1,7 +1,5 @@
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
-#include <tests/support/shared_folder.h>
-#include <tests/support/warnings.h>
 
 #include <ddp/rendezvous/host.h>
 #include <ddp/rendezvous/rendezvous.h>
@@ -39,34 +37,29 @@ TEST_CASE("ranks that never come are named on every rank that did") {
   }
 }
 
-TEST_CASE("a rank that comes when the group has formed is told so") {
-  const SharedFolder folder;
-  ranks(
-      3, [&] { // the last process comes late, as rank 2 of 3 or again as rank 1
-        const auto formed = folder.path + "formed";
-        const auto both_said = folder.path + "said";
-        const auto start = [](int64_t rank, int64_t size) {
-          return init_process_group(
-              ProcessGroupOptions().rank(rank).world_size(size));
-        };
-        if (own_rank() < 2) {
-          auto group = start(own_rank(), 2);
-          group.barrier();
-          std::ofstream(formed).flush();
-          await(both_said); // rank 0 serves the store
-          return;
-        }
-        await(formed);
-        REQUIRE_THROWS_WITH(
-            start(2, 3),
-            Has("different WORLD_SIZEs: rank 2 has 3, rank 0 "
-                "has 2"));
-        REQUIRE_THROWS_WITH(
-            start(1, 2),
-            Has("rank 1 has come to 127.0.0.1:",
-                " twice. Give each process a RANK of its own"));
-        std::ofstream(both_said).flush();
-      });
+STARTED_TEST("a rank that comes when the group has formed is told so") {
+  // The last process comes late, as rank 2 of 3 or again as rank 1.
+  const auto formed = folder + "formed";
+  const auto both_said = folder + "said";
+  const auto start = [](int64_t rank, int64_t size) {
+    return init_process_group(
+        ProcessGroupOptions().rank(rank).world_size(size));
+  };
+  if (own_rank() < 2) {
+    auto group = start(own_rank(), 2);
+    group.barrier();
+    std::ofstream(formed).flush();
+    await(both_said); // rank 0 serves the store
+    return;
+  }
+  await(formed);
+  REQUIRE_THROWS_WITH(
+      start(2, 3), Has("different WORLD_SIZEs: rank 2 has 3, rank 0 has 2"));
+  REQUIRE_THROWS_WITH(
+      start(1, 2),
+      Has("rank 1 has come to 127.0.0.1:",
+          " twice. Give each process a RANK of its own"));
+  std::ofstream(both_said).flush();
 }
 
 /// As torchrun does, whose store it is.
@@ -119,61 +112,54 @@ TEST_CASE("two processes of RANK 0 with a launcher's store: one tells") {
   }
 }
 
-TEST_CASE("a rank 0 that never comes is named") {
-  ranks(1, [] {
-    REQUIRE_THROWS_WITH(
-        init_process_group(short_wait().world_size(2).rank(1)),
-        Has("is rank 0 missing"));
-  });
+STARTED_TEST("a rank 0 that never comes is named", 1) {
+  REQUIRE_THROWS_WITH(
+      init_process_group(short_wait().world_size(2).rank(1)),
+      Has("is rank 0 missing"));
 }
 
-TEST_CASE("a rank 0 that stops while ranks meet holds up nobody") {
-  const SharedFolder folder;
-  ranks(2, [&] {
-    const auto flag = folder.path + "pid";
-    // Rank 2 never comes.
-    const auto options = short_wait().world_size(3);
-    if (own_rank() == 0) {
-      std::thread stopping([&] {
-        std::this_thread::sleep_for(std::chrono::seconds(2));
-        std::ofstream(flag) << getpid() << std::flush;
-        raise(SIGSTOP);
-      });
-      REQUIRE_THROWS(init_process_group(options));
-      stopping.join();
-      return;
-    }
+STARTED_TEST("a rank 0 that stops while ranks meet holds up nobody", 2) {
+  const auto flag = folder + "pid";
+  // Rank 2 never comes.
+  const auto options = short_wait().world_size(3);
+  if (own_rank() == 0) {
+    std::thread stopping([&] {
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+      std::ofstream(flag) << getpid() << std::flush;
+      raise(SIGSTOP);
+    });
     REQUIRE_THROWS(init_process_group(options));
-    await(flag);
-    pid_t pid = 0;
-    std::ifstream(flag) >> pid;
-    kill(pid, SIGCONT);
-  });
+    stopping.join();
+    return;
+  }
+  REQUIRE_THROWS(init_process_group(options));
+  await(flag);
+  pid_t pid = 0;
+  std::ifstream(flag) >> pid;
+  kill(pid, SIGCONT);
 }
 
-TEST_CASE("the next group waits for a rank 0 that still has the last one") {
-  ranks(3, [] {
-    for (int i = 0; i < 3; ++i) {
-      const auto group = init_process_group();
-      group.barrier();
-      if (group.rank() == 0) { // the others come to the next one meanwhile
-        std::this_thread::sleep_for(std::chrono::seconds(1));
-      }
+STARTED_TEST("the next group waits for a rank 0 that still has the last one") {
+  for (int i = 0; i < 3; ++i) {
+    const auto group = init_process_group();
+    group.barrier();
+    if (group.rank() == 0) { // the others come to the next one meanwhile
+      std::this_thread::sleep_for(std::chrono::seconds(1));
     }
-  });
+  }
 }
 
-TEST_CASE("what listens at MASTER_PORT and says nothing is an error in time") {
-  ranks(1, [] {
-    const int silent = detail::listen_at("127.0.0.1", 0);
-    REQUIRE_THROWS_WITH(
-        init_process_group(short_wait()
-                               .rank(1)
-                               .world_size(3)
-                               .master_addr("127.0.0.1")
-                               .master_port(detail::port_of(silent))),
-        Has("rank 1 of 3 could not reach rank 0's store", "does not answer"));
-  });
+STARTED_TEST(
+    "what listens at MASTER_PORT and says nothing is an error in time",
+    1) {
+  const int silent = detail::listen_at("127.0.0.1", 0);
+  REQUIRE_THROWS_WITH(
+      init_process_group(short_wait()
+                             .rank(1)
+                             .world_size(3)
+                             .master_addr("127.0.0.1")
+                             .master_port(detail::port_of(silent))),
+      Has("rank 1 of 3 could not reach rank 0's store", "does not answer"));
 }
 
 TEST_CASE("one rank's bad interface is an error on every rank at once") {

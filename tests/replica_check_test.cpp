@@ -1,7 +1,5 @@
 // That a first checkpoint tells where ranks have drifted apart.
 #include <tests/support/ranks.h>
-#include <tests/support/shared_folder.h>
-#include <tests/support/warnings.h>
 
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/checkpoint/training_state.h>
@@ -50,13 +48,10 @@ std::string rank_0_warns(Function&& function, const ProcessGroup& group) {
 }
 
 RANKS_TEST("a first checkpoint tells which parameter differs on which rank") {
-  const SharedFolder folder;
   auto layer = make_layer();
   const Reducer reducer(layer, group);
   drift(layer, group);
-  const auto save = [&] {
-    save_checkpoint(folder.path + "net.pt", *layer, group);
-  };
+  const auto save = [&] { save_checkpoint(folder + "net.pt", *layer, group); };
   REQUIRE_THAT(
       rank_0_warns(save, group),
       Has("the parameters differ between ranks: bias",
@@ -66,12 +61,9 @@ RANKS_TEST("a first checkpoint tells which parameter differs on which rank") {
 }
 
 RANKS_TEST("a checkpoint before the training uses no comparison up") {
-  const SharedFolder folder;
   auto layer = make_layer();
   const Reducer reducer(layer, group);
-  const auto save = [&] {
-    save_checkpoint(folder.path + "net.pt", *layer, group);
-  };
+  const auto save = [&] { save_checkpoint(folder + "net.pt", *layer, group); };
   REQUIRE(warnings_of(save).empty());
   drift(layer, group);
   rank_0_warns(save, group);
@@ -79,7 +71,6 @@ RANKS_TEST("a checkpoint before the training uses no comparison up") {
 }
 
 RANKS_TEST("of several modules in a state each is compared") {
-  const SharedFolder folder;
   auto first = make_layer();
   auto second = make_layer();
   const Reducer reducer(second, group);
@@ -87,18 +78,17 @@ RANKS_TEST("of several modules in a state each is compared") {
   drift(first, group); // each rank's own: nobody averages it
   TrainingState state;
   state.add("generator", first).add("discriminator", second);
-  const auto save = [&] { state.save(folder.path + "run.pt", group); };
+  const auto save = [&] { state.save(folder + "run.pt", group); };
   REQUIRE_THAT(rank_0_warns(save, group), Has(": discriminator.bias"));
 }
 
 RANKS_TEST("a first checkpoint tells of another optimizer or learning rate") {
-  const SharedFolder folder;
   auto layer = make_layer();
   torch::optim::SGD optimizer(
       layer->parameters(), group.rank() == 1 ? 0.25 : 0.5);
   TrainingState state;
   state.add("net", layer).add("optimizer", optimizer);
-  const auto save = [&] { state.save(folder.path + "run.pt", group); };
+  const auto save = [&] { state.save(folder + "run.pt", group); };
   REQUIRE_THAT(
       rank_0_warns(save, group),
       Has("'optimizer' differs between ranks: rank 1 has "
@@ -107,7 +97,6 @@ RANKS_TEST("a first checkpoint tells of another optimizer or learning rate") {
 }
 
 RANKS_TEST("a checkpoint tells where training went on without its Reducer") {
-  const SharedFolder folder;
   auto layer = make_layer();
   const auto backward = [&] {
     layer->forward(torch::full({1, 3}, 1.0 + group.rank())).sum().backward();
@@ -123,13 +112,11 @@ RANKS_TEST("a checkpoint tells where training went on without its Reducer") {
   REQUIRE(all_warnings_of(train, group) == ""); // one rank may do so
   REQUIRE_THAT(
       all_warnings_of(
-          [&] { save_checkpoint(folder.path + "net.pt", *layer, group); },
-          group),
+          [&] { save_checkpoint(folder + "net.pt", *layer, group); }, group),
       Has("bias", "with a Reducer that lives"));
 }
 
 RANKS_TEST("a first checkpoint tells of a net that no Reducer averages") {
-  const SharedFolder folder;
   for (const bool other_lives : {false, true}) {
     const auto part = group.duplicate();
     auto other = make_layer();
@@ -138,9 +125,7 @@ RANKS_TEST("a first checkpoint tells of a net that no Reducer averages") {
       reducer.emplace(other, part);
     }
     auto layer = make_layer();
-    const auto save = [&] {
-      save_checkpoint(folder.path + "net.pt", *layer, part);
-    };
+    const auto save = [&] { save_checkpoint(folder + "net.pt", *layer, part); };
     drift(layer, part);
     REQUIRE(warnings_of(save).empty()); // nobody has trained it
     layer->forward(torch::ones({1, 3})).sum().backward();
@@ -152,71 +137,67 @@ RANKS_TEST("a first checkpoint tells of a net that no Reducer averages") {
 }
 
 RANKS_TEST("a net that parts of the group may average is not compared") {
-  const SharedFolder folder;
   const auto part = group.split(group.rank() / 2);
   auto layer = make_layer();
   drift(layer, group);
   layer->forward(torch::ones({1, 3})).sum().backward();
   REQUIRE(warnings_of([&] {
-            save_checkpoint(folder.path + "net.pt", *layer, group);
+            save_checkpoint(folder + "net.pt", *layer, group);
           }).empty());
 }
 
-TEST_CASE("a training over whose group nothing was averaged is told of") {
-  ranks(3, [] {
-    const auto said_after = [](const std::function<void(ProcessGroup)>& work) {
-      const auto texts = warnings_of([&] {
-        try {
-          work(init_process_group());
-        } catch (const std::runtime_error&) { // the test's own
-        }
-      });
-      return c10::Join("", texts);
-    };
-    const auto train = [](Linear layer = make_layer()) {
-      layer->forward(torch::ones({1, 3})).sum().backward();
-    };
-    const auto alone =
-        Has("the group of 3 ranks ends, and nothing was averaged over it");
-    for (const bool shuts_down : {false, true}) {
-      const auto text = said_after([&](ProcessGroup group) {
-        manual_seed(1, group);
-        const DistributedSampler sampler(12, group);
+STARTED_TEST("a training over whose group nothing was averaged is told of") {
+  const auto said_after = [](const std::function<void(ProcessGroup)>& work) {
+    const auto texts = warnings_of([&] {
+      try {
+        work(init_process_group());
+      } catch (const std::runtime_error&) { // the test's own
+      }
+    });
+    return c10::Join("", texts);
+  };
+  const auto train = [](Linear layer = make_layer()) {
+    layer->forward(torch::ones({1, 3})).sum().backward();
+  };
+  const auto alone =
+      Has("the group of 3 ranks ends, and nothing was averaged over it");
+  for (const bool shuts_down : {false, true}) {
+    const auto text = said_after([&](ProcessGroup group) {
+      manual_seed(1, group);
+      const DistributedSampler sampler(12, group);
+      train();
+      if (shuts_down) {
+        group.shutdown();
+      }
+    });
+    REQUIRE(alone.match(text) == (own_rank() == 0)); // once for all ranks
+  }
+  const std::vector<std::function<void(ProcessGroup)>> fine{
+      [](const ProcessGroup& group) { group.barrier(); }, // without training
+      [&](const ProcessGroup& group) {
+        auto layer = make_layer();
+        const Reducer reducer(layer, group);
+        train(layer);
+      },
+      [&](const ProcessGroup& group) {
         train();
-        if (shuts_down) {
-          group.shutdown();
-        }
-      });
-      REQUIRE(alone.match(text) == (own_rank() == 0)); // once for all ranks
-    }
-    const std::vector<std::function<void(ProcessGroup)>> fine{
-        [](const ProcessGroup& group) { group.barrier(); }, // without training
-        [&](const ProcessGroup& group) {
-          auto layer = make_layer();
-          const Reducer reducer(layer, group);
-          train(layer);
-        },
-        [&](const ProcessGroup& group) {
-          train();
-          group.all_reduce(torch::ones({1}));
-        },
-        [&](const ProcessGroup& group) {
-          auto layer = make_layer();
-          const Reducer reducer(layer, group.split(group.rank() % 2));
-          train(layer);
-        },
-        [&](const ProcessGroup&) {
-          train();
-          throw std::runtime_error("the program ended early");
-        }};
-    for (const auto& work : fine) {
-      REQUIRE_THAT(said_after(work), !alone);
-    }
-  });
+        group.all_reduce(torch::ones({1}));
+      },
+      [&](const ProcessGroup& group) {
+        auto layer = make_layer();
+        const Reducer reducer(layer, group.split(group.rank() % 2));
+        train(layer);
+      },
+      [&](const ProcessGroup&) {
+        train();
+        throw std::runtime_error("the program ended early");
+      }};
+  for (const auto& work : fine) {
+    REQUIRE_THAT(said_after(work), !alone);
+  }
 }
 
 RANKS_TEST("at the end of training ranks that differ are told of") {
-  const SharedFolder folder;
   const auto train = [&](bool drifts, ReducerOptions options) {
     auto layer = make_layer();
     Reducer reducer(layer, group, options);
@@ -308,26 +289,23 @@ RANKS_TEST("the same data on all ranks is told of") {
   }
 }
 
-TEST_CASE("equal ranks, and those told not to, hear nothing") {
-  const SharedFolder folder;
-  ranks(3, [&] {
-    for (const bool checks : {true, false}) {
-      const auto group =
-          init_process_group(ProcessGroupOptions().check_replicas(checks));
-      const auto train = [&] {
-        auto layer = make_layer();
-        const Reducer reducer(layer, group);
-        const auto data = torch::full({1, 3}, checks ? group.rank() : 1.0);
-        layer->forward(data).sum().backward();
-        layer->forward(data).sum().backward();
-        if (!checks) {
-          drift(layer, group);
-        }
-        save_checkpoint(folder.path + "net.pt", *layer, group);
-      };
-      REQUIRE(all_warnings_of(train, group) == "");
-    }
-  });
+STARTED_TEST("equal ranks, and those told not to, hear nothing") {
+  for (const bool checks : {true, false}) {
+    const auto group =
+        init_process_group(ProcessGroupOptions().check_replicas(checks));
+    const auto train = [&] {
+      auto layer = make_layer();
+      const Reducer reducer(layer, group);
+      const auto data = torch::full({1, 3}, checks ? group.rank() : 1.0);
+      layer->forward(data).sum().backward();
+      layer->forward(data).sum().backward();
+      if (!checks) {
+        drift(layer, group);
+      }
+      save_checkpoint(folder + "net.pt", *layer, group);
+    };
+    REQUIRE(all_warnings_of(train, group) == "");
+  }
 }
 
 } // namespace ddp::test::replica_check_test

@@ -40,8 +40,7 @@ std::string stop(const Command& command, int signal, int exit_code) {
   return step;
 }
 
-TEST_CASE("a run that a signal stops goes on with the same bits") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a run that a signal stops goes on with the same bits") {
   const auto expected = parameters_of(folder / "whole", "");
   REQUIRE(expected.size() == 16);
 

@@ -2,7 +2,6 @@
 #include <tests/support/free_port.h>
 #include <tests/support/ivalue_text.h>
 #include <tests/support/ranks.h>
-#include <tests/support/shared_folder.h>
 
 #include <ddp/checkpoint/checkpoint_manager.h>
 #include <ddp/random.h>

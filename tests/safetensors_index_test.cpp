@@ -49,8 +49,8 @@ std::string reading(const std::string& path) {
   }
 }
 
-TEST_CASE("a module is saved to and loaded from several files by their index") {
-  const TemporaryFolder folder;
+FOLDER_TEST(
+    "a module is saved to and loaded from several files by their index") {
   const auto saved = net();
   save_checkpoint(folder / kIndex, *saved);
   REQUIRE(folder.names() == Names{"model-00001-of-00001.safetensors", kIndex});
@@ -64,8 +64,7 @@ TEST_CASE("a module is saved to and loaded from several files by their index") {
   }
 }
 
-TEST_CASE("files of an index are as large as they may be") {
-  const TemporaryFolder folder;
+FOLDER_TEST("files of an index are as large as they may be") {
   write_sharded_safetensors(folder / kIndex, tensors(1), 32);
   const auto shard = [&](int number) {
     return read_safetensors(
@@ -81,8 +80,7 @@ TEST_CASE("files of an index are as large as they may be") {
   REQUIRE(equal(read_sharded_safetensors(folder / kIndex, false), tensors(1)));
 }
 
-TEST_CASE("the files of an index are replaced as a whole or not at all") {
-  const TemporaryFolder folder;
+FOLDER_TEST("the files of an index are replaced as a whole or not at all") {
   write_sharded_safetensors(folder / kIndex, tensors(1), 32);
   const auto before = folder.names();
   auto bad = tensors(2);
@@ -107,16 +105,14 @@ TEST_CASE("the files of an index are replaced as a whole or not at all") {
   REQUIRE(folder.names().count("model-00001-of-00002.safetensors") == 0);
 }
 
-TEST_CASE("where an index cannot be put in its place its files go again") {
-  const TemporaryFolder folder;
+FOLDER_TEST("where an index cannot be put in its place its files go again") {
   std::filesystem::create_directory(folder / kIndex);
   REQUIRE_THROWS_WITH(
       write_sharded_safetensors(folder / kIndex, tensors(1), 32), Has(kIndex));
   REQUIRE(folder.names() == Names{kIndex});
 }
 
-TEST_CASE("what is wrong with an index is said") {
-  const TemporaryFolder folder;
+FOLDER_TEST("what is wrong with an index is said") {
   write_sharded_safetensors(folder / kIndex, tensors(1));
   const std::string shard = "model-00001-of-00001.safetensors";
   const auto complaint = [&](const std::string& text) {
@@ -139,8 +135,7 @@ TEST_CASE("what is wrong with an index is said") {
       Has("gone.safetensors"));
 }
 
-TEST_CASE("one of the files of an index is not taken for all") {
-  const TemporaryFolder folder;
+FOLDER_TEST("one of the files of an index is not taken for all") {
   auto module = net();
   StateDict state;
   for (const auto& item : module->named_parameters()) {
@@ -153,8 +148,7 @@ TEST_CASE("one of the files of an index is not taken for all") {
           (folder / kIndex) + "' for all of them. Alone it does not fit"));
 }
 
-TEST_CASE("what is no dict of tensors needs one file") {
-  const TemporaryFolder folder;
+FOLDER_TEST("what is no dict of tensors needs one file") {
   REQUIRE_THROWS_WITH(
       write_checkpoint_file(folder / kIndex, 3),
       Has("a dict of tensors alone"));
@@ -165,8 +159,7 @@ TEST_CASE("what is no dict of tensors needs one file") {
   REQUIRE(folder.names().empty());
 }
 
-TEST_CASE("Python reads the files of an index, and its own are read") {
-  const TemporaryFolder folder;
+FOLDER_TEST("Python reads the files of an index, and its own are read") {
   write_sharded_safetensors(folder / kIndex, tensors(1), 32);
   python_output(
       {"-c",

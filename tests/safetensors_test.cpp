@@ -48,16 +48,6 @@ void require_equal(const StateDict& seen, const StateDict& expected) {
   }
 }
 
-// A file of this header and data, as any program might write it.
-void write_file(
-    const std::string& path,
-    const std::string& header,
-    const std::string& data) {
-  const uint64_t size = header.size();
-  std::string text(reinterpret_cast<const char*>(&size), sizeof(size));
-  write_text(path, text + header + data);
-}
-
 // What reading the file says, empty if nothing.
 std::string complaint(const std::string& path) {
   return words_of([&] { read_safetensors(path); });
@@ -72,8 +62,7 @@ std::string entry(
       ",\"data_offsets\":" + offsets + "}";
 }
 
-TEST_CASE("safetensors keeps every dtype, bit by bit", "[safetensors]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("safetensors keeps every dtype, bit by bit") {
   const auto path = folder / "a.safetensors";
   auto tensors = every_dtype();
   tensors.insert(
@@ -94,8 +83,7 @@ TEST_CASE("safetensors keeps every dtype, bit by bit", "[safetensors]") {
   require_equal(read_safetensors(path).tensors, tensors);
 }
 
-TEST_CASE("safetensors keeps every kind of shape", "[safetensors]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("safetensors keeps every kind of shape") {
   const auto path = folder / "a.safetensors";
   const auto base = torch::arange(24, torch::kFloat).reshape({4, 6});
   StateDict tensors;
@@ -119,8 +107,7 @@ TEST_CASE("safetensors keeps every kind of shape", "[safetensors]") {
   CHECK(read_safetensors(path).tensors.is_empty());
 }
 
-TEST_CASE("safetensors refuses what the format has not", "[safetensors]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("safetensors refuses what the format has not") {
   const auto path = folder / "a.safetensors";
   const auto refused = [&](const std::string& name,
                            const torch::Tensor& value) {
@@ -143,28 +130,29 @@ TEST_CASE("safetensors refuses what the format has not", "[safetensors]") {
   CHECK(folder.names().empty());
 }
 
-TEST_CASE("safetensors reads other programs' files", "[safetensors]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("safetensors reads other programs' files") {
   const auto path = folder / "a.safetensors";
-  write_file(
+  write_text(
       path,
-      "{" + entry("b", "U8", "[2]", "[4,6]") + ",\n" +
-          entry("a", "F32", "[]", "[0,4]") + ",\"__metadata__\":{}}  ",
-      std::string("\0\0\x80\x3f\x07\x08", 6));
+      foreign_safetensors(
+          "{" + entry("b", "U8", "[2]", "[4,6]") + ",\n" +
+              entry("a", "F32", "[]", "[0,4]") + ",\"__metadata__\":{}}  ",
+          std::string("\0\0\x80\x3f\x07\x08", 6)));
   const auto file = read_safetensors(path);
   CHECK(file.tensors.keys() == std::vector<std::string>{"b", "a"});
   CHECK(file.tensors["a"].item<float>() == 1);
   CHECK(file.tensors["b"][1].item<int>() == 8);
   // Our metadata in a file that another program changed and wrote.
-  write_file(
+  write_text(
       path,
-      "{\"__metadata__\":{\"ddp.xxh3\":\"0123456789abcdef\"}," +
-          entry("a", "U8", "[1]", "[0,1]") + "}",
-      "x");
+      foreign_safetensors(
+          "{\"__metadata__\":{\"ddp.xxh3\":\"0123456789abcdef\"}," +
+              entry("a", "U8", "[1]", "[0,1]") + "}",
+          "x"));
   CHECK(read_safetensors(path).metadata.empty());
 }
 
-TEST_CASE("safetensors says what is wrong with a file", "[safetensors]") {
+TEST_CASE("safetensors says what is wrong with a file") {
   struct Case {
     std::string header, data, expected;
   };
@@ -214,7 +202,7 @@ TEST_CASE("safetensors says what is wrong with a file", "[safetensors]") {
   const TemporaryFolder folder;
   const auto path = folder / "bad.safetensors";
   for (const auto& c : cases) {
-    write_file(path, c.header, c.data);
+    write_text(path, foreign_safetensors(c.header, c.data));
     INFO(c.header.substr(0, 200));
     CHECK_THAT(complaint(path), Has(c.expected, path));
   }
@@ -228,8 +216,7 @@ TEST_CASE("safetensors says what is wrong with a file", "[safetensors]") {
   CHECK_THAT(complaint(folder.path()), Has("directory"));
 }
 
-TEST_CASE("safetensors notices bits flipped in large data", "[safetensors]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("safetensors notices bits flipped in large data") {
   const auto path = folder / "a.safetensors";
   StateDict tensors;
   tensors.insert("w", torch::rand({1000, 100}));
@@ -244,8 +231,7 @@ TEST_CASE("safetensors notices bits flipped in large data", "[safetensors]") {
   }
 }
 
-TEST_CASE("safetensors agrees with Python", "[safetensors]") {
-  const TemporaryFolder folder;
+FOLDER_TEST("safetensors agrees with Python") {
   const auto path = folder / "a.safetensors";
   const auto script = parity_program("safetensors_check.py");
   python_output({script, "write", path});

@@ -25,28 +25,21 @@ TEST_CASE("each sample comes exactly once, however ranks stop and change") {
     // Ranks of equal number: exactly once where they divide the rest.
     const bool shuffled = trial % 2 == 0;
     const auto length = shuffled ? size * 60 : size;
+    const auto shuffling = [&](int64_t world, int64_t rank) {
+      return DistributedSampler(
+          length, world, rank, SamplerOptions().seed(seed));
+    };
+    const auto evaluating = [&](int64_t world, int64_t rank) {
+      return EvaluationSampler(length, world, rank);
+    };
     std::optional<State> state;
     Indices seen;
     for (const int64_t world : {4, 3, 1, 5}) {
       const auto steps = world == 5 ? length : between(0, 12);
+      const auto batch = batch_size * 60 / static_cast<size_t>(world);
       const auto part = shuffled
-          ? run_ranks(
-                [&](int64_t n, int64_t rank) {
-                  return DistributedSampler(
-                      length, n, rank, SamplerOptions().seed(seed));
-                },
-                world,
-                batch_size * 60 / static_cast<size_t>(world),
-                steps,
-                state)
-          : run_ranks(
-                [&](int64_t n, int64_t rank) {
-                  return EvaluationSampler(length, n, rank);
-                },
-                world,
-                batch_size,
-                steps,
-                state);
+          ? run_ranks(shuffling, world, batch, steps, state)
+          : run_ranks(evaluating, world, batch_size, steps, state);
       seen.insert(seen.end(), part.begin(), part.end());
     }
     const auto all = counts(seen);
@@ -128,31 +121,23 @@ TEST_CASE("loaders that do not keep the order give each sample once as well") {
   }
 }
 
-TEST_CASE("what was gone on with once begins anew afterwards") {
-  DistributedSampler sampler(20, 2, 0, SamplerOptions().shuffle(false));
+TEST_CASE("a loaded position is kept until its epoch was gone on with") {
+  const auto options = SamplerOptions().shuffle(false);
+  DistributedSampler sampler(20, 2, 0, options);
   sampler.reset();
   sampler.next(3);
   sampler.advance(3);
-  const auto state = sampler.state_dict();
-  DistributedSampler resumed(20, 2, 0, SamplerOptions().shuffle(false));
-  resumed.load_state_dict(state);
-  REQUIRE(drain(resumed) == Indices{6, 8, 10, 12, 14, 16, 18});
-  resumed.reset();
-  REQUIRE(drain(resumed).size() == 10);
-}
-
-TEST_CASE("a look at the first batch does not lose the loaded position") {
-  DistributedSampler sampler(20, 2, 0, SamplerOptions().shuffle(false));
-  sampler.reset();
-  sampler.next(3);
-  sampler.advance(3);
-  DistributedSampler resumed(20, 2, 0, SamplerOptions().shuffle(false));
+  DistributedSampler resumed(20, 2, 0, options);
   resumed.load_state_dict(sampler.state_dict());
   REQUIRE(resumed.size() == 7);
-  for (int look = 0; look < 2; ++look) {
+  for (int look = 0; look < 2; ++look) { // at the first batch
     resumed.reset();
     REQUIRE(resumed.next(2) == Indices{6, 8});
   }
+  REQUIRE(drain(resumed) == Indices{10, 12, 14, 16, 18});
+  resumed.reset(); // begins anew
+  REQUIRE(drain(resumed).size() == 10);
+  resumed.load_state_dict(sampler.state_dict());
   resumed.set_epoch(1);
   REQUIRE(resumed.size() == 10);
 }
@@ -194,25 +179,11 @@ TEST_CASE("a sampler's state that cannot be right is refused") {
   EvaluationSampler another(20, 2, 0);
   REQUIRE_THROWS_WITH(
       another.load_state_dict(state),
-      Has("EvaluationSampler: the saved state is of a "
-          "DistributedSampler"));
+      Has("EvaluationSampler: the saved state is of a DistributedSampler"));
   DistributedWeightedSampler weighted(torch::ones({4}), 20, 2, 0);
   DistributedWeightedSampler otherwise(torch::arange(4.0), 20, 2, 0);
   REQUIRE_THROWS_WITH(
       otherwise.load_state_dict(weighted.state_dict()), Has("weights was"));
-}
-
-TEST_CASE("two samplers in one loop keep their own progress") {
-  DistributedSampler first(40, 2, 0, SamplerOptions().seed(1));
-  EvaluationSampler second(30, 2, 0);
-  first.reset();
-  for (int step = 0; step < 4; ++step) {
-    first.advance(first.next(5)->size());
-    second.reset();
-    second.advance(drain(second).size()); // an evaluation in each step
-  }
-  REQUIRE(first.state_dict()["samples_done"].item<int64_t>() == 40);
-  REQUIRE(second.state_dict()["samples_done"].item<int64_t>() == 30);
 }
 
 TEST_CASE("EvaluationSampler gives each sample to one rank") {
@@ -225,11 +196,7 @@ TEST_CASE("EvaluationSampler gives each sample to one rank") {
       REQUIRE(part.size() == share);
       all.insert(all.end(), part.begin(), part.end());
     }
-    std::sort(all.begin(), all.end());
-    REQUIRE(all.size() == size);
-    for (size_t i = 0; i < size; ++i) {
-      REQUIRE(all[i] == i);
-    }
+    REQUIRE(sorted(all) == up_to(size));
   }
 }
 

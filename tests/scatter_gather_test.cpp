@@ -1,5 +1,4 @@
 #include <tests/support/mpi_backend.h>
-#include <tests/support/ranks.h>
 #include <tests/support/values.h>
 
 #include <ddp/parallel_forward.h>
@@ -67,8 +66,7 @@ TEST_CASE("shares of any length are joined by 4 ranks") {
 }
 
 MPI_TEST("tensors are scattered and gathered over MPI") {
-  const auto group = init_process_group(
-      ProcessGroupOptions().backend("mpi").timeout(std::chrono::seconds(20)));
+  const auto group = mpi_group();
   check_contents(group);
   check_uneven_shares(group);
 }
@@ -139,8 +137,7 @@ RANKS_TEST("shares that cannot be joined are the same error on all ranks", 4) {
       Has("gather to all ranks failed: rank 3: the share is of shape []"));
   REQUIRE(
       error(torch::ones({1}), 4) ==
-      "gather to rank 4 failed: ranks 0-3: there is no rank 4 in a group of "
-      "4");
+      "gather to rank 4 failed: ranks 0-3: there is no rank 4 in a group of 4");
   REQUIRE_THAT(
       error_on_all(
           group,

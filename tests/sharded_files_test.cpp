@@ -7,8 +7,7 @@ double loss_of(const std::string& output, const std::string& epoch) {
   return std::stod(match(output, epoch + ": loss (\\S+)")[0]);
 }
 
-TEST_CASE("the example of sharded files trains on three ranks") {
-  const TemporaryFolder folder;
+FOLDER_TEST("the example of sharded files trains on three ranks") {
   const auto data = folder / "shards";
   const auto output = output_of(example(
       3,
@@ -21,8 +20,7 @@ TEST_CASE("the example of sharded files trains on three ranks") {
   output_of(example(3, "sharded_files", {"--data", data, "--epochs", "1"}));
 }
 
-TEST_CASE("the example of sharded files names a file that is damaged") {
-  const TemporaryFolder folder;
+FOLDER_TEST("the example of sharded files names a file that is damaged") {
   const auto data = folder / "shards";
   output_of(example(
       1,

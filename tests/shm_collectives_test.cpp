@@ -80,24 +80,21 @@ SHM_TEST("pieces of several slots are moved") {
   backend->broadcast(tensors, from_two)->wait();
   REQUIRE(same(tensors[0], noise(2, numel, torch::kFloat)));
 
-  auto whole = torch::empty({3 * numel});
-  backend->_allgather_base(whole, sent[0], {})->wait();
+  auto joined = torch::empty({3 * numel});
+  backend->_allgather_base(joined, sent[0], {})->wait();
   Tensors all;
   for (int other = 0; other < 3; ++other) {
     all.push_back(noise(other, numel, torch::kFloat));
   }
-  REQUIRE(same(whole, torch::cat(all)));
+  REQUIRE(same(joined, torch::cat(all)));
 
   auto part = torch::empty({numel});
-  backend->_reduce_scatter_base(part, whole, {})->wait();
+  backend->_reduce_scatter_base(part, joined, {})->wait();
   REQUIRE(same(part, all[rank] + all[rank] + all[rank]));
 }
 
-TEST_CASE("sums of sparse tensors over shared memory are those over gloo") {
-  ranks(3, [] {
-    const auto group = shm_group();
-    check_sparse_sums(backend_of(group), gloo_backend(group));
-  });
+SHM_TEST("sums of sparse tensors over shared memory are those over gloo") {
+  check_sparse_sums(backend, gloo_backend(group));
 }
 
 } // namespace ddp::test::shm_collectives_test

@@ -12,34 +12,30 @@ namespace ddp::test::shm_failure_test {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-TEST_CASE(
-    "shared memory: where a rank does not come the others time out and end") {
-  ranks(4, [] {
-    const auto whole = shm_group();
-    const auto group = whole.duplicate();
-    const auto backend = backend_of(group);
-    backend->setTimeout(milliseconds(1000));
-    const auto rank = backend->getRank();
-    if (rank != 2) {
-      Tensors sums{torch::ones({3000})};
-      const auto work = backend->allreduce(sums);
-      // The first to time out tells the others.
-      const auto error = error_after(milliseconds(0), [&] { work->wait(); });
-      REQUIRE_THAT(
-          error,
-          Has("all_reduce of 12000 bytes (operation 2 of its group) over shm "
-              "on rank " +
-                  std::to_string(rank) + " of 4 failed: ",
-              "timed out after 1 s, waiting for rank 2"));
-      REQUIRE(work->isCompleted());
-      REQUIRE(!work->isSuccess());
-      REQUIRE(work->getFuture()->hasError());
-      REQUIRE_THAT(
-          error_after(milliseconds(0), [&] { backend->barrier({})->wait(); }),
-          Has("the group failed before: all_reduce"));
-    }
-    whole.barrier(); // other groups still work
-  });
+SHM_TEST(
+    "shared memory: where a rank does not come the others time out and end",
+    4) {
+  backend->setTimeout(milliseconds(1000));
+  const auto rank = backend->getRank();
+  if (rank != 2) {
+    Tensors sums{torch::ones({3000})};
+    const auto work = backend->allreduce(sums);
+    // The first to time out tells the others.
+    const auto error = error_after([&] { work->wait(); });
+    REQUIRE_THAT(
+        error,
+        Has("all_reduce of 12000 bytes (operation 2 of its group) over shm "
+            "on rank " +
+                std::to_string(rank) + " of 4 failed: ",
+            "timed out after 1 s, waiting for rank 2"));
+    REQUIRE(work->isCompleted());
+    REQUIRE(!work->isSuccess());
+    REQUIRE(work->getFuture()->hasError());
+    REQUIRE_THAT(
+        error_after([&] { backend->barrier({})->wait(); }),
+        Has("the group failed before: all_reduce"));
+  }
+  whole.barrier(); // other groups still work
 }
 
 TEST_CASE("shared memory: a rank that is killed is noticed within a second") {
@@ -56,7 +52,7 @@ TEST_CASE("shared memory: a rank that is killed is noticed within a second") {
         kill(getpid(), SIGKILL);
       }
       Tensors tensors{large};
-      const auto error = error_after(milliseconds(0), [&] {
+      const auto error = error_after([&] {
         for (;;) {
           backend->allreduce(tensors)->wait();
         }
@@ -82,8 +78,7 @@ TEST_CASE(
         detail::meet(detail::ProcessGroupImpl::of(group), "duplicate");
         kill(getpid(), SIGKILL);
       }
-      const auto error = error_after(
-          milliseconds(0), [&] { group.duplicate(); }, seconds(4));
+      const auto error = error_after([&] { group.duplicate(); }, seconds(4));
       REQUIRE_THAT(
           error,
           Has("rank " + std::to_string(victim) + " (process", "has ended"));
@@ -91,113 +86,84 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("shared memory: a rank that leaves the group is noticed") {
-  ranks(3, [] {
-    const auto whole = shm_group();
-    auto group = whole.duplicate();
-    auto backend = backend_of(group);
-    if (backend->getRank() == 1) {
-      backend.reset();
-      group = whole;
-    } else {
-      Tensors tensors{torch::ones({4})};
-      REQUIRE_THAT(
-          error_after(
-              milliseconds(0),
-              [&] { backend->allreduce(tensors)->wait(); },
-              seconds(1)),
-          Has("has left the group") || Has("gave up"));
-    }
-    whole.barrier();
-  });
-}
-
-TEST_CASE("shared memory: a group destroyed amid an operation is noticed") {
-  ranks(2, [] {
-    const auto whole = shm_group();
-    auto group = whole.duplicate();
-    auto backend = backend_of(group);
+SHM_TEST("shared memory: a rank that leaves the group is noticed") {
+  if (backend->getRank() == 1) {
+    backend.reset();
+    group = whole;
+  } else {
     Tensors tensors{torch::ones({4})};
-    if (backend->getRank() == 1) {
-      backend->allreduce(tensors);
-      std::this_thread::sleep_for(milliseconds(20)); // its thread waits in it
-      backend.reset();
-      group = whole;
-      whole.barrier();
-    } else {
-      whole.barrier();
-      backend->allreduce(tensors)->wait(); // which rank 1 had begun
-      REQUIRE_THAT(
-          error_after(
-              milliseconds(0),
-              [&] { backend->allreduce(tensors)->wait(); },
-              seconds(1)),
-          Has("the group was destroyed while"));
-    }
+    REQUIRE_THAT(
+        error_after([&] { backend->allreduce(tensors)->wait(); }, seconds(1)),
+        Has("has left the group") || Has("gave up"));
+  }
+  whole.barrier();
+}
+
+SHM_TEST("shared memory: a group destroyed amid an operation is noticed", 2) {
+  Tensors tensors{torch::ones({4})};
+  if (backend->getRank() == 1) {
+    backend->allreduce(tensors);
+    std::this_thread::sleep_for(milliseconds(20)); // its thread waits in it
+    backend.reset();
+    group = whole;
     whole.barrier();
+  } else {
+    whole.barrier();
+    backend->allreduce(tensors)->wait(); // which rank 1 had begun
+    REQUIRE_THAT(
+        error_after([&] { backend->allreduce(tensors)->wait(); }, seconds(1)),
+        Has("the group was destroyed while"));
+  }
+  whole.barrier();
+}
+
+SHM_TEST("shared memory: different collectives are an error on all ranks") {
+  const auto fails = [&](const std::string& text, const auto& call) {
+    const auto part = whole.duplicate();
+    REQUIRE_THAT(error_after([&] { call(backend_of(part)); }), Has(text));
+    whole.barrier();
+  };
+  const bool differs = whole.rank() == 1;
+  fails("ALLREDUCE of 5 elements", [&](const BackendPtr& own) {
+    Tensors tensors{torch::ones({differs ? 5 : 4})};
+    own->allreduce(tensors)->wait();
+  });
+  fails("Double", [&](const BackendPtr& own) {
+    Tensors tensors{torch::ones({4}, differs ? torch::kDouble : torch::kFloat)};
+    own->allreduce(tensors)->wait();
+  });
+  fails("by MIN", [&](const BackendPtr& own) {
+    Tensors tensors{torch::ones({4})};
+    c10d::AllreduceOptions options;
+    options.reduceOp = differs ? c10d::ReduceOp::MIN : c10d::ReduceOp::MAX;
+    own->allreduce(tensors, options)->wait();
+  });
+  fails("BARRIER", [&](const BackendPtr& own) {
+    Tensors tensors{torch::ones({4})};
+    if (differs) {
+      own->barrier({})->wait();
+    } else {
+      own->broadcast(tensors)->wait();
+    }
+  });
+  fails("dtype, sizes or the number", [&](const BackendPtr& own) {
+    Tensors tensors{torch::eye(differs ? 5 : 4).to_sparse()};
+    own->allreduce(tensors)->wait();
   });
 }
 
-TEST_CASE("shared memory: different collectives are an error on all ranks") {
-  ranks(3, [] {
-    const auto whole = shm_group();
-    const auto fails = [&](const std::string& text, const auto& call) {
-      const auto group = whole.duplicate();
-      REQUIRE_THAT(
-          error_after(milliseconds(0), [&] { call(backend_of(group)); }),
-          Has(text));
-      whole.barrier();
-    };
-    const bool differs = whole.rank() == 1;
-    fails("ALLREDUCE of 5 elements", [&](const BackendPtr& backend) {
-      Tensors tensors{torch::ones({differs ? 5 : 4})};
-      backend->allreduce(tensors)->wait();
-    });
-    fails("Double", [&](const BackendPtr& backend) {
-      Tensors tensors{
-          torch::ones({4}, differs ? torch::kDouble : torch::kFloat)};
-      backend->allreduce(tensors)->wait();
-    });
-    fails("by MIN", [&](const BackendPtr& backend) {
-      Tensors tensors{torch::ones({4})};
-      c10d::AllreduceOptions options;
-      options.reduceOp = differs ? c10d::ReduceOp::MIN : c10d::ReduceOp::MAX;
-      backend->allreduce(tensors, options)->wait();
-    });
-    fails("BARRIER", [&](const BackendPtr& backend) {
-      Tensors tensors{torch::ones({4})};
-      if (differs) {
-        backend->barrier({})->wait();
-      } else {
-        backend->broadcast(tensors)->wait();
-      }
-    });
-    fails("dtype, sizes or the number", [&](const BackendPtr& backend) {
-      Tensors tensors{torch::eye(differs ? 5 : 4).to_sparse()};
-      backend->allreduce(tensors)->wait();
-    });
-  });
-}
-
-TEST_CASE("shared memory: an abort ends what is under way on all ranks") {
-  ranks(3, [] {
-    const auto whole = shm_group();
-    const auto signals = gloo_backend(whole);
-    const auto group = whole.duplicate();
-    const auto backend = backend_of(group);
-    if (backend->getRank() == 0) {
-      signal(signals, 1, 0);
-      backend->abort();
-    } else {
-      Tensors tensors{torch::ones({4})};
-      const auto work = backend->allreduce(tensors);
-      signal(signals, 1, 0);
-      REQUIRE_THAT(
-          error_after(milliseconds(0), [&] { work->wait(); }),
-          Has("it was aborted"));
-    }
-    whole.barrier();
-  });
+SHM_TEST("shared memory: an abort ends what is under way on all ranks") {
+  const auto signals = gloo_backend(whole);
+  if (backend->getRank() == 0) {
+    signal(signals, 1, 0);
+    backend->abort();
+  } else {
+    Tensors tensors{torch::ones({4})};
+    const auto work = backend->allreduce(tensors);
+    signal(signals, 1, 0);
+    REQUIRE_THAT(error_after([&] { work->wait(); }), Has("it was aborted"));
+  }
+  whole.barrier();
 }
 
 } // namespace ddp::test::shm_failure_test

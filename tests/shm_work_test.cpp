@@ -22,78 +22,59 @@ double cpu_seconds() {
   return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
-TEST_CASE("shared memory: operations overlap and are waited for in any order") {
-  ranks(3, [] {
-    const auto group = shm_group();
-    const auto other = group.duplicate();
-    const auto backend = backend_of(group);
-    check_overlap(backend, backend_of(other), [&](int i, const auto& values) {
-      return i % 2 ? in_shared_memory(backend, values) : values;
-    });
+SHM_TEST("shared memory: operations overlap and are waited for in any order") {
+  check_overlap(backend, backend_of(whole), [&](int i, const auto& values) {
+    return i % 2 ? in_shared_memory(backend, values) : values;
   });
 }
 
-TEST_CASE("shared memory: an operation that nobody waits for ends by itself") {
-  ranks(3, [] {
-    const auto group = shm_group();
-    const auto backend = backend_of(group);
-    const auto signals = gloo_backend(group);
-    check_left_alone(backend);
-    // Without a future, by looking now and then; one rank waits at once.
-    Tensors last{torch::ones({1000000})};
-    const auto work = backend->allreduce(last);
-    if (backend->getRank() == 0) {
-      work->wait();
-    }
-    while (!work->isCompleted()) {
-      std::this_thread::yield();
-    }
-    REQUIRE(last[0].eq(3).all().item<bool>());
-    // Nobody looks at all on one rank.
-    Tensors unseen{torch::ones({1000000})};
-    const auto left = backend->allreduce(unseen);
-    if (backend->getRank() == 2) {
-      signal(signals, 1, 2);
-    } else {
-      left->wait();
-      signal(signals, 1, 2);
-    }
-    backend->barrier({})->wait();
-  });
+SHM_TEST("shared memory: an operation that nobody waits for ends by itself") {
+  const auto signals = gloo_backend(group);
+  check_left_alone(backend);
+  // Without a future, by looking now and then; one rank waits at once.
+  Tensors last{torch::ones({1000000})};
+  const auto work = backend->allreduce(last);
+  if (backend->getRank() == 0) {
+    work->wait();
+  }
+  while (!work->isCompleted()) {
+    std::this_thread::yield();
+  }
+  REQUIRE(last[0].eq(3).all().item<bool>());
+  // Nobody looks at all on one rank.
+  Tensors unseen{torch::ones({1000000})};
+  const auto left = backend->allreduce(unseen);
+  if (backend->getRank() == 2) {
+    signal(signals, 1, 2);
+  } else {
+    left->wait();
+    signal(signals, 1, 2);
+  }
+  backend->barrier({})->wait();
 }
 
-TEST_CASE("shared memory: what a callback throws is an error of the group") {
-  ranks(3, [] {
-    const auto whole = shm_group();
-    const auto group = whole.duplicate();
-    const auto backend = backend_of(group);
-    Tensors tensors{torch::ones({5})};
-    if (group.rank() == 0) {
-      backend->allreduce(tensors)->getFuture()->addCallback(
-          [](c10::ivalue::Future&) { throw std::runtime_error("boom"); });
-    }
-    whole.barrier(); // the others come once the callback is there
-    if (group.rank() > 0) {
-      backend->allreduce(tensors)->wait();
-    }
-    REQUIRE_THAT(
-        error_after(
-            milliseconds(0),
-            [&] {
-              for (;;) { // it may come after the operation
-                backend->barrier({})->wait();
-              }
-            }),
-        Has("a callback on the future of ", " threw boom"));
-    whole.barrier();
-  });
+SHM_TEST("shared memory: what a callback throws is an error of the group") {
+  Tensors tensors{torch::ones({5})};
+  if (group.rank() == 0) {
+    backend->allreduce(tensors)->getFuture()->addCallback(
+        [](c10::ivalue::Future&) { throw std::runtime_error("boom"); });
+  }
+  whole.barrier(); // the others come once the callback is there
+  if (group.rank() > 0) {
+    backend->allreduce(tensors)->wait();
+  }
+  REQUIRE_THAT(
+      error_after([&] {
+        for (;;) { // it may come after the operation
+          backend->barrier({})->wait();
+        }
+      }),
+      Has("a callback on the future of ", " threw boom"));
+  whole.barrier();
 }
 
-TEST_CASE("shared memory: a wait that ends too early does no harm") {
-  ranks(3, [] {
-    const auto group = shm_group();
-    check_early_wait(backend_of(group), gloo_backend(group));
-  });
+SHM_TEST("shared memory: a wait that ends too early does no harm") {
+  check_early_wait(backend, gloo_backend(group));
 }
 
 SHM_TEST("shared memory: a wait takes no processor", 4) {
@@ -110,24 +91,20 @@ SHM_TEST("shared memory: a wait takes no processor", 4) {
   REQUIRE(cpu_seconds() - before < waited.count() / 4);
 }
 
-TEST_CASE(
-    "shared memory: a monitored barrier names the ranks that do not come") {
-  ranks(4, [] {
-    const auto whole = shm_group();
-    const auto group = whole.duplicate();
-    const auto backend = backend_of(group);
-    backend->monitoredBarrier({}, false);
-    c10d::BarrierOptions options;
-    options.timeout = milliseconds(500);
-    if (group.rank() % 2 == 0) {
-      REQUIRE_THAT(
-          error_after(
-              group.rank() == 0 ? milliseconds(490) : milliseconds(0),
-              [&] { backend->monitoredBarrier(options, true); }),
-          Has(", waiting for ranks 1,3"));
-    }
-    whole.barrier();
-  });
+SHM_TEST(
+    "shared memory: a monitored barrier names the ranks that do not come",
+    4) {
+  backend->monitoredBarrier({}, false);
+  c10d::BarrierOptions options;
+  options.timeout = milliseconds(500);
+  if (group.rank() % 2 == 0) {
+    REQUIRE_THAT(
+        error_after(
+            group.rank() == 0 ? milliseconds(490) : milliseconds(0),
+            [&] { backend->monitoredBarrier(options, true); }),
+        Has(", waiting for ranks 1,3"));
+  }
+  whole.barrier();
 }
 
 SHM_TEST("shared memory: memory of tensors is given back", 2) {

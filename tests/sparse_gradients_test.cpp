@@ -1,7 +1,5 @@
-#include <tests/support/nearly_equal.h>
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
-#include <tests/support/word_net.h>
 
 #include <ddp/reducer.h>
 

@@ -47,9 +47,8 @@ TEST_CASE("a program with threads can spawn") {
 
 TEST_CASE("workers get the program's arguments, whatever they are") {
   const auto path = program("spawned");
-  const auto expected = "rank 0: <" + path +
-      "> <1> <arguments> <a  b> <> "
-      "<-x=\"'> <>\n";
+  const auto expected =
+      "rank 0: <" + path + "> <1> <arguments> <a  b> <> <-x=\"'> <>\n";
   CHECK_THAT(
       output_of(spawned({"1", "arguments", "a  b", "", "-x=\"'", ""})),
       Has(expected));
@@ -82,8 +81,7 @@ TEST_CASE("arguments of main are argv's, in its order, unless some are gone") {
   CHECK(program_arguments(1, argv.data()) == Texts{own});
 }
 
-TEST_CASE("workers start where the program was started") {
-  const TemporaryFolder folder;
+FOLDER_TEST("workers start where the program was started") {
   std::filesystem::create_symlink(program("spawned"), folder / "program");
   CHECK_THAT(
       output_of(
@@ -91,8 +89,7 @@ TEST_CASE("workers start where the program was started") {
       Has("rank 0: <./program> <1> <folder> <x> <" + folder.path() + ">\n"));
 }
 
-TEST_CASE("a program whose file is gone can spawn, and one run by ld.so") {
-  const TemporaryFolder folder;
+FOLDER_TEST("a program whose file is gone can spawn, and one run by ld.so") {
   std::filesystem::copy(program("spawned"), folder / "copy");
   check_sums(output_of({folder / "copy", "1", "removed"}), 1);
   CHECK(folder.names().empty());

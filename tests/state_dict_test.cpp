@@ -84,7 +84,7 @@ struct Pair : torch::nn::Module {
   }
 };
 
-TEST_CASE("named_state has Python's names and order", "[state_dict]") {
+TEST_CASE("named_state has Python's names and order") {
   const Names expected{
       "scale",
       "steps",
@@ -100,7 +100,7 @@ TEST_CASE("named_state has Python's names and order", "[state_dict]") {
   CHECK(detail::named_state(*inner)["scale"].is_same(inner->scale));
 }
 
-TEST_CASE("named_state looks through wrappers", "[state_dict]") {
+TEST_CASE("named_state looks through wrappers") {
   const auto inner = std::make_shared<Inner>();
   const auto names = detail::named_state(*inner).keys();
   auto wrapper = std::make_shared<Wrapper>(std::make_shared<Wrapper>(inner));
@@ -112,7 +112,7 @@ TEST_CASE("named_state looks through wrappers", "[state_dict]") {
       detail::named_state(wrapped).keys() == detail::named_state(plain).keys());
 }
 
-TEST_CASE("match_names drops wrappers' prefixes", "[state_dict]") {
+TEST_CASE("match_names drops wrappers' prefixes") {
   const Names net{"weight", "module.weight"};
   CHECK(matches(net, net));
   CHECK(matches(net, {"module.weight", "module.module.weight"}));
@@ -131,7 +131,7 @@ TEST_CASE("match_names drops wrappers' prefixes", "[state_dict]") {
   CHECK(matches(kNone, kNone));
 }
 
-TEST_CASE("match_names lists what has no partner", "[state_dict]") {
+TEST_CASE("match_names lists what has no partner") {
   auto match = match_names({"a.x", "b", "c"}, {"a.x", "a.y", "c.z"});
   CHECK(match.pairs.size() == 1);
   CHECK(match.missing == Names{"b", "c"});
@@ -143,7 +143,7 @@ TEST_CASE("match_names lists what has no partner", "[state_dict]") {
   CHECK(match_names(kNone, {"module.a"}).unexpected == Names{"module.a"});
 }
 
-TEST_CASE("match_names stands any name of a file", "[state_dict]") {
+TEST_CASE("match_names stands any name of a file") {
   const Names strange{
       "", ".", "..", "a", "a.", "a..", ".a", "module.", "module"};
   CHECK(matches(strange, strange));
@@ -155,7 +155,7 @@ TEST_CASE("match_names stands any name of a file", "[state_dict]") {
   CHECK(matches({"w"}, {deep + "w"}));
 }
 
-TEST_CASE("match_names finds the tree under any wrappers", "[state_dict]") {
+TEST_CASE("match_names finds the tree under any wrappers") {
   std::mt19937 random(7);
   for (int i = 0; i < 20000; ++i) {
     auto module = random_tree(random, 3, false);
@@ -168,7 +168,7 @@ TEST_CASE("match_names finds the tree under any wrappers", "[state_dict]") {
   }
 }
 
-TEST_CASE("match_names finds wrappers within a dictionary", "[state_dict]") {
+TEST_CASE("match_names finds wrappers within a dictionary") {
   std::mt19937 random(8);
   for (int i = 0; i < 5000; ++i) {
     Names module, file;

@@ -64,21 +64,13 @@ class NumberStream
   StreamSampler sampler_;
 };
 
-/// Writes 0, 10, 20, ...
-std::string write_numbers(const TemporaryFolder& folder, size_t count) {
-  std::ofstream file(folder / "numbers");
-  for (size_t i = 0; i < count; ++i) {
-    file << 10 * i << "\n";
+/// Writes 0, 1, 2, ...
+std::string write_numbers(const TemporaryFolder& own, size_t count) {
+  std::ofstream file(own / "numbers");
+  for (const auto number : up_to(count)) {
+    file << number << "\n";
   }
-  return folder / "numbers";
-}
-
-Indices numbers(size_t count) {
-  Indices all;
-  for (size_t i = 0; i < count; ++i) {
-    all.push_back(10 * i);
-  }
-  return all;
+  return own / "numbers";
 }
 
 auto loader_of(
@@ -89,9 +81,8 @@ auto loader_of(
       make_shared_dataset<NumberStream>(path, sampler), options);
 }
 
-TEST_CASE("a rank keeps its own samples of a stream, each exactly once") {
+FOLDER_TEST("a rank keeps its own samples of a stream, each exactly once") {
   constexpr size_t kCount = 101;
-  const TemporaryFolder folder;
   const auto path = write_numbers(folder, kCount);
   each_way_to_load(kBatch, [&](const DataLoaderOptions& options) {
     for (const int64_t world : {3, 4}) {
@@ -107,68 +98,15 @@ TEST_CASE("a rank keeps its own samples of a stream, each exactly once") {
         REQUIRE(drain_loader(*loader).size() == part.size());
         all.insert(all.end(), part.begin(), part.end());
       }
-      REQUIRE(sorted(all) == numbers(kCount));
+      REQUIRE(sorted(all) == up_to(kCount));
     }
   });
 }
 
-TEST_CASE("epochs of a stream in a file follow one another") {
-  constexpr size_t kCount = 48;
-  const TemporaryFolder folder;
-  const auto path = write_numbers(folder, kCount);
-  const auto options = StreamSamplerOptions().epoch_size(24);
-  Indices all;
-  for (int64_t rank = 0; rank < 3; ++rank) {
-    StreamSampler sampler(3, rank, options);
-    const auto loader =
-        loader_of(path, sampler, DataLoaderOptions(kBatch).workers(2));
-    for (int64_t epoch = 0; epoch < 3; ++epoch) {
-      sampler.set_epoch(epoch);
-      const auto part = drain_loader(*loader);
-      REQUIRE(part.size() == (epoch < 2 ? 8 : 0)); // then the stream is over
-      all.insert(all.end(), part.begin(), part.end());
-    }
-  }
-  REQUIRE(sorted(all) == numbers(kCount));
-}
-
-TEST_CASE("a stream in a file is gone on with by other ranks") {
-  constexpr size_t kCount = 101;
-  const TemporaryFolder folder;
-  const auto path = write_numbers(folder, kCount);
-  for (const size_t workers : {0, 1}) { // more of them mix the order
-    Indices all;
-    std::optional<torch::OrderedDict<std::string, at::Tensor>> state, reached;
-    for (const int64_t world : {4, 3, 5}) {
-      for (int64_t rank = 0; rank < world; ++rank) {
-        StreamSampler sampler(world, rank);
-        if (state) {
-          sampler.load_state_dict(*state);
-        }
-        const auto loader = loader_of(
-            path, sampler, DataLoaderOptions(kBatch).workers(workers));
-        size_t step = 0;
-        for (auto& batch : *loader) {
-          all.insert(all.end(), batch.begin(), batch.end());
-          sampler.advance(batch.size());
-          if (world != 5 && ++step == 3) {
-            break;
-          }
-        }
-        if (rank == 0) {
-          reached = sampler.state_dict();
-        }
-      }
-      state = reached;
-    }
-    REQUIRE(sorted(all) == numbers(kCount));
-  }
-}
-
 RANKS_TEST("ranks agree on the last step before the end of a stream") {
   // Ranks 0 and 1 have a ninth batch of one sample; rank 2 has not.
-  const TemporaryFolder folder;
-  const auto path = write_numbers(folder, 3 * 8 * kBatch + 2);
+  const TemporaryFolder own;
+  const auto path = write_numbers(own, 3 * 8 * kBatch + 2);
   for (const size_t workers : {0, 2}) {
     StreamSampler sampler(group);
     const auto loader =

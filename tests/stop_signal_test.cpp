@@ -1,8 +1,6 @@
 // Signals that stop a training, sent to real ranks.
 #include <tests/support/launched.h>
 #include <tests/support/mpi_ranks.h>
-#include <tests/support/ranks.h>
-#include <tests/support/shared_folder.h>
 
 #include <ddp/elastic.h>
 #include <ddp/process_group/process_group_impl.h>

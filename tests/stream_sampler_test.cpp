@@ -19,12 +19,6 @@ StreamSamplerOptions epochs_of(size_t size) {
   return StreamSamplerOptions().epoch_size(size);
 }
 
-Indices up_to(size_t count) {
-  Indices all(count);
-  std::iota(all.begin(), all.end(), 0);
-  return all;
-}
-
 TEST_CASE("samples in the dataset's order take no memory") {
   constexpr size_t kMany = 1'000'000'000'000;
   EvaluationSampler evaluation(kMany, 3, 1);
@@ -156,30 +150,6 @@ TEST_CASE("what a stream cannot be is refused") {
   StreamSampler endless(3, 0);
   REQUIRE_THROWS_WITH(
       endless.load_state_dict(sampler.state_dict()), Has("length was 9 there"));
-}
-
-TEST_CASE("a copy of a sampler goes on where an archive was saved") {
-  DistributedSampler sampler(30, 3, 1);
-  sampler.set_epoch(2);
-  sampler.reset();
-  sampler.next(4);
-  torch::serialize::OutputArchive saved;
-  sampler.save(saved);
-  const auto rest = drain(sampler);
-  std::stringstream bytes;
-  saved.save_to(bytes);
-  torch::serialize::InputArchive archive;
-  archive.load_from(bytes);
-
-  DistributedSampler held(30, 3, 1);
-  auto loaders = held;
-  held.load(archive);
-  loaders.reset(); // as a loader does
-  REQUIRE(drain(loaders) == rest);
-  held.advance(rest.size());
-  REQUIRE(held.state_dict()["samples_done"].item<int64_t>() == 30);
-  loaders.reset();
-  REQUIRE(drain(loaders).size() == 10);
 }
 
 } // namespace ddp::test::stream_sampler_test

@@ -50,10 +50,6 @@ void step(WordNet& net) {
   net.forward(torch::arange(5)).sum().backward();
 }
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 /// The lines up to the first that is empty.
 std::string table(const std::string& text) {
   return text.substr(0, text.find("\n\n") + 1);
@@ -62,16 +58,14 @@ std::string table(const std::string& text) {
 RANKS_TEST("the summary shows each module's parameters and buckets") {
   auto net = std::make_shared<WordNet>();
   Reducer reducer(net, group, options());
-  const auto before = summary(net, reducer);
-  INFO(before);
-  REQUIRE(has(before, "\n\nreductions  0 by ddp::AllReduceHook\n"));
-  REQUIRE(has(before, "\nbuckets     1 of 4.8 KiB\n"));
-  REQUIRE(!has(before, "rebuilt"));
-  REQUIRE(!has(before, "times"));
+  REQUIRE_THAT(
+      summary(net, reducer),
+      Has("\n\nreductions  0 by ddp::AllReduceHook\n",
+          "\nbuckets     1 of 4.8 KiB\n") &&
+          !Has("rebuilt") && !Has("times"));
   step(*net);
   step(*net);
   const auto after = summary(net, reducer);
-  INFO(after);
   REQUIRE(
       table(after) ==
       "module    type       buckets    parameters    bytes  gradients\n"
@@ -83,11 +77,13 @@ RANKS_TEST("the summary shows each module's parameters and buckets") {
       "own       Linear     ignored            20     80 B        0 B\n"
       "tied      Tied       4; shared           0      0 B        0 B\n"
       "total                                1,461  5.7 KiB    4.8 KiB\n");
-  REQUIRE(has(after, "\nreductions  2 by ddp::AllReduceHook\n"));
-  REQUIRE(has(after, "\nrebuilt     5 of 4 B to 4.7 KiB, 4.8 KiB in all\n"));
-  REQUIRE(has(after, "\nbackward "));
-  REQUIRE(!has(after, "\nforward "));
-  REQUIRE(has(after, "\nof 2 timed backwards\n"));
+  REQUIRE_THAT(
+      after,
+      Has("\nreductions  2 by ddp::AllReduceHook\n",
+          "\nrebuilt     5 of 4 B to 4.7 KiB, 4.8 KiB in all\n",
+          "\nbackward ",
+          "\nof 2 timed backwards\n") &&
+          !Has("\nforward "));
 }
 
 RANKS_TEST("the summary looks through wrappers, pointers and holders") {
@@ -98,9 +94,9 @@ RANKS_TEST("the summary looks through wrappers, pointers and holders") {
   REQUIRE(summary(model, reducer) == text);
   REQUIRE(summary(*model, reducer) == text);
   REQUIRE(summary(net, reducer) == text);
-  REQUIRE(has(text, "\nbody.1 "));
+  REQUIRE_THAT(text, Has("\nbody.1 "));
   model->forward(torch::arange(5)).sum().backward();
-  REQUIRE(has(summary(model, reducer), "\nforward "));
+  REQUIRE_THAT(summary(model, reducer), Has("\nforward "));
 }
 
 TEST_CASE("thousands of parameters come module by module, in columns") {
@@ -118,7 +114,7 @@ TEST_CASE("thousands of parameters come module by module, in columns") {
   }
   REQUIRE(all.size() == 1202); // the head and the total
   CHECK(all.back().substr(0, 5) == "total");
-  CHECK(has(all.back(), " 19,200  75.0 KiB"));
+  CHECK_THAT(all.back(), Has(" 19,200  75.0 KiB"));
 }
 
 } // namespace ddp::test::summary_test

@@ -139,14 +139,7 @@ void compare_net(const ProcessGroup& group, Net& net, Step&& step) {
     alone.zero_grad();
     step(part_of(whole, rows, group));
     alone.forward(whole).square().sum().backward();
-    for (const auto& parameter : net.named_parameters()) {
-      require_close(
-          parameter.value().grad() * group.size(),
-          alone.named_parameters()[parameter.key()].grad());
-    }
-    for (const auto& buffer : net.named_buffers()) {
-      require_close(buffer.value(), alone.named_buffers()[buffer.key()]);
-    }
+    require_trained_alike(group, net, alone);
   }
 }
 
@@ -247,8 +240,7 @@ TEST_CASE("a synchronised batch-norm refuses inputs that do not fit") {
   CHECK_THROWS_WITH(norm(torch::ones({2, 3, 1, 1})), Has("num_features"));
 }
 
-TEST_CASE("checkpoints fit batch-norm and its synchronised kin") {
-  const TemporaryFolder folder;
+FOLDER_TEST("checkpoints fit batch-norm and its synchronised kin") {
   SyncBatchNorm1d synced(3, ProcessGroup());
   torch::nn::BatchNorm1d plain(3);
   synced(torch::randn({5, 3}));

@@ -51,8 +51,7 @@ std::string write(
   return folder / name;
 }
 
-TEST_CASE("clocks that differ are aligned in the trace and in the picture") {
-  const TemporaryFolder folder;
+FOLDER_TEST("clocks that differ are aligned in the trace and in the picture") {
   // The second rank's clock is a second behind, and the third's ahead.
   const std::vector<int64_t> behind{0, 1'000'000'000, -5'000'000'000};
   for (int64_t rank = 0; rank < 3; ++rank) {
@@ -97,8 +96,7 @@ TEST_CASE("clocks that differ are aligned in the trace and in the picture") {
   CHECK(places.size() == 1);
 }
 
-TEST_CASE("the Reducers of a rank have tracks and lanes of their own") {
-  const TemporaryFolder folder;
+FOLDER_TEST("the Reducers of a rank have tracks and lanes of their own") {
   const auto first = write(folder, "one.json", made_up(0, 1, 0));
   auto content = made_up(0, 1, 0);
   content["reducer"] = "a<b&c";
@@ -113,8 +111,7 @@ TEST_CASE("the Reducers of a rank have tracks and lanes of their own") {
   CHECK_THAT(read_text(svg), Has(">a&lt;b&amp;c</text>"));
 }
 
-TEST_CASE("reductions that overlap are drawn in rows of their own") {
-  const TemporaryFolder folder;
+FOLDER_TEST("reductions that overlap are drawn in rows of their own") {
   auto content = made_up(0, 1, 0);
   auto& buckets = content["steps"][0]["buckets"];
   buckets.push_back(buckets[0]);
@@ -132,8 +129,7 @@ TEST_CASE("reductions that overlap are drawn in rows of their own") {
   CHECK(tracks.size() == 2);
 }
 
-TEST_CASE("ddp-timeline says which file is of no use") {
-  const TemporaryFolder folder;
+FOLDER_TEST("ddp-timeline says which file is of no use") {
   CHECK_THAT(
       trouble({folder / "none.json"}),
       Has("none.json: cannot be read: No such file"));

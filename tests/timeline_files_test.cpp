@@ -2,7 +2,6 @@
 // in timeline_command_test.cpp.
 #include <tests/support/nets.h>
 #include <tests/support/ranks.h>
-#include <tests/support/shared_folder.h>
 #include <tests/support/timelines.h>
 
 #include <ddp/distributed_data_parallel.h>
@@ -128,8 +127,7 @@ TEST_CASE("the environment chooses steps, and a run that ends writes its own") {
 }
 
 RANKS_TEST("empty variables switch the timeline off") {
-  const SharedFolder folder;
-  const auto path = folder.path + "off";
+  const auto path = folder + "off";
   setenv("DDP_TIMELINE", "", 1);
   setenv("DDP_TIMELINE_STEPS", "1", 1);
   train(group, ReducerOptions(), 2);

@@ -35,10 +35,6 @@ std::string second_report(
   return report_of(leaves, loss());
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 at::Tensor learned(at::IntArrayRef sizes) {
   return torch::randn(sizes, at::TensorOptions().requires_grad(true));
 }
@@ -111,9 +107,9 @@ TEST_CASE("bare tensors are reported with all operations that use them") {
     return (x + scales[1]).sum();
   };
   const auto text = second_report(leaves, loss);
-  REQUIRE(
-      contains(text, "Float [4] on cpu, used by MulBackward0, ExpBackward0\n"));
-  REQUIRE(contains(text, "Double [4] on cpu, used by AddBackward0\n"));
+  REQUIRE_THAT(
+      text, Has("Float [4] on cpu, used by MulBackward0, ExpBackward0\n"));
+  REQUIRE_THAT(text, Has("Double [4] on cpu, used by AddBackward0\n"));
 }
 
 TEST_CASE("a leaf is reported once, and one that comes later as well") {
@@ -122,12 +118,11 @@ TEST_CASE("a leaf is reported once, and one that comes later as well") {
   const auto first = learned({4});
   const auto second = learned({5, 1});
   REQUIRE(report_of(leaves, (stem() * first).sum()).empty());
-  REQUIRE(contains(report_of(leaves, (stem() * first).sum()), "Float [4] "));
+  REQUIRE_THAT(report_of(leaves, (stem() * first).sum()), Has("Float [4] "));
   REQUIRE(report_of(leaves, (stem() * first).sum()).empty());
   REQUIRE(report_of(leaves, (stem() * first * second).sum()).empty());
   const auto text = report_of(leaves, (stem() * first * second).sum());
-  REQUIRE(contains(text, "Float [5, 1] "));
-  REQUIRE_FALSE(contains(text, "Float [4] "));
+  REQUIRE_THAT(text, Has("Float [5, 1] ") && !Has("Float [4] "));
 }
 
 TEST_CASE("a leaf that is known, or another Reducer's, is not reported") {
@@ -142,9 +137,8 @@ TEST_CASE("a leaf that is known, or another Reducer's, is not reported") {
   const auto loss = [&] { return (stem() * own * theirs * nobodys).sum(); };
   report_of(leaves, loss(), elsewhere);
   const auto text = report_of(leaves, loss(), elsewhere);
-  REQUIRE(contains(text, "Float [5, 1] "));
-  REQUIRE_FALSE(contains(text, "Float [4] "));
-  REQUIRE_FALSE(contains(text, "Float [1] "));
+  REQUIRE_THAT(
+      text, Has("Float [5, 1] ") && !Has("Float [4] ") && !Has("Float [1] "));
 }
 
 TEST_CASE("inputs that require gradients are not reported") {
@@ -188,9 +182,9 @@ TEST_CASE("a leaf that backward with inputs selects is reported") {
   auto leaves = stem.leaves();
   const auto scale = learned({4});
   report_of(leaves, (stem() * scale).sum(), kNowhere, {scale});
-  REQUIRE(contains(
+  REQUIRE_THAT(
       report_of(leaves, (stem() * scale).sum(), kNowhere, {scale}),
-      "Float [4] on cpu, used by MulBackward0\n"));
+      Has("Float [4] on cpu, used by MulBackward0\n"));
 }
 
 TEST_CASE("the operation that backward starts from has no name") {
@@ -198,9 +192,9 @@ TEST_CASE("the operation that backward starts from has no name") {
   auto leaves = stem.leaves();
   const auto weights = learned({20});
   report_of(leaves, stem().flatten().dot(weights));
-  REQUIRE(contains(
+  REQUIRE_THAT(
       report_of(leaves, stem().flatten().dot(weights)),
-      "Float [20] on cpu, used where backward starts\n"));
+      Has("Float [20] on cpu, used where backward starts\n"));
 }
 
 TEST_CASE("hundreds of leaves are shortened") {
@@ -218,7 +212,7 @@ TEST_CASE("hundreds of leaves are shortened") {
     return x.sum();
   };
   const auto text = second_report(leaves, loss);
-  REQUIRE(contains(text, "\n  ... and 292 more\n"));
+  REQUIRE_THAT(text, Has("\n  ... and 292 more\n"));
   REQUIRE(std::count(text.begin(), text.end(), '\n') == 10);
 }
 
@@ -233,36 +227,34 @@ TEST_CASE("a clone that calls its original's branch is recognized") {
       "this backward does not reach:";
   SECTION("by all leaves") {
     const auto text = second_report(leaves, loss);
-    REQUIRE(contains(text, "Float [8, 4] on cpu, used by AddmmBackward0\n"));
-    REQUIRE(contains(text, claim));
+    REQUIRE_THAT(
+        text, Has("Float [8, 4] on cpu, used by AddmmBackward0\n", claim));
   }
   SECTION("not while one leaf has no counterpart") {
     const auto scale = learned({1, 8});
     const auto text = second_report(
         leaves, [&] { return (clone->forward(input) * scale).sum(); });
-    REQUIRE(contains(text, "Float [8, 4] "));
-    REQUIRE_FALSE(contains(text, "originals"));
+    REQUIRE_THAT(text, Has("Float [8, 4] ") && !Has("originals"));
   }
   SECTION("not where the counterpart is of another dtype") {
     clone->branch->to(torch::kDouble);
     const auto text = second_report(leaves, loss);
-    REQUIRE(contains(text, "Float [8, 4] "));
-    REQUIRE_FALSE(contains(text, "originals"));
+    REQUIRE_THAT(text, Has("Float [8, 4] ") && !Has("originals"));
   }
   SECTION("not where one counterpart stands for two leaves") {
     const auto bias = learned({8});
     const auto text = second_report(
         leaves, [&] { return (clone->forward(input) + bias).sum(); });
-    REQUIRE(contains(text, "Float [8] on cpu, used by AddBackward0\n"));
-    REQUIRE_FALSE(contains(text, "originals"));
+    REQUIRE_THAT(
+        text,
+        Has("Float [8] on cpu, used by AddBackward0\n") && !Has("originals"));
   }
   SECTION("not where the counterpart is reached as well") {
     const auto text = second_report(leaves, [&] {
       return clone->forward(input).sum() +
           clone->branch(clone->stem(input)).sum();
     });
-    REQUIRE(contains(text, "Float [8, 4] "));
-    REQUIRE_FALSE(contains(text, "originals"));
+    REQUIRE_THAT(text, Has("Float [8, 4] ") && !Has("originals"));
   }
   SECTION("nothing is left to say once it is bound again") {
     clone->bind();
@@ -284,7 +276,7 @@ TEST_CASE("the end of backward is early enough") {
     });
     std::exchange(x, at::Tensor()).sum().backward();
   }
-  REQUIRE(contains(text, "Float [4] on cpu, used by MulBackward0\n"));
+  REQUIRE_THAT(text, Has("Float [4] on cpu, used by MulBackward0\n"));
 }
 
 TEST_CASE("outside a backward there is nothing to inspect") {
@@ -307,7 +299,7 @@ TEST_CASE("an input in two backwards of one forward is left alone") {
   };
   REQUIRE(report(output.sum()).empty());
   REQUIRE(report(output.pow(2).sum()).empty());
-  REQUIRE(contains(report((stem() * input).sum()), "Float [5, 1] on cpu"));
+  REQUIRE_THAT(report((stem() * input).sum()), Has("Float [5, 1] on cpu"));
 }
 
 } // namespace ddp::test::unmanaged_leaves_test

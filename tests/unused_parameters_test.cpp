@@ -1,5 +1,4 @@
 #include <tests/support/failures.h>
-#include <tests/support/nearly_equal.h>
 #include <tests/support/twins.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>

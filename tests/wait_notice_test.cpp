@@ -1,7 +1,5 @@
 // What is said of waits that take long.
 #include <tests/support/failures.h>
-#include <tests/support/shared_folder.h>
-#include <tests/support/warnings.h>
 
 #include <ddp/checkpoint/checkpoint.h>
 #include <ddp/metrics.h>
@@ -21,16 +19,9 @@ using std::chrono::seconds;
 
 const auto kSoon = ProcessGroupOptions().wait_notice(seconds(2));
 
-std::string content_of(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 /// Returns when the file has `text`; the test's own time bounds it.
 void await(const std::string& path, const std::string& text) {
-  while (content_of(path).find(text) == std::string::npos) {
+  while (read_text(path).find(text) == std::string::npos) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
@@ -43,8 +34,7 @@ void fail_after_notice(const ProcessGroup& group) {
 }
 
 RANKS_TEST("a long wait tells what the others wait in instead", 3, kSoon) {
-  const SharedFolder folder;
-  const auto path = folder.path + "net.pt";
+  const auto path = folder + "net.pt";
   const auto store = group.store();
   auto net = torch::nn::Linear(2, 1);
   Reducer reducer(net, group);
@@ -75,10 +65,9 @@ RANKS_TEST("a long wait tells what the others wait in instead", 3, kSoon) {
             saves ? ", and is in bucket 1 of 1, step 1;"
                   : ", and is in save_checkpoint(\"",
             "; rank 2 has not come to",
-            ", and is in no call of ddp's. A call that one rank makes, "
-            "such as save_checkpoint, all ranks make. Have all ranks "
-            "equally many batches, and as many of them under "
-            "no_sync()?"));
+            ", and is in no call of ddp's. A call that one rank makes, such as "
+            "save_checkpoint, all ranks make. Have all ranks equally many "
+            "batches, and as many of them under no_sync()?"));
   }
 }
 
@@ -122,8 +111,7 @@ RANKS_TEST(
     "each call that waits says what it waits in",
     3,
     ProcessGroupOptions().wait_notice(seconds(1))) {
-  const SharedFolder folder;
-  const auto file = folder.path + "net.pt";
+  const auto file = folder + "net.pt";
   const auto store = group.store();
   torch::nn::Linear net(2, 1);
   Reducer reducer(net, group);
@@ -309,33 +297,27 @@ RANKS_TEST("of ranks that wait for the same one tells", 4, kSoon) {
   REQUIRE(count.item<int64_t>() == 1);
 }
 
-TEST_CASE("rank 0 tells which ranks have not come to the group") {
-  const SharedFolder folder;
-  const auto path = folder.path + "warnings";
-  ranks(3, [&] {
-    if (own_rank() == 2) {
-      await(path, " not come to 127.0.0.1:"); // rank 1 may be late, too
-    }
-    const WarningListener listener([&](const std::string& text) {
-      std::ofstream(path, std::ios::app) << text << std::endl;
-    });
-    init_process_group(kSoon).barrier();
+STARTED_TEST("rank 0 tells which ranks have not come to the group") {
+  const auto path = folder + "warnings";
+  if (own_rank() == 2) {
+    await(path, " not come to 127.0.0.1:"); // rank 1 may be late, too
+  }
+  const WarningListener listener([&](const std::string& text) {
+    std::ofstream(path, std::ios::app) << text << std::endl;
   });
+  init_process_group(kSoon).barrier();
 }
 
-TEST_CASE("ranks that wait for rank 0 tell so") {
-  const SharedFolder folder;
-  const auto path = folder.path + "warnings";
-  ranks(3, [&] {
-    const std::string rank = std::getenv("RANK");
-    if (rank == "0") {
-      await(path, "init_process_group: rank 0 has not come to 127.0.0.1:");
-    } else if (rank == "1") {
-      const int file = open(path.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
-      REQUIRE(dup2(file, STDERR_FILENO) == STDERR_FILENO);
-    }
-    init_process_group(kSoon).barrier();
-  });
+STARTED_TEST("ranks that wait for rank 0 tell so") {
+  const auto path = folder + "warnings";
+  const std::string rank = std::getenv("RANK");
+  if (rank == "0") {
+    await(path, "init_process_group: rank 0 has not come to 127.0.0.1:");
+  } else if (rank == "1") {
+    const int file = open(path.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
+    REQUIRE(dup2(file, STDERR_FILENO) == STDERR_FILENO);
+  }
+  init_process_group(kSoon).barrier();
 }
 
 } // namespace ddp::test::wait_notice_test

@@ -1,4 +1,3 @@
-#include <tests/support/nearly_equal.h>
 #include <tests/support/ranks.h>
 #include <tests/support/twins.h>
 
@@ -34,15 +33,11 @@ bool is(const torch::Tensor& tensor, double value) {
 }
 
 /// Outputs of many shapes.
-struct OutputsNet : torch::nn::Module {
+struct OutputsNet : LayeredNet {
+  torch::nn::Linear a = linear("a", 4, 2);
+  torch::nn::Linear b = linear("b", 4, 2);
   using Map = std::map<std::string, torch::Tensor>;
 
-  torch::nn::Linear a{nullptr}, b{nullptr};
-
-  OutputsNet() {
-    a = register_module("a", torch::nn::Linear(4, 2));
-    b = register_module("b", torch::nn::Linear(4, 2));
-  }
   struct Tuple {};
   struct Nested {};
   std::vector<torch::Tensor> forward(const torch::Tensor& x) {
@@ -61,15 +56,12 @@ struct OutputsNet : torch::nn::Module {
 };
 
 /// Returns more than what it computed from its parameters.
-struct TalkativeNet : torch::nn::Module {
-  torch::nn::Linear linear{nullptr};
+struct TalkativeNet : LayeredNet {
+  torch::nn::Linear layer = linear("linear", 4, 2);
 
-  TalkativeNet() {
-    linear = register_module("linear", torch::nn::Linear(4, 2));
-  }
   std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> forward(
       const torch::Tensor& x) {
-    return {linear(x), torch::arange(3), torch::full({2}, 3.0)};
+    return {layer(x), torch::arange(3), torch::full({2}, 3.0)};
   }
 };
 
@@ -231,7 +223,7 @@ RANKS_TEST("outputs that are no function of parameters keep their values") {
     output.sum().backward();
     REQUIRE(integers.equal(torch::arange(3)));
     REQUIRE(is(plain.detach(), 3));
-    REQUIRE(nearly_equal(net->linear->weight.grad(), torch::full({2, 4}, 2.0)));
+    REQUIRE(nearly_equal(net->layer->weight.grad(), torch::full({2, 4}, 2.0)));
   }
   const torch::NoGradGuard no_grad;
   const auto outputs = model->forward(torch::ones({1, 4}));
@@ -289,9 +281,6 @@ RANKS_TEST("an output that depends on no parameter is no unmanaged leaf") {
   loss.backward();
   REQUIRE(!net->stem->weight.grad().defined());
 }
-
-// Backwards that do not come through the wrapper's output, or are not for the
-// parameters.
 
 // Backwards that do not come through the wrapper's output, or are not for the
 // parameters.

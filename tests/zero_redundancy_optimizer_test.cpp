@@ -2,7 +2,6 @@
 #include <tests/support/failures.h>
 #include <tests/support/sharded.h>
 
-#include <ddp/join.h>
 #include <ddp/optimizers.h>
 #include <ddp/reducer.h>
 

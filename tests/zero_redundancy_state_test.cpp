@@ -1,7 +1,6 @@
 // The state of an optimizer that is shared out over ranks, saved and loaded.
 #include <tests/support/failures.h>
 #include <tests/support/sharded.h>
-#include <tests/support/shared_folder.h>
 
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/checkpoint/training_state.h>
@@ -103,7 +102,6 @@ TEST_CASE("each rank's part of a sharded state is saved and loaded by itself") {
 }
 
 RANKS_TEST("a sharded state is loaded for groups that were added too") {
-  const SharedFolder folder;
   using torch::optim::AdamOptions;
   const auto make = [&](std::vector<torch::Tensor>& parameters) {
     for (int i = 0; i < 4; ++i) {
@@ -119,7 +117,7 @@ RANKS_TEST("a sharded state is loaded for groups that were added too") {
     optimizer->add_param_group(late);
     return optimizer;
   };
-  const auto path = folder.path + "state.pt";
+  const auto path = folder + "state.pt";
   std::vector<torch::Tensor> first_parameters;
   std::vector<torch::Tensor> second_parameters;
   const auto first = make(first_parameters);

@@ -1,12 +1,8 @@
 // Parameters that a sharded optimizer makes views of its buckets.
 #include <tests/support/ranks.h>
-
-#include <ddp/zero_redundancy_optimizer.h>
+#include <tests/support/sharded.h>
 
 namespace ddp::test::zero_redundancy_views_test {
-
-template <typename Optimizer>
-using Zero = ZeroRedundancyOptimizer<Optimizer>;
 
 /// Parameters of several layouts, equal on all ranks.
 std::vector<torch::Tensor> of_layouts() {

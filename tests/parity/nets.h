@@ -1,9 +1,9 @@
 #pragma once
 
 #include <tests/support/activation_checkpoint.h>
+#include <tests/support/nets.h>
 
 #include <map>
-#include <string>
 
 // The nets of the comparison with Python; nets.py has the same, with the same
 // operations in the same order.
@@ -11,17 +11,12 @@
 namespace ddp::parity {
 
 /// A net for batches of 4 rows of 48 numbers.
-struct Net : torch::nn::Module {
+struct Net : test::LayeredNet {
   /// `rank` and `step` decide which parameters are used.
   virtual torch::Tensor forward(
       const torch::Tensor& x,
       int64_t rank,
       int64_t step) = 0;
-
- protected:
-  torch::nn::Linear linear(const char* name, int64_t inputs, int64_t outputs) {
-    return register_module(name, torch::nn::Linear(inputs, outputs));
-  }
 };
 
 /// Layers of uneven sizes. `width` 2707 makes one larger than the first
@@ -140,14 +135,13 @@ struct Images : Net {
 /// a layer that is used twice.
 struct Oddities : Net {
   torch::Tensor scale, nothing;
-  torch::nn::Linear frozen{nullptr}, again{nullptr}, last{nullptr};
+  torch::nn::Linear frozen = linear("frozen", 48, 61);
+  torch::nn::Linear again = linear("again", 61, 61);
+  torch::nn::Linear last = linear("last", 61, 7);
 
   Oddities() {
     scale = register_parameter("scale", torch::full({}, 1.5));
     nothing = register_parameter("nothing", torch::zeros({0, 3}));
-    frozen = linear("frozen", 48, 61);
-    again = linear("again", 61, 61);
-    last = linear("last", 61, 7);
     frozen->weight.set_requires_grad(false);
   }
   torch::Tensor forward(const torch::Tensor& x, int64_t, int64_t) override {

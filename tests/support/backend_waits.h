@@ -33,4 +33,12 @@ std::string error_after(
   return text;
 }
 
+/// The same at whatever time up to `slack`.
+template <typename Function>
+std::string error_after(
+    Function&& function,
+    std::chrono::milliseconds slack = std::chrono::seconds(10)) {
+  return error_after(std::chrono::milliseconds(0), function, slack);
+}
+
 } // namespace ddp::test

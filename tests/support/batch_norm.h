@@ -49,4 +49,26 @@ inline void require_close(
   REQUIRE(torch::allclose(actual, expected, tolerance, tolerance));
 }
 
+/// Requires that a net that was trained on this rank's rows, and has averaged
+/// its gradients, is one of the same names that was trained on all rows.
+inline void require_trained_alike(
+    const ProcessGroup& group,
+    const torch::nn::Module& net,
+    const torch::nn::Module& alone,
+    double tolerance = 1e-9) {
+  for (const auto& parameter : net.named_parameters()) {
+    INFO(parameter.key());
+    const auto& grad = parameter.value().grad();
+    if (grad.defined()) { // InstanceNorm's have none
+      require_close(
+          grad * group.size(),
+          alone.named_parameters()[parameter.key()].grad(),
+          tolerance);
+    }
+  }
+  for (const auto& buffer : net.named_buffers()) {
+    require_close(buffer.value(), alone.named_buffers()[buffer.key()]);
+  }
+}
+
 } // namespace ddp::test

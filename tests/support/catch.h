@@ -4,9 +4,32 @@
 // first, and its macro has to go.
 #include <torch/torch.h>
 #undef CHECK
+#include <c10/macros/Macros.h>
 #include <tests/support/catch_plain.h>
+#include <tests/support/temporary_folder.h>
+
+/// A test case that `run` runs, whose body has these parameters.
+#define DDP_TEST_BY(run, parameters, ...) \
+  DDP_TEST_OF(C10_ANONYMOUS_VARIABLE(body_), run, parameters, __VA_ARGS__)
+#define DDP_TEST_OF(body, run, parameters, ...) \
+  static void body parameters;                  \
+  TEST_CASE(DDP_TITLE(__VA_ARGS__, )) {         \
+    ::ddp::test::run(body, __VA_ARGS__);        \
+  }                                             \
+  static void body parameters
+#define DDP_TITLE(title, ...) title
 
 namespace ddp::test {
+
+/// A test case whose body has a `folder` of its own.
+#define FOLDER_TEST(title) \
+  DDP_TEST_BY(folder_test, (const TemporaryFolder& folder), title)
+inline void folder_test(
+    void (*body)(const TemporaryFolder&),
+    const char* /*title*/) {
+  const TemporaryFolder folder;
+  body(folder);
+}
 
 /// The words of the error that `function` throws; none where it throws none.
 template <typename Error = c10::Error, typename Function>
@@ -17,6 +40,31 @@ std::string words_of(Function&& function) {
     return error.what_without_backtrace();
   }
   return "";
+}
+
+/// Calls `heard` with each warning of this thread while it lives.
+class WarningListener : c10::WarningHandler {
+ public:
+  explicit WarningListener(std::function<void(const std::string&)> heard)
+      : heard_(std::move(heard)), guard_(this) {}
+
+  void process(const c10::Warning& warning) override {
+    heard_(warning.msg());
+  }
+
+ private:
+  std::function<void(const std::string&)> heard_;
+  c10::WarningUtils::WarningHandlerGuard guard_;
+};
+
+/// The warnings that `action` causes.
+inline std::vector<std::string> warnings_of(
+    const std::function<void()>& action) {
+  std::vector<std::string> texts;
+  const WarningListener listener(
+      [&](const std::string& text) { texts.push_back(text); });
+  action();
+  return texts;
 }
 
 } // namespace ddp::test

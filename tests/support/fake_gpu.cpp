@@ -11,12 +11,6 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstdlib>
-#include <cstring>
-#include <utility>
-
 namespace ddp::test::fake_gpu {
 namespace {
 

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <ddp/process_group.h>
+#include <tests/support/ranks.h>
 #include <tests/support/stream_order.h>
 
-#include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
 /// A device with streams and events for machines without a GPU.
@@ -57,4 +55,34 @@ int64_t backend_tensors();
 /// pool, as in ProcessGroupNCCL.
 bool is_pool_open();
 
+/// Requires that no order was left open so far.
+inline void require_no_races() {
+  const auto races = order().take_races();
+  INFO((races.empty() ? "" : races[0]));
+  REQUIRE(races.empty());
+}
+
 } // namespace ddp::test::fake_gpu
+
+namespace ddp::test {
+
+/// A RANKS_TEST whose ranks have a `gpu_group` for the device, too, and leave
+/// no races.
+#define FAKE_GPU_TEST(...)                       \
+  DDP_TEST_BY(                                   \
+      run_fake_gpu_test,                         \
+      ([[maybe_unused]] ProcessGroup group,      \
+       [[maybe_unused]] ProcessGroup gpu_group), \
+      __VA_ARGS__)
+inline void run_fake_gpu_test(
+    void (*body)(ProcessGroup, ProcessGroup),
+    const char* /*title*/,
+    int size = 3) {
+  ranks(size, [&](ProcessGroup group) {
+    fake_gpu::install();
+    body(group, fake_gpu::group_of(group));
+    fake_gpu::require_no_races();
+  });
+}
+
+} // namespace ddp::test

@@ -3,14 +3,10 @@
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
-#include <c10/util/Exception.h>
 #include <ddp/support/current_stream.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-
-#include <memory>
-#include <utility>
 
 namespace ddp::test::fake_gpu {
 namespace {

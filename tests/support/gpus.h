@@ -66,6 +66,18 @@ inline std::vector<Outcome> gpu_ranks(
   return gpu_ranks(size, {}, {}, body);
 }
 
+/// A RANKS_TEST of these ranks.
+#define GPU_TEST(...) \
+  DDP_TEST_BY(run_gpu_test, (ProcessGroup group), __VA_ARGS__)
+inline void run_gpu_test(
+    void (*body)(ProcessGroup),
+    const char* /*title*/,
+    int size = 3,
+    const ProcessGroupOptions& options = {},
+    const std::map<int, int>& exit_codes = {}) {
+  gpu_ranks(size, options, exit_codes, body);
+}
+
 /// A net that is equal on all ranks, on the group's device; `arguments` are its
 /// constructor's.
 template <typename Net = UnevenNet, typename... Arguments>

@@ -30,24 +30,36 @@ inline std::vector<at::Tensor> hook_tensors(uint64_t seed) {
   return tensors;
 }
 
-inline std::vector<at::Tensor> hook_parameters() {
-  auto parameters = hook_tensors(3);
-  for (auto& parameter : parameters) {
-    parameter.requires_grad_();
+/// Copies there.
+inline std::vector<at::Tensor> on_device(
+    const c10::Device& device,
+    std::vector<at::Tensor> tensors,
+    bool requires_grad = false) {
+  for (auto& tensor : tensors) {
+    tensor = tensor.detach().to(device, false, /*copy=*/true);
+    tensor.requires_grad_(requires_grad);
   }
-  return parameters;
+  return tensors;
+}
+
+inline std::vector<at::Tensor> hook_parameters(
+    const c10::Device& device = c10::kCPU) {
+  return on_device(device, hook_tensors(3), /*requires_grad=*/true);
 }
 
 /// A rank's own in a step.
-inline std::vector<at::Tensor> hook_gradients(int64_t step, int64_t rank) {
-  return hook_tensors(1000 * step + rank);
+inline std::vector<at::Tensor> hook_gradients(
+    int64_t step,
+    int64_t rank,
+    const c10::Device& device = c10::kCPU) {
+  return on_device(device, hook_tensors(1000 * step + rank));
 }
 
 /// A backward that gives the parameters these gradients.
 inline void backward_to(
     const std::vector<at::Tensor>& parameters,
     const std::vector<at::Tensor>& gradients) {
-  auto loss = torch::zeros({});
+  auto loss = torch::zeros({}, gradients[0].device());
   for (size_t i = 0; i < parameters.size(); ++i) {
     parameters[i].mutable_grad().reset();
     loss = loss + (parameters[i] * gradients[i]).sum();
@@ -82,14 +94,16 @@ inline void check_mean(
     const std::shared_ptr<CommHook>& hook,
     double tolerance,
     double factor = 1) {
-  const auto parameters = hook_parameters();
+  const auto device = group.device();
+  const auto parameters = hook_parameters(device);
   Reducer reducer(parameters, group, hook_options(hook));
   for (int step = 0; step < 4; ++step) {
-    backward_to(parameters, hook_gradients(step, group.rank()));
+    backward_to(parameters, hook_gradients(step, group.rank(), device));
     const auto means = hook_means(step, group.size());
     for (size_t i = 0; i < parameters.size(); ++i) {
       const auto& grad = parameters[i].grad();
-      const auto error = (grad - factor * means[i]).abs().max().item<double>();
+      const auto difference = grad.cpu() - factor * means[i];
+      const auto error = difference.abs().max().item<double>();
       INFO("step " << step << ", parameter " << i << ", error " << error);
       REQUIRE(error <= tolerance);
       REQUIRE(equal_on_all(group, grad));

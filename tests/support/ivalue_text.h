@@ -20,6 +20,19 @@ inline std::string hex(const void* data, size_t bytes) {
   return text;
 }
 
+/// The bytes of a number.
+template <typename T>
+std::string number(T value) {
+  return {reinterpret_cast<const char*>(&value), sizeof(value)};
+}
+
+/// A safetensors file as other programs write it.
+inline std::string foreign_safetensors(
+    const std::string& header,
+    const std::string& data) {
+  return number(uint64_t{header.size()}) + header + data;
+}
+
 /// What tests/parity/torch_file_check.py prints for the same value: a line for
 /// each value in it, with its bits.
 std::string text_of(const c10::IValue& value, const std::string& where = "");

@@ -1,6 +1,7 @@
 #include <tests/support/mpi_ranks.h>
-#include <tests/support/ranks.h>
 #include <tests/support/skip.h>
+
+#include <ddp/backends/mpi.h>
 
 namespace ddp::test {
 
@@ -52,6 +53,21 @@ void require_passed(const Outcome& outcome, int size) {
     REQUIRE_THAT(
         outcome.output, Has("rank " + std::to_string(rank) + " passed"));
   }
+}
+
+std::optional<Outcome> mpi_ranks_that_leave(
+    int size,
+    const std::function<void()>& body) {
+  const auto outcome = mpi_ranks_outcome(size, [&] {
+    const auto world = backends::mpi::library().world(std::chrono::minutes(1));
+    body();
+    std::cout << "rank " + std::to_string(world->rank()) + " passed\n"
+              << std::flush;
+  });
+  if (outcome) {
+    require_passed(*outcome, size);
+  }
+  return outcome;
 }
 
 } // namespace ddp::test

@@ -25,7 +25,19 @@ inline void run_mpi_test(void (*body)(), const char* /*title*/, int size = 3) {
   mpi_ranks(size, body);
 }
 
+/// The group of an MPI_TEST.
+inline ProcessGroup mpi_group() {
+  return init_process_group(
+      ProcessGroupOptions().backend("mpi").timeout(std::chrono::seconds(20)));
+}
+
 /// Requires that each rank has said "rank N passed".
 void require_passed(const Outcome& outcome, int size);
+
+/// As `mpi_ranks`, of ranks that leave an operation, and so mpirun with another
+/// exit code: each says that it passed. Returns how mpirun ended.
+std::optional<Outcome> mpi_ranks_that_leave(
+    int size,
+    const std::function<void()>& body);
 
 } // namespace ddp::test

@@ -7,36 +7,80 @@
 
 namespace ddp::test {
 
-/// Layers of uneven sizes, the largest above the first bucket's default cap.
-struct UnevenNet : torch::nn::Module {
-  torch::nn::Linear first{nullptr}, wide{nullptr}, last{nullptr};
-
-  UnevenNet() {
-    first = register_module("first", torch::nn::Linear(7, 513));
-    wide = register_module("wide", torch::nn::Linear(513, 701));
-    last = register_module("last", torch::nn::Linear(701, 3));
+/// A module that names its layers where they are declared.
+struct LayeredNet : torch::nn::Module {
+ protected:
+  torch::nn::Linear linear(const char* name, int64_t inputs, int64_t outputs) {
+    return register_module(name, torch::nn::Linear(inputs, outputs));
   }
+};
+
+/// Layers of uneven sizes, the largest above the first bucket's default cap.
+struct UnevenNet : LayeredNet {
+  torch::nn::Linear first = linear("first", 7, 513);
+  torch::nn::Linear wide = linear("wide", 513, 701);
+  torch::nn::Linear last = linear("last", 701, 3);
+
   torch::Tensor forward(torch::Tensor x) {
     return last(torch::relu(wide(torch::relu(first(x)))));
   }
 };
 
 /// Two branches, of which a forward takes one.
-struct BranchNet : torch::nn::Module {
-  torch::nn::Linear stem{nullptr}, left{nullptr}, right{nullptr},
-      never{nullptr};
+struct BranchNet : LayeredNet {
+  torch::nn::Linear stem = linear("stem", 4, 8);
+  torch::nn::Linear left = linear("left", 8, 2);
+  torch::nn::Linear right = linear("right", 8, 2);
+  torch::nn::Linear never = linear("never", 8, 2);
 
-  BranchNet() {
-    stem = register_module("stem", torch::nn::Linear(4, 8));
-    left = register_module("left", torch::nn::Linear(8, 2));
-    right = register_module("right", torch::nn::Linear(8, 2));
-    never = register_module("never", torch::nn::Linear(8, 2));
-  }
   torch::Tensor forward(torch::Tensor x, bool go_left) {
     x = torch::relu(stem(x));
     return go_left ? left(x) : right(x);
   }
 };
+
+/// A net with running statistics, of `inputs`, `hidden` and `outputs` channels.
+struct NormNet : torch::nn::Module {
+  torch::nn::Linear first{nullptr}, last{nullptr};
+  torch::nn::BatchNorm1d norm{nullptr};
+
+  NormNet(int64_t inputs, int64_t hidden, int64_t outputs) {
+    first = register_module("first", torch::nn::Linear(inputs, hidden));
+    norm = register_module("norm", torch::nn::BatchNorm1d(hidden));
+    last = register_module("last", torch::nn::Linear(hidden, outputs));
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    return last(torch::relu(norm(first(x))));
+  }
+};
+
+/// A table of words and, in some forwards, a bag of them, both with sparse
+/// gradients.
+struct WordNetImpl : torch::nn::Module {
+  torch::nn::Embedding table{nullptr};
+  torch::nn::EmbeddingBag bag{nullptr};
+  torch::nn::Linear head{nullptr};
+
+  WordNetImpl() {
+    table = register_module(
+        "table",
+        torch::nn::Embedding(torch::nn::EmbeddingOptions(10, 3).sparse(true)));
+    bag = register_module(
+        "bag",
+        torch::nn::EmbeddingBag(
+            torch::nn::EmbeddingBagOptions(6, 3).sparse(true).mode(
+                torch::kSum)));
+    head = register_module("head", torch::nn::Linear(3, 2));
+  }
+  torch::Tensor forward(const torch::Tensor& words, bool with_bag) {
+    auto x = table(words);
+    if (with_bag) {
+      x = x + bag(words.remainder(6).unsqueeze(0));
+    }
+    return head(x);
+  }
+};
+TORCH_MODULE(WordNet);
 
 /// A different batch on each rank and in each step.
 inline torch::Tensor batch(
@@ -87,6 +131,29 @@ inline bool same_parameters(
   const auto right = b.parameters();
   return std::equal(
       left.begin(), left.end(), right.begin(), right.end(), torch::equal);
+}
+
+/// Equal but for rounding, with the tolerances of Python's `assertEqual`: what
+/// nearly cancels in a sum is compared by its size before.
+inline bool nearly_equal(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == at::kDouble ? at::allclose(a, b, 1e-7, 1e-7)
+                                        : at::allclose(a, b, 1.3e-6, 1e-5);
+}
+
+/// Whether two nets' parameters are.
+inline bool nearly_equal(
+    const torch::nn::Module& a,
+    const torch::nn::Module& b) {
+  const auto left = a.parameters();
+  const auto right = b.parameters();
+  return std::equal(
+      left.begin(),
+      left.end(),
+      right.begin(),
+      right.end(),
+      [](const at::Tensor& x, const at::Tensor& y) {
+        return nearly_equal(x, y);
+      });
 }
 
 /// Whether all ranks hold the same bits.

@@ -2,7 +2,6 @@
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
 #include <tests/support/seed.h>
-#include <tests/support/shared_folder.h>
 #include <tests/support/test_spec.h>
 
 #include <torch/cuda.h>
@@ -169,15 +168,26 @@ void ranks(int size, const std::function<void(ProcessGroup)>& body) {
 }
 
 void ranks_test(
-    void (*body)(ProcessGroup),
+    void (*body)(ProcessGroup, const std::string&),
     const char* /*title*/,
     const Sizes& sizes,
     const ProcessGroupOptions& options,
     const RankOptions& rank_options) {
   for (const int size : sizes) {
     const SharedFolder folder;
-    ranks(size, rank_options, [&] { body(init_process_group(options)); });
+    ranks(size, rank_options, [&] {
+      body(init_process_group(options), folder.path);
+    });
   }
+}
+
+void started_test(
+    void (*body)(const std::string&),
+    const char* /*title*/,
+    int size,
+    const RankOptions& rank_options) {
+  const SharedFolder folder;
+  ranks(size, rank_options, [&] { body(folder.path); });
 }
 
 } // namespace ddp::test

@@ -1,11 +1,35 @@
 #pragma once
 
-#include <c10/macros/Macros.h>
 #include <ddp/process_group.h>
 #include <tests/support/catch.h>
 #include <tests/support/process.h>
 
 namespace ddp::test {
+
+/// The folder that the test's first process made, known to its ranks as well.
+struct SharedFolder {
+  SharedFolder() {
+    if (!std::getenv("DDP_TEST_FOLDER")) {
+      own = std::make_unique<TemporaryFolder>();
+      setenv("DDP_TEST_FOLDER", (*own / "").c_str(), 1);
+    }
+    path = std::getenv("DDP_TEST_FOLDER");
+  }
+  ~SharedFolder() {
+    if (own) {
+      unsetenv("DDP_TEST_FOLDER");
+    }
+  }
+  std::unique_ptr<TemporaryFolder> own;
+  std::string path;
+};
+
+/// Returns when the file is there; the test's own time bounds it.
+inline void await(const std::string& flag) {
+  while (!std::filesystem::exists(flag)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
 
 /// How the ranks of a multi-process test run.
 struct RankOptions {
@@ -43,30 +67,32 @@ struct Sizes : std::vector<int> {
   Sizes(std::initializer_list<int> sizes) : vector(sizes) {}
 };
 
-/// The same for a RANKS_TEST, whose ranks have a SharedFolder.
+/// A test case whose body runs on each of three ranks, or of as many as are
+/// given, and has their `group` and a `folder` that they share, which ends with
+/// a slash. Options of both may be given too:
+/// RANKS_TEST("title") {...}, RANKS_TEST("title", {3, 4}) {...}
+#define RANKS_TEST(...)                             \
+  DDP_TEST_BY(                                      \
+      ranks_test,                                   \
+      ([[maybe_unused]] ::ddp::ProcessGroup group,  \
+       [[maybe_unused]] const std::string& folder), \
+      __VA_ARGS__)
 void ranks_test(
-    void (*body)(ProcessGroup),
+    void (*body)(ProcessGroup, const std::string&),
     const char* title,
     const Sizes& sizes = 3,
     const ProcessGroupOptions& options = {},
     const RankOptions& rank_options = {});
 
-/// A test case whose body runs on each of three ranks, or of as many as are
-/// given, and has their `group`. Options of both may be given too:
-/// RANKS_TEST("title") {...}, RANKS_TEST("title", {3, 4}) {...}
-#define RANKS_TEST(...) \
-  DDP_TEST_BY(          \
-      ranks_test, ([[maybe_unused]] ::ddp::ProcessGroup group), __VA_ARGS__)
-/// One that `run` runs, whose body has these parameters.
-#define DDP_TEST_BY(run, parameters, ...) \
-  DDP_TEST_OF(C10_ANONYMOUS_VARIABLE(on_ranks_), run, parameters, __VA_ARGS__)
-#define DDP_TEST_OF(body, run, parameters, ...) \
-  static void body parameters;                  \
-  TEST_CASE(DDP_TITLE(__VA_ARGS__, )) {         \
-    ::ddp::test::run(body, __VA_ARGS__);        \
-  }                                             \
-  static void body parameters
-#define DDP_TITLE(title, ...) title
+/// One whose ranks have been started, and have no group yet.
+#define STARTED_TEST(...) \
+  DDP_TEST_BY(            \
+      started_test, ([[maybe_unused]] const std::string& folder), __VA_ARGS__)
+void started_test(
+    void (*body)(const std::string&),
+    const char* title,
+    int size = 3,
+    const RankOptions& rank_options = {});
 
 /// The commands of the ranks that `ranks` runs, for a test that starts and ends
 /// them itself. In the test's first process; in a rank of this call `body` runs

@@ -55,6 +55,13 @@ Indices drain_loader(Loader& loader) {
   return all;
 }
 
+/// 0 to `count` - 1.
+inline Indices up_to(size_t count) {
+  Indices all(count);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 inline Indices sorted(Indices indices) {
   std::sort(indices.begin(), indices.end());
   return indices;

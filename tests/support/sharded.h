@@ -5,8 +5,6 @@
 
 #include <ddp/zero_redundancy_optimizer.h>
 
-#include <memory>
-
 namespace ddp::test {
 
 template <typename Optimizer>

@@ -19,17 +19,25 @@ inline BackendPtr backend_of(const ProcessGroup& group) {
   return group.c10d()->getBackend(c10::kCPU);
 }
 
-/// A RANKS_TEST whose body has the ranks' `backend`.
-#define SHM_TEST(...) \
-  DDP_TEST_BY(run_shm_test, (const BackendPtr& backend), __VA_ARGS__)
+/// A RANKS_TEST whose body has a `group` over shared memory, its `backend`, and
+/// the `whole`, of the same ranks, that it is a duplicate of.
+#define SHM_TEST(...)                              \
+  DDP_TEST_BY(                                     \
+      run_shm_test,                                \
+      ([[maybe_unused]] const ProcessGroup& whole, \
+       [[maybe_unused]] ProcessGroup group,        \
+       [[maybe_unused]] BackendPtr backend),       \
+      __VA_ARGS__)
 inline void run_shm_test(
-    void (*body)(const BackendPtr&),
+    void (*body)(const ProcessGroup&, ProcessGroup, BackendPtr),
     const char* /*title*/,
     const Sizes& sizes = 3) {
   for (const int size : sizes) {
     ranks(size, [&] {
-      const auto group = shm_group();
-      body(backend_of(group));
+      const auto whole = shm_group();
+      auto group = whole.duplicate();
+      auto backend = backend_of(group);
+      body(whole, std::move(group), std::move(backend));
     });
   }
 }

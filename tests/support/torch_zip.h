@@ -3,18 +3,11 @@
 #include <c10/util/Exception.h>
 #include <checkpoint/formats/torch_archive.h>
 #include <checkpoint/formats/zip/crc32.h>
+#include <tests/support/ivalue_text.h>
 
 #include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace ddp::test {
-
-template <typename T>
-std::string number(T value) {
-  return {reinterpret_cast<const char*>(&value), sizeof(value)};
-}
 
 inline std::string u16(uint64_t value) {
   return number(static_cast<uint16_t>(value));

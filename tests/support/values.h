@@ -64,4 +64,13 @@ inline torch::Tensor sparse(const torch::Tensor& values, int64_t first = 0) {
   return torch::sparse_coo_tensor(indices.unsqueeze(0), values, {100});
 }
 
+/// The same, and ones of other layouts.
+inline std::vector<torch::Tensor> ones_of_all_kinds() {
+  auto tensors = ones_of_all_dtypes();
+  tensors.push_back(torch::ones({}));
+  tensors.push_back(sparse(torch::ones(3)));
+  tensors.push_back(torch::ones({2, 3}).to_sparse_csr());
+  return tensors;
+}
+
 } // namespace ddp::test
