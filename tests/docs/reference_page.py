@@ -92,6 +92,8 @@ def entries(text):
         if scopes == ["ddp"] and FUNCTION.search(code):
             if signature(code) not in dict(functions):  # declared before
                 functions.append((signature(code), doc))
+        if code.startswith("}") and code.endswith("{"):
+            continue  # "} else {"
         if code.endswith("{"):
             own = None
             visible = all(way == "public" for way in access)
@@ -128,6 +130,9 @@ def signature(code):
 
 def note_constructor(scope, doc, code, access):
     code = re.sub(r"\[\[nodiscard.*?\]\] |\bexplicit ", "", code)
+    inherited = re.fullmatch(r"using [\w:]*\b(\w+)::\1;", code)
+    if access[-1] == "public" and inherited:
+        scope[3].append((code, doc))
     if (access[-1] == "public" and re.search(rf"(^|> ){scope[0]}\(", code)
             and "delete" not in code and f"{scope[0]}&&)" not in code
             and f"const {scope[0]}&)" not in code):
@@ -157,7 +162,7 @@ def page(root):
             if doc:
                 last.append(prose(doc))
         for name, doc, options, constructors in classes:
-            if not options and not constructors:
+            if not options and not constructors and not doc:
                 continue
             lines.append(f"## {name}\n\n`#include <{header}>`\n")
             if doc:
