@@ -15,9 +15,6 @@
 namespace ddp {
 namespace {
 
-/// In the message of a wait that failed.
-constexpr const char* kReduction = "the reduction of gradients";
-
 /// A GPU's reduction counts as complete once it is queued.
 void wait_on_host(const std::vector<Bucket>& buckets) {
   std::set<std::pair<c10::DeviceType, c10::DeviceIndex>> done;
@@ -43,24 +40,20 @@ void ReducerImpl::finish() {
   const bool at_once = optimizer && absent_.empty() && !check_.is_on();
   for (auto& bucket : buckets_) {
     if (bucket.future) {
-      wait_for(bucket);
+      reduction_.wait(bucket);
     }
     if (at_once) {
       for (const size_t index : bucket.indices) {
-        hand_out(parameters_[index]);
+        reduction_.hand_out(parameters_[index]);
       }
       optimizer->step(bucket.content.parameters);
     }
   }
-  sparse_.wait(kReduction);
+  sparse_.wait(detail::kReduction);
   check_.finish(group_);
   restore_unused();
   sparse_.hand_out();
-  if (hands_out_) {
-    for (auto& parameter : parameters_) {
-      hand_out(parameter);
-    }
-  }
+  reduction_.hand_out_all();
   if (broadcasts_buffers_) {
     const detail::heartbeat::Activity activity(kBufferBroadcast);
     buffer_broadcast_.finish();
@@ -100,7 +93,8 @@ void ReducerImpl::check_alone() {
     if (std::exchange(parameter.arrivals, 0) == 0) {
       absent_.push_back(i);
     } else if (grad.defined()) {
-      check_gradient(parameter, grad);
+      reduction_.check_fit(parameter, grad);
+      on_own_gradient(parameter, grad);
     }
   }
   module_.check(parameters_, absent_);
@@ -113,30 +107,13 @@ void ReducerImpl::check_alone() {
   }
 }
 
-void ReducerImpl::wait_for(Bucket& bucket) {
-  recorder_.note(bucket.content.index, &BucketTimes::waiting);
-  detail::heartbeat::began_bucket(
-      bucket.content.index + 1, buckets_.size(), step_, one_of_several_.text());
-  detail::wait_for(group_, *bucket.future, kReduction, [this] {
-    check_compared_elsewhere();
-  });
-  recorder_.note(bucket.content.index, &BucketTimes::waited);
-  auto& buffer = bucket.content.buffer;
-  detail::follow_default_stream(group_, buffer.device());
-  const at::NoGradGuard no_grad;
-  const auto result = detail::result_for(*bucket.future, buffer);
-  if (!result.is_alias_of(buffer)) {
-    buffer.copy_(result.view_as(buffer));
-  }
-  bucket.future.reset();
-}
-
 /// Those of the unused parameters that no rank used. Collective, where all
 /// ranks have some.
 std::vector<size_t> ReducerImpl::unused_by_all() {
   wait_on_host(
       buckets_.all()); // all ranks have announced when all have started
-  detail::check_usable(detail::ProcessGroupImpl::of(group_), kReduction);
+  detail::check_usable(
+      detail::ProcessGroupImpl::of(group_), detail::kReduction);
   if (!unused_agreement_.concerns_all()) {
     return {};
   }
@@ -164,28 +141,8 @@ void ReducerImpl::restore_unused() {
   }
   const at::NoGradGuard no_grad;
   for (const size_t index : unused_by_all()) {
-    auto& parameter = parameters_[index];
-    if (parameter.before.defined() &&
-        parameter.lies_in_slice(parameter.tensor.grad())) {
-      parameter.view.copy_(parameter.before);
-    }
-    parameter.contribution = Contribution::kPending; // nothing to hand out
+    reduction_.restore(parameters_[index]);
   }
-}
-
-void ReducerImpl::hand_out(ParameterState& parameter) {
-  at::Tensor& grad = parameter.tensor.mutable_grad();
-  if (parameter.with_graph.defined()) {
-    // Values only: what is computed from it may be differentiated further.
-    const at::NoGradGuard no_grad;
-    parameter.with_graph.variable_data().copy_(parameter.view);
-    parameter.with_graph.reset();
-  } else if (
-      parameter.contribution == Contribution::kUnused &&
-      parameter.bucket != ParameterState::kNoBucket) {
-    grad = parameter.view;
-  }
-  parameter.before.reset();
 }
 
 /// Makes ready for the next backward.
@@ -194,17 +151,8 @@ void ReducerImpl::close() {
     record_end();
   }
   absent_.clear();
-  for (auto& parameter : parameters_) {
-    parameter.expected_arrivals =
-        std::max(parameter.expected_arrivals, parameter.arrivals);
-    parameter.arrivals = 0;
-    parameter.used = false;
-    parameter.contribution = Contribution::kPending;
-    parameter.remember_version();
-  }
-  buckets_.reset();
+  reduction_.end();
   open_ = false;
-  hands_out_ = false;
   reduced_ = true;
   forward_pending_ = false;
   if (!rebuild_.step()) {

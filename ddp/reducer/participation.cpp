@@ -51,7 +51,6 @@ void ReducerImpl::manage(const std::vector<size_t>& indices) {
   for (const size_t index : indices) {
     parameters_[index].managed = true;
     ++managed_;
-    ++pending_;
     if (!parameters_[index].sparse) {
       dense.push_back(index);
     }
@@ -61,7 +60,7 @@ void ReducerImpl::manage(const std::vector<size_t>& indices) {
 }
 
 void ReducerImpl::find_absent() {
-  if (pending_ == 0) {
+  if (reduction_.is_complete() && sparse_.empty()) {
     return;
   }
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -130,14 +129,6 @@ void ReducerImpl::compare_in_backward(
     names += (names.empty() ? "" : " ") + parameters_[index].name;
   }
   comparison_.compare(step_, noun, names);
-}
-
-/// Where other ranks may compare something that this one does not.
-void ReducerImpl::check_compared_elsewhere() {
-  if (managed_ < parameters_.size() ||
-      options_.skip_all_reduce_unused_params()) {
-    comparison_.check_others(step_);
-  }
 }
 
 } // namespace ddp

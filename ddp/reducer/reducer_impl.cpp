@@ -9,7 +9,6 @@
 #include <ddp/reducer/core/orphans.h>
 
 #include <ATen/ATen.h>
-#include <ATen/ScalarOps.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -43,16 +42,13 @@ ReducerImpl::ReducerImpl(
       name_(next_name(group_)),
       options_(std::move(options)),
       buckets_(parameters_, group_),
+      reduction_(parameters_, buckets_, group_, options_, *this),
       rebuild_(options_, buckets_, group_),
       broadcasts_buffers_(
           sync_decision == SyncDecision::kInBackward &&
           options_.broadcast_buffers()),
       buffers_(std::move(state.buffers)),
       module_(std::move(state.current), std::move(state.owned)),
-      hook_(
-          options_.comm_hook() ? options_.comm_hook()
-                               : std::make_shared<AllReduceHook>()),
-      prescale_(hook_->takes_scaled_gradients()),
       store_(own_store(group_, name_)),
       unused_agreement_(
           store_,
@@ -87,7 +83,6 @@ ReducerImpl::ReducerImpl(
     attach();
     return;
   }
-  divide_by(group_.size());
   manage(trainable);
   measured_.start();
   claim_hook();
@@ -127,16 +122,6 @@ std::vector<size_t> ReducerImpl::add_parameters(
   return trainable;
 }
 
-/// By a reciprocal, as in torch.distributed: it rounds differently from a true
-/// division.
-void ReducerImpl::divide_by(int64_t divisor) {
-  if (divisor != divisor_) {
-    divisor_ = divisor;
-    factor_ = at::native::wrapped_scalar_tensor(
-        at::Scalar(1.0 / static_cast<double>(divisor)));
-  }
-}
-
 void ReducerImpl::step_in_backward(torch::optim::Optimizer& optimizer) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const bool is_detached = !group_.c10d() && !looks_alone();
@@ -148,14 +133,15 @@ void ReducerImpl::step_in_backward(torch::optim::Optimizer& optimizer) {
 
 /// Not from a Reducer that still uses it.
 void ReducerImpl::claim_hook() {
-  const auto* user = static_cast<ReducerImpl*>(hook_->user_);
+  auto& hook = reduction_.hook();
+  const auto* user = static_cast<ReducerImpl*>(hook.user_);
   DDP_CHECK_VALUE(
       !user || !user->is_of_use(),
       "the communication hook {} serves another Reducer already, and would "
       "mix the state of the two: make one for each, or destroy the other "
       "Reducer first",
-      hook_->describe());
-  hook_->user_ = this;
+      hook.describe());
+  hook.user_ = this;
 }
 
 /// Frozen parameters get a hook too: they may be unfrozen.
@@ -185,8 +171,8 @@ void ReducerImpl::detach() {
   for (const auto& parameter : parameters_) {
     detail::remove_gradient_hook(parameter.tensor, *this);
   }
-  if (hook_->user_ == this) {
-    hook_->user_ = nullptr;
+  if (reduction_.hook().user_ == this) {
+    reduction_.hook().user_ = nullptr;
   }
 }
 

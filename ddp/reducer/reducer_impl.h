@@ -6,6 +6,7 @@
 #include <ddp/reducer/buckets/bucket_rebuild.h>
 #include <ddp/reducer/core/backward_comparison.h>
 #include <ddp/reducer/core/gradient_hook.h>
+#include <ddp/reducer/core/gradient_reduction.h>
 #include <ddp/reducer/core/one_of_several.h>
 #include <ddp/reducer/core/unused_agreement.h>
 #include <ddp/reducer/join_participation.h>
@@ -29,13 +30,15 @@ enum class SyncDecision {
 
 struct LayoutState;
 
-/// The machine behind `Reducer`: reducer_impl.cpp has what lasts (parameters,
-/// hooks, buckets), reduction.cpp what happens in a backward, participation.cpp
-/// which parameters take part, contribution.cpp what this rank puts into it,
-/// outcome.cpp what it gets out, reducer_state.cpp what another run goes on
+/// The machine behind `Reducer`. It assembles a `GradientReduction`, which
+/// averages gradients, with what begins and ends it and what observes it:
+/// reducer_impl.cpp has what lasts (parameters, hooks), reduction.cpp what
+/// happens in a backward, participation.cpp which parameters take part,
+/// outcome.cpp what comes of it, reducer_state.cpp what another run goes on
 /// with, clip_grad_norm.cpp the norm of the gradients, reducer_statistics.cpp
 /// what it tells of itself.
 struct ReducerImpl final : detail::GradientListener,
+                           detail::ReductionObserver,
                            std::enable_shared_from_this<ReducerImpl> {
   ReducerImpl(
       detail::ManagedState state,
@@ -121,6 +124,18 @@ struct ReducerImpl final : detail::GradientListener,
   /// One alone may not depend on the data: a penalty's, or of a weight of 0.
   static constexpr int64_t kComparedSteps = 2;
 
+  // Of a reduction's course
+  void on_own_gradient(
+      const ParameterState& parameter,
+      const at::Tensor& gradient) override;
+  void on_parameter_ready(size_t index) override;
+  void on_bucket_ready(const Bucket& bucket) override;
+  void on_launch(const Bucket& bucket) override;
+  void on_launched(const Bucket& bucket) override;
+  void on_wait(const Bucket& bucket) override;
+  void on_long_wait() override;
+  void on_waited(const Bucket& bucket) override;
+
   // What lasts
   std::vector<size_t> add_parameters(const detail::ManagedState& state);
   void manage(const std::vector<size_t>& indices);
@@ -131,7 +146,6 @@ struct ReducerImpl final : detail::GradientListener,
   void compare_in_backward(
       const std::string& noun,
       const std::vector<size_t>& indices);
-  void check_compared_elsewhere();
   void lay_out(const LayoutState& state);
 
   // A backward
@@ -151,19 +165,6 @@ struct ReducerImpl final : detail::GradientListener,
   void begin();
   void inspect_graph();
   void arrive(size_t index, at::Tensor& gradient);
-  void contribute(size_t index, at::Tensor& gradient);
-  void copy_or_keep(ParameterState& parameter, at::Tensor& gradient);
-  void put_slice_in_place(ParameterState& parameter, at::Tensor& gradient);
-  void bring_in(Bucket& bucket);
-  void contribute_before(ParameterState& parameter);
-  void check_gradient(
-      const ParameterState& parameter,
-      const at::Tensor& gradient);
-  void launch_complete();
-  void launch(Bucket& bucket);
-  void divide_by(int64_t divisor);
-  void divide(at::Tensor& gradients);
-  void scale(Bucket& bucket);
   void skip_unused_buckets();
   void compare_skipped();
   void find_nested();
@@ -173,12 +174,10 @@ struct ReducerImpl final : detail::GradientListener,
   bool looks_alone() const;
   void finish_alone();
   void check_alone();
-  void wait_for(Bucket& bucket);
   void restore_unused();
   std::vector<size_t> unused_by_all();
   void record_contribution();
   void record_end();
-  void hand_out(ParameterState& parameter);
   void close();
 
   const int exceptions_at_construction_ = std::uncaught_exceptions();
@@ -195,16 +194,12 @@ struct ReducerImpl final : detail::GradientListener,
   detail::OneOfSeveral one_of_several_;
   ReducerOptions options_;
   detail::BucketStorage buckets_;
+  detail::GradientReduction reduction_;
   detail::BucketRebuild rebuild_;
   /// Whether buffers are the Reducer's to broadcast.
   bool broadcasts_buffers_;
   std::function<NamedTensors()> buffers_;
   detail::ModuleMembership module_;
-  std::shared_ptr<CommHook> hook_;
-  bool prescale_;
-  /// What sums over ranks are divided by.
-  int64_t divisor_ = 0;
-  at::Tensor factor_;
   c10::intrusive_ptr<c10d::Store> store_;
   detail::UnusedAgreement unused_agreement_;
   detail::BackwardComparison comparison_;
@@ -229,12 +224,6 @@ struct ReducerImpl final : detail::GradientListener,
   std::string failure_;
   /// Set where a backward ended before its reduction did.
   std::atomic<bool> abandoned_{false};
-  /// The next bucket to launch.
-  size_t next_ = 0;
-  /// How many managed gradients are not in a bucket yet.
-  size_t pending_ = 0;
-  /// Whether some gradient has to be made of its slice at the end.
-  bool hands_out_ = false;
   /// The buckets that were skipped last, the same on all ranks.
   std::vector<size_t> skipped_;
   /// What this rank has nothing new for in this backward.

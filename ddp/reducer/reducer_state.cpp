@@ -3,6 +3,8 @@
 #include <ddp/internal/check.h>
 #include <ddp/reducer/buckets/bucket_layout.h>
 
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
 #include <algorithm>
 
 // What another run needs to lay the buckets out alike from its first backward.
@@ -153,7 +155,7 @@ IValue ReducerImpl::state_dict() {
   if (measured_.is_wanted() && !measured_.is_on()) {
     dict.insert(kCounts, to_list(measured_.counts()));
   }
-  const auto hook = hook_->state_dict();
+  const auto hook = reduction_.hook().state_dict();
   if (!hook.isNone()) {
     dict.insert(kHook, hook);
   }
@@ -181,19 +183,19 @@ void ReducerImpl::load_state_dict(const IValue& state) {
     }
   }
   if (state.toGenericDict().contains(kHook)) {
-    hook_->load_state_dict(state.toGenericDict().at(kHook));
+    reduction_.hook().load_state_dict(state.toGenericDict().at(kHook));
   }
   lay_out(loaded);
 }
 
 IValue ReducerImpl::rank_state_dict() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return hook_->rank_state_dict();
+  return reduction_.hook().rank_state_dict();
 }
 
 void ReducerImpl::load_rank_state_dict(const IValue& state) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  hook_->load_rank_state_dict(state);
+  reduction_.hook().load_rank_state_dict(state);
 }
 
 void ReducerImpl::lay_out(const LayoutState& state) {

@@ -14,7 +14,7 @@ Statistics ReducerImpl::statistics() {
   Statistics result;
   recorder_.describe(result);
   result.iteration = step_;
-  const auto& hook = *hook_;
+  const auto& hook = reduction_.hook();
   result.comm_hook = c10::demangle(typeid(hook).name());
   for (const auto& parameter : parameters_) {
     if (parameter.managed) {

@@ -1,5 +1,6 @@
 #include <ddp/reducer/reducer_impl.h>
 
+#include <ddp/failure/heartbeat.h>
 #include <ddp/internal/check.h>
 #include <ddp/reducer/core/orphans.h>
 
@@ -152,11 +153,12 @@ void ReducerImpl::begin() {
   detail::check_usable(
       detail::ProcessGroupImpl::of(group_), "the reduction of gradients");
   open_ = true;
-  next_ = 0;
-  pending_ = managed_;
   ++step_;
   const auto& join = participation.step();
-  divide_by(join ? join->divisor : group_.size());
+  reduction_.begin(
+      step_,
+      join ? join->divisor : group_.size(),
+      !participation.has_no_inputs());
   // A backward that is older than one that was reduced contains it: the engine
   // nests so deeply that it changed threads (see EndOfBackward).
   const int task = torch::autograd::get_current_graph_task_id();
@@ -212,10 +214,7 @@ void ReducerImpl::arrive(size_t index, at::Tensor& gradient) {
       parameter.name,
       parameter.expected_arrivals);
   if (parameter.arrivals == parameter.expected_arrivals && parameter.used) {
-    contribute(index, gradient);
-    if (buckets_[parameter.bucket].pending == 0) {
-      launch_complete();
-    }
+    reduction_.mark_ready(index, gradient);
   }
 }
 
@@ -249,20 +248,13 @@ void ReducerImpl::contribute_rest() {
   if (!absent_.empty()) {
     unused_agreement_.announce(step_);
   }
-  for (size_t i = 0; i < parameters_.size() && pending_ > 0; ++i) {
-    const auto& parameter = parameters_[i];
-    if (parameter.bucket != ParameterState::kNoBucket &&
-        parameter.contribution == Contribution::kPending &&
-        !buckets_[parameter.bucket].skipped) {
-      contribute(i, parameter.tensor.mutable_grad());
-    }
-  }
-  launch_complete();
+  reduction_.mark_rest_ready();
   sparse_.launch(
-      divisor_,
+      reduction_.divisor(),
       participation.has_no_inputs(),
       [this](const ParameterState& parameter, const at::Tensor& gradient) {
-        check_gradient(parameter, gradient);
+        reduction_.check_fit(parameter, gradient);
+        on_own_gradient(parameter, gradient);
       });
   if (step_ == rebuild_.step()) {
     rebuild_.start(parameters_);
@@ -302,6 +294,51 @@ void ReducerImpl::finish_backward() {
     });
   }
   reduced_ = false;
+}
+
+void ReducerImpl::on_own_gradient(
+    const ParameterState& parameter,
+    const at::Tensor& gradient) {
+  if (check_.is_on()) {
+    check_.look_at(parameter.name, gradient);
+  }
+  if (step_ <= kComparedSteps && compares_replicas_) {
+    detail::add_to_digest(first_gradients_, gradient);
+  }
+}
+
+void ReducerImpl::on_parameter_ready(size_t index) {
+  measured_.ready(index);
+}
+
+void ReducerImpl::on_bucket_ready(const Bucket& bucket) {
+  recorder_.note(bucket.content.index, &BucketTimes::ready);
+}
+
+void ReducerImpl::on_launch(const Bucket& bucket) {
+  recorder_.launching(bucket.content.index);
+}
+
+void ReducerImpl::on_launched(const Bucket& bucket) {
+  recorder_.launched(bucket);
+}
+
+void ReducerImpl::on_wait(const Bucket& bucket) {
+  recorder_.note(bucket.content.index, &BucketTimes::waiting);
+  detail::heartbeat::began_bucket(
+      bucket.content.index + 1, buckets_.size(), step_, one_of_several_.text());
+}
+
+/// Other ranks may compare something that this one does not.
+void ReducerImpl::on_long_wait() {
+  if (managed_ < parameters_.size() ||
+      options_.skip_all_reduce_unused_params()) {
+    comparison_.check_others(step_);
+  }
+}
+
+void ReducerImpl::on_waited(const Bucket& bucket) {
+  recorder_.note(bucket.content.index, &BucketTimes::waited);
 }
 
 } // namespace ddp

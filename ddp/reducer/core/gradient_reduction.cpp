@@ -1,0 +1,331 @@
+#include <ddp/reducer/core/gradient_reduction.h>
+
+#include <ddp/failure/heartbeat.h>
+#include <ddp/internal/check.h>
+#include <ddp/model/tensor_contents.h>
+#include <ddp/process_group/collective_wait.h>
+#include <ddp/process_group/process_group_impl.h>
+#include <ddp/reducer/buckets/futures.h>
+#include <ddp/reducer/core/scaled_copy.h>
+#include <ddp/support/current_stream.h>
+#include <ddp/support/plain_memory.h>
+
+#include <ATen/ATen.h>
+#include <ATen/ScalarOps.h>
+#include <ATen/core/grad_mode.h>
+
+namespace ddp::detail {
+namespace {
+
+using Contribution = ParameterState::Contribution;
+
+/// In elements. From there on, on an H100, a kernel of its own takes less time
+/// than the second pass that scales what was copied.
+constexpr int64_t kLargeOnGpu = 1 << 20;
+
+std::string describe_place(const at::Tensor& tensor) {
+  return c10::str(describe(tensor), " on ", tensor.device());
+}
+
+/// The gradient without the graph that create_graph gives it.
+at::Tensor values_of(const at::Tensor& grad) {
+  return grad.requires_grad() ? grad.detach() : grad;
+}
+
+} // namespace
+
+GradientReduction::GradientReduction(
+    std::vector<ParameterState>& parameters,
+    BucketStorage& buckets,
+    const ProcessGroup& group,
+    const ReducerOptions& options,
+    ReductionObserver& observer)
+    : parameters_(parameters),
+      buckets_(buckets),
+      group_(group),
+      observer_(observer),
+      hook_(
+          options.comm_hook() ? options.comm_hook()
+                              : std::make_shared<AllReduceHook>()),
+      prescale_(hook_->takes_scaled_gradients()),
+      by_division_(options.gradient_as_bucket_view()) {}
+
+/// The factor is a reciprocal, as in torch.distributed: it rounds differently
+/// from a true division.
+void GradientReduction::begin(int64_t step, int64_t divisor, bool has_inputs) {
+  step_ = step;
+  has_inputs_ = has_inputs;
+  next_ = 0;
+  if (divisor != divisor_) {
+    divisor_ = divisor;
+    factor_ = at::native::wrapped_scalar_tensor(
+        at::Scalar(1.0 / static_cast<double>(divisor)));
+  }
+}
+
+void GradientReduction::mark_ready(size_t index, at::Tensor& gradient) {
+  auto& parameter = parameters_[index];
+  if (gradient.defined() && has_inputs_) {
+    check_fit(parameter, gradient);
+    observer_.on_own_gradient(parameter, gradient);
+  }
+  if (parameter.used && gradient.defined()) {
+    copy_or_keep(parameter, gradient);
+  } else {
+    contribute_before(parameter);
+  }
+  auto& bucket = buckets_[parameter.bucket];
+  if (!parameter.device.is_cpu()) {
+    bucket.streams.add(parameter.device);
+  }
+  observer_.on_parameter_ready(index);
+  if (--bucket.pending == 0) {
+    observer_.on_bucket_ready(bucket);
+    launch_complete();
+  }
+}
+
+void GradientReduction::mark_rest_ready() {
+  if (!is_complete()) {
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      const auto& parameter = parameters_[i];
+      if (parameter.bucket != ParameterState::kNoBucket &&
+          parameter.contribution == Contribution::kPending &&
+          !buckets_[parameter.bucket].skipped) {
+        mark_ready(i, parameter.tensor.mutable_grad());
+      }
+    }
+  }
+  launch_complete(); // where the last are left out
+}
+
+void GradientReduction::check_fit(
+    const ParameterState& parameter,
+    const at::Tensor& gradient) const {
+  DDP_CHECK(
+      gradient.is_sparse() == parameter.sparse,
+      "the gradient of {}{}",
+      parameter.name,
+      gradient.is_sparse() ? " is sparse: name the parameter in "
+                             "ReducerOptions().sparse_parameters"
+                           : " was expected to be sparse, but is not");
+  DDP_CHECK(
+      parameter.fits(gradient) && parameter.fits(parameter.tensor),
+      "{} was {} {} on {} when the Reducer was constructed; now it is {}, and "
+      "its gradient {}: move or convert the module before that",
+      parameter.name,
+      parameter.dtype,
+      c10::IntArrayRef(parameter.sizes),
+      parameter.device,
+      describe_place(parameter.tensor),
+      describe_place(gradient));
+}
+
+/// Brings the gradient into its slice, unless it lies there or a GPU had better
+/// wait for the bucket's others.
+void GradientReduction::copy_or_keep(
+    ParameterState& parameter,
+    at::Tensor& gradient) {
+  if (parameter.lies_in_slice(gradient)) {
+    parameter.contribution = Contribution::kUnscaled;
+    ++buckets_[parameter.bucket].unscaled;
+    return;
+  }
+  if (!parameter.device.is_cpu()) {
+    parameter.contribution = Contribution::kOutside;
+    return;
+  }
+  if (prescale_) {
+    scaled_copy(parameter.view, gradient, factor_);
+  } else {
+    const at::NoGradGuard no_grad;
+    parameter.view.copy_(gradient);
+  }
+  put_slice_in_place(parameter, gradient);
+}
+
+/// The slice has what the gradient had. That one's memory is free again, and
+/// warm, when autograd makes the next: a step asks the system for no fresh
+/// pages.
+void GradientReduction::put_slice_in_place(
+    ParameterState& parameter,
+    at::Tensor& gradient) {
+  parameter.contribution = Contribution::kScaled;
+  if (gradient.requires_grad()) {
+    parameter.with_graph = gradient;
+    hands_out_ = true;
+  } else {
+    gradient = parameter.view;
+  }
+}
+
+/// This rank has nothing new. What others have is added to what it has from
+/// before; where nobody has, that must not change.
+void GradientReduction::contribute_before(ParameterState& parameter) {
+  const at::NoGradGuard no_grad;
+  const auto& grad = parameter.tensor.grad();
+  parameter.contribution = Contribution::kUnused;
+  hands_out_ = true;
+  const bool inside = parameter.lies_in_slice(grad);
+  if (grad.defined()) {
+    parameter.before = grad.is_alias_of(parameter.view) ? grad.clone() : grad;
+  }
+  if (!grad.defined() || !has_inputs_) {
+    parameter.view.zero_();
+  } else if (inside) {
+    divide(parameter.view);
+  } else {
+    parameter.view.copy_(grad);
+    if (prescale_) {
+      parameter.view.mul_(factor_);
+    }
+  }
+}
+
+/// Starts the buckets that are complete, in order: the ranks' collectives must
+/// match.
+void GradientReduction::launch_complete() {
+  while (next_ < buckets_.size() && buckets_[next_].pending == 0) {
+    auto& bucket = buckets_[next_++];
+    if (!bucket.skipped) {
+      launch(bucket);
+    }
+  }
+}
+
+void GradientReduction::launch(Bucket& bucket) {
+  const at::NoGradGuard no_grad;
+  auto& group = ProcessGroupImpl::of(group_);
+  const std::lock_guard<std::recursive_mutex> lock(group.launching);
+  check_usable(group, kReduction);
+  heartbeat::began_bucket(bucket.content.index + 1, buckets_.size(), step_);
+  copy_outside(bucket);
+  scale(bucket);
+  ++group.launched; // by which a rank that does not come is found
+  bucket.content.iteration = step_ - 1;
+  observer_.on_launch(bucket);
+  bucket.future = hook_->run(bucket.content, group_);
+  DDP_CHECK(bucket.future, "the communication hook returned no future");
+  observer_.on_launched(bucket);
+}
+
+/// Copies and scales the gradients that lie outside of their bucket, the small
+/// ones all at once: on a GPU a kernel for each costs more than what it copies.
+/// A large one is read and written once so.
+void GradientReduction::copy_outside(Bucket& bucket) {
+  const auto device = bucket.content.buffer.device();
+  if (device.is_cpu()) {
+    return; // each is in already
+  }
+  const bool crossed = bucket.streams.join(device);
+  const bool scales = prescale_ && divisor_ != 1;
+  std::vector<at::Tensor> slices;
+  std::vector<at::Tensor> small;
+  for (const size_t index : bucket.indices) {
+    auto& parameter = parameters_[index];
+    if (parameter.contribution != Contribution::kOutside) {
+      continue;
+    }
+    at::Tensor& gradient = parameter.tensor.mutable_grad();
+    const auto values = values_of(gradient);
+    if (crossed) { // its memory belongs to another stream
+      values.record_stream(current_stream(device));
+    }
+    if (scales && values.numel() >= kLargeOnGpu) {
+      scaled_copy(parameter.view, values, factor_);
+    } else {
+      slices.push_back(parameter.view);
+      small.push_back(values);
+    }
+    put_slice_in_place(parameter, gradient);
+  }
+  if (!slices.empty()) {
+    at::_foreach_copy_(slices, small);
+    if (scales) {
+      at::_foreach_mul_(slices, factor_.item());
+    }
+  }
+}
+
+/// Scales gradients that lie in a bucket already.
+void GradientReduction::divide(at::Tensor& gradients) {
+  if (prescale_ && group_.size() > 1) {
+    by_division_ ? gradients.div_(divisor_) : gradients.mul_(factor_);
+  }
+}
+
+/// Scales what no hook has scaled: gradients that autograd added up in place.
+void GradientReduction::scale(Bucket& bucket) {
+  const auto& indices = bucket.indices;
+  if (bucket.unscaled == indices.size()) {
+    divide(bucket.content.buffer); // one pass for all
+  } else if (bucket.unscaled > 0) {
+    for (const size_t index : indices) {
+      if (parameters_[index].contribution == Contribution::kUnscaled) {
+        divide(parameters_[index].view);
+      }
+    }
+  }
+  bucket.unscaled = 0;
+}
+
+void GradientReduction::wait(Bucket& bucket) {
+  observer_.on_wait(bucket);
+  wait_for(
+      group_, *bucket.future, kReduction, [this] { observer_.on_long_wait(); });
+  observer_.on_waited(bucket);
+  auto& buffer = bucket.content.buffer;
+  follow_default_stream(group_, buffer.device());
+  const at::NoGradGuard no_grad;
+  const auto result = result_for(*bucket.future, buffer);
+  if (!result.is_alias_of(buffer)) {
+    buffer.copy_(result.view_as(buffer));
+  }
+  bucket.future.reset();
+}
+
+void GradientReduction::hand_out(ParameterState& parameter) {
+  at::Tensor& grad = parameter.tensor.mutable_grad();
+  if (parameter.with_graph.defined()) {
+    // Values only: what is computed from it may be differentiated further.
+    const at::NoGradGuard no_grad;
+    parameter.with_graph.variable_data().copy_(parameter.view);
+    parameter.with_graph.reset();
+  } else if (
+      parameter.contribution == Contribution::kUnused &&
+      parameter.bucket != ParameterState::kNoBucket) {
+    grad = parameter.view;
+  }
+  parameter.before.reset();
+}
+
+void GradientReduction::hand_out_all() {
+  if (hands_out_) {
+    for (auto& parameter : parameters_) {
+      hand_out(parameter);
+    }
+  }
+}
+
+void GradientReduction::restore(ParameterState& parameter) {
+  if (parameter.before.defined() &&
+      parameter.lies_in_slice(parameter.tensor.grad())) {
+    parameter.view.copy_(parameter.before);
+  }
+  parameter.contribution = Contribution::kPending; // nothing to hand out
+}
+
+void GradientReduction::end() {
+  for (auto& parameter : parameters_) {
+    parameter.expected_arrivals =
+        std::max(parameter.expected_arrivals, parameter.arrivals);
+    parameter.arrivals = 0;
+    parameter.used = false;
+    parameter.contribution = Contribution::kPending;
+    parameter.remember_version();
+  }
+  buckets_.reset();
+  hands_out_ = false;
+}
+
+} // namespace ddp::detail
