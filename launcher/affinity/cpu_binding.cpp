@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -121,11 +122,16 @@ Cpus select(const Cpus& cpus, const Fits& fits) {
   return found;
 }
 
-template <typename Key>
-std::vector<Cpus> values_of(const std::map<Key, Cpus>& groups) {
+// Those with one key together, in the order of keys.
+template <typename KeyOf>
+std::vector<Cpus> grouped_by(const Cpus& cpus, const KeyOf& key_of) {
+  std::map<decltype(key_of(cpus.front())), Cpus> groups;
+  for (const Cpu& cpu : cpus) {
+    groups[key_of(cpu)].push_back(cpu);
+  }
   std::vector<Cpus> values;
-  for (const auto& [key, cpus] : groups) {
-    values.push_back(cpus);
+  for (const auto& [key, group] : groups) {
+    values.push_back(group);
   }
   return values;
 }
@@ -151,11 +157,9 @@ Cpus on_socket_of(const Cpus& cpus, int node) {
 }
 
 std::vector<Cpus> by_core(const Cpus& cpus) {
-  std::map<std::pair<int, int>, Cpus> cores; // neighbours share a node
-  for (const Cpu& cpu : cpus) {
-    cores[{cpu.node, cpu.core}].push_back(cpu);
-  }
-  return values_of(cores);
+  return grouped_by(cpus, [](const Cpu& cpu) { // neighbours share a node
+    return std::make_pair(cpu.node, cpu.core);
+  });
 }
 
 // The first `units.size() % count` get one more than the others.
@@ -178,13 +182,9 @@ Cpus even_share(const std::vector<Cpus>& units, size_t position, size_t count) {
 Cpus share_of_all(const Cpus& cpus, size_t rank, size_t ranks) {
   auto units = by_core(cpus);
   if (units.size() < ranks) {
-    std::vector<Cpus> threads;
-    for (const Cpus& core : units) {
-      for (const Cpu& cpu : core) {
-        threads.push_back({cpu});
-      }
-    }
-    units = threads;
+    units = grouped_by(cpus, [](const Cpu& cpu) {
+      return std::make_tuple(cpu.node, cpu.core, cpu.id);
+    });
   }
   return even_share(units, rank, ranks);
 }
@@ -202,11 +202,9 @@ Cpus exclusive_share(const Cpus& cpus, const Seat& seat) {
 }
 
 Cpus core_complex(const Cpus& cpus, const Seat& seat, const std::string& root) {
-  std::map<int, Cpus> by_cache;
-  for (const Cpu& cpu : on_node(cpus, seat.node)) {
-    by_cache[last_level_cache(cpu.id, root)].push_back(cpu);
-  }
-  auto complexes = values_of(by_cache);
+  auto complexes = grouped_by(on_node(cpus, seat.node), [&](const Cpu& cpu) {
+    return last_level_cache(cpu.id, root);
+  });
   std::stable_sort(
       complexes.begin(), complexes.end(), [](const Cpus& a, const Cpus& b) {
         return a.size() > b.size();

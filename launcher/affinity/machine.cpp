@@ -129,17 +129,11 @@ Machine read_machine(const cpu_set_t& allowed, const std::string& root) {
 
 int last_level_cache(int cpu, const std::string& root) {
   const std::string folder = cpu_folder(cpu, root) + "/cache";
-  int last_level = -1;
-  std::string last;
+  std::string last; // levels rise with the names
   for (const std::string& name : names_in(folder)) {
     const std::string cache = folder + "/" + name;
     const auto type = read_line(cache + "/type").value_or("");
-    if (type != "Unified" && type != "Data") {
-      continue;
-    }
-    const int level = lowest_in(cache + "/level");
-    if (level > last_level) {
-      last_level = level;
+    if (type == "Unified" || type == "Data") {
       last = cache;
     }
   }

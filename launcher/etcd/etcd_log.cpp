@@ -6,7 +6,7 @@
 #include <thread>
 
 #include <launcher/rendezvous/authentication.h>
-#include <launcher/rendezvous/log/plan.h>
+#include <launcher/rendezvous/log/entry.h>
 
 namespace ddp {
 namespace {

@@ -35,7 +35,7 @@ void LogFile::write(std::string_view bytes) {
 bool LogFile::open() {
   file_ = FileDescriptor(::open(
       path_.c_str(),
-      O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOCTTY,
+      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY,
       0600));
   if (!file_) {
     report("open", errno);

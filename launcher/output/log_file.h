@@ -15,7 +15,7 @@ class LogFile {
  public:
   using Report = std::function<void(const std::string& message)>;
 
-  /// Empties the file where there is one.
+  /// Writes at the end of the file.
   LogFile(std::string path, Report report);
 
   void write(std::string_view bytes);

@@ -8,8 +8,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <launcher/private_folder.h>
-
 namespace ddp {
 namespace {
 
@@ -163,36 +161,19 @@ void OutputPump::add_source(
     FileDescriptor pipe,
     const RankStream& rank,
     std::shared_ptr<LastLines> last_lines) {
-  RankOutput::Shared shared;
-  shared.filtered = filtered_log(rank);
-  shared.last_lines = std::move(last_lines);
-  if (rank.stream == Stream::kErr) {
-    shared.errors = errors_;
-  }
+  const auto errors = rank.stream == Stream::kErr ? errors_ : nullptr;
   const int fd = pipe.get();
   sources_.push_back(std::unique_ptr<Source>(new Source{
       std::move(pipe),
-      {options_, names_, rank, number_++, screen_, std::move(shared)},
+      {options_,
+       names_,
+       rank,
+       number_++,
+       screen_,
+       std::move(last_lines),
+       errors},
       true}));
   watch(EPOLL_CTL_ADD, fd, EPOLLIN, sources_.back().get());
-}
-
-std::shared_ptr<LogFile> OutputPump::filtered_log(const RankStream& rank) {
-  const bool is_out = rank.stream == Stream::kOut;
-  const auto& filters =
-      is_out ? options_.stdout_filters : options_.stderr_filters;
-  if (filters.empty() || !writes_files(options_)) {
-    return nullptr;
-  }
-  const size_t i = is_out ? 0 : 1;
-  if (filtered_attempt_[i] != rank.attempt) {
-    filtered_attempt_[i] = rank.attempt;
-    filtered_[i] = std::make_shared<LogFile>(
-        attempt_folder(options_.log_dir, rank.attempt) +
-            (is_out ? "/filtered_stdout.log" : "/filtered_stderr.log"),
-        [this](const std::string& message) { screen_.message(message); });
-  }
-  return filtered_[i];
 }
 
 // False where there was nothing to read.

@@ -82,7 +82,6 @@ class OutputPump {
       FileDescriptor pipe,
       const RankStream& rank,
       std::shared_ptr<LastLines> last_lines);
-  std::shared_ptr<LogFile> filtered_log(const RankStream& rank);
   bool read_once(Source& source);
   void read_all_once();
   void drain_sources();
@@ -108,8 +107,6 @@ class OutputPump {
   std::vector<std::unique_ptr<Source>> sources_;
   int number_ = 0; // of sources so far
   std::shared_ptr<SharedErrors> errors_ = std::make_shared<SharedErrors>();
-  std::array<std::shared_ptr<LogFile>, 2> filtered_;
-  std::array<int, 2> filtered_attempt_ = {-1, -1};
   std::array<int, 2> blocked_ = {-1, -1}; // what is watched for the screen
   std::unique_ptr<char[]> buffer_;
   bool finishing_ = false;

@@ -12,19 +12,15 @@ bool chosen(const StreamChoice& choice, const RankStream& rank) {
   return (choice.of(rank.local_rank) & bit) != 0;
 }
 
+// In the folder of the rank's attempt, which is this run's alone.
 std::unique_ptr<LogFile> open_log(
     const OutputOptions& options,
     const RankStream& rank,
+    const std::string& name,
     Screen& screen) {
-  const bool wanted =
-      chosen(options.redirects, rank) || chosen(options.tee, rank);
-  if (!wanted || !writes_files(options)) {
-    return nullptr;
-  }
   return std::make_unique<LogFile>(
-      attempt_folder(options.log_dir, rank.attempt) + "/" +
-          std::to_string(rank.local_rank) +
-          (rank.stream == Stream::kOut ? "/stdout.log" : "/stderr.log"),
+      attempt_folder(options.log_dir, rank.attempt) + "/" + name +
+          (rank.stream == Stream::kOut ? "stdout.log" : "stderr.log"),
       [&screen](const std::string& message) { screen.message(message); });
 }
 
@@ -43,12 +39,13 @@ RankOutput::RankOutput(
     const RankStream& rank,
     int number,
     Screen& screen,
-    Shared shared)
+    std::shared_ptr<LastLines> last_lines,
+    std::shared_ptr<SharedErrors> errors)
     : rank_(rank),
       number_(number),
       screen_(screen),
-      shared_(std::move(shared)),
-      log_(open_log(options, rank, screen)),
+      last_lines_(std::move(last_lines)),
+      errors_(std::move(errors)),
       shown_(is_shown(options, rank)),
       filters_(
           rank.stream == Stream::kOut ? options.stdout_filters
@@ -58,10 +55,15 @@ RankOutput::RankOutput(
       emit_([this](std::string_view text, bool ends_line) {
         emit(text, ends_line);
       }) {
-  if (!log_) {
-    shared_.filtered.reset();
+  if ((chosen(options.redirects, rank) || chosen(options.tee, rank)) &&
+      writes_files(options)) {
+    log_ =
+        open_log(options, rank, std::to_string(rank.local_rank) + "/", screen);
+    if (!filters_.empty()) {
+      filtered_ = open_log(options, rank, "filtered_", screen);
+    }
   }
-  needs_lines_ = shown_ || shared_.filtered || shared_.last_lines;
+  needs_lines_ = shown_ || filtered_ || last_lines_;
 }
 
 void RankOutput::renumber(
@@ -93,10 +95,10 @@ void RankOutput::emit(std::string_view text, bool ends_line) {
   if (shown_) {
     show(text, ends_line);
   }
-  if (shared_.last_lines) {
-    shared_.last_lines->add(text);
+  if (last_lines_) {
+    last_lines_->add(text);
   }
-  if (shared_.filtered) {
+  if (filtered_) {
     filter(text);
   }
 }
@@ -107,7 +109,7 @@ void RankOutput::show(std::string_view text, bool ends_line) {
   if (!goes_on) {
     show_held_error();
   }
-  if (shared_.errors && ends_line && (goes_on || SharedErrors::begins(text))) {
+  if (errors_ && ends_line && (goes_on || SharedErrors::begins(text))) {
     held_error_.emplace_back(text);
     return;
   }
@@ -122,7 +124,7 @@ void RankOutput::show_held_error() {
   for (const auto& line : held_error_) {
     text += line + "\n";
   }
-  if (shared_.errors->is_to_be_shown(rank_.attempt, rank_.rank, text)) {
+  if (errors_->is_to_be_shown(rank_.attempt, rank_.rank, text)) {
     for (const auto& line : held_error_) {
       screen_.add(rank_.stream, number_, prefix_.text(now_), line, true);
     }
@@ -136,7 +138,7 @@ void RankOutput::filter(std::string_view text) {
         return text.find(part) != std::string_view::npos;
       });
   if (found) {
-    shared_.filtered->write(prefix_.text(now_) + std::string(text) + "\n");
+    filtered_->write(prefix_.text(now_) + std::string(text) + "\n");
   }
 }
 

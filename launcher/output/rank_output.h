@@ -20,21 +20,16 @@ namespace ddp {
 /// its log file, the filtered one, the screen, the last lines. For one thread.
 class RankOutput {
  public:
-  /// What several streams share; none where null.
-  struct Shared {
-    std::shared_ptr<LogFile> filtered;
-    std::shared_ptr<LastLines> last_lines;
-    std::shared_ptr<SharedErrors> errors;
-  };
-
   /// `number` tells streams apart. `options` and `screen` have to outlive this.
+  /// Of standard error, `last_lines` are kept, and `errors` of all shown once.
   RankOutput(
       const OutputOptions& options,
       const JobNames& names,
       const RankStream& rank,
       int number,
       Screen& screen,
-      Shared shared);
+      std::shared_ptr<LastLines> last_lines,
+      std::shared_ptr<SharedErrors> errors);
 
   void take(std::string_view bytes);
 
@@ -65,8 +60,10 @@ class RankOutput {
   RankStream rank_;
   int number_;
   Screen& screen_;
-  Shared shared_;
+  std::shared_ptr<LastLines> last_lines_;
+  std::shared_ptr<SharedErrors> errors_;
   std::unique_ptr<LogFile> log_;
+  std::unique_ptr<LogFile> filtered_;
   bool shown_ = false;
   const std::vector<std::string>& filters_;
   bool needs_lines_ = false;

@@ -8,7 +8,7 @@
 #include <common/processes/failure.h>
 #include <common/processes/supervisor.h>
 #include <launcher/cli/options.h>
-#include <launcher/rendezvous/log/plan.h>
+#include <launcher/rendezvous/log/entry.h>
 #include <launcher/report/blame.h>
 
 namespace ddp {

@@ -17,7 +17,7 @@
 #include <common/text.h>
 #include <launcher/rendezvous/authentication.h>
 #include <launcher/rendezvous/endpoint.h>
-#include <launcher/rendezvous/log/plan.h>
+#include <launcher/rendezvous/log/entry.h>
 #include <launcher/rendezvous/log/shared_log.h>
 
 namespace ddp {
