@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <common/host_name.h>
 #include <common/processors.h>
 #include <common/scheduler/outer_launcher.h>
 #include <common/text.h>
@@ -32,6 +33,7 @@ JobEnvironment make_environment(const LaunchOptions& options) {
   shared.master_addr = options.master_addr;
   shared.run_id = options.run_id;
   shared.role = options.role;
+  shared.host = detail::host_name();
   shared.max_restarts = options.max_restarts;
   shared.at_terminal = isatty(STDOUT_FILENO) == 1;
   shared.virtual_local_rank = options.virtual_local_rank;

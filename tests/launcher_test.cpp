@@ -102,8 +102,9 @@ TEST_CASE("what pipes still hold at the end is written", "[unit]") {
   Pipe out = make_pipe();
   std::vector<Pipe> pipes; // whose writing ends stay open
   {
-    OutputPump pump(
-        {}, {ranks, "", 0, ""}, out.write_end.get(), out.write_end.get());
+    JobEnvironment job;
+    job.world_size = ranks;
+    OutputPump pump({}, job, out.write_end.get(), out.write_end.get());
     for (int rank = 0; rank < ranks; ++rank) {
       pipes.push_back(make_pipe());
       write_all(pipes.back().write_end.get(), "whole\npart");

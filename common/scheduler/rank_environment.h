@@ -20,6 +20,7 @@ struct JobEnvironment {
   std::string master_addr;
   std::string run_id;
   std::string role = "default";
+  std::string host; // of this node
   int restarts = 0; // so far
   int max_restarts = 0;
   /// Of a job of several nodes: its log's name and the plan's number.

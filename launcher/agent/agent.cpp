@@ -6,7 +6,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <common/host_name.h>
 #include <common/scheduler/launch_error.h>
 #include <launcher/agent/descendants.h>
 #include <launcher/private_folder.h>
@@ -27,22 +26,17 @@ rlimit raise_descriptor_limit() {
 
 } // namespace
 
-JobNames names_of(const Job& job) {
-  JobNames names;
-  names.world_size = job.environment.world_size;
-  names.role = job.environment.role;
-  names.node = job.environment.node_rank;
-  names.host = detail::host_name();
-  return names;
-}
-
 Agent::Agent(Job& job, FileDescriptor lifeline)
     : job_(job),
       descriptor_limit_(raise_descriptor_limit()),
       lifeline_(std::move(lifeline)),
       signals_(open_signal_descriptor()),
       events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
-      output_(job.options.output, names_of(job), STDOUT_FILENO, STDERR_FILENO),
+      output_(
+          job.options.output,
+          job.environment,
+          STDOUT_FILENO,
+          STDERR_FILENO),
       rendezvous_(job) {}
 
 int Agent::run() {

@@ -152,9 +152,6 @@ class Agent {
   int64_t last_end_ns_ = 0;
 };
 
-/// What prefixes of lines say of the job as it is now.
-JobNames names_of(const Job& job);
-
 /// The life of the agent process, from fork to exit.
 [[noreturn]] void agent_main(Job& job, FileDescriptor lifeline);
 

@@ -133,7 +133,7 @@ void Agent::set_place(int index) {
     say_what_starts(plan);
   }
   number_ = plan.epoch - 1;
-  output_.set_names(names_of(job_), environment.first_rank);
+  output_.set_job(environment);
 }
 
 void Agent::say_what_starts(const Plan& plan) {

@@ -10,11 +10,13 @@ namespace {
 
 constexpr const char* kTime = "${time}";
 
-std::string template_of(const OutputOptions& options, const JobNames& names) {
+std::string template_of(
+    const OutputOptions& options,
+    const JobEnvironment& job) {
   if (options.line_prefix) {
     return *options.line_prefix;
   }
-  return names.world_size > 1 ? "[${rank}] " : "";
+  return job.world_size > 1 ? "[${rank}] " : "";
 }
 
 std::string time_of_day(std::time_t now) {
@@ -28,16 +30,16 @@ std::string time_of_day(std::time_t now) {
 
 LinePrefix::LinePrefix(
     const OutputOptions& options,
-    const JobNames& names,
+    const JobEnvironment& job,
     const RankStream& rank)
-    : text_(template_of(options, names)) {
+    : text_(template_of(options, job)) {
   const std::pair<const char*, std::string> values[] = {
       {"${rank}", std::to_string(rank.rank)},
       {"${local_rank}", std::to_string(rank.local_rank)},
-      {"${role}", names.role},
-      {"${role_name}", names.role},
-      {"${node}", std::to_string(names.node)},
-      {"${host}", names.host}};
+      {"${role}", job.role},
+      {"${role_name}", job.role},
+      {"${node}", std::to_string(job.node_rank)},
+      {"${host}", job.host}};
   for (const auto& [mention, value] : values) {
     text_ = replaced(text_, mention, value);
   }

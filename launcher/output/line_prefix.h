@@ -3,6 +3,7 @@
 #include <ctime>
 #include <string>
 
+#include <common/scheduler/rank_environment.h>
 #include <launcher/output/output_options.h>
 
 namespace ddp {
@@ -14,7 +15,7 @@ class LinePrefix {
  public:
   LinePrefix(
       const OutputOptions& options,
-      const JobNames& names,
+      const JobEnvironment& job,
       const RankStream& rank);
 
   /// The prefix at this time.

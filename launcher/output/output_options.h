@@ -39,14 +39,6 @@ struct RankStream {
   int attempt = 0;
 };
 
-/// What a line's prefix can say besides its rank.
-struct JobNames {
-  int world_size = 1;
-  std::string role;
-  int node = 0;
-  std::string host;
-};
-
 /// Where the ranks' output goes.
 struct OutputOptions {
   OutputMode mode = OutputMode::kLines;

@@ -35,7 +35,7 @@ void clear_event(const FileDescriptor& event) {
 
 OutputPump::OutputPump(
     OutputOptions options,
-    JobNames names,
+    JobEnvironment job,
     int out_fd,
     int err_fd,
     std::chrono::milliseconds patience)
@@ -44,7 +44,7 @@ OutputPump::OutputPump(
       events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
       wake_(make_event()),
       done_(make_event()),
-      names_(std::move(names)),
+      job_(std::move(job)),
       buffer_(std::make_unique<char[]>(kReadSize)) {
   watch(EPOLL_CTL_ADD, wake_.get(), EPOLLIN, nullptr);
   thread_ = std::thread([this] { run(); });
@@ -55,12 +55,12 @@ OutputPump::~OutputPump() {
   thread_.join();
 }
 
-void OutputPump::set_names(JobNames names, int first_rank) {
-  post([this, names = std::move(names), first_rank] {
+void OutputPump::set_job(JobEnvironment job) {
+  post([this, job = std::move(job)] {
     read_all_once(); // what was written before
-    names_ = names;
+    job_ = job;
     for (const auto& each : sources_) {
-      each->output.renumber(options_, names_, first_rank);
+      each->output.renumber(options_, job_);
     }
   });
 }
@@ -165,13 +165,7 @@ void OutputPump::add_source(
   const int fd = pipe.get();
   sources_.push_back(std::unique_ptr<Source>(new Source{
       std::move(pipe),
-      {options_,
-       names_,
-       rank,
-       number_++,
-       screen_,
-       std::move(last_lines),
-       errors},
+      {options_, job_, rank, number_++, screen_, std::move(last_lines), errors},
       true}));
   watch(EPOLL_CTL_ADD, fd, EPOLLIN, sources_.back().get());
 }

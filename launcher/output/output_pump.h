@@ -28,7 +28,7 @@ class OutputPump {
   /// Writes to `out_fd` and `err_fd`, which have to outlive the pump.
   OutputPump(
       OutputOptions options,
-      JobNames names,
+      JobEnvironment job,
       int out_fd,
       int err_fd,
       std::chrono::milliseconds patience = std::chrono::seconds(10));
@@ -36,9 +36,8 @@ class OutputPump {
   /// Finishes and waits until all is written.
   ~OutputPump();
 
-  /// What prefixes of lines say from now on: local ranks have numbers from
-  /// `first_rank` on.
-  void set_names(JobNames names, int first_rank);
+  /// What prefixes of lines say from now on.
+  void set_job(JobEnvironment job);
 
   /// Adds the reading end of a pipe, or the master of a pseudo-terminal, that
   /// carries one stream of a rank. At any time.
@@ -103,7 +102,7 @@ class OutputPump {
   std::map<int, std::shared_ptr<LastLines>> last_lines_; // by local rank
 
   // The thread's own.
-  JobNames names_;
+  JobEnvironment job_;
   std::vector<std::unique_ptr<Source>> sources_;
   int number_ = 0; // of sources so far
   std::shared_ptr<SharedErrors> errors_ = std::make_shared<SharedErrors>();

@@ -35,7 +35,7 @@ bool is_shown(const OutputOptions& options, const RankStream& rank) {
 
 RankOutput::RankOutput(
     const OutputOptions& options,
-    const JobNames& names,
+    const JobEnvironment& job,
     const RankStream& rank,
     int number,
     Screen& screen,
@@ -51,7 +51,7 @@ RankOutput::RankOutput(
           rank.stream == Stream::kOut ? options.stdout_filters
                                       : options.stderr_filters),
       terminal_(shown_ && screen.is_terminal(rank.stream)),
-      prefix_(options, names, rank),
+      prefix_(options, job, rank),
       emit_([this](std::string_view text, bool ends_line) {
         emit(text, ends_line);
       }) {
@@ -68,10 +68,9 @@ RankOutput::RankOutput(
 
 void RankOutput::renumber(
     const OutputOptions& options,
-    const JobNames& names,
-    int first_rank) {
-  rank_.rank = first_rank + rank_.local_rank;
-  prefix_ = LinePrefix(options, names, rank_);
+    const JobEnvironment& job) {
+  rank_.rank = job.first_rank + rank_.local_rank;
+  prefix_ = LinePrefix(options, job, rank_);
 }
 
 void RankOutput::take(std::string_view bytes) {

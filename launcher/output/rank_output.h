@@ -24,7 +24,7 @@ class RankOutput {
   /// Of standard error, `last_lines` are kept, and `errors` of all shown once.
   RankOutput(
       const OutputOptions& options,
-      const JobNames& names,
+      const JobEnvironment& job,
       const RankStream& rank,
       int number,
       Screen& screen,
@@ -33,11 +33,8 @@ class RankOutput {
 
   void take(std::string_view bytes);
 
-  /// The rank has another number: `first_rank` and its local rank.
-  void renumber(
-      const OutputOptions& options,
-      const JobNames& names,
-      int first_rank);
+  /// The job's ranks have other numbers.
+  void renumber(const OutputOptions& options, const JobEnvironment& job);
 
   /// The stream has ended.
   void finish();

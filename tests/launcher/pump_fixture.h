@@ -28,7 +28,14 @@
 namespace ddp::test {
 
 constexpr int kReadPatience = 10000; // ms
-const JobNames kTwoRanks = {2, "trainer", 1, "box"};
+const JobEnvironment kTwoRanks = [] {
+  JobEnvironment job;
+  job.world_size = 2;
+  job.role = "trainer";
+  job.node_rank = 1;
+  job.host = "box";
+  return job;
+}();
 
 inline bool readable(int fd, int milliseconds) {
   pollfd polled{fd, POLLIN, 0};
