@@ -161,8 +161,7 @@ std::string describe_job(const Job& job) {
             std::to_string(job.environment.world_size),
         arguments_for(options.command, i),
         rank_variables(job.environment, own),
-        job.places.empty() ? RankPlace()
-                           : job.places.at(static_cast<size_t>(i)));
+        job.places.empty() ? nullptr : &job.places[static_cast<size_t>(i)]);
   }
   return text;
 }

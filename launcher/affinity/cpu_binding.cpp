@@ -214,7 +214,6 @@ Cpus core_complex(const Cpus& cpus, const Seat& seat, const std::string& root) {
 
 RankPlace place_on(const Cpus& cpus) {
   RankPlace place;
-  place.bound = true;
   for (const Cpu& cpu : cpus) {
     CPU_SET(cpu.id, &place.cpus);
   }
@@ -241,9 +240,6 @@ std::vector<RankPlace> rank_places(
     const std::string& root) {
   const auto count = static_cast<size_t>(ranks);
   std::vector<RankPlace> places(count);
-  if (binding == Binding::kNone) {
-    return places;
-  }
   const Machine machine = read_machine(allowed, root);
   const Cpus& cpus = machine.cpus;
   const auto seats = binding == Binding::kShare
@@ -271,9 +267,6 @@ std::vector<RankPlace> rank_places(
 }
 
 int apply_place(const RankPlace& place) {
-  if (!place.bound) {
-    return 0;
-  }
   if (sched_setaffinity(0, sizeof place.cpus, &place.cpus) != 0) {
     return errno;
   }
@@ -287,17 +280,12 @@ int apply_place(const RankPlace& place) {
       mask[bit / bits] |= 1UL << bit % bits;
     }
   }
-  if (!place.memory_nodes.empty()) {
-    const int mode = place.memory_nodes.size() == 1 ? prefer_one : prefer_many;
-    syscall(SYS_set_mempolicy, mode, mask, 8 * sizeof mask);
-  }
+  const int mode = place.memory_nodes.size() == 1 ? prefer_one : prefer_many;
+  syscall(SYS_set_mempolicy, mode, mask, 8 * sizeof mask);
   return 0;
 }
 
 std::string describe(const RankPlace& place) {
-  if (!place.bound) {
-    return "all CPUs";
-  }
   std::vector<int> cpus;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (CPU_ISSET(cpu, &place.cpus)) {
@@ -306,9 +294,8 @@ std::string describe(const RankPlace& place) {
   }
   const auto& nodes = place.memory_nodes;
   return std::string(cpus.size() == 1 ? "CPU " : "CPUs ") + number_list(cpus) +
-      (nodes.empty()           ? ""
-           : nodes.size() == 1 ? ", memory of node " + number_list(nodes)
-                               : ", memory of nodes " + number_list(nodes));
+      (nodes.size() == 1 ? ", memory of node " : ", memory of nodes ") +
+      number_list(nodes);
 }
 
 } // namespace ddp

@@ -11,7 +11,7 @@ namespace ddp {
 /// Which CPUs and memory each rank of a node is kept to; names and meanings as
 /// torchrun's --numa-binding, and even shares.
 enum class Binding {
-  kNone,
+  kNone, // there are no places
   kNode, // the NUMA node of the rank's GPU
   kSocket, // all NUMA nodes of that node's socket
   kExclusive, // an own share of the cores of that node
@@ -22,8 +22,7 @@ enum class Binding {
 /// Where a rank runs.
 struct RankPlace {
   cpu_set_t cpus{};
-  bool bound = false; // else `cpus` means nothing
-  /// NUMA nodes that its memory comes from, first choice; empty for any.
+  /// NUMA nodes that its memory comes from, first choice.
   std::vector<int> memory_nodes;
 };
 
@@ -49,7 +48,7 @@ std::vector<RankPlace> rank_places(
 /// Async-signal-safe, for between fork and exec.
 int apply_place(const RankPlace& place);
 
-/// "CPUs 0-3,8-11, memory of node 0", or "all CPUs" where it is not bound.
+/// "CPUs 0-3,8-11, memory of node 0".
 std::string describe(const RankPlace& place);
 
 } // namespace ddp

@@ -18,15 +18,12 @@ constexpr milliseconds kStepTime(1000);
 
 // Whether a next group is likely, and all ranks can live until then.
 bool Agent::may_pause() const {
-  using Cause = Membership::Cause;
   const Membership& log = rendezvous_.membership();
   const NodeOptions& nodes = job_.options.nodes;
   const bool may_change =
       nodes.least < nodes.most || job_.options.max_restarts > 0;
   const bool ends = end_requests_ > 0 || !may_change ||
-      log.cause == Cause::kEnd ||
-      (log.cause == Cause::kFailure &&
-       log.plan.restarts >= log.plan.max_restarts);
+      log.cause == Membership::Cause::kEnd || log.has_failed();
   return !ends && !supervisor_->stopping() &&
       supervisor_->alive().size() == attempt_->ranks().size() &&
       attempt_->can_pause();

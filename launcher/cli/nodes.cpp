@@ -74,14 +74,6 @@ std::optional<OuterNodes> find_outer_nodes(const EnvironmentLookup& lookup) {
   return nodes;
 }
 
-/// What --rdzv-conf says that means something to ddprun.
-struct RendezvousConf {
-  std::optional<bool> is_host;
-  std::optional<std::chrono::milliseconds> join_timeout;
-  std::optional<std::chrono::milliseconds> last_call;
-  EtcdAccess etcd_access;
-};
-
 // torchrun's, which mean nothing here.
 const std::set<std::string> kWithoutEffect{
     "close_timeout",
@@ -99,18 +91,26 @@ bool flag_of(const OptionValue& value) {
   return text == "1" || text == "true";
 }
 
-// Reads "name=value,name=value"; notes names that are not known.
-RendezvousConf rendezvous_conf_of(
+// What --rdzv-conf says, "name=value,name=value", where no option of its own
+// does; notes names that are not known.
+void read_conf(
     const OptionValue& value,
+    const GivenOptions& given,
+    NodeOptions* nodes,
     std::vector<std::string>* notes) {
-  RendezvousConf conf;
-  EtcdAccess& access = conf.etcd_access;
+  EtcdAccess& access = nodes->etcd_access;
   const std::map<std::string, std::string*> texts{
       {"cert", &access.cert},
       {"key", &access.key},
       {"cacert", &access.cacert},
       {"user", &access.user},
       {"password_file", &access.password_file}};
+  const auto set_time = [&](const char* option,
+                            const OptionValue& time,
+                            std::chrono::milliseconds* to) {
+    const auto seconds = seconds_of(time);
+    *to = find(given, option) ? *to : seconds;
+  };
   for (const std::string& pair : texts_of(value)) {
     const size_t sign = pair.find('=');
     if (sign == 0 || sign == std::string::npos || sign + 1 == pair.size()) {
@@ -121,11 +121,11 @@ RendezvousConf rendezvous_conf_of(
     if (const auto text = texts.find(name); text != texts.end()) {
       *text->second = each.text;
     } else if (name == "is_host") {
-      conf.is_host = flag_of(each);
+      nodes->hosts_log = flag_of(each);
     } else if (name == "join_timeout" || name == "timeout") { // of static
-      conf.join_timeout = seconds_of(each);
+      set_time("join-timeout", each, &nodes->join_timeout);
     } else if (name == "last_call_timeout") {
-      conf.last_call = seconds_of(each);
+      set_time("last-call", each, &nodes->last_call);
     } else if (name == "store_type") {
       if (each.text != "tcp") {
         refuse_value(each, "tcp");
@@ -139,14 +139,12 @@ RendezvousConf rendezvous_conf_of(
     refuse_value(
         value, "cert=... with key=..., user=... with password_file=...");
   }
-  return conf;
 }
 
 /// What there is to settle it from.
 struct Sources {
   const GivenOptions& given;
   std::optional<OuterNodes> outer;
-  RendezvousConf conf;
 
   // None also where its text is empty.
   const OptionValue* find(const char* name) const {
@@ -269,7 +267,6 @@ void settle_endpoint(
   const bool is_etcd = backend == "etcd";
   if (is_etcd) {
     nodes.etcd = etcd_members(sources);
-    nodes.etcd_access = sources.conf.etcd_access;
   }
   const SocketAddress endpoint =
       is_etcd ? nodes.etcd[0] : endpoint_by(sources, *options, backend);
@@ -280,17 +277,16 @@ void settle_endpoint(
         "port " + std::to_string(kEtcdPort) +
         " is an etcd's, which takes --rdzv-backend etcd");
   }
-  if (is_etcd && sources.conf.is_host.value_or(false)) {
+  if (is_etcd && nodes.hosts_log.value_or(false)) {
     usage_error(
         sources.find("rdzv-conf")->source + " is_host and " +
         sources.find("rdzv-backend")->source +
         " etcd exclude each other: the etcd has the nodes' log");
   }
-  if (backend != "c10d" && nodes.rank >= 0) {
+  if (is_etcd) {
+    nodes.hosts_log = false;
+  } else if (backend != "c10d" && nodes.rank >= 0 && !nodes.hosts_log) {
     nodes.hosts_log = nodes.rank == 0;
-  }
-  if (is_etcd || sources.conf.is_host) {
-    nodes.hosts_log = !is_etcd && *sources.conf.is_host;
   }
   // These are of one-node jobs.
   options->master_addr = LaunchOptions().master_addr;
@@ -316,10 +312,10 @@ void settle_nodes(
     const GivenOptions& given,
     const EnvironmentLookup& lookup,
     LaunchOptions* options) {
-  Sources sources{given, std::nullopt, {}};
+  Sources sources{given, std::nullopt};
   std::vector<std::string> unknown;
   if (const OptionValue* conf = sources.find("rdzv-conf")) {
-    sources.conf = rendezvous_conf_of(*conf, &unknown);
+    read_conf(*conf, given, &options->nodes, &unknown);
   }
   if (!options->standalone && !options->has_starter) {
     sources.outer = find_outer_nodes(lookup);
@@ -347,12 +343,6 @@ void settle_nodes(
   }
   settle_rank(sources, &options->nodes);
   settle_endpoint(sources, backend, options);
-  if (sources.conf.join_timeout && !sources.find("join-timeout")) {
-    options->nodes.join_timeout = *sources.conf.join_timeout;
-  }
-  if (sources.conf.last_call && !sources.find("last-call")) {
-    options->nodes.last_call = *sources.conf.last_call;
-  }
   settle_secret(given, lookup, &options->nodes);
   // The same on all nodes, so none that is drawn.
   if (options->run_id.empty() && sources.outer) {

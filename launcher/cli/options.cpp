@@ -15,14 +15,8 @@
 namespace ddp {
 namespace {
 
-std::string answer_to(
-    const CommandOption& option,
-    const EnvironmentLookup& lookup) {
-  if (option.name() == "version") {
-    return "ddprun " DDP_VERSION "\n";
-  }
-  const int columns = std::atoi(lookup("COLUMNS").value_or("").c_str());
-  return help_text(columns > 0 ? static_cast<size_t>(columns) : 80);
+std::string answer_to(const CommandOption& option) {
+  return option.name() == "version" ? "ddprun " DDP_VERSION "\n" : help_text();
 }
 
 void apply(
@@ -173,7 +167,7 @@ LaunchOptions parse_options(
   Arguments arguments = split_arguments({argv + 1, argv + argc});
   for (const auto& [option, value] : arguments.options) {
     if (answers(*option)) {
-      options.answer = answer_to(*option, lookup);
+      options.answer = answer_to(*option);
       return options;
     }
     apply(*option, value, &given, &options);

@@ -4,7 +4,7 @@
 #include <cerrno>
 
 #include <fcntl.h>
-#include <sys/epoll.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -41,12 +41,10 @@ OutputPump::OutputPump(
     std::chrono::milliseconds patience)
     : options_(std::move(options)),
       screen_(out_fd, err_fd, patience),
-      events_(check_call(epoll_create1(EPOLL_CLOEXEC), "cannot use epoll")),
       wake_(make_event()),
       done_(make_event()),
       job_(std::move(job)),
       buffer_(std::make_unique<char[]>(kReadSize)) {
-  watch(EPOLL_CTL_ADD, wake_.get(), EPOLLIN, nullptr);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -76,7 +74,15 @@ void OutputPump::add(FileDescriptor pipe, const RankStream& rank) {
     last_lines_[rank.local_rank] = last_lines;
   }
   post([this, held, rank, last_lines] {
-    add_source(std::move(*held), rank, last_lines);
+    sources_.push_back(std::unique_ptr<Source>(new Source{
+        std::move(*held),
+        {options_,
+         job_,
+         rank,
+         number_++,
+         screen_,
+         last_lines,
+         last_lines ? errors_ : nullptr}}));
   });
 }
 
@@ -119,24 +125,28 @@ void OutputPump::run() {
     wait();
     run_tasks();
     flush();
-    watch_sources();
-    watch_screen();
+    forget_closed();
   }
   signal_event(done_);
 }
 
+// A source that is not to be read must not wake us, not even at its end.
 void OutputPump::wait() {
-  std::array<epoll_event, 64> events;
-  const int ready = epoll_wait(
-      events_.get(),
-      events.data(),
-      static_cast<int>(events.size()),
+  std::vector<pollfd> ready{{wake_.get(), POLLIN, 0}};
+  for (const auto& source : sources_) {
+    const bool wanted = source->output.wants_more();
+    ready.push_back({wanted ? source->pipe.get() : -1, POLLIN, 0});
+  }
+  for (const int fd : screen_.blocked_fds()) {
+    ready.push_back({fd, POLLOUT, 0});
+  }
+  poll(
+      ready.data(),
+      ready.size(),
       static_cast<int>(screen_.time_left().count()));
-  for (int i = 0; i < ready; ++i) {
-    auto* source =
-        static_cast<Source*>(events[static_cast<size_t>(i)].data.ptr);
-    if (source != nullptr && source->output.wants_more()) {
-      read_once(*source);
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    if (ready[i + 1].revents != 0 && sources_[i]->output.wants_more()) {
+      read_once(*sources_[i]);
       flush();
     }
   }
@@ -155,19 +165,6 @@ void OutputPump::run_tasks() {
   for (const Task& each : tasks) {
     each();
   }
-}
-
-void OutputPump::add_source(
-    FileDescriptor pipe,
-    const RankStream& rank,
-    std::shared_ptr<LastLines> last_lines) {
-  const auto errors = rank.stream == Stream::kErr ? errors_ : nullptr;
-  const int fd = pipe.get();
-  sources_.push_back(std::unique_ptr<Source>(new Source{
-      std::move(pipe),
-      {options_, job_, rank, number_++, screen_, std::move(last_lines), errors},
-      true}));
-  watch(EPOLL_CTL_ADD, fd, EPOLLIN, sources_.back().get());
 }
 
 // False where there was nothing to read.
@@ -208,9 +205,6 @@ void OutputPump::drain_sources() {
 }
 
 void OutputPump::close(Source& source) {
-  // A rank that was just forked may still hold a copy, which would keep the
-  // closed pipe among the watched ones.
-  watch(EPOLL_CTL_DEL, source.pipe.get(), 0, nullptr);
   source.pipe.reset();
   source.output.finish();
 }
@@ -232,49 +226,13 @@ void OutputPump::show_progress() {
   screen_.set_progress(progress);
 }
 
-// A source that is not to be read must not wake us, not even at its end.
-void OutputPump::watch_sources() {
+void OutputPump::forget_closed() {
   sources_.erase(
       std::remove_if(
           sources_.begin(),
           sources_.end(),
           [](const auto& source) { return !source->pipe; }),
       sources_.end());
-  for (const auto& source : sources_) {
-    const bool wanted = source->output.wants_more();
-    if (wanted != source->watched) {
-      watch(
-          wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL,
-          source->pipe.get(),
-          EPOLLIN,
-          source.get());
-    }
-    source->watched = wanted;
-  }
-}
-
-void OutputPump::watch_screen() {
-  const std::array<int, 2> now = screen_.blocked_fds();
-  for (size_t i = 0; i < now.size(); ++i) {
-    if (now[i] == blocked_[i]) {
-      continue;
-    }
-    if (blocked_[i] >= 0) {
-      watch(EPOLL_CTL_DEL, blocked_[i], 0, nullptr);
-    }
-    if (now[i] >= 0) {
-      watch(EPOLL_CTL_ADD, now[i], EPOLLOUT, nullptr);
-    }
-    blocked_[i] = now[i];
-  }
-}
-
-void OutputPump::watch(int operation, int fd, uint32_t events, void* data)
-    const {
-  epoll_event interest{};
-  interest.events = events;
-  interest.data.ptr = data;
-  epoll_ctl(events_.get(), operation, fd, &interest);
 }
 
 } // namespace ddp

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <array>
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -70,30 +68,22 @@ class OutputPump {
   struct Source {
     FileDescriptor pipe;
     RankOutput output;
-    bool watched;
   };
 
   void post(Task task);
   void run();
   void wait();
   void run_tasks();
-  void add_source(
-      FileDescriptor pipe,
-      const RankStream& rank,
-      std::shared_ptr<LastLines> last_lines);
   bool read_once(Source& source);
   void read_all_once();
   void drain_sources();
   void close(Source& source);
   void flush();
   void show_progress();
-  void watch_sources();
-  void watch_screen();
-  void watch(int operation, int fd, uint32_t events, void* data) const;
+  void forget_closed();
 
   const OutputOptions options_;
   Screen screen_;
-  FileDescriptor events_;
   FileDescriptor wake_;
   FileDescriptor done_;
 
@@ -106,7 +96,6 @@ class OutputPump {
   std::vector<std::unique_ptr<Source>> sources_;
   int number_ = 0; // of sources so far
   std::shared_ptr<SharedErrors> errors_ = std::make_shared<SharedErrors>();
-  std::array<int, 2> blocked_ = {-1, -1}; // what is watched for the screen
   std::unique_ptr<char[]> buffer_;
   bool finishing_ = false;
   std::thread thread_;

@@ -51,26 +51,18 @@ Screen::Screen(int out_fd, int err_fd, std::chrono::milliseconds patience)
 }
 
 bool Screen::is_terminal(Stream stream) const {
-  return output(stream).drawable;
+  return outputs_[place_of(stream)].drawable;
 }
 
 bool Screen::wants_more(Stream stream) const {
-  const Output& to = output(stream);
+  const Output& to = outputs_[place_of(stream)];
   return to.stalled || to.sink.waiting() < kMaxWaiting;
-}
-
-const Screen::Output& Screen::output(Stream stream) const {
-  return outputs_[same_ ? 0 : static_cast<size_t>(stream)];
-}
-
-Screen::Output& Screen::output(Stream stream) {
-  return outputs_[same_ ? 0 : static_cast<size_t>(stream)];
 }
 
 Screen::Output* Screen::drawn_output() {
   for (Stream stream : {Stream::kErr, Stream::kOut}) {
     if (is_terminal(stream)) {
-      return &output(stream);
+      return &outputs_[place_of(stream)];
     }
   }
   return nullptr;
@@ -82,7 +74,7 @@ void Screen::add(
     std::string_view prefix,
     std::string_view text,
     bool ends_line) {
-  Output& to = output(stream);
+  Output& to = outputs_[place_of(stream)];
   if (to.stalled) {
     to.dropped += ends_line;
     return;
@@ -99,7 +91,7 @@ void Screen::add(
 }
 
 void Screen::message(std::string_view text) {
-  Output& to = output(Stream::kErr);
+  Output& to = outputs_[place_of(Stream::kErr)];
   if (to.stalled && to.sink.waiting() > 2 * kMaxWaiting) {
     ++to.dropped;
     return;

@@ -71,8 +71,9 @@ class Screen {
     int64_t dropped = 0; // lines since it stalled
   };
 
-  Output& output(Stream stream);
-  const Output& output(Stream stream) const;
+  size_t place_of(Stream stream) const {
+    return same_ ? 0 : static_cast<size_t>(stream);
+  }
   Output* drawn_output();
   void start_text(Output& output);
   void flush_output(Output& output);

@@ -45,17 +45,15 @@ class Starter {
   std::vector<pollfd> blocked_outputs() const;
   void write_output();
   bool has_output() const;
-  int exit_code() const;
 
   const LaunchOptions& options_;
   FileDescriptor signals_;
   Sink out_{STDOUT_FILENO};
   Sink err_{STDERR_FILENO};
   std::list<HostProcess> hosts_;
-  std::vector<const HostProcess*> ended_; // in that order
   int signal_ = 0; // that asked to end the job
   bool ending_ = false; // all were asked to end
-  bool failed_ = false; // one was not started, or cut off
+  std::optional<int> code_; // the job's, which all agents end with
   std::optional<Clock::time_point> deadline_; // for the next step of ending
 };
 
@@ -77,7 +75,7 @@ int Starter::run() {
     write_output();
   }
   write_last_output();
-  return exit_code();
+  return code_.value_or(kExitSignalBase + signal_);
 }
 
 bool Starter::is_running() const {
@@ -173,7 +171,9 @@ void Starter::end_all() {
 }
 
 void Starter::on_end(HostProcess& host) {
-  ended_.push_back(&host);
+  if (host.has_finished() && !code_) {
+    code_ = host.exit_code();
+  }
   if (!ending_ && !host.has_started()) {
     fail("ddprun was not started on " + host.host() + host.describe_end());
   } else if (!ending_ && !host.has_finished()) {
@@ -186,26 +186,13 @@ void Starter::on_end(HostProcess& host) {
 }
 
 void Starter::fail(const std::string& text) {
-  failed_ = true;
+  code_ = kExitInfrastructure;
   say(text);
   end_all();
 }
 
 void Starter::say(const std::string& text) {
   err_.append("ddprun: " + text + "\n");
-}
-
-// All agents end with the job's code.
-int Starter::exit_code() const {
-  if (failed_) {
-    return kExitInfrastructure;
-  }
-  const auto known =
-      std::find_if(ended_.begin(), ended_.end(), [](const HostProcess* each) {
-        return each->has_finished();
-      });
-  return known == ended_.end() ? kExitSignalBase + signal_
-                               : (*known)->exit_code();
 }
 
 // A reader that does not read holds up the end of a job that went well.

@@ -183,6 +183,10 @@ std::string address_of_interface(const std::string& name_or_address) {
           known);
 }
 
+std::string bound_address(const NodeOptions& nodes, const std::string& given) {
+  return nodes.bind.empty() ? given : address_of_interface(nodes.bind);
+}
+
 std::string outward_address() {
   // Of networks for documentation, to which only a default route leads.
   for (const char* far : {"198.51.100.1", "2001:db8::1"}) {

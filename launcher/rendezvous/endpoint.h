@@ -26,6 +26,9 @@ bool is_own_address(const std::string& numeric);
 /// it has one. Throws LaunchError with the interfaces that there are.
 std::string address_of_interface(const std::string& name_or_address);
 
+/// That of --bind, else the one that is given.
+std::string bound_address(const NodeOptions& nodes, const std::string& given);
+
 /// This machine's address for others: that of its default route, else the only
 /// one that is no loopback's; empty where that does not tell.
 std::string outward_address();

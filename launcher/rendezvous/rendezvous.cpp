@@ -211,13 +211,9 @@ void Rendezvous::carry_out(const Member::Action& action, Time now) {
 void Rendezvous::open_store(Time now) {
   const LaunchOptions& options = job_.options;
   try {
-    if (!nodes_.several()) {
-      ranks_store_ = listen_on(options.master_addr, options.master_port);
-    } else if (nodes_.bind.empty()) {
-      ranks_store_ = listen_in_range(member_.self().address, nodes_);
-    } else {
-      ranks_store_ = listen_in_range(address_of_interface(nodes_.bind), nodes_);
-    }
+    ranks_store_ = nodes_.several()
+        ? listen_in_range(bound_address(nodes_, member_.self().address), nodes_)
+        : listen_on(options.master_addr, options.master_port);
     member_.store_opened(ranks_store_.port, now);
   } catch (const LaunchError& error) {
     const std::string place =

@@ -38,19 +38,18 @@ TEST_CASE("a rank's command line is shown", "[unit]") {
           "rank 0 of 2",
           {"./train", "it's", "a b", "", "--token", "t"},
           {{"RANK", "0"}, {"NOTE", "a b"}, {"HF_TOKEN", "abc"}},
-          {}) ==
+          nullptr) ==
       "# rank 0 of 2\n"
       "env RANK=0 NOTE='a b' HF_TOKEN='***' ./train 'it'\\''s' 'a b' '' "
       "--token '***'\n");
   RankPlace place;
-  place.bound = true;
   CPU_ZERO(&place.cpus);
   for (const int cpu : {0, 1, 2, 5, 7, 8}) {
     CPU_SET(cpu, &place.cpus);
   }
   place.memory_nodes = {0, 1};
   CHECK(
-      describe_rank("rank 1 of 2", {"./train"}, {{"RANK", "1"}}, place) ==
+      describe_rank("rank 1 of 2", {"./train"}, {{"RANK", "1"}}, &place) ==
       "# rank 1 of 2, CPUs 0-2,5,7-8, memory of nodes 0-1\n"
       "env RANK=1 ./train\n");
 }

@@ -29,9 +29,9 @@ std::string describe_rank(
     const std::string& name,
     const std::vector<std::string>& arguments,
     const Variables& environment,
-    const RankPlace& place) {
+    const RankPlace* place) {
   std::string text =
-      "# " + name + (place.bound ? ", " + describe(place) : "") + "\nenv";
+      "# " + name + (place ? ", " + describe(*place) : "") + "\nenv";
   for (const auto& [variable, value] : environment) {
     // Quoted, the name would be none.
     const std::string start = variable + "=";

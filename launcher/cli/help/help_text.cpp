@@ -1,6 +1,5 @@
 #include <launcher/cli/help/help_text.h>
 
-#include <algorithm>
 #include <sstream>
 
 #include <launcher/cli/options/option_table.h>
@@ -8,7 +7,8 @@
 namespace ddp {
 namespace {
 
-constexpr size_t kLeastColumns = 40;
+constexpr size_t kColumns = 80;
+constexpr size_t kIndent = 26;
 
 // Its words in lines of at most this many bytes, where words allow it.
 std::vector<std::string> wrap(const std::string& text, size_t width) {
@@ -24,9 +24,9 @@ std::vector<std::string> wrap(const std::string& text, size_t width) {
   return lines;
 }
 
-std::string paragraph(const std::string& text, size_t columns) {
+std::string paragraph(const std::string& text) {
   std::string result;
-  for (const std::string& line : wrap(text, columns)) {
+  for (const std::string& line : wrap(text, kColumns)) {
     result += line + "\n";
   }
   return result;
@@ -40,13 +40,12 @@ std::string heading_line(const CommandOption& option) {
   return option.value.empty() ? line : line + " " + option.value;
 }
 
-std::string entry(const CommandOption& option, size_t columns) {
-  const size_t indent = columns < 70 ? 6 : 26;
+std::string entry(const CommandOption& option) {
   std::string text = heading_line(option);
-  bool starts_line = text.size() + 2 > indent;
-  text += starts_line ? "\n" : std::string(indent - text.size(), ' ');
-  for (const std::string& line : wrap(option.help, columns - indent)) {
-    text += (starts_line ? std::string(indent, ' ') : "") + line + "\n";
+  bool starts_line = text.size() + 2 > kIndent;
+  text += starts_line ? "\n" : std::string(kIndent - text.size(), ' ');
+  for (const std::string& line : wrap(option.help, kColumns - kIndent)) {
+    text += (starts_line ? std::string(kIndent, ' ') : "") + line + "\n";
     starts_line = true;
   }
   return text;
@@ -54,29 +53,26 @@ std::string entry(const CommandOption& option, size_t columns) {
 
 } // namespace
 
-std::string help_text(size_t columns) {
-  columns = std::max(columns, kLeastColumns);
+std::string help_text() {
   std::string text =
       "Usage: ddprun [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n\n" +
       paragraph(
           "Runs a program as several ranks on this machine, or on each of "
           "several, and ends them together. Options are torchrun's and a few "
-          "more; they end at the program.",
-          columns);
+          "more; they end at the program.");
   const CommandOption* previous = nullptr;
   for (const CommandOption& option : option_table()) {
     if (previous == nullptr || previous->group != option.group) {
       text += "\n" + option.group + ":\n";
     }
-    text += entry(option, columns);
+    text += entry(option);
     previous = &option;
   }
   return text + "\n" +
       paragraph(
              "Underscores stand for dashes, and a beginning that is unique for "
              "the whole name. PET_NPROC_PER_NODE and so on give options that "
-             "the command line does not.",
-             columns);
+             "the command line does not.");
 }
 
 } // namespace ddp

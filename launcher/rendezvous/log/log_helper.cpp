@@ -185,8 +185,7 @@ std::string LogHelper::own_address() const {
   if (!nodes.local_address.empty()) {
     return local_address_of(nodes);
   }
-  const std::string bound =
-      nodes.bind.empty() ? local_address_ : address_of_interface(nodes.bind);
+  const std::string bound = bound_address(nodes, local_address_);
   return is_wildcard(bound) ? local_address_ : bound;
 }
 

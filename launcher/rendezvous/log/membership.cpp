@@ -220,7 +220,7 @@ void Membership::end(const Entry& entry) {
     return;
   }
   exit_code = entry.code;
-  if (cause == Cause::kFailure && plan.restarts >= plan.max_restarts) {
+  if (has_failed()) {
     return; // it ends by that
   }
   if (phase == Phase::kGathering) {
@@ -243,7 +243,7 @@ void Membership::conclude_epoch() {
   if (phase != Phase::kStopping) { // all that are left have finished
     exit_code = 0;
     phase = Phase::kEnded;
-  } else if (cause == Cause::kFailure && plan.restarts >= plan.max_restarts) {
+  } else if (has_failed()) {
     exit_code = failure->code;
     phase = Phase::kEnded;
   } else {

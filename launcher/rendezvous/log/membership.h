@@ -54,6 +54,10 @@ class Membership {
   std::vector<NodeInfo> survivors() const;
   /// Whether all nodes of the last plan have read it.
   bool is_confirmed() const;
+  /// Whether the epoch stops by a failure after which there is no restart.
+  bool has_failed() const {
+    return cause == Cause::kFailure && plan.restarts >= plan.max_restarts;
+  }
   /// The nodes whose stopped ranks the others wait for.
   std::vector<NodeInfo> awaited() const;
 
