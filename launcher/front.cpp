@@ -10,11 +10,10 @@
 #include <unistd.h>
 
 #include <launcher/agent/agent.h>
-#include <launcher/agent/descendants.h>
 #include <launcher/private_folder.h>
+#include <launcher/processes.h>
 #include <launcher/remote/starter_link.h>
 #include <launcher/report/report.h>
-#include <launcher/signals.h>
 
 namespace ddp {
 namespace {

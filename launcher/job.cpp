@@ -8,13 +8,13 @@
 #include <common/processors.h>
 #include <common/scheduler/outer_launcher.h>
 #include <common/text.h>
-#include <launcher/cli/help/dry_run.h>
 #include <launcher/cli/program.h>
+#include <launcher/cli/redaction.h>
 #include <launcher/private_folder.h>
+#include <launcher/processes.h>
 #include <launcher/rendezvous/authentication.h>
-#include <launcher/report/report_file.h>
+#include <launcher/report/report.h>
 #include <launcher/sockets.h>
-#include <launcher/store_process.h>
 
 namespace ddp {
 namespace {

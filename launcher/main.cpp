@@ -8,7 +8,6 @@
 #include <common/scheduler/rank_environment.h>
 #include <launcher/front.h>
 #include <launcher/remote/host_commands.h>
-#include <launcher/remote/starter.h>
 #include <launcher/remote/starter_link.h>
 #include <launcher/report/report.h>
 

@@ -7,9 +7,8 @@
 #include <unistd.h>
 
 #include <common/scheduler/launch_error.h>
-#include <launcher/agent/descendants.h>
 #include <launcher/private_folder.h>
-#include <launcher/signals.h>
+#include <launcher/processes.h>
 
 namespace ddp {
 namespace {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include <common/scheduler/launch_error.h>
-#include <launcher/signals.h>
+#include <launcher/processes.h>
 
 namespace ddp {
 namespace {

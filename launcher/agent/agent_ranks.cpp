@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include <common/text.h>
-#include <launcher/report/activity.h>
+#include <launcher/report/blame.h>
 
 namespace ddp {
 namespace {

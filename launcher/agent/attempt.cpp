@@ -13,7 +13,7 @@
 #include <launcher/cli/program.h>
 #include <launcher/output/pseudo_terminal.h>
 #include <launcher/private_folder.h>
-#include <launcher/store_process.h>
+#include <launcher/processes.h>
 
 namespace ddp {
 namespace {

@@ -5,7 +5,6 @@
 
 #include <common/processors.h>
 #include <common/scheduler/rank_environment.h>
-#include <launcher/cli/help/help_text.h>
 #include <launcher/cli/nodes.h>
 #include <launcher/cli/options/arguments.h>
 #include <launcher/cli/options/option_table.h>

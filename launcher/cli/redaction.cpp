@@ -1,8 +1,17 @@
 #include <launcher/cli/redaction.h>
 
+#include <cctype>
 #include <cstring>
 
 namespace ddp {
+namespace {
+
+bool is_plain(char letter) {
+  return std::isalnum(static_cast<unsigned char>(letter)) ||
+      (letter != '\0' && std::strchr("-_./,:=+@%", letter) != nullptr);
+}
+
+} // namespace
 
 bool names_secret(const std::string& name) {
   for (const char* word :
@@ -53,6 +62,35 @@ std::vector<std::string> redacted_arguments(
         names_secret(argument);
   }
   return result;
+}
+
+std::string shell_word(const std::string& text) {
+  bool plain = !text.empty();
+  std::string quoted = "'";
+  for (const char letter : text) {
+    plain = plain && is_plain(letter);
+    quoted += letter == '\'' ? "'\\''" : std::string(1, letter);
+  }
+  return plain ? text : quoted + "'";
+}
+
+std::string describe_rank(
+    const std::string& name,
+    const std::vector<std::string>& arguments,
+    const Variables& environment,
+    const RankPlace* place) {
+  std::string text =
+      "# " + name + (place ? ", " + describe(*place) : "") + "\nenv";
+  for (const auto& [variable, value] : environment) {
+    // Quoted, the name would be none.
+    const std::string start = variable + "=";
+    const std::string shown = redacted(start + value);
+    text += " " + start + shell_word(shown.substr(start.size()));
+  }
+  for (const std::string& argument : redacted_arguments(arguments)) {
+    text += " " + shell_word(argument);
+  }
+  return text + "\n";
 }
 
 } // namespace ddp

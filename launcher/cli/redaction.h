@@ -3,6 +3,9 @@
 #include <string>
 #include <vector>
 
+#include <common/scheduler/rank_environment.h>
+#include <launcher/affinity/cpu_binding.h>
+
 namespace ddp {
 
 /// What stands in the place of a secret.
@@ -22,5 +25,17 @@ std::string redacted(const std::string& assignment);
 /// NAME=value and --some-key value.
 std::vector<std::string> redacted_arguments(
     const std::vector<std::string>& arguments);
+
+/// What --dry-run prints of a rank: a line that a shell can run, with the
+/// variables that ddprun sets, and beside its name where it would be bound to.
+/// Values of variables and options that look secret are shown as ***.
+std::string describe_rank(
+    const std::string& name,
+    const std::vector<std::string>& arguments,
+    const Variables& environment,
+    const RankPlace* place);
+
+/// The text as one word of a shell.
+std::string shell_word(const std::string& text);
 
 } // namespace ddp

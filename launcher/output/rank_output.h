@@ -1,13 +1,15 @@
 #pragma once
 
+#include <algorithm>
 #include <ctime>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <launcher/output/last_lines.h>
-#include <launcher/output/line_prefix.h>
+#include <common/scheduler/rank_environment.h>
 #include <launcher/output/line_splitter.h>
 #include <launcher/output/log_file.h>
 #include <launcher/output/output_options.h>
@@ -15,6 +17,51 @@
 #include <launcher/output/shared_errors.h>
 
 namespace ddp {
+
+/// What stands before each line of a rank. Of a template's `${...}` those that
+/// OutputOptions names are replaced and others left as they are; `${time}` is
+/// the local HH:MM:SS.
+class LinePrefix {
+ public:
+  LinePrefix(
+      const OutputOptions& options,
+      const JobEnvironment& job,
+      const RankStream& rank);
+
+  /// The prefix at this time.
+  std::string text(std::time_t now) const;
+
+ private:
+  std::string text_;
+  bool has_time_ = false;
+};
+
+/// The last lines of a stream: at most kLines, and of each kBytes, its last
+/// ones. For any thread.
+class LastLines {
+ public:
+  static constexpr size_t kLines = 20;
+  static constexpr size_t kBytes = 1024;
+
+  /// Adds a line, given without its newline.
+  void add(std::string_view line) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    lines_.emplace_back(
+        line.substr(line.size() - std::min(line.size(), kBytes)));
+    if (lines_.size() > kLines) {
+      lines_.pop_front();
+    }
+  }
+
+  std::vector<std::string> lines() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return {lines_.begin(), lines_.end()};
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::deque<std::string> lines_;
+};
 
 /// Takes what a rank writes to one of its streams to where the options say:
 /// its log file, the filtered one, the screen, the last lines. For one thread.

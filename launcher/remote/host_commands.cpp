@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include <common/scheduler/rank_environment.h>
-#include <launcher/cli/help/dry_run.h>
 #include <launcher/cli/redaction.h>
 #include <launcher/rendezvous/authentication.h>
 #include <launcher/rendezvous/endpoint.h>

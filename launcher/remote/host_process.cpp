@@ -11,9 +11,9 @@
 #include <common/processes/worker.h>
 #include <common/scheduler/rank_environment.h>
 #include <launcher/cli/program.h>
+#include <launcher/processes.h>
 #include <launcher/remote/starter_link.h>
 #include <launcher/rendezvous/authentication.h>
-#include <launcher/signals.h>
 
 extern char** environ; // NOLINT(readability-redundant-declaration)
 

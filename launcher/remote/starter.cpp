@@ -1,5 +1,3 @@
-#include <launcher/remote/starter.h>
-
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -10,9 +8,9 @@
 #include <poll.h>
 
 #include <common/scheduler/launch_error.h>
+#include <launcher/processes.h>
 #include <launcher/remote/host_process.h>
 #include <launcher/rendezvous/authentication.h>
-#include <launcher/signals.h>
 
 namespace ddp {
 namespace {

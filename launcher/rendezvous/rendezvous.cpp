@@ -9,8 +9,8 @@
 
 #include <common/host_name.h>
 #include <common/scheduler/launch_error.h>
+#include <launcher/processes.h>
 #include <launcher/rendezvous/endpoint.h>
-#include <launcher/store_process.h>
 
 namespace ddp {
 namespace {

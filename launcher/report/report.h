@@ -64,4 +64,8 @@ std::string report_json(const JobReport& report);
 /// such file. An error text, or empty.
 std::string write_report(const JobReport& report);
 
+/// Checks that a report can be written to `path` and removes an older one.
+/// Throws LaunchError (exit code 2).
+void prepare_report(const std::string& path);
+
 } // namespace ddp

@@ -1,16 +1,93 @@
 #include <launcher/report/report.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <filesystem>
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
+#include <common/file_descriptor.h>
+#include <common/scheduler/launch_error.h>
 #include <launcher/cli/redaction.h>
-#include <launcher/report/report_file.h>
 
 namespace ddp {
 namespace {
+
+// For a reader that does not read.
+constexpr int kWriteMilliseconds = 5000;
+
+// Whether a new file may take its place: all else is the user's, or the
+// system's.
+bool is_replaceable(const std::string& path) {
+  struct stat file {};
+  return lstat(path.c_str(), &file) == 0 ? S_ISREG(file.st_mode)
+                                         : errno == ENOENT;
+}
+
+// Of a regular file that a link leads to, as /dev/stdout can be: this process'
+// output if it goes there, else -1.
+int own_output(const struct stat& file) {
+  struct stat own {};
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (fstat(fd, &own) == 0 && own.st_dev == file.st_dev &&
+        own.st_ino == file.st_ino) {
+      return fd;
+    }
+  }
+  return -1;
+}
+
+// What went to an output already stays there: that is returned, else -1.
+int clear_linked(const std::string& path) {
+  struct stat file {};
+  if (stat(path.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) {
+    return -1;
+  }
+  const int output = own_output(file);
+  if (output < 0) {
+    truncate(path.c_str(), 0);
+  }
+  return output;
+}
+
+// Neither waits for a reader to come nor becomes the job's terminal.
+FileDescriptor open_in_place(const std::string& path) {
+  return FileDescriptor(open(
+      path.c_str(),
+      O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+      S_IRUSR | S_IWUSR));
+}
+
+int write_in_place(const std::string& path, const std::string& text) {
+  const int output = clear_linked(path);
+  if (output >= 0) { // from where its other writers are
+    return write_all(output, text);
+  }
+  const FileDescriptor file = open_in_place(path);
+  return file ? write_all(file.get(), text, kWriteMilliseconds) : errno;
+}
+
+int write_new_file(const std::string& path, const std::string& text) {
+  const FileDescriptor file(open(
+      path.c_str(),
+      O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+      S_IRUSR | S_IWUSR));
+  if (!file) {
+    return errno;
+  }
+  const int error = write_all(file.get(), text);
+  return error != 0 || fsync(file.get()) == 0 ? error : errno;
+}
+
+[[noreturn]] void reject(const std::string& path, const std::string& why) {
+  throw LaunchError(kExitUsage, "--report " + path + ": " + why);
+}
 
 using nlohmann::json;
 
@@ -73,6 +150,42 @@ json root_json(const JobReport& report) {
 }
 
 } // namespace
+
+void prepare_report(const std::string& path) {
+  if (std::filesystem::is_directory(path)) {
+    reject(path, "is a folder");
+  }
+  const bool is_replaced = is_replaceable(path);
+  const std::string written = is_replaced
+      ? std::filesystem::absolute(path).parent_path().string()
+      : path;
+  const bool is_new_target = !is_replaced && access(path.c_str(), F_OK) != 0;
+  const bool is_writable = is_new_target ? bool(open_in_place(path))
+                                         : access(written.c_str(), W_OK) == 0;
+  if (!is_writable) {
+    reject(path, "cannot write to " + written + ": " + std::strerror(errno));
+  }
+  if (is_replaced) {
+    unlink(path.c_str());
+  } else {
+    clear_linked(path);
+  }
+}
+
+int write_report_file(const std::string& path, const std::string& text) {
+  if (!is_replaceable(path)) {
+    return write_in_place(path, text);
+  }
+  const std::string temporary = path + ".new-" + std::to_string(getpid());
+  int error = write_new_file(temporary, text);
+  if (error == 0 && rename(temporary.c_str(), path.c_str()) != 0) {
+    error = errno;
+  }
+  if (error != 0) {
+    unlink(temporary.c_str());
+  }
+  return error;
+}
 
 std::string report_json(const JobReport& report) {
   json value = {

@@ -1,7 +1,6 @@
 // What --dry-run shows, and what it and reports hide.
 #include <tests/support/catch_plain.h>
 
-#include <launcher/cli/help/dry_run.h>
 #include <launcher/cli/redaction.h>
 #include <tests/launcher/launched_job.h>
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include <launcher/cli/options/option.h>
@@ -11,5 +12,8 @@ const std::vector<CommandOption>& option_table();
 
 /// How many of them store a value by themselves.
 size_t stored_options();
+
+/// What --help prints. help2man and the shells' completion read it, too.
+std::string help_text();
 
 } // namespace ddp

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include <common/processes/worker.h>
-#include <launcher/store_process.h>
+#include <launcher/processes.h>
 
 namespace ddp {
 namespace {

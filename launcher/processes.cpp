@@ -1,0 +1,144 @@
+#include <launcher/processes.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <common/file_descriptor.h>
+#include <common/processes/worker.h>
+#include <common/scheduler/launch_error.h>
+#include <common/scheduler/rank_environment.h>
+
+namespace ddp {
+
+sigset_t handled_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal :
+       {SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGCHLD}) {
+    sigaddset(&set, signal);
+  }
+  // A blocked signal is queued even where it is ignored, so taking these would
+  // undo nohup, and stop what a shell without job control started.
+  for (int signal : {SIGHUP, SIGTSTP}) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    if (action.sa_handler != SIG_IGN) {
+      sigaddset(&set, signal);
+    }
+  }
+  return set;
+}
+
+void take_signals() {
+  const sigset_t set = handled_signals();
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  // An ignored SIGCHLD, inherited, would make the kernel reap our children.
+  std::signal(SIGCHLD, SIG_DFL);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+FileDescriptor open_signal_descriptor() {
+  const sigset_t set = handled_signals();
+  return FileDescriptor(check_call(
+      signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
+      "cannot open a signalfd"));
+}
+
+int next_signal(const FileDescriptor& signals) {
+  signalfd_siginfo info{};
+  const ssize_t size = ::read(signals.get(), &info, sizeof info);
+  return size == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+}
+
+bool ends_job(int signal) {
+  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP ||
+      signal == SIGQUIT;
+}
+
+void become_subreaper() {
+  check_call(prctl(PR_SET_CHILD_SUBREAPER, 1), "cannot become a subreaper");
+}
+
+std::vector<pid_t> child_processes() {
+  std::ifstream list("/proc/thread-self/children");
+  std::vector<pid_t> pids;
+  for (pid_t pid; list >> pid;) {
+    pids.push_back(pid);
+  }
+  return pids;
+}
+
+void await_child_signal(int milliseconds) {
+  sigset_t child_signal;
+  sigemptyset(&child_signal);
+  sigaddset(&child_signal, SIGCHLD);
+  const timespec time{0, int64_t{milliseconds} * 1000 * 1000};
+  sigtimedwait(&child_signal, nullptr, &time);
+}
+
+int end_descendants(const std::vector<pid_t>& spared) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  int reaped = 0;
+  while (std::chrono::steady_clock::now() < deadline) {
+    bool left = false;
+    for (pid_t pid : child_processes()) {
+      if (std::find(spared.begin(), spared.end(), pid) != spared.end()) {
+        continue;
+      }
+      left = true;
+      kill(pid, SIGKILL);
+      if (waitpid(pid, nullptr, WNOHANG) == pid) {
+        ++reaped;
+      }
+    }
+    if (!left) {
+      break;
+    }
+    await_child_signal(1);
+  }
+  return reaped;
+}
+
+std::string find_helper(const std::string& name) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
+  for (const fs::path& each :
+       {folder / name, folder / ".." / "libexec" / "ddp" / name}) {
+    if (fs::exists(each, error)) {
+      return each;
+    }
+  }
+  throw LaunchError(
+      kExitInternal,
+      name + " is neither in " + folder.string() +
+          " nor in ../libexec/ddp: install ddp anew, or keep the two programs "
+          "together");
+}
+
+std::vector<std::string> helper_environment() {
+  return worker_environment({}, environ);
+}
+
+pid_t start_store(const std::string& program, FileDescriptor listener) {
+  WorkerPlan plan;
+  plan.program = program;
+  plan.arguments = {"ddprun-store", std::to_string(listener.get())};
+  plan.environment = helper_environment();
+  plan.out_fd = STDERR_FILENO;
+  plan.kept_fds = {listener.get()};
+  return fork_worker(plan);
+}
+
+} // namespace ddp
