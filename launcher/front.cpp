@@ -1,4 +1,4 @@
-#include <launcher/front.h>
+#include <launcher/job.h>
 
 #include <array>
 #include <chrono>

@@ -40,4 +40,9 @@ Job make_failed_job(LaunchOptions options, const LaunchError& error);
 /// What --dry-run prints.
 std::string describe_job(const Job& job);
 
+/// Runs the job in an agent process, passes signals on to it, and ends with its
+/// exit code. If the agent is killed, ends every descendant: 128 + its signal.
+/// Takes the job's listener. Throws std::system_error where it cannot start.
+int run_front(Job& job);
+
 } // namespace ddp

@@ -6,7 +6,7 @@
 
 #include <common/scheduler/launch_error.h>
 #include <common/scheduler/rank_environment.h>
-#include <launcher/front.h>
+#include <launcher/job.h>
 #include <launcher/remote/host_commands.h>
 #include <launcher/remote/starter_link.h>
 #include <launcher/report/report.h>

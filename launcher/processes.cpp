@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -13,7 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <common/file_descriptor.h>
 #include <common/processes/worker.h>
 #include <common/scheduler/launch_error.h>
 #include <common/scheduler/rank_environment.h>
@@ -86,10 +84,9 @@ void await_child_signal(int milliseconds) {
   sigtimedwait(&child_signal, nullptr, &time);
 }
 
-int end_descendants(const std::vector<pid_t>& spared) {
+void end_descendants(const std::vector<pid_t>& spared) {
   const auto deadline =
       std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  int reaped = 0;
   while (std::chrono::steady_clock::now() < deadline) {
     bool left = false;
     for (pid_t pid : child_processes()) {
@@ -98,16 +95,13 @@ int end_descendants(const std::vector<pid_t>& spared) {
       }
       left = true;
       kill(pid, SIGKILL);
-      if (waitpid(pid, nullptr, WNOHANG) == pid) {
-        ++reaped;
-      }
+      waitpid(pid, nullptr, WNOHANG);
     }
     if (!left) {
-      break;
+      return;
     }
     await_child_signal(1);
   }
-  return reaped;
 }
 
 std::string find_helper(const std::string& name) {

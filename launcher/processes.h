@@ -42,9 +42,8 @@ void await_child_signal(int milliseconds);
 /// call from its main thread with SIGCHLD blocked: kills and reaps its children
 /// until none is left, since their own children become ours as they die.
 /// Children in `spared` are left alone. Gives up after ten seconds on processes
-/// that the kernel does not end (blocked in a driver). Returns how many were
-/// reaped.
-int end_descendants(const std::vector<pid_t>& spared = {});
+/// that the kernel does not end (blocked in a driver).
+void end_descendants(const std::vector<pid_t>& spared = {});
 
 /// A program of ddprun's own: beside it, or in ../libexec/ddp where it is
 /// installed. Throws LaunchError where it is in neither.

@@ -68,8 +68,8 @@ void Agent::start_attempt(Listener listener) {
   attempt_ = std::make_unique<Attempt>(
       job_, number_, std::move(listener), descriptor_limit_, output_);
   supervisor_.emplace(job_.options.nproc_per_node, job_.options.grace, now);
-  watch(attempt_->exec_errors().get());
-  for (const Attempt::Rank& each : attempt_->ranks()) {
+  watch(attempt_->exec_errors.get());
+  for (const Attempt::Rank& each : attempt_->ranks) {
     if (each.process) {
       watch(each.process.get());
     }
@@ -88,7 +88,7 @@ void Agent::end_attempt() {
   output_deadline_.reset();
   for (size_t i = 0; i < ends_.size(); ++i) {
     ends_[i].error =
-        read_error_file(attempt_->ranks()[i].error_file, job_.program);
+        read_error_file(attempt_->ranks[i].error_file, job_.program);
     ends_[i].last_lines = output_.last_lines(static_cast<int>(i));
   }
 }

@@ -128,10 +128,10 @@ void Agent::handle_event(int fd) {
   } else if (fd == rendezvous_.fd()) {
     rendezvous_.handle_events(Clock::now());
     take_orders();
-  } else if (attempt_ && fd == attempt_->exec_errors().get()) {
+  } else if (attempt_ && fd == attempt_->exec_errors.get()) {
     on_exec_error();
   } else if (attempt_) {
-    const auto& ranks = attempt_->ranks();
+    const auto& ranks = attempt_->ranks;
     for (size_t i = 0; i < ranks.size(); ++i) {
       if (ranks[i].process.get() == fd) {
         on_rank_end(i);
@@ -184,7 +184,7 @@ void Agent::end_job(int signal) {
 
 void Agent::on_exec_error() {
   int error = 0;
-  FileDescriptor& errors = attempt_->exec_errors();
+  FileDescriptor& errors = attempt_->exec_errors;
   const bool failed = read(errors.get(), &error, sizeof error) == sizeof error;
   unwatch(errors.get());
   errors.reset();
@@ -199,7 +199,7 @@ void Agent::on_exec_error() {
 
 void Agent::on_rank_end(size_t index) {
   int status = 0;
-  Attempt::Rank& rank = attempt_->ranks()[index];
+  Attempt::Rank& rank = attempt_->ranks[index];
   waitpid(rank.pid, &status, 0);
   RankEnd& end = ends_[index];
   end = describe_rank(index);
@@ -225,7 +225,7 @@ void Agent::on_rank_end(size_t index) {
 
 void Agent::on_store_end(int wait_status) {
   detail_ = "the store that the ranks meet at (pid " +
-      std::to_string(attempt_->store()) + ") " + describe_end(wait_status) +
+      std::to_string(attempt_->store) + ") " + describe_end(wait_status) +
       "; all ranks were ended";
   send(supervisor_->kill_all(StopReason::kInfrastructure));
 }
@@ -237,7 +237,7 @@ void Agent::reap() {
   while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
          info.si_pid != 0) {
     static const std::vector<Attempt::Rank> none;
-    const auto& ranks = attempt_ ? attempt_->ranks() : none;
+    const auto& ranks = attempt_ ? attempt_->ranks : none;
     const auto rank =
         std::find_if(ranks.begin(), ranks.end(), [&](const auto& each) {
           return each.pid == info.si_pid;
@@ -246,7 +246,7 @@ void Agent::reap() {
     if (rank == ranks.end()) {
       int status = 0;
       waitpid(info.si_pid, &status, WNOHANG);
-      if (attempt_ && info.si_pid == attempt_->store() &&
+      if (attempt_ && info.si_pid == attempt_->store &&
           supervisor_->running()) {
         on_store_end(status);
       }

@@ -25,7 +25,7 @@ bool Agent::may_pause() const {
   const bool ends = end_requests_ > 0 || !may_change ||
       log.cause == Membership::Cause::kEnd || log.has_failed();
   return !ends && !supervisor_->stopping() &&
-      supervisor_->alive().size() == attempt_->ranks().size() &&
+      supervisor_->alive().size() == attempt_->ranks.size() &&
       attempt_->can_pause();
 }
 

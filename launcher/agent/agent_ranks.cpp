@@ -38,7 +38,7 @@ void Agent::send(const Supervisor::Signals& signals) {
 }
 
 void Agent::send_to(size_t index, int signal) const {
-  const pid_t pid = attempt_->ranks()[index].pid;
+  const pid_t pid = attempt_->ranks[index].pid;
   // What a hung rank is doing its own handler tells, not its children's.
   const bool leader_only = signal == SIGABRT;
   // Between fork and setsid a rank leads no group yet.
@@ -72,7 +72,7 @@ void Agent::watch_ranks(Time now) {
   std::vector<std::optional<ProgressWatch::Beat>> beats(ends_.size());
   for (size_t i = 0; i < ends_.size(); ++i) {
     const Heartbeat heart =
-        attempt_->ranks()[i].heartbeat.read().value_or(Heartbeat());
+        attempt_->ranks[i].heartbeat.read().value_or(Heartbeat());
     calls.push_back(call_of(heart.activity));
     if (ends_[i].state.alive()) {
       beats[i] = {heart.joined, !calls.back().empty(), heart.beats};
@@ -93,7 +93,7 @@ void Agent::watch_ranks(Time now) {
   // Ranks may wait for one that has left, for long: until a timeout of theirs.
   std::map<std::string, std::vector<int>> callers;
   for (size_t each : progress_.waiting(kLongWait, now)) {
-    callers[calls[each]].push_back(attempt_->ranks()[each].rank);
+    callers[calls[each]].push_back(attempt_->ranks[each].rank);
   }
   if (!callers.empty()) {
     say_who_waits(callers, gone);

@@ -66,7 +66,7 @@ void Agent::say_who_waits(
 
 // What is known of a rank besides how it ended.
 RankEnd Agent::describe_rank(size_t index) const {
-  const Attempt::Rank& rank = attempt_->ranks()[index];
+  const Attempt::Rank& rank = attempt_->ranks[index];
   RankEnd end;
   end.rank = rank.rank;
   end.local_rank = rank.local_rank;
@@ -114,8 +114,7 @@ JobReport Agent::make_attempt_report() {
 // Of one that is not the last: what is to be said of it.
 std::string Agent::conclude_attempt() {
   const std::string text = report_text(make_attempt_report());
-  remove_private_folder(
-      attempt_folder(job_.private_folder, attempt_->number()));
+  remove_private_folder(attempt_folder(job_.private_folder, attempt_->number));
   return text;
 }
 

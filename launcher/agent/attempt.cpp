@@ -11,7 +11,7 @@
 
 #include <common/processes/worker.h>
 #include <launcher/cli/program.h>
-#include <launcher/output/pseudo_terminal.h>
+#include <launcher/output/output_pump.h>
 #include <launcher/private_folder.h>
 #include <launcher/processes.h>
 
@@ -52,59 +52,60 @@ bool is_by_epoch(const std::string& variable) {
 
 Attempt::Attempt(
     const Job& job,
-    int number,
+    int its_number,
     Listener listener,
     const rlimit& ranks_limit,
     OutputPump& output)
-    : job_(job),
-      number_(number),
+    : number(its_number),
+      job_(job),
       ranks_limit_(ranks_limit),
-      output_(output),
-      exec_errors_(make_pipe()) {
+      output_(output) {
+  Pipe errors = make_pipe();
   for (int i = 0; i < job.options.nproc_per_node; ++i) {
-    start_rank(i, listener.port);
+    start_rank(i, listener.port, errors.write_end.get());
   }
-  exec_errors_.write_end.reset();
+  exec_errors = std::move(errors.read_end);
+  errors.write_end.reset();
   // Last: the ranks need not wait for it, since the socket listens already.
   start_own_store(std::move(listener));
 }
 
 void Attempt::start_own_store(Listener listener) {
   if (listener.socket) { // else another node has the store
-    store_ = start_store(job_.store_program, std::move(listener.socket));
+    store = start_store(job_.store_program, std::move(listener.socket));
   }
 }
 
 void Attempt::end_store() {
-  const pid_t store = std::exchange(store_, -1); // its end is no failure
-  if (store > 0) {
-    kill(store, SIGKILL);
-    waitpid(store, nullptr, 0);
+  const pid_t old = std::exchange(store, -1); // its end is no failure
+  if (old > 0) {
+    kill(old, SIGKILL);
+    waitpid(old, nullptr, 0);
   }
 }
 
 bool Attempt::can_pause() const {
-  return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& each) {
+  return std::all_of(ranks.begin(), ranks.end(), [](const Rank& each) {
     return each.heartbeat.can_pause();
   });
 }
 
 void Attempt::ask_to_pause(std::chrono::milliseconds step_patience) {
   ++pauses_;
-  for (Rank& each : ranks_) {
+  for (Rank& each : ranks) {
     each.heartbeat.ask_to_pause(pauses_, step_patience);
   }
 }
 
 bool Attempt::is_paused() const {
-  return std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& each) {
+  return std::all_of(ranks.begin(), ranks.end(), [&](const Rank& each) {
     return each.heartbeat.is_paused(pauses_);
   });
 }
 
 void Attempt::go_on(Listener listener) {
   end_store();
-  for (Rank& each : ranks_) {
+  for (Rank& each : ranks) {
     each.rank = job_.environment.first_rank + each.local_rank;
     RankEnvironment own;
     own.local_rank = each.local_rank;
@@ -120,7 +121,7 @@ void Attempt::go_on(Listener listener) {
   start_own_store(std::move(listener));
 }
 
-void Attempt::start_rank(int local_rank, int port) {
+void Attempt::start_rank(int local_rank, int port, int exec_errors_to) {
   Rank rank;
   rank.local_rank = local_rank;
   rank.rank = job_.environment.first_rank + local_rank;
@@ -130,7 +131,7 @@ void Attempt::start_rank(int local_rank, int port) {
         2 * job_.options.nodes.node_timeout + kReportTime);
   }
   rank.error_file =
-      make_error_file(attempt_folder(job_.folder, number_), local_rank);
+      make_error_file(attempt_folder(job_.folder, number), local_rank);
   RankEnvironment own;
   own.local_rank = local_rank;
   own.master_port = port;
@@ -144,7 +145,7 @@ void Attempt::start_rank(int local_rank, int port) {
   if (own.heartbeat_fd >= 0) {
     plan.kept_fds = {own.heartbeat_fd};
   }
-  plan.exec_error_fd = exec_errors_.write_end.get();
+  plan.exec_error_fd = exec_errors_to;
   plan.prepare = [&] {
     setrlimit(RLIMIT_NOFILE, &ranks_limit_);
     if (!job_.places.empty()) { // was checked to be allowed when it was chosen
@@ -157,13 +158,13 @@ void Attempt::start_rank(int local_rank, int port) {
   plan.err_fd = err ? err.get() : STDERR_FILENO;
   rank.pid = fork_worker(plan);
   rank.process = open_process(rank.pid);
-  ranks_.push_back(std::move(rank));
+  ranks.push_back(std::move(rank));
 }
 
 // The rank's end of what carries a stream of its to ddprun; none where it has
 // ddprun's own.
 FileDescriptor Attempt::output_end(const Rank& rank, Stream stream) {
-  const RankStream name{rank.rank, rank.local_rank, stream, number_};
+  const RankStream name{rank.rank, rank.local_rank, stream, number};
   switch (job_.options.output.mode) {
     case OutputMode::kRaw:
       return FileDescriptor();

@@ -39,19 +39,6 @@ class Attempt {
       const rlimit& ranks_limit,
       OutputPump& output);
 
-  int number() const {
-    return number_;
-  }
-  const std::vector<Rank>& ranks() const {
-    return ranks_;
-  }
-  std::vector<Rank>& ranks() {
-    return ranks_;
-  }
-  pid_t store() const {
-    return store_;
-  }
-
   /// Whether all ranks can be asked to leave their group and live on.
   bool can_pause() const;
   /// Asks them to; see ElasticPage for the patience.
@@ -62,25 +49,22 @@ class Attempt {
   /// now, with a store of their own. As the constructor.
   void go_on(Listener listener);
 
+  const int number;
+  std::vector<Rank> ranks;
+  pid_t store = -1;
   /// Becomes readable with errno, an int, where a rank could not execute its
   /// program, or with the end of file once all have.
-  FileDescriptor& exec_errors() {
-    return exec_errors_.read_end;
-  }
+  FileDescriptor exec_errors;
 
  private:
-  void start_rank(int local_rank, int port);
+  void start_rank(int local_rank, int port, int exec_errors_to);
   void start_own_store(Listener listener);
   void end_store();
   FileDescriptor output_end(const Rank& rank, Stream stream);
 
   const Job& job_;
-  int number_;
   rlimit ranks_limit_;
   OutputPump& output_;
-  Pipe exec_errors_;
-  std::vector<Rank> ranks_;
-  pid_t store_ = -1;
   uint32_t pauses_ = 0; // asked for
 };
 

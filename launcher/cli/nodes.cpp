@@ -1,4 +1,4 @@
-#include <launcher/cli/nodes.h>
+#include <launcher/cli/options/option.h>
 
 #include <cstdlib>
 #include <map>

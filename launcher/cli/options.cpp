@@ -5,8 +5,8 @@
 
 #include <common/processors.h>
 #include <common/scheduler/rank_environment.h>
-#include <launcher/cli/nodes.h>
 #include <launcher/cli/options/arguments.h>
+#include <launcher/cli/options/option.h>
 #include <launcher/cli/options/option_table.h>
 #include <launcher/cli/options/option_values.h>
 #include <launcher/remote/hosts.h>

@@ -16,6 +16,19 @@
 
 namespace ddp {
 
+/// The two ends of a pseudo-terminal: what a rank writes to the slave is read
+/// from the master, unchanged.
+struct PseudoTerminal {
+  FileDescriptor master;
+  FileDescriptor slave;
+};
+
+/// Opens a terminal for one stream of a rank, so that programs write each line
+/// at once. As wide as ddprun's own where it has one. Close the slave once the
+/// rank has it: the master then reads EIO when the rank is gone. Throws
+/// std::system_error.
+PseudoTerminal make_rank_pty();
+
 /// Carries the ranks' output to ddprun's own, line by line, and into log files.
 /// Runs in a thread of its own, so that a reader that does not read (a pager)
 /// holds up neither signals nor exits. Ranks whose output nobody takes have to

@@ -3,20 +3,43 @@
 #include <algorithm>
 #include <ctime>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <common/file_descriptor.h>
 #include <common/scheduler/rank_environment.h>
 #include <launcher/output/line_splitter.h>
-#include <launcher/output/log_file.h>
 #include <launcher/output/output_options.h>
 #include <launcher/output/screen.h>
 #include <launcher/output/shared_errors.h>
 
 namespace ddp {
+
+/// A file that takes bytes as they come, for its owner alone to read, in
+/// folders that are made where they are missing. What cannot be written is
+/// lost, which is reported once; later bytes are tried again.
+class LogFile {
+ public:
+  using Report = std::function<void(const std::string& message)>;
+
+  /// Writes at the end of the file.
+  LogFile(std::string path, Report report);
+
+  void write(std::string_view bytes);
+
+ private:
+  bool open();
+  void report(const char* what, int error);
+
+  std::string path_;
+  Report report_;
+  FileDescriptor file_;
+  bool reported_ = false;
+};
 
 /// What stands before each line of a rank. Of a template's `${...}` those that
 /// OutputOptions names are replaced and others left as they are; `${time}` is

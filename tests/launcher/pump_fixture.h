@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <launcher/output/output_pump.h>
-#include <launcher/output/pseudo_terminal.h>
 #include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
