@@ -60,7 +60,6 @@ class Agent {
   void decline();
   std::string reason_to_stop(const Rendezvous::Order& order) const;
   void stop_with_others(const Rendezvous::Order& order);
-  void kill_with_others();
   void tell_others();
   void keep_reason();
   void say_reason();
@@ -97,11 +96,9 @@ class Agent {
   [[noreturn]] void abandon(int exit_code);
 
   void send(const Supervisor::Signals& signals);
-  void send_to(size_t index, int signal) const;
   bool is_mute() const;
   void say(const std::string& text);
   void say_what_is_awaited(Time now);
-  void say_who_is_killed();
   void say_who_waits(
       const std::map<std::string, std::vector<int>>& callers,
       const std::vector<int>& gone);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <common/scheduler/launch_error.h>
+#include <common/text.h>
 #include <launcher/processes.h>
 
 namespace ddp {
@@ -105,7 +106,10 @@ void Agent::tick() {
   const auto deadline = supervisor_->deadline();
   if (deadline && now >= *deadline) {
     if (supervisor_->reason() == StopReason::kSignal) {
-      say_who_is_killed(); // others' deaths are in the report
+      say("still running " + describe_time(job_.options.grace) +
+          " after being asked to stop, killed now: " +
+          name_ranks(ranks_of(supervisor_->alive())));
+      // Others' deaths are in the report.
     }
     send(supervisor_->deadline_passed(now));
   }

@@ -81,7 +81,10 @@ void Agent::take_orders() {
     } else if (runs && order.kind == Order::Kind::kStop) {
       stop_with_others(order);
     } else if (runs) {
-      kill_with_others();
+      if (supervisor_->signal() == 0) { // else it was said
+        say("a node was asked again to end the job; killing all ranks");
+      }
+      send(supervisor_->kill_all(StopReason::kOtherNode));
     }
   }
   if (is_withdrawn) {
@@ -105,13 +108,6 @@ void Agent::stop_with_others(const Order& order) {
   if (!begin_pause(Clock::now())) {
     send(supervisor_->stop_with_others(Clock::now()));
   }
-}
-
-void Agent::kill_with_others() {
-  if (supervisor_->signal() == 0) { // else it was said
-    say("a node was asked again to end the job; killing all ranks");
-  }
-  send(supervisor_->kill_all(StopReason::kOtherNode));
 }
 
 void Agent::set_place(int index) {

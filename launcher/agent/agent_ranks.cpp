@@ -26,24 +26,20 @@ void Agent::send(const Supervisor::Signals& signals) {
     return; // no ranks yet
   }
   for (int signal : signals) {
+    // What a hung rank is doing its own handler tells, not its children's.
+    const bool leader_only = signal == SIGABRT;
     for (int each : supervisor_->alive()) {
-      send_to(static_cast<size_t>(each), signal);
+      const pid_t pid = attempt_->ranks[static_cast<size_t>(each)].pid;
+      // Between fork and setsid a rank leads no group yet.
+      if (leader_only || kill(-pid, signal) != 0) {
+        kill(pid, signal);
+      }
     }
   }
   const bool stops = supervisor_->stopping() && supervisor_->running();
   if (stops && !signals.empty()) {
     next_notice_ =
         Clock::now() + (signals.back() == SIGKILL ? kKillTime : kNoticeTime);
-  }
-}
-
-void Agent::send_to(size_t index, int signal) const {
-  const pid_t pid = attempt_->ranks[index].pid;
-  // What a hung rank is doing its own handler tells, not its children's.
-  const bool leader_only = signal == SIGABRT;
-  // Between fork and setsid a rank leads no group yet.
-  if (leader_only || kill(-pid, signal) != 0) {
-    kill(pid, signal);
   }
 }
 

@@ -44,12 +44,6 @@ void Agent::say_what_is_awaited(Time now) {
   }
 }
 
-void Agent::say_who_is_killed() {
-  say("still running " + describe_time(job_.options.grace) +
-      " after being asked to stop, killed now: " +
-      name_ranks(ranks_of(supervisor_->alive())));
-}
-
 void Agent::say_who_waits(
     const std::map<std::string, std::vector<int>>& callers,
     const std::vector<int>& gone) {

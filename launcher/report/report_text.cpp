@@ -14,7 +14,6 @@ constexpr size_t kReasonLines = 12;
 constexpr size_t kStackFrames = 12;
 constexpr size_t kErrorLines = 5;
 constexpr size_t kHangFrames = 6;
-constexpr size_t kOtherReasons = 3;
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -146,39 +145,6 @@ std::string explain(const RankEnd& end) {
   return text;
 }
 
-// Other reasons, each once, that are not what the root's failure led to.
-std::string other_reasons(const JobReport& report) {
-  struct Reason {
-    const RankEnd* first;
-    std::vector<int> ranks;
-  };
-  std::vector<Reason> reasons;
-  for (const RankEnd& end : report.ranks) {
-    if (reason_of(end).empty() || is_consequence(end) ||
-        have_one_reason(end, report.ranks.at(*report.root))) {
-      continue;
-    }
-    const auto reason =
-        std::find_if(reasons.begin(), reasons.end(), [&](const Reason& each) {
-          return have_one_reason(*each.first, end);
-        });
-    if (reason == reasons.end()) {
-      reasons.push_back({&end, {end.rank}});
-    } else {
-      reason->ranks.push_back(end.rank);
-    }
-  }
-  std::string text;
-  reasons.resize(std::min(reasons.size(), kOtherReasons));
-  for (const Reason& reason : reasons) {
-    text += section(
-        "reason of " + name_ranks(reason.ranks),
-        lines_of(reason_of(*reason.first)),
-        kErrorLines);
-  }
-  return text;
-}
-
 std::string failure_text(const JobReport& report) {
   const RankEnd& root = report.ranks.at(*report.root);
   const std::string first = name(root) + " " +
@@ -191,8 +157,7 @@ std::string failure_text(const JobReport& report) {
     text = report.blame->text +
         section(is_victim ? "first victim" : "first failure", first);
   }
-  text +=
-      explain(root) + section("others", others(report)) + other_reasons(report);
+  text += explain(root) + section("others", others(report));
   if (report.max_restarts > 0) {
     text += section(
         "restarts",

@@ -218,8 +218,7 @@ TEST_CASE("a report has each reason once", "[unit]") {
       "rank 0 (pid 100) exited with code 3 after 1.5 s\n"
       "  reason: no file\n"
       "  others: ranks 1-2 failed for the same reason; ranks 3-6 failed after "
-      "it\n"
-      "  reason of ranks 3-4: no memory");
+      "it");
 }
 
 TEST_CASE("a reason is the same whichever rank says it", "[unit]") {
@@ -236,8 +235,7 @@ TEST_CASE("a reason is the same whichever rank says it", "[unit]") {
       "rank 0 (pid 100) exited with code 3 after 1.5 s\n"
       "  reason: c10::Error: rank 0 of 5 on host a-0: no file\n"
       "  others: ranks 1-2 failed for the same reason; ranks 3-4 failed after "
-      "it\n"
-      "  reason of ranks 3-4: c10::Error: rank 3 of 5 on host a-3: no memory");
+      "it");
 }
 
 TEST_CASE("a reason that programs have caught is told once", "[unit]") {
@@ -256,9 +254,7 @@ TEST_CASE("a reason that programs have caught is told once", "[unit]") {
       "rank 0 (pid 100) exited with code 3 after 1.5 s\n"
       "  reason: the options are not the same on all ranks:\n"
       "            rank 1 has options (static_graph 1)\n"
-      "  others: rank 1 failed for the same reason; ranks 2-3 failed after it\n"
-      "  reason of rank 3: rank 3 of 4 on host a: no memory\n"
-      "                      rank 1 has options (static_graph 1)");
+      "  others: rank 1 failed for the same reason; ranks 2-3 failed after it");
 }
 
 TEST_CASE("texts are compared without the rank that says them", "[unit]") {

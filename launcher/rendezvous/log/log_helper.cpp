@@ -38,10 +38,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using EventKind = SharedLog::Event::Kind;
 
-constexpr int kRetryMilliseconds = 50; // at first
-constexpr int kLaterRetryMilliseconds = 500;
+constexpr int kRetryMilliseconds = 200;
 constexpr std::chrono::milliseconds kBeatTime{1000};
-constexpr std::chrono::seconds kFirstTime{5};
 constexpr std::chrono::seconds kLastWillTime{1};
 constexpr unsigned kLeaveSeconds = 2;
 // Answers to beats that an agent may owe.
@@ -139,13 +137,10 @@ void LogHelper::tell(EventKind kind, const std::string& text) {
 }
 
 void LogHelper::connect() {
-  const auto start = Clock::now();
   const auto address = endpoint_address(options_.nodes);
   while (!(address && serve(*address)) && !find_log()) {
     pollfd end{kHelperChannel, 0, 0};
-    const bool is_new = Clock::now() < start + kFirstTime;
-    if (poll(&end, 1, is_new ? kRetryMilliseconds : kLaterRetryMilliseconds) >
-        0) {
+    if (poll(&end, 1, kRetryMilliseconds) > 0) {
       _exit(0); // the agent has gone
     }
   }
