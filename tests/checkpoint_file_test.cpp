@@ -269,16 +269,11 @@ FOLDER_TEST("tensors that have no memory of their own values are refused") {
         detail::SnapshotMemory memory;
         memory.begin();
         INFO(reason << " in " << path);
-        try {
+        const auto text = words_of([&, &x = tensor] {
           detail::prepare_checkpoint_file(
-              path,
-              dict({{"layer.x", tensor}}),
-              snapshot ? &memory : nullptr)();
-          FAIL_CHECK("it was written");
-        } catch (const c10::Error& error) {
-          const std::string text = error.what_without_backtrace();
-          CHECK_THAT(text, Has(reason, "layer.x"));
-        }
+              path, dict({{"layer.x", x}}), snapshot ? &memory : nullptr)();
+        });
+        CHECK_THAT(text, Has(reason, "layer.x"));
       }
     }
   }

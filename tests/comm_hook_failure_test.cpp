@@ -23,8 +23,7 @@ void require_failure(
     const std::string& text,
     const CustomHook::Function& function) {
   auto net = std::make_shared<BranchNet>();
-  Reducer reducer(
-      net, group, with_hook(std::make_shared<CustomHook>(function)));
+  Reducer reducer(net, group, with_hook(custom(function)));
   REQUIRE_THAT(failure_of(*net, group), Has(text));
 }
 
@@ -51,7 +50,7 @@ RANKS_TEST("after a hook failed each later backward says so") {
       TORCH_CHECK(left-- > 0, "no luck");
       return sum(bucket.buffer, own);
     };
-    Reducer reducer(net, group, with_hook(std::make_shared<CustomHook>(fail)));
+    Reducer reducer(net, group, with_hook(custom(fail)));
     for (int step = 0; step < good; ++step) {
       REQUIRE(failure_of(*net, group).empty());
     }
@@ -77,7 +76,7 @@ RANKS_TEST("once its group has failed a backward launches no more buckets") {
   Reducer reducer(
       net,
       group,
-      with_hook(std::make_shared<CustomHook>(break_group))
+      with_hook(custom(break_group))
           .find_unused_parameters(true)
           .bucket_cap_mb(0.00001));
   REQUIRE(reducer.buckets().size() > 1);
@@ -138,7 +137,7 @@ RANKS_TEST("what a hook throws need not be a std::exception") {
   Reducer reducer(
       net,
       group,
-      with_hook(std::make_shared<CustomHook>(
+      with_hook(custom(
           [](const GradBucket&, const ProcessGroup&) -> Future { throw 7; })));
   const auto backward = [&] {
     net->forward(batch(group, 0, 4), true).sum().backward();

@@ -198,8 +198,7 @@ RANKS_TEST("a hook may wait for collectives of the group it is given") {
     return completed(bucket.buffer);
   };
   const Twins<UnevenNet> twins(
-      group,
-      with_hook(std::make_shared<CustomHook>(blocking)).bucket_cap_mb(1e-6));
+      group, with_hook(custom(blocking)).bucket_cap_mb(1e-6));
   for (int step = 0; step < 3; ++step) {
     const auto input = batch(group, step, 7);
     twins.reset();
@@ -240,8 +239,8 @@ RANKS_TEST("a hook serves one Reducer at a time") {
 RANKS_TEST("a Reducer that failed leaves its hook to the next one") {
   const auto parameter = torch::ones({2}, torch::requires_grad());
   bool fails = true;
-  const auto hook = std::make_shared<CustomHook>(
-      [&fails](const GradBucket& bucket, const ProcessGroup& own) {
+  const auto hook =
+      custom([&fails](const GradBucket& bucket, const ProcessGroup& own) {
         TORCH_CHECK(!fails, "no luck");
         return sum(bucket.buffer, own);
       });

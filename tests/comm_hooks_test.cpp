@@ -11,17 +11,6 @@ namespace ddp::test::comm_hooks_test {
 
 using Hooks = std::vector<std::shared_ptr<CommHook>>;
 
-std::shared_ptr<CommHook> custom(CustomHook::Function function) {
-  return std::make_shared<CustomHook>(std::move(function));
-}
-
-/// Multiplies this rank's gradients.
-std::shared_ptr<CommHook> times(double factor) {
-  return custom([factor](const GradBucket& bucket, const ProcessGroup&) {
-    return completed(bucket.buffer * factor); // a tensor of its own
-  });
-}
-
 /// The gradient that a hook makes of `own` in one backward.
 at::Tensor reduced(
     const ProcessGroup& group,

@@ -17,12 +17,6 @@ int kills(int few) {
   return number ? std::atoi(number) : few;
 }
 
-void require_passed(Process& process) {
-  const auto outcome = process.finish(kWatchdog);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
-}
-
 void kill(Process& process) {
   process.signal(SIGKILL);
   process.finish(kWatchdog);
@@ -113,7 +107,7 @@ int kill_writers(const std::string& path, int saves, Progress& progress) {
     }
     if (running.empty()) {
       for (auto& writer : writers) {
-        require_passed(*writer);
+        output_of(writer->finish(kWatchdog));
       }
       return killed;
     }
@@ -135,7 +129,7 @@ void write_together(const std::string& extension, int saves) {
   auto reader = child([&] { read_on(path, *progress); });
   const auto killed = kill_writers(path, saves, *progress);
   progress->stop = true;
-  require_passed(reader);
+  output_of(reader.finish(kWatchdog));
   // Whoever came last, it was its last.
   REQUIRE(read_content(path, false).second == saves);
   int left = 0;

@@ -1,4 +1,5 @@
 #include <tests/support/batch_norm.h>
+#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
 
 #include <ddp/nn/sync_batch_norm.h>
@@ -9,14 +10,10 @@ namespace ddp::test::convert_sync_batchnorm_test {
 using Names = std::vector<std::string>;
 using namespace torch::nn;
 
-struct ResidualImpl : Module {
-  BatchNorm2d norm{nullptr};
-  Conv2d conv{nullptr};
+struct ResidualImpl : LayeredNet {
+  BatchNorm2d norm = add("norm", BatchNorm2d(4));
+  Conv2d conv = add("conv", Conv2d(Conv2dOptions(4, 4, 3).padding(1)));
 
-  ResidualImpl() {
-    norm = register_module("norm", BatchNorm2d(4));
-    conv = register_module("conv", Conv2d(Conv2dOptions(4, 4, 3).padding(1)));
-  }
   torch::Tensor forward(torch::Tensor x) {
     return x + conv(torch::relu(norm(x)));
   }

@@ -249,10 +249,7 @@ TEST_CASE("SIGABRT from outside shows what a rank that hangs does") {
       ddp_test_wait();
     }
   });
-  std::vector<Process> processes;
-  for (const auto& command : commands) {
-    processes.emplace_back(command);
-  }
+  std::vector<Process> processes(commands.begin(), commands.end());
   REQUIRE(processes.at(1).wait_for("waiting", seconds(30)));
   processes[1].signal(SIGABRT);
   REQUIRE(processes[1].finish(seconds(30)).exit_code == 128 + SIGABRT);

@@ -33,8 +33,7 @@ std::string run_python(
   }
   const auto outcomes = run(commands, kLong);
   for (const auto& outcome : outcomes) {
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code == 0);
+    output_of(outcome);
   }
   return outcomes[0].output;
 }

@@ -205,10 +205,7 @@ TEST_CASE("real processes agree on the CPU and say so once") {
     if (outcomes.empty()) {
       continue; // a rank, on its way to the call that it belongs to
     }
-    std::string output;
-    for (const auto& outcome : outcomes) {
-      output += outcome.output;
-    }
+    const auto output = outcomes[0].output + outcomes[1].output;
     const std::string expected =
         cuda ? reason : "this build of ddp has no CUDA";
     INFO(output);

@@ -6,14 +6,10 @@
 
 namespace ddp::test::distributed_data_parallel_test {
 
-struct NormNetImpl : torch::nn::Module {
-  torch::nn::Linear linear{nullptr};
-  torch::nn::BatchNorm1d norm{nullptr};
+struct NormNetImpl : LayeredNet {
+  torch::nn::Linear linear = add("linear", torch::nn::Linear(3, 4));
+  torch::nn::BatchNorm1d norm = add("norm", torch::nn::BatchNorm1d(4));
 
-  NormNetImpl() {
-    linear = register_module("linear", torch::nn::Linear(3, 4));
-    norm = register_module("norm", torch::nn::BatchNorm1d(4));
-  }
   std::pair<torch::Tensor, int> forward(const torch::Tensor& x, int tag = 5) {
     return {norm(linear(x)), tag};
   }

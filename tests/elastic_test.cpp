@@ -89,10 +89,8 @@ class Job {
 
   void require_end(const std::vector<size_t>& members, const char* text) {
     for (const auto each : members) {
-      const auto outcome = process(each).finish(kLong);
-      INFO("process " << each << ":\n" << outcome.output);
-      REQUIRE(outcome.exit_code == 0);
-      REQUIRE(outcome.output.find(text) != std::string::npos);
+      INFO("process " << each);
+      REQUIRE_THAT(output_of(process(each).finish(kLong)), Has(text));
     }
   }
 

@@ -16,19 +16,16 @@ const Variables kTorchrun{
 
 TEST_CASE("no launcher means a process on its own") {
   const auto alone = read({{"MASTER_ADDR", "x"}, {"SLURM_PROCID", "0"}});
-  REQUIRE(alone.rank == 0);
-  REQUIRE(alone.world_size == 1);
+  REQUIRE(text_of(alone) == ": rank 0 of 1");
   REQUIRE_THAT(alone.note, Has("this process trains alone"));
   REQUIRE(read({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).note.empty());
 }
 
 TEST_CASE("torchrun's variables are read") {
   const auto env = read(kTorchrun);
-  REQUIRE(env.rank == 1);
-  REQUIRE(env.world_size == 3);
-  REQUIRE(env.local_rank == 1);
-  REQUIRE(env.master_addr == "node0");
-  REQUIRE(env.master_port == 29500);
+  REQUIRE(
+      text_of(env) ==
+      "RANK and WORLD_SIZE: rank 1 of 3, local 1, at node0:29500");
   REQUIRE(env.launcher_hosts_store);
   REQUIRE(env.attempt == "ddp/attempt_2");
 }
@@ -46,10 +43,7 @@ TEST_CASE("the program wins over the environment") {
           .world_size(2)
           .master_addr("here")
           .master_port(7));
-  REQUIRE(env.rank == 0);
-  REQUIRE(env.world_size == 2);
-  REQUIRE(env.master_addr == "here");
-  REQUIRE(env.master_port == 7);
+  REQUIRE_THAT(text_of(env), Has("rank 0 of 2", ", at here:7"));
 }
 
 TEST_CASE("a variable that is almost one of ddp's is told of") {

@@ -5,7 +5,6 @@
 
 #include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/comm_hooks/post_local_sgd_hook.h>
-#include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/model_averaging.h>
 
 namespace ddp::test::fake_gpu_hooks_test {
@@ -16,15 +15,14 @@ using Tensors = std::vector<at::Tensor>;
 Hooks make_hooks(const ProcessGroup& group) {
   const auto power = [](int64_t rank) {
     return std::make_shared<PowerSGDHook>(
-        PowerSGDOptions().start_iteration(2).matrix_approximation_rank(rank));
+        early().matrix_approximation_rank(rank));
   };
   return {
       fp16_compress_hook(),
       power(1),
       power(3),
       bf16_compress_hook(power(1)),
-      std::make_shared<PowerSGDHook>(
-          PowerSGDOptions().start_iteration(2).whole_bucket(true)),
+      std::make_shared<PowerSGDHook>(early().whole_bucket(true)),
       std::make_shared<QuantizationHook>(
           QuantizationOptions().channel_size(512)),
       std::make_shared<HookChain>(Hooks{

@@ -116,15 +116,13 @@ TEST_CASE("SIGUSR1 writes records of a training that goes on") {
     return;
   }
   const TemporaryFolder folder;
-  std::vector<std::unique_ptr<Process>> processes;
-  for (const auto& command : commands_in(folder, std::move(commands))) {
-    processes.push_back(std::make_unique<Process>(command));
+  commands = commands_in(folder, std::move(commands));
+  std::vector<Process> processes(commands.begin(), commands.end());
+  for (auto& process : processes) {
+    REQUIRE(process.wait_for("training", seconds(30)));
   }
   for (auto& process : processes) {
-    REQUIRE(process->wait_for("training", seconds(30)));
-  }
-  for (auto& process : processes) {
-    process->signal(SIGUSR1);
+    process.signal(SIGUSR1);
   }
   const auto all = std::set<std::string>{
       "rank_0.json", "rank_1.json", "rank_2.json", "rank_3.json"};
@@ -140,10 +138,7 @@ TEST_CASE("SIGUSR1 writes records of a training that goes on") {
           "  the ranks agree, up to collective "));
   write_text(folder / "end", "");
   for (auto& process : processes) {
-    const auto outcome = process->finish(seconds(30));
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code == 0);
-    REQUIRE_THAT(outcome.output, Has("trained"));
+    REQUIRE_THAT(output_of(process.finish(seconds(30))), Has("trained"));
   }
 }
 

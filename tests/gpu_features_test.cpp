@@ -59,17 +59,12 @@ GPU_TEST("gradients of each dtype on GPUs are the mean", 2) {
 
 /// Convolutions, also of one pixel, whose kernels are contiguous in every
 /// format.
-struct ConvNet : Module {
-  Conv2d wide{nullptr}, point{nullptr};
-  BatchNorm2d norm{nullptr};
-  Linear last{nullptr};
+struct ConvNet : LayeredNet {
+  Conv2d wide = add("wide", Conv2d(Conv2dOptions(4, 8, 3).padding(1)));
+  BatchNorm2d norm = add("norm", BatchNorm2d(8));
+  Conv2d point = add("point", Conv2d(8, 6, 1));
+  Linear last = linear("last", 6, 3);
 
-  ConvNet() {
-    wide = register_module("wide", Conv2d(Conv2dOptions(4, 8, 3).padding(1)));
-    norm = register_module("norm", BatchNorm2d(8));
-    point = register_module("point", Conv2d(Conv2dOptions(8, 6, 1)));
-    last = register_module("last", Linear(6, 3));
-  }
   torch::Tensor forward(torch::Tensor x) {
     x = torch::relu(point(torch::relu(norm(wide(x)))));
     return last(x.mean({2, 3}));

@@ -6,9 +6,7 @@
 #include <tests/support/twins.h>
 
 #include <ddp/comm_hooks/default_hooks.h>
-#include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/distributed_data_parallel.h>
-#include <ddp/reducer/buckets/futures.h>
 
 namespace ddp::test::gpu_hooks_test {
 
@@ -16,14 +14,6 @@ using namespace torch::nn;
 
 bool is_full_of(const at::Tensor& tensor, double value) {
   return tensor.allclose(torch::full_like(tensor, value), 1.3e-6, 1e-5);
-}
-
-/// Multiplies this rank's gradients.
-std::shared_ptr<CommHook> times(double factor) {
-  return std::make_shared<CustomHook>(
-      [factor](const GradBucket& bucket, const ProcessGroup&) {
-        return detail::completed_future(bucket.buffer * factor);
-      });
 }
 
 GPU_TEST("the library's communication hooks average over NCCL") {

@@ -111,16 +111,15 @@ TEST_CASE("a scaler's calls in the wrong order are refused") {
   torch::optim::SGD of_half({half}, 1.);
   half.mutable_grad() = torch::ones({1}, torch::kHalf);
   CHECK_THROWS_AS(scaler.unscale_(of_half), c10::ValueError);
-  CHECK_THROWS_AS(
-      GradScaler(GradScalerOptions().growth_factor(1)), c10::ValueError);
-  CHECK_THROWS_AS(
-      GradScaler(GradScalerOptions().backoff_factor(1)), c10::ValueError);
-  CHECK_THROWS_AS(
-      GradScaler(GradScalerOptions().backoff_factor(-1)), c10::ValueError);
-  CHECK_THROWS_AS(
-      GradScaler(GradScalerOptions().init_scale(0)), c10::ValueError);
-  CHECK_THROWS_AS(
-      GradScaler(GradScalerOptions().growth_interval(0)), c10::ValueError);
+  using Options = GradScalerOptions;
+  for (const auto& options :
+       {Options().growth_factor(1),
+        Options().backoff_factor(1),
+        Options().backoff_factor(-1),
+        Options().init_scale(0),
+        Options().growth_interval(0)}) {
+    CHECK_THROWS_AS(GradScaler(options), c10::ValueError);
+  }
 }
 
 TEST_CASE("a scaler that is not enabled lets everything pass") {

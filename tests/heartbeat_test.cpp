@@ -116,9 +116,8 @@ TEST_CASE("the launcher sees how far each rank is, and in what") {
   REQUIRE(beats > 2 * kSteps);
   processes[1].signal(SIGUSR1);
   for (size_t r = 0; r < 3; ++r) {
-    const auto outcome = processes[r].finish(seconds(30));
-    INFO("rank " << r << ":\n" << outcome.output);
-    REQUIRE(outcome.exit_code == 0);
+    INFO("rank " << r);
+    output_of(processes[r].finish(seconds(30)));
     const auto& page = *pages[r];
     REQUIRE(page->version == HeartbeatPage::kVersion);
     REQUIRE(page->joined == 1);
@@ -139,9 +138,7 @@ TEST_CASE("what a program reports is progress to the launcher") {
   });
   const Page page;
   commands[0].environment[kHeartbeatVariable] = page.descriptor();
-  const auto outcome = Process(commands[0]).finish(seconds(30));
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
+  output_of(run(commands[0], seconds(30)));
   REQUIRE(page->joined == 1);
   REQUIRE(page->beats >= kReports);
 }
@@ -185,8 +182,7 @@ TEST_CASE("what is no page of a heartbeat is left alone") {
       commands[r].environment[kHeartbeatVariable] = values[r];
     }
     for (const auto& outcome : run(commands, seconds(30))) {
-      INFO(outcome.output);
-      REQUIRE(outcome.exit_code == 0);
+      output_of(outcome);
     }
   }
   close(ends[0]);

@@ -9,10 +9,6 @@
 
 namespace ddp::test::join_test {
 
-void clear(torch::optim::Optimizer& optimizer) {
-  optimizer.zero_grad();
-}
-
 torch::Tensor loss_of(torch::nn::Linear& net, double value) {
   return net->forward(torch::full({1, 1}, value)).sum();
 }
@@ -28,7 +24,7 @@ RANKS_TEST("a join ends with the parameters and buffers of the last rank", 4) {
       // Ranks 1 and 2 last as long as each other: 2 is asked.
       const std::vector<int64_t> steps = {1, 4, 4, 0};
       for (int64_t i = 0; i < steps[static_cast<size_t>(group.rank())]; ++i) {
-        clear(optimizer);
+        optimizer.zero_grad();
         torch::manual_seed(10 * i + group.rank());
         const auto x = torch::randn({5, 4});
         model.forward(x).sum().backward();
@@ -45,7 +41,7 @@ RANKS_TEST("a join ends with the parameters and buffers of the last rank", 4) {
     const auto all = group.all_gather(own);
     REQUIRE(net->norm->running_mean.equal(all[2]));
     // The next loop works on.
-    clear(optimizer);
+    optimizer.zero_grad();
     const auto x = torch::randn({5, 4});
     model.forward(x).sum().backward();
     REQUIRE(equal_on_all(group, net->last->weight.grad()));

@@ -8,21 +8,16 @@ const Variables kMeeting{{"MASTER_ADDR", "n7"}, {"MASTER_PORT", "2000"}};
 
 TEST_CASE("mpirun's ranks find out where to meet by themselves") {
   const auto env = read(kOpenMpi);
-  REQUIRE(env.source == "Open MPI");
-  REQUIRE(env.rank == 1);
-  REQUIRE(env.world_size == 2);
-  REQUIRE(env.local_rank == 1);
-  REQUIRE(env.master_addr.empty());
+  REQUIRE(text_of(env) == "Open MPI: rank 1 of 2, local 1");
   REQUIRE(env.port_count == 1);
   // mpirun's own host need not be that of rank 0.
   const Variables uri{
       {"OMPI_MCA_orte_hnp_uri", "25.0;tcp://10.9.0.1:34439"},
       {"SLURM_LAUNCH_NODE_IPADDR", "10.9.0.1"}};
   REQUIRE(read(with(kOpenMpi, uri)).master_addr.empty());
-  const auto told = read(with(kOpenMpi, kMeeting));
-  REQUIRE(told.source == "Open MPI");
-  REQUIRE(told.master_addr == "n7");
-  REQUIRE(told.master_port == 2000);
+  REQUIRE(
+      text_of(read(with(kOpenMpi, kMeeting))) ==
+      "Open MPI: rank 1 of 2, local 1, at n7:2000");
   REQUIRE_THAT(
       error(with(kOpenMpi, {{"MASTER_ADDR", "n7"}})),
       Has("MASTER_PORT is not set"));
@@ -31,12 +26,11 @@ TEST_CASE("mpirun's ranks find out where to meet by themselves") {
 TEST_CASE("a Slurm step meets on its first host") {
   for (int rank = 0; rank < 4; ++rank) {
     const auto env = read(slurm_task(rank));
-    REQUIRE(env.source == "Slurm");
-    REQUIRE(env.rank == rank);
-    REQUIRE(env.world_size == 4);
-    REQUIRE(env.local_rank == rank % 2);
-    REQUIRE(env.master_addr == "n0");
-    REQUIRE(env.master_port == 61440 + 14 * 8);
+    const auto local = std::to_string(rank % 2);
+    REQUIRE(
+        text_of(env) ==
+        "Slurm: rank " + std::to_string(rank) + " of 4, local " + local +
+            ", at n0:" + std::to_string(61440 + 14 * 8));
     REQUIRE(env.port_count == 8);
     REQUIRE(env.attempt == "ddp/slurm_14_0");
   }
@@ -57,9 +51,9 @@ TEST_CASE("a Slurm step meets on its first host") {
 }
 
 TEST_CASE("an sbatch script itself is a process on its own") {
-  const auto env = read(without(slurm_task(0), "SLURM_STEP_ID"));
-  REQUIRE(env.world_size == 1);
-  REQUIRE(env.source.empty());
+  REQUIRE(
+      text_of(read(without(slurm_task(0), "SLURM_STEP_ID"))) ==
+      ": rank 0 of 1");
 }
 
 TEST_CASE("a shell that salloc gave is a process on its own") {
@@ -73,19 +67,17 @@ TEST_CASE("a shell that salloc gave is a process on its own") {
 
 TEST_CASE("mpirun within Slurm is mpirun") {
   // All its processes inherit the variables of the script, or of one task.
-  const auto env = read(with(slurm_task(0), kOpenMpi));
-  REQUIRE(env.source == "Open MPI");
-  REQUIRE(env.rank == 1);
-  REQUIRE(env.world_size == 2);
-  REQUIRE(env.master_addr.empty());
+  REQUIRE(
+      text_of(read(with(slurm_task(0), kOpenMpi))) ==
+      "Open MPI: rank 1 of 2, local 1");
 }
 
 TEST_CASE("torchrun within mpirun or srun is torchrun") {
   for (const auto& outer : {kOpenMpi, slurm_task(3)}) {
     const auto env = read(with(with(outer, kTorchrunWorker), {{"RANK", "0"}}));
-    REQUIRE(env.source == "RANK and WORLD_SIZE");
-    REQUIRE(env.rank == 0);
-    REQUIRE(env.world_size == 2);
+    REQUIRE(
+        text_of(env) ==
+        "RANK and WORLD_SIZE: rank 0 of 2, local 1, at 127.0.0.1:29500");
     REQUIRE(env.launcher_hosts_store);
     REQUIRE(env.port_count == 1);
   }
@@ -111,9 +103,9 @@ TEST_CASE("variables that were left in the shell are not taken for mpirun's") {
   REQUIRE_THAT(
       error(with(kOpenMpi, with(left, {{"LOCAL_RANK", "0"}}))),
       Has("contradict each other"));
-  const auto same = read(with(kOpenMpi, {{"RANK", "1"}, {"WORLD_SIZE", "2"}}));
-  REQUIRE(same.source == "Open MPI");
-  REQUIRE(same.local_rank == 1);
+  REQUIRE(
+      text_of(read(with(kOpenMpi, {{"RANK", "1"}, {"WORLD_SIZE", "2"}}))) ==
+      "Open MPI: rank 1 of 2, local 1");
   const auto own = read(
       with(with(kOpenMpi, left), kMeeting),
       ProcessGroupOptions().rank(2).world_size(3));
@@ -182,12 +174,7 @@ TEST_CASE("other launchers' variables are read") {
         {"FLUX_JOB_SIZE", "3"},
         {"FLUX_TASK_LOCAL_ID", "1"}}}};
   for (const auto& [name, variables] : launchers) {
-    const auto env = read(variables);
-    REQUIRE(env.source == name);
-    REQUIRE(env.rank == 2);
-    REQUIRE(env.world_size == 3);
-    REQUIRE(env.local_rank == 1);
-    REQUIRE(env.master_addr.empty());
+    REQUIRE(text_of(read(variables)) == name + ": rank 2 of 3, local 1");
   }
   // srun --mpi=pmi2 is Slurm.
   const Variables pmi2{{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}};
@@ -201,12 +188,8 @@ TEST_CASE("PMIx is asked how many there are") {
   const Variables pmix{{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "job"}};
   const auto server = [] { return std::optional(PmixJob{2, 3, 1, 2}); };
   for (const auto& variables : {pmix, with(slurm_task(0), pmix)}) {
-    const auto env = read(variables, {}, server);
-    REQUIRE(env.source == "PMIx");
-    REQUIRE(env.rank == 2);
-    REQUIRE(env.world_size == 3);
-    REQUIRE(env.local_rank == 1);
-    REQUIRE(env.master_addr.empty());
+    REQUIRE(
+        text_of(read(variables, {}, server)) == "PMIx: rank 2 of 3, local 1");
   }
   REQUIRE_THAT(error(pmix), Has("PMIX_RANK is set, but"));
   REQUIRE(read(with(slurm_task(0), pmix)).source == "Slurm");
@@ -218,10 +201,9 @@ TEST_CASE("PMIx is asked how many there are") {
 }
 
 TEST_CASE("RANK and WORLD_SIZE alone serve where nothing else does") {
-  const auto env = read(with(kMeeting, {{"RANK", "1"}, {"WORLD_SIZE", "3"}}));
-  REQUIRE(env.rank == 1);
-  REQUIRE(!env.local_rank);
-  REQUIRE(env.master_addr == "n7");
+  REQUIRE(
+      text_of(read(with(kMeeting, {{"RANK", "1"}, {"WORLD_SIZE", "3"}}))) ==
+      "RANK and WORLD_SIZE: rank 1 of 3, at n7:2000");
 }
 
 } // namespace ddp::test::launch_source_test

@@ -2,7 +2,6 @@
 
 #include <tests/support/catch.h>
 #include <tests/support/free_port.h>
-#include <tests/support/process.h>
 #include <tests/support/skip.h>
 
 namespace ddp::test::launch_test {
@@ -38,12 +37,10 @@ void need_data() {
 
 /// The hash of the trained parameters, from the program's output.
 std::string hash(const Outcome& outcome) {
-  INFO(outcome.output);
-  REQUIRE(!outcome.hung);
-  REQUIRE(outcome.exit_code == 0);
-  const auto at = outcome.output.find("hash ");
+  const auto output = output_of(outcome);
+  const auto at = output.find("hash ");
   REQUIRE(at != std::string::npos);
-  return outcome.output.substr(at + 5, 16);
+  return output.substr(at + 5, 16);
 }
 
 std::string trained_by(const std::vector<std::string>& launcher) {
@@ -118,9 +115,7 @@ TEST_CASE("torchrun's restart starts a clean attempt") {
              test::program("failing_attempts")},
             kPlain},
         kLong);
-    INFO(outcome.output);
-    REQUIRE(outcome.exit_code == 0);
-    REQUIRE_THAT(outcome.output, Has("attempt 2: sum 3"));
+    REQUIRE_THAT(output_of(outcome), Has("attempt 2: sum 3"));
   }
 }
 

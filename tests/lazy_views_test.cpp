@@ -320,8 +320,8 @@ TEST_CASE("an optimizer takes a gradient that is conjugated lazily") {
 
 RANKS_TEST("the next hook of a chain takes what one has negated lazily") {
   auto parameter = leaf(at::ones({4}));
-  const auto negates = std::make_shared<CustomHook>(
-      [](const GradBucket& bucket, const ProcessGroup&) {
+  const auto negates =
+      custom([](const GradBucket& bucket, const ProcessGroup&) {
         return completed(lazily_negated(bucket.buffer));
       });
   const auto chain =

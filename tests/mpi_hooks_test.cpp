@@ -5,7 +5,6 @@
 
 #include <ddp/backends/mpi.h>
 #include <ddp/comm_hooks/default_hooks.h>
-#include <ddp/comm_hooks/power_sgd_hook.h>
 
 namespace ddp::test::mpi_hooks_test {
 

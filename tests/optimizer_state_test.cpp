@@ -42,15 +42,18 @@ Run start(const Make& make) {
   return run;
 }
 
-/// The optimizer that continues from a copy of the parameters and the state.
-Run go_on(const Make& make, const Run& from) {
+/// The optimizer that continues from a copy of the parameters, and of the state
+/// unless it forgets that.
+Run go_on(const Make& make, const Run& from, bool forgets = false) {
   auto run = start(make);
   const torch::NoGradGuard no_grad;
   for (size_t i = 0; i < run.parameters.size(); ++i) {
     run.parameters[i].copy_(from.parameters[i]);
   }
-  load_optimizer_state(
-      *run.optimizer, optimizer_state(*from.optimizer).deepcopy());
+  if (!forgets) {
+    load_optimizer_state(
+        *run.optimizer, optimizer_state(*from.optimizer).deepcopy());
+  }
   return run;
 }
 
@@ -88,13 +91,7 @@ TEST_CASE("an optimizer goes on from its state to the last bit") {
     auto whole = start(make);
     whole.train(0, 4);
     auto resumed = go_on(make, whole);
-    auto forgetful = start(make);
-    {
-      const torch::NoGradGuard no_grad;
-      for (size_t i = 0; i < whole.parameters.size(); ++i) {
-        forgetful.parameters[i].copy_(whole.parameters[i]);
-      }
-    }
+    auto forgetful = go_on(make, whole, /*forgets=*/true);
     whole.train(4, 8);
     resumed.train(4, 8);
     forgetful.train(4, 8);

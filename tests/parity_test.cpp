@@ -39,9 +39,7 @@ void check_equal(int size) {
     const bool no_difference = outcome.output.find(line) != npos;
     CHECK(no_difference);
   }
-  INFO(outcome.output);
-  REQUIRE(!outcome.hung);
-  REQUIRE(outcome.exit_code == 0);
+  output_of(outcome);
 }
 
 void check_noticed(

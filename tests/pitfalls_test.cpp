@@ -11,6 +11,7 @@
 #include <ddp/samplers/batch_sampler.h>
 #include <ddp/samplers/distributed_sampler.h>
 #include <tests/support/examples.h>
+#include <tests/support/nets.h>
 #include <tests/support/pitfalls_page.h>
 #include <tests/support/ranks.h>
 
@@ -47,13 +48,10 @@ std::string warning_of(const std::function<void()>& action) {
   return texts.front();
 }
 
-struct CellsInVector : nn::Module {
-  nn::Linear stem{nullptr};
+struct CellsInVector : LayeredNet {
+  nn::Linear stem = linear("stem", 4, 8);
   std::vector<nn::Linear> cells{nn::Linear(8, 8)};
 
-  CellsInVector() {
-    stem = register_module("stem", nn::Linear(4, 8));
-  }
   torch::Tensor forward(const torch::Tensor& x) {
     return cells[0](torch::relu(stem(x)));
   }

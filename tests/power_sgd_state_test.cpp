@@ -5,13 +5,8 @@
 
 #include <ddp/checkpoint/training_state.h>
 #include <ddp/comm_hooks/default_hooks.h>
-#include <ddp/comm_hooks/power_sgd_hook.h>
 
 namespace ddp::test::power_sgd_state_test {
-
-PowerSGDOptions early() {
-  return PowerSGDOptions().start_iteration(2);
-}
 
 /// A training that ends after some steps, and may go on in another object.
 struct Run {

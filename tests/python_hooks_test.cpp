@@ -6,7 +6,6 @@
 #include <ddp/checkpoint/checkpoint_file.h>
 #include <ddp/comm_hooks/default_hooks.h>
 #include <ddp/comm_hooks/post_local_sgd_hook.h>
-#include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/model_averaging.h>
 
 namespace ddp::test::python_hooks_test {
@@ -16,10 +15,6 @@ using Hooks = std::vector<std::pair<std::string, std::shared_ptr<CommHook>>>;
 
 std::shared_ptr<CommHook> power(const PowerSGDOptions& options) {
   return std::make_shared<PowerSGDHook>(options);
-}
-
-PowerSGDOptions early() {
-  return PowerSGDOptions().start_iteration(2);
 }
 
 /// By Python's names in comm_hooks.py.

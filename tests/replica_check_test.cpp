@@ -28,15 +28,8 @@ void drift(Linear& layer, const ProcessGroup& group) {
 /// What `function` warns of on all ranks. Collective.
 template <typename Function>
 std::string all_warnings_of(Function&& function, const ProcessGroup& group) {
-  std::string own;
-  for (const auto& text : warnings_of(function)) {
-    own += text;
-  }
-  std::string all;
-  for (const auto& text : group.all_gather(own)) {
-    all += text;
-  }
-  return all;
+  const auto own = c10::Join("", warnings_of(function));
+  return c10::Join("", group.all_gather(own));
 }
 
 /// The same, which rank 0 alone may say, at once.

@@ -41,12 +41,7 @@ bool equal(const StateDict& seen, const StateDict& expected) {
 }
 
 std::string reading(const std::string& path) {
-  try {
-    read_checkpoint_file(path);
-    return "";
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
+  return words_of([&] { read_checkpoint_file(path); });
 }
 
 FOLDER_TEST(

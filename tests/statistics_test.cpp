@@ -44,14 +44,6 @@ void check_times(const Statistics& s, bool forward) {
   REQUIRE(s.avg_backward_comm_time >= s.avg_backward_compute_comm_overlap_time);
 }
 
-std::string text(const Sizes& sizes) {
-  std::ostringstream out;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    out << (i > 0 ? ", " : "") << sizes[i];
-  }
-  return out.str();
-}
-
 RANKS_TEST(
     "statistics of the wrapper are sampled, and its times possible",
     {3, 4}) {
@@ -188,24 +180,22 @@ TEST_CASE("sizes and orders are those of Python's logging data") {
     }
     const auto s = model->reducer().statistics();
     const auto& order = s.prev_iteration_grad_ready_order_indices;
-    std::string indices;
+    std::vector<std::string> indices;
     for (const auto& bucket : s.rebuilt_per_bucket_param_indices) {
-      indices += (indices.empty() ? "" : ", ");
-      for (size_t i = 0; i < bucket.size(); ++i) {
-        indices += (i > 0 ? " " : "") + std::to_string(bucket[i]);
-      }
+      indices.push_back(c10::Join(" ", bucket));
     }
+    const auto text = [](const auto& list) { return c10::Join(", ", list); };
     std::ostringstream ours;
     ours << "bucket_sizes " << text(s.bucket_sizes) << "\nrebuilt_bucket_sizes "
          << text(s.rebuilt_bucket_sizes)
-         << "\nrebuilt_per_bucket_param_indices " << indices
-         << "\nprev_iteration_grad_ready_order_indices "
-         << text(Sizes(order.begin(), order.end())) << "\nhas_rebuilt_buckets "
-         << s.has_rebuilt_buckets << "\nnum_parameter_tensors "
-         << s.num_parameter_tensors << "\ntotal_parameter_size_bytes "
-         << s.total_parameter_size_bytes << "\nunused_parameter_size "
-         << s.unused_parameter_size << "\nnum_buckets_reduced "
-         << s.num_buckets_reduced << "\niteration " << s.iteration << "\n";
+         << "\nrebuilt_per_bucket_param_indices " << text(indices)
+         << "\nprev_iteration_grad_ready_order_indices " << text(order)
+         << "\nhas_rebuilt_buckets " << s.has_rebuilt_buckets
+         << "\nnum_parameter_tensors " << s.num_parameter_tensors
+         << "\ntotal_parameter_size_bytes " << s.total_parameter_size_bytes
+         << "\nunused_parameter_size " << s.unused_parameter_size
+         << "\nnum_buckets_reduced " << s.num_buckets_reduced << "\niteration "
+         << s.iteration << "\n";
     REQUIRE(ours.str() == expected);
   });
 }

@@ -148,16 +148,12 @@ TEST_CASE("where steps are not chosen or not alike, there are no files") {
         ReducerOptions().timeline_folder(path).timeline_steps("20-30"),
         3);
     const auto steps = group.rank() == 1 ? "2" : "1";
-    try {
-      train(
-          group,
-          ReducerOptions().timeline_folder(path).timeline_steps(steps),
-          3);
-    } catch (const c10::ValueError& error) {
-      REQUIRE_THAT(error.what(), Has("timeline_steps"));
-      return;
-    }
-    REQUIRE(false);
+    REQUIRE_THROWS_WITH(
+        train(
+            group,
+            ReducerOptions().timeline_folder(path).timeline_steps(steps),
+            3),
+        Has("timeline_steps"));
   });
   CHECK(std::filesystem::is_empty(folder.path + "there"));
 }

@@ -1,6 +1,5 @@
 // What a program sees under ddprun and under torchrun.
 #include <tests/support/catch.h>
-#include <tests/support/process.h>
 #include <tests/support/skip.h>
 
 namespace ddp::test::worker_view_test {
@@ -22,11 +21,8 @@ Environment added_by(const std::vector<std::string>& launcher) {
        "sh",
        "-c",
        "[ $LOCAL_RANK != 1 ] || env | sed 's/^/is /'"});
-  const auto outcome = run(command, std::chrono::seconds(60));
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
   Environment environment;
-  std::istringstream lines(outcome.output);
+  std::istringstream lines(output_of(run(command, kLong)));
   for (std::string line; std::getline(lines, line);) {
     const auto start = line.find("is ");
     const auto equals = line.find('=');

@@ -285,18 +285,15 @@ RANKS_TEST("an output that depends on no parameter is no unmanaged leaf") {
 // Backwards that do not come through the wrapper's output, or are not for the
 // parameters.
 
-struct Critic : torch::nn::Module {
-  torch::nn::Linear first{nullptr}, last{nullptr};
+struct Critic : LayeredNet {
+  torch::nn::Linear first =
+      add("first",
+          torch::nn::Linear(torch::nn::LinearOptions(4, 8).bias(false)));
+  torch::nn::Linear last =
+      add("last",
+          torch::nn::Linear(torch::nn::LinearOptions(8, 1).bias(false)));
   /// A loss of the module's own.
   torch::Tensor aside;
-
-  Critic() {
-    const auto layer = [](int64_t in, int64_t out) {
-      return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(false));
-    };
-    first = register_module("first", layer(4, 8));
-    last = register_module("last", layer(8, 1));
-  }
 
   torch::Tensor forward(const torch::Tensor& x) {
     const auto y = last(torch::tanh(first(x)));

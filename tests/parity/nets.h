@@ -84,21 +84,16 @@ struct Dtypes : Net {
 
 /// Embeddings with sparse gradients.
 struct Words : Net {
-  torch::nn::Embedding table{nullptr};
-  torch::nn::EmbeddingBag bag{nullptr};
-  torch::nn::Linear last{nullptr};
+  torch::nn::Embedding table = add(
+      "table",
+      torch::nn::Embedding(torch::nn::EmbeddingOptions(50, 9).sparse(true)));
+  torch::nn::EmbeddingBag bag =
+      add("bag",
+          torch::nn::EmbeddingBag(torch::nn::EmbeddingBagOptions(30, 9)
+                                      .mode(torch::kSum)
+                                      .sparse(true)));
+  torch::nn::Linear last = linear("last", 9, 7);
 
-  Words() {
-    table = register_module(
-        "table",
-        torch::nn::Embedding(torch::nn::EmbeddingOptions(50, 9).sparse(true)));
-    bag = register_module(
-        "bag",
-        torch::nn::EmbeddingBag(torch::nn::EmbeddingBagOptions(30, 9)
-                                    .mode(torch::kSum)
-                                    .sparse(true)));
-    last = linear("last", 9, 7);
-  }
   torch::Tensor forward(const torch::Tensor& x, int64_t, int64_t) override {
     const auto words = (x.abs() * 10).to(torch::kLong);
     return last(table(words.remainder(50)).mean(1) + bag(words.remainder(30)));
@@ -107,17 +102,12 @@ struct Words : Net {
 
 /// Convolutions and batch-norm.
 struct Images : Net {
-  torch::nn::Conv2d first{nullptr}, second{nullptr};
-  torch::nn::BatchNorm2d norm{nullptr};
-  torch::nn::Linear last{nullptr};
+  torch::nn::Conv2d first = add("first", torch::nn::Conv2d(3, 5, 2));
+  torch::nn::BatchNorm2d norm = add("norm", torch::nn::BatchNorm2d(5));
+  torch::nn::Conv2d second = add("second", torch::nn::Conv2d(5, 6, 2));
+  torch::nn::Linear last = linear("last", 24, 7);
 
   explicit Images(bool channels_last) {
-    first = register_module(
-        "first", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 5, 2)));
-    norm = register_module("norm", torch::nn::BatchNorm2d(5));
-    second = register_module(
-        "second", torch::nn::Conv2d(torch::nn::Conv2dOptions(5, 6, 2)));
-    last = linear("last", 24, 7);
     for (const auto& conv : {first, second}) {
       if (channels_last) {
         conv->weight.set_data(

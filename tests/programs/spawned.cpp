@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -206,28 +205,21 @@ Worker worker_of(const std::string& what, int argc, char** argv) {
   return found == workers.end() ? [] {} : found->second;
 }
 
-/// Threads that allocate while processes start.
-class BusyThreads {
+/// A thread that allocates while processes start.
+class BusyThread {
  public:
-  BusyThreads() {
-    for (auto& thread : threads_) {
-      thread = std::thread([this] {
-        while (!done_) {
-          std::vector<std::string> strings(100, std::string(100, 'x'));
-        }
-      });
-    }
-  }
-  ~BusyThreads() {
+  ~BusyThread() {
     done_ = true;
-    for (auto& thread : threads_) {
-      thread.join();
-    }
+    thread_.join();
   }
 
  private:
   std::atomic<bool> done_{false};
-  std::array<std::thread, 1> threads_;
+  std::thread thread_{[this] {
+    while (!done_) {
+      std::vector<std::string> strings(100, std::string(100, 'x'));
+    }
+  }};
 };
 
 void run(int argc, char** argv) {
@@ -236,29 +228,19 @@ void run(int argc, char** argv) {
   const auto options = ddp::SpawnOptions().grace(
       std::chrono::seconds(what == "stubborn" ? 1000 : 1));
   if (what == "threads") {
-    const BusyThreads threads;
+    const BusyThread thread;
     ddp::spawn(argc, argv, count, sum, options);
   } else if (what == "twice") {
-    ddp::spawn(
-        argc,
-        argv,
-        count,
-        [] {
-          say("first");
-          sum();
-        },
-        options);
+    const auto sum_and_say = [](const char* call) {
+      return [call] {
+        say(call);
+        sum();
+      };
+    };
+    ddp::spawn(argc, argv, count, sum_and_say("first"), options);
     say("between");
     const auto before = open_descriptors(); // some are LibTorch's, for good
-    ddp::spawn(
-        argc,
-        argv,
-        count + 1,
-        [] {
-          say("second");
-          sum();
-        },
-        options);
+    ddp::spawn(argc, argv, count + 1, sum_and_say("second"), options);
     say("descriptors left: " + std::to_string(open_descriptors() - before));
   } else {
     ddp::spawn(argc, argv, count, worker, options);

@@ -6,7 +6,7 @@
 #undef CHECK
 #include <c10/macros/Macros.h>
 #include <tests/support/catch_plain.h>
-#include <tests/support/temporary_folder.h>
+#include <tests/support/process.h>
 
 /// A test case that `run` runs, whose body has these parameters.
 #define DDP_TEST_BY(run, parameters, ...) \
@@ -29,6 +29,13 @@ inline void folder_test(
     const char* /*title*/) {
   const TemporaryFolder folder;
   body(folder);
+}
+
+/// The output of what has ended well.
+inline std::string output_of(const Outcome& outcome) {
+  INFO(outcome.output);
+  REQUIRE(outcome.exit_code == 0);
+  return outcome.output;
 }
 
 /// The words of the error that `function` throws; none where it throws none.

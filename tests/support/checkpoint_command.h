@@ -4,7 +4,6 @@
 #include <ddp/support/containers.h>
 #include <tests/support/catch.h>
 #include <tests/support/ivalue_text.h>
-#include <tests/support/process.h>
 
 namespace ddp::test {
 

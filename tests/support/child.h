@@ -2,15 +2,12 @@
 
 #include <sys/resource.h>
 #include <tests/support/catch.h>
-#include <tests/support/process.h>
 
 namespace ddp::test {
 
 /// Requires that `body` passes in a fork of this process.
 inline void require_in_child(const std::function<void()>& body) {
-  const auto outcome = child(body).finish(kLong);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
+  output_of(child(body).finish(kLong));
 }
 
 /// The same of one that gets no more than `megabytes` above what this has, and

@@ -39,6 +39,17 @@ struct CustomHook : CommHook {
   Function function_;
 };
 
+inline std::shared_ptr<CommHook> custom(CustomHook::Function function) {
+  return std::make_shared<CustomHook>(std::move(function));
+}
+
+/// Multiplies this rank's gradients.
+inline std::shared_ptr<CommHook> times(double factor) {
+  return custom([factor](const GradBucket& bucket, const ProcessGroup&) {
+    return completed(bucket.buffer * factor); // a tensor of its own
+  });
+}
+
 inline ReducerOptions with_hook(std::shared_ptr<CommHook> hook) {
   return ReducerOptions().comm_hook(std::move(hook));
 }

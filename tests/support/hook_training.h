@@ -3,6 +3,7 @@
 #include <tests/support/catch.h>
 #include <tests/support/nets.h>
 
+#include <ddp/comm_hooks/power_sgd_hook.h>
 #include <ddp/reducer.h>
 #include <ddp/reducer_options.h>
 
@@ -65,6 +66,11 @@ inline void backward_to(
     loss = loss + (parameters[i] * gradients[i]).sum();
   }
   loss.backward();
+}
+
+/// PowerSGD that begins as soon as it can.
+inline PowerSGDOptions early() {
+  return PowerSGDOptions().start_iteration(2);
 }
 
 inline ReducerOptions hook_options(std::shared_ptr<CommHook> hook) {

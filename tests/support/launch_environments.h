@@ -37,6 +37,19 @@ inline LaunchEnvironment read(
   return read_launch_environment(options, lookup(variables), pmix);
 }
 
+/// Which rank this is, who says so, and where it was told to meet the others.
+inline std::string text_of(const LaunchEnvironment& env) {
+  std::ostringstream text;
+  text << env.source << ": rank " << env.rank << " of " << env.world_size;
+  if (env.local_rank) {
+    text << ", local " << *env.local_rank;
+  }
+  if (!env.master_addr.empty()) {
+    text << ", at " << env.master_addr << ":" << env.master_port;
+  }
+  return text.str();
+}
+
 /// The words of the error that they are.
 inline std::string error(
     const Variables& variables,

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <tests/support/catch.h>
-#include <tests/support/process.h>
 #include <tests/support/skip.h>
 
 namespace ddp::test {
@@ -28,10 +27,7 @@ inline Command with_ddprun(
 inline std::string output_of(
     const Command& command,
     std::chrono::seconds timeout = kLong) {
-  const auto outcome = run(command, timeout);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
-  return outcome.output;
+  return output_of(run(command, timeout));
 }
 
 /// That of one that shall not.

@@ -42,8 +42,7 @@ std::optional<Outcome> mpi_ranks_outcome(
 
 void mpi_ranks(int size, const std::function<void()>& body) {
   if (const auto outcome = mpi_ranks_outcome(size, body)) {
-    INFO("mpirun:\n" << outcome->output);
-    REQUIRE(outcome->exit_code == 0);
+    output_of(*outcome);
   }
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <tests/support/catch.h>
-#include <tests/support/process.h>
 #include <tests/support/skip.h>
 
 namespace ddp::test {
@@ -47,10 +46,7 @@ inline Outcome mpirun(
 inline std::string output_of(
     const std::vector<std::string>& arguments,
     const Environment& environment = {}) {
-  const auto outcome = mpirun(arguments, environment);
-  INFO(outcome.output);
-  REQUIRE(outcome.exit_code == 0);
-  return outcome.output;
+  return output_of(mpirun(arguments, environment));
 }
 
 /// Whether each of `size` ranks has said what it is and has the right sum.

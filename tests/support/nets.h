@@ -10,8 +10,12 @@ namespace ddp::test {
 /// A module that names its layers where they are declared.
 struct LayeredNet : torch::nn::Module {
  protected:
+  template <typename Layer>
+  Layer add(const char* name, Layer layer) {
+    return register_module(name, std::move(layer));
+  }
   torch::nn::Linear linear(const char* name, int64_t inputs, int64_t outputs) {
-    return register_module(name, torch::nn::Linear(inputs, outputs));
+    return add(name, torch::nn::Linear(inputs, outputs));
   }
 };
 
@@ -40,15 +44,15 @@ struct BranchNet : LayeredNet {
 };
 
 /// A net with running statistics, of `inputs`, `hidden` and `outputs` channels.
-struct NormNet : torch::nn::Module {
-  torch::nn::Linear first{nullptr}, last{nullptr};
-  torch::nn::BatchNorm1d norm{nullptr};
+struct NormNet : LayeredNet {
+  torch::nn::Linear first;
+  torch::nn::BatchNorm1d norm;
+  torch::nn::Linear last;
 
-  NormNet(int64_t inputs, int64_t hidden, int64_t outputs) {
-    first = register_module("first", torch::nn::Linear(inputs, hidden));
-    norm = register_module("norm", torch::nn::BatchNorm1d(hidden));
-    last = register_module("last", torch::nn::Linear(hidden, outputs));
-  }
+  NormNet(int64_t inputs, int64_t hidden, int64_t outputs)
+      : first(linear("first", inputs, hidden)),
+        norm(add("norm", torch::nn::BatchNorm1d(hidden))),
+        last(linear("last", hidden, outputs)) {}
   torch::Tensor forward(const torch::Tensor& x) {
     return last(torch::relu(norm(first(x))));
   }
@@ -56,22 +60,16 @@ struct NormNet : torch::nn::Module {
 
 /// A table of words and, in some forwards, a bag of them, both with sparse
 /// gradients.
-struct WordNetImpl : torch::nn::Module {
-  torch::nn::Embedding table{nullptr};
-  torch::nn::EmbeddingBag bag{nullptr};
-  torch::nn::Linear head{nullptr};
+struct WordNetImpl : LayeredNet {
+  torch::nn::Embedding table = add(
+      "table",
+      torch::nn::Embedding(torch::nn::EmbeddingOptions(10, 3).sparse(true)));
+  torch::nn::EmbeddingBag bag = add(
+      "bag",
+      torch::nn::EmbeddingBag(
+          torch::nn::EmbeddingBagOptions(6, 3).sparse(true).mode(torch::kSum)));
+  torch::nn::Linear head = linear("head", 3, 2);
 
-  WordNetImpl() {
-    table = register_module(
-        "table",
-        torch::nn::Embedding(torch::nn::EmbeddingOptions(10, 3).sparse(true)));
-    bag = register_module(
-        "bag",
-        torch::nn::EmbeddingBag(
-            torch::nn::EmbeddingBagOptions(6, 3).sparse(true).mode(
-                torch::kSum)));
-    head = register_module("head", torch::nn::Linear(3, 2));
-  }
   torch::Tensor forward(const torch::Tensor& words, bool with_bag) {
     auto x = table(words);
     if (with_bag) {

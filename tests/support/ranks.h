@@ -2,7 +2,6 @@
 
 #include <ddp/process_group.h>
 #include <tests/support/catch.h>
-#include <tests/support/process.h>
 
 namespace ddp::test {
 
