@@ -16,39 +16,6 @@ Indices epoch_of(DistributedSampler& sampler, int64_t epoch) {
   return drain(sampler);
 }
 
-TEST_CASE("DistributedSampler draws Python's indices") {
-  const auto plain = SamplerOptions().shuffle(false);
-  struct Case {
-    size_t size;
-    int64_t world, rank;
-    SamplerOptions options;
-    int64_t epoch;
-    Indices expected;
-  };
-  const std::vector<Case> cases{
-      {10, 3, 0, {}, 0, {4, 5, 0, 2}},
-      {10, 3, 0, {}, 1, {5, 2, 9, 4}},
-      {10, 3, 0, {}, 2, {8, 5, 0, 3}},
-      {10, 3, 0, SamplerOptions().seed(2), 0, {8, 5, 0, 3}},
-      {10, 3, 0, SamplerOptions().drop_last(true), 0, {4, 5, 0}},
-      {7, 3, 0, plain, 0, {0, 3, 6}},
-      {7, 3, 1, plain, 0, {1, 4, 0}},
-      {7, 3, 2, plain, 4, {2, 5, 1}},
-      {7, 3, 1, SamplerOptions(plain).drop_last(true), 0, {1, 4}},
-      {2, 5, 2, plain, 0, {0}},
-      {2, 5, 3, plain, 0, {1}},
-      {2, 5, 4, plain, 0, {0}},
-      {2, 5, 0, SamplerOptions(plain).drop_last(true), 0, {}},
-      {6, 1, 0, plain, 0, {0, 1, 2, 3, 4, 5}},
-  };
-  for (const auto& c : cases) {
-    DistributedSampler sampler(c.size, c.world, c.rank, c.options);
-    INFO(c.size << " samples, rank " << c.rank << " of " << c.world);
-    REQUIRE(sampler.size() == c.expected.size());
-    REQUIRE(epoch_of(sampler, c.epoch) == c.expected);
-  }
-}
-
 TEST_CASE("DistributedSampler equals the live Python sampler") {
   std::istringstream lines(
       python_output({parity_program("sampler_indices.py")}));
@@ -276,31 +243,6 @@ TEST_CASE("DistributedSampler saves its epoch and position") {
   CHECK(drain(loaders).size() == 10);
   DistributedSampler smaller(9, 3, 1);
   CHECK_THROWS_WITH(smaller.load(archive), Has("the saved position is 4"));
-}
-
-TEST_CASE("DistributedSampler in a DataLoader covers the data") {
-  constexpr size_t kSize = 103;
-  constexpr int64_t kWorld = 4;
-  std::vector<Indices> epochs;
-  for (int64_t epoch = 0; epoch < 2; ++epoch) {
-    Indices all;
-    for (int64_t rank = 0; rank < kWorld; ++rank) {
-      DistributedSampler sampler(kSize, kWorld, rank);
-      auto loader = torch_loader(kSize, sampler, 8, 2);
-      if (epoch > 0) {
-        drain_loader(*loader); // the loader and its sampler's copy live on
-      }
-      sampler.set_epoch(epoch);
-      const auto seen = drain_loader(*loader);
-      CHECK(seen.size() == sampler.size());
-      sampler.reset();
-      CHECK(seen == drain(sampler));
-      all.insert(all.end(), seen.begin(), seen.end());
-    }
-    epochs.push_back(all);
-    CHECK(std::set<size_t>(all.begin(), all.end()).size() == kSize);
-  }
-  CHECK(epochs[0] != epochs[1]);
 }
 
 TEST_CASE("DistributedSampler moved into a loader takes epochs") {

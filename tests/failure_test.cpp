@@ -94,7 +94,7 @@ RANKS_TEST("a group that failed is dropped at once", 3, kTimeout, kPrompt) {
     auto tensor = torch::ones({4});
     REQUIRE_THAT(
         error_of([&] { failing->all_reduce_async(tensor).wait(); }),
-        Has("gave up"));
+        Has("all_reduce_async over " + group.backend() + " failed", "gave up"));
     const auto start = Clock::now();
     failing.reset();
     REQUIRE(seconds_since(start) < 10); // not the group's timeout

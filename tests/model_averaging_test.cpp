@@ -22,35 +22,6 @@ std::vector<double> values(
   return seen;
 }
 
-RANKS_TEST("a periodic averager averages each period after the warm-up", 4) {
-  const auto options = PeriodicModelAveragerOptions().period(2).warmup_steps(3);
-  PeriodicModelAverager averager(group, options);
-  const double own = group.rank();
-  REQUIRE(
-      values(averager, own) ==
-      std::vector<double>{own, own, own, 1.5, own, 1.5});
-  REQUIRE(averager.step() == 6);
-}
-
-RANKS_TEST("a hierarchical averager takes the longest period's group", 4) {
-  const double own = group.rank();
-  const double pair = own < 2 ? 0.5 : 2.5;
-  HierarchicalModelAverager averager(
-      group,
-      HierarchicalModelAveragerOptions().period_group_size(
-          {{1, 1}, {2, 2}, {4, 4}}));
-  REQUIRE(
-      values(averager, own) ==
-      std::vector<double>{1.5, own, pair, own, 1.5, own});
-  HierarchicalModelAverager late(
-      group,
-      HierarchicalModelAveragerOptions()
-          .period_group_size({{2, 4}})
-          .warmup_steps(3));
-  REQUIRE(
-      values(late, own) == std::vector<double>{own, own, own, own, 1.5, own});
-}
-
 RANKS_TEST("an averager goes on in the step of its checkpoint") {
   const auto options = PeriodicModelAveragerOptions().period(2).warmup_steps(3);
   PeriodicModelAverager whole(group, options);

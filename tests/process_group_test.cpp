@@ -208,23 +208,6 @@ TEST_CASE("a peer that dies makes the others fail at once, by name") {
   }
 }
 
-RANKS_TEST(
-    "waiting for a collective fails like the collective",
-    2,
-    {},
-    RankOptions().exit_codes({{1, 137}})) {
-  auto tensor = torch::ones({1 << 20});
-  auto work = group.all_reduce_async(tensor);
-  work.wait();
-  if (group.rank() == 1) {
-    raise(SIGKILL);
-  }
-  REQUIRE_THROWS_WITH(
-      group.all_reduce_async(tensor).wait(),
-      Has("rank 0 of 2",
-          "all_reduce_async over " + group.backend() + " failed"));
-}
-
 TEST_CASE("a barrier is not taken for another rank's all_reduce") {
   for (const char* backend : {"gloo", "shm"}) {
     ranks(3, [backend] {

@@ -1,17 +1,9 @@
+#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
-#include <tests/support/twins.h>
+
+#include <ddp/reducer.h>
 
 namespace ddp::test::reducer_test {
-
-RANKS_TEST("a gradient is the mean over ranks") {
-  const Twins<UnevenNet> twins(group);
-  for (int step = 0; step < 3; ++step) {
-    const auto input = batch(group, step, 7);
-    twins.reset();
-    twins.backward([&](auto& net) { return net.forward(input).sum(); });
-    twins.check();
-  }
-}
 
 RANKS_TEST("buckets are rebuilt in the order in which gradients come") {
   auto net = std::make_shared<UnevenNet>();

@@ -1,6 +1,5 @@
-// examples/resumable.cpp, stopped by signals under ddprun and mpirun.
+// examples/resumable.cpp, stopped by a signal.
 #include <tests/support/examples.h>
-#include <tests/support/mpirun.h>
 
 namespace ddp::test::resumable_test {
 
@@ -47,27 +46,6 @@ FOLDER_TEST("a run that a signal stops goes on with the same bits") {
   const auto stopped = folder / "ddprun";
   const auto step = stop(resumable(stopped), SIGTERM, 128 + SIGTERM);
   CHECK(parameters_of(stopped, step) == expected);
-}
-
-TEST_CASE("a run that a signal to mpirun stops goes on with the same bits") {
-  need_mpirun();
-  const TemporaryFolder folder;
-  const auto expected = parameters_of(folder / "whole", "");
-  const auto under_mpirun = folder / "mpirun";
-  auto command = resumable(under_mpirun);
-  auto& words = command.arguments;
-  words.erase(words.begin(), words.begin() + 3); // ddprun's
-  words.insert(
-      words.begin(),
-      {"mpirun",
-       "--allow-run-as-root",
-       "--oversubscribe",
-       "--bind-to",
-       "none",
-       "-n",
-       "3"});
-  const auto mpirun_step = stop(command, SIGUSR1, 0);
-  CHECK(parameters_of(under_mpirun, mpirun_step) == expected);
 }
 
 } // namespace ddp::test::resumable_test

@@ -112,25 +112,6 @@ TEST_CASE("named_state looks through wrappers") {
       detail::named_state(wrapped).keys() == detail::named_state(plain).keys());
 }
 
-TEST_CASE("match_names drops wrappers' prefixes") {
-  const Names net{"weight", "module.weight"};
-  CHECK(matches(net, net));
-  CHECK(matches(net, {"module.weight", "module.module.weight"}));
-  CHECK(matches(net, prefixed("module.module.", net)));
-  CHECK(matches({"module.w"}, {"w"}));
-  CHECK(matches({"module.w"}, {"module.module.w"}));
-  CHECK(matches({"module.w", "module.v"}, {"w", "v"}));
-  CHECK(matches(
-      {"generator.conv.weight", "critic.weight"},
-      {"generator.module.conv.weight", "critic.weight"}));
-  CHECK(matches(
-      {"generator.conv.weight", "critic.weight"},
-      {"module.generator.conv.weight", "module.critic.module.weight"}));
-  CHECK(matches(
-      {"w", "w.a", "w.module"}, {"w", "w.module.a", "w.module.module"}));
-  CHECK(matches(kNone, kNone));
-}
-
 TEST_CASE("match_names lists what has no partner") {
   auto match = match_names({"a.x", "b", "c"}, {"a.x", "a.y", "c.z"});
   CHECK(match.pairs.size() == 1);
