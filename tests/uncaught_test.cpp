@@ -62,6 +62,18 @@ TEST_CASE("an uncaught error is printed with frames only where asked for") {
   }
 }
 
+TEST_CASE("an error in what decides about errors is printed as any") {
+  const auto outcomes = ranks(
+      1,
+      RankOptions().environment({{"DDP_DEBUG", "yes"}}).exit_codes({{0, 134}}),
+      [] { std::thread([] { (void)init_process_group(); }).join(); });
+  if (!outcomes.empty()) { // else: the rank's process
+    REQUIRE_THAT(
+        outcomes[0].output,
+        Has("error: c10::ValueError: DDP_DEBUG='yes' in the environment"));
+  }
+}
+
 TEST_CASE("an uncaught exception is written to the launcher's error file") {
   std::unique_ptr<TemporaryFolder> folder;
   std::string path;

@@ -273,12 +273,11 @@ void meet_over_mpi(
 
 void report_to_launcher(const ProcessGroupOptions& options) {
   heartbeat::attach();
-  const bool records = debug::level() != debug::Level::kOff;
   if (options.report_uncaught()) {
-    if (find_error_file() || records) {
+    report_uncaught(nullptr); // first: DDP_DEBUG may have no level's name
+    if (find_error_file() || debug::level() != debug::Level::kOff) {
       report_crashes();
     }
-    report_uncaught(nullptr);
   }
 }
 
