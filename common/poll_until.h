@@ -1,9 +1,25 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <thread>
 
 namespace ddp::detail {
+
+/// For poll() and epoll: the milliseconds until then, a day at most; -1 for no
+/// time.
+inline int milliseconds_until(
+    const std::optional<std::chrono::steady_clock::time_point>& time) {
+  if (!time) {
+    return -1;
+  }
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+      *time - std::chrono::steady_clock::now());
+  constexpr int64_t day = 24 * 3600 * 1000;
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, day));
+}
 
 /// Asks `done` every `interval`: whether it held before `end` had passed.
 template <typename Done>

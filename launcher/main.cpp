@@ -72,7 +72,8 @@ int launch(const ddp::LaunchOptions& options) {
 
 int run(int argc, char** argv) {
   try {
-    const ddp::LaunchOptions options = ddp::parse_options(argc, argv);
+    const ddp::LaunchOptions options =
+        ddp::parse_options(argc, argv, ddp::process_environment);
     if (!options.answer.empty()) {
       return print(options.answer);
     }

@@ -59,7 +59,6 @@ class Agent {
   void set_place(int index);
   void decline();
   std::string reason_to_stop(const Rendezvous::Order& order) const;
-  void stop_with_others(const Rendezvous::Order& order);
   void tell_others();
   void keep_reason();
   void say_reason();
@@ -106,7 +105,6 @@ class Agent {
   void resume();
 
   std::vector<int> ranks_of(std::vector<int> local_ranks) const;
-  RankEnd describe_rank(size_t index) const;
   JobReport make_report();
   JobReport make_attempt_report();
   std::string conclude_attempt();

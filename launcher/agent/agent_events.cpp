@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <common/poll_until.h>
 #include <common/scheduler/launch_error.h>
 #include <common/text.h>
 #include <launcher/processes.h>
@@ -74,13 +75,7 @@ int Agent::time_left() const {
       next = each;
     }
   }
-  if (!next) {
-    return -1;
-  }
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
-  constexpr int64_t longest = 24 * 3600 * 1000; // epoll's own is 25 days
-  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, longest));
+  return detail::milliseconds_until(next);
 }
 
 // Does what is due.
@@ -206,7 +201,14 @@ void Agent::on_rank_end(size_t index) {
   Attempt::Rank& rank = attempt_->ranks[index];
   waitpid(rank.pid, &status, 0);
   RankEnd& end = ends_[index];
-  end = describe_rank(index);
+  end.rank = rank.rank;
+  end.local_rank = rank.local_rank;
+  end.pid = rank.pid;
+  if (const auto heart = rank.heartbeat.read()) {
+    end.step = heart->step;
+    end.activity = heart->activity;
+    end.failed_by_another = heart->failed_by_another;
+  }
   end.error = read_error_file(rank.error_file, job_.program);
   end.last_lines = output_.last_lines(rank.local_rank);
   const std::chrono::nanoseconds time =

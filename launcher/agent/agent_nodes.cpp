@@ -79,7 +79,10 @@ void Agent::take_orders() {
       order_.reset();
       is_withdrawn = true;
     } else if (runs && order.kind == Order::Kind::kStop) {
-      stop_with_others(order);
+      detail_ = supervisor_->stopping() ? detail_ : reason_to_stop(order);
+      if (!begin_pause(Clock::now())) {
+        send(supervisor_->stop_with_others(Clock::now()));
+      }
     } else if (runs) {
       if (supervisor_->signal() == 0) { // else it was said
         say("a node was asked again to end the job; killing all ranks");
@@ -99,15 +102,6 @@ std::string Agent::reason_to_stop(const Order& order) const {
   return log.cause == Membership::Cause::kFailure
       ? name_of_node(log.failure->node) + ": " + log.failure->text
       : order.text;
-}
-
-void Agent::stop_with_others(const Order& order) {
-  if (!supervisor_->stopping()) {
-    detail_ = reason_to_stop(order);
-  }
-  if (!begin_pause(Clock::now())) {
-    send(supervisor_->stop_with_others(Clock::now()));
-  }
 }
 
 void Agent::set_place(int index) {

@@ -58,21 +58,6 @@ void Agent::say_who_waits(
       " ended with code 0");
 }
 
-// What is known of a rank besides how it ended.
-RankEnd Agent::describe_rank(size_t index) const {
-  const Attempt::Rank& rank = attempt_->ranks[index];
-  RankEnd end;
-  end.rank = rank.rank;
-  end.local_rank = rank.local_rank;
-  end.pid = rank.pid;
-  if (const auto heart = rank.heartbeat.read()) {
-    end.step = heart->step;
-    end.activity = heart->activity;
-    end.failed_by_another = heart->failed_by_another;
-  }
-  return end;
-}
-
 JobReport Agent::make_report() {
   JobReport report = new_report(job_.options);
   if (!supervisor_) { // no ranks yet

@@ -11,7 +11,6 @@
 
 #include <common/processes/worker.h>
 #include <launcher/cli/program.h>
-#include <launcher/output/output_pump.h>
 #include <launcher/private_folder.h>
 #include <launcher/processes.h>
 

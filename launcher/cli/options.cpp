@@ -5,11 +5,9 @@
 
 #include <common/processors.h>
 #include <common/scheduler/rank_environment.h>
-#include <launcher/cli/options/arguments.h>
 #include <launcher/cli/options/option.h>
 #include <launcher/cli/options/option_table.h>
 #include <launcher/cli/options/option_values.h>
-#include <launcher/remote/hosts.h>
 
 namespace ddp {
 namespace {
@@ -182,10 +180,6 @@ LaunchOptions parse_options(
   }
   note_late_ranks(given, &options);
   return options;
-}
-
-LaunchOptions parse_options(int argc, const char* const* argv) {
-  return parse_options(argc, argv, process_environment);
 }
 
 std::optional<std::string> rank_variable(

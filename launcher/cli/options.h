@@ -94,9 +94,6 @@ LaunchOptions parse_options(
     const char* const* argv,
     const EnvironmentLookup& lookup);
 
-/// The same with this process's environment.
-LaunchOptions parse_options(int argc, const char* const* argv);
-
 /// What ranks find in a variable of the user's: of --env, else of `lookup`.
 std::optional<std::string> rank_variable(
     const LaunchOptions& options,

@@ -81,12 +81,6 @@ EtcdClient::~EtcdClient() {
   curl_easy_cleanup(handle_);
 }
 
-std::string EtcdClient::url(const std::string& path) const {
-  const auto& member = members_[member_];
-  return (access_.is_encrypted() ? "https://" : "http://") +
-      describe_endpoint(member.host, member.port) + path;
-}
-
 EtcdClient::Answer EtcdClient::perform(
     const std::string& path,
     const std::string& body,
@@ -96,7 +90,9 @@ EtcdClient::Answer EtcdClient::perform(
     curl_easy_setopt(handle_, option, value);
   };
   char reason[CURL_ERROR_SIZE] = "";
-  const auto address = url(path);
+  const auto& member = members_[member_];
+  const auto address = (access_.is_encrypted() ? "https://" : "http://") +
+      describe_endpoint(member.host, member.port) + path;
   const auto authorization = "Authorization: " + token_;
   curl_slist* headers = token_.empty()
       ? nullptr

@@ -57,7 +57,6 @@ class EtcdClient {
   static std::string reason_in(const Answer& answer);
   void authenticate();
   void next_member();
-  std::string url(const std::string& path) const;
 
   const EtcdAccess access_;
   const std::vector<SocketAddress> members_;

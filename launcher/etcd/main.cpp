@@ -5,13 +5,318 @@
 //   carries an agent's part of the shared log (see HelperOptions).
 //
 // It lives until it is killed, or its agent dies.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <map>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include <curl/curl.h>
 
-#include <launcher/etcd/etcd_log.h>
+#include <launcher/etcd/client.h>
+#include <launcher/rendezvous/authentication.h>
+#include <launcher/rendezvous/log/entry.h>
 #include <launcher/rendezvous/log/log_helper.h>
+
+namespace ddp {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr char kNonce[] = "nonce";
+constexpr char kEntry[] = "log/"; // and a number from 0 on, without holes
+constexpr char kMember[] = "members/"; // and its name
+constexpr size_t kNonceBytes = 16;
+constexpr int kPlaceDigits = 12; // so that keys sort as numbers do
+constexpr milliseconds kJobTime{60000};
+constexpr milliseconds kWatchPause{100};
+
+std::string place_name(uint64_t place) {
+  const auto digits = std::to_string(place);
+  return kEntry + std::string(kPlaceDigits - digits.size(), '0') + digits;
+}
+
+bool is_in(const std::string& folder, const std::string& name) {
+  return name.rfind(folder, 0) == 0;
+}
+
+int64_t revision_of(const EtcdClient::Json& answer) {
+  const std::string text = answer.at("header").at("revision");
+  return std::stoll(text);
+}
+
+/// A log in an etcd, under `ddp/NAME/`. Transactions put entries into free
+/// places, a watch brings them; a member lives as long as its lease. All is
+/// attached to a lease of the job's, which the members keep alive: what is left
+/// of a job whose nodes have all died expires.
+class EtcdLog : public LogEngine {
+ public:
+  /// Without its agent's beats a member lives as long as --node-timeout, in
+  /// which no member of the etcd need answer either.
+  explicit EtcdLog(const HelperOptions& options);
+
+  SocketAddress serve(int listener) override;
+  void connect(const SocketAddress& endpoint, const std::string& address)
+      override;
+  std::string nonce() override;
+  void read(const std::function<void(const std::string&)>& take) override;
+  bool append(uint64_t place, const std::string& value) override;
+  std::vector<int64_t> beat(
+      const std::string& member,
+      int64_t count,
+      const std::vector<std::string>& others) override;
+  void leave() override;
+
+ private:
+  using Json = EtcdClient::Json;
+  using Clock = std::chrono::steady_clock;
+
+  std::string key(const std::string& name) const;
+  std::string name_of(const Json& pair) const;
+  Json prefix(const std::string& name) const;
+  std::string put_if_absent(
+      const std::string& name,
+      const std::string& value,
+      const std::string& lease);
+  std::string grant(std::chrono::milliseconds time);
+  void revoke(const std::string& lease);
+  bool keep_alive(const std::string& lease);
+  void live(const std::string& member);
+  int64_t read_all(const std::function<void(const std::string&)>& take);
+  void handle(
+      const Json& event,
+      const std::function<void(const std::string&)>& take);
+
+  const std::string name_;
+  const std::chrono::milliseconds silence_;
+  EtcdClient reader_;
+  EtcdClient writer_;
+  std::string job_lease_;
+  std::string own_lease_;
+  Clock::time_point job_kept_;
+  int64_t beats_ = 0;
+  uint64_t read_ = 0; // entries so far
+  std::mutex mutex_;
+  std::set<std::string> living_;
+  std::map<std::string, int64_t> counts_;
+};
+
+EtcdLog::EtcdLog(const HelperOptions& options)
+    : name_(options.job),
+      silence_(options.nodes.node_timeout),
+      reader_(options.nodes),
+      writer_(options.nodes) {}
+
+std::string EtcdLog::key(const std::string& name) const {
+  return to_base64("ddp/" + name_ + "/" + name);
+}
+
+// Without what all of the job's have in common.
+std::string EtcdLog::name_of(const Json& pair) const {
+  return from_base64(pair.at("key"))
+      .substr(std::string("ddp//").size() + name_.size());
+}
+
+EtcdLog::Json EtcdLog::prefix(const std::string& name) const {
+  std::string end = "ddp/" + name_ + "/" + name;
+  ++end.back();
+  return {{"key", key(name)}, {"range_end", to_base64(end)}};
+}
+
+SocketAddress EtcdLog::serve(int) {
+  throw std::logic_error("an etcd serves itself");
+}
+
+void EtcdLog::connect(const SocketAddress& endpoint, const std::string&) {
+  writer_.begin_with(endpoint);
+  writer_.check_member();
+  reader_.begin_with(endpoint);
+}
+
+std::string EtcdLog::grant(milliseconds time) {
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(time).count();
+  return writer_.call("/v3/lease/grant", {{"TTL", std::to_string(seconds)}})
+      .at("ID");
+}
+
+// One that is gone may have been ended by a call whose answer was lost.
+void EtcdLog::revoke(const std::string& lease) {
+  try {
+    writer_.call("/v3/lease/revoke", {{"ID", lease}});
+  } catch (const std::runtime_error& error) {
+    if (std::string(error.what()).find("lease not found") ==
+        std::string::npos) {
+      throw;
+    }
+  }
+}
+
+bool EtcdLog::keep_alive(const std::string& lease) {
+  const auto answer = writer_.call("/v3/lease/keepalive", {{"ID", lease}});
+  return answer.at("result").contains("TTL");
+}
+
+// What is there then: the value, or another that was there before.
+std::string EtcdLog::put_if_absent(
+    const std::string& name,
+    const std::string& value,
+    const std::string& lease) {
+  const Json absent{
+      {"key", key(name)},
+      {"target", "CREATE"},
+      {"result", "EQUAL"},
+      {"create_revision", "0"}};
+  const Json put{
+      {"key", key(name)}, {"value", to_base64(value)}, {"lease", lease}};
+  const Json get{{"key", key(name)}};
+  const auto answer = writer_.call(
+      "/v3/kv/txn",
+      {{"compare", {absent}},
+       {"success", Json::array({{{"request_put", put}}})},
+       {"failure", Json::array({{{"request_range", get}}})}});
+  if (answer.value("succeeded", false)) {
+    return value;
+  }
+  const auto& range = answer.at("responses").at(0).at("response_range");
+  return from_base64(range.at("kvs").at(0).value("value", ""));
+}
+
+// The first that comes makes it.
+std::string EtcdLog::nonce() {
+  const auto lease = grant(kJobTime);
+  const auto found =
+      put_if_absent(kNonce, random_hex(kNonceBytes) + " " + lease, lease);
+  std::istringstream words(found);
+  std::string nonce;
+  words >> nonce >> job_lease_;
+  if (nonce.size() != 2 * kNonceBytes || job_lease_.empty()) {
+    throw LogRefused("ddp/" + name_ + "/ there is not ddprun's");
+  }
+  if (job_lease_ != lease) {
+    revoke(lease);
+  }
+  job_kept_ = Clock::now();
+  return nonce;
+}
+
+int64_t EtcdLog::read_all(const std::function<void(const std::string&)>& take) {
+  const auto answer = reader_.call("/v3/kv/range", prefix(""));
+  const auto pairs = answer.value("kvs", Json::array());
+  std::set<std::string> living;
+  for (const auto& each : pairs) {
+    const auto name = name_of(each);
+    if (is_in(kMember, name)) {
+      living.insert(name.substr(std::string(kMember).size()));
+    }
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    living_ = living;
+  }
+  for (const auto& each : pairs) {
+    handle({{"kv", each}}, take);
+  }
+  return revision_of(answer);
+}
+
+void EtcdLog::handle(
+    const Json& event,
+    const std::function<void(const std::string&)>& take) {
+  const bool is_deleted = event.value("type", "PUT") == "DELETE";
+  const auto& pair = event.at("kv");
+  const auto name = name_of(pair);
+  if (is_in(kMember, name)) {
+    const auto member = name.substr(std::string(kMember).size());
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_deleted ? living_.erase(member) : living_.insert(member).second;
+  } else if (!is_deleted && name == place_name(read_)) {
+    ++read_;
+    take(from_base64(pair.value("value", "")));
+  }
+}
+
+void EtcdLog::read(const std::function<void(const std::string&)>& take) {
+  for (auto revision = read_all(take);;) {
+    auto watched = prefix("");
+    watched["start_revision"] = std::to_string(revision + 1);
+    bool is_complete = true;
+    reader_.stream(
+        "/v3/watch", {{"create_request", watched}}, [&](const Json& answer) {
+          try {
+            const auto& result = answer.at("result");
+            for (const auto& event : result.value("events", Json::array())) {
+              handle(event, take);
+            }
+            revision = std::max(revision, revision_of(result));
+            is_complete = is_complete && !result.contains("compact_revision");
+          } catch (const std::exception&) {
+            is_complete = false;
+          }
+        });
+    std::this_thread::sleep_for(kWatchPause);
+    if (!is_complete) {
+      revision = read_all(take);
+    }
+  }
+}
+
+// A call whose answer was lost is made again, and finds its own value.
+bool EtcdLog::append(uint64_t place, const std::string& value) {
+  return put_if_absent(place_name(place), value, job_lease_) == value;
+}
+
+// Others see at once that its lease has expired.
+void EtcdLog::live(const std::string& member) {
+  if (own_lease_.empty() || !keep_alive(own_lease_)) {
+    own_lease_ = grant(silence_);
+    writer_.call(
+        "/v3/kv/put", {{"key", key(kMember + member)}, {"lease", own_lease_}});
+  }
+}
+
+std::vector<int64_t> EtcdLog::beat(
+    const std::string& member,
+    int64_t count,
+    const std::vector<std::string>& others) {
+  if (count > beats_) {
+    live(member);
+  }
+  beats_ = count;
+  if (Clock::now() > job_kept_ + kJobTime / 4) {
+    if (!keep_alive(job_lease_)) {
+      throw std::runtime_error("the job's keys there have expired");
+    }
+    job_kept_ = Clock::now();
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<int64_t> counts;
+  for (const std::string& each : others) {
+    // Its lease is older than what it wrote, by which it is known here.
+    counts.push_back(living_.count(each) != 0 ? ++counts_[each] : kDead);
+  }
+  return counts;
+}
+
+void EtcdLog::leave() {
+  if (!own_lease_.empty()) {
+    revoke(own_lease_);
+  }
+  auto members = prefix(kMember);
+  members["count_only"] = true;
+  const auto answer = writer_.call("/v3/kv/range", members);
+  if (answer.value("count", "0") == "0") {
+    revoke(job_lease_);
+  }
+}
+
+} // namespace
+} // namespace ddp
 
 int main(int argc, char** argv) {
   if (argc != 3) {

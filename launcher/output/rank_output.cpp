@@ -1,6 +1,5 @@
 #include <launcher/output/rank_output.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>

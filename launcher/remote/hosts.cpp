@@ -1,4 +1,3 @@
-#include <launcher/remote/hosts.h>
 
 #include <algorithm>
 #include <cctype>

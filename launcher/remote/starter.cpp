@@ -7,6 +7,7 @@
 
 #include <poll.h>
 
+#include <common/poll_until.h>
 #include <common/scheduler/launch_error.h>
 #include <launcher/processes.h>
 #include <launcher/remote/host_process.h>
@@ -30,7 +31,6 @@ class Starter {
  private:
   bool is_running() const;
   void wait_for_events();
-  int time_left() const;
   void tick();
   void on_signal(int signal);
   void on_end(HostProcess& host);
@@ -90,22 +90,13 @@ void Starter::wait_for_events() {
       ready.push_back({fd, POLLIN, 0});
     }
   }
-  poll(ready.data(), ready.size(), time_left());
+  poll(ready.data(), ready.size(), detail::milliseconds_until(deadline_));
   for (HostProcess& each : hosts_) {
     each.carry();
   }
   while (const int signal = next_signal(signals_)) {
     on_signal(signal);
   }
-}
-
-int Starter::time_left() const {
-  if (!deadline_) {
-    return -1;
-  }
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now());
-  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1000 * 1000));
 }
 
 void Starter::tick() {

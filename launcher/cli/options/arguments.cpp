@@ -1,4 +1,3 @@
-#include <launcher/cli/options/arguments.h>
 
 #include <algorithm>
 #include <cctype>

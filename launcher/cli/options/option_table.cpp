@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include <launcher/cli/options/option_values.h>
-#include <launcher/remote/hosts.h>
 
 namespace ddp {
 namespace {

@@ -97,4 +97,14 @@ std::pair<std::string, std::string> variable_of(const OptionValue& value);
 Binding binding_of(const OptionValue& value);
 OutputMode output_mode_of(const OptionValue& value);
 
+/// "node0:8,node1,[fd00::2]:4".
+std::vector<RemoteHost> hosts_in_list(const OptionValue& value);
+
+/// A file with a host on each line, as "node0 slots=8" or "node0:8"; what
+/// follows a # is a comment.
+std::vector<RemoteHost> hosts_in_file(const OptionValue& value);
+
+/// Checks what is said besides hosts, where there are some.
+void settle_hosts(const GivenOptions& given, const LaunchOptions& options);
+
 } // namespace ddp

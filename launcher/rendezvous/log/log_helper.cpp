@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <sstream>
 #include <thread>
@@ -13,6 +14,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <common/poll_until.h>
 #include <common/scheduler/launch_error.h>
 #include <common/text.h>
 #include <launcher/rendezvous/authentication.h>
@@ -40,7 +42,7 @@ using EventKind = SharedLog::Event::Kind;
 
 constexpr int kRetryMilliseconds = 200;
 constexpr std::chrono::milliseconds kBeatTime{1000};
-constexpr std::chrono::seconds kLastWillTime{1};
+constexpr unsigned kLastWillSeconds = 1;
 constexpr unsigned kLeaveSeconds = 2;
 // Answers to beats that an agent may owe.
 constexpr int kMissedBeats = 3;
@@ -244,10 +246,8 @@ void LogHelper::serve_agent() {
   auto next_beat = Clock::now();
   alive_at_ = next_beat;
   for (;;) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(next_beat - Clock::now());
     pollfd channel{kHelperChannel, POLLIN, 0};
-    poll(&channel, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
+    poll(&channel, 1, detail::milliseconds_until(next_beat));
     if (Clock::now() >= next_beat) {
       beat();
       next_beat = Clock::now() + beat_interval_;
@@ -285,16 +285,12 @@ void LogHelper::leave() {
   _exit(0);
 }
 
-// From now on the helper may outlive the agent, for as long as that takes.
+// From now on the helper outlives the agent, for as long as that takes, but no
+// longer where the network holds it up.
 void LogHelper::keep_last_will(const std::string& text) {
   last_will_ = text;
-  std::thread([this] {
-    pollfd end{kHelperChannel, 0, 0};
-    poll(&end, 1, -1);
-    std::this_thread::sleep_for(kLastWillTime);
-    _exit(0); // where the network holds it up
-  }).detach();
-  prctl(PR_SET_PDEATHSIG, 0);
+  std::signal(SIGUSR1, [](int) { alarm(kLastWillSeconds); });
+  prctl(PR_SET_PDEATHSIG, SIGUSR1);
 }
 
 void LogHelper::append(const std::string& text) {

@@ -75,7 +75,7 @@ void Member::connected(const std::string& address, bool serves, Time now) {
   gathering_since_ = now;
   self_.address = address;
   self_.hosts_log = serves;
-  update(now);
+  tick(now);
 }
 
 void Member::entry(const Entry& entry, Time now) {
@@ -115,7 +115,7 @@ void Member::entry(const Entry& entry, Time now) {
     state_ = State::kOrphaned;
     text_ = entry.text;
   }
-  update(now);
+  tick(now);
 }
 
 void Member::beats(const std::map<std::string, int64_t>& counts, Time now) {
@@ -132,7 +132,7 @@ void Member::beats(const std::map<std::string, int64_t>& counts, Time now) {
   if (connected_ && state_ != State::kLeaving) {
     report_silence(now);
   }
-  update(now);
+  tick(now);
 }
 
 void Member::log_answered(Time now) {
@@ -147,7 +147,7 @@ void Member::log_answered(Time now) {
 
 void Member::log_lost(const std::string& why, Time now) {
   lose_log(why, now);
-  update(now);
+  tick(now);
 }
 
 void Member::lose_log(const std::string& why, Time now) {
@@ -185,7 +185,7 @@ void Member::store_opened(int port, Time now) {
   entry.epoch = opened_epoch_;
   entry.address = self_.address;
   entry.port = port;
-  update(now);
+  tick(now);
 }
 
 void Member::rank_failed(
@@ -201,7 +201,7 @@ void Member::rank_failed(
   entry.code = code;
   entry.is_consequence = is_consequence;
   entry.text = text;
-  update(now);
+  tick(now);
 }
 
 void Member::ranks_ended(bool succeeded, Time now) {
@@ -210,7 +210,7 @@ void Member::ranks_ended(bool succeeded, Time now) {
     idle_epoch_ = started_epoch_;
     post(Type::kFinished);
   }
-  update(now);
+  tick(now);
 }
 
 void Member::leave(int code, const std::string& text, Time now) {
@@ -220,7 +220,7 @@ void Member::leave(int code, const std::string& text, Time now) {
   const bool is_needed = self_.hosts_log && log_.nodes.size() > 1;
   post(Type::kLeave).text = text;
   leave_with(code, text, is_needed ? now + std::chrono::seconds(1) : now);
-  update(now);
+  tick(now);
 }
 
 void Member::leave_with(int code, const std::string& text, Time until) {
@@ -237,7 +237,7 @@ void Member::end_job(int code, const std::string& text, Time now) {
     return;
   }
   post_end(code, text);
-  update(now);
+  tick(now);
 }
 
 void Member::post_end(int code, const std::string& text) {
@@ -246,13 +246,9 @@ void Member::post_end(int code, const std::string& text) {
   entry.text = text;
 }
 
-void Member::tick(Time now) {
-  update(now);
-}
-
 // What follows
 
-void Member::update(Time now) {
+void Member::tick(Time now) {
   if (connected_ && options_.several() &&
       now >= answered_ + options_.node_timeout) {
     lose_log(

@@ -126,7 +126,6 @@ class Member {
 
   void log_answered(Time now);
   void lose_log(const std::string& why, Time now);
-  void update(Time now);
   void follow(Time now);
   void join();
   std::string difference_to(const NodeInfo& other) const;
