@@ -1,35 +1,9 @@
+#include <tests/support/nets.h>
 #include <tests/support/ranks.h>
-#include <tests/support/twins.h>
+
+#include <ddp/reducer.h>
 
 namespace ddp::test::accumulation_test {
-
-RANKS_TEST("under no_sync gradients accumulate and are reduced once") {
-  for (const bool rebuilt : {false, true}) {
-    Twins<UnevenNet> twins(group);
-    auto& reducer = twins.reducer;
-    const auto& wide = twins.net->wide->weight;
-    if (rebuilt) {
-      twins.net->forward(batch(group, 9, 7)).sum().backward();
-      twins.reset();
-    }
-    for (int step = 0; step < 3; ++step) {
-      auto guard = std::make_optional(reducer.no_sync());
-      REQUIRE(!reducer.synchronizes());
-      if (step == 2) {
-        guard.reset();
-        REQUIRE(reducer.synchronizes());
-      } else {
-        const auto nested = reducer.no_sync();
-      }
-      const auto input = batch(group, step, 7);
-      twins.backward([&](auto& n) { return n.forward(input).sum(); });
-      if (step < 2) {
-        REQUIRE(wide.grad().equal(twins.local->wide->weight.grad()));
-      }
-    }
-    twins.check(1e-4, 1e-5);
-  }
-}
 
 RANKS_TEST("no_sync ends with its scope, also by an exception") {
   auto weight = torch::ones({2}, torch::requires_grad());

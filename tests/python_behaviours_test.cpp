@@ -6,48 +6,6 @@ namespace ddp::test::python_behaviours_test {
 // What the tests of Python's DistributedDataParallel ask of it, of an attached
 // Reducer: docs/parity.md lists which is which.
 
-/// Rows for all ranks, the same on each, of which a rank's share is two.
-struct Data {
-  Data(const ProcessGroup& group, int64_t step, int64_t width, int64_t out) {
-    torch::manual_seed(500 + step);
-    all = torch::randn({2 * group.size(), width});
-    targets = torch::randn({2 * group.size(), out});
-    own = all.narrow(0, 2 * group.rank(), 2);
-    own_targets = targets.narrow(0, 2 * group.rank(), 2);
-  }
-  torch::Tensor all, targets, own, own_targets;
-};
-
-/// Trains on shares and, without a Reducer, on the whole batch; compares.
-template <typename Optimizer = torch::optim::SGD, typename Options>
-void compare_with_full_batch(
-    const ProcessGroup& group,
-    const ReducerOptions& options,
-    const Options& optimizer_options,
-    bool set_to_none,
-    size_t expected_buckets) {
-  torch::manual_seed(group.rank());
-  const Twins<UnevenNet> twins(group, options);
-  const auto& net = *twins.net;
-  const auto start = net.last->weight.detach().clone();
-  Optimizer optimizer(net.parameters(), optimizer_options);
-  Optimizer alone_optimizer(twins.local->parameters(), optimizer_options);
-  for (int step = 0; step < 5; ++step) {
-    const Data data(group, step, 7, 3);
-    optimizer.zero_grad(set_to_none);
-    alone_optimizer.zero_grad(set_to_none);
-    torch::mse_loss(twins.net->forward(data.own), data.own_targets).backward();
-    torch::mse_loss(twins.local->forward(data.all), data.targets).backward();
-    optimizer.step();
-    alone_optimizer.step();
-    INFO("step " << step);
-    REQUIRE(nearly_equal(net, *twins.local));
-    REQUIRE(equal_on_all(group, net));
-  }
-  REQUIRE(twins.reducer.buckets().size() == expected_buckets);
-  REQUIRE(!torch::allclose(net.last->weight, start, 0, 1e-3));
-}
-
 /// Multiplies, but gives the factor no gradient unless told.
 struct MayForget : torch::autograd::Function<MayForget> {
   static torch::Tensor forward(
@@ -108,23 +66,6 @@ void compare_layouts(
   }
 }
 
-RANKS_TEST("training on shares equals one process on the full batch") {
-  const auto sgd = torch::optim::SGDOptions(0.05).momentum(0.9);
-  const auto view = ReducerOptions().gradient_as_bucket_view(true);
-  const auto find = ReducerOptions().find_unused_parameters(true);
-  const auto fixed = ReducerOptions().static_graph(true);
-  const auto one_each = ReducerOptions().bucket_cap_mb(1e-6);
-  compare_with_full_batch(group, {}, sgd, true, 2);
-  compare_with_full_batch(group, view, sgd, false, 2);
-  compare_with_full_batch(group, find, sgd, true, 2);
-  compare_with_full_batch(group, fixed, sgd, false, 2);
-  compare_with_full_batch(group, one_each, sgd, true, 6);
-  // Adam divides by gradients: with its default epsilon it would blow rounding
-  // errors up.
-  compare_with_full_batch<torch::optim::Adam>(
-      group, {}, torch::optim::AdamOptions(1e-2).eps(1e-2), true, 2);
-}
-
 RANKS_TEST("a gradient that backward leaves undefined stays as it was", 4) {
   for (const auto& options : all_modes()) {
     auto factor = torch::ones({2}, torch::requires_grad());
@@ -159,15 +100,17 @@ RANKS_TEST("a new group and a new Reducer go on with the same net") {
         copy_parameters(*net, *alone);
       }
       for (; step < last; ++step) {
-        const Data data(group, step, 4, 2);
+        torch::manual_seed(500 + step); // rows for all ranks
+        const auto all = torch::randn({2 * group.size(), 4});
+        const auto own = all.narrow(0, 2 * group.rank(), 2);
         const auto train = [](BranchNet& each, const torch::Tensor& input) {
           torch::optim::SGD optimizer(each.parameters(), 0.05);
           optimizer.zero_grad();
           each.forward(input, true).pow(2).mean().backward();
           optimizer.step();
         };
-        train(*net, data.own);
-        train(*alone, data.all);
+        train(*net, own);
+        train(*alone, all);
         REQUIRE(nearly_equal(*net, *alone));
       }
     }

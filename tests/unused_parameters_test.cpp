@@ -1,30 +1,10 @@
 #include <tests/support/failures.h>
-#include <tests/support/twins.h>
+#include <tests/support/nets.h>
 
+#include <ddp/reducer.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 namespace ddp::test::unused_parameters_test {
-
-RANKS_TEST("ranks may use different parameters") {
-  for (int mode = 0; mode < 4; ++mode) {
-    const Twins<BranchNet> twins(group, all_modes()[mode]);
-    for (int step = 0; step < 4; ++step) {
-      const auto input = batch(group, step, 4);
-      // Ranks take different branches, except in step 2, where all go left.
-      const bool left = step == 2 || (group.rank() + step) % 2 == 0;
-      twins.reset();
-      twins.backward([&](auto& net) { return net.forward(input, left).sum(); });
-      INFO("mode " << mode << ", step " << step);
-      twins.check();
-      for (const auto& parameter : twins.net->named_parameters()) {
-        const auto& name = parameter.key();
-        const bool unused = name.rfind("never", 0) == 0 ||
-            (step == 2 && name.rfind("right", 0) == 0);
-        REQUIRE(parameter.value().grad().defined() == !unused);
-      }
-    }
-  }
-}
 
 RANKS_TEST("what no rank used keeps its gradient to the last bit") {
   // Three ranks: averaging it again would round it.
@@ -62,22 +42,6 @@ RANKS_TEST("a gradient of zero is there, and keeps its sign") {
       const bool minus = std::signbit(zero) && all_use_it;
       REQUIRE(torch::signbit(weight.grad()).eq(minus).all().item<bool>());
     }
-  }
-}
-
-RANKS_TEST("what was used under no_sync counts as used by some rank") {
-  auto net = std::make_shared<BranchNet>();
-  Reducer reducer(net, group);
-  for (int step = 0; step < 3; ++step) {
-    reset_gradients(*net);
-    if (group.rank() == 1) {
-      const auto guard = reducer.no_sync();
-      net->forward(torch::ones({1, 4}), true).sum().backward();
-    }
-    net->forward(torch::ones({1, 4}), false).sum().backward();
-    REQUIRE(nearly_equal(net->left->bias.grad(), torch::full({2}, 1.0 / 3.0)));
-    REQUIRE(equal_on_all(group, net->left->weight.grad()));
-    REQUIRE(!net->never->weight.grad().defined());
   }
 }
 
@@ -192,22 +156,6 @@ RANKS_TEST("a rank that leaves out nothing any more is told so") {
       Has("skip_all_reduce_unused_params leaves out differ",
           "rank 1 has nothing"));
   meet_at_store(group, {"0", "1", "2"});
-}
-
-RANKS_TEST("finish_backward takes part for a rank without a gradient") {
-  auto weight = torch::ones({2}, torch::requires_grad());
-  Reducer reducer({weight}, group);
-  for (int step = 0; step < 4; ++step) {
-    weight.mutable_grad().reset();
-    if (group.rank() != step) {
-      (weight * 3).sum().backward();
-    }
-    reducer.finish_backward();
-    const double mean = step < 3 ? 2.0 : 3.0;
-    REQUIRE(weight.grad().eq(mean).all().item<bool>());
-  }
-  const auto guard = reducer.no_sync();
-  reducer.finish_backward(); // nothing to take part in
 }
 
 /// On the last rank the reduction ends after rank 0's backward has.
