@@ -122,9 +122,7 @@ std::vector<size_t> ReducerImpl::unused_by_all() {
   for (const size_t index : absent_) {
     unused.mutable_data_ptr<uint8_t>()[index] = 1;
   }
-  unused = unused.to(group_.device());
   group_.all_reduce(unused, ReduceOp::kMin);
-  unused = unused.cpu();
   std::vector<size_t> result;
   for (const size_t index : absent_) {
     if (unused.const_data_ptr<uint8_t>()[index] == 1) {

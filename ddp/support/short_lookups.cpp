@@ -5,18 +5,37 @@
 #include <resolv.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <mutex>
 
 namespace ddp::detail {
 namespace {
 
 constexpr int kError = 2; // as glog numbers severities
 
-/// Of what LibTorch's store warns, a connection that ends or takes long, ddp
-/// tells itself, by rank.
+/// Of c10's log, while anybody looks up names.
+struct Level {
+  std::mutex mutex;
+  int users = 0;
+  int before = 0;
+};
+
+Level& level() {
+  static Level instance;
+  return instance;
+}
+
 void silence_warnings() {
-  if (!std::getenv("TORCH_CPP_LOG_LEVEL")) {
+  const std::lock_guard<std::mutex> lock(level().mutex);
+  if (level().users++ == 0) {
+    level().before = FLAGS_caffe2_log_level;
     FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, kError);
+  }
+}
+
+void let_warnings_be() {
+  const std::lock_guard<std::mutex> lock(level().mutex);
+  if (--level().users == 0) {
+    FLAGS_caffe2_log_level = level().before;
   }
 }
 
@@ -34,6 +53,7 @@ ShortLookups::ShortLookups() {
 }
 
 ShortLookups::~ShortLookups() {
+  let_warnings_be();
   _res.retrans = seconds_;
   _res.retry = attempts_;
 }

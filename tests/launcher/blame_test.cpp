@@ -172,7 +172,7 @@ TEST_CASE("ranks in one call are not set apart", "[unit]") {
            victim(1, of_critic, 901),
            victim(2, "bucket 1 of 1, step 4 of Reducer 2, of 'b'", 902)}),
       Has("rank 2 was in the reduction of gradients of Reducer 2, of 'b' "
-          "while ranks 0-1 waited in the reduction of gradients of the Reducer "
+          "while ranks 0-1 waited in the reduction of gradients of Reducer 1, "
           "of 'a'"));
   CHECK(beside(stopped(2)) == in_bucket); // it does not use ddp
   // What it did when it was stopped says nothing of the time before.
