@@ -35,7 +35,8 @@ TEST_CASE("alone, a forgotten module is reported") {
 }
 
 TEST_CASE("alone, ProcessGroup() is the group, and nothing is forgotten") {
-  const auto group = init_process_group(ProcessGroupOptions().rank(0).world_size(1));
+  const auto group =
+      init_process_group(ProcessGroupOptions().rank(0).world_size(1));
   Net net;
   CHECK(warnings_of([&] { Reducer reducer(net, ProcessGroup()); }).empty());
 }

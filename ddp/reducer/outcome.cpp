@@ -117,6 +117,8 @@ std::vector<size_t> ReducerImpl::unused_by_all() {
   if (!unused_agreement_.concerns_all()) {
     return {};
   }
+  const detail::heartbeat::Activity activity(
+      "backward: which parameters no rank used");
   auto unused =
       at::zeros({static_cast<int64_t>(parameters_.size())}, at::kByte);
   for (const size_t index : absent_) {

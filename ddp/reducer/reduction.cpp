@@ -169,7 +169,7 @@ void ReducerImpl::begin() {
       std::max(
           rebuild_.step().value_or(1), compares_replicas_ ? kComparedSteps : 0),
       check_.is_on() || step_in_backward_.optimizer() || join,
-      !sparse_.empty());
+      sparse_.any_managed());
   recorder_.begin(step_, buckets_.all());
   rebuild_.begin();
 }

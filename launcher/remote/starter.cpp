@@ -22,6 +22,8 @@ using Clock = std::chrono::steady_clock;
 // end as well, and then what they need to stop their ranks.
 constexpr std::chrono::seconds kFollowTime(2);
 constexpr std::chrono::seconds kLastOutputTime(5);
+// After which people want to know where no ddprun has started.
+constexpr std::chrono::seconds kStartTime(10);
 
 class Starter {
  public:
@@ -39,6 +41,7 @@ class Starter {
   void pass_signal(int signal);
   void expect(Clock::duration time);
   void say(const std::string& text);
+  void say_who_is_missing();
   void write_last_output();
   std::vector<pollfd> blocked_outputs() const;
   void write_output();
@@ -53,6 +56,7 @@ class Starter {
   bool ending_ = false; // all were asked to end
   std::optional<int> code_; // the job's, which all agents end with
   std::optional<Clock::time_point> deadline_; // for the next step of ending
+  std::optional<Clock::time_point> missing_at_ = Clock::now() + kStartTime;
 };
 
 Starter::Starter(
@@ -90,7 +94,10 @@ void Starter::wait_for_events() {
       ready.push_back({fd, POLLIN, 0});
     }
   }
-  poll(ready.data(), ready.size(), detail::milliseconds_until(deadline_));
+  poll(
+      ready.data(),
+      ready.size(),
+      detail::milliseconds_until(deadline_ ? deadline_ : missing_at_));
   for (HostProcess& each : hosts_) {
     each.carry();
   }
@@ -100,6 +107,10 @@ void Starter::wait_for_events() {
 }
 
 void Starter::tick() {
+  if (missing_at_ && Clock::now() >= *missing_at_) {
+    missing_at_.reset();
+    say_who_is_missing();
+  }
   if (!deadline_ || Clock::now() < *deadline_) {
     return;
   }
@@ -182,6 +193,18 @@ void Starter::fail(const std::string& text) {
 
 void Starter::say(const std::string& text) {
   err_.append("ddprun: " + text + "\n");
+}
+
+void Starter::say_who_is_missing() {
+  std::string names;
+  for (const HostProcess& each : hosts_) {
+    if (each.is_running() && !each.has_started()) {
+      names += (names.empty() ? "" : ", ") + each.host();
+    }
+  }
+  if (!names.empty()) {
+    say("the remote shell has not started ddprun yet on " + names);
+  }
 }
 
 // A reader that does not read holds up the end of a job that went well.

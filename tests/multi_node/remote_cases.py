@@ -69,6 +69,12 @@ def hosts_by_remote_shell(program):
             stopped = set(re.findall(r"\[(\d)\] stopped", nodes.at[0].text()))
             nodes.require(number == signal.SIGINT or len(stopped) == 4,
                           f"of the ranks, {stopped} were asked to stop")
+    with by_remote_shell(program, hosts, "--hosts=n1:1",
+                         shell="tail -f /dev/null") as nodes:
+        nodes.wait(lambda: "has not started ddprun yet on n1"
+                   in nodes.at[0].text(), "the wait is not told of", 20)
+        nodes.send(0, signal.SIGINT)
+        nodes.finish([0], 130, 10)
     deaf = ("bash", "-c", WORKER.replace("trap", "trap '' INT TERM #"))
     with by_remote_shell(program, hosts, three, words=deaf) as nodes:
         nodes.wait_for_ranks(4, [0])

@@ -8,6 +8,8 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <algorithm>
+
 namespace ddp::detail {
 namespace {
 
@@ -28,6 +30,12 @@ SparseGradients::SparseGradients(
     std::vector<ParameterState>& parameters,
     const ProcessGroup& group)
     : parameters_(parameters), group_(group) {}
+
+bool SparseGradients::any_managed() const {
+  return std::any_of(indices_.begin(), indices_.end(), [this](size_t index) {
+    return parameters_[index].managed;
+  });
+}
 
 void SparseGradients::launch(
     int64_t divisor,

@@ -21,6 +21,8 @@ class SparseGradients {
   bool empty() const {
     return indices_.empty();
   }
+  /// Whether there is one that is averaged: its parameter is not frozen.
+  bool any_managed() const;
 
   /// Starts to average what is managed. `check` looks at each gradient of this
   /// rank. A rank that is `shadowing`, without inputs, has none.
