@@ -26,6 +26,20 @@ std::string train_until_failure(
   return "";
 }
 
+/// Trains until rank `killed` is killed in its sixth step, and checks that the
+/// others' end soon, with a reason.
+void check_killed(const ProcessGroup& group, int64_t killed) {
+  auto start = Clock::now();
+  const auto error = train_until_failure(group, [&](int step) {
+    if (step == 5 && group.rank() == killed) {
+      std::raise(SIGKILL);
+    }
+    start = step <= 5 ? Clock::now() : start;
+  });
+  REQUIRE(!error.empty());
+  REQUIRE(seconds_since(start) < 30);
+}
+
 // Over sockets: NCCL does not notice the end of a process of its own host.
 GPU_TEST(
     "a rank over NCCL is killed: the others end with a reason",
@@ -34,15 +48,7 @@ GPU_TEST(
     {{1, 128 + SIGKILL}}) {
   setenv("NCCL_P2P_DISABLE", "1", /*overwrite=*/1);
   setenv("NCCL_SHM_DISABLE", "1", /*overwrite=*/1);
-  auto start = Clock::now();
-  const auto error = train_until_failure(group, [&](int step) {
-    if (step == 5 && group.rank() == 1) {
-      std::raise(SIGKILL);
-    }
-    start = step <= 5 ? Clock::now() : start;
-  });
-  REQUIRE(!error.empty());
-  REQUIRE(seconds_since(start) < 30);
+  check_killed(group, 1);
   meet_at_store(group, {"0", "2"});
 }
 
@@ -51,15 +57,7 @@ GPU_TEST(
     3,
     kTimeout,
     {{0, 128 + SIGKILL}}) {
-  auto start = Clock::now();
-  const auto error = train_until_failure(group, [&](int step) {
-    if (step == 5 && group.rank() == 0) {
-      std::raise(SIGKILL);
-    }
-    start = step <= 5 ? Clock::now() : start;
-  });
-  REQUIRE(!error.empty());
-  REQUIRE(seconds_since(start) < 30);
+  check_killed(group, 0);
 }
 
 GPU_TEST(

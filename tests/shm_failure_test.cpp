@@ -28,12 +28,7 @@ SHM_TEST(
             "on rank " +
                 std::to_string(rank) + " of 4 failed: ",
             "timed out after 1 s, waiting for rank 2"));
-    REQUIRE(work->isCompleted());
-    REQUIRE(!work->isSuccess());
-    REQUIRE(work->getFuture()->hasError());
-    REQUIRE_THAT(
-        error_after([&] { backend->barrier({})->wait(); }),
-        Has("the group failed before: all_reduce"));
+    check_failed(*work, backend);
   }
   whole.barrier(); // other groups still work
 }

@@ -49,7 +49,7 @@ void ReducerImpl::finish() {
       optimizer->step(bucket.content.parameters);
     }
   }
-  sparse_.wait(detail::kReduction);
+  sparse_.wait();
   check_.finish(group_);
   restore_unused();
   sparse_.hand_out();

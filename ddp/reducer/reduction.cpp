@@ -151,7 +151,7 @@ void ReducerImpl::end_backward() {
 
 void ReducerImpl::begin() {
   detail::check_usable(
-      detail::ProcessGroupImpl::of(group_), "the reduction of gradients");
+      detail::ProcessGroupImpl::of(group_), detail::kReduction);
   open_ = true;
   ++step_;
   const auto& join = participation.step();
@@ -251,7 +251,7 @@ void ReducerImpl::contribute_rest() {
   reduction_.mark_rest_ready();
   sparse_.launch(
       reduction_.divisor(),
-      participation.has_no_inputs(),
+      !participation.has_no_inputs(),
       [this](const ParameterState& parameter, const at::Tensor& gradient) {
         reduction_.check_fit(parameter, gradient);
         on_own_gradient(parameter, gradient);

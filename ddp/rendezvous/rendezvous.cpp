@@ -136,12 +136,15 @@ class Meeting {
     return "formed/" + std::to_string(self.groups);
   }
 
-  /// Rank 0's own, or what another rank says of its own; mostly empty.
+  /// Rank 0's own (of two one cannot serve the store), or what another rank
+  /// says of its own; mostly empty.
   std::string rank_that_came_twice() const {
     if (room_->check({detail::kTwiceKey})) {
       return room_->get_to_str(detail::kTwiceKey);
     }
-    return lobby_->get_to_str(detail::hello_key(0)) == attempt_ ? "" : "0";
+    const bool is_alone =
+        serves_ || lobby_->get_to_str(detail::hello_key(0)) == attempt_;
+    return is_alone ? "" : "0";
   }
 
   void check_place(

@@ -258,6 +258,15 @@ void check_left_alone(const BackendPtr& backend) {
   REQUIRE(forgotten->value().toTensorVector()[0].eq(3).all().item<bool>());
 }
 
+void check_failed(c10d::Work& work, const BackendPtr& backend) {
+  REQUIRE(work.isCompleted());
+  REQUIRE(!work.isSuccess());
+  REQUIRE(work.getFuture()->hasError());
+  REQUIRE_THAT(
+      error_after([&] { backend->barrier({})->wait(); }),
+      Has("the group failed before: all_reduce"));
+}
+
 void check_monitored_barrier(const BackendPtr& backend) {
   backend->monitoredBarrier({}, false);
   c10d::BarrierOptions options;

@@ -37,6 +37,9 @@ void check_early_wait(const BackendPtr& backend, const BackendPtr& signals);
 /// back, and may outlive what holds its tensor.
 void check_left_alone(const BackendPtr& backend);
 
+/// The all-reduce has failed for good, and with it its group.
+void check_failed(c10d::Work& work, const BackendPtr& backend);
+
 /// Of four ranks 1 and 3 do not come to a monitored barrier.
 void check_monitored_barrier(const BackendPtr& backend);
 

@@ -11,7 +11,7 @@ namespace ddp::detail {
 /// while it waits for its buckets.
 class BackwardComparison {
  public:
-  /// `store` is for this alone, and may be null.
+  /// `store` is a Reducer's part of the group's, and may be null.
   BackwardComparison(
       c10::intrusive_ptr<c10d::Store> store,
       const ProcessGroup& group);

@@ -27,8 +27,9 @@ namespace ddp::detail {
 /// complete closes it.
 class UnusedAgreement {
  public:
-  /// `store` is for this alone, and may be null for a group of one; what it
-  /// does not answer within `timeout` throws. `kept_together`: by collectives.
+  /// `store` is a Reducer's part of the group's, and may be null for a group of
+  /// one; what it does not answer within `timeout` throws. `kept_together`: by
+  /// collectives.
   UnusedAgreement(
       c10::intrusive_ptr<c10d::Store> store,
       int64_t size,

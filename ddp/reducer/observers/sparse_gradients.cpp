@@ -3,6 +3,7 @@
 #include <ddp/process_group/collective_wait.h>
 #include <ddp/process_group/process_group_impl.h>
 #include <ddp/reducer/buckets/futures.h>
+#include <ddp/reducer/core/gradient_reduction.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -39,7 +40,7 @@ bool SparseGradients::any_managed() const {
 
 void SparseGradients::launch(
     int64_t divisor,
-    bool shadowing,
+    bool has_inputs,
     const std::function<void(const ParameterState&, const at::Tensor&)>&
         check) {
   const at::NoGradGuard no_grad;
@@ -50,9 +51,9 @@ void SparseGradients::launch(
       continue;
     }
     const std::lock_guard<std::recursive_mutex> lock(group.launching);
-    check_usable(group, "the reduction of gradients");
+    check_usable(group, kReduction);
     const auto& grad = parameter.tensor.grad();
-    const bool contributes = grad.defined() && !shadowing;
+    const bool contributes = grad.defined() && has_inputs;
     parameter.contribution = parameter.used
         ? ParameterState::Contribution::kScaled
         : ParameterState::Contribution::kUnused;
@@ -70,11 +71,11 @@ void SparseGradients::launch(
   }
 }
 
-void SparseGradients::wait(const char* what) const {
+void SparseGradients::wait() const {
   for (const size_t index : indices_) {
     const auto& parameter = parameters_[index];
     if (parameter.sparse_future) {
-      wait_for(group_, *parameter.sparse_future, what);
+      wait_for(group_, *parameter.sparse_future, kReduction);
       follow_default_stream(group_, parameter.device, c10::kCPU);
     }
   }

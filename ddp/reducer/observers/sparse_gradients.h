@@ -25,15 +25,15 @@ class SparseGradients {
   bool any_managed() const;
 
   /// Starts to average what is managed. `check` looks at each gradient of this
-  /// rank. A rank that is `shadowing`, without inputs, has none.
+  /// rank. One that `has_inputs` no more takes part with zeros.
   void launch(
       int64_t divisor,
-      bool shadowing,
+      bool has_inputs,
       const std::function<void(const ParameterState&, const at::Tensor&)>&
           check);
 
-  /// Waits for the sums; `what` is in the message of a wait that failed.
-  void wait(const char* what) const;
+  /// Waits for the sums.
+  void wait() const;
 
   /// Gives the parameters the means.
   void hand_out();
