@@ -125,6 +125,7 @@ struct ReducerImpl final : detail::GradientListener,
   static constexpr int64_t kComparedSteps = 2;
 
   // Of a reduction's course
+  bool watches_parameters() const override;
   void on_own_gradient(
       const ParameterState& parameter,
       const at::Tensor& gradient) override;
@@ -153,6 +154,9 @@ struct ReducerImpl final : detail::GradientListener,
   void guarded(Function&& function);
   bool is_of_use() const {
     return !abandoned_ && failure_.empty();
+  }
+  bool compares_gradients() const {
+    return compares_replicas_ && step_ <= kComparedSteps;
   }
   void fail(const std::string& reason);
   void check_usable();

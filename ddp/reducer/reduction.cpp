@@ -171,7 +171,7 @@ void ReducerImpl::begin() {
       check_.is_on() || step_in_backward_.optimizer() || join,
       sparse_.any_managed());
   recorder_.begin(step_, buckets_.all());
-  rebuild_.begin();
+  rebuild_.begin(step_, recorder_.is_on());
 }
 
 void ReducerImpl::inspect_graph() {
@@ -296,13 +296,17 @@ void ReducerImpl::finish_backward() {
   reduced_ = false;
 }
 
+bool ReducerImpl::watches_parameters() const {
+  return check_.is_on() || measured_.is_on() || compares_gradients();
+}
+
 void ReducerImpl::on_own_gradient(
     const ParameterState& parameter,
     const at::Tensor& gradient) {
   if (check_.is_on()) {
     check_.look_at(parameter.name, gradient);
   }
-  if (step_ <= kComparedSteps && compares_replicas_) {
+  if (compares_gradients()) {
     detail::add_to_digest(first_gradients_, gradient);
   }
 }

@@ -23,15 +23,19 @@ class BucketRebuild {
     step_ = step;
   }
 
-  /// The order in which the gradients of this backward came.
-  const BucketStorage::Order& ready_order() const {
-    return ready_order_;
-  }
-  void begin() {
+  /// Begins backward `step`. Notes the order in which gradients come where the
+  /// buckets will be rebuilt after it, and where others want to know.
+  void begin(int64_t step, bool wanted) {
+    notes_order_ = wanted || step == step_;
     ready_order_.clear();
   }
   void ready(size_t index) {
-    ready_order_.push_back(index);
+    if (notes_order_) {
+      ready_order_.push_back(index);
+    }
+  }
+  const BucketStorage::Order& ready_order() const {
+    return ready_order_;
   }
 
   /// Starts to learn rank 0's order, of the parameters that have a bucket.
@@ -44,6 +48,7 @@ class BucketRebuild {
   BucketStorage& buckets_;
   ProcessGroup group_;
   std::optional<int64_t> step_;
+  bool notes_order_ = false;
   BucketStorage::Order ready_order_;
   at::Tensor order_;
   Work work_;

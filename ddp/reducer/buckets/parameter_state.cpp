@@ -14,10 +14,6 @@ std::string in_words(const std::string& key) {
   return is_number ? "parameter " + key : key;
 }
 
-int64_t version_of(const at::Tensor& tensor) {
-  return tensor.unsafeGetTensorImpl()->version_counter().current_version();
-}
-
 } // namespace
 
 ParameterState::ParameterState(
@@ -31,20 +27,6 @@ ParameterState::ParameterState(
       sizes(tensor.sizes().vec()),
       key(std::move(given_key)),
       name(in_words(key)) {}
-
-bool ParameterState::fits(const at::Tensor& now) const {
-  return now.scalar_type() == dtype && now.device() == device &&
-      now.sizes() == sizes;
-}
-
-bool ParameterState::has_grown(const at::Tensor& gradient) const {
-  return gradient.defined() &&
-      !(gradient.is_same(view) && version_of(gradient) == version);
-}
-
-void ParameterState::remember_version() {
-  version = view.defined() ? version_of(view) : -1;
-}
 
 bool ParameterState::lies_in_slice(const at::Tensor& gradient) const {
   if (gradient.is_same(view)) {

@@ -24,12 +24,20 @@ struct ParameterState {
   ParameterState(at::Tensor parameter, std::string key, bool sparse);
 
   /// Whether `now`, the tensor or its gradient, is as it was at construction.
-  bool fits(const at::Tensor& now) const;
+  bool fits(const at::Tensor& now) const {
+    return now.scalar_type() == dtype && now.device() == device &&
+        now.sizes() == sizes;
+  }
 
   /// Whether its gradient was added to since the last reduction. One that is
   /// kept is added to in place, which its version shows.
-  bool has_grown(const at::Tensor& gradient) const;
-  void remember_version();
+  bool has_grown(const at::Tensor& gradient) const {
+    return gradient.defined() &&
+        !(gradient.is_same(view) && version_of(gradient) == version);
+  }
+  void remember_version() {
+    version = view.defined() ? version_of(view) : -1;
+  }
 
   /// Whether the gradient is the slice.
   bool lies_in_slice(const at::Tensor& gradient) const;
@@ -72,6 +80,11 @@ struct ParameterState {
   /// As it was given, and in words: "3" and "parameter 3".
   std::string key;
   std::string name;
+
+ private:
+  static int64_t version_of(const at::Tensor& tensor) {
+    return tensor.unsafeGetTensorImpl()->version_counter().current_version();
+  }
 };
 
 } // namespace ddp::detail

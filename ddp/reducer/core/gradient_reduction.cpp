@@ -55,6 +55,7 @@ GradientReduction::GradientReduction(
 void GradientReduction::begin(int64_t step, int64_t divisor, bool has_inputs) {
   step_ = step;
   has_inputs_ = has_inputs;
+  watched_ = observer_.watches_parameters();
   next_ = 0;
   if (divisor != divisor_) {
     divisor_ = divisor;
@@ -67,7 +68,9 @@ void GradientReduction::mark_ready(size_t index, at::Tensor& gradient) {
   auto& parameter = parameters_[index];
   if (gradient.defined() && has_inputs_) {
     check_fit(parameter, gradient);
-    observer_.on_own_gradient(parameter, gradient);
+    if (watched_) {
+      observer_.on_own_gradient(parameter, gradient);
+    }
   }
   if (parameter.used && gradient.defined()) {
     copy_or_keep(parameter, gradient);
@@ -78,7 +81,9 @@ void GradientReduction::mark_ready(size_t index, at::Tensor& gradient) {
   if (!parameter.device.is_cpu()) {
     bucket.streams.add(parameter.device);
   }
-  observer_.on_parameter_ready(index);
+  if (watched_) {
+    observer_.on_parameter_ready(index);
+  }
   if (--bucket.pending == 0) {
     observer_.on_bucket_ready(bucket);
     launch_complete();

@@ -82,6 +82,7 @@ class GradientReduction {
   int64_t divisor_ = 0;
   at::Tensor factor_;
   bool has_inputs_ = true;
+  bool watched_ = false; // by parameter
   /// The next bucket to start.
   size_t next_ = 0;
   /// Whether some gradient has to be made of its slice at the end.

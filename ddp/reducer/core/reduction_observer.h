@@ -9,11 +9,13 @@ class ReductionObserver {
  public:
   virtual ~ReductionObserver() = default;
 
-  /// A gradient of this rank's own, before it is averaged. May throw.
+  /// Whether it wants to know of each parameter in the reduction that begins.
+  virtual bool watches_parameters() const = 0;
+  /// If so: a gradient of this rank's own, before it is averaged. May throw.
   virtual void on_own_gradient(
       const ParameterState& parameter,
       const at::Tensor& gradient) = 0;
-  /// The parameter's gradient is in its bucket.
+  /// If so: the parameter's gradient is in its bucket.
   virtual void on_parameter_ready(size_t index) = 0;
   /// So are all of the bucket's.
   virtual void on_bucket_ready(const Bucket& bucket) = 0;
