@@ -1,8 +1,11 @@
 #include <tests/support/free_port.h>
 #include <tests/support/ranks.h>
 
+#include <ddp/environment/environment.h>
 #include <ddp/rendezvous/host.h>
+#include <ddp/rendezvous/reception.h>
 #include <ddp/rendezvous/rendezvous.h>
+#include <ddp/rendezvous/store_connection.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -69,24 +72,36 @@ RankOptions with_store_at(int port) {
        {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
 }
 
+/// Returns when rank 0 has received that rank.
+void await_joined(int64_t rank) {
+  const auto lobby = detail::connect_to_store(
+      read_launch_environment({}), "127.0.0.1", std::chrono::seconds(30));
+  const auto number = lobby->get_to_str(detail::hello_key(rank));
+  const auto attempt = lobby->get_to_str(detail::answer_key(number));
+  c10d::PrefixStore(attempt, lobby).get(detail::joined_key(rank));
+}
+
 TEST_CASE("two processes of one RANK are told of on all ranks at once") {
   const int port = free_port();
-  for (const bool launchers_store : {false, true}) {
-    const auto store = launchers_store && !std::getenv("DDP_TEST_CALL")
-        ? store_at(port)
-        : nullptr;
-    const auto outcomes =
-        ranks(4, launchers_store ? with_store_at(port) : RankOptions(), [] {
-          // Rank 3 was told to be rank 1.
-          const auto rank = own_rank() == 3 ? 1 : own_rank();
-          REQUIRE_THROWS_WITH(
-              init_process_group(ProcessGroupOptions().rank(rank)),
-              Has("rank 1 has come to 127.0.0.1:",
-                  " twice. Give each process a RANK of its own"));
-        });
-    for (const auto& outcome : outcomes) {
-      REQUIRE(outcome.seconds.count() < 8); // before the notice of a long wait
-    }
+  const bool launchers_store = GENERATE(false, true);
+  const bool late = GENERATE(false, true);
+  const auto store = launchers_store && !std::getenv("DDP_TEST_CALL")
+      ? store_at(port)
+      : nullptr;
+  const auto outcomes =
+      ranks(4, launchers_store ? with_store_at(port) : RankOptions(), [late] {
+        // Rank 3 was told to be rank 1.
+        const auto rank = own_rank() == 3 ? 1 : own_rank();
+        if (late && own_rank() == 3) {
+          await_joined(1);
+        }
+        REQUIRE_THROWS_WITH(
+            init_process_group(ProcessGroupOptions().rank(rank)),
+            Has("rank 1 has come to 127.0.0.1:",
+                " twice. Give each process a RANK of its own"));
+      });
+  for (const auto& outcome : outcomes) {
+    REQUIRE(outcome.seconds.count() < 8); // before the notice of a long wait
   }
 }
 

@@ -52,6 +52,10 @@ bool Reception::comes(int64_t r) {
   return present_[r];
 }
 
+void Reception::expect_again(int64_t r) {
+  present_[r] = r == 0;
+}
+
 int64_t Reception::count() const {
   return std::count(present_.begin(), present_.end() - 1, true);
 }

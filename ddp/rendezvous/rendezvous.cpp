@@ -30,9 +30,10 @@ constexpr auto kDoubtfulTime = std::chrono::milliseconds(500);
 constexpr int64_t kMostAwaited = 1024;
 // For rank 0's answer, before a rank looks for a group that has formed.
 constexpr auto kAnswerTime = std::chrono::milliseconds(500);
-// Until a rank first sees whether another process has its number; each time
-// later it waits twice as long.
+// Until a rank first sees whether another process has its number; then twice as
+// long each time, up to the longest.
 constexpr auto kFirstLook = std::chrono::milliseconds(250);
+constexpr auto kLongestLook = std::chrono::milliseconds(1000);
 
 /// One rank's side of the meeting; see the header for the protocol.
 class Meeting {
@@ -77,6 +78,7 @@ class Meeting {
       }
       const auto now = Clock::now();
       if (const auto twice = rank_that_came_twice(); !twice.empty()) {
+        reception.expect_again(std::stoll(twice));
         refuse(came_twice(twice), reception, 0, size_);
       }
       if (now > deadline_) {
@@ -226,7 +228,7 @@ class Meeting {
   }
 
   bool wait(const StorePtr& store, const std::string& key) const {
-    for (auto pause = kFirstLook;; pause *= 2) {
+    for (auto pause = kFirstLook;; pause = std::min(2 * pause, kLongestLook)) {
       const auto start = Clock::now();
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
           deadline_ - start);
@@ -256,9 +258,13 @@ class Meeting {
   /// one's rank. One that has ended, and was started anew, does not look.
   void check_number() const {
     const auto number = lobby_->get_to_str(detail::hello_key(rank_));
+    if (number == number_) {
+      return;
+    }
     const auto answer = detail::answer_key(number);
-    if (number != number_ && lobby_->check({answer})) {
-      c10d::PrefixStore(lobby_->get_to_str(answer), lobby_)
+    if (has_entered() || lobby_->check({answer})) {
+      c10d::PrefixStore(
+          has_entered() ? attempt_ : lobby_->get_to_str(answer), lobby_)
           .set(detail::kTwiceKey, std::to_string(rank_));
       DDP_THROW(ValueError, came_twice(std::to_string(rank_)));
     }
